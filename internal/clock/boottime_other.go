@@ -1,0 +1,8 @@
+//go:build !linux
+
+package clock
+
+import "time"
+
+// bootTime is 0: no clock that counts time asleep is read on this platform.
+func bootTime() time.Duration { return 0 }

@@ -1,0 +1,52 @@
+package resp
+
+import (
+	"errors"
+	"strings"
+)
+
+// Every failure of a Request is of one of three kinds, and the kind decides
+// what the caller may do next:
+//
+//   - not sent: the kernel never accepted the command's last byte, so no server
+//     can have executed it; it may be repeated freely. errors.Is(err, ErrNotSent).
+//   - outcome unknown: the command was written and the connection died before
+//     its reply; the server may have executed it, may yet execute it, or never
+//     will. errors.Is(err, ErrOutcomeUnknown).
+//   - refused: the server answered with an error. errors.As(err, **ServerError).
+var (
+	ErrNotSent        = errors.New("resp: command not sent")
+	ErrOutcomeUnknown = errors.New("resp: connection lost after the command was sent, outcome unknown")
+)
+
+// Causes, wrapped beside ErrNotSent or ErrOutcomeUnknown.
+var (
+	// ErrDown means that the lane has no connection at the moment.
+	ErrDown = errors.New("resp: no connection to the server")
+	// ErrClosed means that the client was closed.
+	ErrClosed = errors.New("resp: client is closed")
+	// ErrLaneFull means that the lane's queue of bytes or commands is full.
+	ErrLaneFull = errors.New("resp: too many commands in flight")
+	// ErrTimeout means that the oldest command in flight got no answer within
+	// CommandTimeout, so the connection was given up.
+	ErrTimeout = errors.New("resp: no answer within the command timeout")
+	// ErrProtocol means that the server sent bytes that are not RESP2, or a reply
+	// that nobody asked for; the connection was closed.
+	ErrProtocol = errors.New("resp: protocol error")
+)
+
+// ServerError is an error reply: the server received the command and refused it.
+type ServerError struct {
+	// Code is the first word, upper case by convention: "WRONGTYPE", "BUSY".
+	Code string
+	// Message is the whole line, the code included.
+	Message string
+}
+
+func (e *ServerError) Error() string { return e.Message }
+
+func newServerError(line []byte) *ServerError {
+	msg := string(line)
+	code, _, _ := strings.Cut(msg, " ")
+	return &ServerError{Code: code, Message: msg}
+}
