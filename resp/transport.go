@@ -1,0 +1,65 @@
+package resp
+
+// A connection is dialled and greeted as a plain net.Conn with deadlines, no
+// byte left unread, and then adopted: from there on its bytes flow through a
+// transport, and its owner, a sink, hears of them.
+//
+// There are two transports. The gnet one runs on an event loop shared by many
+// connections; the std one has two goroutines, a reader and a writer, for
+// everything gnet cannot do (TLS, Windows, connections of custom dialers). A
+// sink is written against the rules below and works over both.
+
+// sink hears the events of one connection.
+//
+// onOpen comes first and onClose last, each exactly once; no event begins while
+// onOpen or onClose runs, and none is nested in another. onBytes never runs
+// beside itself, and neither does onWake; the two exclude each other on gnet
+// only, because on std a write that blocks must not stop the reads (the server
+// stops reading when nobody takes its replies, and then both ends wait for
+// ever). So what onWake shares with onBytes needs a lock, which neither may hold
+// across a call of the transport.
+//
+// A sink never blocks, apart from the write in onWake.
+type sink interface {
+	// onOpen hands over the transport, before adopt returns.
+	onOpen(t transport)
+	// onBytes brings bytes that arrived; b is borrowed until it returns.
+	onBytes(b []byte)
+	// onWake follows a wake: write what is queued.
+	onWake()
+	// onClose tells that the connection has ended, and why. From before it starts
+	// nothing is written any more, and sent is final.
+	onClose(err error)
+}
+
+// transport is the sending half of an adopted connection. Every method is safe
+// on every goroutine, also after the end, unless it says otherwise.
+//
+// tryWrite and write are for one writer at a time: the sink sees to it that no
+// two of them run at once.
+type transport interface {
+	// tryWrite offers b to the kernel and returns how much of it was taken, at
+	// once. Less than len(b) without an error means "not now": wake, and let
+	// onWake write the rest. The std transport always takes nothing here.
+	tryWrite(b []byte) (n int, err error)
+
+	// write is for onWake alone. It may block (std), or leave bytes in a buffer of
+	// the transport and count them as taken (gnet). Taking less than len(b)
+	// without an error means that this buffer has not run empty yet: the next
+	// onBytes is the time to try again, and it will come, since what lies in the
+	// buffer ends a command that will be answered.
+	write(b []byte) (n int, err error)
+
+	// sent is the number of bytes taken so far, over tryWrite and write. Once
+	// onClose has begun it is final, and the server cannot have received any byte
+	// beyond it.
+	sent() uint64
+
+	// wake asks for an onWake soon. Two calls may end in one onWake, if it starts
+	// after both.
+	wake()
+
+	// close ends the connection; onClose(err) follows, with the err of the first
+	// call, or with what ended the connection before it.
+	close(err error)
+}
