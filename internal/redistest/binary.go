@@ -21,7 +21,8 @@ func Binary() (string, error) {
 	if named := os.Getenv(BinaryEnv); named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil {
-			return "", fmt.Errorf("%w: $%s: %w", ErrNotInstalled, BinaryEnv, err)
+			return "", fmt.Errorf("%w: $%s: %w; correct it, or unset it and install one with `%s`",
+				ErrNotInstalled, BinaryEnv, err, installCommand())
 		}
 		return path, nil
 	}

@@ -1,42 +1,368 @@
 package redistest_test
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// orphanEnv makes this test binary start a server, print its pid and hang.
+const orphanEnv = "REDISTEST_ORPHAN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(orphanEnv) != "" {
+		p, err := redistest.StartProcess(context.Background(), redistest.Config{})
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(p.PID(), p.Dir())
+		select {}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestServerAnswersOnBothListenersWhenStartReturns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, l := range [][2]string{{"tcp", s.Addr()}, {"unix", s.Socket()}} {
-		conn, err := net.Dial(l[0], l[1])
-		if err != nil {
-			t.Fatal(err)
+		if got := ping(t, l[0], l[1]); got != "+PONG" {
+			t.Errorf("%s: %q", l[0], got)
 		}
-		if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-			t.Fatal(err)
+	}
+}
+
+func TestEachServerHasItsOwnPortAndData(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	servers := make([]*redistest.Server, n)
+	for i := range servers {
+		servers[i] = redistest.Start(t)
+		servers[i].Do("SET", "who", fmt.Sprint(i))
+	}
+	for i, s := range servers {
+		if got := s.Do("GET", "who"); got != fmt.Sprint(i) {
+			t.Errorf("server %d says it is %v", i, got)
 		}
-		reply := make([]byte, 7)
-		if _, err := conn.Read(reply); err != nil || string(reply) != "+PONG\r\n" {
-			t.Fatalf("%s: %q, %v", l[0], reply, err)
-		}
+	}
+}
+
+func TestKillLeavesNobodyListening(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	if conn, err := net.Dial("tcp", s.Addr()); err == nil {
 		conn.Close()
+		t.Fatal("something still accepts connections on the port")
+	}
+	s.Kill() // once more does no harm
+}
+
+func TestRestartComesBackEmptyOnTheSamePort(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	addr, pid := s.Addr(), s.PID()
+	s.Do("SET", "k", "v")
+	s.Kill()
+	s.Restart()
+	if s.Addr() != addr || s.PID() == pid {
+		t.Fatalf("was %s pid %d, is %s pid %d", addr, pid, s.Addr(), s.PID())
+	}
+	if got := s.Do("GET", "k"); got != nil {
+		t.Fatalf("k is %v", got)
+	}
+	s.Restart() // a running one is killed first
+	if got := ping(t, "tcp", addr); got != "+PONG" {
+		t.Fatal(got)
+	}
+}
+
+// A client that dials a dead server in a loop must not end up connected to itself
+// and so take the server's port.
+func TestRestartWorksWhileClientsDialTheDeadPort(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if conn, err := net.Dial("tcp", s.Addr()); err == nil {
+					conn.Close()
+				}
+			}
+		})
+	}
+	s.Restart()
+	cancel()
+	wg.Wait()
+}
+
+func TestStoppedServerIsSilentUntilContinued(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	conn, err := net.Dial("unix", s.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for range 20 {
+		s.Stop()
+		fmt.Fprint(conn, "PING\r\n")
+		conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+		if line, err := r.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("a stopped server said %q, %v", line, err)
+		}
+		s.Cont()
+		conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if line, err := r.ReadString('\n'); err != nil || line != "+PONG\r\n" {
+			t.Fatalf("a continued server said %q, %v", line, err)
+		}
+	}
+}
+
+func TestStoppedServerCanBeKilled(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Stop()
+	s.Kill()
+	if err := s.Process.Stop(); err == nil {
+		t.Fatal("a dead server was stopped")
+	}
+}
+
+func TestDoDecodesEveryKindOfReply(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	for _, c := range []struct {
+		want  any
+		words []string
+	}{
+		{"OK", []string{"SET", "k", "v\r\n\x00"}},
+		{"v\r\n\x00", []string{"GET", "k"}},
+		{"", []string{"ECHO", ""}},
+		{nil, []string{"GET", "absent"}},
+		{int64(-7), []string{"DECRBY", "n", "7"}},
+		{[]any{}, []string{"KEYS", "absent*"}},
+		{redistest.ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value"), []string{"HGET", "k", "f"}},
+		{
+			[]any{int64(1), []any{"two", redistest.ReplyError("ERR THREE")}, nil},
+			[]string{"EVAL", "return {1, {'two', redis.error_reply('ERR THREE')}, false}", "0"},
+		},
+	} {
+		if got := s.Do(c.words...); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%q: got %#v, want %#v", c.words, got, c.want)
+		}
+	}
+}
+
+func TestPasswordIsRequiredAndInTheURL(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.Password(`p@ss "w/rd`))
+	if got := ping(t, "tcp", s.Addr()); !strings.HasPrefix(got, "-NOAUTH") {
+		t.Errorf("without the password: %q", got)
+	}
+	if want := `redis://:p%40ss%20%22w%2Frd@` + s.Addr(); s.URL() != want {
+		t.Errorf("URL %s, want %s", s.URL(), want)
+	}
+	if got := s.Do("PING"); got != "PONG" {
+		t.Errorf("admin: %v", got)
+	}
+}
+
+func TestUsersLeaveTheAdminClientWorking(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.User("default off"), redistest.User("alice on >secret ~a:* +get"))
+	if got := ping(t, "tcp", s.Addr()); !strings.HasPrefix(got, "-NOAUTH") {
+		t.Errorf("default user: %q", got)
+	}
+	if got := s.Do("ACL", "DRYRUN", "alice", "SET", "a:1", "v"); got == "OK" {
+		t.Error("alice may SET")
+	}
+	if got := s.Do("ACL", "DRYRUN", "alice", "GET", "a:1"); got != "OK" {
+		t.Errorf("alice may not GET: %v", got)
+	}
+}
+
+func TestLinesReachTheConfig(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.Line("databases 3", "maxclients 77"))
+	if got := s.Do("CONFIG", "GET", "maxclients"); !reflect.DeepEqual(got, []any{"maxclients", "77"}) {
+		t.Fatal(got)
+	}
+}
+
+func TestCommandStatsCountCalls(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	before := s.CommandStats()
+	for range 3 {
+		s.Do("EVAL", "return redis.call('GET', KEYS[1])", "1", "k")
+	}
+	s.Do("CLIENT", "ID")
+	after := s.CommandStats()
+	for name, want := range map[string]int64{"eval": 3, "get": 3, "client|id": 1} {
+		if got := after[name] - before[name]; got != want {
+			t.Errorf("%s: %d calls, want %d", name, got, want)
+		}
+	}
+}
+
+func TestBadConfigIsReportedWithTheServersWords(t *testing.T) {
+	t.Parallel()
+	_, err := redistest.StartProcess(t.Context(), redistest.Config{Lines: []string{"no-such-directive 1"}})
+	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
+		t.Fatal(err)
+	}
+}
+
+func TestStartGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	// A "server" that never listens.
+	silent := filepath.Join(t.TempDir(), "silent")
+	if err := os.WriteFile(silent, []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := redistest.StartProcess(ctx, redistest.Config{Binary: silent})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+}
+
+func TestPortTakenBySomebodyElseIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	l, err := net.Listen("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := s.Process.Restart(ctx); err == nil {
+		t.Fatal("restarted on a port that is in use")
+	}
+	l.Close()
+	s.Restart()
+}
+
+func TestCloseRemovesTheDirectory(t *testing.T) {
+	t.Parallel()
+	p, err := redistest.StartProcess(t.Context(), redistest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(p.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+}
+
+func TestServerDiesWithAKilledParent(t *testing.T) {
+	t.Parallel()
+	if !parentDeathSignal {
+		t.Skip("this platform has no parent-death signal")
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), orphanEnv+"=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	var dir string
+	if _, err := fmt.Fscan(out, &pid, &dir); err != nil {
+		cmd.Process.Kill()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	cmd.Process.Kill()
+	cmd.Wait()
+	deadline := time.Now().Add(10 * time.Second)
+	for alive(pid) {
+		if time.Now().After(deadline) {
+			t.Fatalf("server %d outlived its parent", pid)
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
 func TestMissingBinarySaysHowToInstall(t *testing.T) {
+	for _, named := range []string{"", "no-such-server"} {
+		t.Setenv(redistest.BinaryEnv, named)
+		t.Setenv("PATH", "")
+		_, err := redistest.Binary()
+		if !errors.Is(err, redistest.ErrNotInstalled) {
+			t.Fatal(err)
+		}
+		if !strings.Contains(err.Error(), "install") {
+			t.Errorf("no way out in %q", err)
+		}
+	}
+}
+
+func TestBinaryPrefersTheEnvironmentThenRedisThenValkey(t *testing.T) {
+	dir := t.TempDir()
+	add := func(name string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	t.Setenv("PATH", dir)
 	t.Setenv(redistest.BinaryEnv, "")
-	t.Setenv("PATH", "")
-	_, err := redistest.Binary()
-	if !errors.Is(err, redistest.ErrNotInstalled) {
+	expect := func(want string) {
+		t.Helper()
+		if got, err := redistest.Binary(); got != want {
+			t.Errorf("found %q (%v), want %q", got, err, want)
+		}
+	}
+	expect(add("valkey-server"))
+	expect(add("redis-server"))
+	mine := add("mine")
+	t.Setenv(redistest.BinaryEnv, mine)
+	expect(mine)
+}
+
+// ping sends an inline PING and returns the line that comes back.
+func ping(t *testing.T, network, addr string) string {
+	t.Helper()
+	conn, err := net.Dial(network, addr)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(err)
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	fmt.Fprint(conn, "PING\r\n")
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(line, "\r\n")
 }
