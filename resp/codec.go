@@ -74,6 +74,10 @@ func (d *Decoder) Decode(b []byte) (v Value, n int, err error) {
 			return v, n, nil
 		}
 	}
+	return d.decodeLong(b)
+}
+
+func (d *Decoder) decodeLong(b []byte) (v Value, n int, err error) {
 	if n, err = d.scan(b); n == 0 || err != nil {
 		return Value{}, 0, err
 	}
