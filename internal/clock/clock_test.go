@@ -1,0 +1,130 @@
+package clock
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStampIsNeverAheadOfNowAndBothOnlyGrow(t *testing.T) {
+	t.Parallel()
+	c := newSystemClock()
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			var last Instant
+			for range 20_000 {
+				stamp := c.Stamp()
+				now := c.Now()
+				again := c.Stamp()
+				if stamp < last || now < stamp || again < now {
+					t.Errorf("went back: %d, Stamp %d, Now %d, Stamp %d", last, stamp, now, again)
+					return
+				}
+				last = again
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestNowCountsTimeAsleepAndStampFollows(t *testing.T) {
+	t.Parallel()
+	if bootTime() == 0 {
+		t.Skip("no clock that counts time asleep here")
+	}
+	c := newSystemClock()
+	before := c.Now()
+	c.boot -= time.Hour // as if the machine had slept since the clock was made
+	if stamp := c.Stamp(); stamp.Sub(before) > time.Minute {
+		t.Errorf("Stamp saw the sleep before any Now: %v", stamp.Sub(before))
+	}
+	if slept := c.Now().Sub(before); slept < time.Hour-time.Second || slept > time.Hour+time.Minute {
+		t.Errorf("Now moved by %v over an hour of sleep", slept)
+	}
+	if slept := c.Stamp().Sub(before); slept < time.Hour-time.Second {
+		t.Errorf("Stamp moved by %v after Now had seen an hour of sleep", slept)
+	}
+}
+
+func TestTimeAsleepOnlyGrows(t *testing.T) {
+	t.Parallel()
+	if bootTime() == 0 {
+		t.Skip("no clock that counts time asleep here")
+	}
+	c := newSystemClock()
+	c.boot -= time.Hour
+	before := c.Now()
+	c.boot += time.Hour // a boot clock that went back
+	if after := c.Now(); after < before {
+		t.Errorf("Now went back by %v", before.Sub(after))
+	}
+}
+
+func TestInstantsStartAwayFromZero(t *testing.T) {
+	t.Parallel()
+	if now := System().Now(); now < Instant(origin) {
+		t.Errorf("Now = %d: could be taken for none, or go below zero by a subtraction", now)
+	}
+}
+
+func TestSystemWallIsTheWallClock(t *testing.T) {
+	t.Parallel()
+	if d := time.Since(System().Wall()).Abs(); d > time.Minute {
+		t.Errorf("Wall is %v off", d)
+	}
+}
+
+func TestInstantArithmetic(t *testing.T) {
+	t.Parallel()
+	a := Instant(5)
+	b := a.Add(3)
+	if b != 8 || b.Sub(a) != 3 || !a.Before(b) || b.Before(a) || a.Before(a) {
+		t.Errorf("a = %d, b = %d", a, b)
+	}
+}
+
+func TestFakeMovesOnlyWhenTold(t *testing.T) {
+	t.Parallel()
+	f := NewFake()
+	now, wall := f.Now(), f.Wall()
+	if f.Now() != now || f.Stamp() != now || !f.Wall().Equal(wall) {
+		t.Fatal("moved by itself")
+	}
+	f.Advance(time.Second)
+	if f.Now().Sub(now) != time.Second || f.Wall().Sub(wall) != time.Second {
+		t.Errorf("Advance(1s) moved Now by %v, Wall by %v", f.Now().Sub(now), f.Wall().Sub(wall))
+	}
+	f.Step(-time.Hour)
+	if f.Now().Sub(now) != time.Second || f.Wall().Sub(wall) != time.Second-time.Hour {
+		t.Errorf("Step(-1h) left Now at %v, Wall at %v", f.Now().Sub(now), f.Wall().Sub(wall))
+	}
+}
+
+func TestFakeZeroValueWorks(t *testing.T) {
+	t.Parallel()
+	var f Fake
+	f.Advance(time.Second)
+	if f.Now() != Instant(time.Second) || !f.Wall().Equal(time.Unix(1, 0)) {
+		t.Errorf("Now %d, Wall %v", f.Now(), f.Wall())
+	}
+}
+
+func TestFakeTellsOfMovesUntilCancelled(t *testing.T) {
+	t.Parallel()
+	f := NewFake()
+	var seen []Instant
+	cancel := f.OnMove(func() { seen = append(seen, f.Now()) })
+	start := f.Now()
+	f.Advance(time.Second)
+	f.Step(time.Minute)
+	cancel()
+	f.Advance(time.Second)
+	if len(seen) != 2 || seen[0] != start.Add(time.Second) || seen[1] != seen[0] {
+		t.Errorf("told %v", seen)
+	}
+}

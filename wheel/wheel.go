@@ -1,0 +1,298 @@
+package wheel
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Config of a Wheel. The zero value is complete.
+type Config struct {
+	// Clock counts the deadlines; nil is clock.System().
+	Clock clock.Clock
+	// Tick is the width of a slot: 20 ms by default, at least 1 ms. It decides what
+	// a slot costs, not how exactly timers fire.
+	Tick time.Duration
+	// Size is the number of buckets of the library's wheel: 8192 by default. Tick *
+	// Size is raised to ten seconds if it is less.
+	Size int64
+	// Workers bounds the goroutines that run Fire: at least 4 by default, more on
+	// machines with more processors. They exist only while there is work.
+	Workers int
+	// OnRebuild is told, after the fact, that the library's wheel was replaced and
+	// why: one of the Rebuild constants. After RebuildClockStepped the caller may
+	// want to look at what depends on the wall clock elsewhere. It runs on the
+	// wheel's watcher: it must not block and must not call Close.
+	OnRebuild func(reason string)
+
+	// newLibrary replaces the library in tests.
+	newLibrary func(tick time.Duration, size int64) library
+}
+
+// Time is counted in grains, 32 to a tick. A timer belongs to the grain that ends
+// at or after its deadline, so it is never early and at most one grain (0.6 ms by
+// default) late, plus what the scheduler adds.
+const (
+	tickGrains = 32
+	// Timers due within nearSpan skip the library. Six ticks: a slot's timer is set
+	// for two ticks before its first deadline, the library rounds down by up to one
+	// tick, and no delay it is given may be under three ticks.
+	nearSpan = 6 * tickGrains
+	// slotLead is how long before its first grain a slot comes back from the
+	// library.
+	slotLead = 2 * tickGrains
+	// minDelay is the shortest delay that the library is given.
+	minDelay = 3 * tickGrains
+	// hop is the longest delay that the library is given; timers further away go
+	// through several slots. The library's wheel must span twice this plus a minute
+	// of stall, or timers one revolution apart meet in one of its buckets, which is
+	// what dead-locks it.
+	hop         = 50 * time.Second
+	minInterval = 10 * time.Second
+)
+
+// Wheel runs timers. It never fires one early, and normally within two
+// milliseconds of the deadline.
+//
+// The library below it can dead-lock for good, fires early, and follows the wall
+// clock; so it is never trusted and never waited for:
+//
+//	deadline near --------------------------> near ring --> due --> worker --> Fire
+//	deadline far --> slot --> library --(~2 ticks before)--^
+//	                    \---- watcher, if the library does not --^
+//
+// Invariants:
+//
+//  1. An armed timer is in exactly one list: a slot's, the near ring's, or due.
+//     Taking it out, under mu, is what decides between Fire and Cancel.
+//  2. Every slot in slots is known to the current era: queued for its driver, or
+//     set in its library.
+//  3. done, the last grain that has ended, only grows, and no faster than Clock. No
+//     timer of a grain after done is in due; none of a grain up to done is in near.
+//  4. If near holds a timer, the runtime timer is set for its grain or an earlier
+//     one, or its callback is about to run.
+//  5. If due holds a timer and the wheel is open, a worker exists.
+//  6. mu is a leaf: nothing of the library, no Task and no callback is called under
+//     it. So Schedule and Cancel may be called under any lock of their caller.
+//
+// Only the era's driver calls the library's AfterFunc, and its Stop is called
+// after the driver has ended: the two may block each other for ever. The
+// library's timers are never stopped (its Stop may lie); an empty slot just comes
+// back empty.
+//
+// A lock per shard was rejected: with one lock, Schedule takes about as long as
+// reading the clock, and the engine arms a few timers per lease at most.
+type Wheel struct {
+	cfg   Config
+	clock clock.Clock
+	grain int64 // nanoseconds
+	tick  time.Duration
+	hop   int64 // grains
+
+	wake    *time.Timer // turns the near ring
+	kick    chan struct{}
+	quit    chan struct{}
+	closed  chan struct{} // after Close has waited for everything
+	watcher sync.WaitGroup
+	tasks   sync.WaitGroup // workers and drains
+	unhook  func()
+	runWork func() // w.work, bound once: starting a worker costs no allocation
+
+	lastLag, maxLag atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		closing bool
+		done    int64 // grains
+		wakeAt  int64 // grain the runtime timer is set for, 0: none
+		near    nearRing
+		slots   map[int64]*slot // by number: first grain / tickGrains
+		due     timerList
+		workers int
+		era     *era
+		retired []*era // being stopped
+
+		armed    int
+		fired    uint64
+		early    uint64
+		rebuilds Rebuilds
+	}
+}
+
+// movable is a clock that tells when it was moved: clock.Fake.
+type movable interface {
+	OnMove(f func()) (cancel func())
+}
+
+// New starts a wheel: two goroutines beside the library's two.
+func New(cfg Config) *Wheel {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.System()
+	}
+	if cfg.Tick == 0 {
+		cfg.Tick = 20 * time.Millisecond
+	}
+	cfg.Tick = max(cfg.Tick, time.Millisecond).Truncate(time.Millisecond)
+	if cfg.Size <= 0 {
+		cfg.Size = 8192
+	}
+	cfg.Size = max(cfg.Size, int64(minInterval/cfg.Tick))
+	if cfg.Workers <= 0 {
+		cfg.Workers = defaultWorkers()
+	}
+	if cfg.newLibrary == nil {
+		cfg.newLibrary = newLibrary
+	}
+	w := &Wheel{
+		cfg:    cfg,
+		clock:  cfg.Clock,
+		grain:  int64(cfg.Tick) / tickGrains,
+		tick:   cfg.Tick,
+		kick:   make(chan struct{}, 1),
+		quit:   make(chan struct{}),
+		closed: make(chan struct{}),
+		unhook: func() {},
+	}
+	// The default wheel spans 164 s: 50 s are less than 5/16 of it.
+	w.hop = int64(min(hop, time.Duration(cfg.Size)*cfg.Tick*5/16)) / w.grain
+	w.runWork = w.work
+	w.mu.done = int64(w.clock.Now()) / w.grain
+	w.mu.near.reset()
+	w.mu.due.reset()
+	w.mu.slots = make(map[int64]*slot)
+	w.wake = time.AfterFunc(time.Hour, w.turn)
+	w.wake.Stop()
+	w.mu.era = w.newEra()
+	go w.mu.era.drive()
+	w.watcher.Go(w.watch)
+	if m, ok := cfg.Clock.(movable); ok {
+		w.unhook = m.OnMove(w.catchUp)
+	}
+	return w
+}
+
+// Schedule arms t for the given instant; an armed timer moves. An instant in the
+// past fires at once, on a worker. After Close it does nothing. Any goroutine may
+// call it, under any lock. It does not allocate, but for the first timer of a slot.
+//
+// A Fire that has already begun is not called back: it may run after Schedule
+// returns, and then t fires again at the new instant.
+func (w *Wheel) Schedule(t *Timer, at clock.Instant) {
+	if t.task == nil {
+		panic("BUG: wheel: Schedule of a Timer without Init")
+	}
+	now := w.clock.Stamp()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.closing {
+		return
+	}
+	w.advanceLocked(now)
+	if t.linked() {
+		t.unlink()
+		w.mu.armed--
+	}
+	t.at = at
+	w.mu.armed++
+	w.placeLocked(t, now)
+}
+
+// Cancel disarms t. True: it was armed and will not fire. False: it was not
+// armed, or its Fire has already begun. Any goroutine may call it, under any lock.
+func (w *Wheel) Cancel(t *Timer) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !t.linked() {
+		return false
+	}
+	t.unlink()
+	w.mu.armed--
+	return true
+}
+
+// advanceLocked moves done to now and what has become due to the workers.
+func (w *Wheel) advanceLocked(now clock.Instant) {
+	to := int64(now) / w.grain
+	if to <= w.mu.done {
+		return
+	}
+	w.mu.near.turn(w.mu.done, to, &w.mu.due)
+	w.mu.done = to
+	w.startWorkerLocked()
+}
+
+// placeLocked puts t, in no list, into the one it belongs to. now is only used
+// to set the runtime timer: it may lag.
+func (w *Wheel) placeLocked(t *Timer, now clock.Instant) {
+	grain := w.grainOf(t.at)
+	switch ahead := grain - w.mu.done; {
+	case ahead <= 0:
+		w.mu.due.push(t)
+		w.startWorkerLocked()
+	case ahead < nearSpan:
+		w.mu.near.push(t, grain)
+		w.wakeLocked(grain, now)
+	default:
+		w.slotLocked(w.mu.done + min(ahead, w.hop)).timers.push(t)
+	}
+}
+
+// grainOf returns the grain that ends at or after at.
+func (w *Wheel) grainOf(at clock.Instant) int64 {
+	grain := int64(at) / w.grain
+	if int64(at)%w.grain > 0 {
+		grain++
+	}
+	return grain
+}
+
+// wakeLocked makes sure that the runtime timer fires by the end of grain.
+func (w *Wheel) wakeLocked(grain int64, now clock.Instant) {
+	if w.mu.wakeAt != 0 && w.mu.wakeAt <= grain {
+		return
+	}
+	w.mu.wakeAt = grain
+	// At least a fraction of a grain, lest a clock that stands still (a test's) has
+	// us spin.
+	w.wake.Reset(max(clock.Instant(grain*w.grain).Sub(now), time.Duration(w.grain/4)))
+}
+
+// turn is the runtime timer's callback.
+func (w *Wheel) turn() {
+	now := w.clock.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.closing {
+		return
+	}
+	w.advanceLocked(now)
+	w.mu.wakeAt = 0
+	if grain, ok := w.mu.near.next(w.mu.done); ok {
+		w.wakeLocked(grain, now)
+	}
+}
+
+// Close stops the wheel. No Fire begins after it was called, and those that run
+// have ended when it returns; so it must not be called from a Fire. Armed timers
+// never fire. A library's wheel that does not stop is left behind after a second.
+func (w *Wheel) Close() {
+	w.mu.Lock()
+	if w.mu.closing {
+		w.mu.Unlock()
+		<-w.closed
+		return
+	}
+	w.mu.closing = true
+	w.wake.Stop()
+	w.mu.Unlock()
+
+	w.unhook()
+	close(w.quit)
+	w.watcher.Wait()
+	w.tasks.Wait()
+	w.retire(w.mu.era) // only the watcher replaces it
+	w.awaitRetired(stopTimeout)
+	close(w.closed)
+}
