@@ -1,0 +1,219 @@
+// Package embedded is a Redis server inside this process: miniredis, completed
+// by what it leaves to its user. Leases run out by themselves, the commands of a
+// client's handshake exist, a client that stops reading is cut off.
+//
+// It is for demos, examples and users' tests. Its numbers say nothing about
+// Redis: it is some forty times slower.
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// Server is a running server. Its methods are safe for any goroutine.
+type Server struct {
+	redis *miniredis.Miniredis
+	addr  string // "" without a listener
+	ttl   *ttlKeeper
+
+	mu struct {
+		sync.Mutex
+		closed   bool
+		up       bool
+		listener net.Listener
+		accept   sync.WaitGroup // the accept loop of this listener
+	}
+}
+
+// ErrDown means that the server is down or closed.
+var ErrDown = errors.New("embedded: server is down")
+
+// Start starts a server on addr, "host:port"; with an empty addr, or port 0, on a
+// free port (of 127.0.0.1 if the host is empty too). The caller closes it.
+func Start(addr string) (*Server, error) {
+	l, err := listen(addr)
+	if err != nil {
+		return nil, fmt.Errorf("embedded: %w", err)
+	}
+	s := newServer()
+	s.addr = l.Addr().String()
+	s.upLocked(l)
+	return s, nil
+}
+
+// StartPipe starts a server that listens nowhere: only Dial reaches it. It fits
+// into a testing/synctest bubble, where a socket does not.
+func StartPipe() *Server {
+	s := newServer()
+	s.upLocked(nil)
+	return s
+}
+
+func newServer() *Server {
+	redis := miniredis.NewMiniRedis()
+	return &Server{redis: redis, ttl: keepTTL(redis)}
+}
+
+// listen finds a free port where addr names none. It picks below the ranges from
+// which Linux and macOS choose the local port of an outgoing connection: a client
+// that dials the port while the server is down could otherwise be given it as its
+// own, connect to itself, and keep the server from coming up again.
+func listen(addr string) (net.Listener, error) {
+	host, port := "", "0"
+	if addr != "" {
+		var err error
+		if host, port, err = net.SplitHostPort(addr); err != nil {
+			return nil, err
+		}
+	}
+	if port != "0" {
+		return net.Listen("tcp", addr)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	const first, end, attempts = 10000, 32000, 50
+	var err error
+	for range attempts {
+		var l net.Listener
+		l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(end-first))))
+		if err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+// Addr is the address listened on, "host:port"; empty after StartPipe.
+func (s *Server) Addr() string { return s.addr }
+
+// URL is Addr as a redis:// URL.
+func (s *Server) URL() string { return (&url.URL{Scheme: "redis", Host: s.addr}).String() }
+
+// Redis gives access to the data, also while the server is down. Its SetError
+// must not be called: the hook that it takes is in use.
+func (s *Server) Redis() *miniredis.Miniredis { return s.redis }
+
+// Dial connects without a socket. The address is ignored, so that the method fits
+// as a client's dialer.
+func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mu.up {
+		return nil, ErrDown
+	}
+	client, server := net.Pipe()
+	s.redis.Server().ServeConn(&conn{Conn: server})
+	return client, nil
+}
+
+// Down cuts every connection and refuses new ones; the data stays and its leases
+// go on running out. When it returns nothing of a client is executing any more.
+// On a server that is down it does nothing.
+func (s *Server) Down() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.downLocked()
+}
+
+// Up ends Down, on the same port. On a server that is up it does nothing.
+func (s *Server) Up() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.mu.closed:
+		return ErrDown
+	case s.mu.up:
+		return nil
+	case s.addr == "":
+		s.upLocked(nil)
+		return nil
+	}
+	l, err := relisten(s.addr)
+	if err != nil {
+		return fmt.Errorf("embedded: %w", err)
+	}
+	s.upLocked(l)
+	return nil
+}
+
+// relisten listens where a listener of this process was closed just now. Its port
+// can be in use for a moment longer: while another goroutine starts a process,
+// the child holds a copy of every descriptor from fork to exec.
+func relisten(addr string) (net.Listener, error) {
+	deadline := time.Now().Add(2 * time.Second)
+	for {
+		l, err := net.Listen("tcp", addr)
+		if err == nil || time.Now().After(deadline) {
+			return l, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Close ends the server and every goroutine of it. Closing twice does nothing.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return
+	}
+	s.mu.closed = true
+	s.downLocked()
+	s.ttl.close()
+}
+
+// upLocked begins to serve. The listener is ours, not miniredis's: that one
+// accepts before its commands are registered, and a client that dials all the
+// time would be told "unknown command".
+func (s *Server) upLocked(l net.Listener) {
+	// A first Dial is how miniredis starts without a listener.
+	first, err := s.redis.Dial()
+	if err != nil {
+		panic("BUG: embedded: a server without a listener did not start: " + err.Error())
+	}
+	first.Close()
+	srv := s.redis.Server()
+	addCommands(s.redis, srv)
+	s.mu.up = true
+	if l == nil {
+		return
+	}
+	s.mu.listener = l
+	s.mu.accept.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed by downLocked
+			}
+			srv.ServeConn(&conn{Conn: c})
+		}
+	})
+}
+
+func (s *Server) downLocked() {
+	if !s.mu.up {
+		return
+	}
+	s.mu.up = false
+	if s.mu.listener != nil {
+		s.mu.listener.Close()
+		s.mu.listener = nil
+		// No connection is handed to a server that has stopped waiting for them.
+		s.mu.accept.Wait()
+	}
+	s.redis.Close()
+}
