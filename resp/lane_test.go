@@ -1,0 +1,23 @@
+package resp
+
+import (
+	"testing"
+)
+
+func TestLaneDeliversReplies(t *testing.T) {
+	eachCarrier(t, func(t *testing.T, w *world) {
+		l, server := w.attached(nil, nil)
+		go echo(server)
+		for i := range 100 {
+			c := newCall(i)
+			l.submit(c)
+			r := c.await(t)
+			if r.Err != nil || r.Value.Kind != KindInt || r.Value.Int != int64(i) {
+				t.Fatalf("call %d: got %+v", i, r)
+			}
+			if r.Sent == 0 || r.Now.Before(r.Sent) {
+				t.Fatalf("call %d: sent %v, answered %v", i, r.Sent, r.Now)
+			}
+		}
+	})
+}

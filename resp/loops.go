@@ -1,0 +1,155 @@
+package resp
+
+import (
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// stopTimeout bounds the waits for gnet, which can hang (its Enroll after a
+// loop has died, its Stop beside a stuck handler). A healthy loop needs
+// microseconds; ten seconds is far beyond a machine that is merely busy.
+const stopTimeout = 10 * time.Second
+
+// errStuck means that an event loop did not answer within stopTimeout.
+var errStuck = errors.New("resp: event loop does not answer; open a new client")
+
+// loops owns what runs the connections of a client: the gnet event loops and
+// the goroutines of the std transports.
+//
+// Invariants:
+//
+//  1. A transport is in mu.live from before its onOpen until after its onClose,
+//     so close can end and await every one.
+//  2. After mu.closed is set nothing enters mu.live, and the reactor is stopped
+//     only when mu.live is empty: gnet is never asked to enroll after its Stop
+//     (it would hang for ever), and no callback is lost in it.
+type loops struct {
+	reactor *reactor // nil: every connection is std
+	tracker
+}
+
+// tracker keeps the transports that live.
+type tracker struct {
+	mu struct {
+		sync.Mutex
+		closed bool
+		live   map[transport]struct{}
+		empty  chan struct{} // set by close; closed when live has run empty
+	}
+}
+
+// newLoops starts n event loops (0: a number that suits the machine), or none if
+// forceStd, or if this build or platform has no gnet.
+func newLoops(n int, forceStd bool) (*loops, error) {
+	l := &loops{}
+	l.mu.live = make(map[transport]struct{})
+	if forceStd {
+		return l, nil
+	}
+	if n <= 0 {
+		n = defaultLoops(runtime.GOMAXPROCS(0))
+	}
+	r, err := newReactor(n, &l.tracker)
+	if err != nil {
+		return nil, err
+	}
+	l.reactor = r
+	return l, nil
+}
+
+// defaultLoops is 1 below 8 processors. One loop serves several lanes at the
+// full speed of a Redis server, and an idle loop sits in epoll_wait on a
+// processor of the scheduler until it is retaken (golang/go#76290).
+func defaultLoops(procs int) int { return min(max(procs/4, 1), 4) }
+
+// adopt takes over c, which must have no unread bytes in any buffer, and starts
+// the events of s. c must not be used any more, whatever adopt returns. An error
+// means that s hears nothing; otherwise its onOpen has run. Not to be called by a
+// sink: it waits for an event loop.
+func (l *loops) adopt(c net.Conn, s sink) (transport, error) {
+	// The deadlines belonged to the handshake.
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		c.Close()
+		return nil, err
+	}
+	if l.reactor != nil && l.reactor.takes(c) {
+		return l.reactor.adopt(c, s)
+	}
+	return adoptStd(c, s, &l.tracker)
+}
+
+// close ends every connection (onClose(ErrClosed)), waits until the last
+// onClose has returned, and stops the event loops. Not to be called by a sink.
+func (l *loops) close() error {
+	empty, first := l.endAll()
+	if !waitFor(empty) {
+		return errStuck
+	}
+	if first && l.reactor != nil {
+		return l.reactor.stop()
+	}
+	return nil
+}
+
+// enter registers t, unless close has begun.
+func (k *tracker) enter(t transport) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.closed {
+		return ErrClosed
+	}
+	k.mu.live[t] = struct{}{}
+	return nil
+}
+
+// leave is called after the onClose of t has returned.
+func (k *tracker) leave(t transport) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.mu.live[t]; !ok {
+		return
+	}
+	delete(k.mu.live, t)
+	if k.mu.closed && len(k.mu.live) == 0 {
+		close(k.mu.empty)
+	}
+}
+
+// endAll closes every transport. The channel is closed when the last has left;
+// first is true for one caller.
+func (k *tracker) endAll() (empty <-chan struct{}, first bool) {
+	k.mu.Lock()
+	if k.mu.closed {
+		defer k.mu.Unlock()
+		return k.mu.empty, false
+	}
+	k.mu.closed = true
+	k.mu.empty = make(chan struct{})
+	all := make([]transport, 0, len(k.mu.live))
+	for t := range k.mu.live {
+		all = append(all, t)
+	}
+	if len(all) == 0 {
+		close(k.mu.empty)
+	}
+	k.mu.Unlock()
+	for _, t := range all {
+		t.close(ErrClosed)
+	}
+	return k.mu.empty, true
+}
+
+// waitFor reports whether done was closed within stopTimeout.
+func waitFor(done <-chan struct{}) bool {
+	t := time.NewTimer(stopTimeout)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}

@@ -1,0 +1,125 @@
+//go:build (linux || darwin || freebsd) && !pawl_nognet
+
+package resp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/pprof"
+	"sync"
+
+	"github.com/panjf2000/gnet/v2"
+)
+
+// reactor is a gnet client: a few event loops that all connections share.
+//
+// gnet needs care on the way in and out: Enroll blocks until the loop has opened
+// the connection, for ever if the loop is gone; a second Stop closes descriptors
+// that are somebody else's by then. So enrolling is serialised (which also lets
+// gnet's count of connections per loop see the one before), both wait on a
+// goroutine of their own with a time limit, and loops calls stop once, after the
+// last connection has ended.
+type reactor struct {
+	gnet.BuiltinEventEngine
+	client  *gnet.Client
+	tracker *tracker
+
+	enrolling struct {
+		sync.Mutex
+		stuck bool // a loop did not answer; it is not asked again
+	}
+}
+
+func newReactor(n int, k *tracker) (*reactor, error) {
+	r := &reactor{tracker: k}
+	client, err := gnet.NewClient(r,
+		gnet.WithNumEventLoop(n),
+		gnet.WithReadBufferCap(readBufferSize),
+		gnet.WithLogger(quiet{}))
+	if err != nil {
+		return nil, err
+	}
+	r.client = client
+	// The loops' goroutines inherit the label.
+	pprof.Do(context.Background(), pprof.Labels("pawl", "event loop"), func(context.Context) {
+		err = client.Start()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// takes reports whether gnet can serve c. It reads the descriptor itself, so TLS
+// and wrapped connections are out; with an IPv6 zone it would corrupt the zone
+// names that Go's net package shares.
+func (*reactor) takes(c net.Conn) bool {
+	switch c := c.(type) {
+	case *net.UnixConn:
+		return true
+	case *net.TCPConn:
+		local, _ := c.LocalAddr().(*net.TCPAddr)
+		remote, _ := c.RemoteAddr().(*net.TCPAddr)
+		return local != nil && remote != nil && local.Zone == "" && remote.Zone == ""
+	}
+	return false
+}
+
+func (r *reactor) adopt(c net.Conn, s sink) (transport, error) {
+	r.enrolling.Lock()
+	defer r.enrolling.Unlock()
+	if r.enrolling.stuck {
+		c.Close()
+		return nil, errStuck
+	}
+	t := &gnetTransport{sink: s, tracker: r.tracker}
+	if err := r.tracker.enter(t); err != nil {
+		c.Close()
+		return nil, err
+	}
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err = r.client.EnrollContext(c, t)
+	}()
+	if !waitFor(done) && t.giveUp() {
+		r.enrolling.stuck = true
+		r.tracker.leave(t)
+		return nil, errStuck
+	}
+	if t.isOpen() {
+		return t, nil
+	}
+	if err == nil {
+		// gnet does not tell when the poller refuses the descriptor.
+		err = errors.New("resp: event loop cannot watch the connection; check the limit on open files")
+	}
+	r.tracker.leave(t)
+	return nil, err
+}
+
+// stop ends the event loops. It is called once, when no connection is left.
+func (r *reactor) stop() error {
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = r.client.Stop()
+	}()
+	if !waitFor(done) {
+		return errStuck
+	}
+	return err
+}
+
+// quiet drops what gnet logs: it comes from a library deep below the user's
+// lock, goes to stdout by default, and says nothing that onClose does not.
+type quiet struct{}
+
+func (quiet) Debugf(string, ...any) {}
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Warnf(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(string, ...any) {}

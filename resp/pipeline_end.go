@@ -1,0 +1,128 @@
+package resp
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// idleAfter is how long a connection may be silent before a PING asks whether it
+// is still there, and before the memory of its busiest moment is given back.
+const idleAfter = 10 * time.Second
+
+// onClose completes whatever is in flight, oldest first. The transport's count is
+// final: no server has received a command that ends beyond it.
+func (p *pipeline) onClose(err error) {
+	m := &p.mu
+	m.Lock()
+	m.dead = true
+	m.Unlock()
+	p.lane.ended(p)
+
+	fate := forfeit{
+		sent:    p.t.sent(),
+		notSent: &failure{class: ErrNotSent, cause: err},
+		unknown: &failure{class: ErrOutcomeUnknown, cause: err},
+	}
+	now := p.lane.cfg.clock.Now()
+	batch := p.reader.batch[:]
+	for {
+		n := p.forfeit(batch, fate)
+		if n == 0 {
+			break
+		}
+		p.complete(batch[:n], now)
+	}
+	p.reader = replyReader{}
+	p.lane.cfg.down(err)
+}
+
+// forfeit is what becomes of commands that will get no reply.
+type forfeit struct {
+	sent             uint64 // bytes that the server may have received
+	notSent, unknown error
+}
+
+// forfeit takes entries off the FIFO into batch.
+func (p *pipeline) forfeit(batch []answer, fate forfeit) (n int) {
+	m := &p.mu
+	m.Lock()
+	defer m.Unlock()
+	for n < len(batch) && m.fifo.len() > 0 {
+		a := answer{err: fate.notSent}
+		if m.fifo.front().end <= fate.sent {
+			a.sent, a.err = p.stampLocked(), fate.unknown
+		}
+		e := m.fifo.pop()
+		m.start, a.request = e.end, e.request
+		batch[n] = a
+		n++
+	}
+	return n
+}
+
+// stall is the oldest command as checkAge saw it, to notice one that never gets
+// as far as a write.
+type stall struct {
+	start uint64 // its first byte
+	since clock.Instant
+}
+
+func (p *pipeline) checkAge(now clock.Instant) {
+	late, idle := p.examine(now)
+	switch {
+	case late:
+		p.t.close(ErrTimeout)
+	case idle:
+		p.submit(ping{})
+	}
+}
+
+// examine reports whether the oldest command is overdue, or else whether nothing
+// has been heard for long with nothing in flight.
+func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
+	m := &p.mu
+	m.Lock()
+	defer m.Unlock()
+	if m.fifo.len() == 0 {
+		if now.Sub(m.heard) < idleAfter {
+			return false, false
+		}
+		p.shrinkLocked()
+		return false, true
+	}
+	since := p.stampLocked()
+	if since == 0 {
+		if m.stall.since == 0 || m.stall.start != m.start {
+			m.stall = stall{start: m.start, since: now}
+		}
+		since = m.stall.since
+	}
+	return now.Sub(since) > p.lane.cfg.commandTimeout, false
+}
+
+// shrinkLocked is for an idle connection.
+func (p *pipeline) shrinkLocked() {
+	m := &p.mu
+	if m.writing {
+		return
+	}
+	m.fifo.shrink()
+	for m.flushes.len() > 0 {
+		m.flushes.pop()
+	}
+	m.flushes.shrink()
+	if len(m.out) == 0 && cap(m.out) > keepCap {
+		m.out = nil
+	}
+}
+
+// ping is the question to an idle server. Any answer will do, an error too: it is
+// the silence that checkAge looks for.
+type ping struct{}
+
+var pingBytes = AppendCommand(nil, "PING")
+
+func (ping) AppendCommand(dst []byte, _ Form) []byte { return append(dst, pingBytes...) }
+
+func (ping) Complete(Reply) {}

@@ -1,0 +1,166 @@
+package resp
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// replyReader cuts the byte stream into replies. It belongs to the loop.
+type replyReader struct {
+	decoder Decoder
+	partial []byte // the beginning of a reply whose end has not come
+	batch   [batchSize]answer
+}
+
+// answer is a reply that has found its request.
+type answer struct {
+	value   Value
+	request Request // nil: the command goes out again, nothing to complete
+	sent    clock.Instant
+	err     error // no reply came: why
+}
+
+// onBytes completes the commands that b answers, then writes what has been
+// queued meanwhile, by their Complete methods among others.
+func (p *pipeline) onBytes(b []byte) {
+	now := p.lane.cfg.clock.Now()
+	got := len(b)
+	if err := p.read(b, now); err != nil {
+		p.t.close(err)
+	}
+	p.drain(now, got)
+}
+
+// read decodes and dispatches; an error means that the stream cannot be trusted
+// any further.
+func (p *pipeline) read(b []byte, now clock.Instant) error {
+	r := &p.reader
+	if len(r.partial) > 0 {
+		r.partial = append(r.partial, b...)
+		b = r.partial
+	}
+	for {
+		n, used, err := r.decode(b)
+		if n > 0 {
+			if !p.match(r.batch[:n]) {
+				return fmt.Errorf("%w: the server sent a reply that no command asked for", ErrProtocol)
+			}
+			p.complete(r.batch[:n], now)
+		}
+		b = b[used:]
+		if err != nil {
+			return err
+		}
+		if n < batchSize {
+			r.keep(b)
+			return nil
+		}
+	}
+}
+
+// decode fills batch with the values at the start of b, which they borrow.
+func (r *replyReader) decode(b []byte) (n, used int, err error) {
+	for n < batchSize {
+		v, size, err := r.decoder.Decode(b[used:])
+		if size == 0 || err != nil {
+			return n, used, err
+		}
+		r.batch[n].value = v
+		used += size
+		n++
+	}
+	return n, used, nil
+}
+
+// keep copies the beginning of an unfinished reply out of the borrowed bytes. b
+// may be the end of partial itself.
+func (r *replyReader) keep(b []byte) {
+	if len(b) == 0 && cap(r.partial) > keepCap {
+		r.partial = nil
+		return
+	}
+	r.partial = append(r.partial[:0], b...)
+}
+
+// match takes as many entries off the FIFO as there are replies. A script that
+// the server did not know is queued again, whole. False means that there are more
+// replies than commands written; then none of the batch is given to anybody,
+// since one reply too many may have shifted all that follow it.
+func (p *pipeline) match(batch []answer) bool {
+	m := &p.mu
+	m.Lock()
+	defer m.Unlock()
+	m.draining = true
+	if n := len(batch); n > m.fifo.len() || m.fifo.at(n-1).end > m.offered {
+		return false
+	}
+	for i := range batch {
+		a := &batch[i]
+		a.sent = p.stampLocked()
+		e := m.fifo.pop()
+		m.start = e.end
+		if e.form == Short && isNoScript(a.value) {
+			p.appendLocked(e.request, Whole)
+			m.resent++
+			continue
+		}
+		a.request = e.request
+	}
+	return true
+}
+
+// stampLocked returns the stamp of the oldest command, zero if none of it has
+// been offered to a write. fifo must not be empty.
+func (p *pipeline) stampLocked() clock.Instant {
+	m := &p.mu
+	for m.flushes.len() > 0 && m.flushes.front().end <= m.start {
+		m.flushes.pop()
+	}
+	if m.flushes.len() == 0 || m.start >= m.offered {
+		return 0
+	}
+	return m.flushes.front().at
+}
+
+var noScript = []byte("NOSCRIPT ")
+
+func isNoScript(v Value) bool {
+	return v.Kind == KindError && bytes.HasPrefix(v.Bytes, noScript)
+}
+
+// complete delivers the batch and clears it. A panic of a Complete costs the
+// connection; the rest is delivered all the same.
+func (p *pipeline) complete(batch []answer, now clock.Instant) {
+	for len(batch) > 0 {
+		batch = batch[p.completeSome(batch, now):]
+	}
+}
+
+// completeSome returns early, with n answers consumed, if the last of them
+// panicked.
+func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
+	defer p.recoverComplete()
+	for n < len(batch) {
+		a := batch[n]
+		batch[n] = answer{}
+		n++
+		if a.request == nil {
+			continue
+		}
+		reply := Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now}
+		if a.value.Kind == KindError {
+			reply.Value, reply.Err = Value{}, newServerError(a.value.Bytes)
+		}
+		a.request.Complete(reply)
+	}
+	return n
+}
+
+// recoverComplete is deferred around calls of Complete.
+func (p *pipeline) recoverComplete() {
+	if v := recover(); v != nil {
+		p.t.close(fmt.Errorf("resp: BUG: panic in Complete: %v", v))
+	}
+}

@@ -1,0 +1,137 @@
+package resp
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+)
+
+// readBufferSize is what one read of a std transport takes at most; gnet's event
+// loops read as much.
+const readBufferSize = 64 << 10
+
+// stdTransport is a transport over any net.Conn. A reader goroutine delivers the
+// bytes, a writer goroutine runs onWake; nothing is ever written elsewhere, since
+// a net.Conn has no write that cannot block.
+//
+// Invariants:
+//
+//  1. onClose runs on the reader, after the writer has ended: sent is final then.
+//  2. The connection is closed exactly once, by the first close, which frees
+//     both goroutines from whatever call they are in.
+type stdTransport struct {
+	conn    net.Conn
+	sink    sink
+	tracker *tracker
+	exact   bool // a failed Write of conn tells truly how much it wrote
+	taken   atomic.Uint64
+	wakes   chan struct{} // holds one token while an onWake is owed
+	writer  sync.WaitGroup
+
+	ended chan struct{} // closed by the first close
+	end   struct {
+		sync.Once
+		err error // written before ended is closed
+	}
+}
+
+func adoptStd(c net.Conn, s sink, k *tracker) (transport, error) {
+	t := &stdTransport{
+		conn:    c,
+		sink:    s,
+		tracker: k,
+		wakes:   make(chan struct{}, 1),
+		ended:   make(chan struct{}),
+	}
+	switch c.(type) {
+	case *net.TCPConn, *net.UnixConn, *tls.Conn:
+		// A TLS record that was written in part cannot be read by the server.
+		t.exact = true
+	}
+	if err := k.enter(t); err != nil {
+		c.Close()
+		return nil, err
+	}
+	guard(t, func() { s.onOpen(t) })
+	t.writer.Add(1)
+	go pprof.Do(context.Background(), pprof.Labels("pawl", "connection writer"), t.writeLoop)
+	go pprof.Do(context.Background(), pprof.Labels("pawl", "connection reader"), t.readLoop)
+	return t, nil
+}
+
+func (t *stdTransport) readLoop(context.Context) {
+	buf := make([]byte, readBufferSize)
+	for {
+		n, err := t.conn.Read(buf)
+		if n > 0 {
+			guard(t, func() { t.sink.onBytes(buf[:n]) })
+		}
+		if err != nil {
+			t.close(err)
+			break
+		}
+	}
+	t.writer.Wait()
+	guard(t, func() { t.sink.onClose(t.end.err) })
+	t.tracker.leave(t)
+}
+
+func (t *stdTransport) writeLoop(context.Context) {
+	defer t.writer.Done()
+	for {
+		select {
+		case <-t.wakes:
+			guard(t, t.sink.onWake)
+		case <-t.ended:
+			return
+		}
+	}
+}
+
+func (t *stdTransport) tryWrite([]byte) (int, error) { return 0, nil }
+
+func (t *stdTransport) write(b []byte) (int, error) {
+	n, err := t.conn.Write(b)
+	if err != nil && !t.exact {
+		n = len(b) // who knows what lies under a custom dialer's connection
+	}
+	t.taken.Add(uint64(n))
+	return n, err
+}
+
+func (t *stdTransport) sent() uint64 { return t.taken.Load() }
+
+func (t *stdTransport) wake() {
+	select {
+	case t.wakes <- struct{}{}:
+	default: // one is owed already
+	}
+}
+
+func (t *stdTransport) close(err error) {
+	t.end.Do(func() {
+		t.end.err = err
+		close(t.ended)
+		// tls.Conn.Close would wait for a last write of its own.
+		if c, ok := t.conn.(*tls.Conn); ok {
+			c.NetConn().Close()
+			return
+		}
+		t.conn.Close()
+	})
+}
+
+// guard runs an event of t's sink. A panic there is our bug; it costs the
+// connection and not the process.
+func guard(t transport, event func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.close(fmt.Errorf("resp: BUG: panic on a connection: %v", p))
+		}
+	}()
+	event()
+}
