@@ -1,0 +1,214 @@
+package resp
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// clientPatience is how long a test waits for what must happen; a healthy run needs a
+// small part of it.
+const clientPatience = 20 * time.Second
+
+// eventually fails the test if cond does not come true.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(clientPatience)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), clientPatience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open returns a Client of cfg that the test closes.
+func open(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	c := Open(cfg)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return c
+}
+
+// ready is open and WaitReady.
+func ready(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	c := open(t, cfg)
+	if err := c.WaitReady(testContext(t)); err != nil {
+		t.Fatalf("WaitReady: %v", err)
+	}
+	return c
+}
+
+// eachTransport runs f once per transport, with a Config that selects it.
+func eachTransport(t *testing.T, f func(t *testing.T, cfg Config)) {
+	t.Run("auto", func(t *testing.T) { t.Parallel(); f(t, Config{Transport: TransportAuto}) })
+	t.Run("std", func(t *testing.T) { t.Parallel(); f(t, Config{Transport: TransportStd}) })
+}
+
+func TestCommandsGoThroughEveryConnection(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		cfg.Addr, cfg.Lanes = s.Addr(), 3
+		c := ready(t, cfg)
+		ctx := testContext(t)
+		if v, err := c.Do(ctx, "SET", t.Name(), "x"); err != nil || string(v.Bytes) != "OK" {
+			t.Fatalf("SET: %+v, %v", v, err)
+		}
+		for hash := range uint64(3) {
+			r := &doRequest{words: []string{"GET", t.Name()}, done: make(chan struct{})}
+			c.Submit(hash, r)
+			<-r.done
+			if r.err != nil || string(r.value.Bytes) != "x" {
+				t.Fatalf("GET on lane %d: %+v, %v", hash, r.value, r.err)
+			}
+		}
+		r := &doRequest{words: []string{"GET", t.Name()}, done: make(chan struct{})}
+		c.SubmitRenewal(r)
+		<-r.done
+		if r.err != nil || string(r.value.Bytes) != "x" {
+			t.Fatalf("GET on the renewal connection: %+v, %v", r.value, r.err)
+		}
+		if st := c.Stats(); st.Connections != 5 || st.Commands < 5 || st.BytesIn == 0 || st.BytesOut == 0 {
+			t.Errorf("stats: %+v", st)
+		}
+	})
+}
+
+func TestUnixSocketAndServerErrors(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := ready(t, Config{Network: "unix", Addr: s.Socket()})
+	_, err := c.Do(testContext(t), "HGET", "a")
+	if e := (*ServerError)(nil); !errors.As(err, &e) || e.Code != "ERR" {
+		t.Fatalf("a wrong command: %v", err)
+	}
+}
+
+func TestScriptsAreLoadedByTheHandshake(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	script := "return redis.call('incr', KEYS[1])"
+	c := ready(t, Config{Addr: s.Addr(), Scripts: []string{script, "return 1"}})
+	sum := sha1.Sum([]byte(script))
+	v, err := c.Do(testContext(t), "SCRIPT", "EXISTS", hex.EncodeToString(sum[:]))
+	loaded := false
+	v.Each(func(_ int, e Value) bool { loaded = e.Int == 1; return false })
+	if err != nil || !loaded {
+		t.Fatalf("SCRIPT EXISTS: %+v, %v", v, err)
+	}
+}
+
+func TestDatabaseAndNameAreSetOnEveryConnection(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := ready(t, Config{Addr: s.Addr(), DB: 7, ClientName: "some-service"})
+	v, err := c.Do(testContext(t), "CLIENT", "LIST")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(v.Bytes)) {
+		if strings.Contains(line, " name=some-service ") && strings.Contains(line, " db=7 ") {
+			n++
+		}
+	}
+	if n != len(c.links) {
+		t.Fatalf("%d of %d connections are in DB 7 under their name:\n%s", n, len(c.links), v.Bytes)
+	}
+}
+
+func TestDoEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := ready(t, Config{Addr: s.Addr()})
+	s.Stop()
+	defer s.Cont()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("changed my mind")
+	go cancel(why)
+	if _, err := c.Do(ctx, "PING"); !errors.Is(err, why) {
+		t.Fatalf("Do: %v", err)
+	}
+}
+
+func TestClosedClientRefuses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := ready(t, Config{Addr: s.Addr()})
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotSent) {
+		t.Errorf("Do: %v", err)
+	}
+	if err := c.WaitReady(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("WaitReady: %v", err)
+	}
+}
+
+func TestCloseUnderLoadCompletesEveryRequest(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		cfg.Addr, cfg.Lanes = s.Addr(), 2
+		c := ready(t, cfg)
+		l := &load{client: c}
+		for i := range 64 {
+			l.add(uint64(i))
+		}
+		eventually(t, "traffic", func() bool { return l.answered.Load() > 1000 })
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.open.Load(); n != 0 {
+			t.Fatalf("%d requests are still open after Close", n)
+		}
+	})
+}
+
+// load is a closed loop of requests: each reply submits the next one.
+type load struct {
+	client         *Client
+	open, answered atomic.Int64
+}
+
+type loadRequest struct {
+	load *load
+	hash uint64
+}
+
+func (l *load) add(hash uint64) {
+	l.open.Add(1)
+	l.client.Submit(hash, &loadRequest{load: l, hash: hash})
+}
+
+func (r *loadRequest) AppendCommand(dst []byte, _ Form) []byte { return AppendCommand(dst, "PING") }
+
+func (r *loadRequest) Complete(reply Reply) {
+	defer r.load.open.Add(-1)
+	if reply.Err == nil {
+		r.load.answered.Add(1)
+		r.load.add(r.hash)
+	}
+}

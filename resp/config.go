@@ -1,0 +1,150 @@
+package resp
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"runtime"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Transport chooses how the bytes of a connection are moved.
+type Transport uint8
+
+const (
+	// TransportAuto takes gnet's event loops where they can serve the connection,
+	// and a net.Conn with a reader goroutine everywhere else (TLS, Windows, the
+	// connections of a custom dialer).
+	TransportAuto Transport = iota
+	// TransportStd always takes the net.Conn.
+	TransportStd
+)
+
+// Role is what a connection of a Client is for.
+type Role uint8
+
+const (
+	// RoleLane carries user commands.
+	RoleLane Role = iota
+	// RoleRenewal carries renewals, so that they never queue behind RoleLane.
+	RoleRenewal
+	// RolePubSub carries subscriptions and messages.
+	RolePubSub
+)
+
+func (r Role) String() string {
+	switch r {
+	case RoleLane:
+		return "lane"
+	case RoleRenewal:
+		return "renewal"
+	default:
+		return "pubsub"
+	}
+}
+
+// State is a change of one connection.
+type State struct {
+	Role Role
+	Lane int // which of the lanes; 0 for the other roles
+	Up   bool
+	Addr string
+	// Err says why the connection was lost; nil if Up.
+	Err error
+	// Reconnects counts how often this connection came back, this time included.
+	Reconnects int
+}
+
+// Config says how a Client reaches one node. The zero value of each field is
+// its default, except Addr, which is required.
+type Config struct {
+	// Network is "tcp" (default) or "unix", Addr "host:port" or a path.
+	Network, Addr string
+	// TLS, if set, is used on every connection. An empty ServerName is taken from
+	// Addr.
+	TLS *tls.Config
+	// Username and Password go into AUTH; empty is no AUTH. A Password alone is
+	// the password of the default user.
+	Username, Password string
+	// Credentials, if set, is asked before every handshake instead, so that
+	// rotated secrets are picked up. It runs on the connecting goroutine; ctx ends
+	// with DialTimeout.
+	Credentials func(ctx context.Context) (username, password string, err error)
+	// DB is selected if not 0.
+	DB int
+	// ClientName shows up in the server's CLIENT LIST; "pawl" by default.
+	ClientName string
+	// Dialer replaces the built-in dialer. TLS, if set, is put on top of it.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// DialTimeout bounds dial and handshake together; 5 s by default.
+	DialTimeout time.Duration
+	// CommandTimeout is how long the oldest command of a connection may wait for
+	// its answer before the connection is given up; 3 s by default.
+	CommandTimeout time.Duration
+	// Lanes is the number of connections for user commands; by default 1 below 8
+	// CPUs, else 2 to 4.
+	Lanes int
+	// EventLoops is the number of gnet's event loops; chosen by the number of CPUs
+	// by default.
+	EventLoops int
+	// MaxInFlight bounds the commands of one lane that wait for an answer; 16384
+	// by default.
+	MaxInFlight int
+	// Transport is TransportAuto by default.
+	Transport Transport
+	// Scripts are Lua texts, loaded in every handshake of a lane and the renewal
+	// connection, in the same round trip.
+	Scripts []string
+	// Clock is clock.System by default.
+	Clock clock.Clock
+	// Logger gets lost connections and failed attempts; nil is silent.
+	Logger *slog.Logger
+	// OnState is told when a connection comes up (from the goroutine that made it)
+	// and when it is lost (from an event loop). The calls of one connection are
+	// serial and alternate, the first is up. It must not block, and must not call
+	// Close. Client.Up agrees with it during the call.
+	OnState func(State)
+}
+
+// Limits that are no matter of taste.
+const (
+	// maxQueuedBytes bounds what one lane holds for a kernel that accepts nothing.
+	maxQueuedBytes = 4 << 20
+	// pingAfter is the silence after which a connection is asked for a sign of life.
+	pingAfter = 10 * time.Second
+	// housekeepingEvery is the resolution of CommandTimeout and pingAfter.
+	housekeepingEvery = 100 * time.Millisecond
+)
+
+func (c Config) withDefaults() Config {
+	if c.Network == "" {
+		c.Network = "tcp"
+	}
+	if c.ClientName == "" {
+		c.ClientName = "pawl"
+	}
+	if c.DialTimeout <= 0 {
+		c.DialTimeout = 5 * time.Second
+	}
+	if c.CommandTimeout <= 0 {
+		c.CommandTimeout = 3 * time.Second
+	}
+	if c.Lanes <= 0 {
+		// One lane saturates a server's thread; more only spread the client's own
+		// work, which needs CPUs beside the server's.
+		c.Lanes = min(max(1, runtime.GOMAXPROCS(0)/4), 4)
+	}
+	if c.MaxInFlight <= 0 {
+		c.MaxInFlight = 16 << 10
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

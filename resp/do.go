@@ -1,0 +1,38 @@
+package resp
+
+import (
+	"context"
+	"errors"
+)
+
+// Do sends one command on the first lane and waits for its answer. It is for
+// cold paths: set-up, introspection, tests. If ctx ends before the answer is
+// there, the command is of unknown outcome.
+func (c *Client) Do(ctx context.Context, words ...string) (Value, error) {
+	if ctx.Err() != nil {
+		return Value{}, errors.Join(ErrNotSent, context.Cause(ctx))
+	}
+	r := &doRequest{words: words, done: make(chan struct{})}
+	c.Submit(0, r)
+	select {
+	case <-r.done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return Value{}, errors.Join(ErrOutcomeUnknown, context.Cause(ctx))
+	}
+}
+
+// doRequest is the Request of Do.
+type doRequest struct {
+	words []string
+	value Value
+	err   error
+	done  chan struct{}
+}
+
+func (d *doRequest) AppendCommand(dst []byte, _ Form) []byte { return AppendCommand(dst, d.words...) }
+
+func (d *doRequest) Complete(r Reply) {
+	d.value, d.err = r.Value.Clone(), r.Err
+	close(d.done)
+}

@@ -1,0 +1,177 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// step is one command of the handshake. All of them go out in one write.
+type step struct {
+	name  string // for error texts: what the user would have to look at
+	words []string
+	// secret is cut out of the server's answer.
+	secret string
+	// optional steps may be refused.
+	optional bool
+}
+
+// handshakeSteps lists the commands that make a fresh connection usable as role.
+func (c *Config) handshakeSteps(ctx context.Context, role Role) ([]step, error) {
+	user, password := c.Username, c.Password
+	if c.Credentials != nil {
+		var err error
+		if user, password, err = c.Credentials(ctx); err != nil {
+			return nil, fmt.Errorf("resp: credentials for %s: %w", c.Addr, err)
+		}
+	}
+	var steps []step
+	switch {
+	case user != "":
+		steps = append(steps, step{name: "AUTH", words: []string{"AUTH", user, password}, secret: password})
+	case password != "":
+		steps = append(steps, step{name: "AUTH", words: []string{"AUTH", password}, secret: password})
+	}
+	if c.DB != 0 {
+		steps = append(steps, step{name: "SELECT", words: []string{"SELECT", strconv.Itoa(c.DB)}})
+	}
+	// Names are for people who read CLIENT LIST; SETINFO is unknown before 7.2.
+	steps = append(steps,
+		step{name: "CLIENT", words: []string{"CLIENT", "SETNAME", c.ClientName}, optional: true},
+		step{name: "CLIENT", words: []string{"CLIENT", "SETINFO", "LIB-NAME", "pawl"}, optional: true},
+		step{name: "CLIENT", words: []string{"CLIENT", "SETINFO", "LIB-VER", libVersion()}, optional: true})
+	if role != RolePubSub {
+		for _, s := range c.Scripts {
+			steps = append(steps, step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", s}})
+		}
+	}
+	// The others may all be optional; this one tells whether the server serves us:
+	// NOAUTH, LOADING, MASTERDOWN and BUSY show here at the latest.
+	return append(steps, step{name: "PING", words: []string{"PING"}}), nil
+}
+
+// handshake sends the steps and reads exactly their replies. The caller sets
+// the deadline and closes conn on error.
+func handshake(conn net.Conn, steps []step) error {
+	var out []byte
+	for _, s := range steps {
+		out = AppendCommand(out, s.words...)
+	}
+	// A server that refuses the connection itself (protected mode, maxclients)
+	// answers once and closes: its answer is read even if the write failed.
+	_, writeErr := conn.Write(out)
+
+	in := make([]byte, 0, 4<<10)
+	var d Decoder
+	for _, s := range steps {
+		v, n, err := d.Decode(in)
+		for n == 0 && err == nil {
+			if len(in) == cap(in) {
+				in = append(in, 0)[:len(in)]
+			}
+			read, readErr := conn.Read(in[len(in):cap(in)])
+			in = in[:len(in)+read]
+			if readErr != nil && read == 0 {
+				return closedInHandshake(s, readErr, writeErr)
+			}
+			v, n, err = d.Decode(in)
+		}
+		if err == nil {
+			err = s.check(v)
+		}
+		if err != nil {
+			return err
+		}
+		in = in[n:]
+	}
+	if len(in) > 0 {
+		return fmt.Errorf("%w: %d bytes after the last reply of the handshake; check that nothing stands between client and server",
+			ErrProtocol, len(in))
+	}
+	return writeErr
+}
+
+func closedInHandshake(s step, readErr, writeErr error) error {
+	if writeErr != nil {
+		readErr = writeErr
+	}
+	if errors.Is(readErr, io.EOF) {
+		return fmt.Errorf("the server closed the connection before it answered %s; check the port, and whether it expects TLS: %w",
+			s.name, io.ErrUnexpectedEOF)
+	}
+	return fmt.Errorf("no answer to %s: %w", s.name, readErr)
+}
+
+// check judges the reply to s.
+func (s step) check(v Value) error {
+	if v.Kind != KindError {
+		return nil
+	}
+	e := newServerError(v.Bytes)
+	switch {
+	case strings.HasPrefix(e.Message, "ERR max number of clients"):
+		// The answer to the connection, not to the step.
+	case s.optional:
+		return nil
+	case e.Code == "NOPERM" && (s.name == "PING" || s.name == "SCRIPT LOAD"):
+		// The server is there; a script that is not loaded is sent whole.
+		return nil
+	case s.name == "AUTH":
+		// "unknown command" quotes the arguments, cut at any length.
+		e.Message, _, _ = strings.Cut(e.Message, ", with args")
+		if s.secret != "" {
+			e.Message = strings.ReplaceAll(e.Message, s.secret, "***")
+		}
+	}
+	return fmt.Errorf("%s refused: %w", s.name, e)
+}
+
+// lasting reports whether err will stay until somebody changes the
+// configuration of the client or of the server.
+func lasting(err error) bool {
+	var e *ServerError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "WRONGPASS", "NOAUTH", "NOPERM", "DENIED":
+		return true
+	case "ERR":
+		for _, text := range []string{
+			"ERR invalid password",               // before Redis 6
+			"ERR AUTH <password> called without", // a password for a server without one
+			"ERR Client sent AUTH, but no",       // the same, before Redis 6
+			"ERR unknown command",                // AUTH or SELECT renamed away
+			"ERR invalid DB index",               //
+			"ERR DB index is out of range",       //
+			"ERR SELECT is not allowed",          // a cluster
+			"ERR Error compiling script",         // a script of ours
+		} {
+			if strings.HasPrefix(e.Message, text) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// libVersion is the version of this module in the running binary, as a word
+// that CLIENT SETINFO accepts.
+var libVersion = sync.OnceValue(func() string {
+	const path = "github.com/pawl-lock/pawl"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		mods := append([]*debug.Module{&info.Main}, info.Deps...)
+		for _, m := range mods {
+			if m.Path == path && strings.HasPrefix(m.Version, "v") {
+				return m.Version[1:]
+			}
+		}
+	}
+	return "devel"
+})

@@ -1,0 +1,223 @@
+package resp
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// endpoint is what a link keeps connected: a lane or the pub/sub side.
+type endpoint interface {
+	// attach takes over a greeted connection. After nil the link's down is called
+	// once, when that connection has ended; after an error it is not.
+	attach(ls *loops, conn net.Conn) error
+	// checkAge is called every housekeepingEvery.
+	checkAge(now clock.Instant)
+	// close ends the connection, if there is one, and every later one at birth.
+	close(err error)
+}
+
+// link keeps one endpoint connected, for the life of the Client.
+//
+//	connecting --attached--> announcing --OnState(up) returned--> up
+//	    ^                        |                                 |
+//	    |                      down                              down
+//	    +---- OnState(down) -----+------- OnState(down) -----------+
+//
+// Invariants
+//
+//  1. There is a connecting goroutine in the first two phases and none while up.
+//     It belongs to Client.wg.
+//
+//  2. The calls of OnState alternate and never overlap: up is called by the
+//     connecting goroutine. A loss that comes while that call runs is only noted;
+//     the same goroutine reports it afterwards:
+//
+//     goroutine: attach            OnState(up) .... sees the loss  OnState(down)
+//     loop:              onClose -> down: noted
+//
+//  3. mu.up is true from before OnState(up) until just before OnState(down).
+type link struct {
+	client   *Client
+	role     Role
+	index    int
+	endpoint endpoint
+
+	mu struct {
+		sync.Mutex
+		up         bool
+		announcing bool
+		lost       error // why, if it was lost while announcing
+		last       error // of the latest failed attempt or loss; nil while up
+		connects   int
+		since      clock.Instant // of the latest connection
+	}
+	backoff backoff // the connecting goroutine's
+}
+
+// run is the connecting goroutine: it ends when the link is up or ctx ends.
+func (l *link) run(ctx context.Context) {
+	c := l.client
+	for l.backoff.wait(ctx) {
+		conn, err := c.cfg.connect(ctx, l.role)
+		if err == nil {
+			l.announce()
+			if err = l.endpoint.attach(c.loops, conn); err == nil {
+				if l.attached() {
+					return
+				}
+				continue
+			}
+			l.mu.Lock()
+			l.mu.announcing = false
+			l.mu.Unlock()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		l.failed(err)
+	}
+}
+
+// announce opens the phase in which a loss is noted and not reported.
+func (l *link) announce() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.announcing = true
+	l.mu.lost = nil
+}
+
+// attached reports the connection, and its loss if that came meanwhile. It
+// returns whether the link is up and the goroutine's work done.
+func (l *link) attached() bool {
+	c := l.client
+	l.mu.Lock()
+	l.mu.up = true
+	l.mu.last = nil
+	l.mu.connects++
+	l.mu.since = c.cfg.Clock.Now()
+	state := l.stateLocked(nil)
+	l.mu.Unlock()
+	c.notice(l, state)
+
+	l.mu.Lock()
+	l.mu.announcing = false
+	lost := l.mu.lost
+	if lost != nil {
+		state = l.lostLocked(lost)
+	}
+	l.mu.Unlock()
+	if lost == nil {
+		return true
+	}
+	c.notice(l, state)
+	return false
+}
+
+// down is told by the endpoint that its connection has ended; on its loop.
+func (l *link) down(err error) {
+	l.mu.Lock()
+	if l.mu.announcing {
+		l.mu.lost = err
+		l.mu.Unlock()
+		return
+	}
+	state := l.lostLocked(err)
+	l.mu.Unlock()
+	l.client.notice(l, state)
+	l.client.start(l)
+}
+
+// lostLocked leaves the phase up.
+func (l *link) lostLocked(err error) State {
+	l.mu.up = false
+	l.mu.last = err
+	// A connection that lasted proves the server healthy: no need to be shy.
+	if l.client.cfg.Clock.Now().Sub(l.mu.since) > backoffMax {
+		l.backoff.reset()
+	}
+	return l.stateLocked(err)
+}
+
+// failed keeps the error of an attempt for WaitReady and LastError.
+func (l *link) failed(err error) {
+	l.mu.Lock()
+	l.mu.last = err
+	l.mu.Unlock()
+	c := l.client
+	if lasting(err) {
+		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
+	}
+	c.cfg.Logger.Debug("resp: attempt failed", "role", l.role.String(), "lane", l.index, "addr", c.cfg.Addr, "err", err)
+	c.changed()
+}
+
+func (l *link) stateLocked(err error) State {
+	return State{
+		Role: l.role, Lane: l.index, Addr: l.client.cfg.Addr,
+		Up: l.mu.up, Err: err, Reconnects: max(0, l.mu.connects-1),
+	}
+}
+
+// status is the answer to Client.Up and the others who look from outside.
+func (l *link) status() (up bool, connects int, last error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.up, l.mu.connects, l.mu.last
+}
+
+// The first attempt after a loss comes within backoffMin: the server may have
+// closed one connection and be fine. The next ones follow decorrelated jitter,
+// each between backoffMin and three times the one before, so that many clients of
+// a restarted server spread out by themselves.
+const (
+	backoffMin = 10 * time.Millisecond
+	backoffMax = time.Second
+)
+
+// backoff paces the attempts of one link.
+type backoff struct {
+	rand  *rand.Rand // nil: the global source
+	tried bool
+	prev  time.Duration
+}
+
+func (b *backoff) reset() { b.prev = 0 }
+func (b *backoff) max()   { b.prev = backoffMax }
+
+// next returns the pause before the next attempt. The very first has none.
+func (b *backoff) next() time.Duration {
+	if !b.tried {
+		b.tried = true
+		return 0
+	}
+	if b.prev == 0 {
+		b.prev = backoffMin
+		return b.jitter(backoffMin)
+	}
+	b.prev = min(backoffMax, backoffMin+b.jitter(3*b.prev-backoffMin))
+	return b.prev
+}
+
+func (b *backoff) jitter(d time.Duration) time.Duration {
+	if b.rand != nil {
+		return time.Duration(b.rand.Int64N(int64(d)))
+	}
+	return time.Duration(rand.Int64N(int64(d)))
+}
+
+// wait pauses; false if ctx ended.
+func (b *backoff) wait(ctx context.Context) bool {
+	t := time.NewTimer(b.next())
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,282 @@
+package resp
+
+import (
+	"sync"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Channel is one subscription: a name and who hears of it. It may be embedded;
+// it must not be copied after Subscribe. The package's fields belong to subs.mu.
+type Channel struct {
+	name    string
+	handler ChannelHandler
+
+	topic *topic   // nil: not subscribed by Client.Subscribe
+	next  *Channel // of the same topic
+	live  uint32   // the connection on which Subscribed was the last word; 0: none
+}
+
+// NewChannel returns a Channel that is not subscribed yet.
+func NewChannel(name string, h ChannelHandler) *Channel {
+	ch := new(Channel)
+	ch.Init(name, h)
+	return ch
+}
+
+// Init prepares an embedded Channel. It must not be subscribed.
+func (ch *Channel) Init(name string, h ChannelHandler) { ch.name, ch.handler = name, h }
+
+// Name returns the name as the server knows it.
+func (ch *Channel) Name() string { return ch.name }
+
+// topic is what the server knows by one name: all Channels of that name share
+// it. Its wire state is that of one connection and void on every other, so that
+// a lost connection resets 100,000 topics by counting up one number.
+type topic struct {
+	name  string
+	first *Channel // nil: nobody wants it any more
+
+	conn   uint32 // the connection that the fields below are about
+	sent   verb   // the latest command about this topic: subscribe, unsubscribe, or none
+	flight uint8  // how many of its commands are unanswered, at most maxFlight
+	known  bool   // the latest answer was that it is subscribed
+	queued bool   // it is in subs.mu.dirty
+	alone  bool   // it was in a refused batch: goes in a command of its own
+}
+
+// maxFlight lets a topic change its mind once before the first answer is there
+// (an UNSUBSCRIBE on its way, the SUBSCRIBE right behind it) and bounds what a
+// topic that changes its mind all the time can pile up on a slow server.
+const maxFlight = 2
+
+// subs is the pub/sub side of a Client without its socket: what is wanted, what
+// the server has been told, and what it has answered.
+//
+// Invariants
+//
+//  1. A topic is in topics as long as a Channel wants it or the connection's
+//     server may still know it.
+//
+//  2. cmds and names are the unanswered commands in the order written: the
+//     answers come in exactly that order. Anything else closes the connection.
+//
+//  3. A topic is confirmed by the answer to its latest command only. With
+//     Subscribe, Unsubscribe, Subscribe in a row, an UNSUBSCRIBE written in
+//     between means that the first answer is no news about now:
+//
+//     SUBSCRIBE ->  UNSUBSCRIBE ->  SUBSCRIBE ->  <- 1st  (message lost here)  <- 2nd  <- 3rd
+//
+//     If none was written in between, the server has been subscribed all the
+//     time and the first answer is as good as any.
+//
+//  4. A Channel hears Subscribed, Message..., Disconnected, Subscribed, ... in
+//     this order: messages go only to Channels that are live.
+//
+// One topic, seen from the writer (flush) and the reader (reply):
+//
+//	wanted, sent != subscribe           -> SUBSCRIBE
+//	not wanted, sent == subscribe       -> UNSUBSCRIBE
+//	not wanted, not sent, flight == 0   -> forgotten
+//
+// Whoever changes one side queues the topic in dirty; flush compares. So any
+// number of changes between two flushes costs one command or none.
+//
+// Rejected: counting confirmations by the number that the server sends along.
+// It counts all channels of the connection and says nothing of this one.
+type subs struct {
+	mu struct {
+		sync.Mutex
+		topics map[string]*topic
+		conn   uint32 // number of the present or last connection; 0: none yet
+		up     bool
+		armed  bool          // the writer has been asked to flush and has not begun
+		dirty  ring[*topic]  // to be compared
+		held   []*topic      // to be queued again by the next tick: the server was busy
+		cmds   ring[command] // unanswered
+		names  ring[*topic]  // the topics of cmds, one per expected answer
+
+		pingDue bool // the next flush writes a PING
+
+		confirmed int // topics with sent == subscribe and no command in flight
+	}
+}
+
+func newSubs() *subs {
+	s := new(subs)
+	s.mu.topics = make(map[string]*topic)
+	return s
+}
+
+// subscribe adds ch. wake tells the caller to have the writer flush.
+func (s *subs) subscribe(ch *Channel) (wake bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch.topic != nil {
+		return false
+	}
+	t := s.mu.topics[ch.name]
+	if t == nil {
+		t = &topic{name: ch.name}
+		s.mu.topics[ch.name] = t
+	}
+	ch.topic, ch.live = t, 0
+	ch.next, t.first = t.first, ch
+	return s.queueLocked(t)
+}
+
+// unsubscribe removes ch. wake is as in subscribe.
+func (s *subs) unsubscribe(ch *Channel) (wake bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := ch.topic
+	if t == nil {
+		return false
+	}
+	for p := &t.first; *p != nil; p = &(*p).next {
+		if *p == ch {
+			*p = ch.next
+			break
+		}
+	}
+	ch.topic, ch.next, ch.live = nil, nil, 0
+	if t.first != nil {
+		return false
+	}
+	if !s.mu.up {
+		s.forgetLocked(t)
+		return false
+	}
+	return s.queueLocked(t)
+}
+
+// queueLocked has flush look at t.
+func (s *subs) queueLocked(t *topic) (wake bool) {
+	if !s.mu.up {
+		return false // connected will queue all
+	}
+	s.refreshLocked(t)
+	if t.queued {
+		return false
+	}
+	t.queued = true
+	s.mu.dirty.push(t)
+	return s.armLocked()
+}
+
+func (s *subs) armLocked() (wake bool) {
+	wake = !s.mu.armed
+	s.mu.armed = true
+	return wake
+}
+
+// refreshLocked voids what t knew of an earlier connection.
+func (s *subs) refreshLocked(t *topic) {
+	if t.conn != s.mu.conn {
+		*t = topic{name: t.name, first: t.first, conn: s.mu.conn}
+	}
+}
+
+// forgetLocked ends t, unless a successor has its place already.
+func (s *subs) forgetLocked(t *topic) {
+	if s.mu.topics[t.name] == t {
+		delete(s.mu.topics, t.name)
+	}
+}
+
+// walk calls f for every topic, mu held, but lets others in now and then: a
+// reconnect with 100,000 topics must not stop those who subscribe. Topics that
+// come meanwhile may be missed.
+func (s *subs) walk(f func(t *topic)) {
+	const chunk = 256
+	n := 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.mu.topics {
+		f(t)
+		if n++; n%chunk == 0 {
+			s.mu.Unlock()
+			s.mu.Lock()
+		}
+	}
+}
+
+// connected starts a new connection, on which the server knows nothing, and
+// returns its number. The caller has the writer flush when it can; until then
+// nobody is told to.
+func (s *subs) connected() (conn uint32) {
+	s.mu.Lock()
+	s.mu.conn++
+	conn = s.mu.conn
+	s.mu.up, s.mu.armed, s.mu.pingDue = true, true, false
+	s.mu.Unlock()
+	s.walk(func(t *topic) { s.queueLocked(t) })
+	return conn
+}
+
+// disconnected ends the connection and tells every Channel that was live. No
+// reply of this connection runs beside it or after it.
+func (s *subs) disconnected() {
+	s.mu.Lock()
+	s.mu.up = false
+	s.mu.confirmed = 0
+	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.held = ring[*topic]{}, ring[command]{}, ring[*topic]{}, nil
+	conn := s.mu.conn
+	s.mu.Unlock()
+
+	var calls []*Channel
+	s.walk(func(t *topic) {
+		if t.first == nil {
+			s.forgetLocked(t)
+			return
+		}
+		for ch := t.first; ch != nil; ch = ch.next {
+			if ch.live == conn {
+				ch.live = 0
+				calls = append(calls, ch)
+			}
+		}
+		if len(calls) >= 256 {
+			s.mu.Unlock()
+			tell(calls, Disconnected, nil, nil)
+			s.mu.Lock()
+			calls = calls[:0]
+		}
+	})
+	tell(calls, Disconnected, nil, nil)
+}
+
+// tick queues again what a busy server refused, and asks for a sign of life
+// after a silence; heard is when the connection last brought bytes. late tells
+// that the oldest command was written before tooOld and has no answer.
+func (s *subs) tick(now, heard, tooOld clock.Instant) (wake, late bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mu.up {
+		return false, false
+	}
+	if s.mu.cmds.len() > 0 {
+		late = s.mu.cmds.front().at.Before(tooOld)
+	} else if now.Sub(heard) >= pingAfter {
+		s.mu.pingDue = true
+		wake = s.armLocked()
+	}
+	for _, t := range s.mu.held {
+		wake = s.queueLocked(t) || wake
+	}
+	s.mu.held = s.mu.held[:0]
+	return wake, late
+}
+
+// counts are for Stats.
+func (s *subs) counts() (desired, confirmed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.topics), s.mu.confirmed
+}
+
+func tell(calls []*Channel, ev ChannelEvent, payload []byte, err error) {
+	for _, ch := range calls {
+		ch.handler.ChannelEvent(ev, payload, err)
+	}
+}

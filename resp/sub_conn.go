@@ -1,0 +1,154 @@
+package resp
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// keepSubBuffer is the size up to which an emptied buffer is kept.
+const keepSubBuffer = 64 << 10
+
+// pubsub is the endpoint of a Client's subscriptions: subs with its connections.
+type pubsub struct {
+	subs    *subs
+	clock   clock.Clock
+	timeout time.Duration
+	down    func(error) // as laneConfig.down
+
+	bytesIn, bytesOut atomic.Uint64
+	current           atomic.Pointer[subConn] // between its onOpen and its onClose
+}
+
+// attach implements endpoint.
+func (p *pubsub) attach(ls *loops, conn net.Conn) error {
+	c := &subConn{pubsub: p, subs: p.subs, conn: p.subs.connected()}
+	_, err := ls.adopt(conn, c)
+	if err != nil {
+		p.subs.disconnected()
+	}
+	return err
+}
+
+// wake has what subs wants written. Without a connection it need not: the next
+// one begins with a flush.
+func (p *pubsub) wake() {
+	if c := p.current.Load(); c != nil {
+		c.transport.wake()
+	}
+}
+
+// checkAge implements endpoint.
+func (p *pubsub) checkAge(now clock.Instant) {
+	c := p.current.Load()
+	if c == nil {
+		return
+	}
+	wake, late := p.subs.tick(now, clock.Instant(c.heard.Load()), now.Add(-p.timeout))
+	if late {
+		c.transport.close(fmt.Errorf("%w (%v)", ErrTimeout, p.timeout))
+	} else if wake {
+		c.transport.wake()
+	}
+}
+
+// close implements endpoint. A connection that is being made ends with the loops.
+func (p *pubsub) close(err error) {
+	if c := p.current.Load(); c != nil {
+		c.transport.close(err)
+	}
+}
+
+// subConn is one connection of pubsub: the sink between the transport's bytes
+// and the state machine. It lives from adopt to onClose.
+type subConn struct {
+	pubsub *pubsub
+	subs   *subs
+	conn   uint32 // its number in subs
+
+	transport transport // set by onOpen
+	heard     atomic.Int64
+	stuck     atomic.Bool // out holds what the transport did not take
+
+	// The reader's: onBytes.
+	in       []byte // the beginning of an unfinished reply
+	decoder  Decoder
+	listener listener
+
+	// The writer's: onWake.
+	out     []byte
+	flusher flusher
+}
+
+func (c *subConn) onOpen(t transport) {
+	c.transport = t
+	c.heard.Store(int64(c.pubsub.clock.Now()))
+	c.pubsub.current.Store(c)
+	t.wake()
+}
+
+func (c *subConn) onBytes(b []byte) {
+	c.heard.Store(int64(c.pubsub.clock.Now()))
+	c.pubsub.bytesIn.Add(uint64(len(b)))
+	if len(c.in) > 0 {
+		c.in = append(c.in, b...)
+		b = c.in
+	}
+	for {
+		v, n, err := c.decoder.Decode(b)
+		if err == nil && n == 0 {
+			break
+		}
+		if err == nil {
+			err = c.subs.reply(&c.listener, c.conn, v)
+		}
+		if err != nil {
+			c.transport.close(err)
+			return
+		}
+		b = b[n:]
+	}
+	if len(b) == 0 && cap(c.in) > keepSubBuffer {
+		c.in = nil
+	}
+	c.in = append(c.in[:0], b...) // b may lie in c.in: append moves it down
+	if c.stuck.Load() || c.subs.flushable() {
+		c.transport.wake()
+	}
+}
+
+func (c *subConn) onWake() {
+	for {
+		if len(c.out) == 0 {
+			c.out = c.subs.flush(&c.flusher, c.conn, c.out, c.pubsub.clock.Stamp())
+		}
+		if len(c.out) == 0 {
+			return
+		}
+		n, err := c.transport.write(c.out)
+		c.pubsub.bytesOut.Add(uint64(n))
+		if err != nil {
+			c.transport.close(err)
+			return
+		}
+		if n < len(c.out) {
+			// Moved down, so that the buffer does not creep.
+			c.out = append(c.out[:0], c.out[n:]...)
+			c.stuck.Store(true)
+			return
+		}
+		c.stuck.Store(false)
+		if c.out = c.out[:0]; cap(c.out) > keepSubBuffer {
+			c.out = nil
+		}
+	}
+}
+
+func (c *subConn) onClose(err error) {
+	c.pubsub.current.CompareAndSwap(c, nil)
+	c.subs.disconnected()
+	c.pubsub.down(err)
+}

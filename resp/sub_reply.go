@@ -1,0 +1,171 @@
+package resp
+
+// listener is what one connection's reader needs beside subs.
+type listener struct {
+	calls []*Channel // scratch: who is to be told, no lock held
+}
+
+// reply takes one decoded reply of connection conn and tells the Channels. An
+// error means that the connection must be closed.
+func (s *subs) reply(l *listener, conn uint32, v Value) error {
+	switch v.Kind {
+	case KindArray:
+		return s.push(l, conn, v)
+	case KindError:
+		return s.refused(l, newServerError(v.Bytes))
+	case KindStatus: // PONG while nothing is subscribed
+		return s.pong()
+	}
+	return surprise("a reply that is no array")
+}
+
+// push takes an array: a message, a confirmation, or PONG in subscribed mode.
+func (s *subs) push(l *listener, conn uint32, v Value) error {
+	var e [3]Value
+	v.Each(func(i int, x Value) bool {
+		if i < len(e) {
+			e[i] = x
+		}
+		return i < len(e)
+	})
+	switch kind := string(e[0].Bytes); {
+	case kind == "message" && v.Len() == 3:
+		s.message(l, conn, e[1].Bytes, e[2].Bytes)
+		return nil
+	case kind == "subscribe" && v.Len() == 3:
+		return s.confirmed(l, conn, verbSubscribe, e[1].Bytes)
+	case kind == "unsubscribe" && v.Len() == 3:
+		return s.confirmed(l, conn, verbUnsubscribe, e[1].Bytes)
+	case kind == "pong":
+		return s.pong()
+	}
+	return surprise("an array of an unknown kind")
+}
+
+func (s *subs) message(l *listener, conn uint32, name, payload []byte) {
+	l.calls = l.calls[:0]
+	s.mu.Lock()
+	if t := s.mu.topics[string(name)]; t != nil {
+		for ch := t.first; ch != nil; ch = ch.next {
+			if ch.live == conn {
+				l.calls = append(l.calls, ch)
+			}
+		}
+	}
+	s.mu.Unlock()
+	tell(l.calls, Message, payload, nil)
+}
+
+// confirmed takes the answer for one topic.
+func (s *subs) confirmed(l *listener, conn uint32, v verb, name []byte) error {
+	l.calls = l.calls[:0]
+	if err := s.confirm(l, conn, v, name); err != nil {
+		return err
+	}
+	tell(l.calls, Subscribed, nil, nil)
+	return nil
+}
+
+func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.cmds.len() == 0 || s.mu.cmds.front().verb != v || (*s.mu.names.front()).name != string(name) {
+		return surprise("a confirmation of %v that is not the next one expected", v)
+	}
+	t, latest := s.answeredLocked()
+	t.known = v == verbSubscribe
+	if latest && v == verbSubscribe {
+		s.mu.confirmed++
+		t.alone = false
+		for ch := t.first; ch != nil; ch = ch.next {
+			if ch.live != conn {
+				ch.live = conn
+				l.calls = append(l.calls, ch)
+			}
+		}
+	}
+	// Was something waiting for this answer?
+	if t.first == nil || t.sent != verbSubscribe {
+		s.queueLocked(t)
+	}
+	return nil
+}
+
+func (s *subs) pong() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.cmds.len() == 0 || s.mu.cmds.front().verb != verbPing {
+		return surprise("a PONG that nobody asked for")
+	}
+	s.mu.cmds.pop()
+	return nil
+}
+
+// refused takes an error, the answer to a whole command.
+func (s *subs) refused(l *listener, e *ServerError) error {
+	l.calls = l.calls[:0]
+	if err := s.refuse(l, e); err != nil {
+		return err
+	}
+	tell(l.calls, Refused, nil, e)
+	return nil
+}
+
+// refuse distinguishes what will stay (NOPERM: an ACL) from what will pass (a
+// server that is BUSY or LOADING). The ACL is checked before the command runs:
+// one forbidden channel refuses the whole batch, so each goes again alone, and
+// whoever is refused alone is the one.
+func (s *subs) refuse(l *listener, e *ServerError) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.cmds.len() == 0 {
+		return surprise("the error %q", e.Message)
+	}
+	c := *s.mu.cmds.front()
+	if c.verb == verbPing {
+		s.mu.cmds.pop()
+		return nil // a sign of life, too
+	}
+	if c.left != c.whole {
+		return surprise("the error %q amid the answers to %v", e.Message, c.verb)
+	}
+	denied := e.Code == "NOPERM"
+	for range c.whole {
+		t, latest := s.answeredLocked()
+		t.alone = t.alone || denied
+		switch {
+		case !latest: // the answer to the command behind it decides
+		case denied && c.verb == verbUnsubscribe:
+			// Not allowed to leave: its messages will find nobody.
+			t.known = false
+			s.queueLocked(t)
+		case denied && c.whole == 1:
+			s.dropLocked(l, t)
+		default:
+			// The command did not run: back to what the server knew before it.
+			t.sent = verbNone
+			if t.known {
+				t.sent = verbSubscribe
+				s.mu.confirmed++
+			}
+			if denied {
+				s.queueLocked(t)
+			} else {
+				s.mu.held = append(s.mu.held, t)
+			}
+		}
+	}
+	return nil
+}
+
+// dropLocked ends t and all its Channels.
+func (s *subs) dropLocked(l *listener, t *topic) {
+	for ch := t.first; ch != nil; {
+		next := ch.next
+		ch.topic, ch.next, ch.live = nil, nil, 0
+		l.calls = append(l.calls, ch)
+		ch = next
+	}
+	t.first, t.sent = nil, verbNone
+	s.forgetLocked(t)
+}

@@ -1,0 +1,159 @@
+package resp
+
+import (
+	"fmt"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// verb is a command of the pub/sub connection.
+type verb uint8
+
+const (
+	verbNone verb = iota
+	verbSubscribe
+	verbUnsubscribe
+	verbPing
+)
+
+func (v verb) String() string {
+	return [...]string{"none", "SUBSCRIBE", "UNSUBSCRIBE", "PING"}[v]
+}
+
+// command is one that was written; its topics are in subs.mu.names.
+type command struct {
+	verb  verb
+	left  uint16        // answers still to come
+	whole uint16        // answers in all
+	at    clock.Instant // just before it was given to the transport
+}
+
+const (
+	// maxTopics is how many topics share a command. It amortises the per-command
+	// cost and bounds what one refused channel makes us repeat.
+	maxTopics = 256
+	// maxUnanswered is how many topics may be in flight: enough to keep a server
+	// busy over a long line, few enough that 100,000 topics never become one
+	// write of many megabytes.
+	maxUnanswered = 4 << 10
+)
+
+// flusher is what one connection's writer needs beside subs.
+type flusher struct {
+	sub, unsub []*topic // scratch
+}
+
+// flush appends the commands that make the server know what is wanted, as far
+// as maxUnanswered allows. It does nothing for a connection that is not the
+// present one.
+func (s *subs) flush(f *flusher, conn uint32, dst []byte, now clock.Instant) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mu.up || s.mu.conn != conn {
+		return dst
+	}
+	for s.mu.dirty.len() > 0 && s.mu.names.len()+len(f.sub)+len(f.unsub) < maxUnanswered {
+		t := s.mu.dirty.pop()
+		t.queued = false
+		switch v := s.dueLocked(t); {
+		case v == verbNone:
+		case t.alone:
+			dst = s.appendLocked(dst, v, now, t)
+		case v == verbSubscribe:
+			if f.sub = append(f.sub, t); len(f.sub) == maxTopics {
+				dst = s.appendLocked(dst, v, now, f.sub...)
+				f.sub = f.sub[:0]
+			}
+		default:
+			if f.unsub = append(f.unsub, t); len(f.unsub) == maxTopics {
+				dst = s.appendLocked(dst, v, now, f.unsub...)
+				f.unsub = f.unsub[:0]
+			}
+		}
+	}
+	dst = s.appendLocked(dst, verbSubscribe, now, f.sub...)
+	dst = s.appendLocked(dst, verbUnsubscribe, now, f.unsub...)
+	clear(f.sub[:cap(f.sub)]) // keep no topic alive
+	clear(f.unsub[:cap(f.unsub)])
+	f.sub, f.unsub = f.sub[:0], f.unsub[:0]
+	s.mu.dirty.shrink()
+	s.mu.armed = s.mu.dirty.len() > 0 // stopped at the limit: the next answers flush
+	if s.mu.pingDue {
+		s.mu.pingDue = false
+		s.mu.cmds.push(command{verb: verbPing, left: 1, whole: 1, at: now})
+		dst = AppendCommand(dst, verbPing.String())
+	}
+	return dst
+}
+
+// flushable reports whether flush would have something to append.
+func (s *subs) flushable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.up && (s.mu.dirty.len() > 0 && s.mu.names.len() < maxUnanswered || s.mu.pingDue)
+}
+
+// dueLocked compares what is wanted of t with what the server has been told.
+func (s *subs) dueLocked(t *topic) verb {
+	wanted, told := t.first != nil, t.sent == verbSubscribe
+	switch {
+	case t.flight == maxFlight:
+		return verbNone // the next answer queues t again
+	case wanted && !told:
+		return verbSubscribe
+	case !wanted && told:
+		return verbUnsubscribe
+	case wanted && t.flight == 0:
+		// A second Channel came to a confirmed topic. Asking the server once more is
+		// simpler than a confirmation of our own, and as ordered.
+		for ch := t.first; ch != nil; ch = ch.next {
+			if ch.live != s.mu.conn {
+				return verbSubscribe
+			}
+		}
+	case !wanted && t.flight == 0:
+		s.forgetLocked(t)
+	}
+	return verbNone
+}
+
+// appendLocked appends one command and files it under the unanswered.
+func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*topic) []byte {
+	if len(topics) == 0 {
+		return dst
+	}
+	dst = AppendArrayHeader(dst, 1+len(topics))
+	dst = AppendBulk(dst, v.String())
+	for _, t := range topics {
+		dst = AppendBulk(dst, t.name)
+		if t.settled() {
+			s.mu.confirmed--
+		}
+		t.sent = v
+		t.flight++
+		s.mu.names.push(t)
+	}
+	n := uint16(len(topics))
+	s.mu.cmds.push(command{verb: v, left: n, whole: n, at: now})
+	return dst
+}
+
+// settled reports whether the server has confirmed t, by its latest word on it.
+func (t *topic) settled() bool { return t.sent == verbSubscribe && t.flight == 0 }
+
+// answeredLocked takes the oldest topic in flight off the books. latest tells
+// that nothing about it is in flight any more.
+func (s *subs) answeredLocked() (t *topic, latest bool) {
+	t = s.mu.names.pop()
+	t.flight--
+	c := s.mu.cmds.front()
+	if c.left--; c.left == 0 {
+		s.mu.cmds.pop()
+	}
+	return t, t.flight == 0
+}
+
+// surprise is the end of a connection whose answers are not the ones expected.
+func surprise(format string, args ...any) error {
+	return fmt.Errorf("%w: pub/sub connection: %s", ErrProtocol, fmt.Sprintf(format, args...))
+}
