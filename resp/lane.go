@@ -160,7 +160,9 @@ func (l *lane) ended(p *pipeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current.CompareAndSwap(p, nil)
-	l.mu.retired.add(p.counters())
+	c := p.counters()
+	c.InFlight = 0 // the caller is about to complete them
+	l.mu.retired.add(c)
 }
 
 // counters returns the sums over all connections.
