@@ -1,0 +1,84 @@
+# Every target works on a fresh machine with Go; those that need more say so, or
+# install it where they may (see .ci/tools).
+
+GO ?= go
+
+# Pinned: a new version of a linter is a change of the rules. staticcheck and the
+# tests of internal/lint are the linters, and not golangci-lint: building that
+# takes 180 modules and six times as long, for checks that these two cover.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+TIMEOUT  ?= 15m
+COUNT    ?= 20
+FUZZTIME ?= 30s
+PKG      ?= ./engine/...
+RUN      ?= .
+ARGS     ?= uncontended --goroutines 64 --duration 5s
+
+.DEFAULT_GOAL := help
+.PHONY: help run test race invariants fuzz stress lint staticcheck vet fmt fmt-check tidy-check cross peers bench
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## the main job: processes that contend for a lock, on the embedded server
+	$(GO) run ./cmd/pawl demo
+
+test: ## every test with the race detector, on a real redis-server
+	@set -e; PAWL_REDIS_SERVER="$$(.ci/tools)"; export PAWL_REDIS_SERVER; \
+	echo "redis-server: $$PAWL_REDIS_SERVER"; \
+	echo "$(GO) test -race ./..."; \
+	$(GO) test -race -count=1 -timeout $(TIMEOUT) ./...; \
+	echo "$(GO) test -race -tags pawl_nognet ./resp/... ./engine/..."; \
+	$(GO) test -race -count=1 -timeout $(TIMEOUT) -tags pawl_nognet ./resp/... ./engine/...; \
+	echo "what only runs without the race detector"; \
+	GO="$(GO)" .ci/norace -timeout $(TIMEOUT)
+
+race: ## the tests of PKG (./engine/...) COUNT (20) times with the race detector
+	$(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
+
+invariants: ## every test with the race detector and the invariants checked
+	$(GO) test -race -count=1 -timeout $(TIMEOUT) -tags pawl_invariants ./...
+
+fuzz: ## every fuzz target for FUZZTIME (30s)
+	GO="$(GO)" FUZZTIME="$(FUZZTIME)" .ci/fuzz
+
+stress: ## the tests RUN (all) of PKG (./engine/...) COUNT (20) times on 1 and on 4 threads
+	GOMAXPROCS=1 $(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
+	GOMAXPROCS=4 $(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
+
+lint: fmt-check vet staticcheck ## format, vet, staticcheck and the repository's own rules
+	$(GO) test -count=1 ./internal/lint
+
+vet: ## go vet, under every build tag
+	$(GO) vet ./...
+	$(GO) vet -tags pawl_nognet ./...
+	$(GO) vet -tags pawl_invariants ./...
+
+staticcheck: ## staticcheck, at a pinned version
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) -tags pawl_nognet ./resp/... ./engine/...
+
+fmt: ## format the code
+	gofmt -w .
+
+fmt-check: ## complain about unformatted code
+	@files="$$(gofmt -l .)"; if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
+
+tidy-check: ## complain about a go.mod that is not tidy
+	$(GO) mod tidy -diff
+	@if [ -f bench/peers/go.mod ]; then cd bench/peers && $(GO) mod tidy -diff; fi
+
+cross: ## build and vet for macOS and Windows, and without gnet
+	@set -e; for os in darwin windows; do for arch in amd64 arm64; do \
+		echo "$(GO) build and vet, $$os/$$arch"; \
+		GOOS=$$os GOARCH=$$arch $(GO) build ./...; \
+		GOOS=$$os GOARCH=$$arch $(GO) vet ./...; \
+	done; done
+	$(GO) build -tags pawl_nognet ./...
+
+peers: ## build and vet the comparison with other clients (a module of its own)
+	@if [ -f bench/peers/go.mod ]; then cd bench/peers && $(GO) vet ./... && $(GO) build -o /dev/null ./...; fi
+
+bench: ## a benchmark on a redis-server of its own: make bench ARGS='hot --goroutines 64'
+	$(GO) run ./cmd/pawl bench $(ARGS)

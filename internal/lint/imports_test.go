@@ -1,0 +1,182 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers orders the module's packages: a package imports only its own subtree and
+// packages of lower layers, tests aside. The longest prefix counts.
+//
+// pprof stands beside the core, not below it: engine, resp and wheel label their
+// goroutines with runtime/pprof themselves.
+var layers = map[string]int{
+	"internal/clock":      0,
+	"internal/invariants": 0,
+
+	"wheel": 1,
+	"resp":  1,
+
+	"engine/internal": 2,
+	"engine":          3,
+
+	"internal/respio":   3, // what the test servers share
+	"internal":          4, // test servers and other tools
+	"pprof":             4,
+	"engine/enginetest": 5,
+	"bench":             6,
+	"cmd":               7,
+}
+
+// core are the packages that every user of the engine links.
+var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants"}
+
+// coreModules are the modules that core may import directly. Another one needs a
+// reason that convinces in DESIGN.md: every user of the engine pays for it.
+var coreModules = []string{
+	"github.com/panjf2000/gnet/v2",
+	"github.com/tidwall/redcon",
+	"github.com/RussellLuo/timingwheel",
+	"github.com/cespare/xxhash/v2",
+	"golang.org/x/sys",
+}
+
+// layerOf returns the layer of a package and the prefix that gave it, "" if none.
+func layerOf(name string) (prefix string, layer int) {
+	for p, l := range layers {
+		if within(name, p) && len(p) > len(prefix) {
+			prefix, layer = p, l
+		}
+	}
+	return prefix, layer
+}
+
+// within reports whether the path is prefix or lies below it.
+func within(path, prefix string) bool {
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+func isCore(name string) bool {
+	return slices.ContainsFunc(core, func(c string) bool { return within(name, c) }) && !within(name, "engine/enginetest")
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	t.Parallel()
+	for _, tags := range []string{"", "pawl_nognet", "pawl_invariants"} {
+		for _, p := range listPackages(t, tags) {
+			for _, complaint := range importComplaints(p) {
+				t.Errorf("%s (tags %q)", complaint, tags)
+			}
+		}
+	}
+}
+
+// importComplaints checks what one package imports.
+func importComplaints(p goPackage) []string {
+	var all []string
+	complain := func(format string, args ...any) {
+		all = append(all, p.ImportPath+" "+fmt.Sprintf(format, args...))
+	}
+	home, layer := layerOf(p.name())
+	if home == "" {
+		complain("has no layer: add it to the table")
+	}
+	for _, imp := range p.Imports {
+		name := inModule(imp)
+		if name == "" {
+			if isCore(p.name()) && !standard(imp) && !ofModules(imp, coreModules) {
+				complain("imports %s, which users of the engine shall not have to link", imp)
+			}
+			continue
+		}
+		if to, l := layerOf(name); to != home && l >= layer {
+			complain("imports %s, of a layer that is not below its own", name)
+		}
+	}
+	for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+		if why, bad := forbidden[imp]; bad {
+			complain("imports %s: %s", imp, why)
+		}
+	}
+	if isCore(p.name()) || within(p.name(), "cmd") || within(p.name(), "bench") || within(p.name(), "pprof") {
+		for _, dep := range []string{"testing", "net/http/pprof"} {
+			if slices.Contains(p.Deps, dep) {
+				complain("links %s, if indirectly", dep)
+			}
+		}
+	}
+	return all
+}
+
+// forbidden are imports that no package has, not even a test.
+var forbidden = map[string]string{
+	"net/http/pprof": "it registers itself on the user's default mux; pprof.Handler serves through runtime/pprof",
+	"math/rand":      "use math/rand/v2, and crypto/rand for what must not be guessed",
+	"io/ioutil":      "deprecated",
+}
+
+// standard reports whether an import path is of the standard library.
+func standard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+func ofModules(importPath string, modules []string) bool {
+	return slices.ContainsFunc(modules, func(m string) bool { return within(importPath, m) })
+}
+
+func TestNognetBuildHasNoGnet(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t, "pawl_nognet") {
+		i := slices.IndexFunc(p.Deps, func(dep string) bool { return ofModules(dep, []string{"github.com/panjf2000"}) })
+		if i >= 0 {
+			t.Errorf("with the tag pawl_nognet, %s still links %s", p.ImportPath, p.Deps[i])
+		}
+	}
+}
+
+func TestImportComplaintsAreFound(t *testing.T) {
+	t.Parallel()
+	pkg := func(name string, imports ...string) goPackage {
+		return goPackage{ImportPath: modulePath + "/" + name, Imports: imports}
+	}
+	in := func(name string) string { return modulePath + "/" + name }
+	for _, good := range []goPackage{
+		pkg("wheel", "time", in("internal/clock"), "github.com/RussellLuo/timingwheel"),
+		pkg("engine", in("resp"), in("wheel"), in("engine/internal/queue")),
+		pkg("engine/internal/queue", in("engine/internal/script"), in("resp")),
+		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
+		pkg("bench", in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
+		pkg("cmd/pawl", in("bench"), in("engine"), "github.com/spf13/cobra"),
+		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
+	} {
+		if got := importComplaints(good); got != nil {
+			t.Errorf("%s: %q", good.ImportPath, got)
+		}
+	}
+	for _, bad := range []goPackage{
+		pkg("resp", in("engine")),
+		pkg("resp", in("wheel")),
+		pkg("engine", in("pprof")),
+		pkg("engine", in("engine/enginetest")),
+		pkg("engine", in("internal/embedded")),
+		pkg("engine/internal/queue", in("engine")),
+		pkg("engine", "github.com/alicebob/miniredis/v2"),
+		pkg("engine", "github.com/HdrHistogram/hdrhistogram-go"),
+		pkg("wheel", in("resp")),
+		pkg("pprof", in("bench")),
+		pkg("pprof", "net/http/pprof"),
+		pkg("bench", in("cmd/pawl")),
+		pkg("internal/clock", in("engine")),
+		pkg("elsewhere"),
+		{ImportPath: in("engine"), XTestImports: []string{"net/http/pprof"}},
+		{ImportPath: in("resp"), Deps: []string{"testing"}},
+		{ImportPath: in("cmd/pawl"), Deps: []string{"testing"}},
+	} {
+		if got := importComplaints(bad); len(got) == 0 {
+			t.Errorf("%s importing %q passed", bad.ImportPath, bad.Imports)
+		}
+	}
+}
