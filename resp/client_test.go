@@ -5,6 +5,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -212,3 +213,13 @@ func (r *loadRequest) Complete(reply Reply) {
 		r.load.add(r.hash)
 	}
 }
+
+// newTestRand returns a source whose seed is in the test's log.
+func newTestRand(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// fork returns a source of its own for another goroutine.
+func fork(r *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.Uint64())) }

@@ -104,8 +104,9 @@ type Config struct {
 	Logger *slog.Logger
 	// OnState is told when a connection comes up (from the goroutine that made it)
 	// and when it is lost (from an event loop). The calls of one connection are
-	// serial and alternate, the first is up. It must not block, and must not call
-	// Close. Client.Up agrees with it during the call.
+	// serial and alternate, the first is up, perhaps before Open has returned. It
+	// must not block, and must not call Close. Client.Up agrees with it during the
+	// call.
 	OnState func(State)
 }
 

@@ -1,0 +1,183 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// stateLog records OnState and checks that each connection's calls are serial
+// and alternate.
+type stateLog struct {
+	t      *testing.T
+	client *Client // set before the first loss
+
+	mu     sync.Mutex
+	up     map[string]bool
+	inside map[string]bool
+	ups    map[string]int
+}
+
+func newStateLog(t *testing.T) *stateLog {
+	return &stateLog{t: t, up: map[string]bool{}, inside: map[string]bool{}, ups: map[string]int{}}
+}
+
+func (l *stateLog) onState(s State) {
+	key := fmt.Sprintf("%v %d", s.Role, s.Lane)
+	l.mu.Lock()
+	if l.inside[key] {
+		l.t.Errorf("%s: two calls at once", key)
+	}
+	l.inside[key] = true
+	if s.Up == l.up[key] {
+		l.t.Errorf("%s: twice up=%v", key, s.Up)
+	}
+	l.up[key] = s.Up
+	if s.Up {
+		l.ups[key]++
+		if s.Err != nil || s.Reconnects != l.ups[key]-1 {
+			l.t.Errorf("%s: %+v at its connection number %d", key, s, l.ups[key])
+		}
+	} else if s.Err == nil {
+		l.t.Errorf("%s: lost without a reason", key)
+	}
+	c := l.client
+	l.mu.Unlock()
+	if c != nil && c.Up(s.Role, s.Lane) != s.Up {
+		l.t.Errorf("%s: Up() disagrees with OnState(up=%v)", key, s.Up)
+	}
+	l.mu.Lock()
+	l.inside[key] = false
+	l.mu.Unlock()
+}
+
+func (l *stateLog) setClient(c *Client) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.client = c
+}
+
+// everyUp reports whether each of n connections has come up more than k times
+// and is up.
+func (l *stateLog) everyUp(n, k int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.ups {
+		if l.ups[key] <= k || !l.up[key] {
+			return false
+		}
+	}
+	return len(l.ups) == n
+}
+
+func TestEveryConnectionComesBackAfterARestart(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		s := redistest.Start(t)
+		log := newStateLog(t)
+		cfg.Addr, cfg.Lanes, cfg.OnState = s.Addr(), 2, log.onState
+		c := ready(t, cfg)
+		log.setClient(c)
+		rec := newRecorder()
+		ch := NewChannel("news", rec)
+		c.Subscribe(ch)
+		rec.await(t, Subscribed)
+
+		for round := 1; round <= 3; round++ {
+			s.Kill()
+			rec.await(t, Disconnected)
+			eventually(t, "all connections are down", func() bool { return c.Stats().Connections == 0 })
+			if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrDown) || !errors.Is(err, ErrNotSent) {
+				t.Errorf("Do without a server: %v", err)
+			}
+			s.Restart()
+			rec.await(t, Subscribed)
+			eventually(t, "all connections are up again", func() bool { return log.everyUp(4, round) })
+			s.Do("PUBLISH", "news", fmt.Sprint(round))
+			if got := rec.await(t, Message); got != fmt.Sprint(round) {
+				t.Fatalf("message %q in round %d", got, round)
+			}
+			if _, err := c.Do(testContext(t), "PING"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if st := c.Stats(); st.Reconnects != 3*4 || st.ChannelsConfirmed != 1 {
+			t.Errorf("stats: %+v", st)
+		}
+	})
+}
+
+func TestConnectionsThatDieAtBirthAreReportedInOrder(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		n := fakenode.New(t)
+		// Each connection is cut right behind its handshake, a hundred times over.
+		rule := n.OnNext(100, fakenode.Is("PING"), fakenode.Seq(fakenode.Default(), fakenode.Reset()))
+		log := newStateLog(t)
+		cfg.Addr, cfg.Lanes, cfg.OnState = n.Addr(), 2, log.onState
+		// A clock by which each connection lasts makes every pause a short one.
+		c := open(t, Config{Addr: cfg.Addr, Lanes: 2, OnState: log.onState, Transport: cfg.Transport, Clock: &leapingClock{}})
+		eventually(t, "the storm is over and all are up", func() bool {
+			return rule.Hits() == 100 && c.Stats().Connections == 4
+		})
+		if _, err := c.Do(testContext(t), "PING"); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// leapingClock goes on by backoffMax with every look at it.
+type leapingClock struct{ clock.Fake }
+
+func (c *leapingClock) Now() clock.Instant {
+	c.Advance(backoffMax + 1)
+	return c.Fake.Now()
+}
+
+// TestBlackHoleIsNoticed has a server that is there and answers nothing: no RST,
+// no FIN.
+func TestBlackHoleIsNoticed(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		s := redistest.Start(t)
+		cfg.Addr, cfg.Lanes, cfg.CommandTimeout, cfg.DialTimeout = s.Addr(), 1, 300*time.Millisecond, 300*time.Millisecond
+		c := ready(t, cfg)
+		s.Stop()
+		rec := newRecorder()
+		c.Subscribe(NewChannel("a", rec))
+		if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrTimeout) {
+			t.Fatalf("Do: %v", err)
+		}
+		eventually(t, "lane and pub/sub are given up", func() bool { return !c.Up(RoleLane, 0) && !c.Up(RolePubSub, 0) })
+		if err := c.LastError(RolePubSub, 0); err == nil {
+			t.Error("pub/sub was lost without a reason")
+		}
+		s.Cont()
+		rec.await(t, Subscribed)
+		eventually(t, "the lane is back", func() bool { return c.Up(RoleLane, 0) })
+	})
+}
+
+func TestIdleConnectionsArePingedAndGivenUpIfSilent(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	fake := clock.NewFake()
+	c := ready(t, Config{Addr: n.Addr(), Lanes: 1, Clock: fake})
+	n.WaitFor(3, fakenode.Is("PING")) // the handshakes'
+	// From now on nobody answers.
+	silent := n.On(fakenode.Is("PING"), fakenode.Drop())
+	fake.Advance(pingAfter + 1)
+	n.WaitFor(6, fakenode.Is("PING"))
+	silent.Remove() // too late for the three that were dropped
+	fake.Advance(3*time.Second + 1)
+	eventually(t, "all are given up and come back", func() bool {
+		st := c.Stats()
+		return st.Connections == 3 && st.Reconnects == 3
+	})
+}
