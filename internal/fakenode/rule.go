@@ -1,28 +1,17 @@
 package fakenode
 
 import (
-	"slices"
-	"strings"
 	"sync"
+
+	"github.com/pawl-lock/pawl/internal/respio"
 )
 
 // Command is one command that a connection carried. Connect stands for its
 // arrival: a Command without words, the first of each connection.
-type Command struct {
-	Conn  int      // which connection, counted from 1 in order of arrival
-	Words []string // as sent
-}
-
-// Name returns the first word in upper case, "" for Connect.
-func (c Command) Name() string {
-	if len(c.Words) == 0 {
-		return ""
-	}
-	return strings.ToUpper(c.Words[0])
-}
+type Command = respio.Command
 
 // Match picks commands. It runs with the node's lock held: it only looks.
-type Match func(c Command) bool
+type Match = respio.Match
 
 // Connect matches the arrival of a connection. Its rule says what the client
 // gets before it has sent anything; without one, nothing.
@@ -32,16 +21,10 @@ func Connect(c Command) bool { return len(c.Words) == 0 }
 func Any(c Command) bool { return len(c.Words) > 0 }
 
 // Is matches commands that begin with these words, in any case.
-func Is(words ...string) Match {
-	return func(c Command) bool {
-		return len(words) <= len(c.Words) && slices.EqualFunc(words, c.Words[:len(words)], strings.EqualFold)
-	}
-}
+func Is(words ...string) Match { return respio.Is(words...) }
 
 // Has matches commands that contain word, exactly, anywhere after the first.
-func Has(word string) Match {
-	return func(c Command) bool { return len(c.Words) > 1 && slices.Contains(c.Words[1:], word) }
-}
+func Has(word string) Match { return respio.Has(word) }
 
 // OnConn restricts m to one connection.
 func OnConn(id int, m Match) Match {

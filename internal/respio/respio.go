@@ -29,8 +29,9 @@ type Reader struct {
 // NewReader returns a Reader of src.
 func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
 
-// Command returns the next command: its bytes as they came and its words, both
-// valid until the next call. Inline commands are understood too.
+// Command returns the next command: its bytes as they came, which stay valid,
+// and its words, which are valid until the next call. Inline commands are
+// understood too.
 func (r *Reader) Command() (raw []byte, words [][]byte, err error) {
 	for {
 		complete, args, _, rest, err := redcon.ReadNextCommand(r.buf, r.args[:0])
@@ -51,8 +52,8 @@ func (r *Reader) Command() (raw []byte, words [][]byte, err error) {
 	}
 }
 
-// Reply returns the next reply: its bytes and redcon's view of it, both valid
-// until the next call.
+// Reply returns the next reply: its bytes and redcon's view of it, which both
+// stay valid.
 func (r *Reader) Reply() (raw []byte, reply redcon.RESP, err error) {
 	for {
 		if n, reply := redcon.ReadNextRESP(r.buf); n > 0 {
@@ -65,8 +66,8 @@ func (r *Reader) Reply() (raw []byte, reply redcon.RESP, err error) {
 	}
 }
 
-// fill reads once, behind what is left over. Storage is new whenever it is not
-// large enough for both, so that frames handed out before stay what they were.
+// fill reads once, behind what is left over. Storage is never reused: it is
+// replaced when it is full, so frames handed out before stay what they were.
 func (r *Reader) fill() error {
 	const chunk = 16 << 10
 	if len(r.buf) > maxFrame {
