@@ -32,7 +32,9 @@ test: ## every test with the race detector, on a real redis-server
 	echo "$(GO) test -race -tags pawl_nognet ./resp/... ./engine/..."; \
 	$(GO) test -race -count=1 -timeout $(TIMEOUT) -tags pawl_nognet ./resp/... ./engine/...; \
 	echo "what only runs without the race detector"; \
-	GO="$(GO)" .ci/norace -timeout $(TIMEOUT)
+	GO="$(GO)" .ci/norace -timeout $(TIMEOUT); \
+	echo "bench/peers"; \
+	cd bench/peers && $(GO) test -race -count=1 -timeout $(TIMEOUT) ./...
 
 race: ## the tests of PKG (./engine/...) COUNT (20) times with the race detector
 	$(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
@@ -67,7 +69,7 @@ fmt-check: ## complain about unformatted code
 
 tidy-check: ## complain about a go.mod that is not tidy
 	$(GO) mod tidy -diff
-	@if [ -f bench/peers/go.mod ]; then cd bench/peers && $(GO) mod tidy -diff; fi
+	cd bench/peers && $(GO) mod tidy -diff
 
 cross: ## build and vet for macOS and Windows, and without gnet
 	@set -e; for os in darwin windows; do for arch in amd64 arm64; do \
@@ -77,8 +79,8 @@ cross: ## build and vet for macOS and Windows, and without gnet
 	done; done
 	$(GO) build -tags pawl_nognet ./...
 
-peers: ## build and vet the comparison with other clients (a module of its own)
-	@if [ -f bench/peers/go.mod ]; then cd bench/peers && $(GO) vet ./... && $(GO) build -o /dev/null ./...; fi
+peers: ## vet, lint and build the comparison with other clients (a module of its own)
+	cd bench/peers && $(GO) vet ./... && $(GO) build -o /dev/null ./... && $(GO) run $(STATICCHECK) ./...
 
 bench: ## a benchmark on a redis-server of its own: make bench ARGS='hot --goroutines 64'
 	$(GO) run ./cmd/pawl bench $(ARGS)
