@@ -1,6 +1,10 @@
 package wheel
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
 
 // nearRing holds the timers due within the next ticks, one bucket per grain: a
 // small timing wheel of its own, turned by one runtime timer. The ring is larger
@@ -40,6 +44,19 @@ func (r *nearRing) next(after int64) (grain int64, ok bool) {
 		d += 64 - i%64
 	}
 	return 0, false
+}
+
+// turnPart moves those timers of one grain to due whose instant has come.
+func (r *nearRing) turnPart(grain int64, now clock.Instant, due *timerList) {
+	bucket := &r.buckets[grain&nearMask]
+	for t := bucket.root.next; t != &bucket.root; {
+		next := t.next
+		if t.at <= now {
+			t.unlink()
+			due.push(t)
+		}
+		t = next
+	}
 }
 
 // turn moves the timers of all grains in (from, to] to due, in order.

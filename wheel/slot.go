@@ -94,6 +94,19 @@ func (w *Wheel) catchUp() {
 	}
 }
 
+// moved is told of each move of a clock that only moves when told to, which may
+// then stand still in the middle of a grain for ever.
+func (w *Wheel) moved() {
+	w.catchUp()
+	now := w.clock.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.mu.closing {
+		w.mu.near.turnPart(w.mu.done+1, now, &w.mu.due)
+		w.startWorkerLocked()
+	}
+}
+
 // alarm is a timer of the library: a slot's, or the canary's (slot nil).
 type alarm struct {
 	slot *slot

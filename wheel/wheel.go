@@ -70,7 +70,7 @@ const (
 //  2. Every slot in slots is known to the current era: queued for its driver, or
 //     set in its library.
 //  3. done, the last grain that has ended, only grows, and no faster than Clock. No
-//     timer of a grain after done is in due; none of a grain up to done is in near.
+//     timer of a grain up to done is in near; due holds only what Clock has passed.
 //  4. If near holds a timer, the runtime timer is set for its grain or an earlier
 //     one, or its callback is about to run.
 //  5. If due holds a timer and the wheel is open, a worker exists.
@@ -168,7 +168,7 @@ func New(cfg Config) *Wheel {
 	go w.mu.era.drive()
 	w.watcher.Go(w.watch)
 	if m, ok := cfg.Clock.(movable); ok {
-		w.unhook = m.OnMove(w.catchUp)
+		w.unhook = m.OnMove(w.moved)
 	}
 	return w
 }
@@ -223,12 +223,11 @@ func (w *Wheel) advanceLocked(now clock.Instant) {
 	w.startWorkerLocked()
 }
 
-// placeLocked puts t, in no list, into the one it belongs to. now is only used
-// to set the runtime timer: it may lag.
+// placeLocked puts t, in no list, into the one it belongs to. now may lag.
 func (w *Wheel) placeLocked(t *Timer, now clock.Instant) {
 	grain := w.grainOf(t.at)
 	switch ahead := grain - w.mu.done; {
-	case ahead <= 0:
+	case ahead <= 0 || t.at <= now:
 		w.mu.due.push(t)
 		w.startWorkerLocked()
 	case ahead < nearSpan:

@@ -1,0 +1,143 @@
+package wheel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+func TestCloseWaitsForRunningFires(t *testing.T) {
+	t.Parallel()
+	w := New(Config{})
+	p := newProbe()
+	entered, release := make(chan struct{}), make(chan struct{})
+	var left atomic.Bool
+	p.fn = func(clock.Instant) {
+		close(entered)
+		<-release
+		left.Store(true)
+	}
+	p.scheduleIn(w, 0)
+	<-entered
+	closed := make(chan struct{})
+	for range 3 { // all callers wait
+		go func() {
+			w.Close()
+			if !left.Load() {
+				t.Error("Close returned while a Fire ran")
+			}
+			closed <- struct{}{}
+		}()
+	}
+	eventually(t, "closing", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.mu.closing
+	})
+	select {
+	case <-closed:
+		t.Error("Close did not wait")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(release)
+	for range 3 {
+		<-closed
+	}
+}
+
+func TestNothingFiresAfterClose(t *testing.T) {
+	t.Parallel()
+	f := clock.NewFake()
+	w := New(Config{Clock: f})
+	probes := newProbes(100)
+	for i, p := range probes {
+		p.scheduleIn(w, time.Duration(i+1)*20*time.Millisecond)
+	}
+	w.Close()
+	for _, p := range probes[:50] {
+		w.Schedule(&p.Timer, 0)
+	}
+	f.Advance(time.Hour)
+	w.catchUp() // as a watcher or a library that is late
+	w.turn()
+	for i, p := range probes {
+		if !w.Cancel(&p.Timer) {
+			t.Fatalf("timer %d was armed and has not fired, but Cancel says no", i)
+		}
+	}
+	fresh := newProbe()
+	w.Schedule(&fresh.Timer, 0)
+	if w.Cancel(&fresh.Timer) {
+		t.Error("armed after Close")
+	}
+	settle(t, w)
+	awaitFires(t, append(probes, fresh), 0)
+}
+
+func TestCloseRacesWithEverything(t *testing.T) {
+	t.Parallel()
+	for range 60 {
+		var closed atomic.Bool
+		var late atomic.Int64
+		w := New(Config{Tick: time.Millisecond, Workers: 2})
+		var stop atomic.Bool
+		var wg sync.WaitGroup
+		for range 4 {
+			rng := seeded(t)
+			wg.Go(func() {
+				probes := newProbes(50)
+				for _, p := range probes {
+					p.fn = func(clock.Instant) {
+						runtime.Gosched()
+						if closed.Load() {
+							late.Add(1)
+						}
+					}
+				}
+				for !stop.Load() {
+					p := probes[rng.IntN(len(probes))]
+					p.scheduleIn(w, upTo(rng, 15*time.Millisecond))
+					w.Cancel(&probes[rng.IntN(len(probes))].Timer)
+				}
+			})
+		}
+		eventually(t, "some fires", func() bool { return w.Stats().Fired > 20 })
+		for range 2 {
+			wg.Go(func() {
+				w.Close()
+				closed.Store(true)
+			})
+		}
+		eventually(t, "closed", closed.Load)
+		stop.Store(true)
+		wg.Wait()
+		settle(t, w)
+		if late.Load() != 0 {
+			t.Fatalf("%d fires after Close", late.Load())
+		}
+		if s := w.Stats(); s.Abandoned != 0 {
+			t.Fatalf("stats %+v", s)
+		}
+	}
+}
+
+func TestCloseRacesWithRebuild(t *testing.T) {
+	t.Parallel()
+	for range 30 {
+		lib := &lab{fault: func(int64) labFault { return eager }}
+		w := New(Config{newLibrary: lib.new})
+		for i, p := range newProbes(20) {
+			p.scheduleIn(w, time.Duration(i)*100*time.Millisecond)
+		}
+		made := lib.made.Load()
+		eventually(t, "rebuild", func() bool { return lib.made.Load() > made })
+		w.Close()
+		if s := w.Stats(); s.Abandoned != 0 {
+			t.Fatalf("stats %+v", s)
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package wheel
+
+import (
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/RussellLuo/timingwheel"
+	"github.com/RussellLuo/timingwheel/delayqueue"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// firstOnly gives a fault to the first library and none to its successors.
+func firstOnly(f labFault) func(int64) labFault {
+	return func(n int64) labFault {
+		if n == 1 {
+			return f
+		}
+		return sound
+	}
+}
+
+// heard collects what OnRebuild is told.
+type heard struct{ reasons chan string }
+
+func newHeard() heard { return heard{make(chan string, 1000)} }
+
+func (h heard) hear(reason string) { h.reasons <- reason }
+
+func (h heard) await(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-h.reasons:
+		if got != want {
+			t.Fatalf("rebuilt because it %s, want %s", got, want)
+		}
+	case <-time.After(patience):
+		t.Fatal("no rebuild: want one because it " + want)
+	}
+}
+
+// deadlock brings a library into the state that a stalled adder brings it to,
+// without the stall:
+//
+//  1. Adder X puts a timer into bucket b and stalls before b.SetExpiration(E).
+//  2. The clock passes E. Adder Y puts a timer one revolution later into b.
+//  3. X goes on: b is queued again, for E, which is over; so it is flushed now.
+//  4. Flush holds b's mutex and adds Y's timer back, to b: it waits for itself.
+//
+// Here Y's timer is put into its bucket, and the bucket queued again for a time
+// that is over.
+func deadlock(tw *timingwheel.TimingWheel) {
+	y := tw.AfterFunc(5*time.Second, func() {})
+	field := reflect.ValueOf(y).Elem().FieldByName("b")
+	bucket := field.UnsafePointer()
+	bucketType := reflect.ValueOf(tw).Elem().FieldByName("buckets").Type().Elem().Elem()
+	queue := (*delayqueue.DelayQueue)(reflect.ValueOf(tw).Elem().FieldByName("queue").UnsafePointer())
+
+	over := time.Now().UnixMilli() - 1000
+	expiration := (*int64)(unsafe.Pointer(uintptr(bucket) + bucketField(bucketType, "expiration")))
+	atomic.StoreInt64(expiration, over)
+	queue.Offer(reflect.NewAt(bucketType, bucket).Interface(), over)
+}
+
+func bucketField(typ reflect.Type, name string) uintptr {
+	f, ok := typ.FieldByName(name)
+	if !ok {
+		panic("the library's bucket has changed")
+	}
+	return f.Offset
+}
+
+func TestTimersFireThoughTheLibraryDeadlocks(t *testing.T) {
+	t.Parallel()
+	h := newHeard()
+	libraries := make(chan *timingwheel.TimingWheel, 10)
+	w := New(Config{
+		OnRebuild: h.hear,
+		newLibrary: func(tick time.Duration, size int64) library {
+			lib := newLibrary(tick, size)
+			libraries <- lib.(timingWheel).TimingWheel
+			return lib
+		},
+	})
+	first := newProbes(300)
+	for i, p := range first {
+		p.scheduleIn(w, time.Duration(i)*20*time.Millisecond)
+	}
+	awaitFires(t, first[:10], 1)
+	deadlock(<-libraries)
+	h.await(t, RebuildStalled)
+
+	second := newProbes(300)
+	for i, p := range second {
+		p.scheduleIn(w, time.Duration(i)*time.Millisecond)
+	}
+	awaitFires(t, first, 1)
+	awaitFires(t, second, 1)
+	s := w.Stats()
+	if s.Abandoned != 1 || s.Rebuilds.Stalled != 1 || s.Rebuilds.Total() != 1 {
+		t.Errorf("stats %+v: is the library sound by now?", s)
+	}
+	start := time.Now()
+	w.Close()
+	if d := time.Since(start); d < stopTimeout/2 || d > patience {
+		t.Errorf("Close took %v with a dead library behind it", d)
+	}
+}
+
+func TestTimersFireThoughTheLibraryHangs(t *testing.T) {
+	t.Parallel()
+	h := newHeard()
+	lib := &lab{fault: firstOnly(hung), release: make(chan struct{})}
+	w := New(Config{OnRebuild: h.hear, newLibrary: lib.new})
+	probes := newProbes(300)
+	for i, p := range probes {
+		p.scheduleIn(w, time.Duration(i)*15*time.Millisecond) // must not hang
+	}
+	h.await(t, RebuildStalled)
+	awaitFires(t, probes, 1)
+	if s := w.Stats(); s.Abandoned != 1 {
+		t.Errorf("stats %+v", s)
+	}
+	close(lib.release)
+	eventually(t, "old library gone", func() bool { return w.Stats().Abandoned == 0 })
+	w.Close()
+}
+
+func TestSilentLibraryIsReplaced(t *testing.T) {
+	t.Parallel()
+	h := newHeard()
+	lib := &lab{fault: firstOnly(mute)}
+	w := newWheel(t, Config{OnRebuild: h.hear, newLibrary: lib.new})
+	probes := newProbes(300)
+	for i, p := range probes {
+		p.scheduleIn(w, time.Duration(i)*15*time.Millisecond)
+	}
+	h.await(t, RebuildStalled)
+	awaitFires(t, probes, 1)
+	s := w.Stats()
+	if s.Rebuilds.Stalled != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestWatcherAloneKeepsTimersGoing(t *testing.T) {
+	t.Parallel()
+	lib := &lab{fault: func(int64) labFault { return mute }}
+	w := newWheel(t, Config{newLibrary: lib.new})
+	probes := newProbes(100)
+	for i, p := range probes {
+		p.scheduleIn(w, time.Duration(i)*30*time.Millisecond)
+	}
+	awaitFires(t, probes, 1)
+}
+
+func TestLibraryThatFiresEarlyIsReplacedAndNotBelieved(t *testing.T) {
+	t.Parallel()
+	h := newHeard()
+	lib := &lab{fault: firstOnly(eager)}
+	w := newWheel(t, Config{OnRebuild: h.hear, newLibrary: lib.new})
+	probes := newProbes(300)
+	for i, p := range probes {
+		p.scheduleIn(w, time.Duration(i)*5*time.Millisecond)
+	}
+	h.await(t, RebuildFiredEarly)
+	awaitFires(t, probes, 1)
+	s := w.Stats()
+	if s.EarlyFires == 0 || s.Rebuilds.FiredEarly != 1 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestLibraryThatIsAlwaysEarlyIsNotReplacedInALoop(t *testing.T) {
+	t.Parallel()
+	lib := &lab{fault: func(int64) labFault { return eager }}
+	w := newWheel(t, Config{newLibrary: lib.new})
+	start := time.Now()
+	probes := newProbes(100)
+	for i, p := range probes {
+		p.scheduleIn(w, time.Duration(i)*20*time.Millisecond)
+	}
+	awaitFires(t, probes, 1)
+	// One by the ticker and one by an alert in each period.
+	if n, most := lib.made.Load(), 3+2*int64(time.Since(start)/watchPeriod); n > most {
+		t.Errorf("%d libraries in %v, want at most %d", n, time.Since(start), most)
+	}
+}
+
+func TestLateAndDoubleFiresOfTheLibraryDoNothing(t *testing.T) {
+	t.Parallel()
+	rng := seeded(t)
+	lib := &lab{fault: func(int64) labFault { return double }}
+	w := newWheel(t, Config{newLibrary: lib.new})
+	probes := newProbes(1000)
+	for _, p := range probes {
+		p.scheduleIn(w, 200*time.Millisecond+upTo(rng, 400*time.Millisecond))
+	}
+	for _, p := range probes[:500] { // again, into other slots
+		p.scheduleIn(w, 200*time.Millisecond+upTo(rng, 800*time.Millisecond))
+	}
+	awaitFires(t, probes, 1)
+	if s := w.Stats(); s.EarlyFires != 0 || s.Rebuilds.Total() != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// stepClock is the machine's clock with a wall clock that can be set.
+type stepClock struct {
+	clock.Clock
+	lab *lab
+}
+
+func (c stepClock) Wall() time.Time {
+	return c.Clock.Wall().Add(time.Duration(c.lab.offset.Load()))
+}
+
+func TestClockStepsDoNotMoveTimers(t *testing.T) {
+	t.Parallel()
+	for name, step := range map[string]time.Duration{"forward": time.Hour, "back": -time.Hour, "back a little": -time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHeard()
+			lib := new(lab)
+			w := newWheel(t, Config{Clock: stepClock{clock.System(), lib}, OnRebuild: h.hear, newLibrary: lib.new})
+			probes := newProbes(300)
+			for i, p := range probes {
+				p.scheduleIn(w, time.Duration(i)*10*time.Millisecond)
+			}
+			eventually(t, "first half", func() bool { return probes[50].fires.Load() == 1 })
+			lib.offset.Add(int64(step))
+			h.await(t, RebuildClockStepped)
+			awaitFires(t, probes, 1)
+			s := w.Stats()
+			if s.Rebuilds.ClockStepped != 1 || s.Rebuilds.Total() != 1 {
+				t.Errorf("stats %+v", s)
+			}
+		})
+	}
+}
+
+func TestSlewedWallClockIsNotAStep(t *testing.T) {
+	t.Parallel()
+	f := clock.NewFake()
+	w := newWheel(t, Config{Clock: hiddenFake{f}})
+	var v view
+	v.reset(w)
+	for range 10_000 {
+		f.Advance(watchPeriod)
+		f.Step(watchPeriod / 2000) // 500 ppm, the fastest that Linux slews
+		if v.stepped(w) {
+			t.Fatal("slewing was taken for a step")
+		}
+	}
+	f.Step(-w.tick - stepSlack - 2*slewPerLook)
+	if !v.stepped(w) {
+		t.Error("a step was not seen")
+	}
+}
+
+func TestLibraryDelaysStayWithinWhatIsSafe(t *testing.T) {
+	t.Parallel()
+	rng := seeded(t)
+	for name, cfg := range map[string]Config{
+		"default": {},
+		"small":   {Tick: 5 * time.Millisecond, Size: 1},
+		"stretch": {Tick: 100 * time.Millisecond, Size: 300},
+	} {
+		lib := new(lab)
+		var size int64
+		cfg.newLibrary = func(tick time.Duration, n int64) library { size = n; return lib.new(tick, n) }
+		w := newWheel(t, cfg)
+		for range 3000 {
+			p := newProbe()
+			p.scheduleIn(w, upTo(rng, []time.Duration{time.Second, 20 * time.Second, time.Hour}[rng.IntN(3)]))
+		}
+		eventually(t, "slots set", func() bool { return lib.slotTimers.Load() > 20 })
+		interval := time.Duration(size) * w.tick
+		shortest, longest := time.Duration(lib.minDelay.Load()), time.Duration(lib.maxDelay.Load())
+		if shortest < 3*w.tick {
+			t.Errorf("%s: a delay of %v, under three ticks", name, shortest)
+		}
+		if longest > hop || 2*longest > interval*5/8 || interval < minInterval {
+			t.Errorf("%s: a delay of %v in a wheel that spans %v", name, longest, interval)
+		}
+		if name == "default" && 2*longest+time.Minute > interval {
+			t.Errorf("a delay of %v in a wheel that spans %v: no room for a minute of stall", longest, interval)
+		}
+	}
+}
