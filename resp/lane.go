@@ -130,8 +130,8 @@ func (l *lane) checkAge(now clock.Instant) {
 	}
 }
 
-// close ends the lane for good. Its connection is closed with err, soon; whatever
-// is submitted later is refused with ErrClosed.
+// close ends the lane for good. Its connection ends soon, with err as the cause
+// of whatever is in flight; after that, requests are refused with ErrClosed.
 func (l *lane) close(err error) {
 	l.mu.Lock()
 	if !l.mu.closed {

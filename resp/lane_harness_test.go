@@ -81,15 +81,7 @@ func newWorld(t testing.TB, c carrier) *world {
 // may set socket options.
 func (w *world) connect(tune func(client, server net.Conn)) (client, server net.Conn) {
 	w.t.Helper()
-	client, err := net.Dial(w.listener.Addr().Network(), w.listener.Addr().String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	server, err = w.listener.Accept()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { server.Close() })
+	client, server = w.connectPlain()
 	if tune != nil {
 		tune(client, server)
 	}
@@ -107,6 +99,21 @@ func (w *world) connect(tune func(client, server net.Conn)) (client, server net.
 		w.t.Fatal(err)
 	}
 	return tc, ts
+}
+
+// connectPlain is connect below any TLS.
+func (w *world) connectPlain() (client, server net.Conn) {
+	w.t.Helper()
+	client, err := net.Dial(w.listener.Addr().Network(), w.listener.Addr().String())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	server, err = w.listener.Accept()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { server.Close() })
+	return client, server
 }
 
 var testCertificate = sync.OnceValue(func() tls.Certificate {
@@ -208,6 +215,16 @@ func receive[T any](t testing.TB, ch <-chan T, what string) T {
 	case <-timer.C:
 		t.Fatalf("waited in vain for %s", what)
 		panic("unreachable")
+	}
+}
+
+// pollUntil waits for a condition that nobody signals.
+func pollUntil(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(lanePatience); !cond(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
 	}
 }
 

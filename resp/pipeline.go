@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"sort"
 	"sync"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -19,6 +20,12 @@ const (
 
 	// batchSize is how many replies are taken off the FIFO under one lock.
 	batchSize = 256
+
+	// maxHandOver is how much onWake gives to a write, up to the next end of a
+	// command. What gnet has in its buffer counts as sent, though no kernel has
+	// seen it; this bounds how many commands are in doubt for that reason alone.
+	// And it ends a command, so that a reply comes when the buffer has run empty.
+	maxHandOver = 64 << 10
 
 	// keepCap is the capacity up to which an emptied buffer is kept.
 	keepCap = 64 << 10
@@ -131,9 +138,14 @@ func (p *pipeline) onOpen(t transport) {
 func (p *pipeline) submit(r Request) {
 	m := &p.mu
 	m.Lock()
-	if err := p.refusalLocked(); err != nil {
+	switch {
+	case m.dead:
 		m.Unlock()
-		p.lane.refuse(r, err)
+		p.lane.refuse(r, p.lane.refusal())
+		return
+	case p.fullLocked():
+		m.Unlock()
+		p.lane.refuse(r, errRefusedFull)
 		return
 	}
 	p.appendLocked(r, Short)
@@ -150,16 +162,10 @@ func (p *pipeline) submit(r Request) {
 	}
 }
 
-func (p *pipeline) refusalLocked() error {
+func (p *pipeline) fullLocked() bool {
 	m := &p.mu
 	cfg := &p.lane.cfg
-	switch {
-	case m.dead:
-		return errRefusedDown
-	case m.fifo.len() >= cfg.maxInFlight, len(m.out)-m.off >= cfg.maxQueuedBytes:
-		return errRefusedFull
-	}
-	return nil
+	return m.fifo.len() >= cfg.maxInFlight || len(m.out)-m.off >= cfg.maxQueuedBytes
 }
 
 // appendLocked keeps invariant 1.
@@ -188,7 +194,10 @@ func (p *pipeline) flushLocked(wakened bool) {
 			p.wakeLocked()
 			return
 		}
-		m.offered = m.appended
+		if wakened && len(b) > maxHandOver {
+			b = b[:p.boundaryLocked(maxHandOver)]
+		}
+		m.offered = p.takenLocked() + uint64(len(b))
 		m.flushes.push(flush{end: m.offered, at: p.lane.cfg.clock.Stamp()})
 		m.Unlock()
 
@@ -204,7 +213,7 @@ func (p *pipeline) flushLocked(wakened bool) {
 		if m.dead {
 			continue
 		}
-		p.takenLocked(n, n == len(b))
+		p.tookLocked(n, n == len(b))
 		switch {
 		case err != nil:
 			// Later requests queue up behind and are completed as not sent in
@@ -237,14 +246,29 @@ func (p *pipeline) wakeLocked() {
 	}
 }
 
-// takenLocked accounts for a write that took n bytes; whole: all it was given.
-func (p *pipeline) takenLocked(n int, whole bool) {
+// takenLocked is the number of bytes that writes have taken so far.
+func (p *pipeline) takenLocked() uint64 {
+	m := &p.mu
+	return m.appended - uint64(len(m.out)-m.off)
+}
+
+// boundaryLocked returns the length of the shortest run of whole commands at the
+// front of what is queued that has at least size bytes.
+func (p *pipeline) boundaryLocked(size int) int {
+	m := &p.mu
+	taken := p.takenLocked()
+	i := sort.Search(m.fifo.len(), func(i int) bool { return m.fifo.at(i).end >= taken+uint64(size) })
+	return int(m.fifo.at(i).end - taken)
+}
+
+// tookLocked accounts for a write that took n bytes; whole: all it was given.
+func (p *pipeline) tookLocked(n int, whole bool) {
 	m := &p.mu
 	m.off += n
 	if !whole {
 		// The commands that begin in the rest get the stamp of a later write. The
 		// flush is still there: no command beyond what was taken has a reply.
-		m.offered = m.appended - uint64(len(m.out)-m.off)
+		m.offered = p.takenLocked()
 		if n == 0 {
 			m.flushes.unpush()
 		} else {
@@ -301,7 +325,7 @@ func (p *pipeline) countersLocked() laneCounters {
 	return laneCounters{
 		Commands: m.commands,
 		Resent:   m.resent,
-		BytesOut: m.appended - uint64(len(m.out)-m.off),
+		BytesOut: p.takenLocked(),
 		BytesIn:  m.bytesIn,
 		InFlight: m.fifo.len(),
 	}
