@@ -1,0 +1,82 @@
+//go:build !race
+
+package resp
+
+import (
+	"bytes"
+	"net"
+	"testing"
+)
+
+// fixedCall is a Request of fixed bytes that can be used again and again.
+type fixedCall struct {
+	bytes []byte
+	done  chan struct{}
+}
+
+func newFixedCall() *fixedCall {
+	return &fixedCall{bytes: AppendCommand(nil, "EVALSHA", "0123456789012345678901234567890123456789", "1", "key", "id"), done: make(chan struct{}, 1)}
+}
+
+func (c *fixedCall) AppendCommand(dst []byte, _ Form) []byte { return append(dst, c.bytes...) }
+
+func (c *fixedCall) Complete(Reply) { c.done <- struct{}{} }
+
+// answerOnes answers each command of size bytes with ":1" and allocates nothing.
+func answerOnes(conn net.Conn, size int) {
+	in := make([]byte, 64<<10)
+	out := bytes.Repeat([]byte(":1\r\n"), len(in)/size+1)
+	had := 0
+	for {
+		n, err := conn.Read(in)
+		if err != nil {
+			return
+		}
+		had += n
+		if _, err := conn.Write(out[:4*(had/size)]); err != nil {
+			return
+		}
+		had %= size
+	}
+}
+
+func TestLaneAllocatesNothingPerCommand(t *testing.T) {
+	for _, c := range carriers {
+		// The TLS record layer and a wake of gnet (once per batch) allocate.
+		if c.tls || c.inlineDepth < 0 {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, c)
+			l, server := w.attached(nil, nil)
+			one := newFixedCall()
+			served := make(chan struct{})
+			go func() { defer close(served); answerOnes(server, len(one.bytes)) }()
+
+			window := make([]*fixedCall, 32)
+			for i := range window {
+				window[i] = newFixedCall()
+			}
+			alone := func() { l.submit(one); <-one.done }
+			together := func() {
+				for _, c := range window {
+					l.submit(c)
+				}
+				for _, c := range window {
+					<-c.done
+				}
+			}
+			together() // let buffers grow
+			if n := testing.AllocsPerRun(2000, alone); n != 0 {
+				t.Errorf("%v allocations per command, want 0", n)
+			}
+			if n := testing.AllocsPerRun(500, together); n >= 1 {
+				t.Errorf("%v allocations per %d commands, want less than 1", n, len(window))
+			}
+			l.close(ErrClosed)
+			receive(t, l.downs, "down")
+			server.Close()
+			<-served
+		})
+	}
+}
