@@ -338,6 +338,74 @@ func TestMessagesPassBesideConfirmations(t *testing.T) {
 	trap.Wait(1)
 }
 
+func TestAnswersMadeUpKeepTheirPlaceAmongConfirmationsAndMessages(t *testing.T) {
+	t.Parallel()
+	s, p := start(t)
+	c := dial(t, p)
+	p.ReplaceReply(Is("PING", "made up"), []byte("+MADE UP\r\n"), -1)
+	wantConfirmed := func(verb string, counts ...string) {
+		t.Helper()
+		for _, count := range counts {
+			raw, _, err := c.r.Reply()
+			if got := string(raw); err != nil || !strings.Contains(got, verb) || !strings.HasSuffix(got, count+"\r\n") {
+				t.Fatalf("got %q, %v; want %s %s", got, err, verb, count)
+			}
+		}
+	}
+
+	// One command, several replies: the next answer comes after the last of them.
+	b := command(nil, "SUBSCRIBE", "a", "b", "c")
+	c.write(command(b, "PING", "made up"))
+	wantConfirmed("subscribe", ":1", ":2", ":3")
+	c.want("+MADE UP\r\n")
+
+	// A message is nobody's reply, whatever is under way.
+	p.Pause(All)
+	watch := p.Watch(Is("PING", "made up"))
+	b = command(nil, "PING")
+	c.write(command(b, "PING", "made up"))
+	watch.Wait(1)
+	s.Do("PUBLISH", "a", "hello")
+	p.Resume()
+	c.want("*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$5\r\nhello\r\n")
+	c.want("*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+	c.want("+MADE UP\r\n")
+
+	// UNSUBSCRIBE from all has as many replies as there are channels.
+	b = command(nil, "UNSUBSCRIBE")
+	c.write(command(b, "PING", "made up"))
+	wantConfirmed("unsubscribe", ":2", ":1", ":0")
+	c.want("+MADE UP\r\n")
+
+	// A refused SUBSCRIBE has one reply for all its channels.
+	s.Do("ACL", "SETUSER", "narrow", "on", "nopass", "resetchannels", "+@all")
+	c.ask("+OK\r\n", "AUTH", "narrow", "x")
+	b = command(nil, "SUBSCRIBE", "a", "b")
+	c.write(command(b, "PING", "made up"))
+	if raw, _, err := c.r.Reply(); err != nil || !strings.HasPrefix(string(raw), "-NOPERM") {
+		t.Fatalf("got %q, %v; want NOPERM", raw, err)
+	}
+	c.want("+MADE UP\r\n")
+}
+
+func TestNothingFollowsACut(t *testing.T) {
+	t.Parallel()
+	_, p := start(t)
+	cl := dial(t, p)
+	cl.ask("+PONG\r\n", "PING")
+	p.Pause(All)
+	p.mu.Lock()
+	c := p.conns[1]
+	p.mu.Unlock()
+	for _, it := range []item{{bytes: []byte(":1\r\n")}, {bytes: []byte(":2\r\n")}, {cut: true}, {bytes: []byte(":3\r\n")}} {
+		c.down.put(it) // all but the first, which the writer holds already, make one batch
+	}
+	p.Resume()
+	cl.want(":1\r\n")
+	cl.want(":2\r\n")
+	cl.wantEnd(syscall.ECONNRESET)
+}
+
 func TestBlackholeSwallowsBothWaysAndTellsNobody(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
@@ -422,21 +490,20 @@ func TestPauseFillsTheSendersBuffers(t *testing.T) {
 	c := dial(t, p)
 	c.ask("+PONG\r\n", "PING")
 	p.Pause(All)
-	const commands, size = 400, 64 << 10 // 25 MB: more than all buffers hold
+	const commands, size = 20_000, 1 << 10 // 20 MB: more than all buffers hold
+	var b []byte
+	for range commands {
+		b = command(b, "EXISTS", strings.Repeat("x", size))
+	}
 	written := make(chan error, 1)
 	go func() {
-		long := strings.Repeat("x", size)
-		var b []byte
-		for range commands {
-			b = command(b, "STRLEN", long)
-		}
 		_, err := c.Write(b)
 		written <- err
 	}()
 	select {
 	case err := <-written:
-		t.Fatalf("25 MB went into a paused connection (%v)", err)
-	case <-time.After(50 * time.Millisecond):
+		t.Fatalf("20 MB went into a paused connection (%v)", err)
+	case <-time.After(250 * time.Millisecond):
 	}
 	p.Resume()
 	for range commands {
