@@ -5,8 +5,10 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -223,3 +225,41 @@ func newTestRand(t *testing.T) *rand.Rand {
 
 // fork returns a source of its own for another goroutine.
 func fork(r *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.Uint64())) }
+
+func TestCloseWhileSubscribing(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		s := redistest.Start(t)
+		cfg.Addr = s.Addr()
+		c := ready(t, cfg)
+		var all tally
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for w := range 4 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					ch := NewChannel(fmt.Sprintf("%d/%d", w, i%1000), &all)
+					c.Subscribe(ch)
+					if i%3 > 0 {
+						c.Unsubscribe(ch)
+					}
+				}
+			})
+		}
+		eventually(t, "some are confirmed", func() bool { return all.count(Subscribed) > 100 })
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		subscribed, disconnected := all.count(Subscribed), all.count(Disconnected)
+		close(stop)
+		wg.Wait()
+		if all.count(Subscribed) != subscribed || all.count(Disconnected) != disconnected {
+			t.Error("events after Close")
+		}
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -285,6 +284,53 @@ func TestBackoffGrowsWithJitterAndStaysBelowItsMaximum(t *testing.T) {
 func TestLibVersionIsOneWord(t *testing.T) {
 	t.Parallel()
 	if v := libVersion(); v == "" || strings.ContainsAny(v, " \r\n") {
-		t.Fatal(fmt.Sprintf("%q", v))
+		t.Fatalf("%q", v)
+	}
+}
+
+// cancelAfter ends a context when the last reply of the handshake has been read.
+type cancelAfter struct {
+	net.Conn
+	cancel context.CancelFunc
+}
+
+func (c cancelAfter) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if strings.HasSuffix(string(b[:n]), "+PONG\r\n") {
+		c.cancel()
+	}
+	return n, err
+}
+
+// The deadline of a context that ended too late to fail the handshake would fail
+// the first read afterwards.
+func TestContextThatEndsWithTheHandshakeLeavesNoConnection(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg := Config{Addr: n.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return cancelAfter{conn, cancel}, err
+	}}.withDefaults()
+	if conn, err := cfg.connect(ctx, RolePubSub); !errors.Is(err, context.Canceled) || conn != nil {
+		t.Fatalf("connect: %v, %v", conn, err)
+	}
+	n.WaitConns(0)
+}
+
+func TestCloseWaitsForADialThatTakesItsTime(t *testing.T) {
+	t.Parallel()
+	var begun, ended atomic.Int32
+	c := Open(Config{Addr: "x:1", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		begun.Add(1)
+		<-ctx.Done()
+		<-time.After(20 * time.Millisecond) // takes its time
+		ended.Add(1)
+		return nil, ctx.Err()
+	}})
+	eventually(t, "a dial", func() bool { return begun.Load() > 0 })
+	c.Close()
+	if b, e := begun.Load(), ended.Load(); b != e {
+		t.Fatalf("%d dials began, %d had ended when Close returned", b, e)
 	}
 }

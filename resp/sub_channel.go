@@ -1,0 +1,45 @@
+package resp
+
+// Channel is one subscription: a name and who hears of it. It may be embedded;
+// it must not be copied after Subscribe. The package's fields belong to subs.mu.
+type Channel struct {
+	name    string
+	handler ChannelHandler
+
+	topic *topic   // nil: not subscribed by Client.Subscribe
+	next  *Channel // of the same topic
+	live  uint32   // the connection on which Subscribed was the last word; 0: none
+}
+
+// NewChannel returns a Channel that is not subscribed yet.
+func NewChannel(name string, h ChannelHandler) *Channel {
+	ch := new(Channel)
+	ch.Init(name, h)
+	return ch
+}
+
+// Init prepares an embedded Channel. It must not be subscribed.
+func (ch *Channel) Init(name string, h ChannelHandler) { ch.name, ch.handler = name, h }
+
+// Name returns the name as the server knows it.
+func (ch *Channel) Name() string { return ch.name }
+
+// topic is what the server knows by one name: all Channels of that name share
+// it. Its wire state is that of one connection and void on every other, so that
+// a lost connection resets 100,000 topics by counting up one number.
+type topic struct {
+	name  string
+	first *Channel // nil: nobody wants it any more
+
+	conn   uint32 // the connection that the fields below are about
+	sent   verb   // the latest command about this topic: subscribe, unsubscribe, or none
+	flight uint8  // how many of its commands are unanswered, at most maxFlight
+	known  bool   // the latest answer was that it is subscribed
+	queued bool   // it is in subs.mu.dirty
+	alone  bool   // it was in a refused batch: goes in a command of its own
+}
+
+// maxFlight lets a topic change its mind once before the first answer is there
+// (an UNSUBSCRIBE on its way, the SUBSCRIBE right behind it) and bounds what a
+// topic that changes its mind all the time can pile up on a slow server.
+const maxFlight = 2

@@ -1,0 +1,104 @@
+package resp
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+func TestTLSCarriesEverything(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	addr, roots := tlsFront(t, s.Addr())
+	c := ready(t, Config{Addr: addr, TLS: &tls.Config{RootCAs: roots}})
+	if _, err := c.Do(testContext(t), "SET", "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	rec := newRecorder()
+	c.Subscribe(NewChannel("a", rec))
+	rec.await(t, Subscribed)
+	s.Do("PUBLISH", "a", "hi")
+	rec.await(t, Message)
+}
+
+func TestTLSRefusesAStranger(t *testing.T) {
+	t.Parallel()
+	addr, _ := tlsFront(t, redistest.Start(t).Addr())
+	c := open(t, Config{Addr: addr, TLS: &tls.Config{}})
+	eventually(t, "a failed attempt", func() bool { return c.LastError(RoleLane, 0) != nil })
+	if e := (*tls.CertificateVerificationError)(nil); !errors.As(c.LastError(RoleLane, 0), &e) {
+		t.Fatalf("LastError: %v", c.LastError(RoleLane, 0))
+	}
+}
+
+func TestTLSPortSpokenToInPlainIsExplained(t *testing.T) {
+	t.Parallel()
+	addr, _ := tlsFront(t, redistest.Start(t).Addr())
+	c := open(t, Config{Addr: addr})
+	eventually(t, "a failed attempt", func() bool { return c.LastError(RoleLane, 0) != nil })
+	if err := c.LastError(RoleLane, 0); !strings.Contains(err.Error(), "check") {
+		t.Fatalf("LastError: %v", err)
+	}
+}
+
+// tlsFront ends TLS in front of a server, under a certificate of its own.
+func tlsFront(t *testing.T, upstream string) (addr string, roots *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(cert)
+
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			front, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer front.Close()
+				back, err := net.Dial("tcp", upstream)
+				if err != nil {
+					return
+				}
+				defer back.Close()
+				wg.Go(func() { io.Copy(back, front); back.Close() })
+				io.Copy(front, back)
+			})
+		}
+	})
+	return l.Addr().String(), roots
+}
