@@ -80,7 +80,7 @@ func TestNothingFiresAfterClose(t *testing.T) {
 
 func TestCloseRacesWithEverything(t *testing.T) {
 	t.Parallel()
-	for range 60 {
+	for range 30 {
 		var closed atomic.Bool
 		var late atomic.Int64
 		w := New(Config{Tick: time.Millisecond, Workers: 2})
@@ -102,6 +102,7 @@ func TestCloseRacesWithEverything(t *testing.T) {
 					p := probes[rng.IntN(len(probes))]
 					p.scheduleIn(w, upTo(rng, 15*time.Millisecond))
 					w.Cancel(&probes[rng.IntN(len(probes))].Timer)
+					runtime.Gosched()
 				}
 			})
 		}
@@ -127,7 +128,7 @@ func TestCloseRacesWithEverything(t *testing.T) {
 
 func TestCloseRacesWithRebuild(t *testing.T) {
 	t.Parallel()
-	for range 30 {
+	for range 10 {
 		lib := &lab{fault: func(int64) labFault { return eager }}
 		w := New(Config{newLibrary: lib.new})
 		for i, p := range newProbes(20) {
