@@ -49,6 +49,61 @@ func TestCloseWaitsForRunningFires(t *testing.T) {
 	}
 }
 
+func TestCloseWaitsForOnRebuild(t *testing.T) {
+	t.Parallel()
+	lib := &lab{fault: firstOnly(eager)}
+	entered, release := make(chan struct{}), make(chan struct{})
+	var left atomic.Bool
+	w := New(Config{newLibrary: lib.new, OnRebuild: func(string) {
+		close(entered)
+		<-release
+		left.Store(true)
+	}})
+	<-entered
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		w.Close()
+		if !left.Load() {
+			t.Error("Close returned while OnRebuild ran")
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(release)
+	<-closed
+}
+
+// hookClock counts who listens to it.
+type hookClock struct {
+	*clock.Fake
+	hooks atomic.Int64
+}
+
+func (c *hookClock) OnMove(f func()) (cancel func()) {
+	c.hooks.Add(1)
+	unhook := c.Fake.OnMove(f)
+	return func() {
+		unhook()
+		c.hooks.Add(-1)
+	}
+}
+
+func TestCloseLetsGoOfTheClock(t *testing.T) {
+	t.Parallel()
+	c := &hookClock{Fake: clock.NewFake()}
+	w := New(Config{Clock: c})
+	if c.hooks.Load() != 1 {
+		t.Error("the wheel does not listen")
+	}
+	w.Close()
+	if c.hooks.Load() != 0 {
+		t.Error("the wheel still listens")
+	}
+}
+
 func TestNothingFiresAfterClose(t *testing.T) {
 	t.Parallel()
 	f := clock.NewFake()

@@ -174,6 +174,25 @@ func TestLibraryThatFiresEarlyIsReplacedAndNotBelieved(t *testing.T) {
 	}
 }
 
+func TestEarlyFireIsLookedIntoAtOnce(t *testing.T) {
+	t.Parallel()
+	for start := time.Now(); ; {
+		h := newHeard()
+		lib := &lab{fault: firstOnly(eager)}
+		made := time.Now()
+		w := New(Config{OnRebuild: h.hear, newLibrary: lib.new})
+		h.await(t, RebuildFiredEarly)
+		took := time.Since(made)
+		w.Close()
+		if took < watchPeriod*3/4 {
+			return
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("the rebuild took %v: did it wait for the next look?", took)
+		}
+	}
+}
+
 func TestLibraryThatIsAlwaysEarlyIsNotReplacedInALoop(t *testing.T) {
 	t.Parallel()
 	lib := &lab{fault: func(int64) labFault { return eager }}
@@ -261,6 +280,53 @@ func TestSlewedWallClockIsNotAStep(t *testing.T) {
 	}
 }
 
+// TestNoOverflowWheelIsBuilt looks into the library: overflow wheels are where its
+// dead-lock, its lying Stop and its leaps in time live.
+func TestNoOverflowWheelIsBuilt(t *testing.T) {
+	t.Parallel()
+	rng := seeded(t)
+	var tw *timingwheel.TimingWheel
+	w := newWheel(t, Config{newLibrary: func(tick time.Duration, size int64) library {
+		lib := newLibrary(tick, size)
+		tw = lib.(timingWheel).TimingWheel
+		return lib
+	}})
+	overflow := func() bool { // the field is read while the library may write it
+		p := (*unsafe.Pointer)(unsafe.Pointer(reflect.ValueOf(tw).Elem().FieldByName("overflowWheel").UnsafeAddr()))
+		return atomic.LoadPointer(p) != nil
+	}
+	for start := time.Now(); time.Since(start) < 1500*time.Millisecond; time.Sleep(time.Millisecond) {
+		for range 5 {
+			newProbe().scheduleIn(w, upTo(rng, []time.Duration{time.Second, 2 * hop, 24 * time.Hour}[rng.IntN(3)]))
+		}
+	}
+	if overflow() {
+		t.Error("the library has an overflow wheel")
+	}
+	tw.AfterFunc(24*time.Hour, func() {})
+	if !overflow() {
+		t.Error("this test does not see overflow wheels")
+	}
+}
+
+func TestFarTimersFireAtEveryExtremeOfConfig(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []Config{{Tick: 1, Size: 1}, {Tick: time.Hour, Size: 1}, {Tick: time.Millisecond, Size: 20_000}} {
+		f := clock.NewFake()
+		cfg.Clock = f
+		w := newWheel(t, cfg)
+		probes := newProbes(100)
+		for i, p := range probes {
+			p.scheduleIn(w, time.Duration(i)*1700*time.Millisecond)
+		}
+		for range 200 {
+			f.Advance(time.Second)
+			settle(t, w)
+		}
+		awaitFires(t, probes, 1)
+	}
+}
+
 func TestLibraryDelaysStayWithinWhatIsSafe(t *testing.T) {
 	t.Parallel()
 	rng := seeded(t)
@@ -268,6 +334,8 @@ func TestLibraryDelaysStayWithinWhatIsSafe(t *testing.T) {
 		"default": {},
 		"small":   {Tick: 5 * time.Millisecond, Size: 1},
 		"stretch": {Tick: 100 * time.Millisecond, Size: 300},
+		"least":   {Tick: 1, Size: 1},
+		"coarse":  {Tick: time.Hour, Size: 1},
 	} {
 		lib := new(lab)
 		var size int64
@@ -277,7 +345,7 @@ func TestLibraryDelaysStayWithinWhatIsSafe(t *testing.T) {
 			p := newProbe()
 			p.scheduleIn(w, upTo(rng, []time.Duration{time.Second, 20 * time.Second, time.Hour}[rng.IntN(3)]))
 		}
-		eventually(t, "slots set", func() bool { return lib.slotTimers.Load() > 20 })
+		eventually(t, "slots set", func() bool { return lib.slotTimers.Load() > 5 })
 		interval := time.Duration(size) * w.tick
 		shortest, longest := time.Duration(lib.minDelay.Load()), time.Duration(lib.maxDelay.Load())
 		if shortest < 3*w.tick {

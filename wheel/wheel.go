@@ -12,11 +12,11 @@ import (
 type Config struct {
 	// Clock counts the deadlines; nil is clock.System().
 	Clock clock.Clock
-	// Tick is the width of a slot: 20 ms by default, at least 1 ms. It decides what
-	// a slot costs, not how exactly timers fire.
+	// Tick is the width of a slot, from 1 ms to 1 s: 20 ms by default. Timers are
+	// exact to a thirty-second of it.
 	Tick time.Duration
-	// Size is the number of buckets of the library's wheel: 8192 by default. Tick *
-	// Size is raised to ten seconds if it is less.
+	// Size is the number of buckets of the library's wheel: 8192 by default, at least
+	// 64, and enough to span ten seconds.
 	Size int64
 	// Workers bounds the goroutines that run Fire: at least 4 by default, more on
 	// machines with more processors. They exist only while there is work.
@@ -51,6 +51,9 @@ const (
 	// what dead-locks it.
 	hop         = 50 * time.Second
 	minInterval = 10 * time.Second
+	// minSize keeps a hop well above nearSpan: a timer that hops must not come back
+	// to the slot it leaves.
+	minSize = 64
 )
 
 // Wheel runs timers. It never fires one early, and normally within two
@@ -134,11 +137,11 @@ func New(cfg Config) *Wheel {
 	if cfg.Tick == 0 {
 		cfg.Tick = 20 * time.Millisecond
 	}
-	cfg.Tick = max(cfg.Tick, time.Millisecond).Truncate(time.Millisecond)
+	cfg.Tick = min(max(cfg.Tick, time.Millisecond), time.Second).Truncate(time.Millisecond)
 	if cfg.Size <= 0 {
 		cfg.Size = 8192
 	}
-	cfg.Size = max(cfg.Size, int64(minInterval/cfg.Tick))
+	cfg.Size = max(cfg.Size, minSize, int64(minInterval/cfg.Tick))
 	if cfg.Workers <= 0 {
 		cfg.Workers = defaultWorkers()
 	}
