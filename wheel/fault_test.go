@@ -134,14 +134,21 @@ func TestSilentLibraryIsReplaced(t *testing.T) {
 	h := newHeard()
 	lib := &lab{fault: firstOnly(mute)}
 	w := newWheel(t, Config{OnRebuild: h.hear, newLibrary: lib.new})
+	far := newProbes(10)
+	for i, p := range far {
+		p.scheduleIn(w, 20*time.Second+time.Duration(i)*time.Second)
+	}
+	eventually(t, "far slots set", func() bool { return lib.slotTimers.Load() == int64(len(far)) })
 	probes := newProbes(300)
 	for i, p := range probes {
-		p.scheduleIn(w, time.Duration(i)*15*time.Millisecond)
+		p.scheduleIn(w, time.Duration(i)*5*time.Millisecond)
 	}
 	h.await(t, RebuildStalled)
-	awaitFires(t, probes, 1)
-	s := w.Stats()
-	if s.Rebuilds.Stalled != 1 {
+	awaitFires(t, probes, 1) // thanks to the watcher alone
+	eventually(t, "far slots set in the new library", func() bool {
+		return lib.made.Load() == 2 && lib.latest.Load().calls() >= len(far)
+	})
+	if s := w.Stats(); s.Rebuilds.Stalled != 1 || s.Slots != len(far) {
 		t.Errorf("stats %+v", s)
 	}
 }

@@ -14,7 +14,8 @@ type lab struct {
 	maxDelay   atomic.Int64           // likewise
 	offset     atomic.Int64           // of the libraries' wall clock: set to step it
 	fault      func(n int64) labFault // of the n-th library made, from 1; nil: none
-	release    chan struct{}          // closed: hung libraries go on
+	latest     atomic.Pointer[labLibrary]
+	release    chan struct{} // closed: hung libraries go on
 }
 
 type labFault int
@@ -32,6 +33,7 @@ func (l *lab) new(time.Duration, int64) library {
 	if n := l.made.Add(1); l.fault != nil {
 		lib.fault = l.fault(n)
 	}
+	l.latest.Store(lib)
 	return lib
 }
 
@@ -114,6 +116,13 @@ func (l *labLibrary) After(d time.Duration, f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.calls = append(l.mu.calls, labCall{at: l.wall() + int64(d), f: f})
+}
+
+// calls returns how many timers are set, the canary aside.
+func (l *labLibrary) calls() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.calls) - 1
 }
 
 func (l *labLibrary) Stop() {
