@@ -42,36 +42,42 @@ func answerOnes(conn net.Conn, size int) {
 
 func TestLaneAllocatesNothingPerCommand(t *testing.T) {
 	for _, c := range carriers {
-		// The TLS record layer and a wake of gnet (once per batch) allocate.
+		// The TLS record layer allocates, and so does a wake of gnet.
 		if c.tls || c.inlineDepth < 0 {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c)
 			l, server := w.attached(nil, nil)
-			one := newFixedCall()
 			served := make(chan struct{})
-			go func() { defer close(served); answerOnes(server, len(one.bytes)) }()
+			go func() { defer close(served); answerOnes(server, len(newFixedCall().bytes)) }()
 
-			window := make([]*fixedCall, 32)
+			window := make([]*fixedCall, 4*defaultInlineDepth)
 			for i := range window {
 				window[i] = newFixedCall()
 			}
-			alone := func() { l.submit(one); <-one.done }
-			together := func() {
-				for _, c := range window {
-					l.submit(c)
-				}
-				for _, c := range window {
-					<-c.done
+			together := func(n int) func() {
+				return func() {
+					for _, c := range window[:n] {
+						l.submit(c)
+					}
+					for _, c := range window[:n] {
+						<-c.done
+					}
 				}
 			}
-			together() // let buffers grow
-			if n := testing.AllocsPerRun(2000, alone); n != 0 {
-				t.Errorf("%v allocations per command, want 0", n)
-			}
-			if n := testing.AllocsPerRun(500, together); n >= 1 {
-				t.Errorf("%v allocations per %d commands, want less than 1", n, len(window))
+			together(len(window))() // let buffers grow
+			for _, pin := range []struct {
+				commands int
+				allocs   float64
+			}{
+				{1, 0},
+				{defaultInlineDepth, 0},
+				{len(window), 4}, // gnet allocates twice in a wake, whatever it carries
+			} {
+				if n := testing.AllocsPerRun(1000, together(pin.commands)); n > pin.allocs {
+					t.Errorf("%v allocations per %d commands, want at most %v", n, pin.commands, pin.allocs)
+				}
 			}
 			l.close(ErrClosed)
 			receive(t, l.downs, "down")
