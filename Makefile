@@ -8,7 +8,7 @@ GO ?= go
 # takes 180 modules and six times as long, for checks that these two cover.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-TIMEOUT  ?= 15m
+TIMEOUT  ?= 8m
 COUNT    ?= 20
 FUZZTIME ?= 30s
 PKG      ?= ./engine/...
