@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// closing is the end of an engine.
+//
+//	open --Shutdown: refuse new, wait for holders--+
+//	  |                                            v
+//	  +--Close----------------> closing: tell holders, fail waiters, release
+//	                               |   table empty, or CloseTimeout
+//	                               v
+//	                            closed: connections, wheel, callbacks ended
+type closing struct {
+	once    sync.Once
+	err     error
+	emptied chan struct{} // capacity 1: a resource left the table
+}
+
+// emptied notes that a resource left the table; whoever waits for an empty one
+// looks again. The caller holds the shard's lock.
+func (e *Engine) emptied(*shard) {
+	if !e.closing.Load() {
+		return
+	}
+	select {
+	case e.closed.emptied <- struct{}{}:
+	default: // somebody is told already
+	}
+}
+
+// Close ends every hold with reason EngineClosed and every waiting acquisition
+// with ErrClosed, releases the locks on the server, and ends all connections and
+// goroutines. It waits for callbacks that run. All that takes at most
+// Config.CloseTimeout: what could not be released by then ends with its lease, and
+// the error says so. Calling Close again returns the same.
+//
+// Callbacks of futures must not call Close: it waits for them.
+func (e *Engine) Close() error {
+	e.closed.once.Do(func() { e.closed.err = e.close() })
+	return e.closed.err
+}
+
+// Shutdown lets the work finish: it refuses new acquisitions, fails those that
+// wait, waits until every hold has been unlocked or ctx ends, and then closes.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	e.closing.Store(true)
+	e.failWaiting()
+	if !e.awaitEmpty(ctx.Done()) {
+		err := context.Cause(ctx)
+		if closed := e.Close(); closed != nil {
+			return fail(err, closed)
+		}
+		return fail(err, ErrClosed)
+	}
+	return e.Close()
+}
+
+func (e *Engine) close() error {
+	e.closing.Store(true)
+	timeout := time.NewTimer(e.cfg.CloseTimeout)
+	defer timeout.Stop()
+	expired := make(chan struct{})
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-timeout.C:
+			close(expired)
+		case <-stop:
+		}
+	}()
+
+	e.failWaiting()
+	e.endHolds()
+	clean := e.awaitEmpty(expired)
+	e.renewer.Close()
+	_ = e.client.Close() // fails what is unanswered: see abandonedByClient
+	e.dropAll()
+	e.wheel.Close()
+	e.hooks.close()
+	select {
+	case <-e.exec.idle():
+	case <-expired:
+		clean = false
+	}
+	e.exec.close()
+	if !clean {
+		return fail(ErrOutcomeUnknown, errNotClean)
+	}
+	return nil
+}
+
+// each visits all resources, under their shard's lock, and does what the visits
+// leave to be done.
+func (e *Engine) each(visit func(r *resource, fx *effects)) {
+	for i := range e.table {
+		sh := &e.table[i]
+		sh.mu.Lock()
+		all := make([]*resource, 0, len(sh.resources))
+		for _, r := range sh.resources {
+			all = append(all, r)
+		}
+		sh.mu.Unlock()
+		for _, r := range all {
+			var fx effects
+			sh.mu.Lock()
+			if sh.resources[r.key] == r {
+				visit(r, &fx)
+				r.next(&fx)
+				r.settled()
+			}
+			sh.mu.Unlock()
+			fx.run(e)
+		}
+	}
+}
+
+// failWaiting ends every acquisition that waits.
+func (e *Engine) failWaiting() {
+	e.each(func(r *resource, fx *effects) {
+		for h := r.hold; h != nil; h = h.child {
+			for h.pending() {
+				a, _ := h.extra.children.Front()
+				a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+			}
+		}
+		for r.tries.Len() > 0 {
+			a, _ := r.tries.Front()
+			a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+		}
+		for r.waiters.Len() > 0 {
+			a, _ := r.waiters.Front()
+			a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+		}
+	})
+}
+
+// endHolds tells every holder, and makes a debt of what they held.
+func (e *Engine) endHolds() {
+	e.each(func(r *resource, fx *effects) {
+		if r.hold != nil {
+			r.lose(r.hold, EngineClosed, fx)
+		}
+		for d := r.debts; d != nil; {
+			next := d.next
+			if !d.due {
+				r.forgive(d) // it was paid once; the rest is for the lease
+			}
+			d = next
+		}
+	})
+}
+
+// awaitEmpty waits until no resource is left.
+func (e *Engine) awaitEmpty(stop <-chan struct{}) bool {
+	for {
+		if e.resources() == 0 {
+			return true
+		}
+		select {
+		case <-e.closed.emptied:
+		case <-stop:
+			return e.resources() == 0
+		}
+	}
+}
+
+func (e *Engine) resources() (n int) {
+	for i := range e.table {
+		sh := &e.table[i]
+		sh.mu.Lock()
+		n += len(sh.resources)
+		sh.mu.Unlock()
+	}
+	return n
+}
+
+// abandonedByClient ends what a command belonged to: the client is closed, and
+// nothing will be sent any more.
+func (r *resource) abandonedByClient(c *command, fx *effects) {
+	if a := c.acq; a != nil {
+		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+	}
+	r.drop(fx)
+}
+
+// drop ends all that is left of a resource.
+func (r *resource) drop(fx *effects) {
+	r.held = freely
+	for r.tries.Len() > 0 {
+		a, _ := r.tries.Front()
+		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+	}
+	for r.waiters.Len() > 0 {
+		a, _ := r.waiters.Front()
+		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+	}
+	if h := r.hold; h != nil {
+		if h.state == live {
+			r.lose(h, EngineClosed, fx)
+		} else {
+			h.released(fail(ErrOutcomeUnknown, ErrClosed), fx)
+		}
+	}
+	for r.debts != nil {
+		r.forgive(r.debts)
+	}
+}
+
+// dropAll ends what is left after the client was closed.
+func (e *Engine) dropAll() {
+	e.each(func(r *resource, fx *effects) { r.drop(fx) })
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// Config describes an engine. Its zero value connects to 127.0.0.1:6379 with the
+// defaults named below. New checks all fields and reports every bad one.
+type Config struct {
+	// Addrs are "host:port", or a path that starts with "/" for a unix socket.
+	// Default "127.0.0.1:6379". A standalone server takes exactly one.
+	Addrs []string
+	// Username and Password authenticate. Username alone is an error.
+	Username string
+	Password string
+	// Credentials, if set, is asked at every connect instead, for passwords that
+	// rotate. It runs on a connecting goroutine and is bounded by DialTimeout.
+	Credentials func(ctx context.Context) (username, password string, err error)
+	// DB is the database index. Channels know no database: the same name in two of
+	// them causes needless wake-ups, nothing worse.
+	DB int
+	// TLS, if set, encrypts. ServerName defaults to the address's host.
+	TLS *tls.Config
+	// Dialer, if set, opens the connections instead of a net.Dialer.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// ClientName is shown by CLIENT LIST. Default "pawl".
+	ClientName string
+	// NameMapper, if set, maps every lock name to the key on the server, as
+	// Redisson's NameMapper does. It must be a pure function.
+	NameMapper func(name string) string
+
+	// Lease is what the watchdog gives a hold and renews after a third of it.
+	// Default 30 s, as Redisson's. At least 30 ms.
+	Lease time.Duration
+	// Margin is by how much a hold ends here before it can end on the server. It
+	// must cover what the server's clock may gain during a lease and how long this
+	// process may go unscheduled. Default: a tenth of the lease, within 5 ms and 3 s.
+	Margin time.Duration
+	// CommandTimeout is how long a command may go unanswered before its connection
+	// is given up, and how long TryLock, Extend and State wait for a connection.
+	// Default 3 s.
+	CommandTimeout time.Duration
+	// DialTimeout bounds one connect with its handshake. Default 5 s.
+	DialTimeout time.Duration
+	// CloseTimeout bounds Close. Default 5 s.
+	CloseTimeout time.Duration
+
+	// Lanes is the number of connections for commands, beside one for renewals and
+	// one for pub/sub. Default 1: one pipelined connection saturates a server.
+	Lanes int
+	// EventLoops is the number of event loops. Default: 1 below 8 CPUs, else 2.
+	EventLoops int
+	// MaxInFlight bounds the commands of a lane that wait for an answer.
+	// Default 131072.
+	MaxInFlight int
+
+	// Executor runs the callbacks of futures. Default: a goroutine for each future
+	// that has some. It must not run them on the calling goroutine.
+	Executor func(task func())
+	// Logger gets what an operator should see. Default: silent.
+	Logger *slog.Logger
+	// Hooks are called at events; see Hooks.
+	Hooks Hooks
+	// Lazy makes New return before the connections are up.
+	Lazy bool
+
+	transport resp.Transport // tests force one
+}
+
+func (c Config) withDefaults() Config {
+	if len(c.Addrs) == 0 {
+		c.Addrs = []string{"127.0.0.1:6379"}
+	}
+	setDefault(&c.ClientName, "pawl")
+	setDefault(&c.Lease, 30*time.Second)
+	setDefault(&c.CommandTimeout, 3*time.Second)
+	setDefault(&c.DialTimeout, 5*time.Second)
+	setDefault(&c.CloseTimeout, 5*time.Second)
+	setDefault(&c.Lanes, 1)
+	setDefault(&c.MaxInFlight, 1<<17)
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// validate reports every bad field at once. It never prints a password.
+func (c Config) validate() error {
+	var bad []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			bad = append(bad, invalid("Config."+format, args...))
+		}
+	}
+	check(len(c.Addrs) == 1, "Addrs (%d) must name one server", len(c.Addrs))
+	for _, addr := range c.Addrs {
+		check(validAddr(addr), "Addrs (%q) must be host:port or the path of a unix socket", addr)
+	}
+	check(c.Username == "" || c.Password != "" || c.Credentials != nil, "Username (%q) must come with a Password", c.Username)
+	check(c.Credentials == nil || (c.Username == "" && c.Password == ""), "Credentials must not be combined with Username and Password")
+	check(c.DB >= 0, "DB (%d) must not be negative", c.DB)
+	check(c.Lease >= 30*time.Millisecond, "Lease (%v) must be at least 30ms", c.Lease)
+	check(c.Lease <= maxDuration, "Lease (%v) must be at most %v", c.Lease, maxDuration)
+	check(c.Margin >= 0, "Margin (%v) must not be negative", c.Margin)
+	check(c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)
+	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
+	check(c.DialTimeout > 0, "DialTimeout (%v) must be positive", c.DialTimeout)
+	check(c.CloseTimeout > 0, "CloseTimeout (%v) must be positive", c.CloseTimeout)
+	check(c.Lanes > 0 && c.Lanes <= 64, "Lanes (%d) must be within 1 and 64", c.Lanes)
+	check(c.EventLoops >= 0 && c.EventLoops <= 64, "EventLoops (%d) must be within 0 and 64", c.EventLoops)
+	check(c.MaxInFlight > 0, "MaxInFlight (%d) must be positive", c.MaxInFlight)
+	return errors.Join(bad...)
+}
+
+func validAddr(addr string) bool {
+	if len(addr) > 0 && addr[0] == '/' {
+		return true
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || port == "" {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil && host != ""
+}
+
+// client translates for resp.
+func (c Config) client() resp.Config {
+	network, addr := "tcp", c.Addrs[0]
+	if addr[0] == '/' {
+		network = "unix"
+	}
+	return resp.Config{
+		Network: network, Addr: addr, TLS: c.TLS,
+		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
+		DB: c.DB, ClientName: c.ClientName, Dialer: c.Dialer,
+		DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
+		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
+		Transport: c.transport, Logger: c.Logger,
+	}
+}

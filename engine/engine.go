@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// Engine is the connections to a server and all locks that this process holds or
+// waits for there. One per process and server is right; it is safe for any
+// goroutine. Two engines are strangers to each other, in one process too.
+type Engine struct {
+	cfg      Config
+	id       string // UUID, the first half of every owner
+	clock    clock.Clock
+	client   *resp.Client
+	wheel    *wheel.Wheel
+	renewer  *renew.Renewer
+	recovery recovery
+	watches  watches
+	exec     executor
+	hooks    hookSet
+	table    table
+
+	closing atomic.Bool // nothing new is admitted
+	closed  closing
+}
+
+// Open connects to the server of a URL; see ParseURL for its forms. It is ParseURL
+// and New.
+func Open(ctx context.Context, url string) (*Engine, error) {
+	cfg, err := ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, cfg)
+}
+
+// New makes an engine. Unless Config.Lazy is set it waits until all connections are
+// up, as long as ctx lives; an error that only a human can mend, such as a wrong
+// password, is returned at once. An engine must be closed.
+func New(ctx context.Context, cfg Config) (*Engine, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	e := start(cfg, clock.System())
+	if cfg.Lazy {
+		return e, nil
+	}
+	if err := e.client.WaitReady(ctx); err != nil {
+		_ = e.Close()
+		return nil, fail(ErrUnavailable, err)
+	}
+	return e, nil
+}
+
+// start makes the parts and lets them connect.
+func start(cfg Config, clk clock.Clock) *Engine {
+	e := &Engine{cfg: cfg, id: newUUID(), clock: clk}
+	e.closed.emptied = make(chan struct{}, 1)
+	for i := range e.table {
+		e.table[i].resources = make(map[key]*resource)
+	}
+	e.exec.custom = cfg.Executor
+	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
+	e.wheel = wheel.New(wheel.Config{Clock: clk, OnRebuild: e.wheelRebuilt})
+	e.recovery.init(e, cfg.Lanes)
+	e.renewer = renew.New(renew.Config{
+		Clock: clk, Wheel: e.wheel, Lease: cfg.Lease,
+		Submit:  func(r resp.Request) { e.client.SubmitRenewal(r) },
+		OnRound: e.hookRenewed,
+	})
+	client := cfg.client()
+	client.Clock = clk
+	client.Scripts = scriptTexts
+	// The client begins to connect in Open, so its first events could come before
+	// e.client is set.
+	ready := make(chan struct{})
+	client.OnState = func(s resp.State) {
+		<-ready
+		e.connection(s)
+	}
+	e.client = resp.Open(client)
+	close(ready)
+	return e
+}
+
+// connection hears of connections that come and go.
+func (e *Engine) connection(s resp.State) {
+	if s.Up {
+		switch s.Role {
+		case resp.RoleLane:
+			e.recovery.up(e, s.Lane)
+		case resp.RoleRenewal:
+			e.renewer.Resume()
+		}
+		e.log(slog.LevelDebug, "pawl: connected", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane)
+	} else if !e.closing.Load() {
+		e.log(slog.LevelWarn, "pawl: connection lost", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane, "err", s.Err)
+	}
+	e.hookConn(s)
+}
+
+// wheelRebuilt hears that the timers were rebuilt. If the wall clock stepped, the
+// server's may have too, and leases count on it: all are renewed at once.
+func (e *Engine) wheelRebuilt(reason string) {
+	e.log(slog.LevelWarn, "pawl: the timing wheel was rebuilt", "reason", reason)
+	if reason == wheel.RebuildClockStepped {
+		e.renewer.All()
+	}
+}
+
+// submit sends the resource's command. No lock is held.
+func (e *Engine) submit(r *resource) { e.client.Submit(r.hash, &r.cmd) }
+
+// Ping asks the server for a sign of life over an ordinary connection.
+func (e *Engine) Ping(ctx context.Context) error {
+	_, err := e.ask(ctx, 0, true, func(dst []byte, _ resp.Form) []byte {
+		return resp.AppendCommand(dst, "PING")
+	})
+	return err
+}
+
+// ID returns the engine's UUID: the part before the colon of every owner it uses.
+func (e *Engine) ID() string { return e.id }
+
+func (e *Engine) owns(owner string) bool {
+	number, ok := strings.CutPrefix(owner, e.id+":")
+	return ok && !strings.HasPrefix(number, "-") // see retire.lua
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"context"
+	"sync"
+)
+
+// Future is the result of an operation that was started and not waited for. It
+// completes exactly once. All methods may be called from any goroutine, any number
+// of times, before and after.
+//
+// A future whose lock is not wanted any more must be abandoned, or the lock stays
+// held for as long as the engine lives.
+type Future[T any] struct {
+	source source[T]
+
+	mu       sync.Mutex
+	complete bool
+	value    T
+	err      error
+	done     chan struct{} // made by the first Done
+	then     []func(T, error)
+	told     []tell
+}
+
+// tell is an AwaitAny that wants to know: index goes into the channel, which has
+// room for it.
+type tell struct {
+	to    chan<- int
+	index int
+}
+
+// source is what a future belongs to.
+type source[T any] interface {
+	// executor runs callbacks.
+	executor() *executor
+	// abandon cancels what is pending. It may complete the future.
+	abandon()
+	// drop gives a value back that nobody wants.
+	drop(T)
+}
+
+// Done returns a channel that is closed when the future is complete. The channel
+// is made by the first call: futures that are only awaited cost none.
+func (f *Future[T]) Done() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.done == nil {
+		f.done = make(chan struct{})
+		if f.complete {
+			close(f.done)
+		}
+	}
+	return f.done
+}
+
+// Result returns the result, or ErrPending. It never blocks.
+func (f *Future[T]) Result() (T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.complete {
+		var none T
+		return none, ErrPending
+	}
+	return f.value, f.err
+}
+
+// Await waits for the result. ctx bounds this wait only, not the operation: if it
+// ends first the error Is ErrPending and carries the context's cause, and the
+// future goes on.
+func (f *Future[T]) Await(ctx context.Context) (T, error) {
+	if v, err := f.Result(); err != ErrPending {
+		return v, err
+	}
+	select {
+	case <-f.Done():
+		return f.Result()
+	case <-ctx.Done():
+		var none T
+		return none, fail(ErrPending, context.Cause(ctx))
+	}
+}
+
+// OnComplete calls fn with the result, on Config.Executor: never on an event loop,
+// and never on the calling goroutine with the default one. The functions of one
+// future run one after another in the order of registration; those of different
+// futures never wait for each other. Close waits for them, so fn must not call it.
+func (f *Future[T]) OnComplete(fn func(T, error)) {
+	f.mu.Lock()
+	if !f.complete || f.then != nil {
+		// Pending; or functions registered earlier have not started yet.
+		f.then = append(f.then, fn)
+		f.mu.Unlock()
+		return
+	}
+	f.then = append(f.then, fn)
+	f.mu.Unlock()
+	f.source.executor().run(f.call)
+}
+
+// Abandon gives the future up: a pending acquisition is cancelled, and a lock that
+// was granted, or is granted later all the same, is released. The future of an
+// Unlock goes on. Abandoning twice, or after Unlock, is harmless.
+func (f *Future[T]) Abandon() {
+	f.source.abandon()
+	f.mu.Lock()
+	granted := f.complete && f.err == nil
+	value := f.value
+	f.mu.Unlock()
+	if granted {
+		f.source.drop(value)
+	}
+}
+
+// settle completes the future, once.
+func (f *Future[T]) settle(value T, err error) {
+	f.mu.Lock()
+	if f.complete {
+		panic("BUG: engine: future completed twice")
+	}
+	f.complete, f.value, f.err = true, value, err
+	if f.done != nil {
+		close(f.done)
+	}
+	call := f.then != nil
+	for _, t := range f.told {
+		t.to <- t.index
+	}
+	f.told = nil
+	f.mu.Unlock()
+	if call {
+		f.source.executor().run(f.call)
+	}
+}
+
+// tell sends index into to when the future is complete; to must have room.
+func (f *Future[T]) tell(to chan<- int, index int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.complete {
+		to <- index
+		return
+	}
+	f.told = append(f.told, tell{to, index})
+}
+
+// call runs the registered functions in order, those included that are registered
+// meanwhile: then is set to nil only when it was seen empty, so that exactly one
+// goroutine is in here.
+func (f *Future[T]) call() {
+	f.mu.Lock()
+	for i := 0; i < len(f.then); i++ {
+		fn := f.then[i]
+		f.then[i] = nil
+		f.mu.Unlock()
+		fn(f.value, f.err)
+		f.mu.Lock()
+	}
+	f.then = nil
+	f.mu.Unlock()
+}
+
+// AwaitAll waits for all futures and returns their values in order. On the first
+// error, ctx ending included, it abandons all of them and returns that error.
+func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
+	values := make([]T, len(futures))
+	for i, f := range futures {
+		v, err := f.Await(ctx)
+		if err != nil {
+			for _, f := range futures {
+				f.Abandon()
+			}
+			return nil, err
+		}
+		values[i] = v
+	}
+	return values, nil
+}
+
+// AwaitAny waits for the first future that succeeds, abandons all the others, and
+// returns its index and value. If none succeeds, or ctx ends, all are abandoned,
+// and the error is the last one's, or the context's.
+func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error) {
+	var none T
+	if len(futures) == 0 {
+		return -1, none, invalid("AwaitAny of no futures")
+	}
+	ended := make(chan int, len(futures))
+	for i, f := range futures {
+		f.tell(ended, i)
+	}
+	winner, value, err := -1, none, error(nil)
+	for range futures {
+		select {
+		case i := <-ended:
+			if value, err = futures[i].Result(); err == nil {
+				winner = i
+			}
+		case <-ctx.Done():
+			err = fail(ErrPending, context.Cause(ctx))
+		}
+		if winner >= 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	for i, f := range futures {
+		if i != winner {
+			f.Abandon()
+		}
+	}
+	if winner < 0 {
+		return -1, none, err
+	}
+	return winner, value, nil
+}

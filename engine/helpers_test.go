@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// limit is how long a test waits for something that must happen.
+const limit = 20 * time.Second
+
+// open connects an engine to a server and closes it with the test.
+func open(t testing.TB, url string, change ...func(*Config)) *Engine {
+	t.Helper()
+	cfg, err := ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	e, err := New(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// server starts a redis-server of the test's own.
+func server(t testing.TB, opts ...redistest.Option) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, opts...)
+}
+
+// within returns a context that ends the test's patience.
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func ctxT(t testing.TB) context.Context { return within(t, limit) }
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+		time.Sleep(2 * time.Millisecond) // a poll, not a hope: the deadline above decides
+	}
+}
+
+// fields returns the lock's hash on the server.
+func fields(t testing.TB, s *redistest.Server, name string) map[string]string {
+	t.Helper()
+	list, _ := s.Do("HGETALL", name).([]any)
+	m := make(map[string]string)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i].(string)] = list[i+1].(string)
+	}
+	return m
+}
+
+// mustLock locks or fails the test.
+func mustLock(t testing.TB, m Mutex, opts ...Option) *Hold {
+	t.Helper()
+	h, err := m.Lock(ctxT(t), opts...)
+	if err != nil {
+		t.Fatalf("Lock(%q): %v", m.Name(), err)
+	}
+	return h
+}
+
+func mustUnlock(t testing.TB, h *Hold) {
+	t.Helper()
+	if err := h.Unlock(ctxT(t)); err != nil {
+		t.Fatalf("Unlock(%q): %v", h.Name(), err)
+	}
+}
+
+// clean fails the test if the server has anything left of Pawl.
+func clean(t testing.TB, s *redistest.Server) {
+	t.Helper()
+	if n := s.Do("DBSIZE"); n != int64(0) {
+		t.Errorf("%v keys are left: %v", n, s.Do("KEYS", "*"))
+	}
+	eventually(t, "no channel is subscribed", func() bool {
+		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
+		return len(list) == 0
+	})
+}
+
+func hasText(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }

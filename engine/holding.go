@@ -1,0 +1,415 @@
+package engine
+
+import (
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// holding is what the engine knows of a hold; the user has a Hold, which points
+// here. (Two objects, so that a Hold that the user dropped can be noticed.)
+//
+//	live --Unlock--> releasing --reply, or its time is over--> over
+//	  |                                                          ^
+//	  +--lost (time over, gone on the server, Close)-------------+
+//
+// A hold ends for its user the moment it leaves live; releasing is the engine's
+// affair. Re-entries form a chain: root, child, grandchild; count is the depth,
+// and what the server's field shows while the hold is the innermost one. The end
+// of a hold ends its children.
+//
+// Everything is guarded by the shard's lock, except validUntil, which is atomic,
+// and what never changes: res, sh, id, count, parent, lease.
+type holding struct {
+	res   *resource
+	sh    *shard
+	eng   *Engine
+	name  string // as the caller gave it; the server's is res.key.name
+	id    int64
+	lease time.Duration // what its commands carry
+
+	parent, child *holding
+	count         int32
+	state         holdState
+	watched       bool // the watchdog renews: a root without a fixed lease
+	follows       bool // a child without a lease of its own: its parent's time counts
+	checked       bool // a foreign message made us look once
+	asked         bool // a release may have been executed already
+
+	validUntil atomic.Int64 // clock.Instant
+	member     renew.Member
+
+	handle  *Hold // keeps the user's Hold alive until the first renewal
+	ending  error // ErrReleased or a *LostError; nil while live
+	done    chan struct{}
+	unlocks queue.List[*unlocking] // who waits for the release
+	extra   *holdExtra
+}
+
+type holdState uint8
+
+const (
+	live holdState = iota
+	releasing
+	over
+)
+
+// holdExtra is what most holds never need.
+type holdExtra struct {
+	maxEnd, minEnd clock.Instant
+	timer          *holdTimer
+	children       queue.List[*acquisition] // re-entries that wait for their turn
+	extend         *extension
+	result         error // of the release, if it did not succeed
+	contexts       map[*heldContext]struct{}
+}
+
+func (h *holding) more() *holdExtra {
+	if h.extra == nil {
+		h.extra = new(holdExtra)
+	}
+	return h.extra
+}
+
+// newHolding makes the hold of a grant; begin starts it.
+func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
+	h := &holding{
+		res: r, sh: r.sh, eng: r.eng, name: a.name,
+		id: id, count: 1, parent: a.parent, lease: a.lease,
+	}
+	h.handle = &Hold{h: h}
+	if h.parent != nil {
+		h.count = h.parent.count + 1
+		h.follows = h.lease == 0
+	} else {
+		h.watched = h.lease == 0
+	}
+	if h.lease == 0 {
+		h.lease = a.firstLease()
+	}
+	if l := a.limits; l != nil {
+		if l.maxHold != 0 {
+			h.more().maxEnd = o.now.Add(l.maxHold)
+		}
+		if l.minHold != 0 {
+			h.more().minEnd = o.now.Add(l.minHold)
+		}
+	}
+	h.setUntil(r.eng.heldUntil(o.sent, h.lease))
+	return h
+}
+
+// begin starts the clock of a hold: its renewals, or its timer.
+func (h *holding) begin(now clock.Instant) {
+	h.sh.count.held++
+	h.member.Init(h)
+	if h.watched {
+		h.eng.renewer.JoinNext(&h.member, now)
+	}
+	if at := h.timeOut(); at != 0 {
+		h.wakeAt(at)
+	}
+}
+
+// timeOut is when the hold's own timer must look, 0 if the watchdog or the parent
+// does.
+func (h *holding) timeOut() clock.Instant {
+	at := clock.Instant(0)
+	if !h.watched && !h.follows {
+		at = h.until()
+	}
+	if h.extra != nil && h.extra.maxEnd != 0 && (at == 0 || h.extra.maxEnd < at) {
+		at = h.extra.maxEnd
+	}
+	return at
+}
+
+// until is when the hold ends here: the earliest end along the chain. It takes no
+// lock.
+func (h *holding) until() clock.Instant {
+	at := clock.Instant(h.validUntil.Load())
+	if h.parent != nil {
+		if up := h.parent.until(); h.follows || up < at {
+			at = up
+		}
+	}
+	return at
+}
+
+// setUntil moves the end; MaxHold stands.
+func (h *holding) setUntil(at clock.Instant) {
+	if x := h.extra; x != nil && x.maxEnd != 0 {
+		at = min(at, x.maxEnd)
+	}
+	h.validUntil.Store(int64(at))
+}
+
+func (h *holding) root() *holding {
+	for h.parent != nil {
+		h = h.parent
+	}
+	return h
+}
+
+// innermostLive returns the nearest hold outwards from h that is live, nil if none
+// is.
+func (h *holding) innermostLive() *holding {
+	for ; h != nil; h = h.parent {
+		if h.state == live {
+			return h
+		}
+	}
+	return nil
+}
+
+// pending reports whether re-entries wait under h.
+func (h *holding) pending() bool { return h.extra != nil && h.extra.children.Len() > 0 }
+
+// expired reports whether the hold's time is over, and why.
+func (h *holding) expired(now clock.Instant) (LostReason, bool) {
+	if x := h.extra; x != nil && x.maxEnd != 0 && now >= x.maxEnd {
+		return MaxHoldReached, true
+	}
+	if now < h.until() {
+		return 0, false
+	}
+	if h.watched || h.follows {
+		return NotRenewed, true
+	}
+	return LeaseEnded, true
+}
+
+// check ends the hold if its time is over. The clock is authoritative: timers and
+// channels only follow it. The caller holds the shard's lock.
+func (h *holding) check(now clock.Instant, fx *effects) {
+	if h.parent != nil {
+		h.parent.check(now, fx) // its end ends h, for its own reason
+	}
+	if h.state != live {
+		return
+	}
+	if reason, yes := h.expired(now); yes {
+		h.res.lose(h, reason, fx)
+	}
+}
+
+// lose ends a live hold and its children before they were unlocked. The owner's
+// field may still be on the server, where nobody renews it; a root's is therefore
+// released as soon as its lane works.
+func (r *resource) lose(h *holding, reason LostReason, fx *effects) {
+	if h.state != live {
+		return
+	}
+	h.end(&LostError{Name: h.name, Reason: reason}, fx)
+	h.state = over
+	h.sh.count.lost[reason]++
+	h.eng.logLost(h, reason)
+	h.eng.hookLost(h, reason)
+	if h.parent != nil {
+		h.parent.child = nil
+		// The count on the server is one too high until the next command of the
+		// owner; nothing depends on it.
+		return
+	}
+	r.hold = nil
+	if r.wait != nil {
+		r.wait.Reset()
+	}
+	if reason != GoneOnServer && reason != TakenOnServer {
+		r.owe(h.id, certain, h.lease, outcome{sent: h.eng.clock.Now()})
+	}
+}
+
+// end tells everybody that the hold is not live any more: its children, its
+// channel, its contexts, the renewer.
+func (h *holding) end(why error, fx *effects) {
+	for c := h.child; c != nil; c = c.child {
+		c.endOne(why, fx)
+		c.state = over
+	}
+	h.endOne(why, fx)
+}
+
+func (h *holding) endOne(why error, fx *effects) {
+	if h.state != live {
+		// A child that is being released: the end of its parent settles it.
+		if h.state == releasing && h.parent != nil {
+			h.settleUnlock(nil, fx)
+		}
+		return
+	}
+	h.ending = why
+	h.sh.count.held--
+	h.eng.renewer.Leave(&h.member)
+	if h.done != nil {
+		close(h.done)
+	}
+	h.handle = nil
+	x := h.extra
+	if x == nil {
+		return
+	}
+	if x.timer != nil {
+		h.eng.wheel.Cancel(&x.timer.timer)
+	}
+	for {
+		a, ok := x.children.Front()
+		if !ok {
+			break
+		}
+		a.fail(fail(ErrNotAcquired, why), fx)
+	}
+	if x.extend != nil {
+		x.extend.finish(why)
+		x.extend = nil
+	}
+	for c := range x.contexts {
+		fx.cancelled = append(fx.cancelled, func() { c.cancel(why) })
+	}
+	x.contexts = nil
+}
+
+// The methods below make a holding a renew.Subject.
+
+// Until implements renew.Subject.
+func (h *holding) Until() clock.Instant { return clock.Instant(h.validUntil.Load()) }
+
+// Renewal implements renew.Subject.
+func (h *holding) Renewal(now clock.Instant) (script.Renewal, bool) {
+	var fx effects
+	h.sh.mu.Lock()
+	h.check(now, &fx)
+	if h.state != live {
+		h.res.goOnAfter(&fx)
+		h.sh.mu.Unlock()
+		fx.run(h.eng)
+		return script.Renewal{}, false
+	}
+	lease := h.lease
+	if !h.watched {
+		// Only a look: what is left is no more than the key has.
+		lease = h.until().Sub(now)
+	} else if x := h.extra; x != nil && x.maxEnd != 0 {
+		lease = min(lease, x.maxEnd.Sub(now)+h.eng.margin(lease))
+	}
+	key := h.res.key.name
+	h.sh.mu.Unlock()
+	return script.Renewal{Key: key, Owner: script.Owner{Engine: h.eng.id, ID: h.id}, Lease: lease}, true
+}
+
+// Renewed implements renew.Subject. An acknowledgement that comes after the
+// hold's time does not bring it back.
+func (h *holding) Renewed(sent, now clock.Instant, lease time.Duration) {
+	var fx effects
+	h.sh.mu.Lock()
+	h.check(now, &fx)
+	if h.state != live {
+		h.res.goOnAfter(&fx)
+		h.sh.mu.Unlock()
+		fx.run(h.eng)
+		return
+	}
+	if h.watched {
+		h.setUntil(max(h.Until(), h.eng.heldUntil(sent, lease)))
+		h.sh.count.renewed++
+		h.watchForLeak()
+		h.eng.renewer.JoinNext(&h.member, now)
+	}
+	h.sh.mu.Unlock()
+}
+
+// Gone implements renew.Subject.
+func (h *holding) Gone(code int64) {
+	reason := GoneOnServer
+	if code == script.WrongType {
+		reason = TakenOnServer
+	}
+	var fx effects
+	h.sh.mu.Lock()
+	if h.state == live { // else a release is under way, and found first
+		h.res.lose(h, reason, &fx)
+		h.res.goOnAfter(&fx)
+	}
+	h.sh.mu.Unlock()
+	fx.run(h.eng)
+}
+
+// goOnAfter goes on with the resource of a hold that may have been lost just now.
+// If it ended before that, the resource may be another name's by now, or nobody's.
+func (r *resource) goOnAfter(fx *effects) {
+	if r.sh.resources[r.key] == r {
+		r.next(fx)
+		r.settled()
+	}
+}
+
+// watchForLeak lets go of the user's Hold at its first renewal: if nobody else has
+// it, the garbage collector will tell. Holds that are over before cost nothing.
+func (h *holding) watchForLeak() {
+	if h.handle == nil {
+		return
+	}
+	runtime.AddCleanup(h.handle, (*holding).leaked, h)
+	h.handle = nil
+}
+
+// leaked runs when the user's Hold is garbage. If the hold is live nobody can
+// unlock it any more. It is counted and reported, never released: the work under
+// it may still be going on.
+func (h *holding) leaked() {
+	h.sh.mu.Lock()
+	yes := h.state == live
+	if yes {
+		h.sh.count.leaked++
+	}
+	h.sh.mu.Unlock()
+	if yes {
+		h.eng.log(slog.LevelError, "pawl: a hold was dropped without Unlock; the lock stays held until the engine is closed",
+			"lock", shorten(h.name))
+	}
+}
+
+// holdTimer wakes a hold that the watchdog does not: a fixed lease, MaxHold, the
+// time of a release.
+type holdTimer struct {
+	timer wheel.Timer
+	h     *holding
+}
+
+// wakeAt arms the hold's own timer.
+func (h *holding) wakeAt(at clock.Instant) {
+	x := h.more()
+	if x.timer == nil {
+		x.timer = &holdTimer{h: h}
+		x.timer.timer.Init(x.timer)
+	}
+	h.eng.wheel.Schedule(&x.timer.timer, at)
+}
+
+// Fire implements wheel.Task.
+func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) {
+	h := t.h
+	var fx effects
+	h.sh.mu.Lock()
+	switch h.state {
+	case live:
+		h.check(now, &fx)
+		if h.state == live {
+			h.wakeAt(h.timeOut()) // it was extended
+		} else {
+			h.res.goOnAfter(&fx)
+		}
+	case releasing:
+		h.giveUpRelease(&fx)
+		h.res.goOnAfter(&fx)
+	}
+	h.sh.mu.Unlock()
+	fx.run(h.eng)
+}

@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// Hooks are functions that are called at events, for metrics and traces. A nil one
+// costs a branch. They are called one at a time, in order, on a goroutine of their
+// own, a moment after the event; what does not fit into the queue of 65,536 is
+// dropped and counted in Stats.HooksDropped.
+type Hooks struct {
+	// Acquired: an acquisition has its verdict.
+	Acquired func(AcquiredEvent)
+	// Released: Unlock was called on a live hold.
+	Released func(HoldEvent)
+	// Lost: a hold was lost.
+	Lost func(HoldEvent)
+	// Renewed: a renewal script was answered, or failed.
+	Renewed func(RenewedEvent)
+	// Conn: a connection came up or was lost.
+	Conn func(ConnEvent)
+}
+
+// AcquiredEvent is the verdict of an acquisition.
+type AcquiredEvent struct {
+	Kind  string // "mutex" or "spin"
+	Name  string
+	Start time.Time
+	Wait  time.Duration // from the call to the verdict
+	// Attempts are commands that were sent for it.
+	Attempts int
+	Err      error // nil if it was granted
+}
+
+// HoldEvent is the end of a hold. Reason is zero unless it was lost.
+type HoldEvent struct {
+	Name   string
+	Owner  string
+	Reason LostReason
+}
+
+// RenewedEvent is one renewal script.
+type RenewedEvent struct {
+	Node  string
+	Holds int
+	Lag   time.Duration // from when it was due to when it was sent
+	RTT   time.Duration
+	Err   error
+}
+
+// ConnEvent is a change of one connection.
+type ConnEvent struct {
+	Addr string
+	Role string // "lane", "renewal", "pubsub"
+	Lane int
+	Up   bool
+	Err  error
+}
+
+const maxHooksQueued = 1 << 16
+
+// hookSet calls the hooks, on one goroutine that exists while there is something
+// to call. mu may be taken under any lock of this package and takes none.
+type hookSet struct {
+	Hooks
+	acquired bool
+	logger   *slog.Logger // nil: silent
+	exec     *executor
+	dropped  atomic.Uint64
+
+	mu      sync.Mutex
+	queue   []func()
+	running bool
+	closed  bool
+}
+
+func (s *hookSet) init(h Hooks, logger *slog.Logger, exec *executor) {
+	s.Hooks, s.logger, s.exec = h, logger, exec
+	s.acquired = h.Acquired != nil
+}
+
+func (s *hookSet) push(call func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.queue) >= maxHooksQueued {
+		s.dropped.Add(1)
+		return
+	}
+	s.queue = append(s.queue, call)
+	if !s.running {
+		s.running = true
+		s.exec.spawn(s.run)
+	}
+}
+
+func (s *hookSet) run() {
+	for {
+		s.mu.Lock()
+		batch := s.queue
+		s.queue = nil
+		s.running = len(batch) > 0
+		s.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		for _, call := range batch {
+			call()
+		}
+	}
+}
+
+// close refuses further calls; those that are queued are made.
+func (s *hookSet) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+}
+
+var kindNames = [...]string{kindMutex: "mutex", kindSpin: "spin"}
+
+func (e *Engine) hookAcquired(a *acquisition) {
+	if !e.hooks.acquired {
+		return
+	}
+	wait := e.clock.Stamp().Sub(a.start)
+	ev := AcquiredEvent{Start: time.Now().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.err}
+	ev.Kind, ev.Name = kindNames[a.kind], a.name
+	e.hooks.push(func() { e.hooks.Acquired(ev) })
+}
+
+func (e *Engine) hookReleased(h *holding) {
+	if e.hooks.Released == nil {
+		return
+	}
+	ev := HoldEvent{Name: h.name, Owner: h.res.owner(h.root().id).String()}
+	e.hooks.push(func() { e.hooks.Released(ev) })
+}
+
+func (e *Engine) hookLost(h *holding, reason LostReason) {
+	if e.hooks.Lost == nil {
+		return
+	}
+	ev := HoldEvent{Name: h.name, Owner: h.res.owner(h.root().id).String(), Reason: reason}
+	e.hooks.push(func() { e.hooks.Lost(ev) })
+}
+
+func (e *Engine) hookRenewed(r renew.Round) {
+	if r.Err != nil {
+		e.log(slog.LevelWarn, "pawl: a renewal failed, trying again", "holds", r.Holds, "err", r.Err)
+	}
+	if e.hooks.Renewed == nil {
+		return
+	}
+	ev := RenewedEvent{Node: e.cfg.Addrs[0], Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
+	e.hooks.push(func() { e.hooks.Renewed(ev) })
+}
+
+func (e *Engine) hookConn(s resp.State) {
+	if e.hooks.Conn == nil {
+		return
+	}
+	ev := ConnEvent{Addr: s.Addr, Role: s.Role.String(), Lane: s.Lane, Up: s.Up, Err: s.Err}
+	e.hooks.push(func() { e.hooks.Conn(ev) })
+}
+
+// log writes to Config.Logger, whose handler is the user's: it runs where the hooks
+// do.
+func (e *Engine) log(level slog.Level, text string, args ...any) {
+	if e.hooks.logger != nil && e.hooks.logger.Enabled(context.Background(), level) {
+		e.hooks.push(func() { e.hooks.logger.Log(context.Background(), level, text, args...) })
+	}
+}
+
+func (e *Engine) logLost(h *holding, reason LostReason) {
+	if reason != EngineClosed {
+		e.log(slog.LevelWarn, "pawl: a lock was lost", "lock", shorten(h.name), "reason", reason.String())
+	}
+}
+
+func (e *Engine) logUnheard(r *resource) {
+	e.log(slog.LevelError, "pawl: released, but this user may not publish: waiters sleep until their next look (see the README on ACL rules)",
+		"lock", shorten(r.key.name))
+}

@@ -1,0 +1,77 @@
+// Package queue holds what the waiters of one lock name share inside this
+// process: their FIFO order, and the wait of the one at its head.
+package queue
+
+// List is a FIFO whose elements can leave from the middle in constant time. The
+// zero value is empty. It is not safe for concurrent use.
+type List[T any] struct {
+	front, back *Elem[T]
+	n           int
+}
+
+// Elem is an element's place in a List; embed it in what is queued and set Value
+// once. An Elem is in at most one List.
+type Elem[T any] struct {
+	Value      T
+	next, prev *Elem[T]
+	list       *List[T]
+}
+
+// Queued reports whether the element is in a list.
+func (e *Elem[T]) Queued() bool { return e.list != nil }
+
+// Len returns the number of elements.
+func (l *List[T]) Len() int { return l.n }
+
+// Front returns the first element's value, or the zero value and false.
+func (l *List[T]) Front() (v T, ok bool) {
+	if l.front == nil {
+		return v, false
+	}
+	return l.front.Value, true
+}
+
+// PushBack appends e, which must not be queued anywhere.
+func (l *List[T]) PushBack(e *Elem[T]) {
+	if e.list != nil {
+		panic("BUG: queue: element is queued already")
+	}
+	e.list, e.prev, e.next = l, l.back, nil
+	if l.back != nil {
+		l.back.next = e
+	} else {
+		l.front = e
+	}
+	l.back = e
+	l.n++
+}
+
+// Remove takes e out of the list and reports whether it was in it.
+func (l *List[T]) Remove(e *Elem[T]) bool {
+	if e.list != l {
+		return false
+	}
+	if e.prev != nil {
+		e.prev.next = e.next
+	} else {
+		l.front = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		l.back = e.prev
+	}
+	e.list, e.prev, e.next = nil, nil, nil
+	l.n--
+	return true
+}
+
+// PopFront removes and returns the first value, or the zero value and false.
+func (l *List[T]) PopFront() (v T, ok bool) {
+	e := l.front
+	if e == nil {
+		return v, false
+	}
+	l.Remove(e)
+	return e.Value, true
+}

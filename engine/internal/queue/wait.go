@@ -1,0 +1,148 @@
+package queue
+
+import "time"
+
+// Wait is the wait of one name's head: when it tries at the server and when it
+// sleeps. It is a plain state machine, without clock, socket or lock: the caller
+// reports events under its own lock and does what the returned Action says.
+//
+// The wake-up that must not be lost. Without the generation this could happen:
+//
+//	head                      holder            pub/sub connection
+//	try executes: refused
+//	                          releases, publishes
+//	                                            message read: nobody sleeps yet
+//	reads the refusal
+//	sleeps, with the lock free
+//
+// So every event of the channel (a message, a confirmed subscription, a loss of
+// the connection) adds one to gen; a try remembers gen when it is sent; and a
+// refusal puts the head to sleep only if gen is still what it was. A first
+// refusal, with no subscription confirmed, can never sleep on a message: the
+// confirmation itself is an event, and makes the head try again.
+//
+//	       Sent                 Refused: gen moved -> Try
+//	idle ---------> trying ---------------------------------+
+//	  ^               ^  | Refused: gen unmoved -> Sleep     |
+//	  | Granted       |  v                                   |
+//	  +---------------+ asleep --- event or Alarm: Try ------+
+//
+// The state belongs to the name, not to the waiter: when a head leaves, the next
+// one takes over the sleep and the subscription as they are, so nothing needs to
+// be passed on.
+type Wait struct {
+	state     waitState
+	listening bool   // the subscription was asked for
+	confirmed bool   // ... and the server has confirmed it
+	lost      bool   // the connection was lost since it was last confirmed
+	gen       uint32 // events of the channel so far
+	triedAt   uint32 // gen when the last try was sent
+}
+
+type waitState uint8
+
+const (
+	idle   waitState = iota // no try out, none refused: a try may be sent
+	trying                  // a try is out
+	asleep                  // the last try was refused; an event or the alarm ends it
+)
+
+// Action is what the caller does next.
+type Action uint8
+
+const (
+	// Nothing is to be done.
+	Nothing Action = iota
+	// Try at the server at once.
+	Try
+	// TryPaced is a try that many other names are told to make at the same
+	// moment: it goes through the recovery queue.
+	TryPaced
+	// Sleep: set the alarm to the returned duration.
+	Sleep
+)
+
+// Poll bounds the sleep while no message can arrive: the channel is not
+// confirmed, or the key has no expiry that would end the sleep.
+const Poll = time.Second
+
+// Listen reports whether the channel must be subscribed to now, and notes that
+// it was. Heads of a lock that polls never call it.
+func (w *Wait) Listen() bool {
+	first := !w.listening
+	w.listening = true
+	return first
+}
+
+// Listening reports whether the subscription was asked for.
+func (w *Wait) Listening() bool { return w.listening }
+
+// Unlisten notes that the channel was given up.
+func (w *Wait) Unlisten() { w.listening, w.confirmed, w.lost = false, false, false }
+
+// Ready reports whether a try may be sent now.
+func (w *Wait) Ready() bool { return w.state == idle }
+
+// Sent notes that a try was sent.
+func (w *Wait) Sent() {
+	w.state = trying
+	w.triedAt = w.gen
+}
+
+// Reset ends a try or a sleep without a verdict: the next try may be sent. It is
+// called after a grant, when a local hold ends, and when a try did not reach the
+// server.
+func (w *Wait) Reset() { w.state = idle }
+
+// Refused notes that the try was refused. ttl is what the key has left, negative
+// if it has no expiry.
+func (w *Wait) Refused(ttl time.Duration) (Action, time.Duration) {
+	if w.gen != w.triedAt {
+		w.state = idle
+		return Try, 0
+	}
+	w.state = asleep
+	if ttl < 0 || (!w.confirmed && ttl > Poll) {
+		ttl = Poll
+	}
+	// The server's answer is cut to a whole millisecond; one more, or the try
+	// comes while the key is still there.
+	return Sleep, ttl + time.Millisecond
+}
+
+// Confirmed notes that the server confirmed the subscription. After a lost
+// connection all its names are told so together, so that try is paced.
+func (w *Wait) Confirmed() Action {
+	again := w.lost
+	w.gen++
+	w.confirmed, w.lost = true, false
+	return w.wake(again)
+}
+
+// Message notes that a message arrived.
+func (w *Wait) Message() Action {
+	w.gen++
+	return w.wake(false)
+}
+
+// Disconnected notes that the connection of the channel was lost, and messages
+// with it. The head tries, and polls until the channel is confirmed again.
+func (w *Wait) Disconnected() Action {
+	w.gen++
+	w.confirmed, w.lost = false, true
+	return w.wake(true)
+}
+
+// Alarm notes that the sleep is over.
+func (w *Wait) Alarm() Action { return w.wake(false) }
+
+func (w *Wait) wake(paced bool) Action {
+	if w.state != asleep {
+		return Nothing // a try that is out sees that gen moved
+	}
+	w.state = idle
+	if paced {
+		return TryPaced
+	}
+	return Try
+}

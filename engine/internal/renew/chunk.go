@@ -1,0 +1,236 @@
+package renew
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// chunkSize bounds the locks of one script: the server is blocked for about
+// 1.6 µs per lock, so 64 cost the others a tenth of a millisecond.
+const chunkSize = 64
+
+type chunkState uint8
+
+const (
+	filling        chunkState = iota // being put together; owned by one goroutine
+	inFlight                         // the script is out
+	waitingToRetry                   // it failed; the timer or Resume sends it again
+	finished
+)
+
+// chunk is one renewal script and its retries.
+//
+//	filling --launch--> inFlight --reply--> finished
+//	                    ^      |
+//	             launch |      | failure
+//	                    |      v
+//	                 waitingToRetry --nobody left--> finished
+//
+// state, n and members are guarded by the Renewer's mu; list belongs to the
+// goroutine that launches, and to the lane while inFlight.
+type chunk struct {
+	r       *Renewer
+	due     clock.Instant
+	state   chunkState
+	retries int
+	n       int
+	members [chunkSize]*Member
+	timer   wheel.Timer
+
+	list  []script.Renewal
+	slots []int32 // list[i] renews members[slots[i]]
+}
+
+func (r *Renewer) newChunkLocked(due clock.Instant) *chunk {
+	k := &chunk{r: r, due: due}
+	k.timer.Init(k)
+	r.mu.chunks[k] = struct{}{}
+	return k
+}
+
+func (k *chunk) addLocked(m *Member) {
+	m.chunk, m.index = k, int32(k.n)
+	k.members[k.n] = m
+	k.n++
+}
+
+// launch sends the script, for those members that are still there and in time.
+func (k *chunk) launch() {
+	r := k.r
+	r.mu.Lock()
+	if r.mu.closed || (k.state != filling && k.state != waitingToRetry) {
+		r.mu.Unlock()
+		return
+	}
+	k.state = inFlight
+	members := k.members
+	r.mu.Unlock()
+
+	now := r.cfg.Clock.Now()
+	k.list, k.slots = k.list[:0], k.slots[:0]
+	next := clock.Instant(0)
+	for i, m := range members[:k.n] {
+		if m == nil {
+			continue
+		}
+		what, live := m.sub.Renewal(now)
+		if !live {
+			r.drop(k, m)
+			continue
+		}
+		k.list = append(k.list, what)
+		k.slots = append(k.slots, int32(i))
+		if until := m.sub.Until(); next == 0 || until < next {
+			next = until
+		}
+	}
+	if len(k.list) == 0 {
+		r.finish(k)
+		return
+	}
+	// From here on the timer watches the members' time, reply or no reply.
+	r.cfg.Wheel.Schedule(&k.timer, next)
+	r.cfg.Submit(k)
+}
+
+// drop forgets a member that ended itself.
+func (r *Renewer) drop(k *chunk, m *Member) {
+	r.mu.Lock()
+	if m.chunk == k {
+		r.leaveLocked(m)
+	}
+	r.mu.Unlock()
+}
+
+// finish ends the chunk and returns the members that are still in it, by place.
+func (r *Renewer) finish(k *chunk) (members [chunkSize]*Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	members = k.members
+	for i, m := range members {
+		if m != nil {
+			m.chunk = nil
+			k.members[i] = nil
+		}
+	}
+	k.state = finished
+	delete(r.mu.chunks, k)
+	r.cfg.Wheel.Cancel(&k.timer)
+	return members
+}
+
+// AppendCommand implements resp.Request.
+func (k *chunk) AppendCommand(dst []byte, form resp.Form) []byte {
+	return script.AppendRenew(dst, form, k.list)
+}
+
+var errAnswer = errors.New("renew: the server's answer does not fit the question")
+
+// Complete implements resp.Request.
+func (k *chunk) Complete(reply resp.Reply) {
+	r := k.r
+	err := reply.Err
+	if err == nil && (reply.Value.Kind != resp.KindArray || reply.Value.Len() != len(k.list)) {
+		err = errAnswer
+	}
+	if r.cfg.OnRound != nil {
+		round := Round{Holds: len(k.list), Err: err}
+		if reply.Sent != 0 {
+			round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)
+		}
+		r.cfg.OnRound(round)
+	}
+	if err != nil {
+		k.retry()
+		return
+	}
+	list, slots := k.list, k.slots
+	members := r.finish(k)
+	reply.Value.Each(func(i int, v resp.Value) bool {
+		m := members[slots[i]]
+		if m == nil {
+			return true
+		}
+		switch v.Int {
+		case script.Renewed:
+			m.sub.Renewed(reply.Sent, reply.Now, list[i].Lease)
+		case script.Gone, script.WrongType:
+			m.sub.Gone(v.Int)
+		default:
+			r.Join(m, reply.Now.Add(r.backoff(0)))
+		}
+		return true
+	})
+}
+
+// backoff is short against the lease, so that many tries fit into what is left,
+// and long enough that a server in trouble is not flooded.
+func (r *Renewer) backoff(retries int) time.Duration {
+	base := max(r.cfg.Lease/600, time.Millisecond) // 50 ms at 30 s
+	return min(base<<min(retries, 10), r.cfg.Lease/20)
+}
+
+// retry arms the timer for the next try, or for the first member's end if that
+// comes before. A connection that comes back does not wait for it: see Resume.
+func (k *chunk) retry() {
+	r := k.r
+	r.mu.Lock()
+	if r.mu.closed || k.state != inFlight {
+		r.mu.Unlock()
+		return
+	}
+	k.state = waitingToRetry
+	at := r.cfg.Clock.Now().Add(r.backoff(k.retries))
+	for _, m := range k.members {
+		if m != nil {
+			at = min(at, m.sub.Until())
+		}
+	}
+	k.retries++
+	r.cfg.Wheel.Schedule(&k.timer, at)
+	r.mu.Unlock()
+}
+
+// Fire implements wheel.Task: it is time to try again, or the time of a member is
+// over while the script is out.
+func (k *chunk) Fire(_ *wheel.Timer, now clock.Instant) {
+	r := k.r
+	r.mu.Lock()
+	state, members := k.state, k.members
+	r.mu.Unlock()
+	switch state {
+	case waitingToRetry:
+		k.launch() // ends those whose time is over
+	case inFlight:
+		next := clock.Instant(0)
+		for _, m := range members {
+			if m == nil {
+				continue
+			}
+			if until := m.sub.Until(); until > now {
+				if next == 0 || until < next {
+					next = until
+				}
+			} else if _, live := m.sub.Renewal(now); !live {
+				r.drop(k, m)
+			}
+		}
+		if next != 0 {
+			r.watch(k, next)
+		}
+	}
+}
+
+// watch arms the timer of a chunk that is in flight still.
+func (r *Renewer) watch(k *chunk, at clock.Instant) {
+	r.mu.Lock()
+	if k.state == inFlight && !r.mu.closed {
+		r.cfg.Wheel.Schedule(&k.timer, at)
+	}
+	r.mu.Unlock()
+}

@@ -1,0 +1,245 @@
+// Package renew is the watchdog: it raises the leases of many holds on the
+// server, in cohorts, and tells each hold what became of its renewal.
+package renew
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// Subject is a hold under renewal. Its methods are called without any lock of
+// this package, and may call JoinNext and Leave.
+type Subject interface {
+	// Renewal says what to send at now. A subject that is past its time ends
+	// itself and answers false, as does one that has ended already.
+	Renewal(now clock.Instant) (script.Renewal, bool)
+	// Until is the instant at which the subject's time is over unless a renewal
+	// is acknowledged before. It takes no lock: it may be called under mu.
+	Until() clock.Instant
+	// Renewed: the server raised the lease, at sent or later.
+	Renewed(sent, now clock.Instant, lease time.Duration)
+	// Gone: the server answered with this code (Gone or WrongType): it does not
+	// have the hold any more.
+	Gone(code int64)
+}
+
+// Round is what a hook is told of one renewal script.
+type Round struct {
+	Holds int
+	Lag   time.Duration // from when it was due to when it was sent
+	RTT   time.Duration
+	Err   error
+}
+
+// Config is what a Renewer needs.
+type Config struct {
+	Clock   clock.Clock
+	Wheel   *wheel.Wheel
+	Lease   time.Duration // what a watchdog hold is given
+	Submit  func(resp.Request)
+	OnRound func(Round) // may be nil; called on the event loop
+}
+
+// A Renewer renews holds. Members that fall due in one slot form a cohort with
+// one wheel timer; a cohort that fires is cut into chunks of at most chunkSize
+// locks, one script each, all sent at once. Each chunk has its own fate: a
+// failure is retried by that chunk alone, within the time that its members have
+// left.
+//
+// Invariants:
+//
+//  1. A member is in one cohort, in one chunk, or in neither; mu guards which.
+//  2. A member in a cohort has more time left than its cohort takes to fire; one
+//     in a chunk is watched by the chunk's timer. So no hold outlives its time
+//     unseen, whatever the network does.
+//  3. Subjects are called without mu. What they answer may be stale by then:
+//     they decide under their own lock, and a member that left is not called.
+type Renewer struct {
+	cfg     Config
+	quantum time.Duration
+
+	mu struct {
+		sync.Mutex
+		closed  bool
+		cohorts map[int64]*cohort
+		chunks  map[*chunk]struct{}
+	}
+}
+
+// Member is a Subject's place in a Renewer; embed it and Init it once.
+type Member struct {
+	place queue.Elem[*Member]
+	sub   Subject
+	group *cohort
+	chunk *chunk
+	index int32
+}
+
+// Init names the subject.
+func (m *Member) Init(s Subject) {
+	m.sub = s
+	m.place.Value = m
+}
+
+type cohort struct {
+	r       *Renewer
+	slot    int64
+	due     clock.Instant
+	timer   wheel.Timer
+	members queue.List[*Member]
+}
+
+// New makes a Renewer.
+func New(cfg Config) *Renewer {
+	r := &Renewer{cfg: cfg}
+	// 250 ms at the default lease of 30 s: at most 45 cohorts are alive.
+	r.quantum = min(max(cfg.Lease/120, time.Millisecond), 250*time.Millisecond)
+	r.mu.cohorts = make(map[int64]*cohort)
+	r.mu.chunks = make(map[*chunk]struct{})
+	return r
+}
+
+// JoinNext puts m into the cohort of its next renewal: a third of the lease from
+// now, up to a tenth of that earlier or later, so that holds taken together do
+// not stay together.
+func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
+	third := r.cfg.Lease / 3
+	r.Join(m, now.Add(third-third/10+rand.N(third/5+1)))
+}
+
+// Join puts m, which is nowhere, into the cohort of the slot that due falls in.
+func (r *Renewer) Join(m *Member, due clock.Instant) {
+	slot := int64(due) / int64(r.quantum)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.closed || m.group != nil || m.chunk != nil {
+		return
+	}
+	c := r.mu.cohorts[slot]
+	if c == nil {
+		c = &cohort{r: r, slot: slot, due: clock.Instant(slot * int64(r.quantum))}
+		c.timer.Init(c)
+		r.mu.cohorts[slot] = c
+		r.cfg.Wheel.Schedule(&c.timer, c.due)
+	}
+	m.group = c
+	c.members.PushBack(&m.place)
+}
+
+// Leave takes m out, wherever it is. A renewal that is under way is not stopped,
+// but m hears nothing of it.
+func (r *Renewer) Leave(m *Member) {
+	r.mu.Lock()
+	r.leaveLocked(m)
+	r.mu.Unlock()
+}
+
+func (r *Renewer) leaveLocked(m *Member) {
+	if c := m.group; c != nil {
+		m.group = nil
+		c.members.Remove(&m.place)
+		if c.members.Len() == 0 && r.mu.cohorts[c.slot] == c {
+			delete(r.mu.cohorts, c.slot)
+			r.cfg.Wheel.Cancel(&c.timer)
+		}
+	}
+	if k := m.chunk; k != nil {
+		m.chunk = nil
+		k.members[m.index] = nil
+	}
+}
+
+// Now renews m at once, in a chunk of its own; a renewal under way is enough. It
+// calls m's subject: the caller holds no lock of it.
+func (r *Renewer) Now(m *Member) {
+	r.mu.Lock()
+	if r.mu.closed || m.chunk != nil {
+		r.mu.Unlock()
+		return
+	}
+	r.leaveLocked(m)
+	k := r.newChunkLocked(r.cfg.Clock.Now())
+	k.addLocked(m)
+	r.mu.Unlock()
+	k.launch()
+}
+
+// All renews every member of every cohort at once: the wall clock stepped, or the
+// machine slept, and nobody knows how the server saw it.
+func (r *Renewer) All() {
+	r.mu.Lock()
+	cohorts := make([]*cohort, 0, len(r.mu.cohorts))
+	for _, c := range r.mu.cohorts {
+		r.cfg.Wheel.Cancel(&c.timer)
+		cohorts = append(cohorts, c)
+	}
+	r.mu.Unlock()
+	now := r.cfg.Clock.Now()
+	for _, c := range cohorts {
+		c.Fire(&c.timer, now)
+	}
+	r.Resume()
+}
+
+// Resume sends the chunks that wait to be retried: the connection is back.
+func (r *Renewer) Resume() {
+	r.mu.Lock()
+	waiting := make([]*chunk, 0, len(r.mu.chunks))
+	for k := range r.mu.chunks {
+		if k.state == waitingToRetry {
+			waiting = append(waiting, k)
+		}
+	}
+	r.mu.Unlock()
+	for _, k := range waiting {
+		k.launch()
+	}
+}
+
+// Close forgets every member. Replies that still come are ignored.
+func (r *Renewer) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.closed = true
+	for _, c := range r.mu.cohorts {
+		r.cfg.Wheel.Cancel(&c.timer)
+	}
+	for k := range r.mu.chunks {
+		r.cfg.Wheel.Cancel(&k.timer)
+		k.members = [chunkSize]*Member{}
+	}
+	clear(r.mu.cohorts)
+	clear(r.mu.chunks)
+}
+
+// Fire implements wheel.Task: the cohort is due.
+func (c *cohort) Fire(_ *wheel.Timer, _ clock.Instant) {
+	r := c.r
+	var chunks []*chunk
+	r.mu.Lock()
+	if r.mu.cohorts[c.slot] == c {
+		delete(r.mu.cohorts, c.slot)
+	}
+	for {
+		m, ok := c.members.PopFront()
+		if !ok {
+			break
+		}
+		m.group = nil
+		if len(chunks) == 0 || chunks[len(chunks)-1].n == chunkSize {
+			chunks = append(chunks, r.newChunkLocked(c.due))
+		}
+		chunks[len(chunks)-1].addLocked(m)
+	}
+	r.mu.Unlock()
+	for _, k := range chunks {
+		k.launch()
+	}
+}

@@ -1,0 +1,16 @@
+-- acquire: take a free lock for a fresh owner.
+-- KEYS[1] lock hash   ARGV[1] lease, ms   ARGV[2] owner
+-- -2: granted   >= 0: held by others, ms left   -1: held by others, no expiry
+--
+-- The field's presence decides, never its number, so a repeat is harmless.
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl == -2 then
+  redis.call('HSET', KEYS[1], ARGV[2], 1)
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  return -2
+end
+if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+  if ttl < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
+  return -2
+end
+return ttl

@@ -1,0 +1,87 @@
+// Package script holds the Lua that runs on the server and encodes its calls.
+//
+// Every script carries the state that shall hold afterwards, never a delta, so
+// each may be repeated, early or late. The one exception is acquire on an absent
+// key, whose owner is therefore used for one attempt only. Replies are integers,
+// or arrays of them, never nil. The first write of each script is the one that
+// the server may refuse (out of memory, read-only), so refused means untouched.
+package script
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// Reply codes of the scripts; see each script's head.
+const (
+	Renewed   = 1
+	Done      = 1
+	Unheard   = 2 // released, but the message was refused (ACL)
+	Gone      = 0
+	StillHeld = 0
+	NoExpiry  = -1 // acquire: held by others, the key has no expiry
+	Granted   = -2
+	NotThere  = -3
+	WrongType = -4
+	Refused   = -5
+)
+
+//go:embed lua/*.lua
+var files embed.FS
+
+// Script is one Lua text and the constant parts of its calls.
+type Script struct {
+	Name string
+	Text string
+	SHA  string
+	verb [2]string // by resp.Form: "$7 EVALSHA $40 <sha>" or "$4 EVAL $n <text>", as RESP
+}
+
+// The scripts.
+var (
+	Acquire = load("acquire")
+	Reenter = load("reenter")
+	Leave   = load("leave")
+	Release = load("release")
+	Retire  = load("retire")
+	Renew   = load("renew")
+	Force   = load("force")
+	State   = load("state")
+)
+
+var all = []*Script{Acquire, Reenter, Leave, Release, Retire, Renew, Force, State}
+
+// Texts returns every script's Lua, for SCRIPT LOAD.
+func Texts() []string {
+	texts := make([]string, len(all))
+	for i, s := range all {
+		texts[i] = s.Text
+	}
+	return texts
+}
+
+func load(name string) *Script {
+	text, err := files.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic("BUG: no such script: " + name)
+	}
+	sum := sha1.Sum(text)
+	s := &Script{Name: name, Text: string(text), SHA: hex.EncodeToString(sum[:])}
+	s.verb[resp.Short] = bulk("EVALSHA") + bulk(s.SHA)
+	s.verb[resp.Whole] = bulk("EVAL") + bulk(s.Text)
+	return s
+}
+
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+// begin appends the head of a call with the given numbers of keys and arguments;
+// the keys and the arguments follow, one bulk string each.
+func (s *Script) begin(dst []byte, form resp.Form, keys, args int) []byte {
+	dst = resp.AppendArrayHeader(dst, 3+keys+args)
+	dst = append(dst, s.verb[form]...)
+	return resp.AppendBulkInt(dst, int64(keys))
+}

@@ -1,0 +1,208 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// unlocking is one call of Unlock or UnlockAsync that waits for the release.
+type unlocking struct {
+	fut   Future[struct{}] // what UnlockAsync returns
+	ready chan struct{}    // what Unlock waits on: one token
+	eng   *Engine
+	async bool
+	place queue.Elem[*unlocking]
+	err   error
+}
+
+var unlockings = sync.Pool{New: func() any {
+	u := &unlocking{ready: make(chan struct{}, 1)}
+	u.place.Value = u
+	return u
+}}
+
+func newUnlocking(async bool) *unlocking {
+	if !async {
+		return unlockings.Get().(*unlocking)
+	}
+	u := &unlocking{async: true}
+	u.place.Value = u
+	u.fut.source = u
+	return u
+}
+
+func (u *unlocking) executor() *executor { return &u.eng.exec }
+func (u *unlocking) abandon()            {} // a release is never taken back
+func (u *unlocking) drop(struct{})       {}
+
+func (u *unlocking) deliver() {
+	if u.async {
+		u.fut.settle(struct{}{}, u.err)
+		return
+	}
+	u.ready <- struct{}{}
+}
+
+// wait is the synchronous half. It gives u back to its pool.
+func (u *unlocking) wait(ctx context.Context, h *holding) error {
+	select {
+	case <-u.ready:
+	default:
+		select {
+		case <-u.ready:
+		case <-ctx.Done():
+			h.sh.mu.Lock()
+			waiting := h.unlocks.Remove(&u.place)
+			if waiting {
+				u.err = fail(ErrOutcomeUnknown, context.Cause(ctx))
+				h.sh.count.unknown++
+			}
+			h.sh.mu.Unlock()
+			if !waiting {
+				<-u.ready // the verdict is on its way
+			}
+		}
+	}
+	err := u.err
+	u.err = nil
+	unlockings.Put(u)
+	return err
+}
+
+// unlock starts the release of h, or joins the one under way, and has u told.
+func (h *holding) unlock(u *unlocking) {
+	e := h.eng
+	var fx effects
+	h.sh.mu.Lock()
+	h.check(e.clock.Now(), &fx)
+	switch {
+	case h.state == live:
+		h.end(ErrReleased, &fx)
+		h.state = releasing
+		h.child = nil
+		h.unlocks.PushBack(&u.place)
+		e.hookReleased(h)
+		h.res.next(&fx)
+	case h.state == releasing:
+		h.unlocks.PushBack(&u.place)
+	case h.ending != ErrReleased:
+		u.err = h.ending // lost
+		fx.unlocked.PushBack(&u.place)
+		h.res.goOnAfter(&fx)
+	case h.extra != nil && h.extra.result != nil:
+		u.err = h.extra.result // released, and it did not go well
+		fx.unlocked.PushBack(&u.place)
+	default:
+		u.err = ErrNotHeld
+		fx.unlocked.PushBack(&u.place)
+	}
+	h.sh.mu.Unlock()
+	fx.run(e)
+}
+
+// releaseReplied goes on after the reply of a release, a retire or a leave.
+func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
+	h := c.hold
+	if h.state != releasing {
+		return // its parent's end, or its time, settled it
+	}
+	switch {
+	case o.verdict == answered && o.code != script.NotThere:
+		if o.code == script.Unheard {
+			r.eng.logUnheard(r)
+		}
+		if w := r.wait; w != nil && w.Listening() && c.what == unlocked && c.rest <= 0 {
+			w.own++
+		}
+		h.released(nil, fx)
+	case o.verdict == answered && h.asked:
+		// An earlier copy did it: the hold was valid when Unlock was called.
+		h.released(nil, fx)
+	case o.verdict == answered:
+		r.notThere(h, GoneOnServer, fx)
+	case o.verdict == wrongType:
+		r.notThere(h, TakenOnServer, fx)
+	case o.verdict == busy:
+		h.boundRelease()
+	default: // unknown, or an error after which anything may be
+		h.asked = true
+		h.boundRelease()
+		if o.verdict == denied {
+			r.pause(o.now)
+		}
+	}
+}
+
+// notThere: the first release found nothing, so the hold had been lost without
+// anybody knowing; with it all others of the same owner.
+func (r *resource) notThere(h *holding, reason LostReason, fx *effects) {
+	h.sh.count.lost[reason]++
+	lost := &LostError{Name: h.name, Reason: reason}
+	parent := h.parent
+	h.released(lost, fx)
+	if parent != nil {
+		r.lose(parent.root(), reason, fx)
+	}
+}
+
+// released ends the release of h.
+func (h *holding) released(result error, fx *effects) {
+	r := h.res
+	if h.parent != nil {
+		h.parent.child = nil
+	} else {
+		r.hold = nil
+		if r.wait != nil {
+			r.wait.Reset()
+		}
+	}
+	if result == nil {
+		h.sh.count.released++
+	}
+	h.settleUnlock(result, fx)
+}
+
+// settleUnlock tells those who wait for the release.
+func (h *holding) settleUnlock(result error, fx *effects) {
+	h.state = over
+	if result != nil {
+		h.more().result = result
+	}
+	if h.extra != nil && h.extra.timer != nil {
+		h.eng.wheel.Cancel(&h.extra.timer.timer)
+	}
+	for {
+		u, ok := h.unlocks.PopFront()
+		if !ok {
+			return
+		}
+		u.err = result
+		fx.unlocked.PushBack(&u.place)
+	}
+}
+
+// boundRelease makes a release that did not succeed at once end with the lease:
+// there is nothing to release after it.
+func (h *holding) boundRelease() {
+	if h.state == releasing {
+		h.wakeAt(h.until())
+	}
+}
+
+// giveUpRelease ends a release whose lease is over.
+func (h *holding) giveUpRelease(fx *effects) {
+	r := h.res
+	if r.cmd.hold == h {
+		r.cmd.hold = nil // its reply concerns nobody
+	}
+	h.sh.count.unknown++
+	root := h.parent == nil
+	h.released(fail(ErrOutcomeUnknown, ErrUnavailable), fx)
+	if root {
+		r.owe(h.id, certain, h.lease, outcome{sent: clock.Instant(h.validUntil.Load())})
+	}
+}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"math"
+	"sync"
+	"unsafe"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// kind is the kind of a synchronizer. Locks of different kinds share a key on the
+// server, but not their local state: a holder of one is a stranger to the other.
+type kind uint8
+
+const (
+	kindMutex kind = iota
+	kindSpin
+)
+
+// channelPrefix is where each kind announces its release; Redisson's names.
+var channelPrefix = [...]string{
+	kindMutex: "redisson_lock__channel",
+	kindSpin:  "", // neither announces nor listens
+}
+
+// key names a resource: the name is the mapped one, as it stands on the server.
+type key struct {
+	name string
+	kind kind
+}
+
+func (k key) hash() uint64 { return xxhash.Sum64String(k.name) }
+
+const shardCount = 256
+
+// table holds the resources of an engine, sharded by the hash of the name.
+type table [shardCount]shard
+
+// A shard is one lock and what it guards: its resources, and all that hangs on
+// them (acquisitions, holdings, waits, debts). Every transition of a resource
+// happens under its shard's lock; sending commands and telling users happens
+// after it (see effects).
+type shard struct {
+	mu        sync.Mutex
+	resources map[key]*resource
+	free      *resource // ready for use again; see resource.recycle
+	freeCount int
+	ids       idSource
+	count     counters
+
+	_ [64 - (unsafe.Sizeof(uintptr(0))*3+unsafe.Sizeof(sync.Mutex{}))%64]byte
+}
+
+func (t *table) shard(hash uint64) *shard {
+	// The low bits pick the lane, the high ones the shard.
+	return &t[hash>>56]
+}
+
+// getLocked returns the resource of a name, made if need be.
+func (s *shard) getLocked(e *Engine, k key, hash uint64) *resource {
+	if r := s.resources[k]; r != nil {
+		return r
+	}
+	r := s.free
+	if r != nil {
+		s.free, r.nextFree = r.nextFree, nil
+		s.freeCount--
+	} else {
+		r = &resource{eng: e, sh: s}
+		r.cmd.res = r
+	}
+	r.key, r.hash = k, hash
+	s.resources[k] = r
+	return r
+}
+
+// idSource hands out the numbers of owners: 63 bits from crypto/rand, read in
+// bulk.
+type idSource struct {
+	buf  [256]byte
+	left int
+}
+
+func (s *idSource) next() int64 {
+	for {
+		if s.left == 0 {
+			_, _ = rand.Read(s.buf[:]) // never fails; see crypto/rand
+			s.left = len(s.buf)
+		}
+		s.left -= 8
+		if id := int64(binary.LittleEndian.Uint64(s.buf[s.left:]) & math.MaxInt64); id != 0 {
+			return id
+		}
+	}
+}

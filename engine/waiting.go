@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// waiting is the wait of a resource's head: queue.Wait decides, and here it is
+// given a clock, a channel and a lock. It is made by the first refusal and lives
+// until nobody has waited for a moment (lingering), so that a name in demand does
+// not subscribe and unsubscribe at every turn.
+//
+// It is an object of its own because timers and channel events may reach it after
+// the resource is done with it: then over is set, and they do nothing.
+type waiting struct {
+	queue.Wait
+	res     *resource
+	sh      *shard
+	over    bool
+	linger  bool // nobody waits; the alarm ends the subscription
+	alarm   wheel.Timer
+	channel resp.Channel
+	tries   uint8 // of a lock that polls, for the pause between them
+	own     int   // messages of our own releases that are still to come
+}
+
+const lingerFor = time.Second
+
+// ensureWait returns the wait, begun if need be; the try that was just refused is
+// then its first.
+func (r *resource) ensureWait() *waiting {
+	if r.wait == nil {
+		w := &waiting{res: r, sh: r.sh}
+		w.alarm.Init(w)
+		w.Sent()
+		r.wait = w
+	}
+	return r.wait
+}
+
+// refusedFor puts the head to sleep after a refusal, or lets it try again at once.
+func (r *resource) refusedFor(ttl time.Duration, now clock.Instant) {
+	w := r.ensureWait()
+	action, d := w.Refused(ttl)
+	if action != queue.Sleep {
+		return // ready again: next sends the try
+	}
+	if channelPrefix[r.key.kind] == "" {
+		d = w.pollPause(d)
+	} else if w.Listen() {
+		// The confirmation is an event: it makes the head try again. Subscribe
+		// neither blocks nor calls back.
+		w.channel.Init(r.channel().Name(), w)
+		r.eng.client.Subscribe(&w.channel)
+	}
+	r.eng.wheel.Schedule(&w.alarm, now.Add(d))
+}
+
+// pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
+// 128 ms as Redisson's spin lock does, each with a random part, and never longer
+// than the holder's lease.
+func (w *waiting) pollPause(ttl time.Duration) time.Duration {
+	d := time.Millisecond << min(w.tries, 7)
+	w.tries = min(w.tries+1, 7)
+	return min(d/2+rand.N(d), ttl)
+}
+
+// Fire implements wheel.Task: the sleep is over, or the lingering.
+func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
+	w.sh.mu.Lock()
+	if w.over {
+		w.sh.mu.Unlock()
+		return
+	}
+	if w.linger {
+		w.linger = false
+		w.end()
+		w.sh.mu.Unlock()
+		return
+	}
+	w.act(w.Alarm()) // unlocks
+}
+
+// ChannelEvent implements resp.ChannelHandler.
+func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
+	w.sh.mu.Lock()
+	if w.over {
+		w.sh.mu.Unlock()
+		return
+	}
+	switch ev {
+	case resp.Subscribed:
+		w.own = 0
+		w.act(w.Confirmed())
+	case resp.Message:
+		look := w.foreign()
+		w.act(w.Message())
+		if look != nil {
+			look.eng.renewer.Now(&look.member)
+		}
+	case resp.Disconnected:
+		w.own = 0
+		w.act(w.Disconnected())
+	case resp.Refused:
+		w.refuse(err)
+	}
+}
+
+// act does what the wait decided and gives the shard's lock up.
+func (w *waiting) act(action queue.Action) {
+	r, e := w.res, w.res.eng
+	var fx effects
+	switch action {
+	case queue.Try:
+		r.next(&fx)
+	case queue.TryPaced:
+		if r.held == freely && r.waiters.Len() > 0 && r.hold == nil {
+			r.held = stalled
+			fx.stall(r)
+		}
+	}
+	w.sh.mu.Unlock()
+	fx.run(e)
+}
+
+// foreign returns the live hold if somebody else announced a release: nobody but us
+// can release it, unless it was taken away by force. One renewal tells.
+func (w *waiting) foreign() *holding {
+	if w.own > 0 {
+		w.own--
+		return nil
+	}
+	h := w.res.hold
+	if h == nil || h.state != live || h.checked {
+		return nil
+	}
+	h.checked = true
+	return h
+}
+
+// refuse fails all who wait: the server does not let this user listen.
+func (w *waiting) refuse(err error) {
+	r, e := w.res, w.res.eng
+	var fx effects
+	w.Unlisten()
+	for {
+		a, ok := r.waiters.Front()
+		if !ok {
+			break
+		}
+		a.fail(fail(ErrNotAcquired, invalid("the server refuses channel %q to this user (see the README on ACL rules)", r.channel().Name()), err), &fx)
+	}
+	r.next(&fx)
+	r.settled()
+	w.sh.mu.Unlock()
+	fx.run(e)
+}
+
+// linger keeps the subscription for a moment after the last waiter left.
+func (r *resource) linger() {
+	w := r.wait
+	if w.linger {
+		return
+	}
+	w.Reset()
+	if !w.Listening() || r.eng.closing.Load() {
+		r.eng.wheel.Cancel(&w.alarm)
+		w.end()
+		return
+	}
+	w.linger = true
+	r.eng.wheel.Schedule(&w.alarm, r.eng.clock.Now().Add(lingerFor))
+}
+
+// stopLingering is called when somebody waits again.
+func (w *waiting) stopLingering() {
+	if w != nil && w.linger {
+		w.linger = false
+		w.res.eng.wheel.Cancel(&w.alarm)
+	}
+}
+
+// end gives the subscription up, and the resource with it if nothing else needs
+// it.
+func (w *waiting) end() {
+	r := w.res
+	w.over = true
+	if w.Listening() {
+		r.eng.client.Unsubscribe(&w.channel)
+	}
+	r.wait = nil
+	r.settled()
+}
+
+// pauseTimer ends a pause of a resource.
+type pauseTimer struct {
+	timer wheel.Timer
+	res   *resource
+	sh    *shard
+}
+
+// Fire implements wheel.Task. A paused resource stays in the table, so res is
+// still the one that was paused.
+func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
+	var fx effects
+	p.sh.mu.Lock()
+	r := p.res
+	r.held = freely
+	r.next(&fx)
+	r.settled()
+	p.sh.mu.Unlock()
+	fx.run(r.eng)
+}
