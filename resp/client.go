@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
 	"sync"
 	"time"
 )
@@ -34,6 +35,7 @@ type Client struct {
 		sync.Mutex
 		closed bool
 		change chan struct{} // closed, and replaced, when a link came up or failed
+		rise   chan struct{} // closed, and replaced, when a link came up
 	}
 	closing struct {
 		sync.Once
@@ -47,7 +49,7 @@ func Open(cfg Config) *Client {
 	cfg = cfg.withDefaults()
 	c := &Client{cfg: cfg}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.mu.change = make(chan struct{})
+	c.mu.change, c.mu.rise = make(chan struct{}), make(chan struct{})
 
 	var err error
 	if c.loops, err = newLoops(cfg.EventLoops, cfg.Transport == TransportStd); err != nil {
@@ -66,8 +68,13 @@ func Open(cfg Config) *Client {
 	for _, l := range c.links {
 		c.start(l)
 	}
-	c.wg.Go(c.housekeep)
+	c.goLabelled("housekeeping", c.housekeep)
 	return c
+}
+
+// goLabelled runs f on a goroutine that Close waits for; ctx ends when it begins.
+func (c *Client) goLabelled(role string, f func(ctx context.Context)) {
+	c.wg.Go(func() { pprof.Do(c.ctx, pprof.Labels("pawl", role), f) })
 }
 
 func (c *Client) addLane(role Role, index int) *lane {
@@ -89,12 +96,12 @@ func (c *Client) start(l *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.closed {
-		c.wg.Go(func() { l.run(c.ctx) })
+		c.goLabelled("connecting", l.run)
 	}
 }
 
 // housekeep is the one timer of the Client.
-func (c *Client) housekeep() {
+func (c *Client) housekeep(ctx context.Context) {
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
 	for {
@@ -104,7 +111,7 @@ func (c *Client) housekeep() {
 			for _, l := range c.links {
 				l.endpoint.checkAge(now)
 			}
-		case <-c.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -217,17 +224,32 @@ func (c *Client) progress() (ready bool, err error) {
 func (c *Client) changed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.mu.change)
-	c.mu.change = make(chan struct{})
+	replace(&c.mu.change)
 }
 
-// notice tells the user of s.
-func (c *Client) notice(l *link, s State) {
+// sibling is closed when the next link comes up.
+func (c *Client) sibling() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.rise
+}
+
+// replace wakes all who wait for *ch.
+func replace(ch *chan struct{}) {
+	close(*ch)
+	*ch = make(chan struct{})
+}
+
+// notice tells everybody of s.
+func (c *Client) notice(s State) {
 	if c.cfg.OnState != nil {
 		c.cfg.OnState(s)
 	}
 	if s.Up {
-		c.changed()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		replace(&c.mu.change)
+		replace(&c.mu.rise)
 	}
 }
 

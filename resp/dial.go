@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -52,6 +53,9 @@ func (c *Config) dial(ctx context.Context) (net.Conn, error) {
 		open = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
 	}
 	conn, err := open(ctx, c.Network, c.Addr)
+	if err == nil && conn == nil {
+		err = errors.New("Config.Dialer returned neither a connection nor an error")
+	}
 	if err != nil || c.TLS == nil {
 		return conn, err
 	}

@@ -62,7 +62,9 @@ type link struct {
 // run is the connecting goroutine: it ends when the link is up or ctx ends.
 func (l *link) run(ctx context.Context) {
 	c := l.client
-	for l.backoff.wait(ctx) {
+	kick := c.sibling()
+	for l.backoff.wait(ctx, kick) {
+		kick = c.sibling() // before the attempt: whoever gets through meanwhile counts
 		conn, err := c.cfg.connect(ctx, l.role)
 		if err == nil {
 			l.announce()
@@ -102,7 +104,7 @@ func (l *link) attached() bool {
 	l.mu.since = c.cfg.Clock.Now()
 	state := l.stateLocked(nil)
 	l.mu.Unlock()
-	c.notice(l, state)
+	c.notice(state)
 
 	l.mu.Lock()
 	l.mu.announcing = false
@@ -114,7 +116,7 @@ func (l *link) attached() bool {
 	if lost == nil {
 		return true
 	}
-	c.notice(l, state)
+	c.notice(state)
 	return false
 }
 
@@ -128,7 +130,7 @@ func (l *link) down(err error) {
 	}
 	state := l.lostLocked(err)
 	l.mu.Unlock()
-	l.client.notice(l, state)
+	l.client.notice(state)
 	l.client.start(l)
 }
 
@@ -173,7 +175,10 @@ func (l *link) status() (up bool, connects int, last error) {
 // The first attempt after a loss comes within backoffMin: the server may have
 // closed one connection and be fine. The next ones follow decorrelated jitter,
 // each between backoffMin and three times the one before, so that many clients of
-// a restarted server spread out by themselves.
+// a restarted server spread out by themselves. When one link of a client gets
+// through, its siblings try at once, for what they wait for seems to be over; but
+// once only until a connection has lasted, lest links that die at birth kick each
+// other for ever.
 const (
 	backoffMin = 10 * time.Millisecond
 	backoffMax = time.Second
@@ -181,12 +186,13 @@ const (
 
 // backoff paces the attempts of one link.
 type backoff struct {
-	rand  *rand.Rand // nil: the global source
-	tried bool
-	prev  time.Duration
+	rand   *rand.Rand // nil: the global source
+	tried  bool
+	kicked bool // a pause has been cut short since reset
+	prev   time.Duration
 }
 
-func (b *backoff) reset() { b.prev = 0 }
+func (b *backoff) reset() { b.prev, b.kicked = 0, false }
 func (b *backoff) max()   { b.prev = backoffMax }
 
 // next returns the pause before the next attempt. The very first has none.
@@ -210,14 +216,18 @@ func (b *backoff) jitter(d time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(d)))
 }
 
-// wait pauses; false if ctx ended.
-func (b *backoff) wait(ctx context.Context) bool {
+// wait pauses, or until kick is closed; false if ctx ended.
+func (b *backoff) wait(ctx context.Context, kick <-chan struct{}) bool {
+	if b.kicked {
+		kick = nil
+	}
 	t := time.NewTimer(b.next())
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return ctx.Err() == nil
+	case <-kick:
+		b.kicked = true
 	case <-ctx.Done():
-		return false
 	}
+	return ctx.Err() == nil
 }

@@ -181,3 +181,44 @@ func TestIdleConnectionsArePingedAndGivenUpIfSilent(t *testing.T) {
 		return st.Connections == 3 && st.Reconnects == 3
 	})
 }
+
+// After a long outage the pauses are long; the first link that gets through must
+// fetch its siblings.
+func TestFirstConnectionThatComesBackFetchesTheOthers(t *testing.T) {
+	t.Parallel()
+	kick := make(chan struct{})
+	close(kick)
+	b := backoff{rand: newTestRand(t)}
+	pause := func() time.Duration {
+		b.max()
+		start := time.Now()
+		b.wait(t.Context(), kick)
+		return time.Since(start)
+	}
+	b.next()
+	if d := pause(); d >= backoffMin {
+		t.Errorf("a kicked link paused %v", d)
+	}
+	if d := pause(); d < backoffMin {
+		t.Errorf("a link kicked twice paused only %v", d)
+	}
+	b.reset()
+	if d := pause(); d >= backoffMin {
+		t.Errorf("a link kicked in the next outage paused %v", d)
+	}
+}
+
+func TestEveryConnectionThatComesUpFetchesItsSiblings(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c := ready(t, Config{Addr: s.Addr()})
+	kick := c.sibling()
+	c.Subscribe(NewChannel("a", newRecorder()))
+	eventually(t, "the subscription", func() bool { return c.Stats().ChannelsConfirmed == 1 })
+	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	select {
+	case <-kick:
+	case <-testContext(t).Done():
+		t.Fatal("the connection came back and nobody was told")
+	}
+}

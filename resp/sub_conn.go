@@ -85,13 +85,13 @@ type subConn struct {
 
 func (c *subConn) onOpen(t transport) {
 	c.transport = t
-	c.heard.Store(int64(c.pubsub.clock.Now()))
+	c.heard.Store(int64(c.pubsub.clock.Stamp()))
 	c.pubsub.current.Store(c)
 	t.wake()
 }
 
 func (c *subConn) onBytes(b []byte) {
-	c.heard.Store(int64(c.pubsub.clock.Now()))
+	c.heard.Store(int64(c.pubsub.clock.Stamp()))
 	c.pubsub.bytesIn.Add(uint64(len(b)))
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)

@@ -240,19 +240,3 @@ func TestSilenceIsAnsweredByAPingAndItsAgeIsSeen(t *testing.T) {
 		t.Fatal("an answered PING counts as unanswered")
 	}
 }
-
-func TestMessageCostsNoAllocation(t *testing.T) {
-	m := newSubModel(t)
-	m.connect()
-	p := newProbe(m, "redisson_lock__channel:{some:lock:name:of:usual:length}")
-	p.subscribe()
-	m.drain()
-	m.publish(p.ch.Name())
-	v, _, err := Decode(m.replies)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(100, func() { m.subs.reply(&m.reader, m.conn, v) }); n != 0 {
-		t.Fatalf("%v allocations per message", n)
-	}
-}
