@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -24,6 +22,8 @@ type Config struct {
 	Password string
 	// Users are ACL rules as in redis.conf, without the word "user".
 	Users []string
+	// TLS makes the TCP port speak TLS, and only TLS; the unix socket stays plain.
+	TLS bool
 	// Lines go to the end of redis.conf.
 	Lines []string
 }
@@ -34,6 +34,7 @@ type Process struct {
 	cfg  Config
 	dir  string
 	port int
+	cert *serverCert // nil without TLS
 
 	// lifecycle serialises Kill, Restart and Close.
 	lifecycle sync.Mutex
@@ -43,16 +44,6 @@ type Process struct {
 		life *life // the running server, or the last one
 	}
 }
-
-// Ports are picked below the ranges from which Linux (32768 up) and macOS (49152
-// up) choose the local port of an outgoing connection. Inside them, a client that
-// dials a killed server again and again is in the end given the server's own port,
-// connects to itself, and the restarted server finds its port in use. The cluster
-// bus, 10000 above, still fits.
-const (
-	portFirst = 10000
-	portEnd   = 32000
-)
 
 // bindAttempts bounds the search for a free port.
 const bindAttempts = 50
@@ -73,8 +64,12 @@ func StartProcess(ctx context.Context, cfg Config) (*Process, error) {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
 	p := &Process{cfg: cfg, dir: dir}
+	if err := p.setUpTLS(); err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
 	for range bindAttempts {
-		p.port = portFirst + rand.IntN(portEnd-portFirst)
+		p.port = pickPort()
 		if !portFree(p.port) {
 			continue
 		}
@@ -94,15 +89,6 @@ func StartProcess(ctx context.Context, cfg Config) (*Process, error) {
 	return p, nil
 }
 
-func portFree(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	l.Close()
-	return true
-}
-
 // Addr is the TCP address, "127.0.0.1:port".
 func (p *Process) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
 
@@ -112,9 +98,13 @@ func (p *Process) Socket() string { return filepath.Join(p.dir, "redis.sock") }
 // Dir is the server's working directory.
 func (p *Process) Dir() string { return p.dir }
 
-// URL is the redis:// URL of the TCP address, with the password if there is one.
+// URL is the redis:// URL of the TCP address (rediss:// with TLS), with the
+// password if there is one.
 func (p *Process) URL() string {
 	u := url.URL{Scheme: "redis", Host: p.Addr()}
+	if p.cert != nil {
+		u.Scheme = "rediss"
+	}
 	if p.cfg.Password != "" {
 		u.User = url.UserPassword("", p.cfg.Password)
 	}
@@ -191,104 +181,3 @@ func (p *Process) life() *life {
 	return p.mu.life
 }
 
-// errPortTaken means that the server could not bind its port.
-var errPortTaken = errors.New("redistest: port already in use")
-
-// start begins a life of the server and waits until it answers.
-func (p *Process) start(ctx context.Context) error {
-	conf := filepath.Join(p.dir, "redis.conf")
-	if err := os.WriteFile(conf, []byte(p.config()), 0o600); err != nil {
-		return fmt.Errorf("redistest: %w", err)
-	}
-	log, err := os.OpenFile(p.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return fmt.Errorf("redistest: %w", err)
-	}
-	defer log.Close() // the child has its own
-	before, err := log.Seek(0, 2)
-	if err != nil {
-		return fmt.Errorf("redistest: %w", err)
-	}
-	l, err := startLife(p.cfg.Binary, p.dir, conf, log)
-	if err != nil {
-		return fmt.Errorf("redistest: starting %s: %w", p.cfg.Binary, err)
-	}
-	if err := p.awaitReady(ctx, l); err != nil {
-		l.kill()
-		said := p.logFrom(before)
-		if bytes.Contains(said, []byte("ddress already in use")) {
-			return errPortTaken
-		}
-		return fmt.Errorf("redistest: %s is not ready: %w; it said:\n%s", p.cfg.Binary, err, said)
-	}
-	p.mu.Lock()
-	p.mu.life = l
-	p.mu.Unlock()
-	return nil
-}
-
-func (p *Process) logFrom(offset int64) []byte {
-	b, err := os.ReadFile(p.logPath())
-	if err != nil || int64(len(b)) < offset {
-		return nil
-	}
-	return bytes.TrimSpace(b[offset:])
-}
-
-// awaitReady pings through the unix socket: its path is ours alone, while on the
-// port a server of somebody else might answer. A server serves nobody before it
-// has bound everything.
-func (p *Process) awaitReady(ctx context.Context, l *life) error {
-	for {
-		_, err := p.Do("PING")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-l.exited:
-			return fmt.Errorf("it exited (%w)", l.err)
-		default:
-		}
-		if !sleep(ctx, 2*time.Millisecond) {
-			return errors.Join(context.Cause(ctx), err)
-		}
-	}
-}
-
-// sleep waits for d and reports whether ctx still lives.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (p *Process) config() string {
-	var b strings.Builder
-	line := func(words ...string) { b.WriteString(strings.Join(words, " ") + "\n") }
-	line("bind", "127.0.0.1")
-	line("port", strconv.Itoa(p.port))
-	line("unixsocket", p.Socket())
-	line("unixsocketperm", "700")
-	line("dir", p.dir)
-	line("daemonize", "no")
-	line("save", `""`)
-	line("appendonly", "no")
-	if p.cfg.Password != "" {
-		line("requirepass", strconv.Quote(p.cfg.Password))
-	}
-	for _, rule := range p.cfg.Users {
-		line("user", rule)
-	}
-	if len(p.cfg.Users) > 0 {
-		line("user", adminUser, "on", ">"+adminPassword, "~*", "&*", "+@all")
-	}
-	for _, l := range p.cfg.Lines {
-		line(l)
-	}
-	return b.String()
-}

@@ -76,6 +76,9 @@ func Password(p string) Option { return func(c *Config) { c.Password = p } }
 // the admin client has a user of its own.
 func User(rule string) Option { return func(c *Config) { c.Users = append(c.Users, rule) } }
 
+// TLS makes the server's TCP port speak TLS; see Process.TLSConfig.
+func TLS() Option { return func(c *Config) { c.TLS = true } }
+
 // Line adds lines to the end of redis.conf, where they win over what is above.
 func Line(lines ...string) Option { return func(c *Config) { c.Lines = append(c.Lines, lines...) } }
 

@@ -3,6 +3,7 @@ package redistest_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -186,6 +187,33 @@ func TestPasswordIsRequiredAndInTheURL(t *testing.T) {
 	}
 }
 
+func TestTLSIsTrustedByItsOwnConfigOnly(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.TLS())
+	conn, err := tls.Dial("tcp", s.Addr(), s.TLSConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := pingOn(t, conn); got != "+PONG" {
+		t.Error(got)
+	}
+	if conn, err := tls.Dial("tcp", s.Addr(), nil); err == nil {
+		conn.Close()
+		t.Error("trusted by everybody")
+	}
+	if want := "rediss://" + s.Addr(); s.URL() != want {
+		t.Errorf("URL %s, want %s", s.URL(), want)
+	}
+	s.Restart()
+	if got := s.Do("PING"); got != "PONG" {
+		t.Errorf("admin after a restart: %v", got)
+	}
+	if plain := redistest.Start(t); plain.TLSConfig() != nil {
+		t.Error("a plain server has a TLS configuration")
+	}
+}
+
 func TestUsersLeaveTheAdminClientWorking(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("default off"), redistest.User("alice on >secret ~a:* +get"))
@@ -358,6 +386,11 @@ func ping(t *testing.T, network, addr string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	return pingOn(t, conn)
+}
+
+func pingOn(t *testing.T, conn net.Conn) string {
+	t.Helper()
 	conn.SetDeadline(time.Now().Add(10 * time.Second))
 	fmt.Fprint(conn, "PING\r\n")
 	line, err := bufio.NewReader(conn).ReadString('\n')
