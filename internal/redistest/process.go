@@ -180,4 +180,3 @@ func (p *Process) life() *life {
 	defer p.mu.Unlock()
 	return p.mu.life
 }
-
