@@ -44,7 +44,6 @@ func (c *conn) answerLocked(it item) {
 	c.down.put(it)
 }
 
-
 // matchLocked books a reply to the command at the head of the line. It reports
 // whether the client shall see it.
 func (c *conn) matchLocked(reply redcon.RESP) bool {

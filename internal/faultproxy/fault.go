@@ -1,8 +1,6 @@
 package faultproxy
 
-import (
-	"time"
-)
+import "time"
 
 // Info is what is known of a connection.
 type Info struct {

@@ -1,8 +1,6 @@
 package faultproxy
 
-import (
-	"github.com/pawl-lock/pawl/internal/respio"
-)
+import "github.com/pawl-lock/pawl/internal/respio"
 
 // Command is one command on its way to the server.
 type Command = respio.Command
@@ -19,7 +17,7 @@ func Is(words ...string) Match { return respio.Is(words...) }
 // Has matches commands that contain word, exactly, anywhere after the first.
 func Has(word string) Match { return respio.Has(word) }
 
-// what a Trap does with the commands it catches.
+// verb is what a Trap does with the commands it catches.
 type verb uint8
 
 const (
