@@ -285,13 +285,16 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 
 func TestLaneGivesUpOnABlackHole(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
-		l, _ := w.attached(nil, smallBuffers)
+		l, server := w.attached(nil, smallBuffers)
 		var calls []*call
 		for i := range 3000 {
 			c := newCall(i)
 			c.pad = strings.Repeat("x", 500)
 			calls = append(calls, c)
 			l.submit(c)
+		}
+		if _, err := server.Read(make([]byte, 1)); err != nil { // the first has been written
+			t.Fatal(err)
 		}
 		now := l.cfg.clock.Now()
 		l.checkAge(now)
