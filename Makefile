@@ -25,16 +25,7 @@ run: ## the main job: processes that contend for a lock, on the embedded server
 	$(GO) run ./cmd/pawl demo
 
 test: ## every test with the race detector, on a real redis-server
-	@set -e; PAWL_REDIS_SERVER="$$(.ci/tools)"; export PAWL_REDIS_SERVER; \
-	echo "redis-server: $$PAWL_REDIS_SERVER"; \
-	echo "$(GO) test -race ./..."; \
-	$(GO) test -race -count=1 -timeout $(TIMEOUT) ./...; \
-	echo "$(GO) test -race -tags pawl_nognet ./resp/... ./engine/..."; \
-	$(GO) test -race -count=1 -timeout $(TIMEOUT) -tags pawl_nognet ./resp/... ./engine/...; \
-	echo "what only runs without the race detector"; \
-	GO="$(GO)" .ci/norace -timeout $(TIMEOUT); \
-	echo "bench/peers"; \
-	cd bench/peers && $(GO) test -race -count=1 -timeout $(TIMEOUT) ./...
+	@GO="$(GO)" TIMEOUT="$(TIMEOUT)" .ci/test
 
 race: ## the tests of PKG (./engine/...) COUNT (20) times with the race detector
 	$(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
@@ -69,7 +60,7 @@ fmt-check: ## complain about unformatted code
 
 tidy-check: ## complain about a go.mod that is not tidy
 	$(GO) mod tidy -diff
-	cd bench/peers && $(GO) mod tidy -diff
+	$(GO) -C bench/peers mod tidy -diff
 
 cross: ## build and vet for macOS and Windows, and without gnet
 	@set -e; for os in darwin windows; do for arch in amd64 arm64; do \
@@ -80,7 +71,9 @@ cross: ## build and vet for macOS and Windows, and without gnet
 	$(GO) build -tags pawl_nognet ./...
 
 peers: ## vet, lint and build the comparison with other clients (a module of its own)
-	cd bench/peers && $(GO) vet ./... && $(GO) build -o /dev/null ./... && $(GO) run $(STATICCHECK) ./...
+	$(GO) -C bench/peers vet ./...
+	$(GO) -C bench/peers build -o /dev/null ./...
+	$(GO) -C bench/peers run $(STATICCHECK) ./...
 
 bench: ## a benchmark on a redis-server of its own: make bench ARGS='hot --goroutines 64'
 	$(GO) run ./cmd/pawl bench $(ARGS)
