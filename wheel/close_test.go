@@ -33,11 +33,7 @@ func TestCloseWaitsForRunningFires(t *testing.T) {
 			closed <- struct{}{}
 		}()
 	}
-	eventually(t, "closing", func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.mu.closing
-	})
+	awaitClosing(t, w)
 	select {
 	case <-closed:
 		t.Error("Close did not wait")
@@ -74,6 +70,41 @@ func TestCloseWaitsForOnRebuild(t *testing.T) {
 	}
 	close(release)
 	<-closed
+}
+
+func TestDueTimersDoNotFireOnceClosing(t *testing.T) {
+	t.Parallel()
+	w := New(Config{Workers: 1})
+	entered, release := make(chan struct{}), make(chan struct{})
+	slow := newProbe()
+	slow.fn = func(clock.Instant) {
+		close(entered)
+		<-release
+	}
+	slow.scheduleIn(w, 0)
+	<-entered
+	due := newProbes(10)
+	for _, p := range due {
+		p.scheduleIn(w, -1)
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		w.Close()
+	}()
+	awaitClosing(t, w)
+	close(release)
+	<-closed
+	awaitFires(t, due, 0)
+}
+
+func awaitClosing(t *testing.T, w *Wheel) {
+	t.Helper()
+	eventually(t, "closing", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.mu.closing
+	})
 }
 
 // hookClock counts who listens to it.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -170,6 +171,41 @@ func TestTimersAreExactThoughTicksAreNot(t *testing.T) {
 			t.Fatalf("half the timers are %v late, with a tick of %v", median, tick)
 		}
 	}
+}
+
+func TestASoonerTimerDoesNotWaitForALaterOne(t *testing.T) {
+	t.Parallel()
+	w := newWheel(t, Config{})
+	const rounds = 10
+	for start := time.Now(); ; {
+		good := 0
+		for range rounds {
+			later, sooner := newProbe(), newProbe()
+			later.scheduleIn(w, 100*time.Millisecond)
+			sooner.scheduleIn(w, 5*time.Millisecond)
+			awaitFires(t, []*probe{sooner, later}, 1)
+			if sooner.lag.Load() < int64(50*time.Millisecond) {
+				good++
+			}
+		}
+		// The watcher, four times a second, would make two of them good.
+		if good > rounds*6/10 {
+			return
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("%d of %d timers were late", rounds-good, rounds)
+		}
+	}
+}
+
+// gate returns a channel that open closes, at the test's end at the latest: a
+// failed test must not hang in Close, so it is made after the wheel.
+func gate(t *testing.T) (shut <-chan struct{}, open func()) {
+	t.Helper()
+	c := make(chan struct{})
+	open = sync.OnceFunc(func() { close(c) })
+	t.Cleanup(open)
+	return c, open
 }
 
 func TestPastDeadlinesFireAtOnceAndNotInsideSchedule(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 func TestSlowFireHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	w := newWheel(t, Config{Workers: 3})
-	release := make(chan struct{})
+	release, open := gate(t)
 	slow := newProbes(2)
 	for _, p := range slow {
 		p.fn = func(clock.Instant) { <-release }
@@ -23,13 +23,13 @@ func TestSlowFireHoldsUpNothing(t *testing.T) {
 		p.scheduleIn(w, time.Duration(i)*time.Millisecond/2)
 	}
 	awaitFires(t, probes, 1)
-	close(release)
+	open()
 }
 
 func TestScheduleAndCancelGoOnWhileAllWorkersAreStuck(t *testing.T) {
 	t.Parallel()
 	w := newWheel(t, Config{Workers: 2})
-	release := make(chan struct{})
+	release, open := gate(t)
 	for _, p := range newProbes(2) {
 		p.fn = func(clock.Instant) { <-release }
 		p.scheduleIn(w, 0)
@@ -46,7 +46,7 @@ func TestScheduleAndCancelGoOnWhileAllWorkersAreStuck(t *testing.T) {
 		}
 	}
 	waiting[50].scheduleIn(w, 100*time.Millisecond)
-	close(release)
+	open()
 	awaitFires(t, waiting[50:], 1)
 	awaitFires(t, waiting[:50], 0)
 }
@@ -111,4 +111,43 @@ func (c *crowd) Fire(_ *Timer, now clock.Instant) {
 	}
 	c.inside.Add(-1)
 	c.fired.Add(1)
+}
+
+func TestNoMoreWorkersThanAllowed(t *testing.T) {
+	t.Parallel()
+	const workers = 3
+	w := newWheel(t, Config{Workers: workers})
+	release, open := gate(t)
+	probes := newProbes(20)
+	for _, p := range probes {
+		p.fn = func(clock.Instant) { <-release }
+		p.scheduleIn(w, -1)
+	}
+	w.mu.Lock()
+	started := w.mu.workers
+	w.mu.Unlock()
+	if started != workers {
+		t.Errorf("%d workers for %d timers, want %d", started, len(probes), workers)
+	}
+	open()
+	awaitFires(t, probes, 1)
+	settle(t, w)
+}
+
+func TestTimersDueTogetherDoNotWaitForASlowOne(t *testing.T) {
+	t.Parallel()
+	f := clock.NewFake()
+	w := newWheel(t, Config{Clock: f, Workers: 3})
+	release, open := gate(t)
+	slow, quick := newProbes(2), newProbes(50)
+	for _, p := range slow {
+		p.fn = func(clock.Instant) { <-release }
+		p.scheduleIn(w, time.Millisecond)
+	}
+	for _, p := range quick {
+		p.scheduleIn(w, time.Millisecond)
+	}
+	f.Advance(time.Millisecond) // and nothing else happens
+	awaitFires(t, quick, 1)
+	open()
 }
