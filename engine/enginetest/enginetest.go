@@ -1,0 +1,95 @@
+package enginetest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/embedded"
+)
+
+// Lease is what the watchdog of an Env's engines gives a hold, unless New is told
+// otherwise. A stolen lock is noticed after a third of it, a server that is down
+// after nine tenths.
+const Lease = 3 * time.Second
+
+// connectTimeout is for a machine that runs everything else at the same time.
+const connectTimeout = 20 * time.Second
+
+// Env is a server and an engine of a test's own. Its methods may be called from
+// any goroutine of the test.
+type Env struct {
+	// Engine is the first client.
+	Engine *engine.Engine
+	// URL is the server's address, for code that opens an engine itself. Such an
+	// engine has the engine's defaults; "?lease=3s" after it shortens the lease.
+	URL string
+
+	t      testing.TB
+	server *embedded.Server
+	config engine.Config
+
+	mu struct {
+		sync.Mutex
+		engines []*engine.Engine
+	}
+}
+
+// New starts a server and connects an engine to it. Each change may set fields of
+// the engine's Config; they hold for Open too. The test's Cleanup closes both, and
+// reports locks that are still held then as errors of the test.
+func New(t testing.TB, change ...func(*engine.Config)) *Env {
+	t.Helper()
+	server, err := embedded.Start("")
+	if err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	env := &Env{t: t, URL: server.URL(), server: server}
+	env.config = engine.Config{Addrs: []string{server.Addr()}, Lease: Lease}
+	for _, f := range change {
+		f(&env.config)
+	}
+	t.Cleanup(env.close)
+	env.Engine = env.Open()
+	return env
+}
+
+// Open connects another client, with the Config of the first and the changes given:
+// a stranger to it, as another process is. It is closed with the test.
+func (env *Env) Open(change ...func(*engine.Config)) *engine.Engine {
+	env.t.Helper()
+	cfg := env.config
+	for _, f := range change {
+		f(&cfg)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	e, err := engine.New(ctx, cfg)
+	if err != nil {
+		env.t.Fatalf("enginetest: connecting to the embedded server: %v", err)
+	}
+	env.mu.Lock()
+	defer env.mu.Unlock()
+	env.mu.engines = append(env.mu.engines, e)
+	return e
+}
+
+// close reports what the test left behind and ends everything.
+func (env *Env) close() {
+	env.reportHeld()
+	// A server that is down would have Close wait for it.
+	if err := env.server.Up(); err != nil {
+		env.t.Errorf("enginetest: %v", err)
+	}
+	env.mu.Lock()
+	engines := env.mu.engines
+	env.mu.Unlock()
+	for i := len(engines) - 1; i >= 0; i-- {
+		if err := engines[i].Close(); err != nil {
+			env.t.Errorf("enginetest: closing an engine: %v", err)
+		}
+	}
+	env.server.Close()
+}

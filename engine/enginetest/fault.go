@@ -1,0 +1,72 @@
+package enginetest
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+)
+
+// Stranger is the owner that Steal puts in, as Mutex.State shows it.
+const Stranger = "enginetest:1"
+
+// strangerLease outlives every test.
+const strangerLease = time.Hour
+
+// Steal gives the lock to a stranger, as a force-unlock followed by somebody
+// else's acquisition does; a free lock is simply taken. Its holder, if it is one,
+// is told at its next renewal, or at once if its engine has others waiting for the
+// name. The stranger holds the lock until Expire.
+func (env *Env) Steal(name string) {
+	key := env.key(name)
+	db := env.server.Redis().DB(env.config.DB)
+	// The stranger comes in before the others go, so that the lock is never free.
+	db.HSet(key, Stranger, "1")
+	owners, _ := db.HKeys(key)
+	for _, owner := range owners {
+		if owner != Stranger {
+			db.HDel(key, owner)
+		}
+	}
+	db.SetTTL(key, strangerLease)
+	env.announce(key)
+}
+
+// Expire lets the lock's lease run out on the server now, whoever holds it, as if
+// the holder had not renewed it. Those who wait need not wait for the rest of the
+// lease: they try at once. Expire of a lock that nobody holds is an error of the
+// test.
+func (env *Env) Expire(name string) {
+	env.t.Helper()
+	key := env.key(name)
+	if !env.server.Redis().DB(env.config.DB).Del(key) {
+		env.t.Errorf("enginetest: Expire(%q): nobody holds it", name)
+		return
+	}
+	env.announce(key)
+}
+
+// Down takes the server away: connections are cut and refused. Its data stays, and
+// leases go on running out.
+func (env *Env) Down() { env.server.Down() }
+
+// Up ends Down. Engines reconnect by themselves, within a second or so.
+func (env *Env) Up() {
+	env.t.Helper()
+	if err := env.server.Up(); err != nil {
+		env.t.Errorf("enginetest: %v", err)
+	}
+}
+
+// key is the lock's key on the server.
+func (env *Env) key(name string) string {
+	if f := env.config.NameMapper; f != nil {
+		return f(name)
+	}
+	return name
+}
+
+// announce wakes those who wait for the lock.
+func (env *Env) announce(key string) {
+	channel := script.Channel{Prefix: "redisson_lock__channel", Lock: key}
+	env.server.Redis().Publish(channel.Name(), "0")
+}
