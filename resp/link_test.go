@@ -126,9 +126,10 @@ func TestConnectionsThatDieAtBirthAreReportedInOrder(t *testing.T) {
 		eventually(t, "the storm is over and all are up", func() bool {
 			return rule.Hits() == 100 && c.Stats().Connections == 4
 		})
-		if _, err := c.Do(testContext(t), "PING"); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, "commands are answered", func() bool { // the last cut may still be on its way
+			_, err := c.Do(testContext(t), "PING")
+			return err == nil
+		})
 	})
 }
 
@@ -196,15 +197,16 @@ func TestFirstConnectionThatComesBackFetchesTheOthers(t *testing.T) {
 		return time.Since(start)
 	}
 	b.next()
-	if d := pause(); d >= backoffMin {
-		t.Errorf("a kicked link paused %v", d)
+	var kicked time.Duration
+	for range 20 { // outages
+		b.reset()
+		kicked += pause()
+	}
+	if kicked > 5*time.Second { // unkicked: 20 times half a second or more
+		t.Errorf("20 kicked links paused %v", kicked)
 	}
 	if d := pause(); d < backoffMin {
-		t.Errorf("a link kicked twice paused only %v", d)
-	}
-	b.reset()
-	if d := pause(); d >= backoffMin {
-		t.Errorf("a link kicked in the next outage paused %v", d)
+		t.Errorf("a link kicked twice in one outage paused only %v", d)
 	}
 }
 
