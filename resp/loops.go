@@ -2,8 +2,10 @@ package resp
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -28,12 +30,17 @@ var errStuck = errors.New("resp: event loop does not answer; open a new client")
 //     (it would hang for ever), and no callback is lost in it.
 type loops struct {
 	reactor *reactor // nil: every connection is std
+	stop    struct {
+		sync.Once
+		err error
+	}
 	tracker
 }
 
 // tracker keeps the transports that live.
 type tracker struct {
-	mu struct {
+	limit time.Duration // stopTimeout, less in tests
+	mu    struct {
 		sync.Mutex
 		closed bool
 		live   map[transport]struct{}
@@ -45,6 +52,7 @@ type tracker struct {
 // forceStd, or if this build or platform has no gnet.
 func newLoops(n int, forceStd bool) (*loops, error) {
 	l := &loops{}
+	l.limit = stopTimeout
 	l.mu.live = make(map[transport]struct{})
 	if forceStd {
 		return l, nil
@@ -81,17 +89,19 @@ func (l *loops) adopt(c net.Conn, s sink) (transport, error) {
 	return adoptStd(c, s, &l.tracker)
 }
 
-// close ends every connection (onClose(ErrClosed)), waits until the last
-// onClose has returned, and stops the event loops. Not to be called by a sink.
+// close ends every connection (onClose(ErrClosed)), waits until the last onClose
+// has returned, and stops the event loops. Not to be called by a sink. After
+// errStuck it can be called again.
 func (l *loops) close() error {
-	empty, first := l.endAll()
-	if !waitFor(empty) {
+	if !l.waitFor(l.endAll()) {
 		return errStuck
 	}
-	if first && l.reactor != nil {
-		return l.reactor.stop()
-	}
-	return nil
+	l.stop.Do(func() {
+		if l.reactor != nil {
+			l.stop.err = l.reactor.stop()
+		}
+	})
+	return l.stop.err
 }
 
 // enter registers t, unless close has begun.
@@ -118,20 +128,16 @@ func (k *tracker) leave(t transport) {
 	}
 }
 
-// endAll closes every transport. The channel is closed when the last has left;
-// first is true for one caller.
-func (k *tracker) endAll() (empty <-chan struct{}, first bool) {
+// endAll closes every transport. The channel is closed when the last has left.
+func (k *tracker) endAll() (empty <-chan struct{}) {
 	k.mu.Lock()
 	if k.mu.closed {
 		defer k.mu.Unlock()
-		return k.mu.empty, false
+		return k.mu.empty
 	}
 	k.mu.closed = true
 	k.mu.empty = make(chan struct{})
-	all := make([]transport, 0, len(k.mu.live))
-	for t := range k.mu.live {
-		all = append(all, t)
-	}
+	all := slices.Collect(maps.Keys(k.mu.live))
 	if len(all) == 0 {
 		close(k.mu.empty)
 	}
@@ -139,12 +145,12 @@ func (k *tracker) endAll() (empty <-chan struct{}, first bool) {
 	for _, t := range all {
 		t.close(ErrClosed)
 	}
-	return k.mu.empty, true
+	return k.mu.empty
 }
 
-// waitFor reports whether done was closed within stopTimeout.
-func waitFor(done <-chan struct{}) bool {
-	t := time.NewTimer(stopTimeout)
+// waitFor reports whether done was closed within the limit.
+func (k *tracker) waitFor(done <-chan struct{}) bool {
+	t := time.NewTimer(k.limit)
 	defer t.Stop()
 	select {
 	case <-done:

@@ -84,7 +84,7 @@ func (r *reactor) adopt(c net.Conn, s sink) (transport, error) {
 		defer close(done)
 		_, err = r.client.EnrollContext(c, t)
 	}()
-	if !waitFor(done) && t.giveUp() {
+	if !r.tracker.waitFor(done) && t.giveUp() {
 		r.enrolling.stuck = true
 		r.tracker.leave(t)
 		return nil, errStuck
@@ -108,7 +108,7 @@ func (r *reactor) stop() error {
 		defer close(done)
 		err = r.client.Stop()
 	}()
-	if !waitFor(done) {
+	if !r.tracker.waitFor(done) {
 		return errStuck
 	}
 	return err

@@ -196,6 +196,49 @@ func TestLoopsCloseEndsEveryConnection(t *testing.T) {
 	})
 }
 
+func TestTransportWritesNothingAfterItsEnd(t *testing.T) {
+	eachCarrier(t, func(t *testing.T, w *world) {
+		var dead []transport
+		for range 20 {
+			s := newEarSink(t)
+			tr, _ := w.adopted(s)
+			tr.close(io.EOF)
+			receive(t, s.done, "onClose")
+			dead = append(dead, tr)
+		}
+		w.adopted(newEarSink(t)) // the loop has closed the descriptors before it comes to this
+		var fresh []net.Conn
+		for range 20 {
+			client, server := w.connectPlain() // these have the numbers now
+			fresh = append(fresh, client, server)
+		}
+		for _, tr := range dead {
+			if n, _ := tr.tryWrite([]byte("x")); n != 0 {
+				t.Error("a write after the end was taken")
+			}
+			tr.wake()
+		}
+		wantSilence(t, fresh)
+	})
+}
+
+// wantSilence checks, with both ends of some connections, that nothing has been
+// sent over them, and closes them.
+func wantSilence(t *testing.T, conns []net.Conn) {
+	t.Helper()
+	for _, c := range conns {
+		if c, ok := c.(interface{ CloseWrite() error }); ok {
+			c.CloseWrite()
+		}
+	}
+	for _, c := range conns {
+		if b, _ := io.ReadAll(c); len(b) > 0 {
+			t.Fatalf("a stranger's connection got %q", b)
+		}
+		c.Close()
+	}
+}
+
 // A late write must not reach a descriptor that the kernel has given to another
 // connection in the meantime. Each round ends a connection under the feet of
 // writers, and opens new ones, which take over its number.
@@ -224,17 +267,7 @@ func TestTransportNeverWritesToAReusedDescriptor(t *testing.T) {
 				fresh = append(fresh, client, server)
 			}
 			writers.Wait()
-			for _, c := range fresh {
-				if c, ok := c.(interface{ CloseWrite() error }); ok {
-					c.CloseWrite()
-				}
-			}
-			for _, c := range fresh {
-				if b, _ := io.ReadAll(c); len(b) > 0 {
-					t.Fatalf("a stranger's connection got %q", b)
-				}
-				c.Close()
-			}
+			wantSilence(t, fresh)
 		}
 	})
 }

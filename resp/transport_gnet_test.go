@@ -1,0 +1,69 @@
+//go:build (linux || darwin || freebsd) && !pawl_nognet
+
+package resp
+
+import (
+	"io"
+	"testing"
+	"time"
+)
+
+var gnetTCP = carrier{name: "gnet-tcp", network: "tcp"}
+
+// gnet calls OnClose inside a Write that fails.
+func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gnetTCP)
+	s := newEarSink(t)
+	s.hearWake = func() {
+		conn := s.tr.(*gnetTransport).mu.conn
+		conn.EventLoop().Close(conn)
+		if s.closed.Load() {
+			t.Error("onClose inside of onWake")
+		}
+		if n, err := s.tr.write([]byte("x")); n != 0 || err == nil {
+			t.Errorf("write after the end: %d, %v", n, err)
+		}
+	}
+	tr, _ := w.adopted(s)
+	tr.wake()
+	receive(t, s.done, "onClose")
+}
+
+func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gnetTCP)
+	s := newEarSink(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	s.hearBytes = func(string) {
+		close(entered)
+		<-release
+	}
+	_, server := w.adopted(s)
+	io.WriteString(server, "x")
+	receive(t, entered, "onBytes")
+
+	w.loops.limit = 20 * time.Millisecond
+	late := newEarSink(t)
+	client, lateServer := w.connect(nil)
+	if _, err := w.loops.adopt(client, late); err != errStuck {
+		t.Errorf("adopt by a stuck loop: %v, want errStuck", err)
+	}
+	client, _ = w.connect(nil)
+	if _, err := w.loops.adopt(client, late); err != errStuck {
+		t.Errorf("the next adopt: %v, want errStuck", err)
+	}
+	if err := w.loops.close(); err != errStuck {
+		t.Errorf("close of a stuck loop: %v, want errStuck", err)
+	}
+
+	close(release)
+	w.loops.limit = stopTimeout
+	receive(t, s.done, "onClose")
+	if b, err := io.ReadAll(lateServer); len(b) > 0 || err != nil {
+		t.Errorf("the connection that came too late: read %q, %v, want its end", b, err)
+	}
+	if late.opened.Load() {
+		t.Error("a sink heard of a connection that adopt had refused")
+	}
+}
