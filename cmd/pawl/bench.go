@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-lock/pawl/bench"
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+func newBenchCommand() *cobra.Command {
+	cfg := bench.DefaultConfig("")
+	cmd := &cobra.Command{
+		Use:   "bench SCENARIO",
+		Short: "Measure Pawl on a server",
+		Long: `bench measures one of these scenarios and prints the figures:
+
+  single       one goroutine locks and unlocks one name
+  uncontended  --goroutines with a name of their own each
+  hot          --goroutines that contend for one name
+  waiters      --count pending futures on --names names that somebody else holds:
+               memory, goroutines and idle CPU; then all are served, cancelled
+               or abandoned (--finish)
+  held         --count holds under the watchdog for --duration: none may be lost
+
+Without --addr and $` + urlEnv + ` it starts a redis-server of its own, reached over TCP on
+this machine. With --embedded it measures on the server inside this process,
+whose figures compare with nothing.
+
+On a server of yours it uses names that begin with pawl-bench: and looks at the end
+whether any is left. The exit code is 1 if something is left, lost, stuck or failed.`,
+		Example: `  pawl bench uncontended --goroutines 64
+  pawl bench waiters --count 100000 --own-names --finish cancel
+  pawl bench held --count 100000 --duration 60s --format json
+  pawl bench hot --addr redis://10.0.0.7:6379 --profile /tmp/profiles`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef(cmd, "one scenario is needed: %s", strings.Join(bench.Scenarios, ", "))
+			}
+			return nil
+		},
+	}
+	server := addServerFlag(cmd)
+	flags := cmd.Flags()
+	flags.Lookup("addr").Usage = "`URL` of the server, without a password (default $" + urlEnv + ", else a redis-server of its own)"
+	flags.BoolVar(&cfg.Embedded, "embedded", false, "measure on the server inside this process")
+	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "workers of uncontended and hot")
+	flags.IntVar(&cfg.Count, "count", cfg.Count, "futures of waiters, holds of held")
+	flags.IntVar(&cfg.Names, "names", cfg.Names, "names that the futures of waiters wait for")
+	ownNames := flags.Bool("own-names", false, "a name for each future of waiters: --names as large as --count")
+	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long to measure; waiters, held: to idle, to hold")
+	flags.DurationVar(&cfg.Warmup, "warmup", cfg.Warmup, "how long to run before measuring")
+	flags.DurationVar(&cfg.Lease, "lease", 0, "what the watchdog gives a hold (default 30s)")
+	flags.StringVar(&cfg.Finish, "finish", cfg.Finish, "what becomes of the futures of waiters: serve, cancel or abandon")
+	flags.StringVar(&cfg.Profile, "profile", "", "write profiles and a trace of the run into `DIR`")
+	format := flags.String("format", "text", "text or json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		cfg.Scenario = args[0]
+		if *format != "text" && *format != "json" {
+			return usagef(cmd, "--format %q must be text or json", *format)
+		}
+		if *ownNames {
+			cfg.Names = cfg.Count
+		}
+		if server.addr != "" || os.Getenv(urlEnv) != "" && !cfg.Embedded {
+			if cfg.URL, err = server.url(); err != nil {
+				return err
+			}
+		}
+		return runBench(cmd, cfg, *format)
+	}
+	return cmd
+}
+
+func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	defer stop()
+	bar := newBenchBar(cmd.ErrOrStderr())
+	cfg.Progress = bar.show
+	result, err := bench.Run(ctx, cfg)
+	bar.clear()
+	if err != nil {
+		return benchError(ctx, cmd, err)
+	}
+	print := result.WriteText
+	if format == "json" {
+		print = result.WriteJSON
+	}
+	return errors.Join(print(cmd.OutOrStdout()), result.Err())
+}
+
+// benchError says what to do about a run that could not be made.
+func benchError(ctx context.Context, cmd *cobra.Command, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case errors.Is(err, bench.ErrInvalid):
+		return usagef(cmd, "%v", err)
+	case errors.Is(err, redistest.ErrNotInstalled):
+		return fmt.Errorf("%w; or name a server with --addr, or try --embedded, whose figures compare with nothing", err)
+	case errors.Is(err, engine.ErrUnavailable):
+		return fmt.Errorf("%w; %s", err, wayOut(err))
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/pawl-lock/pawl/internal/demo"
+)
+
+func newDemoCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show processes that contend for a lock",
+		Long: `demo starts processes of itself that all add to one counter: each reads it, waits
+a moment, and writes it back, under a lock. One is killed while it holds the lock;
+the others go on when its lease ends. No update may be lost. Then they do the same
+without the lock, and updates must be lost, or the demo fails: it would not have
+noticed a lock that does not work.
+
+It runs on an embedded server, unless --addr names another; there it uses two keys
+that begin with pawl-demo: and removes them.`,
+		Example: `  pawl demo
+  pawl demo --workers 8 --increments 100
+  pawl demo --addr redis://127.0.0.1:6379`,
+		Args: noArgs,
+	}
+	server := addServerFlag(cmd)
+	cmd.Flags().Lookup("addr").Usage = "`URL` of the server, without a password (default: an embedded server)"
+	cfg := demo.Config{Screen: demo.NewScreen(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))}
+	cmd.Flags().IntVar(&cfg.Workers, "workers", 4, "processes, at least 3")
+	cmd.Flags().IntVar(&cfg.Increments, "increments", 50, "increments of each process")
+	cmd.Flags().DurationVar(&cfg.Lease, "lease", 2*time.Second, "lease of the lock, which the killed process leaves behind")
+	cmd.Flags().BoolVar(&cfg.WithoutLock, "without-lock", false, "leave the lock out of the first round: the demo must fail")
+	_ = cmd.Flags().MarkHidden("without-lock")
+	profile := cmd.Flags().String("profile", "", "write profiles of every process into `DIR`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if cfg.Workers < 3 || cfg.Increments < 2 {
+			return usagef(cmd, "--workers must be at least 3, and --increments at least 2")
+		}
+		if cmd.Flags().Changed("addr") {
+			if cfg.URL, err = server.url(); err != nil {
+				return err
+			}
+		}
+		ctx, stop := untilSignal(cmd.Context())
+		defer stop()
+		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd { return workerCommand(ctx, w, *profile) }
+		return profiled(*profile, func() error { return demo.Run(ctx, cfg) })
+	}
+	return cmd
+}
+
+// workerCommand runs this program again, as a worker.
+func workerCommand(ctx context.Context, w demo.WorkerConfig, profile string) *exec.Cmd {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
+	}
+	args := []string{"demo-worker", "--key", w.Key, "--increments", strconv.Itoa(w.Increments), "--lease", w.Lease.String()}
+	if w.Unlocked {
+		args = append(args, "--without-lock")
+	}
+	if w.Stay {
+		args = append(args, "--stay")
+	}
+	if profile != "" && !w.Stay { // who is killed writes none
+		args = append(args, "--profile", filepath.Join(profile, "worker-"+strconv.Itoa(w.Number)))
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Env = append(os.Environ(), urlEnv+"="+w.URL)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func newDemoWorkerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "demo-worker", Hidden: true, Args: noArgs}
+	w := demo.WorkerConfig{URL: os.Getenv(urlEnv)}
+	cmd.Flags().StringVar(&w.Key, "key", "", "")
+	cmd.Flags().IntVar(&w.Increments, "increments", 0, "")
+	cmd.Flags().DurationVar(&w.Lease, "lease", 0, "")
+	cmd.Flags().BoolVar(&w.Unlocked, "without-lock", false, "")
+	cmd.Flags().BoolVar(&w.Stay, "stay", false, "")
+	profile := cmd.Flags().String("profile", "", "")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		signal.Ignore(endSignals...) // Ctrl-C reaches the whole group; the parent ends its workers
+		return profiled(*profile, func() error { return demo.Work(cmd.Context(), w, os.Stdin, os.Stdout) })
+	}
+	return cmd
+}

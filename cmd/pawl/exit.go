@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// Exit codes, after sysexits.h where it has a fitting one.
+const (
+	exitFailed      = 1
+	exitUsage       = 64
+	exitServer      = 69
+	exitNotAcquired = 75
+	exitLost        = 76
+)
+
+// exitError is an error that says which exit code it means. Without err nothing is
+// printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef is a mistake on the command line; the text says where to read on.
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	return &exitError{exitUsage, fmt.Errorf("%s (see %s --help)", text, cmd.CommandPath())}
+}
+
+// exitCode maps what a command returned.
+func exitCode(err error) int {
+	var coded *exitError
+	var signalled *signalError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &signalled):
+		return signalled.code()
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.Is(err, engine.ErrInvalid):
+		return exitUsage
+	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrWrongType),
+		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, redistest.ErrNotInstalled):
+		return exitServer
+	case errors.Is(err, engine.ErrLost):
+		return exitLost
+	case errors.Is(err, engine.ErrNotAcquired):
+		return exitNotAcquired
+	}
+	return exitFailed
+}
+
+// errorText is what is printed of an error, on one line; "" for nothing.
+func errorText(err error) string {
+	var coded *exitError
+	if err == nil || errors.As(err, &coded) && coded.err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newPingCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ping",
+		Short: "Ask the server for a sign of life",
+		Long: `ping connects as every other command does (with password, database, scripts and
+a subscription connection) and reports how long one round trip takes.`,
+		Example: `  pawl ping
+  pawl ping --addr unix:///run/redis/redis.sock`,
+		Args: noArgs,
+	}
+	server := addServerFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := server.config()
+		if err != nil {
+			return err
+		}
+		eng, err := connect(cmd.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		start := time.Now()
+		if err := eng.Ping(cmd.Context()); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s answered in %v\n", cfg.Addrs[0], time.Since(start).Round(time.Microsecond))
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+const (
+	urlEnv      = "PAWL_URL"
+	passwordEnv = "PAWL_PASSWORD"
+	defaultURL  = "redis://127.0.0.1:6379"
+	// connectTimeout is how long a command tries to reach its server, unless the
+	// URL says otherwise with dial_timeout.
+	connectTimeout = 5 * time.Second
+)
+
+// serverFlag is --addr.
+type serverFlag struct {
+	cmd  *cobra.Command
+	addr string
+}
+
+func addServerFlag(cmd *cobra.Command) *serverFlag {
+	f := &serverFlag{cmd: cmd}
+	cmd.Flags().StringVar(&f.addr, "addr", "", "`URL` of the server, without a password (default $"+urlEnv+", else "+defaultURL+")")
+	return f
+}
+
+// url returns the server's URL, the password included: never print it.
+func (f *serverFlag) url() (string, error) {
+	raw := f.addr
+	if raw == "" {
+		raw = os.Getenv(urlEnv)
+	}
+	if raw == "" {
+		raw = defaultURL
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme == "" {
+		return raw, nil // engine.ParseURL complains, without quoting it
+	}
+	password, inURL := u.User.Password()
+	switch fromEnv := os.Getenv(passwordEnv); {
+	case inURL && password != "" && f.addr != "":
+		return "", usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
+	case password == "" && fromEnv != "":
+		u.User = url.UserPassword(u.User.Username(), fromEnv)
+		return u.String(), nil
+	}
+	return raw, nil
+}
+
+// config returns what --addr and the environment say.
+func (f *serverFlag) config() (engine.Config, error) {
+	raw, err := f.url()
+	if err != nil {
+		return engine.Config{}, err
+	}
+	cfg, err := engine.ParseURL(raw)
+	if err != nil {
+		source := "--addr"
+		if f.addr == "" {
+			source = "$" + urlEnv
+		}
+		return engine.Config{}, fmt.Errorf("%s: %w", source, err)
+	}
+	return cfg, nil
+}
+
+// open connects to the server. The caller closes the engine.
+func (f *serverFlag) open(ctx context.Context) (*engine.Engine, error) {
+	cfg, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, cfg)
+}
+
+func connect(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
+	timeout := cfg.DialTimeout
+	if timeout == 0 {
+		timeout = connectTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("tried for %v", timeout))
+	defer cancel()
+	eng, err := engine.New(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; %s", cfg.Addrs[0], err, wayOut(err))
+	}
+	return eng, nil
+}
+
+// wayOut says what to do about a server that cannot be used.
+func wayOut(err error) string {
+	var refused *resp.ServerError
+	if !errors.As(err, &refused) {
+		return "start a server there, or name another one with --addr or $" + urlEnv
+	}
+	switch refused.Code {
+	case "NOAUTH", "WRONGPASS":
+		return "put the right password into $" + passwordEnv + ", or with its user into $" + urlEnv
+	case "NOPERM":
+		return "the user needs more rights: see ACL rules in the README"
+	}
+	return "the server was reached, but refuses"
+}

@@ -1,0 +1,72 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// counter is a number on the server, read and written with plain commands.
+type counter struct {
+	client *resp.Client
+	key    string
+}
+
+// openCounter connects, over connections that the engine has no part in.
+func openCounter(ctx context.Context, server engine.Config, key string) (*counter, error) {
+	network := "tcp"
+	if server.Addrs[0][0] == '/' {
+		network = "unix"
+	}
+	client := resp.Open(resp.Config{
+		Network: network, Addr: server.Addrs[0], TLS: server.TLS,
+		Username: server.Username, Password: server.Password, DB: server.DB,
+		ClientName: "pawl-demo", Lanes: 1,
+	})
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if err := client.WaitReady(ctx); err != nil {
+		client.Close()
+		return nil, fmt.Errorf("demo: %w: %w", engine.ErrUnavailable, err)
+	}
+	return &counter{client: client, key: key}, nil
+}
+
+func (c *counter) close() { _ = c.client.Close() }
+
+func (c *counter) read(ctx context.Context) (int, error) {
+	v, err := c.client.Do(ctx, "GET", c.key)
+	if err != nil {
+		return 0, fmt.Errorf("demo: read the counter: %w", err)
+	}
+	if v.Kind == resp.KindNil {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(string(v.Bytes))
+	if err != nil {
+		return 0, fmt.Errorf("demo: the counter is not a number: %w", err)
+	}
+	return n, nil
+}
+
+func (c *counter) write(ctx context.Context, n int) error {
+	if _, err := c.client.Do(ctx, "SET", c.key, strconv.Itoa(n)); err != nil {
+		return fmt.Errorf("demo: write the counter: %w", err)
+	}
+	return nil
+}
+
+// take reads the counter and removes it.
+func (c *counter) take(ctx context.Context) (int, error) {
+	n, err := c.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := c.client.Do(ctx, "DEL", c.key); err != nil {
+		return 0, fmt.Errorf("demo: remove the counter: %w", err)
+	}
+	return n, nil
+}

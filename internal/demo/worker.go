@@ -1,0 +1,145 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+)
+
+// WorkerConfig is the task of one worker process.
+type WorkerConfig struct {
+	// Number tells the workers of a round apart, from 1.
+	Number int
+	// URL is the server's. It may hold a password: pass it in the environment.
+	URL string
+	// Key is the counter's; the lock is named after it.
+	Key        string
+	Increments int
+	Lease      time.Duration
+	// Unlocked does without the lock.
+	Unlocked bool
+	// Stay stops before the last write, with the lock held, until killed.
+	Stay bool
+}
+
+// What a worker and its parent say to each other, a line each; some with the number
+// that the worker wrote or read.
+const (
+	wordReady  = "ready"  // worker: connected
+	wordGo     = "go"     // parent: all are ready, begin
+	wordDone   = "done"   // worker: wrote n
+	wordInside = "inside" // worker: read n, holds the lock, and stays
+	wordLost   = "lost"   // worker: the hold ended before the write, once more
+)
+
+const (
+	// connectTimeout bounds the connecting of one process.
+	connectTimeout = 10 * time.Second
+	// window is the moment between read and write. Without a lock some other of
+	// three workers reads within it nearly every time.
+	window = 2 * time.Millisecond
+)
+
+// Work is what a worker process does. It ends when its work is done, or when in
+// ends: then the parent is gone.
+func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) error {
+	cfg, err := engine.ParseURL(w.URL)
+	if err != nil {
+		return err
+	}
+	cfg.Lease = w.Lease
+	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	eng, err := engine.New(connecting, cfg)
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	c, err := openCounter(ctx, cfg, w.Key)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+
+	fmt.Fprintln(out, wordReady)
+	lines := bufio.NewScanner(in)
+	if !lines.Scan() || lines.Text() != wordGo {
+		return errOrphan
+	}
+	ctx, orphaned := context.WithCancelCause(ctx)
+	go func() { // ends with the process, for which it watches
+		for lines.Scan() {
+		}
+		orphaned(errOrphan)
+	}()
+	t := task{WorkerConfig: w, counter: c, lock: eng.Mutex(w.Key + ":lock"), out: out}
+	return t.run(ctx)
+}
+
+var errOrphan = errors.New("demo: the process that started this worker is gone")
+
+type task struct {
+	WorkerConfig
+	counter *counter
+	lock    engine.Mutex
+	out     io.Writer
+}
+
+func (t *task) run(ctx context.Context) error {
+	for done := 0; done < t.Increments; {
+		stay := t.Stay && done == t.Increments-1
+		written, err := t.increment(ctx, stay)
+		switch {
+		case written > 0: // it counts, even if its release failed
+			done++
+			fmt.Fprintln(t.out, wordDone, written)
+		case errors.Is(err, engine.ErrLost):
+			fmt.Fprintln(t.out, wordLost)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// increment adds 1, with the lock unless the worker does without, and returns what
+// it wrote.
+func (t *task) increment(ctx context.Context, stay bool) (written int, err error) {
+	if t.Unlocked {
+		return t.add(ctx, stay)
+	}
+	err = t.lock.Do(ctx, func(ctx context.Context, h *engine.Hold) (err error) {
+		written, err = t.add(ctx, stay)
+		return err
+	})
+	return written, err
+}
+
+// add is what needs the lock: two commands with a moment between them. ctx ends
+// with the hold.
+func (t *task) add(ctx context.Context, stay bool) (written int, err error) {
+	n, err := t.counter.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	pause := time.NewTimer(window)
+	defer pause.Stop()
+	if stay {
+		fmt.Fprintln(t.out, wordInside, n)
+		pause.Stop()
+	}
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if err := t.counter.write(ctx, n+1); err != nil {
+		return 0, err
+	}
+	return n + 1, nil
+}
