@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
 )
 
 // Config of a Wheel. The zero value is complete.
@@ -70,8 +71,8 @@ const (
 //
 //  1. An armed timer is in exactly one list: a slot's, the near ring's, or due.
 //     Taking it out, under mu, is what decides between Fire and Cancel.
-//  2. Every slot in slots is known to the current era: queued for its driver, or
-//     set in its library.
+//  2. Every slot in slots is queued for the current era's driver, set in its
+//     library, being drained, or, having fired too early, waiting for the rebuild.
 //  3. done, the last grain that has ended, only grows, and no faster than Clock. No
 //     timer of a grain up to done is in near; due holds only what Clock has passed.
 //  4. If near holds a timer, the runtime timer is set for its grain or an earlier
@@ -234,6 +235,8 @@ func (w *Wheel) placeLocked(t *Timer, now clock.Instant) {
 		w.mu.due.push(t)
 		w.startWorkerLocked()
 	case ahead < nearSpan:
+		// Two grains in one bucket would fire the later one early.
+		invariants.Check(grain > w.mu.done && ahead < nearSize, "wheel: a timer outside the near ring")
 		w.mu.near.push(t, grain)
 		w.wakeLocked(grain, now)
 	default:

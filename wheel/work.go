@@ -6,6 +6,7 @@ import (
 	rpprof "runtime/pprof"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
 )
 
 var workerLabels = rpprof.WithLabels(context.Background(), rpprof.Labels("role", "wheel-worker"))
@@ -41,6 +42,7 @@ func (w *Wheel) work() {
 			return
 		}
 		now := w.clock.Now()
+		invariants.Check(now >= at, "wheel: a timer fires early")
 		w.noteLag(int64(now.Sub(at)))
 		t.task.Fire(t, now)
 	}
