@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -56,12 +57,18 @@ type link struct {
 		connects   int
 		since      clock.Instant // of the latest connection
 	}
-	backoff backoff // the connecting goroutine's
+
+	// The connecting goroutine's.
+	backoff  backoff
+	failures int // attempts since the latest connection
 }
 
 // run is the connecting goroutine: it ends when the link is up or ctx ends.
 func (l *link) run(ctx context.Context) {
 	c := l.client
+	if _, connects, last := l.status(); connects > 0 {
+		l.log(slog.LevelWarn, "resp: connection lost", last) // here: no user code on the loop
+	}
 	kick := c.sibling()
 	for l.backoff.wait(ctx, kick) {
 		kick = c.sibling() // before the attempt: whoever gets through meanwhile counts
@@ -97,6 +104,7 @@ func (l *link) announce() {
 // returns whether the link is up and the goroutine's work done.
 func (l *link) attached() bool {
 	c := l.client
+	l.failures = 0
 	l.mu.Lock()
 	l.mu.up = true
 	l.mu.last = nil
@@ -117,6 +125,7 @@ func (l *link) attached() bool {
 		return true
 	}
 	c.notice(state)
+	l.log(slog.LevelWarn, "resp: connection lost at once", lost)
 	return false
 }
 
@@ -150,12 +159,20 @@ func (l *link) failed(err error) {
 	l.mu.Lock()
 	l.mu.last = err
 	l.mu.Unlock()
-	c := l.client
+	level := slog.LevelDebug
+	if l.failures++; l.failures == 1 {
+		level = slog.LevelWarn // the first of an outage; the others tell nothing new
+	}
+	l.log(level, "resp: cannot connect, trying again", err)
 	if lasting(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
-	c.cfg.Logger.Debug("resp: attempt failed", "role", l.role.String(), "lane", l.index, "addr", c.cfg.Addr, "err", err)
-	c.changed()
+	l.client.changed()
+}
+
+func (l *link) log(level slog.Level, text string, err error) {
+	cfg := &l.client.cfg
+	cfg.Logger.Log(l.client.ctx, level, text, "role", l.role.String(), "lane", l.index, "addr", cfg.Addr, "err", err)
 }
 
 func (l *link) stateLocked(err error) State {

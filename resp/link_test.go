@@ -1,9 +1,14 @@
 package resp
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -222,5 +227,44 @@ func TestEveryConnectionThatComesUpFetchesItsSiblings(t *testing.T) {
 	case <-kick:
 	case <-testContext(t).Done():
 		t.Fatal("the connection came back and nobody was told")
+	}
+}
+
+// syncBuffer is a log that many goroutines write.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) count(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.b.String(), text)
+}
+
+func TestOutageIsLoggedOncePerConnectionAndNotPerAttempt(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	var log syncBuffer
+	var dials atomic.Int32
+	c := ready(t, Config{
+		Addr: n.Addr(), Lanes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	})
+	n.Down()
+	eventually(t, "the links fail again and again", func() bool { return dials.Load() > 20 })
+	n.Up()
+	eventually(t, "all are back", func() bool { return c.Stats().Connections == 3 })
+	if lost, failed := log.count("connection lost"), log.count("cannot connect"); lost != 3 || failed != 3 {
+		t.Errorf("3 connections: %d losses and %d failures were logged", lost, failed)
 	}
 }

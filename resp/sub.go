@@ -147,7 +147,6 @@ func (s *subs) walk(f func(t *topic)) {
 	const chunk = 256
 	n := 0
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, t := range s.mu.topics {
 		f(t)
 		if n++; n%chunk == 0 {
@@ -155,6 +154,7 @@ func (s *subs) walk(f func(t *topic)) {
 			s.mu.Lock()
 		}
 	}
+	s.mu.Unlock() // not deferred: f may have panicked in a handler, mu not held
 }
 
 // connected starts a new connection, on which the server knows nothing, and

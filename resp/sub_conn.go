@@ -148,7 +148,7 @@ func (c *subConn) onWake() {
 }
 
 func (c *subConn) onClose(err error) {
+	defer c.pubsub.down(err) // even if a handler panics: the next connection mends what it missed
 	c.pubsub.current.CompareAndSwap(c, nil)
 	c.subs.disconnected()
-	c.pubsub.down(err)
 }

@@ -288,3 +288,41 @@ func heap() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
+
+// A panic in a handler is a bug of the module; it must not cost more than a
+// connection.
+func TestHandlerThatPanicsCostsOnlyTheConnection(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		s := redistest.Start(t)
+		cfg.Addr = s.Addr()
+		c := ready(t, cfg)
+		for _, bad := range []ChannelEvent{Message, Disconnected} {
+			var panics atomic.Int32
+			rec, name := newRecorder(), fmt.Sprintf("panics-%d", bad)
+			ch := NewChannel(name, handlerFunc(func(ev ChannelEvent) {
+				if ev == bad && panics.Add(1) == 1 {
+					panic("as the test wants it")
+				}
+			}))
+			other := NewChannel("other-"+name, rec)
+			c.Subscribe(ch)
+			c.Subscribe(other)
+			rec.await(t, Subscribed)
+			eventually(t, "both are subscribed", func() bool { return c.Stats().ChannelsConfirmed == 2 })
+			reconnects := c.Stats().Reconnects
+			if bad == Message {
+				s.Do("PUBLISH", name, "hi")
+			} else {
+				s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+			}
+			eventually(t, "both are subscribed anew", func() bool {
+				st := c.Stats()
+				return panics.Load() > 0 && st.Reconnects == reconnects+1 && st.ChannelsConfirmed == 2
+			})
+			c.Unsubscribe(ch)
+			c.Unsubscribe(other)
+			eventually(t, "both are gone", func() bool { return c.Stats().Channels == 0 })
+		}
+	})
+}
