@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// admin is a connection for what is done beside the measuring: counting, foreign
+// holds, looking for leftovers. It has no goroutine and does nothing unasked, so
+// that it disturbs no figure. It belongs to one goroutine.
+type admin struct {
+	conn net.Conn
+	dec  resp.Decoder
+	in   []byte // read and not decoded yet
+	buf  []byte // in lies in it
+	out  []byte
+}
+
+// adminTimeout bounds one exchange; a server that is flooded may take long.
+const adminTimeout = 30 * time.Second
+
+func dialAdmin(ctx context.Context, cfg engine.Config) (*admin, error) {
+	network, addr := "tcp", cfg.Addrs[0]
+	if addr[0] == '/' {
+		network = "unix"
+	}
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	var conn net.Conn
+	var err error
+	if cfg.TLS != nil {
+		conn, err = (&tls.Dialer{Config: cfg.TLS}).DialContext(ctx, network, addr)
+	} else {
+		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	a := &admin{conn: conn, buf: make([]byte, 64<<10)}
+	if err := a.greet(cfg); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *admin) greet(cfg engine.Config) error {
+	var words [][]string
+	switch {
+	case cfg.Username != "":
+		words = append(words, []string{"AUTH", cfg.Username, cfg.Password})
+	case cfg.Password != "":
+		words = append(words, []string{"AUTH", cfg.Password})
+	}
+	if cfg.DB != 0 {
+		words = append(words, []string{"SELECT", strconv.Itoa(cfg.DB)})
+	}
+	for _, w := range words {
+		if _, err := a.do(w...); err != nil {
+			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, w[0], err)
+		}
+	}
+	return nil
+}
+
+func (a *admin) close() { a.conn.Close() }
+
+// do sends one command. The value is valid until the next call.
+func (a *admin) do(words ...string) (resp.Value, error) {
+	a.add(words...)
+	if err := a.flush(); err != nil {
+		return resp.Value{}, err
+	}
+	return a.next()
+}
+
+// add queues a command for flush; each is answered by one next.
+func (a *admin) add(words ...string) { a.out = resp.AppendCommand(a.out, words...) }
+
+func (a *admin) flush() error {
+	if err := a.conn.SetDeadline(time.Now().Add(adminTimeout)); err != nil {
+		return err
+	}
+	_, err := a.conn.Write(a.out)
+	a.out = a.out[:0]
+	return err
+}
+
+// next reads the next answer.
+func (a *admin) next() (resp.Value, error) {
+	for {
+		v, n, err := a.dec.Decode(a.in)
+		if err != nil {
+			return resp.Value{}, err
+		}
+		if n > 0 {
+			a.in = a.in[n:]
+			if v.Kind == resp.KindError {
+				return resp.Value{}, errors.New(string(v.Bytes))
+			}
+			return v, nil
+		}
+		if err := a.read(); err != nil {
+			return resp.Value{}, err
+		}
+	}
+}
+
+// read reads more, after what is there.
+func (a *admin) read() error {
+	if 2*len(a.in) > len(a.buf) {
+		a.buf = make([]byte, 4*len(a.in))
+	}
+	n := copy(a.buf, a.in)
+	m, err := a.conn.Read(a.buf[n:])
+	a.in = a.buf[:n+m]
+	if m > 0 {
+		return nil
+	}
+	return err
+}
+
+// batch is how many commands are sent before their answers are read: few enough
+// that the answers fit into the sockets' buffers.
+const batch = 500
+
+// each sends the commands that make appends for 0 <= i < n, of which answers each,
+// and reads all answers.
+func (a *admin) each(n, answers int, add func(i int)) error {
+	for done := 0; done < n; {
+		end := min(n, done+batch/answers)
+		for i := done; i < end; i++ {
+			add(i)
+		}
+		if err := a.flush(); err != nil {
+			return err
+		}
+		for range (end - done) * answers {
+			if _, err := a.next(); err != nil {
+				return err
+			}
+		}
+		done = end
+	}
+	return nil
+}
+
+// info returns a section of INFO by its names.
+func (a *admin) info(section string) (map[string]string, error) {
+	v, err := a.do("INFO", section)
+	if err != nil {
+		return nil, err
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(string(v.Bytes)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}

@@ -1,0 +1,16 @@
+// Package bench measures lock engines: Pawl itself for the command `pawl bench`,
+// and other clients, through Client, for the comparison in bench/peers.
+//
+// Scenarios:
+//
+//	single       one goroutine, one name
+//	uncontended  goroutines with a name of their own each
+//	hot          goroutines that contend for one name
+//	waiters      pending LockAsync futures on names that somebody else holds
+//	held         holds under the watchdog
+//
+// The first three are closed loops: a goroutine locks, unlocks and begins anew, so
+// that a slow server slows the load down too. Latency is of a whole pair.
+//
+// The API may change before v1.
+package bench

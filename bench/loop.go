@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// RunLoop measures a closed loop (Single, Uncontended or Hot) of any client. The
+// server, and the client with its connections, are the caller's.
+func RunLoop(ctx context.Context, server *Server, client Client, cfg Config) (*Result, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Scenario == Single {
+		cfg.Goroutines = 1
+	}
+	l := &loop{ctx: ctx, server: server, cfg: cfg, result: &Result{
+		Scenario: cfg.Scenario, Client: client.Name(), Server: server.name,
+		Comparable: server.comparable, Goroutines: cfg.Goroutines,
+	}}
+	for i := range cfg.Goroutines {
+		name := server.prefix + "hot"
+		if cfg.Scenario != Hot {
+			name = server.prefix + strconv.Itoa(i)
+		}
+		l.workers = append(l.workers, &worker{pair: client.Worker(name)})
+	}
+	if cfg.Warmup > 0 {
+		if err := l.warmUp(); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.measure(); err != nil {
+		return nil, err
+	}
+	if l.result.Stuck == 0 {
+		var err error
+		if l.result.Leftovers, err = server.leftovers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l.result, nil
+}
+
+// loop is one run of a closed loop.
+type loop struct {
+	ctx     context.Context
+	server  *Server
+	cfg     Config
+	workers []*worker
+	result  *Result
+}
+
+// warmUp opens connections and fills pools. Who is stuck already does not come back
+// for the measurement.
+func (l *loop) warmUp() error {
+	l.renew()
+	stuck, err := runRound(l.ctx, l.workers, l.cfg.Warmup, l.cfg.stuckAfter, func() error { return nil }, l.tick("warm-up", l.cfg.Warmup))
+	if err != nil || l.ctx.Err() != nil {
+		return firstError(l.ctx, err)
+	}
+	l.drop(stuck)
+	for _, w := range l.workers {
+		if w.pairs == 0 && w.err != nil {
+			return fmt.Errorf("bench: warm-up: %w", w.err)
+		}
+	}
+	return nil
+}
+
+// measure runs the loop and fills the result.
+func (l *loop) measure() error {
+	l.renew()
+	r := l.result
+	idle := runtime.NumGoroutine()
+	heap := liveHeap()
+	var used meter
+	var watch *sampler
+	var before int64
+	stuck, err := runRound(l.ctx, l.workers, l.cfg.Duration, l.cfg.stuckAfter, func() (err error) {
+		if before, _, err = l.server.commands(); err != nil {
+			return err
+		}
+		watch = sample(idle + len(l.workers))
+		used.start()
+		return nil
+	}, l.tick(l.cfg.Scenario, l.cfg.Duration))
+	if watch != nil {
+		r.GoroutinesPeak = watch.stop()
+	}
+	if err != nil || l.ctx.Err() != nil {
+		return firstError(l.ctx, err)
+	}
+	used.stopAt(l.ended(stuck, used.began))
+	l.drop(stuck)
+	r.HeapBytes = liveHeap() - heap
+	after, counted, err := l.server.commands()
+	if err != nil {
+		return err
+	}
+	all := newHistogram(1)
+	for i, w := range l.workers {
+		r.Pairs += w.pairs
+		r.Errors += w.errors
+		if w.err != nil && r.FirstError == "" {
+			r.FirstError = w.err.Error()
+		}
+		r.Fairness.Max = max(r.Fairness.Max, w.pairs)
+		if i == 0 || w.pairs < r.Fairness.Min {
+			r.Fairness.Min = w.pairs
+		}
+		all.Merge(w.latency)
+	}
+	if r.Stuck > 0 {
+		r.Fairness.Min = 0 // what they did before is not known
+	}
+	r.Fairness.Mean = float64(r.Pairs) / float64(r.Goroutines)
+	r.finish(used.total, after-before, counted, all)
+	return nil
+}
+
+// renew gives every worker fresh counters.
+func (l *loop) renew() {
+	for _, w := range l.workers {
+		*w = worker{pair: w.pair, latency: newHistogram(len(l.workers))}
+	}
+}
+
+// drop forgets workers that are stuck.
+func (l *loop) drop(stuck map[*worker]bool) {
+	l.result.Stuck += len(stuck)
+	var rest []*worker
+	for _, w := range l.workers {
+		if !stuck[w] {
+			rest = append(rest, w)
+		}
+	}
+	l.workers = rest
+}
+
+// ended is when the last worker that ended did so: the patience with stuck ones is
+// not part of the duration.
+func (l *loop) ended(stuck map[*worker]bool, began time.Time) time.Time {
+	last := began
+	for _, w := range l.workers {
+		if !stuck[w] && w.ended.After(last) {
+			last = w.ended
+		}
+	}
+	if last.Equal(began) {
+		return time.Now() // all are stuck
+	}
+	return last
+}
+
+func (l *loop) tick(stage string, total time.Duration) func(time.Duration) {
+	return func(done time.Duration) {
+		l.cfg.progress(stage, min(done, total).Milliseconds(), total.Milliseconds())
+	}
+}
+
+// firstError is err, or why ctx ended.
+func firstError(ctx context.Context, err error) error {
+	if err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,163 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Result is what one run measured. Its JSON form is a public format: fields are
+// added, never changed.
+type Result struct {
+	Scenario string `json:"scenario"`
+	// Client is what was measured: "pawl", or a peer's name.
+	Client string `json:"client"`
+	Server string `json:"server"`
+	// Comparable is false if the server was the embedded one.
+	Comparable bool `json:"comparable"`
+	Goroutines int  `json:"goroutines"`
+	// Count is the number of futures or holds; 0 in the closed loops.
+	Count int `json:"count"`
+	// DurationS is the time in which the pairs were made; idle time in between,
+	// asked for with Config.Duration, is not part of it.
+	DurationS float64 `json:"duration_s"`
+	// Pairs are acquisitions that were granted and released.
+	Pairs          int64   `json:"pairs"`
+	PairsPerSecond float64 `json:"pairs_per_second"`
+	// ClientCPUUsPerPair is user and system time of this process, by pairs; 0 if
+	// the platform does not tell.
+	ClientCPUUsPerPair float64 `json:"client_cpu_us_per_pair"`
+	// LatencyUs is of lock + unlock in the closed loops, from a release to the next
+	// grant in Waiters, of the acquisition in Held.
+	LatencyUs     Latency `json:"latency_us"`
+	AllocsPerPair float64 `json:"allocs_per_pair"`
+	// HeapBytes is the growth of the live heap, after garbage collection: for each
+	// pending future (Waiters) or hold (Held); over the whole measured time in the
+	// closed loops.
+	HeapBytes int64 `json:"heap_bytes"`
+	// GoroutinesPeak is the most goroutines that were seen above those of the idle
+	// client and the workers.
+	GoroutinesPeak int `json:"goroutines_peak"`
+	// CommandsPerPair is counted by the server: script calls, subscriptions and the
+	// like, not what scripts call inside. nil if the server does not count.
+	CommandsPerPair *float64 `json:"commands_per_pair"`
+	// Fairness is pairs per goroutine; zero for scenarios without workers.
+	Fairness Fairness `json:"fairness"`
+	// Errors are acquisitions and releases that failed. FirstError is one of them.
+	Errors     int64  `json:"errors"`
+	FirstError string `json:"first_error,omitempty"`
+	// Stuck are workers or futures that were still waiting 10 s after the end.
+	Stuck     int       `json:"stuck"`
+	Leftovers Leftovers `json:"leftovers"`
+
+	*WaitersResult
+	*HeldResult
+}
+
+// WaitersResult is what only Waiters measures.
+type WaitersResult struct {
+	Names     int    `json:"names"`
+	Finish    string `json:"finish"`
+	Served    int    `json:"served"`
+	Cancelled int    `json:"cancelled"`
+	// Overloaded is how often LockAsync had to be called again because too many
+	// commands were in flight.
+	Overloaded int `json:"overloaded"`
+	// IdleS is for how long nothing happened, IdleCPUPercent what this process used
+	// meanwhile, of one CPU.
+	IdleS          float64 `json:"idle_s"`
+	IdleCPUPercent float64 `json:"idle_cpu_percent"`
+}
+
+// HeldResult is what only Held measures.
+type HeldResult struct {
+	HeldS          float64 `json:"held_s"`
+	HeldCPUPercent float64 `json:"held_cpu_percent"`
+	// Lost are holds that ended before they were unlocked.
+	Lost int `json:"lost"`
+	// Renewals were acknowledged by the server while all were held.
+	Renewals int64 `json:"renewals"`
+	// RenewalsPerSecond is over the full seconds of that time.
+	RenewalsPerSecond Spread `json:"renewals_per_second"`
+}
+
+// Latency holds percentiles, in microseconds.
+type Latency struct {
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// Fairness holds pairs per goroutine.
+type Fairness struct {
+	Min  int64   `json:"min"`
+	Max  int64   `json:"max"`
+	Mean float64 `json:"mean"`
+}
+
+// Spread is how evenly something was done.
+type Spread struct {
+	Min  int64   `json:"min"`
+	Max  int64   `json:"max"`
+	Mean float64 `json:"mean"`
+}
+
+// Leftovers is what the server had of the run when everything was released.
+type Leftovers struct {
+	Keys     int `json:"keys"`
+	Channels int `json:"channels"`
+}
+
+// Err is nil if everything that was locked was released, and all waited in vain for
+// nothing: a figure of such a run may be quoted.
+func (r *Result) Err() error {
+	var bad []error
+	add := func(n int64, what string) {
+		if n > 0 {
+			bad = append(bad, fmt.Errorf("bench: %d %s", n, what))
+		}
+	}
+	add(int64(r.Stuck), "still waited 10 s after the end")
+	if r.Errors > 0 {
+		bad = append(bad, fmt.Errorf("bench: %d operations failed, one of them: %s", r.Errors, r.FirstError))
+	}
+	if r.HeldResult != nil {
+		add(int64(r.Lost), "holds were lost")
+	}
+	add(int64(r.Leftovers.Keys), "keys are left on the server")
+	add(int64(r.Leftovers.Channels), "channels are still subscribed to")
+	return errors.Join(bad...)
+}
+
+func (r *Result) failed(err error) {
+	r.Errors++
+	if r.FirstError == "" {
+		r.FirstError = err.Error()
+	}
+}
+
+// finish computes the ratios.
+func (r *Result) finish(u usage, commands int64, counted bool, h *hdrhistogram.Histogram) {
+	r.DurationS = u.elapsed.Seconds()
+	us := func(ns int64) float64 { return float64(ns) / float64(time.Microsecond) }
+	r.LatencyUs = Latency{
+		P50: us(h.ValueAtQuantile(50)), P99: us(h.ValueAtQuantile(99)),
+		P999: us(h.ValueAtQuantile(99.9)), Max: us(h.Max()),
+	}
+	if r.DurationS > 0 {
+		r.PairsPerSecond = float64(r.Pairs) / r.DurationS
+	}
+	if r.Pairs == 0 {
+		return
+	}
+	pairs := float64(r.Pairs)
+	r.ClientCPUUsPerPair = us(int64(u.cpu)) / pairs
+	r.AllocsPerPair = float64(u.allocs) / pairs
+	if counted {
+		perPair := float64(commands) / pairs
+		r.CommandsPerPair = &perPair
+	}
+}

@@ -1,0 +1,57 @@
+package bench
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pawl-lock/pawl/engine"
+	pawlpprof "github.com/pawl-lock/pawl/pprof"
+)
+
+// Run measures Pawl in the scenario of cfg, on a server that it starts if need be.
+// A run that went wrong, but ended, has a Result all the same: see Result.Err.
+func Run(ctx context.Context, cfg Config) (result *Result, err error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	server, err := OpenServer(ctx, cfg.URL, cfg.Embedded)
+	if err != nil {
+		return nil, err
+	}
+	defer server.Close()
+	if cfg.Profile != "" {
+		stop, err := pawlpprof.Capture(cfg.Profile)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	switch cfg.Scenario {
+	case Waiters:
+		return runWaiters(ctx, server, cfg)
+	case Held:
+		return runHeld(ctx, server, cfg)
+	}
+	ec, err := cfg.engine(server)
+	if err != nil {
+		return nil, err
+	}
+	client, err := OpenPawl(ctx, ec)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	return RunLoop(ctx, server, client, cfg)
+}
+
+// engine is the configuration of the engine under measurement.
+func (c Config) engine(server *Server) (engine.Config, error) {
+	ec, err := engine.ParseURL(server.url)
+	if err != nil {
+		return ec, err
+	}
+	if c.Lease != 0 {
+		ec.Lease = c.Lease
+	}
+	return ec, nil
+}

@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// WriteJSON writes the result as one indented JSON object.
+func (r *Result) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// WriteText writes the result for people.
+func (r *Result) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("scenario", "%s, %s on %s", r.Scenario, r.Client, r.Server)
+	if !r.Comparable {
+		line("", "embedded server: these figures compare with nothing")
+	}
+	r.load(line)
+	line("pairs", "%d in %.2f s: %.0f a second", r.Pairs, r.DurationS, r.PairsPerSecond)
+	l := r.LatencyUs
+	line("latency", "p50 %s, p99 %s, p99.9 %s, max %s", micros(l.P50), micros(l.P99), micros(l.P999), micros(l.Max))
+	line("per pair", "%.2f us of client CPU, %.2f allocations, %s commands", r.ClientCPUUsPerPair, r.AllocsPerPair, r.commands())
+	if r.Fairness.Max > 0 {
+		line("fairness", "%d to %d pairs per goroutine, mean %.1f", r.Fairness.Min, r.Fairness.Max, r.Fairness.Mean)
+	}
+	line("goroutines", "at most %d beside the idle client and the workers", r.GoroutinesPeak)
+	line("errors", "%d", r.Errors)
+	if r.FirstError != "" {
+		line("", "%s", r.FirstError)
+	}
+	line("stuck", "%d", r.Stuck)
+	line("left over", "%d keys, %d channels", r.Leftovers.Keys, r.Leftovers.Channels)
+	return t.Flush()
+}
+
+// load describes what the scenario put on the client.
+func (r *Result) load(line func(name, format string, args ...any)) {
+	switch {
+	case r.WaitersResult != nil:
+		line("futures", "%d on %d names, %d bytes each", r.Count, r.Names, r.HeapBytes)
+		line("idle", "%.2f %% of a CPU, for %.1f s", r.IdleCPUPercent, r.IdleS)
+		line("finish", "%s: %d served, %d cancelled", r.Finish, r.Served, r.Cancelled)
+	case r.HeldResult != nil:
+		line("holds", "%d for %.1f s, %d bytes each, %d lost", r.Count, r.HeldS, r.HeapBytes, r.Lost)
+		s := r.RenewalsPerSecond
+		line("renewals", "%d, %d to %d a second, mean %.0f, with %.2f %% of a CPU", r.Renewals, s.Min, s.Max, s.Mean, r.HeldCPUPercent)
+	default:
+		line("workers", "%d goroutines", r.Goroutines)
+	}
+}
+
+func (r *Result) commands() string {
+	if r.CommandsPerPair == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.3f", *r.CommandsPerPair)
+}
+
+func micros(us float64) string {
+	switch {
+	case us < 1e3:
+		return fmt.Sprintf("%.1f us", us)
+	case us < 1e6:
+		return fmt.Sprintf("%.2f ms", us/1e3)
+	}
+	return fmt.Sprintf("%.2f s", us/1e6)
+}
