@@ -1,0 +1,42 @@
+package resp
+
+import "testing"
+
+// FuzzPubSubBytes feeds a pub/sub connection with commands in flight whatever
+// the network may bring. It must not panic, and must not believe what it has not
+// asked for.
+func FuzzPubSubBytes(f *testing.F) {
+	f.Add([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n"))
+	f.Add([]byte("*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"))
+	f.Add([]byte("-NOPERM no\r\n-NOPERM no\r\n-NOPERM no\r\n"))
+	f.Add([]byte("-BUSY no\r\n+PONG\r\n"))
+	f.Add(AppendCommand(nil, "message", "a", "hi"))
+	f.Add([]byte("*2\r\n$4\r\npong\r\n$0\r\n\r\n"))
+	f.Add([]byte("*3\r\n*1\r\n:1\r\n$-1\r\n*-1\r\n"))
+	f.Add(AppendCommand(nil, "subscribe", "a"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var all tally
+		s := newSubs()
+		tr := new(meagreTransport)
+		c := newSubConn(s, tr, func(error) {})
+		a, b := NewChannel("a", &all), NewChannel("b", &all)
+		s.subscribe(a)
+		s.subscribe(b)
+		c.onWake()
+		for i := range in { // byte by byte, the hardest way to cut it
+			c.onBytes(in[i : i+1])
+			c.onWake()
+			if len(tr.closed) > 0 {
+				break
+			}
+		}
+		if n := all.count(Subscribed); n > 2 || n == 0 && all.count(Message) > 0 {
+			t.Fatalf("%d confirmations, %d messages", n, all.count(Message))
+		}
+		told := all.count(Subscribed)
+		c.onClose(ErrProtocol)
+		if all.count(Disconnected) != told {
+			t.Fatalf("%d were Subscribed, %d Disconnected", told, all.count(Disconnected))
+		}
+	})
+}
