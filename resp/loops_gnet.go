@@ -55,15 +55,18 @@ func newReactor(n int, k *tracker) (*reactor, error) {
 // and wrapped connections are out; with an IPv6 zone it would corrupt the zone
 // names that Go's net package shares.
 func (*reactor) takes(c net.Conn) bool {
-	switch c := c.(type) {
+	switch c.(type) {
 	case *net.UnixConn:
 		return true
 	case *net.TCPConn:
-		local, _ := c.LocalAddr().(*net.TCPAddr)
-		remote, _ := c.RemoteAddr().(*net.TCPAddr)
-		return local != nil && remote != nil && local.Zone == "" && remote.Zone == ""
+		return !hasZone(c.LocalAddr()) && !hasZone(c.RemoteAddr())
 	}
 	return false
+}
+
+func hasZone(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.Zone != ""
 }
 
 func (r *reactor) adopt(c net.Conn, s sink) (transport, error) {

@@ -4,6 +4,8 @@ package resp
 
 import (
 	"io"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -65,5 +67,26 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	}
 	if late.opened.Load() {
 		t.Error("a sink heard of a connection that adopt had refused")
+	}
+}
+
+// With a zone, gnet would put a string of Go's net package into a pool of
+// writable bytes.
+func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
+	t.Parallel()
+	r := new(reactor)
+	w := newWorld(t, gnetTCP)
+	client, _ := w.connectPlain()
+	t.Cleanup(func() { client.Close() })
+	if !r.takes(client) {
+		t.Error("a plain TCP connection is refused")
+	}
+	if r.takes(deceptive{client}) {
+		t.Error("a wrapped connection is taken")
+	}
+	zoned := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[fe80::1%eth0]:1"))
+	plain := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[fe80::2]:1"))
+	if hasZone(plain) || !hasZone(zoned) {
+		t.Error("zones are not seen")
 	}
 }

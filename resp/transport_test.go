@@ -271,3 +271,27 @@ func TestTransportNeverWritesToAReusedDescriptor(t *testing.T) {
 		}
 	})
 }
+
+// deceptive is a connection of a custom dialer: its Write sends, and says it
+// did not.
+type deceptive struct{ net.Conn }
+
+func (c deceptive) Write(b []byte) (int, error) {
+	c.Conn.Write(b)
+	return 0, io.ErrShortWrite
+}
+
+func TestTransportDoubtsAFailedWriteOfAnUnknownConnection(t *testing.T) {
+	eachCarrier(t, func(t *testing.T, w *world) {
+		l := w.newLane(nil)
+		client, _ := w.connect(nil)
+		if err := l.attach(w.loops, deceptive{client}); err != nil {
+			t.Fatal(err)
+		}
+		c := newCall(1)
+		l.submit(c)
+		if err := c.await(t).Err; !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("got %v, want an unknown outcome", err)
+		}
+	})
+}
