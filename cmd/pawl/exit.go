@@ -11,13 +11,16 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// Exit codes, after sysexits.h where it has a fitting one.
+// Exit codes, after sysexits.h where it has a fitting one, and shells.
 const (
 	exitFailed      = 1
 	exitUsage       = 64
 	exitServer      = 69
 	exitNotAcquired = 75
 	exitLost        = 76
+
+	exitNotExecutable = 126
+	exitNotFound      = 127
 )
 
 // exitError is an error that says which exit code it means. Without err nothing is
@@ -72,5 +75,5 @@ func errorText(err error) string {
 	if err == nil || errors.As(err, &coded) && coded.err == nil {
 		return ""
 	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "engine: "), "\n", "; ")
 }

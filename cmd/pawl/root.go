@@ -47,6 +47,7 @@ willing, 75 lock not acquired, 76 lock lost.`,
 	root.AddCommand(
 		newDemoCommand(),
 		newDemoWorkerCommand(),
+		newExecCommand(),
 		newPingCommand(),
 		newServeCommand(),
 		newStatusCommand(),

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package execlock
+
+import "syscall"
+
+// dieWithParent does nothing: no other system than Linux has it.
+func dieWithParent(*syscall.SysProcAttr) {}
