@@ -140,10 +140,10 @@ func (c *Client) Subscribe(ch *Channel) {
 	}
 }
 
-// Unsubscribe removes ch. No event begins after it returns, but one that has
-// begun may still be running, and if ch is subscribed again at once, that event
-// may be the Subscribed of before: take Subscribed for "look again", which is
-// right in either case, since the one of the new subscription follows.
+// Unsubscribe removes ch. An event that the loop has picked up just before may
+// still arrive after it has returned, and no other. If ch is subscribed again at
+// once, that event may even be the Subscribed of the time before: take Subscribed
+// for "look again", which is right in either case, since the true one follows.
 func (c *Client) Unsubscribe(ch *Channel) {
 	if c.pubsub.subs.unsubscribe(ch) {
 		c.pubsub.wake()
