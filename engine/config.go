@@ -62,7 +62,9 @@ type Config struct {
 	MaxInFlight int
 
 	// Executor runs the callbacks of futures. Default: a goroutine for each future
-	// that has some. It must not run them on the calling goroutine.
+	// that has some. It is called for one future at a time, on a goroutine of the
+	// engine's own: it may wait until it has room, or run the task right there, but
+	// then callbacks wait for each other. It must run every task once.
 	Executor func(task func())
 	// Logger gets what an operator should see. Default: silent.
 	Logger *slog.Logger

@@ -5,10 +5,12 @@ import (
 )
 
 // executor runs user code: callbacks and hooks. The default one takes a goroutine
-// per task, so a task that blocks delays no other.
+// per task, so a task that blocks delays no other. A custom one is user code too
+// and may block until it has room; it is fed by a goroutine that exists while
+// there is something to feed, because tasks come from event loops.
 //
 // Invariant: pending counts the tasks that were accepted and have not returned;
-// after close none is accepted, so Wait can only go down.
+// after close none is accepted, so it can only go down.
 type executor struct {
 	custom func(func())
 
@@ -16,35 +18,71 @@ type executor struct {
 		sync.Mutex
 		closed  bool
 		pending int
-		idle    chan struct{} // closed when pending reaches 0 after close
+		idle    chan struct{} // closed when pending reaches 0
+		queue   []func()      // for custom
+		feeding bool
 	}
 }
 
-// run hands a task to the executor. After close it is dropped.
+// run hands a task to the executor. It never blocks. After close the task gets a
+// goroutine that nobody waits for: a callback that is never called would be worse.
 func (x *executor) run(task func()) {
 	if x.custom == nil {
 		x.spawn(task)
 		return
 	}
-	if x.begin() {
-		x.custom(func() {
-			defer x.finished()
-			task()
-		})
+	if !x.begin() {
+		go task()
+		return
+	}
+	x.mu.Lock()
+	x.mu.queue = append(x.mu.queue, func() {
+		defer x.finished()
+		task()
+	})
+	start := !x.mu.feeding
+	if start {
+		x.mu.feeding = true
+		x.mu.pending++ // the goroutine itself
+	}
+	x.mu.Unlock()
+	if start {
+		go x.feed()
 	}
 }
 
-// spawn runs a task on a goroutine, whatever the executor. After close it is
-// dropped.
+// feed gives the queued tasks to the custom executor, one after another. Close
+// waits for it, as it does for the tasks.
+func (x *executor) feed() {
+	defer x.finished()
+	for {
+		x.mu.Lock()
+		queue := x.mu.queue
+		x.mu.queue = nil
+		x.mu.feeding = len(queue) > 0
+		x.mu.Unlock()
+		if len(queue) == 0 {
+			return
+		}
+		for _, task := range queue {
+			x.custom(task)
+		}
+	}
+}
+
+// spawn runs a task on a goroutine, whatever the executor.
 func (x *executor) spawn(task func()) {
-	if x.begin() {
-		go func() {
-			defer x.finished()
-			task()
-		}()
+	if !x.begin() {
+		go task()
+		return
 	}
+	go func() {
+		defer x.finished()
+		task()
+	}()
 }
 
+// begin counts a task, unless the executor is closed.
 func (x *executor) begin() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -81,7 +119,7 @@ func (x *executor) idle() <-chan struct{} {
 	return c
 }
 
-// close refuses further tasks.
+// close ends the counting of tasks.
 func (x *executor) close() {
 	x.mu.Lock()
 	x.mu.closed = true

@@ -23,7 +23,7 @@ type Future[T any] struct {
 	told     []tell
 }
 
-// tell is an AwaitAny that wants to know: index goes into the channel, which has
+// tell is an AwaitAll or AwaitAny that wants to know: index goes into the channel, which has
 // room for it.
 type tell struct {
 	to    chan<- int
@@ -84,7 +84,8 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 // OnComplete calls fn with the result, on Config.Executor: never on an event loop,
 // and never on the calling goroutine with the default one. The functions of one
 // future run one after another in the order of registration; those of different
-// futures never wait for each other. Close waits for them, so fn must not call it.
+// futures never wait for each other. Close waits for them, so fn must not call it;
+// for what is called after Close, nobody waits.
 func (f *Future[T]) OnComplete(fn func(T, error)) {
 	f.mu.Lock()
 	if !f.complete || f.then != nil {
@@ -133,6 +134,15 @@ func (f *Future[T]) settle(value T, err error) {
 	}
 }
 
+// tellAll returns a channel that gets the index of each future when it is complete.
+func tellAll[T any](futures []*Future[T]) <-chan int {
+	ended := make(chan int, len(futures))
+	for i, f := range futures {
+		f.tell(ended, i)
+	}
+	return ended
+}
+
 // tell sends index into to when the future is complete; to must have room.
 func (f *Future[T]) tell(to chan<- int, index int) {
 	f.mu.Lock()
@@ -161,18 +171,25 @@ func (f *Future[T]) call() {
 }
 
 // AwaitAll waits for all futures and returns their values in order. On the first
-// error, ctx ending included, it abandons all of them and returns that error.
+// error, whichever future has it, ctx ending included, it abandons all of them and
+// returns that error.
 func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 	values := make([]T, len(futures))
-	for i, f := range futures {
-		v, err := f.Await(ctx)
+	ended := tellAll(futures)
+	for range futures {
+		var err error
+		select {
+		case i := <-ended:
+			values[i], err = futures[i].Result()
+		case <-ctx.Done():
+			err = fail(ErrPending, context.Cause(ctx))
+		}
 		if err != nil {
 			for _, f := range futures {
 				f.Abandon()
 			}
 			return nil, err
 		}
-		values[i] = v
 	}
 	return values, nil
 }
@@ -185,10 +202,7 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 	if len(futures) == 0 {
 		return -1, none, invalid("AwaitAny of no futures")
 	}
-	ended := make(chan int, len(futures))
-	for i, f := range futures {
-		f.tell(ended, i)
-	}
+	ended := tellAll(futures)
 	winner, value, err := -1, none, error(nil)
 	for range futures {
 		select {
@@ -203,8 +217,8 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 			break
 		}
 	}
-	for i, f := range futures {
-		if i != winner {
+	for _, f := range futures {
+		if winner < 0 || f != futures[winner] { // the same future may be there twice
 			f.Abandon()
 		}
 	}
