@@ -170,10 +170,10 @@ func (e *Engine) hookConn(s resp.State) {
 	e.hooks.push(func() { e.hooks.Conn(ev) })
 }
 
-// log writes to Config.Logger, whose handler is the user's: it runs where the hooks
-// do.
+// log writes to Config.Logger, whose handler is the user's: all of it, the question
+// whether it wants the level too, runs where the hooks do.
 func (e *Engine) log(level slog.Level, text string, args ...any) {
-	if e.hooks.logger != nil && e.hooks.logger.Enabled(context.Background(), level) {
+	if e.hooks.logger != nil {
 		e.hooks.push(func() { e.hooks.logger.Log(context.Background(), level, text, args...) })
 	}
 }
