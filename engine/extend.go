@@ -10,9 +10,10 @@ import (
 // extension is an Extend under way. One at a time goes to the server; a further
 // one waits for it and then takes its own turn.
 type extension struct {
-	lease time.Duration
-	done  chan struct{}
-	err   error
+	lease   time.Duration
+	dropped bool // the caller stopped waiting while the command was out
+	done    chan struct{}
+	err     error
 }
 
 // finish tells the caller. The caller of finish holds the shard's lock.
@@ -75,7 +76,12 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 }
 
 // stopExtending gives the wait up. If the command is out it may still succeed;
-// then the lease is longer than the caller knows, which is harmless.
+// then the lease is longer than the caller knows, which is harmless. It keeps its
+// place until the reply, which would else be taken for that of the next Extend:
+//
+//	Extend(10 s): sent; its ctx ends
+//	Extend(60 s) takes the place
+//	reply to the first: the second is told 60 s
 func (h *holding) stopExtending(x *extension, cause error) error {
 	h.sh.mu.Lock()
 	defer h.sh.mu.Unlock()
@@ -84,7 +90,9 @@ func (h *holding) stopExtending(x *extension, cause error) error {
 		return x.err
 	default:
 	}
-	if h.extra.extend == x {
+	if cmd := &h.res.cmd; cmd.what == extending && cmd.hold == h && h.extra.extend == x {
+		x.dropped = true
+	} else if h.extra.extend == x {
 		h.extra.extend = nil
 	}
 	return fail(ErrOutcomeUnknown, cause)
@@ -96,7 +104,7 @@ func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 	if h.state != live {
 		return
 	}
-	x := h.extra.extend // nil if the caller stopped waiting
+	x := h.extra.extend
 	var err error
 	switch {
 	case o.verdict == answered && o.code == script.Renewed:
@@ -113,10 +121,10 @@ func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 		return
 	case o.verdict == denied:
 		err = o.err
-	default:
+	case !x.dropped:
 		return // harmless to repeat: next sends it again
 	}
-	if x != nil && h.extra.extend == x {
+	if h.extra.extend == x { // the end of the hold has told x already
 		h.extra.extend = nil
 		x.finish(err)
 	}
