@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"sync"
-	"time"
 )
 
 // closing is the end of an engine.
@@ -17,15 +16,18 @@ import (
 type closing struct {
 	once    sync.Once
 	err     error
-	emptied chan struct{} // capacity 1: a resource left the table
+	emptied chan struct{} // capacity 1: the last resource left a shard
 }
 
 // emptied notes that a resource left the table; whoever waits for an empty one
 // looks again. The caller holds the shard's lock.
-func (e *Engine) emptied(*shard) {
-	if !e.closing.Load() {
-		return
+func (e *Engine) emptied(sh *shard) {
+	if e.closing.Load() && len(sh.resources) == 0 {
+		e.lookAgain()
 	}
+}
+
+func (e *Engine) lookAgain() {
 	select {
 	case e.closed.emptied <- struct{}{}:
 	default: // somebody is told already
@@ -61,22 +63,12 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 
 func (e *Engine) close() error {
 	e.closing.Store(true)
-	timeout := time.NewTimer(e.cfg.CloseTimeout)
-	defer timeout.Stop()
-	expired := make(chan struct{})
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-timeout.C:
-			close(expired)
-		case <-stop:
-		}
-	}()
+	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.CloseTimeout)
+	defer cancel()
 
 	e.failWaiting()
 	e.endHolds()
-	clean := e.awaitEmpty(expired)
+	clean := e.awaitEmpty(ctx.Done())
 	e.renewer.Close()
 	_ = e.client.Close() // fails what is unanswered: see abandonedByClient
 	e.dropAll()
@@ -84,7 +76,7 @@ func (e *Engine) close() error {
 	e.hooks.close()
 	select {
 	case <-e.exec.idle():
-	case <-expired:
+	case <-ctx.Done():
 		clean = false
 	}
 	e.exec.close()
@@ -119,9 +111,19 @@ func (e *Engine) each(visit func(r *resource, fx *effects)) {
 	}
 }
 
-// failWaiting ends every acquisition that waits.
+// failWaiting ends every acquisition that waits, and what would only keep a name in
+// the table that nobody uses any more: a subscription that lingers, a debt that was
+// paid once and is to be paid again after a lease.
 func (e *Engine) failWaiting() {
 	e.each(func(r *resource, fx *effects) {
+		r.wait.stopLingering()
+		for d := r.debts; d != nil; {
+			next := d.next
+			if !d.due {
+				r.forgive(d)
+			}
+			d = next
+		}
 		for h := r.hold; h != nil; h = h.child {
 			for h.pending() {
 				a, _ := h.extra.children.Front()
@@ -145,20 +147,14 @@ func (e *Engine) endHolds() {
 		if r.hold != nil {
 			r.lose(r.hold, EngineClosed, fx)
 		}
-		for d := r.debts; d != nil; {
-			next := d.next
-			if !d.due {
-				r.forgive(d) // it was paid once; the rest is for the lease
-			}
-			d = next
-		}
 	})
 }
 
-// awaitEmpty waits until no resource is left.
+// awaitEmpty waits until no resource is left. Shutdown and Close may wait both.
 func (e *Engine) awaitEmpty(stop <-chan struct{}) bool {
 	for {
 		if e.resources() == 0 {
+			e.lookAgain() // the token that woke us was the other's too
 			return true
 		}
 		select {
