@@ -108,10 +108,18 @@ func New(cfg Config) *Renewer {
 
 // JoinNext puts m into the cohort of its next renewal: a third of the lease from
 // now, up to a tenth of that earlier or later, so that holds taken together do
-// not stay together.
+// not stay together. If the answer came so late that less of the lease is left,
+// it is half of what is; near the end it is the end, so that somebody looks then.
 func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 	third := r.cfg.Lease / 3
-	r.Join(m, now.Add(third-third/10+rand.N(third/5+1)))
+	third += rand.N(third/5+1) - third/10
+	left := m.sub.Until().Sub(now)
+	if few := 4 * r.quantum; left > 2*few {
+		left /= 2
+	} else {
+		left = max(left, few) // a renewal that cannot move the end is not repeated at once
+	}
+	r.Join(m, now.Add(min(third, left)))
 }
 
 // Join puts m, which is nowhere, into the cohort of the slot that due falls in.
