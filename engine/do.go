@@ -53,7 +53,9 @@ func (m Mutex) run(ctx context.Context, h *Hold, fn func(context.Context, *Hold)
 		case lost != nil:
 			released = lost // Unlock says the same
 		}
-		err = errors.Join(err, released)
+		if released != nil {
+			err = errors.Join(err, released)
+		}
 	}()
 	return fn(hctx, h)
 }

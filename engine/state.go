@@ -99,6 +99,9 @@ func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, erro
 	}
 	var o forceOptions
 	for _, opt := range opts {
+		if opt == nil {
+			return false, invalid("a nil ForceOption")
+		}
 		opt.applyForce(&o)
 	}
 	channel := m.channel()
