@@ -32,7 +32,7 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server not reachable or not
 willing, 75 lock not acquired, 76 lock lost.`,
 		Example: `  pawl demo
   pawl exec nightly-report -- /usr/local/bin/report --all
-  PAWL_URL=rediss://:secret@redis.example:6380 pawl status nightly-report`,
+  PAWL_URL=rediss://redis.example:6380 pawl status nightly-report`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -45,6 +45,7 @@ willing, 75 lock not acquired, 76 lock lost.`,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%v", err) })
 	root.AddCommand(
+		newBenchCommand(),
 		newDemoCommand(),
 		newDemoWorkerCommand(),
 		newExecCommand(),
