@@ -48,7 +48,7 @@ const (
 //  3. Queued bytes are never forgotten. While out is not empty and the connection
 //     lives, one of these holds: a writer is active and will look again
 //     (writing); a wake is under way (armed); the loop is inside onBytes and will
-//     drain at its end (draining); or the transport said "not now" to onWake, and
+//     drain (draining); or the transport said "not now" to onWake, and
 //     the next onBytes drains.
 //  4. offered counts the bytes that a write has been given so far. It moves before
 //     the write and back after a short one. A reply to a command that ends beyond
@@ -67,8 +67,8 @@ const (
 //	flush (writer)    until out is empty, at most maxRounds:
 //	                  lock: stamp, take; unlock: write; lock: account
 //	onBytes (loop)    decode up to batchSize; lock: pop as many entries;
-//	                  unlock: complete them; at the end become the writer if
-//	                  something has been queued meanwhile
+//	                  unlock: complete them; become the writer if something has
+//	                  been queued meanwhile; again, until all is decoded
 //	onClose (loop)    lock: dead, take the whole fifo; unlock: complete all as
 //	                  not sent or unknown, by the transport's final count
 //
@@ -301,13 +301,14 @@ func (p *pipeline) onWake() {
 	p.flushLocked(true)
 }
 
-// drain writes, at the end of onBytes, what has been queued since it began.
-func (p *pipeline) drain(now clock.Instant, bytes int) {
+// drain writes what has been queued while replies were completed, by the loop in
+// the main: on gnet one write for all. got bytes had arrived.
+func (p *pipeline) drain(now clock.Instant, got int) {
 	m := &p.mu
 	m.Lock()
 	m.draining = false
 	m.heard = now
-	m.bytesIn += uint64(bytes)
+	m.bytesIn += uint64(got)
 	if m.writing {
 		m.Unlock()
 		return

@@ -57,6 +57,7 @@ func (p *pipeline) read(b []byte, now clock.Instant) error {
 			r.keep(b)
 			return nil
 		}
+		p.drain(now, 0) // more to come: the server need not wait for it
 	}
 }
 

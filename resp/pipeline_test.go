@@ -569,3 +569,59 @@ func TestLaneCountersOutliveTheConnection(t *testing.T) {
 		t.Fatalf("counters %+v after the end, want %+v", after, before)
 	}
 }
+
+func TestPipelineBufferStaysSmallThoughNeverEmpty(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	p := l.current.Load()
+	text := strings.Repeat("x", 1000)
+	tr.room = 0
+	submitTexts(l, text)
+	for range 1000 {
+		submitTexts(l, text)
+		tr.room = len(text) // one is always left
+		tr.sink.onWake()
+		tr.sink.onBytes([]byte(":1\r\n"))
+	}
+	if len(tr.wire) != 1000*len(text) {
+		t.Fatalf("%d bytes on the wire", len(tr.wire))
+	}
+	if got := cap(p.mu.out); got > 4*keepCap {
+		t.Errorf("the buffer grew to %d bytes with %d queued", got, len(text))
+	}
+}
+
+func TestLaneClosedWhileAConnectionOpensStaysDown(t *testing.T) {
+	t.Parallel()
+	l, _, _ := scripted(nil)
+	l.current.Load().onClose(io.EOF)
+	p := newPipeline(l)
+	l.close(ErrClosed)
+	tr := &scriptedTransport{sink: p, room: 1 << 30}
+	p.onOpen(tr)
+	if l.up() || tr.closed != ErrClosed {
+		t.Errorf("up: %v, the connection closed with %v", l.up(), tr.closed)
+	}
+	c := submitTexts(l, "a")
+	c[0].wants(t, ErrNotSent, ErrClosed)
+}
+
+func TestPipelineWritesBetweenTheBatchesOfOneRead(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	first := &textCall{text: "a", then: func(Reply) { submitTexts(l, "x") }}
+	l.submit(first)
+	for range 2*batchSize - 1 {
+		submitTexts(l, "b")
+	}
+	tr.sink.onWake()
+	last := &textCall{text: "c", then: func(Reply) {
+		if !strings.HasSuffix(string(tr.wire), "x") {
+			t.Error("what the first batch had queued was not written before the last one")
+		}
+	}}
+	p := l.current.Load()
+	*p.mu.fifo.back() = entry{request: last, end: p.mu.fifo.back().end}
+	tr.sink.onBytes([]byte(strings.Repeat(":1\r\n", 2*batchSize)))
+	last.wantsInt(t, 1)
+}

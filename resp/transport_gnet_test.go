@@ -75,14 +75,16 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
 	t.Parallel()
 	r := new(reactor)
-	w := newWorld(t, gnetTCP)
-	client, _ := w.connectPlain()
-	t.Cleanup(func() { client.Close() })
-	if !r.takes(client) {
-		t.Error("a plain TCP connection is refused")
-	}
-	if r.takes(deceptive{client}) {
-		t.Error("a wrapped connection is taken")
+	for _, network := range []string{"tcp", "unix"} {
+		w := newWorld(t, carrier{network: network})
+		client, _ := w.connectPlain()
+		t.Cleanup(func() { client.Close() })
+		if !r.takes(client) {
+			t.Errorf("a plain %s connection is refused", network)
+		}
+		if r.takes(deceptive{client}) {
+			t.Errorf("a wrapped %s connection is taken", network)
+		}
 	}
 	zoned := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[fe80::1%eth0]:1"))
 	plain := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[fe80::2]:1"))

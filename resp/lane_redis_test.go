@@ -1,0 +1,74 @@
+package resp
+
+import (
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// scriptCall is a script call whose reply can be awaited.
+type scriptCall struct {
+	sha, text, key string
+	done           chan Reply
+}
+
+func (c *scriptCall) AppendCommand(dst []byte, form Form) []byte {
+	if form == Whole {
+		return AppendCommand(dst, "EVAL", c.text, "1", c.key)
+	}
+	return AppendCommand(dst, "EVALSHA", c.sha, "1", c.key)
+}
+
+func (c *scriptCall) Complete(r Reply) {
+	r.Value = r.Value.Clone()
+	c.done <- r
+}
+
+// Each call counts once, though the server keeps forgetting the script.
+func TestLaneOutlivesTheScriptCache(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const text = `return redis.call('incr', KEYS[1])`
+	sha := server.Do("SCRIPT", "LOAD", text).(string)
+	for _, c := range []carrier{{name: "gnet", network: "tcp"}, {name: "std", network: "tcp", forceStd: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c)
+			l := w.newLane(nil)
+			conn, err := net.Dial("unix", server.Socket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.attach(w.loops, conn); err != nil {
+				t.Fatal(err)
+			}
+			const goroutines, each = 8, 200
+			var all sync.WaitGroup
+			for g := range goroutines {
+				all.Go(func() {
+					call := &scriptCall{sha: sha, text: text, key: c.name, done: make(chan Reply, 1)}
+					for i := range each {
+						if g == 0 && i%10 == 0 {
+							server.Do("SCRIPT", "FLUSH")
+						}
+						l.submit(call)
+						if r := receive(t, call.done, "a reply"); r.Err != nil || r.Value.Kind != KindInt {
+							t.Errorf("got %+v", r)
+						}
+					}
+				})
+			}
+			all.Wait()
+			last := &scriptCall{sha: sha, text: text, key: c.name, done: make(chan Reply, 1)}
+			l.submit(last)
+			if r := receive(t, last.done, "the count"); r.Value.Int != goroutines*each+1 {
+				t.Errorf("counted %d, want %d", r.Value.Int, goroutines*each+1)
+			}
+			if l.counters().Resent == 0 {
+				t.Error("nothing was sent again; the test shows nothing")
+			}
+		})
+	}
+}
