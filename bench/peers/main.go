@@ -1,23 +1,26 @@
-// Command peers runs Pawl's benchmark scenarios on other clients, so that their
-// figures come from the same machine, the same server and the same loop.
+// Command peers measures Pawl beside other clients: one process, one server, the
+// loop of package bench, taking turns, so that what disturbs one disturbs all. The
+// figures of two separate runs must not be compared.
 //
-// It is a module of its own: what it compares with never becomes a dependency of
-// Pawl. The answer is one JSON object with the fields of `pawl bench`.
+//	go run . --goroutines 64 --rounds 5 uncontended
 //
-//	go run . --goroutines 64 --duration 5s uncontended
+// It is a module of its own: what Pawl is compared with never becomes a dependency
+// of it.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -36,7 +39,7 @@ func main() {
 // The exit codes are those of the command pawl.
 func exitCode(err error) int {
 	switch {
-	case errors.Is(err, errUsage):
+	case errors.Is(err, errUsage), errors.Is(err, bench.ErrInvalid):
 		return 64
 	case errors.Is(err, redistest.ErrNotInstalled):
 		return 69
@@ -44,53 +47,51 @@ func exitCode(err error) int {
 	return 1
 }
 
-var errUsage = errors.New("usage: peers [flags] uncontended")
+var errUsage = errors.New("usage: peers [flags] single|uncontended")
+
+// scenarios are those in which a client that only calls scripts can take part: it
+// cannot wait for a lock.
+var scenarios = []string{bench.Single, bench.Uncontended}
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
-	addr := flags.String("addr", "", "URL of the server, redis://host:port or unix:///path; empty: start one")
-	peer := flags.String("peer", "rueidis", "client to measure: rueidis (raw EVALSHA of Pawl's scripts)")
-	format := flags.String("format", "json", "text or json")
-	var cfg runConfig
-	flags.IntVar(&cfg.Goroutines, "goroutines", 64, "workers, each with a name of its own")
-	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long to measure")
+	addr := flags.String("addr", "", "URL of the server; empty: start a redis-server")
+	clients := flags.String("clients", strings.Join(subjectNames(), ","), "what to measure; the first is compared with the others")
+	rounds := flags.Int("rounds", 5, "how often each client has its turn")
+	format := flags.String("format", "text", "text or json")
+	cfg := bench.DefaultConfig("")
+	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "workers of uncontended")
+	flags.DurationVar(&cfg.Duration, "duration", 2*time.Second, "how long one turn is")
+	flags.DurationVar(&cfg.Warmup, "warmup", 500*time.Millisecond, "how long a client runs before its turn counts")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
 		return errors.Join(errUsage, err)
 	}
+	cfg.Scenario = flags.Arg(0)
+	chosen, err := subjectsOf(*clients)
 	switch {
-	case flags.NArg() != 1 || flags.Arg(0) != "uncontended":
+	case err != nil:
+		return errors.Join(errUsage, err)
+	case flags.NArg() != 1 || !slices.Contains(scenarios, cfg.Scenario):
 		return errUsage
-	case *peer != "rueidis":
-		return fmt.Errorf("%w: no peer %q", errUsage, *peer)
 	case *format != "json" && *format != "text":
 		return fmt.Errorf("%w: no format %q", errUsage, *format)
-	case cfg.Goroutines < 1 || cfg.Duration <= 0:
-		return fmt.Errorf("%w: --goroutines and --duration must be positive", errUsage)
+	case *rounds < 1:
+		return fmt.Errorf("%w: --rounds must be positive", errUsage)
 	}
-	if *addr == "" {
-		server, err := redistest.StartProcess(ctx, redistest.Config{})
-		if err != nil {
-			return err
-		}
-		defer server.Close()
-		*addr = server.URL()
-	}
-	subject, err := openRueidis(ctx, *addr)
+	server, err := bench.OpenServer(ctx, *addr, false)
 	if err != nil {
 		return err
 	}
-	defer subject.Close()
-	result, err := uncontended(ctx, subject, cfg)
+	defer server.Close()
+	report, err := compare(ctx, server, chosen, cfg, *rounds)
 	if err != nil {
 		return err
 	}
-	if *format == "text" {
-		_, err = fmt.Fprintln(out, result)
-		return err
+	print := report.writeText
+	if *format == "json" {
+		print = report.writeJSON
 	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(result)
+	return errors.Join(print(out), report.err())
 }
