@@ -32,6 +32,10 @@ func (e *Engine) enqueue(a *acquisition, k key, hash uint64, o options) {
 		}
 		r.admit(a, &fx)
 		r.next(&fx)
+		if a.once && !a.trying && !a.ended {
+			// Its turn comes with the answer of another command, or with a connection.
+			a.giveUpAt(e.clock.Now().Add(e.cfg.CommandTimeout))
+		}
 		r.settled()
 	}
 	sh.mu.Unlock()
@@ -63,8 +67,11 @@ func (r *resource) admit(a *acquisition, fx *effects) {
 		r.tries.PushBack(&a.place)
 		return
 	}
-	r.wait.stopLingering()
 	r.waiters.PushBack(&a.place)
+	if r.hold != nil {
+		r.ensureWait().listen()
+	}
+	r.wait.stopLingering()
 }
 
 // acquireReplied goes on after the reply of an acquire, or after its connection

@@ -95,7 +95,7 @@ func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
 	case unlocked:
 		if c.rest > 0 {
 			nobody := script.Owner{Engine: owner.Engine, ID: -owner.ID}
-			return script.AppendRetire(dst, form, r.key.name, owner, nobody, c.rest)
+			return script.AppendRetire(dst, form, r.key.name, owner, nobody, c.rest, r.channel())
 		}
 		return script.AppendRelease(dst, form, r.key.name, owner, r.channel())
 	case settling:
@@ -176,7 +176,7 @@ func (c *command) Complete(reply resp.Reply) {
 	r.settled()
 	r.sh.mu.Unlock()
 	if done.paced {
-		e.recovery.answered(e, lane, o.verdict != notSent)
+		e.recovery.answered(e, lane, o.verdict != notSent && o.verdict != unknown)
 	}
 	fx.run(e)
 }

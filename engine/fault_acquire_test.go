@@ -136,6 +136,7 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 	})
 	t.Run("while the command is under way", func(t *testing.T) {
 		for _, async := range []bool{false, true} {
+			eventually(t, "nothing of before is under way", func() bool { return e.Stats().InFlight == 0 })
 			before := p.Stats().Received["EVALSHA"]
 			p.Pause(faultproxy.All)
 			ctx, cancel := context.WithCancel(context.Background())

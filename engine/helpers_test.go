@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -87,8 +88,16 @@ func mustUnlock(t testing.TB, h *Hold) {
 }
 
 // clean fails the test if the server has anything left of Pawl.
-func clean(t testing.TB, s *redistest.Server) {
+func clean(t testing.TB, s *redistest.Server, engines ...*Engine) {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("channels: %v", s.Do("PUBSUB", "CHANNELS"))
+			for _, e := range engines {
+				report(t, e)
+			}
+		}
+	}()
 	if n := s.Do("DBSIZE"); n != int64(0) {
 		t.Errorf("%v keys are left: %v", n, s.Do("KEYS", "*"))
 	}
@@ -99,3 +108,25 @@ func clean(t testing.TB, s *redistest.Server) {
 }
 
 func hasText(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
+
+// report logs what an engine is doing, for a test that failed.
+func report(t testing.TB, e *Engine) {
+	t.Helper()
+	t.Logf("stats: %+v", e.Stats())
+	e.recovery.mu.Lock()
+	for i := range e.recovery.lanes {
+		l := &e.recovery.lanes[i]
+		t.Logf("lane %d up %v: %d urgent, %d tries stalled, %d out", i, e.client.Up(0, i), len(l.urgent), len(l.tries), l.out)
+	}
+	e.recovery.mu.Unlock()
+	states := map[string]int{}
+	for i := range e.table {
+		sh := &e.table[i]
+		sh.mu.Lock()
+		for _, r := range sh.resources {
+			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", r.cmd.what, r.held, r.wait != nil, r.hold != nil, r.waiters.Len() > 0)]++
+		}
+		sh.mu.Unlock()
+	}
+	t.Logf("resources: %v", states)
+}

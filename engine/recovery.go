@@ -85,14 +85,19 @@ func (v *recovery) up(e *Engine, lane int) {
 	v.resume(e, lane)
 }
 
-// answered is called when a paced command has its answer, or could not be sent.
-func (v *recovery) answered(e *Engine, lane int, sent bool) {
+// answered is called when a paced command is over; works says that the lane does,
+// too.
+func (v *recovery) answered(e *Engine, lane int, works bool) {
 	v.mu.Lock()
 	l := &v.lanes[lane]
 	l.out--
-	more := sent && len(l.urgent)+len(l.tries) > 0
+	left := len(l.urgent)+len(l.tries) > 0
+	if left && !works {
+		// Nobody else may be out to come back here (a full lane, say).
+		e.wheel.Schedule(&l.kick, e.clock.Now().Add(kickAfter))
+	}
 	v.mu.Unlock()
-	if more {
+	if left && works {
 		v.resume(e, lane)
 	}
 }
@@ -114,8 +119,16 @@ func (v *recovery) resume(e *Engine, lane int) {
 		if r == nil {
 			return
 		}
-		if !r.goOn() {
+		switch r.goOn() {
+		case nothingToSend:
 			v.answered(e, lane, false)
+		case stalledAgain:
+			// The lane is down, whatever Up says: it tells after it has failed all
+			// that was in flight, and this may be running inside of that.
+			v.mu.Lock()
+			e.wheel.Schedule(&l.kick, e.clock.Now().Add(kickAfter))
+			v.mu.Unlock()
+			return
 		}
 	}
 }
@@ -132,9 +145,17 @@ func take(list *[]*resource) *resource {
 	return r
 }
 
-// goOn ends a stall. It reports whether a command was sent that answers to
-// recovery.
-func (r *resource) goOn() (sent bool) {
+// wentOn is what became of a resource that was stalled.
+type wentOn uint8
+
+const (
+	nothingToSend wentOn = iota
+	commandSent          // its answer comes to recovery
+	stalledAgain         // and recovery has been told
+)
+
+// goOn ends a stall.
+func (r *resource) goOn() wentOn {
 	var fx effects
 	r.sh.mu.Lock()
 	if r.held == stalled {
@@ -142,11 +163,18 @@ func (r *resource) goOn() (sent bool) {
 		r.next(&fx)
 		if fx.send != nil {
 			r.cmd.paced = true
-			sent = true
 		}
 		r.settled()
 	}
 	r.sh.mu.Unlock()
 	fx.run(r.eng)
-	return sent
+	if fx.send == nil {
+		return nothingToSend
+	}
+	r.sh.mu.Lock()
+	defer r.sh.mu.Unlock()
+	if r.held == stalled {
+		return stalledAgain
+	}
+	return commandSent
 }

@@ -15,6 +15,7 @@ type unlocking struct {
 	ready chan struct{}    // what Unlock waits on: one token
 	eng   *Engine
 	async bool
+	told  bool // err is the verdict, and on its way; guarded by the shard's lock
 	place queue.Elem[*unlocking]
 	err   error
 }
@@ -39,6 +40,13 @@ func (u *unlocking) executor() *executor { return &u.eng.exec }
 func (u *unlocking) abandon()            {} // a release is never taken back
 func (u *unlocking) drop(struct{})       {}
 
+// tell gives the verdict; the caller holds the shard's lock. From here on the
+// waiting goroutine takes it and nothing else.
+func (u *unlocking) tell(err error, fx *effects) {
+	u.err, u.told = err, true
+	fx.unlocked.PushBack(&u.place)
+}
+
 func (u *unlocking) deliver() {
 	if u.async {
 		u.fut.settle(struct{}{}, u.err)
@@ -56,8 +64,9 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 		case <-u.ready:
 		case <-ctx.Done():
 			h.sh.mu.Lock()
-			waiting := h.unlocks.Remove(&u.place)
+			waiting := !u.told
 			if waiting {
+				h.unlocks.Remove(&u.place)
 				u.err = fail(ErrOutcomeUnknown, context.Cause(ctx))
 				h.sh.count.unknown++
 			}
@@ -68,7 +77,7 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 		}
 	}
 	err := u.err
-	u.err = nil
+	u.err, u.told = nil, false
 	unlockings.Put(u)
 	return err
 }
@@ -90,15 +99,12 @@ func (h *holding) unlock(u *unlocking) {
 	case h.state == releasing:
 		h.unlocks.PushBack(&u.place)
 	case h.ending != ErrReleased:
-		u.err = h.ending // lost
-		fx.unlocked.PushBack(&u.place)
+		u.tell(h.ending, &fx) // lost
 		h.res.goOnAfter(&fx)
 	case h.extra != nil && h.extra.result != nil:
-		u.err = h.extra.result // released, and it did not go well
-		fx.unlocked.PushBack(&u.place)
+		u.tell(h.extra.result, &fx) // released, and it did not go well
 	default:
-		u.err = ErrNotHeld
-		fx.unlocked.PushBack(&u.place)
+		u.tell(ErrNotHeld, &fx)
 	}
 	h.sh.mu.Unlock()
 	fx.run(e)
@@ -115,7 +121,7 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 		if o.code == script.Unheard {
 			r.eng.logUnheard(r)
 		}
-		if w := r.wait; w != nil && w.Listening() && c.what == unlocked && c.rest <= 0 {
+		if w := r.wait; w != nil && w.Listening() && c.what == unlocked {
 			w.own++
 		}
 		h.released(nil, fx)
@@ -180,8 +186,7 @@ func (h *holding) settleUnlock(result error, fx *effects) {
 		if !ok {
 			return
 		}
-		u.err = result
-		fx.unlocked.PushBack(&u.place)
+		u.tell(result, fx)
 	}
 }
 

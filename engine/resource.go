@@ -23,8 +23,8 @@ import (
 //     is settled; while it is there no acquisition of the name is sent, except
 //     re-entries under it.
 //  3. Only the front of waiters tries at the server; entries of tries try once each.
-//  4. While waiters is not empty, and for a moment after, the channel is
-//     subscribed to, if the wait has begun (wait != nil).
+//  4. Once the head was refused, or waits for a hold of this process, the channel is
+//     subscribed to (wait), until a moment after the last waiter left.
 //  5. The resource is in the table as long as any of these is there: hold,
 //     waiters, tries, debts, wait, a command in flight.
 //
@@ -160,15 +160,15 @@ func (r *resource) channel() script.Channel {
 	return script.Channel{Prefix: prefix, Lock: r.key.name, Verb: "PUBLISH"}
 }
 
-// settled takes the resource out of the table when nothing needs it any more. It
-// is the last thing a transition does.
+// settled lets go of what the resource does not need any more: the subscription, if
+// nobody waits, and the resource itself, if nothing is left. It is the last thing a
+// transition does.
 func (r *resource) settled() {
-	if r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil ||
-		r.cmd.what != nothing || r.held != freely {
-		return
-	}
-	if r.wait != nil {
+	if r.wait != nil && r.waiters.Len() == 0 && !r.cmd.head {
 		r.linger()
+	}
+	if r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil ||
+		r.wait != nil || r.cmd.what != nothing || r.held != freely {
 		return
 	}
 	if r.sh.resources[r.key] != r {

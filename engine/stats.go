@@ -37,10 +37,10 @@ type Stats struct {
 
 // counters are one shard's part of Stats, guarded by its lock.
 type counters struct {
-	held, pending                                int
-	acquired, released, renewed, notAcquired     uint64
-	compensations, burned, unknown, leaked, busy uint64
-	lost                                         [EngineClosed + 1]uint64
+	held, pending                            int
+	acquired, released, renewed, notAcquired uint64
+	compensations, burned, unknown, leaked   uint64
+	lost                                     [EngineClosed + 1]uint64
 }
 
 // refused counts an acquisition that ended with an error.

@@ -21,6 +21,11 @@ import (
 // settings are errors. Errors never contain the password.
 func ParseURL(raw string) (Config, error) {
 	u, err := url.Parse(raw)
+	if err == nil && strings.Contains(u.Path+u.RawQuery+u.Fragment+u.Opaque, "@") && u.Scheme != "unix" {
+		// redis://user:12/34@host: what we would quote as the path is half of a
+		// password.
+		return Config{}, invalid("the URL has an @ behind its host: special characters in a password are written as %%XX (/ as %%2F, ? as %%3F, # as %%23)")
+	}
 	if err != nil {
 		// url.Error quotes the whole URL, the password included.
 		return Config{}, invalid("the URL cannot be parsed: it must look like redis://user:password@host:6379/0 (special characters in a password are written as %%XX)")
@@ -78,7 +83,7 @@ func (c *Config) takeHost(u *url.URL) error {
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		db, err := strconv.Atoi(path)
 		if err != nil || db < 0 {
-			return invalid("the URL's path (%q) must be a database number", path)
+			return invalid("the URL's path (%q) must be a database number", shorten(path))
 		}
 		c.DB = db
 	}
@@ -95,6 +100,9 @@ func (c *Config) takeSettings(query string) error {
 		"dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout,
 	}
 	numbers := map[string]*int{"db": &c.DB, "lanes": &c.Lanes}
+	if settings.Has("db") && c.DB != 0 {
+		return invalid("the URL names the database twice: in its path and as db")
+	}
 	for name, values := range settings {
 		value := values[len(values)-1]
 		switch {
@@ -115,7 +123,7 @@ func (c *Config) takeSettings(query string) error {
 			}
 			*numbers[name] = n
 		default:
-			return invalid("the URL's setting %q is not known: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes", name)
+			return invalid("the URL's setting %q is not known; these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes", name)
 		}
 	}
 	return nil

@@ -11,9 +11,10 @@ import (
 )
 
 // waiting is the wait of a resource's head: queue.Wait decides, and here it is
-// given a clock, a channel and a lock. It is made by the first refusal and lives
-// until nobody has waited for a moment (lingering), so that a name in demand does
-// not subscribe and unsubscribe at every turn.
+// given a clock, a channel and a lock. It is made by the first refusal, or by the
+// first waiter behind a hold of this process, which would otherwise not hear of a
+// removal by force. It lives until nobody has waited for a moment (lingering), so
+// that a name in demand does not subscribe and unsubscribe at every turn.
 //
 // It is an object of its own because timers and channel events may reach it after
 // the resource is done with it: then over is set, and they do nothing.
@@ -31,32 +32,39 @@ type waiting struct {
 
 const lingerFor = time.Second
 
-// ensureWait returns the wait, begun if need be; the try that was just refused is
-// then its first.
+// ensureWait returns the wait, begun if need be.
 func (r *resource) ensureWait() *waiting {
 	if r.wait == nil {
 		w := &waiting{res: r, sh: r.sh}
 		w.alarm.Init(w)
-		w.Sent()
 		r.wait = w
 	}
 	return r.wait
 }
 
+// listen subscribes to the channel, once. Subscribe neither blocks nor calls back.
+func (w *waiting) listen() {
+	r := w.res
+	if channelPrefix[r.key.kind] != "" && w.Listen() {
+		w.channel.Init(r.channel().Name(), w)
+		r.eng.client.Subscribe(&w.channel)
+	}
+}
+
 // refusedFor puts the head to sleep after a refusal, or lets it try again at once.
 func (r *resource) refusedFor(ttl time.Duration, now clock.Instant) {
-	w := r.ensureWait()
+	w := r.wait
+	if w == nil { // the try was the first one
+		w = r.ensureWait()
+		w.Sent()
+	}
 	action, d := w.Refused(ttl)
 	if action != queue.Sleep {
 		return // ready again: next sends the try
 	}
+	w.listen() // the confirmation is an event: it makes the head try again
 	if channelPrefix[r.key.kind] == "" {
 		d = w.pollPause(d)
-	} else if w.Listen() {
-		// The confirmation is an event: it makes the head try again. Subscribe
-		// neither blocks nor calls back.
-		w.channel.Init(r.channel().Name(), w)
-		r.eng.client.Subscribe(&w.channel)
 	}
 	r.eng.wheel.Schedule(&w.alarm, now.Add(d))
 }
@@ -78,8 +86,8 @@ func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
 		return
 	}
 	if w.linger {
-		w.linger = false
 		w.end()
+		w.res.settled()
 		w.sh.mu.Unlock()
 		return
 	}
@@ -131,11 +139,11 @@ func (w *waiting) act(action queue.Action) {
 // foreign returns the live hold if somebody else announced a release: nobody but us
 // can release it, unless it was taken away by force. One renewal tells.
 func (w *waiting) foreign() *holding {
-	if w.own > 0 {
-		w.own--
+	h := w.res.hold
+	if w.own > 0 || (h != nil && h.state == releasing) {
+		w.own-- // below zero if the message overtook the reply of its release
 		return nil
 	}
-	h := w.res.hold
 	if h == nil || h.state != live || h.checked {
 		return nil
 	}
@@ -161,18 +169,19 @@ func (w *waiting) refuse(err error) {
 	fx.run(e)
 }
 
-// linger keeps the subscription for a moment after the last waiter left.
+// linger keeps the subscription for a moment after the last waiter left, then ends
+// it.
 func (r *resource) linger() {
 	w := r.wait
-	if w.linger {
-		return
-	}
-	w.Reset()
 	if !w.Listening() || r.eng.closing.Load() {
 		r.eng.wheel.Cancel(&w.alarm)
 		w.end()
 		return
 	}
+	if w.linger {
+		return
+	}
+	w.Reset()
 	w.linger = true
 	r.eng.wheel.Schedule(&w.alarm, r.eng.clock.Now().Add(lingerFor))
 }
@@ -185,16 +194,13 @@ func (w *waiting) stopLingering() {
 	}
 }
 
-// end gives the subscription up, and the resource with it if nothing else needs
-// it.
+// end gives the subscription up.
 func (w *waiting) end() {
-	r := w.res
 	w.over = true
 	if w.Listening() {
-		r.eng.client.Unsubscribe(&w.channel)
+		w.res.eng.client.Unsubscribe(&w.channel)
 	}
-	r.wait = nil
-	r.settled()
+	w.res.wait = nil
 }
 
 // pauseTimer ends a pause of a resource.

@@ -117,13 +117,14 @@ func AppendRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) [
 }
 
 // AppendRetire appends retire(owner, rest): the lock stays taken for rest, by
-// nobody.
-func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest time.Duration) []byte {
-	dst = Retire.begin(dst, form, 1, 3)
+// nobody. It announces itself on c.
+func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
+	dst = Retire.begin(dst, form, 1, 5)
 	dst = resp.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
 	dst = resp.AppendBulkInt(dst, Milliseconds(rest))
-	return nobody.appendTo(dst)
+	dst = nobody.appendTo(dst)
+	return c.appendTo(dst)
 }
 
 // AppendForce appends force(owner or ""), which announces itself on c.

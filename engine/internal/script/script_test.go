@@ -61,15 +61,6 @@ func (c *caller) run(encode func([]byte, resp.Form) []byte) (resp.Value, error) 
 	return q.value, q.err
 }
 
-func (c *caller) code(encode func([]byte, resp.Form) []byte) int64 {
-	c.t.Helper()
-	v, err := c.run(encode)
-	if err != nil || v.Kind != resp.KindInt {
-		c.t.Fatalf("reply %v, %v", v, err)
-	}
-	return v.Int
-}
-
 func acquire(o Owner, lease time.Duration) func([]byte, resp.Form) []byte {
 	return func(b []byte, f resp.Form) []byte { return AppendAcquire(b, f, lockName, o, lease) }
 }
@@ -83,7 +74,7 @@ func release(o Owner) func([]byte, resp.Form) []byte {
 	return func(b []byte, f resp.Form) []byte { return AppendRelease(b, f, lockName, o, wake) }
 }
 func retire(o Owner, rest time.Duration) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendRetire(b, f, lockName, o, nobody, rest) }
+	return func(b []byte, f resp.Form) []byte { return AppendRetire(b, f, lockName, o, nobody, rest, wake) }
 }
 func renew(o Owner, lease time.Duration) func([]byte, resp.Form) []byte {
 	return func(b []byte, f resp.Form) []byte {
@@ -163,7 +154,7 @@ func TestDecisionTableEveryCell(t *testing.T) {
 			"others": same(NotThere, ""), "others, no expiry": noTTL(NotThere, ""),
 		}},
 		{"retire", retire(me, 2*time.Second), map[string]after{
-			"absent": free(NotThere, 0), "me": {Done, "", 1000, 2000, 0}, "me, no expiry": {Done, "", 1000, 2000, 0},
+			"absent": free(NotThere, 0), "me": {Done, "", 1000, 2000, 1}, "me, no expiry": {Done, "", 1000, 2000, 1},
 			"others": same(NotThere, ""), "others, no expiry": noTTL(NotThere, ""),
 		}},
 		{"renew", renew(me, s9), map[string]after{

@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+)
+
+func short(c *Config) { c.Lease = 600 * time.Millisecond }
+
+var renewals = faultproxy.Is("EVALSHA", script.Renew.SHA)
+
+// Each of these happens to renewals, one after another; the hold survives them all,
+// because the next try comes within what is left of the lease.
+func TestHoldSurvivesRenewalsThatFail(t *testing.T) {
+	t.Parallel()
+	faults := map[string]func(p *faultproxy.Proxy) *faultproxy.Trap{
+		"BUSY": func(p *faultproxy.Proxy) *faultproxy.Trap {
+			return p.ReplaceReply(renewals, []byte("-BUSY Redis is busy\r\n"), 2)
+		},
+		"LOADING": func(p *faultproxy.Proxy) *faultproxy.Trap { return p.ReplaceReply(renewals, []byte("-LOADING\r\n"), 2) },
+		"READONLY": func(p *faultproxy.Proxy) *faultproxy.Trap {
+			return p.ReplaceReply(renewals, []byte("-READONLY\r\n"), 2)
+		},
+		"refused key by key": func(p *faultproxy.Proxy) *faultproxy.Trap {
+			return p.ReplaceReply(renewals, []byte("*1\r\n:-5\r\n"), 2)
+		},
+		"an answer of the wrong shape": func(p *faultproxy.Proxy) *faultproxy.Trap {
+			return p.ReplaceReply(renewals, []byte("+OK\r\n"), 2)
+		},
+		"the reply is cut":        func(p *faultproxy.Proxy) *faultproxy.Trap { return p.CutAfterRequest(renewals) },
+		"the connection is reset": func(p *faultproxy.Proxy) *faultproxy.Trap { return p.CutBeforeRequest(renewals) },
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p, e := behind(t, func(c *Config) { c.Lease = 3 * time.Second })
+			h := mustLock(t, e.Mutex("x"))
+			first := h.ValidUntil()
+			fault(p).Wait(1)
+			eventually(t, "renewed after the failure", func() bool { return h.ValidUntil().After(first.Add(100 * time.Millisecond)) })
+			if err := h.Err(); err != nil {
+				t.Fatalf("the hold ended: %v", err)
+			}
+			mustUnlock(t, h)
+			clean(t, s)
+		})
+	}
+}
+
+// The network swallows everything and resets nothing: only the clock can tell.
+func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
+	t.Parallel()
+	s, p, e := behind(t, short)
+	h := mustLock(t, e.Mutex("x"))
+	fixed := mustLock(t, e.Mutex("y"), Lease(600*time.Millisecond))
+	p.Blackhole(faultproxy.All)
+	for name, h := range map[string]*Hold{"x": h, "y": fixed} {
+		select {
+		case <-h.Done():
+		case <-ctxT(t).Done():
+			t.Fatal("the hold never ended")
+		}
+		// The server's key must outlive the hold: it is asked right after Done.
+		if left := s.Do("PTTL", name).(int64); left == -2 {
+			t.Errorf("%s: the key had expired before the hold ended", name)
+		}
+	}
+	var lost *LostError
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != NotRenewed {
+		t.Errorf("watchdog hold: %v, want NotRenewed", err)
+	}
+	if err := fixed.Err(); !errors.As(err, &lost) || lost.Reason != LeaseEnded {
+		t.Errorf("fixed hold: %v, want LeaseEnded", err)
+	}
+	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+		t.Errorf("Unlock after loss: %v", err)
+	}
+	p.Heal()
+	eventually(t, "what was lost is released", func() bool { return s.Do("DBSIZE") == int64(0) })
+}
+
+func TestAcknowledgementAfterTheEndDoesNotBringAHoldBack(t *testing.T) {
+	t.Parallel()
+	s, p, e := behind(t, short)
+	h := mustLock(t, e.Mutex("x"))
+	p.Pause(faultproxy.Named("renewal"))
+	p.Pause(faultproxy.All)
+	<-h.Done()
+	p.Resume() // the renewal reaches the server now, and its answer us
+	eventually(t, "the engine released what it lost", func() bool { return len(fields(t, s, "x")) == 0 })
+	if err := h.Err(); !errors.Is(err, ErrLost) {
+		t.Errorf("the hold is %v", err)
+	}
+	if n := e.Stats().Held; n != 0 {
+		t.Errorf("%d held", n)
+	}
+}
+
+// The process is stopped past its lease. On resume the hold is over before anything
+// is done under it, although no timer has had time to run.
+func TestSuspendedProcessFindsItsHoldEnded(t *testing.T) {
+	if url := os.Getenv("PAWL_TEST_SUSPENDED"); url != "" {
+		suspended(t, url)
+		return
+	}
+	t.Parallel()
+	s := server(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSuspendedProcessFindsItsHoldEnded$", "-test.v")
+	cmd.Env = append(os.Environ(), "PAWL_TEST_SUSPENDED="+s.URL())
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	stopped := time.Now()
+	eventually(t, "the key expires", func() bool {
+		return len(fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
+	})
+	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if !strings.Contains(out.String(), "ended before the first look") {
+		t.Fatalf("the process did not report:\n%s", out.String())
+	}
+}
+
+// suspended is the process that is stopped: it looks at its hold all the time, and
+// must never find it live at a moment when the key has expired.
+func suspended(t *testing.T, url string) {
+	e := open(t, url, short)
+	h := mustLock(t, e.Mutex("x"))
+	if _, err := e.client.Do(ctxT(t), "SET", "ready", "1"); err != nil {
+		t.Fatal(err)
+	}
+	last := time.Now()
+	deadline := last.Add(limit)
+	for time.Now().Before(deadline) {
+		now := time.Now()
+		gap := now.Sub(last)
+		last = now
+		err := h.Err()
+		if gap > 600*time.Millisecond {
+			// This is the first look after the stop.
+			if !errors.Is(err, ErrLost) {
+				t.Fatalf("after a stop of %v the hold is %v", gap, err)
+			}
+			fmt.Println("ended before the first look")
+			return
+		}
+	}
+	t.Fatal("never stopped")
+}
+
+func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
+	holds := make([]*Hold, 64)
+	for i := range holds {
+		holds[i] = mustLock(t, e.Mutex(fmt.Sprint("x", i)))
+	}
+	s.Do("SET", "x13", "another library's lock")
+	<-holds[13].Done()
+	var lost *LostError
+	if err := holds[13].Err(); !errors.As(err, &lost) || lost.Reason != TakenOnServer {
+		t.Errorf("error is %v, want TakenOnServer", err)
+	}
+	for round := range 2 {
+		n := e.Stats().Renewed
+		eventually(t, fmt.Sprint("renewal round ", round), func() bool { return e.Stats().Renewed >= n+63 })
+	}
+	for i, h := range holds {
+		if err := h.Err(); i != 13 && err != nil {
+			t.Errorf("hold %d: %v", i, err)
+		}
+	}
+}
+
+func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL()) // lease 30 s: the next renewal is far away
+	h := mustLock(t, e.Mutex("x"))
+	f := e.Mutex("x").LockAsync(ctxT(t))
+	eventually(t, "it listens, though it waits for a hold of its own process", func() bool { return e.Stats().Channels == 1 })
+	other := open(t, s.URL())
+	if ok, err := other.Mutex("x").ForceUnlock(ctxT(t)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	start := time.Now()
+	<-h.Done()
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("noticed after %v", d)
+	}
+	next, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, next)
+	clean(t, s)
+}
