@@ -28,7 +28,7 @@ type sink interface {
 	// onWake follows a wake: write what is queued.
 	onWake()
 	// onClose tells that the connection has ended, and why. From before it starts
-	// nothing is written any more, and sent is final.
+	// no byte is taken any more, and sent is final.
 	onClose(err error)
 }
 

@@ -1,0 +1,224 @@
+package resp
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	tr.room = 9 // "aaaa", "bbbb" and one byte of "cccc"
+	p := submitTexts(l, "aaaa", "bbbb", "cccc", "dddd")
+	tr.sink.onBytes([]byte(":1\r\n"))
+	tr.sink.onClose(io.EOF)
+	p[0].wantsInt(t, 1)
+	p[1].wants(t, ErrOutcomeUnknown, io.EOF)
+	p[2].wants(t, ErrNotSent, io.EOF)
+	p[3].wants(t, ErrNotSent, io.EOF)
+	if p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
+		t.Errorf("stamps: %v for a command that was sent, %v for one that was not", p[1].reply.Sent, p[2].reply.Sent)
+	}
+	if l.up() {
+		t.Error("still up")
+	}
+	late := submitTexts(l, "eeee")
+	late[0].wants(t, ErrNotSent, ErrDown)
+}
+
+func TestPipelineClosesWhenTheOldestCommandIsOverdue(t *testing.T) {
+	t.Parallel()
+	l, tr, fake := scripted(nil)
+	p := submitTexts(l, "a")
+	fake.Advance(900 * time.Millisecond)
+	p = append(p, submitTexts(l, "b")...)
+	l.checkAge(fake.Now())
+	if tr.closed != nil {
+		t.Fatalf("closed early: %v", tr.closed)
+	}
+	tr.sink.onBytes([]byte(":1\r\n"))
+	fake.Advance(900 * time.Millisecond) // "b" is 0.9 s old
+	l.checkAge(fake.Now())
+	if tr.closed != nil {
+		t.Fatalf("closed early: %v", tr.closed)
+	}
+	fake.Advance(101 * time.Millisecond)
+	l.checkAge(fake.Now())
+	if tr.closed != ErrTimeout {
+		t.Fatalf("closed with %v, want ErrTimeout", tr.closed)
+	}
+	tr.sink.onClose(tr.closed)
+	p[1].wants(t, ErrOutcomeUnknown, ErrTimeout)
+}
+
+func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
+	t.Parallel()
+	l, tr, fake := scripted(nil)
+	tr.room = 0
+	p := submitTexts(l, "a")
+	l.checkAge(fake.Now())
+	fake.Advance(time.Second)
+	l.checkAge(fake.Now())
+	if tr.closed != nil {
+		t.Fatalf("closed early: %v", tr.closed)
+	}
+	fake.Advance(time.Millisecond)
+	l.checkAge(fake.Now())
+	if tr.closed != ErrTimeout {
+		t.Fatalf("closed with %v, want ErrTimeout", tr.closed)
+	}
+	tr.sink.onClose(tr.closed)
+	p[0].wants(t, ErrNotSent, ErrTimeout)
+}
+
+func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
+	t.Parallel()
+	l, tr, fake := scripted(nil)
+	fake.Advance(idleAfter - 1)
+	l.checkAge(fake.Now())
+	if len(tr.wire) != 0 {
+		t.Fatalf("wire %q after less than idleAfter", tr.wire)
+	}
+	fake.Advance(1)
+	for range 3 {
+		l.checkAge(fake.Now()) // asks once
+	}
+	if string(tr.wire) != string(pingBytes) {
+		t.Fatalf("wire %q, want one PING", tr.wire)
+	}
+	tr.sink.onBytes([]byte("+PONG\r\n"))
+	l.checkAge(fake.Now())
+	if len(tr.wire) != len(pingBytes) {
+		t.Fatal("asked again at once")
+	}
+}
+
+func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
+	t.Parallel()
+	l, tr, fake := scripted(nil)
+	p := l.current.Load()
+	tr.room = 0
+	for range 900 {
+		l.submit(&textCall{text: strings.Repeat("x", 200)})
+	}
+	tr.room = 1 << 30
+	tr.sink.onWake()
+	tr.sink.onBytes([]byte(strings.Repeat(":1\r\n", 900)))
+	if len(p.mu.fifo.buf) < 900 || cap(p.mu.out) <= keepCap {
+		t.Fatalf("the test is too small: %d entries, %d bytes", len(p.mu.fifo.buf), cap(p.mu.out))
+	}
+	fake.Advance(idleAfter)
+	l.checkAge(fake.Now())
+	if len(p.mu.fifo.buf) > ringMin || cap(p.mu.out) > keepCap {
+		t.Fatalf("kept %d entries and %d bytes", len(p.mu.fifo.buf), cap(p.mu.out))
+	}
+}
+
+func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	bad := &textCall{text: "a", then: func(Reply) { panic("boom") }}
+	l.submit(bad)
+	p := submitTexts(l, "b")
+	tr.sink.onBytes([]byte(":1\r\n:2\r\n"))
+	p[0].wantsInt(t, 2)
+	if tr.closed == nil || !strings.Contains(tr.closed.Error(), "boom") {
+		t.Fatalf("closed with %v", tr.closed)
+	}
+	bad.then = nil
+	more := &textCall{text: "c", then: func(Reply) { panic("again") }}
+	l.submit(more)
+	p = submitTexts(l, "d")
+	tr.sink.onClose(tr.closed)
+	if p[0].reply == nil {
+		t.Fatal("a panic on the way out swallowed the next request")
+	}
+}
+
+func TestPipelineClosesAfterAFailedWrite(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	tr.room, tr.err = 0, io.ErrClosedPipe
+	p := submitTexts(l, "a")
+	if tr.closed != io.ErrClosedPipe {
+		t.Fatalf("closed with %v", tr.closed)
+	}
+	tr.sink.onClose(tr.closed)
+	p[0].wants(t, ErrNotSent, io.ErrClosedPipe)
+}
+
+func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	downs := 0
+	l.cfg.down = func(error) { downs++ }
+	p := &textCall{text: "abcd"}
+	tr.room = 2
+	tr.during = func() {
+		tr.during = nil
+		tr.sink.onClose(io.EOF) // in the middle of the write
+	}
+	l.submit(p)
+	p.wants(t, ErrNotSent, io.EOF)
+	if downs != 1 || tr.wakes != 0 || string(tr.wire) != "ab" {
+		t.Fatalf("%d downs, %d wakes, wire %q", downs, tr.wakes, tr.wire)
+	}
+}
+
+func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
+	t.Parallel()
+	var p []*textCall
+	told := false
+	l, tr, _ := scripted(nil)
+	l.cfg.down = func(error) {
+		told = true
+		for _, one := range p {
+			if one.reply == nil {
+				t.Errorf("down before %q was completed", one.text)
+			}
+		}
+		if l.up() {
+			t.Error("up while down runs")
+		}
+	}
+	for range 1000 { // several batches
+		p = append(p, submitTexts(l, "a")...)
+	}
+	tr.sink.onClose(io.EOF)
+	if !told {
+		t.Error("down was not called")
+	}
+}
+
+func TestLaneCountersOutliveTheConnection(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	submitTexts(l, "abc", "d")
+	tr.sink.onBytes([]byte(":1\r\n"))
+	before := l.counters()
+	if want := (laneCounters{Commands: 2, BytesOut: 4, BytesIn: 4, InFlight: 1}); before != want {
+		t.Fatalf("counters %+v, want %+v", before, want)
+	}
+	tr.sink.onClose(io.EOF)
+	before.InFlight = 0
+	if after := l.counters(); after != before {
+		t.Fatalf("counters %+v after the end, want %+v", after, before)
+	}
+}
+
+func TestLaneClosedWhileAConnectionOpensStaysDown(t *testing.T) {
+	t.Parallel()
+	l, _, _ := scripted(nil)
+	l.current.Load().onClose(io.EOF)
+	p := newPipeline(l)
+	l.close(ErrClosed)
+	tr := &scriptedTransport{sink: p, room: 1 << 30}
+	p.onOpen(tr)
+	if l.up() || tr.closed != ErrClosed {
+		t.Errorf("up: %v, the connection closed with %v", l.up(), tr.closed)
+	}
+	c := submitTexts(l, "a")
+	c[0].wants(t, ErrNotSent, ErrClosed)
+}

@@ -1,0 +1,137 @@
+package resp
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// scriptedTransport takes as many bytes as the test allows, and lets the test
+// play the loop.
+type scriptedTransport struct {
+	mu     sync.Mutex
+	sink   sink
+	room   int // bytes that tryWrite and write still take
+	err    error
+	during func() // runs inside every write, before it returns
+	wire   []byte
+	wakes  int
+	closed error
+}
+
+func (t *scriptedTransport) tryWrite(b []byte) (int, error) {
+	t.mu.Lock()
+	n := min(len(b), t.room)
+	t.room -= n
+	t.wire = append(t.wire, b[:n]...)
+	err, during := t.err, t.during
+	t.mu.Unlock()
+	if during != nil {
+		during()
+	}
+	return n, err
+}
+
+func (t *scriptedTransport) write(b []byte) (int, error) { return t.tryWrite(b) }
+
+func (t *scriptedTransport) sent() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return uint64(len(t.wire))
+}
+
+func (t *scriptedTransport) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wakes++
+}
+
+func (t *scriptedTransport) close(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed == nil {
+		t.closed = err
+	}
+}
+
+// scripted returns a lane that is up over a scripted transport with endless
+// room, and its clock.
+func scripted(change func(*laneConfig)) (*lane, *scriptedTransport, *clock.Fake) {
+	fake := clock.NewFake()
+	cfg := laneConfig{
+		clock:          fake,
+		commandTimeout: time.Second,
+		maxInFlight:    1000,
+		maxQueuedBytes: 1 << 20,
+		down:           func(error) {},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	l := newLane(cfg)
+	p := newPipeline(l)
+	t := &scriptedTransport{sink: p, room: 1 << 30}
+	p.onOpen(t)
+	return l, t, fake
+}
+
+// textCall is a Request with a text of its own.
+type textCall struct {
+	text  string
+	reply *Reply
+	then  func(Reply)
+}
+
+func (p *textCall) AppendCommand(dst []byte, form Form) []byte {
+	if form == Whole {
+		return append(dst, strings.ToUpper(p.text)...)
+	}
+	return append(dst, p.text...)
+}
+
+func (p *textCall) Complete(r Reply) {
+	if p.reply != nil {
+		panic("completed twice: " + p.text)
+	}
+	r.Value = r.Value.Clone()
+	p.reply = &r
+	if p.then != nil {
+		p.then(r)
+	}
+}
+
+func submitTexts(l *lane, texts ...string) []*textCall {
+	all := make([]*textCall, len(texts))
+	for i, text := range texts {
+		all[i] = &textCall{text: text}
+		l.submit(all[i])
+	}
+	return all
+}
+
+func (p *textCall) wants(t *testing.T, class, cause error) {
+	t.Helper()
+	if p.reply == nil {
+		t.Fatalf("%q: not completed", p.text)
+	}
+	if !errors.Is(p.reply.Err, class) || !errors.Is(p.reply.Err, cause) {
+		t.Errorf("%q: got %v, want %v and %v", p.text, p.reply.Err, class, cause)
+	}
+	if other := ErrNotSent; class == ErrOutcomeUnknown && errors.Is(p.reply.Err, other) {
+		t.Errorf("%q: %v is of both classes", p.text, p.reply.Err)
+	}
+}
+
+func (p *textCall) wantsInt(t *testing.T, n int64) {
+	t.Helper()
+	if p.reply == nil {
+		t.Fatalf("%q: not completed", p.text)
+	}
+	if p.reply.Err != nil || p.reply.Value.Int != n {
+		t.Errorf("%q: got %v, %v, want %d", p.text, p.reply.Value, p.reply.Err, n)
+	}
+}

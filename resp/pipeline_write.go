@@ -1,0 +1,157 @@
+package resp
+
+import (
+	"sort"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+const (
+	// maxRounds is how often in a row one goroutine writes what others have
+	// appended in the meantime, before it passes the work on to the loop: no caller
+	// is made the writer of everybody.
+	maxRounds = 4
+
+	// maxHandOver is how much onWake gives to a write, up to the next end of a
+	// command. What gnet has in its buffer counts as sent, though no kernel has
+	// seen it; this bounds how many commands are in doubt for that reason alone.
+	// And it ends a command, so that a reply comes when the buffer has run empty.
+	maxHandOver = 64 << 10
+)
+
+// flushLocked writes what is queued. The caller has made itself the writer; it is
+// no longer when flushLocked returns. mu is held at the call and not after it.
+// wakened says that the caller is onWake.
+func (p *pipeline) flushLocked(wakened bool) {
+	m := &p.mu
+	for round := 0; ; round++ {
+		b := m.out[m.off:]
+		if len(b) == 0 || m.dead {
+			m.writing = false
+			m.Unlock()
+			return
+		}
+		if round == maxRounds {
+			p.wakeLocked()
+			return
+		}
+		if wakened && len(b) > maxHandOver {
+			b = b[:p.boundaryLocked(maxHandOver)]
+		}
+		m.offered = p.takenLocked() + uint64(len(b))
+		m.flushes.push(flush{end: m.offered, at: p.lane.cfg.clock.Stamp()})
+		m.Unlock()
+
+		var n int
+		var err error
+		if wakened {
+			n, err = p.t.write(b)
+		} else {
+			n, err = p.t.tryWrite(b)
+		}
+
+		m.Lock()
+		if m.dead {
+			continue
+		}
+		p.tookLocked(n, n == len(b))
+		switch {
+		case err != nil:
+			// Later requests queue up behind and are completed as not sent in
+			// onClose, which follows.
+			m.writing = false
+			m.Unlock()
+			p.t.close(err)
+			return
+		case n == len(b):
+		case wakened:
+			m.writing = false
+			m.Unlock()
+			return
+		default:
+			p.wakeLocked()
+			return
+		}
+	}
+}
+
+// wakeLocked passes the work of the writer on to onWake, and unlocks.
+func (p *pipeline) wakeLocked() {
+	m := &p.mu
+	m.writing = false
+	wake := !m.armed
+	m.armed = true
+	m.Unlock()
+	if wake {
+		p.t.wake()
+	}
+}
+
+// takenLocked is the number of bytes that writes have taken so far.
+func (p *pipeline) takenLocked() uint64 {
+	m := &p.mu
+	return m.appended - uint64(len(m.out)-m.off)
+}
+
+// boundaryLocked returns the length of the shortest run of whole commands at the
+// front of what is queued that has at least size bytes.
+func (p *pipeline) boundaryLocked(size int) int {
+	m := &p.mu
+	taken := p.takenLocked()
+	i := sort.Search(m.fifo.len(), func(i int) bool { return m.fifo.at(i).end >= taken+uint64(size) })
+	return int(m.fifo.at(i).end - taken)
+}
+
+// tookLocked accounts for a write that took n bytes; whole: all it was given.
+func (p *pipeline) tookLocked(n int, whole bool) {
+	m := &p.mu
+	m.off += n
+	if !whole {
+		// The commands that begin in the rest get the stamp of a later write. The
+		// flush is still there: no command beyond what was taken has a reply.
+		m.offered = p.takenLocked()
+		if n == 0 {
+			m.flushes.unpush()
+		} else {
+			m.flushes.back().end = m.offered
+		}
+	}
+	switch {
+	case m.off == len(m.out):
+		m.out, m.off = m.out[:0], 0
+	case m.off >= keepCap:
+		// Under steady load out may never be empty, and without this it would grow
+		// for ever. What moves is what was appended during one write.
+		m.out, m.off = m.out[:copy(m.out, m.out[m.off:])], 0
+	}
+}
+
+// onWake writes what is queued, on the loop (gnet) or on the writer goroutine
+// (std).
+func (p *pipeline) onWake() {
+	m := &p.mu
+	m.Lock()
+	m.armed = false
+	if m.writing {
+		m.Unlock() // it looks again before it leaves
+		return
+	}
+	m.writing = true
+	p.flushLocked(true)
+}
+
+// drain writes what has been queued while replies were completed, by the loop in
+// the main: on gnet one write for all. got bytes had arrived.
+func (p *pipeline) drain(now clock.Instant, got int) {
+	m := &p.mu
+	m.Lock()
+	m.draining = false
+	m.heard = now
+	m.bytesIn += uint64(got)
+	if m.writing {
+		m.Unlock()
+		return
+	}
+	m.writing = true
+	p.flushLocked(false)
+}
