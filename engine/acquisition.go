@@ -45,7 +45,9 @@ type acquisition struct {
 	once     bool // TryLock: one attempt
 	trying   bool
 	ended    bool
-	listed   bool // in an effects list, see finish
+	listed   bool // by an effects; listedNext is its next one
+
+	listedNext *acquisition
 
 	hold *Hold
 	err  error

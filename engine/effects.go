@@ -1,27 +1,42 @@
 package engine
 
-import (
-	"github.com/pawl-lock/pawl/engine/internal/queue"
-)
-
 // effects is what a transition leaves to be done after the shard's lock is given
 // up: sending the next command, which may write a socket or complete at once, and
 // telling users. Nothing of a user runs under a lock of this package.
+//
+// An effects lives on the stack: what it lists is chained through the listed
+// themselves, and nothing points back to it.
 type effects struct {
-	send      *resource
-	stalled   *resource
-	acquired  queue.List[*acquisition]
-	unlocked  queue.List[*unlocking]
-	cancelled []func() // contexts of holds that ended
+	send    *resource
+	stalled *resource
+
+	acquired, lastAcquired *acquisition // with their verdicts, in order
+	unlocked, lastUnlocked *unlocking
+	cancelled              []func() // contexts of holds that ended
 }
 
-// finish tells the acquisition its result.
+// finish lists an acquisition that has its verdict.
 func (fx *effects) finish(a *acquisition) {
 	if a.listed {
 		panic("BUG: engine: acquisition finished twice")
 	}
 	a.listed = true
-	fx.acquired.PushBack(&a.place)
+	if fx.lastAcquired == nil {
+		fx.acquired = a
+	} else {
+		fx.lastAcquired.listedNext = a
+	}
+	fx.lastAcquired = a
+}
+
+// finishUnlock lists an Unlock that has its verdict.
+func (fx *effects) finishUnlock(u *unlocking) {
+	if fx.lastUnlocked == nil {
+		fx.unlocked = u
+	} else {
+		fx.lastUnlocked.listedNext = u
+	}
+	fx.lastUnlocked = u
 }
 
 // stall hands the resource to the recovery queue.
@@ -36,19 +51,16 @@ func (fx *effects) run(e *Engine) {
 	if r := fx.stalled; r != nil {
 		e.recovery.add(e, r)
 	}
-	for {
-		a, ok := fx.acquired.PopFront()
-		if !ok {
-			break
-		}
+	// Who has been told may be gone at once, back to a pool: the next one first.
+	for a := fx.acquired; a != nil; {
+		next := a.listedNext
 		a.deliver()
+		a = next
 	}
-	for {
-		u, ok := fx.unlocked.PopFront()
-		if !ok {
-			break
-		}
+	for u := fx.unlocked; u != nil; {
+		next := u.listedNext
 		u.deliver()
+		u = next
 	}
 	for _, cancel := range fx.cancelled {
 		cancel()

@@ -14,9 +14,10 @@ import (
 type Future[T any] struct {
 	source source[T]
 
-	mu       sync.Mutex
-	complete bool
-	value    T
+	mu        sync.Mutex
+	complete  bool
+	abandoned bool
+	value     T
 	err      error
 	done     chan struct{} // made by the first Done
 	then     []func(T, error)
@@ -105,6 +106,9 @@ func (f *Future[T]) OnComplete(fn func(T, error)) {
 func (f *Future[T]) Abandon() {
 	f.source.abandon()
 	f.mu.Lock()
+	// Neither cancelled nor complete: granted, and the grant is on its way here.
+	// settle drops it.
+	f.abandoned = true
 	granted := f.complete && f.err == nil
 	value := f.value
 	f.mu.Unlock()
@@ -128,9 +132,13 @@ func (f *Future[T]) settle(value T, err error) {
 		t.to <- t.index
 	}
 	f.told = nil
+	unwanted := f.abandoned && err == nil
 	f.mu.Unlock()
 	if call {
 		f.source.executor().run(f.call)
+	}
+	if unwanted {
+		f.source.drop(value)
 	}
 }
 

@@ -59,6 +59,9 @@ func NonReentrant() Option {
 
 // resolve applies the options and checks them together.
 func (e *Engine) resolve(opts []Option, try bool) (options, error) {
+	if len(opts) == 0 {
+		return options{}, nil // and nothing escapes
+	}
 	var o options
 	for _, opt := range opts {
 		if opt == nil {

@@ -18,6 +18,8 @@ type unlocking struct {
 	told  bool // err is the verdict, and on its way; guarded by the shard's lock
 	place queue.Elem[*unlocking]
 	err   error
+
+	listedNext *unlocking // in an effects
 }
 
 var unlockings = sync.Pool{New: func() any {
@@ -44,7 +46,7 @@ func (u *unlocking) drop(struct{})       {}
 // waiting goroutine takes it and nothing else.
 func (u *unlocking) tell(err error, fx *effects) {
 	u.err, u.told = err, true
-	fx.unlocked.PushBack(&u.place)
+	fx.finishUnlock(u)
 }
 
 func (u *unlocking) deliver() {
@@ -77,7 +79,7 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 		}
 	}
 	err := u.err
-	u.err, u.told = nil, false
+	u.err, u.told, u.listedNext = nil, false, nil
 	unlockings.Put(u)
 	return err
 }

@@ -9,26 +9,51 @@ var system = newSystemClock()
 
 // systemClock adds the time asleep to Go's monotonic clock.
 //
-// Invariant: asleep only grows, so Stamp (which may use an old value) is never
-// ahead of Now.
+// Reading CLOCK_BOOTTIME is a system call (about 400 ns), so Now does it only when
+// the wall clock, which also runs in suspend and comes with the monotonic one for
+// free, has moved against it. A step of the wall clock makes Now look as well, and
+// find nothing.
+//
+// Invariants: asleep only grows, so Stamp (which may use an old value) is never
+// ahead of Now; asleep is stored before ahead, so who sees that a suspend was
+// noticed also sees its length.
 type systemClock struct {
 	base   time.Time
 	boot   time.Duration // bootTime() at base
 	asleep atomic.Int64  // nanoseconds asleep since base, as last seen
+	ahead  atomic.Int64  // wall minus monotonic clock when asleep was last measured
 }
 
 // origin keeps the first Instants away from zero, which means "none".
 const origin = time.Hour
 
+// unnoticed is how far the two clocks may part before Now looks: far below the
+// smallest safety margin of a lease (5 ms), far above the noise of reading them.
+const unnoticed = int64(time.Millisecond)
+
 func newSystemClock() *systemClock {
-	return &systemClock{base: time.Now(), boot: bootTime()}
+	c := &systemClock{base: time.Now(), boot: bootTime()}
+	c.look()
+	return c
 }
 
 func (c *systemClock) Now() Instant {
+	now := time.Now()
+	mono := now.Sub(c.base)
+	parted := now.UnixNano() - int64(mono) - c.ahead.Load()
+	if parted > unnoticed || parted < -unnoticed {
+		return c.look()
+	}
+	return Instant(origin + mono + time.Duration(c.asleep.Load()))
+}
+
+// look measures the time asleep.
+func (c *systemClock) look() Instant {
 	// The boot clock is read first: a suspend between the two reads is then
-	// counted by neither, and the next call sees it.
+	// counted by neither, and the next look sees it.
 	boot := bootTime()
-	mono := time.Since(c.base)
+	now := time.Now()
+	mono := now.Sub(c.base)
 	if boot > 0 {
 		slept := int64(boot - c.boot - mono)
 		for {
@@ -38,6 +63,7 @@ func (c *systemClock) Now() Instant {
 			}
 		}
 	}
+	c.ahead.Store(now.UnixNano() - int64(mono))
 	return Instant(origin + mono + time.Duration(c.asleep.Load()))
 }
 

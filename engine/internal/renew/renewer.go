@@ -151,12 +151,10 @@ func (r *Renewer) Leave(m *Member) {
 
 func (r *Renewer) leaveLocked(m *Member) {
 	if c := m.group; c != nil {
+		// An empty cohort stays until it fires: the next hold joins it, and holds
+		// that come and go quickly make no timers.
 		m.group = nil
 		c.members.Remove(&m.place)
-		if c.members.Len() == 0 && r.mu.cohorts[c.slot] == c {
-			delete(r.mu.cohorts, c.slot)
-			r.cfg.Wheel.Cancel(&c.timer)
-		}
 	}
 	if k := m.chunk; k != nil {
 		m.chunk = nil
