@@ -18,14 +18,14 @@ type Future[T any] struct {
 	complete  bool
 	abandoned bool
 	value     T
-	err      error
-	done     chan struct{} // made by the first Done
-	then     []func(T, error)
-	told     []tell
+	err       error
+	done      chan struct{} // made by the first Done
+	then      []func(T, error)
+	told      []tell
 }
 
-// tell is an AwaitAll or AwaitAny that wants to know: index goes into the channel, which has
-// room for it.
+// tell is an AwaitAll or AwaitAny that wants to know: index goes into the channel,
+// which has room for it.
 type tell struct {
 	to    chan<- int
 	index int
