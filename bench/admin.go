@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -25,15 +24,19 @@ type admin struct {
 	out  []byte
 }
 
-// adminTimeout bounds one exchange; a server that is flooded may take long.
-const adminTimeout = 30 * time.Second
+const (
+	// connectTimeout bounds connecting, of the engine too.
+	connectTimeout = 5 * time.Second
+	// adminTimeout bounds one exchange; a server that is flooded may take long.
+	adminTimeout = 30 * time.Second
+)
 
 func dialAdmin(ctx context.Context, cfg engine.Config) (*admin, error) {
 	network, addr := "tcp", cfg.Addrs[0]
 	if addr[0] == '/' {
 		network = "unix"
 	}
-	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var conn net.Conn
 	var err error
@@ -105,7 +108,8 @@ func (a *admin) next() (resp.Value, error) {
 		if n > 0 {
 			a.in = a.in[n:]
 			if v.Kind == resp.KindError {
-				return resp.Value{}, errors.New(string(v.Bytes))
+				code, _, _ := strings.Cut(string(v.Bytes), " ")
+				return resp.Value{}, &resp.ServerError{Code: code, Message: string(v.Bytes)}
 			}
 			return v, nil
 		}

@@ -19,11 +19,17 @@ type Client interface {
 
 // OpenPawl returns the engine as a Client.
 func OpenPawl(ctx context.Context, cfg engine.Config) (Client, error) {
-	eng, err := engine.New(ctx, cfg)
+	eng, err := newEngine(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	return pawl{eng}, nil
+}
+
+func newEngine(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return engine.New(ctx, cfg)
 }
 
 type pawl struct{ eng *engine.Engine }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine"
 )
 
 // The scenarios.
@@ -60,7 +62,8 @@ type Config struct {
 	// goroutine.
 	Progress func(Progress)
 
-	stuckAfter time.Duration // tests shorten it
+	stuckAfter time.Duration        // tests shorten it
+	tune       func(*engine.Config) // tests
 }
 
 // Progress is how far a stage of the run is.
@@ -74,7 +77,6 @@ func DefaultConfig(scenario string) Config {
 	return Config{
 		Scenario: scenario, Goroutines: 64, Count: 100_000, Names: 1,
 		Duration: 5 * time.Second, Warmup: time.Second, Finish: Serve,
-		stuckAfter: stuckAfter,
 	}
 }
 
@@ -103,6 +105,13 @@ func (c Config) validate() error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrInvalid, strings.Join(bad, "; "))
+}
+
+func (c Config) patience() time.Duration {
+	if c.stuckAfter > 0 {
+		return c.stuckAfter
+	}
+	return stuckAfter
 }
 
 func (c Config) progress(stage string, done, total int64) {

@@ -28,9 +28,7 @@ type engineRun struct {
 }
 
 func startEngine(ctx context.Context, server *Server, cfg Config, ec engine.Config) (*engineRun, error) {
-	connecting, cancel := context.WithTimeout(ctx, adminTimeout)
-	defer cancel()
-	eng, err := engine.New(connecting, ec)
+	eng, err := newEngine(ctx, ec)
 	if err != nil {
 		return nil, err
 	}
@@ -85,10 +83,9 @@ func (e *engineRun) idle(stage string) usage {
 	return used.total
 }
 
-// settled waits until the engine has nothing to say to the server any more, and
-// returns since when.
-func (e *engineRun) settled() time.Time {
-	const quiet = 250 * time.Millisecond
+// settled waits until the engine has had nothing to say to the server, nor to hear
+// from it, for some time, and returns since when.
+func (e *engineRun) settled(quiet time.Duration) time.Time {
 	last, since := e.eng.Stats(), time.Now()
 	for sleep(e.ctx, 10*time.Millisecond) {
 		now := e.eng.Stats()

@@ -20,13 +20,13 @@ func runHeld(ctx context.Context, server *Server, cfg Config) (*Result, error) {
 	if h.engineRun, err = startEngine(ctx, server, cfg, ec); err != nil {
 		return nil, err
 	}
-	h.engineRun.result.HeldResult = &h.result
+	h.result.HeldResult = &h.own
 	return h.close(h.run())
 }
 
 type heldRun struct {
 	*engineRun
-	result   HeldResult
+	own      HeldResult
 	holds    []*engine.Hold
 	renewals renewals
 }
@@ -37,15 +37,15 @@ func (h *heldRun) run() error {
 	h.begin()
 	h.fill(names)
 	h.end(time.Now())
-	h.engineRun.result.HeapBytes = (liveHeap() - heap) / int64(h.cfg.Count)
+	h.result.HeapBytes = (liveHeap() - heap) / int64(h.cfg.Count)
 	if h.ctx.Err() != nil {
 		return context.Cause(h.ctx)
 	}
 
 	h.renewals.begin()
 	used := h.idle("holding")
-	h.result.Renewals, h.result.RenewalsPerSecond = h.renewals.end()
-	h.result.HeldS, h.result.HeldCPUPercent = used.elapsed.Seconds(), used.cpuPercent()
+	h.own.Renewals, h.own.RenewalsPerSecond = h.renewals.end()
+	h.own.HeldS, h.own.HeldCPUPercent = used.elapsed.Seconds(), used.cpuPercent()
 
 	h.begin()
 	h.empty()
@@ -63,7 +63,7 @@ func (h *heldRun) fill(names []string) {
 		at     time.Time
 	}
 	var pending [window]started
-	p := newPatience(h.ctx, h.cfg.stuckAfter)
+	p := newPatience(h.ctx, h.cfg.patience())
 	settle := func(s *started) {
 		if s.future == nil {
 			return
@@ -74,10 +74,10 @@ func (h *heldRun) fill(names []string) {
 			record(h.latency, time.Since(s.at))
 			h.holds = append(h.holds, hold)
 		case errors.Is(err, errStuck):
-			h.engineRun.result.Stuck++
+			h.result.Stuck++
 			s.future.Abandon()
 		case h.ctx.Err() == nil:
-			h.engineRun.result.failed(err)
+			h.result.failed(err)
 		}
 		s.future = nil
 	}
@@ -100,10 +100,10 @@ func (h *heldRun) fill(names []string) {
 // empty unlocks what is held still. The server has the last word on what was lost:
 // it tells when a hold is released that it does not have.
 func (h *heldRun) empty() {
-	unlocks := h.unlocker(newPatience(h.ctx, h.cfg.stuckAfter), func(err error) bool {
+	unlocks := h.unlocker(newPatience(h.ctx, h.cfg.patience()), func(err error) bool {
 		lost := errors.Is(err, engine.ErrLost)
 		if lost {
-			h.result.Lost++
+			h.own.Lost++
 		}
 		return lost
 	})

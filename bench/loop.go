@@ -36,11 +36,9 @@ func RunLoop(ctx context.Context, server *Server, client Client, cfg Config) (*R
 	if err := l.measure(); err != nil {
 		return nil, err
 	}
-	if l.result.Stuck == 0 {
-		var err error
-		if l.result.Leftovers, err = server.leftovers(ctx); err != nil {
-			return nil, err
-		}
+	var err error
+	if l.result.Leftovers, err = server.leftovers(ctx); err != nil {
+		return nil, err
 	}
 	return l.result, nil
 }
@@ -58,7 +56,7 @@ type loop struct {
 // for the measurement.
 func (l *loop) warmUp() error {
 	l.renew()
-	stuck, err := runRound(l.ctx, l.workers, l.cfg.Warmup, l.cfg.stuckAfter, func() error { return nil }, l.tick("warm-up", l.cfg.Warmup))
+	stuck, err := runRound(l.ctx, l.workers, l.cfg.Warmup, l.cfg.patience(), func() error { return nil }, l.tick("warm-up", l.cfg.Warmup))
 	if err != nil || l.ctx.Err() != nil {
 		return firstError(l.ctx, err)
 	}
@@ -80,7 +78,7 @@ func (l *loop) measure() error {
 	var used meter
 	var watch *sampler
 	var before int64
-	stuck, err := runRound(l.ctx, l.workers, l.cfg.Duration, l.cfg.stuckAfter, func() (err error) {
+	stuck, err := runRound(l.ctx, l.workers, l.cfg.Duration, l.cfg.patience(), func() (err error) {
 		if before, _, err = l.server.commands(); err != nil {
 			return err
 		}

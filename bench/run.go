@@ -53,5 +53,8 @@ func (c Config) engine(server *Server) (engine.Config, error) {
 	if c.Lease != 0 {
 		ec.Lease = c.Lease
 	}
+	if c.tune != nil {
+		c.tune(&ec)
+	}
 	return ec, nil
 }

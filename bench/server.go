@@ -26,13 +26,16 @@ type Server struct {
 	prefix string
 	admin  *admin
 	stop   func()
+	// cleanWithin is how long a client may take to tidy up when everything is
+	// released: subscriptions linger for a second.
+	cleanWithin time.Duration
 }
 
 // OpenServer connects to the server of url, or starts a redis-server on a free TCP
 // port if url is empty: TCP, because that is how servers are reached. With embedded
 // it starts the one inside this process. It must be closed.
 func OpenServer(ctx context.Context, url string, inProcess bool) (*Server, error) {
-	s := &Server{url: url, comparable: !inProcess, stop: func() {}}
+	s := &Server{url: url, comparable: !inProcess, stop: func() {}, cleanWithin: 5 * time.Second}
 	s.prefix = "pawl-bench:" + strconv.FormatUint(rand.Uint64(), 36) + ":"
 	switch {
 	case inProcess:
@@ -70,7 +73,7 @@ func (s *Server) connect(ctx context.Context) error {
 	fields, err := s.admin.info("server")
 	if err != nil {
 		s.admin.close()
-		return fmt.Errorf("bench: INFO: %w", err)
+		return fmt.Errorf("%w: INFO: %w", engine.ErrUnavailable, err)
 	}
 	switch {
 	case fields["valkey_version"] != "":
@@ -127,14 +130,10 @@ func (s *Server) commands() (n int64, counted bool, err error) {
 	return n, true, nil
 }
 
-// cleanWithin is how long a client may take to tidy up when everything is released:
-// subscriptions linger for a second.
-const cleanWithin = 5 * time.Second
-
 // leftovers looks for keys and channels of this run until there are none, or for
 // cleanWithin. It walks over all keys of the server.
 func (s *Server) leftovers(ctx context.Context) (Leftovers, error) {
-	deadline := time.Now().Add(cleanWithin)
+	deadline := time.Now().Add(s.cleanWithin)
 	for {
 		var left Leftovers
 		var err error

@@ -21,15 +21,15 @@ func runWaiters(ctx context.Context, server *Server, cfg Config) (*Result, error
 		return nil, err
 	}
 	w := &waitersRun{engineRun: e, names: e.names(cfg.Names), futures: make([]*engine.Future[*engine.Hold], cfg.Count)}
-	e.result.WaitersResult = &w.result
-	w.result = WaitersResult{Names: cfg.Names, Finish: cfg.Finish}
+	e.result.WaitersResult = &w.own
+	w.own = WaitersResult{Names: cfg.Names, Finish: cfg.Finish}
 	w.freed = make([]time.Time, cfg.Names)
 	return e.close(w.run())
 }
 
 type waitersRun struct {
 	*engineRun
-	result  WaitersResult
+	own     WaitersResult
 	names   []string
 	futures []*engine.Future[*engine.Hold] // of name i mod len(names)
 	freed   []time.Time                    // when the name's last holder began to release
@@ -48,13 +48,13 @@ func (w *waitersRun) run() (err error) {
 	heap := liveHeap()
 	w.begin()
 	w.fill(waiting)
-	w.end(w.settled())
-	w.engineRun.result.HeapBytes = (liveHeap() - heap) / int64(w.cfg.Count)
+	w.end(w.refill(waiting))
+	w.result.HeapBytes = (liveHeap() - heap) / int64(w.cfg.Count)
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
 	}
 	used := w.idle("waiting")
-	w.result.IdleS, w.result.IdleCPUPercent = used.elapsed.Seconds(), used.cpuPercent()
+	w.own.IdleS, w.own.IdleCPUPercent = used.elapsed.Seconds(), used.cpuPercent()
 
 	w.begin()
 	switch w.cfg.Finish {
@@ -84,24 +84,12 @@ const maxUnanswered = 16384
 // it waits for answers now and then.
 func (w *waitersRun) fill(waiting context.Context) {
 	for i := range w.futures {
-		m := w.eng.Mutex(w.names[i%len(w.names)])
-		f := m.LockAsync(waiting)
-		for w.overloaded(f) {
-			w.result.Overloaded++
-			w.drained(0)
-			f = m.LockAsync(waiting)
-		}
-		w.futures[i] = f
+		w.futures[i] = w.eng.Mutex(w.names[i%len(w.names)]).LockAsync(waiting)
 		if i%window == window-1 {
 			w.drained(maxUnanswered)
 			w.cfg.progress("filling", int64(i), int64(w.cfg.Count))
 		}
 	}
-}
-
-func (w *waitersRun) overloaded(f *engine.Future[*engine.Hold]) bool {
-	_, err := f.Result()
-	return errors.Is(err, engine.ErrOverloaded) && w.ctx.Err() == nil
 }
 
 // drained waits until at most n commands are unanswered.
@@ -110,11 +98,37 @@ func (w *waitersRun) drained(n int) {
 	}
 }
 
+// refill makes those futures again that the engine was too busy for, until all
+// wait, and returns when the last one had come to rest. The new one goes to the end
+// of its name's queue.
+func (w *waitersRun) refill(waiting context.Context) time.Time {
+	quiet := 250 * time.Millisecond
+	for {
+		since, before := w.settled(quiet), w.own.Overloaded
+		for i, f := range w.futures {
+			if _, err := f.Result(); !errors.Is(err, engine.ErrOverloaded) || w.ctx.Err() != nil {
+				continue
+			}
+			w.own.Overloaded++
+			last := i
+			for ; last+len(w.names) < len(w.futures); last += len(w.names) {
+				w.futures[last] = w.futures[last+len(w.names)]
+			}
+			w.futures[last] = w.eng.Mutex(w.names[i%len(w.names)]).LockAsync(waiting)
+			w.drained(0)
+		}
+		if w.own.Overloaded == before {
+			return since
+		}
+		quiet = time.Second // a name that found the engine busy pauses
+	}
+}
+
 // serve releases the foreign holds; every future is granted in its turn, and its
 // hold unlocked. Futures of one name are granted in their order, so they can be
 // awaited in that order.
 func (w *waitersRun) serve(foreign *foreignHolds) error {
-	p := newPatience(w.ctx, w.cfg.stuckAfter)
+	p := newPatience(w.ctx, w.cfg.patience())
 	unlocks := w.unlocker(p, nil)
 	for i, f := range w.futures {
 		if i < len(w.names) && i%foreignBatch == 0 {
@@ -147,34 +161,34 @@ func (w *waitersRun) granted(i int, h *engine.Hold, err error, unlocks *unlocker
 		now := time.Now()
 		record(w.latency, now.Sub(w.freed[name]))
 		w.freed[name] = now
-		w.result.Served++
+		w.own.Served++
 		unlocks.add(h)
 	case w.ctx.Err() != nil:
 		return false
 	case errors.Is(err, errStuck):
-		w.engineRun.result.Stuck++
+		w.result.Stuck++
 		w.futures[i].Abandon()
 	default:
-		w.engineRun.result.failed(err)
+		w.result.failed(err)
 	}
 	return true
 }
 
 // collect waits for futures that were cancelled or abandoned.
 func (w *waitersRun) collect(stage string) {
-	p := newPatience(w.ctx, w.cfg.stuckAfter)
+	p := newPatience(w.ctx, w.cfg.patience())
 	for i, f := range w.futures {
 		_, err := await(p, f)
 		switch {
 		case err == nil:
-			w.result.Served++
+			w.own.Served++
 			f.Abandon()
 		case errors.Is(err, errStuck):
-			w.engineRun.result.Stuck++
+			w.result.Stuck++
 		case errors.Is(err, engine.ErrNotAcquired):
-			w.result.Cancelled++
+			w.own.Cancelled++
 		default:
-			w.engineRun.result.failed(err)
+			w.result.failed(err)
 		}
 		w.futures[i] = nil
 		if i%window == 0 {

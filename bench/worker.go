@@ -67,9 +67,10 @@ func runRound(ctx context.Context, workers []*worker, d, patience time.Duration,
 	r := &round{begin: make(chan struct{})}
 	for _, w := range workers {
 		w.done = make(chan struct{})
-		wctx, cancel := context.WithCancel(ctx)
+		// One of its own, as the requests of a service have.
+		own, cancel := context.WithCancel(ctx)
 		defer cancel()
-		go w.run(wctx, r)
+		go w.run(own, r)
 	}
 	err = ready()
 	if err != nil {

@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// gnet's worker pool starts these two when it is imported; they never end.
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	)
+}
+
+// quick is a run that is over soon.
+func quick(scenario string) Config {
+	cfg := DefaultConfig(scenario)
+	cfg.Goroutines, cfg.Count = 8, 500
+	cfg.Duration, cfg.Warmup = 100*time.Millisecond, 20*time.Millisecond
+	return cfg
+}
+
+// mustRun runs a scenario; the run must be without blemish.
+func mustRun(t *testing.T, cfg Config) *Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := Run(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Err(); err != nil {
+		t.Fatalf("%v\n%+v", err, r)
+	}
+	return r
+}
+
+// eachServer runs a test on a redis-server and on the embedded one.
+func eachServer(t *testing.T, test func(t *testing.T, on func(Config) Config)) {
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		server := redistest.Start(t)
+		test(t, func(cfg Config) Config { cfg.URL = server.URL(); return cfg })
+		if n := server.Do("DBSIZE"); n != int64(0) {
+			t.Errorf("%v keys are left", n)
+		}
+	})
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, func(cfg Config) Config { cfg.Embedded = true; return cfg })
+	})
+}
+
+// openServer opens a test's server as a run does.
+func openServer(t *testing.T, url string) *Server {
+	t.Helper()
+	s, err := OpenServer(t.Context(), url, url == "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}

@@ -1,0 +1,89 @@
+package bench
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// sample results, one of each shape.
+func sampleResults() map[string]*Result {
+	commands := 2.0
+	loop := Result{
+		Scenario: Uncontended, Client: "pawl", Server: "redis 7.0.15", Comparable: true, Goroutines: 64,
+		Pairs: 480_000, Fairness: Fairness{Min: 7400, Max: 7600, Mean: 7500}, HeapBytes: 4096, GoroutinesPeak: 1,
+	}
+	h := newHistogram(1)
+	for us := 1; us <= 1000; us++ {
+		record(h, time.Duration(us)*time.Microsecond)
+	}
+	loop.finish(usage{elapsed: 5 * time.Second, cpu: 1920 * time.Millisecond, allocs: 960_000}, 960_000, true, h)
+	waiters := loop
+	waiters.Scenario, waiters.Count, waiters.Goroutines, waiters.Fairness = Waiters, 100_000, 1, Fairness{}
+	waiters.CommandsPerPair = &commands
+	waiters.WaitersResult = &WaitersResult{Names: 1, Finish: Serve, Served: 100_000, IdleS: 5, IdleCPUPercent: 0.25}
+	held := waiters
+	held.Scenario, held.WaitersResult, held.Comparable, held.Server = Held, nil, false, "embedded"
+	held.CommandsPerPair = nil
+	held.HeldResult = &HeldResult{HeldS: 60, HeldCPUPercent: 3, Lost: 2, Renewals: 600_000, RenewalsPerSecond: Spread{Min: 9000, Max: 11000, Mean: 10_000}}
+	held.Stuck, held.Leftovers = 1, Leftovers{Keys: 3, Channels: 4}
+	held.Errors, held.FirstError = 5, "engine: lock was lost"
+	return map[string]*Result{"uncontended": &loop, "waiters": &waiters, "held": &held}
+}
+
+func TestResultsHaveTheirFormats(t *testing.T) {
+	t.Parallel()
+	for name, r := range sampleResults() {
+		var asJSON, asText bytes.Buffer
+		if err := r.WriteJSON(&asJSON); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.WriteText(&asText); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, name+".json", asJSON.Bytes())
+		golden(t, name+".txt", asText.Bytes())
+	}
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what is written (go test -update accepts it):\n%s", path, got)
+	}
+}
+
+func TestErrNamesEverythingThatWentWrong(t *testing.T) {
+	t.Parallel()
+	results := sampleResults()
+	if err := results["waiters"].Err(); err != nil {
+		t.Errorf("a clean run: %v", err)
+	}
+	err := results["held"].Err()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := "bench: 1 still waited 10 s after the end\n" +
+		"bench: 5 operations failed, one of them: engine: lock was lost\n" +
+		"bench: 2 holds were lost\n" +
+		"bench: 3 keys are left on the server\n" +
+		"bench: 4 channels are still subscribed to"
+	if err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
