@@ -57,7 +57,7 @@ lost, 126 command not executable, 127 command not found.`,
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep others out for at least that `long`, even if the command ends sooner")
 	flags.StringVar(&f.onLost, "on-lost", "term", "when the lock is lost: term ends the command, ignore lets it go on")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "`time` from SIGTERM to SIGKILL when the lock is lost")
-	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock was not acquired")
+	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock was not acquired; with 0 nothing is printed")
 	cmd.Args = commandAfterName
 	cmd.RunE = f.run
 	return cmd
@@ -144,6 +144,8 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 		return &exitError{exitLost, fmt.Errorf("%w; the command ended with code %d", err, code)}
 	case errors.Is(err, execlock.ErrStart):
 		return &exitError{startCode(err), err}
+	case exitCode(err) == exitNotAcquired && f.conflictCode == 0:
+		return nil // as expected, and cron mails whatever is printed
 	case exitCode(err) == exitNotAcquired:
 		return &exitError{f.conflictCode, err}
 	case err != nil:

@@ -75,5 +75,9 @@ func errorText(err error) string {
 	if err == nil || errors.As(err, &coded) && coded.err == nil {
 		return ""
 	}
-	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "engine: "), "\n", "; ")
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "engine: "), "\n", "; ")
+	if errors.Is(err, engine.ErrWrongType) {
+		text += "; use another name, or delete the key if nobody needs it"
+	}
+	return text
 }

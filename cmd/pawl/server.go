@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,19 +45,32 @@ func (f *serverFlag) url() (string, error) {
 	if raw == "" {
 		raw = defaultURL
 	}
+	if !strings.Contains(raw, "://") {
+		return "", usagef(f.cmd, "%s is not a URL: it must look like %s, rediss://HOST:PORT or unix:///PATH", f.source(), defaultURL)
+	}
 	u, err := url.Parse(raw)
-	if err != nil || u.Scheme == "" {
+	if err != nil {
 		return raw, nil // engine.ParseURL complains, without quoting it
 	}
-	password, inURL := u.User.Password()
+	password, _ := u.User.Password()
 	switch fromEnv := os.Getenv(passwordEnv); {
-	case inURL && password != "" && f.addr != "":
+	case password != "" && f.addr != "":
 		return "", usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
 	case password == "" && fromEnv != "":
 		u.User = url.UserPassword(u.User.Username(), fromEnv)
 		return u.String(), nil
+	case password == "" && u.User.Username() != "":
+		return "", usagef(f.cmd, "the user %q needs a password: put it into $%s", u.User.Username(), passwordEnv)
 	}
 	return raw, nil
+}
+
+// source is where the URL comes from.
+func (f *serverFlag) source() string {
+	if f.addr == "" {
+		return "$" + urlEnv
+	}
+	return "--addr"
 }
 
 // config returns what --addr and the environment say.
@@ -67,11 +81,7 @@ func (f *serverFlag) config() (engine.Config, error) {
 	}
 	cfg, err := engine.ParseURL(raw)
 	if err != nil {
-		source := "--addr"
-		if f.addr == "" {
-			source = "$" + urlEnv
-		}
-		return engine.Config{}, fmt.Errorf("%s: %w", source, err)
+		return engine.Config{}, fmt.Errorf("%s: %w", f.source(), err)
 	}
 	return cfg, nil
 }

@@ -129,7 +129,7 @@ func (r *round) heed(e event) error {
 	switch e.word {
 	case wordReady:
 		if r.starting--; r.starting == 0 {
-			return r.letGo()
+			return r.begin()
 		}
 	case wordDone:
 		r.done++
@@ -146,6 +146,7 @@ func (r *round) heed(e event) error {
 		}
 		r.killed, r.left = time.Now(), e.n
 		r.cfg.Screen.say("  worker %d (process %d) was killed while it held the lock", e.from.number, e.from.cmd.Process.Pid)
+		return r.letOthersFinish()
 	case wordLost:
 		r.cfg.Screen.say("  worker %d lost the lock before it wrote, and tries again", e.from.number)
 	case "":
@@ -158,12 +159,37 @@ func (r *round) heed(e event) error {
 	return nil
 }
 
-// letGo begins the contention.
-func (r *round) letGo() error {
+// begin begins the contention. While somebody is still to be killed, the others
+// hold back their last increment, which shows that they go on afterwards.
+func (r *round) begin() error {
 	for _, p := range r.workers {
-		if _, err := io.WriteString(p.in, wordGo+"\n"); err != nil {
-			return fmt.Errorf("demo: worker %d does not listen: %w", p.number, err)
+		if err := p.goOn(); err != nil {
+			return err
 		}
+		if !r.victim || p.stay {
+			if err := p.goOn(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *round) letOthersFinish() error {
+	for _, p := range r.workers {
+		if !p.stay {
+			if err := p.goOn(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// goOn lets the worker through its next gate.
+func (p *process) goOn() error {
+	if _, err := io.WriteString(p.in, wordGo+"\n"); err != nil {
+		return fmt.Errorf("demo: worker %d does not listen: %w", p.number, err)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ type WorkerConfig struct {
 // that the worker wrote or read.
 const (
 	wordReady  = "ready"  // worker: connected
-	wordGo     = "go"     // parent: all are ready, begin
+	wordGo     = "go"     // parent: begin; the second time: make the last increment too
 	wordDone   = "done"   // worker: wrote n
 	wordInside = "inside" // worker: read n, holds the lock, and stays
 	wordLost   = "lost"   // worker: the hold ended before the write, once more
@@ -66,18 +66,15 @@ func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) erro
 	}
 	defer c.close()
 
-	fmt.Fprintln(out, wordReady)
-	lines := bufio.NewScanner(in)
-	if !lines.Scan() || lines.Text() != wordGo {
-		return errOrphan
-	}
 	ctx, orphaned := context.WithCancelCause(ctx)
-	go func() { // ends with the process, for which it watches
-		for lines.Scan() {
+	gate := make(chan struct{}, 2)
+	go func() { // ends with in, mostly because the process ends
+		for lines := bufio.NewScanner(in); lines.Scan() && lines.Text() == wordGo; {
+			gate <- struct{}{}
 		}
 		orphaned(errOrphan)
 	}()
-	t := task{WorkerConfig: w, counter: c, lock: eng.Mutex(w.Key + ":lock"), out: out}
+	t := task{WorkerConfig: w, counter: c, lock: eng.Mutex(w.Key + ":lock"), gate: gate, out: out}
 	return t.run(ctx)
 }
 
@@ -87,11 +84,23 @@ type task struct {
 	WorkerConfig
 	counter *counter
 	lock    engine.Mutex
+	gate    <-chan struct{} // a word of the parent
 	out     io.Writer
 }
 
+// run makes the increments. The first and the last wait for the parent: all workers
+// shall begin at once, and none shall be done before the one that is killed.
 func (t *task) run(ctx context.Context) error {
-	for done := 0; done < t.Increments; {
+	fmt.Fprintln(t.out, wordReady)
+	for done, passed := 0, 0; done < t.Increments; {
+		if passed == 0 || passed == 1 && done == t.Increments-1 {
+			select {
+			case <-t.gate:
+				passed++
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 		stay := t.Stay && done == t.Increments-1
 		written, err := t.increment(ctx, stay)
 		switch {

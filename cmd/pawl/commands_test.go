@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+func TestPingReportsTheServer(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	pawl(t, env, "ping").expect(t, 0, s.Addr()+" answered in")
+	pawl(t, nil, "ping", "--addr", "unix://"+s.Socket()).expect(t, 0, s.Socket()+" answered in")
+	// The flag wins over the environment.
+	pawl(t, []string{urlEnv + "=redis://127.0.0.1:1"}, "ping", "--addr", s.URL()).expect(t, 0)
+}
+
+func TestPasswordsComeFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.Password("to%p:s@cret/"), redistest.User("alice on >w0nder ~* &* +@all"))
+	for _, env := range [][]string{
+		{urlEnv + "=" + s.URL()},
+		{urlEnv + "=redis://" + s.Addr(), passwordEnv + "=to%p:s@cret/"},
+		{urlEnv + "=redis://default@" + s.Addr(), passwordEnv + "=to%p:s@cret/"},
+		{urlEnv + "=redis://alice@" + s.Addr(), passwordEnv + "=w0nder"},
+		// The one in the URL belongs to it.
+		{urlEnv + "=redis://alice:w0nder@" + s.Addr(), passwordEnv + "=of another server"},
+	} {
+		pawl(t, env, "ping").expect(t, 0)
+	}
+	pawl(t, []string{passwordEnv + "=w0nder"}, "ping", "--addr", "redis://alice@"+s.Addr()).expect(t, 0)
+}
+
+func TestStatusShowsHolders(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	h := hold(t, s.URL(), "a")
+	pawl(t, env, "status", "a").expect(t, 0, "a: locked (exclusive), its lease ends in ", "holder "+h.Owner()+", count 1\n")
+	pawl(t, env, "status", "b").expect(t, 0, "b: free\n")
+	s.Do("HSET", "forever", "somebody:1", "2")
+	pawl(t, env, "status", "forever").expect(t, 0, "never ends by itself", "holder somebody:1, count 2\n")
+}
+
+func TestStatusSpeaksJSON(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	s.Do("HSET", "forever", "somebody:1", "2")
+	s.Do("HSET", "leased", "somebody:1", "1")
+	s.Do("PEXPIRE", "leased", "60000")
+	for name, want := range map[string]map[string]any{
+		"forever": {"name": "forever", "locked": true, "mode": "exclusive", "ttl_ms": nil,
+			"holders": []any{map[string]any{"id": "somebody:1", "count": 2.0}}},
+		"leased": {"name": "leased", "locked": true, "mode": "exclusive", "ttl_ms": "some",
+			"holders": []any{map[string]any{"id": "somebody:1", "count": 1.0}}},
+		"free": {"name": "free", "locked": false, "mode": "", "ttl_ms": 0.0, "holders": []any{}},
+	} {
+		v := pawl(t, env, "status", name, "--format", "json")
+		v.expect(t, 0)
+		var got map[string]any
+		if err := json.Unmarshal(v.stdout.Bytes(), &got); err != nil {
+			t.Fatalf("%v:\n%s", err, v.stdout.String())
+		}
+		if ttl, ok := got["ttl_ms"].(float64); ok && ttl > 30000 && ttl <= 60000 {
+			got["ttl_ms"] = "some"
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}
+
+func TestUnlockRemovesOnlyWhatItShall(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	h := hold(t, s.URL(), "a")
+	pawl(t, env, "unlock", "a").expect(t, 64, "--force")
+	pawl(t, env, "unlock", "--force", "a", "--if-holder", "somebody:1").expect(t, 1, "not held by somebody:1")
+	if s.Do("HLEN", "a") != int64(1) {
+		t.Fatal("the lock was removed all the same")
+	}
+	pawl(t, env, "unlock", "--force", "a", "--if-holder", h.Owner()).expect(t, 0, "a: removed")
+	pawl(t, env, "unlock", "--force", "a").expect(t, 1, "a is free")
+	hold(t, s.URL(), "a")
+	pawl(t, env, "unlock", "--force", "a").expect(t, 0)
+}
+
+// serveOn starts pawl serve and returns its first line's URL.
+func serveOn(t *testing.T) (*invocation, string) {
+	t.Helper()
+	v := prepare(t, nil, "serve", "--listen", "127.0.0.1:0")
+	v.cmd.Stdout = nil
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
+	url, _, _ := strings.Cut(strings.TrimPrefix(line, "listening on "), ";")
+	return v, url
+}
+
+func TestServeServesUntilInterrupted(t *testing.T) {
+	t.Parallel()
+	v, url := serveOn(t)
+	pawl(t, nil, "exec", "a", "--addr", url, "--", "go", "version").expect(t, 0, "go version")
+	taken := strings.TrimPrefix(url, "redis://")
+	pawl(t, nil, "serve", "--listen", taken).expect(t, 69, "choose another address")
+	if runtime.GOOS == "windows" {
+		return // no signals
+	}
+	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 0)
+	if conn, err := net.Dial("tcp", taken); err == nil {
+		conn.Close()
+		t.Error("somebody still listens")
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/demo"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+func TestDemoShowsThatTheLockCounts(t *testing.T) {
+	t.Parallel()
+	// What the environment names is not touched without --addr.
+	v := pawl(t, []string{urlEnv + "=redis://127.0.0.1:1"}, "demo", "--increments", "20", "--lease", "1s")
+	v.expect(t, 0, "embedded server", "was killed while it held the lock", "the others went on",
+		"70 increments completed, the counter says 70", "Without the lock:", " lost\n")
+}
+
+// The check can fail: without the lock in its first round the demo does.
+func TestDemoFindsOutThatTheLockIsMissing(t *testing.T) {
+	t.Parallel()
+	v := pawl(t, nil, "demo", "--without-lock", "--increments", "40")
+	v.expect(t, 1, "updates were lost under the lock", "140 increments completed")
+}
+
+func TestDemoRunsOnARealServerAndCleansUp(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.Password("s3cret"))
+	v := pawl(t, []string{passwordEnv + "=s3cret"}, "demo", "--addr", "redis://"+s.Addr()+"/3",
+		"--workers", "3", "--increments", "20", "--lease", "1s")
+	v.expect(t, 0, "on the server ("+s.Addr()+")", "50 increments completed, the counter says 50")
+	if strings.Contains(v.stdout.String()+v.stderr.String(), "s3cret") {
+		t.Error("the password was printed")
+	}
+	if left, _ := s.Do("INFO", "keyspace").(string); strings.Contains(left, "db") {
+		t.Errorf("keys are left: %s", left)
+	}
+	pawl(t, nil, "demo", "--addr", "redis://127.0.0.1:1?dial_timeout=1s").expect(t, 69)
+}
+
+func TestDemoWritesProfilesOfEveryProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pawl(t, nil, "demo", "--increments", "5", "--lease", "500ms", "--profile", dir).expect(t, 0)
+	for _, name := range []string{"cpu.pprof", "trace.out", "worker-1/cpu.pprof", "worker-1/heap.pprof"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestInterruptedDemoTakesItsWorkersAlong(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	s := redistest.Start(t)
+	v := start(t, nil, "demo", "--addr", s.URL(), "--increments", "100000")
+	clients := func() int {
+		list, _ := s.Do("CLIENT", "LIST").(string)
+		return strings.Count(list, "name=pawl")
+	}
+	eventually(t, "the workers work", func() bool { return clients() > 12 })
+	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 130, "ended by signal")
+	eventually(t, "no process is connected", func() bool { return clients() == 0 })
+}
+
+// A process's arguments are for everybody to see.
+func TestWorkersGetTheURLInTheirEnvironment(t *testing.T) {
+	t.Parallel()
+	cmd := workerCommand(context.Background(), demo.WorkerConfig{
+		Number: 1, URL: "redis://:s3cret@host", Key: "k", Increments: 3, Lease: time.Second, Unlocked: true,
+	}, "dir")
+	if args := strings.Join(cmd.Args, " "); strings.Contains(args, "s3cret") {
+		t.Errorf("arguments %q", args)
+	}
+	if !slices.Contains(cmd.Env, urlEnv+"=redis://:s3cret@host") {
+		t.Error("the environment lacks the URL")
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// asPawlEnv makes the test binary the command: tests run what users run, with the
+// race detector if they have it.
+const asPawlEnv = "PAWL_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asPawlEnv) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m,
+		// gnet's worker pool starts these two when it is imported; they never end.
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	)
+}
+
+// patience bounds every wait of these tests.
+const patience = 20 * time.Second
+
+// invocation is a command line that was run, or runs.
+type invocation struct {
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer // after wait
+	code           int
+}
+
+// prepare makes a command line. env comes on top of an environment without any of
+// Pawl's variables.
+func prepare(t *testing.T, env []string, args ...string) *invocation {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	v := &invocation{cmd: exec.CommandContext(ctx, self, args...)}
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "PAWL_") {
+			v.cmd.Env = append(v.cmd.Env, e)
+		}
+	}
+	v.cmd.Env = append(append(v.cmd.Env, asPawlEnv+"=1"), env...)
+	v.cmd.Stdout, v.cmd.Stderr = &v.stdout, &v.stderr
+	v.cmd.WaitDelay = patience // for what a command leaves behind
+	return v
+}
+
+// start runs a command line in the background; wait follows.
+func start(t *testing.T, env []string, args ...string) *invocation {
+	t.Helper()
+	v := prepare(t, env, args...)
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if v.cmd.ProcessState == nil { // the test has failed
+			_ = v.cmd.Process.Kill()
+			_ = v.cmd.Wait()
+		}
+	})
+	return v
+}
+
+func (v *invocation) wait(t *testing.T) *invocation {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := v.cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%q: %v", v.cmd.Args[1:], err)
+	}
+	v.code = v.cmd.ProcessState.ExitCode() // -1 if a signal ended pawl itself
+	return v
+}
+
+// pawl runs a command line to its end.
+func pawl(t *testing.T, env []string, args ...string) *invocation {
+	t.Helper()
+	return start(t, env, args...).wait(t)
+}
+
+// expect checks the exit code and that the output has the texts.
+func (v *invocation) expect(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	all := v.stdout.String() + v.stderr.String()
+	if v.code != code {
+		t.Errorf("%q: exit code %d, want %d\n%s", v.cmd.Args[1:], v.code, code, all)
+	}
+	for _, text := range texts {
+		if !strings.Contains(all, text) {
+			t.Errorf("%q: output lacks %q:\n%s", v.cmd.Args[1:], text, all)
+		}
+	}
+}
+
+// server starts a redis-server and returns the environment that names it, with a
+// short lease so that a watchdog notices soon.
+func server(t *testing.T, opts ...redistest.Option) (*redistest.Server, []string) {
+	t.Helper()
+	s := redistest.Start(t, opts...)
+	return s, []string{urlEnv + "=" + s.URL() + "?lease=900ms"}
+}
+
+// openEngine opens an engine, which is somebody else for the commands.
+func openEngine(t *testing.T, url string) *engine.Engine {
+	t.Helper()
+	eng, err := engine.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = eng.Close() })
+	return eng
+}
+
+// hold takes a lock.
+func hold(t *testing.T, url, name string) *engine.Hold {
+	t.Helper()
+	h, err := openEngine(t, url).Mutex(name).TryLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
