@@ -1,0 +1,324 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestHashOfRedissonBlocksPawl(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	m := open(t, s.URL()).Mutex("L")
+	// By hand, as Redisson leaves it after lock() twice.
+	s.Do("HSET", "L", javaA+":39", "2")
+	s.Do("PEXPIRE", "L", "30000")
+	var taken *NotAcquiredError
+	if _, err := m.TryLock(ctxT(t)); !errors.As(err, &taken) || taken.TTL < 20*time.Second || taken.TTL > 30*time.Second {
+		t.Fatalf("TryLock: %v", err)
+	}
+	if _, err := m.Lock(ctxT(t), Wait(100*time.Millisecond)); !errors.Is(err, ErrNotAcquired) {
+		t.Fatalf("Lock: %v", err)
+	}
+	if f := fields(t, s, "L"); len(f) != 1 || f[javaA+":39"] != "2" {
+		t.Fatalf("the hash became %v", f)
+	}
+}
+
+func TestRedissonsMessageWakesPawl(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	java := redisson{s, javaA}
+	java.mustTryLock(t, "L", 39, 30*time.Second)
+	java.mustTryLock(t, "L", 39, 30*time.Second)
+	f := e.Mutex("L").LockAsync(ctxT(t))
+	eventually(t, "Pawl listens", func() bool { return e.Stats().Channels == 1 && e.Stats().InFlight == 0 })
+
+	// Messages that mean nothing to Redisson, or to nobody, do no harm here either.
+	for _, odd := range []string{"1", "5", "-1", "text", ""} {
+		s.Do("PUBLISH", "redisson_lock__channel:{L}", odd)
+	}
+	java.mustUnlock(t, "L", 39, int64(0)) // still held: no message
+	if _, err := f.Result(); err != ErrPending {
+		t.Fatalf("Pawl has the lock that Redisson holds: %v", err)
+	}
+
+	start := time.Now()
+	java.mustUnlock(t, "L", 39, int64(1))
+	h, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("woken after %v: not by the message", d)
+	}
+	mustUnlock(t, h)
+	clean(t, s)
+}
+
+func TestReleaseOfPawlIsAnnouncedAsRedissonExpects(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	m := e.Mutex("L")
+	heard := listen(t, s, "redisson_lock__channel:{L}")
+	h := mustLock(t, m)
+	if granted, left, err := (redisson{s, javaA}).tryLock("L", 39, time.Minute); granted || err != nil || left < 20*time.Second || left > 30*time.Second {
+		t.Fatalf("Redisson's try while Pawl holds: granted %t, left %v, %v", granted, left, err)
+	}
+	inner, err := m.Lock(h.Context(ctxT(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, inner) // still held: no message
+	heard.hearsNothing(t)
+	mustUnlock(t, h)
+	heard.hears(t, "0")
+
+	mustLock(t, m)
+	if done, err := m.ForceUnlock(ctxT(t)); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	heard.hears(t, "0")
+	if done, err := m.ForceUnlock(ctxT(t)); done || err != nil {
+		t.Fatal("of a free lock:", done, err)
+	}
+	heard.hearsNothing(t)
+}
+
+func TestChannelFollowsRedissonsBraceRule(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	for name, channel := range map[string]string{
+		"orders":    "redisson_lock__channel:{orders}",
+		"a}b":       "redisson_lock__channel:{a}b}",
+		"{t}x":      "redisson_lock__channel:{t}x",
+		"x:{t}:y":   "redisson_lock__channel:x:{t}:y",
+		"x{t":       "redisson_lock__channel:x{t",
+		"{}x":       "redisson_lock__channel:{}x",
+		"}{":        "redisson_lock__channel:}{",
+		"blank é\n": "redisson_lock__channel:{blank é\n}",
+	} {
+		heard := listen(t, s, channel)
+		h := mustLock(t, e.Mutex(name))
+		if f := fields(t, s, name); f[h.Owner()] != "1" {
+			t.Errorf("%q: the key is not the plain name: %v", name, s.Do("KEYS", "*"))
+		}
+		waiter := open(t, s.URL())
+		f := waiter.Mutex(name).LockAsync(ctxT(t))
+		eventually(t, "Pawl listens there, too", func() bool {
+			list, _ := s.Do("PUBSUB", "NUMSUB", channel).([]any)
+			return len(list) == 2 && list[1] == int64(2)
+		})
+		mustUnlock(t, h)
+		heard.hears(t, "0")
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, h)
+		heard.hears(t, "0")
+	}
+}
+
+func TestMappedNameIsWhatRedissonsMapperGives(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL(), func(c *Config) { c.NameMapper = func(name string) string { return "test::" + name } })
+	heard := listen(t, s, "redisson_lock__channel:{test::L}")
+	h := mustLock(t, e.Mutex("L"))
+	if f := fields(t, s, "test::L"); f[h.Owner()] != "1" {
+		t.Errorf("keys: %v", s.Do("KEYS", "*"))
+	}
+	mustUnlock(t, h)
+	heard.hears(t, "0")
+}
+
+func TestStateShowsHoldersOfRedisson(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	m := open(t, s.URL()).Mutex("L")
+	for _, tc := range []struct {
+		hash string // fields and values
+		want State
+	}{
+		{"", State{}},
+		{javaA + ":39 2", State{Locked: true, Mode: "exclusive", Holders: []Holder{{javaA + ":39", 2}}}},
+		{"mode read " + javaA + ":39 1 " + javaB + ":40 3", State{Locked: true, Mode: "read",
+			Holders: []Holder{{javaA + ":39", 1}, {javaB + ":40", 3}}}},
+		{"mode write " + javaA + ":39:write 1", State{Locked: true, Mode: "write", Holders: []Holder{{javaA + ":39:write", 1}}}},
+	} {
+		s.Do("DEL", "L")
+		if tc.hash != "" {
+			s.Do(append([]string{"HSET", "L"}, strings.Fields(tc.hash)...)...)
+			s.Do("PEXPIRE", "L", "30000")
+		}
+		got, err := m.State(ctxT(t))
+		if err != nil {
+			t.Fatalf("%q: %v", tc.hash, err)
+		}
+		if tc.want.Locked != (got.TTL > 20*time.Second && got.TTL <= 30*time.Second) {
+			t.Errorf("%q: TTL %v", tc.hash, got.TTL)
+		}
+		got.TTL = 0
+		slices.SortFunc(got.Holders, func(a, b Holder) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(tc.want.Holders, func(a, b Holder) int { return strings.Compare(a.ID, b.ID) })
+		if fmt.Sprint(got) != fmt.Sprint(tc.want) {
+			t.Errorf("%q: %+v, want %+v", tc.hash, got, tc.want)
+		}
+	}
+}
+
+func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
+	java := redisson{s, javaA}
+	h := mustLock(t, e.Mutex("L"))
+	if done, err := java.forceUnlock("L"); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	java.mustTryLock(t, "L", 39, 30*time.Second) // and takes it
+	before := time.Now()
+	select {
+	case <-h.Done():
+	case <-time.After(limit):
+		t.Fatal("the holder was not told")
+	}
+	if d := time.Since(before); d > 10*time.Second {
+		t.Errorf("told after %v", d)
+	}
+	var lost *LostError
+	if !errors.As(h.Err(), &lost) || lost.Reason != GoneOnServer {
+		t.Errorf("Err: %v", h.Err())
+	}
+	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+		t.Errorf("Unlock: %v", err)
+	}
+	if f := fields(t, s, "L"); len(f) != 1 || f[java.owner(39)] != "1" {
+		t.Errorf("Redisson's hold was touched: %v", f)
+	}
+	java.mustUnlock(t, "L", 39, int64(1))
+	mustUnlock(t, mustLock(t, e.Mutex("L"))) // life goes on
+}
+
+func TestForceUnlockOfPawlReachesRedisson(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	m := open(t, s.URL()).Mutex("L")
+	java := redisson{s, javaA}
+	java.mustTryLock(t, "L", 39, 30*time.Second)
+	heard := listen(t, s, "redisson_lock__channel:{L}") // as its waiters do
+	if done, err := m.ForceUnlock(ctxT(t), IfHolder(javaB+":39")); done || err != nil {
+		t.Fatal("of somebody who does not hold it:", done, err)
+	}
+	heard.hearsNothing(t)
+	if done, err := m.ForceUnlock(ctxT(t), IfHolder(java.owner(39))); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	heard.hears(t, "0")
+	java.mustUnlock(t, "L", 39, nil) // "not locked by current thread"
+}
+
+func TestDatabasesShareChannelsAndNotKeys(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	zero := open(t, s.URL())
+	three := open(t, s.URL(), func(c *Config) { c.DB = 3 })
+	h0, h3 := mustLock(t, zero.Mutex("L")), mustLock(t, three.Mutex("L"))
+	f := zero.Mutex("L").LockAsync(ctxT(t))
+	eventually(t, "it listens", func() bool { return zero.Stats().Channels == 1 })
+	mustUnlock(t, h3) // wakes the waiter for nothing
+	if _, err := f.Result(); err != ErrPending {
+		t.Fatalf("released in DB 3, granted in DB 0: %v", err)
+	}
+	mustUnlock(t, h0)
+	h0, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, h0)
+}
+
+// Both sides fight for one lock; a counter on the server is read and written under
+// it without any other protection.
+func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	const rounds = 40
+	var inside atomic.Int32
+	guarded := func() {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%d inside", n)
+		}
+		v, err := s.Process.Do("GET", "n")
+		if err != nil {
+			t.Error(err)
+		}
+		text, _ := v.(string) // nil at first
+		n, _ := strconv.Atoi(text)
+		if _, err := s.Process.Do("SET", "n", strconv.Itoa(n+1)); err != nil {
+			t.Error(err)
+		}
+		inside.Add(-1)
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		m := open(t, s.URL()).Mutex("L")
+		for range 3 {
+			all.Go(func() {
+				for range rounds {
+					h, err := m.Lock(ctxT(t))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					guarded()
+					if err := h.Unlock(ctxT(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	for _, uuid := range []string{javaA, javaB} {
+		java := redisson{s, uuid}
+		for thread := range 3 {
+			all.Go(func() {
+				deadline := time.Now().Add(limit)
+				for range rounds {
+					for {
+						granted, _, err := java.tryLock("L", thread, 30*time.Second)
+						if err != nil || time.Now().After(deadline) {
+							t.Error("Redisson did not get the lock:", err)
+							return
+						}
+						if granted {
+							break
+						}
+						time.Sleep(rand.N(2 * time.Millisecond)) // a poll, bounded above
+					}
+					guarded()
+					if v, err := java.unlock("L", thread); v != int64(1) || err != nil {
+						t.Error("Redisson's unlock:", v, err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	if n := s.Do("GET", "n"); n != strconv.Itoa(12*rounds) {
+		t.Errorf("the counter is %v, want %d: updates were lost", n, 12*rounds)
+	}
+	s.Do("DEL", "n")
+	clean(t, s)
+}
