@@ -59,12 +59,23 @@ func TestWaitersAreAllCancelledOrAbandoned(t *testing.T) {
 func TestWaitersKeepPaceWithAnOverloadedEngine(t *testing.T) {
 	t.Parallel()
 	cfg := quick(Waiters)
-	cfg.Names = cfg.Count
-	cfg.URL = redistest.Start(t).URL()
+	cfg.URL, cfg.Names = redistest.Start(t).URL(), cfg.Count
 	cfg.tune = func(ec *engine.Config) { ec.MaxInFlight = 8 }
 	r := mustRun(t, cfg)
 	if r.Served != 500 || r.Overloaded == 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestAFutureMadeAgainGoesToTheEndOfItsNamesQueue(t *testing.T) {
+	t.Parallel()
+	// Three names: a, b, c; the number is the place in the queue.
+	queue := []string{"a1", "b1", "c1", "a2", "b2", "c2", "a3", "b3"}
+	dropFromQueue(queue, 1, 3, "b4")
+	dropFromQueue(queue, 5, 3, "c3")
+	dropFromQueue(queue, 0, 3, "a4")
+	if want := []string{"a2", "b2", "c1", "a3", "b3", "c3", "a4", "b4"}; !slices.Equal(queue, want) {
+		t.Errorf("%q, want %q", queue, want)
 	}
 }
 

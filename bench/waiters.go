@@ -110,11 +110,8 @@ func (w *waitersRun) refill(waiting context.Context) time.Time {
 				continue
 			}
 			w.own.Overloaded++
-			last := i
-			for ; last+len(w.names) < len(w.futures); last += len(w.names) {
-				w.futures[last] = w.futures[last+len(w.names)]
-			}
-			w.futures[last] = w.eng.Mutex(w.names[i%len(w.names)]).LockAsync(waiting)
+			again := w.eng.Mutex(w.names[i%len(w.names)]).LockAsync(waiting)
+			dropFromQueue(w.futures, i, len(w.names), again)
 			w.drained(0)
 		}
 		if w.own.Overloaded == before {
@@ -122,6 +119,15 @@ func (w *waitersRun) refill(waiting context.Context) time.Time {
 		}
 		quiet = time.Second // a name that found the engine busy pauses
 	}
+}
+
+// dropFromQueue takes element i out of its queue, which is every step-th element,
+// and appends last to the queue.
+func dropFromQueue[T any](queues []T, i, step int, last T) {
+	for ; i+step < len(queues); i += step {
+		queues[i] = queues[i+step]
+	}
+	queues[i] = last
 }
 
 // serve releases the foreign holds; every future is granted in its turn, and its

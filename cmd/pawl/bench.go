@@ -80,7 +80,7 @@ whether any is left. The exit code is 1 if something is left, lost, stuck or fai
 }
 
 func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(cmd.Context(), endSignals...)
 	defer stop()
 	bar := newBenchBar(cmd.ErrOrStderr())
 	cfg.Progress = bar.show

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/bench"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// brief makes a benchmark short.
+func brief(scenario string, flags ...string) []string {
+	return append([]string{"bench", scenario, "--goroutines", "4", "--count", "200",
+		"--duration", "50ms", "--warmup", "10ms"}, flags...)
+}
+
+func TestBenchPrintsOneObject(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	required := []string{"scenario", "server", "comparable", "goroutines", "count", "duration_s", "pairs",
+		"pairs_per_second", "client_cpu_us_per_pair", "latency_us", "allocs_per_pair", "heap_bytes",
+		"goroutines_peak", "commands_per_pair", "fairness", "errors", "stuck", "leftovers"}
+	for _, scenario := range bench.Scenarios {
+		v := pawl(t, nil, brief(scenario, "--addr", s.URL(), "--format", "json", "--own-names")...)
+		v.expect(t, 0)
+		var got map[string]any
+		if err := json.Unmarshal(v.stdout.Bytes(), &got); err != nil {
+			t.Fatalf("%v:\n%s", err, v.stdout.String())
+		}
+		for _, field := range required {
+			if _, ok := got[field]; !ok {
+				t.Errorf("%s: no field %s among %q", scenario, field, slices.Sorted(maps.Keys(got)))
+			}
+		}
+		if got["scenario"] != scenario || got["comparable"] != true || got["pairs"] == 0.0 || got["stuck"] != 0.0 {
+			t.Errorf("%s: %v", scenario, got)
+		}
+		if v.stderr.Len() > 0 { // a bar is for terminals
+			t.Errorf("%s: on stderr: %q", scenario, v.stderr.String())
+		}
+	}
+	if n := s.Do("DBSIZE"); n != int64(0) {
+		t.Errorf("%v keys are left", n)
+	}
+}
+
+func TestBenchFindsItsServer(t *testing.T) {
+	t.Parallel()
+	s, env := server(t, redistest.Password("right"))
+	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on redis")
+	pawl(t, []string{passwordEnv + "=right"}, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, 0)
+	pawl(t, nil, brief("uncontended")...).expect(t, 0, "uncontended, pawl on redis")
+	// The environment names a server for all commands; --embedded is about this one.
+	pawl(t, env, brief("hot", "--embedded")...).expect(t, 0, "embedded", "compare with nothing")
+}
+
+func TestBenchSaysWhyItCannotRun(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.Password("right"))
+	nowhere := []string{"PATH=/nowhere"}
+	pawl(t, nowhere, brief("single")...).expect(t, exitServer, "install it with", "--addr", "--embedded")
+	pawl(t, nil, brief("single", "--addr", "redis://127.0.0.1:1")...).expect(t, exitServer, "refused", "--addr")
+	pawl(t, nil, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, exitServer, "NOAUTH", passwordEnv)
+	pawl(t, nil, "bench").expect(t, exitUsage, "one scenario is needed: single, uncontended")
+	for _, args := range [][]string{
+		brief("cold"), brief("single", "--format", "xml"), brief("single", "--goroutines", "0"),
+		brief("waiters", "--names", "201"), brief("waiters", "--finish", "never"), brief("single", "hot"),
+		brief("single", "--embedded", "--addr", "redis://127.0.0.1:1"), brief("single", "--addr", "127.0.0.1:1"),
+		brief("single", "--addr", s.URL()), // with the password
+	} {
+		pawl(t, nil, args...).expect(t, exitUsage, "pawl: ")
+	}
+}
+
+func TestBenchWritesProfiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pawl(t, nil, brief("single", "--embedded", "--profile", dir)...).expect(t, 0)
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) < 5 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+func TestAnInterruptedBenchGivesEverythingBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	v := start(t, nil, "bench", "held", "--count", "300", "--duration", "1h", "--addr", s.URL())
+	eventually(t, "all are held", func() bool { return s.Do("DBSIZE") == int64(300) })
+	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	v.wait(t).expect(t, exitFailed, "pawl: interrupted")
+	if n := s.Do("DBSIZE"); n != int64(0) {
+		t.Errorf("%v keys are left, %v after the signal", n, time.Since(began))
+	}
+}
