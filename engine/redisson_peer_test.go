@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
@@ -61,9 +62,9 @@ return nil`,
 }
 
 // unlock gives one hold back: 1 is free, 0 is still held, nil is not the owner. The
-// latch is what protects Redisson from its own repeats.
+// latch, new for each call, is what protects Redisson from its own repeats.
 func (j redisson) unlock(name string, thread int) (any, error) {
-	latch := "redisson_unlock_latch:{" + name + "}:1f5d1fa46451028cd28ca7216715" + fmt.Sprintf("%04x", thread)
+	latch := fmt.Sprintf("redisson_unlock_latch:{%s}:%016x%016x", name, rand.Uint64(), rand.Uint64())
 	v, err := j.eval(`
 local before = redis.call('GET', KEYS[3])
 if before then return tonumber(before) end
