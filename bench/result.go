@@ -15,7 +15,8 @@ type Result struct {
 	// Client is what was measured: "pawl", or a peer's name.
 	Client string `json:"client"`
 	Server string `json:"server"`
-	// Comparable is false if the server was the embedded one.
+	// Comparable is false if the server was the embedded one, or would not say what
+	// it is.
 	Comparable bool `json:"comparable"`
 	Goroutines int  `json:"goroutines"`
 	// Count is the number of futures or holds; 0 in the closed loops.
@@ -41,7 +42,8 @@ type Result struct {
 	// client and the workers.
 	GoroutinesPeak int `json:"goroutines_peak"`
 	// CommandsPerPair is counted by the server: script calls, subscriptions and the
-	// like, not what scripts call inside. nil if the server does not count.
+	// like, not what scripts call inside; in Held, renewals too. nil if the server
+	// does not count.
 	CommandsPerPair *float64 `json:"commands_per_pair"`
 	// Fairness is pairs per goroutine; zero for scenarios without workers.
 	Fairness Fairness `json:"fairness"`

@@ -66,12 +66,19 @@ func (s *Server) connect(ctx context.Context) error {
 	if s.admin, err = dialAdmin(ctx, cfg); err != nil {
 		return err
 	}
+	if _, err := s.admin.do("PING"); err != nil {
+		s.admin.close()
+		return fmt.Errorf("%w: PING: %w", engine.ErrUnavailable, err)
+	}
 	if !s.comparable {
 		s.name = "embedded"
 		return nil
 	}
+	// Who may not ask, or asks something else than a Redis, gets no figures to
+	// compare, but figures.
 	fields, err := s.admin.info("server")
-	if err != nil {
+	var refused *resp.ServerError
+	if err != nil && !errors.As(err, &refused) {
 		s.admin.close()
 		return fmt.Errorf("%w: INFO: %w", engine.ErrUnavailable, err)
 	}
@@ -81,7 +88,7 @@ func (s *Server) connect(ctx context.Context) error {
 	case fields["redis_version"] != "":
 		s.name = "redis " + fields["redis_version"]
 	default:
-		s.name = "unknown"
+		s.name, s.comparable = "unknown", false
 	}
 	return nil
 }

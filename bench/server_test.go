@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -42,6 +43,23 @@ func TestTheServerIsReachedByEveryKindOfURL(t *testing.T) {
 		cfg.URL, cfg.Duration = url, 20*time.Millisecond
 		if r := mustRun(t, cfg); r.Pairs == 0 {
 			t.Errorf("%s: %+v", url, r)
+		}
+	}
+}
+
+func TestAServerThatDoesNotSayWhatItIsComparesWithNothing(t *testing.T) {
+	t.Parallel()
+	mini, err := embedded.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(mini.Close)
+	silent := redistest.Start(t, redistest.User("bench on >hidden ~* &* +@all -info"))
+	for _, url := range []string{mini.URL(), "redis://bench:hidden@" + silent.Addr()} {
+		cfg := quick(Uncontended)
+		cfg.URL = url
+		if r := mustRun(t, cfg); r.Server != "unknown" || r.Comparable || r.CommandsPerPair != nil || r.Pairs == 0 {
+			t.Errorf("%+v", r)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	}
 	line("scenario", "%s, %s on %s", r.Scenario, r.Client, r.Server)
 	if !r.Comparable {
-		line("", "embedded server: these figures compare with nothing")
+		line("", "not a Redis or Valkey of its own: these figures compare with nothing")
 	}
 	r.load(line)
 	line("pairs", "%d in %.2f s: %.0f a second", r.Pairs, r.DurationS, r.PairsPerSecond)
