@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/demo"
 )
 
@@ -53,7 +56,11 @@ that begin with pawl-demo: and removes them.`,
 		ctx, stop := untilSignal(cmd.Context())
 		defer stop()
 		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd { return workerCommand(ctx, w, *profile) }
-		return profiled(*profile, func() error { return demo.Run(ctx, cfg) })
+		err = profiled(*profile, func() error { return demo.Run(ctx, cfg) })
+		if errors.Is(err, engine.ErrUnavailable) {
+			err = fmt.Errorf("%w; %s", err, wayOut(err))
+		}
+		return err
 	}
 	return cmd
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait of these tests.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // invocation is a command line that was run, or runs.
 type invocation struct {

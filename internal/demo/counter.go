@@ -26,11 +26,15 @@ func openCounter(ctx context.Context, server engine.Config, key string) (*counte
 		Username: server.Username, Password: server.Password, DB: server.DB,
 		ClientName: "pawl-demo", Lanes: 1,
 	})
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	timeout := server.DialTimeout
+	if timeout == 0 {
+		timeout = connectTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("tried for %v", timeout))
 	defer cancel()
 	if err := client.WaitReady(ctx); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("demo: %w: %w", engine.ErrUnavailable, err)
+		return nil, fmt.Errorf("%s: %w: %w", server.Addrs[0], engine.ErrUnavailable, err)
 	}
 	return &counter{client: client, key: key}, nil
 }

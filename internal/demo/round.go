@@ -81,6 +81,9 @@ func (r *round) run(ctx context.Context) (err error) {
 			return context.Cause(ctx)
 		}
 	}
+	if r.done != r.goal {
+		return fmt.Errorf("demo: the workers made %d increments instead of %d", r.done, r.goal)
+	}
 	if r.victim && r.resumed.IsZero() {
 		return fmt.Errorf("demo: no worker went on after one was killed")
 	}

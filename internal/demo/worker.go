@@ -38,7 +38,8 @@ const (
 )
 
 const (
-	// connectTimeout bounds the connecting of one process.
+	// connectTimeout bounds the connecting of one process, unless the URL says
+	// otherwise.
 	connectTimeout = 10 * time.Second
 	// window is the moment between read and write. Without a lock some other of
 	// three workers reads within it nearly every time.

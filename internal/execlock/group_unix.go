@@ -3,9 +3,9 @@
 package execlock
 
 import (
+	"errors"
 	"os"
 	"os/exec"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -14,33 +14,47 @@ import (
 
 // group is the command's process group.
 type group struct {
-	id int
-	// terminal is the terminal's descriptor if the group was put into its foreground,
-	// where it can read and where Ctrl-C reaches it; else -1.
-	terminal int
+	id       int // of the group, and of the command that leads it
+	terminal terminal
 }
 
-func (g *group) prepare(cmd *exec.Cmd) {
+// start starts the command at the head of a group of its own.
+func (g *group) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
-	g.terminal = -1
-	stdin := int(os.Stdin.Fd())
-	if front, err := unix.IoctlGetInt(stdin, unix.TIOCGPGRP); err == nil && front == unix.Getpgrp() {
-		g.terminal = stdin
-		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, stdin
+	g.terminal.prepare(cmd.SysProcAttr)
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	g.id = cmd.Process.Pid
+	g.terminal.started()
+	return cmd.Process.Release() // wait is the only one that waits for it
+}
+
+// wait returns the command's exit code, as a shell gives it. When the command was
+// suspended from its terminal, and with it this process, resumed says that it shall
+// go on. (exec.Cmd.Wait tells nothing of a stopped command.)
+func (g *group) wait(resumed chan<- struct{}) int {
+	for {
+		var status unix.WaitStatus
+		_, err := unix.Wait4(g.id, &status, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 1 // somebody else has waited for it: its code is unknown
+		case status.Stopped():
+			if g.terminal.suspended(g.id) {
+				resumed <- struct{}{} // the last one was heeded: it stopped again
+			}
+		case status.Signaled():
+			return 128 + int(status.Signal())
+		default:
+			return status.ExitStatus()
+		}
 	}
 }
 
-func (g *group) started(leader *os.Process) { g.id = leader.Pid }
-
-// ended takes the terminal back.
-func (g *group) ended() {
-	if g.terminal >= 0 {
-		signal.Ignore(syscall.SIGTTOU) // we are in the background
-		_ = unix.IoctlSetPointerInt(g.terminal, unix.TIOCSPGRP, unix.Getpgrp())
-		signal.Reset(syscall.SIGTTOU)
-	}
-}
+func (g *group) close() { g.terminal.close(g.id) }
 
 // signal sends s to the whole group. A group that is stopped is woken: it could not
 // heed the signal.
@@ -50,6 +64,8 @@ func (g *group) signal(s os.Signal) {
 		_ = unix.Kill(-g.id, unix.SIGCONT)
 	}
 }
+
+func (g *group) resume() { _ = unix.Kill(-g.id, unix.SIGCONT) }
 
 func (g *group) kill() { _ = unix.Kill(-g.id, unix.SIGKILL) }
 

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a pseudo terminal, seen from the side of who sits before it.
+type terminal struct {
+	t      *testing.T
+	master *os.File
+	v      *invocation
+	mu     struct {
+		sync.Mutex
+		shown bytes.Buffer
+	}
+}
+
+// atTerminal runs a shell script as a session of its own on a new terminal; $pawl is
+// the command.
+func atTerminal(t *testing.T, env []string, script string) *terminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	var number int
+	control(t, master, func(fd int) (err error) {
+		if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		}
+		return err
+	})
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	v := prepare(t, env)
+	v.cmd.Env = append(v.cmd.Env, "pawl="+v.cmd.Path)
+	v.cmd.Path, v.cmd.Args = "/bin/sh", []string{"sh", "-c", script}
+	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = slave, slave, slave
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{t: t, master: master, v: v}
+	go func() { _, _ = io.Copy(term, master) }() // ends with master
+	return term
+}
+
+func control(t *testing.T, f *os.File, ioctl func(fd int) error) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cerr := raw.Control(func(fd uintptr) { err = ioctl(int(fd)) }); cerr != nil || err != nil {
+		t.Fatal(cerr, err)
+	}
+}
+
+// Write takes what the terminal shows.
+func (term *terminal) Write(b []byte) (int, error) {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.mu.shown.Write(b)
+}
+
+func (term *terminal) shown() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return strings.ReplaceAll(term.mu.shown.String(), "\r\n", "\n")
+}
+
+func (term *terminal) typeKeys(keys string) {
+	term.t.Helper()
+	if _, err := io.WriteString(term.master, keys); err != nil {
+		term.t.Fatal(err)
+	}
+}
+
+// awaitText waits until the terminal shows a text.
+func (term *terminal) awaitText(text string) {
+	term.t.Helper()
+	for deadline := time.Now().Add(patience); !strings.Contains(term.shown(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			term.t.Fatalf("the terminal does not show %q:\n%s", text, term.shown())
+		}
+	}
+}
+
+func TestExecsCommandHasTheTerminalAndGivesItBack(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	term := atTerminal(t, env, `"$pawl" exec a -- sh -c 'echo up; read x; echo "command read $x"'
+		read y; echo "script read $y"`)
+	term.awaitText("up\n")
+	term.typeKeys("one\n")
+	term.awaitText("command read one")
+	term.typeKeys("two\n")
+	term.awaitText("script read two")
+	term.v.wait(t)
+	free(t, s, "a")
+}
+
+func TestCtrlCReachesTheCommandOnce(t *testing.T) {
+	t.Parallel()
+	_, env := server(t)
+	dir := t.TempDir()
+	term := atTerminal(t, env, `exec "$pawl" exec a -- sh -c 'trap "echo interrupted" INT; echo up; while [ ! -e `+dir+`/go ]; do sleep 0.01; done; exit 3'`)
+	term.awaitText("up\n")
+	term.typeKeys("\x03")
+	term.awaitText("interrupted\n")
+	// A second one would be there by now, or comes before the command ends.
+	if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	term.v.wait(t).expect(t, 3)
+	if n := strings.Count(term.shown(), "interrupted"); n != 1 {
+		t.Errorf("interrupted %d times:\n%s", n, term.shown())
+	}
+}
+
+// The shell sees that the job is suspended, and lets it go on.
+func TestCtrlZSuspendsTheJobAndFgResumesIt(t *testing.T) {
+	t.Parallel()
+	_, env := server(t)
+	long := []string{strings.Replace(env[0], "lease=900ms", "lease=1m", 1)}
+	term := atTerminal(t, long, `set -m
+		"$pawl" exec a -- sh -c 'echo up; read x; echo "command read $x"; exit 3'
+		echo "the shell is back: $?"; fg; echo "ended with $?"`)
+	term.awaitText("up\n")
+	term.typeKeys("\x1a")
+	term.awaitText("the shell is back: ")
+	term.typeKeys("one\n")
+	term.awaitText("command read one")
+	term.awaitText("ended with 3")
+	term.v.wait(t)
+}
+
+// A suspended job does not renew its lock. It learns that before anything else.
+func TestLockLostWhileSuspendedEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	term := atTerminal(t, env, `set -m
+		"$pawl" exec a -- sh -c 'trap "echo told; exit 0" TERM; echo up; while :; do sleep 0.01; done'
+		echo "the shell is back"; read wait; fg; echo "ended with $?"`)
+	term.awaitText("up\n")
+	term.typeKeys("\x1a")
+	term.awaitText("the shell is back")
+	eventually(t, "the lease has ended", func() bool { return s.Do("EXISTS", "a") == int64(0) })
+	term.typeKeys("\n")
+	term.awaitText("told\n")
+	term.awaitText("ended with 76")
+	term.v.wait(t)
+}
+
+// Where no shell could resume it, suspending has no effect.
+func TestCtrlZHasNoEffectWithoutAShell(t *testing.T) {
+	t.Parallel()
+	_, env := server(t)
+	dir := t.TempDir()
+	term := atTerminal(t, env, `exec "$pawl" exec a -- sh -c 'echo up; while [ ! -e `+dir+`/go ]; do sleep 0.01; done; exit 3'`)
+	term.awaitText("up\n")
+	term.typeKeys("\x1a")
+	if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	term.v.wait(t).expect(t, 3)
+}

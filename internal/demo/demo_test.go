@@ -1,0 +1,215 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// roleEnv makes the test binary a worker process.
+const roleEnv = "PAWL_TEST_DEMO_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		play(role)
+	}
+	goleak.VerifyTestMain(m,
+		// gnet's worker pool starts these two when it is imported; they never end.
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	)
+}
+
+// play is the worker process: an ordinary one, or one of the roles.
+func play(role string) {
+	var w WorkerConfig
+	var lease int64
+	if _, err := fmt.Sscan(os.Getenv("PAWL_TEST_DEMO_TASK"), &w.URL, &w.Key, &w.Increments, &lease, &w.Unlocked, &w.Stay); err != nil {
+		panic(err)
+	}
+	w.Lease = time.Duration(lease)
+	switch role {
+	case "always locks":
+		w.Unlocked = false
+	case "fails":
+		os.Exit(3)
+	case "babbles":
+		fmt.Println("hello")
+	case "hangs":
+		select {}
+	case "stops early":
+		w.Increments--
+	}
+	if err := Work(context.Background(), w, os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// workers starts worker processes; worker number 2 plays the role, or all of them.
+func workers(role string, all bool) func(context.Context, WorkerConfig) *exec.Cmd {
+	return func(ctx context.Context, w WorkerConfig) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		part := "ordinary"
+		if all || w.Number == 2 {
+			part = role
+		}
+		cmd.Env = append(os.Environ(), roleEnv+"="+part, "PAWL_TEST_DEMO_TASK="+
+			fmt.Sprint(w.URL, " ", w.Key, " ", w.Increments, " ", int64(w.Lease), " ", w.Unlocked, " ", w.Stay))
+		return cmd
+	}
+}
+
+func config(screen *bytes.Buffer) Config {
+	return Config{
+		Workers: 3, Increments: 10, Lease: 500 * time.Millisecond,
+		Worker: workers("ordinary", true), Screen: NewScreen(screen, false),
+	}
+}
+
+func TestLockedRoundLosesNothingAndControlDoes(t *testing.T) {
+	t.Parallel()
+	var screen bytes.Buffer
+	if err := Run(t.Context(), config(&screen)); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		"killed while it held the lock", "the others went on", "25 increments completed, the counter says 25",
+		"30 increments completed, the counter says ", " lost\n",
+	} {
+		if !strings.Contains(screen.String(), text) {
+			t.Errorf("the screen lacks %q:\n%s", text, screen.String())
+		}
+	}
+}
+
+func TestLostUpdatesAreFound(t *testing.T) {
+	t.Parallel()
+	var screen bytes.Buffer
+	cfg := config(&screen)
+	cfg.WithoutLock, cfg.Increments = true, 40
+	if err := Run(t.Context(), cfg); !errors.Is(err, ErrLostUpdate) {
+		t.Errorf("got %v, want ErrLostUpdate:\n%s", err, screen.String())
+	}
+}
+
+// A control round that loses nothing proves nothing: it is repeated, and reported.
+func TestControlWithoutARaceIsAnError(t *testing.T) {
+	t.Parallel()
+	var screen bytes.Buffer
+	cfg := config(&screen)
+	cfg.Worker = workers("always locks", true)
+	if err := Run(t.Context(), cfg); !errors.Is(err, ErrNoRace) {
+		t.Errorf("got %v, want ErrNoRace", err)
+	}
+	if n := strings.Count(screen.String(), "30 increments completed, the counter says 30: 0 lost"); n != controls {
+		t.Errorf("%d control rounds, want %d:\n%s", n, controls, screen.String())
+	}
+}
+
+func TestBadWorkersEndTheDemo(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]string{
+		"fails":   "worker 2 failed: exit status 3",
+		"babbles": `worker 2 says "hello"`,
+		// An exit code of 0 is not enough.
+		"stops early": "24 increments instead of 25",
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			var screen bytes.Buffer
+			cfg := config(&screen)
+			cfg.Worker = workers(role, false)
+			if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+}
+
+func TestWorkerThatCannotBeStartedIsReported(t *testing.T) {
+	t.Parallel()
+	cfg := config(new(bytes.Buffer))
+	cfg.Worker = func(ctx context.Context, w WorkerConfig) *exec.Cmd {
+		if w.Number == 3 {
+			return exec.CommandContext(ctx, "no-such-program")
+		}
+		return workers("ordinary", true)(ctx, w)
+	}
+	if err := Run(t.Context(), cfg); !errors.Is(err, exec.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A cancelled demo ends, whatever its workers do.
+func TestCancelledDemoKillsItsWorkers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	cfg := config(new(bytes.Buffer))
+	var cmds []*exec.Cmd
+	cfg.Worker = func(ctx context.Context, w WorkerConfig) *exec.Cmd {
+		cmd := workers("hangs", true)(ctx, w)
+		cmds = append(cmds, cmd)
+		if w.Number == cfg.Workers {
+			time.AfterFunc(50*time.Millisecond, func() { cancel(stop) })
+		}
+		return cmd
+	}
+	if err := Run(ctx, cfg); !errors.Is(err, stop) {
+		t.Errorf("got %v, want the cause", err)
+	}
+	for _, cmd := range cmds {
+		if cmd.ProcessState == nil {
+			t.Error("a worker was not waited for")
+		}
+	}
+}
+
+func TestWorkerEndsWithItsParent(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no /dev/null as standard input")
+	}
+	var screen, stderr bytes.Buffer
+	cfg := config(&screen)
+	cfg.Worker = func(ctx context.Context, w WorkerConfig) *exec.Cmd {
+		cmd := workers("ordinary", true)(ctx, w)
+		if w.Number == 2 {
+			// Its standard input is at its end at once.
+			cmd = exec.CommandContext(ctx, "sh", "-c", `exec "$0" </dev/null`, os.Args[0])
+			cmd.Env, cmd.Stderr = workers("ordinary", true)(ctx, w).Env, &stderr
+		}
+		return cmd
+	}
+	if err := Run(t.Context(), cfg); err == nil {
+		t.Error("the demo succeeded with a worker less")
+	}
+	if !strings.Contains(stderr.String(), errOrphan.Error()) {
+		t.Errorf("the worker said %q", stderr.String())
+	}
+}
+
+func TestTerminalGetsABar(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := NewScreen(&out, true)
+	s.begin(10)
+	s.progress(3)
+	s.say("a line")
+	s.progress(10)
+	s.end()
+	if text := out.String(); !strings.Contains(text, "increments") || !strings.Contains(text, "3/10") || !strings.Contains(text, "a line\n") {
+		t.Errorf("got %q", text)
+	}
+}
