@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -18,14 +19,14 @@ func (e *Engine) enqueue(a *acquisition, k key, hash uint64, o options) {
 	switch {
 	case a.ended:
 		sh.count.pending--
-		sh.count.refused(a.err)
+		sh.count.refused(a.fut.err)
 		fx.finish(a)
 	case e.closing.Load():
-		a.res = sh.getLocked(e, k, hash)
+		a.res = sh.getLocked(k, hash)
 		a.fail(fail(ErrNotAcquired, ErrClosed), &fx)
 		a.res.settled()
 	default:
-		r := sh.getLocked(e, k, hash)
+		r := sh.getLocked(k, hash)
 		a.res = r
 		if o.waitGiven {
 			a.endAt(e.clock.Now().Add(o.wait), nil)
@@ -64,6 +65,9 @@ func (r *resource) admit(a *acquisition, fx *effects) {
 			a.refuseLocal(r.hold, fx)
 			return
 		}
+		if r.tries == nil {
+			r.tries = new(queue.List[*acquisition])
+		}
 		r.tries.PushBack(&a.place)
 		return
 	}
@@ -99,11 +103,11 @@ func (r *resource) acquireReplied(c *command, o outcome, fx *effects) {
 			}
 		}
 		if a != nil && a.once {
-			a.fail(&NotAcquiredError{Name: a.name, TTL: ttl}, fx)
+			a.fail(&NotAcquiredError{Name: a.name(), TTL: ttl}, fx)
 		}
 	case unknown:
 		// The server may have granted it, or may yet: its owner is burned.
-		r.owe(c.id, doubtful, c.lease, o)
+		r.owe(c.id, doubtful, c.span, o)
 		if a != nil && a.once {
 			a.fail(fail(ErrNotAcquired, ErrUnavailable, o.err), fx)
 		}
@@ -117,7 +121,7 @@ func (r *resource) acquireReplied(c *command, o outcome, fx *effects) {
 		}
 	case denied:
 		// An error from inside the script leaves open what was written before it.
-		r.owe(c.id, certain, c.lease, o)
+		r.owe(c.id, certain, c.span, o)
 		if a != nil {
 			a.fail(fail(ErrNotAcquired, o.err), fx)
 		}
@@ -133,12 +137,12 @@ const maxLate = 3
 func (r *resource) granted(c *command, o outcome, fx *effects) {
 	a := c.acq
 	if a == nil {
-		r.owe(c.id, certain, c.lease, o)
+		r.owe(c.id, certain, c.span, o)
 		return
 	}
 	h := newHolding(r, a, c.id, o)
-	if h.until() <= o.now || r.eng.closing.Load() {
-		r.owe(c.id, certain, c.lease, o)
+	if h.until() <= o.now || r.sh.eng.closing.Load() {
+		r.owe(c.id, certain, c.span, o)
 		r.lateGrant(a, o, fx)
 		return
 	}
@@ -153,7 +157,7 @@ func (r *resource) granted(c *command, o outcome, fx *effects) {
 func (r *resource) lateGrant(a *acquisition, o outcome, fx *effects) {
 	a.late++
 	switch {
-	case r.eng.closing.Load():
+	case r.sh.eng.closing.Load():
 		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
 	case a.once || a.late >= maxLate:
 		a.fail(fail(ErrNotAcquired, ErrLate), fx)
@@ -213,10 +217,8 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if parent != nil && o.nonReentrant {
 		return nil, fail(ErrNotAcquired, ErrReentry)
 	}
-	a := e.newAcquisition(o, future)
+	a := e.newAcquisition(m, o, future)
 	a.once, a.parent = once, parent
-	a.name, a.kind = m.name, m.key.kind
-	a.sh = e.table.shard(m.hash)
 	if future {
 		e.watches.join(ctx, a)
 	}

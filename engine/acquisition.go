@@ -22,21 +22,17 @@ import (
 // here is guarded by the shard's lock until ended, and belongs to the receiver of
 // the result after that.
 type acquisition struct {
-	fut   Future[*Hold] // what LockAsync returns
+	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
 	ready chan struct{} // what Lock waits on: one token, capacity 1
 
-	eng    *Engine
 	sh     *shard
-	res    *resource
-	name   string   // as the caller gave it
-	parent *holding // re-entry under this hold
+	res    *resource // nil until it is enqueued
+	parent *holding  // re-entry under this hold
 	place  queue.Elem[*acquisition]
 
-	lease    time.Duration // 0: watchdog
-	limits   *limits       // nil: neither MaxHold nor MinHold
-	start    clock.Instant // when it was asked for; 0 unless a hook wants it
-	deadline *deadline     // nil: no Wait
-	watch    watchPlace
+	lease time.Duration // 0: watchdog
+	rare  *rare         // what most do not need
+	watch watchPlace
 
 	attempts uint16
 	kind     kind
@@ -46,14 +42,33 @@ type acquisition struct {
 	trying   bool
 	ended    bool
 	listed   bool // by an effects; listedNext is its next one
+	watched  bool // a member of watch.group; guarded by watches.mu
 
 	listedNext *acquisition
-
-	hold *Hold
-	err  error
 }
 
-type limits struct{ maxHold, minHold time.Duration }
+// rare is what most acquisitions do not need.
+type rare struct {
+	maxHold, minHold time.Duration
+	name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
+	start            clock.Instant // when it was asked for, if a hook wants it
+	deadline         *deadline     // of Wait, or for want of a connection
+}
+
+func (a *acquisition) more() *rare {
+	if a.rare == nil {
+		a.rare = new(rare)
+	}
+	return a.rare
+}
+
+// name is the lock's name as the caller gave it. The caller holds the shard's lock.
+func (a *acquisition) name() string {
+	if a.rare != nil && a.rare.name != "" {
+		return a.rare.name
+	}
+	return a.res.name
+}
 
 var acquisitions = sync.Pool{New: func() any {
 	a := &acquisition{ready: make(chan struct{}, 1)}
@@ -63,7 +78,7 @@ var acquisitions = sync.Pool{New: func() any {
 
 // newAcquisition makes a request. Those of synchronous calls come from a pool and
 // go back to it: nobody but the caller and the resource ever sees them.
-func (e *Engine) newAcquisition(o options, future bool) *acquisition {
+func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	var a *acquisition
 	if future {
 		a = &acquisition{future: true}
@@ -72,13 +87,16 @@ func (e *Engine) newAcquisition(o options, future bool) *acquisition {
 	} else {
 		a = acquisitions.Get().(*acquisition)
 	}
-	a.eng = e
-	a.lease = o.lease
+	a.sh = e.table.shard(m.hash)
+	a.kind, a.lease = m.key.kind, o.lease
 	if o.maxHold != 0 || o.minHold != 0 {
-		a.limits = &limits{o.maxHold, o.minHold}
+		a.more().maxHold, a.rare.minHold = o.maxHold, o.minHold
+	}
+	if m.name != m.key.name {
+		a.more().name = m.name
 	}
 	if e.hooks.acquired {
-		a.start = e.clock.Stamp()
+		a.more().start, a.rare.name = e.clock.Stamp(), m.name
 	}
 	return a
 }
@@ -96,9 +114,9 @@ func (a *acquisition) firstLease() time.Duration {
 	if a.lease != 0 {
 		return a.lease
 	}
-	lease := a.eng.cfg.Lease
-	if a.limits != nil && a.limits.maxHold != 0 {
-		lease = min(lease, a.limits.maxHold+a.eng.margin(lease))
+	lease := a.sh.eng.cfg.Lease
+	if a.rare != nil && a.rare.maxHold != 0 {
+		lease = min(lease, a.rare.maxHold+a.sh.eng.margin(lease))
 	}
 	return lease
 }
@@ -122,10 +140,10 @@ func (a *acquisition) endLocked() {
 		r.cmd.acq = nil // an orphan now
 	}
 	a.trying = false
-	if d := a.deadline; d != nil {
-		d.acq = nil
-		a.deadline = nil
-		a.eng.wheel.Cancel(&d.timer)
+	if a.rare != nil && a.rare.deadline != nil {
+		d := a.rare.deadline
+		d.acq, a.rare.deadline = nil, nil
+		a.sh.eng.wheel.Cancel(&d.timer)
 	}
 	a.sh.count.pending--
 }
@@ -133,7 +151,7 @@ func (a *acquisition) endLocked() {
 // fail ends the acquisition with an error.
 func (a *acquisition) fail(err error, fx *effects) {
 	a.endLocked()
-	a.err = err
+	a.fut.err = err
 	a.sh.count.refused(err)
 	fx.finish(a)
 }
@@ -141,23 +159,23 @@ func (a *acquisition) fail(err error, fx *effects) {
 // grant ends the acquisition with a hold.
 func (a *acquisition) grant(h *holding, fx *effects) {
 	a.endLocked()
-	a.hold = h.handle
+	a.fut.value = h.handle
 	a.sh.count.acquired++
 	fx.finish(a)
 }
 
 // refuseLocal refuses a TryLock because this process holds the lock.
 func (a *acquisition) refuseLocal(h *holding, fx *effects) {
-	left := h.until().Sub(a.eng.clock.Stamp())
-	a.fail(&NotAcquiredError{Name: a.name, TTL: max(left, 0)}, fx)
+	left := h.until().Sub(a.sh.eng.clock.Stamp())
+	a.fail(&NotAcquiredError{Name: a.name(), TTL: max(left, 0)}, fx)
 }
 
 // deliver tells whoever waits. No lock is held.
 func (a *acquisition) deliver() {
-	a.eng.hookAcquired(a)
+	a.sh.eng.hookAcquired(a)
 	if a.future {
-		a.watch.leave()
-		a.fut.settle(a.hold, a.err)
+		a.leaveWatch()
+		a.fut.settle(a.fut.value, a.fut.err)
 		return
 	}
 	a.ready <- struct{}{}
@@ -174,7 +192,7 @@ func (a *acquisition) cancel(err error) bool {
 	}
 	r := a.res
 	if r == nil { // not enqueued yet: enqueue finds it ended
-		a.ended, a.err = true, err
+		a.ended, a.fut.err = true, err
 		a.sh.mu.Unlock()
 		return true
 	}
@@ -182,7 +200,7 @@ func (a *acquisition) cancel(err error) bool {
 	r.next(&fx)
 	r.settled()
 	a.sh.mu.Unlock()
-	fx.run(a.eng)
+	fx.run(a.sh.eng)
 	return true
 }
 
@@ -200,7 +218,7 @@ func (a *acquisition) wait(ctx context.Context) (*Hold, error) {
 			<-a.ready
 		}
 	}
-	h, err := a.hold, a.err
+	h, err := a.fut.value, a.fut.err
 	a.free()
 	return h, err
 }
@@ -220,19 +238,19 @@ type deadline struct {
 
 // endAt arms the deadline.
 func (a *acquisition) endAt(at clock.Instant, err error) {
-	d := a.deadline
+	d := a.more().deadline
 	if d == nil {
 		d = &deadline{sh: a.sh, acq: a}
 		d.timer.Init(d)
-		a.deadline = d
+		a.rare.deadline = d
 	}
 	d.err = err
-	a.eng.wheel.Schedule(&d.timer, at)
+	a.sh.eng.wheel.Schedule(&d.timer, at)
 }
 
 // giveUpAt bounds how long a TryLock waits for a connection.
 func (a *acquisition) giveUpAt(at clock.Instant) {
-	if a.deadline == nil {
+	if a.more().deadline == nil {
 		a.endAt(at, fail(ErrNotAcquired, ErrUnavailable))
 	}
 }
@@ -247,10 +265,10 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 	}
 	err := d.err
 	if err == nil {
-		err = &NotAcquiredError{Name: a.name, TTL: -1}
+		err = &NotAcquiredError{Name: a.name(), TTL: -1}
 	}
 	var fx effects
-	r, e := a.res, a.eng
+	r, e := a.res, a.sh.eng
 	a.fail(err, &fx)
 	r.next(&fx)
 	r.settled()
@@ -260,7 +278,7 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 
 // The methods below make an acquisition the source of its future.
 
-func (a *acquisition) executor() *executor { return &a.eng.exec }
+func (a *acquisition) executor() *executor { return &a.sh.eng.exec }
 
 func (a *acquisition) abandon() { a.cancel(fail(ErrNotAcquired, errAbandoned)) }
 

@@ -22,9 +22,15 @@ type closing struct {
 // emptied notes that a resource left the table; whoever waits for an empty one
 // looks again. The caller holds the shard's lock.
 func (e *Engine) emptied(sh *shard) {
-	if e.closing.Load() && len(sh.resources) == 0 {
-		e.lookAgain()
+	if !e.closing.Load() {
+		return
 	}
+	for _, named := range sh.resources {
+		if len(named) > 0 {
+			return
+		}
+	}
+	e.lookAgain()
 }
 
 func (e *Engine) lookAgain() {
@@ -92,15 +98,17 @@ func (e *Engine) each(visit func(r *resource, fx *effects)) {
 	for i := range e.table {
 		sh := &e.table[i]
 		sh.mu.Lock()
-		all := make([]*resource, 0, len(sh.resources))
-		for _, r := range sh.resources {
-			all = append(all, r)
+		var all []*resource
+		for _, named := range sh.resources {
+			for _, r := range named {
+				all = append(all, r)
+			}
 		}
 		sh.mu.Unlock()
 		for _, r := range all {
 			var fx effects
 			sh.mu.Lock()
-			if sh.resources[r.key] == r {
+			if r.known() {
 				visit(r, &fx)
 				r.next(&fx)
 				r.settled()
@@ -169,7 +177,9 @@ func (e *Engine) resources() (n int) {
 	for i := range e.table {
 		sh := &e.table[i]
 		sh.mu.Lock()
-		n += len(sh.resources)
+		for _, named := range sh.resources {
+			n += len(named)
+		}
 		sh.mu.Unlock()
 	}
 	return n

@@ -26,80 +26,84 @@ const (
 // Complete, what encodes it does not change; the pointers to those who wait for it
 // are cleared, under the shard's lock, when they stop waiting.
 type command struct {
-	res   *resource
 	what  what
 	head  bool // acquiring: for the front of waiters, so the wait must hear of it
 	paced bool // counted by the recovery queue
 	count int32
 	id    int64
-	lease time.Duration
-	rest  time.Duration // unlocked: > 0 to retire instead
+	span  time.Duration // the lease; unlocked: what a MinHold has left, if > 0
 
 	acq  *acquisition
 	hold *holding
 	debt *debt
 }
 
-func (c *command) acquire(a *acquisition, head bool) {
+func (r *resource) sendAcquire(a *acquisition, head bool) {
+	c := &r.cmd
 	c.what, c.head = acquiring, head
-	c.acq, c.lease = a, a.firstLease()
-	c.id = c.res.sh.ids.next()
+	c.acq, c.span = a, a.firstLease()
+	c.id = r.sh.ids.next()
 	a.attempts++
 	a.trying = true
 }
 
-func (c *command) reenter(a *acquisition) {
+func (r *resource) sendReenter(a *acquisition) {
+	c := &r.cmd
 	c.what = reentering
-	c.acq, c.lease = a, a.firstLease()
+	c.acq, c.span = a, a.firstLease()
 	c.id, c.count = a.parent.root().id, a.parent.count+1
 	a.attempts++
 	a.trying = true
 }
 
-func (c *command) extend(h *holding) {
+func (r *resource) sendExtend(h *holding) {
+	c := &r.cmd
 	c.what = extending
-	c.hold, c.id, c.lease = h, h.root().id, h.extra.extend.lease
+	c.hold, c.id, c.span = h, h.root().id, h.extra.extend.lease
 }
 
-func (c *command) leave(h *holding) {
+func (r *resource) sendLeave(h *holding) {
+	c := &r.cmd
 	c.what = leaving
 	c.hold, c.id, c.count = h, h.root().id, h.parent.count
 }
 
-func (c *command) release(h *holding) {
+func (r *resource) sendRelease(h *holding) {
+	c := &r.cmd
 	c.what = unlocked
-	c.hold, c.id, c.rest = h, h.id, 0
+	c.hold, c.id, c.span = h, h.id, 0
 	if h.extra != nil && h.extra.minEnd != 0 {
-		c.rest = h.extra.minEnd.Sub(c.res.eng.clock.Now())
+		c.span = h.extra.minEnd.Sub(r.sh.eng.clock.Now())
 	}
 }
 
-func (c *command) settle(d *debt) {
+func (r *resource) sendSettle(d *debt) {
+	c := &r.cmd
 	c.what = settling
 	c.debt, c.id = d, d.id
 }
 
 // AppendCommand implements resp.Request.
-func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
-	r := c.res
+func (r *resource) AppendCommand(dst []byte, form resp.Form) []byte {
+	c := &r.cmd
 	owner := r.owner(c.id)
 	switch c.what {
 	case acquiring:
-		return script.AppendAcquire(dst, form, r.key.name, owner, c.lease)
+		return script.AppendAcquire(dst, form, r.name, owner, c.span)
 	case reentering:
-		return script.AppendReenter(dst, form, r.key.name, owner, c.lease, int(c.count))
+		return script.AppendReenter(dst, form, r.name, owner, c.span, int(c.count))
 	case extending:
-		return script.AppendRenew(dst, form, []script.Renewal{{Key: r.key.name, Owner: owner, Lease: c.lease}})
+		return script.AppendRenew(dst, form, []script.Renewal{{Key: r.name, Owner: owner, Lease: c.span}})
 	case leaving:
-		return script.AppendLeave(dst, form, r.key.name, owner, int(c.count))
+		return script.AppendLeave(dst, form, r.name, owner, int(c.count))
 	case unlocked:
-		if c.rest > 0 {
+		if c.span > 0 {
 			nobody := script.Owner{Engine: owner.Engine, ID: -owner.ID}
-			return script.AppendRetire(dst, form, r.key.name, owner, nobody, c.rest, r.channel())
+			return script.AppendRetire(dst, form, r.name, owner, nobody, c.span, r.channel())
 		}
-		return script.AppendRelease(dst, form, r.key.name, owner, r.channel())
+		return script.AppendRelease(dst, form, r.name, owner, r.channel())
 	case settling:
-		return script.AppendRelease(dst, form, r.key.name, owner, r.channel())
+		return script.AppendRelease(dst, form, r.name, owner, r.channel())
 	}
 	panic("BUG: engine: an empty command was sent")
 }
@@ -136,17 +140,17 @@ func (c *command) outcome(reply resp.Reply) outcome {
 
 // Complete implements resp.Request: the reply of the command in flight, or its
 // failure.
-func (c *command) Complete(reply resp.Reply) {
-	r, e := c.res, c.res.eng
-	o := c.outcome(reply)
+func (r *resource) Complete(reply resp.Reply) {
+	e := r.sh.eng
+	o := r.cmd.outcome(reply)
 	if o.now == 0 {
 		o.now = e.clock.Now()
 	}
 	lane := e.client.LaneOf(r.hash)
 	var fx effects
 	r.sh.mu.Lock()
-	done := *c
-	*c = command{res: r}
+	done := r.cmd
+	r.cmd = command{}
 	switch {
 	case o.verdict == notSent && errors.Is(o.err, resp.ErrClosed):
 		r.abandonedByClient(&done, &fx)
@@ -199,7 +203,7 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 		return
 	}
 	if a != nil && a.once {
-		a.giveUpAt(o.now.Add(r.eng.cfg.CommandTimeout))
+		a.giveUpAt(o.now.Add(r.sh.eng.cfg.CommandTimeout))
 	}
 	if c.hold != nil {
 		c.hold.boundRelease()

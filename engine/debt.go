@@ -57,14 +57,14 @@ func (r *resource) owe(id int64, g grade, lease time.Duration, o outcome) {
 	if g == doubtful {
 		r.sh.count.burned++
 	}
-	r.eng.wheel.Schedule(&d.timer, d.until)
+	r.sh.eng.wheel.Schedule(&d.timer, d.until)
 }
 
 // settleDebt chooses a debt that is due.
 func (r *resource) settleDebt() bool {
 	for d := r.debts; d != nil; d = d.next {
 		if d.due {
-			r.cmd.settle(d)
+			r.sendSettle(d)
 			return true
 		}
 	}
@@ -81,20 +81,20 @@ func (r *resource) settleReplied(c *command, o outcome) {
 	// error that is no refusal will not change by asking again.)
 	d.due = false
 	switch {
-	case d.grade == certain || r.eng.closing.Load():
+	case d.grade == certain || r.sh.eng.closing.Load():
 		r.forgive(d)
 	case d.grade == doubtful:
 		d.grade = again
-		r.eng.wheel.Schedule(&d.timer, o.now.Add(time.Second))
+		r.sh.eng.wheel.Schedule(&d.timer, o.now.Add(time.Second))
 	case d.grade == again:
 		d.grade = certain
-		r.eng.wheel.Schedule(&d.timer, o.now.Add(d.lease))
+		r.sh.eng.wheel.Schedule(&d.timer, o.now.Add(d.lease))
 	}
 }
 
 // forgive takes a debt out.
 func (r *resource) forgive(d *debt) {
-	r.eng.wheel.Cancel(&d.timer)
+	r.sh.eng.wheel.Cancel(&d.timer)
 	if r.cmd.debt == d {
 		r.cmd.debt = nil
 	}
@@ -120,10 +120,10 @@ func (d *debt) Fire(_ *wheel.Timer, now clock.Instant) {
 		r.forgive(d)
 	} else {
 		d.due = true
-		r.eng.wheel.Schedule(&d.timer, now.Add(d.lease+2*time.Second))
+		r.sh.eng.wheel.Schedule(&d.timer, now.Add(d.lease+2*time.Second))
 	}
 	r.next(&fx)
 	r.settled()
 	d.sh.mu.Unlock()
-	fx.run(r.eng)
+	fx.run(r.sh.eng)
 }

@@ -68,7 +68,11 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	e := &Engine{cfg: cfg, id: newUUID(), clock: clk}
 	e.closed.emptied = make(chan struct{}, 1)
 	for i := range e.table {
-		e.table[i].resources = make(map[key]*resource)
+		sh := &e.table[i]
+		sh.eng = e
+		for kind := range sh.resources {
+			sh.resources[kind] = make(map[string]*resource)
+		}
 	}
 	e.exec.custom = cfg.Executor
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
@@ -120,7 +124,7 @@ func (e *Engine) wheelRebuilt(reason string) {
 }
 
 // submit sends the resource's command. No lock is held.
-func (e *Engine) submit(r *resource) { e.client.Submit(r.hash, &r.cmd) }
+func (e *Engine) submit(r *resource) { e.client.Submit(r.hash, r) }
 
 // Ping asks the server for a sign of life over an ordinary connection.
 func (e *Engine) Ping(ctx context.Context) error {

@@ -175,6 +175,9 @@ func classify(err error) verdict {
 	if errors.Is(err, resp.ErrNotSent) {
 		return notSent
 	}
+	if errors.Is(err, errReply) {
+		return denied // asking again at once would not help
+	}
 	var refused *resp.ServerError
 	if !errors.As(err, &refused) {
 		return unknown

@@ -108,8 +108,8 @@ func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 	var err error
 	switch {
 	case o.verdict == answered && o.code == script.Renewed:
-		h.setUntil(max(h.Until(), h.eng.heldUntil(o.sent, c.lease)))
-		h.lease = max(h.lease, c.lease)
+		h.setUntil(max(h.Until(), h.eng.heldUntil(o.sent, c.span)))
+		h.lease = max(h.lease, c.span)
 		h.wakeAt(h.timeOut())
 		h.check(o.now, fx) // it may have come too late
 		err = h.ending

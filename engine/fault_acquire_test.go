@@ -104,7 +104,7 @@ func (e *Engine) burnedForTest(t testing.TB, name string) string {
 	sh := e.table.shard(m.hash)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	r := sh.resources[m.key]
+	r := sh.resources[m.key.kind][m.key.name]
 	if r == nil || r.debts == nil {
 		t.Fatal("no burned owner is noted")
 	}

@@ -20,8 +20,21 @@ type Future[T any] struct {
 	value     T
 	err       error
 	done      chan struct{} // made by the first Done
-	then      []func(T, error)
-	told      []tell
+	after     *after[T]
+}
+
+// after is who wants to hear of the completion; most futures are only awaited.
+type after[T any] struct {
+	then []func(T, error)
+	tell []tell
+}
+
+// hear returns after, made if need be. The caller holds mu.
+func (f *Future[T]) hear() *after[T] {
+	if f.after == nil {
+		f.after = new(after[T])
+	}
+	return f.after
 }
 
 // tell is an AwaitAll or AwaitAny that wants to know: index goes into the channel,
@@ -89,15 +102,15 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 // for what is called after Close, nobody waits.
 func (f *Future[T]) OnComplete(fn func(T, error)) {
 	f.mu.Lock()
-	if !f.complete || f.then != nil {
-		// Pending; or functions registered earlier have not started yet.
-		f.then = append(f.then, fn)
-		f.mu.Unlock()
-		return
-	}
-	f.then = append(f.then, fn)
+	// If functions registered earlier have not been called yet, who calls them
+	// calls this one, too.
+	a := f.hear()
+	start := f.complete && a.then == nil
+	a.then = append(a.then, fn)
 	f.mu.Unlock()
-	f.source.executor().run(f.call)
+	if start {
+		f.source.executor().run(f.call)
+	}
 }
 
 // Abandon gives the future up: a pending acquisition is cancelled, and a lock that
@@ -127,11 +140,13 @@ func (f *Future[T]) settle(value T, err error) {
 	if f.done != nil {
 		close(f.done)
 	}
-	call := f.then != nil
-	for _, t := range f.told {
-		t.to <- t.index
+	call := f.after != nil && f.after.then != nil
+	if f.after != nil {
+		for _, t := range f.after.tell {
+			t.to <- t.index
+		}
+		f.after.tell = nil
 	}
-	f.told = nil
 	unwanted := f.abandoned && err == nil
 	f.mu.Unlock()
 	if call {
@@ -159,7 +174,8 @@ func (f *Future[T]) tell(to chan<- int, index int) {
 		to <- index
 		return
 	}
-	f.told = append(f.told, tell{to, index})
+	a := f.hear()
+	a.tell = append(a.tell, tell{to, index})
 }
 
 // call runs the registered functions in order, those included that are registered
@@ -167,14 +183,14 @@ func (f *Future[T]) tell(to chan<- int, index int) {
 // goroutine is in here.
 func (f *Future[T]) call() {
 	f.mu.Lock()
-	for i := 0; i < len(f.then); i++ {
-		fn := f.then[i]
-		f.then[i] = nil
+	for i := 0; i < len(f.after.then); i++ {
+		fn := f.after.then[i]
+		f.after.then[i] = nil
 		f.mu.Unlock()
 		fn(f.value, f.err)
 		f.mu.Lock()
 	}
-	f.then = nil
+	f.after.then = nil
 	f.mu.Unlock()
 }
 

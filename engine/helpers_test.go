@@ -123,7 +123,7 @@ func report(t testing.TB, e *Engine) {
 	for i := range e.table {
 		sh := &e.table[i]
 		sh.mu.Lock()
-		for _, r := range sh.resources {
+		for _, r := range sh.resources[kindMutex] {
 			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", r.cmd.what, r.held, r.wait != nil, r.hold != nil, r.waiters.Len() > 0)]++
 		}
 		sh.mu.Unlock()

@@ -81,7 +81,7 @@ func (h *holding) more() *holdExtra {
 // newHolding makes the hold of a grant; begin starts it.
 func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 	h := &holding{
-		res: r, sh: r.sh, eng: r.eng, name: a.name,
+		res: r, sh: r.sh, eng: r.sh.eng, name: a.name(),
 		id: id, count: 1, parent: a.parent, lease: a.lease,
 	}
 	h.handle = &Hold{h: h}
@@ -94,7 +94,7 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 	if h.lease == 0 {
 		h.lease = a.firstLease()
 	}
-	if l := a.limits; l != nil {
+	if l := a.rare; l != nil {
 		if l.maxHold != 0 {
 			h.more().maxEnd = o.now.Add(l.maxHold)
 		}
@@ -102,7 +102,7 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 			h.more().minEnd = o.now.Add(l.minHold)
 		}
 	}
-	h.setUntil(r.eng.heldUntil(o.sent, h.lease))
+	h.setUntil(r.sh.eng.heldUntil(o.sent, h.lease))
 	return h
 }
 
@@ -299,7 +299,7 @@ func (h *holding) Renewal(now clock.Instant) (script.Renewal, bool) {
 	} else if x := h.extra; x != nil && x.maxEnd != 0 {
 		lease = min(lease, x.maxEnd.Sub(now)+h.eng.margin(lease))
 	}
-	key := h.res.key.name
+	key := h.res.name
 	h.sh.mu.Unlock()
 	return script.Renewal{Key: key, Owner: script.Owner{Engine: h.eng.id, ID: h.id}, Lease: lease}, true
 }
@@ -344,7 +344,7 @@ func (h *holding) Gone(code int64) {
 // goOnAfter goes on with the resource of a hold that may have been lost just now.
 // If it ended before that, the resource may be another name's by now, or nobody's.
 func (r *resource) goOnAfter(fx *effects) {
-	if r.sh.resources[r.key] == r {
+	if r.known() {
 		r.next(fx)
 		r.settled()
 	}

@@ -129,9 +129,9 @@ func (e *Engine) hookAcquired(a *acquisition) {
 	if !e.hooks.acquired {
 		return
 	}
-	wait := e.clock.Stamp().Sub(a.start)
-	ev := AcquiredEvent{Start: time.Now().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.err}
-	ev.Kind, ev.Name = kindNames[a.kind], a.name
+	wait := e.clock.Stamp().Sub(a.rare.start)
+	ev := AcquiredEvent{Start: time.Now().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.fut.err}
+	ev.Kind, ev.Name = kindNames[a.kind], a.rare.name
 	e.hooks.push(func() { e.hooks.Acquired(ev) })
 }
 
@@ -186,5 +186,5 @@ func (e *Engine) logLost(h *holding, reason LostReason) {
 
 func (e *Engine) logUnheard(r *resource) {
 	e.log(slog.LevelError, "pawl: released, but this user may not publish: waiters sleep until their next look (see the README on ACL rules)",
-		"lock", shorten(r.key.name))
+		"lock", shorten(r.name))
 }

@@ -113,7 +113,7 @@ func stillborn(e *Engine, err error) *Future[*Hold] {
 	if e == nil {
 		e = new(Engine) // for its executor
 	}
-	a := &acquisition{eng: e, future: true, ended: true, sh: new(shard)}
+	a := &acquisition{future: true, ended: true, sh: &shard{eng: e}}
 	a.fut.source = a
 	a.fut.settle(nil, err)
 	return &a.fut

@@ -167,7 +167,7 @@ func (r *resource) goOn() wentOn {
 		r.settled()
 	}
 	r.sh.mu.Unlock()
-	fx.run(r.eng)
+	fx.run(r.sh.eng)
 	if fx.send == nil {
 		return nothingToSend
 	}

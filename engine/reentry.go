@@ -75,7 +75,7 @@ func carried(ctx context.Context, e *Engine, k key) *holding {
 		}
 		h.sh.mu.Lock()
 		found := h.innermostLive()
-		ok := found != nil && found.res.key == k
+		ok := found != nil && found.res.name == k.name && found.res.kind == k.kind
 		h.sh.mu.Unlock()
 		if ok {
 			return found

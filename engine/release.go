@@ -115,13 +115,13 @@ func (h *holding) unlock(u *unlocking) {
 // releaseReplied goes on after the reply of a release, a retire or a leave.
 func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 	h := c.hold
-	if h.state != releasing {
+	if h == nil || h.state != releasing {
 		return // its parent's end, or its time, settled it
 	}
 	switch {
 	case o.verdict == answered && o.code != script.NotThere:
 		if o.code == script.Unheard {
-			r.eng.logUnheard(r)
+			r.sh.eng.logUnheard(r)
 		}
 		if w := r.wait; w != nil && w.Listening() && c.what == unlocked {
 			w.own++

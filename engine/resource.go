@@ -31,18 +31,18 @@ import (
 // Renewals are not commands of the name: they go in batches over a connection of
 // their own, and any order of them and the commands here is harmless.
 type resource struct {
-	eng  *Engine
-	sh   *shard
-	key  key
+	sh   *shard // for good, also when the resource serves another name
+	name string // as it stands on the server
 	hash uint64
 
 	hold    *holding
-	waiters queue.List[*acquisition] // Lock, first come first served
-	tries   queue.List[*acquisition] // TryLock
-	debts   *debt                    // owners to be released; see debt.go
-	wait    *waiting                 // nil until a first refusal
+	waiters queue.List[*acquisition]  // Lock, first come first served
+	tries   *queue.List[*acquisition] // TryLock; nil until the first
+	debts   *debt                     // owners to be released; see debt.go
+	wait    *waiting                  // nil until a first refusal
 	cmd     command
 
+	kind    kind
 	held    holdback // why nothing may be sent now
 	refused uint8    // refusals in a row, for the pause between tries
 
@@ -77,21 +77,21 @@ func (r *resource) serveHold(fx *effects) bool {
 		return false
 	}
 	if h.state == releasing {
-		r.cmd.release(h)
+		r.sendRelease(h)
 		return true
 	}
 	for ; h != nil; h = h.child {
 		if h.state == releasing {
-			r.cmd.leave(h)
+			r.sendLeave(h)
 			return true
 		}
 		if h.extra != nil && h.extra.extend != nil {
-			r.cmd.extend(h)
+			r.sendExtend(h)
 			return true
 		}
 		if h.child == nil && h.extra != nil {
 			if a, ok := h.extra.children.Front(); ok {
-				r.cmd.reenter(a)
+				r.sendReenter(a)
 				return true
 			}
 		}
@@ -108,7 +108,7 @@ func (r *resource) serveTry(fx *effects) bool {
 			return false
 		}
 		if r.hold == nil {
-			r.cmd.acquire(a, false)
+			r.sendAcquire(a, false)
 			return true
 		}
 		if r.hold.state == releasing {
@@ -130,7 +130,7 @@ func (r *resource) serveHead() bool {
 	if r.wait != nil {
 		r.wait.Sent()
 	}
-	r.cmd.acquire(a, true)
+	r.sendAcquire(a, true)
 	return true
 }
 
@@ -143,21 +143,21 @@ func (r *resource) pause(now clock.Instant) {
 	r.held = paused
 	p := &pauseTimer{res: r, sh: r.sh}
 	p.timer.Init(p)
-	r.eng.wheel.Schedule(&p.timer, now.Add(d))
+	r.sh.eng.wheel.Schedule(&p.timer, now.Add(d))
 }
 
 // owner is this engine's owner with the given number.
 func (r *resource) owner(id int64) script.Owner {
-	return script.Owner{Engine: r.eng.id, ID: id}
+	return script.Owner{Engine: r.sh.eng.id, ID: id}
 }
 
 // channel is where the end of this lock is announced.
 func (r *resource) channel() script.Channel {
-	prefix := channelPrefix[r.key.kind]
+	prefix := channelPrefix[r.kind]
 	if prefix == "" {
 		return script.Channel{}
 	}
-	return script.Channel{Prefix: prefix, Lock: r.key.name, Verb: "PUBLISH"}
+	return script.Channel{Prefix: prefix, Lock: r.name, Verb: "PUBLISH"}
 }
 
 // settled lets go of what the resource does not need any more: the subscription, if
@@ -171,13 +171,17 @@ func (r *resource) settled() {
 		r.wait != nil || r.cmd.what != nothing || r.held != freely {
 		return
 	}
-	if r.sh.resources[r.key] != r {
+	if !r.known() {
 		return // out already
 	}
-	delete(r.sh.resources, r.key)
-	r.eng.emptied(r.sh)
+	delete(r.sh.resources[r.kind], r.name)
+	r.sh.eng.emptied(r.sh)
 	r.recycle()
 }
+
+// known reports whether the resource is the one of its name; one that was recycled
+// is nobody's, or another name's.
+func (r *resource) known() bool { return r.sh.resources[r.kind][r.name] == r }
 
 // maxFree bounds the resources that a shard keeps for use again.
 const maxFree = 64
@@ -187,7 +191,7 @@ const maxFree = 64
 // its command has been answered; it has no timer, for the pauses and the waits are
 // objects of their own.
 func (r *resource) recycle() {
-	r.key, r.hash, r.refused = key{}, 0, 0
+	r.name, r.hash, r.refused = "", 0, 0
 	if r.sh.freeCount >= maxFree {
 		return
 	}

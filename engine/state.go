@@ -111,11 +111,14 @@ func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	return v.Kind == resp.KindInt && v.Int == script.Done, nil
+	if v.Kind != resp.KindInt {
+		return false, fail(ErrOutcomeUnknown, errReply)
+	}
+	return v.Int == script.Done, nil
 }
 
 func (m Mutex) channel() script.Channel {
-	r := resource{key: m.key}
+	r := resource{name: m.key.name, kind: m.key.kind}
 	return r.channel()
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math"
 	"sync"
-	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -17,6 +16,7 @@ type kind uint8
 const (
 	kindMutex kind = iota
 	kindSpin
+	kinds = iota
 )
 
 // channelPrefix is where each kind announces its release; Redisson's names.
@@ -43,14 +43,15 @@ type table [shardCount]shard
 // happens under its shard's lock; sending commands and telling users happens
 // after it (see effects).
 type shard struct {
+	eng       *Engine
 	mu        sync.Mutex
-	resources map[key]*resource
+	resources [kinds]map[string]*resource
 	free      *resource // ready for use again; see resource.recycle
 	freeCount int
 	ids       idSource
 	count     counters
 
-	_ [64 - (unsafe.Sizeof(uintptr(0))*3+unsafe.Sizeof(sync.Mutex{}))%64]byte
+	_ [64]byte // neighbours do not share a cache line
 }
 
 func (t *table) shard(hash uint64) *shard {
@@ -59,8 +60,8 @@ func (t *table) shard(hash uint64) *shard {
 }
 
 // getLocked returns the resource of a name, made if need be.
-func (s *shard) getLocked(e *Engine, k key, hash uint64) *resource {
-	if r := s.resources[k]; r != nil {
+func (s *shard) getLocked(k key, hash uint64) *resource {
+	if r := s.resources[k.kind][k.name]; r != nil {
 		return r
 	}
 	r := s.free
@@ -68,11 +69,10 @@ func (s *shard) getLocked(e *Engine, k key, hash uint64) *resource {
 		s.free, r.nextFree = r.nextFree, nil
 		s.freeCount--
 	} else {
-		r = &resource{eng: e, sh: s}
-		r.cmd.res = r
+		r = &resource{sh: s}
 	}
-	r.key, r.hash = k, hash
-	s.resources[k] = r
+	r.name, r.kind, r.hash = k.name, k.kind, hash
+	s.resources[k.kind][k.name] = r
 	return r
 }
 

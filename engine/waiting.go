@@ -20,14 +20,13 @@ import (
 // the resource is done with it: then over is set, and they do nothing.
 type waiting struct {
 	queue.Wait
-	res     *resource
-	sh      *shard
+	own     int32 // messages of our own releases that are still to come
 	over    bool
-	linger  bool // nobody waits; the alarm ends the subscription
+	linger  bool  // nobody waits; the alarm ends the subscription
+	tries   uint8 // of a lock that polls, for the pause between them
+	res     *resource
 	alarm   wheel.Timer
 	channel resp.Channel
-	tries   uint8 // of a lock that polls, for the pause between them
-	own     int   // messages of our own releases that are still to come
 }
 
 const lingerFor = time.Second
@@ -35,7 +34,7 @@ const lingerFor = time.Second
 // ensureWait returns the wait, begun if need be.
 func (r *resource) ensureWait() *waiting {
 	if r.wait == nil {
-		w := &waiting{res: r, sh: r.sh}
+		w := &waiting{res: r}
 		w.alarm.Init(w)
 		r.wait = w
 	}
@@ -45,9 +44,9 @@ func (r *resource) ensureWait() *waiting {
 // listen subscribes to the channel, once. Subscribe neither blocks nor calls back.
 func (w *waiting) listen() {
 	r := w.res
-	if channelPrefix[r.key.kind] != "" && w.Listen() {
+	if channelPrefix[r.kind] != "" && w.Listen() {
 		w.channel.Init(r.channel().Name(), w)
-		r.eng.client.Subscribe(&w.channel)
+		r.sh.eng.client.Subscribe(&w.channel)
 	}
 }
 
@@ -63,10 +62,10 @@ func (r *resource) refusedFor(ttl time.Duration, now clock.Instant) {
 		return // ready again: next sends the try
 	}
 	w.listen() // the confirmation is an event: it makes the head try again
-	if channelPrefix[r.key.kind] == "" {
+	if channelPrefix[r.kind] == "" {
 		d = w.pollPause(d)
 	}
-	r.eng.wheel.Schedule(&w.alarm, now.Add(d))
+	r.sh.eng.wheel.Schedule(&w.alarm, now.Add(d))
 }
 
 // pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
@@ -80,15 +79,15 @@ func (w *waiting) pollPause(ttl time.Duration) time.Duration {
 
 // Fire implements wheel.Task: the sleep is over, or the lingering.
 func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
-	w.sh.mu.Lock()
+	w.res.sh.mu.Lock()
 	if w.over {
-		w.sh.mu.Unlock()
+		w.res.sh.mu.Unlock()
 		return
 	}
 	if w.linger {
 		w.end()
 		w.res.settled()
-		w.sh.mu.Unlock()
+		w.res.sh.mu.Unlock()
 		return
 	}
 	w.act(w.Alarm()) // unlocks
@@ -96,9 +95,9 @@ func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
 
 // ChannelEvent implements resp.ChannelHandler.
 func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
-	w.sh.mu.Lock()
+	w.res.sh.mu.Lock()
 	if w.over {
-		w.sh.mu.Unlock()
+		w.res.sh.mu.Unlock()
 		return
 	}
 	switch ev {
@@ -121,7 +120,7 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
 
 // act does what the wait decided and gives the shard's lock up.
 func (w *waiting) act(action queue.Action) {
-	r, e := w.res, w.res.eng
+	r, e := w.res, w.res.sh.eng
 	var fx effects
 	switch action {
 	case queue.Try:
@@ -132,7 +131,7 @@ func (w *waiting) act(action queue.Action) {
 			fx.stall(r)
 		}
 	}
-	w.sh.mu.Unlock()
+	w.res.sh.mu.Unlock()
 	fx.run(e)
 }
 
@@ -153,7 +152,7 @@ func (w *waiting) foreign() *holding {
 
 // refuse fails all who wait: the server does not let this user listen.
 func (w *waiting) refuse(err error) {
-	r, e := w.res, w.res.eng
+	r, e := w.res, w.res.sh.eng
 	var fx effects
 	w.Unlisten()
 	for {
@@ -165,7 +164,7 @@ func (w *waiting) refuse(err error) {
 	}
 	r.next(&fx)
 	r.settled()
-	w.sh.mu.Unlock()
+	w.res.sh.mu.Unlock()
 	fx.run(e)
 }
 
@@ -173,8 +172,8 @@ func (w *waiting) refuse(err error) {
 // it.
 func (r *resource) linger() {
 	w := r.wait
-	if !w.Listening() || r.eng.closing.Load() {
-		r.eng.wheel.Cancel(&w.alarm)
+	if !w.Listening() || r.sh.eng.closing.Load() {
+		r.sh.eng.wheel.Cancel(&w.alarm)
 		w.end()
 		return
 	}
@@ -183,14 +182,14 @@ func (r *resource) linger() {
 	}
 	w.Reset()
 	w.linger = true
-	r.eng.wheel.Schedule(&w.alarm, r.eng.clock.Now().Add(lingerFor))
+	r.sh.eng.wheel.Schedule(&w.alarm, r.sh.eng.clock.Now().Add(lingerFor))
 }
 
 // stopLingering is called when somebody waits again.
 func (w *waiting) stopLingering() {
 	if w != nil && w.linger {
 		w.linger = false
-		w.res.eng.wheel.Cancel(&w.alarm)
+		w.res.sh.eng.wheel.Cancel(&w.alarm)
 	}
 }
 
@@ -198,7 +197,7 @@ func (w *waiting) stopLingering() {
 func (w *waiting) end() {
 	w.over = true
 	if w.Listening() {
-		w.res.eng.client.Unsubscribe(&w.channel)
+		w.res.sh.eng.client.Unsubscribe(&w.channel)
 	}
 	w.res.wait = nil
 }
@@ -220,5 +219,5 @@ func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
 	r.next(&fx)
 	r.settled()
 	p.sh.mu.Unlock()
-	fx.run(r.eng)
+	fx.run(r.sh.eng)
 }

@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"sync"
-
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 )
 
 // watches lets one context.AfterFunc serve all futures that have the same Done
@@ -22,17 +20,43 @@ type watches struct {
 }
 
 type watchGroup struct {
-	all     *watches
-	done    <-chan struct{}
-	members queue.List[*acquisition]
-	over    bool        // fired, or empty: out of groups
-	stop    func() bool // of the AfterFunc, once it is there
+	all   *watches
+	done  <-chan struct{}
+	first *acquisition // the members, linked by their watchPlaces
+	over  bool         // fired, or empty: out of groups
+	stop  func() bool  // of the AfterFunc, once it is there
 }
 
-// watchPlace is an acquisition's place in a group; guarded by watches.mu.
+// watchPlace is an acquisition's place in a group; guarded by watches.mu, except
+// that group is set once, before the acquisition is enqueued. Whether it is a member
+// still is acquisition.watched.
 type watchPlace struct {
-	group *watchGroup
-	elem  queue.Elem[*acquisition]
+	group      *watchGroup
+	next, prev *acquisition
+}
+
+func (g *watchGroup) add(a *acquisition) {
+	a.watch, a.watched = watchPlace{group: g, next: g.first}, true
+	if g.first != nil {
+		g.first.watch.prev = a
+	}
+	g.first = a
+}
+
+func (g *watchGroup) remove(a *acquisition) {
+	p := &a.watch
+	if !a.watched {
+		return
+	}
+	if p.prev != nil {
+		p.prev.watch.next = p.next
+	} else {
+		g.first = p.next
+	}
+	if p.next != nil {
+		p.next.watch.prev = p.prev
+	}
+	p.next, p.prev, a.watched = nil, nil, false
 }
 
 // join makes ctx cancel a, which may not be enqueued yet.
@@ -51,9 +75,7 @@ func (w *watches) join(ctx context.Context, a *acquisition) {
 		}
 		w.groups[done] = g
 	}
-	a.watch.group = g
-	a.watch.elem.Value = a
-	g.members.PushBack(&a.watch.elem)
+	g.add(a)
 	w.mu.Unlock()
 	if !first {
 		return
@@ -69,17 +91,17 @@ func (w *watches) join(ctx context.Context, a *acquisition) {
 	}
 }
 
-// leave takes the acquisition out; the last one ends the group.
-func (p *watchPlace) leave() {
-	if p.elem.Value == nil {
-		return // never joined: written before the acquisition was enqueued
+// leaveWatch takes the acquisition out of its group; the last one ends the group.
+func (a *acquisition) leaveWatch() {
+	g := a.watch.group
+	if g == nil {
+		return
 	}
-	w := p.group.all
+	w := g.all
 	var stop func() bool
 	w.mu.Lock()
-	g := p.group
-	g.members.Remove(&p.elem)
-	if g.members.Len() == 0 && !g.over {
+	g.remove(a)
+	if g.first == nil && !g.over {
 		g.over = true
 		delete(w.groups, g.done)
 		stop = g.stop
@@ -100,11 +122,9 @@ func (g *watchGroup) fire(ctx context.Context) {
 		g.over = true
 		delete(w.groups, g.done) // whoever joins now makes a new group
 	}
-	for {
-		a, ok := g.members.PopFront()
-		if !ok {
-			break
-		}
+	for g.first != nil {
+		a := g.first
+		g.remove(a)
 		w.mu.Unlock()
 		a.cancel(err)
 		w.mu.Lock()

@@ -3,7 +3,7 @@
 package queue
 
 // List is a FIFO whose elements can leave from the middle in constant time. The
-// zero value is empty. It is not safe for concurrent use.
+// zero value is empty, and so is a nil *List. It is not safe for concurrent use.
 type List[T any] struct {
 	front, back *Elem[T]
 	n           int
@@ -21,11 +21,16 @@ type Elem[T any] struct {
 func (e *Elem[T]) Queued() bool { return e.list != nil }
 
 // Len returns the number of elements.
-func (l *List[T]) Len() int { return l.n }
+func (l *List[T]) Len() int {
+	if l == nil {
+		return 0
+	}
+	return l.n
+}
 
 // Front returns the first element's value, or the zero value and false.
 func (l *List[T]) Front() (v T, ok bool) {
-	if l.front == nil {
+	if l == nil || l.front == nil {
 		return v, false
 	}
 	return l.front.Value, true
@@ -48,7 +53,7 @@ func (l *List[T]) PushBack(e *Elem[T]) {
 
 // Remove takes e out of the list and reports whether it was in it.
 func (l *List[T]) Remove(e *Elem[T]) bool {
-	if e.list != l {
+	if l == nil || e.list != l {
 		return false
 	}
 	if e.prev != nil {
