@@ -96,7 +96,7 @@ func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
 func TestShutdownLetsHoldersFinish(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	e, other := open(t, s.URL(), shortLease(200*time.Millisecond)), open(t, s.URL())
+	e, other := open(t, s.URL(), shortLease(time.Second)), open(t, s.URL())
 	taken := mustLock(t, other.Mutex("taken"))
 	waits := e.Mutex("taken").LockAsync(context.Background())
 	h, fixed := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"), Lease(time.Minute))
@@ -110,7 +110,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 			t.Errorf("%s during Shutdown: %v", what, err)
 		}
 	}
-	<-time.After(500 * time.Millisecond) // more than two leases
+	<-time.After(2 * time.Second) // two leases
 	if err := h.Err(); err != nil {
 		t.Errorf("not renewed during Shutdown: %v", err)
 	}

@@ -46,7 +46,8 @@ func MaxHold(d time.Duration) Option {
 // MinHold keeps the lock taken, by nobody, until d after the grant, if it is
 // unlocked sooner. It is for jobs that every replica of a service starts at about
 // the same time: with clocks that differ by less than d, one runs it. At most the
-// lease, or the watchdog's lease.
+// lease, if one is given. Under the watchdog it may be longer; but if the process
+// dies, nobody keeps the lock for longer than Config.Lease.
 func MinHold(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.minHold, o.minGiven = d, true })
 }
