@@ -33,6 +33,7 @@ func (e *Engine) enqueue(a *acquisition, k key, hash uint64, o options) {
 		}
 		r.admit(a, &fx)
 		r.next(&fx)
+		a.fresh = r.cmd.acq == a
 		if a.once && !a.trying && !a.ended {
 			// Its turn comes with the answer of another command, or with a connection.
 			a.giveUpAt(e.clock.Now().Add(e.cfg.CommandTimeout))

@@ -40,6 +40,7 @@ type acquisition struct {
 	future   bool // LockAsync: the result goes to fut
 	once     bool // TryLock: one attempt
 	trying   bool
+	fresh    bool // its first command is sent by LockAsync itself: it may be born failed
 	ended    bool
 	listed   bool // by an effects; listedNext is its next one
 	watched  bool // a member of watch.group; guarded by watches.mu

@@ -196,8 +196,11 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 		r.wait.Reset()
 	}
 	if errors.Is(o.err, resp.ErrLaneFull) {
-		if a != nil && a.future && a.attempts == 1 {
+		if a != nil && a.future && a.fresh && a.attempts == 1 {
 			a.fail(fail(ErrNotAcquired, ErrOverloaded), fx)
+		}
+		if a != nil {
+			a.fresh = false
 		}
 		r.pause(o.now)
 		return

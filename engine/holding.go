@@ -40,7 +40,6 @@ type holding struct {
 	state         holdState
 	watched       bool // the watchdog renews: a root without a fixed lease
 	follows       bool // a child without a lease of its own: its parent's time counts
-	checked       bool // a foreign message made us look once
 	asked         bool // a release may have been executed already
 
 	validUntil atomic.Int64 // clock.Instant
@@ -111,7 +110,7 @@ func (h *holding) begin(now clock.Instant) {
 	h.sh.count.held++
 	h.member.Init(h)
 	if h.watched {
-		h.eng.renewer.JoinNext(&h.member, now)
+		h.eng.renewer.JoinFirst(&h.member, now)
 	}
 	if at := h.timeOut(); at != 0 {
 		h.wakeAt(at)

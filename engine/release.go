@@ -123,9 +123,6 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 		if o.code == script.Unheard {
 			r.sh.eng.logUnheard(r)
 		}
-		if w := r.wait; w != nil && w.Listening() && c.what == unlocked {
-			w.own++
-		}
 		h.released(nil, fx)
 	case o.verdict == answered && h.asked:
 		// An earlier copy did it: the hold was valid when Unlock was called.

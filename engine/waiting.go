@@ -20,13 +20,14 @@ import (
 // the resource is done with it: then over is set, and they do nothing.
 type waiting struct {
 	queue.Wait
-	own     int32 // messages of our own releases that are still to come
-	over    bool
-	linger  bool  // nobody waits; the alarm ends the subscription
-	tries   uint8 // of a lock that polls, for the pause between them
-	res     *resource
-	alarm   wheel.Timer
-	channel resp.Channel
+	over     bool
+	linger   bool  // nobody waits; the alarm ends the subscription
+	look     bool  // the alarm makes the hold be looked at
+	tries    uint8 // of a lock that polls, for the pause between them
+	lookedAt clock.Instant
+	res      *resource
+	alarm    wheel.Timer
+	channel  resp.Channel
 }
 
 const lingerFor = time.Second
@@ -90,7 +91,13 @@ func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
 		w.res.sh.mu.Unlock()
 		return
 	}
+	var h *holding
+	if w.look {
+		w.look = false
+		h = w.heard()
+	}
 	w.act(w.Alarm()) // unlocks
+	h.lookNow()
 }
 
 // ChannelEvent implements resp.ChannelHandler.
@@ -102,16 +109,12 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
 	}
 	switch ev {
 	case resp.Subscribed:
-		w.own = 0
 		w.act(w.Confirmed())
 	case resp.Message:
-		look := w.foreign()
+		h := w.heard()
 		w.act(w.Message())
-		if look != nil {
-			look.eng.renewer.Now(&look.member)
-		}
+		h.lookNow()
 	case resp.Disconnected:
-		w.own = 0
 		w.act(w.Disconnected())
 	case resp.Refused:
 		w.refuse(err)
@@ -135,19 +138,39 @@ func (w *waiting) act(action queue.Action) {
 	fx.run(e)
 }
 
-// foreign returns the live hold if somebody else announced a release: nobody but us
-// can release it, unless it was taken away by force. One renewal tells.
-func (w *waiting) foreign() *holding {
+// lookEvery is how often a hold is looked at because of messages, at most. The
+// releases of our own are announced to us too, a moment later, when another local
+// waiter may have the lock already: without a bound every hand-over on a busy name
+// would cost a command more.
+const lookEvery = 100 * time.Millisecond
+
+// heard returns the live hold if it shall be renewed at once: somebody announced a
+// release, and if it was not one of ours, the lock was taken away by force. Within
+// lookEvery of the last look the alarm does it, which is free: nobody sleeps while
+// this process holds the lock.
+func (w *waiting) heard() *holding {
 	h := w.res.hold
-	if w.own > 0 || (h != nil && h.state == releasing) {
-		w.own-- // below zero if the message overtook the reply of its release
+	if h == nil || h.state != live {
 		return nil
 	}
-	if h == nil || h.state != live || h.checked {
+	now := w.res.sh.eng.clock.Stamp()
+	if next := w.lookedAt.Add(lookEvery); now < next {
+		if !w.linger && !w.look {
+			w.look = true
+			w.res.sh.eng.wheel.Schedule(&w.alarm, next)
+		}
 		return nil
 	}
-	h.checked = true
+	w.lookedAt = now
 	return h
+}
+
+// lookNow renews the hold at once; the answer tells whether it is there. No lock is
+// held, and a nil hold is nobody's.
+func (h *holding) lookNow() {
+	if h != nil {
+		h.eng.renewer.Now(&h.member)
+	}
 }
 
 // refuse fails all who wait: the server does not let this user listen.

@@ -80,6 +80,7 @@ type Member struct {
 	group *cohort
 	chunk *chunk
 	index int32
+	again bool // Now was called while a renewal was out
 }
 
 // Init names the subject.
@@ -106,20 +107,33 @@ func New(cfg Config) *Renewer {
 	return r
 }
 
+// JoinFirst puts a new hold into the cohort of its first renewal, a sixth to a third
+// of the lease from now: a service that takes all its locks when it starts shall not
+// renew them all in the same second for ever.
+func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
+	sixth := r.cfg.Lease / 6
+	r.joinWithin(m, now, sixth+rand.N(sixth))
+}
+
 // JoinNext puts m into the cohort of its next renewal: a third of the lease from
 // now, up to a tenth of that earlier or later, so that holds taken together do
-// not stay together. If the answer came so late that less of the lease is left,
-// it is half of what is; near the end it is the end, so that somebody looks then.
+// not stay together.
 func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 	third := r.cfg.Lease / 3
-	third += rand.N(third/5+1) - third/10
+	r.joinWithin(m, now, third+rand.N(third/5+1)-third/10)
+}
+
+// joinWithin joins the cohort that is due after wait. If an answer came so late that
+// less of the lease is left, it is due after half of what is; near the end it is the
+// end, so that somebody looks then.
+func (r *Renewer) joinWithin(m *Member, now clock.Instant, wait time.Duration) {
 	left := m.sub.Until().Sub(now)
 	if few := 4 * r.quantum; left > 2*few {
 		left /= 2
 	} else {
 		left = max(left, few) // a renewal that cannot move the end is not repeated at once
 	}
-	r.Join(m, now.Add(min(third, left)))
+	r.Join(m, now.Add(min(wait, left)))
 }
 
 // Join puts m, which is nowhere, into the cohort of the slot that due falls in.
@@ -158,15 +172,19 @@ func (r *Renewer) leaveLocked(m *Member) {
 	}
 	if k := m.chunk; k != nil {
 		m.chunk = nil
+		m.again = false
 		k.members[m.index] = nil
 	}
 }
 
-// Now renews m at once, in a chunk of its own; a renewal under way is enough. It
-// calls m's subject: the caller holds no lock of it.
+// Now renews m at once, in a chunk of its own. If a renewal is out already the next
+// follows its answer, for it may have been executed before what made the caller
+// ask; so however often Now is called, it costs a renewal per round trip. It calls
+// m's subject: the caller holds no lock of it.
 func (r *Renewer) Now(m *Member) {
 	r.mu.Lock()
 	if r.mu.closed || m.chunk != nil {
+		m.again = m.chunk != nil
 		r.mu.Unlock()
 		return
 	}
@@ -175,6 +193,17 @@ func (r *Renewer) Now(m *Member) {
 	k.addLocked(m)
 	r.mu.Unlock()
 	k.launch()
+}
+
+// repeat renews m at once if Now was called while its renewal was out.
+func (r *Renewer) repeat(m *Member) {
+	r.mu.Lock()
+	again := m.again
+	m.again = false
+	r.mu.Unlock()
+	if again {
+		r.Now(m)
+	}
 }
 
 // All renews every member of every cohort at once: the wall clock stepped, or the
