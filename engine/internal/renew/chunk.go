@@ -159,6 +159,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 		switch v.Int {
 		case script.Renewed:
 			m.sub.Renewed(reply.Sent, reply.Now, list[i].Lease)
+			r.repeat(m)
 		case script.Gone, script.WrongType:
 			m.sub.Gone(v.Int)
 		default:
