@@ -56,6 +56,22 @@ func TestHoldSurvivesRenewalsThatFail(t *testing.T) {
 	}
 }
 
+func TestHoldSurvivesARenewalWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s, p, e := behind(t, func(c *Config) { c.Lease, c.CommandTimeout = 4*time.Second, 300*time.Millisecond })
+	h := mustLock(t, e.Mutex("x"))
+	first := h.ValidUntil()
+	p.Delay(faultproxy.Carried("EVALSHA"), 0, 2*time.Second)
+	eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
+	p.Delay(faultproxy.All, 0, 0)
+	eventually(t, "renewed after the failure", func() bool { return h.ValidUntil().After(first.Add(100 * time.Millisecond)) })
+	if err := h.Err(); err != nil {
+		t.Fatalf("the hold ended: %v", err)
+	}
+	mustUnlock(t, h)
+	clean(t, s)
+}
+
 // The network swallows everything and resets nothing: only the clock can tell.
 func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 	t.Parallel()
