@@ -77,8 +77,14 @@ func (w *Wait) Listen() bool {
 // Listening reports whether the subscription was asked for.
 func (w *Wait) Listening() bool { return w.listening }
 
-// Unlisten notes that the channel was given up.
-func (w *Wait) Unlisten() { w.listening, w.confirmed, w.lost = false, false, false }
+// Unlisten notes that the channel was given up. A sleep may have counted on its
+// messages, so it is over: the next try may be sent.
+func (w *Wait) Unlisten() {
+	w.listening, w.confirmed, w.lost = false, false, false
+	if w.state == asleep {
+		w.state = idle
+	}
+}
 
 // Ready reports whether a try may be sent now.
 func (w *Wait) Ready() bool { return w.state == idle }

@@ -1,0 +1,218 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// event is what can happen to a Wait.
+type event uint8
+
+const (
+	sent event = iota
+	refusedNow
+	refusedSoon
+	refusedLate
+	refusedForEver // the key has no expiry
+	confirmed
+	message
+	disconnected
+	alarm
+	reset
+	listen
+	unlisten
+	events
+)
+
+var eventNames = [...]string{"Sent", "Refused(0)", "Refused(50ms)", "Refused(1h)", "Refused(-1)", "Confirmed", "Message",
+	"Disconnected", "Alarm", "Reset", "Listen", "Unlisten"}
+
+func (e event) String() string { return eventNames[e] }
+
+var ttls = map[event]time.Duration{refusedNow: 0, refusedSoon: 50 * time.Millisecond, refusedLate: time.Hour, refusedForEver: -time.Millisecond}
+
+// observer knows nothing of generations: it remembers what a bystander sees, and
+// says what must come of an event.
+type observer struct {
+	out       bool // a try is out
+	missed    bool // something came after it was sent
+	asleep    bool
+	listening bool
+	heard     bool // messages arrive
+	lost      bool // they did, until the connection was lost
+}
+
+// possible reports whether the caller can report this event now.
+func (o *observer) possible(e event) bool {
+	switch e {
+	case sent:
+		return !o.out && !o.asleep
+	case refusedNow, refusedSoon, refusedLate, refusedForEver:
+		return o.out
+	case confirmed, message, disconnected, unlisten:
+		return o.listening
+	}
+	return true
+}
+
+// expectation is what an event must lead to.
+type expectation struct {
+	action   Action
+	min, max time.Duration // of the sleep
+}
+
+func (o *observer) observe(e event) expectation {
+	wake := expectation{action: Nothing}
+	if o.asleep {
+		wake.action = Try
+	}
+	switch e {
+	case sent:
+		o.out, o.missed = true, false
+	case refusedNow, refusedSoon, refusedLate, refusedForEver:
+		o.out = false
+		if o.missed {
+			return expectation{action: Try}
+		}
+		o.asleep = true
+		ttl := ttls[e]
+		if ttl < 0 || !o.heard && ttl > Poll {
+			ttl = Poll
+		}
+		// The server cuts what is left to a whole millisecond: one more, or the try
+		// would come while the key is there; no more, or the lock is free and nobody
+		// tries.
+		return expectation{Sleep, ttl + time.Millisecond, ttl + time.Millisecond}
+	case confirmed:
+		if o.lost && o.asleep {
+			wake.action = TryPaced
+		}
+		o.heard, o.lost = true, false
+		o.happened()
+		return wake
+	case message:
+		o.happened()
+		return wake
+	case disconnected:
+		if o.asleep {
+			wake.action = TryPaced
+		}
+		o.heard, o.lost = false, true
+		o.happened()
+		return wake
+	case alarm:
+		o.asleep = false
+		return wake
+	case reset:
+		o.out, o.asleep = false, false
+	case listen:
+		o.listening = true
+	case unlisten:
+		// A sleep that counted on messages must not go on.
+		o.listening, o.heard, o.lost, o.asleep = false, false, false, false
+	}
+	return expectation{action: Nothing}
+}
+
+func (o *observer) happened() { o.asleep, o.missed = false, true }
+
+// apply reports an event to the Wait.
+func apply(w *Wait, e event) (Action, time.Duration, bool) {
+	switch e {
+	case sent:
+		w.Sent()
+	case refusedNow, refusedSoon, refusedLate, refusedForEver:
+		a, d := w.Refused(ttls[e])
+		return a, d, true
+	case confirmed:
+		return w.Confirmed(), 0, true
+	case message:
+		return w.Message(), 0, true
+	case disconnected:
+		return w.Disconnected(), 0, true
+	case alarm:
+		return w.Alarm(), 0, true
+	case reset:
+		w.Reset()
+	case listen:
+		w.Listen()
+	case unlisten:
+		w.Unlisten()
+	}
+	return Nothing, 0, false
+}
+
+// TestHeadNeverSleepsPastAnEventInAnyInterleaving tries every sequence of events up
+// to a length. A head that was refused must try again if anything came after its try
+// was sent, must not sleep longer than Poll while no message can reach it, and any
+// event ends its sleep.
+func TestHeadNeverSleepsPastAnEventInAnyInterleaving(t *testing.T) {
+	t.Parallel()
+	depth := 8
+	if testing.Short() {
+		depth = 7
+	}
+	var path []event
+	sequences, sleeps := 0, 0
+	var explore func(w Wait, o observer)
+	explore = func(w Wait, o observer) {
+		if len(path) == depth {
+			sequences++
+			return
+		}
+		for e := range events {
+			if !o.possible(e) {
+				continue
+			}
+			w, o := w, o
+			path = append(path, e)
+			want := o.observe(e)
+			action, d, acts := apply(&w, e)
+			if action == Sleep {
+				sleeps++
+			}
+			switch {
+			case acts && action != want.action,
+				action == Sleep && (d < want.min || d > want.max),
+				w.Ready() != (!o.out && !o.asleep),
+				w.Listening() != o.listening:
+				t.Fatalf("after %v: action %d for %v, ready %v, listening %v; want %+v, observer %+v", path, action, d, w.Ready(), w.Listening(), want, o)
+			}
+			explore(w, o)
+			path = path[:len(path)-1]
+		}
+	}
+	explore(Wait{}, observer{})
+	t.Logf("%d sequences of %d events, %d sleeps", sequences, depth, sleeps)
+	if sequences < 100_000 || sleeps < 10_000 {
+		t.Error("that is not an exhaustive search")
+	}
+}
+
+// TestListenAsksForOneSubscription: only the first call says that it is wanted.
+func TestListenAsksForOneSubscription(t *testing.T) {
+	t.Parallel()
+	var w Wait
+	for i, want := range []bool{true, false, false} {
+		if got := w.Listen(); got != want {
+			t.Errorf("call %d: %v", i, got)
+		}
+	}
+	w.Unlisten()
+	if !w.Listen() {
+		t.Error("after Unlisten the subscription is not asked for again")
+	}
+}
+
+// The sequence that loses a wake-up without generations, spelled out.
+func ExampleWait() {
+	var w Wait
+	w.Listen()
+	w.Confirmed()
+	w.Sent()                          // the try executes at the server: refused
+	w.Message()                       // the holder released; this overtakes the refusal
+	action, _ := w.Refused(time.Hour) // nobody would ever wake us
+	fmt.Println(action == Try, w.Ready())
+	// Output: true true
+}
