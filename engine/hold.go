@@ -26,7 +26,7 @@ func (l *Hold) ValidUntil() time.Time {
 	h := l.h
 	// Told as a distance from now: time.Time's monotonic reading stops in suspend,
 	// the engine's clock does not.
-	return time.Now().Add(h.until().Sub(h.eng.clock.Now()))
+	return h.eng.clock.Wall().Add(h.until().Sub(h.eng.clock.Now()))
 }
 
 // Done returns a channel that is closed when the hold ends, for any reason: Unlock

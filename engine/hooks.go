@@ -130,7 +130,7 @@ func (e *Engine) hookAcquired(a *acquisition) {
 		return
 	}
 	wait := e.clock.Stamp().Sub(a.rare.start)
-	ev := AcquiredEvent{Start: time.Now().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.fut.err}
+	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.fut.err}
 	ev.Kind, ev.Name = kindNames[a.kind], a.rare.name
 	e.hooks.push(func() { e.hooks.Acquired(ev) })
 }
