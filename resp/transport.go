@@ -12,7 +12,9 @@ package resp
 // sink hears the events of one connection.
 //
 // onOpen comes first and onClose last, each exactly once; no event begins while
-// onOpen or onClose runs, and none is nested in another. onBytes never runs
+// onOpen or onClose runs, and none is nested in another. After a call of close no
+// event begins but onClose, so a sink that has met bytes it cannot trust, or has
+// panicked, is not given the bytes behind them. onBytes never runs
 // beside itself, and neither does onWake; the two exclude each other on gnet
 // only, because on std a write that blocks must not stop the reads (the server
 // stops reading when nobody takes its replies, and then both ends wait for
@@ -59,7 +61,8 @@ type transport interface {
 	// after both.
 	wake()
 
-	// close ends the connection; onClose(err) follows, with the err of the first
-	// call, or with what ended the connection before it.
+	// close ends the connection: nothing is written any more, and onClose(err)
+	// follows, with the err of the first call, or with what ended the connection
+	// before it.
 	close(err error)
 }

@@ -23,6 +23,8 @@ import (
 //     written, so bytes keep their order and the buffer holds the rest of one
 //     write at most.
 //  3. gnet calls OnClose inside a failing Write; sink hears of it after its event.
+//  4. gnet's Close is a task that the loop comes to later. Between, bytes may
+//     arrive; ending keeps them from the sink.
 type gnetTransport struct {
 	sink    sink
 	tracker *tracker
@@ -35,6 +37,7 @@ type gnetTransport struct {
 	}
 	taken   atomic.Uint64
 	backlog atomic.Bool
+	ending  atomic.Bool // close has been called
 
 	// Of the loop.
 	busy  bool // an event of the sink is running
@@ -47,7 +50,7 @@ func (t *gnetTransport) tryWrite(b []byte) (int, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.closed {
+	if t.mu.closed || t.mu.cause != nil {
 		return 0, net.ErrClosed
 	}
 	for {
@@ -101,7 +104,10 @@ func (t *gnetTransport) close(err error) {
 		return
 	}
 	t.mu.cause = err
-	_ = t.mu.conn.Close() // as in wake
+	t.ending.Store(true)
+	if t.mu.conn != nil { // else OnOpen sees to it
+		_ = t.mu.conn.Close() // as in wake
+	}
 }
 
 // isOpen reports whether OnOpen has run.
@@ -131,8 +137,12 @@ func (*reactor) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 		return nil, gnet.Close
 	}
 	t.mu.conn = c
+	ended := t.mu.cause != nil // by loops.close
 	t.mu.Unlock()
 	t.run(func() { t.sink.onOpen(t) })
+	if ended {
+		return nil, gnet.Close
+	}
 	return nil, gnet.None
 }
 
@@ -143,9 +153,11 @@ func (*reactor) OnTraffic(c gnet.Conn) gnet.Action {
 	if t.backlog.Load() && c.OutboundBuffered() == 0 {
 		t.backlog.Store(false)
 	}
-	if b, _ := c.Next(-1); len(b) > 0 {
+	switch b, _ := c.Next(-1); {
+	case t.ending.Load():
+	case len(b) > 0:
 		t.run(func() { t.sink.onBytes(b) })
-	} else {
+	default:
 		t.run(t.sink.onWake)
 	}
 	return gnet.None

@@ -70,6 +70,50 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gnetTCP)
+	busy := newEarSink(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	busy.hearBytes = func(string) {
+		close(entered)
+		<-release
+	}
+	_, server := w.adopted(busy)
+	io.WriteString(server, "x")
+	receive(t, entered, "onBytes")
+
+	late := newEarSink(t)
+	client, _ := w.connect(nil)
+	adopted, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := w.loops.adopt(client, late)
+		adopted <- err
+	}()
+	live := func() int {
+		w.loops.mu.Lock()
+		defer w.loops.mu.Unlock()
+		return len(w.loops.mu.live)
+	}
+	pollUntil(t, "adopt to have begun", func() bool { return live() == 2 })
+	go func() { closed <- w.loops.close() }()
+	pollUntil(t, "close to have begun", func() bool {
+		w.loops.mu.Lock()
+		defer w.loops.mu.Unlock()
+		return w.loops.mu.closed
+	})
+	close(release)
+	if err := receive(t, adopted, "adopt"); err != nil {
+		t.Errorf("adopt: %v", err)
+	}
+	if err := receive(t, closed, "close"); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := receive(t, late.done, "onClose"); err != ErrClosed {
+		t.Errorf("ended with %v, want ErrClosed", err)
+	}
+}
+
 // With a zone, gnet would put a string of Go's net package into a pool of
 // writable bytes.
 func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {

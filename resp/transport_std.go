@@ -67,7 +67,8 @@ func (t *stdTransport) readLoop(context.Context) {
 	buf := make([]byte, readBufferSize)
 	for {
 		n, err := t.conn.Read(buf)
-		if n > 0 {
+		// TLS may have bytes in store after the end.
+		if n > 0 && !t.hasEnded() {
 			guard(t, func() { t.sink.onBytes(buf[:n]) })
 		}
 		if err != nil {
@@ -85,10 +86,21 @@ func (t *stdTransport) writeLoop(context.Context) {
 	for {
 		select {
 		case <-t.wakes:
-			guard(t, t.sink.onWake)
+			if !t.hasEnded() { // select takes either
+				guard(t, t.sink.onWake)
+			}
 		case <-t.ended:
 			return
 		}
+	}
+}
+
+func (t *stdTransport) hasEnded() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
 	}
 }
 

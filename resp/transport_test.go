@@ -145,6 +145,34 @@ func TestTransportTellsWhyItEnded(t *testing.T) {
 	}
 }
 
+// Bytes behind those that made the sink close must not be taken for an answer to
+// anything.
+func TestTransportDeliversNothingAfterClose(t *testing.T) {
+	mine := errors.New("mine")
+	eachCarrier(t, func(t *testing.T, w *world) {
+		s := newEarSink(t)
+		servers := make(chan net.Conn, 1)
+		s.hearBytes = func(b string) {
+			if b == "more" {
+				t.Error("bytes were delivered after close")
+			}
+			s.tr.close(mine)
+			if n, _ := s.tr.tryWrite([]byte("x")); n != 0 {
+				t.Error("a write after close was taken")
+			}
+			s.tr.wake()
+			io.WriteString(<-servers, "more") // may fail: the connection may be gone
+		}
+		s.hearWake = func() { t.Error("onWake after close") }
+		_, server := w.adopted(s)
+		servers <- server
+		io.WriteString(server, "bad")
+		if err := receive(t, s.done, "onClose"); err != mine {
+			t.Errorf("ended with %v, want %v", err, mine)
+		}
+	})
+}
+
 func TestTransportEndsAtOnceWhenTheServerHasLeft(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		client, server := w.connect(nil)
