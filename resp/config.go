@@ -71,13 +71,15 @@ type Config struct {
 	Username, Password string
 	// Credentials, if set, is asked before every handshake instead, so that
 	// rotated secrets are picked up. It runs on the connecting goroutine; ctx ends
-	// with DialTimeout.
+	// with DialTimeout, or with Close, which waits for it.
 	Credentials func(ctx context.Context) (username, password string, err error)
 	// DB is selected if not 0.
 	DB int
 	// ClientName shows up in the server's CLIENT LIST; "pawl" by default.
 	ClientName string
-	// Dialer replaces the built-in dialer. TLS, if set, is put on top of it.
+	// Dialer replaces the built-in dialer. TLS, if set, is put on top of it. It
+	// must return when ctx ends, since Close waits for it; the Close of its
+	// connections must end their Read and Write.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// DialTimeout bounds dial and handshake together; 5 s by default.
 	DialTimeout time.Duration

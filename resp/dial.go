@@ -34,7 +34,11 @@ func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
 		return nil, c.connectError(ctx, "dial", err)
 	}
 	// The deadline is ctx's: a net.Conn knows only instants of the wall clock.
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() {
+		if conn.SetDeadline(time.Unix(1, 0)) != nil {
+			conn.Close() // it has no deadlines: the dialer's, an SSH tunnel for instance
+		}
+	})
 	err = handshake(conn, steps)
 	if !stop() && err == nil {
 		err = context.Cause(ctx) // the deadline is set, or about to be

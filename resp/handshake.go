@@ -110,9 +110,22 @@ func closedInHandshake(s step, readErr, writeErr error) error {
 
 // check judges the reply to s.
 func (s step) check(v Value) error {
-	if v.Kind != KindError {
-		return nil
+	switch {
+	case v.Kind == KindError:
+		return s.refused(v)
+	case v.Kind == KindArray:
+		// Our own words: an echo service, or a connection to itself, which is what
+		// dialling a free port of this machine from that port makes.
+		return fmt.Errorf("%w: %s was answered with an array; check that a Redis server listens there, and nothing that echoes",
+			ErrProtocol, s.name)
+	case s.name == "PING" && string(v.Bytes) != "PONG":
+		return fmt.Errorf("%w: PING was not answered with PONG; check that nothing stands between client and server", ErrProtocol)
 	}
+	return nil
+}
+
+// refused judges the error v, the reply to s; nil if one can live with it.
+func (s step) refused(v Value) error {
 	e := newServerError(v.Bytes)
 	switch {
 	case strings.HasPrefix(e.Message, "ERR max number of clients"):

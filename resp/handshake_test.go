@@ -124,6 +124,8 @@ func TestHandshakeThatFailsIsRetriedAndExplained(t *testing.T) {
 		"reset":              {fakenode.Is("PING"), fakenode.Reset(), "", nil},
 		"half a reply":       {fakenode.Is("PING"), fakenode.HalfThenReset("+PONG\r\n"), "PING", nil},
 		"one reply too many": {fakenode.Is("PING"), fakenode.Raw("+PONG\r\n+PONG\r\n"), "nothing stands between", ErrProtocol},
+		"echo service":       {fakenode.Any, fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) { c.Write(AppendCommand(nil, cmd.Words...)) }), "echoes", ErrProtocol},
+		"no PONG":            {fakenode.Is("PING"), fakenode.Raw("+OK\r\n"), "PONG", ErrProtocol},
 		"silence":            {fakenode.Is("PING"), fakenode.Drop(), "DialTimeout", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,26 +178,6 @@ func TestAnswerToAuthNeverCarriesThePassword(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "top-sec") {
 			t.Errorf("%q became %v", line, err)
 		}
-	}
-}
-
-func TestRefusedConnectionIsExplained(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	c := open(t, Config{Addr: addr})
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	err = c.WaitReady(ctx)
-	if opErr := (*net.OpError)(nil); !errors.As(err, &opErr) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("WaitReady: %v", err)
-	}
-	if _, err := c.Do(context.Background(), "PING"); !errors.Is(err, ErrDown) || !errors.Is(err, ErrNotSent) {
-		t.Fatalf("Do: %v", err)
 	}
 }
 

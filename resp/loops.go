@@ -78,11 +78,9 @@ func defaultLoops(procs int) int { return min(max(procs/4, 1), 4) }
 // means that s hears nothing; otherwise its onOpen has run. Not to be called by a
 // sink: it waits for an event loop.
 func (l *loops) adopt(c net.Conn, s sink) (transport, error) {
-	// The deadlines belonged to the handshake.
-	if err := c.SetDeadline(time.Time{}); err != nil {
-		c.Close()
-		return nil, err
-	}
+	// A dialer may have left one. Connections that have no deadlines at all, such
+	// as those of an SSH tunnel, serve just as well.
+	_ = c.SetDeadline(time.Time{})
 	if l.reactor != nil && l.reactor.takes(c) {
 		return l.reactor.adopt(c, s)
 	}
