@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -141,7 +142,11 @@ func (p *pipeline) submit(r Request) {
 		p.lane.refuse(r, errRefusedFull)
 		return
 	}
-	p.appendLocked(r, Short)
+	if err := p.appendLocked(r, Short); err != nil {
+		m.Unlock()
+		p.lane.refuse(r, err)
+		return
+	}
 	switch {
 	case m.writing || m.armed || m.draining:
 		m.Unlock()
@@ -161,14 +166,24 @@ func (p *pipeline) fullLocked() bool {
 	return m.fifo.len() >= cfg.maxInFlight || len(m.out)-m.off >= cfg.maxQueuedBytes
 }
 
-// appendLocked keeps invariant 1.
-func (p *pipeline) appendLocked(r Request, form Form) {
+// appendLocked keeps invariant 1. An error is a panic of AppendCommand, which
+// leaves nothing behind: neither bytes nor an entry, and mu in order.
+func (p *pipeline) appendLocked(r Request, form Form) (err error) {
+	defer recoverAppend(&err)
 	m := &p.mu
 	before := len(m.out)
 	m.out = r.AppendCommand(m.out, form)
 	m.appended += uint64(len(m.out) - before)
 	m.fifo.push(entry{request: r, end: m.appended, form: form})
 	m.commands++
+	return nil
+}
+
+// recoverAppend is deferred around calls of AppendCommand.
+func recoverAppend(err *error) {
+	if v := recover(); v != nil {
+		*err = &failure{class: ErrNotSent, cause: fmt.Errorf("resp: BUG: panic in AppendCommand: %v", v)}
+	}
 }
 
 func (p *pipeline) counters() laneCounters {

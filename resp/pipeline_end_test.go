@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -134,6 +135,40 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 	tr.sink.onClose(tr.closed)
 	if p[0].reply == nil {
 		t.Fatal("a panic on the way out swallowed the next request")
+	}
+}
+
+// panicky is a Request whose AppendCommand panics for one form.
+type panicky struct {
+	textCall
+	form Form
+}
+
+func (p *panicky) AppendCommand(dst []byte, form Form) []byte {
+	if form == p.form {
+		panic("oops")
+	}
+	return p.textCall.AppendCommand(dst, form)
+}
+
+func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	bad := &panicky{textCall{text: "x"}, Short}
+	l.submit(bad)
+	if err := bad.reply.Err; !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "oops") {
+		t.Errorf("panic in submit: %v, want not sent", err)
+	}
+	worse := &panicky{textCall{text: "y"}, Whole}
+	l.submit(worse)
+	after := submitTexts(l, "a")
+	tr.sink.onBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))
+	if se := (*ServerError)(nil); !errors.As(worse.reply.Err, &se) || se.Code != "NOSCRIPT" {
+		t.Errorf("panic while sending again: %v, want the server's answer", worse.reply.Err)
+	}
+	after[0].wantsInt(t, 1)
+	if string(tr.wire) != "ya" || tr.closed != nil {
+		t.Errorf("wire %q, closed with %v", tr.wire, tr.closed)
 	}
 }
 

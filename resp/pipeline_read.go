@@ -102,8 +102,7 @@ func (p *pipeline) match(batch []answer) bool {
 		a.sent = p.stampLocked()
 		e := m.fifo.pop()
 		m.start = e.end
-		if e.form == Short && isNoScript(a.value) {
-			p.appendLocked(e.request, Whole)
+		if e.form == Short && isNoScript(a.value) && p.appendLocked(e.request, Whole) == nil {
 			m.resent++
 			continue
 		}

@@ -184,6 +184,29 @@ func TestPipelineRefusesToMatchSurplusReplies(t *testing.T) {
 	}
 }
 
+// A server that answers what it cannot have received yet: the replies come while
+// the write is under way that would have carried the commands.
+func TestPipelineTakesNoReplyForTheUntakenRestOfAWrite(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(func(c *laneConfig) { c.inlineDepth = 1 })
+	p := submitTexts(l, "a", "bb", "cc", "dd") // the first is written, the others wait for the loop
+	tr.room = 3
+	tr.during = func() {
+		tr.during = nil
+		tr.sink.onBytes([]byte(":1\r\n:2\r\n:3\r\n:4\r\n"))
+		p = append(p, submitTexts(l, "ee")...)
+	}
+	tr.sink.onWake()
+	if !errors.Is(tr.closed, ErrProtocol) {
+		t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
+	}
+	tr.sink.onClose(tr.closed)
+	for i := range 4 {
+		p[i].wantsInt(t, int64(i+1)) // a lie, but nobody could know
+	}
+	p[4].wants(t, ErrNotSent, ErrProtocol)
+}
+
 func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)

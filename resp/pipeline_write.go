@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"fmt"
 	"sort"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -54,7 +55,9 @@ func (p *pipeline) flushLocked(wakened bool) {
 		if m.dead {
 			continue
 		}
-		p.tookLocked(n, n == len(b))
+		if early := p.tookLocked(n, n == len(b)); early != nil {
+			err = early
+		}
 		switch {
 		case err != nil:
 			// Later requests queue up behind and are completed as not sent in
@@ -102,14 +105,21 @@ func (p *pipeline) boundaryLocked(size int) int {
 	return int(m.fifo.at(i).end - taken)
 }
 
+// errEarly: a reply has come while a write was under way, to a command in the part
+// that the kernel did not take.
+var errEarly = fmt.Errorf("%w: the server answered a command before it can have received it", ErrProtocol)
+
 // tookLocked accounts for a write that took n bytes; whole: all it was given.
-func (p *pipeline) tookLocked(n int, whole bool) {
+func (p *pipeline) tookLocked(n int, whole bool) error {
 	m := &p.mu
 	m.off += n
 	if !whole {
+		m.offered = p.takenLocked()
+		if m.start > m.offered {
+			return errEarly
+		}
 		// The commands that begin in the rest get the stamp of a later write. The
 		// flush is still there: no command beyond what was taken has a reply.
-		m.offered = p.takenLocked()
 		if n == 0 {
 			m.flushes.unpush()
 		} else {
@@ -124,6 +134,7 @@ func (p *pipeline) tookLocked(n int, whole bool) {
 		// for ever. What moves is what was appended during one write.
 		m.out, m.off = m.out[:copy(m.out, m.out[m.off:])], 0
 	}
+	return nil
 }
 
 // onWake writes what is queued, on the loop (gnet) or on the writer goroutine
