@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"sync"
-	"time"
 )
 
 // Client is the connections to one node: lanes for user commands, one for
@@ -97,23 +96,6 @@ func (c *Client) start(l *link) {
 	defer c.mu.Unlock()
 	if !c.mu.closed {
 		c.goLabelled("connecting", l.run)
-	}
-}
-
-// housekeep is the one timer of the Client.
-func (c *Client) housekeep(ctx context.Context) {
-	tick := time.NewTicker(housekeepingEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			now := c.cfg.Clock.Now()
-			for _, l := range c.links {
-				l.endpoint.checkAge(now)
-			}
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

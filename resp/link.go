@@ -139,8 +139,8 @@ func (l *link) down(err error) {
 	}
 	state := l.lostLocked(err)
 	l.mu.Unlock()
+	defer l.client.start(l) // even if OnState panics, which the transport recovers
 	l.client.notice(state)
-	l.client.start(l)
 }
 
 // lostLocked leaves the phase up.

@@ -138,6 +138,28 @@ func TestConnectionsThatDieAtBirthAreReportedInOrder(t *testing.T) {
 	})
 }
 
+func TestLinkSurvivesAPanicOfOnState(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		n := fakenode.New(t)
+		n.OnNext(1, fakenode.Is("CUT"), fakenode.Reset())
+		cfg.Addr, cfg.Lanes = n.Addr(), 1
+		cfg.OnState = func(s State) {
+			if !s.Up {
+				panic("oops")
+			}
+		}
+		c := ready(t, cfg)
+		if _, err := c.Do(testContext(t), "CUT"); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Fatalf("CUT: %v", err)
+		}
+		eventually(t, "the lane is back", func() bool {
+			_, err := c.Do(testContext(t), "PING")
+			return err == nil
+		})
+	})
+}
+
 // leapingClock goes on by backoffMax with every look at it.
 type leapingClock struct{ clock.Fake }
 
