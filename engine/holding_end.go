@@ -107,4 +107,3 @@ func (h *holding) endOne(why error, fx *effects) {
 	}
 	x.contexts = nil
 }
-

@@ -108,4 +108,3 @@ func (h *holding) leaked() {
 			"lock", shorten(h.name))
 	}
 }
-
