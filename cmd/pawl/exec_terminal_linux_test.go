@@ -26,7 +26,8 @@ type terminal struct {
 }
 
 // atTerminal runs a shell script as a session of its own on a new terminal; $pawl is
-// the command.
+// the command. What is suspended must not be forking all the time: a shell that waits
+// for the exec of a child that was stopped before it is not stopped itself.
 func atTerminal(t *testing.T, env []string, script string) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -154,7 +155,7 @@ func TestLockLostWhileSuspendedEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	term := atTerminal(t, env, `set -m
-		"$pawl" exec a -- sh -c 'trap "echo told; exit 0" TERM; echo up; while :; do sleep 0.01; done'
+		"$pawl" exec a -- sh -c 'trap "echo told; exit 0" TERM; sleep 60 & echo up; wait'
 		echo "the shell is back"; read wait; fg; echo "ended with $?"`)
 	term.awaitText("up\n")
 	term.typeKeys("\x1a")
@@ -170,12 +171,10 @@ func TestLockLostWhileSuspendedEndsTheCommand(t *testing.T) {
 func TestCtrlZHasNoEffectWithoutAShell(t *testing.T) {
 	t.Parallel()
 	_, env := server(t)
-	dir := t.TempDir()
-	term := atTerminal(t, env, `exec "$pawl" exec a -- sh -c 'echo up; while [ ! -e `+dir+`/go ]; do sleep 0.01; done; exit 3'`)
+	term := atTerminal(t, env, `exec "$pawl" exec a -- sh -c 'echo up; read x; echo "command read $x"; exit 3'`)
 	term.awaitText("up\n")
 	term.typeKeys("\x1a")
-	if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	term.typeKeys("one\n")
+	term.awaitText("command read one")
 	term.v.wait(t).expect(t, 3)
 }

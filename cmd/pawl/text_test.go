@@ -32,8 +32,16 @@ func golden(t *testing.T, name, got string) {
 	if err != nil {
 		t.Fatalf("%v (go test ./cmd/pawl -update writes it)", err)
 	}
-	if got != string(want) {
-		t.Errorf("%s differs (go test ./cmd/pawl -update, and look at the difference):\n--- got\n%s--- want\n%s", path, got, want)
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i, line := range gotLines {
+		if i >= len(wantLines) || line != wantLines[i] {
+			t.Errorf("%s differs from line %d on (go test ./cmd/pawl -update, and look at the difference):\n%s\n\nall of it:\n%s",
+				path, i+1, line, got)
+			return
+		}
+	}
+	if len(wantLines) > len(gotLines) {
+		t.Errorf("%s has %d lines more", path, len(wantLines)-len(gotLines))
 	}
 }
 
@@ -69,7 +77,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	here := "redis://" + s.Addr() + "?dial_timeout=10s"
 	s.Do("SET", "foreign", "of another library")
 	hold(t, s.URL(), "taken")
-	const nobody = "redis://127.0.0.1:1?dial_timeout=200ms"
+	const nobody = "redis://127.0.0.1:1?dial_timeout=1s"
 	right := []string{urlEnv + "=" + here, passwordEnv + "=right"}
 
 	var out bytes.Buffer
@@ -124,8 +132,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 
 		{right, "status foreign"},
 		{right, "exec foreign -- true"},
-		{right, "exec taken --wait 10ms -- true"},
-		{right, "exec taken --wait 10ms --conflict-exit-code 0 -- true"},
+		{right, "exec taken --wait 500ms -- true"},
+		{right, "exec taken --wait 500ms --conflict-exit-code 0 -- true"},
 		{right, "unlock --force free"},
 		{right, "unlock --force taken --if-holder somebody:1"},
 	} {
