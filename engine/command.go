@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -141,6 +142,7 @@ func (c *command) outcome(reply resp.Reply) outcome {
 // Complete implements resp.Request: the reply of the command in flight, or its
 // failure.
 func (r *resource) Complete(reply resp.Reply) {
+	defer invariants.FailStop()
 	e := r.sh.eng
 	o := r.cmd.outcome(reply)
 	if o.now == 0 {

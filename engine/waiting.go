@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -102,6 +103,7 @@ func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
 
 // ChannelEvent implements resp.ChannelHandler.
 func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
+	defer invariants.FailStop()
 	w.res.sh.mu.Lock()
 	if w.over {
 		w.res.sh.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -133,6 +134,7 @@ var errAnswer = errors.New("renew: the server's answer does not fit the question
 
 // Complete implements resp.Request.
 func (k *chunk) Complete(reply resp.Reply) {
+	defer invariants.FailStop()
 	r := k.r
 	err := reply.Err
 	if err == nil && (reply.Value.Kind != resp.KindArray || reply.Value.Len() != len(k.list)) {
