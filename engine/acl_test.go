@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// readmeACL returns the words of the README's ACL SETUSER line.
+func readmeACL(t *testing.T) []string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(readme)) {
+		if strings.HasPrefix(line, "ACL SETUSER pawl ") {
+			return strings.Fields(line)
+		}
+	}
+	t.Fatal("the README has no line that begins with: ACL SETUSER pawl")
+	return nil
+}
+
+func TestTheReadmesACLRuleIsEnoughAndNoMoreThanThat(t *testing.T) {
+	t.Parallel()
+	rule := readmeACL(t)
+	for _, c := range []struct{ name, channels string }{
+		{"every channel of locks", "&redisson_lock__channel:*"},
+		{"channels of the prefix", "&redisson_lock__channel:{orders:*"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			setUser(t, s, rule, c.channels)
+			s.Do("CONFIG", "RESETSTAT")
+			everyOperation(t, s, "redis://pawl:secret@"+s.Addr()+"?lease=600ms")
+
+			if denied, _ := s.Do("ACL", "LOG").([]any); len(denied) != 0 {
+				t.Errorf("the rule is too narrow, the server refused: %v", denied)
+			}
+			used := s.CommandStats()
+			for _, word := range rule {
+				if command, granted := strings.CutPrefix(word, "+"); granted && used[command] == 0 {
+					t.Errorf("the rule grants %s, which nothing used", command)
+				}
+			}
+		})
+	}
+}
+
+// setUser makes the README's user, with another rule for channels.
+func setUser(t *testing.T, s *redistest.Server, rule []string, channels string) {
+	t.Helper()
+	words := []string{}
+	for _, word := range rule {
+		if strings.HasPrefix(word, "&") {
+			word = channels
+		}
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	if got := s.Do(words...); got != "OK" {
+		t.Fatalf("%s: %v", strings.Join(words, " "), got)
+	}
+}
+
+// everyOperation does, as the user of the URL, all that the engine can.
+func everyOperation(t *testing.T, s *redistest.Server, url string) {
+	t.Helper()
+	holder, waiter := open(t, url), open(t, url)
+	ctx := ctxT(t)
+
+	m := holder.Mutex("orders:1")
+	h := mustLock(t, m)
+	next := waiter.Mutex("orders:1").LockAsync(ctx)
+	eventually(t, "the waiter is subscribed", func() bool { return waiter.Stats().Channels == 1 })
+	inner, err := m.Lock(h.Context(ctx))
+	if err != nil {
+		t.Fatalf("re-entry: %v", err)
+	}
+	mustUnlock(t, inner)
+	eventually(t, "the lock is renewed", func() bool { return holder.Stats().Renewed > 0 })
+	if st, err := m.State(ctx); err != nil || !st.Mine {
+		t.Errorf("State: %+v, %v", st, err)
+	}
+	mustUnlock(t, h)
+	if h, err = next.Await(ctx); err != nil {
+		t.Fatalf("the waiter: %v", err)
+	}
+	mustUnlock(t, h)
+
+	mustUnlock(t, mustLock(t, holder.Mutex("orders:cron"), MinHold(50*time.Millisecond)))
+
+	h = mustLock(t, m, Lease(30*time.Second))
+	if err := h.Extend(ctx, time.Minute); err != nil {
+		t.Errorf("Extend: %v", err)
+	}
+	if taken, err := waiter.Mutex("orders:1").ForceUnlock(ctx); !taken || err != nil {
+		t.Errorf("ForceUnlock: %t, %v", taken, err)
+	}
+
+	s.Do("SCRIPT", "FLUSH") // the next call of each script is sent whole
+	mustUnlock(t, mustLock(t, holder.Mutex("orders:2")))
+	eventually(t, "the waiter is unsubscribed", func() bool { return waiter.Stats().Channels == 0 })
+}
+
+func TestWithoutTheRightToTheChannelALockIsReleasedAndAWaiterIsToldWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	setUser(t, s, readmeACL(t), "")
+	url := "redis://pawl:secret@" + s.Addr()
+	holder, waiter := open(t, url), open(t, url)
+	h := mustLock(t, holder.Mutex("orders:1"))
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_, err := waiter.Mutex("orders:1").Lock(ctx)
+	if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrInvalid) || !hasText(err, "redisson_lock__channel:{orders:1}") {
+		t.Errorf("Lock: %v, want one that names the channel", err)
+	}
+	mustUnlock(t, h) // nobody can be told, but free it is
+	mustUnlock(t, mustLock(t, waiter.Mutex("orders:1")))
+}
