@@ -123,7 +123,8 @@ func (e *Engine) wheelRebuilt(reason string) {
 	}
 }
 
-// submit sends the resource's command. No lock is held.
+// submit sends the resource's command. No lock is held. It is the one place where
+// commands of resources leave, so joining several into one script plugs in here.
 func (e *Engine) submit(r *resource) { e.client.Submit(r.hash, r) }
 
 // Ping asks the server for a sign of life over an ordinary connection.

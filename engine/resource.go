@@ -77,6 +77,7 @@ func (r *resource) serveHold(fx *effects) bool {
 		return false
 	}
 	if h.state == releasing {
+		// A hand-over to the first local waiter, without a command, plugs in here.
 		r.sendRelease(h)
 		return true
 	}
