@@ -180,7 +180,7 @@ func (s *subs) disconnected() {
 	conn := s.mu.conn
 	s.mu.Unlock()
 
-	var calls []*Channel
+	var calls []ChannelHandler
 	s.walk(func(t *topic) {
 		if t.first == nil {
 			s.forgetLocked(t)
@@ -189,7 +189,7 @@ func (s *subs) disconnected() {
 		for ch := t.first; ch != nil; ch = ch.next {
 			if ch.live == conn {
 				ch.live = 0
-				calls = append(calls, ch)
+				calls = append(calls, ch.handler)
 			}
 		}
 		if len(calls) >= 256 {
@@ -231,8 +231,11 @@ func (s *subs) counts() (desired, confirmed int) {
 	return len(s.mu.topics), s.mu.confirmed
 }
 
-func tell(calls []*Channel, ev ChannelEvent, payload []byte, err error) {
-	for _, ch := range calls {
-		ch.handler.ChannelEvent(ev, payload, err)
+// tell looks at no Channel: one that was unsubscribed in the meantime may be in
+// use again, under another name.
+func tell(calls []ChannelHandler, ev ChannelEvent, payload []byte, err error) {
+	for _, h := range calls {
+		h.ChannelEvent(ev, payload, err)
 	}
+	clear(calls)
 }

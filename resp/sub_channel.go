@@ -18,7 +18,8 @@ func NewChannel(name string, h ChannelHandler) *Channel {
 	return ch
 }
 
-// Init prepares an embedded Channel. It must not be subscribed.
+// Init prepares an embedded Channel. It must not be subscribed; once Unsubscribe
+// has returned it may be used for another name.
 func (ch *Channel) Init(name string, h ChannelHandler) { ch.name, ch.handler = name, h }
 
 // Name returns the name as the server knows it.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/fakenode"
 )
 
 func TestSubscriptionsSurviveAnyInterleaving(t *testing.T) {
@@ -113,6 +115,32 @@ func TestOnlyTheLatestSubscribeConfirms(t *testing.T) {
 	m.drain()
 	if p.subscribed != 1 || !m.set["a"] {
 		t.Fatalf("%d confirmations, server subscribed: %v", p.subscribed, m.set["a"])
+	}
+}
+
+// The loop may be about to tell a Channel that has just been unsubscribed. The race
+// detector is the check.
+func TestUnsubscribedChannelMayBeUsedAgain(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	c := ready(t, Config{Addr: n.Addr(), Lanes: 1})
+	var ch Channel
+	for i := range 200 {
+		heard := make(chan struct{}, 1)
+		name := fmt.Sprint("name", i%2)
+		ch.Init(name, handlerFunc(func(ChannelEvent) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		}))
+		c.Subscribe(&ch)
+		receive(t, heard, "Subscribed")
+		for range 4 {
+			n.Publish(name, "x")
+		}
+		receive(t, heard, "a message")
+		c.Unsubscribe(&ch)
 	}
 }
 

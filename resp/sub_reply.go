@@ -2,7 +2,7 @@ package resp
 
 // listener is what one connection's reader needs beside subs.
 type listener struct {
-	calls []*Channel // scratch: who is to be told, no lock held
+	calls []ChannelHandler // scratch: who is to be told, no lock held
 }
 
 // reply takes one decoded reply of connection conn and tells the Channels. An
@@ -48,7 +48,7 @@ func (s *subs) message(l *listener, conn uint32, name, payload []byte) {
 	if t := s.mu.topics[string(name)]; t != nil {
 		for ch := t.first; ch != nil; ch = ch.next {
 			if ch.live == conn {
-				l.calls = append(l.calls, ch)
+				l.calls = append(l.calls, ch.handler)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 		for ch := t.first; ch != nil; ch = ch.next {
 			if ch.live != conn {
 				ch.live = conn
-				l.calls = append(l.calls, ch)
+				l.calls = append(l.calls, ch.handler)
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (s *subs) dropLocked(l *listener, t *topic) {
 	for ch := t.first; ch != nil; {
 		next := ch.next
 		ch.topic, ch.next, ch.live = nil, nil, 0
-		l.calls = append(l.calls, ch)
+		l.calls = append(l.calls, ch.handler)
 		ch = next
 	}
 	t.first, t.sent = nil, verbNone
