@@ -122,11 +122,14 @@ func (f *Future[T]) Abandon() {
 	// Neither cancelled nor complete: granted, and the grant is on its way here.
 	// settle drops it.
 	f.abandoned = true
+	var unwanted T
 	granted := f.complete && f.err == nil
-	value := f.value
+	if granted {
+		unwanted = f.value // not before: who completes f may be writing it
+	}
 	f.mu.Unlock()
 	if granted {
-		f.source.drop(value)
+		f.source.drop(unwanted)
 	}
 }
 
