@@ -132,3 +132,51 @@ func TestServeServesUntilInterrupted(t *testing.T) {
 		t.Error("somebody still listens")
 	}
 }
+
+// Whoever listens there may be anybody.
+func TestServersThatAreNoneAreReported(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"speaks another protocol": "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"hangs up":                "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return // closed below
+					}
+					_, _ = io.WriteString(conn, answer)
+					conn.Close()
+				}
+			}()
+			t.Cleanup(func() { l.Close(); <-served })
+			url := "redis://" + l.Addr().String() + "?dial_timeout=2s"
+			for _, args := range [][]string{{"ping"}, {"exec", "a", "--", "go", "version"}} {
+				v := pawl(t, []string{urlEnv + "=" + url}, args...)
+				if v.expect(t, 69, l.Addr().String()); strings.Contains(v.stdout.String(), "go1") {
+					t.Error("the command ran without a lock")
+				}
+			}
+		})
+	}
+}
+
+func TestNamesThatAreTooLongAreRefused(t *testing.T) {
+	t.Parallel()
+	_, env := server(t)
+	for _, args := range [][]string{{"status"}, {"unlock", "--force"}} {
+		v := pawl(t, env, append(args, strings.Repeat("n", 100<<10))...)
+		if v.expect(t, 64, "name"); v.stderr.Len() > 1000 {
+			t.Errorf("%d bytes of complaint", v.stderr.Len())
+		}
+	}
+}

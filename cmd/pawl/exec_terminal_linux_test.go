@@ -115,6 +115,21 @@ func TestExecsCommandHasTheTerminalAndGivesItBack(t *testing.T) {
 	free(t, s, "a")
 }
 
+func TestCommandThatDoesNotStartLeavesTheTerminal(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	program := t.TempDir() + "/no-program"
+	if err := os.WriteFile(program, []byte("\x00"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	term := atTerminal(t, env, `"$pawl" exec a -- `+program+`; echo "ended with $?"; read y; echo "script read $y"`)
+	term.awaitText("ended with 126")
+	term.typeKeys("one\n")
+	term.awaitText("script read one")
+	term.v.wait(t)
+	free(t, s, "a")
+}
+
 func TestCtrlCReachesTheCommandOnce(t *testing.T) {
 	t.Parallel()
 	_, env := server(t)

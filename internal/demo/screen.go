@@ -40,6 +40,8 @@ func (s *Screen) begin(goal int) {
 			progressbar.OptionSetDescription("  increments"),
 			progressbar.OptionShowCount(),
 			progressbar.OptionSetWidth(30),
+			progressbar.OptionSetPredictTime(false),
+			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionThrottle(50*time.Millisecond),
 			progressbar.OptionClearOnFinish(),
 		)

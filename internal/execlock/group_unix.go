@@ -23,11 +23,12 @@ func (g *group) start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 	g.terminal.prepare(cmd.SysProcAttr)
-	if err := cmd.Start(); err != nil {
+	err := cmd.Start()
+	g.terminal.started(cmd.SysProcAttr, err)
+	if err != nil {
 		return err
 	}
 	g.id = cmd.Process.Pid
-	g.terminal.started()
 	return cmd.Process.Release() // wait is the only one that waits for it
 }
 

@@ -29,10 +29,16 @@ func (t *terminal) prepare(attr *syscall.SysProcAttr) {
 	}
 }
 
-// started comes after the command's start, which inherits what is ignored.
-func (t *terminal) started() {
-	if t.exists {
-		signal.Ignore(syscall.SIGTTOU) // which stops who changes the foreground from behind
+// started comes after the start, or its failure: what is ignored is inherited.
+func (t *terminal) started(attr *syscall.SysProcAttr, err error) {
+	if !t.exists {
+		return
+	}
+	signal.Ignore(syscall.SIGTTOU) // which stops who changes the foreground from behind
+	if err != nil && attr.Foreground {
+		// It may have gone there before it failed.
+		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, unix.Getpgrp())
+		signal.Reset(syscall.SIGTTOU)
 	}
 }
 
