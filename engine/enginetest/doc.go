@@ -15,4 +15,7 @@
 //
 // Leases are short (see Lease), so that a test sees a loss soon; a test whose
 // machine may stand still for longer than that gives its own.
+//
+// An Env does not fit into a bubble of testing/synctest: the engine's event loops
+// wait in the kernel, and while anybody in a bubble does, its time stands still.
 package enginetest
