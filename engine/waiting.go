@@ -206,7 +206,7 @@ func (r *resource) linger() {
 		return
 	}
 	w.Reset()
-	w.linger = true
+	w.linger, w.look = true, false
 	r.sh.eng.wheel.Schedule(&w.alarm, r.sh.eng.clock.Now().Add(lingerFor))
 }
 
