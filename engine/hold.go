@@ -68,7 +68,12 @@ func (l *Hold) Err() error {
 // background until the lease is over. Calling again joins what is under way.
 // ErrNotHeld: it was unlocked before. ErrLost: the hold was lost before Unlock was
 // called, or the server did not have it any more.
+//
+// The hold's own Context ends the moment Unlock is called. It may be given all the
+// same: then what it was made from bounds the waiting, and its deadline.
 func (l *Hold) Unlock(ctx context.Context) error {
+	ctx, cancel := l.h.outside(ctx)
+	defer cancel()
 	u := newUnlocking(false)
 	l.h.unlock(u)
 	return u.wait(ctx, l.h)

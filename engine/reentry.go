@@ -10,6 +10,7 @@ type holdsKey struct{}
 type heldContext struct {
 	hold   *Hold // nil: Detach; nothing further out counts
 	outer  *heldContext
+	parent context.Context
 	cancel context.CancelCauseFunc
 }
 
@@ -26,7 +27,7 @@ type heldContext struct {
 // shall be a stranger to the hold, see Detach.
 func (l *Hold) Context(parent context.Context) context.Context {
 	h := l.h
-	c := &heldContext{hold: l}
+	c := &heldContext{hold: l, parent: parent}
 	c.outer, _ = parent.Value(holdsKey{}).(*heldContext)
 	inner, cancel := context.WithCancelCause(context.WithValue(parent, holdsKey{}, c))
 	c.cancel = cancel
@@ -56,6 +57,27 @@ func (l *Hold) Context(parent context.Context) context.Context {
 		cancel(nil)
 	})
 	return inner
+}
+
+// outside returns ctx, or if it would end with h, as h's own contexts and those of
+// its re-entries do, what they were made from, with ctx's deadline.
+func (h *holding) outside(ctx context.Context) (context.Context, context.CancelFunc) {
+	var outermost *heldContext
+	c, _ := ctx.Value(holdsKey{}).(*heldContext)
+	for ; c != nil && c.hold != nil; c = c.outer {
+		for up := c.hold.h; up != nil; up = up.parent {
+			if up == h {
+				outermost = c
+			}
+		}
+	}
+	if outermost == nil {
+		return ctx, func() {}
+	}
+	if at, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(outermost.parent, at)
+	}
+	return outermost.parent, func() {}
 }
 
 // Detach returns a context without the holds that ctx carries, for work that is
