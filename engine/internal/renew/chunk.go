@@ -137,7 +137,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
 	r := k.r
 	err := reply.Err
-	if err == nil && (reply.Value.Kind != resp.KindArray || reply.Value.Len() != len(k.list)) {
+	if err == nil && !k.fits(reply.Value) {
 		err = errAnswer
 	}
 	if r.cfg.OnRound != nil {
@@ -165,10 +165,23 @@ func (k *chunk) Complete(reply resp.Reply) {
 		case script.Gone, script.WrongType:
 			m.sub.Gone(v.Int)
 		default:
-			r.Join(m, reply.Now.Add(r.backoff(0)))
+			// Refused for now. A server that refuses key by key answers at once, so
+			// this is not the pause of a first failure.
+			r.joinWithin(m, reply.Now, r.backoff(3))
 		}
 		return true
 	})
+}
+
+// fits reports whether the answer is a code for each lock of the list. An error or a
+// text in it must not be read as code 0, which ends a hold.
+func (k *chunk) fits(v resp.Value) bool {
+	fits := v.Kind == resp.KindArray && v.Len() == len(k.list)
+	v.Each(func(_ int, e resp.Value) bool {
+		fits = fits && e.Kind == resp.KindInt
+		return fits
+	})
+	return fits
 }
 
 // backoff is short against the lease, so that many tries fit into what is left,

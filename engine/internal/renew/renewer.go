@@ -56,9 +56,10 @@ type Config struct {
 // Invariants:
 //
 //  1. A member is in one cohort, in one chunk, or in neither; mu guards which.
-//  2. A member in a cohort has more time left than its cohort takes to fire; one
-//     in a chunk is watched by the chunk's timer. So no hold outlives its time
-//     unseen, whatever the network does.
+//  2. A member in a cohort has more time left than its cohort takes to fire, or
+//     less than a quantum; one in a chunk is watched by the chunk's timer. So no
+//     hold outlives its time unseen by more than a quantum, whatever the network
+//     does.
 //  3. Subjects are called without mu. What they answer may be stale by then:
 //     they decide under their own lock, and a member that left is not called.
 type Renewer struct {
@@ -123,17 +124,13 @@ func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 	r.joinWithin(m, now, third+rand.N(third/5+1)-third/10)
 }
 
-// joinWithin joins the cohort that is due after wait. If an answer came so late that
-// less of the lease is left, it is due after half of what is; near the end it is the
-// end, so that somebody looks then.
+// joinWithin joins the cohort that is due after wait, or after half of what is left
+// of m's time if that is sooner (an answer may have come late), but not in less than
+// a quantum: a renewal that cannot move the end (MaxHold) must not be repeated as
+// fast as it is answered.
 func (r *Renewer) joinWithin(m *Member, now clock.Instant, wait time.Duration) {
-	left := m.sub.Until().Sub(now)
-	if few := 4 * r.quantum; left > 2*few {
-		left /= 2
-	} else {
-		left = max(left, few) // a renewal that cannot move the end is not repeated at once
-	}
-	r.Join(m, now.Add(min(wait, left)))
+	half := m.sub.Until().Sub(now) / 2
+	r.Join(m, now.Add(min(wait, max(half, r.quantum))))
 }
 
 // Join puts m, which is nowhere, into the cohort of the slot that due falls in.
