@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
 )
 
 const (
@@ -176,6 +177,7 @@ func (p *pipeline) appendLocked(r Request, form Form) (err error) {
 	m.appended += uint64(len(m.out) - before)
 	m.fifo.push(entry{request: r, end: m.appended, form: form})
 	m.commands++
+	invariants.Check(m.start < m.appended && m.offered <= m.appended && p.takenLocked() <= m.appended, "resp: offsets of a pipeline")
 	return nil
 }
 

@@ -49,6 +49,7 @@ func (p *pipeline) read(b []byte, now clock.Instant) error {
 			}
 			p.complete(r.batch[:n], now)
 		}
+		poison(b[:used])
 		b = b[used:]
 		if err != nil {
 			return err

@@ -109,6 +109,7 @@ func (c *subConn) onBytes(b []byte) {
 			c.transport.close(err)
 			return
 		}
+		poison(b[:n])
 		b = b[n:]
 	}
 	if len(b) == 0 && cap(c.in) > keepSubBuffer {

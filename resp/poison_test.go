@@ -1,0 +1,50 @@
+//go:build pawl_invariants
+
+package resp
+
+import (
+	"bytes"
+	"testing"
+)
+
+// keeper is a Request that keeps what it was lent.
+type keeper struct{ kept []byte }
+
+func (k *keeper) AppendCommand(dst []byte, _ Form) []byte { return append(dst, "GET"...) }
+func (k *keeper) Complete(r Reply)                        { k.kept = r.Value.Bytes }
+
+func (k *keeper) ChannelEvent(ev ChannelEvent, payload []byte, _ error) {
+	if ev == Message {
+		k.kept = payload
+	}
+}
+
+func (k *keeper) wantsPoison(t *testing.T) {
+	t.Helper()
+	if len(k.kept) == 0 || !bytes.Equal(k.kept, bytes.Repeat([]byte{0xDB}, len(k.kept))) {
+		t.Errorf("bytes kept too long are %q, want poison", k.kept)
+	}
+}
+
+func TestBorrowedBytesArePoisonedWhenTheLoanEnds(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(nil)
+	var k keeper
+	l.submit(&k)
+	tr.sink.onBytes([]byte("$5\r\nhello\r\n"))
+	k.wantsPoison(t)
+
+	l.submit(&k)
+	tr.sink.onBytes([]byte("$5\r\nhe"))
+	tr.sink.onBytes([]byte("llo\r\n"))
+	k.wantsPoison(t)
+
+	k.kept = nil
+	subs := newSubs()
+	mt := &meagreTransport{}
+	c := newSubConn(subs, mt, nil)
+	subs.subscribe(NewChannel("c", &k))
+	c.onWake()
+	c.onBytes([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n"))
+	k.wantsPoison(t)
+}
