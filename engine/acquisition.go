@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
@@ -71,11 +70,11 @@ func (a *acquisition) name() string {
 	return a.res.name
 }
 
-var acquisitions = sync.Pool{New: func() any {
+func newPooledAcquisition() any {
 	a := &acquisition{ready: make(chan struct{}, 1)}
 	a.place.Value = a
 	return a
-}}
+}
 
 // newAcquisition makes a request. Those of synchronous calls come from a pool and
 // go back to it: nobody but the caller and the resource ever sees them.
@@ -86,7 +85,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 		a.place.Value = a
 		a.fut.source = a
 	} else {
-		a = acquisitions.Get().(*acquisition)
+		a = e.acquisitions.Get().(*acquisition)
 	}
 	a.sh = e.table.shard(m.hash)
 	a.kind, a.lease = m.key.kind, o.lease
@@ -104,10 +103,10 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 
 // free gives a synchronous acquisition back to the pool.
 func (a *acquisition) free() {
-	ready := a.ready
+	ready, e := a.ready, a.sh.eng
 	*a = acquisition{ready: ready}
 	a.place.Value = a
-	acquisitions.Put(a)
+	e.acquisitions.Put(a)
 }
 
 // firstLease is what the server is asked for.

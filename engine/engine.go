@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/engine/internal/renew"
@@ -29,6 +30,10 @@ type Engine struct {
 	exec     executor
 	hooks    hookSet
 	table    table
+
+	// The pools are this engine's alone: what they hold has a channel, and one that
+	// was made in a testing/synctest bubble must never come out in another.
+	acquisitions, unlockings sync.Pool
 
 	closing atomic.Bool // nothing new is admitted
 	closed  closing
@@ -66,6 +71,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 // start makes the parts and lets them connect.
 func start(cfg Config, clk clock.Clock) *Engine {
 	e := &Engine{cfg: cfg, id: newUUID(), clock: clk}
+	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.emptied = make(chan struct{}, 1)
 	for i := range e.table {
 		sh := &e.table[i]

@@ -74,14 +74,14 @@ func (l *Hold) Err() error {
 func (l *Hold) Unlock(ctx context.Context) error {
 	ctx, cancel := l.h.outside(ctx)
 	defer cancel()
-	u := newUnlocking(false)
+	u := l.h.eng.newUnlocking(false)
 	l.h.unlock(u)
 	return u.wait(ctx, l.h)
 }
 
 // UnlockAsync is Unlock without the waiting. It never blocks.
 func (l *Hold) UnlockAsync() *Future[struct{}] {
-	u := newUnlocking(true)
+	u := l.h.eng.newUnlocking(true)
 	u.eng = l.h.eng
 	l.h.unlock(u)
 	return &u.fut

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -22,15 +21,15 @@ type unlocking struct {
 	listedNext *unlocking // in an effects
 }
 
-var unlockings = sync.Pool{New: func() any {
+func newPooledUnlocking() any {
 	u := &unlocking{ready: make(chan struct{}, 1)}
 	u.place.Value = u
 	return u
-}}
+}
 
-func newUnlocking(async bool) *unlocking {
+func (e *Engine) newUnlocking(async bool) *unlocking {
 	if !async {
-		return unlockings.Get().(*unlocking)
+		return e.unlockings.Get().(*unlocking)
 	}
 	u := &unlocking{async: true}
 	u.place.Value = u
@@ -80,7 +79,7 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 	}
 	err := u.err
 	u.err, u.told, u.listedNext = nil, false, nil
-	unlockings.Put(u)
+	h.eng.unlockings.Put(u)
 	return err
 }
 

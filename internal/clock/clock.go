@@ -35,5 +35,11 @@ type Clock interface {
 	Wall() time.Time
 }
 
-// System is the machine's clock. All its users share one origin.
-func System() Clock { return system }
+// System is the machine's clock. All its users share one origin. Called in a bubble
+// of testing/synctest it is the clock of the bubble's time.
+func System() Clock {
+	if virtual(time.Now()) {
+		return virtualClock{}
+	}
+	return system
+}

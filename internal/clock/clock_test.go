@@ -3,6 +3,7 @@ package clock
 import (
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -83,6 +84,28 @@ func TestSystemWallIsTheWallClock(t *testing.T) {
 	t.Parallel()
 	if d := time.Since(System().Wall()).Abs(); d > time.Minute {
 		t.Errorf("Wall is %v off", d)
+	}
+}
+
+func TestBubbleHasAClockOfItsOwn(t *testing.T) {
+	t.Parallel()
+	asleep, ahead := system.asleep.Load(), system.ahead.Load()
+	synctest.Test(t, func(t *testing.T) {
+		c := System()
+		now, wall := c.Now(), c.Wall()
+		if now < Instant(origin) {
+			t.Errorf("Now = %d", now)
+		}
+		time.Sleep(time.Hour)
+		if c.Now().Sub(now) != time.Hour || c.Stamp() != c.Now() || c.Wall().Sub(wall) != time.Hour {
+			t.Errorf("after an hour: Now %v, Stamp %v, Wall %v later", c.Now().Sub(now), c.Stamp().Sub(now), c.Wall().Sub(wall))
+		}
+	})
+	if System() != Clock(system) {
+		t.Error("outside of bubbles System is not the machine's clock")
+	}
+	if system.asleep.Load()-asleep > int64(time.Minute) || system.ahead.Load()-ahead > int64(time.Minute) {
+		t.Error("a bubble's time got into the machine's clock")
 	}
 }
 
