@@ -222,17 +222,28 @@ func replace(ch *chan struct{}) {
 	*ch = make(chan struct{})
 }
 
-// notice tells everybody of s.
-func (c *Client) notice(s State) {
-	if c.cfg.OnState != nil {
-		c.cfg.OnState(s)
-	}
+// notice tells everybody of s. An error is a panic of OnState.
+func (c *Client) notice(s State) error {
+	err := c.onState(s)
 	if s.Up {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		replace(&c.mu.change)
 		replace(&c.mu.rise)
 	}
+	return err
+}
+
+func (c *Client) onState(s State) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("resp: BUG: panic in OnState: %v", v)
+		}
+	}()
+	if c.cfg.OnState != nil {
+		c.cfg.OnState(s)
+	}
+	return nil
 }
 
 // Close ends every connection: what is in flight fails as its state demands, with

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -112,7 +113,7 @@ func (l *link) attached() bool {
 	l.mu.since = c.cfg.Clock.Now()
 	state := l.stateLocked(nil)
 	l.mu.Unlock()
-	c.notice(state)
+	bug := c.notice(state)
 
 	l.mu.Lock()
 	l.mu.announcing = false
@@ -122,10 +123,13 @@ func (l *link) attached() bool {
 	}
 	l.mu.Unlock()
 	if lost == nil {
+		if bug != nil {
+			l.log(slog.LevelError, "resp: connection up", bug)
+		}
 		return true
 	}
-	c.notice(state)
-	l.log(slog.LevelWarn, "resp: connection lost at once", lost)
+	bug = errors.Join(bug, c.notice(state))
+	l.log(slog.LevelWarn, "resp: connection lost at once", errors.Join(lost, bug))
 	return false
 }
 
@@ -139,8 +143,12 @@ func (l *link) down(err error) {
 	}
 	state := l.lostLocked(err)
 	l.mu.Unlock()
-	defer l.client.start(l) // even if OnState panics, which the transport recovers
-	l.client.notice(state)
+	if bug := l.client.notice(state); bug != nil {
+		l.mu.Lock()
+		l.mu.last = errors.Join(err, bug) // run logs it
+		l.mu.Unlock()
+	}
+	l.client.start(l)
 }
 
 // lostLocked leaves the phase up.

@@ -144,11 +144,9 @@ func TestLinkSurvivesAPanicOfOnState(t *testing.T) {
 		n := fakenode.New(t)
 		n.OnNext(1, fakenode.Is("CUT"), fakenode.Reset())
 		cfg.Addr, cfg.Lanes = n.Addr(), 1
-		cfg.OnState = func(s State) {
-			if !s.Up {
-				panic("oops")
-			}
-		}
+		cfg.OnState = func(s State) { panic(fmt.Sprint("oops, up: ", s.Up)) }
+		var log syncBuffer
+		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c := ready(t, cfg)
 		if _, err := c.Do(testContext(t), "CUT"); !errors.Is(err, ErrOutcomeUnknown) {
 			t.Fatalf("CUT: %v", err)
@@ -157,6 +155,9 @@ func TestLinkSurvivesAPanicOfOnState(t *testing.T) {
 			_, err := c.Do(testContext(t), "PING")
 			return err == nil
 		})
+		for _, want := range []string{"oops, up: true", "oops, up: false"} {
+			eventually(t, "the log says "+want, func() bool { return log.count(want) > 0 })
+		}
 	})
 }
 
