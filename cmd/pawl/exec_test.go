@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -83,8 +82,8 @@ func TestExecHoldsTheLockWhileTheCommandRuns(t *testing.T) {
 
 func TestExecRenewsForAsLongAsTheCommandTakes(t *testing.T) {
 	t.Parallel()
-	s, env := server(t) // a lease of 900 ms
-	pawl(t, env, "exec", "a", "--", "sleep", "3").expect(t, 0)
+	s, env := server(t) // a lease of 2 s
+	pawl(t, env, "exec", "a", "--", "sleep", "5").expect(t, 0)
 	free(t, s, "a")
 }
 
@@ -267,19 +266,34 @@ func TestExecLetsTheCommandGoOnIfToldTo(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	dir := t.TempDir()
-	v := start(t, env, "exec", "a", "--on-lost", "ignore", "--", "sh", "-c",
+	said, err := os.Create(dir + "/stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	v := prepare(t, env, "exec", "a", "--on-lost", "ignore", "--", "sh", "-c",
 		`echo up >`+dir+`/up; while [ ! -e `+dir+`/go ]; do sleep 0.01; done; exit 3`)
+	v.cmd.Stderr = said
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	started(t, dir+"/up")
 	s.Do("DEL", "a")
-	time.AfterFunc(time.Second, func() { _ = os.WriteFile(dir+"/go", nil, 0o644) })
-	v.wait(t).expect(t, 3, `lock "a" was lost`, "goes on")
+	eventually(t, "the loss is reported", func() bool {
+		text, err := os.ReadFile(said.Name())
+		return err == nil && strings.Contains(string(text), `lock "a" was lost: the server does not have it any more; the command goes on`)
+	})
+	if err := os.WriteFile(dir+"/go", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 3)
 }
 
 // Nobody knew that the lock was gone until it was released.
 func TestExecReportsALossThatTheReleaseFinds(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	long := []string{strings.Replace(env[0], "lease=900ms", "lease=1m", 1)}
+	long := []string{strings.Replace(env[0], "lease=2s", "lease=1m", 1)}
 	for flag, code := range map[string]int{"term": 76, "ignore": 4} {
 		dir := t.TempDir()
 		v := start(t, long, "exec", "a", "--on-lost", flag, "--", "sh", "-c",
@@ -297,7 +311,7 @@ func TestExecReportsALossThatTheReleaseFinds(t *testing.T) {
 func TestExecPassesTheCodeOnIfTheReleaseFails(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	long := []string{strings.Replace(env[0], "lease=900ms", "lease=1m&close_timeout=200ms", 1)}
+	long := []string{strings.Replace(env[0], "lease=2s", "lease=1m&close_timeout=200ms", 1)}
 	dir := t.TempDir()
 	v := start(t, long, "exec", "a", "--", "sh", "-c",
 		`echo up >`+dir+`/up; while [ ! -e `+dir+`/go ]; do sleep 0.01; done; exit 4`)

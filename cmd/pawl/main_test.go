@@ -114,7 +114,7 @@ func (v *invocation) expect(t *testing.T, code int, texts ...string) {
 func server(t *testing.T, opts ...redistest.Option) (*redistest.Server, []string) {
 	t.Helper()
 	s := redistest.Start(t, opts...)
-	return s, []string{urlEnv + "=" + s.URL() + "?lease=900ms"}
+	return s, []string{urlEnv + "=" + s.URL() + "?lease=2s"}
 }
 
 // openEngine opens an engine, which is somebody else for the commands.

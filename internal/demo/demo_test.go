@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/pawl-lock/pawl/internal/embedded"
 )
 
 // roleEnv makes the test binary a worker process.
@@ -176,27 +177,23 @@ func TestCancelledDemoKillsItsWorkers(t *testing.T) {
 	}
 }
 
+// A parent that is gone leaves the worker's standard input at its end.
 func TestWorkerEndsWithItsParent(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS == "windows" {
-		t.Skip("no /dev/null as standard input")
+	server, err := embedded.Start("")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var screen, stderr bytes.Buffer
-	cfg := config(&screen)
-	cfg.Worker = func(ctx context.Context, w WorkerConfig) *exec.Cmd {
-		cmd := workers("ordinary", true)(ctx, w)
-		if w.Number == 2 {
-			// Its standard input is at its end at once.
-			cmd = exec.CommandContext(ctx, "sh", "-c", `exec "$0" </dev/null`, os.Args[0])
-			cmd.Env, cmd.Stderr = workers("ordinary", true)(ctx, w).Env, &stderr
+	defer server.Close()
+	for _, words := range []string{"", wordGo + "\n"} { // before it begins, and while it works
+		cmd := workers("ordinary", true)(t.Context(), WorkerConfig{
+			URL: server.URL(), Key: "k", Increments: 1 << 30, Lease: time.Second,
+		})
+		var stderr bytes.Buffer
+		cmd.Stdin, cmd.Stderr = strings.NewReader(words), &stderr
+		if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), errOrphan.Error()) {
+			t.Errorf("after %q it ended with %v and said %q", words, err, stderr.String())
 		}
-		return cmd
-	}
-	if err := Run(t.Context(), cfg); err == nil {
-		t.Error("the demo succeeded with a worker less")
-	}
-	if !strings.Contains(stderr.String(), errOrphan.Error()) {
-		t.Errorf("the worker said %q", stderr.String())
 	}
 }
 

@@ -51,10 +51,10 @@ func (t *terminal) give(from, to int) {
 }
 
 // suspended reacts to a command that was stopped (by Ctrl-Z, or for reading from the
-// background): this process stops itself too, so that the shell notices,
-// takes the terminal, and can let the job go on. It returns true when the command
-// shall go on. Meanwhile the lock is not renewed, and may be lost: then the command
-// is ended as soon as both go on.
+// background): this process stops itself too, so that the shell notices, takes the
+// terminal, and can let the job go on. It returns true when the command shall go on.
+// Meanwhile the lock is not renewed and may be lost; then the command is ended as
+// soon as both go on.
 func (t *terminal) suspended(group int) bool {
 	if !t.exists {
 		return false // somebody else's affair
