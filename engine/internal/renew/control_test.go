@@ -141,6 +141,7 @@ func TestCloseForgetsEverybody(t *testing.T) {
 	holds = append(holds, l.hold(4, 5*time.Second))
 	sent := l.sent()
 	l.r.Close()
+	l.empty()
 	l.answer(out[0], all(script.Gone))
 	for _, h := range holds {
 		l.r.Now(&h.m)

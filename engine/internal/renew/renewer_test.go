@@ -46,8 +46,8 @@ func TestRenewalsOfHoldsTakenTogetherAreSpreadEvenly(t *testing.T) {
 				}
 				total += g.members.Len()
 			}
-			if total != n {
-				t.Errorf("%d holds in cohorts", total)
+			if total != n || float64(len(l.r.mu.cohorts)) < slots {
+				t.Errorf("%d holds in %d cohorts", total, len(l.r.mu.cohorts))
 			}
 		})
 	}
