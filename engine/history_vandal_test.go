@@ -1,0 +1,155 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+)
+
+// vandal makes faults, one after another: at the network of one engine, or, without
+// a proxy, at the server. It mends what it broke before it goes on.
+type vandal struct {
+	h   *history
+	p   *faultproxy.Proxy
+	rng *rand.Rand
+}
+
+func newVandal(h *history, p *faultproxy.Proxy, stream uint64) *vandal {
+	return &vandal{h: h, p: p, rng: h.rand(stream)}
+}
+
+func (v *vandal) run(over <-chan struct{}) {
+	for {
+		quiet := rand64(v.rng, 250*time.Millisecond)
+		if v.rng.IntN(10) == 0 {
+			quiet = rand64(v.rng, time.Second) // leases are renewed
+		}
+		if !pause(over, quiet) {
+			return
+		}
+		if v.p != nil {
+			v.atNetwork(over)
+		} else {
+			v.atServer(over)
+		}
+	}
+}
+
+// pause reports whether the history goes on.
+func pause(over <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-over:
+		return false
+	}
+}
+
+// some picks connections: all, the one that hears messages, the others, or any.
+func (v *vandal) some() faultproxy.Select {
+	switch v.rng.IntN(5) {
+	case 0, 1:
+		return faultproxy.All
+	case 2:
+		return faultproxy.Carried("SUBSCRIBE")
+	case 3:
+		return faultproxy.Not(faultproxy.Carried("SUBSCRIBE"))
+	}
+	salt := v.rng.IntN(2)
+	return func(c faultproxy.Info) bool { return c.ID%2 == salt }
+}
+
+// a command of some script.
+func (v *vandal) command() faultproxy.Match {
+	scripts := []*script.Script{script.Acquire, script.Release, script.Renew, script.Reenter, script.Leave}
+	return faultproxy.Is("EVALSHA", scripts[v.rng.IntN(len(scripts))].SHA)
+}
+
+// outage is mostly short, sometimes longer than a lease or the command timeout.
+func (v *vandal) outage() time.Duration {
+	if v.rng.IntN(6) == 0 {
+		return rand64(v.rng, 2*time.Second)
+	}
+	return rand64(v.rng, 100*time.Millisecond)
+}
+
+func (v *vandal) atNetwork(over <-chan struct{}) {
+	p := v.p
+	switch v.rng.IntN(8) {
+	case 0:
+		p.Cut(v.some())
+	case 1:
+		trap := p.CutAfterRequest(v.command())
+		pause(over, v.outage())
+		trap.Remove()
+	case 2:
+		trap := p.CutBeforeRequest(v.command())
+		pause(over, v.outage())
+		trap.Remove()
+	case 3:
+		p.Pause(v.some())
+		pause(over, v.outage())
+		p.Resume()
+	case 4:
+		p.Blackhole(v.some())
+		pause(over, v.outage())
+		p.Heal()
+	case 5: // what is under way is lost, late
+		p.Pause(v.some())
+		pause(over, v.outage())
+		p.Cut(v.some())
+		p.Resume()
+	case 6:
+		p.Delay(v.some(), rand64(v.rng, 30*time.Millisecond), rand64(v.rng, 30*time.Millisecond))
+		pause(over, v.outage())
+		p.Delay(faultproxy.All, 0, 0)
+	case 7:
+		refusals := []string{"BUSY", "LOADING", "READONLY", "OOM", "MISCONF"}
+		text := refusals[v.rng.IntN(len(refusals))]
+		trap := p.ReplaceReply(v.command(), fmt.Appendf(nil, "-%s not now\r\n", text), 1+v.rng.IntN(5))
+		pause(over, v.outage())
+		trap.Remove()
+	}
+}
+
+// atServer talks to the server as its admin. It may be stopped: errors do not
+// matter.
+func (v *vandal) atServer(over <-chan struct{}) {
+	s := v.h.s.Process
+	switch v.rng.IntN(6) {
+	case 0:
+		_, _ = s.Do("SCRIPT", "FLUSH")
+	case 1:
+		_, _ = s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	case 2:
+		_, _ = s.Do("CLIENT", "KILL", "TYPE", "normal")
+	case 3:
+		if v.h.kind.stops {
+			_ = s.Stop()
+			pause(over, v.outage())
+			_ = s.Cont()
+		}
+	default:
+		if v.h.kind.thieves {
+			v.steal()
+		}
+	}
+}
+
+// steal removes a key. DEL tells nobody, and a waiter sleeps on until the lease that
+// it was told ends; force-unlock announces itself.
+func (v *vandal) steal() {
+	name := v.h.names[v.rng.IntN(len(v.h.names))]
+	before := time.Now()
+	if v.rng.IntN(2) == 0 {
+		_, _ = v.h.s.Process.Do("DEL", name)
+	} else {
+		_, _ = v.h.s.Process.Do("EVAL", script.Force.Text, "1", name, "", "redisson_lock__channel:{"+name+"}", "PUBLISH")
+	}
+	v.h.register.stole(name, before)
+}
