@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
 )
 
 // Config describes an engine. Its zero value connects to 127.0.0.1:6379 with the
@@ -74,6 +75,7 @@ type Config struct {
 	Lazy bool
 
 	transport resp.Transport // tests force one
+	wheel     wheel.Config   // tests break what is below it
 }
 
 func (c Config) withDefaults() Config {

@@ -82,7 +82,9 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	}
 	e.exec.custom = cfg.Executor
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
-	e.wheel = wheel.New(wheel.Config{Clock: clk, OnRebuild: e.wheelRebuilt})
+	timers := cfg.wheel
+	timers.Clock, timers.OnRebuild = clk, e.wheelRebuilt
+	e.wheel = wheel.New(timers)
 	e.recovery.init(e, cfg.Lanes)
 	e.renewer = renew.New(renew.Config{
 		Clock: clk, Wheel: e.wheel, Lease: cfg.Lease,
