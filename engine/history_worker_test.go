@@ -168,14 +168,22 @@ func (w *worker) work(e *Engine, hold *Hold, c *claim, d time.Duration) {
 	w.h.register.unlock(w.h.t, ctx, hold, c)
 }
 
-// compare asks the server whether it has the field of a hold that is live.
+// compare asks the server whether it has the field of a hold that is live, and for at
+// least as long as ValidUntil says.
 func (w *worker) compare(hold *Hold) {
-	has, err := w.h.s.Process.Do("HEXISTS", hold.Name(), hold.Owner())
+	const script = `return {redis.call('HEXISTS', KEYS[1], ARGV[1]), redis.call('PTTL', KEYS[1])}`
+	until := hold.ValidUntil()
+	answer, err := w.h.s.Process.Do("EVAL", script, "1", hold.Name(), hold.Owner())
 	if err != nil {
 		return // it is stopped
 	}
-	if has == int64(0) && hold.Err() == nil && time.Now().Before(hold.ValidUntil()) {
+	now := time.Now()
+	pair := answer.([]any)
+	switch has, left := pair[0].(int64), time.Duration(pair[1].(int64))*time.Millisecond; {
+	case has == 0 && hold.Err() == nil && now.Before(hold.ValidUntil()):
 		w.h.t.Errorf("%s: %s is live, and the server does not have it", hold.Name(), hold.Owner())
+	case has == 1 && until.After(now.Add(left+time.Millisecond)):
+		w.h.t.Errorf("%s: %s is valid for %v, but the server has it for %v only", hold.Name(), hold.Owner(), until.Sub(now), left)
 	}
 }
 
