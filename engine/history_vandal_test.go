@@ -105,8 +105,12 @@ func (v *vandal) atNetwork(over <-chan struct{}) {
 		p.Cut(v.some())
 		p.Resume()
 	case 6:
-		p.Delay(v.some(), rand64(v.rng, 30*time.Millisecond), rand64(v.rng, 30*time.Millisecond))
-		pause(over, v.outage())
+		far := 30 * time.Millisecond
+		if v.rng.IntN(2) == 0 {
+			far = 300 * time.Millisecond // more than the margin of a short lease
+		}
+		p.Delay(v.some(), rand64(v.rng, far), rand64(v.rng, far))
+		pause(over, v.outage()+far)
 		p.Delay(faultproxy.All, 0, 0)
 	case 7:
 		refusals := []string{"BUSY", "LOADING", "READONLY", "OOM", "MISCONF"}

@@ -144,7 +144,7 @@ func (w *worker) work(e *Engine, hold *Hold, c *claim, d time.Duration) {
 	end := time.Now().Add(d)
 	reentered := false
 	for c.look(hold) {
-		if !w.h.kind.thieves && w.rng.IntN(8) == 0 {
+		if !w.h.kind.thieves && w.rng.IntN(3) == 0 {
 			w.compare(hold)
 		}
 		if !reentered && w.rng.IntN(8) == 0 {
