@@ -90,10 +90,13 @@ func newTrouble(t *testing.T) *trouble {
 	return &trouble{t, s, net, e, e.Mutex("x"), ctxT(t)}
 }
 
-// down takes the network away and waits until the engine has noticed.
+// down takes the network away and waits until the engine has noticed. The proxy goes
+// on to listen: its port must not become another test's meanwhile.
 func (t *trouble) down() {
 	t.Helper()
-	t.net.Down()
+	t.net.Blackhole(faultproxy.All)
+	t.net.Cut(faultproxy.All)
+	t.Cleanup(t.net.Heal) // before the engine's Close, which would wait for it
 	eventually(t, "the engine knows that the network is down", func() bool { return !t.e.client.Up(resp.RoleLane, 0) })
 }
 
@@ -127,7 +130,8 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		_, err := Open(t.ctx, "http://127.0.0.1")
 		return err
 	case "ErrUnavailable Open":
-		t.net.Down()
+		t.net.Blackhole(faultproxy.All)
+		defer t.net.Heal()
 		_, err := Open(t.soon(), "redis://"+t.net.Addr())
 		return err
 	case "ErrInvalid Extend":
