@@ -2,6 +2,7 @@ package resp
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,10 @@ type scriptedTransport struct {
 
 func (t *scriptedTransport) tryWrite(b []byte) (int, error) {
 	t.mu.Lock()
+	if t.closed != nil {
+		t.mu.Unlock()
+		return 0, net.ErrClosed
+	}
 	n := min(len(b), t.room)
 	t.room -= n
 	t.wire = append(t.wire, b[:n]...)
