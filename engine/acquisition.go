@@ -263,12 +263,16 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		d.sh.mu.Unlock()
 		return
 	}
+	r, e := a.res, a.sh.eng
 	err := d.err
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.held == stalled: // nobody may have it, but nobody could be asked either
+		err = fail(ErrNotAcquired, ErrUnavailable)
+	default:
 		err = &NotAcquiredError{Name: a.name(), TTL: -1}
 	}
 	var fx effects
-	r, e := a.res, a.sh.eng
 	a.fail(err, &fx)
 	r.next(&fx)
 	r.settled()

@@ -126,6 +126,11 @@ func TestSleepOfTheMachineEndsEveryHoldBeforeItsNextUse(t *testing.T) {
 				t.Errorf("Extend: %v", err)
 			}
 		},
+		"Context": func(t *testing.T, _ *Engine, h *Hold, _ context.Context) {
+			if ctx := h.Context(context.Background()); !errors.Is(context.Cause(ctx), ErrLost) {
+				t.Errorf("Context: its cause is %v", context.Cause(ctx))
+			}
+		},
 		"re-entry": func(t *testing.T, e *Engine, h *Hold, outer context.Context) {
 			child, err := e.Mutex(h.Name()).TryLock(outer)
 			if err == nil && child.Owner() == h.Owner() {

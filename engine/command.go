@@ -204,6 +204,9 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 		if a != nil {
 			a.fresh = false
 		}
+		if a != nil && a.once && !a.ended {
+			a.giveUpAt(o.now.Add(r.sh.eng.cfg.CommandTimeout))
+		}
 		r.pause(o.now)
 		return
 	}

@@ -77,7 +77,7 @@
 //	ErrWrongType       .     n     n     n     n     .      .      x     x     .     .     .     .     .
 //	ErrLate            .     n     n     n     n     .      .      .     .     .     .     .     .     .
 //	ErrOverloaded      .     .     .     n     .     .      .      .     .     .     .     .     .     .
-//	ErrUnavailable     x     .     n     n     u     u      u      x     x     x     .     .     .     .
+//	ErrUnavailable     x     n     n     n     u     u      u      x     x     x     .     .     .     .
 //	ErrClosed          .     n     n     n     n     u      .      x     x     x     .     .     .     x
 //	ErrOutcomeUnknown  .     .     .     .     x     x      x      .     x     .     .     .     x     x
 //	ErrLost            .     n     n     n     x     x      x      .     .     .     .     x     .     .
@@ -95,12 +95,13 @@
 // Notes:
 //
 //   - Somebody else holds the lock: *NotAcquiredError, from TryLock at once, from
-//     Lock when Wait is over (whatever it waited for, a connection included). Lock
-//     without Wait goes on until its context ends; then ErrNotAcquired is joined with
-//     the context's cause. TryDo answers (false, nil).
-//   - No connection, or a server that refuses for now: Lock waits. TryLock and
-//     TryLockAsync try once and fail with ErrUnavailable, without a connection after
-//     Config.CommandTimeout, as State, ForceUnlock, Extend and Ping do.
+//     Lock when Wait is over. Lock without Wait goes on until its context ends; then
+//     ErrNotAcquired is joined with the context's cause. TryDo answers (false, nil).
+//   - No connection, or a server that refuses for now: Lock waits; if Wait is over
+//     before it has a connection, ErrUnavailable is joined (of Do, too, with
+//     ErrNotAcquired then). TryLock and TryLockAsync try once and fail with
+//     ErrUnavailable, without a connection after Config.CommandTimeout, as State,
+//     ForceUnlock, Extend and Ping do.
 //   - ErrUnavailable and ErrClosed beside ErrOutcomeUnknown: the lease ended, or the
 //     engine was closed, before the release was answered.
 //   - ErrLost and ErrReleased beside ErrNotAcquired: the context was a hold's, and

@@ -267,6 +267,9 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 		return acquire(under, t.m)
 	case "ErrUnavailable":
 		switch operation {
+		case "Lock":
+			t.down()
+			return acquire(t.ctx, t.m, Wait(50*time.Millisecond))
 		case "Try":
 			t.down()
 			return acquire(t.ctx, t.m)

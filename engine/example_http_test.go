@@ -34,12 +34,13 @@ func ExampleMutex_Do_httpHandler() {
 		}, engine.Wait(200*time.Millisecond))
 		switch {
 		case err == nil:
+		case !errors.Is(err, engine.ErrNotAcquired):
+			// The function has run: it failed, or the lock was lost under it.
+			http.Error(w, "please check the order", http.StatusInternalServerError)
 		case errors.Is(err, engine.ErrUnavailable):
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
-		case errors.Is(err, engine.ErrNotAcquired):
+		default:
 			http.Error(w, "somebody else is at it", http.StatusConflict)
-		default: // the payment failed, or the lock was lost under it
-			http.Error(w, "please check the order", http.StatusInternalServerError)
 		}
 	})
 	pay := func(path string) {

@@ -32,7 +32,9 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	inner, cancel := context.WithCancelCause(context.WithValue(parent, holdsKey{}, c))
 	c.cancel = cancel
 
+	var fx effects
 	h.sh.mu.Lock()
+	h.check(h.eng.clock.Now(), &fx) // no timer may have run since the machine slept
 	why := h.ending
 	if why == nil {
 		x := h.more()
@@ -40,8 +42,11 @@ func (l *Hold) Context(parent context.Context) context.Context {
 			x.contexts = make(map[*heldContext]struct{})
 		}
 		x.contexts[c] = struct{}{}
+	} else {
+		h.res.goOnAfter(&fx)
 	}
 	h.sh.mu.Unlock()
+	fx.run(h.eng)
 	if why != nil {
 		cancel(why)
 		return inner

@@ -159,7 +159,6 @@ func (e *Engine) ask(ctx context.Context, hash uint64, repeat bool, encode func(
 		}
 		q := &question{encode: encode, done: make(chan struct{})}
 		e.client.Submit(hash, q)
-		sent := true
 		select {
 		case <-q.done:
 			switch classify(q.err) {
@@ -169,17 +168,16 @@ func (e *Engine) ask(ctx context.Context, hash uint64, repeat bool, encode func(
 				return resp.Value{}, fail(ErrWrongType, q.err)
 			case denied:
 				return resp.Value{}, q.err
-			case notSent, busy:
-				sent = false
+			case notSent, busy: // again, as long as there is time
 			case unknown:
 				if !repeat {
 					return resp.Value{}, fail(ErrOutcomeUnknown, q.err)
 				}
 			}
 		case <-ctx.Done():
-			return resp.Value{}, e.unanswered(repeat, sent, context.Cause(ctx))
+			return resp.Value{}, e.unanswered(q, repeat, context.Cause(ctx))
 		case <-patience.C:
-			return resp.Value{}, e.unanswered(repeat, sent, nil)
+			return resp.Value{}, e.unanswered(q, repeat, nil)
 		}
 		again := time.NewTimer(pause)
 		pause = min(2*pause, 100*time.Millisecond)
@@ -195,15 +193,21 @@ func (e *Engine) ask(ctx context.Context, hash uint64, repeat bool, encode func(
 	}
 }
 
-// unanswered is the error of a question that was sent and whose asker stopped
-// waiting.
-func (e *Engine) unanswered(repeat, sent bool, cause error) error {
-	is := []error{ErrUnavailable}
-	if sent && !repeat {
-		is = []error{ErrOutcomeUnknown}
+// unanswered is the error of a question whose asker stopped waiting for the answer.
+// It may have come at the same moment, and say that nothing was sent.
+func (e *Engine) unanswered(q *question, repeat bool, cause error) error {
+	out := true
+	select {
+	case <-q.done:
+		v := classify(q.err)
+		out = v == answered || v == unknown
+	default:
 	}
 	if cause == nil {
 		cause = errors.New("no answer within Config.CommandTimeout")
 	}
-	return fail(append(is, cause)...)
+	if out && !repeat {
+		return fail(ErrOutcomeUnknown, cause)
+	}
+	return fail(ErrUnavailable, cause)
 }

@@ -50,11 +50,9 @@ func Open(cfg Config) *Client {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.mu.change, c.mu.rise = make(chan struct{}), make(chan struct{})
 
-	var err error
-	if c.loops, err = newLoops(cfg.EventLoops, cfg.Transport == TransportStd); err != nil {
+	c.loops = newLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
-		c.loops, _ = newLoops(0, true) // fails for want of event loops only
-	}
+	})
 	for i := range cfg.Lanes {
 		c.lanes = append(c.lanes, c.addLane(RoleLane, i))
 	}

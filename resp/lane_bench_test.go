@@ -30,10 +30,7 @@ func BenchmarkLane(b *testing.B) {
 	for _, goroutines := range []int{1, 16, 64, 256} {
 		for _, depth := range []int{0, -1, 48} {
 			b.Run(fmt.Sprintf("goroutines=%d/depth=%d", goroutines, depth), func(b *testing.B) {
-				ls, err := newLoops(1, false)
-				if err != nil {
-					b.Fatal(err)
-				}
+				ls := newLoops(1, false, func(err error) { b.Errorf("no event loops: %v", err) })
 				defer ls.close()
 				l := newLane(laneConfig{
 					clock:          clock.System(),

@@ -29,8 +29,15 @@ var errStuck = errors.New("resp: event loop does not answer; open a new client")
 //     only when mu.live is empty: gnet is never asked to enroll after its Stop
 //     (it would hang for ever), and no callback is lost in it.
 type loops struct {
-	reactor *reactor // nil: every connection is std
-	stop    struct {
+	n      int         // event loops; 0: every connection is std
+	failed func(error) // told if the reactor does not start; then all are std
+	// start makes the reactor for the first connection that it takes: a client whose
+	// connections are all TLS, or all of its dialer's own kind, has no event loop.
+	start struct {
+		sync.Once
+		reactor *reactor // nil: none is needed, or it did not start
+	}
+	stop struct {
 		sync.Once
 		err error
 	}
@@ -48,24 +55,19 @@ type tracker struct {
 	}
 }
 
-// newLoops starts n event loops (0: a number that suits the machine), or none if
-// forceStd, or if this build or platform has no gnet.
-func newLoops(n int, forceStd bool) (*loops, error) {
-	l := &loops{}
+// newLoops prepares n event loops (0: a number that suits the machine), or none if
+// forceStd. They start when a connection needs them; failed is told if they do not.
+func newLoops(n int, forceStd bool, failed func(error)) *loops {
+	l := &loops{n: n, failed: failed}
 	l.limit = stopTimeout
 	l.mu.live = make(map[transport]struct{})
-	if forceStd {
-		return l, nil
+	switch {
+	case forceStd:
+		l.n = 0
+	case n <= 0:
+		l.n = defaultLoops(runtime.GOMAXPROCS(0))
 	}
-	if n <= 0 {
-		n = defaultLoops(runtime.GOMAXPROCS(0))
-	}
-	r, err := newReactor(n, &l.tracker)
-	if err != nil {
-		return nil, err
-	}
-	l.reactor = r
-	return l, nil
+	return l
 }
 
 // defaultLoops is 1 below 8 processors. One loop serves several lanes at the
@@ -81,10 +83,26 @@ func (l *loops) adopt(c net.Conn, s sink) (transport, error) {
 	// A dialer may have left one. Connections that have no deadlines at all, such
 	// as those of an SSH tunnel, serve just as well.
 	_ = c.SetDeadline(time.Time{})
-	if l.reactor != nil && l.reactor.takes(c) {
-		return l.reactor.adopt(c, s)
+	if l.n > 0 && (*reactor)(nil).takes(c) {
+		if r := l.started(); r != nil {
+			return r.adopt(c, s)
+		}
 	}
 	return adoptStd(c, s, &l.tracker)
+}
+
+// started returns the reactor, made by the first call; nil after close, or if it
+// could not be made.
+func (l *loops) started() *reactor {
+	l.start.Do(func() {
+		r, err := newReactor(l.n, &l.tracker)
+		if err != nil {
+			l.failed(err)
+			return
+		}
+		l.start.reactor = r
+	})
+	return l.start.reactor
 }
 
 // close ends every connection (onClose(ErrClosed)), waits until the last onClose
@@ -95,8 +113,9 @@ func (l *loops) close() error {
 		return errStuck
 	}
 	l.stop.Do(func() {
-		if l.reactor != nil {
-			l.stop.err = l.reactor.stop()
+		l.start.Do(func() {}) // after this none starts
+		if r := l.start.reactor; r != nil {
+			l.stop.err = r.stop()
 		}
 	})
 	return l.stop.err

@@ -136,3 +136,23 @@ func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
 		t.Error("zones are not seen")
 	}
 }
+
+func TestEventLoopsStartWithTheFirstConnectionThatNeedsThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, carrier{network: "tcp"})
+	near, far := net.Pipe()
+	t.Cleanup(func() { far.Close() })
+	if _, err := w.loops.adopt(near, newEarSink(t)); err != nil {
+		t.Fatal(err)
+	}
+	if w.loops.start.reactor != nil {
+		t.Error("event loops run for a pipe that they cannot serve")
+	}
+	client, _ := w.connectPlain()
+	if _, err := w.loops.adopt(client, newEarSink(t)); err != nil {
+		t.Fatal(err)
+	}
+	if w.loops.start.reactor == nil {
+		t.Error("no event loops run for a TCP connection")
+	}
+}

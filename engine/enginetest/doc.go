@@ -14,8 +14,8 @@
 // leaves a lock held fails: the code under test has forgotten an Unlock.
 //
 // Leases are short (see Lease), so that a test sees a loss soon; a test whose
-// machine may stand still for longer than that gives its own.
-//
-// An Env does not fit into a bubble of testing/synctest: the engine's event loops
-// wait in the kernel, and while anybody in a bubble does, its time stands still.
+// machine may stand still for longer than that gives its own. Or time itself is
+// virtual: see NewVirtual. An Env of New does not fit into a bubble of
+// testing/synctest: its event loops wait in the kernel, and while anybody in a
+// bubble does, the bubble's time stands still.
 package enginetest

@@ -46,8 +46,16 @@ func New(t testing.TB, change ...func(*engine.Config)) *Env {
 	if err != nil {
 		t.Fatalf("enginetest: %v", err)
 	}
-	env := &Env{t: t, URL: server.URL(), server: server}
-	env.config = engine.Config{Addrs: []string{server.Addr()}, Lease: Lease}
+	return start(t, &Env{URL: server.URL(), server: server, config: engine.Config{
+		Addrs: []string{server.Addr()},
+		Lease: Lease,
+	}}, change)
+}
+
+// start connects the first client.
+func start(t testing.TB, env *Env, change []func(*engine.Config)) *Env {
+	t.Helper()
+	env.t = t
 	for _, f := range change {
 		f(&env.config)
 	}
