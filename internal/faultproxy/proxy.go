@@ -17,7 +17,6 @@ package faultproxy
 import (
 	"context"
 	"maps"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -32,20 +31,21 @@ const waitLimit = 20 * time.Second
 // the test's own.
 type Proxy struct {
 	t                 testing.TB
-	network, addr     string // where it listens
+	addr              string // where it listens
 	upNetwork, upAddr string
 	ctx               context.Context // ends with the proxy; bounds dialling
 	wg                sync.WaitGroup  // accept loops and the goroutines of connections
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when a trap or a connection is news
-	listener net.Listener  // nil while down
-	conns    map[int]*conn
-	stats    Stats
-	traps    []*Trap
-	holes    []Select
-	holds    []hold
-	lags     []lag
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when a trap or a connection is news
+	door    *door         // nil while down
+	shut    *door         // the door while down, its port kept
+	conns   map[int]*conn
+	stats   Stats
+	traps   []*Trap
+	holes   []Select
+	holds   []hold
+	lags    []lag
 }
 
 // Stats counts what has passed.
@@ -65,8 +65,6 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{
 		t:         t,
-		network:   "tcp",
-		addr:      "127.0.0.1:0",
 		upNetwork: upstreamNetwork,
 		upAddr:    upstreamAddr,
 		ctx:       ctx,
@@ -74,11 +72,16 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 		conns:     make(map[int]*conn),
 		stats:     Stats{Received: make(map[string]int), Forwarded: make(map[string]int)},
 	}
-	p.Up()
-	p.addr = p.listener.Addr().String() // the free port, the same for every Up
+	d, err := newDoor("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.addr = d.Addr().String()
+	p.open(d)
 	t.Cleanup(func() {
 		cancel()
 		p.Down()
+		p.shut.Close()
 		p.wg.Wait()
 	})
 	return p
@@ -88,37 +91,47 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 func (p *Proxy) Addr() string { return p.addr }
 
 // Down refuses connections and cuts those there are, as when a server is killed.
+// Its port stays its own.
 func (p *Proxy) Down() {
 	p.mu.Lock()
-	if p.listener != nil {
-		p.listener.Close()
-		p.listener = nil
+	d := p.door
+	if d != nil {
+		d.close()
+		p.door, p.shut = nil, d
 	}
 	p.mu.Unlock()
+	if d != nil {
+		<-d.done // or it would take the first connection after Up for its own, and refuse it
+	}
 	p.Cut(All)
 }
 
 // Up accepts connections again, on the same address.
 func (p *Proxy) Up() {
 	p.t.Helper()
-	l, err := net.Listen(p.network, p.addr)
+	d, err := p.shut.reopen()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.listener = l
-	p.wg.Go(func() { p.accept(l) })
+	p.open(d)
 }
 
-func (p *Proxy) accept(l net.Listener) {
+func (p *Proxy) open(d *door) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.door = d
+	p.wg.Go(func() { p.accept(d) })
+}
+
+func (p *Proxy) accept(d *door) {
+	defer close(d.done)
 	for {
-		nc, err := l.Accept()
+		nc, err := d.Accept()
 		if err != nil {
 			return
 		}
 		p.mu.Lock()
-		if p.listener != l {
+		if p.door != d {
 			// Down came between Accept and here; it could not see this connection.
 			p.mu.Unlock()
 			nc.Close()
