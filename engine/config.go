@@ -56,10 +56,12 @@ type Config struct {
 	// Lanes is the number of connections for commands, beside one for renewals and
 	// one for pub/sub. Default 1: one pipelined connection saturates a server.
 	Lanes int
-	// EventLoops is the number of event loops. Default: 1 below 8 CPUs, else 2.
+	// EventLoops is the number of event loops. Default: a quarter of the CPUs that Go
+	// uses, within 1 and 4. They start with the first connection that needs them.
 	EventLoops int
-	// MaxInFlight bounds the commands of a lane that wait for an answer.
-	// Default 131072.
+	// MaxInFlight bounds the commands of a lane that wait for an answer: beyond it
+	// LockAsync fails with ErrOverloaded, and synchronous calls wait. So they do above
+	// 4 MiB that the kernel has not taken yet. Default 131072.
 	MaxInFlight int
 
 	// Executor runs the callbacks of futures. Default: a goroutine for each future

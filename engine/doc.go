@@ -108,7 +108,7 @@
 //     that hold has ended.
 //   - ErrReentry: only with NonReentrant.
 //   - ErrOverloaded: LockAsync only, more than Config.MaxInFlight commands without
-//     an answer. Synchronous calls wait instead.
+//     an answer, or 4 MiB unsent. Synchronous calls wait instead.
 //   - Do joins what its function returned, a hold lost meanwhile, and what Unlock
 //     returned: its errors without ErrNotAcquired mean that the function has run.
 //   - A LostError has the Reason.

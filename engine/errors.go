@@ -30,8 +30,9 @@ var (
 	ErrUnavailable = errors.New("engine: server is unavailable")
 	// ErrReentry: the context holds this lock already and NonReentrant was given.
 	ErrReentry = errors.New("engine: lock is held by this context already")
-	// ErrOverloaded: more than Config.MaxInFlight commands wait for an answer; try
-	// again later, or call the synchronous form, which waits.
+	// ErrOverloaded: more than Config.MaxInFlight commands wait for an answer, or more
+	// than 4 MiB of them have not left this process; try again later, or call the
+	// synchronous form, which waits.
 	ErrOverloaded = errors.New("engine: too many operations in flight")
 	// ErrClosed: the engine is closed or shutting down.
 	ErrClosed = errors.New("engine: engine is closed")

@@ -9,7 +9,9 @@ import (
 // hold belongs to whoever has it, not to the goroutine that took it.
 //
 // A Hold must be unlocked. One that is dropped stays held, renewed, until the
-// engine is closed; it is reported to Config.Logger and counted in Stats.Leaked.
+// engine is closed; it is reported to Config.Logger and counted in Stats.Leaked, once
+// it has been renewed and the garbage collector has found it. A context of
+// Hold.Context that is in use keeps the Hold in use, too.
 type Hold struct{ h *holding }
 
 // Name returns the lock's name as it was given.

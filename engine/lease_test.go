@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -237,4 +238,26 @@ func TestValidUntilLiesBeforeTheEndOnTheServer(t *testing.T) {
 	check("parent", fixed)
 	mustUnlock(t, fixed)
 	mustUnlock(t, watched)
+}
+
+// The server counts the lease from when it executes a renewal, which may be right
+// after it was sent: the time that the answer takes is not ours.
+func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
+	t.Parallel()
+	_, p, e := behind(t, short)
+	h := mustLock(t, e.Mutex("x"))
+	const late = 150 * time.Millisecond
+	p.Delay(faultproxy.All, 0, late)
+	for range 3 {
+		n := e.Stats().Renewed
+		eventually(t, "a renewal with a late answer", func() bool { return e.Stats().Renewed > n })
+		most := e.cfg.Lease - e.margin(e.cfg.Lease) - late
+		if left := time.Until(h.ValidUntil()); left > most {
+			t.Errorf("valid for another %v, of at most %v", left, most)
+		}
+	}
+	if err := h.Err(); err != nil {
+		t.Error(err)
+	}
+	mustUnlock(t, h)
 }

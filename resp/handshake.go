@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -150,7 +151,7 @@ func (s step) refused(v Value) error {
 func lasting(err error) bool {
 	var e *ServerError
 	if !errors.As(err, &e) {
-		return false
+		return distrusted(err)
 	}
 	switch e.Code {
 	case "WRONGPASS", "NOAUTH", "NOPERM", "DENIED":
@@ -172,6 +173,16 @@ func lasting(err error) bool {
 		}
 	}
 	return false
+}
+
+// distrusted reports whether one of the two sides does not accept the other's
+// certificate, or its ways with TLS altogether.
+func distrusted(err error) bool {
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return true
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error" // a TLS alert; crypto/tls exports no more of it
 }
 
 // libVersion is the version of this module in the running binary, as a word

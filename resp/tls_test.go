@@ -37,9 +37,27 @@ func TestTLSRefusesAStranger(t *testing.T) {
 	t.Parallel()
 	addr, _ := tlsFront(t, redistest.Start(t).Addr())
 	c := open(t, Config{Addr: addr, TLS: &tls.Config{}})
-	eventually(t, "a failed attempt", func() bool { return c.LastError(RoleLane, 0) != nil })
-	if e := (*tls.CertificateVerificationError)(nil); !errors.As(c.LastError(RoleLane, 0), &e) {
-		t.Fatalf("LastError: %v", c.LastError(RoleLane, 0))
+	err := c.WaitReady(testContext(t)) // only a human can mend that: it does not wait
+	if e := (*tls.CertificateVerificationError)(nil); !errors.As(err, &e) || strings.Contains(err.Error(), "is not ready") {
+		t.Fatalf("WaitReady: %v", err)
+	}
+}
+
+func TestTLSServerThatRefusesTheClientIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for version, name := range map[uint16]string{tls.VersionTLS12: "1.2", tls.VersionTLS13: "1.3"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addr, roots := tlsFront(t, redistest.Start(t).Addr(), func(c *tls.Config) {
+				c.ClientAuth = tls.RequireAnyClientCert
+				c.MaxVersion = version
+			})
+			c := open(t, Config{Addr: addr, TLS: &tls.Config{RootCAs: roots}})
+			err := c.WaitReady(testContext(t))
+			if err == nil || !strings.Contains(err.Error(), "remote error: tls") || strings.Contains(err.Error(), "is not ready") {
+				t.Fatalf("WaitReady: %v", err)
+			}
+		})
 	}
 }
 
@@ -54,7 +72,7 @@ func TestTLSPortSpokenToInPlainIsExplained(t *testing.T) {
 }
 
 // tlsFront ends TLS in front of a server, under a certificate of its own.
-func tlsFront(t *testing.T, upstream string) (addr string, roots *x509.CertPool) {
+func tlsFront(t *testing.T, upstream string, change ...func(*tls.Config)) (addr string, roots *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +92,11 @@ func tlsFront(t *testing.T, upstream string) (addr string, roots *x509.CertPool)
 	roots = x509.NewCertPool()
 	roots.AddCert(cert)
 
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
-	})
+	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	for _, f := range change {
+		f(cfg)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
