@@ -11,7 +11,7 @@ import (
 
 // enqueue puts a into its place and starts what can be started. The context has
 // been joined already: if it ended, a has.
-func (e *Engine) enqueue(a *acquisition, k key, hash uint64, o options) {
+func (e *Engine) enqueue(a *acquisition, k key, route uint64, o options) {
 	var fx effects
 	sh := a.sh
 	sh.mu.Lock()
@@ -22,11 +22,11 @@ func (e *Engine) enqueue(a *acquisition, k key, hash uint64, o options) {
 		sh.count.refused(a.fut.err)
 		fx.finish(a)
 	case e.closing.Load():
-		a.res = sh.getLocked(k, hash)
+		a.res = sh.getLocked(k, route)
 		a.fail(fail(ErrNotAcquired, ErrClosed), &fx)
 		a.res.settled()
 	default:
-		r := sh.getLocked(k, hash)
+		r := sh.getLocked(k, route)
 		a.res = r
 		if o.waitGiven {
 			a.endAt(e.clock.Now().Add(o.wait), nil)
@@ -223,7 +223,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if future {
 		e.watches.join(ctx, a)
 	}
-	e.enqueue(a, m.key, m.hash, o)
+	e.enqueue(a, m.key, m.route, o)
 	return a, nil
 }
 

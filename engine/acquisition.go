@@ -87,7 +87,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	} else {
 		a = e.acquisitions.Get().(*acquisition)
 	}
-	a.sh = e.table.shard(m.hash)
+	a.sh = e.table.shard(m.route)
 	a.kind, a.lease = m.key.kind, o.lease
 	if o.maxHold != 0 || o.minHold != 0 {
 		a.more().maxHold, a.rare.minHold = o.maxHold, o.minHold

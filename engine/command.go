@@ -29,7 +29,6 @@ const (
 type command struct {
 	what  what
 	head  bool // acquiring: for the front of waiters, so the wait must hear of it
-	paced bool // counted by the recovery queue
 	count int32
 	id    int64
 	span  time.Duration // the lease; unlocked: what a MinHold has left, if > 0
@@ -37,6 +36,8 @@ type command struct {
 	acq  *acquisition
 	hold *holding
 	debt *debt
+
+	paced *recoveryLane // of the recovery queue that counts it; nil: none does
 }
 
 func (r *resource) sendAcquire(a *acquisition, head bool) {
@@ -148,7 +149,6 @@ func (r *resource) Complete(reply resp.Reply) {
 	if o.now == 0 {
 		o.now = e.clock.Now()
 	}
-	lane := e.client.LaneOf(r.hash)
 	var fx effects
 	r.sh.mu.Lock()
 	done := r.cmd
@@ -181,8 +181,8 @@ func (r *resource) Complete(reply resp.Reply) {
 	r.next(&fx)
 	r.settled()
 	r.sh.mu.Unlock()
-	if done.paced {
-		e.recovery.answered(e, lane, o.verdict != notSent && o.verdict != unknown)
+	if done.paced != nil {
+		e.recovery.answered(done.paced, o.verdict != notSent && o.verdict != unknown)
 	}
 	fx.run(e)
 }

@@ -49,7 +49,7 @@ func (fx *effects) run(e *Engine) {
 		e.submit(r)
 	}
 	if r := fx.stalled; r != nil {
-		e.recovery.add(e, r)
+		e.recovery.add(r)
 	}
 	// Who has been told may be gone at once, back to a pool: the next one first.
 	for a := fx.acquired; a != nil; {

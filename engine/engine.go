@@ -85,10 +85,10 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = clk, e.wheelRebuilt
 	e.wheel = wheel.New(timers)
-	e.recovery.init(e, cfg.Lanes)
+	e.recovery.init(e)
 	e.renewer = renew.New(renew.Config{
 		Clock: clk, Wheel: e.wheel, Lease: cfg.Lease,
-		Submit:  func(r resp.Request) { e.client.SubmitRenewal(r) },
+		Submit:  func(r resp.Request) { e.client.SubmitRenewal(0, r) },
 		OnRound: e.hookRenewed,
 	})
 	client := cfg.client()
@@ -101,6 +101,11 @@ func start(cfg Config, clk clock.Clock) *Engine {
 		<-ready
 		e.connection(s)
 	}
+	client.OnRoutes = func() {
+		<-ready
+		e.recovery.rerouted()
+		e.renewer.Resume()
+	}
 	e.client = resp.Open(client)
 	close(ready)
 	return e
@@ -111,7 +116,7 @@ func (e *Engine) connection(s resp.State) {
 	if s.Up {
 		switch s.Role {
 		case resp.RoleLane:
-			e.recovery.up(e, s.Lane)
+			e.recovery.up(s.ID)
 		case resp.RoleRenewal:
 			e.renewer.Resume()
 		}
@@ -133,7 +138,7 @@ func (e *Engine) wheelRebuilt(reason string) {
 
 // submit sends the resource's command. No lock is held. It is the one place where
 // commands of resources leave, so joining several into one script plugs in here.
-func (e *Engine) submit(r *resource) { e.client.Submit(r.hash, r) }
+func (e *Engine) submit(r *resource) { e.client.Submit(r.route, r) }
 
 // Ping asks the server for a sign of life over an ordinary connection.
 func (e *Engine) Ping(ctx context.Context) error {

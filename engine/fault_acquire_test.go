@@ -101,7 +101,7 @@ func TestStaleAcquireLivesASecondAtMost(t *testing.T) {
 func (e *Engine) burnedForTest(t testing.TB, name string) string {
 	t.Helper()
 	m := e.Mutex(name)
-	sh := e.table.shard(m.hash)
+	sh := e.table.shard(m.route)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r := sh.resources[m.key.kind][m.key.name]

@@ -120,9 +120,8 @@ func report(t testing.TB, e *Engine) {
 	t.Helper()
 	t.Logf("stats: %+v", e.Stats())
 	e.recovery.mu.Lock()
-	for i := range e.recovery.lanes {
-		l := &e.recovery.lanes[i]
-		t.Logf("lane %d up %v: %d urgent, %d tries stalled, %d out", i, e.client.Up(0, i), len(l.urgent), len(l.tries), l.out)
+	for id, l := range e.recovery.mu.lanes {
+		t.Logf("a lane, up %v: %d urgent, %d tries stalled, %d out", id.Up(), len(l.urgent), len(l.tries), l.out)
 	}
 	e.recovery.mu.Unlock()
 	states := map[string]int{}

@@ -230,9 +230,9 @@ func (h *history) checkLeftovers() {
 			t.Errorf("engine %d: %+v", i, s)
 		}
 		e.recovery.mu.Lock()
-		for j := range e.recovery.lanes {
-			if l := &e.recovery.lanes[j]; l.out != 0 {
-				t.Errorf("engine %d, lane %d: %d paced commands were never answered", i, j, l.out)
+		for _, l := range e.recovery.mu.lanes {
+			if l.out != 0 {
+				t.Errorf("engine %d: %d paced commands of a lane were never answered", i, l.out)
 			}
 		}
 		e.recovery.mu.Unlock()

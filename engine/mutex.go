@@ -10,11 +10,11 @@ import (
 // making one costs no I/O. The zero Mutex is not usable: its methods return
 // ErrInvalid.
 type Mutex struct {
-	eng  *Engine
-	key  key
-	hash uint64
-	name string
-	err  error // the name is not usable
+	eng   *Engine
+	key   key
+	route uint64
+	name  string
+	err   error // the name is not usable
 }
 
 // maxName bounds a lock's name.
@@ -48,7 +48,7 @@ func (e *Engine) mutex(name string, kind kind) Mutex {
 	case strings.Contains(mapped, "\x00"):
 		m.err = invalid("the name of a lock must not contain a zero byte")
 	}
-	m.hash = m.key.hash()
+	m.route = e.client.Route(mapped)
 	return m
 }
 

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,18 +18,28 @@ import (
 // tries unanswered per lane. Without the bound, 100,000 heads would try at the
 // same moment against a server that has just come back.
 //
+// The lane of a name may change, when its part of the keys moves to another node or
+// is served by none: then its lane is the zero LaneID, which is never up. See
+// rerouted.
+//
 // Lock order: mu is taken with no shard's lock held; under it only the wheel is
 // called.
 type recovery struct {
-	mu    sync.Mutex
-	lanes []recoveryLane
+	eng *Engine
+	mu  struct {
+		sync.Mutex
+		lanes map[resp.LaneID]*recoveryLane // those that have something to do
+	}
 }
 
 type recoveryLane struct {
-	urgent []*resource // with debts or releases
-	tries  []*resource
-	out    int // paced commands without an answer
-	kick   wheel.Timer
+	recovery *recovery
+	id       resp.LaneID
+	urgent   []*resource // with debts or releases
+	tries    []*resource
+	out      int // paced commands without an answer
+	kicked   bool
+	kick     wheel.Timer
 }
 
 const (
@@ -37,20 +49,45 @@ const (
 	kickAfter = 5 * time.Millisecond
 )
 
-func (v *recovery) init(e *Engine, lanes int) {
-	v.lanes = make([]recoveryLane, lanes)
-	for i := range v.lanes {
-		v.lanes[i].kick.Init(recoveryKick{e, i})
+func (v *recovery) init(e *Engine) {
+	v.eng = e
+	v.mu.lanes = make(map[resp.LaneID]*recoveryLane)
+}
+
+func (v *recovery) laneLocked(id resp.LaneID) *recoveryLane {
+	l := v.mu.lanes[id]
+	if l == nil {
+		l = &recoveryLane{recovery: v, id: id}
+		l.kick.Init(l)
+		v.mu.lanes[id] = l
+	}
+	return l
+}
+
+// settleLocked forgets a lane that has nothing to do.
+func (v *recovery) settleLocked(l *recoveryLane) {
+	if len(l.urgent)+len(l.tries)+l.out == 0 && !l.kicked {
+		delete(v.mu.lanes, l.id)
 	}
 }
 
-// recoveryKick is the wheel.Task of a lane's kick.
-type recoveryKick struct {
-	e    *Engine
-	lane int
+// kickLocked has the lane looked at in a moment.
+func (l *recoveryLane) kickLocked() {
+	if !l.kicked {
+		l.kicked = true
+		e := l.recovery.eng
+		e.wheel.Schedule(&l.kick, e.clock.Now().Add(kickAfter))
+	}
 }
 
-func (k recoveryKick) Fire(*wheel.Timer, clock.Instant) { k.e.recovery.resume(k.e, k.lane) }
+// Fire implements wheel.Task: the kick.
+func (l *recoveryLane) Fire(*wheel.Timer, clock.Instant) {
+	v := l.recovery
+	v.mu.Lock()
+	l.kicked = false
+	v.mu.Unlock()
+	v.resume(l.id)
+}
 
 // add takes a resource that is stalled. The lane may have come up since it was
 // found down, with nobody left to look at r, hence the kick:
@@ -58,75 +95,102 @@ func (k recoveryKick) Fire(*wheel.Timer, clock.Instant) { k.e.recovery.resume(k.
 //	Submit: the lane is down
 //	                              lane comes up; resume finds nothing
 //	add
-func (v *recovery) add(e *Engine, r *resource) {
+func (v *recovery) add(r *resource) {
 	r.sh.mu.Lock()
 	urgent := r.debts != nil || r.hold != nil
-	lane := e.client.LaneOf(r.hash)
+	route := r.route
 	r.sh.mu.Unlock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	l := &v.lanes[lane]
+	v.addLocked(r, route, urgent)
+}
+
+// addLocked asks for the lane with mu held: either that is after the routes changed,
+// or what it adds is there when rerouted looks.
+func (v *recovery) addLocked(r *resource, route uint64, urgent bool) {
+	l := v.laneLocked(v.eng.client.LaneOf(route))
 	if urgent {
 		l.urgent = append(l.urgent, r)
 	} else {
 		l.tries = append(l.tries, r)
 	}
-	if len(l.urgent)+len(l.tries) == 1 {
-		e.wheel.Schedule(&l.kick, e.clock.Now().Add(kickAfter))
-	}
+	l.kickLocked()
 }
 
 // up is called when the lane has a connection again.
-func (v *recovery) up(e *Engine, lane int) {
+func (v *recovery) up(id resp.LaneID) {
 	v.mu.Lock()
-	tries := v.lanes[lane].tries
-	rand.Shuffle(len(tries), func(i, j int) { tries[i], tries[j] = tries[j], tries[i] })
+	if l := v.mu.lanes[id]; l != nil {
+		rand.Shuffle(len(l.tries), func(i, j int) { l.tries[i], l.tries[j] = l.tries[j], l.tries[i] })
+	}
 	v.mu.Unlock()
-	v.resume(e, lane)
+	v.resume(id)
+}
+
+// rerouted is called when parts of the keys have come to other nodes.
+func (v *recovery) rerouted() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, l := range slices.Collect(maps.Values(v.mu.lanes)) {
+		urgent, tries := l.urgent, l.tries
+		l.urgent, l.tries = nil, nil
+		for _, r := range urgent {
+			v.addLocked(r, r.route, true) // whoever is stalled keeps its name, and so its route
+		}
+		for _, r := range tries {
+			v.addLocked(r, r.route, false)
+		}
+		v.settleLocked(l)
+	}
 }
 
 // answered is called when a paced command is over; works says that the lane does,
 // too.
-func (v *recovery) answered(e *Engine, lane int, works bool) {
+func (v *recovery) answered(l *recoveryLane, works bool) {
 	v.mu.Lock()
-	l := &v.lanes[lane]
 	l.out--
 	left := len(l.urgent)+len(l.tries) > 0
 	if left && !works {
 		// Nobody else may be out to come back here (a full lane, say).
-		e.wheel.Schedule(&l.kick, e.clock.Now().Add(kickAfter))
+		l.kickLocked()
 	}
+	v.settleLocked(l)
 	v.mu.Unlock()
 	if left && works {
-		v.resume(e, lane)
+		v.resume(l.id)
 	}
 }
 
 // resume goes on with what is stalled, as far as the bound and the connection
 // allow. Every paced command that is answered calls it again.
-func (v *recovery) resume(e *Engine, lane int) {
-	for e.client.Up(resp.RoleLane, lane) || e.closing.Load() {
+func (v *recovery) resume(id resp.LaneID) {
+	e := v.eng
+	for id.Up() || e.closing.Load() {
 		v.mu.Lock()
-		l := &v.lanes[lane]
+		l := v.mu.lanes[id]
+		if l == nil {
+			v.mu.Unlock()
+			return
+		}
 		r := take(&l.urgent)
 		if r == nil && l.out < maxTries {
 			r = take(&l.tries)
 		}
-		if r != nil {
-			l.out++
-		}
-		v.mu.Unlock()
 		if r == nil {
+			v.settleLocked(l)
+			v.mu.Unlock()
 			return
 		}
-		switch r.goOn() {
+		l.out++
+		v.mu.Unlock()
+		switch r.goOn(l) {
 		case nothingToSend:
-			v.answered(e, lane, false)
+			v.answered(l, false)
 		case stalledAgain:
 			// The lane is down, whatever Up says: it tells after it has failed all
 			// that was in flight, and this may be running inside of that.
 			v.mu.Lock()
-			e.wheel.Schedule(&l.kick, e.clock.Now().Add(kickAfter))
+			l.kickLocked()
 			v.mu.Unlock()
 			return
 		}
@@ -154,15 +218,15 @@ const (
 	stalledAgain         // and recovery has been told
 )
 
-// goOn ends a stall.
-func (r *resource) goOn() wentOn {
+// goOn ends a stall. What is sent counts for the lane that sent it, wherever it ends.
+func (r *resource) goOn(l *recoveryLane) wentOn {
 	var fx effects
 	r.sh.mu.Lock()
 	if r.held == stalled {
 		r.held = freely
 		r.next(&fx)
 		if fx.send != nil {
-			r.cmd.paced = true
+			r.cmd.paced = l
 		}
 		r.settled()
 	}

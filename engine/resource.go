@@ -31,9 +31,9 @@ import (
 // Renewals are not commands of the name: they go in batches over a connection of
 // their own, and any order of them and the commands here is harmless.
 type resource struct {
-	sh   *shard // for good, also when the resource serves another name
-	name string // as it stands on the server
-	hash uint64
+	sh    *shard // for good, also when the resource serves another name
+	name  string // as it stands on the server
+	route uint64
 
 	hold    *holding
 	waiters queue.List[*acquisition]  // Lock, first come first served
@@ -192,7 +192,7 @@ const maxFree = 64
 // its command has been answered; it has no timer, for the pauses and the waits are
 // objects of their own.
 func (r *resource) recycle() {
-	r.name, r.hash, r.refused = "", 0, 0
+	r.name, r.route, r.refused = "", 0, 0
 	if r.sh.freeCount >= maxFree {
 		return
 	}

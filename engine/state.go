@@ -39,7 +39,7 @@ func (m Mutex) State(ctx context.Context) (State, error) {
 	if err := m.usable(); err != nil {
 		return State{}, err
 	}
-	v, err := m.eng.ask(ctx, m.hash, true, func(dst []byte, form resp.Form) []byte {
+	v, err := m.eng.ask(ctx, m.route, true, func(dst []byte, form resp.Form) []byte {
 		return script.AppendState(dst, form, m.key.name)
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, erro
 		opt.applyForce(&o)
 	}
 	channel := m.channel()
-	v, err := m.eng.ask(ctx, m.hash, false, func(dst []byte, form resp.Form) []byte {
+	v, err := m.eng.ask(ctx, m.route, false, func(dst []byte, form resp.Form) []byte {
 		return script.AppendForce(dst, form, m.key.name, o.holder, channel)
 	})
 	if err != nil {
@@ -149,7 +149,7 @@ func (q *question) Complete(r resp.Reply) {
 
 // ask sends a command and waits for its answer. While it has not been sent, or may
 // be repeated, it is tried again until Config.CommandTimeout.
-func (e *Engine) ask(ctx context.Context, hash uint64, repeat bool, encode func([]byte, resp.Form) []byte) (resp.Value, error) {
+func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func([]byte, resp.Form) []byte) (resp.Value, error) {
 	patience := time.NewTimer(e.cfg.CommandTimeout)
 	defer patience.Stop()
 	pause := 5 * time.Millisecond
@@ -158,7 +158,7 @@ func (e *Engine) ask(ctx context.Context, hash uint64, repeat bool, encode func(
 			return resp.Value{}, ErrClosed
 		}
 		q := &question{encode: encode, done: make(chan struct{})}
-		e.client.Submit(hash, q)
+		e.client.Submit(route, q)
 		select {
 		case <-q.done:
 			switch classify(q.err) {

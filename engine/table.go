@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"math"
 	"sync"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // kind is the kind of a synchronizer. Locks of different kinds share a key on the
@@ -31,11 +29,9 @@ type key struct {
 	kind kind
 }
 
-func (k key) hash() uint64 { return xxhash.Sum64String(k.name) }
-
 const shardCount = 256
 
-// table holds the resources of an engine, sharded by the hash of the name.
+// table holds the resources of an engine, sharded by the route of the name.
 type table [shardCount]shard
 
 // A shard is one lock and what it guards: its resources, and all that hangs on
@@ -54,13 +50,13 @@ type shard struct {
 	_ [64]byte // neighbours do not share a cache line
 }
 
-func (t *table) shard(hash uint64) *shard {
-	// The low bits pick the lane, the high ones the shard.
-	return &t[hash>>56]
+func (t *table) shard(route uint64) *shard {
+	// The low bits pick the node and the lane, the high ones the shard.
+	return &t[route>>56]
 }
 
 // getLocked returns the resource of a name, made if need be.
-func (s *shard) getLocked(k key, hash uint64) *resource {
+func (s *shard) getLocked(k key, route uint64) *resource {
 	if r := s.resources[k.kind][k.name]; r != nil {
 		return r
 	}
@@ -71,7 +67,7 @@ func (s *shard) getLocked(k key, hash uint64) *resource {
 	} else {
 		r = &resource{sh: s}
 	}
-	r.name, r.kind, r.hash = k.name, k.kind, hash
+	r.name, r.kind, r.route = k.name, k.kind, route
 	s.resources[k.kind][k.name] = r
 	return r
 }

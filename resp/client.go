@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/pprof"
+	"slices"
 	"sync"
 )
 
-// Client is the connections to one node: lanes for user commands, one for
-// renewals, one for pub/sub. Each connects by itself, again and again, until
-// Close.
+// Client is the connections to a deployment: to each of its nodes lanes for user
+// commands, one for renewals, one for pub/sub. Each connects by itself, again and
+// again, until its node serves nothing any more, or until Close.
 //
 // All methods are safe for any goroutine; none blocks, except WaitReady, Do and
 // Close.
@@ -19,12 +21,9 @@ import (
 // all connections; with std two per connection), one ticker, and one per link
 // while it has no connection.
 type Client struct {
-	cfg     Config
-	loops   *loops
-	lanes   []*lane
-	renewal *lane
-	pubsub  *pubsub
-	links   []*link // the lanes, then renewal, then pubsub
+	cfg    Config
+	loops  *loops
+	routes routes
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
@@ -33,8 +32,8 @@ type Client struct {
 	mu struct {
 		sync.Mutex
 		closed bool
-		change chan struct{} // closed, and replaced, when a link came up or failed
-		rise   chan struct{} // closed, and replaced, when a link came up
+		nodes  map[string]*node // by address
+		change chan struct{}    // closed, and replaced, when a link came up or failed
 	}
 	closing struct {
 		sync.Once
@@ -48,75 +47,75 @@ func Open(cfg Config) *Client {
 	cfg = cfg.withDefaults()
 	c := &Client{cfg: cfg}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.mu.change, c.mu.rise = make(chan struct{}), make(chan struct{})
-
+	c.mu.change = make(chan struct{})
+	c.mu.nodes = make(map[string]*node)
 	c.loops = newLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
-	for i := range cfg.Lanes {
-		c.lanes = append(c.lanes, c.addLane(RoleLane, i))
-	}
-	c.renewal = c.addLane(RoleRenewal, 0)
-	sub := &link{client: c, role: RolePubSub}
-	c.pubsub = &pubsub{subs: newSubs(), clock: cfg.Clock, timeout: cfg.CommandTimeout, down: sub.down}
-	sub.endpoint = c.pubsub
-	c.links = append(c.links, sub)
-
-	for _, l := range c.links {
-		c.start(l)
-	}
-	c.goLabelled("housekeeping", c.housekeep)
+	n := newNode(c, cfg.Network, cfg.Addr)
+	c.mu.nodes[cfg.Addr] = n
+	c.routes.single.Store(n)
+	n.open()
+	c.goLabelled(c.ctx, "housekeeping", c.housekeep)
 	return c
 }
 
 // goLabelled runs f on a goroutine that Close waits for; ctx ends when it begins.
-func (c *Client) goLabelled(role string, f func(ctx context.Context)) {
-	c.wg.Go(func() { pprof.Do(c.ctx, pprof.Labels("pawl", role), f) })
+func (c *Client) goLabelled(ctx context.Context, role string, f func(ctx context.Context)) {
+	c.wg.Go(func() { pprof.Do(ctx, pprof.Labels("role", "resp "+role), f) })
 }
 
-func (c *Client) addLane(role Role, index int) *lane {
-	l := &link{client: c, role: role, index: index}
-	lane := newLane(laneConfig{
-		clock:          c.cfg.Clock,
-		commandTimeout: c.cfg.CommandTimeout,
-		maxInFlight:    c.cfg.MaxInFlight,
-		maxQueuedBytes: maxQueuedBytes,
-		down:           l.down,
-	})
-	l.endpoint = lane
-	c.links = append(c.links, l)
-	return lane
-}
-
-// start runs the connecting goroutine of l, unless the Client is being closed.
-func (c *Client) start(l *link) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.mu.closed {
-		c.goLabelled("connecting", l.run)
-	}
-}
-
-// Submit sends r on the lane of hash. Requests of one hash submitted by one
+// Submit sends r on the lane of a route. Requests of one route submitted by one
 // goroutine reach the server in that order. r is completed in any case; if the
-// lane is down or full, before Submit returns.
-func (c *Client) Submit(hash uint64, r Request) { c.lanes[c.LaneOf(hash)].submit(r) }
+// lane is down or full, or no node serves the route, before Submit returns.
+func (c *Client) Submit(route uint64, r Request) {
+	if n := c.routes.of(route); n != nil {
+		n.lane(route).submit(r)
+		return
+	}
+	c.refuse(r)
+}
 
-// SubmitRenewal sends r on the renewal connection; else it is like Submit.
-func (c *Client) SubmitRenewal(r Request) { c.renewal.submit(r) }
+// SubmitRenewal sends r on the renewal connection of a route's node; else it is
+// like Submit.
+func (c *Client) SubmitRenewal(route uint64, r Request) {
+	if n := c.routes.of(route); n != nil {
+		n.renewal.submit(r)
+		return
+	}
+	c.refuse(r)
+}
 
-// LaneOf returns the lane of hash.
-func (c *Client) LaneOf(hash uint64) int { return int(hash % uint64(len(c.lanes))) }
+// errRefusedNowhere is for a route that no node serves.
+var errRefusedNowhere = &failure{class: ErrNotSent, cause: errNowhere}
 
-// Lanes returns how many lanes there are.
-func (c *Client) Lanes() int { return len(c.lanes) }
+func (c *Client) refuse(r Request) {
+	c.mu.Lock()
+	closed := c.mu.closed
+	c.mu.Unlock()
+	err := error(errRefusedNowhere)
+	if closed {
+		err = errRefusedClosed
+	}
+	r.Complete(Reply{Err: err, Now: c.cfg.Clock.Now()})
+}
+
+// LaneOf returns the lane of a route, as of now: a route may come to another node.
+func (c *Client) LaneOf(route uint64) LaneID {
+	n := c.routes.of(route)
+	if n == nil {
+		return LaneID{}
+	}
+	return LaneID{n, n.laneIndex(route)}
+}
 
 // Subscribe adds ch: its handler hears Subscribed when the server has confirmed,
 // and then of every message. It never calls the handler itself. Subscribing a
 // Channel twice is subscribing it once.
 func (c *Client) Subscribe(ch *Channel) {
-	if c.pubsub.subs.subscribe(ch) {
-		c.pubsub.wake()
+	n := c.routes.single.Load()
+	if n.pubsub.subs.subscribe(ch) {
+		n.pubsub.wake()
 	}
 }
 
@@ -125,25 +124,20 @@ func (c *Client) Subscribe(ch *Channel) {
 // once, that event may even be the Subscribed of the time before: take Subscribed
 // for "look again", which is right in either case, since the true one follows.
 func (c *Client) Unsubscribe(ch *Channel) {
-	if c.pubsub.subs.unsubscribe(ch) {
-		c.pubsub.wake()
+	n := c.routes.single.Load()
+	if n.pubsub.subs.unsubscribe(ch) {
+		n.pubsub.wake()
 	}
 }
 
-func (c *Client) link(role Role, lane int) *link {
-	switch role {
-	case RoleLane:
-		return c.links[lane]
-	case RoleRenewal:
-		return c.links[len(c.lanes)]
-	default:
-		return c.links[len(c.lanes)+1]
-	}
-}
-
-// Up reports whether a connection is up; lane counts for RoleLane only.
+// Up reports whether a connection is up, of the node that serves route 0; lane
+// counts for RoleLane only.
 func (c *Client) Up(role Role, lane int) bool {
-	up, _, _ := c.link(role, lane).status()
+	n := c.routes.of(0)
+	if n == nil {
+		return false
+	}
+	up, _, _ := n.link(role, lane).status()
 	return up
 }
 
@@ -151,7 +145,11 @@ func (c *Client) Up(role Role, lane int) bool {
 // or of the loss. It is nil while the connection is up, and before the first
 // attempt has ended.
 func (c *Client) LastError(role Role, lane int) error {
-	_, _, err := c.link(role, lane).status()
+	n := c.routes.of(0)
+	if n == nil {
+		return errNowhere
+	}
+	_, _, err := n.link(role, lane).status()
 	return err
 }
 
@@ -183,21 +181,24 @@ func (c *Client) WaitReady(ctx context.Context) error {
 	}
 }
 
-// progress reports whether every link has been up, and else the error that tells
-// most about why not: a lasting one before a passing one.
+// progress is node.progress of all.
 func (c *Client) progress() (ready bool, err error) {
 	ready = true
-	for _, l := range c.links {
-		_, connects, last := l.status()
-		if connects > 0 {
-			continue
-		}
-		ready = false
+	for _, n := range c.nodes() {
+		up, last := n.progress()
+		ready = ready && up
 		if err == nil || lasting(last) {
 			err = last
 		}
 	}
 	return ready, err
+}
+
+// nodes returns the nodes as of now.
+func (c *Client) nodes() []*node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.mu.nodes))
 }
 
 // changed wakes WaitReady.
@@ -207,41 +208,10 @@ func (c *Client) changed() {
 	replace(&c.mu.change)
 }
 
-// sibling is closed when the next link comes up.
-func (c *Client) sibling() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.rise
-}
-
 // replace wakes all who wait for *ch.
 func replace(ch *chan struct{}) {
 	close(*ch)
 	*ch = make(chan struct{})
-}
-
-// notice tells everybody of s. An error is a panic of OnState.
-func (c *Client) notice(s State) error {
-	err := c.onState(s)
-	if s.Up {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		replace(&c.mu.change)
-		replace(&c.mu.rise)
-	}
-	return err
-}
-
-func (c *Client) onState(s State) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("resp: BUG: panic in OnState: %v", v)
-		}
-	}()
-	if c.cfg.OnState != nil {
-		c.cfg.OnState(s)
-	}
-	return nil
 }
 
 // Close ends every connection: what is in flight fails as its state demands, with
@@ -255,8 +225,8 @@ func (c *Client) Close() error {
 		c.mu.Unlock()
 		c.changed()
 		c.cancel()
-		for _, l := range c.links {
-			l.endpoint.close(ErrClosed)
+		for _, n := range c.nodes() {
+			n.close(ErrClosed)
 		}
 		c.wg.Wait()
 		c.closing.err = c.loops.close()

@@ -85,7 +85,7 @@ func TestCommandsGoThroughEveryConnection(t *testing.T) {
 			}
 		}
 		r := &doRequest{words: []string{"GET", t.Name()}, done: make(chan struct{})}
-		c.SubmitRenewal(r)
+		c.SubmitRenewal(0, r)
 		<-r.done
 		if r.err != nil || string(r.value.Bytes) != "x" {
 			t.Fatalf("GET on the renewal connection: %+v, %v", r.value, r.err)
@@ -134,8 +134,8 @@ func TestDatabaseAndNameAreSetOnEveryConnection(t *testing.T) {
 			n++
 		}
 	}
-	if n != len(c.links) {
-		t.Fatalf("%d of %d connections are in DB 7 under their name:\n%s", n, len(c.links), v.Bytes)
+	if links := c.nodes()[0].links; n != len(links) {
+		t.Fatalf("%d of %d connections are in DB 7 under their name:\n%s", n, len(links), v.Bytes)
 	}
 }
 

@@ -49,7 +49,8 @@ func (r Role) String() string {
 // State is a change of one connection.
 type State struct {
 	Role Role
-	Lane int // which of the lanes; 0 for the other roles
+	Lane int    // which of the node's lanes; 0 for the other roles
+	ID   LaneID // names that lane among those of all nodes; of RoleLane only
 	Up   bool
 	Addr string
 	// Err says why the connection was lost; nil if Up.
@@ -104,6 +105,9 @@ type Config struct {
 	Clock clock.Clock
 	// Logger gets lost connections and failed attempts; nil is silent.
 	Logger *slog.Logger
+	// OnRoutes is told that other nodes than before serve some routes, or that routes
+	// are served that were not. It must not block, and must not call Close.
+	OnRoutes func()
 	// OnState is told when a connection comes up (from the goroutine that made it)
 	// and when it is lost (from an event loop). The calls of one connection are
 	// serial and alternate, the first is up, perhaps before Open has returned. It

@@ -19,8 +19,10 @@ func (c *Client) housekeep(ctx context.Context) {
 			if !p.beat(now) {
 				continue
 			}
-			for _, l := range c.links {
-				l.endpoint.checkAge(now)
+			for _, n := range c.nodes() {
+				for _, l := range n.links {
+					l.endpoint.checkAge(now)
+				}
 			}
 		case <-ctx.Done():
 			return

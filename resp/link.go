@@ -23,7 +23,7 @@ type endpoint interface {
 	close(err error)
 }
 
-// link keeps one endpoint connected, for the life of the Client.
+// link keeps one endpoint connected, for the life of its node.
 //
 //	connecting --attached--> announcing --OnState(up) returned--> up
 //	    ^                        |                                 |
@@ -44,7 +44,7 @@ type endpoint interface {
 //
 //  3. mu.up is true from before OnState(up) until just before OnState(down).
 type link struct {
-	client   *Client
+	node     *node
 	role     Role
 	index    int
 	endpoint endpoint
@@ -66,17 +66,17 @@ type link struct {
 
 // run is the connecting goroutine: it ends when the link is up or ctx ends.
 func (l *link) run(ctx context.Context) {
-	c := l.client
+	n := l.node
 	if _, connects, last := l.status(); connects > 0 {
 		l.log(slog.LevelWarn, "resp: connection lost", last) // here: no user code on the loop
 	}
-	kick := c.sibling()
+	kick := n.sibling()
 	for l.backoff.wait(ctx, kick) {
-		kick = c.sibling() // before the attempt: whoever gets through meanwhile counts
-		conn, err := c.cfg.connect(ctx, l.role)
+		kick = n.sibling() // before the attempt: whoever gets through meanwhile counts
+		conn, err := n.cfg.connect(ctx, l.role)
 		if err == nil {
 			l.announce()
-			if err = l.endpoint.attach(c.loops, conn); err == nil {
+			if err = l.endpoint.attach(n.client.loops, conn); err == nil {
 				if l.attached() {
 					return
 				}
@@ -104,16 +104,16 @@ func (l *link) announce() {
 // attached reports the connection, and its loss if that came meanwhile. It
 // returns whether the link is up and the goroutine's work done.
 func (l *link) attached() bool {
-	c := l.client
+	n := l.node
 	l.failures = 0
 	l.mu.Lock()
 	l.mu.up = true
 	l.mu.last = nil
 	l.mu.connects++
-	l.mu.since = c.cfg.Clock.Now()
+	l.mu.since = n.cfg.Clock.Now()
 	state := l.stateLocked(nil)
 	l.mu.Unlock()
-	bug := c.notice(state)
+	bug := n.notice(state)
 
 	l.mu.Lock()
 	l.mu.announcing = false
@@ -128,7 +128,7 @@ func (l *link) attached() bool {
 		}
 		return true
 	}
-	bug = errors.Join(bug, c.notice(state))
+	bug = errors.Join(bug, n.notice(state))
 	l.log(slog.LevelWarn, "resp: connection lost at once", errors.Join(lost, bug))
 	return false
 }
@@ -143,12 +143,12 @@ func (l *link) down(err error) {
 	}
 	state := l.lostLocked(err)
 	l.mu.Unlock()
-	if bug := l.client.notice(state); bug != nil {
+	if bug := l.node.notice(state); bug != nil {
 		l.mu.Lock()
 		l.mu.last = errors.Join(err, bug) // run logs it
 		l.mu.Unlock()
 	}
-	l.client.start(l)
+	l.node.start(l)
 }
 
 // lostLocked leaves the phase up.
@@ -156,7 +156,7 @@ func (l *link) lostLocked(err error) State {
 	l.mu.up = false
 	l.mu.last = err
 	// A connection that lasted proves the server healthy: no need to be shy.
-	if l.client.cfg.Clock.Now().Sub(l.mu.since) > backoffMax {
+	if l.node.cfg.Clock.Now().Sub(l.mu.since) > backoffMax {
 		l.backoff.reset()
 	}
 	return l.stateLocked(err)
@@ -175,19 +175,27 @@ func (l *link) failed(err error) {
 	if lasting(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
-	l.client.changed()
+	l.node.client.changed()
 }
 
 func (l *link) log(level slog.Level, text string, err error) {
-	cfg := &l.client.cfg
-	cfg.Logger.Log(l.client.ctx, level, text, "role", l.role.String(), "lane", l.index, "addr", cfg.Addr, "err", err)
+	cfg := &l.node.cfg
+	cfg.Logger.Log(l.node.ctx, level, text, "role", l.role.String(), "lane", l.index, "addr", cfg.Addr, "err", err)
 }
 
 func (l *link) stateLocked(err error) State {
 	return State{
-		Role: l.role, Lane: l.index, Addr: l.client.cfg.Addr,
+		Role: l.role, Lane: l.index, ID: l.laneID(), Addr: l.node.cfg.Addr,
 		Up: l.mu.up, Err: err, Reconnects: max(0, l.mu.connects-1),
 	}
+}
+
+// laneID names the lane of the link, if it has one.
+func (l *link) laneID() LaneID {
+	if l.role != RoleLane {
+		return LaneID{}
+	}
+	return LaneID{l.node, l.index}
 }
 
 // status is the answer to Client.Up and the others who look from outside.

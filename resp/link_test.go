@@ -242,7 +242,7 @@ func TestEveryConnectionThatComesUpFetchesItsSiblings(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
-	kick := c.sibling()
+	kick := c.nodes()[0].sibling()
 	c.Subscribe(NewChannel("a", newRecorder()))
 	eventually(t, "the subscription", func() bool { return c.Stats().ChannelsConfirmed == 1 })
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")

@@ -20,23 +20,31 @@ type Stats struct {
 // Stats returns a snapshot; its parts are not taken at one instant.
 func (c *Client) Stats() Stats {
 	var s Stats
-	for _, l := range append(c.lanes[:len(c.lanes):len(c.lanes)], c.renewal) {
-		n := l.counters()
-		s.Commands += n.Commands
-		s.Resent += n.Resent
-		s.InFlight += n.InFlight
-		s.BytesIn += n.BytesIn
-		s.BytesOut += n.BytesOut
+	for _, n := range c.nodes() {
+		n.addTo(&s)
 	}
-	s.BytesIn += c.pubsub.bytesIn.Load()
-	s.BytesOut += c.pubsub.bytesOut.Load()
-	for _, l := range c.links {
+	return s
+}
+
+func (n *node) addTo(s *Stats) {
+	for _, l := range append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal) {
+		c := l.counters()
+		s.Commands += c.Commands
+		s.Resent += c.Resent
+		s.InFlight += c.InFlight
+		s.BytesIn += c.BytesIn
+		s.BytesOut += c.BytesOut
+	}
+	s.BytesIn += n.pubsub.bytesIn.Load()
+	s.BytesOut += n.pubsub.bytesOut.Load()
+	for _, l := range n.links {
 		up, connects, _ := l.status()
 		if up {
 			s.Connections++
 		}
 		s.Reconnects += max(0, connects-1)
 	}
-	s.Channels, s.ChannelsConfirmed = c.pubsub.subs.counts()
-	return s
+	desired, confirmed := n.pubsub.subs.counts()
+	s.Channels += desired
+	s.ChannelsConfirmed += confirmed
 }

@@ -58,7 +58,7 @@ func adoptStd(c net.Conn, s sink, k *tracker) (transport, error) {
 	}
 	guard(t, func() { s.onOpen(t) })
 	t.writer.Add(1)
-	go pprof.Do(context.Background(), pprof.Labels("pawl", "connection writer"), t.writeLoop)
+	go pprof.Do(context.Background(), pprof.Labels("role", "resp writer"), t.writeLoop)
 	go pprof.Do(context.Background(), pprof.Labels("pawl", "connection reader"), t.readLoop)
 	return t, nil
 }

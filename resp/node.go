@@ -1,0 +1,170 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// node is the connections to one server: lanes for user commands, one for
+// renewals, one for pub/sub. It belongs to a Client, which makes it when it first
+// needs that server and closes it when the server serves nothing any more.
+type node struct {
+	client  *Client
+	cfg     Config // the Client's, with this server's address
+	lanes   []*lane
+	renewal *lane
+	pubsub  *pubsub
+	links   []*link // the lanes, then renewal, then pubsub
+
+	ctx    context.Context // ends with the node
+	cancel context.CancelFunc
+
+	mu struct {
+		sync.Mutex
+		rise chan struct{} // closed, and replaced, when a link came up
+	}
+}
+
+// newNode makes the node of an address. Its links do not connect before open.
+func newNode(c *Client, network, addr string) *node {
+	n := &node{client: c, cfg: c.cfg}
+	n.cfg.Network, n.cfg.Addr = network, addr
+	n.ctx, n.cancel = context.WithCancel(c.ctx)
+	n.mu.rise = make(chan struct{})
+	for i := range n.cfg.Lanes {
+		n.lanes = append(n.lanes, n.addLane(RoleLane, i))
+	}
+	n.renewal = n.addLane(RoleRenewal, 0)
+	sub := &link{node: n, role: RolePubSub}
+	n.pubsub = &pubsub{subs: newSubs(), clock: n.cfg.Clock, timeout: n.cfg.CommandTimeout, down: sub.down}
+	sub.endpoint = n.pubsub
+	n.links = append(n.links, sub)
+	return n
+}
+
+func (n *node) addLane(role Role, index int) *lane {
+	l := &link{node: n, role: role, index: index}
+	lane := newLane(laneConfig{
+		clock:          n.cfg.Clock,
+		commandTimeout: n.cfg.CommandTimeout,
+		maxInFlight:    n.cfg.MaxInFlight,
+		maxQueuedBytes: maxQueuedBytes,
+		down:           l.down,
+	})
+	l.endpoint = lane
+	n.links = append(n.links, l)
+	return lane
+}
+
+// open has every link connect.
+func (n *node) open() {
+	for _, l := range n.links {
+		n.start(l)
+	}
+}
+
+// close ends every connection, with err as the cause of what is in flight, and
+// keeps the links from making others. It does not wait.
+func (n *node) close(err error) {
+	n.cancel()
+	for _, l := range n.links {
+		l.endpoint.close(err)
+	}
+}
+
+// start runs the connecting goroutine of l, unless the node or the Client is being
+// closed. One that starts just before ends with the node's context.
+func (n *node) start(l *link) {
+	c := n.client
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mu.closed && n.ctx.Err() == nil {
+		c.goLabelled(n.ctx, "connecting", l.run)
+	}
+}
+
+// lane returns the lane of a route.
+func (n *node) lane(route uint64) *lane { return n.lanes[n.laneIndex(route)] }
+
+func (n *node) laneIndex(route uint64) int {
+	return int((route >> slotBits) % uint64(len(n.lanes)))
+}
+
+func (n *node) link(role Role, lane int) *link {
+	switch role {
+	case RoleLane:
+		return n.links[lane]
+	case RoleRenewal:
+		return n.links[len(n.lanes)]
+	default:
+		return n.links[len(n.lanes)+1]
+	}
+}
+
+// progress reports whether every link has been up, and else the error that tells
+// most about why not: a lasting one before a passing one.
+func (n *node) progress() (ready bool, err error) {
+	ready = true
+	for _, l := range n.links {
+		_, connects, last := l.status()
+		if connects > 0 {
+			continue
+		}
+		ready = false
+		if err == nil || lasting(last) {
+			err = last
+		}
+	}
+	return ready, err
+}
+
+// sibling is closed when the next link comes up.
+func (n *node) sibling() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.rise
+}
+
+// notice tells everybody of s. An error is a panic of OnState.
+func (n *node) notice(s State) error {
+	err := n.onState(s)
+	if s.Up {
+		n.client.changed()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		replace(&n.mu.rise)
+	}
+	return err
+}
+
+func (n *node) onState(s State) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("resp: BUG: panic in OnState: %v", v)
+		}
+	}()
+	if n.cfg.OnState != nil {
+		n.cfg.OnState(s)
+	}
+	return nil
+}
+
+// LaneID names one lane of one node. It is comparable; the zero LaneID is nowhere:
+// the lane of a route that no node serves.
+type LaneID struct {
+	node  *node
+	index int
+}
+
+// Up reports whether the lane has a connection.
+func (id LaneID) Up() bool {
+	if id.node == nil {
+		return false
+	}
+	up, _, _ := id.node.links[id.index].status()
+	return up
+}
+
+var errNowhere = errors.New("no node is known that serves this part of the keys")

@@ -1,0 +1,48 @@
+package resp
+
+import (
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+const (
+	slotBits  = 14
+	slotCount = 1 << slotBits
+)
+
+// routes says which node serves what. Reads take no lock.
+//
+// A route is the hash of a name. In a cluster its low bits are the name's slot;
+// elsewhere they are as good as any. The bits above choose among a node's lanes,
+// which the slot cannot do: names that share a hash tag would share the lane.
+type routes struct {
+	single atomic.Pointer[node]   // where there are no slots
+	slots  []atomic.Pointer[node] // in a cluster, by slot; nil elsewhere
+}
+
+// of returns the node that serves the route; nil if none is known.
+func (r *routes) of(route uint64) *node {
+	if r.slots == nil {
+		return r.single.Load()
+	}
+	return r.slots[route%slotCount].Load()
+}
+
+// Route returns the route of a name: which node and which lane its commands take.
+// It depends on nothing but the name and the kind of deployment.
+func (c *Client) Route(name string) uint64 {
+	hash := xxhash.Sum64String(name)
+	if c.routes.slots == nil {
+		return hash
+	}
+	return hash&^(slotCount-1) | uint64(slotOf(name))
+}
+
+// Clustered reports whether keys have slots. Then a command on several keys is
+// refused by the server unless they share one, as they do if their routes have the
+// same Slot.
+func (c *Client) Clustered() bool { return c.routes.slots != nil }
+
+// Slot returns the slot of a route, in a cluster.
+func Slot(route uint64) uint16 { return uint16(route % slotCount) }
