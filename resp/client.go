@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Client is the connections to a deployment: to each of its nodes lanes for user
@@ -21,9 +22,18 @@ import (
 // all connections; with std two per connection), one ticker, and one per link
 // while it has no connection.
 type Client struct {
-	cfg    Config
-	loops  *loops
-	routes routes
+	cfg      Config
+	loops    *loops
+	routes   routes
+	explorer explorer
+
+	subLock       *sync.Mutex // of all subs: Channels go from node to node
+	limbo         *subs       // Channels whose slot no node serves; it has no connection
+	sharded       atomic.Bool
+	shardingKnown bool // of the explorer
+
+	redirects atomic.Uint64
+	retired   retired
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
@@ -52,12 +62,34 @@ func Open(cfg Config) *Client {
 	c.loops = newLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
-	n := newNode(c, cfg.Network, cfg.Addr)
-	c.mu.nodes[cfg.Addr] = n
-	c.routes.single.Store(n)
-	n.open()
+	c.subLock = new(sync.Mutex)
+	c.limbo = c.newSubs()
+	c.explorer = explorer{client: c, topology: newTopology(&c.cfg), kicked: make(chan struct{}, 1)}
+	if cfg.Topology == Cluster {
+		c.routes.slots = make([]atomic.Pointer[node], slotCount)
+	}
+	if t := c.explorer.topology; t != nil {
+		c.goLabelled(c.ctx, "explorer", c.explorer.run)
+		c.goLabelled(c.ctx, "watch", func(ctx context.Context) {
+			t.watch(ctx, func() { c.explorer.kick("") })
+		})
+	} else {
+		n := newNode(c, cfg.Network, cfg.Addr)
+		c.mu.nodes[cfg.Addr] = n
+		c.routes.single.Store(n)
+		n.open()
+	}
 	c.goLabelled(c.ctx, "housekeeping", c.housekeep)
 	return c
+}
+
+// newSubs makes the subs of a node, or limbo.
+func (c *Client) newSubs() *subs {
+	s := newSubs()
+	s.mu.Mutex = c.subLock
+	s.sharded = c.sharded.Load()
+	s.moved = func() { c.explorer.kick("") }
+	return s
 }
 
 // goLabelled runs f on a goroutine that Close waits for; ctx ends when it begins.
@@ -113,8 +145,16 @@ func (c *Client) LaneOf(route uint64) LaneID {
 // and then of every message. It never calls the handler itself. Subscribing a
 // Channel twice is subscribing it once.
 func (c *Client) Subscribe(ch *Channel) {
-	n := c.routes.single.Load()
-	if n.pubsub.subs.subscribe(ch) {
+	c.subLock.Lock()
+	n := c.routes.of(uint64(slotOf(ch.name)))
+	if n == nil {
+		c.limbo.subscribeLocked(ch)
+		c.subLock.Unlock()
+		return
+	}
+	wake := n.pubsub.subs.subscribeLocked(ch)
+	c.subLock.Unlock()
+	if wake {
 		n.pubsub.wake()
 	}
 }
@@ -124,9 +164,16 @@ func (c *Client) Subscribe(ch *Channel) {
 // once, that event may even be the Subscribed of the time before: take Subscribed
 // for "look again", which is right in either case, since the true one follows.
 func (c *Client) Unsubscribe(ch *Channel) {
-	n := c.routes.single.Load()
-	if n.pubsub.subs.unsubscribe(ch) {
-		n.pubsub.wake()
+	c.subLock.Lock()
+	var owner *subs
+	wake := false
+	if ch.topic != nil {
+		owner = ch.topic.subs
+		wake = owner.unsubscribeLocked(ch)
+	}
+	c.subLock.Unlock()
+	if wake { // then it has a connection, and is not limbo
+		owner.wake()
 	}
 }
 
@@ -176,14 +223,16 @@ func (c *Client) WaitReady(ctx context.Context) error {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("resp: %s is not ready: %w", c.cfg.Addr, context.Cause(ctx)), err)
+			return errors.Join(fmt.Errorf("resp: %s is not ready: %w", c.cfg.where(), context.Cause(ctx)), err)
 		}
 	}
 }
 
 // progress is node.progress of all.
 func (c *Client) progress() (ready bool, err error) {
-	ready = true
+	if ready, err = c.explorer.progress(); !ready {
+		return false, err
+	}
 	for _, n := range c.nodes() {
 		up, last := n.progress()
 		ready = ready && up

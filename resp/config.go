@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -23,6 +24,39 @@ const (
 	TransportStd
 )
 
+// Topology is how the servers of a deployment stand together.
+type Topology uint8
+
+const (
+	// Standalone is one server, Config.Addr, or what a proxy makes look like one.
+	Standalone Topology = iota
+	// Cluster is a Redis Cluster; Config.Addrs are some of its nodes.
+	Cluster
+	// Sentinel is a primary with replicas watched by sentinels, Config.Addrs; they
+	// call it Config.Master.
+	Sentinel
+	// Replicas is a primary with replicas, Config.Addrs, that somebody promotes by
+	// hand.
+	Replicas
+)
+
+func (t Topology) String() string {
+	return [...]string{"standalone", "cluster", "sentinel", "replicas"}[t]
+}
+
+// Sharding says which kind of channel a Client of a Cluster subscribes to.
+type Sharding uint8
+
+const (
+	// ShardingAuto is ShardingOn if the cluster has sharded channels and this user may
+	// ask for them, else ShardingOff. Redisson decides so by default.
+	ShardingAuto Sharding = iota
+	// ShardingOn takes sharded channels (SSUBSCRIBE).
+	ShardingOn
+	// ShardingOff takes plain channels (SUBSCRIBE).
+	ShardingOff
+)
+
 // Role is what a connection of a Client is for.
 type Role uint8
 
@@ -33,6 +67,8 @@ const (
 	RoleRenewal
 	// RolePubSub carries subscriptions and messages.
 	RolePubSub
+	// roleScout asks a few questions and is closed.
+	roleScout
 )
 
 func (r Role) String() string {
@@ -59,11 +95,27 @@ type State struct {
 	Reconnects int
 }
 
-// Config says how a Client reaches one node. The zero value of each field is
-// its default, except Addr, which is required.
+// Config says how a Client reaches a deployment. The zero value of each field is
+// its default, except Addr, or Addrs, which is required.
 type Config struct {
-	// Network is "tcp" (default) or "unix", Addr "host:port" or a path.
+	// Topology is Standalone by default.
+	Topology Topology
+	// Network is "tcp" (default) or "unix", Addr "host:port" or a path: the server of
+	// a Standalone.
 	Network, Addr string
+	// Addrs is where to ask for the servers in all other topologies; one that answers
+	// is enough.
+	Addrs []string
+	// Master is what the sentinels call the primary.
+	Master string
+	// SentinelUsername and SentinelPassword are for AUTH with the sentinels, which
+	// have users of their own.
+	SentinelUsername, SentinelPassword string
+	// AddrMap, if set, translates every address that a server or sentinel tells of
+	// into one that can be dialled from here. It must be a pure function.
+	AddrMap func(addr string) string
+	// Sharding is ShardingAuto by default; it counts in a Cluster only.
+	Sharding Sharding
 	// TLS, if set, is used on every connection. An empty ServerName is taken from
 	// Addr.
 	TLS *tls.Config
@@ -125,6 +177,14 @@ const (
 	// housekeepingEvery is the resolution of CommandTimeout and pingAfter.
 	housekeepingEvery = 100 * time.Millisecond
 )
+
+// where names the deployment in errors.
+func (c *Config) where() string {
+	if c.Topology == Standalone {
+		return c.Addr
+	}
+	return c.Topology.String() + " " + strings.Join(c.Addrs, ",")
+}
 
 func (c Config) withDefaults() Config {
 	if c.Network == "" {

@@ -21,6 +21,8 @@ type step struct {
 	secret string
 	// optional steps may be refused.
 	optional bool
+	// accept, if set, judges an answer that is no error.
+	accept func(Value) error
 }
 
 // handshakeSteps lists the commands that make a fresh connection usable as role.
@@ -47,10 +49,14 @@ func (c *Config) handshakeSteps(ctx context.Context, role Role) ([]step, error) 
 		step{name: "CLIENT", words: []string{"CLIENT", "SETNAME", c.ClientName}, optional: true},
 		step{name: "CLIENT", words: []string{"CLIENT", "SETINFO", "LIB-NAME", "pawl"}, optional: true},
 		step{name: "CLIENT", words: []string{"CLIENT", "SETINFO", "LIB-VER", libVersion()}, optional: true})
-	if role != RolePubSub {
+	if role != RolePubSub && role != roleScout {
 		for _, s := range c.Scripts {
 			steps = append(steps, step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", s}})
 		}
+	}
+	if role != roleScout && (c.Topology == Sentinel || c.Topology == Replicas) {
+		// An address may lead to a server that has been demoted since.
+		steps = append(steps, step{name: "ROLE", words: []string{"ROLE"}, accept: isPrimary})
 	}
 	// The others may all be optional; this one tells whether the server serves us:
 	// NOAUTH, LOADING, MASTERDOWN and BUSY show here at the latest.
@@ -68,37 +74,56 @@ func handshake(conn net.Conn, steps []step) error {
 	// answers once and closes: its answer is read even if the write failed.
 	_, writeErr := conn.Write(out)
 
-	in := make([]byte, 0, 4<<10)
-	var d Decoder
+	in := replyStream{conn: conn, buf: make([]byte, 0, 4<<10)}
 	for _, s := range steps {
-		v, n, err := d.Decode(in)
-		for n == 0 && err == nil {
-			if len(in) == cap(in) {
-				in = append(in, 0)[:len(in)]
-			}
-			read, readErr := conn.Read(in[len(in):cap(in)])
-			in = in[:len(in)+read]
-			if readErr != nil && read == 0 {
-				return closedInHandshake(s, readErr, writeErr)
-			}
-			v, n, err = d.Decode(in)
-		}
-		if err == nil {
-			err = s.check(v)
-		}
+		v, err := in.next()
 		if err != nil {
+			return closedInHandshake(s, err, writeErr)
+		}
+		if err := s.check(v); err != nil {
 			return err
 		}
-		in = in[n:]
 	}
-	if len(in) > 0 {
+	if n := len(in.buf); n > 0 {
 		return fmt.Errorf("%w: %d bytes after the last reply of the handshake; check that nothing stands between client and server",
-			ErrProtocol, len(in))
+			ErrProtocol, n)
 	}
 	return writeErr
 }
 
+// replyStream reads replies off a connection that nobody else reads, blocking.
+type replyStream struct {
+	conn    net.Conn
+	buf     []byte // read and not yet decoded
+	decoder Decoder
+}
+
+// next returns the next reply. It borrows the stream's buffer until the next call.
+func (r *replyStream) next() (Value, error) {
+	for {
+		v, n, err := r.decoder.Decode(r.buf)
+		if err != nil {
+			return Value{}, err
+		}
+		if n > 0 {
+			r.buf = r.buf[n:]
+			return v, nil
+		}
+		if len(r.buf) == cap(r.buf) {
+			r.buf = append(r.buf, 0)[:len(r.buf)]
+		}
+		read, err := r.conn.Read(r.buf[len(r.buf):cap(r.buf)])
+		r.buf = r.buf[:len(r.buf)+read]
+		if err != nil && read == 0 {
+			return Value{}, err
+		}
+	}
+}
+
 func closedInHandshake(s step, readErr, writeErr error) error {
+	if errors.Is(readErr, ErrProtocol) {
+		return readErr
+	}
 	if writeErr != nil {
 		readErr = writeErr
 	}
@@ -114,6 +139,8 @@ func (s step) check(v Value) error {
 	switch {
 	case v.Kind == KindError:
 		return s.refused(v)
+	case s.accept != nil:
+		return s.accept(v)
 	case v.Kind == KindArray:
 		// Our own words: an echo service, or a connection to itself, which is what
 		// dialling a free port of this machine from that port makes.
@@ -166,6 +193,8 @@ func lasting(err error) bool {
 			"ERR DB index is out of range",       //
 			"ERR SELECT is not allowed",          // a cluster
 			"ERR Error compiling script",         // a script of ours
+			"ERR This instance has cluster support disabled",
+			"ERR No such master with that name",
 		} {
 			if strings.HasPrefix(e.Message, text) {
 				return true

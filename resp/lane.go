@@ -21,6 +21,10 @@ type laneConfig struct {
 	// loop, after every one of its requests has been completed. It must not block.
 	down func(err error)
 
+	// redirect is asked what to do with a command that the server refused: it sends
+	// the command on and answers true, or false. nil: nothing is sent on.
+	redirect func(a *answer, e *ServerError) bool
+
 	// inlineDepth overrides defaultInlineDepth; negative: never write inline.
 	inlineDepth int
 }
@@ -99,13 +103,24 @@ func (l *lane) up() bool { return l.current.Load() != nil }
 // submit takes r over. Any goroutine; it never blocks. A lane that is down,
 // closed or full completes r before it returns, with ErrNotSent and the cause.
 // Commands of one goroutine keep their order.
-func (l *lane) submit(r Request) {
+func (l *lane) submit(r Request) { l.send(r, 0, false) }
+
+// send is submit for a command that has been sent on so often, and has to be
+// announced with ASKING if asking.
+func (l *lane) send(r Request, hops uint8, asking bool) {
 	p := l.current.Load()
 	if p == nil {
 		l.refuse(r, l.refusal())
 		return
 	}
-	p.submit(r)
+	p.submit(entry{request: r, hops: hops, asked: asking})
+}
+
+// drop ends the present connection, if there is one; the next is made.
+func (l *lane) drop(err error) {
+	if p := l.current.Load(); p != nil {
+		p.t.close(err)
+	}
 }
 
 func (l *lane) refusal() error {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // node is the connections to one server: lanes for user commands, one for
@@ -21,9 +24,12 @@ type node struct {
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
 
+	idleSince clock.Instant // when it was found to serve nothing; of Client.mu
+
 	mu struct {
 		sync.Mutex
-		rise chan struct{} // closed, and replaced, when a link came up
+		rise        chan struct{} // closed, and replaced, when a link came up
+		reconnected clock.Instant // when reconnect last did something
 	}
 }
 
@@ -38,7 +44,8 @@ func newNode(c *Client, network, addr string) *node {
 	}
 	n.renewal = n.addLane(RoleRenewal, 0)
 	sub := &link{node: n, role: RolePubSub}
-	n.pubsub = &pubsub{subs: newSubs(), clock: n.cfg.Clock, timeout: n.cfg.CommandTimeout, down: sub.down}
+	n.pubsub = &pubsub{subs: c.newSubs(), clock: n.cfg.Clock, timeout: n.cfg.CommandTimeout, down: sub.down}
+	n.pubsub.subs.wake = n.pubsub.wake
 	sub.endpoint = n.pubsub
 	n.links = append(n.links, sub)
 	return n
@@ -52,6 +59,7 @@ func (n *node) addLane(role Role, index int) *lane {
 		maxInFlight:    n.cfg.MaxInFlight,
 		maxQueuedBytes: maxQueuedBytes,
 		down:           l.down,
+		redirect:       l.redirect,
 	})
 	l.endpoint = lane
 	n.links = append(n.links, l)
@@ -71,6 +79,24 @@ func (n *node) close(err error) {
 	n.cancel()
 	for _, l := range n.links {
 		l.endpoint.close(err)
+	}
+}
+
+// reconnect ends the connections of commands, at most once a second, so that new ones
+// are made: to another server, if the address leads elsewhere by now.
+func (n *node) reconnect(err error) {
+	now := n.cfg.Clock.Now()
+	n.mu.Lock()
+	early := n.mu.reconnected != 0 && now.Sub(n.mu.reconnected) < time.Second
+	if !early {
+		n.mu.reconnected = now
+	}
+	n.mu.Unlock()
+	if early {
+		return
+	}
+	for _, l := range append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal) {
+		l.drop(err)
 	}
 }
 

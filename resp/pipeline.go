@@ -110,6 +110,8 @@ type entry struct {
 	request Request
 	end     uint64 // offset behind its last byte
 	form    Form
+	hops    uint8 // how often it has been sent on
+	asked   bool  // ASKING goes before it
 }
 
 // flush is one write: the stamp taken before it, for every command whose first
@@ -130,7 +132,9 @@ func (p *pipeline) onOpen(t transport) {
 	}
 }
 
-func (p *pipeline) submit(r Request) {
+// submit takes over what is to become an entry: its request, and how it came here.
+func (p *pipeline) submit(e entry) {
+	r := e.request
 	m := &p.mu
 	m.Lock()
 	switch {
@@ -143,7 +147,7 @@ func (p *pipeline) submit(r Request) {
 		p.lane.refuse(r, errRefusedFull)
 		return
 	}
-	if err := p.appendLocked(r, Short); err != nil {
+	if err := p.appendLocked(e); err != nil {
 		m.Unlock()
 		p.lane.refuse(r, err)
 		return
@@ -169,17 +173,39 @@ func (p *pipeline) fullLocked() bool {
 
 // appendLocked keeps invariant 1. An error is a panic of AppendCommand, which
 // leaves nothing behind: neither bytes nor an entry, and mu in order.
-func (p *pipeline) appendLocked(r Request, form Form) (err error) {
+func (p *pipeline) appendLocked(e entry) (err error) {
 	defer recoverAppend(&err)
 	m := &p.mu
 	before := len(m.out)
-	m.out = r.AppendCommand(m.out, form)
+	// A panic must leave neither bytes nor entry, so ASKING is not noted before the
+	// command has been encoded behind it.
+	out := m.out
+	if e.asked {
+		out = append(out, askingBytes...)
+	}
+	out = e.request.AppendCommand(out, e.form)
+	m.out = out
+	if e.asked {
+		m.fifo.push(entry{request: asking{}, end: m.appended + uint64(len(askingBytes))})
+		m.commands++
+	}
 	m.appended += uint64(len(m.out) - before)
-	m.fifo.push(entry{request: r, end: m.appended, form: form})
+	e.end = m.appended
+	m.fifo.push(e)
 	m.commands++
 	invariants.Check(m.start < m.appended && m.offered <= m.appended && p.takenLocked() <= m.appended, "resp: offsets of a pipeline")
 	return nil
 }
+
+// asking announces the command behind it to a node that is about to take over a slot.
+// If it is refused the command is, too.
+type asking struct{}
+
+var askingBytes = AppendCommand(nil, "ASKING")
+
+func (asking) AppendCommand(dst []byte, _ Form) []byte { return append(dst, askingBytes...) }
+
+func (asking) Complete(Reply) {}
 
 // recoverAppend is deferred around calls of AppendCommand.
 func recoverAppend(err *error) {

@@ -74,7 +74,7 @@ func (p *pipeline) checkAge(now clock.Instant) {
 	case late:
 		p.t.close(ErrTimeout)
 	case idle:
-		p.submit(ping{})
+		p.submit(entry{request: ping{}})
 	}
 }
 

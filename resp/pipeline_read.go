@@ -20,6 +20,8 @@ type answer struct {
 	request Request // nil: the command goes out again, nothing to complete
 	sent    clock.Instant
 	err     error // no reply came: why
+	hops    uint8 // as in entry
+	asked   bool
 }
 
 // onBytes completes the commands that b answers, then writes what has been
@@ -103,11 +105,15 @@ func (p *pipeline) match(batch []answer) bool {
 		a.sent = p.stampLocked()
 		e := m.fifo.pop()
 		m.start = e.end
-		if e.form == Short && isNoScript(a.value) && p.appendLocked(e.request, Whole) == nil {
-			m.resent++
-			continue
+		if e.form == Short && isNoScript(a.value) {
+			whole := e
+			whole.form = Whole
+			if p.appendLocked(whole) == nil {
+				m.resent++
+				continue
+			}
 		}
-		a.request = e.request
+		a.request, a.hops, a.asked = e.request, e.hops, e.asked
 	}
 	return true
 }
@@ -150,9 +156,13 @@ func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
 		if a.request == nil {
 			continue
 		}
-		reply := Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now}
+		reply := Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now, Moving: a.asked}
 		if a.value.Kind == KindError {
-			reply.Value, reply.Err = Value{}, newServerError(a.value.Bytes)
+			e := newServerError(a.value.Bytes)
+			if redirect := p.lane.cfg.redirect; redirect != nil && redirect(&a, e) {
+				continue
+			}
+			reply.Value, reply.Err, reply.Moving = Value{}, e, a.moving(e)
 		}
 		a.request.Complete(reply)
 	}

@@ -40,4 +40,7 @@ type Reply struct {
 	Sent clock.Instant
 	// Now was taken when the bytes that held the answer had been read.
 	Now clock.Instant
+	// Moving: the slot is being migrated to another node (the answer came from there
+	// after ASK, or is TRYAGAIN). Sharded messages reach nobody meanwhile.
+	Moving bool
 }

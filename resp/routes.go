@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -19,6 +20,7 @@ const (
 type routes struct {
 	single atomic.Pointer[node]   // where there are no slots
 	slots  []atomic.Pointer[node] // in a cluster, by slot; nil elsewhere
+	moved  atomic.Bool            // MOVED has changed a slot since the last layout
 }
 
 // of returns the node that serves the route; nil if none is known.
@@ -27,6 +29,23 @@ func (r *routes) of(route uint64) *node {
 		return r.single.Load()
 	}
 	return r.slots[route%slotCount].Load()
+}
+
+// nodes returns those that serve something.
+func (r *routes) nodes() []*node {
+	if r.slots == nil {
+		return []*node{r.single.Load()}
+	}
+	var list []*node
+	var last *node
+	for i := range r.slots {
+		n := r.slots[i].Load()
+		if n != last && n != nil && !slices.Contains(list, n) {
+			list = append(list, n)
+		}
+		last = n
+	}
+	return list
 }
 
 // Route returns the route of a name: which node and which lane its commands take.

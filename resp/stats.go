@@ -1,5 +1,7 @@
 package resp
 
+import "sync"
+
 // Stats are counters since Open, and a few gauges.
 type Stats struct {
 	// Commands were accepted by the lanes and the renewal connection; of these,
@@ -12,6 +14,10 @@ type Stats struct {
 	BytesIn, BytesOut uint64
 	// Connections are up now; Reconnects counts how often one came back.
 	Connections, Reconnects int
+	// Redirects counts commands that were sent on, by MOVED or ASK.
+	Redirects uint64
+	// Nodes are connected to, or being connected to, now.
+	Nodes int
 	// Channels have a subscriber, or the server has yet to forget them;
 	// ChannelsConfirmed are subscribed by the server's latest word.
 	Channels, ChannelsConfirmed int
@@ -19,11 +25,36 @@ type Stats struct {
 
 // Stats returns a snapshot; its parts are not taken at one instant.
 func (c *Client) Stats() Stats {
-	var s Stats
+	s := c.retired.sum()
 	for _, n := range c.nodes() {
 		n.addTo(&s)
+		s.Nodes++
 	}
+	s.Redirects = c.redirects.Load()
 	return s
+}
+
+// retired sums up the nodes that are gone.
+type retired struct {
+	mu struct {
+		sync.Mutex
+		Stats
+	}
+}
+
+// add takes the counters of a node, without its gauges: it is about to end.
+func (r *retired) add(n *node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.mu.Stats
+	n.addTo(s)
+	s.InFlight, s.Connections, s.Channels, s.ChannelsConfirmed = 0, 0, 0, 0
+}
+
+func (r *retired) sum() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.Stats
 }
 
 func (n *node) addTo(s *Stats) {

@@ -41,16 +41,19 @@ import (
 // Rejected: counting confirmations by the number that the server sends along.
 // It counts all channels of the connection and says nothing of this one.
 type subs struct {
-	mu struct {
-		sync.Mutex
-		topics map[string]*topic
-		conn   uint32 // number of the present or last connection; 0: none yet
-		up     bool
-		armed  bool          // the writer has been asked to flush and has not begun
-		dirty  ring[*topic]  // to be compared
-		held   []*topic      // to be queued again by the next tick: the server was busy
-		cmds   ring[command] // unanswered
-		names  ring[*topic]  // the topics of cmds, one per expected answer
+	sharded bool   // SSUBSCRIBE and its relatives
+	moved   func() // the server ended a subscription, or knows of a better place; may be nil
+	wake    func() // has the writer flush; set if there can be one
+	mu      struct {
+		*sync.Mutex // of all nodes of a Client: a Channel may come from one to another
+		topics      map[string]*topic
+		conn        uint32 // number of the present or last connection; 0: none yet
+		up          bool
+		armed       bool          // the writer has been asked to flush and has not begun
+		dirty       ring[*topic]  // to be compared
+		held        []*topic      // to be queued again by the next tick: the server was busy
+		cmds        ring[command] // unanswered
+		names       ring[*topic]  // the topics of cmds, one per expected answer
 
 		pingDue bool // the next flush writes a PING
 
@@ -60,6 +63,7 @@ type subs struct {
 
 func newSubs() *subs {
 	s := new(subs)
+	s.mu.Mutex = new(sync.Mutex)
 	s.mu.topics = make(map[string]*topic)
 	return s
 }
@@ -68,12 +72,16 @@ func newSubs() *subs {
 func (s *subs) subscribe(ch *Channel) (wake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.subscribeLocked(ch)
+}
+
+func (s *subs) subscribeLocked(ch *Channel) (wake bool) {
 	if ch.topic != nil {
 		return false
 	}
 	t := s.mu.topics[ch.name]
 	if t == nil {
-		t = &topic{name: ch.name}
+		t = &topic{name: ch.name, subs: s, slot: slotOf(ch.name)}
 		s.mu.topics[ch.name] = t
 	}
 	ch.topic, ch.live = t, 0
@@ -85,6 +93,11 @@ func (s *subs) subscribe(ch *Channel) (wake bool) {
 func (s *subs) unsubscribe(ch *Channel) (wake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.unsubscribeLocked(ch)
+}
+
+// unsubscribeLocked is for a Channel that is subscribed here, or nowhere.
+func (s *subs) unsubscribeLocked(ch *Channel) (wake bool) {
 	t := ch.topic
 	if t == nil {
 		return false
@@ -129,7 +142,7 @@ func (s *subs) armLocked() (wake bool) {
 // refreshLocked voids what t knew of an earlier connection.
 func (s *subs) refreshLocked(t *topic) {
 	if t.conn != s.mu.conn {
-		*t = topic{name: t.name, first: t.first, conn: s.mu.conn}
+		*t = topic{name: t.name, first: t.first, conn: s.mu.conn, subs: s, slot: t.slot}
 	}
 }
 
@@ -138,6 +151,30 @@ func (s *subs) forgetLocked(t *topic) {
 	if s.mu.topics[t.name] == t {
 		delete(s.mu.topics, t.name)
 	}
+}
+
+// evictLocked moves the Channels of the slots that are elsewhere to limbo, and returns
+// the handlers of those that were live; nil if there was nothing to move.
+func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []ChannelHandler {
+	var live []ChannelHandler
+	found := false
+	for _, t := range s.mu.topics {
+		if t.first == nil || !elsewhere(t.slot) {
+			continue
+		}
+		found = true
+		for ch := t.first; ch != nil; ch = t.first {
+			if ch.live != 0 && ch.live == s.mu.conn && s.mu.up {
+				live = append(live, ch.handler)
+			}
+			s.unsubscribeLocked(ch)
+			limbo.subscribeLocked(ch)
+		}
+	}
+	if found && live == nil {
+		live = []ChannelHandler{}
+	}
+	return live
 }
 
 // walk calls f for every topic, mu held, but lets others in now and then: a

@@ -38,6 +38,8 @@ type topic struct {
 	known  bool   // the latest answer was that it is subscribed
 	queued bool   // it is in subs.mu.dirty
 	alone  bool   // it was in a refused batch: goes in a command of its own
+	slot   uint16 // of the name, in a cluster
+	subs   *subs  // whose it is
 }
 
 // maxFlight lets a topic change its mind once before the first answer is there

@@ -1,5 +1,7 @@
 package resp
 
+import "strings"
+
 // listener is what one connection's reader needs beside subs.
 type listener struct {
 	calls []ChannelHandler // scratch: who is to be told, no lock held
@@ -28,12 +30,19 @@ func (s *subs) push(l *listener, conn uint32, v Value) error {
 		}
 		return i < len(e)
 	})
-	switch kind := string(e[0].Bytes); {
+	kind := string(e[0].Bytes)
+	if s.sharded {
+		kind = strings.TrimPrefix(kind, "s")
+	}
+	switch {
 	case kind == "message" && v.Len() == 3:
 		s.message(l, conn, e[1].Bytes, e[2].Bytes)
 		return nil
 	case kind == "subscribe" && v.Len() == 3:
 		return s.confirmed(l, conn, verbSubscribe, e[1].Bytes)
+	case kind == "unsubscribe" && s.sharded && !s.expects(verbUnsubscribe, e[1].Bytes):
+		s.expelled(l, conn, e[1].Bytes)
+		return nil
 	case kind == "unsubscribe" && v.Len() == 3:
 		return s.confirmed(l, conn, verbUnsubscribe, e[1].Bytes)
 	case kind == "pong":
@@ -91,6 +100,45 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 	return nil
 }
 
+// expects reports whether the next answer is due to be one to v, about this name.
+func (s *subs) expects(v verb, name []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.cmds.len() > 0 && s.mu.cmds.front().verb == v && (*s.mu.names.front()).name == string(name)
+}
+
+// expelled takes an end of a sharded subscription that nobody asked for: the slot has
+// left this node. The channel is asked for again by the next tick, here or wherever
+// its slot has been found by then.
+func (s *subs) expelled(l *listener, conn uint32, name []byte) {
+	l.calls = l.calls[:0]
+	s.mu.Lock()
+	if t := s.mu.topics[string(name)]; t != nil && t.conn == conn {
+		t.known = false
+		for ch := t.first; ch != nil; ch = ch.next {
+			if ch.live == conn {
+				ch.live = 0
+				l.calls = append(l.calls, ch.handler)
+			}
+		}
+		if t.settled() { // else the answer to what is in flight decides
+			t.sent = verbNone
+			s.mu.confirmed--
+			s.mu.held = append(s.mu.held, t)
+		}
+	}
+	s.mu.Unlock()
+	tell(l.calls, Disconnected, nil, nil)
+	s.tellMoved()
+}
+
+// tellMoved says that a slot may be somewhere else by now. No lock is held.
+func (s *subs) tellMoved() {
+	if s.moved != nil {
+		s.moved()
+	}
+}
+
 func (s *subs) pong() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,6 +156,9 @@ func (s *subs) refused(l *listener, e *ServerError) error {
 		return err
 	}
 	tell(l.calls, Refused, nil, e)
+	if e.Code == "MOVED" || e.Code == "CLUSTERDOWN" {
+		s.tellMoved()
+	}
 	return nil
 }
 

@@ -20,6 +20,14 @@ func (v verb) String() string {
 	return [...]string{"none", "SUBSCRIBE", "UNSUBSCRIBE", "PING"}[v]
 }
 
+// word is the command's name.
+func (v verb) word(sharded bool) string {
+	if sharded && v != verbPing {
+		return "S" + v.String()
+	}
+	return v.String()
+}
+
 // command is one that was written; its topics are in subs.mu.names.
 type command struct {
 	verb  verb
@@ -57,7 +65,7 @@ func (s *subs) flush(f *flusher, conn uint32, dst []byte, now clock.Instant) []b
 		t.queued = false
 		switch v := s.dueLocked(t); {
 		case v == verbNone:
-		case t.alone:
+		case t.alone || s.sharded: // channels of one command must share a slot
 			dst = s.appendLocked(dst, v, now, t)
 		case v == verbSubscribe:
 			if f.sub = append(f.sub, t); len(f.sub) == maxTopics {
@@ -123,7 +131,7 @@ func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*to
 		return dst
 	}
 	dst = AppendArrayHeader(dst, 1+len(topics))
-	dst = AppendBulk(dst, v.String())
+	dst = AppendBulk(dst, v.word(s.sharded))
 	for _, t := range topics {
 		dst = AppendBulk(dst, t.name)
 		if t.settled() {

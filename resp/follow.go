@@ -1,0 +1,142 @@
+package resp
+
+import (
+	"context"
+	"slices"
+)
+
+// follow makes the routes those of a layout: nodes for new primaries, and an end for
+// those that serve nothing any more. Slots that nobody serves keep their node: it
+// will tell. Called by the explorer only.
+func (c *Client) follow(l *layout) {
+	changed := c.routes.moved.Swap(false) // by MOVED, since the last time
+	for _, s := range l.shards {
+		n := c.nodeAt(s.primary)
+		if n == nil {
+			return // closing
+		}
+		if c.routes.slots == nil {
+			changed = c.routes.single.Swap(n) != n || changed
+			continue
+		}
+		for slot := int(s.first); slot <= int(s.last); slot++ {
+			if old := &c.routes.slots[slot]; old.Load() != n {
+				old.Store(n)
+				changed = true
+			}
+		}
+	}
+	c.retire()
+	if changed {
+		c.moveChannels()
+		if c.cfg.OnRoutes != nil {
+			c.cfg.OnRoutes()
+		}
+	}
+}
+
+// nodeAt returns the node of an address, made if need be; nil if the Client is being
+// closed.
+func (c *Client) nodeAt(addr string) *node {
+	c.mu.Lock()
+	if c.mu.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	n := c.mu.nodes[addr]
+	if n != nil {
+		c.mu.Unlock()
+		return n
+	}
+	n = newNode(c, networkOf(addr), addr)
+	c.mu.nodes[addr] = n
+	c.mu.Unlock()
+	n.open()
+	return n
+}
+
+// retire closes the nodes that have served nothing for a while. Where there is one
+// primary, the one before goes at once: it may be alive, and is wrong.
+func (c *Client) retire() {
+	serving := c.routes.nodes()
+	now := c.cfg.Clock.Now()
+	var gone []*node
+	c.mu.Lock()
+	for addr, n := range c.mu.nodes {
+		switch {
+		case slices.Contains(serving, n):
+			n.idleSince = 0
+		case n.idleSince == 0 && c.routes.slots != nil:
+			n.idleSince = now
+		case c.routes.slots == nil || now.Sub(n.idleSince) >= retireAfter:
+			delete(c.mu.nodes, addr)
+			gone = append(gone, n)
+		}
+	}
+	c.mu.Unlock()
+	for _, n := range gone {
+		n.close(errRetired)
+		c.retired.add(n)
+	}
+}
+
+// sharding decides, once, which kind of channels to use.
+func (c *Client) sharding(ctx context.Context, l *layout) {
+	if c.routes.slots == nil || c.shardingKnown {
+		return
+	}
+	on := c.cfg.Sharding == ShardingOn
+	if c.cfg.Sharding == ShardingAuto {
+		// As Redisson asks: any error means no.
+		_, err := c.cfg.scout(ctx, l.shards[0].primary, "PUBSUB", "SHARDNUMSUB", "0")
+		on = err == nil
+	}
+	c.sharded.Store(on)
+	c.shardingKnown = true
+}
+
+// Sharded reports whether Channels are sharded ones: then messages must be sent with
+// SPUBLISH. It is settled before the first command of a route finds a node.
+func (c *Client) Sharded() bool { return c.sharded.Load() }
+
+// moveChannels takes the Channels along that are subscribed at a node that does not
+// serve their slot any more, and finds a place for those that had none. Their
+// handlers hear Disconnected, if they were live, before they can hear Subscribed from
+// the new node:
+//
+//	out of the old node, into limbo      (lock)
+//	Disconnected                         (no lock)
+//	out of limbo, into the new node      (lock)
+//	... SUBSCRIBE, its answer: Subscribed
+func (c *Client) moveChannels() {
+	var told []ChannelHandler
+	var wake []*node
+	c.subLock.Lock()
+	for _, n := range c.nodes() {
+		s := n.pubsub.subs
+		if handlers := s.evictLocked(c.limbo, func(slot uint16) bool { return c.routes.of(uint64(slot)) != n }); handlers != nil {
+			told = append(told, handlers...)
+			wake = append(wake, n)
+		}
+	}
+	c.subLock.Unlock()
+	tell(told, Disconnected, nil, nil)
+
+	c.subLock.Lock()
+	for _, t := range c.limbo.mu.topics {
+		n := c.routes.of(uint64(t.slot))
+		if n == nil {
+			continue
+		}
+		for ch := t.first; ch != nil; ch = t.first {
+			c.limbo.unsubscribeLocked(ch)
+			if n.pubsub.subs.subscribeLocked(ch) && !slices.Contains(wake, n) {
+				wake = append(wake, n)
+			}
+		}
+	}
+	c.subLock.Unlock()
+	for _, n := range wake {
+		n.pubsub.wake()
+	}
+}

@@ -1,0 +1,89 @@
+package resp
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// maxHops is how often a command is sent on, at most. Two nodes that each believe the
+// other to be the one must not keep it for ever.
+const maxHops = 5
+
+// errRetired is why the connections of a node end that serves nothing any more.
+var errRetired = errors.New("resp: the server serves this part of the keys no longer")
+
+// redirect sends the command of a on, if the refusal e says where to, and reports
+// whether it did. A refused command was not executed, so that is always right; what
+// counts is not to do it for ever. Refusals that mean no more than "not now" go to
+// whoever asked, who knows how urgent it is. It runs on the event loop of a's node.
+//
+//	MOVED              the slot is another node's: it is so from now on, and as one
+//	                   slot seldom moves alone, the layout is asked for
+//	ASK                this key is another node's already, the slot is not yet
+//	CLUSTERDOWN        the slot is nobody's: ask for the layout
+//	READONLY,          the node is a replica by now: ask for the layout; alone, the
+//	MASTERDOWN         name or the proxy may lead to another server if asked again
+func (l *link) redirect(a *answer, e *ServerError) bool {
+	c := l.node.client
+	switch e.Code {
+	case "MOVED", "ASK":
+		if !c.Clustered() {
+			return false
+		}
+		slot, addr, ok := l.node.target(e.Message)
+		if !ok || a.hops >= maxHops {
+			c.explorer.kick("")
+			return false
+		}
+		to := c.nodeAt(addr)
+		if to == nil {
+			return false
+		}
+		if e.Code == "MOVED" {
+			if c.routes.slots[slot].Swap(to) != to {
+				c.routes.moved.Store(true)
+			}
+			c.explorer.kick(addr)
+		}
+		c.redirects.Add(1)
+		to.peer(l).send(a.request, a.hops+1, e.Code == "ASK")
+		return true
+	case "CLUSTERDOWN", "MASTERDOWN":
+		c.explorer.kick("")
+	case "READONLY":
+		c.explorer.kick("")
+		if c.cfg.Topology == Standalone {
+			l.node.reconnect(e)
+		}
+	}
+	return false
+}
+
+// target reads "MOVED 3999 127.0.0.1:6381". Without a host it means this node's.
+func (n *node) target(message string) (slot uint16, addr string, ok bool) {
+	words := strings.Fields(message)
+	if len(words) < 3 {
+		return 0, "", false
+	}
+	number, err := strconv.ParseUint(words[1], 10, 16)
+	colon := strings.LastIndexByte(words[2], ':')
+	if err != nil || number >= slotCount || colon < 0 {
+		return 0, "", false
+	}
+	host := strings.Trim(words[2][:colon], "[]")
+	return uint16(number), n.cfg.mapped(announced(host, words[2][colon+1:], n.cfg.Addr)), true
+}
+
+// peer is the lane of n that serves as l does at its node.
+func (n *node) peer(l *link) *lane {
+	if l.role == RoleRenewal {
+		return n.renewal
+	}
+	return n.lanes[l.index]
+}
+
+// moving reports whether the answer shows that the slot is being migrated.
+func (a *answer) moving(e *ServerError) bool {
+	return a.asked || e != nil && e.Code == "TRYAGAIN"
+}

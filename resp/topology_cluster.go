@@ -1,0 +1,90 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+)
+
+// clusterTopology asks the nodes of a cluster with CLUSTER SLOTS, which every
+// version knows.
+type clusterTopology struct {
+	cfg   *Config
+	known []string // the primaries of the latest layout
+}
+
+func (t *clusterTopology) watch(ctx context.Context, _ func()) { <-ctx.Done() }
+
+// find takes the first answer: nodes that have lost the others go on telling what
+// they knew, but so may any, and whoever follows it is sent on by MOVED.
+func (t *clusterTopology) find(ctx context.Context, hint string) (*layout, error) {
+	var failed []error
+	for _, addr := range candidates(hint, t.known, t.cfg.Addrs) {
+		v, err := t.cfg.scout(ctx, addr, "CLUSTER", "SLOTS")
+		if err == nil {
+			var l *layout
+			if l, err = t.parse(v, addr); err == nil {
+				t.known = t.known[:0]
+				for _, s := range l.shards {
+					if !slices.Contains(t.known, s.primary) {
+						t.known = append(t.known, s.primary)
+					}
+				}
+				return l, nil
+			}
+			err = fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, err)
+		}
+		if failed = append(failed, err); ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(failed...)
+}
+
+var errNoSlots = errors.New("the node knows of no slot that is served; check that the cluster is up")
+
+// parse reads the answer of the node at asked.
+func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
+	l := new(layout)
+	for _, entry := range elements(v) {
+		e := elements(entry)
+		if len(e) < 3 {
+			return nil, fmt.Errorf("%w: an entry of %d elements", ErrProtocol, len(e))
+		}
+		first, last := e[0].Int, e[1].Int
+		if e[0].Kind != KindInt || e[1].Kind != KindInt || first < 0 || last < first || last >= slotCount {
+			return nil, fmt.Errorf("%w: slots %d to %d", ErrProtocol, first, last)
+		}
+		node := elements(e[2])
+		if len(node) < 2 || node[1].Kind != KindInt {
+			return nil, fmt.Errorf("%w: a node without host and port", ErrProtocol)
+		}
+		l.shards = append(l.shards, shard{
+			first: uint16(first), last: uint16(last),
+			primary: t.cfg.mapped(announced(string(node[0].Bytes), strconv.FormatInt(node[1].Int, 10), asked)),
+		})
+	}
+	if len(l.shards) == 0 {
+		return nil, errNoSlots
+	}
+	return l, l.check()
+}
+
+// announced is the address that a server tells of. Without a host, or with "?", it
+// means the one at which it was asked.
+func announced(host, port, asked string) string {
+	if host == "" || host == "?" {
+		host, _, _ = net.SplitHostPort(asked)
+	}
+	return net.JoinHostPort(host, port)
+}
+
+func shuffled(list []string) []string {
+	list = slices.Clone(list)
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}
