@@ -18,9 +18,12 @@ type life struct {
 // That goroutine is locked to its thread, because Linux sends the parent-death
 // signal when the *thread* that forked ends, not the process: an unlocked
 // goroutine might fork on a thread that the runtime retires while the tests run.
-func startLife(binary, dir, conf string, log *os.File) (*life, error) {
+func startLife(binary, dir, conf string, log *os.File, sentinel bool) (*life, error) {
 	l := &life{exited: make(chan struct{})}
 	cmd := exec.Command(binary, conf)
+	if sentinel {
+		cmd.Args = append(cmd.Args, "--sentinel")
+	}
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = sysProcAttr()

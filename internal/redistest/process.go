@@ -26,6 +26,9 @@ type Config struct {
 	TLS bool
 	// Lines go to the end of redis.conf.
 	Lines []string
+
+	sentinel bool // it is a sentinel
+	portEnd  int  // ports are below; 0: portEnd
 }
 
 // Process is a server process that can be killed, stopped and started again, on
@@ -69,7 +72,7 @@ func StartProcess(ctx context.Context, cfg Config) (*Process, error) {
 		return nil, err
 	}
 	for range bindAttempts {
-		p.port = pickPort()
+		p.port = pickPort(cfg.portEnd)
 		if !portFree(p.port) {
 			continue
 		}
@@ -171,6 +174,16 @@ func (p *Process) Log() string {
 		b = b[len(b)-logTail:]
 	}
 	return string(bytes.TrimSpace(b))
+}
+
+// Running reports whether the server has not exited.
+func (p *Process) Running() bool {
+	select {
+	case <-p.life().exited:
+		return false
+	default:
+		return true
+	}
 }
 
 func (p *Process) logPath() string { return filepath.Join(p.dir, "log") }

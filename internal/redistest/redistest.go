@@ -112,6 +112,13 @@ func (s *Server) Do(words ...string) any {
 	return v
 }
 
+// Info runs a command that answers with a text; "" if it is refused.
+func (s *Server) Info(words ...string) string {
+	s.t.Helper()
+	text, _ := s.Do(words...).(string)
+	return text
+}
+
 // CommandStats is Process.CommandStats.
 func (s *Server) CommandStats() map[string]int64 {
 	s.t.Helper()

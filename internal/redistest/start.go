@@ -25,7 +25,12 @@ const (
 	portEnd   = 32000
 )
 
-func pickPort() int { return portFirst + rand.IntN(portEnd-portFirst) }
+func pickPort(end int) int {
+	if end == 0 {
+		end = portEnd
+	}
+	return portFirst + rand.IntN(end-portFirst)
+}
 
 func portFree(port int) bool {
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -54,7 +59,7 @@ func (p *Process) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
-	l, err := startLife(p.cfg.Binary, p.dir, conf, log)
+	l, err := startLife(p.cfg.Binary, p.dir, conf, log, p.cfg.sentinel)
 	if err != nil {
 		return fmt.Errorf("redistest: starting %s: %w", p.cfg.Binary, err)
 	}
@@ -124,6 +129,7 @@ func (p *Process) config() string {
 		line("tls-cert-file", p.cert.certFile)
 		line("tls-key-file", p.cert.keyFile)
 		line("tls-auth-clients", "no")
+		line("tls-ca-cert-file", p.cert.certFile)
 	}
 	line("unixsocket", p.Socket())
 	line("unixsocketperm", "700")

@@ -1,0 +1,268 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Cluster is a Redis Cluster of real processes that belongs to a test. Its methods
+// are called from the test's goroutine.
+type Cluster struct {
+	t     TB
+	nodes []*Server // the primaries of the start, then their replicas
+}
+
+// Slots is how many slots a cluster has.
+const Slots = 1 << 14
+
+// StartCluster starts a cluster and waits until every node says that it is up and
+// every replica is in step: three primaries, with one replica each if replicas. The
+// options go to every node.
+func StartCluster(t TB, replicas bool, opts ...Option) *Cluster {
+	t.Helper()
+	const primaries = 3
+	c := &Cluster{t: t}
+	n := primaries
+	if replicas {
+		n = 2 * primaries
+	}
+	opts = append([]Option{Line(
+		"cluster-enabled yes", "cluster-config-file nodes.conf",
+		"cluster-node-timeout 1500", "cluster-replica-validity-factor 0",
+		"repl-diskless-sync-delay 0", "repl-ping-replica-period 1",
+	), inCluster}, opts...)
+	for i := range n {
+		s := Start(t, opts...)
+		c.nodes = append(c.nodes, s)
+		c.ok(s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+		if i < primaries {
+			c.ok(s, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(Slots*i/primaries), strconv.Itoa(Slots*(i+1)/primaries-1))
+		}
+	}
+	for _, s := range c.nodes[1:] {
+		c.ok(c.nodes[0], "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(s.port))
+	}
+	for _, s := range c.nodes {
+		await(t, "every node knows every other", func() bool {
+			return strings.Contains(s.Info("CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d\r", n)) &&
+				!strings.Contains(s.Info("CLUSTER", "NODES"), "handshake")
+		})
+	}
+	for i, s := range c.nodes[primaries:] {
+		c.ok(s, "CLUSTER", "REPLICATE", c.ID(c.nodes[i]))
+	}
+	c.AwaitUp()
+	return c
+}
+
+// inCluster has ports whose bus, 10000 above, stays out of the way, too.
+func inCluster(c *Config) { c.portEnd = 22000 }
+
+func (c *Cluster) ok(s *Server, words ...string) {
+	c.t.Helper()
+	if v := s.Do(words...); v != "OK" {
+		c.t.Fatalf("%s on %s: %v", strings.Join(words, " "), s.Addr(), v)
+	}
+}
+
+// AwaitUp waits until every node that runs sees all slots served, and every replica
+// is in step with its primary.
+func (c *Cluster) AwaitUp() {
+	c.t.Helper()
+	for _, s := range c.Running() {
+		await(c.t, s.Addr()+" sees the cluster up", func() bool {
+			return strings.Contains(s.Info("CLUSTER", "INFO"), "cluster_state:ok")
+		})
+		await(c.t, s.Addr()+" is in step", func() bool {
+			info := s.Info("INFO", "replication")
+			return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
+		})
+	}
+}
+
+// Nodes returns every node, in the order of the start.
+func (c *Cluster) Nodes() []*Server { return c.nodes }
+
+// Running returns the nodes that have not been killed.
+func (c *Cluster) Running() []*Server {
+	var list []*Server
+	for _, s := range c.nodes {
+		if s.Running() {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Addrs returns the addresses of all nodes.
+func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
+
+// URL returns the redis+cluster:// URL with all nodes (rediss+cluster:// with TLS).
+func (c *Cluster) URL() string { return deploymentURL("cluster", c.nodes, "") }
+
+// ID returns the node's id in the cluster.
+func (c *Cluster) ID(s *Server) string {
+	c.t.Helper()
+	return s.Info("CLUSTER", "MYID")
+}
+
+// Slot returns the slot of a key.
+func (c *Cluster) Slot(key string) int {
+	c.t.Helper()
+	slot, _ := c.nodes[0].Do("CLUSTER", "KEYSLOT", key).(int64)
+	return int(slot)
+}
+
+// Owner returns the node that serves the slot, as most others see it right now; nil
+// if none of those running does.
+func (c *Cluster) Owner(slot int) *Server {
+	c.t.Helper()
+	votes := make(map[string]int)
+	for _, s := range c.Running() {
+		list, _ := s.Do("CLUSTER", "SLOTS").([]any)
+		for _, e := range list {
+			entry := e.([]any)
+			if first, last := entry[0].(int64), entry[1].(int64); int64(slot) >= first && int64(slot) <= last {
+				node := entry[2].([]any)
+				votes[net.JoinHostPort("127.0.0.1", strconv.FormatInt(node[1].(int64), 10))]++
+			}
+		}
+	}
+	var owner *Server
+	for _, s := range c.Running() {
+		if n := votes[s.Addr()]; n > 0 && (owner == nil || n > votes[owner.Addr()]) {
+			owner = s
+		}
+	}
+	return owner
+}
+
+// Primaries returns the nodes that run and say that they are primaries.
+func (c *Cluster) Primaries() []*Server {
+	c.t.Helper()
+	var list []*Server
+	for _, s := range c.Running() {
+		if strings.Contains(s.Info("INFO", "replication"), "role:master") {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// ReplicaOf returns a running replica of the node, or nil.
+func (c *Cluster) ReplicaOf(primary *Server) *Server {
+	c.t.Helper()
+	for _, s := range c.Running() {
+		if info := s.Info("INFO", "replication"); strings.Contains(info, "role:slave") &&
+			strings.Contains(info, fmt.Sprintf("master_port:%d\r", primary.port)) {
+			return s
+		}
+	}
+	return nil
+}
+
+// BeginMove opens the migration of a slot: keys that are not at from any more are
+// asked for at to.
+func (c *Cluster) BeginMove(slot int, from, to *Server) {
+	c.t.Helper()
+	n := strconv.Itoa(slot)
+	c.ok(to, "CLUSTER", "SETSLOT", n, "IMPORTING", c.ID(from))
+	c.ok(from, "CLUSTER", "SETSLOT", n, "MIGRATING", c.ID(to))
+}
+
+// MoveKeys moves what keys the slot has at from, and returns how many.
+func (c *Cluster) MoveKeys(slot int, from, to *Server) int {
+	c.t.Helper()
+	moved := 0
+	for {
+		keys, _ := from.Do("CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "100").([]any)
+		if len(keys) == 0 {
+			return moved
+		}
+		words := []string{"MIGRATE", "127.0.0.1", strconv.Itoa(to.port), "", "0", "5000", "KEYS"}
+		for _, k := range keys {
+			words = append(words, k.(string))
+		}
+		if v := from.Do(words...); v != "OK" && v != "NOKEY" {
+			c.t.Fatalf("MIGRATE of slot %d: %v", slot, v)
+		}
+		moved += len(keys)
+	}
+}
+
+// EndMove gives the slot to its new node for good. Keys that came into being at from
+// meanwhile are moved first.
+func (c *Cluster) EndMove(slot int, from, to *Server) {
+	c.t.Helper()
+	c.MoveKeys(slot, from, to)
+	n, id := strconv.Itoa(slot), c.ID(to)
+	c.ok(to, "CLUSTER", "SETSLOT", n, "NODE", id)
+	c.ok(from, "CLUSTER", "SETSLOT", n, "NODE", id)
+	for _, s := range c.Primaries() {
+		if s != to && s != from {
+			c.ok(s, "CLUSTER", "SETSLOT", n, "NODE", id)
+		}
+	}
+}
+
+// Move moves a slot with its keys.
+func (c *Cluster) Move(slot int, to *Server) {
+	c.t.Helper()
+	from := c.Owner(slot)
+	if from == to {
+		return
+	}
+	c.BeginMove(slot, from, to)
+	c.EndMove(slot, from, to)
+}
+
+// Failover makes a replica the primary, by CLUSTER FAILOVER, and waits until it is.
+func (c *Cluster) Failover(replica *Server) {
+	c.t.Helper()
+	await(c.t, "the failover", func() bool {
+		if strings.Contains(replica.Info("INFO", "replication"), "role:master") {
+			return true
+		}
+		replica.Do("CLUSTER", "FAILOVER") // refused while one is under way
+		return false
+	})
+}
+
+// FlushScripts empties the script cache of every node.
+func (c *Cluster) FlushScripts() {
+	c.t.Helper()
+	for _, s := range c.Running() {
+		s.Do("SCRIPT", "FLUSH")
+	}
+}
+
+// Do runs a command at the node that serves the key.
+func (c *Cluster) Do(key string, words ...string) any {
+	c.t.Helper()
+	slot := c.Slot(key)
+	var v any
+	await(c.t, "slot "+strconv.Itoa(slot)+" is served", func() bool {
+		owner := c.Owner(slot)
+		if owner == nil {
+			return false
+		}
+		v = owner.Do(words...)
+		refused, _ := v.(ReplyError)
+		return !strings.HasPrefix(string(refused), "MOVED") && !strings.HasPrefix(string(refused), "CLUSTERDOWN")
+	})
+	return v
+}
+
+// await polls until ok, or fails the test.
+func await(t TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(startTimeout); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("redistest: not within %v: %s", startTimeout, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

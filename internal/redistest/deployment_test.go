@@ -1,0 +1,48 @@
+package redistest
+
+import "testing"
+
+func TestClusterServesMovesAndFailsOver(t *testing.T) {
+	t.Parallel()
+	c := StartCluster(t, true)
+	if n := len(c.Primaries()); n != 3 {
+		t.Fatalf("%d primaries", n)
+	}
+	c.Do("x", "SET", "x", "1")
+	from := c.Owner(c.Slot("x"))
+	var to *Server
+	for _, s := range c.Primaries() {
+		if s != from {
+			to = s
+		}
+	}
+	c.Move(c.Slot("x"), to)
+	if v := to.Do("GET", "x"); v != "1" {
+		t.Errorf("GET at the new owner: %v", v)
+	}
+	replica := c.ReplicaOf(to)
+	c.Failover(replica)
+	if v := c.Do("x", "GET", "x"); v != "1" || c.Owner(c.Slot("x")) != replica {
+		t.Errorf("GET after the failover: %v", v)
+	}
+}
+
+func TestSentinelsReplaceAPrimaryThatIsKilled(t *testing.T) {
+	t.Parallel()
+	r := StartSentinel(t)
+	before := r.Primary()
+	before.Kill()
+	r.AwaitOther(before)
+	await(t, "another primary serves", func() bool { return r.Primary() != before })
+}
+
+func TestPromotionByHand(t *testing.T) {
+	t.Parallel()
+	r := StartReplicated(t, 2)
+	next := r.Servers()[2]
+	r.Promote(next)
+	r.AwaitInStep()
+	if r.Primary() != next {
+		t.Error("another one is the primary")
+	}
+}

@@ -1,0 +1,188 @@
+package redistest
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Replicated is a primary with replicas, by hand or under sentinels, that belongs to
+// a test. Its methods are called from the test's goroutine.
+type Replicated struct {
+	t         TB
+	servers   []*Server
+	sentinels []*Server
+}
+
+// MasterName is what the sentinels call the primary.
+const MasterName = "mymaster"
+
+// StartReplicated starts a primary with n replicas and waits until they are in step.
+// The options go to every server.
+func StartReplicated(t TB, n int, opts ...Option) *Replicated {
+	t.Helper()
+	r := &Replicated{t: t}
+	opts = append([]Option{Line("repl-diskless-sync-delay 0", "repl-ping-replica-period 1", "repl-timeout 5")}, opts...)
+	for range n + 1 {
+		r.servers = append(r.servers, Start(t, opts...))
+	}
+	for _, s := range r.servers[1:] {
+		r.follow(s, r.servers[0])
+	}
+	r.AwaitInStep()
+	return r
+}
+
+// StartSentinel is StartReplicated with two replicas and three sentinels, which take
+// a primary for dead after half a second.
+func StartSentinel(t TB, opts ...Option) *Replicated {
+	t.Helper()
+	r := StartReplicated(t, 2, opts...)
+	primary := r.servers[0]
+	for range 3 {
+		lines := []string{
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", MasterName, primary.port),
+			fmt.Sprintf("sentinel down-after-milliseconds %s 500", MasterName),
+			fmt.Sprintf("sentinel failover-timeout %s 3000", MasterName),
+		}
+		if p := primary.cfg.Password; p != "" {
+			lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", MasterName, p))
+		}
+		r.sentinels = append(r.sentinels, Start(t, sentinel, Line(lines...)))
+	}
+	for _, s := range r.sentinels {
+		await(t, "the sentinels know each other and the replicas", func() bool {
+			v, _ := s.Do("SENTINEL", "SENTINELS", MasterName).([]any)
+			w, _ := s.Do("SENTINEL", "REPLICAS", MasterName).([]any)
+			return len(v) == 2 && len(w) == 2
+		})
+	}
+	return r
+}
+
+func sentinel(c *Config) { c.sentinel = true }
+
+func (r *Replicated) follow(replica, primary *Server) {
+	r.t.Helper()
+	if p := primary.cfg.Password; p != "" {
+		replica.Do("CONFIG", "SET", "masterauth", p)
+	}
+	if v := replica.Do("REPLICAOF", "127.0.0.1", strconv.Itoa(primary.port)); v != "OK" {
+		r.t.Fatalf("REPLICAOF: %v", v)
+	}
+}
+
+// AwaitInStep waits until every replica that runs is in step with a primary.
+func (r *Replicated) AwaitInStep() {
+	r.t.Helper()
+	for _, s := range r.servers {
+		if s.Running() {
+			await(r.t, s.Addr()+" is in step", func() bool {
+				info := s.Info("INFO", "replication")
+				return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
+			})
+		}
+	}
+}
+
+// Primary returns the server that says that it is the primary; of several, the one
+// with replicas.
+func (r *Replicated) Primary() *Server {
+	r.t.Helper()
+	var found *Server
+	await(r.t, "there is a primary", func() bool {
+		for _, s := range r.servers {
+			if !s.Running() {
+				continue
+			}
+			info := s.Info("INFO", "replication")
+			if strings.Contains(info, "role:master") && (found == nil || !strings.Contains(info, "connected_slaves:0")) {
+				found = s
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+// Servers returns the primary of the start and its replicas, Sentinels the sentinels.
+func (r *Replicated) Servers() []*Server { return r.servers }
+
+// Sentinels returns the sentinels, if there are any.
+func (r *Replicated) Sentinels() []*Server { return r.sentinels }
+
+// URL returns the redis+sentinel:// URL, or the redis+replicas:// one if there are no
+// sentinels (rediss with TLS).
+func (r *Replicated) URL() string {
+	if len(r.sentinels) > 0 {
+		u := deploymentURL("sentinel", r.sentinels, "/"+MasterName)
+		if p := r.servers[0].cfg.Password; p != "" {
+			u = strings.Replace(u, "://", "://"+url.UserPassword("", p).String()+"@", 1)
+		}
+		return u
+	}
+	return deploymentURL("replicas", r.servers, "")
+}
+
+// Promote makes a server the primary by hand: it follows nobody, and then the others
+// that run follow it.
+func (r *Replicated) Promote(s *Server) {
+	r.t.Helper()
+	if v := s.Do("REPLICAOF", "NO", "ONE"); v != "OK" {
+		r.t.Fatalf("REPLICAOF NO ONE: %v", v)
+	}
+	for _, other := range r.servers {
+		if other != s && other.Running() {
+			r.follow(other, s)
+		}
+	}
+}
+
+// Failover has the sentinels make another server the primary, and waits until they
+// say so and it is.
+func (r *Replicated) Failover() {
+	r.t.Helper()
+	before := r.Primary()
+	await(r.t, "the sentinels begin a failover", func() bool {
+		return r.sentinels[0].Do("SENTINEL", "FAILOVER", MasterName) == "OK"
+	})
+	r.AwaitOther(before)
+}
+
+// AwaitOther waits until the sentinels name another primary than this one.
+func (r *Replicated) AwaitOther(before *Server) {
+	r.t.Helper()
+	await(r.t, "another primary", func() bool {
+		for _, s := range r.sentinels {
+			if !s.Running() {
+				continue
+			}
+			v, _ := s.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName).([]any)
+			if len(v) == 2 && v[1] != strconv.Itoa(before.port) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// deploymentURL is redis+kind://user:password@host,host/path.
+func deploymentURL(kind string, servers []*Server, path string) string {
+	scheme, user := "redis", ""
+	if servers[0].cert != nil {
+		scheme = "rediss"
+	}
+	if p := servers[0].cfg.Password; p != "" {
+		user = url.UserPassword("", p).String() + "@"
+	}
+	return scheme + "+" + kind + "://" + user + strings.Join(addrs(servers), ",") + path
+}
+
+func addrs(servers []*Server) []string {
+	var list []string
+	for _, s := range servers {
+		list = append(list, s.Addr())
+	}
+	return list
+}
