@@ -98,7 +98,7 @@ func (r *resource) acquireReplied(c *command, o outcome, fx *effects) {
 		ttl := time.Duration(o.code) * time.Millisecond
 		if c.head {
 			if r.waiters.Len() > 0 {
-				r.refusedFor(ttl, o.now)
+				r.refusedFor(ttl, o)
 			} else if r.wait != nil {
 				r.wait.Reset()
 			}

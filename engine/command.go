@@ -117,13 +117,14 @@ type outcome struct {
 	err     error
 	sent    clock.Instant
 	now     clock.Instant
+	moving  bool // the slot is being migrated
 }
 
 // errReply is an answer that no script of this package gives.
 var errReply = errors.New("engine: the server's answer is not one of the script's")
 
 func (c *command) outcome(reply resp.Reply) outcome {
-	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now}
+	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now, moving: reply.Moving}
 	v := reply.Value
 	if o.err == nil && c.what == extending {
 		// renew answers a list; ours has one element.

@@ -15,9 +15,33 @@ import (
 // Config describes an engine. Its zero value connects to 127.0.0.1:6379 with the
 // defaults named below. New checks all fields and reports every bad one.
 type Config struct {
-	// Addrs are "host:port", or a path that starts with "/" for a unix socket.
-	// Default "127.0.0.1:6379". A standalone server takes exactly one.
+	// Topology is how the servers stand together:
+	//
+	//	"standalone"  one server, or a proxy that makes several look like one; the default
+	//	"cluster"     a Redis Cluster; Addrs are some of its nodes
+	//	"sentinel"    a primary that sentinels watch; Addrs are some of the sentinels
+	//	"replicas"    a primary with replicas, promoted by hand; Addrs are all of them
+	Topology string
+	// Addrs are "host:port", or, for a standalone server, the path of a unix socket,
+	// which starts with "/". Default "127.0.0.1:6379". A standalone server takes
+	// exactly one; of the others one that answers is enough.
 	Addrs []string
+	// Master is what the sentinels call the primary.
+	Master string
+	// SentinelUsername and SentinelPassword authenticate with the sentinels, which
+	// have users of their own.
+	SentinelUsername string
+	SentinelPassword string
+	// AddrMap, if set, translates the addresses that servers and sentinels tell of
+	// into such as can be dialled from here (NAT, containers). It must be a pure
+	// function. Addrs are dialled as they are.
+	AddrMap func(addr string) string
+	// Sharding says, for a cluster, how a release is announced: "auto", the default,
+	// decides as Redisson does by default: sharded messages if the cluster has them and
+	// this user may ask. "on" and "off" are for processes that must agree with others
+	// that were told so. "both" announces both ways and listens to sharded ones, for
+	// the time of a change.
+	Sharding string
 	// Username and Password authenticate. Username alone is an error.
 	Username string
 	Password string
@@ -84,6 +108,8 @@ func (c Config) withDefaults() Config {
 	if len(c.Addrs) == 0 {
 		c.Addrs = []string{"127.0.0.1:6379"}
 	}
+	setDefault(&c.Topology, "standalone")
+	setDefault(&c.Sharding, "auto")
 	setDefault(&c.ClientName, "pawl")
 	setDefault(&c.Lease, 30*time.Second)
 	setDefault(&c.CommandTimeout, 3*time.Second)
@@ -109,10 +135,22 @@ func (c Config) validate() error {
 			bad = append(bad, invalid("Config."+format, args...))
 		}
 	}
-	check(len(c.Addrs) == 1, "Addrs (%d) must name one server", len(c.Addrs))
+	topology, known := topologies[c.Topology]
+	check(known, "Topology (%q) must be standalone, cluster, sentinel or replicas", c.Topology)
+	alone := topology == resp.Standalone
+	check(!alone || len(c.Addrs) == 1, "Addrs (%d) must name one server, or Topology must be set", len(c.Addrs))
 	for _, addr := range c.Addrs {
 		check(validAddr(addr), "Addrs (%q) must be host:port or the path of a unix socket", addr)
+		check(alone || addr == "" || addr[0] != '/', "Addrs (%q) must be host:port: the servers of a %s know each other by it", addr, c.Topology)
 	}
+	check((topology == resp.Sentinel) == (c.Master != ""), "Master (%q) must be set with Topology sentinel, and only then", c.Master)
+	check(topology == resp.Sentinel || c.SentinelUsername == "" && c.SentinelPassword == "", "SentinelUsername and SentinelPassword must be empty without Topology sentinel")
+	check(c.SentinelUsername == "" || c.SentinelPassword != "", "SentinelUsername (%q) must come with a SentinelPassword", c.SentinelUsername)
+	check(c.AddrMap == nil || !alone, "AddrMap must be nil for a standalone server, whose address is the one given")
+	check(topology != resp.Cluster || c.DB == 0, "DB (%d) must be 0: a cluster has one database", c.DB)
+	_, known = shardings[c.Sharding]
+	check(known, "Sharding (%q) must be auto, on, off or both", c.Sharding)
+	check(topology == resp.Cluster || c.Sharding == "auto", "Sharding (%q) must be left alone without Topology cluster", c.Sharding)
 	check(c.Username == "" || c.Password != "" || c.Credentials != nil, "Username (%q) must come with a Password", c.Username)
 	check(c.Credentials == nil || (c.Username == "" && c.Password == ""), "Credentials must not be combined with Username and Password")
 	check(c.DB >= 0, "DB (%d) must not be negative", c.DB)
@@ -128,6 +166,15 @@ func (c Config) validate() error {
 	check(c.MaxInFlight > 0, "MaxInFlight (%d) must be positive", c.MaxInFlight)
 	return errors.Join(bad...)
 }
+
+var (
+	topologies = map[string]resp.Topology{
+		"standalone": resp.Standalone, "cluster": resp.Cluster, "sentinel": resp.Sentinel, "replicas": resp.Replicas,
+	}
+	shardings = map[string]resp.Sharding{
+		"auto": resp.ShardingAuto, "on": resp.ShardingOn, "off": resp.ShardingOff, "both": resp.ShardingOn,
+	}
+)
 
 func validAddr(addr string) bool {
 	if len(addr) > 0 && addr[0] == '/' {
@@ -148,6 +195,9 @@ func (c Config) client() resp.Config {
 		network = "unix"
 	}
 	return resp.Config{
+		Topology: topologies[c.Topology], Addrs: c.Addrs, Master: c.Master,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+		AddrMap: c.AddrMap, Sharding: shardings[c.Sharding],
 		Network: network, Addr: addr, TLS: c.TLS,
 		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
 		DB: c.DB, ClientName: c.ClientName, Dialer: c.Dialer,

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +41,16 @@ func TestConfigContradictions(t *testing.T) {
 		"less than half of Lease":           {Lease: time.Second, Margin: 500 * time.Millisecond},
 		"must be at most":                   {Lease: 1 << 62},
 		"one server":                        {Addrs: []string{"a:1", "b:1"}},
+		"Topology (\"round\") must be":      {Topology: "round"},
+		"Master (\"\") must be set":         {Topology: "sentinel"},
+		"Master (\"m\") must be set":        {Topology: "cluster", Master: "m"},
+		"SentinelUsername and":              {Topology: "cluster", SentinelPassword: "hunter2"},
+		"SentinelUsername (\"u\")":          {Topology: "sentinel", Master: "m", SentinelUsername: "u"},
+		"AddrMap must be nil":               {AddrMap: func(a string) string { return a }},
+		"a cluster has one database":        {Topology: "cluster", DB: 1},
+		"Sharding (\"yes\") must be":        {Topology: "cluster", Sharding: "yes"},
+		"without Topology cluster":          {Sharding: "on"},
+		"know each other by it":             {Topology: "replicas", Addrs: []string{"/run/redis.sock"}},
 		"host:port":                         {Addrs: []string{"a:99999"}},
 	} {
 		_, err := New(context.Background(), c)
@@ -75,13 +86,19 @@ func TestParseURL(t *testing.T) {
 		"redis://h?lanes=2&client_name=orders": {Addrs: []string{"h:6379"}, Lanes: 2, ClientName: "orders"},
 		"redis://h?command_timeout=1s&dial_timeout=2s&close_timeout=3s": {Addrs: []string{"h:6379"},
 			CommandTimeout: time.Second, DialTimeout: 2 * time.Second, CloseTimeout: 3 * time.Second},
+		"redis+cluster://a,b:1,[::1],[::2]:3?sharding=off": {Topology: "cluster", Addrs: []string{"a:6379", "b:1", "[::1]:6379", "[::2]:3"}, Sharding: "off"},
+		"redis+sentinel://ada:p%2Cw@a,b:1/orders/2?sentinel_username=s&sentinel_password=t": {Topology: "sentinel", Addrs: []string{"a:26379", "b:1"},
+			Master: "orders", DB: 2, Username: "ada", Password: "p,w", SentinelUsername: "s", SentinelPassword: "t"},
+		"redis+replicas://a,b/1": {Topology: "replicas", Addrs: []string{"a:6379", "b:6379"}, DB: 1},
 	} {
 		got, err := ParseURL(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		same := got.Addrs[0] == want.Addrs[0] && got.DB == want.DB && got.Username == want.Username &&
+		same := slices.Equal(got.Addrs, want.Addrs) && got.Topology == want.Topology && got.Master == want.Master &&
+			got.SentinelUsername == want.SentinelUsername && got.SentinelPassword == want.SentinelPassword &&
+			got.Sharding == want.Sharding && got.DB == want.DB && got.Username == want.Username &&
 			got.Password == want.Password && got.Lease == want.Lease && got.Margin == want.Margin &&
 			got.Lanes == want.Lanes && got.ClientName == want.ClientName && got.TLS == nil &&
 			got.CommandTimeout == want.CommandTimeout && got.DialTimeout == want.DialTimeout && got.CloseTimeout == want.CloseTimeout
@@ -98,36 +115,44 @@ func TestParseURL(t *testing.T) {
 func TestParseURLRefusals(t *testing.T) {
 	t.Parallel()
 	for url, text := range map[string]string{
-		"":                               "no scheme",
-		"localhost:6379":                 "scheme",
-		"http://h":                       `scheme "http"`,
-		"redis://":                       "no host",
-		"redis://:pw@":                   "no host",
-		"redis://h:port":                 "cannot be parsed",
-		"redis://h:99999":                "must be host:port",
-		"redis://h/one":                  `path ("one") must be a database number`,
-		"redis://h/-1":                   "must be a database number",
-		"redis://h/1?db=2":               "database twice",
-		"redis://h?db=x":                 "must be a number",
-		"redis://h?db=1&db=2":            "2 times",
-		"redis://h?lease=0s":             "must be a positive duration",
-		"redis://h?lease=10":             "must be a positive duration",
-		"redis://h?lease=1ms":            "at least 30ms",
-		"redis://h?margin=20s":           "less than half",
-		"redis://h?lanes=100":            "within 1 and 64",
-		"redis://h?leese=10s":            `setting "leese" is not known`,
-		"redis://h?a=%zz":                "query cannot be parsed",
-		"redis://h#x":                    "fragment",
-		"redis://ada@h":                  "a user without a password",
-		"redis://ada:hunter2%zz@h":       "cannot be parsed",
-		"redis://ada:12/hunter2@h":       "behind its host",
-		"redis://ada:12?hunter2@h":       "behind its host",
-		"redis://ada:hunter2/x@h":        "cannot be parsed",
-		"redis://ada:12#hunter2@h":       "behind its host",
-		"redis:ada:hunter2@h":            "behind its host",
-		"unix://run/redis.sock":          "absolute path",
-		"unix:":                          "absolute path",
-		"redis://ada:hunter2@h/x hunter": "must be a database number",
+		"":                                   "no scheme",
+		"localhost:6379":                     "scheme",
+		"http://h":                           `scheme "http"`,
+		"redis://":                           "no host",
+		"redis://:pw@":                       "no host",
+		"redis://h:port":                     "cannot be parsed",
+		"redis://h:99999":                    "must be host:port",
+		"redis://h/one":                      `path ("one") must be a database number`,
+		"redis://h/-1":                       "must be a database number",
+		"redis://h/1?db=2":                   "database twice",
+		"redis://h?db=x":                     "must be a number",
+		"redis://h?db=1&db=2":                "2 times",
+		"redis://h?lease=0s":                 "must be a positive duration",
+		"redis://h?lease=10":                 "must be a positive duration",
+		"redis://h?lease=1ms":                "at least 30ms",
+		"redis://h?margin=20s":               "less than half",
+		"redis://h?lanes=100":                "within 1 and 64",
+		"redis://h?leese=10s":                `setting "leese" is not known`,
+		"redis://h?a=%zz":                    "query cannot be parsed",
+		"redis://h#x":                        "fragment",
+		"redis://ada@h":                      "a user without a password",
+		"redis://ada:hunter2%zz@h":           "cannot be parsed",
+		"redis://ada:12/hunter2@h":           "behind its host",
+		"redis://ada:12?hunter2@h":           "behind its host",
+		"redis://ada:hunter2/x@h":            "cannot be parsed",
+		"redis://ada:12#hunter2@h":           "behind its host",
+		"redis:ada:hunter2@h":                "behind its host",
+		"unix://run/redis.sock":              "absolute path",
+		"unix:":                              "absolute path",
+		"redis://ada:hunter2@h/x hunter":     "must be a database number",
+		"redis+cluster://":                   "no host",
+		"redis+cluster://ada:hunter2@":       "no host",
+		"redis+cluster://a,,b":               "empty host",
+		"redis+cluster://a/1":                "one database",
+		"redis+cluster://a:x":                "must be host:port",
+		"redis+sentinel://a":                 "what the sentinels call",
+		"redis+ring://a":                     "scheme",
+		"redis+cluster://ada:1,/hunter2@h,i": "behind its host",
 	} {
 		_, err := ParseURL(url)
 		if !errors.Is(err, ErrInvalid) || !hasText(err, text) {
@@ -145,7 +170,7 @@ func FuzzParseURL(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"redis", "ada", "", "h:6379/0?lease=10s"}, {"rediss", "", "@/#?", "h"}, {"unix", "", "%41", "/run/x.sock"},
 		{"redis", "", "12/", "h?db=1"}, {"redis", "u", "1?", "h/3"}, {"redis", "u", "1#", "[::1]:99"}, {"", "", "", ""},
-		{"redis", "u", "b@c/", "h"}, {"redis", "u", "b@c?", "h"}, {"redis", "u:1/", "", "h@i"},
+		{"redis+cluster", "u", ",/", "h,i:1"}, {"redis+sentinel", "", "", "h,[::1]/m/2"}, {"redis", "u", "b@c/", "h"}, {"redis", "u", "b@c?", "h"}, {"redis", "u:1/", "", "h@i"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}

@@ -88,7 +88,8 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	e.recovery.init(e)
 	e.renewer = renew.New(renew.Config{
 		Clock: clk, Wheel: e.wheel, Lease: cfg.Lease,
-		Submit:  func(r resp.Request) { e.client.SubmitRenewal(0, r) },
+		Submit:  func(slot uint16, r resp.Request) { e.client.SubmitRenewal(uint64(slot), r) },
+		Slotted: topologies[cfg.Topology] == resp.Cluster,
 		OnRound: e.hookRenewed,
 	})
 	client := cfg.client()

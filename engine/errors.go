@@ -167,6 +167,7 @@ const (
 var refusals = map[string]bool{
 	"BUSY": true, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "OOM": true,
 	"MISCONF": true, "NOREPLICAS": true, "CLUSTERDOWN": true, "TRYAGAIN": true,
+	"MOVED": true, "ASK": true, // sent on as often as is reasonable
 }
 
 func classify(err error) verdict {

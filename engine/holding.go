@@ -7,6 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -105,7 +106,7 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 // begin starts the clock of a hold: its renewals, or its timer.
 func (h *holding) begin(now clock.Instant) {
 	h.sh.count.held++
-	h.member.Init(h)
+	h.member.Init(h, resp.Slot(h.res.route))
 	if h.watched {
 		h.eng.renewer.JoinFirst(&h.member, now)
 	}

@@ -47,6 +47,8 @@ func (e *Engine) mutex(name string, kind kind) Mutex {
 		m.err = invalid("the name of a lock must be at most %d bytes, not %d", maxName, len(mapped))
 	case strings.Contains(mapped, "\x00"):
 		m.err = invalid("the name of a lock must not contain a zero byte")
+	case e.client.Clustered():
+		m.err = m.key.placeable()
 	}
 	m.route = e.client.Route(mapped)
 	return m

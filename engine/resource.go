@@ -158,7 +158,19 @@ func (r *resource) channel() script.Channel {
 	if prefix == "" {
 		return script.Channel{}
 	}
-	return script.Channel{Prefix: prefix, Lock: r.name, Verb: "PUBLISH"}
+	return script.Channel{Prefix: prefix, Lock: r.name, Verb: r.sh.eng.verb()}
+}
+
+// verb is how a release is announced. Sharded messages and plain ones are strangers.
+func (e *Engine) verb() string {
+	switch {
+	case !e.client.Sharded():
+		return "PUBLISH"
+	case e.cfg.Sharding == "both":
+		return "BOTH"
+	default:
+		return "SPUBLISH"
+	}
 }
 
 // settled lets go of what the resource does not need any more: the subscription, if

@@ -118,7 +118,7 @@ func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, erro
 }
 
 func (m Mutex) channel() script.Channel {
-	r := resource{name: m.key.name, kind: m.key.kind}
+	r := resource{sh: m.eng.table.shard(m.route), name: m.key.name, kind: m.key.kind}
 	return r.channel()
 }
 

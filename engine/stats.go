@@ -27,9 +27,11 @@ type Stats struct {
 	// HooksDropped are hook calls that did not fit into the queue.
 	HooksDropped uint64
 
-	// Commands, BytesIn and BytesOut count what went over the connections;
-	// Reconnects how often one came back.
+	// Commands, BytesIn and BytesOut count what went over the connections; Redirects
+	// how many commands another node of the cluster had to take; Reconnects how often a
+	// connection came back.
 	Commands, BytesIn, BytesOut uint64
+	Redirects                   uint64
 	Reconnects                  int
 	// WheelRebuilds is how often the timing wheel was replaced.
 	WheelRebuilds uint64
@@ -74,6 +76,7 @@ func (e *Engine) Stats() Stats {
 	s.InFlight, s.Channels = c.InFlight, c.Channels
 	s.Commands, s.BytesIn, s.BytesOut, s.Reconnects = c.Commands, c.BytesIn, c.BytesOut, c.Reconnects
 	var w wheel.Stats = e.wheel.Stats()
+	s.Redirects = c.Redirects
 	s.WheelRebuilds = w.Rebuilds.Total()
 	s.HooksDropped = e.hooks.dropped.Load()
 	return s

@@ -4,7 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"math"
+	"strings"
 	"sync"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // kind is the kind of a synchronizer. Locks of different kinds share a key on the
@@ -27,6 +31,21 @@ var channelPrefix = [...]string{
 type key struct {
 	name string
 	kind kind
+}
+
+// placeable refuses a name whose channel would be in another slot than its key. The
+// braces of the channel's name follow Redisson's rule, which looks for a { only:
+// {}a, a{b, a}b{c} and a}b have tags that the key has not, or the other way round.
+func (k key) placeable() error {
+	if channelPrefix[k.kind] == "" || !strings.ContainsAny(k.name, "{}") {
+		return nil
+	}
+	channel := script.Channel{Prefix: channelPrefix[k.kind], Lock: k.name}.Name()
+	if resp.SlotOf(channel) == resp.SlotOf(k.name) {
+		return nil
+	}
+	return invalid("the name %q cannot be used in a cluster: its channel %q would belong to another slot, where its release cannot be announced; use one pair of braces with something in it, as in orders:{42}, or none",
+		shorten(k.name), shorten(channel))
 }
 
 const shardCount = 256

@@ -12,14 +12,19 @@ import (
 // ParseURL turns a URL into a Config:
 //
 //	redis://[user[:password]@]host[:port][/db]    port 6379 by default
-//	rediss://...                                  the same over TLS
+//	redis+cluster://...@host,host,...             some nodes of a cluster
+//	redis+sentinel://...@host,.../master[/db]     sentinels, port 26379 by default
+//	redis+replicas://...@host,...[/db]            a primary and its replicas
+//	rediss://, rediss+cluster://, ...             the same over TLS
 //	unix://[user[:password]@]/path/to/socket      ?db=N selects the database
 //
 // Settings may follow as a query: db, client_name, lease, margin,
-// command_timeout, dial_timeout, close_timeout (durations such as 10s), lanes. A
-// password that stands alone is the default user's: redis://:secret@host. Unknown
-// settings are errors. Errors never contain the password.
+// command_timeout, dial_timeout, close_timeout (durations such as 10s), lanes,
+// sentinel_username, sentinel_password, sharding. A password that stands alone is the
+// default user's: redis://:secret@host. IPv6 addresses are written in brackets.
+// Unknown settings are errors. Errors never contain the password.
 func ParseURL(raw string) (Config, error) {
+	raw, hosts, several := splitHosts(raw)
 	u, err := url.Parse(raw)
 	if err == nil && strings.Contains(u.Path+u.RawQuery+u.Fragment+u.Opaque, "@") && u.Scheme != "unix" {
 		// redis://user:12/34@host: what we would quote as the path is half of a
@@ -32,6 +37,13 @@ func ParseURL(raw string) (Config, error) {
 	}
 	var c Config
 	switch u.Scheme {
+	case "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel", "redis+replicas", "rediss+replicas":
+		if !several {
+			return Config{}, invalid("the URL names no host: redis+cluster://host:6379,host:6379")
+		}
+		if err := c.takeHosts(u, hosts); err != nil {
+			return Config{}, err
+		}
 	case "redis", "rediss":
 		if err := c.takeHost(u); err != nil {
 			return Config{}, err
@@ -42,9 +54,9 @@ func ParseURL(raw string) (Config, error) {
 		}
 		c.Addrs = []string{u.Path}
 	case "":
-		return Config{}, invalid("the URL has no scheme: it must begin with redis://, rediss:// or unix://")
+		return Config{}, invalid("the URL has no scheme: it must begin with redis://, rediss:// or unix://, or name a topology: redis+cluster://")
 	default:
-		return Config{}, invalid("the URL's scheme %q is not one of redis, rediss, unix", u.Scheme)
+		return Config{}, invalid("the URL's scheme %q is not one of redis, rediss, unix, redis+cluster, redis+sentinel, redis+replicas, rediss+cluster, rediss+sentinel, rediss+replicas", u.Scheme)
 	}
 	if u.Fragment != "" {
 		return Config{}, invalid("the URL has a fragment (#): in a password, write it as %%23")
@@ -80,14 +92,72 @@ func (c *Config) takeHost(u *url.URL) error {
 	if u.Scheme == "rediss" {
 		c.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	}
-	if path := strings.Trim(u.Path, "/"); path != "" {
-		db, err := strconv.Atoi(path)
-		if err != nil || db < 0 {
-			return invalid("the URL's path (%q) must be a database number", shorten(path))
-		}
-		c.DB = db
+	return c.takeDB(strings.Trim(u.Path, "/"))
+}
+
+func (c *Config) takeDB(path string) error {
+	if path == "" {
+		return nil
 	}
+	db, err := strconv.Atoi(path)
+	if err != nil || db < 0 {
+		return invalid("the URL's path (%q) must be a database number", shorten(path))
+	}
+	c.DB = db
 	return nil
+}
+
+// splitHosts takes the list of hosts out of a URL whose scheme names a topology,
+// since a URL proper has one host, and leaves a stand-in.
+func splitHosts(raw string) (rest string, hosts []string, several bool) {
+	scheme, after, ok := strings.Cut(raw, "://")
+	if !ok || !strings.Contains(scheme, "+") {
+		return raw, nil, false
+	}
+	authority, tail := after, ""
+	if i := strings.IndexAny(after, "/?#"); i >= 0 {
+		authority, tail = after[:i], after[i:]
+	}
+	user := ""
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, authority = authority[:i+1], authority[i+1:]
+	}
+	if authority == "" {
+		return raw, nil, false
+	}
+	return scheme + "://" + user + "hosts" + tail, strings.Split(authority, ","), true
+}
+
+// takeHosts reads what stands behind the scheme of a topology.
+func (c *Config) takeHosts(u *url.URL, hosts []string) error {
+	transport, topology, _ := strings.Cut(u.Scheme, "+")
+	c.Topology = topology
+	port := "6379"
+	if topology == "sentinel" {
+		port = "26379"
+	}
+	for _, h := range hosts {
+		switch {
+		case h == "":
+			return invalid("the URL has an empty host in its list")
+		case strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]"):
+			h = net.JoinHostPort(h[1:len(h)-1], port)
+		case !strings.Contains(h, ":"):
+			h = net.JoinHostPort(h, port)
+		}
+		c.Addrs = append(c.Addrs, h)
+	}
+	if transport == "rediss" {
+		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // each server under its own name
+	}
+	path := strings.Trim(u.Path, "/")
+	if topology == "sentinel" {
+		c.Master, path, _ = strings.Cut(path, "/")
+		if c.Master == "" {
+			return invalid("the URL does not say what the sentinels call the primary: redis+sentinel://host:26379/mymaster")
+		}
+	}
+	return c.takeDB(path)
 }
 
 func (c *Config) takeSettings(query string) error {
@@ -100,6 +170,10 @@ func (c *Config) takeSettings(query string) error {
 		"dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout,
 	}
 	numbers := map[string]*int{"db": &c.DB, "lanes": &c.Lanes}
+	texts := map[string]*string{
+		"client_name": &c.ClientName, "sentinel_username": &c.SentinelUsername,
+		"sentinel_password": &c.SentinelPassword, "sharding": &c.Sharding,
+	}
 	if settings.Has("db") && c.DB != 0 {
 		return invalid("the URL names the database twice: in its path and as db")
 	}
@@ -108,8 +182,8 @@ func (c *Config) takeSettings(query string) error {
 		switch {
 		case len(values) > 1:
 			return invalid("the URL gives %s %d times", name, len(values))
-		case name == "client_name":
-			c.ClientName = value
+		case texts[name] != nil:
+			*texts[name] = value
 		case durations[name] != nil:
 			d, err := time.ParseDuration(value)
 			if err != nil || d <= 0 {
@@ -123,7 +197,7 @@ func (c *Config) takeSettings(query string) error {
 			}
 			*numbers[name] = n
 		default:
-			return invalid("the URL's setting %q is not known; these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes", name)
+			return invalid("the URL's setting %q is not known; these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding", name)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func (w *waiting) listen() {
 }
 
 // refusedFor puts the head to sleep after a refusal, or lets it try again at once.
-func (r *resource) refusedFor(ttl time.Duration, now clock.Instant) {
+func (r *resource) refusedFor(ttl time.Duration, o outcome) {
 	w := r.wait
 	if w == nil { // the try was the first one
 		w = r.ensureWait()
@@ -64,11 +64,18 @@ func (r *resource) refusedFor(ttl time.Duration, now clock.Instant) {
 		return // ready again: next sends the try
 	}
 	w.listen() // the confirmation is an event: it makes the head try again
-	if channelPrefix[r.kind] == "" {
+	switch {
+	case channelPrefix[r.kind] == "":
 		d = w.pollPause(d)
+	case o.moving:
+		d = min(d, movingPoll/2+rand.N(movingPoll/2))
 	}
-	r.sh.eng.wheel.Schedule(&w.alarm, now.Add(d))
+	r.sh.eng.wheel.Schedule(&w.alarm, o.now.Add(d))
 }
+
+// movingPoll is how long a head sleeps at most while its slot is being migrated:
+// sharded messages are then sent where nobody can be subscribed.
+const movingPoll = 100 * time.Millisecond
 
 // pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
 // 128 ms as Redisson's spin lock does, each with a random part, and never longer

@@ -146,7 +146,7 @@ func (c *Client) LaneOf(route uint64) LaneID {
 // Channel twice is subscribing it once.
 func (c *Client) Subscribe(ch *Channel) {
 	c.subLock.Lock()
-	n := c.routes.of(uint64(slotOf(ch.name)))
+	n := c.routes.of(uint64(SlotOf(ch.name)))
 	if n == nil {
 		c.limbo.subscribeLocked(ch)
 		c.subLock.Unlock()

@@ -55,7 +55,7 @@ func (c *Client) Route(name string) uint64 {
 	if c.routes.slots == nil {
 		return hash
 	}
-	return hash&^(slotCount-1) | uint64(slotOf(name))
+	return hash&^(slotCount-1) | uint64(SlotOf(name))
 }
 
 // Clustered reports whether keys have slots. Then a command on several keys is

@@ -2,10 +2,10 @@ package resp
 
 import "strings"
 
-// slotOf returns the cluster slot of a key: the CRC16 of its hash tag, which is what
+// SlotOf returns the cluster slot of a key: the CRC16 of its hash tag, which is what
 // stands between the first { and the first } behind it, or else of the whole key; an
 // empty tag is none. (Redis cluster specification, "Hash tags".)
-func slotOf(key string) uint16 {
+func SlotOf(key string) uint16 {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
 			key = key[open+1 : open+1+length]

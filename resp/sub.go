@@ -81,7 +81,7 @@ func (s *subs) subscribeLocked(ch *Channel) (wake bool) {
 	}
 	t := s.mu.topics[ch.name]
 	if t == nil {
-		t = &topic{name: ch.name, subs: s, slot: slotOf(ch.name)}
+		t = &topic{name: ch.name, subs: s, slot: SlotOf(ch.name)}
 		s.mu.topics[ch.name] = t
 	}
 	ch.topic, ch.live = t, 0

@@ -39,6 +39,7 @@ type chunk struct {
 	due     clock.Instant
 	state   chunkState
 	retries int
+	slot    uint16 // of its members; without slots, of one of them
 	n       int
 	members [chunkSize]*Member
 	timer   wheel.Timer
@@ -58,6 +59,7 @@ func (k *chunk) addLocked(m *Member) {
 	m.chunk, m.index = k, int32(k.n)
 	k.members[k.n] = m
 	k.n++
+	k.slot = m.slot
 }
 
 // launch sends the script, for those members that are still there and in time.
@@ -96,7 +98,7 @@ func (k *chunk) launch() {
 	}
 	// From here on the timer watches the members' time, reply or no reply.
 	r.cfg.Wheel.Schedule(&k.timer, next)
-	r.cfg.Submit(k)
+	r.cfg.Submit(k.slot, k)
 }
 
 // drop forgets a member that ended itself.
@@ -147,7 +149,13 @@ func (k *chunk) Complete(reply resp.Reply) {
 		}
 		r.cfg.OnRound(round)
 	}
-	if err != nil {
+	var refused *resp.ServerError
+	switch {
+	case err == nil:
+	case errors.As(err, &refused) && refused.Code == "TRYAGAIN" && len(k.list) > 1:
+		k.split()
+		return
+	default:
 		k.retry()
 		return
 	}
@@ -171,6 +179,27 @@ func (k *chunk) Complete(reply resp.Reply) {
 		}
 		return true
 	})
+}
+
+// split sends the chunk again key by key: the slot is being migrated, and some of the
+// locks are there already.
+func (k *chunk) split() {
+	r := k.r
+	members := r.finish(k)
+	var parts []*chunk
+	r.mu.Lock()
+	for _, m := range members {
+		// One that has left, or was taken into another chunk since, is somebody else's.
+		if m != nil && m.chunk == nil && m.group == nil && !r.mu.closed {
+			part := r.newChunkLocked(k.due)
+			part.addLocked(m)
+			parts = append(parts, part)
+		}
+	}
+	r.mu.Unlock()
+	for _, part := range parts {
+		part.launch()
+	}
 }
 
 // fits reports whether the answer is a code for each lock of the list. An error or a

@@ -57,7 +57,7 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-func (l *lab) submit(req resp.Request) {
+func (l *lab) submit(_ uint16, req resp.Request) {
 	k := req.(*chunk)
 	l.mu.Lock()
 	l.total++
@@ -205,7 +205,7 @@ type subject struct {
 func (l *lab) subject(n int) *subject {
 	s := &subject{l: l, n: n}
 	s.until.Store(int64(l.clock.Now().Add(lease - margin)))
-	s.m.Init(s)
+	s.m.Init(s, uint16(n%3))
 	return s
 }
 

@@ -4,6 +4,7 @@ package renew
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,8 +44,10 @@ type Config struct {
 	Clock   clock.Clock
 	Wheel   *wheel.Wheel
 	Lease   time.Duration // what a watchdog hold is given
-	Submit  func(resp.Request)
+	Submit  func(slot uint16, r resp.Request)
 	OnRound func(Round) // may be nil; called on the event loop
+	// Slotted: the locks of one script must share a slot, as in a cluster.
+	Slotted bool
 }
 
 // A Renewer renews holds. Members that fall due in one slot form a cohort with
@@ -82,11 +85,12 @@ type Member struct {
 	chunk *chunk
 	index int32
 	again bool // Now was called while a renewal was out
+	slot  uint16
 }
 
-// Init names the subject.
-func (m *Member) Init(s Subject) {
-	m.sub = s
+// Init names the subject, and the slot that its lock is served in, in a cluster.
+func (m *Member) Init(s Subject, slot uint16) {
+	m.sub, m.slot = s, slot
 	m.place.Value = m
 }
 
@@ -254,24 +258,34 @@ func (r *Renewer) Close() {
 // Fire implements wheel.Task: the cohort is due.
 func (c *cohort) Fire(_ *wheel.Timer, _ clock.Instant) {
 	r := c.r
-	var chunks []*chunk
 	r.mu.Lock()
 	if r.mu.cohorts[c.slot] == c {
 		delete(r.mu.cohorts, c.slot)
 	}
-	for {
-		m, ok := c.members.PopFront()
-		if !ok {
-			break
-		}
+	members := make([]*Member, 0, c.members.Len())
+	for m, ok := c.members.PopFront(); ok; m, ok = c.members.PopFront() {
 		m.group = nil
-		if len(chunks) == 0 || chunks[len(chunks)-1].n == chunkSize {
-			chunks = append(chunks, r.newChunkLocked(c.due))
-		}
-		chunks[len(chunks)-1].addLocked(m)
+		members = append(members, m)
 	}
+	chunks := r.cutLocked(members, c.due)
 	r.mu.Unlock()
 	for _, k := range chunks {
 		k.launch()
 	}
+}
+
+// cutLocked makes chunks of members that are nowhere.
+func (r *Renewer) cutLocked(members []*Member, due clock.Instant) (chunks []*chunk) {
+	if r.cfg.Slotted {
+		slices.SortFunc(members, func(a, b *Member) int { return int(a.slot) - int(b.slot) })
+	}
+	var last *chunk
+	for _, m := range members {
+		if last == nil || last.n == chunkSize || r.cfg.Slotted && last.slot != m.slot {
+			last = r.newChunkLocked(due)
+			chunks = append(chunks, last)
+		}
+		last.addLocked(m)
+	}
+	return chunks
 }

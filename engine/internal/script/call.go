@@ -40,7 +40,7 @@ func Milliseconds(d time.Duration) int64 {
 }
 
 // Channel is where the end of a lock is announced, and by which command: PUBLISH,
-// SPUBLISH, or "" for a lock whose waiters poll. Its name on the wire follows
+// SPUBLISH, BOTH, or "" for a lock whose waiters poll. Its name on the wire follows
 // Redisson's rule: the lock's name in braces, unless it has a brace already.
 type Channel struct {
 	Prefix string

@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// site is one deployment under test, and how to look at it from behind.
+type site struct {
+	url     string
+	tls     *tls.Config
+	servers func() []*redistest.Server            // those that may hold keys, as of now
+	do      func(key string, words ...string) any // at the server that serves the key
+	flush   func()                                // empties every script cache
+}
+
+// deployments are all the ways to run a server that the suite below holds on.
+var deployments = map[string]func(t *testing.T) *site{
+	"standalone": func(t *testing.T) *site { return single(server(t)) },
+	"unix socket": func(t *testing.T) *site {
+		s := single(server(t))
+		s.url = "unix://" + s.servers()[0].Socket()
+		return s
+	},
+	"TLS": func(t *testing.T) *site {
+		s := redistest.Start(t, redistest.TLS())
+		at := single(s)
+		at.tls = s.TLSConfig()
+		return at
+	},
+	"ACL": func(t *testing.T) *site {
+		s := redistest.Start(t, redistest.User("pawl on >secret ~* &* +@all"))
+		at := single(s)
+		at.url = "redis://pawl:secret@" + s.Addr()
+		return at
+	},
+	"replicas": func(t *testing.T) *site { return replicated(redistest.StartReplicated(t, 2)) },
+	"sentinel": func(t *testing.T) *site { return replicated(redistest.StartSentinel(t)) },
+	"cluster":  func(t *testing.T) *site { return clustered(redistest.StartCluster(t, false)) },
+	"cluster, plain messages": func(t *testing.T) *site {
+		at := clustered(redistest.StartCluster(t, false))
+		at.url += "?sharding=off"
+		return at
+	},
+	"cluster, both kinds of messages": func(t *testing.T) *site {
+		at := clustered(redistest.StartCluster(t, false))
+		at.url += "?sharding=both"
+		return at
+	},
+}
+
+func single(s *redistest.Server) *site {
+	return &site{
+		url:     s.URL(),
+		servers: func() []*redistest.Server { return []*redistest.Server{s} },
+		do:      func(_ string, words ...string) any { return s.Do(words...) },
+		flush:   func() { s.Do("SCRIPT", "FLUSH") },
+	}
+}
+
+func replicated(r *redistest.Replicated) *site {
+	return &site{
+		url:     r.URL(),
+		servers: func() []*redistest.Server { return []*redistest.Server{r.Primary()} },
+		do:      func(_ string, words ...string) any { return r.Primary().Do(words...) },
+		flush:   func() { r.Primary().Do("SCRIPT", "FLUSH") },
+	}
+}
+
+func clustered(c *redistest.Cluster) *site {
+	return &site{url: c.URL(), servers: c.Primaries, do: c.Do, flush: c.FlushScripts}
+}
+
+func (at *site) open(t testing.TB, change ...func(*Config)) *Engine {
+	t.Helper()
+	return open(t, at.url, append(change, func(c *Config) {
+		if at.tls != nil {
+			c.TLS = at.tls
+		}
+	})...)
+}
+
+// clean fails the test if the servers have anything left.
+func (at *site) clean(t testing.TB) {
+	t.Helper()
+	for _, s := range at.servers() {
+		eventually(t, "no key is left on "+s.Addr(), func() bool { return s.Do("DBSIZE") == int64(0) })
+		eventually(t, "no channel is left on "+s.Addr(), func() bool {
+			plain, _ := s.Do("PUBSUB", "CHANNELS", "redisson*").([]any)
+			sharded, _ := s.Do("PUBSUB", "SHARDCHANNELS").([]any)
+			return len(plain)+len(sharded) == 0
+		})
+	}
+}
+
+func (at *site) commands() map[string]int64 {
+	sum := make(map[string]int64)
+	for _, s := range at.servers() {
+		for name, n := range s.CommandStats() {
+			sum[name] += n
+		}
+	}
+	return sum
+}
+
+// The same service, with another URL.
+func TestLocksWorkOnEveryDeployment(t *testing.T) {
+	t.Parallel()
+	for name, start := range deployments {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := start(t)
+			a, b := at.open(t), at.open(t)
+			for what, f := range map[string]func(t *testing.T, at *site, a, b *Engine){
+				"exclusion":       deployedExclusion,
+				"waiting":         deployedWaiting,
+				"contention":      deployedContention,
+				"renewal":         deployedRenewal,
+				"re-entry":        deployedReentry,
+				"force-unlock":    deployedForceUnlock,
+				"scripts flushed": deployedScriptFlush,
+			} {
+				t.Run(what, func(t *testing.T) { f(t, at, a, b) })
+			}
+			t.Run("two commands", func(t *testing.T) { deployedTwoCommands(t, at, a) })
+			at.clean(t)
+		})
+	}
+}
+
+// spread returns names that lie in many slots, apart from those of other tests.
+func spread(t testing.TB, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s/%d", t.Name(), i)
+		if i%3 == 2 {
+			names[i] = fmt.Sprintf("%s/{%d}", t.Name(), i)
+		}
+	}
+	return names
+}
+
+func deployedExclusion(t *testing.T, at *site, a, b *Engine) {
+	for _, name := range spread(t, 30) {
+		h := mustLock(t, a.Mutex(name))
+		_, err := b.Mutex(name).TryLock(ctxT(t))
+		if refused := (*NotAcquiredError)(nil); !errors.As(err, &refused) || refused.TTL < 20*time.Second {
+			t.Fatalf("TryLock of a lock that is held: %v", err)
+		}
+		if s, err := b.Mutex(name).State(ctxT(t)); err != nil || !s.Locked || s.Holders[0].ID != h.Owner() {
+			t.Fatalf("State: %+v, %v", s, err)
+		}
+		if at.do(name, "HGET", name, h.Owner()) != "1" {
+			t.Fatalf("%s: the server does not have the hold", name)
+		}
+		mustUnlock(t, h)
+		h, err = b.Mutex(name).TryLock(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, h)
+	}
+}
+
+// The lease is 30 s: who is not woken sleeps longer than the test.
+func deployedWaiting(t *testing.T, _ *site, a, b *Engine) {
+	names := spread(t, 60)
+	holds := make([]*Hold, len(names))
+	futures := make([]*Future[*Hold], len(names))
+	for i, name := range names {
+		holds[i] = mustLock(t, a.Mutex(name))
+		futures[i] = b.Mutex(name).LockAsync(ctxT(t))
+	}
+	eventually(t, "all listen", func() bool { return b.client.Stats().ChannelsConfirmed == len(names) })
+	for _, h := range holds {
+		mustUnlock(t, h)
+	}
+	for _, f := range futures {
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, h)
+	}
+}
+
+func deployedContention(t *testing.T, _ *site, a, b *Engine) {
+	name := spread(t, 1)[0]
+	inside := 0
+	done := make(chan error)
+	const workers, rounds = 8, 15
+	for i := range workers {
+		m := []*Engine{a, b}[i%2].Mutex(name)
+		go func() {
+			for range rounds {
+				err := m.Do(ctxT(t), func(context.Context, *Hold) error {
+					inside++
+					return nil
+				})
+				if err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range workers {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if inside != workers*rounds {
+		t.Errorf("%d of %d", inside, workers*rounds)
+	}
+}
+
+func deployedRenewal(t *testing.T, at *site, _, _ *Engine) {
+	e := at.open(t, func(c *Config) { c.Lease = 2 * time.Second })
+	var holds []*Hold
+	for _, name := range spread(t, 100) {
+		holds = append(holds, mustLock(t, e.Mutex(name)))
+	}
+	eventually(t, "all are renewed, four times on average", func() bool { return e.Stats().Renewed >= uint64(4*len(holds)) })
+	for _, h := range holds {
+		if err := h.Err(); err != nil {
+			t.Fatalf("%s: %v", h.Name(), err)
+		}
+		if at.do(h.Name(), "HEXISTS", h.Name(), h.Owner()) != int64(1) {
+			t.Fatalf("%s: gone", h.Name())
+		}
+		mustUnlock(t, h)
+	}
+}
+
+func deployedReentry(t *testing.T, at *site, a, _ *Engine) {
+	name := spread(t, 1)[0]
+	outer := mustLock(t, a.Mutex(name))
+	inner, err := a.Mutex(name).Lock(outer.Context(ctxT(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at.do(name, "HGET", name, outer.Owner()) != "2" {
+		t.Error("the count is not 2")
+	}
+	mustUnlock(t, inner)
+	mustUnlock(t, outer)
+}
+
+func deployedForceUnlock(t *testing.T, _ *site, a, b *Engine) {
+	for _, name := range spread(t, 3) {
+		h := mustLock(t, a.Mutex(name))
+		// Who waits in the holder's process makes it listen.
+		f := a.Mutex(name).LockAsync(ctxT(t))
+		eventually(t, "it listens", func() bool { return a.client.Stats().ChannelsConfirmed > 0 })
+		if ok, err := b.Mutex(name).ForceUnlock(ctxT(t)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		<-h.Done()
+		next, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, next)
+		eventually(t, "it listens no more", func() bool { return a.Stats().Channels == 0 })
+	}
+}
+
+func deployedScriptFlush(t *testing.T, at *site, a, b *Engine) {
+	for _, name := range spread(t, 10) {
+		h := mustLock(t, a.Mutex(name))
+		at.flush()
+		f := b.Mutex(name).LockAsync(ctxT(t))
+		mustUnlock(t, h)
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, h)
+	}
+}
+
+// An uncontended lock and unlock are two commands everywhere.
+func deployedTwoCommands(t *testing.T, at *site, e *Engine) {
+	names := spread(t, 50)
+	pair := func() {
+		for _, name := range names {
+			mustUnlock(t, mustLock(t, e.Mutex(name)))
+		}
+	}
+	pair() // whatever the first ones cost
+	before := at.commands()
+	pair()
+	after := at.commands()
+	if n := after["evalsha"] + after["eval"] - before["evalsha"] - before["eval"]; n != int64(2*len(names)) {
+		t.Errorf("%d scripts for %d pairs", n, len(names))
+	}
+	if n := after["wait"]; n != 0 {
+		t.Errorf("%d WAITs", n)
+	}
+}
