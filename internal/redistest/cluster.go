@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ func StartCluster(t TB, replicas bool, opts ...Option) *Cluster {
 	}
 	opts = append([]Option{Line(
 		"cluster-enabled yes", "cluster-config-file nodes.conf",
-		"cluster-node-timeout 1500", "cluster-replica-validity-factor 0",
+		"cluster-node-timeout 1500", "cluster-require-full-coverage no", "cluster-replica-validity-factor 0",
 		"repl-diskless-sync-delay 0", "repl-ping-replica-period 1",
 	), inCluster}, opts...)
 	for i := range n {
@@ -76,11 +75,14 @@ func (c *Cluster) AwaitUp() {
 		await(c.t, s.Addr()+" sees the cluster up", func() bool {
 			return strings.Contains(s.Info("CLUSTER", "INFO"), "cluster_state:ok")
 		})
-		await(c.t, s.Addr()+" is in step", func() bool {
-			info := s.Info("INFO", "replication")
-			return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
-		})
 	}
+	c.AwaitInStep()
+}
+
+// AwaitInStep waits until every replica that runs has what its primary has now.
+func (c *Cluster) AwaitInStep() {
+	c.t.Helper()
+	awaitInStep(c.t, c.nodes)
 }
 
 // Nodes returns every node, in the order of the start.
@@ -112,28 +114,26 @@ func (c *Cluster) ID(s *Server) string {
 // Slot returns the slot of a key.
 func (c *Cluster) Slot(key string) int {
 	c.t.Helper()
-	slot, _ := c.nodes[0].Do("CLUSTER", "KEYSLOT", key).(int64)
+	slot, _ := c.Running()[0].Do("CLUSTER", "KEYSLOT", key).(int64)
 	return int(slot)
 }
 
-// Owner returns the node that serves the slot, as most others see it right now; nil
-// if none of those running does.
+// Owner returns the running node that says of itself that it serves the slot; nil if
+// there is none, or if two do, as may be for a moment.
 func (c *Cluster) Owner(slot int) *Server {
 	c.t.Helper()
-	votes := make(map[string]int)
+	var owner *Server
 	for _, s := range c.Running() {
 		list, _ := s.Do("CLUSTER", "SLOTS").([]any)
 		for _, e := range list {
 			entry := e.([]any)
-			if first, last := entry[0].(int64), entry[1].(int64); int64(slot) >= first && int64(slot) <= last {
-				node := entry[2].([]any)
-				votes[net.JoinHostPort("127.0.0.1", strconv.FormatInt(node[1].(int64), 10))]++
+			node := entry[2].([]any)
+			if first, last := entry[0].(int64), entry[1].(int64); int64(slot) < first || int64(slot) > last || node[1] != int64(s.port) {
+				continue
 			}
-		}
-	}
-	var owner *Server
-	for _, s := range c.Running() {
-		if n := votes[s.Addr()]; n > 0 && (owner == nil || n > votes[owner.Addr()]) {
+			if owner != nil {
+				return nil
+			}
 			owner = s
 		}
 	}
@@ -211,7 +211,11 @@ func (c *Cluster) EndMove(slot int, from, to *Server) {
 // Move moves a slot with its keys.
 func (c *Cluster) Move(slot int, to *Server) {
 	c.t.Helper()
-	from := c.Owner(slot)
+	var from *Server
+	await(c.t, "the slot has one owner", func() bool {
+		from = c.Owner(slot)
+		return from != nil
+	})
 	if from == to {
 		return
 	}

@@ -73,17 +73,48 @@ func (r *Replicated) follow(replica, primary *Server) {
 	}
 }
 
-// AwaitInStep waits until every replica that runs is in step with a primary.
+// AwaitInStep waits until every replica that runs has what its primary has now.
 func (r *Replicated) AwaitInStep() {
 	r.t.Helper()
-	for _, s := range r.servers {
+	awaitInStep(r.t, r.servers)
+}
+
+// awaitInStep compares offsets: a link that is up says nothing yet, since the primary
+// sends what is written after the first copy only once the replica has reported, a
+// second later.
+func awaitInStep(t TB, servers []*Server) {
+	t.Helper()
+	written := make(map[string]int64) // by the primary's port
+	for _, s := range servers {
 		if s.Running() {
-			await(r.t, s.Addr()+" is in step", func() bool {
-				info := s.Info("INFO", "replication")
-				return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
-			})
+			written[strconv.Itoa(s.port)] = replicationField(s, "master_repl_offset")
 		}
 	}
+	for _, s := range servers {
+		if !s.Running() {
+			continue
+		}
+		await(t, s.Addr()+" is in step", func() bool {
+			info := s.Info("INFO", "replication")
+			if strings.Contains(info, "role:master") {
+				return true
+			}
+			offset, known := written[field(info, "master_port")]
+			return known && strings.Contains(info, "master_link_status:up") && replicationField(s, "slave_repl_offset") >= offset
+		})
+	}
+}
+
+func replicationField(s *Server, name string) int64 {
+	n, _ := strconv.ParseInt(field(s.Info("INFO", "replication"), name), 10, 64)
+	return n
+}
+
+// field reads a line of INFO.
+func field(info, name string) string {
+	_, after, _ := strings.Cut(info, name+":")
+	value, _, _ := strings.Cut(after, "\r")
+	return value
 }
 
 // Primary returns the server that says that it is the primary; of several, the one
