@@ -3,15 +3,19 @@
 // requests in order, and says of every failure whether the command was not
 // sent, refused, or is of unknown outcome.
 //
-// A Client owns, per node, a number of lanes (user commands, picked by hash so
+// A Client has, per node, a number of lanes (user commands, picked by hash so
 // that commands of one key keep their order), one renewal lane that never
-// queues behind them, and one pub/sub connection.
+// queues behind them, and one pub/sub connection. Routes say which node serves a
+// name; an explorer keeps them true.
 //
 // # Layers
 //
 // From the user down; each knows only those below it.
 //
 //	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
+//	explorer   finds the layout, has the Client follow it         explorer, follow, topology, topology_*, scout
+//	routes     which node serves a name, without a lock           routes, slot, redirect
+//	node       the connections to one server                      node
 //	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake
 //	lane       outlives its connections                           lane, request, errors, failure
 //	  pipeline one connection of a lane: FIFO, writes, replies    pipeline, pipeline_*, ring
@@ -32,6 +36,8 @@
 //     transport, a reader and a writer per connection. They run sinks: replies,
 //     Complete, ChannelHandler, OnState(down). Nothing on them blocks;
 //   - one ticker per Client;
+//   - unless there is only one server: the explorer, which dials, and the topology's
+//     watch. OnRoutes runs there;
 //   - one connecting goroutine per link, only while it has no connection.
 //     OnState(up), the dialer and Credentials run there;
 //   - those of the callers. Submit may write the socket (never blocking) and, if
@@ -45,7 +51,8 @@
 //
 //	lane.mu → pipeline.mu → (Request.AppendCommand)
 //	gnetTransport.mu → (write, wake and close of gnet)
-//	link.mu, Client.mu, subs.mu, tracker.mu: none under them
+//	link.mu, Client.mu, node.mu, explorer.mu, subs.mu, tracker.mu: none under them;
+//	subs.mu is one for all nodes of a Client
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
 //
 // No lock is held over a call of Complete, a ChannelHandler or OnState, nor over a

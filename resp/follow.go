@@ -36,32 +36,53 @@ func (c *Client) follow(l *layout) {
 }
 
 // nodeAt returns the node of an address, made if need be; nil if the Client is being
-// closed.
+// closed. It is not retired for a while.
 func (c *Client) nodeAt(addr string) *node {
 	c.mu.Lock()
-	if c.mu.closed {
-		c.mu.Unlock()
-		return nil
-	}
-	n := c.mu.nodes[addr]
-	if n != nil {
-		c.mu.Unlock()
-		return n
-	}
-	n = newNode(c, networkOf(addr), addr)
-	c.mu.nodes[addr] = n
+	n, fresh := c.nodeAtLocked(addr)
 	c.mu.Unlock()
-	n.open()
+	if fresh {
+		n.open()
+	}
+	return n
+}
+
+func (c *Client) nodeAtLocked(addr string) (n *node, fresh bool) {
+	if c.mu.closed {
+		return nil, false
+	}
+	n = c.mu.nodes[addr]
+	if n == nil {
+		n, fresh = newNode(c, networkOf(addr), addr), true
+		c.mu.nodes[addr] = n
+	}
+	n.idleSince = 0
+	return n, fresh
+}
+
+// patch gives one slot to the node of an address, as MOVED says, and returns it; nil
+// if the Client is being closed. It is one step with retire, or a slot might be left
+// with a node that has just been closed.
+func (c *Client) patch(slot uint16, addr string) *node {
+	c.mu.Lock()
+	n, fresh := c.nodeAtLocked(addr)
+	if n != nil && c.routes.slots[slot].Swap(n) != n {
+		c.routes.moved.Store(true)
+	}
+	c.mu.Unlock()
+	if fresh {
+		n.open()
+	}
 	return n
 }
 
 // retire closes the nodes that have served nothing for a while. Where there is one
 // primary, the one before goes at once: it may be alive, and is wrong.
 func (c *Client) retire() {
-	serving := c.routes.nodes()
 	now := c.cfg.Clock.Now()
 	var gone []*node
 	c.mu.Lock()
+	serving := c.routes.nodes()
 	for addr, n := range c.mu.nodes {
 		switch {
 		case slices.Contains(serving, n):
@@ -111,8 +132,9 @@ func (c *Client) Sharded() bool { return c.sharded.Load() }
 func (c *Client) moveChannels() {
 	var told []ChannelHandler
 	var wake []*node
+	nodes := c.nodes()
 	c.subLock.Lock()
-	for _, n := range c.nodes() {
+	for _, n := range nodes {
 		s := n.pubsub.subs
 		if handlers := s.evictLocked(c.limbo, func(slot uint16) bool { return c.routes.of(uint64(slot)) != n }); handlers != nil {
 			told = append(told, handlers...)

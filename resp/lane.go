@@ -126,10 +126,14 @@ func (l *lane) drop(err error) {
 func (l *lane) refusal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.closed {
+	switch {
+	case !l.mu.closed:
+		return errRefusedDown
+	case l.mu.err == ErrClosed:
 		return errRefusedClosed
+	default:
+		return &failure{class: ErrNotSent, cause: l.mu.err}
 	}
-	return errRefusedDown
 }
 
 func (l *lane) refuse(r Request, err error) {

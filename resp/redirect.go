@@ -36,15 +36,15 @@ func (l *link) redirect(a *answer, e *ServerError) bool {
 			c.explorer.kick("")
 			return false
 		}
-		to := c.nodeAt(addr)
+		var to *node
+		if e.Code == "MOVED" {
+			to = c.patch(slot, addr)
+			c.explorer.kick(addr)
+		} else {
+			to = c.nodeAt(addr)
+		}
 		if to == nil {
 			return false
-		}
-		if e.Code == "MOVED" {
-			if c.routes.slots[slot].Swap(to) != to {
-				c.routes.moved.Store(true)
-			}
-			c.explorer.kick(addr)
 		}
 		c.redirects.Add(1)
 		to.peer(l).send(a.request, a.hops+1, e.Code == "ASK")
