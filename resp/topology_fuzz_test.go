@@ -1,0 +1,35 @@
+package resp
+
+import "testing"
+
+// FuzzClusterSlots: whatever a node answers, there is a layout without overlap, with
+// addresses, or an error.
+func FuzzClusterSlots(f *testing.F) {
+	for _, s := range []string{
+		"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n",
+		"*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$-1\r\n:7000\r\n$2\r\nid\r\n",
+		"*2\r\n*3\r\n:5\r\n:9\r\n*2\r\n$1\r\n?\r\n:1\r\n*3\r\n:0\r\n:5\r\n*2\r\n$3\r\n::1\r\n:1\r\n",
+		"*0\r\n", "*1\r\n:1\r\n", "*1\r\n*3\r\n:9\r\n:2\r\n:1\r\n", ":1\r\n", "$-1\r\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var d Decoder
+		v, n, err := d.Decode(b)
+		if err != nil || n == 0 {
+			return
+		}
+		top := &clusterTopology{cfg: &Config{}}
+		l, err := top.parse(v, "asked:1")
+		if err != nil {
+			return
+		}
+		last := -1
+		for _, s := range l.shards {
+			if int(s.first) <= last || s.last < s.first || s.last >= slotCount || s.primary == "" {
+				t.Fatalf("%q: %+v", b, l.shards)
+			}
+			last = int(s.last)
+		}
+	})
+}
