@@ -9,7 +9,7 @@ import (
 // foreignHolds are locks held by nobody of this process: written as Redisson would
 // write them, and released as Redisson would.
 type foreignHolds struct {
-	admin *admin
+	fleet *fleet
 	names []string
 	held  int // names[freed:held] are held
 	freed int
@@ -23,9 +23,9 @@ const foreignBatch = 250
 func (f *foreignHolds) take(idle time.Duration) error {
 	lease := strconv.FormatInt((2*idle + 30*time.Minute).Milliseconds(), 10)
 	f.held = len(f.names)
-	err := f.admin.each(len(f.names), 2, func(i int) {
-		f.admin.add("HSET", f.names[i], "00000000-0000-4000-8000-000000000000:1", "1")
-		f.admin.add("PEXPIRE", f.names[i], lease)
+	err := f.each(f.names, 2, func(a *admin, name string) {
+		a.add("HSET", name, "00000000-0000-4000-8000-000000000000:1", "1")
+		a.add("PEXPIRE", name, lease)
 	})
 	if err != nil {
 		return fmt.Errorf("bench: taking the locks: %w", err)
@@ -37,9 +37,17 @@ func (f *foreignHolds) take(idle time.Duration) error {
 func (f *foreignHolds) releaseNext(n int) (time.Time, error) {
 	names := f.names[f.freed:min(f.freed+n, f.held)]
 	now := time.Now()
-	err := f.admin.each(len(names), 2, func(i int) {
-		f.admin.add("DEL", names[i])
-		f.admin.add("PUBLISH", "redisson_lock__channel:{"+names[i]+"}", "0")
+	answers := 2
+	if f.fleet.sharded {
+		answers = 3
+	}
+	err := f.each(names, answers, func(a *admin, name string) {
+		channel := "redisson_lock__channel:{" + name + "}"
+		a.add("DEL", name)
+		a.add("PUBLISH", channel, "0")
+		if f.fleet.sharded { // whichever they listen to
+			a.add("SPUBLISH", channel, "0")
+		}
 	})
 	if err != nil {
 		return now, fmt.Errorf("bench: releasing the locks: %w", err)
@@ -52,5 +60,15 @@ func (f *foreignHolds) releaseNext(n int) (time.Time, error) {
 func (f *foreignHolds) release() error {
 	names := f.names[f.freed:f.held]
 	f.freed = f.held
-	return f.admin.each(len(names), 1, func(i int) { f.admin.add("DEL", names[i]) })
+	return f.each(names, 1, func(a *admin, name string) { a.add("DEL", name) })
+}
+
+// each sends for every name, at its server, the commands that add appends.
+func (f *foreignHolds) each(names []string, answers int, add func(a *admin, name string)) error {
+	for a, part := range f.fleet.parts(names) {
+		if err := a.each(len(part), answers, func(i int) { add(a, part[i]) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }

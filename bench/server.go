@@ -24,7 +24,7 @@ type Server struct {
 	// prefix begins every lock's name of this run, so that runs on one server, and
 	// the data of its owner, do not meet.
 	prefix string
-	admin  *admin
+	fleet  *fleet
 	stop   func()
 	// cleanWithin is how long a client may take to tidy up when everything is
 	// released: subscriptions linger for a second.
@@ -63,11 +63,11 @@ func (s *Server) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.admin, err = dialAdmin(ctx, cfg); err != nil {
+	if s.fleet, err = dialFleet(ctx, cfg); err != nil {
 		return err
 	}
-	if _, err := s.admin.do("PING"); err != nil {
-		s.admin.close()
+	if _, err := s.fleet.first().do("PING"); err != nil {
+		s.fleet.close()
 		return fmt.Errorf("%w: PING: %w", engine.ErrUnavailable, err)
 	}
 	if !s.comparable {
@@ -76,10 +76,10 @@ func (s *Server) connect(ctx context.Context) error {
 	}
 	// Who may not ask, or asks something else than a Redis, gets no figures to
 	// compare, but figures.
-	fields, err := s.admin.info("server")
+	fields, err := s.fleet.first().info("server")
 	var refused *resp.ServerError
 	if err != nil && !errors.As(err, &refused) {
-		s.admin.close()
+		s.fleet.close()
 		return fmt.Errorf("%w: INFO: %w", engine.ErrUnavailable, err)
 	}
 	switch {
@@ -90,12 +90,15 @@ func (s *Server) connect(ctx context.Context) error {
 	default:
 		s.name, s.comparable = "unknown", false
 	}
+	if cfg.Topology != "standalone" && cfg.Topology != "" {
+		s.name = fmt.Sprintf("%s, %s of %d primaries", s.name, cfg.Topology, len(s.fleet.admins))
+	}
 	return nil
 }
 
 // Close ends the connection, and the server if it was started here.
 func (s *Server) Close() {
-	s.admin.close()
+	s.fleet.close()
 	s.stop()
 }
 
@@ -118,9 +121,14 @@ func (s *Server) commands() (n int64, counted bool, err error) {
 	if !s.comparable {
 		return 0, false, nil
 	}
-	fields, err := s.admin.info("commandstats")
+	sum, err := s.fleet.each(commandsOf)
+	return int64(sum), err == nil, err
+}
+
+func commandsOf(a *admin) (n int, err error) {
+	fields, err := a.info("commandstats")
 	if err != nil {
-		return 0, false, fmt.Errorf("bench: INFO commandstats: %w", err)
+		return 0, fmt.Errorf("bench: INFO commandstats: %w", err)
 	}
 	for _, name := range clientCommands {
 		calls, ok := strings.CutPrefix(fields["cmdstat_"+name], "calls=")
@@ -128,13 +136,13 @@ func (s *Server) commands() (n int64, counted bool, err error) {
 			continue
 		}
 		calls, _, _ = strings.Cut(calls, ",")
-		c, err := strconv.ParseInt(calls, 10, 64)
+		c, err := strconv.Atoi(calls)
 		if err != nil {
-			return 0, false, fmt.Errorf("bench: INFO commandstats: %q", fields["cmdstat_"+name])
+			return 0, fmt.Errorf("bench: INFO commandstats: %q", fields["cmdstat_"+name])
 		}
 		n += c
 	}
-	return n, true, nil
+	return n, nil
 }
 
 // leftovers looks for keys and channels of this run until there are none, or for
@@ -159,10 +167,12 @@ func (s *Server) leftovers(ctx context.Context) (Leftovers, error) {
 	}
 }
 
-func (s *Server) keys() (int, error) {
+func (s *Server) keys() (int, error) { return s.fleet.each(s.keysOf) }
+
+func (s *Server) keysOf(a *admin) (int, error) {
 	keys, cursor := 0, "0"
 	for {
-		v, err := s.admin.do("SCAN", cursor, "MATCH", "*"+s.prefix+"*", "COUNT", "10000")
+		v, err := a.do("SCAN", cursor, "MATCH", "*"+s.prefix+"*", "COUNT", "10000")
 		if err != nil || v.Len() != 2 {
 			return 0, fmt.Errorf("bench: SCAN: %w", errors.Join(err, resp.ErrProtocol))
 		}
@@ -180,12 +190,22 @@ func (s *Server) keys() (int, error) {
 	}
 }
 
-func (s *Server) channels() (int, error) {
-	v, err := s.admin.do("PUBSUB", "CHANNELS", "*"+s.prefix+"*")
-	if err != nil {
-		return 0, fmt.Errorf("bench: PUBSUB CHANNELS: %w", err)
+func (s *Server) channels() (int, error) { return s.fleet.each(s.channelsOf) }
+
+func (s *Server) channelsOf(a *admin) (int, error) {
+	kinds := []string{"CHANNELS"}
+	if s.fleet.sharded {
+		kinds = append(kinds, "SHARDCHANNELS")
 	}
-	return v.Len(), nil
+	n := 0
+	for _, kind := range kinds {
+		v, err := a.do("PUBSUB", kind, "*"+s.prefix+"*")
+		if err != nil {
+			return 0, fmt.Errorf("bench: PUBSUB %s: %w", kind, err)
+		}
+		n += v.Len()
+	}
+	return n, nil
 }
 
 // sleep waits for d and reports whether ctx still lives.

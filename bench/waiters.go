@@ -39,7 +39,7 @@ func (w *waitersRun) run() (err error) {
 	// The one context of all futures.
 	waiting, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	foreign := &foreignHolds{admin: w.server.admin, names: w.names}
+	foreign := &foreignHolds{fleet: w.server.fleet, names: w.names}
 	if err := foreign.take(w.cfg.Duration); err != nil {
 		return err
 	}

@@ -5,15 +5,20 @@ import (
 	"errors"
 )
 
-// Do sends one command on the first lane and waits for its answer. It is for
-// cold paths: set-up, introspection, tests. If ctx ends before the answer is
-// there, the command is of unknown outcome.
+// Do sends one command and waits for its answer. It is for cold paths: set-up,
+// introspection, tests. In a cluster its first argument is taken for the key; one
+// without any goes to whoever serves slot 0. If ctx ends before the answer is there,
+// the command is of unknown outcome.
 func (c *Client) Do(ctx context.Context, words ...string) (Value, error) {
 	if ctx.Err() != nil {
 		return Value{}, errors.Join(ErrNotSent, context.Cause(ctx))
 	}
 	r := &doRequest{words: words, done: make(chan struct{})}
-	c.Submit(0, r)
+	route := uint64(0)
+	if c.Clustered() && len(words) > 1 {
+		route = c.Route(words[1])
+	}
+	c.Submit(route, r)
 	select {
 	case <-r.done:
 		return r.value, r.err

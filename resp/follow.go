@@ -11,7 +11,7 @@ import (
 func (c *Client) follow(l *layout) {
 	changed := c.routes.moved.Swap(false) // by MOVED, since the last time
 	for _, s := range l.shards {
-		n := c.nodeAt(s.primary)
+		n := c.nodeAt(s.Primary)
 		if n == nil {
 			return // closing
 		}
@@ -19,7 +19,7 @@ func (c *Client) follow(l *layout) {
 			changed = c.routes.single.Swap(n) != n || changed
 			continue
 		}
-		for slot := int(s.first); slot <= int(s.last); slot++ {
+		for slot := int(s.First); slot <= int(s.Last); slot++ {
 			if old := &c.routes.slots[slot]; old.Load() != n {
 				old.Store(n)
 				changed = true
@@ -109,7 +109,7 @@ func (c *Client) sharding(ctx context.Context, l *layout) {
 	on := c.cfg.Sharding == ShardingOn
 	if c.cfg.Sharding == ShardingAuto {
 		// As Redisson asks: any error means no.
-		_, err := c.cfg.scout(ctx, l.shards[0].primary, "PUBSUB", "SHARDNUMSUB", "0")
+		_, err := c.cfg.scout(ctx, l.shards[0].Primary, "PUBSUB", "SHARDNUMSUB", "0")
 		on = err == nil
 	}
 	c.sharded.Store(on)

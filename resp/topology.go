@@ -20,24 +20,39 @@ type topology interface {
 
 // layout is who serves what, at one moment.
 type layout struct {
-	shards []shard // in a cluster sorted by slot, without overlap; else one
+	shards []Shard // in a cluster sorted by slot, without overlap; else one
 }
 
-// shard is a primary, and the slots that it serves, in a cluster.
-type shard struct {
-	first, last uint16
-	primary     string // as it is dialled from here
+// Shard is a primary, and the slots that it serves: all, where there are none.
+type Shard struct {
+	First, Last uint16
+	Primary     string // as it is dialled from here
+}
+
+// Shards asks a deployment who serves what, on connections of its own. It blocks, at
+// most as long as ctx lives.
+func Shards(ctx context.Context, cfg Config) ([]Shard, error) {
+	cfg = cfg.withDefaults()
+	t := newTopology(&cfg)
+	if t == nil {
+		return []Shard{{Last: slotCount - 1, Primary: cfg.Addr}}, nil
+	}
+	l, err := t.find(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	return l.shards, nil
 }
 
 // check sorts the shards and finds slots that two of them serve.
 func (l *layout) check() error {
-	slices.SortFunc(l.shards, func(a, b shard) int { return cmp.Compare(a.first, b.first) })
+	slices.SortFunc(l.shards, func(a, b Shard) int { return cmp.Compare(a.First, b.First) })
 	for i, s := range l.shards {
-		if s.last < s.first || s.last >= slotCount {
-			return fmt.Errorf("%w: slots %d to %d", ErrProtocol, s.first, s.last)
+		if s.Last < s.First || s.Last >= slotCount {
+			return fmt.Errorf("%w: slots %d to %d", ErrProtocol, s.First, s.Last)
 		}
-		if i > 0 && s.first <= l.shards[i-1].last {
-			return fmt.Errorf("%w: slot %d is served twice", ErrProtocol, s.first)
+		if i > 0 && s.First <= l.shards[i-1].Last {
+			return fmt.Errorf("%w: slot %d is served twice", ErrProtocol, s.First)
 		}
 	}
 	return nil

@@ -30,8 +30,8 @@ func (t *clusterTopology) find(ctx context.Context, hint string) (*layout, error
 			if l, err = t.parse(v, addr); err == nil {
 				t.known = t.known[:0]
 				for _, s := range l.shards {
-					if !slices.Contains(t.known, s.primary) {
-						t.known = append(t.known, s.primary)
+					if !slices.Contains(t.known, s.Primary) {
+						t.known = append(t.known, s.Primary)
 					}
 				}
 				return l, nil
@@ -63,9 +63,9 @@ func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 		if len(node) < 2 || node[1].Kind != KindInt {
 			return nil, fmt.Errorf("%w: a node without host and port", ErrProtocol)
 		}
-		l.shards = append(l.shards, shard{
-			first: uint16(first), last: uint16(last),
-			primary: t.cfg.mapped(announced(string(node[0].Bytes), strconv.FormatInt(node[1].Int, 10), asked)),
+		l.shards = append(l.shards, Shard{
+			First: uint16(first), Last: uint16(last),
+			Primary: t.cfg.mapped(announced(string(node[0].Bytes), strconv.FormatInt(node[1].Int, 10), asked)),
 		})
 	}
 	if len(l.shards) == 0 {

@@ -26,10 +26,10 @@ func FuzzClusterSlots(f *testing.F) {
 		}
 		last := -1
 		for _, s := range l.shards {
-			if int(s.first) <= last || s.last < s.first || s.last >= slotCount || s.primary == "" {
+			if int(s.First) <= last || s.Last < s.First || s.Last >= slotCount || s.Primary == "" {
 				t.Fatalf("%q: %+v", b, l.shards)
 			}
-			last = int(s.last)
+			last = int(s.Last)
 		}
 	})
 }

@@ -58,7 +58,7 @@ func (t *replicaTopology) find(ctx context.Context, _ string) (*layout, error) {
 		primaries, replicas = primaries[i:i+1], replicas[i:i+1]
 	}
 	t.known = replicas[0]
-	return &layout{shards: []shard{{primary: primaries[0]}}}, nil
+	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: primaries[0]}}}, nil
 }
 
 // replicas reads the list in a primary's ROLE: one of those may be promoted next.

@@ -44,7 +44,7 @@ func (t *sentinelTopology) find(ctx context.Context, _ string) (*layout, error) 
 	for _, addr := range t.candidates() {
 		primary, err := t.ask(ctx, addr)
 		if err == nil {
-			return &layout{shards: []shard{{primary: primary}}}, nil
+			return &layout{shards: []Shard{{Last: slotCount - 1, Primary: primary}}}, nil
 		}
 		if failed = append(failed, err); ctx.Err() != nil {
 			break

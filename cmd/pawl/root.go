@@ -25,7 +25,9 @@ func newRootCommand() *cobra.Command {
 locks: a Java service that uses an RLock of the same name is excluded too.
 
 The server is named by --addr, else by $PAWL_URL, else it is
-redis://127.0.0.1:6379. A password belongs into $PAWL_URL or $PAWL_PASSWORD: one
+redis://127.0.0.1:6379. So are clusters (redis+cluster://HOST,HOST), sentinels
+(redis+sentinel://HOST,HOST/MASTER) and replicas (redis+replicas://HOST,HOST), and
+with rediss all of them over TLS. A password belongs into $PAWL_URL or $PAWL_PASSWORD: one
 on the command line is refused, because every user of the machine can read it.
 
 Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server not reachable or not

@@ -48,21 +48,42 @@ func (f *serverFlag) url() (string, error) {
 	if !strings.Contains(raw, "://") {
 		return "", usagef(f.cmd, "%s is not a URL: it must look like %s, rediss://HOST:PORT or unix:///PATH", f.source(), defaultURL)
 	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw, nil // engine.ParseURL complains, without quoting it
-	}
-	password, _ := u.User.Password()
+	u := cutUser(raw)
 	switch fromEnv := os.Getenv(passwordEnv); {
-	case password != "" && f.addr != "":
+	case (u.password != "" || strings.Contains(u.rest, "sentinel_password=")) && f.addr != "":
 		return "", usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
-	case password == "" && fromEnv != "":
-		u.User = url.UserPassword(u.User.Username(), fromEnv)
-		return u.String(), nil
-	case password == "" && u.User.Username() != "":
-		return "", usagef(f.cmd, "the user %q needs a password: put it into $%s", u.User.Username(), passwordEnv)
+	case u.password == "" && fromEnv != "":
+		return u.scheme + url.UserPassword(u.name, fromEnv).String() + "@" + u.rest, nil
+	case u.password == "" && u.name != "":
+		return "", usagef(f.cmd, "the user %q needs a password: put it into $%s", u.name, passwordEnv)
 	}
-	return raw, nil
+	return raw, nil // if there is something wrong, engine.ParseURL complains without quoting it
+}
+
+// userURL is a URL cut into pieces. url.Parse would not take the lists of hosts that
+// those of clusters and sentinels have.
+type userURL struct{ scheme, name, password, rest string }
+
+func cutUser(raw string) userURL {
+	i := strings.Index(raw, "://") + len("://")
+	u := userURL{scheme: raw[:i], rest: raw[i:]}
+	end := strings.IndexAny(u.rest, "/?#")
+	if end < 0 {
+		end = len(u.rest)
+	}
+	at := strings.LastIndexByte(u.rest[:end], '@')
+	if at < 0 {
+		return u
+	}
+	name, password, _ := strings.Cut(u.rest[:at], ":")
+	var badName, badPassword error
+	u.name, badName = url.PathUnescape(name)
+	u.password, badPassword = url.PathUnescape(password)
+	if badName != nil || badPassword != nil {
+		return userURL{scheme: raw[:i], password: "?", rest: raw[i:]}
+	}
+	u.rest = u.rest[at+1:]
+	return u
 }
 
 // source is where the URL comes from.

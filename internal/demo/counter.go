@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/deploy"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -17,15 +18,9 @@ type counter struct {
 
 // openCounter connects, over connections that the engine has no part in.
 func openCounter(ctx context.Context, server engine.Config, key string) (*counter, error) {
-	network := "tcp"
-	if server.Addrs[0][0] == '/' {
-		network = "unix"
-	}
-	client := resp.Open(resp.Config{
-		Network: network, Addr: server.Addrs[0], TLS: server.TLS,
-		Username: server.Username, Password: server.Password, DB: server.DB,
-		ClientName: "pawl-demo", Lanes: 1,
-	})
+	cfg := deploy.Config(server)
+	cfg.ClientName, cfg.Lanes = "pawl-demo", 1
+	client := resp.Open(cfg)
 	timeout := server.DialTimeout
 	if timeout == 0 {
 		timeout = connectTimeout

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// Every command takes the URL of every deployment.
+func TestCommandsOnEveryTopology(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) string{
+		"cluster":  func(t *testing.T) string { return redistest.StartCluster(t, false).URL() },
+		"sentinel": func(t *testing.T) string { return redistest.StartSentinel(t).URL() },
+		"replicas": func(t *testing.T) string { return redistest.StartReplicated(t, 1).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := []string{urlEnv + "=" + start(t)}
+			pawl(t, env, "ping").expect(t, 0)
+			pawl(t, env, "status", "free").expect(t, 0, "free")
+			pawl(t, env, "exec", "job", "--", "true").expect(t, 0)
+			pawl(t, env, "unlock", "--force", "free").expect(t, 1, "nothing to remove")
+			addr := env[0][len(urlEnv)+1:]
+			pawl(t, nil, brief("uncontended", "--addr", addr)...).expect(t, 0, "2.000 commands", name)
+			pawl(t, nil, "bench", "waiters", "--count", "500", "--own-names", "--duration", "200ms", "--addr", addr).expect(t, 0, "500 served")
+			pawl(t, nil, "bench", "held", "--count", "500", "--duration", "500ms", "--addr", addr).expect(t, 0, "0 lost")
+			pawl(t, nil, "demo", "--increments", "20", "--lease", "1s", "--addr", addr).expect(t, 0, "Nothing was lost with the lock")
+		})
+	}
+}
+
+// Nor does a password get onto a command line in a list of hosts.
+func TestPasswordInAListOfHostsIsRefusedOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{
+		"redis+cluster://:hunter2@127.0.0.1:1,127.0.0.1:2", "redis+sentinel://ada:hunter2@h,i/m",
+		"redis+sentinel://h,i/m?sentinel_password=hunter2",
+	} {
+		pawl(t, nil, "ping", "--addr", addr).expect(t, exitUsage, "a password on the command line")
+	}
+}

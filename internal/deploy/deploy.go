@@ -1,0 +1,30 @@
+// Package deploy tells connections beside an engine's where its deployment is.
+package deploy
+
+import (
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// Config is what resp needs to reach the deployment of an engine. The zero value of
+// what c leaves open stays zero.
+func Config(c engine.Config) resp.Config {
+	if len(c.Addrs) == 0 {
+		c.Addrs = []string{"127.0.0.1:6379"}
+	}
+	out := resp.Config{
+		Network: "tcp", Addr: c.Addrs[0], Addrs: c.Addrs, Master: c.Master, AddrMap: c.AddrMap,
+		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+		DB: c.DB, TLS: c.TLS, Dialer: c.Dialer, DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
+	}
+	if c.Addrs[0] != "" && c.Addrs[0][0] == '/' {
+		out.Network = "unix"
+	}
+	for t := resp.Standalone; t <= resp.Replicas; t++ {
+		if t.String() == c.Topology {
+			out.Topology = t
+		}
+	}
+	return out
+}
