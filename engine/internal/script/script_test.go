@@ -3,6 +3,7 @@ package script
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -298,6 +299,42 @@ func TestLeaseIsRoundedUpToTheMillisecond(t *testing.T) {
 	} {
 		if got := Milliseconds(d); got != want {
 			t.Errorf("%v: %d, want %d", d, got, want)
+		}
+	}
+}
+
+// A server that has been made a replica may be empty for a moment, when it is filled
+// anew, while a connection to it is still open. What it does not have is not gone.
+func TestOnlyAPrimarySaysThatAHoldIsGone(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	replica := r.Servers()[1]
+	c := resp.Open(resp.Config{Addr: replica.Addr(), Scripts: Texts()})
+	t.Cleanup(func() { _ = c.Close() })
+	at := &caller{t, c, replica}
+	for name, encode := range map[string]func([]byte, resp.Form) []byte{
+		"acquire": acquire(me, time.Minute), "reenter": reenter(me, time.Minute, 2), "leave": leave(me, 1),
+		"release": release(me), "retire": retire(me, time.Second), "force": force(""), "force, if held by me": force(me.String()),
+		"renew": renew(me, time.Minute),
+	} {
+		// Each refusal makes the client connect anew.
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		for !c.Up(resp.RoleLane, 0) && ctx.Err() == nil {
+			time.Sleep(time.Millisecond) // a poll
+		}
+		cancel()
+		v, err := at.run(encode)
+		var refused *resp.ServerError
+		switch {
+		case name == "renew" && err == nil:
+			v.Each(func(_ int, e resp.Value) bool {
+				if e.Int != -5 {
+					t.Errorf("renew: %d, want -5: refused for now", e.Int)
+				}
+				return true
+			})
+		case !errors.As(err, &refused) || refused.Code != "READONLY":
+			t.Errorf("%s: %+v, %v, want READONLY", name, v, err)
 		}
 	}
 }

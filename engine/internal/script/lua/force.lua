@@ -2,8 +2,11 @@
 -- KEYS[1] lock hash   ARGV[1] the only owner to take it from, or ''   ARGV[2] channel
 -- ARGV[3] PUBLISH, SPUBLISH, BOTH or ''
 -- 1: it was held and is free now   0: not held, or not by that owner
-if redis.call('HLEN', KEYS[1]) == 0 then return 0 end
-if ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+local free = redis.call('HLEN', KEYS[1]) == 0
+if free or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
+  redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
+  return 0
+end
 redis.call('DEL', KEYS[1])
 local verb = ARGV[3]
 if verb == 'BOTH' then

@@ -6,7 +6,10 @@
 -- The field changes its name so that a late copy of a renewal finds nothing to
 -- renew: it must not make the rest longer. Waiters are woken to learn the new
 -- expiry: they sleep until the old one, which may be far away.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return -3 end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
+  return -3
+end
 redis.call('HSET', KEYS[1], ARGV[3], 1)
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
