@@ -26,15 +26,29 @@ type crowd struct {
 	wg     sync.WaitGroup
 }
 
-func gather(t *testing.T, held, contended int, engines ...*Engine) *crowd {
+// The load: a thousand held, and a thousand that wait.
+const (
+	manyHeld  = 1000
+	contended = 40 // names, each with
+	perName   = 13 // contenders of each of two engines
+)
+
+func gather(t *testing.T, engines ...*Engine) *crowd {
 	t.Helper()
 	c := &crowd{t: t, stop: make(chan struct{}), inside: make([]atomic.Int32, contended)}
-	for i := range held {
-		c.held = append(c.held, mustLock(t, engines[i%len(engines)].Mutex(fmt.Sprint("held/", i))))
+	var taking []*Future[*Hold]
+	for i := range manyHeld {
+		taking = append(taking, engines[i%len(engines)].Mutex(fmt.Sprint("held/", i)).LockAsync(ctxT(t)))
+	}
+	var err error
+	if c.held, err = AwaitAll(ctxT(t), taking...); err != nil {
+		t.Fatal(err)
 	}
 	for i := range contended {
 		for _, e := range engines {
-			c.wg.Go(func() { c.contend(e, i) })
+			for range perName {
+				c.wg.Go(func() { c.contend(e, i) })
+			}
 		}
 	}
 	t.Cleanup(func() { c.end() })
@@ -99,18 +113,25 @@ func (c *crowd) keeps(do func(key string, words ...string) any) {
 	for _, h := range c.held {
 		if err := h.Err(); err != nil {
 			c.t.Errorf("%s: %v", h.Name(), err)
-		} else if n := do(h.Name(), "HEXISTS", h.Name(), h.Owner()); n != int64(1) {
-			c.t.Errorf("%s is held here, and on the server: %v", h.Name(), n)
+		}
+	}
+	// Asking takes a few round trips: a sample of them, of every part of the slots.
+	for i := 0; i < len(c.held); i += 17 {
+		h := c.held[i]
+		if n := do(h.Name(), "HGETALL", h.Name()); fmt.Sprint(n) != fmt.Sprintf("[%s 1]", h.Owner()) {
+			c.t.Errorf("%s is held by %s here, and on the server: %v", h.Name(), h.Owner(), n)
 		}
 	}
 }
 
 func (c *crowd) unlockAll() {
 	c.t.Helper()
+	var going []*Future[struct{}]
 	for _, h := range c.held {
-		if err := h.Unlock(ctxT(c.t)); err != nil {
-			c.t.Errorf("%s: %v", h.Name(), err)
-		}
+		going = append(going, h.UnlockAsync())
+	}
+	if _, err := AwaitAll(ctxT(c.t), going...); err != nil {
+		c.t.Error(err)
 	}
 }
 
@@ -126,16 +147,12 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 			at := clustered(cluster)
 			at.url += "?sharding=" + sharding
 			a, b := at.open(t, leaseOf(4*time.Second)), at.open(t, leaseOf(4*time.Second))
-			c := gather(t, 100, 12, a, b)
+			c := gather(t, a, b)
 			primaries := cluster.Primaries()
 			for round := range 3 {
-				for i := range 12 {
+				for i := range 12 { // of the contended names
 					slot := cluster.Slot(fmt.Sprint("contended/", i))
-					var from *redistest.Server
-					eventually(t, "the slot has one owner", func() bool {
-						from = cluster.Owner(slot)
-						return from != nil
-					})
+					from := cluster.AwaitOwner(slot)
 					to := primaries[(i+round)%len(primaries)]
 					if from == to {
 						continue
@@ -144,13 +161,13 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 					c.goesOn("while a slot is open", 5)
 					cluster.EndMove(slot, from, to)
 				}
-				for i := 0; i < 100; i += 7 {
+				for i := 0; i < manyHeld; i += 71 {
 					cluster.Move(cluster.Slot(fmt.Sprint("held/", i)), primaries[(i+round)%len(primaries)])
 				}
 				c.goesOn(fmt.Sprint("round ", round), 100)
 			}
 			n := a.Stats().Renewed + b.Stats().Renewed
-			eventually(t, "all are renewed where they are now", func() bool { return a.Stats().Renewed+b.Stats().Renewed >= n+200 })
+			eventually(t, "all are renewed where they are now", func() bool { return a.Stats().Renewed+b.Stats().Renewed >= n+2*manyHeld })
 			c.keeps(at.do)
 			c.end()
 			if n := c.double.Load() + c.lost.Load(); n != 0 {
@@ -171,7 +188,7 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 	cluster := redistest.StartCluster(t, true)
 	at := clustered(cluster)
 	a, b := at.open(t, leaseOf(6*time.Second)), at.open(t, leaseOf(6*time.Second))
-	c := gather(t, 100, 12, a, b)
+	c := gather(t, a, b)
 	c.goesOn("before", 50)
 	for _, primary := range cluster.Primaries() {
 		cluster.Failover(cluster.ReplicaOf(primary))
@@ -179,7 +196,7 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 	}
 	cluster.AwaitUp()
 	n := a.Stats().Renewed + b.Stats().Renewed
-	eventually(t, "all are renewed by the new primaries", func() bool { return a.Stats().Renewed+b.Stats().Renewed >= n+200 })
+	eventually(t, "all are renewed by the new primaries", func() bool { return a.Stats().Renewed+b.Stats().Renewed >= n+2*manyHeld })
 	c.keeps(at.do)
 	c.end()
 	c.unlockAll()
@@ -193,7 +210,7 @@ func TestDeadPrimaryOfAClusterIsReplaced(t *testing.T) {
 	cluster := redistest.StartCluster(t, true)
 	at := clustered(cluster)
 	a, b := at.open(t, leaseOf(20*time.Second)), at.open(t, leaseOf(20*time.Second))
-	c := gather(t, 60, 12, a, b)
+	c := gather(t, a, b)
 	c.goesOn("before", 50)
 	cluster.AwaitInStep()
 	cluster.Primaries()[0].Kill()
@@ -263,7 +280,7 @@ func TestSentinelFailover(t *testing.T) {
 	r := redistest.StartSentinel(t)
 	at := replicated(r)
 	a, b := at.open(t, leaseOf(8*time.Second)), at.open(t, leaseOf(8*time.Second))
-	c := gather(t, 60, 8, a, b)
+	c := gather(t, a, b)
 	c.goesOn("before", 50)
 
 	r.AwaitInStep()
@@ -286,7 +303,7 @@ func TestPromotionByHandIsFollowed(t *testing.T) {
 	r := redistest.StartReplicated(t, 2)
 	at := replicated(r)
 	a, b := at.open(t, leaseOf(8*time.Second)), at.open(t, leaseOf(8*time.Second))
-	c := gather(t, 60, 8, a, b)
+	c := gather(t, a, b)
 	c.goesOn("before", 50)
 	r.AwaitInStep()
 	r.Promote(r.Servers()[1])

@@ -122,6 +122,7 @@ func (c *Client) SubmitRenewal(route uint64, r Request) {
 var errRefusedNowhere = &failure{class: ErrNotSent, cause: errNowhere}
 
 func (c *Client) refuse(r Request) {
+	c.explorer.kick("") // the latest layout may have had a gap
 	c.mu.Lock()
 	closed := c.mu.closed
 	c.mu.Unlock()

@@ -23,7 +23,7 @@ type laneConfig struct {
 
 	// redirect is asked what to do with a command that the server refused: it sends
 	// the command on and answers true, or false. nil: nothing is sent on.
-	redirect func(a *answer, e *ServerError) bool
+	redirect func(a answer, e *ServerError) bool
 
 	// inlineDepth overrides defaultInlineDepth; negative: never write inline.
 	inlineDepth int

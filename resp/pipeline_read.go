@@ -159,7 +159,7 @@ func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
 		reply := Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now, Moving: a.asked}
 		if a.value.Kind == KindError {
 			e := newServerError(a.value.Bytes)
-			if redirect := p.lane.cfg.redirect; redirect != nil && redirect(&a, e) {
+			if redirect := p.lane.cfg.redirect; redirect != nil && redirect(a, e) {
 				continue
 			}
 			reply.Value, reply.Err, reply.Moving = Value{}, e, a.moving(e)

@@ -24,7 +24,7 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 //	CLUSTERDOWN        the slot is nobody's: ask for the layout
 //	READONLY,          the node is a replica by now: ask for the layout; alone, the
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
-func (l *link) redirect(a *answer, e *ServerError) bool {
+func (l *link) redirect(a answer, e *ServerError) bool {
 	c := l.node.client
 	switch e.Code {
 	case "MOVED", "ASK":
@@ -84,6 +84,6 @@ func (n *node) peer(l *link) *lane {
 }
 
 // moving reports whether the answer shows that the slot is being migrated.
-func (a *answer) moving(e *ServerError) bool {
+func (a answer) moving(e *ServerError) bool {
 	return a.asked || e != nil && e.Code == "TRYAGAIN"
 }

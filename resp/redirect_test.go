@@ -296,3 +296,61 @@ func TestReadOnlyServerIsConnectedToAgain(t *testing.T) {
 	call.await(t)
 	eventually(t, "the connections of commands are made anew", func() bool { return c.Stats().Reconnects >= before+2 && c.Up(RoleLane, 0) })
 }
+
+// A layout with a gap is followed by another look as soon as somebody needs what is
+// missing, not by chance half a minute later.
+func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 2)
+	whole := f.layout.Load()
+	host, port, _ := net.SplitHostPort(f.nodes[0].Addr())
+	half := fmt.Sprintf("*1\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+	f.layout.Store(&half)
+	c := f.client(t)
+	if c.LaneOf(slotCount-1) != (LaneID{}) || c.LaneOf(slotCount-1).Up() {
+		t.Fatal("a slot that nobody serves has a lane")
+	}
+	f.layout.Store(whole)
+	call := newCall(0)
+	c.Submit(slotCount-1, call)
+	if r := call.await(t); !errors.Is(r.Err, ErrNotSent) {
+		t.Fatalf("%+v", r)
+	}
+	eventually(t, "the gap is filled", func() bool { return c.LaneOf(slotCount - 1).Up() })
+}
+
+// Channels of a slot that nobody serves are subscribed when somebody does, and move
+// with it.
+func TestChannelsFollowTheirSlot(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 2)
+	c := f.client(t)
+	var names []string
+	recs := make(map[string]*recorder)
+	for i := range 200 {
+		name := fmt.Sprint("channel", i)
+		names, recs[name] = append(names, name), newRecorder()
+		c.Subscribe(NewChannel(name, recs[name]))
+	}
+	for _, name := range names {
+		recs[name].await(t, Subscribed)
+	}
+	at := func(n int) int { return len(f.nodes[n].Commands(fakenode.Is("SUBSCRIBE"))) }
+	if at(0) == 0 || at(1) == 0 {
+		t.Fatal("not every node has its share")
+	}
+	f.serve(1, 1)
+	c.explorer.kick("")
+	for _, name := range names {
+		if SlotOf(name) < slotCount/2 {
+			recs[name].await(t, Disconnected)
+			recs[name].await(t, Subscribed)
+		}
+	}
+	for _, name := range names {
+		if f.nodes[1].Publish(name, "hi") != 1 {
+			t.Errorf("%s is not subscribed at its node", name)
+		}
+		recs[name].await(t, Message)
+	}
+}

@@ -73,7 +73,8 @@ func (c *Cluster) AwaitUp() {
 	c.t.Helper()
 	for _, s := range c.Running() {
 		await(c.t, s.Addr()+" sees the cluster up", func() bool {
-			return strings.Contains(s.Info("CLUSTER", "INFO"), "cluster_state:ok")
+			info := s.Info("CLUSTER", "INFO")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d\r", Slots))
 		})
 	}
 	c.AwaitInStep()
@@ -137,6 +138,24 @@ func (c *Cluster) Owner(slot int) *Server {
 			owner = s
 		}
 	}
+	return owner
+}
+
+// AwaitOwner waits until the slot has one owner.
+func (c *Cluster) AwaitOwner(slot int) *Server {
+	c.t.Helper()
+	defer func() {
+		if c.t.Failed() {
+			for _, s := range c.Running() {
+				c.t.Logf("slot %d, %s says:\n%s", slot, s.Addr(), s.Info("CLUSTER", "NODES"))
+			}
+		}
+	}()
+	var owner *Server
+	await(c.t, fmt.Sprintf("slot %d has one owner", slot), func() bool {
+		owner = c.Owner(slot)
+		return owner != nil
+	})
 	return owner
 }
 
@@ -211,11 +230,7 @@ func (c *Cluster) EndMove(slot int, from, to *Server) {
 // Move moves a slot with its keys.
 func (c *Cluster) Move(slot int, to *Server) {
 	c.t.Helper()
-	var from *Server
-	await(c.t, "the slot has one owner", func() bool {
-		from = c.Owner(slot)
-		return from != nil
-	})
+	from := c.AwaitOwner(slot)
 	if from == to {
 		return
 	}
