@@ -150,7 +150,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 			c := gather(t, a, b)
 			primaries := cluster.Primaries()
 			for round := range 3 {
-				for i := range 12 { // of the contended names
+				for i := range 6 { // of the contended names
 					slot := cluster.Slot(fmt.Sprint("contended/", i))
 					from := cluster.AwaitOwner(slot)
 					to := primaries[(i+round)%len(primaries)]
@@ -161,7 +161,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 					c.goesOn("while a slot is open", 5)
 					cluster.EndMove(slot, from, to)
 				}
-				for i := 0; i < manyHeld; i += 71 {
+				for i := 0; i < manyHeld; i += 143 {
 					cluster.Move(cluster.Slot(fmt.Sprint("held/", i)), primaries[(i+round)%len(primaries)])
 				}
 				c.goesOn(fmt.Sprint("round ", round), 100)

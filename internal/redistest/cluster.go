@@ -225,6 +225,28 @@ func (c *Cluster) EndMove(slot int, from, to *Server) {
 			c.ok(s, "CLUSTER", "SETSLOT", n, "NODE", id)
 		}
 	}
+	await(c.t, "every node knows the epochs of all", c.sameEpochs)
+}
+
+// sameEpochs reports whether all nodes tell the same of everybody's config epoch. A
+// node that takes a slot gets the highest epoch that it knows of. If that is not the
+// highest there is, an older claim to the slot, still on its way, wins: the node
+// gives the slot up and deletes its keys, and nobody serves it.
+func (c *Cluster) sameEpochs() bool {
+	epochs := make(map[string]string)
+	for _, s := range c.Running() {
+		for line := range strings.Lines(s.Info("CLUSTER", "NODES")) {
+			words := strings.Fields(line) // id, address, flags, primary, sent, received, epoch, ...
+			if len(words) < 7 || strings.Contains(words[2], "fail") {
+				continue
+			}
+			if known, ok := epochs[words[0]]; ok && known != words[6] {
+				return false
+			}
+			epochs[words[0]] = words[6]
+		}
+	}
+	return true
 }
 
 // Move moves a slot with its keys.
