@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,9 +37,21 @@ var deployments = map[string]func(t *testing.T) *site{
 		return at
 	},
 	"ACL": func(t *testing.T) *site {
-		s := redistest.Start(t, redistest.User("pawl on >secret ~* &* +@all"))
+		s := redistest.Start(t, redistest.User(leastRights(t)))
 		at := single(s)
 		at.url = "redis://pawl:secret@" + s.Addr()
+		return at
+	},
+	"cluster, ACL": func(t *testing.T) *site {
+		c := redistest.StartCluster(t, false, redistest.User(leastRights(t, "In a cluster add `")))
+		at := clustered(c)
+		at.url = strings.Replace(c.URL(), "://", "://pawl:secret@", 1)
+		return at
+	},
+	"replicas, ACL": func(t *testing.T) *site {
+		r := redistest.StartReplicated(t, 1, redistest.User(leastRights(t, "with sentinels or replicas `")))
+		at := replicated(r)
+		at.url = strings.Replace(r.URL(), "://", "://pawl:secret@", 1)
 		return at
 	},
 	"replicas": func(t *testing.T) *site { return replicated(redistest.StartReplicated(t, 2)) },
@@ -53,6 +67,27 @@ var deployments = map[string]func(t *testing.T) *site{
 		at.url += "?sharding=both"
 		return at
 	},
+}
+
+// leastRights is the README's ACL rule, for all names, and what it says has to be
+// added behind the given words.
+func leastRights(t *testing.T, more ...string) string {
+	t.Helper()
+	rule := strings.Join(readmeACL(t)[2:], " ") // without ACL SETUSER
+	rule = strings.Replace(rule, "~orders:*", "~*", 1)
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range more {
+		_, after, ok := strings.Cut(string(readme), words)
+		commands, _, ends := strings.Cut(after, "`")
+		if !ok || !ends {
+			t.Fatalf("the README does not say: %s", words)
+		}
+		rule += " " + strings.Join(strings.Fields(commands), " ")
+	}
+	return rule
 }
 
 func single(s *redistest.Server) *site {
