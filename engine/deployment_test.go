@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -29,6 +30,17 @@ var deployments = map[string]func(t *testing.T) *site{
 		s := single(server(t))
 		s.url = "unix://" + s.servers()[0].Socket()
 		return s
+	},
+	"IPv6": func(t *testing.T) *site {
+		l, err := net.Listen("tcp", "[::1]:0")
+		if err != nil {
+			t.Skipf("this machine has no IPv6 loopback: %v", err)
+		}
+		l.Close()
+		s := redistest.Start(t, redistest.Line("bind 127.0.0.1 ::1"))
+		at := single(s)
+		at.url = strings.Replace(s.URL(), "127.0.0.1", "[::1]", 1)
+		return at
 	},
 	"TLS": func(t *testing.T) *site {
 		s := redistest.Start(t, redistest.TLS())

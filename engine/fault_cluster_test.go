@@ -191,6 +191,8 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 	c := gather(t, a, b)
 	c.goesOn("before", 50)
 	for _, primary := range cluster.Primaries() {
+		cluster.FlushScripts()
+		c.goesOn("every script forgotten", 50)
 		cluster.Failover(cluster.ReplicaOf(primary))
 		c.goesOn("a failover on command", 50)
 	}

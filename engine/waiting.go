@@ -69,6 +69,8 @@ func (r *resource) refusedFor(ttl time.Duration, o outcome) {
 		d = w.pollPause(d)
 	case o.moving:
 		d = min(d, movingPoll/2+rand.N(movingPoll/2))
+	case r.sh.eng.client.Sharded():
+		d = min(d, shardedPoll/2+rand.N(shardedPoll/2))
 	}
 	r.sh.eng.wheel.Schedule(&w.alarm, o.now.Add(d))
 }
@@ -76,6 +78,18 @@ func (r *resource) refusedFor(ttl time.Duration, o outcome) {
 // movingPoll is how long a head sleeps at most while its slot is being migrated:
 // sharded messages are then sent where nobody can be subscribed.
 const movingPoll = 100 * time.Millisecond
+
+// shardedPoll is how long a head sleeps at most on sharded messages. It may have
+// fallen asleep before the migration began, and nothing tells it of that:
+//
+//	head                    holder                   the slot
+//	refused, sleeps
+//	                                                 the key is at the other node
+//	                        releases there, with a
+//	                        message to nobody
+//	                                                 ... is the other node's
+//	hears sunsubscribe, tries
+const shardedPoll = 10 * time.Second
 
 // pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
 // 128 ms as Redisson's spin lock does, each with a random part, and never longer
