@@ -31,6 +31,7 @@ race: ## the tests of PKG (./engine/...) COUNT (20) times with the race detector
 	$(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
 
 invariants: ## every test with the race detector and the invariants checked
+	@set -e; . .ci/servers; \
 	$(GO) test -race -count=1 -timeout $(TIMEOUT) -tags pawl_invariants ./...
 
 fuzz: ## every fuzz target for FUZZTIME (30s)

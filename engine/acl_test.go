@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -41,8 +42,12 @@ func TestTheReadmesACLRuleIsEnoughAndNoMoreThanThat(t *testing.T) {
 			s.Do("CONFIG", "RESETSTAT")
 			everyOperation(t, s, "redis://pawl:secret@"+s.Addr()+"?lease=600ms")
 
-			if denied, _ := s.Do("ACL", "LOG").([]any); len(denied) != 0 {
-				t.Errorf("the rule is too narrow, the server refused: %v", denied)
+			denied, _ := s.Do("ACL", "LOG").([]any)
+			for _, entry := range denied {
+				// From Redis 7.2 on there is CLIENT SETINFO, which may be refused.
+				if !strings.Contains(fmt.Sprint(entry), "object client|setinfo") {
+					t.Errorf("the rule is too narrow, the server refused: %v", entry)
+				}
 			}
 			used := s.CommandStats()
 			for _, word := range rule {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,58 +25,76 @@ type site struct {
 }
 
 // deployments are all the ways to run a server that the suite below holds on.
-var deployments = map[string]func(t *testing.T) *site{
-	"standalone": func(t *testing.T) *site { return single(server(t)) },
-	"unix socket": func(t *testing.T) *site {
-		s := single(server(t))
+var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
+	"standalone": func(t *testing.T, opts ...redistest.Option) *site { return single(server(t, opts...)) },
+	"unix socket": func(t *testing.T, opts ...redistest.Option) *site {
+		s := single(server(t, opts...))
 		s.url = "unix://" + s.servers()[0].Socket()
 		return s
 	},
-	"IPv6": func(t *testing.T) *site {
+	"IPv6": func(t *testing.T, opts ...redistest.Option) *site {
 		l, err := net.Listen("tcp", "[::1]:0")
 		if err != nil {
 			t.Skipf("this machine has no IPv6 loopback: %v", err)
 		}
 		l.Close()
-		s := redistest.Start(t, redistest.Line("bind 127.0.0.1 ::1"))
+		s := redistest.Start(t, append(opts, redistest.Line("bind 127.0.0.1 ::1"))...)
 		at := single(s)
 		at.url = strings.Replace(s.URL(), "127.0.0.1", "[::1]", 1)
 		return at
 	},
-	"TLS": func(t *testing.T) *site {
-		s := redistest.Start(t, redistest.TLS())
+	"TLS": func(t *testing.T, opts ...redistest.Option) *site {
+		s := redistest.Start(t, append(opts, redistest.TLS())...)
 		at := single(s)
 		at.tls = s.TLSConfig()
 		return at
 	},
-	"ACL": func(t *testing.T) *site {
-		s := redistest.Start(t, redistest.User(leastRights(t)))
+	"ACL": func(t *testing.T, opts ...redistest.Option) *site {
+		s := redistest.Start(t, append(opts, redistest.User(leastRights(t)))...)
 		at := single(s)
 		at.url = "redis://pawl:secret@" + s.Addr()
 		return at
 	},
-	"cluster, ACL": func(t *testing.T) *site {
-		c := redistest.StartCluster(t, false, redistest.User(leastRights(t, "In a cluster add `")))
+	"cluster, ACL": func(t *testing.T, opts ...redistest.Option) *site {
+		c := redistest.StartCluster(t, false, append(opts, redistest.User(leastRights(t, "In a cluster add `")))...)
 		at := clustered(c)
 		at.url = strings.Replace(c.URL(), "://", "://pawl:secret@", 1)
 		return at
 	},
-	"replicas, ACL": func(t *testing.T) *site {
-		r := redistest.StartReplicated(t, 1, redistest.User(leastRights(t, "with sentinels or replicas `")))
+	"replicas, ACL": func(t *testing.T, opts ...redistest.Option) *site {
+		r := redistest.StartReplicated(t, 1, append(opts, redistest.User(leastRights(t, "with sentinels or replicas `")))...)
 		at := replicated(r)
 		at.url = strings.Replace(r.URL(), "://", "://pawl:secret@", 1)
 		return at
 	},
-	"replicas": func(t *testing.T) *site { return replicated(redistest.StartReplicated(t, 2)) },
-	"sentinel": func(t *testing.T) *site { return replicated(redistest.StartSentinel(t)) },
-	"cluster":  func(t *testing.T) *site { return clustered(redistest.StartCluster(t, false)) },
-	"cluster, plain messages": func(t *testing.T) *site {
-		at := clustered(redistest.StartCluster(t, false))
+	"replicas": func(t *testing.T, opts ...redistest.Option) *site {
+		return replicated(redistest.StartReplicated(t, 2, opts...))
+	},
+	"sentinel": func(t *testing.T, opts ...redistest.Option) *site {
+		return replicated(redistest.StartSentinel(t, opts...))
+	},
+	"cluster": func(t *testing.T, opts ...redistest.Option) *site {
+		return clustered(redistest.StartCluster(t, false, opts...))
+	},
+	"cluster, TLS": func(t *testing.T, opts ...redistest.Option) *site {
+		c := redistest.StartCluster(t, false, append(opts, redistest.TLS())...)
+		at := clustered(c)
+		at.tls = c.Nodes()[0].TLSConfig()
+		return at
+	},
+	"sentinel, TLS": func(t *testing.T, opts ...redistest.Option) *site {
+		r := redistest.StartSentinel(t, append(opts, redistest.TLS())...)
+		at := replicated(r)
+		at.tls = r.Servers()[0].TLSConfig()
+		return at
+	},
+	"cluster, plain messages": func(t *testing.T, opts ...redistest.Option) *site {
+		at := clustered(redistest.StartCluster(t, false, opts...))
 		at.url += "?sharding=off"
 		return at
 	},
-	"cluster, both kinds of messages": func(t *testing.T) *site {
-		at := clustered(redistest.StartCluster(t, false))
+	"cluster, both kinds of messages": func(t *testing.T, opts ...redistest.Option) *site {
+		at := clustered(redistest.StartCluster(t, false, opts...))
 		at.url += "?sharding=both"
 		return at
 	},
@@ -159,10 +178,23 @@ func (at *site) commands() map[string]int64 {
 // The same service, with another URL.
 func TestLocksWorkOnEveryDeployment(t *testing.T) {
 	t.Parallel()
+	onEveryDeployment(t)
+}
+
+func TestLocksWorkOnEveryDeploymentOfValkey(t *testing.T) {
+	t.Parallel()
+	valkey := redistest.OnValkey(t)
+	if info := server(t, valkey).Info("INFO", "server"); !strings.Contains(info, "valkey_version:") {
+		t.Fatalf("that is no Valkey:\n%s", info)
+	}
+	onEveryDeployment(t, valkey)
+}
+
+func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 	for name, start := range deployments {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			at := start(t)
+			at := start(t, slices.Clip(opts)...)
 			a, b := at.open(t), at.open(t)
 			for what, f := range map[string]func(t *testing.T, at *site, a, b *Engine){
 				"exclusion":       deployedExclusion,

@@ -35,6 +35,9 @@ func StartCluster(t TB, replicas bool, opts ...Option) *Cluster {
 	), inCluster}, opts...)
 	for i := range n {
 		s := Start(t, opts...)
+		if i == 0 {
+			opts = append(opts, sharing(s))
+		}
 		c.nodes = append(c.nodes, s)
 		c.ok(s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < primaries {
@@ -125,11 +128,12 @@ func (c *Cluster) Owner(slot int) *Server {
 	c.t.Helper()
 	var owner *Server
 	for _, s := range c.Running() {
+		id := c.ID(s) // its port depends on who asks
 		list, _ := s.Do("CLUSTER", "SLOTS").([]any)
 		for _, e := range list {
 			entry := e.([]any)
 			node := entry[2].([]any)
-			if first, last := entry[0].(int64), entry[1].(int64); int64(slot) < first || int64(slot) > last || node[1] != int64(s.port) {
+			if first, last := entry[0].(int64), entry[1].(int64); int64(slot) < first || int64(slot) > last || node[2] != id {
 				continue
 			}
 			if owner != nil {

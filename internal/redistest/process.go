@@ -27,8 +27,9 @@ type Config struct {
 	// Lines go to the end of redis.conf.
 	Lines []string
 
-	sentinel bool // it is a sentinel
-	portEnd  int  // ports are below; 0: portEnd
+	sentinel bool        // it is a sentinel
+	cert     *serverCert // of another server, which it shares
+	portEnd  int         // ports are below; 0: portEnd
 }
 
 // Process is a server process that can be killed, stopped and started again, on

@@ -24,8 +24,12 @@ func StartReplicated(t TB, n int, opts ...Option) *Replicated {
 	t.Helper()
 	r := &Replicated{t: t}
 	opts = append([]Option{Line("repl-diskless-sync-delay 0", "repl-ping-replica-period 1", "repl-timeout 5")}, opts...)
-	for range n + 1 {
-		r.servers = append(r.servers, Start(t, opts...))
+	for i := range n + 1 {
+		s := Start(t, opts...)
+		if i == 0 {
+			opts = append(opts, sharing(s))
+		}
+		r.servers = append(r.servers, s)
 	}
 	for _, s := range r.servers[1:] {
 		r.follow(s, r.servers[0])
@@ -49,7 +53,7 @@ func StartSentinel(t TB, opts ...Option) *Replicated {
 		if p := primary.cfg.Password; p != "" {
 			lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", MasterName, p))
 		}
-		r.sentinels = append(r.sentinels, Start(t, sentinel, Line(lines...)))
+		r.sentinels = append(r.sentinels, Start(t, sentinel, sharing(primary), Line(lines...)))
 	}
 	for _, s := range r.sentinels {
 		await(t, "the sentinels know each other and the replicas", func() bool {
@@ -216,4 +220,10 @@ func addrs(servers []*Server) []string {
 		list = append(list, s.Addr())
 	}
 	return list
+}
+
+// sharing starts a server like s: with TLS the two trust one certificate, for they
+// speak it with each other, too.
+func sharing(s *Server) Option {
+	return func(c *Config) { c.Binary, c.TLS, c.cert = s.cfg.Binary, s.cfg.TLS, s.cert }
 }

@@ -130,6 +130,8 @@ func (p *Process) config() string {
 		line("tls-key-file", p.cert.keyFile)
 		line("tls-auth-clients", "no")
 		line("tls-ca-cert-file", p.cert.certFile)
+		line("tls-replication", "yes")
+		line("tls-cluster", "yes")
 	}
 	line("unixsocket", p.Socket())
 	line("unixsocketperm", "700")

@@ -78,6 +78,10 @@ func (p *Process) setUpTLS() error {
 	if !p.cfg.TLS {
 		return nil
 	}
+	if p.cfg.cert != nil {
+		p.cert = p.cfg.cert
+		return nil
+	}
 	cert, err := makeCert(p.dir)
 	if err != nil {
 		return fmt.Errorf("redistest: certificate: %w", err)
