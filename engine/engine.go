@@ -141,7 +141,8 @@ func (e *Engine) wheelRebuilt(reason string) {
 // commands of resources leave, so joining several into one script plugs in here.
 func (e *Engine) submit(r *resource) { e.client.Submit(r.route, r) }
 
-// Ping asks the server for a sign of life over an ordinary connection.
+// Ping asks the server for a sign of life over an ordinary connection; in a cluster,
+// one of its nodes.
 func (e *Engine) Ping(ctx context.Context) error {
 	_, err := e.ask(ctx, 0, true, func(dst []byte, _ resp.Form) []byte {
 		return resp.AppendCommand(dst, "PING")

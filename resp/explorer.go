@@ -116,7 +116,9 @@ func (x *explorer) search(ctx context.Context) error {
 	x.mu.Unlock()
 	l, err := x.topology.find(ctx, hint)
 	if err == nil {
-		x.client.sharding(ctx, l)
+		err = x.client.sharding(ctx, l)
+	}
+	if err == nil {
 		x.client.follow(l)
 	}
 	x.mu.Lock()

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -101,19 +102,23 @@ func (c *Client) retire() {
 	}
 }
 
-// sharding decides, once, which kind of channels to use.
-func (c *Client) sharding(ctx context.Context, l *layout) {
+// sharding decides, once, which kind of channels to use: by what the server says, and
+// not by a connection that failed while it was asked.
+func (c *Client) sharding(ctx context.Context, l *layout) error {
 	if c.routes.slots == nil || c.shardingKnown {
-		return
+		return nil
 	}
 	on := c.cfg.Sharding == ShardingOn
 	if c.cfg.Sharding == ShardingAuto {
-		// As Redisson asks: any error means no.
 		_, err := c.cfg.scout(ctx, l.shards[0].Primary, "PUBSUB", "SHARDNUMSUB", "0")
+		if err != nil && !errors.As(err, new(*ServerError)) {
+			return err
+		}
 		on = err == nil
 	}
 	c.sharded.Store(on)
 	c.shardingKnown = true
+	return nil
 }
 
 // Sharded reports whether Channels are sharded ones: then messages must be sent with
