@@ -118,6 +118,26 @@ func (c *Client) SubmitRenewal(route uint64, r Request) {
 	c.refuse(r)
 }
 
+// SubmitDurable sends r on the durable connection of a route's node, in a group with
+// others; else it is like Submit. The order in which requests reach the server is not
+// that of their submission.
+func (c *Client) SubmitDurable(route uint64, r DurableRequest) {
+	c.submitDurable(route, RoleDurable, r)
+}
+
+// SubmitDurableRenewal is SubmitDurable on the durable connection of renewals.
+func (c *Client) SubmitDurableRenewal(route uint64, r DurableRequest) {
+	c.submitDurable(route, RoleDurableRenewal, r)
+}
+
+func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
+	if n := c.routes.of(route); n != nil {
+		n.durable[role-RoleDurable].submit(&member{request: r})
+		return
+	}
+	c.refuse(r)
+}
+
 // errRefusedNowhere is for a route that no node serves.
 var errRefusedNowhere = &failure{class: ErrNotSent, cause: errNowhere}
 

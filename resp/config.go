@@ -67,19 +67,16 @@ const (
 	RoleRenewal
 	// RolePubSub carries subscriptions and messages.
 	RolePubSub
+	// RoleDurable carries requests that replicas shall acknowledge, RoleDurableRenewal
+	// renewals of that kind.
+	RoleDurable
+	RoleDurableRenewal
 	// roleScout asks a few questions and is closed.
 	roleScout
 )
 
 func (r Role) String() string {
-	switch r {
-	case RoleLane:
-		return "lane"
-	case RoleRenewal:
-		return "renewal"
-	default:
-		return "pubsub"
-	}
+	return [...]string{"lane", "renewal", "pubsub", "durable", "durable renewal", "scout"}[r]
 }
 
 // State is a change of one connection.
@@ -139,6 +136,12 @@ type Config struct {
 	// CommandTimeout is how long the oldest command of a connection may wait for
 	// its answer before the connection is given up; 3 s by default.
 	CommandTimeout time.Duration
+	// AckTimeout is how long one WAIT of a durable connection lasts at most; 1 s by
+	// default.
+	AckTimeout time.Duration
+	// Durable makes the durable connections at once, so that WaitReady waits for them.
+	// They are made when they are first used, else.
+	Durable bool
 	// Lanes is the number of connections for user commands; by default 1 below 8
 	// CPUs, else 2 to 4.
 	Lanes int
@@ -198,6 +201,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CommandTimeout <= 0 {
 		c.CommandTimeout = 3 * time.Second
+	}
+	if c.AckTimeout <= 0 {
+		c.AckTimeout = time.Second
 	}
 	if c.Lanes <= 0 {
 		// One lane saturates a server's thread; more only spread the client's own

@@ -95,9 +95,23 @@ func TestLaneKnowsWhatWasNotSent(t *testing.T) {
 			calls[i].pad = pad
 			l.submit(calls[i])
 		}
-		l.close(ErrClosed)
+		// The lane ends with the first commands read and the server reading no more.
 		var received int
-		readCommands(server, func([]string) bool { received++; return true })
+		begun, closed, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(over)
+			readCommands(server, func([]string) bool {
+				if received++; received == 1 {
+					close(begun)
+					<-closed
+				}
+				return true
+			})
+		}()
+		<-begun
+		l.close(ErrClosed)
+		close(closed)
+		<-over
 
 		var unknown, notSent int
 		for _, c := range calls {

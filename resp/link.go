@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -48,6 +49,7 @@ type link struct {
 	role     Role
 	index    int
 	endpoint endpoint
+	dormant  atomic.Bool // it does not connect before wake
 
 	mu struct {
 		sync.Mutex
@@ -62,6 +64,13 @@ type link struct {
 	// The connecting goroutine's.
 	backoff  backoff
 	failures int // attempts since the latest connection
+}
+
+// wake has a dormant link connect.
+func (l *link) wake() {
+	if l.dormant.Load() && l.dormant.CompareAndSwap(true, false) {
+		l.node.start(l)
+	}
 }
 
 // run is the connecting goroutine: it ends when the link is up or ctx ends.

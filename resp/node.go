@@ -11,7 +11,8 @@ import (
 )
 
 // node is the connections to one server: lanes for user commands, one for
-// renewals, one for pub/sub. It belongs to a Client, which makes it when it first
+// renewals, one for pub/sub, and for each of the first two a durable one, once it is
+// used. It belongs to a Client, which makes it when it first
 // needs that server and closes it when the server serves nothing any more.
 type node struct {
 	client  *Client
@@ -19,7 +20,8 @@ type node struct {
 	lanes   []*lane
 	renewal *lane
 	pubsub  *pubsub
-	links   []*link // the lanes, then renewal, then pubsub
+	durable [2]*durable // of commands, of renewals
+	links   []*link     // the lanes, then as the roles
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -48,14 +50,29 @@ func newNode(c *Client, network, addr string) *node {
 	n.pubsub.subs.wake = n.pubsub.wake
 	sub.endpoint = n.pubsub
 	n.links = append(n.links, sub)
+	for i := range n.durable {
+		n.durable[i] = n.addDurable(RoleDurable + Role(i))
+	}
 	return n
 }
 
 func (n *node) addLane(role Role, index int) *lane {
 	l := &link{node: n, role: role, index: index}
+	return n.laneOf(l, n.cfg.CommandTimeout)
+}
+
+func (n *node) addDurable(role Role) *durable {
+	l := &link{node: n, role: role}
+	l.dormant.Store(!n.cfg.Durable)
+	lane := n.laneOf(l, n.cfg.CommandTimeout+n.cfg.AckTimeout)
+	return newDurable(lane, l, n.cfg.AckTimeout, n.cfg.MaxInFlight)
+}
+
+// laneOf makes the lane of a link.
+func (n *node) laneOf(l *link, timeout time.Duration) *lane {
 	lane := newLane(laneConfig{
 		clock:          n.cfg.Clock,
-		commandTimeout: n.cfg.CommandTimeout,
+		commandTimeout: timeout,
 		maxInFlight:    n.cfg.MaxInFlight,
 		maxQueuedBytes: maxQueuedBytes,
 		down:           l.down,
@@ -66,10 +83,12 @@ func (n *node) addLane(role Role, index int) *lane {
 	return lane
 }
 
-// open has every link connect.
+// open has every link connect, but those that wait to be used.
 func (n *node) open() {
 	for _, l := range n.links {
-		n.start(l)
+		if !l.dormant.Load() {
+			n.start(l)
+		}
 	}
 }
 
@@ -95,9 +114,14 @@ func (n *node) reconnect(err error) {
 	if early {
 		return
 	}
-	for _, l := range append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal) {
+	for _, l := range n.allLanes() {
 		l.drop(err)
 	}
+}
+
+// allLanes returns the lanes of every role.
+func (n *node) allLanes() []*lane {
+	return append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal, n.durable[0].lane, n.durable[1].lane)
 }
 
 // start runs the connecting goroutine of l, unless the node or the Client is being
@@ -119,14 +143,10 @@ func (n *node) laneIndex(route uint64) int {
 }
 
 func (n *node) link(role Role, lane int) *link {
-	switch role {
-	case RoleLane:
+	if role == RoleLane {
 		return n.links[lane]
-	case RoleRenewal:
-		return n.links[len(n.lanes)]
-	default:
-		return n.links[len(n.lanes)+1]
 	}
+	return n.links[len(n.lanes)-1+int(role)]
 }
 
 // progress reports whether every link has been up, and else the error that tells
@@ -135,7 +155,7 @@ func (n *node) progress() (ready bool, err error) {
 	ready = true
 	for _, l := range n.links {
 		_, connects, last := l.status()
-		if connects > 0 {
+		if connects > 0 || l.dormant.Load() {
 			continue
 		}
 		ready = false

@@ -47,7 +47,7 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 			return false
 		}
 		c.redirects.Add(1)
-		to.peer(l).send(a.request, a.hops+1, e.Code == "ASK")
+		to.take(l, a.request, a.hops+1, e.Code == "ASK")
 		return true
 	case "CLUSTERDOWN", "MASTERDOWN":
 		c.explorer.kick("")
@@ -75,12 +75,16 @@ func (n *node) target(message string) (slot uint16, addr string, ok bool) {
 	return uint16(number), n.cfg.mapped(announced(host, words[2][colon+1:], n.cfg.Addr)), true
 }
 
-// peer is the lane of n that serves as l does at its node.
-func (n *node) peer(l *link) *lane {
-	if l.role == RoleRenewal {
-		return n.renewal
+// take sends a request as l did at its node.
+func (n *node) take(l *link, r Request, hops uint8, asking bool) {
+	switch l.role {
+	case RoleLane:
+		n.lanes[l.index].send(r, hops, asking)
+	case RoleRenewal:
+		n.renewal.send(r, hops, asking)
+	default:
+		r.(*member).moveTo(n.durable[l.role-RoleDurable], hops, asking)
 	}
-	return n.lanes[l.index]
 }
 
 // moving reports whether the answer shows that the slot is being migrated.

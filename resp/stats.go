@@ -58,7 +58,7 @@ func (r *retired) sum() Stats {
 }
 
 func (n *node) addTo(s *Stats) {
-	for _, l := range append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal) {
+	for _, l := range n.allLanes() {
 		c := l.counters()
 		s.Commands += c.Commands
 		s.Resent += c.Resent

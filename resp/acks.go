@@ -1,0 +1,33 @@
+package resp
+
+// Acks says how many replicas of a primary shall acknowledge a write: so many, or
+// one of the names below.
+type Acks int16
+
+const (
+	// AllReplicas are all that are attached to the primary at that moment.
+	AllReplicas Acks = -1
+	// MajorityOfReplicas are more than half of them.
+	MajorityOfReplicas Acks = -2
+)
+
+// of returns how many that is if so many are attached. It is at least one: with
+// nobody there, "all" is not fulfilled.
+func (a Acks) of(attached int) int {
+	switch a {
+	case AllReplicas:
+		return max(1, attached)
+	case MajorityOfReplicas:
+		return max(0, attached)/2 + 1
+	}
+	return int(a)
+}
+
+// worth returns how many are worth waiting for: no more than are attached. If it is not
+// known how many are (-1), "all" is not worth a timeout before it is.
+func (a Acks) worth(attached int) int {
+	if attached < 0 {
+		return max(0, int(a))
+	}
+	return min(a.of(attached), attached)
+}

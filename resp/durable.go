@@ -1,0 +1,268 @@
+package resp
+
+import (
+	"sync"
+	"time"
+)
+
+// DurableRequest is a Request whose answer counts only once replicas have what it
+// wrote: Complete is called with Reply.Acked, Wanted and AckErr, and it is for the
+// request to compare them.
+type DurableRequest interface {
+	Request
+	// Wants is how many. It does not change between submission and Complete.
+	Wants() Acks
+	// NeedsAck reports whether an answer that is no error tells of a write. If not,
+	// Complete follows at once. It runs on the event loop.
+	NeedsAck(v Value) bool
+}
+
+// durable sends requests that replicas shall acknowledge, over a lane of its own: a
+// connection that has sent WAIT is not read from until the server has answered it.
+// Requests go in groups, each with one WAIT, whose count serves all of them:
+//
+//	requests of a group, ROLE, WAIT    one write
+//	                                   ... further requests queue up
+//	answers, replicas attached, how many have acknowledged: the group is over
+//	requests of the next group, ...
+//
+// ROLE stands in each group because "all" must mean those that are attached now. It
+// is answered before WAIT is, but WAIT was sent with the number of the time before:
+// if that was too low another WAIT follows.
+//
+// Invariants:
+//
+//  1. One group is out at most, and its WAIT is sent last. So no request ever lies
+//     unread behind a WAIT, where it would be executed much later than anybody
+//     reckons with.
+//  2. A WAIT counts for the requests that were answered before it. (What had to be
+//     sent again, after NOSCRIPT, is answered behind it: then another WAIT follows.)
+//  3. A request is in queue, or counted in pending, or in answered, or completed.
+//  4. pumping is set while a goroutine is in pump. It looks again before it leaves,
+//     so whoever finds it set has nothing to do.
+//
+// mu is never held over a call of the lane or of a Request's method.
+type durable struct {
+	lane    *lane
+	link    *link
+	timeout time.Duration // of one WAIT
+	limit   int           // of the queue
+
+	mu struct {
+		sync.Mutex
+		queue    ring[*member] // for the next groups
+		pending  int           // requests of the group without an answer
+		answered []*member     // requests of the group whose answers wait for a WAIT
+		waiting  bool          // a WAIT is out
+		pumping  bool
+
+		asked    int   // what the latest WAIT was sent with
+		attached int   // replicas of the latest ROLE; -1: unknown
+		roleErr  error // why it is unknown
+	}
+}
+
+// maxGroup bounds how many requests share a WAIT, and so how many tries a server that
+// has just come back gets at once.
+const maxGroup = 256
+
+// member is a request on its way through a durable.
+type member struct {
+	request DurableRequest
+	durable *durable
+	hops    uint8 // as in entry
+	asked   bool
+	reply   Reply
+}
+
+func newDurable(l *lane, k *link, timeout time.Duration, limit int) *durable {
+	d := &durable{lane: l, link: k, timeout: timeout, limit: limit}
+	d.mu.attached = -1
+	return d
+}
+
+// submit takes m over. It never blocks, and completes m at once if the lane is down.
+func (d *durable) submit(m *member) {
+	m.durable = d
+	d.link.wake()
+	if !d.lane.up() {
+		d.lane.refuse(m.request, d.lane.refusal())
+		return
+	}
+	d.mu.Lock()
+	if d.mu.queue.len() >= d.limit {
+		d.mu.Unlock()
+		d.lane.refuse(m.request, errRefusedFull)
+		return
+	}
+	d.mu.queue.push(m)
+	d.mu.Unlock()
+	d.pump()
+}
+
+// pump sends what is due, as long as nothing is out.
+func (d *durable) pump() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mu.pumping {
+		return
+	}
+	d.mu.pumping = true
+	for {
+		group, due := d.nextLocked()
+		if !due {
+			d.mu.pumping = false
+			return
+		}
+		d.mu.Unlock()
+		for _, m := range group {
+			d.lane.send(m, m.hops, m.asked)
+		}
+		d.lane.submit((*roleQuestion)(d))
+		d.lane.submit((*ackQuestion)(d))
+		d.mu.Lock()
+	}
+}
+
+// nextLocked begins the next group, or another WAIT for the one that is out. Nothing
+// is due as long as an answer is outstanding that will call pump.
+func (d *durable) nextLocked() (group []*member, due bool) {
+	m := &d.mu
+	if m.waiting || m.pending > 0 || len(m.answered)+m.queue.len() == 0 {
+		return nil, false
+	}
+	covered := m.answered
+	if len(covered) == 0 {
+		for len(group) < maxGroup && m.queue.len() > 0 {
+			group = append(group, m.queue.pop())
+		}
+		m.pending = len(group)
+		covered = group
+	}
+	m.waiting, m.asked = true, 0
+	for _, c := range covered {
+		m.asked = max(m.asked, c.request.Wants().worth(m.attached))
+	}
+	return group, true
+}
+
+// left notes that a member of the group waits for nothing any more, or for the WAIT.
+func (d *durable) left(m *member, answered bool) {
+	d.mu.Lock()
+	d.mu.pending--
+	if answered {
+		d.mu.answered = append(d.mu.answered, m)
+	}
+	d.mu.Unlock()
+}
+
+// AppendCommand implements Request.
+func (m *member) AppendCommand(dst []byte, form Form) []byte {
+	return m.request.AppendCommand(dst, form)
+}
+
+// Complete implements Request.
+func (m *member) Complete(r Reply) {
+	d := m.durable
+	defer d.pump() // this may have been all that the group waited for
+	if r.Err != nil || !m.request.NeedsAck(r.Value) {
+		d.left(m, false)
+		m.request.Complete(r)
+		return
+	}
+	m.reply = r
+	m.reply.Value = r.Value.Clone()
+	d.left(m, true)
+}
+
+// moveTo is for a member that its node has sent on: it goes into a group there.
+func (m *member) moveTo(to *durable, hops uint8, asking bool) {
+	from := m.durable
+	from.left(m, false)
+	m.hops, m.asked = hops, asking
+	to.submit(m)
+	from.pump()
+}
+
+// roleQuestion asks how many replicas are attached.
+type roleQuestion durable
+
+var roleBytes = AppendCommand(nil, "ROLE")
+
+// AppendCommand implements Request.
+func (q *roleQuestion) AppendCommand(dst []byte, _ Form) []byte { return append(dst, roleBytes...) }
+
+// Complete implements Request.
+func (q *roleQuestion) Complete(r Reply) {
+	attached, err := -1, r.Err
+	if err == nil {
+		if err = isPrimary(r.Value); err == nil {
+			attached = replicasOf(r.Value)
+		}
+	}
+	q.mu.Lock()
+	q.mu.attached, q.mu.roleErr = attached, err
+	q.mu.Unlock()
+}
+
+// replicasOf counts the replicas in a primary's answer to ROLE.
+func replicasOf(role Value) (n int) {
+	role.Each(func(i int, v Value) bool {
+		n = v.Len()
+		return i < 2
+	})
+	return n
+}
+
+// ackQuestion is the WAIT behind a group.
+type ackQuestion durable
+
+// AppendCommand implements Request. asked stands still while the question is out.
+func (q *ackQuestion) AppendCommand(dst []byte, _ Form) []byte {
+	dst = append(dst, "*3\r\n$4\r\nWAIT\r\n"...)
+	dst = AppendBulkInt(dst, int64(q.mu.asked))
+	return AppendBulkInt(dst, max(1, q.timeout.Milliseconds())) // 0 would be for ever
+}
+
+// Complete implements Request.
+func (q *ackQuestion) Complete(r Reply) {
+	d := (*durable)(q)
+	err := r.Err
+	if err == nil && r.Value.Kind != KindInt {
+		err = ErrProtocol
+	}
+	d.mu.Lock()
+	d.mu.waiting = false
+	var done, again []*member
+	for _, m := range d.mu.answered {
+		want := m.request.Wants()
+		m.reply.Now, m.reply.Acked, m.reply.AckErr = r.Now, int(r.Value.Int), err
+		if err == nil && want < 0 {
+			m.reply.AckErr = d.mu.roleErr
+		}
+		m.reply.Wanted = want.of(d.mu.attached)
+		if err == nil && m.reply.Acked < m.reply.Wanted && d.mu.asked < want.worth(d.mu.attached) {
+			again = append(again, m)
+			continue
+		}
+		done = append(done, m)
+	}
+	d.mu.answered = again
+	d.mu.Unlock()
+	defer d.pump()
+	deliver(done)
+}
+
+// deliver completes members. A panic of one does not cost the others their reply.
+func deliver(done []*member) {
+	defer func() {
+		if len(done) > 0 {
+			deliver(done)
+		}
+	}()
+	for len(done) > 0 {
+		m := done[0]
+		done = done[1:]
+		m.request.Complete(m.reply)
+	}
+}
