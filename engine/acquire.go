@@ -7,6 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // enqueue puts a into its place and starts what can be started. The context has
@@ -141,6 +142,12 @@ func (r *resource) granted(c *command, o outcome, fx *effects) {
 		r.owe(c.id, certain, c.span, o)
 		return
 	}
+	if o.acks.missing() {
+		// The primary has it, and perhaps a replica that will be promoted.
+		r.owe(c.id, certain, c.span, o)
+		a.unacked(o, fx)
+		return
+	}
 	h := newHolding(r, a, c.id, o)
 	if h.until() <= o.now || r.sh.eng.closing.Load() {
 		r.owe(c.id, certain, c.span, o)
@@ -153,6 +160,12 @@ func (r *resource) granted(c *command, o outcome, fx *effects) {
 	}
 	h.begin(o.now)
 	a.grant(h, fx)
+}
+
+// unacked fails an acquisition whose grant too few replicas have acknowledged.
+func (a *acquisition) unacked(o outcome, fx *effects) {
+	a.sh.count.unacked++
+	a.fail(fail(ErrNotAcquired, a.sh.eng.ackError(a.name(), o.acks)), fx)
 }
 
 func (r *resource) lateGrant(a *acquisition, o outcome, fx *effects) {
@@ -179,6 +192,11 @@ func (r *resource) reenterReplied(c *command, o outcome, fx *effects) {
 	case answered:
 		if o.code == script.NotThere {
 			r.lose(a.parent.root(), GoneOnServer, fx) // ends a too
+			return
+		}
+		if o.acks.missing() {
+			// The server may count one more than is held, as with an orphan.
+			a.unacked(o, fx)
 			return
 		}
 		h := newHolding(r, a, a.parent.root().id, o)
@@ -220,6 +238,14 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	}
 	a := e.newAcquisition(m, o, future)
 	a.once, a.parent = once, parent
+	switch {
+	case o.ackedGiven:
+		a.want = resp.Acks(o.acked)
+	case parent != nil:
+		a.want = parent.member.Want()
+	default:
+		a.want = resp.Acks(e.cfg.Replicas)
+	}
 	if future {
 		e.watches.join(ctx, a)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -34,6 +35,7 @@ type acquisition struct {
 	watch watchPlace
 
 	attempts uint16
+	want     resp.Acks // replicas that must have the grant
 	kind     kind
 	late     uint8
 	future   bool // LockAsync: the result goes to fut

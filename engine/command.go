@@ -28,7 +28,8 @@ const (
 // are cleared, under the shard's lock, when they stop waiting.
 type command struct {
 	what  what
-	head  bool // acquiring: for the front of waiters, so the wait must hear of it
+	head  bool      // acquiring: for the front of waiters, so the wait must hear of it
+	want  resp.Acks // replicas that shall acknowledge it
 	count int32
 	id    int64
 	span  time.Duration // the lease; unlocked: what a MinHold has left, if > 0
@@ -43,7 +44,7 @@ type command struct {
 func (r *resource) sendAcquire(a *acquisition, head bool) {
 	c := &r.cmd
 	c.what, c.head = acquiring, head
-	c.acq, c.span = a, a.firstLease()
+	c.acq, c.span, c.want = a, a.firstLease(), a.want
 	c.id = r.sh.ids.next()
 	a.attempts++
 	a.trying = true
@@ -52,7 +53,7 @@ func (r *resource) sendAcquire(a *acquisition, head bool) {
 func (r *resource) sendReenter(a *acquisition) {
 	c := &r.cmd
 	c.what = reentering
-	c.acq, c.span = a, a.firstLease()
+	c.acq, c.span, c.want = a, a.firstLease(), a.want
 	c.id, c.count = a.parent.root().id, a.parent.count+1
 	a.attempts++
 	a.trying = true
@@ -61,7 +62,7 @@ func (r *resource) sendReenter(a *acquisition) {
 func (r *resource) sendExtend(h *holding) {
 	c := &r.cmd
 	c.what = extending
-	c.hold, c.id, c.span = h, h.root().id, h.extra.extend.lease
+	c.hold, c.id, c.span, c.want = h, h.root().id, h.extra.extend.lease, h.member.Want()
 }
 
 func (r *resource) sendLeave(h *holding) {
@@ -110,6 +111,14 @@ func (r *resource) AppendCommand(dst []byte, form resp.Form) []byte {
 	panic("BUG: engine: an empty command was sent")
 }
 
+// Wants implements resp.DurableRequest.
+func (r *resource) Wants() resp.Acks { return r.cmd.want }
+
+// NeedsAck implements resp.DurableRequest: who was refused need not wait for anybody.
+func (r *resource) NeedsAck(v resp.Value) bool {
+	return r.cmd.what == extending || v.Kind == resp.KindInt && v.Int == script.Granted
+}
+
 // outcome is a reply, taken out of the lane's hands.
 type outcome struct {
 	verdict verdict
@@ -118,13 +127,14 @@ type outcome struct {
 	sent    clock.Instant
 	now     clock.Instant
 	moving  bool // the slot is being migrated
+	acks    acks
 }
 
 // errReply is an answer that no script of this package gives.
 var errReply = errors.New("engine: the server's answer is not one of the script's")
 
 func (c *command) outcome(reply resp.Reply) outcome {
-	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now, moving: reply.Moving}
+	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now, moving: reply.Moving, acks: acksOf(reply)}
 	v := reply.Value
 	if o.err == nil && c.what == extending {
 		// renew answers a list; ours has one element.
@@ -198,8 +208,11 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 	if c.head && r.wait != nil {
 		r.wait.Reset()
 	}
-	if errors.Is(o.err, resp.ErrLaneFull) {
-		if a != nil && a.future && a.fresh && a.attempts == 1 {
+	full := errors.Is(o.err, resp.ErrLaneFull)
+	if full || c.want != 0 {
+		// Not a matter for recovery: it goes by the lanes of all other commands, and
+		// the name's release must not wait for a durable connection.
+		if full && a != nil && a.future && a.fresh && a.attempts == 1 {
 			a.fail(fail(ErrNotAcquired, ErrOverloaded), fx)
 		}
 		if a != nil {

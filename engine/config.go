@@ -72,6 +72,11 @@ type Config struct {
 	// is given up, and how long TryLock, Extend and State wait for a connection.
 	// Default 3 s.
 	CommandTimeout time.Duration
+	// Replicas is how many replicas must acknowledge each grant and renewal, unless
+	// Acked says otherwise for one acquisition. Default 0: none is asked.
+	Replicas Replicas
+	// AckTimeout is how long they have. Default 1 s, but no more than a sixth of Lease.
+	AckTimeout time.Duration
 	// DialTimeout bounds one connect with its handshake. Default 5 s.
 	DialTimeout time.Duration
 	// CloseTimeout bounds Close. Default 5 s.
@@ -113,6 +118,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.ClientName, "pawl")
 	setDefault(&c.Lease, 30*time.Second)
 	setDefault(&c.CommandTimeout, 3*time.Second)
+	setDefault(&c.AckTimeout, max(min(time.Second, c.Lease/6), time.Millisecond))
 	setDefault(&c.DialTimeout, 5*time.Second)
 	setDefault(&c.CloseTimeout, 5*time.Second)
 	setDefault(&c.Lanes, 1)
@@ -159,6 +165,8 @@ func (c Config) validate() error {
 	check(c.Margin >= 0, "Margin (%v) must not be negative", c.Margin)
 	check(c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
+	check(c.Replicas.valid(), "Replicas (%d) must be a number up to %d, AllReplicas or MajorityOfReplicas", int(c.Replicas), maxReplicas)
+	check(c.AckTimeout >= time.Millisecond && c.AckTimeout <= maxAckTimeout, "AckTimeout (%v) must be between 1ms and %v", c.AckTimeout, maxAckTimeout)
 	check(c.DialTimeout > 0, "DialTimeout (%v) must be positive", c.DialTimeout)
 	check(c.CloseTimeout > 0, "CloseTimeout (%v) must be positive", c.CloseTimeout)
 	check(c.Lanes > 0 && c.Lanes <= 64, "Lanes (%d) must be within 1 and 64", c.Lanes)
@@ -202,6 +210,7 @@ func (c Config) client() resp.Config {
 		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
 		DB: c.DB, ClientName: c.ClientName, Dialer: c.Dialer,
 		DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
+		AckTimeout: c.AckTimeout, Durable: c.Replicas != 0,
 		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
 		Transport: c.transport, Logger: c.Logger,
 	}

@@ -22,6 +22,7 @@ type site struct {
 	servers func() []*redistest.Server            // those that may hold keys, as of now
 	do      func(key string, words ...string) any // at the server that serves the key
 	flush   func()                                // empties every script cache
+	durable bool                                  // every operation waits for replicas
 }
 
 // deployments are all the ways to run a server that the suite below holds on.
@@ -50,19 +51,19 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		return at
 	},
 	"ACL": func(t *testing.T, opts ...redistest.Option) *site {
-		s := redistest.Start(t, append(opts, redistest.User(leastRights(t)))...)
+		s := redistest.Start(t, append(opts, redistest.User(leastRights(t, forAcks)))...)
 		at := single(s)
 		at.url = "redis://pawl:secret@" + s.Addr()
 		return at
 	},
 	"cluster, ACL": func(t *testing.T, opts ...redistest.Option) *site {
-		c := redistest.StartCluster(t, false, append(opts, redistest.User(leastRights(t, "In a cluster add `")))...)
+		c := redistest.StartCluster(t, false, append(opts, redistest.User(leastRights(t, "In a cluster add `", forAcks)))...)
 		at := clustered(c)
 		at.url = strings.Replace(c.URL(), "://", "://pawl:secret@", 1)
 		return at
 	},
 	"replicas, ACL": func(t *testing.T, opts ...redistest.Option) *site {
-		r := redistest.StartReplicated(t, 1, append(opts, redistest.User(leastRights(t, "with sentinels or replicas `")))...)
+		r := redistest.StartReplicated(t, 1, append(opts, redistest.User(leastRights(t, "with sentinels or replicas `", forAcks)))...)
 		at := replicated(r)
 		at.url = strings.Replace(r.URL(), "://", "://pawl:secret@", 1)
 		return at
@@ -93,12 +94,25 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		at.url += "?sharding=off"
 		return at
 	},
+	"cluster, all replicas acknowledge": func(t *testing.T, opts ...redistest.Option) *site {
+		at := clustered(redistest.StartCluster(t, true, opts...))
+		at.url, at.durable = at.url+"?replicas=all", true
+		return at
+	},
+	"sentinel, all replicas acknowledge": func(t *testing.T, opts ...redistest.Option) *site {
+		at := replicated(redistest.StartSentinel(t, opts...))
+		at.url, at.durable = at.url+"?replicas=all", true
+		return at
+	},
 	"cluster, both kinds of messages": func(t *testing.T, opts ...redistest.Option) *site {
 		at := clustered(redistest.StartCluster(t, false, opts...))
 		at.url += "?sharding=both"
 		return at
 	},
 }
+
+// forAcks comes before the rights in the README that Acked needs.
+const forAcks = "to wait for replicas `"
 
 // leastRights is the README's ACL rule, for all names, and what it says has to be
 // added behind the given words.
@@ -202,6 +216,7 @@ func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 				"contention":      deployedContention,
 				"renewal":         deployedRenewal,
 				"re-entry":        deployedReentry,
+				"durability":      deployedDurability,
 				"force-unlock":    deployedForceUnlock,
 				"scripts flushed": deployedScriptFlush,
 			} {
@@ -365,6 +380,44 @@ func deployedScriptFlush(t *testing.T, at *site, a, b *Engine) {
 	}
 }
 
+// Where the primary has replicas they acknowledge; where it has none, that is said.
+func deployedDurability(t *testing.T, at *site, a, _ *Engine) {
+	attached := 0
+	for _, s := range at.servers() {
+		want := 0
+		fmt.Sscanf(replicationLine(s, "connected_slaves"), "%d", &want)
+		eventually(t, "ROLE lists what is connected", func() bool {
+			role, _ := s.Do("ROLE").([]any)
+			list, _ := role[2].([]any)
+			attached = len(list)
+			return attached == want
+		})
+	}
+	for _, name := range spread(t, 10) {
+		h, err := a.Mutex(name).Lock(ctxT(t), Acked(AllReplicas))
+		if attached == 0 {
+			notAcked(t, err, 0, 1)
+			continue
+		}
+		if err != nil || h.Acked() != attached {
+			t.Fatalf("%s, %d replicas attached: %v", name, attached, err)
+		}
+		inner, err := a.Mutex(name).Lock(h.Context(ctxT(t)))
+		if err != nil || inner.Acked() != attached {
+			t.Fatalf("%s, re-entry: %v", name, err)
+		}
+		mustUnlock(t, inner)
+		mustUnlock(t, h)
+	}
+}
+
+// replicationLine reads a value of INFO replication.
+func replicationLine(s *redistest.Server, name string) string {
+	_, after, _ := strings.Cut(s.Info("INFO", "replication"), name+":")
+	value, _, _ := strings.Cut(after, "\r")
+	return value
+}
+
 // An uncontended lock and unlock are two commands everywhere.
 func deployedTwoCommands(t *testing.T, at *site, e *Engine) {
 	names := spread(t, 50)
@@ -380,7 +433,7 @@ func deployedTwoCommands(t *testing.T, at *site, e *Engine) {
 	if n := after["evalsha"] + after["eval"] - before["evalsha"] - before["eval"]; n != int64(2*len(names)) {
 		t.Errorf("%d scripts for %d pairs", n, len(names))
 	}
-	if n := after["wait"]; n != 0 {
+	if n := after["wait"] - before["wait"]; (n != 0) != at.durable {
 		t.Errorf("%d WAITs", n)
 	}
 }

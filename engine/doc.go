@@ -31,6 +31,12 @@
 // It is then lost for good, also if the server turns out to have it still; in
 // that case it is released there.
 //
+// # Replicas
+//
+// Replication is asynchronous: if the primary dies, the replica that is promoted may
+// not know of a lock that is held. With Acked, or Config.Replicas for all, a grant and
+// every renewal counts only once replicas have acknowledged it.
+//
 // # Contexts
 //
 // The context of Lock, TryLock and LockAsync governs the acquisition only. Once the
@@ -76,6 +82,7 @@
 //	ErrReentry         .     n     n     n     n     .      .      .     .     .     .     .     .     .
 //	ErrWrongType       .     n     n     n     n     .      .      x     x     .     .     .     .     .
 //	ErrLate            .     n     n     n     n     .      .      .     .     .     .     .     .     .
+//	ErrNotAcked        .     n     n     n     n     .      x      .     .     .     .     .     .     .
 //	ErrOverloaded      .     .     .     n     .     .      .      .     .     .     .     .     .     .
 //	ErrUnavailable     x     n     n     n     u     u      u      x     x     x     .     .     .     .
 //	ErrClosed          .     n     n     n     n     u      .      x     x     x     .     .     .     x
@@ -106,6 +113,9 @@
 //     engine was closed, before the release was answered.
 //   - ErrLost and ErrReleased beside ErrNotAcquired: the context was a hold's, and
 //     that hold has ended.
+//   - ErrNotAcked: only with Acked or Config.Replicas; an *AckError says how many replicas
+//     acknowledged and how many were wanted. The lock was given back; of Extend: the
+//     lease counts as it was.
 //   - ErrReentry: only with NonReentrant.
 //   - ErrOverloaded: LockAsync only, more than Config.MaxInFlight commands without
 //     an answer, or 4 MiB unsent. Synchronous calls wait instead.

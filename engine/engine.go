@@ -88,7 +88,7 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	e.recovery.init(e)
 	e.renewer = renew.New(renew.Config{
 		Clock: clk, Wheel: e.wheel, Lease: cfg.Lease,
-		Submit:  func(slot uint16, r resp.Request) { e.client.SubmitRenewal(uint64(slot), r) },
+		Submit:  e.submitRenewal,
 		Slotted: topologies[cfg.Topology] == resp.Cluster,
 		OnRound: e.hookRenewed,
 	})
@@ -118,7 +118,7 @@ func (e *Engine) connection(s resp.State) {
 		switch s.Role {
 		case resp.RoleLane:
 			e.recovery.up(s.ID)
-		case resp.RoleRenewal:
+		case resp.RoleRenewal, resp.RoleDurableRenewal:
 			e.renewer.Resume()
 		}
 		e.log(slog.LevelDebug, "pawl: connected", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane)
@@ -139,7 +139,22 @@ func (e *Engine) wheelRebuilt(reason string) {
 
 // submit sends the resource's command. No lock is held. It is the one place where
 // commands of resources leave, so joining several into one script plugs in here.
-func (e *Engine) submit(r *resource) { e.client.Submit(r.route, r) }
+func (e *Engine) submit(r *resource) {
+	if r.cmd.want != 0 {
+		e.client.SubmitDurable(r.route, r)
+		return
+	}
+	e.client.Submit(r.route, r)
+}
+
+// submitRenewal sends a renewal script, for the renewer.
+func (e *Engine) submitRenewal(slot uint16, r resp.DurableRequest) {
+	if r.Wants() != 0 {
+		e.client.SubmitDurableRenewal(uint64(slot), r)
+		return
+	}
+	e.client.SubmitRenewal(uint64(slot), r)
+}
 
 // Ping asks the server for a sign of life over an ordinary connection; in a cluster,
 // one of its nodes.

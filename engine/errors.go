@@ -45,6 +45,8 @@ var (
 	// ErrLate: the grant came after its lease was over, several times in a row:
 	// the lease is too short for this network. It was given back.
 	ErrLate = errors.New("engine: granted later than the lease lasts; use a longer lease")
+	// ErrNotAcked: too few replicas acknowledged; see AckError. A lock was given back.
+	ErrNotAcked = errors.New("engine: too few replicas acknowledged")
 )
 
 // NotAcquiredError says that somebody else holds the lock. It Is ErrNotAcquired.

@@ -17,7 +17,7 @@ var sentinels = map[string]error{
 	"ErrInvalid": ErrInvalid, "ErrNotAcquired": ErrNotAcquired, "ErrReentry": ErrReentry,
 	"ErrWrongType": ErrWrongType, "ErrLate": ErrLate, "ErrOverloaded": ErrOverloaded,
 	"ErrUnavailable": ErrUnavailable, "ErrClosed": ErrClosed, "ErrOutcomeUnknown": ErrOutcomeUnknown,
-	"ErrLost": ErrLost, "ErrReleased": ErrReleased, "ErrNotHeld": ErrNotHeld, "ErrPending": ErrPending,
+	"ErrLost": ErrLost, "ErrReleased": ErrReleased, "ErrNotHeld": ErrNotHeld, "ErrPending": ErrPending, "ErrNotAcked": ErrNotAcked,
 }
 
 // The table of doc.go is true: every error in it can be had from that operation, in
@@ -186,6 +186,11 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		h := t.lock(fleeting())
 		<-h.Done()
 		return h.Extend(t.ctx, time.Hour)
+	case "ErrNotAcked Extend":
+		t.s.SetReplicas(1)
+		h := t.lock(Lease(time.Minute), Acked(1))
+		t.s.SetReplicas(0)
+		return h.Extend(t.ctx, time.Hour)
 	case "ErrNotHeld Extend":
 		h := t.lock(Lease(time.Minute))
 		mustUnlock(t, h)
@@ -246,6 +251,8 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 			t.Fatal(err)
 		}
 		return acquire(t.ctx, t.m)
+	case "ErrNotAcked":
+		return acquire(t.ctx, t.m, Acked(AllReplicas))
 	case "ErrLate":
 		t.net.Delay(faultproxy.All, 40*time.Millisecond, 40*time.Millisecond)
 		return acquire(t.ctx, t.m, Lease(50*time.Millisecond))

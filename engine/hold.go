@@ -31,6 +31,19 @@ func (l *Hold) ValidUntil() time.Time {
 	return h.eng.clock.Wall().Add(h.until().Sub(h.eng.clock.Now()))
 }
 
+// Acked returns how many replicas had acknowledged what ValidUntil counts from: the
+// grant, or the latest renewal or Extend. It is 0 if nobody was asked to; see Acked,
+// the option.
+func (l *Hold) Acked() int {
+	h := l.h
+	h.sh.mu.Lock()
+	defer h.sh.mu.Unlock()
+	if h.extra == nil {
+		return 0
+	}
+	return h.extra.acked
+}
+
 // Done returns a channel that is closed when the hold ends, for any reason: Unlock
 // was called, or the hold was lost.
 func (l *Hold) Done() <-chan struct{} {

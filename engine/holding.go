@@ -61,6 +61,7 @@ const (
 // holdExtra is what most holds never need.
 type holdExtra struct {
 	maxEnd, minEnd clock.Instant
+	acked          int // replicas that had what validUntil counts from
 	timer          *holdTimer
 	children       queue.List[*acquisition] // re-entries that wait for their turn
 	extend         *extension
@@ -81,7 +82,9 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 		res: r, sh: r.sh, eng: r.sh.eng, name: a.name(),
 		id: id, count: 1, parent: a.parent, lease: a.lease,
 	}
+	h.member.Init(h, resp.Slot(r.route), a.want)
 	h.handle = &Hold{h: h}
+	h.setAcked(o.acks.acked)
 	if h.parent != nil {
 		h.count = h.parent.count + 1
 		h.follows = h.lease == 0
@@ -106,7 +109,6 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 // begin starts the clock of a hold: its renewals, or its timer.
 func (h *holding) begin(now clock.Instant) {
 	h.sh.count.held++
-	h.member.Init(h, resp.Slot(h.res.route))
 	if h.watched {
 		h.eng.renewer.JoinFirst(&h.member, now)
 	}
@@ -146,6 +148,12 @@ func (h *holding) setUntil(at clock.Instant) {
 		at = min(at, x.maxEnd)
 	}
 	h.validUntil.Store(int64(at))
+}
+
+func (h *holding) setAcked(n int) {
+	if n != 0 || h.extra != nil {
+		h.more().acked = n
+	}
 }
 
 func (h *holding) root() *holding {

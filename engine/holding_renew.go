@@ -39,7 +39,7 @@ func (h *holding) Renewal(now clock.Instant) (script.Renewal, bool) {
 
 // Renewed implements renew.Subject. An acknowledgement that comes after the
 // hold's time does not bring it back.
-func (h *holding) Renewed(sent, now clock.Instant, lease time.Duration) {
+func (h *holding) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
 	var fx effects
 	h.sh.mu.Lock()
 	h.check(now, &fx)
@@ -51,6 +51,7 @@ func (h *holding) Renewed(sent, now clock.Instant, lease time.Duration) {
 	}
 	if h.watched {
 		h.setUntil(max(h.Until(), h.eng.heldUntil(sent, lease)))
+		h.setAcked(acked)
 		h.sh.count.renewed++
 		h.watchForLeak()
 		h.eng.renewer.JoinNext(&h.member, now)

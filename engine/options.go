@@ -18,6 +18,8 @@ type options struct {
 	maxGiven     bool
 	minGiven     bool
 	nonReentrant bool
+	acked        Replicas
+	ackedGiven   bool
 }
 
 type optionFunc func(*options)
@@ -89,6 +91,8 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 		return o, invalid("MinHold (%v) must be positive", o.minHold)
 	case o.minGiven && o.leaseGiven && o.minHold > o.lease:
 		return o, invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
+	case o.ackedGiven && !o.acked.valid():
+		return o, invalid("Acked (%d) must be a number of replicas up to %d, AllReplicas or MajorityOfReplicas", int(o.acked), maxReplicas)
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
 		return o, invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}

@@ -22,6 +22,8 @@ type Stats struct {
 	Compensations, Burned uint64
 	// UnknownOutcomes are releases whose caller was told ErrOutcomeUnknown.
 	UnknownOutcomes uint64
+	// NotAcked are grants, re-entries and extensions that too few replicas acknowledged.
+	NotAcked uint64
 	// Leaked are holds that were dropped without Unlock.
 	Leaked uint64
 	// HooksDropped are hook calls that did not fit into the queue.
@@ -42,6 +44,7 @@ type counters struct {
 	held, pending                            int
 	acquired, released, renewed, notAcquired uint64
 	compensations, burned, unknown, leaked   uint64
+	unacked                                  uint64
 	lost                                     [EngineClosed + 1]uint64
 }
 
@@ -66,6 +69,7 @@ func (e *Engine) Stats() Stats {
 		s.Burned += c.burned
 		s.UnknownOutcomes += c.unknown
 		s.Leaked += c.leaked
+		s.NotAcked += c.unacked
 		for reason, n := range c.lost {
 			if n > 0 {
 				s.Lost[LostReason(reason)] += n

@@ -20,7 +20,8 @@ import (
 //
 // Settings may follow as a query: db, client_name, lease, margin,
 // command_timeout, dial_timeout, close_timeout (durations such as 10s), lanes,
-// sentinel_username, sentinel_password, sharding. A password that stands alone is the
+// sentinel_username, sentinel_password, sharding, replicas (all, majority or a number),
+// ack_timeout. A password that stands alone is the
 // default user's: redis://:secret@host. IPv6 addresses are written in brackets.
 // Unknown settings are errors. Errors never contain the password.
 func ParseURL(raw string) (Config, error) {
@@ -167,7 +168,7 @@ func (c *Config) takeSettings(query string) error {
 	}
 	durations := map[string]*time.Duration{
 		"lease": &c.Lease, "margin": &c.Margin, "command_timeout": &c.CommandTimeout,
-		"dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout,
+		"dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout, "ack_timeout": &c.AckTimeout,
 	}
 	numbers := map[string]*int{"db": &c.DB, "lanes": &c.Lanes}
 	texts := map[string]*string{
@@ -182,6 +183,12 @@ func (c *Config) takeSettings(query string) error {
 		switch {
 		case len(values) > 1:
 			return invalid("the URL gives %s %d times", name, len(values))
+		case name == "replicas":
+			n, ok := replicasOf(value)
+			if !ok {
+				return invalid("the URL's replicas (%q) must be all, majority, or a number up to %d", shorten(value), maxReplicas)
+			}
+			c.Replicas = n
 		case texts[name] != nil:
 			*texts[name] = value
 		case durations[name] != nil:
@@ -197,7 +204,7 @@ func (c *Config) takeSettings(query string) error {
 			}
 			*numbers[name] = n
 		default:
-			return invalid("the URL's setting %q is not known; these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding", name)
+			return invalid("the URL's setting %q is not known; these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding, replicas, ack_timeout", name)
 		}
 	}
 	return nil

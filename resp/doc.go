@@ -5,7 +5,8 @@
 //
 // A Client has, per node, a number of lanes (user commands, picked by hash so
 // that commands of one key keep their order), one renewal lane that never
-// queues behind them, and one pub/sub connection. Routes say which node serves a
+// queues behind them, and one pub/sub connection; for requests that replicas shall
+// acknowledge, two durable lanes, connected when they are first used. Routes say which node serves a
 // name; an explorer keeps them true.
 //
 // # Layers
@@ -18,6 +19,7 @@
 //	node       the connections to one server                      node
 //	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake
 //	lane       outlives its connections                           lane, request, errors, failure
+//	durable    requests in groups, each with a WAIT                durable, acks
 //	  pipeline one connection of a lane: FIFO, writes, replies    pipeline, pipeline_*, ring
 //	pubsub     outlives its connections                           sub_conn, channel
 //	  subs     what is wanted, told, confirmed; no socket         sub, sub_channel, sub_reply, sub_wire
@@ -51,6 +53,7 @@
 //
 //	lane.mu → pipeline.mu → (Request.AppendCommand)
 //	gnetTransport.mu → (write, wake and close of gnet)
+//	durable.mu,
 //	link.mu, Client.mu, node.mu, explorer.mu, subs.mu, tracker.mu: none under them;
 //	subs.mu is one for all nodes of a Client
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers

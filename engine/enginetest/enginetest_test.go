@@ -254,3 +254,23 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
+
+func TestReplicasAcknowledgeWhatIsAskedOfThem(t *testing.T) {
+	t.Parallel()
+	env := enginetest.New(t)
+	m := env.Engine.Mutex("x")
+	if _, err := m.TryLock(t.Context(), engine.Acked(engine.AllReplicas)); !errors.Is(err, engine.ErrNotAcked) {
+		t.Errorf("without replicas: %v", err)
+	}
+	env.Replicas(2)
+	h, err := m.TryLock(t.Context(), engine.Acked(engine.AllReplicas))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Acked() != 2 {
+		t.Errorf("%d acknowledged", h.Acked())
+	}
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

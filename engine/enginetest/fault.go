@@ -45,6 +45,11 @@ func (env *Env) Expire(name string) {
 	env.announce(key)
 }
 
+// Replicas has the server say that so many replicas are attached, which acknowledge
+// everything at once: for code that asks for them (engine.Acked, Config.Replicas). At
+// first there are none, which is an error for those who ask.
+func (env *Env) Replicas(n int) { env.server.SetReplicas(n) }
+
 // Down takes the server away: connections are cut and refused. Its data stays, and
 // leases go on running out.
 func (env *Env) Down() { env.server.Down() }

@@ -1,17 +1,17 @@
 package embedded
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 )
 
 // addCommands gives the server the commands that miniredis lacks and a client of
 // a standalone Redis may send, and corrects one that misleads.
-func addCommands(redis *miniredis.Miniredis, srv *server.Server) {
+func (s *Server) addCommands(srv *server.Server) {
 	clients := new(clientIDs)
 	// The hook runs for commands of scripts too, with miniredis's lock held: it only
 	// looks at words.
@@ -21,6 +21,8 @@ func addCommands(redis *miniredis.Miniredis, srv *server.Server) {
 			c.WriteOK()
 		case cmd == "CLIENT" && len(args) == 1 && strings.EqualFold(args[0], "ID"):
 			c.WriteInt(clients.of(c))
+		case cmd == "WAIT" && len(args) == 2:
+			c.WriteInt(int(s.replicas.Load()))
 		case cmd == "CLUSTER":
 			// miniredis describes a cluster of one shard, which would make it look like one.
 			c.WriteError("ERR This instance has cluster support disabled")
@@ -29,24 +31,31 @@ func addCommands(redis *miniredis.Miniredis, srv *server.Server) {
 		}
 		return true
 	})
-	shards := &sharded{redis: redis, srv: srv}
+	shards := &sharded{redis: s.redis, srv: srv}
 	for name, cmd := range map[string]server.Cmd{
 		"SPUBLISH":     shards.publish,
 		"SSUBSCRIBE":   shards.subscribe,
 		"SUNSUBSCRIBE": shards.unsubscribe,
-		"ROLE": func(c *server.Peer, _ string, _ []string) {
-			c.Block(func(w *server.Writer) {
-				w.WriteLen(3)
-				w.WriteBulk("master")
-				w.WriteInt(0)
-				w.WriteLen(0)
-			})
-		},
+		"ROLE":         s.role,
 	} {
 		if err := srv.Register(name, cmd); err != nil {
 			panic("BUG: embedded: miniredis has learned a command of ours: " + err.Error())
 		}
 	}
+}
+
+// role is a primary's, with the replicas that SetReplicas pretends.
+func (s *Server) role(c *server.Peer, _ string, _ []string) {
+	c.Block(func(w *server.Writer) {
+		n := int(s.replicas.Load())
+		w.WriteLen(3)
+		w.WriteBulk("master")
+		w.WriteInt(0)
+		w.WriteLen(n)
+		for i := range n {
+			w.WriteStrings([]string{"127.0.0.1", strconv.Itoa(i + 1), "0"})
+		}
+	})
 }
 
 // clientIDs numbers connections in the order in which they ask.

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -25,6 +26,8 @@ type Server struct {
 	redis *miniredis.Miniredis
 	addr  string // "" without a listener
 	ttl   *ttlKeeper
+
+	replicas atomic.Int64 // that are said to be attached
 
 	mu struct {
 		sync.Mutex
@@ -103,6 +106,10 @@ func (s *Server) URL() string { return (&url.URL{Scheme: "redis", Host: s.addr})
 // Redis gives access to the data, also while the server is down. Its SetError
 // must not be called: the hook that it takes is in use.
 func (s *Server) Redis() *miniredis.Miniredis { return s.redis }
+
+// SetReplicas has the server say that so many replicas are attached, which acknowledge
+// everything at once. There are none.
+func (s *Server) SetReplicas(n int) { s.replicas.Store(int64(n)) }
 
 // Dial connects without a socket. The address is ignored, so that the method fits
 // as a client's dialer.
@@ -187,7 +194,7 @@ func (s *Server) upLocked(l net.Listener) {
 	}
 	first.Close()
 	srv := s.redis.Server()
-	addCommands(s.redis, srv)
+	s.addCommands(srv)
 	s.mu.up = true
 	if l == nil {
 		return

@@ -46,3 +46,29 @@ func TestPromotionByHand(t *testing.T) {
 		t.Error("another one is the primary")
 	}
 }
+
+// What a link holds is not lost until it is cut.
+func TestLinkHoldsUpAndCutsReplication(t *testing.T) {
+	t.Parallel()
+	r := StartReplicated(t, 1)
+	primary, replica := r.Servers()[0], r.Servers()[1]
+	l := r.Through(replica, primary)
+	get := func() any { return replica.Do("GET", "x") }
+
+	primary.Do("SET", "x", "1")
+	await(t, "it arrives", func() bool { return get() == "1" })
+	l.Hold()
+	primary.Do("SET", "x", "2")
+	if get() != "1" {
+		t.Errorf("held: x is %v", get())
+	}
+	l.Release()
+	await(t, "it arrives after all", func() bool { return get() == "2" })
+	l.Hold()
+	primary.Do("SET", "x", "3")
+	l.Cut()
+	replica.Do("REPLICAOF", "NO", "ONE")
+	if get() != "2" {
+		t.Errorf("cut: x is %v", get())
+	}
+}

@@ -69,10 +69,16 @@ func sentinel(c *Config) { c.sentinel = true }
 
 func (r *Replicated) follow(replica, primary *Server) {
 	r.t.Helper()
+	r.followPort(replica, primary, strconv.Itoa(primary.port))
+}
+
+// followPort has the replica reach its primary at a port.
+func (r *Replicated) followPort(replica, primary *Server, port string) {
+	r.t.Helper()
 	if p := primary.cfg.Password; p != "" {
 		replica.Do("CONFIG", "SET", "masterauth", p)
 	}
-	if v := replica.Do("REPLICAOF", "127.0.0.1", strconv.Itoa(primary.port)); v != "OK" {
+	if v := replica.Do("REPLICAOF", "127.0.0.1", port); v != "OK" {
 		r.t.Fatalf("REPLICAOF: %v", v)
 	}
 }

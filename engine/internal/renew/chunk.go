@@ -1,6 +1,7 @@
 package renew
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -39,7 +40,8 @@ type chunk struct {
 	due     clock.Instant
 	state   chunkState
 	retries int
-	slot    uint16 // of its members; without slots, of one of them
+	slot    uint16    // of its members; without slots, of one of them
+	want    resp.Acks // of its members
 	n       int
 	members [chunkSize]*Member
 	timer   wheel.Timer
@@ -56,10 +58,10 @@ func (r *Renewer) newChunkLocked(due clock.Instant) *chunk {
 }
 
 func (k *chunk) addLocked(m *Member) {
-	m.chunk, m.index = k, int32(k.n)
+	m.chunk, m.index = k, uint8(k.n)
 	k.members[k.n] = m
 	k.n++
-	k.slot = m.slot
+	k.slot, k.want = m.slot, m.want
 }
 
 // launch sends the script, for those members that are still there and in time.
@@ -132,6 +134,25 @@ func (k *chunk) AppendCommand(dst []byte, form resp.Form) []byte {
 	return script.AppendRenew(dst, form, k.list)
 }
 
+// Wants implements resp.DurableRequest.
+func (k *chunk) Wants() resp.Acks { return k.want }
+
+// NeedsAck implements resp.DurableRequest.
+func (k *chunk) NeedsAck(resp.Value) bool { return true }
+
+var errNotAcked = errors.New("renew: too few replicas acknowledged")
+
+// unacked is why an answer does not count: nil if it does.
+func unacked(r resp.Reply) error {
+	switch {
+	case r.AckErr != nil:
+		return r.AckErr
+	case r.Acked < r.Wanted:
+		return errNotAcked
+	}
+	return nil
+}
+
 var errAnswer = errors.New("renew: the server's answer does not fit the question")
 
 // Complete implements resp.Request.
@@ -143,7 +164,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 		err = errAnswer
 	}
 	if r.cfg.OnRound != nil {
-		round := Round{Holds: len(k.list), Err: err}
+		round := Round{Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
 		if reply.Sent != 0 {
 			round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)
 		}
@@ -160,20 +181,21 @@ func (k *chunk) Complete(reply resp.Reply) {
 		return
 	}
 	list, slots := k.list, k.slots
+	short := unacked(reply) != nil
 	members := r.finish(k)
 	reply.Value.Each(func(i int, v resp.Value) bool {
 		m := members[slots[i]]
 		if m == nil {
 			return true
 		}
-		switch v.Int {
-		case script.Renewed:
-			m.sub.Renewed(reply.Sent, reply.Now, list[i].Lease)
+		switch {
+		case v.Int == script.Renewed && !short:
+			m.sub.Renewed(reply.Sent, reply.Now, list[i].Lease, reply.Acked)
 			r.repeat(m)
-		case script.Gone, script.WrongType:
+		case v.Int == script.Gone, v.Int == script.WrongType:
 			m.sub.Gone(v.Int)
 		default:
-			// Refused for now. A server that refuses key by key answers at once, so
+			// Refused for now, or not acknowledged. A server that refuses key by key answers at once, so
 			// this is not the pause of a first failure.
 			r.joinWithin(m, reply.Now, r.backoff(3))
 		}

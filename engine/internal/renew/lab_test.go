@@ -57,7 +57,7 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-func (l *lab) submit(_ uint16, req resp.Request) {
+func (l *lab) submit(_ uint16, req resp.DurableRequest) {
 	k := req.(*chunk)
 	l.mu.Lock()
 	l.total++
@@ -205,7 +205,7 @@ type subject struct {
 func (l *lab) subject(n int) *subject {
 	s := &subject{l: l, n: n}
 	s.until.Store(int64(l.clock.Now().Add(lease - margin)))
-	s.m.Init(s, uint16(n%3))
+	s.m.Init(s, uint16(n%3), 0)
 	return s
 }
 
@@ -257,7 +257,7 @@ func (s *subject) end() {
 // Until may be called under the Renewer's lock, but never takes it.
 func (s *subject) Until() clock.Instant { return clock.Instant(s.until.Load()) }
 
-func (s *subject) Renewed(sent, now clock.Instant, d time.Duration) {
+func (s *subject) Renewed(sent, now clock.Instant, d time.Duration, _ int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told++

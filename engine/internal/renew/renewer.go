@@ -24,8 +24,9 @@ type Subject interface {
 	// Until is the instant at which the subject's time is over unless a renewal
 	// is acknowledged before. It takes no lock: it may be called under mu.
 	Until() clock.Instant
-	// Renewed: the server raised the lease, at sent or later.
-	Renewed(sent, now clock.Instant, lease time.Duration)
+	// Renewed: the server raised the lease, at sent or later, and so many replicas have
+	// acknowledged it: as many as the member wants, or more.
+	Renewed(sent, now clock.Instant, lease time.Duration, acked int)
 	// Gone: the server answered with this code (Gone or WrongType): it does not
 	// have the hold any more.
 	Gone(code int64)
@@ -44,7 +45,7 @@ type Config struct {
 	Clock   clock.Clock
 	Wheel   *wheel.Wheel
 	Lease   time.Duration // what a watchdog hold is given
-	Submit  func(slot uint16, r resp.Request)
+	Submit  func(slot uint16, r resp.DurableRequest)
 	OnRound func(Round) // may be nil; called on the event loop
 	// Slotted: the locks of one script must share a slot, as in a cluster.
 	Slotted bool
@@ -83,16 +84,21 @@ type Member struct {
 	sub   Subject
 	group *cohort
 	chunk *chunk
-	index int32
-	again bool // Now was called while a renewal was out
+	index uint8 // in the chunk
+	again bool  // Now was called while a renewal was out
 	slot  uint16
+	want  resp.Acks
 }
 
-// Init names the subject, and the slot that its lock is served in, in a cluster.
-func (m *Member) Init(s Subject, slot uint16) {
-	m.sub, m.slot = s, slot
+// Init names the subject, the slot that its lock is served in, in a cluster, and how
+// many replicas must acknowledge its renewals.
+func (m *Member) Init(s Subject, slot uint16, want resp.Acks) {
+	m.sub, m.slot, m.want = s, slot, want
 	m.place.Value = m
 }
+
+// Want is what Init was told.
+func (m *Member) Want() resp.Acks { return m.want }
 
 type cohort struct {
 	r       *Renewer
@@ -274,14 +280,20 @@ func (c *cohort) Fire(_ *wheel.Timer, _ clock.Instant) {
 	}
 }
 
+// order is that of members whose renewals cannot share a script.
+func (r *Renewer) order(a, b *Member) int {
+	if c := int(a.want) - int(b.want); c != 0 || !r.cfg.Slotted {
+		return c
+	}
+	return int(a.slot) - int(b.slot)
+}
+
 // cutLocked makes chunks of members that are nowhere.
 func (r *Renewer) cutLocked(members []*Member, due clock.Instant) (chunks []*chunk) {
-	if r.cfg.Slotted {
-		slices.SortFunc(members, func(a, b *Member) int { return int(a.slot) - int(b.slot) })
-	}
+	slices.SortFunc(members, r.order)
 	var last *chunk
 	for _, m := range members {
-		if last == nil || last.n == chunkSize || r.cfg.Slotted && last.slot != m.slot {
+		if last == nil || last.n == chunkSize || r.order(last.members[0], m) != 0 {
 			last = r.newChunkLocked(due)
 			chunks = append(chunks, last)
 		}
