@@ -387,9 +387,7 @@ func deployedDurability(t *testing.T, at *site, a, _ *Engine) {
 		want := 0
 		fmt.Sscanf(replicationLine(s, "connected_slaves"), "%d", &want)
 		eventually(t, "ROLE lists what is connected", func() bool {
-			role, _ := s.Do("ROLE").([]any)
-			list, _ := role[2].([]any)
-			attached = len(list)
+			attached = len(s.Replicas())
 			return attached == want
 		})
 	}

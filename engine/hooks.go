@@ -48,7 +48,7 @@ type HoldEvent struct {
 
 // RenewedEvent is one renewal script.
 type RenewedEvent struct {
-	Node  string
+	Node  string // the server of these holds; "" if none is known
 	Holds int
 	Lag   time.Duration // from when it was due to when it was sent
 	RTT   time.Duration
@@ -158,7 +158,7 @@ func (e *Engine) hookRenewed(r renew.Round) {
 	if e.hooks.Renewed == nil {
 		return
 	}
-	ev := RenewedEvent{Node: e.cfg.Addrs[0], Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
+	ev := RenewedEvent{Node: e.client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
 	e.hooks.push(func() { e.hooks.Renewed(ev) })
 }
 

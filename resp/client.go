@@ -162,6 +162,14 @@ func (c *Client) LaneOf(route uint64) LaneID {
 	return LaneID{n, n.laneIndex(route)}
 }
 
+// AddrOf returns the address of the server of a route, as of now; "" if none is known.
+func (c *Client) AddrOf(route uint64) string {
+	if n := c.routes.of(route); n != nil {
+		return n.cfg.Addr
+	}
+	return ""
+}
+
 // Subscribe adds ch: its handler hears Subscribed when the server has confirmed,
 // and then of every message. It never calls the handler itself. Subscribing a
 // Channel twice is subscribing it once.

@@ -1,7 +1,9 @@
 package redistest
 
 import (
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -42,24 +44,26 @@ func (r *Replicated) Through(replica, primary *Server) *Link {
 	offset := replicationField(primary, "master_repl_offset")
 	await(r.t, replica.Addr()+" is in step over its link", func() bool {
 		return field(replica.Info("INFO", "replication"), "master_link_status") == "up" &&
-			replicationField(replica, "slave_repl_offset") >= offset && primary.online(replica)
+			replicationField(replica, "slave_repl_offset") >= offset && slices.Contains(primary.Replicas(), strconv.Itoa(replica.port))
 	})
 	return l
 }
 
-// online reports whether ROLE of the primary lists the replica.
-func (s *Server) online(replica *Server) bool {
+// Replicas returns the ports of those that ROLE lists; none for a server that is no
+// primary.
+func (s *Server) Replicas() (ports []string) {
+	s.t.Helper()
 	role, _ := s.Do("ROLE").([]any)
 	if len(role) < 3 {
-		return false
+		return nil
 	}
 	list, _ := role[2].([]any)
 	for _, e := range list {
-		if words, _ := e.([]any); len(words) > 1 && words[1] == strconv.Itoa(replica.port) {
-			return true
+		if words, _ := e.([]any); len(words) > 1 {
+			ports = append(ports, fmt.Sprint(words[1]))
 		}
 	}
-	return false
+	return ports
 }
 
 // Hold delivers nothing any more, either way; both ends believe the other to be slow.

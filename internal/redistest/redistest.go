@@ -12,6 +12,8 @@ package redistest
 import (
 	"context"
 	"errors"
+	"io"
+	"syscall"
 	"time"
 )
 
@@ -112,9 +114,20 @@ func (s *Server) Do(words ...string) any {
 	return v
 }
 
-// Info runs a command that answers with a text; "" if it is refused.
+// Info runs a command that reads and answers with a text; "" if it is refused. It asks
+// again if the connection is cut: sentinels end all of a server whose role they change.
 func (s *Server) Info(words ...string) string {
 	s.t.Helper()
+	for range 5 {
+		v, err := s.Process.Do(words...)
+		if err == nil {
+			text, _ := v.(string)
+			return text
+		}
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+			break
+		}
+	}
 	text, _ := s.Do(words...).(string)
 	return text
 }

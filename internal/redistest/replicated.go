@@ -39,7 +39,8 @@ func StartReplicated(t TB, n int, opts ...Option) *Replicated {
 }
 
 // StartSentinel is StartReplicated with two replicas and three sentinels, which take
-// a primary for dead after half a second.
+// a primary for dead after a second: less, and on a busy machine they replace the new
+// one, too.
 func StartSentinel(t TB, opts ...Option) *Replicated {
 	t.Helper()
 	r := StartReplicated(t, 2, opts...)
@@ -47,7 +48,7 @@ func StartSentinel(t TB, opts ...Option) *Replicated {
 	for range 3 {
 		lines := []string{
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", MasterName, primary.port),
-			fmt.Sprintf("sentinel down-after-milliseconds %s 500", MasterName),
+			fmt.Sprintf("sentinel down-after-milliseconds %s 1000", MasterName),
 			fmt.Sprintf("sentinel failover-timeout %s 3000", MasterName),
 		}
 		if p := primary.cfg.Password; p != "" {

@@ -164,7 +164,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 		err = errAnswer
 	}
 	if r.cfg.OnRound != nil {
-		round := Round{Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
+		round := Round{Slot: k.slot, Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
 		if reply.Sent != 0 {
 			round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)
 		}

@@ -34,6 +34,7 @@ type Subject interface {
 
 // Round is what a hook is told of one renewal script.
 type Round struct {
+	Slot  uint16 // of its holds, in a cluster
 	Holds int
 	Lag   time.Duration // from when it was due to when it was sent
 	RTT   time.Duration
