@@ -35,9 +35,10 @@ func (e *Engine) enqueue(a *acquisition, k key, route uint64, o options) {
 		r.admit(a, &fx)
 		r.next(&fx)
 		a.fresh = r.cmd.acq == a
-		if a.once && !a.trying && !a.ended {
-			// Its turn comes with the answer of another command, or with a connection.
-			a.giveUpAt(e.clock.Now().Add(e.cfg.CommandTimeout))
+		if a.once && !a.ended && (!a.trying || a.want != 0) {
+			// Its turn comes with the answer of another command, with a connection, or
+			// when those who waited for replicas before it have gone.
+			a.giveUpAt(e.clock.Now().Add(a.patience()))
 		}
 		r.settled()
 	}
@@ -53,6 +54,10 @@ func (r *resource) admit(a *acquisition, fx *effects) {
 		// stranger, like any other.
 		if h = h.innermostLive(); h != nil {
 			a.parent = h
+			if err := a.settleReplicas(); err != nil {
+				a.fail(fail(ErrNotAcquired, err), fx)
+				return
+			}
 			if a.once && (h.child != nil || h.pending()) {
 				a.refuseLocal(h, fx)
 				return
@@ -62,6 +67,7 @@ func (r *resource) admit(a *acquisition, fx *effects) {
 		}
 		a.parent = nil
 	}
+	_ = a.settleReplicas() // without a parent there is none
 	if a.once {
 		if r.hold != nil && r.hold.state == live {
 			a.refuseLocal(r.hold, fx)
@@ -238,14 +244,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	}
 	a := e.newAcquisition(m, o, future)
 	a.once, a.parent = once, parent
-	switch {
-	case o.ackedGiven:
-		a.want = resp.Acks(o.acked)
-	case parent != nil:
-		a.want = parent.member.Want()
-	default:
-		a.want = resp.Acks(e.cfg.Replicas)
-	}
+	a.want, a.ackedGiven = resp.Acks(o.acked), o.ackedGiven
 	if future {
 		e.watches.join(ctx, a)
 	}

@@ -34,17 +34,18 @@ type acquisition struct {
 	rare  *rare         // what most do not need
 	watch watchPlace
 
-	attempts uint16
-	want     resp.Acks // replicas that must have the grant
-	kind     kind
-	late     uint8
-	future   bool // LockAsync: the result goes to fut
-	once     bool // TryLock: one attempt
-	trying   bool
-	fresh    bool // its first command is sent by LockAsync itself: it may be born failed
-	ended    bool
-	listed   bool // by an effects; listedNext is its next one
-	watched  bool // a member of watch.group; guarded by watches.mu
+	attempts   uint16
+	want       resp.Acks // replicas that must have the grant
+	kind       kind
+	late       uint8
+	future     bool // LockAsync: the result goes to fut
+	once       bool // TryLock: one attempt
+	trying     bool
+	fresh      bool // its first command is sent by LockAsync itself: it may be born failed
+	ended      bool
+	listed     bool // by an effects; listedNext is its next one
+	ackedGiven bool // want was: Acked
+	watched    bool // a member of watch.group; guarded by watches.mu
 
 	listedNext *acquisition
 }
@@ -250,6 +251,15 @@ func (a *acquisition) endAt(at clock.Instant, err error) {
 	a.sh.eng.wheel.Schedule(&d.timer, at)
 }
 
+// patience is how long a TryLock waits for a connection, and for replicas.
+func (a *acquisition) patience() time.Duration {
+	cfg := &a.sh.eng.cfg
+	if a.want != 0 {
+		return cfg.CommandTimeout + cfg.AckTimeout
+	}
+	return cfg.CommandTimeout
+}
+
 // giveUpAt bounds how long a TryLock waits for a connection.
 func (a *acquisition) giveUpAt(at clock.Instant) {
 	if a.more().deadline == nil {
@@ -269,7 +279,8 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 	err := d.err
 	switch {
 	case err != nil:
-	case r.held == stalled: // nobody may have it, but nobody could be asked either
+	case r.held != freely, r.cmd.acq == a && a.attempts == 1:
+		// Nobody may have it, but nobody could be asked either, or has answered.
 		err = fail(ErrNotAcquired, ErrUnavailable)
 	default:
 		err = &NotAcquiredError{Name: a.name(), TTL: -1}

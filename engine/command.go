@@ -119,6 +119,14 @@ func (r *resource) NeedsAck(v resp.Value) bool {
 	return r.cmd.what == extending || v.Kind == resp.KindInt && v.Int == script.Granted
 }
 
+// Wanted implements resp.DurableRequest. An acquisition may have ended while its
+// command waited for its turn.
+func (r *resource) Wanted() bool {
+	r.sh.mu.Lock()
+	defer r.sh.mu.Unlock()
+	return r.cmd.acq != nil || r.cmd.what == extending
+}
+
 // outcome is a reply, taken out of the lane's hands.
 type outcome struct {
 	verdict verdict
@@ -207,6 +215,9 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 	}
 	if c.head && r.wait != nil {
 		r.wait.Reset()
+	}
+	if errors.Is(o.err, resp.ErrUnwanted) {
+		return
 	}
 	full := errors.Is(o.err, resp.ErrLaneFull)
 	if full || c.want != 0 {

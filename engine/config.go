@@ -210,7 +210,7 @@ func (c Config) client() resp.Config {
 		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
 		DB: c.DB, ClientName: c.ClientName, Dialer: c.Dialer,
 		DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
-		AckTimeout: c.AckTimeout, Durable: c.Replicas != 0,
+		AckTimeout: c.AckTimeout, RenewalAckTimeout: min(c.AckTimeout, c.Lease/6), Durable: c.Replicas != 0,
 		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
 		Transport: c.transport, Logger: c.Logger,
 	}

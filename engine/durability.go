@@ -93,6 +93,36 @@ func (e *AckError) Is(target error) bool { return target == ErrNotAcked }
 // Unwrap returns the Cause.
 func (e *AckError) Unwrap() error { return e.Cause }
 
+// covers reports whether whoever renews with a does so with b, too, however many
+// replicas there are.
+func covers(a, b resp.Acks) bool {
+	switch {
+	case b == 0 || a == b:
+		return true
+	case a == resp.AllReplicas:
+		return b == resp.MajorityOfReplicas || b == 1
+	case a == resp.MajorityOfReplicas:
+		return b == 1
+	}
+	return b > 0 && b <= a
+}
+
+// settleReplicas is called when it is clear which hold a re-enters, if any: how many
+// replicas does it want, if the caller did not say? An error if its hold would be
+// renewed, with its parent's lease, for fewer.
+func (a *acquisition) settleReplicas() error {
+	switch {
+	case a.parent == nil && !a.ackedGiven:
+		a.want = resp.Acks(a.sh.eng.cfg.Replicas)
+	case a.parent == nil:
+	case !a.ackedGiven:
+		a.want = a.parent.root().member.Want()
+	case a.lease == 0 && !covers(a.parent.root().member.Want(), a.want):
+		return invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.want)
+	}
+	return nil
+}
+
 // acks is what came back of a command that replicas shall acknowledge. The zero acks
 // is that of all others: nobody was asked for, and nobody is missing.
 type acks struct {

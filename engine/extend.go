@@ -32,7 +32,11 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 	case h.watched || h.follows:
 		return invalid("Extend on a hold that the watchdog renews: take it with Lease")
 	}
-	patience := time.NewTimer(e.cfg.CommandTimeout)
+	wait := e.cfg.CommandTimeout
+	if h.member.Want() != 0 {
+		wait += e.cfg.AckTimeout
+	}
+	patience := time.NewTimer(wait)
 	defer patience.Stop()
 	x := &extension{lease: d, done: make(chan struct{})}
 	for {
@@ -58,13 +62,13 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 		if err != nil {
 			return err
 		}
-		wait := x
+		next := x
 		if ahead != nil {
-			wait = ahead
+			next = ahead
 		}
 		select {
-		case <-wait.done:
-			if wait == x {
+		case <-next.done:
+			if next == x {
 				return x.err
 			}
 		case <-ctx.Done():

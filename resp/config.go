@@ -139,6 +139,8 @@ type Config struct {
 	// AckTimeout is how long one WAIT of a durable connection lasts at most; 1 s by
 	// default.
 	AckTimeout time.Duration
+	// RenewalAckTimeout is that of renewals, AckTimeout by default.
+	RenewalAckTimeout time.Duration
 	// Durable makes the durable connections at once, so that WaitReady waits for them.
 	// They are made when they are first used, else.
 	Durable bool
@@ -204,6 +206,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AckTimeout <= 0 {
 		c.AckTimeout = time.Second
+	}
+	if c.RenewalAckTimeout <= 0 {
+		c.RenewalAckTimeout = c.AckTimeout
 	}
 	if c.Lanes <= 0 {
 		// One lane saturates a server's thread; more only spread the client's own

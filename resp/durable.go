@@ -15,14 +15,16 @@ type DurableRequest interface {
 	// NeedsAck reports whether an answer that is no error tells of a write. If not,
 	// Complete follows at once. It runs on the event loop.
 	NeedsAck(v Value) bool
+	// Wanted reports whether anybody waits for it still. It is asked before the request
+	// is sent, without a lock of this package; if not, Complete follows with ErrUnwanted.
+	Wanted() bool
 }
 
 // durable sends requests that replicas shall acknowledge, over a lane of its own: a
 // connection that has sent WAIT is not read from until the server has answered it.
 // Requests go in groups, each with one WAIT, whose count serves all of them:
 //
-//	requests of a group, ROLE, WAIT    one write
-//	                                   ... further requests queue up
+//	requests of a group, ROLE, WAIT    ... further requests queue up
 //	answers, replicas attached, how many have acknowledged: the group is over
 //	requests of the next group, ...
 //
@@ -32,11 +34,14 @@ type DurableRequest interface {
 //
 // Invariants:
 //
-//  1. One group is out at most, and its WAIT is sent last. So no request ever lies
-//     unread behind a WAIT, where it would be executed much later than anybody
-//     reckons with.
-//  2. A WAIT counts for the requests that were answered before it. (What had to be
-//     sent again, after NOSCRIPT, is answered behind it: then another WAIT follows.)
+//  1. One group is out at most, and its WAIT is sent last. So no request lies unread
+//     behind a WAIT, where it would be executed later than anybody reckons with.
+//     (What is sent again after NOSCRIPT does: but a server drops what it has not
+//     read from a connection that ends.)
+//  2. A WAIT counts for the requests that were answered before it, on the same
+//     connection: on another it is answered at once, by all. So a group keeps the
+//     connection that it began with. (What had to be sent again is answered behind
+//     the WAIT: then another follows.)
 //  3. A request is in queue, or counted in pending, or in answered, or completed.
 //  4. pumping is set while a goroutine is in pump. It looks again before it leaves,
 //     so whoever finds it set has nothing to do.
@@ -55,6 +60,7 @@ type durable struct {
 		answered []*member     // requests of the group whose answers wait for a WAIT
 		waiting  bool          // a WAIT is out
 		pumping  bool
+		conn     *pipeline // of the group; nil: the lane was down
 
 		asked    int   // what the latest WAIT was sent with
 		attached int   // replicas of the latest ROLE; -1: unknown
@@ -114,14 +120,32 @@ func (d *durable) pump() {
 			d.mu.pumping = false
 			return
 		}
+		conn := d.mu.conn
 		d.mu.Unlock()
+		sent := len(group) == 0 // then the WAIT is for those of the group before
 		for _, m := range group {
-			d.lane.send(m, m.hops, m.asked)
+			if m.request.Wanted() {
+				sent = true
+				d.send(conn, entry{request: m, hops: m.hops, asked: m.asked})
+			} else {
+				d.lane.refuse(m, errRefusedUnwanted)
+			}
 		}
-		d.lane.submit((*roleQuestion)(d))
-		d.lane.submit((*ackQuestion)(d))
+		if sent {
+			d.send(conn, entry{request: (*roleQuestion)(d), always: true})
+			d.send(conn, entry{request: (*ackQuestion)(d), always: true})
+		}
 		d.mu.Lock()
+		d.mu.waiting = d.mu.waiting && sent
 	}
+}
+
+func (d *durable) send(conn *pipeline, e entry) {
+	if conn == nil {
+		d.lane.refuse(e.request, d.lane.refusal())
+		return
+	}
+	conn.submit(e)
 }
 
 // nextLocked begins the next group, or another WAIT for the one that is out. Nothing
@@ -137,6 +161,7 @@ func (d *durable) nextLocked() (group []*member, due bool) {
 			group = append(group, m.queue.pop())
 		}
 		m.pending = len(group)
+		m.conn = d.lane.current.Load()
 		covered = group
 	}
 	m.waiting, m.asked = true, 0

@@ -27,6 +27,9 @@ var (
 	ErrClosed = errors.New("resp: client is closed")
 	// ErrLaneFull means that the lane's queue of bytes or commands is full.
 	ErrLaneFull = errors.New("resp: too many commands in flight")
+	// ErrUnwanted means that nobody waited for a DurableRequest any more when its turn
+	// came.
+	ErrUnwanted = errors.New("resp: nobody waits for it any more")
 	// ErrTimeout means that the oldest command in flight got no answer within
 	// CommandTimeout, so the connection was given up.
 	ErrTimeout = errors.New("resp: no answer within the command timeout")

@@ -14,4 +14,6 @@ var (
 	errRefusedDown   = &failure{class: ErrNotSent, cause: ErrDown}
 	errRefusedClosed = &failure{class: ErrNotSent, cause: ErrClosed}
 	errRefusedFull   = &failure{class: ErrNotSent, cause: ErrLaneFull}
+
+	errRefusedUnwanted = &failure{class: ErrNotSent, cause: ErrUnwanted}
 )

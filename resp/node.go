@@ -64,8 +64,13 @@ func (n *node) addLane(role Role, index int) *lane {
 func (n *node) addDurable(role Role) *durable {
 	l := &link{node: n, role: role}
 	l.dormant.Store(!n.cfg.Durable)
-	lane := n.laneOf(l, n.cfg.CommandTimeout+n.cfg.AckTimeout)
-	return newDurable(lane, l, n.cfg.AckTimeout, n.cfg.MaxInFlight)
+	timeout := n.cfg.AckTimeout
+	if role == RoleDurableRenewal {
+		timeout = n.cfg.RenewalAckTimeout
+	}
+	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout)
+	lane.cfg.maxInFlight = 2 * maxGroup // the queue before it has the limit
+	return newDurable(lane, l, timeout, n.cfg.MaxInFlight)
 }
 
 // laneOf makes the lane of a link.
@@ -86,7 +91,7 @@ func (n *node) laneOf(l *link, timeout time.Duration) *lane {
 // open has every link connect, but those that wait to be used.
 func (n *node) open() {
 	for _, l := range n.links {
-		if !l.dormant.Load() {
+		if l.role < RoleDurable || n.cfg.Durable { // else wake starts it
 			n.start(l)
 		}
 	}

@@ -112,6 +112,7 @@ type entry struct {
 	form    Form
 	hops    uint8 // how often it has been sent on
 	asked   bool  // ASKING goes before it
+	always  bool  // it is sent though the lane is full: it ends what others have begun
 }
 
 // flush is one write: the stamp taken before it, for every command whose first
@@ -142,7 +143,7 @@ func (p *pipeline) submit(e entry) {
 		m.Unlock()
 		p.lane.refuse(r, p.lane.refusal())
 		return
-	case p.fullLocked():
+	case p.fullLocked() && !e.always:
 		m.Unlock()
 		p.lane.refuse(r, errRefusedFull)
 		return

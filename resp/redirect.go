@@ -26,6 +26,9 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
 func (l *link) redirect(a answer, e *ServerError) bool {
 	c := l.node.client
+	if _, ok := a.request.(*member); l.role >= RoleDurable && !ok {
+		return false // ROLE and WAIT are for this node
+	}
 	switch e.Code {
 	case "MOVED", "ASK":
 		if !c.Clustered() {

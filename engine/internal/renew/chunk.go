@@ -140,6 +140,9 @@ func (k *chunk) Wants() resp.Acks { return k.want }
 // NeedsAck implements resp.DurableRequest.
 func (k *chunk) NeedsAck(resp.Value) bool { return true }
 
+// Wanted implements resp.DurableRequest.
+func (k *chunk) Wanted() bool { return true }
+
 var errNotAcked = errors.New("renew: too few replicas acknowledged")
 
 // unacked is why an answer does not count: nil if it does.

@@ -5,24 +5,26 @@
 -- Each lock is on its own: one key of a wrong type must not cost the others
 -- their leases, hence pcall. What is absent is removed once more: on a primary that
 -- does nothing, on a replica, which may be empty because it is being filled anew, it
--- is refused. Only a primary may say that a lock is gone.
+-- is refused. Only a primary may say that a lock is gone. A replica refuses all of it,
+-- with an error of the whole script, so that the client looks for the primary.
+--
+-- The expiry is written even if it is not raised: what WAIT counts, from Redis 7.2 on,
+-- are the replicas that have what this connection has written.
 local codes = {}
 for i = 1, #KEYS do
   local lease, owner = ARGV[2 * i - 1], ARGV[2 * i]
   local code = 0
-  local held = redis.pcall('HEXISTS', KEYS[i], owner)
-  if type(held) == 'table' then
-    code = -5
-    if string.find(held['err'], 'WRONGTYPE', 1, true) then code = -4 end
-  elseif held == 1 then
+  local reply = redis.pcall('HEXISTS', KEYS[i], owner)
+  if reply == 1 then
     code = 1
-    if redis.call('PTTL', KEYS[i]) < tonumber(lease) then
-      local raised = redis.pcall('PEXPIRE', KEYS[i], lease)
-      if type(raised) == 'table' then code = -5 end
-    end
-  else
-    local removed = redis.pcall('HDEL', KEYS[i], owner)
-    if type(removed) == 'table' then code = -5 end
+    reply = redis.pcall('PEXPIRE', KEYS[i], math.max(redis.call('PTTL', KEYS[i]), tonumber(lease)))
+  elseif reply == 0 then
+    reply = redis.pcall('HDEL', KEYS[i], owner)
+  end
+  if type(reply) == 'table' then
+    if string.find(reply['err'], 'READONLY', 1, true) == 1 then return reply end
+    code = -5
+    if string.find(reply['err'], 'WRONGTYPE', 1, true) then code = -4 end
   end
   codes[i] = code
 end
