@@ -220,9 +220,10 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 		return
 	}
 	full := errors.Is(o.err, resp.ErrLaneFull)
-	if full || c.want != 0 {
-		// Not a matter for recovery: it goes by the lanes of all other commands, and
-		// the name's release must not wait for a durable connection.
+	if full || c.want != 0 || o.moving {
+		// Not a matter for recovery, which goes by the lane of the name's node: the name's
+		// release must not wait for a durable connection; and the node that ASK leads to,
+		// while a slot moves, has no lane here.
 		if full && a != nil && a.future && a.fresh && a.attempts == 1 {
 			a.fail(fail(ErrNotAcquired, ErrOverloaded), fx)
 		}

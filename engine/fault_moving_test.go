@@ -1,9 +1,15 @@
 package engine
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -90,4 +96,83 @@ func TestHeadThatSleptBeforeItsSlotMovedTriesInAnyCase(t *testing.T) {
 	m.granted(t, shardedPoll+2*time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.at.clean(t)
+}
+
+// ASK leads to a node that nobody can reach. The one that said so must not be asked as
+// fast as it answers.
+func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	host, port, _ := net.SplitHostPort(n.Addr())
+	n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Raw(fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)))
+	script := fakenode.Is("EVALSHA")
+	n.On(script, fakenode.Error("ASK 5 127.0.0.1:1"))
+	e := open(t, "redis+cluster://"+n.Addr()+"?sharding=off")
+	ctx, cancel := context.WithCancel(ctxT(t))
+	start := time.Now()
+	f := e.Mutex("x").LockAsync(ctx)
+	n.WaitFor(8, script)
+	if d := time.Since(start); d < 300*time.Millisecond {
+		t.Errorf("eight times within %v", d)
+	}
+	cancel()
+	if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrNotAcquired) {
+		t.Error(err)
+	}
+}
+
+// The name of a standalone server leads to another one by now, and the connections to
+// the old one, a replica, live on. This process only renews.
+func TestQuietHolderFollowsANameThatMoves(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	a, b := r.Servers()[0], r.Servers()[1]
+	var to atomic.Value
+	to.Store(a.Addr())
+	e := open(t, "redis://some.name:6379", leaseOf(3*time.Second), func(c *Config) {
+		c.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, to.Load().(string))
+		}
+	})
+	h := mustLock(t, e.Mutex("x"))
+	waiter := e.Mutex("x").LockAsync(ctxT(t)) // so that it listens, too
+	eventually(t, "it listens", func() bool { return e.client.Stats().ChannelsConfirmed == 1 })
+	r.AwaitInStep()
+	r.Promote(b)
+	to.Store(b.Addr())
+	renewed := e.Stats().Renewed
+	eventually(t, "it is renewed at the new primary", func() bool { return e.Stats().Renewed > renewed+1 })
+	if err := h.Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it listens there", func() bool { return fmt.Sprint(b.Do("PUBSUB", "CHANNELS")) == "[redisson_lock__channel:{x}]" })
+	mustUnlock(t, h)
+	if h, err := waiter.Await(ctxT(t)); err != nil {
+		t.Error(err)
+	} else {
+		mustUnlock(t, h)
+	}
+}
+
+// Who waits is woken by the new primary's messages, not only by the lease's end.
+func TestWaitersAreWokenAfterAPromotion(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	at := replicated(r)
+	a, b := at.open(t), at.open(t)
+	h := mustLock(t, a.Mutex("x"))
+	f := b.Mutex("x").LockAsync(ctxT(t))
+	eventually(t, "it listens", func() bool { return b.client.Stats().ChannelsConfirmed == 1 })
+	r.AwaitInStep()
+	promoted := r.Servers()[1]
+	r.Promote(promoted)
+	eventually(t, "it listens at the new primary", func() bool {
+		return fmt.Sprint(promoted.Do("PUBSUB", "NUMSUB", "redisson_lock__channel:{x}")) == "[redisson_lock__channel:{x} 1]"
+	})
+	mustUnlock(t, h)
+	next, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, next)
 }

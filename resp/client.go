@@ -64,7 +64,7 @@ func Open(cfg Config) *Client {
 	})
 	c.subLock = new(sync.Mutex)
 	c.limbo = c.newSubs()
-	c.explorer = explorer{client: c, topology: newTopology(&c.cfg), kicked: make(chan struct{}, 1)}
+	c.explorer = explorer{client: c, topology: newTopology(&c.cfg), kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 	if cfg.Topology == Cluster {
 		c.routes.slots = make([]atomic.Pointer[node], slotCount)
 	}
@@ -142,7 +142,7 @@ func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 var errRefusedNowhere = &failure{class: ErrNotSent, cause: errNowhere}
 
 func (c *Client) refuse(r Request) {
-	c.explorer.kick("") // the latest layout may have had a gap
+	c.explorer.nudge() // the latest layout may have had a gap
 	c.mu.Lock()
 	closed := c.mu.closed
 	c.mu.Unlock()

@@ -92,13 +92,13 @@ func (d *durable) submit(m *member) {
 	m.durable = d
 	d.link.wake()
 	if !d.lane.up() {
-		d.lane.refuse(m.request, d.lane.refusal())
+		d.lane.refuse(entry{request: m.request, asked: m.asked}, d.lane.refusal())
 		return
 	}
 	d.mu.Lock()
 	if d.mu.queue.len() >= d.limit {
 		d.mu.Unlock()
-		d.lane.refuse(m.request, errRefusedFull)
+		d.lane.refuse(entry{request: m.request}, errRefusedFull)
 		return
 	}
 	d.mu.queue.push(m)
@@ -126,26 +126,18 @@ func (d *durable) pump() {
 		for _, m := range group {
 			if m.request.Wanted() {
 				sent = true
-				d.send(conn, entry{request: m, hops: m.hops, asked: m.asked})
+				d.lane.sendOn(conn, entry{request: m, hops: m.hops, asked: m.asked})
 			} else {
-				d.lane.refuse(m, errRefusedUnwanted)
+				d.lane.refuse(entry{request: m}, errRefusedUnwanted)
 			}
 		}
 		if sent {
-			d.send(conn, entry{request: (*roleQuestion)(d), always: true})
-			d.send(conn, entry{request: (*ackQuestion)(d), always: true})
+			d.lane.sendOn(conn, entry{request: (*roleQuestion)(d), always: true})
+			d.lane.sendOn(conn, entry{request: (*ackQuestion)(d), always: true})
 		}
 		d.mu.Lock()
 		d.mu.waiting = d.mu.waiting && sent
 	}
-}
-
-func (d *durable) send(conn *pipeline, e entry) {
-	if conn == nil {
-		d.lane.refuse(e.request, d.lane.refusal())
-		return
-	}
-	conn.submit(e)
 }
 
 // nextLocked begins the next group, or another WAIT for the one that is out. Nothing

@@ -4,17 +4,18 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 )
 
 // follow makes the routes those of a layout: nodes for new primaries, and an end for
 // those that serve nothing any more. Slots that nobody serves keep their node: it
-// will tell. Called by the explorer only.
-func (c *Client) follow(l *layout) {
-	changed := c.routes.moved.Swap(false) // by MOVED, since the last time
+// will tell. Called by the explorer only; it hears whether anything changed.
+func (c *Client) follow(l *layout) (changed bool) {
+	changed = c.routes.moved.Swap(false) // by MOVED, since the last time
 	for _, s := range l.shards {
 		n := c.nodeAt(s.Primary)
 		if n == nil {
-			return // closing
+			return false // closing
 		}
 		if c.routes.slots == nil {
 			changed = c.routes.single.Swap(n) != n || changed
@@ -27,13 +28,14 @@ func (c *Client) follow(l *layout) {
 			}
 		}
 	}
-	c.retire()
 	if changed {
-		c.moveChannels()
-		if c.cfg.OnRoutes != nil {
-			c.cfg.OnRoutes()
-		}
+		c.moveChannels() // while the nodes that they leave are still known
 	}
+	c.retire()
+	if changed && c.cfg.OnRoutes != nil {
+		c.cfg.OnRoutes()
+	}
+	return changed
 }
 
 // nodeAt returns the node of an address, made if need be; nil if the Client is being
@@ -110,15 +112,37 @@ func (c *Client) sharding(ctx context.Context, l *layout) error {
 	}
 	on := c.cfg.Sharding == ShardingOn
 	if c.cfg.Sharding == ShardingAuto {
-		_, err := c.cfg.scout(ctx, l.shards[0].Primary, "PUBSUB", "SHARDNUMSUB", "0")
-		if err != nil && !errors.As(err, new(*ServerError)) {
+		var err error
+		if on, err = c.hasSharded(ctx, l); err != nil {
 			return err
 		}
-		on = err == nil
 	}
 	c.sharded.Store(on)
 	c.shardingKnown = true
 	return nil
+}
+
+// hasSharded asks one primary after the other until one says yes or no. That it is
+// loading, busy or full is neither.
+func (c *Client) hasSharded(ctx context.Context, l *layout) (yes bool, err error) {
+	var asked []string
+	var failed []error
+	for _, s := range l.shards {
+		if slices.Contains(asked, s.Primary) {
+			continue
+		}
+		asked = append(asked, s.Primary)
+		_, err := c.cfg.scout(ctx, s.Primary, "PUBSUB", "SHARDNUMSUB", "0")
+		var refused *ServerError
+		if err == nil {
+			return true, nil
+		}
+		if errors.As(err, &refused) && (refused.Code == "NOPERM" || strings.HasPrefix(refused.Message, "ERR unknown") || strings.HasPrefix(refused.Message, "ERR Unknown")) {
+			return false, nil
+		}
+		failed = append(failed, err)
+	}
+	return false, errors.Join(failed...)
 }
 
 // Sharded reports whether Channels are sharded ones: then messages must be sent with

@@ -108,12 +108,16 @@ func (l *lane) submit(r Request) { l.send(r, 0, false) }
 // send is submit for a command that has been sent on so often, and has to be
 // announced with ASKING if asking.
 func (l *lane) send(r Request, hops uint8, asking bool) {
-	p := l.current.Load()
+	l.sendOn(l.current.Load(), entry{request: r, hops: hops, asked: asking})
+}
+
+// sendOn sends on a connection of the lane; nil is none.
+func (l *lane) sendOn(p *pipeline, e entry) {
 	if p == nil {
-		l.refuse(r, l.refusal())
+		l.refuse(e, l.refusal())
 		return
 	}
-	p.submit(entry{request: r, hops: hops, asked: asking})
+	p.submit(e)
 }
 
 // drop ends the present connection, if there is one; the next is made.
@@ -136,8 +140,8 @@ func (l *lane) refusal() error {
 	}
 }
 
-func (l *lane) refuse(r Request, err error) {
-	r.Complete(Reply{Err: err, Now: l.cfg.clock.Now()})
+func (l *lane) refuse(e entry, err error) {
+	e.request.Complete(Reply{Err: err, Now: l.cfg.clock.Now(), Moving: e.asked})
 }
 
 // checkAge ends the connection if its oldest command has been unanswered for

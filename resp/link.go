@@ -182,7 +182,7 @@ func (l *link) failed(err error) {
 	}
 	l.log(level, "resp: cannot connect, trying again", err)
 	if l.failures >= 2 {
-		l.node.client.explorer.kick("") // perhaps another server has taken its place
+		l.node.client.explorer.nudge() // perhaps another server has taken its place
 	}
 	if lasting(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log

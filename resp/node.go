@@ -106,7 +106,7 @@ func (n *node) close(err error) {
 	}
 }
 
-// reconnect ends the connections of commands, at most once a second, so that new ones
+// reconnect ends the connections, at most once a second, so that new ones
 // are made: to another server, if the address leads elsewhere by now.
 func (n *node) reconnect(err error) {
 	now := n.cfg.Clock.Now()
@@ -122,6 +122,7 @@ func (n *node) reconnect(err error) {
 	for _, l := range n.allLanes() {
 		l.drop(err)
 	}
+	n.pubsub.drop(err)
 }
 
 // allLanes returns the lanes of every role.

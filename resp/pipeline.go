@@ -135,22 +135,21 @@ func (p *pipeline) onOpen(t transport) {
 
 // submit takes over what is to become an entry: its request, and how it came here.
 func (p *pipeline) submit(e entry) {
-	r := e.request
 	m := &p.mu
 	m.Lock()
 	switch {
 	case m.dead:
 		m.Unlock()
-		p.lane.refuse(r, p.lane.refusal())
+		p.lane.refuse(e, p.lane.refusal())
 		return
 	case p.fullLocked() && !e.always:
 		m.Unlock()
-		p.lane.refuse(r, errRefusedFull)
+		p.lane.refuse(e, errRefusedFull)
 		return
 	}
 	if err := p.appendLocked(e); err != nil {
 		m.Unlock()
-		p.lane.refuse(r, err)
+		p.lane.refuse(e, err)
 		return
 	}
 	switch {

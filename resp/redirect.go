@@ -56,7 +56,7 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 		c.explorer.kick("")
 	case "READONLY":
 		c.explorer.kick("")
-		if c.cfg.Topology == Standalone {
+		if !c.Clustered() { // what stands behind the address may have changed
 			l.node.reconnect(e)
 		}
 	}
@@ -75,7 +75,10 @@ func (n *node) target(message string) (slot uint16, addr string, ok bool) {
 		return 0, "", false
 	}
 	host := strings.Trim(words[2][:colon], "[]")
-	return uint16(number), n.cfg.mapped(announced(host, words[2][colon+1:], n.cfg.Addr)), true
+	if host == "?" { // it has no name to tell: the layout has its address
+		return 0, "", false
+	}
+	return uint16(number), n.cfg.announced(host, words[2][colon+1:], n.cfg.Addr), true
 }
 
 // take sends a request as l did at its node.

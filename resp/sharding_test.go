@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
@@ -31,5 +32,37 @@ func TestShardingIsDecidedByTheServersWord(t *testing.T) {
 				t.Errorf("sharded: %v", client.Sharded())
 			}
 		})
+	}
+}
+
+// The slot leaves while SUNSUBSCRIBE is on its way: the server ends the subscription by
+// itself, and then refuses the command.
+func TestSunsubscribeThatCrossesTheEndOfASubscription(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 1)
+	n := f.nodes[0]
+	n.On(fakenode.Is("SSUBSCRIBE"), fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) {
+		for _, name := range cmd.Words[1:] {
+			c.Write([]byte("*3\r\n" + bulk("ssubscribe") + bulk(name) + ":1\r\n"))
+		}
+	}))
+	n.On(fakenode.Is("SUNSUBSCRIBE"), fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) {
+		c.Write([]byte("*3\r\n" + bulk("sunsubscribe") + bulk(cmd.Words[1]) + ":0\r\n" +
+			fmt.Sprintf("-MOVED %d 127.0.0.1:1\r\n", SlotOf(cmd.Words[1]))))
+	}))
+	c := f.client(t, func(cfg *Config) { cfg.Sharding = ShardingOn })
+	for i := range 20 {
+		r := newRecorder()
+		ch := NewChannel(fmt.Sprint("x", i), r)
+		c.Subscribe(ch)
+		r.await(t, Subscribed)
+		c.Unsubscribe(ch)
+		n.WaitFor(i+1, fakenode.Is("SUNSUBSCRIBE"))
+	}
+	r := newRecorder()
+	c.Subscribe(NewChannel("y", r))
+	r.await(t, Subscribed)
+	if got := c.Stats().Reconnects; got != 0 {
+		t.Errorf("%d reconnects", got)
 	}
 }

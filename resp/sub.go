@@ -164,7 +164,8 @@ func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []Chan
 		}
 		found = true
 		for ch := t.first; ch != nil; ch = t.first {
-			if ch.live != 0 && ch.live == s.mu.conn && s.mu.up {
+			// Also if the connection has just ended: disconnected finds it here no more.
+			if ch.live != 0 && ch.live == s.mu.conn {
 				live = append(live, ch.handler)
 			}
 			s.unsubscribeLocked(ch)
@@ -217,7 +218,7 @@ func (s *subs) disconnected() {
 	conn := s.mu.conn
 	s.mu.Unlock()
 
-	var calls []ChannelHandler
+	var lost lostChannels
 	s.walk(func(t *topic) {
 		if t.first == nil {
 			s.forgetLocked(t)
@@ -226,17 +227,45 @@ func (s *subs) disconnected() {
 		for ch := t.first; ch != nil; ch = ch.next {
 			if ch.live == conn {
 				ch.live = 0
-				calls = append(calls, ch.handler)
+				lost.add(ch)
 			}
 		}
-		if len(calls) >= 256 {
+		if len(lost.channels) >= 256 {
 			s.mu.Unlock()
-			tell(calls, Disconnected, nil, nil)
+			s.tellLost(&lost)
 			s.mu.Lock()
-			calls = calls[:0]
 		}
 	})
-	tell(calls, Disconnected, nil, nil)
+	s.tellLost(&lost)
+}
+
+// lostChannels are Channels that have lost their connection, with their handlers as
+// they were under mu.
+type lostChannels struct {
+	channels []*Channel
+	handlers []ChannelHandler
+}
+
+func (l *lostChannels) add(ch *Channel) {
+	l.channels, l.handlers = append(l.channels, ch), append(l.handlers, ch.handler)
+}
+
+// tellLost tells them, and empties the list. One may have moved meanwhile, and have
+// heard Subscribed from its new node: then it hears so again, for the last word counts.
+func (s *subs) tellLost(l *lostChannels) {
+	var live []ChannelHandler
+	for _, h := range l.handlers {
+		h.ChannelEvent(Disconnected, nil, nil)
+	}
+	s.mu.Lock()
+	for i, ch := range l.channels {
+		if ch.live != 0 {
+			live = append(live, l.handlers[i])
+		}
+	}
+	s.mu.Unlock()
+	tell(live, Subscribed, nil, nil)
+	*l = lostChannels{}
 }
 
 // tick queues again what a busy server refused, and asks for a sign of life

@@ -21,6 +21,7 @@ type pubsub struct {
 
 	bytesIn, bytesOut atomic.Uint64
 	current           atomic.Pointer[subConn] // between its onOpen and its onClose
+	closed            atomic.Pointer[error]   // the argument of close
 }
 
 // attach implements endpoint.
@@ -55,8 +56,14 @@ func (p *pubsub) checkAge(now clock.Instant) {
 	}
 }
 
-// close implements endpoint. A connection that is being made ends with the loops.
+// close implements endpoint. Whoever comes second, it or onOpen, finds the other.
 func (p *pubsub) close(err error) {
+	p.closed.CompareAndSwap(nil, &err)
+	p.drop(err)
+}
+
+// drop ends the present connection, if there is one; the next is made.
+func (p *pubsub) drop(err error) {
 	if c := p.current.Load(); c != nil {
 		c.transport.close(err)
 	}
@@ -87,6 +94,10 @@ func (c *subConn) onOpen(t transport) {
 	c.transport = t
 	c.heard.Store(int64(c.pubsub.clock.Stamp()))
 	c.pubsub.current.Store(c)
+	if err := c.pubsub.closed.Load(); err != nil {
+		t.close(*err)
+		return
+	}
 	t.wake()
 }
 

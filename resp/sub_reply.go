@@ -1,6 +1,9 @@
 package resp
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // listener is what one connection's reader needs beside subs.
 type listener struct {
@@ -41,7 +44,7 @@ func (s *subs) push(l *listener, conn uint32, v Value) error {
 	case kind == "subscribe" && v.Len() == 3:
 		return s.confirmed(l, conn, verbSubscribe, e[1].Bytes)
 	case kind == "unsubscribe" && s.sharded && !s.expects(verbUnsubscribe, e[1].Bytes):
-		s.expelled(l, conn, e[1].Bytes)
+		s.expelled(conn, e[1].Bytes)
 		return nil
 	case kind == "unsubscribe" && v.Len() == 3:
 		return s.confirmed(l, conn, verbUnsubscribe, e[1].Bytes)
@@ -110,15 +113,15 @@ func (s *subs) expects(v verb, name []byte) bool {
 // expelled takes an end of a sharded subscription that nobody asked for: the slot has
 // left this node. The channel is asked for again by the next tick, here or wherever
 // its slot has been found by then.
-func (s *subs) expelled(l *listener, conn uint32, name []byte) {
-	l.calls = l.calls[:0]
+func (s *subs) expelled(conn uint32, name []byte) {
+	var lost lostChannels
 	s.mu.Lock()
 	if t := s.mu.topics[string(name)]; t != nil && t.conn == conn {
 		t.known = false
 		for ch := t.first; ch != nil; ch = ch.next {
 			if ch.live == conn {
 				ch.live = 0
-				l.calls = append(l.calls, ch.handler)
+				lost.add(ch)
 			}
 		}
 		if t.settled() { // else the answer to what is in flight decides
@@ -128,7 +131,7 @@ func (s *subs) expelled(l *listener, conn uint32, name []byte) {
 		}
 	}
 	s.mu.Unlock()
-	tell(l.calls, Disconnected, nil, nil)
+	s.tellLost(&lost)
 	s.tellMoved()
 }
 
@@ -169,6 +172,9 @@ func (s *subs) refused(l *listener, e *ServerError) error {
 func (s *subs) refuse(l *listener, e *ServerError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.lateLocked(e) {
+		return nil
+	}
 	if s.mu.cmds.len() == 0 {
 		return surprise("the error %q", e.Message)
 	}
@@ -207,6 +213,27 @@ func (s *subs) refuse(l *listener, e *ServerError) error {
 		}
 	}
 	return nil
+}
+
+// lateLocked reports whether e answers a SUNSUBSCRIBE that seemed to have its answer:
+//
+//	client              server
+//	SUNSUBSCRIBE x
+//	                    the slot leaves: sunsubscribe x, unasked
+//	                    reads SUNSUBSCRIBE x: -MOVED
+//	takes the first for the answer, and then there is another
+//
+// A MOVED answers the front command only if that is about the slot it names.
+func (s *subs) lateLocked(e *ServerError) bool {
+	if !s.sharded || e.Code != "MOVED" {
+		return false
+	}
+	words := strings.Fields(e.Message)
+	if len(words) < 2 {
+		return false
+	}
+	slot, err := strconv.ParseUint(words[1], 10, 16)
+	return err == nil && (s.mu.names.len() == 0 || s.mu.cmds.front().verb == verbPing || uint64((*s.mu.names.front()).slot) != slot)
 }
 
 // dropLocked ends t and all its Channels.

@@ -58,6 +58,18 @@ func (l *layout) check() error {
 	return nil
 }
 
+// whole reports whether every slot is served.
+func (l *layout) whole() bool {
+	next := 0
+	for _, s := range l.shards {
+		if int(s.First) != next {
+			return false
+		}
+		next = int(s.Last) + 1
+	}
+	return next == slotCount
+}
+
 // newTopology returns what finds the layout; nil for a Standalone, whose layout is
 // known.
 func newTopology(c *Config) topology {

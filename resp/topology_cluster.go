@@ -63,9 +63,13 @@ func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 		if len(node) < 2 || node[1].Kind != KindInt {
 			return nil, fmt.Errorf("%w: a node without host and port", ErrProtocol)
 		}
+		host := string(node[0].Bytes)
+		if host == "?" && len(node) > 3 {
+			host = metadata(node[3], "ip")
+		}
 		l.shards = append(l.shards, Shard{
 			First: uint16(first), Last: uint16(last),
-			Primary: t.cfg.mapped(announced(string(node[0].Bytes), strconv.FormatInt(node[1].Int, 10), asked)),
+			Primary: t.cfg.announced(host, strconv.FormatInt(node[1].Int, 10), asked),
 		})
 	}
 	if len(l.shards) == 0 {
@@ -74,13 +78,26 @@ func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 	return l, l.check()
 }
 
-// announced is the address that a server tells of. Without a host, or with "?", it
-// means the one at which it was asked.
-func announced(host, port, asked string) string {
-	if host == "" || host == "?" {
-		host, _, _ = net.SplitHostPort(asked)
+// metadata finds a field in what CLUSTER SLOTS tells of a node beside its address, a
+// flat list: a node that shall be known by its hostname, and has none, is "?" there.
+func metadata(list Value, name string) string {
+	fields := elements(list)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if string(fields[i].Bytes) == name {
+			return string(fields[i+1].Bytes)
+		}
 	}
-	return net.JoinHostPort(host, port)
+	return ""
+}
+
+// announced is the address that a server tells of, as it is dialled from here. Without
+// a host it means the one at which it was asked.
+func (c *Config) announced(host, port, asked string) string {
+	if host == "" {
+		host, _, _ = net.SplitHostPort(asked)
+		return net.JoinHostPort(host, port)
+	}
+	return c.mapped(net.JoinHostPort(host, port))
 }
 
 func shuffled(list []string) []string {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 )
@@ -14,51 +12,104 @@ import (
 // replicaTopology finds the primary among servers that are told by hand who follows
 // whom: it asks all for their ROLE.
 type replicaTopology struct {
-	cfg   *Config
-	known []string // what the latest primary said of its replicas
+	cfg     *Config
+	known   []string // what the latest primary said of its replicas
+	present string   // the latest primary
+}
+
+// answered is what one server said of its role.
+type answered struct {
+	addr     string
+	err      error
+	primary  bool
+	replicas []string // of a primary: those that are attached, as it sees them
+	follows  bool     // a replica, connected to its primary
 }
 
 func (t *replicaTopology) watch(ctx context.Context, _ func()) { <-ctx.Done() }
 
 func (t *replicaTopology) find(ctx context.Context, _ string) (*layout, error) {
-	addrs := candidates("", t.cfg.Addrs, t.known)
-	roles, errs := make([]Value, len(addrs)), make([]error, len(addrs))
+	addrs := candidates("", nil, t.cfg.Addrs)
+	for _, addr := range candidates("", t.known, nil) {
+		if !slices.Contains(addrs, addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	all := make([]answered, len(addrs))
 	var asking sync.WaitGroup
 	for i, addr := range addrs {
-		asking.Go(func() { roles[i], errs[i] = t.cfg.scout(ctx, addr, "ROLE") })
+		asking.Go(func() { all[i] = t.ask(ctx, addr) })
 	}
 	asking.Wait()
-	var primaries []string
-	var replicas [][]string
-	followers := make(map[string]int)
-	for i, addr := range addrs {
-		switch e := elements(roles[i]); {
-		case errs[i] != nil:
-		case roleOf(roles[i]) == "master" && len(e) >= 3:
-			primaries = append(primaries, addr)
-			replicas = append(replicas, t.replicas(e[2]))
-		case len(e) >= 3 && e[2].Kind == KindInt:
-			followers[t.cfg.mapped(net.JoinHostPort(string(e[1].Bytes), strconv.FormatInt(e[2].Int, 10)))]++
-		}
+	one, err := t.choose(all)
+	if err != nil {
+		return nil, err
 	}
-	switch len(primaries) {
-	case 0:
-		return nil, errors.Join(append(errs, fmt.Errorf("resp: no primary among %s", strings.Join(addrs, ", ")))...)
-	case 1:
-	default:
-		// A promotion by hand has such a moment: the old primary has not been told yet.
-		// Whom the replicas follow is the one; if they do not say, nobody is.
-		most := slices.MaxFunc(primaries, func(a, b string) int { return followers[a] - followers[b] })
-		for _, p := range primaries {
-			if p != most && followers[p] == followers[most] {
-				return nil, fmt.Errorf("resp: %s all say that they are the primary; make all but one follow it (REPLICAOF)", strings.Join(primaries, ", "))
+	t.known, t.present = one.replicas, one.addr
+	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}}, nil
+}
+
+func (t *replicaTopology) ask(ctx context.Context, addr string) answered {
+	role, err := t.cfg.scout(ctx, addr, "ROLE")
+	a := answered{addr: addr, err: err}
+	if err != nil {
+		return a
+	}
+	switch e := elements(role); {
+	case roleOf(role) == "master" && len(e) >= 3:
+		a.primary, a.replicas = true, t.replicas(e[2])
+	case len(e) >= 4:
+		a.follows = string(e[3].Bytes) == "connected"
+	}
+	return a
+}
+
+// choose finds the primary. Several may say that they are: a promotion by hand has such
+// a moment, and one that comes back after it has not been told yet. The one that
+// replicas are attached to is it. Addresses do not help: a replica may be known by
+// another name than the one it was promoted under, so that it would count twice; hence
+// what the servers told of counts only if the configured ones cannot decide.
+func (t *replicaTopology) choose(all []answered) (answered, error) {
+	var primaries []answered
+	var failed []error
+	following := false
+	for _, a := range all {
+		following = following || a.follows
+		if a.err != nil {
+			failed = append(failed, a.err)
+			// It is alive, and is what it was until it says otherwise.
+			if a.addr == t.present && errors.As(a.err, new(*ServerError)) {
+				return a, fmt.Errorf("resp: the primary %s: %w", a.addr, a.err)
 			}
 		}
-		i := slices.Index(primaries, most)
-		primaries, replicas = primaries[i:i+1], replicas[i:i+1]
+		if a.primary {
+			primaries = append(primaries, a)
+		}
 	}
-	t.known = replicas[0]
-	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: primaries[0]}}}, nil
+	if len(primaries) == 0 {
+		return answered{}, errors.Join(append(failed, fmt.Errorf("resp: no primary among %s", addrsOf(all)))...)
+	}
+	configured := slices.DeleteFunc(slices.Clone(primaries), func(a answered) bool { return !slices.Contains(t.cfg.Addrs, a.addr) })
+	for _, list := range [][]answered{configured, primaries} {
+		slices.SortStableFunc(list, func(a, b answered) int { return len(b.replicas) - len(a.replicas) })
+		switch {
+		case len(list) == 0:
+		case len(list) > 1 && len(list[0].replicas) == len(list[1].replicas):
+		case len(list[0].replicas) == 0 && following:
+			// A replica is connected to its primary, and that is another.
+		default:
+			return list[0], nil
+		}
+	}
+	return answered{}, fmt.Errorf("resp: %s: it cannot be told who is the primary; make all but one follow that one (REPLICAOF)", addrsOf(primaries))
+}
+
+func addrsOf(list []answered) string {
+	var addrs []string
+	for _, a := range list {
+		addrs = append(addrs, a.addr)
+	}
+	return strings.Join(addrs, ", ")
 }
 
 // replicas reads the list in a primary's ROLE: one of those may be promoted next.
@@ -66,7 +117,7 @@ func (t *replicaTopology) replicas(list Value) []string {
 	var addrs []string
 	for _, r := range elements(list) {
 		if e := elements(r); len(e) >= 2 {
-			addrs = append(addrs, t.cfg.mapped(net.JoinHostPort(string(e[0].Bytes), string(e[1].Bytes))))
+			addrs = append(addrs, t.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), ""))
 		}
 	}
 	return addrs

@@ -62,7 +62,7 @@ func (t *sentinelTopology) ask(ctx context.Context, sentinel string) (primary st
 	if len(e) != 2 {
 		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &ServerError{Code: "ERR", Message: "ERR No such master with that name: " + t.cfg.Master})
 	}
-	primary = t.cfg.mapped(announced(string(e[0].Bytes), string(e[1].Bytes), sentinel))
+	primary = t.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), sentinel)
 	role, err := t.cfg.scout(ctx, primary, "ROLE")
 	if err == nil {
 		err = isPrimary(role)
@@ -95,7 +95,7 @@ func (t *sentinelTopology) others(v Value, asked string) []string {
 			}
 		}
 		if port != "" {
-			addrs = append(addrs, t.cfg.mapped(announced(host, port, asked)))
+			addrs = append(addrs, t.cfg.announced(host, port, asked))
 		}
 	}
 	return addrs
@@ -106,8 +106,11 @@ func (t *sentinelTopology) others(v Value, asked string) []string {
 func (t *sentinelTopology) watch(ctx context.Context, changed func()) {
 	for pause := backoffMin; ctx.Err() == nil; pause = min(2*pause, backoffMax) {
 		for _, addr := range t.candidates() {
+			begun := t.cfg.Clock.Now()
 			if t.listen(ctx, addr, changed) {
-				pause = backoffMin
+				if t.cfg.Clock.Now().Sub(begun) > backoffMax {
+					pause = backoffMin
+				}
 				break // begin with the best one again
 			}
 		}
