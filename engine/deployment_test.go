@@ -22,6 +22,7 @@ type site struct {
 	servers func() []*redistest.Server            // those that may hold keys, as of now
 	do      func(key string, words ...string) any // at the server that serves the key
 	flush   func()                                // empties every script cache
+	host    string                                // by which the nodes tell of themselves, if not 127.0.0.1
 	durable bool                                  // every operation waits for replicas
 }
 
@@ -48,6 +49,23 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		s := redistest.Start(t, append(opts, redistest.TLS())...)
 		at := single(s)
 		at.tls = s.TLSConfig()
+		return at
+	},
+	"TLS, client certificates": func(t *testing.T, opts ...redistest.Option) *site {
+		s := redistest.Start(t, append(opts, redistest.ClientCerts())...)
+		at := single(s)
+		at.tls = s.TLSConfig()
+		return at
+	},
+	// Its nodes tell of themselves by name, and each is known by the name it was dialled
+	// under: the configuration has none.
+	"cluster of hostnames, TLS, client certificates": func(t *testing.T, opts ...redistest.Option) *site {
+		c := redistest.StartCluster(t, false, append(opts, redistest.ClientCerts(),
+			redistest.Line("cluster-announce-hostname localhost", "cluster-preferred-endpoint-type hostname"))...)
+		at := clustered(c)
+		at.tls = c.Nodes()[0].TLSConfig()
+		at.tls.ServerName = ""
+		at.host = "localhost"
 		return at
 	},
 	"ACL": func(t *testing.T, opts ...redistest.Option) *site {
@@ -221,6 +239,9 @@ func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 				"scripts flushed": deployedScriptFlush,
 			} {
 				t.Run(what, func(t *testing.T) { f(t, at, a, b) })
+			}
+			if host, _, _ := net.SplitHostPort(a.client.AddrOf(0)); at.host != "" && host != at.host {
+				t.Errorf("connected to %s, not by name", a.client.AddrOf(0))
 			}
 			t.Run("two commands", func(t *testing.T) { deployedTwoCommands(t, at, a) })
 			at.clean(t)
@@ -433,5 +454,20 @@ func deployedTwoCommands(t *testing.T, at *site, e *Engine) {
 	}
 	if n := after["wait"] - before["wait"]; (n != 0) != at.durable {
 		t.Errorf("%d WAITs", n)
+	}
+}
+
+// Who shows no certificate to a server that asks for one is told so at once.
+func TestMissingClientCertificateIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.ClientCerts())
+	cfg, err := ParseURL(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.TLS = s.TLSConfig()
+	cfg.TLS.Certificates = nil
+	if _, err := New(ctxT(t), cfg); !errors.Is(err, ErrUnavailable) || !hasText(err, "certificate") {
+		t.Errorf("%v", err)
 	}
 }

@@ -24,6 +24,8 @@ type Config struct {
 	Users []string
 	// TLS makes the TCP port speak TLS, and only TLS; the unix socket stays plain.
 	TLS bool
+	// ClientCerts makes it refuse clients that show no certificate.
+	ClientCerts bool
 	// Lines go to the end of redis.conf.
 	Lines []string
 

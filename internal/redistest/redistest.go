@@ -81,6 +81,9 @@ func User(rule string) Option { return func(c *Config) { c.Users = append(c.User
 // TLS makes the server's TCP port speak TLS; see Process.TLSConfig.
 func TLS() Option { return func(c *Config) { c.TLS = true } }
 
+// ClientCerts is TLS, and clients must show a certificate; TLSConfig has one.
+func ClientCerts() Option { return func(c *Config) { c.TLS, c.ClientCerts = true, true } }
+
 // Line adds lines to the end of redis.conf, where they win over what is above.
 func Line(lines ...string) Option { return func(c *Config) { c.Lines = append(c.Lines, lines...) } }
 

@@ -232,5 +232,7 @@ func addrs(servers []*Server) []string {
 // sharing starts a server like s: with TLS the two trust one certificate, for they
 // speak it with each other, too.
 func sharing(s *Server) Option {
-	return func(c *Config) { c.Binary, c.TLS, c.cert = s.cfg.Binary, s.cfg.TLS, s.cert }
+	return func(c *Config) {
+		c.Binary, c.TLS, c.ClientCerts, c.cert = s.cfg.Binary, s.cfg.TLS, s.cfg.ClientCerts, s.cert
+	}
 }

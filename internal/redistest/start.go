@@ -128,7 +128,11 @@ func (p *Process) config() string {
 		line("tls-port", strconv.Itoa(p.port))
 		line("tls-cert-file", p.cert.certFile)
 		line("tls-key-file", p.cert.keyFile)
-		line("tls-auth-clients", "no")
+		auth := "no"
+		if p.cfg.ClientCerts {
+			auth = "yes"
+		}
+		line("tls-auth-clients", auth)
 		line("tls-ca-cert-file", p.cert.certFile)
 		line("tls-replication", "yes")
 		line("tls-cluster", "yes")

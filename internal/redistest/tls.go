@@ -22,6 +22,7 @@ type serverCert struct {
 	cert     *x509.Certificate
 	certFile string
 	keyFile  string
+	pair     tls.Certificate
 }
 
 // makeCert makes a certificate for 127.0.0.1 and localhost and puts it into dir.
@@ -55,6 +56,7 @@ func makeCert(dir string) (*serverCert, error) {
 	if err := writePEM(c.certFile, "CERTIFICATE", der); err != nil {
 		return nil, err
 	}
+	c.pair = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 	return c, writePEM(c.keyFile, "PRIVATE KEY", keyDER)
 }
 
@@ -63,14 +65,19 @@ func writePEM(path, kind string, der []byte) error {
 }
 
 // TLSConfig returns a client's configuration that trusts this server and nobody
-// else. It is nil unless Config.TLS is set.
+// else, and shows the certificate that the server asks for with ClientCerts. It is nil
+// unless Config.TLS is set.
 func (p *Process) TLSConfig() *tls.Config {
 	if p.cert == nil {
 		return nil
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(p.cert.cert)
-	return &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	cfg := &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	if p.cfg.ClientCerts {
+		cfg.Certificates = []tls.Certificate{p.cert.pair}
+	}
+	return cfg
 }
 
 // setUpTLS makes the certificate, where the configuration asks for one.
