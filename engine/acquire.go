@@ -148,7 +148,7 @@ func (r *resource) granted(c *command, o outcome, fx *effects) {
 		r.owe(c.id, certain, c.span, o)
 		return
 	}
-	if o.acks.missing() {
+	if o.ack.Missing() {
 		// The primary has it, and perhaps a replica that will be promoted.
 		r.owe(c.id, certain, c.span, o)
 		a.unacked(o, fx)
@@ -171,7 +171,7 @@ func (r *resource) granted(c *command, o outcome, fx *effects) {
 // unacked fails an acquisition whose grant too few replicas have acknowledged.
 func (a *acquisition) unacked(o outcome, fx *effects) {
 	a.sh.count.unacked++
-	a.fail(fail(ErrNotAcquired, a.sh.eng.ackError(a.name(), o.acks)), fx)
+	a.fail(fail(ErrNotAcquired, a.sh.eng.ackError(a.name(), o.ack)), fx)
 }
 
 func (r *resource) lateGrant(a *acquisition, o outcome, fx *effects) {
@@ -200,7 +200,7 @@ func (r *resource) reenterReplied(c *command, o outcome, fx *effects) {
 			r.lose(a.parent.root(), GoneOnServer, fx) // ends a too
 			return
 		}
-		if o.acks.missing() {
+		if o.ack.Missing() {
 			// The server may count one more than is held, as with an orphan.
 			a.unacked(o, fx)
 			return

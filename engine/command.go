@@ -135,14 +135,14 @@ type outcome struct {
 	sent    clock.Instant
 	now     clock.Instant
 	moving  bool // the slot is being migrated
-	acks    acks
+	ack     *resp.Ack
 }
 
 // errReply is an answer that no script of this package gives.
 var errReply = errors.New("engine: the server's answer is not one of the script's")
 
 func (c *command) outcome(reply resp.Reply) outcome {
-	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now, moving: reply.Moving, acks: acksOf(reply)}
+	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now, moving: reply.Moving, ack: reply.Ack}
 	v := reply.Value
 	if o.err == nil && c.what == extending {
 		// renew answers a list; ours has one element.

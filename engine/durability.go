@@ -123,22 +123,7 @@ func (a *acquisition) settleReplicas() error {
 	return nil
 }
 
-// acks is what came back of a command that replicas shall acknowledge. The zero acks
-// is that of all others: nobody was asked for, and nobody is missing.
-type acks struct {
-	acked, wanted int
-	err           error
-}
-
-func acksOf(r resp.Reply) acks { return acks{r.Acked, r.Wanted, r.AckErr} }
-
-// missing reports whether too few have acknowledged.
-func (k acks) missing() bool { return k.err != nil || k.acked < k.wanted }
-
-// error is what the user is told of missing acknowledgements.
-func (e *Engine) ackError(name string, k acks) error {
-	if k.err != nil {
-		k.acked = 0
-	}
-	return &AckError{Name: name, Acked: k.acked, Wanted: k.wanted, Cause: k.err, waited: e.cfg.AckTimeout}
+// ackError is what the user is told of missing acknowledgements.
+func (e *Engine) ackError(name string, ack *resp.Ack) error {
+	return &AckError{Name: name, Acked: ack.Acked, Wanted: ack.Wanted, Cause: ack.Err, waited: e.cfg.AckTimeout}
 }

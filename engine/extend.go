@@ -111,11 +111,11 @@ func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 	x := h.extra.extend
 	var err error
 	switch {
-	case o.verdict == answered && o.code == script.Renewed && o.acks.missing():
-		err = h.eng.ackError(h.name, o.acks) // the primary has it longer than we count on
+	case o.verdict == answered && o.code == script.Renewed && o.ack.Missing():
+		err = h.eng.ackError(h.name, o.ack) // the primary has it longer than we count on
 		h.sh.count.unacked++
 	case o.verdict == answered && o.code == script.Renewed:
-		h.setAcked(o.acks.acked)
+		h.setAcked(o.ack.Count())
 		h.setUntil(max(h.Until(), h.eng.heldUntil(o.sent, c.span)))
 		h.lease = max(h.lease, c.span)
 		h.wakeAt(h.timeOut())

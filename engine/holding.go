@@ -84,7 +84,7 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 	}
 	h.member.Init(h, resp.Slot(r.route), a.want)
 	h.handle = &Hold{h: h}
-	h.setAcked(o.acks.acked)
+	h.setAcked(o.ack.Count())
 	if h.parent != nil {
 		h.count = h.parent.count + 1
 		h.follows = h.lease == 0

@@ -11,6 +11,24 @@ const (
 	MajorityOfReplicas Acks = -2
 )
 
+// Ack is what replicas have acknowledged: Acked of the Wanted ones. Err says why that is
+// not known; then Acked is 0.
+type Ack struct {
+	Acked, Wanted int
+	Err           error
+}
+
+// Missing reports whether too few have acknowledged. Of nil nobody was asked.
+func (a *Ack) Missing() bool { return a != nil && (a.Err != nil || a.Acked < a.Wanted) }
+
+// Count returns Acked, 0 of nil.
+func (a *Ack) Count() int {
+	if a == nil {
+		return 0
+	}
+	return a.Acked
+}
+
 // of returns how many that is if so many are attached. It is at least one: with
 // nobody there, "all" is not fulfilled.
 func (a Acks) of(attached int) int {

@@ -6,8 +6,7 @@ import (
 )
 
 // DurableRequest is a Request whose answer counts only once replicas have what it
-// wrote: Complete is called with Reply.Acked, Wanted and AckErr, and it is for the
-// request to compare them.
+// wrote: Complete is called with Reply.Ack, and it is for the request to look at it.
 type DurableRequest interface {
 	Request
 	// Wants is how many. It does not change between submission and Complete.
@@ -79,6 +78,7 @@ type member struct {
 	hops    uint8 // as in entry
 	asked   bool
 	reply   Reply
+	ack     Ack // reply.Ack
 }
 
 func newDurable(l *lane, k *link, timeout time.Duration, limit int) *durable {
@@ -253,12 +253,15 @@ func (q *ackQuestion) Complete(r Reply) {
 	var done, again []*member
 	for _, m := range d.mu.answered {
 		want := m.request.Wants()
-		m.reply.Now, m.reply.Acked, m.reply.AckErr = r.Now, int(r.Value.Int), err
+		m.ack = Ack{Wanted: want.of(d.mu.attached), Err: err}
 		if err == nil && want < 0 {
-			m.reply.AckErr = d.mu.roleErr
+			m.ack.Err = d.mu.roleErr
 		}
-		m.reply.Wanted = want.of(d.mu.attached)
-		if err == nil && m.reply.Acked < m.reply.Wanted && d.mu.asked < want.worth(d.mu.attached) {
+		if m.ack.Err == nil {
+			m.ack.Acked = int(r.Value.Int)
+		}
+		m.reply.Now, m.reply.Ack = r.Now, &m.ack
+		if m.ack.Err == nil && m.ack.Missing() && d.mu.asked < want.worth(d.mu.attached) {
 			again = append(again, m)
 			continue
 		}

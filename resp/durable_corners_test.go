@@ -42,13 +42,13 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 	d.mu.pumping = false
 	d.mu.Unlock()
 	d.pump()
-	if r := first.await(t); r.Err != nil || r.AckErr == nil {
+	if r := first.await(t); r.Err != nil || ackOf(r).Err == nil {
 		t.Errorf("answered on a connection that is gone: %+v", r)
 	}
 	if r := second.await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("the other: %+v", r)
 	}
-	eventually(t, "it works on the next connection", func() bool { return acked(t, c, 1).Acked == 1 })
+	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
 }
 
 func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
@@ -69,7 +69,7 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 	if r := calls[1].await(t); !errors.Is(r.Err, ErrUnwanted) || !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("unwanted: %+v", r)
 	}
-	if r := calls[2].await(t); r.Err != nil || r.Acked != 1 {
+	if r := calls[2].await(t); r.Err != nil || ackOf(r).Acked != 1 {
 		t.Errorf("behind it: %+v", r)
 	}
 	if n := n.Commands(fakenode.Is("ECHO", "1")); len(n) != 0 {
@@ -89,10 +89,10 @@ func TestRedirectedWaitIsAnErrorAndNoMore(t *testing.T) {
 		}
 		f.nodes[0].OnNext(1, question, f.moved(7, 1))
 		c := f.client(t, func(cfg *Config) { cfg.Durable = true })
-		if r := acked(t, c, AllReplicas); r.Err != nil || r.AckErr == nil {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err == nil {
 			t.Errorf("%+v", r)
 		}
-		if r := acked(t, c, AllReplicas); r.Err != nil || r.AckErr != nil || r.Acked != 1 {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
 			t.Errorf("afterwards: %+v", r)
 		}
 	}
@@ -104,7 +104,7 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 	n := primary(t, 1)
 	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 1})
 	for range 10 {
-		if r := acked(t, c, AllReplicas); r.Err != nil || r.AckErr != nil || r.Acked != 1 {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
 			t.Fatalf("%+v", r)
 		}
 	}

@@ -42,6 +42,13 @@ func (c *durableCall) Wanted() bool {
 
 func newDurableCall(n int, want Acks) *durableCall { return &durableCall{call: newCall(n), want: want} }
 
+func ackOf(r Reply) Ack {
+	if r.Ack == nil {
+		return Ack{}
+	}
+	return *r.Ack
+}
+
 // primary is a fake node with so many replicas, all of which acknowledge, that
 // answers commands with 1.
 func primary(t *testing.T, replicas int) *fakenode.Node {
@@ -88,7 +95,7 @@ func TestReplicasAreCountedAndAskedFor(t *testing.T) {
 			c := durableClient(t, n)
 			acked(t, c, test.want) // the client learns how many there are
 			r := acked(t, c, test.want)
-			if r.Err != nil || r.AckErr != nil || r.Value.Int != 1 || r.Acked != test.acknowledge || r.Wanted != test.wanted {
+			if r.Err != nil || ackOf(r).Err != nil || r.Value.Int != 1 || ackOf(r).Acked != test.acknowledge || ackOf(r).Wanted != test.wanted {
 				t.Errorf("%+v", r)
 			}
 			all := n.Commands(waits)
@@ -125,7 +132,7 @@ func TestGroupsShareAWait(t *testing.T) {
 	}
 	gate.Open()
 	for _, call := range append(calls, first) {
-		if r := call.await(t); r.Err != nil || r.AckErr != nil || r.Acked != 1 || r.Wanted != 1 {
+		if r := call.await(t); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 			t.Fatalf("call %d: %+v", call.n, r)
 		}
 	}
@@ -155,7 +162,7 @@ func TestGroupIsBounded(t *testing.T) {
 	}
 	gate.Open()
 	for i, call := range calls {
-		if r := call.await(t); r.Err != nil || r.Acked != 1 {
+		if r := call.await(t); r.Err != nil || ackOf(r).Acked != 1 {
 			t.Fatalf("call %d: %+v", i, r)
 		}
 	}
@@ -183,7 +190,7 @@ func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
 			continue
 		}
 		r := call.await(t)
-		if i == 1 && (r.Err != nil || r.Wanted != 0) || i == 2 && r.Err == nil {
+		if i == 1 && (r.Err != nil || ackOf(r).Wanted != 0) || i == 2 && r.Err == nil {
 			t.Errorf("call %d: %+v", i, r)
 		}
 		gate.Step()
@@ -203,7 +210,7 @@ func TestWhatWasSentAgainHasAWaitOfItsOwn(t *testing.T) {
 	second.Remove()
 	c := durableClient(t, n)
 	r := acked(t, c, 1)
-	if r.Err != nil || r.Acked != 1 {
+	if r.Err != nil || ackOf(r).Acked != 1 {
 		t.Fatalf("%+v", r)
 	}
 	var order []string
@@ -222,18 +229,18 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	c := durableClient(t, n)
-	if r := acked(t, c, AllReplicas); r.Acked != 1 || r.Wanted != 1 {
+	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
 	}
 	n.On(roles, roleOfPrimary(2))
 	n.OnNext(1, waits, fakenode.Int(1)) // the old one was quick
 	n.On(fakenode.Is("WAIT", "2"), fakenode.Int(2))
-	if r := acked(t, c, AllReplicas); r.Acked != 2 || r.Wanted != 2 {
+	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 2 || ackOf(r).Wanted != 2 {
 		t.Fatalf("%+v", r)
 	}
 	n.On(roles, roleOfPrimary(1))
 	n.On(waits, fakenode.Int(1))
-	if r := acked(t, c, AllReplicas); r.Acked != 1 || r.Wanted != 1 || r.AckErr != nil {
+	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 || ackOf(r).Err != nil {
 		t.Fatalf("after one has gone: %+v", r)
 	}
 }
@@ -260,8 +267,8 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 			if r.Err != nil || r.Value.Int != 1 {
 				t.Fatalf("the answer itself: %+v", r)
 			}
-			if r.AckErr == nil || !strings.Contains(r.AckErr.Error(), test.text) {
-				t.Errorf("AckErr %v", r.AckErr)
+			if ackOf(r).Err == nil || !strings.Contains(ackOf(r).Err.Error(), test.text) {
+				t.Errorf("AckErr %v", ackOf(r).Err)
 			}
 		})
 	}
@@ -269,7 +276,7 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 		t.Parallel()
 		n := primary(t, 1)
 		n.On(roles, fakenode.Error("NOPERM no ROLE"))
-		if r := acked(t, durableClient(t, n), 1); r.AckErr != nil || r.Acked != 1 || r.Wanted != 1 {
+		if r := acked(t, durableClient(t, n), 1); ackOf(r).Err != nil || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -306,7 +313,7 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 		return len(d.mu.answered) == 1
 	})
 	n.ResetAll()
-	if r := group[0].await(t); r.Err != nil || !errors.Is(r.AckErr, ErrOutcomeUnknown) {
+	if r := group[0].await(t); r.Err != nil || !errors.Is(ackOf(r).Err, ErrOutcomeUnknown) {
 		t.Errorf("answered, not acknowledged: %+v", r)
 	}
 	for _, call := range group[1:] {
@@ -317,7 +324,7 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 	if r := late.await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("not sent: %+v", r)
 	}
-	eventually(t, "it works on the next connection", func() bool { return acked(t, c, 1).Acked == 1 })
+	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
 }
 
 // A deployment that is asked for nothing durable has no connection for it.
@@ -334,7 +341,7 @@ func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
 		t.Errorf("the first, before there is a connection: %+v", r)
 	}
 	eventually(t, "the connection is up", func() bool { return c.Up(RoleDurable, 0) })
-	if r := acked(t, c, 1); r.Err != nil || r.Acked != 1 {
+	if r := acked(t, c, 1); r.Err != nil || ackOf(r).Acked != 1 {
 		t.Errorf("%+v", r)
 	}
 	if c.Up(RoleDurableRenewal, 0) || c.Stats().Connections != 4 {
@@ -359,7 +366,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[1].On(echoes, fakenode.Int(5))
 	call := newDurableCall(1, AllReplicas)
 	c.SubmitDurable(7, call)
-	if r := call.await(t); r.Err != nil || r.Value.Int != 5 || r.Acked != 1 || r.Wanted != 1 {
+	if r := call.await(t); r.Err != nil || r.Value.Int != 5 || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
 	}
 	// ASK: announced, and acknowledged over there.
@@ -369,7 +376,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[0].On(waits, fakenode.Int(2))
 	call = newDurableCall(2, AllReplicas)
 	c.SubmitDurable(7, call)
-	if r := call.await(t); r.Err != nil || r.Value.Int != 6 || r.Acked != 2 || !r.Moving {
+	if r := call.await(t); r.Err != nil || r.Value.Int != 6 || ackOf(r).Acked != 2 || !r.Moving {
 		t.Fatalf("%+v", r)
 	}
 	all := f.nodes[0].Commands(fakenode.Any)
@@ -480,7 +487,7 @@ func TestClosedClientRefusesDurableRequests(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := out.await(t); !errors.Is(cmp.Or(r.Err, r.AckErr), ErrClosed) { // its answer had come, or not
+	if r := out.await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), ErrClosed) { // its answer had come, or not
 		t.Errorf("out: %+v", r)
 	}
 	if r := acked(t, c, 1); !errors.Is(r.Err, ErrClosed) {
@@ -507,10 +514,10 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	}
 	gate.Open()
 	for i, call := range calls {
-		if r := call.await(t); r.Err != nil || r.Acked != 1 {
+		if r := call.await(t); r.Err != nil || ackOf(r).Acked != 1 {
 			t.Errorf("call %d: %+v", i, r)
 		}
 	}
 	eventually(t, "the connection is a new one", func() bool { return c.Stats().Reconnects > 0 })
-	eventually(t, "it works afterwards", func() bool { return acked(t, c, 1).Acked == 1 })
+	eventually(t, "it works afterwards", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
 }

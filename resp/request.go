@@ -43,9 +43,7 @@ type Reply struct {
 	// Moving: the slot is being migrated to another node (the answer came from there
 	// after ASK, or is TRYAGAIN). Sharded messages reach nobody meanwhile.
 	Moving bool
-	// Of a DurableRequest whose answer needed it: Acked replicas have acknowledged the
-	// write, of the Wanted ones. AckErr says why the number is not known; then Acked
-	// must be taken for 0.
-	Acked, Wanted int
-	AckErr        error
+	// Ack is set for a DurableRequest whose answer needed it. (A pointer: every answer
+	// is passed on by value, and few have one.)
+	Ack *Ack
 }

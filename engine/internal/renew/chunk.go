@@ -147,11 +147,8 @@ var errNotAcked = errors.New("renew: too few replicas acknowledged")
 
 // unacked is why an answer does not count: nil if it does.
 func unacked(r resp.Reply) error {
-	switch {
-	case r.AckErr != nil:
-		return r.AckErr
-	case r.Acked < r.Wanted:
-		return errNotAcked
+	if r.Ack.Missing() {
+		return cmp.Or(r.Ack.Err, errNotAcked)
 	}
 	return nil
 }
@@ -193,7 +190,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 		}
 		switch {
 		case v.Int == script.Renewed && !short:
-			m.sub.Renewed(reply.Sent, reply.Now, list[i].Lease, reply.Acked)
+			m.sub.Renewed(reply.Sent, reply.Now, list[i].Lease, reply.Ack.Count())
 			r.repeat(m)
 		case v.Int == script.Gone, v.Int == script.WrongType:
 			m.sub.Gone(v.Int)
