@@ -112,7 +112,7 @@ func (s *Server) URL() string { return s.url }
 var clientCommands = []string{
 	"eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro",
 	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ssubscribe", "sunsubscribe",
-	"multi", "exec", "watch", "wait", "blpop",
+	"multi", "exec", "watch", "wait", "role", "blpop",
 }
 
 // commands returns how many commands of clients the server has executed, and

@@ -96,6 +96,9 @@ func (r *resource) acquireReplied(c *command, o outcome, fx *effects) {
 	if c.head && r.wait != nil && !(o.verdict == answered && o.code != script.Granted) {
 		r.wait.Reset()
 	}
+	if a != nil {
+		a.refused(o.err)
+	}
 	switch o.verdict {
 	case answered:
 		if o.code == script.Granted {

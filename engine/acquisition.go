@@ -56,6 +56,7 @@ type rare struct {
 	name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
 	start            clock.Instant // when it was asked for, if a hook wants it
 	deadline         *deadline     // of Wait, or for want of a connection
+	refusal          error         // why the server has not answered, as of the latest try
 }
 
 func (a *acquisition) more() *rare {
@@ -122,6 +123,21 @@ func (a *acquisition) firstLease() time.Duration {
 		lease = min(lease, a.rare.maxHold+a.sh.eng.margin(lease))
 	}
 	return lease
+}
+
+// refused notes why the server did not answer; nil if it did. Who gives up is told.
+func (a *acquisition) refused(err error) {
+	if err != nil || a.rare != nil {
+		a.more().refusal = err
+	}
+}
+
+// because adds that to the error of somebody who gives up.
+func (a *acquisition) because(err error) error {
+	if a.rare == nil || a.rare.refusal == nil {
+		return err
+	}
+	return fail(err, a.rare.refusal)
 }
 
 // endLocked takes the acquisition out of everything. The result follows by
@@ -199,7 +215,7 @@ func (a *acquisition) cancel(err error) bool {
 		a.sh.mu.Unlock()
 		return true
 	}
-	a.fail(err, &fx)
+	a.fail(a.because(err), &fx)
 	r.next(&fx)
 	r.settled()
 	a.sh.mu.Unlock()
@@ -286,7 +302,7 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		err = &NotAcquiredError{Name: a.name(), TTL: -1}
 	}
 	var fx effects
-	a.fail(err, &fx)
+	a.fail(a.because(err), &fx)
 	r.next(&fx)
 	r.settled()
 	d.sh.mu.Unlock()

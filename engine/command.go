@@ -194,7 +194,7 @@ func (r *resource) Complete(reply resp.Reply) {
 			r.settleReplied(&done, o)
 		}
 		if o.verdict == busy {
-			r.pause(o.now)
+			r.pause(o.now, o.moving)
 		}
 	}
 	r.next(&fx)
@@ -233,7 +233,7 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 		if a != nil && a.once && !a.ended {
 			a.giveUpAt(o.now.Add(r.sh.eng.cfg.CommandTimeout))
 		}
-		r.pause(o.now)
+		r.pause(o.now, false)
 		return
 	}
 	if a != nil && a.once {

@@ -23,7 +23,7 @@ type Config struct {
 	//	"replicas"    a primary with replicas, promoted by hand; Addrs are all of them
 	Topology string
 	// Addrs are "host:port", or, for a standalone server, the path of a unix socket,
-	// which starts with "/". Default "127.0.0.1:6379". A standalone server takes
+	// which starts with "/". Default "127.0.0.1:6379", of sentinels port 26379. A standalone server takes
 	// exactly one; of the others one that answers is enough.
 	Addrs []string
 	// Master is what the sentinels call the primary.
@@ -39,8 +39,8 @@ type Config struct {
 	// Sharding says, for a cluster, how a release is announced: "auto", the default,
 	// decides as Redisson does by default: sharded messages if the cluster has them and
 	// this user may ask. "on" and "off" are for processes that must agree with others
-	// that were told so. "both" announces both ways and listens to sharded ones, for
-	// the time of a change.
+	// that were told so. "both" announces both ways, listens to sharded ones and
+	// asks every second besides, for the time of a change.
 	Sharding string
 	// Username and Password authenticate. Username alone is an error.
 	Username string
@@ -75,7 +75,8 @@ type Config struct {
 	// Replicas is how many replicas must acknowledge each grant and renewal, unless
 	// Acked says otherwise for one acquisition. Default 0: none is asked.
 	Replicas Replicas
-	// AckTimeout is how long they have. Default 1 s, but no more than a sixth of Lease.
+	// AckTimeout is how long they have. Default 1 s, but no more than a sixth of Lease,
+	// which renewals never give them more than.
 	AckTimeout time.Duration
 	// DialTimeout bounds one connect with its handshake. Default 5 s.
 	DialTimeout time.Duration
@@ -112,6 +113,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if len(c.Addrs) == 0 {
 		c.Addrs = []string{"127.0.0.1:6379"}
+		if c.Topology == "sentinel" {
+			c.Addrs[0] = "127.0.0.1:26379"
+		}
 	}
 	setDefault(&c.Topology, "standalone")
 	setDefault(&c.Sharding, "auto")

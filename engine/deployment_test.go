@@ -243,6 +243,9 @@ func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 			if host, _, _ := net.SplitHostPort(a.client.AddrOf(0)); at.host != "" && host != at.host {
 				t.Errorf("connected to %s, not by name", a.client.AddrOf(0))
 			}
+			if strings.HasPrefix(name, "cluster") && !strings.Contains(name, "plain") && !a.client.Sharded() {
+				t.Error("the cluster has sharded messages, and they are not used")
+			}
 			t.Run("two commands", func(t *testing.T) { deployedTwoCommands(t, at, a) })
 			at.clean(t)
 		})

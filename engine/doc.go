@@ -16,8 +16,9 @@
 //	...
 //	err = h.Unlock(ctx)
 //
-// One Engine for each process and server is right; it has three connections, and
-// carries any number of locks. A Mutex is a small value. A Hold is a lock that is
+// One Engine for each process and server is right; it has three connections
+// (in a cluster to each primary; two more if replicas must acknowledge), and carries
+// any number of locks. A Mutex is a small value. A Hold is a lock that is
 // held; it belongs to whoever has it, not to a goroutine.
 //
 // # Leases

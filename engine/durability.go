@@ -67,7 +67,8 @@ func Acked(r Replicas) Option {
 type AckError struct {
 	// Name is the lock's name as the caller gave it.
 	Name string
-	// Acked replicas acknowledged within Config.AckTimeout, of the Wanted ones.
+	// Acked replicas acknowledged within Config.AckTimeout, of the Wanted ones. It is not
+	// waited for more than are attached.
 	Acked, Wanted int
 	// Cause is why the number is not known (Acked is 0 then): the connection was lost,
 	// or the server refuses WAIT or ROLE. Else nil.
@@ -78,7 +79,7 @@ type AckError struct {
 
 func (e *AckError) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "engine: lock %q: %d of %d replicas acknowledged within %v", shorten(e.Name), e.Acked, e.Wanted, e.waited)
+	fmt.Fprintf(&s, "engine: lock %q: %d of %d replicas acknowledged (AckTimeout %v)", shorten(e.Name), e.Acked, e.Wanted, e.waited)
 	if e.Cause != nil {
 		fmt.Fprintf(&s, ": %v", e.Cause)
 	} else {

@@ -75,7 +75,7 @@ func TestHeadOfAMovingSlotPolls(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, false)
 	mustUnlock(t, m.hold)
-	m.granted(t, 2*time.Second)
+	m.granted(t, time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.at.clean(t)
 }

@@ -58,7 +58,7 @@ type RenewedEvent struct {
 // ConnEvent is a change of one connection.
 type ConnEvent struct {
 	Addr string
-	Role string // "lane", "renewal", "pubsub"
+	Role string // "lane", "renewal", "pubsub", "durable", "durable renewal"
 	Lane int
 	Up   bool
 	Err  error

@@ -136,7 +136,7 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 		h.asked = true
 		h.boundRelease()
 		if o.verdict == denied {
-			r.pause(o.now)
+			r.pause(o.now, false)
 		}
 	}
 }

@@ -136,10 +136,14 @@ func (r *resource) serveHead() bool {
 }
 
 // pause holds the name's commands back for a moment after the server refused one,
-// longer each time.
-func (r *resource) pause(now clock.Instant) {
+// longer each time; not so if its slot is being migrated, which ends by itself, with
+// messages to nobody meanwhile.
+func (r *resource) pause(now clock.Instant, moving bool) {
 	r.refused = min(r.refused+1, 6)
 	d := 10 * time.Millisecond << r.refused // 20 ms ... 640 ms
+	if moving {
+		d = min(d, movingPoll)
+	}
 	d = d/2 + rand.N(d/2)
 	r.held = paused
 	p := &pauseTimer{res: r, sh: r.sh}

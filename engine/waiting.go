@@ -70,7 +70,11 @@ func (r *resource) refusedFor(ttl time.Duration, o outcome) {
 	case o.moving:
 		d = min(d, movingPoll/2+rand.N(movingPoll/2))
 	case r.sh.eng.client.Sharded():
-		d = min(d, shardedPoll/2+rand.N(shardedPoll/2))
+		most := shardedPoll
+		if r.sh.eng.cfg.Sharding == "both" {
+			most = bothPoll
+		}
+		d = min(d, most/2+rand.N(most/2))
 	}
 	r.sh.eng.wheel.Schedule(&w.alarm, o.now.Add(d))
 }
@@ -90,6 +94,10 @@ const movingPoll = 100 * time.Millisecond
 //	                                                 ... is the other node's
 //	hears sunsubscribe, tries
 const shardedPoll = 10 * time.Second
+
+// bothPoll is that while a deployment changes over to sharded messages: those who have
+// not been told announce in plain, and it is sharded ones that are listened to.
+const bothPoll = time.Second
 
 // pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
 // 128 ms as Redisson's spin lock does, each with a random part, and never longer

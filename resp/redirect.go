@@ -24,6 +24,7 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 //	CLUSTERDOWN        the slot is nobody's: ask for the layout
 //	READONLY,          the node is a replica by now: ask for the layout; alone, the
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
+//	                   (READONLY, which only a replica says)
 func (l *link) redirect(a answer, e *ServerError) bool {
 	c := l.node.client
 	if _, ok := a.request.(*member); l.role >= RoleDurable && !ok {
@@ -32,6 +33,7 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 	switch e.Code {
 	case "MOVED", "ASK":
 		if !c.Clustered() {
+			e.Message += " (this is a node of a cluster: connect with redis+cluster://)"
 			return false
 		}
 		slot, addr, ok := l.node.target(e.Message)
@@ -58,6 +60,9 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 		c.explorer.kick("")
 		if !c.Clustered() { // what stands behind the address may have changed
 			l.node.reconnect(e)
+		}
+		if c.cfg.Topology == Standalone {
+			e.Message += " (this is a replica: connect with redis+sentinel:// or redis+replicas://)"
 		}
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -24,6 +25,7 @@ type answered struct {
 	primary  bool
 	replicas []string // of a primary: those that are attached, as it sees them
 	follows  bool     // a replica, connected to its primary
+	of       string   // the primary of a replica
 }
 
 func (t *replicaTopology) watch(ctx context.Context, _ func()) { <-ctx.Done() }
@@ -35,18 +37,36 @@ func (t *replicaTopology) find(ctx context.Context, _ string) (*layout, error) {
 			addrs = append(addrs, addr)
 		}
 	}
+	all := t.askAll(ctx, addrs)
+	one, err := t.choose(all)
+	if err != nil {
+		// Perhaps one that was asked follows one that was not.
+		var others []string
+		for _, a := range all {
+			if a.of != "" && !slices.Contains(addrs, a.of) && !slices.Contains(others, a.of) {
+				others = append(others, a.of)
+			}
+		}
+		if len(others) > 0 {
+			one, err = t.choose(append(all, t.askAll(ctx, others)...))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.known, t.present = one.replicas, one.addr
+	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}}, nil
+}
+
+// askAll asks them at the same time.
+func (t *replicaTopology) askAll(ctx context.Context, addrs []string) []answered {
 	all := make([]answered, len(addrs))
 	var asking sync.WaitGroup
 	for i, addr := range addrs {
 		asking.Go(func() { all[i] = t.ask(ctx, addr) })
 	}
 	asking.Wait()
-	one, err := t.choose(all)
-	if err != nil {
-		return nil, err
-	}
-	t.known, t.present = one.replicas, one.addr
-	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}}, nil
+	return all
 }
 
 func (t *replicaTopology) ask(ctx context.Context, addr string) answered {
@@ -60,6 +80,7 @@ func (t *replicaTopology) ask(ctx context.Context, addr string) answered {
 		a.primary, a.replicas = true, t.replicas(e[2])
 	case len(e) >= 4:
 		a.follows = string(e[3].Bytes) == "connected"
+		a.of = t.cfg.announced(string(e[1].Bytes), strconv.FormatInt(e[2].Int, 10), addr)
 	}
 	return a
 }

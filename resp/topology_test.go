@@ -228,3 +228,41 @@ func TestNodeWithoutTheNameThatItShouldHaveIsFoundByItsAddress(t *testing.T) {
 		t.Errorf("%s serves", got)
 	}
 }
+
+// One replica that can be reached is enough to find the primary that it follows.
+func TestPrimaryIsFoundByItsReplica(t *testing.T) {
+	t.Parallel()
+	primary, replica := fakenode.New(t), fakenode.New(t)
+	primary.On(roles, roleOfPrimaryOf(replica.Addr()))
+	replica.On(roles, roleOfReplica(primary.Addr(), "connected"))
+	c := ready(t, Config{Topology: Replicas, Addrs: []string{"127.0.0.1:1", replica.Addr()}})
+	if got := c.AddrOf(0); got != primary.Addr() {
+		t.Errorf("%s serves", got)
+	}
+}
+
+// A sentinel that has not heard of a failover names a server that is no primary now.
+func TestSentinelThatIsBehindIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	behind, ahead, old, primary := fakenode.New(t), fakenode.New(t), fakenode.New(t), fakenode.New(t)
+	named := func(addr string) fakenode.Action {
+		host, port, _ := net.SplitHostPort(addr)
+		return fakenode.Raw("*2\r\n" + bulk(host) + bulk(port))
+	}
+	behind.On(fakenode.Is("SENTINEL", "GET-MASTER-ADDR-BY-NAME"), named(old.Addr()))
+	ahead.On(fakenode.Is("SENTINEL", "GET-MASTER-ADDR-BY-NAME"), named(primary.Addr()))
+	for _, s := range []*fakenode.Node{behind, ahead} {
+		s.On(fakenode.Is("SENTINEL", "SENTINELS"), fakenode.Raw("*0\r\n"))
+	}
+	old.On(roles, roleOfReplica(primary.Addr(), "connected"))
+	primary.On(roles, roleOfPrimaryOf(old.Addr()))
+	for range 5 { // whichever is asked first
+		c := ready(t, Config{Topology: Sentinel, Master: "m", Addrs: []string{behind.Addr(), ahead.Addr()}})
+		if got := c.AddrOf(0); got != primary.Addr() {
+			t.Errorf("%s serves", got)
+		}
+	}
+	if len(behind.Commands(fakenode.Is("SENTINEL", "GET-MASTER-ADDR-BY-NAME"))) == 0 {
+		t.Error("the one that is behind was never asked")
+	}
+}

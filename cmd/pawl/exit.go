@@ -59,7 +59,7 @@ func exitCode(err error) int {
 	case errors.Is(err, engine.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrWrongType),
-		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, redistest.ErrNotInstalled):
+		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, engine.ErrNotAcked), errors.Is(err, redistest.ErrNotInstalled):
 		return exitServer
 	case errors.Is(err, engine.ErrLost):
 		return exitLost

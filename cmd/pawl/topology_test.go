@@ -30,6 +30,13 @@ func TestCommandsOnEveryTopology(t *testing.T) {
 	}
 }
 
+// A job that is skipped because replicas are away is not one that somebody else does.
+func TestExecTellsMissingReplicasFromALockThatIsTaken(t *testing.T) {
+	t.Parallel()
+	env := []string{urlEnv + "=" + redistest.Start(t).URL() + "?replicas=all"}
+	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exitServer, "0 of 1 replicas")
+}
+
 // Nor does a password get onto a command line in a list of hosts.
 func TestPasswordInAListOfHostsIsRefusedOnTheCommandLine(t *testing.T) {
 	t.Parallel()

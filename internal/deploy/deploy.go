@@ -11,6 +11,9 @@ import (
 func Config(c engine.Config) resp.Config {
 	if len(c.Addrs) == 0 {
 		c.Addrs = []string{"127.0.0.1:6379"}
+		if c.Topology == "sentinel" {
+			c.Addrs[0] = "127.0.0.1:26379"
+		}
 	}
 	out := resp.Config{
 		Network: "tcp", Addr: c.Addrs[0], Addrs: c.Addrs, Master: c.Master, AddrMap: c.AddrMap,

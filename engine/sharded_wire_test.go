@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"bufio"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// listening subscribes to a channel with the given command, and returns what comes.
+func listening(t *testing.T, addr, verb, channel string) *bufio.Reader {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write(resp.AppendCommand(nil, verb, channel)); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(conn)
+	hears(t, r, strings.ToLower(verb))
+	return r
+}
+
+// hears reads up to a line.
+func hears(t *testing.T, r *bufio.Reader, want string) {
+	t.Helper()
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q did not come: %v", want, err)
+		}
+		if strings.TrimSpace(line) == want {
+			return
+		}
+	}
+}
+
+// On the wire, seen by somebody who is not Pawl: which messages a release sends, and
+// which ones wake a waiter.
+func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	at := clustered(cluster)
+	for mode, verbs := range map[string][]string{
+		"on": {"SSUBSCRIBE"}, "auto": {"SSUBSCRIBE"}, "off": {"SUBSCRIBE"}, "both": {"SSUBSCRIBE", "SUBSCRIBE"},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			name := "lock of " + mode
+			channel := "redisson_lock__channel:{" + name + "}"
+			node := cluster.Owner(cluster.Slot(name))
+			e := open(t, at.url+"?sharding="+mode)
+			var ears []*bufio.Reader
+			for _, verb := range verbs {
+				ears = append(ears, listening(t, node.Addr(), verb, channel))
+			}
+			mustUnlock(t, mustLock(t, e.Mutex(name)))
+			for i, verb := range verbs {
+				hears(t, ears[i], map[string]string{"SSUBSCRIBE": "smessage", "SUBSCRIBE": "message"}[verb])
+			}
+			// And the other way: a holder that is not Pawl goes.
+			at.do(name, "HSET", name, "stranger:1", "1")
+			at.do(name, "PEXPIRE", name, "3600000")
+			f := e.Mutex(name).LockAsync(ctxT(t))
+			eventually(t, "it listens", func() bool { return e.client.Stats().ChannelsConfirmed == 1 })
+			at.do(name, "DEL", name)
+			start := time.Now()
+			publish := map[string]string{"SSUBSCRIBE": "SPUBLISH", "SUBSCRIBE": "PUBLISH"}[verbs[0]]
+			at.do(name, publish, channel, "0")
+			h, err := f.Await(ctxT(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The poll of sharded heads comes after five seconds at the earliest.
+			if d := time.Since(start); d > 4*time.Second {
+				t.Errorf("woken after %v", d)
+			}
+			mustUnlock(t, h)
+		})
+	}
+}
+
+// While a deployment changes over: whatever the holder has been told, and the waiter,
+// the waiter of "both" has the lock within a second or two.
+func TestChangeOverToShardedMessages(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	at := clustered(cluster)
+	for _, pair := range [][2]string{{"off", "both"}, {"both", "off"}, {"both", "both"}, {"on", "both"}, {"both", "on"}} {
+		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
+			t.Parallel()
+			name := "change " + pair[0] + pair[1]
+			holder, waiter := open(t, at.url+"?sharding="+pair[0]), open(t, at.url+"?sharding="+pair[1])
+			h := mustLock(t, holder.Mutex(name))
+			f := waiter.Mutex(name).LockAsync(ctxT(t))
+			eventually(t, "it listens", func() bool { return waiter.client.Stats().ChannelsConfirmed == 1 })
+			mustUnlock(t, h)
+			start := time.Now()
+			next, err := f.Await(ctxT(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(start); d > 3*time.Second {
+				t.Errorf("handed over after %v", d)
+			}
+			mustUnlock(t, next)
+		})
+	}
+}
