@@ -146,6 +146,9 @@ func (e *Engine) failWaiting() {
 			a, _ := r.waiters.Front()
 			a.fail(fail(ErrNotAcquired, ErrClosed), fx)
 		}
+		if r.held == stalled && r.hold == nil && r.debts == nil && r.cmd.what == nothing {
+			r.held, r.spent = freely, true // there is nothing to go on with
+		}
 	})
 }
 

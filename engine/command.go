@@ -156,6 +156,9 @@ func (c *command) outcome(reply resp.Reply) outcome {
 		o.err = errReply
 	}
 	o.code, o.verdict = v.Int, classify(o.err)
+	if c.what == extending && o.verdict == answered && o.code == script.Refused {
+		o.verdict = busy
+	}
 	return o
 }
 
@@ -233,6 +236,9 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 		if a != nil && a.once && !a.ended {
 			a.giveUpAt(o.now.Add(r.sh.eng.cfg.CommandTimeout))
 		}
+		if c.hold != nil {
+			c.hold.boundRelease()
+		}
 		r.pause(o.now, false)
 		return
 	}
@@ -242,6 +248,8 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 	if c.hold != nil {
 		c.hold.boundRelease()
 	}
-	r.held = stalled
-	fx.stall(r)
+	if r.held != stalled { // else it is listed already
+		r.held = stalled
+		fx.stall(r)
+	}
 }

@@ -50,7 +50,7 @@ const (
 // latest.
 func (r *resource) owe(id int64, g grade, lease time.Duration, o outcome) {
 	d := &debt{res: r, sh: r.sh, id: id, grade: g, due: true, lease: lease}
-	d.until = max(o.sent, o.now).Add(lease + lease/2 + 2*time.Second)
+	d.live(max(o.sent, o.now))
 	d.timer.Init(d)
 	d.next, r.debts = r.debts, d
 	r.sh.count.compensations++
@@ -58,6 +58,11 @@ func (r *resource) owe(id int64, g grade, lease time.Duration, o outcome) {
 		r.sh.count.burned++
 	}
 	r.sh.eng.wheel.Schedule(&d.timer, d.until)
+}
+
+// live notes that the owner may stand on the server from then on for a lease.
+func (d *debt) live(at clock.Instant) {
+	d.until = max(d.until, at.Add(d.lease+d.lease/2+2*time.Second))
 }
 
 // settleDebt chooses a debt that is due.
@@ -80,6 +85,7 @@ func (r *resource) settleReplied(c *command, o outcome) {
 	// Answered, whatever the answer: the server has dealt with this owner. (An
 	// error that is no refusal will not change by asking again.)
 	d.due = false
+	d.live(o.now)
 	switch {
 	case d.grade == certain || r.sh.eng.closing.Load():
 		r.forgive(d)
@@ -116,9 +122,14 @@ func (d *debt) Fire(_ *wheel.Timer, now clock.Instant) {
 		d.sh.mu.Unlock()
 		return
 	}
-	if d.due || now >= d.until.Add(d.lease) {
+	switch {
+	case d.due && d.grade != certain:
+		// Nobody could be asked all that time. Nor has anybody said that the acquire will
+		// not be executed: its bytes may arrive when the network is back.
+		r.sh.eng.wheel.Schedule(&d.timer, now.Add(d.lease+2*time.Second))
+	case d.due || now >= d.until.Add(d.lease):
 		r.forgive(d)
-	} else {
+	default:
 		d.due = true
 		r.sh.eng.wheel.Schedule(&d.timer, now.Add(d.lease+2*time.Second))
 	}

@@ -182,6 +182,9 @@ func classify(err error) verdict {
 	if errors.Is(err, errReply) {
 		return denied // asking again at once would not help
 	}
+	if errors.Is(err, resp.ErrOutcomeUnknown) {
+		return unknown // whatever cost the connection, a refusal of another command too
+	}
 	var refused *resp.ServerError
 	if !errors.As(err, &refused) {
 		return unknown

@@ -130,17 +130,15 @@ func (v *recovery) up(id resp.LaneID) {
 // rerouted is called when parts of the keys have come to other nodes.
 func (v *recovery) rerouted() {
 	v.mu.Lock()
-	defer v.mu.Unlock()
+	var all []*resource
 	for _, l := range slices.Collect(maps.Values(v.mu.lanes)) {
-		urgent, tries := l.urgent, l.tries
+		all = append(append(all, l.urgent...), l.tries...)
 		l.urgent, l.tries = nil, nil
-		for _, r := range urgent {
-			v.addLocked(r, r.route, true) // whoever is stalled keeps its name, and so its route
-		}
-		for _, r := range tries {
-			v.addLocked(r, r.route, false)
-		}
 		v.settleLocked(l)
+	}
+	v.mu.Unlock()
+	for _, r := range all {
+		v.add(r)
 	}
 }
 

@@ -123,8 +123,9 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 			r.sh.eng.logUnheard(r)
 		}
 		h.released(nil, fx)
-	case o.verdict == answered && h.asked:
-		// An earlier copy did it: the hold was valid when Unlock was called.
+	case o.verdict == answered && h.asked && c.what == unlocked:
+		// An earlier copy did it: the hold was valid when Unlock was called. (A leave does
+		// not take the field away, so its copy must find it.)
 		h.released(nil, fx)
 	case o.verdict == answered:
 		r.notThere(h, GoneOnServer, fx)

@@ -45,6 +45,7 @@ type resource struct {
 	kind    kind
 	held    holdback // why nothing may be sent now
 	refused uint8    // refusals in a row, for the pause between tries
+	spent   bool     // recovery points to it still: not for use again
 
 	nextFree *resource
 }
@@ -208,6 +209,9 @@ const maxFree = 64
 // its command has been answered; it has no timer, for the pauses and the waits are
 // objects of their own.
 func (r *resource) recycle() {
+	if r.spent {
+		return
+	}
 	r.name, r.route, r.refused = "", 0, 0
 	if r.sh.freeCount >= maxFree {
 		return

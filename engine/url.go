@@ -122,6 +122,10 @@ func splitHosts(raw string) (rest string, hosts []string, several bool) {
 	user := ""
 	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
 		user, authority = authority[:i+1], authority[i+1:]
+		name, _, _ := strings.Cut(user, ":")
+		if strings.Contains(user[:len(user)-1], "@") || strings.Contains(name, ",") {
+			authority = "@" // refused by takeHosts
+		}
 	}
 	if authority == "" {
 		return raw, nil, false
@@ -141,10 +145,16 @@ func (c *Config) takeHosts(u *url.URL, hosts []string) error {
 		switch {
 		case h == "":
 			return invalid("the URL has an empty host in its list")
+		case strings.ContainsAny(h, "@%"):
+			return invalid("the URL's list of hosts has an @ or %% in it: user and password stand once, before the first host, and special characters in them are written as %%XX")
 		case strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]"):
 			h = net.JoinHostPort(h[1:len(h)-1], port)
 		case !strings.Contains(h, ":"):
 			h = net.JoinHostPort(h, port)
+		}
+		if !validAddr(h) || h[0] == '/' {
+			// Not quoted: it may be half of a password.
+			return invalid("each host of the URL's list must be host:port")
 		}
 		c.Addrs = append(c.Addrs, h)
 	}

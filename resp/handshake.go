@@ -156,8 +156,8 @@ func (s step) check(v Value) error {
 func (s step) refused(v Value) error {
 	e := newServerError(v.Bytes)
 	switch {
-	case strings.HasPrefix(e.Message, "ERR max number of clients"):
-		// The answer to the connection, not to the step.
+	case strings.HasPrefix(e.Message, "ERR max number of clients"), e.Code == "DENIED":
+		// The answer to the connection, not to the step; DENIED is protected mode.
 	case s.optional:
 		return nil
 	case e.Code == "NOPERM" && (s.name == "PING" || s.name == "SCRIPT LOAD"):

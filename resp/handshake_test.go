@@ -316,3 +316,14 @@ func TestCloseWaitsForADialThatTakesItsTime(t *testing.T) {
 		t.Fatalf("%d dials began, %d had ended when Close returned", b, e)
 	}
 }
+
+// Protected mode answers the connection, whatever was asked first, and lastingly.
+func TestProtectedModeIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	n.On(fakenode.Connect, fakenode.Seq(fakenode.Error("DENIED Redis is running in protected mode"), fakenode.Close()))
+	c := open(t, Config{Addr: n.Addr()})
+	if err := c.WaitReady(testContext(t)); err == nil || !strings.Contains(err.Error(), "DENIED") {
+		t.Errorf("%v", err)
+	}
+}

@@ -55,7 +55,7 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 		to.take(l, a.request, a.hops+1, e.Code == "ASK")
 		return true
 	case "CLUSTERDOWN", "MASTERDOWN":
-		c.explorer.kick("")
+		c.explorer.nudge()
 	case "READONLY":
 		c.explorer.kick("")
 		if !c.Clustered() { // what stands behind the address may have changed

@@ -98,8 +98,9 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 		following = following || a.follows
 		if a.err != nil {
 			failed = append(failed, a.err)
-			// It is alive, and is what it was until it says otherwise.
-			if a.addr == t.present && errors.As(a.err, new(*ServerError)) {
+			// It is alive, and is what it was until it says otherwise, as with MASTERDOWN.
+			var e *ServerError
+			if a.addr == t.present && errors.As(a.err, &e) && e.Code != "MASTERDOWN" {
 				return a, fmt.Errorf("resp: the primary %s: %w", a.addr, a.err)
 			}
 		}

@@ -140,10 +140,10 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case errors.As(err, &signalled):
 		return &signalError{signalled.Signal}
-	case errors.Is(err, engine.ErrLost):
-		return &exitError{exitLost, fmt.Errorf("%w; the command ended with code %d", err, code)}
 	case errors.Is(err, execlock.ErrStart):
 		return &exitError{startCode(err), err}
+	case errors.Is(err, engine.ErrLost):
+		return &exitError{exitLost, fmt.Errorf("%w; the command ended with code %d", err, code)}
 	case exitCode(err) == exitNotAcquired && f.conflictCode == 0:
 		return nil // as expected, and cron mails whatever is printed
 	case exitCode(err) == exitNotAcquired:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // Exit codes, after sysexits.h where it has a fitting one, and shells.
@@ -59,8 +60,9 @@ func exitCode(err error) int {
 	case errors.Is(err, engine.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrWrongType),
-		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, engine.ErrNotAcked), errors.Is(err, redistest.ErrNotInstalled):
-		return exitServer
+		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, engine.ErrNotAcked), errors.Is(err, engine.ErrLate),
+		errors.Is(err, redistest.ErrNotInstalled), errors.As(err, new(*resp.ServerError)):
+		return exitServer // nobody else has the lock
 	case errors.Is(err, engine.ErrLost):
 		return exitLost
 	case errors.Is(err, engine.ErrNotAcquired):

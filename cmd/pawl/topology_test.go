@@ -47,3 +47,11 @@ func TestPasswordInAListOfHostsIsRefusedOnTheCommandLine(t *testing.T) {
 		pawl(t, nil, "ping", "--addr", addr).expect(t, exitUsage, "a password on the command line")
 	}
 }
+
+// Nor is one that the server refuses to this user.
+func TestExecTellsARefusalFromALockThatIsTaken(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.User("ada on >secret ~other:* &* +@all"))
+	env := []string{urlEnv + "=redis://ada:secret@" + s.Addr()}
+	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exitServer, "NOPERM")
+}
