@@ -68,8 +68,8 @@ type Config struct {
 	// must cover what the server's clock may gain during a lease and how long this
 	// process may go unscheduled. Default: a tenth of the lease, within 5 ms and 3 s.
 	Margin time.Duration
-	// CommandTimeout is how long a command may go unanswered before its connection
-	// is given up, and how long TryLock, Extend and State wait for a connection.
+	// CommandTimeout is how long a connection with unanswered commands may be silent
+	// before it is given up, and how long TryLock, Extend and State wait for one.
 	// Default 3 s.
 	CommandTimeout time.Duration
 	// Replicas is how many replicas must acknowledge each grant and renewal, unless

@@ -232,7 +232,7 @@ func TestRenewalsCountWithAcknowledgementsOnly(t *testing.T) {
 func TestHoldOutlivesASilenceOfTheReplicas(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	e := f.open(leaseOf(3*time.Second), ackTimeout(50*time.Millisecond))
+	e := f.open(leaseOf(3*time.Second), ackTimeout(200*time.Millisecond))
 	var holds []*Hold
 	for i := range 200 {
 		holds = append(holds, mustLock(t, e.Mutex(fmt.Sprint("x", i)), Acked(AllReplicas)))

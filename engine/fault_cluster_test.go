@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp"
 )
 
 // crowd holds locks and waits for others while a deployment is in trouble: holders
@@ -282,108 +281,6 @@ func TestDeadPrimaryOfAClusterIsReplaced(t *testing.T) {
 	c.keeps(at.do) // taken long before
 	c.unlockAll()
 	at.clean(t)
-}
-
-// One shard that hangs holds up nobody's renewals but its own.
-func TestDeadShardDelaysNoOtherRenewals(t *testing.T) {
-	t.Parallel()
-	const many = 100_000
-	cluster := redistest.StartCluster(t, false)
-	at := clustered(cluster)
-	stopped := cluster.Nodes()[1]
-	var late lateness
-	e := at.open(t, leaseOf(12*time.Second), func(c *Config) {
-		c.Hooks.Renewed = func(ev RenewedEvent) { late.note(ev, stopped.Addr()) }
-	})
-	var taking []*Future[*Hold]
-	for i := range many {
-		taking = append(taking, e.Mutex(fmt.Sprint("x", i)).LockAsync(ctxT(t)))
-	}
-	holds, err := AwaitAll(ctxT(t), taking...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var healthy, hung []*Hold
-	slots := make(map[uint16]bool)
-	for _, h := range holds {
-		slots[resp.Slot(h.h.res.route)] = true
-		if e.client.AddrOf(h.h.res.route) == stopped.Addr() {
-			hung = append(hung, h)
-		} else {
-			healthy = append(healthy, h)
-		}
-	}
-	t.Logf("%d holds over %d slots, %d of them on the node that is stopped", many, len(slots), len(hung))
-	if len(hung) < many/4 || len(slots) < 16_000 {
-		t.Fatal("the holds are not spread over the slots")
-	}
-	start := time.Now()
-	stopped.Stop()
-	late.reset()
-	for _, h := range hung {
-		<-h.Done()
-		if err := h.Err(); !errors.Is(err, ErrLost) {
-			t.Errorf("%s: %v", h.Name(), err)
-		}
-	}
-	t.Logf("those on the node that is stopped ended within %v", time.Since(start).Round(time.Millisecond))
-	n := e.Stats().Renewed
-	eventually(t, "the others are renewed", func() bool { return e.Stats().Renewed >= n+uint64(len(healthy)) })
-	for _, h := range healthy {
-		if err := h.Err(); err != nil {
-			t.Fatalf("%s: %v", h.Name(), err)
-		}
-	}
-	late.report(t, 5*time.Second)
-	stopped.Cont()
-	var going []*Future[struct{}]
-	for _, h := range healthy {
-		going = append(going, h.UnlockAsync())
-	}
-	if _, err := AwaitAll(ctxT(t), going...); err != nil {
-		t.Error(err)
-	}
-	at.clean(t)
-}
-
-// lateness is how much later than due renewals went out and were answered, of all
-// nodes but one.
-type lateness struct {
-	mu      sync.Mutex
-	scripts int
-	failed  int
-	worst   time.Duration
-}
-
-func (l *lateness) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.scripts, l.failed, l.worst = 0, 0, 0
-}
-
-func (l *lateness) note(ev RenewedEvent, except string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ev.Node == except {
-		return
-	}
-	l.scripts++
-	l.worst = max(l.worst, ev.Lag+ev.RTT)
-	if ev.Err != nil {
-		l.failed++
-	}
-}
-
-// report fails the test if any was later than most, which must be well within the
-// time that a lease has left when its renewal is due.
-func (l *lateness) report(t *testing.T, most time.Duration) {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t.Logf("healthy nodes: %d renewal scripts, %d failed, the latest was answered %v after it was due", l.scripts, l.failed, l.worst.Round(time.Millisecond))
-	if l.scripts == 0 || l.failed > 0 || l.worst > most {
-		t.Error("the healthy nodes were held up")
-	}
 }
 
 // Sentinels replace a primary that is killed, and one that is healthy, on command.

@@ -181,7 +181,11 @@ func TestStalledNameHoldsUpNeitherCloseNorShutdown(t *testing.T) {
 			e, other := open(t, s.URL()), open(t, s.URL())
 			mustLock(t, other.Mutex("x"))
 			f := e.Mutex("x").LockAsync(ctxT(t))
-			eventually(t, "it listens", func() bool { return e.client.Stats().ChannelsConfirmed == 1 })
+			eventually(t, "it listens, and was refused once more after that", func() bool {
+				// With that try in flight Close would wait for its outcome, and rightly so.
+				st := e.client.Stats()
+				return st.ChannelsConfirmed == 1 && st.Commands == 2 && st.InFlight == 0
+			})
 			s.Kill()
 			eventually(t, "its name is stalled, and recovery has given it up", func() bool {
 				e.recovery.mu.Lock()

@@ -133,8 +133,9 @@ type Config struct {
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// DialTimeout bounds dial and handshake together; 5 s by default.
 	DialTimeout time.Duration
-	// CommandTimeout is how long the oldest command of a connection may wait for
-	// its answer before the connection is given up; 3 s by default.
+	// CommandTimeout is how long a connection with commands in flight may be silent
+	// before it is given up; 3 s by default. A server that answers, however slowly,
+	// keeps its connections.
 	CommandTimeout time.Duration
 	// AckTimeout is how long one WAIT of a durable connection lasts at most; 1 s by
 	// default.

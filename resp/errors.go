@@ -30,8 +30,8 @@ var (
 	// ErrUnwanted means that nobody waited for a DurableRequest any more when its turn
 	// came.
 	ErrUnwanted = errors.New("resp: nobody waits for it any more")
-	// ErrTimeout means that the oldest command in flight got no answer within
-	// CommandTimeout, so the connection was given up.
+	// ErrTimeout means that the server sent nothing for CommandTimeout with commands
+	// in flight, so the connection was given up.
 	ErrTimeout = errors.New("resp: no answer within the command timeout")
 	// ErrProtocol means that the server sent bytes that are not RESP2, or a reply
 	// that nobody asked for; the connection was closed.

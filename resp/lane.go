@@ -13,7 +13,7 @@ import (
 // set.
 type laneConfig struct {
 	clock          clock.Clock
-	commandTimeout time.Duration // an older command without an answer costs the connection
+	commandTimeout time.Duration // a longer silence with commands in flight costs the connection
 	maxInFlight    int           // commands without an answer, queued ones included
 	maxQueuedBytes int           // bytes that the kernel has not taken
 
@@ -144,9 +144,9 @@ func (l *lane) refuse(e entry, err error) {
 	e.request.Complete(Reply{Err: err, Now: l.cfg.clock.Now(), Moving: e.asked})
 }
 
-// checkAge ends the connection if its oldest command has been unanswered for
-// longer than commandTimeout, and sends a PING on an idle one. It is called a few
-// times per commandTimeout, by one goroutine at a time.
+// checkAge ends the connection if it has been silent for longer than commandTimeout
+// with commands in flight, and sends a PING on an idle one. It is called a few times
+// per commandTimeout, by one goroutine at a time.
 func (l *lane) checkAge(now clock.Instant) {
 	if p := l.current.Load(); p != nil {
 		p.checkAge(now)

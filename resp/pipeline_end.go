@@ -71,15 +71,21 @@ type stall struct {
 func (p *pipeline) checkAge(now clock.Instant) {
 	late, idle := p.examine(now)
 	switch {
-	case late:
+	case late && !p.t.unread():
 		p.t.close(ErrTimeout)
 	case idle:
 		p.submit(entry{request: ping{}})
 	}
 }
 
-// examine reports whether the oldest command is overdue, or else whether nothing
-// has been heard for long with nothing in flight.
+// examine reports whether the connection is silent though commands are in flight, or
+// else whether nothing has been heard for long with nothing in flight.
+//
+// What counts is silence, not the age of the oldest command: with enough in flight the
+// last one waits long on a server, or in a process, that is merely busy. To give such a
+// connection up would fail everything in flight, have most of it sent again, and so
+// make a busy server one that is never done. Nor is it silence if the loop has not come
+// to read, or is in the middle of what it read: see draining, and transport.unread.
 func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
 	m := &p.mu
 	m.Lock()
@@ -98,7 +104,7 @@ func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
 		}
 		since = m.stall.since
 	}
-	return now.Sub(since) > p.lane.cfg.commandTimeout, false
+	return !m.draining && now.Sub(max(since, m.heard)) > p.lane.cfg.commandTimeout, false
 }
 
 // shrinkLocked is for an idle connection.

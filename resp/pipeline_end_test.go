@@ -29,7 +29,58 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 	late[0].wants(t, ErrNotSent, ErrDown)
 }
 
-func TestPipelineClosesWhenTheOldestCommandIsOverdue(t *testing.T) {
+// A server, or this process, that is busy is not one that hangs: as long as answers
+// come, nobody's turn is too late.
+func TestPipelineThatIsSlowIsKept(t *testing.T) {
+	t.Parallel()
+	l, tr, fake := scripted(nil)
+	p := submitTexts(l, "a", "b", "c", "d", "e")
+	for i := range p[1:] {
+		fake.Advance(900 * time.Millisecond) // all are older than the timeout from the second time on
+		l.checkAge(fake.Now())
+		tr.sink.onBytes([]byte(":1\r\n"))
+		p[i].wantsInt(t, 1)
+	}
+	fake.Advance(time.Second)
+	l.checkAge(fake.Now())
+	if tr.closed != nil {
+		t.Fatalf("closed though answers come: %v", tr.closed)
+	}
+	fake.Advance(time.Millisecond)
+	l.checkAge(fake.Now())
+	if tr.closed != ErrTimeout {
+		t.Fatalf("closed with %v after a silence, want ErrTimeout", tr.closed)
+	}
+}
+
+// The loop had no time for this connection, or takes its time over what it has read.
+func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
+	t.Parallel()
+	l, tr, fake := scripted(nil)
+	p := submitTexts(l, "a", "b")
+	fake.Advance(2 * time.Second)
+	tr.behind = true
+	l.checkAge(fake.Now())
+	if tr.closed != nil {
+		t.Fatalf("closed with an answer in the socket: %v", tr.closed)
+	}
+	tr.behind = false
+	p[0].then = func(Reply) {
+		fake.Advance(2 * time.Second)
+		l.checkAge(fake.Now())
+	}
+	tr.sink.onBytes([]byte(":1\r\n"))
+	if tr.closed != nil {
+		t.Fatalf("closed amid its answers: %v", tr.closed)
+	}
+	fake.Advance(2 * time.Second)
+	l.checkAge(fake.Now())
+	if tr.closed != ErrTimeout {
+		t.Fatalf("closed with %v after a silence, want ErrTimeout", tr.closed)
+	}
+}
+
+func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a")

@@ -22,6 +22,13 @@ type scriptedTransport struct {
 	wire   []byte
 	wakes  int
 	closed error
+	behind bool // bytes have arrived that the loop has not read
+}
+
+func (t *scriptedTransport) unread() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.behind
 }
 
 func (t *scriptedTransport) tryWrite(b []byte) (int, error) {

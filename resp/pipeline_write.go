@@ -156,7 +156,7 @@ func (p *pipeline) onWake() {
 func (p *pipeline) drain(now clock.Instant, got int) {
 	m := &p.mu
 	m.Lock()
-	m.draining = false
+	m.draining = got == 0 // then onBytes goes on, and drains once more
 	m.heard = now
 	m.bytesIn += uint64(got)
 	if m.writing {

@@ -49,7 +49,7 @@ func (p *pubsub) checkAge(now clock.Instant) {
 		return
 	}
 	wake, late := p.subs.tick(now, clock.Instant(c.heard.Load()), now.Add(-p.timeout))
-	if late {
+	if late && !c.transport.unread() {
 		c.transport.close(fmt.Errorf("%w (%v)", ErrTimeout, p.timeout))
 	} else if wake {
 		c.transport.wake()

@@ -33,6 +33,7 @@ func (s *meagreTransport) write(b []byte) (int, error) {
 
 func (s *meagreTransport) tryWrite([]byte) (int, error) { return 0, nil }
 func (s *meagreTransport) sent() uint64                 { return uint64(len(s.written)) }
+func (s *meagreTransport) unread() bool                 { return false }
 func (s *meagreTransport) wake()                        { s.wakes++ }
 func (s *meagreTransport) close(err error)              { s.closed = append(s.closed, err) }
 

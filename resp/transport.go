@@ -57,6 +57,11 @@ type transport interface {
 	// beyond it.
 	sent() uint64
 
+	// unread reports whether bytes lie in the socket that no onBytes has been given:
+	// the server has spoken, and it is this process that is behind. A transport that
+	// cannot tell says no; the reader of std takes at once what arrives.
+	unread() bool
+
 	// wake asks for an onWake soon. Two calls may end in one onWake, if it starts
 	// after both.
 	wake()

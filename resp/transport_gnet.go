@@ -88,6 +88,17 @@ func (t *gnetTransport) write(b []byte) (int, error) {
 
 func (t *gnetTransport) sent() uint64 { return t.taken.Load() }
 
+func (t *gnetTransport) unread() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed || t.mu.conn == nil {
+		return false
+	}
+	var b [1]byte
+	_, _, err := unix.Recvfrom(t.mu.conn.Fd(), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return err == nil // also at the end of the stream, which the loop has yet to see
+}
+
 func (t *gnetTransport) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -32,6 +32,41 @@ func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
 	receive(t, s.done, "onClose")
 }
 
+func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gnetTCP)
+	s := newEarSink(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	s.hearBytes = func(b string) {
+		if b == "one" {
+			close(entered)
+			<-release
+		}
+	}
+	tr, server := w.adopted(s)
+	if tr.unread() {
+		t.Error("bytes before any were sent")
+	}
+	io.WriteString(server, "one")
+	receive(t, entered, "onBytes")
+	if tr.unread() {
+		t.Error("what onBytes has been given counts as unread")
+	}
+	io.WriteString(server, "two")
+	eventually(t, "the bytes behind it are seen", tr.unread)
+	close(release)
+	receive(t, s.bytes, "the first bytes")
+	receive(t, s.bytes, "the others")
+	if tr.unread() {
+		t.Error("bytes that were read count as unread")
+	}
+	tr.close(io.EOF)
+	receive(t, s.done, "onClose")
+	if tr.unread() {
+		t.Error("bytes after the end")
+	}
+}
+
 func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)

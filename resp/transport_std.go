@@ -117,6 +117,8 @@ func (t *stdTransport) write(b []byte) (int, error) {
 
 func (t *stdTransport) sent() uint64 { return t.taken.Load() }
 
+func (t *stdTransport) unread() bool { return false }
+
 func (t *stdTransport) wake() {
 	select {
 	case t.wakes <- struct{}{}:

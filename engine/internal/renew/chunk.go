@@ -33,8 +33,8 @@ const (
 //	                    |      v
 //	                 waitingToRetry --nobody left--> finished
 //
-// state, n and members are guarded by the Renewer's mu; list belongs to the
-// goroutine that launches, and to the lane while inFlight.
+// state and the elements of members are guarded by the Renewer's mu; list belongs to
+// the goroutine that launches, and to the lane while inFlight.
 type chunk struct {
 	r       *Renewer
 	due     clock.Instant
@@ -42,26 +42,22 @@ type chunk struct {
 	retries int
 	slot    uint16    // of its members; without slots, of one of them
 	want    resp.Acks // of its members
-	n       int
-	members [chunkSize]*Member
+	members []*Member // at most chunkSize; nil: has left
 	timer   wheel.Timer
 
 	list  []script.Renewal
-	slots []int32 // list[i] renews members[slots[i]]
+	slots []uint8 // list[i] renews members[slots[i]]
 }
 
-func (r *Renewer) newChunkLocked(due clock.Instant) *chunk {
-	k := &chunk{r: r, due: due}
+// newChunkLocked takes members over, which are nowhere and may share a script.
+func (r *Renewer) newChunkLocked(due clock.Instant, members []*Member) *chunk {
+	k := &chunk{r: r, due: due, slot: members[0].slot, want: members[0].want, members: members}
+	for i, m := range members {
+		m.chunk, m.index = k, uint8(i)
+	}
 	k.timer.Init(k)
 	r.mu.chunks[k] = struct{}{}
 	return k
-}
-
-func (k *chunk) addLocked(m *Member) {
-	m.chunk, m.index = k, uint8(k.n)
-	k.members[k.n] = m
-	k.n++
-	k.slot, k.want = m.slot, m.want
 }
 
 // launch sends the script, for those members that are still there and in time.
@@ -73,13 +69,17 @@ func (k *chunk) launch() {
 		return
 	}
 	k.state = inFlight
-	members := k.members
+	var buf [chunkSize]*Member
+	members := append(buf[:0], k.members...)
 	r.mu.Unlock()
 
 	now := r.cfg.Clock.Now()
+	if k.list == nil {
+		k.list, k.slots = make([]script.Renewal, 0, len(members)), make([]uint8, 0, len(members))
+	}
 	k.list, k.slots = k.list[:0], k.slots[:0]
 	next := clock.Instant(0)
-	for i, m := range members[:k.n] {
+	for i, m := range members {
 		if m == nil {
 			continue
 		}
@@ -89,7 +89,7 @@ func (k *chunk) launch() {
 			continue
 		}
 		k.list = append(k.list, what)
-		k.slots = append(k.slots, int32(i))
+		k.slots = append(k.slots, uint8(i))
 		if until := m.sub.Until(); next == 0 || until < next {
 			next = until
 		}
@@ -113,16 +113,16 @@ func (r *Renewer) drop(k *chunk, m *Member) {
 }
 
 // finish ends the chunk and returns the members that are still in it, by place.
-func (r *Renewer) finish(k *chunk) (members [chunkSize]*Member) {
+func (r *Renewer) finish(k *chunk) (members []*Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	members = k.members
-	for i, m := range members {
+	for _, m := range k.members {
 		if m != nil {
 			m.chunk = nil
-			k.members[i] = nil
+			m.crowded = len(k.members) == chunkSize
 		}
 	}
+	members, k.members = k.members, nil
 	k.state = finished
 	delete(r.mu.chunks, k)
 	r.cfg.Wheel.Cancel(&k.timer)
@@ -213,9 +213,7 @@ func (k *chunk) split() {
 	for _, m := range members {
 		// One that has left, or was taken into another chunk since, is somebody else's.
 		if m != nil && m.chunk == nil && m.group == nil && !r.mu.closed {
-			part := r.newChunkLocked(k.due)
-			part.addLocked(m)
-			parts = append(parts, part)
+			parts = append(parts, r.newChunkLocked(k.due, []*Member{m}))
 		}
 	}
 	r.mu.Unlock()
@@ -268,7 +266,8 @@ func (k *chunk) retry() {
 func (k *chunk) Fire(_ *wheel.Timer, now clock.Instant) {
 	r := k.r
 	r.mu.Lock()
-	state, members := k.state, k.members
+	var buf [chunkSize]*Member
+	state, members := k.state, append(buf[:0], k.members...)
 	r.mu.Unlock()
 	switch state {
 	case waitingToRetry:

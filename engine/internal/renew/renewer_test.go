@@ -53,6 +53,88 @@ func TestRenewalsOfHoldsTakenTogetherAreSpreadEvenly(t *testing.T) {
 	}
 }
 
+// In a cluster a script has the locks of one slot only, so those of a slot gather: after
+// a few rounds there is one script per slot and period, evenly spread over the period,
+// and no hold ever waits for much longer than a period, or for much less than half of it.
+func TestHoldsOfASlotGatherInOneScript(t *testing.T) {
+	t.Parallel()
+	const slots, each = 800, 6
+	l := newLab(t)
+	l.r.cfg.Slotted = true
+	third := lease / 3
+	step := l.r.quantum
+	play := func(d time.Duration, add func(i int)) (scripts []int) {
+		for i := range int(d / step) {
+			add(i)
+			l.advance(step)
+			out := l.take(len(l.flying()))
+			for _, s := range out {
+				l.answer(s, all(script.Renewed))
+			}
+			scripts = append(scripts, len(out))
+		}
+		return scripts
+	}
+	var holds []*subject
+	play(third, func(i int) { // taken over one period, those of a slot at different times
+		for n := range slots * each {
+			if n%int(third/step) == i {
+				s := l.subject(n)
+				s.m.slot = uint16(n % slots * 17)
+				l.r.JoinFirst(&s.m, l.clock.Now())
+				holds = append(holds, s)
+			}
+		}
+	})
+	none := func(int) {}
+	play(4*third, none)
+	total := 0
+	for i, n := range play(2*third, none) {
+		total += n
+		if even := slots * int(step) / int(third); n > 3*even {
+			t.Errorf("%d scripts in step %d, %d would be even", n, i, even)
+		}
+	}
+	if total != 2*slots {
+		t.Errorf("%d scripts in two periods for the %d holds of %d slots", total, slots*each, slots)
+	}
+	for _, h := range holds {
+		for i, at := range h.renewed[1:] {
+			if wait := at.Sub(h.renewed[i]); wait < third*2/5-step || wait > third*11/10+step {
+				t.Fatalf("a hold was renewed after %v, the period is %v", wait, third)
+			}
+		}
+	}
+}
+
+// A crowd in one slot fills its scripts anyway: it is not renewed all at once, which
+// would block its node.
+func TestCrowdOfOneSlotIsSpread(t *testing.T) {
+	t.Parallel()
+	const many = 20_000
+	l := newLab(t)
+	l.r.cfg.Slotted = true
+	for n := range many {
+		s := l.subject(n)
+		s.m.slot = 7
+		l.r.JoinFirst(&s.m, l.clock.Now())
+	}
+	most := 0
+	for range int(lease / l.r.quantum) { // three periods
+		l.advance(l.r.quantum)
+		now := 0
+		for _, s := range l.take(len(l.flying())) {
+			now += len(s.chunk.list)
+			l.answer(s, all(script.Renewed))
+		}
+		most = max(most, now)
+	}
+	// Spread over a fifth of a period they would be 2,500 at once.
+	if most > many/5 {
+		t.Errorf("%d of %d holds were renewed in one moment", most, many)
+	}
+}
+
 func TestCohortGoesOutInChunks(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// One shard that hangs holds up nobody's renewals but its own.
+func TestDeadShardDelaysNoOtherRenewals(t *testing.T) {
+	t.Parallel()
+	deadShard(t, 20_000)
+}
+
+// deadShard stops one of three nodes under so many holds. With more of them the race
+// detector alone keeps a machine busy: see the test of 100,000 without it.
+func deadShard(t *testing.T, many int) {
+	cluster := redistest.StartCluster(t, false)
+	at := clustered(cluster)
+	stopped := cluster.Nodes()[1]
+	var late lateness
+	e := at.open(t, leaseOf(12*time.Second), func(c *Config) {
+		c.Hooks.Renewed = func(ev RenewedEvent) { late.note(ev, stopped.Addr()) }
+	})
+	var taking []*Future[*Hold]
+	for i := range many {
+		taking = append(taking, e.Mutex(fmt.Sprint("x", i)).LockAsync(ctxT(t)))
+	}
+	holds, err := AwaitAll(ctxT(t), taking...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("while they were taken: ", &late)
+	for _, h := range holds {
+		if err := h.Err(); err != nil {
+			t.Fatalf("%s, before anything was stopped: %v", h.Name(), err)
+		}
+	}
+	var healthy, hung []*Hold
+	slots := make(map[uint16]bool)
+	for _, h := range holds {
+		slots[resp.Slot(h.h.res.route)] = true
+		if e.client.AddrOf(h.h.res.route) == stopped.Addr() {
+			hung = append(hung, h)
+		} else {
+			healthy = append(healthy, h)
+		}
+	}
+	t.Logf("%d holds over %d slots, %d of them on the node that is stopped", many, len(slots), len(hung))
+	if len(hung) < many/4 || len(slots) < min(many/2, 16_000) {
+		t.Fatal("the holds are not spread over the slots")
+	}
+	start := time.Now()
+	stopped.Stop()
+	late.reset()
+	for _, h := range hung {
+		<-h.Done()
+		if err := h.Err(); !errors.Is(err, ErrLost) {
+			t.Errorf("%s: %v", h.Name(), err)
+		}
+	}
+	t.Logf("those on the node that is stopped ended within %v", time.Since(start).Round(time.Millisecond))
+	n := e.Stats().Renewed
+	eventually(t, "the others are renewed", func() bool { return e.Stats().Renewed >= n+uint64(len(healthy)) })
+	late.report(t, 5*time.Second)
+	for _, h := range healthy {
+		if err := h.Err(); err != nil {
+			t.Fatalf("%s: %v", h.Name(), err)
+		}
+	}
+	stopped.Cont()
+	var going []*Future[struct{}]
+	for _, h := range healthy {
+		going = append(going, h.UnlockAsync())
+	}
+	if _, err := AwaitAll(ctxT(t), going...); err != nil {
+		t.Error(err)
+	}
+	at.clean(t)
+}
+
+// lateness is how much later than due renewals went out and were answered, of all
+// nodes but one.
+type lateness struct {
+	mu      sync.Mutex
+	scripts int
+	failed  int
+	why     map[string]int
+	worst   time.Duration
+}
+
+func (l *lateness) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.scripts, l.failed, l.why, l.worst = 0, 0, nil, 0
+}
+
+func (l *lateness) note(ev RenewedEvent, except string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ev.Node == except {
+		return
+	}
+	l.scripts++
+	l.worst = max(l.worst, ev.Lag+ev.RTT)
+	if ev.Err != nil {
+		l.failed++
+		if l.why == nil {
+			l.why = make(map[string]int)
+		}
+		l.why[ev.Err.Error()]++
+	}
+}
+
+func (l *lateness) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprintf("%d renewal scripts of healthy nodes, %d failed %v, the latest was answered %v after it was due",
+		l.scripts, l.failed, l.why, l.worst.Round(time.Millisecond))
+}
+
+// report fails the test if any was later than most, which must be well within the
+// time that a lease has left when its renewal is due.
+func (l *lateness) report(t *testing.T, most time.Duration) {
+	t.Helper()
+	t.Log("since then: ", l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.scripts == 0 || l.failed > 0 || l.worst > most {
+		t.Error("the healthy nodes were held up")
+	}
+}
