@@ -21,7 +21,7 @@ func TestRenewalThatRaisesNothingIsAcknowledgedAllTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, 1, opts...)
-			e := f.open(leaseOf(1500*time.Millisecond), ackTimeout(50*time.Millisecond))
+			e := f.open(leaseOf(1500*time.Millisecond), ackTimeout(100*time.Millisecond))
 			h := mustLock(t, e.Mutex("x"), Acked(AllReplicas))
 			f.links[0].Hold()
 			if _, err := e.Mutex("x").Lock(h.Context(ctxT(t)), Lease(time.Hour), Acked(0)); err != nil {
@@ -44,7 +44,7 @@ func TestExtendThatRaisesNothingIsAcknowledgedAllTheSame(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1, redistest.OnValkey(t))
 	proxy := faultproxy.New(t, "tcp", f.primary.Addr())
-	e := open(t, "redis://"+proxy.Addr(), ackTimeout(50*time.Millisecond))
+	e := open(t, "redis://"+proxy.Addr(), ackTimeout(200*time.Millisecond))
 	h := mustLock(t, e.Mutex("x"), Lease(10*time.Second), Acked(AllReplicas))
 	f.links[0].Hold()
 	notAcked(t, h.Extend(ctxT(t), 40*time.Second), 0, 1)

@@ -198,7 +198,7 @@ func TestConfigReplicasIsTheDefault(t *testing.T) {
 func TestRenewalsCountWithAcknowledgementsOnly(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
-	e := f.open(leaseOf(1200*time.Millisecond), ackTimeout(50*time.Millisecond))
+	e := f.open(leaseOf(1200*time.Millisecond), ackTimeout(100*time.Millisecond))
 	durable := mustLock(t, e.Mutex("durable"), Acked(AllReplicas))
 	one := mustLock(t, e.Mutex("one"), Acked(1))
 	plain := mustLock(t, e.Mutex("plain"))
@@ -256,7 +256,7 @@ func TestHoldOutlivesASilenceOfTheReplicas(t *testing.T) {
 func TestRemovalIsNoticedWhileTheReplicasAreSilent(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	e := f.open(leaseOf(20*time.Second), ackTimeout(50*time.Millisecond))
+	e := f.open(leaseOf(20*time.Second), ackTimeout(200*time.Millisecond))
 	h := mustLock(t, e.Mutex("x"), Acked(1))
 	f.links[0].Hold()
 	f.primary.Do("DEL", "x")
