@@ -16,7 +16,7 @@ import (
 const stopTimeout = 10 * time.Second
 
 // errStuck means that an event loop did not answer within stopTimeout.
-var errStuck = errors.New("resp: event loop does not answer; open a new client")
+var errStuck = errors.New("resp: event loop does not answer; later connections do without it")
 
 // loops owns what runs the connections of a client: the gnet event loops and
 // the goroutines of the std transports.

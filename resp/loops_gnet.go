@@ -27,7 +27,7 @@ type reactor struct {
 
 	enrolling struct {
 		sync.Mutex
-		stuck bool // a loop did not answer; it is not asked again
+		stuck bool // a loop did not answer: later connections do without it
 	}
 }
 
@@ -73,8 +73,7 @@ func (r *reactor) adopt(c net.Conn, s sink) (transport, error) {
 	r.enrolling.Lock()
 	defer r.enrolling.Unlock()
 	if r.enrolling.stuck {
-		c.Close()
-		return nil, errStuck
+		return adoptStd(c, s, r.tracker)
 	}
 	t := &gnetTransport{sink: s, tracker: r.tracker}
 	if err := r.tracker.enter(t); err != nil {

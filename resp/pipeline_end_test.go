@@ -29,6 +29,26 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 	late[0].wants(t, ErrNotSent, ErrDown)
 }
 
+// gnet counts what it is about to send before it knows that it cannot. What is unknown
+// by its count needs the stamp of that write, for a lease may have begun then.
+func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
+	t.Parallel()
+	l, tr, _ := scripted(func(cfg *laneConfig) { cfg.inlineDepth = -1 })
+	p := submitTexts(l, "aaaa", "bbbb", "cccc")
+	tr.room, tr.more, tr.err = 4, 4, io.ErrClosedPipe
+	tr.sink.onWake()
+	if tr.closed != io.ErrClosedPipe {
+		t.Fatalf("closed with %v", tr.closed)
+	}
+	tr.sink.onClose(tr.closed)
+	p[0].wants(t, ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[1].wants(t, ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[2].wants(t, ErrNotSent, io.ErrClosedPipe)
+	if p[0].reply.Sent == 0 || p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
+		t.Errorf("stamps %v, %v and %v", p[0].reply.Sent, p[1].reply.Sent, p[2].reply.Sent)
+	}
+}
+
 // A server, or this process, that is busy is not one that hangs: as long as answers
 // come, nobody's turn is too late.
 func TestPipelineThatIsSlowIsKept(t *testing.T) {

@@ -18,6 +18,7 @@ type scriptedTransport struct {
 	sink   sink
 	room   int // bytes that tryWrite and write still take
 	err    error
+	more   int    // bytes that a failing write takes and does not tell of
 	during func() // runs inside every write, before it returns
 	wire   []byte
 	wakes  int
@@ -41,6 +42,9 @@ func (t *scriptedTransport) tryWrite(b []byte) (int, error) {
 	t.room -= n
 	t.wire = append(t.wire, b[:n]...)
 	err, during := t.err, t.during
+	if err != nil {
+		t.wire = append(t.wire, b[n:min(len(b), n+t.more)]...)
+	}
 	t.mu.Unlock()
 	if during != nil {
 		during()

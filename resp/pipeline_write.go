@@ -55,7 +55,9 @@ func (p *pipeline) flushLocked(wakened bool) {
 		if m.dead {
 			continue
 		}
-		if early := p.tookLocked(n, n == len(b)); early != nil {
+		// After an error the transport may have taken more than it says, and its final
+		// count decides what is unknown: that needs the stamp of this write.
+		if early := p.tookLocked(n, n == len(b) || err != nil); early != nil {
 			err = early
 		}
 		switch {
@@ -109,7 +111,8 @@ func (p *pipeline) boundaryLocked(size int) int {
 // that the kernel did not take.
 var errEarly = fmt.Errorf("%w: the server answered a command before it can have received it", ErrProtocol)
 
-// tookLocked accounts for a write that took n bytes; whole: all it was given.
+// tookLocked accounts for a write that took n bytes; whole: all it was given, or it
+// may have been.
 func (p *pipeline) tookLocked(n int, whole bool) error {
 	m := &p.mu
 	m.off += n
