@@ -16,9 +16,10 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"github.com/pawl-lock/pawl/internal/door"
 )
 
 // Server is a running server. Its methods are safe for any goroutine.
@@ -31,10 +32,9 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		closed   bool
-		up       bool
-		listener net.Listener
-		accept   sync.WaitGroup // the accept loop of this listener
+		closed bool
+		up     bool
+		door   *door.Door // shut while down; nil after StartPipe
 	}
 }
 
@@ -44,13 +44,13 @@ var ErrDown = errors.New("embedded: server is down")
 // Start starts a server on addr, "host:port"; with an empty addr, or port 0, on a
 // free port (of 127.0.0.1 if the host is empty too). The caller closes it.
 func Start(addr string) (*Server, error) {
-	l, err := listen(addr)
+	d, err := listen(addr)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
 	s := newServer()
-	s.addr = l.Addr().String()
-	s.upLocked(l)
+	s.addr = d.Addr().String()
+	s.upLocked(d)
 	return s, nil
 }
 
@@ -71,7 +71,7 @@ func newServer() *Server {
 // which Linux and macOS choose the local port of an outgoing connection: a client
 // that dials the port while the server is down could otherwise be given it as its
 // own, connect to itself, and keep the server from coming up again.
-func listen(addr string) (net.Listener, error) {
+func listen(addr string) (*door.Door, error) {
 	host, port := "", "0"
 	if addr != "" {
 		var err error
@@ -80,7 +80,7 @@ func listen(addr string) (net.Listener, error) {
 		}
 	}
 	if port != "0" {
-		return net.Listen("tcp", addr)
+		return door.Listen("tcp", addr)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -88,10 +88,10 @@ func listen(addr string) (net.Listener, error) {
 	const first, end, attempts = 10000, 32000, 50
 	var err error
 	for range attempts {
-		var l net.Listener
-		l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(end-first))))
+		var d *door.Door
+		d, err = door.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(end-first))))
 		if err == nil {
-			return l, nil
+			return d, nil
 		}
 	}
 	return nil, err
@@ -149,26 +149,12 @@ func (s *Server) Up() error {
 		s.upLocked(nil)
 		return nil
 	}
-	l, err := relisten(s.addr)
+	d, err := s.mu.door.Reopen()
 	if err != nil {
 		return fmt.Errorf("embedded: %w", err)
 	}
-	s.upLocked(l)
+	s.upLocked(d)
 	return nil
-}
-
-// relisten listens where a listener of this process was closed just now. Its port
-// can be in use for a moment longer: while another goroutine starts a process,
-// the child holds a copy of every descriptor from fork to exec.
-func relisten(addr string) (net.Listener, error) {
-	deadline := time.Now().Add(2 * time.Second)
-	for {
-		l, err := net.Listen("tcp", addr)
-		if err == nil || time.Now().After(deadline) {
-			return l, err
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // Close ends the server and every goroutine of it. Closing twice does nothing.
@@ -180,13 +166,16 @@ func (s *Server) Close() {
 	}
 	s.mu.closed = true
 	s.downLocked()
+	if s.mu.door != nil {
+		s.mu.door.Close()
+	}
 	s.ttl.close()
 }
 
 // upLocked begins to serve. The listener is ours, not miniredis's: that one
 // accepts before its commands are registered, and a client that dials all the
 // time would be told "unknown command".
-func (s *Server) upLocked(l net.Listener) {
+func (s *Server) upLocked(d *door.Door) {
 	// A first Dial is how miniredis starts without a listener.
 	first, err := s.redis.Dial()
 	if err != nil {
@@ -196,19 +185,20 @@ func (s *Server) upLocked(l net.Listener) {
 	srv := s.redis.Server()
 	s.addCommands(srv)
 	s.mu.up = true
-	if l == nil {
+	if d == nil {
 		return
 	}
-	s.mu.listener = l
-	s.mu.accept.Go(func() {
+	s.mu.door = d
+	go func() {
+		defer close(d.Ended)
 		for {
-			c, err := l.Accept()
+			c, err := d.Accept()
 			if err != nil {
-				return // closed by downLocked
+				return // shut by downLocked
 			}
 			srv.ServeConn(&conn{Conn: c})
 		}
-	})
+	}()
 }
 
 func (s *Server) downLocked() {
@@ -216,11 +206,10 @@ func (s *Server) downLocked() {
 		return
 	}
 	s.mu.up = false
-	if s.mu.listener != nil {
-		s.mu.listener.Close()
-		s.mu.listener = nil
+	if s.mu.door != nil {
+		s.mu.door.Shut()
 		// No connection is handed to a server that has stopped waiting for them.
-		s.mu.accept.Wait()
+		<-s.mu.door.Ended
 	}
 	s.redis.Close()
 }

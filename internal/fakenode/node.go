@@ -12,13 +12,14 @@ package fakenode
 
 import (
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/door"
 )
 
 // waitLimit bounds WaitFor, so that a lost command fails one test instead of
@@ -36,7 +37,8 @@ type Node struct {
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced whenever log or conns change
-	listener net.Listener  // nil while down
+	door     *door.Door    // nil while down
+	shut     *door.Door    // while down
 	conns    map[int]*Conn
 	accepted int
 	rules    []*Rule
@@ -77,10 +79,19 @@ func New(t testing.TB, opts ...Option) *Node {
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		n.addr = filepath.Join(dir, "sock")
 	}
-	n.Up()
-	n.addr = n.listener.Addr().String() // the free port, the same for every Up
+	listen := door.Free
+	if n.network == "unix" {
+		listen = door.Listen
+	}
+	d, err := listen(n.network, n.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.addr = d.Addr().String() // the free port, the same for every Up
+	n.open(d)
 	t.Cleanup(func() {
 		n.Down()
+		n.shut.Close()
 		n.wg.Wait()
 	})
 	return n
@@ -105,39 +116,49 @@ func (n *Node) OnNext(count int, m Match, a Action) *Rule {
 	return r
 }
 
-// Down refuses connections and resets those there are, like a killed server.
+// Down refuses connections and resets those there are, like a killed server. Its port
+// stays its own.
 func (n *Node) Down() {
 	n.mu.Lock()
-	if n.listener != nil {
-		n.listener.Close()
-		n.listener = nil
+	d := n.door
+	if d != nil {
+		d.Shut()
+		n.door, n.shut = nil, d
 	}
 	n.mu.Unlock()
+	if d != nil {
+		<-d.Ended
+	}
 	n.ResetAll()
 }
 
 // Up listens again, on the same address, scripts forgotten.
 func (n *Node) Up() {
 	n.t.Helper()
-	l, err := net.Listen(n.network, n.addr)
+	d, err := n.shut.Reopen()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.listener = l
-	clear(n.scripts)
-	n.wg.Go(func() { n.accept(l) })
+	n.open(d)
 }
 
-func (n *Node) accept(l net.Listener) {
+func (n *Node) open(d *door.Door) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.door = d
+	clear(n.scripts)
+	n.wg.Go(func() { n.accept(d) })
+}
+
+func (n *Node) accept(d *door.Door) {
+	defer close(d.Ended)
 	for {
-		nc, err := l.Accept()
+		nc, err := d.Accept()
 		if err != nil {
 			return
 		}
 		n.mu.Lock()
-		if n.listener != l {
+		if n.door != d {
 			// Down came between Accept and here; it could not see this connection.
 			n.mu.Unlock()
 			nc.Close()

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/door"
 )
 
 // waitLimit bounds Trap.Wait, so that what never comes fails one test instead
@@ -38,8 +40,8 @@ type Proxy struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced when a trap or a connection is news
-	door    *door         // nil while down
-	shut    *door         // the door while down, its port kept
+	door    *door.Door    // nil while down
+	shut    *door.Door    // the door while down, its port kept
 	conns   map[int]*conn
 	stats   Stats
 	traps   []*Trap
@@ -72,7 +74,7 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 		conns:     make(map[int]*conn),
 		stats:     Stats{Received: make(map[string]int), Forwarded: make(map[string]int)},
 	}
-	d, err := newDoor("tcp", "127.0.0.1:0")
+	d, err := door.Free("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,12 +98,12 @@ func (p *Proxy) Down() {
 	p.mu.Lock()
 	d := p.door
 	if d != nil {
-		d.close()
+		d.Shut()
 		p.door, p.shut = nil, d
 	}
 	p.mu.Unlock()
 	if d != nil {
-		<-d.done // or it would take the first connection after Up for its own, and refuse it
+		<-d.Ended // or it would take the first connection after Up for its own, and refuse it
 	}
 	p.Cut(All)
 }
@@ -109,22 +111,22 @@ func (p *Proxy) Down() {
 // Up accepts connections again, on the same address.
 func (p *Proxy) Up() {
 	p.t.Helper()
-	d, err := p.shut.reopen()
+	d, err := p.shut.Reopen()
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.open(d)
 }
 
-func (p *Proxy) open(d *door) {
+func (p *Proxy) open(d *door.Door) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.door = d
 	p.wg.Go(func() { p.accept(d) })
 }
 
-func (p *Proxy) accept(d *door) {
-	defer close(d.done)
+func (p *Proxy) accept(d *door.Door) {
+	defer close(d.Ended)
 	for {
 		nc, err := d.Accept()
 		if err != nil {

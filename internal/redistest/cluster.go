@@ -60,8 +60,8 @@ func StartCluster(t TB, replicas bool, opts ...Option) *Cluster {
 	return c
 }
 
-// inCluster has ports whose bus, 10000 above, stays out of the way, too.
-func inCluster(c *Config) { c.portEnd = 22000 }
+// inCluster has a port for its bus, too.
+func inCluster(c *Config) { c.bus = true }
 
 func (c *Cluster) ok(s *Server, words ...string) {
 	c.t.Helper()

@@ -31,7 +31,7 @@ type Config struct {
 
 	sentinel bool        // it is a sentinel
 	cert     *serverCert // of another server, which it shares
-	portEnd  int         // ports are below; 0: portEnd
+	bus      bool        // a node of a cluster, with a bus
 }
 
 // Process is a server process that can be killed, stopped and started again, on
@@ -40,7 +40,9 @@ type Process struct {
 	cfg  Config
 	dir  string
 	port int
-	cert *serverCert // nil without TLS
+	// reserved keeps port until Close.
+	reserved reservation
+	cert     *serverCert // nil without TLS
 
 	// lifecycle serialises Kill, Restart and Close.
 	lifecycle sync.Mutex
@@ -75,8 +77,8 @@ func StartProcess(ctx context.Context, cfg Config) (*Process, error) {
 		return nil, err
 	}
 	for range bindAttempts {
-		p.port = pickPort(cfg.portEnd)
-		if !portFree(p.port) {
+		var ok bool
+		if p.port, p.reserved, ok = reserve(cfg.bus); !ok {
 			continue
 		}
 		err = p.start(ctx)
@@ -84,8 +86,10 @@ func StartProcess(ctx context.Context, cfg Config) (*Process, error) {
 		if !errors.Is(err, errPortTaken) {
 			break
 		}
+		p.reserved.release()
 	}
 	if err != nil || p.life() == nil {
+		p.reserved.release()
 		os.RemoveAll(dir)
 		if err == nil {
 			err = fmt.Errorf("redistest: no free port in %d attempts", bindAttempts)
@@ -161,6 +165,7 @@ func (p *Process) Close() error {
 	p.lifecycle.Lock()
 	defer p.lifecycle.Unlock()
 	p.life().kill()
+	p.reserved.release()
 	return os.RemoveAll(p.dir)
 }
 

@@ -6,40 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// Ports are picked below the ranges from which Linux (32768 up) and macOS (49152
-// up) choose the local port of an outgoing connection. Inside them, a client that
-// dials a killed server again and again is in the end given the server's own port,
-// connects to itself, and the restarted server finds its port in use. The cluster
-// bus, 10000 above, still fits.
-const (
-	portFirst = 10000
-	portEnd   = 32000
-)
-
-func pickPort(end int) int {
-	if end == 0 {
-		end = portEnd
-	}
-	return portFirst + rand.IntN(end-portFirst)
-}
-
-func portFree(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return false
-	}
-	l.Close()
-	return true
-}
 
 // errPortTaken means that the server could not bind its port.
 var errPortTaken = errors.New("redistest: port already in use")

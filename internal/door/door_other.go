@@ -1,6 +1,6 @@
 //go:build !linux
 
-package faultproxy
+package door
 
 import "net"
 

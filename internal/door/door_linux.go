@@ -1,4 +1,4 @@
-package faultproxy
+package door
 
 import (
 	"net"

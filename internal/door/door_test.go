@@ -1,0 +1,44 @@
+package door_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/door"
+)
+
+func TestShutDoorRefusesUntilItIsReopened(t *testing.T) {
+	t.Parallel()
+	d, err := door.Free("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := d.Addr().String()
+	for range 3 {
+		go func() {
+			defer close(d.Ended)
+			for {
+				c, err := d.Accept()
+				if err != nil {
+					return
+				}
+				c.Close()
+			}
+		}()
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatalf("the door is open: %v", err)
+		}
+		c.Close()
+		d.Shut()
+		<-d.Ended
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			t.Fatal("a shut door let somebody in")
+		}
+		if d, err = d.Reopen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Close()
+}
