@@ -107,6 +107,9 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		at.tls = r.Servers()[0].TLSConfig()
 		return at
 	},
+	"sentinel, a password for the sentinels and another for the servers": func(t *testing.T, opts ...redistest.Option) *site {
+		return replicated(redistest.StartSentinel(t, append(opts, redistest.Password("lock"), redistest.SentinelPassword("guard"))...))
+	},
 	"cluster, plain messages": func(t *testing.T, opts ...redistest.Option) *site {
 		at := clustered(redistest.StartCluster(t, false, opts...))
 		at.url += "?sharding=off"

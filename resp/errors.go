@@ -30,6 +30,10 @@ var (
 	// ErrUnwanted means that nobody waited for a DurableRequest any more when its turn
 	// came.
 	ErrUnwanted = errors.New("resp: nobody waits for it any more")
+	// ErrSentinelAuth means that a sentinel does not accept the credentials: they are
+	// not those of the servers, but Config.SentinelUsername and SentinelPassword.
+	ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own (SentinelPassword, sentinel_password in a URL)")
+
 	// ErrTimeout means that the server sent nothing for CommandTimeout with commands
 	// in flight, so the connection was given up.
 	ErrTimeout = errors.New("resp: no answer within the command timeout")

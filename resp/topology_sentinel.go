@@ -56,7 +56,7 @@ func (t *sentinelTopology) find(ctx context.Context, _ string) (*layout, error) 
 func (t *sentinelTopology) ask(ctx context.Context, sentinel string) (primary string, err error) {
 	v, err := t.sentinels.scout(ctx, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", t.cfg.Master)
 	if err != nil {
-		return "", err
+		return "", refusedBySentinel(err)
 	}
 	e := elements(v)
 	if len(e) != 2 {
@@ -78,6 +78,15 @@ func (t *sentinelTopology) ask(ctx context.Context, sentinel string) (primary st
 		t.mu.known = t.others(others, sentinel)
 	}
 	return primary, nil
+}
+
+// refusedBySentinel says whose credentials are meant, if that is the trouble.
+func refusedBySentinel(err error) error {
+	var e *ServerError
+	if errors.As(err, &e) && (e.Code == "NOAUTH" || e.Code == "WRONGPASS") {
+		return fmt.Errorf("%w: %w", ErrSentinelAuth, err)
+	}
+	return err
 }
 
 // others reads the answer to SENTINEL SENTINELS: for each a flat list of fields.

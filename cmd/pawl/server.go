@@ -132,6 +132,9 @@ func connect(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
 
 // wayOut says what to do about a server that cannot be used.
 func wayOut(err error) string {
+	if errors.Is(err, resp.ErrSentinelAuth) {
+		return "put the sentinels' password into $" + urlEnv + ": redis+sentinel://...?sentinel_password=..."
+	}
 	var refused *resp.ServerError
 	if !errors.As(err, &refused) {
 		return "start a server there, or name another one with --addr or $" + urlEnv

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -54,4 +55,15 @@ func TestExecTellsARefusalFromALockThatIsTaken(t *testing.T) {
 	s := redistest.Start(t, redistest.User("ada on >secret ~other:* &* +@all"))
 	env := []string{urlEnv + "=redis://ada:secret@" + s.Addr()}
 	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exitServer, "NOPERM")
+}
+
+func TestWrongPasswordIsToldFromTheSentinels(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))
+	pawl(t, []string{urlEnv + "=" + r.URL()}, "ping").expect(t, 0)
+	for old, hint := range map[string]string{"sentinel_password=guard": "put the sentinels' password into $", ":lock@": "put the right password into $"} {
+		wrong := strings.NewReplacer("guard", "wrong", "lock", "wrong").Replace(old)
+		env := []string{urlEnv + "=" + strings.Replace(r.URL(), old, wrong, 1)}
+		pawl(t, env, "status", "x").expect(t, exitServer, hint)
+	}
 }

@@ -107,7 +107,7 @@ func (c *Cluster) Running() []*Server {
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
 // URL returns the redis+cluster:// URL with all nodes (rediss+cluster:// with TLS).
-func (c *Cluster) URL() string { return deploymentURL("cluster", c.nodes, "") }
+func (c *Cluster) URL() string { return deploymentURL("cluster", c.nodes, c.nodes[0].cfg.Password, "") }
 
 // ID returns the node's id in the cluster.
 func (c *Cluster) ID(s *Server) string {

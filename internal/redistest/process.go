@@ -29,6 +29,8 @@ type Config struct {
 	// Lines go to the end of redis.conf.
 	Lines []string
 
+	sentinelPassword string // that its sentinels, if any, ask for
+
 	sentinel bool        // it is a sentinel
 	cert     *serverCert // of another server, which it shares
 	bus      bool        // a node of a cluster, with a bus

@@ -73,6 +73,9 @@ type Option func(*Config)
 // Password sets requirepass.
 func Password(p string) Option { return func(c *Config) { c.Password = p } }
 
+// SentinelPassword sets the requirepass of the sentinels that StartSentinel starts.
+func SentinelPassword(p string) Option { return func(c *Config) { c.sentinelPassword = p } }
+
 // User adds a user, written as in redis.conf after the word "user":
 // "alice on >secret ~* &* +@all". The default user can be changed this way too;
 // the admin client has a user of its own.

@@ -54,7 +54,11 @@ func StartSentinel(t TB, opts ...Option) *Replicated {
 		if p := primary.cfg.Password; p != "" {
 			lines = append(lines, fmt.Sprintf("sentinel auth-pass %s %s", MasterName, p))
 		}
-		r.sentinels = append(r.sentinels, Start(t, sentinel, sharing(primary), Line(lines...)))
+		guard := primary.cfg.sentinelPassword
+		if guard != "" {
+			lines = append(lines, "sentinel sentinel-pass "+guard) // for each other
+		}
+		r.sentinels = append(r.sentinels, Start(t, sentinel, sharing(primary), Password(guard), Line(lines...)))
 	}
 	for _, s := range r.sentinels {
 		await(t, "the sentinels know each other and the replicas", func() bool {
@@ -158,13 +162,13 @@ func (r *Replicated) Sentinels() []*Server { return r.sentinels }
 // sentinels (rediss with TLS).
 func (r *Replicated) URL() string {
 	if len(r.sentinels) > 0 {
-		u := deploymentURL("sentinel", r.sentinels, "/"+MasterName)
-		if p := r.servers[0].cfg.Password; p != "" {
-			u = strings.Replace(u, "://", "://"+url.UserPassword("", p).String()+"@", 1)
+		u := deploymentURL("sentinel", r.sentinels, r.servers[0].cfg.Password, "/"+MasterName)
+		if p := r.sentinels[0].cfg.Password; p != "" {
+			u += "?" + url.Values{"sentinel_password": {p}}.Encode()
 		}
 		return u
 	}
-	return deploymentURL("replicas", r.servers, "")
+	return deploymentURL("replicas", r.servers, r.servers[0].cfg.Password, "")
 }
 
 // Promote makes a server the primary by hand: it follows nobody, and then the others
@@ -209,14 +213,14 @@ func (r *Replicated) AwaitOther(before *Server) {
 	})
 }
 
-// deploymentURL is redis+kind://user:password@host,host/path.
-func deploymentURL(kind string, servers []*Server, path string) string {
+// deploymentURL is redis+kind://:password@host,host/path.
+func deploymentURL(kind string, servers []*Server, password, path string) string {
 	scheme, user := "redis", ""
 	if servers[0].cert != nil {
 		scheme = "rediss"
 	}
-	if p := servers[0].cfg.Password; p != "" {
-		user = url.UserPassword("", p).String() + "@"
+	if password != "" {
+		user = url.UserPassword("", password).String() + "@"
 	}
 	return scheme + "+" + kind + "://" + user + strings.Join(addrs(servers), ",") + path
 }

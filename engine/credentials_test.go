@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// A database that the URL names is the one that the locks are in, on the server that a
+// failover makes the primary, too; others do not see them.
+func TestLocksAreInTheDatabaseOfTheURL(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func() *redistest.Replicated{
+		"replicas": func() *redistest.Replicated { return redistest.StartReplicated(t, 1) },
+		"sentinel": func() *redistest.Replicated { return redistest.StartSentinel(t) },
+	} {
+		r := start()
+		e, other := open(t, r.URL()+"/3"), open(t, r.URL())
+		keys := func() string { return r.Primary().Info("INFO", "keyspace") }
+		h := mustLock(t, e.Mutex("x"))
+		mustUnlock(t, mustLock(t, other.Mutex("x")))
+		if got := keys(); !strings.Contains(got, "db3:keys=1,") || strings.Contains(got, "db0:") {
+			t.Errorf("%s: %s", name, got)
+		}
+		mustUnlock(t, h)
+		r.AwaitInStep()
+		before := r.Primary()
+		if name == "sentinel" {
+			r.Failover()
+		} else {
+			r.Promote(r.Servers()[1])
+		}
+		// What is locked before that may be lost with the former primary.
+		eventually(t, "both are at the new primary", func() bool {
+			now := r.Primary()
+			return now != before && e.client.AddrOf(0) == now.Addr() && other.client.AddrOf(0) == now.Addr()
+		})
+		h = mustLock(t, e.Mutex("x"))
+		mustUnlock(t, mustLock(t, other.Mutex("x")))
+		if got := keys(); !strings.Contains(got, "db3:keys=1,") || strings.Contains(got, "db0:") {
+			t.Errorf("%s, after a failover: %s", name, got)
+		}
+		mustUnlock(t, h)
+	}
+}
+
+// Sentinels may have another password than the servers. Who gives one to the other is
+// told which is wrong.
+func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))
+	open(t, r.URL())
+	for what, c := range map[string]struct {
+		old, new string
+		sentinel bool
+	}{
+		"no password for the sentinels":  {"?sentinel_password=guard", "", true},
+		"the servers' for the sentinels": {"sentinel_password=guard", "sentinel_password=lock", true},
+		"the sentinels' for the servers": {":lock@", ":guard@", false},
+	} {
+		ctx := within(t, 2*time.Second)
+		_, err := Open(ctx, strings.Replace(r.URL(), c.old, c.new, 1))
+		var refused *resp.ServerError
+		if !errors.Is(err, ErrUnavailable) || !errors.As(err, &refused) || errors.Is(err, resp.ErrSentinelAuth) != c.sentinel {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
