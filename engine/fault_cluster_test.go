@@ -337,7 +337,7 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	r.AwaitOther(before)
 	t.Logf("from the kill to a new primary: %v", time.Since(start).Round(time.Millisecond))
 	for len(r.Primary().Replicas()) == 0 && time.Since(start) < time.Minute {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // a poll; without one the names do not go on, below
 	}
 	t.Logf("from the kill to its replica: %v; %d were refused for want of one", time.Since(start).Round(time.Millisecond), c.unacked.Load())
 	c.goesOn("then", 2)

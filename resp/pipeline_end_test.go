@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
@@ -49,6 +51,16 @@ func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
 	}
 }
 
+// look lets time pass, has the lane look at its age, and checks what it makes of it.
+func look(t *testing.T, l *lane, tr *scriptedTransport, fake *clock.Fake, later time.Duration, want error) {
+	t.Helper()
+	fake.Advance(later)
+	l.checkAge(fake.Now())
+	if tr.closed != want {
+		t.Fatalf("%v later it is closed with %v, want %v", later, tr.closed, want)
+	}
+}
+
 // A server, or this process, that is busy is not one that hangs: as long as answers
 // come, nobody's turn is too late.
 func TestPipelineThatIsSlowIsKept(t *testing.T) {
@@ -56,21 +68,12 @@ func TestPipelineThatIsSlowIsKept(t *testing.T) {
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b", "c", "d", "e")
 	for i := range p[1:] {
-		fake.Advance(900 * time.Millisecond) // all are older than the timeout from the second time on
-		l.checkAge(fake.Now())
+		look(t, l, tr, fake, 900*time.Millisecond, nil) // all are older than the timeout from the second time on
 		tr.sink.onBytes([]byte(":1\r\n"))
 		p[i].wantsInt(t, 1)
 	}
-	fake.Advance(time.Second)
-	l.checkAge(fake.Now())
-	if tr.closed != nil {
-		t.Fatalf("closed though answers come: %v", tr.closed)
-	}
-	fake.Advance(time.Millisecond)
-	l.checkAge(fake.Now())
-	if tr.closed != ErrTimeout {
-		t.Fatalf("closed with %v after a silence, want ErrTimeout", tr.closed)
-	}
+	look(t, l, tr, fake, time.Second, nil)
+	look(t, l, tr, fake, time.Millisecond, ErrTimeout)
 }
 
 // The loop had no time for this connection, or takes its time over what it has read.
@@ -78,26 +81,12 @@ func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b")
-	fake.Advance(2 * time.Second)
-	tr.behind = true
-	l.checkAge(fake.Now())
-	if tr.closed != nil {
-		t.Fatalf("closed with an answer in the socket: %v", tr.closed)
-	}
+	tr.behind = true // an answer lies in the socket
+	look(t, l, tr, fake, 2*time.Second, nil)
 	tr.behind = false
-	p[0].then = func(Reply) {
-		fake.Advance(2 * time.Second)
-		l.checkAge(fake.Now())
-	}
+	p[0].then = func(Reply) { look(t, l, tr, fake, 2*time.Second, nil) }
 	tr.sink.onBytes([]byte(":1\r\n"))
-	if tr.closed != nil {
-		t.Fatalf("closed amid its answers: %v", tr.closed)
-	}
-	fake.Advance(2 * time.Second)
-	l.checkAge(fake.Now())
-	if tr.closed != ErrTimeout {
-		t.Fatalf("closed with %v after a silence, want ErrTimeout", tr.closed)
-	}
+	look(t, l, tr, fake, 2*time.Second, ErrTimeout)
 }
 
 func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
@@ -111,16 +100,8 @@ func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 		t.Fatalf("closed early: %v", tr.closed)
 	}
 	tr.sink.onBytes([]byte(":1\r\n"))
-	fake.Advance(900 * time.Millisecond) // "b" is 0.9 s old
-	l.checkAge(fake.Now())
-	if tr.closed != nil {
-		t.Fatalf("closed early: %v", tr.closed)
-	}
-	fake.Advance(101 * time.Millisecond)
-	l.checkAge(fake.Now())
-	if tr.closed != ErrTimeout {
-		t.Fatalf("closed with %v, want ErrTimeout", tr.closed)
-	}
+	look(t, l, tr, fake, 900*time.Millisecond, nil) // "b" is 0.9 s old
+	look(t, l, tr, fake, 101*time.Millisecond, ErrTimeout)
 	tr.sink.onClose(tr.closed)
 	p[1].wants(t, ErrOutcomeUnknown, ErrTimeout)
 }
@@ -131,16 +112,8 @@ func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
 	tr.room = 0
 	p := submitTexts(l, "a")
 	l.checkAge(fake.Now())
-	fake.Advance(time.Second)
-	l.checkAge(fake.Now())
-	if tr.closed != nil {
-		t.Fatalf("closed early: %v", tr.closed)
-	}
-	fake.Advance(time.Millisecond)
-	l.checkAge(fake.Now())
-	if tr.closed != ErrTimeout {
-		t.Fatalf("closed with %v, want ErrTimeout", tr.closed)
-	}
+	look(t, l, tr, fake, time.Second, nil)
+	look(t, l, tr, fake, time.Millisecond, ErrTimeout)
 	tr.sink.onClose(tr.closed)
 	p[0].wants(t, ErrNotSent, ErrTimeout)
 }

@@ -32,7 +32,7 @@ func (p *pipeline) onBytes(b []byte) {
 	if err := p.read(b, now); err != nil {
 		p.t.close(err)
 	}
-	p.drain(now, got)
+	p.drain(now, got, false)
 }
 
 // read decodes and dispatches; an error means that the stream cannot be trusted
@@ -60,7 +60,7 @@ func (p *pipeline) read(b []byte, now clock.Instant) error {
 			r.keep(b)
 			return nil
 		}
-		p.drain(now, 0) // more to come: the server need not wait for it
+		p.drain(now, 0, true) // more to come: the server need not wait for it
 	}
 }
 

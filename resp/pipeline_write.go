@@ -155,11 +155,12 @@ func (p *pipeline) onWake() {
 }
 
 // drain writes what has been queued while replies were completed, by the loop in
-// the main: on gnet one write for all. got bytes had arrived.
-func (p *pipeline) drain(now clock.Instant, got int) {
+// the main: on gnet one write for all. got bytes had arrived. more says that onBytes
+// goes on, and drains once more.
+func (p *pipeline) drain(now clock.Instant, got int, more bool) {
 	m := &p.mu
 	m.Lock()
-	m.draining = got == 0 // then onBytes goes on, and drains once more
+	m.draining = more
 	m.heard = now
 	m.bytesIn += uint64(got)
 	if m.writing {

@@ -141,11 +141,17 @@ func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
 // that, and is spread as above.
 func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 	third := r.cfg.Lease / 3
-	if r.cfg.Slotted && !m.crowded {
+	if r.cfg.Slotted && !r.crowded(m) {
 		r.joinWithin(m, now, r.untilBeat(m.slot, now))
 		return
 	}
 	r.joinWithin(m, now, third+rand.N(third/5+1)-third/10)
+}
+
+func (r *Renewer) crowded(m *Member) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return m.crowded
 }
 
 // untilBeat is how long it is from now to a beat of the slot, which has one in every
