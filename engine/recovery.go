@@ -102,12 +102,8 @@ func (v *recovery) add(r *resource) {
 	r.sh.mu.Unlock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.addLocked(r, route, urgent)
-}
-
-// addLocked asks for the lane with mu held: either that is after the routes changed,
-// or what it adds is there when rerouted looks.
-func (v *recovery) addLocked(r *resource, route uint64, urgent bool) {
+	// The lane is asked for with mu held: either that is after the routes changed, or
+	// what is added is there when rerouted looks.
 	l := v.laneLocked(v.eng.client.LaneOf(route))
 	if urgent {
 		l.urgent = append(l.urgent, r)
