@@ -8,7 +8,7 @@ GO ?= go
 # takes 180 modules and six times as long, for checks that these two cover.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-TIMEOUT  ?= 8m
+TIMEOUT  ?= 60m
 COUNT    ?= 20
 FUZZTIME ?= 30s
 PKG      ?= ./engine/...
@@ -16,7 +16,7 @@ RUN      ?= .
 ARGS     ?= uncontended --goroutines 64 --duration 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race invariants fuzz stress lint staticcheck vet fmt fmt-check tidy-check cross peers bench
+.PHONY: help run test full race fuzz stress lint staticcheck vet fmt fmt-check tidy-check cross peers bench
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,15 +24,14 @@ help: ## show this
 run: ## the main job: processes that contend for a lock, on the embedded server
 	$(GO) run ./cmd/pawl demo
 
-test: ## every test with the race detector, on a real redis-server
+test: ## every test with the race detector and the invariants checked, on a real redis-server
 	@GO="$(GO)" TIMEOUT="$(TIMEOUT)" .ci/test
+
+full: ## every test on every generation of servers, in every variant: an hour or so
+	@GO="$(GO)" TIMEOUT="$(TIMEOUT)" .ci/full
 
 race: ## the tests of PKG (./engine/...) COUNT (20) times with the race detector
 	$(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
-
-invariants: ## every test with the race detector and the invariants checked
-	@set -e; . .ci/servers; \
-	$(GO) test -race -count=1 -timeout $(TIMEOUT) -tags pawl_invariants ./...
 
 fuzz: ## every fuzz target for FUZZTIME (30s)
 	GO="$(GO)" FUZZTIME="$(FUZZTIME)" .ci/fuzz

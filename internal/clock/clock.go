@@ -3,9 +3,9 @@
 // Leases are counted on a clock that goes on while the machine sleeps: Go's
 // monotonic clock stops in suspend, the server's does not, so a lease measured
 // with time.Since would outlive the server's after a laptop lid or a paused VM.
-// On Linux that clock is CLOCK_BOOTTIME, which never runs behind the monotonic
-// one; elsewhere the monotonic clock has to do (macOS's keeps the same property,
-// Windows' interrupt time does not).
+// On Linux that clock is CLOCK_BOOTTIME, on macOS CLOCK_MONOTONIC_RAW (Go reads
+// mach_absolute_time there, which stops). Windows' interrupt time, which Go reads,
+// goes on in sleep. Elsewhere the monotonic clock has to do.
 package clock
 
 import "time"

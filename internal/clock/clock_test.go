@@ -59,6 +59,35 @@ func (c *systemClock) sleep(d time.Duration) {
 	c.ahead.Add(-int64(d))
 }
 
+// A suspend may fall between any two of the readings of a look; the next Now counts it.
+func TestASuspendInTheMiddleOfALookIsNoticed(t *testing.T) {
+	t.Parallel()
+	if bootTime() == 0 {
+		t.Skip("no clock that counts time asleep here")
+	}
+	for when, counted := range map[string]bool{
+		"before the boot clock was read": true,
+		"after it":                       false,
+	} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			c := newSystemClock()
+			start := c.Now()
+			before, boot, after := c.read(), bootTime(), c.read()
+			// The machine has slept for an hour: what was read before it is an hour behind.
+			c.boot -= time.Hour
+			before.wall -= int64(time.Hour)
+			if !counted {
+				boot -= time.Hour
+			}
+			c.note(before, boot, after)
+			if slept := c.Now().Sub(start); slept < time.Hour-time.Second || slept > time.Hour+time.Minute {
+				t.Errorf("Now moved by %v over an hour of sleep", slept)
+			}
+		})
+	}
+}
+
 func TestTimeAsleepOnlyGrows(t *testing.T) {
 	t.Parallel()
 	if bootTime() == 0 {

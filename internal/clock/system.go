@@ -9,7 +9,7 @@ var system = newSystemClock()
 
 // systemClock adds the time asleep to Go's monotonic clock.
 //
-// Reading CLOCK_BOOTTIME is a system call (about 400 ns), so Now does it only when
+// Reading the boot clock is a system call (about 400 ns on Linux), so Now does it only when
 // the wall clock, which also runs in suspend and comes with the monotonic one for
 // free, has moved against it. A step of the wall clock makes Now look as well, and
 // find nothing.
@@ -49,13 +49,35 @@ func (c *systemClock) Now() Instant {
 
 // look measures the time asleep.
 func (c *systemClock) look() Instant {
-	// The boot clock is read first: a suspend between the two reads is then
-	// counted by neither, and the next look sees it.
+	before := c.read()
 	boot := bootTime()
+	after := c.read()
+	c.note(before, boot, after)
+	return Instant(origin + after.mono + time.Duration(c.asleep.Load()))
+}
+
+// reading is what time.Now says: two clocks read at once.
+type reading struct {
+	wall int64         // Unix nanoseconds
+	mono time.Duration // since base
+}
+
+func (c *systemClock) read() reading {
 	now := time.Now()
-	mono := now.Sub(c.base)
+	return reading{now.UnixNano(), now.Sub(c.base)}
+}
+
+// note keeps what a look found. The boot clock was read between the other two readings,
+// and the machine may have slept between any two of the three:
+//
+//	before, sleep, boot, after    asleep has it; ahead does not, so Now looks again
+//	before, boot, sleep, after    neither has it, so Now looks again
+//
+// With ahead from the later reading, the second sleep would never be noticed. And asleep
+// is never too large, for the monotonic clock is read after the boot clock.
+func (c *systemClock) note(before reading, boot time.Duration, after reading) {
 	if boot > 0 {
-		slept := int64(boot - c.boot - mono)
+		slept := int64(boot - c.boot - after.mono)
 		for {
 			old := c.asleep.Load()
 			if slept <= old || c.asleep.CompareAndSwap(old, slept) {
@@ -63,8 +85,7 @@ func (c *systemClock) look() Instant {
 			}
 		}
 	}
-	c.ahead.Store(now.UnixNano() - int64(mono))
-	return Instant(origin + mono + time.Duration(c.asleep.Load()))
+	c.ahead.Store(before.wall - int64(before.mono))
 }
 
 func (c *systemClock) Stamp() Instant {

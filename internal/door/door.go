@@ -9,7 +9,7 @@ import (
 // Door is a listener that can be shut without losing its port. To close it and
 // listen again would give the port away in between: to another server that asks for
 // any, or to a client that dials it and is given the same port as its own, which
-// connects it to itself. (One that asks for the number gets it all the same.)
+// connects it to itself. (A process that asks for the number still gets it.)
 type Door struct {
 	net.Listener
 	// Ended is closed by the accept loop when it ends. After Shut it is to be waited

@@ -19,6 +19,8 @@ func (c *Conn) answer(cmd Command) {
 	switch name := cmd.Name(); name {
 	case "PING":
 		c.ping(args)
+	case "HELLO":
+		c.Write(hello())
 	case "ECHO":
 		if len(args) != 1 {
 			c.refuseArity(name)
@@ -60,6 +62,15 @@ func (c *Conn) answer(cmd Command) {
 	default:
 		c.Write(redcon.AppendError(nil, fmt.Sprintf("ERR unknown command '%s', the fake node has no rule for it", cmd.Words[0])))
 	}
+}
+
+// hello is the answer of a single server to HELLO 2.
+func hello() []byte {
+	out := redcon.AppendArray(nil, 8)
+	for _, word := range []string{"server", "redis", "version", "7.0.15", "mode", "standalone", "role", "master"} {
+		out = redcon.AppendBulkString(out, word)
+	}
+	return out
 }
 
 func (c *Conn) refuseArity(name string) {

@@ -11,6 +11,7 @@
 package fakenode
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/door"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // waitLimit bounds WaitFor, so that a lost command fails one test instead of
@@ -273,8 +275,8 @@ func (n *Node) WaitConns(count int) {
 // wait waits for a condition, which is asked with the lock held.
 func (n *Node) wait(what string, holds func() bool) {
 	n.t.Helper()
-	limit := time.NewTimer(waitLimit)
-	defer limit.Stop()
+	limit, cancel := pace.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
 	for {
 		n.mu.Lock()
 		ok, changed, log := holds(), n.changed, n.log
@@ -284,7 +286,7 @@ func (n *Node) wait(what string, holds func() bool) {
 		}
 		select {
 		case <-changed:
-		case <-limit.C:
+		case <-limit.Done():
 			n.t.Fatalf("fakenode: still waiting for %s after %v; the last commands received: %v", what, waitLimit, log[max(0, len(log)-10):])
 		}
 	}

@@ -45,7 +45,7 @@ func (c *conn) answerLocked(it item) {
 }
 
 // matchLocked books a reply to the command at the head of the line. It reports
-// whether the client shall see it.
+// whether the client is to see it.
 func (c *conn) matchLocked(reply redcon.RESP) bool {
 	var push string
 	var count int64

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/door"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // waitLimit bounds Trap.Wait, so that what never comes fails one test instead
@@ -196,8 +197,8 @@ func (p *Proxy) WaitConns(count int, sel Select) {
 // wait waits for a condition, which is asked with the lock held.
 func (p *Proxy) wait(what string, holds func() bool) {
 	p.t.Helper()
-	limit := time.NewTimer(waitLimit)
-	defer limit.Stop()
+	limit, cancel := pace.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
 	for {
 		p.mu.Lock()
 		ok, changed := holds(), p.changed
@@ -207,7 +208,7 @@ func (p *Proxy) wait(what string, holds func() bool) {
 		}
 		select {
 		case <-changed:
-		case <-limit.C:
+		case <-limit.Done():
 			p.t.Fatalf("faultproxy: still waiting for %s after %v; so far: %+v", what, waitLimit, p.Stats())
 		}
 	}

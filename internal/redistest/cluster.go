@@ -11,7 +11,8 @@ import (
 // are called from the test's goroutine.
 type Cluster struct {
 	t     TB
-	nodes []*Server // the primaries of the start, then their replicas
+	nodes []*Server      // the primaries of the start, then their replicas
+	slots map[string]int // of keys that were asked for
 }
 
 // Slots is how many slots a cluster has.
@@ -22,12 +23,26 @@ const Slots = 1 << 14
 // options go to every node.
 func StartCluster(t TB, replicas bool, opts ...Option) *Cluster {
 	t.Helper()
-	const primaries = 3
-	c := &Cluster{t: t}
-	n := primaries
 	if replicas {
-		n = 2 * primaries
+		return startCluster(t, []int{0, 1, 2}, opts...)
 	}
+	return startCluster(t, nil, opts...)
+}
+
+// StartClusterOf is StartCluster where the first primary has so many replicas, and the
+// others, which only vote, none.
+func StartClusterOf(t TB, replicas int, opts ...Option) *Cluster {
+	t.Helper()
+	stay := Line("cluster-migration-barrier 99") // not to a primary that has none
+	return startCluster(t, make([]int, replicas), append([]Option{stay}, opts...)...)
+}
+
+// startCluster starts three primaries, and a replica for each that is listed.
+func startCluster(t TB, replicated []int, opts ...Option) *Cluster {
+	t.Helper()
+	const primaries = 3
+	c := &Cluster{t: t, slots: make(map[string]int)}
+	n := primaries + len(replicated)
 	opts = append([]Option{Line(
 		"cluster-enabled yes", "cluster-config-file nodes.conf",
 		"cluster-node-timeout 1500", "cluster-require-full-coverage no", "cluster-replica-validity-factor 0",
@@ -41,7 +56,7 @@ func StartCluster(t TB, replicas bool, opts ...Option) *Cluster {
 		c.nodes = append(c.nodes, s)
 		c.ok(s, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
 		if i < primaries {
-			c.ok(s, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(Slots*i/primaries), strconv.Itoa(Slots*(i+1)/primaries-1))
+			c.ok(s, addSlots(Slots*i/primaries, Slots*(i+1)/primaries)...)
 		}
 	}
 	for _, s := range c.nodes[1:] {
@@ -54,10 +69,20 @@ func StartCluster(t TB, replicas bool, opts ...Option) *Cluster {
 		})
 	}
 	for i, s := range c.nodes[primaries:] {
-		c.ok(s, "CLUSTER", "REPLICATE", c.ID(c.nodes[i]))
+		c.ok(s, "CLUSTER", "REPLICATE", c.ID(c.nodes[replicated[i]]))
 	}
 	c.AwaitUp()
 	return c
+}
+
+// addSlots is the command for slots from first to before end: one by one, for the form
+// with ranges is of Redis 7.0.
+func addSlots(first, end int) []string {
+	words := []string{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < end; slot++ {
+		words = append(words, strconv.Itoa(slot))
+	}
+	return words
 }
 
 // inCluster has a port for its bus, too.
@@ -118,7 +143,11 @@ func (c *Cluster) ID(s *Server) string {
 // Slot returns the slot of a key.
 func (c *Cluster) Slot(key string) int {
 	c.t.Helper()
+	if slot, known := c.slots[key]; known {
+		return slot
+	}
 	slot, _ := c.Running()[0].Do("CLUSTER", "KEYSLOT", key).(int64)
+	c.slots[key] = int(slot)
 	return int(slot)
 }
 
@@ -128,21 +157,37 @@ func (c *Cluster) Owner(slot int) *Server {
 	c.t.Helper()
 	var owner *Server
 	for _, s := range c.Running() {
-		id := c.ID(s) // its port depends on who asks
-		list, _ := s.Do("CLUSTER", "SLOTS").([]any)
-		for _, e := range list {
-			entry := e.([]any)
-			node := entry[2].([]any)
-			if first, last := entry[0].(int64), entry[1].(int64); int64(slot) < first || int64(slot) > last || node[2] != id {
-				continue
-			}
-			if owner != nil {
-				return nil
-			}
-			owner = s
+		if !servesSlot(s.Info("CLUSTER", "NODES"), slot) {
+			continue
 		}
+		if owner != nil {
+			return nil
+		}
+		owner = s
 	}
 	return owner
+}
+
+// servesSlot reports whether CLUSTER NODES says that the node which answers serves it.
+func servesSlot(nodes string, slot int) bool {
+	for line := range strings.Lines(nodes) {
+		words := strings.Fields(line) // id, address, flags, primary, sent, received, epoch, link, slots...
+		if len(words) < 8 || !strings.Contains(words[2], "myself") {
+			continue
+		}
+		for _, slots := range words[8:] {
+			from, to, several := strings.Cut(slots, "-") // "[5->-id" of a slot on its way is no number
+			if !several {
+				to = from
+			}
+			first, err := strconv.Atoi(from)
+			last, err2 := strconv.Atoi(to)
+			if err == nil && err2 == nil && first <= slot && slot <= last {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // AwaitOwner waits until the slot has one owner.
@@ -264,14 +309,15 @@ func (c *Cluster) Move(slot int, to *Server) {
 	c.EndMove(slot, from, to)
 }
 
-// Failover makes a replica the primary, by CLUSTER FAILOVER, and waits until it is.
-func (c *Cluster) Failover(replica *Server) {
+// Failover makes a replica the primary, by CLUSTER FAILOVER, with FORCE or TAKEOVER if
+// that is said, and waits until it is.
+func (c *Cluster) Failover(replica *Server, how ...string) {
 	c.t.Helper()
 	await(c.t, "the failover", func() bool {
 		if strings.Contains(replica.Info("INFO", "replication"), "role:master") {
 			return true
 		}
-		replica.Do("CLUSTER", "FAILOVER") // refused while one is under way
+		replica.Do(append([]string{"CLUSTER", "FAILOVER"}, how...)...) // refused while one is under way
 		return false
 	})
 }
@@ -304,10 +350,12 @@ func (c *Cluster) Do(key string, words ...string) any {
 // await polls until ok, or fails the test.
 func await(t TB, what string, ok func() bool) {
 	t.Helper()
+	pause := 5 * time.Millisecond
 	for deadline := time.Now().Add(startTimeout); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("redistest: not within %v: %s", startTimeout, what)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause)
+		pause = min(pause*3/2, 50*time.Millisecond) // asking costs the servers, too
 	}
 }

@@ -34,6 +34,7 @@ type Config struct {
 	sentinel bool        // it is a sentinel
 	cert     *serverCert // of another server, which it shares
 	bus      bool        // a node of a cluster, with a bus
+	needs    []Ability
 }
 
 // Process is a server process that can be killed, stopped and started again, on

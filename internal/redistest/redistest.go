@@ -37,16 +37,30 @@ type Server struct {
 
 // startTimeout is for a machine that runs everything else at the same time; a
 // server usually answers within 10 ms.
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 // Start starts a server and waits until it answers. It ends with the test. If
 // the test fails, the end of the server's log is logged. Without a redis-server
-// on the machine the test fails and says how to install one; it never skips.
+// on the machine the test fails and says how to install one. It skips if the server
+// there is cannot do what the options ask for, as old ones cannot; see Needs.
 func Start(t TB, opts ...Option) *Server {
 	t.Helper()
 	var cfg Config
 	for _, opt := range opts {
 		opt(&cfg)
+	}
+	if cfg.Binary == "" {
+		path, err := Binary()
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		cfg.Binary = path
+	}
+	if missing := cfg.missing(); missing != "" {
+		if s, ok := t.(interface{ Skip(args ...any) }); ok {
+			s.Skip(missing)
+		}
+		t.Fatalf("%s", missing)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

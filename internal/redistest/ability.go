@@ -1,0 +1,109 @@
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Ability is something that servers of some generations, or builds, cannot do.
+type Ability int
+
+const (
+	// TLSPorts are a matter of the build.
+	TLSPorts Ability = iota
+	// ShardedChannels are SSUBSCRIBE and its relatives, from Redis 7.0 on.
+	ShardedChannels
+	// Hostnames of the nodes of a cluster are announced from Redis 7.0 on.
+	Hostnames
+	// Subcommands have counters of their own from Redis 7.0 on.
+	Subcommands
+)
+
+func (a Ability) String() string {
+	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands"}[a]
+}
+
+// Needs has Start skip the test, with the reason, if the server that it would start
+// cannot do something of it. TLS and ClientCerts imply TLSPorts.
+func Needs(abilities ...Ability) Option {
+	return func(c *Config) { c.needs = append(c.needs, abilities...) }
+}
+
+// missing says what a server of this configuration would have to be able to do, and
+// cannot; "" if nothing.
+func (c *Config) missing() string {
+	needs := c.needs
+	if c.TLS {
+		needs = append(needs[:len(needs):len(needs)], TLSPorts)
+	}
+	p := programAt(c.Binary)
+	for _, a := range needs {
+		if !p.can(a) {
+			return fmt.Sprintf("NOT TESTED ON %s: it has no %s", p.version, a)
+		}
+	}
+	return ""
+}
+
+// Can reports whether the server that Start would start can do this.
+func Can(a Ability, opts ...Option) bool {
+	var cfg Config
+	for _, opt := range opts {
+		opt(&cfg)
+	}
+	if cfg.Binary == "" {
+		cfg.Binary, _ = Binary() // without one Start says so
+	}
+	return programAt(cfg.Binary).can(a)
+}
+
+// Can reports whether the server can do this.
+func (p *Process) Can(a Ability) bool { return programAt(p.cfg.Binary).can(a) }
+
+// Version is what the server calls itself, "Redis 7.0.15" for instance.
+func (p *Process) Version() string { return programAt(p.cfg.Binary).version }
+
+// program is a server's binary.
+type program struct {
+	version string
+	seven   bool // Redis 7.0 or later; all of Valkey is
+	tls     bool
+}
+
+func (p program) can(a Ability) bool {
+	if a == TLSPorts {
+		return p.tls
+	}
+	return p.seven
+}
+
+var programs sync.Map // of path to func() program
+
+// programAt describes the binary at a path; it is asked once.
+func programAt(path string) program {
+	ask, _ := programs.LoadOrStore(path, sync.OnceValue(func() program { return inspect(path) }))
+	return ask.(func() program)()
+}
+
+// versionLine is "Redis server v=6.2.14 sha=..." or "Valkey server v=8.1.1 sha=...".
+var versionLine = regexp.MustCompile(`^(\w+) server v=(\d+)\.([\w.]+)`)
+
+func inspect(path string) program {
+	out, err := exec.Command(path, "--version").Output()
+	m := versionLine.FindStringSubmatch(string(out))
+	if err != nil || m == nil {
+		return program{version: path + " of an unknown version", seven: true, tls: true}
+	}
+	p := program{version: m[1] + " " + m[2] + "." + m[3], seven: len(m[2]) > 1 || m[2] >= "7"}
+	// A server reads its configuration to the first line that it does not understand,
+	// which it quotes.
+	probe := exec.Command(path, "-")
+	probe.Stdin = strings.NewReader("tls-port 0\nno-such-setting 1\n")
+	out, _ = probe.CombinedOutput()
+	p.tls = !bytes.Contains(out, []byte("'tls-port"))
+	return p
+}
