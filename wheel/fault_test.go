@@ -1,6 +1,7 @@
 package wheel
 
 import (
+	"context"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/RussellLuo/timingwheel/delayqueue"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // firstOnly gives a fault to the first library and none to its successors.
@@ -32,12 +34,14 @@ func (h heard) hear(reason string) { h.reasons <- reason }
 
 func (h heard) await(t *testing.T, want string) {
 	t.Helper()
+	ctx, cancel := pace.WithTimeout(context.Background(), patience)
+	defer cancel()
 	select {
 	case got := <-h.reasons:
 		if got != want {
 			t.Fatalf("rebuilt because it %s, want %s", got, want)
 		}
-	case <-time.After(patience):
+	case <-ctx.Done():
 		t.Fatal("no rebuild: want one because it " + want)
 	}
 }
@@ -103,9 +107,9 @@ func TestTimersFireThoughTheLibraryDeadlocks(t *testing.T) {
 	if s.Abandoned != 1 || s.Rebuilds.Stalled != 1 || s.Rebuilds.Total() != 1 {
 		t.Errorf("stats %+v: is the library sound by now?", s)
 	}
-	start := time.Now()
+	start, used := time.Now(), pace.Now()
 	w.Close()
-	if d := time.Since(start); d < stopTimeout/2 || d > patience {
+	if d := time.Since(start); d < stopTimeout/2 || used.Elapsed() > patience {
 		t.Errorf("Close took %v with a dead library behind it", d)
 	}
 }
@@ -183,7 +187,7 @@ func TestLibraryThatFiresEarlyIsReplacedAndNotBelieved(t *testing.T) {
 
 func TestEarlyFireIsLookedIntoAtOnce(t *testing.T) {
 	t.Parallel()
-	for start := time.Now(); ; {
+	for start := pace.Now(); ; {
 		h := newHeard()
 		lib := &lab{fault: firstOnly(eager)}
 		made := time.Now()
@@ -194,7 +198,7 @@ func TestEarlyFireIsLookedIntoAtOnce(t *testing.T) {
 		if took < watchPeriod*3/4 {
 			return
 		}
-		if time.Since(start) > patience {
+		if start.Elapsed() > patience {
 			t.Fatalf("the rebuild took %v: did it wait for the next look?", took)
 		}
 	}
@@ -210,9 +214,48 @@ func TestLibraryThatIsAlwaysEarlyIsNotReplacedInALoop(t *testing.T) {
 		p.scheduleIn(w, time.Duration(i)*20*time.Millisecond)
 	}
 	awaitFires(t, probes, 1)
-	// One by the ticker and one by an alert in each period.
-	if n, most := lib.made.Load(), 3+2*int64(time.Since(start)/watchPeriod); n > most {
+	// The second at once, the others after twice as many looks each.
+	if n, most := lib.made.Load(), 3+int64(time.Since(start)/(stallLooks*watchPeriod)); n > most {
 		t.Errorf("%d libraries in %v, want at most %d", n, time.Since(start), most)
+	}
+}
+
+func TestALibraryThatAlwaysHangsIsReplacedEverMoreSeldom(t *testing.T) {
+	t.Parallel()
+	w := newWheel(t, Config{newLibrary: new(lab).new})
+	for want, broken := range map[string]bool{RebuildStalled: false, RebuildFiredEarly: true} {
+		var v view
+		looks, waits := 0, []int(nil)
+		for len(waits) < mostDoublings+3 {
+			looks++
+			if reason := v.judge(0, broken, false); reason != "" {
+				if reason != want {
+					t.Fatalf("replaced because it %s, want %s", reason, want)
+				}
+				waits = append(waits, looks)
+				looks = 0
+				v.replaced(w, reason)
+			}
+		}
+		first := stallLooks
+		if broken {
+			first = 1
+		}
+		for i, got := range waits {
+			due := stallLooks << min(i, mostDoublings)
+			if i == 0 {
+				due = first
+			}
+			if got != due {
+				t.Errorf("%s: replaced after %d looks, want %d (%v)", want, got, due, waits)
+			}
+		}
+		v.judge(1, false, false) // it beats
+		for looks = 1; v.judge(1, false, false) == ""; looks++ {
+		}
+		if looks != stallLooks {
+			t.Errorf("%s: one that had lived was replaced after %d looks, want %d", want, looks, stallLooks)
+		}
 	}
 }
 

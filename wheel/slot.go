@@ -33,7 +33,7 @@ func (w *Wheel) slotLocked(grain int64) *slot {
 	return s
 }
 
-// leadLocked returns how long from done the library shall fire the slot.
+// leadLocked returns after how long from done the library is to fire the slot.
 func (w *Wheel) leadLocked(s *slot) int64 {
 	return s.number*tickGrains - slotLead - w.mu.done
 }

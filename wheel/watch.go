@@ -19,8 +19,11 @@ const (
 const (
 	watchPeriod = 250 * time.Millisecond
 	// stallLooks in a row without a beat of the canary mean a stall. Looks are
-	// counted, not time, so that a process that was itself stopped blames nobody.
-	stallLooks = 8
+	// counted, not time, so that a process that was itself stopped blames nobody. A library
+	// that was replaced in vain, as one that hangs wherever it runs, has twice the time of
+	// the one before, at most mostDoublings times: what hangs is never given back.
+	stallLooks    = 8
+	mostDoublings = 8
 	// stepSlack, beside a tick, is how far wall clock and Clock may part between two
 	// looks; slewLooks what is forgiven at each, eight times the fastest slewing of
 	// Linux.
@@ -48,7 +51,7 @@ func (w *Wheel) watch() {
 		}
 		w.catchUp()
 		if reason := v.look(w); reason != "" && w.rebuild(reason) {
-			v.reset(w)
+			v.replaced(w, reason)
 			if w.cfg.OnRebuild != nil {
 				w.cfg.OnRebuild(reason)
 			}
@@ -70,11 +73,20 @@ type view struct {
 	known  bool          // offset is
 	beats  uint64
 	silent int // looks without a beat
+	vain   int // libraries in a row that were replaced before they beat once
 }
 
 func (v *view) reset(w *Wheel) {
-	*v = view{}
+	*v = view{vain: v.vain}
 	v.offset, v.known = w.wallOffset()
+}
+
+// replaced notes that the library was replaced.
+func (v *view) replaced(w *Wheel, reason string) {
+	if reason != RebuildClockStepped {
+		v.vain = min(v.vain+1, mostDoublings)
+	}
+	v.reset(w)
 }
 
 // look returns why the library has to be replaced, or "".
@@ -82,17 +94,20 @@ func (v *view) look(w *Wheel) (reason string) {
 	w.mu.Lock()
 	beats, broken := w.mu.era.beats, w.mu.era.broken
 	w.mu.Unlock()
+	return v.judge(beats, broken, v.stepped(w))
+}
 
+func (v *view) judge(beats uint64, broken, stepped bool) (reason string) {
 	if v.silent++; beats != v.beats {
-		v.beats, v.silent = beats, 0
+		v.beats, v.silent, v.vain = beats, 0, 0
 	}
-	stepped := v.stepped(w)
+	patience := stallLooks << v.vain
 	switch {
 	case stepped: // before broken: a step forward makes everything fire early
 		return RebuildClockStepped
-	case broken:
+	case broken && (v.vain == 0 || v.silent >= patience):
 		return RebuildFiredEarly
-	case v.silent >= stallLooks:
+	case v.silent >= patience:
 		return RebuildStalled
 	}
 	return ""

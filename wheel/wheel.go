@@ -259,8 +259,8 @@ func (w *Wheel) wakeLocked(grain int64, now clock.Instant) {
 		return
 	}
 	w.mu.wakeAt = grain
-	// At least a fraction of a grain, lest a clock that stands still (a test's) has
-	// us spin.
+	// At least a fraction of a grain: on a clock that stands still (a test's) it would
+	// spin otherwise.
 	w.wake.Reset(max(clock.Instant(grain*w.grain).Sub(now), time.Duration(w.grain/4)))
 }
 

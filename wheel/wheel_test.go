@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestMain(m *testing.M) {
@@ -30,9 +31,9 @@ const patience = 20 * time.Second
 
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	start := time.Now()
+	start := pace.Now()
 	for tries := 0; !cond(); tries++ {
-		if time.Since(start) > patience {
+		if start.Elapsed() > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
 		if tries < 100 {
@@ -152,7 +153,7 @@ func TestTimersAreExactThoughTicksAreNot(t *testing.T) {
 	rng := seeded(t)
 	const tick = 64 * time.Millisecond
 	w := newWheel(t, Config{Tick: tick})
-	for start := time.Now(); ; {
+	for start := pace.Now(); ; {
 		probes := newProbes(40)
 		for _, p := range probes {
 			p.scheduleIn(w, upTo(rng, 8*tick)) // in any order: also before what is armed
@@ -167,7 +168,7 @@ func TestTimersAreExactThoughTicksAreNot(t *testing.T) {
 		if median < tick/8 { // a grain is 1/32 of a tick
 			return
 		}
-		if time.Since(start) > patience {
+		if start.Elapsed() > patience {
 			t.Fatalf("half the timers are %v late, with a tick of %v", median, tick)
 		}
 	}
@@ -177,7 +178,7 @@ func TestASoonerTimerDoesNotWaitForALaterOne(t *testing.T) {
 	t.Parallel()
 	w := newWheel(t, Config{})
 	const rounds = 10
-	for start := time.Now(); ; {
+	for start := pace.Now(); ; {
 		good := 0
 		for range rounds {
 			later, sooner := newProbe(), newProbe()
@@ -192,7 +193,7 @@ func TestASoonerTimerDoesNotWaitForALaterOne(t *testing.T) {
 		if good > rounds*6/10 {
 			return
 		}
-		if time.Since(start) > patience {
+		if start.Elapsed() > patience {
 			t.Fatalf("%d of %d timers were late", rounds-good, rounds)
 		}
 	}
