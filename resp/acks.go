@@ -1,27 +1,32 @@
 package resp
 
-// Acks says how many replicas of a primary shall acknowledge a write: so many, or
-// one of the names below.
+// Acks says how many replicas of a primary must acknowledge a write: a number, or one
+// of the constants below.
 type Acks int16
 
 const (
-	// AllReplicas are all that are attached to the primary at that moment.
+	// AllReplicas means every replica: those that are attached to the primary, and those
+	// that are away, as long as the deployment has not dropped them.
 	AllReplicas Acks = -1
-	// MajorityOfReplicas are more than half of them.
+	// MajorityOfReplicas means more than half of them.
 	MajorityOfReplicas Acks = -2
 )
 
-// Ack is what replicas have acknowledged: Acked of the Wanted ones. Err says why that is
-// not known; then Acked is 0.
+// Ack says how many replicas have acknowledged (Acked) and how many had to (Wanted). If
+// that is not known, Err says why, and Acked is 0. If too few have acknowledged, Away has
+// the addresses of replicas that are not attached to the primary, as far as these can be
+// determined.
 type Ack struct {
 	Acked, Wanted int
+	Away          []string
 	Err           error
 }
 
-// Missing reports whether too few have acknowledged. Of nil nobody was asked.
+// Missing reports whether too few have acknowledged. It is false for nil: then none
+// were asked.
 func (a *Ack) Missing() bool { return a != nil && (a.Err != nil || a.Acked < a.Wanted) }
 
-// Count returns Acked, 0 of nil.
+// Count returns Acked, and 0 for nil.
 func (a *Ack) Count() int {
 	if a == nil {
 		return 0
@@ -29,23 +34,23 @@ func (a *Ack) Count() int {
 	return a.Acked
 }
 
-// of returns how many that is if so many are attached. It is at least one: with
-// nobody there, "all" is not fulfilled.
-func (a Acks) of(attached int) int {
+// of returns how many that is of so many replicas. It is at least one: with nobody
+// there, "all" is not fulfilled.
+func (a Acks) of(replicas int) int {
 	switch a {
 	case AllReplicas:
-		return max(1, attached)
+		return max(1, replicas)
 	case MajorityOfReplicas:
-		return max(0, attached)/2 + 1
+		return replicas/2 + 1
 	}
 	return int(a)
 }
 
 // worth returns how many are worth waiting for: no more than are attached. If it is not
-// known how many are (-1), "all" is not worth a timeout before it is.
-func (a Acks) worth(attached int) int {
-	if attached < 0 {
+// known how many are, "all" is not worth a timeout before it is.
+func (a Acks) worth(there attendance) int {
+	if there.attached < 0 {
 		return max(0, int(a))
 	}
-	return min(a.of(attached), attached)
+	return min(a.of(there.replicas), there.attached)
 }

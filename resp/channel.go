@@ -17,9 +17,9 @@ const (
 	Refused
 )
 
-// ChannelHandler receives the events of one Channel, in order, on the event
-// loop of the pub/sub connection, no lock of this package held. It never
-// blocks. payload is borrowed until it returns.
+// ChannelHandler receives the events of one Channel, in order, on the event loop of the
+// pub/sub connection, without a lock of this package. It must not block. payload is
+// valid only until it returns.
 type ChannelHandler interface {
 	ChannelEvent(ev ChannelEvent, payload []byte, err error)
 }

@@ -2,8 +2,6 @@ package resp
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"runtime/pprof"
 	"slices"
@@ -15,8 +13,8 @@ import (
 // commands, one for renewals, one for pub/sub. Each connects by itself, again and
 // again, until its node serves nothing any more, or until Close.
 //
-// All methods are safe for any goroutine; none blocks, except WaitReady, Do and
-// Close.
+// All methods are safe for any goroutine; none blocks, except WaitReady,
+// WaitFirst, Do and Close.
 //
 // Goroutines, all awaited by Close: the transport's (an event loop or two for
 // all connections; with std two per connection), one ticker, and one per link
@@ -25,14 +23,19 @@ type Client struct {
 	cfg      Config
 	loops    *loops
 	routes   routes
-	explorer explorer
+	explorer *explorer
 
 	subLock       *sync.Mutex // of all subs: Channels go from node to node
 	limbo         *subs       // Channels whose slot no node serves; it has no connection
 	sharded       atomic.Bool
 	shardingKnown bool // of the explorer
 
+	groups   atomic.Pointer[groups] // nil: not asked for yet
+	counting atomic.Bool            // they are asked for
+	seen     mostSeen               // where nobody keeps a list
+
 	redirects atomic.Uint64
+	servers   atomic.Uint32 // the latest ServerID
 	retired   retired
 
 	ctx    context.Context // ends when Close begins
@@ -41,9 +44,10 @@ type Client struct {
 
 	mu struct {
 		sync.Mutex
-		closed bool
-		nodes  map[string]*node // by address
-		change chan struct{}    // closed, and replaced, when a link came up or failed
+		closed    bool
+		nodes     map[string]*node // by address
+		strangers int              // of these
+		change    chan struct{}    // closed, and replaced, when a link came up or failed
 	}
 	closing struct {
 		sync.Once
@@ -64,14 +68,16 @@ func Open(cfg Config) *Client {
 	})
 	c.subLock = new(sync.Mutex)
 	c.limbo = c.newSubs()
-	c.explorer = explorer{client: c, topology: newTopology(&c.cfg), kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	c.seen.forever = cfg.Topology == Standalone || cfg.Topology == Replicas
+	c.counting.Store(cfg.Durable)
+	c.explorer = newExplorer(c)
 	if cfg.Topology == Cluster {
 		c.routes.slots = make([]atomic.Pointer[node], slotCount)
 	}
 	if t := c.explorer.topology; t != nil {
 		c.goLabelled(c.ctx, "explorer", c.explorer.run)
 		c.goLabelled(c.ctx, "watch", func(ctx context.Context) {
-			t.watch(ctx, func() { c.explorer.kick("") })
+			t.watch(ctx, c.explorer.kick)
 		})
 	} else {
 		n := newNode(c, cfg.Network, cfg.Addr)
@@ -97,9 +103,9 @@ func (c *Client) goLabelled(ctx context.Context, role string, f func(ctx context
 	c.wg.Go(func() { pprof.Do(ctx, pprof.Labels("role", "resp "+role), f) })
 }
 
-// Submit sends r on the lane of a route. Requests of one route submitted by one
-// goroutine reach the server in that order. r is completed in any case; if the
-// lane is down or full, or no node serves the route, before Submit returns.
+// Submit sends r on the lane of a route. Requests of one route that one goroutine
+// submits reach the server in that order. r is completed in any case. If the lane is
+// down or full, or no node serves the route, it is completed before Submit returns.
 func (c *Client) Submit(route uint64, r Request) {
 	if n := c.routes.of(route); n != nil {
 		n.lane(route).submit(r)
@@ -108,7 +114,7 @@ func (c *Client) Submit(route uint64, r Request) {
 	c.refuse(r)
 }
 
-// SubmitRenewal sends r on the renewal connection of a route's node; else it is
+// SubmitRenewal sends r on the renewal connection of a route's node. Otherwise it is
 // like Submit.
 func (c *Client) SubmitRenewal(route uint64, r Request) {
 	if n := c.routes.of(route); n != nil {
@@ -119,8 +125,8 @@ func (c *Client) SubmitRenewal(route uint64, r Request) {
 }
 
 // SubmitDurable sends r on the durable connection of a route's node, in a group with
-// others; else it is like Submit. The order in which requests reach the server is not
-// that of their submission.
+// others. Otherwise it is like Submit, except that requests may reach the server in
+// another order than they were submitted.
 func (c *Client) SubmitDurable(route uint64, r DurableRequest) {
 	c.submitDurable(route, RoleDurable, r)
 }
@@ -153,7 +159,7 @@ func (c *Client) refuse(r Request) {
 	r.Complete(Reply{Err: err, Now: c.cfg.Clock.Now()})
 }
 
-// LaneOf returns the lane of a route, as of now: a route may come to another node.
+// LaneOf returns the current lane of a route, which may move to another node.
 func (c *Client) LaneOf(route uint64) LaneID {
 	n := c.routes.of(route)
 	if n == nil {
@@ -162,7 +168,15 @@ func (c *Client) LaneOf(route uint64) LaneID {
 	return LaneID{n, n.laneIndex(route)}
 }
 
-// AddrOf returns the address of the server of a route, as of now; "" if none is known.
+// ServerOf returns the current server of a route; 0 if none is known.
+func (c *Client) ServerOf(route uint64) ServerID {
+	if n := c.routes.of(route); n != nil {
+		return n.id
+	}
+	return 0
+}
+
+// AddrOf returns the address of the current server of a route; "" if none is known.
 func (c *Client) AddrOf(route uint64) string {
 	if n := c.routes.of(route); n != nil {
 		return n.cfg.Addr
@@ -170,9 +184,9 @@ func (c *Client) AddrOf(route uint64) string {
 	return ""
 }
 
-// Subscribe adds ch: its handler hears Subscribed when the server has confirmed,
-// and then of every message. It never calls the handler itself. Subscribing a
-// Channel twice is subscribing it once.
+// Subscribe adds ch. Its handler gets Subscribed when the server has confirmed, and
+// then every message. Subscribe never calls the handler itself. Subscribing a Channel
+// twice is the same as once.
 func (c *Client) Subscribe(ch *Channel) {
 	c.subLock.Lock()
 	n := c.routes.of(uint64(SlotOf(ch.name)))
@@ -188,10 +202,10 @@ func (c *Client) Subscribe(ch *Channel) {
 	}
 }
 
-// Unsubscribe removes ch. An event that the loop has picked up just before may
-// still arrive after it has returned, and no other. If ch is subscribed again at
-// once, that event may even be the Subscribed of the time before: take Subscribed
-// for "look again", which is right in either case, since the true one follows.
+// Unsubscribe removes ch. After it has returned, at most one event may still arrive,
+// which the loop had picked up before. If ch is subscribed again at once, that event may
+// even be the Subscribed of the previous subscription. So take Subscribed to mean "look
+// again": that is right in both cases, because the real one follows.
 func (c *Client) Unsubscribe(ch *Channel) {
 	c.subLock.Lock()
 	var owner *subs
@@ -229,47 +243,19 @@ func (c *Client) LastError(role Role, lane int) error {
 	return err
 }
 
-// WaitReady returns nil once every connection has been up. An error that only a
-// human can mend (a wrong password, a database that does not exist, a missing
-// permission) is returned at once, as a *ServerError inside; the Client goes on
-// trying all the same. When ctx ends, the error holds its cause and the latest
-// error of a connection.
-func (c *Client) WaitReady(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		closed, change := c.mu.closed, c.mu.change
-		c.mu.Unlock()
-		if closed {
-			return ErrClosed
-		}
-		ready, err := c.progress()
-		if ready {
-			return nil
-		}
-		if lasting(err) {
+// LaneError returns why the lane of a route is not up: the error of the latest
+// attempt, or of the loss. It is nil while the lane is up, and before the first
+// attempt has ended.
+func (c *Client) LaneError(route uint64) error {
+	n := c.routes.of(route)
+	if n == nil {
+		if _, _, err := c.explorer.progress(); err != nil {
 			return err
 		}
-		select {
-		case <-change:
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("resp: %s is not ready: %w", c.cfg.where(), context.Cause(ctx)), err)
-		}
+		return errNowhere
 	}
-}
-
-// progress is node.progress of all.
-func (c *Client) progress() (ready bool, err error) {
-	if ready, err = c.explorer.progress(); !ready {
-		return false, err
-	}
-	for _, n := range c.nodes() {
-		up, last := n.progress()
-		ready = ready && up
-		if err == nil || lasting(last) {
-			err = last
-		}
-	}
-	return ready, err
+	_, _, err := n.links[n.laneIndex(route)].status()
+	return err
 }
 
 // nodes returns the nodes as of now.
@@ -277,6 +263,11 @@ func (c *Client) nodes() []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.mu.nodes))
+}
+
+// impaired reports whether a connection is missing.
+func (c *Client) impaired() bool {
+	return slices.ContainsFunc(c.nodes(), (*node).impaired)
 }
 
 // changed wakes WaitReady.

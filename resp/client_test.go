@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -23,9 +24,8 @@ const clientPatience = 20 * time.Second
 // eventually fails the test if cond does not come true.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(clientPatience)
-	for !cond() {
-		if time.Now().After(deadline) {
+	for start := pace.Now(); !cond(); {
+		if start.Elapsed() > clientPatience {
 			t.Fatalf("never: %s", what)
 		}
 		time.Sleep(time.Millisecond)
@@ -33,7 +33,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), clientPatience)
+	ctx, cancel := pace.WithTimeout(context.Background(), clientPatience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -24,7 +24,7 @@ const (
 	TransportStd
 )
 
-// Topology is how the servers of a deployment stand together.
+// Topology is how the servers of a deployment are arranged.
 type Topology uint8
 
 const (
@@ -67,7 +67,7 @@ const (
 	RoleRenewal
 	// RolePubSub carries subscriptions and messages.
 	RolePubSub
-	// RoleDurable carries requests that replicas shall acknowledge, RoleDurableRenewal
+	// RoleDurable carries requests that replicas must acknowledge, RoleDurableRenewal
 	// renewals of that kind.
 	RoleDurable
 	RoleDurableRenewal
@@ -100,26 +100,29 @@ type Config struct {
 	// Network is "tcp" (default) or "unix", Addr "host:port" or a path: the server of
 	// a Standalone.
 	Network, Addr string
-	// Addrs is where to ask for the servers in all other topologies; one that answers
-	// is enough.
+	// Addrs are the addresses to ask for the servers in all other topologies. One that
+	// answers is enough.
 	Addrs []string
 	// Master is what the sentinels call the primary.
 	Master string
 	// SentinelUsername and SentinelPassword are for AUTH with the sentinels, which
 	// have users of their own.
 	SentinelUsername, SentinelPassword string
-	// AddrMap, if set, translates every address that a server or sentinel tells of
-	// into one that can be dialled from here. It must be a pure function.
+	// AddrMap, if set, translates every address that a server or sentinel announces
+	// into one that can be dialled from here. It must be a pure function: its results are
+	// remembered, and it is called on several goroutines, never on an event loop. If it
+	// panics, it has no result. It is called only for addresses that are host and port. It
+	// may return the path of a unix socket.
 	AddrMap func(addr string) string
-	// Sharding is ShardingAuto by default; it counts in a Cluster only.
+	// Sharding is ShardingAuto by default. It matters only in a Cluster.
 	Sharding Sharding
 	// TLS, if set, is used on every connection. An empty ServerName is taken from
-	// Addr.
+	// Addr, and sent (SNI) even if InsecureSkipVerify is set.
 	TLS *tls.Config
 	// Username and Password go into AUTH; empty is no AUTH. A Password alone is
 	// the password of the default user.
 	Username, Password string
-	// Credentials, if set, is asked before every handshake instead, so that
+	// Credentials, if set, is called before every handshake instead, so that
 	// rotated secrets are picked up. It runs on the connecting goroutine; ctx ends
 	// with DialTimeout, or with Close, which waits for it.
 	Credentials func(ctx context.Context) (username, password string, err error)
@@ -135,15 +138,17 @@ type Config struct {
 	DialTimeout time.Duration
 	// CommandTimeout is how long a connection with commands in flight may be silent
 	// before it is given up; 3 s by default. A server that answers, however slowly,
-	// keeps its connections.
+	// keeps its connections. A process that is short of CPU does not mistake its own
+	// delay for the server's silence: unread answers in the socket count as answers, and
+	// the time by which this process runs late is added. On Windows, and for connections
+	// of a Dialer that have no SyscallConn, only the latter can be known.
 	CommandTimeout time.Duration
-	// AckTimeout is how long one WAIT of a durable connection lasts at most; 1 s by
-	// default.
+	// AckTimeout bounds one WAIT of a durable connection; 1 s by default.
 	AckTimeout time.Duration
 	// RenewalAckTimeout is that of renewals, AckTimeout by default.
 	RenewalAckTimeout time.Duration
 	// Durable makes the durable connections at once, so that WaitReady waits for them.
-	// They are made when they are first used, else.
+	// Otherwise they are made at first use.
 	Durable bool
 	// Lanes is the number of connections for user commands; by default 1 below 8
 	// CPUs, else 2 to 4.
@@ -151,8 +156,8 @@ type Config struct {
 	// EventLoops is the number of gnet's event loops; chosen by the number of CPUs
 	// by default.
 	EventLoops int
-	// MaxInFlight bounds the commands of one lane that wait for an answer; 16384
-	// by default.
+	// MaxInFlight bounds the commands of one lane that wait for an answer; see Rank for what
+	// happens beyond it. 16384 by default.
 	MaxInFlight int
 	// Transport is TransportAuto by default.
 	Transport Transport
@@ -172,13 +177,17 @@ type Config struct {
 	// must not block, and must not call Close. Client.Up agrees with it during the
 	// call.
 	OnState func(State)
+
+	addrs    *addressMap // of AddrMap; nil without
+	refusals *refusals
 }
 
-// Limits that are no matter of taste.
+// Limits that are not configurable.
 const (
 	// maxQueuedBytes bounds what one lane holds for a kernel that accepts nothing.
 	maxQueuedBytes = 4 << 20
-	// pingAfter is the silence after which a connection is asked for a sign of life.
+	// pingAfter is the silence after which a connection is pinged. While channels are
+	// wanted, the pub/sub connection is pinged after half of CommandTimeout if that is less.
 	pingAfter = 10 * time.Second
 	// housekeepingEvery is the resolution of CommandTimeout and pingAfter.
 	housekeepingEvery = 100 * time.Millisecond
@@ -193,6 +202,9 @@ func (c *Config) where() string {
 }
 
 func (c Config) withDefaults() Config {
+	if c.AddrMap != nil {
+		c.addrs = newAddressMap(c.AddrMap)
+	}
 	if c.Network == "" {
 		c.Network = "tcp"
 	}
@@ -222,6 +234,7 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
+	c.refusals = newRefusals(c.Clock)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

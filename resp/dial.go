@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -19,8 +20,21 @@ var keepAlive = net.KeepAliveConfig{
 }
 
 // connect dials and does the handshake for role, both within DialTimeout. It
-// blocks; ctx ends it at once. No byte of the connection is left unread.
+// blocks; ctx ends it at once. No byte of the connection is left unread. A server that
+// has just refused the credentials is not dialled: it refuses still.
 func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
+	began := c.Clock.Now()
+	if err := c.refusals.check(c.Addr, role); err != nil {
+		return nil, err
+	}
+	conn, err := c.greet(ctx, role)
+	if err == nil || ctx.Err() == nil { // an attempt that was called off says nothing
+		c.refusals.note(c.Addr, role, began, err)
+	}
+	return conn, err
+}
+
+func (c *Config) greet(ctx context.Context, role Role) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.DialTimeout,
 		fmt.Errorf("resp: no connection within DialTimeout (%v)", c.DialTimeout))
 	defer cancel()
@@ -32,6 +46,9 @@ func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, c.connectError(ctx, "dial", err)
+	}
+	if conn, err = c.secure(ctx, conn); err != nil {
+		return nil, c.connectError(ctx, tlsHandshake, err)
 	}
 	// The deadline is ctx's: a net.Conn knows only instants of the wall clock.
 	stop := context.AfterFunc(ctx, func() {
@@ -50,7 +67,7 @@ func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
 	return conn, nil
 }
 
-// dial opens the connection, TLS included.
+// dial opens the connection, without TLS.
 func (c *Config) dial(ctx context.Context) (net.Conn, error) {
 	open := c.Dialer
 	if open == nil {
@@ -60,22 +77,36 @@ func (c *Config) dial(ctx context.Context) (net.Conn, error) {
 	if err == nil && conn == nil {
 		err = errors.New("Config.Dialer returned neither a connection nor an error")
 	}
-	if err != nil || c.TLS == nil {
-		return conn, err
+	return conn, err
+}
+
+const tlsHandshake = "TLS handshake"
+
+// secure puts TLS on conn, if it is configured.
+func (c *Config) secure(ctx context.Context, conn net.Conn) (net.Conn, error) {
+	if c.TLS == nil {
+		return conn, nil
 	}
-	cfg := c.TLS
-	if cfg.ServerName == "" && !cfg.InsecureSkipVerify {
-		cfg = cfg.Clone()
-		if cfg.ServerName, _, err = net.SplitHostPort(c.Addr); err != nil {
-			cfg.ServerName = c.Addr
-		}
-	}
-	secure := tls.Client(conn, cfg)
+	secure := tls.Client(conn, c.tlsConfig())
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("TLS: %w", err)
+		return nil, err
 	}
 	return secure, nil
+}
+
+// tlsConfig is TLS with the name of the server, which goes into the handshake (SNI) though
+// it may not be verified: gateways tell servers apart by it.
+func (c *Config) tlsConfig() *tls.Config {
+	if c.TLS.ServerName != "" || c.Network == "unix" && c.TLS.InsecureSkipVerify {
+		return c.TLS
+	}
+	cfg := c.TLS.Clone()
+	var err error
+	if cfg.ServerName, _, err = net.SplitHostPort(c.Addr); err != nil {
+		cfg.ServerName = c.Addr
+	}
+	return cfg
 }
 
 // connectError says which address failed, and replaces the "i/o timeout" that
@@ -84,5 +115,29 @@ func (c *Config) connectError(ctx context.Context, what string, err error) error
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return fmt.Errorf("resp: %s with %s: %w", what, c.Addr, err)
+	if what == tlsHandshake && ctx.Err() == context.DeadlineExceeded {
+		// A server without TLS waits for the end of the line that it takes our hello for.
+		err = fmt.Errorf("%w; check that the server speaks TLS on this port", err)
+	}
+	return &connectError{what: what, addr: c.Addr, err: err}
 }
+
+// connectError is a failed attempt to connect: at what, to whom, and why.
+type connectError struct {
+	what, addr string
+	err        error
+}
+
+func (e *connectError) Error() string {
+	why := e.err
+	if op, ok := why.(*net.OpError); ok && op.Op == "dial" {
+		why = op.Err // its own text has the address, too
+	}
+	text := strings.TrimPrefix(why.Error(), "resp: ")
+	if e.what == "dial" {
+		return fmt.Sprintf("resp: dial %s: %s", e.addr, text)
+	}
+	return fmt.Sprintf("resp: %s with %s: %s", e.what, e.addr, text)
+}
+
+func (e *connectError) Unwrap() error { return e.err }

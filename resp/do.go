@@ -6,9 +6,9 @@ import (
 )
 
 // Do sends one command and waits for its answer. It is for cold paths: set-up,
-// introspection, tests. In a cluster its first argument is taken for the key; one
-// without any goes to whoever serves slot 0. If ctx ends before the answer is there,
-// the command is of unknown outcome.
+// introspection, tests. In a cluster its first argument is taken as the key; a command
+// without arguments goes to the node that serves slot 0. If ctx ends before the answer,
+// the outcome of the command is unknown.
 func (c *Client) Do(ctx context.Context, words ...string) (Value, error) {
 	if ctx.Err() != nil {
 		return Value{}, errors.Join(ErrNotSent, context.Cause(ctx))

@@ -1,67 +1,73 @@
 // Package resp is a RESP2 client for a few pipelined connections. It knows
-// nothing of locks: it encodes what a Request appends, matches replies to
-// requests in order, and says of every failure whether the command was not
-// sent, refused, or is of unknown outcome.
+// nothing about locks. It encodes what a Request appends, matches replies to
+// requests in order, and classifies every failure: the command was not sent, was
+// refused, or has an unknown outcome.
 //
-// A Client has, per node, a number of lanes (user commands, picked by hash so
-// that commands of one key keep their order), one renewal lane that never
-// queues behind them, and one pub/sub connection; for requests that replicas shall
-// acknowledge, two durable lanes, connected when they are first used. Routes say which node serves a
-// name; an explorer keeps them true.
+// For each node, a Client has
+//
+//   - a number of lanes for user commands, picked by hash so that the commands of
+//     one key keep their order,
+//   - one renewal lane that never queues behind them,
+//   - one pub/sub connection,
+//   - two durable lanes for requests that replicas must acknowledge, connected at
+//     first use.
+//
+// Routes say which node serves a name. An explorer keeps them up to date.
 //
 // # Layers
 //
-// From the user down; each knows only those below it.
+// From the top down. Each layer knows only those below it.
 //
 //	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
-//	explorer   finds the layout, has the Client follow it         explorer, follow, topology, topology_*, scout
+//	explorer   finds the layout, has the Client follow it         explorer, follow, topology, topology_*, cluster_nodes
+//	scouts     connections that ask for the layout, in parallel   scouts, scout, inquiry, address
 //	routes     which node serves a name, without a lock           routes, slot, redirect
 //	node       the connections to one server                      node
-//	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake
+//	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake, hello, refusals
 //	lane       outlives its connections                           lane, request, errors, failure
-//	durable    requests in groups, each with a WAIT                durable, acks
-//	  pipeline one connection of a lane: FIFO, writes, replies    pipeline, pipeline_*, ring
+//	durable    requests in groups, each with a WAIT               durable, acks, attendance, group
+//	  pipeline one connection of a lane: FIFO, writes, replies    pipeline, pipeline_*, backlog, ring
 //	pubsub     outlives its connections                           sub_conn, channel
-//	  subs     what is wanted, told, confirmed; no socket         sub, sub_channel, sub_reply, sub_wire
+//	  subs     channels wanted, sent, confirmed; no socket         sub, sub_channel, sub_reply, sub_held, sub_wire
 //	transport  moves the bytes of one connection                  transport, transport_gnet, transport_std
 //	loops      own the transports                                 loops, loops_gnet, loops_nognet
-//	codec      bytes to values and back; no socket, no time       codec, value, append
+//	codec      bytes to values and back; no socket, no time       codec, value, server_error, append
 //
-// A connection is dialled and greeted as a plain net.Conn, by a goroutine of its
-// link; then loops.adopt makes it a transport, whose events go to a sink, a
-// pipeline or a subConn, until onClose. That is the end of the sink, too: the next
-// connection gets a fresh one, so no late event meets new state.
+// A goroutine of the link dials a connection and does the handshake on a plain
+// net.Conn. Then loops.adopt makes it a transport, whose events go to a sink (a
+// pipeline or a subConn) until onClose. The sink ends with its connection and the
+// next connection gets a new one, so a late event never meets new state.
 //
 // # Goroutines
 //
-//   - the event loops of gnet, one or a few for all connections; or, with the std
-//     transport, a reader and a writer per connection. They run sinks: replies,
-//     Complete, ChannelHandler, OnState(down). Nothing on them blocks;
-//   - one ticker per Client;
-//   - unless there is only one server: the explorer, which dials, and the topology's
-//     watch. OnRoutes runs there;
-//   - one connecting goroutine per link, only while it has no connection.
-//     OnState(up), the dialer and Credentials run there;
-//   - those of the callers. Submit may write the socket (never blocking) and, if
-//     the lane is down or full, completes the request before it returns.
+//   - The event loops of gnet, one or a few for all connections. With the std
+//     transport, a reader and a writer per connection instead. They run sinks: replies,
+//     Complete, ChannelHandler, OnState(down). Nothing on them blocks.
+//   - One ticker per Client.
+//   - Unless there is only one server: the explorer and the topology's watch, which run
+//     OnRoutes. While the explorer searches, also one for each server that it asks and
+//     one for each that it connects to. AddrMap runs on the explorer and on those that ask.
+//   - One connecting goroutine per link, only while it has no connection. It runs
+//     OnState(up), the dialer and Credentials.
+//   - The callers' goroutines. Submit may write the socket (never blocking). If the lane
+//     is down or full, it completes the request before it returns.
 //
 // Close waits for all but the callers.
 //
 // # Locks
 //
-// In the order in which they may be taken; right of an arrow, under the left:
+// The lock on the right of an arrow may be taken while the left one is held:
 //
-//	lane.mu → pipeline.mu → (Request.AppendCommand)
+//	lane.mu → pipeline.mu → (Request.AppendCommand, Rank)
 //	gnetTransport.mu → (write, wake and close of gnet)
-//	durable.mu,
-//	link.mu, Client.mu, node.mu, explorer.mu, subs.mu, tracker.mu: none under them;
+//	durable.mu, scouts.mu,
+//	link.mu, Client.mu, node.mu, explorer.mu, subs.mu, tracker.mu, mostSeen.mu: none under them;
 //	subs.mu is one for all nodes of a Client
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
 //
-// No lock is held over a call of Complete, a ChannelHandler or OnState, nor over a
-// call of a transport. Times come from Config.Clock; time.NewTimer and NewTicker
-// wake goroutines and decide nothing.
+// No lock is held while Complete, a ChannelHandler, OnState or a transport is called.
+// Times come from Config.Clock; time.NewTimer and NewTicker only wake goroutines.
 //
-// What each concurrent part promises stands at the top of its file, as numbered
-// invariants: lane, pipeline, subs, link, loops and both transports.
+// Each concurrent part (lane, pipeline, subs, link, loops and both transports) lists its
+// promises as numbered invariants at the top of its file.
 package resp

@@ -11,36 +11,36 @@ type DurableRequest interface {
 	Request
 	// Wants is how many. It does not change between submission and Complete.
 	Wants() Acks
-	// NeedsAck reports whether an answer that is no error tells of a write. If not,
+	// NeedsAck reports whether an answer that is not an error means a write. If not,
 	// Complete follows at once. It runs on the event loop.
 	NeedsAck(v Value) bool
-	// Wanted reports whether anybody waits for it still. It is asked before the request
-	// is sent, without a lock of this package; if not, Complete follows with ErrUnwanted.
+	// Wanted reports whether anybody still waits for it. It is called before the request
+	// is sent, without a lock of this package. If not, Complete follows with ErrUnwanted.
 	Wanted() bool
 }
 
-// durable sends requests that replicas shall acknowledge, over a lane of its own: a
-// connection that has sent WAIT is not read from until the server has answered it.
+// durable sends requests that replicas must acknowledge, over a lane of its own: after a
+// WAIT the server reads nothing more from a connection until it has answered the WAIT.
 // Requests go in groups, each with one WAIT, whose count serves all of them:
 //
 //	requests of a group, ROLE, WAIT    ... further requests queue up
 //	answers, replicas attached, how many have acknowledged: the group is over
 //	requests of the next group, ...
 //
-// ROLE stands in each group because "all" must mean those that are attached now. It
-// is answered before WAIT is, but WAIT was sent with the number of the time before:
-// if that was too low another WAIT follows.
+// ROLE is in each group because "all" must mean at least the replicas that are attached
+// now; see group for those that are away. It is answered before WAIT is, but WAIT was sent
+// with the number of the previous group. If that was too low, another WAIT follows.
 //
 // Invariants:
 //
-//  1. One group is out at most, and its WAIT is sent last. So no request lies unread
-//     behind a WAIT, where it would be executed later than anybody reckons with.
-//     (What is sent again after NOSCRIPT does: but a server drops what it has not
-//     read from a connection that ends.)
+//  1. At most one group is in flight, and its WAIT is sent last. So no request lies
+//     unread behind a WAIT, where it would be executed later than expected. (A request
+//     that is sent again after NOSCRIPT does, but a server drops what it has not read
+//     from a connection that ends.)
 //  2. A WAIT counts for the requests that were answered before it, on the same
-//     connection: on another it is answered at once, by all. So a group keeps the
-//     connection that it began with. (What had to be sent again is answered behind
-//     the WAIT: then another follows.)
+//     connection. On another one it is satisfied at once, by every replica. So a group
+//     keeps the connection that it began with. (A request that had to be sent again is
+//     answered after the WAIT; then another WAIT follows.)
 //  3. A request is in queue, or counted in pending, or in answered, or completed.
 //  4. pumping is set while a goroutine is in pump. It looks again before it leaves,
 //     so whoever finds it set has nothing to do.
@@ -61,9 +61,8 @@ type durable struct {
 		pumping  bool
 		conn     *pipeline // of the group; nil: the lane was down
 
-		asked    int   // what the latest WAIT was sent with
-		attached int   // replicas of the latest ROLE; -1: unknown
-		roleErr  error // why it is unknown
+		asked int        // what the latest WAIT was sent with
+		there attendance // of the latest ROLE
 	}
 }
 
@@ -83,7 +82,7 @@ type member struct {
 
 func newDurable(l *lane, k *link, timeout time.Duration, limit int) *durable {
 	d := &durable{lane: l, link: k, timeout: timeout, limit: limit}
-	d.mu.attached = -1
+	d.mu.there.attached = -1
 	return d
 }
 
@@ -93,6 +92,10 @@ func (d *durable) submit(m *member) {
 	d.link.wake()
 	if !d.lane.up() {
 		d.lane.refuse(entry{request: m.request, asked: m.asked}, d.lane.refusal())
+		return
+	}
+	if m.request.Wants() < 0 && !d.link.node.client.counted() {
+		d.lane.refuse(entry{request: m.request, asked: m.asked}, errRefusedUncounted)
 		return
 	}
 	d.mu.Lock()
@@ -158,7 +161,7 @@ func (d *durable) nextLocked() (group []*member, due bool) {
 	}
 	m.waiting, m.asked = true, 0
 	for _, c := range covered {
-		m.asked = max(m.asked, c.request.Wants().worth(m.attached))
+		m.asked = max(m.asked, c.request.Wants().worth(m.there))
 	}
 	return group, true
 }
@@ -201,7 +204,7 @@ func (m *member) moveTo(to *durable, hops uint8, asking bool) {
 	from.pump()
 }
 
-// roleQuestion asks how many replicas are attached.
+// roleQuestion asks which replicas are attached.
 type roleQuestion durable
 
 var roleBytes = AppendCommand(nil, "ROLE")
@@ -211,24 +214,10 @@ func (q *roleQuestion) AppendCommand(dst []byte, _ Form) []byte { return append(
 
 // Complete implements Request.
 func (q *roleQuestion) Complete(r Reply) {
-	attached, err := -1, r.Err
-	if err == nil {
-		if err = isPrimary(r.Value); err == nil {
-			attached = replicasOf(r.Value)
-		}
-	}
+	there := q.link.node.attend(r)
 	q.mu.Lock()
-	q.mu.attached, q.mu.roleErr = attached, err
+	q.mu.there = there
 	q.mu.Unlock()
-}
-
-// replicasOf counts the replicas in a primary's answer to ROLE.
-func replicasOf(role Value) (n int) {
-	role.Each(func(i int, v Value) bool {
-		n = v.Len()
-		return i < 2
-	})
-	return n
 }
 
 // ackQuestion is the WAIT behind a group.
@@ -250,20 +239,24 @@ func (q *ackQuestion) Complete(r Reply) {
 	}
 	d.mu.Lock()
 	d.mu.waiting = false
+	there := d.mu.there
 	var done, again []*member
 	for _, m := range d.mu.answered {
 		want := m.request.Wants()
-		m.ack = Ack{Wanted: want.of(d.mu.attached), Err: err}
+		m.ack = Ack{Wanted: want.of(there.replicas), Err: err}
 		if err == nil && want < 0 {
-			m.ack.Err = d.mu.roleErr
+			m.ack.Err = there.err
 		}
 		if m.ack.Err == nil {
 			m.ack.Acked = int(r.Value.Int)
 		}
 		m.reply.Now, m.reply.Ack = r.Now, &m.ack
-		if m.ack.Err == nil && m.ack.Missing() && d.mu.asked < want.worth(d.mu.attached) {
+		if m.ack.Err == nil && m.ack.Missing() && d.mu.asked < want.worth(there) {
 			again = append(again, m)
 			continue
+		}
+		if m.ack.Missing() {
+			m.ack.Away = there.away
 		}
 		done = append(done, m)
 	}

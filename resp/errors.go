@@ -1,9 +1,6 @@
 package resp
 
-import (
-	"errors"
-	"strings"
-)
+import "errors"
 
 // Every failure of a Request is of one of three kinds, and the kind decides
 // what the caller may do next:
@@ -27,12 +24,15 @@ var (
 	ErrClosed = errors.New("resp: client is closed")
 	// ErrLaneFull means that the lane's queue of bytes or commands is full.
 	ErrLaneFull = errors.New("resp: too many commands in flight")
-	// ErrUnwanted means that nobody waited for a DurableRequest any more when its turn
+	// ErrUnwanted means that nobody waited any more for a DurableRequest when its turn
 	// came.
 	ErrUnwanted = errors.New("resp: nobody waits for it any more")
-	// ErrSentinelAuth means that a sentinel does not accept the credentials: they are
-	// not those of the servers, but Config.SentinelUsername and SentinelPassword.
+	// ErrSentinelAuth means that a sentinel does not accept the credentials. Sentinels use
+	// Config.SentinelUsername and SentinelPassword, not those of the servers.
 	ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own (SentinelPassword, sentinel_password in a URL)")
+
+	// ErrTooOld means that the server's version is not supported.
+	ErrTooOld = errors.New("resp: the server is too old; use Redis 6.0 or later, or Valkey")
 
 	// ErrTimeout means that the server sent nothing for CommandTimeout with commands
 	// in flight, so the connection was given up.
@@ -41,19 +41,3 @@ var (
 	// that nobody asked for; the connection was closed.
 	ErrProtocol = errors.New("resp: protocol error")
 )
-
-// ServerError is an error reply: the server received the command and refused it.
-type ServerError struct {
-	// Code is the first word, upper case by convention: "WRONGTYPE", "BUSY".
-	Code string
-	// Message is the whole line, the code included.
-	Message string
-}
-
-func (e *ServerError) Error() string { return e.Message }
-
-func newServerError(line []byte) *ServerError {
-	msg := string(line)
-	code, _, _ := strings.Cut(msg, " ")
-	return &ServerError{Code: code, Message: msg}
-}

@@ -3,25 +3,29 @@ package resp
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 const (
-	// exploreEvery is the least time between two looks at the layout, half as much
-	// again at most: a failover makes every node send everybody on, and one look is
-	// enough for all of them.
+	// exploreEvery is the least time between two looks at the layout; up to half as much
+	// is added at random. After a failover every node answers MOVED to every command, and
+	// one look is enough for all of them.
 	exploreEvery = 250 * time.Millisecond
 	// exploreSeldom is that time once a look has found nothing new: a node that is dead
-	// keeps everybody looking.
+	// asks for looks all the time.
 	exploreSeldom = time.Second
 	// retireAfter is how long a node that serves nothing keeps its connections: slots
-	// that are moved back and forth shall not cost a handshake each time.
+	// that are moved back and forth must not cost a handshake each time.
 	retireAfter = 5 * time.Second
 )
 
-// period is how often the layout is looked at though nothing suggests it. In a
-// cluster MOVED tells, and sentinels do; of a promotion by hand nobody does.
+// period is how often the layout is looked at without a reason. A cluster announces
+// changes with MOVED, and sentinels publish them; a promotion by hand is announced by
+// nobody.
 func (t Topology) period() time.Duration {
 	switch t {
 	case Cluster:
@@ -39,20 +43,31 @@ func (t Topology) period() time.Duration {
 // Goroutines: one that searches, one in the topology's watch; both of Client.wg.
 type explorer struct {
 	client   *Client
+	scouts   *scouts
 	topology topology      // nil: a Standalone, there is nothing to find
 	kicked   chan struct{} // capacity 1, as that of urgent
 	urgent   chan struct{}
 
 	// Of the searching goroutine:
-	idle time.Duration // what rest adds
-	gaps bool          // the latest layout had slots that nobody serves
+	idle   time.Duration // what a nudge has to wait beyond exploreEvery
+	gaps   bool          // the latest layout had slots that nobody serves, or was not counted
+	failed bool          // the latest search
 
 	mu struct {
 		sync.Mutex
 		hint  string
-		found bool  // a layout has been applied
-		err   error // of the latest search; nil if it found one
+		alien []string      // announced addresses that AddrMap is to be asked for
+		found bool          // a layout has been applied
+		err   error         // of the latest search; nil if it found one
+		began clock.Instant // that search
 	}
+}
+
+func newExplorer(c *Client) *explorer {
+	x := &explorer{client: c, kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	x.scouts = newScouts(c.ctx, &c.cfg, searchPatience)
+	x.topology = newTopology(&c.cfg, x.scouts)
+	return x
 }
 
 // kick asks for a search soon: something has changed. hint is a server that is likely
@@ -73,6 +88,15 @@ func (x *explorer) kick(hint string) {
 	x.nudge()
 }
 
+// translate has AddrMap asked for an announced address by the next search.
+func (x *explorer) translate(addr string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.mu.alien) < maxAnnounced && !slices.Contains(x.mu.alien, addr) {
+		x.mu.alien = append(x.mu.alien, addr)
+	}
+}
+
 // nudge asks for a search: something is wrong, and perhaps something has changed.
 func (x *explorer) nudge() {
 	if x.topology == nil {
@@ -84,69 +108,65 @@ func (x *explorer) nudge() {
 	}
 }
 
-// progress reports whether a layout has been found, and else why not.
-func (x *explorer) progress() (found bool, err error) {
+// progress reports whether a layout has been found, and else why not, as of when.
+func (x *explorer) progress() (found bool, asOf clock.Instant, err error) {
 	if x.topology == nil {
-		return true, nil
+		return true, 0, nil
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.mu.found, x.mu.err
+	return x.mu.found, x.mu.began, x.mu.err
 }
 
 func (x *explorer) run(ctx context.Context) {
-	for failures := 0; ; {
+	defer x.scouts.close()
+	for {
+		patience := x.scouts.patience
 		changed, err := x.search(ctx)
-		if err == nil {
-			failures = 0
-		} else if ctx.Err() == nil {
-			if failures++; failures == 1 {
-				x.client.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
-			}
+		if err != nil && !x.failed && ctx.Err() == nil {
+			x.client.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
 		}
-		if !x.rest(ctx, changed) {
-			return
+		x.failed = err != nil
+		x.scouts.patience = searchPatience
+		if x.failed {
+			// Perhaps the servers do answer, but not that fast, or this process is short of CPU.
+			x.scouts.patience = min(2*patience, max(searchPatience, x.client.cfg.DialTimeout))
 		}
-		if failures > 0 {
-			continue
-		}
-		if !x.await(ctx) {
+		if !x.pause(ctx, changed) {
 			return
 		}
 	}
 }
 
-// rest is the pause after a search, longer each time that nothing new was found; but
-// not for somebody who knows that there is something. False if ctx ended.
-func (x *explorer) rest(ctx context.Context, changed bool) bool {
+// pause waits until the next search is due; false if ctx ended. That is never sooner than
+// exploreEvery. After that a kick starts a search at once, since something is known to
+// have changed. A nudge waits longer each time that nothing new was found, and so does
+// the next attempt after a search that failed. Otherwise the pause is the period.
+func (x *explorer) pause(ctx context.Context, changed bool) bool {
 	if changed {
 		x.idle = 0
 	}
-	if !sleep(ctx, exploreEvery+rand.N(exploreEvery/2)) {
-		return false
-	}
-	timer := time.NewTimer(x.idle)
-	defer timer.Stop()
-	x.idle = min(x.idle+exploreEvery, exploreSeldom-exploreEvery)
-	select {
-	case <-x.urgent:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}
-
-// await returns when a search is due; false if ctx ended.
-func (x *explorer) await(ctx context.Context) bool {
 	period := x.client.cfg.Topology.period()
-	if x.gaps {
+	if x.gaps || x.client.impaired() {
 		period = min(period, time.Second)
 	}
-	timer := time.NewTimer(period - rand.N(period/4))
+	due := period - rand.N(period/4)
+	kicked := exploreEvery + rand.N(exploreEvery/2)
+	nudged := min(kicked+x.idle, due)
+	if x.failed {
+		due = nudged
+	}
+	x.idle = min(x.idle+exploreEvery, exploreSeldom-exploreEvery)
+	return sleep(ctx, kicked, nil) && sleep(ctx, nudged-kicked, x.urgent) && sleep(ctx, due-nudged, x.kicked)
+}
+
+// sleep pauses, or until wake has something; false if ctx ended.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-x.kicked:
 	case <-timer.C:
+	case <-wake:
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
@@ -155,20 +175,37 @@ func (x *explorer) await(ctx context.Context) bool {
 // search finds the layout and has the client follow it. It reports whether that changed
 // anything.
 func (x *explorer) search(ctx context.Context) (changed bool, err error) {
+	began := x.client.cfg.Clock.Now()
 	x.mu.Lock()
-	hint := x.mu.hint
-	x.mu.hint = ""
+	hint, alien := x.mu.hint, x.mu.alien
+	x.mu.hint, x.mu.alien = "", nil
 	x.mu.Unlock()
-	l, err := x.topology.find(ctx, hint)
+	for _, addr := range alien {
+		if to, err := x.client.cfg.addrs.ask(addr); err == nil {
+			hint = to
+		}
+	}
+	if x.failed || x.client.impaired() {
+		x.scouts.renew()
+	}
+	l, err := x.topology.find(ctx, hint, x.client.counting.Load())
 	if err == nil {
 		err = x.client.sharding(ctx, l)
 	}
 	if err == nil {
 		changed = x.client.follow(l)
-		x.gaps = x.client.Clustered() && !l.whole()
+		x.client.count(l.groups) // a new primary has been in the group of the old one
+		x.gaps = x.client.Clustered() && !l.whole() || x.client.uncounted()
+	} else {
+		// MOVED makes nodes and changes routes, whether searches find something or not.
+		changed = x.client.routes.moved.Swap(false)
+		x.client.settle(changed)
 	}
+	// A look every second must not cost handshakes; and what is still being connected when a
+	// search fails may be what it takes.
+	x.scouts.tidy(err != nil || x.client.cfg.Topology == Replicas)
 	x.mu.Lock()
-	x.mu.err = err
+	x.mu.err, x.mu.began = err, began
 	x.mu.found = x.mu.found || err == nil
 	x.mu.Unlock()
 	x.client.changed()

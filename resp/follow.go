@@ -12,11 +12,12 @@ import (
 // will tell. Called by the explorer only; it hears whether anything changed.
 func (c *Client) follow(l *layout) (changed bool) {
 	changed = c.routes.moved.Swap(false) // by MOVED, since the last time
+	nodes := c.nodesOf(l)
+	if nodes == nil {
+		return false // closing
+	}
 	for _, s := range l.shards {
-		n := c.nodeAt(s.Primary)
-		if n == nil {
-			return false // closing
-		}
+		n := nodes[s.Primary]
 		if c.routes.slots == nil {
 			changed = c.routes.single.Swap(n) != n || changed
 			continue
@@ -28,6 +29,12 @@ func (c *Client) follow(l *layout) (changed bool) {
 			}
 		}
 	}
+	c.settle(changed)
+	return changed
+}
+
+// settle follows a change of routes, and closes nodes that serve nothing any more.
+func (c *Client) settle(changed bool) {
 	if changed {
 		c.moveChannels() // while the nodes that they leave are still known
 	}
@@ -35,43 +42,84 @@ func (c *Client) follow(l *layout) (changed bool) {
 	if changed && c.cfg.OnRoutes != nil {
 		c.cfg.OnRoutes()
 	}
-	return changed
 }
 
-// nodeAt returns the node of an address, made if need be; nil if the Client is being
-// closed. It is not retired for a while.
-func (c *Client) nodeAt(addr string) *node {
+// nodesOf returns the nodes of a layout, made if need be, by address; nil if the Client is
+// being closed. All others are strangers from now on.
+func (c *Client) nodesOf(l *layout) map[string]*node {
+	nodes := make(map[string]*node)
+	var fresh []*node
 	c.mu.Lock()
-	n, fresh := c.nodeAtLocked(addr)
+	if c.mu.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	for _, addr := range l.primaries() {
+		n := c.mu.nodes[addr]
+		if n == nil {
+			n = c.newNodeLocked(addr)
+			fresh = append(fresh, n)
+		}
+		n.idleSince = 0
+		nodes[addr] = n
+	}
+	c.mu.strangers = 0
+	for addr, n := range c.mu.nodes {
+		if n.stranger = nodes[addr] == nil; n.stranger {
+			c.mu.strangers++
+		}
+	}
 	c.mu.Unlock()
-	if fresh {
+	for _, n := range fresh {
 		n.open()
 	}
+	return nodes
+}
+
+func (c *Client) newNodeLocked(addr string) *node {
+	n := newNode(c, networkOf(addr), addr)
+	c.mu.nodes[addr] = n
 	return n
 }
 
-func (c *Client) nodeAtLocked(addr string) (n *node, fresh bool) {
-	if c.mu.closed {
-		return nil, false
-	}
-	n = c.mu.nodes[addr]
-	if n == nil {
-		n, fresh = newNode(c, networkOf(addr), addr), true
-		c.mu.nodes[addr] = n
-	}
-	n.idleSince = 0
-	return n, fresh
+// maxStrangers bounds how many nodes there are that the latest layout does not name. A
+// cluster whose slots move has a few until the next search; a server that sends everybody
+// to ever new addresses must not have the client connect to all of them.
+const maxStrangers = 32
+
+// nodeAt returns the node of an address that a server sends a command on to, made if need
+// be. It is not retired for a while. It is nil if the Client is being closed, or if there
+// are too many strangers.
+func (c *Client) nodeAt(addr string) *node {
+	return c.nodeFor(addr, func(*node) {})
 }
 
-// patch gives one slot to the node of an address, as MOVED says, and returns it; nil
-// if the Client is being closed. It is one step with retire, or a slot might be left
-// with a node that has just been closed.
+// patch is nodeAt, and gives that node a slot, as MOVED says. It is one step with retire,
+// or a slot might be left with a node that has just been closed.
 func (c *Client) patch(slot uint16, addr string) *node {
+	return c.nodeFor(addr, func(n *node) {
+		if c.routes.slots[slot].Swap(n) != n {
+			c.routes.moved.Store(true)
+		}
+	})
+}
+
+// nodeFor is nodeAt; use is called with the node under mu.
+func (c *Client) nodeFor(addr string, use func(*node)) *node {
 	c.mu.Lock()
-	n, fresh := c.nodeAtLocked(addr)
-	if n != nil && c.routes.slots[slot].Swap(n) != n {
-		c.routes.moved.Store(true)
+	n := c.mu.nodes[addr]
+	fresh := n == nil
+	if c.mu.closed || fresh && c.mu.strangers >= maxStrangers {
+		c.mu.Unlock()
+		return nil
 	}
+	if fresh {
+		n = c.newNodeLocked(addr)
+		n.stranger = true
+		c.mu.strangers++
+	}
+	n.idleSince = 0
+	use(n)
 	c.mu.Unlock()
 	if fresh {
 		n.open()
@@ -88,12 +136,15 @@ func (c *Client) retire() {
 	serving := c.routes.nodes()
 	for addr, n := range c.mu.nodes {
 		switch {
-		case slices.Contains(serving, n):
+		case serving[n]:
 			n.idleSince = 0
 		case n.idleSince == 0 && c.routes.slots != nil:
 			n.idleSince = now
 		case c.routes.slots == nil || now.Sub(n.idleSince) >= retireAfter:
 			delete(c.mu.nodes, addr)
+			if n.stranger {
+				c.mu.strangers--
+			}
 			gone = append(gone, n)
 		}
 	}
@@ -122,27 +173,19 @@ func (c *Client) sharding(ctx context.Context, l *layout) error {
 	return nil
 }
 
-// hasSharded asks one primary after the other until one says yes or no. That it is
-// loading, busy or full is neither.
+// hasSharded asks primaries until one says yes or no. That it is loading, busy or full is
+// neither.
 func (c *Client) hasSharded(ctx context.Context, l *layout) (yes bool, err error) {
-	var asked []string
-	var failed []error
-	for _, s := range l.shards {
-		if slices.Contains(asked, s.Primary) {
-			continue
-		}
-		asked = append(asked, s.Primary)
-		_, err := c.cfg.scout(ctx, s.Primary, "PUBSUB", "SHARDNUMSUB", "0")
+	s := c.explorer.scouts
+	addrs := candidates("", l.primaries(), nil)
+	return askFirst(ctx, addrs, s.patience, func(ctx context.Context, addr string) (bool, error) {
+		_, err := s.ask(ctx, &c.cfg, addr, "PUBSUB", "SHARDNUMSUB", "0")
 		var refused *ServerError
-		if err == nil {
-			return true, nil
-		}
 		if errors.As(err, &refused) && (refused.Code == "NOPERM" || strings.HasPrefix(refused.Message, "ERR unknown") || strings.HasPrefix(refused.Message, "ERR Unknown")) {
 			return false, nil
 		}
-		failed = append(failed, err)
-	}
-	return false, errors.Join(failed...)
+		return err == nil, err
+	})
 }
 
 // Sharded reports whether Channels are sharded ones: then messages must be sent with

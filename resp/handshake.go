@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,6 +59,12 @@ func (c *Config) handshakeSteps(ctx context.Context, role Role) ([]step, error) 
 		// An address may lead to a server that has been demoted since.
 		steps = append(steps, step{name: "ROLE", words: []string{"ROLE"}, accept: isPrimary})
 	}
+	if role == RoleLane {
+		steps = append(steps, step{name: "HELLO", words: []string{"HELLO", "2"}, optional: true, accept: c.acquainted})
+	}
+	if role == roleScout && c.Topology == Replicas {
+		return steps, nil // a server that loads its data says what its ROLE is, and refuses PING
+	}
 	// The others may all be optional; this one tells whether the server serves us:
 	// NOAUTH, LOADING, MASTERDOWN and BUSY show here at the latest.
 	return append(steps, step{name: "PING", words: []string{"PING"}}), nil
@@ -75,12 +82,19 @@ func handshake(conn net.Conn, steps []step) error {
 	_, writeErr := conn.Write(out)
 
 	in := replyStream{conn: conn, buf: make([]byte, 0, 4<<10)}
+	strange := false
 	for _, s := range steps {
 		v, err := in.next()
 		if err != nil {
 			return closedInHandshake(s, err, writeErr)
 		}
 		if err := s.check(v); err != nil {
+			return err
+		}
+		strange = strange || s.name == "HELLO" && isUnknownCommand(v)
+	}
+	if strange {
+		if err := in.checkVersion(); err != nil {
 			return err
 		}
 	}
@@ -124,7 +138,7 @@ func closedInHandshake(s step, readErr, writeErr error) error {
 	if errors.Is(readErr, ErrProtocol) {
 		return readErr
 	}
-	if writeErr != nil {
+	if writeErr != nil && !distrusted(readErr) { // a TLS alert says more than the reset behind it
 		readErr = writeErr
 	}
 	if errors.Is(readErr, io.EOF) {
@@ -155,6 +169,8 @@ func (s step) check(v Value) error {
 // refused judges the error v, the reply to s; nil if one can live with it.
 func (s step) refused(v Value) error {
 	e := newServerError(v.Bytes)
+	// "unknown command" quotes the arguments, cut at any length: a password, or a script.
+	e.Message, _, _ = strings.Cut(e.Message, ", with args")
 	switch {
 	case strings.HasPrefix(e.Message, "ERR max number of clients"), e.Code == "DENIED":
 		// The answer to the connection, not to the step; DENIED is protected mode.
@@ -163,9 +179,11 @@ func (s step) refused(v Value) error {
 	case e.Code == "NOPERM" && (s.name == "PING" || s.name == "SCRIPT LOAD"):
 		// The server is there; a script that is not loaded is sent whole.
 		return nil
+	case s.name == "AUTH" && len(s.words) == 3 && strings.HasPrefix(e.Message, "ERR wrong number of arguments"):
+		return fmt.Errorf("%s with a user refused: %w (%w)", s.name, e, ErrTooOld)
+	case s.name == "SCRIPT LOAD" && strings.HasPrefix(e.Message, "ERR unknown command"):
+		return fmt.Errorf("%s refused: %w; if this is a sentinel, say so: redis+sentinel://host:port/master", s.name, e)
 	case s.name == "AUTH":
-		// "unknown command" quotes the arguments, cut at any length.
-		e.Message, _, _ = strings.Cut(e.Message, ", with args")
 		if s.secret != "" {
 			e.Message = strings.ReplaceAll(e.Message, s.secret, "***")
 		}
@@ -173,35 +191,48 @@ func (s step) refused(v Value) error {
 	return fmt.Errorf("%s refused: %w", s.name, e)
 }
 
+// unauthorized reports whether err is a server's refusal of the credentials, or of what
+// their user may do.
+func unauthorized(err error) bool {
+	var e *ServerError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code {
+	case "WRONGPASS", "NOAUTH", "NOPERM":
+		return true
+	}
+	return e.begins(
+		"ERR invalid password",               // before Redis 6
+		"ERR AUTH <password> called without", // a password for a server without one
+		"ERR Client sent AUTH, but no",       // the same, before Redis 6
+	)
+}
+
 // lasting reports whether err will stay until somebody changes the
 // configuration of the client or of the server.
 func lasting(err error) bool {
 	var e *ServerError
-	if !errors.As(err, &e) {
+	switch {
+	case errors.Is(err, ErrTooOld):
+		return true
+	case !errors.As(err, &e):
 		return distrusted(err)
 	}
-	switch e.Code {
-	case "WRONGPASS", "NOAUTH", "NOPERM", "DENIED":
-		return true
-	case "ERR":
-		for _, text := range []string{
-			"ERR invalid password",               // before Redis 6
-			"ERR AUTH <password> called without", // a password for a server without one
-			"ERR Client sent AUTH, but no",       // the same, before Redis 6
-			"ERR unknown command",                // AUTH or SELECT renamed away
-			"ERR invalid DB index",               //
-			"ERR DB index is out of range",       //
-			"ERR SELECT is not allowed",          // a cluster
-			"ERR Error compiling script",         // a script of ours
-			"ERR This instance has cluster support disabled",
-			"ERR No such master with that name",
-		} {
-			if strings.HasPrefix(e.Message, text) {
-				return true
-			}
-		}
-	}
-	return false
+	return unauthorized(err) || e.Code == "DENIED" || e.begins(
+		"ERR unknown command",          // AUTH or SELECT renamed away
+		"ERR invalid DB index",         //
+		"ERR DB index is out of range", //
+		"ERR SELECT is not allowed",    // a cluster
+		"ERR Error compiling script",   // a script of ours
+		"ERR This instance has cluster support disabled",
+		"ERR No such master with that name",
+	)
+}
+
+// begins reports whether the message begins with one of these.
+func (e *ServerError) begins(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(e.Message, text) })
 }
 
 // distrusted reports whether one of the two sides does not accept the other's

@@ -2,6 +2,8 @@ package resp
 
 import (
 	"context"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -11,14 +13,14 @@ import (
 func (c *Client) housekeep(ctx context.Context) {
 	tick := time.NewTicker(housekeepingEvery)
 	defer tick.Stop()
-	p := pulse{allowed: housekeepingEvery + c.cfg.CommandTimeout/2, last: c.cfg.Clock.Now()}
+	p := pulse{last: c.cfg.Clock.Now()}
 	for {
 		select {
 		case <-tick.C:
-			now := c.cfg.Clock.Now()
-			if !p.beat(now) {
-				continue
-			}
+			// Queue behind the goroutines that the network has woken: if they wait long
+			// for a processor, so does the pulse.
+			runtime.Gosched()
+			now := p.beat(c.cfg.Clock.Now())
 			for _, n := range c.nodes() {
 				for _, l := range n.links {
 					l.endpoint.checkAge(now)
@@ -30,22 +32,21 @@ func (c *Client) housekeep(ctx context.Context) {
 	}
 }
 
-// pulse notices that this process has not run for a while: it was stopped, its
-// machine slept, or it got no processor. Then every command looks overdue, though
-// its answer may lie in the socket, and to give all connections up would be to
-// take one's own silence for the server's. So the first beat afterwards does not
-// count, and the event loops have until the next one to read.
+// pulse notices that this process does not run as it should: it was stopped, its
+// machine slept, or it gets too little CPU. Then every command looks overdue, though its
+// answer may be in the socket, or with a goroutine that waits for a processor. Giving up
+// the connections would be wrong: it is not the server that was silent. So if a beat is
+// late, all may be silent for that much longer, at this beat and the next ones, during
+// which the others get to run.
 type pulse struct {
-	allowed time.Duration // between two beats of a healthy process
-	last    clock.Instant
-	skipped bool // the beat before this one did not count
+	last   clock.Instant
+	behind [3]time.Duration // by which the latest beats were late
 }
 
-// beat reports whether now is good for judging the age of commands. Of two beats
-// in a row one is.
-func (p *pulse) beat(now clock.Instant) bool {
-	late := now.Sub(p.last) > p.allowed
+// beat returns the instant as of which ages are judged: now, if this process keeps up.
+func (p *pulse) beat(now clock.Instant) clock.Instant {
+	copy(p.behind[1:], p.behind[:])
+	p.behind[0] = max(0, now.Sub(p.last)-housekeepingEvery)
 	p.last = now
-	p.skipped = late && !p.skipped
-	return !p.skipped
+	return now.Add(-slices.Max(p.behind[:]))
 }

@@ -7,24 +7,28 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-func TestPulseSkipsTheFirstBeatAfterAStop(t *testing.T) {
+// What this process missed counts for nobody's silence, until a few beats have shown
+// that it keeps up.
+func TestPulseLeavesOutTheTimeInWhichTheProcessDidNotRun(t *testing.T) {
 	t.Parallel()
+	const ms = time.Millisecond
 	start := clock.Instant(time.Hour)
-	p := pulse{allowed: time.Second, last: start}
-	for i, beat := range []struct {
-		at   time.Duration
-		want bool
-	}{
-		{100 * time.Millisecond, true},
-		{1100 * time.Millisecond, true},
-		{10 * time.Second, false}, // the process was stopped
-		{10*time.Second + 100*time.Millisecond, true},
-		{20 * time.Second, false},
-		{30 * time.Second, true}, // never two in a row
-		{40 * time.Second, false},
+	p := pulse{last: start}
+	for i, beat := range []struct{ at, behind time.Duration }{
+		{100 * ms, 0},
+		{220 * ms, 20 * ms},
+		{300 * ms, 20 * ms},
+		{10_000 * ms, 9600 * ms}, // the process was stopped
+		{10_100 * ms, 9600 * ms}, // what arrived meanwhile is being read
+		{10_200 * ms, 9600 * ms},
+		{10_300 * ms, 0},
+		{11_500 * ms, 1100 * ms}, // it gets too little of the processor, for long
+		{12_700 * ms, 1100 * ms},
+		{14_000 * ms, 1200 * ms},
 	} {
-		if got := p.beat(start.Add(beat.at)); got != beat.want {
-			t.Errorf("beat %d, at %v: %v, want %v", i, beat.at, got, beat.want)
+		now := start.Add(beat.at)
+		if got := now.Sub(p.beat(now)); got != beat.behind {
+			t.Errorf("beat %d, at %v: %v are left out, want %v", i, beat.at, got, beat.behind)
 		}
 	}
 }

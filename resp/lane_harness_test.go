@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // The tests of lanes run over every way to carry bytes. In a build without gnet
@@ -204,12 +206,12 @@ const lanePatience = 20 * time.Second
 
 func receive[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
-	timer := time.NewTimer(lanePatience)
-	defer timer.Stop()
+	ctx, cancel := pace.WithTimeout(context.Background(), lanePatience)
+	defer cancel()
 	select {
 	case v := <-ch:
 		return v
-	case <-timer.C:
+	case <-ctx.Done():
 		t.Fatalf("waited in vain for %s", what)
 		panic("unreachable")
 	}
@@ -218,8 +220,8 @@ func receive[T any](t testing.TB, ch <-chan T, what string) T {
 // pollUntil waits for a condition that nobody signals.
 func pollUntil(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(lanePatience); !cond(); time.Sleep(50 * time.Microsecond) {
-		if time.Now().After(end) {
+	for start := pace.Now(); !cond(); time.Sleep(50 * time.Microsecond) {
+		if start.Elapsed() > lanePatience {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}

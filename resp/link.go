@@ -18,7 +18,8 @@ type endpoint interface {
 	// attach takes over a greeted connection. After nil the link's down is called
 	// once, when that connection has ended; after an error it is not.
 	attach(ls *loops, conn net.Conn) error
-	// checkAge is called every housekeepingEvery.
+	// checkAge is called every housekeepingEvery. now is the past if this process is
+	// behind.
 	checkAge(now clock.Instant)
 	// close ends the connection, if there is one, and every later one at birth.
 	close(err error)
@@ -58,12 +59,15 @@ type link struct {
 		lost       error // why, if it was lost while announcing
 		last       error // of the latest failed attempt or loss; nil while up
 		connects   int
+		dialled    clock.Instant // when the making of the latest connection began
 		since      clock.Instant // of the latest connection
+		away       clock.Instant // of the latest loss, or failed attempt; 0: there was none
 	}
 
 	// The connecting goroutine's.
 	backoff  backoff
-	failures int // attempts since the latest connection
+	failures int  // attempts since the latest connection
+	refused  bool // the latest one for its credentials
 }
 
 // wake has a dormant link connect.
@@ -81,12 +85,13 @@ func (l *link) run(ctx context.Context) {
 	}
 	kick := n.sibling()
 	for l.backoff.wait(ctx, kick) {
-		kick = n.sibling() // before the attempt: whoever gets through meanwhile counts
+		kick = n.sibling() // before the attempt: a sibling may get through during it
+		dialled := n.cfg.Clock.Now()
 		conn, err := n.cfg.connect(ctx, l.role)
 		if err == nil {
 			l.announce()
 			if err = l.endpoint.attach(n.client.loops, conn); err == nil {
-				if l.attached() {
+				if l.attached(dialled) {
 					return
 				}
 				continue
@@ -98,7 +103,7 @@ func (l *link) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.failed(err)
+		l.failed(dialled, err)
 	}
 }
 
@@ -112,16 +117,17 @@ func (l *link) announce() {
 
 // attached reports the connection, and its loss if that came meanwhile. It
 // returns whether the link is up and the goroutine's work done.
-func (l *link) attached() bool {
+func (l *link) attached(dialled clock.Instant) bool {
 	n := l.node
-	l.failures = 0
+	l.failures, l.refused = 0, false
 	l.mu.Lock()
 	l.mu.up = true
 	l.mu.last = nil
 	l.mu.connects++
-	l.mu.since = n.cfg.Clock.Now()
+	l.mu.dialled, l.mu.since = dialled, n.cfg.Clock.Now()
 	state := l.stateLocked(nil)
 	l.mu.Unlock()
+	n.resubscribe()
 	bug := n.notice(state)
 
 	l.mu.Lock()
@@ -157,6 +163,10 @@ func (l *link) down(err error) {
 		l.mu.last = errors.Join(err, bug) // run logs it
 		l.mu.Unlock()
 	}
+	if l.node.ctx.Err() == nil {
+		// Not first when a dial fails: to a machine that is gone it takes DialTimeout.
+		l.node.client.explorer.nudge()
+	}
 	l.node.start(l)
 }
 
@@ -164,26 +174,35 @@ func (l *link) down(err error) {
 func (l *link) lostLocked(err error) State {
 	l.mu.up = false
 	l.mu.last = err
+	l.mu.away = l.node.cfg.Clock.Now()
 	// A connection that lasted proves the server healthy: no need to be shy.
-	if l.node.cfg.Clock.Now().Sub(l.mu.since) > backoffMax {
+	if l.mu.away.Sub(l.mu.since) > backoffMax {
 		l.backoff.reset()
 	}
 	return l.stateLocked(err)
 }
 
-// failed keeps the error of an attempt for WaitReady and LastError.
-func (l *link) failed(err error) {
+// backAfter reports whether the link is up again after a loss, or after an attempt that
+// failed, later than t.
+func (l *link) backAfter(t clock.Instant) bool {
 	l.mu.Lock()
-	l.mu.last = err
+	defer l.mu.Unlock()
+	return l.mu.up && t.Before(l.mu.away)
+}
+
+// failed keeps the error of an attempt for WaitReady and LastError.
+func (l *link) failed(dialled clock.Instant, err error) {
+	l.mu.Lock()
+	l.mu.last, l.mu.away = err, dialled
 	l.mu.Unlock()
 	level := slog.LevelDebug
-	if l.failures++; l.failures == 1 {
-		level = slog.LevelWarn // the first of an outage; the others tell nothing new
+	refused := unauthorized(err)
+	if l.failures++; l.failures == 1 || refused && !l.refused {
+		level = slog.LevelWarn // the first of its kind in an outage; the others tell nothing new
 	}
+	l.refused = refused
 	l.log(level, "resp: cannot connect, trying again", err)
-	if l.failures >= 2 {
-		l.node.client.explorer.nudge() // perhaps another server has taken its place
-	}
+	l.node.client.explorer.nudge() // perhaps another server has taken its place
 	if lasting(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
@@ -220,10 +239,10 @@ func (l *link) status() (up bool, connects int, last error) {
 // The first attempt after a loss comes within backoffMin: the server may have
 // closed one connection and be fine. The next ones follow decorrelated jitter,
 // each between backoffMin and three times the one before, so that many clients of
-// a restarted server spread out by themselves. When one link of a client gets
-// through, its siblings try at once, for what they wait for seems to be over; but
-// once only until a connection has lasted, lest links that die at birth kick each
-// other for ever.
+// a restarted server spread out by themselves. When one link of a client gets through,
+// its siblings try at once, since the outage seems to be over. But they do so only once
+// until a connection has lasted: links that die at birth would otherwise kick each other
+// for ever.
 const (
 	backoffMin = 10 * time.Millisecond
 	backoffMax = time.Second

@@ -8,8 +8,10 @@ import (
 	"net"
 	"runtime/pprof"
 	"sync"
+	"syscall"
 
 	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
 )
 
 // reactor is a gnet client: a few event loops that all connections share.
@@ -42,7 +44,7 @@ func newReactor(n int, k *tracker) (*reactor, error) {
 	}
 	r.client = client
 	// The loops' goroutines inherit the label.
-	pprof.Do(context.Background(), pprof.Labels("pawl", "event loop"), func(context.Context) {
+	pprof.Do(context.Background(), pprof.Labels("role", "resp event loop"), func(context.Context) {
 		err = client.Start()
 	})
 	if err != nil {
@@ -75,6 +77,7 @@ func (r *reactor) adopt(c net.Conn, s sink) (transport, error) {
 	if r.enrolling.stuck {
 		return adoptStd(c, s, r.tracker)
 	}
+	urgentInline(c)
 	t := &gnetTransport{sink: s, tracker: r.tracker}
 	if err := r.tracker.enter(t); err != nil {
 		c.Close()
@@ -100,6 +103,16 @@ func (r *reactor) adopt(c net.Conn, s sink) (transport, error) {
 	}
 	r.tracker.leave(t)
 	return nil, err
+}
+
+// urgentInline has TCP's urgent data come with the rest, where it is a surprise like any
+// other. Left aside, a byte of it would keep the descriptor ready, with nothing to read,
+// and the loop in circles.
+func urgentInline(c net.Conn) {
+	socket, err := c.(syscall.Conn).SyscallConn()
+	if err == nil { // else it has ended
+		_ = socket.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) })
+	}
 }
 
 // stop ends the event loops. It is called once, when no connection is left.

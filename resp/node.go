@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,17 +17,21 @@ import (
 // needs that server and closes it when the server serves nothing any more.
 type node struct {
 	client  *Client
+	id      ServerID
 	cfg     Config // the Client's, with this server's address
 	lanes   []*lane
 	renewal *lane
 	pubsub  *pubsub
 	durable [2]*durable // of commands, of renewals
 	links   []*link     // the lanes, then as the roles
+	seen    *mostSeen   // of the replicas
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
 
-	idleSince clock.Instant // when it was found to serve nothing; of Client.mu
+	// Of Client.mu:
+	idleSince clock.Instant // when it was found to serve nothing
+	stranger  bool          // the latest layout does not name it
 
 	mu struct {
 		sync.Mutex
@@ -37,7 +42,10 @@ type node struct {
 
 // newNode makes the node of an address. Its links do not connect before open.
 func newNode(c *Client, network, addr string) *node {
-	n := &node{client: c, cfg: c.cfg}
+	n := &node{client: c, id: ServerID(c.servers.Add(1)), cfg: c.cfg, seen: &c.seen}
+	if !c.seen.forever {
+		n.seen = new(mostSeen)
+	}
 	n.cfg.Network, n.cfg.Addr = network, addr
 	n.ctx, n.cancel = context.WithCancel(c.ctx)
 	n.mu.rise = make(chan struct{})
@@ -125,6 +133,32 @@ func (n *node) reconnect(err error) {
 	n.pubsub.drop(err)
 }
 
+var errOlder = errors.New("resp: another connection to this address was lost, which may lead to another server by now")
+
+// resubscribe makes the pub/sub connection anew if a lane that is up was lost, or could
+// not be connected, since pub/sub was dialled. The address of a single server may lead to
+// another one by now, where the locks are released:
+//
+//	old server hangs       the lane is given up after CommandTimeout
+//	the address moves      the lane is back, at the new server
+//	old server goes on     it answers the PING of pub/sub, and nobody publishes there
+//
+// The same goes for one that was on its way: its dial led to the old server, though it is
+// up later than the lane. So each link that comes up asks. In other topologies an address
+// is that of a server.
+func (n *node) resubscribe() {
+	if n.cfg.Topology != Standalone {
+		return
+	}
+	sub := n.link(RolePubSub, 0)
+	sub.mu.Lock()
+	up, dialled := sub.mu.up, sub.mu.dialled
+	sub.mu.Unlock()
+	if up && slices.ContainsFunc(n.links, func(l *link) bool { return l != sub && l.backAfter(dialled) }) {
+		n.pubsub.drop(errOlder)
+	}
+}
+
 // allLanes returns the lanes of every role.
 func (n *node) allLanes() []*lane {
 	return append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal, n.durable[0].lane, n.durable[1].lane)
@@ -155,21 +189,12 @@ func (n *node) link(role Role, lane int) *link {
 	return n.links[len(n.lanes)-1+int(role)]
 }
 
-// progress reports whether every link has been up, and else the error that tells
-// most about why not: a lasting one before a passing one.
-func (n *node) progress() (ready bool, err error) {
-	ready = true
-	for _, l := range n.links {
-		_, connects, last := l.status()
-		if connects > 0 || l.dormant.Load() {
-			continue
-		}
-		ready = false
-		if err == nil || lasting(last) {
-			err = last
-		}
-	}
-	return ready, err
+// impaired reports whether a connection is missing.
+func (n *node) impaired() bool {
+	return slices.ContainsFunc(n.links, func(l *link) bool {
+		up, _, _ := l.status()
+		return !up && !l.dormant.Load()
+	})
 }
 
 // sibling is closed when the next link comes up.
@@ -202,6 +227,10 @@ func (n *node) onState(s State) (err error) {
 	}
 	return nil
 }
+
+// ServerID names a server for as long as a Client knows it; 0 is none. If it is forgotten
+// and comes back it is another.
+type ServerID uint32
 
 // LaneID names one lane of one node. It is comparable; the zero LaneID is nowhere:
 // the lane of a route that no node serves.

@@ -46,7 +46,11 @@ const (
 //  5. The stamp of a write is recorded before the write, under mu. The other order
 //     fails: the writer writes, is descheduled, the reply arrives and finds no
 //     stamp.
-//  6. dead is set once; from then on nothing is appended, and the writer, if any,
+//  6. Nobody is forgotten in the backlog. It gets entries only while the connection is
+//     full or the backlog is not empty, and the loop lets them in as soon as it has
+//     completed replies. Full means that commands are unanswered: so a reply is due,
+//     or the end of the connection, which completes the backlog, too.
+//  7. dead is set once; from then on nothing is appended, and the writer, if any,
 //     touches nothing any more.
 //
 // Life of a command:
@@ -61,6 +65,9 @@ const (
 //	                  been queued meanwhile; again, until all is decoded
 //	onClose (loop)    lock: dead, take the whole fifo; unlock: complete all as
 //	                  not sent or unknown, by the transport's final count
+//
+// While the connection is full, submit puts the entry into the backlog instead, and
+// onBytes admits it once replies have made room.
 //
 // Ownership of a Request passes to the pipeline in submit and back in Complete.
 // Lock order: lane.mu, pipeline.mu. Neither is held over a call of the transport
@@ -88,6 +95,8 @@ type pipelineState struct {
 	start   uint64      // offset of the first byte of the oldest entry
 	flushes ring[flush] // writes that may hold unanswered commands
 
+	backlog backlog // what waits for room
+
 	out      []byte // encoded commands; the kernel has taken out[:off]
 	off      int
 	appended uint64 // bytes ever appended to out
@@ -113,6 +122,8 @@ type entry struct {
 	hops    uint8 // how often it has been sent on
 	asked   bool  // ASKING goes before it
 	always  bool  // it is sent though the lane is full: it ends what others have begun
+
+	admitted bool // from the backlog: it has waited for its turn
 }
 
 // flush is one write: the stamp taken before it, for every command whose first
@@ -142,9 +153,15 @@ func (p *pipeline) submit(e entry) {
 		m.Unlock()
 		p.lane.refuse(e, p.lane.refusal())
 		return
-	case p.fullLocked() && !e.always:
+	case !e.always && !e.admitted && (p.fullLocked() || m.backlog.len() > 0):
+		rank := rankOf(e.request)
+		if rank != Refuse {
+			m.backlog.push(e, rank)
+		}
 		m.Unlock()
-		p.lane.refuse(e, errRefusedFull)
+		if rank == Refuse {
+			p.lane.refuse(e, errRefusedFull)
+		}
 		return
 	}
 	if err := p.appendLocked(e); err != nil {

@@ -48,7 +48,13 @@ func (p *pipeline) forfeit(batch []answer, fate forfeit) (n int) {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
-	for n < len(batch) && m.fifo.len() > 0 {
+	for n < len(batch) && m.fifo.len()+m.backlog.len() > 0 {
+		if m.fifo.len() == 0 {
+			e := m.backlog.pop()
+			batch[n] = answer{request: e.request, err: fate.notSent, hops: e.hops, asked: e.asked}
+			n++
+			continue
+		}
 		a := answer{err: fate.notSent}
 		if m.fifo.front().end <= fate.sent {
 			a.sent, a.err = p.stampLocked(), fate.unknown
@@ -72,7 +78,10 @@ func (p *pipeline) checkAge(now clock.Instant) {
 	late, idle := p.examine(now)
 	switch {
 	case late && !p.t.unread():
-		p.t.close(ErrTimeout)
+		// The loop may have taken from the socket meanwhile what lay there.
+		if late, _ = p.examine(now); late {
+			p.t.close(ErrTimeout)
+		}
 	case idle:
 		p.submit(entry{request: ping{}})
 	}
@@ -85,7 +94,9 @@ func (p *pipeline) checkAge(now clock.Instant) {
 // last one waits long on a server, or in a process, that is merely busy. To give such a
 // connection up would fail everything in flight, have most of it sent again, and so
 // make a busy server one that is never done. Nor is it silence if the loop has not come
-// to read, or is in the middle of what it read: see draining, and transport.unread.
+// to write (armed), or to read (transport.unread), or is in the middle of what it read
+// (draining). What cannot be seen from here, such as an answer on its way through a
+// reader that waits for a processor, is why now may lie in the past: see pulse.
 func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
 	m := &p.mu
 	m.Lock()
@@ -99,7 +110,7 @@ func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
 	}
 	since := p.stampLocked()
 	if since == 0 {
-		if m.stall.since == 0 || m.stall.start != m.start {
+		if m.armed || m.stall.since == 0 || m.stall.start != m.start {
 			m.stall = stall{start: m.start, since: now}
 		}
 		since = m.stall.since
@@ -114,6 +125,7 @@ func (p *pipeline) shrinkLocked() {
 		return
 	}
 	m.fifo.shrink()
+	m.backlog.shrink()
 	for m.flushes.len() > 0 {
 		m.flushes.pop()
 	}

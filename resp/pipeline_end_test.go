@@ -89,6 +89,19 @@ func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
 	look(t, l, tr, fake, 2*time.Second, ErrTimeout)
 }
 
+// The loop, or the writer, has been woken to write and has not come to it.
+func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
+	t.Parallel()
+	l, tr, fake := scripted(func(cfg *laneConfig) { cfg.inlineDepth = -1 })
+	submitTexts(l, "a")
+	look(t, l, tr, fake, 0, nil)
+	look(t, l, tr, fake, 2*time.Second, nil)
+	look(t, l, tr, fake, 2*time.Second, nil)
+	tr.sink.onWake()
+	look(t, l, tr, fake, time.Second, nil)
+	look(t, l, tr, fake, time.Millisecond, ErrTimeout)
+}
+
 func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
@@ -111,6 +124,7 @@ func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
 	l, tr, fake := scripted(nil)
 	tr.room = 0
 	p := submitTexts(l, "a")
+	tr.sink.onWake()
 	l.checkAge(fake.Now())
 	look(t, l, tr, fake, time.Second, nil)
 	look(t, l, tr, fake, time.Millisecond, ErrTimeout)

@@ -18,7 +18,7 @@ type scriptedTransport struct {
 	sink   sink
 	room   int // bytes that tryWrite and write still take
 	err    error
-	more   int    // bytes that a failing write takes and does not tell of
+	more   int    // bytes that a failing write takes and does not report
 	during func() // runs inside every write, before it returns
 	wire   []byte
 	wakes  int

@@ -12,6 +12,7 @@ type replyReader struct {
 	decoder Decoder
 	partial []byte // the beginning of a reply whose end has not come
 	batch   [batchSize]answer
+	behind  bool // somebody waits in the backlog
 }
 
 // answer is a reply that has found its request.
@@ -50,6 +51,9 @@ func (p *pipeline) read(b []byte, now clock.Instant) error {
 				return fmt.Errorf("%w: the server sent a reply that no command asked for", ErrProtocol)
 			}
 			p.complete(r.batch[:n], now)
+			if r.behind {
+				p.admit()
+			}
 		}
 		poison(b[:used])
 		b = b[used:]
@@ -97,6 +101,7 @@ func (p *pipeline) match(batch []answer) bool {
 	m.Lock()
 	defer m.Unlock()
 	m.draining = true
+	p.reader.behind = m.backlog.len() > 0
 	if n := len(batch); n > m.fifo.len() || m.fifo.at(n-1).end > m.offered {
 		return false
 	}
@@ -138,7 +143,7 @@ func isNoScript(v Value) bool {
 }
 
 // complete delivers the batch and clears it. A panic of a Complete costs the
-// connection; the rest is delivered all the same.
+// connection; the rest is still delivered.
 func (p *pipeline) complete(batch []answer, now clock.Instant) {
 	for len(batch) > 0 {
 		batch = batch[p.completeSome(batch, now):]

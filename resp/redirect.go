@@ -2,6 +2,7 @@ package resp
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -14,9 +15,9 @@ const maxHops = 5
 var errRetired = errors.New("resp: the server serves this part of the keys no longer")
 
 // redirect sends the command of a on, if the refusal e says where to, and reports
-// whether it did. A refused command was not executed, so that is always right; what
-// counts is not to do it for ever. Refusals that mean no more than "not now" go to
-// whoever asked, who knows how urgent it is. It runs on the event loop of a's node.
+// whether it did. A refused command was not executed, so that is always right; it only
+// must not go on for ever. Refusals that mean "not now" go back to the caller, who knows
+// how urgent it is. It runs on the event loop of a's node.
 //
 //	MOVED              the slot is another node's: it is so from now on, and as one
 //	                   slot seldom moves alone, the layout is asked for
@@ -36,8 +37,11 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 			e.Message += " (this is a node of a cluster: connect with redis+cluster://)"
 			return false
 		}
-		slot, addr, ok := l.node.target(e.Message)
-		if !ok || a.hops >= maxHops {
+		slot, addr, err := l.node.target(e.Message)
+		if err != nil || a.hops >= maxHops {
+			if err != nil && err != errUntranslated && !errors.Is(err, ErrProtocol) {
+				e.Message += " (" + err.Error() + ")" // of AddrMap
+			}
 			c.explorer.kick("")
 			return false
 		}
@@ -49,6 +53,7 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 			to = c.nodeAt(addr)
 		}
 		if to == nil {
+			c.explorer.nudge() // a search makes room for others
 			return false
 		}
 		c.redirects.Add(1)
@@ -68,23 +73,32 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 	return false
 }
 
-// target reads "MOVED 3999 127.0.0.1:6381". Without a host it means this node's.
-func (n *node) target(message string) (slot uint16, addr string, ok bool) {
+// target reads "MOVED 3999 127.0.0.1:6381". Without a host it means this node's. What
+// AddrMap makes of an address that is new, the explorer asks: the command is refused
+// this once.
+func (n *node) target(message string) (slot uint16, addr string, err error) {
 	words := strings.Fields(message)
 	if len(words) < 3 {
-		return 0, "", false
+		return 0, "", errNoTarget
 	}
 	number, err := strconv.ParseUint(words[1], 10, 16)
 	colon := strings.LastIndexByte(words[2], ':')
 	if err != nil || number >= slotCount || colon < 0 {
-		return 0, "", false
+		return 0, "", errNoTarget
 	}
+	// The host "?" has no name to tell, and is refused: the layout has its address.
 	host := strings.Trim(words[2][:colon], "[]")
-	if host == "?" { // it has no name to tell: the layout has its address
-		return 0, "", false
+	addr, own, err := parseAnnounced(host, words[2][colon+1:], n.cfg.Addr)
+	if err == nil && !own && n.cfg.AddrMap != nil {
+		announced := addr
+		if addr, err = n.cfg.addrs.lookUp(announced); err != nil {
+			n.client.explorer.translate(announced)
+		}
 	}
-	return uint16(number), n.cfg.announced(host, words[2][colon+1:], n.cfg.Addr), true
+	return uint16(number), addr, err
 }
+
+var errNoTarget = fmt.Errorf("%w: it names no server", ErrProtocol)
 
 // take sends a request as l did at its node.
 func (n *node) take(l *link, r Request, hops uint8, asking bool) {

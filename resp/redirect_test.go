@@ -24,6 +24,9 @@ func newFakeCluster(t *testing.T, n int) *fakeCluster {
 		node.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Func(func(c *fakenode.Conn, _ fakenode.Command) {
 			c.Write([]byte(*f.layout.Load()))
 		}))
+		node.On(fakenode.Is("CLUSTER", "NODES"), fakenode.Func(func(c *fakenode.Conn, _ fakenode.Command) {
+			c.Write([]byte(bulk(f.members())))
+		}))
 		node.On(fakenode.Is("ECHO"), fakenode.Int(int64(len(f.nodes))))
 		f.nodes = append(f.nodes, node)
 	}
@@ -46,6 +49,15 @@ func (f *fakeCluster) serve(owners ...int) {
 	}
 	s := b.String()
 	f.layout.Store(&s)
+}
+
+// members is CLUSTER NODES: primaries, of which it does not matter here what they serve.
+func (f *fakeCluster) members() string {
+	var b strings.Builder
+	for i, n := range f.nodes {
+		fmt.Fprintf(&b, "id%d %s@1 master - 0 0 %d connected %d\n", i, n.Addr(), i, i)
+	}
+	return b.String()
 }
 
 func (f *fakeCluster) client(t *testing.T, change ...func(*Config)) *Client {

@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -14,9 +13,9 @@ const (
 
 // routes says which node serves what. Reads take no lock.
 //
-// A route is the hash of a name. In a cluster its low bits are the name's slot;
-// elsewhere they are as good as any. The bits above choose among a node's lanes,
-// which the slot cannot do: names that share a hash tag would share the lane.
+// A route is the hash of a name, with the name's slot as its low bits. The bits above
+// choose among a node's lanes, which the slot cannot do: names that share a hash tag
+// would share the lane.
 type routes struct {
 	single atomic.Pointer[node]   // where there are no slots
 	slots  []atomic.Pointer[node] // in a cluster, by slot; nil elsewhere
@@ -32,30 +31,24 @@ func (r *routes) of(route uint64) *node {
 }
 
 // nodes returns those that serve something.
-func (r *routes) nodes() []*node {
+func (r *routes) nodes() map[*node]bool {
+	set := make(map[*node]bool)
 	if r.slots == nil {
-		return []*node{r.single.Load()}
+		set[r.single.Load()] = true
 	}
-	var list []*node
 	var last *node
 	for i := range r.slots {
-		n := r.slots[i].Load()
-		if n != last && n != nil && !slices.Contains(list, n) {
-			list = append(list, n)
+		if n := r.slots[i].Load(); n != last {
+			set[n] = true
+			last = n
 		}
-		last = n
 	}
-	return list
+	return set
 }
 
 // Route returns the route of a name: which node and which lane its commands take.
-// It depends on nothing but the name and the kind of deployment.
 func (c *Client) Route(name string) uint64 {
-	hash := xxhash.Sum64String(name)
-	if c.routes.slots == nil {
-		return hash
-	}
-	return hash&^(slotCount-1) | uint64(SlotOf(name))
+	return xxhash.Sum64String(name)&^(slotCount-1) | uint64(SlotOf(name))
 }
 
 // Clustered reports whether keys have slots. Then a command on several keys is
@@ -63,5 +56,6 @@ func (c *Client) Route(name string) uint64 {
 // same Slot.
 func (c *Client) Clustered() bool { return c.routes.slots != nil }
 
-// Slot returns the slot of a route, in a cluster.
+// Slot returns the slot of a route. With one server it is not needed, but that server
+// may be a proxy in front of shards.
 func Slot(route uint64) uint16 { return uint16(route % slotCount) }

@@ -2,44 +2,59 @@ package resp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// scout connects to one server, asks, and leaves, all within DialTimeout. It is how
-// the layout of a deployment is found: off the hot path, and independent of the
-// connections that carry commands. An error reply is an error, a *ServerError inside.
-func (c *Config) scout(ctx context.Context, addr string, question ...string) (Value, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
-	defer cancel()
-	cfg := *c
-	cfg.Network, cfg.Addr = networkOf(addr), addr
-	conn, err := cfg.connect(ctx, roleScout)
+// scout is a connection to one server.
+type scout struct {
+	key    scoutKey
+	cfg    Config
+	cancel context.CancelFunc // of connecting
+	ready  chan struct{}      // closed when connecting has ended
+	in     replyStream
+	err    error
+	since  clock.Instant
+	used   bool // it has answered before
+}
+
+// connected reports whether connecting has ended, with s.mu held.
+func (k *scout) connected() bool {
+	select {
+	case <-k.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask sends a question and reads the answer. After an error the connection is of no use.
+func (k *scout) ask(ctx context.Context, question []string) (Value, error) {
+	conn := k.in.conn
+	stop := context.AfterFunc(ctx, func() { hangUp(conn) })
+	defer stop()
+	if len(k.in.buf) > 0 {
+		return Value{}, fmt.Errorf("%w: %d bytes that nobody asked for", ErrProtocol, len(k.in.buf))
+	}
+	if _, err := conn.Write(AppendCommand(nil, question...)); err != nil {
+		return Value{}, err
+	}
+	v, err := k.in.next()
 	if err != nil {
 		return Value{}, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if _, err := conn.Write(AppendCommand(nil, question...)); err != nil {
-		return Value{}, cfg.connectError(ctx, question[0], err)
-	}
-	in := replyStream{conn: conn}
-	v, err := in.next()
-	if err == nil && v.Kind == KindError {
-		err = newServerError(v.Bytes)
-	}
-	if err != nil {
-		return Value{}, cfg.connectError(ctx, question[0], err)
+	if !stop() {
+		return Value{}, errors.Join(context.Cause(ctx), net.ErrClosed)
 	}
 	return v.Clone(), nil
 }
 
-// networkOf tells a path from host:port.
-func networkOf(addr string) string {
-	if addr != "" && addr[0] == '/' {
-		return "unix"
-	}
-	return "tcp"
-}
+// hangUp closes a connection at once. tls.Conn.Close would wait for a last write of its
+// own.
+func hangUp(conn net.Conn) { belowTLS(conn).Close() }
 
 // elements returns the elements of an array, which borrow the same bytes.
 func elements(v Value) []Value {
@@ -51,10 +66,21 @@ func elements(v Value) []Value {
 	return list
 }
 
+// field finds one in a flat list of names and values, "" if it is not there.
+func field(list Value, name string) string {
+	fields := elements(list)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if string(fields[i].Bytes) == name {
+			return string(fields[i+1].Bytes)
+		}
+	}
+	return ""
+}
+
 // isPrimary judges the answer to ROLE.
 func isPrimary(v Value) error {
 	if role := roleOf(v); role != "master" {
-		return fmt.Errorf("the server is no primary, its role is %q", role)
+		return &notYet{fmt.Errorf("the server is no primary, its role is %q", role)}
 	}
 	return nil
 }

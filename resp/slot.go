@@ -2,9 +2,9 @@ package resp
 
 import "strings"
 
-// SlotOf returns the cluster slot of a key: the CRC16 of its hash tag, which is what
-// stands between the first { and the first } behind it, or else of the whole key; an
-// empty tag is none. (Redis cluster specification, "Hash tags".)
+// SlotOf returns the cluster slot of a key: the CRC16 of its hash tag, which is the
+// text between the first { and the next }. Without a tag, or with an empty one, it is
+// the CRC16 of the whole key. (Redis cluster specification, "Hash tags".)
 func SlotOf(key string) uint16 {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {

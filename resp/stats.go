@@ -23,7 +23,7 @@ type Stats struct {
 	Channels, ChannelsConfirmed int
 }
 
-// Stats returns a snapshot; its parts are not taken at one instant.
+// Stats returns a snapshot. Its parts are not taken at the same instant.
 func (c *Client) Stats() Stats {
 	s := c.retired.sum()
 	for _, n := range c.nodes() {

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"sync"
+	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -51,7 +52,7 @@ type subs struct {
 		up          bool
 		armed       bool          // the writer has been asked to flush and has not begun
 		dirty       ring[*topic]  // to be compared
-		held        []*topic      // to be queued again by the next tick: the server was busy
+		held        heldTopics    // to be queued again later: the server refused
 		cmds        ring[command] // unanswered
 		names       ring[*topic]  // the topics of cmds, one per expected answer
 
@@ -214,7 +215,7 @@ func (s *subs) disconnected() {
 	s.mu.Lock()
 	s.mu.up = false
 	s.mu.confirmed = 0
-	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.held = ring[*topic]{}, ring[command]{}, ring[*topic]{}, nil
+	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.held = ring[*topic]{}, ring[command]{}, ring[*topic]{}, heldTopics{rand: s.mu.held.rand}
 	conn := s.mu.conn
 	s.mu.Unlock()
 
@@ -268,25 +269,27 @@ func (s *subs) tellLost(l *lostChannels) {
 	*l = lostChannels{}
 }
 
-// tick queues again what a busy server refused, and asks for a sign of life
-// after a silence; heard is when the connection last brought bytes. late tells
-// that the oldest command was written before tooOld and has no answer.
-func (s *subs) tick(now, heard, tooOld clock.Instant) (wake, late bool) {
+// tick queues again what the server refused some time ago, and has the server pinged after a
+// silence: one that somebody waits on soon, for a connection whose other end is gone
+// without a word must not keep them asleep. heard is when the connection last brought
+// bytes. late: nothing has come for longer than timeout, though an answer is due.
+func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.mu.up {
 		return false, false
 	}
+	patience := pingAfter
+	if len(s.mu.topics) > 0 {
+		patience = min(patience, timeout/2)
+	}
 	if s.mu.cmds.len() > 0 {
-		late = s.mu.cmds.front().at.Before(tooOld)
-	} else if now.Sub(heard) >= pingAfter {
+		late = now.Sub(max(heard, s.mu.cmds.front().at)) > timeout
+	} else if now.Sub(heard) >= patience {
 		s.mu.pingDue = true
 		wake = s.armLocked()
 	}
-	for _, t := range s.mu.held {
-		wake = s.queueLocked(t) || wake
-	}
-	s.mu.held = s.mu.held[:0]
+	s.mu.held.tick(now, func(t *topic) { wake = s.queueLocked(t) || wake })
 	return wake, late
 }
 

@@ -1,7 +1,7 @@
 package resp
 
-// Channel is one subscription: a name and who hears of it. It may be embedded;
-// it must not be copied after Subscribe. The package's fields belong to subs.mu.
+// Channel is one subscription: a name and its handler. It may be embedded; it must not
+// be copied after Subscribe. The package's fields belong to subs.mu.
 type Channel struct {
 	name    string
 	handler ChannelHandler
@@ -38,8 +38,11 @@ type topic struct {
 	known  bool   // the latest answer was that it is subscribed
 	queued bool   // it is in subs.mu.dirty
 	alone  bool   // it was in a refused batch: goes in a command of its own
-	slot   uint16 // of the name, in a cluster
-	subs   *subs  // whose it is
+	held   bool   // it is in subs.mu.held
+	// refusals is how often in a row the server refused, for now; maxRefusals at most.
+	refusals uint8
+	slot     uint16 // of the name, in a cluster
+	subs     *subs  // whose it is
 }
 
 // maxFlight lets a topic change its mind once before the first answer is there

@@ -48,15 +48,17 @@ func (p *pubsub) checkAge(now clock.Instant) {
 	if c == nil {
 		return
 	}
-	wake, late := p.subs.tick(now, clock.Instant(c.heard.Load()), now.Add(-p.timeout))
-	if late && !c.transport.unread() {
+	heard := c.heard.Load()
+	wake, late := p.subs.tick(now, clock.Instant(heard), p.timeout)
+	// In this order: bytes go from the socket to onBytes, and then heard moves on.
+	if late && !c.transport.unread() && !c.reading.Load() && c.heard.Load() == heard {
 		c.transport.close(fmt.Errorf("%w (%v)", ErrTimeout, p.timeout))
 	} else if wake {
 		c.transport.wake()
 	}
 }
 
-// close implements endpoint. Whoever comes second, it or onOpen, finds the other.
+// close implements endpoint. The later of close and onOpen finds the other.
 func (p *pubsub) close(err error) {
 	p.closed.CompareAndSwap(nil, &err)
 	p.drop(err)
@@ -76,9 +78,10 @@ type subConn struct {
 	subs   *subs
 	conn   uint32 // its number in subs
 
-	transport transport // set by onOpen
-	heard     atomic.Int64
-	stuck     atomic.Bool // out holds what the transport did not take
+	transport transport    // set by onOpen
+	heard     atomic.Int64 // when bytes last came, or were done with
+	reading   atomic.Bool  // onBytes is running
+	stuck     atomic.Bool  // out holds what the transport did not take
 
 	// The reader's: onBytes.
 	in       []byte // the beginning of an unfinished reply
@@ -102,7 +105,13 @@ func (c *subConn) onOpen(t transport) {
 }
 
 func (c *subConn) onBytes(b []byte) {
+	c.reading.Store(true)
+	c.read(b)
 	c.heard.Store(int64(c.pubsub.clock.Stamp()))
+	c.reading.Store(false)
+}
+
+func (c *subConn) read(b []byte) {
 	c.pubsub.bytesIn.Add(uint64(len(b)))
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)

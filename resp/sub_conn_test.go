@@ -70,7 +70,7 @@ func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 	}
 	before := tr.wakes
 	if c.onBytes(nil); tr.wakes != before {
-		t.Fatal("everything is written, and the writer is woken all the same")
+		t.Fatal("everything is written, and the writer is still woken")
 	}
 }
 

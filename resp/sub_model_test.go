@@ -61,9 +61,19 @@ func (m *subModel) flush() {
 }
 
 func (m *subModel) tick() {
-	wake, _ := m.subs.tick(m.clock.Now(), m.clock.Now().Add(-time.Second), 0)
-	m.wake(wake)
+	m.clock.Advance(housekeepingEvery)
+	m.ask(m.clock.Now())
 }
+
+// ask is a tick of a connection that has last brought bytes at heard, with a
+// CommandTimeout of modelTimeout; it reports whether the server is late.
+func (m *subModel) ask(heard clock.Instant) (late bool) {
+	wake, late := m.subs.tick(m.clock.Now(), heard, modelTimeout)
+	m.wake(wake)
+	return late
+}
+
+const modelTimeout = 3 * time.Second
 
 // serve lets the server execute one command. It reports whether there was one.
 func (m *subModel) serve() bool {
@@ -143,7 +153,7 @@ func (m *subModel) drain() {
 		}
 		if !m.serve() && !m.deliver() {
 			m.tick()
-			if !m.owed {
+			if !m.owed && m.subs.mu.held.len() == 0 {
 				return
 			}
 		}

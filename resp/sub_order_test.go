@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 )
@@ -239,32 +238,5 @@ func TestSurprisesEndTheConnection(t *testing.T) {
 		if err := m.subs.reply(&m.reader, m.conn, v); err == nil {
 			t.Errorf("%q was accepted", reply)
 		}
-	}
-}
-
-func TestSilenceIsAnsweredByAPingAndItsAgeIsSeen(t *testing.T) {
-	t.Parallel()
-	m := newSubModel(t)
-	m.connect()
-	start := m.clock.Now()
-	m.clock.Advance(pingAfter - 1)
-	if wake, late := m.subs.tick(m.clock.Now(), start, m.clock.Now().Add(-3*time.Second)); wake || late {
-		t.Fatalf("too early: wake %v, late %v", wake, late)
-	}
-	m.flush()
-	m.clock.Advance(1)
-	wake, _ := m.subs.tick(m.clock.Now(), start, m.clock.Now().Add(-3*time.Second))
-	m.wake(wake)
-	m.flush()
-	if words, _ := decodeWords(t, m.unread); words[0] != "PING" {
-		t.Fatalf("sent %q", m.unread)
-	}
-	m.clock.Advance(3*time.Second + 1)
-	if _, late := m.subs.tick(m.clock.Now(), start, m.clock.Now().Add(-3*time.Second)); !late {
-		t.Fatal("an unanswered PING is not noticed")
-	}
-	m.drain()
-	if _, late := m.subs.tick(m.clock.Now(), m.clock.Now(), m.clock.Now()); late {
-		t.Fatal("an answered PING counts as unanswered")
 	}
 }

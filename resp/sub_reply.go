@@ -88,7 +88,7 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 	t.known = v == verbSubscribe
 	if latest && v == verbSubscribe {
 		s.mu.confirmed++
-		t.alone = false
+		t.alone, t.refusals = false, 0
 		for ch := t.first; ch != nil; ch = ch.next {
 			if ch.live != conn {
 				ch.live = conn
@@ -127,7 +127,7 @@ func (s *subs) expelled(conn uint32, name []byte) {
 		if t.settled() { // else the answer to what is in flight decides
 			t.sent = verbNone
 			s.mu.confirmed--
-			s.mu.held = append(s.mu.held, t)
+			s.mu.held.add(t)
 		}
 	}
 	s.mu.Unlock()
@@ -167,8 +167,8 @@ func (s *subs) refused(l *listener, e *ServerError) error {
 
 // refuse distinguishes what will stay (NOPERM: an ACL) from what will pass (a
 // server that is BUSY or LOADING). The ACL is checked before the command runs:
-// one forbidden channel refuses the whole batch, so each goes again alone, and
-// whoever is refused alone is the one.
+// one forbidden channel refuses the whole batch. So each is asked for again alone, and
+// the one that is refused alone is the forbidden one.
 func (s *subs) refuse(l *listener, e *ServerError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,7 @@ func (s *subs) refuse(l *listener, e *ServerError) error {
 	c := *s.mu.cmds.front()
 	if c.verb == verbPing {
 		s.mu.cmds.pop()
-		return nil // a sign of life, too
+		return nil // it is alive
 	}
 	if c.left != c.whole {
 		return surprise("the error %q amid the answers to %v", e.Message, c.verb)
@@ -208,7 +208,8 @@ func (s *subs) refuse(l *listener, e *ServerError) error {
 			if denied {
 				s.queueLocked(t)
 			} else {
-				s.mu.held = append(s.mu.held, t)
+				t.refusals = min(t.refusals+1, maxRefusals)
+				s.mu.held.add(t)
 			}
 		}
 	}

@@ -1,13 +1,14 @@
 package resp
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -29,8 +30,8 @@ func (r *recorder) ChannelEvent(ev ChannelEvent, payload []byte, err error) {
 // await takes the next event, which must be ev, and returns its payload or error.
 func (r *recorder) await(t *testing.T, ev ChannelEvent) string {
 	t.Helper()
-	timer := time.NewTimer(clientPatience)
-	defer timer.Stop()
+	ctx, cancel := pace.WithTimeout(context.Background(), clientPatience)
+	defer cancel()
 	select {
 	case e := <-r.events:
 		if e.ev != ev {
@@ -40,7 +41,7 @@ func (r *recorder) await(t *testing.T, ev ChannelEvent) string {
 			return e.err.Error()
 		}
 		return e.payload
-	case <-timer.C:
+	case <-ctx.Done():
 		t.Fatalf("event %d did not come", ev)
 	}
 	return ""
@@ -156,7 +157,7 @@ func (f handlerFunc) ChannelEvent(ev ChannelEvent, _ []byte, _ error) { f(ev) }
 
 func TestForbiddenChannelIsRefusedAlone(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t, redistest.User("narrow on >pw ~* &ok-* +@all"))
+	s := redistest.Start(t, redistest.User("narrow on >pw ~* resetchannels &ok-* +@all"))
 	c := ready(t, Config{Addr: s.Addr(), Username: "narrow", Password: "pw"})
 	var good tally
 	bad := newRecorder()

@@ -71,6 +71,22 @@ func TestTLSPortSpokenToInPlainIsExplained(t *testing.T) {
 	}
 }
 
+// A server without TLS takes the hello for the beginning of a line, and waits for its end.
+func TestPlainPortSpokenToInTLSIsExplained(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in its backlog, and is silent
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := open(t, Config{Addr: l.Addr().String(), TLS: &tls.Config{}, DialTimeout: 50 * time.Millisecond})
+	eventually(t, "a failed attempt", func() bool { return c.LastError(RoleLane, 0) != nil })
+	const want = "no connection within DialTimeout (50ms); check that the server speaks TLS on this port"
+	if text := c.LastError(RoleLane, 0).Error(); text != "resp: TLS handshake with "+l.Addr().String()+": "+want {
+		t.Fatalf("LastError: %v", text)
+	}
+}
+
 // tlsFront ends TLS in front of a server, under a certificate of its own.
 func tlsFront(t *testing.T, upstream string, change ...func(*tls.Config)) (addr string, roots *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,33 +11,40 @@ import (
 // it.
 type topology interface {
 	// find asks the deployment for its present layout. hint is the address of a
-	// server that is likely to know, or "".
-	find(ctx context.Context, hint string) (*layout, error)
-	// watch calls changed whenever it learns that the layout may have changed, until
-	// ctx ends.
-	watch(ctx context.Context, changed func())
+	// server that is likely to know, or "". It asks several servers at a time, and
+	// waits for none that is silent while another has answered. With count it asks for
+	// the groups, too.
+	find(ctx context.Context, hint string, count bool) (*layout, error)
+	// watch calls changed whenever it learns that the layout may have changed, with the
+	// server that said so as the hint, until ctx ends.
+	watch(ctx context.Context, changed func(hint string))
 }
 
 // layout is who serves what, at one moment.
 type layout struct {
 	shards []Shard // in a cluster sorted by slot, without overlap; else one
+	groups *groups // nil: nobody was asked
+	epoch  int64   // by the word of a sentinel
 }
 
 // Shard is a primary, and the slots that it serves: all, where there are none.
 type Shard struct {
 	First, Last uint16
 	Primary     string // as it is dialled from here
+	id          string // of the primary, in a cluster
 }
 
 // Shards asks a deployment who serves what, on connections of its own. It blocks, at
 // most as long as ctx lives.
 func Shards(ctx context.Context, cfg Config) ([]Shard, error) {
 	cfg = cfg.withDefaults()
-	t := newTopology(&cfg)
+	s := newScouts(ctx, &cfg, cfg.DialTimeout)
+	defer s.close()
+	t := newTopology(&cfg, s)
 	if t == nil {
 		return []Shard{{Last: slotCount - 1, Primary: cfg.Addr}}, nil
 	}
-	l, err := t.find(ctx, "")
+	l, err := t.find(ctx, "", false)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +65,15 @@ func (l *layout) check() error {
 	return nil
 }
 
+// primaries returns the addresses, each once.
+func (l *layout) primaries() []string {
+	addrs := make([]string, len(l.shards))
+	for i, s := range l.shards {
+		addrs[i] = s.Primary
+	}
+	return unique(addrs)
+}
+
 // whole reports whether every slot is served.
 func (l *layout) whole() bool {
 	next := 0
@@ -70,35 +86,16 @@ func (l *layout) whole() bool {
 	return next == slotCount
 }
 
-// newTopology returns what finds the layout; nil for a Standalone, whose layout is
-// known.
-func newTopology(c *Config) topology {
+// newTopology returns what finds the layout, by the scouts; nil for a Standalone, whose
+// layout is known.
+func newTopology(c *Config, s *scouts) topology {
 	switch c.Topology {
 	case Cluster:
-		return &clusterTopology{cfg: c}
+		return &clusterTopology{cfg: c, scouts: s}
 	case Sentinel:
-		return newSentinelTopology(c)
+		return newSentinelTopology(c, s)
 	case Replicas:
-		return &replicaTopology{cfg: c}
+		return &replicaTopology{cfg: c, scouts: s}
 	}
 	return nil
-}
-
-// mapped translates an address that a server told of.
-func (c *Config) mapped(addr string) string {
-	if c.AddrMap == nil {
-		return addr
-	}
-	return c.AddrMap(addr)
-}
-
-// candidates lists addresses to ask, each once: hint, known ones, and the seeds.
-func candidates(hint string, known, seeds []string) []string {
-	var list []string
-	for _, addr := range append(append([]string{hint}, shuffled(known)...), shuffled(seeds)...) {
-		if addr != "" && !slices.Contains(list, addr) {
-			list = append(list, addr)
-		}
-	}
-	return list
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 )
@@ -13,43 +11,85 @@ import (
 // clusterTopology asks the nodes of a cluster with CLUSTER SLOTS, which every
 // version knows.
 type clusterTopology struct {
-	cfg   *Config
-	known []string // the primaries of the latest layout
+	cfg    *Config
+	scouts *scouts
+	known  []string // the primaries of the latest layout
+	census census
 }
 
-func (t *clusterTopology) watch(ctx context.Context, _ func()) { <-ctx.Done() }
+func (t *clusterTopology) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
 
-// find takes the first answer: nodes that have lost the others go on telling what
-// they knew, but so may any, and whoever follows it is sent on by MOVED.
-func (t *clusterTopology) find(ctx context.Context, hint string) (*layout, error) {
-	var failed []error
-	for _, addr := range candidates(hint, t.known, t.cfg.Addrs) {
-		v, err := t.cfg.scout(ctx, addr, "CLUSTER", "SLOTS")
-		if err == nil {
-			var l *layout
-			if l, err = t.parse(v, addr); err == nil {
-				t.known = t.known[:0]
-				for _, s := range l.shards {
-					if !slices.Contains(t.known, s.Primary) {
-						t.known = append(t.known, s.Primary)
-					}
-				}
-				return l, nil
-			}
-			err = fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, err)
-		}
-		if failed = append(failed, err); ctx.Err() != nil {
-			break
+// find takes the first answer. It may be out of date, as that of a node that has lost
+// contact with the others is. Then MOVED leads to the right node.
+func (t *clusterTopology) find(ctx context.Context, hint string, count bool) (*layout, error) {
+	v, err := askFirst(ctx, candidates(hint, t.known, t.cfg.Addrs), t.scouts.patience, func(ctx context.Context, addr string) (clusterView, error) {
+		return t.ask(ctx, addr, count)
+	})
+	if err != nil {
+		return nil, err
+	}
+	l := v.layout
+	t.known = l.primaries()
+	switch {
+	case v.uncounted != nil:
+		l.groups = unknownGroups(v.uncounted)
+	case count:
+		l.groups = t.census.next(v.nodes)
+	}
+	return l, nil
+}
+
+// clusterView is a cluster, as one of its nodes sees it.
+type clusterView struct {
+	layout    *layout
+	nodes     []clusterNode
+	uncounted error // why they are not known
+}
+
+// nameServing gives the primaries the addresses at which they are dialled: in a cluster
+// that keeps its nodes' addresses to itself CLUSTER NODES has others.
+func (v *clusterView) nameServing() {
+	dialled := make(map[string]string)
+	for _, s := range v.layout.shards {
+		dialled[s.id] = s.Primary
+	}
+	for i := range v.nodes {
+		p := &v.nodes[i].peer
+		if addr, ok := dialled[v.nodes[i].id]; ok && !slices.Contains(p.dialled, addr) {
+			p.dialled = append(p.dialled, addr)
 		}
 	}
-	return nil, errors.Join(failed...)
+}
+
+func (t *clusterTopology) ask(ctx context.Context, addr string, count bool) (seen clusterView, err error) {
+	v, err := t.scouts.ask(ctx, t.cfg, addr, "CLUSTER", "SLOTS")
+	if err != nil {
+		return seen, err
+	}
+	if seen.layout, err = t.parse(v, addr); err != nil {
+		return seen, fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, err)
+	}
+	if count { // CLUSTER SLOTS hides nodes that have failed
+		if v, err = t.scouts.ask(ctx, t.cfg, addr, "CLUSTER", "NODES"); err == nil {
+			seen.nodes, err = t.cfg.clusterNodes(string(v.Bytes), addr)
+		}
+		seen.uncounted = err
+		seen.nameServing()
+	}
+	return seen, nil
 }
 
 var errNoSlots = errors.New("the node knows of no slot that is served; check that the cluster is up")
 
-// parse reads the answer of the node at asked.
+// maxPrimaries bounds what one answer has the client connect to. Redis recommends 1000
+// nodes at most.
+const maxPrimaries = 1024
+
+// parse reads the answer of the node at asked. Slots of a primary whose address cannot be
+// dialled are left out: the others can be served.
 func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 	l := new(layout)
+	refused := error(&notYet{errNoSlots})
 	for _, entry := range elements(v) {
 		e := elements(entry)
 		if len(e) < 3 {
@@ -65,43 +105,24 @@ func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 		}
 		host := string(node[0].Bytes)
 		if host == "?" && len(node) > 3 {
-			host = metadata(node[3], "ip")
+			host = field(node[3], "ip") // it has not got the hostname that it is to be known by
 		}
-		l.shards = append(l.shards, Shard{
-			First: uint16(first), Last: uint16(last),
-			Primary: t.cfg.announced(host, strconv.FormatInt(node[1].Int, 10), asked),
-		})
+		primary, err := t.cfg.announced(host, strconv.FormatInt(node[1].Int, 10), asked)
+		if err != nil {
+			refused = err
+			continue
+		}
+		s := Shard{First: uint16(first), Last: uint16(last), Primary: primary}
+		if len(node) > 2 {
+			s.id = string(node[2].Bytes)
+		}
+		l.shards = append(l.shards, s)
 	}
 	if len(l.shards) == 0 {
-		return nil, errNoSlots
+		return nil, refused
+	}
+	if n := len(l.primaries()); n > maxPrimaries {
+		return nil, fmt.Errorf("%w: %d primaries", ErrProtocol, n)
 	}
 	return l, l.check()
-}
-
-// metadata finds a field in what CLUSTER SLOTS tells of a node beside its address, a
-// flat list: a node that shall be known by its hostname, and has none, is "?" there.
-func metadata(list Value, name string) string {
-	fields := elements(list)
-	for i := 0; i+1 < len(fields); i += 2 {
-		if string(fields[i].Bytes) == name {
-			return string(fields[i+1].Bytes)
-		}
-	}
-	return ""
-}
-
-// announced is the address that a server tells of, as it is dialled from here. Without
-// a host it means the one at which it was asked.
-func (c *Config) announced(host, port, asked string) string {
-	if host == "" {
-		host, _, _ = net.SplitHostPort(asked)
-		return net.JoinHostPort(host, port)
-	}
-	return c.mapped(net.JoinHostPort(host, port))
-}
-
-func shuffled(list []string) []string {
-	list = slices.Clone(list)
-	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	return list
 }

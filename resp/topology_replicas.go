@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // replicaTopology finds the primary among servers that are told by hand who follows
 // whom: it asks all for their ROLE.
 type replicaTopology struct {
 	cfg     *Config
+	scouts  *scouts
 	known   []string // what the latest primary said of its replicas
 	present string   // the latest primary
 }
@@ -22,108 +22,134 @@ type replicaTopology struct {
 type answered struct {
 	addr     string
 	err      error
+	open     bool // it may be the primary, for all that is known: it has yet to answer
 	primary  bool
-	replicas []string // of a primary: those that are attached, as it sees them
+	attached int      // of a primary: how many replicas are, as it sees them
+	replicas []string // their addresses, a few at most
 	follows  bool     // a replica, connected to its primary
 	of       string   // the primary of a replica
 }
 
-func (t *replicaTopology) watch(ctx context.Context, _ func()) { <-ctx.Done() }
+func (t *replicaTopology) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
 
-func (t *replicaTopology) find(ctx context.Context, _ string) (*layout, error) {
-	addrs := candidates("", nil, t.cfg.Addrs)
-	for _, addr := range candidates("", t.known, nil) {
-		if !slices.Contains(addrs, addr) {
-			addrs = append(addrs, addr)
-		}
-	}
+func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, error) {
+	addrs := unique(t.cfg.Addrs, t.known)
 	all := t.askAll(ctx, addrs)
 	one, err := t.choose(all)
 	if err != nil {
 		// Perhaps one that was asked follows one that was not.
-		var others []string
+		var of []string
 		for _, a := range all {
-			if a.of != "" && !slices.Contains(addrs, a.of) && !slices.Contains(others, a.of) {
-				others = append(others, a.of)
-			}
+			of = append(of, a.of)
 		}
-		if len(others) > 0 {
-			one, err = t.choose(append(all, t.askAll(ctx, others)...))
+		if others := unique(addrs, of)[len(addrs):]; len(others) > 0 {
+			all = append(all, t.askAll(ctx, others)...)
+			one, err = t.choose(all)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	t.known, t.present = one.replicas, one.addr
-	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}}, nil
+	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
 }
 
-// askAll asks them at the same time.
-func (t *replicaTopology) askAll(ctx context.Context, addrs []string) []answered {
-	all := make([]answered, len(addrs))
-	var asking sync.WaitGroup
-	for i, addr := range addrs {
-		asking.Go(func() { all[i] = t.ask(ctx, addr) })
+// groups is what the user has said: nobody else keeps a list.
+func (t *replicaTopology) groups(primary string) *groups {
+	g := new(group)
+	for _, addr := range unique([]string{primary}, t.cfg.Addrs) {
+		g.peers = append(g.peers, peer{names: []string{addr}, dialled: []string{addr}})
 	}
-	asking.Wait()
+	g.replicas = len(g.peers) - 1
+	gs := new(groups)
+	gs.add(g)
+	return gs
+}
+
+func (t *replicaTopology) askAll(ctx context.Context, addrs []string) (all []answered) {
+	for _, f := range askAll(ctx, addrs, t.scouts.patience, t.ask) {
+		a := f.answer
+		a.addr, a.err = f.addr, f.err
+		var refused *ServerError
+		switch {
+		case errors.Is(f.err, errSilent):
+			a.open = t.scouts.silence(f.addr) < t.cfg.DialTimeout
+		case errors.As(f.err, &refused) && f.addr == t.present:
+			// It is alive, and is what it was until it says otherwise, as with MASTERDOWN.
+			a.open = refused.Code != "MASTERDOWN"
+		}
+		all = append(all, a)
+	}
 	return all
 }
 
-func (t *replicaTopology) ask(ctx context.Context, addr string) answered {
-	role, err := t.cfg.scout(ctx, addr, "ROLE")
-	a := answered{addr: addr, err: err}
+func (t *replicaTopology) ask(ctx context.Context, addr string) (a answered, err error) {
+	role, err := t.scouts.ask(ctx, t.cfg, addr, "ROLE")
 	if err != nil {
-		return a
+		return a, err
 	}
 	switch e := elements(role); {
 	case roleOf(role) == "master" && len(e) >= 3:
-		a.primary, a.replicas = true, t.replicas(e[2])
+		a.primary, a.attached, a.replicas = true, e[2].Len(), t.replicas(e[2])
 	case len(e) >= 4:
 		a.follows = string(e[3].Bytes) == "connected"
-		a.of = t.cfg.announced(string(e[1].Bytes), strconv.FormatInt(e[2].Int, 10), addr)
+		a.of, _ = t.cfg.announced(string(e[1].Bytes), strconv.FormatInt(e[2].Int, 10), addr)
 	}
-	return a
+	return a, nil
 }
 
-// choose finds the primary. Several may say that they are: a promotion by hand has such
-// a moment, and one that comes back after it has not been told yet. The one that
-// replicas are attached to is it. Addresses do not help: a replica may be known by
-// another name than the one it was promoted under, so that it would count twice; hence
-// what the servers told of counts only if the configured ones cannot decide.
+// choose finds the primary. Several servers may say that they are one: for a moment during
+// a promotion by hand, or because an old primary has come back and nobody has demoted it.
+// The one with most replicas attached wins. A server may be known by two names, and would
+// then count twice. So the servers that others have named count only if the configured
+// ones cannot decide.
 func (t *replicaTopology) choose(all []answered) (answered, error) {
-	var primaries []answered
 	var failed []error
 	following := false
 	for _, a := range all {
 		following = following || a.follows
 		if a.err != nil {
 			failed = append(failed, a.err)
-			// It is alive, and is what it was until it says otherwise, as with MASTERDOWN.
-			var e *ServerError
-			if a.addr == t.present && errors.As(a.err, &e) && e.Code != "MASTERDOWN" {
-				return a, fmt.Errorf("resp: the primary %s: %w", a.addr, a.err)
-			}
-		}
-		if a.primary {
-			primaries = append(primaries, a)
 		}
 	}
-	if len(primaries) == 0 {
-		return answered{}, errors.Join(append(failed, fmt.Errorf("resp: no primary among %s", addrsOf(all)))...)
-	}
-	configured := slices.DeleteFunc(slices.Clone(primaries), func(a answered) bool { return !slices.Contains(t.cfg.Addrs, a.addr) })
-	for _, list := range [][]answered{configured, primaries} {
-		slices.SortStableFunc(list, func(a, b answered) int { return len(b.replicas) - len(a.replicas) })
+	configured := slices.DeleteFunc(slices.Clone(all), func(a answered) bool { return !slices.Contains(t.cfg.Addrs, a.addr) })
+	var list []answered
+	for _, scope := range [][]answered{configured, all} {
+		list = slices.DeleteFunc(slices.Clone(scope), func(a answered) bool { return !a.primary })
+		slices.SortStableFunc(list, func(a, b answered) int { return b.attached - a.attached })
 		switch {
 		case len(list) == 0:
-		case len(list) > 1 && len(list[0].replicas) == len(list[1].replicas):
-		case len(list[0].replicas) == 0 && following:
+		case len(list) > 1 && list[0].attached == list[1].attached:
+		case list[0].attached == 0 && following:
 			// A replica is connected to its primary, and that is another.
+		case list[0].addr != t.present && !settled(list[0], scope):
 		default:
 			return list[0], nil
 		}
 	}
-	return answered{}, fmt.Errorf("resp: %s: it cannot be told who is the primary; make all but one follow that one (REPLICAOF)", addrsOf(primaries))
+	why := fmt.Errorf("resp: no primary among %s", addrsOf(all))
+	if len(list) > 0 {
+		why = fmt.Errorf("resp: %s: it cannot be told who is the primary; make all but one follow that one (REPLICAOF)", addrsOf(list))
+	}
+	if len(failed) < len(all) {
+		why = &notYet{why} // some have answered
+	}
+	return answered{}, errors.Join(append(failed, why)...)
+}
+
+// settled reports whether a primary stays the choice whatever those say that have yet to
+// answer: none of them can have as many replicas.
+func settled(best answered, among []answered) bool {
+	open, following := 0, 0
+	for _, a := range among {
+		if a.open {
+			open++
+		}
+		if a.follows {
+			following++
+		}
+	}
+	return open == 0 || best.attached > open-1+max(0, following-best.attached)
 }
 
 func addrsOf(list []answered) string {
@@ -135,11 +161,17 @@ func addrsOf(list []answered) string {
 }
 
 // replicas reads the list in a primary's ROLE: one of those may be promoted next.
-func (t *replicaTopology) replicas(list Value) []string {
-	var addrs []string
+func (t *replicaTopology) replicas(list Value) (addrs []string) {
 	for _, r := range elements(list) {
-		if e := elements(r); len(e) >= 2 {
-			addrs = append(addrs, t.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), ""))
+		e := elements(r)
+		if len(e) < 2 {
+			continue
+		}
+		if addr, err := t.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), ""); err == nil {
+			addrs = append(addrs, addr)
+		}
+		if len(addrs) == maxAnnounced {
+			break
 		}
 	}
 	return addrs

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // sentinelTopology asks sentinels who the primary is, and hears from one of them
@@ -15,69 +15,231 @@ import (
 type sentinelTopology struct {
 	cfg       *Config
 	sentinels Config // how to reach a sentinel
+	scouts    *scouts
+	warned    bool // that a sentinel refuses to announce failovers; the watching goroutine's
 	mu        struct {
 		sync.Mutex
-		good  string   // the sentinel that answered last
-		known []string // what it said of the others
+		good    string   // the sentinel that answered last
+		known   []string // what it said of the others
+		present string   // the primary of the latest layout
+		epoch   int64    // of that layout
 	}
 }
 
-func newSentinelTopology(c *Config) *sentinelTopology {
-	t := &sentinelTopology{cfg: c, sentinels: *c}
-	s := &t.sentinels
-	s.Username, s.Password, s.Credentials = c.SentinelUsername, c.SentinelPassword, nil
-	s.DB = 0
+func newSentinelTopology(c *Config, s *scouts) *sentinelTopology {
+	t := &sentinelTopology{cfg: c, sentinels: *c, scouts: s}
+	own := &t.sentinels
+	own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, nil
+	own.DB, own.refusals = 0, newRefusals(c.Clock)
+	t.mu.epoch = noEpoch
 	return t
 }
 
-// candidates lists sentinels, the one that answered last first.
-func (t *sentinelTopology) candidates() []string {
+// candidates lists sentinels: hint, and then those that the one that answered last knows
+// before that one itself. It may be cut off from the others, and never hear of a failover
+// that they agree on. Where epochs are not told the latest word cannot be known, so the
+// client stays with one sentinel as long as that answers.
+func (t *sentinelTopology) candidates(hint string) []string {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return candidates(t.mu.good, t.mu.known, t.cfg.Addrs)
+	good, known, epoch := t.mu.good, t.mu.known, t.mu.epoch
+	t.mu.Unlock()
+	if hint == "" && epoch == noEpoch {
+		hint = good
+	}
+	return unique(candidates(hint, known, t.cfg.Addrs), []string{good})
 }
 
 // find believes a sentinel only if the server that it names agrees: right after a
-// failover some sentinels have not heard yet.
-func (t *sentinelTopology) find(ctx context.Context, _ string) (*layout, error) {
-	var failed []error
-	for _, addr := range t.candidates() {
-		primary, err := t.ask(ctx, addr)
-		if err == nil {
-			return &layout{shards: []Shard{{Last: slotCount - 1, Primary: primary}}}, nil
-		}
-		if failed = append(failed, err); ctx.Err() != nil {
-			break
-		}
+// failover some sentinels have not heard yet. hint is the sentinel that has announced one;
+// so the others, and the old primary, are not to be faster than the way to the new one.
+func (t *sentinelTopology) find(ctx context.Context, hint string, count bool) (l *layout, err error) {
+	s := sentinelSearch{sentinelTopology: t, count: count, verdicts: make(map[string]*verdict)}
+	if hint != "" {
+		l, err = askFirst(ctx, []string{hint}, t.scouts.patience, s.ask)
 	}
-	return nil, errors.Join(failed...)
+	if l == nil {
+		l, err = askFirst(ctx, t.candidates(hint), t.scouts.patience, s.ask)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if primary := l.shards[0].Primary; primary != t.mu.present || l.epoch != noEpoch {
+		t.mu.present, t.mu.epoch = primary, l.epoch
+	}
+	return l, nil
 }
 
-func (t *sentinelTopology) ask(ctx context.Context, sentinel string) (primary string, err error) {
-	v, err := t.sentinels.scout(ctx, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", t.cfg.Master)
+// sentinelSearch is one search. Each server that sentinels name is asked once, however
+// many name it.
+type sentinelSearch struct {
+	*sentinelTopology
+	count    bool // the replicas, too
+	asking   sync.Mutex
+	verdicts map[string]*verdict // by address
+}
+
+// verdict is whether a server is the primary: err is nil if so, and set before given is
+// closed.
+type verdict struct {
+	given chan struct{}
+	err   error
+}
+
+func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, error) {
+	primary, err := s.named(ctx, sentinel)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.verdict(ctx, primary); err != nil {
+		return nil, &notYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
+	}
+	l := &layout{shards: []Shard{{Last: slotCount - 1, Primary: primary}}}
+	if l.epoch, err = s.epoch(ctx, sentinel); err != nil {
+		return nil, err
+	}
+	if behind, err := s.behind(ctx, sentinel, l); err != nil {
+		return nil, err
+	} else if behind {
+		return nil, &notYet{fmt.Errorf("resp: sentinel %s names %s, which has been replaced", sentinel, primary)}
+	}
+	if s.count { // with those that are down, until the sentinel is reset
+		list, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
+		if err != nil {
+			l.groups = unknownGroups(refusedBySentinel(err))
+		} else {
+			l.groups = s.groups(primary, list)
+		}
+	}
+	others, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
+	known := s.others(others, sentinel)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.good = sentinel
+	if err == nil { // it is a matter of luck, not of need
+		s.mu.known = known
+	}
+	return l, nil
+}
+
+// named returns the primary that a sentinel names.
+func (s *sentinelSearch) named(ctx context.Context, sentinel string) (string, error) {
+	v, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.cfg.Master)
 	if err != nil {
 		return "", refusedBySentinel(err)
 	}
 	e := elements(v)
 	if len(e) != 2 {
-		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &ServerError{Code: "ERR", Message: "ERR No such master with that name: " + t.cfg.Master})
+		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
 	}
-	primary = t.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), sentinel)
-	role, err := t.cfg.scout(ctx, primary, "ROLE")
+	primary, err := s.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), sentinel)
+	if err != nil {
+		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, err)
+	}
+	return primary, nil
+}
+
+// noEpoch is that of a sentinel that does not tell, and less than any.
+const noEpoch = -1
+
+// epoch returns how often, as far as a sentinel knows, the primary has been chosen.
+func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, error) {
+	v, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
+	if errors.As(err, new(*ServerError)) {
+		return noEpoch, nil // the user needs a right for it
+	}
+	if err != nil {
+		return noEpoch, err
+	}
+	n, err := strconv.ParseInt(field(v, "config-epoch"), 10, 64)
+	if err != nil {
+		return noEpoch, nil
+	}
+	return n, nil
+}
+
+// behind reports whether the sentinel has slept through the failover to the present
+// primary, which goes on. The server that it names may not know either:
+//
+//	sentinel A            sentinel B          the client
+//	names R, epoch 2      names P, epoch 1    follows A to R
+//	falls silent                              asks B
+//	                                          back to P, where others have its locks
+//
+// A primary that is gone, or is none any more, is no reason to doubt: sentinels that were
+// set up anew count their epochs from the beginning. One that has not answered yet is not
+// gone before DialTimeout is over: a lost packet costs a new connection a second. One that
+// is full or busy goes on: after a failover all clients connect to it.
+//
+// Name and epoch are two answers, and the sentinel may hear of the failover between them:
+// then it has named P, of epoch 2. So before the client moves it is asked for the name
+// once more.
+func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *layout) (bool, error) {
+	s.mu.Lock()
+	present, epoch := s.mu.present, s.mu.epoch
+	s.mu.Unlock()
+	primary := l.shards[0].Primary
+	if present == "" || primary == present {
+		return false, nil
+	}
+	if l.epoch < epoch {
+		err := s.verdict(ctx, present)
+		if err == nil || postponed(err) || errors.Is(err, errSilent) && s.scouts.silence(present) < s.cfg.DialTimeout {
+			return true, nil
+		}
+	}
+	again, err := s.named(ctx, sentinel)
+	return again != primary, err
+}
+
+// postponed reports whether err is that of a server that is there, and cannot say now
+// whether it is a primary.
+func postponed(err error) bool {
+	var e *ServerError
+	return errors.As(err, &e) && (e.Code == "BUSY" || e.Code == "LOADING" || e.begins("ERR max number of clients"))
+}
+
+// groups reads the answer to SENTINEL REPLICAS. It counts as many as are listed: if that
+// was after the next failover, the primary is one of them, and the next one is not.
+func (t *sentinelTopology) groups(primary string, list Value) *groups {
+	g := &group{replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
+	for _, r := range elements(list) {
+		host, port := field(r, "ip"), field(r, "port")
+		p := peer{names: []string{net.JoinHostPort(host, port)}}
+		if addr, err := t.cfg.announced(host, port, ""); err == nil {
+			p.dialled = []string{addr}
+		}
+		if g.peers = append(g.peers, p); len(g.peers) > maxNodes {
+			break // they are counted, and that is enough
+		}
+	}
+	gs := new(groups)
+	gs.add(g)
+	return gs
+}
+
+// verdict asks a server whether it is a primary, or waits for the answer if it is being
+// asked already.
+func (s *sentinelSearch) verdict(ctx context.Context, addr string) error {
+	s.asking.Lock()
+	v, asked := s.verdicts[addr]
+	if !asked {
+		v = &verdict{given: make(chan struct{})}
+		s.verdicts[addr] = v
+	}
+	s.asking.Unlock()
+	if asked {
+		<-v.given // at the latest when ctx ends: it is the same for all
+		return v.err
+	}
+	role, err := s.scouts.ask(ctx, s.cfg, addr, "ROLE")
 	if err == nil {
 		err = isPrimary(role)
 	}
-	if err != nil {
-		return "", fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)
-	}
-	others, err := t.sentinels.scout(ctx, sentinel, "SENTINEL", "SENTINELS", t.cfg.Master)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.good = sentinel
-	if err == nil { // it is a matter of luck, not of need
-		t.mu.known = t.others(others, sentinel)
-	}
-	return primary, nil
+	v.err = err
+	close(v.given)
+	return err
 }
 
 // refusedBySentinel says whose credentials are meant, if that is the trouble.
@@ -93,18 +255,12 @@ func refusedBySentinel(err error) error {
 func (t *sentinelTopology) others(v Value, asked string) []string {
 	var addrs []string
 	for _, s := range elements(v) {
-		var host, port string
-		fields := elements(s)
-		for i := 0; i+1 < len(fields); i += 2 {
-			switch string(fields[i].Bytes) {
-			case "ip":
-				host = string(fields[i+1].Bytes)
-			case "port":
-				port = string(fields[i+1].Bytes)
-			}
+		host, port := field(s, "ip"), field(s, "port")
+		if addr, err := t.cfg.announced(host, port, asked); err == nil {
+			addrs = append(addrs, addr)
 		}
-		if port != "" {
-			addrs = append(addrs, t.cfg.announced(host, port, asked))
+		if len(addrs) == maxAnnounced {
+			break
 		}
 	}
 	return addrs
@@ -112,9 +268,9 @@ func (t *sentinelTopology) others(v Value, asked string) []string {
 
 // watch listens to one sentinel, or to the next one when that is gone; whenever it
 // begins to listen, something may have happened before.
-func (t *sentinelTopology) watch(ctx context.Context, changed func()) {
+func (t *sentinelTopology) watch(ctx context.Context, changed func(hint string)) {
 	for pause := backoffMin; ctx.Err() == nil; pause = min(2*pause, backoffMax) {
-		for _, addr := range t.candidates() {
+		for _, addr := range t.candidates("") {
 			begun := t.cfg.Clock.Now()
 			if t.listen(ctx, addr, changed) {
 				if t.cfg.Clock.Now().Sub(begun) > backoffMax {
@@ -123,14 +279,19 @@ func (t *sentinelTopology) watch(ctx context.Context, changed func()) {
 				break // begin with the best one again
 			}
 		}
-		sleep(ctx, pause)
+		sleep(ctx, pause, nil)
 	}
 }
 
-// listen follows one sentinel until it is gone; false if it could not be reached.
-func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func()) bool {
+// listen follows one sentinel until it is gone; false if it could not be reached, or
+// refuses. After a refusal it is left alone for a while.
+func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func(hint string)) bool {
 	cfg := t.sentinels
 	cfg.Network, cfg.Addr = networkOf(addr), addr
+	began := cfg.Clock.Now()
+	if cfg.refusals.check(addr, RolePubSub) != nil {
+		return false
+	}
 	conn, err := cfg.connect(ctx, roleScout)
 	if err != nil {
 		return false
@@ -148,24 +309,20 @@ func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func
 		e := elements(v)
 		switch {
 		case v.Kind == KindError:
+			err := &connectError{what: "SUBSCRIBE", addr: addr, err: newServerError(v.Bytes)}
+			cfg.refusals.note(addr, RolePubSub, began, err)
+			if !t.warned {
+				t.warned = true
+				cfg.Logger.Warn("resp: a sentinel refuses to announce failovers, so they are noticed later", "err", err)
+			}
 			return false
 		case len(e) == 3 && string(e[0].Bytes) == "subscribe":
-			changed()
+			cfg.refusals.note(addr, RolePubSub, began, nil)
+			t.warned = false
+			changed(addr)
 		case len(e) == 3 && string(e[0].Bytes) == "message" && strings.HasPrefix(string(e[2].Bytes), t.cfg.Master+" "):
-			changed()
+			changed(addr)
 		}
 	}
 	return !errors.Is(err, net.ErrClosed)
-}
-
-// sleep pauses; false if ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -3,7 +3,6 @@ package resp
 import (
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,19 +13,12 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
 // roleOfPrimaryOf is the answer to ROLE of a primary with these replicas.
 func roleOfPrimaryOf(replicas ...string) fakenode.Action {
-	var b strings.Builder
-	fmt.Fprintf(&b, "*3\r\n$6\r\nmaster\r\n:0\r\n*%d\r\n", len(replicas))
-	for _, r := range replicas {
-		host, port, _ := net.SplitHostPort(r)
-		b.WriteString("*3\r\n" + bulk(host) + bulk(port) + bulk("0"))
-	}
-	return fakenode.Raw(b.String())
+	return fakenode.Raw(primaryReply(replicas...))
 }
 
 // roleOfReplica is that of a replica of a primary; state is "connected", or why not.
 func roleOfReplica(primary, state string) fakenode.Action {
-	host, port, _ := net.SplitHostPort(primary)
-	return fakenode.Raw("*5\r\n$5\r\nslave\r\n" + bulk(host) + ":" + port + "\r\n" + bulk(state) + ":0\r\n")
+	return fakenode.Raw(replicaReply(primary, state))
 }
 
 // serves waits until a client takes a server for the one of a route.
@@ -63,7 +55,7 @@ func TestChannelsFollowThePrimary(t *testing.T) {
 	r.await(t, Message)
 }
 
-// The configured names and the addresses that servers tell of are different words for
+// The configured names and the addresses that servers announce are different words for
 // the same servers.
 func TestReplicaIsPromotedUnderAnotherNameThanItWasKnownBy(t *testing.T) {
 	t.Parallel()

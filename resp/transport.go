@@ -58,8 +58,8 @@ type transport interface {
 	sent() uint64
 
 	// unread reports whether bytes lie in the socket that no onBytes has been given:
-	// the server has spoken, and it is this process that is behind. A transport that
-	// cannot tell says no; the reader of std takes at once what arrives.
+	// the server has spoken, and it is this process that is behind. Where no socket
+	// shows it (a dialer's own connection without SyscallConn, Windows) it says no.
 	unread() bool
 
 	// wake asks for an onWake soon. Two calls may end in one onWake, if it starts

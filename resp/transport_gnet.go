@@ -94,9 +94,7 @@ func (t *gnetTransport) unread() bool {
 	if t.mu.closed || t.mu.conn == nil {
 		return false
 	}
-	var b [1]byte
-	_, _, err := unix.Recvfrom(t.mu.conn.Fd(), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return err == nil // also at the end of the stream, which the loop has yet to see
+	return hasUnread(t.mu.conn.Fd())
 }
 
 func (t *gnetTransport) wake() {

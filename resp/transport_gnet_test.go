@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var gnetTCP = carrier{name: "gnet-tcp", network: "tcp"}
@@ -30,6 +32,29 @@ func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
 	tr, _ := w.adopted(s)
 	tr.wake()
 	receive(t, s.done, "onClose")
+}
+
+// Urgent data that nobody reads would have the loop look for it without a pause.
+func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, gnetTCP)
+	s := newEarSink(t)
+	_, server := w.adopted(s)
+	socket, err := server.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = socket.Control(func(fd uintptr) {
+		if err := unix.Sendto(int(fd), []byte("!"), unix.MSG_OOB, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := receive(t, s.bytes, "the urgent byte"); b != "!" {
+		t.Errorf("%q instead", b)
+	}
 }
 
 func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {

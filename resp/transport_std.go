@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // readBufferSize is what one read of a std transport takes at most; gnet's event
@@ -27,7 +28,8 @@ type stdTransport struct {
 	conn    net.Conn
 	sink    sink
 	tracker *tracker
-	exact   bool // a failed Write of conn tells truly how much it wrote
+	exact   bool            // a failed Write of conn tells truly how much it wrote
+	socket  syscall.RawConn // where the bytes arrive; nil: unknown
 	taken   atomic.Uint64
 	wakes   chan struct{} // holds one token while an onWake is owed
 	writer  sync.WaitGroup
@@ -47,10 +49,14 @@ func adoptStd(c net.Conn, s sink, k *tracker) (transport, error) {
 		wakes:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
-	switch c.(type) {
-	case *net.TCPConn, *net.UnixConn, *tls.Conn:
-		// A TLS record that was written in part cannot be read by the server.
+	below := belowTLS(c)
+	switch below.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		// Through TLS, too: a record that was written in part cannot be read by the server.
 		t.exact = true
+	}
+	if s, ok := below.(syscall.Conn); ok {
+		t.socket, _ = s.SyscallConn() // an error: it has ended already
 	}
 	if err := k.enter(t); err != nil {
 		c.Close()
@@ -59,8 +65,19 @@ func adoptStd(c net.Conn, s sink, k *tracker) (transport, error) {
 	guard(t, func() { s.onOpen(t) })
 	t.writer.Add(1)
 	go pprof.Do(context.Background(), pprof.Labels("role", "resp writer"), t.writeLoop)
-	go pprof.Do(context.Background(), pprof.Labels("pawl", "connection reader"), t.readLoop)
+	go pprof.Do(context.Background(), pprof.Labels("role", "resp reader"), t.readLoop)
 	return t, nil
+}
+
+// belowTLS returns the connection that carries c.
+func belowTLS(c net.Conn) net.Conn {
+	for {
+		secure, ok := c.(*tls.Conn)
+		if !ok {
+			return c
+		}
+		c = secure.NetConn()
+	}
 }
 
 func (t *stdTransport) readLoop(context.Context) {
@@ -117,7 +134,13 @@ func (t *stdTransport) write(b []byte) (int, error) {
 
 func (t *stdTransport) sent() uint64 { return t.taken.Load() }
 
-func (t *stdTransport) unread() bool { return false }
+func (t *stdTransport) unread() (yes bool) {
+	if t.socket != nil {
+		// An error means that it has ended.
+		_ = t.socket.Control(func(fd uintptr) { yes = hasUnread(int(fd)) })
+	}
+	return yes
+}
 
 func (t *stdTransport) wake() {
 	select {
@@ -131,11 +154,7 @@ func (t *stdTransport) close(err error) {
 		t.end.err = err
 		close(t.ended)
 		// tls.Conn.Close would wait for a last write of its own.
-		if c, ok := t.conn.(*tls.Conn); ok {
-			c.NetConn().Close()
-			return
-		}
-		t.conn.Close()
+		belowTLS(t.conn).Close()
 	})
 }
 

@@ -1,0 +1,90 @@
+package resp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limits of what servers announce.
+const (
+	// maxAnnounced is how many addresses of one list are remembered.
+	maxAnnounced = 32
+	// maxKnown is how many known addresses one search asks, beside the configured ones.
+	maxKnown = 16
+	// maxHost is the longest name that DNS has, and some.
+	maxHost = 255
+)
+
+// announced is the address that a server announces, as it is dialled from here. Only
+// addresses of the user's own, those of the configuration and those that AddrMap returns,
+// may be sockets in the file system. It runs AddrMap.
+func (c *Config) announced(host, port, asked string) (string, error) {
+	addr, own, err := parseAnnounced(host, port, asked)
+	if err != nil || own || c.AddrMap == nil {
+		return addr, err
+	}
+	return c.addrs.ask(addr)
+}
+
+// parseAnnounced joins host and port. Without a host they mean the one at which the
+// server was asked; then AddrMap has had its say.
+func parseAnnounced(host, port, asked string) (addr string, own bool, err error) {
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 {
+		return "", false, fmt.Errorf("%w: a server announces the port %.20q", ErrProtocol, port)
+	}
+	port = strconv.FormatUint(number, 10)
+	if host == "" {
+		if networkOf(asked) == "unix" {
+			asked = "localhost:0"
+		}
+		if host, _, _ = net.SplitHostPort(asked); host != "" {
+			return net.JoinHostPort(host, port), true, nil
+		}
+	}
+	forbidden := func(r rune) bool { return r <= ' ' || r == '/' || r == '\\' || r == 0x7f }
+	if host == "" || host == "?" || len(host) > maxHost || strings.ContainsFunc(host, forbidden) {
+		return "", false, fmt.Errorf("%w: a server announces the host %.40q", ErrProtocol, host)
+	}
+	return net.JoinHostPort(host, port), false, nil
+}
+
+// networkOf tells a path from host:port.
+func networkOf(addr string) string {
+	if addr != "" && addr[0] == '/' {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// candidates lists addresses to ask, each once: hint, some of the known ones, and the
+// seeds.
+func candidates(hint string, known, seeds []string) []string {
+	known = shuffled(known)
+	known = known[:min(len(known), maxKnown)]
+	return unique([]string{hint}, known, shuffled(seeds))
+}
+
+// unique is the addresses of all lists, each once, in order.
+func unique(lists ...[]string) (all []string) {
+	seen := map[string]bool{"": true}
+	for _, list := range lists {
+		for _, addr := range list {
+			if !seen[addr] {
+				seen[addr] = true
+				all = append(all, addr)
+			}
+		}
+	}
+	return all
+}
+
+func shuffled(list []string) []string {
+	list = slices.Clone(list)
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}

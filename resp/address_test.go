@@ -1,0 +1,234 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/fakenode"
+)
+
+func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		host, port, asked string
+		want              string // "": refused
+	}{
+		{"10.0.0.1", "6379", "a:1", "10.0.0.1:6379"},
+		{"::1", "6379", "a:1", "[::1]:6379"},
+		{"fe80::1%eth0", "1", "a:1", "[fe80::1%eth0]:1"},
+		{"redis-0.svc", "65535", "a:1", "redis-0.svc:65535"},
+		{"h", "06379", "a:1", "h:6379"},
+		{"", "6379", "a:1", "a:6379"},
+		{"", "6379", "[::1]:1", "[::1]:6379"},
+		{"", "6379", "/tmp/redis.sock", "localhost:6379"},
+		{"", "6379", "", ""},
+		{"?", "6379", "a:1", ""},
+		{"h", "0", "a:1", ""},
+		{"h", "65536", "a:1", ""},
+		{"h", "-1", "a:1", ""},
+		{"h", "", "a:1", ""},
+		{"h", "redis", "a:1", ""},
+		{"/run/user/x", "1", "a:1", ""},
+		{"/run/user/x", "0", "a:1", ""},
+		{"..\\x", "1", "a:1", ""},
+		{"a b", "1", "a:1", ""},
+		{"a\r\n", "1", "a:1", ""},
+		{"a\x00", "1", "a:1", ""},
+		{strings.Repeat("h", maxHost+1), "1", "a:1", ""},
+	} {
+		got, err := new(Config).announced(c.host, c.port, c.asked)
+		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, ErrProtocol) {
+			t.Errorf("host %.20q, port %q, asked at %q: %q, %v; want %q", c.host, c.port, c.asked, got, err, c.want)
+		}
+	}
+}
+
+// The user may well have servers behind sockets: AddrMap is theirs.
+func TestAddrMapMayNameASocket(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	cfg := Config{AddrMap: func(addr string) string {
+		asked = append(asked, addr)
+		if addr == "nowhere:1" {
+			return ""
+		}
+		return "/tmp/" + addr
+	}}.withDefaults()
+	if got, err := cfg.announced("h", "1", "a:1"); got != "/tmp/h:1" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := cfg.announced("nowhere", "1", "a:1"); err == nil {
+		t.Errorf("%q for an address that AddrMap does not know", got)
+	}
+	if _, err := cfg.announced("/tmp/x", "1", "a:1"); err == nil {
+		t.Error("a path was mapped")
+	}
+	if want := []string{"h:1", "nowhere:1"}; !slices.Equal(asked, want) {
+		t.Errorf("AddrMap was asked for %q, want %q", asked, want)
+	}
+}
+
+// Whatever servers say, no socket of this machine is dialled, and no port 0.
+func TestServersCannotHaveASocketDialled(t *testing.T) {
+	t.Parallel()
+	const path, port = "/run/x", "1"
+	sentinels := func(words []string) string {
+		switch {
+		case words[0] != "SENTINEL":
+			return ""
+		case words[1] == "SENTINELS":
+			return sentinelsReply(path + ":" + port)
+		}
+		return "*2\r\n" + bulk(path) + bulk(port)
+	}
+	list := "*1\r\n*3\r\n" + bulk(path) + bulk(port) + bulk("0")
+	for name, c := range map[string]struct {
+		cfg    Config
+		answer func([]string) string
+		serves bool
+	}{
+		"CLUSTER SLOTS": {
+			cfg: Config{Topology: Cluster, Sharding: ShardingOff},
+			answer: says("CLUSTER", "*2\r\n*3\r\n:0\r\n:9\r\n*2\r\n"+bulk(path)+":"+port+"\r\n"+
+				"*3\r\n:10\r\n:16383\r\n*2\r\n"+bulk("n")+":1\r\n"),
+		},
+		"SENTINEL":        {cfg: Config{Topology: Sentinel, Master: "m"}, answer: sentinels},
+		"ROLE of primary": {cfg: Config{Topology: Replicas}, answer: says("ROLE", "*3\r\n"+bulk("master")+":0\r\n"+list), serves: true},
+		"ROLE of replica": {cfg: Config{Topology: Replicas},
+			answer: says("ROLE", "*5\r\n"+bulk("slave")+bulk(path)+":"+port+"\r\n"+bulk("connected")+":0\r\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				net.set(path+":"+port, func(*bubbleServer) {})
+				net.on("n:1", c.answer)
+				c.cfg.Addrs = []string{"n:1"}
+				client, end := net.open(t, c.cfg)
+				defer end()
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				if net.get(path+":"+port).dials > 0 {
+					t.Error("the socket was dialled")
+				}
+				if n := net.get("n:1"); n.dials == 0 || c.serves && !served(client, 0, "n:1")() {
+					t.Error("the server itself is not used")
+				}
+				if name == "CLUSTER SLOTS" && (!served(client, 10, "n:1")() || client.AddrOf(0) != "") {
+					t.Errorf("slots 10 and 0 are served by %q and %q", client.AddrOf(10), client.AddrOf(0))
+				}
+			})
+		})
+	}
+}
+
+func TestRefusalThatNamesASocketIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 1)
+	c := f.client(t)
+	for i, text := range []string{"MOVED 7 /run/x:0", "MOVED 7 /run/x:1", "ASK 7 /run/x:1", "MOVED 7 h:0", "ASK 7 h:65536"} {
+		rule := f.nodes[0].On(echoes, fakenode.Error(text))
+		call := newCall(i)
+		c.Submit(7, call)
+		var refused *ServerError
+		if r := call.await(t); !errors.As(r.Err, &refused) || refused.Message != text {
+			t.Errorf("%s: %+v", text, r)
+		}
+		rule.Remove()
+	}
+	if n := c.Stats().Nodes; n != 1 {
+		t.Errorf("%d nodes", n)
+	}
+}
+
+// A list of any length is work for its length, and leads to a few connections.
+func TestListsOfServersAreCut(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 50_000)
+	for i := range many {
+		many[i] = fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255)
+	}
+	start := time.Now()
+	if n := len(candidates("hint:1", many, []string{"a:1", "b:1", "a:1"})); n != 1+maxKnown+2 {
+		t.Errorf("%d candidates", n)
+	}
+	if n := len(unique(many, many)); n != len(many) {
+		t.Errorf("%d are unique", n)
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("it took %v", d)
+	}
+
+	decoded := func(reply string) Value {
+		var d Decoder
+		v, _, err := d.Decode([]byte(reply))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	sentinels := decoded(sentinelsReply(many...))
+	if n := len((&sentinelTopology{cfg: &Config{}}).others(sentinels, "a:1")); n != maxAnnounced {
+		t.Errorf("%d sentinels", n)
+	}
+	v := decoded(slotsReply(many[:maxPrimaries+1]...))
+	if l, err := (&clusterTopology{cfg: &Config{}}).parse(v, "a:1"); !errors.Is(err, ErrProtocol) {
+		t.Errorf("a layout of %d primaries: %v", len(l.primaries()), err)
+	}
+}
+
+func TestServerThatNamesThousandsOfOthersHasFewDialled(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 5000)
+	for i := range many {
+		many[i] = fmt.Sprintf("10.0.%d.%d:1", i>>8, i&255)
+	}
+	for name, c := range map[string]struct {
+		cfg     Config
+		servers map[string]func([]string) string
+	}{
+		"replicas of a primary": {Config{Topology: Replicas, Addrs: []string{"n:1"}},
+			map[string]func([]string) string{"n:1": says("ROLE", primaryReply(many...))}},
+		"sentinels": {Config{Topology: Sentinel, Master: "m", Addrs: []string{"s:1"}},
+			map[string]func([]string) string{
+				"n:1": says("ROLE", primaryReply()),
+				"s:1": func(words []string) string {
+					switch {
+					case words[0] != "SENTINEL":
+						return ""
+					case words[1] == "SENTINELS":
+						return sentinelsReply(many...)
+					}
+					return hostPortReply("n:1")
+				}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				for _, addr := range many {
+					net.vanish(addr)
+				}
+				for addr, answer := range c.servers {
+					net.on(addr, answer)
+				}
+				client, end := net.open(t, c.cfg)
+				defer end()
+				within(t, time.Second, "the primary serves", served(client, 0, "n:1"))
+				net.vanish("s:1") // so that the other sentinels are asked
+				for range 30 {
+					time.Sleep(time.Second)
+					synctest.Wait()
+					if n := net.out(); n > maxAnnounced+1 {
+						t.Fatalf("%d dials at a time", n)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package resp
+
+import (
+	"bytes"
+	"net"
+)
+
+// attendance is which replicas of a primary are there, as of a ROLE.
+type attendance struct {
+	attached int      // -1: not known
+	replicas int      // that there are, those that are away included
+	away     []string // the others, as far as that can be told
+	err      error    // why replicas is not known
+}
+
+// attend reads the answer of n to ROLE.
+func (n *node) attend(r Reply) attendance {
+	err := r.Err
+	if err == nil {
+		err = isPrimary(r.Value)
+	}
+	if err != nil {
+		return attendance{attached: -1, err: err}
+	}
+	list := attachedTo(r.Value)
+	a := attendance{attached: list.Len()}
+	a.replicas = max(a.attached, n.seen.see(distinct(list), r.Now))
+	g, err := n.client.group(n.cfg.Addr)
+	if err != nil {
+		a.err = err
+		return a
+	}
+	a.replicas = max(a.replicas, g.replicas)
+	if a.attached < g.replicas {
+		var names []string
+		eachReplica(list, func(host, port []byte) bool {
+			names = append(names, net.JoinHostPort(string(host), string(port)))
+			return true
+		})
+		a.away = g.away(n.cfg.Addr, names)
+	}
+	return a
+}
+
+// attachedTo is the list of replicas in a primary's answer to ROLE.
+func attachedTo(role Value) (list Value) {
+	role.Each(func(i int, v Value) bool {
+		list = v
+		return i < 2
+	})
+	return list
+}
+
+// eachReplica calls f with the address of each replica in such a list, until it returns
+// false.
+func eachReplica(list Value, f func(host, port []byte) bool) {
+	list.Each(func(_ int, replica Value) bool {
+		var words [2][]byte
+		replica.Each(func(i int, v Value) bool {
+			words[i] = v.Bytes
+			return i == 0
+		})
+		return f(words[0], words[1])
+	})
+}
+
+// distinct counts the addresses in such a list: a replica that has connected anew, while
+// the primary has not noticed the end of the connection before, is in it twice. It makes
+// no garbage; in a long list it takes each for another.
+func distinct(list Value) (n int) {
+	var seen [16]struct{ host, port []byte }
+	if list.Len() > len(seen) {
+		return list.Len()
+	}
+	eachReplica(list, func(host, port []byte) bool {
+		for _, s := range seen[:n] {
+			if bytes.Equal(s.host, host) && bytes.Equal(s.port, port) {
+				return true
+			}
+		}
+		seen[n].host, seen[n].port = host, port
+		n++
+		return true
+	})
+	return n
+}

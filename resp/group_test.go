@@ -1,0 +1,459 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/fakenode"
+)
+
+func TestNodesOfAClusterAreReadAsTheServersWriteThem(t *testing.T) {
+	t.Parallel()
+	const text = `07c37d 127.0.0.1:30004@31004 slave e7d1ee 0 1426238317239 4 connected
+67ed2d 127.0.0.1:30002@31002,host2,shard-id=69bc myself,master - 0 0 2 connected 5461-10922 [93-<-292f8b]
+292f8b ::1:30003@31003,,tls-port=6379 master,fail? - 1426238316232 0 3 disconnected [94->-67ed2d]
+6ec239 :0@0 slave,fail,noaddr 67ed2d 1426238316232 1426238315000 5 disconnected
+aaaaaa :17001@27001 master - 0 0 0 connected 7
+bbbbbb 10.0.0.1:6379@16379 handshake - 0 0 0 connected
+
+`
+	cfg := Config{AddrMap: func(addr string) string { return strings.Replace(addr, "127.0.0.1", "example.org", 1) }}.withDefaults()
+	nodes, err := cfg.clusterNodes(strings.ReplaceAll(text, "\n", "\r\n"), "asked:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []clusterNode{
+		{id: "07c37d", primary: "e7d1ee", peer: peer{[]string{"127.0.0.1:30004"}, []string{"example.org:30004"}}},
+		{id: "67ed2d", serves: true, peer: peer{[]string{"127.0.0.1:30002", "host2:30002"}, []string{"example.org:30002", "host2:30002"}}},
+		{id: "292f8b", peer: peer{[]string{"[::1]:30003"}, []string{"[::1]:30003"}}},
+		{id: "6ec239", primary: "67ed2d", peer: peer{names: []string{"6ec239"}}},
+		{id: "aaaaaa", serves: true, peer: peer{[]string{"asked:17001"}, []string{"asked:17001"}}},
+	}
+	if !reflect.DeepEqual(nodes, want) {
+		t.Errorf("got\n%+v, want\n%+v", nodes, want)
+	}
+	if _, err := cfg.clusterNodes("one two three\n", ""); !errors.Is(err, ErrProtocol) {
+		t.Errorf("a line of three words: %v", err)
+	}
+}
+
+// listed is CLUSTER NODES in short: "A 0-5" serves slots, "b>A" follows A, "C" does
+// neither. The address of a node is its name.
+func listed(t *testing.T, short string) []clusterNode {
+	t.Helper()
+	var text strings.Builder
+	for _, node := range strings.Split(short, ", ") {
+		name, slots, _ := strings.Cut(node, " ")
+		name, primary, replica := strings.Cut(name, ">")
+		flags := "master"
+		if replica {
+			flags = "slave"
+		} else {
+			primary = "-"
+		}
+		if slots == "fails" {
+			flags, slots = flags+",fail", ""
+		}
+		fmt.Fprintf(&text, "%s %s:1@2 %s %s 0 0 0 connected %s\n", name, name, flags, primary, slots)
+	}
+	nodes, err := new(Config).clusterNodes(text.String(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nodes
+}
+
+// The lists are what one node after the other says.
+func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
+	t.Parallel()
+	for name, story := range map[string][]struct {
+		list string
+		want string // by address: how many replicas a primary there would have
+	}{
+		"failed replicas count until they are forgotten": {
+			{"A 0-9, b>A, c>A", "A2 b2 c2"},
+			{"A 0-9, b>A, c>A fails", "A2 b2 c2"},
+			{"A 0-9, b>A", "A1 b1"},
+		},
+		"each group has its own": {
+			{"A 0-5, B 6-9, c>A, d>B, e>B, F", "A1 c1 B2 d2 e2"},
+		},
+		"failover, by the word of those who are behind": {
+			{"A 0-9, b>A, c>A", "A2 b2 c2"},
+			{"A, b 0-9, c>A", "A2 b2 c2"},   // nobody has heard of their new role
+			{"A, b 0-9, c>b", "A2 b2 c2"},   //
+			{"A>b, b 0-9, c>A", "A2 b2 c2"}, // a chain
+			{"A>b, b 0-9, c>b", "A2 b2 c2"},
+			{"A>b, b, c 0-9", "A2 b2 c2"}, // the next one
+		},
+		"failover, first seen in the middle": {
+			{"A>b, b 0-9, c>A", "A2 b2 c2"},
+		},
+		"a primary that died counts until it is forgotten": {
+			{"A 0-9, b>A, c>A", "A2 b2 c2"},
+			{"A fails, b 0-9, c>b", "A2 b2 c2"},
+			{"b 0-9, c>b", "b1 c1"},
+		},
+		"a replica is given to another group": {
+			{"A 0-5, B 6-9, c>A, d>A", "A2 c2 d2 B0"},
+			{"A 0-5, B 6-9, c>A, d>B", "A1 c1 B1 d1"},
+		},
+		"a group is dissolved": {
+			{"A 0-5, B 6-9, c>A", "A1 c1 B0"},
+			{"A, B 0-9, c>A", "B0"},
+			{"A>B, B 0-9, c>B", "A2 B2 c2"},
+		},
+		"an empty primary is nobody's": {
+			{"A 0-9, b>A, N", "A1 b1"},
+			{"A 0-9, b>A, N, m>N", "A1 b1"},
+			{"A 0-5, b>A, N 6-9, m>N", "A1 b1 N1 m1"},
+		},
+		"replicas of each other": {
+			{"A 0-9, b>c, c>b", "A0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var c census
+			for _, chapter := range story {
+				want := make(map[string]int)
+				for _, word := range strings.Fields(chapter.want) {
+					want[word[:1]+":1"] = int(word[1] - '0')
+				}
+				got := make(map[string]int)
+				for addr, g := range c.next(listed(t, chapter.list)).of {
+					got[addr] = g.replicas
+				}
+				if !maps.Equal(got, want) {
+					t.Fatalf("%s: %v, want %v", chapter.list, got, want)
+				}
+			}
+		})
+	}
+}
+
+// An address goes to another server in time: that of a primary is the primary's.
+func TestAddressOfAForgottenServerIsThatOfThePrimary(t *testing.T) {
+	t.Parallel()
+	for range 20 { // groups come in a random order
+		var c census
+		nodes := listed(t, "A 0-5, b>A, c>A, B 6-9, d>B")
+		nodes[1].peer = nodes[3].peer // b had B's address
+		if g := c.next(nodes).of["B:1"]; g.replicas != 1 {
+			t.Fatalf("%d replicas", g.replicas)
+		}
+	}
+}
+
+func TestMostReplicasSeenAreRemembered(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		forever bool
+		steps   [][3]int // seconds, attached, most
+	}{
+		"for a while": {false, [][3]int{{0, 2, 2}, {1, 1, 2}, {29, 1, 2}, {31, 1, 2}, {59, 1, 2}, {61, 1, 1}, {62, 3, 3}, {63, 0, 3}, {500, 0, 0}}},
+		"for ever":    {true, [][3]int{{0, 1, 1}, {1, 3, 3}, {100_000, 2, 3}}},
+		"in steps":    {false, [][3]int{{0, 3, 3}, {31, 2, 3}, {35, 1, 3}, {62, 1, 2}, {93, 1, 1}}},
+	} {
+		s := &mostSeen{forever: test.forever}
+		start := clock.Instant(5 * time.Hour)
+		for _, step := range test.steps {
+			if got := s.see(step[1], start.Add(time.Duration(step[0])*time.Second)); got != step[2] {
+				t.Errorf("%s: after %d s, with %d attached: %d, want %d", name, step[0], step[1], got, step[2])
+			}
+		}
+	}
+}
+
+// A connection that its replica has left, and the primary has yet to give up.
+func TestReplicaThatIsListedTwiceIsOne(t *testing.T) {
+	t.Parallel()
+	list := func(addrs ...string) Value {
+		var b strings.Builder
+		fmt.Fprintf(&b, "*%d\r\n", len(addrs))
+		for _, addr := range addrs {
+			host, port, _ := net.SplitHostPort(addr)
+			b.WriteString("*3\r\n" + bulk(host) + bulk(port) + bulk("0"))
+		}
+		v, _, err := new(Decoder).Decode([]byte(b.String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	many := []string{}
+	for i := range 40 {
+		many = append(many, fmt.Sprint("a:", i))
+	}
+	for _, test := range []struct {
+		addrs []string
+		want  int
+	}{
+		{nil, 0}, {[]string{"a:1"}, 1}, {[]string{"a:1", "a:1"}, 1},
+		{[]string{"a:1", "b:1", "a:2", "a:1"}, 3}, {many, 40},
+	} {
+		if got := distinct(list(test.addrs...)); got != test.want {
+			t.Errorf("%v: %d, want %d", test.addrs, got, test.want)
+		}
+	}
+}
+
+func TestReplicasThatAreAwayAreNamed(t *testing.T) {
+	t.Parallel()
+	g := &group{replicas: 2, peers: []peer{
+		{[]string{"10.0.0.1:1"}, []string{"x:1"}}, {[]string{"10.0.0.2:1", "two:1"}, []string{"x:2", "two:1"}}, {[]string{"10.0.0.3:1"}, []string{"x:3"}},
+	}}
+	for _, test := range []struct {
+		self     string
+		attached []string
+		want     []string
+	}{
+		{"x:1", []string{"10.0.0.2:1"}, []string{"10.0.0.3:1"}},
+		{"x:1", []string{"two:1"}, []string{"10.0.0.3:1"}},
+		{"x:1", nil, []string{"10.0.0.2:1", "10.0.0.3:1"}},
+		{"two:1", []string{"10.0.0.3:1"}, []string{"10.0.0.1:1"}},
+		{"x:1", []string{"gateway:1"}, nil}, // behind NAT: which of the two is it?
+		{"elsewhere", []string{"10.0.0.3:1"}, nil},
+	} {
+		if got := g.away(test.self, test.attached); !slices.Equal(got, test.want) {
+			t.Errorf("%s with %v: %v, want %v", test.self, test.attached, got, test.want)
+		}
+	}
+}
+
+// watched is a fake sentinel deployment: one sentinel, one primary, and the replicas that
+// the sentinel lists.
+type watched struct {
+	sentinel, primary *fakenode.Node
+}
+
+func newWatched(t *testing.T, replicas ...string) *watched {
+	w := &watched{sentinel: fakenode.New(t), primary: primary(t, 0)}
+	host, port, _ := net.SplitHostPort(w.primary.Addr())
+	w.sentinel.On(fakenode.Is("SENTINEL", "GET-MASTER-ADDR-BY-NAME"), fakenode.Raw("*2\r\n"+bulk(host)+bulk(port)))
+	w.sentinel.On(fakenode.Is("SENTINEL", "SENTINELS"), fakenode.Raw("*0\r\n"))
+	w.list(replicas...)
+	return w
+}
+
+var asksForReplicas = fakenode.Is("SENTINEL", "REPLICAS")
+
+func (w *watched) list(replicas ...string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(replicas))
+	for _, r := range replicas {
+		host, port, _ := net.SplitHostPort(r)
+		b.WriteString("*8\r\n" + bulk("name") + bulk(r) + bulk("ip") + bulk(host) + bulk("port") + bulk(port) + bulk("flags") + bulk("s_down,slave"))
+	}
+	w.sentinel.On(asksForReplicas, fakenode.Raw(b.String()))
+}
+
+func (w *watched) client(t *testing.T, durable bool) *Client {
+	return ready(t, Config{Topology: Sentinel, Master: "m", Addrs: []string{w.sentinel.Addr()}, Durable: durable})
+}
+
+// attach has the primary list these replicas, all of which acknowledge.
+func attach(n *fakenode.Node, replicas ...string) {
+	n.On(roles, roleOfPrimaryOf(replicas...))
+	n.On(waits, fakenode.Int(int64(len(replicas))))
+}
+
+// expect sends calls until the answer is so many of so many, by whom else.
+func expect(t *testing.T, c *Client, want Acks, acks, wanted int, away ...string) {
+	t.Helper()
+	var got Ack
+	eventually(t, fmt.Sprintf("Acks(%d): %d of %d, away %v", want, acks, wanted, away), func() bool {
+		r := acked(t, c, want)
+		got = ackOf(r)
+		return r.Err == nil && got.Err == nil && got.Acked == acks && got.Wanted == wanted && slices.Equal(got.Away, away)
+	})
+}
+
+// The sentinels begin a failover on command by detaching the one that they promote.
+func TestReplicaThatSentinelsListCountsWhileItIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
+	c := w.client(t, true)
+	attach(w.primary, "10.0.0.3:1")
+	for range 3 {
+		expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
+	}
+	expect(t, c, MajorityOfReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, 1, 1, 1)
+	attach(w.primary, "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
+	expect(t, c, AllReplicas, 3, 3) // more than the sentinel has heard of
+	expect(t, c, MajorityOfReplicas, 3, 2)
+	attach(w.primary, "10.0.0.2:1", "10.0.0.3:1")
+	expect(t, c, AllReplicas, 2, 3) // the other was there a moment ago
+}
+
+// After a reset they have forgotten it.
+func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
+	c := w.client(t, true)
+	attach(w.primary, "10.0.0.3:1")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
+	w.list("10.0.0.3:1")
+	c.explorer.kick("")
+	expect(t, c, AllReplicas, 1, 1)
+}
+
+// Rights for these questions are needed by those who wait for replicas, and by nobody
+// else.
+func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
+	c := w.client(t, false)
+	attach(w.primary, "10.0.0.3:1")
+	eventually(t, "a number is acknowledged", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
+	looks := len(w.sentinel.Commands(fakenode.Is("SENTINEL")))
+	c.explorer.kick("")
+	eventually(t, "it looks again", func() bool { return len(w.sentinel.Commands(fakenode.Is("SENTINEL"))) > looks })
+	if n := len(w.sentinel.Commands(asksForReplicas)); n != 0 {
+		t.Fatalf("the sentinel was asked for replicas %d times", n)
+	}
+	first := acked(t, c, AllReplicas)
+	if !errors.Is(first.Err, ErrNotSent) || !errors.Is(first.Err, errNotCounted) {
+		t.Errorf("the first: %+v", first)
+	}
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
+}
+
+// It never counts for less than was asked: without the right "all" has no meaning.
+func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t)
+	w.sentinel.On(asksForReplicas, fakenode.Error("NOPERM no right to sentinel|replicas"))
+	c := w.client(t, true)
+	attach(w.primary, "10.0.0.3:1")
+	for _, want := range []Acks{AllReplicas, MajorityOfReplicas} {
+		if r := acked(t, c, want); r.Err != nil || ackOf(r).Acked != 0 || ackOf(r).Err == nil || !strings.Contains(ackOf(r).Err.Error(), "sentinel|replicas") {
+			t.Errorf("%+v", r)
+		}
+	}
+	expect(t, c, 1, 1, 1)
+	w.list("10.0.0.2:1", "10.0.0.3:1") // the right has been given
+	c.explorer.kick("")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
+	// What is known stands while nobody answers.
+	looks := len(w.sentinel.Commands(asksForReplicas))
+	w.sentinel.On(asksForReplicas, fakenode.Error(fakenode.Busy))
+	c.explorer.kick("")
+	w.sentinel.WaitFor(looks+1, asksForReplicas)
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
+}
+
+// CLUSTER SLOTS hides replicas that have failed, CLUSTER NODES does not.
+func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 1)
+	n := f.nodes[0]
+	nodes := fakenode.Is("CLUSTER", "NODES")
+	three := fmt.Sprintf("p %s@1 myself,master - 0 0 1 connected 0-16383\na 10.0.0.2:1@2 slave,fail p 0 0 1 disconnected\nb 10.0.0.3:1@2 slave p 0 0 1 connected\n", n.Addr())
+	n.On(nodes, fakenode.Raw(bulk(three)))
+	n.On(echoes, fakenode.Int(1))
+	attach(n, "10.0.0.3:1")
+	c := f.client(t, func(cfg *Config) { cfg.Durable = true })
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, 1, 1, 1)
+	n.On(nodes, fakenode.Raw(bulk(strings.Replace(three, "a 10.0.0.2:1@2 slave,fail p 0 0 1 disconnected\n", "", 1))))
+	c.explorer.kick("")
+	expect(t, c, AllReplicas, 1, 1)
+}
+
+// A cluster may keep the addresses of its nodes to itself: each is where it was asked. But
+// CLUSTER NODES has them.
+func TestPrimaryIsFoundInItsGroupByItsID(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	_, port, _ := net.SplitHostPort(n.Addr())
+	n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Raw("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$-1\r\n:"+port+"\r\n"+bulk("p")))
+	n.On(fakenode.Is("CLUSTER", "NODES"), fakenode.Raw(bulk(
+		"p 10.0.0.1:1@1 myself,master - 0 0 1 connected 0-16383\na 10.0.0.2:1@2 slave p 0 0 1 connected\nb 10.0.0.3:1@2 slave p 0 0 1 connected\n")))
+	n.On(echoes, fakenode.Int(1))
+	attach(n, "10.0.0.3:1")
+	c := ready(t, Config{Topology: Cluster, Addrs: []string{n.Addr()}, Sharding: ShardingOff, Durable: true})
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
+}
+
+// MOVED leads to the replica that was promoted before the next look. Its group is that of
+// the old primary.
+func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 2)
+	f.serve(0)
+	for _, n := range f.nodes {
+		n.On(fakenode.Is("CLUSTER", "NODES"), fakenode.Raw(bulk(fmt.Sprintf("p %s@1 master - 0 0 1 connected 0-16383\na %s@2 slave p 0 0 1 connected\nb 10.0.0.3:1@2 slave p 0 0 1 connected\n",
+			f.nodes[0].Addr(), f.nodes[1].Addr()))))
+		n.On(echoes, fakenode.Int(1))
+	}
+	attach(f.nodes[0], f.nodes[1].Addr(), "10.0.0.3:1")
+	attach(f.nodes[1], "10.0.0.3:1")
+	c := f.client(t, func(cfg *Config) { cfg.Durable = true })
+	expect(t, c, AllReplicas, 2, 2)
+	f.nodes[0].On(echoes, f.moved(int(slotCount-1), 1))
+	eventually(t, "it answers", func() bool {
+		call := newDurableCall(1, AllReplicas)
+		c.SubmitDurable(slotCount-1, call)
+		r := call.await(t)
+		if got := ackOf(r); r.Err == nil && (got.Acked != 1 || got.Wanted != 2 || !slices.Equal(got.Away, []string{f.nodes[0].Addr()})) {
+			t.Fatalf("%+v, %+v", r, got)
+		}
+		return r.Err == nil // it has just been connected
+	})
+	// A server that nobody has listed has no group.
+	stranger := primary(t, 1)
+	f.nodes[1].On(echoes, fakenode.Error(fmt.Sprintf("MOVED %d %s", slotCount-2, stranger.Addr())))
+	f.nodes[0].On(echoes, fakenode.Error(fmt.Sprintf("MOVED %d %s", slotCount-2, stranger.Addr())))
+	eventually(t, "a stranger answers", func() bool {
+		call := newDurableCall(2, AllReplicas)
+		c.SubmitDurable(slotCount-2, call)
+		r := call.await(t)
+		if r.Err == nil && !errors.Is(ackOf(r).Err, errNotListed) {
+			t.Fatalf("%+v", ackOf(r))
+		}
+		return r.Err == nil
+	})
+}
+
+// Where replicas are promoted by hand, those count that the user has named.
+func TestConfiguredReplicaCountsWhileItIsAway(t *testing.T) {
+	t.Parallel()
+	a, b := primary(t, 0), fakenode.New(t)
+	attach(a, b.Addr())
+	b.On(roles, roleOfReplica(a.Addr(), "connected"))
+	c := ready(t, Config{Topology: Replicas, Addrs: []string{a.Addr(), b.Addr(), "127.0.0.1:1"}, Durable: true})
+	expect(t, c, AllReplicas, 1, 2, "127.0.0.1:1")
+	expect(t, c, 1, 1, 1)
+	// More than the user has named: the most that were there.
+	attach(a, b.Addr(), "10.0.0.2:1", "10.0.0.3:1")
+	expect(t, c, AllReplicas, 3, 3)
+	attach(a, b.Addr())
+	expect(t, c, AllReplicas, 1, 3, "127.0.0.1:1")
+}
+
+// Nobody keeps a list, so the client does.
+func TestReplicaOfAPlainServerCountsOnceItWasThere(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 0)
+	attach(n, "10.0.0.2:1")
+	c := durableClient(t, n)
+	expect(t, c, AllReplicas, 1, 1)
+	attach(n, "10.0.0.2:1", "10.0.0.3:1")
+	expect(t, c, AllReplicas, 2, 2)
+	attach(n, "10.0.0.3:1")
+	expect(t, c, AllReplicas, 1, 2)
+	expect(t, c, MajorityOfReplicas, 1, 2)
+	if other := durableClient(t, n); true { // as after a restart
+		expect(t, other, AllReplicas, 1, 1)
+	}
+}

@@ -1,0 +1,48 @@
+package resp
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+// HELLO, which needs no permission, is answered from Redis 6.0 on, and tells what the
+// server is.
+
+// acquainted looks at the answer of a fresh connection to HELLO.
+func (c *Config) acquainted(v Value) error {
+	if c.Topology == Standalone && field(v, "mode") == "cluster" {
+		c.Logger.Warn("resp: the server is a node of a cluster; connect with redis+cluster://, or what its other nodes serve is refused", "addr", c.Addr)
+	}
+	return nil
+}
+
+// isUnknownCommand reports whether v says that the server does not know the command. It
+// is too old, then, or a proxy.
+func isUnknownCommand(v Value) bool {
+	return v.Kind == KindError && bytes.HasPrefix(v.Bytes, []byte("ERR unknown command"))
+}
+
+// redisVersion is a line of INFO.
+var redisVersion = regexp.MustCompile(`(?m)^redis_version:((\d+)\.[\w.]*)`)
+
+// checkVersion asks a server that did not know HELLO for its version. One that does not
+// tell is left alone.
+func (r *replyStream) checkVersion() error {
+	if _, err := r.conn.Write(AppendCommand(nil, "INFO", "server")); err != nil {
+		return err
+	}
+	v, err := r.next()
+	if err != nil {
+		return fmt.Errorf("no answer to INFO: %w", err)
+	}
+	m := redisVersion.FindSubmatch(v.Bytes)
+	if v.Kind != KindBulk || m == nil {
+		return nil
+	}
+	if major, err := strconv.Atoi(string(m[2])); err != nil || major >= 6 {
+		return nil
+	}
+	return fmt.Errorf("%w: it is Redis %s", ErrTooOld, m[1])
+}

@@ -1,0 +1,112 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// headStart is what a server that is asked has before the next one is asked, too.
+	headStart = 300 * time.Millisecond
+	// searchPatience is how long a search waits for the last ones that it has asked.
+	// Connecting goes on behind it: see scouts.
+	searchPatience = time.Second
+)
+
+// finding is what a server answered, or why it did not.
+type finding[A any] struct {
+	addr   string
+	answer A
+	err    error
+}
+
+var (
+	// errNobody is for a search without an address.
+	errNobody = errors.New("resp: there is no server to ask; check Config.Addrs")
+	// errSilent is for a server that has not answered when a search ends.
+	errSilent = errors.New("no answer yet")
+)
+
+// askFirst asks one server after the other, each when the one before has failed or its
+// head start is over. The first good answer wins. Without one it ends when all have
+// failed, or when the last one has been out for patience.
+func askFirst[A any](ctx context.Context, addrs []string, patience time.Duration, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
+	var failed []error
+	good := func(f finding[A]) bool { return f.err == nil }
+	for _, f := range inquire(ctx, addrs, headStart, patience, ask, good) {
+		if good(f) {
+			return f.answer, nil
+		}
+		failed = append(failed, f.err)
+	}
+	var none A
+	if len(failed) == 0 {
+		failed = append(failed, errNobody, ctx.Err())
+	}
+	return none, errors.Join(failed...)
+}
+
+// askAll asks all servers at once, and ends when all have answered or failed, or after
+// patience. Then those that are still out have failed, too.
+func askAll[A any](ctx context.Context, addrs []string, patience time.Duration, ask func(ctx context.Context, addr string) (A, error)) []finding[A] {
+	return inquire(ctx, addrs, 0, patience, ask, func(finding[A]) bool { return false })
+}
+
+// inquire is a race of questions. Before it returns those that are out are cancelled and
+// waited for; their findings stand behind the others. Servers that it has not come to
+// are not in the list.
+func inquire[A any](ctx context.Context, addrs []string, every, patience time.Duration,
+	ask func(ctx context.Context, addr string) (A, error), enough func(finding[A]) bool,
+) (heard []finding[A]) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	answers := make(chan finding[A], len(addrs))
+	var asking sync.WaitGroup
+	defer func() {
+		cancel(nil)
+		asking.Wait()
+		close(answers)
+		for f := range answers {
+			heard = append(heard, f)
+		}
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	asked := 0
+	next := func() {
+		addr := addrs[asked]
+		asked++
+		asking.Go(func() {
+			a, err := ask(ctx, addr)
+			answers <- finding[A]{addr, a, err}
+		})
+		if asked < len(addrs) {
+			timer.Reset(every)
+		} else {
+			timer.Reset(patience)
+		}
+	}
+	for len(heard) < len(addrs) {
+		select {
+		case f := <-answers:
+			heard = append(heard, f)
+			if enough(f) {
+				return heard
+			}
+			if asked < len(addrs) {
+				next()
+			}
+		case <-timer.C:
+			if asked == len(addrs) {
+				cancel(fmt.Errorf("%w, after %v", errSilent, patience))
+				return heard
+			}
+			next()
+		case <-ctx.Done():
+			return heard
+		}
+	}
+	return heard
+}

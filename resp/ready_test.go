@@ -1,0 +1,110 @@
+package resp
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// farAway has servers to which connecting takes longer than a search waits.
+func farAway(line timeline) *bubbleNet {
+	net := newBubbleNet()
+	for addr, answer := range line.servers {
+		net.on(addr, answer)
+		net.set(addr, func(s *bubbleServer) { s.slow = 3 * searchPatience / 2 })
+	}
+	return net
+}
+
+// Connecting may take as long as DialTimeout, though a search for the layout waits less.
+func TestFirstRoundLastsAsLongAsADial(t *testing.T) {
+	t.Parallel()
+	for name, line := range timelines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := farAway(line)
+				c, end := net.open(t, line.cfg)
+				defer end()
+				if err := c.WaitFirst(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// One address of several leads to somebody else's server by now, which answers first.
+func TestRefusalOfOneServerDoesNotDecideBeforeTheOthersHaveAnswered(t *testing.T) {
+	t.Parallel()
+	for name, line := range timelines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := farAway(line)
+				net.on("stale:1", says("AUTH", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"))
+				cfg := line.cfg
+				cfg.Addrs = append([]string{"stale:1"}, cfg.Addrs...)
+				cfg.Password, cfg.SentinelPassword = "secret", "secret"
+				c, end := net.open(t, cfg)
+				defer end()
+				if err := c.WaitReady(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// It is not waited for longer.
+func TestServersThatNeverAnswerAreGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, line := range timelines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, refusal := range []string{"", "WRONGPASS"} {
+				synctest.Test(t, func(t *testing.T) {
+					net := newBubbleNet()
+					for addr := range line.servers {
+						net.vanish(addr)
+					}
+					cfg := line.cfg
+					if refusal != "" {
+						net.on("stale:1", says("AUTH", "-WRONGPASS invalid username-password pair or user is disabled.\r\n"))
+						cfg.Addrs = append([]string{"stale:1"}, cfg.Addrs...)
+						cfg.Password, cfg.SentinelPassword = "secret", "secret"
+					}
+					c, end := net.open(t, cfg)
+					defer end()
+					begun := time.Now()
+					err := c.WaitFirst(t.Context())
+					if took := time.Since(begun); took > c.cfg.DialTimeout+2*time.Second {
+						t.Errorf("after %v", took)
+					}
+					if err == nil || !strings.Contains(err.Error(), refusal) {
+						t.Errorf("%q: %v", refusal, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// The other one's machine is gone, so the primary has no replica. Open has to wait until
+// the other one has had the time that a dial may take.
+func TestFirstRoundFindsALonelyPrimary(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.vanish("a:1")
+		net.on("b:1", says("ROLE", primaryReply()))
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+		defer end()
+		begun := time.Now()
+		if err := c.WaitFirst(t.Context()); err != nil {
+			t.Error(err)
+		}
+		t.Logf("after %v", time.Since(begun))
+	})
+}

@@ -1,0 +1,224 @@
+package resp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// scouts are the connections on which a deployment is asked for its layout: off the hot
+// path, and independent of the connections that carry commands. A server's is made when
+// the server is first asked. The search may end before it is connected, because other
+// servers have answered or its time is over. Connecting goes on: on a slow network, or in
+// a process that is short of CPU, one of the next searches finds it done.
+//
+// Invariants:
+//
+//  1. There is one scout for a server at most, and one question out on it: a search
+//     asks a server once, and waits for its questions to end before it is over.
+//  2. The connection of a scout in mu.open belongs to its connecting goroutine until
+//     ready is closed, then to the goroutine that asks, and between searches to closeIf. A
+//     scout that has been taken out of mu.open is closed by its owner at that time.
+//  3. The connecting goroutines end with ctx; close waits for them.
+type scouts struct {
+	clock    clock.Clock
+	patience time.Duration // of a search; set between searches
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		open   map[scoutKey]*scout
+		asked  map[string]bool          // in this search
+		silent map[string]clock.Instant // when a server was first asked what it has not answered yet
+	}
+}
+
+// scoutKey is a server and how to reach it: a sentinel may name a server by the address
+// of a sentinel.
+type scoutKey struct {
+	cfg  *Config
+	addr string
+}
+
+// newScouts returns scouts that end with ctx, or with close.
+func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
+	s := &scouts{clock: c.Clock, patience: patience}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.mu.open = make(map[scoutKey]*scout)
+	s.mu.asked = make(map[string]bool)
+	s.mu.silent = make(map[string]clock.Instant)
+	return s
+}
+
+// ask asks one server, reached as c says. An error reply is an error, a *ServerError
+// inside.
+func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...string) (Value, error) {
+	for {
+		k := s.at(c, addr)
+		if err := s.await(ctx, k); err != nil {
+			return Value{}, k.cfg.connectError(ctx, question[0], err)
+		}
+		if k.err != nil {
+			return Value{}, k.err
+		}
+		v, err := k.ask(ctx, question)
+		if err == nil {
+			k.used = true
+			s.heard(addr)
+			if v.Kind == KindError {
+				err = k.cfg.connectError(ctx, question[0], newServerError(v.Bytes))
+			}
+			return v, err
+		}
+		s.drop(k)
+		if !k.used || ctx.Err() != nil {
+			return Value{}, k.cfg.connectError(ctx, question[0], err)
+		}
+		// The server may have closed it since the latest search, and be fine.
+	}
+}
+
+// at returns the scout of a server, which is being connected if there was none.
+func (s *scouts) at(c *Config, addr string) *scout {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.asked[addr] = true
+	if _, ok := s.mu.silent[addr]; !ok {
+		s.mu.silent[addr] = s.clock.Now()
+	}
+	key := scoutKey{c, addr}
+	k := s.mu.open[key]
+	if k == nil {
+		k = &scout{key: key, cfg: *c, ready: make(chan struct{})}
+		k.cfg.Network, k.cfg.Addr = networkOf(addr), addr
+		ctx, cancel := context.WithCancel(s.ctx)
+		k.cancel = cancel
+		s.mu.open[key] = k
+		s.wg.Go(func() {
+			pprof.Do(ctx, pprof.Labels("role", "resp scout"), func(ctx context.Context) { s.connect(ctx, k) })
+		})
+	}
+	return k
+}
+
+// await waits until connecting has ended. For a server that was silent throughout an
+// earlier search it waits only for headStart: if the connection is still being made, one
+// of the next searches will find it.
+func (s *scouts) await(ctx context.Context, k *scout) error {
+	patience := s.patience
+	if s.silence(k.key.addr) >= searchPatience {
+		patience = headStart
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-k.ready:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%w, after %v", errSilent, s.silence(k.key.addr).Round(time.Millisecond))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// connect is the connecting goroutine of k.
+func (s *scouts) connect(ctx context.Context, k *scout) {
+	defer k.cancel()
+	conn, err := k.cfg.connect(ctx, roleScout)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mine := s.mu.open[k.key] == k
+	switch {
+	case err != nil && mine:
+		delete(s.mu.open, k.key)
+	case err == nil && !mine:
+		hangUp(conn)
+	}
+	k.in, k.err, k.since = replyStream{conn: conn}, err, s.clock.Now()
+	close(k.ready)
+}
+
+// heard notes that a server has answered.
+func (s *scouts) heard(addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.silent, addr)
+}
+
+// silence returns for how long a server has owed an answer.
+func (s *scouts) silence(addr string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, silent := s.mu.silent[addr]
+	if !silent {
+		return 0
+	}
+	return s.clock.Now().Sub(since)
+}
+
+// drop closes the connection of a scout, which the caller has.
+func (s *scouts) drop(k *scout) {
+	s.mu.Lock()
+	if s.mu.open[k.key] == k {
+		delete(s.mu.open, k.key)
+	}
+	s.mu.Unlock()
+	hangUp(k.in.conn)
+}
+
+// tidy ends a search: what was not asked in it is closed and forgotten; all is unless
+// keep.
+func (s *scouts) tidy(keep bool) {
+	s.closeIf(func(k *scout) bool { return !keep || !s.mu.asked[k.key.addr] })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for addr := range s.mu.silent {
+		if !keep || !s.mu.asked[addr] {
+			delete(s.mu.silent, addr)
+		}
+	}
+	clear(s.mu.asked)
+}
+
+// renew closes the connections that have lasted for longer than a dial may take: their
+// addresses may lead to other servers by now. (Younger ones stay. Where each takes its
+// time they would never be there together.)
+func (s *scouts) renew() {
+	now := s.clock.Now()
+	s.closeIf(func(k *scout) bool { return k.connected() && now.Sub(k.since) > k.cfg.DialTimeout })
+}
+
+// closeIf takes out some scouts, between searches. cond is called with s.mu held.
+func (s *scouts) closeIf(cond func(k *scout) bool) {
+	var gone []net.Conn
+	s.mu.Lock()
+	for key, k := range s.mu.open {
+		if !cond(k) {
+			continue
+		}
+		delete(s.mu.open, key)
+		k.cancel()
+		if k.connected() {
+			gone = append(gone, k.in.conn)
+		}
+	}
+	s.mu.Unlock()
+	for _, conn := range gone {
+		hangUp(conn)
+	}
+}
+
+// close ends all connections and waits for the connecting goroutines. No question may be
+// out.
+func (s *scouts) close() {
+	s.cancel()
+	s.tidy(false)
+	s.wg.Wait()
+}

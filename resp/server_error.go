@@ -1,0 +1,66 @@
+package resp
+
+import (
+	"regexp"
+	"strings"
+)
+
+// ServerError is an error reply: the server received the command and refused it.
+//
+// It is the same whatever the server's generation, and whether the command itself was
+// refused or one that its script called: where in a script it happened is left out.
+type ServerError struct {
+	// Code is the first word, upper case by convention: "WRONGTYPE", "BUSY". What the
+	// ACL forbids is "NOPERM", inside scripts too.
+	Code string
+	// Message is the whole text, the code included.
+	Message string
+}
+
+func (e *ServerError) Error() string { return e.Message }
+
+func newServerError(line []byte) *ServerError {
+	message := withoutPlace(string(line))
+	code, text, _ := strings.Cut(message, " ")
+	if code == "ERR" && (strings.HasPrefix(text, denialBefore72) || strings.HasPrefix(text, denialSince72)) {
+		code, message = "NOPERM", "NOPERM "+text
+	}
+	return &ServerError{Code: code, Message: message}
+}
+
+// What servers say, without a code, of a command in a script that the ACL forbids.
+const (
+	denialBefore72 = "The user executing the script can't "
+	denialSince72  = "ACL failure in script: "
+)
+
+// Servers put the place of the error around that of a command in a script. Up to Redis
+// 6.2 it stands in front of the code, with a hyphen where the server itself refuses the
+// command, and so it does in what pcall returns; from Redis 7.0 on it is the end.
+//
+//	ERR Error running script (call to f_SHA): @user_script:8: @user_script: 8: -READONLY You can't write ...
+//	ERR Error running script (call to f_SHA): @user_script:8: WRONGTYPE Operation against a key ...
+//	@user_script: 8: -READONLY You can't write ...
+//	READONLY You can't write ... script: SHA, on @user_script:8.
+//
+// What a message quotes cannot stand in front of it.
+var (
+	placeBefore = regexp.MustCompile(`^(?:ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: )?(?:@user_script: \d+: -?)?`)
+	placeBehind = regexp.MustCompile(` script: [0-9a-f]{40}, on @user_script:\d+\.$`)
+	codeFirst   = regexp.MustCompile(`^[A-Z][A-Z0-9_]+ `)
+)
+
+// withoutPlace returns the code and text of an error as the command gave it.
+func withoutPlace(line string) string {
+	if !strings.Contains(line, "@user_script") {
+		return line
+	}
+	inner := line[len(placeBefore.FindString(line)):]
+	switch {
+	case len(inner) == len(line):
+		return placeBehind.ReplaceAllString(line, "")
+	case !codeFirst.MatchString(inner):
+		return "ERR " + inner // of Lua, or a refusal that has no code
+	}
+	return inner
+}

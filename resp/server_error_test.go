@@ -1,0 +1,135 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// What servers answered, word for word: redis-server 6.2.14, 7.0.15 and 8.0.2; what
+// Valkey 8.0.1 and 8.1.1 say is what Redis 8.0 does.
+func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
+	t.Parallel()
+	const (
+		call = "ERR Error running script (call to f_c00cc63bb85d8a9162bf449cd785855846172f77): @user_script:8: "
+		raw  = "@user_script: 8: "
+		end  = " script: c00cc63bb85d8a9162bf449cd785855846172f77, on @user_script:8."
+	)
+	for _, c := range []struct {
+		message string
+		lines   []string
+	}{
+		{"READONLY You can't write against a read only replica.", []string{
+			call + raw + "-READONLY You can't write against a read only replica.",
+			raw + "-READONLY You can't write against a read only replica.",
+			"READONLY You can't write against a read only replica." + end,
+		}},
+		{"OOM command not allowed when used memory > 'maxmemory'.", []string{
+			call + raw + "-OOM command not allowed when used memory > 'maxmemory'.",
+			raw + "-OOM command not allowed when used memory > 'maxmemory'.",
+			"OOM command not allowed when used memory > 'maxmemory'." + end,
+		}},
+		{"NOREPLICAS Not enough good replicas to write.", []string{
+			call + raw + "-NOREPLICAS Not enough good replicas to write.",
+			raw + "-NOREPLICAS Not enough good replicas to write.",
+			"NOREPLICAS Not enough good replicas to write." + end,
+		}},
+		{"WRONGTYPE Operation against a key holding the wrong kind of value", []string{
+			call + "WRONGTYPE Operation against a key holding the wrong kind of value",
+			"WRONGTYPE Operation against a key holding the wrong kind of value", // pcall, everywhere
+			"WRONGTYPE Operation against a key holding the wrong kind of value" + end,
+		}},
+		{"NOPERM The user executing the script can't run this command or subcommand", []string{
+			call + raw + "The user executing the script can't run this command or subcommand",
+			raw + "The user executing the script can't run this command or subcommand",
+			"ERR The user executing the script can't run this command or subcommand" + end,
+			"ERR The user executing the script can't run this command or subcommand",
+		}},
+		{"NOPERM The user executing the script can't publish to the channel mentioned in the command", []string{
+			call + raw + "The user executing the script can't publish to the channel mentioned in the command",
+			"ERR The user executing the script can't publish to the channel mentioned in the command" + end,
+		}},
+		{"NOPERM ACL failure in script: No permissions to access a key", []string{
+			"ERR ACL failure in script: No permissions to access a key" + end,
+			"ERR ACL failure in script: No permissions to access a key",
+		}},
+		{"ERR user_script:8: attempt to compare number with string", []string{
+			call + "user_script:8: attempt to compare number with string",
+			"ERR user_script:8: attempt to compare number with string" + end,
+		}},
+		{"ERR Unknown Redis command called from Lua script", []string{
+			call + raw + "Unknown Redis command called from Lua script",
+			raw + "Unknown Redis command called from Lua script",
+		}},
+	} {
+		for _, line := range c.lines {
+			e := newServerError([]byte(line))
+			if code, _, _ := strings.Cut(c.message, " "); e.Code != code || e.Message != c.message {
+				t.Errorf("%q\nis %q: %q,\nwant %q", line, e.Code, e.Message, c.message)
+			}
+		}
+	}
+}
+
+// An error that quotes what a user wrote is what it is, whatever that says.
+func TestRefusalThatQuotesAnotherKeepsItsOwnCode(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"ERR unknown command 'ERR Error running script (call to f_0): @user_script:1: READONLY', with args beginning with: 'READONLY' ",
+		"ERR unknown command `NOSUCH`, with args beginning with: `@user_script: 1: -READONLY x`, ",
+		"ERR Error running script (call to f_x): @user_script:1: @user_script: 1: -READONLY x", // no SHA
+		"ERR Error running script (call to f_c00cc63bb85d8a9162bf449cd785855846172f77): @user_script:x: -READONLY",
+		"ERR no such thing: The user executing the script can't run",
+		"ERR ", "ERR", "@user_script: 1", "@user_script:1: x", " script: ",
+		"WRONGTYPE of @user_script: 1: -READONLY x",
+	} {
+		e := newServerError([]byte(line))
+		if code, _, _ := strings.Cut(line, " "); e.Code != code || e.Message != line {
+			t.Errorf("%q is %q: %q", line, e.Code, e.Message)
+		}
+	}
+	// The same behind a script's error: user_script is where Lua's error() was called.
+	line := "ERR Error running script (call to f_913fe641966fcaeb713b90856ef1c03b8b877ba5): @user_script:1: user_script:1: WRONGTYPE x"
+	if e := newServerError([]byte(line)); e.Code != "ERR" || e.Message != "ERR user_script:1: WRONGTYPE x" {
+		t.Errorf("%q is %q: %q", line, e.Code, e.Message)
+	}
+}
+
+// The server at hand, whatever its generation.
+func TestScriptOnAServerIsRefusedWithTheCodeOfTheCommand(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.User("narrow on >pw resetchannels ~* +@all -set"))
+	client := func(user, password string) *Client {
+		return ready(t, Config{Addr: s.Addr(), Username: user, Password: password})
+	}
+	plain, narrow := client("", ""), client("narrow", "pw")
+	refusal := func(c *Client, script, code string) {
+		t.Helper()
+		_, err := c.Do(context.Background(), "EVAL", script, "0")
+		var e *ServerError
+		if !errors.As(err, &e) || e.Code != code || !strings.HasPrefix(e.Message, code+" ") || strings.Contains(e.Message, "user_script") {
+			t.Errorf("%s: %v, want %s", script, err, code)
+		}
+	}
+	s.Do("HSET", "hash", "a", "1")
+	refusal(plain, "return redis.call('GET', 'hash')", "WRONGTYPE")
+	refusal(plain, "return redis.pcall('GET', 'hash')", "WRONGTYPE")
+	for _, command := range []string{"('SET', 'x', 'y')", "('PUBLISH', 'x', 'y')"} {
+		refusal(narrow, "return redis.call"+command, "NOPERM")
+		refusal(narrow, "return redis.pcall"+command, "NOPERM")
+	}
+	const write, try = "return redis.call('SET', 'x', 'y')", "return redis.pcall('SET', 'x', 'y')"
+	for code, setting := range map[string]string{"OOM": "maxmemory", "NOREPLICAS": "min-replicas-to-write"} {
+		s.Do("CONFIG", "SET", setting, "1")
+		refusal(plain, write, code)
+		refusal(plain, try, code)
+		s.Do("CONFIG", "SET", setting, "0")
+	}
+	other := client("", "") // READONLY costs a client its connections
+	s.Do("REPLICAOF", "127.0.0.1", "1")
+	refusal(plain, write, "READONLY")
+	refusal(other, try, "READONLY")
+}

@@ -1,0 +1,88 @@
+package resp
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// heldTopics are the topics whose commands the server has refused, perhaps only for now:
+// it is busy, or does not know the command. They are asked for again at the next tick,
+// and then less and less often: nobody wants to ask ten times a second for 100,000
+// channels that a server goes on refusing. Guarded by subs.mu.
+//
+// Topics that were refused equally often wait equally long. So each of the lines is
+// sorted by time, and topics that were refused together share a command again.
+type heldTopics struct {
+	rand  *rand.Rand // nil: the global source
+	fresh []*topic   // since the last tick
+	lines [maxRefusals]ring[heldTopic]
+}
+
+type heldTopic struct {
+	topic *topic
+	due   clock.Instant
+}
+
+const (
+	// maxRefusals is the number of refusals after which the pauses no longer grow.
+	maxRefusals = 7
+	// maxHold is the longest pause. Those who wait on a channel meanwhile must ask in
+	// another way.
+	maxHold = 5 * time.Second
+)
+
+// add holds t, until a tick says that it is due.
+func (h *heldTopics) add(t *topic) {
+	if !t.held {
+		t.held = true
+		h.fresh = append(h.fresh, t)
+	}
+}
+
+// len is how many there are.
+func (h *heldTopics) len() int {
+	n := len(h.fresh)
+	for i := range h.lines {
+		n += h.lines[i].len()
+	}
+	return n
+}
+
+// tick calls ask for the topics that are due.
+func (h *heldTopics) tick(now clock.Instant, ask func(*topic)) {
+	for i := range h.lines {
+		line := &h.lines[i]
+		for line.len() > 0 && !now.Before(line.front().due) {
+			t := line.pop().topic
+			t.held = false
+			ask(t)
+		}
+		line.shrink()
+	}
+	var due [maxRefusals]clock.Instant // one for all of this tick
+	for _, t := range h.fresh {
+		if t.refusals <= 1 {
+			t.held = false
+			ask(t)
+			continue
+		}
+		i := t.refusals - 1
+		if due[i] == 0 {
+			due[i] = now.Add(h.pause(int(t.refusals)))
+		}
+		h.lines[i].push(heldTopic{t, due[i]})
+	}
+	clear(h.fresh)
+	h.fresh = h.fresh[:0]
+}
+
+// pause is how long a topic waits that was refused so often.
+func (h *heldTopics) pause(refusals int) time.Duration {
+	d := min(maxHold, housekeepingEvery<<(refusals-1))
+	if h.rand != nil {
+		return d/2 + time.Duration(h.rand.Int64N(int64(d/2)))
+	}
+	return d/2 + rand.N(d/2)
+}

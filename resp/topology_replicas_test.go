@@ -1,0 +1,162 @@
+package resp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// threeReplicas are three servers: a is the primary, b and c follow it.
+func threeReplicas(net *bubbleNet) Config {
+	net.on("a:1", says("ROLE", primaryReply("b:1", "c:1")))
+	net.on("b:1", says("ROLE", replicaReply("a:1", "connected")))
+	net.on("c:1", says("ROLE", replicaReply("a:1", "connected")))
+	return Config{Topology: Replicas, Addrs: []string{"a:1", "b:1", "c:1"}}
+}
+
+// Looking every second costs a question, and no handshake.
+func TestIdleReplicasClientAsksOnTheConnectionsThatItHas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		c, end := net.open(t, threeReplicas(net))
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		time.Sleep(10 * time.Second)
+		dials, asked := net.dials(), net.get("b:1").asked["ROLE"]
+		time.Sleep(time.Minute)
+		if n := net.dials() - dials; n != 0 {
+			t.Errorf("%d dials in a minute", n)
+		}
+		if n := net.get("b:1").asked["ROLE"] - asked; n < 60 || n > 85 {
+			t.Errorf("asked %d times in a minute, want one a second", n)
+		}
+		// Three connections to the primary, and one to each server for the questions.
+		if conns := net.conns(); conns != 3+c.cfg.Lanes+2 {
+			t.Errorf("%d connections", conns)
+		}
+	})
+}
+
+// A server that has closed the connection, for it was idle, is asked on another at once.
+func TestReplicasConnectionThatWasClosedIsReplacedInTheSameSearch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		c, end := net.open(t, threeReplicas(net))
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		time.Sleep(10 * time.Second)
+		net.set("b:1", func(s *bubbleServer) { s.hangUp() })
+		asked := net.get("b:1").asked["ROLE"]
+		within(t, 1100*time.Millisecond, "it is asked", func() bool { return net.get("b:1").asked["ROLE"] > asked })
+		if _, _, err := c.explorer.progress(); err != nil {
+			t.Errorf("the search failed: %v", err)
+		}
+	})
+}
+
+// A server that says that it is the primary, and that nobody follows, is not believed
+// while another that may be the primary has yet to answer.
+func TestLonelyPrimaryHasToWaitForTheSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("stale:1", says("ROLE", primaryReply()))
+		net.on("far:1", says("ROLE", primaryReply("replica:1")))
+		net.set("far:1", func(s *bubbleServer) { s.slow = 4 * time.Second })
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"stale:1", "far:1"}})
+		defer end()
+		for c.AddrOf(0) == "" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got := c.AddrOf(0); got != "far:1" {
+			t.Fatalf("%s serves", got)
+		}
+		if n := net.get("far:1").dials; n != 1+3+c.cfg.Lanes-1 { // the connections of the node among them
+			t.Errorf("%d dials", n)
+		}
+	})
+}
+
+// It is believed when the other has had the time that a dial may take.
+func TestLonelyPrimaryIsTakenWhenTheOtherIsGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("a:1", says("ROLE", primaryReply("b:1")))
+		net.on("b:1", says("ROLE", replicaReply("a:1", "connected")))
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		time.Sleep(10 * time.Second)
+		net.vanish("a:1")
+		net.on("b:1", says("ROLE", primaryReply()))
+		took := within(t, 8*time.Second, "the other one serves", served(c, 0, "b:1"))
+		if took < c.cfg.DialTimeout {
+			t.Errorf("after %v, though a may have been slow for a moment", took)
+		}
+		t.Logf("after %v", took)
+	})
+}
+
+// Whom most follow is the primary, whatever those would say that do not answer.
+func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		cfg := threeReplicas(net)
+		net.vanish("a:1")
+		net.on("b:1", says("ROLE", primaryReply("c:1")))
+		net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+		c, end := net.open(t, cfg)
+		defer end()
+		within(t, searchPatience+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
+	})
+}
+
+// An old primary that was told to follow the new one loads what that sends it. It says so,
+// and its role, too; only PING it refuses.
+func TestLoadingServerThatWasDemotedIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("a:1", says("ROLE", primaryReply("b:1")))
+		net.on("b:1", says("ROLE", replicaReply("a:1", "connected")))
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		net.on("a:1", func(words []string) string {
+			if words[0] == "ROLE" {
+				return replicaReply("b:1", "sync")
+			}
+			return "-LOADING Redis is loading the dataset in memory\r\n"
+		})
+		net.set("a:1", func(s *bubbleServer) { s.hangUp() }) // it has restarted
+		net.on("b:1", says("ROLE", primaryReply()))
+		within(t, 2*time.Second, "the new primary serves", served(c, 0, "b:1"))
+	})
+}
+
+// A primary that answers nothing but an error is what it was, until more follow another.
+func TestRefusingPrimaryIsKeptUntilItsReplicasFollowAnother(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{"-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n"} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newBubbleNet()
+			c, end := net.open(t, threeReplicas(net))
+			defer end()
+			within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+			net.on("a:1", func([]string) string { return refusal })
+			net.on("b:1", says("ROLE", primaryReply()))
+			net.on("c:1", says("ROLE", replicaReply("a:1", "connect")))
+			time.Sleep(30 * time.Second)
+			if got := c.AddrOf(0); got != "a:1" {
+				t.Fatalf("%q: %s serves, which nobody follows", refusal, got)
+			}
+			net.on("b:1", says("ROLE", primaryReply("c:1")))
+			net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+			within(t, 2*time.Second, "the new primary serves", served(c, 0, "b:1"))
+		})
+	}
+}
