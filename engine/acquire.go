@@ -10,9 +10,9 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// enqueue puts a into its place and starts what can be started. The context has
-// been joined already: if it ended, a has.
-func (e *Engine) enqueue(a *acquisition, k key, route uint64, o options) {
+// enqueue puts a into its queue and sends what can be sent. a already watches its
+// context: if that has ended, so has a.
+func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	var fx effects
 	sh := a.sh
 	sh.mu.Lock()
@@ -20,24 +20,27 @@ func (e *Engine) enqueue(a *acquisition, k key, route uint64, o options) {
 	switch {
 	case a.ended:
 		sh.count.pending--
+		a.fut.err = notAcquired(m.name, a.fut.err)
 		sh.count.refused(a.fut.err)
 		fx.finish(a)
 	case e.closing.Load():
-		a.res = sh.getLocked(k, route)
-		a.fail(fail(ErrNotAcquired, ErrClosed), &fx)
+		a.res = sh.getLocked(m.key, m.route)
+		a.fail(ErrClosed, &fx)
 		a.res.settled()
 	default:
-		r := sh.getLocked(k, route)
+		r := sh.getLocked(m.key, m.route)
 		a.res = r
 		if o.waitGiven {
-			a.endAt(e.clock.Now().Add(o.wait), nil)
+			a.endAt(e.clock.Now().Add(o.wait), errWaited)
 		}
 		r.admit(a, &fx)
 		r.next(&fx)
-		a.fresh = r.cmd.acq == a
+		if r.cmd.acq == a { // otherwise the command in flight is another's, and the lane may be reading it
+			r.cmd.born = a.future
+		}
 		if a.once && !a.ended && (!a.trying || a.want != 0) {
-			// Its turn comes with the answer of another command, with a connection, or
-			// when those who waited for replicas before it have gone.
+			// It has to wait for the answer to another command, for a connection, or for
+			// the durable commands that are queued before its own.
 			a.giveUpAt(e.clock.Now().Add(a.patience()))
 		}
 		r.settled()
@@ -46,19 +49,24 @@ func (e *Engine) enqueue(a *acquisition, k key, route uint64, o options) {
 	fx.run(e)
 }
 
-// admit queues a: under the hold that it re-enters, among the attempts, or among
-// those who wait.
+// admit queues a: under the hold that it re-enters, among the attempts of TryLock, or
+// among the waiters.
 func (r *resource) admit(a *acquisition, fx *effects) {
+	if r.hold != nil {
+		// What refuses a, or what a re-enters, must be a hold that is one still: after a
+		// suspend, say, no timer may have run.
+		r.hold.innermost().check(a.sh.eng.clock.Now(), fx)
+	}
 	if h := a.parent; h != nil {
-		// The hold may have ended since the context was looked at: then a is a
-		// stranger, like any other.
+		// The hold may have ended since the context was looked at. Then a does not
+		// re-enter, but queues like any other.
 		if h = h.innermostLive(); h != nil {
 			a.parent = h
 			if err := a.settleReplicas(); err != nil {
-				a.fail(fail(ErrNotAcquired, err), fx)
+				a.fail(err, fx)
 				return
 			}
-			if a.once && (h.child != nil || h.pending()) {
+			if a.once && (h.reentered() || h.lockWaits()) {
 				a.refuseLocal(h, fx)
 				return
 			}
@@ -80,9 +88,6 @@ func (r *resource) admit(a *acquisition, fx *effects) {
 		return
 	}
 	r.waiters.PushBack(&a.place)
-	if r.hold != nil {
-		r.ensureWait().listen()
-	}
 	r.wait.stopLingering()
 }
 
@@ -95,9 +100,6 @@ func (r *resource) acquireReplied(c *command, o outcome, fx *effects) {
 	}
 	if c.head && r.wait != nil && !(o.verdict == answered && o.code != script.Granted) {
 		r.wait.Reset()
-	}
-	if a != nil {
-		a.refused(o.err)
 	}
 	switch o.verdict {
 	case answered:
@@ -114,27 +116,27 @@ func (r *resource) acquireReplied(c *command, o outcome, fx *effects) {
 			}
 		}
 		if a != nil && a.once {
-			a.fail(&NotAcquiredError{Name: a.name(), TTL: ttl}, fx)
+			a.fail(&held{ttl: ttl}, fx)
 		}
 	case unknown:
 		// The server may have granted it, or may yet: its owner is burned.
-		r.owe(c.id, doubtful, c.span, o)
+		r.oweTaken(c, doubtful, o)
 		if a != nil && a.once {
-			a.fail(fail(ErrNotAcquired, ErrUnavailable, o.err), fx)
+			a.fail(fail(ErrUnavailable, o.err), fx)
 		}
 	case busy:
 		if a != nil && a.once {
-			a.fail(fail(ErrNotAcquired, ErrUnavailable, o.err), fx)
+			a.fail(fail(ErrUnavailable, o.err), fx)
 		}
 	case wrongType:
 		if a != nil {
-			a.fail(fail(ErrNotAcquired, ErrWrongType, o.err), fx)
+			a.fail(fail(ErrWrongType, o.err), fx)
 		}
 	case denied:
-		// An error from inside the script leaves open what was written before it.
-		r.owe(c.id, certain, c.span, o)
+		// An error from inside the script does not say what was written before it.
+		r.oweTaken(c, certain, o)
 		if a != nil {
-			a.fail(fail(ErrNotAcquired, o.err), fx)
+			a.fail(o.err, fx)
 		}
 	}
 }
@@ -148,61 +150,60 @@ const maxLate = 3
 func (r *resource) granted(c *command, o outcome, fx *effects) {
 	a := c.acq
 	if a == nil {
-		r.owe(c.id, certain, c.span, o)
+		r.oweTaken(c, certain, o)
 		return
 	}
 	if o.ack.Missing() {
 		// The primary has it, and perhaps a replica that will be promoted.
-		r.owe(c.id, certain, c.span, o)
+		r.oweTaken(c, certain, o)
 		a.unacked(o, fx)
 		return
 	}
 	h := newHolding(r, a, c.id, o)
 	if h.until() <= o.now || r.sh.eng.closing.Load() {
-		r.owe(c.id, certain, c.span, o)
+		r.oweTaken(c, certain, o)
 		r.lateGrant(a, o, fx)
 		return
 	}
-	r.hold = h
+	r.hold, r.tried = h, here
 	if w := r.wait; w != nil {
 		w.tries = 0
+		w.lookAfterGrant(c, o.now)
 	}
-	h.begin(o.now)
+	h.begin(a, o.now)
 	a.grant(h, fx)
 }
 
 // unacked fails an acquisition whose grant too few replicas have acknowledged.
 func (a *acquisition) unacked(o outcome, fx *effects) {
 	a.sh.count.unacked++
-	a.fail(fail(ErrNotAcquired, a.sh.eng.ackError(a.name(), o.ack)), fx)
+	a.fail(a.sh.eng.ackError(a.name(), o.ack), fx)
 }
 
 func (r *resource) lateGrant(a *acquisition, o outcome, fx *effects) {
 	a.late++
 	switch {
 	case r.sh.eng.closing.Load():
-		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+		a.fail(ErrClosed, fx)
 	case a.once || a.late >= maxLate:
-		a.fail(fail(ErrNotAcquired, ErrLate), fx)
+		a.fail(ErrLate, fx)
 	}
 }
 
 // reenterReplied goes on after the reply of a re-entry.
 func (r *resource) reenterReplied(c *command, o outcome, fx *effects) {
 	a := c.acq
-	if a == nil {
-		// An orphan. The server may count one more than is held; the next command
+	if a != nil {
+		a.trying = false
+	}
+	if r.saysGone(c, o, fx) || a == nil { // gone: that ends a, too
+		// Of an orphan the server may count one more than is held. The next command
 		// of this owner carries the right count, and the last one removes the field
 		// whatever its number.
 		return
 	}
-	a.trying = false
 	switch o.verdict {
 	case answered:
-		if o.code == script.NotThere {
-			r.lose(a.parent.root(), GoneOnServer, fx) // ends a too
-			return
-		}
 		if o.ack.Missing() {
 			// The server may count one more than is held, as with an orphan.
 			a.unacked(o, fx)
@@ -214,36 +215,57 @@ func (r *resource) reenterReplied(c *command, o outcome, fx *effects) {
 			return
 		}
 		h.parent.child = h
-		h.begin(o.now)
+		h.begin(a, o.now)
 		a.grant(h, fx)
-	case wrongType:
-		r.lose(a.parent.root(), TakenOnServer, fx)
 	case denied:
-		a.fail(fail(ErrNotAcquired, o.err), fx)
+		a.fail(o.err, fx)
 	case unknown, busy:
 		// Harmless to repeat: next sends it again.
 		if a.once {
-			a.fail(fail(ErrNotAcquired, ErrUnavailable, o.err), fx)
+			a.fail(fail(ErrUnavailable, o.err), fx)
 		}
 	}
 }
 
-// lock is what every form of acquiring comes down to. It returns the acquisition,
-// enqueued, or the error it is born with.
+// saysGone ends the hold of a command's owner if the answer says that the server does not
+// have that owner any more, and reports whether it says so. It does not matter whether
+// anybody waits for the answer still: a fixed lease is not renewed, so perhaps nothing
+// else would say it.
+func (r *resource) saysGone(c *command, o outcome, fx *effects) bool {
+	reason := GoneOnServer
+	switch {
+	case o.verdict == wrongType, c.what == extending && o.verdict == answered && o.code == script.WrongType:
+		reason = TakenOnServer
+	case c.what == extending && o.verdict == answered && o.code == script.Gone:
+	case c.what != extending && o.verdict == answered && o.code == script.NotThere:
+	default:
+		return false
+	}
+	if h := r.hold; h != nil && h.id == c.id {
+		r.lose(h, reason, fx)
+	}
+	return true
+}
+
+// lock begins every form of acquiring. It returns the acquisition, enqueued, or the error
+// because of which it could not begin.
 func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future bool) (*acquisition, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, notAcquired(ctx)
+	if ctx == nil {
+		return nil, e.bornFailed(m, errNoContext)
+	}
+	if ctx.Err() != nil {
+		return nil, e.bornFailed(m, context.Cause(ctx))
 	}
 	o, err := e.resolve(opts, once)
 	if err != nil {
-		return nil, fail(ErrNotAcquired, err)
+		return nil, e.bornFailed(m, err)
 	}
 	if m.err != nil {
-		return nil, fail(ErrNotAcquired, m.err)
+		return nil, e.bornFailed(m, m.err)
 	}
 	parent := carried(ctx, e, m.key)
 	if parent != nil && o.nonReentrant {
-		return nil, fail(ErrNotAcquired, ErrReentry)
+		return nil, e.bornFailed(m, ErrReentry)
 	}
 	a := e.newAcquisition(m, o, future)
 	a.once, a.parent = once, parent
@@ -251,8 +273,22 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if future {
 		e.watches.join(ctx, a)
 	}
-	e.enqueue(a, m.key, m.route, o)
+	e.enqueue(a, m, o)
 	return a, nil
+}
+
+// bornFailed counts and reports an acquisition that ends before it begins, and returns
+// its error.
+func (e *Engine) bornFailed(m Mutex, why error) error {
+	err := notAcquired(m.name, why)
+	sh := e.table.shard(m.route)
+	sh.mu.Lock()
+	sh.count.refused(err)
+	sh.mu.Unlock()
+	if e.hooks.acquired {
+		e.tellAcquired(AcquiredEvent{Kind: kindNames[m.key.kind], Name: m.name, Start: e.clock.Wall(), Err: err})
+	}
+	return err
 }
 
 // heldUntil is when a hold ends here, if the command that took or renewed it was

@@ -31,6 +31,7 @@ type acquisition struct {
 	place  queue.Elem[*acquisition]
 
 	lease time.Duration // 0: watchdog
+	until clock.Instant // when the holder's lease ends, if a knows; see tried
 	rare  *rare         // what most do not need
 	watch watchPlace
 
@@ -41,7 +42,6 @@ type acquisition struct {
 	future     bool // LockAsync: the result goes to fut
 	once       bool // TryLock: one attempt
 	trying     bool
-	fresh      bool // its first command is sent by LockAsync itself: it may be born failed
 	ended      bool
 	listed     bool // by an effects; listedNext is its next one
 	ackedGiven bool // want was: Acked
@@ -55,8 +55,8 @@ type rare struct {
 	maxHold, minHold time.Duration
 	name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
 	start            clock.Instant // when it was asked for, if a hook wants it
-	deadline         *deadline     // of Wait, or for want of a connection
-	refusal          error         // why the server has not answered, as of the latest try
+	deadline         *deadline     // of Wait, or of a TryLock without a connection
+	refusal          error         // why the server has not answered; see tried
 }
 
 func (a *acquisition) more() *rare {
@@ -125,21 +125,6 @@ func (a *acquisition) firstLease() time.Duration {
 	return lease
 }
 
-// refused notes why the server did not answer; nil if it did. Who gives up is told.
-func (a *acquisition) refused(err error) {
-	if err != nil || a.rare != nil {
-		a.more().refusal = err
-	}
-}
-
-// because adds that to the error of somebody who gives up.
-func (a *acquisition) because(err error) error {
-	if a.rare == nil || a.rare.refusal == nil {
-		return err
-	}
-	return fail(err, a.rare.refusal)
-}
-
 // endLocked takes the acquisition out of everything. The result follows by
 // effects.finish.
 func (a *acquisition) endLocked() {
@@ -149,11 +134,14 @@ func (a *acquisition) endLocked() {
 	case a.parent != nil:
 		if x := a.parent.extra; x != nil {
 			x.children.Remove(&a.place)
+			a.passOn(&x.children)
 		}
 	case a.once:
 		r.tries.Remove(&a.place)
+		a.passOn(r.tries)
 	default:
 		r.waiters.Remove(&a.place)
+		a.passOn(&r.waiters)
 	}
 	if r.cmd.acq == a {
 		r.cmd.acq = nil // an orphan now
@@ -167,9 +155,10 @@ func (a *acquisition) endLocked() {
 	a.sh.count.pending--
 }
 
-// fail ends the acquisition with an error.
-func (a *acquisition) fail(err error, fx *effects) {
+// fail ends the acquisition with a NotAcquiredError for the given reason.
+func (a *acquisition) fail(why error, fx *effects) {
 	a.endLocked()
+	err := notAcquired(a.name(), why)
 	a.fut.err = err
 	a.sh.count.refused(err)
 	fx.finish(a)
@@ -186,12 +175,11 @@ func (a *acquisition) grant(h *holding, fx *effects) {
 // refuseLocal refuses a TryLock because this process holds the lock.
 func (a *acquisition) refuseLocal(h *holding, fx *effects) {
 	left := h.until().Sub(a.sh.eng.clock.Stamp())
-	a.fail(&NotAcquiredError{Name: a.name(), TTL: max(left, 0)}, fx)
+	a.fail(&held{ttl: max(left, 0), here: true}, fx)
 }
 
-// deliver tells whoever waits. No lock is held.
+// deliver wakes the caller, or completes the future. No lock is held.
 func (a *acquisition) deliver() {
-	a.sh.eng.hookAcquired(a)
 	if a.future {
 		a.leaveWatch()
 		a.fut.settle(a.fut.value, a.fut.err)
@@ -200,9 +188,8 @@ func (a *acquisition) deliver() {
 	a.ready <- struct{}{}
 }
 
-// cancel ends the acquisition with err unless it has ended; it reports whether it
-// did.
-func (a *acquisition) cancel(err error) bool {
+// cancel gives the acquisition up unless it has ended; it reports whether it did.
+func (a *acquisition) cancel(s stop) bool {
 	var fx effects
 	a.sh.mu.Lock()
 	if a.ended {
@@ -211,11 +198,11 @@ func (a *acquisition) cancel(err error) bool {
 	}
 	r := a.res
 	if r == nil { // not enqueued yet: enqueue finds it ended
-		a.ended, a.fut.err = true, err
+		a.ended, a.fut.err = true, s.cause
 		a.sh.mu.Unlock()
 		return true
 	}
-	a.fail(a.because(err), &fx)
+	a.fail(a.gaveUp(s), &fx)
 	r.next(&fx)
 	r.settled()
 	a.sh.mu.Unlock()
@@ -223,17 +210,17 @@ func (a *acquisition) cancel(err error) bool {
 	return true
 }
 
-// wait is the synchronous half: it waits for the verdict or for the context, and
-// frees the acquisition.
-func (a *acquisition) wait(ctx context.Context) (*Hold, error) {
+// wait is the synchronous half: it waits for the verdict or for the context, whose Done
+// is done, and frees the acquisition.
+func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, error) {
 	select {
 	case <-a.ready:
 	default:
 		select {
 		case <-a.ready:
-		case <-ctx.Done():
+		case <-done:
 			// If the verdict came first it stands; otherwise cancel delivers ours.
-			a.cancel(notAcquired(ctx))
+			a.cancel(a.whyStop(ctx))
 			<-a.ready
 		}
 	}
@@ -242,8 +229,25 @@ func (a *acquisition) wait(ctx context.Context) (*Hold, error) {
 	return h, err
 }
 
-// notAcquired is the error of a context that ended.
-func notAcquired(ctx context.Context) error { return fail(ErrNotAcquired, context.Cause(ctx)) }
+// whyStop is stopOf. The context may be the user's own, and panic. Then the acquisition is
+// given up, because its caller is gone.
+func (a *acquisition) whyStop(ctx context.Context) stop {
+	asked := false
+	defer func() {
+		if asked {
+			return
+		}
+		a.cancel(stop{cause: errAbandoned})
+		<-a.ready
+		if h := a.fut.value; h != nil {
+			a.drop(h)
+		}
+		a.free()
+	}()
+	s := stopOf(ctx)
+	asked = true
+	return s
+}
 
 // deadline ends an acquisition whose Wait is over, or that found no connection in
 // time. It is an object of its own because it may fire after the acquisition went
@@ -252,18 +256,20 @@ type deadline struct {
 	timer wheel.Timer
 	sh    *shard
 	acq   *acquisition // nil when the acquisition has ended; guarded by sh.mu
-	err   error
+	cause error        // see stop
+
+	behind int64 // the id of the command that was out when it was armed
 }
 
 // endAt arms the deadline.
-func (a *acquisition) endAt(at clock.Instant, err error) {
+func (a *acquisition) endAt(at clock.Instant, cause error) {
 	d := a.more().deadline
 	if d == nil {
 		d = &deadline{sh: a.sh, acq: a}
 		d.timer.Init(d)
 		a.rare.deadline = d
 	}
-	d.err = err
+	d.cause = cause
 	a.sh.eng.wheel.Schedule(&d.timer, at)
 }
 
@@ -276,10 +282,11 @@ func (a *acquisition) patience() time.Duration {
 	return cfg.CommandTimeout
 }
 
-// giveUpAt bounds how long a TryLock waits for a connection.
+// giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
 func (a *acquisition) giveUpAt(at clock.Instant) {
 	if a.more().deadline == nil {
-		a.endAt(at, fail(ErrNotAcquired, ErrUnavailable))
+		a.endAt(at, nil)
+		a.rare.deadline.behind = a.res.cmd.id
 	}
 }
 
@@ -292,17 +299,8 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		return
 	}
 	r, e := a.res, a.sh.eng
-	err := d.err
-	switch {
-	case err != nil:
-	case r.held != freely, r.cmd.acq == a && a.attempts == 1:
-		// Nobody may have it, but nobody could be asked either, or has answered.
-		err = fail(ErrNotAcquired, ErrUnavailable)
-	default:
-		err = &NotAcquiredError{Name: a.name(), TTL: -1}
-	}
 	var fx effects
-	a.fail(a.because(err), &fx)
+	a.fail(a.gaveUp(stop{d.cause, true}), &fx)
 	r.next(&fx)
 	r.settled()
 	d.sh.mu.Unlock()
@@ -313,6 +311,6 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 
 func (a *acquisition) executor() *executor { return &a.sh.eng.exec }
 
-func (a *acquisition) abandon() { a.cancel(fail(ErrNotAcquired, errAbandoned)) }
+func (a *acquisition) abandon() { a.cancel(stop{cause: errAbandoned}) }
 
-func (a *acquisition) drop(h *Hold) { h.UnlockAsync() }
+func (a *acquisition) drop(h *Hold) { h.unlockAsync(false) } // perhaps on an event loop

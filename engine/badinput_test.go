@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -166,7 +167,7 @@ func TestKeyOfAnotherType(t *testing.T) {
 	mustUnlock(t, mustLock(t, m))
 	// A hash that is no lock: it is held by somebody, as far as one can see.
 	s.Do("HSET", "h", "name", "Ada")
-	if _, err := e.Mutex("h").TryLock(ctxT(t)); !errors.As(err, new(*NotAcquiredError)) {
+	if _, err := e.Mutex("h").TryLock(ctxT(t)); !errors.Is(err, ErrHeld) {
 		t.Errorf("TryLock of a hash: %v", err)
 	}
 	if _, err := e.Mutex("h").State(ctxT(t)); !errors.Is(err, ErrWrongType) {
@@ -245,7 +246,7 @@ func TestWrongPasswordFailsAtOnceAndIsNotTold(t *testing.T) {
 		"wrong": "redis://:hunter2hunter2@" + s.Addr(), "none": "redis://" + s.Addr(),
 		"user": "redis://nobody:hunter2hunter2@" + s.Addr(),
 	} {
-		start := time.Now()
+		start := pace.Now()
 		_, err := Open(ctxT(t), url)
 		if !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
@@ -253,7 +254,7 @@ func TestWrongPasswordFailsAtOnceAndIsNotTold(t *testing.T) {
 		if hasText(err, "hunter2") {
 			t.Errorf("%s: the password is told: %v", what, err)
 		}
-		if d := time.Since(start); d > 5*time.Second {
+		if d := start.Elapsed(); d > 5*time.Second {
 			t.Errorf("%s: told after %v", what, d)
 		}
 	}
@@ -311,7 +312,7 @@ func TestScriptsAnsweredWithGarbage(t *testing.T) {
 			n.On(fakenode.Is("EVALSHA"), reply)
 			e := open(t, "redis://"+n.Addr()+"?close_timeout=500ms&command_timeout=500ms")
 			_, err := e.Mutex("x").TryLock(ctxT(t))
-			if !errors.Is(err, ErrNotAcquired) || errors.As(err, new(*NotAcquiredError)) {
+			if !errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrHeld) {
 				t.Errorf("TryLock: %v", err)
 			}
 			if _, err := e.Mutex("y").State(within(t, time.Second)); err == nil {

@@ -19,8 +19,8 @@ type closing struct {
 	emptied chan struct{} // capacity 1: the last resource left a shard
 }
 
-// emptied notes that a resource left the table; whoever waits for an empty one
-// looks again. The caller holds the shard's lock.
+// emptied notes that a resource left the table, and makes a Close or Shutdown that waits
+// for an empty table look again. The caller holds the shard's lock.
 func (e *Engine) emptied(sh *shard) {
 	if !e.closing.Load() {
 		return
@@ -36,25 +36,35 @@ func (e *Engine) emptied(sh *shard) {
 func (e *Engine) lookAgain() {
 	select {
 	case e.closed.emptied <- struct{}{}:
-	default: // somebody is told already
+	default: // a wake-up is pending already
 	}
 }
 
-// Close ends every hold with reason EngineClosed and every waiting acquisition
-// with ErrClosed, releases the locks on the server, and ends all connections and
-// goroutines. It waits for callbacks that run. All that takes at most
-// Config.CloseTimeout: what could not be released by then ends with its lease, and
-// the error says so. Calling Close again returns the same.
+// Close ends every hold with reason EngineClosed and every waiting acquisition with
+// ErrClosed, releases the locks on the server (one with a MinHold stays taken for the rest
+// of that), and ends all connections and goroutines.
+// It waits for callbacks and hooks that are running. All of this takes at most
+// Config.CloseTimeout.
 //
-// Callbacks of futures must not call Close: it waits for them.
+// The error says what was not done by then. ErrOutcomeUnknown: some locks were not
+// released and end with their leases. ErrPending: every lock was released, but a
+// callback or hook has not returned. Calling Close again returns the same error.
+//
+// Do not call Close from a callback or hook: Close waits for it, so the call takes the
+// whole CloseTimeout and returns ErrPending.
 func (e *Engine) Close() error {
 	e.closed.once.Do(func() { e.closed.err = e.close() })
 	return e.closed.err
 }
 
-// Shutdown lets the work finish: it refuses new acquisitions, fails those that
-// wait, waits until every hold has been unlocked or ctx ends, and then closes.
+// Shutdown lets work finish. It refuses new acquisitions, fails those that wait, waits
+// until every hold has been unlocked or ctx ends, and then closes the engine. If ctx
+// ends first, the holds that are left end as with Close, and the error has the context's
+// cause and Is ErrClosed. With a nil ctx it does nothing and returns ErrInvalid.
 func (e *Engine) Shutdown(ctx context.Context) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	e.closing.Store(true)
 	e.failWaiting()
 	if !e.awaitEmpty(ctx.Done()) {
@@ -80,14 +90,13 @@ func (e *Engine) close() error {
 	e.dropAll()
 	e.wheel.Close()
 	e.hooks.close()
-	select {
-	case <-e.exec.idle():
-	case <-ctx.Done():
-		clean = false
-	}
+	quiet := e.exec.quiet(ctx.Done())
 	e.exec.close()
-	if !clean {
+	switch {
+	case !clean:
 		return fail(ErrOutcomeUnknown, errNotClean)
+	case !quiet:
+		return fail(ErrPending, errNotQuiet)
 	}
 	return nil
 }
@@ -135,19 +144,16 @@ func (e *Engine) failWaiting() {
 		for h := r.hold; h != nil; h = h.child {
 			for h.pending() {
 				a, _ := h.extra.children.Front()
-				a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+				a.fail(ErrClosed, fx)
 			}
 		}
 		for r.tries.Len() > 0 {
 			a, _ := r.tries.Front()
-			a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+			a.fail(ErrClosed, fx)
 		}
 		for r.waiters.Len() > 0 {
 			a, _ := r.waiters.Front()
-			a.fail(fail(ErrNotAcquired, ErrClosed), fx)
-		}
-		if r.held == stalled && r.hold == nil && r.debts == nil && r.cmd.what == nothing {
-			r.held, r.spent = freely, true // there is nothing to go on with
+			a.fail(ErrClosed, fx)
 		}
 	})
 }
@@ -192,27 +198,27 @@ func (e *Engine) resources() (n int) {
 // nothing will be sent any more.
 func (r *resource) abandonedByClient(c *command, fx *effects) {
 	if a := c.acq; a != nil {
-		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+		a.fail(ErrClosed, fx)
 	}
 	r.drop(fx)
 }
 
 // drop ends all that is left of a resource.
 func (r *resource) drop(fx *effects) {
-	r.held = freely
+	r.setFree()
 	for r.tries.Len() > 0 {
 		a, _ := r.tries.Front()
-		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+		a.fail(ErrClosed, fx)
 	}
 	for r.waiters.Len() > 0 {
 		a, _ := r.waiters.Front()
-		a.fail(fail(ErrNotAcquired, ErrClosed), fx)
+		a.fail(ErrClosed, fx)
 	}
 	if h := r.hold; h != nil {
 		if h.state == live {
 			r.lose(h, EngineClosed, fx)
 		} else {
-			h.released(fail(ErrOutcomeUnknown, ErrClosed), fx)
+			h.released(about(h.name, fail(ErrOutcomeUnknown, ErrClosed)), fx)
 		}
 	}
 	for r.debts != nil {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestCloseTellsEverybodyAndLeavesNothing(t *testing.T) {
@@ -68,6 +70,10 @@ func TestCloseTellsEverybodyAndLeavesNothing(t *testing.T) {
 		t.Errorf("%d of %d callbacks ran before Close returned", n, len(waiters))
 	}
 	mustUnlock(t, taken)
+	if left := fields(t, s, "rested"); len(left) != 1 || left[rested.Owner()] != "" {
+		t.Errorf("of a lock with a MinHold there is left: %v", left)
+	}
+	s.Do("DEL", "rested")
 	clean(t, s)
 	if n := e.Stats(); n.Held != 0 || n.Waiting != 0 || n.InFlight != 0 {
 		t.Errorf("after Close: %+v", n)
@@ -83,11 +89,11 @@ func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
 	if n := e.Stats().Channels; n != 1 {
 		t.Fatalf("%d channels, want one that lingers", n)
 	}
-	start := time.Now()
+	start := pace.Now()
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if d := time.Since(start); d > lingerFor*3/4 {
+	if d := start.Elapsed(); d > lingerFor*3/4 {
 		t.Errorf("Close took %v", d)
 	}
 	clean(t, s)
@@ -95,40 +101,42 @@ func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
 
 func TestShutdownLetsHoldersFinish(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e, other := open(t, s.URL(), shortLease(time.Second)), open(t, s.URL())
-	taken := mustLock(t, other.Mutex("taken"))
-	waits := e.Mutex("taken").LockAsync(context.Background())
-	h, fixed := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"), Lease(time.Minute))
-	shut := make(chan error, 1)
-	go func() { shut <- e.Shutdown(context.Background()) }()
-	if _, err := waits.Await(ctxT(t)); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotAcquired) {
-		t.Errorf("who waited: %v", err)
-	}
-	for what, err := range everyLock(ctxT(t), e.Mutex("new")) {
-		if !errors.Is(err, ErrClosed) {
-			t.Errorf("%s during Shutdown: %v", what, err)
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e, other := open(t, s.URL(), shortLease(time.Second)), open(t, s.URL())
+		taken := mustLock(t, other.Mutex("taken"))
+		waits := e.Mutex("taken").LockAsync(context.Background())
+		h, fixed := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"), Lease(time.Minute))
+		shut := make(chan error, 1)
+		go func() { shut <- e.Shutdown(context.Background()) }()
+		if _, err := waits.Await(ctxT(t)); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("who waited: %v", err)
 		}
-	}
-	<-time.After(2 * time.Second) // two leases
-	if err := h.Err(); err != nil {
-		t.Errorf("not renewed during Shutdown: %v", err)
-	}
-	if err := fixed.Extend(ctxT(t), 2*time.Minute); err != nil {
-		t.Errorf("Extend during Shutdown: %v", err)
-	}
-	mustUnlock(t, h)
-	select {
-	case err := <-shut:
-		t.Fatalf("Shutdown returned %v while a lock is held", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	mustUnlock(t, fixed)
-	if err := receive(t, shut); err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
-	mustUnlock(t, taken)
-	clean(t, s)
+		for what, err := range everyLock(ctxT(t), e.Mutex("new")) {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%s during Shutdown: %v", what, err)
+			}
+		}
+		<-time.After(2 * time.Second) // two leases
+		if err := h.Err(); err != nil {
+			t.Errorf("not renewed during Shutdown: %v", err)
+		}
+		if err := fixed.Extend(ctxT(t), 2*time.Minute); err != nil {
+			t.Errorf("Extend during Shutdown: %v", err)
+		}
+		mustUnlock(t, h)
+		select {
+		case err := <-shut:
+			t.Fatalf("Shutdown returned %v while a lock is held", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		mustUnlock(t, fixed)
+		if err := receive(t, shut); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		mustUnlock(t, taken)
+		clean(t, s)
+	})
 }
 
 func TestShutdownEndsWithItsContext(t *testing.T) {
@@ -170,33 +178,35 @@ func TestShutdownAndCloseTogether(t *testing.T) {
 
 func TestCloseOfAFrozenServerGivesUpInTime(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), func(c *Config) { c.CloseTimeout = 300 * time.Millisecond })
-	h, fixed := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"), Lease(700*time.Millisecond))
-	s.Stop()
-	waits := e.Mutex("z").LockAsync(context.Background())
-	releasing := h.UnlockAsync()
-	start := time.Now()
-	err := e.Close()
-	if d := time.Since(start); d < 250*time.Millisecond || d > 5*time.Second {
-		t.Errorf("Close took %v", d)
-	}
-	if !errors.Is(err, ErrOutcomeUnknown) {
-		t.Errorf("Close: %v, want ErrOutcomeUnknown", err)
-	}
-	wantLost(t, "the hold", fixed.Err(), EngineClosed)
-	if _, err := releasing.Result(); !errors.Is(err, ErrOutcomeUnknown) {
-		t.Errorf("the release: %v", err)
-	}
-	if _, err := waits.Result(); !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrClosed) {
-		t.Errorf("the acquisition: %v", err)
-	}
-	if again := e.Close(); !errors.Is(again, ErrOutcomeUnknown) {
-		t.Errorf("Close again: %v", again)
-	}
-	s.Cont()
-	// What was in the server's socket buffer is executed; the rest ends by its lease.
-	eventually(t, "the fixed lease ends", func() bool { return len(fields(t, s, "y")) == 0 })
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e := open(t, s.URL(), func(c *Config) { c.CloseTimeout = 300 * time.Millisecond })
+		h, fixed := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"), Lease(700*time.Millisecond))
+		s.Stop()
+		waits := e.Mutex("z").LockAsync(context.Background())
+		releasing := h.UnlockAsync()
+		start, used := time.Now(), pace.Now()
+		err := e.Close()
+		if d := time.Since(start); d < 250*time.Millisecond || used.Elapsed() > 5*time.Second {
+			t.Errorf("Close took %v", d)
+		}
+		if !errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("Close: %v, want ErrOutcomeUnknown", err)
+		}
+		wantLost(t, "the hold", fixed.Err(), EngineClosed)
+		if _, err := releasing.Result(); !errors.Is(err, ErrOutcomeUnknown) {
+			t.Errorf("the release: %v", err)
+		}
+		if _, err := waits.Result(); !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrClosed) {
+			t.Errorf("the acquisition: %v", err)
+		}
+		if again := e.Close(); !errors.Is(again, ErrOutcomeUnknown) {
+			t.Errorf("Close again: %v", again)
+		}
+		s.Cont()
+		// What was in the server's socket buffer is executed; the rest ends by its lease.
+		eventually(t, "the fixed lease ends", func() bool { return len(fields(t, s, "y")) == 0 })
+	})
 }
 
 func TestCloseAmidTheTraffic(t *testing.T) {

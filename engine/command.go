@@ -24,15 +24,20 @@ const (
 )
 
 // command is the one command of a resource that is in flight. From submit to
-// Complete, what encodes it does not change; the pointers to those who wait for it
-// are cleared, under the shard's lock, when they stop waiting.
+// Complete, the fields that are encoded do not change. Its pointers to waiters are
+// cleared, under the shard's lock, when these stop waiting.
 type command struct {
 	what  what
 	head  bool      // acquiring: for the front of waiters, so the wait must hear of it
-	want  resp.Acks // replicas that shall acknowledge it
+	born  bool      // acquiring: the first command of a LockAsync, sent by that call
+	want  resp.Acks // replicas that must acknowledge it
 	count int32
-	id    int64
-	span  time.Duration // the lease; unlocked: what a MinHold has left, if > 0
+	// events is, of an acquire, what the channel had said when it was sent.
+	events uint32
+	// server is where a release goes, or a debt's: for released.
+	server resp.ServerID
+	id     int64
+	span   time.Duration // the lease; unlocked, settling: what a MinHold has left, if > 0
 
 	acq  *acquisition
 	hold *holding
@@ -43,9 +48,12 @@ type command struct {
 
 func (r *resource) sendAcquire(a *acquisition, head bool) {
 	c := &r.cmd
-	c.what, c.head = acquiring, head
+	c.what, c.head, r.headsTurn = acquiring, head, !head
 	c.acq, c.span, c.want = a, a.firstLease(), a.want
 	c.id = r.sh.ids.next()
+	if r.wait != nil {
+		c.events = r.wait.Events()
+	}
 	a.attempts++
 	a.trying = true
 }
@@ -74,16 +82,32 @@ func (r *resource) sendLeave(h *holding) {
 func (r *resource) sendRelease(h *holding) {
 	c := &r.cmd
 	c.what = unlocked
-	c.hold, c.id, c.span = h, h.id, 0
-	if h.extra != nil && h.extra.minEnd != 0 {
-		c.span = h.extra.minEnd.Sub(r.sh.eng.clock.Now())
-	}
+	c.hold, c.id = h, h.id
+	r.sendEnd()
 }
 
 func (r *resource) sendSettle(d *debt) {
 	c := &r.cmd
 	c.what = settling
 	c.debt, c.id = d, d.id
+	r.sendEnd()
+}
+
+// sendEnd is what the end of a hold and that of a debt have in common.
+func (r *resource) sendEnd() {
+	c, e := &r.cmd, r.sh.eng
+	c.server, c.span = e.released.serverOf(r.route), 0
+	if at := c.minEnd(); at != 0 {
+		c.span = at.Sub(e.clock.Now())
+	}
+}
+
+// minEnd is the MinHold's of what a release is for; 0 without one.
+func (c *command) minEnd() clock.Instant {
+	if c.debt != nil {
+		return c.debt.minEnd
+	}
+	return c.hold.minEnd()
 }
 
 // AppendCommand implements resp.Request.
@@ -99,32 +123,49 @@ func (r *resource) AppendCommand(dst []byte, form resp.Form) []byte {
 		return script.AppendRenew(dst, form, []script.Renewal{{Key: r.name, Owner: owner, Lease: c.span}})
 	case leaving:
 		return script.AppendLeave(dst, form, r.name, owner, int(c.count))
-	case unlocked:
-		if c.span > 0 {
-			nobody := script.Owner{Engine: owner.Engine, ID: -owner.ID}
-			return script.AppendRetire(dst, form, r.name, owner, nobody, c.span, r.channel())
-		}
-		return script.AppendRelease(dst, form, r.name, owner, r.channel())
-	case settling:
-		return script.AppendRelease(dst, form, r.name, owner, r.channel())
+	case unlocked, settling:
+		return r.sh.eng.appendRelease(dst, form, r.kind, r.name, c.id, c.span)
 	}
 	panic("BUG: engine: an empty command was sent")
+}
+
+// appendRelease encodes a release, or a retire if a MinHold has something left.
+func (e *Engine) appendRelease(dst []byte, form resp.Form, k kind, name string, id int64, rest time.Duration) []byte {
+	owner := script.Owner{Engine: e.id, ID: id}
+	if rest > 0 {
+		nobody := script.Owner{Engine: e.id, ID: -id}
+		return script.AppendRetire(dst, form, name, owner, nobody, rest, e.channel(k, name))
+	}
+	return script.AppendRelease(dst, form, name, owner, e.channel(k, name))
 }
 
 // Wants implements resp.DurableRequest.
 func (r *resource) Wants() resp.Acks { return r.cmd.want }
 
-// NeedsAck implements resp.DurableRequest: who was refused need not wait for anybody.
+// NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
 func (r *resource) NeedsAck(v resp.Value) bool {
 	return r.cmd.what == extending || v.Kind == resp.KindInt && v.Int == script.Granted
 }
 
-// Wanted implements resp.DurableRequest. An acquisition may have ended while its
-// command waited for its turn.
+// Rank implements resp.PatientRequest. On a full connection, commands that give locks back
+// or keep them go before those that want one. A LockAsync fails at once.
+func (r *resource) Rank() resp.Rank {
+	switch c := &r.cmd; {
+	case c.born:
+		return resp.Refuse
+	case c.what == acquiring || c.what == reentering:
+		return resp.Later
+	}
+	return resp.Sooner
+}
+
+// Wanted implements resp.PatientRequest and resp.DurableRequest. An acquisition may
+// have ended while its command waited for its turn.
 func (r *resource) Wanted() bool {
 	r.sh.mu.Lock()
 	defer r.sh.mu.Unlock()
-	return r.cmd.acq != nil || r.cmd.what == extending
+	c := &r.cmd
+	return c.acq != nil || c.what != acquiring && c.what != reentering
 }
 
 // outcome is a reply, taken out of the lane's hands.
@@ -136,6 +177,12 @@ type outcome struct {
 	now     clock.Instant
 	moving  bool // the slot is being migrated
 	ack     *resp.Ack
+}
+
+// cause is why there was no answer.
+func (o *outcome) cause() error {
+	_, cause := resp.Outcome(o.err)
+	return cause
 }
 
 // errReply is an answer that no script of this package gives.
@@ -175,14 +222,18 @@ func (r *resource) Complete(reply resp.Reply) {
 	r.sh.mu.Lock()
 	done := r.cmd
 	r.cmd = command{}
+	r.note(&done, o)
 	switch {
-	case o.verdict == notSent && errors.Is(o.err, resp.ErrClosed):
+	case o.verdict == notSent && o.cause() == resp.ErrClosed:
 		r.abandonedByClient(&done, &fx)
 	case o.verdict == notSent:
 		r.notSent(&done, o, &fx)
 	default:
 		if o.verdict == answered {
 			r.refused = 0
+		}
+		if (done.what == reentering || done.what == extending) && o.verdict != busy {
+			r.raised(done.id, o.now.Add(done.span))
 		}
 		switch done.what {
 		case acquiring:
@@ -219,19 +270,16 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 	if c.head && r.wait != nil {
 		r.wait.Reset()
 	}
-	if errors.Is(o.err, resp.ErrUnwanted) {
+	if o.cause() == resp.ErrUnwanted {
 		return
 	}
-	full := errors.Is(o.err, resp.ErrLaneFull)
+	full := o.cause() == resp.ErrLaneFull
 	if full || c.want != 0 || o.moving {
-		// Not a matter for recovery, which goes by the lane of the name's node: the name's
-		// release must not wait for a durable connection; and the node that ASK leads to,
-		// while a slot moves, has no lane here.
-		if full && a != nil && a.future && a.fresh && a.attempts == 1 {
-			a.fail(fail(ErrNotAcquired, ErrOverloaded), fx)
-		}
-		if a != nil {
-			a.fresh = false
+		// Recovery cannot help: it waits for the lane of the name's node. The name's release
+		// must not wait for a durable connection, and the node that ASK names while a slot
+		// moves has no lane here.
+		if full && a != nil && c.born {
+			a.fail(ErrOverloaded, fx)
 		}
 		if a != nil && a.once && !a.ended {
 			a.giveUpAt(o.now.Add(r.sh.eng.cfg.CommandTimeout))
@@ -248,8 +296,7 @@ func (r *resource) notSent(c *command, o outcome, fx *effects) {
 	if c.hold != nil {
 		c.hold.boundRelease()
 	}
-	if r.held != stalled { // else it is listed already
-		r.held = stalled
+	if r.holdBack(stalled) { // otherwise it is listed already
 		fx.stall(r)
 	}
 }

@@ -3,9 +3,10 @@ package engine
 import (
 	"context"
 	"crypto/tls"
-	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
@@ -13,97 +14,110 @@ import (
 )
 
 // Config describes an engine. Its zero value connects to 127.0.0.1:6379 with the
-// defaults named below. New checks all fields and reports every bad one.
+// defaults named below. New checks all fields and reports every bad one. A timeout of
+// more than 100 years means no timeout.
+//
+// A Config that is printed shows no password, with one exception: fmt prints its fields
+// as they are for the verbs %p and %w, and in an unexported field of another struct.
 type Config struct {
-	// Topology is how the servers stand together:
+	// Topology is how the servers are arranged:
 	//
 	//	"standalone"  one server, or a proxy that makes several look like one; the default
 	//	"cluster"     a Redis Cluster; Addrs are some of its nodes
 	//	"sentinel"    a primary that sentinels watch; Addrs are some of the sentinels
 	//	"replicas"    a primary with replicas, promoted by hand; Addrs are all of them
 	Topology string
-	// Addrs are "host:port", or, for a standalone server, the path of a unix socket,
-	// which starts with "/". Default "127.0.0.1:6379", of sentinels port 26379. A standalone server takes
-	// exactly one; of the others one that answers is enough.
+	// Addrs are "host:port" or, for a standalone server, also the path of a unix
+	// socket, which starts with "/". Default "127.0.0.1:6379", for sentinels
+	// "127.0.0.1:26379". A standalone server has exactly one address. With the other
+	// topologies one address that answers is enough.
 	Addrs []string
 	// Master is what the sentinels call the primary.
 	Master string
-	// SentinelUsername and SentinelPassword authenticate with the sentinels, which
-	// have users of their own.
+	// SentinelUsername and SentinelPassword authenticate with the sentinels, which have
+	// users of their own.
 	SentinelUsername string
 	SentinelPassword string
-	// AddrMap, if set, translates the addresses that servers and sentinels tell of
-	// into such as can be dialled from here (NAT, containers). It must be a pure
+	// AddrMap, if set, translates the addresses that servers and sentinels announce
+	// into addresses that can be dialled from here (NAT, containers). It must be a pure
 	// function. Addrs are dialled as they are.
 	AddrMap func(addr string) string
-	// Sharding says, for a cluster, how a release is announced: "auto", the default,
-	// decides as Redisson does by default: sharded messages if the cluster has them and
-	// this user may ask. "on" and "off" are for processes that must agree with others
-	// that were told so. "both" announces both ways, listens to sharded ones and
-	// asks every second besides, for the time of a change.
+	// Sharding says how releases are announced in a cluster. "auto", the default, does
+	// what Redisson does by default: it uses sharded messages if the cluster has them
+	// and this user may ask. "on" and "off" are for agreement with processes that are
+	// configured so. "both" is for the time of a change: it announces both ways,
+	// listens to sharded messages, and also asks every second.
 	Sharding string
 	// Username and Password authenticate. Username alone is an error.
 	Username string
 	Password string
-	// Credentials, if set, is asked at every connect instead, for passwords that
-	// rotate. It runs on a connecting goroutine and is bounded by DialTimeout.
+	// Credentials, if set, replaces Username and Password, for passwords that rotate.
+	// It is called at every connect, on a connecting goroutine, and is bounded by
+	// DialTimeout.
 	Credentials func(ctx context.Context) (username, password string, err error)
-	// DB is the database index. Channels know no database: the same name in two of
-	// them causes needless wake-ups, nothing worse.
+	// DB is the database index. Channels do not belong to a database: the same name in
+	// two databases causes needless wake-ups, nothing worse.
 	DB int
-	// TLS, if set, encrypts. ServerName defaults to the address's host.
+	// TLS, if set, encrypts the connections. ServerName defaults to the host of the
+	// address.
 	TLS *tls.Config
 	// Dialer, if set, opens the connections instead of a net.Dialer.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// ClientName is shown by CLIENT LIST. Default "pawl".
 	ClientName string
-	// NameMapper, if set, maps every lock name to the key on the server, as
+	// NameMapper, if set, maps every lock's name to the key on the server, as
 	// Redisson's NameMapper does. It must be a pure function.
 	NameMapper func(name string) string
 
-	// Lease is what the watchdog gives a hold and renews after a third of it.
-	// Default 30 s, as Redisson's. At least 30 ms.
+	// Lease is the lease of a hold under the watchdog, which renews it after about a third of
+	// it. Default 30 s, as in Redisson. At least 30 ms.
 	Lease time.Duration
-	// Margin is by how much a hold ends here before it can end on the server. It
-	// must cover what the server's clock may gain during a lease and how long this
-	// process may go unscheduled. Default: a tenth of the lease, within 5 ms and 3 s.
+	// Margin is how much earlier a hold ends here than it can end on the server. It
+	// must cover what the server's clock may gain during a lease, and how long this
+	// process may not get to run. Default: a tenth of the lease, at least 5 ms and at
+	// most 3 s.
 	Margin time.Duration
-	// CommandTimeout is how long a connection with unanswered commands may be silent
-	// before it is given up, and how long TryLock, Extend and State wait for one.
-	// Default 3 s.
+	// CommandTimeout is how long a connection that has unanswered commands may be
+	// silent before it is given up. It is also how long TryLock, Extend and State wait
+	// for a connection. Default 3 s.
 	CommandTimeout time.Duration
-	// Replicas is how many replicas must acknowledge each grant and renewal, unless
-	// Acked says otherwise for one acquisition. Default 0: none is asked.
+	// Replicas is how many replicas must acknowledge each grant and renewal, unless the
+	// option Acked says otherwise for one acquisition. Default 0: none are asked.
 	Replicas Replicas
-	// AckTimeout is how long they have. Default 1 s, but no more than a sixth of Lease,
-	// which renewals never give them more than.
+	// AckTimeout is how long the replicas have to acknowledge. Default 1 s, but at most
+	// a sixth of Lease. Renewals never wait longer than a sixth of Lease.
 	AckTimeout time.Duration
 	// DialTimeout bounds one connect with its handshake. Default 5 s.
 	DialTimeout time.Duration
 	// CloseTimeout bounds Close. Default 5 s.
 	CloseTimeout time.Duration
 
-	// Lanes is the number of connections for commands, beside one for renewals and
-	// one for pub/sub. Default 1: one pipelined connection saturates a server.
+	// Lanes is the number of connections for commands. One for renewals and one for
+	// pub/sub come on top. Default 1: one pipelined connection saturates a server.
 	Lanes int
 	// EventLoops is the number of event loops. Default: a quarter of the CPUs that Go
-	// uses, within 1 and 4. They start with the first connection that needs them.
+	// uses, at least 1 and at most 4. They start with the first connection that needs
+	// them.
 	EventLoops int
-	// MaxInFlight bounds the commands of a lane that wait for an answer: beyond it
-	// LockAsync fails with ErrOverloaded, and synchronous calls wait. So they do above
-	// 4 MiB that the kernel has not taken yet. Default 131072.
+	// MaxInFlight bounds the commands of a lane that wait for an answer. Beyond it
+	// LockAsync and TryLockAsync fail with ErrOverloaded. Everything else waits its
+	// turn, first come, first served, but commands that give a lock back go before
+	// those that want one. The same is true beyond 4 MiB that the kernel has not
+	// accepted yet. Default 131072.
 	MaxInFlight int
 
-	// Executor runs the callbacks of futures. Default: a goroutine for each future
-	// that has some. It is called for one future at a time, on a goroutine of the
-	// engine's own: it may wait until it has room, or run the task right there, but
-	// then callbacks wait for each other. It must run every task once.
+	// Executor runs the callbacks of futures. Default: one goroutine for each future
+	// that has callbacks. It is called for one future at a time, on a goroutine of the
+	// engine. It may wait until it has room, or run the task itself, but then callbacks
+	// wait for each other. It must run every task exactly once.
 	Executor func(task func())
-	// Logger gets what an operator should see. Default: silent.
+	// Logger gets what an operator should see. Default: none, the engine is silent.
 	Logger *slog.Logger
 	// Hooks are called at events; see Hooks.
 	Hooks Hooks
-	// Lazy makes New return before the connections are up.
+	// Lazy makes New return before the connections are up, for a service that may start
+	// before its servers. The engine then connects in the background, and tries again
+	// until it succeeds. Meanwhile Lock waits, and TryLock fails with ErrUnavailable.
 	Lazy bool
 
 	transport resp.Transport // tests force one
@@ -127,6 +141,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.CloseTimeout, 5*time.Second)
 	setDefault(&c.Lanes, 1)
 	setDefault(&c.MaxInFlight, 1<<17)
+	for _, timeout := range []*time.Duration{&c.CommandTimeout, &c.DialTimeout, &c.CloseTimeout} {
+		*timeout = min(*timeout, maxDuration) // which is as good as none
+	}
 	return c
 }
 
@@ -139,10 +156,10 @@ func setDefault[T comparable](field *T, value T) {
 
 // validate reports every bad field at once. It never prints a password.
 func (c Config) validate() error {
-	var bad []error
+	var bad []string
 	check := func(ok bool, format string, args ...any) {
 		if !ok {
-			bad = append(bad, invalid("Config."+format, args...))
+			bad = append(bad, fmt.Sprintf("Config."+format, args...))
 		}
 	}
 	topology, known := topologies[c.Topology]
@@ -150,6 +167,11 @@ func (c Config) validate() error {
 	alone := topology == resp.Standalone
 	check(!alone || len(c.Addrs) == 1, "Addrs (%d) must name one server, or Topology must be set", len(c.Addrs))
 	for _, addr := range c.Addrs {
+		if !strings.HasPrefix(addr, "/") && strings.ContainsAny(addr, "@=") || strings.Contains(addr, "://") {
+			// Not quoted: it may hold a password.
+			check(false, "Addrs must be host:port, and not a URL, user:password@host:port or host:port,password=...: give a URL to Open, and the others in fields of their own")
+			continue
+		}
 		check(validAddr(addr), "Addrs (%q) must be host:port or the path of a unix socket", addr)
 		check(alone || addr == "" || addr[0] != '/', "Addrs (%q) must be host:port: the servers of a %s know each other by it", addr, c.Topology)
 	}
@@ -165,9 +187,9 @@ func (c Config) validate() error {
 	check(c.Credentials == nil || (c.Username == "" && c.Password == ""), "Credentials must not be combined with Username and Password")
 	check(c.DB >= 0, "DB (%d) must not be negative", c.DB)
 	check(c.Lease >= 30*time.Millisecond, "Lease (%v) must be at least 30ms", c.Lease)
-	check(c.Lease <= maxDuration, "Lease (%v) must be at most %v", c.Lease, maxDuration)
+	check(c.Lease <= maxDuration, "Lease (%v) must be at most 100 years", c.Lease)
 	check(c.Margin >= 0, "Margin (%v) must not be negative", c.Margin)
-	check(c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)
+	check(c.Margin <= 0 || c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
 	check(c.Replicas.valid(), "Replicas (%d) must be a number up to %d, AllReplicas or MajorityOfReplicas", int(c.Replicas), maxReplicas)
 	check(c.AckTimeout >= time.Millisecond && c.AckTimeout <= maxAckTimeout, "AckTimeout (%v) must be between 1ms and %v", c.AckTimeout, maxAckTimeout)
@@ -176,7 +198,10 @@ func (c Config) validate() error {
 	check(c.Lanes > 0 && c.Lanes <= 64, "Lanes (%d) must be within 1 and 64", c.Lanes)
 	check(c.EventLoops >= 0 && c.EventLoops <= 64, "EventLoops (%d) must be within 0 and 64", c.EventLoops)
 	check(c.MaxInFlight > 0, "MaxInFlight (%d) must be positive", c.MaxInFlight)
-	return errors.Join(bad...)
+	if bad != nil {
+		return invalid("%s", strings.Join(bad, "; "))
+	}
+	return nil
 }
 
 var (
@@ -197,7 +222,7 @@ func validAddr(addr string) bool {
 		return false
 	}
 	_, err = net.LookupPort("tcp", port)
-	return err == nil && host != ""
+	return err == nil && host != "" && !strings.Contains(host, ",")
 }
 
 // client translates for resp.

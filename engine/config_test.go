@@ -32,6 +32,15 @@ func TestConfigReportsEveryBadFieldAtOnce(t *testing.T) {
 	}
 }
 
+// A field that was left alone is not called bad because of another one.
+func TestADefaultIsNotReported(t *testing.T) {
+	t.Parallel()
+	err := errOf(New(context.Background(), Config{Lease: time.Nanosecond}))
+	if !hasText(err, "Config.Lease (1ns) must be at least 30ms") || hasText(err, "Margin") {
+		t.Error(err)
+	}
+}
+
 func TestConfigContradictions(t *testing.T) {
 	t.Parallel()
 	secret := func(context.Context) (string, string, error) { return "", "", nil }
@@ -57,6 +66,29 @@ func TestConfigContradictions(t *testing.T) {
 		if !errors.Is(err, ErrInvalid) || !hasText(err, text) || hasText(err, "hunter2") {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// A systemd unit that is instantiated has an @ in its folder.
+func TestTheFolderOfAUnixSocketMayHaveAnAt(t *testing.T) {
+	t.Parallel()
+	const path = "/run/redis@orders/redis.sock"
+	c, err := ParseURL("unix://:hunter2@" + path)
+	if err != nil || c.Addrs[0] != path || c.Password != "hunter2" {
+		t.Errorf("%v, %v", c, err)
+	}
+	if text := c.String(); !strings.Contains(text, path) || strings.Contains(text, "hunter2") {
+		t.Error(text)
+	}
+}
+
+// Passwords that a machine made are often in base64.
+func TestAPlusInAPasswordIsAPlus(t *testing.T) {
+	t.Parallel()
+	const password = "hun+ter/2=="
+	c, err := ParseURL("redis+sentinel://:hun+ter%2F2==@h/m?lease=20s&sentinel_password=" + password)
+	if err != nil || c.Password != password || c.SentinelPassword != password {
+		t.Errorf("%q, %q, %v", c.Password, c.SentinelPassword, err)
 	}
 }
 
@@ -125,6 +157,10 @@ func TestParseURLRefusals(t *testing.T) {
 		"redis://h/one":                      `path ("one") must be a database number`,
 		"redis://h/-1":                       "must be a database number",
 		"redis://h/1?db=2":                   "database twice",
+		"redis://h/0?db=2":                   "database twice",
+		"redis+sentinel://h/m/0?db=2":        "database twice",
+		"redis://::1":                        "in brackets",
+		"redis://2001:db8::1:6379":           "in brackets",
 		"redis://h?db=x":                     "must be a number",
 		"redis://h?db=1&db=2":                "2 times",
 		"redis://h?lease=0s":                 "must be a positive duration",
@@ -153,6 +189,11 @@ func TestParseURLRefusals(t *testing.T) {
 		"redis+sentinel://a":                 "what the sentinels call",
 		"redis+ring://a":                     "scheme",
 		"redis+cluster://ada:1,/hunter2@h,i": "behind its host",
+
+		"redis+sentinel://h/m?sentinel_password=1&hunter2":   "& as %26",
+		"redis+sentinel://h/m?sentinel_password=1&hunter2=3": "& as %26",
+		"redis+sentinel://h/m?sentinel_password=1;hunter2":   "query cannot be parsed",
+		"redis://h?Password=1&hunter2&hunter2":               "not known",
 	} {
 		_, err := ParseURL(url)
 		if !errors.Is(err, ErrInvalid) || !hasText(err, text) {

@@ -7,14 +7,14 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// debt is an owner that may stand in the lock's hash although nobody here holds
-// the lock: a grant that nobody wanted, a hold that was lost, an acquire whose
-// reply never came. It is paid by release(owner), which is harmless however often
-// it is sent, and until it is paid the name's other commands queue behind it.
+// debt is an owner that the lock's hash may contain although nobody here holds the
+// lock: a grant that nobody wanted, a hold that was lost, an acquire whose reply never
+// came. release(owner) pays it, and does no harm however often it is sent. Until the debt
+// is paid, the name's other commands queue behind it.
 //
-// certain debts are paid by the first answer. A doubtful one is a burned id: the
-// bytes of its acquire may still sit in the server's socket buffer and be executed
-// after the first release:
+// The first answer pays a certain debt. A doubtful debt is that of a burned id: the bytes
+// of its acquire may still be in the server's socket buffer, and be executed after the
+// first release:
 //
 //	engine                        server
 //	acquire(id) on connection 1   (not read yet)
@@ -23,18 +23,22 @@ import (
 //	                              reads connection 1: grants id to nobody
 //	release(id) again, 1 s later  -> released
 //
-// So it is paid at once, after a second, and after one lease; a phantom hold lives
-// a second at most.
+// So the release is sent at once, after a second, and after one lease. A phantom hold
+// lives for at most a second.
 type debt struct {
 	next  *debt
 	res   *resource
 	sh    *shard
 	id    int64
 	grade grade
-	due   bool // to be sent now
-	until clock.Instant
-	lease time.Duration
-	timer wheel.Timer
+	due   bool          // to be sent now
+	until clock.Instant // by then the server has forgotten the owner by itself
+	lease time.Duration // what a command of the owner that is still under way may give it
+	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
+	// lost. Its job may have run, and that of another process must not run once more.
+	minEnd clock.Instant
+	timer  wheel.Timer
+	at     clock.Instant // what the timer is set to
 }
 
 // grade says how a debt is paid.
@@ -46,23 +50,53 @@ const (
 	doubtful              // once more after a second, then after a lease
 )
 
-// owe notes a debt. o.sent is when the command that took the lock was sent, at the
-// latest.
-func (r *resource) owe(id int64, g grade, lease time.Duration, o outcome) {
+// owe notes a debt: an owner that the server may have until then, as far as is known.
+func (r *resource) owe(id int64, g grade, lease time.Duration, until clock.Instant) *debt {
 	d := &debt{res: r, sh: r.sh, id: id, grade: g, due: true, lease: lease}
-	d.live(max(o.sent, o.now))
+	d.stands(until)
 	d.timer.Init(d)
 	d.next, r.debts = r.debts, d
 	r.sh.count.compensations++
 	if g == doubtful {
 		r.sh.count.burned++
 	}
-	r.sh.eng.wheel.Schedule(&d.timer, d.until)
+	d.wakeAt(d.until)
+	return d
 }
 
-// live notes that the owner may stand on the server from then on for a lease.
-func (d *debt) live(at clock.Instant) {
-	d.until = max(d.until, at.Add(d.lease+d.lease/2+2*time.Second))
+// oweHold notes that a hold which is over here may be there still.
+func (r *resource) oweHold(h *holding, until clock.Instant) {
+	d := r.owe(h.id, certain, h.eng.cfg.Lease, until)
+	d.minEnd = h.minEnd()
+}
+
+func (d *debt) wakeAt(at clock.Instant) {
+	d.at = at
+	d.sh.eng.wheel.Schedule(&d.timer, at)
+}
+
+// oweTaken notes that what an acquire took, or may have taken, is to be given back.
+func (r *resource) oweTaken(c *command, g grade, o outcome) {
+	r.owe(c.id, g, c.span, o.now.Add(c.span))
+}
+
+// stands notes until when the owner may stand on the server. Bytes of a renewal that lie
+// in some buffer may be executed as late as that, and give it a lease more.
+func (d *debt) stands(until clock.Instant) {
+	d.until = max(d.until, until.Add(d.lease+2*time.Second))
+}
+
+// raised notes that a command other than acquire may have given an owner until then on
+// the server. Its hold may have been lost while the command was out.
+func (r *resource) raised(id int64, until clock.Instant) {
+	if h := r.hold; h != nil && h.id == id {
+		h.serverUntil = max(h.serverUntil, until)
+	}
+	for d := r.debts; d != nil; d = d.next {
+		if d.id == id {
+			d.stands(until)
+		}
+	}
 }
 
 // settleDebt chooses a debt that is due.
@@ -84,17 +118,18 @@ func (r *resource) settleReplied(c *command, o outcome) {
 	}
 	// Answered, whatever the answer: the server has dealt with this owner. (An
 	// error that is no refusal will not change by asking again.)
+	r.remember(c, o)
 	d.due = false
-	d.live(o.now)
+	d.stands(o.now.Add(d.lease))
 	switch {
 	case d.grade == certain || r.sh.eng.closing.Load():
 		r.forgive(d)
 	case d.grade == doubtful:
 		d.grade = again
-		r.sh.eng.wheel.Schedule(&d.timer, o.now.Add(time.Second))
+		d.wakeAt(o.now.Add(time.Second))
 	case d.grade == again:
 		d.grade = certain
-		r.sh.eng.wheel.Schedule(&d.timer, o.now.Add(d.lease))
+		d.wakeAt(o.now.Add(d.lease))
 	}
 }
 
@@ -118,20 +153,23 @@ func (d *debt) Fire(_ *wheel.Timer, now clock.Instant) {
 	var fx effects
 	d.sh.mu.Lock()
 	r := d.res
-	if r == nil {
+	if r == nil || now < d.at { // paid, or set anew while this Fire waited for the lock
 		d.sh.mu.Unlock()
 		return
 	}
+	out := r.cmd.what != nothing && r.cmd.id == d.id // what it does to the owner is not known
 	switch {
-	case d.due && d.grade != certain:
+	case d.due && (d.grade != certain || out || now < d.until):
 		// Nobody could be asked all that time. Nor has anybody said that the acquire will
 		// not be executed: its bytes may arrive when the network is back.
-		r.sh.eng.wheel.Schedule(&d.timer, now.Add(d.lease+2*time.Second))
-	case d.due || now >= d.until.Add(d.lease):
+		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
+	case d.due:
 		r.forgive(d)
 	default:
+		// However late this is: the server may have slept as long, with the bytes of the
+		// acquire before it.
 		d.due = true
-		r.sh.eng.wheel.Schedule(&d.timer, now.Add(d.lease+2*time.Second))
+		d.wakeAt(now.Add(d.lease + 2*time.Second))
 	}
 	r.next(&fx)
 	r.settled()

@@ -22,7 +22,7 @@ type site struct {
 	servers func() []*redistest.Server            // those that may hold keys, as of now
 	do      func(key string, words ...string) any // at the server that serves the key
 	flush   func()                                // empties every script cache
-	host    string                                // by which the nodes tell of themselves, if not 127.0.0.1
+	host    string                                // that the nodes announce, if not 127.0.0.1
 	durable bool                                  // every operation waits for replicas
 }
 
@@ -57,10 +57,10 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		at.tls = s.TLSConfig()
 		return at
 	},
-	// Its nodes tell of themselves by name, and each is known by the name it was dialled
+	// Its nodes announce their names, and each is known by the name it was dialled
 	// under: the configuration has none.
 	"cluster of hostnames, TLS, client certificates": func(t *testing.T, opts ...redistest.Option) *site {
-		c := redistest.StartCluster(t, false, append(opts, redistest.ClientCerts(),
+		c := redistest.StartCluster(t, false, append(opts, redistest.ClientCerts(), redistest.Needs(redistest.Hostnames),
 			redistest.Line("cluster-announce-hostname localhost", "cluster-preferred-endpoint-type hostname"))...)
 		at := clustered(c)
 		at.tls = c.Nodes()[0].TLSConfig()
@@ -75,13 +75,17 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		return at
 	},
 	"cluster, ACL": func(t *testing.T, opts ...redistest.Option) *site {
-		c := redistest.StartCluster(t, false, append(opts, redistest.User(leastRights(t, "In a cluster add `", forAcks)))...)
+		rights := []string{"- Cluster: `", forAcks, "in a cluster also `"}
+		if redistest.Can(redistest.ShardedChannels, opts...) {
+			rights = append(rights, "from Redis 7.0 on also `")
+		}
+		c := redistest.StartCluster(t, false, append(opts, redistest.User(leastRights(t, rights...)))...)
 		at := clustered(c)
 		at.url = strings.Replace(c.URL(), "://", "://pawl:secret@", 1)
 		return at
 	},
 	"replicas, ACL": func(t *testing.T, opts ...redistest.Option) *site {
-		r := redistest.StartReplicated(t, 1, append(opts, redistest.User(leastRights(t, "with sentinels or replicas `", forAcks)))...)
+		r := redistest.StartReplicated(t, 1, append(opts, redistest.User(leastRights(t, "Sentinel or replicas: `", forAcks)))...)
 		at := replicated(r)
 		at.url = strings.Replace(r.URL(), "://", "://pawl:secret@", 1)
 		return at
@@ -126,14 +130,14 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		return at
 	},
 	"cluster, both kinds of messages": func(t *testing.T, opts ...redistest.Option) *site {
-		at := clustered(redistest.StartCluster(t, false, opts...))
+		at := clustered(redistest.StartCluster(t, false, append(opts, redistest.Needs(redistest.ShardedChannels))...))
 		at.url += "?sharding=both"
 		return at
 	},
 }
 
 // forAcks comes before the rights in the README that Acked needs.
-const forAcks = "to wait for replicas `"
+const forAcks = "waiting for replicas: `"
 
 // leastRights is the README's ACL rule, for all names, and what it says has to be
 // added behind the given words.
@@ -180,11 +184,11 @@ func clustered(c *redistest.Cluster) *site {
 
 func (at *site) open(t testing.TB, change ...func(*Config)) *Engine {
 	t.Helper()
-	return open(t, at.url, append(change, func(c *Config) {
+	return open(t, at.url, append([]func(*Config){patientWithReplicas}, append(change, func(c *Config) {
 		if at.tls != nil {
 			c.TLS = at.tls
 		}
-	})...)
+	})...)...)
 }
 
 // clean fails the test if the servers have anything left.
@@ -246,8 +250,9 @@ func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 			if host, _, _ := net.SplitHostPort(a.client.AddrOf(0)); at.host != "" && host != at.host {
 				t.Errorf("connected to %s, not by name", a.client.AddrOf(0))
 			}
-			if strings.HasPrefix(name, "cluster") && !strings.Contains(name, "plain") && !a.client.Sharded() {
-				t.Error("the cluster has sharded messages, and they are not used")
+			can := at.servers()[0].Can(redistest.ShardedChannels)
+			if strings.HasPrefix(name, "cluster") && !strings.Contains(name, "plain") && a.client.Sharded() != can {
+				t.Errorf("the cluster can have sharded messages: %v; they are used: %v", can, !can)
 			}
 			t.Run("two commands", func(t *testing.T) { deployedTwoCommands(t, at, a) })
 			at.clean(t)
@@ -343,21 +348,26 @@ func deployedContention(t *testing.T, _ *site, a, b *Engine) {
 }
 
 func deployedRenewal(t *testing.T, at *site, _, _ *Engine) {
-	e := at.open(t, func(c *Config) { c.Lease = 2 * time.Second })
-	var holds []*Hold
-	for _, name := range spread(t, 100) {
-		holds = append(holds, mustLock(t, e.Mutex(name)))
-	}
-	eventually(t, "all are renewed, four times on average", func() bool { return e.Stats().Renewed >= uint64(4*len(holds)) })
-	for _, h := range holds {
-		if err := h.Err(); err != nil {
-			t.Fatalf("%s: %v", h.Name(), err)
+	steady(t, func(t testing.TB) {
+		e := at.open(t, func(c *Config) { c.Lease = 3 * time.Second })
+		var holds []*Hold
+		for _, name := range spread(t, 100) {
+			holds = append(holds, mustLock(t, e.Mutex(name)))
 		}
-		if at.do(h.Name(), "HEXISTS", h.Name(), h.Owner()) != int64(1) {
-			t.Fatalf("%s: gone", h.Name())
+		eventually(t, "all are renewed, four times on average", func() bool {
+			st := e.Stats()
+			return st.Renewed >= uint64(4*len(holds)) || st.Held < len(holds)
+		})
+		for _, h := range holds {
+			if err := h.Err(); err != nil {
+				t.Fatalf("%s: %v", h.Name(), err)
+			}
+			if at.do(h.Name(), "HEXISTS", h.Name(), h.Owner()) != int64(1) {
+				t.Fatalf("%s: gone", h.Name())
+			}
+			mustUnlock(t, h)
 		}
-		mustUnlock(t, h)
-	}
+	})
 }
 
 func deployedReentry(t *testing.T, at *site, a, _ *Engine) {
@@ -377,7 +387,7 @@ func deployedReentry(t *testing.T, at *site, a, _ *Engine) {
 func deployedForceUnlock(t *testing.T, _ *site, a, b *Engine) {
 	for _, name := range spread(t, 3) {
 		h := mustLock(t, a.Mutex(name))
-		// Who waits in the holder's process makes it listen.
+		// A waiter in the holder's process makes it listen.
 		f := a.Mutex(name).LockAsync(ctxT(t))
 		eventually(t, "it listens", func() bool { return a.client.Stats().ChannelsConfirmed > 0 })
 		if ok, err := b.Mutex(name).ForceUnlock(ctxT(t)); !ok || err != nil {

@@ -6,40 +6,58 @@ import (
 	"time"
 )
 
-// Do acquires the lock, runs fn and releases the lock, also if fn panics or calls
-// runtime.Goexit, which then goes on. fn's context is the hold's: it ends with ctx
-// or with the hold, and calls of Lock with it re-enter.
+// Do acquires the lock, runs fn and releases the lock. It also releases if fn panics or
+// calls runtime.Goexit, which then continues. fn's context is the hold's: it ends with
+// ctx or with the hold, and a Lock under it re-enters.
 //
-// The error joins what went wrong: fn's error, a hold that was lost while fn ran
-// (even if fn returned nil), and Unlock's. If the lock was not acquired, fn did not
-// run and the error is Lock's. The release is not bound to ctx: it is waited for
-// up to Config.CommandTimeout.
+// If the lock was not acquired, fn did not run, and the error Is ErrNotRun in addition
+// to what Lock's error would be. Without ErrNotRun fn has run. The error then joins
+// what went wrong: fn's error, a hold that was lost while fn ran (even if fn returned
+// nil), and Unlock's error. The release does not depend on ctx: Do waits for it up to
+// Config.CommandTimeout.
 func (m Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) error {
 	h, err := m.Lock(ctx, opts...)
 	if err != nil {
-		return err
+		return didNotRun(err)
 	}
 	return m.run(ctx, h, fn)
 }
 
-// TryDo is Do with TryLock: if somebody else holds the lock, fn does not run and
-// the result is (false, nil). It is for jobs that every replica of a service
-// starts and one shall do; see MinHold for clocks that differ.
+// TryDo is Do with TryLock: if somebody else holds the lock, fn does not run and the
+// result is (false, nil). Use it for a job that every replica of a service starts and
+// only one should do. If their clocks differ, see MinHold. If nobody can tell whether
+// the lock is held, because the server is away, TryDo returns an error.
 func (m Mutex) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
 	h, err := m.TryLock(ctx, opts...)
-	var taken *NotAcquiredError
-	if errors.As(err, &taken) {
+	if e, ok := err.(*NotAcquiredError); ok && e.refused() {
 		return false, nil
 	}
 	if err != nil {
-		return false, err
+		return false, didNotRun(err)
 	}
 	return true, m.run(ctx, h, fn)
 }
 
+// didNotRun marks the error of an acquisition as that of a Do. The error itself may
+// have been given to a hook, too.
+func didNotRun(err error) error {
+	marked := *err.(*NotAcquiredError)
+	marked.notRun = true
+	return &marked
+}
+
+// didRun is the error of a function that Do has run, and that Is ErrNotRun because of
+// another Do: it is all that it was, except that.
+type didRun struct{ err error }
+
+func (e *didRun) Error() string { return e.err.Error() }
+
+func (e *didRun) Is(target error) bool { return target != ErrNotRun && errors.Is(e.err, target) }
+
+func (e *didRun) As(target any) bool { return errors.As(e.err, target) }
+
 func (m Mutex) run(ctx context.Context, h *Hold, fn func(context.Context, *Hold) error) (err error) {
-	hctx := h.Context(ctx)
-	defer func() {
+	defer func() { // before anything of the user's: ctx may panic, too
 		lost := h.Err()
 		uctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.patience())
 		defer cancel()
@@ -53,12 +71,18 @@ func (m Mutex) run(ctx context.Context, h *Hold, fn func(context.Context, *Hold)
 		case lost != nil:
 			released = lost // Unlock says the same
 		}
-		if released != nil {
-			err = errors.Join(err, released)
+		switch {
+		case err == nil:
+			err = released
+		case released != nil && !errors.Is(err, released): // fn may return its context's cause
+			err = together(err, released)
 		}
 	}()
-	return fn(hctx, h)
+	if err = fn(h.Context(ctx), h); errors.Is(err, ErrNotRun) {
+		err = &didRun{err}
+	}
+	return err
 }
 
 // patience is how long a release is waited for that has no context of its own.
-func (m Mutex) patience() time.Duration { return m.eng.cfg.CommandTimeout }
+func (m Mutex) patience() time.Duration { return m.engine().cfg.CommandTimeout }

@@ -3,9 +3,13 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestDoRunsUnderTheLockAndReturnsTheFunctionsError(t *testing.T) {
@@ -51,23 +55,33 @@ func TestDoReleasesWhenTheFunctionPanicsOrExits(t *testing.T) {
 
 func TestDoTellsThatTheLockWasLost(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	m := open(t, s.URL()).Mutex("x")
-	why := errors.New("the job failed too")
-	for _, result := range []error{nil, why} {
-		err := m.Do(ctxT(t), func(ctx context.Context, _ *Hold) error {
-			receive(t, ctx.Done())
-			wantLost(t, "cause", context.Cause(ctx), LeaseEnded)
-			return result
-		}, Lease(150*time.Millisecond))
-		wantLost(t, "Do", err, LeaseEnded)
-		if result != nil && !errors.Is(err, why) {
-			t.Errorf("the function's error is lost: %v", err)
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		m := open(t, s.URL()).Mutex("x")
+		why := errors.New("the job failed too")
+		for _, result := range []error{nil, why} {
+			err := m.Do(ctxT(t), func(ctx context.Context, _ *Hold) error {
+				receive(t, ctx.Done())
+				wantLost(t, "cause", context.Cause(ctx), LeaseEnded)
+				return result
+			}, Lease(150*time.Millisecond))
+			wantLost(t, "Do", err, LeaseEnded)
+			if result != nil && !errors.Is(err, why) {
+				t.Errorf("the function's error is lost: %v", err)
+			}
 		}
-	}
-	err := m.Do(ctxT(t), func(context.Context, *Hold) error { s.Do("DEL", "x"); return nil })
-	wantLost(t, "Do of a deleted lock", err, GoneOnServer)
-	clean(t, s)
+		err := m.Do(ctxT(t), func(ctx context.Context, _ *Hold) error {
+			<-ctx.Done()
+			return fmt.Errorf("the job stopped: %w", context.Cause(ctx))
+		}, Lease(150*time.Millisecond))
+		wantLost(t, "Do of a function that says why it stopped", err, LeaseEnded)
+		if strings.Count(err.Error(), "was lost") != 1 {
+			t.Errorf("it stutters: %v", err)
+		}
+		err = m.Do(ctxT(t), func(context.Context, *Hold) error { s.Do("DEL", "x"); return nil })
+		wantLost(t, "Do of a deleted lock", err, GoneOnServer)
+		clean(t, s)
+	})
 }
 
 func TestDoWhoseFunctionUnlocks(t *testing.T) {
@@ -83,7 +97,7 @@ func TestDoWhoseFunctionUnlocks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		inner, cancel := context.WithTimeout(child.Context(ctx), limit)
+		inner, cancel := pace.WithTimeout(child.Context(ctx), limit)
 		defer cancel()
 		return h.Unlock(inner)
 	}); err != nil {

@@ -1,12 +1,12 @@
 // Package engine is a distributed lock engine on Redis or Valkey. Its locks are
-// Redisson's on the wire: whoever uses an RLock of the same name on the same
-// database, in Java or in Go, is excluded and woken.
+// Redisson's on the wire: a Pawl lock and a Redisson RLock of the same name on the same
+// database exclude each other and wake each other's waiters, in Java or in Go.
 //
 //	eng, err := engine.Open(ctx, "redis://127.0.0.1:6379")
 //	...
 //	defer eng.Close()
 //
-//	// Run something under a lock.
+//	// Run a function under a lock.
 //	err = eng.Mutex("orders:42").Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 //		return pay(ctx)
 //	})
@@ -16,70 +16,81 @@
 //	...
 //	err = h.Unlock(ctx)
 //
-// One Engine for each process and server is right; it has three connections
-// (in a cluster to each primary; two more if replicas must acknowledge), and carries
-// any number of locks. A Mutex is a small value. A Hold is a lock that is
-// held; it belongs to whoever has it, not to a goroutine.
+// Use one Engine for each process and server. It has three connections (in a cluster
+// three to each primary; two more if replicas must acknowledge) and carries any number of
+// locks. A Mutex is a small value that names a lock. A Hold is a lock that is held; it
+// belongs to the code that has it, not to a goroutine.
 //
 // # Leases
 //
-// The server forgets a lock when its lease ends. Without the option Lease a
-// watchdog renews it every third of Config.Lease until Unlock; MaxHold bounds that.
-// With Lease(d) nothing renews it but Extend.
+// The server forgets a lock when its lease ends. Without the option Lease, a watchdog
+// renews the lease every third of Config.Lease until Unlock; MaxHold bounds that. With
+// Lease(d), only Extend renews it.
 //
-// A hold ends here before it can end on the server, by Config.Margin: Done is
-// closed, contexts of Hold.Context end, Err says why, and ValidUntil has passed.
-// It is then lost for good, also if the server turns out to have it still; in
-// that case it is released there.
+// A hold ends here before it can end on the server, by Config.Margin: the contexts of
+// Hold.Context end, Done is closed, Err says why, and ValidUntil has passed. The hold is
+// then lost for good. If the server turns out to have it still, it is released there.
 //
 // # Replicas
 //
-// Replication is asynchronous: if the primary dies, the replica that is promoted may
-// not know of a lock that is held. With Acked, or Config.Replicas for all, a grant and
-// every renewal counts only once replicas have acknowledged it.
+// Replication is asynchronous: if the primary dies, the replica that is promoted may not
+// know of a lock that is held. With Acked, or Config.Replicas for all locks, a grant or
+// renewal counts only once replicas have acknowledged it. With AllReplicas, whichever
+// replica is promoted knows of the lock; in return nothing is granted while a replica is
+// away.
+//
+// Releases are not acknowledged. If the primary is replaced, the releases of the last
+// seconds are sent again to the new one.
 //
 // # Contexts
 //
-// The context of Lock, TryLock and LockAsync governs the acquisition only. Once the
-// lock is granted it has no influence on the hold. If it ends first and the server
-// grants the lock all the same, the lock is given back.
+// The context of Lock, TryLock and LockAsync governs the acquisition only. Once the lock
+// is granted, it has no influence on the hold. If the context ends first and the server
+// then grants the lock, the lock is given back.
 //
-// The context of Unlock, Extend, State and ForceUnlock bounds the waiting for the
-// answer. It does not keep Unlock from releasing: a context that has ended already
-// still releases, and the error says that nobody waited for it.
+// The context of Unlock, Extend, State and ForceUnlock bounds the waiting for the answer.
+// It does not keep Unlock from releasing: with a context that has already ended, Unlock
+// still releases, and its error says that it did not wait for the answer.
 //
-// The context of Future.Await bounds that wait; the operation goes on.
+// The context of Future.Await bounds that wait. The operation goes on.
 //
-// Hold.Context makes a context that ends with the hold, and carries it: acquiring
-// the same name under it re-enters. Do passes such a context to its function.
-// Goroutines that share it take turns. Detach takes the holds out of a context,
-// for work that shall wait like a stranger.
+// Hold.Context makes a context that ends with the hold and carries it: acquiring the same
+// name under it re-enters. Do passes such a context to its function. Goroutines that share
+// it take turns. Detach takes the holds out of a context, for work that should not re-enter
+// but wait as any other caller does.
 //
 // # Errors
 //
-// Every error Is one of the sentinels below, or is (or wraps) a *resp.ServerError
-// with which the server refused for a reason of its own, such as a missing right.
-// Most say two things: what is true of the lock, and why.
+// Every error Is one of the sentinels below, or it is (or wraps) a *resp.ServerError: the
+// server refused for a reason of its own, such as a missing right. Most errors say two
+// things, on one line: what is true of the lock, and why.
+//
+//	engine: lock "orders:42" not acquired: held by another, whose lease ends in 27s unless renewed
+//	engine: lock "orders:42" not acquired: context deadline exceeded: server is unavailable: dial 10.0.0.7:6379: connect: connection refused
 //
 // What is true of the lock:
 //
 //   - ErrNotAcquired: this call does not hold the lock and will not. If the server
-//     granted it all the same, it is released as soon as the connection works, at
-//     the latest by its lease.
-//   - ErrLost: it was held, and is not any more. Others may hold it.
-//   - ErrReleased, ErrNotHeld: it was unlocked before.
-//   - ErrOutcomeUnknown, of Unlock and Do: released or not, nobody knows yet; the
-//     release is repeated in the background until ValidUntil, so the lock is free
-//     at the latest when its lease has ended. Of Extend: the lease is what it was,
-//     or longer. Of ForceUnlock: ask State. Of Close: some locks end with their leases.
-//   - ErrPending: the future goes on, and may still get the lock: Abandon it if
-//     it is not wanted.
+//     granted it nevertheless, it is released as soon as the connection works, and at the
+//     latest ends with its lease. The error is a *NotAcquiredError, with the name.
+//   - ErrLost: the lock was held, and no longer is. Others may hold it.
+//   - ErrReleased, ErrNotHeld: the lock was unlocked before.
+//   - ErrOutcomeUnknown, from Unlock and Do: nobody knows yet whether the lock was
+//     released. The release is repeated in the background as long as the server may have
+//     the lock, which is free when its lease has ended at the latest. From Extend: the
+//     lease is what it was, or longer. From ForceUnlock: ask State. From Close and
+//     Shutdown: some locks end with their leases.
+//   - ErrPending, from a future: it goes on, and may still get the lock. Abandon it if you
+//     no longer want the lock. From Close and Shutdown: every lock was released, but a
+//     callback or hook is still running.
 //
 // Which operation returns which (a test provokes every one of them):
 //
 //	                   Open  Lock  Try   Async Do    Unlock Extend State Force Ping  Await Err   Close Shutdown
-//	ErrInvalid         x     n     n     n     n     .      x      x     x     .     x     .     .     .
+//	ErrInvalid         x     n     n     n     n     u      x      x     x     x     x     x     .     x
 //	ErrNotAcquired     .     x     x     x     x     .      .      .     .     .     .     .     .     .
+//	ErrHeld            .     n     n     n     n     .      .      .     .     .     .     .     .     .
+//	ErrNotRun          .     .     .     .     n     .      .      .     .     .     .     .     .     .
 //	ErrReentry         .     n     n     n     n     .      .      .     .     .     .     .     .     .
 //	ErrWrongType       .     n     n     n     n     .      .      x     x     .     .     .     .     .
 //	ErrLate            .     n     n     n     n     .      .      .     .     .     .     .     .     .
@@ -91,36 +102,50 @@
 //	ErrLost            .     n     n     n     x     x      x      .     .     .     .     x     .     .
 //	ErrReleased        .     n     n     n     n     .      .      .     .     .     .     x     .     .
 //	ErrNotHeld         .     .     .     .     .     x      x      .     .     .     .     .     .     .
-//	ErrPending         .     .     .     .     .     .      .      .     .     .     x     .     .     .
+//	ErrPending         .     .     .     .     .     .      .      .     .     .     x     .     x     x
 //
 //	n  joined with ErrNotAcquired      u  joined with ErrOutcomeUnknown
 //
-// Open stands for New and ParseURL, Try for TryLock, Async for the futures of
-// LockAsync and TryLockAsync, Do for TryDo, Unlock for UnlockAsync, Force for
-// ForceUnlock, Err for the cause of a Hold.Context, Await for everything that waits
-// for futures; what the future itself failed with comes on top.
+// Open stands for New and ParseURL, Try for TryLock, Async for the futures of LockAsync
+// and TryLockAsync, Do for TryDo, Unlock for UnlockAsync, Force for ForceUnlock, Err for
+// the cause of a Hold.Context. Await stands for everything that waits for futures; the
+// error of the future itself comes on top.
 //
 // Notes:
 //
-//   - Somebody else holds the lock: *NotAcquiredError, from TryLock at once, from
-//     Lock when Wait is over. Lock without Wait goes on until its context ends; then
-//     ErrNotAcquired is joined with the context's cause. TryDo answers (false, nil).
-//   - No connection, or a server that refuses for now: Lock waits; if Wait is over
-//     before it has a connection, ErrUnavailable is joined (of Do, too, with
-//     ErrNotAcquired then). TryLock and TryLockAsync try once and fail with
-//     ErrUnavailable, without a connection after Config.CommandTimeout, as State,
-//     ForceUnlock, Extend and Ping do.
-//   - ErrUnavailable and ErrClosed beside ErrOutcomeUnknown: the lease ended, or the
-//     engine was closed, before the release was answered.
-//   - ErrLost and ErrReleased beside ErrNotAcquired: the context was a hold's, and
-//     that hold has ended.
-//   - ErrNotAcked: only with Acked or Config.Replicas; an *AckError says how many replicas
-//     acknowledged and how many were wanted. The lock was given back; of Extend: the
-//     lease counts as it was.
+//   - ErrHeld: somebody else holds the lock, and NotAcquiredError.TTL is what is left of
+//     the lease. TryLock returns it at once. Lock returns it when Wait is over or its
+//     context has ended; then the context's cause is joined. TryDo returns (false, nil)
+//     instead.
+//   - ErrUnavailable: there is no connection, or the server refuses for now. Lock waits. If
+//     Wait ends or the context ends before there is an answer, ErrUnavailable is joined
+//     (from Do it then comes with ErrNotAcquired). TryLock and TryLockAsync try once and
+//     fail; without a connection they fail after Config.CommandTimeout, as State,
+//     ForceUnlock, Extend and Ping do. State and Ping also return it if their context ends
+//     before the answer.
+//   - ErrHeld and ErrUnavailable never come together. The latest completed try of the name
+//     decides, whichever caller in this process made it. If this process holds the lock, it
+//     is ErrHeld. Before the first try has completed it is neither, except for a call that
+//     has waited as long as Wait or the deadline of its context allows: that is
+//     ErrUnavailable. So is a TryLock whose own try has no answer by then, whatever earlier tries
+//     were told.
+//   - A nil context is ErrInvalid. Unlock still releases; Hold.Context and Detach return a
+//     context that has already ended, with ErrInvalid as its cause.
+//   - ErrUnavailable or ErrClosed beside ErrOutcomeUnknown: the lease ended, or the engine
+//     was closed, before the release was answered.
+//   - ErrLost or ErrReleased beside ErrNotAcquired: the context was that of a hold, and that
+//     hold has ended.
+//   - ErrNotAcked: only with Acked or Config.Replicas. An *AckError says how many replicas
+//     acknowledged and how many were wanted. The lock was given back; after Extend the lease
+//     counts as it was.
 //   - ErrReentry: only with NonReentrant.
-//   - ErrOverloaded: LockAsync only, more than Config.MaxInFlight commands without
-//     an answer, or 4 MiB unsent. Synchronous calls wait instead.
-//   - Do joins what its function returned, a hold lost meanwhile, and what Unlock
-//     returned: its errors without ErrNotAcquired mean that the function has run.
+//   - ErrOverloaded: only from LockAsync and TryLockAsync, if more than Config.MaxInFlight
+//     commands wait for an answer or 4 MiB are unsent. Synchronous calls wait instead.
+//   - Do joins what its function returned, a hold that was lost meanwhile, and what Unlock
+//     returned. With ErrNotRun the function has not run. Without it the function has run,
+//     even if it returned an error of another lock.
+//   - Open returns ErrUnavailable at once, with the reason ("connection refused"), if no
+//     address can be reached, and after Config.DialTimeout if a server answers but is not
+//     ready. See New.
 //   - A LostError has the Reason.
 package engine

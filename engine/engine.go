@@ -15,17 +15,19 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Engine is the connections to a server and all locks that this process holds or
-// waits for there. One per process and server is right; it is safe for any
-// goroutine. Two engines are strangers to each other, in one process too.
+// Engine holds the connections to a server, and all locks that this process holds or
+// waits for there. Use one per process and server; it is safe for use by any goroutine.
+// Two engines exclude each other like two processes, even in one process.
 type Engine struct {
-	cfg      Config
-	id       string // UUID, the first half of every owner
+	self     *Engine // see show.go
+	cfg      Config  // without passwords
+	id       string  // UUID, the first half of every owner
 	clock    clock.Clock
 	client   *resp.Client
 	wheel    *wheel.Wheel
 	renewer  *renew.Renewer
 	recovery recovery
+	released released
 	watches  watches
 	exec     executor
 	hooks    hookSet
@@ -39,8 +41,7 @@ type Engine struct {
 	closed  closing
 }
 
-// Open connects to the server of a URL; see ParseURL for its forms. It is ParseURL
-// and New.
+// Open connects to the server of a URL: it is ParseURL followed by New.
 func Open(ctx context.Context, url string) (*Engine, error) {
 	cfg, err := ParseURL(url)
 	if err != nil {
@@ -49,10 +50,15 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 	return New(ctx, cfg)
 }
 
-// New makes an engine. Unless Config.Lazy is set it waits until all connections are
-// up, as long as ctx lives; an error that only a human can mend, such as a wrong
-// password, is returned at once. An engine must be closed.
+// New makes an engine, which must be closed. Unless Config.Lazy is set, it waits until
+// all connections are up, as long as ctx lives. If none of Config.Addrs can be reached,
+// or a password is wrong, it fails at once with ErrUnavailable and says why. If a
+// server answers but is loading its data, or a failover is under way, it tries again
+// for Config.DialTimeout.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -61,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Lazy {
 		return e, nil
 	}
-	if err := e.client.WaitReady(ctx); err != nil {
+	if err := e.client.WaitFirst(ctx); err != nil {
 		_ = e.Close()
 		return nil, fail(ErrUnavailable, err)
 	}
@@ -71,6 +77,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 // start makes the parts and lets them connect.
 func start(cfg Config, clk clock.Clock) *Engine {
 	e := &Engine{cfg: cfg, id: newUUID(), clock: clk}
+	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.emptied = make(chan struct{}, 1)
 	for i := range e.table {
@@ -86,6 +93,7 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	timers.Clock, timers.OnRebuild = clk, e.wheelRebuilt
 	e.wheel = wheel.New(timers)
 	e.recovery.init(e)
+	e.released.init(e)
 	e.renewer = renew.New(renew.Config{
 		Clock: clk, Wheel: e.wheel, Lease: cfg.Lease,
 		Submit:  e.submitRenewal,
@@ -105,6 +113,7 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	client.OnRoutes = func() {
 		<-ready
 		e.recovery.rerouted()
+		e.released.rerouted()
 		e.renewer.Resume()
 	}
 	e.client = resp.Open(client)
@@ -156,8 +165,8 @@ func (e *Engine) submitRenewal(slot uint16, r resp.DurableRequest) {
 	e.client.SubmitRenewal(uint64(slot), r)
 }
 
-// Ping asks the server for a sign of life over an ordinary connection; in a cluster,
-// one of its nodes.
+// Ping checks that the server answers, over an ordinary connection. In a cluster it
+// asks one of the nodes.
 func (e *Engine) Ping(ctx context.Context) error {
 	_, err := e.ask(ctx, 0, true, func(dst []byte, _ resp.Form) []byte {
 		return resp.AppendCommand(dst, "PING")
@@ -165,7 +174,8 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return err
 }
 
-// ID returns the engine's UUID: the part before the colon of every owner it uses.
+// ID returns the engine's UUID. It is the part before the colon of every owner that the
+// engine uses.
 func (e *Engine) ID() string { return e.id }
 
 func (e *Engine) owns(owner string) bool {

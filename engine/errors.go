@@ -3,71 +3,60 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Every error of this package is, or wraps, one of these; test with errors.Is.
-// doc.go has the table of which operation returns which.
+// Every error of this package is one of these, or wraps one; test with errors.Is. The
+// package documentation has a table of which operation returns which.
 var (
-	// ErrNotAcquired: the lock is not held by the caller, and will not be by this
-	// call. Joined with the cause: a cancelled context, ErrUnavailable, ErrClosed.
+	// ErrNotAcquired: this call did not acquire the lock, and will not, for whatever
+	// reason. See NotAcquiredError.
 	ErrNotAcquired = errors.New("engine: lock not acquired")
-	// ErrPending: the future has no result yet.
-	ErrPending = errors.New("engine: future is still pending")
-	// ErrReleased: the hold ended because it was unlocked. Not a failure.
+	// ErrHeld: somebody else holds the lock. Either the server said so to the latest
+	// try of this name, or this process holds it. It comes with ErrNotAcquired and
+	// never with ErrUnavailable.
+	ErrHeld = errors.New("engine: lock is held by another")
+	// ErrNotRun: the function of a Do or TryDo was not run, because the lock was not
+	// acquired. It is always about this Do: if the function itself returns the
+	// ErrNotRun of another Do, it is hidden.
+	ErrNotRun = errors.New("engine: function was not run")
+	// ErrPending: the future has no result yet. From Close: every lock was released,
+	// but a callback or hook has not returned yet.
+	ErrPending = errors.New("engine: still pending")
+	// ErrReleased: the hold ended because it was unlocked. This is not a failure.
 	ErrReleased = errors.New("engine: lock was released")
-	// ErrLost: the hold ended before it was unlocked; see LostError.
+	// ErrLost: the hold ended before it was unlocked. See LostError.
 	ErrLost = errors.New("engine: lock was lost")
-	// ErrNotHeld: this hold was unlocked already; nothing was sent.
-	ErrNotHeld = errors.New("engine: lock is not held: it was unlocked already")
-	// ErrOutcomeUnknown: the command was sent and nobody knows whether the server
-	// executed it. An Unlock goes on in the background until the lease is over.
+	// ErrNotHeld: this hold was already unlocked. Nothing was sent.
+	ErrNotHeld = errors.New("engine: not held: it was unlocked already")
+	// ErrOutcomeUnknown: the command was sent, and nobody knows whether the server
+	// executed it. An Unlock goes on in the background until the lease ends.
 	ErrOutcomeUnknown = errors.New("engine: outcome unknown")
-	// ErrUnavailable: the server could not be asked within Config.CommandTimeout,
-	// or it refuses for now (loading, busy, read-only, out of memory).
+	// ErrUnavailable: the server could not be reached, did not answer in time, or
+	// refuses everything for now (loading, busy, read-only, out of memory).
 	ErrUnavailable = errors.New("engine: server is unavailable")
-	// ErrReentry: the context holds this lock already and NonReentrant was given.
-	ErrReentry = errors.New("engine: lock is held by this context already")
+	// ErrReentry: the context already holds this lock, and NonReentrant was given.
+	ErrReentry = errors.New("engine: held by this context already")
 	// ErrOverloaded: more than Config.MaxInFlight commands wait for an answer, or more
-	// than 4 MiB of them have not left this process; try again later, or call the
-	// synchronous form, which waits.
+	// than 4 MiB of them have not left this process. Try again later, or call the
+	// synchronous form, which waits its turn.
 	ErrOverloaded = errors.New("engine: too many operations in flight")
 	// ErrClosed: the engine is closed or shutting down.
 	ErrClosed = errors.New("engine: engine is closed")
-	// ErrInvalid: an argument, option or Config field is wrong; the text says
-	// which, and what it must be.
+	// ErrInvalid: an argument, option or field of Config is wrong. The text says which
+	// one, and what it must be.
 	ErrInvalid = errors.New("engine: invalid argument")
-	// ErrWrongType: the key holds something that is not a lock, such as a string
-	// that another lock library left. Delete it or use another name.
+	// ErrWrongType: the key holds something that is not a lock, such as a string of
+	// another lock library. Delete it or use another name.
 	ErrWrongType = errors.New("engine: key is not a lock")
-	// ErrLate: the grant came after its lease was over, several times in a row:
-	// the lease is too short for this network. It was given back.
+	// ErrLate: several times in a row the grant arrived after its lease had ended: the
+	// lease is too short for this network. The lock was given back.
 	ErrLate = errors.New("engine: granted later than the lease lasts; use a longer lease")
-	// ErrNotAcked: too few replicas acknowledged; see AckError. A lock was given back.
+	// ErrNotAcked: too few replicas acknowledged; see AckError. A lock that was granted
+	// was given back.
 	ErrNotAcked = errors.New("engine: too few replicas acknowledged")
 )
-
-// NotAcquiredError says that somebody else holds the lock. It Is ErrNotAcquired.
-type NotAcquiredError struct {
-	// Name is the lock's name as the caller gave it, before Config.NameMapper.
-	Name string
-	// TTL is what the holder's lease had left when the server, or this process,
-	// refused; negative if unknown or if the key has no expiry. The holder may
-	// renew it.
-	TTL time.Duration
-}
-
-func (e *NotAcquiredError) Error() string {
-	if e.TTL < 0 {
-		return fmt.Sprintf("engine: lock %q not acquired: held by another", shorten(e.Name))
-	}
-	return fmt.Sprintf("engine: lock %q not acquired: held by another, whose lease ends in %v unless renewed", shorten(e.Name), e.TTL)
-}
-
-// Is makes the error match ErrNotAcquired.
-func (e *NotAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
 
 // LostReason is why a hold was lost.
 type LostReason uint8
@@ -76,15 +65,15 @@ type LostReason uint8
 const (
 	// LeaseEnded: a fixed lease ran out.
 	LeaseEnded LostReason = iota + 1
-	// NotRenewed: no renewal was acknowledged in time: the server or the network
-	// was away, or this process was not scheduled.
+	// NotRenewed: no renewal was acknowledged in time. The server or the network was
+	// away, or this process did not get to run.
 	NotRenewed
 	// MaxHoldReached: the watchdog stopped at MaxHold.
 	MaxHoldReached
-	// GoneOnServer: the server does not have the hold any more: force-unlocked,
-	// deleted, evicted, flushed, or lost in a failover.
+	// GoneOnServer: the server no longer has the hold: it was force-unlocked, deleted,
+	// evicted, flushed, or lost in a failover.
 	GoneOnServer
-	// TakenOnServer: the key holds something that is not a lock.
+	// TakenOnServer: the key now holds something that is not a lock.
 	TakenOnServer
 	// EngineClosed: Close ended it.
 	EngineClosed
@@ -132,27 +121,6 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// failure is an error made of several conditions, all found with errors.Is, and
-// one sentence. (errors.Join prints a line per error, which breaks logs.)
-type failure struct {
-	text string
-	is   []error
-}
-
-func (e *failure) Error() string   { return e.text }
-func (e *failure) Unwrap() []error { return e.is }
-
-func fail(is ...error) error {
-	text := ""
-	for i, err := range is {
-		if i > 0 {
-			text += ": "
-		}
-		text += err.Error()
-	}
-	return &failure{text: text, is: is}
-}
-
 // verdict classes what came back for a command.
 type verdict uint8
 
@@ -172,28 +140,26 @@ var refusals = map[string]bool{
 	"MOVED": true, "ASK": true, // sent on as often as is reasonable
 }
 
+// classify looks at what resp made, and no further: what lies behind it may be a
+// user's error (a Dialer's, say), whose methods are user code.
 func classify(err error) verdict {
 	if err == nil {
 		return answered
 	}
-	if errors.Is(err, resp.ErrNotSent) {
-		return notSent
-	}
-	if errors.Is(err, errReply) {
+	if err == errReply {
 		return denied // asking again at once would not help
 	}
-	if errors.Is(err, resp.ErrOutcomeUnknown) {
-		return unknown // whatever cost the connection, a refusal of another command too
+	if refused, ok := err.(*resp.ServerError); ok {
+		switch {
+		case refusals[refused.Code]:
+			return busy
+		case refused.Code == "WRONGTYPE":
+			return wrongType
+		}
+		return denied
 	}
-	var refused *resp.ServerError
-	if !errors.As(err, &refused) {
-		return unknown
+	if class, _ := resp.Outcome(err); class == resp.ErrNotSent {
+		return notSent
 	}
-	switch {
-	case refusals[refused.Code]:
-		return busy
-	case refused.Code == "WRONGTYPE":
-		return wrongType
-	}
-	return denied
+	return unknown // whatever cost the connection, a refusal of another command too
 }

@@ -15,6 +15,7 @@ import (
 
 var sentinels = map[string]error{
 	"ErrInvalid": ErrInvalid, "ErrNotAcquired": ErrNotAcquired, "ErrReentry": ErrReentry,
+	"ErrHeld": ErrHeld, "ErrNotRun": ErrNotRun,
 	"ErrWrongType": ErrWrongType, "ErrLate": ErrLate, "ErrOverloaded": ErrOverloaded,
 	"ErrUnavailable": ErrUnavailable, "ErrClosed": ErrClosed, "ErrOutcomeUnknown": ErrOutcomeUnknown,
 	"ErrLost": ErrLost, "ErrReleased": ErrReleased, "ErrNotHeld": ErrNotHeld, "ErrPending": ErrPending, "ErrNotAcked": ErrNotAcked,
@@ -56,29 +57,46 @@ func TestTheTableOfErrorsIsTrue(t *testing.T) {
 
 // provoked checks one cell.
 func provoked(t *testing.T, sentinel, operation, mark string) {
-	err := newTrouble(t).provoke(sentinel, operation)
-	if !errors.Is(err, sentinels[sentinel]) {
-		t.Fatalf("got: %v", err)
-	}
-	joined := map[string]error{"n": ErrNotAcquired, "u": ErrOutcomeUnknown}
-	for with, other := range joined {
-		if want := with == mark || sentinels[sentinel] == other; errors.Is(err, other) != want {
-			t.Errorf("joined with %q: %t, want %t: %v", other, !want, want, err)
+	steady(t, func(t testing.TB) {
+		err := newTrouble(t).provoke(sentinel, operation)
+		if !errors.Is(err, sentinels[sentinel]) {
+			t.Fatalf("got: %v", err)
 		}
-	}
+		joined := map[string]error{"n": ErrNotAcquired, "u": ErrOutcomeUnknown}
+		for with, other := range joined {
+			if want := with == mark || sentinels[sentinel] == other; errors.Is(err, other) != want {
+				t.Errorf("joined with %q: %t, want %t: %v", other, !want, want, err)
+			}
+		}
+		if errors.Is(err, ErrHeld) && errors.Is(err, ErrUnavailable) {
+			t.Errorf("held, and nobody could be asked: %v", err)
+		}
+		if notRun := operation == "Do" && errors.Is(err, ErrNotAcquired); errors.Is(err, ErrNotRun) != notRun {
+			t.Errorf("the function was not run: %t, want %t: %v", !notRun, notRun, err)
+		}
+		if text := err.Error(); strings.Contains(text, "\n") && operation != "Err" {
+			t.Errorf("several lines: %q", text)
+		}
+		var e *NotAcquiredError
+		if errors.As(err, &e) != errors.Is(err, ErrNotAcquired) {
+			t.Errorf("not a NotAcquiredError: %v", err)
+		}
+	})
 }
 
 // trouble is an engine on a server, and a network between that does what we want.
 type trouble struct {
-	*testing.T
+	testing.TB
 	s   *embedded.Server
 	net *faultproxy.Proxy
 	e   *Engine
 	m   Mutex
 	ctx context.Context
+
+	none context.Context // nil
 }
 
-func newTrouble(t *testing.T) *trouble {
+func newTrouble(t testing.TB) *trouble {
 	t.Helper()
 	s, err := embedded.Start("")
 	if err != nil {
@@ -87,7 +105,7 @@ func newTrouble(t *testing.T) *trouble {
 	t.Cleanup(s.Close)
 	net := faultproxy.New(t, "tcp", s.Addr())
 	e := open(t, "redis://"+net.Addr()+"?command_timeout=2s&close_timeout=2s")
-	return &trouble{t, s, net, e, e.Mutex("x"), ctxT(t)}
+	return &trouble{TB: t, s: s, net: net, e: e, m: e.Mutex("x"), ctx: ctxT(t)}
 }
 
 // down takes the network away and waits until the engine has noticed. The proxy goes
@@ -112,6 +130,17 @@ func (t *trouble) lock(opts ...Option) *Hold {
 	return mustLock(t, t.m, opts...)
 }
 
+// inCallback is an engine with a callback that runs until the test is over.
+func (t *trouble) inCallback() *Engine {
+	e := open(t, "redis://"+t.net.Addr()+"?close_timeout=100ms")
+	running, over := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	t.lock() // by the other engine: Shutdown would wait for a hold of this one
+	e.Mutex("x").TryLockAsync(t.ctx).OnComplete(func(*Hold, error) { close(running); <-over })
+	receive(t, running)
+	return e
+}
+
 // fleeting is a lease that ends within the test.
 func fleeting() Option { return Lease(300 * time.Millisecond) }
 
@@ -134,8 +163,14 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		defer t.net.Heal()
 		_, err := Open(t.soon(), "redis://"+t.net.Addr())
 		return err
+	case "ErrInvalid Unlock":
+		return t.lock().Unlock(t.none)
 	case "ErrInvalid Extend":
 		return t.lock().Extend(t.ctx, time.Minute)
+	case "ErrInvalid Err":
+		return context.Cause(t.lock().Context(t.none))
+	case "ErrInvalid Shutdown":
+		return t.e.Shutdown(t.none)
 	case "ErrInvalid Await":
 		_, _, err := AwaitAny[int](t.ctx)
 		return err
@@ -209,6 +244,10 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		t.lock()
 		t.down()
 		return t.e.Close()
+	case "ErrPending Close":
+		return t.inCallback().Close()
+	case "ErrPending Shutdown":
+		return t.inCallback().Shutdown(t.ctx)
 	case "ErrClosed Shutdown":
 		t.lock()
 		return t.e.Shutdown(t.soon())
@@ -241,9 +280,17 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 	switch sentinel {
 	case "ErrInvalid":
 		return acquire(t.ctx, t.e.Mutex(""))
-	case "ErrNotAcquired":
+	case "ErrNotAcquired", "ErrHeld":
 		mustLock(t, open(t, t.s.URL()).Mutex("x"))
+		ahead := t.m.LockAsync(t.ctx)
+		defer ahead.Abandon()
+		told(t, t.m, elsewhere)
+		if operation == "Try" { // which goes by its own try
+			return acquire(t.ctx, t.m)
+		}
 		return acquire(t.soon(), t.m)
+	case "ErrNotRun":
+		return acquire(t.soon(), t.e.Mutex(""))
 	case "ErrReentry":
 		return acquire(t.lock().Context(t.ctx), t.m, NonReentrant())
 	case "ErrWrongType":
@@ -313,6 +360,9 @@ func (t *trouble) provokeQuestion(sentinel, operation string) error {
 	}
 	switch sentinel {
 	case "ErrInvalid":
+		if operation == "Ping" {
+			return t.e.Ping(t.none)
+		}
 		return ask(Mutex{})
 	case "ErrWrongType":
 		if err := t.s.Redis().Set("x", "of another library"); err != nil {

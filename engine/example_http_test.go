@@ -13,7 +13,8 @@ import (
 )
 
 // A handler that works on one order at a time, in all processes together. The
-// request's context ends the waiting when the client goes away.
+// request's context ends the waiting when the client goes away. The answer is written
+// when Do has returned: before that nobody knows whether the lock was held to the end.
 func ExampleMutex_Do_httpHandler() {
 	server := startRedis()
 	defer server.Close()
@@ -24,29 +25,35 @@ func ExampleMutex_Do_httpHandler() {
 	}
 	defer eng.Close()
 
+	charge := func(ctx context.Context, id string) error {
+		if id == "44" { // somebody removes the lock meanwhile
+			_, err := eng.Mutex("orders:44").ForceUnlock(ctx)
+			return err
+		}
+		return nil
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/pay", func(w http.ResponseWriter, r *http.Request) {
-		lock := eng.Mutex("orders:" + r.PathValue("id"))
-		err := lock.Do(r.Context(), func(ctx context.Context, h *engine.Hold) error {
-			// Use ctx for what is done here: it ends with the request, or with the lock.
-			fmt.Fprint(w, "paid")
-			return nil
+		id := r.PathValue("id")
+		err := eng.Mutex("orders:"+id).Do(r.Context(), func(ctx context.Context, h *engine.Hold) error {
+			return charge(ctx, id) // ctx ends with the request, or with the lock
 		}, engine.Wait(200*time.Millisecond))
 		switch {
 		case err == nil:
-		case !errors.Is(err, engine.ErrNotAcquired):
+			fmt.Fprintln(w, "paid")
+		case !errors.Is(err, engine.ErrNotRun):
 			// The function has run: it failed, or the lock was lost under it.
 			http.Error(w, "please check the order", http.StatusInternalServerError)
-		case errors.Is(err, engine.ErrUnavailable):
-			http.Error(w, "try again later", http.StatusServiceUnavailable)
+		case errors.Is(err, engine.ErrHeld):
+			http.Error(w, "this order is being paid", http.StatusConflict)
 		default:
-			http.Error(w, "somebody else is at it", http.StatusConflict)
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
 		}
 	})
 	pay := func(path string) {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest("POST", path, nil))
-		fmt.Println(w.Code, w.Body)
+		fmt.Print(w.Code, " ", w.Body)
 	}
 
 	pay("/orders/42/pay")
@@ -58,7 +65,9 @@ func ExampleMutex_Do_httpHandler() {
 	if err := busy.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
+	pay("/orders/44/pay")
 	// Output:
 	// 200 paid
-	// 409 somebody else is at it
+	// 409 this order is being paid
+	// 500 please check the order
 }

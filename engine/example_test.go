@@ -20,8 +20,8 @@ func Example() {
 	}
 	defer eng.Close()
 
-	// Run something under the lock. It is renewed for as long as that takes; ctx
-	// ends if it is lost all the same.
+	// Run a function under the lock. The lease is renewed until it returns. If the
+	// lock is lost nevertheless, the function's ctx ends.
 	orders := eng.Mutex("orders:42")
 	err = orders.Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 		fmt.Println("alone with order 42")
@@ -31,7 +31,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	// Or lock and unlock by hand: wait for a second at most, hold for ten.
+	// Or lock and unlock by hand: wait for at most a second, hold for at most ten.
 	h, err := orders.Lock(ctx, engine.Wait(time.Second), engine.Lease(10*time.Second))
 	if err != nil {
 		log.Fatal(err)

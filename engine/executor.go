@@ -6,8 +6,8 @@ import (
 
 // executor runs user code: callbacks and hooks. The default one takes a goroutine
 // per task, so a task that blocks delays no other. A custom one is user code too
-// and may block until it has room; it is fed by a goroutine that exists while
-// there is something to feed, because tasks come from event loops.
+// and may block until it has room. Tasks come from event loops, so a goroutine of its
+// own feeds it, for as long as there are tasks.
 //
 // Invariant: pending counts the tasks that were accepted and have not returned;
 // after close none is accepted, so it can only go down.
@@ -52,19 +52,34 @@ func (x *executor) run(task func()) {
 }
 
 // feed gives the queued tasks to the custom executor, one after another. Close
-// waits for it, as it does for the tasks.
+// waits for it, as it does for the tasks. An executor that runs a task right here may have
+// it end the goroutine (runtime.Goexit). Then another one goes on after that task.
 func (x *executor) feed() {
-	defer x.finished()
+	var queue []func()
+	through := false
+	defer func() {
+		if through {
+			x.finished()
+			return
+		}
+		x.mu.Lock()
+		x.mu.queue = append(queue, x.mu.queue...)
+		x.mu.Unlock()
+		go x.feed()
+	}()
 	for {
 		x.mu.Lock()
-		queue := x.mu.queue
+		queue = x.mu.queue
 		x.mu.queue = nil
 		x.mu.feeding = len(queue) > 0
 		x.mu.Unlock()
 		if len(queue) == 0 {
+			through = true
 			return
 		}
-		for _, task := range queue {
+		for len(queue) > 0 {
+			task := queue[0]
+			queue = queue[1:]
 			x.custom(task)
 		}
 	}
@@ -117,6 +132,22 @@ func (x *executor) idle() <-chan struct{} {
 	}
 	x.mu.idle = c
 	return c
+}
+
+// quiet waits until no task is pending, and reports whether that came before stop.
+func (x *executor) quiet(stop <-chan struct{}) bool {
+	idle := x.idle()
+	select {
+	case <-idle:
+		return true
+	case <-stop:
+	}
+	select {
+	case <-idle: // both
+		return true
+	default:
+		return false
+	}
 }
 
 // close ends the counting of tasks.

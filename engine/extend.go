@@ -7,8 +7,8 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
-// extension is an Extend under way. One at a time goes to the server; a further
-// one waits for it and then takes its own turn.
+// extension is an Extend under way. Only one of a hold is sent at a time; the next one
+// waits for it and then takes its own turn.
 type extension struct {
 	lease   time.Duration
 	dropped bool // the caller stopped waiting while the command was out
@@ -25,12 +25,16 @@ func (x *extension) finish(err error) {
 func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 	e := h.eng
 	switch {
+	case ctx == nil:
+		return errNoContext
 	case d < time.Millisecond || d > maxDuration:
-		return invalid("Extend (%v) must be between 1ms and %v", d, maxDuration)
+		return invalid("Extend (%v) must be between 1ms and 100 years", d)
 	case d <= e.margin(d):
 		return invalid("Extend (%v) must be longer than the safety margin (%v)", d, e.margin(d))
-	case h.watched || h.follows:
+	case h.timekeeper().watched:
 		return invalid("Extend on a hold that the watchdog renews: take it with Lease")
+	case h.follows:
+		return invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
 	}
 	wait := e.cfg.CommandTimeout
 	if h.member.Want() != 0 {
@@ -44,7 +48,7 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 		var ahead *extension
 		h.sh.mu.Lock()
 		h.check(e.clock.Now(), &fx)
-		err := h.ending
+		err := h.extendable()
 		switch {
 		case err != nil:
 			h.res.goOnAfter(&fx)
@@ -55,10 +59,7 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 			h.res.next(&fx)
 		}
 		h.sh.mu.Unlock()
-		fx.run(e)
-		if err == ErrReleased {
-			return ErrNotHeld
-		}
+		fx.runForUser(e)
 		if err != nil {
 			return err
 		}
@@ -74,14 +75,31 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 		case <-ctx.Done():
 			return h.stopExtending(x, context.Cause(ctx))
 		case <-patience.C:
-			return h.stopExtending(x, ErrUnavailable)
+			return h.stopExtending(x, nil)
 		}
 	}
 }
 
-// stopExtending gives the wait up. If the command is out it may still succeed;
-// then the lease is longer than the caller knows, which is harmless. It keeps its
-// place until the reply, which would else be taken for that of the next Extend:
+// extendable is why the hold cannot be extended any more, nil if it can.
+func (h *holding) extendable() error {
+	if h.ending == ErrReleased {
+		return ErrNotHeld
+	}
+	return h.ending
+}
+
+// timekeeper is the hold whose time counts for h.
+func (h *holding) timekeeper() *holding {
+	for h.follows {
+		h = h.parent
+	}
+	return h
+}
+
+// stopExtending gives up waiting, for that cause, or, if it is nil, because the time is
+// over. If the command is in flight it may still succeed. Then the lease is longer than the
+// caller knows, which is harmless. x keeps its place until the reply, which would otherwise
+// be taken for the reply to the next Extend:
 //
 //	Extend(10 s): sent; its ctx ends
 //	Extend(60 s) takes the place
@@ -94,10 +112,17 @@ func (h *holding) stopExtending(x *extension, cause error) error {
 		return x.err
 	default:
 	}
+	if err := h.extendable(); err != nil {
+		return err // it waited for its turn, which never came; ctx may have ended with the hold
+	}
 	if cmd := &h.res.cmd; cmd.what == extending && cmd.hold == h && h.extra.extend == x {
 		x.dropped = true
 	} else if h.extra.extend == x {
 		h.extra.extend = nil
+		x.finish(nil) // for the one that waits behind it, which takes its turn
+	}
+	if cause == nil { // not sooner: the name of a hold that has ended may be another's by now
+		cause = h.eng.unavailable(h.res.route, nil)
 	}
 	return fail(ErrOutcomeUnknown, cause)
 }
@@ -105,8 +130,9 @@ func (h *holding) stopExtending(x *extension, cause error) error {
 // extendReplied goes on after the reply of an Extend.
 func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 	h := c.hold
-	if h.state != live {
-		return
+	h.check(h.eng.clock.Now(), fx) // an answer that comes too late does not bring the hold back
+	if r.saysGone(c, o, fx) || h.state != live {
+		return // the end of the hold has told the caller
 	}
 	x := h.extra.extend
 	var err error
@@ -117,23 +143,12 @@ func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 	case o.verdict == answered && o.code == script.Renewed:
 		h.setAcked(o.ack.Count())
 		h.setUntil(max(h.Until(), h.eng.heldUntil(o.sent, c.span)))
-		h.lease = max(h.lease, c.span)
 		h.wakeAt(h.timeOut())
-		h.check(o.now, fx) // it may have come too late
-		err = h.ending
-	case o.verdict == answered && o.code == script.Gone:
-		r.lose(h.root(), GoneOnServer, fx) // tells x
-		return
-	case o.verdict == answered && o.code == script.WrongType, o.verdict == wrongType:
-		r.lose(h.root(), TakenOnServer, fx)
-		return
 	case o.verdict == denied:
 		err = o.err
 	case !x.dropped:
 		return // harmless to repeat: next sends it again
 	}
-	if h.extra.extend == x { // the end of the hold has told x already
-		h.extra.extend = nil
-		x.finish(err)
-	}
+	h.extra.extend = nil
+	x.finish(err)
 }

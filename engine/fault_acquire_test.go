@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -88,9 +89,9 @@ func TestStaleAcquireLivesASecondAtMost(t *testing.T) {
 	if f := fields(t, s, "x"); f[burnt] != "1" {
 		t.Fatalf("the phantom is not there: %v", f)
 	}
-	start := time.Now()
+	start := pace.Now()
 	h2 := mustLock(t, e.Mutex("x"))
-	if d := time.Since(start); d > 5*time.Second {
+	if d := start.Elapsed(); d > 5*time.Second {
 		t.Errorf("the phantom lived %v", d)
 	}
 	mustUnlock(t, h2)

@@ -9,23 +9,26 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // crowd holds locks and waits for others while a deployment is in trouble: holders
-// that keep theirs, and pairs of engines that hand names to and fro. Whoever is
-// inside a name counts, so two at a time are seen.
+// that keep theirs and renew them all the time, and pairs of engines that hand names to
+// and fro. Whoever is inside a name counts, so two at a time are seen.
 type crowd struct {
-	t       *testing.T
-	held    []*Hold
-	inside  []atomic.Int32
-	passed  []atomic.Int64 // of each name
-	double  atomic.Int64
-	lost    atomic.Int64
-	stolen  atomic.Int64 // by the server's own record
-	unacked atomic.Int64 // refused for want of replicas, and tried again
-	stop    chan struct{}
-	wg      sync.WaitGroup
+	t          testing.TB
+	keepers    []*Engine
+	contenders []*Engine
+	held       []*Hold
+	inside     []atomic.Pointer[Hold] // who is in each name
+	passed     []atomic.Int64         // of each name
+	double     atomic.Int64
+	lost       atomic.Int64
+	stolen     atomic.Int64 // by the server's own record
+	unacked    atomic.Int64 // refused for want of replicas, and tried again
+	stop       chan struct{}
+	wg         sync.WaitGroup
 }
 
 // The load: a thousand held, and a thousand that wait.
@@ -33,28 +36,66 @@ const (
 	manyHeld  = 1000
 	contended = 40 // names, each with
 	perName   = 13 // contenders of each of two engines
+
+	// A lock that comes back with a failover, after it was released, is taken for that long.
+	contendedLease = 8 * time.Second
 )
 
-func gather(t *testing.T, engines ...*Engine) *crowd {
+func gather(t testing.TB, at *site) *crowd {
 	t.Helper()
-	c := &crowd{t: t, stop: make(chan struct{}), inside: make([]atomic.Int32, contended), passed: make([]atomic.Int64, contended)}
+	c := &crowd{t: t, stop: make(chan struct{}), inside: make([]atomic.Pointer[Hold], contended), passed: make([]atomic.Int64, contended)}
+	for range 2 {
+		// The servers of a busy machine may take long to replace one of theirs.
+		c.keepers = append(c.keepers, at.open(t, leaseOf(5*time.Minute)))
+		c.contenders = append(c.contenders, at.open(t, leaseOf(contendedLease)))
+	}
 	var taking []*Future[*Hold]
 	for i := range manyHeld {
-		taking = append(taking, engines[i%len(engines)].Mutex(fmt.Sprint("held/", i)).LockAsync(ctxT(t)))
+		taking = append(taking, c.keepers[i%len(c.keepers)].Mutex(fmt.Sprint("held/", i)).LockAsync(ctxT(t)))
 	}
 	var err error
 	if c.held, err = AwaitAll(ctxT(t), taking...); err != nil {
 		t.Fatal(err)
 	}
 	for i := range contended {
-		for _, e := range engines {
+		for _, e := range c.contenders {
 			for range perName {
 				c.wg.Go(func() { c.contend(e, i) })
 			}
 		}
 	}
+	c.wg.Go(c.renew)
 	t.Cleanup(func() { c.end() })
 	return c
+}
+
+// renew renews all that is held, again and again.
+func (c *crowd) renew() {
+	tick := time.NewTicker(1500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			for _, e := range c.keepers {
+				e.renewer.All()
+			}
+		case <-c.stop:
+			return
+		}
+	}
+}
+
+// renewed waits until all are renewed twice more.
+func (c *crowd) renewed(what string) {
+	c.t.Helper()
+	sum := func() (n uint64) {
+		for _, e := range c.keepers {
+			n += e.Stats().Renewed
+		}
+		return n
+	}
+	before := sum()
+	eventually(c.t, what, func() bool { return sum() >= before+2*manyHeld })
 }
 
 func (c *crowd) contend(e *Engine, i int) {
@@ -65,7 +106,7 @@ func (c *crowd) contend(e *Engine, i int) {
 			return
 		default:
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+		ctx, cancel := pace.WithTimeout(context.Background(), 2*limit)
 		h, err := m.Lock(ctx)
 		cancel()
 		if errors.Is(err, ErrNotAcked) {
@@ -84,20 +125,26 @@ func (c *crowd) contend(e *Engine, i int) {
 			}
 			return
 		}
-		if c.inside[i].Add(1) > 1 {
+		// One that ended while its goroutine did not get to run is no other holder.
+		if other := c.inside[i].Swap(h); other != nil && h.Err() == nil && other.Err() == nil {
 			c.double.Add(1)
 		}
+		until := h.ValidUntil()
 		// What does the server say? Another holder, and we have not been told?
 		if s, err := m.State(context.Background()); err == nil && s.Locked && h.Err() == nil && (len(s.Holders) != 1 || s.Holders[0].ID != h.Owner()) {
 			c.stolen.Add(1)
 		}
-		// A moment inside, so that others must wait and be woken.
+		// A moment inside, so that others must wait and be woken, and so that the load
+		// leaves something of the machine.
 		select {
 		case <-h.Done():
-			c.lost.Add(1)
-		case <-time.After(time.Millisecond):
+			// Else its time was over before this goroutine, or the server, got to run.
+			if time.Now().Before(until.Add(-100 * time.Millisecond)) {
+				c.lost.Add(1)
+			}
+		case <-time.After(10 * time.Millisecond):
 		}
-		c.inside[i].Add(-1)
+		c.inside[i].CompareAndSwap(h, nil)
 		_ = h.Unlock(context.Background()) // unknown and lost are the trouble's
 		c.passed[i].Add(1)
 	}
@@ -138,7 +185,7 @@ func (c *crowd) goesOnSince(start time.Time, what string, n int64, names ...int)
 }
 
 // exclusive fails the test if anybody was inside with another, here or by the server's
-// own record, or lost a lock within its millisecond.
+// own record, or lost a lock within its moment.
 func (c *crowd) exclusive() {
 	c.t.Helper()
 	if c.double.Load()+c.stolen.Load()+c.lost.Load() != 0 {
@@ -195,8 +242,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 			cluster := redistest.StartCluster(t, false)
 			at := clustered(cluster)
 			at.url += "?sharding=" + sharding
-			a, b := at.open(t, leaseOf(4*time.Second)), at.open(t, leaseOf(4*time.Second))
-			c := gather(t, a, b)
+			c := gather(t, at)
 			primaries := cluster.Primaries()
 			for round := range 3 {
 				for i := range 6 { // of the contended names
@@ -215,12 +261,11 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 				}
 				c.goesOn(fmt.Sprint("round ", round), 3)
 			}
-			n := a.Stats().Renewed + b.Stats().Renewed
-			eventually(t, "all are renewed where they are now", func() bool { return a.Stats().Renewed+b.Stats().Renewed >= n+2*manyHeld })
+			c.renewed("all are renewed where they are now")
 			c.keeps(at.do)
 			c.end()
 			c.exclusive()
-			if a.Stats().Redirects == 0 {
+			if c.keepers[0].Stats().Redirects == 0 {
 				t.Error("nothing was sent on: the test moves nothing")
 			}
 			c.unlockAll()
@@ -234,8 +279,7 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, true)
 	at := clustered(cluster)
-	a, b := at.open(t, leaseOf(6*time.Second)), at.open(t, leaseOf(6*time.Second))
-	c := gather(t, a, b)
+	c := gather(t, at)
 	c.goesOn("before", 2)
 	for _, primary := range cluster.Primaries() {
 		cluster.FlushScripts()
@@ -244,8 +288,7 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 		c.goesOn("a failover on command", 2)
 	}
 	cluster.AwaitUp()
-	n := a.Stats().Renewed + b.Stats().Renewed
-	eventually(t, "all are renewed by the new primaries", func() bool { return a.Stats().Renewed+b.Stats().Renewed >= n+2*manyHeld })
+	c.renewed("all are renewed by the new primaries")
 	c.keeps(at.do)
 	c.end()
 	c.exclusive()
@@ -259,8 +302,7 @@ func TestDeadPrimaryOfAClusterIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, true)
 	at := clustered(cluster)
-	a, b := at.open(t, leaseOf(20*time.Second)), at.open(t, leaseOf(20*time.Second))
-	c := gather(t, a, b)
+	c := gather(t, at)
 	c.goesOn("before", 2)
 	cluster.AwaitInStep()
 	dead := cluster.Primaries()[0]
@@ -288,8 +330,7 @@ func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
 	at := replicated(r)
-	a, b := at.open(t, leaseOf(8*time.Second)), at.open(t, leaseOf(8*time.Second))
-	c := gather(t, a, b)
+	c := gather(t, at)
 	c.goesOn("before", 2)
 
 	r.AwaitInStep()
@@ -326,20 +367,23 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	r := redistest.StartSentinel(t)
 	at := replicated(r)
 	at.url += "?replicas=all&ack_timeout=300ms"
-	// Nobody has to renew while there is no replica: the sentinels may take 15 s to have
-	// the other one follow.
-	a, b := at.open(t, leaseOf(2*time.Minute)), at.open(t, leaseOf(2*time.Minute))
-	c := gather(t, a, b)
+	c := gather(t, at)
 	c.goesOn("before", 2)
 	before := r.Primary()
 	before.Kill()
 	start := time.Now()
 	r.AwaitOther(before)
 	t.Logf("from the kill to a new primary: %v", time.Since(start).Round(time.Millisecond))
-	for len(r.Primary().Replicas()) == 0 && time.Since(start) < time.Minute {
+	for used := pace.Now(); len(r.Primary().Replicas()) == 0 && used.Elapsed() < time.Minute; {
 		time.Sleep(10 * time.Millisecond) // a poll; without one the names do not go on, below
 	}
 	t.Logf("from the kill to its replica: %v; %d were refused for want of one", time.Since(start).Round(time.Millisecond), c.unacked.Load())
+	// The dead one counts, until the sentinels have forgotten it.
+	eventually(t, "it is named as the one that is away", func() bool {
+		_, err := c.keepers[0].Mutex("fresh").Lock(ctxT(t))
+		return errors.Is(err, ErrNotAcked) && hasText(err, "1 of 2 replicas") && hasText(err, "away: "+before.Addr())
+	})
+	r.Forget()
 	c.goesOn("then", 2)
 	now := r.Primary()
 	for _, h := range c.held {
@@ -350,10 +394,7 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 			t.Fatalf("%s was acknowledged by all replicas, and is gone", h.Name())
 		}
 	}
-	n := a.Stats().Renewed + b.Stats().Renewed
-	a.renewer.All()
-	b.renewer.All()
-	eventually(t, "all are renewed by the new primary", func() bool { return a.Stats().Renewed+b.Stats().Renewed >= n+manyHeld })
+	c.renewed("all are renewed by the new primary")
 	c.end()
 	c.exclusive()
 	c.unlockAll()
@@ -370,8 +411,7 @@ func TestPromotionByHandIsFollowed(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 2)
 	at := replicated(r)
-	a, b := at.open(t, leaseOf(8*time.Second)), at.open(t, leaseOf(8*time.Second))
-	c := gather(t, a, b)
+	c := gather(t, at)
 	c.goesOn("before", 2)
 	r.AwaitInStep()
 	r.Promote(r.Servers()[1])

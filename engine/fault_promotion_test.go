@@ -31,7 +31,7 @@ func newLineage(t *testing.T, seed uint64) *lineage {
 		engines: make(map[*redistest.Server]*Engine),
 	}
 	for _, s := range l.servers.Servers() {
-		l.engines[s] = open(t, s.URL(), ackTimeout(50*time.Millisecond), func(c *Config) { c.Replicas = AllReplicas })
+		l.engines[s] = open(t, s.URL(), ackTimeout(100*time.Millisecond), func(c *Config) { c.Replicas = AllReplicas })
 	}
 	l.follow(l.servers.Servers()[0])
 	return l
@@ -173,7 +173,7 @@ func TestLockThatNoReplicaHasIsHeldTwiceAfterAPromotion(t *testing.T) {
 // other, where a replica is promoted.
 func TestPartitionThatIsolatesPrimaryAndHolder(t *testing.T) {
 	t.Parallel()
-	isolate := func(t *testing.T, want Replicas) (held, second *Hold, old Mutex) {
+	isolate := func(t testing.TB, want Replicas) (held, second *Hold, old Mutex) {
 		servers := redistest.StartReplicated(t, 2, redistest.Line("repl-timeout 300"))
 		primary, promoted := servers.Servers()[0], servers.Servers()[1]
 		links := []*redistest.Link{servers.Through(promoted, primary), servers.Through(servers.Servers()[2], primary)}
@@ -193,24 +193,28 @@ func TestPartitionThatIsolatesPrimaryAndHolder(t *testing.T) {
 	}
 	t.Run("all replicas", func(t *testing.T) {
 		t.Parallel()
-		held, second, old := isolate(t, AllReplicas)
-		if until := held.ValidUntil(); held.Err() == nil || until.After(time.Now()) {
-			t.Errorf("held here until %v, and over there: %v", until, held.Err())
-		}
-		if err := held.Err(); !errors.Is(err, ErrLost) {
-			t.Errorf("%v", err)
-		}
-		// Nor does the old primary give any out.
-		_, err := old.TryLock(ctxT(t), Acked(AllReplicas))
-		notAcked(t, err, 0, 2)
-		mustUnlock(t, second)
+		steady(t, func(t testing.TB) {
+			held, second, old := isolate(t, AllReplicas)
+			if until := held.ValidUntil(); held.Err() == nil || until.After(time.Now()) {
+				t.Errorf("held here until %v, and over there: %v", until, held.Err())
+			}
+			if err := held.Err(); !errors.Is(err, ErrLost) {
+				t.Errorf("%v", err)
+			}
+			// Nor does the old primary give any out.
+			_, err := old.TryLock(ctxT(t), Acked(AllReplicas))
+			notAcked(t, err, 0, 2)
+			mustUnlock(t, second)
+		})
 	})
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		held, second, _ := isolate(t, 0)
-		if err := held.Err(); err != nil {
-			t.Errorf("it ended: %v; the README says that it would not, without acknowledgements", err)
-		}
-		mustUnlock(t, second)
+		steady(t, func(t testing.TB) {
+			held, second, _ := isolate(t, 0)
+			if err := held.Err(); err != nil {
+				t.Errorf("it ended: %v; the README says that it would not, without acknowledgements", err)
+			}
+			mustUnlock(t, second)
+		})
 	})
 }

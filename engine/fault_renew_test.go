@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func short(c *Config) { c.Lease = 600 * time.Millisecond }
@@ -38,107 +39,122 @@ func TestHoldSurvivesRenewalsThatFail(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := behind(t, func(c *Config) { c.Lease = 3 * time.Second })
-			h := mustLock(t, e.Mutex("x"))
-			first := h.ValidUntil()
-			fault(p).Wait(1)
-			eventually(t, "renewed after the failure", func() bool { return h.ValidUntil().After(first.Add(100 * time.Millisecond)) })
-			if err := h.Err(); err != nil {
-				t.Fatalf("the hold ended: %v", err)
-			}
-			mustUnlock(t, h)
-			clean(t, s)
+			steady(t, func(t testing.TB) {
+				s, p, e := behind(t, func(c *Config) { c.Lease = 3 * time.Second })
+				h := mustLock(t, e.Mutex("x"))
+				first := h.ValidUntil()
+				fault(p).Wait(1)
+				renewedAfter(t, h, first)
+				mustUnlock(t, h)
+				clean(t, s)
+			})
 		})
 	}
 }
 
+// renewedAfter waits until a hold that was valid until then has been renewed.
+func renewedAfter(t testing.TB, h *Hold, until time.Time) {
+	t.Helper()
+	eventually(t, "it is renewed", func() bool {
+		if err := h.Err(); err != nil {
+			t.Fatalf("the hold ended: %v", err)
+		}
+		return h.ValidUntil().After(until.Add(100 * time.Millisecond))
+	})
+}
+
 func TestHoldSurvivesARenewalWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	s, p, e := behind(t, func(c *Config) { c.Lease, c.CommandTimeout = 4*time.Second, 300*time.Millisecond })
-	h := mustLock(t, e.Mutex("x"))
-	first := h.ValidUntil()
-	p.Delay(faultproxy.Carried("EVALSHA"), 0, 2*time.Second)
-	eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
-	p.Delay(faultproxy.All, 0, 0)
-	eventually(t, "renewed after the failure", func() bool { return h.ValidUntil().After(first.Add(100 * time.Millisecond)) })
-	if err := h.Err(); err != nil {
-		t.Fatalf("the hold ended: %v", err)
-	}
-	mustUnlock(t, h)
-	clean(t, s)
+	steady(t, func(t testing.TB) {
+		s, p, e := behind(t, func(c *Config) { c.Lease, c.CommandTimeout = 4*time.Second, 300*time.Millisecond })
+		h := mustLock(t, e.Mutex("x"))
+		first := h.ValidUntil()
+		p.Delay(faultproxy.Carried("EVALSHA"), 0, 2*time.Second)
+		eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
+		p.Delay(faultproxy.All, 0, 0)
+		renewedAfter(t, h, first)
+		mustUnlock(t, h)
+		clean(t, s)
+	})
 }
 
 // The network swallows everything and resets nothing: only the clock can tell.
 func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 	t.Parallel()
-	s, p, e := behind(t, short)
-	h := mustLock(t, e.Mutex("x"))
-	fixed := mustLock(t, e.Mutex("y"), Lease(600*time.Millisecond))
-	p.Blackhole(faultproxy.All)
-	for name, h := range map[string]*Hold{"x": h, "y": fixed} {
-		select {
-		case <-h.Done():
-		case <-ctxT(t).Done():
-			t.Fatal("the hold never ended")
+	steady(t, func(t testing.TB) {
+		s, p, e := behind(t, short)
+		h := mustLock(t, e.Mutex("x"))
+		fixed := mustLock(t, e.Mutex("y"), Lease(600*time.Millisecond))
+		p.Blackhole(faultproxy.All)
+		for name, h := range map[string]*Hold{"x": h, "y": fixed} {
+			select {
+			case <-h.Done():
+			case <-ctxT(t).Done():
+				t.Fatal("the hold never ended")
+			}
+			// The server's key must outlive the hold: it is asked right after Done.
+			if left := s.Do("PTTL", name).(int64); left == -2 {
+				t.Errorf("%s: the key had expired before the hold ended", name)
+			}
 		}
-		// The server's key must outlive the hold: it is asked right after Done.
-		if left := s.Do("PTTL", name).(int64); left == -2 {
-			t.Errorf("%s: the key had expired before the hold ended", name)
+		var lost *LostError
+		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != NotRenewed {
+			t.Errorf("watchdog hold: %v, want NotRenewed", err)
 		}
-	}
-	var lost *LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != NotRenewed {
-		t.Errorf("watchdog hold: %v, want NotRenewed", err)
-	}
-	if err := fixed.Err(); !errors.As(err, &lost) || lost.Reason != LeaseEnded {
-		t.Errorf("fixed hold: %v, want LeaseEnded", err)
-	}
-	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
-		t.Errorf("Unlock after loss: %v", err)
-	}
-	p.Heal()
-	eventually(t, "what was lost is released", func() bool { return s.Do("DBSIZE") == int64(0) })
+		if err := fixed.Err(); !errors.As(err, &lost) || lost.Reason != LeaseEnded {
+			t.Errorf("fixed hold: %v, want LeaseEnded", err)
+		}
+		if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+			t.Errorf("Unlock after loss: %v", err)
+		}
+		p.Heal()
+		eventually(t, "what was lost is released", func() bool { return s.Do("DBSIZE") == int64(0) })
+	})
 }
 
 func TestAcknowledgementAfterTheEndDoesNotBringAHoldBack(t *testing.T) {
 	t.Parallel()
-	s, p, e := behind(t, short)
-	h := mustLock(t, e.Mutex("x"))
-	p.Pause(faultproxy.All)
-	<-h.Done()
-	p.Resume() // the renewals reach the server now, and their answers us
-	eventually(t, "the engine released what it lost", func() bool { return len(fields(t, s, "x")) == 0 })
-	if err := h.Err(); !errors.Is(err, ErrLost) {
-		t.Errorf("the hold is %v", err)
-	}
-	if n := e.Stats().Held; n != 0 {
-		t.Errorf("%d held", n)
-	}
+	steady(t, func(t testing.TB) {
+		s, p, e := behind(t, short)
+		h := mustLock(t, e.Mutex("x"))
+		p.Pause(faultproxy.All)
+		<-h.Done()
+		p.Resume() // the renewals reach the server now, and their answers us
+		eventually(t, "the engine released what it lost", func() bool { return len(fields(t, s, "x")) == 0 })
+		if err := h.Err(); !errors.Is(err, ErrLost) {
+			t.Errorf("the hold is %v", err)
+		}
+		if n := e.Stats().Held; n != 0 {
+			t.Errorf("%d held", n)
+		}
+	})
 }
 
 func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
-	holds := make([]*Hold, 64)
-	for i := range holds {
-		holds[i] = mustLock(t, e.Mutex(fmt.Sprint("x", i)))
-	}
-	s.Do("SET", "x13", "another library's lock")
-	<-holds[13].Done()
-	var lost *LostError
-	if err := holds[13].Err(); !errors.As(err, &lost) || lost.Reason != TakenOnServer {
-		t.Errorf("error is %v, want TakenOnServer", err)
-	}
-	for round := range 2 {
-		n := e.Stats().Renewed
-		eventually(t, fmt.Sprint("renewal round ", round), func() bool { return e.Stats().Renewed >= n+63 })
-	}
-	for i, h := range holds {
-		if err := h.Err(); i != 13 && err != nil {
-			t.Errorf("hold %d: %v", i, err)
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
+		holds := make([]*Hold, 64)
+		for i := range holds {
+			holds[i] = mustLock(t, e.Mutex(fmt.Sprint("x", i)))
 		}
-	}
+		s.Do("SET", "x13", "another library's lock")
+		<-holds[13].Done()
+		var lost *LostError
+		if err := holds[13].Err(); !errors.As(err, &lost) || lost.Reason != TakenOnServer {
+			t.Errorf("error is %v, want TakenOnServer", err)
+		}
+		for round := range 2 {
+			n := e.Stats().Renewed
+			eventually(t, fmt.Sprint("renewal round ", round), func() bool { return e.Stats().Renewed >= n+63 || e.Stats().Held < 63 })
+		}
+		for i, h := range holds {
+			if err := h.Err(); i != 13 && err != nil {
+				t.Errorf("hold %d: %v", i, err)
+			}
+		}
+	})
 }
 
 func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
@@ -152,9 +168,9 @@ func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
 	if ok, err := other.Mutex("x").ForceUnlock(ctxT(t)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	start := time.Now()
+	start := pace.Now()
 	<-h.Done()
-	if d := time.Since(start); d > 5*time.Second {
+	if d := start.Elapsed(); d > 5*time.Second {
 		t.Errorf("noticed after %v", d)
 	}
 	next, err := f.Await(ctxT(t))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // The holder unlocks at each point between a failed try and the confirmation of the
@@ -56,12 +57,12 @@ func TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter(t *testing.T) {
 			h := mustLock(t, holder)
 			f := e.Mutex("x").LockAsync(ctxT(t))
 			act(t, p, e, h)
-			start := time.Now()
+			start := pace.Now()
 			got, err := f.Await(ctxT(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := time.Since(start); d > 5*time.Second {
+			if d := start.Elapsed(); d > 5*time.Second {
 				t.Errorf("woken after %v", d)
 			}
 			mustUnlock(t, got)

@@ -3,19 +3,20 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
-// Future is the result of an operation that was started and not waited for. It
-// completes exactly once. All methods may be called from any goroutine, any number
-// of times, before and after.
+// Future is the result of an operation that was started without waiting for it. It
+// completes exactly once. All methods may be called from any goroutine, any number of
+// times, before and after completion.
 //
-// A future whose lock is not wanted any more must be abandoned, or the lock stays
-// held for as long as the engine lives.
+// Abandon a future whose lock you no longer want. Otherwise the lock stays held as long
+// as the engine lives.
 type Future[T any] struct {
 	source source[T]
 
 	mu        sync.Mutex
-	complete  bool
+	complete  atomic.Bool // set once under mu; then value and err do not change any more
 	abandoned bool
 	value     T
 	err       error
@@ -54,14 +55,14 @@ type source[T any] interface {
 	drop(T)
 }
 
-// Done returns a channel that is closed when the future is complete. The channel
-// is made by the first call: futures that are only awaited cost none.
+// Done returns a channel that is closed when the future is complete. The first call
+// makes the channel: a future that is only awaited costs none.
 func (f *Future[T]) Done() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.done == nil {
 		f.done = make(chan struct{})
-		if f.complete {
+		if f.complete.Load() {
 			close(f.done)
 		}
 	}
@@ -72,19 +73,22 @@ func (f *Future[T]) Done() <-chan struct{} {
 func (f *Future[T]) Result() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.complete {
+	if !f.complete.Load() {
 		var none T
 		return none, ErrPending
 	}
 	return f.value, f.err
 }
 
-// Await waits for the result. ctx bounds this wait only, not the operation: if it
-// ends first the error Is ErrPending and carries the context's cause, and the
-// future goes on.
+// Await waits for the result. ctx bounds this wait only, not the operation: if ctx ends
+// first, the error Is ErrPending and has the context's cause, and the future goes on.
 func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	if v, err := f.Result(); err != ErrPending {
 		return v, err
+	}
+	if ctx == nil {
+		var none T
+		return none, fail(ErrPending, errNoContext)
 	}
 	select {
 	case <-f.Done():
@@ -95,17 +99,17 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	}
 }
 
-// OnComplete calls fn with the result, on Config.Executor: never on an event loop,
-// and never on the calling goroutine with the default one. The functions of one
-// future run one after another in the order of registration; those of different
-// futures never wait for each other. Close waits for them, so fn must not call it;
-// for what is called after Close, nobody waits.
+// OnComplete has Config.Executor call fn with the result: never on an event loop and,
+// with the default executor, never on the calling goroutine. The functions of one
+// future run one after another, in the order of registration. Those of different
+// futures do not wait for each other. Close waits for these functions, so fn must not
+// call Close. Nobody waits for a function that is called after Close.
 func (f *Future[T]) OnComplete(fn func(T, error)) {
 	f.mu.Lock()
 	// If functions registered earlier have not been called yet, who calls them
 	// calls this one, too.
 	a := f.hear()
-	start := f.complete && a.then == nil
+	start := f.complete.Load() && a.then == nil
 	a.then = append(a.then, fn)
 	f.mu.Unlock()
 	if start {
@@ -113,9 +117,9 @@ func (f *Future[T]) OnComplete(fn func(T, error)) {
 	}
 }
 
-// Abandon gives the future up: a pending acquisition is cancelled, and a lock that
-// was granted, or is granted later all the same, is released. The future of an
-// Unlock goes on. Abandoning twice, or after Unlock, is harmless.
+// Abandon gives the future up. A pending acquisition is cancelled. A lock that was
+// granted, or is granted later, is released. The future of an Unlock goes on.
+// Abandoning twice, or after Unlock, does no harm.
 func (f *Future[T]) Abandon() {
 	f.source.abandon()
 	f.mu.Lock()
@@ -123,7 +127,7 @@ func (f *Future[T]) Abandon() {
 	// settle drops it.
 	f.abandoned = true
 	var unwanted T
-	granted := f.complete && f.err == nil
+	granted := f.complete.Load() && f.err == nil
 	if granted {
 		unwanted = f.value // not before: who completes f may be writing it
 	}
@@ -136,10 +140,11 @@ func (f *Future[T]) Abandon() {
 // settle completes the future, once.
 func (f *Future[T]) settle(value T, err error) {
 	f.mu.Lock()
-	if f.complete {
+	if f.complete.Load() {
 		panic("BUG: engine: future completed twice")
 	}
-	f.complete, f.value, f.err = true, value, err
+	f.value, f.err = value, err
+	f.complete.Store(true)
 	if f.done != nil {
 		close(f.done)
 	}
@@ -173,7 +178,7 @@ func tellAll[T any](futures []*Future[T]) <-chan int {
 func (f *Future[T]) tell(to chan<- int, index int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.complete {
+	if f.complete.Load() {
 		to <- index
 		return
 	}
@@ -183,25 +188,37 @@ func (f *Future[T]) tell(to chan<- int, index int) {
 
 // call runs the registered functions in order, those included that are registered
 // meanwhile: then is set to nil only when it was seen empty, so that exactly one
-// goroutine is in here.
+// goroutine is in here. If a function does not return (it calls runtime.Goexit, or panics
+// on an executor that recovers), another task goes on with those after it.
 func (f *Future[T]) call() {
+	through := false
+	defer func() {
+		if !through {
+			f.source.executor().run(f.call)
+		}
+	}()
 	f.mu.Lock()
-	for i := 0; i < len(f.after.then); i++ {
-		fn := f.after.then[i]
-		f.after.then[i] = nil
+	for len(f.after.then) > 0 {
+		fn := f.after.then[0]
+		f.after.then[0] = nil
+		f.after.then = f.after.then[1:]
 		f.mu.Unlock()
 		fn(f.value, f.err)
 		f.mu.Lock()
 	}
 	f.after.then = nil
 	f.mu.Unlock()
+	through = true
 }
 
-// AwaitAll waits for all futures and returns their values in order. On the first
-// error, whichever future has it, ctx ending included, it abandons all of them and
-// returns that error.
+// AwaitAll waits for all futures and returns their values in order. On the first error
+// of any of them, or when ctx ends, it abandons all of them and returns that error.
 func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 	values := make([]T, len(futures))
+	if ctx == nil {
+		abandonAll(futures)
+		return nil, errNoContext
+	}
 	ended := tellAll(futures)
 	for range futures {
 		var err error
@@ -212,22 +229,30 @@ func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 			err = fail(ErrPending, context.Cause(ctx))
 		}
 		if err != nil {
-			for _, f := range futures {
-				f.Abandon()
-			}
+			abandonAll(futures)
 			return nil, err
 		}
 	}
 	return values, nil
 }
 
+func abandonAll[T any](futures []*Future[T]) {
+	for _, f := range futures {
+		f.Abandon()
+	}
+}
+
 // AwaitAny waits for the first future that succeeds, abandons all the others, and
-// returns its index and value. If none succeeds, or ctx ends, all are abandoned,
-// and the error is the last one's, or the context's.
+// returns its index and value. If none succeeds, or ctx ends, it abandons all of them
+// and returns the error of the last one, or the context's.
 func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error) {
 	var none T
 	if len(futures) == 0 {
 		return -1, none, invalid("AwaitAny of no futures")
+	}
+	if ctx == nil {
+		abandonAll(futures)
+		return -1, none, errNoContext
 	}
 	ended := tellAll(futures)
 	winner, value, err := -1, none, error(nil)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 func TestFutureShowsOneResultToEverybody(t *testing.T) {
@@ -143,8 +142,8 @@ func TestAbandonReleasesWhatWasGranted(t *testing.T) {
 	clean(t, s)
 }
 
-// The grant is on its way when the future is abandoned: whoever comes first, the
-// lock does not stay held.
+// The grant is on its way when the future is abandoned. Whichever comes first, the lock
+// does not stay held.
 func TestAbandonReleasesWhatIsGrantedLater(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -208,7 +207,7 @@ func TestAwaitAllAbandonsTheRestOnTheFirstError(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails := e.Mutex("taken").TryLockAsync(context.Background())
-	if _, err := AwaitAll(ctxT(t), waits, granted, fails); !errors.As(err, new(*NotAcquiredError)) {
+	if _, err := AwaitAll(ctxT(t), waits, granted, fails); !errors.Is(err, ErrHeld) {
 		t.Errorf("AwaitAll: %v, want the TryLock's error", err)
 	}
 	if _, err := waits.Result(); !errors.Is(err, ErrNotAcquired) {
@@ -272,7 +271,7 @@ func TestAwaitAnyWithoutAWinner(t *testing.T) {
 	e := open(t, s.URL())
 	other := mustLock(t, open(t, s.URL()).Mutex("taken"))
 	m := e.Mutex("taken")
-	if i, h, err := AwaitAny(ctxT(t), m.TryLockAsync(ctxT(t)), m.TryLockAsync(ctxT(t))); i != -1 || h != nil || !errors.As(err, new(*NotAcquiredError)) {
+	if i, h, err := AwaitAny(ctxT(t), m.TryLockAsync(ctxT(t)), m.TryLockAsync(ctxT(t))); i != -1 || h != nil || !errors.Is(err, ErrHeld) {
 		t.Errorf("all fail: %d, %v, %v", i, h, err)
 	}
 	if _, _, err := AwaitAny[*Hold](ctxT(t)); !errors.Is(err, ErrInvalid) {
@@ -341,7 +340,7 @@ func receive[T any](t testing.TB, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(limit):
+	case <-ctxT(t).Done():
 		t.Fatalf("nothing within %v", limit)
 	}
 	return v

@@ -7,11 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// limit is how long a test waits for something that must happen.
+// limit is how long a test waits for something that must happen: of the time that this
+// process can use, as everything here that bounds how long something may take.
 const limit = 20 * time.Second
+
+// patience is for what knows real time only, like a connection's deadline.
+const patience = 10 * time.Minute
 
 // open connects an engine to a server and closes it with the test.
 func open(t testing.TB, url string, change ...func(*Config)) *Engine {
@@ -31,6 +36,13 @@ func open(t testing.TB, url string, change ...func(*Config)) *Engine {
 	return e
 }
 
+// steady is pace.Steady, for tests whose leases and timeouts must suffice: a process that
+// does not run for longer than this loses locks, and rightly so.
+func steady(t *testing.T, scenario func(t testing.TB)) {
+	t.Helper()
+	pace.Steady(t, 50*time.Millisecond, scenario)
+}
+
 // server starts a redis-server of the test's own.
 func server(t testing.TB, opts ...redistest.Option) *redistest.Server {
 	t.Helper()
@@ -40,7 +52,7 @@ func server(t testing.TB, opts ...redistest.Option) *redistest.Server {
 // within returns a context that ends the test's patience.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+	ctx, cancel := pace.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -50,12 +62,13 @@ func ctxT(t testing.TB) context.Context { return within(t, limit) }
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
-	for !ok() {
-		if time.Now().After(deadline) {
+	pause := time.Millisecond
+	for start := pace.Now(); !ok(); {
+		if start.Elapsed() > limit {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
-		time.Sleep(2 * time.Millisecond) // a poll, not a hope: the deadline above decides
+		time.Sleep(pause) // a poll, not a hope: the limit above decides
+		pause = min(pause*5/4, 20*time.Millisecond)
 	}
 }
 
@@ -100,8 +113,8 @@ func clean(t testing.TB, s *redistest.Server, engines ...*Engine) {
 	}()
 	// At once, but for what was abandoned while its command was out: that comes back
 	// with the answer. A lock that is lost to everybody has its lease of 30 s.
-	for deadline := time.Now().Add(5 * time.Second); s.Do("DBSIZE") != int64(0); {
-		if time.Now().After(deadline) {
+	for start := pace.Now(); s.Do("DBSIZE") != int64(0); {
+		if start.Elapsed() > 5*time.Second {
 			t.Errorf("keys are left: %v", s.Do("KEYS", "*"))
 			break
 		}

@@ -220,10 +220,10 @@ func (r *register) checkOrder(t *testing.T) {
 		}
 		ops = append(ops, end)
 	}
-	switch porcupine.CheckOperationsTimeout(mutexModel, ops, time.Minute) {
+	switch porcupine.CheckOperationsTimeout(mutexModel, ops, patience) {
 	case porcupine.Illegal:
 		t.Error("this is not the history of a mutex for each name")
 	case porcupine.Unknown:
-		t.Error("the history could not be judged in a minute")
+		t.Errorf("the history could not be judged within %v", patience)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -136,11 +137,11 @@ func (h *history) open(i int, rng *rand.Rand) {
 // its holders first, and is free then: for others that is as good as a theft.
 func (h *history) replace(i int, rng *rand.Rand) {
 	old := h.engines[i].Load()
-	start := time.Now()
+	start, used := time.Now(), pace.Now()
 	if err := old.Close(); err != nil && !errors.Is(err, ErrOutcomeUnknown) {
 		h.t.Errorf("Close: %v", err)
 	}
-	if d := time.Since(start); d > h.kind.patience {
+	if d := used.Elapsed(); d > h.kind.patience {
 		h.t.Errorf("Close took %v", d)
 	}
 	h.register.closed(start)
@@ -172,9 +173,7 @@ func (h *history) run(length time.Duration) {
 		})
 	}
 
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	<-timer.C
+	<-within(h.t, length).Done()
 	close(over)
 	faults.Wait()
 	h.healed = time.Now()
@@ -183,7 +182,7 @@ func (h *history) run(length time.Duration) {
 	go func() { workers.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(h.kind.patience * 3 / 4):
+	case <-within(h.t, h.kind.patience*3/4).Done():
 		h.report()
 		<-done // the contexts of all waits end
 	}

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // worker takes and gives back locks until the history is over.
@@ -31,8 +33,8 @@ func (w *worker) run() {
 // last: everybody is served now, in good time.
 func (w *worker) last() {
 	for _, name := range w.h.names {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*w.h.kind.patience)
-		asked := time.Now()
+		ctx, cancel := pace.WithTimeout(context.Background(), 2*w.h.kind.patience)
+		asked, used := time.Now(), pace.Now()
 		e := w.engine.Load()
 		hold, err := e.Mutex(name).Lock(ctx)
 		cancel()
@@ -40,7 +42,7 @@ func (w *worker) last() {
 			w.h.t.Errorf("after the faults: Lock(%q): %v", name, err)
 			return
 		}
-		if d := time.Since(asked); d > w.h.kind.patience {
+		if d := used.Elapsed(); d > w.h.kind.patience {
 			w.h.t.Errorf("after the faults: Lock(%q) took %v", name, d)
 		}
 		w.work(e, hold, w.h.register.granted(e, hold, asked), 0)
@@ -62,9 +64,11 @@ func (w *worker) step() {
 		select {
 		case <-ctx.Done():
 		case <-w.h.stop:
+			patient, stop := pace.WithTimeout(context.Background(), w.h.kind.patience)
+			defer stop()
 			select {
 			case <-ctx.Done():
-			case <-time.After(w.h.kind.patience):
+			case <-patient.Done():
 				w.h.t.Errorf("Lock(%q), begun under faults: not served after them", name)
 				cancel()
 			}
@@ -160,7 +164,7 @@ func (w *worker) work(e *Engine, hold *Hold, c *claim, d time.Duration) {
 		case <-time.After(min(left, w.upTo(10*time.Millisecond))):
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*w.h.kind.patience)
+	ctx, cancel := pace.WithTimeout(context.Background(), 2*w.h.kind.patience)
 	if w.rng.IntN(8) == 0 {
 		ctx = w.soon(ctx)
 	}
@@ -189,7 +193,7 @@ func (w *worker) compare(hold *Hold) {
 
 // reenter takes the lock once more under its own hold.
 func (w *worker) reenter(e *Engine, hold *Hold) {
-	ctx, cancel := context.WithTimeout(hold.Context(context.Background()), w.h.kind.patience)
+	ctx, cancel := pace.WithTimeout(hold.Context(context.Background()), w.h.kind.patience)
 	defer cancel()
 	asked := time.Now()
 	child, err := e.Mutex(hold.Name()).Lock(ctx)

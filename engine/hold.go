@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Hold is a lock that is held. All methods may be called from any goroutine; a
-// hold belongs to whoever has it, not to the goroutine that took it.
+// Hold is a lock that is held. All methods may be called from any goroutine: a hold
+// belongs to the code that has it, not to the goroutine that took it.
 //
-// A Hold must be unlocked. One that is dropped stays held, renewed, until the
-// engine is closed; it is reported to Config.Logger and counted in Stats.Leaked, once
-// it has been renewed and the garbage collector has found it. A context of
-// Hold.Context that is in use keeps the Hold in use, too.
+// You must unlock a Hold. If you drop it, the lock stays held, and is renewed until the
+// engine is closed. Such a hold is reported to Config.Logger and counted in
+// Stats.Leaked once it has been renewed and the garbage collector has found it. A
+// context of Hold.Context that is in use keeps the Hold in use too.
 type Hold struct{ h *holding }
 
-// Name returns the lock's name as it was given.
+// Name returns the lock's name as you gave it.
 func (l *Hold) Name() string { return l.h.name }
 
-// Owner returns the owner as it stands in the lock's hash on the server.
+// Owner returns the owner, as the lock's hash on the server has it.
 func (l *Hold) Owner() string { return l.h.res.owner(l.h.id).String() }
 
-// ValidUntil returns the instant until which the lock is certainly ours, if
-// nothing renews it any more. It is authoritative: Done may follow a little later.
-// The margin (Config.Margin) is taken off already. In the past once the hold has
-// ended.
+// ValidUntil returns the instant until which the lock is certainly yours if nothing
+// renews it any more. It is authoritative: Done may follow a little later. The margin
+// (Config.Margin) is already subtracted. Once the hold has ended, for whatever reason,
+// ValidUntil is in the past.
 func (l *Hold) ValidUntil() time.Time {
 	h := l.h
 	// Told as a distance from now: time.Time's monotonic reading stops in suspend,
@@ -31,11 +31,11 @@ func (l *Hold) ValidUntil() time.Time {
 	return h.eng.clock.Wall().Add(h.until().Sub(h.eng.clock.Now()))
 }
 
-// Acked returns how many replicas had acknowledged what ValidUntil counts from: the
-// grant, or the latest renewal or Extend. It is 0 if nobody was asked to; see Acked,
-// the option.
+// Acked returns how many replicas had acknowledged the command from which ValidUntil
+// counts: the grant, or the latest renewal or Extend. It is 0 if none were asked; see
+// the option Acked.
 func (l *Hold) Acked() int {
-	h := l.h
+	h := l.h.timekeeper()
 	h.sh.mu.Lock()
 	defer h.sh.mu.Unlock()
 	if h.extra == nil {
@@ -44,24 +44,26 @@ func (l *Hold) Acked() int {
 	return h.extra.acked
 }
 
-// Done returns a channel that is closed when the hold ends, for any reason: Unlock
-// was called, or the hold was lost.
+// Done returns a channel that is closed when the hold ends, for any reason: Unlock was
+// called, or the hold was lost. By then the contexts of the hold and of its re-entries
+// have ended; the lock is released after that. Err and ValidUntil may say earlier that
+// the hold has ended.
 func (l *Hold) Done() <-chan struct{} {
 	h := l.h
 	h.sh.mu.Lock()
 	defer h.sh.mu.Unlock()
 	if h.done == nil {
 		h.done = make(chan struct{})
-		if h.ending != nil {
+		if h.isTold() {
 			close(h.done)
 		}
 	}
 	return h.done
 }
 
-// Err returns nil while the lock is held, ErrReleased after Unlock was called, and
-// a *LostError if the hold was lost. It looks at the clock: after a pause of the
-// process it tells the truth at once.
+// Err returns nil while the lock is held, ErrReleased after Unlock was called, and a
+// *LostError if the hold was lost. It looks at the clock, so it is right even
+// immediately after the process was paused.
 func (l *Hold) Err() error {
 	h := l.h
 	var fx effects
@@ -72,40 +74,47 @@ func (l *Hold) Err() error {
 	}
 	err := h.ending
 	h.sh.mu.Unlock()
-	fx.run(h.eng)
+	fx.runForUser(h.eng)
 	return err
 }
 
 // Unlock releases the lock, from any goroutine. Renewal stops when it is called.
 //
-// ctx bounds the waiting, never whether the release is sent: if ctx ends first the
-// error Is ErrOutcomeUnknown, with the cause, and the release goes on in the
-// background until the lease is over. Calling again joins what is under way.
-// ErrNotHeld: it was unlocked before. ErrLost: the hold was lost before Unlock was
-// called, or the server did not have it any more.
+// ctx bounds the waiting, never whether the release is sent. If ctx ends first, the
+// error Is ErrOutcomeUnknown and has the cause, and the release goes on in the
+// background until the lease ends. A second call joins a release that is under way.
+// ErrNotHeld: the lock was unlocked before. ErrLost: the hold was lost before Unlock
+// was called, or the server no longer had it.
 //
-// The hold's own Context ends the moment Unlock is called. It may be given all the
-// same: then what it was made from bounds the waiting, and its deadline.
+// The hold's own Context ends when Unlock is called, and so do contexts made from it. You may
+// pass one of them nevertheless: then the context that the hold's Context was made from
+// bounds the waiting, and so does the deadline. A context that context.WithoutCancel made
+// does not end, and bounds nothing.
 func (l *Hold) Unlock(ctx context.Context) error {
-	ctx, cancel := l.h.outside(ctx)
-	defer cancel()
+	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
+		l.UnlockAsync()
+		return about(l.h.name, fail(ErrOutcomeUnknown, errNoContext))
+	}
 	u := l.h.eng.newUnlocking(false)
-	l.h.unlock(u)
+	l.h.unlock(u, true)
 	return u.wait(ctx, l.h)
 }
 
 // UnlockAsync is Unlock without the waiting. It never blocks.
-func (l *Hold) UnlockAsync() *Future[struct{}] {
+func (l *Hold) UnlockAsync() *Future[struct{}] { return l.unlockAsync(true) }
+
+func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
 	u := l.h.eng.newUnlocking(true)
 	u.eng = l.h.eng
-	l.h.unlock(u)
+	l.h.unlock(u, byUser)
 	return &u.fut
 }
 
-// Extend makes a fixed lease last d from now, if that is longer than what it has
-// left; a lease is never shortened. It waits for the server's answer as long as
-// ctx lives, at most Config.CommandTimeout while there is no connection. A hold
-// under the watchdog needs no Extend: ErrInvalid.
+// Extend makes a fixed lease last d from now, if that is longer than what is left of
+// it: it never shortens a lease. It waits for the server's answer as long as ctx lives,
+// but without a connection at most Config.CommandTimeout. It returns ErrInvalid for a
+// hold under the watchdog, which needs no Extend, and for a re-entry without a Lease of
+// its own, which lasts as long as the hold that it re-enters.
 func (l *Hold) Extend(ctx context.Context, d time.Duration) error {
-	return l.h.extendBy(ctx, d)
+	return about(l.h.name, l.h.extendBy(ctx, d))
 }

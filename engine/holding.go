@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"math"
 	"sync/atomic"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
@@ -24,14 +24,13 @@ import (
 // of a hold ends its children.
 //
 // Everything is guarded by the shard's lock, except validUntil, which is atomic,
-// and what never changes: res, sh, id, count, parent, lease.
+// and what never changes: res, sh, id, count, parent.
 type holding struct {
-	res   *resource
-	sh    *shard
-	eng   *Engine
-	name  string // as the caller gave it; the server's is res.key.name
-	id    int64
-	lease time.Duration // what its commands carry
+	res  *resource
+	sh   *shard
+	eng  *Engine
+	name string // as the caller gave it; the server's is res.key.name
+	id   int64
 
 	parent, child *holding
 	count         int32
@@ -40,13 +39,17 @@ type holding struct {
 	follows       bool // a child without a lease of its own: its parent's time counts
 	asked         bool // a release may have been executed already
 
-	validUntil atomic.Int64 // clock.Instant
-	member     renew.Member
+	validUntil atomic.Int64 // clock.Instant: what users may count on; past when it has ended
+	// serverUntil of a root is how long the server may have its owner, counting everything
+	// that was sent for it: unanswered renewals, and re-entries and Extends of its
+	// children. A release is repeated until then; that of a re-entry until its own end.
+	serverUntil clock.Instant
+	member      renew.Member
 
 	handle  *Hold // keeps the user's Hold alive until the first renewal
 	ending  error // ErrReleased or a *LostError; nil while live
 	done    chan struct{}
-	unlocks queue.List[*unlocking] // who waits for the release
+	unlocks queue.List[*unlocking] // calls of Unlock that wait for the release
 	extra   *holdExtra
 }
 
@@ -66,7 +69,10 @@ type holdExtra struct {
 	children       queue.List[*acquisition] // re-entries that wait for their turn
 	extend         *extension
 	result         error // of the release, if it did not succeed
-	contexts       map[*heldContext]struct{}
+
+	contexts  map[*heldContext]struct{}
+	untold    bool     // in shard.untold
+	nextEnded *holding // in an effects
 }
 
 func (h *holding) more() *holdExtra {
@@ -80,35 +86,39 @@ func (h *holding) more() *holdExtra {
 func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 	h := &holding{
 		res: r, sh: r.sh, eng: r.sh.eng, name: a.name(),
-		id: id, count: 1, parent: a.parent, lease: a.lease,
+		id: id, count: 1, parent: a.parent,
 	}
+	fixed, lease := a.lease != 0, a.firstLease()
 	h.member.Init(h, resp.Slot(r.route), a.want)
 	h.handle = &Hold{h: h}
 	h.setAcked(o.ack.Count())
 	if h.parent != nil {
 		h.count = h.parent.count + 1
-		h.follows = h.lease == 0
+		h.follows = !fixed
 	} else {
-		h.watched = h.lease == 0
+		h.watched = !fixed
+		h.serverUntil = o.now.Add(lease)
 	}
-	if h.lease == 0 {
-		h.lease = a.firstLease()
+	if l := a.rare; l != nil && l.maxHold != 0 {
+		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
+		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
+		h.more().maxEnd = o.sent.Add(l.maxHold)
 	}
-	if l := a.rare; l != nil {
-		if l.maxHold != 0 {
-			h.more().maxEnd = o.now.Add(l.maxHold)
-		}
-		if l.minHold != 0 {
-			h.more().minEnd = o.now.Add(l.minHold)
-		}
+	until := r.sh.eng.heldUntil(o.sent, lease)
+	if h.follows {
+		until = math.MaxInt64
 	}
-	h.setUntil(r.sh.eng.heldUntil(o.sent, h.lease))
+	h.setUntil(until)
 	return h
 }
 
-// begin starts the clock of a hold: its renewals, or its timer.
-func (h *holding) begin(now clock.Instant) {
+// begin starts the clock of a hold that was granted to a: its renewals, or its timer.
+func (h *holding) begin(a *acquisition, now clock.Instant) {
 	h.sh.count.held++
+	if l := a.rare; l != nil && l.minHold != 0 {
+		x := h.root().more() // it is the root's release that keeps the lock taken
+		x.minEnd = max(x.minEnd, now.Add(l.minHold))
+	}
 	if h.watched {
 		h.eng.renewer.JoinFirst(&h.member, now)
 	}
@@ -135,9 +145,7 @@ func (h *holding) timeOut() clock.Instant {
 func (h *holding) until() clock.Instant {
 	at := clock.Instant(h.validUntil.Load())
 	if h.parent != nil {
-		if up := h.parent.until(); h.follows || up < at {
-			at = up
-		}
+		at = min(at, h.parent.until())
 	}
 	return at
 }
@@ -156,9 +164,25 @@ func (h *holding) setAcked(n int) {
 	}
 }
 
+// minEnd is until when the lock stays taken though the hold ends; 0: no longer.
+func (h *holding) minEnd() clock.Instant {
+	if h.extra == nil {
+		return 0
+	}
+	return h.extra.minEnd
+}
+
 func (h *holding) root() *holding {
 	for h.parent != nil {
 		h = h.parent
+	}
+	return h
+}
+
+// innermost returns the innermost re-entry of h, or h.
+func (h *holding) innermost() *holding {
+	for h.child != nil {
+		h = h.child
 	}
 	return h
 }
@@ -176,6 +200,19 @@ func (h *holding) innermostLive() *holding {
 
 // pending reports whether re-entries wait under h.
 func (h *holding) pending() bool { return h.extra != nil && h.extra.children.Len() > 0 }
+
+// lockWaits reports whether a Lock is among them. TryLocks come before it, or are refused.
+func (h *holding) lockWaits() bool {
+	if !h.pending() {
+		return false
+	}
+	last, _ := h.extra.children.Back()
+	return !last.once
+}
+
+// reentered reports whether h has a live re-entry. One that is being released holds nothing
+// any more.
+func (h *holding) reentered() bool { return h.child != nil && h.child.state == live }
 
 // holdTimer wakes a hold that the watchdog does not: a fixed lease, MaxHold, the
 // time of a release.
@@ -208,6 +245,11 @@ func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) {
 			h.res.goOnAfter(&fx)
 		}
 	case releasing:
+		if now < h.serverUntil {
+			// It was armed for the hold, or for what the server had before an Extend.
+			h.boundRelease()
+			break
+		}
 		h.giveUpRelease(&fx)
 		h.res.goOnAfter(&fx)
 	}

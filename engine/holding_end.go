@@ -39,37 +39,61 @@ func (r *resource) lose(h *holding, reason LostReason, fx *effects) {
 	if h.state != live {
 		return
 	}
-	h.end(&LostError{Name: h.name, Reason: reason}, fx)
-	h.state = over
-	h.sh.count.lost[reason]++
+	now := h.eng.clock.Now()
+	h.end(&LostError{Name: h.name, Reason: reason}, now, fx)
+	h.setOver()
 	h.eng.logLost(h, reason)
-	h.eng.hookLost(h, reason)
 	if h.parent != nil {
 		h.parent.child = nil
 		// The count on the server is one too high until the next command of the
 		// owner; nothing depends on it.
 		return
 	}
-	r.hold = nil
+	r.hold, r.tried = nil, untried
 	if r.wait != nil {
 		r.wait.Reset()
 	}
 	if reason != GoneOnServer && reason != TakenOnServer {
-		r.owe(h.id, certain, h.lease, outcome{sent: h.eng.clock.Now()})
+		r.oweHold(h, max(h.serverUntil, now))
 	}
 }
 
-// end tells everybody that the hold is not live any more: its children, its
-// channel, its contexts, the renewer.
-func (h *holding) end(why error, fx *effects) {
-	for c := h.child; c != nil; c = c.child {
-		c.endOne(why, fx)
-		c.state = over
+// end tells everybody that the hold is not live any more: its children first, its
+// contexts and its channel.
+func (h *holding) end(why error, now clock.Instant, fx *effects) {
+	if c := h.child; c != nil {
+		if why == ErrReleased || c.state == releasing {
+			h.sh.count.released++ // with its parent
+		}
+		c.end(why, now, fx)
+		c.setOver()
 	}
-	h.endOne(why, fx)
+	h.endOne(why, now, fx)
 }
 
-func (h *holding) endOne(why error, fx *effects) {
+// setOver ends what the engine has to do with the hold. Until then, while it is being
+// released, its timer or its place among the renewals bounds that; see boundReleases.
+func (h *holding) setOver() {
+	h.state = over
+	h.eng.renewer.Leave(&h.member)
+	if x := h.extra; x != nil && x.timer != nil {
+		h.eng.wheel.Cancel(&x.timer.timer)
+	}
+}
+
+// hookEnd tells the statistics and the hooks why h has ended. Each hold has its event, for
+// it had one when it was granted.
+func (h *holding) hookEnd() {
+	lost, _ := h.ending.(*LostError)
+	if lost == nil {
+		h.eng.hookReleased(h)
+		return
+	}
+	h.sh.count.lost[lost.Reason]++
+	h.eng.hookLost(h, lost.Reason)
+}
+
+func (h *holding) endOne(why error, now clock.Instant, fx *effects) {
 	if h.state != live {
 		// A child that is being released: the end of its parent settles it.
 		if h.state == releasing && h.parent != nil {
@@ -78,32 +102,24 @@ func (h *holding) endOne(why error, fx *effects) {
 		return
 	}
 	h.ending = why
+	h.validUntil.Store(min(h.validUntil.Load(), int64(now)))
 	h.sh.count.held--
-	h.eng.renewer.Leave(&h.member)
-	if h.done != nil {
-		close(h.done)
-	}
+	h.announce(fx)
+	h.hookEnd()
 	h.handle = nil
 	x := h.extra
 	if x == nil {
 		return
-	}
-	if x.timer != nil {
-		h.eng.wheel.Cancel(&x.timer.timer)
 	}
 	for {
 		a, ok := x.children.Front()
 		if !ok {
 			break
 		}
-		a.fail(fail(ErrNotAcquired, why), fx)
+		a.fail(why, fx)
 	}
 	if x.extend != nil {
-		x.extend.finish(why)
+		x.extend.finish(h.extendable())
 		x.extend = nil
 	}
-	for c := range x.contexts {
-		fx.cancelled = append(fx.cancelled, func() { c.cancel(why) })
-	}
-	x.contexts = nil
 }

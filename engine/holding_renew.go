@@ -19,19 +19,21 @@ func (h *holding) Renewal(now clock.Instant) (script.Renewal, bool) {
 	var fx effects
 	h.sh.mu.Lock()
 	h.check(now, &fx)
+	h.boundReleases()
 	if h.state != live {
 		h.res.goOnAfter(&fx)
 		h.sh.mu.Unlock()
 		fx.run(h.eng)
 		return script.Renewal{}, false
 	}
-	lease := h.lease
+	lease := h.eng.cfg.Lease
 	if !h.watched {
 		// Only a look: what is left is no more than the key has.
 		lease = h.until().Sub(now)
 	} else if x := h.extra; x != nil && x.maxEnd != 0 {
 		lease = min(lease, x.maxEnd.Sub(now)+h.eng.margin(lease))
 	}
+	h.serverUntil = max(h.serverUntil, now.Add(lease))
 	key := h.res.name
 	h.sh.mu.Unlock()
 	return script.Renewal{Key: key, Owner: script.Owner{Engine: h.eng.id, ID: h.id}, Lease: lease}, true
@@ -43,6 +45,7 @@ func (h *holding) Renewed(sent, now clock.Instant, lease time.Duration, acked in
 	var fx effects
 	h.sh.mu.Lock()
 	h.check(now, &fx)
+	h.boundReleases()
 	if h.state != live {
 		h.res.goOnAfter(&fx)
 		h.sh.mu.Unlock()
@@ -67,6 +70,7 @@ func (h *holding) Gone(code int64) {
 	}
 	var fx effects
 	h.sh.mu.Lock()
+	h.boundReleases()
 	if h.state == live { // else a release is under way, and found first
 		h.res.lose(h, reason, &fx)
 		h.res.goOnAfter(&fx)

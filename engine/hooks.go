@@ -11,16 +11,16 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Hooks are functions that are called at events, for metrics and traces. A nil one
-// costs a branch. They are called one at a time, in order, on a goroutine of their
-// own, a moment after the event; what does not fit into the queue of 65,536 is
-// dropped and counted in Stats.HooksDropped.
+// Hooks are functions that the engine calls at events, for metrics and traces. A nil
+// one costs a branch. They are called one at a time, in order, on a goroutine of their
+// own, a moment after the event. The queue holds 65,536 calls; a call that does not fit
+// is dropped and counted in Stats.HooksDropped.
 type Hooks struct {
-	// Acquired: an acquisition has its verdict.
+	// Acquired: an acquisition was granted or has failed, also if it failed at once.
 	Acquired func(AcquiredEvent)
-	// Released: Unlock was called on a live hold.
+	// Released: Unlock was called on a live hold, or on one that this hold re-enters.
 	Released func(HoldEvent)
-	// Lost: a hold was lost.
+	// Lost: a hold was lost. Each re-entry of it has an event of its own.
 	Lost func(HoldEvent)
 	// Renewed: a renewal script was answered, or failed.
 	Renewed func(RenewedEvent)
@@ -28,13 +28,13 @@ type Hooks struct {
 	Conn func(ConnEvent)
 }
 
-// AcquiredEvent is the verdict of an acquisition.
+// AcquiredEvent is the result of an acquisition.
 type AcquiredEvent struct {
 	Kind  string // "mutex" or "spin"
 	Name  string
 	Start time.Time
-	Wait  time.Duration // from the call to the verdict
-	// Attempts are commands that were sent for it.
+	Wait  time.Duration // from the call to the result
+	// Attempts is how many commands were sent for it.
 	Attempts int
 	Err      error // nil if it was granted
 }
@@ -50,7 +50,7 @@ type HoldEvent struct {
 type RenewedEvent struct {
 	Node  string // the server of these holds; "" if none is known
 	Holds int
-	Lag   time.Duration // from when it was due to when it was sent
+	Lag   time.Duration // how long after it was due it was sent
 	RTT   time.Duration
 	Err   error
 }
@@ -100,17 +100,32 @@ func (s *hookSet) push(call func()) {
 	}
 }
 
+// run makes the calls. If one ends its goroutine (runtime.Goexit: t.Fatal does that),
+// another goroutine goes on after it.
 func (s *hookSet) run() {
+	var batch []func()
+	through := false
+	defer func() {
+		if !through {
+			s.mu.Lock()
+			s.queue = append(batch, s.queue...)
+			s.mu.Unlock()
+			s.exec.spawn(s.run)
+		}
+	}()
 	for {
 		s.mu.Lock()
-		batch := s.queue
+		batch = s.queue
 		s.queue = nil
 		s.running = len(batch) > 0
 		s.mu.Unlock()
 		if len(batch) == 0 {
+			through = true
 			return
 		}
-		for _, call := range batch {
+		for len(batch) > 0 {
+			call := batch[0]
+			batch = batch[1:]
 			call()
 		}
 	}
@@ -125,6 +140,8 @@ func (s *hookSet) close() {
 
 var kindNames = [...]string{kindMutex: "mutex", kindSpin: "spin"}
 
+// hookAcquired tells the hook of a verdict. The caller holds the shard's lock, so that no
+// event of the hold can be told before this one.
 func (e *Engine) hookAcquired(a *acquisition) {
 	if !e.hooks.acquired {
 		return
@@ -132,6 +149,10 @@ func (e *Engine) hookAcquired(a *acquisition) {
 	wait := e.clock.Stamp().Sub(a.rare.start)
 	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.fut.err}
 	ev.Kind, ev.Name = kindNames[a.kind], a.rare.name
+	e.tellAcquired(ev)
+}
+
+func (e *Engine) tellAcquired(ev AcquiredEvent) {
 	e.hooks.push(func() { e.hooks.Acquired(ev) })
 }
 
@@ -184,7 +205,7 @@ func (e *Engine) logLost(h *holding, reason LostReason) {
 	}
 }
 
-func (e *Engine) logUnheard(r *resource) {
+func (e *Engine) logUnheard(name string) {
 	e.log(slog.LevelError, "pawl: released, but this user may not publish: waiters sleep until their next look (see the README on ACL rules)",
-		"lock", shorten(r.name))
+		"lock", shorten(name))
 }

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// Mutex is a reentrant lock, shared with everybody who uses its name on the same
-// server, Redisson's RLock included. It is a small value without state of its own;
-// making one costs no I/O. The zero Mutex is not usable: its methods return
-// ErrInvalid.
+// Mutex is a re-entrant lock. Everybody who uses its name on the same server shares it,
+// Redisson's RLock included. A Mutex is a small value without state of its own, and
+// making one costs no I/O. The zero Mutex is not usable: its methods return ErrInvalid.
 type Mutex struct {
-	eng   *Engine
+	home  **Engine // see show.go
 	key   key
 	route uint64
 	name  string
@@ -20,15 +19,18 @@ type Mutex struct {
 // maxName bounds a lock's name.
 const maxName = 64 << 10
 
-// Mutex returns the lock of that name. A name that cannot be used (empty, longer
-// than 64 KiB after mapping) is reported by the first call that would use it.
+// Mutex returns the lock of that name. If the name cannot be used, the first call that
+// needs it returns ErrInvalid. A name must not be empty. As mapped by Config.NameMapper
+// it must not be empty, longer than 64 KiB or contain a zero byte. In a cluster its
+// braces must not put its channel into another slot than its key, as those of a{b do.
 func (e *Engine) Mutex(name string) Mutex { return e.mutex(name, kindMutex) }
 
-// SpinMutex returns the lock of that name as one that neither publishes its
-// release nor subscribes: who waits asks again and again, after 1 to 128 ms, as
-// with Redisson's RSpinLock. It is for names that are taken by very many
-// processes, rarely at the same time. It excludes the holders of Mutex on the same
-// name, but does not wake its waiters, who then sleep until the lease ends.
+// SpinMutex returns the lock of that name in a form that neither publishes its releases
+// nor subscribes. A waiter polls instead, like one of Redisson's RSpinLock: after about
+// 1 ms, then less and less often, up to about every 128 ms.
+// Use it for names that very many processes take, but rarely at the same time. It and a
+// Mutex of the same name exclude each other, but it does not wake waiters of the Mutex:
+// they sleep until the lease ends.
 func (e *Engine) SpinMutex(name string) SpinMutex { return SpinMutex{e.mutex(name, kindSpin)} }
 
 // SpinMutex is a Mutex that polls; see Engine.SpinMutex.
@@ -39,7 +41,7 @@ func (e *Engine) mutex(name string, kind kind) Mutex {
 	if e.cfg.NameMapper != nil {
 		mapped = e.cfg.NameMapper(name)
 	}
-	m := Mutex{eng: e, key: key{mapped, kind}, name: name}
+	m := Mutex{home: &e.self, key: key{mapped, kind}, name: name}
 	switch {
 	case name == "" || mapped == "":
 		m.err = invalid("the name of a lock must not be empty")
@@ -54,58 +56,64 @@ func (e *Engine) mutex(name string, kind kind) Mutex {
 	return m
 }
 
+// engine returns the engine of a Mutex that is not zero.
+func (m Mutex) engine() *Engine { return *m.home }
+
 var errZeroMutex = invalid("the zero Mutex: get one from Engine.Mutex")
 
-// Name returns the name as it was given.
+// Name returns the name as you gave it.
 func (m Mutex) Name() string { return m.name }
 
-// Lock waits for the lock as long as ctx lives, or as long as Wait allows. The
-// context governs the acquisition only: once the lock is granted, ctx has no
-// influence on the hold.
+// Lock waits for the lock as long as ctx lives, or as long as Wait allows. ctx governs
+// the acquisition only: once the lock is granted, ctx has no influence on the hold.
 //
-// If ctx is, or comes from, the Context of a live hold of this name, the lock is
-// re-entered: see Hold.Context.
+// If ctx is the Context of a live hold of this name, or was made from it, Lock
+// re-enters: see Hold.Context.
 func (m Mutex) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return m.acquire(ctx, opts, false)
 }
 
-// TryLock makes one attempt and never waits for the lock: ErrNotAcquired, as a
-// *NotAcquiredError, if somebody else holds it.
+// TryLock makes one attempt and never waits for the lock. If somebody else holds it,
+// the error is a *NotAcquiredError that Is ErrHeld.
 func (m Mutex) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return m.acquire(ctx, opts, true)
 }
 
 func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
-	if m.eng == nil {
-		return nil, fail(ErrNotAcquired, errZeroMutex)
+	if m.home == nil {
+		return nil, notAcquired("", errZeroMutex)
 	}
-	a, err := m.eng.lock(ctx, m, opts, once, false)
+	var done <-chan struct{}
+	if ctx != nil {
+		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
+	}
+	a, err := m.engine().lock(ctx, m, opts, once, false)
 	if err != nil {
 		return nil, err
 	}
-	return a.wait(ctx)
+	return a.wait(ctx, done)
 }
 
-// LockAsync is Lock without the waiting: it never blocks. The future completes when
-// the lock is granted, or when ctx or Wait ends the waiting. A pending future costs
-// a few hundred bytes, no goroutine and no timer of its own. One that is not wanted
-// any more must be abandoned.
+// LockAsync is Lock without the waiting: it never blocks. The future completes when the
+// lock is granted, or when ctx or Wait ends the waiting. A pending future costs a few
+// hundred bytes, no goroutine and no timer of its own. Abandon a future that you no
+// longer want.
 func (m Mutex) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
 	return m.acquireAsync(ctx, opts, false)
 }
 
-// TryLockAsync is TryLock without the waiting for the server's answer.
+// TryLockAsync is TryLock without waiting for the server's answer.
 func (m Mutex) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
 	return m.acquireAsync(ctx, opts, true)
 }
 
 func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
-	if m.eng == nil {
-		return stillborn(nil, fail(ErrNotAcquired, errZeroMutex))
+	if m.home == nil {
+		return stillborn(nil, notAcquired("", errZeroMutex))
 	}
-	a, err := m.eng.lock(ctx, m, opts, once, true)
+	a, err := m.engine().lock(ctx, m, opts, once, true)
 	if err != nil {
-		return stillborn(m.eng, err)
+		return stillborn(m.engine(), err)
 	}
 	return &a.fut
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestLockUnlockLeavesTheServerClean(t *testing.T) {
@@ -41,13 +43,13 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 	if _, err := f.Result(); err != ErrPending {
 		t.Fatalf("b is not waiting: %v", err)
 	}
-	start := time.Now()
+	start := pace.Now()
 	mustUnlock(t, h)
 	h2, err := f.Await(ctxT(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d > 2*time.Second {
+	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("woken after %v", d)
 	}
 	mustUnlock(t, h2)

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// The nodes of a cluster tell of addresses that nobody here can dial: each stands
+// The nodes of a cluster announce addresses that nobody here can dial: each stands
 // behind a proxy. Nothing goes past AddrMap, and a network that breaks there is
 // survived as anywhere.
 func TestClusterBehindAddressTranslation(t *testing.T) {

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"fmt"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/redact"
 )
 
-// Option changes one acquisition. The zero set of options means: the watchdog
-// renews the lease, and the call waits as long as its context lives.
+// Option changes one acquisition. Without options, the watchdog renews the lease, and
+// the call waits as long as its context lives. If one is given twice, the later counts.
 type Option interface{ apply(*options) }
 
 type options struct {
@@ -22,43 +25,67 @@ type options struct {
 	ackedGiven   bool
 }
 
-type optionFunc func(*options)
+// setting is an Option made of a duration. Options are values that print as they are
+// written: Lease(10s).
+type setting struct {
+	name string
+	d    time.Duration
+	set  func(*options, time.Duration)
+}
 
-func (f optionFunc) apply(o *options) { f(o) }
+func (s setting) apply(o *options)             { s.set(o, s.d) }
+func (s setting) String() string               { return s.name + "(" + s.d.String() + ")" }
+func (s setting) Format(f fmt.State, c rune)   { redact.Format(f, c, s.String()) }
+func (s setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Lease gives the hold a fixed lease instead of the watchdog: d after the command
-// that took it was sent, less the safety margin, the hold is lost. At least
-// 1 ms, and more than the margin (Config.Margin).
+// Lease gives the hold a fixed lease instead of the watchdog. The hold is lost when d
+// has passed since the command that took the lock was sent, less the safety margin
+// (Config.Margin). d must be at least 1 ms, more than the margin, and at most 100
+// years.
 func Lease(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.lease, o.leaseGiven = d, true })
+	return setting{"Lease", d, func(o *options, d time.Duration) { o.lease, o.leaseGiven = d, true }}
 }
 
-// Wait bounds the waiting: ErrNotAcquired after d. With Lease it is Redisson's
-// tryLock(wait, lease). Not for TryLock, which never waits.
+// Wait bounds the waiting: after d the call fails with ErrNotAcquired, joined with
+// ErrHeld or ErrUnavailable. Together with Lease it is Redisson's tryLock(wait, lease).
+// It is not for TryLock, which never waits. More than 100 years means no bound:
+// Wait(math.MaxInt64) waits as long as the context lives.
 func Wait(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.wait, o.waitGiven = d, true })
+	return setting{"Wait", d, func(o *options, d time.Duration) { o.wait, o.waitGiven = d, true }}
 }
 
-// MaxHold bounds how long the watchdog renews: d after the grant the hold is lost,
-// with reason MaxHoldReached. Not together with Lease.
+// MaxHold bounds how long the watchdog renews: when d has passed since the command that
+// took the lock was sent, the hold is lost with reason MaxHoldReached. d must be longer than
+// the margin (Config.Margin). MaxHold cannot be combined with Lease. More than 100 years means no
+// bound.
 func MaxHold(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.maxHold, o.maxGiven = d, true })
+	return setting{"MaxHold", d, func(o *options, d time.Duration) { o.maxHold, o.maxGiven = d, true }}
 }
 
-// MinHold keeps the lock taken, by nobody, until d after the grant, if it is
-// unlocked sooner. It is for jobs that every replica of a service starts at about
-// the same time: with clocks that differ by less than d, one runs it. At most the
-// lease, if one is given. Under the watchdog it may be longer; but if the process
-// dies, nobody keeps the lock for longer than Config.Lease.
+// MinHold keeps the lock taken until d after the grant, even if you unlock it sooner, or
+// lose it because the engine is closed or the hold's time is over; in the meantime nobody
+// holds it. It is for jobs that every replica of a service
+// starts at about the same time: if their clocks differ by less than d, only one of
+// them runs the job.
+//
+// d must be at most 100 years, and at most the Lease or MaxHold if you give one. Under
+// the watchdog d may be longer than Config.Lease, but if the process dies, the lock
+// stays taken for at most Config.Lease. On a re-entry MinHold counts from the grant of
+// the re-entry, and the lock stays taken when the outer hold is unlocked.
 func MinHold(d time.Duration) Option {
-	return optionFunc(func(o *options) { o.minHold, o.minGiven = d, true })
+	return setting{"MinHold", d, func(o *options, d time.Duration) { o.minHold, o.minGiven = d, true }}
 }
 
-// NonReentrant makes the acquisition fail with ErrReentry, at once, if the context
-// holds the lock already.
-func NonReentrant() Option {
-	return optionFunc(func(o *options) { o.nonReentrant = true })
-}
+// NonReentrant makes the acquisition fail at once with ErrReentry if the context
+// already holds the lock.
+func NonReentrant() Option { return nonReentrant{} }
+
+type nonReentrant struct{}
+
+func (nonReentrant) apply(o *options)               { o.nonReentrant = true }
+func (n nonReentrant) String() string               { return "NonReentrant()" }
+func (n nonReentrant) Format(f fmt.State, c rune)   { redact.Format(f, c, n.String()) }
+func (n nonReentrant) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
 // resolve applies the options and checks them together.
 func (e *Engine) resolve(opts []Option, try bool) (options, error) {
@@ -76,7 +103,7 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 	case o.leaseGiven && o.lease < time.Millisecond:
 		return o, invalid("Lease (%v) must be at least 1ms", o.lease)
 	case o.leaseGiven && o.lease > maxDuration:
-		return o, invalid("Lease (%v) must be at most %v", o.lease, maxDuration)
+		return o, invalid("Lease (%v) must be at most 100 years", o.lease)
 	case o.leaseGiven && o.lease <= e.margin(o.lease):
 		return o, invalid("Lease (%v) must be longer than the safety margin (%v): such a hold would be over before it is granted", o.lease, e.margin(o.lease))
 	case o.leaseGiven && o.maxGiven:
@@ -89,6 +116,8 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 		return o, invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:
 		return o, invalid("MinHold (%v) must be positive", o.minHold)
+	case o.minGiven && o.minHold > maxDuration:
+		return o, invalid("MinHold (%v) must be at most 100 years", o.minHold)
 	case o.minGiven && o.leaseGiven && o.minHold > o.lease:
 		return o, invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
 	case o.ackedGiven && !o.acked.valid():
@@ -96,10 +125,19 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
 		return o, invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}
+	if o.wait > maxDuration {
+		o.waitGiven = false
+	}
+	if o.maxHold > maxDuration {
+		o.maxHold = 0
+	}
 	return o, nil
 }
 
-// maxDuration bounds leases, so that instants cannot overflow.
+// maxDuration bounds durations, so that instants cannot overflow. One that the server is
+// told (a lease, MinHold, Extend) must not be longer: that is a mistake, and would keep
+// a lock for good. One that bounds something (Wait, MaxHold, the timeouts of Config) is
+// meant as no bound if it is longer, and is none.
 const maxDuration = 100 * 365 * 24 * time.Hour
 
 // margin is the safety margin of a lease.

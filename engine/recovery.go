@@ -12,23 +12,26 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// recovery holds the resources whose commands could not be sent, per lane, and
-// goes on with them when the lane works again: those with something to release
-// first, then those that want to acquire, from a random start, at most maxTries
-// tries unanswered per lane. Without the bound, 100,000 heads would try at the
-// same moment against a server that has just come back.
+// recovery holds the resources whose commands could not be sent, per lane, and goes on
+// with them when the lane works again. Those with something to release go first. Then
+// follow those that want to acquire, from a random start, with at most maxTries
+// unanswered tries per lane. Without that bound 100,000 heads would try at the same
+// moment against a server that has just come back. Releases that are sent once more
+// after a failover take turns with the tries, within the same bound.
 //
-// The lane of a name may change, when its part of the keys moves to another node or
-// is served by none: then its lane is the zero LaneID, which is never up. See
-// rerouted.
+// The lane of a name changes when its slot moves to another node. While no node serves
+// the slot, its lane is the zero LaneID, which is never up. See rerouted.
 //
-// Lock order: mu is taken with no shard's lock held; under it only the wheel is
+// Lock order: a shard's lock, then mu; under it only the wheel is
 // called.
 type recovery struct {
 	eng *Engine
 	mu  struct {
 		sync.Mutex
 		lanes map[resp.LaneID]*recoveryLane // those that have something to do
+		// dropped is how many resources were dropped since the lists were swept; at sweepAt
+		// of them that is done again.
+		dropped, sweepAt int
 	}
 }
 
@@ -37,21 +40,29 @@ type recoveryLane struct {
 	id       resp.LaneID
 	urgent   []*resource // with debts or releases
 	tries    []*resource
-	out      int // paced commands without an answer
+	again    []pastRelease // the latest comes last: it is the most likely to be needed
+	againAt  clock.Instant // not before
+	turn     bool          // again has the next turn
+	out      int           // paced commands without an answer
 	kicked   bool
 	kick     wheel.Timer
 }
 
 const (
 	maxTries = 256
-	// kickAfter is how long after a stall the lane is looked at, in case that it
-	// came up meanwhile, or was never down (paced tries come in here too).
+	// kickAfter is how long after a stall the lane is checked, in case it came up
+	// meanwhile or was never down (paced tries are stalled too).
 	kickAfter = 5 * time.Millisecond
+	// againAfter is the pause of past releases that the server has refused for now.
+	againAfter = 100 * time.Millisecond
+	// sweepAt is how many dropped resources the lists may have at least.
+	sweepAt = 256
 )
 
 func (v *recovery) init(e *Engine) {
 	v.eng = e
 	v.mu.lanes = make(map[resp.LaneID]*recoveryLane)
+	v.mu.sweepAt = sweepAt
 }
 
 func (v *recovery) laneLocked(id resp.LaneID) *recoveryLane {
@@ -66,17 +77,18 @@ func (v *recovery) laneLocked(id resp.LaneID) *recoveryLane {
 
 // settleLocked forgets a lane that has nothing to do.
 func (v *recovery) settleLocked(l *recoveryLane) {
-	if len(l.urgent)+len(l.tries)+l.out == 0 && !l.kicked {
+	if len(l.urgent)+len(l.tries)+len(l.again)+l.out == 0 && !l.kicked {
 		delete(v.mu.lanes, l.id)
 	}
 }
 
 // kickLocked has the lane looked at in a moment.
-func (l *recoveryLane) kickLocked() {
+func (l *recoveryLane) kickLocked() { l.kickAtLocked(l.recovery.eng.clock.Now().Add(kickAfter)) }
+
+func (l *recoveryLane) kickAtLocked(at clock.Instant) {
 	if !l.kicked {
 		l.kicked = true
-		e := l.recovery.eng
-		e.wheel.Schedule(&l.kick, e.clock.Now().Add(kickAfter))
+		l.recovery.eng.wheel.Schedule(&l.kick, at)
 	}
 }
 
@@ -102,6 +114,9 @@ func (v *recovery) add(r *resource) {
 	r.sh.mu.Unlock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if r.dropped {
+		return
+	}
 	// The lane is asked for with mu held: either that is after the routes changed, or
 	// what is added is there when rerouted looks.
 	l := v.laneLocked(v.eng.client.LaneOf(route))
@@ -111,6 +126,44 @@ func (v *recovery) add(r *resource) {
 		l.tries = append(l.tries, r)
 	}
 	l.kickLocked()
+}
+
+// drop is told that nobody wants any more what a stalled resource was to send. The caller
+// holds the shard's lock. The lists are swept when half of what they have is dropped, or
+// so: in an outage they must not grow with each name that somebody has asked for.
+func (v *recovery) drop(r *resource) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r.dropped = true
+	if v.mu.dropped++; v.mu.dropped < v.mu.sweepAt {
+		return
+	}
+	left := 0
+	for _, l := range v.mu.lanes {
+		for _, list := range []*[]*resource{&l.urgent, &l.tries} {
+			*list = slices.DeleteFunc(*list, func(r *resource) bool { return r.dropped })
+			left += len(*list)
+		}
+		v.settleLocked(l)
+	}
+	v.mu.dropped, v.mu.sweepAt = 0, max(left, sweepAt)
+}
+
+// addReleases takes releases that are to be sent again, not before an instant.
+func (v *recovery) addReleases(list []pastRelease, at clock.Instant) {
+	const some = 256 // a lock of the event loop is not held for long
+	for len(list) > 0 {
+		part := list[:min(some, len(list))]
+		list = list[len(part):]
+		v.mu.Lock()
+		for _, r := range part {
+			l := v.laneLocked(v.eng.client.LaneOf(v.eng.client.Route(r.name)))
+			l.again = append(l.again, r)
+			l.againAt = max(l.againAt, at)
+			l.kickLocked()
+		}
+		v.mu.Unlock()
+	}
 }
 
 // up is called when the lane has a connection again.
@@ -127,12 +180,15 @@ func (v *recovery) up(id resp.LaneID) {
 func (v *recovery) rerouted() {
 	v.mu.Lock()
 	var all []*resource
+	var again []pastRelease
 	for _, l := range slices.Collect(maps.Values(v.mu.lanes)) {
 		all = append(append(all, l.urgent...), l.tries...)
-		l.urgent, l.tries = nil, nil
+		again = append(again, l.again...)
+		l.urgent, l.tries, l.again = nil, nil, nil
 		v.settleLocked(l)
 	}
 	v.mu.Unlock()
+	v.addReleases(again, 0)
 	for _, r := range all {
 		v.add(r)
 	}
@@ -143,7 +199,7 @@ func (v *recovery) rerouted() {
 func (v *recovery) answered(l *recoveryLane, works bool) {
 	v.mu.Lock()
 	l.out--
-	left := len(l.urgent)+len(l.tries) > 0
+	left := len(l.urgent)+len(l.tries)+len(l.again) > 0
 	if left && !works {
 		// Nobody else may be out to come back here (a full lane, say).
 		l.kickLocked()
@@ -159,24 +215,31 @@ func (v *recovery) answered(l *recoveryLane, works bool) {
 // allow. Every paced command that is answered calls it again.
 func (v *recovery) resume(id resp.LaneID) {
 	e := v.eng
-	for id.Up() || e.closing.Load() {
+	for {
+		up := id.Up()
+		if !up && !e.closing.Load() {
+			return
+		}
 		v.mu.Lock()
 		l := v.mu.lanes[id]
 		if l == nil {
 			v.mu.Unlock()
 			return
 		}
-		r := take(&l.urgent)
-		if r == nil && l.out < maxTries {
-			r = take(&l.tries)
-		}
-		if r == nil {
+		r, past := l.nextLocked(up)
+		if r == nil && past == nil {
 			v.settleLocked(l)
 			v.mu.Unlock()
 			return
 		}
 		l.out++
 		v.mu.Unlock()
+		if past != nil {
+			if !past.send(l) {
+				return // as with stalledAgain
+			}
+			continue
+		}
 		switch r.goOn(l) {
 		case nothingToSend:
 			v.answered(l, false)
@@ -191,16 +254,45 @@ func (v *recovery) resume(id resp.LaneID) {
 	}
 }
 
-func take(list *[]*resource) *resource {
+// nextLocked takes out what is to be sent next, if anything may be.
+func (l *recoveryLane) nextLocked(up bool) (*resource, *pastRelease) {
+	if r, ok := take(&l.urgent); ok {
+		return r, nil
+	}
+	if l.out >= maxTries {
+		return nil, nil
+	}
+	if l.turn = !l.turn; l.turn || len(l.tries) == 0 {
+		if past, ok := l.takePastLocked(up); ok {
+			return nil, &past
+		}
+	}
+	r, _ := take(&l.tries)
+	return r, nil
+}
+
+func (l *recoveryLane) takePastLocked(up bool) (past pastRelease, ok bool) {
+	if !up { // the engine is being closed, which Shutdown may delay: up goes on
+		return past, false
+	}
+	if len(l.again) > 0 && l.recovery.eng.clock.Now() < l.againAt {
+		l.kickAtLocked(l.againAt)
+		return past, false
+	}
+	return take(&l.again)
+}
+
+// take takes the last one out of a list.
+func take[T any](list *[]T) (last T, ok bool) {
 	n := len(*list)
 	if n == 0 {
 		*list = nil
-		return nil
+		return last, false
 	}
-	r := (*list)[n-1]
-	(*list)[n-1] = nil
+	var none T
+	last, (*list)[n-1] = (*list)[n-1], none
 	*list = (*list)[:n-1]
-	return r
+	return last, true
 }
 
 // wentOn is what became of a resource that was stalled.
@@ -216,8 +308,7 @@ const (
 func (r *resource) goOn(l *recoveryLane) wentOn {
 	var fx effects
 	r.sh.mu.Lock()
-	if r.held == stalled {
-		r.held = freely
+	if r.letGo(stalled) {
 		r.next(&fx)
 		if fx.send != nil {
 			r.cmd.paced = l

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -115,9 +116,9 @@ func TestTryLockCancelledInFlightLeavesNoRenewedLock(t *testing.T) {
 	if cancelled == 0 {
 		t.Error("no attempt was cancelled in flight")
 	}
-	start := time.Now()
+	start := pace.Now()
 	eventually(t, "the lock is free", func() bool { return s.Do("EXISTS", "L") == int64(0) })
-	if d := time.Since(start); d > 10*time.Second {
+	if d := start.Elapsed(); d > 10*time.Second {
 		t.Errorf("free after %v: not given back, but expired", d)
 	}
 	if held := e.Stats().Held; held != 0 {
@@ -132,7 +133,7 @@ func TestLockingAgainstADeadServerFails(t *testing.T) {
 	s := server(t)
 	e := open(t, s.URL(), func(c *Config) { c.CommandTimeout, c.CloseTimeout = 300*time.Millisecond, 300*time.Millisecond })
 	s.Kill()
-	start := time.Now()
+	start := pace.Now()
 	if _, err := e.Mutex("L").TryLock(ctxT(t)); !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("TryLock: %v", err)
 	}
@@ -142,7 +143,7 @@ func TestLockingAgainstADeadServerFails(t *testing.T) {
 	if _, err := e.Mutex("L").State(ctxT(t)); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("State: %v", err)
 	}
-	if d := time.Since(start); d > 10*time.Second {
+	if d := start.Elapsed(); d > 10*time.Second {
 		t.Errorf("that took %v", d)
 	}
 }
@@ -167,12 +168,12 @@ func TestWaitOnAHeldLockEndsInTime(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	h := mustLock(t, open(t, s.URL()).Mutex("L"))
-	start := time.Now()
+	start, used := time.Now(), pace.Now()
 	_, err := open(t, s.URL()).Mutex("L").Lock(ctxT(t), Wait(time.Second))
 	if !errors.Is(err, ErrNotAcquired) {
 		t.Errorf("Lock: %v", err)
 	}
-	if d := time.Since(start); d < time.Second || d > 4*time.Second {
+	if d := time.Since(start); d < time.Second || used.Elapsed() > 4*time.Second {
 		t.Errorf("refused after %v", d)
 	}
 	mustUnlock(t, h)
@@ -235,27 +236,29 @@ func TestForceUnlockFreesTheLockForEveryone(t *testing.T) {
 // testExpire
 func TestLeaseEndsAndTheWaiterHasTheLock(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e, other := open(t, s.URL()), open(t, s.URL())
-	const lease = time.Second
-	start := time.Now()
-	old := mustLock(t, e.Mutex("L"), Lease(lease))
-	next := mustLock(t, other.Mutex("L"))
-	// A hold ends here by the margin sooner than on the server, and is then given back.
-	if d := time.Since(start); d < lease-e.margin(lease) || d > lease+3*time.Second {
-		t.Errorf("granted %v after the lease of %v began", d, lease)
-	}
-	if err := old.Err(); !errors.Is(err, ErrLost) {
-		t.Errorf("the old hold still is one: %v", err)
-	}
-	if err := old.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
-		t.Errorf("Unlock of the old hold: %v", err)
-	}
-	if st := state(t, other.Mutex("L")); !st.Mine {
-		t.Errorf("the new hold did not outlive that: %+v", st)
-	}
-	mustUnlock(t, next)
-	clean(t, s, e, other)
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e, other := open(t, s.URL()), open(t, s.URL())
+		const lease = time.Second
+		start, used := time.Now(), pace.Now()
+		old := mustLock(t, e.Mutex("L"), Lease(lease))
+		next := mustLock(t, other.Mutex("L"))
+		// A hold ends here by the margin sooner than on the server, and is then given back.
+		if d := time.Since(start); d < lease-e.margin(lease) || used.Elapsed() > lease+3*time.Second {
+			t.Errorf("granted %v after the lease of %v began", d, lease)
+		}
+		if err := old.Err(); !errors.Is(err, ErrLost) {
+			t.Errorf("the old hold still is one: %v", err)
+		}
+		if err := old.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+			t.Errorf("Unlock of the old hold: %v", err)
+		}
+		if st := state(t, other.Mutex("L")); !st.Mine {
+			t.Errorf("the new hold did not outlive that: %+v", st)
+		}
+		mustUnlock(t, next)
+		clean(t, s, e, other)
+	})
 }
 
 // testRemainTimeToLive
@@ -285,40 +288,42 @@ func TestLockOfAKilledProcessExpires(t *testing.T) {
 	short := func(c *Config) { c.Lease = lease }
 	if url := os.Getenv("PAWL_TEST_KILLED"); url != "" {
 		mustLock(t, open(t, url, short).Mutex("L"))
-		<-time.After(limit) // until it is killed
+		<-ctxT(t).Done() // until it is killed
 		t.Fatal("not killed")
 	}
 	t.Parallel()
-	s := server(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLockOfAKilledProcessExpires$")
-	cmd.Env = append(os.Environ(), "PAWL_TEST_KILLED="+s.URL())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "L")) == 1 })
-	// It is renewed: after twice the lease the process has it still.
-	renewed := time.Now()
-	eventually(t, "two leases pass", func() bool {
-		if len(fields(t, s, "L")) != 1 {
-			t.Fatal("the lock was lost while its process lived")
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestLockOfAKilledProcessExpires$")
+		cmd.Env = append(os.Environ(), "PAWL_TEST_KILLED="+s.URL())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
 		}
-		return time.Since(renewed) > 2*lease
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "L")) == 1 })
+		// It is renewed: after twice the lease the process has it still.
+		renewed := time.Now()
+		eventually(t, "two leases pass", func() bool {
+			if len(fields(t, s, "L")) != 1 {
+				t.Fatal("the lock was lost while its process lived")
+			}
+			return time.Since(renewed) > 2*lease
+		})
+		f := open(t, s.URL()).Mutex("L").LockAsync(ctxT(t))
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		killed := pace.Now()
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := killed.Elapsed(); d > lease+3*time.Second {
+			t.Errorf("free %v after the process was killed", d)
+		}
+		mustUnlock(t, h)
+		clean(t, s)
 	})
-	f := open(t, s.URL()).Mutex("L").LockAsync(ctxT(t))
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	killed := time.Now()
-	h, err := f.Await(ctxT(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := time.Since(killed); d > lease+3*time.Second {
-		t.Errorf("free %v after the process was killed", d)
-	}
-	mustUnlock(t, h)
-	clean(t, s)
 }
 
 // testGetHoldCount
@@ -435,40 +440,42 @@ func TestReenteredLockStaysTakenUntilTheLastUnlock(t *testing.T) {
 // testConcurrencyTryLockUnLock
 func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	const lease = 3 * time.Second
-	e := open(t, s.URL(), func(c *Config) { c.Lease = lease })
-	const goroutines, cycles = 16, 60
-	var grants atomic.Int64
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Go(func() {
-			for range cycles {
-				h, err := e.Mutex("L").Lock(ctxT(t))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if n := grants.Add(1); n == goroutines || n == goroutines*cycles/2 {
-					<-time.After(lease + lease/4)
-					if n, err := s.Process.Do("HEXISTS", "L", h.Owner()); n != int64(1) || err != nil {
-						t.Errorf("the hold is gone on the server after its first lease: %v, %v", n, err)
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		const lease = 3 * time.Second
+		e := open(t, s.URL(), func(c *Config) { c.Lease = lease })
+		const goroutines, cycles = 16, 60
+		var grants atomic.Int64
+		var all sync.WaitGroup
+		for range goroutines {
+			all.Go(func() {
+				for range cycles {
+					h, err := e.Mutex("L").Lock(ctxT(t))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if n := grants.Add(1); n == goroutines || n == goroutines*cycles/2 {
+						<-time.After(lease + lease/4)
+						if n, err := s.Process.Do("HEXISTS", "L", h.Owner()); n != int64(1) || err != nil {
+							t.Errorf("the hold is gone on the server after its first lease: %v, %v", n, err)
+						}
+					}
+					if err := h.Err(); err != nil {
+						t.Errorf("while held: %v", err)
+					}
+					if err := h.Unlock(ctxT(t)); err != nil {
+						t.Error(err)
 					}
 				}
-				if err := h.Err(); err != nil {
-					t.Errorf("while held: %v", err)
-				}
-				if err := h.Unlock(ctxT(t)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if n := grants.Load(); n != goroutines*cycles {
-		t.Errorf("%d grants", n)
-	}
-	clean(t, s, e)
+			})
+		}
+		all.Wait()
+		if n := grants.Load(); n != goroutines*cycles {
+			t.Errorf("%d grants", n)
+		}
+		clean(t, s, e)
+	})
 }
 
 // testConcurrency_SingleInstance, testConcurrency_MultiInstance,

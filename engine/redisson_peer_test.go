@@ -127,7 +127,7 @@ func listen(t testing.TB, s *redistest.Server, channel string) *ear {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	e := &ear{conn: conn, r: bufio.NewReader(conn), channel: channel}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestHashOfRedissonBlocksPawl(t *testing.T) {
@@ -51,13 +53,13 @@ func TestRedissonsMessageWakesPawl(t *testing.T) {
 		t.Fatalf("Pawl has the lock that Redisson holds: %v", err)
 	}
 
-	start := time.Now()
+	start := pace.Now()
 	java.mustUnlock(t, "L", 39, int64(1))
 	h, err := f.Await(ctxT(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := start.Elapsed(); d > 5*time.Second {
 		t.Errorf("woken after %v: not by the message", d)
 	}
 	mustUnlock(t, h)
@@ -180,35 +182,37 @@ func TestStateShowsHoldersOfRedisson(t *testing.T) {
 
 func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
-	java := redisson{s, javaA}
-	h := mustLock(t, e.Mutex("L"))
-	if done, err := java.forceUnlock("L"); !done || err != nil {
-		t.Fatal(done, err)
-	}
-	java.mustTryLock(t, "L", 39, 30*time.Second) // and takes it
-	before := time.Now()
-	select {
-	case <-h.Done():
-	case <-time.After(limit):
-		t.Fatal("the holder was not told")
-	}
-	if d := time.Since(before); d > 10*time.Second {
-		t.Errorf("told after %v", d)
-	}
-	var lost *LostError
-	if !errors.As(h.Err(), &lost) || lost.Reason != GoneOnServer {
-		t.Errorf("Err: %v", h.Err())
-	}
-	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
-		t.Errorf("Unlock: %v", err)
-	}
-	if f := fields(t, s, "L"); len(f) != 1 || f[java.owner(39)] != "1" {
-		t.Errorf("Redisson's hold was touched: %v", f)
-	}
-	java.mustUnlock(t, "L", 39, int64(1))
-	mustUnlock(t, mustLock(t, e.Mutex("L"))) // life goes on
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
+		java := redisson{s, javaA}
+		h := mustLock(t, e.Mutex("L"))
+		if done, err := java.forceUnlock("L"); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		java.mustTryLock(t, "L", 39, 30*time.Second) // and takes it
+		before := pace.Now()
+		select {
+		case <-h.Done():
+		case <-ctxT(t).Done():
+			t.Fatal("the holder was not told")
+		}
+		if d := before.Elapsed(); d > 10*time.Second {
+			t.Errorf("told after %v", d)
+		}
+		var lost *LostError
+		if !errors.As(h.Err(), &lost) || lost.Reason != GoneOnServer {
+			t.Errorf("Err: %v", h.Err())
+		}
+		if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if f := fields(t, s, "L"); len(f) != 1 || f[java.owner(39)] != "1" {
+			t.Errorf("Redisson's hold was touched: %v", f)
+		}
+		java.mustUnlock(t, "L", 39, int64(1))
+		mustUnlock(t, mustLock(t, e.Mutex("L"))) // life goes on
+	})
 }
 
 func TestForceUnlockOfPawlReachesRedisson(t *testing.T) {
@@ -294,11 +298,11 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 		java := redisson{s, uuid}
 		for thread := range 3 {
 			all.Go(func() {
-				deadline := time.Now().Add(limit)
+				start := pace.Now()
 				for range rounds {
 					for {
 						granted, _, err := java.tryLock("L", thread, 30*time.Second)
-						if err != nil || time.Now().After(deadline) {
+						if err != nil || start.Elapsed() > limit {
 							t.Error("Redisson did not get the lock:", err)
 							return
 						}

@@ -8,68 +8,103 @@ type holdsKey struct{}
 // heldContext is what Context adds to a context: a hold, and those that the parent
 // context carried before. It keeps the Hold alive for as long as the context is.
 type heldContext struct {
-	hold   *Hold // nil: Detach; nothing further out counts
+	hold   *Hold // nil: Detach; no lock is re-entered for what is further out
 	outer  *heldContext
 	parent context.Context
 	cancel context.CancelCauseFunc
+	stop   func() bool // of the AfterFunc that forgets it
+	over   bool        // it ended by itself; guarded by the shard's lock
 }
 
-// Context returns a context that ends with parent or with the hold, whichever is
-// first, and that carries the hold: acquiring the same name under it, on the same
-// engine, re-enters. That is what takes the place of the thread's identity in other
-// languages. A re-entered hold has the same owner on the server and a count one
-// higher; Unlock gives one back. The cause of the end is ErrReleased or a
-// *LostError.
+// Context returns a context that ends with parent or with the hold, whichever is first.
+// It carries the hold: acquiring the same name under it, on the same engine, re-enters.
+// This replaces the identity of the thread in other languages. A re-entered hold has
+// the same owner on the server and a count that is one higher; Unlock gives one back.
+// The cause of the context's end is ErrReleased or a *LostError.
 //
-// A hold has at most one live re-entry at a time: a second acquisition under the
-// same context waits for the first to be unlocked. So goroutines that share the
-// context exclude each other. The end of a hold ends its re-entries. For work that
-// shall be a stranger to the hold, see Detach.
+// However the hold ends, its contexts end first, and only then is the lock released. So
+// the next holder finds no context of this hold alive, nor one that was made from it
+// with package context. The goroutine that calls Unlock, or that finds with Err, Extend
+// or Context that the hold is over, ends up to 64 contexts itself. A goroutine of the
+// engine ends larger numbers, and the contexts of holds that end by themselves. So a
+// large tree of contexts delays the release of its own lock and nothing else. So does a
+// parent of your own type whose Done or Value blocks.
+//
+// A hold has at most one live re-entry at a time: a second acquisition under the same
+// context waits until the first is unlocked. So goroutines that share the context
+// exclude each other. When a hold ends, its re-entries end. For work that should not
+// re-enter, see Detach. A nil parent gives a context that has already ended, with
+// ErrInvalid as its cause.
 func (l *Hold) Context(parent context.Context) context.Context {
+	if parent == nil {
+		return endedContext()
+	}
 	h := l.h
 	c := &heldContext{hold: l, parent: parent}
 	c.outer, _ = parent.Value(holdsKey{}).(*heldContext)
 	inner, cancel := context.WithCancelCause(context.WithValue(parent, holdsKey{}, c))
 	c.cancel = cancel
+	// A context that ends before its hold is forgotten, or a long hold would
+	// gather them.
+	c.stop = context.AfterFunc(inner, c.forget)
 
 	var fx effects
 	h.sh.mu.Lock()
 	h.check(h.eng.clock.Now(), &fx) // no timer may have run since the machine slept
 	why := h.ending
-	if why == nil {
+	switch {
+	case why != nil:
+		h.res.goOnAfter(&fx)
+	case !c.over:
 		x := h.more()
 		if x.contexts == nil {
 			x.contexts = make(map[*heldContext]struct{})
 		}
 		x.contexts[c] = struct{}{}
-	} else {
-		h.res.goOnAfter(&fx)
 	}
 	h.sh.mu.Unlock()
-	fx.run(h.eng)
+	fx.runForUser(h.eng)
 	if why != nil {
-		cancel(why)
-		return inner
+		c.end(why)
 	}
-	// A context that ends before its hold is forgotten, or a long hold would
-	// gather them.
-	context.AfterFunc(inner, func() {
-		h.sh.mu.Lock()
-		if h.extra.contexts != nil {
-			delete(h.extra.contexts, c)
-		}
-		h.sh.mu.Unlock()
-		cancel(nil)
-	})
 	return inner
 }
 
-// outside returns ctx, or if it would end with h, as h's own contexts and those of
-// its re-entries do, what they were made from, with ctx's deadline.
+// end ends the context with its hold. When it returns, all contexts of the standard
+// library that were made from it have ended, too.
+func (c *heldContext) end(why error) {
+	c.stop() // or each context would get a goroutine, to forget what is forgotten
+	c.cancel(why)
+}
+
+// forget takes out a context that has ended before its hold: but only when the contexts
+// made from it have ended too, since the hold's release no longer waits for them:
+//
+//	the parent's cancel            forget            Unlock
+//	ends this one, starts forget
+//	                               takes it out
+//	                                                 no contexts: release
+//	... goes on to its children
+func (c *heldContext) forget() {
+	c.cancel(nil) // waits for the cancel that is under way
+	h := c.hold.h
+	h.sh.mu.Lock()
+	c.over = true
+	if h.ending == nil && h.extra != nil {
+		delete(h.extra.contexts, c)
+	}
+	h.sh.mu.Unlock()
+}
+
+// outside returns what the contexts of h that ctx comes from were made from, with ctx's
+// deadline, or nil if ctx has nothing of h. Contexts of re-entries are h's, too.
 func (h *holding) outside(ctx context.Context) (context.Context, context.CancelFunc) {
 	var outermost *heldContext
 	c, _ := ctx.Value(holdsKey{}).(*heldContext)
-	for ; c != nil && c.hold != nil; c = c.outer {
+	for ; c != nil; c = c.outer {
+		if c.hold == nil {
+			continue // Detach: the context ends with h nevertheless
+		}
 		for up := c.hold.h; up != nil; up = up.parent {
 			if up == h {
 				outermost = c
@@ -77,7 +112,7 @@ func (h *holding) outside(ctx context.Context) (context.Context, context.CancelF
 		}
 	}
 	if outermost == nil {
-		return ctx, func() {}
+		return nil, nil
 	}
 	if at, ok := ctx.Deadline(); ok {
 		return context.WithDeadline(outermost.parent, at)
@@ -85,10 +120,23 @@ func (h *holding) outside(ctx context.Context) (context.Context, context.CancelF
 	return outermost.parent, func() {}
 }
 
-// Detach returns a context without the holds that ctx carries, for work that is
-// started under a lock and shall wait for it like a stranger.
+// Detach returns a context without the holds that ctx carries. Use it for work that is
+// started under a lock and should wait for that lock as any other caller does. A nil
+// ctx gives a context that has already ended, with ErrInvalid as its cause.
 func Detach(ctx context.Context) context.Context {
-	return context.WithValue(ctx, holdsKey{}, (*heldContext)(nil))
+	if ctx == nil {
+		return endedContext()
+	}
+	detached := new(heldContext)
+	detached.outer, _ = ctx.Value(holdsKey{}).(*heldContext)
+	return context.WithValue(ctx, holdsKey{}, detached)
+}
+
+// endedContext takes the place of a nil context: its users fail, with the reason.
+func endedContext() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errNoContext)
+	return ctx
 }
 
 // carried returns the innermost live hold of that name in ctx, nil if there is

@@ -5,7 +5,6 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // unlocking is one call of Unlock or UnlockAsync that waits for the release.
@@ -64,17 +63,7 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 		select {
 		case <-u.ready:
 		case <-ctx.Done():
-			h.sh.mu.Lock()
-			waiting := !u.told
-			if waiting {
-				h.unlocks.Remove(&u.place)
-				u.err = fail(ErrOutcomeUnknown, context.Cause(ctx))
-				h.sh.count.unknown++
-			}
-			h.sh.mu.Unlock()
-			if !waiting {
-				<-u.ready // the verdict is on its way
-			}
+			u.ctxEnded(ctx, h)
 		}
 	}
 	err := u.err
@@ -83,49 +72,95 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 	return err
 }
 
-// unlock starts the release of h, or joins the one under way, and has u told.
-func (h *holding) unlock(u *unlocking) {
+// ctxEnded goes on waiting if ctx has ended only with the hold, as one does that was made
+// from its Context; else nobody waits for the release any more.
+func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
+	cause := context.Cause(ctx) // without a lock: it may be the user's context
+	if cause == ErrReleased {
+		if outer, cancel := h.outside(ctx); outer != nil {
+			defer cancel()
+			select {
+			case <-u.ready:
+				return
+			case <-outer.Done():
+				cause = context.Cause(outer)
+			}
+		}
+	}
+	h.sh.mu.Lock()
+	waiting := !u.told
+	if waiting {
+		h.unlocks.Remove(&u.place)
+		u.err = about(h.name, fail(ErrOutcomeUnknown, cause))
+		h.sh.count.unknown++
+	}
+	h.sh.mu.Unlock()
+	if !waiting {
+		<-u.ready // the verdict is on its way
+	}
+}
+
+// unlock starts the release of h, or joins the one under way, and has u told. The
+// caller is a goroutine of the user's, unless byUser is false.
+func (h *holding) unlock(u *unlocking, byUser bool) {
 	e := h.eng
 	var fx effects
 	h.sh.mu.Lock()
-	h.check(e.clock.Now(), &fx)
+	now := e.clock.Now()
+	h.check(now, &fx)
 	switch {
 	case h.state == live:
-		h.end(ErrReleased, &fx)
+		if h.parent != nil {
+			h.serverUntil = h.until() // its leave changes a number that nothing depends on
+		}
+		h.end(ErrReleased, now, &fx)
 		h.state = releasing
 		h.child = nil
 		h.unlocks.PushBack(&u.place)
-		e.hookReleased(h)
 		h.res.next(&fx)
 	case h.state == releasing:
 		h.unlocks.PushBack(&u.place)
-	case h.ending != ErrReleased:
-		u.tell(h.ending, &fx) // lost
-		h.res.goOnAfter(&fx)
-	case h.extra != nil && h.extra.result != nil:
-		u.tell(h.extra.result, &fx) // released, and it did not go well
 	default:
-		u.tell(ErrNotHeld, &fx)
+		u.tell(h.verdict(), &fx)
+		h.res.goOnAfter(&fx) // check may have ended h, or what it was a re-entry of
 	}
 	h.sh.mu.Unlock()
+	if byUser {
+		fx.runForUser(e)
+		return
+	}
 	fx.run(e)
+}
+
+// verdict is what Unlock says of a hold that is over.
+func (h *holding) verdict() error {
+	switch {
+	case h.ending != ErrReleased:
+		return h.ending // lost
+	case h.extra != nil && h.extra.result != nil:
+		return h.extra.result // released, and it did not go well
+	}
+	return about(h.name, ErrNotHeld)
 }
 
 // releaseReplied goes on after the reply of a release, a retire or a leave.
 func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 	h := c.hold
-	if h == nil || h.state != releasing {
-		return // its parent's end, or its time, settled it
+	if h.state != releasing { // its parent's end, or its time, settled it
+		r.saysGone(c, o, fx)
+		return
 	}
 	switch {
 	case o.verdict == answered && o.code != script.NotThere:
 		if o.code == script.Unheard {
-			r.sh.eng.logUnheard(r)
+			r.sh.eng.logUnheard(r.name)
 		}
+		r.remember(c, o)
 		h.released(nil, fx)
 	case o.verdict == answered && h.asked && c.what == unlocked:
 		// An earlier copy did it: the hold was valid when Unlock was called. (A leave does
 		// not take the field away, so its copy must find it.)
+		r.remember(c, o)
 		h.released(nil, fx)
 	case o.verdict == answered:
 		r.notThere(h, GoneOnServer, fx)
@@ -165,20 +200,21 @@ func (h *holding) released(result error, fx *effects) {
 			r.wait.Reset()
 		}
 	}
-	if result == nil {
+	_, lost := result.(*LostError)
+	if !lost { // perhaps nobody knows what became of it, but it was unlocked
 		h.sh.count.released++
+	}
+	if result != nil && !lost {
+		h.sh.count.unknown += uint64(h.unlocks.Len())
 	}
 	h.settleUnlock(result, fx)
 }
 
 // settleUnlock tells those who wait for the release.
 func (h *holding) settleUnlock(result error, fx *effects) {
-	h.state = over
+	h.setOver()
 	if result != nil {
 		h.more().result = result
-	}
-	if h.extra != nil && h.extra.timer != nil {
-		h.eng.wheel.Cancel(&h.extra.timer.timer)
 	}
 	for {
 		u, ok := h.unlocks.PopFront()
@@ -189,24 +225,33 @@ func (h *holding) settleUnlock(result error, fx *effects) {
 	}
 }
 
-// boundRelease makes a release that did not succeed at once end with the lease:
-// there is nothing to release after it.
+// boundRelease makes a release that did not succeed at once end when the server cannot
+// have the hold any more: there is nothing to release after it.
 func (h *holding) boundRelease() {
 	if h.state == releasing {
-		h.wakeAt(h.until())
+		h.wakeAt(h.serverUntil)
 	}
 }
 
-// giveUpRelease ends a release whose lease is over.
+// boundReleases bounds a release that has no answer yet, h's or that of a re-entry. A
+// hold keeps its timer, or its place among the renewals, until it is released. Either one
+// looks at it before the lease ends, so an Unlock that is answered costs no timer.
+func (h *holding) boundReleases() {
+	for ; h != nil; h = h.child {
+		h.boundRelease()
+	}
+}
+
+// giveUpRelease ends a release whose lease is over. Its command may still be out; the
+// answer concerns nobody.
 func (h *holding) giveUpRelease(fx *effects) {
 	r := h.res
-	if r.cmd.hold == h {
-		r.cmd.hold = nil // its reply concerns nobody
-	}
-	h.sh.count.unknown++
 	root := h.parent == nil
-	h.released(fail(ErrOutcomeUnknown, ErrUnavailable), fx)
+	h.released(about(h.name, fail(ErrOutcomeUnknown, h.eng.unavailable(r.route, nil))), fx)
 	if root {
-		r.owe(h.id, certain, h.lease, outcome{sent: clock.Instant(h.validUntil.Load())})
+		if r.tried == here {
+			r.tried = untried // its time is over, here and on the server
+		}
+		r.oweHold(h, h.serverUntil)
 	}
 }

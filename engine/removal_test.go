@@ -1,40 +1,47 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestDeletedLockIsLostAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), shortLease(time.Second))
-	h := mustLock(t, e.Mutex("x"))
-	s.Do("DEL", "x")
-	deleted := time.Now()
-	receive(t, h.Done())
-	wantLost(t, "Err", h.Err(), GoneOnServer)
-	if d := time.Since(deleted); d > 2*time.Second {
-		t.Errorf("noticed after %v", d)
-	}
-	wantLost(t, "Unlock", h.Unlock(ctxT(t)), GoneOnServer)
-	mustUnlock(t, mustLock(t, e.Mutex("x")))
-	clean(t, s)
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e := open(t, s.URL(), shortLease(time.Second))
+		h := mustLock(t, e.Mutex("x"))
+		s.Do("DEL", "x")
+		deleted := pace.Now()
+		receive(t, h.Done())
+		wantLost(t, "Err", h.Err(), GoneOnServer)
+		if d := deleted.Elapsed(); d > 2*time.Second {
+			t.Errorf("noticed after %v", d)
+		}
+		wantLost(t, "Unlock", h.Unlock(ctxT(t)), GoneOnServer)
+		mustUnlock(t, mustLock(t, e.Mutex("x")))
+		clean(t, s)
+	})
 }
 
 func TestOverwrittenLockIsLostAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), shortLease(time.Second))
-	h := mustLock(t, e.Mutex("x"))
-	s.Do("SET", "x", "somebody else's")
-	receive(t, h.Done())
-	wantLost(t, "Err", h.Err(), TakenOnServer)
-	if v := s.Do("GET", "x"); v != "somebody else's" {
-		t.Errorf("the key is %v now", v)
-	}
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e := open(t, s.URL(), shortLease(time.Second))
+		h := mustLock(t, e.Mutex("x"))
+		s.Do("SET", "x", "somebody else's")
+		receive(t, h.Done())
+		wantLost(t, "Err", h.Err(), TakenOnServer)
+		if v := s.Do("GET", "x"); v != "somebody else's" {
+			t.Errorf("the key is %v now", v)
+		}
+	})
 }
 
 func TestUnlockNoticesThatTheLockWasLost(t *testing.T) {
@@ -76,7 +83,7 @@ func TestForceUnlock(t *testing.T) {
 		t.Errorf("of another holder: %v, %v", was, err)
 	}
 	if err := h.Err(); err != nil || len(fields(t, s, "x")) != 1 {
-		t.Fatalf("the lock was taken away all the same: %v", err)
+		t.Fatalf("the lock was taken away although it should not be: %v", err)
 	}
 	waiting := m.LockAsync(ctxT(t))
 	if was, err := m.ForceUnlock(ctxT(t), IfHolder(st.Holders[0].ID)); !was || err != nil {
@@ -96,6 +103,23 @@ func TestForceUnlock(t *testing.T) {
 		t.Errorf("State of a free lock: %+v, %v", st, err)
 	}
 	clean(t, s)
+}
+
+// A script that looked for a holder and found none has an empty id to give.
+func TestForceUnlockOfNoHolderInParticularTakesNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	m := open(t, s.URL()).Mutex("x")
+	h := mustLock(t, m)
+	for _, opts := range [][]ForceOption{{IfHolder("")}, {IfHolder(""), IfHolder(h.Owner())}} {
+		if was, err := m.ForceUnlock(ctxT(t), opts...); was || !errors.Is(err, ErrInvalid) || !hasText(err, "IfHolder") {
+			t.Errorf("%v: %v, %v", opts, was, err)
+		}
+	}
+	if f := fields(t, s, "x"); f[h.Owner()] != "1" {
+		t.Errorf("hash is %v", f)
+	}
+	mustUnlock(t, h)
 }
 
 // While somebody waits in this process its channel is heard: a release that is not
@@ -130,13 +154,13 @@ func TestForceUnlockIsNoticedAtOnceAfterReleasesOfOurOwn(t *testing.T) {
 	}
 	s.Do("PING") // a round trip: the message of the blocker's release has been sent
 	<-time.After(20 * time.Millisecond)
-	start := time.Now()
+	start := pace.Now()
 	if was, err := other.Mutex("x").ForceUnlock(ctxT(t), IfHolder(h.Owner())); !was || err != nil {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
 	receive(t, h.Done())
 	wantLost(t, "Err", h.Err(), GoneOnServer)
-	if d := time.Since(start); d > 3*time.Second {
+	if d := start.Elapsed(); d > 3*time.Second {
 		t.Errorf("noticed after %v", d)
 	}
 	h2, err := next.Await(ctxT(t))
@@ -152,7 +176,7 @@ func mustLockBehind(t testing.TB, a, b Mutex) *Hold {
 	t.Helper()
 	h := mustLock(t, a)
 	f := b.LockAsync(ctxT(t))
-	eventually(t, "it listens", func() bool { return b.eng.Stats().Channels >= 1 })
+	eventually(t, "it listens", func() bool { return b.engine().Stats().Channels >= 1 })
 	mustUnlock(t, h)
 	h, err := f.Await(ctxT(t))
 	if err != nil {
@@ -163,32 +187,49 @@ func mustLockBehind(t testing.TB, a, b Mutex) *Hold {
 
 func TestHoldThatIsDroppedIsCountedAndKept(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), shortLease(time.Second))
-	kept := mustLock(t, e.Mutex("kept"))
-	func() { mustLock(t, e.Mutex("dropped")) }()
-	func() { _, _ = e.Mutex("dropped too").LockAsync(ctxT(t)).Await(ctxT(t)) }()
-	func() { mustUnlock(t, mustLock(t, e.Mutex("unlocked"))) }()
-	eventually(t, "two are counted", func() bool {
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		e := open(t, s.URL(), shortLease(time.Second))
+		kept := mustLock(t, e.Mutex("kept"))
+		func() { mustLock(t, e.Mutex("dropped")) }()
+		func() { _, _ = e.Mutex("dropped too").LockAsync(ctxT(t)).Await(ctxT(t)) }()
+		func() { mustUnlock(t, mustLock(t, e.Mutex("unlocked"))) }()
+		eventually(t, "two are counted", func() bool {
+			runtime.GC()
+			return e.Stats().Leaked >= 2
+		})
+		<-time.After(time.Second)
 		runtime.GC()
-		return e.Stats().Leaked >= 2
+		if n := e.Stats().Leaked; n != 2 {
+			t.Errorf("%d leaked, want 2", n)
+		}
+		if n := s.Do("EXISTS", "dropped", "dropped too", "kept"); n != int64(3) {
+			t.Errorf("%v of 3 locks are still held", n)
+		}
+		if err := kept.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+		if !errors.Is(kept.Err(), ErrLost) {
+			t.Errorf("after Close: %v", kept.Err())
+		}
+		clean(t, s)
 	})
-	<-time.After(time.Second)
-	runtime.GC()
-	if n := e.Stats().Leaked; n != 2 {
-		t.Errorf("%d leaked, want 2", n)
+}
+
+// Somebody who has given up before the call takes nobody's lock away.
+func TestForceUnlockUnderAnEndedContextSendsNothing(t *testing.T) {
+	t.Parallel()
+	e := open(t, server(t).URL())
+	m := e.Mutex("x")
+	h := mustLock(t, m)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	was, err := m.ForceUnlock(ctx)
+	if was || !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("ForceUnlock: %v, %v", was, err)
 	}
-	if n := s.Do("EXISTS", "dropped", "dropped too", "kept"); n != int64(3) {
-		t.Errorf("%v of 3 locks are still held", n)
-	}
-	if err := kept.Err(); err != nil {
-		t.Error(err)
-	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
-	if !errors.Is(kept.Err(), ErrLost) {
-		t.Errorf("after Close: %v", kept.Err())
-	}
-	clean(t, s)
+	mustUnlock(t, h) // on the same connection
 }

@@ -3,43 +3,52 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// State is what the server knew of a lock at one moment.
+// State is what the server knew about a lock at one moment.
 type State struct {
 	// Locked: somebody holds it.
 	Locked bool
 	// Mine: one of the holders is this engine.
 	Mine bool
-	// Mode is "" for a free lock, "exclusive", or "read" or "write" if the key is
+	// Mode is "" for a free lock, else "exclusive", or "read" or "write" if the key is
 	// a read-write lock of Redisson.
 	Mode string
-	// Holders are who holds it, Redisson's included.
+	// Holders are the owners that hold the lock, Redisson's included.
 	Holders []Holder
-	// TTL is what the lease has left; negative if the key has no expiry. Zero for a
-	// free lock.
+	// TTL is what is left of the lease. It is negative if the key has no expiry, and
+	// zero for a free lock.
 	TTL time.Duration
 }
 
 // Holder is one owner of a lock.
 type Holder struct {
-	// ID is the owner as it stands on the server: "<uuid>:<number>".
+	// ID is the owner on the server: "<uuid>:<number>".
 	ID string
-	// Count is how many times it is held, re-entries included.
+	// Count is how many times this owner holds the lock, re-entries included.
 	Count int
 }
 
-// State asks the server who holds the lock. One command; it changes nothing.
+// State asks the server who holds the lock. It is one command and changes nothing.
 func (m Mutex) State(ctx context.Context) (State, error) {
+	s, err := m.state(ctx)
+	return s, m.about(err)
+}
+
+func (m Mutex) state(ctx context.Context) (State, error) {
 	if err := m.usable(); err != nil {
 		return State{}, err
 	}
-	v, err := m.eng.ask(ctx, m.route, true, func(dst []byte, form resp.Form) []byte {
+	v, err := m.engine().ask(ctx, m.route, true, func(dst []byte, form resp.Form) []byte {
 		return script.AppendState(dst, form, m.key.name)
 	})
 	if err != nil {
@@ -60,7 +69,7 @@ func (m Mutex) State(ctx context.Context) (State, error) {
 			count, err := strconv.Atoi(string(e.Bytes))
 			ok = ok && err == nil
 			s.Holders = append(s.Holders, Holder{field, count})
-			s.Mine = s.Mine || m.eng.owns(field)
+			s.Mine = s.Mine || m.engine().owns(field)
 		}
 		return true
 	})
@@ -79,21 +88,38 @@ func (m Mutex) State(ctx context.Context) (State, error) {
 // ForceOption narrows ForceUnlock.
 type ForceOption interface{ applyForce(*forceOptions) }
 
-type forceOptions struct{ holder string }
+type forceOptions struct {
+	holder  string
+	invalid error
+}
 
-type forceFunc func(*forceOptions)
+// IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
+// So you cannot take the lock from somebody who got it after you looked. An empty id
+// is ErrInvalid.
+func IfHolder(id string) ForceOption { return ifHolder(id) }
 
-func (f forceFunc) applyForce(o *forceOptions) { f(o) }
+type ifHolder string
 
-// IfHolder makes ForceUnlock act only if the lock is held by that owner, as State
-// shows it: not by one who came in since you looked.
-func IfHolder(id string) ForceOption { return forceFunc(func(o *forceOptions) { o.holder = id }) }
+func (h ifHolder) applyForce(o *forceOptions) {
+	if o.holder = string(h); h == "" { // the script takes that for any holder
+		o.invalid = invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from whoever has it")
+	}
+}
 
-// ForceUnlock takes the lock away from whoever holds it and reports whether anybody
-// did. The holder is told at its next renewal, or at once if somebody in its process
-// waits for the lock; it may go on working until then. It cannot be repeated safely,
-// so it is sent once: ErrOutcomeUnknown if the answer was lost.
+func (h ifHolder) String() string               { return fmt.Sprintf("IfHolder(%q)", string(h)) }
+func (h ifHolder) Format(f fmt.State, c rune)   { redact.Format(f, c, h.String()) }
+func (h ifHolder) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// ForceUnlock takes the lock away from its holder, and reports whether there was one.
+// The holder is told at its next renewal, or at once if somebody in its process waits
+// for the lock. Until then it may go on working. The command cannot be repeated safely,
+// so it is sent once: if its answer is lost, the error is ErrOutcomeUnknown.
 func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, error) {
+	removed, err := m.forceUnlock(ctx, opts)
+	return removed, m.about(err)
+}
+
+func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption) (bool, error) {
 	if err := m.usable(); err != nil {
 		return false, err
 	}
@@ -104,8 +130,11 @@ func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, erro
 		}
 		opt.applyForce(&o)
 	}
+	if o.invalid != nil {
+		return false, o.invalid
+	}
 	channel := m.channel()
-	v, err := m.eng.ask(ctx, m.route, false, func(dst []byte, form resp.Form) []byte {
+	v, err := m.engine().ask(ctx, m.route, false, func(dst []byte, form resp.Form) []byte {
 		return script.AppendForce(dst, form, m.key.name, o.holder, channel)
 	})
 	if err != nil {
@@ -114,16 +143,24 @@ func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, erro
 	if v.Kind != resp.KindInt {
 		return false, fail(ErrOutcomeUnknown, errReply)
 	}
-	return v.Int == script.Done, nil
+	if v.Int == script.Unheard {
+		m.engine().logUnheard(m.key.name)
+	}
+	return v.Int == script.Done || v.Int == script.Unheard, nil
 }
 
-func (m Mutex) channel() script.Channel {
-	r := resource{sh: m.eng.table.shard(m.route), name: m.key.name, kind: m.key.kind}
-	return r.channel()
+func (m Mutex) channel() script.Channel { return m.engine().channel(m.key.kind, m.key.name) }
+
+// about names the lock in an error, if it has a name.
+func (m Mutex) about(err error) error {
+	if m.name == "" {
+		return err
+	}
+	return about(m.name, err)
 }
 
 func (m Mutex) usable() error {
-	if m.eng == nil {
+	if m.home == nil {
 		return errZeroMutex
 	}
 	return m.err
@@ -133,6 +170,7 @@ func (m Mutex) usable() error {
 // sent once.
 type question struct {
 	encode func(dst []byte, form resp.Form) []byte
+	left   atomic.Bool // nobody waits for the answer
 	value  resp.Value
 	err    error
 	done   chan struct{}
@@ -140,6 +178,12 @@ type question struct {
 
 // AppendCommand implements resp.Request.
 func (q *question) AppendCommand(dst []byte, form resp.Form) []byte { return q.encode(dst, form) }
+
+// Rank implements resp.PatientRequest.
+func (q *question) Rank() resp.Rank { return resp.Later }
+
+// Wanted implements resp.PatientRequest.
+func (q *question) Wanted() bool { return !q.left.Load() }
 
 // Complete implements resp.Request.
 func (q *question) Complete(r resp.Reply) {
@@ -150,6 +194,12 @@ func (q *question) Complete(r resp.Reply) {
 // ask sends a command and waits for its answer. While it has not been sent, or may
 // be repeated, it is tried again until Config.CommandTimeout.
 func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func([]byte, resp.Form) []byte) (resp.Value, error) {
+	if ctx == nil {
+		return resp.Value{}, errNoContext
+	}
+	if ctx.Err() != nil { // then nothing is sent
+		return resp.Value{}, fail(notAsked, context.Cause(ctx))
+	}
 	patience := time.NewTimer(e.cfg.CommandTimeout)
 	defer patience.Stop()
 	pause := 5 * time.Millisecond
@@ -175,9 +225,9 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 				}
 			}
 		case <-ctx.Done():
-			return resp.Value{}, e.unanswered(q, repeat, context.Cause(ctx))
+			return resp.Value{}, e.unanswered(route, q, repeat, context.Cause(ctx))
 		case <-patience.C:
-			return resp.Value{}, e.unanswered(q, repeat, nil)
+			return resp.Value{}, e.unanswered(route, q, repeat, nil)
 		}
 		again := time.NewTimer(pause)
 		pause = min(2*pause, 100*time.Millisecond)
@@ -185,29 +235,41 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 		case <-again.C:
 		case <-ctx.Done():
 			again.Stop()
-			return resp.Value{}, fail(ErrUnavailable, context.Cause(ctx), q.err)
+			return resp.Value{}, e.unasked(route, q, context.Cause(ctx))
 		case <-patience.C:
 			again.Stop()
-			return resp.Value{}, fail(ErrUnavailable, q.err)
+			return resp.Value{}, e.unasked(route, q, nil)
 		}
 	}
 }
 
-// unanswered is the error of a question whose asker stopped waiting for the answer.
-// It may have come at the same moment, and say that nothing was sent.
-func (e *Engine) unanswered(q *question, repeat bool, cause error) error {
-	out := true
+// unanswered is the error of a question whose asker stopped waiting for the answer: its
+// context ended, for that cause, or the time was over. The answer may have come at the
+// same moment, and say that nothing was sent.
+func (e *Engine) unanswered(route uint64, q *question, repeat bool, cause error) error {
+	q.left.Store(true)
 	select {
 	case <-q.done:
-		v := classify(q.err)
-		out = v == answered || v == unknown
+		if v := classify(q.err); v != answered && v != unknown {
+			return e.unasked(route, q, cause)
+		}
 	default:
 	}
+	what := error(noAnswer)
 	if cause == nil {
-		cause = errors.New("no answer within Config.CommandTimeout")
+		what, cause = ErrUnavailable, errors.New("no answer within Config.CommandTimeout")
 	}
-	if out && !repeat {
-		return fail(ErrOutcomeUnknown, cause)
+	if !repeat {
+		what = ErrOutcomeUnknown
 	}
-	return fail(ErrUnavailable, cause)
+	return fail(what, cause)
+}
+
+// unasked is the error of a question that could not be asked before its asker stopped.
+func (e *Engine) unasked(route uint64, q *question, cause error) error {
+	is := parts(e.unavailable(route, q.err))
+	if cause != nil {
+		is = slices.Insert(slices.Clone(is), 1, cause)
+	}
+	return fail(is...)
 }

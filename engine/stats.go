@@ -6,32 +6,35 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Stats is a snapshot of an engine; its parts are not taken at one instant.
+// Stats is a snapshot of an engine. Its parts are not taken at the same instant.
 type Stats struct {
-	// Held are live holds, re-entries included. Waiting are acquisitions without a
-	// verdict. InFlight are commands without an answer. Channels are subscribed.
+	// Held counts live holds, re-entries included. Waiting counts acquisitions without
+	// a result, InFlight commands without an answer, Channels subscribed channels.
 	Held, Waiting, InFlight, Channels int
 
-	// Acquired, Released and Renewed count holds. NotAcquired counts acquisitions
-	// that ended without the lock, whatever the cause.
+	// Acquired, Released and Renewed count holds, re-entries included. In the end each hold
+	// counts as released or lost, once. It counts as released also if nobody knows whether
+	// the server executed that. NotAcquired counts acquisitions that ended without the lock,
+	// for whatever reason.
 	Acquired, Released, Renewed, NotAcquired uint64
 	// Lost counts holds lost, by reason.
 	Lost map[LostReason]uint64
-	// Compensations are releases of owners that nobody wanted; of these, Burned
-	// had an acquire of unknown outcome.
+	// Compensations counts releases of owners that nobody wanted. Burned counts those
+	// of them whose acquire had an unknown outcome.
 	Compensations, Burned uint64
-	// UnknownOutcomes are releases whose caller was told ErrOutcomeUnknown.
+	// UnknownOutcomes counts calls of Unlock that were told ErrOutcomeUnknown.
 	UnknownOutcomes uint64
-	// NotAcked are grants, re-entries and extensions that too few replicas acknowledged.
+	// NotAcked counts grants, re-entries and extensions that too few replicas
+	// acknowledged.
 	NotAcked uint64
-	// Leaked are holds that were dropped without Unlock.
+	// Leaked counts holds that were dropped without Unlock.
 	Leaked uint64
-	// HooksDropped are hook calls that did not fit into the queue.
+	// HooksDropped counts hook calls that did not fit into the queue.
 	HooksDropped uint64
 
-	// Commands, BytesIn and BytesOut count what went over the connections; Redirects
-	// how many commands another node of the cluster had to take; Reconnects how often a
-	// connection came back.
+	// Commands, BytesIn and BytesOut count what went over the connections. Redirects
+	// counts commands that another node of the cluster had to take, Reconnects how
+	// often a connection came back.
 	Commands, BytesIn, BytesOut uint64
 	Redirects                   uint64
 	Reconnects                  int
@@ -51,7 +54,8 @@ type counters struct {
 // refused counts an acquisition that ended with an error.
 func (c *counters) refused(error) { c.notAcquired++ }
 
-// Stats returns a snapshot. It looks at every shard: cheap, but not for a hot path.
+// Stats returns a snapshot. It looks at every shard, which is cheap, but not cheap
+// enough for a hot path.
 func (e *Engine) Stats() Stats {
 	s := Stats{Lost: make(map[LostReason]uint64)}
 	for i := range e.table {
@@ -87,6 +91,6 @@ func (e *Engine) Stats() Stats {
 }
 
 var (
-	errAbandoned = errors.New("the future was abandoned")
-	errNotClean  = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases")
+	errNotClean = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases")
+	errNotQuiet = errors.New("Close ran into Config.CloseTimeout: every lock was released, but a callback or hook has not returned (one that calls Close waits for itself)")
 )

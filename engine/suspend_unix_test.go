@@ -21,32 +21,34 @@ func TestSuspendedProcessFindsItsHoldEnded(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	s := server(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSuspendedProcessFindsItsHoldEnded$", "-test.v")
-	cmd.Env = append(os.Environ(), "PAWL_TEST_SUSPENDED="+s.URL())
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	stopped := time.Now()
-	eventually(t, "the key expires", func() bool {
-		return len(fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSuspendedProcessFindsItsHoldEnded$", "-test.v")
+		cmd.Env = append(os.Environ(), "PAWL_TEST_SUSPENDED="+s.URL())
+		var out strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
+		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		stopped := time.Now()
+		eventually(t, "the key expires", func() bool {
+			return len(fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
+		})
+		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%v\n%s", err, out.String())
+		}
+		if !strings.Contains(out.String(), "ended before the first look") {
+			t.Fatalf("the process did not report:\n%s", out.String())
+		}
 	})
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
-	}
-	if !strings.Contains(out.String(), "ended before the first look") {
-		t.Fatalf("the process did not report:\n%s", out.String())
-	}
 }
 
 // suspended is the process that is stopped: it looks at its hold all the time, and

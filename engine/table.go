@@ -53,10 +53,9 @@ const shardCount = 256
 // table holds the resources of an engine, sharded by the route of the name.
 type table [shardCount]shard
 
-// A shard is one lock and what it guards: its resources, and all that hangs on
-// them (acquisitions, holdings, waits, debts). Every transition of a resource
-// happens under its shard's lock; sending commands and telling users happens
-// after it (see effects).
+// A shard is one lock and what it guards: its resources, and everything that belongs to
+// them (acquisitions, holdings, waits, debts). Every transition of a resource happens
+// under its shard's lock. Commands are sent and users are told after it (see effects).
 type shard struct {
 	eng       *Engine
 	mu        sync.Mutex
@@ -65,6 +64,7 @@ type shard struct {
 	freeCount int
 	ids       idSource
 	count     counters
+	untold    map[*resource][]*holding // holds that ended while contexts of their name have not; see telling.go
 
 	_ [64]byte // neighbours do not share a cache line
 }

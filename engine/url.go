@@ -18,14 +18,19 @@ import (
 //	rediss://, rediss+cluster://, ...             the same over TLS
 //	unix://[user[:password]@]/path/to/socket      ?db=N selects the database
 //
-// Settings may follow as a query: db, client_name, lease, margin,
-// command_timeout, dial_timeout, close_timeout (durations such as 10s), lanes,
-// sentinel_username, sentinel_password, sharding, replicas (all, majority or a number),
-// ack_timeout. A password that stands alone is the
-// default user's: redis://:secret@host. IPv6 addresses are written in brackets.
-// Unknown settings are errors. Errors never contain the password.
+// Settings may follow as a query: db, client_name, lease, margin, command_timeout,
+// dial_timeout, close_timeout, ack_timeout (durations such as 10s), lanes,
+// sentinel_username, sentinel_password, sharding, replicas (all, majority or a number).
+// An unknown setting is an error.
+//
+// A password without a user is the default user's: redis://:secret@host. A user without
+// a password is an error. IPv6 addresses are written in brackets. Errors never contain
+// the password.
 func ParseURL(raw string) (Config, error) {
 	raw, hosts, several := splitHosts(raw)
+	if scheme, yes := plainList(raw); yes {
+		return Config{}, invalid("the URL names several addresses, and %s:// takes one: say what they are together, with redis+cluster://, redis+sentinel:// or redis+replicas:// (rediss+... over TLS)", scheme)
+	}
 	u, err := url.Parse(raw)
 	if err == nil && strings.Contains(u.Path+u.RawQuery+u.Fragment+u.Opaque, "@") && u.Scheme != "unix" {
 		// redis://user:12/34@host: what we would quote as the path is half of a
@@ -86,6 +91,9 @@ func (c *Config) takeHost(u *url.URL) error {
 	if host == "" {
 		return invalid("the URL names no host: redis://host:6379")
 	}
+	if strings.Count(u.Host, ":") > 1 && u.Host[0] != '[' {
+		return invalid("the URL's host has more than one colon: an IPv6 address is written in brackets, redis://[::1]:6379")
+	}
 	if port == "" {
 		port = "6379"
 	}
@@ -93,12 +101,15 @@ func (c *Config) takeHost(u *url.URL) error {
 	if u.Scheme == "rediss" {
 		c.TLS = &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	}
-	return c.takeDB(strings.Trim(u.Path, "/"))
+	return c.takeDB(strings.Trim(u.Path, "/"), u.Query())
 }
 
-func (c *Config) takeDB(path string) error {
+func (c *Config) takeDB(path string, settings url.Values) error {
 	if path == "" {
 		return nil
+	}
+	if settings.Has("db") { // also if they agree, or say 0
+		return invalid("the URL names the database twice: in its path and as db")
 	}
 	db, err := strconv.Atoi(path)
 	if err != nil || db < 0 {
@@ -131,6 +142,21 @@ func splitHosts(raw string) (rest string, hosts []string, several bool) {
 		return raw, nil, false
 	}
 	return scheme + "://" + user + "hosts" + tail, strings.Split(authority, ","), true
+}
+
+// plainList reports whether the URL has a list of hosts behind a scheme that takes one
+// host, and that scheme. What has an @ behind the hosts is rather a password.
+func plainList(raw string) (scheme string, yes bool) {
+	scheme, after, _ := strings.Cut(raw, "://")
+	if scheme != "redis" && scheme != "rediss" {
+		return "", false
+	}
+	authority, tail := after, ""
+	if i := strings.IndexAny(after, "/?#"); i >= 0 {
+		authority, tail = after[:i], after[i:]
+	}
+	hosts := authority[strings.LastIndexByte(authority, '@')+1:]
+	return scheme, strings.Contains(hosts, ",") && !strings.Contains(tail, "@")
 }
 
 // takeHosts reads what stands behind the scheme of a topology.
@@ -168,11 +194,12 @@ func (c *Config) takeHosts(u *url.URL, hosts []string) error {
 			return invalid("the URL does not say what the sentinels call the primary: redis+sentinel://host:26379/mymaster")
 		}
 	}
-	return c.takeDB(path)
+	return c.takeDB(path, u.Query())
 }
 
 func (c *Config) takeSettings(query string) error {
-	settings, err := url.ParseQuery(query)
+	// A plus is one, as before the host: passwords have them, and nothing here has a space.
+	settings, err := url.ParseQuery(strings.ReplaceAll(query, "+", "%2B"))
 	if err != nil {
 		return invalid("the URL's query cannot be parsed")
 	}
@@ -185,12 +212,15 @@ func (c *Config) takeSettings(query string) error {
 		"client_name": &c.ClientName, "sentinel_username": &c.SentinelUsername,
 		"sentinel_password": &c.SentinelPassword, "sharding": &c.Sharding,
 	}
-	if settings.Has("db") && c.DB != 0 {
-		return invalid("the URL names the database twice: in its path and as db")
-	}
 	for name, values := range settings {
 		value := values[len(values)-1]
+		known := name == "replicas" || texts[name] != nil || durations[name] != nil || numbers[name] != nil
 		switch {
+		case !known && strings.Contains(strings.ToLower(query), "pass"):
+			// Not quoted: with sentinel_password=a&b it is half of a password.
+			return invalid("the URL has a setting that is not known; special characters in a password are written as %%XX (& as %%26); %s", knownSettings)
+		case !known:
+			return invalid("the URL's setting %q is not known; %s", name, knownSettings)
 		case len(values) > 1:
 			return invalid("the URL gives %s %d times", name, len(values))
 		case name == "replicas":
@@ -213,9 +243,9 @@ func (c *Config) takeSettings(query string) error {
 				return invalid("the URL's %s (%q) must be a number", name, value)
 			}
 			*numbers[name] = n
-		default:
-			return invalid("the URL's setting %q is not known; these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding, replicas, ack_timeout", name)
 		}
 	}
 	return nil
 }
+
+const knownSettings = "these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding, replicas, ack_timeout"

@@ -11,21 +11,22 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// waiting is the wait of a resource's head: queue.Wait decides, and here it is
-// given a clock, a channel and a lock. It is made by the first refusal, or by the
-// first waiter behind a hold of this process, which would otherwise not hear of a
-// removal by force. It lives until nobody has waited for a moment (lingering), so
-// that a name in demand does not subscribe and unsubscribe at every turn.
+// waiting is the wait of a resource's head. queue.Wait makes the decisions; waiting adds
+// the clock, the channel and the lock. It is made by the first refusal, or when an
+// acquisition waits behind a hold of this process. It stays for a moment after the last
+// waiter has left (lingering), so that a name in demand does not subscribe and
+// unsubscribe at every turn.
 //
-// It is an object of its own because timers and channel events may reach it after
-// the resource is done with it: then over is set, and they do nothing.
+// It is an object of its own because timers and channel events may arrive after the
+// resource has finished with it. Then over is set, and they do nothing.
 type waiting struct {
 	queue.Wait
 	over     bool
 	linger   bool  // nobody waits; the alarm ends the subscription
-	look     bool  // the alarm makes the hold be looked at
+	look     bool  // the hold is to be looked at, by the alarm; while it lingers, when somebody waits again
 	tries    uint8 // of a lock that polls, for the pause between them
 	lookedAt clock.Instant
+	lookBy   clock.Instant // what the alarm is set to, for look
 	res      *resource
 	alarm    wheel.Timer
 	channel  resp.Channel
@@ -33,7 +34,7 @@ type waiting struct {
 
 const lingerFor = time.Second
 
-// ensureWait returns the wait, begun if need be.
+// ensureWait returns the wait, and makes it if there is none.
 func (r *resource) ensureWait() *waiting {
 	if r.wait == nil {
 		w := &waiting{res: r}
@@ -63,7 +64,8 @@ func (r *resource) refusedFor(ttl time.Duration, o outcome) {
 	if action != queue.Sleep {
 		return // ready again: next sends the try
 	}
-	w.listen() // the confirmation is an event: it makes the head try again
+	w.listen()     // the confirmation is an event: it makes the head try again
+	w.look = false // there is no hold, and the alarm is set to something else now
 	switch {
 	case channelPrefix[r.kind] == "":
 		d = w.pollPause(d)
@@ -95,8 +97,8 @@ const movingPoll = 100 * time.Millisecond
 //	hears sunsubscribe, tries
 const shardedPoll = 10 * time.Second
 
-// bothPoll is that while a deployment changes over to sharded messages: those who have
-// not been told announce in plain, and it is sharded ones that are listened to.
+// bothPoll is the same while a deployment changes to sharded messages: processes that
+// have not changed yet announce with plain messages, and this one listens to sharded ones.
 const bothPoll = time.Second
 
 // pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
@@ -140,6 +142,7 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
 	}
 	switch ev {
 	case resp.Subscribed:
+		w.lookSoon()
 		w.act(w.Confirmed())
 	case resp.Message:
 		h := w.heard()
@@ -152,7 +155,7 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
 	}
 }
 
-// act does what the wait decided and gives the shard's lock up.
+// act does what the wait decided, and releases the shard's lock.
 func (w *waiting) act(action queue.Action) {
 	r, e := w.res, w.res.sh.eng
 	var fx effects
@@ -160,22 +163,22 @@ func (w *waiting) act(action queue.Action) {
 	case queue.Try:
 		r.next(&fx)
 	case queue.TryPaced:
-		if r.held == freely && r.waiters.Len() > 0 && r.hold == nil {
-			r.held = stalled
+		if r.waiters.Len() > 0 && r.hold == nil && r.holdBack(stalled) {
 			fx.stall(r)
 		}
 	}
-	w.res.sh.mu.Unlock()
+	r.settled()
+	r.sh.mu.Unlock()
 	fx.run(e)
 }
 
-// lookEvery is how often a hold is looked at because of messages, at most. The
-// releases of our own are announced to us too, a moment later, when another local
-// waiter may have the lock already: without a bound every hand-over on a busy name
-// would cost a command more.
+// lookEvery is the shortest pause between two looks at a hold because of messages. Our
+// own releases are announced to us too, a moment later, when another local waiter may
+// already have the lock. Without a bound every hand-over on a busy name would cost one
+// more command.
 const lookEvery = 100 * time.Millisecond
 
-// heard returns the live hold if it shall be renewed at once: somebody announced a
+// heard returns the live hold if it must be renewed at once: somebody announced a
 // release, and if it was not one of ours, the lock was taken away by force. Within
 // lookEvery of the last look the alarm does it, which is free: nobody sleeps while
 // this process holds the lock.
@@ -186,14 +189,76 @@ func (w *waiting) heard() *holding {
 	}
 	now := w.res.sh.eng.clock.Stamp()
 	if next := w.lookedAt.Add(lookEvery); now < next {
-		if !w.linger && !w.look {
-			w.look = true
-			w.res.sh.eng.wheel.Schedule(&w.alarm, next)
-		}
+		w.lookAt(next)
 		return nil
 	}
 	w.lookedAt = now
 	return h
+}
+
+// lookAt has the alarm look at the hold by then; while nobody waits that can wait, too.
+func (w *waiting) lookAt(at clock.Instant) {
+	if !w.linger && (!w.look || at < w.lookBy) {
+		w.res.sh.eng.wheel.Schedule(&w.alarm, at)
+		w.lookBy = at
+	}
+	w.look = true
+}
+
+// lookUnasked has the hold looked at now and then where a removal may be announced to
+// nobody here: a lock that polls has no channel, and a process that has not changed to
+// sharded messages announces with plain ones.
+func (w *waiting) lookUnasked() {
+	e := w.res.sh.eng
+	every := lookEvery
+	if channelPrefix[w.res.kind] != "" {
+		every = bothPoll
+		if e.cfg.Sharding != "both" || !e.client.Sharded() {
+			return
+		}
+	}
+	if !w.look {
+		w.lookAt(e.clock.Stamp().Add(every))
+	}
+}
+
+// lookAfterGrant has a fresh hold looked at if the channel said something since its
+// acquire was sent, for that may have been about the hold:
+//
+//	this process             the server             somebody else
+//	acquire  ------------->  granted
+//	                         lock removed  <------  ForceUnlock
+//	message: no hold yet
+//	the grant
+func (w *waiting) lookAfterGrant(c *command, now clock.Instant) {
+	if w.Events() != c.events {
+		w.lookAt(max(now, w.lookedAt.Add(lookEvery)))
+	}
+}
+
+// lookSoon has the hold looked at because the channel was silent until now: what was
+// announced before the confirmation, the first one or that after a lost connection, was
+// announced to nobody here.
+//
+//	this process             the server             somebody else
+//	the connection is lost
+//	                         lock removed  <------  ForceUnlock
+//	                         message to nobody
+//	subscribed again
+//
+// After a lost connection many names hear of it together, so the looks are gathered
+// into renewal scripts; a hold that is released before its look costs nothing. While
+// nobody waits the look can wait, but must not be forgotten: the next waiter finds the
+// channel confirmed, and no other confirmation follows.
+func (w *waiting) lookSoon() {
+	h := w.res.hold
+	switch {
+	case h == nil || h.state != live:
+	case w.linger:
+		w.look = true
+	default:
+		h.eng.renewer.Soon(&h.member)
+	}
 }
 
 // lookNow renews the hold at once; the answer tells whether it is there. No lock is
@@ -214,7 +279,7 @@ func (w *waiting) refuse(err error) {
 		if !ok {
 			break
 		}
-		a.fail(fail(ErrNotAcquired, invalid("the server refuses channel %q to this user (see the README on ACL rules)", r.channel().Name()), err), &fx)
+		a.fail(fail(invalid("the server refuses channel %q to this user (see the README on ACL rules)", r.channel().Name()), err), &fx)
 	}
 	r.next(&fx)
 	r.settled()
@@ -235,7 +300,7 @@ func (r *resource) linger() {
 		return
 	}
 	w.Reset()
-	w.linger, w.look = true, false
+	w.linger = true
 	r.sh.eng.wheel.Schedule(&w.alarm, r.sh.eng.clock.Now().Add(lingerFor))
 }
 
@@ -244,6 +309,10 @@ func (w *waiting) stopLingering() {
 	if w != nil && w.linger {
 		w.linger = false
 		w.res.sh.eng.wheel.Cancel(&w.alarm)
+		if w.look {
+			w.look = false
+			w.lookSoon()
+		}
 	}
 }
 
@@ -263,15 +332,16 @@ type pauseTimer struct {
 	sh    *shard
 }
 
-// Fire implements wheel.Task. A paused resource stays in the table, so res is
-// still the one that was paused.
+// Fire implements wheel.Task. A paused resource stays in the table, and one that Close
+// set free serves no other name, so res is still the one that was paused.
 func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
 	var fx effects
 	p.sh.mu.Lock()
 	r := p.res
-	r.held = freely
-	r.next(&fx)
-	r.settled()
+	if r.letGo(paused) {
+		r.next(&fx)
+		r.settled()
+	}
 	p.sh.mu.Unlock()
 	fx.run(r.sh.eng)
 }

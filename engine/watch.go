@@ -13,7 +13,8 @@ import (
 //
 //  1. mu is taken without any other lock, and no method of a context is called
 //     under it: contexts may be the user's own.
-//  2. A group is in groups as long as it has members and has not fired.
+//  2. A group is in groups from when its AfterFunc is there, as long as it has members and
+//     has not fired; unless another one with the same Done was there first.
 type watches struct {
 	mu     sync.Mutex
 	groups map[<-chan struct{}]*watchGroup
@@ -21,15 +22,15 @@ type watches struct {
 
 type watchGroup struct {
 	all   *watches
-	done  <-chan struct{}
 	first *acquisition // the members, linked by their watchPlaces
 	over  bool         // fired, or empty: out of groups
-	stop  func() bool  // of the AfterFunc, once it is there
+	stop  func() bool  // of the AfterFunc
+	ctx   askedOnce    // whose Done the members share
 }
 
 // watchPlace is an acquisition's place in a group; guarded by watches.mu, except
-// that group is set once, before the acquisition is enqueued. Whether it is a member
-// still is acquisition.watched.
+// that group is set once, before the acquisition is enqueued. acquisition.watched says
+// whether it is still a member.
 type watchPlace struct {
 	group      *watchGroup
 	next, prev *acquisition
@@ -67,28 +68,51 @@ func (w *watches) join(ctx context.Context, a *acquisition) {
 	}
 	w.mu.Lock()
 	g := w.groups[done]
-	first := g == nil
-	if first {
-		g = &watchGroup{all: w, done: done}
-		if w.groups == nil {
-			w.groups = make(map[<-chan struct{}]*watchGroup)
-		}
-		w.groups[done] = g
+	if g != nil {
+		g.add(a)
 	}
-	g.add(a)
 	w.mu.Unlock()
-	if !first {
+	if g != nil {
 		return
 	}
+	// Nobody else can join before the AfterFunc is there: setting it up asks ctx, which may
+	// panic, and a group without it would cancel nobody.
+	g = &watchGroup{all: w, ctx: askedOnce{Context: ctx, done: done}}
+	g.add(a)
 	// fire runs on a goroutine of its own, even if ctx has ended already.
-	stop := context.AfterFunc(ctx, func() { g.fire(ctx) })
+	stop := context.AfterFunc(&g.ctx, func() { g.fire(ctx) })
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	g.stop = stop
-	over := g.over
-	w.mu.Unlock()
-	if over {
-		stop() // the last member left meanwhile, and had nothing to stop
+	if w.groups == nil {
+		w.groups = make(map[<-chan struct{}]*watchGroup)
 	}
+	if !g.over && w.groups[done] == nil {
+		w.groups[done] = g
+	}
+}
+
+// askedOnce is a context of the user's as context.AfterFunc sees it. The stop of an
+// AfterFunc asks the context for what was asked before, but it is called on an event
+// loop, where no code of the user may run. So it gets the first answer. For the same
+// reason a method AfterFunc that the context may have is not used.
+type askedOnce struct {
+	context.Context
+	done       <-chan struct{}
+	key, value any // the first key that was asked for; package context has one
+}
+
+func (c *askedOnce) Done() <-chan struct{} { return c.done }
+
+func (c *askedOnce) Value(key any) any {
+	switch c.key {
+	case nil:
+		c.key, c.value = key, c.Context.Value(key)
+	case key:
+	default:
+		return c.Context.Value(key)
+	}
+	return c.value
 }
 
 // leaveWatch takes the acquisition out of its group; the last one ends the group.
@@ -102,8 +126,7 @@ func (a *acquisition) leaveWatch() {
 	w.mu.Lock()
 	g.remove(a)
 	if g.first == nil && !g.over {
-		g.over = true
-		delete(w.groups, g.done)
+		g.endLocked()
 		stop = g.stop
 	}
 	w.mu.Unlock()
@@ -112,21 +135,27 @@ func (a *acquisition) leaveWatch() {
 	}
 }
 
+func (g *watchGroup) endLocked() {
+	g.over = true
+	if g.all.groups[g.ctx.done] == g {
+		delete(g.all.groups, g.ctx.done)
+	}
+}
+
 // fire cancels the members. One that ends by itself meanwhile is not cancelled
 // twice: cancel looks under the shard's lock.
 func (g *watchGroup) fire(ctx context.Context) {
-	err := notAcquired(ctx)
+	s := stopOf(ctx)
 	w := g.all
 	w.mu.Lock()
 	if !g.over {
-		g.over = true
-		delete(w.groups, g.done) // whoever joins now makes a new group
+		g.endLocked() // a future that joins now makes a new group
 	}
 	for g.first != nil {
 		a := g.first
 		g.remove(a)
 		w.mu.Unlock()
-		a.cancel(err)
+		a.cancel(s)
 		w.mu.Lock()
 	}
 	w.mu.Unlock()

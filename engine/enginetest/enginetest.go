@@ -2,29 +2,31 @@ package enginetest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
+	"github.com/pawl-lock/pawl/internal/redact"
 )
 
-// Lease is what the watchdog of an Env's engines gives a hold, unless New is told
-// otherwise. A stolen lock is noticed after a third of it, a server that is down
+// Lease is the lease of holds under the watchdog of an Env's engines, unless New is
+// told otherwise. A stolen lock is noticed after about a third of it, a server that is down
 // after nine tenths.
 const Lease = 3 * time.Second
 
 // connectTimeout is for a machine that runs everything else at the same time.
 const connectTimeout = 20 * time.Second
 
-// Env is a server and an engine of a test's own. Its methods may be called from
+// Env is a server and an engine that belong to one test. Its methods may be called from
 // any goroutine of the test.
 type Env struct {
 	// Engine is the first client.
 	Engine *engine.Engine
-	// URL is the server's address, for code that opens an engine itself. Such an
-	// engine has the engine's defaults; "?lease=3s" after it shortens the lease.
+	// URL is the server's address, for code that opens an engine itself. Such an engine
+	// has the usual defaults; append "?lease=3s" for a shorter lease.
 	URL string
 
 	t      testing.TB
@@ -37,9 +39,9 @@ type Env struct {
 	}
 }
 
-// New starts a server and connects an engine to it. Each change may set fields of
-// the engine's Config; they hold for Open too. The test's Cleanup closes both, and
-// reports locks that are still held then as errors of the test.
+// New starts a server and connects an engine to it. Each change may set fields of the
+// engine's Config; the changes apply to Open too. The test's Cleanup closes both, and
+// reports locks that are still held as errors of the test.
 func New(t testing.TB, change ...func(*engine.Config)) *Env {
 	t.Helper()
 	server, err := embedded.Start("")
@@ -64,8 +66,9 @@ func start(t testing.TB, env *Env, change []func(*engine.Config)) *Env {
 	return env
 }
 
-// Open connects another client, with the Config of the first and the changes given:
-// a stranger to it, as another process is. It is closed with the test.
+// Open connects another client, with the Config of the first and the given changes. The
+// two clients exclude each other like two processes. Open's client is closed with the
+// test.
 func (env *Env) Open(change ...func(*engine.Config)) *engine.Engine {
 	env.t.Helper()
 	cfg := env.config
@@ -83,6 +86,15 @@ func (env *Env) Open(change ...func(*engine.Config)) *engine.Engine {
 	env.mu.engines = append(env.mu.engines, e)
 	return e
 }
+
+// String names the server.
+func (env *Env) String() string { return "Env(" + env.URL + ")" }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (env *Env) Format(f fmt.State, verb rune) { redact.Format(f, verb, env.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (env *Env) MarshalText() ([]byte, error) { return []byte(env.String()), nil }
 
 // close reports what the test left behind and ends everything.
 func (env *Env) close() {

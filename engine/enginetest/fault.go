@@ -12,10 +12,10 @@ const Stranger = "enginetest:1"
 // strangerLease outlives every test.
 const strangerLease = time.Hour
 
-// Steal gives the lock to a stranger, as a force-unlock followed by somebody
-// else's acquisition does; a free lock is simply taken. Its holder, if it is one,
-// is told at its next renewal, or at once if its engine has others waiting for the
-// name. The stranger holds the lock until Expire.
+// Steal gives the lock to a stranger, as if somebody had force-unlocked and then
+// acquired it. A free lock is simply taken. A holder is told at its next renewal, or at
+// once if its engine has waiters for the name. The stranger holds the lock until
+// Expire.
 func (env *Env) Steal(name string) {
 	key := env.key(name)
 	db := env.server.Redis().DB(env.config.DB)
@@ -31,10 +31,9 @@ func (env *Env) Steal(name string) {
 	env.announce(key)
 }
 
-// Expire lets the lock's lease run out on the server now, whoever holds it, as if
-// the holder had not renewed it. Those who wait need not wait for the rest of the
-// lease: they try at once. Expire of a lock that nobody holds is an error of the
-// test.
+// Expire ends the lock's lease on the server now, whoever holds it, as if the holder
+// had not renewed it. Waiters try at once; they do not wait for the rest of the lease.
+// Expire of a lock that nobody holds is an error of the test.
 func (env *Env) Expire(name string) {
 	env.t.Helper()
 	key := env.key(name)
@@ -45,13 +44,13 @@ func (env *Env) Expire(name string) {
 	env.announce(key)
 }
 
-// Replicas has the server say that so many replicas are attached, which acknowledge
-// everything at once: for code that asks for them (engine.Acked, Config.Replicas). At
-// first there are none, which is an error for those who ask.
+// Replicas makes the server report n attached replicas, which acknowledge everything at
+// once. Use it for code that asks for replicas (engine.Acked, Config.Replicas). At
+// first there are none, so such code fails.
 func (env *Env) Replicas(n int) { env.server.SetReplicas(n) }
 
 // Down takes the server away: connections are cut and refused. Its data stays, and
-// leases go on running out.
+// leases continue to run out.
 func (env *Env) Down() { env.server.Down() }
 
 // Up ends Down. Engines reconnect by themselves, within a second or so.

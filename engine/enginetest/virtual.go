@@ -8,8 +8,8 @@ import (
 )
 
 // NewVirtual is New for a test in a bubble of testing/synctest, where time is
-// virtual: a lease of 30 s is over when everybody has nothing to do but wait for
-// it, and ten minutes under the watchdog take a quarter of a second.
+// virtual. A lease of 30 s ends as soon as all goroutines of the bubble wait, and ten
+// minutes under the watchdog take a quarter of a second.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		env := enginetest.NewVirtual(t)
@@ -19,9 +19,9 @@ import (
 //		h.Err() // nil: it was renewed sixty times
 //	})
 //
-// Leases have the engine's default here. Client and server speak over pipes inside
-// the process, for a bubble's time stands still while anybody in it waits for a
-// socket; so URL is empty, and the Config's Addrs and Dialer are not to be changed.
+// Leases have the engine's default. Client and server use pipes inside the process,
+// because a bubble's time stands still while one of its goroutines waits for a socket.
+// So URL is empty, and you must not change the Config's Addrs and Dialer.
 func NewVirtual(t testing.TB, change ...func(*engine.Config)) *Env {
 	t.Helper()
 	server := embedded.StartPipe()

@@ -36,6 +36,14 @@ func (l *List[T]) Front() (v T, ok bool) {
 	return l.front.Value, true
 }
 
+// Back returns the last element's value, or the zero value and false.
+func (l *List[T]) Back() (v T, ok bool) {
+	if l == nil || l.back == nil {
+		return v, false
+	}
+	return l.back.Value, true
+}
+
 // PushBack appends e, which must not be queued anywhere.
 func (l *List[T]) PushBack(e *Elem[T]) {
 	if e.list != nil {

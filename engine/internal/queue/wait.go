@@ -86,6 +86,9 @@ func (w *Wait) Unlisten() {
 	}
 }
 
+// Events counts what has come over the channel so far.
+func (w *Wait) Events() uint32 { return w.gen }
+
 // Ready reports whether a try may be sent now.
 func (w *Wait) Ready() bool { return w.state == idle }
 

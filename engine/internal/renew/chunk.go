@@ -53,7 +53,7 @@ type chunk struct {
 func (r *Renewer) newChunkLocked(due clock.Instant, members []*Member) *chunk {
 	k := &chunk{r: r, due: due, slot: members[0].slot, want: members[0].want, members: members}
 	for i, m := range members {
-		m.chunk, m.index = k, uint8(i)
+		m.chunk, m.place = k, int32(i)
 	}
 	k.timer.Init(k)
 	r.mu.chunks[k] = struct{}{}
@@ -170,10 +170,17 @@ func (k *chunk) Complete(reply resp.Reply) {
 		}
 		r.cfg.OnRound(round)
 	}
-	var refused *resp.ServerError
+	refused, _ := err.(*resp.ServerError) // not errors.As: this is an event loop
 	switch {
 	case err == nil:
-	case errors.As(err, &refused) && refused.Code == "TRYAGAIN" && len(k.list) > 1:
+	case refused != nil && refused.Code == "TRYAGAIN" && len(k.list) > 1:
+		// The slot is being migrated, and some of the locks are there already.
+		k.split()
+		return
+	case refused != nil && refused.Code == "CROSSSLOT" && len(k.list) > 1:
+		// One address, many slots: a proxy in front of shards, or a node of a cluster that
+		// was configured as the only server.
+		r.slotted.Store(true)
 		k.split()
 		return
 	default:
@@ -203,8 +210,7 @@ func (k *chunk) Complete(reply resp.Reply) {
 	})
 }
 
-// split sends the chunk again key by key: the slot is being migrated, and some of the
-// locks are there already.
+// split sends the chunk again key by key: the server did not take its locks together.
 func (k *chunk) split() {
 	r := k.r
 	members := r.finish(k)

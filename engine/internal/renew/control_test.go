@@ -60,6 +60,67 @@ func TestNowOfAnEndedHoldSendsNothing(t *testing.T) {
 	l.empty()
 }
 
+// Soon gathers: many holds that are to be looked at share their scripts, and one that is
+// asked for again and again is not put off.
+func TestSoonGathersTheHoldsOfAQuantum(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	var holds []*subject
+	for i := range 100 {
+		h := l.subject(i)
+		if i%2 == 0 { // the others are nowhere, as a hold with a fixed lease is
+			l.r.Join(&h.m, l.clock.Now().Add(10*time.Second))
+		}
+		holds = append(holds, h)
+	}
+	for range 4 {
+		for _, h := range holds {
+			l.r.Soon(&h.m)
+		}
+		l.advance(l.r.quantum / 4)
+	}
+	sent := l.take(2)
+	if n := len(sent[0].chunk.list) + len(sent[1].chunk.list); n != 100 {
+		t.Errorf("%d locks in two scripts, want 100", n)
+	}
+	for _, s := range sent {
+		l.answer(s, all(script.Renewed))
+	}
+	for _, h := range holds {
+		if h.times() != 1 {
+			t.Errorf("hold %d was renewed %d times", h.n, h.times())
+		}
+	}
+}
+
+// As with Now, what is out may have been executed before.
+func TestSoonDuringARenewalIsFollowedByOneMore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	h := l.hold(1, 10*time.Second)
+	l.advance(10 * time.Second)
+	l.r.Soon(&h.m)
+	l.r.Soon(&h.m)
+	l.answer(l.take(1)[0], all(script.Renewed))
+	l.answer(l.take(1)[0], all(script.Renewed))
+	l.settle()
+	if n := l.sent(); n != 2 {
+		t.Errorf("%d scripts, want 2", n)
+	}
+}
+
+func TestSoonAfterCloseDoesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	h := l.subject(1)
+	l.r.Close()
+	l.r.Soon(&h.m)
+	l.advance(time.Second)
+	if n := l.sent(); n != 0 {
+		t.Errorf("%d scripts", n)
+	}
+}
+
 // All: those in cohorts and those that wait for a retry are renewed at once, those
 // in flight are not sent twice.
 func TestAllRenewsEverybodyOnce(t *testing.T) {

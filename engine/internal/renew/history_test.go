@@ -141,9 +141,9 @@ func (h *randomHistory) check() {
 			continue
 		case (c == nil) == (k == nil):
 			h.t.Errorf("hold %d is in a cohort: %v, in a chunk: %v", s.n, c != nil, k != nil)
-		case c != nil && (h.r.mu.cohorts[c.slot] != c || c.due.Sub(s.Until()) > h.r.quantum):
+		case c != nil && (h.r.mu.cohorts[c.quantum] != c || c.due.Sub(s.Until()) > h.r.quantum):
 			h.t.Errorf("hold %d: its cohort is forgotten, or due %v after its end", s.n, c.due.Sub(s.Until()))
-		case k != nil && k.members[s.m.index] != &s.m:
+		case k != nil && k.members[s.m.place] != &s.m:
 			h.t.Errorf("hold %d is not at its place in its chunk", s.n)
 		}
 		if k != nil {
@@ -164,7 +164,7 @@ func (h *randomHistory) check() {
 	h.holds = kept
 	members := 0
 	for _, c := range h.r.mu.cohorts {
-		members += c.members.Len()
+		members += len(c.members)
 	}
 	waiting := make(map[*chunk]pending)
 	for k := range h.r.mu.chunks {

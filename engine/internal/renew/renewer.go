@@ -4,11 +4,10 @@ package renew
 
 import (
 	"math/rand/v2"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -48,11 +47,12 @@ type Config struct {
 	Lease   time.Duration // what a watchdog hold is given
 	Submit  func(slot uint16, r resp.DurableRequest)
 	OnRound func(Round) // may be nil; called on the event loop
-	// Slotted: the locks of one script must share a slot, as in a cluster.
+	// Slotted: the locks of one script must share a slot, as in a cluster. A server that
+	// says so (CROSSSLOT) is believed, too.
 	Slotted bool
 }
 
-// A Renewer renews holds. Members that fall due in one slot form a cohort with
+// A Renewer renews holds. Members that fall due in one quantum form a cohort with
 // one wheel timer; a cohort that fires is cut into chunks of at most chunkSize
 // locks, one script each, all sent at once. Each chunk has its own fate: a
 // failure is retried by that chunk alone, within the time that its members have
@@ -70,6 +70,7 @@ type Config struct {
 type Renewer struct {
 	cfg     Config
 	quantum time.Duration
+	slotted atomic.Bool
 
 	mu struct {
 		sync.Mutex
@@ -84,11 +85,10 @@ const slots = 1 << 14
 
 // Member is a Subject's place in a Renewer; embed it and Init it once.
 type Member struct {
-	place queue.Elem[*Member]
 	sub   Subject
 	group *cohort
 	chunk *chunk
-	index uint8 // in the chunk
+	place int32 // in the members of its cohort or chunk
 	again bool  // Now was called while a renewal was out
 	// crowded: its last renewal was one of chunkSize, which others of its slot followed.
 	crowded bool
@@ -96,27 +96,19 @@ type Member struct {
 	want    resp.Acks
 }
 
-// Init names the subject, the slot that its lock is served in, in a cluster, and how
-// many replicas must acknowledge its renewals.
+// Init names the subject, the slot of its key, and how many replicas must acknowledge
+// its renewals.
 func (m *Member) Init(s Subject, slot uint16, want resp.Acks) {
 	m.sub, m.slot, m.want = s, slot, want
-	m.place.Value = m
 }
 
 // Want is what Init was told.
 func (m *Member) Want() resp.Acks { return m.want }
 
-type cohort struct {
-	r       *Renewer
-	slot    int64
-	due     clock.Instant
-	timer   wheel.Timer
-	members queue.List[*Member]
-}
-
 // New makes a Renewer.
 func New(cfg Config) *Renewer {
 	r := &Renewer{cfg: cfg}
+	r.slotted.Store(cfg.Slotted)
 	// 250 ms at the default lease of 30 s: at most 45 cohorts are alive.
 	r.quantum = min(max(cfg.Lease/120, time.Millisecond), 250*time.Millisecond)
 	r.mu.cohorts = make(map[int64]*cohort)
@@ -125,7 +117,7 @@ func New(cfg Config) *Renewer {
 }
 
 // JoinFirst puts a new hold into the cohort of its first renewal, a sixth to a third
-// of the lease from now: a service that takes all its locks when it starts shall not
+// of the lease from now: a service that takes all its locks when it starts must not
 // renew them all in the same second for ever.
 func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
 	sixth := r.cfg.Lease / 6
@@ -141,7 +133,7 @@ func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
 // that, and is spread as above.
 func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 	third := r.cfg.Lease / 3
-	if r.cfg.Slotted && !r.crowded(m) {
+	if r.slotted.Load() && !r.crowded(m) {
 		r.joinWithin(m, now, r.untilBeat(m.slot, now))
 		return
 	}
@@ -179,23 +171,13 @@ func (r *Renewer) joinWithin(m *Member, now clock.Instant, wait time.Duration) {
 	r.Join(m, now.Add(min(wait, max(half, r.quantum))))
 }
 
-// Join puts m, which is nowhere, into the cohort of the slot that due falls in.
+// Join puts m, which is nowhere, into the cohort that is due then.
 func (r *Renewer) Join(m *Member, due clock.Instant) {
-	slot := int64(due) / int64(r.quantum)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.closed || m.group != nil || m.chunk != nil {
-		return
+	if !r.mu.closed && m.group == nil && m.chunk == nil {
+		r.joinLocked(m, due)
 	}
-	c := r.mu.cohorts[slot]
-	if c == nil {
-		c = &cohort{r: r, slot: slot, due: clock.Instant(slot * int64(r.quantum))}
-		c.timer.Init(c)
-		r.mu.cohorts[slot] = c
-		r.cfg.Wheel.Schedule(&c.timer, c.due)
-	}
-	m.group = c
-	c.members.PushBack(&m.place)
 }
 
 // Leave takes m out, wherever it is. A renewal that is under way is not stopped,
@@ -208,15 +190,12 @@ func (r *Renewer) Leave(m *Member) {
 
 func (r *Renewer) leaveLocked(m *Member) {
 	if c := m.group; c != nil {
-		// An empty cohort stays until it fires: the next hold joins it, and holds
-		// that come and go quickly make no timers.
-		m.group = nil
-		c.members.Remove(&m.place)
+		c.leaveLocked(m)
 	}
 	if k := m.chunk; k != nil {
 		m.chunk = nil
 		m.again = false
-		k.members[m.index] = nil
+		k.members[m.place] = nil
 	}
 }
 
@@ -235,6 +214,23 @@ func (r *Renewer) Now(m *Member) {
 	k := r.newChunkLocked(r.cfg.Clock.Now(), []*Member{m})
 	r.mu.Unlock()
 	k.launch()
+}
+
+// Soon renews m within a quantum, together with all others that are due by then. If a
+// renewal is out the next follows its answer, as with Now. It does not call m's subject:
+// the caller may hold its lock.
+func (r *Renewer) Soon(m *Member) {
+	due := r.cfg.Clock.Now().Add(r.quantum)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.mu.closed, m.group != nil && m.group.due <= due:
+	case m.chunk != nil:
+		m.again = true
+	default:
+		r.leaveLocked(m)
+		r.joinLocked(m, due)
+	}
 }
 
 // repeat renews m at once if Now was called while its renewal was out.
@@ -298,45 +294,4 @@ func (r *Renewer) Close() {
 	}
 	clear(r.mu.cohorts)
 	clear(r.mu.chunks)
-}
-
-// Fire implements wheel.Task: the cohort is due.
-func (c *cohort) Fire(_ *wheel.Timer, _ clock.Instant) {
-	r := c.r
-	r.mu.Lock()
-	if r.mu.cohorts[c.slot] == c {
-		delete(r.mu.cohorts, c.slot)
-	}
-	members := make([]*Member, 0, c.members.Len())
-	for m, ok := c.members.PopFront(); ok; m, ok = c.members.PopFront() {
-		m.group = nil
-		members = append(members, m)
-	}
-	chunks := r.cutLocked(members, c.due)
-	r.mu.Unlock()
-	for _, k := range chunks {
-		k.launch()
-	}
-}
-
-// order is that of members whose renewals cannot share a script.
-func (r *Renewer) order(a, b *Member) int {
-	if c := int(a.want) - int(b.want); c != 0 || !r.cfg.Slotted {
-		return c
-	}
-	return int(a.slot) - int(b.slot)
-}
-
-// cutLocked makes chunks of members that are nowhere.
-func (r *Renewer) cutLocked(members []*Member, due clock.Instant) (chunks []*chunk) {
-	slices.SortFunc(members, r.order)
-	for len(members) > 0 {
-		n := 1
-		for n < min(len(members), chunkSize) && r.order(members[0], members[n]) == 0 {
-			n++
-		}
-		chunks = append(chunks, r.newChunkLocked(due, members[:n:n]))
-		members = members[n:]
-	}
-	return chunks
 }

@@ -41,10 +41,10 @@ func TestRenewalsOfHoldsTakenTogetherAreSpreadEvenly(t *testing.T) {
 				}
 				// The first and the last slot are cut.
 				whole := wait > c.from && wait < c.to-l.r.quantum
-				if got := float64(g.members.Len()); whole && (got < 0.7*n/slots || got > 1.3*n/slots) {
+				if got := float64(len(g.members)); whole && (got < 0.7*n/slots || got > 1.3*n/slots) {
 					t.Errorf("%v holds are due after %v, want about %.0f", got, wait, n/slots)
 				}
-				total += g.members.Len()
+				total += len(g.members)
 			}
 			if total != n || float64(len(l.r.mu.cohorts)) < slots {
 				t.Errorf("%d holds in %d cohorts", total, len(l.r.mu.cohorts))
@@ -60,7 +60,7 @@ func TestHoldsOfASlotGatherInOneScript(t *testing.T) {
 	t.Parallel()
 	const slots, each = 800, 6
 	l := newLab(t)
-	l.r.cfg.Slotted = true
+	l.r.slotted.Store(true)
 	third := lease / 3
 	step := l.r.quantum
 	play := func(d time.Duration, add func(i int)) (scripts []int) {
@@ -113,7 +113,7 @@ func TestCrowdOfOneSlotIsSpread(t *testing.T) {
 	t.Parallel()
 	const many = 20_000
 	l := newLab(t)
-	l.r.cfg.Slotted = true
+	l.r.slotted.Store(true)
 	for n := range many {
 		s := l.subject(n)
 		s.m.slot = 7
@@ -278,7 +278,7 @@ func (l *lab) empty() {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	for _, c := range l.r.mu.cohorts {
-		if n := c.members.Len(); n != 0 {
+		if n := len(c.members); n != 0 {
 			l.t.Errorf("%d holds in a cohort", n)
 		}
 	}

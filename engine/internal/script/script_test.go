@@ -248,7 +248,7 @@ func TestOneForeignKeyAmongManyCostsTheOthersNothing(t *testing.T) {
 			c.s.Do("SET", key, "string")
 		} else {
 			c.s.Do("HSET", key, me.String(), "1")
-			c.s.Do("PEXPIRE", key, "1000")
+			c.s.Do("PEXPIRE", key, "8000")
 		}
 		list = append(list, Renewal{key, me, 9 * time.Second})
 	}

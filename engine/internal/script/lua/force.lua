@@ -1,17 +1,18 @@
 -- force: take the lock away from whoever has it.
 -- KEYS[1] lock hash   ARGV[1] the only owner to take it from, or ''   ARGV[2] channel
 -- ARGV[3] PUBLISH, SPUBLISH, BOTH or ''
--- 1: it was held and is free now   0: not held, or not by that owner
+-- 1: it was held and is free now   2: the same, but the server refused the message
+-- 0: not held, or not by that owner
 local free = redis.call('HLEN', KEYS[1]) == 0
 if free or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
   redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
   return 0
 end
 redis.call('DEL', KEYS[1])
-local verb = ARGV[3]
+local code, verb = 1, ARGV[3]
 if verb == 'BOTH' then
-  redis.call('PUBLISH', ARGV[2], '0')
+  if type(redis.pcall('PUBLISH', ARGV[2], '0')) == 'table' then code = 2 end
   verb = 'SPUBLISH'
 end
-if verb ~= '' then redis.call(verb, ARGV[2], '0') end
-return 1
+if verb ~= '' and type(redis.pcall(verb, ARGV[2], '0')) == 'table' then code = 2 end
+return code

@@ -22,9 +22,10 @@ for i = 1, #KEYS do
     reply = redis.pcall('HDEL', KEYS[i], owner)
   end
   if type(reply) == 'table' then
-    if string.find(reply['err'], 'READONLY', 1, true) == 1 then return reply end
+    local err = string.gsub(reply['err'], '^@user_script: %d+: %-', '') -- up to Redis 6.2
+    if string.find(err, 'READONLY', 1, true) == 1 then return reply end
     code = -5
-    if string.find(reply['err'], 'WRONGTYPE', 1, true) then code = -4 end
+    if string.find(err, 'WRONGTYPE', 1, true) == 1 then code = -4 end
   end
   codes[i] = code
 end

@@ -6,20 +6,16 @@
 -- The field changes its name so that a late copy of a renewal finds nothing to
 -- renew: it must not make the rest longer. Waiters are woken to learn the new
 -- expiry: they sleep until the old one, which may be far away.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
-  return -3
-end
+--
+-- The first write needs no memory, so that a server that has none left lets the rest
+-- pass, too.
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return -3 end
 redis.call('HSET', KEYS[1], ARGV[3], 1)
-redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local verb = ARGV[5]
-if verb ~= '' then
-  if verb == 'BOTH' then
-    redis.pcall('PUBLISH', ARGV[4], '0')
-    verb = 'SPUBLISH'
-  end
-  local sent = redis.pcall(verb, ARGV[4], '0')
-  if type(sent) == 'table' then return 2 end
+local code, verb = 1, ARGV[5]
+if verb == 'BOTH' then
+  if type(redis.pcall('PUBLISH', ARGV[4], '0')) == 'table' then code = 2 end
+  verb = 'SPUBLISH'
 end
-return 1
+if verb ~= '' and type(redis.pcall(verb, ARGV[4], '0')) == 'table' then code = 2 end
+return code

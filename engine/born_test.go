@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+)
+
+// A LockAsync whose command is on its way is nothing that the next one on its name may
+// change: not even whether it is told at once that the lane is full.
+func TestFuturesOfOneNameOnAFullLaneDoNotMeet(t *testing.T) {
+	t.Parallel()
+	_, e, _, gate := busyLane(t)
+	defer gate.Open()
+	for i := range 300 {
+		m := e.Mutex(fmt.Sprint("n", i))
+		var both sync.WaitGroup
+		futures := make([]*Future[*Hold], 2)
+		for k := range futures {
+			both.Go(func() { futures[k] = m.LockAsync(ctxT(t)) })
+		}
+		both.Wait()
+		told := 0
+		for _, f := range futures {
+			if _, err := f.Result(); errors.Is(err, ErrOverloaded) {
+				told++
+			}
+			f.Abandon()
+		}
+		if told == 0 {
+			t.Fatalf("name %d: neither was told that the lane is full", i)
+		}
+	}
+}

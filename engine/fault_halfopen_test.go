@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+)
+
+// The other end of the connection of the messages is gone without a word, as when a
+// NAT has forgotten it: a waiter must not sleep until an idle connection is looked at.
+func TestWaiterOnAHalfOpenConnectionIsWokenWithinTheBound(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	p := faultproxy.New(t, "tcp", s.Addr())
+	const timeout = 400 * time.Millisecond
+	e := open(t, "redis://"+p.Addr()+"?command_timeout=400ms")
+	h := mustLock(t, open(t, s.URL()).Mutex("x"), Lease(time.Minute))
+	f := e.Mutex("x").LockAsync(ctxT(t))
+	eventually(t, "it sleeps", func() bool {
+		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
+		return len(list) == 1 && p.Stats().Forwarded["EVALSHA"] >= 2 && e.Stats().InFlight == 0
+	})
+	p.Blackhole(faultproxy.Carried("SUBSCRIBE"))
+	mustUnlock(t, h)
+	start := time.Now()
+	got, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Twice the timeout, and what a busy machine needs.
+	if d := time.Since(start); d > 2*timeout+3*time.Second {
+		t.Errorf("woken after %v", d)
+	}
+	mustUnlock(t, got)
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+)
+
+// resourceOf returns the state of a name, nil if it has none.
+func resourceOf(e *Engine, name string) *resource {
+	sh := e.table.shard(e.client.Route(name))
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.resources[kindMutex][name]
+}
+
+// wantNoneListedAndFree fails the test if recovery points to a resource that the next
+// name may be given.
+func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
+	t.Helper()
+	e.recovery.mu.Lock()
+	defer e.recovery.mu.Unlock()
+	for _, l := range e.recovery.mu.lanes {
+		for _, r := range append(append([]*resource(nil), l.urgent...), l.tries...) {
+			listed++
+			r.sh.mu.Lock()
+			for free := r.sh.free; free != nil; free = free.nextFree {
+				if free == r {
+					t.Error("recovery lists a resource that is free for another name")
+				}
+			}
+			r.sh.mu.Unlock()
+		}
+	}
+	return listed
+}
+
+// A name is held back by one thing at a time:
+//
+//	head                TryLock            server
+//	asleep              sent
+//	channel lost:
+//	stalled, listed by
+//	recovery
+//	                    <----------------  BUSY
+//	cancelled                              the lane dies
+//	... if BUSY had paused the name, the end of the pause would let it go, and recovery
+//	would still have it when it serves another
+func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
+	t.Parallel()
+	s, p, e, clk := behindOn(t, patient)
+	other := open(t, s.URL())
+	h := mustLock(t, other.Mutex("x"))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	waiter := e.Mutex("x").LockAsync(ctx)
+	eventually(t, "the head is asleep, its subscription confirmed", func() bool {
+		return p.Stats().Forwarded["EVALSHA"] == 2 && e.Stats().InFlight == 0
+	})
+	r := resourceOf(e, "x")
+	held := func(why holdback) func() bool {
+		return func() bool {
+			r.sh.mu.Lock()
+			defer r.sh.mu.Unlock()
+			return r.held == why
+		}
+	}
+	p.ReplaceReply(acquireOf("x"), []byte("-BUSY Redis is busy\r\n"), 1)
+	p.Pause(faultproxy.Carried("EVALSHA"))
+	try := e.Mutex("x").TryLockAsync(ctxT(t))
+	eventually(t, "the TryLock is out", func() bool { return e.Stats().InFlight == 1 })
+	p.Cut(faultproxy.Carried("SUBSCRIBE"))
+	eventually(t, "the name is stalled", held(stalled))
+	p.Resume()
+	if _, err := try.Await(ctxT(t)); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("TryLock: %v", err)
+	}
+	p.Down()
+	eventually(t, "the lane is down", func() bool { return !e.client.Up(0, 0) })
+	cancel()
+	if _, err := waiter.Await(ctxT(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("the waiter: %v", err)
+	}
+	clk.pass(time.Minute) // whatever was armed has fired
+	if n := wantNoneListedAndFree(t, e); n != 1 {
+		t.Errorf("recovery lists %d names, want this one", n)
+	}
+	p.Up()
+	eventually(t, "the name is gone", func() bool { return e.resources() == 0 && wantNoneListedAndFree(t, e) == 0 })
+	mustUnlock(t, h)
+	mustUnlock(t, mustLock(t, e.Mutex("x")))
+}

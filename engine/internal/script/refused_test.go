@@ -1,0 +1,97 @@
+package script
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// A server without memory refuses what takes a lock, and leaves it untouched; it does
+// not refuse what gives one back.
+func TestServerWithoutMemoryRefusesNoGivingBack(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, x := range []struct {
+		name   string
+		state  string
+		encode func([]byte, resp.Form) []byte
+		want   int64 // 0: refused
+		left   map[string]string
+	}{
+		{"acquire", "absent", acquire(me, time.Second), 0, nil},
+		{"reenter", "me", reenter(me, time.Second, 2), 0, map[string]string{me.String(): "1"}},
+		{"leave", "me", leave(me, 3), StillHeld, map[string]string{me.String(): "3"}},
+		{"release", "me", release(me), Done, nil},
+		{"retire", "me", retire(me, time.Second), Done, map[string]string{nobody.String(): "1"}},
+		{"force", "me", force(""), Done, nil},
+	} {
+		c.s.Do("FLUSHALL")
+		states[x.state](c.s)
+		c.s.Do("CONFIG", "SET", "maxmemory", "1")
+		v, err := c.run(x.encode)
+		c.s.Do("CONFIG", "SET", "maxmemory", "0")
+		var refused *resp.ServerError
+		taking := x.name == "acquire" || x.name == "reenter"
+		if taking != (errors.As(err, &refused) && refused.Code == "OOM") || !taking && (err != nil || v.Int != x.want) {
+			t.Errorf("%s: %d, %v", x.name, v.Int, err)
+		}
+		left, _ := c.s.Do("HGETALL", lockName).([]any)
+		if len(left) != 2*len(x.left) || len(left) == 2 && x.left[left[0].(string)] != left[1] {
+			t.Errorf("%s left %v, want %v", x.name, left, x.left)
+		}
+	}
+}
+
+// A message that the server refuses costs nobody the release, and is reported, also if
+// it is one of two.
+func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	known, _ := c.s.Do("COMMAND", "INFO", "spublish").([]any)
+	sharded := len(known) == 1 && known[0] != nil
+	if !sharded {
+		t.Log("this server is older than Redis 7.0 and has no sharded messages: they are left out")
+	}
+	for _, x := range []struct {
+		denied, verb string
+		want         int64
+	}{
+		{"none", "PUBLISH", Done},
+		{"publish", "PUBLISH", Unheard},
+		{"spublish", "SPUBLISH", Unheard},
+		{"publish", "SPUBLISH", Done},
+		{"publish", "BOTH", Unheard},
+		{"spublish", "BOTH", Unheard},
+		{"none", "BOTH", Done},
+		{"publish", "", Done},
+	} {
+		if !sharded && (x.denied == "spublish" || x.verb == "SPUBLISH" || x.verb == "BOTH") {
+			continue
+		}
+		channel := wake
+		channel.Verb = x.verb
+		for name, encode := range map[string]func([]byte, resp.Form) []byte{
+			"release": func(b []byte, f resp.Form) []byte { return AppendRelease(b, f, lockName, me, channel) },
+			"retire": func(b []byte, f resp.Form) []byte {
+				return AppendRetire(b, f, lockName, me, nobody, time.Second, channel)
+			},
+			"force": func(b []byte, f resp.Form) []byte { return AppendForce(b, f, lockName, "", channel) },
+		} {
+			c.s.Do("FLUSHALL")
+			states["me"](c.s)
+			c.s.Do("ACL", "SETUSER", "default", "+@all")
+			if x.denied != "none" {
+				c.s.Do("ACL", "SETUSER", "default", "-"+x.denied)
+			}
+			v, err := c.run(encode)
+			if err != nil || v.Int != x.want {
+				t.Errorf("%s by %q without %s: %d, %v, want %d", name, x.verb, x.denied, v.Int, err, x.want)
+			}
+			if c.s.Do("HEXISTS", lockName, me.String()) != int64(0) {
+				t.Errorf("%s by %q without %s left the owner there", name, x.verb, x.denied)
+			}
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// nobody returns addresses at which connections are refused.
+func nobody(t *testing.T, n int) (addrs []string) {
+	for range n {
+		node := fakenode.New(t)
+		node.Down()
+		addrs = append(addrs, node.Addr())
+	}
+	return addrs
+}
+
+// Open waits for nobody to start a server. The test has no other limit than its own.
+func TestOpenFailsWhenNobodyListens(t *testing.T) {
+	t.Parallel()
+	for form, n := range map[string]int{
+		"redis://%s": 1, "redis://%s?lanes=3": 1, "redis+cluster://%s": 3, "redis+sentinel://%s/mymaster": 3, "redis+replicas://%s": 2,
+	} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			addrs := nobody(t, n)
+			start := time.Now()
+			_, err := Open(context.Background(), fmt.Sprintf(form, strings.Join(addrs, ",")))
+			if !errors.Is(err, ErrUnavailable) || !hasText(err, "connection refused") || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("Open: %v", err)
+			}
+			for _, addr := range addrs { // a round is all of them
+				if !hasText(err, addr) {
+					t.Errorf("%s is not named: %v", addr, err)
+				}
+			}
+			if d := time.Since(start); d > 4*time.Second { // DialTimeout is 5 s
+				t.Errorf("it took %v", d)
+			}
+		})
+	}
+}
+
+// Of several addresses one that answers is enough.
+func TestOpenNeedsOneAddressThatAnswers(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartSentinel(t)
+	_, after, _ := strings.Cut(r.URL(), "://")
+	e := open(t, "redis+sentinel://"+strings.Join(nobody(t, 2), ",")+","+after)
+	mustUnlock(t, mustLock(t, e.Mutex("x")))
+}
+
+// A server that is loading its data will do in a moment: Open waits for it, for
+// DialTimeout.
+func TestOpenWaitsForAServerThatIsLoading(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	loading := n.On(fakenode.Is("PING"), fakenode.Error(fakenode.Loading))
+	opened := make(chan error, 1)
+	go func() {
+		e, err := Open(context.Background(), "redis://"+n.Addr()+"?dial_timeout=20s")
+		if err == nil {
+			err = e.Close()
+		}
+		opened <- err
+	}()
+	n.WaitFor(6, fakenode.Is("PING")) // three connections have been refused
+	select {
+	case err := <-opened:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	loading.Remove()
+	if err := receive(t, opened); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	loading := fakenode.New(t)
+	loading.On(fakenode.Is("PING"), fakenode.Error(fakenode.Loading))
+	undecided := fakenode.New(t)
+	undecided.On(fakenode.Is("ROLE"), fakenode.Raw("*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:1\r\n$7\r\nconnect\r\n:0\r\n"))
+	for url, text := range map[string]string{
+		"redis://" + loading.Addr():            "LOADING",
+		"redis+replicas://" + undecided.Addr(): "no primary",
+	} {
+		_, err := Open(context.Background(), url+"?dial_timeout=300ms")
+		if !errors.Is(err, ErrUnavailable) || !hasText(err, text) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// A Lazy engine is for who starts before the server does.
+func TestALazyEngineWaitsForItsServer(t *testing.T) {
+	t.Parallel()
+	tr := newTrouble(t)
+	tr.net.Down()
+	e := open(t, "redis://"+tr.net.Addr(), func(c *Config) { c.Lazy = true })
+	f := e.Mutex("x").LockAsync(ctxT(t))
+	if err := errOf(e.Mutex("y").Lock(ctxT(t), Wait(50*time.Millisecond))); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("meanwhile: %v", err)
+	}
+	tr.net.Up()
+	h, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, h)
+}
+
+// Whoever gives several addresses without saying what they are together is told, and
+// whoever writes a URL or a password into an address does not find it in the error.
+func TestAddressesThatAreNoneAreExplained(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"redis://a:1,b:2", "redis://:hunter2@a,b:2/3", "rediss://a:1,b", "redis://[::1]:1,[::2]:2?db=1"} {
+		_, err := ParseURL(url)
+		if !errors.Is(err, ErrInvalid) || !hasText(err, "redis+cluster://") || hasText(err, "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, addr := range []string{"redis://:hunter2@h:1", "ada:hunter2@h:1", "hunter2@h:1", "a,b:1", "a:1,b:2"} {
+		_, err := New(context.Background(), Config{Addrs: []string{addr}})
+		if !errors.Is(err, ErrInvalid) || !hasText(err, "must be host:port") || hasText(err, "hunter2") {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+}

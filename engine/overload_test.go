@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/fakenode"
+)
+
+// busyLane is an engine whose only command that may be in flight is out until the gate
+// opens.
+func busyLane(t *testing.T) (n *fakenode.Node, e *Engine, h *Hold, gate *fakenode.Gate) {
+	t.Helper()
+	n, gate = fakenode.New(t), fakenode.NewGate()
+	n.On(calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(calls(script.Release), fakenode.Int(script.Done))
+	n.On(calls(script.State), fakenode.Raw("*2\r\n*0\r\n:-2\r\n"))
+	e = open(t, "redis://"+n.Addr()+"?lanes=1", func(c *Config) { c.MaxInFlight = 1 })
+	h = mustLock(t, e.Mutex("held"))
+	n.OnNext(1, calls(script.Acquire), fakenode.Hold(gate, fakenode.Int(script.Granted)))
+	e.Mutex("slow").LockAsync(ctxT(t))
+	n.WaitFor(2, calls(script.Acquire))
+	return n, e, h, gate
+}
+
+func TestAFullLaneSendsReleasesBeforeAcquires(t *testing.T) {
+	t.Parallel()
+	n, e, h, gate := busyLane(t)
+	ctx := ctxT(t)
+	const names = 20
+	var all sync.WaitGroup
+	for i := range names {
+		all.Go(func() {
+			if _, err := e.Mutex(fmt.Sprint("other", i)).Lock(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return e.Stats().Waiting == names+1 })
+	released := h.UnlockAsync()
+	gate.Open()
+	if _, err := released.Await(ctx); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	all.Wait()
+	// The two of busyLane, then the release.
+	if got := n.Commands(fakenode.Is("EVALSHA"))[2]; got.Words[1] != script.Release.SHA {
+		t.Errorf("the first command that was sent when there was room: %v", got.Words)
+	}
+}
+
+func TestAFullLaneServesFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	n, e, _, gate := busyLane(t)
+	ctx := ctxT(t)
+	var want []string
+	var all sync.WaitGroup
+	for i := range 20 {
+		name := fmt.Sprintf("other%02d", i)
+		want = append(want, name)
+		all.Go(func() {
+			if _, err := e.Mutex(name).Lock(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+2 })
+	}
+	gate.Open()
+	all.Wait()
+	var got []string
+	for _, c := range n.Commands(calls(script.Acquire))[2:] {
+		got = append(got, c.Words[3])
+	}
+	// A goroutine may be counted as waiting a moment before it has its place, so the next
+	// one may come before it.
+	for i, name := range got {
+		if at := slices.Index(want, name); at < i-1 || at > i+1 {
+			t.Fatalf("asked for in the order %v", got)
+		}
+	}
+}
+
+func TestWhoeverLeavesAFullLaneIsNotSent(t *testing.T) {
+	t.Parallel()
+	n, e, h, gate := busyLane(t)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	failed := make(chan error, 2)
+	go func() { _, err := e.Mutex("left").Lock(ctx); failed <- err }()
+	go func() { _, err := e.Mutex("looked").State(ctx); failed <- err }()
+	eventually(t, "it waits", func() bool { return e.Stats().Waiting == 2 })
+	cancel()
+	for range 2 {
+		if err := receive(t, failed); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	}
+	gate.Open()
+	mustUnlock(t, h)
+	if got := n.Commands(fakenode.Has("left")); len(got) > 0 {
+		t.Errorf("sent: %v", got)
+	}
+}
+
+func TestAFutureOnAFullLaneIsBornFailed(t *testing.T) {
+	t.Parallel()
+	_, e, _, gate := busyLane(t)
+	defer gate.Open()
+	if _, err := e.Mutex("late").LockAsync(ctxT(t)).Result(); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("%v", err)
+	}
+}
+
+// BenchmarkUnlockUnderOverload is how long Unlock takes with many more names in use than
+// commands may be in flight, and with the default limit.
+func BenchmarkUnlockUnderOverload(b *testing.B) {
+	for _, limit := range []int{0, 64, 8} {
+		b.Run(fmt.Sprint("MaxInFlight=", limit), func(b *testing.B) {
+			s := server(b)
+			e := open(b, s.URL(), func(c *Config) { c.MaxInFlight = limit })
+			ctx := context.Background()
+			const names = 500
+			took := make([][]time.Duration, names)
+			var all sync.WaitGroup
+			for i := range names {
+				m := e.Mutex(fmt.Sprint("n", i))
+				all.Go(func() {
+					for range b.N / names {
+						h, err := m.Lock(ctx)
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						began := time.Now()
+						if err := h.Unlock(ctx); err != nil {
+							b.Error(err)
+						}
+						took[i] = append(took[i], time.Since(began))
+					}
+				})
+			}
+			all.Wait()
+			every := slices.Concat(took...)
+			if len(every) == 0 {
+				return
+			}
+			slices.Sort(every)
+			b.ReportMetric(float64(every[len(every)/2].Microseconds()), "p50-us")
+			b.ReportMetric(float64(every[len(every)*99/100].Microseconds()), "p99-us")
+			b.ReportMetric(float64(every[len(every)-1].Microseconds()), "max-us")
+		})
+	}
+}

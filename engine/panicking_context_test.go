@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// brokenContext is a context of the user's whose Err panics once it has ended.
+type brokenContext struct {
+	context.Context
+	ended chan struct{}
+}
+
+func (c brokenContext) Done() <-chan struct{} { return c.ended }
+
+func (c brokenContext) Err() error {
+	select {
+	case <-c.ended:
+		panic("a broken context")
+	default:
+		return nil
+	}
+}
+
+// A caller that panics while it waits, and is recovered, as net/http does, must not be
+// given the lock later: nobody would ever unlock it.
+func TestLockWhoseContextPanicsTakesNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, other := open(t, s.URL()), open(t, s.URL())
+	h := mustLock(t, other.Mutex("x"))
+	ctx := brokenContext{context.Background(), make(chan struct{})}
+	panicked := make(chan any, 1)
+	go func() {
+		defer func() { panicked <- recover() }()
+		_, _ = e.Mutex("x").Lock(ctx, Lease(time.Hour))
+	}()
+	eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
+	close(ctx.ended)
+	if v := receive(t, panicked); v != "a broken context" {
+		t.Errorf("recovered %v", v)
+	}
+	if n := e.Stats().Waiting; n != 0 {
+		t.Errorf("%d still wait", n)
+	}
+	mustUnlock(t, h)
+	mustUnlock(t, mustLock(t, other.Mutex("x")))
+	clean(t, s, e)
+}
+
+// brittleContext is a context of the user's that may be asked for the holds in it once.
+type brittleContext struct {
+	context.Context
+	asked *int
+}
+
+func (c brittleContext) Value(key any) any {
+	if _, ok := key.(holdsKey); ok {
+		if *c.asked++; *c.asked > 1 {
+			panic("a broken context")
+		}
+	}
+	return c.Context.Value(key)
+}
+
+// The lock is held when Do makes the context of the function.
+func TestDoWhoseContextPanicsReleasesTheLock(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	func() {
+		defer func() {
+			if v := recover(); v != "a broken context" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		ctx := brittleContext{context.Background(), new(int)}
+		_ = e.Mutex("x").Do(ctx, func(context.Context, *Hold) error { panic("it runs") })
+	}()
+	clean(t, s, e)
+}
+
+// undoneContext is a context of the user's whose Done panics.
+type undoneContext struct{ context.Context }
+
+func (undoneContext) Done() <-chan struct{} { panic("a broken context") }
+
+// Lock needs the Done of its context before anything is asked of the server.
+func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	m := e.Mutex("x")
+	for name, lock := range map[string]func(ctx context.Context){
+		"Lock":         func(ctx context.Context) { _, _ = m.Lock(ctx) },
+		"TryLock":      func(ctx context.Context) { _, _ = m.TryLock(ctx) },
+		"LockAsync":    func(ctx context.Context) { m.LockAsync(ctx) },
+		"TryLockAsync": func(ctx context.Context) { m.TryLockAsync(ctx) },
+	} {
+		func() {
+			defer func() {
+				if v := recover(); v != "a broken context" {
+					t.Errorf("%s: recovered %v", name, v)
+				}
+			}()
+			lock(undoneContext{context.Background()})
+		}()
+	}
+	clean(t, s, e)
+	if n := e.resources(); n > 0 {
+		t.Errorf("%d names are in use", n)
+	}
+}

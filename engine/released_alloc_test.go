@@ -1,0 +1,37 @@
+//go:build !race
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// Every release goes by here, on its way to whoever unlocked.
+func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
+	e := open(t, redistest.StartReplicated(t, 1).URL())
+	server, at := e.client.ServerOf(0), e.clock.Now()
+	note := func() {
+		at = at.Add(rememberFor / 1000) // a few pages, of which the oldest is used again
+		e.released.note(server, 0, pastRelease{name: "x", at: at})
+	}
+	for range 5000 {
+		note()
+	}
+	if n := testing.AllocsPerRun(20_000, note); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if _, n := remembered(e); n > 2000 {
+		t.Errorf("%d releases are remembered", n)
+	}
+}
+
+func BenchmarkRememberingARelease(b *testing.B) {
+	e := open(b, redistest.StartReplicated(b, 1).URL())
+	server, at := e.client.ServerOf(0), e.clock.Now()
+	for b.Loop() {
+		at = at.Add(rememberFor / 500_000) // 100,000 a second
+		e.released.note(server, 0, pastRelease{name: "x", at: at})
+	}
+}

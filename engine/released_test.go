@@ -1,0 +1,313 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// outdated is a primary, an engine, and a replica that is held up: it has what was
+// written before, and will be promoted without what comes then.
+type outdated struct {
+	t                 *testing.T
+	servers           *redistest.Replicated
+	primary, promoted *redistest.Server
+	link              *redistest.Link
+	e                 *Engine
+}
+
+func newOutdated(t *testing.T, change ...func(*Config)) *outdated {
+	t.Helper()
+	r := redistest.StartReplicated(t, 1, redistest.Line("repl-timeout 300"))
+	o := &outdated{t: t, servers: r, primary: r.Servers()[0], promoted: r.Servers()[1]}
+	o.link = r.Through(o.promoted, o.primary)
+	o.e = open(t, r.URL(), change...)
+	return o
+}
+
+// holdUp waits until the replica has so many keys, and holds up what comes then.
+func (o *outdated) holdUp(keys int) {
+	o.t.Helper()
+	eventually(o.t, "the replica has the locks", func() bool { return o.promoted.Do("DBSIZE") == int64(keys) })
+	o.link.Hold()
+}
+
+// promote kills the primary, promotes the replica, and waits until the engine has found
+// it.
+func (o *outdated) promote() (found pace.Mark) {
+	o.t.Helper()
+	o.primary.Kill()
+	o.link.Cut()
+	o.promoted.Do("REPLICAOF", "NO", "ONE")
+	eventually(o.t, "the engine has found it", func() bool { return o.e.client.AddrOf(0) == o.promoted.Addr() })
+	return pace.Now()
+}
+
+// awaitKeys waits until the promoted one has so many keys, which must be within a second.
+func (o *outdated) awaitKeys(found pace.Mark, n int) {
+	o.t.Helper()
+	eventually(o.t, fmt.Sprint(n, " keys are left"), func() bool { return o.promoted.Do("DBSIZE") == int64(n) })
+	if d := found.Elapsed(); d > time.Second {
+		o.t.Errorf("it took %v", d)
+	}
+}
+
+func TestReleasesThatTheNewPrimaryMissedAreSentAgain(t *testing.T) {
+	t.Parallel()
+	o := newOutdated(t)
+	var holds []*Hold
+	for i := range 700 { // a few pages
+		holds = append(holds, mustLock(t, o.e.Mutex(fmt.Sprint("x", i))))
+	}
+	kept := mustLock(t, o.e.Mutex("kept"))
+	o.holdUp(701)
+	for _, h := range holds {
+		mustUnlock(t, h)
+	}
+	// Somebody waits for one of them over there: the message has to wake it.
+	b := open(t, o.promoted.URL())
+	found := o.promote()
+	waits := b.Mutex("x0").LockAsync(ctxT(t))
+	o.awaitKeys(found, 2) // kept, and x0 for the waiter
+	next, err := waits.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := found.Elapsed(); d > time.Second {
+		t.Errorf("who waited got it after %v", d)
+	}
+	mustUnlock(t, next)
+	if kept.Err() != nil {
+		t.Errorf("a lock that is held: %v", kept.Err())
+	}
+	mustUnlock(t, kept)
+	clean(t, o.promoted)
+}
+
+// What was given back because nobody wanted it would be back on the new primary, too.
+func TestCompensationsAreRememberedAsReleasesAre(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	e := open(t, r.URL())
+	grantedAgain(t, e, "x", 1) // a new replica acknowledges nothing for up to a second
+	_, before := remembered(e)
+	_, err := e.Mutex("x").Lock(ctxT(t), Acked(2))
+	notAcked(t, err, 1, 2)
+	eventually(t, "it is given back, and remembered", func() bool {
+		_, n := remembered(e)
+		return n == before+1 && r.Primary().Do("DBSIZE") == int64(0)
+	})
+}
+
+// A MinHold stays for what it has left, and no longer than that.
+func TestMinHoldThatTheNewPrimaryMissedKeepsItsRest(t *testing.T) {
+	t.Parallel()
+	o := newOutdated(t)
+	h := mustLock(t, o.e.Mutex("x"), MinHold(3*time.Second))
+	end := time.Now().Add(3 * time.Second)
+	over := mustLock(t, o.e.Mutex("y"), MinHold(time.Millisecond))
+	o.holdUp(2)
+	mustUnlock(t, h)
+	mustUnlock(t, over)
+	o.awaitKeys(o.promote(), 1)
+	if ttl, _ := o.promoted.Do("PTTL", "x").(int64); time.Duration(ttl)*time.Millisecond > time.Until(end)+100*time.Millisecond || ttl < 1 {
+		t.Errorf("%d ms left, want %v", ttl, time.Until(end))
+	}
+	if fields(t, o.promoted, "x")[h.Owner()] != "" {
+		t.Error("the owner is there still")
+	}
+}
+
+// The name has been taken again since: by another grant, which stays.
+func TestReleaseThatIsSentAgainSparesTheNextHold(t *testing.T) {
+	t.Parallel()
+	o := newOutdated(t)
+	mustUnlock(t, mustLock(t, o.e.Mutex("x")))
+	h := mustLock(t, o.e.Mutex("x"))
+	eventually(t, "the replica has the next one", func() bool { return fields(t, o.promoted, "x")[h.Owner()] == "1" })
+	o.link.Hold()
+	before := o.promoted.CommandStats()["hdel"]
+	o.promote()
+	eventually(t, "the release was sent again", func() bool { return o.promoted.CommandStats()["hdel"] > before })
+	if fields(t, o.promoted, "x")[h.Owner()] != "1" || h.Err() != nil {
+		t.Errorf("the next hold is gone; %v", h.Err())
+	}
+	mustUnlock(t, h)
+}
+
+// The new primary refuses for now: it is asked again, and not all the time.
+func TestReleaseThatTheNewPrimaryRefusesIsSentUntilItDoesNot(t *testing.T) {
+	t.Parallel()
+	o := newOutdated(t)
+	h := mustLock(t, o.e.Mutex("x"))
+	o.holdUp(1)
+	mustUnlock(t, h)
+	o.promoted.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	o.promote()
+	scripts := func() int64 { return o.promoted.CommandStats()["evalsha"] }
+	before, since := scripts(), time.Now()
+	eventually(t, "it is asked a few times", func() bool { return scripts() >= before+4 })
+	if d := time.Since(since); d < 2*againAfter {
+		t.Errorf("four times within %v", d)
+	}
+	o.promoted.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+	o.awaitKeys(pace.Now(), 0)
+}
+
+// remember has an engine that has released nothing yet remember releases for so long.
+func remember(e *Engine, keep time.Duration) {
+	e.released.mu.Lock()
+	defer e.released.mu.Unlock()
+	e.released.keep = keep
+}
+
+// remembered counts what an engine remembers.
+func remembered(e *Engine) (servers, releases int) {
+	e.released.mu.Lock()
+	defer e.released.mu.Unlock()
+	for _, s := range e.released.mu.servers {
+		servers++
+		for page := s.first; page != nil; page = page.next {
+			releases += page.n
+		}
+	}
+	return servers, releases
+}
+
+func TestReleasesAreRememberedForAMoment(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	e := open(t, r.URL())
+	now := e.clock.Now()
+	server := e.client.ServerOf(0)
+	page := len(releasePage{}.list)
+	note := func(n int, at clock.Instant) {
+		for i := range n {
+			e.released.note(server, 0, pastRelease{name: fmt.Sprint(i), at: at})
+		}
+	}
+	note(rememberMost+10*page, now)
+	if servers, n := remembered(e); servers != 1 || n < rememberMost-page || n > rememberMost+page {
+		t.Errorf("%d releases of %d servers are remembered", n, servers)
+	}
+	note(page, now.Add(rememberFor+time.Second))
+	if _, n := remembered(e); n > 2*page {
+		t.Errorf("%d releases are remembered, most of them old", n)
+	}
+	plain := open(t, r.Primary().URL())
+	mustUnlock(t, mustLock(t, plain.Mutex("x")))
+	if servers, n := remembered(plain); servers != 0 || n != 0 {
+		t.Error("a standalone server is never replaced")
+	}
+}
+
+// The last user leaves nothing.
+func TestReleasesAreForgotten(t *testing.T) {
+	t.Parallel()
+	e := open(t, redistest.StartReplicated(t, 1).URL())
+	remember(e, time.Second)
+	mustUnlock(t, mustLock(t, e.Mutex("x")))
+	if _, n := remembered(e); n != 1 {
+		t.Fatalf("%d releases are remembered", n)
+	}
+	eventually(t, "it is forgotten", func() bool { servers, _ := remembered(e); return servers == 0 })
+}
+
+// While nobody can be asked nothing is forgotten: the failover may take its time.
+func TestReleasesAreRememberedWhileTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	o := newOutdated(t)
+	remember(o.e, 500*time.Millisecond)
+	h := mustLock(t, o.e.Mutex("x"))
+	o.holdUp(1)
+	mustUnlock(t, h)
+	o.primary.Kill()
+	gone := time.Now()
+	eventually(t, "time goes by", func() bool { return time.Since(gone) > 2*time.Second })
+	o.awaitKeys(o.promote(), 0)
+}
+
+// Of a cluster's server only some slots may go to another.
+func TestReleasesOfSomeSlotsAreTakenOut(t *testing.T) {
+	t.Parallel()
+	s := &serverReleases{released: &released{keep: 5 * time.Second}}
+	for i := range 1000 {
+		s.push(pastRelease{id: int64(i), at: clock.Instant(time.Duration(i) * 6 * time.Millisecond)})
+	}
+	seen := 0
+	moved := s.takeOut(func(r *pastRelease) bool { seen++; return r.id%3 == 0 })
+	if seen != 1000 || s.pages != 4 {
+		t.Errorf("%d seen, %d pages", seen, s.pages)
+	}
+	for _, r := range moved {
+		if r.id%3 != 0 || r.at < clock.Instant((999*6-5000)*time.Millisecond) {
+			t.Errorf("%d, of %v, was taken out", r.id, r.at)
+		}
+	}
+	if len(moved) != 278 { // of the last five seconds
+		t.Errorf("%d moved", len(moved))
+	}
+	next := &serverReleases{released: s.released}
+	next.push(pastRelease{id: 2000})
+	next.prepend(s)
+	last, n := int64(-1), 0
+	for page := next.first; page != nil; page = page.next {
+		for _, r := range page.list[:page.n] {
+			if r.id <= last || r.id%3 == 0 {
+				t.Fatalf("%d behind %d", r.id, last)
+			}
+			last = r.id
+			n++
+		}
+	}
+	if n != 667 || next.last.newest().id != 2000 || next.pages != 5 {
+		t.Errorf("%d are left, in %d pages", n, next.pages)
+	}
+	if moved := next.takeOut(func(*pastRelease) bool { return true }); next.first != nil || next.last != nil || next.pages != 0 || len(moved) == 0 {
+		t.Error("something is left")
+	}
+}
+
+// The routes have changed while the release was out.
+func TestReleaseAnsweredByAServerThatIsReplacedIsSentAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	e := open(t, r.URL())
+	r.Primary().Do("HSET", "x", e.ID()+":5", "1")
+	e.released.note(e.client.ServerOf(0)+1, e.client.Route("x"), pastRelease{name: "x", id: 5, at: e.clock.Now()})
+	eventually(t, "it is released", func() bool { return r.Primary().Do("EXISTS", "x") == int64(0) })
+	// That has an effect, so it is remembered, for the server that has done it.
+	eventually(t, "it is remembered", func() bool { servers, n := remembered(e); return servers == 1 && n == 1 })
+}
+
+// A Shutdown may wait for holders for as long as they like, and the connection that the
+// releases go to may not be there yet.
+func TestReleasesAreSentAgainWhileAShutdownWaits(t *testing.T) {
+	t.Parallel()
+	s, p, e := behind(t)
+	kept := mustLock(t, e.Mutex("kept"))
+	down := make(chan error, 1)
+	go func() { down <- e.Shutdown(ctxT(t)) }()
+	eventually(t, "it has begun", e.closing.Load)
+	s.Do("HSET", "x", e.ID()+":5", "1")
+	p.Down()
+	route := e.client.Route("x")
+	eventually(t, "the lane is down", func() bool { return !e.client.LaneOf(route).Up() })
+	e.recovery.addReleases([]pastRelease{{name: "x", id: 5, at: e.clock.Now()}}, 0)
+	eventually(t, "they were looked at", func() bool {
+		e.recovery.mu.Lock()
+		defer e.recovery.mu.Unlock()
+		l := e.recovery.mu.lanes[e.client.LaneOf(route)]
+		return l == nil || !l.kicked
+	})
+	p.Up()
+	eventually(t, "it is released", func() bool { return s.Do("EXISTS", "x") == int64(0) })
+	mustUnlock(t, kept)
+	if err := receive(t, down); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/pawl-lock/pawl/internal/redact"
+)
+
+// What the types of this package show of themselves in logs: for every verb of fmt, in
+// slog, as JSON. Left alone, these would print what is inside: passwords, and state that
+// others write to at that moment. Printing takes no lock and waits for nobody.
+//
+// fmt cannot ask a value that lies in an unexported field; it prints the fields
+// of that value, or the address if it is a pointer. So a Mutex and a Hold keep what they
+// lead to behind two pointers, where fmt stops, and an Engine keeps no password in a
+// field.
+
+// String names the engine and its servers.
+func (e *Engine) String() string {
+	if e == nil || e.id == "" {
+		return "Engine(none)"
+	}
+	return "Engine(" + e.id + " at " + e.cfg.Topology + " " + strings.Join(e.cfg.Addrs, ",") + ")"
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (e *Engine) Format(f fmt.State, verb rune) { redact.Format(f, verb, e.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (e *Engine) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// String returns the name: Mutex("orders:42").
+func (m Mutex) String() string { return fmt.Sprintf("Mutex(%q)", shorten(m.name)) }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (m Mutex) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (m Mutex) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// String returns the name: SpinMutex("orders:42").
+func (m SpinMutex) String() string { return "Spin" + m.Mutex.String() }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (m SpinMutex) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (m SpinMutex) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// String returns the lock's name and owner. It does not say whether the lock is still
+// held.
+func (l Hold) String() string {
+	if l.h == nil {
+		return "Hold(none)"
+	}
+	return fmt.Sprintf("Hold(%q of %v)", shorten(l.h.name), l.h.res.owner(l.h.root().id))
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (l Hold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (l Hold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// String returns the result, or that there is none yet. It does not wait.
+func (f *Future[T]) String() string {
+	switch {
+	case f == nil || !f.complete.Load():
+		return "Future(pending)"
+	case f.err != nil:
+		return "Future(" + f.err.Error() + ")"
+	}
+	return fmt.Sprintf("Future(%v)", f.value)
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (f *Future[T]) Format(s fmt.State, verb rune) { redact.Format(s, verb, f.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (f *Future[T]) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// String returns the fields that are set, without passwords.
+func (c Config) String() string { return redact.Text("Config", redact.Struct(c)) }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (c Config) Format(f fmt.State, verb rune) { redact.Format(f, verb, c.String()) }
+
+// LogValue implements slog.LogValuer: the fields that are set, without passwords.
+func (c Config) LogValue() slog.Value { return slog.GroupValue(redact.Struct(c)...) }
+
+// MarshalJSON implements json.Marshaler: the fields that are set, without passwords.
+func (c Config) MarshalJSON() ([]byte, error) { return redact.JSON(redact.Struct(c)) }
+
+// String says which hooks are set.
+func (h Hooks) String() string { return redact.Text("Hooks", redact.Struct(h)) }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (h Hooks) Format(f fmt.State, verb rune) { redact.Format(f, verb, h.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (h Hooks) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// MarshalText implements encoding.TextMarshaler, for JSON: the text of the error.
+func (e *NotAcquiredError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
+// MarshalText implements encoding.TextMarshaler, for JSON: the text of the error.
+func (e *LostError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
+// MarshalText implements encoding.TextMarshaler, for JSON: the text of the error.
+func (e *AckError) MarshalText() ([]byte, error) { return []byte(e.Error()), nil }
+
+// MarshalJSON implements json.Marshaler: Err is its text. (Most errors are {} in JSON.)
+func (e RenewedEvent) MarshalJSON() ([]byte, error) {
+	type fields RenewedEvent
+	return json.Marshal(struct {
+		fields
+		Err *string
+	}{fields(e), textOf(e.Err)})
+}
+
+// MarshalJSON implements json.Marshaler: Err is its text. (Most errors are {} in JSON.)
+func (e ConnEvent) MarshalJSON() ([]byte, error) {
+	type fields ConnEvent
+	return json.Marshal(struct {
+		fields
+		Err *string
+	}{fields(e), textOf(e.Err)})
+}
+
+func textOf(err error) *string {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	return &text
+}
+
+// String returns "all", "majority" or the number.
+func (r Replicas) String() string {
+	switch r {
+	case AllReplicas:
+		return "all"
+	case MajorityOfReplicas:
+		return "majority"
+	}
+	return fmt.Sprint(int(r))
+}

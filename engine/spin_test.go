@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+)
+
+// The end of a SpinMutex is announced to nobody. So a waiter behind a hold of its own
+// process has that hold looked at now and then. Otherwise a removal by force would leave it
+// asleep until the lease ends, after an hour here.
+func TestSpinWaiterBehindAHoldFindsThatItWasRemoved(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]bool{"after the waiter came": false, "before": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, p, e := behind(t)
+			other := open(t, s.URL())
+			m := e.SpinMutex("x").Mutex
+			h := mustLock(t, m, Lease(time.Hour))
+			remove := func() {
+				if was, err := other.SpinMutex("x").ForceUnlock(ctxT(t)); !was || err != nil {
+					t.Fatalf("ForceUnlock: %v, %v", was, err)
+				}
+			}
+			if first {
+				remove()
+			}
+			looks := p.Watch(scriptOn(script.Renew, "x"))
+			waiter := m.LockAsync(ctxT(t))
+			if !first {
+				looks.Wait(2)
+				remove()
+			}
+			wantServedAfterRemoval(t, h, waiter)
+			clean(t, s, e)
+		})
+	}
+}
