@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -17,6 +18,8 @@ import (
 // holds, looking for leftovers. It has no goroutine and does nothing unasked, so
 // that it disturbs no figure. It belongs to one goroutine.
 type admin struct {
+	cfg  engine.Config
+	id   string // of the connection, for CLIENT LIST; "" if the server does not say
 	conn net.Conn
 	dec  resp.Decoder
 	in   []byte // read and not decoded yet
@@ -32,6 +35,12 @@ const (
 )
 
 func dialAdmin(ctx context.Context, cfg engine.Config) (*admin, error) {
+	a := &admin{cfg: cfg, buf: make([]byte, 64<<10)}
+	return a, a.dial(ctx)
+}
+
+func (a *admin) dial(ctx context.Context) error {
+	cfg := a.cfg
 	network, addr := "tcp", cfg.Addrs[0]
 	if addr[0] == '/' {
 		network = "unix"
@@ -46,14 +55,28 @@ func dialAdmin(ctx context.Context, cfg engine.Config) (*admin, error) {
 		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
-	a := &admin{conn: conn, buf: make([]byte, 64<<10)}
+	a.conn, a.in, a.out, a.dec = conn, nil, nil, resp.Decoder{}
 	if err := a.greet(cfg); err != nil {
 		conn.Close()
-		return nil, err
+		return err
 	}
-	return a, nil
+	return nil
+}
+
+// ask is do for a question that may be asked again: if the connection is gone, it is
+// made anew once. A run does not end because somebody else ended it.
+func (a *admin) ask(words ...string) (resp.Value, error) {
+	v, err := a.do(words...)
+	if err == nil || errors.As(err, new(*resp.ServerError)) {
+		return v, err
+	}
+	a.conn.Close()
+	if again := a.dial(context.Background()); again != nil {
+		return resp.Value{}, errors.Join(err, again)
+	}
+	return a.do(words...)
 }
 
 func (a *admin) greet(cfg engine.Config) error {
@@ -71,6 +94,10 @@ func (a *admin) greet(cfg engine.Config) error {
 		if _, err := a.do(w...); err != nil {
 			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, w[0], err)
 		}
+	}
+	a.id = ""
+	if v, err := a.do("CLIENT", "ID"); err == nil {
+		a.id = strconv.FormatInt(v.Int, 10)
 	}
 	return nil
 }
@@ -160,7 +187,7 @@ func (a *admin) each(n, answers int, add func(i int)) error {
 
 // info returns a section of INFO by its names.
 func (a *admin) info(section string) (map[string]string, error) {
-	v, err := a.do("INFO", section)
+	v, err := a.ask("INFO", section)
 	if err != nil {
 		return nil, err
 	}

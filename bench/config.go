@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,6 +39,8 @@ type Config struct {
 	// URL is the server, as engine.ParseURL takes it. Empty: a redis-server of our
 	// own is started.
 	URL string
+	// TLS, if set, is used instead of what the URL says.
+	TLS *tls.Config
 	// Embedded measures on the server inside this process, whose figures compare
 	// with nothing.
 	Embedded bool
@@ -48,7 +51,7 @@ type Config struct {
 	// Names is on how many names the futures of Waiters wait.
 	Names int
 	// Duration is how long is measured; in Waiters and Held the idle time between
-	// filling and emptying.
+	// filling and emptying. 0: 5 s; in Held until every hold has been renewed once.
 	Duration time.Duration
 	// Warmup is how long the loops run before anything is counted.
 	Warmup time.Duration
@@ -76,9 +79,35 @@ type Progress struct {
 func DefaultConfig(scenario string) Config {
 	return Config{
 		Scenario: scenario, Goroutines: 64, Count: 100_000, Names: 1,
-		Duration: 5 * time.Second, Warmup: time.Second, Finish: Serve,
+		Warmup: time.Second, Finish: Serve,
 	}
 }
+
+// withDefaults fills in what depends on other fields.
+func (c Config) withDefaults() Config {
+	switch {
+	case c.Duration != 0:
+	case c.Scenario == Held:
+		c.Duration = firstRenewals(c.lease())
+	default:
+		c.Duration = 5 * time.Second
+	}
+	return c
+}
+
+const defaultLease = 30 * time.Second // the engine's
+
+// lease is what the watchdog gives a hold.
+func (c Config) lease() time.Duration {
+	if c.Lease != 0 {
+		return c.Lease
+	}
+	return defaultLease
+}
+
+// firstRenewals is after how long every hold has been renewed once: the first renewals
+// lie between a sixth and a third of the lease, and here is some time to spare.
+func firstRenewals(lease time.Duration) time.Duration { return lease * 2 / 5 }
 
 // stuckAfter is how long after the end a worker may still wait: longer than any
 // fair queue takes, and short enough for somebody who looks at the screen.

@@ -25,6 +25,8 @@ type engineRun struct {
 	base    int // goroutines of the idle engine
 	watch   *sampler
 	before  int64 // commands
+	began   time.Time
+	cpu     time.Duration // of the server when it began
 }
 
 func startEngine(ctx context.Context, server *Server, cfg Config, ec engine.Config) (*engineRun, error) {
@@ -33,15 +35,19 @@ func startEngine(ctx context.Context, server *Server, cfg Config, ec engine.Conf
 		return nil, err
 	}
 	e := &engineRun{
-		ctx: ctx, cfg: cfg, server: server, eng: eng, latency: newHistogram(1),
+		ctx: ctx, cfg: cfg, server: server, eng: eng, latency: newHistogram(),
 		result: &Result{
 			Scenario: cfg.Scenario, Client: "pawl", Server: server.name, Comparable: server.comparable,
-			Goroutines: 1, Count: cfg.Count,
+			Goroutines: 1, Count: cfg.Count, Conditions: conditionsOf(cfg),
 		},
 	}
 	if e.before, _, err = server.commands(); err != nil {
 		return nil, errors.Join(err, eng.Close())
 	}
+	if e.cpu, err = server.cpuTime(); err != nil {
+		return nil, errors.Join(err, eng.Close())
+	}
+	e.began = time.Now()
 	e.base = runtime.NumGoroutine()
 	return e, nil
 }
@@ -115,9 +121,11 @@ func (e *engineRun) conclude() error {
 	if err != nil {
 		return err
 	}
+	if err := e.server.noteCPU(e.result, e.cpu, time.Since(e.began)); err != nil {
+		return err
+	}
 	e.result.finish(e.used.total, after-e.before, counted, e.latency)
-	e.result.Leftovers, err = e.server.leftovers(e.ctx)
-	return err
+	return e.server.conclude(e.ctx, e.result)
 }
 
 // unlocker returns one whose failures go into the result; other, if not nil, may

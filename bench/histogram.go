@@ -9,16 +9,8 @@ import (
 // longest is the longest latency that is told from a longer one.
 const longest = int64(10 * time.Minute)
 
-// newHistogram returns a histogram of nanoseconds. Each worker has one of its own,
-// merged at the end, so that recording takes no lock; with very many workers they
-// are coarser, two digits instead of three, for the sake of memory.
-func newHistogram(workers int) *hdrhistogram.Histogram {
-	digits := 3
-	if workers > 256 {
-		digits = 2
-	}
-	return hdrhistogram.New(1, longest, digits)
-}
+// newHistogram returns a histogram of nanoseconds, with three digits.
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, 3) }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
 	// It cannot be out of range.

@@ -11,6 +11,7 @@ import (
 // RunLoop measures a closed loop (Single, Uncontended or Hot) of any client. The
 // server, and the client with its connections, are the caller's.
 func RunLoop(ctx context.Context, server *Server, client Client, cfg Config) (*Result, error) {
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -19,7 +20,7 @@ func RunLoop(ctx context.Context, server *Server, client Client, cfg Config) (*R
 	}
 	l := &loop{ctx: ctx, server: server, cfg: cfg, result: &Result{
 		Scenario: cfg.Scenario, Client: client.Name(), Server: server.name,
-		Comparable: server.comparable, Goroutines: cfg.Goroutines,
+		Comparable: server.comparable, Goroutines: cfg.Goroutines, Conditions: conditionsOf(cfg),
 	}}
 	for i := range cfg.Goroutines {
 		name := server.prefix + "hot"
@@ -36,8 +37,7 @@ func RunLoop(ctx context.Context, server *Server, client Client, cfg Config) (*R
 	if err := l.measure(); err != nil {
 		return nil, err
 	}
-	var err error
-	if l.result.Leftovers, err = server.leftovers(ctx); err != nil {
+	if err := server.conclude(ctx, l.result); err != nil {
 		return nil, err
 	}
 	return l.result, nil
@@ -49,11 +49,12 @@ type loop struct {
 	server  *Server
 	cfg     Config
 	workers []*worker
+	latency []*latencies
 	result  *Result
 }
 
-// warmUp opens connections and fills pools. Who is stuck already does not come back
-// for the measurement.
+// warmUp opens connections and fills pools. A worker that is stuck already takes no part
+// in the measurement.
 func (l *loop) warmUp() error {
 	l.renew()
 	stuck, err := runRound(l.ctx, l.workers, l.cfg.Warmup, l.cfg.patience(), func() error { return nil }, l.tick("warm-up", l.cfg.Warmup))
@@ -78,8 +79,12 @@ func (l *loop) measure() error {
 	var used meter
 	var watch *sampler
 	var before int64
+	var serverCPU time.Duration
 	stuck, err := runRound(l.ctx, l.workers, l.cfg.Duration, l.cfg.patience(), func() (err error) {
 		if before, _, err = l.server.commands(); err != nil {
+			return err
+		}
+		if serverCPU, err = l.server.cpuTime(); err != nil {
 			return err
 		}
 		watch = sample(idle + len(l.workers))
@@ -94,12 +99,14 @@ func (l *loop) measure() error {
 	}
 	used.stopAt(l.ended(stuck, used.began))
 	l.drop(stuck)
+	if err := l.server.noteCPU(r, serverCPU, used.total.elapsed); err != nil {
+		return err
+	}
 	r.HeapBytes = liveHeap() - heap
 	after, counted, err := l.server.commands()
 	if err != nil {
 		return err
 	}
-	all := newHistogram(1)
 	for i, w := range l.workers {
 		r.Pairs += w.pairs
 		r.Errors += w.errors
@@ -110,20 +117,20 @@ func (l *loop) measure() error {
 		if i == 0 || w.pairs < r.Fairness.Min {
 			r.Fairness.Min = w.pairs
 		}
-		all.Merge(w.latency)
 	}
 	if r.Stuck > 0 {
 		r.Fairness.Min = 0 // what they did before is not known
 	}
 	r.Fairness.Mean = float64(r.Pairs) / float64(r.Goroutines)
-	r.finish(used.total, after-before, counted, all)
+	r.finish(used.total, after-before, counted, merged(l.latency))
 	return nil
 }
 
 // renew gives every worker fresh counters.
 func (l *loop) renew() {
-	for _, w := range l.workers {
-		*w = worker{pair: w.pair, latency: newHistogram(len(l.workers))}
+	l.latency = newLatencies(len(l.workers))
+	for i, w := range l.workers {
+		*w = worker{pair: w.pair, latency: l.latency[i%len(l.latency)]}
 	}
 }
 

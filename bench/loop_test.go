@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -20,6 +21,10 @@ func TestLoopsCountPairsAndLeaveNothing(t *testing.T) {
 		for _, scenario := range []string{Single, Uncontended, Hot} {
 			cfg := on(quick(scenario))
 			r := mustRun(t, cfg)
+			for r.Pairs == 0 && cfg.Duration < 10*time.Second { // the machine had no time for one
+				cfg.Duration *= 5
+				r = mustRun(t, cfg)
+			}
 			workers := 8
 			if scenario == Single {
 				workers = 1
@@ -95,24 +100,26 @@ func TestStuckWorkersAreCountedAndNotWaitedFor(t *testing.T) {
 		"deaf":            func(context.Context) { <-release },
 	} {
 		for _, warmup := range []time.Duration{0, 20 * time.Millisecond} {
-			server := openServer(t, "")
-			cfg := quick(Hot)
-			cfg.Warmup, cfg.stuckAfter = warmup, 50*time.Millisecond
-			r, err := RunLoop(t.Context(), server, &fake{pair: func(ctx context.Context, i int, _ string) error {
-				if i >= 5 { // three of eight
-					wait(ctx)
+			pace.Steady(t, 20*time.Millisecond, func(t testing.TB) {
+				server := openServer(t, "")
+				cfg := quick(Hot)
+				cfg.Warmup, cfg.stuckAfter = warmup, 50*time.Millisecond
+				r, err := RunLoop(t.Context(), server, &fake{pair: func(ctx context.Context, i int, _ string) error {
+					if i >= 5 { // three of eight
+						wait(ctx)
+					}
+					return nap(ctx)
+				}}, cfg)
+				if err != nil {
+					t.Fatal(err)
 				}
-				return nap(ctx)
-			}}, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Stuck != 3 || r.Pairs == 0 || r.Fairness.Min != 0 || r.Errors != 0 {
-				t.Errorf("%s, warm-up %v: %+v", name, warmup, r)
-			}
-			if err := r.Err(); err == nil || !strings.Contains(err.Error(), "3 still waited") {
-				t.Errorf("%s: %v", name, err)
-			}
+				if r.Stuck != 3 || r.Pairs == 0 || r.Fairness.Min != 0 || r.Errors != 0 {
+					t.Errorf("%s, warm-up %v: %+v", name, warmup, r)
+				}
+				if err := r.Err(); err == nil || !strings.Contains(err.Error(), "3 still waited") {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
 		}
 	}
 }
@@ -134,6 +141,7 @@ func TestFailuresAreCountedAndOneIsQuoted(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int64
 	cfg := quick(Hot)
+	cfg.Warmup = 0 // in which a worker may have had no other turn than one that fails
 	r, err := RunLoop(t.Context(), openServer(t, ""), &fake{pair: func(ctx context.Context, _ int, _ string) error {
 		if calls.Add(1)%4 == 0 {
 			return errors.New("no luck")
@@ -165,9 +173,9 @@ func TestGoroutinesOfTheClientAreCounted(t *testing.T) {
 	t.Parallel()
 	cfg := quick(Single)
 	r, err := RunLoop(t.Context(), openServer(t, ""), &fake{pair: func(ctx context.Context, _ int, _ string) error {
-		done := make(chan struct{}, 30)
+		done := make(chan struct{}, 2000) // more than the tests beside this one have
 		for range cap(done) {
-			go func() { sleep(ctx, 30*time.Millisecond); done <- struct{}{} }()
+			go func() { sleep(ctx, 300*time.Millisecond); done <- struct{}{} }()
 		}
 		for range cap(done) {
 			<-done

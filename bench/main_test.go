@@ -1,12 +1,12 @@
 package bench
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -27,9 +27,9 @@ func quick(scenario string) Config {
 }
 
 // mustRun runs a scenario; the run must be without blemish.
-func mustRun(t *testing.T, cfg Config) *Result {
+func mustRun(t testing.TB, cfg Config) *Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := pace.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := Run(ctx, cfg)
 	if err != nil {
@@ -58,7 +58,7 @@ func eachServer(t *testing.T, test func(t *testing.T, on func(Config) Config)) {
 }
 
 // openServer opens a test's server as a run does.
-func openServer(t *testing.T, url string) *Server {
+func openServer(t testing.TB, url string) *Server {
 	t.Helper()
 	s, err := OpenServer(t.Context(), url, url == "")
 	if err != nil {

@@ -18,7 +18,11 @@ type Result struct {
 	// Comparable is false if the server was the embedded one, or would not say what
 	// it is.
 	Comparable bool `json:"comparable"`
-	Goroutines int  `json:"goroutines"`
+	// SharedServer is true if somebody else was connected to the server at the beginning
+	// or at the end. Then the commands are not ours alone, so they are not told, and the
+	// other figures may have suffered.
+	SharedServer bool `json:"shared_server"`
+	Goroutines   int  `json:"goroutines"`
 	// Count is the number of futures or holds; 0 in the closed loops.
 	Count int `json:"count"`
 	// DurationS is the time in which the pairs were made; idle time in between,
@@ -43,7 +47,7 @@ type Result struct {
 	GoroutinesPeak int `json:"goroutines_peak"`
 	// CommandsPerPair is counted by the server: script calls, subscriptions and the
 	// like, not what scripts call inside; in Held, renewals too. nil if the server
-	// does not count.
+	// does not count, or counts those of others, too.
 	CommandsPerPair *float64 `json:"commands_per_pair"`
 	// Fairness is pairs per goroutine; zero for scenarios without workers.
 	Fairness Fairness `json:"fairness"`
@@ -53,6 +57,8 @@ type Result struct {
 	// Stuck are workers or futures that were still waiting 10 s after the end.
 	Stuck     int       `json:"stuck"`
 	Leftovers Leftovers `json:"leftovers"`
+
+	Conditions
 
 	*WaitersResult
 	*HeldResult
@@ -77,6 +83,9 @@ type WaitersResult struct {
 type HeldResult struct {
 	HeldS          float64 `json:"held_s"`
 	HeldCPUPercent float64 `json:"held_cpu_percent"`
+	// AllRenewed is false if the time was too short for every hold to be renewed once.
+	// A hold takes more memory from its first renewal on, so HeapBytes is too small then.
+	AllRenewed bool `json:"all_renewed"`
 	// Lost are holds that ended before they were unlocked.
 	Lost int `json:"lost"`
 	// Renewals were acknowledged by the server while all were held.
@@ -111,6 +120,8 @@ type Spread struct {
 type Leftovers struct {
 	Keys     int `json:"keys"`
 	Channels int `json:"channels"`
+	// Unknown is why the server could not be asked; empty if it could.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Err is nil if everything that was locked was released, and all waited in vain for
@@ -131,6 +142,9 @@ func (r *Result) Err() error {
 	}
 	add(int64(r.Leftovers.Keys), "keys are left on the server")
 	add(int64(r.Leftovers.Channels), "channels are still subscribed to")
+	if r.Leftovers.Unknown != "" {
+		bad = append(bad, fmt.Errorf("bench: what is left is not known: %s", r.Leftovers.Unknown))
+	}
 	return errors.Join(bad...)
 }
 

@@ -16,9 +16,14 @@ func sampleResults() map[string]*Result {
 	commands := 2.0
 	loop := Result{
 		Scenario: Uncontended, Client: "pawl", Server: "redis 7.0.15", Comparable: true, Goroutines: 64,
+		Conditions: Conditions{
+			Date: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Host: "bench-1", OS: "linux", Arch: "amd64",
+			CPU: "Example 3000", CPUs: 4, GOMAXPROCS: 4, Go: "go1.26", Pawl: "v0.9.0",
+			Commit: "0123456789abcdef0123456789abcdef01234567", LeaseS: 30, WarmupS: 1, RSSBytes: 64 << 20, ServerCPUPercent: 98.4,
+		},
 		Pairs: 480_000, Fairness: Fairness{Min: 7400, Max: 7600, Mean: 7500}, HeapBytes: 4096, GoroutinesPeak: 1,
 	}
-	h := newHistogram(1)
+	h := newHistogram()
 	for us := 1; us <= 1000; us++ {
 		record(h, time.Duration(us)*time.Microsecond)
 	}
@@ -29,9 +34,9 @@ func sampleResults() map[string]*Result {
 	waiters.WaitersResult = &WaitersResult{Names: 1, Finish: Serve, Served: 100_000, IdleS: 5, IdleCPUPercent: 0.25}
 	held := waiters
 	held.Scenario, held.WaitersResult, held.Comparable, held.Server = Held, nil, false, "embedded"
-	held.CommandsPerPair = nil
+	held.CommandsPerPair, held.SharedServer = nil, true
 	held.HeldResult = &HeldResult{HeldS: 60, HeldCPUPercent: 3, Lost: 2, Renewals: 600_000, RenewalsPerSecond: Spread{Min: 9000, Max: 11000, Mean: 10_000}}
-	held.Stuck, held.Leftovers = 1, Leftovers{Keys: 3, Channels: 4}
+	held.Stuck, held.Leftovers = 1, Leftovers{Keys: 3, Channels: 4, Unknown: "bench: SCAN: i/o timeout"}
 	held.Errors, held.FirstError = 5, "engine: lock was lost"
 	return map[string]*Result{"uncontended": &loop, "waiters": &waiters, "held": &held}
 }
@@ -82,7 +87,8 @@ func TestErrNamesEverythingThatWentWrong(t *testing.T) {
 		"bench: 5 operations failed, one of them: engine: lock was lost\n" +
 		"bench: 2 holds were lost\n" +
 		"bench: 3 keys are left on the server\n" +
-		"bench: 4 channels are still subscribed to"
+		"bench: 4 channels are still subscribed to\n" +
+		"bench: what is left is not known: bench: SCAN: i/o timeout"
 	if err.Error() != want {
 		t.Errorf("%v", err)
 	}

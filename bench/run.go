@@ -9,12 +9,13 @@ import (
 )
 
 // Run measures Pawl in the scenario of cfg, on a server that it starts if need be.
-// A run that went wrong, but ended, has a Result all the same: see Result.Err.
+// A run that went wrong, but ended, still has a Result: see Result.Err.
 func Run(ctx context.Context, cfg Config) (result *Result, err error) {
+	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	server, err := OpenServer(ctx, cfg.URL, cfg.Embedded)
+	server, err := connectServer(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -46,10 +47,11 @@ func Run(ctx context.Context, cfg Config) (result *Result, err error) {
 
 // engine is the configuration of the engine under measurement.
 func (c Config) engine(server *Server) (engine.Config, error) {
-	ec, err := engine.ParseURL(server.url)
+	ec, err := server.config()
 	if err != nil {
 		return ec, err
 	}
+	ec.ClientName, server.named = server.clientName(), true
 	if c.Lease != 0 {
 		ec.Lease = c.Lease
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -19,13 +20,19 @@ import (
 // is. It belongs to one goroutine.
 type Server struct {
 	url        string
-	name       string // with its version
+	tls        *tls.Config // nil: what the URL says
+	name       string      // with its version
 	comparable bool
 	// prefix begins every lock's name of this run, so that runs on one server, and
 	// the data of its owner, do not meet.
 	prefix string
 	fleet  *fleet
 	stop   func()
+	// named: the connections of what is measured are called by prefix, so all others are
+	// somebody else's.
+	named bool
+	// shared: somebody else was connected when the run began, or when it ended.
+	shared bool
 	// cleanWithin is how long a client may take to tidy up when everything is
 	// released: subscriptions linger for a second.
 	cleanWithin time.Duration
@@ -35,16 +42,20 @@ type Server struct {
 // port if url is empty: TCP, because that is how servers are reached. With embedded
 // it starts the one inside this process. It must be closed.
 func OpenServer(ctx context.Context, url string, inProcess bool) (*Server, error) {
-	s := &Server{url: url, comparable: !inProcess, stop: func() {}, cleanWithin: 5 * time.Second}
+	return connectServer(ctx, Config{URL: url, Embedded: inProcess})
+}
+
+func connectServer(ctx context.Context, cfg Config) (*Server, error) {
+	s := &Server{url: cfg.URL, tls: cfg.TLS, comparable: !cfg.Embedded, stop: func() {}, cleanWithin: 5 * time.Second}
 	s.prefix = "pawl-bench:" + strconv.FormatUint(rand.Uint64(), 36) + ":"
 	switch {
-	case inProcess:
+	case cfg.Embedded:
 		server, err := embedded.Start("")
 		if err != nil {
 			return nil, err
 		}
 		s.url, s.stop = server.URL(), server.Close
-	case url == "":
+	case cfg.URL == "":
 		server, err := redistest.StartProcess(ctx, redistest.Config{})
 		if err != nil {
 			return nil, err
@@ -59,7 +70,7 @@ func OpenServer(ctx context.Context, url string, inProcess bool) (*Server, error
 }
 
 func (s *Server) connect(ctx context.Context) error {
-	cfg, err := engine.ParseURL(s.url)
+	cfg, err := s.config()
 	if err != nil {
 		return err
 	}
@@ -90,10 +101,20 @@ func (s *Server) connect(ctx context.Context) error {
 	default:
 		s.name, s.comparable = "unknown", false
 	}
+	s.lookForOthers()
 	if cfg.Topology != "standalone" && cfg.Topology != "" {
 		s.name = fmt.Sprintf("%s, %s of %d primaries", s.name, cfg.Topology, len(s.fleet.admins))
 	}
 	return nil
+}
+
+// config is what the URL says, and how to use TLS.
+func (s *Server) config() (engine.Config, error) {
+	cfg, err := engine.ParseURL(s.url)
+	if err == nil && s.tls != nil {
+		cfg.TLS = s.tls
+	}
+	return cfg, err
 }
 
 // Close ends the connection, and the server if it was started here.
@@ -145,6 +166,35 @@ func commandsOf(a *admin) (n int, err error) {
 	return n, nil
 }
 
+// noteCPU notes what the servers used since then.
+func (s *Server) noteCPU(r *Result, then time.Duration, elapsed time.Duration) error {
+	now, err := s.cpuTime()
+	if elapsed > 0 {
+		r.ServerCPUPercent = 100 * float64(now-then) / float64(elapsed)
+	}
+	return err
+}
+
+// conclude looks at the server when all is released. What it cannot find out is noted,
+// and costs no figure; an error means that the run was interrupted.
+func (s *Server) conclude(ctx context.Context, r *Result) error {
+	r.RSSBytes = maxRSS()
+	if s.named { // else ours cannot be told from others'
+		s.lookForOthers()
+	}
+	if s.shared {
+		r.SharedServer, r.CommandsPerPair = true, nil
+	}
+	var err error
+	if r.Leftovers, err = s.leftovers(ctx); ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		r.Leftovers.Unknown = err.Error()
+	}
+	return nil
+}
+
 // leftovers looks for keys and channels of this run until there are none, or for
 // cleanWithin. It walks over all keys of the server.
 func (s *Server) leftovers(ctx context.Context) (Leftovers, error) {
@@ -152,7 +202,10 @@ func (s *Server) leftovers(ctx context.Context) (Leftovers, error) {
 	for {
 		var left Leftovers
 		var err error
-		if left.Channels, err = s.channels(); err != nil {
+		if left.Channels, err = s.crowd(); err == nil && left.Channels == 0 {
+			left.Channels, err = s.channels()
+		}
+		if err != nil {
 			return left, err
 		}
 		if left.Keys, err = s.keys(); err != nil {
@@ -172,7 +225,7 @@ func (s *Server) keys() (int, error) { return s.fleet.each(s.keysOf) }
 func (s *Server) keysOf(a *admin) (int, error) {
 	keys, cursor := 0, "0"
 	for {
-		v, err := a.do("SCAN", cursor, "MATCH", "*"+s.prefix+"*", "COUNT", "10000")
+		v, err := a.ask("SCAN", cursor, "MATCH", "*"+s.prefix+"*", "COUNT", "10000")
 		if err != nil || v.Len() != 2 {
 			return 0, fmt.Errorf("bench: SCAN: %w", errors.Join(err, resp.ErrProtocol))
 		}
@@ -199,13 +252,72 @@ func (s *Server) channelsOf(a *admin) (int, error) {
 	}
 	n := 0
 	for _, kind := range kinds {
-		v, err := a.do("PUBSUB", kind, "*"+s.prefix+"*")
+		v, err := a.ask("PUBSUB", kind, "*"+s.prefix+"*")
 		if err != nil {
 			return 0, fmt.Errorf("bench: PUBSUB %s: %w", kind, err)
 		}
 		n += v.Len()
 	}
 	return n, nil
+}
+
+// mostListed is how many channels are listed at once; the names of more could exceed
+// what a reply may have.
+const mostListed = 100_000
+
+// crowd is how many channels the servers have, of anybody, if those are too many to be
+// listed; else 0.
+func (s *Server) crowd() (int, error) {
+	sum, err := s.fleet.each(func(a *admin) (int, error) {
+		fields, err := a.info("stats")
+		n, _ := strconv.Atoi(fields["pubsub_channels"])
+		sharded, _ := strconv.Atoi(fields["pubsubshard_channels"])
+		return n + sharded, err
+	})
+	var refused *resp.ServerError
+	if errors.As(err, &refused) || sum <= mostListed {
+		return 0, nil // who may not ask has to list them
+	}
+	return sum, err
+}
+
+// lookForOthers notes whether somebody else is connected: then the server's counters
+// are theirs, too, and so is its time. Sentinels, replicas and primaries do not count.
+func (s *Server) lookForOthers() {
+	for _, a := range s.fleet.admins {
+		v, err := a.ask("CLIENT", "LIST")
+		if err != nil {
+			continue // who may not ask does not know
+		}
+		for line := range strings.Lines(string(v.Bytes)) {
+			fields := make(map[string]string)
+			for _, word := range strings.Fields(line) {
+				name, value, _ := strings.Cut(word, "=")
+				fields[name] = value
+			}
+			ours := fields["id"] == a.id || s.named && fields["name"] == s.clientName()
+			if !ours && !strings.HasPrefix(fields["name"], "sentinel-") && !strings.ContainsAny(fields["flags"], "SM") {
+				s.shared = true
+			}
+		}
+	}
+}
+
+// clientName is what the connections of the measured engine are called.
+func (s *Server) clientName() string { return strings.TrimSuffix(s.prefix, ":") }
+
+// cpuTime is what the servers have used so far.
+func (s *Server) cpuTime() (time.Duration, error) {
+	if !s.comparable {
+		return 0, nil
+	}
+	sum, err := s.fleet.each(func(a *admin) (int, error) {
+		fields, err := a.info("cpu")
+		user, _ := strconv.ParseFloat(fields["used_cpu_user"], 64)
+		system, _ := strconv.ParseFloat(fields["used_cpu_sys"], 64)
+		return int((user + system) * float64(time.Second)), err
+	})
+	return time.Duration(sum), err
 }
 
 // sleep waits for d and reports whether ctx still lives.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
+	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestTheServerIsReachedByEveryKindOfURL(t *testing.T) {
 		"redis://bench:hidden@" + users.Addr(),
 	} {
 		cfg := quick(Uncontended)
-		cfg.URL, cfg.Duration = url, 20*time.Millisecond
+		cfg.URL, cfg.Duration = url, 200*time.Millisecond
 		if r := mustRun(t, cfg); r.Pairs == 0 {
 			t.Errorf("%s: %+v", url, r)
 		}
@@ -91,7 +92,7 @@ func TestBadConfigIsRefusedWithAllItsFaults(t *testing.T) {
 		{func(c *Config) { c.URL, c.Embedded = "redis://h", true }, []string{"embedded"}},
 		{func(c *Config) { c.Goroutines, c.Count = 0, -1 }, []string{"goroutines (0)", "count (-1)"}},
 		{func(c *Config) { c.Names = c.Count + 1 }, []string{"names (501)"}},
-		{func(c *Config) { c.Duration, c.Warmup = 0, -1 }, []string{"duration (0s)", "warmup (-1ns)"}},
+		{func(c *Config) { c.Duration, c.Warmup = -1, -1 }, []string{"duration (-1ns)", "warmup (-1ns)"}},
 		{func(c *Config) { c.Finish, c.Lease = "never", -1 }, []string{`finish ("never")`, "lease (-1ns)"}},
 	} {
 		cfg := quick(Waiters)
@@ -111,5 +112,84 @@ func TestBadConfigIsRefusedWithAllItsFaults(t *testing.T) {
 	cfg.URL = "http://example.com"
 	if _, err := Run(t.Context(), cfg); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestARunGoesOnThoughItsConnectionIsEnded(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	server := openServer(t, redis.URL())
+	before, _, err := server.commands()
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis.Do("CLIENT", "KILL", "TYPE", "normal")
+	if after, counted, err := server.commands(); err != nil || !counted || after != before {
+		t.Errorf("%d commands, %v", after-before, err)
+	}
+	redis.Do("CLIENT", "KILL", "TYPE", "normal")
+	if left, err := server.leftovers(t.Context()); err != nil || left != (Leftovers{}) {
+		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+func TestCommandsOfOthersAreNotTakenForOurs(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	cfg := quick(Uncontended)
+	cfg.URL = redis.URL()
+	if r := mustRun(t, cfg); r.SharedServer || r.CommandsPerPair == nil {
+		t.Errorf("alone on the server: shared %v, commands %v", r.SharedServer, r.CommandsPerPair)
+	}
+	other := openServer(t, redis.URL()) // anybody's connection
+	if r := mustRun(t, cfg); !r.SharedServer || r.CommandsPerPair != nil {
+		t.Errorf("beside another client: shared %v, commands %v", r.SharedServer, r.CommandsPerPair)
+	}
+	if !other.shared {
+		other.lookForOthers()
+		if other.shared {
+			t.Error("a run that has ended is still taken for a client")
+		}
+	}
+}
+
+// With very many channels the server cannot be asked for their names; it says how many
+// there are, and once they are few they are looked at.
+func TestTooManyChannelsAreCountedAndNotListed(t *testing.T) {
+	t.Parallel()
+	node := fakenode.New(t)
+	node.On(fakenode.Is("PUBSUB"), fakenode.Error("ERR the answer would be too long"))
+	node.On(fakenode.Is("INFO", "stats"), fakenode.Bulk("# Stats\r\npubsub_channels:0\r\n"))
+	node.OnNext(2, fakenode.Is("INFO", "stats"), fakenode.Bulk("# Stats\r\npubsub_channels:300000\r\n"))
+	node.On(fakenode.Is("SCAN"), fakenode.Raw("*2\r\n$1\r\n0\r\n*0\r\n"))
+	server := openServer(t, "redis://"+node.Addr())
+	if n, err := server.crowd(); n != 300_000 || err != nil {
+		t.Errorf("%d channels, %v", n, err)
+	}
+	var r Result
+	if err := server.conclude(t.Context(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(r.Leftovers.Unknown, "too long") || r.Err() == nil {
+		t.Errorf("a list that the server refuses: %+v, %v", r.Leftovers, r.Err())
+	}
+}
+
+func TestHistogramsOfManyWorkersAreAsFineAsThoseOfFew(t *testing.T) {
+	t.Parallel()
+	const workers = 4 * maxLatencies
+	all, exact := newLatencies(workers), newHistogram()
+	if len(all) != maxLatencies {
+		t.Fatalf("%d histograms", len(all))
+	}
+	for i := range 100_000 {
+		d := 100*time.Microsecond + time.Duration(i)*37
+		all[i%workers%len(all)].record(d)
+		record(exact, d)
+	}
+	for _, q := range []float64{50, 99, 99.9} {
+		if got, want := merged(all).ValueAtQuantile(q), exact.ValueAtQuantile(q); got != want {
+			t.Errorf("p%v is %d, want %d", q, got, want)
+		}
 	}
 }

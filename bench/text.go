@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 )
 
 // WriteJSON writes the result as one indented JSON object.
@@ -22,8 +23,14 @@ func (r *Result) WriteText(w io.Writer) error {
 	}
 	line("scenario", "%s, %s on %s", r.Scenario, r.Client, r.Server)
 	if !r.Comparable {
-		line("", "not a Redis or Valkey of its own: these figures compare with nothing")
+		line("", "not a Redis or Valkey of its own: these figures cannot be compared with others")
 	}
+	if r.SharedServer {
+		line("", "somebody else uses the server: commands are not told, and the figures may have suffered")
+	}
+	c := r.Conditions
+	line("on", "%s/%s, %s%d CPUs, GOMAXPROCS %d, %s", c.OS, c.Arch, c.cpu(), c.CPUs, c.GOMAXPROCS, c.Go)
+	line("with", "lease %gs, warm-up %gs, %s%s", c.LeaseS, c.WarmupS, c.version(), c.Date.Format(time.DateTime))
 	r.load(line)
 	line("pairs", "%d in %.2f s: %.0f a second", r.Pairs, r.DurationS, r.PairsPerSecond)
 	l := r.LatencyUs
@@ -38,8 +45,32 @@ func (r *Result) WriteText(w io.Writer) error {
 		line("", "%s", r.FirstError)
 	}
 	line("stuck", "%d", r.Stuck)
-	line("left over", "%d keys, %d channels", r.Leftovers.Keys, r.Leftovers.Channels)
+	left := fmt.Sprintf("%d keys, %d channels", r.Leftovers.Keys, r.Leftovers.Channels)
+	if r.Leftovers.Unknown != "" {
+		left = "not known: " + r.Leftovers.Unknown
+	}
+	line("left over", "%s", left)
+	line("used", "at most %d MB of memory; the server %.0f %% of a CPU", c.RSSBytes>>20, c.ServerCPUPercent)
 	return t.Flush()
+}
+
+func (c Conditions) cpu() string {
+	if c.CPU == "" {
+		return ""
+	}
+	return c.CPU + ", "
+}
+
+// version is what was measured, in a few words.
+func (c Conditions) version() string {
+	words := ""
+	if c.Pawl != "" {
+		words = "pawl " + c.Pawl + ", "
+	}
+	if c.Commit != "" {
+		words += "commit " + c.Commit[:min(len(c.Commit), 12)] + ", "
+	}
+	return words
 }
 
 // load describes what the scenario put on the client.
@@ -52,6 +83,9 @@ func (r *Result) load(line func(name, format string, args ...any)) {
 	case r.HeldResult != nil:
 		line("holds", "%d for %.1f s, %d bytes each, %d lost", r.Count, r.HeldS, r.HeapBytes, r.Lost)
 		s := r.RenewalsPerSecond
+		if !r.AllRenewed {
+			line("", "not every hold was renewed in that time, and takes more memory once it is: use a longer --duration")
+		}
 		line("renewals", "%d, %d to %d a second, mean %.0f, with %.2f %% of a CPU", r.Renewals, s.Min, s.Max, s.Mean, r.HeldCPUPercent)
 	default:
 		line("workers", "%d goroutines", r.Goroutines)

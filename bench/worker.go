@@ -4,18 +4,16 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // worker is one goroutine's share of a closed loop. Its fields are the goroutine's
-// until done is closed; a stuck worker's are never read.
+// until done is closed, latency apart; a stuck worker's are never read.
 type worker struct {
 	pair    func(ctx context.Context) error
 	pairs   int64
 	errors  int64
 	err     error // the first
-	latency *hdrhistogram.Histogram
+	latency *latencies
 	ended   time.Time
 	done    chan struct{}
 }
@@ -43,7 +41,7 @@ func (w *worker) run(ctx context.Context, r *round) {
 			now = time.Now()
 		} else {
 			w.pairs++
-			record(w.latency, now.Sub(last))
+			w.latency.record(now.Sub(last))
 		}
 		last = now
 	}

@@ -24,13 +24,14 @@ const (
 	traceBytes = 64 << 20
 )
 
-// Capture profiles the process until stop, into files of dir, which is made if it
-// is missing: cpu.pprof, heap.pprof, mutex.pprof, block.pprof, goroutine.pprof and
-// trace.out (the last seconds). stop may be called more than once; it reports
-// every file that could not be written.
+// Capture profiles the process until stop is called. It writes cpu.pprof, heap.pprof,
+// mutex.pprof, block.pprof, goroutine.pprof and trace.out (the last seconds) into dir,
+// which it makes if it is missing. stop may be called more than once. It reports every
+// file that could not be written.
 //
-// Only one capture, and no other CPU profile, can run at a time. The rates of the
-// mutex and block profiles are set for the duration; the block rate is 0 after it.
+// Only one capture can run at a time, and no other CPU profile beside it. Capture sets
+// the rates of the mutex and block profiles. stop restores the rate of the mutex
+// profile, and sets that of the block profile to 0.
 func Capture(dir string) (stop func() error, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("pprof: %w", err)

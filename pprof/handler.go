@@ -23,16 +23,16 @@ const (
 	writeSlack = time.Minute
 )
 
-// Handler serves the profiles of the process, and as JSON what stats returns (it
-// may be nil). Mount it under any path that ends with a slash, where only
-// operators can reach it: profiles show what a program does.
+// Handler serves the profiles of the process, and what stats returns as JSON (stats may
+// be nil). Mount it under any path that ends with a slash. Only operators should be able
+// to reach it: profiles show what a program does.
 //
 //	mux.Handle("/debug/pawl/", pawlpprof.Handler(func() any { return eng.Stats() }))
 //
-// Below that path: an index; profile?seconds=30 (CPU); trace?seconds=1; heap, block,
-// mutex, goroutine and the other names of runtime/pprof, with debug=1 for text and
-// heap with gc=1 for one as of now; stats. A CPU profile or trace ends early if its
-// client goes away; while another one runs, the answer is 409.
+// Below that path it serves an index, profile?seconds=30 (CPU), trace?seconds=1, stats,
+// and heap, block, mutex, goroutine and the other profiles of runtime/pprof. debug=1 asks
+// for text, and gc=1 has heap collect garbage first. A CPU profile or trace ends early if
+// its client goes away. While another one runs, the answer is 409.
 func Handler(stats func() any) http.Handler { return &handler{stats} }
 
 type handler struct{ stats func() any }

@@ -43,6 +43,8 @@ func exitCode(err error) int {
 		return 64
 	case errors.Is(err, redistest.ErrNotInstalled):
 		return 69
+	case errors.Is(err, context.Canceled):
+		return 130 // as after SIGINT
 	}
 	return 1
 }

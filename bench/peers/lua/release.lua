@@ -5,13 +5,10 @@
 -- The channel is an argument, not a key: a second key would make every release
 -- fail with TRYAGAIN while the slot is being migrated.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return -3 end
-local verb = ARGV[3]
-if verb ~= '' then
-  if verb == 'BOTH' then
-    redis.pcall('PUBLISH', ARGV[2], '0')
-    verb = 'SPUBLISH'
-  end
-  local sent = redis.pcall(verb, ARGV[2], '0')
-  if type(sent) == 'table' then return 2 end
+local code, verb = 1, ARGV[3]
+if verb == 'BOTH' then
+  if type(redis.pcall('PUBLISH', ARGV[2], '0')) == 'table' then code = 2 end
+  verb = 'SPUBLISH'
 end
-return 1
+if verb ~= '' and type(redis.pcall(verb, ARGV[2], '0')) == 'table' then code = 2 end
+return code

@@ -1,0 +1,20 @@
+//go:build unix
+
+package bench
+
+import (
+	"runtime"
+	"syscall"
+)
+
+// maxRSS is the most memory that this process has had so far.
+func maxRSS() int64 {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return int64(r.Maxrss) // bytes there, kilobytes elsewhere
+	}
+	return int64(r.Maxrss) << 10
+}
