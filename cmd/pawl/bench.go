@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,17 +23,18 @@ func newBenchCommand() *cobra.Command {
   single       one goroutine locks and unlocks one name
   uncontended  --goroutines with a name of their own each
   hot          --goroutines that contend for one name
-  waiters      --count pending futures on --names names that somebody else holds:
+  waiters      --count pending futures on --names names that are held:
                memory, goroutines and idle CPU; then all are served, cancelled
                or abandoned (--finish)
   held         --count holds under the watchdog for --duration: none may be lost
 
-Without --addr and $` + urlEnv + ` it starts a redis-server of its own, reached over TCP on
-this machine. With --embedded it measures on the server inside this process,
-whose figures compare with nothing.
+Without --addr it starts a redis-server of its own and reaches it over TCP, whatever
+$` + urlEnv + ` says: a benchmark should not load the server of a service. With --embedded
+it measures on a server inside this process; such figures cannot be compared with
+others.
 
-On a server of yours it uses names that begin with pawl-bench: and looks at the end
-whether any is left. The exit code is 1 if something is left, lost, stuck or failed.`,
+On a server of yours it uses names that begin with pawl-bench: and checks at the end
+that none is left. The exit code is 1 if something was left over, lost, stuck or failed.`,
 		Example: `  pawl bench uncontended --goroutines 64
   pawl bench waiters --count 100000 --own-names --finish cancel
   pawl bench held --count 100000 --duration 60s --format json
@@ -49,16 +48,16 @@ whether any is left. The exit code is 1 if something is left, lost, stuck or fai
 	}
 	server := addServerFlag(cmd)
 	flags := cmd.Flags()
-	flags.Lookup("addr").Usage = "`URL` of the server, without a password (default $" + urlEnv + ", else a redis-server of its own)"
-	flags.BoolVar(&cfg.Embedded, "embedded", false, "measure on the server inside this process")
-	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "workers of uncontended and hot")
-	flags.IntVar(&cfg.Count, "count", cfg.Count, "futures of waiters, holds of held")
-	flags.IntVar(&cfg.Names, "names", cfg.Names, "names that the futures of waiters wait for")
-	ownNames := flags.Bool("own-names", false, "a name for each future of waiters: --names as large as --count")
-	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long to measure; waiters, held: to idle, to hold")
+	flags.Lookup("addr").Usage = "`URL` of the server, without a password (default: a redis-server of its own)"
+	flags.BoolVar(&cfg.Embedded, "embedded", false, "measure on a server inside this process")
+	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "number of workers (uncontended, hot)")
+	flags.IntVar(&cfg.Count, "count", cfg.Count, "number of futures (waiters) or holds (held)")
+	flags.IntVar(&cfg.Names, "names", cfg.Names, "number of names that the futures of waiters wait for")
+	ownNames := flags.Bool("own-names", false, "one name for each future of waiters: --names equals --count")
+	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long to measure (waiters: to idle, held: to hold; default 5s; held: until all are renewed)")
 	flags.DurationVar(&cfg.Warmup, "warmup", cfg.Warmup, "how long to run before measuring")
-	flags.DurationVar(&cfg.Lease, "lease", 0, "what the watchdog gives a hold (default 30s)")
-	flags.StringVar(&cfg.Finish, "finish", cfg.Finish, "what becomes of the futures of waiters: serve, cancel or abandon")
+	flags.DurationVar(&cfg.Lease, "lease", 0, "lease of a hold under the watchdog (default 30s)")
+	flags.StringVar(&cfg.Finish, "finish", cfg.Finish, "how the futures of waiters end: serve, cancel or abandon")
 	flags.StringVar(&cfg.Profile, "profile", "", "write profiles and a trace of the run into `DIR`")
 	format := flags.String("format", "text", "text or json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -69,10 +68,12 @@ whether any is left. The exit code is 1 if something is left, lost, stuck or fai
 		if *ownNames {
 			cfg.Names = cfg.Count
 		}
-		if server.addr != "" || os.Getenv(urlEnv) != "" && !cfg.Embedded {
-			if cfg.URL, err = server.url(); err != nil {
+		if server.given() {
+			if cfg.URL, cfg.TLS, err = server.target(); err != nil {
 				return err
 			}
+		} else if server.tls.given() {
+			return usagef(cmd, "the server that bench starts has no TLS: name another one with --addr")
 		}
 		return runBench(cmd, cfg, *format)
 	}
@@ -80,7 +81,7 @@ whether any is left. The exit code is 1 if something is left, lost, stuck or fai
 }
 
 func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), endSignals...)
+	ctx, stop := untilSignal(cmd.Context())
 	defer stop()
 	bar := newBenchBar(cmd.ErrOrStderr())
 	cfg.Progress = bar.show
@@ -100,11 +101,11 @@ func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
 func benchError(ctx context.Context, cmd *cobra.Command, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted")
+		return context.Cause(ctx) // the signal
 	case errors.Is(err, bench.ErrInvalid):
 		return usagef(cmd, "%v", err)
 	case errors.Is(err, redistest.ErrNotInstalled):
-		return fmt.Errorf("%w; or name a server with --addr, or try --embedded, whose figures compare with nothing", err)
+		return fmt.Errorf("%w; or name a server with --addr, or try --embedded, whose figures cannot be compared with others", err)
 	case errors.Is(err, engine.ErrUnavailable):
 		return fmt.Errorf("%w; %s", err, wayOut(err))
 	}

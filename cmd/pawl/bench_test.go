@@ -23,7 +23,9 @@ func TestBenchPrintsOneObject(t *testing.T) {
 	s := redistest.Start(t)
 	required := []string{"scenario", "server", "comparable", "goroutines", "count", "duration_s", "pairs",
 		"pairs_per_second", "client_cpu_us_per_pair", "latency_us", "allocs_per_pair", "heap_bytes",
-		"goroutines_peak", "commands_per_pair", "fairness", "errors", "stuck", "leftovers"}
+		"goroutines_peak", "commands_per_pair", "fairness", "errors", "stuck", "leftovers",
+		"date", "host", "os", "arch", "cpus", "gomaxprocs", "go", "pawl", "lease_s", "warmup_s", "rss_bytes",
+		"server_cpu_percent", "shared_server"}
 	for _, scenario := range bench.Scenarios {
 		v := pawl(t, nil, brief(scenario, "--addr", s.URL(), "--format", "json", "--own-names")...)
 		v.expect(t, 0)
@@ -48,14 +50,20 @@ func TestBenchPrintsOneObject(t *testing.T) {
 	}
 }
 
-func TestBenchFindsItsServer(t *testing.T) {
+func TestBenchLoadsNoServerThatWasNotNamed(t *testing.T) {
 	t.Parallel()
 	s, env := server(t, redistest.Password("right"))
+	before := s.CommandStats()["evalsha"]
+	// The environment names the server of a service.
 	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on redis")
+	pawl(t, env, brief("hot", "--embedded")...).expect(t, 0, "embedded", "cannot be compared")
+	if after := s.CommandStats()["evalsha"]; after != before {
+		t.Errorf("%d scripts were run on the server of $%s", after-before, urlEnv)
+	}
 	pawl(t, []string{passwordEnv + "=right"}, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, 0)
-	pawl(t, nil, brief("uncontended")...).expect(t, 0, "uncontended, pawl on redis")
-	// The environment names a server for all commands; --embedded is about this one.
-	pawl(t, env, brief("hot", "--embedded")...).expect(t, 0, "embedded", "compare with nothing")
+	if after := s.CommandStats()["evalsha"]; after == before {
+		t.Error("nothing was run on the server of --addr")
+	}
 }
 
 func TestBenchSaysWhyItCannotRun(t *testing.T) {
@@ -95,7 +103,7 @@ func TestAnInterruptedBenchGivesEverythingBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	v.wait(t).expect(t, exitFailed, "pawl: interrupted")
+	v.wait(t).expect(t, 130, "pawl: ended by signal: interrupt")
 	if n := s.Do("DBSIZE"); n != int64(0) {
 		t.Errorf("%v keys are left, %v after the signal", n, time.Since(began))
 	}

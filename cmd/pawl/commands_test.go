@@ -77,6 +77,48 @@ func TestStatusSpeaksJSON(t *testing.T) {
 	}
 }
 
+// For scripts: the exit code is the answer, and one of its own if there is none.
+func TestQuietStatusAnswersWithItsExitCode(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	s.Do("HSET", "held", "somebody:1", "1")
+	s.Do("SET", "foreign", "of another library")
+	for _, c := range []struct {
+		name string
+		code int
+	}{{"held", 0}, {"free", 1}} {
+		for _, flag := range []string{"--quiet", "-q"} {
+			v := pawl(t, env, "status", flag, c.name)
+			if v.expect(t, c.code); v.stdout.Len()+v.stderr.Len() > 0 {
+				t.Errorf("said %q %q", v.stdout.String(), v.stderr.String())
+			}
+		}
+	}
+	pawl(t, env, "status", "--quiet", "foreign").expect(t, exitServer, "not a lock")
+	pawl(t, nil, "status", "--quiet", "a", "--addr", "redis://127.0.0.1:1?dial_timeout=5s").expect(t, exitServer, "refused")
+	pawl(t, env, "status", "--quiet", "held", "--format", "json").expect(t, exitUsage, "cannot be combined")
+}
+
+// A script that gets no answer must not take that for one.
+func TestAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
+	t.Parallel()
+	_, env := server(t)
+	for _, args := range [][]string{{"status", "a"}, {"status", "a", "--format", "json"}, {"ping"}, {"version"}} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skipf("NOT TESTED HERE: no file that is always full: %v", err)
+		}
+		v := prepare(t, env, args...)
+		v.cmd.Stdout = full
+		err = v.cmd.Start()
+		full.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.wait(t).expect(t, exitFailed, "no space left")
+	}
+}
+
 func TestUnlockRemovesOnlyWhatItShall(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
@@ -84,7 +126,7 @@ func TestUnlockRemovesOnlyWhatItShall(t *testing.T) {
 	pawl(t, env, "unlock", "a").expect(t, 64, "--force")
 	pawl(t, env, "unlock", "--force", "a", "--if-holder", "somebody:1").expect(t, 1, "not held by somebody:1")
 	if s.Do("HLEN", "a") != int64(1) {
-		t.Fatal("the lock was removed all the same")
+		t.Fatal("the lock was removed nevertheless")
 	}
 	pawl(t, env, "unlock", "--force", "a", "--if-holder", h.Owner()).expect(t, 0, "a: removed")
 	pawl(t, env, "unlock", "--force", "a").expect(t, 1, "a is free")
@@ -168,6 +210,17 @@ func TestServersThatAreNoneAreReported(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The one attempt that fits into the time says why it failed.
+func TestSilentServerIsSuspectedNotToSpeakTLS(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in its backlog, and is silent
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	pawl(t, nil, "ping", "--addr", "rediss://"+l.Addr().String()+"?dial_timeout=100ms").expect(t, exitServer, "check that the server speaks TLS")
 }
 
 func TestNamesThatAreTooLongAreRefused(t *testing.T) {

@@ -22,14 +22,14 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show processes that contend for a lock",
-		Long: `demo starts processes of itself that all add to one counter: each reads it, waits
-a moment, and writes it back, under a lock. One is killed while it holds the lock;
+		Long: `demo starts several processes that all add to one counter. Each takes a lock, reads the
+counter, waits a moment and writes it back. One is killed while it holds the lock, and
 the others go on when its lease ends. No update may be lost. Then they do the same
-without the lock, and updates must be lost, or the demo fails: it would not have
-noticed a lock that does not work.
+without the lock. This time updates must be lost, else the demo fails: it would not
+notice a lock that does not work.
 
-It runs on an embedded server, unless --addr names another; there it uses two keys
-that begin with pawl-demo: and removes them.`,
+It runs on an embedded server, unless --addr names another one. There it uses two keys
+that begin with pawl-demo: and removes them afterwards.`,
 		Example: `  pawl demo
   pawl demo --workers 8 --increments 100
   pawl demo --addr redis://127.0.0.1:6379`,
@@ -38,9 +38,9 @@ that begin with pawl-demo: and removes them.`,
 	server := addServerFlag(cmd)
 	cmd.Flags().Lookup("addr").Usage = "`URL` of the server, without a password (default: an embedded server)"
 	cfg := demo.Config{Screen: demo.NewScreen(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))}
-	cmd.Flags().IntVar(&cfg.Workers, "workers", 4, "processes, at least 3")
+	cmd.Flags().IntVar(&cfg.Workers, "workers", 4, "number of processes, at least 3")
 	cmd.Flags().IntVar(&cfg.Increments, "increments", 50, "increments of each process")
-	cmd.Flags().DurationVar(&cfg.Lease, "lease", 2*time.Second, "lease of the lock, which the killed process leaves behind")
+	cmd.Flags().DurationVar(&cfg.Lease, "lease", 2*time.Second, "lease of the lock; the lock of the killed process ends with it")
 	cmd.Flags().BoolVar(&cfg.WithoutLock, "without-lock", false, "leave the lock out of the first round: the demo must fail")
 	_ = cmd.Flags().MarkHidden("without-lock")
 	profile := cmd.Flags().String("profile", "", "write profiles of every process into `DIR`")
@@ -48,14 +48,19 @@ that begin with pawl-demo: and removes them.`,
 		if cfg.Workers < 3 || cfg.Increments < 2 {
 			return usagef(cmd, "--workers must be at least 3, and --increments at least 2")
 		}
-		if cmd.Flags().Changed("addr") {
-			if cfg.URL, err = server.url(); err != nil {
+		switch {
+		case server.given():
+			if cfg.URL, cfg.TLS, err = server.target(); err != nil {
 				return err
 			}
+		case server.tls.given():
+			return usagef(cmd, "the embedded server has no TLS: name another one with --addr")
 		}
 		ctx, stop := untilSignal(cmd.Context())
 		defer stop()
-		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd { return workerCommand(ctx, w, *profile) }
+		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd {
+			return workerCommand(ctx, w, server.tls, *profile)
+		}
 		err = profiled(*profile, func() error { return demo.Run(ctx, cfg) })
 		if errors.Is(err, engine.ErrUnavailable) {
 			err = fmt.Errorf("%w; %s", err, wayOut(err))
@@ -66,12 +71,13 @@ that begin with pawl-demo: and removes them.`,
 }
 
 // workerCommand runs this program again, as a worker.
-func workerCommand(ctx context.Context, w demo.WorkerConfig, profile string) *exec.Cmd {
+func workerCommand(ctx context.Context, w demo.WorkerConfig, tls *tlsFlags, profile string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
 	}
-	args := []string{"demo-worker", "--key", w.Key, "--increments", strconv.Itoa(w.Increments), "--lease", w.Lease.String()}
+	args := []string{"demo-worker", "--counter", w.Key, "--increments", strconv.Itoa(w.Increments), "--lease", w.Lease.String()}
+	args = append(args, tls.args()...)
 	if w.Unlocked {
 		args = append(args, "--without-lock")
 	}
@@ -90,7 +96,8 @@ func workerCommand(ctx context.Context, w demo.WorkerConfig, profile string) *ex
 func newDemoWorkerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo-worker", Hidden: true, Args: noArgs}
 	w := demo.WorkerConfig{URL: os.Getenv(urlEnv)}
-	cmd.Flags().StringVar(&w.Key, "key", "", "")
+	tls := addTLSFlags(cmd)
+	cmd.Flags().StringVar(&w.Key, "counter", "", "")
 	cmd.Flags().IntVar(&w.Increments, "increments", 0, "")
 	cmd.Flags().DurationVar(&w.Lease, "lease", 0, "")
 	cmd.Flags().BoolVar(&w.Unlocked, "without-lock", false, "")
@@ -98,6 +105,16 @@ func newDemoWorkerCommand() *cobra.Command {
 	profile := cmd.Flags().String("profile", "", "")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		signal.Ignore(endSignals...) // Ctrl-C reaches the whole group; the parent ends its workers
+		if tls.given() {
+			cfg, err := engine.ParseURL(w.URL)
+			if err == nil {
+				err = tls.apply(&cfg)
+			}
+			if err != nil {
+				return err
+			}
+			w.TLS = cfg.TLS
+		}
 		return profiled(*profile, func() error { return demo.Work(cmd.Context(), w, os.Stdin, os.Stdout) })
 	}
 	return cmd

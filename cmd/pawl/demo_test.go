@@ -79,7 +79,7 @@ func TestWorkersGetTheURLInTheirEnvironment(t *testing.T) {
 	t.Parallel()
 	cmd := workerCommand(context.Background(), demo.WorkerConfig{
 		Number: 1, URL: "redis://:s3cret@host", Key: "k", Increments: 3, Lease: time.Second, Unlocked: true,
-	}, "dir")
+	}, new(tlsFlags), "dir")
 	if args := strings.Join(cmd.Args, " "); strings.Contains(args, "s3cret") {
 		t.Errorf("arguments %q", args)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
-	"os/signal"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,18 +28,31 @@ func newExecCommand() *cobra.Command {
 		Short: "Run a command while a lock is held",
 		Long: `exec waits for the lock NAME, runs the command, and releases the lock when the
 command has ended. Meanwhile the lock is renewed: it lasts as long as the command
-takes, and if this machine dies it ends with its lease (30s, or ?lease= in the URL).
+runs. If this machine dies, the lock ends with its lease (30s, or ?lease= in the URL).
 
-The command finds the lock's name in $PAWL_LOCK_NAME. It runs in a process group of
-its own, to which SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed
-on. If the lock is lost (the server was away for too long, somebody removed the
-lock), the group gets SIGTERM, and SIGKILL after --grace. If pawl itself is killed
-the command is killed too (on Linux), but not what the command has started.
+The command finds the lock's name in $PAWL_LOCK_NAME. pawl passes SIGINT, SIGTERM,
+SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command and to what it has started (its
+process group). At a terminal the command behaves as it does without pawl: it may read
+what you type, Ctrl-C ends it and the script around it, Ctrl-Z suspends the job. (It
+comes to the foreground when it first reads from the terminal or sets its modes. Until
+then scp and git, which check for that, show no progress.) While a job is suspended its
+lock is not renewed. If the lock is lost when the job is resumed, the command gets
+SIGTERM before it goes on. (pawl cannot catch SIGSTOP: send that to the command instead
+of pawl.)
 
-Exit codes: the command's own, 128+n if signal n ended it; 64 wrong usage, 69 server
-not reachable or not willing, 75 lock not acquired (--conflict-exit-code), 76 lock
-lost, 126 command not executable, 127 command not found.`,
-		Example: `  # one of many machines makes the report; those that come second do nothing
+If the lock is lost (the server was away for too long, or somebody removed the lock),
+the group gets SIGTERM, and SIGKILL after --grace. On Linux this includes other groups
+that the command has made in its session, such as what timeout runs. If pawl itself is killed, the
+command is killed too (on Linux only), but not what the command has started.
+
+When the command has ended, pawl ends within about a second, even if the server does
+not answer. The lock then ends with its lease.
+
+Exit codes: the command's own, or 128+n if signal n ended it; 64 wrong usage, 69 server
+cannot be reached or refuses, 75 lock not acquired (or --conflict-exit-code), 76 lock
+lost (not with --on-lost ignore), 126 command not executable, 127 command not found. If
+SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
+		Example: `  # one of many machines makes the report; the others do nothing
   pawl exec nightly-report --wait 0 --min-hold 5s --conflict-exit-code 0 -- report --all
 
   # wait for at most a minute, stop after at most an hour
@@ -51,13 +63,13 @@ lost, 126 command not executable, 127 command not found.`,
 	}
 	f := &execFlags{server: addServerFlag(cmd)}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.wait, "wait", 0, "wait for the lock at most that `long`; 0s: try once (default as long as it takes)")
+	flags.DurationVar(&f.wait, "wait", 0, "wait at most this `time` for the server and the lock; 0s: try once (default: wait as long as it takes)")
 	flags.DurationVar(&f.lease, "lease", 0, "hold the lock for a fixed `time`, not renewed")
-	flags.DurationVar(&f.maxHold, "max-hold", 0, "renew the lock for at most that `long`; then it is lost")
-	flags.DurationVar(&f.minHold, "min-hold", 0, "keep others out for at least that `long`, even if the command ends sooner")
+	flags.DurationVar(&f.maxHold, "max-hold", 0, "renew the lock for at most this `time`; then it is lost")
+	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken for at least this `time`, even if the command ends sooner")
 	flags.StringVar(&f.onLost, "on-lost", "term", "when the lock is lost: term ends the command, ignore lets it go on")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "`time` from SIGTERM to SIGKILL when the lock is lost")
-	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if the lock was not acquired; with 0 nothing is printed")
+	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if somebody else holds the lock; with 0 nothing is printed")
 	cmd.Args = commandAfterName
 	cmd.RunE = f.run
 	return cmd
@@ -71,7 +83,7 @@ func commandAfterName(cmd *cobra.Command, args []string) error {
 	case dash < 0 && len(args) == 1, dash == len(args):
 		return usagef(cmd, "the command is missing: write it after two dashes, as in pawl exec %s -- command", args[0])
 	case dash != 1:
-		return usagef(cmd, "%q is too much: write the command after the name and two dashes, as in pawl exec %s -- command", args[1], args[0])
+		return usagef(cmd, "unexpected argument %q: write the command after the name and two dashes, as in pawl exec %s -- command", args[1], args[0])
 	}
 	return nil
 }
@@ -85,7 +97,7 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 	case f.grace < 0:
 		return usagef(cmd, "--grace %v must not be negative", f.grace)
 	case f.conflictCode < 0 || f.conflictCode > 255:
-		return usagef(cmd, "--conflict-exit-code %d must be within 0 and 255", f.conflictCode)
+		return usagef(cmd, "--conflict-exit-code %d must be between 0 and 255", f.conflictCode)
 	case cmd.Flags().Changed("lease") && f.lease <= 0:
 		return usagef(cmd, "--lease %v must be positive", f.lease)
 	case cmd.Flags().Changed("max-hold") && f.maxHold <= 0:
@@ -93,7 +105,7 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 	case cmd.Flags().Changed("min-hold") && f.minHold <= 0:
 		return usagef(cmd, "--min-hold %v must be positive", f.minHold)
 	case cmd.Flags().Changed("lease") && cmd.Flags().Changed("max-hold"):
-		return usagef(cmd, "--lease and --max-hold exclude each other: a fixed lease is its own maximum")
+		return usagef(cmd, "--lease and --max-hold cannot be combined: a fixed lease already bounds the hold")
 	}
 	return nil
 }
@@ -102,12 +114,7 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 func (f *execFlags) config(cmd *cobra.Command, args []string) execlock.Config {
 	cfg := execlock.Config{
 		Name: args[0], Wait: -1, KeepRunning: f.onLost == "ignore", Grace: f.grace, Command: args[1:],
-		Warn: func(format string, args ...any) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...)
-		},
-	}
-	if cmd.Flags().Changed("wait") {
-		cfg.Wait = f.wait
+		SayWhoHolds: isTerminal(cmd.ErrOrStderr()),
 	}
 	for name, option := range map[string]engine.Option{
 		"lease": engine.Lease(f.lease), "max-hold": engine.MaxHold(f.maxHold), "min-hold": engine.MinHold(f.minHold),
@@ -119,41 +126,79 @@ func (f *execFlags) config(cmd *cobra.Command, args []string) execlock.Config {
 	return cfg
 }
 
+// lastWords is how long the last lines may take to be written. Who cannot read them
+// by then (a full pipe, a terminal stopped by Ctrl-S) gets the exit code.
+const lastWords = 500 * time.Millisecond
+
 func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.check(cmd); err != nil {
 		return err
 	}
 	cfg := f.config(cmd, args)
 	if _, err := exec.LookPath(cfg.Command[0]); err != nil {
-		return &exitError{startCode(err), fmt.Errorf("cannot run the command: %w", err)}
+		return &exitError{code: startCode(err), err: fmt.Errorf("cannot run the command: %w", err)}
 	}
-	eng, err := f.server.open(cmd.Context())
+	eng, err := f.connect(cmd, &cfg)
 	if err != nil {
 		return err
 	}
-	defer eng.Close()
-	signals := catchPassedOn()
-	defer signal.Stop(signals)
-	cfg.Signals = signals
-	code, err := execlock.Run(cmd.Context(), eng, cfg)
+	notices := execlock.NewNotices(cmd.ErrOrStderr())
+	cfg.Say = notices.Say
+	end, err := execlock.Run(cmd.Context(), eng, cfg)
+	err = f.outcome(end, err)
+	if text := errorText(err); text != "" {
+		notices.Say("%s", text)
+	}
+	notices.Close(lastWords)
+	if err == nil {
+		return nil
+	}
+	return &exitError{code: exitCode(err), signal: deathSignal(err)} // it is said
+}
+
+// connect opens the engine. That counts as waiting for the lock; but a short wait is
+// not too short to connect.
+func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) (*engine.Engine, error) {
+	atMost := connectTimeout
+	if cmd.Flags().Changed("wait") && f.wait > 0 {
+		atMost = max(f.wait, time.Second)
+	}
+	began := time.Now()
+	eng, err := f.server.open(cmd.Context(), atMost)
+	if cmd.Flags().Changed("wait") {
+		cfg.Wait = max(f.wait-time.Since(began), min(f.wait, time.Second))
+	}
+	return eng, err
+}
+
+// outcome translates what Run returned.
+func (f *execFlags) outcome(end execlock.End, err error) error {
 	var signalled *execlock.SignalError
 	switch {
 	case errors.As(err, &signalled):
 		return &signalError{signalled.Signal}
+	case errors.Is(err, execlock.ErrStart) && errors.Is(err, engine.ErrLost):
+		return &exitError{code: exitLost, err: err}
 	case errors.Is(err, execlock.ErrStart):
-		return &exitError{startCode(err), err}
+		return &exitError{code: startCode(err), err: err}
 	case errors.Is(err, engine.ErrLost):
-		return &exitError{exitLost, fmt.Errorf("%w; the command ended with code %d", err, code)}
+		lost := &exitError{code: exitLost, err: fmt.Errorf("%w; the command ended with code %d", err, end.Code)}
+		if interrupts(end.Signal) {
+			lost.code, lost.signal = end.Code, end.Signal
+		}
+		return lost
 	case exitCode(err) == exitNotAcquired && f.conflictCode == 0:
 		return nil // as expected, and cron mails whatever is printed
 	case exitCode(err) == exitNotAcquired:
-		return &exitError{f.conflictCode, err}
+		return &exitError{code: f.conflictCode, err: err}
 	case err != nil:
 		return err
-	case code != 0:
-		return &exitError{code: code}
+	case end.Code == 0:
+		return nil
+	case interrupts(end.Signal):
+		return &exitError{code: end.Code, signal: end.Signal}
 	}
-	return nil
+	return &exitError{code: end.Code}
 }
 
 // startCode is what shells answer if a command cannot be run.

@@ -17,6 +17,6 @@ func TestExecsCommandDiesWithAKilledPawl(t *testing.T) {
 	if err := v.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	v.wait(t).expect(t, -1)
+	v.wait(t).expect(t, 128+9)
 	eventually(t, "the command is dead", func() bool { return !alive(pid) })
 }

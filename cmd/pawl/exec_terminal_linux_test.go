@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // terminal is a pseudo terminal, seen from the side of who sits before it.
@@ -29,6 +31,12 @@ type terminal struct {
 // the command. What is suspended must not be forking all the time: a shell that waits
 // for the exec of a child that was stopped before it is not stopped itself.
 func atTerminal(t *testing.T, env []string, script string) *terminal {
+	t.Helper()
+	return onTerminal(t, env, "/bin/sh", "-c", script)
+}
+
+// onTerminal is atTerminal for any program.
+func onTerminal(t *testing.T, env []string, command ...string) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -49,7 +57,7 @@ func atTerminal(t *testing.T, env []string, script string) *terminal {
 	defer slave.Close()
 	v := prepare(t, env)
 	v.cmd.Env = append(v.cmd.Env, "pawl="+v.cmd.Path)
-	v.cmd.Path, v.cmd.Args = "/bin/sh", []string{"sh", "-c", script}
+	v.cmd.Path, v.cmd.Args = command[0], command
 	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = slave, slave, slave
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := v.cmd.Start(); err != nil {
@@ -94,8 +102,8 @@ func (term *terminal) typeKeys(keys string) {
 // awaitText waits until the terminal shows a text.
 func (term *terminal) awaitText(text string) {
 	term.t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(term.shown(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for start := pace.Now(); !strings.Contains(term.shown(), text); time.Sleep(5 * time.Millisecond) {
+		if start.Elapsed() > patience {
 			term.t.Fatalf("the terminal does not show %q:\n%s", text, term.shown())
 		}
 	}

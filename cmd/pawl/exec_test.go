@@ -44,6 +44,14 @@ func alive(pid int) bool {
 	return err != nil || !strings.Contains(string(stat), ") Z ")
 }
 
+// died returns the signal that ended the process itself, 0 if it exited.
+func (v *invocation) died() syscall.Signal {
+	if status := v.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return status.Signal()
+	}
+	return 0
+}
+
 func TestExecPassesTheExitCodeOn(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -27,8 +28,9 @@ const (
 // exitError is an error that says which exit code it means. Without err nothing is
 // printed.
 type exitError struct {
-	code int
-	err  error
+	code   int
+	err    error
+	signal syscall.Signal // if not 0: the process ends by it, if it can, as its command did
 }
 
 func (e *exitError) Error() string {
@@ -43,7 +45,7 @@ func (e *exitError) Unwrap() error { return e.err }
 // usagef is a mistake on the command line; the text says where to read on.
 func usagef(cmd *cobra.Command, format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
-	return &exitError{exitUsage, fmt.Errorf("%s (see %s --help)", text, cmd.CommandPath())}
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s (see %s --help)", text, cmd.CommandPath())}
 }
 
 // exitCode maps what a command returned.
@@ -71,6 +73,25 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// deathSignal is the signal that the process must end by, 0 if it just exits. A shell
+// looks at it: a script is interrupted only if what it runs died of the interrupt.
+func deathSignal(err error) syscall.Signal {
+	var coded *exitError
+	var signalled *signalError
+	switch {
+	case errors.As(err, &coded):
+		return coded.signal
+	case errors.As(err, &signalled):
+		if s, ok := signalled.signal.(syscall.Signal); ok && interrupts(s) {
+			return s
+		}
+	}
+	return 0
+}
+
+// interrupts reports whether s is a signal that ends whatever runs on a terminal.
+func interrupts(s syscall.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }
+
 // errorText is what is printed of an error, on one line; "" for nothing.
 func errorText(err error) string {
 	var coded *exitError
@@ -78,6 +99,7 @@ func errorText(err error) string {
 		return ""
 	}
 	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "engine: "), "\n", "; ")
+	text = strings.Replace(text, ": engine: ", ": ", 1) // $PAWL_URL: engine: ...
 	if errors.Is(err, engine.ErrWrongType) {
 		text += "; use another name, or delete the key if nobody needs it"
 	}

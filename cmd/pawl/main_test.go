@@ -6,13 +6,16 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -23,6 +26,11 @@ const asPawlEnv = "PAWL_TEST_AS_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(asPawlEnv) != "" {
 		main()
+	}
+	// Under nohup the tests' children would ignore SIGHUP, as they should; what is caught is
+	// theirs again.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	goleak.VerifyTestMain(m,
 		// gnet's worker pool starts these two when it is imported; they never end.
@@ -38,18 +46,18 @@ const patience = 30 * time.Second
 type invocation struct {
 	cmd            *exec.Cmd
 	stdout, stderr bytes.Buffer // after wait
-	code           int
+	code           int          // 128+n if signal n ended it
 }
 
 // prepare makes a command line. env comes on top of an environment without any of
 // Pawl's variables.
-func prepare(t *testing.T, env []string, args ...string) *invocation {
+func prepare(t testing.TB, env []string, args ...string) *invocation {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := pace.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	v := &invocation{cmd: exec.CommandContext(ctx, self, args...)}
 	for _, e := range os.Environ() {
@@ -57,14 +65,15 @@ func prepare(t *testing.T, env []string, args ...string) *invocation {
 			v.cmd.Env = append(v.cmd.Env, e)
 		}
 	}
-	v.cmd.Env = append(append(v.cmd.Env, asPawlEnv+"=1"), env...)
+	// With the race detector a process sleeps for a second before it exits, unless told.
+	v.cmd.Env = append(append(v.cmd.Env, asPawlEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")), env...)
 	v.cmd.Stdout, v.cmd.Stderr = &v.stdout, &v.stderr
 	v.cmd.WaitDelay = patience // for what a command leaves behind
 	return v
 }
 
 // start runs a command line in the background; wait follows.
-func start(t *testing.T, env []string, args ...string) *invocation {
+func start(t testing.TB, env []string, args ...string) *invocation {
 	t.Helper()
 	v := prepare(t, env, args...)
 	if err := v.cmd.Start(); err != nil {
@@ -79,24 +88,27 @@ func start(t *testing.T, env []string, args ...string) *invocation {
 	return v
 }
 
-func (v *invocation) wait(t *testing.T) *invocation {
+func (v *invocation) wait(t testing.TB) *invocation {
 	t.Helper()
 	var exit *exec.ExitError
 	if err := v.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%q: %v", v.cmd.Args[1:], err)
 	}
-	v.code = v.cmd.ProcessState.ExitCode() // -1 if a signal ended pawl itself
+	v.code = v.cmd.ProcessState.ExitCode()
+	if s := v.died(); s != 0 {
+		v.code = 128 + int(s)
+	}
 	return v
 }
 
 // pawl runs a command line to its end.
-func pawl(t *testing.T, env []string, args ...string) *invocation {
+func pawl(t testing.TB, env []string, args ...string) *invocation {
 	t.Helper()
 	return start(t, env, args...).wait(t)
 }
 
 // expect checks the exit code and that the output has the texts.
-func (v *invocation) expect(t *testing.T, code int, texts ...string) {
+func (v *invocation) expect(t testing.TB, code int, texts ...string) {
 	t.Helper()
 	all := v.stdout.String() + v.stderr.String()
 	if v.code != code {
@@ -141,8 +153,8 @@ func hold(t *testing.T, url, name string) *engine.Hold {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for start := pace.Now(); !cond(); time.Sleep(5 * time.Millisecond) {
+		if start.Elapsed() > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}

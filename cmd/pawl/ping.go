@@ -10,9 +10,9 @@ import (
 func newPingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ping",
-		Short: "Ask the server for a sign of life",
-		Long: `ping connects as every other command does (with password, database, scripts and
-a subscription connection) and reports how long one round trip takes.`,
+		Short: "Check that the server answers",
+		Long: `ping connects as the other commands do (with password, database, scripts and a
+subscription connection) and reports how long one round trip takes.`,
 		Example: `  pawl ping
   pawl ping --addr unix:///run/redis/redis.sock`,
 		Args: noArgs,
@@ -23,7 +23,7 @@ a subscription connection) and reports how long one round trip takes.`,
 		if err != nil {
 			return err
 		}
-		eng, err := connect(cmd.Context(), cfg)
+		eng, err := connect(cmd.Context(), cfg, connectTimeout)
 		if err != nil {
 			return err
 		}
@@ -32,8 +32,8 @@ a subscription connection) and reports how long one round trip takes.`,
 		if err := eng.Ping(cmd.Context()); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s answered in %v\n", cfg.Addrs[0], time.Since(start).Round(time.Microsecond))
-		return nil
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s answered in %v\n", cfg.Addrs[0], time.Since(start).Round(time.Microsecond))
+		return err
 	}
 	return cmd
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 // run executes one command line and returns the process's exit code.
@@ -14,37 +16,46 @@ func run(args []string) int {
 	if text := errorText(err); text != "" {
 		fmt.Fprintln(root.ErrOrStderr(), "pawl:", text)
 	}
+	if s := deathSignal(err); s != 0 {
+		execlock.Die(s)
+	}
 	return exitCode(err)
 }
 
 func newRootCommand() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:   "pawl",
 		Short: "Distributed locks on Redis and Valkey",
 		Long: `pawl takes distributed locks on a Redis or Valkey server. They are Redisson's
-locks: a Java service that uses an RLock of the same name is excluded too.
+locks: pawl and a Java service that uses an RLock of the same name exclude each other.
 
-The server is named by --addr, else by $PAWL_URL, else it is
-redis://127.0.0.1:6379. So are clusters (redis+cluster://HOST,HOST), sentinels
-(redis+sentinel://HOST,HOST/MASTER) and replicas (redis+replicas://HOST,HOST), and
-with rediss all of them over TLS. A password belongs into $PAWL_URL or $PAWL_PASSWORD: one
-on the command line is refused, because every user of the machine can read it.
+pawl connects to the server that --addr names, else $PAWL_URL, else to
+redis://127.0.0.1:6379. A URL may also name a cluster (redis+cluster://HOST,HOST),
+sentinels (redis+sentinel://HOST,HOST/MASTER) or a primary with its replicas
+(redis+replicas://HOST,HOST). With rediss instead of redis the connections use TLS.
+Put a password into $PAWL_URL or $PAWL_PASSWORD. On the command line every user of the
+machine could read it, so pawl refuses it there.
 
-Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server not reachable or not
-willing, 75 lock not acquired, 76 lock lost.`,
+Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or refuses,
+75 lock not acquired, 76 lock lost.`,
 		Example: `  pawl demo
   pawl exec nightly-report -- /usr/local/bin/report --all
   PAWL_URL=rediss://redis.example:6380 pawl status nightly-report`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
+			switch {
+			case len(args) > 0:
 				return usagef(cmd, "there is no command %q", args[0])
+			case version:
+				return showVersion(cmd.OutOrStdout())
 			}
 			return cmd.Help()
 		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.Flags().BoolVar(&version, "version", false, "show the version")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%v", err) })
 	root.AddCommand(
 		newBenchCommand(),
@@ -57,6 +68,7 @@ willing, 75 lock not acquired, 76 lock lost.`,
 		newUnlockCommand(),
 		newVersionCommand(),
 	)
+	addCompletion(root)
 	return root
 }
 
@@ -66,7 +78,7 @@ func oneName(cmd *cobra.Command, args []string) error {
 	case len(args) == 0 || args[0] == "":
 		return usagef(cmd, "the name of the lock is missing")
 	case len(args) > 1:
-		return usagef(cmd, "one name is enough: %q is too much (put a name with spaces into quotes)", args[1])
+		return usagef(cmd, "unexpected argument %q: give one name (quote a name that has spaces)", args[1])
 	}
 	return nil
 }
@@ -74,7 +86,7 @@ func oneName(cmd *cobra.Command, args []string) error {
 // noArgs is the Args of commands that take none.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef(cmd, "%q is too much: the command takes flags only", args[0])
+		return usagef(cmd, "unexpected argument %q: the command takes only flags", args[0])
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the embedded server, for trials",
 		Long: `serve runs the embedded server until it is interrupted. It speaks enough of the
-Redis protocol for Pawl and Redisson's locks, keeps everything in memory and asks
-for no password: it is for trials on one machine, never for production.`,
+Redis protocol for Pawl's and Redisson's locks, keeps everything in memory and asks
+for no password. Use it for trials on one machine, never in production.`,
 		Example: `  pawl serve --listen 127.0.0.1:6400
   PAWL_URL=redis://127.0.0.1:6400 pawl exec trial -- sleep 5`,
 		Args: noArgs,
@@ -32,7 +32,7 @@ for no password: it is for trials on one machine, never for production.`,
 func serve(ctx context.Context, cmd *cobra.Command, addr string) error {
 	server, err := embedded.Start(addr)
 	if err != nil {
-		return &exitError{exitServer, fmt.Errorf("cannot listen on %q: %w; choose another address with --listen", addr, err)}
+		return &exitError{code: exitServer, err: fmt.Errorf("cannot listen on %q: %w; choose another address with --listen", addr, err)}
 	}
 	defer server.Close()
 	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s; end with Ctrl-C\n", server.URL())

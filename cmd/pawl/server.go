@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -24,14 +26,15 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-// serverFlag is --addr.
+// serverFlag is --addr, and how to use TLS there.
 type serverFlag struct {
 	cmd  *cobra.Command
 	addr string
+	tls  *tlsFlags
 }
 
 func addServerFlag(cmd *cobra.Command) *serverFlag {
-	f := &serverFlag{cmd: cmd}
+	f := &serverFlag{cmd: cmd, tls: addTLSFlags(cmd)}
 	cmd.Flags().StringVar(&f.addr, "addr", "", "`URL` of the server, without a password (default $"+urlEnv+", else "+defaultURL+")")
 	return f
 }
@@ -39,6 +42,9 @@ func addServerFlag(cmd *cobra.Command) *serverFlag {
 // url returns the server's URL, the password included: never print it.
 func (f *serverFlag) url() (string, error) {
 	raw := f.addr
+	if raw == "" && f.given() {
+		return "", usagef(f.cmd, "--addr is empty: leave it out for $%s, else %s", urlEnv, defaultURL)
+	}
 	if raw == "" {
 		raw = os.Getenv(urlEnv)
 	}
@@ -50,14 +56,21 @@ func (f *serverFlag) url() (string, error) {
 	}
 	u := cutUser(raw)
 	switch fromEnv := os.Getenv(passwordEnv); {
-	case (u.password != "" || strings.Contains(u.rest, "sentinel_password=")) && f.addr != "":
-		return "", usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
+	case u.password != "" && f.given():
+		return "", f.exposed()
 	case u.password == "" && fromEnv != "":
 		return u.scheme + url.UserPassword(u.name, fromEnv).String() + "@" + u.rest, nil
 	case u.password == "" && u.name != "":
 		return "", usagef(f.cmd, "the user %q needs a password: put it into $%s", u.name, passwordEnv)
 	}
 	return raw, nil // if there is something wrong, engine.ParseURL complains without quoting it
+}
+
+// given reports whether the command line names the server.
+func (f *serverFlag) given() bool { return f.cmd.Flags().Changed("addr") }
+
+func (f *serverFlag) exposed() error {
+	return usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
 }
 
 // userURL is a URL cut into pieces. url.Parse would not take the lists of hosts that
@@ -94,7 +107,7 @@ func (f *serverFlag) source() string {
 	return "--addr"
 }
 
-// config returns what --addr and the environment say.
+// config returns what the flags and the environment say.
 func (f *serverFlag) config() (engine.Config, error) {
 	raw, err := f.url()
 	if err != nil {
@@ -104,28 +117,49 @@ func (f *serverFlag) config() (engine.Config, error) {
 	if err != nil {
 		return engine.Config{}, fmt.Errorf("%s: %w", f.source(), err)
 	}
+	if cfg.SentinelPassword != "" && f.given() {
+		return engine.Config{}, f.exposed()
+	}
+	if err := f.tls.apply(&cfg); err != nil {
+		return engine.Config{}, usagef(f.cmd, "%v", err)
+	}
 	return cfg, nil
 }
 
+// target returns the server's URL, the password included, and what the flags say of
+// TLS, nil for nothing.
+func (f *serverFlag) target() (string, *tls.Config, error) {
+	cfg, err := f.config()
+	if err != nil {
+		return "", nil, err
+	}
+	raw, err := f.url()
+	if !f.tls.given() {
+		return raw, nil, err
+	}
+	return raw, cfg.TLS, err
+}
+
 // open connects to the server. The caller closes the engine.
-func (f *serverFlag) open(ctx context.Context) (*engine.Engine, error) {
+func (f *serverFlag) open(ctx context.Context, atMost time.Duration) (*engine.Engine, error) {
 	cfg, err := f.config()
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, cfg)
+	return connect(ctx, cfg, atMost)
 }
 
-func connect(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
-	timeout := cfg.DialTimeout
-	if timeout == 0 {
-		timeout = connectTimeout
+func connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*engine.Engine, error) {
+	dial := cmp.Or(cfg.DialTimeout, connectTimeout)
+	timeout, slack := dial, 2*time.Second // New ends by itself, and its error says more than that time is over
+	if atMost != connectTimeout && atMost < dial {
+		timeout, slack = atMost, 0
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("tried for %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout+slack, fmt.Errorf("tried for %v", timeout))
 	defer cancel()
 	eng, err := engine.New(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; %s", cfg.Addrs[0], err, wayOut(err))
+		return nil, fmt.Errorf("%w; %s", err, wayOut(err)) // it names the server
 	}
 	return eng, nil
 }
@@ -134,6 +168,15 @@ func connect(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
 func wayOut(err error) string {
 	if errors.Is(err, resp.ErrSentinelAuth) {
 		return "put the sentinels' password into $" + urlEnv + ": redis+sentinel://...?sentinel_password=..."
+	}
+	if errors.Is(err, resp.ErrTooOld) {
+		return "name another server with --addr or $" + urlEnv
+	}
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return "name the authority of its certificate with --cacert"
+	}
+	if errors.As(err, new(tls.AlertError)) {
+		return "if it asks for a client certificate, give it --cert and --key"
 	}
 	var refused *resp.ServerError
 	if !errors.As(err, &refused) {
@@ -145,5 +188,5 @@ func wayOut(err error) string {
 	case "NOPERM":
 		return "the user needs more rights: see ACL rules in the README"
 	}
-	return "the server was reached, but refuses"
+	return "the server can be reached, but refuses"
 }

@@ -40,15 +40,3 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 		cancel(nil)
 	}
 }
-
-// catchPassedOn catches the signals that exec passes on. One that is ignored, as
-// SIGHUP under nohup, stays so, for the command too.
-func catchPassedOn() (signals chan os.Signal) {
-	signals = make(chan os.Signal, 16)
-	for _, s := range passedOn {
-		if !signal.Ignored(s) {
-			signal.Notify(signals, s)
-		}
-	}
-	return signals
-}

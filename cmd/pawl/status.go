@@ -15,22 +15,30 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show who holds a lock",
-		Long: `status asks the server who holds a lock and what its lease has left. It changes
-nothing, and its exit code is 0 for a free lock and a held one.
+		Long: `status asks the server who holds a lock and how long its lease lasts. It changes
+nothing. Its exit code is 0 whether the lock is free or held.
+
+With --quiet it prints nothing, and the exit code is the answer: 0 if the lock is
+held, 1 if it is free. Any other code comes with an error: the answer is not known.
 
 With --format json the answer is one object: name, locked, mode, ttl_ms (null if
 the key has no expiry, 0 for a free lock) and holders, each with id and count.`,
 		Example: `  pawl status nightly-report
-  pawl status nightly-report --format json | jq .locked`,
+  pawl status nightly-report --format json | jq .locked
+  if pawl status --quiet nightly-report; then echo "it is still being made"; fi`,
 		Args: oneName,
 	}
 	server := addServerFlag(cmd)
 	format := cmd.Flags().String("format", "text", "text or json")
+	quiet := cmd.Flags().BoolP("quiet", "q", false, "print nothing; exit code 0: held, 1: free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *format != "text" && *format != "json" {
 			return usagef(cmd, "--format %q must be text or json", *format)
 		}
-		eng, err := server.open(cmd.Context())
+		if *quiet && cmd.Flags().Changed("format") {
+			return usagef(cmd, "--quiet and --format cannot be combined")
+		}
+		eng, err := server.open(cmd.Context(), connectTimeout)
 		if err != nil {
 			return err
 		}
@@ -39,28 +47,34 @@ the key has no expiry, 0 for a free lock) and holders, each with id and count.`,
 		if err != nil {
 			return err
 		}
-		if *format == "json" {
+		switch {
+		case *quiet && !state.Locked:
+			return &exitError{code: exitFailed}
+		case *quiet:
+			return nil
+		case *format == "json":
 			return printStateJSON(cmd.OutOrStdout(), args[0], state)
 		}
-		printState(cmd.OutOrStdout(), args[0], state)
-		return nil
+		return printState(cmd.OutOrStdout(), args[0], state)
 	}
 	return cmd
 }
 
-func printState(w io.Writer, name string, s engine.State) {
+func printState(w io.Writer, name string, s engine.State) error {
 	if !s.Locked {
-		fmt.Fprintf(w, "%s: free\n", name)
-		return
+		_, err := fmt.Fprintf(w, "%s: free\n", name)
+		return err
 	}
 	lease := "without a lease: it never ends by itself"
 	if s.TTL >= 0 {
 		lease = fmt.Sprintf("its lease ends in %v unless renewed", s.TTL.Round(time.Millisecond))
 	}
-	fmt.Fprintf(w, "%s: locked (%s), %s\n", name, s.Mode, lease)
+	text := fmt.Sprintf("%s: locked (%s), %s\n", name, s.Mode, lease)
 	for _, h := range s.Holders {
-		fmt.Fprintf(w, "  holder %s, count %d\n", h.ID, h.Count)
+		text += fmt.Sprintf("  holder %s, count %d\n", h.ID, h.Count)
 	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 func printStateJSON(w io.Writer, name string, s engine.State) error {

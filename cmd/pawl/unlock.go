@@ -12,13 +12,13 @@ func newUnlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock --force NAME",
 		Short: "Take a lock away from its holder",
-		Long: `unlock removes a lock, whoever holds it. The holder is told at its next renewal
-and may go on working until then, while somebody else holds the lock already: be
-sure that it is dead, or that this does no harm. A dead holder's lock also ends by
-itself, with its lease.
+		Long: `unlock removes a lock, whoever holds it. The holder is told at its next renewal.
+Until then it may go on working while somebody else already holds the lock, so make
+sure that the holder is dead, or that this does no harm. The lock of a dead holder
+also ends by itself, with its lease.
 
-With --if-holder only that holder's lock is removed, and not the one of somebody
-who came in since you looked; "pawl status" shows the id.
+With --if-holder the lock is removed only if that holder has it, and not if somebody
+else got it after you looked. "pawl status" shows the id.
 
 The exit code is 1 if there was nothing to remove.`,
 		Example: `  pawl status nightly-report
@@ -26,11 +26,11 @@ The exit code is 1 if there was nothing to remove.`,
 		Args: oneName,
 	}
 	server := addServerFlag(cmd)
-	force := cmd.Flags().Bool("force", false, "required: yes, take it away")
-	holder := cmd.Flags().String("if-holder", "", "only if it is held by `ID`, as status shows it")
+	force := cmd.Flags().Bool("force", false, "required, to confirm that you want to take the lock away")
+	holder := cmd.Flags().String("if-holder", "", "remove the lock only if `ID` holds it, as status shows it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*force {
-			return usagef(cmd, "unlock takes the lock away from whoever holds it, who may go on working: if that is what you want, add --force")
+			return usagef(cmd, "unlock takes the lock away from whoever holds it, which may go on working; if that is what you want, add --force")
 		}
 		var opts []engine.ForceOption
 		if cmd.Flags().Changed("if-holder") {
@@ -39,7 +39,7 @@ The exit code is 1 if there was nothing to remove.`,
 			}
 			opts = append(opts, engine.IfHolder(*holder))
 		}
-		eng, err := server.open(cmd.Context())
+		eng, err := server.open(cmd.Context(), connectTimeout)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/deploy"
@@ -56,6 +57,13 @@ func (c *counter) write(ctx context.Context, n int) error {
 		return fmt.Errorf("demo: write the counter: %w", err)
 	}
 	return nil
+}
+
+// remove leaves nothing behind, however the demo ended.
+func (c *counter) remove(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = c.client.Do(ctx, "DEL", c.key)
 }
 
 // take reads the counter and removes it.

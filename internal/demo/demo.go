@@ -7,6 +7,7 @@ package demo
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -20,6 +21,8 @@ import (
 type Config struct {
 	// URL is the server's, with its password; empty: an embedded server.
 	URL string
+	// TLS, if set, is used instead of what the URL says.
+	TLS *tls.Config
 	// Workers is the number of processes, at least 3: one is killed.
 	Workers int
 	// Increments is how often each worker adds 1.
@@ -51,9 +54,14 @@ var (
 
 // Run runs the demo. It is an error if an update was lost under the lock, or none
 // without.
-func Run(ctx context.Context, cfg Config) error {
+func Run(ctx context.Context, cfg Config) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("demo: not finished after %v", limit))
 	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil { // which made fail whatever noticed it first
+			err = context.Cause(ctx)
+		}
+	}()
 	where := "the server"
 	if cfg.URL == "" {
 		server, err := embedded.Start("")
@@ -67,11 +75,15 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if cfg.TLS != nil {
+		server.TLS = cfg.TLS
+	}
 	c, err := openCounter(ctx, server, "pawl-demo:"+rand.Text())
 	if err != nil {
 		return err
 	}
 	defer c.close()
+	defer c.remove(ctx)
 	cfg.Screen.say("%d processes add to a counter on %s (%s); each reads it, waits a moment, and writes it.",
 		cfg.Workers, where, server.Addrs[0])
 	if err := guarded(ctx, cfg, c); err != nil {

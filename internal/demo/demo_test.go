@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
 )
 
@@ -152,6 +153,23 @@ func TestWorkerThatCannotBeStartedIsReported(t *testing.T) {
 	}
 }
 
+// Whatever notices it first.
+func TestDemoThatIsCancelledWhileItsWorkersStartSaysSo(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	cfg := config(new(bytes.Buffer))
+	cfg.Worker = func(ctx context.Context, w WorkerConfig) *exec.Cmd {
+		if w.Number == 2 {
+			cancel(stop)
+		}
+		return workers("hangs", true)(ctx, w)
+	}
+	if err := Run(ctx, cfg); !errors.Is(err, stop) {
+		t.Errorf("got %v, want the cause", err)
+	}
+}
+
 // A cancelled demo ends, whatever its workers do.
 func TestCancelledDemoKillsItsWorkers(t *testing.T) {
 	t.Parallel()
@@ -173,6 +191,54 @@ func TestCancelledDemoKillsItsWorkers(t *testing.T) {
 	for _, cmd := range cmds {
 		if cmd.ProcessState == nil {
 			t.Error("a worker was not waited for")
+		}
+	}
+}
+
+// writerFunc is a writer that looks at what the screen gets.
+type writerFunc func(line string)
+
+func (f writerFunc) Write(b []byte) (int, error) { f(string(b)); return len(b), nil }
+
+// It may be somebody's server.
+func TestCancelledDemoLeavesNoKeys(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg := config(nil)
+	cfg.URL, cfg.Lease = server.URL(), 200*time.Millisecond
+	cfg.Screen = NewScreen(writerFunc(func(line string) {
+		if strings.Contains(line, "was killed") { // by then there is a counter
+			cancel()
+		}
+	}), false)
+	if err := Run(ctx, cfg); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	url, err := engine.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := openCounter(t.Context(), url, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) { // the lock ends with its lease
+		left, err := c.client.Do(t.Context(), "DBSIZE")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left.Int == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d keys are left", left.Int)
 		}
 	}
 }

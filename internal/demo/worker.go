@@ -3,6 +3,7 @@ package demo
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,8 @@ type WorkerConfig struct {
 	Number int
 	// URL is the server's. It may hold a password: pass it in the environment.
 	URL string
+	// TLS, if set, is used instead of what the URL says.
+	TLS *tls.Config
 	// Key is the counter's; the lock is named after it.
 	Key        string
 	Increments int
@@ -54,6 +57,9 @@ func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) erro
 		return err
 	}
 	cfg.Lease = w.Lease
+	if w.TLS != nil {
+		cfg.TLS = w.TLS
+	}
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	eng, err := engine.New(connecting, cfg)
@@ -90,7 +96,7 @@ type task struct {
 }
 
 // run makes the increments. The first and the last wait for the parent: all workers
-// shall begin at once, and none shall be done before the one that is killed.
+// must begin at once, and none may be done before the one that is killed.
 func (t *task) run(ctx context.Context) error {
 	fmt.Fprintln(t.out, wordReady)
 	for done, passed := 0, 0; done < t.Increments; {

@@ -12,22 +12,40 @@ import (
 // addCommands gives the server the commands that miniredis lacks and a client of
 // a standalone Redis may send, and corrects one that misleads.
 func (s *Server) addCommands(srv *server.Server) {
-	clients := new(clientIDs)
+	clients := new(clients)
+	// miniredis queues its own commands in a transaction; ours would be answered at once,
+	// and the client would take that for the answer to another command.
+	refused := func(c *server.Peer, cmd string) bool {
+		if !clients.inMulti(c) {
+			return false
+		}
+		c.WriteError("ERR the embedded server does not take " + cmd + " inside MULTI")
+		return true
+	}
 	// The hook runs for commands of scripts too, with miniredis's lock held: it only
 	// looks at words.
 	srv.SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		var answer func()
 		switch {
+		case cmd == "MULTI" && len(args) == 0:
+			clients.setMulti(c, true)
+		case cmd == "EXEC" || cmd == "DISCARD" || cmd == "RESET":
+			clients.setMulti(c, false)
 		case cmd == "CLIENT" && len(args) == 3 && strings.EqualFold(args[0], "SETINFO"):
-			c.WriteOK()
+			answer = c.WriteOK
 		case cmd == "CLIENT" && len(args) == 1 && strings.EqualFold(args[0], "ID"):
-			c.WriteInt(clients.of(c))
+			answer = func() { c.WriteInt(clients.id(c)) }
 		case cmd == "WAIT" && len(args) == 2:
-			c.WriteInt(int(s.replicas.Load()))
+			answer = func() { c.WriteInt(int(s.replicas.Load())) }
 		case cmd == "CLUSTER":
 			// miniredis describes a cluster of one shard, which would make it look like one.
-			c.WriteError("ERR This instance has cluster support disabled")
-		default:
+			answer = func() { c.WriteError("ERR This instance has cluster support disabled") }
+		}
+		if answer == nil {
 			return false
+		}
+		if !refused(c, cmd) {
+			answer()
 		}
 		return true
 	})
@@ -38,7 +56,12 @@ func (s *Server) addCommands(srv *server.Server) {
 		"SUNSUBSCRIBE": shards.unsubscribe,
 		"ROLE":         s.role,
 	} {
-		if err := srv.Register(name, cmd); err != nil {
+		outside := func(c *server.Peer, name string, args []string) {
+			if !refused(c, name) {
+				cmd(c, name, args)
+			}
+		}
+		if err := srv.Register(name, outside); err != nil {
 			panic("BUG: embedded: miniredis has learned a command of ours: " + err.Error())
 		}
 	}
@@ -58,19 +81,44 @@ func (s *Server) role(c *server.Peer, _ string, _ []string) {
 	})
 }
 
-// clientIDs numbers connections in the order in which they ask.
-type clientIDs struct {
-	last atomic.Int64
-	ids  sync.Map // *server.Peer -> int
+// clients is what is known of connections: their numbers, in the order in which they
+// ask, and which are in a transaction.
+type clients struct {
+	last  atomic.Int64
+	peers sync.Map // *server.Peer -> *client
 }
 
-func (ids *clientIDs) of(c *server.Peer) int {
-	if id, ok := ids.ids.Load(c); ok {
-		return id.(int)
+// client belongs to its connection, whose commands run one after the other.
+type client struct {
+	id    int
+	multi bool
+}
+
+func (all *clients) of(c *server.Peer) *client {
+	if known, ok := all.peers.Load(c); ok {
+		return known.(*client)
 	}
-	// A connection's commands run one after the other: nobody else stores for c.
-	id := int(ids.last.Add(1))
-	ids.ids.Store(c, id)
-	c.OnDisconnect(func() { ids.ids.Delete(c) })
-	return id
+	fresh := new(client)
+	all.peers.Store(c, fresh)
+	c.OnDisconnect(func() { all.peers.Delete(c) })
+	return fresh
+}
+
+func (all *clients) id(c *server.Peer) int {
+	known := all.of(c)
+	if known.id == 0 {
+		known.id = int(all.last.Add(1))
+	}
+	return known.id
+}
+
+func (all *clients) inMulti(c *server.Peer) bool {
+	known, ok := all.peers.Load(c)
+	return ok && known.(*client).multi
+}
+
+func (all *clients) setMulti(c *server.Peer, multi bool) {
+	if multi || all.inMulti(c) {
+		all.of(c).multi = multi
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/internal/embedded"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,8 +71,8 @@ func expectRead(t *testing.T, c *proto.Client, want string) {
 // until polls for a condition.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for start := pace.Now(); !cond(); time.Sleep(time.Millisecond) {
+		if start.Elapsed() > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
@@ -163,6 +164,26 @@ func TestHandshakeCommandsAreAnswered(t *testing.T) {
 	if got := do(t, a, "CLIENT", "NO-SUCH"); !strings.HasPrefix(got, "-ERR unknown subcommand") {
 		t.Error(got)
 	}
+}
+
+// A command of ours that was answered at once inside MULTI would be taken for the answer
+// to the next one.
+func TestATransactionStaysInStep(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	c := dial(t, "tcp", s.Addr())
+	expect(t, c, proto.Inline("OK"), "MULTI")
+	for _, words := range [][]string{{"CLIENT", "ID"}, {"WAIT", "0", "0"}, {"ROLE"}, {"SPUBLISH", "c", "m"}} {
+		if got := do(t, c, words...); !strings.HasPrefix(got, "-ERR") {
+			t.Errorf("%v inside MULTI: %q", words, got)
+		}
+	}
+	expect(t, c, proto.Inline("QUEUED"), "SET", "k", "v")
+	expect(t, c, proto.Array(proto.Inline("OK")), "EXEC")
+	expect(t, c, proto.Int(1), "CLIENT", "ID")
+	expect(t, c, proto.Inline("OK"), "MULTI")
+	expect(t, c, proto.Inline("OK"), "DISCARD")
+	expect(t, c, proto.Int(0), "WAIT", "0", "0")
 }
 
 func TestDoesNotPassForACluster(t *testing.T) {

@@ -4,94 +4,134 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// child is the running command. It leads a process group of its own, so that a
-// signal reaches what it has started too.
+// child is the running command.
+//
+//	running <--job control--> suspended, with this process
+//	   |                          |
+//	   +------ lock lost ---------+--> asked to end --Grace--> killed
+//	   |                                    |                    |
+//	   +------------------------------> the leader has ended <---+
+//	                                        |
+//	                          over: and so has the rest, if the lock was lost
+//
+// It belongs to one goroutine, which waits for nothing but events.
 type child struct {
-	group   group
-	resumed chan struct{} // this process was suspended with the command, and goes on
-	ended   chan struct{}
-	code    int // after ended
+	*runner
+	hold     *engine.Hold
+	holdDone <-chan struct{} // nil: the loss is known
+	lost     error
+	group    group
+	terminal terminal
+	stop     stopRequest
+	stopBy   syscall.Signal // that was asked with
+	killed   bool
+	grace    *time.Timer
 }
 
 // start starts the command with the streams of this process.
-func start(cfg Config) (*child, error) {
-	cmd := exec.Command(cfg.Command[0], cfg.Command[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), NameEnv+"="+cfg.Name)
-	c := &child{resumed: make(chan struct{}, 1), ended: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// On Linux the kernel kills the command when the thread that started it ends,
-		// not the process: this one stays until the command has ended.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := c.group.start(cmd)
-		started <- err
-		if err != nil {
-			return
-		}
-		c.code = c.group.wait(c.resumed)
-		close(c.ended)
-	}()
-	if err := <-started; err != nil {
+func (r *runner) start(hold *engine.Hold) (*child, error) {
+	// We may have been suspended since the lock was granted.
+	if err := hold.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
+	cmd := exec.Command(r.Command[0], r.Command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), NameEnv+"="+r.Name)
+	c := &child{runner: r, hold: hold, holdDone: hold.Done(), grace: time.NewTimer(r.Grace)}
+	c.grace.Stop()
+	c.terminal.open()
+	r.sig.catchJobControl()
+	if err := c.group.start(cmd, r.sig); err != nil {
+		c.terminal.close()
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	r.sig.started()
 	return c, nil
 }
 
 // attend waits until the command has ended, passes signals on to it, and ends it if
-// the lock is lost: the result is that loss.
-//
-//	running --lock lost--> asked to end --Grace--> killed
-//	   |                        |                    |
-//	   +-----------------> leader ended <------------+
-func (c *child) attend(hold *engine.Hold, cfg Config) (lost error) {
-	defer c.group.close()
-	grace := time.NewTimer(cfg.Grace)
-	grace.Stop()
-	defer grace.Stop()
-	holdDone := hold.Done()
-	lose := func() {
-		holdDone = nil
-		lost = hold.Err()
-		if cfg.KeepRunning {
-			cfg.Warn("%v; the command goes on", lost)
-			return
-		}
-		cfg.Warn("%v; the command is asked to end, and killed in %v", lost, cfg.Grace)
-		c.group.signal(syscall.SIGTERM)
-		grace.Reset(cfg.Grace)
-	}
-	for {
+// the lock is lost.
+func (c *child) attend() {
+	defer c.grace.Stop()
+	pause := 10 * time.Millisecond
+	poll := time.NewTimer(pause)
+	poll.Stop()
+	defer poll.Stop()
+	for !c.over() {
 		select {
-		case <-c.ended:
-			if lost != nil && !cfg.KeepRunning {
-				c.group.killRest(grace.C)
+		case <-c.sig.children:
+			if stopped := c.group.look(); stopped != 0 {
+				c.stopped(stopped)
 			}
-			return lost
-		case s := <-cfg.Signals:
-			c.group.signal(s)
-		case <-c.resumed:
-			// The lock was not renewed while we were suspended; if it is lost, the command
-			// must hear that first.
-			if holdDone != nil && hold.Err() != nil {
-				lose()
+			if c.group.ended && c.ending() {
+				c.group.endOthers()
+				poll.Reset(pause) // nobody reports what the leader has left
 			}
-			c.group.resume()
-		case <-holdDone:
-			lose()
-		case <-grace.C:
-			cfg.Warn("the command did not end within %v and is killed", cfg.Grace)
-			c.group.kill()
-			<-c.ended
-			return lost
+		case s := <-c.sig.asked:
+			c.heed(s)
+		case <-c.sig.resumed:
+			c.resumed()
+		case <-c.holdDone:
+			c.lose()
+		case <-c.grace.C:
+			c.kill()
+		case <-poll.C:
+			pause = min(2*pause, 200*time.Millisecond)
+			poll.Reset(pause)
 		}
+	}
+	c.leave()
+	c.terminal.close()
+}
+
+// ending reports whether the command was told to end.
+func (c *child) ending() bool { return c.lost != nil && !c.KeepRunning }
+
+// over reports whether nothing of the command works under the lock any more. What a
+// command leaves behind on purpose is its own affair, unless the lock was lost.
+func (c *child) over() bool {
+	return c.group.ended && (!c.ending() || c.killed || !c.group.remains())
+}
+
+// lose tells the command, once, that the lock is lost.
+func (c *child) lose() {
+	if c.lost != nil {
+		return
+	}
+	c.holdDone, c.lost = nil, c.hold.Err()
+	if c.KeepRunning {
+		c.Say("%s; the command goes on", text(c.lost))
+		return
+	}
+	c.send(syscall.SIGTERM)
+	c.grace.Reset(c.Grace)
+	c.Say("%s; the command gets SIGTERM now, and SIGKILL in %v", text(c.lost), c.Grace)
+}
+
+// text is what the user gets to read of an engine's error.
+func text(err error) string { return strings.TrimPrefix(err.Error(), "engine: ") }
+
+// kill ends what did not end when it was asked to.
+func (c *child) kill() {
+	c.killed = true
+	c.leaveTerminal(true) // an interactive shell has lent it on, and returns it no more
+	err := c.group.kill()
+	c.Say("the command did not end within %v and gets SIGKILL", c.Grace)
+	c.complain(err)
+}
+
+// send passes a signal on.
+func (c *child) send(s os.Signal) { c.complain(c.group.signal(s)) }
+
+func (c *child) complain(err error) {
+	if err != nil {
+		c.Say("cannot send a signal to the command: %v", err)
 	}
 }

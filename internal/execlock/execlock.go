@@ -1,5 +1,12 @@
 // Package execlock runs a command while a lock is held: signals are passed on, a
 // lost lock ends the command, and the lock is released after the command has ended.
+//
+// The command leads a process group of its own, so that all of it can be ended when
+// the lock is lost. The shell and the terminal see one command; jobcontrol_unix.go
+// says how.
+//
+// It is made for a process that does nothing else: it catches the process's signals
+// and waits for whatever child the process has.
 package execlock
 
 import (
@@ -7,6 +14,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -14,10 +23,6 @@ import (
 
 // NameEnv is the variable that tells the command the name of the lock.
 const NameEnv = "PAWL_LOCK_NAME"
-
-// releaseTimeout bounds how long Run waits for the answer to the release. The
-// command's work is done by then, and the lease ends the lock anyway.
-const releaseTimeout = 3 * time.Second
 
 // Config says what to run under which lock.
 type Config struct {
@@ -32,11 +37,17 @@ type Config struct {
 	Grace time.Duration
 	// Command is the program, which exec.LookPath has found, and its arguments.
 	Command []string
-	// Signals are passed on to the command. One that arrives before the command was
-	// started ends the waiting.
-	Signals <-chan os.Signal
-	// Warn tells the user something that is no error.
-	Warn func(format string, args ...any)
+	// Say tells the user something that is no error. It must not block, whatever the
+	// user's terminal does: a command that must end would go on meanwhile.
+	Say func(format string, args ...any)
+	// SayWhoHolds has Say name the holder of a lock that is not had at once.
+	SayWhoHolds bool
+}
+
+// End is how the command ended.
+type End struct {
+	Code   int            // its exit code, 128+n if signal n ended it
+	Signal syscall.Signal // n, or 0
 }
 
 // ErrStart: the lock was acquired, but the command could not be started.
@@ -49,71 +60,43 @@ func (e *SignalError) Error() string {
 	return fmt.Sprintf("ended by signal while waiting for the lock: %v", e.Signal)
 }
 
-// Run acquires the lock, runs the command and releases the lock. It returns the
-// exit code of the command, 128+n if signal n ended it. An error that Is
-// engine.ErrLost comes after the command has ended, with its code; after any other
-// error the command did not run.
-func Run(ctx context.Context, eng *engine.Engine, cfg Config) (code int, err error) {
-	hold, err := acquire(ctx, eng.Mutex(cfg.Name), cfg)
-	if err != nil {
-		return 0, err
-	}
-	child, err := start(cfg)
-	if err != nil {
-		return 0, errors.Join(err, release(ctx, hold, cfg.Warn))
-	}
-	lost := child.attend(hold, cfg)
-	err = release(ctx, hold, cfg.Warn)
-	if cfg.KeepRunning {
-		if lost == nil && err != nil { // nobody knew before
-			cfg.Warn("%v while the command ran", err)
-		}
-		return child.code, nil
-	}
-	if lost == nil {
-		lost = err
-	}
-	return child.code, lost
-}
+// Run acquires the lock, runs the command, releases the lock and closes the engine.
+// An error that Is engine.ErrLost comes with how the command ended, whose Code is
+// then set; after any other error the command did not run.
+func Run(ctx context.Context, eng *engine.Engine, cfg Config) (end End, err error) {
+	// On Linux the kernel kills the command when the thread that started it ends, not
+	// the process: this one stays.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	sig := catchSignals() // for good: until it exits, no signal changes what the code will be
+	r := runner{Config: cfg, eng: eng, sig: sig}
 
-// acquire waits for the lock or a signal.
-func acquire(ctx context.Context, m engine.Mutex, cfg Config) (*engine.Hold, error) {
-	var f *engine.Future[*engine.Hold]
+	hold, err := r.acquire(ctx)
+	if err != nil {
+		r.finish(ctx, nil, hurry) // there is nothing to give back but what is under way
+		return End{}, err
+	}
+	c, err := r.start(hold)
+	if err != nil {
+		return End{}, errors.Join(err, r.finish(ctx, hold, tail))
+	}
+	c.attend()
+	released := r.finish(ctx, hold, tail)
 	switch {
-	case cfg.Wait == 0:
-		f = m.TryLockAsync(ctx, cfg.Options...)
-	case cfg.Wait > 0:
-		f = m.LockAsync(ctx, append(cfg.Options, engine.Wait(cfg.Wait))...)
-	default:
-		f = m.LockAsync(ctx, cfg.Options...)
+	case c.lost == nil && cfg.KeepRunning && released != nil: // nobody knew before
+		cfg.Say("%s while the command ran", text(released))
+		return c.group.end, nil
+	case cfg.KeepRunning:
+		return c.group.end, nil
+	case c.lost == nil:
+		return c.group.end, released
 	}
-	select {
-	case <-f.Done():
-	case s := <-cfg.Signals:
-		f.Abandon()
-		return nil, &SignalError{s}
-	}
-	hold, err := f.Result()
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case s := <-cfg.Signals: // both at once: the command must not start
-		return nil, errors.Join(&SignalError{s}, release(ctx, hold, cfg.Warn))
-	default:
-		return hold, nil
-	}
+	return c.group.end, c.lost
 }
 
-// release gives the lock back. It is an error only if the lock was lost before: for
-// the command it makes no difference who ends the lock, the release or the lease.
-func release(ctx context.Context, hold *engine.Hold, warn func(string, ...any)) error {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	err := hold.Unlock(ctx)
-	if err == nil || errors.Is(err, engine.ErrLost) {
-		return err
-	}
-	warn("the lock was not released and ends with its lease: %v", err)
-	return nil
+// runner is one Run.
+type runner struct {
+	Config
+	eng *engine.Engine
+	sig *signals
 }

@@ -12,76 +12,174 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is the command's process group.
+// group is the command's process group, and the other groups that its descendants make.
+// Signals are for the command's own. The others hear from who made them, and from us only
+// where the command must not work without its lock.
 type group struct {
-	id       int // of the group, and of the command that leads it
-	terminal terminal
+	id      int            // of the group, and of the command that leads it; 0: not started
+	stopped syscall.Signal // that stopped the leader, 0 if it runs
+	ended   bool           // the leader
+	gone    bool           // all of it: the system may have given the id to others
+	end     End
+
+	held      map[int]bool // other groups that were stopped with it
+	told      map[int]bool // other groups that were asked to end
+	strangers map[int]bool // children and groups that we had before the command
 }
 
 // start starts the command at the head of a group of its own.
-func (g *group) start(cmd *exec.Cmd) error {
+func (g *group) start(cmd *exec.Cmd, _ *signals) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
-	g.terminal.prepare(cmd.SysProcAttr)
-	err := cmd.Start()
-	g.terminal.started(cmd.SysProcAttr, err)
-	if err != nil {
+	g.adopt()
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	g.id = cmd.Process.Pid
-	return cmd.Process.Release() // wait is the only one that waits for it
+	return cmd.Process.Release() // look is the only one that waits for it
 }
 
-// wait returns the command's exit code, as a shell gives it. When the command was
-// suspended from its terminal, and with it this process, resumed says that it shall
-// go on. (exec.Cmd.Wait tells nothing of a stopped command.)
-func (g *group) wait(resumed chan<- struct{}) int {
+// look takes what has become of this process's children. It returns the signal that
+// stopped the leader, if that is news. The leader is not the only child: we inherit
+// orphans, as PID 1 of a container those of others too, and must not leave them as zombies.
+// (exec.Cmd.Wait reports neither these nor a command that was stopped.)
+func (g *group) look() (stopped syscall.Signal) {
 	for {
 		var status unix.WaitStatus
-		_, err := unix.Wait4(g.id, &status, unix.WUNTRACED, nil)
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WUNTRACED|unix.WCONTINUED, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return 1 // somebody else has waited for it: its code is unknown
+			continue
+		case err != nil && g.id != 0 && !g.ended:
+			g.ended, g.end.Code = true, 1 // somebody else has waited for it: its code is unknown
+			return 0
+		case err != nil || pid == 0:
+			return stopped
+		case pid != g.id:
+			continue
 		case status.Stopped():
-			if g.terminal.suspended(g.id) {
-				resumed <- struct{}{} // the last one was heeded: it stopped again
-			}
+			g.stopped = status.StopSignal()
+			stopped = g.stopped
+			continue
+		case status.Continued():
+			g.stopped, stopped = 0, 0
+			continue
 		case status.Signaled():
-			return 128 + int(status.Signal())
+			g.end = End{128 + int(status.Signal()), status.Signal()}
 		default:
-			return status.ExitStatus()
+			g.end = End{Code: status.ExitStatus()}
+		}
+		g.ended, g.stopped, stopped = true, 0, 0
+	}
+}
+
+// signal sends s to the whole group. A group that is stopped is woken to heed a
+// signal that asks it to end.
+func (g *group) signal(s os.Signal) error {
+	number, ok := s.(syscall.Signal)
+	if !ok {
+		return nil
+	}
+	err := g.tell(number)
+	if ends(s) {
+		_ = g.resume()
+	}
+	return err
+}
+
+func (g *group) resume() error {
+	g.stopped = 0
+	for id := range g.held {
+		_ = tell(id, unix.SIGCONT)
+	}
+	g.held = nil
+	return g.tell(unix.SIGCONT)
+}
+
+// endOthers asks the other groups to end whose command has ended without doing so.
+func (g *group) endOthers() {
+	for _, p := range g.others() {
+		if !g.told[p.group] {
+			if g.told == nil {
+				g.told = make(map[int]bool)
+			}
+			g.told[p.group] = true
+			_ = tell(p.group, unix.SIGTERM)
+			_ = tell(p.group, unix.SIGCONT)
 		}
 	}
 }
 
-func (g *group) close() { g.terminal.close(g.id) }
-
-// signal sends s to the whole group. A group that is stopped is woken: it could not
-// heed the signal.
-func (g *group) signal(s os.Signal) {
-	if number, ok := s.(syscall.Signal); ok {
-		_ = unix.Kill(-g.id, number) // ESRCH: it has just ended
-		_ = unix.Kill(-g.id, unix.SIGCONT)
+func (g *group) kill() error {
+	err := g.tell(unix.SIGKILL)
+	for range 2 { // one may have made another group before it was killed
+		for _, p := range g.others() {
+			_ = tell(p.group, unix.SIGKILL)
+		}
 	}
+	return err
 }
 
-func (g *group) resume() { _ = unix.Kill(-g.id, unix.SIGCONT) }
+func (g *group) tell(s syscall.Signal) error {
+	if g.gone {
+		return nil
+	}
+	return tell(g.id, s)
+}
 
-func (g *group) kill() { _ = unix.Kill(-g.id, unix.SIGKILL) }
+func tell(group int, s syscall.Signal) error {
+	if err := unix.Kill(-group, s); !errors.Is(err, unix.ESRCH) { // it has just ended
+		return err
+	}
+	return nil
+}
 
-// killRest waits until what the leader has left running has ended too, and kills it
-// at killTime: nothing of the command may go on without the lock. The group's id is
-// not given to others while one of its processes lives.
-func (g *group) killRest(killTime <-chan time.Time) {
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for unix.Kill(-g.id, 0) == nil {
-		select {
-		case <-poll.C:
-		case <-killTime:
-			g.kill()
-			return
+// remains reports whether any of the command lives.
+func (g *group) remains() bool { return g.ownRemains() || len(g.others()) > 0 }
+
+// ownRemains reports whether any process of the group lives. The group's id is not
+// given to others while one does. Later it may be, while other groups are waited for.
+func (g *group) ownRemains() bool {
+	g.gone = g.gone || g.ended && !g.lives()
+	return !g.gone
+}
+
+func (g *group) lives() bool {
+	if errors.Is(unix.Kill(-g.id, 0), unix.ESRCH) {
+		return false
+	}
+	all, known := members(g.id) // the kernel counts zombies, which may stay for ever
+	for _, p := range all {
+		if !p.zombie() {
+			return true
+		}
+	}
+	return !known
+}
+
+// works reports whether any process of the group may be running.
+func (g *group) works() bool {
+	all, known := members(g.id)
+	for _, p := range all {
+		if !p.zombie() && !p.stopped() {
+			return true
+		}
+	}
+	return !known
+}
+
+// suspend stops what of the group has not stopped by itself. Programs that put the
+// terminal in order before they stop get a moment for it.
+func (g *group) suspend() {
+	for until := time.Now().Add(200 * time.Millisecond); g.works() && time.Now().Before(until); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	_ = g.tell(unix.SIGSTOP)
+	g.held = make(map[int]bool)
+	for _, p := range g.others() {
+		if !p.stopped() {
+			g.held[p.group] = true
+			_ = tell(p.group, unix.SIGSTOP)
 		}
 	}
 }

@@ -3,8 +3,8 @@ package execlock
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/windows"
 )
@@ -12,27 +12,85 @@ import (
 // group is the command's console group. Windows has no signals: being asked to end
 // is a Ctrl-Break, whatever the signal was, and what the command has started is
 // not killed with it.
-type group struct{ cmd *exec.Cmd }
+type group struct {
+	cmd   *exec.Cmd
+	ended bool
+	end   End
+}
 
-func (g *group) start(cmd *exec.Cmd) error {
+func (g *group) start(cmd *exec.Cmd, sig *signals) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 	g.cmd = cmd
-	return cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { // ends with the command, for which attend waits
+		_ = cmd.Wait() // what it says is in ProcessState
+		sig.children <- os.Kill
+	}()
+	return nil
 }
 
-func (g *group) wait(chan<- struct{}) int {
-	_ = g.cmd.Wait() // what it says is in ProcessState
-	return g.cmd.ProcessState.ExitCode()
+// look comes when the command has ended.
+func (g *group) look() syscall.Signal {
+	if g.cmd != nil && g.cmd.ProcessState != nil {
+		g.ended, g.end.Code = true, g.cmd.ProcessState.ExitCode()
+	}
+	return 0
 }
 
-func (g *group) close() {}
-
-func (g *group) signal(os.Signal) {
-	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.cmd.Process.Pid))
+func (g *group) signal(os.Signal) error {
+	return windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(g.cmd.Process.Pid))
 }
 
-func (g *group) resume() {}
+func (g *group) endOthers() {}
 
-func (g *group) kill() { _ = g.cmd.Process.Kill() }
+func (g *group) kill() error { return g.cmd.Process.Kill() }
 
-func (g *group) killRest(<-chan time.Time) {}
+func (g *group) remains() bool { return false }
+
+// signals are what this process catches, from before it waits for the lock until it
+// has been released.
+type signals struct {
+	asked    chan os.Signal // to be passed on; before the command runs, to be obeyed
+	children chan os.Signal // the command has ended
+	resumed  chan os.Signal // never
+}
+
+func catchSignals() *signals {
+	s := &signals{asked: make(chan os.Signal, 16), children: make(chan os.Signal, 1)}
+	signal.Notify(s.asked, os.Interrupt)
+	return s
+}
+
+func (s *signals) catchJobControl() {}
+
+func (s *signals) started() {}
+
+func ends(os.Signal) bool { return true }
+
+// There is no job control.
+
+type (
+	terminal    struct{}
+	stopRequest struct{}
+)
+
+func (*terminal) open() {}
+
+func (*terminal) close() {}
+
+func (c *child) heed(s os.Signal) { c.send(s) }
+
+func (c *child) stopped(syscall.Signal) {}
+
+func (c *child) resumed() {}
+
+func (c *child) leave() {}
+
+func (c *child) leaveTerminal(bool) bool { return false }
+
+func inBackground(f func()) { f() }
+
+// Die does nothing: there are no signals to die of.
+func Die(syscall.Signal) {}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A shell asks the hidden command __complete.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	const files, noFiles = ":0", ":4"
+	for line, want := range map[string][]string{
+		"bench ":                  {"single", "uncontended", "hot", "waiters", "held", noFiles},
+		"bench hot ":              {noFiles},
+		"bench --format ":         {"text", "json", noFiles},
+		"bench waiters --finish ": {"serve", "cancel", "abandon", noFiles},
+		"status --format ":        {"text", "json", noFiles},
+		"status ":                 {noFiles},
+		"exec --on-lost ":         {"term", "ignore", noFiles},
+		"exec ":                   {noFiles},
+		"exec name -- ":           {files},
+		"status --cacert ":        {files},
+	} {
+		words := strings.Split(line, " ")
+		v := pawl(t, nil, append([]string{"__complete"}, words...)...)
+		v.expect(t, 0)
+		if got := strings.Fields(v.stdout.String()); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", line, got, want)
+		}
+	}
+}

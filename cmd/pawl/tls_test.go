@@ -1,0 +1,68 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// Every command that connects takes the same flags.
+func TestCommandsTrustAndShowTheCertificatesThatFlagsName(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.ClientCerts())
+	cert, key := filepath.Join(s.Dir(), "cert.pem"), filepath.Join(s.Dir(), "key.pem")
+	flags := []string{"--addr", s.URL(), "--cacert", cert, "--cert", cert, "--key", key}
+	for _, args := range [][]string{
+		{"ping"},
+		{"status", "a"},
+		{"exec", "a", "--", "go", "version"},
+		brief("uncontended"),
+		{"demo", "--increments", "10", "--lease", "1s"},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			t.Parallel()
+			with := append([]string{args[0]}, append(flags, args[1:]...)...)
+			pawl(t, nil, with...).expect(t, 0)
+			without := append([]string{args[0], "--addr", s.URL() + "?dial_timeout=20s"}, args[1:]...)
+			pawl(t, nil, without...).expect(t, exitServer, "--cacert")
+		})
+	}
+	pawl(t, nil, append([]string{"unlock", "--force", "a"}, flags...)...).expect(t, 1, "nothing to remove")
+	// To start another server would not help.
+	pawl(t, nil, "ping", "--addr", s.URL()+"?dial_timeout=20s").expect(t, exitServer, "unknown authority", "with --cacert")
+	if way := wayOut(fmt.Errorf("dial: %w", &net.OpError{Op: "remote error", Err: tls.AlertError(116)})); !strings.Contains(way, "--cert and --key") {
+		t.Error(way)
+	}
+	// Whoever trusts everybody needs no authority.
+	pawl(t, nil, "ping", "--addr", s.URL(), "--insecure-skip-verify", "--cert", cert, "--key", key).expect(t, 0)
+}
+
+func TestMistakesWithTLSFlagsAreUsage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.TLS())
+	cert, key := filepath.Join(s.Dir(), "cert.pem"), filepath.Join(s.Dir(), "key.pem")
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := strings.Replace(s.URL(), "rediss", "redis", 1)
+	for _, c := range []struct{ args, text string }{
+		{"ping --addr " + plain + " --cacert " + cert, "begins with rediss"},
+		{"ping --addr " + plain + " --insecure-skip-verify", "begins with rediss"},
+		{"ping --addr " + s.URL() + " --cacert " + cert + ".gone", "no such file"},
+		{"ping --addr " + s.URL() + " --cacert " + empty, "has no certificate"},
+		{"ping --addr " + s.URL() + " --cert " + cert, "must be given together"},
+		{"ping --addr " + s.URL() + " --key " + key, "must be given together"},
+		{"ping --addr " + s.URL() + " --cert " + key + " --key " + cert, "--cert, --key"},
+		{"demo --cacert " + cert, "embedded server has no TLS"},
+		{"bench single --cacert " + cert, "has no TLS"},
+	} {
+		pawl(t, nil, strings.Fields(c.args)...).expect(t, exitUsage, c.text)
+	}
+}
