@@ -30,6 +30,15 @@ var clockExceptions = map[string]string{}
 // timers (NewTimer, AfterFunc, NewTicker) are not among them.
 var clockFuncs = []string{"Now", "Since", "Until", "Sleep", "After", "Tick"}
 
+// walksErrors are the files of engine that may ask with errors.Is and errors.As, which
+// call methods of whatever an error wraps, a user's error too. Everywhere else it may be
+// an event loop that asks, or somebody who holds a lock: classify and resp.Outcome call
+// nothing.
+var walksErrors = map[string]string{
+	"engine/do.go":           "Do runs on a goroutine of the user's, without a lock",
+	"engine/not_acquired.go": "contexts and errors are asked on a goroutine of the user's, without a lock",
+}
+
 // noLeakCheck are the folders whose tests need no goleak, each with the reason.
 var noLeakCheck = map[string]string{
 	"engine/internal/queue": "starts no goroutine",
@@ -148,6 +157,10 @@ func (f *sourceFile) call(call *ast.CallExpr, stack []ast.Node) {
 	case pkg == "time" && !f.isTest && inClockedPackage && slices.Contains(clockFuncs, fn):
 		if _, excepted := clockExceptions[f.name]; !excepted {
 			f.complain(call.Pos(), "time.%s: time comes from internal/clock here", fn)
+		}
+	case pkg == "errors" && (fn == "Is" || fn == "As") && !f.isTest && within(f.name, "engine") && !within(f.name, "engine/enginetest"):
+		if _, excepted := walksErrors[f.name]; !excepted {
+			f.complain(call.Pos(), "errors.%s calls methods of a user's errors: see walksErrors", fn)
 		}
 	case pkg == "time" && fn == "Sleep" && f.isTest && !mayWait(stack):
 		f.complain(call.Pos(), "a bare time.Sleep: wait for a condition, in a loop with a deadline")
