@@ -111,10 +111,11 @@ func TestPendingFuturesAreSmall(t *testing.T) {
 			bytes := grows(n, 700, func() {
 				for i := range futures {
 					futures[i] = e.Mutex(names[i]).LockAsync(ctx)
-					if i%1000 == 0 {
+					if i%100 == 0 {
 						look()
-						// No faster than the server, or the lane is full.
-						eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 5000 })
+						// No faster than the server: what lanes and buffers have grown to is not
+						// the futures'.
+						eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 500 })
 					}
 				}
 				want := len(taken)

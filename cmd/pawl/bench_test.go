@@ -53,6 +53,11 @@ func TestBenchPrintsOneObject(t *testing.T) {
 func TestBenchLoadsNoServerThatWasNotNamed(t *testing.T) {
 	t.Parallel()
 	s, env := server(t, redistest.Password("right"))
+	binary, err := redistest.Binary() // it need not be on the PATH
+	if err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, redistest.BinaryEnv+"="+binary)
 	before := s.CommandStats()["evalsha"]
 	// The environment names the server of a service.
 	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on redis")
