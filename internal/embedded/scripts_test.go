@@ -41,7 +41,7 @@ return answer`
 // TestScriptsAnswerAsOnARealServer runs the same commands on both.
 func TestScriptsAnswerAsOnARealServer(t *testing.T) {
 	t.Parallel()
-	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t).Socket())
+	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t, redistest.Needs(redistest.ExpiryConditions)).Socket())
 	eval := func(script, numKeys string, rest ...string) []string {
 		return append([]string{"EVAL", script, numKeys}, rest...)
 	}
@@ -88,7 +88,7 @@ func TestScriptsAnswerAsOnARealServer(t *testing.T) {
 
 func TestErrorInsideAScriptKeepsItsCode(t *testing.T) {
 	t.Parallel()
-	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t).Socket())
+	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t, redistest.Needs(redistest.ScriptErrorCodes)).Socket())
 	for _, c := range []*proto.Client{here, there} {
 		if got := do(t, c, "EVAL", luaUnguarded, "1", "k"); !strings.HasPrefix(got, "-WRONGTYPE Operation against a key") {
 			t.Errorf("%q", got)

@@ -21,10 +21,14 @@ const (
 	Hostnames
 	// Subcommands have counters of their own from Redis 7.0 on.
 	Subcommands
+	// ScriptErrorCodes: an error inside a script arrives with its own code from Redis 7.0 on.
+	ScriptErrorCodes
+	// ExpiryConditions are NX, XX, GT and LT of PEXPIRE, from Redis 7.0 on.
+	ExpiryConditions
 )
 
 func (a Ability) String() string {
-	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands"}[a]
+	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE"}[a]
 }
 
 // Needs has Start skip the test, with the reason, if the server that it would start
