@@ -188,6 +188,9 @@ func (o *outcome) cause() error {
 // errReply is an answer that no script of this package gives.
 var errReply = errors.New("engine: the server's answer is not one of the script's")
 
+// errRefused is renew's answer for a lock that it could not write.
+var errRefused = errors.New("engine: the server refuses to write the lock for now")
+
 func (c *command) outcome(reply resp.Reply) outcome {
 	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now, moving: reply.Moving, ack: reply.Ack}
 	v := reply.Value
@@ -204,7 +207,7 @@ func (c *command) outcome(reply resp.Reply) outcome {
 	}
 	o.code, o.verdict = v.Int, classify(o.err)
 	if c.what == extending && o.verdict == answered && o.code == script.Refused {
-		o.verdict = busy
+		o.verdict, o.err = busy, errRefused
 	}
 	return o
 }

@@ -121,10 +121,11 @@ func (h *holding) stopExtending(x *extension, cause error) error {
 		h.extra.extend = nil
 		x.finish(nil) // for the one that waits behind it, which takes its turn
 	}
-	if cause == nil { // not sooner: the name of a hold that has ended may be another's by now
-		cause = h.eng.unavailable(h.res.route, nil)
+	// Not sooner: the name of a hold that has ended may be another's by now.
+	if cause == nil {
+		return fail(ErrOutcomeUnknown, h.eng.unavailable(h.res.route, h.trouble()))
 	}
-	return fail(ErrOutcomeUnknown, cause)
+	return h.unsettled(cause)
 }
 
 // extendReplied goes on after the reply of an Extend.
@@ -147,8 +148,9 @@ func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 	case o.verdict == denied:
 		err = o.err
 	case !x.dropped:
+		h.extra.refusal = o.err
 		return // harmless to repeat: next sends it again
 	}
-	h.extra.extend = nil
+	h.extra.extend, h.extra.refusal = nil, nil
 	x.finish(err)
 }

@@ -69,6 +69,7 @@ type holdExtra struct {
 	children       queue.List[*acquisition] // re-entries that wait for their turn
 	extend         *extension
 	result         error // of the release, if it did not succeed
+	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
 	contexts  map[*heldContext]struct{}
 	untold    bool     // in shard.untold
@@ -156,6 +157,15 @@ func (h *holding) setUntil(at clock.Instant) {
 		at = min(at, x.maxEnd)
 	}
 	h.validUntil.Store(int64(at))
+}
+
+// trouble is why the release or the Extend under way is not settled, as far as is known. Only
+// while it is under way is the resource h's for certain.
+func (h *holding) trouble() error {
+	if err := h.eng.client.LaneError(h.res.route); err != nil || h.extra == nil {
+		return err
+	}
+	return h.extra.refusal
 }
 
 func (h *holding) setAcked(n int) {

@@ -44,7 +44,7 @@ func TestErrorsSayWhichLockAndWhy(t *testing.T) {
 	tr.refuse(m)
 	eventually(t, "it cannot be reached", func() bool { return hasText(impatient.client.LaneError(m.route), "refused") })
 	const refused = `dial 127\.0\.0\.1:\d+: connect: connection refused`
-	says(t, "Unlock given up", h.Unlock(gone), ErrOutcomeUnknown, `outcome unknown: the request is gone`)
+	says(t, "Unlock given up", h.Unlock(gone), ErrOutcomeUnknown, `outcome unknown: the request is gone: `+refused)
 	says(t, "State without a server", errOf(m.State(tr.soon())), ErrUnavailable, `server is unavailable: context deadline exceeded: `+refused)
 	if err := tr.e.Ping(tr.soon()); !errors.Is(err, context.DeadlineExceeded) || !hasText(err, "connection refused") {
 		t.Errorf("Ping: %v", err)

@@ -91,13 +91,22 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
 	waiting := !u.told
 	if waiting {
 		h.unlocks.Remove(&u.place)
-		u.err = about(h.name, fail(ErrOutcomeUnknown, cause))
+		u.err = about(h.name, h.unsettled(cause))
 		h.sh.count.unknown++
 	}
 	h.sh.mu.Unlock()
 	if !waiting {
 		<-u.ready // the verdict is on its way
 	}
+}
+
+// unsettled is ErrOutcomeUnknown for a caller who stops waiting, for that cause, and what
+// stands in the way: a server that refuses must not look like one that is slow.
+func (h *holding) unsettled(cause error) error {
+	if why := h.trouble(); why != nil {
+		return fail(ErrOutcomeUnknown, cause, why)
+	}
+	return fail(ErrOutcomeUnknown, cause)
 }
 
 // unlock starts the release of h, or joins the one under way, and has u told. The
@@ -116,6 +125,9 @@ func (h *holding) unlock(u *unlocking, byUser bool) {
 		h.end(ErrReleased, now, &fx)
 		h.state = releasing
 		h.child = nil
+		if h.extra != nil {
+			h.extra.refusal = nil
+		}
 		h.unlocks.PushBack(&u.place)
 		h.res.next(&fx)
 	case h.state == releasing:
@@ -167,9 +179,11 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 	case o.verdict == wrongType:
 		r.notThere(h, TakenOnServer, fx)
 	case o.verdict == busy:
+		h.more().refusal = o.err
 		h.boundRelease()
 	default: // unknown, or an error after which anything may be
 		h.asked = true
+		h.more().refusal = o.err
 		h.boundRelease()
 		if o.verdict == denied {
 			r.pause(o.now, false)
@@ -247,7 +261,7 @@ func (h *holding) boundReleases() {
 func (h *holding) giveUpRelease(fx *effects) {
 	r := h.res
 	root := h.parent == nil
-	h.released(about(h.name, fail(ErrOutcomeUnknown, h.eng.unavailable(r.route, nil))), fx)
+	h.released(about(h.name, fail(ErrOutcomeUnknown, h.eng.unavailable(r.route, h.trouble()))), fx)
 	if root {
 		if r.tried == here {
 			r.tried = untried // its time is over, here and on the server

@@ -143,7 +143,10 @@ func (k *chunk) NeedsAck(resp.Value) bool { return true }
 // Wanted implements resp.DurableRequest.
 func (k *chunk) Wanted() bool { return true }
 
-var errNotAcked = errors.New("renew: too few replicas acknowledged")
+var (
+	errNotAcked = errors.New("renew: too few replicas acknowledged")
+	errRefused  = errors.New("renew: the server refused to renew some of these locks")
+)
 
 // unacked is why an answer does not count: nil if it does.
 func unacked(r resp.Reply) error {
@@ -151,6 +154,17 @@ func unacked(r resp.Reply) error {
 		return cmp.Or(r.Ack.Err, errNotAcked)
 	}
 	return nil
+}
+
+// refused is errRefused if the answer, which fits, says so of any lock.
+func refused(v resp.Value) (err error) {
+	v.Each(func(_ int, e resp.Value) bool {
+		if e.Int == script.Refused {
+			err = errRefused
+		}
+		return err == nil
+	})
+	return err
 }
 
 var errAnswer = errors.New("renew: the server's answer does not fit the question")
@@ -165,19 +179,22 @@ func (k *chunk) Complete(reply resp.Reply) {
 	}
 	if r.cfg.OnRound != nil {
 		round := Round{Slot: k.slot, Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
+		if round.Err == nil {
+			round.Err = refused(reply.Value)
+		}
 		if reply.Sent != 0 {
 			round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)
 		}
 		r.cfg.OnRound(round)
 	}
-	refused, _ := err.(*resp.ServerError) // not errors.As: this is an event loop
+	denied, _ := err.(*resp.ServerError) // not errors.As: this is an event loop
 	switch {
 	case err == nil:
-	case refused != nil && refused.Code == "TRYAGAIN" && len(k.list) > 1:
+	case denied != nil && denied.Code == "TRYAGAIN" && len(k.list) > 1:
 		// The slot is being migrated, and some of the locks are there already.
 		k.split()
 		return
-	case refused != nil && refused.Code == "CROSSSLOT" && len(k.list) > 1:
+	case denied != nil && denied.Code == "CROSSSLOT" && len(k.list) > 1:
 		// One address, many slots: a proxy in front of shards, or a node of a cluster that
 		// was configured as the only server.
 		r.slotted.Store(true)

@@ -302,6 +302,9 @@ func TestEachLockOfAScriptHasItsOwnFate(t *testing.T) {
 			t.Errorf("code %d: live %v, gone %v", codes[i], h.live(), h.gone)
 		}
 	}
+	if bad := l.badRounds(); bad != 1 {
+		t.Errorf("%d rounds were reported as failed, want the one with a refusal", bad)
+	}
 	// The two that were refused are asked for again soon, together or not.
 	renewed := 0
 	for range 100 {

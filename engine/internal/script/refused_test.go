@@ -44,6 +44,21 @@ func TestServerWithoutMemoryRefusesNoGivingBack(t *testing.T) {
 	}
 }
 
+// A server that refuses every write says why, also if one of the keys is of another type.
+func TestRenewalThatTheServerCannotWriteSaysWhy(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	c.s.Do("SET", "text", "1")
+	states["me"](c.s)
+	c.s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	list := []Renewal{{"text", me, time.Minute}, {lockName, me, time.Minute}, {"absent", me, time.Minute}}
+	_, err := c.run(func(b []byte, f resp.Form) []byte { return AppendRenew(b, f, list) })
+	var refused *resp.ServerError
+	if !errors.As(err, &refused) || refused.Code != "NOREPLICAS" {
+		t.Errorf("error is %v, want NOREPLICAS", err)
+	}
+}
+
 // A message that the server refuses costs nobody the release, and is reported, also if
 // it is one of two.
 func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {

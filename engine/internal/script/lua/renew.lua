@@ -5,8 +5,9 @@
 -- Each lock is on its own: one key of a wrong type must not cost the others
 -- their leases, hence pcall. What is absent is removed once more: on a primary that
 -- does nothing, on a replica, which may be empty because it is being filled anew, it
--- is refused. Only a primary may say that a lock is gone. A replica refuses all of it,
--- with an error of the whole script, so that the client looks for the primary.
+-- is refused. Only a primary may say that a lock is gone. A server that refuses every
+-- write (a replica, a full disk, too few replicas) refuses all of it, with an error of the
+-- whole script: so the client looks for the primary, and can say what is wrong.
 --
 -- The expiry is written even if it is not raised: what WAIT counts, from Redis 7.2 on,
 -- are the replicas that have what this connection has written.
@@ -23,9 +24,9 @@ for i = 1, #KEYS do
   end
   if type(reply) == 'table' then
     local err = string.gsub(reply['err'], '^@user_script: %d+: %-', '') -- up to Redis 6.2
-    if string.find(err, 'READONLY', 1, true) == 1 then return reply end
-    code = -5
-    if string.find(err, 'WRONGTYPE', 1, true) == 1 then code = -4 end
+    local why = string.match(err, '^%u+')
+    if why == 'READONLY' or why == 'MISCONF' or why == 'NOREPLICAS' then return reply end
+    code = why == 'WRONGTYPE' and -4 or -5
   end
   codes[i] = code
 end

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// A server whose disk is full, or that has too few replicas, answers all the time and refuses
+// every write. Who has to find out why locks are lost must read that somewhere.
+func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	rounds := make(chan error, 1000)
+	e := open(t, s.URL(), func(c *Config) {
+		c.CommandTimeout = 500 * time.Millisecond
+		c.CloseTimeout = 500 * time.Millisecond
+		c.Hooks.Renewed = func(ev RenewedEvent) { rounds <- ev.Err }
+	})
+	mustLock(t, e.Mutex("watched"))
+	long := mustLock(t, e.Mutex("long"), Lease(time.Minute))
+	short := mustLock(t, e.Mutex("short"), Lease(time.Second))
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	named := func(what string, err error) {
+		t.Helper()
+		var refused *resp.ServerError
+		if !errors.As(err, &refused) || refused.Code != "NOREPLICAS" || !hasText(err, "NOREPLICAS") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	gone, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	err := short.Unlock(gone)
+	named("Unlock whose context ends", err)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Unlock whose context ends: %v", err)
+	}
+	err = short.Unlock(ctxT(t)) // joins the release, until the lease ends
+	named("Unlock", err)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Unlock: %v", err)
+	}
+	err = long.Extend(ctxT(t), 2*time.Minute)
+	named("Extend", err)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Extend: %v", err)
+	}
+
+	e.renewer.All()
+	named("a renewal", <-rounds)
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+	eventually(t, "it is extended", func() bool { return long.Extend(ctxT(t), 2*time.Minute) == nil })
+	for err := <-rounds; err != nil; err = <-rounds { // it goes on by itself
+		named("a renewal", err)
+	}
+}
