@@ -30,6 +30,9 @@ type heldContext struct {
 // large tree of contexts delays the release of its own lock and nothing else. So does a
 // parent of your own type whose Done or Value blocks.
 //
+// The hold keeps each of its contexts until that has ended. So for the many tasks of a long
+// hold make one context, or give each task a parent that you cancel when the task is done.
+//
 // A hold has at most one live re-entry at a time: a second acquisition under the same
 // context waits until the first is unlocked. So goroutines that share the context
 // exclude each other. When a hold ends, its re-entries end. For work that should not
