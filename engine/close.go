@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // closing is the end of an engine.
@@ -16,7 +17,8 @@ import (
 type closing struct {
 	once    sync.Once
 	err     error
-	emptied chan struct{} // capacity 1: the last resource left a shard
+	emptied chan struct{}         // capacity 1: the last resource left a shard
+	refused atomic.Pointer[error] // the server's, to release a lock
 }
 
 // emptied notes that a resource left the table, and makes a Close or Shutdown that waits
@@ -47,7 +49,7 @@ func (e *Engine) lookAgain() {
 // Config.CloseTimeout.
 //
 // The error says what was not done by then. ErrOutcomeUnknown: some locks were not
-// released and end with their leases. ErrPending: every lock was released, but a
+// released, for want of time or because the server refused it, and end with their leases. ErrPending: every lock was released, but a
 // callback or hook has not returned. Calling Close again returns the same error.
 //
 // Do not call Close from a callback or hook: Close waits for it, so the call takes the
@@ -95,6 +97,8 @@ func (e *Engine) close() error {
 	switch {
 	case !clean:
 		return fail(ErrOutcomeUnknown, errNotClean)
+	case e.closed.refused.Load() != nil:
+		return fail(ErrOutcomeUnknown, errNotReleased, *e.closed.refused.Load())
 	case !quiet:
 		return fail(ErrPending, errNotQuiet)
 	}

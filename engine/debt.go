@@ -119,6 +119,10 @@ func (r *resource) settleReplied(c *command, o outcome) {
 	// Answered, whatever the answer: the server has dealt with this owner. (An
 	// error that is no refusal will not change by asking again.)
 	r.remember(c, o)
+	if o.verdict == denied && r.sh.eng.closing.Load() {
+		why := o.err // o itself stays on the stack
+		r.sh.eng.closed.refused.Store(&why)
+	}
 	d.due = false
 	d.stands(o.now.Add(d.lease))
 	switch {

@@ -91,6 +91,7 @@ func (e *Engine) Stats() Stats {
 }
 
 var (
-	errNotClean = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases")
-	errNotQuiet = errors.New("Close ran into Config.CloseTimeout: every lock was released, but a callback or hook has not returned (one that calls Close waits for itself)")
+	errNotClean    = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases")
+	errNotReleased = errors.New("the server refused to release some locks, which end with their leases")
+	errNotQuiet    = errors.New("Close ran into Config.CloseTimeout: every lock was released, but a callback or hook has not returned (one that calls Close waits for itself)")
 )
