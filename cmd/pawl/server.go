@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -175,7 +176,7 @@ func wayOut(err error) string {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return "name the authority of its certificate with --cacert"
 	}
-	if errors.As(err, new(tls.AlertError)) {
+	if op := new(net.OpError); errors.As(err, &op) && op.Op == "remote error" { // a TLS alert, as in resp
 		return "if it asks for a client certificate, give it --cert and --key"
 	}
 	var refused *resp.ServerError
