@@ -218,6 +218,8 @@ func lasting(err error) bool {
 		return true
 	case !errors.As(err, &e):
 		return distrusted(err)
+	case e.begins("ERR No such master with that name"):
+		return !errors.As(err, new(*notYet)) // another sentinel knows it
 	}
 	return unauthorized(err) || e.Code == "DENIED" || e.begins(
 		"ERR unknown command",          // AUTH or SELECT renamed away
@@ -226,7 +228,6 @@ func lasting(err error) bool {
 		"ERR SELECT is not allowed",    // a cluster
 		"ERR Error compiling script",   // a script of ours
 		"ERR This instance has cluster support disabled",
-		"ERR No such master with that name",
 	)
 }
 

@@ -108,3 +108,34 @@ func TestFirstRoundFindsALonelyPrimary(t *testing.T) {
 		t.Logf("after %v", time.Since(begun))
 	})
 }
+
+// One sentinel has just been set up, and has yet to be told of the primary. The other one
+// knows it, and is in the middle of a failover.
+func TestSentinelThatDoesNotKnowThePrimaryDecidesNothing(t *testing.T) {
+	t.Parallel()
+	for range 10 { // the order in which they are asked is random
+		synctest.Test(t, func(t *testing.T) {
+			net := newBubbleNet()
+			net.on("p:1", says("ROLE", replicaReply("r:1", "connected")))
+			net.on("sa:1", says("SENTINEL", "*-1\r\n"))
+			net.on("sb:1", sentinelReply("p:1", 1, "sa:1"))
+			c, end := net.open(t, Config{Topology: Sentinel, Master: "m", Addrs: []string{"sa:1", "sb:1"}})
+			defer end()
+			time.AfterFunc(c.cfg.DialTimeout/2, func() { net.on("p:1", says("ROLE", primaryReply())) })
+			if err := c.WaitFirst(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("sa:1", says("SENTINEL", "*-1\r\n"))
+		c, end := net.open(t, Config{Topology: Sentinel, Master: "m", Addrs: []string{"sa:1", "sb:1"}})
+		defer end()
+		begun := time.Now()
+		err := c.WaitFirst(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "No such master") || time.Since(begun) > time.Second {
+			t.Errorf("if nobody knows it: %v, after %v", err, time.Since(begun))
+		}
+	})
+}
