@@ -73,16 +73,59 @@ func TestAFullLaneServesFirstComeFirstServed(t *testing.T) {
 	}
 	gate.Open()
 	all.Wait()
+	inTurn(t, n.Commands(calls(script.Acquire))[2:], want)
+}
+
+// A durable connection is a queue, too.
+func TestAFullDurableLaneServesFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
+	n, gate := fakenode.New(t), fakenode.NewGate()
+	n.On(calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(calls(script.Release), fakenode.Int(script.Done))
+	n.On(fakenode.Is("ROLE"), fakenode.Raw("*3\r\n$6\r\nmaster\r\n:0\r\n*1\r\n*3\r\n$8\r\n10.0.0.2\r\n$4\r\n7001\r\n$1\r\n0\r\n"))
+	n.On(fakenode.Is("WAIT"), fakenode.Int(1))
+	n.OnNext(1, fakenode.Is("WAIT"), fakenode.Hold(gate, fakenode.Int(1)))
+	e := open(t, "redis://"+n.Addr()+"?replicas=1", func(c *Config) { c.MaxInFlight = 1 })
+	ctx := ctxT(t)
+	var want []string
+	var all sync.WaitGroup
+	for i := range 20 {
+		name := fmt.Sprintf("name%02d", i)
+		want = append(want, name)
+		all.Go(func() {
+			if _, err := e.Mutex(name).Lock(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		if i == 0 {
+			n.WaitFor(1, fakenode.Is("WAIT"))
+		}
+		eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+1 })
+	}
+	if _, err := e.Mutex("async").LockAsync(ctx).Result(); !errors.Is(err, ErrOverloaded) {
+		t.Errorf("LockAsync: %v", err)
+	}
+	gate.Open()
+	all.Wait()
+	inTurn(t, n.Commands(calls(script.Acquire)), want)
+}
+
+// inTurn fails the test unless names were asked for in this order, or nearly so: a
+// goroutine may be counted as waiting a moment before it has its place, and the next one
+// come before it.
+func inTurn(t *testing.T, acquires []fakenode.Command, want []string) {
+	t.Helper()
 	var got []string
-	for _, c := range n.Commands(calls(script.Acquire))[2:] {
+	for _, c := range acquires {
 		got = append(got, c.Words[3])
 	}
-	// A goroutine may be counted as waiting a moment before it has its place, so the next
-	// one may come before it.
 	for i, name := range got {
 		if at := slices.Index(want, name); at < i-1 || at > i+1 {
 			t.Fatalf("asked for in the order %v", got)
 		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d acquires of %d names", len(got), len(want))
 	}
 }
 

@@ -1,7 +1,8 @@
 package resp
 
 // Rank says what a connection does with a request while it is full: while as many
-// commands wait for an answer, or as many bytes for the kernel, as the limits allow.
+// commands wait for an answer, or as many bytes for the kernel, as the limits allow. On a
+// durable connection it is full while as many wait for their group.
 type Rank uint8
 
 const (
@@ -18,7 +19,7 @@ const (
 // without these methods has the rank Refuse.
 type PatientRequest interface {
 	Request
-	// Rank does not change between Submit and Complete. It is called under the lane's
+	// Rank does not change between Submit and Complete. It may be called under the lane's
 	// lock.
 	Rank() Rank
 	// Wanted reports whether anybody waits for the request still. It is asked when
@@ -34,13 +35,13 @@ func rankOf(r Request) Rank {
 	return Refuse
 }
 
-// backlog holds what waits for room on one connection, in the order in which it is
-// let in.
-type backlog struct{ sooner, later ring[entry] }
+// backlog holds what waits for room on one connection, or for the next group of a durable
+// one, in the order in which it is let in.
+type backlog[T any] struct{ sooner, later ring[T] }
 
-func (b *backlog) len() int { return b.sooner.len() + b.later.len() }
+func (b *backlog[T]) len() int { return b.sooner.len() + b.later.len() }
 
-func (b *backlog) push(e entry, rank Rank) {
+func (b *backlog[T]) push(e T, rank Rank) {
 	if rank == Sooner {
 		b.sooner.push(e)
 	} else {
@@ -48,14 +49,14 @@ func (b *backlog) push(e entry, rank Rank) {
 	}
 }
 
-func (b *backlog) pop() entry {
+func (b *backlog[T]) pop() T {
 	if b.sooner.len() > 0 {
 		return b.sooner.pop()
 	}
 	return b.later.pop()
 }
 
-func (b *backlog) shrink() {
+func (b *backlog[T]) shrink() {
 	b.sooner.shrink()
 	b.later.shrink()
 }

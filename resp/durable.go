@@ -50,14 +50,14 @@ type durable struct {
 	lane    *lane
 	link    *link
 	timeout time.Duration // of one WAIT
-	limit   int           // of the queue
+	limit   int           // of the queue, for what has the rank Refuse
 
 	mu struct {
 		sync.Mutex
-		queue    ring[*member] // for the next groups
-		pending  int           // requests of the group without an answer
-		answered []*member     // requests of the group whose answers wait for a WAIT
-		waiting  bool          // a WAIT is out
+		queue    backlog[*member] // for the next groups
+		pending  int              // requests of the group without an answer
+		answered []*member        // requests of the group whose answers wait for a WAIT
+		waiting  bool             // a WAIT is out
 		pumping  bool
 		conn     *pipeline // of the group; nil: the lane was down
 
@@ -98,13 +98,14 @@ func (d *durable) submit(m *member) {
 		d.lane.refuse(entry{request: m.request, asked: m.asked}, errRefusedUncounted)
 		return
 	}
+	rank := rankOf(m.request)
 	d.mu.Lock()
-	if d.mu.queue.len() >= d.limit {
+	if rank == Refuse && d.mu.queue.len() >= d.limit {
 		d.mu.Unlock()
 		d.lane.refuse(entry{request: m.request}, errRefusedFull)
 		return
 	}
-	d.mu.queue.push(m)
+	d.mu.queue.push(m, rank)
 	d.mu.Unlock()
 	d.pump()
 }

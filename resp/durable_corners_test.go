@@ -2,6 +2,7 @@ package resp
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
@@ -107,6 +108,49 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
 			t.Fatalf("%+v", r)
 		}
+	}
+}
+
+// rankedCall is a durableCall that may wait for room.
+type rankedCall struct {
+	*durableCall
+	rank Rank
+}
+
+func (c rankedCall) Rank() Rank { return c.rank }
+
+// A full queue refuses only those that do not wait. The others are served in turn.
+func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 1})
+	calls := []rankedCall{
+		{newDurableCall(0, 1), Later}, {newDurableCall(1, 1), Later}, {newDurableCall(2, 1), Later},
+		{newDurableCall(3, 1), Refuse}, {newDurableCall(4, 1), Sooner}, {newDurableCall(5, 1), Later},
+	}
+	for i, call := range calls {
+		c.SubmitDurable(0, call)
+		if i == 0 {
+			n.WaitFor(1, waits)
+		}
+	}
+	if r := calls[3].await(t); !errors.Is(r.Err, ErrLaneFull) {
+		t.Errorf("the one that does not wait: %+v", r)
+	}
+	gate.Open()
+	for _, i := range []int{0, 1, 2, 4, 5} {
+		if r := calls[i].await(t); r.Err != nil || ackOf(r).Acked != 1 {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	var order []string
+	for _, cmd := range n.Commands(echoes) {
+		order = append(order, cmd.Words[1])
+	}
+	if got := strings.Join(order, " "); got != "0 4 1 2 5" {
+		t.Errorf("sent in the order %s", got)
 	}
 }
 

@@ -95,7 +95,7 @@ type pipelineState struct {
 	start   uint64      // offset of the first byte of the oldest entry
 	flushes ring[flush] // writes that may hold unanswered commands
 
-	backlog backlog // what waits for room
+	backlog backlog[entry] // what waits for room
 
 	out      []byte // encoded commands; the kernel has taken out[:off]
 	off      int
