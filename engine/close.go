@@ -46,7 +46,7 @@ func (e *Engine) lookAgain() {
 // ErrClosed, releases the locks on the server (one with a MinHold stays taken for the rest
 // of that), and ends all connections and goroutines.
 // It waits for callbacks and hooks that are running. All of this takes at most
-// Config.CloseTimeout.
+// Config.CloseTimeout, if the Dialer, Credentials and AddrMap return when they should.
 //
 // The error says what was not done by then. ErrOutcomeUnknown: some locks were not
 // released, for want of time or because the server refused it, and end with their leases. ErrPending: every lock was released, but a

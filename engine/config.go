@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +53,8 @@ type Config struct {
 	Username string
 	Password string
 	// Credentials, if set, replaces Username and Password, for passwords that rotate.
-	// It is called at every connect, on a connecting goroutine, and is bounded by
-	// DialTimeout.
+	// It is called at every connect, on a connecting goroutine. ctx ends with DialTimeout,
+	// or with Close, which waits for it.
 	Credentials func(ctx context.Context) (username, password string, err error)
 	// DB is the database index. Channels do not belong to a database: the same name in
 	// two databases causes needless wake-ups, nothing worse.
@@ -61,7 +62,9 @@ type Config struct {
 	// TLS, if set, encrypts the connections. ServerName defaults to the host of the
 	// address.
 	TLS *tls.Config
-	// Dialer, if set, opens the connections instead of a net.Dialer.
+	// Dialer, if set, opens the connections instead of a net.Dialer. It must return when
+	// ctx ends, since Close waits for it; the Close of its connections must not block, and
+	// must end their Read and Write.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// ClientName is shown by CLIENT LIST. Default "pawl".
 	ClientName string
@@ -111,7 +114,8 @@ type Config struct {
 	// engine. It may wait until it has room, or run the task itself, but then callbacks
 	// wait for each other. It must run every task exactly once.
 	Executor func(task func())
-	// Logger gets what an operator should see. Default: none, the engine is silent.
+	// Logger gets what an operator should see, where and when the Hooks are called. Default:
+	// none, the engine is silent.
 	Logger *slog.Logger
 	// Hooks are called at events; see Hooks.
 	Hooks Hooks
@@ -125,6 +129,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	c.Addrs = slices.Clone(c.Addrs) // the caller may use the slice again
 	if len(c.Addrs) == 0 {
 		c.Addrs = []string{"127.0.0.1:6379"}
 		if c.Topology == "sentinel" {
@@ -241,6 +246,6 @@ func (c Config) client() resp.Config {
 		DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
 		AckTimeout: c.AckTimeout, RenewalAckTimeout: min(c.AckTimeout, c.Lease/6), Durable: c.Replicas != 0,
 		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
-		Transport: c.transport, Logger: c.Logger,
+		Transport: c.transport,
 	}
 }

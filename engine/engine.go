@@ -102,6 +102,9 @@ func start(cfg Config, clk clock.Clock) *Engine {
 	})
 	client := cfg.client()
 	client.Clock = clk
+	if cfg.Logger != nil {
+		client.Logger = slog.New(connectionLog{e})
+	}
 	client.Scripts = scriptTexts
 	// The client begins to connect in Open, so its first events could come before
 	// e.client is set.

@@ -199,6 +199,30 @@ func (e *Engine) log(level slog.Level, text string, args ...any) {
 	}
 }
 
+// connectionLog is the Config.Logger of the resp client, which logs on the goroutines that
+// connect: they neither wait for the user's handler nor end with it.
+type connectionLog struct{ e *Engine }
+
+// Enabled implements slog.Handler.
+func (connectionLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (l connectionLog) Handle(_ context.Context, r slog.Record) error {
+	h := l.e.hooks.logger.Handler()
+	l.e.hooks.push(func() {
+		if ctx := context.Background(); h.Enabled(ctx, r.Level) {
+			_ = h.Handle(ctx, r)
+		}
+	})
+	return nil
+}
+
+// WithAttrs implements slog.Handler; resp does not use it.
+func (l connectionLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler; resp does not use it.
+func (l connectionLog) WithGroup(string) slog.Handler { return l }
+
 func (e *Engine) logLost(h *holding, reason LostReason) {
 	if reason != EngineClosed {
 		e.log(slog.LevelWarn, "pawl: a lock was lost", "lock", shorten(h.name), "reason", reason.String())

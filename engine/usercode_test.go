@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"runtime"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
 )
@@ -241,4 +244,42 @@ func background(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
+}
+
+// A handler that hangs, because nobody reads the log for instance, keeps no connection from
+// being made again, and no Close from ending.
+func TestLoggerThatHangsDelaysNoConnection(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	n.On(calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(calls(script.Release), fakenode.Int(script.Done))
+	hanging, gate := make(chan struct{}, 1000), make(chan struct{})
+	e := open(t, "redis://"+n.Addr(), func(c *Config) {
+		c.CloseTimeout = 100 * time.Millisecond
+		c.Logger = slog.New(handler{use: func() { hanging <- struct{}{}; <-gate }})
+	})
+	n.ResetAll()
+	receive(t, hanging)
+	mustUnlock(t, mustLock(t, e.Mutex("x")))
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close() }()
+	if err := receive(t, closed); !errors.Is(err, ErrPending) {
+		t.Errorf("Close: %v", err)
+	}
+	close(gate)
+}
+
+// As with the hooks: one that ends its goroutine is called again, and costs no connection.
+func TestLoggerThatEndsItsGoroutineCostsNoConnection(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	n.On(calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(calls(script.Release), fakenode.Int(script.Done))
+	e := open(t, "redis://"+n.Addr(), func(c *Config) { c.Logger = slog.New(handler{use: runtime.Goexit}) })
+	n.ResetAll()
+	eventually(t, "every connection is back", func() bool {
+		st := e.Stats()
+		return st.Reconnects == 3
+	})
+	mustUnlock(t, mustLock(t, e.Mutex("x")))
 }
