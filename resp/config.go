@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,7 +133,7 @@ type Config struct {
 	ClientName string
 	// Dialer replaces the built-in dialer. TLS, if set, is put on top of it. It
 	// must return when ctx ends, since Close waits for it; the Close of its
-	// connections must end their Read and Write.
+	// connections must not block, and must end their Read and Write.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// DialTimeout bounds dial and handshake together; 5 s by default.
 	DialTimeout time.Duration
@@ -166,7 +167,8 @@ type Config struct {
 	Scripts []string
 	// Clock is clock.System by default.
 	Clock clock.Clock
-	// Logger gets lost connections and failed attempts; nil is silent.
+	// Logger gets lost connections and failed attempts; nil is silent. Its handler runs on
+	// the goroutines that connect, and must not block.
 	Logger *slog.Logger
 	// OnRoutes is told that other nodes than before serve some routes, or that routes
 	// are served that were not. It must not block, and must not call Close.
@@ -202,6 +204,7 @@ func (c *Config) where() string {
 }
 
 func (c Config) withDefaults() Config {
+	c.Addrs = slices.Clone(c.Addrs) // the caller may use the slice again
 	if c.AddrMap != nil {
 		c.addrs = newAddressMap(c.AddrMap)
 	}

@@ -282,6 +282,23 @@ func TestLayoutIsFollowed(t *testing.T) {
 }
 
 // Without a single node that answers, nobody waits in vain to learn why.
+// Somebody opens several deployments in a loop, with one slice for their addresses.
+func TestAddressesAreTheClientsOwn(t *testing.T) {
+	t.Parallel()
+	f, stranger := newFakeCluster(t, 1), fakenode.New(t)
+	addrs := []string{f.nodes[0].Addr()}
+	c := f.client(t, func(cfg *Config) { cfg.Addrs = addrs })
+	addrs[0] = stranger.Addr()
+	f.nodes[0].Down()
+	for range 3 {
+		_, before, _ := c.explorer.progress()
+		eventually(t, "a search", func() bool { _, began, _ := c.explorer.progress(); return began != before })
+	}
+	if n := len(stranger.Commands(fakenode.Any)); n > 0 {
+		t.Errorf("a server of another deployment was asked %d times", n)
+	}
+}
+
 func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
