@@ -41,7 +41,10 @@ func alive(pid int) bool {
 		return false
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err != nil || !strings.Contains(string(stat), ") Z ")
+	if err != nil { // there is no /proc, or a zombie has been waited for since
+		return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	}
+	return !strings.Contains(string(stat), ") Z ")
 }
 
 // died returns the signal that ended the process itself, 0 if it exited.
