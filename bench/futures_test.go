@@ -24,6 +24,29 @@ func TestFuturesAndHoldsAreWeighed(t *testing.T) {
 	}
 }
 
+// With a closed engine no hold is made, so nothing may be won or lost on the scales.
+func TestHoldsAreWeighedWithTheListOfNamesOnBothSides(t *testing.T) {
+	// Not parallel: all of the process is on the scales.
+	s := openServer(t, "")
+	cfg := quick(Held)
+	cfg.Count = 200_000
+	ec, err := cfg.engine(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := startEngine(t.Context(), s, cfg, ec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.eng.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h := &heldRun{engineRun: e}
+	if err := h.run(); err != nil || e.result.HeapBytes < -4 || e.result.HeapBytes > 4 {
+		t.Errorf("%d bytes for each of no holds, %v", e.result.HeapBytes, err)
+	}
+}
+
 func TestWaitersAreAllServed(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, on func(Config) Config) {

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ func (h *heldRun) run() error {
 	h.own.HeldS, h.own.HeldCPUPercent = used.elapsed.Seconds(), used.cpuPercent()
 	// After the renewals: a hold that has been renewed takes more than a new one.
 	h.result.HeapBytes = (liveHeap() - heap) / int64(h.cfg.Count)
+	runtime.KeepAlive(names) // which were there before the holds, and are no part of them
 	h.own.AllRenewed = used.elapsed >= firstRenewals(h.cfg.lease())
 
 	h.begin()
