@@ -132,6 +132,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{passwordEnv + "=secret"}, "ping --addr " + here},
 		{[]string{urlEnv + "=redis://:secret@" + s.Addr()}, "ping"},
 		{nil, "status a --addr redis://somebody@" + s.Addr()},
+		{[]string{urlEnv + "=redis://secret@" + s.Addr()}, "ping"}, // a user, by its place
 
 		{right, "status foreign"},
 		{right, "exec foreign -- true"},
