@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,4 +113,23 @@ func TestAnInterruptedBenchGivesEverythingBack(t *testing.T) {
 	if n := s.Do("DBSIZE"); n != int64(0) {
 		t.Errorf("%v keys are left, %v after the signal", n, time.Since(began))
 	}
+}
+
+// As under nohup, or in the background of a script.
+func TestBenchLeavesIgnoredSignalsIgnored(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	v := prepare(t, nil)
+	v.cmd.Args = []string{"sh", "-c", `trap "" HUP; exec "$0" bench held --count 300 --duration 1h --addr ` + s.URL(), v.cmd.Path}
+	v.cmd.Path = "/bin/sh"
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all are held", func() bool { return s.Do("DBSIZE") == int64(300) })
+	for _, sig := range []os.Signal{syscall.SIGHUP, os.Interrupt} { // heeded in this order
+		if err := v.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.wait(t).expect(t, 130, "pawl: ended by signal: interrupt")
 }

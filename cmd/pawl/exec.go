@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -163,8 +164,16 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) (*engine.E
 	if cmd.Flags().Changed("wait") && f.wait > 0 {
 		atMost = max(f.wait, time.Second)
 	}
+	ctx, stop := untilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
-	eng, err := f.server.open(cmd.Context(), atMost)
+	eng, err := f.server.open(ctx, atMost)
+	stop()
+	if signalled := context.Cause(ctx); errors.As(signalled, new(*signalError)) {
+		if err == nil {
+			_ = eng.Close() // it has nothing to give back
+		}
+		return nil, signalled
+	}
 	if cmd.Flags().Changed("wait") {
 		cfg.Wait = max(f.wait-time.Since(began), min(f.wait, time.Second))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -72,6 +73,26 @@ func TestExecAsPID1LeavesNoZombies(t *testing.T) {
 	s.Do("DEL", "a")
 	v.wait(t).expect(t, 76, "code 143")
 	quick(t, began, 10*time.Second, "ending a command that obeys")
+}
+
+// The kernel keeps PID 1 alive where a signal would end another process: Go exits with 2 then.
+func TestExecAsPID1EndsOnASignalWhileItConnects(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	v := asPID1(t, nil, "exec", "a", "--addr", "redis://"+l.Addr().String()+"?dial_timeout=30s", "--", "true")
+	silent, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 143, "pawl: ended by signal: terminated")
 }
 
 // So do children that it had before it was pawl. It looks after them while it waits

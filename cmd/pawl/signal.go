@@ -22,21 +22,39 @@ func (e *signalError) code() int {
 }
 
 // untilSignal returns a context that ends when the process is asked to end; its
-// cause is a *signalError. A second signal ends the process.
+// cause is a *signalError. A second signal ends the process. Signals that are ignored,
+// as SIGHUP under nohup, stay so. After stop, which must be called once, the cause says
+// whether a signal came.
 func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, endSignals...)
+	for _, one := range endSignals {
+		if !signal.Ignored(one) {
+			signal.Notify(signals, one)
+		}
+	}
 	ctx, cancel := context.WithCancelCause(parent)
+	quit, ended := make(chan struct{}), make(chan struct{})
+	heed := func(s os.Signal) {
+		signal.Stop(signals)
+		cancel(&signalError{s})
+	}
 	go func() {
+		defer close(ended)
 		select {
 		case s := <-signals:
-			signal.Stop(signals)
-			cancel(&signalError{s})
-		case <-ctx.Done():
+			heed(s)
+		case <-quit:
+			select {
+			case s := <-signals: // it came first
+				heed(s)
+			default:
+			}
 		}
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
+		close(quit)
+		<-ended
 		cancel(nil)
 	}
 }
