@@ -165,8 +165,15 @@ func (a *admin) read() error {
 const batch = 500
 
 // each sends the commands that make appends for 0 <= i < n, of which answers each,
-// and reads all answers.
-func (a *admin) each(n, answers int, add func(i int)) error {
+// and reads all answers. After an error it begins anew: who comes next must not take the
+// answers that are left for its own.
+func (a *admin) each(n, answers int, add func(i int)) (err error) {
+	defer func() {
+		if err != nil {
+			a.conn.Close()
+			_ = a.dial(context.Background()) // if that fails, so does who comes next
+		}
+	}()
 	for done := 0; done < n; {
 		end := min(n, done+batch/answers)
 		for i := done; i < end; i++ {

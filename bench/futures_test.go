@@ -104,6 +104,21 @@ func TestAFutureMadeAgainGoesToTheEndOfItsNamesQueue(t *testing.T) {
 	}
 }
 
+// Nobody else would remove them: those that were taken have no lease yet.
+func TestLocksThatAreTakenOnlyInPartAreGivenBack(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Do("ACL", "SETUSER", "half", "on", ">right", "~*", "&*", "+@all", "-pexpire")
+	cfg := quick(Waiters)
+	cfg.URL, cfg.Names = "redis://half:right@"+server.Addr(), 500
+	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "taking the locks: NOPERM") {
+		t.Error(err)
+	}
+	if n := server.Do("DBSIZE"); n != int64(0) {
+		t.Errorf("%v keys are left", n)
+	}
+}
+
 func TestWaitersThatNobodyServesAreStuck(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -40,10 +40,10 @@ func (w *waitersRun) run() (err error) {
 	waiting, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	foreign := &foreignHolds{fleet: w.server.fleet, names: w.names}
+	defer func() { err = errors.Join(err, foreign.release()) }() // what was taken before a refusal, too
 	if err := foreign.take(w.cfg.Duration); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, foreign.release()) }()
 
 	heap := liveHeap()
 	w.begin()
