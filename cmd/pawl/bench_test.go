@@ -60,7 +60,8 @@ func TestBenchLoadsNoServerThatWasNotNamed(t *testing.T) {
 	}
 	env = append(env, redistest.BinaryEnv+"="+binary)
 	before := s.CommandStats()["evalsha"]
-	// The environment names the server of a service.
+	// The environment names the server of a service. The program may be on no PATH.
+	env = append(env, "PAWL_REDIS_SERVER="+os.Getenv("PAWL_REDIS_SERVER"))
 	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on redis")
 	pawl(t, env, brief("hot", "--embedded")...).expect(t, 0, "embedded", "cannot be compared")
 	if after := s.CommandStats()["evalsha"]; after != before {
