@@ -88,11 +88,21 @@ var reasonTexts = [...]string{
 	EngineClosed:   "the engine was closed",
 }
 
+// String says why, in words.
 func (r LostReason) String() string {
 	if int(r) < len(reasonTexts) && reasonTexts[r] != "" {
 		return reasonTexts[r]
 	}
 	return fmt.Sprintf("LostReason(%d)", uint8(r))
+}
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String, and nothing for
+// the zero value.
+func (r LostReason) MarshalText() ([]byte, error) {
+	if r == 0 {
+		return nil, nil
+	}
+	return []byte(r.String()), nil
 }
 
 // LostError says that a hold ended before it was unlocked. It Is ErrLost.

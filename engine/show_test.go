@@ -194,6 +194,21 @@ func TestEventsHaveTheTextOfTheirErrorInJSON(t *testing.T) {
 	}
 }
 
+// pprof.Handler serves Stats as JSON. Whoever reads that has no list of numbers at hand.
+func TestReasonsAreTextInJSON(t *testing.T) {
+	t.Parallel()
+	for want, v := range map[string]any{
+		`{"no renewal was acknowledged in time":3,"the engine was closed":1}`: Stats{Lost: map[LostReason]uint64{NotRenewed: 3, EngineClosed: 1}}.Lost,
+		`{"Name":"x","Owner":"o","Reason":"its lease ended"}`:                 HoldEvent{Name: "x", Owner: "o", Reason: LeaseEnded},
+		`{"Name":"x","Owner":"o","Reason":""}`:                                HoldEvent{Name: "x", Owner: "o"},
+	} {
+		text, err := json.Marshal(v)
+		if err != nil || string(text) != want {
+			t.Errorf("%s, %v\nwant %s", text, err, want)
+		}
+	}
+}
+
 func TestTextsSayWhatSomethingIs(t *testing.T) {
 	t.Parallel()
 	s := server(t)
