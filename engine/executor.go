@@ -1,8 +1,21 @@
 package engine
 
 import (
+	"context"
+	"runtime/pprof"
 	"sync"
 )
+
+// userCode labels the goroutines that run user code. Otherwise they would have the label of
+// who started them, such as an event loop.
+var userCode = pprof.WithLabels(context.Background(), pprof.Labels("role", "engine user code"))
+
+func goUserCode(f func()) {
+	go func() {
+		pprof.SetGoroutineLabels(userCode)
+		f()
+	}()
+}
 
 // executor runs user code: callbacks and hooks. The default one takes a goroutine
 // per task, so a task that blocks delays no other. A custom one is user code too
@@ -32,7 +45,7 @@ func (x *executor) run(task func()) {
 		return
 	}
 	if !x.begin() {
-		go task()
+		goUserCode(task)
 		return
 	}
 	x.mu.Lock()
@@ -47,7 +60,7 @@ func (x *executor) run(task func()) {
 	}
 	x.mu.Unlock()
 	if start {
-		go x.feed()
+		goUserCode(x.feed)
 	}
 }
 
@@ -65,7 +78,7 @@ func (x *executor) feed() {
 		x.mu.Lock()
 		x.mu.queue = append(queue, x.mu.queue...)
 		x.mu.Unlock()
-		go x.feed()
+		goUserCode(x.feed)
 	}()
 	for {
 		x.mu.Lock()
@@ -88,13 +101,13 @@ func (x *executor) feed() {
 // spawn runs a task on a goroutine, whatever the executor.
 func (x *executor) spawn(task func()) {
 	if !x.begin() {
-		go task()
+		goUserCode(task)
 		return
 	}
-	go func() {
+	goUserCode(func() {
 		defer x.finished()
 		task()
-	}()
+	})
 }
 
 // begin counts a task, unless the executor is closed.

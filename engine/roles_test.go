@@ -45,3 +45,47 @@ func TestGoroutinesOfConnectionsCarryTheirRole(t *testing.T) {
 		return found["resp reader"] && found["resp writer"]
 	})
 }
+
+// User code runs on goroutines of its own. They would have the label of who started them:
+// that of an event loop, or of the user's own goroutine.
+func TestGoroutinesOfUserCodeCarryTheirRole(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(t *testing.T, user func()){
+		"callback": func(t *testing.T, user func()) {
+			e := open(t, server(t).URL())
+			e.Mutex("x").LockAsync(ctxT(t)).OnComplete(func(*Hold, error) { user() })
+		},
+		"hook": func(t *testing.T, user func()) {
+			e := open(t, server(t).URL(), func(c *Config) { c.Hooks.Acquired = func(AcquiredEvent) { user() } })
+			mustLock(t, e.Mutex("x"))
+		},
+		"executor": func(t *testing.T, user func()) {
+			e := open(t, server(t).URL(), func(c *Config) { c.Executor = func(task func()) { user(); task() } })
+			e.Mutex("x").LockAsync(ctxT(t)).OnComplete(func(*Hold, error) {})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			profile := make(chan string, 1)
+			run(t, func() { profile <- ownStack(t) })
+			if stack := receive(t, profile); !strings.Contains(stack, `"role":"engine user code"`) {
+				t.Errorf("%s", stack)
+			}
+		})
+	}
+}
+
+// ownStack is the calling goroutine's part of the profile, with its labels. Others may
+// share it, if they have the same labels.
+func ownStack(t *testing.T) string {
+	var profile bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {
+		t.Error(err)
+	}
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, "engine.ownStack") {
+			return stack
+		}
+	}
+	return ""
+}
