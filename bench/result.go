@@ -124,8 +124,8 @@ type Leftovers struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Err is nil if everything that was locked was released, and all waited in vain for
-// nothing: a figure of such a run may be quoted.
+// Err is nil if everything that was locked was released, and nobody
+// waited in vain: a figure of such a run may be quoted.
 func (r *Result) Err() error {
 	var bad []error
 	add := func(n int64, what string) {

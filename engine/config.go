@@ -15,8 +15,8 @@ import (
 )
 
 // Config describes an engine. Its zero value connects to 127.0.0.1:6379 with the
-// defaults named below. New checks all fields and reports every bad one. A timeout of
-// more than 100 years means no timeout.
+// defaults named below. New checks all fields and reports every bad one. For CommandTimeout,
+// DialTimeout and CloseTimeout, more than 100 years means no timeout.
 //
 // A Config that is printed shows no password, with one exception: fmt prints its fields
 // as they are for the verbs %p and %w, and in an unexported field of another struct.
@@ -73,22 +73,26 @@ type Config struct {
 	NameMapper func(name string) string
 
 	// Lease is the lease of a hold under the watchdog, which renews it after about a third of
-	// it. Default 30 s, as in Redisson. At least 30 ms.
+	// it. Default 30 s, as in Redisson. At least 30 ms and at most 100 years.
 	Lease time.Duration
 	// Margin is how much earlier a hold ends here than it can end on the server. It
 	// must cover what the server's clock may gain during a lease, and how long this
-	// process may not get to run. Default: a tenth of the lease, at least 5 ms and at
+	// process may not get to run. It must be less than half of Lease, and less than the
+	// lease of the option Lease. Default: a tenth of the lease, at least 5 ms and at
 	// most 3 s.
 	Margin time.Duration
 	// CommandTimeout is how long a connection that has unanswered commands may be
-	// silent before it is given up. It is also how long TryLock, Extend and State wait
-	// for a connection. Default 3 s.
+	// silent before it is given up. It is also how long TryLock waits for a connection,
+	// and the longest that State, ForceUnlock, Extend and Ping wait for an answer.
+	// Default 3 s.
 	CommandTimeout time.Duration
 	// Replicas is how many replicas must acknowledge each grant and renewal, unless the
-	// option Acked says otherwise for one acquisition. Default 0: none are asked.
+	// option Acked says otherwise for one acquisition. A number is at most 1000. Default 0:
+	// none are asked.
 	Replicas Replicas
-	// AckTimeout is how long the replicas have to acknowledge. Default 1 s, but at most
-	// a sixth of Lease. Renewals never wait longer than a sixth of Lease.
+	// AckTimeout is how long the replicas have to acknowledge: from 1 ms to an hour. Default
+	// 1 s, but at most a sixth of Lease. Renewals never wait longer than a sixth of Lease.
+	// A TryLock or Extend that asks for replicas may take CommandTimeout and AckTimeout.
 	AckTimeout time.Duration
 	// DialTimeout bounds one connect with its handshake. Default 5 s.
 	DialTimeout time.Duration
@@ -96,11 +100,12 @@ type Config struct {
 	CloseTimeout time.Duration
 
 	// Lanes is the number of connections for commands. One for renewals and one for
-	// pub/sub come on top. Default 1: one pipelined connection saturates a server.
+	// pub/sub come on top. Default 1: one pipelined connection saturates a server. At most
+	// 64.
 	Lanes int
 	// EventLoops is the number of event loops. Default: a quarter of the CPUs that Go
-	// uses, at least 1 and at most 4. They start with the first connection that needs
-	// them.
+	// uses, at least 1 and at most 4. More than 64 are refused. They start with the first
+	// connection that needs them.
 	EventLoops int
 	// MaxInFlight bounds the commands of a lane that wait for an answer. Beyond it
 	// LockAsync and TryLockAsync fail with ErrOverloaded. Everything else waits its

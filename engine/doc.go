@@ -120,9 +120,10 @@
 //   - ErrUnavailable: there is no connection, or the server refuses for now. Lock waits. If
 //     Wait ends or the context ends before there is an answer, ErrUnavailable is joined
 //     (from Do it then comes with ErrNotAcquired). TryLock and TryLockAsync try once and
-//     fail; without a connection they fail after Config.CommandTimeout, as State,
-//     ForceUnlock, Extend and Ping do. State and Ping also return it if their context ends
-//     before the answer.
+//     fail; without a connection they fail after Config.CommandTimeout. State, ForceUnlock,
+//     Extend and Ping wait no longer than that, with a connection either (Extend also for
+//     Config.AckTimeout if replicas must acknowledge). State and Ping also return it if
+//     their context ends before the answer.
 //   - ErrHeld and ErrUnavailable never come together. The latest completed try of the name
 //     decides, whichever caller in this process made it. If this process holds the lock, it
 //     is ErrHeld. Before the first try has completed it is neither, except for a call that
@@ -132,7 +133,7 @@
 //   - A nil context is ErrInvalid. Unlock still releases; Hold.Context and Detach return a
 //     context that has already ended, with ErrInvalid as its cause.
 //   - ErrUnavailable or ErrClosed beside ErrOutcomeUnknown: the lease ended, or the engine
-//     was closed, before the release was answered.
+//     was closed, before the release was answered. From Extend: there was no answer in time.
 //   - ErrLost or ErrReleased beside ErrNotAcquired: the context was that of a hold, and that
 //     hold has ended.
 //   - ErrNotAcked: only with Acked or Config.Replicas. An *AckError says how many replicas

@@ -57,7 +57,7 @@ func replicasOf(text string) (Replicas, bool) {
 //
 // The cost is a round trip to the slowest of these replicas, shared by all operations
 // that wait at the same time. These operations have connections of their own, made at
-// first use, so other operations never wait behind them.
+// first use (at once with Config.Replicas), so other operations never wait behind them.
 //
 // Acked closes the hole that asynchronous replication leaves: an old primary that
 // cannot reach its replicas grants and renews no such lock. A number smaller than that

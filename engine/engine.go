@@ -168,8 +168,8 @@ func (e *Engine) submitRenewal(slot uint16, r resp.DurableRequest) {
 	e.client.SubmitRenewal(uint64(slot), r)
 }
 
-// Ping checks that the server answers, over an ordinary connection. In a cluster it
-// asks one of the nodes.
+// Ping checks that the server answers within Config.CommandTimeout, over an ordinary
+// connection. In a cluster it asks one of the nodes.
 func (e *Engine) Ping(ctx context.Context) error {
 	_, err := e.ask(ctx, 0, true, func(dst []byte, _ resp.Form) []byte {
 		return resp.AppendCommand(dst, "PING")

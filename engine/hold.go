@@ -112,7 +112,8 @@ func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
 
 // Extend makes a fixed lease last d from now, if that is longer than what is left of
 // it: it never shortens a lease. It waits for the server's answer as long as ctx lives,
-// but without a connection at most Config.CommandTimeout. It returns ErrInvalid for a
+// but at most Config.CommandTimeout, and Config.AckTimeout on top of that if replicas must
+// acknowledge. After that the error Is ErrOutcomeUnknown. It returns ErrInvalid for a
 // hold under the watchdog, which needs no Extend, and for a re-entry without a Lease of
 // its own, which lasts as long as the hold that it re-enters.
 func (l *Hold) Extend(ctx context.Context, d time.Duration) error {

@@ -13,8 +13,7 @@ import (
 
 // Hooks are functions that the engine calls at events, for metrics and traces. A nil
 // one costs a branch. They are called one at a time, in order, on a goroutine of their
-// own, a moment after the event. The queue holds 65,536 calls; a call that does not fit
-// is dropped and counted in Stats.HooksDropped.
+// own, a moment after the event. The queue holds 65,536 calls, log lines included; a call that does not fit is dropped and counted in Stats.HooksDropped.
 type Hooks struct {
 	// Acquired: an acquisition was granted or has failed, also if it failed at once.
 	Acquired func(AcquiredEvent)

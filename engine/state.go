@@ -38,7 +38,8 @@ type Holder struct {
 	Count int
 }
 
-// State asks the server who holds the lock. It is one command and changes nothing.
+// State asks the server who holds the lock. It is one command and changes nothing. It waits
+// at most Config.CommandTimeout.
 func (m Mutex) State(ctx context.Context) (State, error) {
 	s, err := m.state(ctx)
 	return s, m.about(err)
@@ -113,7 +114,8 @@ func (h ifHolder) MarshalText() ([]byte, error) { return []byte(h.String()), nil
 // ForceUnlock takes the lock away from its holder, and reports whether there was one.
 // The holder is told at its next renewal, or at once if somebody in its process waits
 // for the lock. Until then it may go on working. The command cannot be repeated safely,
-// so it is sent once: if its answer is lost, the error is ErrOutcomeUnknown.
+// so it is sent once: if its answer is lost, or does not come within Config.CommandTimeout,
+// the error is ErrOutcomeUnknown.
 func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, error) {
 	removed, err := m.forceUnlock(ctx, opts)
 	return removed, m.about(err)

@@ -29,7 +29,7 @@ type Stats struct {
 	NotAcked uint64
 	// Leaked counts holds that were dropped without Unlock.
 	Leaked uint64
-	// HooksDropped counts hook calls that did not fit into the queue.
+	// HooksDropped counts calls of hooks and of the logger that did not fit into the queue.
 	HooksDropped uint64
 
 	// Commands, BytesIn and BytesOut count what went over the connections. Redirects

@@ -50,7 +50,8 @@
 //   - One connecting goroutine per link, only while it has no connection. It runs
 //     OnState(up), the dialer and Credentials.
 //   - The callers' goroutines. Submit may write the socket (never blocking). If the lane
-//     is down or full, it completes the request before it returns.
+//     is down, or is full and the request will not wait, it completes the request before it
+//     returns.
 //
 // Close waits for all but the callers.
 //
@@ -60,10 +61,9 @@
 //
 //	lane.mu → pipeline.mu → (Request.AppendCommand, Rank)
 //	gnetTransport.mu → (write, wake and close of gnet)
-//	durable.mu, scouts.mu,
-//	link.mu, Client.mu, node.mu, explorer.mu, subs.mu, tracker.mu, mostSeen.mu: none under them;
-//	subs.mu is one for all nodes of a Client
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
+//	retired.mu → lane.mu, link.mu, subs.mu
+//	all others: none under them. subs.mu is one for all nodes of a Client
 //
 // No lock is held while Complete, a ChannelHandler, OnState or a transport is called.
 // Times come from Config.Clock; time.NewTimer and NewTicker only wake goroutines.

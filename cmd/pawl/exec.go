@@ -31,6 +31,10 @@ func newExecCommand() *cobra.Command {
 command has ended. Meanwhile the lock is renewed: it lasts as long as the command
 runs. If this machine dies, the lock ends with its lease (30s, or ?lease= in the URL).
 
+A server that cannot be reached is not waited for (exit code 69), and one that is loading
+or being replaced for at most 5s (?dial_timeout= in the URL). Once pawl waits for the lock,
+an outage does not end the waiting.
+
 The command finds the lock's name in $PAWL_LOCK_NAME. pawl passes SIGINT, SIGTERM,
 SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command and to what it has started (its
 process group). At a terminal the command behaves as it does without pawl: it may read
@@ -42,9 +46,10 @@ SIGTERM before it goes on. (pawl cannot catch SIGSTOP: send that to the command 
 of pawl.)
 
 If the lock is lost (the server was away for too long, or somebody removed the lock),
-the group gets SIGTERM, and SIGKILL after --grace. On Linux this includes other groups
-that the command has made in its session, such as what timeout runs. If pawl itself is killed, the
-command is killed too (on Linux only), but not what the command has started.
+the group gets SIGTERM, and SIGKILL after --grace. On Linux other groups that the command
+has made in its session, such as what timeout runs, get SIGTERM once the command has ended
+itself, and are killed with it. If pawl itself is killed, the command is killed too (on
+Linux only), but not what the command has started.
 
 When the command has ended, pawl ends within about a second, even if the server does
 not answer. The lock then ends with its lease.
@@ -64,7 +69,7 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 	}
 	f := &execFlags{server: addServerFlag(cmd)}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.wait, "wait", 0, "wait at most this `time` for the server and the lock; 0s: try once (default: wait as long as it takes)")
+	flags.DurationVar(&f.wait, "wait", 0, "wait at most this `time` for the lock, connecting included; 0s: try once (default: wait as long as it takes)")
 	flags.DurationVar(&f.lease, "lease", 0, "hold the lock for a fixed `time`, not renewed")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "renew the lock for at most this `time`; then it is lost")
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken for at least this `time`, even if the command ends sooner")
