@@ -10,8 +10,8 @@ import (
 // is still there, and before the memory of its busiest moment is given back.
 const idleAfter = 10 * time.Second
 
-// onClose completes whatever is in flight, oldest first. The transport's count is
-// final: no server has received a command that ends beyond it.
+// onClose completes whatever is in flight, oldest first. The transport's count is final:
+// a command that ends beyond it has not reached the server.
 func (p *pipeline) onClose(err error) {
 	m := &p.mu
 	m.Lock()
@@ -87,16 +87,16 @@ func (p *pipeline) checkAge(now clock.Instant) {
 	}
 }
 
-// examine reports whether the connection is silent though commands are in flight, or
-// else whether nothing has been heard for long with nothing in flight.
+// examine reports whether the connection is silent although commands are in flight (late),
+// or whether nothing is in flight and nothing has been heard for a long time (idle).
 //
-// What counts is silence, not the age of the oldest command: with enough in flight the
-// last one waits long on a server, or in a process, that is merely busy. To give such a
-// connection up would fail everything in flight, have most of it sent again, and so
-// make a busy server one that is never done. Nor is it silence if the loop has not come
-// to write (armed), or to read (transport.unread), or is in the middle of what it read
-// (draining). What cannot be seen from here, such as an answer on its way through a
-// reader that waits for a processor, is why now may lie in the past: see pulse.
+// Silence counts, not the age of the oldest command: with many in flight the last one
+// waits long if the server, or this process, is merely busy. Giving such a connection up
+// would fail everything in flight and have most of it sent again, so a busy server would
+// never catch up. Nor is it silence if the loop has not got round to writing (armed) or
+// reading (transport.unread) yet, or is still handling what it read (draining). Some delays
+// cannot be seen from here, such as an answer held by a reader that waits for a processor.
+// To allow for them, now may lie in the past: see pulse.
 func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
 	m := &p.mu
 	m.Lock()
@@ -135,8 +135,8 @@ func (p *pipeline) shrinkLocked() {
 	}
 }
 
-// ping is the question to an idle server. Any answer will do, an error too: it is
-// the silence that checkAge looks for.
+// ping asks whether an idle server is still there. Any answer will do, even an error:
+// checkAge only looks for silence.
 type ping struct{}
 
 var pingBytes = AppendCommand(nil, "PING")

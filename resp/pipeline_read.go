@@ -10,7 +10,7 @@ import (
 // replyReader cuts the byte stream into replies. It belongs to the loop.
 type replyReader struct {
 	decoder Decoder
-	partial []byte // the beginning of a reply whose end has not come
+	partial []byte // the beginning of an unfinished reply
 	batch   [batchSize]answer
 	behind  bool // somebody waits in the backlog
 }
@@ -36,8 +36,7 @@ func (p *pipeline) onBytes(b []byte) {
 	p.drain(now, got, false)
 }
 
-// read decodes and dispatches; an error means that the stream cannot be trusted
-// any further.
+// read decodes and dispatches. After an error the stream cannot be trusted any more.
 func (p *pipeline) read(b []byte, now clock.Instant) error {
 	r := &p.reader
 	if len(r.partial) > 0 {
@@ -92,10 +91,10 @@ func (r *replyReader) keep(b []byte) {
 	r.partial = append(r.partial[:0], b...)
 }
 
-// match takes as many entries off the FIFO as there are replies. A script that
-// the server did not know is queued again, whole. False means that there are more
-// replies than commands written; then none of the batch is given to anybody,
-// since one reply too many may have shifted all that follow it.
+// match takes one entry off the FIFO for each reply. A script that the server did not know
+// is queued again, with its text. False means that there are more replies than commands
+// written. Then nobody gets a reply of this batch: one that is too many may have shifted
+// all that follow it.
 func (p *pipeline) match(batch []answer) bool {
 	m := &p.mu
 	m.Lock()
@@ -150,8 +149,8 @@ func (p *pipeline) complete(batch []answer, now clock.Instant) {
 	}
 }
 
-// completeSome returns early, with n answers consumed, if the last of them
-// panicked.
+// completeSome returns how many answers it has delivered; fewer than all if the last of
+// them panicked.
 func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
 	defer p.recoverComplete()
 	for n < len(batch) {

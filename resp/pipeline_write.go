@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// maxRounds is how often in a row one goroutine writes what others have
-	// appended in the meantime, before it passes the work on to the loop: no caller
-	// is made the writer of everybody.
+	// maxRounds is how many times in a row one goroutine writes what others have
+	// appended meanwhile. Then it passes the work on to the loop, so that no caller
+	// ends up writing for everybody.
 	maxRounds = 4
 
-	// maxHandOver is how much onWake gives to a write, up to the next end of a
-	// command. What gnet has in its buffer counts as sent, though no kernel has
-	// seen it; this bounds how many commands are in doubt for that reason alone.
-	// And it ends a command, so that a reply comes when the buffer has run empty.
+	// maxHandOver is how much onWake gives to one write, rounded up to the end of a
+	// command. What lies in gnet's buffer counts as sent, although the kernel has not
+	// seen it; this limits how many commands are in doubt only for that reason. The last
+	// command is whole, so a reply comes once the buffer is empty.
 	maxHandOver = 64 << 10
 )
 
@@ -107,8 +107,7 @@ func (p *pipeline) boundaryLocked(size int) int {
 	return int(m.fifo.at(i).end - taken)
 }
 
-// errEarly: a reply has come while a write was under way, to a command in the part
-// that the kernel did not take.
+// errEarly: during a write a reply came to a command that the kernel had not taken yet.
 var errEarly = fmt.Errorf("%w: the server answered a command before it can have received it", ErrProtocol)
 
 // tookLocked accounts for a write that took n bytes; whole: all it was given, or it
@@ -133,8 +132,8 @@ func (p *pipeline) tookLocked(n int, whole bool) error {
 	case m.off == len(m.out):
 		m.out, m.off = m.out[:0], 0
 	case m.off >= keepCap:
-		// Under steady load out may never be empty, and without this it would grow
-		// for ever. What moves is what was appended during one write.
+		// Under steady load out may never be empty, and would grow for ever without
+		// this. Only what was appended during one write has to move.
 		m.out, m.off = m.out[:copy(m.out, m.out[m.off:])], 0
 	}
 	return nil
@@ -154,9 +153,9 @@ func (p *pipeline) onWake() {
 	p.flushLocked(true)
 }
 
-// drain writes what has been queued while replies were completed, by the loop in
-// the main: on gnet one write for all. got bytes had arrived. more says that onBytes
-// goes on, and drains once more.
+// drain writes what was queued while replies were completed, mostly on the loop: with gnet
+// that is one write for all of it. got is how many bytes had arrived; more says that onBytes
+// goes on and will drain again.
 func (p *pipeline) drain(now clock.Instant, got int, more bool) {
 	m := &p.mu
 	m.Lock()

@@ -25,9 +25,9 @@ func (ch *Channel) Init(name string, h ChannelHandler) { ch.name, ch.handler = n
 // Name returns the name as the server knows it.
 func (ch *Channel) Name() string { return ch.name }
 
-// topic is what the server knows by one name: all Channels of that name share
-// it. Its wire state is that of one connection and void on every other, so that
-// a lost connection resets 100,000 topics by counting up one number.
+// topic is a name that the server knows; all Channels of that name share it. Its wire
+// state belongs to one connection and means nothing on any other. So a lost connection
+// resets 100,000 topics by incrementing one number.
 type topic struct {
 	name  string
 	first *Channel // nil: nobody wants it any more
@@ -45,7 +45,7 @@ type topic struct {
 	subs     *subs  // whose it is
 }
 
-// maxFlight lets a topic change its mind once before the first answer is there
-// (an UNSUBSCRIBE on its way, the SUBSCRIBE right behind it) and bounds what a
-// topic that changes its mind all the time can pile up on a slow server.
+// maxFlight lets a topic change its mind once before the first answer arrives (an
+// UNSUBSCRIBE under way, a SUBSCRIBE right behind it). It also bounds what a topic that
+// changes its mind all the time can pile up on a slow server.
 const maxFlight = 2

@@ -12,7 +12,7 @@ import (
 // keepSubBuffer is the size up to which an emptied buffer is kept.
 const keepSubBuffer = 64 << 10
 
-// pubsub is the endpoint of a Client's subscriptions: subs with its connections.
+// pubsub is the endpoint of a node's subscriptions: subs and its connections.
 type pubsub struct {
 	subs    *subs
 	clock   clock.Clock
@@ -34,8 +34,8 @@ func (p *pubsub) attach(ls *loops, conn net.Conn) error {
 	return err
 }
 
-// wake has what subs wants written. Without a connection it need not: the next
-// one begins with a flush.
+// wake has what subs wants written. Without a connection there is nothing to do, because
+// the next one begins with a flush.
 func (p *pubsub) wake() {
 	if c := p.current.Load(); c != nil {
 		c.transport.wake()
@@ -71,15 +71,15 @@ func (p *pubsub) drop(err error) {
 	}
 }
 
-// subConn is one connection of pubsub: the sink between the transport's bytes
-// and the state machine. It lives from adopt to onClose.
+// subConn is one connection of pubsub: the sink that passes bytes between the transport and
+// the state machine. It lives from adopt to onClose.
 type subConn struct {
 	pubsub *pubsub
 	subs   *subs
 	conn   uint32 // its number in subs
 
 	transport transport    // set by onOpen
-	heard     atomic.Int64 // when bytes last came, or were done with
+	heard     atomic.Int64 // when bytes were last handled
 	reading   atomic.Bool  // onBytes is running
 	stuck     atomic.Bool  // out holds what the transport did not take
 

@@ -7,13 +7,13 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// heldTopics are the topics whose commands the server has refused, perhaps only for now:
-// it is busy, or does not know the command. They are asked for again at the next tick,
-// and then less and less often: nobody wants to ask ten times a second for 100,000
-// channels that a server goes on refusing. Guarded by subs.mu.
+// heldTopics are topics whose commands the server has refused, perhaps only for now: it is
+// busy, or does not know the command. They are asked for again at the next tick, and then
+// less and less often, so that a server which goes on refusing 100,000 channels is not
+// asked for them ten times a second. Guarded by subs.mu.
 //
-// Topics that were refused equally often wait equally long. So each of the lines is
-// sorted by time, and topics that were refused together share a command again.
+// Topics that were refused equally often wait equally long. So each line is sorted by time,
+// and topics that were refused together share a command again.
 type heldTopics struct {
 	rand  *rand.Rand // nil: the global source
 	fresh []*topic   // since the last tick
@@ -28,8 +28,7 @@ type heldTopic struct {
 const (
 	// maxRefusals is the number of refusals after which the pauses no longer grow.
 	maxRefusals = 7
-	// maxHold is the longest pause. Those who wait on a channel meanwhile must ask in
-	// another way.
+	// maxHold is the longest pause. Meanwhile those who wait on a channel must poll.
 	maxHold = 5 * time.Second
 )
 

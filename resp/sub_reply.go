@@ -24,7 +24,7 @@ func (s *subs) reply(l *listener, conn uint32, v Value) error {
 	return surprise("a reply that is no array")
 }
 
-// push takes an array: a message, a confirmation, or PONG in subscribed mode.
+// push handles an array: a message, a confirmation, or PONG in subscribed mode.
 func (s *subs) push(l *listener, conn uint32, v Value) error {
 	var e [3]Value
 	v.Each(func(i int, x Value) bool {
@@ -68,7 +68,7 @@ func (s *subs) message(l *listener, conn uint32, name, payload []byte) {
 	tell(l.calls, Message, payload, nil)
 }
 
-// confirmed takes the answer for one topic.
+// confirmed handles the answer for one topic.
 func (s *subs) confirmed(l *listener, conn uint32, v verb, name []byte) error {
 	l.calls = l.calls[:0]
 	if err := s.confirm(l, conn, v, name); err != nil {
@@ -110,9 +110,9 @@ func (s *subs) expects(v verb, name []byte) bool {
 	return s.mu.cmds.len() > 0 && s.mu.cmds.front().verb == v && (*s.mu.names.front()).name == string(name)
 }
 
-// expelled takes an end of a sharded subscription that nobody asked for: the slot has
-// left this node. The channel is asked for again by the next tick, here or wherever
-// its slot has been found by then.
+// expelled handles the end of a sharded subscription that nobody asked for: the slot has
+// left this node. The next tick asks for the channel again, here or wherever its slot has
+// been found by then.
 func (s *subs) expelled(conn uint32, name []byte) {
 	var lost lostChannels
 	s.mu.Lock()
@@ -152,7 +152,7 @@ func (s *subs) pong() error {
 	return nil
 }
 
-// refused takes an error, the answer to a whole command.
+// refused handles an error, which answers a whole command.
 func (s *subs) refused(l *listener, e *ServerError) error {
 	l.calls = l.calls[:0]
 	if err := s.refuse(l, e); err != nil {
@@ -165,10 +165,10 @@ func (s *subs) refused(l *listener, e *ServerError) error {
 	return nil
 }
 
-// refuse distinguishes what will stay (NOPERM: an ACL) from what will pass (a
-// server that is BUSY or LOADING). The ACL is checked before the command runs:
-// one forbidden channel refuses the whole batch. So each is asked for again alone, and
-// the one that is refused alone is the forbidden one.
+// refuse distinguishes a refusal that will last (NOPERM: an ACL) from one that will pass (the
+// server is BUSY or LOADING). The server checks the ACL before it runs the command, so one
+// forbidden channel has the whole batch refused. Then each channel is asked for by itself,
+// and whichever is refused is forbidden.
 func (s *subs) refuse(l *listener, e *ServerError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *subs) refuse(l *listener, e *ServerError) error {
 		switch {
 		case !latest: // the answer to the command behind it decides
 		case denied && c.verb == verbUnsubscribe:
-			// Not allowed to leave: its messages will find nobody.
+			// Still subscribed on the server, but nobody here will get the messages.
 			t.known = false
 			s.queueLocked(t)
 		case denied && c.whole == 1:

@@ -37,12 +37,11 @@ type command struct {
 }
 
 const (
-	// maxTopics is how many topics share a command. It amortises the per-command
-	// cost and bounds what one refused channel makes us repeat.
+	// maxTopics is how many topics share a command: enough to spread its cost, few
+	// enough to repeat when one of the channels is refused.
 	maxTopics = 256
-	// maxUnanswered is how many topics may be in flight: enough to keep a server
-	// busy over a long line, few enough that 100,000 topics never become one
-	// write of many megabytes.
+	// maxUnanswered is how many topics may be in flight: enough to keep a distant server
+	// busy, few enough that 100,000 topics never become one write of many megabytes.
 	maxUnanswered = 4 << 10
 )
 
@@ -149,8 +148,8 @@ func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*to
 // settled reports whether the server has confirmed t, by its latest word on it.
 func (t *topic) settled() bool { return t.sent == verbSubscribe && t.flight == 0 }
 
-// answeredLocked takes the oldest topic in flight off the books. latest tells
-// that nothing about it is in flight any more.
+// answeredLocked takes the oldest topic out of those in flight. latest says that nothing
+// else about it is in flight.
 func (s *subs) answeredLocked() (t *topic, latest bool) {
 	t = s.mu.names.pop()
 	t.flight--
@@ -161,7 +160,7 @@ func (s *subs) answeredLocked() (t *topic, latest bool) {
 	return t, t.flight == 0
 }
 
-// surprise is the end of a connection whose answers are not the ones expected.
+// surprise is the error of a connection that gives unexpected answers, and must be closed.
 func surprise(format string, args ...any) error {
 	return fmt.Errorf("%w: pub/sub connection: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }

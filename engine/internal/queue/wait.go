@@ -6,7 +6,7 @@ import "time"
 // sleeps. It is a plain state machine, without clock, socket or lock: the caller
 // reports events under its own lock and does what the returned Action says.
 //
-// The wake-up that must not be lost. Without the generation this could happen:
+// A wake-up must not be lost. Without the generation this could happen:
 //
 //	head                      holder            pub/sub connection
 //	try executes: refused
@@ -15,11 +15,11 @@ import "time"
 //	reads the refusal
 //	sleeps, with the lock free
 //
-// So every event of the channel (a message, a confirmed subscription, a loss of
-// the connection) adds one to gen; a try remembers gen when it is sent; and a
-// refusal puts the head to sleep only if gen is still what it was. A first
-// refusal, with no subscription confirmed, can never sleep on a message: the
-// confirmation itself is an event, and makes the head try again.
+// So every event of the channel (a message, a confirmed subscription, a lost connection)
+// adds one to gen; a try remembers gen when it is sent; and a refusal puts the head to
+// sleep only if gen has not changed. After a first refusal, with no subscription confirmed,
+// the head cannot oversleep a message either: the confirmation is an event, too, and makes
+// it try again.
 //
 //	       Sent                 Refused: gen moved -> Try
 //	idle ---------> trying ---------------------------------+
@@ -55,8 +55,8 @@ const (
 	Nothing Action = iota
 	// Try at the server at once.
 	Try
-	// TryPaced is a try that many other names are told to make at the same
-	// moment: it goes through the recovery queue.
+	// TryPaced: try, but through the recovery queue, because many other names are told to
+	// try at the same moment.
 	TryPaced
 	// Sleep: set the alarm to the returned duration.
 	Sleep
@@ -114,8 +114,8 @@ func (w *Wait) Refused(ttl time.Duration) (Action, time.Duration) {
 	if ttl < 0 || (!w.confirmed && ttl > Poll) {
 		ttl = Poll
 	}
-	// The server's answer is cut to a whole millisecond; one more, or the try
-	// comes while the key is still there.
+	// The server rounds down to a millisecond. Without one more the try would come while
+	// the key is still there.
 	return Sleep, ttl + time.Millisecond
 }
 

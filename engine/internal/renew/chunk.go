@@ -98,7 +98,7 @@ func (k *chunk) launch() {
 		r.finish(k)
 		return
 	}
-	// From here on the timer watches the members' time, reply or no reply.
+	// From here on the timer watches the members' time, whether a reply comes or not.
 	r.cfg.Wheel.Schedule(&k.timer, next)
 	r.cfg.Submit(k.slot, k)
 }
@@ -219,8 +219,8 @@ func (k *chunk) Complete(reply resp.Reply) {
 		case v.Int == script.Gone, v.Int == script.WrongType:
 			m.sub.Gone(v.Int)
 		default:
-			// Refused for now, or not acknowledged. A server that refuses key by key answers at once, so
-			// this is not the pause of a first failure.
+			// Refused for now, or not acknowledged. A server that refuses key by key answers
+			// at once, so the pause is longer than after a first failure.
 			r.joinWithin(m, reply.Now, r.backoff(3))
 		}
 		return true
@@ -245,8 +245,8 @@ func (k *chunk) split() {
 	}
 }
 
-// fits reports whether the answer is a code for each lock of the list. An error or a
-// text in it must not be read as code 0, which ends a hold.
+// fits reports whether the answer is a list of codes, one for each lock. An error or a text
+// in it must not be read as code 0, which ends a hold.
 func (k *chunk) fits(v resp.Value) bool {
 	fits := v.Kind == resp.KindArray && v.Len() == len(k.list)
 	v.Each(func(_ int, e resp.Value) bool {
@@ -256,8 +256,8 @@ func (k *chunk) fits(v resp.Value) bool {
 	return fits
 }
 
-// backoff is short against the lease, so that many tries fit into what is left,
-// and long enough that a server in trouble is not flooded.
+// backoff is short compared with the lease, so that many tries fit into what is left of it,
+// and long enough not to flood a server in trouble.
 func (r *Renewer) backoff(retries int) time.Duration {
 	base := max(r.cfg.Lease/600, time.Millisecond) // 50 ms at 30 s
 	return min(base<<min(retries, 10), r.cfg.Lease/20)

@@ -61,12 +61,11 @@ type Config struct {
 // Invariants:
 //
 //  1. A member is in one cohort, in one chunk, or in neither; mu guards which.
-//  2. A member in a cohort has more time left than its cohort takes to fire, or
-//     less than a quantum; one in a chunk is watched by the chunk's timer. So no
-//     hold outlives its time unseen by more than a quantum, whatever the network
-//     does.
-//  3. Subjects are called without mu. What they answer may be stale by then:
-//     they decide under their own lock, and a member that left is not called.
+//  2. A member of a cohort has more time left than its cohort takes to fire, or less
+//     than a quantum; a member of a chunk is watched by the chunk's timer. So no hold
+//     outlives its time unnoticed by more than a quantum, whatever the network does.
+//  3. Subjects are called without mu, so what they answer, and what they are told, may be
+//     out of date: they decide under their own lock. A member that has left is not called.
 type Renewer struct {
 	cfg     Config
 	quantum time.Duration
@@ -117,7 +116,7 @@ func New(cfg Config) *Renewer {
 }
 
 // JoinFirst puts a new hold into the cohort of its first renewal, a sixth to a third
-// of the lease from now: a service that takes all its locks when it starts must not
+// of the lease from now. Otherwise a service that takes all its locks when it starts would
 // renew them all in the same second for ever.
 func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
 	sixth := r.cfg.Lease / 6
@@ -128,9 +127,9 @@ func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
 // now, up to a tenth of that earlier or later, so that holds taken together do
 // not stay together.
 //
-// In a cluster a script has the locks of one slot, so there they do gather: the holds of
-// a slot at the beat of that slot. A crowd that fills whole scripts gains nothing by
-// that, and is spread as above.
+// In a cluster a script has locks of one slot only. So there the holds of a slot do stay
+// together, at the beat of that slot. Holds that fill whole scripts gain nothing by that,
+// and are spread as above.
 func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 	third := r.cfg.Lease / 3
 	if r.slotted.Load() && !r.crowded(m) {
@@ -146,10 +145,10 @@ func (r *Renewer) crowded(m *Member) bool {
 	return m.crowded
 }
 
-// untilBeat is how long it is from now to a beat of the slot, which has one in every
-// third of the lease; the beats of all slots are spread evenly. The wait is at most 1.1
-// thirds, which gives a late answer a tenth. One who would have to wait for less than
-// 0.4 of a third takes a step of half a third, from where the next beat is near enough.
+// untilBeat is how long it is from now to a beat of the slot. Each slot has one in every
+// third of the lease, and the beats of all slots are spread evenly. The wait is at most 1.1
+// thirds; the tenth is for answers that come late. If it would be less than 0.4 of a third,
+// it is half a third longer, and the beat after that is within reach.
 func (r *Renewer) untilBeat(slot uint16, now clock.Instant) time.Duration {
 	third := r.cfg.Lease / 3
 	// Multiplied by an odd number, so that the neighbours on one node do not beat in a row.
@@ -162,10 +161,10 @@ func (r *Renewer) untilBeat(slot uint16, now clock.Instant) time.Duration {
 	return wait
 }
 
-// joinWithin joins the cohort that is due after wait, or after half of what is left
-// of m's time if that is sooner (an answer may have come late), but not in less than
-// a quantum: a renewal that cannot move the end (MaxHold) must not be repeated as
-// fast as it is answered.
+// joinWithin joins the cohort that is due after wait, or after half of what is left of m's
+// time if that is sooner (an answer may have come late), but not in less than a quantum.
+// Otherwise a renewal that cannot move the end (MaxHold) would be repeated as fast as it is
+// answered.
 func (r *Renewer) joinWithin(m *Member, now clock.Instant, wait time.Duration) {
 	half := m.sub.Until().Sub(now) / 2
 	r.Join(m, now.Add(min(wait, max(half, r.quantum))))
