@@ -50,7 +50,8 @@
 //
 // The context of Unlock, Extend, State and ForceUnlock bounds the waiting for the answer.
 // It does not keep Unlock from releasing: with a context that has already ended, Unlock
-// still releases, and its error says that it did not wait for the answer.
+// still releases, and its error says that it did not wait for the answer (unless that was
+// there already).
 //
 // The context of Future.Await bounds that wait. The operation goes on.
 //
