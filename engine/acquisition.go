@@ -35,7 +35,7 @@ type acquisition struct {
 	rare  *rare         // what most do not need
 	watch watchPlace
 
-	attempts   uint16
+	attempts   uint32
 	want       resp.Acks // replicas that must have the grant
 	kind       kind
 	late       uint8

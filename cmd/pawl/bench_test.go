@@ -54,14 +54,9 @@ func TestBenchPrintsOneObject(t *testing.T) {
 func TestBenchLoadsNoServerThatWasNotNamed(t *testing.T) {
 	t.Parallel()
 	s, env := server(t, redistest.Password("right"))
-	binary, err := redistest.Binary() // it need not be on the PATH
-	if err != nil {
-		t.Fatal(err)
-	}
-	env = append(env, redistest.BinaryEnv+"="+binary)
 	before := s.CommandStats()["evalsha"]
 	// The environment names the server of a service. The program may be on no PATH.
-	env = append(env, "PAWL_REDIS_SERVER="+os.Getenv("PAWL_REDIS_SERVER"))
+	env = append(env, redistest.BinaryEnv+"="+os.Getenv(redistest.BinaryEnv))
 	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on redis")
 	pawl(t, env, brief("hot", "--embedded")...).expect(t, 0, "embedded", "cannot be compared")
 	if after := s.CommandStats()["evalsha"]; after != before {

@@ -3,6 +3,7 @@ package renew
 import (
 	"cmp"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -198,6 +199,11 @@ func (k *chunk) Complete(reply resp.Reply) {
 		// One address, many slots: a proxy in front of shards, or a node of a cluster that
 		// was configured as the only server.
 		r.slotted.Store(true)
+		k.split()
+		return
+	case denied != nil && denied.Code == "NOPERM" && len(k.list) > 1 && strings.Contains(denied.Message, "permissions to access"):
+		// A right was withdrawn for some of the keys ("a key", "one of the keys"). The locks
+		// of the others must not be lost with them.
 		k.split()
 		return
 	default:
