@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ type sentinelTopology struct {
 	cfg       *Config
 	sentinels Config // how to reach a sentinel
 	scouts    *scouts
-	warned    bool // that a sentinel refuses to announce failovers; the watching goroutine's
+	warned    bool   // that a sentinel refuses to announce failovers; the watching goroutine's
+	pending   string // the hint of a search that failed; the searching goroutine's
 	mu        struct {
 		sync.Mutex
 		good    string   // the sentinel that answered last
@@ -51,9 +53,11 @@ func (t *sentinelTopology) candidates(hint string) []string {
 
 // find believes a sentinel only if the server that it names agrees: right after a
 // failover some sentinels have not heard yet. hint is the sentinel that has announced one;
-// so the others, and the old primary, are not to be faster than the way to the new one.
+// so the others, and the old primary, are not to be faster than the way to the new one. It
+// stays the hint until a search succeeds.
 func (t *sentinelTopology) find(ctx context.Context, hint string, count bool) (l *layout, err error) {
 	s := sentinelSearch{sentinelTopology: t, count: count, verdicts: make(map[string]*verdict)}
+	hint = cmp.Or(hint, t.pending)
 	if hint != "" {
 		l, err = askFirst(ctx, []string{hint}, t.scouts.patience, s.ask)
 	}
@@ -61,8 +65,10 @@ func (t *sentinelTopology) find(ctx context.Context, hint string, count bool) (l
 		l, err = askFirst(ctx, t.candidates(hint), t.scouts.patience, s.ask)
 	}
 	if err != nil {
+		t.pending = hint
 		return nil, err
 	}
+	t.pending = ""
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if primary := l.shards[0].Primary; primary != t.mu.present || l.epoch != noEpoch {
@@ -85,6 +91,7 @@ type sentinelSearch struct {
 type verdict struct {
 	given chan struct{}
 	err   error
+	epoch int64 // the latest of which a sentinel has named it
 }
 
 func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, error) {
@@ -92,12 +99,12 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, err
 	if err != nil {
 		return nil, err
 	}
-	if err := s.verdict(ctx, primary); err != nil {
-		return nil, &notYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
-	}
 	l := &layout{shards: []Shard{{Last: slotCount - 1, Primary: primary}}}
 	if l.epoch, err = s.epoch(ctx, sentinel); err != nil {
 		return nil, err
+	}
+	if err := s.verdict(ctx, primary, l.epoch); err != nil {
+		return nil, &notYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
 	}
 	if behind, err := s.behind(ctx, sentinel, l); err != nil {
 		return nil, err
@@ -172,6 +179,10 @@ func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, err
 // gone before DialTimeout is over: a lost packet costs a new connection a second. One that
 // is full or busy goes on: after a failover all clients connect to it.
 //
+// It may also have slept through the one that is being followed, if the new primary, which
+// another sentinel names, has not answered yet: then the client stays where it is, too, but
+// looks again soon.
+//
 // Name and epoch are two answers, and the sentinel may hear of the failover between them:
 // then it has named P, of epoch 2. So before the client moves it is asked for the name
 // once more.
@@ -180,17 +191,47 @@ func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *layout)
 	present, epoch := s.mu.present, s.mu.epoch
 	s.mu.Unlock()
 	primary := l.shards[0].Primary
-	if present == "" || primary == present {
+	switch {
+	case present == "":
 		return false, nil
-	}
-	if l.epoch < epoch {
-		err := s.verdict(ctx, present)
-		if err == nil || postponed(err) || errors.Is(err, errSilent) && s.scouts.silence(present) < s.cfg.DialTimeout {
+	case s.overtaken(l.epoch):
+		return true, nil
+	case primary == present:
+		return false, nil
+	case l.epoch < epoch:
+		if err := s.verdict(ctx, present, noEpoch); err == nil || s.open(present, err) {
 			return true, nil
 		}
 	}
 	again, err := s.named(ctx, sentinel)
 	return again != primary, err
+}
+
+// overtaken reports whether a sentinel names a server of a later epoch that may turn out to
+// be the primary.
+func (s *sentinelSearch) overtaken(epoch int64) bool {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	for addr, v := range s.verdicts {
+		if v.epoch <= epoch {
+			continue
+		}
+		select {
+		case <-v.given:
+			if s.open(addr, v.err) {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// open reports whether a server that has answered with err, or not at all, may yet say that
+// it is the primary.
+func (s *sentinelSearch) open(addr string, err error) bool {
+	return postponed(err) || errors.Is(err, errSilent) && s.scouts.silence(addr) < s.cfg.DialTimeout
 }
 
 // postponed reports whether err is that of a server that is there, and cannot say now
@@ -220,14 +261,15 @@ func (t *sentinelTopology) groups(primary string, list Value) *groups {
 }
 
 // verdict asks a server whether it is a primary, or waits for the answer if it is being
-// asked already.
-func (s *sentinelSearch) verdict(ctx context.Context, addr string) error {
+// asked already. A sentinel has named it, of an epoch.
+func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) error {
 	s.asking.Lock()
 	v, asked := s.verdicts[addr]
 	if !asked {
-		v = &verdict{given: make(chan struct{})}
+		v = &verdict{given: make(chan struct{}), epoch: noEpoch}
 		s.verdicts[addr] = v
 	}
+	v.epoch = max(v.epoch, epoch)
 	s.asking.Unlock()
 	if asked {
 		<-v.given // at the latest when ctx ends: it is the same for all

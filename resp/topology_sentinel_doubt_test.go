@@ -1,0 +1,36 @@
+package resp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The new primary does not answer within the search that the announcement begins. The old
+// one goes on, and is what a sentinel that is behind names.
+func TestAnnouncedPrimaryThatIsSlowOrFullIsFollowed(t *testing.T) {
+	t.Parallel()
+	for name, hinder := range map[string]func(net *bubbleNet){
+		"slow": func(net *bubbleNet) { net.set("r:1", func(s *bubbleServer) { s.slow = 3 * searchPatience / 2 }) },
+		"full": func(net *bubbleNet) {
+			net.on("r:1", says("PING", "-ERR max number of clients reached\r\n"))
+			time.AfterFunc(searchPatience, func() { net.on("r:1", says("ROLE", primaryReply())) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				c, end := net.open(t, twoSentinels(net))
+				defer end()
+				within(t, 5*time.Second, "the primary serves", served(c, 0, "p:1"))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				hinder(net)
+				net.on("sa:1", sentinelReply("r:1", 2, "sb:1"))
+				c.explorer.kick("sa:1")
+				t.Log(within(t, time.Minute, "the new primary serves", served(c, 0, "r:1")))
+			})
+		})
+	}
+}
