@@ -156,6 +156,7 @@ func (d *durable) nextLocked() (group []*member, due bool) {
 		for len(group) < maxGroup && m.queue.len() > 0 {
 			group = append(group, m.queue.pop())
 		}
+		m.queue.shrink()
 		m.pending = len(group)
 		m.conn = d.lane.current.Load()
 		covered = group

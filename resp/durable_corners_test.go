@@ -154,6 +154,33 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 	}
 }
 
+// A queue has no limit for those that wait, so it gives back what it has grown by.
+func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	c := durableClient(t, n)
+	var calls []rankedCall
+	for i := range 3000 {
+		calls = append(calls, rankedCall{newDurableCall(i, 1), Later + Rank(i%2)})
+		c.SubmitDurable(0, calls[i])
+		if i == 0 {
+			n.WaitFor(1, waits)
+		}
+	}
+	gate.Open()
+	for _, call := range calls {
+		call.await(t)
+	}
+	d := c.nodes()[0].durable[0]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if later, sooner := len(d.mu.queue.later.buf), len(d.mu.queue.sooner.buf); later+sooner > 0 {
+		t.Errorf("there is room for %d and %d still", later, sooner)
+	}
+}
+
 // A node is in the routes before it is opened: whoever uses it then does not make its
 // durable connection twice.
 func TestDurableLinkOfANewNodeIsStartedOnce(t *testing.T) {
