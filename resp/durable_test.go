@@ -361,6 +361,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 		n.On(waits, fakenode.Int(int64(i)))
 	}
 	c := f.client(t, func(cfg *Config) { cfg.Durable = true })
+	f.serve(1, 0) // the look that MOVED causes must not lead back
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	f.nodes[1].On(echoes, fakenode.Int(5))
 	call := newDurableCall(1, AllReplicas)
