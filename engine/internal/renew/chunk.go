@@ -201,13 +201,18 @@ func (k *chunk) Complete(reply resp.Reply) {
 		r.slotted.Store(true)
 		k.split()
 		return
-	case denied != nil && denied.Code == "NOPERM" && len(k.list) > 1 && strings.Contains(denied.Message, "permissions to access"):
+	case denied != nil && denied.Code == "NOPERM" && strings.Contains(denied.Message, "permissions to access"):
 		// A right was withdrawn for some of the keys ("a key", "one of the keys"). The locks
-		// of the others must not be lost with them.
-		k.split()
+		// of the others must not be lost with them. One that is alone is asked for seldom: of
+		// such scripts there may be as many as holds, and the right may stay away.
+		if len(k.list) > 1 {
+			k.split()
+			return
+		}
+		k.retry(r.cfg.Lease / 6)
 		return
 	default:
-		k.retry()
+		k.retry(r.backoff(k.retries))
 		return
 	}
 	list, slots := k.list, k.slots
@@ -269,9 +274,9 @@ func (r *Renewer) backoff(retries int) time.Duration {
 	return min(base<<min(retries, 10), r.cfg.Lease/20)
 }
 
-// retry arms the timer for the next try, or for the first member's end if that
-// comes before. A connection that comes back does not wait for it: see Resume.
-func (k *chunk) retry() {
+// retry arms the timer for the next try, after a pause, or for the first member's end if
+// that comes before. A connection that comes back does not wait for it: see Resume.
+func (k *chunk) retry(pause time.Duration) {
 	r := k.r
 	r.mu.Lock()
 	if r.mu.closed || k.state != inFlight {
@@ -279,7 +284,7 @@ func (k *chunk) retry() {
 		return
 	}
 	k.state = waitingToRetry
-	at := r.cfg.Clock.Now().Add(r.backoff(k.retries))
+	at := r.cfg.Clock.Now().Add(pause)
 	for _, m := range k.members {
 		if m != nil {
 			at = min(at, m.sub.Until())

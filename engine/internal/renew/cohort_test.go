@@ -122,3 +122,28 @@ func BenchmarkFire(b *testing.B) {
 		c.Fire(nil, 0)
 	}
 }
+
+// Holds whose names the user may not use any more are asked for one by one, and seldom: a
+// right that was withdrawn does not come back by asking, and a service may have very many.
+func TestForbiddenLocksAreAskedForSeldom(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	forbidden, last := l.holds(chunkSize-1, 10*time.Second), l.hold(chunkSize, 10*time.Second)
+	l.advance(10 * time.Second)
+	for forbidden[0].live() {
+		for _, s := range l.take(len(l.flying())) {
+			if list := s.chunk.list; len(list) == 1 && list[0].Owner.ID == chunkSize {
+				l.answer(s, all(script.Renewed))
+				continue
+			}
+			l.fail(s, &resp.ServerError{Code: "NOPERM", Message: "NOPERM No permissions to access a key"})
+		}
+		l.advance(100 * time.Millisecond)
+	}
+	if n := l.sent(); n < 3*chunkSize || n > 6*chunkSize {
+		t.Errorf("%d scripts for %d locks in 17 s", n, chunkSize)
+	}
+	if !last.live() || last.times() == 0 {
+		t.Error("one that may be renewed was not")
+	}
+}
