@@ -58,3 +58,24 @@ func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
 		named("a renewal", err)
 	}
 }
+
+// Extend says at once that a right is missing, which waiting does not bring back, and the
+// renewals say it, too.
+func TestMissingRightToRenewIsNamed(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	rounds := make(chan error, 1000)
+	e := open(t, s.URL(), func(c *Config) { c.Hooks.Renewed = func(ev RenewedEvent) { rounds <- ev.Err } })
+	mustLock(t, e.Mutex("watched"))
+	h := mustLock(t, e.Mutex("long"), Lease(time.Minute))
+	s.Do("ACL", "SETUSER", "default", "-pexpire")
+	err := h.Extend(ctxT(t), 2*time.Minute)
+	if !hasText(err, "NOPERM") || errors.Is(err, ErrUnavailable) {
+		t.Errorf("Extend: %v", err)
+	}
+	e.renewer.All()
+	if err := <-rounds; !hasText(err, "NOPERM") {
+		t.Errorf("a renewal: %v", err)
+	}
+	s.Do("ACL", "SETUSER", "default", "+pexpire")
+}

@@ -59,6 +59,35 @@ func TestRenewalThatTheServerCannotWriteSaysWhy(t *testing.T) {
 	}
 }
 
+// A right that is missing is named, too. But one that only the locks need that are gone does
+// not cost the others their leases.
+func TestRenewalThatTheUserMayNotWriteSaysWhy(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	list := []Renewal{{lockName, me, time.Minute}, {"absent", me, time.Minute}}
+	for _, x := range []struct {
+		command string
+		named   bool
+	}{{"hexists", true}, {"pttl", true}, {"pexpire", true}, {"hdel", false}} {
+		states["me"](c.s)
+		c.s.Do("ACL", "SETUSER", "default", "-"+x.command)
+		v, err := c.run(func(b []byte, f resp.Form) []byte { return AppendRenew(b, f, list) })
+		c.s.Do("ACL", "SETUSER", "default", "+@all")
+		var refused *resp.ServerError
+		if x.named != (errors.As(err, &refused) && refused.Code == "NOPERM") {
+			t.Errorf("without %s: %v", x.command, err)
+		}
+		if !x.named {
+			v.Each(func(i int, code resp.Value) bool {
+				if want := []int64{Renewed, Refused}[i]; code.Int != want {
+					t.Errorf("without %s lock %d has code %d, want %d", x.command, i, code.Int, want)
+				}
+				return true
+			})
+		}
+	}
+}
+
 // A message that the server refuses costs nobody the release, and is reported, also if
 // it is one of two.
 func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {

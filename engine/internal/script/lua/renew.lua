@@ -6,28 +6,33 @@
 -- their leases, hence pcall. What is absent is removed once more: on a primary that
 -- does nothing, on a replica, which may be empty because it is being filled anew, it
 -- is refused. Only a primary may say that a lock is gone. A server that refuses every
--- write (a replica, a full disk, too few replicas) refuses all of it, with an error of the
--- whole script: so the client looks for the primary, and can say what is wrong.
+-- write (a replica, a full disk, too few replicas), or a command that renews (a right is
+-- missing), refuses all of it, with an error of the whole script: so the client looks for
+-- the primary, and can say what is wrong.
 --
 -- The expiry is written even if it is not raised: what WAIT counts, from Redis 7.2 on,
 -- are the replicas that have what this connection has written.
 local codes = {}
 for i = 1, #KEYS do
   local lease, owner = ARGV[2 * i - 1], ARGV[2 * i]
-  local code = 0
-  local reply = redis.pcall('HEXISTS', KEYS[i], owner)
-  if reply == 1 then
-    code = 1
+  local held = redis.pcall('HEXISTS', KEYS[i], owner)
+  local reply = held
+  if held == 1 then
     reply = redis.pcall('PEXPIRE', KEYS[i], math.max(redis.call('PTTL', KEYS[i]), tonumber(lease)))
-  elseif reply == 0 then
+  elseif held == 0 then
     reply = redis.pcall('HDEL', KEYS[i], owner)
   end
+  codes[i] = held
   if type(reply) == 'table' then
     local err = string.gsub(reply['err'], '^@user_script: %d+: %-', '') -- up to Redis 6.2
     local why = string.match(err, '^%u+')
-    if why == 'READONLY' or why == 'MISCONF' or why == 'NOREPLICAS' then return reply end
-    code = why == 'WRONGTYPE' and -4 or -5
+    if why == 'WRONGTYPE' then
+      codes[i] = -4
+    elseif held ~= 0 or why == 'READONLY' or why == 'MISCONF' or why == 'NOREPLICAS' then
+      return reply
+    else
+      codes[i] = -5
+    end
   end
-  codes[i] = code
 end
 return codes
