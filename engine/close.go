@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,21 @@ type closing struct {
 	err     error
 	emptied chan struct{}         // capacity 1: the last resource left a shard
 	refused atomic.Pointer[error] // the server's, to release a lock
+	delayed atomic.Pointer[error] // the same, for now
+}
+
+// noteRefusal keeps what the server said to a release, for the error of Close.
+func (e *Engine) noteRefusal(o outcome) {
+	if !e.closing.Load() {
+		return
+	}
+	why := o.err // not sooner: it goes to the heap
+	switch o.verdict {
+	case denied:
+		e.closed.refused.Store(&why)
+	case busy:
+		e.closed.delayed.Store(&why)
+	}
 }
 
 // emptied notes that a resource left the table, and makes a Close or Shutdown that waits
@@ -49,8 +65,9 @@ func (e *Engine) lookAgain() {
 // Config.CloseTimeout, if the Dialer, Credentials and AddrMap return when they should.
 //
 // The error says what was not done by then. ErrOutcomeUnknown: some locks were not
-// released, for want of time or because the server refused it, and end with their leases. ErrPending: every lock was released, but a
-// callback or hook has not returned. Calling Close again returns the same error.
+// released, for want of time or because the server refused it, and end with their leases.
+// ErrPending: every lock was released, but a callback or hook has not returned. Calling
+// Close again returns the same error.
 //
 // Do not call Close from a callback or hook: Close waits for it, so the call takes the
 // whole CloseTimeout and returns ErrPending.
@@ -94,11 +111,14 @@ func (e *Engine) close() error {
 	e.hooks.close()
 	quiet := e.exec.quiet(ctx.Done())
 	e.exec.close()
-	switch {
+	refused := e.closed.refused.Load()
+	switch why := cmp.Or(refused, e.closed.delayed.Load()); {
+	case !clean && why != nil:
+		return fail(ErrOutcomeUnknown, errNotClean, *why)
 	case !clean:
 		return fail(ErrOutcomeUnknown, errNotClean)
-	case e.closed.refused.Load() != nil:
-		return fail(ErrOutcomeUnknown, errNotReleased, *e.closed.refused.Load())
+	case refused != nil:
+		return fail(ErrOutcomeUnknown, errNotReleased, *refused)
 	case !quiet:
 		return fail(ErrPending, errNotQuiet)
 	}

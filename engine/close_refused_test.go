@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 // Close says nil only if every lock was released. A server that refuses that for good, here
@@ -19,6 +20,41 @@ func TestCloseSaysWhenTheServerRefusesToRelease(t *testing.T) {
 		t.Fatal("it was released")
 	}
 	if !errors.Is(err, ErrOutcomeUnknown) || !hasText(err, "NOPERM") || hasText(err, "CloseTimeout") {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// Nor is a release that was under way asked for until CloseTimeout: Unlock comes before Close.
+func TestCloseSaysWhenTheServerRefusesAReleaseUnderWay(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	h := mustLock(t, e.Mutex("x"))
+	s.Do("ACL", "SETUSER", "default", "-hdel")
+	released := h.UnlockAsync()
+	eventually(t, "it is refused", func() bool {
+		h.h.sh.mu.Lock()
+		defer h.h.sh.mu.Unlock()
+		return h.h.extra != nil && h.h.extra.refusal != nil
+	})
+	err := e.Close()
+	if !errors.Is(err, ErrOutcomeUnknown) || !hasText(err, "NOPERM") || hasText(err, "CloseTimeout") {
+		t.Errorf("Close: %v", err)
+	}
+	if _, err := released.Await(ctxT(t)); err == nil || !hasText(err, "NOPERM") {
+		t.Errorf("Unlock: %v", err)
+	}
+}
+
+// A server that refuses every write for now is named when the time of Close is over.
+func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL(), func(c *Config) { c.CloseTimeout = 300 * time.Millisecond })
+	mustLock(t, e.Mutex("x"))
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	err := e.Close()
+	if !errors.Is(err, ErrOutcomeUnknown) || !hasText(err, "NOREPLICAS") || !hasText(err, "CloseTimeout") {
 		t.Errorf("Close: %v", err)
 	}
 }

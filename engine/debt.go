@@ -113,16 +113,16 @@ func (r *resource) settleDebt() bool {
 // settleReplied goes on after the reply of a release that pays a debt.
 func (r *resource) settleReplied(c *command, o outcome) {
 	d := c.debt
-	if d == nil || o.verdict == unknown || o.verdict == busy {
+	if d == nil {
+		return
+	}
+	r.sh.eng.noteRefusal(o)
+	if o.verdict == unknown || o.verdict == busy {
 		return // still due
 	}
 	// Answered, whatever the answer: the server has dealt with this owner. (An
 	// error that is no refusal will not change by asking again.)
 	r.remember(c, o)
-	if o.verdict == denied && r.sh.eng.closing.Load() {
-		why := o.err // o itself stays on the stack
-		r.sh.eng.closed.refused.Store(&why)
-	}
 	d.due = false
 	d.stands(o.now.Add(d.lease))
 	switch {

@@ -162,6 +162,9 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 		r.saysGone(c, o, fx)
 		return
 	}
+	if c.what == unlocked {
+		r.sh.eng.noteRefusal(o)
+	}
 	switch {
 	case o.verdict == answered && o.code != script.NotThere:
 		if o.code == script.Unheard {
@@ -181,6 +184,9 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 	case o.verdict == busy:
 		h.more().refusal = o.err
 		h.boundRelease()
+	case o.verdict == denied && c.what == unlocked && h.eng.closing.Load():
+		// Nor would a debt be asked for again: Close need not wait for the lease to end.
+		h.released(about(h.name, fail(ErrOutcomeUnknown, o.err)), fx)
 	default: // unknown, or an error after which anything may be
 		h.asked = true
 		h.more().refusal = o.err
