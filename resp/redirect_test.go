@@ -281,7 +281,6 @@ func TestLayoutIsFollowed(t *testing.T) {
 	}
 }
 
-// Without a single node that answers, nobody waits in vain to learn why.
 // Somebody opens several deployments in a loop, with one slice for their addresses.
 func TestAddressesAreTheClientsOwn(t *testing.T) {
 	t.Parallel()
@@ -299,6 +298,7 @@ func TestAddressesAreTheClientsOwn(t *testing.T) {
 	}
 }
 
+// Without a single node that answers, nobody waits in vain to learn why.
 func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
