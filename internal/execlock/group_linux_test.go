@@ -2,6 +2,7 @@ package execlock
 
 import (
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 )
@@ -54,5 +55,43 @@ func TestGroupThatHasEndedGivesItsIDAway(t *testing.T) {
 	_ = stranger.Process.Signal(syscall.SIGUSR1)
 	if _ = stranger.Wait(); stranger.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGUSR1 {
 		t.Errorf("who got the id: %v", stranger.ProcessState)
+	}
+}
+
+// One look may miss a process that just succeeds another. If that were the end of the group,
+// pawl would end while it works.
+func TestProcessThatIsSucceededByItsChildIsNotTheEnd(t *testing.T) {
+	t.Parallel()
+	if _, known := processes(); !known {
+		t.Skip("there is no /proc of this PID namespace")
+	}
+	new(group).adopt() // the child, whose parent ends
+	for range 10 {
+		cmd := exec.Command("sh", "-c", "sleep 60 & exit")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		own, other := group{id: cmd.Process.Pid, ended: true}, group{id: -1}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		for looks := 2; looks > 0; {
+			if !own.ownRemains() {
+				t.Error("its group has ended")
+			}
+			if !slices.ContainsFunc(other.others(), func(p process) bool { return p.group == own.id }) {
+				t.Error("it is not found outside of another group")
+			}
+			select {
+			case err := <-ended:
+				ended <- err
+				looks--
+			default:
+			}
+		}
+		_ = syscall.Kill(-own.id, syscall.SIGKILL)
+		if t.Failed() {
+			return
+		}
 	}
 }

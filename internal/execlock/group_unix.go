@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -134,6 +135,12 @@ func tell(group int, s syscall.Signal) error {
 	return nil
 }
 
+// looks is how often the processes are looked at before it is said that there are none. They
+// are read one after the other, so a look may miss one that just succeeds another:
+//
+//	the list is read, the parent starts a child and ends, the parent is read
+const looks = 2
+
 // remains reports whether any of the command lives.
 func (g *group) remains() bool { return g.ownRemains() || len(g.others()) > 0 }
 
@@ -145,16 +152,16 @@ func (g *group) ownRemains() bool {
 }
 
 func (g *group) lives() bool {
-	if errors.Is(unix.Kill(-g.id, 0), unix.ESRCH) {
-		return false
-	}
-	all, known := members(g.id) // the kernel counts zombies, which may stay for ever
-	for _, p := range all {
-		if !p.zombie() {
+	for range looks {
+		if errors.Is(unix.Kill(-g.id, 0), unix.ESRCH) {
+			return false
+		}
+		all, known := members(g.id) // the kernel counts zombies, which may stay for ever
+		if !known || slices.ContainsFunc(all, func(p process) bool { return !p.zombie() }) {
 			return true
 		}
 	}
-	return !known
+	return false
 }
 
 // works reports whether any process of the group may be running.

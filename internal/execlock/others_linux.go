@@ -30,6 +30,15 @@ func (g *group) adopt() {
 // timeout(1) runs, or the command of a pawl below this one. What has left the session,
 // as a daemon does, is its own affair.
 func (g *group) others() (all []process) {
+	for range looks {
+		if all = g.othersNow(); len(all) > 0 {
+			break
+		}
+	}
+	return all
+}
+
+func (g *group) othersNow() (all []process) {
 	known, _ := processes()
 	child := descent(known)
 	session, _ := unix.Getsid(0)
