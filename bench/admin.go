@@ -25,6 +25,8 @@ type admin struct {
 	in   []byte // read and not decoded yet
 	buf  []byte // in lies in it
 	out  []byte
+
+	stale bool // conn is closed: each dials
 }
 
 const (
@@ -57,7 +59,7 @@ func (a *admin) dial(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
-	a.conn, a.in, a.out, a.dec = conn, nil, nil, resp.Decoder{}
+	a.conn, a.in, a.out, a.dec, a.stale = conn, nil, nil, resp.Decoder{}, false
 	if err := a.greet(cfg); err != nil {
 		conn.Close()
 		return err
@@ -73,8 +75,8 @@ func (a *admin) ask(words ...string) (resp.Value, error) {
 		return v, err
 	}
 	a.conn.Close()
-	if again := a.dial(context.Background()); again != nil {
-		return resp.Value{}, errors.Join(err, again)
+	if err := a.dial(context.Background()); err != nil {
+		return resp.Value{}, err
 	}
 	return a.do(words...)
 }
@@ -122,7 +124,15 @@ func (a *admin) flush() error {
 	}
 	_, err := a.conn.Write(a.out)
 	a.out = a.out[:0]
-	return err
+	return away(err)
+}
+
+// away says of an error of the connection that the server is away.
+func away(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 }
 
 // next reads the next answer.
@@ -157,7 +167,7 @@ func (a *admin) read() error {
 	if m > 0 {
 		return nil
 	}
-	return err
+	return away(err)
 }
 
 // batch is how many commands are sent before their answers are read: few enough
@@ -165,13 +175,18 @@ func (a *admin) read() error {
 const batch = 500
 
 // each sends the commands that make appends for 0 <= i < n, of which answers each,
-// and reads all answers. After an error it begins anew: who comes next must not take the
+// and reads all answers. After an error who comes next begins anew: it must not take the
 // answers that are left for its own.
 func (a *admin) each(n, answers int, add func(i int)) (err error) {
+	if a.stale {
+		if err := a.dial(context.Background()); err != nil {
+			return err
+		}
+	}
 	defer func() {
 		if err != nil {
 			a.conn.Close()
-			_ = a.dial(context.Background()) // if that fails, so does who comes next
+			a.stale = true
 		}
 	}()
 	for done := 0; done < n; {

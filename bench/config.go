@@ -85,6 +85,9 @@ func DefaultConfig(scenario string) Config {
 
 // withDefaults fills in what depends on other fields.
 func (c Config) withDefaults() Config {
+	if c.Scenario == Waiters || c.Scenario == Held {
+		c.Warmup = 0 // only the loops have one
+	}
 	switch {
 	case c.Duration != 0:
 	case c.Scenario == Held:

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -63,12 +64,11 @@ func (f *foreignHolds) release() error {
 	return f.each(names, 1, func(a *admin, name string) { a.add("DEL", name) })
 }
 
-// each sends for every name, at its server, the commands that add appends.
-func (f *foreignHolds) each(names []string, answers int, add func(a *admin, name string)) error {
+// each sends for every name, at its server, the commands that add appends. A server that
+// fails keeps no other from being asked.
+func (f *foreignHolds) each(names []string, answers int, add func(a *admin, name string)) (err error) {
 	for a, part := range f.fleet.parts(names) {
-		if err := a.each(len(part), answers, func(i int) { add(a, part[i]) }); err != nil {
-			return err
-		}
+		err = errors.Join(err, a.each(len(part), answers, func(i int) { add(a, part[i]) }))
 	}
-	return nil
+	return err
 }
