@@ -49,6 +49,20 @@ func TestStatusShowsHolders(t *testing.T) {
 	pawl(t, env, "status", "forever").expect(t, 0, "never ends by itself", "holder somebody:1, count 2\n")
 }
 
+// Who may write a key must not control the terminal of who looks at it.
+func TestStatusQuotesWhatATerminalWouldObey(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	s.Do("HSET", "evil", "a\x1b[2J\nevil: free", "1", "mode", "read\r")
+	v := pawl(t, env, "status", "evil")
+	v.expect(t, 0, `locked ("read\r")`, `holder "a\x1b[2J\nevil: free", count 1`+"\n")
+	if strings.ContainsAny(v.stdout.String(), "\x1b\r") || strings.Count(v.stdout.String(), "\n") != 2 {
+		t.Errorf("%q", v.stdout.String())
+	}
+	s.Do("HSET", "plain", "jürgen's host:1", "1")
+	pawl(t, env, "status", "plain").expect(t, 0, "holder jürgen's host:1, count 1\n")
+}
+
 func TestStatusSpeaksJSON(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -69,9 +70,9 @@ func printState(w io.Writer, name string, s engine.State) error {
 	if s.TTL >= 0 {
 		lease = fmt.Sprintf("its lease ends in %v unless renewed", s.TTL.Round(time.Millisecond))
 	}
-	text := fmt.Sprintf("%s: locked (%s), %s\n", name, s.Mode, lease)
+	text := fmt.Sprintf("%s: locked (%s), %s\n", name, execlock.Shown(s.Mode), lease)
 	for _, h := range s.Holders {
-		text += fmt.Sprintf("  holder %s, count %d\n", h.ID, h.Count)
+		text += fmt.Sprintf("  holder %s, count %d\n", execlock.Shown(h.ID), h.Count)
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -87,7 +87,7 @@ func holderText(s engine.State, err error) string {
 	case !s.Locked: // by now it is free
 		return ""
 	}
-	text := ", held by " + s.Holders[0].ID
+	text := ", held by " + Shown(s.Holders[0].ID)
 	if n := len(s.Holders) - 1; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -49,4 +50,13 @@ func (n *Notices) Close(patience time.Duration) {
 	case <-n.written:
 	case <-over.C:
 	}
+}
+
+// Shown is text of the server's as it may be shown: quoted, if it is empty or a terminal would
+// obey some of it. Everybody who may write a key chooses what its holder is called.
+func Shown(text string) string {
+	if quoted := strconv.Quote(text); text == "" || quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
 }
