@@ -85,7 +85,7 @@ func DefaultConfig(scenario string) Config {
 
 // withDefaults fills in what depends on other fields.
 func (c Config) withDefaults() Config {
-	if c.Scenario == Waiters || c.Scenario == Held {
+	if c.Warmup > 0 && (c.Scenario == Waiters || c.Scenario == Held) {
 		c.Warmup = 0 // only the loops have one
 	}
 	switch {
