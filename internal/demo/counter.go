@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -52,12 +53,24 @@ func (c *counter) read(ctx context.Context) (int, error) {
 	return n, nil
 }
 
+// write begins only while ctx lasts. Once sent, it is waited for, as long as the client
+// waits for any answer: whoever writes must know whether it counts. errUnknown says that
+// this cannot be known.
 func (c *counter) write(ctx context.Context, n int) error {
-	if _, err := c.client.Do(ctx, "SET", c.key, strconv.Itoa(n)); err != nil {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err := c.client.Do(context.WithoutCancel(ctx), "SET", c.key, strconv.Itoa(n))
+	switch {
+	case errors.Is(err, resp.ErrOutcomeUnknown):
+		return fmt.Errorf("%w: %w", errUnknown, err)
+	case err != nil:
 		return fmt.Errorf("demo: write the counter: %w", err)
 	}
 	return nil
 }
+
+var errUnknown = errors.New("demo: it is not known whether the counter was written")
 
 // remove leaves nothing behind, however the demo ended.
 func (c *counter) remove(ctx context.Context) {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // roleEnv makes the test binary a worker process.
@@ -79,8 +81,19 @@ func config(screen *bytes.Buffer) Config {
 	}
 }
 
+// steady is for rounds whose locks must last: this process is the server's, too. A worker
+// that does not run for a whole lease writes without the lock.
+func steady(t *testing.T, scenario func(t testing.TB)) {
+	t.Helper()
+	pace.Steady(t, 100*time.Millisecond, scenario)
+}
+
 func TestLockedRoundLosesNothingAndControlDoes(t *testing.T) {
 	t.Parallel()
+	steady(t, testLockedRoundLosesNothingAndControlDoes)
+}
+
+func testLockedRoundLosesNothingAndControlDoes(t testing.TB) {
 	var screen bytes.Buffer
 	if err := Run(t.Context(), config(&screen)); err != nil {
 		t.Fatal(err)
@@ -108,6 +121,10 @@ func TestLostUpdatesAreFound(t *testing.T) {
 // A control round that loses nothing proves nothing: it is repeated, and reported.
 func TestControlWithoutARaceIsAnError(t *testing.T) {
 	t.Parallel()
+	steady(t, testControlWithoutARaceIsAnError)
+}
+
+func testControlWithoutARaceIsAnError(t testing.TB) {
 	var screen bytes.Buffer
 	cfg := config(&screen)
 	cfg.Worker = workers("always locks", true)
@@ -116,6 +133,55 @@ func TestControlWithoutARaceIsAnError(t *testing.T) {
 	}
 	if n := strings.Count(screen.String(), "30 increments completed, the counter says 30: 0 lost"); n != controls {
 		t.Errorf("%d control rounds, want %d:\n%s", n, controls, screen.String())
+	}
+}
+
+// The hold may end after the write was sent. Made once more, it would count twice.
+func TestWriteThatWasSentCountsWhenTheLockIsLost(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	proxy := faultproxy.New(t, "tcp", server.Addr())
+	url, err := engine.ParseURL("redis://" + proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := openCounter(t.Context(), url, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	hold, lose := context.WithCancelCause(t.Context())
+	proxy.Delay(faultproxy.All, 0, 200*time.Millisecond) // the answers only
+	sent := proxy.Watch(faultproxy.Is("SET", "k"))
+	type result struct {
+		written int
+		err     error
+	}
+	added := make(chan result)
+	go func() {
+		tsk := task{counter: c}
+		n, err := tsk.add(hold, false)
+		added <- result{n, err}
+	}()
+	sent.Wait(1)
+	lose(engine.ErrLost)
+	if r := <-added; r.written != 1 || r.err != nil {
+		t.Errorf("wrote %d, %v", r.written, r.err)
+	}
+	if n, err := c.read(t.Context()); n != 1 || err != nil {
+		t.Errorf("the counter says %d, %v", n, err)
+	}
+	if err := c.write(hold, 2); !errors.Is(err, engine.ErrLost) {
+		t.Errorf("a write without the lock: %v", err)
+	}
+
+	proxy.CutAfterRequest(faultproxy.Is("SET", "k"))
+	if err := c.write(t.Context(), 2); !errors.Is(err, errUnknown) {
+		t.Errorf("a write whose answer was lost: %v", err)
 	}
 }
 

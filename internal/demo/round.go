@@ -144,6 +144,9 @@ func (r *round) heed(e event) error {
 		}
 		r.cfg.Screen.progress(r.done)
 	case wordInside:
+		if !r.killed.IsZero() { // it had lost the lock, and got it again, before it was killed
+			return nil
+		}
 		if err := e.from.cmd.Process.Kill(); err != nil {
 			return fmt.Errorf("demo: kill worker %d: %w", e.from.number, err)
 		}

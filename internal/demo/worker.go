@@ -114,6 +114,8 @@ func (t *task) run(ctx context.Context) error {
 		case written > 0: // it counts, even if its release failed
 			done++
 			fmt.Fprintln(t.out, wordDone, written)
+		case errors.Is(err, errUnknown):
+			return err
 		case errors.Is(err, engine.ErrLost):
 			fmt.Fprintln(t.out, wordLost)
 		default:
