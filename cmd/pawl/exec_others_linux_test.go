@@ -67,6 +67,20 @@ func TestLostLockEndsWhatTheCommandRunsInOtherGroups(t *testing.T) {
 	}
 }
 
+// What gets SIGKILL takes a moment to end, longer if it has much memory to give back.
+func TestLostLockIsOverWhenWhatWasKilledHasEnded(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	term, pid := beginOthers(t, append(env, "grace=1s"), groupsOfTheirOwn["an orphan"], `trap '' TERM HUP
+		mkfifo $dir/fifo; exec 3<>$dir/fifo; echo $$ >$dir/pid
+		exec dd if=/dev/zero bs=256M count=1 >&3 2>&3`)
+	s.Do("DEL", "a")
+	term.awaitText("ended with 76")
+	if alive(pid) {
+		t.Error("it works without the lock")
+	}
+}
+
 // A script may have jobs of its own when it becomes pawl.
 func TestLostLockDoesNotEndWhatTheCommandDidNotStart(t *testing.T) {
 	t.Parallel()

@@ -31,7 +31,7 @@ type child struct {
 	terminal terminal
 	stop     stopRequest
 	stopBy   syscall.Signal // that was asked with
-	killed   bool
+	killed   time.Time      // zero: not
 	grace    *time.Timer
 }
 
@@ -82,7 +82,12 @@ func (c *child) attend() {
 			c.lose()
 		case <-c.grace.C:
 			c.kill()
+			pause = 10 * time.Millisecond
+			poll.Reset(pause)
 		case <-poll.C:
+			if !c.killed.IsZero() { // it may have made another group since
+				_ = c.group.kill()
+			}
 			pause = min(2*pause, 200*time.Millisecond)
 			poll.Reset(pause)
 		}
@@ -94,10 +99,20 @@ func (c *child) attend() {
 // ending reports whether the command was told to end.
 func (c *child) ending() bool { return c.lost != nil && !c.KeepRunning }
 
+// dying is how long what gets SIGKILL may take to end: on a busy machine it must have its
+// turn for that. What hangs in the kernel, or is another user's, may never end.
+const dying = 2 * time.Second
+
 // over reports whether nothing of the command works under the lock any more. What a
 // command leaves behind on purpose is its own affair, unless the lock was lost.
 func (c *child) over() bool {
-	return c.group.ended && (!c.ending() || c.killed || !c.group.remains())
+	switch {
+	case !c.group.ended:
+		return false
+	case !c.ending(), !c.killed.IsZero() && time.Since(c.killed) > dying:
+		return true
+	}
+	return !c.group.remains()
 }
 
 // lose tells the command, once, that the lock is lost.
@@ -120,7 +135,7 @@ func text(err error) string { return strings.TrimPrefix(err.Error(), "engine: ")
 
 // kill ends what did not end when it was asked to.
 func (c *child) kill() {
-	c.killed = true
+	c.killed = time.Now()
 	c.leaveTerminal(true) // an interactive shell has lent it on, and returns it no more
 	err := c.group.kill()
 	c.Say("the command did not end within %v and gets SIGKILL", c.Grace)
