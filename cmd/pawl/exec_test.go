@@ -151,10 +151,11 @@ func TestExecPassesSignalsToTheWholeGroup(t *testing.T) {
 			dir := t.TempDir()
 			// The grandchild is told too. The release comes after the command's end, for
 			// which it takes its time. (A shell ignores Ctrl-C in what it runs in the
-			// background, so the grandchild runs in the foreground.)
+			// background, so the grandchild runs in the foreground. If this test fails, it
+			// ends with the directory.)
 			v := start(t, env, "exec", name, "--", "sh", "-c", `cd `+dir+`
 				trap 'while [ ! -e go ]; do sleep 0.01; done; exit 5' `+number+`
-				sh -c 'trap "echo told >grandchild; exit" `+number+`; echo up >up; while :; do sleep 0.01; done'
+				sh -c 'trap "echo told >grandchild; exit" `+number+`; echo up >up; while [ -e up ]; do sleep 0.01; done'
 				exit 6`)
 			started(t, dir+"/up")
 			if err := v.cmd.Process.Signal(sig); err != nil {
