@@ -43,11 +43,12 @@ type Config struct {
 	// into addresses that can be dialled from here (NAT, containers). It must be a pure
 	// function. Addrs are dialled as they are.
 	AddrMap func(addr string) string
-	// Sharding says how releases are announced in a cluster. "auto", the default, does
-	// what Redisson does by default: it uses sharded messages if the cluster has them
-	// and this user may ask. "on" and "off" are for agreement with processes that are
-	// configured so. "both" is for the time of a change: it announces both ways,
-	// listens to sharded messages, and also asks every second.
+	// Sharding says how releases are announced in a cluster. "auto", the default, does what
+	// Redisson does by default: it uses sharded messages if the cluster has them and this
+	// user may ask. That is decided once, when the engine has found the cluster, and not
+	// again after an upgrade. "on" and "off" are for agreement with processes that are
+	// configured so. "both" is for the time of a change: it announces both ways, listens to
+	// sharded messages, and also asks every second.
 	Sharding string
 	// Username and Password authenticate. Username alone is an error.
 	Username string

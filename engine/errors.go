@@ -50,8 +50,8 @@ var (
 	// ErrWrongType: the key holds something that is not a lock, such as a string of
 	// another lock library. Delete it or use another name.
 	ErrWrongType = errors.New("engine: key is not a lock")
-	// ErrLate: several times in a row the grant arrived after its lease had ended: the
-	// lease is too short for this network. The lock was given back.
+	// ErrLate: the grant arrived after its lease had ended, three times in a row (once for
+	// TryLock): the lease is too short for this network. The lock was given back.
 	ErrLate = errors.New("engine: granted later than the lease lasts; use a longer lease")
 	// ErrNotAcked: too few replicas acknowledged; see AckError. A lock that was granted
 	// was given back.

@@ -24,8 +24,8 @@ var (
 	ErrClosed = errors.New("resp: client is closed")
 	// ErrLaneFull means that the lane's queue of bytes or commands is full.
 	ErrLaneFull = errors.New("resp: too many commands in flight")
-	// ErrUnwanted means that nobody waited any more for a DurableRequest when its turn
-	// came.
+	// ErrUnwanted means that nobody waited any more for a request when its turn came (see
+	// PatientRequest and DurableRequest).
 	ErrUnwanted = errors.New("resp: nobody waits for it any more")
 	// ErrSentinelAuth means that a sentinel does not accept the credentials. Sentinels use
 	// Config.SentinelUsername and SentinelPassword, not those of the servers.
