@@ -55,7 +55,7 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 	flags.IntVar(&cfg.Names, "names", cfg.Names, "number of names that the futures of waiters wait for")
 	ownNames := flags.Bool("own-names", false, "one name for each future of waiters: --names equals --count")
 	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long to measure (waiters: to idle, held: to hold; default 5s; held: until all are renewed)")
-	flags.DurationVar(&cfg.Warmup, "warmup", cfg.Warmup, "how long to run before measuring")
+	flags.DurationVar(&cfg.Warmup, "warmup", cfg.Warmup, "how long to run before measuring (single, uncontended, hot)")
 	flags.DurationVar(&cfg.Lease, "lease", 0, "lease of a hold under the watchdog (default 30s)")
 	flags.StringVar(&cfg.Finish, "finish", cfg.Finish, "how the futures of waiters end: serve, cancel or abandon")
 	flags.StringVar(&cfg.Profile, "profile", "", "write profiles and a trace of the run into `DIR`")
