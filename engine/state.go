@@ -32,7 +32,8 @@ type State struct {
 
 // Holder is one owner of a lock.
 type Holder struct {
-	// ID is the owner on the server: "<uuid>:<number>".
+	// ID is the owner on the server: "<uuid>:<number>". A negative number is nobody: the lock
+	// was given up, and its MinHold keeps it taken.
 	ID string
 	// Count is how many times this owner holds the lock, re-entries included.
 	Count int

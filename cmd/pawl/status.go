@@ -19,6 +19,9 @@ func newStatusCommand() *cobra.Command {
 		Long: `status asks the server who holds a lock and how long its lease lasts. It changes
 nothing. Its exit code is 0 whether the lock is free or held.
 
+A holder whose id ends with a negative number is nobody: the lock was given up, and
+--min-hold (or the option MinHold) keeps the lock taken for a while.
+
 With --quiet it prints nothing, and the exit code is the answer: 0 if the lock is
 held, 1 if it is free. Any other code comes with an error: the answer is not known.
 
