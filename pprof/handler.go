@@ -32,7 +32,9 @@ const (
 // Below that path it serves an index, profile?seconds=30 (CPU), trace?seconds=1, stats,
 // and heap, block, mutex, goroutine and the other profiles of runtime/pprof. debug=1 asks
 // for text, and gc=1 has heap collect garbage first. A CPU profile or trace ends early if
-// its client goes away. While another one runs, the answer is 409.
+// its client goes away. While another one runs, the answer is 409. The block and mutex
+// profiles are empty unless the program sets their rates (runtime.SetBlockProfileRate,
+// runtime.SetMutexProfileFraction).
 func Handler(stats func() any) http.Handler { return &handler{stats} }
 
 type handler struct{ stats func() any }
