@@ -208,7 +208,8 @@ func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *layout)
 }
 
 // overtaken reports whether a sentinel names a server of a later epoch that may turn out to
-// be the primary.
+// be the primary. If that server has not said so within DialTimeout, be it silent, full or
+// busy, the others are believed: they may have been set up anew, and that sentinel not.
 func (s *sentinelSearch) overtaken(epoch int64) bool {
 	s.asking.Lock()
 	defer s.asking.Unlock()
@@ -218,7 +219,7 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 		}
 		select {
 		case <-v.given:
-			if s.open(addr, v.err) {
+			if s.open(addr, v.err) && s.scouts.silence(addr) < s.cfg.DialTimeout {
 				return true
 			}
 		default:

@@ -34,3 +34,38 @@ func TestAnnouncedPrimaryThatIsSlowOrFullIsFollowed(t *testing.T) {
 		})
 	}
 }
+
+// The sentinels were set up anew, so they count from the beginning, but for one that was
+// forgotten. It names a server that never says whether it is a primary, and is the one that
+// announces. That does not keep the client from following the others.
+func TestServerThatNeverSaysWhetherItIsAPrimaryIsNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	for name, hinder := range map[string]func(net *bubbleNet){
+		"vanished": func(net *bubbleNet) { net.vanish("x:1") },
+		"loading": func(net *bubbleNet) {
+			net.on("x:1", says("PING", "-LOADING Redis is loading the dataset in memory\r\n"))
+		},
+		"full": func(net *bubbleNet) { net.on("x:1", says("PING", "-ERR max number of clients reached\r\n")) },
+		"busy": func(net *bubbleNet) { net.on("x:1", says("PING", "-BUSY Redis is busy running a script\r\n")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := twoSentinels(net)
+				net.on("forgotten:1", sentinelReply("x:1", 9, "sa:1"))
+				cfg.Addrs = append(cfg.Addrs, "forgotten:1")
+				hinder(net)
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, time.Minute, "the primary serves", served(c, 0, "p:1"))
+				time.Sleep(time.Minute)
+				net.vanish("p:1")
+				net.on("sa:1", sentinelReply("r:1", 2, "sb:1"))
+				net.on("sb:1", sentinelReply("r:1", 2, "sa:1"))
+				c.explorer.kick("forgotten:1")
+				t.Log(within(t, 4*c.cfg.DialTimeout, "the new primary serves", served(c, 0, "r:1")))
+			})
+		})
+	}
+}
