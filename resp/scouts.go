@@ -34,10 +34,16 @@ type scouts struct {
 
 	mu struct {
 		sync.Mutex
-		open   map[scoutKey]*scout
-		asked  map[string]bool          // in this search
-		silent map[string]clock.Instant // when a server was first asked what it has not answered yet
+		open  map[scoutKey]*scout
+		asked map[string]bool // in this search
+		debts map[string]debt // of servers that have not answered yet
 	}
+}
+
+// debt is an answer that a server owes.
+type debt struct {
+	since clock.Instant // when it was first asked
+	heard clock.Instant // the same, or when it last said that it is full or busy
 }
 
 // scoutKey is a server and how to reach it: a sentinel may name a server by the address
@@ -53,7 +59,7 @@ func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.mu.open = make(map[scoutKey]*scout)
 	s.mu.asked = make(map[string]bool)
-	s.mu.silent = make(map[string]clock.Instant)
+	s.mu.debts = make(map[string]debt)
 	return s
 }
 
@@ -66,6 +72,9 @@ func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...st
 			return Value{}, k.cfg.connectError(ctx, question[0], err)
 		}
 		if k.err != nil {
+			if postponed(k.err) {
+				s.spoke(addr)
+			}
 			return Value{}, k.err
 		}
 		v, err := k.ask(ctx, question)
@@ -90,8 +99,9 @@ func (s *scouts) at(c *Config, addr string) *scout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true
-	if _, ok := s.mu.silent[addr]; !ok {
-		s.mu.silent[addr] = s.clock.Now()
+	if _, ok := s.mu.debts[addr]; !ok {
+		now := s.clock.Now()
+		s.mu.debts[addr] = debt{since: now, heard: now}
 	}
 	key := scoutKey{c, addr}
 	k := s.mu.open[key]
@@ -149,18 +159,36 @@ func (s *scouts) connect(ctx context.Context, k *scout) {
 func (s *scouts) heard(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.silent, addr)
+	delete(s.mu.debts, addr)
 }
 
-// silence returns for how long a server has owed an answer.
-func (s *scouts) silence(addr string) time.Duration {
+// spoke notes that a server is there, though it has not answered.
+func (s *scouts) spoke(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	since, silent := s.mu.silent[addr]
-	if !silent {
-		return 0
+	if d, owes := s.mu.debts[addr]; owes {
+		d.heard = s.clock.Now()
+		s.mu.debts[addr] = d
 	}
-	return s.clock.Now().Sub(since)
+}
+
+// silence returns for how long a server that owes an answer has said nothing at all.
+func (s *scouts) silence(addr string) time.Duration {
+	_, silent := s.owes(addr)
+	return silent
+}
+
+// owes returns for how long a server has owed an answer, and for how long of that it has
+// been silent.
+func (s *scouts) owes(addr string) (owed, silent time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, owes := s.mu.debts[addr]
+	if !owes {
+		return 0, 0
+	}
+	now := s.clock.Now()
+	return now.Sub(d.since), now.Sub(d.heard)
 }
 
 // drop closes the connection of a scout, which the caller has.
@@ -179,9 +207,9 @@ func (s *scouts) tidy(keep bool) {
 	s.closeIf(func(k *scout) bool { return !keep || !s.mu.asked[k.key.addr] })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for addr := range s.mu.silent {
+	for addr := range s.mu.debts {
 		if !keep || !s.mu.asked[addr] {
-			delete(s.mu.silent, addr)
+			delete(s.mu.debts, addr)
 		}
 	}
 	clear(s.mu.asked)

@@ -219,7 +219,7 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 		}
 		select {
 		case <-v.given:
-			if s.open(addr, v.err) && s.scouts.silence(addr) < s.cfg.DialTimeout {
+			if owed, _ := s.scouts.owes(addr); owed < s.cfg.DialTimeout && s.open(addr, v.err) {
 				return true
 			}
 		default:

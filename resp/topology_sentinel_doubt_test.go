@@ -69,3 +69,39 @@ func TestServerThatNeverSaysWhetherItIsAPrimaryIsNotWaitedForForEver(t *testing.
 		})
 	}
 }
+
+// The primary is full for longer than DialTimeout, as after a failover, and then slow to
+// connect to, since everybody comes. That is not the silence of a server that is gone.
+func TestPrimaryThatIsSlowAfterItWasFullIsNotTakenForGone(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]string{
+		"full":    "-ERR max number of clients reached\r\n",
+		"busy":    "-BUSY Redis is busy running a script\r\n",
+		"loading": "-LOADING Redis is loading the dataset in memory\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := twoSentinels(net)
+				net.on("sa:1", sentinelReply("r:1", 2, "sb:1")) // sb:1 is behind
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, 2*Sentinel.period(), "the primary serves", served(c, 0, "r:1"))
+				time.Sleep(Sentinel.period())
+				synctest.Wait()
+				net.on("r:1", says("PING", refusal))
+				net.set("r:1", func(s *bubbleServer) { s.hangUp() })
+				time.Sleep(2 * c.cfg.DialTimeout)
+				net.on("r:1", says("ROLE", primaryReply()))
+				net.set("r:1", func(s *bubbleServer) { s.slow = 2 * headStart })
+				for range 2 * Sentinel.period() / (20 * time.Millisecond) {
+					time.Sleep(20 * time.Millisecond)
+					if got := c.AddrOf(0); got != "r:1" {
+						t.Fatalf("%s serves again", got)
+					}
+				}
+			})
+		})
+	}
+}
