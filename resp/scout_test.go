@@ -144,3 +144,40 @@ func TestPrimaryThatAllSentinelsNameIsDialledOnce(t *testing.T) {
 		t.Logf("after %v", took)
 	})
 }
+
+// A server that says that it is full is not silent: neither then, nor while nobody asks.
+func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("p:1", says("PING", "-ERR max number of clients reached\r\n"))
+		cfg := Config{Topology: Sentinel, Dialer: net.dial}.withDefaults()
+		s := newScouts(t.Context(), &cfg, searchPatience)
+		defer net.serving.Wait()
+		defer s.close()
+		expect := func(owed, silent time.Duration) {
+			t.Helper()
+			if o, q := s.owes("p:1"); o != owed || q != silent {
+				t.Errorf("it has owed an answer for %v and been silent for %v, want %v and %v", o, q, owed, silent)
+			}
+		}
+		for range 2 {
+			if _, err := s.ask(t.Context(), &cfg, "p:1", "ROLE"); !postponed(err) {
+				t.Fatal(err)
+			}
+			time.Sleep(cfg.DialTimeout)
+		}
+		expect(2*cfg.DialTimeout, 0)
+		net.on("p:1", says("ROLE", primaryReply()))
+		net.set("p:1", func(s *bubbleServer) { s.slow = 2 * searchPatience })
+		if _, err := s.ask(t.Context(), &cfg, "p:1", "ROLE"); err == nil {
+			t.Fatal("it was not slow")
+		}
+		expect(2*cfg.DialTimeout+searchPatience, searchPatience)
+		time.Sleep(searchPatience)
+		if _, err := s.ask(t.Context(), &cfg, "p:1", "ROLE"); err != nil {
+			t.Fatal(err)
+		}
+		expect(0, 0)
+	})
+}

@@ -42,8 +42,8 @@ type scouts struct {
 
 // debt is an answer that a server owes.
 type debt struct {
-	since clock.Instant // when it was first asked
-	heard clock.Instant // the same, or when it last said that it is full or busy
+	since  clock.Instant // when it was first asked
+	silent clock.Instant // when it was first asked since it last said that it is full or busy; 0: not yet
 }
 
 // scoutKey is a server and how to reach it: a sentinel may name a server by the address
@@ -99,10 +99,15 @@ func (s *scouts) at(c *Config, addr string) *scout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true
-	if _, ok := s.mu.debts[addr]; !ok {
-		now := s.clock.Now()
-		s.mu.debts[addr] = debt{since: now, heard: now}
+	now := s.clock.Now()
+	d, owes := s.mu.debts[addr]
+	if !owes {
+		d.since = now
 	}
+	if d.silent == 0 {
+		d.silent = now
+	}
+	s.mu.debts[addr] = d
 	key := scoutKey{c, addr}
 	k := s.mu.open[key]
 	if k == nil {
@@ -167,7 +172,7 @@ func (s *scouts) spoke(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, owes := s.mu.debts[addr]; owes {
-		d.heard = s.clock.Now()
+		d.silent = 0
 		s.mu.debts[addr] = d
 	}
 }
@@ -188,7 +193,10 @@ func (s *scouts) owes(addr string) (owed, silent time.Duration) {
 		return 0, 0
 	}
 	now := s.clock.Now()
-	return now.Sub(d.since), now.Sub(d.heard)
+	if d.silent != 0 {
+		silent = now.Sub(d.silent)
+	}
+	return now.Sub(d.since), silent
 }
 
 // drop closes the connection of a scout, which the caller has.
