@@ -165,7 +165,7 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 // connect opens the engine. That counts as waiting for the lock; but a short wait is
 // not too short to connect.
 func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) (*engine.Engine, error) {
-	atMost := connectTimeout
+	var atMost time.Duration
 	if cmd.Flags().Changed("wait") && f.wait > 0 {
 		atMost = max(f.wait, time.Second)
 	}

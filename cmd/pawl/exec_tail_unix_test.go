@@ -29,6 +29,17 @@ func TestExecOnAServerThatDoesNotAnswerWaitsNoLongerThanItMay(t *testing.T) {
 	quick(t, began, 3500*time.Millisecond, "--wait 1s")
 }
 
+// The URL's dial_timeout is for a connection that nothing else bounds. 5s is what that takes
+// if it says nothing.
+func TestExecConnectsForNoLongerThanItMayWait(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	s.Stop()
+	began := pace.Now()
+	pawl(t, []string{env[0] + "&dial_timeout=20s"}, "exec", "a", "--wait", "5s", "--", "true").expect(t, exitServer, s.Addr())
+	quick(t, began, 10*time.Second, "--wait 5s")
+}
+
 func TestExecWhoseServerStopsAnsweringWaitsNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)

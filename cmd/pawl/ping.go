@@ -23,7 +23,7 @@ subscription connection) and reports how long one round trip takes.`,
 		if err != nil {
 			return err
 		}
-		eng, err := connect(cmd.Context(), cfg, connectTimeout)
+		eng, err := connect(cmd.Context(), cfg, 0)
 		if err != nil {
 			return err
 		}

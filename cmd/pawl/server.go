@@ -142,7 +142,7 @@ func (f *serverFlag) target() (string, *tls.Config, error) {
 	return raw, cfg.TLS, err
 }
 
-// open connects to the server. The caller closes the engine.
+// open connects to the server, for atMost if that is not 0. The caller closes the engine.
 func (f *serverFlag) open(ctx context.Context, atMost time.Duration) (*engine.Engine, error) {
 	cfg, err := f.config()
 	if err != nil {
@@ -154,7 +154,7 @@ func (f *serverFlag) open(ctx context.Context, atMost time.Duration) (*engine.En
 func connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*engine.Engine, error) {
 	dial := cmp.Or(cfg.DialTimeout, connectTimeout)
 	timeout, slack := dial, 2*time.Second // New ends by itself, and its error says more than that time is over
-	if atMost != connectTimeout && atMost < dial {
+	if atMost > 0 && atMost < dial {
 		timeout, slack = atMost, 0
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout+slack, fmt.Errorf("tried for %v", timeout))
