@@ -9,10 +9,13 @@ import (
 // process is what /proc says of one.
 type process struct {
 	pid, parent, group, session int
-	state                       byte // R, S, D, Z, T...
+	threads                     int
+	state                       byte // R, S, D, Z, T..., of the first thread
 }
 
-func (p process) zombie() bool { return p.state == 'Z' || p.state == 'X' }
+// zombie reports whether it has ended. The state is the first thread's: a process may work
+// on without it, and one that was killed may have others that have still to end.
+func (p process) zombie() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 func (p process) stopped() bool { return p.state == 'T' || p.state == 't' }
 
@@ -46,17 +49,18 @@ func processes() (all []process, known bool) {
 	return all, true
 }
 
-// parseStat reads "pid (name) state parent group session ...". A name may have spaces and
+// parseStat reads "pid (name) state parent group session ... threads ...". A name may have spaces and
 // parentheses.
 func parseStat(stat string) (p process, ok bool) {
 	pid, _, _ := strings.Cut(stat, " ")
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 4 {
+	if len(fields) < 18 {
 		return p, false
 	}
 	p.state = fields[0][0]
 	for field, text := range map[*int]string{
 		&p.pid: pid, &p.parent: fields[1], &p.group: fields[2], &p.session: fields[3],
+		&p.threads: fields[17],
 	} {
 		n, err := strconv.Atoi(text)
 		if err != nil {
