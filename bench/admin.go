@@ -60,8 +60,12 @@ func (a *admin) dial(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
 	a.conn, a.in, a.out, a.dec, a.stale = conn, nil, nil, resp.Decoder{}, false
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := a.greet(cfg); err != nil {
 		conn.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %s does not answer: %w", engine.ErrUnavailable, addr, context.Cause(ctx))
+		}
 		return err
 	}
 	return nil
@@ -98,8 +102,12 @@ func (a *admin) greet(cfg engine.Config) error {
 		}
 	}
 	a.id = ""
-	if v, err := a.do("CLIENT", "ID"); err == nil {
+	v, err := a.do("CLIENT", "ID")
+	switch {
+	case err == nil:
 		a.id = strconv.FormatInt(v.Int, 10)
+	case !errors.As(err, new(*resp.ServerError)):
+		return err // there is no answer, and the next one would be taken for it
 	}
 	return nil
 }

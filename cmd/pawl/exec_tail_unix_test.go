@@ -40,6 +40,15 @@ func TestExecConnectsForNoLongerThanItMayWait(t *testing.T) {
 	quick(t, began, 10*time.Second, "--wait 5s")
 }
 
+func TestBenchTriesASilentServerForNoLongerThanOthersDo(t *testing.T) {
+	t.Parallel()
+	s, _ := server(t)
+	s.Stop()
+	began := pace.Now()
+	pawl(t, nil, "bench", "single", "--addr", s.URL()).expect(t, exitServer, "does not answer")
+	quick(t, began, 10*time.Second, "bench")
+}
+
 func TestExecWhoseServerStopsAnsweringWaitsNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
