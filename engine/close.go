@@ -18,12 +18,14 @@ import (
 type closing struct {
 	once    sync.Once
 	err     error
+	begun   atomic.Bool           // Close, which a Shutdown may delay for hours
 	emptied chan struct{}         // capacity 1: the last resource left a shard
 	refused atomic.Pointer[error] // the server's, to release a lock
 	delayed atomic.Pointer[error] // the same, for now
 }
 
-// noteRefusal keeps what the server said to a release, for the error of Close.
+// noteRefusal keeps what the server said to a release that is given up, or goes on for now, for
+// the error of Close.
 func (e *Engine) noteRefusal(o outcome) {
 	if !e.closing.Load() {
 		return
@@ -98,6 +100,8 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 
 func (e *Engine) close() error {
 	e.closing.Store(true)
+	e.closed.begun.Store(true)
+	e.closed.delayed.Store(nil) // it was said to a Shutdown, perhaps long ago
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.CloseTimeout)
 	defer cancel()
 

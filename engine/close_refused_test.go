@@ -32,11 +32,7 @@ func TestCloseSaysWhenTheServerRefusesAReleaseUnderWay(t *testing.T) {
 	h := mustLock(t, e.Mutex("x"))
 	s.Do("ACL", "SETUSER", "default", "-hdel")
 	released := h.UnlockAsync()
-	eventually(t, "it is refused", func() bool {
-		h.h.sh.mu.Lock()
-		defer h.h.sh.mu.Unlock()
-		return h.h.extra != nil && h.h.extra.refusal != nil
-	})
+	eventually(t, "it is refused", func() bool { return releaseRefused(h) })
 	err := e.Close()
 	if !errors.Is(err, ErrOutcomeUnknown) || !hasText(err, "NOPERM") || hasText(err, "CloseTimeout") {
 		t.Errorf("Close: %v", err)
@@ -57,4 +53,35 @@ func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
 	if !errors.Is(err, ErrOutcomeUnknown) || !hasText(err, "NOREPLICAS") || !hasText(err, "CloseTimeout") {
 		t.Errorf("Close: %v", err)
 	}
+}
+
+// releaseRefused reports whether the server has refused to release the hold.
+func releaseRefused(h *Hold) bool {
+	h.h.sh.mu.Lock()
+	defer h.h.sh.mu.Unlock()
+	return h.h.state == over || h.h.extra != nil && h.h.extra.refusal != nil
+}
+
+// A Shutdown waits for the holders, and a release of one goes on meanwhile as it always does:
+// what the server refuses it may allow again.
+func TestShutdownDoesNotGiveUpAReleaseThatIsRefused(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	h, other := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"))
+	shut := make(chan error, 1)
+	go func() { shut <- e.Shutdown(ctxT(t)) }()
+	eventually(t, "it has begun", e.closing.Load)
+	s.Do("ACL", "SETUSER", "default", "-hdel")
+	released := h.UnlockAsync()
+	eventually(t, "it is refused", func() bool { return releaseRefused(h) })
+	s.Do("ACL", "SETUSER", "default", "+hdel")
+	if _, err := released.Await(ctxT(t)); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	mustUnlock(t, other)
+	if err := receive(t, shut); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	clean(t, s)
 }

@@ -162,9 +162,6 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 		r.saysGone(c, o, fx)
 		return
 	}
-	if c.what == unlocked {
-		r.sh.eng.noteRefusal(o)
-	}
 	switch {
 	case o.verdict == answered && o.code != script.NotThere:
 		if o.code == script.Unheard {
@@ -182,10 +179,12 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 	case o.verdict == wrongType:
 		r.notThere(h, TakenOnServer, fx)
 	case o.verdict == busy:
+		h.eng.noteRefusal(o)
 		h.more().refusal = o.err
 		h.boundRelease()
-	case o.verdict == denied && c.what == unlocked && h.eng.closing.Load():
+	case o.verdict == denied && c.what == unlocked && h.eng.closed.begun.Load():
 		// Nor would a debt be asked for again: Close need not wait for the lease to end.
+		h.eng.noteRefusal(o)
 		h.released(about(h.name, fail(ErrOutcomeUnknown, o.err)), fx)
 	default: // unknown, or an error after which anything may be
 		h.asked = true
