@@ -55,7 +55,7 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 		case h.more().extend != nil:
 			ahead = h.extra.extend
 		default:
-			h.extra.extend = x
+			h.extra.extend, h.extra.refusal = x, nil
 			h.res.next(&fx)
 		}
 		h.sh.mu.Unlock()

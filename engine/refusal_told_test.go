@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -78,4 +79,34 @@ func TestMissingRightToRenewIsNamed(t *testing.T) {
 		t.Errorf("a renewal: %v", err)
 	}
 	s.Do("ACL", "SETUSER", "default", "+pexpire")
+}
+
+// What an Extend was told says nothing about the next one, whose server may hang.
+func TestExtendDoesNotNameTheRefusalOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	s, net, e := behind(t)
+	h := mustLock(t, e.Mutex("long"), Lease(time.Minute))
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	gone, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	given := make(chan error, 1)
+	go func() { given <- h.Extend(gone, 2*time.Minute) }()
+	idle := func(refusals uint8) bool {
+		h.h.sh.mu.Lock()
+		defer h.h.sh.mu.Unlock()
+		return h.h.res.cmd.what == nothing && h.h.res.refused >= refusals
+	}
+	eventually(t, "the next try is a while away", func() bool { return idle(5) })
+	cancel()
+	if err := <-given; !hasText(err, "NOREPLICAS") {
+		t.Errorf("Extend given up: %v", err)
+	}
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+	eventually(t, "nothing is out", func() bool { return idle(0) })
+	net.Pause(faultproxy.All)
+	err := h.Extend(gone, 2*time.Minute)
+	net.Resume()
+	if !errors.Is(err, context.Canceled) || hasText(err, "NOREPLICAS") {
+		t.Errorf("Extend of a server that hangs: %v", err)
+	}
 }
