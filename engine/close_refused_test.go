@@ -85,3 +85,28 @@ func TestShutdownDoesNotGiveUpAReleaseThatIsRefused(t *testing.T) {
 	}
 	clean(t, s)
 }
+
+// A right that is missing for a moment makes no lock stay for good: neither one that is taken
+// just then, nor one whose MinHold has something left when it is unlocked.
+func TestMissingRightMakesNoLockStayForGood(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	h := mustLock(t, e.Mutex("cron"), MinHold(time.Minute))
+	s.Do("ACL", "SETUSER", "default", "-pexpire")
+	if _, err := e.Mutex("x").TryLock(ctxT(t)); !hasText(err, "NOPERM") {
+		t.Errorf("TryLock: %v", err)
+	}
+	released := h.UnlockAsync()
+	eventually(t, "it is refused", func() bool { return releaseRefused(h) })
+	s.Do("ACL", "SETUSER", "default", "+pexpire")
+	if _, err := released.Await(ctxT(t)); err != nil {
+		t.Errorf("Unlock: %v", err)
+	}
+	if left := s.Do("PTTL", "cron").(int64); left <= 0 || left > 60_000 {
+		t.Errorf("the lock stays for %d ms", left)
+	}
+	if left := fields(t, s, "x"); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -139,3 +139,35 @@ func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the user may not do, no lock stays without an expiry: nobody would end it.
+func TestRefusedCommandLeavesNoLockForGood(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, x := range []struct {
+		name, state, denied string
+		encode              func([]byte, resp.Form) []byte
+		free                bool
+	}{
+		{"acquire", "absent", "pexpire", acquire(me, time.Minute), true},
+		{"retire", "me", "pexpire", retire(me, time.Second), false},
+		{"retire", "me", "hset", retire(me, time.Second), false},
+		{"retire", "me", "hdel", retire(me, time.Second), false},
+	} {
+		c.s.Do("FLUSHALL")
+		states[x.state](c.s)
+		c.s.Do("ACL", "SETUSER", "default", "-"+x.denied)
+		_, err := c.run(x.encode)
+		c.s.Do("ACL", "SETUSER", "default", "+@all")
+		var refused *resp.ServerError
+		if !errors.As(err, &refused) || refused.Code != "NOPERM" {
+			t.Errorf("%s without %s: %v", x.name, x.denied, err)
+		}
+		switch left := c.s.Do("PTTL", lockName).(int64); {
+		case x.free && left != -2:
+			t.Errorf("%s without %s: the lock is taken, with an expiry of %d", x.name, x.denied, left)
+		case !x.free && left <= 0:
+			t.Errorf("%s without %s: the lock has an expiry of %d", x.name, x.denied, left)
+		}
+	}
+}

@@ -2,11 +2,16 @@
 -- KEYS[1] lock hash   ARGV[1] lease, ms   ARGV[2] owner
 -- -2: granted   >= 0: held by others, ms left   -1: held by others, no expiry
 --
--- The field's presence decides, never its number, so a repeat is harmless.
+-- The field's presence decides, never its number, so a repeat is harmless. A user who may
+-- not set the expiry gets no lock: nobody would end it.
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl == -2 then
   redis.call('HSET', KEYS[1], ARGV[2], 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[1])
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], ARGV[2])
+    return set
+  end
   return -2
 end
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then

@@ -8,10 +8,15 @@
 -- expiry: they sleep until the old one, which may be far away.
 --
 -- The first write needs no memory, so that a server that has none left lets the rest
--- pass, too.
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return -3 end
-redis.call('HSET', KEYS[1], ARGV[3], 1)
+-- pass, too. The expiry comes first: whatever this user may not do, the lock neither stays
+-- for good nor is free too soon. (HDEL of what is absent: as in reenter.)
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return -3
+end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('HSET', KEYS[1], ARGV[3], 1)
+redis.call('HDEL', KEYS[1], ARGV[1])
 local code, verb = 1, ARGV[5]
 if verb == 'BOTH' then
   if type(redis.pcall('PUBLISH', ARGV[4], '0')) == 'table' then code = 2 end
