@@ -171,3 +171,18 @@ func TestRefusedCommandLeavesNoLockForGood(t *testing.T) {
 		}
 	}
 }
+
+// A MinHold may be over by the time the server sets the expiry: PEXPIRE reads the clock twice
+// up to Redis 7.0, and deletes the key if a rest of 1 ms is over the second time. A rest of 0
+// is that always.
+func TestRetireWhoseRestIsOverFreesTheLock(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	states["me"](c.s)
+	if v, err := c.run(retire(me, 0)); err != nil || v.Int != Done {
+		t.Errorf("retire: %d, %v", v.Int, err)
+	}
+	if left := c.s.Do("PTTL", lockName).(int64); left != -2 {
+		t.Errorf("the lock is taken, with an expiry of %d", left)
+	}
+}
