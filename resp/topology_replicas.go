@@ -33,7 +33,7 @@ type answered struct {
 func (t *replicaTopology) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
 
 func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, error) {
-	addrs := unique(t.cfg.Addrs, t.known)
+	addrs := unique(t.cfg.Addrs, []string{t.present}, t.known)
 	all := t.askAll(ctx, addrs)
 	one, err := t.choose(all)
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *replicaTopology) ask(ctx context.Context, addr string) (a answered, err
 // a promotion by hand, or because an old primary has come back and nobody has demoted it.
 // The one with most replicas attached wins. A server may be known by two names, and would
 // then count twice. So the servers that others have named count only if the configured
-// ones cannot decide.
+// ones, and the present primary, cannot decide.
 func (t *replicaTopology) choose(all []answered) (answered, error) {
 	var failed []error
 	following := false
@@ -112,9 +112,11 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 			failed = append(failed, a.err)
 		}
 	}
-	configured := slices.DeleteFunc(slices.Clone(all), func(a answered) bool { return !slices.Contains(t.cfg.Addrs, a.addr) })
+	first := slices.DeleteFunc(slices.Clone(all), func(a answered) bool {
+		return !slices.Contains(t.cfg.Addrs, a.addr) && (a.addr != t.present || twice(a, all))
+	})
 	var list []answered
-	for _, scope := range [][]answered{configured, all} {
+	for _, scope := range [][]answered{first, all} {
 		list = slices.DeleteFunc(slices.Clone(scope), func(a answered) bool { return !a.primary })
 		slices.SortStableFunc(list, func(a, b answered) int { return b.attached - a.attached })
 		switch {
@@ -135,6 +137,14 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 		why = &notYet{why} // some have answered
 	}
 	return answered{}, errors.Join(append(failed, why)...)
+}
+
+// twice reports whether a primary is in the list by another name, too: no other has the
+// same replicas.
+func twice(a answered, all []answered) bool {
+	return slices.ContainsFunc(all, func(b answered) bool {
+		return b.addr != a.addr && len(b.replicas) > 0 && slices.Equal(a.replicas, b.replicas)
+	})
 }
 
 // settled reports whether a primary stays the choice whatever those say that have yet to

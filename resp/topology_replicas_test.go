@@ -160,3 +160,56 @@ func TestRefusingPrimaryIsKeptUntilItsReplicasFollowAnother(t *testing.T) {
 		})
 	}
 }
+
+// An old primary that comes back, and that nobody has told yet, is not followed while the
+// present one goes on, though only a replica has named that, and has lost it for a while.
+func TestPresentPrimaryThatIsNotConfiguredIsAsked(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(net *bubbleNet){
+		"resync":      func(net *bubbleNet) { net.on("replica:1", says("ROLE", replicaReply("new:1", "sync"))) },
+		"unreachable": func(net *bubbleNet) { net.vanish("replica:1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet() // old:1 refuses connections
+				net.on("new:1", says("ROLE", primaryReply("replica:1")))
+				net.on("replica:1", says("ROLE", replicaReply("new:1", "connected")))
+				c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "replica:1"}})
+				defer end()
+				within(t, 2*time.Second, "the primary serves", served(c, 0, "new:1"))
+				net.on("old:1", says("ROLE", primaryReply()))
+				time.Sleep(10 * time.Second)
+				if got := c.AddrOf(0); got != "new:1" {
+					t.Fatalf("%s serves, which nobody follows", got)
+				}
+				net.on("new:1", says("ROLE", primaryReply()))
+				lose(net)
+				for range 300 {
+					time.Sleep(100 * time.Millisecond)
+					if got := c.AddrOf(0); got != "new:1" {
+						t.Fatalf("%s serves, though the present primary goes on", got)
+					}
+				}
+				net.vanish("new:1")
+				within(t, 15*time.Second, "the old one serves when the present one is gone", served(c, 0, "old:1"))
+			})
+		})
+	}
+}
+
+// A primary that had to be reached by the address that its replica knows is the same under
+// its configured name: it does not rival itself.
+func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("10.0.0.1:1", says("ROLE", primaryReply("10.0.0.2:1")))
+		net.on("replica:1", says("ROLE", replicaReply("10.0.0.1:1", "connected")))
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"name:1", "replica:1"}})
+		defer end()
+		within(t, 2*time.Second, "the primary serves", served(c, 0, "10.0.0.1:1"))
+		net.on("name:1", says("ROLE", primaryReply("10.0.0.2:1")))
+		within(t, 10*time.Second, "the primary serves under its name", served(c, 0, "name:1"))
+	})
+}
