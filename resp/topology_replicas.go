@@ -26,6 +26,7 @@ type answered struct {
 	primary  bool
 	attached int      // of a primary: how many replicas are, as it sees them
 	replicas []string // their addresses, a few at most
+	acks     string   // all that it says of them, with how much each has acknowledged
 	follows  bool     // a replica, connected to its primary
 	of       string   // the primary of a replica
 }
@@ -91,6 +92,11 @@ func (t *replicaTopology) ask(ctx context.Context, addr string) (a answered, err
 	switch e := elements(role); {
 	case roleOf(role) == "master" && len(e) >= 3:
 		a.primary, a.attached, a.replicas = true, e[2].Len(), t.replicas(e[2])
+		for _, r := range elements(e[2]) {
+			for _, field := range elements(r) {
+				a.acks += string(field.Bytes) + " "
+			}
+		}
 	case len(e) >= 4:
 		a.follows = string(e[3].Bytes) == "connected"
 		a.of, _ = t.cfg.announced(string(e[1].Bytes), strconv.FormatInt(e[2].Int, 10), addr)
@@ -112,8 +118,9 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 			failed = append(failed, a.err)
 		}
 	}
+	configured := slices.DeleteFunc(slices.Clone(all), func(a answered) bool { return !slices.Contains(t.cfg.Addrs, a.addr) })
 	first := slices.DeleteFunc(slices.Clone(all), func(a answered) bool {
-		return !slices.Contains(t.cfg.Addrs, a.addr) && (a.addr != t.present || twice(a, all))
+		return !slices.Contains(t.cfg.Addrs, a.addr) && (a.addr != t.present || twice(a, configured))
 	})
 	var list []answered
 	for _, scope := range [][]answered{first, all} {
@@ -139,11 +146,12 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 	return answered{}, errors.Join(append(failed, why)...)
 }
 
-// twice reports whether a primary is in the list by another name, too: no other has the
-// same replicas.
-func twice(a answered, all []answered) bool {
-	return slices.ContainsFunc(all, func(b answered) bool {
-		return b.addr != a.addr && len(b.replicas) > 0 && slices.Equal(a.replicas, b.replicas)
+// twice reports whether a primary is in the list by another name, too. The same replicas
+// are not enough: one that comes back from a partition lists those of its time until it
+// notices that they have left. What they have acknowledged has stood still there.
+func twice(a answered, list []answered) bool {
+	return slices.ContainsFunc(list, func(b answered) bool {
+		return b.addr != a.addr && a.attached > 0 && a.acks == b.acks
 	})
 }
 

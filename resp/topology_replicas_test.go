@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,4 +213,45 @@ func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
 		net.on("name:1", says("ROLE", primaryReply("10.0.0.2:1")))
 		within(t, 10*time.Second, "the primary serves under its name", served(c, 0, "name:1"))
 	})
+}
+
+// An old primary comes back, as well followed as the present one, which is not configured:
+// with a replica that was not told, while that of the present one knows it by another name;
+// or from a partition, with the replica that it has lost, and not noticed yet.
+func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]struct{ known, old string }{
+		"two names": {"new:1", primaryReply("10.0.0.4:1")},
+		"partition": {"10.0.0.2:1", strings.ReplaceAll(primaryReply("10.0.0.3:1"), bulk("0"), bulk("28"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				net.on("old:1", says("ROLE", primaryReply("10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")))
+				c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1"}})
+				defer end()
+				within(t, 2*time.Second, "the primary serves", served(c, 0, "old:1"))
+				net.vanish("old:1")
+				for _, addr := range []string{"10.0.0.2:1", back.known} {
+					net.on(addr, says("ROLE", primaryReply("10.0.0.3:1")))
+				}
+				net.on("10.0.0.3:1", says("ROLE", replicaReply(back.known, "connected")))
+				within(t, 30*time.Second, "the new primary serves", served(c, 0, "10.0.0.2:1"))
+				net.on("old:1", says("ROLE", back.old))
+				net.set("old:1", func(s *bubbleServer) { s.gone = false })
+				for range 300 {
+					time.Sleep(100 * time.Millisecond)
+					if got := c.AddrOf(0); got != "10.0.0.2:1" {
+						t.Fatalf("%s serves, though the present primary goes on", got)
+					}
+				}
+				net.on("old:1", says("ROLE", replicaReply("10.0.0.2:1", "connected")))
+				time.Sleep(2 * time.Second)
+				if _, _, err := c.explorer.progress(); err != nil {
+					t.Errorf("the search failed: %v", err)
+				}
+			})
+		})
+	}
 }
