@@ -106,13 +106,17 @@ func (t *replicaTopology) ask(ctx context.Context, addr string) (a answered, err
 
 // choose finds the primary. Several servers may say that they are one: for a moment during
 // a promotion by hand, or because an old primary has come back and nobody has demoted it.
-// The one with most replicas attached wins. A server may be known by two names, and would
+// The one with most replicas attached wins; none is of one whose list is old. A server may be known by two names, and would
 // then count twice. So the servers that others have named count only if the configured
 // ones, and the present primary, cannot decide.
 func (t *replicaTopology) choose(all []answered) (answered, error) {
 	var failed []error
 	following := false
-	for _, a := range all {
+	all = slices.Clone(all)
+	for i, a := range all {
+		if outdated(a, all) {
+			all[i].attached = 0
+		}
 		following = following || a.follows
 		if a.err != nil {
 			failed = append(failed, a.err)
@@ -144,6 +148,14 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 		why = &notYet{why} // some have answered
 	}
 	return answered{}, errors.Join(append(failed, why)...)
+}
+
+// outdated reports whether a primary lists as its replica what is a primary: it has come
+// back from a partition, and has yet to notice that its replicas have left.
+func outdated(a answered, all []answered) bool {
+	return slices.ContainsFunc(all, func(b answered) bool {
+		return b.primary && b.addr != a.addr && slices.Contains(a.replicas, b.addr)
+	})
 }
 
 // twice reports whether a primary is in the list by another name, too. The same replicas

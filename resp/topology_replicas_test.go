@@ -255,3 +255,30 @@ func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
 		})
 	}
 }
+
+// An old primary that comes back from a partition has most replicas by its own account,
+// until it notices that they have left: one of them is the present primary.
+func TestPrimaryThatListsThePresentOneIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		c, end := net.open(t, threeReplicas(net))
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		net.vanish("a:1")
+		net.on("b:1", says("ROLE", primaryReply("c:1")))
+		net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+		within(t, 30*time.Second, "the new primary serves", served(c, 0, "b:1"))
+		net.set("a:1", func(s *bubbleServer) { s.gone = false })
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			if got := c.AddrOf(0); got != "b:1" {
+				t.Fatalf("%s serves, though the present primary goes on", got)
+			}
+		}
+		net.on("a:1", says("ROLE", primaryReply("b:1", "c:1")))
+		net.on("b:1", says("ROLE", replicaReply("a:1", "connected")))
+		net.on("c:1", says("ROLE", replicaReply("a:1", "connected")))
+		within(t, 3*time.Second, "the old one serves when all follow it again", served(c, 0, "a:1"))
+	})
+}
