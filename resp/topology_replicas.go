@@ -37,16 +37,18 @@ func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, 
 	addrs := unique(t.cfg.Addrs, []string{t.present}, t.known)
 	all := t.askAll(ctx, addrs)
 	one, err := t.choose(all)
-	if err != nil {
-		// Perhaps one that was asked follows one that was not.
-		var of []string
+	var more []string
+	switch {
+	case err != nil: // perhaps one that was asked follows one that was not
 		for _, a := range all {
-			of = append(of, a.of)
+			more = append(more, a.of)
 		}
-		if others := unique(addrs, of)[len(addrs):]; len(others) > 0 {
-			all = append(all, t.askAll(ctx, others)...)
-			one, err = t.choose(all)
-		}
+	case t.present != "" && one.addr != t.present: // perhaps its replicas have left it: see outdated
+		more = one.replicas
+	}
+	if others := unique(addrs, more)[len(addrs):]; len(others) > 0 {
+		all = append(all, t.askAll(ctx, others)...)
+		one, err = t.choose(all)
 	}
 	if err != nil {
 		return nil, err
