@@ -99,15 +99,17 @@ func TestBenchWritesProfiles(t *testing.T) {
 func TestAnInterruptedBenchGivesEverythingBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	v := start(t, nil, "bench", "held", "--count", "300", "--duration", "1h", "--addr", s.URL())
-	eventually(t, "all are held", func() bool { return s.Do("DBSIZE") == int64(300) })
-	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	v.wait(t).expect(t, 130, "pawl: ended by signal: interrupt")
-	if n := s.Do("DBSIZE"); n != int64(0) {
-		t.Errorf("%v keys are left, %v after the signal", n, time.Since(began))
+	for code, sig := range map[int]syscall.Signal{130: syscall.SIGINT, 131: syscall.SIGQUIT} {
+		v := start(t, nil, "bench", "held", "--count", "300", "--duration", "1h", "--addr", s.URL())
+		eventually(t, "all are held", func() bool { return s.Do("DBSIZE") == int64(300) })
+		if err := v.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		v.wait(t).expect(t, code, "pawl: ended by signal: "+sig.String())
+		if n := s.Do("DBSIZE"); n != int64(0) {
+			t.Errorf("%v keys are left, %v after %v", n, time.Since(began), sig)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ func exitCode(err error) int {
 		return signalled.code()
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.Is(err, engine.ErrInvalid):
+	case errors.Is(err, engine.ErrInvalid) && !errors.As(err, new(*resp.ServerError)): // as of a channel
 		return exitUsage
 	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrWrongType),
 		errors.Is(err, engine.ErrOutcomeUnknown), errors.Is(err, engine.ErrNotAcked), errors.Is(err, engine.ErrLate),

@@ -62,6 +62,15 @@ func TestExecTellsARefusalFromALockThatIsTaken(t *testing.T) {
 	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exitServer, "NOPERM")
 }
 
+// Who may not listen has not used pawl wrongly.
+func TestExecTellsAChannelThatIsRefusedFromWrongUsage(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, redistest.User("ada on >secret ~* resetchannels +@all"))
+	hold(t, s.URL(), "job")
+	env := []string{urlEnv + "=redis://ada:secret@" + s.Addr()}
+	pawl(t, env, "exec", "job", "--", "true").expect(t, exitServer, "the server refuses channel", "NOPERM")
+}
+
 func TestWrongPasswordIsToldFromTheSentinels(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))
