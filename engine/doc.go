@@ -148,6 +148,6 @@
 //     even if it returned an error of another lock.
 //   - Open returns ErrUnavailable at once, with the reason ("connection refused"), if no
 //     address can be reached, and after Config.DialTimeout if a server answers but is not
-//     ready. See New.
+//     ready, or does not answer at all. See New.
 //   - A LostError has the Reason.
 package engine

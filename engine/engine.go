@@ -52,7 +52,8 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 
 // New makes an engine, which must be closed. Unless Config.Lazy is set, it waits until
 // all connections are up, as long as ctx lives. If none of Config.Addrs can be reached,
-// or a password is wrong, it fails at once with ErrUnavailable and says why. If a
+// or a password is wrong, it fails at once with ErrUnavailable and says why; an address
+// that does not even refuse takes Config.DialTimeout, several up to twice that. If a
 // server answers but is loading its data, or a failover is under way, it tries again
 // for Config.DialTimeout.
 func New(ctx context.Context, cfg Config) (*Engine, error) {

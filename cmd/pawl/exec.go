@@ -31,9 +31,9 @@ func newExecCommand() *cobra.Command {
 command has ended. Meanwhile the lock is renewed: it lasts as long as the command
 runs. If this machine dies, the lock ends with its lease (30s, or ?lease= in the URL).
 
-A server that cannot be reached is not waited for (exit code 69), and one that is loading
-or being replaced for at most 5s (?dial_timeout= in the URL). Once pawl waits for the lock,
-an outage does not end the waiting.
+A server that refuses connections is not waited for (exit code 69), and one that is silent,
+loading or being replaced for about 5s (?dial_timeout= in the URL). Once pawl waits for the
+lock, an outage does not end the waiting.
 
 The command finds the lock's name in $PAWL_LOCK_NAME. pawl passes SIGINT, SIGTERM,
 SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command and to what it has started (its
