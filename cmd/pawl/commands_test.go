@@ -247,3 +247,15 @@ func TestNamesThatAreTooLongAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Nor do several that are silent keep it for longer than it may wait.
+func TestExecsWaitBoundsTheSearchForAPrimary(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in its backlog, and is silent
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr := "redis+replicas://" + l.Addr().String() + "?dial_timeout=1s"
+	pawl(t, nil, "exec", "a", "--wait", "1s", "--addr", addr, "--", "true").expect(t, exitServer, "tried for 1s")
+}

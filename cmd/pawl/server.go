@@ -154,7 +154,7 @@ func (f *serverFlag) open(ctx context.Context, atMost time.Duration) (*engine.En
 func connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*engine.Engine, error) {
 	dial := cmp.Or(cfg.DialTimeout, connectTimeout)
 	timeout, slack := dial, 2*time.Second // New ends by itself, and its error says more than that time is over
-	if atMost > 0 && atMost < dial {
+	if atMost > 0 && atMost < dial+slack {
 		timeout, slack = atMost, 0
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout+slack, fmt.Errorf("tried for %v", timeout))
