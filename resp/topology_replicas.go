@@ -116,7 +116,7 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 	following := false
 	all = slices.Clone(all)
 	for i, a := range all {
-		if outdated(a, all) {
+		if t.outdated(a, all) {
 			all[i].attached = 0
 		}
 		following = following || a.follows
@@ -154,9 +154,21 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 
 // outdated reports whether a primary lists as its replica what is a primary: it has come
 // back from a partition, and has yet to notice that its replicas have left.
-func outdated(a answered, all []answered) bool {
+//
+// Behind NAT, or a tunnel, what answers at such an address may be that primary itself,
+// which then is on its own list, or a server of somebody else. So one that is not known
+// otherwise is evidence only as long as replicas of the list are missing.
+func (t *replicaTopology) outdated(a answered, all []answered) bool {
+	following := 0
+	for _, b := range all {
+		if b.follows && slices.Contains(t.cfg.Addrs, b.addr) {
+			following++
+		}
+	}
 	return slices.ContainsFunc(all, func(b answered) bool {
-		return b.primary && b.addr != a.addr && slices.Contains(a.replicas, b.addr)
+		known := b.addr == t.present || slices.Contains(t.cfg.Addrs, b.addr)
+		return b.primary && b.addr != a.addr && slices.Contains(a.replicas, b.addr) &&
+			!slices.Contains(b.replicas, b.addr) && (known || following < a.attached)
 	})
 }
 

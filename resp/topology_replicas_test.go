@@ -293,3 +293,48 @@ func TestPrimaryThatListsThePresentOneIsNotFollowed(t *testing.T) {
 		})
 	}
 }
+
+// A primary that sees its replica come from its own address, as behind NAT, lists itself:
+// that is no promotion.
+func TestPrimaryThatListsItselfIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		for _, addr := range []string{"a:1", "172.17.0.1:1"} {
+			net.on(addr, says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
+		}
+		net.on("b:1", says("ROLE", replicaReply("a:1", "connected"))) // c:1 cannot be reached from here
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1", "c:1"}})
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			if got := c.AddrOf(0); got != "a:1" {
+				t.Fatalf("%s serves", got)
+			}
+		}
+	})
+}
+
+// What answers at an address by which a primary knows its replica may be a server of
+// somebody else: behind NAT, or through a tunnel.
+func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		cfg := threeReplicas(net)
+		net.on("127.0.0.1:1", says("ROLE", primaryReply()))
+		net.on("a:1", says("ROLE", primaryReply("127.0.0.1:1", "127.0.0.1:1")))
+		c, end := net.open(t, cfg)
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		time.Sleep(10 * time.Second)
+		if _, _, err := c.explorer.progress(); err != nil {
+			t.Errorf("the search failed: %v", err)
+		}
+		net.on("b:1", says("ROLE", primaryReply("127.0.0.1:1")))
+		net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+		net.vanish("a:1")
+		within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
+	})
+}
