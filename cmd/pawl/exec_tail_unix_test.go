@@ -83,6 +83,22 @@ func TestExecHeedsASignalAtOnceWhileADeadServerKeepsItWaiting(t *testing.T) {
 	quick(t, began, 3*time.Second, "ending")
 }
 
+// The server has granted it by then, and says so when the replicas have had their time.
+func TestExecThatGivesUpGivesBackWhatWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	env = []string{strings.Replace(env[0], "lease=2s", "lease=1m&replicas=2&ack_timeout=600ms", 1)}
+	pawl(t, env, "exec", "a", "--wait", "100ms", "--", "true").expect(t, exitServer, "not acquired")
+	free(t, s, "a")
+	v := start(t, env, "exec", "b", "--", "true")
+	eventually(t, "it is granted", func() bool { return s.Do("EXISTS", "b") == int64(1) })
+	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 128+15, "ended by signal")
+	free(t, s, "b")
+}
+
 // Whoever presses Ctrl-C while pawl waits for a dead server, or for the reader of its
 // last line, has the command's code.
 func TestSignalsAfterTheCommandsEndKeepItsCode(t *testing.T) {

@@ -73,7 +73,7 @@ func Run(ctx context.Context, eng *engine.Engine, cfg Config) (end End, err erro
 
 	hold, err := r.acquire(ctx)
 	if err != nil {
-		r.finish(ctx, nil, hurry) // there is nothing to give back but what is under way
+		r.finish(ctx, nil, tail) // what is under way may have been granted, and is given back
 		return End{}, err
 	}
 	c, err := r.start(hold)

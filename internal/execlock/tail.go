@@ -12,10 +12,10 @@ import (
 const (
 	// tail is how long releasing the lock and closing the engine may take together.
 	// The command's work is done by then, somebody waits for its exit code, and the
-	// lease ends the lock anyway.
+	// lease ends the lock anyway. It is no less than what replicas have by default: the
+	// answer to a try that nobody waits for any more comes after that.
 	tail = time.Second
-	// hurry is what is left of it after a signal, and when there is nothing to
-	// release: enough for a server that answers.
+	// hurry is what is left of it after a signal: enough for a server that answers.
 	hurry = 250 * time.Millisecond
 )
 
