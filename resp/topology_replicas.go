@@ -14,7 +14,7 @@ import (
 type replicaTopology struct {
 	cfg     *Config
 	scouts  *scouts
-	known   []string // what the latest primary said of its replicas
+	known   []string // the replicas of the latest primary, if some are not configured
 	present string   // the latest primary
 }
 
@@ -53,7 +53,10 @@ func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, 
 	if err != nil {
 		return nil, err
 	}
-	t.known, t.present = one.replicas, one.addr
+	t.known, t.present = nil, one.addr
+	if t.following(all) < one.attached { // else its replicas are configured, by other names perhaps
+		t.known = one.replicas
+	}
 	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
 }
 
@@ -156,20 +159,31 @@ func (t *replicaTopology) choose(all []answered) (answered, error) {
 // back from a partition, and has yet to notice that its replicas have left.
 //
 // Behind NAT, or a tunnel, what answers at such an address may be that primary itself,
-// which then is on its own list, or a server of somebody else. So one that is not known
-// otherwise is evidence only as long as replicas of the list are missing.
+// which then is on its own list, or a server of somebody else. So nobody is evidence
+// unless replicas of the list are missing; and one that is not known only if it is a
+// rival that is, by another name, for it has the same replicas.
 func (t *replicaTopology) outdated(a answered, all []answered) bool {
-	following := 0
-	for _, b := range all {
-		if b.follows && slices.Contains(t.cfg.Addrs, b.addr) {
-			following++
+	if t.following(all) >= a.attached {
+		return false
+	}
+	known := func(b answered) bool { return b.addr == t.present || slices.Contains(t.cfg.Addrs, b.addr) }
+	return slices.ContainsFunc(all, func(b answered) bool {
+		rival := func(k answered) bool {
+			return known(k) && k.primary && k.addr != a.addr && slices.Equal(k.replicas, b.replicas)
+		}
+		return b.primary && b.addr != a.addr && slices.Contains(a.replicas, b.addr) &&
+			!slices.Contains(b.replicas, b.addr) && (known(b) || slices.ContainsFunc(all, rival))
+	})
+}
+
+// following counts the configured replicas that are connected to their primary.
+func (t *replicaTopology) following(all []answered) (n int) {
+	for _, a := range all {
+		if a.follows && slices.Contains(t.cfg.Addrs, a.addr) {
+			n++
 		}
 	}
-	return slices.ContainsFunc(all, func(b answered) bool {
-		known := b.addr == t.present || slices.Contains(t.cfg.Addrs, b.addr)
-		return b.primary && b.addr != a.addr && slices.Contains(a.replicas, b.addr) &&
-			!slices.Contains(b.replicas, b.addr) && (known || following < a.attached)
-	})
+	return n
 }
 
 // twice reports whether a primary is in the list by another name, too. The same replicas

@@ -1,0 +1,82 @@
+package resp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Behind NAT, what answers at the address by which a primary sees its replicas may be
+// the primary of another deployment. It is not followed while a replica cannot be reached
+// from here, or where one is not configured; and a promotion is.
+func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for name, foreign := range map[string]string{"lonely": primaryReply(), "followed": primaryReply("10.9.9.9:1")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := threeReplicas(net)
+				net.on("172.17.0.1:1", says("ROLE", foreign))
+				net.on("a:1", says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
+				net.vanish("c:1")
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
+				for range 100 {
+					time.Sleep(100 * time.Millisecond)
+					if got := c.AddrOf(0); got != "a:1" {
+						t.Fatalf("%s serves", got)
+					}
+				}
+				if _, _, err := c.explorer.progress(); err != nil {
+					t.Errorf("the search failed: %v", err)
+				}
+				net.on("b:1", says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
+				net.on("a:1", says("ROLE", replicaReply("b:1", "connected")))
+				within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
+			})
+		})
+	}
+}
+
+// Nor is it when the primary crashes: all its replicas are configured, so whoever answers
+// at the addresses by which it has seen them is none that might be promoted.
+func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
+	t.Parallel()
+	for name, reached := range map[string]bool{"all reached": true, "one not reached": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := threeReplicas(net)
+				net.on("172.17.0.1:1", says("ROLE", primaryReply()))
+				net.on("a:1", says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
+				if !reached {
+					net.vanish("c:1")
+				}
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
+				time.Sleep(10 * time.Second)
+				net.vanish("a:1")
+				for _, replica := range []string{"b:1", "c:1"} {
+					net.on(replica, says("ROLE", replicaReply("a:1", "connect")))
+				}
+				for range 200 {
+					time.Sleep(100 * time.Millisecond)
+					if got := c.AddrOf(0); got != "a:1" && reached {
+						t.Fatalf("%s serves", got)
+					}
+				}
+				for _, addr := range []string{"a:1", "c:1"} {
+					net.set(addr, func(s *bubbleServer) { s.gone = false })
+				}
+				for _, replica := range []string{"b:1", "c:1"} {
+					net.on(replica, says("ROLE", replicaReply("a:1", "connected")))
+				}
+				within(t, 10*time.Second, "the primary serves when it is back", served(c, 0, "a:1"))
+			})
+		})
+	}
+}
