@@ -80,3 +80,29 @@ func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
 		})
 	}
 }
+
+// Nor by the address under which a replica has lost the primary, which may be one inside
+// the host of that replica. The replica that is promoted would be but its equal.
+func TestForeignPrimaryThatALostReplicaNamesIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("a:1", says("ROLE", primaryReply("10.0.0.2:1")))
+		net.on("b:1", says("ROLE", replicaReply("172.17.0.1:1", "connected")))
+		net.on("172.17.0.1:1", says("ROLE", primaryReply()))
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+		defer end()
+		within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
+		time.Sleep(10 * time.Second)
+		net.vanish("a:1")
+		net.on("b:1", says("ROLE", replicaReply("172.17.0.1:1", "connect")))
+		for range 200 {
+			time.Sleep(100 * time.Millisecond)
+			if got := c.AddrOf(0); got != "a:1" {
+				t.Fatalf("%s serves", got)
+			}
+		}
+		net.on("b:1", says("ROLE", primaryReply()))
+		within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
+	})
+}

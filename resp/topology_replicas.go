@@ -41,7 +41,9 @@ func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, 
 	switch {
 	case err != nil: // perhaps one that was asked follows one that was not
 		for _, a := range all {
-			more = append(more, a.of)
+			if a.follows || t.present == "" { // one that has lost its primary has nothing new to tell
+				more = append(more, a.of)
+			}
 		}
 	case t.present != "" && one.addr != t.present: // perhaps its replicas have left it: see outdated
 		more = one.replicas
