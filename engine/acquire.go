@@ -7,7 +7,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp"
 )
 
 // enqueue puts a into its queue and sends what can be sent. a already watches its
@@ -36,7 +35,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 		r.admit(a, &fx)
 		r.next(&fx)
 		if r.cmd.acq == a { // otherwise the command in flight is another's, and the lane may be reading it
-			r.cmd.born = a.future
+			r.cmd.born = a.future && !a.patient
 		}
 		if a.once && !a.ended && (!a.trying || a.want != 0) {
 			// It has to wait for the answer to another command, for a connection, or for
@@ -269,7 +268,6 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	}
 	a := e.newAcquisition(m, o, future)
 	a.once, a.parent = once, parent
-	a.want, a.ackedGiven = resp.Acks(o.acked), o.ackedGiven
 	if future {
 		e.watches.join(ctx, a)
 	}

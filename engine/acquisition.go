@@ -33,7 +33,7 @@ type acquisition struct {
 	lease time.Duration // 0: watchdog
 	until clock.Instant // when the holder's lease ends, if a knows; see tried
 	rare  *rare         // what most do not need
-	watch watchPlace
+	watch watchPlace[*acquisition]
 
 	attempts   uint32
 	want       resp.Acks // replicas that must have the grant
@@ -45,7 +45,7 @@ type acquisition struct {
 	ended      bool
 	listed     bool // by an effects; listedNext is its next one
 	ackedGiven bool // want was: Acked
-	watched    bool // a member of watch.group; guarded by watches.mu
+	patient    bool // a command of it waits its turn on a full lane, though it is a future's
 
 	listedNext *acquisition
 }
@@ -93,6 +93,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	}
 	a.sh = e.table.shard(m.route)
 	a.kind, a.lease = m.key.kind, o.lease
+	a.want, a.ackedGiven = resp.Acks(o.acked), o.ackedGiven
 	if o.maxHold != 0 || o.minHold != 0 {
 		a.more().maxHold, a.rare.minHold = o.maxHold, o.minHold
 	}
@@ -181,7 +182,7 @@ func (a *acquisition) refuseLocal(h *holding, fx *effects) {
 // deliver wakes the caller, or completes the future. No lock is held.
 func (a *acquisition) deliver() {
 	if a.future {
-		a.leaveWatch()
+		a.watch.leave(a)
 		a.fut.settle(a.fut.value, a.fut.err)
 		return
 	}
@@ -306,6 +307,8 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 	d.sh.mu.Unlock()
 	fx.run(e)
 }
+
+func (a *acquisition) watchPlace() *watchPlace[*acquisition] { return &a.watch }
 
 // The methods below make an acquisition the source of its future.
 

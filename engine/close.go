@@ -87,6 +87,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		return errNoContext
 	}
 	e.closing.Store(true)
+	e.gatherings.close()
 	e.failWaiting()
 	if !e.awaitEmpty(ctx.Done()) {
 		err := context.Cause(ctx)
@@ -105,6 +106,7 @@ func (e *Engine) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.CloseTimeout)
 	defer cancel()
 
+	e.gatherings.close()
 	e.failWaiting()
 	e.endHolds()
 	clean := e.awaitEmpty(ctx.Done())

@@ -20,7 +20,7 @@ func (m Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) err
 	if err != nil {
 		return didNotRun(err)
 	}
-	return m.run(ctx, h, fn)
+	return runUnder(ctx, h, m.patience(), fn)
 }
 
 // TryDo is Do with TryLock: if somebody else holds the lock, fn does not run and the
@@ -35,7 +35,7 @@ func (m Mutex) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) 
 	if err != nil {
 		return false, didNotRun(err)
 	}
-	return true, m.run(ctx, h, fn)
+	return true, runUnder(ctx, h, m.patience(), fn)
 }
 
 // didNotRun marks the error of an acquisition as that of a Do. The error itself may
@@ -56,10 +56,18 @@ func (e *didRun) Is(target error) bool { return target != ErrNotRun && errors.Is
 
 func (e *didRun) As(target any) bool { return errors.As(e.err, target) }
 
-func (m Mutex) run(ctx context.Context, h *Hold, fn func(context.Context, *Hold) error) (err error) {
+// anyHold is a Hold or a MultiHold.
+type anyHold interface {
+	Err() error
+	Context(context.Context) context.Context
+	Unlock(context.Context) error
+}
+
+// runUnder runs fn under h, and releases h, for which it waits no longer than patience.
+func runUnder[H anyHold](ctx context.Context, h H, patience time.Duration, fn func(context.Context, H) error) (err error) {
 	defer func() { // before anything of the user's: ctx may panic, too
 		lost := h.Err()
-		uctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.patience())
+		uctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 		released := h.Unlock(uctx)
 		switch {

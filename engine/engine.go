@@ -19,19 +19,20 @@ import (
 // waits for there. Use one per process and server; it is safe for use by any goroutine.
 // Two engines exclude each other like two processes, even in one process.
 type Engine struct {
-	self     *Engine // see show.go
-	cfg      Config  // without passwords
-	id       string  // UUID, the first half of every owner
-	clock    clock.Clock
-	client   *resp.Client
-	wheel    *wheel.Wheel
-	renewer  *renew.Renewer
-	recovery recovery
-	released released
-	watches  watches
-	exec     executor
-	hooks    hookSet
-	table    table
+	self       *Engine // see show.go
+	cfg        Config  // without passwords
+	id         string  // UUID, the first half of every owner
+	clock      clock.Clock
+	client     *resp.Client
+	wheel      *wheel.Wheel
+	renewer    *renew.Renewer
+	recovery   recovery
+	released   released
+	watches    watches[*acquisition]
+	gatherings gatherings
+	exec       executor
+	hooks      hookSet
+	table      table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
 	// was made in a testing/synctest bubble must never come out in another.

@@ -22,7 +22,8 @@ func (x *extension) finish(err error) {
 	close(x.done)
 }
 
-func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
+// mayExtend is why d is no good for an Extend of h, nil if it is.
+func (h *holding) mayExtend(ctx context.Context, d time.Duration) error {
 	e := h.eng
 	switch {
 	case ctx == nil:
@@ -36,30 +37,52 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 	case h.follows:
 		return invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
 	}
-	wait := e.cfg.CommandTimeout
+	return nil
+}
+
+// extendPatience is how long an Extend waits for the answer.
+func (h *holding) extendPatience() time.Duration {
 	if h.member.Want() != 0 {
-		wait += e.cfg.AckTimeout
+		return h.eng.cfg.CommandTimeout + h.eng.cfg.AckTimeout
 	}
-	patience := time.NewTimer(wait)
+	return h.eng.cfg.CommandTimeout
+}
+
+func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
+	if err := h.mayExtend(ctx, d); err != nil {
+		return err
+	}
+	patience := time.NewTimer(h.extendPatience())
 	defer patience.Stop()
 	x := &extension{lease: d, done: make(chan struct{})}
+	ahead, err := h.startExtend(x)
+	return h.awaitExtend(ctx, x, ahead, err, patience.C)
+}
+
+// startExtend has x sent. If another is ahead of it, which is returned, x must be started
+// again when that one is done.
+func (h *holding) startExtend(x *extension) (ahead *extension, err error) {
+	var fx effects
+	h.sh.mu.Lock()
+	h.check(h.eng.clock.Now(), &fx)
+	err = h.extendable()
+	switch {
+	case err != nil:
+		h.res.goOnAfter(&fx)
+	case h.more().extend != nil:
+		ahead = h.extra.extend
+	default:
+		h.extra.extend, h.extra.refusal = x, nil
+		h.res.next(&fx)
+	}
+	h.sh.mu.Unlock()
+	fx.runForUser(h.eng)
+	return ahead, err
+}
+
+// awaitExtend waits for the result of x, which startExtend has started with that result.
+func (h *holding) awaitExtend(ctx context.Context, x, ahead *extension, err error, patience <-chan time.Time) error {
 	for {
-		var fx effects
-		var ahead *extension
-		h.sh.mu.Lock()
-		h.check(e.clock.Now(), &fx)
-		err := h.extendable()
-		switch {
-		case err != nil:
-			h.res.goOnAfter(&fx)
-		case h.more().extend != nil:
-			ahead = h.extra.extend
-		default:
-			h.extra.extend, h.extra.refusal = x, nil
-			h.res.next(&fx)
-		}
-		h.sh.mu.Unlock()
-		fx.runForUser(e)
 		if err != nil {
 			return err
 		}
@@ -74,9 +97,10 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 			}
 		case <-ctx.Done():
 			return h.stopExtending(x, context.Cause(ctx))
-		case <-patience.C:
+		case <-patience:
 			return h.stopExtending(x, nil)
 		}
+		ahead, err = h.startExtend(x)
 	}
 }
 

@@ -26,8 +26,9 @@ type Future[T any] struct {
 
 // after is who wants to hear of the completion; most futures are only awaited.
 type after[T any] struct {
-	then []func(T, error)
-	tell []tell
+	then   []func(T, error)
+	tell   []tell
+	direct func(T, error) // of this package: see hearDirectly
 }
 
 // hear returns after, made if need be. The caller holds mu.
@@ -155,14 +156,34 @@ func (f *Future[T]) settle(value T, err error) {
 		}
 		f.after.tell = nil
 	}
+	var direct func(T, error)
+	if f.after != nil {
+		direct = f.after.direct
+	}
 	unwanted := f.abandoned && err == nil
 	f.mu.Unlock()
+	if direct != nil {
+		direct(value, err)
+	}
 	if call {
 		f.source.executor().run(f.call)
 	}
 	if unwanted {
 		f.source.drop(value)
 	}
+}
+
+// hearDirectly has fn called by whoever completes the future, perhaps an event loop, with no
+// lock held. So fn is never a user's, and does not block.
+func (f *Future[T]) hearDirectly(fn func(T, error)) {
+	f.mu.Lock()
+	if !f.complete.Load() {
+		f.hear().direct = fn
+		f.mu.Unlock()
+		return
+	}
+	f.mu.Unlock()
+	fn(f.value, f.err)
 }
 
 // tellAll returns a channel that gets the index of each future when it is complete.

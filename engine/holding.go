@@ -71,7 +71,7 @@ type holdExtra struct {
 	result         error // of the release, if it did not succeed
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
-	contexts  map[*heldContext]struct{}
+	contexts  map[ender]struct{}
 	untold    bool     // in shard.untold
 	nextEnded *holding // in an effects
 }

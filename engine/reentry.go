@@ -8,7 +8,8 @@ type holdsKey struct{}
 // heldContext is what Context adds to a context: a hold, and those that the parent
 // context carried before. It keeps the Hold alive for as long as the context is.
 type heldContext struct {
-	hold   *Hold // nil: Detach; no lock is re-entered for what is further out
+	hold   *Hold
+	multi  *MultiHold // instead of hold; neither: Detach, no lock is re-entered for what is further out
 	outer  *heldContext
 	parent context.Context
 	cancel context.CancelCauseFunc
@@ -44,12 +45,7 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	}
 	h := l.h
 	c := &heldContext{hold: l, parent: parent}
-	c.outer, _ = parent.Value(holdsKey{}).(*heldContext)
-	inner, cancel := context.WithCancelCause(context.WithValue(parent, holdsKey{}, c))
-	c.cancel = cancel
-	// A context that ends before its hold is forgotten, or a long hold would
-	// gather them.
-	c.stop = context.AfterFunc(inner, c.forget)
+	inner := c.make()
 
 	var fx effects
 	h.sh.mu.Lock()
@@ -61,7 +57,7 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	case !c.over:
 		x := h.more()
 		if x.contexts == nil {
-			x.contexts = make(map[*heldContext]struct{})
+			x.contexts = make(map[ender]struct{})
 		}
 		x.contexts[c] = struct{}{}
 	}
@@ -70,6 +66,17 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	if why != nil {
 		c.end(why)
 	}
+	return inner
+}
+
+// make makes the context.
+func (c *heldContext) make() context.Context {
+	c.outer, _ = c.parent.Value(holdsKey{}).(*heldContext)
+	inner, cancel := context.WithCancelCause(context.WithValue(c.parent, holdsKey{}, c))
+	c.cancel = cancel
+	// A context that ends before its hold is forgotten, or a long hold would
+	// gather them.
+	c.stop = context.AfterFunc(inner, c.forget)
 	return inner
 }
 
@@ -90,6 +97,10 @@ func (c *heldContext) end(why error) {
 //	... goes on to its children
 func (c *heldContext) forget() {
 	c.cancel(nil) // waits for the cancel that is under way
+	if c.multi != nil {
+		c.multi.fate.forget(c)
+		return
+	}
 	h := c.hold.h
 	h.sh.mu.Lock()
 	c.over = true
@@ -102,16 +113,38 @@ func (c *heldContext) forget() {
 // outside returns what the contexts of h that ctx comes from were made from, with ctx's
 // deadline, or nil if ctx has nothing of h. Contexts of re-entries are h's, too.
 func (h *holding) outside(ctx context.Context) (context.Context, context.CancelFunc) {
+	return outsideOf(ctx, func(c *heldContext) bool {
+		for _, l := range c.holds() {
+			for up := l.h; up != nil; up = up.parent {
+				if up == h {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// holds are those that the context carries; none after Detach, though it ends with them
+// nevertheless.
+func (c *heldContext) holds() []*Hold {
+	switch {
+	case c.multi != nil:
+		return c.multi.holds
+	case c.hold != nil:
+		return []*Hold{c.hold}
+	}
+	return nil
+}
+
+// outsideOf returns what the outermost of the contexts that belong to somebody was made
+// from, with ctx's deadline, or nil if none does.
+func outsideOf(ctx context.Context, belongs func(*heldContext) bool) (context.Context, context.CancelFunc) {
 	var outermost *heldContext
 	c, _ := ctx.Value(holdsKey{}).(*heldContext)
 	for ; c != nil; c = c.outer {
-		if c.hold == nil {
-			continue // Detach: the context ends with h nevertheless
-		}
-		for up := c.hold.h; up != nil; up = up.parent {
-			if up == h {
-				outermost = c
-			}
+		if belongs(c) {
+			outermost = c
 		}
 	}
 	if outermost == nil {
@@ -146,11 +179,15 @@ func endedContext() context.Context {
 // none.
 func carried(ctx context.Context, e *Engine, k key) *holding {
 	c, _ := ctx.Value(holdsKey{}).(*heldContext)
-	for ; c != nil && c.hold != nil; c = c.outer {
-		h := c.hold.h
-		if h.eng != e {
+	for ; c != nil && (c.hold != nil || c.multi != nil); c = c.outer {
+		l := c.hold
+		if c.multi != nil {
+			l = c.multi.find(e, k)
+		}
+		if l == nil || l.h.eng != e {
 			continue
 		}
+		h := l.h
 		h.sh.mu.Lock()
 		found := h.innermostLive()
 		ok := found != nil && found.res.name == k.name && found.res.kind == k.kind

@@ -65,6 +65,47 @@ func (l Hold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
 func (l Hold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
+// String returns the names: MultiLock("a", "b").
+func (l MultiLock) String() string {
+	if l.all == nil {
+		return "MultiLock(none)"
+	}
+	return "MultiLock(" + namesOf(l.all.locks) + ")"
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (l MultiLock) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (l MultiLock) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// String returns the names of the locks. It does not say whether they are still held.
+func (m *MultiHold) String() string {
+	if m == nil {
+		return "MultiHold(none)"
+	}
+	return "MultiHold(" + namesOf(m.locks) + ")"
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (m *MultiHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (m *MultiHold) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// namesOf quotes the first few names.
+func namesOf(locks []Mutex) string {
+	const most = 5
+	var text []string
+	for _, m := range locks[:min(len(locks), most)] {
+		text = append(text, fmt.Sprintf("%q", shorten(m.name)))
+	}
+	if more := len(locks) - most; more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(text, ", ")
+}
+
 // String returns the result, or that there is none yet. It does not wait.
 func (f *Future[T]) String() string {
 	switch {

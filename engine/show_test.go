@@ -45,6 +45,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 	hold := mustLock(t, m)
 	unlocked := mustLock(t, e.Mutex("done"))
 	mustUnlock(t, unlocked)
+	both := mustLockMany(t, e, []string{"both", "of them"})
 	taken := errOf(m.TryLock(ctxT(t)))
 	granted := e.Mutex("granted").LockAsync(ctxT(t))
 	if _, err := granted.Await(ctxT(t)); err != nil {
@@ -69,6 +70,8 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"SpinMutex":        {e.SpinMutex("orders:42"), SpinMutex{}},
 		"Hold":             {hold, unlocked, *hold, Hold{}},
 		"Future":           {m.LockAsync(ctxT(t)), granted, failed, unlocked.UnlockAsync(), (*Future[*Hold])(nil)},
+		"MultiLock":        {e.Many("a", "b"), e.Many(someNames(100)...), Multi(), MultiLock{}},
+		"MultiHold":        {both, (*MultiHold)(nil)},
 		"Option":           {Lease(time.Second), Wait(time.Second), MaxHold(time.Minute), MinHold(time.Second), NonReentrant(), Acked(AllReplicas)},
 		"ForceOption":      {IfHolder(hold.Owner())},
 		"Replicas":         {AllReplicas, MajorityOfReplicas, Replicas(2)},

@@ -27,6 +27,13 @@ package engine
 // hold that ended on an event loop or a timer. Close waits for these goroutines.
 const fewContexts = 64
 
+// ender is what ends with a hold, before its release: a context, or a MultiHold.
+type ender interface {
+	// end returns when everything that was made from it has ended. It is called once, with
+	// no lock held.
+	end(why error)
+}
+
 // announce arranges that the contexts and Done of h learn of its end. The caller holds the shard's lock.
 func (h *holding) announce(fx *effects) {
 	r := h.res

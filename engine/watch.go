@@ -15,80 +15,89 @@ import (
 //     under it: contexts may be the user's own.
 //  2. A group is in groups from when its AfterFunc is there, as long as it has members and
 //     has not fired; unless another one with the same Done was there first.
-type watches struct {
+type watches[W watched[W]] struct {
 	mu     sync.Mutex
-	groups map[<-chan struct{}]*watchGroup
+	groups map[<-chan struct{}]*watchGroup[W]
 }
 
-type watchGroup struct {
-	all   *watches
-	first *acquisition // the members, linked by their watchPlaces
-	over  bool         // fired, or empty: out of groups
-	stop  func() bool  // of the AfterFunc
-	ctx   askedOnce    // whose Done the members share
+// watched is what a context cancels: an acquisition, or a gathering.
+type watched[W watched[W]] interface {
+	comparable
+	watchPlace() *watchPlace[W]
+	// cancel gives it up unless it has ended; it reports whether it did.
+	cancel(stop) bool
 }
 
-// watchPlace is an acquisition's place in a group; guarded by watches.mu, except
-// that group is set once, before the acquisition is enqueued. acquisition.watched says
-// whether it is still a member.
-type watchPlace struct {
-	group      *watchGroup
-	next, prev *acquisition
+type watchGroup[W watched[W]] struct {
+	all   *watches[W]
+	first W           // the members, linked by their watchPlaces
+	over  bool        // fired, or empty: out of groups
+	stop  func() bool // of the AfterFunc
+	ctx   askedOnce   // whose Done the members share
 }
 
-func (g *watchGroup) add(a *acquisition) {
-	a.watch, a.watched = watchPlace{group: g, next: g.first}, true
-	if g.first != nil {
-		g.first.watch.prev = a
+// watchPlace is a member's place in a group; guarded by watches.mu, except that group is
+// set once, before the member starts.
+type watchPlace[W watched[W]] struct {
+	group      *watchGroup[W]
+	next, prev W // one that has left is its own neighbour
+}
+
+func (g *watchGroup[W]) add(w W) {
+	var none W
+	*w.watchPlace() = watchPlace[W]{group: g, next: g.first}
+	if g.first != none {
+		g.first.watchPlace().prev = w
 	}
-	g.first = a
+	g.first = w
 }
 
-func (g *watchGroup) remove(a *acquisition) {
-	p := &a.watch
-	if !a.watched {
+func (g *watchGroup[W]) remove(w W) {
+	var none W
+	p := w.watchPlace()
+	if p.prev == w {
 		return
 	}
-	if p.prev != nil {
-		p.prev.watch.next = p.next
+	if p.prev != none {
+		p.prev.watchPlace().next = p.next
 	} else {
 		g.first = p.next
 	}
-	if p.next != nil {
-		p.next.watch.prev = p.prev
+	if p.next != none {
+		p.next.watchPlace().prev = p.prev
 	}
-	p.next, p.prev, a.watched = nil, nil, false
+	p.next, p.prev = w, w
 }
 
-// join makes ctx cancel a, which may not be enqueued yet.
-func (w *watches) join(ctx context.Context, a *acquisition) {
+// join makes ctx cancel w, which has not started yet.
+func (all *watches[W]) join(ctx context.Context, w W) {
 	done := ctx.Done()
 	if done == nil {
 		return
 	}
-	w.mu.Lock()
-	g := w.groups[done]
+	all.mu.Lock()
+	g := all.groups[done]
 	if g != nil {
-		g.add(a)
+		g.add(w)
 	}
-	w.mu.Unlock()
+	all.mu.Unlock()
 	if g != nil {
 		return
 	}
 	// Nobody else can join before the AfterFunc is there: setting it up asks ctx, which may
 	// panic, and a group without it would cancel nobody.
-	g = &watchGroup{all: w, ctx: askedOnce{Context: ctx, done: done}}
-	g.add(a)
+	g = &watchGroup[W]{all: all, ctx: askedOnce{Context: ctx, done: done}}
+	g.add(w)
 	// fire runs on a goroutine of its own, even if ctx has ended already.
 	stop := context.AfterFunc(&g.ctx, func() { g.fire(ctx) })
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	g.stop = stop
-	if w.groups == nil {
-		w.groups = make(map[<-chan struct{}]*watchGroup)
+	if all.groups == nil {
+		all.groups = make(map[<-chan struct{}]*watchGroup[W])
 	}
-	if !g.over && w.groups[done] == nil {
-		w.groups[done] = g
+	if !g.over && all.groups[done] == nil {
+		all.groups[done] = g
 	}
 }
 
@@ -115,27 +124,27 @@ func (c *askedOnce) Value(key any) any {
 	return c.value
 }
 
-// leaveWatch takes the acquisition out of its group; the last one ends the group.
-func (a *acquisition) leaveWatch() {
-	g := a.watch.group
+// leave takes w out of its group; the last one ends the group.
+func (p *watchPlace[W]) leave(w W) {
+	g := p.group
 	if g == nil {
 		return
 	}
-	w := g.all
+	var none W
 	var stop func() bool
-	w.mu.Lock()
-	g.remove(a)
-	if g.first == nil && !g.over {
+	g.all.mu.Lock()
+	g.remove(w)
+	if g.first == none && !g.over {
 		g.endLocked()
 		stop = g.stop
 	}
-	w.mu.Unlock()
+	g.all.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 }
 
-func (g *watchGroup) endLocked() {
+func (g *watchGroup[W]) endLocked() {
 	g.over = true
 	if g.all.groups[g.ctx.done] == g {
 		delete(g.all.groups, g.ctx.done)
@@ -143,20 +152,21 @@ func (g *watchGroup) endLocked() {
 }
 
 // fire cancels the members. One that ends by itself meanwhile is not cancelled
-// twice: cancel looks under the shard's lock.
-func (g *watchGroup) fire(ctx context.Context) {
+// twice: cancel looks under the lock of the member.
+func (g *watchGroup[W]) fire(ctx context.Context) {
 	s := stopOf(ctx)
-	w := g.all
-	w.mu.Lock()
+	var none W
+	all := g.all
+	all.mu.Lock()
 	if !g.over {
 		g.endLocked() // a future that joins now makes a new group
 	}
-	for g.first != nil {
-		a := g.first
-		g.remove(a)
-		w.mu.Unlock()
-		a.cancel(s)
-		w.mu.Lock()
+	for g.first != none {
+		w := g.first
+		g.remove(w)
+		all.mu.Unlock()
+		w.cancel(s)
+		all.mu.Lock()
 	}
-	w.mu.Unlock()
+	all.mu.Unlock()
 }

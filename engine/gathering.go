@@ -1,0 +1,450 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// gathering takes many locks as one: all or none.
+//
+//	trying --all granted---------------------------------------> over: a MultiHold
+//	  ^  |
+//	  |  +--one refused: the others are given back--> pausing
+//	  |                                                  |
+//	  +--granted-- blocked, on the one that refused <----+
+//
+//	any --context, Wait, Abandon, Close, a refusal for good----> over: all given back
+//
+// It waits, for a lock or for time, only while it has none of the others. So two that want
+// the same locks in another order do not wait for each other. They may refuse each other,
+// though, again and again; the pause, of random length, ends that.
+//
+// Invariants:
+//
+//  1. out counts the acquisitions of the current round that have no result. Who brings it
+//     to 0 decides what comes next, so one goroutine does at a time.
+//  2. parts[i].hold is set while lock i is held for the gathering, and until the result.
+//  3. mu is taken without any other lock, and no other lock is taken under it. Results come
+//     from event loops, so nobody blocks under it, and no user's code runs.
+type gathering struct {
+	fut   Future[*MultiHold]
+	home  *Engine // of the first lock: its wheel and executor serve all of them
+	locks []Mutex
+	opts  options
+	once  bool // TryLock: one round
+	async bool
+	watch watchPlace[*gathering]
+
+	mu      sync.Mutex
+	stage   stage
+	stop    *stop // it is given up
+	parts   []part
+	out     int
+	refused int       // the lock that it blocks on
+	refusal error     // of that one, the latest
+	rounds  int       // that ended with a refusal
+	late    int       // that ended with a lock that was lost meanwhile
+	pause   taskTimer // ends pausing
+	limit   taskTimer // of Wait
+}
+
+type stage uint8
+
+const (
+	stageTrying stage = iota
+	stageBlocked
+	stagePausing
+	stageOver
+)
+
+// part is what a gathering knows of one of its locks.
+type part struct {
+	parent *holding     // the lock is re-entered under it
+	asked  *acquisition // without a result yet
+	hold   *Hold
+	err    error
+}
+
+// taskTimer is a timer that calls a function.
+type taskTimer struct {
+	timer wheel.Timer
+	fire  func()
+}
+
+// Fire implements wheel.Task.
+func (t *taskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
+
+// startGathering starts to take the locks. It does not block.
+func startGathering(ctx context.Context, locks []Mutex, o options, parents []*holding, once, async bool) *gathering {
+	g := &gathering{
+		home: locks[0].engine(), locks: locks, opts: o, once: once, async: async,
+		parts: make([]part, len(locks)), refused: -1,
+	}
+	g.fut.source = g
+	g.pause.fire = g.pauseOver
+	g.limit.fire = func() { g.soon(func() { g.cancel(stop{errWaited, true}) }) }
+	g.pause.timer.Init(&g.pause)
+	g.limit.timer.Init(&g.limit)
+	for i, h := range parents {
+		g.parts[i].parent = h
+	}
+	if async {
+		g.home.gatherings.watches.join(ctx, g)
+	}
+	if o.waitGiven {
+		g.home.wheel.Schedule(&g.limit.timer, g.home.clock.Now().Add(o.wait))
+	}
+	g.opts.waitGiven = false // it bounds the whole
+	g.tryOthers()
+	return g
+}
+
+// tryOthers begins a round: every lock that is not held yet is tried once, all of them at
+// the same time.
+func (g *gathering) tryOthers() {
+	g.mu.Lock()
+	g.stage = stageTrying
+	var ask []int
+	for i := range g.parts {
+		if g.parts[i].hold == nil {
+			ask = append(ask, i)
+		}
+	}
+	g.out = len(ask)
+	g.mu.Unlock()
+	for _, i := range ask {
+		g.ask(i, true)
+	}
+}
+
+// ask asks for one of the locks. Its result is counted in out already.
+func (g *gathering) ask(i int, once bool) {
+	m := g.locks[i]
+	e := m.engine()
+	a := e.newAcquisition(m, g.opts, true)
+	a.once, a.parent = once, g.parts[i].parent
+	g.mu.Lock()
+	// Only the first round may find a lane full: later ones come from nobody who could try again.
+	a.patient = !g.async || g.rounds > 0 || g.stage != stageTrying
+	g.parts[i].asked = a
+	s := g.stop
+	g.mu.Unlock()
+	if s != nil {
+		a.cancel(*s) // enqueue finds it ended
+	}
+	a.fut.hearDirectly(func(h *Hold, err error) { g.told(i, h, err) })
+	e.enqueue(a, m, g.opts)
+}
+
+// told is called with the result of one lock.
+func (g *gathering) told(i int, h *Hold, err error) {
+	g.mu.Lock()
+	p := &g.parts[i]
+	p.asked, p.hold, p.err = nil, h, err
+	g.out--
+	last := g.out == 0
+	g.mu.Unlock()
+	if last {
+		g.soon(g.decide)
+	}
+}
+
+// fewLocks is how many locks are given back, or asked for, on an event loop.
+const fewLocks = 16
+
+// soon runs a step, on a goroutine if it is a long one.
+func (g *gathering) soon(step func()) {
+	if len(g.locks) > fewLocks {
+		g.home.exec.spawn(step)
+		return
+	}
+	step()
+}
+
+// decide goes on after a round.
+func (g *gathering) decide() {
+	g.mu.Lock()
+	failed := g.worst()
+	stage, stopped := g.stage, g.stop != nil
+	g.mu.Unlock()
+	switch {
+	case failed >= 0:
+		g.refusedBy(failed)
+	case stage == stageBlocked && len(g.locks) > 1 && !stopped:
+		g.tryOthers()
+	case stage == stageBlocked && len(g.locks) > 1:
+		g.fail(g.stoppedAt(g.refusal))
+	default:
+		g.succeed()
+	}
+}
+
+// worst returns the lock whose failure decides, -1 if none has failed: one that will not go
+// away, else the first. The caller holds mu.
+func (g *gathering) worst() int {
+	first := -1
+	for i := range g.parts {
+		switch err := g.parts[i].err; {
+		case err == nil:
+		case !passes(err):
+			return i
+		case first < 0:
+			first = i
+		}
+	}
+	return first
+}
+
+// passes reports whether waiting may help after a refusal: somebody has the lock, or
+// nobody answers.
+func passes(err error) bool {
+	for _, why := range parts(err.(*NotAcquiredError).Err) {
+		switch why.(type) {
+		case *held, impatient:
+			return true
+		}
+		if why == ErrUnavailable {
+			return true
+		}
+	}
+	return false
+}
+
+// refusedBy goes on after a round in which a lock was refused: without the others.
+func (g *gathering) refusedBy(i int) {
+	g.mu.Lock()
+	err := g.parts[i].err
+	g.refused, g.refusal = i, err
+	stopped := g.stop != nil
+	g.mu.Unlock()
+	if g.once || stopped || !passes(err) {
+		g.fail(err)
+		return
+	}
+	g.giveBack()
+	g.rest()
+}
+
+// giveBack releases what was granted.
+func (g *gathering) giveBack() {
+	for i := range g.parts {
+		g.mu.Lock()
+		h := g.parts[i].hold
+		g.parts[i].hold, g.parts[i].err = nil, nil
+		g.mu.Unlock()
+		if h != nil {
+			h.unlockAsync(false)
+		}
+	}
+}
+
+// The pause before a gathering blocks: none after the first refusal, as most locks are
+// held by one who does not want the others; then up to a bound that doubles.
+const (
+	firstPause = time.Millisecond
+	longPause  = 64 * time.Millisecond
+)
+
+// rest pauses, and then blocks on the lock that refused.
+func (g *gathering) rest() {
+	g.mu.Lock()
+	d := time.Duration(0)
+	if g.rounds > 0 {
+		d = rand.N(min(firstPause<<min(g.rounds, 16), longPause))
+	}
+	g.rounds++
+	stopped := g.stop != nil
+	if !stopped {
+		g.stage = stagePausing
+	}
+	g.mu.Unlock()
+	switch {
+	case stopped:
+		g.fail(g.stoppedAt(g.refusal))
+	case d == 0:
+		g.pauseOver()
+	case !g.home.gatherings.add(g):
+		g.cancel(stop{cause: ErrClosed})
+	default:
+		g.home.wheel.Schedule(&g.pause.timer, g.home.clock.Now().Add(d))
+	}
+}
+
+// pauseOver blocks on the lock that refused, unless the gathering was given up.
+func (g *gathering) pauseOver() {
+	g.home.gatherings.remove(g)
+	g.mu.Lock()
+	on := g.stage == stagePausing
+	if on {
+		g.stage, g.out = stageBlocked, 1
+	}
+	g.mu.Unlock()
+	if on {
+		g.ask(g.refused, false)
+	}
+}
+
+// cancel gives the gathering up unless it has ended or was given up before; it reports
+// whether it did.
+func (g *gathering) cancel(s stop) bool {
+	g.mu.Lock()
+	if g.stage == stageOver || g.stop != nil {
+		g.mu.Unlock()
+		return false
+	}
+	g.stop = &s
+	paused := g.stage == stagePausing
+	if paused {
+		g.stage = stageTrying // pauseOver does nothing now
+	}
+	var asked []*acquisition
+	for i := range g.parts {
+		if a := g.parts[i].asked; a != nil {
+			asked = append(asked, a)
+		}
+	}
+	g.mu.Unlock()
+	if paused {
+		g.home.gatherings.remove(g)
+		g.home.wheel.Cancel(&g.pause.timer)
+		g.fail(g.stoppedAt(g.refusal))
+	}
+	for _, a := range asked {
+		a.cancel(s)
+	}
+	return true
+}
+
+// stoppedAt is the error of a gathering that was given up between two rounds: what ended
+// it, and what the latest round was told.
+func (g *gathering) stoppedAt(refusal error) error {
+	g.mu.Lock()
+	s := *g.stop
+	g.mu.Unlock()
+	last := refusal.(*NotAcquiredError)
+	if s.cause == ErrClosed {
+		return notAcquired(last.Name, ErrClosed)
+	}
+	return notAcquired(last.Name, fail(append([]error{s.cause}, parts(last.Err)...)...))
+}
+
+// fail ends the gathering without the locks.
+func (g *gathering) fail(err error) {
+	g.giveBack()
+	g.end()
+	g.fut.settle(nil, err)
+}
+
+// end takes the gathering out of everything.
+func (g *gathering) end() {
+	g.mu.Lock()
+	g.stage = stageOver
+	g.mu.Unlock()
+	g.watch.leave(g)
+	g.home.wheel.Cancel(&g.limit.timer)
+}
+
+// succeed ends the gathering with all locks, unless one was lost meanwhile.
+func (g *gathering) succeed() {
+	holds := make([]*Hold, len(g.parts))
+	for i := range g.parts {
+		holds[i] = g.parts[i].hold
+	}
+	m, lost := newMultiHold(g.locks, holds)
+	if lost == nil {
+		g.end()
+		g.fut.settle(m, nil)
+		return
+	}
+	g.mu.Lock()
+	g.late++
+	again := !g.once && g.late < maxLate && g.stop == nil
+	name := g.locks[lost.at].name
+	if again {
+		g.refused, g.refusal = lost.at, notAcquired(name, fail(ErrLate, lost.why))
+	}
+	g.mu.Unlock()
+	if !again {
+		g.fail(notAcquired(name, fail(ErrLate, lost.why)))
+		return
+	}
+	g.giveBack()
+	g.rest()
+}
+
+func (g *gathering) watchPlace() *watchPlace[*gathering] { return &g.watch }
+
+// The methods below make a gathering the source of its future.
+
+func (g *gathering) executor() *executor { return &g.home.exec }
+
+func (g *gathering) abandon() { g.cancel(stop{cause: errAbandoned}) }
+
+func (g *gathering) drop(m *MultiHold) { m.unlockAll(false) }
+
+// wait is the synchronous half: it waits for the result or for the context.
+func (g *gathering) wait(ctx context.Context, done <-chan struct{}) (*MultiHold, error) {
+	ended := g.fut.Done()
+	select {
+	case <-ended:
+	case <-done:
+		through := false
+		defer func() {
+			if !through { // the context is the user's own, and has panicked
+				g.fut.Abandon()
+			}
+		}()
+		s := stopOf(ctx)
+		through = true
+		g.cancel(s)
+		<-ended
+	}
+	return g.fut.Result()
+}
+
+// gatherings are an engine's: those that pause, since nothing else would tell them that the
+// engine is closing, and the contexts of all that are futures.
+type gatherings struct {
+	watches watches[*gathering]
+
+	mu     sync.Mutex
+	closed bool
+	paused map[*gathering]struct{}
+}
+
+// add lists one that pauses, unless the engine is closing.
+func (all *gatherings) add(g *gathering) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.closed {
+		return false
+	}
+	if all.paused == nil {
+		all.paused = make(map[*gathering]struct{})
+	}
+	all.paused[g] = struct{}{}
+	return true
+}
+
+func (all *gatherings) remove(g *gathering) {
+	all.mu.Lock()
+	delete(all.paused, g)
+	all.mu.Unlock()
+}
+
+// close fails those that pause, and whoever pauses from now on.
+func (all *gatherings) close() {
+	all.mu.Lock()
+	all.closed = true
+	paused := all.paused
+	all.paused = nil
+	all.mu.Unlock()
+	for g := range paused {
+		g.cancel(stop{cause: ErrClosed})
+	}
+}

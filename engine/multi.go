@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// MultiLock is several locks that are taken as one: all of them, or none. See Multi.
+// The zero MultiLock is not usable: its methods return ErrInvalid.
+type MultiLock struct{ all *multi }
+
+type multi struct {
+	locks []Mutex
+	err   error // they cannot be taken as one
+}
+
+// maxLocks bounds the locks of a MultiLock.
+const maxLocks = 10_000
+
+// Multi returns the locks as one, which may be of several engines. On the wire each of them
+// is what it is: it excludes those who take it alone, or together with others, Redisson's
+// getMultiLock included.
+//
+// Lock tries all of them at the same time. If one is held by somebody else, it gives the
+// others back at once, waits for that one, and then tries the others again. So it never
+// waits while it holds one of them, and does not dead-lock with anybody, whatever the
+// order. It is not fair: under contention a large set may wait for a long time.
+//
+// There must be at least one lock and at most 10,000, all different and of one kind.
+// Otherwise the first call that needs them returns ErrInvalid. That two names on two engines
+// are the same lock cannot be known; such a Lock never succeeds.
+func Multi(locks ...Mutex) MultiLock {
+	m := &multi{locks: slices.Clone(locks)}
+	seen := make(map[multiKey]bool, len(locks))
+	switch {
+	case len(locks) == 0:
+		m.err = invalid("a MultiLock of no locks")
+	case len(locks) > maxLocks:
+		m.err = invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
+	}
+	for _, one := range locks {
+		if m.err != nil {
+			break
+		}
+		switch {
+		case one.home == nil:
+			m.err = errZeroMutex
+		case one.err != nil:
+			m.err = one.err
+		case one.key.kind != locks[0].key.kind:
+			m.err = invalid("a MultiLock of a Mutex and a SpinMutex: they must be of one kind")
+		case seen[multiKey{one.engine(), one.key}]:
+			m.err = invalid("a MultiLock that has %q twice", shorten(one.name))
+		}
+		if one.home != nil {
+			seen[multiKey{one.engine(), one.key}] = true
+		}
+	}
+	return MultiLock{m}
+}
+
+// Many returns the locks of those names as one; see Multi. A name that is there twice counts
+// once.
+func (e *Engine) Many(names ...string) MultiLock {
+	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+	locks := make([]Mutex, len(sorted))
+	for i, name := range sorted {
+		locks[i] = e.Mutex(name)
+	}
+	return Multi(locks...)
+}
+
+// LockMany takes the locks of all those names, or none: Many(names...).Lock.
+func (e *Engine) LockMany(ctx context.Context, names []string, opts ...Option) (*MultiHold, error) {
+	return e.Many(names...).Lock(ctx, opts...)
+}
+
+// TryLockMany takes the locks of all those names, or none, in one attempt:
+// Many(names...).TryLock.
+func (e *Engine) TryLockMany(ctx context.Context, names []string, opts ...Option) (*MultiHold, error) {
+	return e.Many(names...).TryLock(ctx, opts...)
+}
+
+// Lock waits for all the locks as long as ctx lives, or as long as Wait allows. The options
+// are those of Mutex.Lock, for each of the locks, but not MinHold: a lock that is given back
+// would stay taken. The error is a *NotAcquiredError that names the lock that was not
+// acquired, and why; none of them is held then.
+//
+// A lock that ctx carries is re-entered; see Hold.Context.
+func (l MultiLock) Lock(ctx context.Context, opts ...Option) (*MultiHold, error) {
+	return l.acquire(ctx, opts, false)
+}
+
+// TryLock makes one attempt to take all the locks and never waits for one. If somebody else
+// holds one of them, the error Is ErrHeld and names it.
+func (l MultiLock) TryLock(ctx context.Context, opts ...Option) (*MultiHold, error) {
+	return l.acquire(ctx, opts, true)
+}
+
+// LockAsync is Lock without the waiting: it never blocks.
+func (l MultiLock) LockAsync(ctx context.Context, opts ...Option) *Future[*MultiHold] {
+	return l.acquireAsync(ctx, opts, false)
+}
+
+// TryLockAsync is TryLock without waiting for the servers' answers.
+func (l MultiLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*MultiHold] {
+	return l.acquireAsync(ctx, opts, true)
+}
+
+func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*MultiHold, error) {
+	var done <-chan struct{}
+	if ctx != nil {
+		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
+	}
+	g, err := l.begin(ctx, opts, once, false)
+	if err != nil {
+		return nil, err
+	}
+	return g.wait(ctx, done)
+}
+
+func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*MultiHold] {
+	g, err := l.begin(ctx, opts, once, true)
+	if err != nil {
+		g = &gathering{home: new(Engine)}
+		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
+			g.home = l.all.locks[0].engine()
+		}
+		g.stage = stageOver
+		g.fut.source = g
+		g.fut.settle(nil, err)
+	}
+	return &g.fut
+}
+
+// begin checks everything that can be known before anything is sent.
+func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*gathering, error) {
+	switch {
+	case l.all == nil:
+		return nil, notAcquired("", invalid("the zero MultiLock: get one from Multi or Engine.Many"))
+	case l.all.err != nil:
+		return nil, notAcquired("", l.all.err)
+	case ctx == nil:
+		return nil, notAcquired("", errNoContext)
+	case ctx.Err() != nil:
+		return nil, notAcquired("", context.Cause(ctx))
+	}
+	var o options
+	var last *Engine
+	parents := make([]*holding, len(l.all.locks))
+	for i, m := range l.all.locks {
+		e := m.engine()
+		if e != last { // its margin may be another
+			var err error
+			if o, err = e.resolve(opts, once); err != nil {
+				return nil, notAcquired("", err)
+			}
+			last = e
+		}
+		parents[i] = carried(ctx, e, m.key)
+		if parents[i] != nil && o.nonReentrant {
+			return nil, notAcquired(m.name, ErrReentry)
+		}
+	}
+	if o.minGiven {
+		return nil, notAcquired("", invalid("MinHold does not go with several locks: one that is given back would stay taken"))
+	}
+	return startGathering(ctx, l.all.locks, o, parents, once, async), nil
+}
+
+// Do takes all the locks, runs fn and releases them; see Mutex.Do.
+func (l MultiLock) Do(ctx context.Context, fn func(ctx context.Context, h *MultiHold) error, opts ...Option) error {
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		return didNotRun(err)
+	}
+	return runUnder(ctx, h, l.patience(), fn)
+}
+
+// TryDo is Do with TryLock: if somebody else holds one of the locks, fn does not run and the
+// result is (false, nil); see Mutex.TryDo.
+func (l MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *MultiHold) error, opts ...Option) (ran bool, err error) {
+	h, err := l.TryLock(ctx, opts...)
+	if e, ok := err.(*NotAcquiredError); ok && e.refused() {
+		return false, nil
+	}
+	if err != nil {
+		return false, didNotRun(err)
+	}
+	return true, runUnder(ctx, h, l.patience(), fn)
+}
+
+// patience is how long a release is waited for that has no context of its own.
+func (l MultiLock) patience() (d time.Duration) {
+	for _, m := range l.all.locks {
+		d = max(d, m.patience())
+	}
+	return d
+}

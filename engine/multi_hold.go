@@ -1,0 +1,361 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// MultiHold is several locks that are held as one. All methods may be called from any
+// goroutine. You must unlock it, also when one of the locks was lost: the others stay held
+// until then.
+type MultiHold struct {
+	locks []Mutex
+	holds []*Hold
+	fate  *fate
+
+	mu    sync.Mutex
+	index map[multiKey]*Hold // made by the first re-entry
+}
+
+type multiKey struct {
+	engine *Engine
+	key    key
+}
+
+// fate is the end that the locks of a MultiHold share: the first one that ends brings it.
+// Each of them keeps it as one of its contexts, so its end comes before the release of the
+// lock, and before others can have the lock.
+//
+// It is apart from the MultiHold, so that one that was dropped can be noticed.
+type fate struct {
+	mu       sync.Mutex
+	ending   error
+	contexts map[*heldContext]struct{}
+	done     chan struct{} // closed when the contexts have ended, too
+}
+
+// lostMeanwhile is a lock that was lost while others were awaited.
+type lostMeanwhile struct {
+	at  int
+	why error
+}
+
+// newMultiHold binds the holds together, unless one of them has ended.
+func newMultiHold(locks []Mutex, holds []*Hold) (*MultiHold, *lostMeanwhile) {
+	m := &MultiHold{locks: locks, holds: holds, fate: &fate{done: make(chan struct{})}}
+	for i, l := range holds {
+		if err := l.h.bind(m.fate); err != nil {
+			return nil, &lostMeanwhile{i, err}
+		}
+	}
+	return m, nil
+}
+
+// bind has f end with h, or returns why h has ended.
+func (h *holding) bind(f *fate) error {
+	var fx effects
+	h.sh.mu.Lock()
+	h.check(h.eng.clock.Now(), &fx)
+	err := h.ending
+	if err != nil {
+		h.res.goOnAfter(&fx)
+	} else {
+		x := h.more()
+		if x.contexts == nil {
+			x.contexts = make(map[ender]struct{}, 1)
+		}
+		x.contexts[f] = struct{}{}
+	}
+	h.sh.mu.Unlock()
+	fx.run(h.eng)
+	return err
+}
+
+// end implements ender. It returns when the contexts have ended, whoever ends them.
+func (f *fate) end(why error) {
+	f.mu.Lock()
+	first := f.ending == nil
+	var contexts map[*heldContext]struct{}
+	if first {
+		f.ending, contexts, f.contexts = why, f.contexts, nil
+	}
+	f.mu.Unlock()
+	if !first {
+		<-f.done
+		return
+	}
+	defer close(f.done)
+	endThese(contexts, why)
+}
+
+// endThese ends all, even if one panics: then the panic goes on after that.
+func endThese(contexts map[*heldContext]struct{}, why error) {
+	through := false
+	defer func() {
+		if !through {
+			endThese(contexts, why)
+		}
+	}()
+	for c := range contexts {
+		delete(contexts, c)
+		c.end(why)
+	}
+	through = true
+}
+
+// forget takes out a context that has ended before the locks.
+func (f *fate) forget(c *heldContext) {
+	f.mu.Lock()
+	c.over = true
+	delete(f.contexts, c)
+	f.mu.Unlock()
+}
+
+// find returns the hold of a name, nil if there is none.
+func (m *MultiHold) find(e *Engine, k key) *Hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.index == nil {
+		m.index = make(map[multiKey]*Hold, len(m.holds))
+		for i, one := range m.locks {
+			m.index[multiKey{one.engine(), one.key}] = m.holds[i]
+		}
+	}
+	return m.index[multiKey{e, k}]
+}
+
+// Names returns the names of the locks, as you gave them, in their order.
+func (m *MultiHold) Names() []string {
+	names := make([]string, len(m.holds))
+	for i, l := range m.holds {
+		names[i] = l.Name()
+	}
+	return names
+}
+
+// ValidUntil returns the instant until which all the locks are certainly yours if nothing
+// renews them any more: that of the lock that ends first. See Hold.ValidUntil.
+func (m *MultiHold) ValidUntil() time.Time {
+	first := m.holds[0].ValidUntil()
+	for _, l := range m.holds[1:] {
+		if at := l.ValidUntil(); at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
+
+// Acked returns how many replicas have acknowledged each of the locks at least; see
+// Hold.Acked.
+func (m *MultiHold) Acked() int {
+	least := m.holds[0].Acked()
+	for _, l := range m.holds[1:] {
+		least = min(least, l.Acked())
+	}
+	return least
+}
+
+// Done returns a channel that is closed when the first of the locks ends, for any reason,
+// and before anybody else can have that lock. By then the contexts have ended.
+func (m *MultiHold) Done() <-chan struct{} { return m.fate.done }
+
+// Err returns nil while all the locks are held, ErrReleased after Unlock was called, and the
+// *LostError of the first lock that was lost, which has its name. It looks at the clock, as
+// Hold.Err does.
+func (m *MultiHold) Err() error {
+	for _, l := range m.holds {
+		if !l.h.inTime() {
+			_ = l.Err() // which ends it, and so the others' fate
+		}
+	}
+	m.fate.mu.Lock()
+	defer m.fate.mu.Unlock()
+	return m.fate.ending
+}
+
+// inTime reports whether the hold's time is not over yet. It takes no lock.
+func (h *holding) inTime() bool { return h.eng.clock.Now() < h.until() }
+
+// Context returns a context that ends with parent or with the first of the locks, whichever
+// comes first. It carries all the locks: acquiring any of them under it re-enters. See
+// Hold.Context.
+func (m *MultiHold) Context(parent context.Context) context.Context {
+	if parent == nil {
+		return endedContext()
+	}
+	c := &heldContext{multi: m, parent: parent}
+	inner := c.make()
+	why := m.Err()
+	if why == nil {
+		why = m.fate.add(c)
+	}
+	if why != nil {
+		c.end(why)
+	}
+	return inner
+}
+
+// add has the context end with f, or returns why f has ended.
+func (f *fate) add(c *heldContext) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ending == nil && !c.over {
+		if f.contexts == nil {
+			f.contexts = make(map[*heldContext]struct{})
+		}
+		f.contexts[c] = struct{}{}
+	}
+	return f.ending
+}
+
+// Unlock releases all the locks, at the same time. The contexts end first. The error joins
+// those of the locks; see Hold.Unlock, also for what ctx means.
+func (m *MultiHold) Unlock(ctx context.Context) error {
+	f := m.UnlockAsync()
+	if ctx == nil {
+		return fail(ErrOutcomeUnknown, errNoContext)
+	}
+	select {
+	case <-f.Done():
+		_, err := f.Result()
+		return err
+	case <-ctx.Done():
+	}
+	cause := context.Cause(ctx)
+	if cause == ErrReleased {
+		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.multi == m })
+		if outer != nil {
+			defer cancel()
+			select {
+			case <-f.Done():
+				_, err := f.Result()
+				return err
+			case <-outer.Done():
+				cause = context.Cause(outer)
+			}
+		}
+	}
+	if _, err := f.Result(); err != ErrPending {
+		return err
+	}
+	return fail(ErrOutcomeUnknown, cause)
+}
+
+// UnlockAsync is Unlock without the waiting.
+func (m *MultiHold) UnlockAsync() *Future[struct{}] { return m.unlockAll(true) }
+
+// unlockingAll waits for the releases of a MultiHold.
+type unlockingAll struct {
+	fut  Future[struct{}]
+	eng  *Engine
+	left atomic.Int64
+	errs []error
+}
+
+func (u *unlockingAll) executor() *executor { return &u.eng.exec }
+func (u *unlockingAll) abandon()            {} // a release is never taken back
+func (u *unlockingAll) drop(struct{})       {}
+
+func (m *MultiHold) unlockAll(byUser bool) *Future[struct{}] {
+	u := &unlockingAll{eng: m.holds[0].h.eng, errs: make([]error, len(m.holds))}
+	u.fut.source = u
+	u.left.Store(int64(len(m.holds)))
+	release := func() {
+		m.fate.end(ErrReleased)
+		for i, l := range m.holds {
+			l.unlockAsync(true).hearDirectly(func(_ struct{}, err error) {
+				u.errs[i] = err
+				if u.left.Add(-1) == 0 {
+					u.fut.settle(struct{}{}, joined(u.errs))
+				}
+			})
+		}
+	}
+	if byUser && m.fate.endsSoon() {
+		release()
+	} else {
+		u.eng.exec.spawn(release)
+	}
+	return &u.fut
+}
+
+// endsSoon reports whether end takes a moment only.
+func (f *fate) endsSoon() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-f.done:
+		return true
+	default:
+		return f.ending == nil && len(f.contexts) <= fewContexts
+	}
+}
+
+// joined joins the errors of several locks: nil if there is none.
+func joined(errs []error) error {
+	var all []error
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &failures{all}
+}
+
+// failures are the errors of several locks; the text has the first few.
+type failures struct{ is []error }
+
+func (e *failures) Unwrap() []error { return e.is }
+
+func (e *failures) Error() string {
+	const most = 3
+	text := e.is[0].Error()
+	for _, err := range e.is[1:min(most, len(e.is))] {
+		text += "; " + said(err)
+	}
+	if more := len(e.is) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// Extend makes the fixed leases of all the locks last d from now, at the same time; see
+// Hold.Extend. The error joins those of the locks that it did not succeed for; the others
+// are extended.
+func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
+	var wait time.Duration
+	for _, l := range m.holds {
+		if err := l.h.mayExtend(ctx, d); err != nil {
+			return about(l.h.name, err) // nothing was sent
+		}
+		wait = max(wait, l.h.extendPatience())
+	}
+	patience := make(chan time.Time)
+	timer := time.AfterFunc(wait, func() { close(patience) })
+	defer timer.Stop()
+	type started struct {
+		x, ahead *extension
+		err      error
+	}
+	all := make([]started, len(m.holds))
+	for i, l := range m.holds {
+		x := &extension{lease: d, done: make(chan struct{})}
+		ahead, err := l.h.startExtend(x)
+		all[i] = started{x, ahead, err}
+	}
+	errs := make([]error, len(m.holds))
+	for i, l := range m.holds {
+		s := all[i]
+		errs[i] = about(l.h.name, l.h.awaitExtend(ctx, s.x, s.ahead, s.err, patience))
+	}
+	return joined(errs)
+}
