@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -72,12 +73,11 @@ func runUnder[H anyHold](ctx context.Context, h H, patience time.Duration, fn fu
 		released := h.Unlock(uctx)
 		switch {
 		case errors.Is(lost, ErrReleased):
-			// fn unlocked it itself.
-			if errors.Is(released, ErrNotHeld) {
-				released = nil
-			}
+			released = butNotHeld(released) // fn unlocked it itself
+		case lost != nil && (released == nil || errors.Is(released, lost)):
+			// Unlock says the same, and what else went wrong with several locks.
 		case lost != nil:
-			released = lost // Unlock says the same
+			released = together(lost, released)
 		}
 		switch {
 		case err == nil:
@@ -91,6 +91,20 @@ func runUnder[H anyHold](ctx context.Context, h H, patience time.Duration, fn fu
 	}
 	return err
 }
+
+// butNotHeld is the error of an Unlock after another: without the locks that were merely
+// unlocked already.
+func butNotHeld(err error) error {
+	if all, several := err.(*failures); several {
+		return joined(slices.DeleteFunc(slices.Clone(all.is), isNotHeld))
+	}
+	if isNotHeld(err) {
+		return nil
+	}
+	return err
+}
+
+func isNotHeld(err error) bool { return errors.Is(err, ErrNotHeld) }
 
 // patience is how long a release is waited for that has no context of its own.
 func (m Mutex) patience() time.Duration { return m.engine().cfg.CommandTimeout }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type gathering struct {
 	fut   Future[*MultiHold]
 	home  *Engine // of the first lock: its wheel and executor serve all of them
 	locks []Mutex
+	on    []*Engine // all of them, each once
 	opts  options
 	once  bool // TryLock: one round
 	async bool
@@ -48,7 +50,7 @@ type gathering struct {
 	refused int       // the lock that it blocks on
 	refusal error     // of that one, the latest
 	rounds  int       // that ended with a refusal
-	late    int       // that ended with a lock that was lost meanwhile
+	late    int       // that ended with a lock that was lost meanwhile, or came too late
 	pause   taskTimer // ends pausing
 	limit   taskTimer // of Wait
 }
@@ -92,6 +94,9 @@ func startGathering(ctx context.Context, locks []Mutex, o options, parents []*ho
 	g.limit.timer.Init(&g.limit)
 	for i, h := range parents {
 		g.parts[i].parent = h
+		if e := locks[i].engine(); !slices.Contains(g.on, e) {
+			g.on = append(g.on, e)
+		}
 	}
 	if async {
 		g.home.gatherings.watches.join(ctx, g)
@@ -200,19 +205,19 @@ func (g *gathering) worst() int {
 	return first
 }
 
-// passes reports whether waiting may help after a refusal: somebody has the lock, or
-// nobody answers.
+// passes reports whether waiting may help after a refusal.
 func passes(err error) bool {
-	for _, why := range parts(err.(*NotAcquiredError).Err) {
-		switch why.(type) {
-		case *held, impatient:
-			return true
-		}
-		if why == ErrUnavailable {
-			return true
-		}
+	return slices.ContainsFunc(parts(err.(*NotAcquiredError).Err), isObstacle)
+}
+
+// isObstacle reports whether a reason may go away: somebody has the lock, nobody answers, or
+// the answer came too late.
+func isObstacle(why error) bool {
+	switch why.(type) {
+	case *held, impatient:
+		return true
 	}
-	return false
+	return why == ErrUnavailable || why == ErrLate
 }
 
 // refusedBy goes on after a round in which a lock was refused: without the others.
@@ -221,8 +226,21 @@ func (g *gathering) refusedBy(i int) {
 	err := g.parts[i].err
 	g.refused, g.refusal = i, err
 	stopped := g.stop != nil
+	reasons := parts(err.(*NotAcquiredError).Err)
+	tooLate := reasons[0] == ErrLate
+	if tooLate {
+		g.late++
+		tooLate = g.late >= maxLate || g.stage == stageBlocked // one that waits has counted itself
+	}
 	g.mu.Unlock()
-	if g.once || stopped || !passes(err) {
+	switch {
+	case g.once || !passes(err) || tooLate && !stopped:
+		g.fail(err)
+		return
+	case stopped && isObstacle(reasons[0]): // told before the end, which another was told
+		g.fail(g.stoppedAt(err))
+		return
+	case stopped:
 		g.fail(err)
 		return
 	}
@@ -266,10 +284,10 @@ func (g *gathering) rest() {
 	switch {
 	case stopped:
 		g.fail(g.stoppedAt(g.refusal))
+	case !g.list():
+		g.cancel(stop{cause: ErrClosed})
 	case d == 0:
 		g.pauseOver()
-	case !g.home.gatherings.add(g):
-		g.cancel(stop{cause: ErrClosed})
 	default:
 		g.home.wheel.Schedule(&g.pause.timer, g.home.clock.Now().Add(d))
 	}
@@ -277,7 +295,6 @@ func (g *gathering) rest() {
 
 // pauseOver blocks on the lock that refused, unless the gathering was given up.
 func (g *gathering) pauseOver() {
-	g.home.gatherings.remove(g)
 	g.mu.Lock()
 	on := g.stage == stagePausing
 	if on {
@@ -310,7 +327,6 @@ func (g *gathering) cancel(s stop) bool {
 	}
 	g.mu.Unlock()
 	if paused {
-		g.home.gatherings.remove(g)
 		g.home.wheel.Cancel(&g.pause.timer)
 		g.fail(g.stoppedAt(g.refusal))
 	}
@@ -345,6 +361,7 @@ func (g *gathering) end() {
 	g.mu.Lock()
 	g.stage = stageOver
 	g.mu.Unlock()
+	g.unlist()
 	g.watch.leave(g)
 	g.home.wheel.Cancel(&g.limit.timer)
 }
@@ -375,76 +392,4 @@ func (g *gathering) succeed() {
 	}
 	g.giveBack()
 	g.rest()
-}
-
-func (g *gathering) watchPlace() *watchPlace[*gathering] { return &g.watch }
-
-// The methods below make a gathering the source of its future.
-
-func (g *gathering) executor() *executor { return &g.home.exec }
-
-func (g *gathering) abandon() { g.cancel(stop{cause: errAbandoned}) }
-
-func (g *gathering) drop(m *MultiHold) { m.unlockAll(false) }
-
-// wait is the synchronous half: it waits for the result or for the context.
-func (g *gathering) wait(ctx context.Context, done <-chan struct{}) (*MultiHold, error) {
-	ended := g.fut.Done()
-	select {
-	case <-ended:
-	case <-done:
-		through := false
-		defer func() {
-			if !through { // the context is the user's own, and has panicked
-				g.fut.Abandon()
-			}
-		}()
-		s := stopOf(ctx)
-		through = true
-		g.cancel(s)
-		<-ended
-	}
-	return g.fut.Result()
-}
-
-// gatherings are an engine's: those that pause, since nothing else would tell them that the
-// engine is closing, and the contexts of all that are futures.
-type gatherings struct {
-	watches watches[*gathering]
-
-	mu     sync.Mutex
-	closed bool
-	paused map[*gathering]struct{}
-}
-
-// add lists one that pauses, unless the engine is closing.
-func (all *gatherings) add(g *gathering) bool {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if all.closed {
-		return false
-	}
-	if all.paused == nil {
-		all.paused = make(map[*gathering]struct{})
-	}
-	all.paused[g] = struct{}{}
-	return true
-}
-
-func (all *gatherings) remove(g *gathering) {
-	all.mu.Lock()
-	delete(all.paused, g)
-	all.mu.Unlock()
-}
-
-// close fails those that pause, and whoever pauses from now on.
-func (all *gatherings) close() {
-	all.mu.Lock()
-	all.closed = true
-	paused := all.paused
-	all.paused = nil
-	all.mu.Unlock()
-	for g := range paused {
-		g.cancel(stop{cause: ErrClosed})
-	}
 }

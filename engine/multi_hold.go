@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,18 +26,6 @@ type multiKey struct {
 	key    key
 }
 
-// fate is the end that the locks of a MultiHold share: the first one that ends brings it.
-// Each of them keeps it as one of its contexts, so its end comes before the release of the
-// lock, and before others can have the lock.
-//
-// It is apart from the MultiHold, so that one that was dropped can be noticed.
-type fate struct {
-	mu       sync.Mutex
-	ending   error
-	contexts map[*heldContext]struct{}
-	done     chan struct{} // closed when the contexts have ended, too
-}
-
 // lostMeanwhile is a lock that was lost while others were awaited.
 type lostMeanwhile struct {
 	at  int
@@ -52,66 +41,6 @@ func newMultiHold(locks []Mutex, holds []*Hold) (*MultiHold, *lostMeanwhile) {
 		}
 	}
 	return m, nil
-}
-
-// bind has f end with h, or returns why h has ended.
-func (h *holding) bind(f *fate) error {
-	var fx effects
-	h.sh.mu.Lock()
-	h.check(h.eng.clock.Now(), &fx)
-	err := h.ending
-	if err != nil {
-		h.res.goOnAfter(&fx)
-	} else {
-		x := h.more()
-		if x.contexts == nil {
-			x.contexts = make(map[ender]struct{}, 1)
-		}
-		x.contexts[f] = struct{}{}
-	}
-	h.sh.mu.Unlock()
-	fx.run(h.eng)
-	return err
-}
-
-// end implements ender. It returns when the contexts have ended, whoever ends them.
-func (f *fate) end(why error) {
-	f.mu.Lock()
-	first := f.ending == nil
-	var contexts map[*heldContext]struct{}
-	if first {
-		f.ending, contexts, f.contexts = why, f.contexts, nil
-	}
-	f.mu.Unlock()
-	if !first {
-		<-f.done
-		return
-	}
-	defer close(f.done)
-	endThese(contexts, why)
-}
-
-// endThese ends all, even if one panics: then the panic goes on after that.
-func endThese(contexts map[*heldContext]struct{}, why error) {
-	through := false
-	defer func() {
-		if !through {
-			endThese(contexts, why)
-		}
-	}()
-	for c := range contexts {
-		delete(contexts, c)
-		c.end(why)
-	}
-	through = true
-}
-
-// forget takes out a context that has ended before the locks.
-func (f *fate) forget(c *heldContext) {
-	f.mu.Lock()
-	c.over = true
-	delete(f.contexts, c)
-	f.mu.Unlock()
 }
 
 // find returns the hold of a name, nil if there is none.
@@ -166,14 +95,31 @@ func (m *MultiHold) Done() <-chan struct{} { return m.fate.done }
 // *LostError of the first lock that was lost, which has its name. It looks at the clock, as
 // Hold.Err does.
 func (m *MultiHold) Err() error {
+	why := m.fate.settle(nil)
 	for _, l := range m.holds {
-		if !l.h.inTime() {
-			_ = l.Err() // which ends it, and so the others' fate
+		if why != nil {
+			break
 		}
+		why = l.h.look()
 	}
-	m.fate.mu.Lock()
-	defer m.fate.mu.Unlock()
-	return m.fate.ending
+	return m.fate.settle(why)
+}
+
+// look is Hold.Err that never ends contexts itself.
+func (h *holding) look() error {
+	if h.inTime() {
+		return nil
+	}
+	var fx effects
+	h.sh.mu.Lock()
+	h.check(h.eng.clock.Now(), &fx)
+	if h.ending != nil {
+		h.res.goOnAfter(&fx)
+	}
+	err := h.ending
+	h.sh.mu.Unlock()
+	fx.run(h.eng)
+	return err
 }
 
 // inTime reports whether the hold's time is not over yet. It takes no lock.
@@ -198,19 +144,6 @@ func (m *MultiHold) Context(parent context.Context) context.Context {
 	return inner
 }
 
-// add has the context end with f, or returns why f has ended.
-func (f *fate) add(c *heldContext) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ending == nil && !c.over {
-		if f.contexts == nil {
-			f.contexts = make(map[*heldContext]struct{})
-		}
-		f.contexts[c] = struct{}{}
-	}
-	return f.ending
-}
-
 // Unlock releases all the locks, at the same time. The contexts end first. The error joins
 // those of the locks; see Hold.Unlock, also for what ctx means.
 func (m *MultiHold) Unlock(ctx context.Context) error {
@@ -226,7 +159,7 @@ func (m *MultiHold) Unlock(ctx context.Context) error {
 	}
 	cause := context.Cause(ctx)
 	if cause == ErrReleased {
-		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.multi == m })
+		outer, cancel := outsideOf(ctx, m.covers)
 		if outer != nil {
 			defer cancel()
 			select {
@@ -242,6 +175,18 @@ func (m *MultiHold) Unlock(ctx context.Context) error {
 		return err
 	}
 	return fail(ErrOutcomeUnknown, cause)
+}
+
+// covers reports whether c is a context of m, or of a re-entry under it.
+func (m *MultiHold) covers(c *heldContext) bool {
+	for _, l := range c.holds() {
+		for up := l.h; up != nil; up = up.parent {
+			if slices.ContainsFunc(m.holds, func(l *Hold) bool { return l.h == up }) {
+				return true
+			}
+		}
+	}
+	return c.multi == m
 }
 
 // UnlockAsync is Unlock without the waiting.
@@ -274,24 +219,16 @@ func (m *MultiHold) unlockAll(byUser bool) *Future[struct{}] {
 			})
 		}
 	}
-	if byUser && m.fate.endsSoon() {
+	soon := byUser && m.fate.endsSoon()
+	if m.Err() == nil { // not lost by the clock
+		m.fate.settle(ErrReleased)
+	}
+	if soon {
 		release()
 	} else {
 		u.eng.exec.spawn(release)
 	}
 	return &u.fut
-}
-
-// endsSoon reports whether end takes a moment only.
-func (f *fate) endsSoon() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	select {
-	case <-f.done:
-		return true
-	default:
-		return f.ending == nil && len(f.contexts) <= fewContexts
-	}
 }
 
 // joined joins the errors of several locks: nil if there is none.

@@ -1,0 +1,117 @@
+package engine
+
+import "sync"
+
+// fate is the end that the locks of a MultiHold share: the first one that ends brings it.
+// Each of them keeps it as one of its contexts, so its end comes before the release of the
+// lock, and before others can have the lock.
+//
+// It is apart from the MultiHold, so that one that was dropped can be noticed.
+type fate struct {
+	mu       sync.Mutex
+	ending   error
+	begun    bool // somebody ends the contexts
+	contexts map[*heldContext]struct{}
+	done     chan struct{} // closed when the contexts have ended, too
+}
+
+// bind has f end with h, or returns why h has ended.
+func (h *holding) bind(f *fate) error {
+	var fx effects
+	h.sh.mu.Lock()
+	h.check(h.eng.clock.Now(), &fx)
+	err := h.ending
+	if err != nil {
+		h.res.goOnAfter(&fx)
+	} else {
+		x := h.more()
+		if x.contexts == nil {
+			x.contexts = make(map[ender]struct{}, 1)
+		}
+		x.contexts[f] = struct{}{}
+	}
+	h.sh.mu.Unlock()
+	fx.run(h.eng)
+	return err
+}
+
+// end implements ender. It returns when the contexts have ended, whoever ends them.
+func (f *fate) end(why error) {
+	f.mu.Lock()
+	first := !f.begun
+	var contexts map[*heldContext]struct{}
+	if f.ending == nil {
+		f.ending = why
+	}
+	why = f.ending
+	if first {
+		f.begun, contexts, f.contexts = true, f.contexts, nil
+	}
+	f.mu.Unlock()
+	if !first {
+		<-f.done
+		return
+	}
+	defer close(f.done)
+	endThese(contexts, why)
+}
+
+// endThese ends all, even if one panics: then the panic goes on after that.
+func endThese(contexts map[*heldContext]struct{}, why error) {
+	through := false
+	defer func() {
+		if !through {
+			endThese(contexts, why)
+		}
+	}()
+	for c := range contexts {
+		delete(contexts, c)
+		c.end(why)
+	}
+	through = true
+}
+
+// forget takes out a context that has ended before the locks.
+func (f *fate) forget(c *heldContext) {
+	f.mu.Lock()
+	c.over = true
+	delete(f.contexts, c)
+	f.mu.Unlock()
+}
+
+// add has the context end with f, or returns why f has ended.
+func (f *fate) add(c *heldContext) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ending == nil && !c.over {
+		if f.contexts == nil {
+			f.contexts = make(map[*heldContext]struct{})
+		}
+		f.contexts[c] = struct{}{}
+	}
+	return f.ending
+}
+
+// settle makes why the end, if it is one and the first, and returns the end. Who ends the
+// contexts may come later: the lock may have ended already, and the goroutine that is to end
+// them not have run yet.
+func (f *fate) settle(why error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ending == nil {
+		f.ending = why
+	}
+	return f.ending
+}
+
+// endsSoon reports whether end takes a moment only.
+func (f *fate) endsSoon() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-f.done:
+		return true
+	default:
+		return !f.begun && len(f.contexts) <= fewContexts
+	}
+}
