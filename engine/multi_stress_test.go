@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+)
+
+// Several engines on two servers take overlapping sets while contexts end, futures are
+// abandoned, locks are removed, connections cut and engines closed. Whatever happens, nobody
+// enters while a context of the one before is alive, unless a lock was removed by force;
+// everybody gets an answer; and nothing is left. PAWL_MULTI_SEED runs one more.
+func TestMultiLocksUnderEverything(t *testing.T) {
+	t.Parallel()
+	seeds := []uint64{1}
+	if s, err := strconv.ParseUint(os.Getenv("PAWL_MULTI_SEED"), 10, 64); err == nil {
+		seeds = []uint64{s}
+	}
+	for _, seed := range seeds {
+		multiStress(t, seed)
+	}
+}
+
+func multiStress(t *testing.T, seed uint64) {
+	const names, workers, rounds = 12, 4, 15
+	s1, s2 := server(t), server(t)
+	p := faultproxy.New(t, "tcp", s2.Addr())
+	short := func(c *Config) { c.CommandTimeout = 200 * time.Millisecond }
+	var inside [2][names]atomic.Pointer[context.Context]
+	var bad atomic.Pointer[string]
+	var force atomic.Bool // locks have been removed: two may be inside
+	var wg sync.WaitGroup
+	var engines []*Engine
+	for pair := range 3 {
+		e1, e2 := open(t, s1.URL(), short), open(t, "redis://"+p.Addr(), short)
+		engines = append(engines, e1, e2)
+		for w := range workers {
+			rng := rand.New(rand.NewPCG(seed, uint64(10*pair+w)))
+			wg.Go(func() {
+				for range rounds {
+					var l []Mutex
+					var at [][2]int
+					for _, k := range rng.Perm(2 * names)[:1+rng.IntN(8)] {
+						e, side := e1, k%2
+						if side == 1 {
+							e = e2
+						}
+						l, at = append(l, e.Mutex(fmt.Sprint("n", k/2))), append(at, [2]int{side, k / 2})
+					}
+					ctx, cancel := ctxT(t), context.CancelFunc(func() {})
+					if rng.IntN(3) == 0 {
+						ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(5000))*time.Microsecond)
+					}
+					var opts []Option
+					if rng.IntN(3) == 0 {
+						opts = append(opts, Wait(time.Duration(1+rng.IntN(20))*time.Millisecond))
+					}
+					f := Multi(l...).LockAsync(ctx, opts...)
+					if rng.IntN(8) == 0 {
+						time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond) // the variable of the test
+						f.Abandon()
+						cancel()
+						continue
+					}
+					h, err := f.Await(ctxT(t))
+					if err != nil {
+						if errors.Is(err, ErrPending) {
+							msg := fmt.Sprintf("no answer: %v", err)
+							bad.Store(&msg)
+						}
+						cancel()
+						if errors.Is(err, ErrClosed) {
+							return
+						}
+						continue
+					}
+					c := h.Context(context.Background())
+					for _, k := range at {
+						if before := inside[k[0]][k[1]].Swap(&c); before != nil && (*before).Err() == nil && c.Err() == nil && !force.Load() {
+							msg := fmt.Sprintf("two are inside %v", k)
+							bad.Store(&msg)
+						}
+					}
+					if rng.IntN(6) == 0 {
+						inner, err := Multi(l[0]).LockAsync(c).Await(ctxT(t))
+						if err == nil {
+							_ = inner.Context(c)
+							inner.UnlockAsync()
+						}
+					}
+					if rng.IntN(2) == 0 {
+						h.UnlockAsync()
+						_ = h.Unlock(c)
+					} else {
+						_ = h.Unlock(ctxT(t))
+					}
+					if c.Err() == nil || h.Err() == nil {
+						msg := "alive after Unlock"
+						bad.Store(&msg)
+					}
+					select {
+					case <-h.Done():
+					default:
+						msg := "Done is open after Unlock"
+						bad.Store(&msg)
+					}
+					cancel()
+				}
+			})
+		}
+	}
+	rng := rand.New(rand.NewPCG(seed, 99))
+	stop := make(chan struct{})
+	troubled := make(chan struct{})
+	go func() {
+		defer close(troubled)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(rng.IntN(20)) * time.Millisecond): // trouble comes when it comes
+			}
+			switch {
+			case i == 12:
+				_ = engines[2*rng.IntN(3)+rng.IntN(2)].Close()
+			case i < 6:
+			case rng.IntN(3) == 0:
+				force.Store(true)
+				s1.Do("FLUSHALL")
+			case rng.IntN(2) == 0:
+				force.Store(true)
+				_, _ = engines[0].Mutex(fmt.Sprint("n", rng.IntN(names))).ForceUnlock(ctxT(t))
+			default:
+				p.Cut(faultproxy.All)
+			}
+		}
+	}()
+	wg.Wait()
+	close(stop)
+	<-troubled
+	if msg := bad.Load(); msg != nil {
+		t.Errorf("seed %d: %s", seed, *msg)
+	}
+	for i, e := range engines {
+		eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
+			st := e.Stats()
+			e.gatherings.mu.Lock()
+			listed := len(e.gatherings.listed)
+			e.gatherings.mu.Unlock()
+			e.gatherings.watches.mu.Lock()
+			watched := len(e.gatherings.watches.groups)
+			e.gatherings.watches.mu.Unlock()
+			return st.Held == 0 && st.Waiting == 0 && listed == 0 && watched == 0 // a burned owner's debt may stay for a lease
+		})
+	}
+	clean(t, s1, engines...)
+	clean(t, s2, engines...)
+}
