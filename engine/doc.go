@@ -60,6 +60,13 @@
 // it take turns. Detach takes the holds out of a context, for work that should not re-enter
 // but wait as any other caller does.
 //
+// # Many locks as one
+//
+// LockMany takes the locks of many names, or none of them; Multi does so with locks of
+// several engines. A MultiHold ends with the first of its locks. What is said of Lock,
+// TryLock, LockAsync, Do, Unlock and Extend holds for them too; their errors name the lock
+// that is meant.
+//
 // # Errors
 //
 // Every error Is one of the sentinels below, or it is (or wraps) a *resp.ServerError: the
