@@ -190,16 +190,16 @@ func (g *gathering) decide() {
 }
 
 // worst returns the lock whose failure decides, -1 if none has failed: one that will not go
-// away, else the first. The caller holds mu.
+// away, else one that somebody has, else the first. The caller holds mu.
 func (g *gathering) worst() int {
-	first := -1
+	first, isHeld := -1, false
 	for i := range g.parts {
 		switch err := g.parts[i].err; {
 		case err == nil:
 		case !passes(err):
 			return i
-		case first < 0:
-			first = i
+		case first < 0 || !isHeld && err.(*NotAcquiredError).refused():
+			first, isHeld = i, err.(*NotAcquiredError).refused()
 		}
 	}
 	return first

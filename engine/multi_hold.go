@@ -147,14 +147,13 @@ func (m *MultiHold) Context(parent context.Context) context.Context {
 // Unlock releases all the locks, at the same time. The contexts end first. The error joins
 // those of the locks; see Hold.Unlock, also for what ctx means.
 func (m *MultiHold) Unlock(ctx context.Context) error {
-	f := m.UnlockAsync()
+	u := m.unlockAll(true)
 	if ctx == nil {
 		return fail(ErrOutcomeUnknown, errNoContext)
 	}
 	select {
-	case <-f.Done():
-		_, err := f.Result()
-		return err
+	case <-u.fut.Done():
+		return u.result(nil)
 	case <-ctx.Done():
 	}
 	cause := context.Cause(ctx)
@@ -163,18 +162,14 @@ func (m *MultiHold) Unlock(ctx context.Context) error {
 		if outer != nil {
 			defer cancel()
 			select {
-			case <-f.Done():
-				_, err := f.Result()
-				return err
+			case <-u.fut.Done():
+				return u.result(nil)
 			case <-outer.Done():
 				cause = context.Cause(outer)
 			}
 		}
 	}
-	if _, err := f.Result(); err != ErrPending {
-		return err
-	}
-	return fail(ErrOutcomeUnknown, cause)
+	return u.result(cause)
 }
 
 // covers reports whether c is a context of m, or of a re-entry under it.
@@ -190,45 +185,89 @@ func (m *MultiHold) covers(c *heldContext) bool {
 }
 
 // UnlockAsync is Unlock without the waiting.
-func (m *MultiHold) UnlockAsync() *Future[struct{}] { return m.unlockAll(true) }
+func (m *MultiHold) UnlockAsync() *Future[struct{}] { return &m.unlockAll(true).fut }
 
 // unlockingAll waits for the releases of a MultiHold.
 type unlockingAll struct {
 	fut  Future[struct{}]
 	eng  *Engine
+	of   []*Hold
+	each []*unlocking
 	left atomic.Int64
-	errs []error
 }
 
 func (u *unlockingAll) executor() *executor { return &u.eng.exec }
 func (u *unlockingAll) abandon()            {} // a release is never taken back
 func (u *unlockingAll) drop(struct{})       {}
 
-func (m *MultiHold) unlockAll(byUser bool) *Future[struct{}] {
-	u := &unlockingAll{eng: m.holds[0].h.eng, errs: make([]error, len(m.holds))}
+func (m *MultiHold) unlockAll(byUser bool) *unlockingAll {
+	u := &unlockingAll{eng: m.holds[0].h.eng, of: m.holds, each: make([]*unlocking, len(m.holds))}
 	u.fut.source = u
 	u.left.Store(int64(len(m.holds)))
-	release := func() {
-		m.fate.end(ErrReleased)
-		for i, l := range m.holds {
-			l.unlockAsync(true).hearDirectly(func(_ struct{}, err error) {
-				u.errs[i] = err
-				if u.left.Add(-1) == 0 {
-					u.fut.settle(struct{}{}, joined(u.errs))
-				}
-			})
-		}
+	for i, l := range m.holds {
+		u.each[i] = l.h.eng.newUnlocking(true)
+		u.each[i].eng = l.h.eng
+		u.each[i].fut.hearDirectly(u.oneEnded)
 	}
 	soon := byUser && m.fate.endsSoon()
 	if m.Err() == nil { // not lost by the clock
 		m.fate.settle(ErrReleased)
 	}
 	if soon {
-		release()
+		u.release(m.fate)
 	} else {
-		u.eng.exec.spawn(release)
+		u.eng.exec.spawn(func() { u.release(m.fate) })
 	}
-	return &u.fut
+	return u
+}
+
+// release ends what was made from the MultiHold, and then releases the locks. If a context of
+// the user's panics, its own or that of a re-entry, the panic goes on after that.
+func (u *unlockingAll) release(f *fate) {
+	defer u.releaseFrom(0)
+	f.end(ErrReleased)
+}
+
+func (u *unlockingAll) releaseFrom(i int) {
+	through := false
+	defer func() {
+		if !through {
+			u.releaseFrom(i)
+		}
+	}()
+	for i < len(u.of) {
+		i++ // it is released even if this panics
+		u.of[i-1].h.unlock(u.each[i-1], true)
+	}
+	through = true
+}
+
+func (u *unlockingAll) oneEnded(struct{}, error) {
+	if u.left.Add(-1) == 0 {
+		u.fut.settle(struct{}{}, u.result(nil))
+	}
+}
+
+// result joins the errors of the locks. Those whose release goes on are unsettled, for a
+// caller who stops waiting, for that cause.
+func (u *unlockingAll) result(cause error) error {
+	errs := make([]error, len(u.of))
+	for i, one := range u.each {
+		h := u.of[i].h
+		h.sh.mu.Lock()
+		switch {
+		case one.told:
+			errs[i] = one.err
+		case h.state == over: // lost: its release has not been asked for yet
+			errs[i] = h.verdict()
+		default:
+			h.unlocks.Remove(&one.place)
+			h.sh.count.unknown++
+			errs[i] = about(h.name, h.unsettled(cause))
+		}
+		h.sh.mu.Unlock()
+	}
+	return joined(errs)
 }
 
 // joined joins the errors of several locks: nil if there is none.
