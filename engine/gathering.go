@@ -205,25 +205,10 @@ func (g *gathering) worst() int {
 	return first
 }
 
-// passes reports whether waiting may help after a refusal.
-func passes(err error) bool {
-	return slices.ContainsFunc(parts(err.(*NotAcquiredError).Err), isObstacle)
-}
-
-// isObstacle reports whether a reason may go away: somebody has the lock, nobody answers, or
-// the answer came too late.
-func isObstacle(why error) bool {
-	switch why.(type) {
-	case *held, impatient:
-		return true
-	}
-	return why == ErrUnavailable || why == ErrLate
-}
-
 // refusedBy goes on after a round in which a lock was refused: without the others.
 func (g *gathering) refusedBy(i int) {
 	g.mu.Lock()
-	err := g.parts[i].err
+	err, before := g.parts[i].err, g.refusal
 	g.refused, g.refusal = i, err
 	stopped := g.stop != nil
 	reasons := parts(err.(*NotAcquiredError).Err)
@@ -234,6 +219,9 @@ func (g *gathering) refusedBy(i int) {
 	}
 	g.mu.Unlock()
 	switch {
+	case stopped && before != nil && cutOff(reasons): // what was known before stands
+		g.fail(g.stoppedAt(before))
+		return
 	case g.once || !passes(err) || tooLate && !stopped:
 		g.fail(err)
 		return

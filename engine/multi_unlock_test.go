@@ -122,3 +122,34 @@ func TestTryLockOfSeveralSaysWhoIsHeldThoughAServerIsAway(t *testing.T) {
 	clean(t, s1, e, holder)
 	clean(t, s2, away)
 }
+
+// Its time is over just when it has been granted the lock that it waited for, and asks for the
+// others. So it was busy, like a single lock that is tried again at that moment, and must not
+// look like an outage.
+func TestMultiLockThatIsStoppedWhileItTriesTheOthersSaysHeld(t *testing.T) {
+	t.Parallel()
+	s2, p, slow := behind(t)
+	s1 := server(t)
+	e, holder := open(t, s1.URL()), open(t, s1.URL())
+	for what, stop := range map[string]stop{
+		"cancelled": {cause: context.Canceled},
+		"Wait":      {errWaited, true},
+	} {
+		h := mustLock(t, holder.Mutex("y"))
+		f := Multi(slow.Mutex("x"), e.Mutex("y")).LockAsync(ctxT(t))
+		eventually(t, "it waits for y, and has not x", func() bool {
+			return e.Stats().Waiting == 1 && slow.Stats().Held == 0 && slow.Stats().InFlight == 0
+		})
+		p.Pause(faultproxy.All)
+		mustUnlock(t, h)
+		eventually(t, "it has y, and tries x", func() bool { return e.Stats().Held == 1 && slow.Stats().InFlight == 1 })
+		f.source.(*gathering).cancel(stop)
+		_, err := f.Await(ctxT(t))
+		if !errors.Is(err, stop.cause) || !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+		p.Resume()
+		clean(t, s1, e, holder)
+		clean(t, s2, slow)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -152,6 +153,26 @@ func about(name string, err error) error {
 		return err
 	}
 	return &failure{is: parts(err), sep: ": ", lock: name}
+}
+
+// passes reports whether waiting may help after a refusal.
+func passes(err error) bool {
+	return slices.ContainsFunc(parts(err.(*NotAcquiredError).Err), isObstacle)
+}
+
+// isObstacle reports whether a reason may go away: somebody has the lock, nobody answers, or
+// the answer came too late.
+func isObstacle(why error) bool {
+	switch why.(type) {
+	case *held, impatient:
+		return true
+	}
+	return why == ErrUnavailable || why == ErrLate
+}
+
+// cutOff reports whether the reasons of one that was given up say only that a command was out.
+func cutOff(reasons []error) bool {
+	return slices.Contains(reasons, errEarly) || slices.Contains(reasons, errSilent)
 }
 
 // impatient is ErrUnavailable for a caller whose context ended, perhaps too soon for any
