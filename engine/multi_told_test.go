@@ -19,15 +19,15 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 	}{
 		"Unlock":      {nil, func(t *testing.T, h *MultiHold) { _ = h.Unlock(ctxT(t)) }},
 		"UnlockAsync": {nil, func(t *testing.T, h *MultiHold) { h.UnlockAsync() }},
-		"MaxHold":     {[]Option{MaxHold(300 * time.Millisecond)}, func(*testing.T, *MultiHold) {}},
-		"Lease":       {[]Option{Lease(300 * time.Millisecond)}, func(*testing.T, *MultiHold) {}},
+		"MaxHold":     {[]Option{MaxHold(1500 * time.Millisecond)}, func(*testing.T, *MultiHold) {}},
+		"Lease":       {[]Option{Lease(1500 * time.Millisecond)}, func(*testing.T, *MultiHold) {}},
 		"Close":       {nil, func(t *testing.T, h *MultiHold) { _ = h.locks[0].engine().Close() }},
 	} {
 		for _, contexts := range []int{3, 500} {
 			t.Run(fmt.Sprint(name, ", ", contexts, " contexts"), func(t *testing.T) {
 				t.Parallel()
 				s := server(t)
-				a, b := open(t, s.URL(), func(c *Config) { c.Margin = 20 * time.Millisecond }), open(t, s.URL())
+				a, b := open(t, s.URL(), func(c *Config) { c.Margin = time.Second }), open(t, s.URL())
 				all := someNames(20)
 				h := mustLockMany(t, a, all, c.opts...)
 				ctxs := make([]context.Context, contexts)
