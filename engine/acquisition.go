@@ -308,6 +308,7 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 	fx.run(e)
 }
 
+//lint:ignore U1000 watches calls it, through its constraint
 func (a *acquisition) watchPlace() *watchPlace[*acquisition] { return &a.watch }
 
 // The methods below make an acquisition the source of its future.

@@ -70,6 +70,7 @@ func (g *gathering) unlist() {
 	}
 }
 
+//lint:ignore U1000 watches calls it, through its constraint
 func (g *gathering) watchPlace() *watchPlace[*gathering] { return &g.watch }
 
 // The methods below make a gathering the source of its future.

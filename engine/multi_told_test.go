@@ -89,7 +89,8 @@ func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
 	if cause := context.Cause(h.Context(context.Background())); cause != ErrReleased {
 		t.Errorf("a context after the end: %v", cause)
 	}
-	if cause := context.Cause(h.Context(nil)); !errors.Is(cause, ErrInvalid) {
+	var none context.Context
+	if cause := context.Cause(h.Context(none)); !errors.Is(cause, ErrInvalid) {
 		t.Errorf("a context of nil: %v", cause)
 	}
 	clean(t, s, e)
