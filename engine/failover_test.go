@@ -261,11 +261,14 @@ func (s *succession) one(holder, plain, stranger *Engine, prefix string, names i
 	}
 	for i, f := range second {
 		got, err := f.Await(ctxT(s.t))
-		switch {
-		case err == nil && takers.mu.held[i].Err() == nil:
+		if errors.Is(err, ErrUnavailable) { // it had not found the new primary yet
+			eventually(s.t, "the new primary answers", func() bool {
+				got, err = stranger.Mutex(takers.mu.held[i].Name()).TryLock(ctxT(s.t))
+				return !errors.Is(err, ErrUnavailable)
+			})
+		}
+		if err == nil && takers.mu.held[i].Err() == nil {
 			sum.double++
-		case err != nil && errors.Is(err, ErrUnavailable):
-			s.t.Fatalf("the new primary: %v", err)
 		}
 		if err == nil {
 			got.UnlockAsync()

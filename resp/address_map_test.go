@@ -55,6 +55,9 @@ func TestAddrMapIsNotCalledOnAnEventLoop(t *testing.T) {
 		}
 		return ""
 	})
+	for _, n := range f.nodes { // which would lead the route back
+		n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Error("ERR later"))
+	}
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 inside:3")) // which no layout has named
 	if r := sentOn(t, c); r.Err != nil || r.Value.Int != 1 {
 		t.Fatalf("%+v", r)
