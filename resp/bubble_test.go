@@ -201,6 +201,17 @@ func within(t *testing.T, limit time.Duration, what string, cond func() bool) ti
 	}
 }
 
+// stays fails the test if another server than addr serves within d.
+func stays(t *testing.T, c *Client, addr string, d time.Duration) {
+	t.Helper()
+	for range d / (100 * time.Millisecond) {
+		time.Sleep(100 * time.Millisecond)
+		if got := c.AddrOf(0); got != addr {
+			t.Fatalf("%s serves, and not %s", got, addr)
+		}
+	}
+}
+
 // slotsReply is an answer to CLUSTER SLOTS: these servers have equal parts.
 func slotsReply(addrs ...string) string {
 	var b strings.Builder

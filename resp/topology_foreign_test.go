@@ -23,12 +23,7 @@ func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
 				c, end := net.open(t, cfg)
 				defer end()
 				within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
-				for range 100 {
-					time.Sleep(100 * time.Millisecond)
-					if got := c.AddrOf(0); got != "a:1" {
-						t.Fatalf("%s serves", got)
-					}
-				}
+				stays(t, c, "a:1", 10*time.Second)
 				if _, _, err := c.explorer.progress(); err != nil {
 					t.Errorf("the search failed: %v", err)
 				}
@@ -96,12 +91,7 @@ func TestForeignPrimaryThatALostReplicaNamesIsNotFollowed(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		net.vanish("a:1")
 		net.on("b:1", says("ROLE", replicaReply("172.17.0.1:1", "connect")))
-		for range 200 {
-			time.Sleep(100 * time.Millisecond)
-			if got := c.AddrOf(0); got != "a:1" {
-				t.Fatalf("%s serves", got)
-			}
-		}
+		stays(t, c, "a:1", 20*time.Second)
 		net.on("b:1", says("ROLE", primaryReply()))
 		within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
 	})

@@ -113,9 +113,9 @@ func (t *replicaTopology) ask(ctx context.Context, addr string) (a answered, err
 
 // choose finds the primary. Several servers may say that they are one: for a moment during
 // a promotion by hand, or because an old primary has come back and nobody has demoted it.
-// The one with most replicas attached wins; none is of one whose list is old. A server may be known by two names, and would
-// then count twice. So the servers that others have named count only if the configured
-// ones, and the present primary, cannot decide.
+// The one with most replicas attached wins; one whose list is out of date counts as having
+// none. A server may be known by two names, and would then count twice. So the servers that
+// others have named count only if the configured ones, and the present primary, cannot decide.
 func (t *replicaTopology) choose(all []answered) (answered, error) {
 	var failed []error
 	following := false
