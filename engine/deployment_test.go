@@ -85,7 +85,7 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 		return at
 	},
 	"replicas, ACL": func(t *testing.T, opts ...redistest.Option) *site {
-		r := redistest.StartReplicated(t, 1, append(opts, redistest.User(leastRights(t, "Sentinel or replicas: `", forAcks)))...)
+		r := redistest.StartReplicated(t, 1, append(opts, redistest.User(leastRights(t, "replicas promoted by hand: `", forAcks)))...)
 		at := replicated(r)
 		at.url = strings.Replace(r.URL(), "://", "://pawl:secret@", 1)
 		return at

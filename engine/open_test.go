@@ -88,7 +88,7 @@ func TestOpenDoesNotWaitForEver(t *testing.T) {
 	loading := fakenode.New(t)
 	loading.On(fakenode.Is("PING"), fakenode.Error(fakenode.Loading))
 	undecided := fakenode.New(t)
-	undecided.On(fakenode.Is("ROLE"), fakenode.Raw("*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:1\r\n$7\r\nconnect\r\n:0\r\n"))
+	undecided.On(fakenode.Is("INFO", "replication"), fakenode.Raw("$10\r\nrole:slave\r\n"))
 	for url, text := range map[string]string{
 		"redis://" + loading.Addr():            "LOADING",
 		"redis+replicas://" + undecided.Addr(): "no primary",

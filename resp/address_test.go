@@ -86,7 +86,6 @@ func TestServersCannotHaveASocketDialled(t *testing.T) {
 		}
 		return "*2\r\n" + bulk(path) + bulk(port)
 	}
-	list := "*1\r\n*3\r\n" + bulk(path) + bulk(port) + bulk("0")
 	for name, c := range map[string]struct {
 		cfg    Config
 		answer func([]string) string
@@ -97,10 +96,11 @@ func TestServersCannotHaveASocketDialled(t *testing.T) {
 			answer: says("CLUSTER", "*2\r\n*3\r\n:0\r\n:9\r\n*2\r\n"+bulk(path)+":"+port+"\r\n"+
 				"*3\r\n:10\r\n:16383\r\n*2\r\n"+bulk("n")+":1\r\n"),
 		},
-		"SENTINEL":        {cfg: Config{Topology: Sentinel, Master: "m"}, answer: sentinels},
-		"ROLE of primary": {cfg: Config{Topology: Replicas}, answer: says("ROLE", "*3\r\n"+bulk("master")+":0\r\n"+list), serves: true},
-		"ROLE of replica": {cfg: Config{Topology: Replicas},
-			answer: says("ROLE", "*5\r\n"+bulk("slave")+bulk(path)+":"+port+"\r\n"+bulk("connected")+":0\r\n")},
+		"SENTINEL": {cfg: Config{Topology: Sentinel, Master: "m"}, answer: sentinels},
+		"INFO of primary": {cfg: Config{Topology: Replicas}, serves: true,
+			answer: replication{role: primaryReply(), info: bulk("role:master\r\nslave0:ip=" + path + ",port=" + port + ",state=online,lag=0\r\n")}.answer},
+		"INFO of replica": {cfg: Config{Topology: Replicas},
+			answer: says("INFO", bulk("role:slave\r\nmaster_host:"+path+"\r\nmaster_port:"+port+"\r\nmaster_link_status:up\r\n"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +193,7 @@ func TestServerThatNamesThousandsOfOthersHasFewDialled(t *testing.T) {
 		servers map[string]func([]string) string
 	}{
 		"replicas of a primary": {Config{Topology: Replicas, Addrs: []string{"n:1"}},
-			map[string]func([]string) string{"n:1": says("ROLE", primaryReply(many...))}},
+			map[string]func([]string) string{"n:1": leader("A", many...).answer}},
 		"sentinels": {Config{Topology: Sentinel, Master: "m", Addrs: []string{"s:1"}},
 			map[string]func([]string) string{
 				"n:1": says("ROLE", primaryReply()),

@@ -19,7 +19,7 @@
 // From the top down. Each layer knows only those below it.
 //
 //	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
-//	explorer   finds the layout, has the Client follow it         explorer, follow, topology, topology_*, cluster_nodes
+//	explorer   finds the layout, has the Client follow it         explorer, follow, topology, topology_*, cluster_nodes, standing, succession
 //	scouts     connections that ask for the layout, in parallel   scouts, scout, inquiry, address
 //	routes     which node serves a name, without a lock           routes, slot, redirect
 //	node       the connections to one server                      node

@@ -98,7 +98,7 @@ func TestFirstRoundFindsALonelyPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
 		net.vanish("a:1")
-		net.on("b:1", says("ROLE", primaryReply()))
+		net.on("b:1", leader("B").answer)
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
 		defer end()
 		begun := time.Now()

@@ -95,7 +95,7 @@ func newTopology(c *Config, s *scouts) topology {
 	case Sentinel:
 		return newSentinelTopology(c, s)
 	case Replicas:
-		return &replicaTopology{cfg: c, scouts: s}
+		return newReplicaTopology(c, s)
 	}
 	return nil
 }

@@ -11,14 +11,14 @@ import (
 // from here, or where one is not configured; and a promotion is.
 func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
 	t.Parallel()
-	for name, foreign := range map[string]string{"lonely": primaryReply(), "followed": primaryReply("10.9.9.9:1")} {
+	for name, foreign := range map[string]replication{"lonely": leader("foreign"), "followed": leader("foreign", "10.9.9.9:1", "10.9.9.8:1", "10.9.9.7:1")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				net := newBubbleNet()
 				cfg := threeReplicas(net)
-				net.on("172.17.0.1:1", says("ROLE", foreign))
-				net.on("a:1", says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
+				net.on("172.17.0.1:1", foreign.answer)
+				net.on("a:1", leader("A", "172.17.0.1:1", "172.17.0.1:1").answer)
 				net.vanish("c:1")
 				c, end := net.open(t, cfg)
 				defer end()
@@ -27,8 +27,8 @@ func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
 				if _, _, err := c.explorer.progress(); err != nil {
 					t.Errorf("the search failed: %v", err)
 				}
-				net.on("b:1", says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
-				net.on("a:1", says("ROLE", replicaReply("b:1", "connected")))
+				net.on("b:1", leader("B<A", "172.17.0.1:1", "172.17.0.1:1").answer)
+				net.on("a:1", follower("b:1", "B", true).answer)
 				within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
 			})
 		})
@@ -45,8 +45,8 @@ func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := newBubbleNet()
 				cfg := threeReplicas(net)
-				net.on("172.17.0.1:1", says("ROLE", primaryReply()))
-				net.on("a:1", says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
+				net.on("172.17.0.1:1", leader("foreign").answer)
+				net.on("a:1", leader("A", "172.17.0.1:1", "172.17.0.1:1").answer)
 				if !reached {
 					net.vanish("c:1")
 				}
@@ -56,7 +56,7 @@ func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				net.vanish("a:1")
 				for _, replica := range []string{"b:1", "c:1"} {
-					net.on(replica, says("ROLE", replicaReply("a:1", "connect")))
+					net.on(replica, follower("a:1", "A", false).answer)
 				}
 				for range 200 {
 					time.Sleep(100 * time.Millisecond)
@@ -68,7 +68,7 @@ func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
 					net.set(addr, func(s *bubbleServer) { s.gone = false })
 				}
 				for _, replica := range []string{"b:1", "c:1"} {
-					net.on(replica, says("ROLE", replicaReply("a:1", "connected")))
+					net.on(replica, follower("a:1", "A", true).answer)
 				}
 				within(t, 10*time.Second, "the primary serves when it is back", served(c, 0, "a:1"))
 			})
@@ -82,17 +82,17 @@ func TestForeignPrimaryThatALostReplicaNamesIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
-		net.on("a:1", says("ROLE", primaryReply("10.0.0.2:1")))
-		net.on("b:1", says("ROLE", replicaReply("172.17.0.1:1", "connected")))
-		net.on("172.17.0.1:1", says("ROLE", primaryReply()))
+		net.on("a:1", leader("A", "10.0.0.2:1").answer)
+		net.on("b:1", follower("172.17.0.1:1", "A", true).answer)
+		net.on("172.17.0.1:1", leader("foreign").answer)
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
 		defer end()
 		within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
 		time.Sleep(10 * time.Second)
 		net.vanish("a:1")
-		net.on("b:1", says("ROLE", replicaReply("172.17.0.1:1", "connect")))
+		net.on("b:1", follower("172.17.0.1:1", "A", false).answer)
 		stays(t, c, "a:1", 20*time.Second)
-		net.on("b:1", says("ROLE", primaryReply()))
+		net.on("b:1", leader("B<A").answer)
 		within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
 	})
 }

@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,9 +8,9 @@ import (
 
 // threeReplicas are three servers: a is the primary, b and c follow it.
 func threeReplicas(net *bubbleNet) Config {
-	net.on("a:1", says("ROLE", primaryReply("b:1", "c:1")))
-	net.on("b:1", says("ROLE", replicaReply("a:1", "connected")))
-	net.on("c:1", says("ROLE", replicaReply("a:1", "connected")))
+	net.on("a:1", leader("A", "b:1", "c:1").answer)
+	net.on("b:1", follower("a:1", "A", true).answer)
+	net.on("c:1", follower("a:1", "A", true).answer)
 	return Config{Topology: Replicas, Addrs: []string{"a:1", "b:1", "c:1"}}
 }
 
@@ -24,12 +23,12 @@ func TestIdleReplicasClientAsksOnTheConnectionsThatItHas(t *testing.T) {
 		defer end()
 		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
 		time.Sleep(10 * time.Second)
-		dials, asked := net.dials(), net.get("b:1").asked["ROLE"]
+		dials, asked := net.dials(), net.get("b:1").asked["INFO"]
 		time.Sleep(time.Minute)
 		if n := net.dials() - dials; n != 0 {
 			t.Errorf("%d dials in a minute", n)
 		}
-		if n := net.get("b:1").asked["ROLE"] - asked; n < 60 || n > 85 {
+		if n := net.get("b:1").asked["INFO"] - asked; n < 60 || n > 85 {
 			t.Errorf("asked %d times in a minute, want one a second", n)
 		}
 		// Three connections to the primary, and one to each server for the questions.
@@ -49,8 +48,8 @@ func TestReplicasConnectionThatWasClosedIsReplacedInTheSameSearch(t *testing.T) 
 		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
 		time.Sleep(10 * time.Second)
 		net.set("b:1", func(s *bubbleServer) { s.hangUp() })
-		asked := net.get("b:1").asked["ROLE"]
-		within(t, 1100*time.Millisecond, "it is asked", func() bool { return net.get("b:1").asked["ROLE"] > asked })
+		asked := net.get("b:1").asked["INFO"]
+		within(t, 1100*time.Millisecond, "it is asked", func() bool { return net.get("b:1").asked["INFO"] > asked })
 		if _, _, err := c.explorer.progress(); err != nil {
 			t.Errorf("the search failed: %v", err)
 		}
@@ -63,8 +62,8 @@ func TestLonelyPrimaryHasToWaitForTheSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
-		net.on("stale:1", says("ROLE", primaryReply()))
-		net.on("far:1", says("ROLE", primaryReply("replica:1")))
+		net.on("stale:1", leader("A").answer)
+		net.on("far:1", leader("B", "replica:1").answer)
 		net.set("far:1", func(s *bubbleServer) { s.slow = 4 * time.Second })
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"stale:1", "far:1"}})
 		defer end()
@@ -85,14 +84,14 @@ func TestLonelyPrimaryIsTakenWhenTheOtherIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
-		net.on("a:1", says("ROLE", primaryReply("b:1")))
-		net.on("b:1", says("ROLE", replicaReply("a:1", "connected")))
+		net.on("a:1", leader("A", "b:1").answer)
+		net.on("b:1", follower("a:1", "A", true).answer)
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
 		defer end()
 		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
 		time.Sleep(10 * time.Second)
 		net.vanish("a:1")
-		net.on("b:1", says("ROLE", primaryReply()))
+		net.on("b:1", leader("B").answer)
 		took := within(t, 8*time.Second, "the other one serves", served(c, 0, "b:1"))
 		if took < c.cfg.DialTimeout {
 			t.Errorf("after %v, though a may have been slow for a moment", took)
@@ -108,8 +107,8 @@ func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
 		net := newBubbleNet()
 		cfg := threeReplicas(net)
 		net.vanish("a:1")
-		net.on("b:1", says("ROLE", primaryReply("c:1")))
-		net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+		net.on("b:1", leader("B<A", "c:1").answer)
+		net.on("c:1", follower("b:1", "B", true).answer)
 		c, end := net.open(t, cfg)
 		defer end()
 		within(t, searchPatience+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
@@ -122,19 +121,19 @@ func TestLoadingServerThatWasDemotedIsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
-		net.on("a:1", says("ROLE", primaryReply("b:1")))
-		net.on("b:1", says("ROLE", replicaReply("a:1", "connected")))
+		net.on("a:1", leader("A", "b:1").answer)
+		net.on("b:1", follower("a:1", "A", true).answer)
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
 		defer end()
 		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
 		net.on("a:1", func(words []string) string {
-			if words[0] == "ROLE" {
-				return replicaReply("b:1", "sync")
+			if reply := follower("b:1", "X", false).answer(words); reply != "" {
+				return reply
 			}
 			return "-LOADING Redis is loading the dataset in memory\r\n"
 		})
 		net.set("a:1", func(s *bubbleServer) { s.hangUp() }) // it has restarted
-		net.on("b:1", says("ROLE", primaryReply()))
+		net.on("b:1", leader("B<A").answer)
 		within(t, 2*time.Second, "the new primary serves", served(c, 0, "b:1"))
 	})
 }
@@ -149,14 +148,14 @@ func TestRefusingPrimaryIsKeptUntilItsReplicasFollowAnother(t *testing.T) {
 			defer end()
 			within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
 			net.on("a:1", func([]string) string { return refusal })
-			net.on("b:1", says("ROLE", primaryReply()))
-			net.on("c:1", says("ROLE", replicaReply("a:1", "connect")))
+			net.on("b:1", leader("B<A").answer)
+			net.on("c:1", follower("a:1", "A", false).answer)
 			time.Sleep(30 * time.Second)
 			if got := c.AddrOf(0); got != "a:1" {
 				t.Fatalf("%q: %s serves, which nobody follows", refusal, got)
 			}
-			net.on("b:1", says("ROLE", primaryReply("c:1")))
-			net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+			net.on("b:1", leader("B<A", "c:1").answer)
+			net.on("c:1", follower("b:1", "B", true).answer)
 			within(t, 2*time.Second, "the new primary serves", served(c, 0, "b:1"))
 		})
 	}
@@ -167,46 +166,55 @@ func TestRefusingPrimaryIsKeptUntilItsReplicasFollowAnother(t *testing.T) {
 func TestPresentPrimaryThatIsNotConfiguredIsAsked(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(net *bubbleNet){
-		"resync":      func(net *bubbleNet) { net.on("replica:1", says("ROLE", replicaReply("new:1", "sync"))) },
+		"resync":      func(net *bubbleNet) { net.on("replica:1", follower("new:1", "A", false).answer) },
 		"unreachable": func(net *bubbleNet) { net.vanish("replica:1") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				net := newBubbleNet() // old:1 refuses connections
-				net.on("new:1", says("ROLE", primaryReply("replica:1")))
-				net.on("replica:1", says("ROLE", replicaReply("new:1", "connected")))
+				net.on("new:1", leader("A", "replica:1").answer)
+				net.on("replica:1", follower("new:1", "A", true).answer)
 				c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "replica:1"}})
 				defer end()
 				within(t, 2*time.Second, "the primary serves", served(c, 0, "new:1"))
-				net.on("old:1", says("ROLE", primaryReply()))
+				net.on("old:1", leader("O").answer)
 				time.Sleep(10 * time.Second)
 				if got := c.AddrOf(0); got != "new:1" {
 					t.Fatalf("%s serves, which nobody follows", got)
 				}
-				net.on("new:1", says("ROLE", primaryReply()))
+				net.on("new:1", leader("A").answer)
 				lose(net)
 				stays(t, c, "new:1", 30*time.Second)
 				net.vanish("new:1")
-				within(t, 15*time.Second, "the old one serves when the present one is gone", served(c, 0, "old:1"))
+				if name == "resync" { // it has the data, and may be promoted
+					stays(t, c, "new:1", 30*time.Second)
+					net.vanish("replica:1")
+				}
+				within(t, 15*time.Second, "the old one serves when all else is gone", served(c, 0, "old:1"))
 			})
 		})
 	}
 }
 
 // A primary that had to be reached by the address that its replica knows is the same under
-// its configured name: it does not rival itself.
+// its configured name: it does not rival itself, and is reached by that when it has to be.
 func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
-		net.on("10.0.0.1:1", says("ROLE", primaryReply("10.0.0.2:1")))
-		net.on("replica:1", says("ROLE", replicaReply("10.0.0.1:1", "connected")))
+		net.on("10.0.0.1:1", leader("A", "10.0.0.2:1").answer)
+		net.on("replica:1", follower("10.0.0.1:1", "A", true).answer)
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"name:1", "replica:1"}})
 		defer end()
 		within(t, 2*time.Second, "the primary serves", served(c, 0, "10.0.0.1:1"))
-		net.on("name:1", says("ROLE", primaryReply("10.0.0.2:1")))
-		within(t, 10*time.Second, "the primary serves under its name", served(c, 0, "name:1"))
+		net.on("name:1", leader("A", "10.0.0.2:1").answer)
+		stays(t, c, "10.0.0.1:1", 10*time.Second)
+		if _, _, err := c.explorer.progress(); err != nil {
+			t.Errorf("the search failed: %v", err)
+		}
+		net.vanish("10.0.0.1:1")
+		within(t, 2*time.Second, "the primary serves under its name", served(c, 0, "name:1"))
 	})
 }
 
@@ -215,28 +223,31 @@ func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
 // or from a partition, with the replica that it has lost, and not noticed yet.
 func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
 	t.Parallel()
-	for name, back := range map[string]struct{ known, old string }{
-		"two names": {"new:1", primaryReply("10.0.0.4:1")},
-		"partition": {"10.0.0.2:1", strings.ReplaceAll(primaryReply("10.0.0.3:1"), bulk("0"), bulk("28"))},
+	for name, back := range map[string]struct {
+		known string
+		old   replication
+	}{
+		"two names": {"new:1", leader("A", "10.0.0.4:1")},
+		"partition": {"10.0.0.2:1", leader("A", "10.0.0.2:1", "10.0.0.3:1").lagging(3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				net := newBubbleNet()
-				net.on("old:1", says("ROLE", primaryReply("10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")))
+				net.on("old:1", leader("A", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1").answer)
 				c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1"}})
 				defer end()
 				within(t, 2*time.Second, "the primary serves", served(c, 0, "old:1"))
 				net.vanish("old:1")
 				for _, addr := range []string{"10.0.0.2:1", back.known} {
-					net.on(addr, says("ROLE", primaryReply("10.0.0.3:1")))
+					net.on(addr, leader("B<A", "10.0.0.3:1").answer)
 				}
-				net.on("10.0.0.3:1", says("ROLE", replicaReply(back.known, "connected")))
+				net.on("10.0.0.3:1", follower(back.known, "B", true).answer)
 				within(t, 30*time.Second, "the new primary serves", served(c, 0, "10.0.0.2:1"))
-				net.on("old:1", says("ROLE", back.old))
+				net.on("old:1", back.old.answer)
 				net.set("old:1", func(s *bubbleServer) { s.gone = false })
 				stays(t, c, "10.0.0.2:1", 30*time.Second)
-				net.on("old:1", says("ROLE", replicaReply("10.0.0.2:1", "connected")))
+				net.on("old:1", follower("10.0.0.2:1", "B", true).answer)
 				time.Sleep(2 * time.Second)
 				if _, _, err := c.explorer.progress(); err != nil {
 					t.Errorf("the search failed: %v", err)
@@ -257,26 +268,48 @@ func TestPrimaryThatListsThePresentOneIsNotFollowed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				net := newBubbleNet()
 				cfg := threeReplicas(net)
-				net.on("a:1", says("ROLE", primaryReply(names...)))
+				net.on("a:1", leader("A", names...).answer)
 				c, end := net.open(t, cfg)
 				defer end()
 				within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
 				net.vanish("a:1")
 				for _, b := range []string{"b:1", names[0]} {
-					net.on(b, says("ROLE", primaryReply("c:1")))
+					net.on(b, leader("B<A", "c:1").answer)
 				}
-				net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+				net.on("c:1", follower("b:1", "B", true).answer)
 				within(t, 30*time.Second, "the new primary serves", served(c, 0, "b:1"))
 				net.set("a:1", func(s *bubbleServer) { s.gone = false })
+				for lag := range 5 { // that is what it noticed of a short partition
+					net.on("a:1", leader("A", names...).lagging(lag).answer)
+					stays(t, c, "b:1", time.Second)
+				}
 				stays(t, c, "b:1", 30*time.Second)
-				net.on("a:1", says("ROLE", primaryReply("b:1", "c:1")))
+				net.on("a:1", leader("A", "b:1", "c:1").answer)
 				for _, replica := range []string{"b:1", "c:1", names[0], names[1]} {
-					net.on(replica, says("ROLE", replicaReply("a:1", "connected")))
+					net.on(replica, follower("a:1", "A", true).answer)
 				}
 				within(t, 3*time.Second, "the old one serves when all follow it again", served(c, 0, "a:1"))
 			})
 		})
 	}
+}
+
+// A new client finds an old primary that has just come back from a partition, with a list that
+// is out of date. Before it follows that one it asks who is on the list.
+func TestReplicasOfANewPrimaryAreAskedFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("old:1", leader("A", "b:1").answer)
+		net.on("b:1", leader("B<A").answer)
+		time.AfterFunc(time.Second, func() { net.on("old:1", leader("A", "b:1").lagging(3).answer) })
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1"}})
+		defer end()
+		for c.AddrOf(0) == "" {
+			time.Sleep(10 * time.Millisecond)
+		}
+		stays(t, c, "b:1", 10*time.Second)
+	})
 }
 
 // A primary that sees its replica come from its own address, as behind NAT, lists itself:
@@ -286,9 +319,9 @@ func TestPrimaryThatListsItselfIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
 		for _, addr := range []string{"a:1", "172.17.0.1:1"} {
-			net.on(addr, says("ROLE", primaryReply("172.17.0.1:1", "172.17.0.1:1")))
+			net.on(addr, leader("A", "172.17.0.1:1", "172.17.0.1:1").answer)
 		}
-		net.on("b:1", says("ROLE", replicaReply("a:1", "connected"))) // c:1 cannot be reached from here
+		net.on("b:1", follower("a:1", "A", true).answer) // c:1 cannot be reached from here
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1", "c:1"}})
 		defer end()
 		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
@@ -303,8 +336,8 @@ func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
 		cfg := threeReplicas(net)
-		net.on("127.0.0.1:1", says("ROLE", primaryReply()))
-		net.on("a:1", says("ROLE", primaryReply("127.0.0.1:1", "127.0.0.1:1")))
+		net.on("127.0.0.1:1", leader("foreign").answer)
+		net.on("a:1", leader("A", "127.0.0.1:1", "127.0.0.1:1").answer)
 		c, end := net.open(t, cfg)
 		defer end()
 		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
@@ -312,8 +345,8 @@ func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
 		if _, _, err := c.explorer.progress(); err != nil {
 			t.Errorf("the search failed: %v", err)
 		}
-		net.on("b:1", says("ROLE", primaryReply("127.0.0.1:1")))
-		net.on("c:1", says("ROLE", replicaReply("b:1", "connected")))
+		net.on("b:1", leader("B<A", "127.0.0.1:1").answer)
+		net.on("c:1", follower("b:1", "B", true).answer)
 		net.vanish("a:1")
 		within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
 	})

@@ -80,17 +80,17 @@ func timelines() map[string]timeline {
 		},
 		"replicas, three": {
 			cfg: Config{Topology: Replicas, Addrs: []string{"a:1", "b:1", "c:1"}},
-			servers: answers{"a:1": role(primaryReply("b:1", "c:1")),
-				"b:1": role(replicaReply("a:1", "connected")), "c:1": role(replicaReply("a:1", "connected"))},
+			servers: answers{"a:1": leader("A", "b:1", "c:1").answer,
+				"b:1": follower("a:1", "A", true).answer, "c:1": follower("a:1", "A", true).answer},
 			vanish:   []string{"a:1"},
-			promoted: answers{"b:1": role(primaryReply("c:1")), "c:1": role(replicaReply("b:1", "connected"))},
+			promoted: answers{"b:1": leader("B<A", "c:1").answer, "c:1": follower("b:1", "B", true).answer},
 			primary:  "b:1",
 		},
 		"replicas, two": {
 			cfg:      Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}},
-			servers:  answers{"a:1": role(primaryReply("b:1")), "b:1": role(replicaReply("a:1", "connected"))},
+			servers:  answers{"a:1": leader("A", "b:1").answer, "b:1": follower("a:1", "A", true).answer},
 			vanish:   []string{"a:1"},
-			promoted: answers{"b:1": role(primaryReply())},
+			promoted: answers{"b:1": leader("B<A").answer},
 			primary:  "b:1",
 		},
 	}

@@ -36,15 +36,15 @@ func named(host, addr string) string {
 func TestChannelsFollowThePrimary(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
-	a.On(roles, roleOfPrimaryOf(b.Addr()))
-	b.On(roles, roleOfReplica(a.Addr(), "connected"))
+	leader("A", b.Addr()).play(a)
+	follower(a.Addr(), "A", true).play(b)
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{a.Addr(), b.Addr()}})
 	r := newRecorder()
 	ch := NewChannel("x", r)
 	c.Subscribe(ch)
 	r.await(t, Subscribed)
-	a.On(roles, roleOfReplica(b.Addr(), "connected"))
-	b.On(roles, roleOfPrimaryOf(a.Addr()))
+	follower(b.Addr(), "B", true).play(a)
+	leader("B<A", a.Addr()).play(b)
 	serves(t, c, 0, b.Addr())
 	r.await(t, Disconnected)
 	r.await(t, Subscribed)
@@ -60,13 +60,13 @@ func TestChannelsFollowThePrimary(t *testing.T) {
 func TestReplicaIsPromotedUnderAnotherNameThanItWasKnownBy(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
-	a.On(roles, roleOfPrimaryOf(b.Addr())) // by its number
-	b.On(roles, roleOfReplica(a.Addr(), "connected"))
+	leader("A", b.Addr()).play(a) // by its number
+	follower(a.Addr(), "A", true).play(b)
 	first, second := named("localhost", a.Addr()), named("localhost", b.Addr())
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{first, second}})
 	serves(t, c, 0, first)
 	a.On(fakenode.Connect, fakenode.Reset()) // the machine is gone
-	b.On(roles, roleOfPrimaryOf())
+	leader("B<A").play(b)
 	a.ResetAll()
 	serves(t, c, 0, second)
 }
@@ -81,18 +81,24 @@ func TestStalePrimaryIsNotFollowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stale, primary, replica := fakenode.New(t), fakenode.New(t), fakenode.New(t)
-			stale.On(roles, roleOfPrimaryOf())
-			primary.On(roles, roleOfPrimaryOf(replica.Addr()))
-			replica.On(roles, roleOfReplica(primary.Addr(), "connected"))
+			leader("O").play(stale)
+			leader("A", replica.Addr()).play(primary)
+			follower(primary.Addr(), "A", true).play(replica)
 			c := ready(t, Config{Topology: Replicas, Addrs: []string{stale.Addr(), primary.Addr(), replica.Addr()}})
-			primary.On(roles, silence)
-			looks := len(stale.Commands(roles))
-			stale.WaitFor(looks+3, roles)
+			primary.On(infos, silence)
+			looks := len(stale.Commands(infos))
+			stale.WaitFor(looks+3, infos)
 			if got := c.AddrOf(0); got != primary.Addr() {
 				t.Errorf("%s serves, which nobody follows", got)
 			}
-			// When its replica has lost it, too, it is gone.
-			replica.On(roles, roleOfReplica(primary.Addr(), "connect"))
+			// When its replica has lost it, too, that may be promoted. When it is gone as well,
+			// nothing is left but the stale one.
+			follower(primary.Addr(), "A", false).play(replica)
+			stale.WaitFor(len(stale.Commands(infos))+3, infos)
+			if got := c.AddrOf(0); got != primary.Addr() {
+				t.Errorf("%s serves, though a replica has the data of the one that is gone", got)
+			}
+			replica.On(infos, fakenode.Reset())
 			if name == "unreachable" {
 				serves(t, c, 0, stale.Addr())
 			}
@@ -104,12 +110,12 @@ func TestStalePrimaryIsNotFollowed(t *testing.T) {
 func TestBusyPrimaryIsKept(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
-	a.On(roles, roleOfPrimaryOf(b.Addr()))
-	b.On(roles, roleOfReplica(a.Addr(), "connect"))
+	leader("A", b.Addr()).play(a)
+	follower(a.Addr(), "A", false).play(b)
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{a.Addr(), b.Addr()}})
-	a.On(roles, fakenode.Error(fakenode.Loading))
-	b.On(roles, roleOfPrimaryOf())
-	b.WaitFor(len(b.Commands(roles))+3, roles)
+	a.On(infos, fakenode.Error(fakenode.Loading))
+	leader("B<A").play(b)
+	b.WaitFor(len(b.Commands(infos))+3, infos)
 	if got := c.AddrOf(0); got != a.Addr() {
 		t.Errorf("%s serves", got)
 	}
@@ -225,8 +231,8 @@ func TestNodeWithoutTheNameThatItShouldHaveIsFoundByItsAddress(t *testing.T) {
 func TestPrimaryIsFoundByItsReplica(t *testing.T) {
 	t.Parallel()
 	primary, replica := fakenode.New(t), fakenode.New(t)
-	primary.On(roles, roleOfPrimaryOf(replica.Addr()))
-	replica.On(roles, roleOfReplica(primary.Addr(), "connected"))
+	leader("A", replica.Addr()).play(primary)
+	follower(primary.Addr(), "A", true).play(replica)
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{"127.0.0.1:1", replica.Addr()}})
 	if got := c.AddrOf(0); got != primary.Addr() {
 		t.Errorf("%s serves", got)

@@ -1,0 +1,90 @@
+package resp
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// heardLately is for how long after its last acknowledgement a replica on a primary's
+	// list counts as attached: seconds of the server's clock, so it may be one more. They
+	// come every second. A primary that comes back from a partition still lists the replicas
+	// that have left it.
+	heardLately = 2 * time.Second
+	// linkedLately is for how long after the last byte from its primary a replica counts
+	// as linked. A primary sends one every ten seconds at least.
+	linkedLately = 15 * time.Second
+)
+
+// standing is what a server says of its part in replication: INFO replication.
+//
+// Redis numbers histories, not servers. A primary has a replication ID of its own, and its
+// replicas have that, too. A replica that is promoted begins a new one, and remembers the
+// one that it continues. So the IDs tell which answers are of one server under two names,
+// who follows whom behind NAT, who was promoted from whose data, and who is a stranger.
+// https://redis.io/docs/latest/operate/oss_and_stack/management/replication/
+type standing struct {
+	addr string
+	err  error
+	open bool // it has not answered, and may be the primary for all that is known
+
+	id, before string   // the replication ID, and the one that it continues or ""
+	primary    bool     // else a replica
+	attached   int      // to a primary: the replicas that it has heard lately
+	replicas   []string // the addresses of all that it lists, a few at most
+	linked     bool     // a replica that has heard its primary lately
+	of         string   // the address of a replica's primary, or "" if it cannot be dialled
+}
+
+// demoted reports whether a server has said that it is a replica.
+func (s *standing) demoted() bool { return s.addr != "" && s.err == nil && !s.primary }
+
+// parseStanding reads INFO replication of the server at addr.
+func parseStanding(c *Config, addr, info string) standing {
+	s := standing{addr: addr}
+	fields := make(map[string]string)
+	for line := range strings.Lines(info) {
+		name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		if !ok {
+			continue
+		}
+		fields[name] = value
+		if number, is := strings.CutPrefix(name, "slave"); is && number != "" && strings.Trim(number, "0123456789") == "" {
+			s.attach(c, value)
+		}
+	}
+	s.id, s.before = fields["master_replid"], fields["master_replid2"]
+	if strings.Trim(s.before, "0") == "" {
+		s.before = ""
+	}
+	if s.id == "" {
+		s.id = addr // a server of another make: known by its address alone
+	}
+	if s.primary = fields["role"] == "master"; s.primary {
+		return s
+	}
+	s.attached, s.replicas = 0, nil // those chained to a replica count at the primary's word
+	silent, err := strconv.Atoi(fields["master_last_io_seconds_ago"])
+	s.linked = fields["master_link_status"] == "up" && err == nil && silent <= int(linkedLately/time.Second)
+	s.of, _ = c.announced(fields["master_host"], fields["master_port"], addr)
+	return s
+}
+
+// attach reads a line about one replica: ip=10.0.0.2,port=6379,state=online,offset=28,lag=0.
+func (s *standing) attach(c *Config, line string) {
+	fields := make(map[string]string)
+	for pair := range strings.SplitSeq(line, ",") {
+		name, value, _ := strings.Cut(pair, "=")
+		fields[name] = value
+	}
+	lag, err := strconv.Atoi(fields["lag"])
+	if fields["state"] == "online" && err == nil && lag <= int(heardLately/time.Second) {
+		s.attached++
+	}
+	if len(s.replicas) < maxAnnounced {
+		if addr, err := c.announced(fields["ip"], fields["port"], ""); err == nil {
+			s.replicas = append(s.replicas, addr)
+		}
+	}
+}

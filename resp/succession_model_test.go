@@ -1,0 +1,202 @@
+package resp
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// modelClient is a client and what it can reach.
+type modelClient struct {
+	topology   *replicaTopology
+	cut        []bool
+	silent     map[string]clock.Instant // since when a server has not answered
+	deployment *deployment
+}
+
+func (w *deployment) client(configured []string) *modelClient {
+	cfg := Config{Topology: Replicas, Addrs: configured, Clock: w}.withDefaults()
+	c := &modelClient{topology: newReplicaTopology(&cfg, nil), cut: make([]bool, len(w.servers)),
+		silent: make(map[string]clock.Instant), deployment: w}
+	return c
+}
+
+// look is a search.
+func (c *modelClient) look() (standing, error) { return c.topology.primary(c.ask) }
+
+func (c *modelClient) ask(addrs []string) (all []standing) {
+	w := c.deployment
+	for _, addr := range addrs {
+		i, foreign := w.at(addr)
+		a := standing{addr: addr}
+		switch {
+		case i >= 0 && foreign:
+			a = parseStanding(c.topology.cfg, addr, "role:master\r\nmaster_replid:"+stranger+"\r\nmaster_replid2:\r\n"+
+				"slave0:ip=10.9.9.9,port=1,state=online,offset=0,lag=0\r\nslave1:ip=10.9.9.8,port=1,state=online,offset=0,lag=0\r\n")
+		case i < 0 || !w.servers[i].up:
+			a.err = errors.New("connection refused")
+		case c.cut[i]:
+			if c.silent[addr] == 0 {
+				c.silent[addr] = w.now
+			}
+			a.err, a.open = errSilent, w.now.Sub(c.silent[addr]) < c.topology.cfg.DialTimeout
+		case w.servers[i].busy:
+			a.err = &ServerError{Code: "BUSY", Message: "BUSY"}
+			a.open = addr == c.topology.succession.present.addr
+		default:
+			a = parseStanding(c.topology.cfg, addr, w.info(i))
+		}
+		if !errors.Is(a.err, errSilent) {
+			delete(c.silent, addr)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// reached reports whether a client gets answers from a server.
+func (c *modelClient) reached(i int) bool {
+	s := c.deployment.servers[i]
+	return i >= 0 && s.up && !s.busy && !c.cut[i]
+}
+
+// TestSuccessionInRandomDeployments: whatever happens to the servers, a client never leaves
+// a primary that is alive for one of an older reign that has no more replicas; nor a primary
+// that is gone for one without replicas, as long as a replica has that one's data; nor for
+// somebody else's server. And when all is well again it follows the primary, and so does a
+// new client.
+func TestSuccessionInRandomDeployments(t *testing.T) {
+	t.Parallel()
+	seed, histories := rand.Uint64(), 1000
+	if n, err := strconv.Atoi(os.Getenv("PAWL_SUCCESSION_HISTORIES")); err == nil {
+		histories = n
+	}
+	if s, err := strconv.ParseUint(os.Getenv("PAWL_SUCCESSION_SEED"), 10, 64); err == nil {
+		seed, histories = s, 1
+	}
+	for h := range histories {
+		w := history(t, seed+uint64(h))
+		if t.Failed() {
+			t.Fatalf("PAWL_SUCCESSION_SEED=%d\n%s", seed+uint64(h), strings.Join(w.log, "\n"))
+		}
+	}
+}
+
+func history(t *testing.T, seed uint64) *deployment {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	w := newDeployment(rng, 2+rng.IntN(3))
+	var all []string
+	for i := range w.servers {
+		all = append(all, name(i))
+	}
+	configured := all
+	if rng.IntN(3) == 0 {
+		configured = all[:1+rng.IntN(len(all))]
+	}
+	w.note("configured: %v", configured)
+	clients := []*modelClient{w.client(configured), w.client(configured)}
+	var heal clock.Instant
+	for range 60 {
+		switch {
+		case heal != 0 && w.now >= heal:
+			w.note("all can reach each other")
+			w.heal(clients)
+			heal = 0
+		case heal == 0 && rng.IntN(20) == 0:
+			heal = w.now.Add(w.split(clients))
+		case rng.IntN(4) == 0:
+			w.step(clients)
+		}
+		if rng.IntN(20) == 0 {
+			clients[1] = w.client(configured)
+			w.note("client 1 is new")
+		}
+		for n, c := range clients {
+			was := c.topology.succession.present
+			if _, err := c.look(); err == nil && was.addr != "" {
+				if c.judge(t, was); t.Failed() {
+					w.note("client %d left %s for %s", n, was.addr, c.topology.succession.present.addr)
+					return w
+				}
+			}
+		}
+		w.replicate()
+	}
+	w.settle(t, clients, configured)
+	return w
+}
+
+// judge says whether a client should have left the primary that it had.
+func (c *modelClient) judge(t *testing.T, was standing) {
+	w, is := c.deployment, c.topology.succession.present
+	to, foreign := w.at(is.addr)
+	if foreign {
+		t.Errorf("%s is not of this deployment", is.addr)
+		return
+	}
+	from, _ := w.at(was.addr)
+	if to == from {
+		return
+	}
+	s := w.servers[from]
+	busy := s.busy && !c.cut[from] && w.followers(from) <= was.attached // it cannot say that it has got more
+	if s.up && s.primary && s.id == was.id && (c.reached(from) || busy) &&
+		w.older(w.servers[to].id, was.id) && !w.ahead(to, from) {
+		t.Errorf("%s is of an older reign than %s, which is alive", is.addr, was.addr)
+	}
+	if !c.reached(from) && !w.ahead(to, -1) && w.servers[to].before != was.id {
+		for i, r := range w.servers {
+			if c.reached(i) && !r.primary && r.id == was.id && slices.Contains(c.topology.cfg.Addrs, name(i)) {
+				t.Errorf("%s has no replicas, and s%d has the data of %s, which is gone", is.addr, i, was.addr)
+			}
+		}
+	}
+}
+
+// settle ends all trouble. One server is the primary, and all others that are up follow it,
+// but for some that were primaries and were not told.
+func (w *deployment) settle(t *testing.T, clients []*modelClient, configured []string) {
+	w.heal(clients)
+	primary := w.rng.IntN(len(configured))
+	for i, s := range w.servers {
+		s.busy = false
+		if !s.up {
+			w.restart(i, w.rng.IntN(2) == 0)
+		}
+	}
+	w.promote(primary)
+	told := 0
+	for i, s := range w.servers {
+		if i != primary && (!s.primary || told == 0 || w.rng.IntN(2) == 0) {
+			w.follow(i, primary)
+			told++
+		}
+	}
+	w.note("all is well, the primary is s%d", primary)
+	for range 20 {
+		w.replicate()
+		for _, c := range clients {
+			c.look()
+		}
+	}
+	clients = append(clients, w.client(configured))
+	for range aheadFor/time.Second + 1 {
+		w.replicate()
+		for _, c := range clients {
+			c.look()
+		}
+	}
+	for n, c := range clients {
+		one, err := c.look()
+		if i, foreign := w.at(one.addr); err != nil || i != primary || foreign {
+			t.Errorf("client %d: %s serves, not s%d: %v", n, one.addr, primary, err)
+		}
+	}
+}
