@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,13 +166,20 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 // connect opens the engine. That counts as waiting for the lock; but a short wait is
 // not too short to connect.
 func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) (*engine.Engine, error) {
+	server, err := f.server.config()
+	if err != nil {
+		return nil, err
+	}
+	if server.Replicas != 0 {
+		cfg.ReplicasHave = cmp.Or(server.AckTimeout, time.Second) // the default, or less with a short lease
+	}
 	var atMost time.Duration
 	if cmd.Flags().Changed("wait") && f.wait > 0 {
 		atMost = max(f.wait, time.Second)
 	}
 	ctx, stop := untilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
-	eng, err := f.server.open(ctx, atMost)
+	eng, err := connect(ctx, server, atMost)
 	stop()
 	if signalled := context.Cause(ctx); errors.As(signalled, new(*signalError)) {
 		if err == nil {

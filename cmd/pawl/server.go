@@ -142,15 +142,16 @@ func (f *serverFlag) target() (string, *tls.Config, error) {
 	return raw, cfg.TLS, err
 }
 
-// open connects to the server, for atMost if that is not 0. The caller closes the engine.
-func (f *serverFlag) open(ctx context.Context, atMost time.Duration) (*engine.Engine, error) {
+// open connects to the server. The caller closes the engine.
+func (f *serverFlag) open(ctx context.Context) (*engine.Engine, error) {
 	cfg, err := f.config()
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, cfg, atMost)
+	return connect(ctx, cfg, 0)
 }
 
+// connect tries for atMost, if that is not 0.
 func connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*engine.Engine, error) {
 	dial := cmp.Or(cfg.DialTimeout, connectTimeout)
 	timeout, slack := dial, 2*time.Second // New ends by itself, and its error says more than that time is over

@@ -42,7 +42,7 @@ the key has no expiry, 0 for a free lock) and holders, each with id and count.`,
 		if *quiet && cmd.Flags().Changed("format") {
 			return usagef(cmd, "--quiet and --format cannot be combined")
 		}
-		eng, err := server.open(cmd.Context(), 0)
+		eng, err := server.open(cmd.Context())
 		if err != nil {
 			return err
 		}

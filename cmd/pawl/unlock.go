@@ -39,7 +39,7 @@ The exit code is 1 if there was nothing to remove.`,
 			}
 			opts = append(opts, engine.IfHolder(*holder))
 		}
-		eng, err := server.open(cmd.Context(), 0)
+		eng, err := server.open(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (r *runner) granted(ctx context.Context, f *engine.Future[*engine.Hold]) (*
 	}
 	select {
 	case s := <-r.sig.asked: // both at once: the command must not start
-		return nil, errors.Join(&SignalError{s}, r.finish(ctx, hold, tail))
+		return nil, errors.Join(&SignalError{s}, r.finish(ctx, hold))
 	default:
 		return hold, nil
 	}

@@ -31,6 +31,8 @@ type Config struct {
 	// takes.
 	Wait    time.Duration
 	Options []engine.Option
+	// ReplicasHave is how long replicas have to acknowledge a lock; 0: none are asked.
+	ReplicasHave time.Duration
 	// KeepRunning lets the command go on when the lock is lost.
 	KeepRunning bool
 	// Grace is how long a command that was asked to end may take.
@@ -73,15 +75,15 @@ func Run(ctx context.Context, eng *engine.Engine, cfg Config) (end End, err erro
 
 	hold, err := r.acquire(ctx)
 	if err != nil {
-		r.finish(ctx, nil, tail) // what is under way may have been granted, and is given back
+		r.giveUp()
 		return End{}, err
 	}
 	c, err := r.start(hold)
 	if err != nil {
-		return End{}, errors.Join(err, r.finish(ctx, hold, tail))
+		return End{}, errors.Join(err, r.finish(ctx, hold))
 	}
 	c.attend()
-	released := r.finish(ctx, hold, tail)
+	released := r.finish(ctx, hold)
 	switch {
 	case c.lost == nil && cfg.KeepRunning && released != nil: // nobody knew before
 		cfg.Say("%s while the command ran", text(released))

@@ -12,31 +12,44 @@ import (
 const (
 	// tail is how long releasing the lock and closing the engine may take together.
 	// The command's work is done by then, somebody waits for its exit code, and the
-	// lease ends the lock anyway. It is no less than what replicas have by default: the
-	// answer to a try that nobody waits for any more comes after that.
+	// lease ends the lock anyway.
 	tail = time.Second
 	// hurry is what is left of it after a signal: enough for a server that answers.
 	hurry = 250 * time.Millisecond
 )
 
-// finish releases the lock, if there is one, and closes the engine, within budget. A
-// signal cuts that short. It is an error only if the lock was lost before: for the
-// command it makes no difference who ends the lock, the release or the lease.
-func (r *runner) finish(ctx context.Context, hold *engine.Hold, budget time.Duration) error {
+// giveUp closes the engine when the lock was not acquired. A try that is under way may have
+// been granted, and is given back when it is answered: with replicas, after they have had
+// their time. No signal cuts that short (timeout(1) sends each twice), but Config.CloseTimeout
+// does. If nothing is under way it ends at once.
+func (r *runner) giveUp() {
+	closed := make(chan struct{})
+	go func() { // ends with Config.CloseTimeout, or with the process
+		defer close(closed)
+		_ = r.eng.Close() // what it could not give back ends with its lease
+	}()
+	over := time.NewTimer(r.ReplicasHave + tail)
+	defer over.Stop()
+	select {
+	case <-closed:
+	case <-over.C:
+	}
+}
+
+// finish releases the lock and closes the engine. A signal cuts that short. It is an error
+// only if the lock was lost before: for the command it makes no difference who ends the lock,
+// the release or the lease.
+func (r *runner) finish(ctx context.Context, hold *engine.Hold) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	released, closed := make(chan error, 1), make(chan struct{})
 	go func() { // ends with Config.CloseTimeout, or with the process
 		defer close(closed)
-		if hold != nil {
-			released <- hold.Unlock(ctx)
-		} else {
-			released <- nil
-		}
+		released <- hold.Unlock(ctx)
 		_ = r.eng.Close() // what it could not release ends with its lease
 	}()
-	until := time.Now().Add(budget)
-	over := time.NewTimer(budget)
+	until := time.Now().Add(tail)
+	over := time.NewTimer(tail)
 	defer over.Stop()
 	for {
 		select {
