@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -110,6 +111,24 @@ func TestAnInterruptedBenchGivesEverythingBack(t *testing.T) {
 		if n := s.Do("DBSIZE"); n != int64(0) {
 			t.Errorf("%v keys are left, %v after %v", n, time.Since(began), sig)
 		}
+	}
+}
+
+// As timeout(1) sends it: to its command, and then to the group that this is in.
+func TestABenchThatIsToldTwiceToEndGivesEverythingBack(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	v := start(t, nil, "bench", "held", "--count", "5000", "--duration", "1h", "--addr", s.URL())
+	eventually(t, "all are held", func() bool { return s.Do("DBSIZE") == int64(5000) })
+	for range 2 {
+		if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond) // else the kernel may make one of them
+	}
+	v.wait(t).expect(t, 128+15, "pawl: ended by signal: terminated")
+	if n := s.Do("DBSIZE"); n != int64(0) {
+		t.Errorf("%v keys are left", n)
 	}
 }
 

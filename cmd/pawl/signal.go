@@ -6,7 +6,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how long what comes after a signal counts as the same one: timeout(1) sends
+// each to its command, and then to the group that this is in.
+const sameSignal = 250 * time.Millisecond
 
 // signalError is the end that a signal asked for.
 type signalError struct{ signal os.Signal }
@@ -22,9 +27,9 @@ func (e *signalError) code() int {
 }
 
 // untilSignal returns a context that ends when the process is asked to end; its
-// cause is a *signalError. A second signal ends the process. Signals that are ignored,
-// as SIGHUP under nohup, stay so. After stop, which must be called once, the cause says
-// whether a signal came.
+// cause is a *signalError. A second signal ends the process, unless it comes with the
+// first. Signals that are ignored, as SIGHUP under nohup, stay so. After stop, which must
+// be called once, the cause says whether a signal came.
 func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 1)
 	for _, one := range endSignals {
@@ -35,8 +40,14 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	quit, ended := make(chan struct{}), make(chan struct{})
 	heed := func(s os.Signal) {
-		signal.Stop(signals)
 		cancel(&signalError{s})
+		same := time.NewTimer(sameSignal)
+		defer same.Stop()
+		select {
+		case <-same.C:
+		case <-quit:
+		}
+		signal.Stop(signals)
 	}
 	go func() {
 		defer close(ended)
