@@ -31,6 +31,24 @@ func addCompletion(root *cobra.Command) {
 			cmd.ValidArgsFunction = cobra.NoFileCompletions // names of locks, or nothing
 		}
 	}
+	root.InitDefaultCompletionCmd()
+	strict(root)
+}
+
+// strict makes wrong usage of cobra's completion command an error: a shell would source the
+// help that it prints otherwise.
+func strict(root *cobra.Command) {
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return // there is none
+	}
+	completion.Args = cobra.ArbitraryArgs
+	completion.RunE = func(cmd *cobra.Command, _ []string) error {
+		return usagef(cmd, "one shell is needed: bash, zsh, fish or powershell")
+	}
+	for _, shell := range completion.Commands() {
+		shell.Args = noArgs
+	}
 }
 
 // firstOf completes the first argument, and no other.

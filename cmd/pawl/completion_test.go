@@ -6,6 +6,19 @@ import (
 	"testing"
 )
 
+// What source <(pawl completion ...) would run must be a script, or an error.
+func TestCompletionForNoShellIsWrongUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"completion"}, {"completion", "tcsh"}, {"completion", "bash", "zsh"}} {
+		v := pawl(t, nil, args...)
+		v.expect(t, exitUsage, "pawl: ")
+		if v.stdout.Len() > 0 {
+			t.Errorf("%q prints %q", args, v.stdout.String())
+		}
+	}
+	pawl(t, nil, "completion", "bash").expect(t, 0, "__start_pawl")
+}
+
 // A shell asks the hidden command __complete.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
