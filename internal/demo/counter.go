@@ -29,7 +29,7 @@ func openCounter(ctx context.Context, server engine.Config, key string) (*counte
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("tried for %v", timeout))
 	defer cancel()
-	if err := client.WaitReady(ctx); err != nil {
+	if err := client.WaitFirst(ctx); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("%s: %w: %w", server.Addrs[0], engine.ErrUnavailable, err)
 	}
