@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ type execFlags struct {
 
 func newExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "exec NAME [flags] -- COMMAND [ARG...]",
+		Use:   "exec NAME... [flags] -- COMMAND [ARG...]",
 		Short: "Run a command while a lock is held",
 		Long: `exec waits for the lock NAME, runs the command, and releases the lock when the
 command has ended. Meanwhile the lock is renewed: it lasts as long as the command
@@ -36,7 +37,11 @@ A server that refuses connections is not waited for (exit code 69), and one that
 loading or being replaced for about 5s (?dial_timeout= in the URL). Once pawl waits for the
 lock, an outage does not end the waiting.
 
-The command finds the lock's name in $PAWL_LOCK_NAME. pawl passes SIGINT, SIGTERM,
+Several names are taken as one, all of them or none. While one is held by somebody else
+none of the others is kept, so two who want the same locks never block each other for
+good, in whatever order they name them. In a cluster the names may be on any nodes.
+
+The command finds the lock's name in $PAWL_LOCK_NAME, several on a line each. pawl passes SIGINT, SIGTERM,
 SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command and to what it has started (its
 process group). At a terminal the command behaves as it does without pawl: it may read
 what you type, Ctrl-C ends it and the script around it, Ctrl-Z suspends the job. (It
@@ -65,6 +70,9 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
   # wait for at most a minute, stop after at most an hour
   pawl exec deploy --wait 1m --max-hold 1h -- ./deploy.sh production
 
+  # two locks, or none
+  pawl exec stock-7 stock-9 --wait 10s -- ./transfer.sh 7 9
+
   # a shell command
   pawl exec backup -- sh -c 'dump | upload'`,
 	}
@@ -77,19 +85,19 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 	flags.StringVar(&f.onLost, "on-lost", "term", "when the lock is lost: term ends the command, ignore lets it go on")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "`time` from SIGTERM to SIGKILL when the lock is lost")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if somebody else holds the lock; with 0 nothing is printed")
-	cmd.Args = commandAfterName
+	cmd.Args = commandAfterNames
 	cmd.RunE = f.run
 	return cmd
 }
 
-// commandAfterName is the Args of exec: one name, two dashes, a command.
-func commandAfterName(cmd *cobra.Command, args []string) error {
+// commandAfterNames is the Args of exec: names, two dashes, a command.
+func commandAfterNames(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
-	case len(args) == 0 || args[0] == "" || dash == 0:
+	case len(args) == 0 || dash == 0 || slices.Contains(args[:max(dash, 1)], ""):
 		return usagef(cmd, "the name of the lock is missing")
 	case dash < 0 && len(args) == 1, dash == len(args):
 		return usagef(cmd, "the command is missing: write it after two dashes, as in pawl exec %s -- command", args[0])
-	case dash != 1:
+	case dash < 0:
 		return usagef(cmd, "unexpected argument %q: write the command after the name and two dashes, as in pawl exec %s -- command", args[1], args[0])
 	}
 	return nil
@@ -97,6 +105,8 @@ func commandAfterName(cmd *cobra.Command, args []string) error {
 
 func (f *execFlags) check(cmd *cobra.Command) error {
 	switch {
+	case cmd.Flags().Changed("min-hold") && cmd.ArgsLenAtDash() > 1:
+		return usagef(cmd, "--min-hold goes with one name: of several locks each is given back while another is held")
 	case f.onLost != "term" && f.onLost != "ignore":
 		return usagef(cmd, "--on-lost %q must be term or ignore", f.onLost)
 	case f.wait < 0:
@@ -119,8 +129,9 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 
 // config translates for execlock.
 func (f *execFlags) config(cmd *cobra.Command, args []string) execlock.Config {
+	dash := cmd.ArgsLenAtDash()
 	cfg := execlock.Config{
-		Name: args[0], Wait: -1, KeepRunning: f.onLost == "ignore", Grace: f.grace, Command: args[1:],
+		Names: args[:dash], Wait: -1, KeepRunning: f.onLost == "ignore", Grace: f.grace, Command: args[dash:],
 		SayWhoHolds: isTerminal(cmd.ErrOrStderr()),
 	}
 	for name, option := range map[string]engine.Option{

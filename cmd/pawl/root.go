@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -79,6 +80,14 @@ func oneName(cmd *cobra.Command, args []string) error {
 		return usagef(cmd, "the name of the lock is missing")
 	case len(args) > 1:
 		return usagef(cmd, "unexpected argument %q: give one name (quote a name that has spaces)", args[1])
+	}
+	return nil
+}
+
+// someNames is the Args of commands that take the names of locks.
+func someNames(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 || slices.Contains(args, "") {
+		return usagef(cmd, "the name of the lock is missing")
 	}
 	return nil
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +16,7 @@ import (
 
 func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "status NAME",
+		Use:   "status NAME...",
 		Short: "Show who holds a lock",
 		Long: `status asks the server who holds a lock and how long its lease lasts. It changes
 nothing. Its exit code is 0 whether the lock is free or held.
@@ -23,14 +25,16 @@ A holder whose id ends with a negative number is nobody: the lock was given up, 
 --min-hold (or the option MinHold) keeps the lock taken for a while.
 
 With --quiet it prints nothing, and the exit code is the answer: 0 if the lock is
-held, 1 if it is free. Any other code comes with an error: the answer is not known.
+held (of several: if one of them is), 1 if it is free. Any other code comes with an
+error: the answer is not known.
 
 With --format json the answer is one object: name, locked, mode, ttl_ms (null if
-the key has no expiry, 0 for a free lock) and holders, each with id and count.`,
+the key has no expiry, 0 for a free lock) and holders, each with id and count. With
+several names it is an array of such objects, in the order of the names.`,
 		Example: `  pawl status nightly-report
   pawl status nightly-report --format json | jq .locked
   if pawl status --quiet nightly-report; then echo "it is still being made"; fi`,
-		Args: oneName,
+		Args: someNames,
 	}
 	server := addServerFlag(cmd)
 	format := cmd.Flags().String("format", "text", "text or json")
@@ -47,59 +51,100 @@ the key has no expiry, 0 for a free lock) and holders, each with id and count.`,
 			return err
 		}
 		defer eng.Close()
-		state, err := eng.Mutex(args[0]).State(cmd.Context())
+		states, err := statesOf(cmd.Context(), eng, args)
 		if err != nil {
 			return err
 		}
+		held := func(s lockState) bool { return s.Locked }
 		switch {
-		case *quiet && !state.Locked:
+		case *quiet && !slices.ContainsFunc(states, held):
 			return &exitError{code: exitFailed}
 		case *quiet:
 			return nil
 		case *format == "json":
-			return printStateJSON(cmd.OutOrStdout(), args[0], state)
+			return printJSON(cmd.OutOrStdout(), states)
 		}
-		return printState(cmd.OutOrStdout(), args[0], state)
+		return printStates(cmd.OutOrStdout(), states)
 	}
 	return cmd
 }
 
-func printState(w io.Writer, name string, s engine.State) error {
-	if !s.Locked {
-		_, err := fmt.Fprintf(w, "%s: free\n", name)
-		return err
+// lockState is the state of one lock.
+type lockState struct {
+	name string
+	engine.State
+}
+
+func statesOf(ctx context.Context, eng *engine.Engine, names []string) (states []lockState, err error) {
+	for _, name := range names {
+		s, err := eng.Mutex(name).State(ctx)
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, lockState{name, s})
 	}
-	lease := "without a lease: it never ends by itself"
-	if s.TTL >= 0 {
-		lease = fmt.Sprintf("its lease ends in %v unless renewed", s.TTL.Round(time.Millisecond))
-	}
-	text := fmt.Sprintf("%s: locked (%s), %s\n", name, execlock.Shown(s.Mode), lease)
-	for _, h := range s.Holders {
-		text += fmt.Sprintf("  holder %s, count %d\n", execlock.Shown(h.ID), h.Count)
+	return states, nil
+}
+
+func printStates(w io.Writer, states []lockState) error {
+	text := ""
+	for _, s := range states {
+		text += s.text()
 	}
 	_, err := io.WriteString(w, text)
 	return err
 }
 
-func printStateJSON(w io.Writer, name string, s engine.State) error {
-	type holder struct {
-		ID    string `json:"id"`
-		Count int    `json:"count"`
+func (s lockState) text() string {
+	if !s.Locked {
+		return s.name + ": free\n"
 	}
-	state := struct {
-		Name    string   `json:"name"`
-		Locked  bool     `json:"locked"`
-		Mode    string   `json:"mode"`
-		TTL     *int64   `json:"ttl_ms"`
-		Holders []holder `json:"holders"`
-	}{Name: name, Locked: s.Locked, Mode: s.Mode, Holders: []holder{}}
+	lease := "without a lease: it never ends by itself"
+	if s.TTL >= 0 {
+		lease = fmt.Sprintf("its lease ends in %v unless renewed", s.TTL.Round(time.Millisecond))
+	}
+	text := fmt.Sprintf("%s: locked (%s), %s\n", s.name, execlock.Shown(s.Mode), lease)
+	for _, h := range s.Holders {
+		text += fmt.Sprintf("  holder %s, count %d\n", execlock.Shown(h.ID), h.Count)
+	}
+	return text
+}
+
+// stateJSON is what scripts get.
+type stateJSON struct {
+	Name    string       `json:"name"`
+	Locked  bool         `json:"locked"`
+	Mode    string       `json:"mode"`
+	TTL     *int64       `json:"ttl_ms"`
+	Holders []holderJSON `json:"holders"`
+}
+
+type holderJSON struct {
+	ID    string `json:"id"`
+	Count int    `json:"count"`
+}
+
+func (s lockState) json() stateJSON {
+	j := stateJSON{Name: s.name, Locked: s.Locked, Mode: s.Mode, Holders: []holderJSON{}}
 	if ms := s.TTL.Milliseconds(); s.TTL >= 0 {
-		state.TTL = &ms
+		j.TTL = &ms
 	}
 	for _, h := range s.Holders {
-		state.Holders = append(state.Holders, holder(h))
+		j.Holders = append(j.Holders, holderJSON(h))
 	}
+	return j
+}
+
+// printJSON prints one object for one name, an array for several.
+func printJSON(w io.Writer, states []lockState) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	return enc.Encode(state)
+	if len(states) == 1 {
+		return enc.Encode(states[0].json())
+	}
+	var list []stateJSON
+	for _, s := range states {
+		list = append(list, s.json())
+	}
+	return enc.Encode(list)
 }

@@ -12,17 +12,16 @@ import (
 // notAtOnce is how long a lock may take before it is said who has it.
 const notAtOnce = 250 * time.Millisecond
 
-// acquire waits for the lock or a signal.
-func (r *runner) acquire(ctx context.Context) (*engine.Hold, error) {
-	m := r.eng.Mutex(r.Name)
-	f := r.lock(ctx, m)
-	defer r.tellHolder(ctx, m)()
+// acquire waits for the locks or a signal.
+func (r *runner) acquire(ctx context.Context) (hold, error) {
+	try := r.attempt(ctx)
+	defer r.tellHolder(ctx)()
 	for {
 		select {
-		case <-f.Done():
-			return r.granted(ctx, f)
+		case <-try.done:
+			return r.granted(ctx, try)
 		case s := <-r.sig.asked:
-			f.Abandon()
+			try.abandon()
 			return nil, &SignalError{s}
 		case <-r.sig.children:
 			new(group).look() // as PID 1 of a container we are given others' children
@@ -31,32 +30,22 @@ func (r *runner) acquire(ctx context.Context) (*engine.Hold, error) {
 	}
 }
 
-func (r *runner) lock(ctx context.Context, m engine.Mutex) *engine.Future[*engine.Hold] {
-	switch {
-	case r.Wait == 0:
-		return m.TryLockAsync(ctx, r.Options...)
-	case r.Wait > 0:
-		return m.LockAsync(ctx, append(r.Options, engine.Wait(r.Wait))...)
-	}
-	return m.LockAsync(ctx, r.Options...)
-}
-
-func (r *runner) granted(ctx context.Context, f *engine.Future[*engine.Hold]) (*engine.Hold, error) {
-	hold, err := f.Result()
+func (r *runner) granted(ctx context.Context, try attempt) (hold, error) {
+	h, err := try.result()
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case s := <-r.sig.asked: // both at once: the command must not start
-		return nil, errors.Join(&SignalError{s}, r.finish(ctx, hold))
+		return nil, errors.Join(&SignalError{s}, r.finish(ctx, h))
 	default:
-		return hold, nil
+		return h, nil
 	}
 }
 
 // tellHolder says who has the lock, unless stop is called before that is worth
 // saying.
-func (r *runner) tellHolder(ctx context.Context, m engine.Mutex) (stop func()) {
+func (r *runner) tellHolder(ctx context.Context) (stop func()) {
 	if !r.SayWhoHolds {
 		return func() {}
 	}
@@ -71,12 +60,23 @@ func (r *runner) tellHolder(ctx context.Context, m engine.Mutex) (stop func()) {
 			return
 		case <-patience.C:
 		}
-		state, err := m.State(ctx)
+		name, state, err := r.firstHeld(ctx)
 		if ctx.Err() == nil {
-			r.Say("waiting for lock %q%s", r.Name, holderText(state, err))
+			r.Say("waiting for lock %q%s", name, holderText(state, err))
 		}
 	}()
 	return func() { cancel(); <-over }
+}
+
+// firstHeld returns the first of the locks that is held, or the last one if all are free.
+func (r *runner) firstHeld(ctx context.Context) (name string, s engine.State, err error) {
+	for _, name = range r.Names {
+		s, err = r.eng.Mutex(name).State(ctx)
+		if err != nil || s.Locked {
+			break
+		}
+	}
+	return name, s, err
 }
 
 // holderText is what follows the name of a lock that is waited for.

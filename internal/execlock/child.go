@@ -7,8 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/pawl-lock/pawl/engine"
 )
 
 // child is the running command.
@@ -24,7 +22,7 @@ import (
 // It belongs to one goroutine, which waits for nothing but events.
 type child struct {
 	*runner
-	hold     *engine.Hold
+	hold     hold
 	holdDone <-chan struct{} // nil: the loss is known
 	lost     error
 	group    group
@@ -36,14 +34,14 @@ type child struct {
 }
 
 // start starts the command with the streams of this process.
-func (r *runner) start(hold *engine.Hold) (*child, error) {
+func (r *runner) start(hold hold) (*child, error) {
 	// We may have been suspended since the lock was granted.
 	if err := hold.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
 	}
 	cmd := exec.Command(r.Command[0], r.Command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), NameEnv+"="+r.Name)
+	cmd.Env = append(os.Environ(), NameEnv+"="+strings.Join(r.Names, "\n"))
 	c := &child{runner: r, hold: hold, holdDone: hold.Done(), grace: time.NewTimer(r.Grace)}
 	c.grace.Stop()
 	c.terminal.open()

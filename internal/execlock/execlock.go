@@ -21,12 +21,13 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// NameEnv is the variable that tells the command the name of the lock.
+// NameEnv is the variable that tells the command the names of the locks, one a line.
 const NameEnv = "PAWL_LOCK_NAME"
 
-// Config says what to run under which lock.
+// Config says what to run under which locks.
 type Config struct {
-	Name string
+	// Names are the locks. Several are taken as one: all of them, or none.
+	Names []string
 	// Wait bounds the waiting for the lock: 0 is one attempt, negative as long as it
 	// takes.
 	Wait    time.Duration

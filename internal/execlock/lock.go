@@ -1,0 +1,55 @@
+package execlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+)
+
+// hold is what a run needs of an engine.Hold or an engine.MultiHold.
+type hold interface {
+	Done() <-chan struct{}
+	Err() error
+	Unlock(ctx context.Context) error
+}
+
+// lock is one lock, or several as one.
+type lock[H hold] interface {
+	LockAsync(ctx context.Context, opts ...engine.Option) *engine.Future[H]
+	TryLockAsync(ctx context.Context, opts ...engine.Option) *engine.Future[H]
+}
+
+// attempt is an acquisition that is under way.
+type attempt struct {
+	done    <-chan struct{}
+	abandon func()
+	result  func() (hold, error)
+}
+
+// attempt begins to acquire the lock, or all the locks.
+func (r *runner) attempt(ctx context.Context) attempt {
+	if len(r.Names) == 1 {
+		return try(ctx, r.eng.Mutex(r.Names[0]), r.Wait, r.Options)
+	}
+	return try(ctx, r.eng.Many(r.Names...), r.Wait, r.Options)
+}
+
+func try[H hold](ctx context.Context, l lock[H], wait time.Duration, opts []engine.Option) attempt {
+	var f *engine.Future[H]
+	switch {
+	case wait == 0:
+		f = l.TryLockAsync(ctx, opts...)
+	case wait > 0:
+		f = l.LockAsync(ctx, append(opts, engine.Wait(wait))...)
+	default:
+		f = l.LockAsync(ctx, opts...)
+	}
+	return attempt{f.Done(), f.Abandon, func() (hold, error) {
+		h, err := f.Result()
+		if err != nil {
+			return nil, err // and not a nil H, which is no nil hold
+		}
+		return h, nil
+	}}
+}
