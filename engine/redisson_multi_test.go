@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// tryMultiLock is one round of Redisson's getMultiLock(names).tryLock(): the locks in their
+// order, and all back if one is refused. With a lease Redisson sets it once more on each key
+// when it has all, whoever holds the key by then.
+func (j redisson) tryMultiLock(names []string, thread int, lease time.Duration) (bool, error) {
+	for i, name := range names {
+		granted, _, err := j.tryLock(name, thread, lease)
+		if err == nil && granted {
+			continue
+		}
+		return false, errors.Join(err, j.multiUnlock(names[:i], thread))
+	}
+	for _, name := range names {
+		if _, err := j.eval(`return redis.call('PEXPIRE', KEYS[1], ARGV[1])`, []string{name}, lease.Milliseconds(), ""); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (j redisson) multiUnlock(names []string, thread int) error {
+	for _, name := range names {
+		if v, err := j.unlock(name, thread); v != int64(1) || err != nil {
+			return errors.Join(err, errors.New("Redisson's unlock of "+name+" was refused"))
+		}
+	}
+	return nil
+}
+
+func TestManyLocksExcludeRedissonsMultiLock(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, j := open(t, s.URL()), redisson{s, javaA}
+	h := mustLockMany(t, e, []string{"a", "b", "c"})
+	if granted, err := j.tryMultiLock([]string{"x", "c"}, 1, time.Minute); granted || err != nil {
+		t.Errorf("while Pawl has c: %v, %v", granted, err)
+	}
+	if n := s.Do("EXISTS", "x"); n != int64(0) {
+		t.Error("Redisson kept x")
+	}
+	if err := h.Unlock(ctxT(t)); err != nil {
+		t.Error(err)
+	}
+	if granted, err := j.tryMultiLock([]string{"c", "b"}, 1, time.Minute); !granted || err != nil {
+		t.Fatalf("when Pawl has released them: %v, %v", granted, err)
+	}
+	var refused *NotAcquiredError
+	if _, err := e.TryLockMany(ctxT(t), []string{"a", "b"}); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, ErrHeld) {
+		t.Errorf("while Redisson has b: %v", err)
+	}
+	f := e.Many("a", "b", "c").LockAsync(ctxT(t))
+	eventually(t, "it waits, and keeps nothing", func() bool { return e.Stats().Waiting == 1 && len(fields(t, s, "a")) == 0 })
+	if err := j.multiUnlock([]string{"c", "b"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	released := time.Now()
+	h, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(released); took > 10*time.Second { // the lease was a minute
+		t.Errorf("woken after %v", took)
+	}
+	if err := h.Unlock(ctxT(t)); err != nil {
+		t.Error(err)
+	}
+	clean(t, s, e)
+}
+
+// Both take overlapping sets again and again, in opposite orders.
+func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, j := open(t, s.URL()), redisson{s, javaA}
+	const each = 100
+	var inside atomic.Int32
+	sections := 0
+	guarded := func() {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%d inside", n)
+		}
+		sections++
+		inside.Add(-1)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range each {
+			h, err := e.LockMany(ctxT(t), []string{"a", "b", "c"})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			guarded()
+			if err := h.Unlock(ctxT(t)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	wg.Go(func() {
+		names := []string{"c", "b"}
+		for done := 0; done < each; {
+			granted, err := j.tryMultiLock(names, 1, time.Minute)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if !granted {
+				continue
+			}
+			guarded()
+			done++
+			if err := j.multiUnlock(names, 1); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	wg.Wait()
+	if sections != 2*each {
+		t.Errorf("%d sections", sections)
+	}
+	clean(t, s, e)
+}
