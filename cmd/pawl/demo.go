@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ that begin with pawl-demo: and removes them afterwards.`,
 		case server.tls.given():
 			return usagef(cmd, "the embedded server has no TLS: name another one with --addr")
 		}
-		ctx, stop := untilSignal(cmd.Context())
+		ctx, stop := untilSignal(cmd.Context(), syscall.SIGPIPE) // it prints while it runs, to head for example
 		defer stop()
 		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd {
 			return workerCommand(ctx, w, server.tls, *profile)

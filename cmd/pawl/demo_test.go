@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,6 +75,53 @@ func TestInterruptedDemoTakesItsWorkersAlong(t *testing.T) {
 	}
 	v.wait(t).expect(t, 130, "ended by signal")
 	eventually(t, "no process is connected", func() bool { return clients() == 0 })
+}
+
+// As in a pipeline with head, or when everything dies at once.
+func TestADemoThatEndsEarlyLeavesNoCounterForEver(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	s := redistest.Start(t)
+	counters := func() (names []string) {
+		for _, key := range s.Do("KEYS", "pawl-demo:*").([]any) {
+			if name := key.(string); !strings.HasSuffix(name, ":lock") {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	begin := func(stdout io.Writer) *invocation {
+		v := prepare(t, nil, "demo", "--addr", s.URL(), "--increments", "100000")
+		v.cmd.Stdout = stdout
+		if err := v.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "there is a counter", func() bool { return len(counters()) == 1 })
+		return v
+	}
+
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := begin(writer)
+	writer.Close()
+	reader.Close()
+	v.wait(t).expect(t, 128+int(syscall.SIGPIPE))
+	if left := counters(); len(left) > 0 {
+		t.Errorf("after its reader had ended: %v", left)
+	}
+
+	v = begin(nil)
+	_ = v.cmd.Process.Kill()
+	_ = v.wait(t)
+	for _, left := range counters() {
+		if ttl := s.Do("PTTL", left).(int64); ttl < 0 {
+			t.Errorf("after SIGKILL %v stays for ever (%d)", left, ttl)
+		}
+	}
 }
 
 // A process's arguments are for everybody to see.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -29,10 +30,10 @@ func (e *signalError) code() int {
 // untilSignal returns a context that ends when the process is asked to end; its
 // cause is a *signalError. A second signal ends the process, unless it comes with the
 // first. Signals that are ignored, as SIGHUP under nohup, stay so. After stop, which must
-// be called once, the cause says whether a signal came.
-func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
+// be called once, the cause says whether a signal came. It also heeds those of also.
+func untilSignal(parent context.Context, also ...os.Signal) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 1)
-	for _, one := range endSignals {
+	for _, one := range slices.Concat(endSignals, also) {
 		if !signal.Ignored(one) {
 			signal.Notify(signals, one)
 		}

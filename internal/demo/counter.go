@@ -12,6 +12,10 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
+// keep is how long the counter lasts after a write: longer than any demo, so that the server
+// removes it if the demo could not, because it was killed for example.
+const keep = 2 * limit
+
 // counter is a number on the server, read and written with plain commands.
 type counter struct {
 	client *resp.Client
@@ -60,7 +64,7 @@ func (c *counter) write(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	_, err := c.client.Do(context.WithoutCancel(ctx), "SET", c.key, strconv.Itoa(n))
+	_, err := c.client.Do(context.WithoutCancel(ctx), "SET", c.key, strconv.Itoa(n), "PX", strconv.FormatInt(keep.Milliseconds(), 10))
 	switch {
 	case errors.Is(err, resp.ErrOutcomeUnknown):
 		return fmt.Errorf("%w: %w", errUnknown, err)
