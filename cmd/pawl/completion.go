@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/bench"
@@ -32,12 +34,21 @@ func addCompletion(root *cobra.Command) {
 		}
 	}
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	strict(root)
 }
 
-// strict makes wrong usage of cobra's completion command an error: a shell would source the
-// help that it prints otherwise.
+// strict makes wrong usage of cobra's own commands an error: they print help otherwise, which a
+// shell would source.
 func strict(root *cobra.Command) {
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if cmd, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+				return usagef(cmd.Root(), "there is no command %q", strings.Join(args, " "))
+			}
+			return nil
+		}
+	}
 	completion, _, err := root.Find([]string{"completion"})
 	if err != nil {
 		return // there is none

@@ -19,6 +19,15 @@ func TestCompletionForNoShellIsWrongUsage(t *testing.T) {
 	pawl(t, nil, "completion", "bash").expect(t, 0, "__start_pawl")
 }
 
+func TestHelpForNoCommandIsWrongUsage(t *testing.T) {
+	t.Parallel()
+	pawl(t, nil, "help", "statsu").expect(t, exitUsage, `pawl: there is no command "statsu" (see pawl --help)`)
+	pawl(t, nil, "help", "exec", "name").expect(t, exitUsage, `no command "exec name"`)
+	pawl(t, nil, "help", "completion", "bash").expect(t, 0, "pawl completion bash")
+	pawl(t, nil, "help", "exec").expect(t, 0, "--min-hold")
+	pawl(t, nil, "help").expect(t, 0, "Available Commands")
+}
+
 // A shell asks the hidden command __complete.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
