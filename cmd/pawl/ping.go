@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pawl-lock/pawl/internal/deploy"
 )
 
 func newPingCommand() *cobra.Command {
@@ -32,7 +34,7 @@ subscription connection) and reports how long one round trip takes.`,
 		if err := eng.Ping(cmd.Context()); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s answered in %v\n", cfg.Addrs[0], time.Since(start).Round(time.Microsecond))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s answered in %v\n", deploy.Server(cfg), time.Since(start).Round(time.Microsecond))
 		return err
 	}
 	return cmd

@@ -36,6 +36,22 @@ func TestCommandsOnEveryTopology(t *testing.T) {
 	}
 }
 
+// The first address of several may be of a server that is away.
+func TestPingNamesNoServerThatDidNotAnswer(t *testing.T) {
+	t.Parallel()
+	for want, addr := range map[string]string{
+		"a node of the cluster of 127.0.0.1:1, ": redistest.StartCluster(t, false).URL(),
+		`the primary "`:                          redistest.StartSentinel(t).URL(),
+		"the primary among 127.0.0.1:1, ":        redistest.StartReplicated(t, 1).URL(),
+	} {
+		addr = strings.Replace(addr, "://", "://127.0.0.1:1,", 1)
+		v := pawl(t, nil, "ping", "--addr", addr)
+		if v.expect(t, 0, " answered in "); !strings.HasPrefix(v.stdout.String(), want) {
+			t.Errorf("%s: %q, want %q", addr, v.stdout.String(), want)
+		}
+	}
+}
+
 // A job that is skipped because replicas are away is not one that somebody else does.
 func TestExecTellsMissingReplicasFromALockThatIsTaken(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func openCounter(ctx context.Context, server engine.Config, key string) (*counte
 	defer cancel()
 	if err := client.WaitFirst(ctx); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("%s: %w: %w", server.Addrs[0], engine.ErrUnavailable, err)
+		return nil, fmt.Errorf("%s: %w: %w", deploy.Server(server), engine.ErrUnavailable, err)
 	}
 	return &counter{client: client, key: key}, nil
 }

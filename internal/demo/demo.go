@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/deploy"
 	"github.com/pawl-lock/pawl/internal/embedded"
 )
 
@@ -85,7 +86,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer c.close()
 	defer c.remove(ctx)
 	cfg.Screen.say("%d processes add to a counter on %s (%s); each reads it, waits a moment, and writes it.",
-		cfg.Workers, where, server.Addrs[0])
+		cfg.Workers, where, deploy.Server(server))
 	if err := guarded(ctx, cfg, c); err != nil {
 		return err
 	}

@@ -1,10 +1,28 @@
-// Package deploy tells connections beside an engine's where its deployment is.
+// Package deploy tells connections beside an engine's, and people, where its deployment is.
 package deploy
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/resp"
 )
+
+// Server names what answers commands there. That is an address only if there is one server: of
+// several, the first may be a replica, a sentinel, or away.
+func Server(c engine.Config) string {
+	addrs := strings.Join(c.Addrs, ", ")
+	switch c.Topology {
+	case "cluster":
+		return "a node of the cluster of " + addrs
+	case "sentinel":
+		return fmt.Sprintf("the primary %q", c.Master)
+	case "replicas":
+		return "the primary among " + addrs
+	}
+	return addrs
+}
 
 // Config is what resp needs to reach the deployment of an engine. The zero value of
 // what c leaves open stays zero.
