@@ -30,7 +30,7 @@ without the lock. This time updates must be lost, else the demo fails: it would 
 notice a lock that does not work.
 
 It runs on an embedded server, unless --addr names another one. There it uses two keys
-that begin with pawl-demo: and removes them afterwards.`,
+that begin with pawl-demo: and removes them afterwards. After a minute it is given up.`,
 		Example: `  pawl demo
   pawl demo --workers 8 --increments 100
   pawl demo --addr redis://127.0.0.1:6379`,

@@ -35,7 +35,8 @@ runs. If this machine dies, the lock ends with its lease (30s, or ?lease= in the
 
 A server that refuses connections is not waited for (exit code 69), and one that is silent,
 loading or being replaced for about 5s (?dial_timeout= in the URL). Once pawl waits for the
-lock, an outage does not end the waiting.
+lock, an outage does not end the waiting. Giving up takes up to a second, and with ?replicas=
+in the URL up to ?ack_timeout= more: what the server grants meanwhile is given back.
 
 Several names are taken as one, all of them or none. While one is held by somebody else
 none of the others is kept, so two who want the same locks never block each other for
