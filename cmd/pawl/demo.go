@@ -63,8 +63,12 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 			return workerCommand(ctx, w, server.tls, *profile)
 		}
 		err = profiled(*profile, func() error { return demo.Run(ctx, cfg) })
-		if errors.Is(err, engine.ErrUnavailable) {
-			err = fmt.Errorf("%w; %s", err, wayOut(err))
+		var worker *exec.ExitError // it has said why
+		switch {
+		case errors.Is(err, engine.ErrUnavailable):
+			return fmt.Errorf("%w; %s", err, wayOut(err))
+		case errors.As(err, &worker) && worker.ExitCode() == exitServer:
+			return &exitError{code: exitServer, err: err}
 		}
 		return err
 	}
