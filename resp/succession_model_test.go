@@ -165,6 +165,9 @@ func (c *modelClient) judge(t *testing.T, was standing) {
 func (w *deployment) settle(t *testing.T, clients []*modelClient, configured []string) {
 	w.heal(clients)
 	primary := w.rng.IntN(len(configured))
+	if w.nat == "same" || w.nat == "alias" { // then a replica that is configured leads to it
+		primary = w.rng.IntN(len(w.servers))
+	}
 	for i, s := range w.servers {
 		s.busy = false
 		if !s.up {

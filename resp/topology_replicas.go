@@ -30,32 +30,46 @@ func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, 
 	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
 }
 
-// primary asks all servers that it has heard of.
+// maxChain is how many replicas of replicas a search follows up to the primary.
+const maxChain = 4
+
+// primary asks all servers that it has heard of, and those that they name.
 func (t *replicaTopology) primary(ask func(addrs []string) []standing) (standing, error) {
-	before := t.succession.present.addr
-	addrs := unique(t.cfg.Addrs, []string{before}, t.known)
+	addrs := unique(t.cfg.Addrs, []string{t.succession.present.addr}, t.known)
 	all := ask(addrs)
-	trial := t.succession
-	one, err := trial.choose(all, t.cfg.Clock.Now())
-	var more []string
-	switch {
-	case err != nil: // perhaps a server that was asked follows one that was not
-		for _, a := range all {
-			more = append(more, a.of)
+	for range maxChain {
+		others := unique(addrs, t.named(all))[len(addrs):]
+		if len(others) == 0 {
+			break
 		}
-	case one.addr != before: // perhaps one of its replicas has been promoted
-		more = one.replicas
-	}
-	if others := unique(addrs, more)[len(addrs):]; len(others) > 0 {
+		addrs = append(addrs, others...)
 		all = append(all, ask(others)...)
 	}
-	if one, err = t.succession.choose(all, t.cfg.Clock.Now()); err != nil {
+	one, err := t.succession.choose(all, t.cfg.Clock.Now())
+	if err != nil {
 		return one, err
 	}
 	if t.known = nil; t.following(all) < one.attached { // else its replicas are configured, by other names perhaps
 		t.known = one.replicas
 	}
 	return one, nil
+}
+
+// named are servers that may know better than those that have answered: the primaries of
+// replicas, if there is none yet, or of those that follow another one; and the replicas of a
+// new primary, one of which may have been promoted.
+func (t *replicaTopology) named(all []standing) (addrs []string) {
+	trial := t.succession
+	one, err := trial.choose(all, t.cfg.Clock.Now())
+	for _, a := range all {
+		if err != nil || a.linked && a.id != one.id {
+			addrs = append(addrs, a.of)
+		}
+	}
+	if err == nil && one.addr != t.succession.present.addr {
+		addrs = append(addrs, one.replicas...)
+	}
+	return addrs
 }
 
 // following counts the configured replicas that hear from their primary.
