@@ -29,11 +29,11 @@ type standing struct {
 	err  error
 	open bool // it has not answered, and may be the primary for all that is known
 
-	id, before string   // the replication ID, and the one that it continues or ""
+	id, before string   // the replication ID, and the one that it continues or ""; "" of a replica of another make
 	primary    bool     // else a replica
 	attached   int      // to a primary: the replicas that it has heard lately
 	replicas   []string // the addresses of all that it lists, a few at most
-	linked     bool     // a replica that has heard its primary lately
+	linked     bool     // a replica that has heard its primary lately, and says by id whom
 	of         string   // the address of a replica's primary, or "" if it cannot be dialled
 }
 
@@ -58,15 +58,15 @@ func parseStanding(c *Config, addr, info string) standing {
 	if strings.Trim(s.before, "0") == "" {
 		s.before = ""
 	}
-	if s.id == "" {
-		s.id = addr // a server of another make: known by its address alone
-	}
 	if s.primary = fields["role"] == "master"; s.primary {
+		if s.id == "" {
+			s.id = addr // a server of another make: known by its address alone
+		}
 		return s
 	}
 	s.attached, s.replicas = 0, nil // those chained to a replica count at the primary's word
 	silent, err := strconv.Atoi(fields["master_last_io_seconds_ago"])
-	s.linked = fields["master_link_status"] == "up" && err == nil && silent <= int(linkedLately/time.Second)
+	s.linked = s.id != "" && fields["master_link_status"] == "up" && err == nil && silent <= int(linkedLately/time.Second)
 	s.of, _ = c.announced(fields["master_host"], fields["master_port"], addr)
 	return s
 }

@@ -74,7 +74,7 @@ func FuzzStanding(f *testing.F) {
 				t.Fatalf("%q is to be dialled", addr)
 			}
 		}
-		if len(s.replicas) > maxAnnounced || s.id == "" || s.primary && s.linked || strings.Trim(s.before, "0") == "" && s.before != "" {
+		if len(s.replicas) > maxAnnounced || s.id == "" && (s.primary || s.linked) || s.primary && s.linked || strings.Trim(s.before, "0") == "" && s.before != "" {
 			t.Fatalf("%+v", s)
 		}
 	})

@@ -95,7 +95,7 @@ func (s *succession) reigns(all []standing) (list []*reign) {
 			if r.addr == "" || a.addr == s.present.addr {
 				r.addr, r.server = a.addr, a
 			}
-		case a.demoted() && a.id == s.present.id:
+		case a.demoted() && a.id != "" && a.id == s.present.id:
 			kept = true
 		}
 	}
