@@ -25,14 +25,15 @@ type bubbleNet struct {
 // bubbleServer answers what answer says, and what that leaves open as a server without
 // data would. Its fields are for bubbleNet.set.
 type bubbleServer struct {
-	answer func(words []string) string // a reply as it goes on the wire; "": none of its own
-	gone   bool                        // the machine has vanished: dials hang, connections are silent
-	slow   time.Duration               // what a dial takes
-	lag    time.Duration               // what an answer takes
-	dials  int
-	out    int // dials that have not ended
-	asked  map[string]int
-	conns  map[net.Conn]bool
+	answer  func(words []string) string // a reply as it goes on the wire; "": none of its own
+	gone    bool                        // the machine has vanished: dials hang, connections are silent
+	refuses bool                        // no process: dials fail at once
+	slow    time.Duration               // what a dial takes
+	lag     time.Duration               // what an answer takes
+	dials   int
+	out     int // dials that have not ended
+	asked   map[string]int
+	conns   map[net.Conn]bool
 }
 
 // hangUp closes the connections that there are.
@@ -116,6 +117,9 @@ func (b *bubbleNet) dial(ctx context.Context, _, addr string) (net.Conn, error) 
 	}
 	defer b.set(addr, func(s *bubbleServer) { s.out-- })
 	s := b.get(addr)
+	if s.refuses {
+		return nil, fmt.Errorf("%s refuses connections", addr)
+	}
 	if s.gone {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -31,12 +31,14 @@ const aheadFor = heardLately + 2*time.Second
 //     has not answered, but may, counts as what it was.
 //  4. Once a primary is gone, an unrelated or older one without replicas is no successor as
 //     long as a replica has the data of that one. Somebody is going to promote it.
+//     If nobody has it, the gone one has aheadFor to come back: it may be restarting.
 //  5. A server that is not configured counts only if its data is that of the deployment:
 //     behind NAT, other people's servers answer at the addresses that servers announce.
 type succession struct {
 	configured []string
 	opening    time.Duration // instead of aheadFor, as long as there is no primary to stay with
 	present    standing      // of the latest primary, when it last answered; addr is "" if there was none
+	seen       clock.Instant // that
 	ahead      string        // the reign that is about to win
 	since      clock.Instant
 }
@@ -61,11 +63,11 @@ func (s *succession) choose(all []standing, now clock.Instant) (standing, error)
 		s.ahead = ""
 	}
 	if winner != nil && winner.addr != "" && !winner.open && s.settled(winner, reigns, all, now) {
-		s.present = winner.server
+		s.present, s.seen = winner.server, now
 		return s.present, nil
 	}
 	if i := slices.IndexFunc(reigns, func(r *reign) bool { return s.reigning(r) && !r.open }); i >= 0 && reigns[i].addr != "" {
-		s.present = reigns[i].server
+		s.present, s.seen = reigns[i].server, now
 		return s.present, nil
 	}
 	return standing{}, s.undecided(all, reigns, winner)
@@ -182,6 +184,9 @@ func (s *succession) settled(w *reign, reigns []*reign, all []standing, now cloc
 	if s.reigning(w) {
 		return true
 	}
+	if s.restarting(all, now) && !w.after(&reign{id: s.present.id}) {
+		return false
+	}
 	open, elsewhere := 0, 0
 	for _, a := range all {
 		if a.open && a.addr != s.present.addr {
@@ -209,6 +214,12 @@ func (s *succession) settled(w *reign, reigns []*reign, all []standing, now cloc
 		wait = s.opening
 	}
 	return !rivals || now.Sub(s.since) >= wait
+}
+
+// restarting reports whether the primary so far is gone, and may be back in a moment.
+func (s *succession) restarting(all []standing, now clock.Instant) bool {
+	gone := func(a standing) bool { return a.addr == s.present.addr && a.err != nil }
+	return slices.ContainsFunc(all, gone) && now.Sub(s.seen) < aheadFor
 }
 
 // undecided says why nobody is the primary.

@@ -1,0 +1,29 @@
+package resp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A primary that is restarted refuses connections for a moment. Clients do not go to an older
+// one for that, which has come back and was not demoted: not all of them would see it.
+func TestOlderPrimaryIsNotFollowedWhileThePresentOneRestarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("old:1", leader("A").answer)
+		net.on("new:1", leader("B<A").answer)
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "new:1"}})
+		defer end()
+		within(t, time.Second, "the later one serves", served(c, 0, "new:1"))
+		time.Sleep(5 * time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		stays(t, c, "new:1", 3*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = false })
+		net.on("new:1", leader("B2").answer)
+		stays(t, c, "new:1", 30*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		within(t, 10*time.Second, "the older one serves when the present one stays away", served(c, 0, "old:1"))
+	})
+}
