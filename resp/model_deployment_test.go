@@ -107,7 +107,9 @@ func (w *deployment) follow(i, primary int) {
 	s.primary, s.master, s.linked = false, primary, false
 	for r := range s.acked {
 		delete(s.acked, r) // it drops its own replicas, which come back
-		w.servers[r].linked = w.servers[r].linked && w.apart(i, r)
+		if f := w.servers[r]; !f.primary && f.master == i {
+			f.linked = f.linked && w.apart(i, r)
+		}
 	}
 }
 
@@ -127,9 +129,10 @@ func (w *deployment) crash(i int) {
 
 func (w *deployment) restart(i int, keeps bool) {
 	s := w.servers[i]
-	if s.up = true; !s.primary {
+	if s.up = true; !s.primary && w.rng.IntN(4) > 0 {
 		return
 	}
+	s.primary = true // it was told to be a replica by hand, and that is not in its configuration
 	s.before = ""
 	if keeps {
 		s.before = s.id

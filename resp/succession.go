@@ -22,11 +22,13 @@ const aheadFor = heardLately + 2*time.Second
 // an old primary has come back and nobody has demoted it. Each of them stands for a reign:
 // the time since it became one. The rules:
 //
-//  1. The reign that most replicas follow wins. Among equals one that continues the data
-//     of the others is later, and wins; then the one that clients have followed so far.
-//  2. The winner is followed at once, unless another reign has replicas too, or is later.
-//     Then it must have been ahead for aheadFor: a primary that comes back from a partition
-//     still lists the replicas that have left it.
+//  1. The reign that most replicas follow wins; among equals the one that clients have
+//     followed so far, or one that continues the data of a server that is gone. Between two
+//     that are there, continuing the other's data decides nothing: a replica that was told
+//     to be one by hand, and restarts without its configuration, looks like a promoted one.
+//  2. The winner is followed at once, unless the one that clients follow is there, or another
+//     reign has replicas too, or is later. Then it must have been ahead for aheadFor: a primary
+//     that comes back from a partition still lists the replicas that have left it.
 //  3. While that time lasts, or nobody wins, a primary that is alive is not left. One that
 //     has not answered, but may, counts as what it was.
 //  4. Once a primary is gone, an unrelated or older one without replicas is no successor as
@@ -94,7 +96,7 @@ func (s *succession) reigns(all []standing) (list []*reign) {
 		case a.primary:
 			r := of(a.id)
 			r.before, r.followers = a.before, max(r.followers, a.attached)
-			if r.addr == "" || a.addr == s.present.addr {
+			if r.addr == "" || a.addr == s.present.addr && slices.Contains(s.configured, a.addr) {
 				r.addr, r.server = a.addr, a
 			}
 		case a.demoted() && a.id != "" && a.id == s.present.id:
@@ -169,7 +171,7 @@ func (s *succession) winner(reigns []*reign) *reign {
 			case w.followers < r.followers || r.after(w):
 				return false
 			}
-			return s.reigning(w) || w.after(r) && !(r.open && s.reigning(r))
+			return s.reigning(w) || w.after(r) && r.addr == ""
 		}
 		if !slices.ContainsFunc(reigns, func(r *reign) bool { return !beats(r) }) {
 			return w
@@ -198,7 +200,7 @@ func (s *succession) settled(w *reign, reigns []*reign, all []standing, now cloc
 		if r == w {
 			continue
 		}
-		rivals = rivals || r.followers > 0 || r.after(w)
+		rivals = rivals || r.followers > 0 || r.after(w) || s.reigning(r) && r.addr != "" && !r.open
 		if r.addr == "" {
 			elsewhere += r.followers
 		}

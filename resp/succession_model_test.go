@@ -68,7 +68,7 @@ func (c *modelClient) reached(i int) bool {
 }
 
 // TestSuccessionInRandomDeployments: whatever happens to the servers, a client never leaves
-// a primary that is alive for one of an older reign that has no more replicas; nor a primary
+// a primary that is alive for one that has no more replicas; nor a primary
 // that is gone for one without replicas, as long as a replica has that one's data; nor for
 // somebody else's server. And when all is well again it follows the primary, and so does a
 // new client.
@@ -147,9 +147,9 @@ func (c *modelClient) judge(t *testing.T, was standing) {
 	}
 	s := w.servers[from]
 	busy := s.busy && !c.cut[from] && w.followers(from) <= was.attached // it cannot say that it has got more
-	if s.up && s.primary && s.id == was.id && (c.reached(from) || busy) &&
-		w.older(w.servers[to].id, was.id) && !w.ahead(to, from) {
-		t.Errorf("%s is of an older reign than %s, which is alive", is.addr, was.addr)
+	if s.up && s.primary && s.id == was.id && (c.reached(from) || busy && w.older(w.servers[to].id, was.id)) &&
+		!w.ahead(to, from) {
+		t.Errorf("%s has no more replicas than %s, which is alive", is.addr, was.addr)
 	}
 	if !c.reached(from) && !w.ahead(to, -1) && w.servers[to].before != was.id {
 		for i, r := range w.servers {

@@ -49,15 +49,20 @@ func TestSuccession(t *testing.T) {
 		"the present one has lost its replicas to another": {
 			present: leads("a", "A", "", 2),
 			all:     []standing{leads("a", "A", "", 0), leads("b", "B", "A", 1), trails("c", "B", true)},
-			want:    "b", later: "b",
+			want:    "a", later: "b",
 		},
 		"the list of an older one may be out of date": {
 			all:  []standing{leads("a", "A", "", 1), leads("b", "B", "A", 0)},
 			want: undecided, later: "a",
 		},
-		"equals, and one was promoted from the data of the other": {
+		"equals, and one continues the data of the other": {
 			all:  []standing{leads("a", "A", "", 0), leads("b", "B", "A", 0), mute("c", false)},
-			want: "b", later: "b",
+			want: undecided, later: undecided,
+		},
+		"equals, and one continues the data of the present one, which is there": {
+			present: leads("a", "A", "", 0),
+			all:     []standing{leads("a", "A", "", 0), leads("b", "B", "A", 0), mute("c", false)},
+			want:    "a", later: "a",
 		},
 		"equals that have nothing to do with each other": {
 			all:  []standing{leads("a", "A", "X", 0), leads("b", "B", "X", 0)},
@@ -69,8 +74,9 @@ func TestSuccession(t *testing.T) {
 			want:    "b", later: "b",
 		},
 		"one that has lost a replica, which has not noticed yet": {
-			all:  []standing{leads("a", "A", "", 0), leads("b", "B", "A", 0), trails("c", "A", true)},
-			want: "b", later: "b",
+			present: leads("b", "B", "A", 0),
+			all:     []standing{leads("a", "A", "", 0), leads("b", "B", "A", 0), trails("c", "A", true)},
+			want:    "b", later: "b",
 		},
 		"another may have as many": {
 			all:  []standing{leads("a", "A", "", 0), mute("b", true)},
@@ -137,7 +143,12 @@ func TestSuccession(t *testing.T) {
 		"one server has two names": {
 			present: leads("10.0.0.1", "A", "", 1),
 			all:     []standing{leads("a", "A", "", 1), leads("10.0.0.1", "A", "", 1), trails("b", "A", true)},
-			want:    "10.0.0.1", later: "10.0.0.1",
+			want:    "a", later: "a",
+		},
+		"one server has two names, both configured": {
+			present: leads("b", "A", "", 1),
+			all:     []standing{leads("a", "A", "", 1), leads("b", "A", "", 1), trails("c", "A", true)},
+			want:    "b", later: "b",
 		},
 		"the present one is gone by this name, and alive by another": {
 			present: leads("10.0.0.1", "A", "", 1),

@@ -94,6 +94,8 @@ func (t *replicaTopology) groups(primary string) *groups {
 	return gs
 }
 
+// askAll returns what all say, in their order: a configured name stands before another of the
+// same server.
 func (t *replicaTopology) askAll(ctx context.Context, addrs []string) (all []standing) {
 	for _, f := range askAll(ctx, addrs, t.scouts.patience, t.ask) {
 		a := f.answer
@@ -101,6 +103,7 @@ func (t *replicaTopology) askAll(ctx context.Context, addrs []string) (all []sta
 		a.open = f.err != nil && t.open(f.addr, f.err)
 		all = append(all, a)
 	}
+	slices.SortFunc(all, func(a, b standing) int { return slices.Index(addrs, a.addr) - slices.Index(addrs, b.addr) })
 	return all
 }
 

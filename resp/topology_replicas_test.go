@@ -198,7 +198,7 @@ func TestPresentPrimaryThatIsNotConfiguredIsAsked(t *testing.T) {
 }
 
 // A primary that had to be reached by the address that its replica knows is the same under
-// its configured name: it does not rival itself, and is reached by that when it has to be.
+// its configured name, by which it counts once: it does not rival itself.
 func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,12 +209,8 @@ func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
 		defer end()
 		within(t, 2*time.Second, "the primary serves", served(c, 0, "10.0.0.1:1"))
 		net.on("name:1", leader("A", "10.0.0.2:1").answer)
-		stays(t, c, "10.0.0.1:1", 10*time.Second)
-		if _, _, err := c.explorer.progress(); err != nil {
-			t.Errorf("the search failed: %v", err)
-		}
-		net.vanish("10.0.0.1:1")
-		within(t, 2*time.Second, "the primary serves under its name", served(c, 0, "name:1"))
+		within(t, 10*time.Second, "the primary serves under its name", served(c, 0, "name:1"))
+		stays(t, c, "name:1", 10*time.Second)
 	})
 }
 
@@ -301,7 +297,7 @@ func TestReplicasOfANewPrimaryAreAskedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
 		net.on("old:1", leader("A", "b:1").answer)
-		net.on("b:1", leader("B<A").answer)
+		net.on("b:1", leader("B<A", "c:1").answer)
 		time.AfterFunc(time.Second, func() { net.on("old:1", leader("A", "b:1").lagging(3).answer) })
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1"}})
 		defer end()

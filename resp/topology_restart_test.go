@@ -13,10 +13,11 @@ func TestOlderPrimaryIsNotFollowedWhileThePresentOneRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
 		net.on("old:1", leader("A").answer)
-		net.on("new:1", leader("B<A").answer)
+		net.on("new:1", leader("B<A", "c:1").answer)
 		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "new:1"}})
 		defer end()
 		within(t, time.Second, "the later one serves", served(c, 0, "new:1"))
+		net.on("new:1", leader("B<A").answer) // and its replica is gone
 		time.Sleep(5 * time.Second)
 		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
 		stays(t, c, "new:1", 3*time.Second)
