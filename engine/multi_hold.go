@@ -303,35 +303,3 @@ func (e *failures) Error() string {
 	}
 	return text
 }
-
-// Extend makes the fixed leases of all the locks last d from now, at the same time; see
-// Hold.Extend. The error joins those of the locks that it did not succeed for; the others
-// are extended.
-func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
-	var wait time.Duration
-	for _, l := range m.holds {
-		if err := l.h.mayExtend(ctx, d); err != nil {
-			return about(l.h.name, err) // nothing was sent
-		}
-		wait = max(wait, l.h.extendPatience())
-	}
-	patience := make(chan time.Time)
-	timer := time.AfterFunc(wait, func() { close(patience) })
-	defer timer.Stop()
-	type started struct {
-		x, ahead *extension
-		err      error
-	}
-	all := make([]started, len(m.holds))
-	for i, l := range m.holds {
-		x := &extension{lease: d, done: make(chan struct{})}
-		ahead, err := l.h.startExtend(x)
-		all[i] = started{x, ahead, err}
-	}
-	errs := make([]error, len(m.holds))
-	for i, l := range m.holds {
-		s := all[i]
-		errs[i] = about(l.h.name, l.h.awaitExtend(ctx, s.x, s.ahead, s.err, patience))
-	}
-	return joined(errs)
-}

@@ -261,28 +261,6 @@ func TestWaitBoundsAMultiLock(t *testing.T) {
 	clean(t, s, a, b)
 }
 
-func TestExtendOfAMultiHold(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
-	h := mustLockMany(t, e, someNames(50), Lease(5*time.Second))
-	if err := h.Extend(ctxT(t), time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	if left := time.Until(h.ValidUntil()); left < 50*time.Second {
-		t.Errorf("valid for %v", left)
-	}
-	s.Do("DEL", "n7")
-	err := h.Extend(ctxT(t), 2*time.Minute)
-	var lost *LostError
-	if !errors.As(err, &lost) || lost.Name != "n7" {
-		t.Errorf("Extend: %v", err)
-	}
-	receive(t, h.Done())
-	_ = h.Unlock(ctxT(t))
-	clean(t, s, e)
-}
-
 func TestMultiLockRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	s := server(t)
