@@ -12,7 +12,8 @@ type MultiLock struct{ all *multi }
 
 type multi struct {
 	locks []Mutex
-	err   error // they cannot be taken as one
+	err   error  // they cannot be taken as one
+	name  string // of the lock because of which
 }
 
 // maxLocks bounds the locks of a MultiLock.
@@ -52,6 +53,9 @@ func Multi(locks ...Mutex) MultiLock {
 			m.err = invalid("a MultiLock of a Mutex and a SpinMutex: they must be of one kind")
 		case seen[multiKey{one.engine(), one.key}]:
 			m.err = invalid("a MultiLock that has %q twice", shorten(one.name))
+		}
+		if m.err != nil {
+			m.name = one.name
 		}
 		if one.home != nil {
 			seen[multiKey{one.engine(), one.key}] = true
@@ -140,11 +144,11 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 	case l.all == nil:
 		return nil, notAcquired("", invalid("the zero MultiLock: get one from Multi or Engine.Many"))
 	case l.all.err != nil:
-		return nil, notAcquired("", l.all.err)
+		return nil, notAcquired(l.all.name, l.all.err)
 	case ctx == nil:
-		return nil, notAcquired("", errNoContext)
+		return nil, notAcquired(l.all.locks[0].name, errNoContext)
 	case ctx.Err() != nil:
-		return nil, notAcquired("", context.Cause(ctx))
+		return nil, notAcquired(l.all.locks[0].name, context.Cause(ctx))
 	}
 	var o options
 	var last *Engine
@@ -154,7 +158,7 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 		if e != last { // its margin may be another
 			var err error
 			if o, err = e.resolve(opts, once); err != nil {
-				return nil, notAcquired("", err)
+				return nil, notAcquired(m.name, err)
 			}
 			last = e
 		}
@@ -164,7 +168,7 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 		}
 	}
 	if o.minGiven {
-		return nil, notAcquired("", invalid("MinHold does not go with several locks: one that is given back would stay taken"))
+		return nil, notAcquired(l.all.locks[0].name, invalid("MinHold does not go with several locks: one that is given back would stay taken"))
 	}
 	return startGathering(ctx, l.all.locks, o, parents, once, async), nil
 }

@@ -293,6 +293,35 @@ func TestMultiLockRefusesNonsense(t *testing.T) {
 	clean(t, s, e)
 }
 
+// The error names a lock, whatever is wrong: of many names, the one that cannot be used.
+func TestMultiLockErrorsHaveAName(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	ended, cancel := context.WithCancel(ctxT(t))
+	cancel()
+	var none context.Context
+	for what, c := range map[string]struct {
+		ctx   context.Context
+		names []string
+		opts  []Option
+		want  string
+	}{
+		"a bad name":         {ctxT(t), []string{"a", "b\x00", "c"}, nil, "b\x00"},
+		"a bad option":       {ctxT(t), []string{"a", "b"}, []Option{Lease(0)}, "a"},
+		"MinHold":            {ctxT(t), []string{"a", "b"}, []Option{MinHold(time.Second)}, "a"},
+		"an ended context":   {ended, []string{"a", "b"}, nil, "a"},
+		"no context":         {none, []string{"a", "b"}, nil, "a"},
+		"a context, one bad": {ended, []string{"a", ""}, nil, ""},
+	} {
+		var refused *NotAcquiredError
+		if _, err := e.LockMany(c.ctx, c.names, c.opts...); !errors.As(err, &refused) || refused.Name != c.want {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	clean(t, s, e)
+}
+
 // One to take and one to release, for all of them.
 func TestManyLocksCostTwoCommandsEach(t *testing.T) {
 	t.Parallel()
