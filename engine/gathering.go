@@ -89,7 +89,7 @@ func startGathering(ctx context.Context, locks []Mutex, o options, parents []*ho
 	}
 	g.fut.source = g
 	g.pause.fire = g.pauseOver
-	g.limit.fire = func() { g.soon(func() { g.cancel(stop{errWaited, true}) }) }
+	g.limit.fire = g.waitOver
 	g.pause.timer.Init(&g.pause)
 	g.limit.timer.Init(&g.limit)
 	for i, h := range parents {
@@ -153,22 +153,48 @@ func (g *gathering) told(i int, h *Hold, err error) {
 	p.asked, p.hold, p.err = nil, h, err
 	g.out--
 	last := g.out == 0
+	work := 0
+	if last {
+		work = g.work()
+	}
 	g.mu.Unlock()
 	if last {
-		g.soon(g.decide)
+		g.soon(work, g.decide)
 	}
+}
+
+// work is how many locks decide gives back, binds or asks for. The caller holds mu.
+func (g *gathering) work() (n int) {
+	for i := range g.parts {
+		if g.parts[i].hold != nil {
+			n++
+		}
+	}
+	if g.stage == stageBlocked && n > 0 && g.stop == nil { // the others are next
+		n = len(g.parts)
+	}
+	return n
 }
 
 // fewLocks is how many locks are given back, or asked for, on an event loop.
 const fewLocks = 16
 
-// soon runs a step, on a goroutine if it is a long one.
-func (g *gathering) soon(step func()) {
-	if len(g.locks) > fewLocks {
+// soon runs a step for n locks, on a goroutine if it is a long one. Most that wait have none,
+// so the end of a context that many share costs no goroutine for each.
+func (g *gathering) soon(n int, step func()) {
+	if n > fewLocks {
 		g.home.exec.spawn(step)
 		return
 	}
 	step()
+}
+
+// waitOver ends the gathering because its Wait is over.
+func (g *gathering) waitOver() {
+	g.mu.Lock()
+	n := g.out
+	g.mu.Unlock()
+	g.soon(n, func() { g.cancel(stop{errWaited, true}) })
 }
 
 // decide goes on after a round.

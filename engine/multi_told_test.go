@@ -98,7 +98,13 @@ func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
 
 // Pending, and while their common context is cancelled, they cost no goroutine each.
 func TestPendingMultiLocksCostNoGoroutines(t *testing.T) {
-	const n = 2000
+	for _, c := range []struct{ n, names int }{{2000, 10}, {500, 3 * fewLocks}} {
+		pendingCostNoGoroutines(t, c.n, c.names)
+	}
+}
+
+func pendingCostNoGoroutines(t *testing.T, n, each int) {
+	t.Helper()
 	s := server(t)
 	a, e := open(t, s.URL()), open(t, s.URL())
 	held := mustLock(t, a.Mutex("shared"))
@@ -108,11 +114,11 @@ func TestPendingMultiLocksCostNoGoroutines(t *testing.T) {
 	futures := make([]*Future[*MultiHold], n)
 	for i := range futures {
 		names := []string{"shared"}
-		for j := range 9 {
+		for j := range each - 1 {
 			names = append(names, fmt.Sprint("own", i, "/", j))
 		}
 		futures[i] = e.Many(names...).LockAsync(ctx)
-		if i%100 == 0 {
+		if i%(1000/each) == 0 {
 			eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 1000 })
 		}
 	}
