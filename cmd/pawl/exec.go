@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,6 +99,8 @@ func commandAfterNames(cmd *cobra.Command, args []string) error {
 		return usagef(cmd, "the name of the lock is missing")
 	case dash < 0 && len(args) == 1, dash == len(args):
 		return usagef(cmd, "the command is missing: write it after two dashes, as in pawl exec %s -- command", args[0])
+	case len(strings.Join(args[:max(dash, 0)], "\n")) > execlock.MaxNames:
+		return usagef(cmd, "the names have more than the %d bytes that $%s can have", execlock.MaxNames, execlock.NameEnv)
 	case dash < 0:
 		return usagef(cmd, "unexpected argument %q: write the command after the name and two dashes, as in pawl exec %s -- command", args[1], args[0])
 	}

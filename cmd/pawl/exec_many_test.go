@@ -4,9 +4,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 func TestExecHoldsAllLocksWhileTheCommandRuns(t *testing.T) {
@@ -86,6 +89,22 @@ func TestMinHoldOfSeveralLocksIsRefused(t *testing.T) {
 	pawl(t, env, "exec", "a", "b", "--min-hold", "5s", "--", "true").expect(t, exitUsage, "--min-hold goes with one name")
 	pawl(t, env, "exec", "a", "", "--", "true").expect(t, exitUsage, "name of the lock is missing")
 	free(t, s, "a")
+}
+
+// The command would not start: better to say so before the locks are taken.
+func TestExecRefusesMoreNamesThanTheCommandCanBeTold(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	args := []string{"exec", strings.Repeat("x", execlock.MaxNames%100)}
+	for i := range execlock.MaxNames / 100 {
+		args = append(args, fmt.Sprintf("%099d", i))
+	}
+	pawl(t, env, append(args, "--", "sh", "-c", `echo "$PAWL_LOCK_NAME" | wc -c`)...).expect(t, 0, fmt.Sprint(execlock.MaxNames+1))
+	args[1] += "x"
+	pawl(t, env, append(args, "--", "echo", "ran")...).expect(t, exitUsage, "$PAWL_LOCK_NAME")
+	if n := s.Do("DBSIZE"); n != int64(0) {
+		t.Errorf("%v locks are left", n)
+	}
 }
 
 func TestStatusOfSeveralLocks(t *testing.T) {

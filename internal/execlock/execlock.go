@@ -24,6 +24,10 @@ import (
 // NameEnv is the variable that tells the command the names of the locks, one a line.
 const NameEnv = "PAWL_LOCK_NAME"
 
+// MaxNames bounds the names together, with a byte between two: Linux starts no command with
+// a variable of more than 128 KiB.
+const MaxNames = 128<<10 - len(NameEnv+"=") - 1
+
 // Config says what to run under which locks.
 type Config struct {
 	// Names are the locks. Several are taken as one: all of them, or none.
