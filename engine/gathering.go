@@ -17,7 +17,7 @@ import (
 //	  ^  |
 //	  |  +--one refused: the others are given back--> pausing
 //	  |                                                  |
-//	  +--granted-- blocked, on the one that refused <----+
+//	  +--granted-- blocked, on the one that refused <----+  (or whose server is away)
 //
 //	any --context, Wait, Abandon, Close, a refusal for good----> over: all given back
 //
@@ -110,8 +110,18 @@ func startGathering(ctx context.Context, locks []Mutex, o options, parents []*ho
 }
 
 // tryOthers begins a round: every lock that is not held yet is tried once, all of them at
-// the same time.
+// the same time. But if the server of one is known to be away, it waits for that one first:
+// others would be kept until it is given up.
 func (g *gathering) tryOthers() {
+	if i := g.away(); i >= 0 && !g.once {
+		m := g.locks[i]
+		g.mu.Lock()
+		g.refused, g.refusal = i, notAcquired(m.name, m.engine().unavailable(m.route, nil))
+		g.mu.Unlock()
+		g.giveBack()
+		g.rest()
+		return
+	}
 	g.mu.Lock()
 	g.stage = stageTrying
 	var ask []int
@@ -215,53 +225,6 @@ func (g *gathering) decide() {
 	}
 }
 
-// worst returns the lock whose failure decides, -1 if none has failed: one that will not go
-// away, else one that somebody has, else the first. The caller holds mu.
-func (g *gathering) worst() int {
-	first, isHeld := -1, false
-	for i := range g.parts {
-		switch err := g.parts[i].err; {
-		case err == nil:
-		case !passes(err):
-			return i
-		case first < 0 || !isHeld && err.(*NotAcquiredError).refused():
-			first, isHeld = i, err.(*NotAcquiredError).refused()
-		}
-	}
-	return first
-}
-
-// refusedBy goes on after a round in which a lock was refused: without the others.
-func (g *gathering) refusedBy(i int) {
-	g.mu.Lock()
-	err, before := g.parts[i].err, g.refusal
-	g.refused, g.refusal = i, err
-	stopped := g.stop != nil
-	reasons := parts(err.(*NotAcquiredError).Err)
-	tooLate := reasons[0] == ErrLate
-	if tooLate {
-		g.late++
-		tooLate = g.late >= maxLate || g.stage == stageBlocked // one that waits has counted itself
-	}
-	g.mu.Unlock()
-	switch {
-	case stopped && before != nil && cutOff(reasons): // what was known before stands
-		g.fail(g.stoppedAt(before))
-		return
-	case g.once || !passes(err) || tooLate && !stopped:
-		g.fail(err)
-		return
-	case stopped && isObstacle(reasons[0]): // told before the end, which another was told
-		g.fail(g.stoppedAt(err))
-		return
-	case stopped:
-		g.fail(err)
-		return
-	}
-	g.giveBack()
-	g.rest()
-}
-
 // giveBack releases what was granted.
 func (g *gathering) giveBack() {
 	for i := range g.parts {
@@ -348,19 +311,6 @@ func (g *gathering) cancel(s stop) bool {
 		a.cancel(s)
 	}
 	return true
-}
-
-// stoppedAt is the error of a gathering that was given up between two rounds: what ended
-// it, and what the latest round was told.
-func (g *gathering) stoppedAt(refusal error) error {
-	g.mu.Lock()
-	s := *g.stop
-	g.mu.Unlock()
-	last := refusal.(*NotAcquiredError)
-	if s.cause == ErrClosed {
-		return notAcquired(last.Name, ErrClosed)
-	}
-	return notAcquired(last.Name, fail(append([]error{s.cause}, parts(last.Err)...)...))
 }
 
 // fail ends the gathering without the locks.
