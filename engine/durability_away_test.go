@@ -13,9 +13,15 @@ import (
 func refusedFor(t *testing.T, e *Engine, name string, away *redistest.Server) {
 	t.Helper()
 	var short *AckError
+	var last error
+	defer func() {
+		if t.Failed() {
+			t.Logf("the latest answer: %v", last)
+		}
+	}()
 	eventually(t, "it is refused, and who is away is named", func() bool {
 		h, err := e.Mutex(name).Lock(ctxT(t), Acked(AllReplicas))
-		if err == nil {
+		if last = err; err == nil {
 			mustUnlock(t, h)
 		}
 		return errors.As(err, &short) && short.Cause == nil && short.Acked == 1 && short.Wanted == 2 && slices.Equal(short.Away, []string{away.Addr()})

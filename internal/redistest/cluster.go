@@ -71,6 +71,11 @@ func startCluster(t TB, replicated []int, opts ...Option) *Cluster {
 	for i, s := range c.nodes[primaries:] {
 		c.ok(s, "CLUSTER", "REPLICATE", c.ID(c.nodes[replicated[i]]))
 	}
+	for _, s := range c.nodes { // those who have yet to hear of a replica never do if it is killed now
+		await(t, "every node knows who is a replica", func() bool {
+			return strings.Count(s.Info("CLUSTER", "NODES"), "slave ") == len(replicated)
+		})
+	}
 	c.AwaitUp()
 	return c
 }
