@@ -50,6 +50,18 @@ func TestDemoRunsOnARealServerAndCleansUp(t *testing.T) {
 	pawl(t, nil, "demo", "--addr", "redis://127.0.0.1:1?dial_timeout=1h").expect(t, 69, "refused")
 }
 
+// In either round, and whatever the workers do when it dies.
+func TestADemoWhoseServerDiesSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"--without-lock"}} {
+		s := redistest.Start(t)
+		v := start(t, nil, append([]string{"demo", "--addr", s.URL() + "?dial_timeout=1s", "--increments", "100000"}, flags...)...)
+		eventually(t, "there is a counter", func() bool { return strings.Contains(s.Info("INFO", "keyspace"), "db0") })
+		s.Kill()
+		v.wait(t).expect(t, exitServer, "server is unavailable", "pawl: demo: worker ")
+	}
+}
+
 func TestDemoWritesProfilesOfEveryProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -42,8 +42,17 @@ func openCounter(ctx context.Context, server engine.Config, key string) (*counte
 
 func (c *counter) close() { _ = c.client.Close() }
 
+// ask sends one command. A server that does not answer is unavailable, as it is for a lock.
+func (c *counter) ask(ctx context.Context, words ...string) (resp.Value, error) {
+	v, err := c.client.Do(ctx, words...)
+	if away := errors.Is(err, resp.ErrNotSent) || errors.Is(err, resp.ErrOutcomeUnknown); away && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	return v, err
+}
+
 func (c *counter) read(ctx context.Context) (int, error) {
-	v, err := c.client.Do(ctx, "GET", c.key)
+	v, err := c.ask(ctx, "GET", c.key)
 	if err != nil {
 		return 0, fmt.Errorf("demo: read the counter: %w", err)
 	}
@@ -64,7 +73,7 @@ func (c *counter) write(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	_, err := c.client.Do(context.WithoutCancel(ctx), "SET", c.key, strconv.Itoa(n), "PX", strconv.FormatInt(keep.Milliseconds(), 10))
+	_, err := c.ask(context.WithoutCancel(ctx), "SET", c.key, strconv.Itoa(n), "PX", strconv.FormatInt(keep.Milliseconds(), 10))
 	switch {
 	case errors.Is(err, resp.ErrOutcomeUnknown):
 		return fmt.Errorf("%w: %w", errUnknown, err)
@@ -80,7 +89,7 @@ var errUnknown = errors.New("demo: it is not known whether the counter was writt
 func (c *counter) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, _ = c.client.Do(ctx, "DEL", c.key)
+	_, _ = c.ask(ctx, "DEL", c.key)
 }
 
 // take reads the counter and removes it.
@@ -89,7 +98,7 @@ func (c *counter) take(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, err := c.client.Do(ctx, "DEL", c.key); err != nil {
+	if _, err := c.ask(ctx, "DEL", c.key); err != nil {
 		return 0, fmt.Errorf("demo: remove the counter: %w", err)
 	}
 	return n, nil

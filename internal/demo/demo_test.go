@@ -1,10 +1,12 @@
 package demo
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -180,7 +182,7 @@ func TestWriteThatWasSentCountsWhenTheLockIsLost(t *testing.T) {
 	}
 
 	proxy.CutAfterRequest(faultproxy.Is("SET", "k"))
-	if err := c.write(t.Context(), 2); !errors.Is(err, errUnknown) {
+	if err := c.write(t.Context(), 2); !errors.Is(err, errUnknown) || !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("a write whose answer was lost: %v", err)
 	}
 }
@@ -317,15 +319,79 @@ func TestWorkerEndsWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	for _, words := range []string{"", wordGo + "\n"} { // before it begins, and while it works
+	other, err := engine.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Mutex("held:lock").Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range [][2]string{{"k", ""}, {"k", wordGo + "\n"}, {"held", wordGo + "\n"}} { // before it begins, while it works, while it waits
+		key, words := c[0], c[1]
 		cmd := workers("ordinary", true)(t.Context(), WorkerConfig{
-			URL: server.URL(), Key: "k", Increments: 1 << 30, Lease: time.Second,
+			URL: server.URL(), Key: key, Increments: 1 << 30, Lease: time.Second,
 		})
 		var stderr bytes.Buffer
 		cmd.Stdin, cmd.Stderr = strings.NewReader(words), &stderr
 		if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), errOrphan.Error()) {
 			t.Errorf("after %q it ended with %v and said %q", words, err, stderr.String())
 		}
+	}
+}
+
+// Nobody may have the lock when the server goes away: then no command fails, and all wait.
+func TestAWorkerDoesNotWaitForeverForAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.Start("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	proxy := faultproxy.New(t, "tcp", server.Addr())
+	other, err := engine.Open(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	held, err := other.Mutex("k:lock").Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := WorkerConfig{URL: "redis://" + proxy.Addr() + "?dial_timeout=300ms", Key: "k", Increments: 2, Lease: 10 * time.Second}
+	in, words := io.Pipe()
+	said, out := io.Pipe()
+	defer words.Close()
+	defer said.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- Work(t.Context(), w, in, out) }()
+	lines := bufio.NewScanner(said)
+	hear := func(word string) {
+		t.Helper()
+		if !lines.Scan() || !strings.HasPrefix(lines.Text(), word) {
+			t.Fatalf("heard %q, want %q", lines.Text(), word)
+		}
+	}
+	hear(wordReady)
+	fmt.Fprintln(words, wordGo)
+	select { // who waits for others does not give up
+	case err := <-ended:
+		t.Fatalf("ended while the lock was held: %v", err)
+	case <-time.After(time.Second):
+	}
+	if err := held.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hear(wordDone) // the next increment waits for another word
+	proxy.Down()
+	fmt.Fprintln(words, wordGo)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, engine.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it still waits for a server that is away")
 	}
 }
 

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,6 +61,7 @@ func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) erro
 	if w.TLS != nil {
 		cfg.TLS = w.TLS
 	}
+	patience := cmp.Or(cfg.DialTimeout, connectTimeout)
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	eng, err := engine.New(connecting, cfg)
@@ -81,7 +83,7 @@ func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) erro
 		}
 		orphaned(errOrphan)
 	}()
-	t := task{WorkerConfig: w, counter: c, lock: eng.Mutex(w.Key + ":lock"), gate: gate, out: out}
+	t := task{WorkerConfig: w, counter: c, lock: eng.Mutex(w.Key + ":lock"), patience: patience, gate: gate, out: out}
 	return t.run(ctx)
 }
 
@@ -91,8 +93,10 @@ type task struct {
 	WorkerConfig
 	counter *counter
 	lock    engine.Mutex
-	gate    <-chan struct{} // a word of the parent
-	out     io.Writer
+	// patience is how long a server may be away. Lock would wait for it for ever.
+	patience time.Duration
+	gate     <-chan struct{} // a word of the parent
+	out      io.Writer
 }
 
 // run makes the increments. The first and the last wait for the parent: all workers
@@ -118,6 +122,7 @@ func (t *task) run(ctx context.Context) error {
 			return err
 		case errors.Is(err, engine.ErrLost):
 			fmt.Fprintln(t.out, wordLost)
+		case errors.Is(err, engine.ErrHeld) && ctx.Err() == nil: // by the others, all that time
 		default:
 			return err
 		}
@@ -134,7 +139,7 @@ func (t *task) increment(ctx context.Context, stay bool) (written int, err error
 	err = t.lock.Do(ctx, func(ctx context.Context, h *engine.Hold) (err error) {
 		written, err = t.add(ctx, stay)
 		return err
-	})
+	}, engine.Wait(t.patience))
 	return written, err
 }
 
