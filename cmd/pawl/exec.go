@@ -43,15 +43,15 @@ Several names are taken as one, all of them or none. While one is held by somebo
 none of the others is kept, so two who want the same locks never block each other for
 good, in whatever order they name them. In a cluster the names may be on any nodes.
 
-The command finds the lock's name in $PAWL_LOCK_NAME, several on a line each. pawl passes SIGINT, SIGTERM,
-SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command and to what it has started (its
-process group). At a terminal the command behaves as it does without pawl: it may read
-what you type, Ctrl-C ends it and the script around it, Ctrl-Z suspends the job. (It
-comes to the foreground when it first reads from the terminal or sets its modes. Until
-then scp and git, which check for that, show no progress.) While a job is suspended its
-lock is not renewed. If the lock is lost when the job is resumed, the command gets
-SIGTERM before it goes on. (pawl cannot catch SIGSTOP: send that to the command instead
-of pawl.)
+The command finds the lock's name in $PAWL_LOCK_NAME: of several locks, one name on each
+line. pawl passes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command
+and to what it has started (its process group). At a terminal the command behaves as it
+does without pawl: it may read what you type, Ctrl-C ends it and the script around it,
+Ctrl-Z suspends the job. (It comes to the foreground when it first reads from the terminal
+or sets its modes. Until then scp and git, which check for that, show no progress.) While
+a job is suspended its lock is not renewed. If the lock is lost when the job is resumed,
+the command gets SIGTERM before it goes on. (pawl cannot catch SIGSTOP: send that to the
+command instead of pawl.)
 
 If the lock is lost (the server was away for too long, or somebody removed the lock),
 the group gets SIGTERM, and SIGKILL after --grace. On Linux other groups that the command

@@ -12,7 +12,7 @@ func newUnlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock --force NAME",
 		Short: "Take a lock away from its holder",
-		Long: `unlock removes a lock, whoever holds it. The holder is told at its next renewal.
+		Long: `unlock removes a lock, no matter who holds it. The holder is told at its next renewal.
 Until then it may go on working while somebody else already holds the lock, so make
 sure that the holder is dead, or that this does no harm. The lock of a dead holder
 also ends by itself, with its lease.
@@ -30,7 +30,7 @@ The exit code is 1 if there was nothing to remove.`,
 	holder := cmd.Flags().String("if-holder", "", "remove the lock only if `ID` holds it, as status shows it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*force {
-			return usagef(cmd, "unlock takes the lock away from whoever holds it, which may go on working; if that is what you want, add --force")
+			return usagef(cmd, "unlock takes the lock away from its holder, which may go on working; if that is what you want, add --force")
 		}
 		var opts []engine.ForceOption
 		if cmd.Flags().Changed("if-holder") {

@@ -67,7 +67,7 @@ func (c *counter) read(ctx context.Context) (int, error) {
 }
 
 // write begins only while ctx lasts. Once sent, it is waited for, as long as the client
-// waits for any answer: whoever writes must know whether it counts. errUnknown says that
+// waits for any answer: a worker must know whether its write counts. errUnknown says that
 // this cannot be known.
 func (c *counter) write(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
