@@ -37,7 +37,8 @@ func TestPromotionOfAServerThatOnlyAReplicaNamesIsFollowed(t *testing.T) {
 					stays(t, c, "a:1", 5*time.Second)
 					promote()
 				}
-				within(t, 5*time.Second, "the new one serves", served(c, 0, "c:1"))
+				// A look notices it, within a second, and another decides, up to one after aheadFor.
+				within(t, 7*time.Second, "the new one serves", served(c, 0, "c:1"))
 			})
 		})
 	}
