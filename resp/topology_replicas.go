@@ -12,7 +12,7 @@ type replicaTopology struct {
 	cfg        *Config
 	scouts     *scouts
 	succession succession
-	known      []string // the replicas of the latest primary, if some are not configured
+	known      []string // the replicas of the latest primary that had some, if some are not configured
 }
 
 func newReplicaTopology(c *Config, s *scouts) *replicaTopology {
@@ -49,9 +49,12 @@ func (t *replicaTopology) primary(ask func(addrs []string) []standing) (standing
 	if err != nil {
 		return one, err
 	}
-	if t.known = nil; t.following(all) < one.attached { // else its replicas are configured, by other names perhaps
+	switch {
+	case t.following(all) < one.attached:
 		t.known = one.replicas
-	}
+	case one.attached > 0: // its replicas are configured, by other names perhaps
+		t.known = nil
+	} // else they may have left it for one of them
 	return one, nil
 }
 

@@ -347,3 +347,35 @@ func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
 		within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
 	})
 }
+
+// A planned promotion where only the old primary is configured: its replicas leave it one
+// after the other, and then it is shut down, or goes on.
+func TestReplicasThatHaveLeftThePrimaryAreRemembered(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *bubbleServer){
+		"shut down": func(s *bubbleServer) { s.refuses = true; s.hangUp() },
+		"goes on":   func(*bubbleServer) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := threeReplicas(net)
+				cfg.Addrs = cfg.Addrs[:1]
+				c, closed := net.open(t, cfg)
+				defer closed()
+				within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+				time.Sleep(5 * time.Second)
+				net.on("b:1", leader("B<A").answer)
+				net.on("a:1", leader("A", "c:1").answer)
+				time.Sleep(2 * time.Second)
+				net.on("c:1", follower("b:1", "B", true).answer)
+				net.on("b:1", leader("B<A", "c:1").answer)
+				net.on("a:1", leader("A").answer)
+				time.Sleep(2 * time.Second)
+				net.set("a:1", end)
+				within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
+			})
+		})
+	}
+}
