@@ -3,6 +3,7 @@ package resp
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,9 @@ type deployment struct {
 	ids     int
 	parents map[string]string // of a replication ID: the one that it continues
 	cut     map[[2]int]bool   // pairs of servers that cannot reach each other
+	led     []int             // the server that a name leads to
+	moved   bool              // some name leads to another server than it did
+	bare    bool              // the servers tell no replication IDs
 	log     []string
 }
 
@@ -63,7 +67,9 @@ func (w *deployment) older(a, b string) bool {
 func newDeployment(rng *rand.Rand, servers int) *deployment {
 	w := &deployment{rng: rng, now: 1, nat: []string{"same", "alias", "nobody", stranger}[rng.IntN(4)],
 		parents: make(map[string]string), cut: make(map[[2]int]bool)}
-	for range servers {
+	w.bare = rng.IntN(6) == 0
+	for i := range servers {
+		w.led = append(w.led, i)
 		w.servers = append(w.servers, &modelServer{up: true, primary: true, id: w.newID(""), acked: make(map[int]clock.Instant)})
 	}
 	for i := 1; i < servers; i++ {
@@ -72,7 +78,7 @@ func newDeployment(rng *rand.Rand, servers int) *deployment {
 	for range 3 {
 		w.replicate()
 	}
-	w.note("%d servers, announced addresses lead to: %s", servers, w.nat)
+	w.note("%d servers, announced addresses lead to: %s; without IDs: %v", servers, w.nat, w.bare)
 	return w
 }
 
@@ -205,7 +211,7 @@ func (w *deployment) ahead(a, b int) bool {
 // at returns the server at an address: one of the deployment, or somebody else's, or nobody.
 func (w *deployment) at(addr string) (i int, foreign bool) {
 	if _, err := fmt.Sscanf(addr, "s%d:1", &i); err == nil {
-		return i, false
+		return w.led[i], false
 	}
 	if _, err := fmt.Sscanf(addr, "10.0.0.%d:1", &i); err != nil || w.nat == "nobody" {
 		return -1, false
@@ -219,7 +225,7 @@ func (w *deployment) info(i int) string {
 	shown := func(i int) (string, string) {
 		addr := announced(i)
 		if w.nat == "same" {
-			addr = name(i)
+			addr = name(slices.Index(w.led, i))
 		}
 		host, port, _ := strings.Cut(addr, ":")
 		return host, port
@@ -229,6 +235,9 @@ func (w *deployment) info(i int) string {
 		before = strings.Repeat("0", 40)
 	}
 	text := fmt.Sprintf("# Replication\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n", s.id, before)
+	if w.bare {
+		text = ""
+	}
 	if s.primary {
 		text += "role:master\r\n"
 	} else {

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"slices"
 	"time"
 )
 
@@ -9,7 +10,7 @@ func (w *deployment) step(clients []*modelClient) {
 	n := len(w.servers)
 	i, j := w.rng.IntN(n), w.rng.IntN(n)
 	s := w.servers[i]
-	switch k := w.rng.IntN(14); {
+	switch k := w.rng.IntN(20); {
 	case k == 0 && s.up:
 		w.note("s%d crashes", i)
 		w.crash(i)
@@ -37,6 +38,7 @@ func (w *deployment) step(clients []*modelClient) {
 		c := w.rng.IntN(len(clients))
 		w.note("client %d can reach all", c)
 		clear(clients[c].cut)
+		clear(clients[c].refused)
 	case k == 9:
 		w.note("s%d is busy: %v", i, !s.busy)
 		s.busy = !s.busy
@@ -47,7 +49,44 @@ func (w *deployment) step(clients []*modelClient) {
 	case k == 13:
 		w.note("all can reach each other")
 		w.heal(clients)
+	case k == 14 && s.up && i != j && !w.follows(j, i):
+		w.note("s%d is told to follow s%d, which may be a replica", i, j)
+		w.follow(i, j)
+	case k == 15 && s.up && s.primary && len(s.acked) == 0:
+		w.note("s%d has no use for its backlog, and begins another history", i)
+		s.id, s.before = w.newID(s.id), ""
+	case k == 16 && s.up && !s.primary && s.linked && w.servers[s.master].primary && !w.apart(i, s.master):
+		w.note("s%d hands over to s%d", s.master, i)
+		m := s.master
+		w.promote(i)
+		w.follow(m, i)
+	case k == 17 && s.up:
+		w.note("s%d restarts at once", i)
+		w.crash(i)
+		w.restart(i, w.rng.IntN(2) == 0)
+	case k == 18:
+		c := w.rng.IntN(len(clients))
+		w.note("client %d is refused by s%d: %v", c, i, !clients[c].refused[i])
+		clients[c].refused[i] = !clients[c].refused[i]
+	case k == 19 && i != j && w.rng.IntN(3) == 0:
+		w.note("s%d and s%d change their addresses", i, j)
+		a, b := slices.Index(w.led, i), slices.Index(w.led, j)
+		w.led[a], w.led[b] = j, i
+		w.moved = true
 	}
+}
+
+// follows reports whether i is a replica of j, or of one of its replicas.
+func (w *deployment) follows(i, j int) bool {
+	for range w.servers {
+		if w.servers[i].primary {
+			return false
+		}
+		if i = w.servers[i].master; i == j {
+			return true
+		}
+	}
+	return true
 }
 
 // isolate cuts a server off from all others, and from the clients.
@@ -65,6 +104,7 @@ func (w *deployment) heal(clients []*modelClient) {
 	clear(w.cut)
 	for _, c := range clients {
 		clear(c.cut)
+		clear(c.refused)
 	}
 }
 
