@@ -6,7 +6,6 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // enqueue puts a into its queue and sends what can be sent. a already watches its
@@ -287,10 +286,4 @@ func (e *Engine) bornFailed(m Mutex, why error) error {
 		e.tellAcquired(AcquiredEvent{Kind: kindNames[m.key.kind], Name: m.name, Start: e.clock.Wall(), Err: err})
 	}
 	return err
-}
-
-// heldUntil is when a hold ends here, if the command that took or renewed it was
-// sent at the given instant.
-func (e *Engine) heldUntil(sent clock.Instant, lease time.Duration) clock.Instant {
-	return sent.Add(lease - e.margin(lease))
 }

@@ -45,9 +45,9 @@ func TestAPIIsWhatTheGoldenFileSays(t *testing.T) {
 	}
 }
 
-const mostNames = 90
+const mostNames = 93
 
-func TestAPIHasAtMostNinetyNames(t *testing.T) {
+func TestAPIHasAtMost93Names(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
 	if err != nil {

@@ -109,11 +109,20 @@ func (r LostReason) MarshalText() ([]byte, error) {
 type LostError struct {
 	Name   string
 	Reason LostReason
+	// Err is set for a RedLock: on which servers it was lost, and why. Reason is that of
+	// the server without which no majority was left.
+	Err error
 }
 
 func (e *LostError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("engine: lock %q was lost: %s", shorten(e.Name), said(e.Err))
+	}
 	return fmt.Sprintf("engine: lock %q was lost: %v", shorten(e.Name), e.Reason)
 }
+
+// Unwrap returns Err.
+func (e *LostError) Unwrap() error { return e.Err }
 
 // Is makes the error match ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }

@@ -167,7 +167,7 @@ func (r *resource) extendReplied(c *command, o outcome, fx *effects) {
 		h.sh.count.unacked++
 	case o.verdict == answered && o.code == script.Renewed:
 		h.setAcked(o.ack.Count())
-		h.setUntil(max(h.Until(), h.eng.heldUntil(o.sent, c.span)))
+		h.acknowledged(o.sent, c.span)
 		h.wakeAt(h.timeOut())
 	case o.verdict == denied:
 		err = o.err

@@ -1,10 +1,14 @@
 package engine
 
-import "sync"
+import (
+	"context"
+	"slices"
+	"sync"
+)
 
-// fate is the end that the locks of a MultiHold share: the first one that ends brings it.
-// Each of them keeps it as one of its contexts, so its end comes before the release of the
-// lock, and before others can have the lock.
+// fate is the end that several locks share. That of a MultiHold is brought by the first lock
+// that ends, which keeps it as one of its contexts: so it comes before the release of the
+// lock, and before others can have the lock. A QuorumHold decides about its own; see quorum.
 //
 // It is apart from the MultiHold, so that one that was dropped can be noticed.
 type fate struct {
@@ -16,7 +20,7 @@ type fate struct {
 }
 
 // bind has f end with h, or returns why h has ended.
-func (h *holding) bind(f *fate) error {
+func (h *holding) bind(f ender) error {
 	var fx effects
 	h.sh.mu.Lock()
 	h.check(h.eng.clock.Now(), &fx)
@@ -33,6 +37,15 @@ func (h *holding) bind(f *fate) error {
 	h.sh.mu.Unlock()
 	fx.run(h.eng)
 	return err
+}
+
+// unbind undoes bind, unless h has ended.
+func (h *holding) unbind(f ender) {
+	h.sh.mu.Lock()
+	if h.ending == nil && h.extra != nil {
+		delete(h.extra.contexts, f)
+	}
+	h.sh.mu.Unlock()
 }
 
 // end implements ender. It returns when the contexts have ended, whoever ends them.
@@ -114,4 +127,44 @@ func (f *fate) endsSoon() bool {
 	default:
 		return !f.begun && len(f.contexts) <= fewContexts
 	}
+}
+
+// group is a hold of several locks: a MultiHold or a QuorumHold.
+type group interface {
+	Err() error
+	shared() *fate
+	// all are the holds of the locks.
+	all() []*Hold
+	// find returns the hold of a name, nil if there is none.
+	find(*Engine, key) *Hold
+}
+
+// contextOf makes a context that ends with parent or with the group.
+func contextOf(g group, parent context.Context) context.Context {
+	if parent == nil {
+		return endedContext()
+	}
+	c := &heldContext{group: g, parent: parent}
+	inner := c.make()
+	why := g.Err()
+	if why == nil {
+		why = g.shared().add(c)
+	}
+	if why != nil {
+		c.end(why)
+	}
+	return inner
+}
+
+// isOf reports whether c is a context of g, whose holds are those, or of a re-entry under
+// it.
+func (c *heldContext) isOf(g group, holds []*Hold) bool {
+	for _, l := range c.holds() {
+		for up := l.h; up != nil; up = up.parent {
+			if slices.ContainsFunc(holds, func(l *Hold) bool { return l.h == up }) {
+				return true
+			}
+		}
+	}
+	return c.group == g
 }

@@ -3,12 +3,8 @@ package engine
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/wheel"
 )
 
 // gathering takes many locks as one: all or none.
@@ -33,14 +29,12 @@ import (
 //  3. mu is taken without any other lock, and no other lock is taken under it. Results come
 //     from event loops, so nobody blocks under it, and no user's code runs.
 type gathering struct {
+	many
 	fut   Future[*MultiHold]
-	home  *Engine // of the first lock: its wheel and executor serve all of them
 	locks []Mutex
-	on    []*Engine // all of them, each once
 	opts  options
 	once  bool // TryLock: one round
 	async bool
-	watch watchPlace[*gathering]
 
 	mu      sync.Mutex
 	stage   stage
@@ -52,7 +46,6 @@ type gathering struct {
 	rounds  int       // that ended with a refusal
 	late    int       // that ended with a lock that was lost meanwhile, or came too late
 	pause   taskTimer // ends pausing
-	limit   taskTimer // of Wait
 }
 
 type stage uint8
@@ -72,38 +65,18 @@ type part struct {
 	err    error
 }
 
-// taskTimer is a timer that calls a function.
-type taskTimer struct {
-	timer wheel.Timer
-	fire  func()
-}
-
-// Fire implements wheel.Task.
-func (t *taskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
-
 // startGathering starts to take the locks. It does not block.
 func startGathering(ctx context.Context, locks []Mutex, o options, parents []*holding, once, async bool) *gathering {
 	g := &gathering{
-		home: locks[0].engine(), locks: locks, opts: o, once: once, async: async,
+		locks: locks, opts: o, once: once, async: async,
 		parts: make([]part, len(locks)), refused: -1,
 	}
 	g.fut.source = g
-	g.pause.fire = g.pauseOver
-	g.limit.fire = g.waitOver
-	g.pause.timer.Init(&g.pause)
-	g.limit.timer.Init(&g.limit)
+	g.pause.init(g.pauseOver)
 	for i, h := range parents {
 		g.parts[i].parent = h
-		if e := locks[i].engine(); !slices.Contains(g.on, e) {
-			g.on = append(g.on, e)
-		}
 	}
-	if async {
-		g.home.gatherings.watches.join(ctx, g)
-	}
-	if o.waitGiven {
-		g.home.wheel.Schedule(&g.limit.timer, g.home.clock.Now().Add(o.wait))
-	}
+	g.begin(ctx, g, locks, o, async)
 	g.opts.waitGiven = false // it bounds the whole
 	g.tryOthers()
 	return g
@@ -325,9 +298,7 @@ func (g *gathering) end() {
 	g.mu.Lock()
 	g.stage = stageOver
 	g.mu.Unlock()
-	g.unlist()
-	g.watch.leave(g)
-	g.home.wheel.Cancel(&g.limit.timer)
+	g.finish()
 }
 
 // succeed ends the gathering with all locks, unless one was lost meanwhile.

@@ -2,101 +2,175 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/wheel"
 )
 
-// gatherings are an engine's: those that were refused once, and the contexts of all that are
-// futures. One that pauses, or waits for a lock of another engine, would not hear otherwise
-// that this one is closing; and its Wait is on the wheel of one of them.
+// many is what a gathering and an election have in common: what may end them before they
+// have the locks.
+type many struct {
+	of    manyTaker
+	home  *Engine   // of the first lock: its wheel and executor serve all of them
+	on    []*Engine // all of them, each once
+	watch watchPlace[*many]
+	limit taskTimer // of Wait
+}
+
+type manyTaker interface {
+	// cancel gives it up unless it has ended or was given up before; it reports whether it
+	// did.
+	cancel(s stop) bool
+	over() bool
+	// waitOver is told by the wheel that Wait is over.
+	waitOver()
+}
+
+// begin arranges for what may end it; the engines are not told before list.
+func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options, async bool) {
+	t.of, t.home = of, locks[0].engine()
+	for _, m := range locks {
+		if e := m.engine(); !slices.Contains(t.on, e) {
+			t.on = append(t.on, e)
+		}
+	}
+	t.limit.init(of.waitOver)
+	if async {
+		t.home.gatherings.watches.join(ctx, t)
+	}
+	if o.waitGiven {
+		t.home.wheel.Schedule(&t.limit.timer, t.home.clock.Now().Add(o.wait))
+	}
+}
+
+// finish takes it out of everything.
+func (t *many) finish() {
+	t.unlist()
+	t.watch.leave(t)
+	t.home.wheel.Cancel(&t.limit.timer)
+}
+
+//lint:ignore U1000 watches calls it, through its constraint
+func (t *many) watchPlace() *watchPlace[*many] { return &t.watch }
+
+//lint:ignore U1000 watches calls it, through its constraint
+func (t *many) cancel(s stop) bool { return t.of.cancel(s) }
+
+// executor is half of what makes it the source of a future.
+func (t *many) executor() *executor { return &t.home.exec }
+
+// taskTimer is a timer that calls a function.
+type taskTimer struct {
+	timer wheel.Timer
+	fire  func()
+}
+
+func (t *taskTimer) init(fire func()) {
+	t.fire = fire
+	t.timer.Init(t)
+}
+
+// Fire implements wheel.Task.
+func (t *taskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
+
+// gatherings are an engine's, and its elections: those that were refused once, and the
+// contexts of all that are futures. One that pauses, or waits for a lock of another engine,
+// would not hear otherwise that this one is closing; and its timers are on the wheel of one
+// of them.
 type gatherings struct {
-	watches watches[*gathering]
+	watches watches[*many]
 
 	mu     sync.Mutex
 	closed bool
-	listed map[*gathering]struct{}
+	listed map[*many]struct{}
 }
 
 // add lists one, unless the engine is closing.
-func (all *gatherings) add(g *gathering) bool {
+func (all *gatherings) add(t *many) bool {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
 		return false
 	}
 	if all.listed == nil {
-		all.listed = make(map[*gathering]struct{})
+		all.listed = make(map[*many]struct{})
 	}
-	all.listed[g] = struct{}{}
+	all.listed[t] = struct{}{}
 	return true
 }
 
-func (all *gatherings) remove(g *gathering) {
+func (all *gatherings) remove(t *many) {
 	all.mu.Lock()
-	delete(all.listed, g)
+	delete(all.listed, t)
 	all.mu.Unlock()
 }
 
-// close fails those that are listed, and whoever is to be from now on.
+// close fails those that are listed, and all that are to be from now on.
 func (all *gatherings) close() {
 	all.mu.Lock()
 	all.closed = true
 	listed := all.listed
 	all.listed = nil
 	all.mu.Unlock()
-	for g := range listed {
-		g.cancel(stop{cause: ErrClosed})
+	for t := range listed {
+		t.cancel(stop{cause: ErrClosed})
 	}
 }
 
-// list lets all of its engines end the gathering; it reports whether none has closed. The
-// lock that it waits for hears of one engine only.
-func (g *gathering) list() bool {
+// list lets all of its engines end it; it reports whether none has closed. The lock that it
+// waits for hears of one engine only.
+func (t *many) list() bool {
 	open := true
-	for _, e := range g.on {
-		open = e.gatherings.add(g) && open
+	for _, e := range t.on {
+		open = e.gatherings.add(t) && open
 	}
-	g.mu.Lock()
-	over := g.stage == stageOver
-	g.mu.Unlock()
-	if over { // cancelled meanwhile: end may have been here first
-		g.unlist()
+	if t.of.over() { // cancelled meanwhile: finish may have been here first
+		t.unlist()
 	}
 	return open
 }
 
-func (g *gathering) unlist() {
-	for _, e := range g.on {
-		e.gatherings.remove(g)
+func (t *many) unlist() {
+	for _, e := range t.on {
+		e.gatherings.remove(t)
 	}
 }
 
-//lint:ignore U1000 watches calls it, through its constraint
-func (g *gathering) watchPlace() *watchPlace[*gathering] { return &g.watch }
+// await is the synchronous half: it waits for the end or for the context.
+func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon func()) {
+	select {
+	case <-ended:
+		return
+	case <-done:
+	}
+	through := false
+	defer func() {
+		if !through { // the context is the user's own, and has panicked
+			abandon()
+		}
+	}()
+	s := stopOf(ctx)
+	through = true
+	t.cancel(s)
+	<-ended
+}
 
 // The methods below make a gathering the source of its future.
-
-func (g *gathering) executor() *executor { return &g.home.exec }
 
 func (g *gathering) abandon() { g.cancel(stop{cause: errAbandoned}) }
 
 func (g *gathering) drop(m *MultiHold) { m.unlockAll(false) }
 
-// wait is the synchronous half: it waits for the result or for the context.
+// wait is the synchronous half.
 func (g *gathering) wait(ctx context.Context, done <-chan struct{}) (*MultiHold, error) {
-	ended := g.fut.Done()
-	select {
-	case <-ended:
-	case <-done:
-		through := false
-		defer func() {
-			if !through { // the context is the user's own, and has panicked
-				g.fut.Abandon()
-			}
-		}()
-		s := stopOf(ctx)
-		through = true
-		g.cancel(s)
-		<-ended
-	}
+	g.await(ctx, done, g.fut.Done(), g.fut.Abandon)
 	return g.fut.Result()
+}
+
+func (g *gathering) over() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.stage == stageOver
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
@@ -64,7 +65,8 @@ const (
 // holdExtra is what most holds never need.
 type holdExtra struct {
 	maxEnd, minEnd clock.Instant
-	acked          int // replicas that had what validUntil counts from
+	acked          int           // replicas that had what validUntil counts from
+	there          clock.Instant // if ofQuorum: the server had the hold at that time, or later
 	timer          *holdTimer
 	children       queue.List[*acquisition] // re-entries that wait for their turn
 	extend         *extension
@@ -73,6 +75,7 @@ type holdExtra struct {
 
 	contexts  map[ender]struct{}
 	untold    bool     // in shard.untold
+	ofQuorum  bool     // it is one of several servers'
 	nextEnded *holding // in an effects
 }
 
@@ -93,6 +96,9 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 	h.member.Init(h, resp.Slot(r.route), a.want)
 	h.handle = &Hold{h: h}
 	h.setAcked(o.ack.Count())
+	if a.rare != nil && a.rare.ofQuorum {
+		h.more().ofQuorum = true
+	}
 	if h.parent != nil {
 		h.count = h.parent.count + 1
 		h.follows = !fixed
@@ -105,12 +111,21 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
 		h.more().maxEnd = o.sent.Add(l.maxHold)
 	}
-	until := r.sh.eng.heldUntil(o.sent, lease)
+	h.acknowledged(o.sent, lease)
 	if h.follows {
-		until = math.MaxInt64
+		h.setUntil(math.MaxInt64)
 	}
-	h.setUntil(until)
 	return h
+}
+
+// acknowledged notes that the server has given h the lease, by a command that was sent then.
+func (h *holding) acknowledged(sent clock.Instant, lease time.Duration) {
+	margin := h.eng.margin(lease)
+	if x := h.extra; x != nil && x.ofQuorum {
+		margin = max(margin, drift(lease))
+		x.there = max(x.there, sent)
+	}
+	h.setUntil(max(h.Until(), sent.Add(lease-margin)))
 }
 
 // begin starts the clock of a hold that was granted to a: its renewals, or its timer.

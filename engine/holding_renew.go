@@ -53,11 +53,13 @@ func (h *holding) Renewed(sent, now clock.Instant, lease time.Duration, acked in
 		return
 	}
 	if h.watched {
-		h.setUntil(max(h.Until(), h.eng.heldUntil(sent, lease)))
+		h.acknowledged(sent, lease)
 		h.setAcked(acked)
 		h.sh.count.renewed++
 		h.watchForLeak()
 		h.eng.renewer.JoinNext(&h.member, now)
+	} else if x := h.extra; x != nil && x.ofQuorum {
+		x.there = max(x.there, sent)
 	}
 	h.sh.mu.Unlock()
 }

@@ -127,7 +127,7 @@ func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*Mult
 func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*MultiHold] {
 	g, err := l.begin(ctx, opts, once, true)
 	if err != nil {
-		g = &gathering{home: new(Engine)}
+		g = &gathering{many: many{home: new(Engine)}}
 		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
 			g.home = l.all.locks[0].engine()
 		}

@@ -57,8 +57,13 @@ func notAcquired(name string, why error) *NotAcquiredError {
 
 // refused reports that the lock was held by another, and nothing else went wrong.
 func (e *NotAcquiredError) refused() bool {
-	_, yes := e.Err.(*held)
-	return yes
+	switch why := e.Err.(type) {
+	case *held:
+		return true
+	case *noMajority:
+		return why.is == ErrHeld
+	}
+	return false
 }
 
 // held is ErrHeld with what is known of the holder.

@@ -9,7 +9,7 @@ type holdsKey struct{}
 // context carried before. It keeps the Hold alive for as long as the context is.
 type heldContext struct {
 	hold   *Hold
-	multi  *MultiHold // instead of hold; neither: Detach, no lock is re-entered for what is further out
+	group  group // instead of hold; neither: Detach, no lock is re-entered for what is further out
 	outer  *heldContext
 	parent context.Context
 	cancel context.CancelCauseFunc
@@ -97,8 +97,8 @@ func (c *heldContext) end(why error) {
 //	... goes on to its children
 func (c *heldContext) forget() {
 	c.cancel(nil) // waits for the cancel that is under way
-	if c.multi != nil {
-		c.multi.fate.forget(c)
+	if c.group != nil {
+		c.group.shared().forget(c)
 		return
 	}
 	h := c.hold.h
@@ -129,8 +129,8 @@ func (h *holding) outside(ctx context.Context) (context.Context, context.CancelF
 // nevertheless.
 func (c *heldContext) holds() []*Hold {
 	switch {
-	case c.multi != nil:
-		return c.multi.holds
+	case c.group != nil:
+		return c.group.all()
 	case c.hold != nil:
 		return []*Hold{c.hold}
 	}
@@ -179,10 +179,10 @@ func endedContext() context.Context {
 // none.
 func carried(ctx context.Context, e *Engine, k key) *holding {
 	c, _ := ctx.Value(holdsKey{}).(*heldContext)
-	for ; c != nil && (c.hold != nil || c.multi != nil); c = c.outer {
+	for ; c != nil && (c.hold != nil || c.group != nil); c = c.outer {
 		l := c.hold
-		if c.multi != nil {
-			l = c.multi.find(e, k)
+		if c.group != nil {
+			l = c.group.find(e, k)
 		}
 		if l == nil || l.h.eng != e {
 			continue

@@ -93,6 +93,39 @@ func (m *MultiHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.St
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
 func (m *MultiHold) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
+// String returns the name and the number of servers: QuorumLock("orders:42" on 5 servers).
+func (l QuorumLock) String() string {
+	if l.all == nil || len(l.all.locks) == 0 {
+		return "QuorumLock(none)"
+	}
+	return "QuorumLock(" + quorumText(l.all.locks) + ")"
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (l QuorumLock) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (l QuorumLock) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// String returns the name and the number of servers. It does not say whether the lock is
+// still held.
+func (h *QuorumHold) String() string {
+	if h == nil || h.q == nil {
+		return "QuorumHold(none)"
+	}
+	return "QuorumHold(" + quorumText(h.q.locks) + ")"
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (h *QuorumHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, h.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (h *QuorumHold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+func quorumText(locks []Mutex) string {
+	return fmt.Sprintf("%q on %d servers", shorten(locks[0].name), len(locks))
+}
+
 // namesOf quotes the first few names.
 func namesOf(locks []Mutex) string {
 	const most = 5

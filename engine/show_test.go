@@ -46,6 +46,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 	unlocked := mustLock(t, e.Mutex("done"))
 	mustUnlock(t, unlocked)
 	both := mustLockMany(t, e, []string{"both", "of them"})
+	quorate := mustRedLock(t, RedLock(e.Mutex("quorate")))
 	taken := errOf(m.TryLock(ctxT(t)))
 	granted := e.Mutex("granted").LockAsync(ctxT(t))
 	if _, err := granted.Await(ctxT(t)); err != nil {
@@ -72,6 +73,8 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"Future":           {m.LockAsync(ctxT(t)), granted, failed, unlocked.UnlockAsync(), (*Future[*Hold])(nil)},
 		"MultiLock":        {e.Many("a", "b"), e.Many(someNames(100)...), Multi(), MultiLock{}},
 		"MultiHold":        {both, (*MultiHold)(nil)},
+		"QuorumLock":       {RedLock(m), RedLock(), QuorumLock{}},
+		"QuorumHold":       {quorate, (*QuorumHold)(nil)},
 		"Option":           {Lease(time.Second), Wait(time.Second), MaxHold(time.Minute), MinHold(time.Second), NonReentrant(), Acked(AllReplicas)},
 		"ForceOption":      {IfHolder(hold.Owner())},
 		"Replicas":         {AllReplicas, MajorityOfReplicas, Replicas(2)},

@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// verdict is the error of a quorum that has failed. The caller holds mu.
+func (q *quorum) verdict() error {
+	name := q.locks[0].name
+	if q.stop != nil && q.stop.cause == ErrClosed {
+		return notAcquired(name, ErrClosed)
+	}
+	why := &noMajority{of: len(q.parts), is: errEarly}
+	var ttls []time.Duration
+	var forGood error
+	away := 0
+	for i := range q.parts {
+		p := &q.parts[i]
+		reason := error(errSilent)
+		switch {
+		case p.vote != nil, p.asked == nil && p.err == nil: // or it was given back
+			why.granted++
+			continue
+		case p.err != nil:
+			reason = p.err.(*NotAcquiredError).Err
+			stand, at := standingOf(reason)
+			switch {
+			case stand == isHeld:
+				ttls = append(ttls, at.(*held).ttl)
+				reason = at
+			case stand == isAway:
+				away++
+				reason = at
+			case q.stop != nil:
+				reason = errEarly
+			default:
+				forGood = reason
+			}
+		}
+		why.each = append(why.each, &serverError{q.locks[i].serverOf(), reason})
+	}
+	spare := len(q.parts) - q.majority()
+	ttl := time.Duration(0)
+	switch {
+	case len(ttls) > spare:
+		why.is = ErrHeld
+		slices.Sort(ttls)
+		ttl = ttls[len(ttls)-spare-1] // then a majority is free
+	case away > 0 && len(why.each) > spare:
+		why.is = ErrUnavailable
+	case forGood != nil:
+		why.is = forGood
+	}
+	err := notAcquired(name, why)
+	if q.stop != nil {
+		err = notAcquired(name, fail(q.stop.cause, why))
+	}
+	err.TTL = ttl
+	return err
+}
+
+// noMajority is why a QuorumLock was not acquired.
+type noMajority struct {
+	is      error // ErrHeld, ErrUnavailable, what a server said for good, or errEarly
+	of      int
+	granted int
+	each    []error // of servers that did not grant it
+}
+
+func (e *noMajority) Unwrap() error { return e.is }
+
+func (e *noMajority) Error() string {
+	return fmt.Sprintf("engine: granted by %d of %d servers, %d are needed: %s", e.granted, e.of, e.of/2+1, listed(e.each))
+}
+
+// serverError is an error with the server that it is about.
+type serverError struct {
+	server string
+	err    error
+}
+
+func (e *serverError) Error() string { return "engine: " + e.server + ": " + said(e.err) }
+func (e *serverError) Unwrap() error { return e.err }
+
+// listed is the text of errors of several servers: the first few.
+func listed(each []error) string {
+	const most = 7
+	var text []string
+	for _, err := range each[:min(most, len(each))] {
+		text = append(text, said(err))
+	}
+	if more := len(each) - most; more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(text, "; ")
+}
+
+// loss is the end of a hold after the last loss, by which so many are left that have had the
+// lock since then, or before. The caller holds mu.
+func (q *quorum) loss(last error, left int, since clock.Instant) error {
+	lost, ok := last.(*LostError)
+	if !ok {
+		return last // released, with what it re-entered
+	}
+	why := &tooFew{left: left, of: len(q.parts)}
+	for i := range q.parts {
+		p := &q.parts[i]
+		about := error(errNotGranted)
+		switch l, isLost := p.lost.(*LostError); {
+		case p.vote != nil && p.vote.joined > since:
+			about = errGrantedAgain
+		case p.vote != nil && p.vote.hold.h.inTime():
+			continue
+		case p.vote != nil: // its time ended just now, and nobody has looked
+			about = lossAt{lost}
+		case isLost && l.Err == nil:
+			about = lossAt{l}
+		case p.lost != nil:
+			about = p.lost
+		case p.err != nil:
+			about = p.err.(*NotAcquiredError).Err
+		}
+		why.each = append(why.each, &serverError{q.locks[i].serverOf(), about})
+	}
+	return &LostError{Name: q.locks[0].name, Reason: lost.Reason, Err: why}
+}
+
+// tooFew is why a QuorumLock was lost.
+type tooFew struct {
+	left, of int
+	each     []error // of the servers that are not left
+}
+
+func (e *tooFew) Unwrap() []error { return e.each }
+
+func (e *tooFew) Error() string {
+	return fmt.Sprintf("engine: %d of %d servers are certain to have it, %d are needed: %s", e.left, e.of, e.of/2+1, listed(e.each))
+}
+
+// lossAt is the LostError of one server, whose text need not say the name again.
+type lossAt struct{ *LostError }
+
+func (e lossAt) Error() string { return e.Reason.String() }
+func (e lossAt) Unwrap() error { return e.LostError }
+
+var (
+	errNotGranted   = errors.New("it was not granted there")
+	errGrantedAgain = errors.New("it was granted there again, perhaps too late")
+)
+
+// unreleased is the error of an Unlock, of those of the servers.
+func (q *quorum) unreleased(votes []*vote, errs []error) error {
+	before, gone := 0, 0
+	var last *LostError
+	var each, losses []error
+	for i, err := range errs {
+		server := q.locks[votes[i].at].serverOf()
+		switch lost, isLost := err.(*LostError); {
+		case err == nil:
+			continue
+		case isLost:
+			gone, last = gone+1, lost
+			losses = append(losses, &serverError{server, lossAt{lost}})
+		case isNotHeld(err):
+			before++
+		}
+		each = append(each, &serverError{server, err})
+	}
+	switch {
+	case before >= q.majority():
+		return about(q.locks[0].name, ErrNotHeld)
+	case len(votes)-gone < q.majority():
+		return &LostError{q.locks[0].name, last.Reason, &tooFew{len(votes) - gone, len(q.parts), losses}}
+	}
+	return joined(each)
+}
+
+// standing is what a server has said to an acquisition so far.
+type standing uint8
+
+const (
+	isOpen standing = iota // nothing yet
+	isHeld
+	isAway
+)
+
+// standing also reports whether a is the first that waits in this process.
+func (a *acquisition) standing() (stand standing, first bool) {
+	a.sh.mu.Lock()
+	defer a.sh.mu.Unlock()
+	if a.ended || a.res == nil {
+		return isOpen, false
+	}
+	front, waits := a.res.waiters.Front()
+	stand, _ = standingOf(a.obstacle(false))
+	return stand, waits && front == a
+}
+
+// standingOf reads it out of the reasons of this package, with what says so.
+func standingOf(why error) (standing, error) {
+	if why == nil {
+		return isOpen, nil
+	}
+	is := parts(why)
+	for i, one := range is {
+		if h, yes := one.(*held); yes {
+			return isHeld, h
+		}
+		if one == ErrUnavailable {
+			return isAway, fail(is[i:]...)
+		}
+	}
+	return isOpen, nil
+}

@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// QuorumHold is a QuorumLock that is held: by a majority of its servers at least. All methods
+// may be called from any goroutine. You must unlock it. One that was dropped is renewed until
+// the engines are closed, and reported to Config.Logger of the first engine; see Hold.
+type QuorumHold struct{ q *quorum }
+
+func newQuorumHold(q *quorum) *QuorumHold {
+	h := &QuorumHold{q}
+	if q.opts.lease == 0 {
+		runtime.AddCleanup(h, (*quorum).leaked, q)
+	}
+	return h
+}
+
+// leaked runs when the user's QuorumHold is garbage.
+func (q *quorum) leaked() {
+	q.mu.Lock()
+	yes := q.stage == quorumHeld
+	q.mu.Unlock()
+	if !yes {
+		return
+	}
+	sh := q.home.table.shard(q.locks[0].route)
+	sh.mu.Lock()
+	sh.count.leaked++
+	sh.mu.Unlock()
+	q.home.log(slog.LevelError, "pawl: a hold of a RedLock was dropped without Unlock; the lock stays held until the engines are closed",
+		"lock", shorten(q.locks[0].name))
+}
+
+// Name returns the name of the first lock, as you gave it.
+func (h *QuorumHold) Name() string { return h.q.locks[0].name }
+
+// Servers returns the addresses of the servers where the lock is certainly held now, in the
+// order of the locks. Their number may change while it is held.
+func (h *QuorumHold) Servers() []string {
+	q := h.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var all []string
+	for i := range q.parts {
+		if v := q.parts[i].vote; v != nil && v.hold.h.inTime() {
+			all = append(all, q.locks[i].serverOf())
+		}
+	}
+	return all
+}
+
+// ValidUntil returns the instant until which a majority of the servers certainly has the lock
+// for you if nothing renews it any more. See Hold.ValidUntil.
+func (h *QuorumHold) ValidUntil() time.Time {
+	q := h.q
+	now := q.home.clock.Now()
+	q.mu.Lock()
+	at := q.until()
+	q.mu.Unlock()
+	if h.Err() != nil {
+		at = min(at, now)
+	}
+	return q.home.clock.Wall().Add(at.Sub(now))
+}
+
+// until is when fewer than a majority are certain. The caller holds mu.
+func (q *quorum) until() clock.Instant {
+	ends := make([]clock.Instant, len(q.parts))
+	for i := range q.parts {
+		if v := q.parts[i].vote; v != nil {
+			ends[i] = v.hold.h.until()
+		}
+	}
+	return theMajority(ends)
+}
+
+// theMajority returns the least of the greatest values that are a majority.
+func theMajority[T cmp.Ordered](values []T) T {
+	slices.Sort(values)
+	return values[len(values)-len(values)/2-1]
+}
+
+// Acked returns how many replicas had acknowledged the lock at each server of a majority; see
+// Hold.Acked.
+func (h *QuorumHold) Acked() int {
+	acked := make([]int, len(h.q.parts))
+	for i, l := range h.all() {
+		acked[i] = l.Acked()
+	}
+	return theMajority(acked)
+}
+
+// Done returns a channel that is closed when the hold ends, for any reason, and before anybody
+// else can have a majority. By then the contexts have ended.
+func (h *QuorumHold) Done() <-chan struct{} { return h.q.fate.done }
+
+// Err returns nil while a majority of the servers certainly has the lock, ErrReleased after
+// Unlock was called, and a *LostError if too few were left: the text says what became of
+// which. What is left then is given back. Err looks at the clock, as Hold.Err does.
+func (h *QuorumHold) Err() error {
+	q := h.q
+	if why := q.fate.settle(nil); why != nil {
+		return why
+	}
+	q.mu.Lock()
+	why := q.ending
+	var expired []*vote
+	certain := 0
+	for i := range q.parts {
+		if v := q.parts[i].vote; v == nil {
+		} else if v.hold.h.inTime() {
+			certain++
+		} else {
+			expired = append(expired, v)
+		}
+	}
+	q.mu.Unlock()
+	if why == nil && certain >= q.majority() {
+		return nil
+	}
+	if why == nil {
+		var last error
+		ended := make(map[int]error)
+		for _, v := range expired {
+			if err := v.hold.h.look(); err != nil { // vote.end follows, on a goroutine
+				last, ended[v.at] = err, err
+			}
+		}
+		if last == nil { // they joined or left meanwhile
+			return q.fate.settle(nil)
+		}
+		q.mu.Lock()
+		for i, err := range ended {
+			q.parts[i].lost = err
+		}
+		why = q.loss(last, certain, math.MaxInt64)
+		q.mu.Unlock()
+	}
+	return q.fate.settle(why)
+}
+
+// Context returns a context that ends with parent or with the hold, whichever comes first. It
+// carries the locks that are held: acquiring one of them, or the whole, under it re-enters.
+// See Hold.Context.
+func (h *QuorumHold) Context(parent context.Context) context.Context { return contextOf(h, parent) }
+
+func (h *QuorumHold) shared() *fate { return h.q.fate }
+
+func (h *QuorumHold) all() (holds []*Hold) {
+	h.q.mu.Lock()
+	defer h.q.mu.Unlock()
+	for i := range h.q.parts {
+		if v := h.q.parts[i].vote; v != nil {
+			holds = append(holds, v.hold)
+		}
+	}
+	return holds
+}
+
+func (h *QuorumHold) find(e *Engine, k key) *Hold {
+	h.q.mu.Lock()
+	defer h.q.mu.Unlock()
+	for i, m := range h.q.locks {
+		if v := h.q.parts[i].vote; v != nil && m.key == k && m.engine() == e {
+			return v.hold
+		}
+	}
+	return nil
+}
+
+// Unlock releases the lock at all servers, at the same time. The contexts end first. It
+// returns when a majority of the servers has released it, as nobody needs more; the releases
+// at the others go on in the background. Otherwise the error joins those of the servers; see
+// Hold.Unlock, also for what ctx means.
+func (h *QuorumHold) Unlock(ctx context.Context) error { return h.unlockAll(true).wait(ctx, h) }
+
+// UnlockAsync is Unlock without the waiting.
+func (h *QuorumHold) UnlockAsync() *Future[struct{}] { return &h.unlockAll(true).fut }
+
+func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
+	q := h.q
+	soon := byUser && q.fate.endsSoon()
+	why := h.Err() // also by the clock
+	var do deeds
+	q.mu.Lock()
+	first := q.stage == quorumHeld
+	if first && why == nil {
+		for i := range q.parts {
+			if v := q.parts[i].vote; v != nil {
+				q.released = append(q.released, v)
+				q.parts[i].vote = nil
+			}
+		}
+		why = ErrReleased
+	}
+	if first {
+		q.stage, q.ending = quorumOver, why
+		q.giveUp(&do)
+	} else if why == nil {
+		why = q.ending // just now
+	}
+	votes := q.released
+	q.mu.Unlock()
+	if len(votes) == 0 { // lost, or released with what it re-entered
+		if first {
+			q.home.exec.spawn(func() { q.fate.end(why); do.run(q) })
+		}
+		if why == ErrReleased {
+			why = about(h.Name(), ErrNotHeld)
+		}
+		u := newUnlockingAll(q.home, nil, 1, func([]error) error { return why })
+		u.fut.settle(struct{}{}, why)
+		return u
+	}
+	q.fate.settle(ErrReleased)
+	do.run(q)
+	of := make([]*Hold, len(votes))
+	for i, v := range votes {
+		of[i] = v.hold
+	}
+	u := newUnlockingAll(q.home, of, q.majority(), func(errs []error) error { return q.unreleased(votes, errs) })
+	u.begin(q.fate, soon)
+	return u
+}
+
+// Extend makes the fixed lease last d from now, at all servers at the same time; see
+// Hold.Extend. It returns when a majority has done so, else the error joins those of the
+// servers. Then the lease is what it was, or longer; ValidUntil has it.
+func (h *QuorumHold) Extend(ctx context.Context, d time.Duration) error {
+	return about(h.Name(), h.extendBy(ctx, d))
+}
+
+func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
+	q := h.q
+	switch why := h.Err(); {
+	case ctx == nil:
+		return errNoContext
+	case why == ErrReleased:
+		return ErrNotHeld
+	case why != nil:
+		return why
+	case d <= drift(d):
+		return invalid("Extend (%v) must be longer than the drift of the clocks (%v)", d, drift(d))
+	}
+	q.mu.Lock()
+	votes := make([]*vote, 0, len(q.parts))
+	for i := range q.parts {
+		if v := q.parts[i].vote; v != nil {
+			votes = append(votes, v)
+		}
+	}
+	q.mu.Unlock()
+	for _, v := range votes {
+		if err := v.hold.h.mayExtend(ctx, d); err != nil {
+			return err // nothing was sent
+		}
+	}
+	// The rest is not waited for: what was sent may still succeed.
+	ectx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(votes))
+	for _, v := range votes {
+		go func() {
+			err := v.hold.h.extendBy(ectx, d)
+			if err != nil {
+				err = &serverError{q.locks[v.at].serverOf(), err}
+			}
+			results <- err
+		}()
+	}
+	extended := 0
+	var errs []error
+	for range votes {
+		if err := <-results; err != nil {
+			errs = append(errs, err)
+		} else {
+			extended++
+		}
+		if extended == q.majority() {
+			q.mu.Lock()
+			q.last = max(q.last, q.until())
+			q.mu.Unlock()
+			return nil
+		}
+	}
+	if why := h.Err(); why != nil && why != ErrReleased {
+		return why
+	}
+	return joined(errs)
+}

@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// round asks all servers that have no vote and are not being asked.
+func (q *quorum) round(do *deeds) {
+	q.stage, q.armed = quorumAsking, false
+	for i := range q.parts {
+		if p := &q.parts[i]; p.vote == nil && p.asked == nil {
+			q.ask(i, false, do)
+		}
+	}
+}
+
+// decide ends a round that has no majority, if it cannot get one any more: as far as answers
+// go, and what is known of those who have not answered, if that was looked at. Those who are
+// silent for too long do not count if others have refused. The caller holds mu.
+func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
+	votes, silent := 0, 0
+	referee, holder := -1, -1 // the first that is not away; the first that refused
+	for i := range q.parts {
+		p := &q.parts[i]
+		stand := isOpen
+		switch {
+		case p.vote != nil:
+			votes++
+		case p.asked == nil && p.err != nil:
+			if stand, _ = standingOf(p.err.(*NotAcquiredError).Err); stand == isOpen {
+				stand = isAway // refused for good
+			}
+		case stands != nil:
+			stand = stands[i]
+		}
+		if stand == isHeld && holder < 0 {
+			holder = i
+		}
+		if referee < 0 && (p.vote != nil || stand == isHeld) {
+			referee = i
+		}
+		if stand == isOpen && p.asked != nil {
+			silent++
+		}
+	}
+	mine, possible := votes > 0 && q.parts[referee].vote != nil, votes+silent >= q.majority()
+	switch {
+	case possible && (holder < 0 || !mine && !tooLong):
+		if votes > 0 && !q.armed {
+			q.arm(firstLook<<min(q.looks, maxLooks), do)
+			q.looks++
+		}
+		return
+	case mine && holder >= 0 && (possible || q.tries < maxPauses):
+		q.stage = quorumPausing
+		q.arm(firstPause<<q.tries, do)
+		q.tries = min(q.tries+1, maxPauses)
+		return
+	}
+	q.failed++
+	q.armed = false
+	q.stage, q.tries, q.probes, q.probed = quorumBlocked, 0, 0, -1
+	for i := range q.parts {
+		p := &q.parts[i]
+		if p.vote != nil {
+			do.give = append(do.give, p.vote)
+			p.vote = nil
+		}
+	}
+	q.block(do)
+}
+
+// block waits at the first server that has refused, if there is one and it does not wait
+// anywhere.
+func (q *quorum) block(do *deeds) {
+	if !q.armed {
+		q.arm(longWait, do)
+	}
+	if q.waits() {
+		return
+	}
+	for i := range q.parts {
+		if p := &q.parts[i]; p.asked == nil && p.err != nil {
+			if stand, _ := standingOf(p.err.(*NotAcquiredError).Err); stand == isHeld {
+				q.ask(i, true, do)
+				return
+			}
+		}
+	}
+}
+
+// The times are up to twice as long.
+const (
+	firstLook = 4 * time.Millisecond // at a round that has no result; doubles
+	maxLooks  = 5
+	maxPauses = 6                      // from firstPause on
+	longWait  = 250 * time.Millisecond // until another server is asked
+	maxProbes = 4                      // how often that doubles
+)
+
+func (q *quorum) arm(bound time.Duration, do *deeds) {
+	q.armed, do.arm = true, bound+rand.N(bound)
+}
+
+// tick goes on when the time of the stage is over.
+func (q *quorum) tick() {
+	q.mu.Lock()
+	q.armed = false
+	q.mu.Unlock()
+	q.look(true)
+}
+
+// look goes on by what those say that have not answered.
+func (q *quorum) look(tooLong bool) {
+	q.mu.Lock()
+	asked := make([]*acquisition, len(q.parts))
+	for i := range q.parts {
+		asked[i] = q.parts[i].asked
+	}
+	q.mu.Unlock()
+	stands := make([]standing, len(asked))
+	first := false
+	for i, a := range asked {
+		if a != nil {
+			var front bool
+			stands[i], front = a.standing()
+			first = first || front
+		}
+	}
+	var do deeds
+	q.mu.Lock()
+	for i := range q.parts {
+		if q.parts[i].asked != asked[i] {
+			stands[i] = isOpen // another one
+		}
+	}
+	switch {
+	case q.stop != nil:
+	case q.stage == quorumAsking:
+		q.decide(stands, tooLong, &do)
+	case !tooLong || q.armed: // another transition was first
+	case q.stage == quorumPausing:
+		q.round(&do)
+		q.next(&do)
+	case q.stage == quorumBlocked:
+		q.probe(stands, first, &do)
+	}
+	if tooLong && q.stage < quorumHeld && !q.listed {
+		q.listed, do.list = true, true
+	}
+	q.mu.Unlock()
+	do.run(q)
+}
+
+// probe asks another server than the one that it waits at, or all, if that is away and the
+// others may be a majority. Where they are away it waits, too. Of those in this process that
+// wait at one server, the first asks another often, and the others rarely.
+func (q *quorum) probe(stands []standing, first bool, do *deeds) {
+	waits := false
+	var others []int
+	for i := range q.parts {
+		p := &q.parts[i]
+		switch {
+		case p.asked != nil:
+			waits = waits || p.waits && stands[i] == isHeld
+		case p.err != nil && isSilent(p.err):
+			q.ask(i, true, do)
+		default:
+			others = append(others, i)
+		}
+	}
+	if !first {
+		q.probes = min(q.probes+1, maxProbes)
+	}
+	q.arm(longWait<<q.probes, do)
+	switch {
+	case waits && len(others) > 0:
+		q.probed = others[rand.N(len(others))]
+		q.ask(q.probed, false, do)
+	case len(others) >= q.majority():
+		q.round(do)
+	}
+}
+
+func isSilent(err error) bool {
+	stand, _ := standingOf(err.(*NotAcquiredError).Err)
+	return stand == isAway
+}
+
+// waits reports whether it waits at a server.
+func (q *quorum) waits() bool {
+	return slices.ContainsFunc(q.parts, func(p quorumPart) bool { return p.asked != nil && p.waits })
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// vote is a hold of one of the servers.
+type vote struct {
+	quorum *quorum
+	at     int
+	hold   *Hold
+	maxEnd clock.Instant
+	joined clock.Instant // 0: before the whole was held
+	why    error         // it ended before it was noted
+}
+
+// bind makes a vote of a hold, or returns why it is none any more.
+func (q *quorum) bind(i int, l *Hold) (*vote, error) {
+	v := &vote{quorum: q, at: i, hold: l}
+	if why := l.h.bind(v); why != nil {
+		return nil, notAcquired(q.locks[i].name, fail(ErrLate, why))
+	}
+	l.h.sh.mu.Lock()
+	if x := l.h.extra; x != nil {
+		v.maxEnd = x.maxEnd
+	}
+	l.h.sh.mu.Unlock()
+	return v, nil
+}
+
+// end implements ender: the hold of the vote has ended.
+func (v *vote) end(why error) {
+	h := v.hold.h.timekeeper()
+	h.sh.mu.Lock()
+	there := clock.Instant(0)
+	if h.extra != nil {
+		there = h.extra.there
+	}
+	h.sh.mu.Unlock()
+	var do deeds
+	q := v.quorum
+	q.mu.Lock()
+	q.leave(v, why, there, &do)
+	ending := q.ending
+	q.mu.Unlock()
+	if ending != nil {
+		q.fate.end(ending) // or waits for it
+	}
+	do.run(q)
+}
+
+// leave goes on without a vote, which its server had at that time still. The caller holds mu.
+//
+// The whole is lost when no majority is left. A server that lost the lock is asked again, and
+// counts again from then on: nobody else can have a majority as long as, at every moment, a
+// majority of the servers has it. But it does not count for the time before. A hold that went
+// missing was there when its last renewal was sent, and may be missing since then; so votes
+// that joined later do not replace it:
+//
+//	all five servers        are emptied
+//	renewal of 1            gone; asked again, granted
+//	renewal of 2            gone; asked again, granted
+//	renewal of 3            gone: only 4 and 5 may have had it since: lost
+//
+// So that a vote that joins counts soon, the others are looked at when it does.
+func (q *quorum) leave(v *vote, why error, there clock.Instant, do *deeds) {
+	p := &q.parts[v.at]
+	if p.vote != v {
+		v.why = why // not noted yet, or given back
+		return
+	}
+	p.vote, p.lost = nil, why
+	reason := LostReason(0)
+	if lost, ok := why.(*LostError); ok {
+		reason = lost.Reason
+	}
+	switch {
+	case q.stage < quorumHeld && reason == EngineClosed:
+		p.err = notAcquired(q.locks[v.at].name, ErrClosed)
+		q.next(do)
+	case q.stage < quorumHeld:
+		p.parent = nil
+		p.err = notAcquired(q.locks[v.at].name, fail(ErrLate, why))
+		q.next(do)
+	case q.stage == quorumHeld:
+		gone := reason == GoneOnServer || reason == TakenOnServer
+		all, since := 0, clock.Instant(math.MaxInt64) // it was there until now
+		if gone || reason == NotRenewed {
+			since = max(there, q.since)
+		}
+		for i := range q.parts {
+			if other := q.parts[i].vote; other != nil && other.joined <= since {
+				all++
+			}
+		}
+		if gone {
+			q.lookAtOthers(v.at, do)
+		}
+		if all < q.majority() {
+			q.stage, q.ending = quorumOver, q.loss(why, all, since)
+			q.giveUp(do)
+			if reason != 0 && reason != EngineClosed {
+				do.lost = q.ending
+			}
+		} else if p.parent == nil && (reason == GoneOnServer || reason == NotRenewed) {
+			q.ask(v.at, true, do)
+		}
+	}
+}
+
+// lookAtOthers has the other servers asked whether they have it.
+func (q *quorum) lookAtOthers(than int, do *deeds) {
+	for i := range q.parts {
+		if v := q.parts[i].vote; v != nil && i != than {
+			do.lookAt = append(do.lookAt, v)
+		}
+	}
+}
+
+// endBy has a hold that joins others end with them.
+func (h *holding) endBy(at clock.Instant) {
+	h.sh.mu.Lock()
+	defer h.sh.mu.Unlock()
+	if h.state != live || h.follows {
+		return
+	}
+	if h.watched {
+		x := h.more()
+		x.maxEnd = min(x.maxEnd, at)
+	}
+	h.setUntil(min(h.Until(), at))
+	if at := h.timeOut(); at != 0 {
+		h.wakeAt(at)
+	}
+}

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// QuorumLock is one lock on several independent servers, held by whoever has a majority of
+// them. See RedLock. The zero QuorumLock is not usable: its methods return ErrInvalid.
+type QuorumLock struct{ all *quorumLock }
+
+type quorumLock struct {
+	locks []Mutex
+	err   error // they cannot be taken as one
+}
+
+// maxServers bounds the servers of a QuorumLock.
+const maxServers = 100
+
+// RedLock returns locks of independent servers, normally the same name on each, as one lock:
+// who has a majority of them has it. It is the algorithm that Redis publishes under that name
+// (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
+//
+// What it promises: while a majority of the servers works, the lock can be taken, renewed
+// and released; the others, whether they are down, hang or are slow, delay nothing. If a
+// server dies while the lock is held, nothing is lost that its replica would have had to
+// know: the majority knows. On the wire each of the locks is what it is alone.
+//
+// What it does not promise, and no lock with leases does: that a process which was paused
+// after it looked at the hold, or a packet that was delayed, does nothing more. If the
+// database that you write to can compare fencing tokens, that is the better protection, and
+// one server is enough. RedLock also needs
+//
+//   - clocks that run at about the same rate. The published algorithm allows for a drift of
+//     1% of the lease and 2 ms; so does this one, or for Config.Margin if that is more.
+//   - servers that do not forget. One that restarts without its data must stay away for as
+//     long as the longest lease, or write every command to its disk first (appendfsync
+//     always). Otherwise its vote may be given twice, and two may hold the lock.
+//
+// Take an odd number of servers, at least three. An even number works, but survives no more
+// losses than one less; of one or two, none may be lost. There may be at most 100, each with
+// an Engine of its own; the locks must be of one kind. Otherwise the first call that needs
+// them returns ErrInvalid. Two engines with the same address are ErrInvalid, too; that two
+// addresses are the same server cannot be known.
+func RedLock(locks ...Mutex) QuorumLock {
+	return QuorumLock{&quorumLock{slices.Clone(locks), cannotVote(locks)}}
+}
+
+// cannotVote is why locks cannot be a QuorumLock, nil if they can.
+func cannotVote(locks []Mutex) error {
+	if len(locks) == 0 {
+		return invalid("a RedLock of no locks")
+	}
+	if len(locks) > maxServers {
+		return invalid("a RedLock of %d locks: at most %d can be taken as one", len(locks), maxServers)
+	}
+	engines, servers := make(map[*Engine]bool), make(map[string]bool)
+	for _, m := range locks {
+		switch {
+		case m.home == nil:
+			return errZeroMutex
+		case m.err != nil:
+			return m.err
+		case m.key.kind != locks[0].key.kind:
+			return invalid("a RedLock of a Mutex and a SpinMutex: they must be of one kind")
+		case engines[m.engine()]:
+			return invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
+		}
+		e := m.engine()
+		engines[e] = true
+		if e.cfg.Dialer != nil {
+			continue // an address may mean anything
+		}
+		for _, addr := range e.cfg.Addrs {
+			if servers[addr] {
+				return invalid("a RedLock that has the server %s twice: each lock must be on a server of its own", addr)
+			}
+		}
+		for _, addr := range e.cfg.Addrs {
+			servers[addr] = true
+		}
+	}
+	return nil
+}
+
+// drift is how far the clocks of the servers may run apart during a lease.
+func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
+
+// serverOf names the server of a lock, for an error.
+func (m Mutex) serverOf() string {
+	cfg := &m.engine().cfg
+	text := strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")
+	if cfg.Master != "" {
+		text = cfg.Master + "@" + text
+	}
+	return shorten(text)
+}
+
+// Lock asks all servers at the same time, and holds the lock when a majority has granted it
+// and the time for which they did is not over: the lease, less what has passed since they
+// were asked, less the drift. It waits as long as ctx lives, or as long as Wait allows. It
+// wants the lock at every server meanwhile, so a release wakes it; if nobody gets a majority
+// for that, it gives back what it has after a moment of random length.
+//
+// The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that
+// is given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others
+// have the lock at so many servers that no majority was left, and ErrUnavailable if servers
+// that did not answer were needed for one; the text has the servers. When Lock has failed,
+// what was taken is given back in the background, also at servers that do not answer yet.
+//
+// A lock that ctx carries is re-entered; see Hold.Context.
+func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*QuorumHold, error) {
+	return l.acquire(ctx, opts, false)
+}
+
+// TryLock makes one attempt at each server and never waits for the lock. Servers that do not
+// answer are waited for only if they are needed, up to their Config.CommandTimeout.
+func (l QuorumLock) TryLock(ctx context.Context, opts ...Option) (*QuorumHold, error) {
+	return l.acquire(ctx, opts, true)
+}
+
+// LockAsync is Lock without the waiting: it never blocks.
+func (l QuorumLock) LockAsync(ctx context.Context, opts ...Option) *Future[*QuorumHold] {
+	return l.acquireAsync(ctx, opts, false)
+}
+
+// TryLockAsync is TryLock without waiting for the servers' answers.
+func (l QuorumLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*QuorumHold] {
+	return l.acquireAsync(ctx, opts, true)
+}
+
+func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*QuorumHold, error) {
+	var done <-chan struct{}
+	if ctx != nil {
+		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
+	}
+	q, fut, err := l.begin(ctx, opts, once, false)
+	if err != nil {
+		return nil, err
+	}
+	q.await(ctx, done, fut.Done(), fut.Abandon)
+	return fut.Result()
+}
+
+func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*QuorumHold] {
+	_, fut, err := l.begin(ctx, opts, once, true)
+	if err != nil {
+		q := &quorum{many: many{home: new(Engine)}, stage: quorumOver}
+		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
+			q.home = l.all.locks[0].engine()
+		}
+		fut = &Future[*QuorumHold]{source: q}
+		fut.settle(nil, err)
+	}
+	return fut
+}
+
+// begin checks everything that can be known before anything is sent.
+func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*quorum, *Future[*QuorumHold], error) {
+	switch {
+	case l.all == nil:
+		return nil, nil, notAcquired("", invalid("the zero QuorumLock: get one from RedLock"))
+	case l.all.err != nil:
+		return nil, nil, notAcquired("", l.all.err)
+	case ctx == nil:
+		return nil, nil, notAcquired("", errNoContext)
+	case ctx.Err() != nil:
+		return nil, nil, notAcquired("", context.Cause(ctx))
+	}
+	var o options
+	parents := make([]*holding, len(l.all.locks))
+	for i, m := range l.all.locks {
+		e := m.engine()
+		var err error
+		if o, err = e.resolve(opts, once); err != nil {
+			return nil, nil, notAcquired(m.name, err)
+		}
+		if o.leaseGiven && o.lease <= drift(o.lease) {
+			return nil, nil, notAcquired(m.name, invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease)))
+		}
+		parents[i] = carried(ctx, e, m.key)
+		if parents[i] != nil && o.nonReentrant {
+			return nil, nil, notAcquired(m.name, ErrReentry)
+		}
+	}
+	if o.minGiven {
+		return nil, nil, notAcquired(l.all.locks[0].name, invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken"))
+	}
+	q, fut := startQuorum(ctx, l.all.locks, o, parents, once, async)
+	return q, fut, nil
+}
+
+// Do takes the lock, runs fn and releases the lock; see Mutex.Do.
+func (l QuorumLock) Do(ctx context.Context, fn func(ctx context.Context, h *QuorumHold) error, opts ...Option) error {
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		return didNotRun(err)
+	}
+	return runUnder(ctx, h, l.patience(), fn)
+}
+
+// TryDo is Do with TryLock: if others hold so many of the servers that no majority is left,
+// fn does not run and the result is (false, nil); see Mutex.TryDo.
+func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *QuorumHold) error, opts ...Option) (ran bool, err error) {
+	h, err := l.TryLock(ctx, opts...)
+	if e, ok := err.(*NotAcquiredError); ok && e.refused() {
+		return false, nil
+	}
+	if err != nil {
+		return false, didNotRun(err)
+	}
+	return true, runUnder(ctx, h, l.patience(), fn)
+}
+
+// patience is how long a release is waited for that has no context of its own.
+func (l QuorumLock) patience() (d time.Duration) {
+	for _, m := range l.all.locks {
+		d = max(d, m.patience())
+	}
+	return d
+}

@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// unlockingAll is one Unlock of several locks, and waits for their releases: for all of them,
+// or for as many as are needed.
+type unlockingAll struct {
+	fut   Future[struct{}]
+	eng   *Engine
+	of    []*Hold
+	each  []*unlocking
+	need  int                 // releases that succeed; then the rest goes on by itself
+	judge func([]error) error // makes one error of those of the locks
+
+	mu           sync.Mutex
+	left, failed int
+	now, before  int // released by this call, and by an earlier one
+	settled      bool
+}
+
+func (u *unlockingAll) executor() *executor { return &u.eng.exec }
+func (u *unlockingAll) abandon()            {} // a release is never taken back
+func (u *unlockingAll) drop(struct{})       {}
+
+func newUnlockingAll(e *Engine, of []*Hold, need int, judge func([]error) error) *unlockingAll {
+	u := &unlockingAll{
+		eng: e, of: of, each: make([]*unlocking, len(of)),
+		need: need, judge: judge, left: len(of),
+	}
+	u.fut.source = u
+	for i, l := range of {
+		u.each[i] = l.h.eng.newUnlocking(true)
+		u.each[i].eng = l.h.eng
+		u.each[i].fut.hearDirectly(u.oneEnded)
+	}
+	return u
+}
+
+// begin ends what was made of the locks, and then releases them: soon, or on a goroutine.
+func (u *unlockingAll) begin(f *fate, soon bool) {
+	if soon {
+		u.release(f)
+		return
+	}
+	u.eng.exec.spawn(func() { u.release(f) })
+}
+
+// release ends what was made of the locks, and then releases them. If a context of
+// the user's panics, its own or that of a re-entry, the panic goes on after that.
+func (u *unlockingAll) release(f *fate) {
+	defer u.releaseFrom(0)
+	f.end(ErrReleased)
+}
+
+func (u *unlockingAll) releaseFrom(i int) {
+	through := false
+	defer func() {
+		if !through {
+			u.releaseFrom(i)
+		}
+	}()
+	for i < len(u.of) {
+		i++ // it is released even if this panics
+		u.of[i-1].h.unlock(u.each[i-1], true)
+	}
+	through = true
+}
+
+// oneEnded settles the whole when all have an answer, or enough.
+func (u *unlockingAll) oneEnded(_ struct{}, err error) {
+	u.mu.Lock()
+	u.left--
+	switch {
+	case err == nil:
+		u.now++
+	case isNotHeld(err):
+		u.before++
+	default:
+		u.failed++
+	}
+	settle := !u.settled && (u.left == 0 || u.need < len(u.of) && (u.enough() || u.failed > len(u.of)-u.need))
+	u.settled = u.settled || settle
+	u.mu.Unlock()
+	if settle {
+		u.fut.settle(struct{}{}, u.result(nil))
+	}
+}
+
+// enough reports whether as many have been released as are needed. The caller holds mu.
+func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
+
+func (u *unlockingAll) wait(ctx context.Context, g group) error {
+	if ctx == nil {
+		return fail(ErrOutcomeUnknown, errNoContext)
+	}
+	select {
+	case <-u.fut.Done():
+		return u.result(nil)
+	case <-ctx.Done():
+	}
+	cause := context.Cause(ctx)
+	if cause == ErrReleased {
+		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.isOf(g, u.of) })
+		if outer != nil {
+			defer cancel()
+			select {
+			case <-u.fut.Done():
+				return u.result(nil)
+			case <-outer.Done():
+				cause = context.Cause(outer)
+			}
+		}
+	}
+	return u.result(cause)
+}
+
+// result is the error of the whole: none if enough were released. Locks whose release goes on
+// are unsettled, for a caller who stops waiting, for that cause.
+func (u *unlockingAll) result(cause error) error {
+	u.mu.Lock()
+	released := u.enough() && u.now > 0
+	u.mu.Unlock()
+	if released {
+		return nil
+	}
+	errs := make([]error, len(u.of))
+	for i, one := range u.each {
+		h := u.of[i].h
+		h.sh.mu.Lock()
+		switch {
+		case one.told:
+			errs[i] = one.err
+		case h.state == over: // lost: its release has not been asked for yet
+			errs[i] = h.verdict()
+		case cause == nil: // the others have decided
+		default:
+			h.unlocks.Remove(&one.place)
+			h.sh.count.unknown++
+			errs[i] = about(h.name, h.unsettled(cause))
+		}
+		h.sh.mu.Unlock()
+	}
+	return u.judge(errs)
+}
+
+// joined joins the errors of several locks: nil if there is none.
+func joined(errs []error) error {
+	var all []error
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &failures{all}
+}
+
+// failures are the errors of several locks; the text has the first few.
+type failures struct{ is []error }
+
+func (e *failures) Unwrap() []error { return e.is }
+
+func (e *failures) Error() string {
+	const most = 3
+	text := e.is[0].Error()
+	for _, err := range e.is[1:min(most, len(e.is))] {
+		text += "; " + said(err)
+	}
+	if more := len(e.is) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
