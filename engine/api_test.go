@@ -45,9 +45,9 @@ func TestAPIIsWhatTheGoldenFileSays(t *testing.T) {
 	}
 }
 
-const mostNames = 93
+const mostNames = 90
 
-func TestAPIHasAtMost93Names(t *testing.T) {
+func TestAPIHasAtMostNinetyNames(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
 	if err != nil {

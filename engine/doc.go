@@ -67,6 +67,13 @@
 // TryLock, LockAsync, Do, Unlock and Extend holds for them too; their errors name the lock
 // that is meant.
 //
+// # One lock on several servers
+//
+// RedLock takes one lock on several independent servers: who has a majority of them has it. A
+// QuorumHold ends when too few of them are certain. What is said of Lock, TryLock,
+// LockAsync, Do, Unlock and Extend holds for it too: with a majority they succeed, and
+// else their errors say what was missing at which server.
+//
 // # Errors
 //
 // Every error Is one of the sentinels below, or it is (or wraps) a *resp.ServerError: the

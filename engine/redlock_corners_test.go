@@ -394,3 +394,64 @@ func TestRedLocksUnderEverything(t *testing.T) {
 	}
 	s.clean(all...)
 }
+
+// A server is silent while another loses the lock and grants it again; then it turns out to have
+// lost it, too. Perhaps it did so first, and then only one of three had it for a time.
+func TestVoteThatJoinedDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	h := mustRedLock(t, v.lock("x"))
+	eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+	s.servers[1].Stop()
+	s.servers[0].Do("DEL", "x")
+	v[0].renewer.All()
+	eventually(t, "it is granted there again", func() bool { return len(fields(t, s.servers[0], "x")) == 1 && len(h.Servers()) == 3 })
+	if err := h.Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.servers[1].Kill()
+	s.servers[1].Restart()
+	receive(t, h.Done())
+	var lost *LostError
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer ||
+		!hasText(err, "1 of 3") || !hasText(err, s.servers[0].Addr()+": it was granted there again") || !hasText(err, s.servers[1].Addr()+": the server does not have it") {
+		t.Errorf("Err: %v", err)
+	}
+	s.clean(v)
+}
+
+// A context that takes long to end keeps the majority taken.
+func TestLossOfARedLockWaitsForItsContexts(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	h := mustRedLock(t, v.lock("x"))
+	eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+	slow, gate := newSlowContext(), make(chan struct{})
+	_ = h.Context(slow)
+	closed := make(chan error, 2)
+	go func() { closed <- v[0].Close() }()
+	eventually(t, "the first server is left", func() bool { return len(fields(t, s.servers[0], "x")) == 0 })
+	slow.slow <- gate // not sooner: package context asks for Done on a goroutine of its own, too
+	go func() { closed <- v[1].Close() }()
+	eventually(t, "the loss is known", func() bool { return errors.Is(h.Err(), ErrLost) })
+	for range 50 {
+		if len(fields(t, s.servers[1], "x")) == 0 || len(fields(t, s.servers[2], "x")) == 0 {
+			t.Fatal("another may have a majority while a context is alive")
+		}
+		select {
+		case <-h.Done():
+			t.Fatal("Done is closed while a context is alive")
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	close(gate)
+	receive(t, h.Done())
+	for range 2 {
+		if err := receive(t, closed); err != nil {
+			t.Error(err)
+		}
+	}
+	s.clean(v)
+}
