@@ -22,7 +22,7 @@ import (
 //
 // A round asks all servers without a vote, each once, all at the same time. If several do
 // that, it may be that each has some votes and nobody enough. Then the referee decides: the
-// first server, in the order of the locks, that is not away. Whoever has its vote keeps what
+// first server, in the order of the addresses, that is not away. Whoever has its vote keeps what
 // there is, and asks for the rest again after a pause of random length. The others give all
 // back, and wait at the referee, as a Lock waits; with its vote they ask for the others. So
 // they take turns at one server instead of taking votes from each other. The pauses end: two
@@ -46,6 +46,7 @@ import (
 type quorum struct {
 	many
 	locks []Mutex
+	order []int // in which they are referees
 	opts  options
 	once  bool // TryLock: each server is tried once
 	fate  *fate
@@ -63,6 +64,7 @@ type quorum struct {
 	probes   int       // since it is blocked
 	probed   int       // the latest
 	failed   int       // rounds without a majority
+	late     int       // of these, with grants that came after their leases
 	listed   bool      // with its engines
 	timer    taskTimer // of the stage
 	armed    bool
@@ -85,15 +87,16 @@ type quorumPart struct {
 	parent *holding // the lock is re-entered under it
 	asked  *acquisition
 	waits  bool // asked does, until it is granted; else it is one try
+	slow   bool // it did not answer in good time
 	vote   *vote
 	err    error // the latest answer, if that was a refusal
 	lost   error // what became of the latest vote
 }
 
 // startQuorum starts to ask for the lock. It does not block.
-func startQuorum(ctx context.Context, locks []Mutex, o options, parents []*holding, once, async bool) (*quorum, *Future[*QuorumHold]) {
+func startQuorum(ctx context.Context, l *quorumLock, o options, parents []*holding, once, async bool) (*quorum, *Future[*QuorumHold]) {
 	q := &quorum{
-		locks: locks, opts: o, once: once, parts: make([]quorumPart, len(locks)),
+		locks: l.locks, order: l.order, opts: o, once: once, parts: make([]quorumPart, len(l.locks)),
 		fate: &fate{done: make(chan struct{})},
 	}
 	fut := &Future[*QuorumHold]{source: q}
@@ -105,7 +108,7 @@ func startQuorum(ctx context.Context, locks []Mutex, o options, parents []*holdi
 		q.parts[i].parent = h
 		q.ask(i, false, &do)
 	}
-	q.begin(ctx, q, locks, o, async) // from here on it may be given up
+	q.begin(ctx, q, l.locks, o, async) // from here on it may be given up
 	do.run(q)
 	return q, fut
 }
@@ -137,7 +140,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 	q.mu.Lock()
 	q.out--
 	p := &q.parts[i]
-	p.asked, p.err = nil, err
+	p.asked, p.err, p.slow = nil, err, false
 	switch {
 	case v == nil:
 	case v.why != nil:
@@ -199,8 +202,10 @@ func (q *quorum) next(do *deeds) {
 		return
 	case q.once:
 	case q.stage == quorumAsking:
-		if q.decide(nil, false, do); q.stage == quorumAsking && refused > 0 {
+		if refused > 0 && q.out > 0 {
 			do.look = true // perhaps the others are away
+		} else {
+			q.decide(nil, false, do)
 		}
 	case q.stage == quorumBlocked:
 		q.block(do)

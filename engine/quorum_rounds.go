@@ -17,12 +17,12 @@ func (q *quorum) round(do *deeds) {
 }
 
 // decide ends a round that has no majority, if it cannot get one any more: as far as answers
-// go, and what is known of those who have not answered, if that was looked at. Those who are
-// silent for too long do not count if others have refused. The caller holds mu.
+// go, and what is known of those who have not answered, if that was looked at. If that takes
+// too long, they do not count, unless nobody has refused. The caller holds mu.
 func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
-	votes, silent := 0, 0
+	votes, coming, slow, late := 0, 0, 0, 0
 	referee, holder := -1, -1 // the first that is not away; the first that refused
-	for i := range q.parts {
+	for _, i := range q.order {
 		p := &q.parts[i]
 		stand := isOpen
 		switch {
@@ -30,36 +30,54 @@ func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 			votes++
 		case p.asked == nil && p.err != nil:
 			if stand, _ = standingOf(p.err.(*NotAcquiredError).Err); stand == isOpen {
-				stand = isAway // refused for good
+				stand = isAway // refused for good, or granted too late
+			}
+			if slices.Contains(parts(p.err.(*NotAcquiredError).Err), ErrLate) {
+				late++
+			}
+		case p.asked != nil && p.waits: // it was refused there before
+			if stand = isHeld; stands != nil && stands[i] == isAway {
+				stand = isAway
 			}
 		case stands != nil:
 			stand = stands[i]
 		}
+		if stand == isOpen && p.asked != nil {
+			if p.slow = p.slow || tooLong; p.slow {
+				slow++
+				continue
+			}
+			coming++
+		}
 		if stand == isHeld && holder < 0 {
 			holder = i
 		}
-		if referee < 0 && (p.vote != nil || stand == isHeld) {
+		if referee < 0 && (p.vote != nil || p.asked != nil && stand == isOpen || stand == isHeld) {
 			referee = i
 		}
-		if stand == isOpen && p.asked != nil {
-			silent++
-		}
 	}
-	mine, possible := votes > 0 && q.parts[referee].vote != nil, votes+silent >= q.majority()
+	mine := referee >= 0 && q.parts[referee].vote != nil
+	unknown := referee >= 0 && !mine && referee != holder // it has not answered
 	switch {
-	case possible && (holder < 0 || !mine && !tooLong):
-		if votes > 0 && !q.armed {
+	case holder < 0 && votes+coming+slow >= q.majority(), holder >= 0 && (unknown || !mine && votes+coming >= q.majority()):
+		if (votes > 0 || holder >= 0) && !q.armed {
 			q.arm(firstLook<<min(q.looks, maxLooks), do)
 			q.looks++
 		}
 		return
-	case mine && holder >= 0 && (possible || q.tries < maxPauses):
+	case mine && holder >= 0 && q.tries < maxPauses:
 		q.stage = quorumPausing
-		q.arm(firstPause<<q.tries, do)
-		q.tries = min(q.tries+1, maxPauses)
+		q.arm(min(firstPause<<q.tries, mostPause), do)
+		q.tries++
 		return
 	}
 	q.failed++
+	if late > len(q.parts)-q.majority() {
+		if q.late++; q.late >= maxLate {
+			q.fail(q.verdict(), do)
+			return
+		}
+	}
 	q.armed = false
 	q.stage, q.tries, q.probes, q.probed = quorumBlocked, 0, 0, -1
 	for i := range q.parts {
@@ -81,7 +99,7 @@ func (q *quorum) block(do *deeds) {
 	if q.waits() {
 		return
 	}
-	for i := range q.parts {
+	for _, i := range q.order {
 		if p := &q.parts[i]; p.asked == nil && p.err != nil {
 			if stand, _ := standingOf(p.err.(*NotAcquiredError).Err); stand == isHeld {
 				q.ask(i, true, do)
@@ -95,7 +113,8 @@ func (q *quorum) block(do *deeds) {
 const (
 	firstLook = 4 * time.Millisecond // at a round that has no result; doubles
 	maxLooks  = 5
-	maxPauses = 6                      // from firstPause on
+	mostPause = 8 * time.Millisecond // from firstPause on
+	maxPauses = 12
 	longWait  = 250 * time.Millisecond // until another server is asked
 	maxProbes = 4                      // how often that doubles
 )

@@ -13,6 +13,7 @@ type QuorumLock struct{ all *quorumLock }
 
 type quorumLock struct {
 	locks []Mutex
+	order []int // in which they are referees: that of their addresses, for all processes
 	err   error // they cannot be taken as one
 }
 
@@ -45,7 +46,17 @@ const maxServers = 100
 // them returns ErrInvalid. Two engines with the same address are ErrInvalid, too; that two
 // addresses are the same server cannot be known.
 func RedLock(locks ...Mutex) QuorumLock {
-	return QuorumLock{&quorumLock{slices.Clone(locks), cannotVote(locks)}}
+	l := &quorumLock{locks: slices.Clone(locks), err: cannotVote(locks)}
+	if l.err == nil {
+		l.order = make([]int, len(locks))
+		for i := range locks {
+			l.order[i] = i
+		}
+		slices.SortStableFunc(l.order, func(a, b int) int {
+			return strings.Compare(locks[a].serverOf(), locks[b].serverOf())
+		})
+	}
+	return QuorumLock{l}
 }
 
 // cannotVote is why locks cannot be a QuorumLock, nil if they can.
@@ -188,7 +199,7 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 	if o.minGiven {
 		return nil, nil, notAcquired(l.all.locks[0].name, invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken"))
 	}
-	q, fut := startQuorum(ctx, l.all.locks, o, parents, once, async)
+	q, fut := startQuorum(ctx, l.all, o, parents, once, async)
 	return q, fut, nil
 }
 

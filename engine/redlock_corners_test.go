@@ -52,6 +52,45 @@ func TestRedLockAndASlowServer(t *testing.T) {
 	s.clean(v)
 }
 
+// Every grant comes after its lease.
+func TestRedLockWhoseLeaseIsTooShort(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	for i := range v {
+		s.through(i, v).Delay(faultproxy.Carried("EVALSHA"), 150*time.Millisecond, 150*time.Millisecond)
+	}
+	if _, err := v.lock("x").Lock(ctxT(t), Lease(100*time.Millisecond)); !errors.Is(err, ErrLate) || errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		t.Errorf("Lock: %v", err)
+	}
+	if _, err := v.lock("x").TryLock(ctxT(t), Lease(100*time.Millisecond)); !errors.Is(err, ErrLate) {
+		t.Errorf("TryLock: %v", err)
+	}
+	s.clean(v)
+}
+
+// What a server refuses for good fails the whole only if no majority is left.
+func TestRedLockAndKeysOfAnotherType(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	s.servers[0].Do("SET", "x", "string")
+	h := mustRedLock(t, v.lock("x"))
+	if got := h.Servers(); len(got) != 2 {
+		t.Errorf("held at %v", got)
+	}
+	mustRelease(t, h)
+	s.servers[1].Do("SET", "x", "string")
+	for _, lock := range []func(context.Context, ...Option) (*QuorumHold, error){v.lock("x").Lock, v.lock("x").TryLock} {
+		if _, err := lock(ctxT(t)); !errors.Is(err, ErrWrongType) || errors.Is(err, ErrUnavailable) || !hasText(err, s.servers[1].Addr()) {
+			t.Errorf("%v", err)
+		}
+	}
+	s.servers[0].Do("DEL", "x")
+	s.servers[1].Do("DEL", "x")
+	s.clean(v)
+}
+
 // It waits at one server, which hangs or dies before the lock is released.
 func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 	t.Parallel()
@@ -106,7 +145,7 @@ func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 func TestServerThatJoinsCountsSoon(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)
-	v := s.open()
+	v := s.open(leaseOf(5 * time.Minute)) // no renewal comes by itself
 	h := mustRedLock(t, v.lock("x"))
 	for i := range 2 {
 		eventually(t, "all three have it", func() bool { return len(h.Servers()) == 3 })

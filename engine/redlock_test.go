@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -392,15 +393,33 @@ func TestRedLockOfOneAndOfTwo(t *testing.T) {
 // Many want it, in two processes' worth of engines: all get it, one at a time.
 func TestContendersForARedLockMakeProgress(t *testing.T) {
 	t.Parallel()
+	contend(t, 0, 30)
+}
+
+// Now everybody needs all that are left.
+func TestContendersForABareMajorityMakeProgress(t *testing.T) {
+	t.Parallel()
+	contend(t, 2, 15)
+}
+
+func contend(t *testing.T, down, rounds int) {
 	s := independent(t, 5)
-	const processes, each, rounds = 4, 3, 30
+	const processes, each = 4, 3
 	inside, sections := 0, 0
 	var wg sync.WaitGroup
 	var all []voters
-	start := time.Now()
 	for range processes {
-		v := s.open()
-		all = append(all, v)
+		all = append(all, s.open())
+	}
+	for _, one := range s.servers[:down] {
+		one.Kill()
+	}
+	start := time.Now()
+	for process, v := range all {
+		if process%2 == 1 { // the order in which they are given does not matter
+			v = slices.Clone(v)
+			slices.Reverse(v)
+		}
 		for range each {
 			wg.Go(func() {
 				for range rounds {
