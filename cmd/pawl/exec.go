@@ -20,6 +20,7 @@ import (
 // execFlags are the flags of exec.
 type execFlags struct {
 	server                        *serverFlag
+	quorum                        []string
 	wait, lease, maxHold, minHold time.Duration
 	onLost                        string
 	grace                         time.Duration
@@ -38,6 +39,10 @@ A server that refuses connections is not waited for (exit code 69), and one that
 loading or being replaced for about 5s (?dial_timeout= in the URL). Once pawl waits for the
 lock, an outage does not end the waiting. Giving up takes up to a second, and with ?replicas=
 in the URL up to ?ack_timeout= more: what the server grants meanwhile is given back.
+
+With --quorum for each of several independent servers, the lock is held on a majority of
+them, and survives the loss of the others (engine.RedLock says what that
+promises). $PAWL_PASSWORD is for all of them. At the start a majority must answer.
 
 Several names are taken as one, all of them or none. While one is held by somebody else
 none of the others is kept, so two who want the same locks never block each other for
@@ -75,11 +80,15 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
   # two locks, or none
   pawl exec stock-7 stock-9 --wait 10s -- ./transfer.sh 7 9
 
+  # on a majority of three servers
+  pawl exec deploy --quorum redis://10.0.0.1 --quorum redis://10.0.0.2 --quorum redis://10.0.0.3 -- ./deploy.sh
+
   # a shell command
   pawl exec backup -- sh -c 'dump | upload'`,
 	}
 	f := &execFlags{server: addServerFlag(cmd)}
 	flags := cmd.Flags()
+	flags.StringArrayVar(&f.quorum, "quorum", nil, "`URL` of one of several independent servers, given once for each: a majority of them must grant the lock")
 	flags.DurationVar(&f.wait, "wait", 0, "wait at most this `time` for the lock, connecting included; 0s: try once (default: wait as long as it takes)")
 	flags.DurationVar(&f.lease, "lease", 0, "hold the lock for a fixed `time`, not renewed")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "renew the lock for at most this `time`; then it is lost")
@@ -109,6 +118,14 @@ func commandAfterNames(cmd *cobra.Command, args []string) error {
 
 func (f *execFlags) check(cmd *cobra.Command) error {
 	switch {
+	case len(f.quorum) == 1:
+		return usagef(cmd, "one --quorum is no majority: give it once for each of at least three servers, or use --addr")
+	case len(f.quorum) > 0 && f.server.given():
+		return usagef(cmd, "--addr and --quorum cannot be combined")
+	case len(f.quorum) > 0 && cmd.ArgsLenAtDash() > 1:
+		return usagef(cmd, "--quorum goes with one name")
+	case len(f.quorum) > 0 && cmd.Flags().Changed("min-hold"):
+		return usagef(cmd, "--min-hold and --quorum cannot be combined: a try that has no majority is given back")
 	case cmd.Flags().Changed("min-hold") && cmd.ArgsLenAtDash() > 1:
 		return usagef(cmd, "--min-hold goes with one name: of several locks each is given back while another is held")
 	case f.onLost != "term" && f.onLost != "ignore":
@@ -160,13 +177,14 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 	if _, err := exec.LookPath(cfg.Command[0]); err != nil {
 		return &exitError{code: startCode(err), err: fmt.Errorf("cannot run the command: %w", err)}
 	}
-	eng, err := f.connect(cmd, &cfg)
-	if err != nil {
-		return err
-	}
 	notices := execlock.NewNotices(cmd.ErrOrStderr())
 	cfg.Say = notices.Say
-	end, err := execlock.Run(cmd.Context(), eng, cfg)
+	engines, err := f.connect(cmd, &cfg)
+	if err != nil {
+		notices.Close(lastWords)
+		return err
+	}
+	end, err := execlock.Run(cmd.Context(), engines, cfg)
 	err = f.outcome(end, err)
 	if text := errorText(err); text != "" {
 		notices.Say("%s", text)
@@ -178,15 +196,17 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 	return &exitError{code: exitCode(err), signal: deathSignal(err)} // it is said
 }
 
-// connect opens the engine. That counts as waiting for the lock; but a short wait is
+// connect opens the engines. That counts as waiting for the lock; but a short wait is
 // not too short to connect.
-func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) (*engine.Engine, error) {
-	server, err := f.server.config()
+func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine.Engine, error) {
+	servers, err := f.servers()
 	if err != nil {
 		return nil, err
 	}
-	if server.Replicas != 0 {
-		cfg.ReplicasHave = cmp.Or(server.AckTimeout, time.Second) // the default, or less with a short lease
+	for _, s := range servers {
+		if s.Replicas != 0 { // the default, or less with a short lease
+			cfg.ReplicasHave = max(cfg.ReplicasHave, cmp.Or(s.AckTimeout, time.Second))
+		}
 	}
 	var atMost time.Duration
 	if cmd.Flags().Changed("wait") && f.wait > 0 {
@@ -194,18 +214,37 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) (*engine.E
 	}
 	ctx, stop := untilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
-	eng, err := connect(ctx, server, atMost)
+	engines, err := connectMost(ctx, servers, atMost, cfg.Say)
 	stop()
 	if signalled := context.Cause(ctx); errors.As(signalled, new(*signalError)) {
-		if err == nil {
-			_ = eng.Close() // it has nothing to give back
+		for _, e := range engines {
+			_ = e.Close() // it has nothing to give back
 		}
 		return nil, signalled
 	}
 	if cmd.Flags().Changed("wait") {
 		cfg.Wait = max(f.wait-time.Since(began), min(f.wait, time.Second))
 	}
-	return eng, err
+	return engines, err
+}
+
+// servers are those of --quorum, or the one.
+func (f *execFlags) servers() (all []engine.Config, err error) {
+	from := []*serverFlag{f.server}
+	if len(f.quorum) > 0 {
+		from = nil
+	}
+	for _, addr := range f.quorum {
+		from = append(from, &serverFlag{cmd: f.server.cmd, name: "quorum", addr: addr, tls: f.server.tls})
+	}
+	for _, one := range from {
+		cfg, err := one.config()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cfg)
+	}
+	return all, nil
 }
 
 // outcome translates what Run returned.

@@ -27,15 +27,16 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-// serverFlag is --addr, and how to use TLS there.
+// serverFlag is --addr, or one --quorum, and how to use TLS there.
 type serverFlag struct {
 	cmd  *cobra.Command
+	name string // of the flag
 	addr string
 	tls  *tlsFlags
 }
 
 func addServerFlag(cmd *cobra.Command) *serverFlag {
-	f := &serverFlag{cmd: cmd, tls: addTLSFlags(cmd)}
+	f := &serverFlag{cmd: cmd, name: "addr", tls: addTLSFlags(cmd)}
 	cmd.Flags().StringVar(&f.addr, "addr", "", "`URL` of the server, without a password (default $"+urlEnv+", else "+defaultURL+")")
 	return f
 }
@@ -44,7 +45,7 @@ func addServerFlag(cmd *cobra.Command) *serverFlag {
 func (f *serverFlag) url() (string, error) {
 	raw := f.addr
 	if raw == "" && f.given() {
-		return "", usagef(f.cmd, "--addr is empty: leave it out for $%s, else %s", urlEnv, defaultURL)
+		return "", usagef(f.cmd, "--%s is empty: leave it out for $%s, else %s", f.name, urlEnv, defaultURL)
 	}
 	if raw == "" {
 		raw = os.Getenv(urlEnv)
@@ -69,7 +70,7 @@ func (f *serverFlag) url() (string, error) {
 }
 
 // given reports whether the command line names the server.
-func (f *serverFlag) given() bool { return f.cmd.Flags().Changed("addr") }
+func (f *serverFlag) given() bool { return f.cmd.Flags().Changed(f.name) }
 
 func (f *serverFlag) exposed() error {
 	return usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
@@ -106,7 +107,7 @@ func (f *serverFlag) source() string {
 	if f.addr == "" {
 		return "$" + urlEnv
 	}
-	return "--addr"
+	return "--" + f.name
 }
 
 // config returns what the flags and the environment say.

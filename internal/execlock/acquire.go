@@ -68,11 +68,11 @@ func (r *runner) tellHolder(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-over }
 }
 
-// firstHeld returns the first of the locks that is held, or the last one if all are free.
+// firstHeld returns the first of the locks that is held, or what is known of the last one.
 func (r *runner) firstHeld(ctx context.Context) (name string, s engine.State, err error) {
-	for _, name = range r.Names {
-		s, err = r.eng.Mutex(name).State(ctx)
-		if err != nil || s.Locked {
+	for _, l := range r.locks() {
+		name = l.Name()
+		if s, err = l.State(ctx); s.Locked {
 			break
 		}
 	}

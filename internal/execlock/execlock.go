@@ -67,16 +67,17 @@ func (e *SignalError) Error() string {
 	return fmt.Sprintf("ended by signal while waiting for the lock: %v", e.Signal)
 }
 
-// Run acquires the lock, runs the command, releases the lock and closes the engine.
+// Run acquires the lock, runs the command, releases the lock and closes the engines. With
+// several engines the lock is one name, held on a majority of their servers.
 // An error that Is engine.ErrLost comes with how the command ended, whose Code is
 // then set; after any other error the command did not run.
-func Run(ctx context.Context, eng *engine.Engine, cfg Config) (end End, err error) {
+func Run(ctx context.Context, engines []*engine.Engine, cfg Config) (end End, err error) {
 	// On Linux the kernel kills the command when the thread that started it ends, not
 	// the process: this one stays.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	sig := catchSignals() // for good: until it exits, no signal changes what the code will be
-	r := runner{Config: cfg, eng: eng, sig: sig}
+	r := runner{Config: cfg, engines: engines, sig: sig}
 
 	hold, err := r.acquire(ctx)
 	if err != nil {
@@ -104,6 +105,6 @@ func Run(ctx context.Context, eng *engine.Engine, cfg Config) (end End, err erro
 // runner is one Run.
 type runner struct {
 	Config
-	eng *engine.Engine
-	sig *signals
+	engines []*engine.Engine
+	sig     *signals
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// hold is what a run needs of an engine.Hold or an engine.MultiHold.
+// hold is what a run needs of an engine.Hold, an engine.MultiHold or an engine.QuorumHold.
 type hold interface {
 	Done() <-chan struct{}
 	Err() error
@@ -27,12 +27,25 @@ type attempt struct {
 	result  func() (hold, error)
 }
 
-// attempt begins to acquire the lock, or all the locks.
-func (r *runner) attempt(ctx context.Context) attempt {
-	if len(r.Names) == 1 {
-		return try(ctx, r.eng.Mutex(r.Names[0]), r.Wait, r.Options)
+// locks are all the locks that make up the one.
+func (r *runner) locks() (locks []engine.Mutex) {
+	for _, e := range r.engines {
+		for _, name := range r.Names {
+			locks = append(locks, e.Mutex(name))
+		}
 	}
-	return try(ctx, r.eng.Many(r.Names...), r.Wait, r.Options)
+	return locks
+}
+
+// attempt begins to acquire the lock.
+func (r *runner) attempt(ctx context.Context) attempt {
+	switch {
+	case len(r.engines) > 1:
+		return try(ctx, engine.RedLock(r.locks()...), r.Wait, r.Options)
+	case len(r.Names) > 1:
+		return try(ctx, r.engines[0].Many(r.Names...), r.Wait, r.Options)
+	}
+	return try(ctx, r.locks()[0], r.Wait, r.Options)
 }
 
 func try[H hold](ctx context.Context, l lock[H], wait time.Duration, opts []engine.Option) attempt {

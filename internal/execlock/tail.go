@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -18,7 +19,7 @@ const (
 	hurry = 250 * time.Millisecond
 )
 
-// giveUp closes the engine when the lock was not acquired. A try that is under way may have
+// giveUp closes the engines when the lock was not acquired. A try that is under way may have
 // been granted, and is given back when it is answered: with replicas, after they have had
 // their time. No signal cuts that short (timeout(1) sends each twice), but Config.CloseTimeout
 // does. If nothing is under way it ends at once.
@@ -26,7 +27,7 @@ func (r *runner) giveUp() {
 	closed := make(chan struct{})
 	go func() { // ends with Config.CloseTimeout, or with the process
 		defer close(closed)
-		_ = r.eng.Close() // what it could not give back ends with its lease
+		r.closeAll() // what they could not give back ends with its lease
 	}()
 	over := time.NewTimer(r.ReplicasHave + tail)
 	defer over.Stop()
@@ -36,7 +37,15 @@ func (r *runner) giveUp() {
 	}
 }
 
-// finish releases the lock and closes the engine. A signal cuts that short. It is an error
+func (r *runner) closeAll() {
+	var all sync.WaitGroup
+	for _, e := range r.engines {
+		all.Go(func() { _ = e.Close() })
+	}
+	all.Wait()
+}
+
+// finish releases the lock and closes the engines. A signal cuts that short. It is an error
 // only if the lock was lost before: for the command it makes no difference who ends the lock,
 // the release or the lease.
 func (r *runner) finish(ctx context.Context, hold hold) error {
@@ -46,7 +55,7 @@ func (r *runner) finish(ctx context.Context, hold hold) error {
 	go func() { // ends with Config.CloseTimeout, or with the process
 		defer close(closed)
 		released <- hold.Unlock(ctx)
-		_ = r.eng.Close() // what it could not release ends with its lease
+		r.closeAll() // what they could not release ends with its lease
 	}()
 	until := time.Now().Add(tail)
 	over := time.NewTimer(tail)

@@ -1,0 +1,116 @@
+//go:build unix
+
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// quorumOf starts servers and returns the flags that name them.
+func quorumOf(t *testing.T, n int) (servers []*redistest.Server, flags []string) {
+	t.Helper()
+	for range n {
+		s, _ := server(t)
+		servers = append(servers, s)
+		flags = append(flags, "--quorum", s.URL()+"?lease=2s")
+	}
+	return servers, flags
+}
+
+func TestExecHoldsTheLockOnAMajority(t *testing.T) {
+	t.Parallel()
+	servers, quorum := quorumOf(t, 3)
+	dir := t.TempDir()
+	args := append([]string{"exec", "a"}, quorum...)
+	v := start(t, nil, append(args, "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)...)
+	started(t, dir+"/up")
+	for i, s := range servers {
+		eventually(t, "each server has it", func() bool { return s.Do("HLEN", "a") == int64(1) })
+		if i == 2 {
+			if err := s.Process.Kill(); err != nil { // the others are a majority
+				t.Fatal(err)
+			}
+		}
+	}
+	pawl(t, nil, append(args, "--wait", "300ms", "--", "true")...).expect(t, 75, `lock "a" not acquired`, "going on without")
+	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 128+15)
+	free(t, servers[0], "a")
+	free(t, servers[1], "a")
+}
+
+// One of three is down, or hangs: the command runs, and pawl says what is missing.
+func TestExecGoesOnWithoutAMinority(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]func(s *redistest.Server) error{
+		"down": func(s *redistest.Server) error { return s.Process.Kill() },
+		"hung": func(s *redistest.Server) error { return s.Process.Stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, quorum := quorumOf(t, 3)
+			if err := away(servers[1]); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = servers[1].Process.Cont() })
+			args := append([]string{"exec", "a"}, quorum...)
+			pawl(t, nil, append(args, "--", "echo", "ran")...).expect(t, 0, "ran\n", "going on without "+servers[1].Addr())
+			free(t, servers[0], "a")
+			free(t, servers[2], "a")
+		})
+	}
+}
+
+// With a majority down nothing runs, and the error names the servers.
+func TestExecWithoutAMajorityDoesNotRun(t *testing.T) {
+	t.Parallel()
+	servers, quorum := quorumOf(t, 3)
+	for _, s := range servers[1:] {
+		if err := s.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := append([]string{"exec", "a"}, quorum...)
+	v := pawl(t, nil, append(args, "--", "echo", "ran")...)
+	if v.expect(t, exitServer, servers[1].Addr(), servers[2].Addr(), "refused"); v.stdout.Len() > 0 {
+		t.Error("the command ran")
+	}
+	free(t, servers[0], "a")
+}
+
+// When a majority is lost while the command runs, it ends.
+func TestLossOfTheMajorityEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	servers, quorum := quorumOf(t, 3)
+	dir := t.TempDir()
+	args := append([]string{"exec", "a"}, quorum...)
+	v := start(t, nil, append(args, "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)...)
+	started(t, dir+"/up")
+	for _, s := range servers[:2] {
+		if err := s.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.wait(t).expect(t, 76, `lock "a"`, "SIGTERM")
+}
+
+func TestQuorumThatMakesNoSenseIsWrongUsage(t *testing.T) {
+	t.Parallel()
+	for text, args := range map[string][]string{
+		"one --quorum is no majority":            {"exec", "a", "--quorum", "redis://127.0.0.1:1", "--", "true"},
+		"--addr and --quorum cannot be combined": {"exec", "a", "--addr", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
+		"--quorum goes with one name":            {"exec", "a", "b", "--quorum", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
+		"--min-hold and --quorum":                {"exec", "a", "--min-hold", "1s", "--quorum", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
+		"a password on the command line":         {"exec", "a", "--quorum", "redis://:s@127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
+		"--quorum is empty":                      {"exec", "a", "--quorum", "", "--quorum", "redis://127.0.0.1:2", "--", "true"},
+	} {
+		pawl(t, nil, args...).expect(t, exitUsage, text)
+	}
+	s, _ := server(t)
+	pawl(t, nil, "exec", "a", "--quorum", s.URL(), "--quorum", s.URL(), "--", "true").expect(t, exitUsage, "twice")
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+)
+
+// straggling is how long the others may take to connect once a majority has.
+const straggling = 250 * time.Millisecond
+
+// connectMost connects to all servers at the same time, and is content with a majority: then
+// the engines of the others go on connecting. One server is a majority of one. say is told
+// which servers are missing.
+func connectMost(ctx context.Context, servers []engine.Config, atMost time.Duration, say func(format string, args ...any)) ([]*engine.Engine, error) {
+	type connected struct {
+		at  int
+		eng *engine.Engine
+		err error
+	}
+	trying, enough := context.WithCancel(ctx)
+	defer enough()
+	results := make(chan connected, len(servers))
+	for i, cfg := range servers {
+		go func() {
+			eng, err := connect(trying, cfg, atMost)
+			results <- connected{i, eng, err}
+		}()
+	}
+	majority := len(servers)/2 + 1
+	engines, errs := make([]*engine.Engine, len(servers)), make([]error, len(servers))
+	up, late := 0, time.NewTimer(time.Hour)
+	defer late.Stop()
+	for range servers {
+		var r connected
+		select {
+		case r = <-results:
+		case <-late.C:
+			enough() // those that are left fail soon
+			r = <-results
+		}
+		if engines[r.at], errs[r.at] = r.eng, r.err; r.err != nil {
+			continue
+		}
+		if up++; up == majority {
+			late.Reset(straggling)
+		}
+	}
+	err := errors.Join(errs...)
+	if up < majority || ctx.Err() != nil {
+		for _, e := range engines {
+			if e != nil {
+				_ = e.Close()
+			}
+		}
+		return nil, err
+	}
+	for i, cfg := range servers {
+		if engines[i] != nil {
+			continue
+		}
+		say("going on without %s: %s", strings.Join(cfg.Addrs, ","), shortly(errs[i]))
+		cfg.Lazy = true
+		if engines[i], err = engine.New(ctx, cfg); err != nil {
+			return nil, fmt.Errorf("--quorum: %w", err)
+		}
+	}
+	return engines, nil
+}
+
+// shortly is the first line of an error.
+func shortly(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "no answer yet"
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.TrimPrefix(text, "engine: ")
+}
