@@ -10,7 +10,7 @@ import (
 )
 
 // A future has a channel, so waiting for a lock goes into a select beside anything
-// else. Whoever does not want a future any more abandons it.
+// else. Abandon a future that you do not want any more.
 func ExampleFuture_Done_select() {
 	server := startRedis()
 	defer server.Close()

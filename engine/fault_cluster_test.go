@@ -15,7 +15,7 @@ import (
 
 // crowd holds locks and waits for others while a deployment is in trouble: holders
 // that keep theirs and renew them all the time, and pairs of engines that hand names to
-// and fro. Whoever is inside a name counts, so two at a time are seen.
+// and fro. Those inside a name are counted, so two at a time are seen.
 type crowd struct {
 	t          testing.TB
 	keepers    []*Engine

@@ -173,8 +173,8 @@ func (f *Future[T]) settle(value T, err error) {
 	}
 }
 
-// hearDirectly has fn called by whoever completes the future, perhaps an event loop, with no
-// lock held. So fn is never a user's, and does not block.
+// hearDirectly has fn called on the goroutine that completes the future, perhaps an event
+// loop, with no lock held. So fn is never a user's, and does not block.
 func (f *Future[T]) hearDirectly(fn func(T, error)) {
 	f.mu.Lock()
 	if !f.complete.Load() {

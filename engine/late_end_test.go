@@ -30,8 +30,8 @@ func (f fakeTime) asleep(d time.Duration) (wake func()) {
 	return func() { close(s.goOn) }
 }
 
-// Whoever finds that the time of a hold is over goes on with its name, also if what was
-// asked is about a re-entry that was given back long before.
+// A call that finds that the time of a hold is over goes on with its name, even if the call
+// is about a re-entry that was given back long before.
 func TestUnlockOfAFormerReentryGoesOnWithTheNameOfAHoldWhoseTimeIsOver(t *testing.T) {
 	t.Parallel()
 	s, _, e, clk := behindOn(t, patient)

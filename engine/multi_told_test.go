@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Whoever gets one of the locks next finds no context of the MultiHold alive, however it
-// ended, and Done closed.
+// When one of the locks is granted to another, Done is closed and no context of the
+// MultiHold is alive, however it ended.
 func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

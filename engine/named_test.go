@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-// Whoever reads an error in a log, far from the code, learns from it which lock it is
-// about, and why the server did not answer.
+// An error in a log, far from the code, says which lock it is about, and why the server did
+// not answer.
 func TestErrorsSayWhichLockAndWhy(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)

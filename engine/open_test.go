@@ -118,8 +118,8 @@ func TestALazyEngineWaitsForItsServer(t *testing.T) {
 	mustUnlock(t, h)
 }
 
-// Whoever gives several addresses without saying what they are together is told, and
-// whoever writes a URL or a password into an address does not find it in the error.
+// Several addresses without a word on what they are together are refused with an explanation.
+// A URL or a password that stands in an address is not in the error.
 func TestAddressesThatAreNoneAreExplained(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://a:1,b:2", "redis://:hunter2@a,b:2/3", "rediss://a:1,b", "redis://[::1]:1,[::2]:2?db=1"} {

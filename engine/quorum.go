@@ -22,7 +22,7 @@ import (
 //
 // A round asks all servers without a vote, each once, all at the same time. If several do
 // that, it may be that each has some votes and nobody enough. Then the referee decides: the
-// first server, in the order of the addresses, that is not away. Whoever has its vote keeps what
+// first server, in the order of the addresses, that is not away. The one with its vote keeps what
 // there is, and asks for the rest again after a pause of random length. The others give all
 // back, and wait at the referee, as a Lock waits; with its vote they ask for the others. So
 // they take turns at one server instead of taking votes from each other. The pauses end: two

@@ -203,8 +203,9 @@ func TestWhoWaitsWithoutAServerIsToldThatItIsUnavailable(t *testing.T) {
 	head.Abandon()
 }
 
-// The head's first try is out, and the others wait for it, too. Whoever cancels does not
-// know what the server would have said; whose time is over knows that it said nothing.
+// The head's first try is out, and the others wait for it, too. One that
+// cancels does not know what the server would have said; one whose time is over knows that
+// it said nothing.
 func TestWhoWaitsForASilentServerIsNotToldThatItIsHeld(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)

@@ -10,7 +10,7 @@ import (
 
 // tryMultiLock is one round of Redisson's getMultiLock(names).tryLock(): the locks in their
 // order, and all back if one is refused. With a lease Redisson sets it once more on each key
-// when it has all, whoever holds the key by then.
+// when it has all, even if another holds the key by then.
 func (j redisson) tryMultiLock(names []string, thread int, lease time.Duration) (bool, error) {
 	for i, name := range names {
 		granted, _, err := j.tryLock(name, thread, lease)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// QuorumLock is one lock on several independent servers, held by whoever has a majority of
-// them. See RedLock. The zero QuorumLock is not usable: its methods return ErrInvalid.
+// QuorumLock is one lock on several independent servers. It is held by the one who has it on a
+// majority of them. See RedLock. The zero QuorumLock is not usable: its methods return ErrInvalid.
 type QuorumLock struct{ all *quorumLock }
 
 type quorumLock struct {

@@ -134,7 +134,7 @@ func TestReentryNeverShortensTheLease(t *testing.T) {
 	clean(t, s)
 }
 
-// Whoever asks for a MinHold may be called under a hold of the name, and may not know:
+// A function that asks for a MinHold may be called under a hold of the name without knowing:
 // the lock stays taken until the latest that was asked for, when the last hold is given
 // back.
 func TestMinHoldOfAReentryOutlastsTheHoldThatItReenters(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// Every release goes by here, on its way to whoever unlocked.
+// Every release goes by here, on its way to the caller of Unlock.
 func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
 	e := open(t, redistest.StartReplicated(t, 1).URL())
 	server, at := e.client.ServerOf(0), e.clock.Now()

@@ -183,7 +183,7 @@ func TestLocksInUnexportedFieldsPrintAddresses(t *testing.T) {
 	}
 }
 
-// Whoever writes events as JSON finds in them why a connection was lost.
+// Events that are written as JSON say why a connection was lost.
 func TestEventsHaveTheTextOfTheirErrorInJSON(t *testing.T) {
 	t.Parallel()
 	why := fmt.Errorf("dial: %w", net.ErrClosed)
@@ -200,7 +200,7 @@ func TestEventsHaveTheTextOfTheirErrorInJSON(t *testing.T) {
 	}
 }
 
-// pprof.Handler serves Stats as JSON. Whoever reads that has no list of numbers at hand.
+// pprof.Handler serves Stats as JSON. Its readers have no list of numbers at hand.
 func TestReasonsAreTextInJSON(t *testing.T) {
 	t.Parallel()
 	for want, v := range map[string]any{

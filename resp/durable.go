@@ -43,7 +43,7 @@ type DurableRequest interface {
 //     answered after the WAIT; then another WAIT follows.)
 //  3. A request is in queue, or counted in pending, or in answered, or completed.
 //  4. pumping is set while a goroutine is in pump. It looks again before it leaves,
-//     so whoever finds it set has nothing to do.
+//     so a goroutine that finds it set has nothing to do.
 //
 // mu is never held over a call of the lane or of a Request's method.
 type durable struct {

@@ -181,8 +181,8 @@ func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
 	}
 }
 
-// A node is in the routes before it is opened: whoever uses it then does not make its
-// durable connection twice.
+// A node is in the routes before it is opened: using it then does not make its durable
+// connection twice.
 func TestDurableLinkOfANewNodeIsStartedOnce(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)

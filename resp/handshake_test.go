@@ -183,7 +183,7 @@ func TestAnswerToAuthNeverCarriesThePassword(t *testing.T) {
 	}
 }
 
-// Whoever takes a sentinel for a server is not shown a page of Lua, but what it is.
+// A user who takes a sentinel for a server is told so, and not shown a page of Lua.
 func TestServerWithoutScriptsIsSuspectedToBeASentinel(t *testing.T) {
 	t.Parallel()
 	s := step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", "return 1"}}

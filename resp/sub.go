@@ -36,7 +36,7 @@ import (
 //	not wanted, sent == subscribe       -> UNSUBSCRIBE
 //	not wanted, not sent, flight == 0   -> forgotten
 //
-// Whoever changes one side queues the topic in dirty; flush compares. So any
+// Each change of one side queues the topic in dirty; flush compares. So any
 // number of changes between two flushes costs one command or none.
 //
 // Rejected: counting confirmations by the number that the server sends along.

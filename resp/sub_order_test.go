@@ -36,7 +36,7 @@ func TestSubscriptionsSurviveAnyInterleaving(t *testing.T) {
 		case k < 800:
 			m.deliver()
 		case k < 950:
-			// What the promise is about: whoever is live misses nothing.
+			// What the promise is about: a live channel misses nothing.
 			if p.live && !m.set[p.ch.Name()] {
 				t.Fatalf("step %d: %s is live, but a message now would be lost", step, p.ch.Name())
 			}

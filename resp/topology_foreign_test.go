@@ -35,8 +35,8 @@ func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
 	}
 }
 
-// Nor is it when the primary crashes: all its replicas are configured, so whoever answers
-// at the addresses by which it has seen them is none that might be promoted.
+// Nor is it when the primary crashes: all its replicas are configured, so what answers at
+// the addresses by which it has seen them is none that might be promoted.
 func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
 	t.Parallel()
 	for name, reached := range map[string]bool{"all reached": true, "one not reached": false} {

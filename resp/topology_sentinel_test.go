@@ -107,7 +107,7 @@ func TestSentinelOfAnEarlierEpochIsBelievedOnceThePrimaryIsNone(t *testing.T) {
 
 var keepsTheEpoch = fakenode.Error("NOPERM this user has no permissions to run the 'sentinel|master' command")
 
-// Where the user may not ask for the epoch, whoever names a primary is believed.
+// Where the user may not ask for the epoch, any sentinel that names a primary is believed.
 func TestSentinelsThatDoNotTellTheEpochAreBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, keepsTheEpoch)

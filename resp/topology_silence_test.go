@@ -34,8 +34,8 @@ func TestLayoutIsFoundWhileMostNodesAreSilent(t *testing.T) {
 	})
 }
 
-// timeline is a deployment whose primary vanishes, with whoever stands on the same
-// machine, without a word to anybody; five seconds later another server has taken over.
+// timeline is a deployment whose primary vanishes, with the other servers of its machine,
+// without a word to anybody; five seconds later another server has taken over.
 // How soon a client with the default time-outs is there decides over leases of 10 s.
 type timeline struct {
 	cfg      Config

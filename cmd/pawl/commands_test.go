@@ -189,7 +189,7 @@ func TestServeServesUntilInterrupted(t *testing.T) {
 	}
 }
 
-// Whoever listens there may be anybody.
+// What listens at an address may be any kind of server.
 func TestServersThatAreNoneAreReported(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{

@@ -103,8 +103,8 @@ func TestExecThatGivesUpGivesBackWhatWaitsForReplicas(t *testing.T) {
 	free(t, s, "b")
 }
 
-// Whoever presses Ctrl-C while pawl waits for a dead server, or for the reader of its
-// last line, has the command's code.
+// Ctrl-C while pawl waits for a dead server, or for the reader of its last line, does not
+// change the exit code: it is the command's.
 func TestSignalsAfterTheCommandsEndKeepItsCode(t *testing.T) {
 	t.Parallel()
 	for name, blocked := range map[string]bool{"stderr read": false, "stderr blocked": true} {
@@ -157,7 +157,7 @@ func TestSignalsAfterTheCommandsEndKeepItsCode(t *testing.T) {
 	}
 }
 
-// fill fills a pipe, so that whoever writes to it waits for ever.
+// fill fills a pipe, so that the next write to it blocks.
 func fill(t *testing.T, pipe *os.File) {
 	t.Helper()
 	if err := pipe.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {

@@ -34,7 +34,7 @@ func TestCommandsTrustAndShowTheCertificatesThatFlagsName(t *testing.T) {
 	// To start another server would not help.
 	pawl(t, nil, "ping", "--addr", s.URL()+"?dial_timeout=20s").expect(t, exitServer, "unknown authority", "with --cacert")
 	pawl(t, nil, "ping", "--addr", s.URL()+"?dial_timeout=20s", "--cacert", cert).expect(t, exitServer, "certificate", "give it --cert and --key")
-	// Whoever trusts everybody needs no authority.
+	// With --insecure-skip-verify no authority is needed.
 	pawl(t, nil, "ping", "--addr", s.URL(), "--insecure-skip-verify", "--cert", cert, "--key", key).expect(t, 0)
 }
 

@@ -97,7 +97,7 @@ func TestResumedCommandLearnsOfALostLockFirst(t *testing.T) {
 }
 
 // A shell hears that a job has stopped when one process of it has, and may resume the job
-// at once: whoever stops after that is resumed by nobody.
+// at once: a process that stops after that is resumed by nobody.
 func TestJobThatIsResumedBeforeAllOfItHasStoppedGoesOn(t *testing.T) {
 	t.Parallel()
 	other := exec.Command("sleep", "60")

@@ -148,7 +148,7 @@ func (p *Process) Restart(ctx context.Context) error {
 		if !errors.Is(err, errPortTaken) || ctx.Err() != nil {
 			return err
 		}
-		// Whoever passed by is asked to leave the port for as long as ctx lives.
+		// Another process may have the port for a moment: it is tried for as long as ctx lives.
 		if !sleep(ctx, 20*time.Millisecond) {
 			return err
 		}
