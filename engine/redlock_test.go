@@ -89,8 +89,8 @@ func TestRedLockIsHeldByAMajority(t *testing.T) {
 	if !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || !errors.As(err, &refused) || refused.TTL < 20*time.Second {
 		t.Errorf("TryLock: %v", err)
 	}
-	if !hasText(err, "granted by 0 of 5 servers, 3 are needed: "+s.servers[0].Addr()+": held by another") &&
-		!hasText(err, s.servers[3].Addr()+": held by another") {
+	// It does not wait for the others when three have refused.
+	if !hasText(err, "granted by 0 of 5 servers, 3 are needed: 127.0.0.1:") || strings.Count(err.Error(), ": held by another") < 3 {
 		t.Errorf("the text: %v", err)
 	}
 	if ran, err := b.lock("x").TryDo(ctxT(t), nil); ran || err != nil {
