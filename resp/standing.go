@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,9 @@ type standing struct {
 
 // demoted reports whether a server has said that it is a replica.
 func (s *standing) demoted() bool { return s.addr != "" && s.err == nil && !s.primary }
+
+// refuses reports whether a server is there, and answers with an error.
+func (s *standing) refuses() bool { return errors.As(s.err, new(*ServerError)) }
 
 // parseStanding reads INFO replication of the server at addr.
 func parseStanding(c *Config, addr, info string) standing {

@@ -40,7 +40,7 @@ type succession struct {
 	configured []string
 	opening    time.Duration // instead of aheadFor, as long as there is no primary to stay with
 	present    standing      // of the latest primary, when it last answered; addr is "" if there was none
-	seen       clock.Instant // that
+	seen       clock.Instant // when it last answered anything, an error perhaps
 	ahead      string        // the reign that is about to win
 	since      clock.Instant
 }
@@ -59,6 +59,9 @@ func (a *reign) after(b *reign) bool { return a.before != "" && a.before == b.id
 
 // choose returns the primary, by what all servers have said.
 func (s *succession) choose(all []standing, now clock.Instant) (standing, error) {
+	if slices.ContainsFunc(all, func(a standing) bool { return a.addr == s.present.addr && a.refuses() }) {
+		s.seen = now
+	}
 	reigns := s.reigns(all)
 	winner := s.winner(reigns)
 	if winner == nil || winner.id != s.ahead {

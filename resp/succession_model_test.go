@@ -19,6 +19,7 @@ type modelClient struct {
 	cut        []bool
 	refused    []bool                   // its password
 	silent     map[string]clock.Instant // since when a server has not answered
+	word       clock.Instant            // when its primary last said that it is one, or refused
 	deployment *deployment
 }
 
@@ -60,6 +61,11 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 		if !errors.Is(a.err, errSilent) {
 			delete(c.silent, addr)
 		}
+		if mine := addr == c.topology.succession.present.addr; mine && (a.primary || a.refuses()) {
+			c.word = w.now
+		} else if mine && a.demoted() {
+			c.word = 0
+		}
 		all = append(all, a)
 	}
 	return all
@@ -73,10 +79,11 @@ func (c *modelClient) reached(i int) bool {
 
 // TestSuccessionInRandomDeployments: whatever happens to the servers, a client never leaves
 // a primary that is alive for one that has no more replicas; nor a primary
-// that is gone for one without replicas, as long as a replica has that one's data; nor for
-// somebody else's server. Nor does it ever say that nobody serves while the primary answers,
-// or move when nothing happens. And when all is well again it follows the primary, and so does
-// a new client, though some servers may not be back.
+// that is gone for one without replicas, as long as a replica has that one's data, or for an
+// unrelated one before it has had the time to restart; nor for somebody else's server. Nor
+// does it ever say that nobody serves while the primary answers, or move when nothing happens.
+// And when all is well again it follows the primary, and so does a new client, though some
+// servers may not be back.
 func TestSuccessionInRandomDeployments(t *testing.T) {
 	t.Parallel()
 	seed, histories := rand.Uint64(), 1000
@@ -185,6 +192,9 @@ func (c *modelClient) judge(t *testing.T, was standing) {
 	if s.up && s.primary && s.id == was.id && (c.reached(from) || busy && w.older(w.servers[to].id, was.id)) &&
 		!w.ahead(to, from) {
 		t.Errorf("%s has no more replicas than %s, which is alive", is.addr, was.addr)
+	}
+	if !s.up && !c.cut[from] && w.now.Sub(c.word) < aheadFor && w.servers[to].before != was.id {
+		t.Errorf("%s does not continue %s, which may be restarting", is.addr, was.addr)
 	}
 	if !c.reached(from) && !w.ahead(to, -1) && w.servers[to].before != was.id {
 		for i, r := range w.servers {

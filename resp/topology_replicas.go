@@ -103,24 +103,24 @@ func (t *replicaTopology) askAll(ctx context.Context, addrs []string) (all []sta
 	for _, f := range askAll(ctx, addrs, t.scouts.patience, t.ask) {
 		a := f.answer
 		a.addr, a.err = f.addr, f.err
-		a.open = f.err != nil && t.open(f.addr, f.err)
+		a.open = f.err != nil && t.open(&a)
 		all = append(all, a)
 	}
 	slices.SortFunc(all, func(a, b standing) int { return slices.Index(addrs, a.addr) - slices.Index(addrs, b.addr) })
 	return all
 }
 
-// open reports whether a server that has answered with err, or not at all, may yet say that
-// it is the primary. The present one is what it was for as long as it answers anything.
-func (t *replicaTopology) open(addr string, err error) bool {
-	owed, silent := t.scouts.owes(addr)
+// open reports whether a server that has answered with an error, or not at all, may yet say
+// that it is the primary. The present one is what it was for as long as it answers anything.
+func (t *replicaTopology) open(a *standing) bool {
+	owed, silent := t.scouts.owes(a.addr)
 	switch {
-	case errors.Is(err, errSilent):
+	case errors.Is(a.err, errSilent):
 		return silent < t.cfg.DialTimeout
-	case addr == t.succession.present.addr:
-		return errors.As(err, new(*ServerError))
+	case a.addr == t.succession.present.addr:
+		return a.refuses()
 	}
-	return postponed(err) && owed < t.cfg.DialTimeout
+	return postponed(a.err) && owed < t.cfg.DialTimeout
 }
 
 func (t *replicaTopology) ask(ctx context.Context, addr string) (standing, error) {
