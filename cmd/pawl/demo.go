@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -41,13 +42,16 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 	cfg := demo.Config{Screen: demo.NewScreen(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))}
 	cmd.Flags().IntVar(&cfg.Workers, "workers", 4, "number of processes, at least 3")
 	cmd.Flags().IntVar(&cfg.Increments, "increments", 50, "increments of each process")
-	cmd.Flags().DurationVar(&cfg.Lease, "lease", 2*time.Second, "lease of the lock; the lock of the killed process ends with it")
+	cmd.Flags().DurationVar(&cfg.Lease, "lease", 2*time.Second, "lease of the lock, at most 30s; the lock of the killed process ends with it")
 	cmd.Flags().BoolVar(&cfg.WithoutLock, "without-lock", false, "leave the lock out of the first round: the demo must fail")
 	_ = cmd.Flags().MarkHidden("without-lock")
 	profile := cmd.Flags().String("profile", "", "write profiles of every process into `DIR`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if cfg.Workers < 3 || cfg.Increments < 2 {
 			return usagef(cmd, "--workers must be at least 3, and --increments at least 2")
+		}
+		if cfg.Lease <= 0 || cfg.Lease > demo.MaxLease {
+			return usagef(cmd, "--lease %v must be positive, and at most %v", cfg.Lease, demo.MaxLease)
 		}
 		switch {
 		case server.given():
@@ -67,8 +71,8 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 		switch {
 		case errors.Is(err, engine.ErrUnavailable):
 			return fmt.Errorf("%w; %s", err, wayOut(err))
-		case errors.As(err, &worker) && worker.ExitCode() == exitServer:
-			return &exitError{code: exitServer, err: err}
+		case errors.As(err, &worker) && slices.Contains([]int{exitUsage, exitServer}, worker.ExitCode()):
+			return &exitError{code: worker.ExitCode(), err: err}
 		}
 		return err
 	}

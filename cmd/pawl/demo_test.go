@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"os"
@@ -136,6 +137,43 @@ func TestADemoThatEndsEarlyLeavesNoCounterForEver(t *testing.T) {
 		if ttl := s.Do("PTTL", left).(int64); ttl < 0 {
 			t.Errorf("after SIGKILL %v stays for ever (%d)", left, ttl)
 		}
+	}
+}
+
+// When it is given up after a worker was killed, that one's lock would stay for its lease.
+func TestADemoThatIsGivenUpLeavesNoLock(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	s := redistest.Start(t)
+	v := prepare(t, nil, "demo", "--addr", s.URL(), "--lease", "30s", "--increments", "10")
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	v.cmd.Stdout = writer
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	for lines := bufio.NewScanner(reader); lines.Scan() && !strings.Contains(lines.Text(), "was killed"); {
+	}
+	if err := v.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 130, "ended by signal")
+	if left := s.Do("KEYS", "*").([]any); len(left) > 0 {
+		t.Errorf("keys are left: %v", left)
+	}
+}
+
+// A lease that no worker could have, or that outlasts the demo.
+func TestADemoWithAUselessLeaseIsWrongUsage(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []string{"-1s", "0", "1ms", "31s", "2h"} {
+		pawl(t, nil, "demo", "--lease", lease).expect(t, exitUsage, "ease")
 	}
 }
 

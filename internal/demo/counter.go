@@ -85,11 +85,16 @@ func (c *counter) write(ctx context.Context, n int) error {
 
 var errUnknown = errors.New("demo: it is not known whether the counter was written")
 
-// remove leaves nothing behind, however the demo ended.
+// lockName is the name of the lock that protects a counter.
+func lockName(key string) string { return key + ":lock" }
+
+// remove leaves nothing behind, however the demo ended: also not the lock of a worker that
+// was killed. There are no workers any more.
 func (c *counter) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_, _ = c.ask(ctx, "DEL", c.key)
+	_, _ = c.ask(ctx, "DEL", lockName(c.key))
 }
 
 // take reads the counter and removes it.

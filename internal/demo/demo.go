@@ -28,7 +28,7 @@ type Config struct {
 	Workers int
 	// Increments is how often each worker adds 1.
 	Increments int
-	// Lease is the watchdog's; the killed worker's lock ends after it.
+	// Lease is the watchdog's, at most MaxLease; the killed worker's lock ends after it.
 	Lease time.Duration
 	// WithoutLock leaves the lock out of the first round too, which must then be
 	// found out.
@@ -42,6 +42,9 @@ type Config struct {
 
 // limit is when a demo that goes on is given up.
 const limit = time.Minute
+
+// MaxLease leaves time to go on when the lock of the killed worker has ended.
+const MaxLease = limit / 2
 
 // controls is how many rounds without the lock may pass without a lost update.
 const controls = 5

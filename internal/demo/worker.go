@@ -83,7 +83,7 @@ func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) erro
 		}
 		orphaned(errOrphan)
 	}()
-	t := task{WorkerConfig: w, counter: c, lock: eng.Mutex(w.Key + ":lock"), patience: patience, gate: gate, out: out}
+	t := task{WorkerConfig: w, counter: c, lock: eng.Mutex(lockName(w.Key)), patience: patience, gate: gate, out: out}
 	return t.run(ctx)
 }
 
