@@ -136,6 +136,9 @@ func (w *deployment) crash(i int) {
 func (w *deployment) restart(i int, keeps bool) {
 	s := w.servers[i]
 	if s.up = true; !s.primary && w.rng.IntN(4) > 0 {
+		if w.rng.IntN(4) == 0 { // without its data
+			s.id, s.before = w.newID(""), ""
+		}
 		return
 	}
 	s.primary = true // it was told to be a replica by hand, and that is not in its configuration
@@ -165,7 +168,14 @@ func (w *deployment) replicate() {
 			}
 		case s.linked && !alive && w.now.Sub(s.heard) < time.Minute:
 		case alive && (m.primary || m.linked):
-			s.linked, s.heard, s.id, s.before = true, w.now, m.id, ""
+			switch s.id { // it goes on, or begins with a copy
+			case m.id:
+			case m.before:
+				s.before = s.id
+			default:
+				s.before = ""
+			}
+			s.linked, s.heard, s.id = true, w.now, m.id
 			m.acked[i] = w.now
 		default:
 			s.linked = false

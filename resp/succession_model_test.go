@@ -19,6 +19,7 @@ type modelClient struct {
 	cut        []bool
 	refused    []bool                   // its password
 	silent     map[string]clock.Instant // since when a server has not answered
+	asleep     clock.Instant            // until then it does not look
 	word       clock.Instant            // when its primary last said that it is one, or refused
 	deployment *deployment
 }
@@ -82,6 +83,7 @@ func (c *modelClient) reached(i int) bool {
 // that is gone for one without replicas, as long as a replica has that one's data, or for an
 // unrelated one before it has had the time to restart; nor for somebody else's server. Nor
 // does it ever say that nobody serves while the primary answers, or move when nothing happens.
+// After a while in which nothing happens all follow the one that has most replicas.
 // And when all is well again it follows the primary, and so does a new client, though some
 // servers may not be back.
 func TestSuccessionInRandomDeployments(t *testing.T) {
@@ -131,6 +133,13 @@ func history(t *testing.T, seed uint64) *deployment {
 			w.note("client 1 is new")
 		}
 		for n, c := range clients {
+			if w.rng.IntN(20) == 0 {
+				c.asleep = w.now.Add(time.Duration(w.rng.IntN(20)) * time.Second)
+				w.note("client %d is suspended until %v", n, c.asleep)
+			}
+			if w.now < c.asleep {
+				continue
+			}
 			was := c.topology.succession.present
 			_, err := c.look()
 			from, foreign := w.at(was.addr)
@@ -172,6 +181,32 @@ func (w *deployment) rest(t *testing.T, clients []*modelClient) {
 			was[n] = is
 		}
 		w.replicate()
+	}
+	w.agree(t, clients)
+}
+
+// agree checks that clients that reach a primary that has most replicas follow that one.
+func (w *deployment) agree(t *testing.T, clients []*modelClient) {
+	best, most := -1, 0
+	for i, s := range w.servers {
+		switch f := w.followers(i); {
+		case s.busy || w.moved:
+			return // nobody can know
+		case !s.up || !s.primary || f < most:
+		case f > most:
+			best, most = i, f
+		default:
+			best = -1
+		}
+	}
+	for n, c := range clients {
+		known := len(c.topology.cfg.Addrs) == len(w.servers) && !slices.Contains(c.refused, true)
+		if best < 0 || !known || !c.reached(best) {
+			continue
+		}
+		if one, err := c.look(); err != nil || one.addr != name(best) && one.addr != announced(best) {
+			t.Errorf("client %d: s%d has most replicas, not %s: %v", n, best, one.addr, err)
+		}
 	}
 }
 
