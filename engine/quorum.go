@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -70,6 +71,7 @@ type quorum struct {
 	armed    bool
 	since    clock.Instant // it is held
 	last     clock.Instant // it is not held longer: a fixed lease, or MaxHold; 0: no bound
+	lease    time.Duration // that is asked for, if fixed: as long as the longest Extend
 }
 
 type quorumStage uint8
@@ -96,8 +98,8 @@ type quorumPart struct {
 // startQuorum starts to ask for the lock. It does not block.
 func startQuorum(ctx context.Context, l *quorumLock, o options, parents []*holding, once, async bool) (*quorum, *Future[*QuorumHold]) {
 	q := &quorum{
-		locks: l.locks, order: l.order, opts: o, once: once, parts: make([]quorumPart, len(l.locks)),
-		fate: &fate{done: make(chan struct{})},
+		locks: l.locks, order: l.order, opts: o, lease: o.lease, once: once,
+		parts: make([]quorumPart, len(l.locks)), fate: &fate{done: make(chan struct{})},
 	}
 	fut := &Future[*QuorumHold]{source: q}
 	q.fut = fut
@@ -121,6 +123,7 @@ func (q *quorum) ask(i int, waits bool, do *deeds) {
 	q.out++
 	m := q.locks[i]
 	a := m.engine().newAcquisition(m, q.opts, true)
+	a.lease = q.lease
 	a.more().ofQuorum = true
 	p := &q.parts[i]
 	a.once, a.parent = !waits, p.parent

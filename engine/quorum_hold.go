@@ -288,7 +288,7 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 		}
 		if extended == q.majority() {
 			q.mu.Lock()
-			q.last = max(q.last, q.until())
+			q.last, q.lease = max(q.last, q.until()), max(q.lease, d)
 			q.mu.Unlock()
 			return nil
 		}

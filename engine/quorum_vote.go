@@ -104,10 +104,16 @@ func (q *quorum) leave(v *vote, why error, there clock.Instant, do *deeds) {
 			if reason != 0 && reason != EngineClosed {
 				do.lost = q.ending
 			}
-		} else if p.parent == nil && (reason == GoneOnServer || reason == NotRenewed) {
+		} else if p.parent == nil && (reason == GoneOnServer || reason == NotRenewed || q.outlives(reason)) {
 			q.ask(v.at, true, do)
 		}
 	}
+}
+
+// outlives reports whether an Extend, which this vote missed, has the whole go on. The caller
+// holds mu.
+func (q *quorum) outlives(reason LostReason) bool {
+	return reason == LeaseEnded && q.home.clock.Now() < q.last
 }
 
 // lookAtOthers has the other servers asked whether they have it.

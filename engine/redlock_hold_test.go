@@ -136,6 +136,39 @@ func TestFixedLeaseOfARedLock(t *testing.T) {
 	s.clean(v)
 }
 
+// One server is down during an Extend, another while the lock is taken: both join, and stay for
+// as long as the others.
+func TestServersThatMissedAnExtendJoin(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 5)
+	v := s.open()
+	s.servers[0].Kill()
+	h := mustRedLock(t, v.lock("x"), Lease(1500*time.Millisecond))
+	eventually(t, "the others join", func() bool { return len(h.Servers()) == 4 })
+	s.servers[1].Kill()
+	if err := h.Extend(ctxT(t), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	until := h.ValidUntil()
+	eventually(t, "the lease ends there", func() bool { return len(h.Servers()) == 3 })
+	s.servers[0].Restart()
+	s.servers[1].Restart()
+	eventually(t, "both join for good", func() bool {
+		all := h.all()
+		for _, l := range all {
+			if time.Until(l.ValidUntil()) < 30*time.Second {
+				return false
+			}
+		}
+		return len(all) == 5
+	})
+	if more := h.ValidUntil().Sub(until); h.Err() != nil || more > 10*time.Millisecond {
+		t.Errorf("%v, it lasts %v longer", h.Err(), more)
+	}
+	mustRelease(t, h)
+	s.clean(v)
+}
+
 // The drift of the published algorithm is subtracted where the margin is less.
 func TestRedLockSubtractsTheDrift(t *testing.T) {
 	t.Parallel()
