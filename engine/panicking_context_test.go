@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -110,5 +112,52 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 	clean(t, s, e)
 	if n := e.resources(); n > 0 {
 		t.Errorf("%d names are in use", n)
+	}
+}
+
+// leavingContext is a context of the user's whose Done ends its goroutine, once that is wanted.
+type leavingContext struct {
+	context.Context
+	leave *atomic.Bool
+}
+
+func (c leavingContext) Done() <-chan struct{} {
+	if c.leave.CompareAndSwap(true, false) {
+		runtime.Goexit()
+	}
+	return c.Context.Done()
+}
+
+// A RedLock is lost, and a context of it ends the goroutine that tells it. What is left of the
+// lock is given back nevertheless.
+func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	for name, unlock := range map[string]bool{"lost": false, "lost by the clock, and unlocked": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := independent(t, 3)
+			v := s.open()
+			h := mustRedLock(t, v.lock("x"), Lease(time.Hour))
+			eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+			leave := new(atomic.Bool)
+			ctx := h.Context(leavingContext{ctxT(t), leave})
+			leave.Store(true)
+			for i, l := range h.all()[:2] {
+				if unlock {
+					l.h.endBy(l.h.eng.clock.Now())
+				} else {
+					s.servers[i].Do("DEL", "x")
+					l.h.lookNow()
+				}
+			}
+			if unlock {
+				_ = h.Unlock(ctxT(t))
+			}
+			receive(t, h.Done())
+			if ctx.Err() == nil || leave.Load() {
+				t.Error("the context was not told")
+			}
+			s.clean(v)
+		})
 	}
 }

@@ -213,7 +213,10 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 	q.mu.Unlock()
 	if len(votes) == 0 { // lost, or released with what it re-entered
 		if first {
-			q.home.exec.spawn(func() { q.fate.end(why); do.run(q) })
+			q.home.exec.spawn(func() {
+				defer do.run(q) // even if a context of the user's ends the goroutine
+				q.fate.end(why)
+			})
 		}
 		if why == ErrReleased {
 			why = about(h.Name(), ErrNotHeld)

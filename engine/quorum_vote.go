@@ -45,10 +45,10 @@ func (v *vote) end(why error) {
 	q.leave(v, why, there, &do)
 	ending := q.ending
 	q.mu.Unlock()
+	defer do.run(q) // even if a context of the user's panics
 	if ending != nil {
 		q.fate.end(ending) // or waits for it
 	}
-	do.run(q)
 }
 
 // leave goes on without a vote, which its server had at that time still. The caller holds mu.
