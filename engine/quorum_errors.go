@@ -19,14 +19,17 @@ func (q *quorum) verdict() error {
 	why := &noMajority{of: len(q.parts), is: errEarly}
 	var ttls []time.Duration
 	var forGood error
-	away := 0
+	away, given := 0, 0
 	for i := range q.parts {
 		p := &q.parts[i]
 		reason := error(errSilent)
 		switch {
-		case p.vote != nil, p.asked == nil && p.err == nil: // or it was given back
+		case p.vote != nil:
 			why.granted++
 			continue
+		case p.asked == nil && p.err == nil:
+			given++
+			reason = errGivenBack
 		case p.err != nil:
 			reason = p.err.(*NotAcquiredError).Err
 			stand, at := standingOf(reason)
@@ -52,8 +55,11 @@ func (q *quorum) verdict() error {
 		why.is = ErrHeld
 		slices.Sort(ttls)
 		ttl = ttls[len(ttls)-spare-1] // then a majority is free
-	case away > 0 && len(why.each) > spare:
+	case away > 0 && len(why.each)-given > spare:
 		why.is = ErrUnavailable
+	case len(ttls) > 0 && len(ttls)+given > spare: // given back for the one who has the others
+		why.is = ErrHeld
+		ttl = slices.Max(ttls)
 	case forGood != nil:
 		why.is = forGood
 	}
@@ -150,6 +156,7 @@ func (e lossAt) Error() string { return e.Reason.String() }
 func (e lossAt) Unwrap() error { return e.LostError }
 
 var (
+	errGivenBack    = errors.New("it was granted, and given back")
 	errNotGranted   = errors.New("it was not granted there")
 	errGrantedAgain = errors.New("it was granted there again, perhaps too late")
 )

@@ -117,9 +117,10 @@ func (m Mutex) serverOf() string {
 //
 // The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that
 // is given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others
-// have the lock at so many servers that no majority was left, and ErrUnavailable if servers
-// that did not answer were needed for one; the text has the servers. When Lock has failed,
-// what was taken is given back in the background, also at servers that do not answer yet.
+// have the lock at so many servers that no majority was left, or the rest was given back for
+// them, and ErrUnavailable if servers that did not answer were needed for one; the text has
+// the servers. When Lock has failed, what was taken is given back in the background, also at
+// servers that do not answer yet.
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
 func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*QuorumHold, error) {
