@@ -151,7 +151,8 @@ func (h *QuorumHold) Err() error {
 
 // Context returns a context that ends with parent or with the hold, whichever comes first. It
 // carries the locks that are held: acquiring one of them, or the whole, under it re-enters.
-// See Hold.Context.
+// A re-entry does not follow to servers that join later, or that lost the lock and grant it
+// again. So it may be lost sooner than the hold that it re-enters. See Hold.Context.
 func (h *QuorumHold) Context(parent context.Context) context.Context { return contextOf(h, parent) }
 
 func (h *QuorumHold) shared() *fate { return h.q.fate }

@@ -42,7 +42,8 @@ in the URL up to ?ack_timeout= more: what the server grants meanwhile is given b
 
 With --quorum for each of several independent servers, the lock is held on a majority of
 them, and survives the loss of the others (engine.RedLock says what that
-promises). $PAWL_PASSWORD is for all of them. At the start a majority must answer.
+promises). $PAWL_PASSWORD is for all of them. At the start a majority must answer. Of
+several that try at the same moment perhaps nobody gets a majority: use --wait 1s, not 0.
 
 Several names are taken as one, all of them or none. While one is held by somebody else
 none of the others is kept, so two who want the same locks never block each other for
