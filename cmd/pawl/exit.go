@@ -100,6 +100,7 @@ func errorText(err error) string {
 	}
 	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "engine: "), "\n", "; ")
 	text = strings.Replace(text, ": engine: ", ": ", 1) // $PAWL_URL: engine: ...
+	text = strings.ReplaceAll(text, "; engine: ", "; ") // of several servers
 	if errors.Is(err, engine.ErrWrongType) {
 		text += "; use another name, or delete the key if nobody needs it"
 	}

@@ -51,6 +51,9 @@ func connectMost(ctx context.Context, servers []engine.Config, atMost time.Durat
 		}
 	}
 	err := errors.Join(errs...)
+	if err != nil && len(servers) > 1 {
+		err = fmt.Errorf("%d of %d servers can be used, %d are needed: %w", up, len(servers), majority, err)
+	}
 	if up < majority || ctx.Err() != nil {
 		for _, e := range engines {
 			if e != nil {
