@@ -87,8 +87,11 @@ func (q *quorum) leave(v *vote, why error, there clock.Instant, do *deeds) {
 	case q.stage == quorumHeld:
 		gone := reason == GoneOnServer || reason == TakenOnServer
 		all, since := 0, clock.Instant(math.MaxInt64) // it was there until now
-		if gone || reason == NotRenewed {
+		switch {
+		case gone || reason == NotRenewed:
 			since = max(there, q.since)
+		case reason == LeaseEnded: // perhaps noticed late
+			since = max(v.hold.h.until(), q.since)
 		}
 		for i := range q.parts {
 			if other := q.parts[i].vote; other != nil && other.joined <= since {

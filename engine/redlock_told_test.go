@@ -32,3 +32,25 @@ func TestVotesThatWereGivenBackAreNotCalledGranted(t *testing.T) {
 	mustUnlock(t, held)
 	s.clean(other, v)
 }
+
+// The leases at two of three servers end at the same time. One grants the lock again before the
+// end of the other is noticed, as when the machine slept. There was no majority between.
+func TestVoteThatJoinedDoesNotReplaceOneThatEndedBefore(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	h := mustRedLock(t, v.lock("x"), Lease(time.Hour))
+	eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+	votes := h.all()
+	second := votes[1].h
+	second.sh.mu.Lock()
+	second.setUntil(second.eng.clock.Now()) // noticed when it is looked at, as the first joins
+	second.sh.mu.Unlock()
+	votes[0].h.endBy(votes[0].h.eng.clock.Now())
+	receive(t, h.Done())
+	var lost *LostError
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != LeaseEnded || !hasText(err, "1 of 3") || !hasText(err, "granted there again") {
+		t.Errorf("Err: %v", err)
+	}
+	s.clean(v)
+}
