@@ -55,9 +55,10 @@ type quorum struct {
 	mu       sync.Mutex
 	fut      *Future[*QuorumHold] // until it is settled
 	stage    quorumStage
-	stop     *stop   // it is given up
-	ending   error   // of what was held
-	released []*vote // by Unlock
+	stop     *stop         // it is given up
+	ending   error         // of what was held
+	released []*vote       // by Unlock
+	unlocked *unlockingAll // that
 	parts    []quorumPart
 	out      int       // parts that are asked
 	tries    int       // pauses, with the referee's vote

@@ -210,20 +210,19 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 	} else if why == nil {
 		why = q.ending // just now
 	}
-	votes := q.released
+	votes, earlier := q.released, q.unlocked
 	q.mu.Unlock()
-	if len(votes) == 0 { // lost, or released with what it re-entered
-		if first {
-			q.home.exec.spawn(func() {
-				defer do.run(q) // even if a context of the user's ends the goroutine
-				q.fate.end(why)
-			})
-		}
+	if len(votes) == 0 || earlier != nil && earlier.done() { // lost, or released before
+		verdict := why
 		if why == ErrReleased {
-			why = about(h.Name(), ErrNotHeld)
+			verdict = about(h.Name(), ErrNotHeld)
 		}
-		u := newUnlockingAll(q.home, nil, 1, func([]error) error { return why })
-		u.fut.settle(struct{}{}, why)
+		u := newUnlockingAll(q.home, nil, 1, func([]error) error { return verdict })
+		q.home.exec.spawn(func() {
+			defer u.fut.settle(struct{}{}, verdict) // when the contexts have ended
+			defer do.run(q)                         // even if one of the user's ends the goroutine
+			q.fate.end(why)
+		})
 		return u
 	}
 	q.fate.settle(ErrReleased)
@@ -233,6 +232,9 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 		of[i] = v.hold
 	}
 	u := newUnlockingAll(q.home, of, q.majority(), func(errs []error) error { return q.unreleased(votes, errs) })
+	q.mu.Lock()
+	q.unlocked = cmp.Or(q.unlocked, u)
+	q.mu.Unlock()
 	u.begin(q.fate, soon)
 	return u
 }

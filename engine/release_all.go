@@ -90,6 +90,13 @@ func (u *unlockingAll) oneEnded(_ struct{}, err error) {
 	}
 }
 
+// done reports whether as many have been released as are needed, and the caller was told.
+func (u *unlockingAll) done() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.settled && u.enough()
+}
+
 // enough reports whether as many have been released as are needed. The caller holds mu.
 func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
 
