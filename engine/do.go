@@ -17,11 +17,7 @@ import (
 // nil), and Unlock's error. The release does not depend on ctx: Do waits for it up to
 // Config.CommandTimeout.
 func (m Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) error {
-	h, err := m.Lock(ctx, opts...)
-	if err != nil {
-		return didNotRun(err)
-	}
-	return runUnder(ctx, h, m.patience(), fn)
+	return lockAndRun(ctx, m, fn, opts)
 }
 
 // TryDo is Do with TryLock: if somebody else holds the lock, fn does not run and the
@@ -29,14 +25,42 @@ func (m Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) err
 // only one should do. If their clocks differ, see MinHold. If nobody can tell whether
 // the lock is held, because the server is away, TryDo returns an error.
 func (m Mutex) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
-	h, err := m.TryLock(ctx, opts...)
+	return tryAndRun(ctx, m, fn, opts)
+}
+
+// anyLock is what Do needs of a Mutex, a MultiLock or a QuorumLock.
+type anyLock[H anyHold] interface {
+	Lock(context.Context, ...Option) (H, error)
+	TryLock(context.Context, ...Option) (H, error)
+	patience() time.Duration
+}
+
+func lockAndRun[H anyHold, L anyLock[H]](ctx context.Context, l L, fn func(context.Context, H) error, opts []Option) error {
+	h, err := l.Lock(ctx, opts...)
+	if err != nil {
+		return didNotRun(err)
+	}
+	return runUnder(ctx, h, l.patience(), fn)
+}
+
+func tryAndRun[H anyHold, L anyLock[H]](ctx context.Context, l L, fn func(context.Context, H) error, opts []Option) (ran bool, err error) {
+	h, err := l.TryLock(ctx, opts...)
 	if e, ok := err.(*NotAcquiredError); ok && e.refused() {
 		return false, nil
 	}
 	if err != nil {
 		return false, didNotRun(err)
 	}
-	return true, runUnder(ctx, h, m.patience(), fn)
+	return true, runUnder(ctx, h, l.patience(), fn)
+}
+
+// patienceOf is how long the release of several locks is waited for that has no context of
+// its own.
+func patienceOf(locks []Mutex) (d time.Duration) {
+	for _, m := range locks {
+		d = max(d, m.patience())
+	}
+	return d
 }
 
 // didNotRun marks the error of an acquisition as that of a Do. The error itself may
@@ -57,7 +81,7 @@ func (e *didRun) Is(target error) bool { return target != ErrNotRun && errors.Is
 
 func (e *didRun) As(target any) bool { return errors.As(e.err, target) }
 
-// anyHold is a Hold or a MultiHold.
+// anyHold is a Hold, a MultiHold or a QuorumHold.
 type anyHold interface {
 	Err() error
 	Context(context.Context) context.Context

@@ -175,30 +175,13 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 
 // Do takes all the locks, runs fn and releases them; see Mutex.Do.
 func (l MultiLock) Do(ctx context.Context, fn func(ctx context.Context, h *MultiHold) error, opts ...Option) error {
-	h, err := l.Lock(ctx, opts...)
-	if err != nil {
-		return didNotRun(err)
-	}
-	return runUnder(ctx, h, l.patience(), fn)
+	return lockAndRun(ctx, l, fn, opts)
 }
 
 // TryDo is Do with TryLock: if somebody else holds one of the locks, fn does not run and the
 // result is (false, nil); see Mutex.TryDo.
 func (l MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *MultiHold) error, opts ...Option) (ran bool, err error) {
-	h, err := l.TryLock(ctx, opts...)
-	if e, ok := err.(*NotAcquiredError); ok && e.refused() {
-		return false, nil
-	}
-	if err != nil {
-		return false, didNotRun(err)
-	}
-	return true, runUnder(ctx, h, l.patience(), fn)
+	return tryAndRun(ctx, l, fn, opts)
 }
 
-// patience is how long a release is waited for that has no context of its own.
-func (l MultiLock) patience() (d time.Duration) {
-	for _, m := range l.all.locks {
-		d = max(d, m.patience())
-	}
-	return d
-}
+func (l MultiLock) patience() time.Duration { return patienceOf(l.all.locks) }

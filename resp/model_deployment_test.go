@@ -12,7 +12,7 @@ import (
 
 // deployment is a model of servers that are promoted by hand, as Redis behaves: replication IDs,
 // lists that are out of date for a while after a partition, links that notice late. Clients
-// look every second. Each server has a name in the configuration, and an address that it
+// look every second, unless they are suspended. Each server has a name in the configuration, and an address that it
 // announces, at which there may be itself, nobody, or, behind NAT, somebody else's server.
 type deployment struct {
 	rng     *rand.Rand

@@ -33,13 +33,12 @@ func connectMost(ctx context.Context, servers []engine.Config, atMost time.Durat
 	}
 	majority := len(servers)/2 + 1
 	engines, errs := make([]*engine.Engine, len(servers)), make([]error, len(servers))
-	up, late := 0, time.NewTimer(time.Hour)
-	defer late.Stop()
+	up, late := 0, (<-chan time.Time)(nil)
 	for range servers {
 		var r connected
 		select {
 		case r = <-results:
-		case <-late.C:
+		case <-late:
 			enough() // those that are left fail soon
 			r = <-results
 		}
@@ -47,7 +46,7 @@ func connectMost(ctx context.Context, servers []engine.Config, atMost time.Durat
 			continue
 		}
 		if up++; up == majority {
-			late.Reset(straggling)
+			late = time.After(straggling)
 		}
 	}
 	err := errors.Join(errs...)
