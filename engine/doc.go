@@ -99,7 +99,8 @@
 //     no longer want the lock. From Close and Shutdown: every lock was released, but a
 //     callback or hook is still running.
 //
-// Which operation returns which (a test provokes every one of them):
+// Which operation returns which (a test provokes every one of them, of a Mutex, a MultiLock
+// and a QuorumLock):
 //
 //	                   Open  Lock  Try   Async Do    Unlock Extend State Force Ping  Await Err   Close Shutdown
 //	ErrInvalid         x     n     n     n     n     u      x      x     x     x     x     x     .     x
@@ -125,6 +126,11 @@
 // and TryLockAsync, Do for TryDo, Unlock for UnlockAsync, Force for ForceUnlock, Err for
 // the cause of a Hold.Context. Await stands for everything that waits for futures; the
 // error of the future itself comes on top.
+//
+// The columns of a lock and its hold (Lock to Extend, Await and Err) are those of a MultiLock
+// and a QuorumLock, too. The error of a MultiLock is that of one of its locks; from Unlock and
+// Extend it joins those of several. The error of a QuorumLock says what kept it from a
+// majority: what is true of one server only is in the text, and errors.Is does not see it.
 //
 // Notes:
 //

@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/resp"
 )
 
 var sentinels = map[string]error{
@@ -21,16 +19,14 @@ var sentinels = map[string]error{
 	"ErrLost": ErrLost, "ErrReleased": ErrReleased, "ErrNotHeld": ErrNotHeld, "ErrPending": ErrPending, "ErrNotAcked": ErrNotAcked,
 }
 
-// The table of doc.go is true: every error in it can be had from that operation, in
-// the company that the table says.
-func TestTheTableOfErrorsIsTrue(t *testing.T) {
-	t.Parallel()
+// errorTable is the table of doc.go: the mark of each error and operation.
+func errorTable(t *testing.T) (operations []string, marks map[string]map[string]string) {
+	t.Helper()
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var operations []string
-	rows := 0
+	marks = make(map[string]map[string]string)
 	for line := range strings.Lines(string(doc)) {
 		words := strings.Fields(strings.TrimPrefix(line, "//\t"))
 		switch {
@@ -40,32 +36,60 @@ func TestTheTableOfErrorsIsTrue(t *testing.T) {
 		case operations == nil || len(words) != len(operations)+1 || sentinels[words[0]] == nil:
 			continue
 		}
-		rows++
+		row := make(map[string]string)
 		for i, mark := range words[1:] {
-			if mark != "." {
-				t.Run(words[0]+"/"+operations[i], func(t *testing.T) {
+			row[operations[i]] = mark
+		}
+		marks[words[0]] = row
+	}
+	if len(marks) != len(sentinels) {
+		t.Errorf("the table has %d rows, there are %d sentinels", len(marks), len(sentinels))
+	}
+	return operations, marks
+}
+
+// The table of doc.go is true: every error in it can be had from that operation, in
+// the company that the table says, and in no other. What it says of a lock and its hold is
+// true of a MultiLock and of a QuorumLock, too.
+func TestTheTableOfErrorsIsTrue(t *testing.T) {
+	t.Parallel()
+	operations, marks := errorTable(t)
+	for sentinel, row := range marks {
+		for _, operation := range operations {
+			kinds := []string{"Mutex"}
+			switch operation {
+			case "Lock", "Try", "Async", "Do", "Unlock", "Extend", "Await", "Err":
+				kinds = []string{"Mutex", "Multi", "RedLock"}
+			}
+			for _, kind := range kinds {
+				if row[operation] == "." || sentinel == "ErrInvalid" && operation == "Await" && kind != "Mutex" { // of no lock
+					continue
+				}
+				t.Run(kind+"/"+sentinel+"/"+operation, func(t *testing.T) {
 					t.Parallel()
-					provoked(t, words[0], operations[i], mark)
+					provoked(t, kind, sentinel, operation, marks)
 				})
 			}
 		}
 	}
-	if rows != len(sentinels) {
-		t.Errorf("the table has %d rows, there are %d sentinels", rows, len(sentinels))
-	}
 }
 
 // provoked checks one cell.
-func provoked(t *testing.T, sentinel, operation, mark string) {
+func provoked(t *testing.T, kind, sentinel, operation string, marks map[string]map[string]string) {
 	steady(t, func(t testing.TB) {
-		err := newTrouble(t).provoke(sentinel, operation)
+		err := newTroubleOf(t, kind).provoke(sentinel, operation)
 		if !errors.Is(err, sentinels[sentinel]) {
 			t.Fatalf("got: %v", err)
 		}
 		joined := map[string]error{"n": ErrNotAcquired, "u": ErrOutcomeUnknown}
 		for with, other := range joined {
-			if want := with == mark || sentinels[sentinel] == other; errors.Is(err, other) != want {
+			if want := with == marks[sentinel][operation] || sentinels[sentinel] == other; errors.Is(err, other) != want {
 				t.Errorf("joined with %q: %t, want %t: %v", other, !want, want, err)
+			}
+		}
+		for beside, is := range sentinels {
+			if errors.Is(err, is) && marks[beside][operation] == "." {
+				t.Errorf("it is %s, which the table does not have: %v", beside, err)
 			}
 		}
 		if errors.Is(err, ErrHeld) && errors.Is(err, ErrUnavailable) {
@@ -82,63 +106,6 @@ func provoked(t *testing.T, sentinel, operation, mark string) {
 			t.Errorf("not a NotAcquiredError: %v", err)
 		}
 	})
-}
-
-// trouble is an engine on a server, and a network between that does what we want.
-type trouble struct {
-	testing.TB
-	s   *embedded.Server
-	net *faultproxy.Proxy
-	e   *Engine
-	m   Mutex
-	ctx context.Context
-
-	none context.Context // nil
-}
-
-func newTrouble(t testing.TB) *trouble {
-	t.Helper()
-	s, err := embedded.Start("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	net := faultproxy.New(t, "tcp", s.Addr())
-	e := open(t, "redis://"+net.Addr()+"?command_timeout=2s&close_timeout=2s")
-	return &trouble{TB: t, s: s, net: net, e: e, m: e.Mutex("x"), ctx: ctxT(t)}
-}
-
-// down takes the network away and waits until the engine has noticed. The proxy goes
-// on to listen: its port must not become another test's meanwhile.
-func (t *trouble) down() {
-	t.Helper()
-	t.net.Blackhole(faultproxy.All)
-	t.net.Cut(faultproxy.All)
-	t.Cleanup(t.net.Heal) // before the engine's Close, which would wait for it
-	eventually(t, "the engine knows that the network is down", func() bool { return !t.e.client.Up(resp.RoleLane, 0) })
-}
-
-// soon is a context that ends in a moment.
-func (t *trouble) soon() context.Context {
-	ctx, cancel := context.WithTimeout(t.ctx, 30*time.Millisecond)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func (t *trouble) lock(opts ...Option) *Hold {
-	t.Helper()
-	return mustLock(t, t.m, opts...)
-}
-
-// inCallback is an engine with a callback that runs until the test is over.
-func (t *trouble) inCallback() *Engine {
-	e := open(t, "redis://"+t.net.Addr()+"?close_timeout=100ms")
-	running, over := make(chan struct{}), make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	t.lock() // by the other engine: Shutdown would wait for a hold of this one
-	e.Mutex("x").TryLockAsync(t.ctx).OnComplete(func(*Hold, error) { close(running); <-over })
-	receive(t, running)
-	return e
 }
 
 // fleeting is a lease that ends within the test.
@@ -176,15 +143,14 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		return err
 	case "ErrPending Await":
 		t.lock()
-		_, err := t.m.LockAsync(t.ctx).Await(t.soon())
-		return err
+		return t.l.async(t.ctx).await(t.soon())
 
 	case "ErrUnavailable Do":
-		return t.m.Do(t.ctx, func(context.Context, *Hold) error { t.down(); return nil }, Lease(time.Second))
+		return t.l.do(t.ctx, func(context.Context, someHold) error { t.down(); return nil }, Lease(time.Second))
 	case "ErrOutcomeUnknown Do":
-		return t.m.Do(t.ctx, func(context.Context, *Hold) error { t.down(); return nil })
+		return t.l.do(t.ctx, func(context.Context, someHold) error { t.down(); return nil })
 	case "ErrLost Do":
-		return t.m.Do(t.ctx, func(_ context.Context, h *Hold) error { <-h.Done(); return nil }, fleeting())
+		return t.l.do(t.ctx, func(_ context.Context, h someHold) error { <-h.Done(); return nil }, fleeting())
 
 	case "ErrUnavailable Unlock":
 		h := t.lock(Lease(time.Second))
@@ -194,7 +160,7 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		h := t.lock()
 		t.down()
 		released := h.UnlockAsync()
-		_ = t.e.Close()
+		t.each(func(p place) { _ = p.e.Close() })
 		_, err := released.Await(t.ctx)
 		return err
 	case "ErrOutcomeUnknown Unlock":
@@ -207,7 +173,7 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		return h.Unlock(t.ctx)
 	case "ErrNotHeld Unlock":
 		h := t.lock()
-		mustUnlock(t, h)
+		t.unlock(h)
 		return h.Unlock(t.ctx)
 
 	case "ErrUnavailable Extend", "ErrOutcomeUnknown Extend":
@@ -222,13 +188,13 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		<-h.Done()
 		return h.Extend(t.ctx, time.Hour)
 	case "ErrNotAcked Extend":
-		t.s.SetReplicas(1)
+		t.each(func(p place) { p.s.SetReplicas(1) })
 		h := t.lock(Lease(time.Minute), Acked(1))
-		t.s.SetReplicas(0)
+		t.each(func(p place) { p.s.SetReplicas(0) })
 		return h.Extend(t.ctx, time.Hour)
 	case "ErrNotHeld Extend":
 		h := t.lock(Lease(time.Minute))
-		mustUnlock(t, h)
+		t.unlock(h)
 		return h.Extend(t.ctx, time.Hour)
 
 	case "ErrLost Err":
@@ -237,7 +203,7 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		return errors.Join(h.Err(), context.Cause(h.Context(t.ctx)))
 	case "ErrReleased Err":
 		h := t.lock()
-		mustUnlock(t, h)
+		t.unlock(h)
 		return errors.Join(h.Err(), context.Cause(h.Context(t.ctx)))
 
 	case "ErrOutcomeUnknown Close":
@@ -263,54 +229,58 @@ func (t *trouble) provoke(sentinel, operation string) error {
 // provokeAcquiring has one of the acquiring operations fail before it has the lock.
 func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 	t.Helper()
-	acquire := func(ctx context.Context, m Mutex, opts ...Option) error {
+	acquire := func(ctx context.Context, l locking, opts ...Option) error {
 		var err error
 		switch operation {
 		case "Lock":
-			_, err = m.Lock(ctx, opts...)
+			_, err = l.lock(ctx, opts...)
 		case "Try":
-			_, err = m.TryLock(ctx, opts...)
+			_, err = l.try(ctx, opts...)
 		case "Async":
-			_, err = m.LockAsync(ctx, opts...).Await(t.ctx)
+			err = l.async(ctx, opts...).await(t.ctx)
 		case "Do":
-			err = m.Do(ctx, func(context.Context, *Hold) error { return nil }, opts...)
+			err = l.do(ctx, func(context.Context, someHold) error { return nil }, opts...)
 		}
 		return err
 	}
 	switch sentinel {
 	case "ErrInvalid":
-		return acquire(t.ctx, t.e.Mutex(""))
+		return acquire(t.ctx, t.named(""))
 	case "ErrNotAcquired", "ErrHeld":
-		mustLock(t, open(t, t.s.URL()).Mutex("x"))
-		ahead := t.m.LockAsync(t.ctx)
-		defer ahead.Abandon()
-		told(t, t.m, elsewhere)
+		t.each(func(p place) {
+			mustLock(t, open(t, p.s.URL()).Mutex("x"))
+			ahead := p.m.LockAsync(t.ctx)
+			t.Cleanup(func() { ahead.Abandon() })
+			told(t, p.m, elsewhere)
+		})
 		if operation == "Try" { // which goes by its own try
-			return acquire(t.ctx, t.m)
+			return acquire(t.ctx, t.l)
 		}
-		return acquire(t.soon(), t.m)
+		return acquire(t.soon(), t.l)
 	case "ErrNotRun":
-		return acquire(t.soon(), t.e.Mutex(""))
+		return acquire(t.soon(), t.named(""))
 	case "ErrReentry":
-		return acquire(t.lock().Context(t.ctx), t.m, NonReentrant())
+		return acquire(t.lock().Context(t.ctx), t.l, NonReentrant())
 	case "ErrWrongType":
-		if err := t.s.Redis().Set("x", "of another library"); err != nil {
-			t.Fatal(err)
-		}
-		return acquire(t.ctx, t.m)
+		t.each(func(p place) {
+			if err := p.s.Redis().Set("x", "of another library"); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return acquire(t.ctx, t.l)
 	case "ErrNotAcked":
-		return acquire(t.ctx, t.m, Acked(AllReplicas))
+		return acquire(t.ctx, t.l, Acked(AllReplicas))
 	case "ErrLate":
-		t.net.Delay(faultproxy.All, 40*time.Millisecond, 40*time.Millisecond)
-		return acquire(t.ctx, t.m, Lease(50*time.Millisecond))
+		t.each(func(p place) { p.net.Delay(faultproxy.All, 40*time.Millisecond, 40*time.Millisecond) })
+		return acquire(t.ctx, t.l, Lease(50*time.Millisecond))
 	case "ErrClosed":
-		_ = t.e.Close()
-		return acquire(t.ctx, t.m)
+		t.each(func(p place) { _ = p.e.Close() })
+		return acquire(t.ctx, t.l)
 	case "ErrReleased":
 		h := t.lock()
 		under := h.Context(t.ctx)
-		mustUnlock(t, h)
-		return acquire(under, t.m)
+		t.unlock(h)
+		return acquire(under, t.l)
 	case "ErrLost":
 		if operation == "Do" {
 			return nil // what it returns after its function has run is in provoke
@@ -318,27 +288,28 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 		h := t.lock(fleeting())
 		under := h.Context(t.ctx)
 		<-under.Done()
-		return acquire(under, t.m)
+		return acquire(under, t.l)
 	case "ErrUnavailable":
 		switch operation {
 		case "Lock":
 			t.down()
-			return acquire(t.ctx, t.m, Wait(50*time.Millisecond))
+			return acquire(t.ctx, t.l, Wait(50*time.Millisecond))
 		case "Try":
 			t.down()
-			return acquire(t.ctx, t.m)
+			return acquire(t.ctx, t.l)
 		case "Async":
 			t.down()
-			_, err := t.m.TryLockAsync(t.ctx).Await(t.ctx)
-			return err
+			return t.l.tryAsync(t.ctx).await(t.ctx)
 		}
 	case "ErrOverloaded":
-		e := open(t, "redis://"+t.net.Addr(), func(c *Config) { c.MaxInFlight = 1 })
-		t.net.Pause(faultproxy.All)
-		defer t.net.Resume()
-		e.Mutex("a").LockAsync(t.ctx)
-		_, err := e.Mutex("b").LockAsync(t.ctx).Result()
-		return err
+		full := make(map[*Engine]*Engine)
+		t.each(func(p place) {
+			full[p.e] = open(t, "redis://"+p.net.Addr(), func(c *Config) { c.MaxInFlight = 1 })
+			p.net.Pause(faultproxy.All)
+		})
+		defer t.each(func(p place) { p.net.Resume() })
+		t.each(func(p place) { full[p.e].Mutex("a").LockAsync(t.ctx) })
+		return t.of("b", func(p place) *Engine { return full[p.e] }).async(t.ctx).await(t.soon())
 	}
 	return nil
 }

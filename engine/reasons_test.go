@@ -103,7 +103,7 @@ func told(t testing.TB, m Mutex, what tried) {
 	})
 }
 
-// trouble is in errors_table_test.go: a server, a network, an engine.
+// trouble is in trouble_test.go: a server, a network, an engine.
 func newReasons(t testing.TB) (*trouble, Mutex) {
 	tr := newTrouble(t)
 	return tr, tr.e.Mutex("orders:42")
