@@ -110,7 +110,8 @@ type LostError struct {
 	Name   string
 	Reason LostReason
 	// Err is set for a RedLock: on which servers it was lost, and why. Reason is that of
-	// the server without which no majority was left.
+	// the server without which no majority was left. Err is for people: what one server
+	// said is in its text, and errors.Is and errors.As do not find it.
 	Err error
 }
 

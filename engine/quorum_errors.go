@@ -107,14 +107,14 @@ func listed(each []error) string {
 	return strings.Join(text, "; ")
 }
 
-// loss is the end of a hold after the last loss, by which so many are left that have had the
-// lock since then, or before. The caller holds mu.
-func (q *quorum) loss(last error, left int, since clock.Instant) error {
+// loss is the end of a hold after the last loss. Left are those that have had the lock since
+// then, or before. The caller holds mu.
+func (q *quorum) loss(last error, since clock.Instant) error {
 	lost, ok := last.(*LostError)
 	if !ok {
 		return last // released, with what it re-entered
 	}
-	why := &tooFew{left: left, of: len(q.parts)}
+	why := &tooFew{of: len(q.parts)}
 	for i := range q.parts {
 		p := &q.parts[i]
 		about := error(errNotGranted)
@@ -124,9 +124,9 @@ func (q *quorum) loss(last error, left int, since clock.Instant) error {
 		case p.vote != nil && p.vote.hold.h.inTime():
 			continue
 		case p.vote != nil: // its time ended just now, and nobody has looked
-			about = lossAt{lost}
+			about = lossAt(lost.Reason)
 		case isLost && l.Err == nil:
-			about = lossAt{l}
+			about = lossAt(l.Reason)
 		case p.lost != nil:
 			about = p.lost
 		case p.err != nil:
@@ -134,26 +134,25 @@ func (q *quorum) loss(last error, left int, since clock.Instant) error {
 		}
 		why.each = append(why.each, &serverError{q.locks[i].serverOf(), about})
 	}
+	why.left = min(why.of-len(why.each), q.majority()-1) // one may have joined just now
 	return &LostError{Name: q.locks[0].name, Reason: lost.Reason, Err: why}
 }
 
-// tooFew is why a QuorumLock was lost.
+// tooFew is why a QuorumLock was lost. It has no Unwrap: what is true of one server is not true
+// of the whole.
 type tooFew struct {
 	left, of int
 	each     []error // of the servers that are not left
 }
 
-func (e *tooFew) Unwrap() []error { return e.each }
-
 func (e *tooFew) Error() string {
 	return fmt.Sprintf("engine: %d of %d servers are certain to have it, %d are needed: %s", e.left, e.of, e.of/2+1, listed(e.each))
 }
 
-// lossAt is the LostError of one server, whose text need not say the name again.
-type lossAt struct{ *LostError }
+// lossAt is the loss at one server, which is not ErrLost: the whole need not be lost.
+type lossAt LostReason
 
-func (e lossAt) Error() string { return e.Reason.String() }
-func (e lossAt) Unwrap() error { return e.LostError }
+func (e lossAt) Error() string { return LostReason(e).String() }
 
 var (
 	errGivenBack    = errors.New("it was granted, and given back")
@@ -173,7 +172,8 @@ func (q *quorum) unreleased(votes []*vote, errs []error) error {
 			continue
 		case isLost:
 			gone, last = gone+1, lost
-			losses = append(losses, &serverError{server, lossAt{lost}})
+			err = lossAt(lost.Reason)
+			losses = append(losses, &serverError{server, err})
 		case isNotHeld(err):
 			before++
 		}

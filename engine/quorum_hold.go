@@ -143,7 +143,7 @@ func (h *QuorumHold) Err() error {
 		for i, err := range ended {
 			q.parts[i].lost = err
 		}
-		why = q.loss(last, certain, math.MaxInt64)
+		why = q.loss(last, math.MaxInt64)
 		q.mu.Unlock()
 	}
 	return q.fate.settle(why)
@@ -278,6 +278,9 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 	for _, v := range votes {
 		go func() {
 			err := v.hold.h.extendBy(ectx, d)
+			if lost, isLost := err.(*LostError); isLost {
+				err = lossAt(lost.Reason)
+			}
 			if err != nil {
 				err = &serverError{q.locks[v.at].serverOf(), err}
 			}

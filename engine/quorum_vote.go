@@ -102,7 +102,7 @@ func (q *quorum) leave(v *vote, why error, there clock.Instant, do *deeds) {
 			q.lookAtOthers(v.at, do)
 		}
 		if all < q.majority() {
-			q.stage, q.ending = quorumOver, q.loss(why, all, since)
+			q.stage, q.ending = quorumOver, q.loss(why, since)
 			q.giveUp(do)
 			if reason != 0 && reason != EngineClosed {
 				do.lost = q.ending

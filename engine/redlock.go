@@ -59,6 +59,14 @@ func RedLock(locks ...Mutex) QuorumLock {
 	return QuorumLock{l}
 }
 
+// name is that of the first lock, for an error.
+func (l *quorumLock) name() string {
+	if len(l.locks) == 0 {
+		return ""
+	}
+	return l.locks[0].name
+}
+
 // cannotVote is why locks cannot be a QuorumLock, nil if they can.
 func cannotVote(locks []Mutex) error {
 	if len(locks) == 0 {
@@ -177,11 +185,11 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 	case l.all == nil:
 		return nil, nil, notAcquired("", invalid("the zero QuorumLock: get one from RedLock"))
 	case l.all.err != nil:
-		return nil, nil, notAcquired("", l.all.err)
+		return nil, nil, notAcquired(l.all.name(), l.all.err)
 	case ctx == nil:
-		return nil, nil, notAcquired("", errNoContext)
+		return nil, nil, notAcquired(l.all.name(), errNoContext)
 	case ctx.Err() != nil:
-		return nil, nil, notAcquired("", context.Cause(ctx))
+		return nil, nil, notAcquired(l.all.name(), context.Cause(ctx))
 	}
 	var o options
 	parents := make([]*holding, len(l.all.locks))

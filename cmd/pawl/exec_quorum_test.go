@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,6 +99,31 @@ func TestLossOfTheMajorityEndsTheCommand(t *testing.T) {
 		}
 	}
 	v.wait(t).expect(t, 76, `lock "a"`, "SIGTERM")
+}
+
+// It was held to the end: by the two that the release did not find it gone at.
+func TestReleaseWithoutAMajorityIsNoLoss(t *testing.T) {
+	t.Parallel()
+	servers, quorum := quorumOf(t, 3)
+	for i := range quorum {
+		quorum[i] = strings.TrimSuffix(quorum[i], "?lease=2s") // it is not renewed meanwhile
+	}
+	dir := t.TempDir()
+	args := append([]string{"exec", "a"}, quorum...)
+	v := start(t, nil, append(args, "--", "sh", "-c", `echo up >`+dir+`/up; while [ -e `+dir+`/up ]; do sleep 0.01; done; exit 7`)...)
+	started(t, dir+"/up")
+	for _, s := range servers {
+		eventually(t, "each server has it", func() bool { return s.Do("HLEN", "a") == int64(1) })
+	}
+	servers[0].Do("DEL", "a")
+	if err := servers[1].Process.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers[1].Process.Cont() })
+	if err := os.Remove(dir + "/up"); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 7, "the lock was not released and ends with its lease", "the server does not have it any more")
 }
 
 func TestQuorumThatMakesNoSenseIsWrongUsage(t *testing.T) {

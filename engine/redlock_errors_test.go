@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+)
+
+// What one server said is in the text of the error of a RedLock, but the error is only what is
+// true of the whole.
+func TestErrorOfARedLockIsWhatIsTrueOfTheWhole(t *testing.T) {
+	t.Parallel()
+	is := func(t testing.TB, err error, text string, yes ...error) {
+		t.Helper()
+		for _, want := range yes {
+			if !errors.Is(err, want) {
+				t.Errorf("not %q: %v", want, err)
+			}
+		}
+		for name, other := range sentinels {
+			if errors.Is(err, other) && !errors.Is(errors.Join(yes...), other) {
+				t.Errorf("it is %s: %v", name, err)
+			}
+		}
+		if !hasText(err, text) {
+			t.Errorf("without %q: %v", text, err)
+		}
+	}
+	const gone = "the server does not have it any more"
+	t.Run("lost, and refused for good at another", func(t *testing.T) {
+		t.Parallel()
+		tr := newTroubleOf(t, "RedLock")
+		if err := tr.s.Redis().Set("x", "of another library"); err != nil {
+			t.Fatal(err)
+		}
+		h := tr.lock(Lease(time.Second))
+		receive(t, h.Done())
+		is(t, h.Err(), "WRONGTYPE", ErrLost)
+	})
+	t.Run("gone at one, and not released at another", func(t *testing.T) {
+		t.Parallel()
+		tr := newTroubleOf(t, "RedLock")
+		h := tr.lock()
+		eventually(t, "all have it", func() bool { return len(h.(*QuorumHold).Servers()) == 3 })
+		tr.s.Redis().Del("x")
+		tr.places[1].net.Pause(faultproxy.All)
+		defer tr.places[1].net.Resume()
+		is(t, h.Unlock(tr.soon()), gone, ErrOutcomeUnknown)
+		is(t, h.Err(), "", ErrReleased)
+	})
+	t.Run("gone at one, and not extended at another", func(t *testing.T) {
+		t.Parallel()
+		tr := newTroubleOf(t, "RedLock")
+		h := tr.lock(Lease(time.Minute))
+		eventually(t, "all have it", func() bool { return len(h.(*QuorumHold).Servers()) == 3 })
+		tr.s.Redis().Del("x")
+		tr.places[1].net.Pause(faultproxy.All)
+		defer tr.places[1].net.Resume()
+		is(t, h.Extend(tr.soon(), time.Hour), gone, ErrOutcomeUnknown)
+		if err := h.Err(); err != nil {
+			t.Errorf("lost: %v", err)
+		}
+	})
+}
+
+// It names the lock, also if nothing was asked.
+func TestErrorOfARedLockNamesIt(t *testing.T) {
+	t.Parallel()
+	tr := newTroubleOf(t, "RedLock")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, err := range map[string]error{
+		"an ended context": errOf(tr.l.lock(gone)),
+		"no context":       errOf(tr.l.lock(tr.none)),
+		"one server twice": errOf(RedLock(tr.m, tr.m).Lock(tr.ctx)),
+	} {
+		if !errors.Is(err, ErrNotAcquired) || !hasText(err, `lock "x" not acquired`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := RedLock().Lock(tr.ctx); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no locks: %v", err)
+	}
+}
