@@ -175,7 +175,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 
 // next goes on after an answer, while it is not held. The caller holds mu.
 func (q *quorum) next(do *deeds) {
-	certain, refused, forGood := 0, 0, 0
+	certain, refused, held, forGood := 0, 0, 0, 0
 	for i := range q.parts {
 		switch p := &q.parts[i]; {
 		case p.vote != nil && p.vote.hold.h.inTime():
@@ -186,7 +186,11 @@ func (q *quorum) next(do *deeds) {
 				q.fail(notAcquired(q.locks[0].name, ErrClosed), do)
 				return
 			}
-			if !passes(p.err) {
+			stand, _ := standingOf(p.err.(*NotAcquiredError).Err)
+			switch {
+			case stand == isHeld:
+				held++
+			case !passes(p.err):
 				forGood++
 			}
 		}
@@ -201,8 +205,8 @@ func (q *quorum) next(do *deeds) {
 	case certain >= q.majority():
 		q.elected(do)
 		return
-	case forGood > spare, q.once && refused > spare:
-		q.fail(q.verdict(), do)
+	case forGood > spare, q.once && refused > spare && (held > spare || held+q.out <= spare):
+		q.fail(q.verdict(), do) // the rest does not change it any more
 		return
 	case q.once:
 	case q.stage == quorumAsking:

@@ -85,3 +85,26 @@ func TestErrorOfARedLockNamesIt(t *testing.T) {
 		t.Errorf("no locks: %v", err)
 	}
 }
+
+// One that refuses, and answers first, does not keep TryLock from hearing that a majority of the
+// servers is held by somebody else. Who skips a job on ErrHeld would take that for a fault.
+func TestTryLockOfARedLockHearsThatItIsHeld(t *testing.T) {
+	t.Parallel()
+	tr := newTroubleOf(t, "RedLock")
+	for _, p := range tr.places[1:] {
+		mustLock(t, open(t, p.s.URL()).Mutex("x"))
+		p.net.Delay(faultproxy.All, 20*time.Millisecond, 20*time.Millisecond)
+	}
+	late := tr.places[2].net
+	late.Delay(faultproxy.All, 60*time.Millisecond, 60*time.Millisecond)
+	for what, refuse := range map[string]func(){
+		"another type": func() { tr.s.Redis().SetError(""); _ = tr.s.Redis().Set("x", "of another library") },
+		"full":         func() { tr.s.Redis().Del("x"); tr.s.Redis().SetError("OOM command not allowed") },
+	} {
+		refuse()
+		ran, err := RedLock(tr.places[0].m, tr.places[1].m, tr.places[2].m).TryDo(tr.ctx, nil)
+		if ran || err != nil {
+			t.Errorf("%s: %t, %v", what, ran, err)
+		}
+	}
+}
