@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +41,10 @@ func TestErrorOfARedLockIsWhatIsTrueOfTheWhole(t *testing.T) {
 		h := tr.lock(Lease(time.Second))
 		receive(t, h.Done())
 		is(t, h.Err(), "WRONGTYPE", ErrLost)
+		left, listed := 0, strings.Count(h.Err().Error(), "127.0.0.1:")
+		if _, err := fmt.Sscanf(h.Err().Error(), `engine: lock "x" was lost: %d of 3`, &left); err != nil || left+listed != 3 {
+			t.Errorf("%d are left, and %d are listed: %v", left, listed, h.Err())
+		}
 	})
 	t.Run("gone at one, and not released at another", func(t *testing.T) {
 		t.Parallel()
