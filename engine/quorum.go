@@ -93,6 +93,7 @@ type quorumPart struct {
 	slow   bool // it did not answer in good time
 	vote   *vote
 	err    error // the latest answer, if that was a refusal
+	cut    bool  // err is none: the whole was given up first
 	lost   error // what became of the latest vote
 }
 
@@ -144,7 +145,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 	q.mu.Lock()
 	q.out--
 	p := &q.parts[i]
-	p.asked, p.err, p.slow = nil, err, false
+	p.asked, p.err, p.cut, p.slow = nil, err, q.stop != nil, false
 	switch {
 	case v == nil:
 	case v.why != nil:

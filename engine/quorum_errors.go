@@ -40,9 +40,9 @@ func (q *quorum) verdict() error {
 			case stand == isAway:
 				away++
 				reason = at
-			case q.stop != nil:
+			case p.cut:
 				reason = errEarly
-			default:
+			case q.stop == nil:
 				forGood = reason
 			}
 		}

@@ -54,3 +54,21 @@ func TestVoteThatJoinedDoesNotReplaceOneThatEndedBefore(t *testing.T) {
 	}
 	s.clean(v)
 }
+
+// One of three servers refuses for good, another one is held. Who stops waiting is told both.
+func TestWaiterIsToldOfAServerThatRefusesForGood(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	other, v := s.open(), s.open()
+	locks := v.lock("x")
+	locks.all.order = []int{0, 1, 2}
+	held := mustLock(t, other[0].Mutex("x"))
+	s.servers[2].Do("SET", "x", "string")
+	_, err := locks.Lock(ctxT(t), Wait(200*time.Millisecond)) // nobody is asked again so soon
+	if !errors.Is(err, ErrHeld) || errors.Is(err, ErrWrongType) || !hasText(err, s.servers[2].Addr()+": "+said(ErrWrongType)) {
+		t.Errorf("%v", err)
+	}
+	s.servers[2].Do("DEL", "x")
+	mustUnlock(t, held)
+	s.clean(other, v)
+}
