@@ -43,8 +43,9 @@ const maxServers = 100
 // Take an odd number of servers, at least three. An even number works, but survives no more
 // losses than one less; of one or two, none may be lost. There may be at most 100, each with
 // an Engine of its own; the locks must be of one kind. Otherwise the first call that needs
-// them returns ErrInvalid. Two engines with the same address are ErrInvalid, too; that two
-// addresses are the same server cannot be known.
+// them returns ErrInvalid. Two engines with the same address are ErrInvalid, too, unless it is
+// that of sentinels, and the masters are different; that two addresses are the same server
+// cannot be known.
 func RedLock(locks ...Mutex) QuorumLock {
 	l := &quorumLock{locks: slices.Clone(locks), err: cannotVote(locks)}
 	if l.err == nil {
@@ -93,12 +94,12 @@ func cannotVote(locks []Mutex) error {
 			continue // an address may mean anything
 		}
 		for _, addr := range e.cfg.Addrs {
-			if servers[addr] {
-				return invalid("a RedLock that has the server %s twice: each lock must be on a server of its own", addr)
+			if servers[e.cfg.at(addr)] {
+				return invalid("a RedLock that has the server %s twice: each lock must be on a server of its own", shorten(e.cfg.at(addr)))
 			}
 		}
 		for _, addr := range e.cfg.Addrs {
-			servers[addr] = true
+			servers[e.cfg.at(addr)] = true
 		}
 	}
 	return nil
@@ -110,11 +111,15 @@ func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millis
 // serverOf names the server of a lock, for an error.
 func (m Mutex) serverOf() string {
 	cfg := &m.engine().cfg
-	text := strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")
-	if cfg.Master != "" {
-		text = cfg.Master + "@" + text
+	return shorten(cfg.at(strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")))
+}
+
+// at names what an address leads to: one that sentinels watch, or the server itself.
+func (c *Config) at(addr string) string {
+	if c.Master == "" {
+		return addr
 	}
-	return shorten(text)
+	return c.Master + "@" + addr
 }
 
 // Lock asks all servers at the same time, and holds the lock when a majority has granted it

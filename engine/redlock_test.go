@@ -370,6 +370,22 @@ func TestRedLockRefusesNonsense(t *testing.T) {
 	}
 }
 
+// The same sentinels may watch several primaries.
+func TestRedLockOfPrimariesThatTheSameSentinelsWatch(t *testing.T) {
+	t.Parallel()
+	of := func(master string, addrs ...string) Mutex {
+		e := &Engine{cfg: Config{Topology: "sentinel", Master: master, Addrs: addrs}}
+		return Mutex{home: &e, name: "x"}
+	}
+	a, b, c := of("a", "s1:26379", "s2:26379"), of("b", "s1:26379", "s2:26379"), of("c", "s2:26379")
+	if err := RedLock(a, b, c).all.err; err != nil {
+		t.Error(err)
+	}
+	if err := RedLock(a, b, of("a", "s2:26379")).all.err; !errors.Is(err, ErrInvalid) || !hasText(err, "the server a@s2:26379 twice") {
+		t.Errorf("the same primary twice: %v", err)
+	}
+}
+
 // One, and two, are possible; none of them may be missing.
 func TestRedLockOfOneAndOfTwo(t *testing.T) {
 	t.Parallel()
