@@ -266,6 +266,12 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 		}
 	}
 	q.mu.Unlock()
+	return h.extendAt(ctx, votes, d)
+}
+
+// extendAt extends the hold where it has these votes: none, if Unlock has just taken them.
+func (h *QuorumHold) extendAt(ctx context.Context, votes []*vote, d time.Duration) error {
+	q := h.q
 	for _, v := range votes {
 		if err := v.hold.h.mayExtend(ctx, d); err != nil {
 			return err // nothing was sent
@@ -302,8 +308,12 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 			return nil
 		}
 	}
-	if why := h.Err(); why != nil && why != ErrReleased {
+	switch why := h.Err(); why {
+	case nil:
+		return joined(errs)
+	case ErrReleased:
+		return ErrNotHeld
+	default:
 		return why
 	}
-	return joined(errs)
 }

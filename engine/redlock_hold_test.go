@@ -136,6 +136,19 @@ func TestFixedLeaseOfARedLock(t *testing.T) {
 	s.clean(v)
 }
 
+// Unlock may take the votes after Extend has looked whether it is held.
+func TestExtendOfARedLockThatUnlockOvertakesIsNotHeld(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	h := mustRedLock(t, v.lock("x"), Lease(time.Minute))
+	mustRelease(t, h)
+	if err := h.extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
+		t.Errorf("Extend: %v", err)
+	}
+	s.clean(v)
+}
+
 // One server is down during an Extend, another while the lock is taken: both join, and stay for
 // as long as the others.
 func TestServersThatMissedAnExtendJoin(t *testing.T) {
