@@ -251,12 +251,17 @@ func mayPass(err error) bool {
 	return passes(err) || slices.Contains(parts(err.(*NotAcquiredError).Err), ErrOverloaded)
 }
 
+// onItsWay is how much later than a majority an answer may be to count since then. If it is later,
+// somebody else may have had the lock there meanwhile; the look at the others costs a command each.
+const onItsWay = 250 * time.Millisecond
+
 // changed goes on after an answer while it is held: with a vote more, or by asking again.
 func (q *quorum) changed(i int, do *deeds) {
 	switch p := &q.parts[i]; {
 	case p.vote != nil:
-		if p.waits { // else it was on its way when the whole was held
-			p.vote.joined = q.home.clock.Now()
+		// If it was on its way when the whole was held, and comes soon, it is as the others.
+		if now := q.home.clock.Now(); p.waits || now.Sub(q.since) > onItsWay {
+			p.vote.joined = now
 			q.lookAtOthers(i, do)
 		}
 		do.join, do.last = p.vote, q.last

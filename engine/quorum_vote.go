@@ -12,7 +12,7 @@ type vote struct {
 	at     int
 	hold   *Hold
 	maxEnd clock.Instant
-	joined clock.Instant // 0: before the whole was held
+	joined clock.Instant // 0: when the whole was held, or soon after that
 	why    error         // it ended before it was noted
 }
 

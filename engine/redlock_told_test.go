@@ -55,6 +55,28 @@ func TestVoteThatJoinedDoesNotReplaceOneThatEndedBefore(t *testing.T) {
 	s.clean(v)
 }
 
+// The third server is slow. Before it answers, another has the lock there and at the first, which
+// was emptied, and gives it back.
+func TestSlowVoteDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	p := s.through(2, v)
+	mustRelease(t, mustRedLock(t, v.lock("warm")))
+	p.Delay(faultproxy.All, 500*time.Millisecond, 500*time.Millisecond)
+	h := mustRedLock(t, v.lock("x"))
+	s.servers[0].Do("FLUSHALL")
+	other := voters{open(t, s.servers[0].URL()), open(t, s.servers[2].URL())}
+	mustRelease(t, mustRedLock(t, other.lock("x")))
+	receive(t, h.Done())
+	var lost *LostError
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer || !hasText(err, "1 of 3") {
+		t.Errorf("Err: %v", err)
+	}
+	p.Delay(faultproxy.All, 0, 0)
+	s.clean(v)
+}
+
 // One of three servers refuses for good, another one is held. Who stops waiting is told both.
 func TestWaiterIsToldOfAServerThatRefusesForGood(t *testing.T) {
 	t.Parallel()
