@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,66 +16,12 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// peerEnv has the arguments of a process that a test has started.
-const peerEnv = "PAWL_TEST_PEER"
-
 // rounds is how many rounds a test of two processes has; more by PAWL_MULTI_ROUNDS.
 func rounds(n int) int {
 	if more, err := strconv.Atoi(os.Getenv("PAWL_MULTI_ROUNDS")); err == nil {
 		return more
 	}
 	return n
-}
-
-// peers runs the test itself in two more processes, whose peerEnv are number and args, and
-// calls line with each line that they print. They begin together: see begins.
-func peers(t *testing.T, args string, line func(process int, text string)) {
-	t.Helper()
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var ready sync.WaitGroup
-	ready.Add(2)
-	test, _, _ := strings.Cut(t.Name(), "/")
-	for process := range 2 {
-		cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=0")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", peerEnv, process, args))
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var complaints bytes.Buffer
-		cmd.Stderr = &complaints
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		wg.Go(func() {
-			tail, lines := "", bufio.NewScanner(out)
-			lines.Scan()
-			ready.Done() // or it has failed, and ends
-			ready.Wait()
-			_ = in.Close()
-			for lines.Scan() {
-				tail = lines.Text()
-				mu.Lock()
-				line(process, tail)
-				mu.Unlock()
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("process %d: %v: %s %s", process, err, tail, complaints.String())
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// begins tells the test that this process is ready, and waits for the other one.
-func begins() {
-	fmt.Println("ready")
-	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
 // work takes as long as d, or until the hold is lost.
@@ -91,7 +34,7 @@ func work(h *MultiHold, d time.Duration) {
 // Two processes that want the same two locks in opposite orders both get them, each time.
 func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 	const each = 1000
-	if args := strings.Fields(os.Getenv(peerEnv)); len(args) == 2 {
+	if args := peerArgs(); len(args) == 2 {
 		e := open(t, args[1])
 		l := Multi(e.Mutex("a"), e.Mutex("b"))
 		if args[0] == "1" {
@@ -116,14 +59,14 @@ func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 	s := server(t)
 	var done [2]int
 	commands := 0
-	peers(t, s.URL(), func(process int, text string) {
+	peers(t, func(process int, text string) {
 		n := 0
 		if text == "done" {
 			done[process]++
 		} else if _, err := fmt.Sscanf(text, "commands %d", &n); err == nil {
 			commands += n
 		}
-	})
+	}, s.URL())
 	t.Logf("%d commands; without contention %d", commands, 2*each*4)
 	if commands < 2*each*4+each {
 		t.Error("they did not get in each other's way")
@@ -144,7 +87,7 @@ type manySection struct {
 // moment. Nobody waits for ever, no name is had by two at a time, nothing is left over, and
 // it costs what it should. PAWL_MULTI_ROUNDS=10000 is the long run.
 func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
-	if args := strings.Fields(os.Getenv(peerEnv)); len(args) == 3 {
+	if args := peerArgs(); len(args) == 3 {
 		n, _ := strconv.Atoi(args[2])
 		takeSets(t, args[0], args[1], n)
 		return
@@ -156,7 +99,7 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			had := make(map[string][]manySection) // by name
 			taken, given := 0, 0
-			peers(t, fmt.Sprint(at.url, " ", rounds(150)), func(process int, text string) {
+			peers(t, func(process int, text string) {
 				words := strings.Fields(text)
 				switch {
 				case len(words) > 4 && words[0] == "had":
@@ -169,7 +112,7 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 				case text == "gave up":
 					given++
 				}
-			})
+			}, at.url, rounds(150))
 			for name, list := range had {
 				slices.SortFunc(list, func(a, b manySection) int { return int(a.from - b.from) })
 				for i := 1; i < len(list); i++ {

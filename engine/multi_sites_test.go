@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -65,8 +63,8 @@ func TestMultiLockOverSeveralKindsOfDeployment(t *testing.T) {
 // nothing that its lease does not end.
 func TestLocksOfAKilledProcessExpire(t *testing.T) {
 	const lease = 1500 * time.Millisecond
-	if url := os.Getenv(peerEnv); url != "" {
-		e := open(t, url, leaseOf(lease))
+	if args := peerArgs(); len(args) == 1 {
+		e := open(t, args[0], leaseOf(lease))
 		mustLockMany(t, e, someNames(100))
 		e.Many("busy", "y", "z").LockAsync(ctxT(t))
 		<-ctxT(t).Done() // until it is killed
@@ -76,14 +74,9 @@ func TestLocksOfAKilledProcessExpire(t *testing.T) {
 	s := server(t)
 	e := open(t, s.URL())
 	busy := mustLock(t, e.Mutex("busy"))
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLocksOfAKilledProcessExpire$")
-	cmd.Env = append(os.Environ(), peerEnv+"="+s.URL())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	p := startPeer(t, s.URL())
 	eventually(t, "it holds its locks", func() bool { return s.Do("EXISTS", "busy", someNames(100)[99]) == int64(2) })
-	if err := cmd.Process.Kill(); err != nil {
+	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	h, err := e.LockMany(ctxT(t), append(someNames(100), "y", "z"))

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -286,20 +284,15 @@ func TestTTLIsTheLeaseOrTheWatchdogs(t *testing.T) {
 func TestLockOfAKilledProcessExpires(t *testing.T) {
 	const lease = 1500 * time.Millisecond
 	short := func(c *Config) { c.Lease = lease }
-	if url := os.Getenv("PAWL_TEST_KILLED"); url != "" {
-		mustLock(t, open(t, url, short).Mutex("L"))
+	if args := peerArgs(); len(args) == 1 {
+		mustLock(t, open(t, args[0], short).Mutex("L"))
 		<-ctxT(t).Done() // until it is killed
 		t.Fatal("not killed")
 	}
 	t.Parallel()
 	steady(t, func(t testing.TB) {
 		s := server(t)
-		cmd := exec.Command(os.Args[0], "-test.run=^TestLockOfAKilledProcessExpires$")
-		cmd.Env = append(os.Environ(), "PAWL_TEST_KILLED="+s.URL())
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		p := startPeer(t, s.URL())
 		eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "L")) == 1 })
 		// It is renewed: after twice the lease the process has it still.
 		renewed := time.Now()
@@ -310,7 +303,7 @@ func TestLockOfAKilledProcessExpires(t *testing.T) {
 			return time.Since(renewed) > 2*lease
 		})
 		f := open(t, s.URL()).Mutex("L").LockAsync(ctxT(t))
-		if err := cmd.Process.Kill(); err != nil {
+		if err := p.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		killed := pace.Now()

@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +17,6 @@ import (
 )
 
 const (
-	safetyEnv     = "PAWL_TEST_REDLOCK_SERVERS" // for the processes that the test starts
 	safetyLease   = 400 * time.Millisecond
 	safetyWorkers = 3
 )
@@ -38,8 +34,8 @@ type section struct {
 // comes back, and stays away for longer than the lease: without that two could hold the lock,
 // as RedLock says. PAWL_REDLOCK_SECTIONS=10000 is the long run.
 func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
-	if urls := os.Getenv(safetyEnv); urls != "" {
-		safetyProcess(t, strings.Split(urls, ","))
+	if urls := peerArgs(); len(urls) > 0 {
+		safetyProcess(t, urls)
 		return
 	}
 	t.Parallel()
@@ -52,7 +48,7 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 		seed = n
 	}
 	s := independent(t, 5)
-	var urls []string
+	var urls []any
 	for _, one := range s.servers {
 		urls = append(urls, one.URL())
 	}
@@ -62,43 +58,27 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for process := range 2 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestRedLockIsSafeWhileServersAreKilledAndRestarted$", "-test.timeout=0")
-		cmd.Env = append(os.Environ(), safetyEnv+"="+strings.Join(urls, ","))
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var complaints bytes.Buffer
-		cmd.Stderr = &complaints
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		p := startPeer(t, urls...)
 		wg.Go(func() {
 			<-stop
-			_ = in.Close() // tells it to end
+			_ = p.in.Close() // tells it to end
 		})
 		wg.Go(func() {
-			lines := bufio.NewScanner(out)
-			for lines.Scan() {
+			if err := p.follow(func(text string) {
 				var who, from, to int64
 				var lost bool
-				if n, _ := fmt.Sscanf(lines.Text(), "section %d %d %d %t", &who, &from, &to, &lost); n != 4 {
-					if strings.HasPrefix(lines.Text(), "error") {
-						t.Errorf("process %d: %s", process, lines.Text())
+				if n, _ := fmt.Sscanf(text, "section %d %d %d %t", &who, &from, &to, &lost); n != 4 {
+					if strings.HasPrefix(text, "error") {
+						t.Errorf("process %d: %s", process, text)
 					}
-					continue
+					return
 				}
 				mu.Lock()
 				all = append(all, section{time.Unix(0, from), time.Unix(0, to), fmt.Sprint(process, "/", who), lost})
 				mu.Unlock()
 				done.Add(1)
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("process %d: %v: %s", process, err, complaints.String())
+			}); err != nil {
+				t.Errorf("process %d: %v", process, err)
 			}
 		})
 	}

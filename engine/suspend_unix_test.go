@@ -5,9 +5,7 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -16,37 +14,31 @@ import (
 // The process is stopped past its lease. On resume the hold is over before anything
 // is done under it, although no timer has had time to run.
 func TestSuspendedProcessFindsItsHoldEnded(t *testing.T) {
-	if url := os.Getenv("PAWL_TEST_SUSPENDED"); url != "" {
-		suspended(t, url)
+	if args := peerArgs(); len(args) == 1 {
+		suspended(t, args[0])
 		return
 	}
 	t.Parallel()
 	steady(t, func(t testing.TB) {
 		s := server(t)
-		cmd := exec.Command(os.Args[0], "-test.run=^TestSuspendedProcessFindsItsHoldEnded$", "-test.v")
-		cmd.Env = append(os.Environ(), "PAWL_TEST_SUSPENDED="+s.URL())
-		var out strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		p := startPeer(t, s.URL())
 		eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
-		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		stopped := time.Now()
 		eventually(t, "the key expires", func() bool {
 			return len(fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
 		})
-		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := p.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("%v\n%s", err, out.String())
+		var said []string
+		if err := p.follow(func(text string) { said = append(said, text) }); err != nil {
+			t.Fatalf("%v\n%q", err, said)
 		}
-		if !strings.Contains(out.String(), "ended before the first look") {
-			t.Fatalf("the process did not report:\n%s", out.String())
+		if !slices.Contains(said, "ended before the first look") {
+			t.Fatalf("the process did not report: %q", said)
 		}
 	})
 }
