@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -94,54 +93,6 @@ func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
 		t.Errorf("a context of nil: %v", cause)
 	}
 	clean(t, s, e)
-}
-
-// Pending, and while their common context is cancelled, they cost no goroutine each.
-func TestPendingMultiLocksCostNoGoroutines(t *testing.T) {
-	for _, c := range []struct{ n, names int }{{2000, 10}, {500, 3 * fewLocks}} {
-		pendingCostNoGoroutines(t, c.n, c.names)
-	}
-}
-
-func pendingCostNoGoroutines(t *testing.T, n, each int) {
-	t.Helper()
-	s := server(t)
-	a, e := open(t, s.URL()), open(t, s.URL())
-	held := mustLock(t, a.Mutex("shared"))
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	idle := runtime.NumGoroutine()
-	futures := make([]*Future[*MultiHold], n)
-	for i := range futures {
-		names := []string{"shared"}
-		for j := range each - 1 {
-			names = append(names, fmt.Sprint("own", i, "/", j))
-		}
-		futures[i] = e.Many(names...).LockAsync(ctx)
-		if i%(1000/each) == 0 {
-			eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 1000 })
-		}
-	}
-	// Their tries of the one name go one after another, so their number alone says nothing.
-	eventually(t, "all wait for the lock that is held, and have none", func() bool {
-		return e.Stats().Waiting == n && e.Stats().InFlight == 0 && s.Do("DBSIZE") == int64(1)
-	})
-	if more := runtime.NumGoroutine() - idle; more > 20 {
-		t.Errorf("%d goroutines more", more)
-	}
-	cancel()
-	peak := 0
-	for _, f := range futures {
-		peak = max(peak, runtime.NumGoroutine()-idle)
-		if _, err := f.Await(ctxT(t)); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrHeld) {
-			t.Fatal(err)
-		}
-	}
-	if peak > 20 {
-		t.Errorf("%d goroutines more while they are cancelled", peak)
-	}
-	mustUnlock(t, held)
-	clean(t, s, a, e)
 }
 
 // Without an answer from one server nothing is kept on the others.
