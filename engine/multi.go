@@ -33,7 +33,7 @@ const maxLocks = 10_000
 // are the same lock cannot be known; such a Lock never succeeds.
 func Multi(locks ...Mutex) MultiLock {
 	m := &multi{locks: slices.Clone(locks)}
-	seen := make(map[multiKey]bool, len(locks))
+	seen := make(map[multiKey]string, len(locks))
 	switch {
 	case len(locks) == 0:
 		m.err = invalid("a MultiLock of no locks")
@@ -44,6 +44,11 @@ func Multi(locks ...Mutex) MultiLock {
 		if m.err != nil {
 			break
 		}
+		var before string
+		if one.home != nil {
+			k := multiKey{one.engine(), one.key}
+			before, seen[k] = seen[k], one.name
+		}
 		switch {
 		case one.home == nil:
 			m.err = errZeroMutex
@@ -51,14 +56,13 @@ func Multi(locks ...Mutex) MultiLock {
 			m.err = one.err
 		case one.key.kind != locks[0].key.kind:
 			m.err = invalid("a MultiLock of a Mutex and a SpinMutex: they must be of one kind")
-		case seen[multiKey{one.engine(), one.key}]:
+		case before == one.name:
 			m.err = invalid("a MultiLock that has %q twice", shorten(one.name))
+		case before != "":
+			m.err = invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", shorten(before), shorten(one.name))
 		}
 		if m.err != nil {
 			m.name = one.name
-		}
-		if one.home != nil {
-			seen[multiKey{one.engine(), one.key}] = true
 		}
 	}
 	return MultiLock{m}

@@ -261,38 +261,6 @@ func TestWaitBoundsAMultiLock(t *testing.T) {
 	clean(t, s, a, b)
 }
 
-func TestMultiLockRefusesNonsense(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
-	x := e.Mutex("x")
-	for what, c := range map[string]struct {
-		l    MultiLock
-		opts []Option
-	}{
-		"no locks":          {l: Multi()},
-		"zero MultiLock":    {},
-		"zero Mutex":        {l: Multi(x, Mutex{})},
-		"twice":             {l: Multi(x, x)},
-		"one kind":          {l: Multi(x, e.SpinMutex("y").Mutex)},
-		"must not be empty": {l: Multi(x, e.Mutex(""))},
-		"at most 10000":     {l: e.Many(someNames(10_001)...)},
-		"MinHold":           {l: Multi(x), opts: []Option{MinHold(time.Second)}},
-		"Lease and MaxHold": {l: Multi(x), opts: []Option{Lease(time.Second), MaxHold(time.Second)}},
-	} {
-		if _, err := c.l.Lock(ctxT(t), c.opts...); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrNotAcquired) || !hasText(err, what) {
-			t.Errorf("%s: %v", what, err)
-		}
-		if _, err := c.l.LockAsync(ctxT(t), c.opts...).Await(ctxT(t)); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: async: %v", what, err)
-		}
-	}
-	if s.Do("DBSIZE") != int64(0) {
-		t.Error("something was taken")
-	}
-	clean(t, s, e)
-}
-
 // The error names a lock, whatever is wrong: of many names, the one that cannot be used.
 func TestMultiLockErrorsHaveAName(t *testing.T) {
 	t.Parallel()
