@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
 func someNames(n int) []string {
@@ -306,6 +308,33 @@ func TestManyLocksCostTwoCommandsEach(t *testing.T) {
 	}
 	if got := s.CommandStats()["evalsha"] - before; got != 2*n {
 		t.Errorf("%d commands in all", got)
+	}
+	clean(t, s, e)
+}
+
+// All are asked for before the first has an answer, and all are given back so: a round trip
+// each, however many they are.
+func TestManyLocksTakeARoundTripEach(t *testing.T) {
+	t.Parallel()
+	s, p, e := behind(t)
+	const n = 500
+	allOut := func(what string) {
+		t.Helper()
+		eventually(t, what, func() bool { return e.Stats().InFlight == n })
+		p.Resume()
+	}
+	p.Pause(faultproxy.All)
+	f := e.Many(someNames(n)...).LockAsync(ctxT(t))
+	allOut("all are asked for")
+	h, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Pause(faultproxy.All)
+	released := background(func() error { return h.Unlock(ctxT(t)) })
+	allOut("all are given back")
+	if err := receive(t, released); err != nil {
+		t.Error(err)
 	}
 	clean(t, s, e)
 }
