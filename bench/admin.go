@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // admin is a connection for what is done beside the measuring: counting, foreign
@@ -21,7 +22,7 @@ type admin struct {
 	cfg  engine.Config
 	id   string // of the connection, for CLIENT LIST; "" if the server does not say
 	conn net.Conn
-	dec  resp.Decoder
+	dec  wire.Decoder
 	in   []byte // read and not decoded yet
 	buf  []byte // in lies in it
 	out  []byte
@@ -59,7 +60,7 @@ func (a *admin) dial(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
-	a.conn, a.in, a.out, a.dec, a.stale = conn, nil, nil, resp.Decoder{}, false
+	a.conn, a.in, a.out, a.dec, a.stale = conn, nil, nil, wire.Decoder{}, false
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := a.greet(cfg); err != nil {
 		conn.Close()
@@ -124,7 +125,7 @@ func (a *admin) do(words ...string) (resp.Value, error) {
 }
 
 // add queues a command for flush; each is answered by one next.
-func (a *admin) add(words ...string) { a.out = resp.AppendCommand(a.out, words...) }
+func (a *admin) add(words ...string) { a.out = wire.AppendCommand(a.out, words...) }
 
 func (a *admin) flush() error {
 	if err := a.conn.SetDeadline(time.Now().Add(adminTimeout)); err != nil {
@@ -152,7 +153,7 @@ func (a *admin) next() (resp.Value, error) {
 		}
 		if n > 0 {
 			a.in = a.in[n:]
-			if v.Kind == resp.KindError {
+			if v.Kind == wire.KindError {
 				code, _, _ := strings.Cut(string(v.Bytes), " ")
 				return resp.Value{}, &resp.ServerError{Code: code, Message: string(v.Bytes)}
 			}

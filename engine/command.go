@@ -8,6 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // what a command is.
@@ -144,7 +145,7 @@ func (r *resource) Wants() resp.Acks { return r.cmd.want }
 
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
 func (r *resource) NeedsAck(v resp.Value) bool {
-	return r.cmd.what == extending || v.Kind == resp.KindInt && v.Int == script.Granted
+	return r.cmd.what == extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 
 // Rank implements resp.PatientRequest. On a full connection, commands that give locks back
@@ -198,11 +199,11 @@ func (c *command) outcome(reply resp.Reply) outcome {
 		// renew answers a list; ours has one element.
 		list := v
 		v = resp.Value{}
-		if list.Kind == resp.KindArray && list.Len() == 1 {
+		if list.Kind == wire.KindArray && list.Len() == 1 {
 			list.Each(func(_ int, e resp.Value) bool { v = e; return true })
 		}
 	}
-	if o.err == nil && v.Kind != resp.KindInt {
+	if o.err == nil && v.Kind != wire.KindInt {
 		o.err = errReply
 	}
 	o.code, o.verdict = v.Int, classify(o.err)

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -174,7 +175,7 @@ func (e *Engine) submitRenewal(slot uint16, r resp.DurableRequest) {
 // connection. In a cluster it asks one of the nodes.
 func (e *Engine) Ping(ctx context.Context) error {
 	_, err := e.ask(ctx, 0, true, func(dst []byte, _ resp.Form) []byte {
-		return resp.AppendCommand(dst, "PING")
+		return wire.AppendCommand(dst, "PING")
 	})
 	return err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // listening subscribes to a channel with the given command, and returns what comes.
@@ -23,7 +23,7 @@ func listening(t *testing.T, addr, verb, channel string) *bufio.Reader {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Write(resp.AppendCommand(nil, verb, channel)); err != nil {
+	if _, err := conn.Write(wire.AppendCommand(nil, verb, channel)); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // State is what the server knew about a lock at one moment.
@@ -57,7 +58,7 @@ func (m Mutex) state(ctx context.Context) (State, error) {
 		return State{}, err
 	}
 	var s State
-	ok := v.Kind == resp.KindArray && v.Len()%2 == 1
+	ok := v.Kind == wire.KindArray && v.Len()%2 == 1
 	var field string
 	v.Each(func(i int, e resp.Value) bool {
 		switch {
@@ -143,7 +144,7 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption) (bool, error
 	if err != nil {
 		return false, err
 	}
-	if v.Kind != resp.KindInt {
+	if v.Kind != wire.KindInt {
 		return false, fail(ErrOutcomeUnknown, errReply)
 	}
 	if v.Int == script.Unheard {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // behindNAT is a cluster of two, which announces itself as inside:1 and inside:2, and a
@@ -37,7 +38,7 @@ func sentOn(t *testing.T, c *Client) Reply {
 		call := newCall(i)
 		c.Submit(7, call)
 		r := call.await(t)
-		var refused *ServerError
+		var refused *wire.ServerError
 		if !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 			return r
 		}
@@ -81,7 +82,7 @@ func TestAddrMapThatPanicsCostsNoCommand(t *testing.T) {
 	}
 	broken.Store(true)
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 inside:3"))
-	var refused *ServerError
+	var refused *wire.ServerError
 	eventually(t, "the refusal says why", func() bool {
 		call := newCall(1)
 		c.Submit(7, call)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
@@ -42,7 +43,7 @@ func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
 		{strings.Repeat("h", maxHost+1), "1", "a:1", ""},
 	} {
 		got, err := new(Config).announced(c.host, c.port, c.asked)
-		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, ErrProtocol) {
+		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, wire.ErrProtocol) {
 			t.Errorf("host %.20q, port %q, asked at %q: %q, %v; want %q", c.host, c.port, c.asked, got, err, c.want)
 		}
 	}
@@ -135,7 +136,7 @@ func TestRefusalThatNamesASocketIsAnAnswer(t *testing.T) {
 		rule := f.nodes[0].On(echoes, fakenode.Error(text))
 		call := newCall(i)
 		c.Submit(7, call)
-		var refused *ServerError
+		var refused *wire.ServerError
 		if r := call.await(t); !errors.As(r.Err, &refused) || refused.Message != text {
 			t.Errorf("%s: %+v", text, r)
 		}
@@ -164,8 +165,8 @@ func TestListsOfServersAreCut(t *testing.T) {
 		t.Errorf("it took %v", d)
 	}
 
-	decoded := func(reply string) Value {
-		var d Decoder
+	decoded := func(reply string) wire.Value {
+		var d wire.Decoder
 		v, _, err := d.Decode([]byte(reply))
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ func TestListsOfServersAreCut(t *testing.T) {
 		t.Errorf("%d sentinels", n)
 	}
 	v := decoded(slotsReply(many[:maxPrimaries+1]...))
-	if l, err := (&clusterTopology{cfg: &Config{}}).parse(v, "a:1"); !errors.Is(err, ErrProtocol) {
+	if l, err := (&clusterTopology{cfg: &Config{}}).parse(v, "a:1"); !errors.Is(err, wire.ErrProtocol) {
 		t.Errorf("a layout of %d primaries: %v", len(l.primaries()), err)
 	}
 }

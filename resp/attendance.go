@@ -3,6 +3,8 @@ package resp
 import (
 	"bytes"
 	"net"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // attendance is which replicas of a primary are there, as of a ROLE.
@@ -43,8 +45,8 @@ func (n *node) attend(r Reply) attendance {
 }
 
 // attachedTo is the list of replicas in a primary's answer to ROLE.
-func attachedTo(role Value) (list Value) {
-	role.Each(func(i int, v Value) bool {
+func attachedTo(role wire.Value) (list wire.Value) {
+	role.Each(func(i int, v wire.Value) bool {
 		list = v
 		return i < 2
 	})
@@ -53,10 +55,10 @@ func attachedTo(role Value) (list Value) {
 
 // eachReplica calls f with the address of each replica in such a list, until it returns
 // false.
-func eachReplica(list Value, f func(host, port []byte) bool) {
-	list.Each(func(_ int, replica Value) bool {
+func eachReplica(list wire.Value, f func(host, port []byte) bool) {
+	list.Each(func(_ int, replica wire.Value) bool {
 		var words [2][]byte
-		replica.Each(func(i int, v Value) bool {
+		replica.Each(func(i int, v wire.Value) bool {
 			words[i] = v.Bytes
 			return i == 0
 		})
@@ -67,7 +69,7 @@ func eachReplica(list Value, f func(host, port []byte) bool) {
 // distinct counts the addresses in such a list: a replica that has connected anew, while
 // the primary has not noticed the end of the connection before, is in it twice. It makes
 // no garbage; in a long list it takes each for another.
-func distinct(list Value) (n int) {
+func distinct(list wire.Value) (n int) {
 	var seen [16]struct{ host, port []byte }
 	if list.Len() > len(seen) {
 		return list.Len()

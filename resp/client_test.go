@@ -15,6 +15,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // clientPatience is how long a test waits for what must happen; a healthy run needs a
@@ -101,7 +102,7 @@ func TestUnixSocketAndServerErrors(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Network: "unix", Addr: s.Socket()})
 	_, err := c.Do(testContext(t), "HGET", "a")
-	if e := (*ServerError)(nil); !errors.As(err, &e) || e.Code != "ERR" {
+	if e := (*wire.ServerError)(nil); !errors.As(err, &e) || e.Code != "ERR" {
 		t.Fatalf("a wrong command: %v", err)
 	}
 }
@@ -114,7 +115,7 @@ func TestScriptsAreLoadedByTheHandshake(t *testing.T) {
 	sum := sha1.Sum([]byte(script))
 	v, err := c.Do(testContext(t), "SCRIPT", "EXISTS", hex.EncodeToString(sum[:]))
 	loaded := false
-	v.Each(func(_ int, e Value) bool { loaded = e.Int == 1; return false })
+	v.Each(func(_ int, e wire.Value) bool { loaded = e.Int == 1; return false })
 	if err != nil || !loaded {
 		t.Fatalf("SCRIPT EXISTS: %+v, %v", v, err)
 	}
@@ -206,7 +207,9 @@ func (l *load) add(hash uint64) {
 	l.client.Submit(hash, &loadRequest{load: l, hash: hash})
 }
 
-func (r *loadRequest) AppendCommand(dst []byte, _ Form) []byte { return AppendCommand(dst, "PING") }
+func (r *loadRequest) AppendCommand(dst []byte, _ Form) []byte {
+	return wire.AppendCommand(dst, "PING")
+}
 
 func (r *loadRequest) Complete(reply Reply) {
 	defer r.load.open.Add(-1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // refusedAddr returns an address at which nobody listens, and nobody will: its
@@ -65,7 +66,7 @@ func TestConnectionToItselfIsRefused(t *testing.T) {
 		}})
 	eventually(t, "the echo is noticed", func() bool {
 		err := c.LastError(RoleLane, 0)
-		return errors.Is(err, ErrProtocol) && strings.Contains(err.Error(), "echoes")
+		return errors.Is(err, wire.ErrProtocol) && strings.Contains(err.Error(), "echoes")
 	})
 	if s := c.Stats(); s.Connections+s.Reconnects != 0 {
 		t.Errorf("counted as connected: %+v", s)

@@ -3,6 +3,8 @@ package resp
 import (
 	"sync"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // DurableRequest is a Request whose answer counts only once replicas have what it
@@ -13,7 +15,7 @@ type DurableRequest interface {
 	Wants() Acks
 	// NeedsAck reports whether an answer that is not an error means a write. If not,
 	// Complete follows at once. It runs on the event loop.
-	NeedsAck(v Value) bool
+	NeedsAck(v wire.Value) bool
 	// Wanted reports whether anybody still waits for it. It is called before the request
 	// is sent, without a lock of this package. If not, Complete follows with ErrUnwanted.
 	Wanted() bool
@@ -209,7 +211,7 @@ func (m *member) moveTo(to *durable, hops uint8, asking bool) {
 // roleQuestion asks which replicas are attached.
 type roleQuestion durable
 
-var roleBytes = AppendCommand(nil, "ROLE")
+var roleBytes = wire.AppendCommand(nil, "ROLE")
 
 // AppendCommand implements Request.
 func (q *roleQuestion) AppendCommand(dst []byte, _ Form) []byte { return append(dst, roleBytes...) }
@@ -228,16 +230,16 @@ type ackQuestion durable
 // AppendCommand implements Request. asked stands still while the question is out.
 func (q *ackQuestion) AppendCommand(dst []byte, _ Form) []byte {
 	dst = append(dst, "*3\r\n$4\r\nWAIT\r\n"...)
-	dst = AppendBulkInt(dst, int64(q.mu.asked))
-	return AppendBulkInt(dst, max(1, q.timeout.Milliseconds())) // 0 would be for ever
+	dst = wire.AppendBulkInt(dst, int64(q.mu.asked))
+	return wire.AppendBulkInt(dst, max(1, q.timeout.Milliseconds())) // 0 would be for ever
 }
 
 // Complete implements Request.
 func (q *ackQuestion) Complete(r Reply) {
 	d := (*durable)(q)
 	err := r.Err
-	if err == nil && r.Value.Kind != KindInt {
-		err = ErrProtocol
+	if err == nil && r.Value.Kind != wire.KindInt {
+		err = wire.ErrProtocol
 	}
 	d.mu.Lock()
 	d.mu.waiting = false

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 var (
@@ -33,8 +34,8 @@ type durableCall struct {
 	before  func() // called when it is about to be sent
 }
 
-func (c *durableCall) Wants() Acks           { return c.want }
-func (c *durableCall) NeedsAck(v Value) bool { return v.Int != 0 }
+func (c *durableCall) Wants() Acks                { return c.want }
+func (c *durableCall) NeedsAck(v wire.Value) bool { return v.Int != 0 }
 
 func (c *durableCall) Wanted() bool {
 	if c.before != nil {
@@ -390,7 +391,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[1].On(echoes, f.moved(9, 0))
 	call = newDurableCall(3, 1)
 	c.SubmitDurable(9, call)
-	var refused *ServerError
+	var refused *wire.ServerError
 	if r := call.await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 		t.Fatalf("%+v", r)
 	}

@@ -1,6 +1,10 @@
 package resp
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 // Every failure of a Request is of one of three kinds, and the kind decides
 // what the caller may do next:
@@ -37,7 +41,11 @@ var (
 	// ErrTimeout means that the server sent nothing for CommandTimeout with commands
 	// in flight, so the connection was given up.
 	ErrTimeout = errors.New("resp: no answer within the command timeout")
-	// ErrProtocol means that the server sent bytes that are not RESP2, or a reply
-	// that nobody asked for; the connection was closed.
-	ErrProtocol = errors.New("resp: protocol error")
 )
+
+// ErrProtocol means that the server sent bytes that are not RESP2, or a reply that
+// nobody asked for; the connection was closed.
+var ErrProtocol = wire.ErrProtocol
+
+// ServerError is an error reply: the server received the command and refused it.
+type ServerError = wire.ServerError

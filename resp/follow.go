@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // follow makes the routes those of a layout: nodes for new primaries, and an end for
@@ -180,7 +182,7 @@ func (c *Client) hasSharded(ctx context.Context, l *layout) (yes bool, err error
 	addrs := candidates("", l.primaries(), nil)
 	return askFirst(ctx, addrs, s.patience, func(ctx context.Context, addr string) (bool, error) {
 		_, err := s.ask(ctx, &c.cfg, addr, "PUBSUB", "SHARDNUMSUB", "0")
-		var refused *ServerError
+		var refused *wire.ServerError
 		if errors.As(err, &refused) && (refused.Code == "NOPERM" || strings.HasPrefix(refused.Message, "ERR unknown") || strings.HasPrefix(refused.Message, "ERR Unknown")) {
 			return false, nil
 		}

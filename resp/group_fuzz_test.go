@@ -1,6 +1,10 @@
 package resp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 // FuzzClusterNodes: whatever nodes answer, one after the other, the groups are whole.
 func FuzzClusterNodes(f *testing.F) {
@@ -42,7 +46,7 @@ func FuzzSentinelReplicas(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var d Decoder
+		var d wire.Decoder
 		v, n, err := d.Decode(b)
 		if err != nil || n == 0 {
 			return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestNodesOfAClusterAreReadAsTheServersWriteThem(t *testing.T) {
@@ -40,7 +41,7 @@ bbbbbb 10.0.0.1:6379@16379 handshake - 0 0 0 connected
 	if !reflect.DeepEqual(nodes, want) {
 		t.Errorf("got\n%+v, want\n%+v", nodes, want)
 	}
-	if _, err := cfg.clusterNodes("one two three\n", ""); !errors.Is(err, ErrProtocol) {
+	if _, err := cfg.clusterNodes("one two three\n", ""); !errors.Is(err, wire.ErrProtocol) {
 		t.Errorf("a line of three words: %v", err)
 	}
 }
@@ -176,14 +177,14 @@ func TestMostReplicasSeenAreRemembered(t *testing.T) {
 // A connection that its replica has left, and the primary has yet to give up.
 func TestReplicaThatIsListedTwiceIsOne(t *testing.T) {
 	t.Parallel()
-	list := func(addrs ...string) Value {
+	list := func(addrs ...string) wire.Value {
 		var b strings.Builder
 		fmt.Fprintf(&b, "*%d\r\n", len(addrs))
 		for _, addr := range addrs {
 			host, port, _ := net.SplitHostPort(addr)
 			b.WriteString("*3\r\n" + bulk(host) + bulk(port) + bulk("0"))
 		}
-		v, _, err := new(Decoder).Decode([]byte(b.String()))
+		v, _, err := new(wire.Decoder).Decode([]byte(b.String()))
 		if err != nil {
 			t.Fatal(err)
 		}

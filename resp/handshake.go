@@ -8,10 +8,11 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // step is one command of the handshake. All of them go out in one write.
@@ -23,7 +24,7 @@ type step struct {
 	// optional steps may be refused.
 	optional bool
 	// accept, if set, judges an answer that is no error.
-	accept func(Value) error
+	accept func(wire.Value) error
 }
 
 // handshakeSteps lists the commands that make a fresh connection usable as role.
@@ -75,7 +76,7 @@ func (c *Config) handshakeSteps(ctx context.Context, role Role) ([]step, error) 
 func handshake(conn net.Conn, steps []step) error {
 	var out []byte
 	for _, s := range steps {
-		out = AppendCommand(out, s.words...)
+		out = wire.AppendCommand(out, s.words...)
 	}
 	// A server that refuses the connection itself (protected mode, maxclients)
 	// answers once and closes: its answer is read even if the write failed.
@@ -100,7 +101,7 @@ func handshake(conn net.Conn, steps []step) error {
 	}
 	if n := len(in.buf); n > 0 {
 		return fmt.Errorf("%w: %d bytes after the last reply of the handshake; check that nothing stands between client and server",
-			ErrProtocol, n)
+			wire.ErrProtocol, n)
 	}
 	return writeErr
 }
@@ -109,15 +110,15 @@ func handshake(conn net.Conn, steps []step) error {
 type replyStream struct {
 	conn    net.Conn
 	buf     []byte // read and not yet decoded
-	decoder Decoder
+	decoder wire.Decoder
 }
 
 // next returns the next reply. It borrows the stream's buffer until the next call.
-func (r *replyStream) next() (Value, error) {
+func (r *replyStream) next() (wire.Value, error) {
 	for {
 		v, n, err := r.decoder.Decode(r.buf)
 		if err != nil {
-			return Value{}, err
+			return wire.Value{}, err
 		}
 		if n > 0 {
 			r.buf = r.buf[n:]
@@ -129,13 +130,13 @@ func (r *replyStream) next() (Value, error) {
 		read, err := r.conn.Read(r.buf[len(r.buf):cap(r.buf)])
 		r.buf = r.buf[:len(r.buf)+read]
 		if err != nil && read == 0 {
-			return Value{}, err
+			return wire.Value{}, err
 		}
 	}
 }
 
 func closedInHandshake(s step, readErr, writeErr error) error {
-	if errors.Is(readErr, ErrProtocol) {
+	if errors.Is(readErr, wire.ErrProtocol) {
 		return readErr
 	}
 	if writeErr != nil && !distrusted(readErr) { // a TLS alert says more than the reset behind it
@@ -149,26 +150,26 @@ func closedInHandshake(s step, readErr, writeErr error) error {
 }
 
 // check judges the reply to s.
-func (s step) check(v Value) error {
+func (s step) check(v wire.Value) error {
 	switch {
-	case v.Kind == KindError:
+	case v.Kind == wire.KindError:
 		return s.refused(v)
 	case s.accept != nil:
 		return s.accept(v)
-	case v.Kind == KindArray:
+	case v.Kind == wire.KindArray:
 		// Our own words: an echo service, or a connection to itself, which is what
 		// dialling a free port of this machine from that port makes.
 		return fmt.Errorf("%w: %s was answered with an array; check that a Redis server listens there, and nothing that echoes",
-			ErrProtocol, s.name)
+			wire.ErrProtocol, s.name)
 	case s.name == "PING" && string(v.Bytes) != "PONG":
-		return fmt.Errorf("%w: PING was not answered with PONG; check that nothing stands between client and server", ErrProtocol)
+		return fmt.Errorf("%w: PING was not answered with PONG; check that nothing stands between client and server", wire.ErrProtocol)
 	}
 	return nil
 }
 
 // refused judges the error v, the reply to s; nil if one can live with it.
-func (s step) refused(v Value) error {
-	e := newServerError(v.Bytes)
+func (s step) refused(v wire.Value) error {
+	e := wire.NewServerError(v.Bytes)
 	// "unknown command" quotes the arguments, cut at any length: a password, or a script.
 	e.Message, _, _ = strings.Cut(e.Message, ", with args")
 	switch {
@@ -194,7 +195,7 @@ func (s step) refused(v Value) error {
 // unauthorized reports whether err is a server's refusal of the credentials, or of what
 // their user may do.
 func unauthorized(err error) bool {
-	var e *ServerError
+	var e *wire.ServerError
 	if !errors.As(err, &e) {
 		return false
 	}
@@ -202,7 +203,7 @@ func unauthorized(err error) bool {
 	case "WRONGPASS", "NOAUTH", "NOPERM":
 		return true
 	}
-	return e.begins(
+	return e.Begins(
 		"ERR invalid password",               // before Redis 6
 		"ERR AUTH <password> called without", // a password for a server without one
 		"ERR Client sent AUTH, but no",       // the same, before Redis 6
@@ -212,16 +213,16 @@ func unauthorized(err error) bool {
 // lasting reports whether err will stay until somebody changes the
 // configuration of the client or of the server.
 func lasting(err error) bool {
-	var e *ServerError
+	var e *wire.ServerError
 	switch {
 	case errors.Is(err, ErrTooOld):
 		return true
 	case !errors.As(err, &e):
 		return distrusted(err)
-	case e.begins("ERR No such master with that name"):
+	case e.Begins("ERR No such master with that name"):
 		return !errors.As(err, new(*notYet)) // another sentinel knows it
 	}
-	return unauthorized(err) || e.Code == "DENIED" || e.begins(
+	return unauthorized(err) || e.Code == "DENIED" || e.Begins(
 		"ERR unknown command",          // AUTH or SELECT renamed away
 		"ERR invalid DB index",         //
 		"ERR DB index is out of range", //
@@ -229,11 +230,6 @@ func lasting(err error) bool {
 		"ERR Error compiling script",   // a script of ours
 		"ERR This instance has cluster support disabled",
 	)
-}
-
-// begins reports whether the message begins with one of these.
-func (e *ServerError) begins(texts ...string) bool {
-	return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(e.Message, text) })
 }
 
 // distrusted reports whether one of the two sides does not accept the other's

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // HELLO, which needs no permission, is answered from Redis 6.0 on, and tells what the
 // server is.
 
 // acquainted looks at the answer of a fresh connection to HELLO.
-func (c *Config) acquainted(v Value) error {
+func (c *Config) acquainted(v wire.Value) error {
 	if c.Topology == Standalone && field(v, "mode") == "cluster" {
 		c.Logger.Warn("resp: the server is a node of a cluster; connect with redis+cluster://, or what its other nodes serve is refused", "addr", c.Addr)
 	}
@@ -20,8 +22,8 @@ func (c *Config) acquainted(v Value) error {
 
 // isUnknownCommand reports whether v says that the server does not know the command. It
 // is too old, then, or a proxy.
-func isUnknownCommand(v Value) bool {
-	return v.Kind == KindError && bytes.HasPrefix(v.Bytes, []byte("ERR unknown command"))
+func isUnknownCommand(v wire.Value) bool {
+	return v.Kind == wire.KindError && bytes.HasPrefix(v.Bytes, []byte("ERR unknown command"))
 }
 
 // redisVersion is a line of INFO.
@@ -30,7 +32,7 @@ var redisVersion = regexp.MustCompile(`(?m)^redis_version:((\d+)\.[\w.]*)`)
 // checkVersion asks a server that did not know HELLO for its version. One that does not
 // tell is left alone.
 func (r *replyStream) checkVersion() error {
-	if _, err := r.conn.Write(AppendCommand(nil, "INFO", "server")); err != nil {
+	if _, err := r.conn.Write(wire.AppendCommand(nil, "INFO", "server")); err != nil {
 		return err
 	}
 	v, err := r.next()
@@ -38,7 +40,7 @@ func (r *replyStream) checkVersion() error {
 		return fmt.Errorf("no answer to INFO: %w", err)
 	}
 	m := redisVersion.FindSubmatch(v.Bytes)
-	if v.Kind != KindBulk || m == nil {
+	if v.Kind != wire.KindBulk || m == nil {
 		return nil
 	}
 	if major, err := strconv.Atoi(string(m[2])); err != nil || major >= 6 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // laneConfig is what a lane needs to know; every field but inlineDepth must be
@@ -23,7 +24,7 @@ type laneConfig struct {
 
 	// redirect is asked what to do with a command that the server refused: it sends
 	// the command on and answers true, or false. nil: nothing is sent on.
-	redirect func(a answer, e *ServerError) bool
+	redirect func(a answer, e *wire.ServerError) bool
 
 	// inlineDepth overrides defaultInlineDepth; negative: never write inline.
 	inlineDepth int

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"net"
 	"testing"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // fixedCall is a Request of fixed bytes that can be used again and again.
@@ -15,7 +17,7 @@ type fixedCall struct {
 }
 
 func newFixedCall() *fixedCall {
-	return &fixedCall{bytes: AppendCommand(nil, "EVALSHA", "0123456789012345678901234567890123456789", "1", "key", "id"), done: make(chan struct{}, 1)}
+	return &fixedCall{bytes: wire.AppendCommand(nil, "EVALSHA", "0123456789012345678901234567890123456789", "1", "key", "id"), done: make(chan struct{}, 1)}
 }
 
 func (c *fixedCall) AppendCommand(dst []byte, _ Form) []byte { return append(dst, c.bytes...) }

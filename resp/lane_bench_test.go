@@ -14,6 +14,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // benchScript takes a lock as Redisson does.
@@ -57,7 +58,7 @@ func benchmarkLane(b *testing.B, l *lane, goroutines int, sha string) {
 	calls := make([]*fixedCall, goroutines)
 	for g := range calls {
 		calls[g] = newFixedCall()
-		calls[g].bytes = AppendCommand(nil, "EVALSHA", sha, "1", "bench:"+strconv.Itoa(g), "30000", "5e0d9ab2-1111-4222-8333-444455556666:"+strconv.Itoa(g))
+		calls[g].bytes = wire.AppendCommand(nil, "EVALSHA", sha, "1", "bench:"+strconv.Itoa(g), "30000", "5e0d9ab2-1111-4222-8333-444455556666:"+strconv.Itoa(g))
 	}
 	before := cpuTime(b)
 	b.ReportAllocs()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // The tests of lanes run over every way to carry bytes. In a build without gnet
@@ -179,7 +180,7 @@ func (c *call) AppendCommand(dst []byte, form Form) []byte {
 	if form == Whole {
 		word = "WHOLE"
 	}
-	return AppendCommand(dst, word, strconv.Itoa(c.n), c.pad)
+	return wire.AppendCommand(dst, word, strconv.Itoa(c.n), c.pad)
 }
 
 func (c *call) Complete(r Reply) {
@@ -232,7 +233,7 @@ func pollUntil(t testing.TB, what string, cond func() bool) {
 func readCommands(conn net.Conn, serve func(words []string) bool) {
 	buf := make([]byte, 32<<10)
 	var in []byte
-	var d Decoder
+	var d wire.Decoder
 	for {
 		n, err := conn.Read(buf)
 		if err != nil {
@@ -245,7 +246,7 @@ func readCommands(conn net.Conn, serve func(words []string) bool) {
 				break
 			}
 			var words []string
-			v.Each(func(_ int, e Value) bool {
+			v.Each(func(_ int, e wire.Value) bool {
 				words = append(words, string(e.Bytes))
 				return true
 			})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // scriptCall is a script call whose reply can be awaited.
@@ -16,9 +17,9 @@ type scriptCall struct {
 
 func (c *scriptCall) AppendCommand(dst []byte, form Form) []byte {
 	if form == Whole {
-		return AppendCommand(dst, "EVAL", c.text, "1", c.key)
+		return wire.AppendCommand(dst, "EVAL", c.text, "1", c.key)
 	}
-	return AppendCommand(dst, "EVALSHA", c.sha, "1", c.key)
+	return wire.AppendCommand(dst, "EVALSHA", c.sha, "1", c.key)
 }
 
 func (c *scriptCall) Complete(r Reply) {
@@ -54,7 +55,7 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 							server.Do("SCRIPT", "FLUSH")
 						}
 						l.submit(call)
-						if r := receive(t, call.done, "a reply"); r.Err != nil || r.Value.Kind != KindInt {
+						if r := receive(t, call.done, "a reply"); r.Err != nil || r.Value.Kind != wire.KindInt {
 							t.Errorf("got %+v", r)
 						}
 					}

@@ -2,6 +2,8 @@ package resp
 
 import (
 	"testing"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestLaneDeliversReplies(t *testing.T) {
@@ -12,7 +14,7 @@ func TestLaneDeliversReplies(t *testing.T) {
 			c := newCall(i)
 			l.submit(c)
 			r := c.await(t)
-			if r.Err != nil || r.Value.Kind != KindInt || r.Value.Int != int64(i) {
+			if r.Err != nil || r.Value.Kind != wire.KindInt || r.Value.Int != int64(i) {
 				t.Fatalf("call %d: got %+v", i, r)
 			}
 			if r.Sent == 0 || r.Now.Before(r.Sent) {

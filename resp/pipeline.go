@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 const (
@@ -218,7 +219,7 @@ func (p *pipeline) appendLocked(e entry) (err error) {
 // If it is refused the command is, too.
 type asking struct{}
 
-var askingBytes = AppendCommand(nil, "ASKING")
+var askingBytes = wire.AppendCommand(nil, "ASKING")
 
 func (asking) AppendCommand(dst []byte, _ Form) []byte { return append(dst, askingBytes...) }
 

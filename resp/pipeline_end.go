@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // idleAfter is how long a connection may be silent before a PING asks whether it
@@ -139,7 +140,7 @@ func (p *pipeline) shrinkLocked() {
 // checkAge only looks for silence.
 type ping struct{}
 
-var pingBytes = AppendCommand(nil, "PING")
+var pingBytes = wire.AppendCommand(nil, "PING")
 
 func (ping) AppendCommand(dst []byte, _ Form) []byte { return append(dst, pingBytes...) }
 

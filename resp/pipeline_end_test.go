@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
@@ -221,7 +222,7 @@ func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
 	l.submit(worse)
 	after := submitTexts(l, "a")
 	tr.sink.onBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))
-	if se := (*ServerError)(nil); !errors.As(worse.reply.Err, &se) || se.Code != "NOSCRIPT" {
+	if se := (*wire.ServerError)(nil); !errors.As(worse.reply.Err, &se) || se.Code != "NOSCRIPT" {
 		t.Errorf("panic while sending again: %v, want the server's answer", worse.reply.Err)
 	}
 	after[0].wantsInt(t, 1)

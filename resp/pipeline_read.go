@@ -5,11 +5,13 @@ import (
 	"fmt"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // replyReader cuts the byte stream into replies. It belongs to the loop.
 type replyReader struct {
-	decoder Decoder
+	decoder wire.Decoder
 	partial []byte // the beginning of an unfinished reply
 	batch   [batchSize]answer
 	behind  bool // somebody waits in the backlog
@@ -17,7 +19,7 @@ type replyReader struct {
 
 // answer is a reply that has found its request.
 type answer struct {
-	value   Value
+	value   wire.Value
 	request Request // nil: the command goes out again, nothing to complete
 	sent    clock.Instant
 	err     error // no reply came: why
@@ -47,14 +49,14 @@ func (p *pipeline) read(b []byte, now clock.Instant) error {
 		n, used, err := r.decode(b)
 		if n > 0 {
 			if !p.match(r.batch[:n]) {
-				return fmt.Errorf("%w: the server sent a reply that no command asked for", ErrProtocol)
+				return fmt.Errorf("%w: the server sent a reply that no command asked for", wire.ErrProtocol)
 			}
 			p.complete(r.batch[:n], now)
 			if r.behind {
 				p.admit()
 			}
 		}
-		poison(b[:used])
+		invariants.Poison(b[:used])
 		b = b[used:]
 		if err != nil {
 			return err
@@ -137,8 +139,8 @@ func (p *pipeline) stampLocked() clock.Instant {
 
 var noScript = []byte("NOSCRIPT ")
 
-func isNoScript(v Value) bool {
-	return v.Kind == KindError && bytes.HasPrefix(v.Bytes, noScript)
+func isNoScript(v wire.Value) bool {
+	return v.Kind == wire.KindError && bytes.HasPrefix(v.Bytes, noScript)
 }
 
 // complete delivers the batch and clears it. A panic of a Complete costs the
@@ -161,12 +163,12 @@ func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
 			continue
 		}
 		reply := Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now, Moving: a.asked}
-		if a.value.Kind == KindError {
-			e := newServerError(a.value.Bytes)
+		if a.value.Kind == wire.KindError {
+			e := wire.NewServerError(a.value.Bytes)
 			if redirect := p.lane.cfg.redirect; redirect != nil && redirect(a, e) {
 				continue
 			}
-			reply.Value, reply.Err, reply.Moving = Value{}, e, a.moving(e)
+			reply.Value, reply.Err, reply.Moving = wire.Value{}, e, a.moving(e)
 		}
 		a.request.Complete(reply)
 	}

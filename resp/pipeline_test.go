@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestPipelineStampsTheWriteOfTheFirstByte(t *testing.T) {
@@ -154,7 +155,7 @@ func TestPipelineSendsAnUnknownScriptAgainWhole(t *testing.T) {
 	if p[0].reply.Sent != sent {
 		t.Errorf("stamp %v, want that of the second write, %v", p[0].reply.Sent, sent)
 	}
-	var se *ServerError
+	var se *wire.ServerError
 	if p[2].reply == nil || !errors.As(p[2].reply.Err, &se) || se.Code != "NOSCRIPT" {
 		t.Errorf("second NOSCRIPT: got %+v, want it as a server error", p[2].reply)
 	}
@@ -175,11 +176,11 @@ func TestPipelineRefusesToMatchSurplusReplies(t *testing.T) {
 			l, tr, _ := scripted(nil)
 			p := submitTexts(l, "a", "b")
 			tr.sink.onBytes([]byte(in))
-			if !errors.Is(tr.closed, ErrProtocol) {
+			if !errors.Is(tr.closed, wire.ErrProtocol) {
 				t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 			}
 			tr.sink.onClose(tr.closed)
-			p[1].wants(t, ErrOutcomeUnknown, ErrProtocol)
+			p[1].wants(t, ErrOutcomeUnknown, wire.ErrProtocol)
 		})
 	}
 }
@@ -197,14 +198,14 @@ func TestPipelineTakesNoReplyForTheUntakenRestOfAWrite(t *testing.T) {
 		p = append(p, submitTexts(l, "ee")...)
 	}
 	tr.sink.onWake()
-	if !errors.Is(tr.closed, ErrProtocol) {
+	if !errors.Is(tr.closed, wire.ErrProtocol) {
 		t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 	}
 	tr.sink.onClose(tr.closed)
 	for i := range 4 {
 		p[i].wantsInt(t, int64(i+1)) // a lie, but nobody could know
 	}
-	p[4].wants(t, ErrNotSent, ErrProtocol)
+	p[4].wants(t, ErrNotSent, wire.ErrProtocol)
 }
 
 func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
@@ -213,12 +214,12 @@ func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
 	tr.room = 1
 	p := submitTexts(l, "a", "b")
 	tr.sink.onBytes([]byte(":1\r\n:2\r\n"))
-	if !errors.Is(tr.closed, ErrProtocol) {
+	if !errors.Is(tr.closed, wire.ErrProtocol) {
 		t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 	}
 	tr.sink.onClose(tr.closed)
-	p[0].wants(t, ErrOutcomeUnknown, ErrProtocol)
-	p[1].wants(t, ErrNotSent, ErrProtocol)
+	p[0].wants(t, ErrOutcomeUnknown, wire.ErrProtocol)
+	p[1].wants(t, ErrNotSent, wire.ErrProtocol)
 }
 
 func TestPipelineSurvivesEverySplitOfTheStream(t *testing.T) {

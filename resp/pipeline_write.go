@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 const (
@@ -108,7 +109,7 @@ func (p *pipeline) boundaryLocked(size int) int {
 }
 
 // errEarly: during a write a reply came to a command that the kernel had not taken yet.
-var errEarly = fmt.Errorf("%w: the server answered a command before it can have received it", ErrProtocol)
+var errEarly = fmt.Errorf("%w: the server answered a command before it can have received it", wire.ErrProtocol)
 
 // tookLocked accounts for a write that took n bytes; whole: all it was given, or it
 // may have been.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // WaitReady returns nil once every connection has been up. An error that needs a
@@ -89,7 +90,7 @@ func (e *notYet) Unwrap() error { return e.err }
 
 // answeredIn reports whether the error came from a server.
 func answeredIn(err error) bool {
-	return errors.As(err, new(*ServerError)) || errors.As(err, new(*notYet))
+	return errors.As(err, new(*wire.ServerError)) || errors.As(err, new(*notYet))
 }
 
 // progress reports whether every link has been up, and else the error that tells

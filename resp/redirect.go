@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // maxHops is how often a command is sent on, at most. Two nodes that each believe the
@@ -26,7 +28,7 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 //	READONLY,          the node is a replica by now: ask for the layout; alone, the
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
 //	                   (READONLY, which only a replica says)
-func (l *link) redirect(a answer, e *ServerError) bool {
+func (l *link) redirect(a answer, e *wire.ServerError) bool {
 	c := l.node.client
 	if _, ok := a.request.(*member); l.role >= RoleDurable && !ok {
 		return false // ROLE and WAIT are for this node
@@ -39,7 +41,7 @@ func (l *link) redirect(a answer, e *ServerError) bool {
 		}
 		slot, addr, err := l.node.target(e.Message)
 		if err != nil || a.hops >= maxHops {
-			if err != nil && err != errUntranslated && !errors.Is(err, ErrProtocol) {
+			if err != nil && err != errUntranslated && !errors.Is(err, wire.ErrProtocol) {
 				e.Message += " (" + err.Error() + ")" // of AddrMap
 			}
 			c.explorer.kick("")
@@ -98,7 +100,7 @@ func (n *node) target(message string) (slot uint16, addr string, err error) {
 	return uint16(number), addr, err
 }
 
-var errNoTarget = fmt.Errorf("%w: it names no server", ErrProtocol)
+var errNoTarget = fmt.Errorf("%w: it names no server", wire.ErrProtocol)
 
 // take sends a request as l did at its node.
 func (n *node) take(l *link, r Request, hops uint8, asking bool) {
@@ -113,6 +115,6 @@ func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 }
 
 // moving reports whether the answer shows that the slot is being migrated.
-func (a answer) moving(e *ServerError) bool {
+func (a answer) moving(e *wire.ServerError) bool {
 	return a.asked || e != nil && e.Code == "TRYAGAIN"
 }

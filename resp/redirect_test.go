@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // fakeCluster is nodes that share out the slots evenly, by what CLUSTER SLOTS says.
@@ -126,7 +127,7 @@ func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
 	f.nodes[1].On(echoes, f.moved(7, 0))
 	call := newCall(0)
 	c.Submit(7, call)
-	var refused *ServerError
+	var refused *wire.ServerError
 	if r := call.await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 		t.Fatalf("%+v", r)
 	}
@@ -226,7 +227,7 @@ func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
 		f.nodes[0].OnNext(1, echoes, fakenode.Error(text))
 		call := newCall(0)
 		c.Submit(7, call)
-		var refused *ServerError
+		var refused *wire.ServerError
 		if r := call.await(t); text != "ASK 7 :x:" && (!errors.As(r.Err, &refused) || refused.Message != text || r.Moving != moving) {
 			t.Errorf("%s: %+v", text, r)
 		}

@@ -1,6 +1,9 @@
 package resp
 
-import "github.com/pawl-lock/pawl/internal/clock"
+import (
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 // Form says how a script call is encoded.
 type Form uint8
@@ -27,11 +30,14 @@ type Request interface {
 	Complete(r Reply)
 }
 
+// Value is a server's answer; package wire has its kinds.
+type Value = wire.Value
+
 // Reply is the outcome of a Request.
 type Reply struct {
 	// Value is the server's answer; zero if Err is set. Its bytes are borrowed:
 	// they are valid until Complete returns.
-	Value Value
+	Value wire.Value
 	// Err is a *ServerError (the server refused), or an error of class NotSent or
 	// Unknown; see errors.go.
 	Err error

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // scouts are the connections on which a deployment is asked for its layout: off the hot
@@ -65,30 +66,30 @@ func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
 
 // ask asks one server, reached as c says. An error reply is an error, a *ServerError
 // inside.
-func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...string) (Value, error) {
+func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...string) (wire.Value, error) {
 	for {
 		k := s.at(c, addr)
 		if err := s.await(ctx, k); err != nil {
-			return Value{}, k.cfg.connectError(ctx, question[0], err)
+			return wire.Value{}, k.cfg.connectError(ctx, question[0], err)
 		}
 		if k.err != nil {
 			if postponed(k.err) {
 				s.spoke(addr)
 			}
-			return Value{}, k.err
+			return wire.Value{}, k.err
 		}
 		v, err := k.ask(ctx, question)
 		if err == nil {
 			k.used = true
 			s.heard(addr)
-			if v.Kind == KindError {
-				err = k.cfg.connectError(ctx, question[0], newServerError(v.Bytes))
+			if v.Kind == wire.KindError {
+				err = k.cfg.connectError(ctx, question[0], wire.NewServerError(v.Bytes))
 			}
 			return v, err
 		}
 		s.drop(k)
 		if !k.used || ctx.Err() != nil {
-			return Value{}, k.cfg.connectError(ctx, question[0], err)
+			return wire.Value{}, k.cfg.connectError(ctx, question[0], err)
 		}
 		// The server may have closed it since the latest search, and be fine.
 	}

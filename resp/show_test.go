@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redacttest"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Whatever is printed of a client's parts, in whatever way, holds no password.
@@ -24,7 +25,7 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 	refused := Open(Config{Addr: s.Addr(), Password: secret + "x"})
 	t.Cleanup(func() { refused.Close() })
 	err := refused.WaitReady(testContext(t))
-	var said *ServerError
+	var said *wire.ServerError
 	if !errors.As(err, &said) {
 		t.Fatal(err)
 	}
@@ -41,12 +42,12 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 	redacttest.Every(t, map[string][]any{
 		"Config": {full, c.cfg, Config{}}, "Client": {c, (*Client)(nil)}, "LaneID": {c.LaneOf(0), LaneID{}},
 		"State": {State{ID: c.LaneOf(0), Addr: s.Addr(), Err: err}}, "Channel": {ch, (*Channel)(nil)},
-		"ServerError": {said, *said}, "ProtocolError": {&ProtocolError{}},
+		"ServerError": {said, *said}, "ProtocolError": {&wire.ProtocolError{}},
 		"Stats": {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {Ack{Err: err}, &Ack{Err: err}}, "Acks": {AllReplicas},
-		"Reply": {Reply{Err: err}}, "Value": {Value{}}, "Kind": {KindInt}, "Form": {Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
+		"Reply": {Reply{Err: err}}, "Value": {wire.Value{}}, "Kind": {wire.KindInt}, "Form": {Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
 		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Rank": {Later},
 		// These are implemented elsewhere.
 		"Request": {any(0)}, "PatientRequest": {any(0)}, "DurableRequest": {any(0)}, "ChannelHandler": {any(0)},
-		"Decoder": {Decoder{}},
+		"Decoder": {wire.Decoder{}},
 	}, secret, guard)
 }

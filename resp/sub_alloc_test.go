@@ -2,7 +2,11 @@
 
 package resp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 func TestMessageCostsNoAllocation(t *testing.T) {
 	m := newSubModel(t)
@@ -11,7 +15,7 @@ func TestMessageCostsNoAllocation(t *testing.T) {
 	p.subscribe()
 	m.drain()
 	m.publish(p.ch.Name())
-	v, _, err := Decode(m.replies)
+	v, _, err := wire.Decode(m.replies)
 	if err != nil {
 		t.Fatal(err)
 	}

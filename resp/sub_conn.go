@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // keepSubBuffer is the size up to which an emptied buffer is kept.
@@ -85,7 +87,7 @@ type subConn struct {
 
 	// The reader's: onBytes.
 	in       []byte // the beginning of an unfinished reply
-	decoder  Decoder
+	decoder  wire.Decoder
 	listener listener
 
 	// The writer's: onWake.
@@ -129,7 +131,7 @@ func (c *subConn) read(b []byte) {
 			c.transport.close(err)
 			return
 		}
-		poison(b[:n])
+		invariants.Poison(b[:n])
 		b = b[n:]
 	}
 	if len(b) == 0 && cap(c.in) > keepSubBuffer {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // meagreTransport takes as many bytes per write as the test says.
@@ -65,7 +66,7 @@ func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 		}
 		c.onWake()
 	}
-	if want := string(AppendCommand(nil, "SUBSCRIBE", "some-name")); string(tr.written) != want {
+	if want := string(wire.AppendCommand(nil, "SUBSCRIBE", "some-name")); string(tr.written) != want {
 		t.Fatalf("written %q, want %q", tr.written, want)
 	}
 	before := tr.wakes
@@ -76,7 +77,7 @@ func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 
 func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 	t.Parallel()
-	answer := "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + string(AppendCommand(nil, "message", "a", "hi"))
+	answer := "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + string(wire.AppendCommand(nil, "message", "a", "hi"))
 	for size := 1; size <= len(answer); size++ {
 		rec := newRecorder()
 		s := newSubs()
@@ -111,7 +112,7 @@ func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 	tr = &meagreTransport{}
 	c = newSubConn(newSubs(), tr, nil)
 	c.onBytes([]byte("?\r\n"))
-	if len(tr.closed) != 1 || !errors.Is(tr.closed[0], ErrProtocol) {
+	if len(tr.closed) != 1 || !errors.Is(tr.closed[0], wire.ErrProtocol) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 }

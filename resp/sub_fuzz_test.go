@@ -1,6 +1,10 @@
 package resp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 // FuzzPubSubBytes feeds a pub/sub connection with commands in flight whatever
 // the network may bring. It must not panic, and must not believe what it has not
@@ -10,10 +14,10 @@ func FuzzPubSubBytes(f *testing.F) {
 	f.Add([]byte("*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:0\r\n"))
 	f.Add([]byte("-NOPERM no\r\n-NOPERM no\r\n-NOPERM no\r\n"))
 	f.Add([]byte("-BUSY no\r\n+PONG\r\n"))
-	f.Add(AppendCommand(nil, "message", "a", "hi"))
+	f.Add(wire.AppendCommand(nil, "message", "a", "hi"))
 	f.Add([]byte("*2\r\n$4\r\npong\r\n$0\r\n\r\n"))
 	f.Add([]byte("*3\r\n*1\r\n:1\r\n$-1\r\n*-1\r\n"))
-	f.Add(AppendCommand(nil, "subscribe", "a"))
+	f.Add(wire.AppendCommand(nil, "subscribe", "a"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var all tally
 		s := newSubs()
@@ -34,7 +38,7 @@ func FuzzPubSubBytes(f *testing.F) {
 			t.Fatalf("%d confirmations, %d messages", n, all.count(Message))
 		}
 		told := all.count(Subscribed)
-		c.onClose(ErrProtocol)
+		c.onClose(wire.ErrProtocol)
 		if all.count(Disconnected) != told {
 			t.Fatalf("%d were Subscribed, %d Disconnected", told, all.count(Disconnected))
 		}

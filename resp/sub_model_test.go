@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // subModel plays the writer, the reader and the server around a subs, in one
@@ -113,16 +114,16 @@ func (m *subModel) serve() bool {
 }
 
 func (m *subModel) push(kind, name string) {
-	m.replies = AppendArrayHeader(m.replies, 3)
-	m.replies = AppendBulk(m.replies, kind)
-	m.replies = AppendBulk(m.replies, name)
+	m.replies = wire.AppendArrayHeader(m.replies, 3)
+	m.replies = wire.AppendBulk(m.replies, kind)
+	m.replies = wire.AppendBulk(m.replies, name)
 	m.replies = append(m.replies, fmt.Sprintf(":%d\r\n", len(m.set))...)
 }
 
 // publish has the server send a message, if anybody is subscribed.
 func (m *subModel) publish(name string) {
 	if m.set[name] {
-		m.replies = AppendCommand(m.replies, "message", name, "hi")
+		m.replies = wire.AppendCommand(m.replies, "message", name, "hi")
 	}
 }
 
@@ -131,7 +132,7 @@ func (m *subModel) deliver() bool {
 	if len(m.replies) == 0 {
 		return false
 	}
-	v, n, err := Decode(m.replies)
+	v, n, err := wire.Decode(m.replies)
 	if n == 0 || err != nil {
 		m.t.Fatalf("the model's replies: %v", err)
 	}
@@ -163,7 +164,7 @@ func (m *subModel) drain() {
 
 // about reports whether a command about name has no answer yet.
 func (m *subModel) about(name string) bool {
-	word := string(AppendBulk(nil, name))
+	word := string(wire.AppendBulk(nil, name))
 	if strings.Contains(string(m.unread), word) {
 		return true
 	}
@@ -197,14 +198,14 @@ func (m *subModel) check() {
 
 func decodeWords(t *testing.T, b []byte) (words []string, n int) {
 	t.Helper()
-	v, n, err := Decode(b)
+	v, n, err := wire.Decode(b)
 	if n == 0 || err != nil {
 		t.Fatalf("Decode(%q): %v", b, err)
 	}
-	if v.Kind == KindError {
+	if v.Kind == wire.KindError {
 		return []string{string(v.Bytes)}, n
 	}
-	v.Each(func(_ int, e Value) bool { words = append(words, string(e.Bytes)); return true })
+	v.Each(func(_ int, e wire.Value) bool { words = append(words, string(e.Bytes)); return true })
 	return words, n
 }
 

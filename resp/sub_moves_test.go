@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Channels come and go while their slots move to and fro and connections break. In
@@ -104,7 +105,7 @@ func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
 	a.subscribe(ch)
 	conn := a.connected()
 	a.flush(new(flusher), conn, nil, 1)
-	v, _, err := new(Decoder).Decode([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"))
+	v, _, err := new(wire.Decoder).Decode([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

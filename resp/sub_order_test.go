@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestSubscriptionsSurviveAnyInterleaving(t *testing.T) {
@@ -231,7 +232,7 @@ func TestSurprisesEndTheConnection(t *testing.T) {
 			p.subscribe()
 			m.flush()
 		}
-		v, n, err := Decode([]byte(reply))
+		v, n, err := wire.Decode([]byte(reply))
 		if n != len(reply) || err != nil {
 			t.Fatalf("%q: %v", reply, err)
 		}

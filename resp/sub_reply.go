@@ -3,6 +3,8 @@ package resp
 import (
 	"strconv"
 	"strings"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // listener is what one connection's reader needs beside subs.
@@ -12,22 +14,22 @@ type listener struct {
 
 // reply takes one decoded reply of connection conn and tells the Channels. An
 // error means that the connection must be closed.
-func (s *subs) reply(l *listener, conn uint32, v Value) error {
+func (s *subs) reply(l *listener, conn uint32, v wire.Value) error {
 	switch v.Kind {
-	case KindArray:
+	case wire.KindArray:
 		return s.push(l, conn, v)
-	case KindError:
-		return s.refused(l, newServerError(v.Bytes))
-	case KindStatus: // PONG while nothing is subscribed
+	case wire.KindError:
+		return s.refused(l, wire.NewServerError(v.Bytes))
+	case wire.KindStatus: // PONG while nothing is subscribed
 		return s.pong()
 	}
 	return surprise("a reply that is no array")
 }
 
 // push handles an array: a message, a confirmation, or PONG in subscribed mode.
-func (s *subs) push(l *listener, conn uint32, v Value) error {
-	var e [3]Value
-	v.Each(func(i int, x Value) bool {
+func (s *subs) push(l *listener, conn uint32, v wire.Value) error {
+	var e [3]wire.Value
+	v.Each(func(i int, x wire.Value) bool {
 		if i < len(e) {
 			e[i] = x
 		}
@@ -153,7 +155,7 @@ func (s *subs) pong() error {
 }
 
 // refused handles an error, which answers a whole command.
-func (s *subs) refused(l *listener, e *ServerError) error {
+func (s *subs) refused(l *listener, e *wire.ServerError) error {
 	l.calls = l.calls[:0]
 	if err := s.refuse(l, e); err != nil {
 		return err
@@ -169,7 +171,7 @@ func (s *subs) refused(l *listener, e *ServerError) error {
 // server is BUSY or LOADING). The server checks the ACL before it runs the command, so one
 // forbidden channel has the whole batch refused. Then each channel is asked for by itself,
 // and whichever is refused is forbidden.
-func (s *subs) refuse(l *listener, e *ServerError) error {
+func (s *subs) refuse(l *listener, e *wire.ServerError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lateLocked(e) {
@@ -225,7 +227,7 @@ func (s *subs) refuse(l *listener, e *ServerError) error {
 //	takes the first for the answer, and then there is another
 //
 // A MOVED answers the front command only if that is about the slot it names.
-func (s *subs) lateLocked(e *ServerError) bool {
+func (s *subs) lateLocked(e *wire.ServerError) bool {
 	if !s.sharded || e.Code != "MOVED" {
 		return false
 	}

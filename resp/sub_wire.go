@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // verb is a command of the pub/sub connection.
@@ -88,7 +89,7 @@ func (s *subs) flush(f *flusher, conn uint32, dst []byte, now clock.Instant) []b
 	if s.mu.pingDue {
 		s.mu.pingDue = false
 		s.mu.cmds.push(command{verb: verbPing, left: 1, whole: 1, at: now})
-		dst = AppendCommand(dst, verbPing.String())
+		dst = wire.AppendCommand(dst, verbPing.String())
 	}
 	return dst
 }
@@ -129,10 +130,10 @@ func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*to
 	if len(topics) == 0 {
 		return dst
 	}
-	dst = AppendArrayHeader(dst, 1+len(topics))
-	dst = AppendBulk(dst, v.word(s.sharded))
+	dst = wire.AppendArrayHeader(dst, 1+len(topics))
+	dst = wire.AppendBulk(dst, v.word(s.sharded))
 	for _, t := range topics {
-		dst = AppendBulk(dst, t.name)
+		dst = wire.AppendBulk(dst, t.name)
 		if t.settled() {
 			s.mu.confirmed--
 		}
@@ -162,5 +163,5 @@ func (s *subs) answeredLocked() (t *topic, latest bool) {
 
 // surprise is the error of a connection that gives unexpected answers, and must be closed.
 func surprise(format string, args ...any) error {
-	return fmt.Errorf("%w: pub/sub connection: %s", ErrProtocol, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: pub/sub connection: %s", wire.ErrProtocol, fmt.Sprintf(format, args...))
 }

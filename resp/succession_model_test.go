@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // modelClient is a client and what it can reach.
@@ -51,10 +52,10 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 		case i < 0 || !w.servers[i].up:
 			a.err = errors.New("connection refused")
 		case c.refused[i]:
-			a.err = &ServerError{Code: "WRONGPASS", Message: "WRONGPASS"}
+			a.err = &wire.ServerError{Code: "WRONGPASS", Message: "WRONGPASS"}
 			a.open = addr == c.topology.succession.present.addr
 		case w.servers[i].busy:
-			a.err = &ServerError{Code: "BUSY", Message: "BUSY"}
+			a.err = &wire.ServerError{Code: "BUSY", Message: "BUSY"}
 			a.open = addr == c.topology.succession.present.addr
 		default:
 			a = parseStanding(c.topology.cfg, addr, w.info(i))

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // topology finds out which servers hold which part of the keys. One goroutine calls
@@ -56,10 +58,10 @@ func (l *layout) check() error {
 	slices.SortFunc(l.shards, func(a, b Shard) int { return cmp.Compare(a.First, b.First) })
 	for i, s := range l.shards {
 		if s.Last < s.First || s.Last >= slotCount {
-			return fmt.Errorf("%w: slots %d to %d", ErrProtocol, s.First, s.Last)
+			return fmt.Errorf("%w: slots %d to %d", wire.ErrProtocol, s.First, s.Last)
 		}
 		if i > 0 && s.First <= l.shards[i-1].Last {
-			return fmt.Errorf("%w: slot %d is served twice", ErrProtocol, s.First)
+			return fmt.Errorf("%w: slot %d is served twice", wire.ErrProtocol, s.First)
 		}
 	}
 	return nil

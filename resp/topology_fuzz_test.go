@@ -1,6 +1,10 @@
 package resp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 // FuzzClusterSlots: whatever a node answers, there is a layout without overlap, with
 // addresses, or an error.
@@ -14,7 +18,7 @@ func FuzzClusterSlots(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var d Decoder
+		var d wire.Decoder
 		v, n, err := d.Decode(b)
 		if err != nil || n == 0 {
 			return

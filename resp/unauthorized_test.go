@@ -13,6 +13,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Attempts with a wrong password are few: they fill logs and lock users out. A password
@@ -71,7 +72,7 @@ func TestRefusalsAtATimeCountOnce(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	r := newRefusals(fake)
-	wrong := newServerError([]byte("WRONGPASS no"))
+	wrong := wire.NewServerError([]byte("WRONGPASS no"))
 	began := fake.Now()
 	for role := range roleScout {
 		if err := r.check("a:1", role); err != nil {
@@ -106,7 +107,7 @@ func TestRefusalStandsForThoseThatItConcerns(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	r := newRefusals(fake)
-	wrong, forbidden := newServerError([]byte("WRONGPASS no")), newServerError([]byte("NOPERM no"))
+	wrong, forbidden := wire.NewServerError([]byte("WRONGPASS no")), wire.NewServerError([]byte("NOPERM no"))
 	r.note("a:1", RoleLane, fake.Now(), wrong)
 	if r.check("a:1", RolePubSub) != wrong {
 		t.Error("the same password is tried by the next connection")
@@ -152,7 +153,7 @@ func TestAttemptThatIsCalledOffLeavesTheRefusalAsItIs(t *testing.T) {
 		cancel()
 		return nil, ctx.Err()
 	}}.withDefaults()
-	wrong := newServerError([]byte("WRONGPASS no"))
+	wrong := wire.NewServerError([]byte("WRONGPASS no"))
 	cfg.refusals.note("a:1", RoleLane, fake.Now(), wrong)
 	fake.Advance(minRefusalPause)
 	if _, err := cfg.connect(ctx, roleScout); !errors.Is(err, context.Canceled) {
@@ -198,7 +199,7 @@ func TestRefusalsOfCredentialsAreKnown(t *testing.T) {
 		"LOADING Redis is loading the dataset in memory": false,
 		"ERR max number of clients reached":              false,
 	} {
-		err := fmt.Errorf("resp: handshake: %w", newServerError([]byte(line)))
+		err := fmt.Errorf("resp: handshake: %w", wire.NewServerError([]byte(line)))
 		if unauthorized(err) != want || want && !lasting(err) {
 			t.Errorf("%s: refused for its credentials: %v, lasting: %v", line, unauthorized(err), lasting(err))
 		}

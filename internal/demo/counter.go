@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/deploy"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // keep is how long the counter lasts after a write: longer than any demo, so that the server
@@ -56,7 +57,7 @@ func (c *counter) read(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("demo: read the counter: %w", err)
 	}
-	if v.Kind == resp.KindNil {
+	if v.Kind == wire.KindNil {
 		return 0, nil
 	}
 	n, err := strconv.Atoi(string(v.Bytes))

@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -259,9 +260,9 @@ func (k *chunk) split() {
 // fits reports whether the answer is a list of codes, one for each lock. An error or a text
 // in it must not be read as code 0, which ends a hold.
 func (k *chunk) fits(v resp.Value) bool {
-	fits := v.Kind == resp.KindArray && v.Len() == len(k.list)
+	fits := v.Kind == wire.KindArray && v.Len() == len(k.list)
 	v.Each(func(_ int, e resp.Value) bool {
-		fits = fits && e.Kind == resp.KindInt
+		fits = fits && e.Kind == wire.KindInt
 		return fits
 	})
 	return fits

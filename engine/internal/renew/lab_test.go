@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -175,7 +176,7 @@ func all(code int64) func(int) int64 { return func(int) int64 { return code } }
 
 // reply completes a script with raw RESP.
 func (l *lab) reply(s *sending, raw string) {
-	v, n, err := resp.Decode([]byte(raw))
+	v, n, err := wire.Decode([]byte(raw))
 	if err != nil || n != len(raw) {
 		l.t.Fatalf("bad RESP %q: %v", raw, err)
 	}

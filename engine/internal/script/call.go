@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Owner is who holds a lock, on the wire "<engine>:<id>": the engine's UUID and
@@ -80,38 +81,38 @@ func (c Channel) appendTo(dst []byte) []byte {
 		dst = append(dst, '}')
 	}
 	dst = append(dst, '\r', '\n')
-	return resp.AppendBulk(dst, c.Verb)
+	return wire.AppendBulk(dst, c.Verb)
 }
 
 // AppendAcquire appends acquire(owner, lease).
 func AppendAcquire(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
 	dst = Acquire.begin(dst, form, 1, 2)
-	dst = resp.AppendBulk(dst, key)
-	dst = resp.AppendBulkInt(dst, Milliseconds(lease))
+	dst = wire.AppendBulk(dst, key)
+	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
 	return o.appendTo(dst)
 }
 
 // AppendReenter appends re-enter(owner, lease, count).
 func AppendReenter(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, count int) []byte {
 	dst = Reenter.begin(dst, form, 1, 3)
-	dst = resp.AppendBulk(dst, key)
-	dst = resp.AppendBulkInt(dst, Milliseconds(lease))
+	dst = wire.AppendBulk(dst, key)
+	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
 	dst = o.appendTo(dst)
-	return resp.AppendBulkInt(dst, int64(count))
+	return wire.AppendBulkInt(dst, int64(count))
 }
 
 // AppendLeave appends release(owner, count) with count >= 1.
 func AppendLeave(dst []byte, form resp.Form, key string, o Owner, count int) []byte {
 	dst = Leave.begin(dst, form, 1, 2)
-	dst = resp.AppendBulk(dst, key)
+	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
-	return resp.AppendBulkInt(dst, int64(count))
+	return wire.AppendBulkInt(dst, int64(count))
 }
 
 // AppendRelease appends release(owner, 0), which announces itself on c.
 func AppendRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) []byte {
 	dst = Release.begin(dst, form, 1, 3)
-	dst = resp.AppendBulk(dst, key)
+	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
 	return c.appendTo(dst)
 }
@@ -120,9 +121,9 @@ func AppendRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) [
 // nobody. It announces itself on c.
 func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
 	dst = Retire.begin(dst, form, 1, 5)
-	dst = resp.AppendBulk(dst, key)
+	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
-	dst = resp.AppendBulkInt(dst, Milliseconds(rest))
+	dst = wire.AppendBulkInt(dst, Milliseconds(rest))
 	dst = nobody.appendTo(dst)
 	return c.appendTo(dst)
 }
@@ -130,15 +131,15 @@ func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest 
 // AppendForce appends force(owner or ""), which announces itself on c.
 func AppendForce(dst []byte, form resp.Form, key, owner string, c Channel) []byte {
 	dst = Force.begin(dst, form, 1, 3)
-	dst = resp.AppendBulk(dst, key)
-	dst = resp.AppendBulk(dst, owner)
+	dst = wire.AppendBulk(dst, key)
+	dst = wire.AppendBulk(dst, owner)
 	return c.appendTo(dst)
 }
 
 // AppendState appends state().
 func AppendState(dst []byte, form resp.Form, key string) []byte {
 	dst = State.begin(dst, form, 1, 0)
-	return resp.AppendBulk(dst, key)
+	return wire.AppendBulk(dst, key)
 }
 
 // Renewal is one lock of a renew call.
@@ -152,10 +153,10 @@ type Renewal struct {
 func AppendRenew(dst []byte, form resp.Form, list []Renewal) []byte {
 	dst = Renew.begin(dst, form, len(list), 2*len(list))
 	for i := range list {
-		dst = resp.AppendBulk(dst, list[i].Key)
+		dst = wire.AppendBulk(dst, list[i].Key)
 	}
 	for i := range list {
-		dst = resp.AppendBulkInt(dst, Milliseconds(list[i].Lease))
+		dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))
 		dst = list[i].Owner.appendTo(dst)
 	}
 	return dst

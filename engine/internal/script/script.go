@@ -16,6 +16,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Reply codes of the scripts; see each script's head.
@@ -83,7 +84,7 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 // begin appends the head of a call with the given numbers of keys and arguments;
 // the keys and the arguments follow, one bulk string each.
 func (s *Script) begin(dst []byte, form resp.Form, keys, args int) []byte {
-	dst = resp.AppendArrayHeader(dst, 3+keys+args)
+	dst = wire.AppendArrayHeader(dst, 3+keys+args)
 	dst = append(dst, s.verb[form]...)
-	return resp.AppendBulkInt(dst, int64(keys))
+	return wire.AppendBulkInt(dst, int64(keys))
 }

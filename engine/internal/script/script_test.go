@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 const lockName = "t:lock"
@@ -186,7 +187,7 @@ func TestDecisionTableEveryCell(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := v.Int
-				if v.Kind == resp.KindArray {
+				if v.Kind == wire.KindArray {
 					v.Each(func(_ int, e resp.Value) bool { got = e.Int; return true })
 				}
 				if want.reply == anyTTL {

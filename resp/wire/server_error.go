@@ -1,7 +1,8 @@
-package resp
+package wire
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,8 @@ type ServerError struct {
 
 func (e *ServerError) Error() string { return e.Message }
 
-func newServerError(line []byte) *ServerError {
+// NewServerError reads an error line, without its type byte and CRLF.
+func NewServerError(line []byte) *ServerError {
 	message := withoutPlace(string(line))
 	code, text, _ := strings.Cut(message, " ")
 	if code == "ERR" && (strings.HasPrefix(text, denialBefore72) || strings.HasPrefix(text, denialSince72)) {
@@ -63,4 +65,9 @@ func withoutPlace(line string) string {
 		return "ERR " + inner // of Lua, or a refusal that has no code
 	}
 	return inner
+}
+
+// Begins reports whether the message begins with one of these.
+func (e *ServerError) Begins(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(e.Message, text) })
 }

@@ -1,12 +1,8 @@
-package resp
+package wire
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
-
-	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // What servers answered, word for word: redis-server 6.2.14, 7.0.15 and 8.0.2; what
@@ -66,7 +62,7 @@ func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
 		}},
 	} {
 		for _, line := range c.lines {
-			e := newServerError([]byte(line))
+			e := NewServerError([]byte(line))
 			if code, _, _ := strings.Cut(c.message, " "); e.Code != code || e.Message != c.message {
 				t.Errorf("%q\nis %q: %q,\nwant %q", line, e.Code, e.Message, c.message)
 			}
@@ -86,50 +82,14 @@ func TestRefusalThatQuotesAnotherKeepsItsOwnCode(t *testing.T) {
 		"ERR ", "ERR", "@user_script: 1", "@user_script:1: x", " script: ",
 		"WRONGTYPE of @user_script: 1: -READONLY x",
 	} {
-		e := newServerError([]byte(line))
+		e := NewServerError([]byte(line))
 		if code, _, _ := strings.Cut(line, " "); e.Code != code || e.Message != line {
 			t.Errorf("%q is %q: %q", line, e.Code, e.Message)
 		}
 	}
 	// The same behind a script's error: user_script is where Lua's error() was called.
 	line := "ERR Error running script (call to f_913fe641966fcaeb713b90856ef1c03b8b877ba5): @user_script:1: user_script:1: WRONGTYPE x"
-	if e := newServerError([]byte(line)); e.Code != "ERR" || e.Message != "ERR user_script:1: WRONGTYPE x" {
+	if e := NewServerError([]byte(line)); e.Code != "ERR" || e.Message != "ERR user_script:1: WRONGTYPE x" {
 		t.Errorf("%q is %q: %q", line, e.Code, e.Message)
 	}
-}
-
-// The server at hand, whatever its generation.
-func TestScriptOnAServerIsRefusedWithTheCodeOfTheCommand(t *testing.T) {
-	t.Parallel()
-	s := redistest.Start(t, redistest.User("narrow on >pw resetchannels ~* +@all -set"))
-	client := func(user, password string) *Client {
-		return ready(t, Config{Addr: s.Addr(), Username: user, Password: password})
-	}
-	plain, narrow := client("", ""), client("narrow", "pw")
-	refusal := func(c *Client, script, code string) {
-		t.Helper()
-		_, err := c.Do(context.Background(), "EVAL", script, "0")
-		var e *ServerError
-		if !errors.As(err, &e) || e.Code != code || !strings.HasPrefix(e.Message, code+" ") || strings.Contains(e.Message, "user_script") {
-			t.Errorf("%s: %v, want %s", script, err, code)
-		}
-	}
-	s.Do("HSET", "hash", "a", "1")
-	refusal(plain, "return redis.call('GET', 'hash')", "WRONGTYPE")
-	refusal(plain, "return redis.pcall('GET', 'hash')", "WRONGTYPE")
-	for _, command := range []string{"('SET', 'x', 'y')", "('PUBLISH', 'x', 'y')"} {
-		refusal(narrow, "return redis.call"+command, "NOPERM")
-		refusal(narrow, "return redis.pcall"+command, "NOPERM")
-	}
-	const write, try = "return redis.call('SET', 'x', 'y')", "return redis.pcall('SET', 'x', 'y')"
-	for code, setting := range map[string]string{"OOM": "maxmemory", "NOREPLICAS": "min-replicas-to-write"} {
-		s.Do("CONFIG", "SET", setting, "1")
-		refusal(plain, write, code)
-		refusal(plain, try, code)
-		s.Do("CONFIG", "SET", setting, "0")
-	}
-	other := client("", "") // READONLY costs a client its connections
-	s.Do("REPLICAOF", "127.0.0.1", "1")
-	refusal(plain, write, "READONLY")
-	refusal(other, try, "READONLY")
 }

@@ -1,7 +1,8 @@
-package resp
+package wire
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 
@@ -22,6 +23,10 @@ const (
 	// int64 needs 21, the rest allows for leading zeros.
 	maxNumber = 32
 )
+
+// ErrProtocol means that the server sent bytes that are not RESP2, or a reply
+// that nobody asked for; the connection was closed.
+var ErrProtocol = errors.New("resp: protocol error")
 
 // ProtocolError says that the server's bytes are no reply of RESP2, or one
 // beyond the limits. The connection must be closed: where the next reply begins
