@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -32,7 +33,7 @@ func behindNAT(t *testing.T, translate func(addr string) string) (*fakeCluster, 
 }
 
 // sentOn submits until the command has an answer that is not MOVED.
-func sentOn(t *testing.T, c *Client) Reply {
+func sentOn(t *testing.T, c *Client) exchange.Reply {
 	t.Helper()
 	for i, start := 0, pace.Now(); ; i++ {
 		call := newCall(i)
@@ -53,7 +54,7 @@ func sentOn(t *testing.T, c *Client) Reply {
 func TestAddrMapIsNotCalledOnAnEventLoop(t *testing.T) {
 	t.Parallel()
 	f, c := behindNAT(t, func(string) string {
-		if stack := string(debug.Stack()); strings.Contains(stack, "onBytes") {
+		if stack := string(debug.Stack()); strings.Contains(stack, "OnBytes") {
 			t.Errorf("called on a loop:\n%s", stack)
 		}
 		return ""
@@ -89,7 +90,7 @@ func TestAddrMapThatPanicsCostsNoCommand(t *testing.T) {
 		r := call.await(t)
 		return errors.As(r.Err, &refused) && strings.Contains(refused.Message, "no map today")
 	})
-	durable := func() Reply {
+	durable := func() exchange.Reply {
 		call := newDurableCall(2, 0)
 		c.SubmitDurable(7, call)
 		return call.await(t)

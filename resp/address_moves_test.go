@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
 	"github.com/pawl-lock/pawl/internal/fakenode"
 )
 
@@ -87,7 +89,7 @@ func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
 						conn.Reset()
 					}
 				}
-				return receive(t, dials, "a dial")
+				return sockettest.Receive(t, dials, "a dial")
 			}
 			var pubsub, lane chan *fakenode.Node
 			step := map[string]func(){
@@ -98,7 +100,7 @@ func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
 				"the lane is lost": func() { lane = reset("HELLO") },
 				"the lane fails": func() {
 					lane <- nil
-					lane = receive(t, dials, "the lane's next dial")
+					lane = sockettest.Receive(t, dials, "the lane's next dial")
 				},
 				"the lane arrives": func() {
 					lane <- after
@@ -112,7 +114,7 @@ func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
 			for _, s := range steps {
 				step[s]()
 			}
-			receive(t, dials, "pub/sub to be made anew") <- after
+			sockettest.Receive(t, dials, "pub/sub to be made anew") <- after
 			after.WaitFor(1, fakenode.Is("SUBSCRIBE"))
 		})
 	}

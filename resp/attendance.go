@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -16,7 +17,7 @@ type attendance struct {
 }
 
 // attend reads the answer of n to ROLE.
-func (n *node) attend(r Reply) attendance {
+func (n *node) attend(r exchange.Reply) attendance {
 	err := r.Err
 	if err == nil {
 		err = isPrimary(r.Value)
@@ -85,4 +86,13 @@ func distinct(list wire.Value) (n int) {
 		return true
 	})
 	return n
+}
+
+// worth returns how many acknowledgements are worth waiting for: no more than replicas
+// are attached. If it is not known how many are, "all" is not worth a timeout before it is.
+func (there attendance) worth(a exchange.Acks) int {
+	if there.attached < 0 {
+		return max(0, int(a))
+	}
+	return min(a.Of(there.replicas), there.attached)
 }

@@ -7,19 +7,21 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // patientCall is a textCall that waits for room.
 type patientCall struct {
 	textCall
-	rank Rank
+	rank exchange.Rank
 	left atomic.Bool // nobody waits for it
 }
 
-func (p *patientCall) Rank() Rank   { return p.rank }
-func (p *patientCall) Wanted() bool { return !p.left.Load() }
+func (p *patientCall) Rank() exchange.Rank { return p.rank }
+func (p *patientCall) Wanted() bool        { return !p.left.Load() }
 
-func submitPatient(l *lane, rank Rank, texts ...string) []*patientCall {
+func submitPatient(l *lane, rank exchange.Rank, texts ...string) []*patientCall {
 	all := make([]*patientCall, len(texts))
 	for i, text := range texts {
 		all[i] = &patientCall{textCall: textCall{text: text}, rank: rank}
@@ -38,13 +40,13 @@ func TestWhatWaitsForRoomIsSentInOrderSoonerBeforeLater(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(2))
 	submitTexts(l, "a", "b")
-	submitPatient(l, Later, "1", "2", "3")
-	submitPatient(l, Sooner, "x", "y")
+	submitPatient(l, exchange.Later, "1", "2", "3")
+	submitPatient(l, exchange.Sooner, "x", "y")
 	if got := string(tr.wire); got != "ab" {
 		t.Fatalf("%q went out on a connection that takes 2", got)
 	}
 	for range 7 {
-		tr.sink.onBytes(replies(1))
+		tr.sink.OnBytes(replies(1))
 	}
 	if got := string(tr.wire); got != "abxy123" {
 		t.Errorf("sent in the order %q", got)
@@ -55,12 +57,12 @@ func TestNobodyOvertakesWhatWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	last := &textCall{text: "!"}
-	first := &textCall{text: "a", then: func(Reply) { l.submit(last) }} // there is room at this moment
+	first := &textCall{text: "a", then: func(exchange.Reply) { l.submit(last) }} // there is room at this moment
 	l.submit(first)
-	waits := submitPatient(l, Later, "1")
-	tr.sink.onBytes(replies(1))
-	last.wants(t, ErrNotSent, ErrLaneFull)
-	tr.sink.onBytes(replies(1))
+	waits := submitPatient(l, exchange.Later, "1")
+	tr.sink.OnBytes(replies(1))
+	last.wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
+	tr.sink.OnBytes(replies(1))
 	waits[0].wantsInt(t, 1)
 	if got := string(tr.wire); got != "a1" {
 		t.Errorf("sent: %q", got)
@@ -72,14 +74,14 @@ func TestRoomIsCountedInBytesToo(t *testing.T) {
 	l, tr, _ := scripted(func(c *laneConfig) { c.maxQueuedBytes = 4 })
 	tr.room = 3
 	submitTexts(l, "a", "bcdefg") // 4 bytes stay in this process
-	waits := submitPatient(l, Later, "h", "i")
+	waits := submitPatient(l, exchange.Later, "h", "i")
 	if waits[0].reply != nil {
 		t.Fatalf("refused: %v", waits[0].reply.Err)
 	}
 	tr.room = 100
-	tr.sink.onWake()
-	tr.sink.onBytes(replies(2))
-	tr.sink.onBytes(replies(2))
+	tr.sink.OnWake()
+	tr.sink.OnBytes(replies(2))
+	tr.sink.OnBytes(replies(2))
 	waits[1].wantsInt(t, 1)
 	if got := string(tr.wire); got != "abcdefghi" {
 		t.Errorf("sent: %q", got)
@@ -90,11 +92,11 @@ func TestWhatNobodyWaitsForIsNotSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	submitTexts(l, "a")
-	waits := submitPatient(l, Later, "1", "2")
+	waits := submitPatient(l, exchange.Later, "1", "2")
 	waits[0].left.Store(true)
-	tr.sink.onBytes(replies(1))
-	waits[0].wants(t, ErrNotSent, ErrUnwanted)
-	tr.sink.onBytes(replies(1))
+	tr.sink.OnBytes(replies(1))
+	waits[0].wants(t, exchange.ErrNotSent, exchange.ErrUnwanted)
+	tr.sink.OnBytes(replies(1))
 	waits[1].wantsInt(t, 1)
 	if got := string(tr.wire); got != "a2" {
 		t.Errorf("sent: %q", got)
@@ -105,12 +107,12 @@ func TestWhatWaitsForRoomIsNotSentWhenTheConnectionEnds(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	sent := submitTexts(l, "a")
-	waits := append(submitPatient(l, Later, "1", "2"), submitPatient(l, Sooner, "x")...)
+	waits := append(submitPatient(l, exchange.Later, "1", "2"), submitPatient(l, exchange.Sooner, "x")...)
 	cause := errors.New("cut")
-	tr.sink.onClose(cause)
-	sent[0].wants(t, ErrOutcomeUnknown, cause)
+	tr.sink.OnClose(cause)
+	sent[0].wants(t, exchange.ErrOutcomeUnknown, cause)
 	for _, w := range waits {
-		w.wants(t, ErrNotSent, cause)
+		w.wants(t, exchange.ErrNotSent, cause)
 	}
 }
 
@@ -125,11 +127,11 @@ func TestBacklogForgetsNobody(t *testing.T) {
 		var all []*patientCall
 		answered := 0
 		submit := func() {
-			c := &patientCall{textCall: textCall{text: "c"}, rank: Rank(rng.IntN(3))}
+			c := &patientCall{textCall: textCall{text: "c"}, rank: exchange.Rank(rng.IntN(3))}
 			c.left.Store(rng.IntN(6) == 0)
 			if rng.IntN(4) == 0 { // its answer makes somebody else ask
-				c.then = func(Reply) {
-					next := &patientCall{textCall: textCall{text: "c"}, rank: Later}
+				c.then = func(exchange.Reply) {
+					next := &patientCall{textCall: textCall{text: "c"}, rank: exchange.Later}
 					all = append(all, next)
 					l.submit(next)
 				}
@@ -145,7 +147,7 @@ func TestBacklogForgetsNobody(t *testing.T) {
 			if out > 0 {
 				n := 1 + rng.IntN(out)
 				answered += n
-				tr.sink.onBytes(replies(n))
+				tr.sink.OnBytes(replies(n))
 			}
 		}
 		for range 200 {
@@ -160,7 +162,7 @@ func TestBacklogForgetsNobody(t *testing.T) {
 				answer()
 			}
 		} else {
-			tr.sink.onClose(fmt.Errorf("cut"))
+			tr.sink.OnClose(fmt.Errorf("cut"))
 		}
 		for i, c := range all {
 			if c.reply == nil {

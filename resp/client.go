@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 )
 
 // Client is the connections to a deployment: to each of its nodes lanes for user
@@ -21,7 +24,7 @@ import (
 // while it has no connection.
 type Client struct {
 	cfg      Config
-	loops    *loops
+	loops    *socket.Loops
 	routes   routes
 	explorer *explorer
 
@@ -63,7 +66,7 @@ func Open(cfg Config) *Client {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.mu.change = make(chan struct{})
 	c.mu.nodes = make(map[string]*node)
-	c.loops = newLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
+	c.loops = socket.NewLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
 	c.subLock = new(sync.Mutex)
@@ -107,7 +110,7 @@ func (c *Client) goLabelled(ctx context.Context, role string, f func(ctx context
 // submits reach the server in that order, as long as the lane is not full. r is completed in
 // any case. If the lane is down, or no node serves the route, it is completed before Submit
 // returns. For a lane that is full see Rank.
-func (c *Client) Submit(route uint64, r Request) {
+func (c *Client) Submit(route uint64, r exchange.Request) {
 	if n := c.routes.of(route); n != nil {
 		n.lane(route).submit(r)
 		return
@@ -117,7 +120,7 @@ func (c *Client) Submit(route uint64, r Request) {
 
 // SubmitRenewal sends r on the renewal connection of a route's node. Otherwise it is
 // like Submit.
-func (c *Client) SubmitRenewal(route uint64, r Request) {
+func (c *Client) SubmitRenewal(route uint64, r exchange.Request) {
 	if n := c.routes.of(route); n != nil {
 		n.renewal.submit(r)
 		return
@@ -128,16 +131,16 @@ func (c *Client) SubmitRenewal(route uint64, r Request) {
 // SubmitDurable sends r on the durable connection of a route's node, in a group with
 // others. Otherwise it is like Submit, except that requests may reach the server in
 // another order than they were submitted.
-func (c *Client) SubmitDurable(route uint64, r DurableRequest) {
+func (c *Client) SubmitDurable(route uint64, r exchange.DurableRequest) {
 	c.submitDurable(route, RoleDurable, r)
 }
 
 // SubmitDurableRenewal is SubmitDurable on the durable connection of renewals.
-func (c *Client) SubmitDurableRenewal(route uint64, r DurableRequest) {
+func (c *Client) SubmitDurableRenewal(route uint64, r exchange.DurableRequest) {
 	c.submitDurable(route, RoleDurableRenewal, r)
 }
 
-func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
+func (c *Client) submitDurable(route uint64, role Role, r exchange.DurableRequest) {
 	if n := c.routes.of(route); n != nil {
 		n.durable[role-RoleDurable].submit(&member{request: r})
 		return
@@ -146,18 +149,18 @@ func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 }
 
 // errRefusedNowhere is for a route that no node serves.
-var errRefusedNowhere = &failure{class: ErrNotSent, cause: errNowhere}
+var errRefusedNowhere = &exchange.Failure{Class: exchange.ErrNotSent, Cause: errNowhere}
 
-func (c *Client) refuse(r Request) {
+func (c *Client) refuse(r exchange.Request) {
 	c.explorer.nudge() // the latest layout may have had a gap
 	c.mu.Lock()
 	closed := c.mu.closed
 	c.mu.Unlock()
 	err := error(errRefusedNowhere)
 	if closed {
-		err = errRefusedClosed
+		err = exchange.RefusedClosed
 	}
-	r.Complete(Reply{Err: err, Now: c.cfg.Clock.Now()})
+	r.Complete(exchange.Reply{Err: err, Now: c.cfg.Clock.Now()})
 }
 
 // LaneOf returns the current lane of a route, which may move to another node.
@@ -296,10 +299,10 @@ func (c *Client) Close() error {
 		c.changed()
 		c.cancel()
 		for _, n := range c.nodes() {
-			n.close(ErrClosed)
+			n.close(exchange.ErrClosed)
 		}
 		c.wg.Wait()
-		c.closing.err = c.loops.close()
+		c.closing.err = c.loops.Close()
 	})
 	return c.closing.err
 }

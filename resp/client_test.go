@@ -15,6 +15,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -163,10 +164,10 @@ func TestClosedClientRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotSent) {
+	if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, exchange.ErrClosed) || !errors.Is(err, exchange.ErrNotSent) {
 		t.Errorf("Do: %v", err)
 	}
-	if err := c.WaitReady(testContext(t)); !errors.Is(err, ErrClosed) {
+	if err := c.WaitReady(testContext(t)); !errors.Is(err, exchange.ErrClosed) {
 		t.Errorf("WaitReady: %v", err)
 	}
 }
@@ -207,11 +208,11 @@ func (l *load) add(hash uint64) {
 	l.client.Submit(hash, &loadRequest{load: l, hash: hash})
 }
 
-func (r *loadRequest) AppendCommand(dst []byte, _ Form) []byte {
+func (r *loadRequest) AppendCommand(dst []byte, _ exchange.Form) []byte {
 	return wire.AppendCommand(dst, "PING")
 }
 
-func (r *loadRequest) Complete(reply Reply) {
+func (r *loadRequest) Complete(reply exchange.Reply) {
 	defer r.load.open.Add(-1)
 	if reply.Err == nil {
 		r.load.answered.Add(1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -44,7 +45,7 @@ func TestRefusedConnectionIsExplained(t *testing.T) {
 	if opErr := (*net.OpError)(nil); !errors.As(err, &opErr) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("WaitReady: %v", err)
 	}
-	if _, err := c.Do(context.Background(), "PING"); !errors.Is(err, ErrDown) || !errors.Is(err, ErrNotSent) {
+	if _, err := c.Do(context.Background(), "PING"); !errors.Is(err, exchange.ErrDown) || !errors.Is(err, exchange.ErrNotSent) {
 		t.Fatalf("Do: %v", err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/sockettest"
 )
 
 // Gateways and clouds tell by the name (SNI) which server is meant, whether the client
@@ -60,7 +62,7 @@ func TestTLSNamesTheServer(t *testing.T) {
 			if conn, err = cfg.secure(testContext(t), conn); err == nil {
 				conn.Close()
 			}
-			if got := receive(t, names, "the client's hello"); got != c.want {
+			if got := sockettest.Receive(t, names, "the client's hello"); got != c.want {
 				t.Errorf("the server is called %q, want %q", got, c.want)
 			}
 			if c.config.ServerName != before {

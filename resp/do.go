@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -13,7 +14,7 @@ import (
 // the outcome of the command is unknown.
 func (c *Client) Do(ctx context.Context, words ...string) (wire.Value, error) {
 	if ctx.Err() != nil {
-		return wire.Value{}, errors.Join(ErrNotSent, context.Cause(ctx))
+		return wire.Value{}, errors.Join(exchange.ErrNotSent, context.Cause(ctx))
 	}
 	r := &doRequest{words: words, done: make(chan struct{})}
 	route := uint64(0)
@@ -25,7 +26,7 @@ func (c *Client) Do(ctx context.Context, words ...string) (wire.Value, error) {
 	case <-r.done:
 		return r.value, r.err
 	case <-ctx.Done():
-		return wire.Value{}, errors.Join(ErrOutcomeUnknown, context.Cause(ctx))
+		return wire.Value{}, errors.Join(exchange.ErrOutcomeUnknown, context.Cause(ctx))
 	}
 }
 
@@ -37,11 +38,11 @@ type doRequest struct {
 	done  chan struct{}
 }
 
-func (d *doRequest) AppendCommand(dst []byte, _ Form) []byte {
+func (d *doRequest) AppendCommand(dst []byte, _ exchange.Form) []byte {
 	return wire.AppendCommand(dst, d.words...)
 }
 
-func (d *doRequest) Complete(r Reply) {
+func (d *doRequest) Complete(r exchange.Reply) {
 	d.value, d.err = r.Value.Clone(), r.Err
 	close(d.done)
 }

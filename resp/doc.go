@@ -35,7 +35,7 @@
 //
 // A goroutine of the link dials a connection and does the handshake on a plain
 // net.Conn. Then loops.adopt makes it a transport, whose events go to a sink (a
-// pipeline or a subConn) until onClose. The sink ends with its connection and the
+// pipeline or a subConn) until OnClose. The sink ends with its connection and the
 // next connection gets a new one, so a late event never meets new state.
 //
 // # Goroutines

@@ -4,22 +4,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
-
-// DurableRequest is a Request whose answer counts only once replicas have what it
-// wrote: Complete is called with Reply.Ack, and it is for the request to look at it.
-type DurableRequest interface {
-	Request
-	// Wants is how many. It does not change between submission and Complete.
-	Wants() Acks
-	// NeedsAck reports whether an answer that is not an error means a write. If not,
-	// Complete follows at once. It runs on the event loop.
-	NeedsAck(v wire.Value) bool
-	// Wanted reports whether anybody still waits for it. It is called before the request
-	// is sent, without a lock of this package. If not, Complete follows with ErrUnwanted.
-	Wanted() bool
-}
 
 // durable sends requests that replicas must acknowledge, over a lane of its own: after a
 // WAIT the server reads nothing more from a connection until it has answered the WAIT.
@@ -74,12 +61,12 @@ const maxGroup = 256
 
 // member is a request on its way through a durable.
 type member struct {
-	request DurableRequest
+	request exchange.DurableRequest
 	durable *durable
 	hops    uint8 // as in entry
 	asked   bool
-	reply   Reply
-	ack     Ack // reply.Ack
+	reply   exchange.Reply
+	ack     exchange.Ack // reply.Ack
 }
 
 func newDurable(l *lane, k *link, timeout time.Duration, limit int) *durable {
@@ -97,14 +84,14 @@ func (d *durable) submit(m *member) {
 		return
 	}
 	if m.request.Wants() < 0 && !d.link.node.client.counted() {
-		d.lane.refuse(entry{request: m.request, asked: m.asked}, errRefusedUncounted)
+		d.lane.refuse(entry{request: m.request, asked: m.asked}, exchange.RefusedUncounted)
 		return
 	}
-	rank := rankOf(m.request)
+	rank := exchange.RankOf(m.request)
 	d.mu.Lock()
-	if rank == Refuse && d.mu.queue.len() >= d.limit {
+	if rank == exchange.Refuse && d.mu.queue.len() >= d.limit {
 		d.mu.Unlock()
-		d.lane.refuse(entry{request: m.request}, errRefusedFull)
+		d.lane.refuse(entry{request: m.request}, exchange.RefusedFull)
 		return
 	}
 	d.mu.queue.push(m, rank)
@@ -134,7 +121,7 @@ func (d *durable) pump() {
 				sent = true
 				d.lane.sendOn(conn, entry{request: m, hops: m.hops, asked: m.asked})
 			} else {
-				d.lane.refuse(entry{request: m}, errRefusedUnwanted)
+				d.lane.refuse(entry{request: m}, exchange.RefusedUnwanted)
 			}
 		}
 		if sent {
@@ -165,7 +152,7 @@ func (d *durable) nextLocked() (group []*member, due bool) {
 	}
 	m.waiting, m.asked = true, 0
 	for _, c := range covered {
-		m.asked = max(m.asked, c.request.Wants().worth(m.there))
+		m.asked = max(m.asked, m.there.worth(c.request.Wants()))
 	}
 	return group, true
 }
@@ -181,12 +168,12 @@ func (d *durable) left(m *member, answered bool) {
 }
 
 // AppendCommand implements Request.
-func (m *member) AppendCommand(dst []byte, form Form) []byte {
+func (m *member) AppendCommand(dst []byte, form exchange.Form) []byte {
 	return m.request.AppendCommand(dst, form)
 }
 
 // Complete implements Request.
-func (m *member) Complete(r Reply) {
+func (m *member) Complete(r exchange.Reply) {
 	d := m.durable
 	defer d.pump() // this may have been all that the group waited for
 	if r.Err != nil || !m.request.NeedsAck(r.Value) {
@@ -214,10 +201,12 @@ type roleQuestion durable
 var roleBytes = wire.AppendCommand(nil, "ROLE")
 
 // AppendCommand implements Request.
-func (q *roleQuestion) AppendCommand(dst []byte, _ Form) []byte { return append(dst, roleBytes...) }
+func (q *roleQuestion) AppendCommand(dst []byte, _ exchange.Form) []byte {
+	return append(dst, roleBytes...)
+}
 
 // Complete implements Request.
-func (q *roleQuestion) Complete(r Reply) {
+func (q *roleQuestion) Complete(r exchange.Reply) {
 	there := q.link.node.attend(r)
 	q.mu.Lock()
 	q.mu.there = there
@@ -228,14 +217,14 @@ func (q *roleQuestion) Complete(r Reply) {
 type ackQuestion durable
 
 // AppendCommand implements Request. asked stands still while the question is out.
-func (q *ackQuestion) AppendCommand(dst []byte, _ Form) []byte {
+func (q *ackQuestion) AppendCommand(dst []byte, _ exchange.Form) []byte {
 	dst = append(dst, "*3\r\n$4\r\nWAIT\r\n"...)
 	dst = wire.AppendBulkInt(dst, int64(q.mu.asked))
 	return wire.AppendBulkInt(dst, max(1, q.timeout.Milliseconds())) // 0 would be for ever
 }
 
 // Complete implements Request.
-func (q *ackQuestion) Complete(r Reply) {
+func (q *ackQuestion) Complete(r exchange.Reply) {
 	d := (*durable)(q)
 	err := r.Err
 	if err == nil && r.Value.Kind != wire.KindInt {
@@ -247,7 +236,7 @@ func (q *ackQuestion) Complete(r Reply) {
 	var done, again []*member
 	for _, m := range d.mu.answered {
 		want := m.request.Wants()
-		m.ack = Ack{Wanted: want.of(there.replicas), Err: err}
+		m.ack = exchange.Ack{Wanted: want.Of(there.replicas), Err: err}
 		if err == nil && want < 0 {
 			m.ack.Err = there.err
 		}
@@ -255,7 +244,7 @@ func (q *ackQuestion) Complete(r Reply) {
 			m.ack.Acked = int(r.Value.Int)
 		}
 		m.reply.Now, m.reply.Ack = r.Now, &m.ack
-		if m.ack.Err == nil && m.ack.Missing() && d.mu.asked < want.worth(there) {
+		if m.ack.Err == nil && m.ack.Missing() && d.mu.asked < there.worth(want) {
 			again = append(again, m)
 			continue
 		}

@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -29,12 +32,12 @@ func roleOfPrimary(n int) fakenode.Action {
 // durableCall is a call that replicas are to acknowledge if its answer is not 0.
 type durableCall struct {
 	*call
-	want    Acks
+	want    exchange.Acks
 	dropped atomic.Bool
 	before  func() // called when it is about to be sent
 }
 
-func (c *durableCall) Wants() Acks                { return c.want }
+func (c *durableCall) Wants() exchange.Acks       { return c.want }
 func (c *durableCall) NeedsAck(v wire.Value) bool { return v.Int != 0 }
 
 func (c *durableCall) Wanted() bool {
@@ -44,11 +47,13 @@ func (c *durableCall) Wanted() bool {
 	return !c.dropped.Load()
 }
 
-func newDurableCall(n int, want Acks) *durableCall { return &durableCall{call: newCall(n), want: want} }
+func newDurableCall(n int, want exchange.Acks) *durableCall {
+	return &durableCall{call: newCall(n), want: want}
+}
 
-func ackOf(r Reply) Ack {
+func ackOf(r exchange.Reply) exchange.Ack {
 	if r.Ack == nil {
-		return Ack{}
+		return exchange.Ack{}
 	}
 	return *r.Ack
 }
@@ -68,7 +73,7 @@ func durableClient(t *testing.T, n *fakenode.Node) *Client {
 }
 
 // acked sends one call and returns its outcome.
-func acked(t *testing.T, c *Client, want Acks) Reply {
+func acked(t *testing.T, c *Client, want exchange.Acks) exchange.Reply {
 	t.Helper()
 	call := newDurableCall(1, want)
 	c.SubmitDurable(0, call)
@@ -78,19 +83,19 @@ func acked(t *testing.T, c *Client, want Acks) Reply {
 func TestReplicasAreCountedAndAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		want                  Acks
+		want                  exchange.Acks
 		attached, acknowledge int
 		wanted, asked         int
 	}{
 		{want: 2, attached: 2, acknowledge: 2, wanted: 2, asked: 2},
 		{want: 2, attached: 3, acknowledge: 3, wanted: 2, asked: 2},
 		{want: 2, attached: 1, acknowledge: 1, wanted: 2, asked: 1}, // no use in waiting for two
-		{want: AllReplicas, attached: 3, acknowledge: 2, wanted: 3, asked: 3},
-		{want: AllReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
-		{want: MajorityOfReplicas, attached: 1, acknowledge: 1, wanted: 1, asked: 1},
-		{want: MajorityOfReplicas, attached: 2, acknowledge: 1, wanted: 2, asked: 2},
-		{want: MajorityOfReplicas, attached: 5, acknowledge: 4, wanted: 3, asked: 3},
-		{want: MajorityOfReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
+		{want: exchange.AllReplicas, attached: 3, acknowledge: 2, wanted: 3, asked: 3},
+		{want: exchange.AllReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
+		{want: exchange.MajorityOfReplicas, attached: 1, acknowledge: 1, wanted: 1, asked: 1},
+		{want: exchange.MajorityOfReplicas, attached: 2, acknowledge: 1, wanted: 2, asked: 2},
+		{want: exchange.MajorityOfReplicas, attached: 5, acknowledge: 4, wanted: 3, asked: 3},
+		{want: exchange.MajorityOfReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
 	} {
 		t.Run(fmt.Sprintf("%d of %d", test.want, test.attached), func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +129,7 @@ func TestGroupsShareAWait(t *testing.T) {
 	const many = 100
 	var calls []*durableCall
 	for i := range many {
-		calls = append(calls, newDurableCall(i+1, AllReplicas))
+		calls = append(calls, newDurableCall(i+1, exchange.AllReplicas))
 		c.SubmitDurable(0, calls[i])
 	}
 	// An ordinary command passes by, and nothing was sent behind the WAIT.
@@ -234,13 +239,13 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	c := durableClient(t, n)
-	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
+	if r := acked(t, c, exchange.AllReplicas); ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
 	}
 	n.On(roles, roleOfPrimary(2))
 	n.OnNext(1, waits, fakenode.Int(1)) // the old one was quick
 	n.On(fakenode.Is("WAIT", "2"), fakenode.Int(2))
-	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 2 || ackOf(r).Wanted != 2 {
+	if r := acked(t, c, exchange.AllReplicas); ackOf(r).Acked != 2 || ackOf(r).Wanted != 2 {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -249,13 +254,13 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spoil func(n *fakenode.Node)
-		want  Acks
+		want  exchange.Acks
 		text  string
 	}{
 		"WAIT refused":      {func(n *fakenode.Node) { n.On(waits, fakenode.Error("NOPERM no WAIT")) }, 1, "NOPERM"},
 		"WAIT no number":    {func(n *fakenode.Node) { n.On(waits, fakenode.Bulk("1")) }, 1, "protocol"},
-		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, AllReplicas, "NOPERM"},
-		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, AllReplicas, "slave"},
+		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, exchange.AllReplicas, "NOPERM"},
+		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, exchange.AllReplicas, "slave"},
 		"connection lost":   {func(n *fakenode.Node) { n.On(waits, fakenode.Reset()) }, 1, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,22 +311,22 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 	n.WaitFor(3, waits)
 	late := newDurableCall(5, 1)
 	c.SubmitDurable(0, late)
-	pollUntil(t, "the first of the group is answered", func() bool {
+	sockettest.PollUntil(t, "the first of the group is answered", func() bool {
 		d := c.nodes()[0].durable[0]
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.mu.answered) == 1
 	})
 	n.ResetAll()
-	if r := group[0].await(t); r.Err != nil || !errors.Is(ackOf(r).Err, ErrOutcomeUnknown) {
+	if r := group[0].await(t); r.Err != nil || !errors.Is(ackOf(r).Err, exchange.ErrOutcomeUnknown) {
 		t.Errorf("answered, not acknowledged: %+v", r)
 	}
 	for _, call := range group[1:] {
-		if r := call.await(t); !errors.Is(r.Err, ErrOutcomeUnknown) {
+		if r := call.await(t); !errors.Is(r.Err, exchange.ErrOutcomeUnknown) {
 			t.Errorf("sent, not answered: %+v", r)
 		}
 	}
-	if r := late.await(t); !errors.Is(r.Err, ErrNotSent) {
+	if r := late.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("not sent: %+v", r)
 	}
 	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
@@ -337,7 +342,7 @@ func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
 	}
 	first := newDurableCall(0, 1)
 	c.SubmitDurable(0, first)
-	if r := first.await(t); r.Err != nil && !errors.Is(r.Err, ErrNotSent) {
+	if r := first.await(t); r.Err != nil && !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("the first, most likely before there is a connection: %+v", r)
 	}
 	eventually(t, "the connection is up", func() bool { return c.Up(RoleDurable, 0) })
@@ -365,7 +370,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.serve(1, 0) // the look that MOVED causes must not lead back
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	f.nodes[1].On(echoes, fakenode.Int(5))
-	call := newDurableCall(1, AllReplicas)
+	call := newDurableCall(1, exchange.AllReplicas)
 	c.SubmitDurable(7, call)
 	if r := call.await(t); r.Err != nil || r.Value.Int != 5 || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
@@ -375,7 +380,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Int(6))
 	f.nodes[0].On(roles, roleOfPrimary(2))
 	f.nodes[0].On(waits, fakenode.Int(2))
-	call = newDurableCall(2, AllReplicas)
+	call = newDurableCall(2, exchange.AllReplicas)
 	c.SubmitDurable(7, call)
 	if r := call.await(t); r.Err != nil || r.Value.Int != 6 || ackOf(r).Acked != 2 || !r.Moving {
 		t.Fatalf("%+v", r)
@@ -417,14 +422,14 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	over := make(chan struct{})
 	var submit func(i int)
 	submit = func(i int) {
-		call := newDurableCall(i, Acks(i%3)-1)
+		call := newDurableCall(i, exchange.Acks(i%3)-1)
 		if call.want == 0 {
-			call.want = MajorityOfReplicas
+			call.want = exchange.MajorityOfReplicas
 		}
-		call.then = func(r Reply) {
+		call.then = func(r exchange.Reply) {
 			switch {
 			case i%length+1 == length:
-			case errors.Is(r.Err, ErrNotSent):
+			case errors.Is(r.Err, exchange.ErrNotSent):
 				go func() {
 					eventually(t, "it is up again", func() bool { return c.Up(RoleDurable, 0) })
 					submit(i + 1)
@@ -441,7 +446,7 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	for i := range chains {
 		go submit(i * length)
 	}
-	receive(t, over, "all requests")
+	sockettest.Receive(t, over, "all requests")
 	if groups.Load() < 14 {
 		t.Errorf("%d groups: the connection was not lost often enough", groups.Load())
 	}
@@ -466,7 +471,7 @@ func TestFullDurableQueueRefuses(t *testing.T) {
 		calls = append(calls, newDurableCall(i+1, 1))
 		c.SubmitDurable(0, calls[i+1])
 	}
-	if r := calls[11].await(t); !errors.Is(r.Err, ErrLaneFull) || !errors.Is(r.Err, ErrNotSent) {
+	if r := calls[11].await(t); !errors.Is(r.Err, exchange.ErrLaneFull) || !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("%+v", r)
 	}
 	gate.Open()
@@ -488,10 +493,10 @@ func TestClosedClientRefusesDurableRequests(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := out.await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), ErrClosed) { // its answer had come, or not
+	if r := out.await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), exchange.ErrClosed) { // its answer had come, or not
 		t.Errorf("out: %+v", r)
 	}
-	if r := acked(t, c, 1); !errors.Is(r.Err, ErrClosed) {
+	if r := acked(t, c, 1); !errors.Is(r.Err, exchange.ErrClosed) {
 		t.Errorf("later: %+v", r)
 	}
 }
@@ -506,7 +511,7 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	for i := range 4 {
 		calls = append(calls, newDurableCall(i, 1))
 		if i == 2 {
-			calls[i].then = func(Reply) { close(calls[i].done); panic("on purpose") }
+			calls[i].then = func(exchange.Reply) { close(calls[i].done); panic("on purpose") }
 		}
 		c.SubmitDurable(0, calls[i])
 		if i == 0 {

@@ -3,6 +3,7 @@ package resp
 import (
 	"errors"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -16,31 +17,33 @@ import (
 //     will. errors.Is(err, ErrOutcomeUnknown).
 //   - refused: the server answered with an error. errors.As(err, **ServerError).
 var (
-	ErrNotSent        = errors.New("resp: command not sent")
-	ErrOutcomeUnknown = errors.New("resp: connection lost after the command was sent, outcome unknown")
+	ErrNotSent        = exchange.ErrNotSent
+	ErrOutcomeUnknown = exchange.ErrOutcomeUnknown
 )
 
 // Causes, wrapped beside ErrNotSent or ErrOutcomeUnknown.
 var (
 	// ErrDown means that the lane has no connection at the moment.
-	ErrDown = errors.New("resp: no connection to the server")
+	ErrDown = exchange.ErrDown
 	// ErrClosed means that the client was closed.
-	ErrClosed = errors.New("resp: client is closed")
+	ErrClosed = exchange.ErrClosed
 	// ErrLaneFull means that the lane's queue of bytes or commands is full.
-	ErrLaneFull = errors.New("resp: too many commands in flight")
+	ErrLaneFull = exchange.ErrLaneFull
 	// ErrUnwanted means that nobody waited any more for a request when its turn came (see
 	// PatientRequest and DurableRequest).
-	ErrUnwanted = errors.New("resp: nobody waits for it any more")
+	ErrUnwanted = exchange.ErrUnwanted
+	// ErrTimeout means that the server sent nothing for CommandTimeout with commands
+	// in flight, so the connection was given up.
+	ErrTimeout = exchange.ErrTimeout
+)
+
+var (
 	// ErrSentinelAuth means that a sentinel does not accept the credentials. Sentinels use
 	// Config.SentinelUsername and SentinelPassword, not those of the servers.
 	ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own (SentinelPassword, sentinel_password in a URL)")
 
 	// ErrTooOld means that the server's version is not supported.
 	ErrTooOld = errors.New("resp: the server is too old; use Redis 6.0 or later, or Valkey")
-
-	// ErrTimeout means that the server sent nothing for CommandTimeout with commands
-	// in flight, so the connection was given up.
-	ErrTimeout = errors.New("resp: no answer within the command timeout")
 )
 
 // ErrProtocol means that the server sent bytes that are not RESP2, or a reply that
@@ -49,3 +52,6 @@ var ErrProtocol = wire.ErrProtocol
 
 // ServerError is an error reply: the server received the command and refused it.
 type ServerError = wire.ServerError
+
+// Value is a server's answer; package wire has its kinds.
+type Value = wire.Value

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // group is a primary with its replicas, according to those who decide about promotions
@@ -50,10 +51,7 @@ func (gs *groups) add(g *group) {
 	}
 }
 
-var (
-	errNotCounted = errors.New("resp: it is not known yet how many replicas there are")
-	errNotListed  = errors.New("resp: it is not known how many replicas there are: the deployment has not listed this server yet")
-)
+var errNotListed = errors.New("resp: it is not known how many replicas there are: the deployment has not listed this server yet")
 
 // group returns that of the server at an address.
 func (c *Client) group(addr string) (*group, error) {
@@ -63,7 +61,7 @@ func (c *Client) group(addr string) (*group, error) {
 	gs := c.groups.Load()
 	switch {
 	case gs == nil:
-		return nil, errNotCounted
+		return nil, exchange.ErrNotCounted
 	case gs.err != nil:
 		return nil, gs.err
 	case gs.of[addr] == nil:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -37,8 +39,8 @@ type laneConfig struct {
 //
 // Invariants:
 //
-//  1. At most one pipeline is current. It becomes so in its onOpen and stops
-//     being so at the start of its onClose; in between the lane is up.
+//  1. At most one pipeline is current. It becomes so in its OnOpen and stops
+//     being so at the start of its OnClose; in between the lane is up.
 //  2. A request is handed to exactly one pipeline, or refused on the spot. The
 //     pipeline completes it exactly once, whatever happens.
 //  3. After close no pipeline becomes current.
@@ -86,15 +88,15 @@ func newLane(cfg laneConfig) *lane {
 // lane is up, until down is called, which can be at once. The connection before
 // must have ended: attach is called before the first one or after down, by one
 // goroutine at a time, never by a sink.
-func (l *lane) attach(ls *loops, c net.Conn) error {
+func (l *lane) attach(ls *socket.Loops, c net.Conn) error {
 	l.mu.Lock()
 	closed := l.mu.closed
 	l.mu.Unlock()
 	if closed {
 		c.Close()
-		return ErrClosed
+		return exchange.ErrClosed
 	}
-	_, err := ls.adopt(c, newPipeline(l))
+	_, err := ls.Adopt(c, newPipeline(l))
 	return err
 }
 
@@ -104,11 +106,11 @@ func (l *lane) up() bool { return l.current.Load() != nil }
 // submit takes r over. Any goroutine; it never blocks. A lane that is down,
 // closed or full completes r before it returns, with ErrNotSent and the cause.
 // Commands of one goroutine keep their order.
-func (l *lane) submit(r Request) { l.send(r, 0, false) }
+func (l *lane) submit(r exchange.Request) { l.send(r, 0, false) }
 
 // send is submit for a command that has been sent on so often, and has to be
 // announced with ASKING if asking.
-func (l *lane) send(r Request, hops uint8, asking bool) {
+func (l *lane) send(r exchange.Request, hops uint8, asking bool) {
 	l.sendOn(l.current.Load(), entry{request: r, hops: hops, asked: asking})
 }
 
@@ -124,7 +126,7 @@ func (l *lane) sendOn(p *pipeline, e entry) {
 // drop ends the present connection, if there is one; the next is made.
 func (l *lane) drop(err error) {
 	if p := l.current.Load(); p != nil {
-		p.t.close(err)
+		p.t.Close(err)
 	}
 }
 
@@ -133,16 +135,16 @@ func (l *lane) refusal() error {
 	defer l.mu.Unlock()
 	switch {
 	case !l.mu.closed:
-		return errRefusedDown
-	case l.mu.err == ErrClosed:
-		return errRefusedClosed
+		return exchange.RefusedDown
+	case l.mu.err == exchange.ErrClosed:
+		return exchange.RefusedClosed
 	default:
-		return &failure{class: ErrNotSent, cause: l.mu.err}
+		return &exchange.Failure{Class: exchange.ErrNotSent, Cause: l.mu.err}
 	}
 }
 
 func (l *lane) refuse(e entry, err error) {
-	e.request.Complete(Reply{Err: err, Now: l.cfg.clock.Now(), Moving: e.asked})
+	e.request.Complete(exchange.Reply{Err: err, Now: l.cfg.clock.Now(), Moving: e.asked})
 }
 
 // checkAge ends the connection if it has been silent for longer than commandTimeout
@@ -164,7 +166,7 @@ func (l *lane) close(err error) {
 	p := l.current.Load()
 	l.mu.Unlock()
 	if p != nil {
-		p.t.close(err)
+		p.t.Close(err)
 	}
 }
 

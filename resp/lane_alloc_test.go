@@ -7,6 +7,9 @@ import (
 	"net"
 	"testing"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -20,9 +23,9 @@ func newFixedCall() *fixedCall {
 	return &fixedCall{bytes: wire.AppendCommand(nil, "EVALSHA", "0123456789012345678901234567890123456789", "1", "key", "id"), done: make(chan struct{}, 1)}
 }
 
-func (c *fixedCall) AppendCommand(dst []byte, _ Form) []byte { return append(dst, c.bytes...) }
+func (c *fixedCall) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, c.bytes...) }
 
-func (c *fixedCall) Complete(Reply) { c.done <- struct{}{} }
+func (c *fixedCall) Complete(exchange.Reply) { c.done <- struct{}{} }
 
 // answerOnes answers each command of size bytes with ":1" and allocates nothing.
 func answerOnes(conn net.Conn, size int) {
@@ -43,12 +46,12 @@ func answerOnes(conn net.Conn, size int) {
 }
 
 func TestLaneAllocatesNothingPerCommand(t *testing.T) {
-	for _, c := range carriers {
+	for _, c := range sockettest.Carriers {
 		// The TLS record layer allocates, and so does a wake of gnet.
-		if c.tls || c.inlineDepth < 0 {
+		if c.TLS || c.InlineDepth < 0 {
 			continue
 		}
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			w := newWorld(t, c)
 			l, server := w.attached(nil, nil)
 			served := make(chan struct{})
@@ -81,8 +84,8 @@ func TestLaneAllocatesNothingPerCommand(t *testing.T) {
 					t.Errorf("%v allocations per %d commands, want at most %v", n, pin.commands, pin.allocs)
 				}
 			}
-			l.close(ErrClosed)
-			receive(t, l.downs, "down")
+			l.close(exchange.ErrClosed)
+			sockettest.Receive(t, l.downs, "down")
 			server.Close()
 			<-served
 		})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -31,8 +32,8 @@ func BenchmarkLane(b *testing.B) {
 	for _, goroutines := range []int{1, 16, 64, 256} {
 		for _, depth := range []int{0, -1, 48} {
 			b.Run(fmt.Sprintf("goroutines=%d/depth=%d", goroutines, depth), func(b *testing.B) {
-				ls := newLoops(1, false, func(err error) { b.Errorf("no event loops: %v", err) })
-				defer ls.close()
+				ls := socket.NewLoops(1, false, func(err error) { b.Errorf("no event loops: %v", err) })
+				defer ls.Close()
 				l := newLane(laneConfig{
 					clock:          clock.System(),
 					commandTimeout: time.Minute,

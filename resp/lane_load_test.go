@@ -12,6 +12,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // smallBuffers makes the kernel take little at a time. The receive buffers stay:
@@ -45,7 +49,7 @@ func TestLaneMatchesRepliesUnderLoad(t *testing.T) {
 			eachCarrier(t, func(t *testing.T, w *world) {
 				l, server := w.attached(nil, load.tune)
 				padding := strings.Repeat("r", load.reply)
-				go readCommands(server, func(words []string) bool {
+				go sockettest.ReadCommands(server, func(words []string) bool {
 					_, err := fmt.Fprintf(server, "$%d\r\n%s%s\r\n", len(words[1])+len(padding), words[1], padding)
 					return err == nil
 				})
@@ -100,7 +104,7 @@ func TestLaneKnowsWhatWasNotSent(t *testing.T) {
 		begun, closed, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(over)
-			readCommands(server, func([]string) bool {
+			sockettest.ReadCommands(server, func([]string) bool {
 				if received++; received == 1 {
 					close(begun)
 					<-closed
@@ -109,19 +113,19 @@ func TestLaneKnowsWhatWasNotSent(t *testing.T) {
 			})
 		}()
 		<-begun
-		l.close(ErrClosed)
+		l.close(exchange.ErrClosed)
 		close(closed)
 		<-over
 
 		var unknown, notSent int
 		for _, c := range calls {
 			switch err := c.await(t).Err; {
-			case errors.Is(err, ErrLaneFull):
-			case errors.Is(err, ErrOutcomeUnknown):
+			case errors.Is(err, exchange.ErrLaneFull):
+			case errors.Is(err, exchange.ErrOutcomeUnknown):
 				if unknown++; notSent > 0 {
 					t.Fatalf("call %d may have been received, one before it not", c.n)
 				}
-			case errors.Is(err, ErrNotSent):
+			case errors.Is(err, exchange.ErrNotSent):
 				notSent++
 			default:
 				t.Fatalf("call %d: %v", c.n, err)
@@ -151,7 +155,7 @@ type unruly struct {
 func (u *unruly) serve(conn net.Conn, rng *rand.Rand) {
 	left := 1 + rng.IntN(400)
 	way := rng.IntN(4)
-	readCommands(conn, func(words []string) bool {
+	sockettest.ReadCommands(conn, func(words []string) bool {
 		n, _ := strconv.Atoi(words[1])
 		u.mu.Lock()
 		u.executed[n]++
@@ -196,8 +200,8 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 					c.pad = strings.Repeat("p", i%300)
 					calls[g] = append(calls[g], c)
 					l.submit(c)
-					if i%4 == 0 && errors.Is(c.await(t).Err, ErrDown) {
-						pollUntil(t, "the lane to be up", func() bool { return l.up() || stop.Load() })
+					if i%4 == 0 && errors.Is(c.await(t).Err, exchange.ErrDown) {
+						sockettest.PollUntil(t, "the lane to be up", func() bool { return l.up() || stop.Load() })
 					}
 				}
 			})
@@ -207,13 +211,13 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				tune = smallBuffers
 			}
-			client, server := w.connect(tune)
+			client, server := w.Connect(tune)
 			serverRng := rand.New(rand.NewPCG(rng.Uint64(), 0))
 			servers.Go(func() { u.serve(server, serverRng) })
 			if err := l.attach(w.loops, client); err != nil {
 				t.Fatal(err)
 			}
-			receive(t, l.downs, "the end of the connection")
+			sockettest.Receive(t, l.downs, "the end of the connection")
 		}
 		stop.Store(true)
 		submitters.Wait()
@@ -237,12 +241,12 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 				if times != 1 || r.Value.Int != int64(c.n) {
 					t.Fatalf("call %d, executed %d times, was answered %d", c.n, times, r.Value.Int)
 				}
-			case errors.Is(r.Err, ErrNotSent):
+			case errors.Is(r.Err, exchange.ErrNotSent):
 				notSent++
 				if times != 0 || r.Sent != 0 {
 					t.Fatalf("call %d was executed, and reported as %v", c.n, r.Err)
 				}
-			case errors.Is(r.Err, ErrOutcomeUnknown):
+			case errors.Is(r.Err, exchange.ErrOutcomeUnknown):
 				unknown++
 				if r.Sent == 0 {
 					t.Fatalf("call %d: %v, without a stamp", c.n, r.Err)
@@ -261,7 +265,7 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 func TestLaneClosesUnderLoad(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, nil)
-		go echo(server)
+		go sockettest.Echo(server)
 		var answered atomic.Int64
 		running := make(chan struct{})
 		var all sync.WaitGroup
@@ -271,7 +275,7 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 					c := newCall(i)
 					l.submit(c)
 					err := c.await(t).Err
-					if errors.Is(err, ErrClosed) {
+					if errors.Is(err, exchange.ErrClosed) {
 						return
 					}
 					if err != nil {
@@ -284,14 +288,14 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		receive(t, running, "traffic")
-		l.close(ErrClosed)
+		sockettest.Receive(t, running, "traffic")
+		l.close(exchange.ErrClosed)
 		all.Wait()
-		if err := receive(t, l.downs, "down"); err != ErrClosed {
+		if err := sockettest.Receive(t, l.downs, "down"); err != exchange.ErrClosed {
 			t.Errorf("down with %v, want ErrClosed", err)
 		}
-		client, _ := w.connect(nil)
-		if err := l.attach(w.loops, client); err != ErrClosed {
+		client, _ := w.Connect(nil)
+		if err := l.attach(w.loops, client); err != exchange.ErrClosed {
 			t.Errorf("attach after close: %v, want ErrClosed", err)
 		}
 	})
@@ -317,13 +321,13 @@ func TestLaneGivesUpOnABlackHole(t *testing.T) {
 			t.Fatal("gave up early")
 		}
 		l.checkAge(now.Add(l.cfg.commandTimeout + time.Second))
-		if err := receive(t, l.downs, "down"); err != ErrTimeout {
+		if err := sockettest.Receive(t, l.downs, "down"); err != exchange.ErrTimeout {
 			t.Errorf("down with %v, want ErrTimeout", err)
 		}
-		if err := calls[0].await(t).Err; !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrTimeout) {
+		if err := calls[0].await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, exchange.ErrTimeout) {
 			t.Errorf("the first call: %v", err)
 		}
-		if err := calls[len(calls)-1].await(t).Err; !errors.Is(err, ErrNotSent) || !errors.Is(err, ErrTimeout) {
+		if err := calls[len(calls)-1].await(t).Err; !errors.Is(err, exchange.ErrNotSent) || !errors.Is(err, exchange.ErrTimeout) {
 			t.Errorf("the last call: %v", err)
 		}
 	})

@@ -5,24 +5,27 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // scriptCall is a script call whose reply can be awaited.
 type scriptCall struct {
 	sha, text, key string
-	done           chan Reply
+	done           chan exchange.Reply
 }
 
-func (c *scriptCall) AppendCommand(dst []byte, form Form) []byte {
-	if form == Whole {
+func (c *scriptCall) AppendCommand(dst []byte, form exchange.Form) []byte {
+	if form == exchange.Whole {
 		return wire.AppendCommand(dst, "EVAL", c.text, "1", c.key)
 	}
 	return wire.AppendCommand(dst, "EVALSHA", c.sha, "1", c.key)
 }
 
-func (c *scriptCall) Complete(r Reply) {
+func (c *scriptCall) Complete(r exchange.Reply) {
 	r.Value = r.Value.Clone()
 	c.done <- r
 }
@@ -33,8 +36,8 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 	server := redistest.Start(t)
 	const text = `return redis.call('incr', KEYS[1])`
 	sha := server.Do("SCRIPT", "LOAD", text).(string)
-	for _, c := range []carrier{{name: "gnet", network: "tcp"}, {name: "std", network: "tcp", forceStd: true}} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, c := range []sockettest.Carrier{{Name: "gnet", Network: "tcp"}, {Name: "std", Network: "tcp", ForceStd: true}} {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c)
 			l := w.newLane(nil)
@@ -49,22 +52,22 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 			var all sync.WaitGroup
 			for g := range goroutines {
 				all.Go(func() {
-					call := &scriptCall{sha: sha, text: text, key: c.name, done: make(chan Reply, 1)}
+					call := &scriptCall{sha: sha, text: text, key: c.Name, done: make(chan exchange.Reply, 1)}
 					for i := range each {
 						if g == 0 && i%10 == 0 {
 							server.Do("SCRIPT", "FLUSH")
 						}
 						l.submit(call)
-						if r := receive(t, call.done, "a reply"); r.Err != nil || r.Value.Kind != wire.KindInt {
+						if r := sockettest.Receive(t, call.done, "a reply"); r.Err != nil || r.Value.Kind != wire.KindInt {
 							t.Errorf("got %+v", r)
 						}
 					}
 				})
 			}
 			all.Wait()
-			last := &scriptCall{sha: sha, text: text, key: c.name, done: make(chan Reply, 1)}
+			last := &scriptCall{sha: sha, text: text, key: c.Name, done: make(chan exchange.Reply, 1)}
 			l.submit(last)
-			if r := receive(t, last.done, "the count"); r.Value.Int != goroutines*each+1 {
+			if r := sockettest.Receive(t, last.done, "the count"); r.Value.Int != goroutines*each+1 {
 				t.Errorf("counted %d, want %d", r.Value.Int, goroutines*each+1)
 			}
 			if l.counters().Resent == 0 {

@@ -3,13 +3,15 @@ package resp
 import (
 	"testing"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestLaneDeliversReplies(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, nil)
-		go echo(server)
+		go sockettest.Echo(server)
 		for i := range 100 {
 			c := newCall(i)
 			l.submit(c)

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 )
 
 // endpoint is what a link keeps connected: a lane or the pub/sub side.
 type endpoint interface {
 	// attach takes over a greeted connection. After nil the link's down is called
 	// once, when that connection has ended; after an error it is not.
-	attach(ls *loops, conn net.Conn) error
+	attach(ls *socket.Loops, conn net.Conn) error
 	// checkAge is called every housekeepingEvery. now is the past if this process is
 	// behind.
 	checkAge(now clock.Instant)
@@ -42,7 +43,7 @@ type endpoint interface {
 //     the same goroutine reports it afterwards:
 //
 //     goroutine: attach            OnState(up) .... sees the loss  OnState(down)
-//     loop:              onClose -> down: noted
+//     loop:              OnClose -> down: noted
 //
 //  3. mu.up is true from before OnState(up) until just before OnState(down).
 type link struct {

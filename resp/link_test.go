@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // stateLog records OnState and checks that each connection's calls are serial
@@ -99,7 +100,7 @@ func TestEveryConnectionComesBackAfterARestart(t *testing.T) {
 			s.Kill()
 			rec.await(t, Disconnected)
 			eventually(t, "all connections are down", func() bool { return c.Stats().Connections == 0 })
-			if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrDown) || !errors.Is(err, ErrNotSent) {
+			if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, exchange.ErrDown) || !errors.Is(err, exchange.ErrNotSent) {
 				t.Errorf("Do without a server: %v", err)
 			}
 			s.Restart()
@@ -149,7 +150,7 @@ func TestLinkSurvivesAPanicOfOnState(t *testing.T) {
 		var log syncBuffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c := ready(t, cfg)
-		if _, err := c.Do(testContext(t), "CUT"); !errors.Is(err, ErrOutcomeUnknown) {
+		if _, err := c.Do(testContext(t), "CUT"); !errors.Is(err, exchange.ErrOutcomeUnknown) {
 			t.Fatalf("CUT: %v", err)
 		}
 		eventually(t, "the lane is back", func() bool {
@@ -181,7 +182,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		s.Stop()
 		rec := newRecorder()
 		c.Subscribe(NewChannel("a", rec))
-		if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrTimeout) {
+		if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, exchange.ErrTimeout) {
 			t.Fatalf("Do: %v", err)
 		}
 		eventually(t, "lane and pub/sub are given up", func() bool { return !c.Up(RoleLane, 0) && !c.Up(RolePubSub, 0) })

@@ -6,6 +6,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -38,9 +40,9 @@ const (
 //     mu is not held during the write.
 //  3. Queued bytes are never forgotten. While out is not empty and the connection
 //     lives, one of these holds: a writer is active and will look again
-//     (writing); a wake is under way (armed); the loop is inside onBytes and will
-//     drain (draining); or the transport said "not now" to onWake, and
-//     the next onBytes drains.
+//     (writing); a wake is under way (armed); the loop is inside OnBytes and will
+//     drain (draining); or the transport said "not now" to OnWake, and
+//     the next OnBytes drains.
 //  4. offered counts the bytes that a write has been given so far. It moves before
 //     the write and back after a short one. A reply to a command that ends beyond
 //     offered is a surprise.
@@ -61,14 +63,14 @@ const (
 //	                  nobody there to write, many in flight: arm a wake
 //	flush (writer)    until out is empty, at most maxRounds:
 //	                  lock: stamp, take; unlock: write; lock: account
-//	onBytes (loop)    decode up to batchSize; lock: pop as many entries;
+//	OnBytes (loop)    decode up to batchSize; lock: pop as many entries;
 //	                  unlock: complete them; become the writer if something has
 //	                  been queued meanwhile; again, until all is decoded
-//	onClose (loop)    lock: dead, take the whole fifo; unlock: complete all as
+//	OnClose (loop)    lock: dead, take the whole fifo; unlock: complete all as
 //	                  not sent or unknown, by the transport's final count
 //
 // While the connection is full, submit puts the entry into the backlog instead, and
-// onBytes admits it once replies have made room.
+// OnBytes admits it once replies have made room.
 //
 // Ownership of a Request passes to the pipeline in submit and back in Complete.
 // Lock order: lane.mu, pipeline.mu. Neither is held over a call of the transport
@@ -82,7 +84,7 @@ const (
 // more behind the others, and the slowest percent waited half as long again).
 type pipeline struct {
 	lane   *lane
-	t      transport // set in onOpen
+	t      socket.Transport // set in OnOpen
 	mu     pipelineState
 	reader replyReader // of the loop
 }
@@ -104,8 +106,8 @@ type pipelineState struct {
 	offered  uint64 // bytes ever given to a write
 
 	writing  bool // a goroutine is the writer
-	armed    bool // an onWake will come
-	draining bool // onBytes is running and will drain
+	armed    bool // an OnWake will come
+	draining bool // OnBytes is running and will drain
 
 	heard    clock.Instant // last bytes of the server
 	stall    stall
@@ -117,9 +119,9 @@ type pipelineState struct {
 // entry is a command that waits for its reply. Offsets count the bytes of the
 // connection from its start.
 type entry struct {
-	request Request
+	request exchange.Request
 	end     uint64 // offset behind its last byte
-	form    Form
+	form    exchange.Form
 	hops    uint8 // how often it has been sent on
 	asked   bool  // ASKING goes before it
 	always  bool  // it is sent though the lane is full: it ends what others have begun
@@ -136,12 +138,12 @@ type flush struct {
 
 func newPipeline(l *lane) *pipeline { return &pipeline{lane: l} }
 
-// onOpen makes the pipeline the lane's current one.
-func (p *pipeline) onOpen(t transport) {
+// OnOpen makes the pipeline the lane's current one.
+func (p *pipeline) OnOpen(t socket.Transport) {
 	p.t = t
 	p.mu.heard = p.lane.cfg.clock.Now()
 	if ok, err := p.lane.opened(p); !ok {
-		t.close(err)
+		t.Close(err)
 	}
 }
 
@@ -155,13 +157,13 @@ func (p *pipeline) submit(e entry) {
 		p.lane.refuse(e, p.lane.refusal())
 		return
 	case !e.always && !e.admitted && (p.fullLocked() || m.backlog.len() > 0):
-		rank := rankOf(e.request)
-		if rank != Refuse {
+		rank := exchange.RankOf(e.request)
+		if rank != exchange.Refuse {
 			m.backlog.push(e, rank)
 		}
 		m.Unlock()
-		if rank == Refuse {
-			p.lane.refuse(e, errRefusedFull)
+		if rank == exchange.Refuse {
+			p.lane.refuse(e, exchange.RefusedFull)
 		}
 		return
 	}
@@ -179,7 +181,7 @@ func (p *pipeline) submit(e entry) {
 	default:
 		m.armed = true
 		m.Unlock()
-		p.t.wake()
+		p.t.Wake()
 	}
 }
 
@@ -221,14 +223,14 @@ type asking struct{}
 
 var askingBytes = wire.AppendCommand(nil, "ASKING")
 
-func (asking) AppendCommand(dst []byte, _ Form) []byte { return append(dst, askingBytes...) }
+func (asking) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, askingBytes...) }
 
-func (asking) Complete(Reply) {}
+func (asking) Complete(exchange.Reply) {}
 
 // recoverAppend is deferred around calls of AppendCommand.
 func recoverAppend(err *error) {
 	if v := recover(); v != nil {
-		*err = &failure{class: ErrNotSent, cause: fmt.Errorf("resp: BUG: panic in AppendCommand: %v", v)}
+		*err = &exchange.Failure{Class: exchange.ErrNotSent, Cause: fmt.Errorf("resp: BUG: panic in AppendCommand: %v", v)}
 	}
 }
 

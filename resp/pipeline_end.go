@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -11,9 +12,9 @@ import (
 // is still there, and before the memory of its busiest moment is given back.
 const idleAfter = 10 * time.Second
 
-// onClose completes whatever is in flight, oldest first. The transport's count is final:
+// OnClose completes whatever is in flight, oldest first. The transport's count is final:
 // a command that ends beyond it has not reached the server.
-func (p *pipeline) onClose(err error) {
+func (p *pipeline) OnClose(err error) {
 	m := &p.mu
 	m.Lock()
 	m.dead = true
@@ -21,9 +22,9 @@ func (p *pipeline) onClose(err error) {
 	p.lane.ended(p)
 
 	fate := forfeit{
-		sent:    p.t.sent(),
-		notSent: &failure{class: ErrNotSent, cause: err},
-		unknown: &failure{class: ErrOutcomeUnknown, cause: err},
+		sent:    p.t.Sent(),
+		notSent: &exchange.Failure{Class: exchange.ErrNotSent, Cause: err},
+		unknown: &exchange.Failure{Class: exchange.ErrOutcomeUnknown, Cause: err},
 	}
 	now := p.lane.cfg.clock.Now()
 	batch := p.reader.batch[:]
@@ -78,10 +79,10 @@ type stall struct {
 func (p *pipeline) checkAge(now clock.Instant) {
 	late, idle := p.examine(now)
 	switch {
-	case late && !p.t.unread():
+	case late && !p.t.Unread():
 		// The loop may have taken from the socket meanwhile what lay there.
 		if late, _ = p.examine(now); late {
-			p.t.close(ErrTimeout)
+			p.t.Close(exchange.ErrTimeout)
 		}
 	case idle:
 		p.submit(entry{request: ping{}})
@@ -142,6 +143,6 @@ type ping struct{}
 
 var pingBytes = wire.AppendCommand(nil, "PING")
 
-func (ping) AppendCommand(dst []byte, _ Form) []byte { return append(dst, pingBytes...) }
+func (ping) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, pingBytes...) }
 
-func (ping) Complete(Reply) {}
+func (ping) Complete(exchange.Reply) {}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -16,12 +17,12 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 	l, tr, _ := scripted(nil)
 	tr.room = 9 // "aaaa", "bbbb" and one byte of "cccc"
 	p := submitTexts(l, "aaaa", "bbbb", "cccc", "dddd")
-	tr.sink.onBytes([]byte(":1\r\n"))
-	tr.sink.onClose(io.EOF)
+	tr.sink.OnBytes([]byte(":1\r\n"))
+	tr.sink.OnClose(io.EOF)
 	p[0].wantsInt(t, 1)
-	p[1].wants(t, ErrOutcomeUnknown, io.EOF)
-	p[2].wants(t, ErrNotSent, io.EOF)
-	p[3].wants(t, ErrNotSent, io.EOF)
+	p[1].wants(t, exchange.ErrOutcomeUnknown, io.EOF)
+	p[2].wants(t, exchange.ErrNotSent, io.EOF)
+	p[3].wants(t, exchange.ErrNotSent, io.EOF)
 	if p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps: %v for a command that was sent, %v for one that was not", p[1].reply.Sent, p[2].reply.Sent)
 	}
@@ -29,7 +30,7 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 		t.Error("still up")
 	}
 	late := submitTexts(l, "eeee")
-	late[0].wants(t, ErrNotSent, ErrDown)
+	late[0].wants(t, exchange.ErrNotSent, exchange.ErrDown)
 }
 
 // gnet counts what it is about to send before it knows that it cannot. What is unknown
@@ -39,14 +40,14 @@ func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
 	l, tr, _ := scripted(func(cfg *laneConfig) { cfg.inlineDepth = -1 })
 	p := submitTexts(l, "aaaa", "bbbb", "cccc")
 	tr.room, tr.more, tr.err = 4, 4, io.ErrClosedPipe
-	tr.sink.onWake()
+	tr.sink.OnWake()
 	if tr.closed != io.ErrClosedPipe {
 		t.Fatalf("closed with %v", tr.closed)
 	}
-	tr.sink.onClose(tr.closed)
-	p[0].wants(t, ErrOutcomeUnknown, io.ErrClosedPipe)
-	p[1].wants(t, ErrOutcomeUnknown, io.ErrClosedPipe)
-	p[2].wants(t, ErrNotSent, io.ErrClosedPipe)
+	tr.sink.OnClose(tr.closed)
+	p[0].wants(t, exchange.ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[1].wants(t, exchange.ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[2].wants(t, exchange.ErrNotSent, io.ErrClosedPipe)
 	if p[0].reply.Sent == 0 || p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps %v, %v and %v", p[0].reply.Sent, p[1].reply.Sent, p[2].reply.Sent)
 	}
@@ -70,11 +71,11 @@ func TestPipelineThatIsSlowIsKept(t *testing.T) {
 	p := submitTexts(l, "a", "b", "c", "d", "e")
 	for i := range p[1:] {
 		look(t, l, tr, fake, 900*time.Millisecond, nil) // all are older than the timeout from the second time on
-		tr.sink.onBytes([]byte(":1\r\n"))
+		tr.sink.OnBytes([]byte(":1\r\n"))
 		p[i].wantsInt(t, 1)
 	}
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
 }
 
 // The loop had no time for this connection, or takes its time over what it has read.
@@ -85,9 +86,9 @@ func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
 	tr.behind = true // an answer lies in the socket
 	look(t, l, tr, fake, 2*time.Second, nil)
 	tr.behind = false
-	p[0].then = func(Reply) { look(t, l, tr, fake, 2*time.Second, nil) }
-	tr.sink.onBytes([]byte(":1\r\n"))
-	look(t, l, tr, fake, 2*time.Second, ErrTimeout)
+	p[0].then = func(exchange.Reply) { look(t, l, tr, fake, 2*time.Second, nil) }
+	tr.sink.OnBytes([]byte(":1\r\n"))
+	look(t, l, tr, fake, 2*time.Second, exchange.ErrTimeout)
 }
 
 // The loop, or the writer, has been woken to write and has not come to it.
@@ -98,9 +99,9 @@ func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
 	look(t, l, tr, fake, 0, nil)
 	look(t, l, tr, fake, 2*time.Second, nil)
 	look(t, l, tr, fake, 2*time.Second, nil)
-	tr.sink.onWake()
+	tr.sink.OnWake()
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
 }
 
 func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
@@ -113,11 +114,11 @@ func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 	if tr.closed != nil {
 		t.Fatalf("closed early: %v", tr.closed)
 	}
-	tr.sink.onBytes([]byte(":1\r\n"))
+	tr.sink.OnBytes([]byte(":1\r\n"))
 	look(t, l, tr, fake, 900*time.Millisecond, nil) // "b" is 0.9 s old
-	look(t, l, tr, fake, 101*time.Millisecond, ErrTimeout)
-	tr.sink.onClose(tr.closed)
-	p[1].wants(t, ErrOutcomeUnknown, ErrTimeout)
+	look(t, l, tr, fake, 101*time.Millisecond, exchange.ErrTimeout)
+	tr.sink.OnClose(tr.closed)
+	p[1].wants(t, exchange.ErrOutcomeUnknown, exchange.ErrTimeout)
 }
 
 func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
@@ -125,12 +126,12 @@ func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
 	l, tr, fake := scripted(nil)
 	tr.room = 0
 	p := submitTexts(l, "a")
-	tr.sink.onWake()
+	tr.sink.OnWake()
 	l.checkAge(fake.Now())
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, ErrTimeout)
-	tr.sink.onClose(tr.closed)
-	p[0].wants(t, ErrNotSent, ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
+	tr.sink.OnClose(tr.closed)
+	p[0].wants(t, exchange.ErrNotSent, exchange.ErrTimeout)
 }
 
 func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
@@ -148,7 +149,7 @@ func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
 	if string(tr.wire) != string(pingBytes) {
 		t.Fatalf("wire %q, want one PING", tr.wire)
 	}
-	tr.sink.onBytes([]byte("+PONG\r\n"))
+	tr.sink.OnBytes([]byte("+PONG\r\n"))
 	l.checkAge(fake.Now())
 	if len(tr.wire) != len(pingBytes) {
 		t.Fatal("asked again at once")
@@ -164,8 +165,8 @@ func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
 		l.submit(&textCall{text: strings.Repeat("x", 200)})
 	}
 	tr.room = 1 << 30
-	tr.sink.onWake()
-	tr.sink.onBytes([]byte(strings.Repeat(":1\r\n", 900)))
+	tr.sink.OnWake()
+	tr.sink.OnBytes([]byte(strings.Repeat(":1\r\n", 900)))
 	if len(p.mu.fifo.buf) < 900 || cap(p.mu.out) <= keepCap {
 		t.Fatalf("the test is too small: %d entries, %d bytes", len(p.mu.fifo.buf), cap(p.mu.out))
 	}
@@ -179,19 +180,19 @@ func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
 func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	bad := &textCall{text: "a", then: func(Reply) { panic("boom") }}
+	bad := &textCall{text: "a", then: func(exchange.Reply) { panic("boom") }}
 	l.submit(bad)
 	p := submitTexts(l, "b")
-	tr.sink.onBytes([]byte(":1\r\n:2\r\n"))
+	tr.sink.OnBytes([]byte(":1\r\n:2\r\n"))
 	p[0].wantsInt(t, 2)
 	if tr.closed == nil || !strings.Contains(tr.closed.Error(), "boom") {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	bad.then = nil
-	more := &textCall{text: "c", then: func(Reply) { panic("again") }}
+	more := &textCall{text: "c", then: func(exchange.Reply) { panic("again") }}
 	l.submit(more)
 	p = submitTexts(l, "d")
-	tr.sink.onClose(tr.closed)
+	tr.sink.OnClose(tr.closed)
 	if p[0].reply == nil {
 		t.Fatal("a panic on the way out swallowed the next request")
 	}
@@ -200,10 +201,10 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 // panicky is a Request whose AppendCommand panics for one form.
 type panicky struct {
 	textCall
-	form Form
+	form exchange.Form
 }
 
-func (p *panicky) AppendCommand(dst []byte, form Form) []byte {
+func (p *panicky) AppendCommand(dst []byte, form exchange.Form) []byte {
 	if form == p.form {
 		panic("oops")
 	}
@@ -213,15 +214,15 @@ func (p *panicky) AppendCommand(dst []byte, form Form) []byte {
 func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	bad := &panicky{textCall{text: "x"}, Short}
+	bad := &panicky{textCall{text: "x"}, exchange.Short}
 	l.submit(bad)
-	if err := bad.reply.Err; !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "oops") {
+	if err := bad.reply.Err; !errors.Is(err, exchange.ErrNotSent) || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("panic in submit: %v, want not sent", err)
 	}
-	worse := &panicky{textCall{text: "y"}, Whole}
+	worse := &panicky{textCall{text: "y"}, exchange.Whole}
 	l.submit(worse)
 	after := submitTexts(l, "a")
-	tr.sink.onBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))
+	tr.sink.OnBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))
 	if se := (*wire.ServerError)(nil); !errors.As(worse.reply.Err, &se) || se.Code != "NOSCRIPT" {
 		t.Errorf("panic while sending again: %v, want the server's answer", worse.reply.Err)
 	}
@@ -239,8 +240,8 @@ func TestPipelineClosesAfterAFailedWrite(t *testing.T) {
 	if tr.closed != io.ErrClosedPipe {
 		t.Fatalf("closed with %v", tr.closed)
 	}
-	tr.sink.onClose(tr.closed)
-	p[0].wants(t, ErrNotSent, io.ErrClosedPipe)
+	tr.sink.OnClose(tr.closed)
+	p[0].wants(t, exchange.ErrNotSent, io.ErrClosedPipe)
 }
 
 func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
@@ -252,10 +253,10 @@ func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
 	tr.room = 2
 	tr.during = func() {
 		tr.during = nil
-		tr.sink.onClose(io.EOF) // in the middle of the write
+		tr.sink.OnClose(io.EOF) // in the middle of the write
 	}
 	l.submit(p)
-	p.wants(t, ErrNotSent, io.EOF)
+	p.wants(t, exchange.ErrNotSent, io.EOF)
 	if downs != 1 || tr.wakes != 0 || string(tr.wire) != "ab" {
 		t.Fatalf("%d downs, %d wakes, wire %q", downs, tr.wakes, tr.wire)
 	}
@@ -280,7 +281,7 @@ func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
 	for range 1000 { // several batches
 		p = append(p, submitTexts(l, "a")...)
 	}
-	tr.sink.onClose(io.EOF)
+	tr.sink.OnClose(io.EOF)
 	if !told {
 		t.Error("down was not called")
 	}
@@ -290,12 +291,12 @@ func TestLaneCountersOutliveTheConnection(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	submitTexts(l, "abc", "d")
-	tr.sink.onBytes([]byte(":1\r\n"))
+	tr.sink.OnBytes([]byte(":1\r\n"))
 	before := l.counters()
 	if want := (laneCounters{Commands: 2, BytesOut: 4, BytesIn: 4, InFlight: 1}); before != want {
 		t.Fatalf("counters %+v, want %+v", before, want)
 	}
-	tr.sink.onClose(io.EOF)
+	tr.sink.OnClose(io.EOF)
 	before.InFlight = 0
 	if after := l.counters(); after != before {
 		t.Fatalf("counters %+v after the end, want %+v", after, before)
@@ -305,14 +306,14 @@ func TestLaneCountersOutliveTheConnection(t *testing.T) {
 func TestLaneClosedWhileAConnectionOpensStaysDown(t *testing.T) {
 	t.Parallel()
 	l, _, _ := scripted(nil)
-	l.current.Load().onClose(io.EOF)
+	l.current.Load().OnClose(io.EOF)
 	p := newPipeline(l)
-	l.close(ErrClosed)
+	l.close(exchange.ErrClosed)
 	tr := &scriptedTransport{sink: p, room: 1 << 30}
-	p.onOpen(tr)
-	if l.up() || tr.closed != ErrClosed {
+	p.OnOpen(tr)
+	if l.up() || tr.closed != exchange.ErrClosed {
 		t.Errorf("up: %v, the connection closed with %v", l.up(), tr.closed)
 	}
 	c := submitTexts(l, "a")
-	c[0].wants(t, ErrNotSent, ErrClosed)
+	c[0].wants(t, exchange.ErrNotSent, exchange.ErrClosed)
 }

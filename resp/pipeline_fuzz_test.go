@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // FuzzPipeline plays a history: each byte of the input is something that a caller,
@@ -44,7 +45,7 @@ func FuzzPipeline(f *testing.F) {
 		if h.alive = tr.closed == nil; h.alive {
 			tr.closed = io.EOF
 		}
-		tr.sink.onClose(tr.closed)
+		tr.sink.OnClose(tr.closed)
 		h.submit()
 		for _, c := range h.calls {
 			h.judge(t, c)
@@ -64,7 +65,7 @@ type pipelineHistory struct {
 
 	depth           int
 	inBytes, inWake bool
-	woken           int // calls of wake that onWake has answered
+	woken           int // calls of wake that OnWake has answered
 	unknownScripts  bool
 	alive           bool // the connection lived until the history ended
 }
@@ -86,7 +87,7 @@ func (h *pipelineHistory) step() {
 		if h.tr.wakes > h.woken && !h.inWake && h.tr.closed == nil {
 			h.woken = h.tr.wakes
 			h.inWake = true
-			h.tr.sink.onWake()
+			h.tr.sink.OnWake()
 			h.inWake = false
 		}
 	case 3:
@@ -101,7 +102,7 @@ func (h *pipelineHistory) step() {
 		h.lane.checkAge(h.clock.Now())
 	case 7:
 		if h.tr.err = io.ErrClosedPipe; n == 31 {
-			h.lane.close(ErrClosed)
+			h.lane.close(exchange.ErrClosed)
 		}
 	}
 }
@@ -110,7 +111,7 @@ func (h *pipelineHistory) step() {
 func (h *pipelineHistory) hear(b string) {
 	if b != "" && !h.inBytes && h.tr.closed == nil {
 		h.inBytes = true
-		h.tr.sink.onBytes([]byte(b))
+		h.tr.sink.OnBytes([]byte(b))
 		h.inBytes = false
 	}
 }
@@ -120,7 +121,7 @@ func (h *pipelineHistory) submit() {
 	i := len(h.calls)
 	c := &textCall{text: fmt.Sprintf("s%d;", i)}
 	if i%3 == 2 {
-		c.then = func(Reply) {
+		c.then = func(exchange.Reply) {
 			if len(h.left) > 0 {
 				h.submit()
 			}
@@ -138,12 +139,12 @@ func (h *pipelineHistory) judge(t *testing.T, c *textCall) {
 	whole := bytes.Contains(h.tr.wire, []byte(strings.ToUpper(c.text)))
 	sent := c.reply.Sent != 0
 	switch err := c.reply.Err; {
-	case errors.Is(err, ErrNotSent):
+	case errors.Is(err, exchange.ErrNotSent):
 		// The short form may be on the wire, if the server did not know the script.
 		if whole || short && !h.unknownScripts || sent {
 			t.Errorf("%s: %v; wire %q, stamp %v", c.text, err, h.tr.wire, sent)
 		}
-	case errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, exchange.ErrOutcomeUnknown):
 		if !short && !whole || !sent {
 			t.Errorf("%s: %v; wire %q, stamp %v", c.text, err, h.tr.wire, sent)
 		}

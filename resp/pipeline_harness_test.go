@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 )
 
 // scriptedTransport takes as many bytes as the test allows, and lets the test
 // play the loop.
 type scriptedTransport struct {
 	mu     sync.Mutex
-	sink   sink
-	room   int // bytes that tryWrite and write still take
+	sink   socket.Sink
+	room   int // bytes that TryWrite and write still take
 	err    error
 	more   int    // bytes that a failing write takes and does not report
 	during func() // runs inside every write, before it returns
@@ -26,13 +28,13 @@ type scriptedTransport struct {
 	behind bool // bytes have arrived that the loop has not read
 }
 
-func (t *scriptedTransport) unread() bool {
+func (t *scriptedTransport) Unread() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.behind
 }
 
-func (t *scriptedTransport) tryWrite(b []byte) (int, error) {
+func (t *scriptedTransport) TryWrite(b []byte) (int, error) {
 	t.mu.Lock()
 	if t.closed != nil {
 		t.mu.Unlock()
@@ -52,21 +54,21 @@ func (t *scriptedTransport) tryWrite(b []byte) (int, error) {
 	return n, err
 }
 
-func (t *scriptedTransport) write(b []byte) (int, error) { return t.tryWrite(b) }
+func (t *scriptedTransport) Write(b []byte) (int, error) { return t.TryWrite(b) }
 
-func (t *scriptedTransport) sent() uint64 {
+func (t *scriptedTransport) Sent() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return uint64(len(t.wire))
 }
 
-func (t *scriptedTransport) wake() {
+func (t *scriptedTransport) Wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.wakes++
 }
 
-func (t *scriptedTransport) close(err error) {
+func (t *scriptedTransport) Close(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed == nil {
@@ -91,25 +93,25 @@ func scripted(change func(*laneConfig)) (*lane, *scriptedTransport, *clock.Fake)
 	l := newLane(cfg)
 	p := newPipeline(l)
 	t := &scriptedTransport{sink: p, room: 1 << 30}
-	p.onOpen(t)
+	p.OnOpen(t)
 	return l, t, fake
 }
 
 // textCall is a Request with a text of its own.
 type textCall struct {
 	text  string
-	reply *Reply
-	then  func(Reply)
+	reply *exchange.Reply
+	then  func(exchange.Reply)
 }
 
-func (p *textCall) AppendCommand(dst []byte, form Form) []byte {
-	if form == Whole {
+func (p *textCall) AppendCommand(dst []byte, form exchange.Form) []byte {
+	if form == exchange.Whole {
 		return append(dst, strings.ToUpper(p.text)...)
 	}
 	return append(dst, p.text...)
 }
 
-func (p *textCall) Complete(r Reply) {
+func (p *textCall) Complete(r exchange.Reply) {
 	if p.reply != nil {
 		panic("completed twice: " + p.text)
 	}
@@ -137,7 +139,7 @@ func (p *textCall) wants(t *testing.T, class, cause error) {
 	if !errors.Is(p.reply.Err, class) || !errors.Is(p.reply.Err, cause) {
 		t.Errorf("%q: got %v, want %v and %v", p.text, p.reply.Err, class, cause)
 	}
-	if other := ErrNotSent; class == ErrOutcomeUnknown && errors.Is(p.reply.Err, other) {
+	if other := exchange.ErrNotSent; class == exchange.ErrOutcomeUnknown && errors.Is(p.reply.Err, other) {
 		t.Errorf("%q: %v is of both classes", p.text, p.reply.Err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -20,20 +21,20 @@ type replyReader struct {
 // answer is a reply that has found its request.
 type answer struct {
 	value   wire.Value
-	request Request // nil: the command goes out again, nothing to complete
+	request exchange.Request // nil: the command goes out again, nothing to complete
 	sent    clock.Instant
 	err     error // no reply came: why
 	hops    uint8 // as in entry
 	asked   bool
 }
 
-// onBytes completes the commands that b answers, then writes what has been
+// OnBytes completes the commands that b answers, then writes what has been
 // queued meanwhile, by their Complete methods among others.
-func (p *pipeline) onBytes(b []byte) {
+func (p *pipeline) OnBytes(b []byte) {
 	now := p.lane.cfg.clock.Now()
 	got := len(b)
 	if err := p.read(b, now); err != nil {
-		p.t.close(err)
+		p.t.Close(err)
 	}
 	p.drain(now, got, false)
 }
@@ -111,9 +112,9 @@ func (p *pipeline) match(batch []answer) bool {
 		a.sent = p.stampLocked()
 		e := m.fifo.pop()
 		m.start = e.end
-		if e.form == Short && isNoScript(a.value) {
+		if e.form == exchange.Short && isNoScript(a.value) {
 			whole := e
-			whole.form = Whole
+			whole.form = exchange.Whole
 			if p.appendLocked(whole) == nil {
 				m.resent++
 				continue
@@ -162,7 +163,7 @@ func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
 		if a.request == nil {
 			continue
 		}
-		reply := Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now, Moving: a.asked}
+		reply := exchange.Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now, Moving: a.asked}
 		if a.value.Kind == wire.KindError {
 			e := wire.NewServerError(a.value.Bytes)
 			if redirect := p.lane.cfg.redirect; redirect != nil && redirect(a, e) {
@@ -178,6 +179,6 @@ func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
 // recoverComplete is deferred around calls of Complete.
 func (p *pipeline) recoverComplete() {
 	if v := recover(); v != nil {
-		p.t.close(fmt.Errorf("resp: BUG: panic in Complete: %v", v))
+		p.t.Close(fmt.Errorf("resp: BUG: panic in Complete: %v", v))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -21,19 +22,19 @@ func TestPipelineStampsTheWriteOfTheFirstByte(t *testing.T) {
 	fake.Advance(time.Second)
 	second := fake.Now()
 	tr.room = 3 // the rest of "bbbb"
-	tr.sink.onWake()
+	tr.sink.OnWake()
 
 	fake.Advance(time.Second)
 	tr.room = 0 // nothing: this write must leave no stamp behind
-	tr.sink.onWake()
+	tr.sink.OnWake()
 
 	fake.Advance(time.Second)
 	third := fake.Now()
 	tr.room = 100
-	tr.sink.onBytes([]byte(":1\r\n")) // drains
+	tr.sink.OnBytes([]byte(":1\r\n")) // drains
 
 	fake.Advance(time.Second)
-	tr.sink.onBytes([]byte(":2\r\n:3\r\n"))
+	tr.sink.OnBytes([]byte(":2\r\n:3\r\n"))
 	for i, want := range []clock.Instant{first, second, third} {
 		p[i].wantsInt(t, int64(i+1))
 		if i == 1 {
@@ -56,7 +57,7 @@ func TestPipelineFindsTheStampOfAWriteThatHasNotReturned(t *testing.T) {
 	tr.during = func() {
 		fake.Advance(time.Second)
 		tr.during = nil
-		tr.sink.onBytes([]byte(":1\r\n"))
+		tr.sink.OnBytes([]byte(":1\r\n"))
 	}
 	p := submitTexts(l, "a")
 	p[0].wantsInt(t, 1)
@@ -73,13 +74,13 @@ func TestPipelineAsksForOneWakeWhenTheKernelIsFull(t *testing.T) {
 	if tr.wakes != 1 {
 		t.Fatalf("%d wakes, want 1", tr.wakes)
 	}
-	tr.sink.onWake() // still full: the next onBytes is the time
+	tr.sink.OnWake() // still full: the next OnBytes is the time
 	if tr.wakes != 1 {
-		t.Fatalf("onWake asked for another wake")
+		t.Fatalf("OnWake asked for another wake")
 	}
 	tr.room = 100
-	tr.sink.onWake()
-	tr.sink.onBytes([]byte(":1\r\n:2\r\n:3\r\n"))
+	tr.sink.OnWake()
+	tr.sink.OnBytes([]byte(":1\r\n:2\r\n:3\r\n"))
 	for i := range p {
 		p[i].wantsInt(t, int64(i+1))
 	}
@@ -92,7 +93,7 @@ func TestPipelineLeavesWritingToTheLoopAboveTheInlineDepth(t *testing.T) {
 	if string(tr.wire) != "ab" || tr.wakes != 1 {
 		t.Fatalf("wire %q, %d wakes; want \"ab\" and one wake", tr.wire, tr.wakes)
 	}
-	tr.sink.onWake()
+	tr.sink.OnWake()
 	if string(tr.wire) != "abcde" {
 		t.Fatalf("wire %q after the wake", tr.wire)
 	}
@@ -102,18 +103,18 @@ func TestPipelineWritesWhatCompleteSubmitsWithoutAWake(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	inner := []*textCall{{text: "x"}, {text: "y"}}
-	outer := &textCall{text: "a", then: func(Reply) {
+	outer := &textCall{text: "a", then: func(exchange.Reply) {
 		l.submit(inner[0])
 		l.submit(inner[1])
 	}}
 	l.submit(outer)
 	writes := 0
 	tr.during = func() { writes++ }
-	tr.sink.onBytes([]byte(":1\r\n"))
+	tr.sink.OnBytes([]byte(":1\r\n"))
 	if string(tr.wire) != "axy" || writes != 1 || tr.wakes != 0 {
 		t.Fatalf("wire %q, %d writes, %d wakes; want \"axy\" in one write without a wake", tr.wire, writes, tr.wakes)
 	}
-	tr.sink.onBytes([]byte(":2\r\n:3\r\n"))
+	tr.sink.OnBytes([]byte(":2\r\n:3\r\n"))
 	inner[0].wantsInt(t, 2)
 	inner[1].wantsInt(t, 3)
 }
@@ -140,7 +141,7 @@ func TestPipelineSendsAnUnknownScriptAgainWhole(t *testing.T) {
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b", "c")
 	fake.Advance(time.Second)
-	tr.sink.onBytes([]byte("-NOSCRIPT No matching script.\r\n:2\r\n-NOSCRIPT x\r\n"))
+	tr.sink.OnBytes([]byte("-NOSCRIPT No matching script.\r\n:2\r\n-NOSCRIPT x\r\n"))
 	p[1].wantsInt(t, 2)
 	if p[0].reply != nil || p[2].reply != nil {
 		t.Fatal("a requester saw NOSCRIPT")
@@ -150,7 +151,7 @@ func TestPipelineSendsAnUnknownScriptAgainWhole(t *testing.T) {
 	}
 	sent := fake.Now()
 	fake.Advance(time.Second)
-	tr.sink.onBytes([]byte(":1\r\n-NOSCRIPT again\r\n"))
+	tr.sink.OnBytes([]byte(":1\r\n-NOSCRIPT again\r\n"))
 	p[0].wantsInt(t, 1)
 	if p[0].reply.Sent != sent {
 		t.Errorf("stamp %v, want that of the second write, %v", p[0].reply.Sent, sent)
@@ -175,12 +176,12 @@ func TestPipelineRefusesToMatchSurplusReplies(t *testing.T) {
 			t.Parallel()
 			l, tr, _ := scripted(nil)
 			p := submitTexts(l, "a", "b")
-			tr.sink.onBytes([]byte(in))
+			tr.sink.OnBytes([]byte(in))
 			if !errors.Is(tr.closed, wire.ErrProtocol) {
 				t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 			}
-			tr.sink.onClose(tr.closed)
-			p[1].wants(t, ErrOutcomeUnknown, wire.ErrProtocol)
+			tr.sink.OnClose(tr.closed)
+			p[1].wants(t, exchange.ErrOutcomeUnknown, wire.ErrProtocol)
 		})
 	}
 }
@@ -194,18 +195,18 @@ func TestPipelineTakesNoReplyForTheUntakenRestOfAWrite(t *testing.T) {
 	tr.room = 3
 	tr.during = func() {
 		tr.during = nil
-		tr.sink.onBytes([]byte(":1\r\n:2\r\n:3\r\n:4\r\n"))
+		tr.sink.OnBytes([]byte(":1\r\n:2\r\n:3\r\n:4\r\n"))
 		p = append(p, submitTexts(l, "ee")...)
 	}
-	tr.sink.onWake()
+	tr.sink.OnWake()
 	if !errors.Is(tr.closed, wire.ErrProtocol) {
 		t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 	}
-	tr.sink.onClose(tr.closed)
+	tr.sink.OnClose(tr.closed)
 	for i := range 4 {
 		p[i].wantsInt(t, int64(i+1)) // a lie, but nobody could know
 	}
-	p[4].wants(t, ErrNotSent, wire.ErrProtocol)
+	p[4].wants(t, exchange.ErrNotSent, wire.ErrProtocol)
 }
 
 func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
@@ -213,13 +214,13 @@ func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
 	l, tr, _ := scripted(nil)
 	tr.room = 1
 	p := submitTexts(l, "a", "b")
-	tr.sink.onBytes([]byte(":1\r\n:2\r\n"))
+	tr.sink.OnBytes([]byte(":1\r\n:2\r\n"))
 	if !errors.Is(tr.closed, wire.ErrProtocol) {
 		t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 	}
-	tr.sink.onClose(tr.closed)
-	p[0].wants(t, ErrOutcomeUnknown, wire.ErrProtocol)
-	p[1].wants(t, ErrNotSent, wire.ErrProtocol)
+	tr.sink.OnClose(tr.closed)
+	p[0].wants(t, exchange.ErrOutcomeUnknown, wire.ErrProtocol)
+	p[1].wants(t, exchange.ErrNotSent, wire.ErrProtocol)
 }
 
 func TestPipelineSurvivesEverySplitOfTheStream(t *testing.T) {
@@ -229,10 +230,10 @@ func TestPipelineSurvivesEverySplitOfTheStream(t *testing.T) {
 		for _, step := range []int{1, 3, len(stream)} {
 			l, tr, _ := scripted(nil)
 			p := submitTexts(l, "a", "b", "c", "d", "e", "f")
-			tr.sink.onBytes([]byte(stream[:cut]))
+			tr.sink.OnBytes([]byte(stream[:cut]))
 			for rest := stream[cut:]; rest != ""; {
 				n := min(step, len(rest))
-				tr.sink.onBytes([]byte(rest[:n]))
+				tr.sink.OnBytes([]byte(rest[:n]))
 				rest = rest[n:]
 			}
 			p[0].wantsInt(t, 1)
@@ -248,12 +249,12 @@ func TestPipelineRefusesBeyondItsLimits(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(c *laneConfig) { c.maxInFlight, c.maxQueuedBytes = 3, 4 })
 	p := submitTexts(l, "a", "b", "c", "d")
-	p[3].wants(t, ErrNotSent, ErrLaneFull)
-	tr.sink.onBytes([]byte(":1\r\n:2\r\n:3\r\n"))
+	p[3].wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
+	tr.sink.OnBytes([]byte(":1\r\n:2\r\n:3\r\n"))
 
 	tr.room = 0
 	p = submitTexts(l, "abc", "d", "e")
-	p[2].wants(t, ErrNotSent, ErrLaneFull)
+	p[2].wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
 	if p[1].reply != nil {
 		t.Errorf("refused below the limit: %v", p[1].reply.Err)
 	}
@@ -269,8 +270,8 @@ func TestPipelineBufferStaysSmallThoughNeverEmpty(t *testing.T) {
 	for range 1000 {
 		submitTexts(l, text)
 		tr.room = len(text) // one is always left
-		tr.sink.onWake()
-		tr.sink.onBytes([]byte(":1\r\n"))
+		tr.sink.OnWake()
+		tr.sink.OnBytes([]byte(":1\r\n"))
 	}
 	if len(tr.wire) != 1000*len(text) {
 		t.Fatalf("%d bytes on the wire", len(tr.wire))
@@ -283,19 +284,19 @@ func TestPipelineBufferStaysSmallThoughNeverEmpty(t *testing.T) {
 func TestPipelineWritesBetweenTheBatchesOfOneRead(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	first := &textCall{text: "a", then: func(Reply) { submitTexts(l, "x") }}
+	first := &textCall{text: "a", then: func(exchange.Reply) { submitTexts(l, "x") }}
 	l.submit(first)
 	for range 2*batchSize - 1 {
 		submitTexts(l, "b")
 	}
-	tr.sink.onWake()
-	last := &textCall{text: "c", then: func(Reply) {
+	tr.sink.OnWake()
+	last := &textCall{text: "c", then: func(exchange.Reply) {
 		if !strings.HasSuffix(string(tr.wire), "x") {
 			t.Error("what the first batch had queued was not written before the last one")
 		}
 	}}
 	p := l.current.Load()
 	*p.mu.fifo.back() = entry{request: last, end: p.mu.fifo.back().end}
-	tr.sink.onBytes([]byte(strings.Repeat(":1\r\n", 2*batchSize)))
+	tr.sink.OnBytes([]byte(strings.Repeat(":1\r\n", 2*batchSize)))
 	last.wantsInt(t, 1)
 }

@@ -14,7 +14,7 @@ const (
 	// ends up writing for everybody.
 	maxRounds = 4
 
-	// maxHandOver is how much onWake gives to one write, rounded up to the end of a
+	// maxHandOver is how much OnWake gives to one write, rounded up to the end of a
 	// command. What lies in gnet's buffer counts as sent, although the kernel has not
 	// seen it; this limits how many commands are in doubt only for that reason. The last
 	// command is whole, so a reply comes once the buffer is empty.
@@ -23,7 +23,7 @@ const (
 
 // flushLocked writes what is queued. The caller has made itself the writer; it is
 // no longer when flushLocked returns. mu is held at the call and not after it.
-// wakened says that the caller is onWake.
+// wakened says that the caller is OnWake.
 func (p *pipeline) flushLocked(wakened bool) {
 	m := &p.mu
 	for round := 0; ; round++ {
@@ -47,9 +47,9 @@ func (p *pipeline) flushLocked(wakened bool) {
 		var n int
 		var err error
 		if wakened {
-			n, err = p.t.write(b)
+			n, err = p.t.Write(b)
 		} else {
-			n, err = p.t.tryWrite(b)
+			n, err = p.t.TryWrite(b)
 		}
 
 		m.Lock()
@@ -64,10 +64,10 @@ func (p *pipeline) flushLocked(wakened bool) {
 		switch {
 		case err != nil:
 			// Later requests queue up behind and are completed as not sent in
-			// onClose, which follows.
+			// OnClose, which follows.
 			m.writing = false
 			m.Unlock()
-			p.t.close(err)
+			p.t.Close(err)
 			return
 		case n == len(b):
 		case wakened:
@@ -81,7 +81,7 @@ func (p *pipeline) flushLocked(wakened bool) {
 	}
 }
 
-// wakeLocked passes the work of the writer on to onWake, and unlocks.
+// wakeLocked passes the work of the writer on to OnWake, and unlocks.
 func (p *pipeline) wakeLocked() {
 	m := &p.mu
 	m.writing = false
@@ -89,7 +89,7 @@ func (p *pipeline) wakeLocked() {
 	m.armed = true
 	m.Unlock()
 	if wake {
-		p.t.wake()
+		p.t.Wake()
 	}
 }
 
@@ -140,9 +140,9 @@ func (p *pipeline) tookLocked(n int, whole bool) error {
 	return nil
 }
 
-// onWake writes what is queued, on the loop (gnet) or on the writer goroutine
+// OnWake writes what is queued, on the loop (gnet) or on the writer goroutine
 // (std).
-func (p *pipeline) onWake() {
+func (p *pipeline) OnWake() {
 	m := &p.mu
 	m.Lock()
 	m.armed = false
@@ -155,7 +155,7 @@ func (p *pipeline) onWake() {
 }
 
 // drain writes what was queued while replies were completed, mostly on the loop: with gnet
-// that is one write for all of it. got is how many bytes had arrived; more says that onBytes
+// that is one write for all of it. got is how many bytes had arrived; more says that OnBytes
 // goes on and will drain again.
 func (p *pipeline) drain(now clock.Instant, got int, more bool) {
 	m := &p.mu

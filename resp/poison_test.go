@@ -31,12 +31,12 @@ func TestBorrowedBytesArePoisonedWhenTheLoanEnds(t *testing.T) {
 	l, tr, _ := scripted(nil)
 	var k keeper
 	l.submit(&k)
-	tr.sink.onBytes([]byte("$5\r\nhello\r\n"))
+	tr.sink.OnBytes([]byte("$5\r\nhello\r\n"))
 	k.wantsPoison(t)
 
 	l.submit(&k)
-	tr.sink.onBytes([]byte("$5\r\nhe"))
-	tr.sink.onBytes([]byte("llo\r\n"))
+	tr.sink.OnBytes([]byte("$5\r\nhe"))
+	tr.sink.OnBytes([]byte("llo\r\n"))
 	k.wantsPoison(t)
 
 	k.kept = nil
@@ -44,7 +44,7 @@ func TestBorrowedBytesArePoisonedWhenTheLoanEnds(t *testing.T) {
 	mt := &meagreTransport{}
 	c := newSubConn(subs, mt, nil)
 	subs.subscribe(NewChannel("c", &k))
-	c.onWake()
-	c.onBytes([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n"))
+	c.OnWake()
+	c.OnBytes([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nhello\r\n"))
 	k.wantsPoison(t)
 }

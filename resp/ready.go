@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -34,7 +35,7 @@ func (c *Client) wait(ctx context.Context, first bool) error {
 		closed, change := c.mu.closed, c.mu.change
 		c.mu.Unlock()
 		if closed {
-			return ErrClosed
+			return exchange.ErrClosed
 		}
 		p := c.progress()
 		if p.ready {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -103,7 +104,7 @@ func (n *node) target(message string) (slot uint16, addr string, err error) {
 var errNoTarget = fmt.Errorf("%w: it names no server", wire.ErrProtocol)
 
 // take sends a request as l did at its node.
-func (n *node) take(l *link, r Request, hops uint8, asking bool) {
+func (n *node) take(l *link, r exchange.Request, hops uint8, asking bool) {
 	switch l.role {
 	case RoleLane:
 		n.lanes[l.index].send(r, hops, asking)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -210,7 +211,7 @@ func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 127.0.0.1:1"))
 	call := newCall(0)
 	c.Submit(7, call)
-	if r := call.await(t); !errors.Is(r.Err, ErrNotSent) {
+	if r := call.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 	eventually(t, "the layout corrects the slot", func() bool { return c.LaneOf(7).Up() })
@@ -310,7 +311,7 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	}
 	call := newCall(0)
 	c.Submit(7, call)
-	if r := call.await(t); !errors.Is(r.Err, ErrNotSent) {
+	if r := call.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -343,7 +344,7 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 	f.layout.Store(whole)
 	call := newCall(0)
 	c.Submit(slotCount-1, call)
-	if r := call.await(t); !errors.Is(r.Err, ErrNotSent) {
+	if r := call.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 	eventually(t, "the gap is filled", func() bool { return c.LaneOf(slotCount - 1).Up() })

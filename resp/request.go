@@ -1,55 +1,63 @@
 package resp
 
-import (
-	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/wire"
-)
+import "github.com/pawl-lock/pawl/resp/internal/exchange"
 
-// Form says how a script call is encoded.
-type Form uint8
+// What a program exchanges with a Client.
+type (
+	// Request is one command and what becomes of its reply: AppendCommand(dst, form)
+	// encodes it, under the lane's lock, and Complete(reply) takes the outcome, exactly
+	// once, on the event loop (or in Submit, if the lane refused it). Neither may block.
+	// The caller owns the Request and leaves it alone between Submit and Complete.
+	Request = exchange.Request
+
+	// PatientRequest is a Request that may wait for room on a full connection. Rank()
+	// says in which order, and Wanted() whether it is to be sent still. A Request without
+	// these methods has the rank Refuse.
+	PatientRequest = exchange.PatientRequest
+
+	// DurableRequest is a Request whose answer counts only once replicas have what it
+	// wrote: Wants() says how many, and Complete is called with Reply.Ack.
+	DurableRequest = exchange.DurableRequest
+
+	// Reply is the outcome of a Request: a Value, or an Err of one of the classes of
+	// ErrNotSent, with the instants at which it was sent and answered.
+	Reply = exchange.Reply
+
+	// Ack says how many replicas have acknowledged and how many had to.
+	Ack = exchange.Ack
+
+	// Form says how a script call is encoded: Short or Whole.
+	Form = exchange.Form
+
+	// Rank says what a connection does with a request while it is full.
+	Rank = exchange.Rank
+
+	// Acks says how many replicas of a primary must acknowledge a write: a number,
+	// AllReplicas or MajorityOfReplicas.
+	Acks = exchange.Acks
+)
 
 const (
 	// Short is EVALSHA: the script is expected to be in the server's cache.
-	Short Form = iota
+	Short = exchange.Short
 	// Whole is EVAL, with the script's text: the answer to NOSCRIPT.
-	Whole
+	Whole = exchange.Whole
+
+	// Refuse fails a request with ErrLaneFull while the connection is full.
+	Refuse = exchange.Refuse
+	// Later lets it wait for room, first come, first served.
+	Later = exchange.Later
+	// Sooner lets it wait, too, in front of all that have the rank Later.
+	Sooner = exchange.Sooner
+
+	// AllReplicas means every replica: those that are attached to the primary, and those
+	// that are away, as long as the deployment has not dropped them.
+	AllReplicas = exchange.AllReplicas
+	// MajorityOfReplicas means more than half of them.
+	MajorityOfReplicas = exchange.MajorityOfReplicas
 )
 
-// Request is one command and what becomes of its reply. The caller owns it and
-// leaves it alone between Submit and Complete.
-type Request interface {
-	// AppendCommand appends the encoded command to dst and returns it. It is
-	// called once per send (again, with Whole, after NOSCRIPT), under the lane's
-	// lock: it appends bytes and does nothing else. A command that is no script
-	// ignores the form.
-	AppendCommand(dst []byte, form Form) []byte
-
-	// Complete delivers the outcome, exactly once. It runs on the event loop, or
-	// on the goroutine in Submit when the lane refused the request; it never
-	// blocks, and may submit further requests. No lock of this package is held.
-	Complete(r Reply)
-}
-
-// Value is a server's answer; package wire has its kinds.
-type Value = wire.Value
-
-// Reply is the outcome of a Request.
-type Reply struct {
-	// Value is the server's answer; zero if Err is set. Its bytes are borrowed:
-	// they are valid until Complete returns.
-	Value wire.Value
-	// Err is a *ServerError (the server refused), or an error of class NotSent or
-	// Unknown; see errors.go.
-	Err error
-	// Sent was taken immediately before the write that carried the command (the
-	// last one, if it was sent again). Zero if it was never written.
-	Sent clock.Instant
-	// Now was taken when the bytes that held the answer had been read.
-	Now clock.Instant
-	// Moving: the slot is being migrated to another node (the answer came from there
-	// after ASK, or is TRYAGAIN). Sharded messages reach nobody meanwhile.
-	Moving bool
-	// Ack is set for a DurableRequest whose answer needed it. (A pointer: every answer
-	// is passed on by value, and few have one.)
-	Ack *Ack
-}
+// Outcome takes the Err of a Reply apart: its class, ErrNotSent or ErrOutcomeUnknown, and
+// the cause. Both are nil for a refusal, and for errors of others. It calls no method of
+// an error, so it may be used on event loops, where no code of a user may run.
+func Outcome(err error) (class, cause error) { return exchange.Outcome(err) }

@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -55,7 +56,7 @@ func (k *scout) ask(ctx context.Context, question []string) (wire.Value, error) 
 
 // hangUp closes a connection at once. tls.Conn.Close would wait for a last write of its
 // own.
-func hangUp(conn net.Conn) { belowTLS(conn).Close() }
+func hangUp(conn net.Conn) { socket.BelowTLS(conn).Close() }
 
 // elements returns the elements of an array, which borrow the same bytes.
 func elements(v wire.Value) []wire.Value {

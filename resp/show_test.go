@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redacttest"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -43,9 +44,9 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 		"Config": {full, c.cfg, Config{}}, "Client": {c, (*Client)(nil)}, "LaneID": {c.LaneOf(0), LaneID{}},
 		"State": {State{ID: c.LaneOf(0), Addr: s.Addr(), Err: err}}, "Channel": {ch, (*Channel)(nil)},
 		"ServerError": {said, *said}, "ProtocolError": {&wire.ProtocolError{}},
-		"Stats": {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {Ack{Err: err}, &Ack{Err: err}}, "Acks": {AllReplicas},
-		"Reply": {Reply{Err: err}}, "Value": {wire.Value{}}, "Kind": {wire.KindInt}, "Form": {Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
-		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Rank": {Later},
+		"Stats": {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {exchange.Ack{Err: err}, &exchange.Ack{Err: err}}, "Acks": {exchange.AllReplicas},
+		"Reply": {exchange.Reply{Err: err}}, "Value": {wire.Value{}}, "Kind": {wire.KindInt}, "Form": {exchange.Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
+		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Rank": {exchange.Later},
 		// These are implemented elsewhere.
 		"Request": {any(0)}, "PatientRequest": {any(0)}, "DurableRequest": {any(0)}, "ChannelHandler": {any(0)},
 		"Decoder": {wire.Decoder{}},

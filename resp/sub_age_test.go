@@ -108,16 +108,16 @@ func TestPubSubConnectionIsNotJudgedWhileItsHandlersRun(t *testing.T) {
 	s := newSubs()
 	p := &pubsub{subs: s, clock: fake, timeout: time.Second, down: func(error) {}}
 	c := &subConn{pubsub: p, subs: s, conn: s.connected()}
-	c.onOpen(tr)
+	c.OnOpen(tr)
 	slow := handlerFunc(func(ChannelEvent) {
 		fake.Advance(2 * time.Second)
 		p.checkAge(fake.Now())
 	})
 	s.subscribe(NewChannel("a", slow))
 	s.subscribe(NewChannel("b", slow))
-	c.onWake()
+	c.OnWake()
 	answers := []byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
-	c.onBytes(slices.Clone(answers)) // b has no answer yet
+	c.OnBytes(slices.Clone(answers)) // b has no answer yet
 	fake.Advance(time.Second)
 	if p.checkAge(fake.Now()); len(tr.closed) > 0 {
 		t.Fatalf("closed with %v", tr.closed)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -22,14 +24,14 @@ type pubsub struct {
 	down    func(error) // as laneConfig.down
 
 	bytesIn, bytesOut atomic.Uint64
-	current           atomic.Pointer[subConn] // between its onOpen and its onClose
+	current           atomic.Pointer[subConn] // between its OnOpen and its OnClose
 	closed            atomic.Pointer[error]   // the argument of close
 }
 
 // attach implements endpoint.
-func (p *pubsub) attach(ls *loops, conn net.Conn) error {
+func (p *pubsub) attach(ls *socket.Loops, conn net.Conn) error {
 	c := &subConn{pubsub: p, subs: p.subs, conn: p.subs.connected()}
-	_, err := ls.adopt(conn, c)
+	_, err := ls.Adopt(conn, c)
 	if err != nil {
 		p.subs.disconnected()
 	}
@@ -40,7 +42,7 @@ func (p *pubsub) attach(ls *loops, conn net.Conn) error {
 // the next one begins with a flush.
 func (p *pubsub) wake() {
 	if c := p.current.Load(); c != nil {
-		c.transport.wake()
+		c.transport.Wake()
 	}
 }
 
@@ -52,15 +54,15 @@ func (p *pubsub) checkAge(now clock.Instant) {
 	}
 	heard := c.heard.Load()
 	wake, late := p.subs.tick(now, clock.Instant(heard), p.timeout)
-	// In this order: bytes go from the socket to onBytes, and then heard moves on.
-	if late && !c.transport.unread() && !c.reading.Load() && c.heard.Load() == heard {
-		c.transport.close(fmt.Errorf("%w (%v)", ErrTimeout, p.timeout))
+	// In this order: bytes go from the socket to OnBytes, and then heard moves on.
+	if late && !c.transport.Unread() && !c.reading.Load() && c.heard.Load() == heard {
+		c.transport.Close(fmt.Errorf("%w (%v)", exchange.ErrTimeout, p.timeout))
 	} else if wake {
-		c.transport.wake()
+		c.transport.Wake()
 	}
 }
 
-// close implements endpoint. The later of close and onOpen finds the other.
+// close implements endpoint. The later of close and OnOpen finds the other.
 func (p *pubsub) close(err error) {
 	p.closed.CompareAndSwap(nil, &err)
 	p.drop(err)
@@ -69,44 +71,44 @@ func (p *pubsub) close(err error) {
 // drop ends the present connection, if there is one; the next is made.
 func (p *pubsub) drop(err error) {
 	if c := p.current.Load(); c != nil {
-		c.transport.close(err)
+		c.transport.Close(err)
 	}
 }
 
 // subConn is one connection of pubsub: the sink that passes bytes between the transport and
-// the state machine. It lives from adopt to onClose.
+// the state machine. It lives from adopt to OnClose.
 type subConn struct {
 	pubsub *pubsub
 	subs   *subs
 	conn   uint32 // its number in subs
 
-	transport transport    // set by onOpen
-	heard     atomic.Int64 // when bytes were last handled
-	reading   atomic.Bool  // onBytes is running
-	stuck     atomic.Bool  // out holds what the transport did not take
+	transport socket.Transport // set by OnOpen
+	heard     atomic.Int64     // when bytes were last handled
+	reading   atomic.Bool      // OnBytes is running
+	stuck     atomic.Bool      // out holds what the transport did not take
 
-	// The reader's: onBytes.
+	// The reader's: OnBytes.
 	in       []byte // the beginning of an unfinished reply
 	decoder  wire.Decoder
 	listener listener
 
-	// The writer's: onWake.
+	// The writer's: OnWake.
 	out     []byte
 	flusher flusher
 }
 
-func (c *subConn) onOpen(t transport) {
+func (c *subConn) OnOpen(t socket.Transport) {
 	c.transport = t
 	c.heard.Store(int64(c.pubsub.clock.Stamp()))
 	c.pubsub.current.Store(c)
 	if err := c.pubsub.closed.Load(); err != nil {
-		t.close(*err)
+		t.Close(*err)
 		return
 	}
-	t.wake()
+	t.Wake()
 }
 
-func (c *subConn) onBytes(b []byte) {
+func (c *subConn) OnBytes(b []byte) {
 	c.reading.Store(true)
 	c.read(b)
 	c.heard.Store(int64(c.pubsub.clock.Stamp()))
@@ -128,7 +130,7 @@ func (c *subConn) read(b []byte) {
 			err = c.subs.reply(&c.listener, c.conn, v)
 		}
 		if err != nil {
-			c.transport.close(err)
+			c.transport.Close(err)
 			return
 		}
 		invariants.Poison(b[:n])
@@ -139,11 +141,11 @@ func (c *subConn) read(b []byte) {
 	}
 	c.in = append(c.in[:0], b...) // b may lie in c.in: append moves it down
 	if c.stuck.Load() || c.subs.flushable() {
-		c.transport.wake()
+		c.transport.Wake()
 	}
 }
 
-func (c *subConn) onWake() {
+func (c *subConn) OnWake() {
 	for {
 		if len(c.out) == 0 {
 			c.out = c.subs.flush(&c.flusher, c.conn, c.out, c.pubsub.clock.Stamp())
@@ -151,10 +153,10 @@ func (c *subConn) onWake() {
 		if len(c.out) == 0 {
 			return
 		}
-		n, err := c.transport.write(c.out)
+		n, err := c.transport.Write(c.out)
 		c.pubsub.bytesOut.Add(uint64(n))
 		if err != nil {
-			c.transport.close(err)
+			c.transport.Close(err)
 			return
 		}
 		if n < len(c.out) {
@@ -170,7 +172,7 @@ func (c *subConn) onWake() {
 	}
 }
 
-func (c *subConn) onClose(err error) {
+func (c *subConn) OnClose(err error) {
 	defer c.pubsub.down(err) // even if a handler panics: the next connection mends what it missed
 	c.pubsub.current.CompareAndSwap(c, nil)
 	c.subs.disconnected()

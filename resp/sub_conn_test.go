@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -19,7 +20,7 @@ type meagreTransport struct {
 	closed  []error
 }
 
-func (s *meagreTransport) write(b []byte) (int, error) {
+func (s *meagreTransport) Write(b []byte) (int, error) {
 	n := len(b)
 	switch {
 	case len(s.takes) > 0:
@@ -32,17 +33,17 @@ func (s *meagreTransport) write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (s *meagreTransport) tryWrite([]byte) (int, error) { return 0, nil }
-func (s *meagreTransport) sent() uint64                 { return uint64(len(s.written)) }
-func (s *meagreTransport) unread() bool                 { return false }
-func (s *meagreTransport) wake()                        { s.wakes++ }
-func (s *meagreTransport) close(err error)              { s.closed = append(s.closed, err) }
+func (s *meagreTransport) TryWrite([]byte) (int, error) { return 0, nil }
+func (s *meagreTransport) Sent() uint64                 { return uint64(len(s.written)) }
+func (s *meagreTransport) Unread() bool                 { return false }
+func (s *meagreTransport) Wake()                        { s.wakes++ }
+func (s *meagreTransport) Close(err error)              { s.closed = append(s.closed, err) }
 
 // newSubConn returns a connection of s over t that is up.
-func newSubConn(s *subs, t transport, down func(error)) *subConn {
+func newSubConn(s *subs, t socket.Transport, down func(error)) *subConn {
 	p := &pubsub{subs: s, clock: clock.NewFake(), down: down}
 	c := &subConn{pubsub: p, subs: s, conn: s.connected()}
-	c.onOpen(t)
+	c.OnOpen(t)
 	return c
 }
 
@@ -53,24 +54,24 @@ func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 	tr := &meagreTransport{takes: []int{10, 0, 7}}
 	c := newSubConn(s, tr, nil)
 	s.subscribe(NewChannel("some-name", &all))
-	c.onWake()
+	c.OnWake()
 	if string(tr.written) != "*2\r\n$9\r\nSU" {
 		t.Fatalf("written %q", tr.written)
 	}
 	// No answer is due, so only the stuck bytes can be why these wake the writer.
 	for range 3 {
 		before := tr.wakes
-		c.onBytes(nil)
+		c.OnBytes(nil)
 		if tr.wakes == before {
 			t.Fatal("bytes arrived, and the stuck write is not tried again")
 		}
-		c.onWake()
+		c.OnWake()
 	}
 	if want := string(wire.AppendCommand(nil, "SUBSCRIBE", "some-name")); string(tr.written) != want {
 		t.Fatalf("written %q, want %q", tr.written, want)
 	}
 	before := tr.wakes
-	if c.onBytes(nil); tr.wakes != before {
+	if c.OnBytes(nil); tr.wakes != before {
 		t.Fatal("everything is written, and the writer is still woken")
 	}
 }
@@ -84,10 +85,10 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 		tr := &meagreTransport{}
 		c := newSubConn(s, tr, nil)
 		s.subscribe(NewChannel("a", rec))
-		c.onWake()
+		c.OnWake()
 		for part := range slices.Chunk([]byte(answer), size) {
-			c.onBytes(part)
-			clear(part) // borrowed bytes are gone after onBytes
+			c.OnBytes(part)
+			clear(part) // borrowed bytes are gone after OnBytes
 		}
 		rec.await(t, Subscribed)
 		if got := rec.await(t, Message); got != "hi" || len(tr.closed) > 0 {
@@ -104,14 +105,14 @@ func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 	tr := &meagreTransport{fails: broken}
 	c := newSubConn(s, tr, nil)
 	s.subscribe(NewChannel("a", &all))
-	c.onWake()
+	c.OnWake()
 	if len(tr.closed) != 1 || tr.closed[0] != broken {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 
 	tr = &meagreTransport{}
 	c = newSubConn(newSubs(), tr, nil)
-	c.onBytes([]byte("?\r\n"))
+	c.OnBytes([]byte("?\r\n"))
 	if len(tr.closed) != 1 || !errors.Is(tr.closed[0], wire.ErrProtocol) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
@@ -123,12 +124,12 @@ func TestLateFlushOfADeadConnectionWritesNothing(t *testing.T) {
 	s := newSubs()
 	old := &meagreTransport{}
 	c := newSubConn(s, old, func(error) {})
-	c.onClose(errors.New("cut"))
+	c.OnClose(errors.New("cut"))
 	s.subscribe(NewChannel("a", &all))
 	fresh := &meagreTransport{}
 	d := newSubConn(s, fresh, nil)
-	c.onWake() // a writer that was on its way when its connection died
-	d.onWake()
+	c.OnWake() // a writer that was on its way when its connection died
+	d.OnWake()
 	if len(old.written) != 0 || len(fresh.written) == 0 {
 		t.Fatalf("written on the dead connection: %q, on the live one: %q", old.written, fresh.written)
 	}

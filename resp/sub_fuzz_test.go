@@ -26,10 +26,10 @@ func FuzzPubSubBytes(f *testing.F) {
 		a, b := NewChannel("a", &all), NewChannel("b", &all)
 		s.subscribe(a)
 		s.subscribe(b)
-		c.onWake()
+		c.OnWake()
 		for i := range in { // byte by byte, the hardest way to cut it
-			c.onBytes(in[i : i+1])
-			c.onWake()
+			c.OnBytes(in[i : i+1])
+			c.OnWake()
 			if len(tr.closed) > 0 {
 				break
 			}
@@ -38,7 +38,7 @@ func FuzzPubSubBytes(f *testing.F) {
 			t.Fatalf("%d confirmations, %d messages", n, all.count(Message))
 		}
 		told := all.count(Subscribed)
-		c.onClose(wire.ErrProtocol)
+		c.OnClose(wire.ErrProtocol)
 		if all.count(Disconnected) != told {
 			t.Fatalf("%d were Subscribed, %d Disconnected", told, all.count(Disconnected))
 		}

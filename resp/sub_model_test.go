@@ -141,7 +141,7 @@ func (m *subModel) deliver() bool {
 	if err != nil {
 		m.t.Fatalf("reply: %v", err)
 	}
-	m.wake(m.subs.flushable()) // as at the end of onBytes
+	m.wake(m.subs.flushable()) // as at the end of OnBytes
 	return true
 }
 

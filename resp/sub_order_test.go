@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -135,11 +137,11 @@ func TestUnsubscribedChannelMayBeUsedAgain(t *testing.T) {
 			}
 		}))
 		c.Subscribe(&ch)
-		receive(t, heard, "Subscribed")
+		sockettest.Receive(t, heard, "Subscribed")
 		for range 4 {
 			n.Publish(name, "x")
 		}
-		receive(t, heard, "a message")
+		sockettest.Receive(t, heard, "a message")
 		c.Unsubscribe(&ch)
 	}
 }

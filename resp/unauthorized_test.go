@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -182,7 +184,7 @@ func TestErrorOfADialerIsLookedAtWithoutALock(t *testing.T) {
 		defer close(done)
 		r.note("a:1", RoleLane, 1, &nosyError{look: func() { r.check("b:1", RoleLane) }})
 	}()
-	receive(t, done, "the end of note")
+	sockettest.Receive(t, done, "the end of note")
 }
 
 func TestRefusalsOfCredentialsAreKnown(t *testing.T) {

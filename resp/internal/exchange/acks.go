@@ -1,4 +1,4 @@
-package resp
+package exchange
 
 // Acks says how many replicas of a primary must acknowledge a write: a number, or one
 // of the constants below.
@@ -34,9 +34,9 @@ func (a *Ack) Count() int {
 	return a.Acked
 }
 
-// of returns how many that is of so many replicas. It is at least one: with nobody
+// Of returns how many that is of so many replicas. It is at least one: with nobody
 // there, "all" is not fulfilled.
-func (a Acks) of(replicas int) int {
+func (a Acks) Of(replicas int) int {
 	switch a {
 	case AllReplicas:
 		return max(1, replicas)
@@ -44,13 +44,4 @@ func (a Acks) of(replicas int) int {
 		return replicas/2 + 1
 	}
 	return int(a)
-}
-
-// worth returns how many are worth waiting for: no more than are attached. If it is not
-// known how many are, "all" is not worth a timeout before it is.
-func (a Acks) worth(there attendance) int {
-	if there.attached < 0 {
-		return max(0, int(a))
-	}
-	return min(a.of(there.replicas), there.attached)
 }

@@ -1,4 +1,4 @@
-package resp
+package socket
 
 import (
 	"context"
@@ -16,22 +16,22 @@ import (
 const readBufferSize = 64 << 10
 
 // stdTransport is a transport over any net.Conn. A reader goroutine delivers the
-// bytes, a writer goroutine runs onWake; nothing is ever written elsewhere, since
+// bytes, a writer goroutine runs OnWake; nothing is ever written elsewhere, since
 // a net.Conn has no write that cannot block.
 //
 // Invariants:
 //
-//  1. onClose runs on the reader, after the writer has ended: sent is final then.
+//  1. OnClose runs on the reader, after the writer has ended: sent is final then.
 //  2. The connection is closed exactly once, by the first close, which frees
 //     both goroutines from whatever call they are in.
 type stdTransport struct {
 	conn    net.Conn
-	sink    sink
+	sink    Sink
 	tracker *tracker
 	exact   bool            // a failed Write of conn tells truly how much it wrote
 	socket  syscall.RawConn // where the bytes arrive; nil: unknown
 	taken   atomic.Uint64
-	wakes   chan struct{} // holds one token while an onWake is owed
+	wakes   chan struct{} // holds one token while an OnWake is owed
 	writer  sync.WaitGroup
 
 	ended chan struct{} // closed by the first close
@@ -41,7 +41,7 @@ type stdTransport struct {
 	}
 }
 
-func adoptStd(c net.Conn, s sink, k *tracker) (transport, error) {
+func adoptStd(c net.Conn, s Sink, k *tracker) (Transport, error) {
 	t := &stdTransport{
 		conn:    c,
 		sink:    s,
@@ -49,7 +49,7 @@ func adoptStd(c net.Conn, s sink, k *tracker) (transport, error) {
 		wakes:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
-	below := belowTLS(c)
+	below := BelowTLS(c)
 	switch below.(type) {
 	case *net.TCPConn, *net.UnixConn:
 		// Through TLS, too: a record that was written in part cannot be read by the server.
@@ -62,15 +62,15 @@ func adoptStd(c net.Conn, s sink, k *tracker) (transport, error) {
 		c.Close()
 		return nil, err
 	}
-	guard(t, func() { s.onOpen(t) })
+	guard(t, func() { s.OnOpen(t) })
 	t.writer.Add(1)
 	go pprof.Do(context.Background(), pprof.Labels("role", "resp writer"), t.writeLoop)
 	go pprof.Do(context.Background(), pprof.Labels("role", "resp reader"), t.readLoop)
 	return t, nil
 }
 
-// belowTLS returns the connection that carries c.
-func belowTLS(c net.Conn) net.Conn {
+// BelowTLS returns the connection that carries c.
+func BelowTLS(c net.Conn) net.Conn {
 	for {
 		secure, ok := c.(*tls.Conn)
 		if !ok {
@@ -86,15 +86,15 @@ func (t *stdTransport) readLoop(context.Context) {
 		n, err := t.conn.Read(buf)
 		// TLS may have bytes in store after the end.
 		if n > 0 && !t.hasEnded() {
-			guard(t, func() { t.sink.onBytes(buf[:n]) })
+			guard(t, func() { t.sink.OnBytes(buf[:n]) })
 		}
 		if err != nil {
-			t.close(err)
+			t.Close(err)
 			break
 		}
 	}
 	t.writer.Wait()
-	guard(t, func() { t.sink.onClose(t.end.err) })
+	guard(t, func() { t.sink.OnClose(t.end.err) })
 	t.tracker.leave(t)
 }
 
@@ -104,7 +104,7 @@ func (t *stdTransport) writeLoop(context.Context) {
 		select {
 		case <-t.wakes:
 			if !t.hasEnded() { // select takes either
-				guard(t, t.sink.onWake)
+				guard(t, t.sink.OnWake)
 			}
 		case <-t.ended:
 			return
@@ -121,9 +121,9 @@ func (t *stdTransport) hasEnded() bool {
 	}
 }
 
-func (t *stdTransport) tryWrite([]byte) (int, error) { return 0, nil }
+func (t *stdTransport) TryWrite([]byte) (int, error) { return 0, nil }
 
-func (t *stdTransport) write(b []byte) (int, error) {
+func (t *stdTransport) Write(b []byte) (int, error) {
 	n, err := t.conn.Write(b)
 	if err != nil && !t.exact {
 		n = len(b) // who knows what lies under a custom dialer's connection
@@ -132,9 +132,9 @@ func (t *stdTransport) write(b []byte) (int, error) {
 	return n, err
 }
 
-func (t *stdTransport) sent() uint64 { return t.taken.Load() }
+func (t *stdTransport) Sent() uint64 { return t.taken.Load() }
 
-func (t *stdTransport) unread() (yes bool) {
+func (t *stdTransport) Unread() (yes bool) {
 	if t.socket != nil {
 		// An error means that it has ended.
 		_ = t.socket.Control(func(fd uintptr) { yes = hasUnread(int(fd)) })
@@ -142,28 +142,28 @@ func (t *stdTransport) unread() (yes bool) {
 	return yes
 }
 
-func (t *stdTransport) wake() {
+func (t *stdTransport) Wake() {
 	select {
 	case t.wakes <- struct{}{}:
 	default: // one is owed already
 	}
 }
 
-func (t *stdTransport) close(err error) {
+func (t *stdTransport) Close(err error) {
 	t.end.Do(func() {
 		t.end.err = err
 		close(t.ended)
 		// tls.Conn.Close would wait for a last write of its own.
-		belowTLS(t.conn).Close()
+		BelowTLS(t.conn).Close()
 	})
 }
 
 // guard runs an event of t's sink. A panic there is our bug; it costs the
 // connection and not the process.
-func guard(t transport, event func()) {
+func guard(t Transport, event func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			t.close(fmt.Errorf("resp: BUG: panic on a connection: %v", p))
+			t.Close(fmt.Errorf("resp: BUG: panic on a connection: %v", p))
 		}
 	}()
 	event()

@@ -1,6 +1,6 @@
 //go:build (linux || darwin || freebsd) && !pawl_nognet
 
-package resp
+package socket
 
 import (
 	"io"
@@ -9,10 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
+
 	"golang.org/x/sys/unix"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
-var gnetTCP = carrier{name: "gnet-tcp", network: "tcp"}
+var gnetTCP = sockettest.Carrier{Name: "gnet-tcp", Network: "tcp"}
 
 // gnet calls OnClose inside a Write that fails.
 func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
@@ -23,15 +27,15 @@ func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
 		conn := s.tr.(*gnetTransport).mu.conn
 		conn.EventLoop().Close(conn)
 		if s.closed.Load() {
-			t.Error("onClose inside of onWake")
+			t.Error("OnClose inside of OnWake")
 		}
-		if n, err := s.tr.write([]byte("x")); n != 0 || err == nil {
+		if n, err := s.tr.Write([]byte("x")); n != 0 || err == nil {
 			t.Errorf("write after the end: %d, %v", n, err)
 		}
 	}
 	tr, _ := w.adopted(s)
-	tr.wake()
-	receive(t, s.done, "onClose")
+	tr.Wake()
+	sockettest.Receive(t, s.done, "OnClose")
 }
 
 // Urgent data that nobody reads would have the loop look for it without a pause.
@@ -52,7 +56,7 @@ func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := receive(t, s.bytes, "the urgent byte"); b != "!" {
+	if b := sockettest.Receive(t, s.bytes, "the urgent byte"); b != "!" {
 		t.Errorf("%q instead", b)
 	}
 }
@@ -69,25 +73,25 @@ func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
 		}
 	}
 	tr, server := w.adopted(s)
-	if tr.unread() {
+	if tr.Unread() {
 		t.Error("bytes before any were sent")
 	}
 	io.WriteString(server, "one")
-	receive(t, entered, "onBytes")
-	if tr.unread() {
-		t.Error("what onBytes has been given counts as unread")
+	sockettest.Receive(t, entered, "OnBytes")
+	if tr.Unread() {
+		t.Error("what OnBytes has been given counts as unread")
 	}
 	io.WriteString(server, "two")
-	eventually(t, "the bytes behind it are seen", tr.unread)
+	sockettest.PollUntil(t, "the bytes behind it are seen", tr.Unread)
 	close(release)
-	receive(t, s.bytes, "the first bytes")
-	receive(t, s.bytes, "the others")
-	if tr.unread() {
+	sockettest.Receive(t, s.bytes, "the first bytes")
+	sockettest.Receive(t, s.bytes, "the others")
+	if tr.Unread() {
 		t.Error("bytes that were read count as unread")
 	}
-	tr.close(io.EOF)
-	receive(t, s.done, "onClose")
-	if tr.unread() {
+	tr.Close(io.EOF)
+	sockettest.Receive(t, s.done, "OnClose")
+	if tr.Unread() {
 		t.Error("bytes after the end")
 	}
 }
@@ -105,30 +109,30 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	}
 	_, server := w.adopted(s)
 	io.WriteString(server, "x")
-	receive(t, entered, "onBytes")
+	sockettest.Receive(t, entered, "OnBytes")
 
 	w.loops.limit = 20 * time.Millisecond
 	late := newEarSink(t)
-	client, lateServer := w.connect(nil)
-	if _, err := w.loops.adopt(client, late); err != errStuck {
+	client, lateServer := w.Connect(nil)
+	if _, err := w.loops.Adopt(client, late); err != errStuck {
 		t.Errorf("adopt by a stuck loop: %v, want errStuck", err)
 	}
 	next := newEarSink(t)
-	client, nextServer := w.connect(nil)
-	if _, err := w.loops.adopt(client, next); err != nil {
+	client, nextServer := w.Connect(nil)
+	if _, err := w.loops.Adopt(client, next); err != nil {
 		t.Fatalf("the next adopt: %v", err)
 	}
 	io.WriteString(nextServer, "y")
-	if got := receive(t, next.bytes, "onBytes of the next"); got != "y" {
+	if got := sockettest.Receive(t, next.bytes, "OnBytes of the next"); got != "y" {
 		t.Errorf("the next connection got %q", got)
 	}
-	if err := w.loops.close(); err != errStuck {
+	if err := w.loops.Close(); err != errStuck {
 		t.Errorf("close of a stuck loop: %v, want errStuck", err)
 	}
 
 	close(release)
 	w.loops.limit = stopTimeout
-	receive(t, s.done, "onClose")
+	sockettest.Receive(t, s.done, "OnClose")
 	if b, err := io.ReadAll(lateServer); len(b) > 0 || err != nil {
 		t.Errorf("the connection that came too late: read %q, %v, want its end", b, err)
 	}
@@ -148,13 +152,13 @@ func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 	}
 	_, server := w.adopted(busy)
 	io.WriteString(server, "x")
-	receive(t, entered, "onBytes")
+	sockettest.Receive(t, entered, "OnBytes")
 
 	late := newEarSink(t)
-	client, _ := w.connect(nil)
+	client, _ := w.Connect(nil)
 	adopted, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := w.loops.adopt(client, late)
+		_, err := w.loops.Adopt(client, late)
 		adopted <- err
 	}()
 	live := func() int {
@@ -162,21 +166,21 @@ func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 		defer w.loops.mu.Unlock()
 		return len(w.loops.mu.live)
 	}
-	pollUntil(t, "adopt to have begun", func() bool { return live() == 2 })
-	go func() { closed <- w.loops.close() }()
-	pollUntil(t, "close to have begun", func() bool {
+	sockettest.PollUntil(t, "adopt to have begun", func() bool { return live() == 2 })
+	go func() { closed <- w.loops.Close() }()
+	sockettest.PollUntil(t, "close to have begun", func() bool {
 		w.loops.mu.Lock()
 		defer w.loops.mu.Unlock()
 		return w.loops.mu.closed
 	})
 	close(release)
-	if err := receive(t, adopted, "adopt"); err != nil {
+	if err := sockettest.Receive(t, adopted, "adopt"); err != nil {
 		t.Errorf("adopt: %v", err)
 	}
-	if err := receive(t, closed, "close"); err != nil {
+	if err := sockettest.Receive(t, closed, "close"); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := receive(t, late.done, "onClose"); err != ErrClosed {
+	if err := sockettest.Receive(t, late.done, "OnClose"); err != exchange.ErrClosed {
 		t.Errorf("ended with %v, want ErrClosed", err)
 	}
 }
@@ -187,13 +191,13 @@ func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
 	t.Parallel()
 	r := new(reactor)
 	for _, network := range []string{"tcp", "unix"} {
-		w := newWorld(t, carrier{network: network})
-		client, _ := w.connectPlain()
+		w := newWorld(t, sockettest.Carrier{Network: network})
+		client, _ := w.ConnectPlain()
 		t.Cleanup(func() { client.Close() })
 		if !r.takes(client) {
 			t.Errorf("a plain %s connection is refused", network)
 		}
-		if r.takes(deceptive{client}) {
+		if r.takes(struct{ net.Conn }{client}) {
 			t.Errorf("a wrapped %s connection is taken", network)
 		}
 	}
@@ -206,17 +210,17 @@ func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
 
 func TestEventLoopsStartWithTheFirstConnectionThatNeedsThem(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, carrier{network: "tcp"})
+	w := newWorld(t, sockettest.Carrier{Network: "tcp"})
 	near, far := net.Pipe()
 	t.Cleanup(func() { far.Close() })
-	if _, err := w.loops.adopt(near, newEarSink(t)); err != nil {
+	if _, err := w.loops.Adopt(near, newEarSink(t)); err != nil {
 		t.Fatal(err)
 	}
 	if w.loops.start.reactor != nil {
 		t.Error("event loops run for a pipe that they cannot serve")
 	}
-	client, _ := w.connectPlain()
-	if _, err := w.loops.adopt(client, newEarSink(t)); err != nil {
+	client, _ := w.ConnectPlain()
+	if _, err := w.loops.Adopt(client, newEarSink(t)); err != nil {
 		t.Fatal(err)
 	}
 	if w.loops.start.reactor == nil {

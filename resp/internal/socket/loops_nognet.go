@@ -1,8 +1,12 @@
 //go:build pawl_nognet || !(linux || darwin || freebsd)
 
-package resp
+package socket
 
-import "net"
+import (
+	"net"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+)
 
 // reactor stands in for the gnet event loops where there are none; it takes no
 // connection.
@@ -11,5 +15,5 @@ type reactor struct{}
 func newReactor(int, *tracker) (*reactor, error) { return nil, nil }
 
 func (*reactor) takes(net.Conn) bool                     { return false }
-func (*reactor) adopt(net.Conn, sink) (transport, error) { return nil, ErrClosed }
+func (*reactor) adopt(net.Conn, Sink) (Transport, error) { return nil, exchange.ErrClosed }
 func (*reactor) stop() error                             { return nil }

@@ -1,6 +1,6 @@
 //go:build (linux || darwin || freebsd) && !pawl_nognet
 
-package resp
+package socket
 
 import (
 	"net"
@@ -9,10 +9,12 @@ import (
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // gnetTransport is a transport on one of gnet's event loops. Its events run on
-// the loop; tryWrite writes the descriptor on the goroutine of the caller.
+// the loop; TryWrite writes the descriptor on the goroutine of the caller.
 //
 // Invariants:
 //
@@ -26,7 +28,7 @@ import (
 //  4. gnet's Close is a task that the loop comes to later. Between, bytes may
 //     arrive; ending keeps them from the sink.
 type gnetTransport struct {
-	sink    sink
+	sink    Sink
 	tracker *tracker
 
 	mu struct {
@@ -44,7 +46,7 @@ type gnetTransport struct {
 	ended bool // OnClose came while busy: tell the sink afterwards
 }
 
-func (t *gnetTransport) tryWrite(b []byte) (int, error) {
+func (t *gnetTransport) TryWrite(b []byte) (int, error) {
 	if t.backlog.Load() {
 		return 0, nil
 	}
@@ -68,9 +70,9 @@ func (t *gnetTransport) tryWrite(b []byte) (int, error) {
 	}
 }
 
-// write runs on the loop, where nobody can close the descriptor meanwhile.
-func (t *gnetTransport) write(b []byte) (int, error) {
-	n, err := t.tryWrite(b)
+// Write runs on the loop, where nobody can close the descriptor meanwhile.
+func (t *gnetTransport) Write(b []byte) (int, error) {
+	n, err := t.TryWrite(b)
 	if n == len(b) || err != nil || t.backlog.Load() {
 		return n, err
 	}
@@ -86,9 +88,9 @@ func (t *gnetTransport) write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t *gnetTransport) sent() uint64 { return t.taken.Load() }
+func (t *gnetTransport) Sent() uint64 { return t.taken.Load() }
 
-func (t *gnetTransport) unread() bool {
+func (t *gnetTransport) Unread() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.closed || t.mu.conn == nil {
@@ -97,7 +99,7 @@ func (t *gnetTransport) unread() bool {
 	return hasUnread(t.mu.conn.Fd())
 }
 
-func (t *gnetTransport) wake() {
+func (t *gnetTransport) Wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.mu.closed {
@@ -106,7 +108,7 @@ func (t *gnetTransport) wake() {
 	}
 }
 
-func (t *gnetTransport) close(err error) {
+func (t *gnetTransport) Close(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.cause != nil || t.mu.closed {
@@ -148,7 +150,7 @@ func (*reactor) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	t.mu.conn = c
 	ended := t.mu.cause != nil // by loops.close
 	t.mu.Unlock()
-	t.run(func() { t.sink.onOpen(t) })
+	t.run(func() { t.sink.OnOpen(t) })
 	if ended {
 		return nil, gnet.Close
 	}
@@ -165,9 +167,9 @@ func (*reactor) OnTraffic(c gnet.Conn) gnet.Action {
 	switch b, _ := c.Next(-1); {
 	case t.ending.Load():
 	case len(b) > 0:
-		t.run(func() { t.sink.onBytes(b) })
+		t.run(func() { t.sink.OnBytes(b) })
 	default:
-		t.run(t.sink.onWake)
+		t.run(t.sink.OnWake)
 	}
 	return gnet.None
 }
@@ -181,7 +183,7 @@ func (*reactor) OnClose(c gnet.Conn, err error) gnet.Action {
 		t.mu.cause = err
 	}
 	if t.mu.cause == nil {
-		t.mu.cause = ErrClosed // gnet itself is stopping
+		t.mu.cause = exchange.ErrClosed // gnet itself is stopping
 	}
 	opened := t.mu.conn != nil
 	t.mu.Unlock()
@@ -208,6 +210,6 @@ func (t *gnetTransport) run(event func()) {
 }
 
 func (t *gnetTransport) finish() {
-	guard(t, func() { t.sink.onClose(t.mu.cause) }) // closed: cause changes no more
+	guard(t, func() { t.sink.OnClose(t.mu.cause) }) // closed: cause changes no more
 	t.tracker.leave(t)
 }

@@ -1,4 +1,4 @@
-package resp
+package socket
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // stopTimeout bounds the waits for gnet, which can hang (its Enroll after a
@@ -18,17 +20,17 @@ const stopTimeout = 10 * time.Second
 // errStuck means that an event loop did not answer within stopTimeout.
 var errStuck = errors.New("resp: event loop does not answer; later connections do without it")
 
-// loops owns what runs the connections of a client: the gnet event loops and
+// Loops owns what runs the connections of a client: the gnet event loops and
 // the goroutines of the std transports.
 //
 // Invariants:
 //
-//  1. A transport is in mu.live from before its onOpen until after its onClose,
+//  1. A transport is in mu.live from before its OnOpen until after its OnClose,
 //     so close can end and await every one.
 //  2. After mu.closed is set nothing enters mu.live, and the reactor is stopped
 //     only when mu.live is empty: gnet is never asked to enroll after its Stop
 //     (it would hang for ever), and no callback is lost in it.
-type loops struct {
+type Loops struct {
 	n      int         // event loops; 0: every connection is std
 	failed func(error) // told if the reactor does not start; then all are std
 	// start makes the reactor for the first connection that it takes: a client whose
@@ -50,17 +52,17 @@ type tracker struct {
 	mu    struct {
 		sync.Mutex
 		closed bool
-		live   map[transport]struct{}
+		live   map[Transport]struct{}
 		empty  chan struct{} // set by close; closed when live has run empty
 	}
 }
 
-// newLoops prepares n event loops (0: a number that suits the machine), or none if
+// NewLoops prepares n event loops (0: a number that suits the machine), or none if
 // forceStd. They start when a connection needs them; failed is told if they do not.
-func newLoops(n int, forceStd bool, failed func(error)) *loops {
-	l := &loops{n: n, failed: failed}
+func NewLoops(n int, forceStd bool, failed func(error)) *Loops {
+	l := &Loops{n: n, failed: failed}
 	l.limit = stopTimeout
-	l.mu.live = make(map[transport]struct{})
+	l.mu.live = make(map[Transport]struct{})
 	switch {
 	case forceStd:
 		l.n = 0
@@ -75,11 +77,11 @@ func newLoops(n int, forceStd bool, failed func(error)) *loops {
 // processor of the scheduler until it is retaken (golang/go#76290).
 func defaultLoops(procs int) int { return min(max(procs/4, 1), 4) }
 
-// adopt takes over c, which must have no unread bytes in any buffer, and starts
+// Adopt takes over c, which must have no unread bytes in any buffer, and starts
 // the events of s. c must not be used any more, whatever adopt returns. An error
-// means that s hears nothing; otherwise its onOpen has run. Not to be called by a
+// means that s hears nothing; otherwise its OnOpen has run. Not to be called by a
 // sink: it waits for an event loop.
-func (l *loops) adopt(c net.Conn, s sink) (transport, error) {
+func (l *Loops) Adopt(c net.Conn, s Sink) (Transport, error) {
 	// A dialer may have left one. Connections that have no deadlines at all, such
 	// as those of an SSH tunnel, serve just as well.
 	_ = c.SetDeadline(time.Time{})
@@ -93,7 +95,7 @@ func (l *loops) adopt(c net.Conn, s sink) (transport, error) {
 
 // started returns the reactor, made by the first call; nil after close, or if it
 // could not be made.
-func (l *loops) started() *reactor {
+func (l *Loops) started() *reactor {
 	l.start.Do(func() {
 		r, err := newReactor(l.n, &l.tracker)
 		if err != nil {
@@ -105,10 +107,10 @@ func (l *loops) started() *reactor {
 	return l.start.reactor
 }
 
-// close ends every connection (onClose(ErrClosed)), waits until the last onClose
+// Close ends every connection (OnClose(ErrClosed)), waits until the last OnClose
 // has returned, and stops the event loops. Not to be called by a sink. After
 // errStuck it can be called again.
-func (l *loops) close() error {
+func (l *Loops) Close() error {
 	if !l.waitFor(l.endAll()) {
 		return errStuck
 	}
@@ -122,18 +124,18 @@ func (l *loops) close() error {
 }
 
 // enter registers t, unless close has begun.
-func (k *tracker) enter(t transport) error {
+func (k *tracker) enter(t Transport) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.closed {
-		return ErrClosed
+		return exchange.ErrClosed
 	}
 	k.mu.live[t] = struct{}{}
 	return nil
 }
 
-// leave is called after the onClose of t has returned.
-func (k *tracker) leave(t transport) {
+// leave is called after the OnClose of t has returned.
+func (k *tracker) leave(t Transport) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.mu.live[t]; !ok {
@@ -160,7 +162,7 @@ func (k *tracker) endAll() (empty <-chan struct{}) {
 	}
 	k.mu.Unlock()
 	for _, t := range all {
-		t.close(ErrClosed)
+		t.Close(exchange.ErrClosed)
 	}
 	return k.mu.empty
 }

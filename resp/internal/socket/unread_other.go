@@ -1,6 +1,6 @@
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
 
-package resp
+package socket
 
 // hasUnread cannot tell: on Windows what arrives goes straight into the buffer of the
 // read that waits for it, and no descriptor shows it.

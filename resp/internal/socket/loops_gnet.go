@@ -1,6 +1,6 @@
 //go:build (linux || darwin || freebsd) && !pawl_nognet
 
-package resp
+package socket
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func hasZone(a net.Addr) bool {
 	return ok && tcp.Zone != ""
 }
 
-func (r *reactor) adopt(c net.Conn, s sink) (transport, error) {
+func (r *reactor) adopt(c net.Conn, s Sink) (Transport, error) {
 	r.enrolling.Lock()
 	defer r.enrolling.Unlock()
 	if r.enrolling.stuck {
@@ -130,7 +130,7 @@ func (r *reactor) stop() error {
 }
 
 // quiet drops what gnet logs: it comes from a library deep below the user's
-// lock, goes to stdout by default, and says nothing that onClose does not.
+// lock, goes to stdout by default, and says nothing that OnClose does not.
 type quiet struct{}
 
 func (quiet) Debugf(string, ...any) {}

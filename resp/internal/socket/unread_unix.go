@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package resp
+package socket
 
 import "golang.org/x/sys/unix"
 
