@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -36,9 +37,9 @@ func behindNAT(t *testing.T, translate func(addr string) string) (*fakeCluster, 
 func sentOn(t *testing.T, c *Client) exchange.Reply {
 	t.Helper()
 	for i, start := 0, pace.Now(); ; i++ {
-		call := newCall(i)
+		call := exchangetest.NewCall(i)
 		c.Submit(7, call)
-		r := call.await(t)
+		r := call.Await(t)
 		var refused *wire.ServerError
 		if !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 			return r
@@ -85,15 +86,15 @@ func TestAddrMapThatPanicsCostsNoCommand(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 inside:3"))
 	var refused *wire.ServerError
 	eventually(t, "the refusal says why", func() bool {
-		call := newCall(1)
+		call := exchangetest.NewCall(1)
 		c.Submit(7, call)
-		r := call.await(t)
+		r := call.Await(t)
 		return errors.As(r.Err, &refused) && strings.Contains(refused.Message, "no map today")
 	})
 	durable := func() exchange.Reply {
 		call := newDurableCall(2, 0)
 		c.SubmitDurable(7, call)
-		return call.await(t)
+		return call.Await(t)
 	}
 	for range 3 {
 		eventually(t, "a durable command is refused, too", func() bool { return errors.As(durable().Err, &refused) })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -134,10 +135,10 @@ func TestRefusalThatNamesASocketIsAnAnswer(t *testing.T) {
 	c := f.client(t)
 	for i, text := range []string{"MOVED 7 /run/x:0", "MOVED 7 /run/x:1", "ASK 7 /run/x:1", "MOVED 7 h:0", "ASK 7 h:65536"} {
 		rule := f.nodes[0].On(echoes, fakenode.Error(text))
-		call := newCall(i)
+		call := exchangetest.NewCall(i)
 		c.Submit(7, call)
 		var refused *wire.ServerError
-		if r := call.await(t); !errors.As(r.Err, &refused) || refused.Message != text {
+		if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Message != text {
 			t.Errorf("%s: %+v", text, r)
 		}
 		rule.Remove()

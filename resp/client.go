@@ -112,7 +112,7 @@ func (c *Client) goLabelled(ctx context.Context, role string, f func(ctx context
 // returns. For a lane that is full see Rank.
 func (c *Client) Submit(route uint64, r exchange.Request) {
 	if n := c.routes.of(route); n != nil {
-		n.lane(route).submit(r)
+		n.lane(route).Submit(r)
 		return
 	}
 	c.refuse(r)
@@ -122,7 +122,7 @@ func (c *Client) Submit(route uint64, r exchange.Request) {
 // like Submit.
 func (c *Client) SubmitRenewal(route uint64, r exchange.Request) {
 	if n := c.routes.of(route); n != nil {
-		n.renewal.submit(r)
+		n.renewal.Submit(r)
 		return
 	}
 	c.refuse(r)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/fifo"
+	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -36,19 +38,19 @@ import (
 //
 // mu is never held over a call of the lane or of a Request's method.
 type durable struct {
-	lane    *lane
+	lane    *pipeline.Lane
 	link    *link
 	timeout time.Duration // of one WAIT
 	limit   int           // of the queue, for what has the rank Refuse
 
 	mu struct {
 		sync.Mutex
-		queue    backlog[*member] // for the next groups
-		pending  int              // requests of the group without an answer
-		answered []*member        // requests of the group whose answers wait for a WAIT
-		waiting  bool             // a WAIT is out
+		queue    fifo.Backlog[*member] // for the next groups
+		pending  int                   // requests of the group without an answer
+		answered []*member             // requests of the group whose answers wait for a WAIT
+		waiting  bool                  // a WAIT is out
 		pumping  bool
-		conn     *pipeline // of the group; nil: the lane was down
+		conn     *pipeline.Pipeline // of the group; nil: the lane was down
 
 		asked int        // what the latest WAIT was sent with
 		there attendance // of the latest ROLE
@@ -69,7 +71,7 @@ type member struct {
 	ack     exchange.Ack // reply.Ack
 }
 
-func newDurable(l *lane, k *link, timeout time.Duration, limit int) *durable {
+func newDurable(l *pipeline.Lane, k *link, timeout time.Duration, limit int) *durable {
 	d := &durable{lane: l, link: k, timeout: timeout, limit: limit}
 	d.mu.there.attached = -1
 	return d
@@ -79,22 +81,22 @@ func newDurable(l *lane, k *link, timeout time.Duration, limit int) *durable {
 func (d *durable) submit(m *member) {
 	m.durable = d
 	d.link.wake()
-	if !d.lane.up() {
-		d.lane.refuse(entry{request: m.request, asked: m.asked}, d.lane.refusal())
+	if !d.lane.Up() {
+		d.lane.Refuse(pipeline.Entry{Request: m.request, Asked: m.asked}, d.lane.Refusal())
 		return
 	}
 	if m.request.Wants() < 0 && !d.link.node.client.counted() {
-		d.lane.refuse(entry{request: m.request, asked: m.asked}, exchange.RefusedUncounted)
+		d.lane.Refuse(pipeline.Entry{Request: m.request, Asked: m.asked}, exchange.RefusedUncounted)
 		return
 	}
 	rank := exchange.RankOf(m.request)
 	d.mu.Lock()
-	if rank == exchange.Refuse && d.mu.queue.len() >= d.limit {
+	if rank == exchange.Refuse && d.mu.queue.Len() >= d.limit {
 		d.mu.Unlock()
-		d.lane.refuse(entry{request: m.request}, exchange.RefusedFull)
+		d.lane.Refuse(pipeline.Entry{Request: m.request}, exchange.RefusedFull)
 		return
 	}
-	d.mu.queue.push(m, rank)
+	d.mu.queue.Push(m, rank)
 	d.mu.Unlock()
 	d.pump()
 }
@@ -119,14 +121,14 @@ func (d *durable) pump() {
 		for _, m := range group {
 			if m.request.Wanted() {
 				sent = true
-				d.lane.sendOn(conn, entry{request: m, hops: m.hops, asked: m.asked})
+				d.lane.SendOn(conn, pipeline.Entry{Request: m, Hops: m.hops, Asked: m.asked})
 			} else {
-				d.lane.refuse(entry{request: m}, exchange.RefusedUnwanted)
+				d.lane.Refuse(pipeline.Entry{Request: m}, exchange.RefusedUnwanted)
 			}
 		}
 		if sent {
-			d.lane.sendOn(conn, entry{request: (*roleQuestion)(d), always: true})
-			d.lane.sendOn(conn, entry{request: (*ackQuestion)(d), always: true})
+			d.lane.SendOn(conn, pipeline.Entry{Request: (*roleQuestion)(d), Always: true})
+			d.lane.SendOn(conn, pipeline.Entry{Request: (*ackQuestion)(d), Always: true})
 		}
 		d.mu.Lock()
 		d.mu.waiting = d.mu.waiting && sent
@@ -137,17 +139,17 @@ func (d *durable) pump() {
 // is due as long as an answer is outstanding that will call pump.
 func (d *durable) nextLocked() (group []*member, due bool) {
 	m := &d.mu
-	if m.waiting || m.pending > 0 || len(m.answered)+m.queue.len() == 0 {
+	if m.waiting || m.pending > 0 || len(m.answered)+m.queue.Len() == 0 {
 		return nil, false
 	}
 	covered := m.answered
 	if len(covered) == 0 {
-		for len(group) < maxGroup && m.queue.len() > 0 {
-			group = append(group, m.queue.pop())
+		for len(group) < maxGroup && m.queue.Len() > 0 {
+			group = append(group, m.queue.Pop())
 		}
-		m.queue.shrink()
+		m.queue.Shrink()
 		m.pending = len(group)
-		m.conn = d.lane.current.Load()
+		m.conn = d.lane.Connection()
 		covered = group
 	}
 	m.waiting, m.asked = true, 0

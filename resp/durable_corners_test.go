@@ -32,7 +32,7 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 		})
 		n.ResetAll()
 		old := d.mu.conn
-		sockettest.PollUntil(t, "the next connection is up", func() bool { p := d.lane.current.Load(); return p != nil && p != old })
+		sockettest.PollUntil(t, "the next connection is up", func() bool { p := d.lane.Connection(); return p != nil && p != old })
 	}
 	// The loop must not be the one that sends the group: it has to read the answer.
 	d.mu.Lock()
@@ -41,15 +41,15 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 	c.SubmitDurable(0, first)
 	c.SubmitDurable(0, second)
 	gate.Open()
-	opening.await(t)
+	opening.Await(t)
 	d.mu.Lock()
 	d.mu.pumping = false
 	d.mu.Unlock()
 	d.pump()
-	if r := first.await(t); r.Err != nil || ackOf(r).Err == nil {
+	if r := first.Await(t); r.Err != nil || ackOf(r).Err == nil {
 		t.Errorf("answered on a connection that is gone: %+v", r)
 	}
-	if r := second.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := second.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("the other: %+v", r)
 	}
 	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
@@ -70,10 +70,10 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 	}
 	calls[1].dropped.Store(true)
 	gate.Open()
-	if r := calls[1].await(t); !errors.Is(r.Err, exchange.ErrUnwanted) || !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := calls[1].Await(t); !errors.Is(r.Err, exchange.ErrUnwanted) || !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("unwanted: %+v", r)
 	}
-	if r := calls[2].await(t); r.Err != nil || ackOf(r).Acked != 1 {
+	if r := calls[2].Await(t); r.Err != nil || ackOf(r).Acked != 1 {
 		t.Errorf("behind it: %+v", r)
 	}
 	if n := n.Commands(fakenode.Is("ECHO", "1")); len(n) != 0 {
@@ -139,12 +139,12 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 			n.WaitFor(1, waits)
 		}
 	}
-	if r := calls[3].await(t); !errors.Is(r.Err, exchange.ErrLaneFull) {
+	if r := calls[3].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) {
 		t.Errorf("the one that does not wait: %+v", r)
 	}
 	gate.Open()
 	for _, i := range []int{0, 1, 2, 4, 5} {
-		if r := calls[i].await(t); r.Err != nil || ackOf(r).Acked != 1 {
+		if r := calls[i].Await(t); r.Err != nil || ackOf(r).Acked != 1 {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
@@ -174,13 +174,13 @@ func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
 	}
 	gate.Open()
 	for _, call := range calls {
-		call.await(t)
+		call.Await(t)
 	}
 	d := c.nodes()[0].durable[0]
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if later, sooner := len(d.mu.queue.later.buf), len(d.mu.queue.sooner.buf); later+sooner > 0 {
-		t.Errorf("there is room for %d and %d still", later, sooner)
+	if room := d.mu.queue.Room(); room > 0 {
+		t.Errorf("there is room for %d still", room)
 	}
 }
 

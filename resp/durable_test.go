@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -31,7 +32,7 @@ func roleOfPrimary(n int) fakenode.Action {
 
 // durableCall is a call that replicas are to acknowledge if its answer is not 0.
 type durableCall struct {
-	*call
+	*exchangetest.Call
 	want    exchange.Acks
 	dropped atomic.Bool
 	before  func() // called when it is about to be sent
@@ -48,7 +49,7 @@ func (c *durableCall) Wanted() bool {
 }
 
 func newDurableCall(n int, want exchange.Acks) *durableCall {
-	return &durableCall{call: newCall(n), want: want}
+	return &durableCall{Call: exchangetest.NewCall(n), want: want}
 }
 
 func ackOf(r exchange.Reply) exchange.Ack {
@@ -77,7 +78,7 @@ func acked(t *testing.T, c *Client, want exchange.Acks) exchange.Reply {
 	t.Helper()
 	call := newDurableCall(1, want)
 	c.SubmitDurable(0, call)
-	return call.await(t)
+	return call.Await(t)
 }
 
 func TestReplicasAreCountedAndAskedFor(t *testing.T) {
@@ -133,16 +134,16 @@ func TestGroupsShareAWait(t *testing.T) {
 		c.SubmitDurable(0, calls[i])
 	}
 	// An ordinary command passes by, and nothing was sent behind the WAIT.
-	plain := newCall(1000)
+	plain := exchangetest.NewCall(1000)
 	c.Submit(0, plain)
-	plain.await(t)
+	plain.Await(t)
 	if got := len(n.Commands(echoes)); got != 2 {
 		t.Fatalf("%d commands have been sent, want the first and the ordinary one", got)
 	}
 	gate.Open()
 	for _, call := range append(calls, first) {
-		if r := call.await(t); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
-			t.Fatalf("call %d: %+v", call.n, r)
+		if r := call.Await(t); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
+			t.Fatalf("call %d: %+v", call.N, r)
 		}
 	}
 	if got := len(n.Commands(waits)); got != 2 {
@@ -171,7 +172,7 @@ func TestGroupIsBounded(t *testing.T) {
 	}
 	gate.Open()
 	for i, call := range calls {
-		if r := call.await(t); r.Err != nil || ackOf(r).Acked != 1 {
+		if r := call.Await(t); r.Err != nil || ackOf(r).Acked != 1 {
 			t.Fatalf("call %d: %+v", i, r)
 		}
 	}
@@ -194,11 +195,11 @@ func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
 		c.SubmitDurable(0, call)
 		if i == 0 {
 			n.WaitFor(1, waits)
-			defer call.await(t)
+			defer call.Await(t)
 			gate.Step() // the second group
 			continue
 		}
-		r := call.await(t)
+		r := call.Await(t)
 		if i == 1 && (r.Err != nil || ackOf(r).Wanted != 0) || i == 2 && r.Err == nil {
 			t.Errorf("call %d: %+v", i, r)
 		}
@@ -307,7 +308,7 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 		c.SubmitDurable(0, group[i])
 	}
 	gate.Open()
-	first.await(t)
+	first.Await(t)
 	n.WaitFor(3, waits)
 	late := newDurableCall(5, 1)
 	c.SubmitDurable(0, late)
@@ -318,15 +319,15 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 		return len(d.mu.answered) == 1
 	})
 	n.ResetAll()
-	if r := group[0].await(t); r.Err != nil || !errors.Is(ackOf(r).Err, exchange.ErrOutcomeUnknown) {
+	if r := group[0].Await(t); r.Err != nil || !errors.Is(ackOf(r).Err, exchange.ErrOutcomeUnknown) {
 		t.Errorf("answered, not acknowledged: %+v", r)
 	}
 	for _, call := range group[1:] {
-		if r := call.await(t); !errors.Is(r.Err, exchange.ErrOutcomeUnknown) {
+		if r := call.Await(t); !errors.Is(r.Err, exchange.ErrOutcomeUnknown) {
 			t.Errorf("sent, not answered: %+v", r)
 		}
 	}
-	if r := late.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := late.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("not sent: %+v", r)
 	}
 	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
@@ -342,7 +343,7 @@ func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
 	}
 	first := newDurableCall(0, 1)
 	c.SubmitDurable(0, first)
-	if r := first.await(t); r.Err != nil && !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := first.Await(t); r.Err != nil && !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("the first, most likely before there is a connection: %+v", r)
 	}
 	eventually(t, "the connection is up", func() bool { return c.Up(RoleDurable, 0) })
@@ -354,7 +355,7 @@ func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
 	}
 	renewal := newDurableCall(1, 1)
 	c.SubmitDurableRenewal(0, renewal)
-	renewal.await(t)
+	renewal.Await(t)
 	eventually(t, "both are up", func() bool { return c.Up(RoleDurableRenewal, 0) && c.Stats().Connections == 5 })
 }
 
@@ -372,7 +373,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[1].On(echoes, fakenode.Int(5))
 	call := newDurableCall(1, exchange.AllReplicas)
 	c.SubmitDurable(7, call)
-	if r := call.await(t); r.Err != nil || r.Value.Int != 5 || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
+	if r := call.Await(t); r.Err != nil || r.Value.Int != 5 || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
 	}
 	// ASK: announced, and acknowledged over there.
@@ -382,7 +383,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[0].On(waits, fakenode.Int(2))
 	call = newDurableCall(2, exchange.AllReplicas)
 	c.SubmitDurable(7, call)
-	if r := call.await(t); r.Err != nil || r.Value.Int != 6 || ackOf(r).Acked != 2 || !r.Moving {
+	if r := call.Await(t); r.Err != nil || r.Value.Int != 6 || ackOf(r).Acked != 2 || !r.Moving {
 		t.Fatalf("%+v", r)
 	}
 	all := f.nodes[0].Commands(fakenode.Any)
@@ -397,7 +398,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	call = newDurableCall(3, 1)
 	c.SubmitDurable(9, call)
 	var refused *wire.ServerError
-	if r := call.await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
+	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -426,7 +427,7 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 		if call.want == 0 {
 			call.want = exchange.MajorityOfReplicas
 		}
-		call.then = func(r exchange.Reply) {
+		call.Then = func(r exchange.Reply) {
 			switch {
 			case i%length+1 == length:
 			case errors.Is(r.Err, exchange.ErrNotSent):
@@ -454,7 +455,7 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	eventually(t, "nothing is left inside", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.mu.pending == 0 && !d.mu.waiting && d.mu.queue.len() == 0 && len(d.mu.answered) == 0
+		return d.mu.pending == 0 && !d.mu.waiting && d.mu.queue.Len() == 0 && len(d.mu.answered) == 0
 	})
 }
 
@@ -471,12 +472,12 @@ func TestFullDurableQueueRefuses(t *testing.T) {
 		calls = append(calls, newDurableCall(i+1, 1))
 		c.SubmitDurable(0, calls[i+1])
 	}
-	if r := calls[11].await(t); !errors.Is(r.Err, exchange.ErrLaneFull) || !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := calls[11].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) || !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Errorf("%+v", r)
 	}
 	gate.Open()
 	for i, call := range calls[:11] {
-		if r := call.await(t); r.Err != nil {
+		if r := call.Await(t); r.Err != nil {
 			t.Errorf("call %d: %+v", i, r)
 		}
 	}
@@ -493,7 +494,7 @@ func TestClosedClientRefusesDurableRequests(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := out.await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), exchange.ErrClosed) { // its answer had come, or not
+	if r := out.Await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), exchange.ErrClosed) { // its answer had come, or not
 		t.Errorf("out: %+v", r)
 	}
 	if r := acked(t, c, 1); !errors.Is(r.Err, exchange.ErrClosed) {
@@ -511,7 +512,7 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	for i := range 4 {
 		calls = append(calls, newDurableCall(i, 1))
 		if i == 2 {
-			calls[i].then = func(exchange.Reply) { close(calls[i].done); panic("on purpose") }
+			calls[i].Then = func(exchange.Reply) { close(calls[i].Done); panic("on purpose") }
 		}
 		c.SubmitDurable(0, calls[i])
 		if i == 0 {
@@ -520,7 +521,7 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	}
 	gate.Open()
 	for i, call := range calls {
-		if r := call.await(t); r.Err != nil || ackOf(r).Acked != 1 {
+		if r := call.Await(t); r.Err != nil || ackOf(r).Acked != 1 {
 			t.Errorf("call %d: %+v", i, r)
 		}
 	}

@@ -406,7 +406,7 @@ func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
 	eventually(t, "it answers", func() bool {
 		call := newDurableCall(1, exchange.AllReplicas)
 		c.SubmitDurable(slotCount-1, call)
-		r := call.await(t)
+		r := call.Await(t)
 		if got := ackOf(r); r.Err == nil && (got.Acked != 1 || got.Wanted != 2 || !slices.Equal(got.Away, []string{f.nodes[0].Addr()})) {
 			t.Fatalf("%+v, %+v", r, got)
 		}
@@ -419,7 +419,7 @@ func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
 	eventually(t, "a stranger answers", func() bool {
 		call := newDurableCall(2, exchange.AllReplicas)
 		c.SubmitDurable(slotCount-2, call)
-		r := call.await(t)
+		r := call.Await(t)
 		if r.Err == nil && !errors.Is(ackOf(r).Err, errNotListed) {
 			t.Fatalf("%+v", ackOf(r))
 		}

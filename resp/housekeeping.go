@@ -23,7 +23,7 @@ func (c *Client) housekeep(ctx context.Context) {
 			now := p.beat(c.cfg.Clock.Now())
 			for _, n := range c.nodes() {
 				for _, l := range n.links {
-					l.endpoint.checkAge(now)
+					l.endpoint.CheckAge(now)
 				}
 			}
 		case <-ctx.Done():

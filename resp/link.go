@@ -16,14 +16,14 @@ import (
 
 // endpoint is what a link keeps connected: a lane or the pub/sub side.
 type endpoint interface {
-	// attach takes over a greeted connection. After nil the link's down is called
+	// Attach takes over a greeted connection. After nil the link's down is called
 	// once, when that connection has ended; after an error it is not.
-	attach(ls *socket.Loops, conn net.Conn) error
-	// checkAge is called every housekeepingEvery. now is the past if this process is
+	Attach(ls *socket.Loops, conn net.Conn) error
+	// CheckAge is called every housekeepingEvery. now is the past if this process is
 	// behind.
-	checkAge(now clock.Instant)
-	// close ends the connection, if there is one, and every later one at birth.
-	close(err error)
+	CheckAge(now clock.Instant)
+	// Close ends the connection, if there is one, and every later one at birth.
+	Close(err error)
 }
 
 // link keeps one endpoint connected, for the life of its node.
@@ -91,7 +91,7 @@ func (l *link) run(ctx context.Context) {
 		conn, err := n.cfg.connect(ctx, l.role)
 		if err == nil {
 			l.announce()
-			if err = l.endpoint.attach(n.client.loops, conn); err == nil {
+			if err = l.endpoint.Attach(n.client.loops, conn); err == nil {
 				if l.attached(dialled) {
 					return
 				}

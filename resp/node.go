@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 )
 
 // node is the connections to one server: lanes for user commands, one for
@@ -19,8 +20,8 @@ type node struct {
 	client  *Client
 	id      ServerID
 	cfg     Config // the Client's, with this server's address
-	lanes   []*lane
-	renewal *lane
+	lanes   []*pipeline.Lane
+	renewal *pipeline.Lane
 	pubsub  *pubsub
 	durable [2]*durable // of commands, of renewals
 	links   []*link     // the lanes, then as the roles
@@ -64,9 +65,9 @@ func newNode(c *Client, network, addr string) *node {
 	return n
 }
 
-func (n *node) addLane(role Role, index int) *lane {
+func (n *node) addLane(role Role, index int) *pipeline.Lane {
 	l := &link{node: n, role: role, index: index}
-	return n.laneOf(l, n.cfg.CommandTimeout)
+	return n.laneOf(l, n.cfg.CommandTimeout, n.cfg.MaxInFlight)
 }
 
 func (n *node) addDurable(role Role) *durable {
@@ -76,20 +77,19 @@ func (n *node) addDurable(role Role) *durable {
 	if role == RoleDurableRenewal {
 		timeout = n.cfg.RenewalAckTimeout
 	}
-	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout)
-	lane.cfg.maxInFlight = 2 * maxGroup // the queue before it has the limit
+	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*maxGroup) // the queue before it has the limit
 	return newDurable(lane, l, timeout, n.cfg.MaxInFlight)
 }
 
 // laneOf makes the lane of a link.
-func (n *node) laneOf(l *link, timeout time.Duration) *lane {
-	lane := newLane(laneConfig{
-		clock:          n.cfg.Clock,
-		commandTimeout: timeout,
-		maxInFlight:    n.cfg.MaxInFlight,
-		maxQueuedBytes: maxQueuedBytes,
-		down:           l.down,
-		redirect:       l.redirect,
+func (n *node) laneOf(l *link, timeout time.Duration, maxInFlight int) *pipeline.Lane {
+	lane := pipeline.NewLane(pipeline.Config{
+		Clock:          n.cfg.Clock,
+		CommandTimeout: timeout,
+		MaxInFlight:    maxInFlight,
+		MaxQueuedBytes: maxQueuedBytes,
+		Down:           l.down,
+		Redirect:       l.redirect,
 	})
 	l.endpoint = lane
 	n.links = append(n.links, l)
@@ -110,7 +110,7 @@ func (n *node) open() {
 func (n *node) close(err error) {
 	n.cancel()
 	for _, l := range n.links {
-		l.endpoint.close(err)
+		l.endpoint.Close(err)
 	}
 }
 
@@ -128,7 +128,7 @@ func (n *node) reconnect(err error) {
 		return
 	}
 	for _, l := range n.allLanes() {
-		l.drop(err)
+		l.Drop(err)
 	}
 	n.pubsub.drop(err)
 }
@@ -160,7 +160,7 @@ func (n *node) resubscribe() {
 }
 
 // allLanes returns the lanes of every role.
-func (n *node) allLanes() []*lane {
+func (n *node) allLanes() []*pipeline.Lane {
 	return append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal, n.durable[0].lane, n.durable[1].lane)
 }
 
@@ -176,7 +176,7 @@ func (n *node) start(l *link) {
 }
 
 // lane returns the lane of a route.
-func (n *node) lane(route uint64) *lane { return n.lanes[n.laneIndex(route)] }
+func (n *node) lane(route uint64) *pipeline.Lane { return n.lanes[n.laneIndex(route)] }
 
 func (n *node) laneIndex(route uint64) int {
 	return int((route >> slotBits) % uint64(len(n.lanes)))

@@ -7,11 +7,8 @@ import (
 	"testing"
 )
 
-// keeper is a Request that keeps what it was lent.
+// keeper is a ChannelHandler that keeps what it was lent.
 type keeper struct{ kept []byte }
-
-func (k *keeper) AppendCommand(dst []byte, _ Form) []byte { return append(dst, "GET"...) }
-func (k *keeper) Complete(r Reply)                        { k.kept = r.Value.Bytes }
 
 func (k *keeper) ChannelEvent(ev ChannelEvent, payload []byte, _ error) {
 	if ev == Message {
@@ -26,20 +23,9 @@ func (k *keeper) wantsPoison(t *testing.T) {
 	}
 }
 
-func TestBorrowedBytesArePoisonedWhenTheLoanEnds(t *testing.T) {
+func TestBorrowedPayloadIsPoisonedWhenTheLoanEnds(t *testing.T) {
 	t.Parallel()
-	l, tr, _ := scripted(nil)
 	var k keeper
-	l.submit(&k)
-	tr.sink.OnBytes([]byte("$5\r\nhello\r\n"))
-	k.wantsPoison(t)
-
-	l.submit(&k)
-	tr.sink.OnBytes([]byte("$5\r\nhe"))
-	tr.sink.OnBytes([]byte("llo\r\n"))
-	k.wantsPoison(t)
-
-	k.kept = nil
 	subs := newSubs()
 	mt := &meagreTransport{}
 	c := newSubConn(subs, mt, nil)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -29,9 +30,9 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 //	READONLY,          the node is a replica by now: ask for the layout; alone, the
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
 //	                   (READONLY, which only a replica says)
-func (l *link) redirect(a answer, e *wire.ServerError) bool {
+func (l *link) redirect(a pipeline.Answer, e *wire.ServerError) bool {
 	c := l.node.client
-	if _, ok := a.request.(*member); l.role >= RoleDurable && !ok {
+	if _, ok := a.Request.(*member); l.role >= RoleDurable && !ok {
 		return false // ROLE and WAIT are for this node
 	}
 	switch e.Code {
@@ -41,7 +42,7 @@ func (l *link) redirect(a answer, e *wire.ServerError) bool {
 			return false
 		}
 		slot, addr, err := l.node.target(e.Message)
-		if err != nil || a.hops >= maxHops {
+		if err != nil || a.Hops >= maxHops {
 			if err != nil && err != errUntranslated && !errors.Is(err, wire.ErrProtocol) {
 				e.Message += " (" + err.Error() + ")" // of AddrMap
 			}
@@ -60,7 +61,7 @@ func (l *link) redirect(a answer, e *wire.ServerError) bool {
 			return false
 		}
 		c.redirects.Add(1)
-		to.take(l, a.request, a.hops+1, e.Code == "ASK")
+		to.take(l, a.Request, a.Hops+1, e.Code == "ASK")
 		return true
 	case "CLUSTERDOWN", "MASTERDOWN":
 		c.explorer.nudge()
@@ -107,15 +108,10 @@ var errNoTarget = fmt.Errorf("%w: it names no server", wire.ErrProtocol)
 func (n *node) take(l *link, r exchange.Request, hops uint8, asking bool) {
 	switch l.role {
 	case RoleLane:
-		n.lanes[l.index].send(r, hops, asking)
+		n.lanes[l.index].Send(r, hops, asking)
 	case RoleRenewal:
-		n.renewal.send(r, hops, asking)
+		n.renewal.Send(r, hops, asking)
 	default:
 		r.(*member).moveTo(n.durable[l.role-RoleDurable], hops, asking)
 	}
-}
-
-// moving reports whether the answer shows that the slot is being migrated.
-func (a answer) moving(e *wire.ServerError) bool {
-	return a.asked || e != nil && e.Code == "TRYAGAIN"
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -89,9 +90,9 @@ func TestRouteLeadsToTheNodeOfItsSlot(t *testing.T) {
 	c := f.client(t)
 	for i := range 100 {
 		name := fmt.Sprint("name", i)
-		call := newCall(i)
+		call := exchangetest.NewCall(i)
 		c.Submit(c.Route(name), call)
-		if r := call.await(t); r.Err != nil || r.Value.Int != int64(SlotOf(name))/(slotCount/4) {
+		if r := call.Await(t); r.Err != nil || r.Value.Int != int64(SlotOf(name))/(slotCount/4) {
 			t.Fatalf("%s in slot %d: %+v", name, SlotOf(name), r)
 		}
 	}
@@ -105,9 +106,9 @@ func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	looks := f.count(fakenode.Is("CLUSTER", "SLOTS"))
 	for i := range 3 {
-		call := newCall(i)
+		call := exchangetest.NewCall(i)
 		c.Submit(7, call)
-		if r := call.await(t); r.Err != nil || r.Value.Int != 1 || r.Moving {
+		if r := call.Await(t); r.Err != nil || r.Value.Int != 1 || r.Moving {
 			t.Fatalf("call %d: %+v", i, r)
 		}
 	}
@@ -126,10 +127,10 @@ func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
 	c := f.client(t)
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	f.nodes[1].On(echoes, f.moved(7, 0))
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
 	var refused *wire.ServerError
-	if r := call.await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
+	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 		t.Fatalf("%+v", r)
 	}
 	if n := f.count(echoes); n != 1+maxHops {
@@ -143,9 +144,9 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].OnNext(20, echoes, fakenode.Error("ASK 7 "+f.nodes[1].Addr()))
-	calls := make([]*call, 40)
+	calls := make([]*exchangetest.Call, 40)
 	for i := range calls {
-		calls[i] = newCall(i)
+		calls[i] = exchangetest.NewCall(i)
 		if i%2 == 0 {
 			c.Submit(7, calls[i])
 		} else {
@@ -153,7 +154,7 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 		}
 	}
 	for i, call := range calls {
-		if r := call.await(t); r.Err != nil || r.Value.Int != 1 || r.Moving != (i%2 == 0) {
+		if r := call.Await(t); r.Err != nil || r.Value.Int != 1 || r.Moving != (i%2 == 0) {
 			t.Errorf("call %d: %+v", i, r)
 		}
 	}
@@ -171,9 +172,9 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 	if asked != 20 {
 		t.Errorf("%d ASKING", asked)
 	}
-	call := newCall(99)
+	call := exchangetest.NewCall(99)
 	c.Submit(7, call)
-	if r := call.await(t); r.Value.Int != 0 || r.Moving {
+	if r := call.Await(t); r.Value.Int != 0 || r.Moving {
 		t.Errorf("afterwards: %+v", r)
 	}
 }
@@ -187,9 +188,9 @@ func TestAskAndNoScriptTogether(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Error("ASK 7 "+f.nodes[1].Addr()))
 	f.nodes[1].On(echoes, fakenode.Error(fakenode.NoScript))
 	f.nodes[1].On(fakenode.Is("WHOLE"), fakenode.Int(5))
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
-	if r := call.await(t); r.Err != nil || r.Value.Int != 5 || !r.Moving {
+	if r := call.Await(t); r.Err != nil || r.Value.Int != 5 || !r.Moving {
 		t.Fatalf("%+v", r)
 	}
 	var words []string
@@ -209,9 +210,9 @@ func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 127.0.0.1:1"))
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
-	if r := call.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := call.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 	eventually(t, "the layout corrects the slot", func() bool { return c.LaneOf(7).Up() })
@@ -226,15 +227,15 @@ func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
 		f := newFakeCluster(t, 1)
 		c := f.client(t)
 		f.nodes[0].OnNext(1, echoes, fakenode.Error(text))
-		call := newCall(0)
+		call := exchangetest.NewCall(0)
 		c.Submit(7, call)
 		var refused *wire.ServerError
-		if r := call.await(t); text != "ASK 7 :x:" && (!errors.As(r.Err, &refused) || refused.Message != text || r.Moving != moving) {
+		if r := call.Await(t); text != "ASK 7 :x:" && (!errors.As(r.Err, &refused) || refused.Message != text || r.Moving != moving) {
 			t.Errorf("%s: %+v", text, r)
 		}
-		again := newCall(1)
+		again := exchangetest.NewCall(1)
 		c.Submit(7, again)
-		if r := again.await(t); r.Err != nil {
+		if r := again.Await(t); r.Err != nil {
 			t.Errorf("after %s: %+v", text, r)
 		}
 	}
@@ -258,9 +259,9 @@ func TestAddressesOfServersAreTranslated(t *testing.T) {
 	f.nodes[0].OnNext(1, echoes, fakenode.Error("MOVED 7 inside:2"))
 	_, port, _ := net.SplitHostPort(f.nodes[0].Addr())
 	f.nodes[1].OnNext(1, echoes, fakenode.Error("MOVED 7 :"+port))
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
-	if r := call.await(t); r.Err != nil || r.Value.Int != 0 {
+	if r := call.Await(t); r.Err != nil || r.Value.Int != 0 {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -272,9 +273,9 @@ func TestLayoutIsFollowed(t *testing.T) {
 	c := f.client(t)
 	f.serve(0, 0, 1)
 	f.nodes[2].On(echoes, f.moved(slotCount-1, 1))
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(slotCount-1, call) // finds out
-	if r := call.await(t); r.Value.Int != 1 {
+	if r := call.Await(t); r.Value.Int != 1 {
 		t.Fatalf("%+v", r)
 	}
 	eventually(t, "the layout is followed", func() bool { return c.LaneOf(slotCount/2) == c.LaneOf(0) })
@@ -309,9 +310,9 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	if err := c.WaitReady(testContext(t)); err == nil || !strings.Contains(err.Error(), "cluster support disabled") || strings.Contains(err.Error(), "is not ready") {
 		t.Fatalf("WaitReady: %v", err)
 	}
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
-	if r := call.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := call.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -322,9 +323,9 @@ func TestReadOnlyServerIsConnectedToAgain(t *testing.T) {
 	n.OnNext(1, echoes, fakenode.Error(fakenode.ReadOnly))
 	c := ready(t, Config{Addr: n.Addr()})
 	before := c.Stats().Reconnects
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(0, call)
-	call.await(t)
+	call.Await(t)
 	eventually(t, "the connections of commands are made anew", func() bool { return c.Stats().Reconnects >= before+2 && c.Up(RoleLane, 0) })
 }
 
@@ -342,9 +343,9 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 		t.Fatal("a slot that nobody serves has a lane")
 	}
 	f.layout.Store(whole)
-	call := newCall(0)
+	call := exchangetest.NewCall(0)
 	c.Submit(slotCount-1, call)
-	if r := call.await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := call.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 	eventually(t, "the gap is filled", func() bool { return c.LaneOf(slotCount - 1).Up() })

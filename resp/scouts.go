@@ -68,7 +68,7 @@ func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
 // inside.
 func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...string) (wire.Value, error) {
 	for {
-		k := s.at(c, addr)
+		k := s.At(c, addr)
 		if err := s.await(ctx, k); err != nil {
 			return wire.Value{}, k.cfg.connectError(ctx, question[0], err)
 		}
@@ -95,8 +95,8 @@ func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...st
 	}
 }
 
-// at returns the scout of a server, which is being connected if there was none.
-func (s *scouts) at(c *Config, addr string) *scout {
+// At returns the scout of a server, which is being connected if there was none.
+func (s *scouts) At(c *Config, addr string) *scout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true

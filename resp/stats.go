@@ -59,7 +59,7 @@ func (r *retired) sum() Stats {
 
 func (n *node) addTo(s *Stats) {
 	for _, l := range n.allLanes() {
-		c := l.counters()
+		c := l.Counters()
 		s.Commands += c.Commands
 		s.Resent += c.Resent
 		s.InFlight += c.InFlight

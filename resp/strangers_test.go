@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // A server sends everybody to ever new addresses while the layout cannot be had.
@@ -39,9 +41,9 @@ func TestNodesThatOnlyMovedNamesAreFew(t *testing.T) {
 					return ""
 				})
 				for i := range 100 {
-					call := newCall(i)
+					call := exchangetest.NewCall(i)
 					client.Submit(9999, call)
-					<-call.done
+					<-call.Done
 				}
 				if nodes := client.Stats().Nodes; nodes != 1+maxStrangers {
 					t.Errorf("%d nodes", nodes)
@@ -84,9 +86,9 @@ func TestChannelsOfANodeThatIsGivenUpWithoutALayoutMoveOn(t *testing.T) {
 		net.on("s:1", says("CLUSTER", "-ERR later\r\n"))
 		net.on("s:2", says("CLUSTER", "-ERR later\r\n"))
 		echo := func() {
-			call := newCall(0)
+			call := exchangetest.NewCall(0)
 			client.Submit(uint64(slot), call)
-			<-call.done
+			<-call.Done
 		}
 		echo()
 		within(t, time.Second, "the slot is with the first stranger", served(client, uint64(slot), "s:1"))

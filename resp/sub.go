@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/fifo"
 )
 
 // subs is the pub/sub side of a Client without its socket: what is wanted, what
@@ -50,11 +51,11 @@ type subs struct {
 		topics      map[string]*topic
 		conn        uint32 // number of the present or last connection; 0: none yet
 		up          bool
-		armed       bool          // the writer has been asked to flush and has not begun
-		dirty       ring[*topic]  // to be compared
-		held        heldTopics    // to be queued again later: the server refused
-		cmds        ring[command] // unanswered
-		names       ring[*topic]  // the topics of cmds, one per expected answer
+		armed       bool               // the writer has been asked to flush and has not begun
+		dirty       fifo.Ring[*topic]  // to be compared
+		held        heldTopics         // to be queued again later: the server refused
+		cmds        fifo.Ring[command] // unanswered
+		names       fifo.Ring[*topic]  // the topics of cmds, one per expected answer
 
 		pingDue bool // the next flush writes a PING
 
@@ -130,7 +131,7 @@ func (s *subs) queueLocked(t *topic) (wake bool) {
 		return false
 	}
 	t.queued = true
-	s.mu.dirty.push(t)
+	s.mu.dirty.Push(t)
 	return s.armLocked()
 }
 
@@ -215,7 +216,7 @@ func (s *subs) disconnected() {
 	s.mu.Lock()
 	s.mu.up = false
 	s.mu.confirmed = 0
-	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.held = ring[*topic]{}, ring[command]{}, ring[*topic]{}, heldTopics{rand: s.mu.held.rand}
+	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.held = fifo.Ring[*topic]{}, fifo.Ring[command]{}, fifo.Ring[*topic]{}, heldTopics{rand: s.mu.held.rand}
 	conn := s.mu.conn
 	s.mu.Unlock()
 
@@ -283,8 +284,8 @@ func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late
 	if len(s.mu.topics) > 0 {
 		patience = min(patience, timeout/2)
 	}
-	if s.mu.cmds.len() > 0 {
-		late = now.Sub(max(heard, s.mu.cmds.front().at)) > timeout
+	if s.mu.cmds.Len() > 0 {
+		late = now.Sub(max(heard, s.mu.cmds.Front().At)) > timeout
 	} else if now.Sub(heard) >= patience {
 		s.mu.pingDue = true
 		wake = s.armLocked()

@@ -111,7 +111,7 @@ func TestPubSubConnectionIsNotJudgedWhileItsHandlersRun(t *testing.T) {
 	c.OnOpen(tr)
 	slow := handlerFunc(func(ChannelEvent) {
 		fake.Advance(2 * time.Second)
-		p.checkAge(fake.Now())
+		p.CheckAge(fake.Now())
 	})
 	s.subscribe(NewChannel("a", slow))
 	s.subscribe(NewChannel("b", slow))
@@ -119,11 +119,11 @@ func TestPubSubConnectionIsNotJudgedWhileItsHandlersRun(t *testing.T) {
 	answers := []byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")
 	c.OnBytes(slices.Clone(answers)) // b has no answer yet
 	fake.Advance(time.Second)
-	if p.checkAge(fake.Now()); len(tr.closed) > 0 {
+	if p.CheckAge(fake.Now()); len(tr.closed) > 0 {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	fake.Advance(1)
-	if p.checkAge(fake.Now()); len(tr.closed) != 1 {
+	if p.CheckAge(fake.Now()); len(tr.closed) != 1 {
 		t.Fatal("the silence is not noticed")
 	}
 }

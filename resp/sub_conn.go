@@ -28,8 +28,8 @@ type pubsub struct {
 	closed            atomic.Pointer[error]   // the argument of close
 }
 
-// attach implements endpoint.
-func (p *pubsub) attach(ls *socket.Loops, conn net.Conn) error {
+// Attach implements endpoint.
+func (p *pubsub) Attach(ls *socket.Loops, conn net.Conn) error {
 	c := &subConn{pubsub: p, subs: p.subs, conn: p.subs.connected()}
 	_, err := ls.Adopt(conn, c)
 	if err != nil {
@@ -46,8 +46,8 @@ func (p *pubsub) wake() {
 	}
 }
 
-// checkAge implements endpoint.
-func (p *pubsub) checkAge(now clock.Instant) {
+// CheckAge implements endpoint.
+func (p *pubsub) CheckAge(now clock.Instant) {
 	c := p.current.Load()
 	if c == nil {
 		return
@@ -62,8 +62,8 @@ func (p *pubsub) checkAge(now clock.Instant) {
 	}
 }
 
-// close implements endpoint. The later of close and OnOpen finds the other.
-func (p *pubsub) close(err error) {
+// Close implements endpoint. The later of close and OnOpen finds the other.
+func (p *pubsub) Close(err error) {
 	p.closed.CompareAndSwap(nil, &err)
 	p.drop(err)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/fifo"
 )
 
 // heldTopics are topics whose commands the server has refused, perhaps only for now: it is
@@ -17,7 +18,7 @@ import (
 type heldTopics struct {
 	rand  *rand.Rand // nil: the global source
 	fresh []*topic   // since the last tick
-	lines [maxRefusals]ring[heldTopic]
+	lines [maxRefusals]fifo.Ring[heldTopic]
 }
 
 type heldTopic struct {
@@ -44,7 +45,7 @@ func (h *heldTopics) add(t *topic) {
 func (h *heldTopics) len() int {
 	n := len(h.fresh)
 	for i := range h.lines {
-		n += h.lines[i].len()
+		n += h.lines[i].Len()
 	}
 	return n
 }
@@ -53,12 +54,12 @@ func (h *heldTopics) len() int {
 func (h *heldTopics) tick(now clock.Instant, ask func(*topic)) {
 	for i := range h.lines {
 		line := &h.lines[i]
-		for line.len() > 0 && !now.Before(line.front().due) {
-			t := line.pop().topic
+		for line.Len() > 0 && !now.Before(line.Front().due) {
+			t := line.Pop().topic
 			t.held = false
 			ask(t)
 		}
-		line.shrink()
+		line.Shrink()
 	}
 	var due [maxRefusals]clock.Instant // one for all of this tick
 	for _, t := range h.fresh {
@@ -71,7 +72,7 @@ func (h *heldTopics) tick(now clock.Instant, ask func(*topic)) {
 		if due[i] == 0 {
 			due[i] = now.Add(h.pause(int(t.refusals)))
 		}
-		h.lines[i].push(heldTopic{t, due[i]})
+		h.lines[i].Push(heldTopic{t, due[i]})
 	}
 	clear(h.fresh)
 	h.fresh = h.fresh[:0]

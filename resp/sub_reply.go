@@ -83,7 +83,7 @@ func (s *subs) confirmed(l *listener, conn uint32, v verb, name []byte) error {
 func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.cmds.len() == 0 || s.mu.cmds.front().verb != v || (*s.mu.names.front()).name != string(name) {
+	if s.mu.cmds.Len() == 0 || s.mu.cmds.Front().verb != v || (*s.mu.names.Front()).name != string(name) {
 		return surprise("a confirmation of %v that is not the next one expected", v)
 	}
 	t, latest := s.answeredLocked()
@@ -109,7 +109,7 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 func (s *subs) expects(v verb, name []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.cmds.len() > 0 && s.mu.cmds.front().verb == v && (*s.mu.names.front()).name == string(name)
+	return s.mu.cmds.Len() > 0 && s.mu.cmds.Front().verb == v && (*s.mu.names.Front()).name == string(name)
 }
 
 // expelled handles the end of a sharded subscription that nobody asked for: the slot has
@@ -147,10 +147,10 @@ func (s *subs) tellMoved() {
 func (s *subs) pong() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.cmds.len() == 0 || s.mu.cmds.front().verb != verbPing {
+	if s.mu.cmds.Len() == 0 || s.mu.cmds.Front().verb != verbPing {
 		return surprise("a PONG that nobody asked for")
 	}
-	s.mu.cmds.pop()
+	s.mu.cmds.Pop()
 	return nil
 }
 
@@ -177,12 +177,12 @@ func (s *subs) refuse(l *listener, e *wire.ServerError) error {
 	if s.lateLocked(e) {
 		return nil
 	}
-	if s.mu.cmds.len() == 0 {
+	if s.mu.cmds.Len() == 0 {
 		return surprise("the error %q", e.Message)
 	}
-	c := *s.mu.cmds.front()
+	c := *s.mu.cmds.Front()
 	if c.verb == verbPing {
-		s.mu.cmds.pop()
+		s.mu.cmds.Pop()
 		return nil // it is alive
 	}
 	if c.left != c.whole {
@@ -236,7 +236,7 @@ func (s *subs) lateLocked(e *wire.ServerError) bool {
 		return false
 	}
 	slot, err := strconv.ParseUint(words[1], 10, 16)
-	return err == nil && (s.mu.names.len() == 0 || s.mu.cmds.front().verb == verbPing || uint64((*s.mu.names.front()).slot) != slot)
+	return err == nil && (s.mu.names.Len() == 0 || s.mu.cmds.Front().verb == verbPing || uint64((*s.mu.names.Front()).slot) != slot)
 }
 
 // dropLocked ends t and all its Channels.

@@ -34,7 +34,7 @@ type command struct {
 	verb  verb
 	left  uint16        // answers still to come
 	whole uint16        // answers in all
-	at    clock.Instant // just before it was given to the transport
+	At    clock.Instant // just before it was given to the transport
 }
 
 const (
@@ -60,8 +60,8 @@ func (s *subs) flush(f *flusher, conn uint32, dst []byte, now clock.Instant) []b
 	if !s.mu.up || s.mu.conn != conn {
 		return dst
 	}
-	for s.mu.dirty.len() > 0 && s.mu.names.len()+len(f.sub)+len(f.unsub) < maxUnanswered {
-		t := s.mu.dirty.pop()
+	for s.mu.dirty.Len() > 0 && s.mu.names.Len()+len(f.sub)+len(f.unsub) < maxUnanswered {
+		t := s.mu.dirty.Pop()
 		t.queued = false
 		switch v := s.dueLocked(t); {
 		case v == verbNone:
@@ -84,11 +84,11 @@ func (s *subs) flush(f *flusher, conn uint32, dst []byte, now clock.Instant) []b
 	clear(f.sub[:cap(f.sub)]) // keep no topic alive
 	clear(f.unsub[:cap(f.unsub)])
 	f.sub, f.unsub = f.sub[:0], f.unsub[:0]
-	s.mu.dirty.shrink()
-	s.mu.armed = s.mu.dirty.len() > 0 // stopped at the limit: the next answers flush
+	s.mu.dirty.Shrink()
+	s.mu.armed = s.mu.dirty.Len() > 0 // stopped at the limit: the next answers flush
 	if s.mu.pingDue {
 		s.mu.pingDue = false
-		s.mu.cmds.push(command{verb: verbPing, left: 1, whole: 1, at: now})
+		s.mu.cmds.Push(command{verb: verbPing, left: 1, whole: 1, At: now})
 		dst = wire.AppendCommand(dst, verbPing.String())
 	}
 	return dst
@@ -98,7 +98,7 @@ func (s *subs) flush(f *flusher, conn uint32, dst []byte, now clock.Instant) []b
 func (s *subs) flushable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.up && (s.mu.dirty.len() > 0 && s.mu.names.len() < maxUnanswered || s.mu.pingDue)
+	return s.mu.up && (s.mu.dirty.Len() > 0 && s.mu.names.Len() < maxUnanswered || s.mu.pingDue)
 }
 
 // dueLocked compares what is wanted of t with what the server has been told.
@@ -139,10 +139,10 @@ func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*to
 		}
 		t.sent = v
 		t.flight++
-		s.mu.names.push(t)
+		s.mu.names.Push(t)
 	}
 	n := uint16(len(topics))
-	s.mu.cmds.push(command{verb: v, left: n, whole: n, at: now})
+	s.mu.cmds.Push(command{verb: v, left: n, whole: n, At: now})
 	return dst
 }
 
@@ -152,11 +152,11 @@ func (t *topic) settled() bool { return t.sent == verbSubscribe && t.flight == 0
 // answeredLocked takes the oldest topic out of those in flight. latest says that nothing
 // else about it is in flight.
 func (s *subs) answeredLocked() (t *topic, latest bool) {
-	t = s.mu.names.pop()
+	t = s.mu.names.Pop()
 	t.flight--
-	c := s.mu.cmds.front()
+	c := s.mu.cmds.Front()
 	if c.left--; c.left == 0 {
-		s.mu.cmds.pop()
+		s.mu.cmds.Pop()
 	}
 	return t, t.flight == 0
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // served reports whether a server is the one of a route, with its connections up.
@@ -113,7 +115,7 @@ func TestFailoverOfAVanishedMachineIsFollowedAtOnce(t *testing.T) {
 					time.Sleep(time.Minute)
 					net.vanish(line.vanish...)
 					for range 100 { // somebody is at work
-						c.Submit(0, newCall(1))
+						c.Submit(0, exchangetest.NewCall(1))
 						time.Sleep(50 * time.Millisecond)
 					}
 					for addr, answer := range line.promoted {

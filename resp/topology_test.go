@@ -208,7 +208,7 @@ func TestPubsubOfAClosedNodeEnds(t *testing.T) {
 	}
 	closed.close(errRetired)
 	closed.link(RolePubSub, 0).announce()
-	if err := closed.pubsub.attach(c.loops, conn); err != nil {
+	if err := closed.pubsub.Attach(c.loops, conn); err != nil {
 		return
 	}
 	eventually(t, "the connection has ended", func() bool { return closed.pubsub.current.Load() == nil })

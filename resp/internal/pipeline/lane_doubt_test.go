@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"crypto/tls"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // deceptive is a connection of a custom dialer: its Write sends, and says it
@@ -27,12 +28,12 @@ func TestTransportDoubtsAFailedWriteOfAnUnknownConnection(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l := w.newLane(nil)
 		client, _ := w.Connect(nil)
-		if err := l.attach(w.loops, deceptive{client}); err != nil {
+		if err := l.Attach(w.loops, deceptive{client}); err != nil {
 			t.Fatal(err)
 		}
-		c := newCall(1)
-		l.submit(c)
-		if err := c.await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
+		c := exchangetest.NewCall(1)
+		l.Submit(c)
+		if err := c.Await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("got %v, want an unknown outcome", err)
 		}
 	})
@@ -66,13 +67,13 @@ func TestTransportDoubtsAFailedWriteOfTLSOverAnUnknownConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := w.newLane(nil)
-	if err := l.attach(w.loops, secure); err != nil {
+	if err := l.Attach(w.loops, secure); err != nil {
 		t.Fatal(err)
 	}
 	below.turned.Store(true)
-	c := newCall(1)
-	l.submit(c)
-	if err := c.await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
+	c := exchangetest.NewCall(1)
+	l.Submit(c)
+	if err := c.Await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("got %v, want an unknown outcome: the server received %q", err, sockettest.Receive(t, got, "the command"))
 	}
 }
@@ -83,12 +84,12 @@ func TestTransportKnowsWhatTLSDidNotSend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sockettest.Carrier{Network: "tcp", TLS: true})
 	l, server := w.attached(nil, nil)
-	c := newCall(1)
-	c.pad = strings.Repeat("x", 16<<20) // more than the kernel takes while nobody reads
-	l.submit(c)
-	sockettest.PollUntil(t, "the kernel is full", func() bool { return l.counters().InFlight == 1 })
+	c := exchangetest.NewCall(1)
+	c.Pad = strings.Repeat("x", 16<<20) // more than the kernel takes while nobody reads
+	l.Submit(c)
+	sockettest.PollUntil(t, "the kernel is full", func() bool { return l.Counters().InFlight == 1 })
 	server.(*tls.Conn).NetConn().Close()
-	if err := c.await(t).Err; !errors.Is(err, exchange.ErrNotSent) {
+	if err := c.Await(t).Err; !errors.Is(err, exchange.ErrNotSent) {
 		t.Errorf("got %v, want not sent", err)
 	}
 }
@@ -105,15 +106,15 @@ func TestTransportNeverWritesToAReusedDescriptor(t *testing.T) {
 			for range 4 {
 				writers.Go(func() {
 					for i := 0; ; i++ {
-						c := newCall(i)
-						l.submit(c)
-						if c.await(t).Err != nil {
+						c := exchangetest.NewCall(i)
+						l.Submit(c)
+						if c.Await(t).Err != nil {
 							return
 						}
 					}
 				})
 			}
-			sockettest.PollUntil(t, "traffic", func() bool { return l.counters().Commands > 20 })
+			sockettest.PollUntil(t, "traffic", func() bool { return l.Counters().Commands > 20 })
 			server.Close()
 			var fresh []net.Conn
 			for range 4 {

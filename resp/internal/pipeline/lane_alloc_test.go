@@ -1,6 +1,6 @@
 //go:build !race
 
-package resp
+package pipeline
 
 import (
 	"bytes"
@@ -64,7 +64,7 @@ func TestLaneAllocatesNothingPerCommand(t *testing.T) {
 			together := func(n int) func() {
 				return func() {
 					for _, c := range window[:n] {
-						l.submit(c)
+						l.Submit(c)
 					}
 					for _, c := range window[:n] {
 						<-c.done
@@ -84,7 +84,7 @@ func TestLaneAllocatesNothingPerCommand(t *testing.T) {
 					t.Errorf("%v allocations per %d commands, want at most %v", n, pin.commands, pin.allocs)
 				}
 			}
-			l.close(exchange.ErrClosed)
+			l.Close(exchange.ErrClosed)
 			sockettest.Receive(t, l.downs, "down")
 			server.Close()
 			<-served

@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ const (
 // flushLocked writes what is queued. The caller has made itself the writer; it is
 // no longer when flushLocked returns. mu is held at the call and not after it.
 // wakened says that the caller is OnWake.
-func (p *pipeline) flushLocked(wakened bool) {
+func (p *Pipeline) flushLocked(wakened bool) {
 	m := &p.mu
 	for round := 0; ; round++ {
 		b := m.out[m.off:]
@@ -41,7 +41,7 @@ func (p *pipeline) flushLocked(wakened bool) {
 			b = b[:p.boundaryLocked(maxHandOver)]
 		}
 		m.offered = p.takenLocked() + uint64(len(b))
-		m.flushes.push(flush{end: m.offered, at: p.lane.cfg.clock.Stamp()})
+		m.flushes.Push(flush{end: m.offered, At: p.lane.cfg.Clock.Stamp()})
 		m.Unlock()
 
 		var n int
@@ -82,7 +82,7 @@ func (p *pipeline) flushLocked(wakened bool) {
 }
 
 // wakeLocked passes the work of the writer on to OnWake, and unlocks.
-func (p *pipeline) wakeLocked() {
+func (p *Pipeline) wakeLocked() {
 	m := &p.mu
 	m.writing = false
 	wake := !m.armed
@@ -94,18 +94,18 @@ func (p *pipeline) wakeLocked() {
 }
 
 // takenLocked is the number of bytes that writes have taken so far.
-func (p *pipeline) takenLocked() uint64 {
+func (p *Pipeline) takenLocked() uint64 {
 	m := &p.mu
 	return m.appended - uint64(len(m.out)-m.off)
 }
 
 // boundaryLocked returns the length of the shortest run of whole commands at the
 // front of what is queued that has at least size bytes.
-func (p *pipeline) boundaryLocked(size int) int {
+func (p *Pipeline) boundaryLocked(size int) int {
 	m := &p.mu
 	taken := p.takenLocked()
-	i := sort.Search(m.fifo.len(), func(i int) bool { return m.fifo.at(i).end >= taken+uint64(size) })
-	return int(m.fifo.at(i).end - taken)
+	i := sort.Search(m.fifo.Len(), func(i int) bool { return m.fifo.At(i).end >= taken+uint64(size) })
+	return int(m.fifo.At(i).end - taken)
 }
 
 // errEarly: during a write a reply came to a command that the kernel had not taken yet.
@@ -113,7 +113,7 @@ var errEarly = fmt.Errorf("%w: the server answered a command before it can have 
 
 // tookLocked accounts for a write that took n bytes; whole: all it was given, or it
 // may have been.
-func (p *pipeline) tookLocked(n int, whole bool) error {
+func (p *Pipeline) tookLocked(n int, whole bool) error {
 	m := &p.mu
 	m.off += n
 	if !whole {
@@ -124,9 +124,9 @@ func (p *pipeline) tookLocked(n int, whole bool) error {
 		// The commands that begin in the rest get the stamp of a later write. The
 		// flush is still there: no command beyond what was taken has a reply.
 		if n == 0 {
-			m.flushes.unpush()
+			m.flushes.Unpush()
 		} else {
-			m.flushes.back().end = m.offered
+			m.flushes.Back().end = m.offered
 		}
 	}
 	switch {
@@ -142,7 +142,7 @@ func (p *pipeline) tookLocked(n int, whole bool) error {
 
 // OnWake writes what is queued, on the loop (gnet) or on the writer goroutine
 // (std).
-func (p *pipeline) OnWake() {
+func (p *Pipeline) OnWake() {
 	m := &p.mu
 	m.Lock()
 	m.armed = false
@@ -157,7 +157,7 @@ func (p *pipeline) OnWake() {
 // drain writes what was queued while replies were completed, mostly on the loop: with gnet
 // that is one write for all of it. got is how many bytes had arrived; more says that OnBytes
 // goes on and will drain again.
-func (p *pipeline) drain(now clock.Instant, got int, more bool) {
+func (p *Pipeline) drain(now clock.Instant, got int, more bool) {
 	m := &p.mu
 	m.Lock()
 	m.draining = more

@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"time"
@@ -14,7 +14,7 @@ const idleAfter = 10 * time.Second
 
 // OnClose completes whatever is in flight, oldest first. The transport's count is final:
 // a command that ends beyond it has not reached the server.
-func (p *pipeline) OnClose(err error) {
+func (p *Pipeline) OnClose(err error) {
 	m := &p.mu
 	m.Lock()
 	m.dead = true
@@ -26,7 +26,7 @@ func (p *pipeline) OnClose(err error) {
 		notSent: &exchange.Failure{Class: exchange.ErrNotSent, Cause: err},
 		unknown: &exchange.Failure{Class: exchange.ErrOutcomeUnknown, Cause: err},
 	}
-	now := p.lane.cfg.clock.Now()
+	now := p.lane.cfg.Clock.Now()
 	batch := p.reader.batch[:]
 	for {
 		n := p.forfeit(batch, fate)
@@ -36,7 +36,7 @@ func (p *pipeline) OnClose(err error) {
 		p.complete(batch[:n], now)
 	}
 	p.reader = replyReader{}
-	p.lane.cfg.down(err)
+	p.lane.cfg.Down(err)
 }
 
 // forfeit is what becomes of commands that will get no reply.
@@ -46,23 +46,23 @@ type forfeit struct {
 }
 
 // forfeit takes entries off the FIFO into batch.
-func (p *pipeline) forfeit(batch []answer, fate forfeit) (n int) {
+func (p *Pipeline) forfeit(batch []Answer, fate forfeit) (n int) {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
-	for n < len(batch) && m.fifo.len()+m.backlog.len() > 0 {
-		if m.fifo.len() == 0 {
-			e := m.backlog.pop()
-			batch[n] = answer{request: e.request, err: fate.notSent, hops: e.hops, asked: e.asked}
+	for n < len(batch) && m.fifo.Len()+m.backlog.Len() > 0 {
+		if m.fifo.Len() == 0 {
+			e := m.backlog.Pop()
+			batch[n] = Answer{Request: e.Request, err: fate.notSent, Hops: e.Hops, asked: e.Asked}
 			n++
 			continue
 		}
-		a := answer{err: fate.notSent}
-		if m.fifo.front().end <= fate.sent {
+		a := Answer{err: fate.notSent}
+		if m.fifo.Front().end <= fate.sent {
 			a.sent, a.err = p.stampLocked(), fate.unknown
 		}
-		e := m.fifo.pop()
-		m.start, a.request = e.end, e.request
+		e := m.fifo.Pop()
+		m.start, a.Request = e.end, e.Request
 		batch[n] = a
 		n++
 	}
@@ -76,7 +76,7 @@ type stall struct {
 	since clock.Instant
 }
 
-func (p *pipeline) checkAge(now clock.Instant) {
+func (p *Pipeline) checkAge(now clock.Instant) {
 	late, idle := p.examine(now)
 	switch {
 	case late && !p.t.Unread():
@@ -85,7 +85,7 @@ func (p *pipeline) checkAge(now clock.Instant) {
 			p.t.Close(exchange.ErrTimeout)
 		}
 	case idle:
-		p.submit(entry{request: ping{}})
+		p.submit(Entry{Request: ping{}})
 	}
 }
 
@@ -99,11 +99,11 @@ func (p *pipeline) checkAge(now clock.Instant) {
 // reading (transport.unread) yet, or is still handling what it read (draining). Some delays
 // cannot be seen from here, such as an answer held by a reader that waits for a processor.
 // To allow for them, now may lie in the past: see pulse.
-func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
+func (p *Pipeline) examine(now clock.Instant) (late, idle bool) {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
-	if m.fifo.len() == 0 {
+	if m.fifo.Len() == 0 {
 		if now.Sub(m.heard) < idleAfter {
 			return false, false
 		}
@@ -117,21 +117,21 @@ func (p *pipeline) examine(now clock.Instant) (late, idle bool) {
 		}
 		since = m.stall.since
 	}
-	return !m.draining && now.Sub(max(since, m.heard)) > p.lane.cfg.commandTimeout, false
+	return !m.draining && now.Sub(max(since, m.heard)) > p.lane.cfg.CommandTimeout, false
 }
 
 // shrinkLocked is for an idle connection.
-func (p *pipeline) shrinkLocked() {
+func (p *Pipeline) shrinkLocked() {
 	m := &p.mu
 	if m.writing {
 		return
 	}
-	m.fifo.shrink()
-	m.backlog.shrink()
-	for m.flushes.len() > 0 {
-		m.flushes.pop()
+	m.fifo.Shrink()
+	m.backlog.Shrink()
+	for m.flushes.Len() > 0 {
+		m.flushes.Pop()
 	}
-	m.flushes.shrink()
+	m.flushes.Shrink()
 	if len(m.out) == 0 && cap(m.out) > keepCap {
 		m.out = nil
 	}

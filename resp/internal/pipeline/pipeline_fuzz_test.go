@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func FuzzPipeline(f *testing.F) {
 		f.Add(history)
 	}
 	f.Fuzz(func(t *testing.T, history []byte) {
-		l, tr, fake := scripted(func(c *laneConfig) { c.inlineDepth, c.maxInFlight, c.maxQueuedBytes = 2, 12, 40 })
+		l, tr, fake := scripted(func(c *Config) { c.inlineDepth, c.MaxInFlight, c.MaxQueuedBytes = 2, 12, 40 })
 		tr.room = 0
 		h := &pipelineHistory{lane: l, tr: tr, clock: fake, left: history}
 		tr.during = func() {
@@ -50,14 +50,14 @@ func FuzzPipeline(f *testing.F) {
 		for _, c := range h.calls {
 			h.judge(t, c)
 		}
-		if c := l.counters(); c.InFlight != 0 || l.up() {
-			t.Errorf("at the end: up %v, %+v", l.up(), c)
+		if c := l.Counters(); c.InFlight != 0 || l.Up() {
+			t.Errorf("at the end: up %v, %+v", l.Up(), c)
 		}
 	})
 }
 
 type pipelineHistory struct {
-	lane  *lane
+	lane  *Lane
 	tr    *scriptedTransport
 	clock *clock.Fake
 	left  []byte
@@ -99,10 +99,10 @@ func (h *pipelineHistory) step() {
 		h.hear([]string{":", "1\r", "\n", "$-1\r\n", "?", "$3\r\nab", "c\r\n", "-ERR x\r\n"}[n%8])
 	case 6:
 		h.clock.Advance(300 * time.Millisecond)
-		h.lane.checkAge(h.clock.Now())
+		h.lane.CheckAge(h.clock.Now())
 	case 7:
 		if h.tr.err = io.ErrClosedPipe; n == 31 {
-			h.lane.close(exchange.ErrClosed)
+			h.lane.Close(exchange.ErrClosed)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func (h *pipelineHistory) submit() {
 		}
 	}
 	h.calls = append(h.calls, c)
-	h.lane.submit(c)
+	h.lane.Submit(c)
 }
 
 func (h *pipelineHistory) judge(t *testing.T, c *textCall) {

@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"errors"
@@ -78,19 +78,19 @@ func (t *scriptedTransport) Close(err error) {
 
 // scripted returns a lane that is up over a scripted transport with endless
 // room, and its clock.
-func scripted(change func(*laneConfig)) (*lane, *scriptedTransport, *clock.Fake) {
+func scripted(change func(*Config)) (*Lane, *scriptedTransport, *clock.Fake) {
 	fake := clock.NewFake()
-	cfg := laneConfig{
-		clock:          fake,
-		commandTimeout: time.Second,
-		maxInFlight:    1000,
-		maxQueuedBytes: 1 << 20,
-		down:           func(error) {},
+	cfg := Config{
+		Clock:          fake,
+		CommandTimeout: time.Second,
+		MaxInFlight:    1000,
+		MaxQueuedBytes: 1 << 20,
+		Down:           func(error) {},
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	l := newLane(cfg)
+	l := NewLane(cfg)
 	p := newPipeline(l)
 	t := &scriptedTransport{sink: p, room: 1 << 30}
 	p.OnOpen(t)
@@ -122,11 +122,11 @@ func (p *textCall) Complete(r exchange.Reply) {
 	}
 }
 
-func submitTexts(l *lane, texts ...string) []*textCall {
+func submitTexts(l *Lane, texts ...string) []*textCall {
 	all := make([]*textCall, len(texts))
 	for i, text := range texts {
 		all[i] = &textCall{text: text}
-		l.submit(all[i])
+		l.Submit(all[i])
 	}
 	return all
 }

@@ -1,6 +1,6 @@
 //go:build (linux || darwin || freebsd) && !race
 
-package resp
+package pipeline
 
 import (
 	"fmt"
@@ -34,19 +34,19 @@ func BenchmarkLane(b *testing.B) {
 			b.Run(fmt.Sprintf("goroutines=%d/depth=%d", goroutines, depth), func(b *testing.B) {
 				ls := socket.NewLoops(1, false, func(err error) { b.Errorf("no event loops: %v", err) })
 				defer ls.Close()
-				l := newLane(laneConfig{
-					clock:          clock.System(),
-					commandTimeout: time.Minute,
-					maxInFlight:    1 << 14,
-					maxQueuedBytes: 4 << 20,
+				l := NewLane(Config{
+					Clock:          clock.System(),
+					CommandTimeout: time.Minute,
+					MaxInFlight:    1 << 14,
+					MaxQueuedBytes: 4 << 20,
 					inlineDepth:    depth,
-					down:           func(error) {},
+					Down:           func(error) {},
 				})
 				conn, err := net.Dial("unix", server.Socket())
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := l.attach(ls, conn); err != nil {
+				if err := l.Attach(ls, conn); err != nil {
 					b.Fatal(err)
 				}
 				benchmarkLane(b, l, goroutines, sha)
@@ -55,7 +55,7 @@ func BenchmarkLane(b *testing.B) {
 	}
 }
 
-func benchmarkLane(b *testing.B, l *lane, goroutines int, sha string) {
+func benchmarkLane(b *testing.B, l *Lane, goroutines int, sha string) {
 	calls := make([]*fixedCall, goroutines)
 	for g := range calls {
 		calls[g] = newFixedCall()
@@ -68,7 +68,7 @@ func benchmarkLane(b *testing.B, l *lane, goroutines int, sha string) {
 	for g := range goroutines {
 		all.Go(func() {
 			for range (b.N - g + goroutines - 1) / goroutines {
-				l.submit(calls[g])
+				l.Submit(calls[g])
 				<-calls[g].done
 			}
 		})

@@ -1,10 +1,11 @@
-package resp
+package pipeline
 
 import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -13,9 +14,9 @@ func TestLaneDeliversReplies(t *testing.T) {
 		l, server := w.attached(nil, nil)
 		go sockettest.Echo(server)
 		for i := range 100 {
-			c := newCall(i)
-			l.submit(c)
-			r := c.await(t)
+			c := exchangetest.NewCall(i)
+			l.Submit(c)
+			r := c.Await(t)
 			if r.Err != nil || r.Value.Kind != wire.KindInt || r.Value.Int != int64(i) {
 				t.Fatalf("call %d: got %+v", i, r)
 			}

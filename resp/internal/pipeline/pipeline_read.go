@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"bytes"
@@ -14,24 +14,24 @@ import (
 type replyReader struct {
 	decoder wire.Decoder
 	partial []byte // the beginning of an unfinished reply
-	batch   [batchSize]answer
+	batch   [batchSize]Answer
 	behind  bool // somebody waits in the backlog
 }
 
-// answer is a reply that has found its request.
-type answer struct {
+// Answer is a reply that has found its request.
+type Answer struct {
 	value   wire.Value
-	request exchange.Request // nil: the command goes out again, nothing to complete
+	Request exchange.Request // nil: the command goes out again, nothing to complete
 	sent    clock.Instant
 	err     error // no reply came: why
-	hops    uint8 // as in entry
+	Hops    uint8 // as in entry
 	asked   bool
 }
 
 // OnBytes completes the commands that b answers, then writes what has been
 // queued meanwhile, by their Complete methods among others.
-func (p *pipeline) OnBytes(b []byte) {
-	now := p.lane.cfg.clock.Now()
+func (p *Pipeline) OnBytes(b []byte) {
+	now := p.lane.cfg.Clock.Now()
 	got := len(b)
 	if err := p.read(b, now); err != nil {
 		p.t.Close(err)
@@ -40,7 +40,7 @@ func (p *pipeline) OnBytes(b []byte) {
 }
 
 // read decodes and dispatches. After an error the stream cannot be trusted any more.
-func (p *pipeline) read(b []byte, now clock.Instant) error {
+func (p *Pipeline) read(b []byte, now clock.Instant) error {
 	r := &p.reader
 	if len(r.partial) > 0 {
 		r.partial = append(r.partial, b...)
@@ -98,19 +98,19 @@ func (r *replyReader) keep(b []byte) {
 // is queued again, with its text. False means that there are more replies than commands
 // written. Then nobody gets a reply of this batch: one that is too many may have shifted
 // all that follow it.
-func (p *pipeline) match(batch []answer) bool {
+func (p *Pipeline) match(batch []Answer) bool {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
 	m.draining = true
-	p.reader.behind = m.backlog.len() > 0
-	if n := len(batch); n > m.fifo.len() || m.fifo.at(n-1).end > m.offered {
+	p.reader.behind = m.backlog.Len() > 0
+	if n := len(batch); n > m.fifo.Len() || m.fifo.At(n-1).end > m.offered {
 		return false
 	}
 	for i := range batch {
 		a := &batch[i]
 		a.sent = p.stampLocked()
-		e := m.fifo.pop()
+		e := m.fifo.Pop()
 		m.start = e.end
 		if e.form == exchange.Short && isNoScript(a.value) {
 			whole := e
@@ -120,22 +120,22 @@ func (p *pipeline) match(batch []answer) bool {
 				continue
 			}
 		}
-		a.request, a.hops, a.asked = e.request, e.hops, e.asked
+		a.Request, a.Hops, a.asked = e.Request, e.Hops, e.Asked
 	}
 	return true
 }
 
 // stampLocked returns the stamp of the oldest command, zero if none of it has
 // been offered to a write. fifo must not be empty.
-func (p *pipeline) stampLocked() clock.Instant {
+func (p *Pipeline) stampLocked() clock.Instant {
 	m := &p.mu
-	for m.flushes.len() > 0 && m.flushes.front().end <= m.start {
-		m.flushes.pop()
+	for m.flushes.Len() > 0 && m.flushes.Front().end <= m.start {
+		m.flushes.Pop()
 	}
-	if m.flushes.len() == 0 || m.start >= m.offered {
+	if m.flushes.Len() == 0 || m.start >= m.offered {
 		return 0
 	}
-	return m.flushes.front().at
+	return m.flushes.Front().At
 }
 
 var noScript = []byte("NOSCRIPT ")
@@ -146,7 +146,7 @@ func isNoScript(v wire.Value) bool {
 
 // complete delivers the batch and clears it. A panic of a Complete costs the
 // connection; the rest is still delivered.
-func (p *pipeline) complete(batch []answer, now clock.Instant) {
+func (p *Pipeline) complete(batch []Answer, now clock.Instant) {
 	for len(batch) > 0 {
 		batch = batch[p.completeSome(batch, now):]
 	}
@@ -154,31 +154,36 @@ func (p *pipeline) complete(batch []answer, now clock.Instant) {
 
 // completeSome returns how many answers it has delivered; fewer than all if the last of
 // them panicked.
-func (p *pipeline) completeSome(batch []answer, now clock.Instant) (n int) {
+func (p *Pipeline) completeSome(batch []Answer, now clock.Instant) (n int) {
 	defer p.recoverComplete()
 	for n < len(batch) {
 		a := batch[n]
-		batch[n] = answer{}
+		batch[n] = Answer{}
 		n++
-		if a.request == nil {
+		if a.Request == nil {
 			continue
 		}
 		reply := exchange.Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now, Moving: a.asked}
 		if a.value.Kind == wire.KindError {
 			e := wire.NewServerError(a.value.Bytes)
-			if redirect := p.lane.cfg.redirect; redirect != nil && redirect(a, e) {
+			if redirect := p.lane.cfg.Redirect; redirect != nil && redirect(a, e) {
 				continue
 			}
 			reply.Value, reply.Err, reply.Moving = wire.Value{}, e, a.moving(e)
 		}
-		a.request.Complete(reply)
+		a.Request.Complete(reply)
 	}
 	return n
 }
 
 // recoverComplete is deferred around calls of Complete.
-func (p *pipeline) recoverComplete() {
+func (p *Pipeline) recoverComplete() {
 	if v := recover(); v != nil {
 		p.t.Close(fmt.Errorf("resp: BUG: panic in Complete: %v", v))
 	}
+}
+
+// moving reports whether the answer shows that the slot is being migrated.
+func (a Answer) moving(e *wire.ServerError) bool {
+	return a.asked || e != nil && e.Code == "TRYAGAIN"
 }

@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 	if p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps: %v for a command that was sent, %v for one that was not", p[1].reply.Sent, p[2].reply.Sent)
 	}
-	if l.up() {
+	if l.Up() {
 		t.Error("still up")
 	}
 	late := submitTexts(l, "eeee")
@@ -37,7 +37,7 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 // by its count needs the stamp of that write, for a lease may have begun then.
 func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
 	t.Parallel()
-	l, tr, _ := scripted(func(cfg *laneConfig) { cfg.inlineDepth = -1 })
+	l, tr, _ := scripted(func(cfg *Config) { cfg.inlineDepth = -1 })
 	p := submitTexts(l, "aaaa", "bbbb", "cccc")
 	tr.room, tr.more, tr.err = 4, 4, io.ErrClosedPipe
 	tr.sink.OnWake()
@@ -54,10 +54,10 @@ func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
 }
 
 // look lets time pass, has the lane look at its age, and checks what it makes of it.
-func look(t *testing.T, l *lane, tr *scriptedTransport, fake *clock.Fake, later time.Duration, want error) {
+func look(t *testing.T, l *Lane, tr *scriptedTransport, fake *clock.Fake, later time.Duration, want error) {
 	t.Helper()
 	fake.Advance(later)
-	l.checkAge(fake.Now())
+	l.CheckAge(fake.Now())
 	if tr.closed != want {
 		t.Fatalf("%v later it is closed with %v, want %v", later, tr.closed, want)
 	}
@@ -94,7 +94,7 @@ func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
 // The loop, or the writer, has been woken to write and has not come to it.
 func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
 	t.Parallel()
-	l, tr, fake := scripted(func(cfg *laneConfig) { cfg.inlineDepth = -1 })
+	l, tr, fake := scripted(func(cfg *Config) { cfg.inlineDepth = -1 })
 	submitTexts(l, "a")
 	look(t, l, tr, fake, 0, nil)
 	look(t, l, tr, fake, 2*time.Second, nil)
@@ -110,7 +110,7 @@ func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 	p := submitTexts(l, "a")
 	fake.Advance(900 * time.Millisecond)
 	p = append(p, submitTexts(l, "b")...)
-	l.checkAge(fake.Now())
+	l.CheckAge(fake.Now())
 	if tr.closed != nil {
 		t.Fatalf("closed early: %v", tr.closed)
 	}
@@ -127,7 +127,7 @@ func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
 	tr.room = 0
 	p := submitTexts(l, "a")
 	tr.sink.OnWake()
-	l.checkAge(fake.Now())
+	l.CheckAge(fake.Now())
 	look(t, l, tr, fake, time.Second, nil)
 	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
 	tr.sink.OnClose(tr.closed)
@@ -138,19 +138,19 @@ func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	fake.Advance(idleAfter - 1)
-	l.checkAge(fake.Now())
+	l.CheckAge(fake.Now())
 	if len(tr.wire) != 0 {
 		t.Fatalf("wire %q after less than idleAfter", tr.wire)
 	}
 	fake.Advance(1)
 	for range 3 {
-		l.checkAge(fake.Now()) // asks once
+		l.CheckAge(fake.Now()) // asks once
 	}
 	if string(tr.wire) != string(pingBytes) {
 		t.Fatalf("wire %q, want one PING", tr.wire)
 	}
 	tr.sink.OnBytes([]byte("+PONG\r\n"))
-	l.checkAge(fake.Now())
+	l.CheckAge(fake.Now())
 	if len(tr.wire) != len(pingBytes) {
 		t.Fatal("asked again at once")
 	}
@@ -162,18 +162,18 @@ func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
 	p := l.current.Load()
 	tr.room = 0
 	for range 900 {
-		l.submit(&textCall{text: strings.Repeat("x", 200)})
+		l.Submit(&textCall{text: strings.Repeat("x", 200)})
 	}
 	tr.room = 1 << 30
 	tr.sink.OnWake()
 	tr.sink.OnBytes([]byte(strings.Repeat(":1\r\n", 900)))
-	if len(p.mu.fifo.buf) < 900 || cap(p.mu.out) <= keepCap {
-		t.Fatalf("the test is too small: %d entries, %d bytes", len(p.mu.fifo.buf), cap(p.mu.out))
+	if p.mu.fifo.Room() < 900 || cap(p.mu.out) <= keepCap {
+		t.Fatalf("the test is too small: %d entries, %d bytes", p.mu.fifo.Room(), cap(p.mu.out))
 	}
 	fake.Advance(idleAfter)
-	l.checkAge(fake.Now())
-	if len(p.mu.fifo.buf) > ringMin || cap(p.mu.out) > keepCap {
-		t.Fatalf("kept %d entries and %d bytes", len(p.mu.fifo.buf), cap(p.mu.out))
+	l.CheckAge(fake.Now())
+	if p.mu.fifo.Room() > 64 || cap(p.mu.out) > keepCap {
+		t.Fatalf("kept %d entries and %d bytes", p.mu.fifo.Room(), cap(p.mu.out))
 	}
 }
 
@@ -181,7 +181,7 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	bad := &textCall{text: "a", then: func(exchange.Reply) { panic("boom") }}
-	l.submit(bad)
+	l.Submit(bad)
 	p := submitTexts(l, "b")
 	tr.sink.OnBytes([]byte(":1\r\n:2\r\n"))
 	p[0].wantsInt(t, 2)
@@ -190,7 +190,7 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 	}
 	bad.then = nil
 	more := &textCall{text: "c", then: func(exchange.Reply) { panic("again") }}
-	l.submit(more)
+	l.Submit(more)
 	p = submitTexts(l, "d")
 	tr.sink.OnClose(tr.closed)
 	if p[0].reply == nil {
@@ -215,12 +215,12 @@ func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	bad := &panicky{textCall{text: "x"}, exchange.Short}
-	l.submit(bad)
+	l.Submit(bad)
 	if err := bad.reply.Err; !errors.Is(err, exchange.ErrNotSent) || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("panic in submit: %v, want not sent", err)
 	}
 	worse := &panicky{textCall{text: "y"}, exchange.Whole}
-	l.submit(worse)
+	l.Submit(worse)
 	after := submitTexts(l, "a")
 	tr.sink.OnBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))
 	if se := (*wire.ServerError)(nil); !errors.As(worse.reply.Err, &se) || se.Code != "NOSCRIPT" {
@@ -248,14 +248,14 @@ func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	downs := 0
-	l.cfg.down = func(error) { downs++ }
+	l.cfg.Down = func(error) { downs++ }
 	p := &textCall{text: "abcd"}
 	tr.room = 2
 	tr.during = func() {
 		tr.during = nil
 		tr.sink.OnClose(io.EOF) // in the middle of the write
 	}
-	l.submit(p)
+	l.Submit(p)
 	p.wants(t, exchange.ErrNotSent, io.EOF)
 	if downs != 1 || tr.wakes != 0 || string(tr.wire) != "ab" {
 		t.Fatalf("%d downs, %d wakes, wire %q", downs, tr.wakes, tr.wire)
@@ -267,14 +267,14 @@ func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
 	var p []*textCall
 	told := false
 	l, tr, _ := scripted(nil)
-	l.cfg.down = func(error) {
+	l.cfg.Down = func(error) {
 		told = true
 		for _, one := range p {
 			if one.reply == nil {
 				t.Errorf("down before %q was completed", one.text)
 			}
 		}
-		if l.up() {
+		if l.Up() {
 			t.Error("up while down runs")
 		}
 	}
@@ -292,13 +292,13 @@ func TestLaneCountersOutliveTheConnection(t *testing.T) {
 	l, tr, _ := scripted(nil)
 	submitTexts(l, "abc", "d")
 	tr.sink.OnBytes([]byte(":1\r\n"))
-	before := l.counters()
-	if want := (laneCounters{Commands: 2, BytesOut: 4, BytesIn: 4, InFlight: 1}); before != want {
+	before := l.Counters()
+	if want := (Counters{Commands: 2, BytesOut: 4, BytesIn: 4, InFlight: 1}); before != want {
 		t.Fatalf("counters %+v, want %+v", before, want)
 	}
 	tr.sink.OnClose(io.EOF)
 	before.InFlight = 0
-	if after := l.counters(); after != before {
+	if after := l.Counters(); after != before {
 		t.Fatalf("counters %+v after the end, want %+v", after, before)
 	}
 }
@@ -308,11 +308,11 @@ func TestLaneClosedWhileAConnectionOpensStaysDown(t *testing.T) {
 	l, _, _ := scripted(nil)
 	l.current.Load().OnClose(io.EOF)
 	p := newPipeline(l)
-	l.close(exchange.ErrClosed)
+	l.Close(exchange.ErrClosed)
 	tr := &scriptedTransport{sink: p, room: 1 << 30}
 	p.OnOpen(tr)
-	if l.up() || tr.closed != exchange.ErrClosed {
-		t.Errorf("up: %v, the connection closed with %v", l.up(), tr.closed)
+	if l.Up() || tr.closed != exchange.ErrClosed {
+		t.Errorf("up: %v, the connection closed with %v", l.Up(), tr.closed)
 	}
 	c := submitTexts(l, "a")
 	c[0].wants(t, exchange.ErrNotSent, exchange.ErrClosed)

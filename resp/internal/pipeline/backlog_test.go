@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"errors"
@@ -21,19 +21,19 @@ type patientCall struct {
 func (p *patientCall) Rank() exchange.Rank { return p.rank }
 func (p *patientCall) Wanted() bool        { return !p.left.Load() }
 
-func submitPatient(l *lane, rank exchange.Rank, texts ...string) []*patientCall {
+func submitPatient(l *Lane, rank exchange.Rank, texts ...string) []*patientCall {
 	all := make([]*patientCall, len(texts))
 	for i, text := range texts {
 		all[i] = &patientCall{textCall: textCall{text: text}, rank: rank}
-		l.submit(all[i])
+		l.Submit(all[i])
 	}
 	return all
 }
 
 func replies(n int) []byte { return []byte(strings.Repeat(":1\r\n", n)) }
 
-func full(maxInFlight int) func(*laneConfig) {
-	return func(c *laneConfig) { c.maxInFlight = maxInFlight }
+func full(maxInFlight int) func(*Config) {
+	return func(c *Config) { c.MaxInFlight = maxInFlight }
 }
 
 func TestWhatWaitsForRoomIsSentInOrderSoonerBeforeLater(t *testing.T) {
@@ -57,8 +57,8 @@ func TestNobodyOvertakesWhatWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	last := &textCall{text: "!"}
-	first := &textCall{text: "a", then: func(exchange.Reply) { l.submit(last) }} // there is room at this moment
-	l.submit(first)
+	first := &textCall{text: "a", then: func(exchange.Reply) { l.Submit(last) }} // there is room at this moment
+	l.Submit(first)
 	waits := submitPatient(l, exchange.Later, "1")
 	tr.sink.OnBytes(replies(1))
 	last.wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
@@ -71,7 +71,7 @@ func TestNobodyOvertakesWhatWaitsForRoom(t *testing.T) {
 
 func TestRoomIsCountedInBytesToo(t *testing.T) {
 	t.Parallel()
-	l, tr, _ := scripted(func(c *laneConfig) { c.maxQueuedBytes = 4 })
+	l, tr, _ := scripted(func(c *Config) { c.MaxQueuedBytes = 4 })
 	tr.room = 3
 	submitTexts(l, "a", "bcdefg") // 4 bytes stay in this process
 	waits := submitPatient(l, exchange.Later, "h", "i")
@@ -133,11 +133,11 @@ func TestBacklogForgetsNobody(t *testing.T) {
 				c.then = func(exchange.Reply) {
 					next := &patientCall{textCall: textCall{text: "c"}, rank: exchange.Later}
 					all = append(all, next)
-					l.submit(next)
+					l.Submit(next)
 				}
 			}
 			all = append(all, c)
-			l.submit(c)
+			l.Submit(c)
 		}
 		answer := func() {
 			out := len(tr.wire) - answered

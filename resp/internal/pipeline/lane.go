@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"net"
@@ -12,27 +12,27 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// laneConfig is what a lane needs to know; every field but inlineDepth must be
+// Config is what a lane needs to know; every field but inlineDepth must be
 // set.
-type laneConfig struct {
-	clock          clock.Clock
-	commandTimeout time.Duration // a longer silence with commands in flight costs the connection
-	maxInFlight    int           // commands without an answer, queued ones included
-	maxQueuedBytes int           // bytes that the kernel has not taken
+type Config struct {
+	Clock          clock.Clock
+	CommandTimeout time.Duration // a longer silence with commands in flight costs the connection
+	MaxInFlight    int           // commands without an answer, queued ones included
+	MaxQueuedBytes int           // bytes that the kernel has not taken
 
-	// down is called when an attached connection has ended, once for each, on its
+	// Down is called when an attached connection has ended, once for each, on its
 	// loop, after every one of its requests has been completed. It must not block.
-	down func(err error)
+	Down func(err error)
 
-	// redirect is asked what to do with a command that the server refused: it sends
+	// Redirect is asked what to do with a command that the server refused: it sends
 	// the command on and answers true, or false. nil: nothing is sent on.
-	redirect func(a answer, e *wire.ServerError) bool
+	Redirect func(a Answer, e *wire.ServerError) bool
 
 	// inlineDepth overrides defaultInlineDepth; negative: never write inline.
 	inlineDepth int
 }
 
-// lane is a stream of pipelined commands to one node that outlives its
+// Lane is a stream of pipelined commands to one node that outlives its
 // connections: each connection is a pipeline of its own, born in attach and dead
 // for good when the connection ends. Nothing is carried over from one to the
 // next, so no late event of an old connection can touch a new one.
@@ -47,19 +47,19 @@ type laneConfig struct {
 //
 // The order of commands and replies, and what is known of a command when the
 // connection dies, is the pipeline's matter; see there.
-type lane struct {
-	cfg     laneConfig
-	current atomic.Pointer[pipeline]
+type Lane struct {
+	cfg     Config
+	current atomic.Pointer[Pipeline]
 	mu      struct {
 		sync.Mutex
 		closed  bool
-		err     error        // the argument of close
-		retired laneCounters // of the connections that have ended
+		err     error    // the argument of close
+		retired Counters // of the connections that have ended
 	}
 }
 
-// laneCounters count from the lane's birth.
-type laneCounters struct {
+// Counters count from the lane's birth.
+type Counters struct {
 	Commands uint64 // accepted by the lane; sent again after NOSCRIPT: once more
 	Resent   uint64 // of these, sent again after NOSCRIPT
 	BytesOut uint64 // taken by the kernel
@@ -67,7 +67,7 @@ type laneCounters struct {
 	InFlight int // now: accepted and unanswered
 }
 
-func (c *laneCounters) add(o laneCounters) {
+func (c *Counters) add(o Counters) {
 	c.Commands += o.Commands
 	c.Resent += o.Resent
 	c.BytesOut += o.BytesOut
@@ -75,20 +75,20 @@ func (c *laneCounters) add(o laneCounters) {
 	c.InFlight += o.InFlight
 }
 
-// newLane returns a lane without a connection.
-func newLane(cfg laneConfig) *lane {
+// NewLane returns a lane without a connection.
+func NewLane(cfg Config) *Lane {
 	if cfg.inlineDepth == 0 {
 		cfg.inlineDepth = defaultInlineDepth
 	}
-	return &lane{cfg: cfg}
+	return &Lane{cfg: cfg}
 }
 
-// attach gives the lane a fresh connection, greeted and without unread bytes. An
+// Attach gives the lane a fresh connection, greeted and without unread bytes. An
 // error means that c is closed and down will not be called for it. After nil the
 // lane is up, until down is called, which can be at once. The connection before
 // must have ended: attach is called before the first one or after down, by one
 // goroutine at a time, never by a sink.
-func (l *lane) attach(ls *socket.Loops, c net.Conn) error {
+func (l *Lane) Attach(ls *socket.Loops, c net.Conn) error {
 	l.mu.Lock()
 	closed := l.mu.closed
 	l.mu.Unlock()
@@ -100,37 +100,40 @@ func (l *lane) attach(ls *socket.Loops, c net.Conn) error {
 	return err
 }
 
-// up reports whether the lane has a connection.
-func (l *lane) up() bool { return l.current.Load() != nil }
+// Connection returns the pipeline of the present connection, nil if there is none.
+func (l *Lane) Connection() *Pipeline { return l.current.Load() }
 
-// submit takes r over. Any goroutine; it never blocks. A lane that is down,
+// Up reports whether the lane has a connection.
+func (l *Lane) Up() bool { return l.current.Load() != nil }
+
+// Submit takes r over. Any goroutine; it never blocks. A lane that is down,
 // closed or full completes r before it returns, with ErrNotSent and the cause.
 // Commands of one goroutine keep their order.
-func (l *lane) submit(r exchange.Request) { l.send(r, 0, false) }
+func (l *Lane) Submit(r exchange.Request) { l.Send(r, 0, false) }
 
-// send is submit for a command that has been sent on so often, and has to be
+// Send is submit for a command that has been sent on so often, and has to be
 // announced with ASKING if asking.
-func (l *lane) send(r exchange.Request, hops uint8, asking bool) {
-	l.sendOn(l.current.Load(), entry{request: r, hops: hops, asked: asking})
+func (l *Lane) Send(r exchange.Request, hops uint8, asking bool) {
+	l.SendOn(l.current.Load(), Entry{Request: r, Hops: hops, Asked: asking})
 }
 
-// sendOn sends on a connection of the lane; nil is none.
-func (l *lane) sendOn(p *pipeline, e entry) {
+// SendOn sends on a connection of the lane; nil is none.
+func (l *Lane) SendOn(p *Pipeline, e Entry) {
 	if p == nil {
-		l.refuse(e, l.refusal())
+		l.Refuse(e, l.Refusal())
 		return
 	}
 	p.submit(e)
 }
 
-// drop ends the present connection, if there is one; the next is made.
-func (l *lane) drop(err error) {
+// Drop ends the present connection, if there is one; the next is made.
+func (l *Lane) Drop(err error) {
 	if p := l.current.Load(); p != nil {
 		p.t.Close(err)
 	}
 }
 
-func (l *lane) refusal() error {
+func (l *Lane) Refusal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -143,22 +146,22 @@ func (l *lane) refusal() error {
 	}
 }
 
-func (l *lane) refuse(e entry, err error) {
-	e.request.Complete(exchange.Reply{Err: err, Now: l.cfg.clock.Now(), Moving: e.asked})
+func (l *Lane) Refuse(e Entry, err error) {
+	e.Request.Complete(exchange.Reply{Err: err, Now: l.cfg.Clock.Now(), Moving: e.Asked})
 }
 
-// checkAge ends the connection if it has been silent for longer than commandTimeout
+// CheckAge ends the connection if it has been silent for longer than commandTimeout
 // with commands in flight, and sends a PING on an idle one. It is called a few times
 // per commandTimeout, by one goroutine at a time.
-func (l *lane) checkAge(now clock.Instant) {
+func (l *Lane) CheckAge(now clock.Instant) {
 	if p := l.current.Load(); p != nil {
 		p.checkAge(now)
 	}
 }
 
-// close ends the lane for good. Its connection ends soon, with err as the cause
+// Close ends the lane for good. Its connection ends soon, with err as the cause
 // of whatever is in flight; after that, requests are refused with ErrClosed.
-func (l *lane) close(err error) {
+func (l *Lane) Close(err error) {
 	l.mu.Lock()
 	if !l.mu.closed {
 		l.mu.closed, l.mu.err = true, err
@@ -171,7 +174,7 @@ func (l *lane) close(err error) {
 }
 
 // opened makes p current; false if the lane has been closed, and why.
-func (l *lane) opened(p *pipeline) (ok bool, err error) {
+func (l *Lane) opened(p *Pipeline) (ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.closed {
@@ -182,7 +185,7 @@ func (l *lane) opened(p *pipeline) (ok bool, err error) {
 }
 
 // ended is the counterpart of opened.
-func (l *lane) ended(p *pipeline) {
+func (l *Lane) ended(p *Pipeline) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current.CompareAndSwap(p, nil)
@@ -191,8 +194,8 @@ func (l *lane) ended(p *pipeline) {
 	l.mu.retired.add(c)
 }
 
-// counters returns the sums over all connections.
-func (l *lane) counters() laneCounters {
+// Counters returns the sums over all connections.
+func (l *Lane) Counters() Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sum := l.mu.retired

@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/sockettest"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // smallBuffers makes the kernel take little at a time. The receive buffers stay:
@@ -58,24 +59,24 @@ func TestLaneMatchesRepliesUnderLoad(t *testing.T) {
 				for g := range goroutines {
 					all.Go(func() {
 						rng := rand.New(rand.NewPCG(uint64(g), 1))
-						var flying []*call
+						var flying []*exchangetest.Call
 						for i := range load.perGoroutine {
-							c := newCall(g*load.perGoroutine + i)
+							c := exchangetest.NewCall(g*load.perGoroutine + i)
 							if load.request > 0 {
-								c.pad = strings.Repeat("q", rng.IntN(load.request))
+								c.Pad = strings.Repeat("q", rng.IntN(load.request))
 							}
-							l.submit(c)
+							l.Submit(c)
 							if flying = append(flying, c); len(flying) < load.inFlight {
 								continue
 							}
-							r := flying[0].await(t)
-							if want := strconv.Itoa(flying[0].n) + padding; r.Err != nil || string(r.Value.Bytes) != want {
-								t.Errorf("call %d: got %.20q, %v", flying[0].n, r.Value.Bytes, r.Err)
+							r := flying[0].Await(t)
+							if want := strconv.Itoa(flying[0].N) + padding; r.Err != nil || string(r.Value.Bytes) != want {
+								t.Errorf("call %d: got %.20q, %v", flying[0].N, r.Value.Bytes, r.Err)
 							}
 							flying = flying[1:]
 						}
 						for _, c := range flying {
-							c.await(t)
+							c.Await(t)
 						}
 					})
 				}
@@ -92,12 +93,12 @@ func TestLaneKnowsWhatWasNotSent(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, smallBuffers)
 		const n = 20000
-		calls := make([]*call, n)
+		calls := make([]*exchangetest.Call, n)
 		pad := strings.Repeat("x", 100)
 		for i := range calls {
-			calls[i] = newCall(i)
-			calls[i].pad = pad
-			l.submit(calls[i])
+			calls[i] = exchangetest.NewCall(i)
+			calls[i].Pad = pad
+			l.Submit(calls[i])
 		}
 		// The lane ends with the first commands read and the server reading no more.
 		var received int
@@ -113,22 +114,22 @@ func TestLaneKnowsWhatWasNotSent(t *testing.T) {
 			})
 		}()
 		<-begun
-		l.close(exchange.ErrClosed)
+		l.Close(exchange.ErrClosed)
 		close(closed)
 		<-over
 
 		var unknown, notSent int
 		for _, c := range calls {
-			switch err := c.await(t).Err; {
+			switch err := c.Await(t).Err; {
 			case errors.Is(err, exchange.ErrLaneFull):
 			case errors.Is(err, exchange.ErrOutcomeUnknown):
 				if unknown++; notSent > 0 {
-					t.Fatalf("call %d may have been received, one before it not", c.n)
+					t.Fatalf("call %d may have been received, one before it not", c.N)
 				}
 			case errors.Is(err, exchange.ErrNotSent):
 				notSent++
 			default:
-				t.Fatalf("call %d: %v", c.n, err)
+				t.Fatalf("call %d: %v", c.N, err)
 			}
 		}
 		t.Logf("received %d, unknown %d, not sent %d", received, unknown, notSent)
@@ -190,18 +191,18 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 		u := &unruly{executed: make(map[int]int)}
 		l := w.newLane(nil)
 
-		var calls [goroutines][]*call
+		var calls [goroutines][]*exchangetest.Call
 		var stop atomic.Bool
 		var submitters, servers sync.WaitGroup
 		for g := range goroutines {
 			submitters.Go(func() {
 				for i := 0; !stop.Load(); i++ {
-					c := newCall(i*goroutines + g)
-					c.pad = strings.Repeat("p", i%300)
+					c := exchangetest.NewCall(i*goroutines + g)
+					c.Pad = strings.Repeat("p", i%300)
 					calls[g] = append(calls[g], c)
-					l.submit(c)
-					if i%4 == 0 && errors.Is(c.await(t).Err, exchange.ErrDown) {
-						sockettest.PollUntil(t, "the lane to be up", func() bool { return l.up() || stop.Load() })
+					l.Submit(c)
+					if i%4 == 0 && errors.Is(c.Await(t).Err, exchange.ErrDown) {
+						sockettest.PollUntil(t, "the lane to be up", func() bool { return l.Up() || stop.Load() })
 					}
 				}
 			})
@@ -214,7 +215,7 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 			client, server := w.Connect(tune)
 			serverRng := rand.New(rand.NewPCG(rng.Uint64(), 0))
 			servers.Go(func() { u.serve(server, serverRng) })
-			if err := l.attach(w.loops, client); err != nil {
+			if err := l.Attach(w.loops, client); err != nil {
 				t.Fatal(err)
 			}
 			sockettest.Receive(t, l.downs, "the end of the connection")
@@ -232,27 +233,27 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 		}
 		var answered, unknown, notSent int
 		for _, c := range slices.Concat(calls[:]...) {
-			r := c.await(t)
-			switch times := u.executed[c.n]; {
+			r := c.Await(t)
+			switch times := u.executed[c.N]; {
 			case times > 1:
-				t.Fatalf("call %d was executed %d times", c.n, times)
+				t.Fatalf("call %d was executed %d times", c.N, times)
 			case r.Err == nil:
 				answered++
-				if times != 1 || r.Value.Int != int64(c.n) {
-					t.Fatalf("call %d, executed %d times, was answered %d", c.n, times, r.Value.Int)
+				if times != 1 || r.Value.Int != int64(c.N) {
+					t.Fatalf("call %d, executed %d times, was answered %d", c.N, times, r.Value.Int)
 				}
 			case errors.Is(r.Err, exchange.ErrNotSent):
 				notSent++
 				if times != 0 || r.Sent != 0 {
-					t.Fatalf("call %d was executed, and reported as %v", c.n, r.Err)
+					t.Fatalf("call %d was executed, and reported as %v", c.N, r.Err)
 				}
 			case errors.Is(r.Err, exchange.ErrOutcomeUnknown):
 				unknown++
 				if r.Sent == 0 {
-					t.Fatalf("call %d: %v, without a stamp", c.n, r.Err)
+					t.Fatalf("call %d: %v, without a stamp", c.N, r.Err)
 				}
 			default:
-				t.Fatalf("call %d: %v", c.n, r.Err)
+				t.Fatalf("call %d: %v", c.N, r.Err)
 			}
 		}
 		t.Logf("answered %d, unknown %d, not sent %d", answered, unknown, notSent)
@@ -272,9 +273,9 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 		for range 16 {
 			all.Go(func() {
 				for i := 0; ; i++ {
-					c := newCall(i)
-					l.submit(c)
-					err := c.await(t).Err
+					c := exchangetest.NewCall(i)
+					l.Submit(c)
+					err := c.Await(t).Err
 					if errors.Is(err, exchange.ErrClosed) {
 						return
 					}
@@ -289,13 +290,13 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 			})
 		}
 		sockettest.Receive(t, running, "traffic")
-		l.close(exchange.ErrClosed)
+		l.Close(exchange.ErrClosed)
 		all.Wait()
 		if err := sockettest.Receive(t, l.downs, "down"); err != exchange.ErrClosed {
 			t.Errorf("down with %v, want ErrClosed", err)
 		}
 		client, _ := w.Connect(nil)
-		if err := l.attach(w.loops, client); err != exchange.ErrClosed {
+		if err := l.Attach(w.loops, client); err != exchange.ErrClosed {
 			t.Errorf("attach after close: %v, want ErrClosed", err)
 		}
 	})
@@ -304,30 +305,30 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 func TestLaneGivesUpOnABlackHole(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, smallBuffers)
-		var calls []*call
+		var calls []*exchangetest.Call
 		for i := range 3000 {
-			c := newCall(i)
-			c.pad = strings.Repeat("x", 500)
+			c := exchangetest.NewCall(i)
+			c.Pad = strings.Repeat("x", 500)
 			calls = append(calls, c)
-			l.submit(c)
+			l.Submit(c)
 		}
 		if _, err := server.Read(make([]byte, 1)); err != nil { // the first has been written
 			t.Fatal(err)
 		}
-		now := l.cfg.clock.Now()
-		l.checkAge(now)
-		l.checkAge(now.Add(l.cfg.commandTimeout - time.Second))
-		if !l.up() {
+		now := l.cfg.Clock.Now()
+		l.CheckAge(now)
+		l.CheckAge(now.Add(l.cfg.CommandTimeout - time.Second))
+		if !l.Up() {
 			t.Fatal("gave up early")
 		}
-		l.checkAge(now.Add(l.cfg.commandTimeout + time.Second))
+		l.CheckAge(now.Add(l.cfg.CommandTimeout + time.Second))
 		if err := sockettest.Receive(t, l.downs, "down"); err != exchange.ErrTimeout {
 			t.Errorf("down with %v, want ErrTimeout", err)
 		}
-		if err := calls[0].await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, exchange.ErrTimeout) {
+		if err := calls[0].Await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, exchange.ErrTimeout) {
 			t.Errorf("the first call: %v", err)
 		}
-		if err := calls[len(calls)-1].await(t).Err; !errors.Is(err, exchange.ErrNotSent) || !errors.Is(err, exchange.ErrTimeout) {
+		if err := calls[len(calls)-1].Await(t).Err; !errors.Is(err, exchange.ErrNotSent) || !errors.Is(err, exchange.ErrTimeout) {
 			t.Errorf("the last call: %v", err)
 		}
 	})

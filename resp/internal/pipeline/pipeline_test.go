@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"errors"
@@ -88,7 +88,7 @@ func TestPipelineAsksForOneWakeWhenTheKernelIsFull(t *testing.T) {
 
 func TestPipelineLeavesWritingToTheLoopAboveTheInlineDepth(t *testing.T) {
 	t.Parallel()
-	l, tr, _ := scripted(func(c *laneConfig) { c.inlineDepth = 2 })
+	l, tr, _ := scripted(func(c *Config) { c.inlineDepth = 2 })
 	submitTexts(l, "a", "b", "c", "d", "e")
 	if string(tr.wire) != "ab" || tr.wakes != 1 {
 		t.Fatalf("wire %q, %d wakes; want \"ab\" and one wake", tr.wire, tr.wakes)
@@ -104,10 +104,10 @@ func TestPipelineWritesWhatCompleteSubmitsWithoutAWake(t *testing.T) {
 	l, tr, _ := scripted(nil)
 	inner := []*textCall{{text: "x"}, {text: "y"}}
 	outer := &textCall{text: "a", then: func(exchange.Reply) {
-		l.submit(inner[0])
-		l.submit(inner[1])
+		l.Submit(inner[0])
+		l.Submit(inner[1])
 	}}
-	l.submit(outer)
+	l.Submit(outer)
 	writes := 0
 	tr.during = func() { writes++ }
 	tr.sink.OnBytes([]byte(":1\r\n"))
@@ -128,9 +128,9 @@ func TestPipelineMakesNoCallerTheWriterOfEverybody(t *testing.T) {
 		if writes > 100 {
 			t.Fatal("the caller goes on and on")
 		}
-		l.submit(&textCall{text: "x"})
+		l.Submit(&textCall{text: "x"})
 	}
-	l.submit(&textCall{text: "a"})
+	l.Submit(&textCall{text: "a"})
 	if writes != maxRounds || tr.wakes != 1 {
 		t.Fatalf("%d writes, %d wakes; want %d and 1", writes, tr.wakes, maxRounds)
 	}
@@ -160,7 +160,7 @@ func TestPipelineSendsAnUnknownScriptAgainWhole(t *testing.T) {
 	if p[2].reply == nil || !errors.As(p[2].reply.Err, &se) || se.Code != "NOSCRIPT" {
 		t.Errorf("second NOSCRIPT: got %+v, want it as a server error", p[2].reply)
 	}
-	if c := l.counters(); c.Resent != 2 || c.Commands != 5 || c.InFlight != 0 {
+	if c := l.Counters(); c.Resent != 2 || c.Commands != 5 || c.InFlight != 0 {
 		t.Errorf("counters: %+v", c)
 	}
 }
@@ -190,7 +190,7 @@ func TestPipelineRefusesToMatchSurplusReplies(t *testing.T) {
 // the write is under way that would have carried the commands.
 func TestPipelineTakesNoReplyForTheUntakenRestOfAWrite(t *testing.T) {
 	t.Parallel()
-	l, tr, _ := scripted(func(c *laneConfig) { c.inlineDepth = 1 })
+	l, tr, _ := scripted(func(c *Config) { c.inlineDepth = 1 })
 	p := submitTexts(l, "a", "bb", "cc", "dd") // the first is written, the others wait for the loop
 	tr.room = 3
 	tr.during = func() {
@@ -247,7 +247,7 @@ func TestPipelineSurvivesEverySplitOfTheStream(t *testing.T) {
 
 func TestPipelineRefusesBeyondItsLimits(t *testing.T) {
 	t.Parallel()
-	l, tr, _ := scripted(func(c *laneConfig) { c.maxInFlight, c.maxQueuedBytes = 3, 4 })
+	l, tr, _ := scripted(func(c *Config) { c.MaxInFlight, c.MaxQueuedBytes = 3, 4 })
 	p := submitTexts(l, "a", "b", "c", "d")
 	p[3].wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
 	tr.sink.OnBytes([]byte(":1\r\n:2\r\n:3\r\n"))
@@ -285,7 +285,7 @@ func TestPipelineWritesBetweenTheBatchesOfOneRead(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	first := &textCall{text: "a", then: func(exchange.Reply) { submitTexts(l, "x") }}
-	l.submit(first)
+	l.Submit(first)
 	for range 2*batchSize - 1 {
 		submitTexts(l, "b")
 	}
@@ -296,7 +296,7 @@ func TestPipelineWritesBetweenTheBatchesOfOneRead(t *testing.T) {
 		}
 	}}
 	p := l.current.Load()
-	*p.mu.fifo.back() = entry{request: last, end: p.mu.fifo.back().end}
+	*p.mu.fifo.Back() = Entry{Request: last, end: p.mu.fifo.Back().end}
 	tr.sink.OnBytes([]byte(strings.Repeat(":1\r\n", 2*batchSize)))
 	last.wantsInt(t, 1)
 }

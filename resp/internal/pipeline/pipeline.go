@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/fifo"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -26,7 +27,7 @@ const (
 	keepCap = 64 << 10
 )
 
-// pipeline is one connection of a lane: commands go out, replies come in, in the
+// Pipeline is one connection of a lane: commands go out, replies come in, in the
 // same order.
 //
 // Invariants:
@@ -82,8 +83,8 @@ const (
 // runtime.Gosched of the loop before it drains, so that the callers it has woken
 // submit first (fewer writes, but with every processor busy the loop queues once
 // more behind the others, and the slowest percent waited half as long again).
-type pipeline struct {
-	lane   *lane
+type Pipeline struct {
+	lane   *Lane
 	t      socket.Transport // set in OnOpen
 	mu     pipelineState
 	reader replyReader // of the loop
@@ -94,11 +95,11 @@ type pipelineState struct {
 	sync.Mutex
 	dead bool
 
-	fifo    ring[entry] // unanswered commands, oldest first
-	start   uint64      // offset of the first byte of the oldest entry
-	flushes ring[flush] // writes that may hold unanswered commands
+	fifo    fifo.Ring[Entry] // unanswered commands, oldest first
+	start   uint64           // offset of the first byte of the oldest entry
+	flushes fifo.Ring[flush] // writes that may hold unanswered commands
 
-	backlog backlog[entry] // what waits for room
+	backlog fifo.Backlog[Entry] // what waits for room
 
 	out      []byte // encoded commands; the kernel has taken out[:off]
 	off      int
@@ -116,15 +117,15 @@ type pipelineState struct {
 	bytesIn  uint64
 }
 
-// entry is a command that waits for its reply. Offsets count the bytes of the
+// Entry is a command that waits for its reply. Offsets count the bytes of the
 // connection from its start.
-type entry struct {
-	request exchange.Request
+type Entry struct {
+	Request exchange.Request
 	end     uint64 // offset behind its last byte
 	form    exchange.Form
-	hops    uint8 // how often it has been sent on
-	asked   bool  // ASKING goes before it
-	always  bool  // it is sent though the lane is full: it ends what others have begun
+	Hops    uint8 // how often it has been sent on
+	Asked   bool  // ASKING goes before it
+	Always  bool  // it is sent though the lane is full: it ends what others have begun
 
 	admitted bool // from the backlog: it has waited for its turn
 }
@@ -133,49 +134,49 @@ type entry struct {
 // byte lies before end (and not before the end of the flush before).
 type flush struct {
 	end uint64
-	at  clock.Instant
+	At  clock.Instant
 }
 
-func newPipeline(l *lane) *pipeline { return &pipeline{lane: l} }
+func newPipeline(l *Lane) *Pipeline { return &Pipeline{lane: l} }
 
 // OnOpen makes the pipeline the lane's current one.
-func (p *pipeline) OnOpen(t socket.Transport) {
+func (p *Pipeline) OnOpen(t socket.Transport) {
 	p.t = t
-	p.mu.heard = p.lane.cfg.clock.Now()
+	p.mu.heard = p.lane.cfg.Clock.Now()
 	if ok, err := p.lane.opened(p); !ok {
 		t.Close(err)
 	}
 }
 
 // submit takes over what is to become an entry: its request, and how it came here.
-func (p *pipeline) submit(e entry) {
+func (p *Pipeline) submit(e Entry) {
 	m := &p.mu
 	m.Lock()
 	switch {
 	case m.dead:
 		m.Unlock()
-		p.lane.refuse(e, p.lane.refusal())
+		p.lane.Refuse(e, p.lane.Refusal())
 		return
-	case !e.always && !e.admitted && (p.fullLocked() || m.backlog.len() > 0):
-		rank := exchange.RankOf(e.request)
+	case !e.Always && !e.admitted && (p.fullLocked() || m.backlog.Len() > 0):
+		rank := exchange.RankOf(e.Request)
 		if rank != exchange.Refuse {
-			m.backlog.push(e, rank)
+			m.backlog.Push(e, rank)
 		}
 		m.Unlock()
 		if rank == exchange.Refuse {
-			p.lane.refuse(e, exchange.RefusedFull)
+			p.lane.Refuse(e, exchange.RefusedFull)
 		}
 		return
 	}
 	if err := p.appendLocked(e); err != nil {
 		m.Unlock()
-		p.lane.refuse(e, err)
+		p.lane.Refuse(e, err)
 		return
 	}
 	switch {
 	case m.writing || m.armed || m.draining:
 		m.Unlock()
-	case m.fifo.len() <= p.lane.cfg.inlineDepth:
+	case m.fifo.Len() <= p.lane.cfg.inlineDepth:
 		m.writing = true
 		p.flushLocked(false)
 	default:
@@ -185,33 +186,33 @@ func (p *pipeline) submit(e entry) {
 	}
 }
 
-func (p *pipeline) fullLocked() bool {
+func (p *Pipeline) fullLocked() bool {
 	m := &p.mu
 	cfg := &p.lane.cfg
-	return m.fifo.len() >= cfg.maxInFlight || len(m.out)-m.off >= cfg.maxQueuedBytes
+	return m.fifo.Len() >= cfg.MaxInFlight || len(m.out)-m.off >= cfg.MaxQueuedBytes
 }
 
 // appendLocked keeps invariant 1. An error is a panic of AppendCommand, which
 // leaves nothing behind: neither bytes nor an entry, and mu in order.
-func (p *pipeline) appendLocked(e entry) (err error) {
+func (p *Pipeline) appendLocked(e Entry) (err error) {
 	defer recoverAppend(&err)
 	m := &p.mu
 	before := len(m.out)
 	// A panic must leave neither bytes nor entry, so ASKING is not noted before the
 	// command has been encoded behind it.
 	out := m.out
-	if e.asked {
+	if e.Asked {
 		out = append(out, askingBytes...)
 	}
-	out = e.request.AppendCommand(out, e.form)
+	out = e.Request.AppendCommand(out, e.form)
 	m.out = out
-	if e.asked {
-		m.fifo.push(entry{request: asking{}, end: m.appended + uint64(len(askingBytes))})
+	if e.Asked {
+		m.fifo.Push(Entry{Request: asking{}, end: m.appended + uint64(len(askingBytes))})
 		m.commands++
 	}
 	m.appended += uint64(len(m.out) - before)
 	e.end = m.appended
-	m.fifo.push(e)
+	m.fifo.Push(e)
 	m.commands++
 	invariants.Check(m.start < m.appended && m.offered <= m.appended && p.takenLocked() <= m.appended, "resp: offsets of a pipeline")
 	return nil
@@ -234,19 +235,19 @@ func recoverAppend(err *error) {
 	}
 }
 
-func (p *pipeline) counters() laneCounters {
+func (p *Pipeline) counters() Counters {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.countersLocked()
 }
 
-func (p *pipeline) countersLocked() laneCounters {
+func (p *Pipeline) countersLocked() Counters {
 	m := &p.mu
-	return laneCounters{
+	return Counters{
 		Commands: m.commands,
 		Resent:   m.resent,
 		BytesOut: p.takenLocked(),
 		BytesIn:  m.bytesIn,
-		InFlight: m.fifo.len(),
+		InFlight: m.fifo.Len(),
 	}
 }

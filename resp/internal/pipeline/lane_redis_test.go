@@ -1,4 +1,4 @@
-package resp
+package pipeline
 
 import (
 	"net"
@@ -45,7 +45,7 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := l.attach(w.loops, conn); err != nil {
+			if err := l.Attach(w.loops, conn); err != nil {
 				t.Fatal(err)
 			}
 			const goroutines, each = 8, 200
@@ -57,7 +57,7 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 						if g == 0 && i%10 == 0 {
 							server.Do("SCRIPT", "FLUSH")
 						}
-						l.submit(call)
+						l.Submit(call)
 						if r := sockettest.Receive(t, call.done, "a reply"); r.Err != nil || r.Value.Kind != wire.KindInt {
 							t.Errorf("got %+v", r)
 						}
@@ -66,11 +66,11 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 			}
 			all.Wait()
 			last := &scriptCall{sha: sha, text: text, key: c.Name, done: make(chan exchange.Reply, 1)}
-			l.submit(last)
+			l.Submit(last)
 			if r := sockettest.Receive(t, last.done, "the count"); r.Value.Int != goroutines*each+1 {
 				t.Errorf("counted %d, want %d", r.Value.Int, goroutines*each+1)
 			}
-			if l.counters().Resent == 0 {
+			if l.Counters().Resent == 0 {
 				t.Error("nothing was sent again; the test shows nothing")
 			}
 		})

@@ -1,0 +1,3 @@
+// Package fifo has the queues of resp: a ring that grows, and a backlog of two ranks.
+// They are not safe for concurrent use.
+package fifo
