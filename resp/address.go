@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Limits of what servers announce.
@@ -37,7 +35,7 @@ func (c *Config) announced(host, port, asked string) (string, error) {
 func parseAnnounced(host, port, asked string) (addr string, own bool, err error) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return "", false, fmt.Errorf("%w: a server announces the port %.20q", wire.ErrProtocol, port)
+		return "", false, fmt.Errorf("%w: a server announces the port %.20q", ErrProtocol, port)
 	}
 	port = strconv.FormatUint(number, 10)
 	if host == "" {
@@ -50,7 +48,7 @@ func parseAnnounced(host, port, asked string) (addr string, own bool, err error)
 	}
 	forbidden := func(r rune) bool { return r <= ' ' || r == '/' || r == '\\' || r == 0x7f }
 	if host == "" || host == "?" || len(host) > maxHost || strings.ContainsFunc(host, forbidden) {
-		return "", false, fmt.Errorf("%w: a server announces the host %.40q", wire.ErrProtocol, host)
+		return "", false, fmt.Errorf("%w: a server announces the host %.40q", ErrProtocol, host)
 	}
 	return net.JoinHostPort(host, port), false, nil
 }

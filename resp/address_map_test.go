@@ -11,9 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/pace"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // behindNAT is a cluster of two, which announces itself as inside:1 and inside:2, and a
@@ -34,13 +32,13 @@ func behindNAT(t *testing.T, translate func(addr string) string) (*fakeCluster, 
 }
 
 // sentOn submits until the command has an answer that is not MOVED.
-func sentOn(t *testing.T, c *Client) exchange.Reply {
+func sentOn(t *testing.T, c *Client) Reply {
 	t.Helper()
 	for i, start := 0, pace.Now(); ; i++ {
 		call := exchangetest.NewCall(i)
 		c.Submit(7, call)
 		r := call.Await(t)
-		var refused *wire.ServerError
+		var refused *ServerError
 		if !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 			return r
 		}
@@ -84,14 +82,14 @@ func TestAddrMapThatPanicsCostsNoCommand(t *testing.T) {
 	}
 	broken.Store(true)
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 inside:3"))
-	var refused *wire.ServerError
+	var refused *ServerError
 	eventually(t, "the refusal says why", func() bool {
 		call := exchangetest.NewCall(1)
 		c.Submit(7, call)
 		r := call.Await(t)
 		return errors.As(r.Err, &refused) && strings.Contains(refused.Message, "no map today")
 	})
-	durable := func() exchange.Reply {
+	durable := func() Reply {
 		call := newDurableCall(2, 0)
 		c.SubmitDurable(7, call)
 		return call.Await(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/sockettest"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // The address of a single server moves to another one while both live. What was lost on
@@ -25,9 +26,9 @@ func TestPubSubFollowsAnAddressThatMoves(t *testing.T) {
 			c := ready(t, Config{Addr: "moving:6379", Lanes: 1, Scripts: []string{"return 1"}, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, leadsTo.Load().Addr())
 			}})
-			r := newRecorder()
+			r := exchangetest.NewRecorder()
 			c.Subscribe(NewChannel("channel", r))
-			r.await(t, Subscribed)
+			r.Await(t, Subscribed)
 
 			leadsTo.Store(after)
 			for _, conn := range before.Conns() {
@@ -38,8 +39,8 @@ func TestPubSubFollowsAnAddressThatMoves(t *testing.T) {
 					conn.Reset()
 				}
 			}
-			r.await(t, Disconnected)
-			r.await(t, Subscribed)
+			r.Await(t, Disconnected)
+			r.Await(t, Subscribed)
 			after.WaitFor(1, fakenode.Is("SUBSCRIBE"))
 		})
 	}
@@ -79,9 +80,9 @@ func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
 				}
 				return new(net.Dialer).DialContext(ctx, network, to.Addr())
 			}})
-			r := newRecorder()
+			r := exchangetest.NewRecorder()
 			c.Subscribe(NewChannel("channel", r))
-			r.await(t, Subscribed)
+			r.Await(t, Subscribed)
 			steered.Store(true)
 			reset := func(want ...string) (leadsTo chan *fakenode.Node) {
 				for _, conn := range before.Conns() {
@@ -95,7 +96,7 @@ func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
 			step := map[string]func(){
 				"pub/sub is lost": func() {
 					pubsub = reset("SUBSCRIBE")
-					r.await(t, Disconnected)
+					r.Await(t, Disconnected)
 				},
 				"the lane is lost": func() { lane = reset("HELLO") },
 				"the lane fails": func() {
@@ -125,19 +126,19 @@ func TestPubSubThatWasLostWithTheOthersIsMadeAnewOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	c := ready(t, Config{Addr: n.Addr(), Lanes: 4})
-	r := newRecorder()
+	r := exchangetest.NewRecorder()
 	c.Subscribe(NewChannel("channel", r))
-	r.await(t, Subscribed)
+	r.Await(t, Subscribed)
 	n.Down()
-	r.await(t, Disconnected)
+	r.Await(t, Disconnected)
 	eventually(t, "all are lost", func() bool { return c.Stats().Connections == 0 })
 	n.Up()
-	r.await(t, Subscribed)
+	r.Await(t, Subscribed)
 	eventually(t, "all are back", func() bool { return c.Stats().Connections == 6 })
 	if got := c.Stats().Reconnects; got != 6 {
 		t.Errorf("%d connections came back", got)
 	}
-	if got := len(r.events); got != 0 {
+	if got := len(r.Events); got != 0 {
 		t.Errorf("%d more events", got)
 	}
 }

@@ -44,7 +44,7 @@ func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
 		{strings.Repeat("h", maxHost+1), "1", "a:1", ""},
 	} {
 		got, err := new(Config).announced(c.host, c.port, c.asked)
-		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, wire.ErrProtocol) {
+		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, ErrProtocol) {
 			t.Errorf("host %.20q, port %q, asked at %q: %q, %v; want %q", c.host, c.port, c.asked, got, err, c.want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestRefusalThatNamesASocketIsAnAnswer(t *testing.T) {
 		rule := f.nodes[0].On(echoes, fakenode.Error(text))
 		call := exchangetest.NewCall(i)
 		c.Submit(7, call)
-		var refused *wire.ServerError
+		var refused *ServerError
 		if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Message != text {
 			t.Errorf("%s: %+v", text, r)
 		}
@@ -166,7 +166,7 @@ func TestListsOfServersAreCut(t *testing.T) {
 		t.Errorf("it took %v", d)
 	}
 
-	decoded := func(reply string) wire.Value {
+	decoded := func(reply string) Value {
 		var d wire.Decoder
 		v, _, err := d.Decode([]byte(reply))
 		if err != nil {
@@ -179,7 +179,7 @@ func TestListsOfServersAreCut(t *testing.T) {
 		t.Errorf("%d sentinels", n)
 	}
 	v := decoded(slotsReply(many[:maxPrimaries+1]...))
-	if l, err := (&clusterTopology{cfg: &Config{}}).parse(v, "a:1"); !errors.Is(err, wire.ErrProtocol) {
+	if l, err := (&clusterTopology{cfg: &Config{}}).parse(v, "a:1"); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a layout of %d primaries: %v", len(l.primaries()), err)
 	}
 }

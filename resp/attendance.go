@@ -3,9 +3,6 @@ package resp
 import (
 	"bytes"
 	"net"
-
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // attendance is which replicas of a primary are there, as of a ROLE.
@@ -17,7 +14,7 @@ type attendance struct {
 }
 
 // attend reads the answer of n to ROLE.
-func (n *node) attend(r exchange.Reply) attendance {
+func (n *node) attend(r Reply) attendance {
 	err := r.Err
 	if err == nil {
 		err = isPrimary(r.Value)
@@ -46,8 +43,8 @@ func (n *node) attend(r exchange.Reply) attendance {
 }
 
 // attachedTo is the list of replicas in a primary's answer to ROLE.
-func attachedTo(role wire.Value) (list wire.Value) {
-	role.Each(func(i int, v wire.Value) bool {
+func attachedTo(role Value) (list Value) {
+	role.Each(func(i int, v Value) bool {
 		list = v
 		return i < 2
 	})
@@ -56,10 +53,10 @@ func attachedTo(role wire.Value) (list wire.Value) {
 
 // eachReplica calls f with the address of each replica in such a list, until it returns
 // false.
-func eachReplica(list wire.Value, f func(host, port []byte) bool) {
-	list.Each(func(_ int, replica wire.Value) bool {
+func eachReplica(list Value, f func(host, port []byte) bool) {
+	list.Each(func(_ int, replica Value) bool {
 		var words [2][]byte
-		replica.Each(func(i int, v wire.Value) bool {
+		replica.Each(func(i int, v Value) bool {
 			words[i] = v.Bytes
 			return i == 0
 		})
@@ -70,7 +67,7 @@ func eachReplica(list wire.Value, f func(host, port []byte) bool) {
 // distinct counts the addresses in such a list: a replica that has connected anew, while
 // the primary has not noticed the end of the connection before, is in it twice. It makes
 // no garbage; in a long list it takes each for another.
-func distinct(list wire.Value) (n int) {
+func distinct(list Value) (n int) {
 	var seen [16]struct{ host, port []byte }
 	if list.Len() > len(seen) {
 		return list.Len()
@@ -90,7 +87,7 @@ func distinct(list wire.Value) (n int) {
 
 // worth returns how many acknowledgements are worth waiting for: no more than replicas
 // are attached. If it is not known how many are, "all" is not worth a timeout before it is.
-func (there attendance) worth(a exchange.Acks) int {
+func (there attendance) worth(a Acks) int {
 	if there.attached < 0 {
 		return max(0, int(a))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/respio"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // bubbleNet is servers behind pipes, for a bubble of testing/synctest: there time is
@@ -222,7 +223,7 @@ func slotsReply(addrs ...string) string {
 	fmt.Fprintf(&b, "*%d\r\n", len(addrs))
 	for i, addr := range addrs {
 		host, port, _ := net.SplitHostPort(addr)
-		fmt.Fprintf(&b, "*3\r\n:%d\r\n:%d\r\n*2\r\n%s:%s\r\n", slotCount*i/len(addrs), slotCount*(i+1)/len(addrs)-1, bulk(host), port)
+		fmt.Fprintf(&b, "*3\r\n:%d\r\n:%d\r\n*2\r\n%s:%s\r\n", slot.Count*i/len(addrs), slot.Count*(i+1)/len(addrs)-1, bulk(host), port)
 	}
 	return b.String()
 }

@@ -1,25 +1,36 @@
 package resp
 
+import (
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+)
+
+// Channel is one subscription: a name and its handler. It may be embedded; it must not
+// be copied after Subscribe. Init(name, handler) prepares an embedded one; Name returns
+// the name as the server knows it.
+type Channel = pubsub.Channel
+
+// NewChannel returns a Channel that is not subscribed yet.
+func NewChannel(name string, h ChannelHandler) *Channel { return pubsub.NewChannel(name, h) }
+
 // ChannelEvent is what happens to a subscribed channel.
-type ChannelEvent uint8
+type ChannelEvent = exchange.ChannelEvent
+
+// ChannelHandler receives the events of one Channel, in order, on the event loop of the
+// pub/sub connection, without a lock of this package: ChannelEvent(event, payload, err).
+// It must not block. The payload is valid only until it returns.
+type ChannelHandler = exchange.ChannelHandler
 
 const (
 	// Subscribed: the server confirmed the subscription (the first one, or again
 	// after a reconnect). Messages published before it may have been missed.
-	Subscribed ChannelEvent = iota
-	// Message: a message arrived; payload holds it.
-	Message
+	Subscribed = exchange.Subscribed
+	// Message: a message arrived; the payload holds it.
+	Message = exchange.Message
 	// Disconnected: the connection was lost; messages are missed from now until
 	// the next Subscribed. The client subscribes again by itself.
-	Disconnected
-	// Refused: the server denied this channel (ACL); err says so. The channel is
+	Disconnected = exchange.Disconnected
+	// Refused: the server denied this channel (ACL); the error says so. The channel is
 	// no longer desired; nothing more follows.
-	Refused
+	Refused = exchange.Refused
 )
-
-// ChannelHandler receives the events of one Channel, in order, on the event loop of the
-// pub/sub connection, without a lock of this package. It must not block. payload is
-// valid only until it returns.
-type ChannelHandler interface {
-	ChannelEvent(ev ChannelEvent, payload []byte, err error)
-}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 )
 
@@ -28,8 +30,7 @@ type Client struct {
 	routes   routes
 	explorer *explorer
 
-	subLock       *sync.Mutex // of all subs: Channels go from node to node
-	limbo         *subs       // Channels whose slot no node serves; it has no connection
+	channels      *pubsub.Registry
 	sharded       atomic.Bool
 	shardingKnown bool // of the explorer
 
@@ -69,13 +70,12 @@ func Open(cfg Config) *Client {
 	c.loops = socket.NewLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
-	c.subLock = new(sync.Mutex)
-	c.limbo = c.newSubs()
+	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.kick("") })
 	c.seen.forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
 	c.explorer = newExplorer(c)
 	if cfg.Topology == Cluster {
-		c.routes.slots = make([]atomic.Pointer[node], slotCount)
+		c.routes.slots = make([]atomic.Pointer[node], slot.Count)
 	}
 	if t := c.explorer.topology; t != nil {
 		c.goLabelled(c.ctx, "explorer", c.explorer.run)
@@ -92,13 +92,12 @@ func Open(cfg Config) *Client {
 	return c
 }
 
-// newSubs makes the subs of a node, or limbo.
-func (c *Client) newSubs() *subs {
-	s := newSubs()
-	s.mu.Mutex = c.subLock
-	s.sharded = c.sharded.Load()
-	s.moved = func() { c.explorer.kick("") }
-	return s
+// endpointOf returns where the Channels of a slot are.
+func (c *Client) endpointOf(slot uint16) *pubsub.Endpoint {
+	if n := c.routes.of(uint64(slot)); n != nil {
+		return n.Endpoint
+	}
+	return nil
 }
 
 // goLabelled runs f on a goroutine that Close waits for; ctx ends when it begins.
@@ -110,7 +109,7 @@ func (c *Client) goLabelled(ctx context.Context, role string, f func(ctx context
 // submits reach the server in that order, as long as the lane is not full. r is completed in
 // any case. If the lane is down, or no node serves the route, it is completed before Submit
 // returns. For a lane that is full see Rank.
-func (c *Client) Submit(route uint64, r exchange.Request) {
+func (c *Client) Submit(route uint64, r Request) {
 	if n := c.routes.of(route); n != nil {
 		n.lane(route).Submit(r)
 		return
@@ -120,7 +119,7 @@ func (c *Client) Submit(route uint64, r exchange.Request) {
 
 // SubmitRenewal sends r on the renewal connection of a route's node. Otherwise it is
 // like Submit.
-func (c *Client) SubmitRenewal(route uint64, r exchange.Request) {
+func (c *Client) SubmitRenewal(route uint64, r Request) {
 	if n := c.routes.of(route); n != nil {
 		n.renewal.Submit(r)
 		return
@@ -131,16 +130,16 @@ func (c *Client) SubmitRenewal(route uint64, r exchange.Request) {
 // SubmitDurable sends r on the durable connection of a route's node, in a group with
 // others. Otherwise it is like Submit, except that requests may reach the server in
 // another order than they were submitted.
-func (c *Client) SubmitDurable(route uint64, r exchange.DurableRequest) {
+func (c *Client) SubmitDurable(route uint64, r DurableRequest) {
 	c.submitDurable(route, RoleDurable, r)
 }
 
 // SubmitDurableRenewal is SubmitDurable on the durable connection of renewals.
-func (c *Client) SubmitDurableRenewal(route uint64, r exchange.DurableRequest) {
+func (c *Client) SubmitDurableRenewal(route uint64, r DurableRequest) {
 	c.submitDurable(route, RoleDurableRenewal, r)
 }
 
-func (c *Client) submitDurable(route uint64, role Role, r exchange.DurableRequest) {
+func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 	if n := c.routes.of(route); n != nil {
 		n.durable[role-RoleDurable].submit(&member{request: r})
 		return
@@ -149,9 +148,9 @@ func (c *Client) submitDurable(route uint64, role Role, r exchange.DurableReques
 }
 
 // errRefusedNowhere is for a route that no node serves.
-var errRefusedNowhere = &exchange.Failure{Class: exchange.ErrNotSent, Cause: errNowhere}
+var errRefusedNowhere = &exchange.Failure{Class: ErrNotSent, Cause: errNowhere}
 
-func (c *Client) refuse(r exchange.Request) {
+func (c *Client) refuse(r Request) {
 	c.explorer.nudge() // the latest layout may have had a gap
 	c.mu.Lock()
 	closed := c.mu.closed
@@ -160,7 +159,7 @@ func (c *Client) refuse(r exchange.Request) {
 	if closed {
 		err = exchange.RefusedClosed
 	}
-	r.Complete(exchange.Reply{Err: err, Now: c.cfg.Clock.Now()})
+	r.Complete(Reply{Err: err, Now: c.cfg.Clock.Now()})
 }
 
 // LaneOf returns the current lane of a route, which may move to another node.
@@ -191,38 +190,13 @@ func (c *Client) AddrOf(route uint64) string {
 // Subscribe adds ch. Its handler gets Subscribed when the server has confirmed, and
 // then every message. Subscribe never calls the handler itself. Subscribing a Channel
 // twice is the same as once.
-func (c *Client) Subscribe(ch *Channel) {
-	c.subLock.Lock()
-	n := c.routes.of(uint64(SlotOf(ch.name)))
-	if n == nil {
-		c.limbo.subscribeLocked(ch)
-		c.subLock.Unlock()
-		return
-	}
-	wake := n.pubsub.subs.subscribeLocked(ch)
-	c.subLock.Unlock()
-	if wake {
-		n.pubsub.wake()
-	}
-}
+func (c *Client) Subscribe(ch *Channel) { c.channels.Subscribe(ch) }
 
 // Unsubscribe removes ch. After it has returned, at most one event may still arrive,
 // which the loop had picked up before. If ch is subscribed again at once, that event may
 // even be the Subscribed of the previous subscription. So take Subscribed to mean "look
 // again": that is right in both cases, because the real one follows.
-func (c *Client) Unsubscribe(ch *Channel) {
-	c.subLock.Lock()
-	var owner *subs
-	wake := false
-	if ch.topic != nil {
-		owner = ch.topic.subs
-		wake = owner.unsubscribeLocked(ch)
-	}
-	c.subLock.Unlock()
-	if wake { // then it has a connection, and is not limbo
-		owner.wake()
-	}
-}
+func (c *Client) Unsubscribe(ch *Channel) { c.channels.Unsubscribe(ch) }
 
 // Up reports whether a connection is up, of the node that serves route 0; lane
 // counts for RoleLane only.
@@ -299,7 +273,7 @@ func (c *Client) Close() error {
 		c.changed()
 		c.cancel()
 		for _, n := range c.nodes() {
-			n.close(exchange.ErrClosed)
+			n.close(ErrClosed)
 		}
 		c.wg.Wait()
 		c.closing.err = c.loops.Close()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -103,7 +103,7 @@ func TestUnixSocketAndServerErrors(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Network: "unix", Addr: s.Socket()})
 	_, err := c.Do(testContext(t), "HGET", "a")
-	if e := (*wire.ServerError)(nil); !errors.As(err, &e) || e.Code != "ERR" {
+	if e := (*ServerError)(nil); !errors.As(err, &e) || e.Code != "ERR" {
 		t.Fatalf("a wrong command: %v", err)
 	}
 }
@@ -116,7 +116,7 @@ func TestScriptsAreLoadedByTheHandshake(t *testing.T) {
 	sum := sha1.Sum([]byte(script))
 	v, err := c.Do(testContext(t), "SCRIPT", "EXISTS", hex.EncodeToString(sum[:]))
 	loaded := false
-	v.Each(func(_ int, e wire.Value) bool { loaded = e.Int == 1; return false })
+	v.Each(func(_ int, e Value) bool { loaded = e.Int == 1; return false })
 	if err != nil || !loaded {
 		t.Fatalf("SCRIPT EXISTS: %+v, %v", v, err)
 	}
@@ -164,10 +164,10 @@ func TestClosedClientRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, exchange.ErrClosed) || !errors.Is(err, exchange.ErrNotSent) {
+	if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotSent) {
 		t.Errorf("Do: %v", err)
 	}
-	if err := c.WaitReady(testContext(t)); !errors.Is(err, exchange.ErrClosed) {
+	if err := c.WaitReady(testContext(t)); !errors.Is(err, ErrClosed) {
 		t.Errorf("WaitReady: %v", err)
 	}
 }
@@ -208,23 +208,16 @@ func (l *load) add(hash uint64) {
 	l.client.Submit(hash, &loadRequest{load: l, hash: hash})
 }
 
-func (r *loadRequest) AppendCommand(dst []byte, _ exchange.Form) []byte {
+func (r *loadRequest) AppendCommand(dst []byte, _ Form) []byte {
 	return wire.AppendCommand(dst, "PING")
 }
 
-func (r *loadRequest) Complete(reply exchange.Reply) {
+func (r *loadRequest) Complete(reply Reply) {
 	defer r.load.open.Add(-1)
 	if reply.Err == nil {
 		r.load.answered.Add(1)
 		r.load.add(r.hash)
 	}
-}
-
-// newTestRand returns a source whose seed is in the test's log.
-func newTestRand(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // fork returns a source of its own for another goroutine.
@@ -236,7 +229,7 @@ func TestCloseWhileSubscribing(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		var all tally
+		var all exchangetest.Tally
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		for w := range 4 {
@@ -255,14 +248,14 @@ func TestCloseWhileSubscribing(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "some are confirmed", func() bool { return all.count(Subscribed) > 100 })
+		eventually(t, "some are confirmed", func() bool { return all.Count(Subscribed) > 100 })
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
-		subscribed, disconnected := all.count(Subscribed), all.count(Disconnected)
+		subscribed, disconnected := all.Count(Subscribed), all.Count(Disconnected)
 		close(stop)
 		wg.Wait()
-		if all.count(Subscribed) != subscribed || all.count(Disconnected) != disconnected {
+		if all.Count(Subscribed) != subscribed || all.Count(Disconnected) != disconnected {
 			t.Error("events after Close")
 		}
 	})

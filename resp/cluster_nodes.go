@@ -5,8 +5,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // clusterNode is a line of CLUSTER NODES.
@@ -30,10 +28,10 @@ func (c *Config) clusterNodes(text, asked string) (nodes []clusterNode, err erro
 			continue
 		}
 		if len(nodes) == maxNodes {
-			return nil, fmt.Errorf("%w: more than %d nodes", wire.ErrProtocol, maxNodes)
+			return nil, fmt.Errorf("%w: more than %d nodes", ErrProtocol, maxNodes)
 		}
 		if len(words) < 8 {
-			return nil, fmt.Errorf("%w: a node of %d words", wire.ErrProtocol, len(words))
+			return nil, fmt.Errorf("%w: a node of %d words", ErrProtocol, len(words))
 		}
 		flags := strings.Split(words[2], ",")
 		if slices.Contains(flags, "handshake") {

@@ -188,10 +188,7 @@ type Config struct {
 const (
 	// maxQueuedBytes bounds what one lane holds for a kernel that accepts nothing.
 	maxQueuedBytes = 4 << 20
-	// pingAfter is the silence after which a connection is pinged. While channels are
-	// wanted, the pub/sub connection is pinged after half of CommandTimeout if that is less.
-	pingAfter = 10 * time.Second
-	// housekeepingEvery is the resolution of CommandTimeout and pingAfter.
+	// housekeepingEvery is the resolution of CommandTimeout and of pings.
 	housekeepingEvery = 100 * time.Millisecond
 )
 

@@ -10,8 +10,6 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // refusedAddr returns an address at which nobody listens, and nobody will: its
@@ -45,7 +43,7 @@ func TestRefusedConnectionIsExplained(t *testing.T) {
 	if opErr := (*net.OpError)(nil); !errors.As(err, &opErr) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("WaitReady: %v", err)
 	}
-	if _, err := c.Do(context.Background(), "PING"); !errors.Is(err, exchange.ErrDown) || !errors.Is(err, exchange.ErrNotSent) {
+	if _, err := c.Do(context.Background(), "PING"); !errors.Is(err, ErrDown) || !errors.Is(err, ErrNotSent) {
 		t.Fatalf("Do: %v", err)
 	}
 }
@@ -67,7 +65,7 @@ func TestConnectionToItselfIsRefused(t *testing.T) {
 		}})
 	eventually(t, "the echo is noticed", func() bool {
 		err := c.LastError(RoleLane, 0)
-		return errors.Is(err, wire.ErrProtocol) && strings.Contains(err.Error(), "echoes")
+		return errors.Is(err, ErrProtocol) && strings.Contains(err.Error(), "echoes")
 	})
 	if s := c.Stats(); s.Connections+s.Reconnects != 0 {
 		t.Errorf("counted as connected: %+v", s)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -12,9 +11,9 @@ import (
 // introspection, tests. In a cluster its first argument is taken as the key; a command
 // without arguments goes to the node that serves slot 0. If ctx ends before the answer,
 // the outcome of the command is unknown.
-func (c *Client) Do(ctx context.Context, words ...string) (wire.Value, error) {
+func (c *Client) Do(ctx context.Context, words ...string) (Value, error) {
 	if ctx.Err() != nil {
-		return wire.Value{}, errors.Join(exchange.ErrNotSent, context.Cause(ctx))
+		return Value{}, errors.Join(ErrNotSent, context.Cause(ctx))
 	}
 	r := &doRequest{words: words, done: make(chan struct{})}
 	route := uint64(0)
@@ -26,23 +25,23 @@ func (c *Client) Do(ctx context.Context, words ...string) (wire.Value, error) {
 	case <-r.done:
 		return r.value, r.err
 	case <-ctx.Done():
-		return wire.Value{}, errors.Join(exchange.ErrOutcomeUnknown, context.Cause(ctx))
+		return Value{}, errors.Join(ErrOutcomeUnknown, context.Cause(ctx))
 	}
 }
 
 // doRequest is the Request of Do.
 type doRequest struct {
 	words []string
-	value wire.Value
+	value Value
 	err   error
 	done  chan struct{}
 }
 
-func (d *doRequest) AppendCommand(dst []byte, _ exchange.Form) []byte {
+func (d *doRequest) AppendCommand(dst []byte, _ Form) []byte {
 	return wire.AppendCommand(dst, d.words...)
 }
 
-func (d *doRequest) Complete(r exchange.Reply) {
+func (d *doRequest) Complete(r Reply) {
 	d.value, d.err = r.Value.Clone(), r.Err
 	close(d.done)
 }

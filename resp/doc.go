@@ -16,26 +16,29 @@
 //
 // # Layers
 //
-// From the top down. Each layer knows only those below it.
+// From the top down. Each layer knows only those below it. What has a package of its own
+// can be read and tested alone; internal/lint holds the arrows.
 //
 //	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
 //	explorer   finds the layout, has the Client follow it         explorer, follow, topology, topology_*, cluster_nodes, standing, succession
 //	scouts     connections that ask for the layout, in parallel   scouts, scout, inquiry, address
-//	routes     which node serves a name, without a lock           routes, slot, redirect
+//	routes     which node serves a name, without a lock           routes, redirect
 //	node       the connections to one server                      node
 //	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake, hello, refusals
-//	lane       outlives its connections                           lane, request, errors, failure
-//	durable    requests in groups, each with a WAIT               durable, acks, attendance, group
-//	  pipeline one connection of a lane: FIFO, writes, replies    pipeline, pipeline_*, backlog, ring
-//	pubsub     outlives its connections                           sub_conn, channel
-//	  subs     channels wanted, sent, confirmed; no socket         sub, sub_channel, sub_reply, sub_held, sub_wire
-//	transport  moves the bytes of one connection                  transport, transport_gnet, transport_std
-//	loops      own the transports                                 loops, loops_gnet, loops_nognet
-//	codec      bytes to values and back; no socket, no time       codec, value, server_error, append
+//	durable    requests in groups, each with a WAIT               durable, attendance, group
+//	pipeline   a lane, which outlives its connections, and
+//	           one connection: FIFO, writes, replies              internal/pipeline
+//	pubsub     an endpoint that outlives its connections, and
+//	           channels wanted, sent, confirmed                   internal/pubsub
+//	socket     moves the bytes of one connection; event loops     internal/socket
+//	fifo       queues                                             internal/fifo
+//	exchange   requests, replies, classes of failure              internal/exchange
+//	slot       the slot of a key                                  internal/slot
+//	wire       bytes to values and back; no socket, no time       wire
 //
 // A goroutine of the link dials a connection and does the handshake on a plain
-// net.Conn. Then loops.adopt makes it a transport, whose events go to a sink (a
-// pipeline or a subConn) until OnClose. The sink ends with its connection and the
+// net.Conn. Then Loops.Adopt makes it a transport, whose events go to a sink (a
+// pipeline or a connection of pubsub) until OnClose. The sink ends with its connection and the
 // next connection gets a new one, so a late event never meets new state.
 //
 // # Goroutines
@@ -59,7 +62,7 @@
 //
 // The lock on the right of an arrow may be taken while the left one is held:
 //
-//	lane.mu → pipeline.mu → (Request.AppendCommand, Rank)
+//	Lane.mu → Pipeline.mu → (Request.AppendCommand, Rank)
 //	gnetTransport.mu → (write, wake and close of gnet)
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
 //	retired.mu → lane.mu, link.mu, subs.mu

@@ -63,12 +63,12 @@ const maxGroup = 256
 
 // member is a request on its way through a durable.
 type member struct {
-	request exchange.DurableRequest
+	request DurableRequest
 	durable *durable
 	hops    uint8 // as in entry
 	asked   bool
-	reply   exchange.Reply
-	ack     exchange.Ack // reply.Ack
+	reply   Reply
+	ack     Ack // reply.Ack
 }
 
 func newDurable(l *pipeline.Lane, k *link, timeout time.Duration, limit int) *durable {
@@ -91,7 +91,7 @@ func (d *durable) submit(m *member) {
 	}
 	rank := exchange.RankOf(m.request)
 	d.mu.Lock()
-	if rank == exchange.Refuse && d.mu.queue.Len() >= d.limit {
+	if rank == Refuse && d.mu.queue.Len() >= d.limit {
 		d.mu.Unlock()
 		d.lane.Refuse(pipeline.Entry{Request: m.request}, exchange.RefusedFull)
 		return
@@ -170,12 +170,12 @@ func (d *durable) left(m *member, answered bool) {
 }
 
 // AppendCommand implements Request.
-func (m *member) AppendCommand(dst []byte, form exchange.Form) []byte {
+func (m *member) AppendCommand(dst []byte, form Form) []byte {
 	return m.request.AppendCommand(dst, form)
 }
 
 // Complete implements Request.
-func (m *member) Complete(r exchange.Reply) {
+func (m *member) Complete(r Reply) {
 	d := m.durable
 	defer d.pump() // this may have been all that the group waited for
 	if r.Err != nil || !m.request.NeedsAck(r.Value) {
@@ -203,12 +203,12 @@ type roleQuestion durable
 var roleBytes = wire.AppendCommand(nil, "ROLE")
 
 // AppendCommand implements Request.
-func (q *roleQuestion) AppendCommand(dst []byte, _ exchange.Form) []byte {
+func (q *roleQuestion) AppendCommand(dst []byte, _ Form) []byte {
 	return append(dst, roleBytes...)
 }
 
 // Complete implements Request.
-func (q *roleQuestion) Complete(r exchange.Reply) {
+func (q *roleQuestion) Complete(r Reply) {
 	there := q.link.node.attend(r)
 	q.mu.Lock()
 	q.mu.there = there
@@ -219,18 +219,18 @@ func (q *roleQuestion) Complete(r exchange.Reply) {
 type ackQuestion durable
 
 // AppendCommand implements Request. asked stands still while the question is out.
-func (q *ackQuestion) AppendCommand(dst []byte, _ exchange.Form) []byte {
+func (q *ackQuestion) AppendCommand(dst []byte, _ Form) []byte {
 	dst = append(dst, "*3\r\n$4\r\nWAIT\r\n"...)
 	dst = wire.AppendBulkInt(dst, int64(q.mu.asked))
 	return wire.AppendBulkInt(dst, max(1, q.timeout.Milliseconds())) // 0 would be for ever
 }
 
 // Complete implements Request.
-func (q *ackQuestion) Complete(r exchange.Reply) {
+func (q *ackQuestion) Complete(r Reply) {
 	d := (*durable)(q)
 	err := r.Err
 	if err == nil && r.Value.Kind != wire.KindInt {
-		err = wire.ErrProtocol
+		err = ErrProtocol
 	}
 	d.mu.Lock()
 	d.mu.waiting = false
@@ -238,7 +238,7 @@ func (q *ackQuestion) Complete(r exchange.Reply) {
 	var done, again []*member
 	for _, m := range d.mu.answered {
 		want := m.request.Wants()
-		m.ack = exchange.Ack{Wanted: want.Of(there.replicas), Err: err}
+		m.ack = Ack{Wanted: want.Of(there.replicas), Err: err}
 		if err == nil && want < 0 {
 			m.ack.Err = there.err
 		}

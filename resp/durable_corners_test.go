@@ -8,7 +8,6 @@ import (
 	"github.com/pawl-lock/pawl/internal/sockettest"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // The connection dies after the first of a group was answered, and the next one is up
@@ -49,7 +48,7 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 	if r := first.Await(t); r.Err != nil || ackOf(r).Err == nil {
 		t.Errorf("answered on a connection that is gone: %+v", r)
 	}
-	if r := second.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := second.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("the other: %+v", r)
 	}
 	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
@@ -70,7 +69,7 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 	}
 	calls[1].dropped.Store(true)
 	gate.Open()
-	if r := calls[1].Await(t); !errors.Is(r.Err, exchange.ErrUnwanted) || !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := calls[1].Await(t); !errors.Is(r.Err, ErrUnwanted) || !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("unwanted: %+v", r)
 	}
 	if r := calls[2].Await(t); r.Err != nil || ackOf(r).Acked != 1 {
@@ -93,10 +92,10 @@ func TestRedirectedWaitIsAnErrorAndNoMore(t *testing.T) {
 		}
 		f.nodes[0].OnNext(1, question, f.moved(7, 1))
 		c := f.client(t, func(cfg *Config) { cfg.Durable = true })
-		if r := acked(t, c, exchange.AllReplicas); r.Err != nil || ackOf(r).Err == nil {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err == nil {
 			t.Errorf("%+v", r)
 		}
-		if r := acked(t, c, exchange.AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
 			t.Errorf("afterwards: %+v", r)
 		}
 	}
@@ -108,7 +107,7 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 	n := primary(t, 1)
 	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 1})
 	for range 10 {
-		if r := acked(t, c, exchange.AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -117,10 +116,10 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 // rankedCall is a durableCall that may wait for room.
 type rankedCall struct {
 	*durableCall
-	rank exchange.Rank
+	rank Rank
 }
 
-func (c rankedCall) Rank() exchange.Rank { return c.rank }
+func (c rankedCall) Rank() Rank { return c.rank }
 
 // A full queue refuses only those that do not wait. The others are served in turn.
 func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing.T) {
@@ -130,8 +129,8 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 1})
 	calls := []rankedCall{
-		{newDurableCall(0, 1), exchange.Later}, {newDurableCall(1, 1), exchange.Later}, {newDurableCall(2, 1), exchange.Later},
-		{newDurableCall(3, 1), exchange.Refuse}, {newDurableCall(4, 1), exchange.Sooner}, {newDurableCall(5, 1), exchange.Later},
+		{newDurableCall(0, 1), Later}, {newDurableCall(1, 1), Later}, {newDurableCall(2, 1), Later},
+		{newDurableCall(3, 1), Refuse}, {newDurableCall(4, 1), Sooner}, {newDurableCall(5, 1), Later},
 	}
 	for i, call := range calls {
 		c.SubmitDurable(0, call)
@@ -139,7 +138,7 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 			n.WaitFor(1, waits)
 		}
 	}
-	if r := calls[3].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) {
+	if r := calls[3].Await(t); !errors.Is(r.Err, ErrLaneFull) {
 		t.Errorf("the one that does not wait: %+v", r)
 	}
 	gate.Open()
@@ -166,7 +165,7 @@ func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
 	c := durableClient(t, n)
 	var calls []rankedCall
 	for i := range 3000 {
-		calls = append(calls, rankedCall{newDurableCall(i, 1), exchange.Later + exchange.Rank(i%2)})
+		calls = append(calls, rankedCall{newDurableCall(i, 1), Later + Rank(i%2)})
 		c.SubmitDurable(0, calls[i])
 		if i == 0 {
 			n.WaitFor(1, waits)
@@ -191,7 +190,7 @@ func TestDurableLinkOfANewNodeIsStartedOnce(t *testing.T) {
 	n := primary(t, 1)
 	c := ready(t, Config{Addr: n.Addr()})
 	fresh := newNode(c, "tcp", n.Addr())
-	t.Cleanup(func() { fresh.close(exchange.ErrClosed) })
+	t.Cleanup(func() { fresh.close(ErrClosed) })
 	fresh.durable[0].link.wake()
 	fresh.open()
 	for _, l := range fresh.links[:len(fresh.links)-1] {

@@ -11,9 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/sockettest"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 var (
@@ -33,13 +31,13 @@ func roleOfPrimary(n int) fakenode.Action {
 // durableCall is a call that replicas are to acknowledge if its answer is not 0.
 type durableCall struct {
 	*exchangetest.Call
-	want    exchange.Acks
+	want    Acks
 	dropped atomic.Bool
 	before  func() // called when it is about to be sent
 }
 
-func (c *durableCall) Wants() exchange.Acks       { return c.want }
-func (c *durableCall) NeedsAck(v wire.Value) bool { return v.Int != 0 }
+func (c *durableCall) Wants() Acks           { return c.want }
+func (c *durableCall) NeedsAck(v Value) bool { return v.Int != 0 }
 
 func (c *durableCall) Wanted() bool {
 	if c.before != nil {
@@ -48,13 +46,13 @@ func (c *durableCall) Wanted() bool {
 	return !c.dropped.Load()
 }
 
-func newDurableCall(n int, want exchange.Acks) *durableCall {
+func newDurableCall(n int, want Acks) *durableCall {
 	return &durableCall{Call: exchangetest.NewCall(n), want: want}
 }
 
-func ackOf(r exchange.Reply) exchange.Ack {
+func ackOf(r Reply) Ack {
 	if r.Ack == nil {
-		return exchange.Ack{}
+		return Ack{}
 	}
 	return *r.Ack
 }
@@ -74,7 +72,7 @@ func durableClient(t *testing.T, n *fakenode.Node) *Client {
 }
 
 // acked sends one call and returns its outcome.
-func acked(t *testing.T, c *Client, want exchange.Acks) exchange.Reply {
+func acked(t *testing.T, c *Client, want Acks) Reply {
 	t.Helper()
 	call := newDurableCall(1, want)
 	c.SubmitDurable(0, call)
@@ -84,19 +82,19 @@ func acked(t *testing.T, c *Client, want exchange.Acks) exchange.Reply {
 func TestReplicasAreCountedAndAskedFor(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		want                  exchange.Acks
+		want                  Acks
 		attached, acknowledge int
 		wanted, asked         int
 	}{
 		{want: 2, attached: 2, acknowledge: 2, wanted: 2, asked: 2},
 		{want: 2, attached: 3, acknowledge: 3, wanted: 2, asked: 2},
 		{want: 2, attached: 1, acknowledge: 1, wanted: 2, asked: 1}, // no use in waiting for two
-		{want: exchange.AllReplicas, attached: 3, acknowledge: 2, wanted: 3, asked: 3},
-		{want: exchange.AllReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
-		{want: exchange.MajorityOfReplicas, attached: 1, acknowledge: 1, wanted: 1, asked: 1},
-		{want: exchange.MajorityOfReplicas, attached: 2, acknowledge: 1, wanted: 2, asked: 2},
-		{want: exchange.MajorityOfReplicas, attached: 5, acknowledge: 4, wanted: 3, asked: 3},
-		{want: exchange.MajorityOfReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
+		{want: AllReplicas, attached: 3, acknowledge: 2, wanted: 3, asked: 3},
+		{want: AllReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
+		{want: MajorityOfReplicas, attached: 1, acknowledge: 1, wanted: 1, asked: 1},
+		{want: MajorityOfReplicas, attached: 2, acknowledge: 1, wanted: 2, asked: 2},
+		{want: MajorityOfReplicas, attached: 5, acknowledge: 4, wanted: 3, asked: 3},
+		{want: MajorityOfReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
 	} {
 		t.Run(fmt.Sprintf("%d of %d", test.want, test.attached), func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +128,7 @@ func TestGroupsShareAWait(t *testing.T) {
 	const many = 100
 	var calls []*durableCall
 	for i := range many {
-		calls = append(calls, newDurableCall(i+1, exchange.AllReplicas))
+		calls = append(calls, newDurableCall(i+1, AllReplicas))
 		c.SubmitDurable(0, calls[i])
 	}
 	// An ordinary command passes by, and nothing was sent behind the WAIT.
@@ -240,13 +238,13 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	c := durableClient(t, n)
-	if r := acked(t, c, exchange.AllReplicas); ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
+	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
 	}
 	n.On(roles, roleOfPrimary(2))
 	n.OnNext(1, waits, fakenode.Int(1)) // the old one was quick
 	n.On(fakenode.Is("WAIT", "2"), fakenode.Int(2))
-	if r := acked(t, c, exchange.AllReplicas); ackOf(r).Acked != 2 || ackOf(r).Wanted != 2 {
+	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 2 || ackOf(r).Wanted != 2 {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -255,13 +253,13 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spoil func(n *fakenode.Node)
-		want  exchange.Acks
+		want  Acks
 		text  string
 	}{
 		"WAIT refused":      {func(n *fakenode.Node) { n.On(waits, fakenode.Error("NOPERM no WAIT")) }, 1, "NOPERM"},
 		"WAIT no number":    {func(n *fakenode.Node) { n.On(waits, fakenode.Bulk("1")) }, 1, "protocol"},
-		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, exchange.AllReplicas, "NOPERM"},
-		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, exchange.AllReplicas, "slave"},
+		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, AllReplicas, "NOPERM"},
+		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, AllReplicas, "slave"},
 		"connection lost":   {func(n *fakenode.Node) { n.On(waits, fakenode.Reset()) }, 1, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -319,15 +317,15 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 		return len(d.mu.answered) == 1
 	})
 	n.ResetAll()
-	if r := group[0].Await(t); r.Err != nil || !errors.Is(ackOf(r).Err, exchange.ErrOutcomeUnknown) {
+	if r := group[0].Await(t); r.Err != nil || !errors.Is(ackOf(r).Err, ErrOutcomeUnknown) {
 		t.Errorf("answered, not acknowledged: %+v", r)
 	}
 	for _, call := range group[1:] {
-		if r := call.Await(t); !errors.Is(r.Err, exchange.ErrOutcomeUnknown) {
+		if r := call.Await(t); !errors.Is(r.Err, ErrOutcomeUnknown) {
 			t.Errorf("sent, not answered: %+v", r)
 		}
 	}
-	if r := late.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := late.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("not sent: %+v", r)
 	}
 	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
@@ -343,7 +341,7 @@ func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
 	}
 	first := newDurableCall(0, 1)
 	c.SubmitDurable(0, first)
-	if r := first.Await(t); r.Err != nil && !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := first.Await(t); r.Err != nil && !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("the first, most likely before there is a connection: %+v", r)
 	}
 	eventually(t, "the connection is up", func() bool { return c.Up(RoleDurable, 0) })
@@ -371,7 +369,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.serve(1, 0) // the look that MOVED causes must not lead back
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	f.nodes[1].On(echoes, fakenode.Int(5))
-	call := newDurableCall(1, exchange.AllReplicas)
+	call := newDurableCall(1, AllReplicas)
 	c.SubmitDurable(7, call)
 	if r := call.Await(t); r.Err != nil || r.Value.Int != 5 || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
@@ -381,7 +379,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Int(6))
 	f.nodes[0].On(roles, roleOfPrimary(2))
 	f.nodes[0].On(waits, fakenode.Int(2))
-	call = newDurableCall(2, exchange.AllReplicas)
+	call = newDurableCall(2, AllReplicas)
 	c.SubmitDurable(7, call)
 	if r := call.Await(t); r.Err != nil || r.Value.Int != 6 || ackOf(r).Acked != 2 || !r.Moving {
 		t.Fatalf("%+v", r)
@@ -397,7 +395,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	f.nodes[1].On(echoes, f.moved(9, 0))
 	call = newDurableCall(3, 1)
 	c.SubmitDurable(9, call)
-	var refused *wire.ServerError
+	var refused *ServerError
 	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 		t.Fatalf("%+v", r)
 	}
@@ -423,14 +421,14 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	over := make(chan struct{})
 	var submit func(i int)
 	submit = func(i int) {
-		call := newDurableCall(i, exchange.Acks(i%3)-1)
+		call := newDurableCall(i, Acks(i%3)-1)
 		if call.want == 0 {
-			call.want = exchange.MajorityOfReplicas
+			call.want = MajorityOfReplicas
 		}
-		call.Then = func(r exchange.Reply) {
+		call.Then = func(r Reply) {
 			switch {
 			case i%length+1 == length:
-			case errors.Is(r.Err, exchange.ErrNotSent):
+			case errors.Is(r.Err, ErrNotSent):
 				go func() {
 					eventually(t, "it is up again", func() bool { return c.Up(RoleDurable, 0) })
 					submit(i + 1)
@@ -472,7 +470,7 @@ func TestFullDurableQueueRefuses(t *testing.T) {
 		calls = append(calls, newDurableCall(i+1, 1))
 		c.SubmitDurable(0, calls[i+1])
 	}
-	if r := calls[11].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) || !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := calls[11].Await(t); !errors.Is(r.Err, ErrLaneFull) || !errors.Is(r.Err, ErrNotSent) {
 		t.Errorf("%+v", r)
 	}
 	gate.Open()
@@ -494,10 +492,10 @@ func TestClosedClientRefusesDurableRequests(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := out.Await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), exchange.ErrClosed) { // its answer had come, or not
+	if r := out.Await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), ErrClosed) { // its answer had come, or not
 		t.Errorf("out: %+v", r)
 	}
-	if r := acked(t, c, 1); !errors.Is(r.Err, exchange.ErrClosed) {
+	if r := acked(t, c, 1); !errors.Is(r.Err, ErrClosed) {
 		t.Errorf("later: %+v", r)
 	}
 }
@@ -512,7 +510,7 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	for i := range 4 {
 		calls = append(calls, newDurableCall(i, 1))
 		if i == 2 {
-			calls[i].Then = func(exchange.Reply) { close(calls[i].Done); panic("on purpose") }
+			calls[i].Then = func(Reply) { close(calls[i].Done); panic("on purpose") }
 		}
 		c.SubmitDurable(0, calls[i])
 		if i == 0 {

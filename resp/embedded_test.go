@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/embedded"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // The embedded server is what demos and users' tests run on.
@@ -17,14 +18,14 @@ func TestEmbeddedServerIsGoodEnough(t *testing.T) {
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		cfg.Addr, cfg.Scripts = s.Addr(), []string{"return redis.call('publish', KEYS[1], ARGV[1])"}
 		c := ready(t, cfg)
-		rec := newRecorder()
+		rec := exchangetest.NewRecorder()
 		ch := NewChannel(t.Name(), rec)
 		c.Subscribe(ch)
-		rec.await(t, Subscribed)
+		rec.Await(t, Subscribed)
 		if v, err := c.Do(testContext(t), "EVAL", cfg.Scripts[0], "1", t.Name(), "hi"); err != nil || v.Int != 1 {
 			t.Fatalf("publish in a script: %+v, %v", v, err)
 		}
-		if got := rec.await(t, Message); got != "hi" {
+		if got := rec.Await(t, Message); got != "hi" {
 			t.Fatalf("message %q", got)
 		}
 		c.Unsubscribe(ch)

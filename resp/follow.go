@@ -3,10 +3,9 @@ package resp
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/wire"
+	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 )
 
 // follow makes the routes those of a layout: nodes for new primaries, and an end for
@@ -182,7 +181,7 @@ func (c *Client) hasSharded(ctx context.Context, l *layout) (yes bool, err error
 	addrs := candidates("", l.primaries(), nil)
 	return askFirst(ctx, addrs, s.patience, func(ctx context.Context, addr string) (bool, error) {
 		_, err := s.ask(ctx, &c.cfg, addr, "PUBSUB", "SHARDNUMSUB", "0")
-		var refused *wire.ServerError
+		var refused *ServerError
 		if errors.As(err, &refused) && (refused.Code == "NOPERM" || strings.HasPrefix(refused.Message, "ERR unknown") || strings.HasPrefix(refused.Message, "ERR Unknown")) {
 			return false, nil
 		}
@@ -195,44 +194,11 @@ func (c *Client) hasSharded(ctx context.Context, l *layout) (yes bool, err error
 func (c *Client) Sharded() bool { return c.sharded.Load() }
 
 // moveChannels takes the Channels along that are subscribed at a node that does not
-// serve their slot any more, and finds a place for those that had none. Their
-// handlers hear Disconnected, if they were live, before they can hear Subscribed from
-// the new node:
-//
-//	out of the old node, into limbo      (lock)
-//	Disconnected                         (no lock)
-//	out of limbo, into the new node      (lock)
-//	... SUBSCRIBE, its answer: Subscribed
+// serve their slot any more.
 func (c *Client) moveChannels() {
-	var told []ChannelHandler
-	var wake []*node
-	nodes := c.nodes()
-	c.subLock.Lock()
-	for _, n := range nodes {
-		s := n.pubsub.subs
-		if handlers := s.evictLocked(c.limbo, func(slot uint16) bool { return c.routes.of(uint64(slot)) != n }); handlers != nil {
-			told = append(told, handlers...)
-			wake = append(wake, n)
-		}
+	var endpoints []*pubsub.Endpoint
+	for _, n := range c.nodes() {
+		endpoints = append(endpoints, n.Endpoint)
 	}
-	c.subLock.Unlock()
-	tell(told, Disconnected, nil, nil)
-
-	c.subLock.Lock()
-	for _, t := range c.limbo.mu.topics {
-		n := c.routes.of(uint64(t.slot))
-		if n == nil {
-			continue
-		}
-		for ch := t.first; ch != nil; ch = t.first {
-			c.limbo.unsubscribeLocked(ch)
-			if n.pubsub.subs.subscribeLocked(ch) && !slices.Contains(wake, n) {
-				wake = append(wake, n)
-			}
-		}
-	}
-	c.subLock.Unlock()
-	for _, n := range wake {
-		n.pubsub.wake()
-	}
+	c.channels.Move(endpoints)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -42,7 +43,7 @@ bbbbbb 10.0.0.1:6379@16379 handshake - 0 0 0 connected
 	if !reflect.DeepEqual(nodes, want) {
 		t.Errorf("got\n%+v, want\n%+v", nodes, want)
 	}
-	if _, err := cfg.clusterNodes("one two three\n", ""); !errors.Is(err, wire.ErrProtocol) {
+	if _, err := cfg.clusterNodes("one two three\n", ""); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a line of three words: %v", err)
 	}
 }
@@ -178,7 +179,7 @@ func TestMostReplicasSeenAreRemembered(t *testing.T) {
 // A connection that its replica has left, and the primary has yet to give up.
 func TestReplicaThatIsListedTwiceIsOne(t *testing.T) {
 	t.Parallel()
-	list := func(addrs ...string) wire.Value {
+	list := func(addrs ...string) Value {
 		var b strings.Builder
 		fmt.Fprintf(&b, "*%d\r\n", len(addrs))
 		for _, addr := range addrs {
@@ -269,9 +270,9 @@ func attach(n *fakenode.Node, replicas ...string) {
 }
 
 // expect sends calls until the answer is so many of so many, by whom else.
-func expect(t *testing.T, c *Client, want exchange.Acks, acks, wanted int, away ...string) {
+func expect(t *testing.T, c *Client, want Acks, acks, wanted int, away ...string) {
 	t.Helper()
-	var got exchange.Ack
+	var got Ack
 	eventually(t, fmt.Sprintf("Acks(%d): %d of %d, away %v", want, acks, wanted, away), func() bool {
 		r := acked(t, c, want)
 		got = ackOf(r)
@@ -286,15 +287,15 @@ func TestReplicaThatSentinelsListCountsWhileItIsAway(t *testing.T) {
 	c := w.client(t, true)
 	attach(w.primary, "10.0.0.3:1")
 	for range 3 {
-		expect(t, c, exchange.AllReplicas, 1, 2, "10.0.0.2:1")
+		expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	}
-	expect(t, c, exchange.MajorityOfReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, MajorityOfReplicas, 1, 2, "10.0.0.2:1")
 	expect(t, c, 1, 1, 1)
 	attach(w.primary, "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
-	expect(t, c, exchange.AllReplicas, 3, 3) // more than the sentinel has heard of
-	expect(t, c, exchange.MajorityOfReplicas, 3, 2)
+	expect(t, c, AllReplicas, 3, 3) // more than the sentinel has heard of
+	expect(t, c, MajorityOfReplicas, 3, 2)
 	attach(w.primary, "10.0.0.2:1", "10.0.0.3:1")
-	expect(t, c, exchange.AllReplicas, 2, 3) // the other was there a moment ago
+	expect(t, c, AllReplicas, 2, 3) // the other was there a moment ago
 }
 
 // After a reset they have forgotten it.
@@ -303,10 +304,10 @@ func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
 	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
 	c := w.client(t, true)
 	attach(w.primary, "10.0.0.3:1")
-	expect(t, c, exchange.AllReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	w.list("10.0.0.3:1")
 	c.explorer.kick("")
-	expect(t, c, exchange.AllReplicas, 1, 1)
+	expect(t, c, AllReplicas, 1, 1)
 }
 
 // Rights for these questions are needed by those who wait for replicas, and by nobody
@@ -323,11 +324,11 @@ func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
 	if n := len(w.sentinel.Commands(asksForReplicas)); n != 0 {
 		t.Fatalf("the sentinel was asked for replicas %d times", n)
 	}
-	first := acked(t, c, exchange.AllReplicas)
-	if !errors.Is(first.Err, exchange.ErrNotSent) || !errors.Is(first.Err, exchange.ErrNotCounted) {
+	first := acked(t, c, AllReplicas)
+	if !errors.Is(first.Err, ErrNotSent) || !errors.Is(first.Err, exchange.ErrNotCounted) {
 		t.Errorf("the first: %+v", first)
 	}
-	expect(t, c, exchange.AllReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 }
 
 // It never counts for less than was asked: without the right "all" has no meaning.
@@ -337,7 +338,7 @@ func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
 	w.sentinel.On(asksForReplicas, fakenode.Error("NOPERM no right to sentinel|replicas"))
 	c := w.client(t, true)
 	attach(w.primary, "10.0.0.3:1")
-	for _, want := range []exchange.Acks{exchange.AllReplicas, exchange.MajorityOfReplicas} {
+	for _, want := range []Acks{AllReplicas, MajorityOfReplicas} {
 		if r := acked(t, c, want); r.Err != nil || ackOf(r).Acked != 0 || ackOf(r).Err == nil || !strings.Contains(ackOf(r).Err.Error(), "sentinel|replicas") {
 			t.Errorf("%+v", r)
 		}
@@ -345,13 +346,13 @@ func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
 	expect(t, c, 1, 1, 1)
 	w.list("10.0.0.2:1", "10.0.0.3:1") // the right has been given
 	c.explorer.kick("")
-	expect(t, c, exchange.AllReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	// What is known stands while nobody answers.
 	looks := len(w.sentinel.Commands(asksForReplicas))
 	w.sentinel.On(asksForReplicas, fakenode.Error(fakenode.Busy))
 	c.explorer.kick("")
 	w.sentinel.WaitFor(looks+1, asksForReplicas)
-	expect(t, c, exchange.AllReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 }
 
 // CLUSTER SLOTS hides replicas that have failed, CLUSTER NODES does not.
@@ -365,11 +366,11 @@ func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
 	n.On(echoes, fakenode.Int(1))
 	attach(n, "10.0.0.3:1")
 	c := f.client(t, func(cfg *Config) { cfg.Durable = true })
-	expect(t, c, exchange.AllReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	expect(t, c, 1, 1, 1)
 	n.On(nodes, fakenode.Raw(bulk(strings.Replace(three, "a 10.0.0.2:1@2 slave,fail p 0 0 1 disconnected\n", "", 1))))
 	c.explorer.kick("")
-	expect(t, c, exchange.AllReplicas, 1, 1)
+	expect(t, c, AllReplicas, 1, 1)
 }
 
 // A cluster may keep the addresses of its nodes to itself: each is where it was asked. But
@@ -384,7 +385,7 @@ func TestPrimaryIsFoundInItsGroupByItsID(t *testing.T) {
 	n.On(echoes, fakenode.Int(1))
 	attach(n, "10.0.0.3:1")
 	c := ready(t, Config{Topology: Cluster, Addrs: []string{n.Addr()}, Sharding: ShardingOff, Durable: true})
-	expect(t, c, exchange.AllReplicas, 1, 2, "10.0.0.2:1")
+	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 }
 
 // MOVED leads to the replica that was promoted before the next look. Its group is that of
@@ -401,11 +402,11 @@ func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
 	attach(f.nodes[0], f.nodes[1].Addr(), "10.0.0.3:1")
 	attach(f.nodes[1], "10.0.0.3:1")
 	c := f.client(t, func(cfg *Config) { cfg.Durable = true })
-	expect(t, c, exchange.AllReplicas, 2, 2)
-	f.nodes[0].On(echoes, f.moved(int(slotCount-1), 1))
+	expect(t, c, AllReplicas, 2, 2)
+	f.nodes[0].On(echoes, f.moved(int(slot.Count-1), 1))
 	eventually(t, "it answers", func() bool {
-		call := newDurableCall(1, exchange.AllReplicas)
-		c.SubmitDurable(slotCount-1, call)
+		call := newDurableCall(1, AllReplicas)
+		c.SubmitDurable(slot.Count-1, call)
 		r := call.Await(t)
 		if got := ackOf(r); r.Err == nil && (got.Acked != 1 || got.Wanted != 2 || !slices.Equal(got.Away, []string{f.nodes[0].Addr()})) {
 			t.Fatalf("%+v, %+v", r, got)
@@ -414,11 +415,11 @@ func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
 	})
 	// A server that nobody has listed has no group.
 	stranger := primary(t, 1)
-	f.nodes[1].On(echoes, fakenode.Error(fmt.Sprintf("MOVED %d %s", slotCount-2, stranger.Addr())))
-	f.nodes[0].On(echoes, fakenode.Error(fmt.Sprintf("MOVED %d %s", slotCount-2, stranger.Addr())))
+	f.nodes[1].On(echoes, fakenode.Error(fmt.Sprintf("MOVED %d %s", slot.Count-2, stranger.Addr())))
+	f.nodes[0].On(echoes, fakenode.Error(fmt.Sprintf("MOVED %d %s", slot.Count-2, stranger.Addr())))
 	eventually(t, "a stranger answers", func() bool {
-		call := newDurableCall(2, exchange.AllReplicas)
-		c.SubmitDurable(slotCount-2, call)
+		call := newDurableCall(2, AllReplicas)
+		c.SubmitDurable(slot.Count-2, call)
 		r := call.Await(t)
 		if r.Err == nil && !errors.Is(ackOf(r).Err, errNotListed) {
 			t.Fatalf("%+v", ackOf(r))
@@ -435,13 +436,13 @@ func TestConfiguredReplicaCountsWhileItIsAway(t *testing.T) {
 	a.On(infos, fakenode.Raw(leader("A", b.Addr()).info))
 	follower(a.Addr(), "A", true).play(b)
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{a.Addr(), b.Addr(), "127.0.0.1:1"}, Durable: true})
-	expect(t, c, exchange.AllReplicas, 1, 2, "127.0.0.1:1")
+	expect(t, c, AllReplicas, 1, 2, "127.0.0.1:1")
 	expect(t, c, 1, 1, 1)
 	// More than the user has named: the most that were there.
 	attach(a, b.Addr(), "10.0.0.2:1", "10.0.0.3:1")
-	expect(t, c, exchange.AllReplicas, 3, 3)
+	expect(t, c, AllReplicas, 3, 3)
 	attach(a, b.Addr())
-	expect(t, c, exchange.AllReplicas, 1, 3, "127.0.0.1:1")
+	expect(t, c, AllReplicas, 1, 3, "127.0.0.1:1")
 }
 
 // Nobody keeps a list, so the client does.
@@ -450,13 +451,13 @@ func TestReplicaOfAPlainServerCountsOnceItWasThere(t *testing.T) {
 	n := primary(t, 0)
 	attach(n, "10.0.0.2:1")
 	c := durableClient(t, n)
-	expect(t, c, exchange.AllReplicas, 1, 1)
+	expect(t, c, AllReplicas, 1, 1)
 	attach(n, "10.0.0.2:1", "10.0.0.3:1")
-	expect(t, c, exchange.AllReplicas, 2, 2)
+	expect(t, c, AllReplicas, 2, 2)
 	attach(n, "10.0.0.3:1")
-	expect(t, c, exchange.AllReplicas, 1, 2)
-	expect(t, c, exchange.MajorityOfReplicas, 1, 2)
+	expect(t, c, AllReplicas, 1, 2)
+	expect(t, c, MajorityOfReplicas, 1, 2)
 	if other := durableClient(t, n); true { // as after a restart
-		expect(t, other, exchange.AllReplicas, 1, 1)
+		expect(t, other, AllReplicas, 1, 1)
 	}
 }

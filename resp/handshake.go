@@ -24,7 +24,7 @@ type step struct {
 	// optional steps may be refused.
 	optional bool
 	// accept, if set, judges an answer that is no error.
-	accept func(wire.Value) error
+	accept func(Value) error
 }
 
 // handshakeSteps lists the commands that make a fresh connection usable as role.
@@ -101,7 +101,7 @@ func handshake(conn net.Conn, steps []step) error {
 	}
 	if n := len(in.buf); n > 0 {
 		return fmt.Errorf("%w: %d bytes after the last reply of the handshake; check that nothing stands between client and server",
-			wire.ErrProtocol, n)
+			ErrProtocol, n)
 	}
 	return writeErr
 }
@@ -114,11 +114,11 @@ type replyStream struct {
 }
 
 // next returns the next reply. It borrows the stream's buffer until the next call.
-func (r *replyStream) next() (wire.Value, error) {
+func (r *replyStream) next() (Value, error) {
 	for {
 		v, n, err := r.decoder.Decode(r.buf)
 		if err != nil {
-			return wire.Value{}, err
+			return Value{}, err
 		}
 		if n > 0 {
 			r.buf = r.buf[n:]
@@ -130,13 +130,13 @@ func (r *replyStream) next() (wire.Value, error) {
 		read, err := r.conn.Read(r.buf[len(r.buf):cap(r.buf)])
 		r.buf = r.buf[:len(r.buf)+read]
 		if err != nil && read == 0 {
-			return wire.Value{}, err
+			return Value{}, err
 		}
 	}
 }
 
 func closedInHandshake(s step, readErr, writeErr error) error {
-	if errors.Is(readErr, wire.ErrProtocol) {
+	if errors.Is(readErr, ErrProtocol) {
 		return readErr
 	}
 	if writeErr != nil && !distrusted(readErr) { // a TLS alert says more than the reset behind it
@@ -150,7 +150,7 @@ func closedInHandshake(s step, readErr, writeErr error) error {
 }
 
 // check judges the reply to s.
-func (s step) check(v wire.Value) error {
+func (s step) check(v Value) error {
 	switch {
 	case v.Kind == wire.KindError:
 		return s.refused(v)
@@ -160,15 +160,15 @@ func (s step) check(v wire.Value) error {
 		// Our own words: an echo service, or a connection to itself, which is what
 		// dialling a free port of this machine from that port makes.
 		return fmt.Errorf("%w: %s was answered with an array; check that a Redis server listens there, and nothing that echoes",
-			wire.ErrProtocol, s.name)
+			ErrProtocol, s.name)
 	case s.name == "PING" && string(v.Bytes) != "PONG":
-		return fmt.Errorf("%w: PING was not answered with PONG; check that nothing stands between client and server", wire.ErrProtocol)
+		return fmt.Errorf("%w: PING was not answered with PONG; check that nothing stands between client and server", ErrProtocol)
 	}
 	return nil
 }
 
 // refused judges the error v, the reply to s; nil if one can live with it.
-func (s step) refused(v wire.Value) error {
+func (s step) refused(v Value) error {
 	e := wire.NewServerError(v.Bytes)
 	// "unknown command" quotes the arguments, cut at any length: a password, or a script.
 	e.Message, _, _ = strings.Cut(e.Message, ", with args")
@@ -195,7 +195,7 @@ func (s step) refused(v wire.Value) error {
 // unauthorized reports whether err is a server's refusal of the credentials, or of what
 // their user may do.
 func unauthorized(err error) bool {
-	var e *wire.ServerError
+	var e *ServerError
 	if !errors.As(err, &e) {
 		return false
 	}
@@ -213,7 +213,7 @@ func unauthorized(err error) bool {
 // lasting reports whether err will stay until somebody changes the
 // configuration of the client or of the server.
 func lasting(err error) bool {
-	var e *wire.ServerError
+	var e *ServerError
 	switch {
 	case errors.Is(err, ErrTooOld):
 		return true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -64,7 +65,7 @@ func TestWhatOnlyAHumanCanMendIsToldAtOnce(t *testing.T) {
 			client := Open(c.cfg)
 			err := client.WaitReady(context.Background())
 			client.Close()
-			e := (*wire.ServerError)(nil)
+			e := (*ServerError)(nil)
 			if !errors.As(err, &e) || e.Code != c.code {
 				t.Fatalf("WaitReady: %v", err)
 			}
@@ -119,14 +120,14 @@ func TestHandshakeThatFailsIsRetriedAndExplained(t *testing.T) {
 		"replica, no master": {fakenode.Is("PING"), fakenode.Error(fakenode.MasterDown), "MASTERDOWN", nil},
 		"busy":               {fakenode.Is("SCRIPT"), fakenode.Error(fakenode.Busy), "BUSY", nil},
 		"maxclients":         {fakenode.Connect, fakenode.Seq(fakenode.Raw("-ERR max number of clients reached\r\n"), fakenode.Close()), "max number of clients", nil},
-		"web server":         {fakenode.Connect, fakenode.Raw("HTTP/1.1 400 Bad Request\r\n\r\n"), "Redis server", wire.ErrProtocol},
+		"web server":         {fakenode.Connect, fakenode.Raw("HTTP/1.1 400 Bad Request\r\n\r\n"), "Redis server", ErrProtocol},
 		"closed at once":     {fakenode.Connect, fakenode.Close(), "", nil},
 		"closed before PING": {fakenode.Is("PING"), fakenode.Close(), "expects TLS", io.ErrUnexpectedEOF},
 		"reset":              {fakenode.Is("PING"), fakenode.Reset(), "", nil},
 		"half a reply":       {fakenode.Is("PING"), fakenode.HalfThenReset("+PONG\r\n"), "PING", nil},
-		"one reply too many": {fakenode.Is("PING"), fakenode.Raw("+PONG\r\n+PONG\r\n"), "nothing stands between", wire.ErrProtocol},
-		"echo service":       {fakenode.Any, fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) { c.Write(wire.AppendCommand(nil, cmd.Words...)) }), "echoes", wire.ErrProtocol},
-		"no PONG":            {fakenode.Is("PING"), fakenode.Raw("+OK\r\n"), "PONG", wire.ErrProtocol},
+		"one reply too many": {fakenode.Is("PING"), fakenode.Raw("+PONG\r\n+PONG\r\n"), "nothing stands between", ErrProtocol},
+		"echo service":       {fakenode.Any, fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) { c.Write(wire.AppendCommand(nil, cmd.Words...)) }), "echoes", ErrProtocol},
+		"no PONG":            {fakenode.Is("PING"), fakenode.Raw("+OK\r\n"), "PONG", ErrProtocol},
 		"silence":            {fakenode.Is("PING"), fakenode.Drop(), "DialTimeout", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +178,7 @@ func TestAnswerToAuthNeverCarriesThePassword(t *testing.T) {
 		"ERR unknown command 'AUTH', with args beginning with: 'top-sec",
 		"ERR Syntax error near top-secret",
 	} {
-		err := s.check(wire.Value{Kind: wire.KindError, Bytes: []byte(line)})
+		err := s.check(Value{Kind: wire.KindError, Bytes: []byte(line)})
 		if err == nil || strings.Contains(err.Error(), "top-sec") {
 			t.Errorf("%q became %v", line, err)
 		}
@@ -188,7 +189,7 @@ func TestAnswerToAuthNeverCarriesThePassword(t *testing.T) {
 func TestServerWithoutScriptsIsSuspectedToBeASentinel(t *testing.T) {
 	t.Parallel()
 	s := step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", "return 1"}}
-	err := s.check(wire.Value{Kind: wire.KindError, Bytes: []byte("ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' 'return 1' ")})
+	err := s.check(Value{Kind: wire.KindError, Bytes: []byte("ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' 'return 1' ")})
 	if text := err.Error(); !strings.Contains(text, "redis+sentinel://") || strings.Contains(text, "return 1") || !lasting(err) {
 		t.Error(text)
 	}
@@ -246,7 +247,7 @@ func TestCloseEndsAHandshakeThatHangs(t *testing.T) {
 
 func TestBackoffGrowsWithJitterAndStaysBelowItsMaximum(t *testing.T) {
 	t.Parallel()
-	b := backoff{rand: newTestRand(t)}
+	b := backoff{rand: sockettest.Rand(t)}
 	if d := b.next(); d != 0 {
 		t.Fatalf("the first attempt waits %v", d)
 	}

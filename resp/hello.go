@@ -13,7 +13,7 @@ import (
 // server is.
 
 // acquainted looks at the answer of a fresh connection to HELLO.
-func (c *Config) acquainted(v wire.Value) error {
+func (c *Config) acquainted(v Value) error {
 	if c.Topology == Standalone && field(v, "mode") == "cluster" {
 		c.Logger.Warn("resp: the server is a node of a cluster; connect with redis+cluster://, or what its other nodes serve is refused", "addr", c.Addr)
 	}
@@ -22,7 +22,7 @@ func (c *Config) acquainted(v wire.Value) error {
 
 // isUnknownCommand reports whether v says that the server does not know the command. It
 // is too old, then, or a proxy.
-func isUnknownCommand(v wire.Value) bool {
+func isUnknownCommand(v Value) bool {
 	return v.Kind == wire.KindError && bytes.HasPrefix(v.Bytes, []byte("ERR unknown command"))
 }
 

@@ -14,7 +14,7 @@ func TestPulseLeavesOutTheTimeInWhichTheProcessDidNotRun(t *testing.T) {
 	const ms = time.Millisecond
 	start := clock.Instant(time.Hour)
 	p := pulse{last: start}
-	for i, beat := range []struct{ At, behind time.Duration }{
+	for i, beat := range []struct{ at, behind time.Duration }{
 		{100 * ms, 0},
 		{220 * ms, 20 * ms},
 		{300 * ms, 20 * ms},
@@ -26,9 +26,9 @@ func TestPulseLeavesOutTheTimeInWhichTheProcessDidNotRun(t *testing.T) {
 		{12_700 * ms, 1100 * ms},
 		{14_000 * ms, 1200 * ms},
 	} {
-		now := start.Add(beat.At)
+		now := start.Add(beat.at)
 		if got := now.Sub(p.beat(now)); got != beat.behind {
-			t.Errorf("beat %d, at %v: %v are left out, want %v", i, beat.At, got, beat.behind)
+			t.Errorf("beat %d, at %v: %v are left out, want %v", i, beat.at, got, beat.behind)
 		}
 	}
 }

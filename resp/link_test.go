@@ -15,7 +15,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/internal/sockettest"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // stateLog records OnState and checks that each connection's calls are serial
@@ -91,23 +92,23 @@ func TestEveryConnectionComesBackAfterARestart(t *testing.T) {
 		cfg.CommandTimeout = clientPatience // connections are lost by the kill alone
 		c := ready(t, cfg)
 		log.setClient(c)
-		rec := newRecorder()
+		rec := exchangetest.NewRecorder()
 		ch := NewChannel("news", rec)
 		c.Subscribe(ch)
-		rec.await(t, Subscribed)
+		rec.Await(t, Subscribed)
 
 		for round := 1; round <= 3; round++ {
 			s.Kill()
-			rec.await(t, Disconnected)
+			rec.Await(t, Disconnected)
 			eventually(t, "all connections are down", func() bool { return c.Stats().Connections == 0 })
-			if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, exchange.ErrDown) || !errors.Is(err, exchange.ErrNotSent) {
+			if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrDown) || !errors.Is(err, ErrNotSent) {
 				t.Errorf("Do without a server: %v", err)
 			}
 			s.Restart()
-			rec.await(t, Subscribed)
+			rec.Await(t, Subscribed)
 			eventually(t, "all connections are up again", func() bool { return log.everyUp(4, round) })
 			s.Do("PUBLISH", "news", fmt.Sprint(round))
-			if got := rec.await(t, Message); got != fmt.Sprint(round) {
+			if got := rec.Await(t, Message); got != fmt.Sprint(round) {
 				t.Fatalf("message %q in round %d", got, round)
 			}
 			if _, err := c.Do(testContext(t), "PING"); err != nil {
@@ -150,7 +151,7 @@ func TestLinkSurvivesAPanicOfOnState(t *testing.T) {
 		var log syncBuffer
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		c := ready(t, cfg)
-		if _, err := c.Do(testContext(t), "CUT"); !errors.Is(err, exchange.ErrOutcomeUnknown) {
+		if _, err := c.Do(testContext(t), "CUT"); !errors.Is(err, ErrOutcomeUnknown) {
 			t.Fatalf("CUT: %v", err)
 		}
 		eventually(t, "the lane is back", func() bool {
@@ -180,9 +181,9 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		cfg.Addr, cfg.Lanes, cfg.CommandTimeout, cfg.DialTimeout = s.Addr(), 1, 300*time.Millisecond, 300*time.Millisecond
 		c := ready(t, cfg)
 		s.Stop()
-		rec := newRecorder()
+		rec := exchangetest.NewRecorder()
 		c.Subscribe(NewChannel("a", rec))
-		if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, exchange.ErrTimeout) {
+		if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrTimeout) {
 			t.Fatalf("Do: %v", err)
 		}
 		eventually(t, "lane and pub/sub are given up", func() bool { return !c.Up(RoleLane, 0) && !c.Up(RolePubSub, 0) })
@@ -190,7 +191,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 			t.Error("pub/sub was lost without a reason")
 		}
 		s.Cont()
-		rec.await(t, Subscribed)
+		rec.Await(t, Subscribed)
 		eventually(t, "the lane is back", func() bool { return c.Up(RoleLane, 0) })
 	})
 }
@@ -203,7 +204,7 @@ func TestIdleConnectionsArePingedAndGivenUpIfSilent(t *testing.T) {
 	n.WaitFor(3, fakenode.Is("PING")) // the handshakes'
 	// From now on nobody answers.
 	silent := n.On(fakenode.Is("PING"), fakenode.Drop())
-	fake.Advance(pingAfter + 1)
+	fake.Advance(10*time.Second + 1) // a silence after which a connection is pinged
 	n.WaitFor(6, fakenode.Is("PING"))
 	silent.Remove() // too late for the three that were dropped
 	fake.Advance(3*time.Second + 1)
@@ -219,7 +220,7 @@ func TestFirstConnectionThatComesBackFetchesTheOthers(t *testing.T) {
 	t.Parallel()
 	kick := make(chan struct{})
 	close(kick)
-	b := backoff{rand: newTestRand(t)}
+	b := backoff{rand: sockettest.Rand(t)}
 	pause := func() time.Duration {
 		b.max()
 		start := time.Now()
@@ -245,7 +246,7 @@ func TestEveryConnectionThatComesUpFetchesItsSiblings(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
 	kick := c.nodes()[0].sibling()
-	c.Subscribe(NewChannel("a", newRecorder()))
+	c.Subscribe(NewChannel("a", exchangetest.NewRecorder()))
 	eventually(t, "the subscription", func() bool { return c.Stats().ChannelsConfirmed == 1 })
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	select {

@@ -218,8 +218,8 @@ func (w *deployment) ahead(a, b int) bool {
 	return w.followers(a) > now
 }
 
-// At returns the server at an address: one of the deployment, or somebody else's, or nobody.
-func (w *deployment) At(addr string) (i int, foreign bool) {
+// at returns the server at an address: one of the deployment, or somebody else's, or nobody.
+func (w *deployment) at(addr string) (i int, foreign bool) {
 	if _, err := fmt.Sscanf(addr, "s%d:1", &i); err == nil {
 		return w.led[i], false
 	}

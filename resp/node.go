@@ -10,6 +10,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
+	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // node is the connections to one server: lanes for user commands, one for
@@ -17,15 +19,15 @@ import (
 // used. It belongs to a Client, which makes it when it first
 // needs that server and closes it when the server serves nothing any more.
 type node struct {
-	client  *Client
-	id      ServerID
-	cfg     Config // the Client's, with this server's address
-	lanes   []*pipeline.Lane
-	renewal *pipeline.Lane
-	pubsub  *pubsub
-	durable [2]*durable // of commands, of renewals
-	links   []*link     // the lanes, then as the roles
-	seen    *mostSeen   // of the replicas
+	client   *Client
+	id       ServerID
+	cfg      Config // the Client's, with this server's address
+	lanes    []*pipeline.Lane
+	renewal  *pipeline.Lane
+	Endpoint *pubsub.Endpoint
+	durable  [2]*durable // of commands, of renewals
+	links    []*link     // the lanes, then as the roles
+	seen     *mostSeen   // of the replicas
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -55,9 +57,8 @@ func newNode(c *Client, network, addr string) *node {
 	}
 	n.renewal = n.addLane(RoleRenewal, 0)
 	sub := &link{node: n, role: RolePubSub}
-	n.pubsub = &pubsub{subs: c.newSubs(), clock: n.cfg.Clock, timeout: n.cfg.CommandTimeout, down: sub.down}
-	n.pubsub.subs.wake = n.pubsub.wake
-	sub.endpoint = n.pubsub
+	n.Endpoint = c.channels.NewEndpoint(c.sharded.Load(), n.cfg.Clock, n.cfg.CommandTimeout, sub.down)
+	sub.endpoint = n.Endpoint
 	n.links = append(n.links, sub)
 	for i := range n.durable {
 		n.durable[i] = n.addDurable(RoleDurable + Role(i))
@@ -130,7 +131,7 @@ func (n *node) reconnect(err error) {
 	for _, l := range n.allLanes() {
 		l.Drop(err)
 	}
-	n.pubsub.drop(err)
+	n.Endpoint.Drop(err)
 }
 
 var errOlder = errors.New("resp: another connection to this address was lost, which may lead to another server by now")
@@ -155,7 +156,7 @@ func (n *node) resubscribe() {
 	up, dialled := sub.mu.up, sub.mu.dialled
 	sub.mu.Unlock()
 	if up && slices.ContainsFunc(n.links, func(l *link) bool { return l != sub && l.backAfter(dialled) }) {
-		n.pubsub.drop(errOlder)
+		n.Endpoint.Drop(errOlder)
 	}
 }
 
@@ -179,7 +180,7 @@ func (n *node) start(l *link) {
 func (n *node) lane(route uint64) *pipeline.Lane { return n.lanes[n.laneIndex(route)] }
 
 func (n *node) laneIndex(route uint64) int {
-	return int((route >> slotBits) % uint64(len(n.lanes)))
+	return int((route >> slot.Bits) % uint64(len(n.lanes)))
 }
 
 func (n *node) link(role Role, lane int) *link {

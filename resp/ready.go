@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // WaitReady returns nil once every connection has been up. An error that needs a
@@ -35,7 +33,7 @@ func (c *Client) wait(ctx context.Context, first bool) error {
 		closed, change := c.mu.closed, c.mu.change
 		c.mu.Unlock()
 		if closed {
-			return exchange.ErrClosed
+			return ErrClosed
 		}
 		p := c.progress()
 		if p.ready {
@@ -91,7 +89,7 @@ func (e *notYet) Unwrap() error { return e.err }
 
 // answeredIn reports whether the error came from a server.
 func answeredIn(err error) bool {
-	return errors.As(err, new(*wire.ServerError)) || errors.As(err, new(*notYet))
+	return errors.As(err, new(*ServerError)) || errors.As(err, new(*notYet))
 }
 
 // progress reports whether every link has been up, and else the error that tells

@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
-	"github.com/pawl-lock/pawl/resp/wire"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // maxHops is how often a command is sent on, at most. Two nodes that each believe the
@@ -30,7 +29,7 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 //	READONLY,          the node is a replica by now: ask for the layout; alone, the
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
 //	                   (READONLY, which only a replica says)
-func (l *link) redirect(a pipeline.Answer, e *wire.ServerError) bool {
+func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 	c := l.node.client
 	if _, ok := a.Request.(*member); l.role >= RoleDurable && !ok {
 		return false // ROLE and WAIT are for this node
@@ -43,7 +42,7 @@ func (l *link) redirect(a pipeline.Answer, e *wire.ServerError) bool {
 		}
 		slot, addr, err := l.node.target(e.Message)
 		if err != nil || a.Hops >= maxHops {
-			if err != nil && err != errUntranslated && !errors.Is(err, wire.ErrProtocol) {
+			if err != nil && err != errUntranslated && !errors.Is(err, ErrProtocol) {
 				e.Message += " (" + err.Error() + ")" // of AddrMap
 			}
 			c.explorer.kick("")
@@ -80,14 +79,14 @@ func (l *link) redirect(a pipeline.Answer, e *wire.ServerError) bool {
 // target reads "MOVED 3999 127.0.0.1:6381". Without a host it means this node's. What
 // AddrMap makes of an address that is new, the explorer asks: the command is refused
 // this once.
-func (n *node) target(message string) (slot uint16, addr string, err error) {
+func (n *node) target(message string) (moved uint16, addr string, err error) {
 	words := strings.Fields(message)
 	if len(words) < 3 {
 		return 0, "", errNoTarget
 	}
 	number, err := strconv.ParseUint(words[1], 10, 16)
 	colon := strings.LastIndexByte(words[2], ':')
-	if err != nil || number >= slotCount || colon < 0 {
+	if err != nil || number >= slot.Count || colon < 0 {
 		return 0, "", errNoTarget
 	}
 	// The host "?" has no name to tell, and is refused: the layout has its address.
@@ -102,10 +101,10 @@ func (n *node) target(message string) (slot uint16, addr string, err error) {
 	return uint16(number), addr, err
 }
 
-var errNoTarget = fmt.Errorf("%w: it names no server", wire.ErrProtocol)
+var errNoTarget = fmt.Errorf("%w: it names no server", ErrProtocol)
 
 // take sends a request as l did at its node.
-func (n *node) take(l *link, r exchange.Request, hops uint8, asking bool) {
+func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 	switch l.role {
 	case RoleLane:
 		n.lanes[l.index].Send(r, hops, asking)

@@ -9,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
-	"github.com/pawl-lock/pawl/resp/wire"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // fakeCluster is nodes that share out the slots evenly, by what CLUSTER SLOTS says.
@@ -48,7 +47,7 @@ func (f *fakeCluster) serve(owners ...int) {
 	for i, o := range owners {
 		host, port, _ := net.SplitHostPort(f.nodes[o].Addr())
 		fmt.Fprintf(&b, "*3\r\n:%d\r\n:%d\r\n*3\r\n$%d\r\n%s\r\n:%s\r\n$2\r\nid\r\n",
-			slotCount*i/len(owners), slotCount*(i+1)/len(owners)-1, len(host), host, port)
+			slot.Count*i/len(owners), slot.Count*(i+1)/len(owners)-1, len(host), host, port)
 	}
 	s := b.String()
 	f.layout.Store(&s)
@@ -92,7 +91,7 @@ func TestRouteLeadsToTheNodeOfItsSlot(t *testing.T) {
 		name := fmt.Sprint("name", i)
 		call := exchangetest.NewCall(i)
 		c.Submit(c.Route(name), call)
-		if r := call.Await(t); r.Err != nil || r.Value.Int != int64(SlotOf(name))/(slotCount/4) {
+		if r := call.Await(t); r.Err != nil || r.Value.Int != int64(SlotOf(name))/(slot.Count/4) {
 			t.Fatalf("%s in slot %d: %+v", name, SlotOf(name), r)
 		}
 	}
@@ -129,7 +128,7 @@ func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
 	f.nodes[1].On(echoes, f.moved(7, 0))
 	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
-	var refused *wire.ServerError
+	var refused *ServerError
 	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 		t.Fatalf("%+v", r)
 	}
@@ -150,7 +149,7 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 		if i%2 == 0 {
 			c.Submit(7, calls[i])
 		} else {
-			c.Submit(slotCount-1, calls[i]) // of the other node, in between
+			c.Submit(slot.Count-1, calls[i]) // of the other node, in between
 		}
 	}
 	for i, call := range calls {
@@ -212,7 +211,7 @@ func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 127.0.0.1:1"))
 	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
-	if r := call.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 	eventually(t, "the layout corrects the slot", func() bool { return c.LaneOf(7).Up() })
@@ -229,7 +228,7 @@ func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
 		f.nodes[0].OnNext(1, echoes, fakenode.Error(text))
 		call := exchangetest.NewCall(0)
 		c.Submit(7, call)
-		var refused *wire.ServerError
+		var refused *ServerError
 		if r := call.Await(t); text != "ASK 7 :x:" && (!errors.As(r.Err, &refused) || refused.Message != text || r.Moving != moving) {
 			t.Errorf("%s: %+v", text, r)
 		}
@@ -272,13 +271,13 @@ func TestLayoutIsFollowed(t *testing.T) {
 	f := newFakeCluster(t, 3)
 	c := f.client(t)
 	f.serve(0, 0, 1)
-	f.nodes[2].On(echoes, f.moved(slotCount-1, 1))
+	f.nodes[2].On(echoes, f.moved(slot.Count-1, 1))
 	call := exchangetest.NewCall(0)
-	c.Submit(slotCount-1, call) // finds out
+	c.Submit(slot.Count-1, call) // finds out
 	if r := call.Await(t); r.Value.Int != 1 {
 		t.Fatalf("%+v", r)
 	}
-	eventually(t, "the layout is followed", func() bool { return c.LaneOf(slotCount/2) == c.LaneOf(0) })
+	eventually(t, "the layout is followed", func() bool { return c.LaneOf(slot.Count/2) == c.LaneOf(0) })
 	if n := c.Stats().Nodes; n < 2 || n > 3 {
 		t.Errorf("%d nodes", n)
 	}
@@ -312,7 +311,7 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	}
 	call := exchangetest.NewCall(0)
 	c.Submit(7, call)
-	if r := call.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -339,16 +338,16 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 	half := fmt.Sprintf("*1\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
 	f.layout.Store(&half)
 	c := f.client(t)
-	if c.LaneOf(slotCount-1) != (LaneID{}) || c.LaneOf(slotCount-1).Up() {
+	if c.LaneOf(slot.Count-1) != (LaneID{}) || c.LaneOf(slot.Count-1).Up() {
 		t.Fatal("a slot that nobody serves has a lane")
 	}
 	f.layout.Store(whole)
 	call := exchangetest.NewCall(0)
-	c.Submit(slotCount-1, call)
-	if r := call.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	c.Submit(slot.Count-1, call)
+	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Fatalf("%+v", r)
 	}
-	eventually(t, "the gap is filled", func() bool { return c.LaneOf(slotCount - 1).Up() })
+	eventually(t, "the gap is filled", func() bool { return c.LaneOf(slot.Count - 1).Up() })
 }
 
 // Channels of a slot that nobody serves are subscribed when somebody does, and move
@@ -358,14 +357,14 @@ func TestChannelsFollowTheirSlot(t *testing.T) {
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	var names []string
-	recs := make(map[string]*recorder)
+	recs := make(map[string]*exchangetest.Recorder)
 	for i := range 200 {
 		name := fmt.Sprint("channel", i)
-		names, recs[name] = append(names, name), newRecorder()
+		names, recs[name] = append(names, name), exchangetest.NewRecorder()
 		c.Subscribe(NewChannel(name, recs[name]))
 	}
 	for _, name := range names {
-		recs[name].await(t, Subscribed)
+		recs[name].Await(t, Subscribed)
 	}
 	at := func(n int) int { return len(f.nodes[n].Commands(fakenode.Is("SUBSCRIBE"))) }
 	if at(0) == 0 || at(1) == 0 {
@@ -374,15 +373,15 @@ func TestChannelsFollowTheirSlot(t *testing.T) {
 	f.serve(1, 1)
 	c.explorer.kick("")
 	for _, name := range names {
-		if SlotOf(name) < slotCount/2 {
-			recs[name].await(t, Disconnected)
-			recs[name].await(t, Subscribed)
+		if SlotOf(name) < slot.Count/2 {
+			recs[name].Await(t, Disconnected)
+			recs[name].Await(t, Subscribed)
 		}
 	}
 	for _, name := range names {
 		if f.nodes[1].Publish(name, "hi") != 1 {
 			t.Errorf("%s is not subscribed at its node", name)
 		}
-		recs[name].await(t, Message)
+		recs[name].Await(t, Message)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // The server at hand, whatever its generation.
@@ -21,7 +20,7 @@ func TestScriptOnAServerIsRefusedWithTheCodeOfTheCommand(t *testing.T) {
 	refusal := func(c *Client, script, code string) {
 		t.Helper()
 		_, err := c.Do(context.Background(), "EVAL", script, "0")
-		var e *wire.ServerError
+		var e *ServerError
 		if !errors.As(err, &e) || e.Code != code || !strings.HasPrefix(e.Message, code+" ") || strings.Contains(e.Message, "user_script") {
 			t.Errorf("%s: %v, want %s", script, err, code)
 		}

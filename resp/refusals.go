@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // refusals remembers which servers refuse the credentials, so that they are tried ever
@@ -66,7 +65,7 @@ func (r *refusals) check(addr string, role Role) error {
 
 // note takes down how an attempt ended. One that began beside another counts with it.
 func (r *refusals) note(addr string, role Role, began clock.Instant, err error) {
-	var e *wire.ServerError
+	var e *ServerError
 	refused := unauthorized(err) // not under mu: it may be an error of a Dialer's own
 	forbidden := refused && errors.As(err, &e) && e.Code == "NOPERM"
 	as := refusedAs{addr, roleAny}

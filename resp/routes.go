@@ -4,11 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
-)
 
-const (
-	slotBits  = 14
-	slotCount = 1 << slotBits
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // routes says which node serves what. Reads take no lock.
@@ -27,7 +24,7 @@ func (r *routes) of(route uint64) *node {
 	if r.slots == nil {
 		return r.single.Load()
 	}
-	return r.slots[route%slotCount].Load()
+	return r.slots[route%slot.Count].Load()
 }
 
 // nodes returns those that serve something.
@@ -48,7 +45,7 @@ func (r *routes) nodes() map[*node]bool {
 
 // Route returns the route of a name: which node and which lane its commands take.
 func (c *Client) Route(name string) uint64 {
-	return xxhash.Sum64String(name)&^(slotCount-1) | uint64(SlotOf(name))
+	return xxhash.Sum64String(name)&^(slot.Count-1) | uint64(slot.Of(name))
 }
 
 // Clustered reports whether keys have slots. Then a command on several keys is
@@ -58,4 +55,9 @@ func (c *Client) Clustered() bool { return c.routes.slots != nil }
 
 // Slot returns the slot of a route. With one server it is not needed, but that server
 // may be a proxy in front of shards.
-func Slot(route uint64) uint16 { return uint16(route % slotCount) }
+func Slot(route uint64) uint16 { return uint16(route % slot.Count) }
+
+// SlotOf returns the cluster slot of a key: the CRC16 of its hash tag, which is the
+// text between the first { and the next }. Without a tag, or with an empty one, it is
+// the CRC16 of the whole key. (Redis cluster specification, "Hash tags".)
+func SlotOf(key string) uint16 { return slot.Of(key) }

@@ -34,22 +34,22 @@ func (k *scout) connected() bool {
 }
 
 // ask sends a question and reads the answer. After an error the connection is of no use.
-func (k *scout) ask(ctx context.Context, question []string) (wire.Value, error) {
+func (k *scout) ask(ctx context.Context, question []string) (Value, error) {
 	conn := k.in.conn
 	stop := context.AfterFunc(ctx, func() { hangUp(conn) })
 	defer stop()
 	if len(k.in.buf) > 0 {
-		return wire.Value{}, fmt.Errorf("%w: %d bytes that nobody asked for", wire.ErrProtocol, len(k.in.buf))
+		return Value{}, fmt.Errorf("%w: %d bytes that nobody asked for", ErrProtocol, len(k.in.buf))
 	}
 	if _, err := conn.Write(wire.AppendCommand(nil, question...)); err != nil {
-		return wire.Value{}, err
+		return Value{}, err
 	}
 	v, err := k.in.next()
 	if err != nil {
-		return wire.Value{}, err
+		return Value{}, err
 	}
 	if !stop() {
-		return wire.Value{}, errors.Join(context.Cause(ctx), net.ErrClosed)
+		return Value{}, errors.Join(context.Cause(ctx), net.ErrClosed)
 	}
 	return v.Clone(), nil
 }
@@ -59,9 +59,9 @@ func (k *scout) ask(ctx context.Context, question []string) (wire.Value, error) 
 func hangUp(conn net.Conn) { socket.BelowTLS(conn).Close() }
 
 // elements returns the elements of an array, which borrow the same bytes.
-func elements(v wire.Value) []wire.Value {
-	list := make([]wire.Value, 0, v.Len())
-	v.Each(func(_ int, e wire.Value) bool {
+func elements(v Value) []Value {
+	list := make([]Value, 0, v.Len())
+	v.Each(func(_ int, e Value) bool {
 		list = append(list, e)
 		return true
 	})
@@ -69,7 +69,7 @@ func elements(v wire.Value) []wire.Value {
 }
 
 // field finds one in a flat list of names and values, "" if it is not there.
-func field(list wire.Value, name string) string {
+func field(list Value, name string) string {
 	fields := elements(list)
 	for i := 0; i+1 < len(fields); i += 2 {
 		if string(fields[i].Bytes) == name {
@@ -80,7 +80,7 @@ func field(list wire.Value, name string) string {
 }
 
 // isPrimary judges the answer to ROLE.
-func isPrimary(v wire.Value) error {
+func isPrimary(v Value) error {
 	if role := roleOf(v); role != "master" {
 		return &notYet{fmt.Errorf("the server is no primary, its role is %q", role)}
 	}
@@ -88,8 +88,8 @@ func isPrimary(v wire.Value) error {
 }
 
 // roleOf is the first word of ROLE's answer.
-func roleOf(v wire.Value) (role string) {
-	v.Each(func(_ int, e wire.Value) bool {
+func roleOf(v Value) (role string) {
+	v.Each(func(_ int, e Value) bool {
 		role = string(e.Bytes)
 		return false
 	})

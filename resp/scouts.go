@@ -66,17 +66,17 @@ func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
 
 // ask asks one server, reached as c says. An error reply is an error, a *ServerError
 // inside.
-func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...string) (wire.Value, error) {
+func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...string) (Value, error) {
 	for {
-		k := s.At(c, addr)
+		k := s.at(c, addr)
 		if err := s.await(ctx, k); err != nil {
-			return wire.Value{}, k.cfg.connectError(ctx, question[0], err)
+			return Value{}, k.cfg.connectError(ctx, question[0], err)
 		}
 		if k.err != nil {
 			if postponed(k.err) {
 				s.spoke(addr)
 			}
-			return wire.Value{}, k.err
+			return Value{}, k.err
 		}
 		v, err := k.ask(ctx, question)
 		if err == nil {
@@ -89,14 +89,14 @@ func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...st
 		}
 		s.drop(k)
 		if !k.used || ctx.Err() != nil {
-			return wire.Value{}, k.cfg.connectError(ctx, question[0], err)
+			return Value{}, k.cfg.connectError(ctx, question[0], err)
 		}
 		// The server may have closed it since the latest search, and be fine.
 	}
 }
 
-// At returns the scout of a server, which is being connected if there was none.
-func (s *scouts) At(c *Config, addr string) *scout {
+// at returns the scout of a server, which is being connected if there was none.
+func (s *scouts) at(c *Config, addr string) *scout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true

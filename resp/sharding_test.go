@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // All processes must decide alike, so a connection that fails while the server is
@@ -52,16 +53,16 @@ func TestSunsubscribeThatCrossesTheEndOfASubscription(t *testing.T) {
 	}))
 	c := f.client(t, func(cfg *Config) { cfg.Sharding = ShardingOn })
 	for i := range 20 {
-		r := newRecorder()
+		r := exchangetest.NewRecorder()
 		ch := NewChannel(fmt.Sprint("x", i), r)
 		c.Subscribe(ch)
-		r.await(t, Subscribed)
+		r.Await(t, Subscribed)
 		c.Unsubscribe(ch)
 		n.WaitFor(i+1, fakenode.Is("SUNSUBSCRIBE"))
 	}
-	r := newRecorder()
+	r := exchangetest.NewRecorder()
 	c.Subscribe(NewChannel("y", r))
-	r.await(t, Subscribed)
+	r.Await(t, Subscribed)
 	if got := c.Stats().Reconnects; got != 0 {
 		t.Errorf("%d reconnects", got)
 	}

@@ -52,17 +52,3 @@ func (id LaneID) Format(f fmt.State, verb rune) { redact.Format(f, verb, id.Stri
 
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
 func (id LaneID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// String returns the channel's name.
-func (ch *Channel) String() string {
-	if ch == nil {
-		return "Channel(none)"
-	}
-	return fmt.Sprintf("Channel(%q)", ch.name)
-}
-
-// Format implements fmt.Formatter: String, whatever the verb.
-func (ch *Channel) Format(f fmt.State, verb rune) { redact.Format(f, verb, ch.String()) }
-
-// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (ch *Channel) MarshalText() ([]byte, error) { return []byte(ch.String()), nil }

@@ -13,8 +13,6 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redacttest"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Whatever is printed of a client's parts, in whatever way, holds no password.
@@ -26,7 +24,7 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 	refused := Open(Config{Addr: s.Addr(), Password: secret + "x"})
 	t.Cleanup(func() { refused.Close() })
 	err := refused.WaitReady(testContext(t))
-	var said *wire.ServerError
+	var said *ServerError
 	if !errors.As(err, &said) {
 		t.Fatal(err)
 	}
@@ -44,9 +42,9 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 		"Config": {full, c.cfg, Config{}}, "Client": {c, (*Client)(nil)}, "LaneID": {c.LaneOf(0), LaneID{}},
 		"State": {State{ID: c.LaneOf(0), Addr: s.Addr(), Err: err}}, "Channel": {ch, (*Channel)(nil)},
 		"ServerError": {said, *said},
-		"Stats":       {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {exchange.Ack{Err: err}, &exchange.Ack{Err: err}}, "Acks": {exchange.AllReplicas},
-		"Reply": {exchange.Reply{Err: err}}, "Value": {wire.Value{}}, "Form": {exchange.Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
-		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Rank": {exchange.Later},
+		"Stats":       {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {Ack{Err: err}, &Ack{Err: err}}, "Acks": {AllReplicas},
+		"Reply": {Reply{Err: err}}, "Value": {Value{}}, "Form": {Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
+		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Rank": {Later},
 		// These are implemented elsewhere.
 		"Request": {any(0)}, "PatientRequest": {any(0)}, "DurableRequest": {any(0)}, "ChannelHandler": {any(0)},
 	}, secret, guard)

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 const (
@@ -44,7 +42,7 @@ type standing struct {
 func (s *standing) demoted() bool { return s.addr != "" && s.err == nil && !s.primary }
 
 // refuses reports whether a server is there, and answers with an error.
-func (s *standing) refuses() bool { return errors.As(s.err, new(*wire.ServerError)) }
+func (s *standing) refuses() bool { return errors.As(s.err, new(*ServerError)) }
 
 // parseStanding reads INFO replication of the server at addr.
 func parseStanding(c *Config, addr, info string) standing {

@@ -66,8 +66,9 @@ func (n *node) addTo(s *Stats) {
 		s.BytesIn += c.BytesIn
 		s.BytesOut += c.BytesOut
 	}
-	s.BytesIn += n.pubsub.bytesIn.Load()
-	s.BytesOut += n.pubsub.bytesOut.Load()
+	p := n.Endpoint.Counters()
+	s.BytesIn += p.BytesIn
+	s.BytesOut += p.BytesOut
 	for _, l := range n.links {
 		up, connects, _ := l.status()
 		if up {
@@ -75,7 +76,6 @@ func (n *node) addTo(s *Stats) {
 		}
 		s.Reconnects += max(0, connects-1)
 	}
-	desired, confirmed := n.pubsub.subs.counts()
-	s.Channels += desired
-	s.ChannelsConfirmed += confirmed
+	s.Channels += p.Channels
+	s.ChannelsConfirmed += p.Confirmed
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // A server sends everybody to ever new addresses while the layout cannot be had.
@@ -19,7 +20,7 @@ func TestNodesThatOnlyMovedNamesAreFew(t *testing.T) {
 		left int                 // nodes that still serve something, once nobody asks
 	}{
 		{"one slot", func(int64) int64 { return 7 }, 2},
-		{"all slots", func(n int64) int64 { return n % slotCount }, 1 + maxStrangers},
+		{"all slots", func(n int64) int64 { return n % slot.Count }, 1 + maxStrangers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -92,23 +93,23 @@ func TestChannelsOfANodeThatIsGivenUpWithoutALayoutMoveOn(t *testing.T) {
 		}
 		echo()
 		within(t, time.Second, "the slot is with the first stranger", served(client, uint64(slot), "s:1"))
-		r := newRecorder()
+		r := exchangetest.NewRecorder()
 		client.Subscribe(NewChannel(name, r))
-		within(t, 5*time.Second, "it is subscribed", func() bool { return len(r.events) > 0 })
-		r.await(t, Subscribed)
+		within(t, 5*time.Second, "it is subscribed", func() bool { return len(r.Events) > 0 })
+		r.Await(t, Subscribed)
 
 		before := routed.Load()
 		net.on("s:1", movedTo("s:2"))
 		echo()
 		within(t, time.Second, "the slot is with the second stranger", served(client, uint64(slot), "s:2"))
-		within(t, 5*time.Second, "it is subscribed there", func() bool { return len(r.events) > 1 })
-		r.await(t, Disconnected)
-		r.await(t, Subscribed)
+		within(t, 5*time.Second, "it is subscribed there", func() bool { return len(r.Events) > 1 })
+		r.Await(t, Disconnected)
+		r.Await(t, Subscribed)
 		if routed.Load() == before {
 			t.Error("nobody was told that other nodes serve")
 		}
 		within(t, 3*retireAfter, "the first stranger is given up", func() bool { return client.Stats().Nodes == 2 })
-		if n := len(r.events); n > 0 {
+		if n := len(r.Events); n > 0 {
 			t.Errorf("%d more events", n)
 		}
 	})

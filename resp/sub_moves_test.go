@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/wire"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // Channels come and go while their slots move to and fro and connections break. In
@@ -25,7 +26,7 @@ func TestChannelsThatComeAndGoWhileSlotsMove(t *testing.T) {
 		wanted bool
 	}
 	places := make([]place, workers*each)
-	var all tally
+	var all exchangetest.Tally
 	for i := range places {
 		places[i].ch = NewChannel(fmt.Sprint("channel", i), &all)
 	}
@@ -71,7 +72,7 @@ func TestChannelsThatComeAndGoWhileSlotsMove(t *testing.T) {
 
 	for _, p := range places {
 		part := 0
-		for part < 2 && int(SlotOf(p.ch.Name())) >= slotCount*(part+1)/3 {
+		for part < 2 && int(SlotOf(p.ch.Name())) >= slot.Count*(part+1)/3 {
 			part++
 		}
 		owner := owners[part]
@@ -87,38 +88,7 @@ func TestChannelsThatComeAndGoWhileSlotsMove(t *testing.T) {
 			return right
 		})
 	}
-	c.subLock.Lock()
-	defer c.subLock.Unlock()
-	if n := len(c.limbo.mu.topics); n != 0 {
+	if n := c.channels.Waiting(); n != 0 {
 		t.Errorf("%d topics are left without a place", n)
 	}
-}
-
-// The connection of a channel dies at the same moment as its slot leaves: one of the
-// two tells.
-func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
-	t.Parallel()
-	a, limbo := newSubs(), newSubs()
-	limbo.mu.Mutex = a.mu.Mutex
-	r := newRecorder()
-	ch := NewChannel("x", r)
-	a.subscribe(ch)
-	conn := a.connected()
-	a.flush(new(flusher), conn, nil, 1)
-	v, _, err := new(wire.Decoder).Decode([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.reply(new(listener), conn, v); err != nil {
-		t.Fatal(err)
-	}
-	r.await(t, Subscribed)
-	// disconnected has begun, and lets others in before it walks.
-	a.mu.Lock()
-	a.mu.up = false
-	told := a.evictLocked(limbo, func(uint16) bool { return true })
-	a.mu.Unlock()
-	tell(told, Disconnected, nil, nil)
-	a.disconnected()
-	r.await(t, Disconnected)
 }

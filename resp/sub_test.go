@@ -1,58 +1,17 @@
 package resp
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/internal/sockettest"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
-
-// recorder is a ChannelHandler that hands every event to the test.
-type recorder struct{ events chan recorded }
-
-type recorded struct {
-	ev      ChannelEvent
-	payload string
-	err     error
-}
-
-func newRecorder() *recorder { return &recorder{events: make(chan recorded, 1024)} }
-
-func (r *recorder) ChannelEvent(ev ChannelEvent, payload []byte, err error) {
-	r.events <- recorded{ev, string(payload), err}
-}
-
-// await takes the next event, which must be ev, and returns its payload or error.
-func (r *recorder) await(t *testing.T, ev ChannelEvent) string {
-	t.Helper()
-	ctx, cancel := pace.WithTimeout(context.Background(), clientPatience)
-	defer cancel()
-	select {
-	case e := <-r.events:
-		if e.ev != ev {
-			t.Fatalf("event %d (%q, %v) instead of %d", e.ev, e.payload, e.err, ev)
-		}
-		if e.err != nil {
-			return e.err.Error()
-		}
-		return e.payload
-	case <-ctx.Done():
-		t.Fatalf("event %d did not come", ev)
-	}
-	return ""
-}
-
-// tally is a ChannelHandler that counts, for tests with many channels.
-type tally struct{ counts [Refused + 1]atomic.Int64 }
-
-func (c *tally) ChannelEvent(ev ChannelEvent, _ []byte, _ error) { c.counts[ev].Add(1) }
-
-func (c *tally) count(ev ChannelEvent) int { return int(c.counts[ev].Load()) }
 
 func channels(t *testing.T, s *redistest.Server) []any {
 	t.Helper()
@@ -69,19 +28,19 @@ func TestMessagesReachTheirChannel(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		a, b := newRecorder(), newRecorder()
+		a, b := exchangetest.NewRecorder(), exchangetest.NewRecorder()
 		chA, chB := NewChannel(t.Name()+"/a", a), NewChannel(t.Name()+"/b", b)
 		c.Subscribe(chA)
 		c.Subscribe(chA)
 		c.Subscribe(chB)
-		a.await(t, Subscribed)
-		b.await(t, Subscribed)
+		a.Await(t, Subscribed)
+		b.Await(t, Subscribed)
 		s.Do("PUBLISH", chA.Name(), "for a")
 		s.Do("PUBLISH", chB.Name(), "for b")
-		if got := a.await(t, Message); got != "for a" {
+		if got := a.Await(t, Message); got != "for a" {
 			t.Errorf("a got %q", got)
 		}
-		if got := b.await(t, Message); got != "for b" {
+		if got := b.Await(t, Message); got != "for b" {
 			t.Errorf("b got %q", got)
 		}
 		c.Unsubscribe(chA)
@@ -89,9 +48,9 @@ func TestMessagesReachTheirChannel(t *testing.T) {
 		eventually(t, "one channel is left", func() bool { return c.Stats().Channels == 1 })
 		s.Do("PUBLISH", chA.Name(), "for nobody")
 		s.Do("PUBLISH", chB.Name(), "for b")
-		b.await(t, Message)
-		if len(a.events) != 0 {
-			t.Errorf("a unsubscribed and heard %+v", <-a.events)
+		b.Await(t, Message)
+		if len(a.Events) != 0 {
+			t.Errorf("a unsubscribed and heard %+v", <-a.Events)
 		}
 	})
 }
@@ -102,16 +61,16 @@ func TestLargeMessagesArriveWhole(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		rec := newRecorder()
+		rec := exchangetest.NewRecorder()
 		c.Subscribe(NewChannel(t.Name(), rec))
-		rec.await(t, Subscribed)
+		rec.Await(t, Subscribed)
 		for size := 1; size <= 4<<20; size *= 16 {
 			text := make([]byte, size)
 			for i := range text {
 				text[i] = byte('a' + i%26)
 			}
 			s.Do("PUBLISH", t.Name(), string(text))
-			if got := rec.await(t, Message); got != string(text) {
+			if got := rec.Await(t, Message); got != string(text) {
 				t.Fatalf("a message of %d bytes became one of %d", size, len(got))
 			}
 		}
@@ -129,7 +88,7 @@ func TestHandlersMaySubscribeAndUnsubscribe(t *testing.T) {
 		done := make(chan struct{})
 		chain := make([]*Channel, n)
 		for i := range chain {
-			chain[i] = NewChannel(fmt.Sprintf("%s/%d", t.Name(), i), handlerFunc(func(ev ChannelEvent) {
+			chain[i] = NewChannel(fmt.Sprintf("%s/%d", t.Name(), i), exchangetest.HandlerFunc(func(ev ChannelEvent) {
 				c.Unsubscribe(chain[i])
 				if i+1 < n {
 					c.Subscribe(chain[i+1])
@@ -151,16 +110,12 @@ func TestHandlersMaySubscribeAndUnsubscribe(t *testing.T) {
 	})
 }
 
-type handlerFunc func(ev ChannelEvent)
-
-func (f handlerFunc) ChannelEvent(ev ChannelEvent, _ []byte, _ error) { f(ev) }
-
 func TestForbiddenChannelIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("narrow on >pw ~* resetchannels &ok-* +@all"))
 	c := ready(t, Config{Addr: s.Addr(), Username: "narrow", Password: "pw"})
-	var good tally
-	bad := newRecorder()
+	var good exchangetest.Tally
+	bad := exchangetest.NewRecorder()
 	forbidden := NewChannel("secret", bad)
 	for i := range 600 {
 		if i == 300 {
@@ -168,16 +123,16 @@ func TestForbiddenChannelIsRefusedAlone(t *testing.T) {
 		}
 		c.Subscribe(NewChannel(fmt.Sprintf("ok-%d", i), &good))
 	}
-	if text := bad.await(t, Refused); text == "" {
+	if text := bad.Await(t, Refused); text == "" {
 		t.Error("refused without a reason")
 	}
-	eventually(t, "the others are confirmed", func() bool { return good.count(Subscribed) == 600 })
+	eventually(t, "the others are confirmed", func() bool { return good.Count(Subscribed) == 600 })
 	if st := c.Stats(); st.Channels != 600 || st.ChannelsConfirmed != 600 || st.Reconnects != 0 {
 		t.Errorf("stats: %+v", st)
 	}
 	s.Do("ACL", "SETUSER", "narrow", "&secret")
 	c.Subscribe(forbidden)
-	bad.await(t, Subscribed)
+	bad.Await(t, Subscribed)
 }
 
 func TestTenThousandChannelsSurviveAKilledConnection(t *testing.T) {
@@ -187,24 +142,24 @@ func TestTenThousandChannelsSurviveAKilledConnection(t *testing.T) {
 		const n = 10_000
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		var all tally
+		var all exchangetest.Tally
 		chs := make([]*Channel, n)
 		for i := range chs {
 			chs[i] = NewChannel(fmt.Sprintf("%s/%d", t.Name(), i), &all)
 			c.Subscribe(chs[i])
 		}
-		eventually(t, "all are confirmed", func() bool { return all.count(Subscribed) == n })
+		eventually(t, "all are confirmed", func() bool { return all.Count(Subscribed) == n })
 		for round := 1; round <= 3; round++ {
 			s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 			eventually(t, "all are told and confirmed again", func() bool {
-				return all.count(Disconnected) >= round*n && all.count(Subscribed) >= (round+1)*n &&
+				return all.Count(Disconnected) >= round*n && all.Count(Subscribed) >= (round+1)*n &&
 					c.Stats().ChannelsConfirmed == n
 			})
 		}
 		for i := range chs {
 			s.Do("PUBLISH", chs[i].Name(), "x")
 		}
-		eventually(t, "each has its message", func() bool { return all.count(Message) == n })
+		eventually(t, "each has its message", func() bool { return all.Count(Message) == n })
 		for _, ch := range chs {
 			c.Unsubscribe(ch)
 		}
@@ -221,9 +176,9 @@ func TestRandomSubscriptionsLeaveNothingOnTheServer(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		r := newTestRand(t)
+		r := sockettest.Rand(t)
 		const workers, names, ops = 8, 50, 100_000 / 8
-		var all tally
+		var all exchangetest.Tally
 		var wg sync.WaitGroup
 		for w := range workers {
 			r := fork(r)
@@ -261,7 +216,7 @@ func TestChannelIsSmall(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
 	const n = 100_000
-	var all tally
+	var all exchangetest.Tally
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("redisson_lock__channel:{%d}", i)
@@ -272,7 +227,7 @@ func TestChannelIsSmall(t *testing.T) {
 		chs[i] = NewChannel(names[i], &all)
 		c.Subscribe(chs[i])
 	}
-	eventually(t, "all are confirmed", func() bool { return all.count(Subscribed) == n })
+	eventually(t, "all are confirmed", func() bool { return all.Count(Subscribed) == n })
 	each := (heap() - before - 8*n) / n
 	t.Logf("%d bytes per channel", each)
 	if each > 200 {
@@ -300,8 +255,8 @@ func TestHandlerThatPanicsCostsOnlyTheConnection(t *testing.T) {
 		c := ready(t, cfg)
 		for _, bad := range []ChannelEvent{Message, Disconnected} {
 			var panics atomic.Int32
-			rec, name := newRecorder(), fmt.Sprintf("panics-%d", bad)
-			ch := NewChannel(name, handlerFunc(func(ev ChannelEvent) {
+			rec, name := exchangetest.NewRecorder(), fmt.Sprintf("panics-%d", bad)
+			ch := NewChannel(name, exchangetest.HandlerFunc(func(ev ChannelEvent) {
 				if ev == bad && panics.Add(1) == 1 {
 					panic("as the test wants it")
 				}
@@ -309,7 +264,7 @@ func TestHandlerThatPanicsCostsOnlyTheConnection(t *testing.T) {
 			other := NewChannel("other-"+name, rec)
 			c.Subscribe(ch)
 			c.Subscribe(other)
-			rec.await(t, Subscribed)
+			rec.Await(t, Subscribed)
 			eventually(t, "both are subscribed", func() bool { return c.Stats().ChannelsConfirmed == 2 })
 			reconnects := c.Stats().Reconnects
 			if bad == Message {
@@ -326,4 +281,44 @@ func TestHandlerThatPanicsCostsOnlyTheConnection(t *testing.T) {
 			eventually(t, "both are gone", func() bool { return c.Stats().Channels == 0 })
 		}
 	})
+}
+
+// The whole way, on a server that comes to its senses.
+func TestServerThatRefusedSubscriptionsConfirmsThemLater(t *testing.T) {
+	t.Parallel()
+	node := fakenode.New(t)
+	refusing := node.OnNext(3, fakenode.Is("SUBSCRIBE"), fakenode.Error("BUSY Redis is busy running a script"))
+	c := ready(t, Config{Addr: node.Addr()})
+	rec := exchangetest.NewRecorder()
+	c.Subscribe(NewChannel("a", rec))
+	rec.Await(t, Subscribed)
+	if refusing.Hits() != 3 {
+		t.Errorf("refused %d times", refusing.Hits())
+	}
+}
+
+// The loop may be about to tell a Channel that has just been unsubscribed. The race
+// detector is the check.
+func TestUnsubscribedChannelMayBeUsedAgain(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	c := ready(t, Config{Addr: n.Addr(), Lanes: 1})
+	var ch Channel
+	for i := range 200 {
+		heard := make(chan struct{}, 1)
+		name := fmt.Sprint("name", i%2)
+		ch.Init(name, exchangetest.HandlerFunc(func(ChannelEvent) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		}))
+		c.Subscribe(&ch)
+		sockettest.Receive(t, heard, "Subscribed")
+		for range 4 {
+			n.Publish(name, "x")
+		}
+		sockettest.Receive(t, heard, "a message")
+		c.Unsubscribe(&ch)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // modelClient is a client and what it can reach.
@@ -38,7 +37,7 @@ func (c *modelClient) look() (standing, error) { return c.topology.primary(c.ask
 func (c *modelClient) ask(addrs []string) (all []standing) {
 	w := c.deployment
 	for _, addr := range addrs {
-		i, foreign := w.At(addr)
+		i, foreign := w.at(addr)
 		a := standing{addr: addr}
 		switch {
 		case i >= 0 && foreign:
@@ -52,10 +51,10 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 		case i < 0 || !w.servers[i].up:
 			a.err = errors.New("connection refused")
 		case c.refused[i]:
-			a.err = &wire.ServerError{Code: "WRONGPASS", Message: "WRONGPASS"}
+			a.err = &ServerError{Code: "WRONGPASS", Message: "WRONGPASS"}
 			a.open = addr == c.topology.succession.present.addr
 		case w.servers[i].busy:
-			a.err = &wire.ServerError{Code: "BUSY", Message: "BUSY"}
+			a.err = &ServerError{Code: "BUSY", Message: "BUSY"}
 			a.open = addr == c.topology.succession.present.addr
 		default:
 			a = parseStanding(c.topology.cfg, addr, w.info(i))
@@ -143,7 +142,7 @@ func history(t *testing.T, seed uint64) *deployment {
 			}
 			was := c.topology.succession.present
 			_, err := c.look()
-			from, foreign := w.At(was.addr)
+			from, foreign := w.at(was.addr)
 			if err != nil && !w.moved && !foreign && from >= 0 && was.addr != "" && c.reached(from) && w.servers[from].primary {
 				t.Errorf("client %d has lost %s, which is alive: %v", n, was.addr, err)
 				return w
@@ -214,12 +213,12 @@ func (w *deployment) agree(t *testing.T, clients []*modelClient) {
 // judge says whether a client should have left the primary that it had.
 func (c *modelClient) judge(t *testing.T, was standing) {
 	w, is := c.deployment, c.topology.succession.present
-	to, foreign := w.At(is.addr)
+	to, foreign := w.at(is.addr)
 	if foreign {
 		t.Errorf("%s is not of this deployment", is.addr)
 		return
 	}
-	from, _ := w.At(was.addr)
+	from, _ := w.at(was.addr)
 	if to == from {
 		return
 	}
@@ -299,7 +298,7 @@ func (w *deployment) settle(t *testing.T, clients []*modelClient, configured []s
 	}
 	for n, c := range clients {
 		one, err := c.look()
-		if i, foreign := w.At(one.addr); err != nil || i != primary || foreign {
+		if i, foreign := w.at(one.addr); err != nil || i != primary || foreign {
 			t.Errorf("client %d: %s serves, not s%d: %v", n, one.addr, primary, err)
 		}
 	}

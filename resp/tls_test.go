@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 func TestTLSCarriesEverything(t *testing.T) {
@@ -26,11 +27,11 @@ func TestTLSCarriesEverything(t *testing.T) {
 	if _, err := c.Do(testContext(t), "SET", "k", "v"); err != nil {
 		t.Fatal(err)
 	}
-	rec := newRecorder()
+	rec := exchangetest.NewRecorder()
 	c.Subscribe(NewChannel("a", rec))
-	rec.await(t, Subscribed)
+	rec.Await(t, Subscribed)
 	s.Do("PUBLISH", "a", "hi")
-	rec.await(t, Message)
+	rec.Await(t, Message)
 }
 
 func TestTLSRefusesAStranger(t *testing.T) {

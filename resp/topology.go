@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pawl-lock/pawl/resp/wire"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // topology finds out which servers hold which part of the keys. One goroutine calls
@@ -44,7 +44,7 @@ func Shards(ctx context.Context, cfg Config) ([]Shard, error) {
 	defer s.close()
 	t := newTopology(&cfg, s)
 	if t == nil {
-		return []Shard{{Last: slotCount - 1, Primary: cfg.Addr}}, nil
+		return []Shard{{Last: slot.Count - 1, Primary: cfg.Addr}}, nil
 	}
 	l, err := t.find(ctx, "", false)
 	if err != nil {
@@ -57,11 +57,11 @@ func Shards(ctx context.Context, cfg Config) ([]Shard, error) {
 func (l *layout) check() error {
 	slices.SortFunc(l.shards, func(a, b Shard) int { return cmp.Compare(a.First, b.First) })
 	for i, s := range l.shards {
-		if s.Last < s.First || s.Last >= slotCount {
-			return fmt.Errorf("%w: slots %d to %d", wire.ErrProtocol, s.First, s.Last)
+		if s.Last < s.First || s.Last >= slot.Count {
+			return fmt.Errorf("%w: slots %d to %d", ErrProtocol, s.First, s.Last)
 		}
 		if i > 0 && s.First <= l.shards[i-1].Last {
-			return fmt.Errorf("%w: slot %d is served twice", wire.ErrProtocol, s.First)
+			return fmt.Errorf("%w: slot %d is served twice", ErrProtocol, s.First)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (l *layout) whole() bool {
 		}
 		next = int(s.Last) + 1
 	}
-	return next == slotCount
+	return next == slot.Count
 }
 
 // newTopology returns what finds the layout, by the scouts; nil for a Standalone, whose

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -89,21 +90,21 @@ const maxPrimaries = 1024
 
 // parse reads the answer of the node at asked. Slots of a primary whose address cannot be
 // dialled are left out: the others can be served.
-func (t *clusterTopology) parse(v wire.Value, asked string) (*layout, error) {
+func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 	l := new(layout)
 	refused := error(&notYet{errNoSlots})
 	for _, entry := range elements(v) {
 		e := elements(entry)
 		if len(e) < 3 {
-			return nil, fmt.Errorf("%w: an entry of %d elements", wire.ErrProtocol, len(e))
+			return nil, fmt.Errorf("%w: an entry of %d elements", ErrProtocol, len(e))
 		}
 		first, last := e[0].Int, e[1].Int
-		if e[0].Kind != wire.KindInt || e[1].Kind != wire.KindInt || first < 0 || last < first || last >= slotCount {
-			return nil, fmt.Errorf("%w: slots %d to %d", wire.ErrProtocol, first, last)
+		if e[0].Kind != wire.KindInt || e[1].Kind != wire.KindInt || first < 0 || last < first || last >= slot.Count {
+			return nil, fmt.Errorf("%w: slots %d to %d", ErrProtocol, first, last)
 		}
 		node := elements(e[2])
 		if len(node) < 2 || node[1].Kind != wire.KindInt {
-			return nil, fmt.Errorf("%w: a node without host and port", wire.ErrProtocol)
+			return nil, fmt.Errorf("%w: a node without host and port", ErrProtocol)
 		}
 		host := string(node[0].Bytes)
 		if host == "?" && len(node) > 3 {
@@ -124,7 +125,7 @@ func (t *clusterTopology) parse(v wire.Value, asked string) (*layout, error) {
 		return nil, refused
 	}
 	if n := len(l.primaries()); n > maxPrimaries {
-		return nil, fmt.Errorf("%w: %d primaries", wire.ErrProtocol, n)
+		return nil, fmt.Errorf("%w: %d primaries", ErrProtocol, n)
 	}
 	return l, l.check()
 }

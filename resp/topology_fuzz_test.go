@@ -3,6 +3,7 @@ package resp
 import (
 	"testing"
 
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -30,7 +31,7 @@ func FuzzClusterSlots(f *testing.F) {
 		}
 		last := -1
 		for _, s := range l.shards {
-			if int(s.First) <= last || s.Last < s.First || s.Last >= slotCount || s.Primary == "" {
+			if int(s.First) <= last || s.Last < s.First || s.Last >= slot.Count || s.Primary == "" {
 				t.Fatalf("%q: %+v", b, l.shards)
 			}
 			last = int(s.Last)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // replicaTopology finds the primary among servers that are told by hand who follows whom:
@@ -27,7 +29,7 @@ func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, 
 	if err != nil {
 		return nil, err
 	}
-	return &layout{shards: []Shard{{Last: slotCount - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
+	return &layout{shards: []Shard{{Last: slot.Count - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
 }
 
 // maxChain is how many replicas of replicas a search follows up to the primary.

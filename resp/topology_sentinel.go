@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -101,7 +102,7 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, err
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{shards: []Shard{{Last: slotCount - 1, Primary: primary}}}
+	l := &layout{shards: []Shard{{Last: slot.Count - 1, Primary: primary}}}
 	if l.epoch, err = s.epoch(ctx, sentinel); err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func (s *sentinelSearch) named(ctx context.Context, sentinel string) (string, er
 	}
 	e := elements(v)
 	if len(e) != 2 {
-		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &wire.ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
+		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
 	}
 	primary, err := s.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), sentinel)
 	if err != nil {
@@ -155,7 +156,7 @@ const noEpoch = -1
 // epoch returns how often, as far as a sentinel knows, the primary has been chosen.
 func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, error) {
 	v, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
-	if errors.As(err, new(*wire.ServerError)) {
+	if errors.As(err, new(*ServerError)) {
 		return noEpoch, nil // the user needs a right for it
 	}
 	if err != nil {
@@ -240,13 +241,13 @@ func (s *sentinelSearch) open(addr string, err error) bool {
 // postponed reports whether err is that of a server that is there, and cannot say now
 // whether it is a primary.
 func postponed(err error) bool {
-	var e *wire.ServerError
+	var e *ServerError
 	return errors.As(err, &e) && (e.Code == "BUSY" || e.Code == "LOADING" || e.Begins("ERR max number of clients"))
 }
 
 // groups reads the answer to SENTINEL REPLICAS. It counts as many as are listed: if that
 // was after the next failover, the primary is one of them, and the next one is not.
-func (t *sentinelTopology) groups(primary string, list wire.Value) *groups {
+func (t *sentinelTopology) groups(primary string, list Value) *groups {
 	g := &group{replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
 	for _, r := range elements(list) {
 		host, port := field(r, "ip"), field(r, "port")
@@ -289,7 +290,7 @@ func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) 
 
 // refusedBySentinel says whose credentials are meant, if that is the trouble.
 func refusedBySentinel(err error) error {
-	var e *wire.ServerError
+	var e *ServerError
 	if errors.As(err, &e) && (e.Code == "NOAUTH" || e.Code == "WRONGPASS") {
 		return fmt.Errorf("%w: %w", ErrSentinelAuth, err)
 	}
@@ -297,7 +298,7 @@ func refusedBySentinel(err error) error {
 }
 
 // others reads the answer to SENTINEL SENTINELS: for each a flat list of fields.
-func (t *sentinelTopology) others(v wire.Value, asked string) []string {
+func (t *sentinelTopology) others(v Value, asked string) []string {
 	var addrs []string
 	for _, s := range elements(v) {
 		host, port := field(s, "ip"), field(s, "port")
@@ -347,7 +348,7 @@ func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func
 	in := replyStream{conn: conn}
 	for err == nil {
 		// A sentinel whose machine is gone says nothing; TCP's keep-alive finds out.
-		var v wire.Value
+		var v Value
 		if v, err = in.next(); err != nil {
 			break
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
@@ -39,20 +41,20 @@ func TestChannelsFollowThePrimary(t *testing.T) {
 	leader("A", b.Addr()).play(a)
 	follower(a.Addr(), "A", true).play(b)
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{a.Addr(), b.Addr()}})
-	r := newRecorder()
+	r := exchangetest.NewRecorder()
 	ch := NewChannel("x", r)
 	c.Subscribe(ch)
-	r.await(t, Subscribed)
+	r.Await(t, Subscribed)
 	follower(b.Addr(), "B", true).play(a)
 	leader("B<A", a.Addr()).play(b)
 	serves(t, c, 0, b.Addr())
-	r.await(t, Disconnected)
-	r.await(t, Subscribed)
+	r.Await(t, Disconnected)
+	r.Await(t, Subscribed)
 	if n := len(b.Commands(fakenode.Is("SUBSCRIBE", "x"))); n != 1 {
 		t.Errorf("the new primary was asked %d times", n)
 	}
 	b.Publish("x", "1")
-	r.await(t, Message)
+	r.Await(t, Message)
 }
 
 // The configured names and the addresses that servers announce are different words for
@@ -153,8 +155,8 @@ func TestClusterIsUsedThoughThePrimaryOfTheFirstSlotsIsDown(t *testing.T) {
 	}
 	f.nodes[0].On(fakenode.Connect, fakenode.Reset())
 	c := open(t, Config{Topology: Cluster, Addrs: []string{f.nodes[1].Addr(), f.nodes[2].Addr()}})
-	serves(t, c, slotCount-1, f.nodes[2].Addr())
-	serves(t, c, slotCount/2, f.nodes[1].Addr())
+	serves(t, c, slot.Count-1, f.nodes[2].Addr())
+	serves(t, c, slot.Count/2, f.nodes[1].Addr())
 	if !c.Sharded() {
 		t.Error("nobody asked the others about sharded channels")
 	}
@@ -172,7 +174,7 @@ func TestGapInTheLayoutIsFilledSoon(t *testing.T) {
 	looks := f.count(fakenode.Is("CLUSTER", "SLOTS"))
 	eventually(t, "it looks again though nobody asks", func() bool { return f.count(fakenode.Is("CLUSTER", "SLOTS")) > looks+1 })
 	f.layout.Store(whole)
-	serves(t, c, slotCount-1, f.nodes[1].Addr())
+	serves(t, c, slot.Count-1, f.nodes[1].Addr())
 }
 
 // A dead node does not have everybody ask all the time.
@@ -192,7 +194,7 @@ func TestSearchesThatFindNothingNewComeSeldom(t *testing.T) {
 	f.serve(0, 0)
 	kicked := time.Now()
 	c.explorer.kick("")
-	serves(t, c, slotCount-1, f.nodes[0].Addr())
+	serves(t, c, slot.Count-1, f.nodes[0].Addr())
 	t.Logf("found %v after the kick", time.Since(kicked))
 }
 
@@ -208,10 +210,10 @@ func TestPubsubOfAClosedNodeEnds(t *testing.T) {
 	}
 	closed.close(errRetired)
 	closed.link(RolePubSub, 0).announce()
-	if err := closed.pubsub.Attach(c.loops, conn); err != nil {
+	if err := closed.Endpoint.Attach(c.loops, conn); err != nil {
 		return
 	}
-	eventually(t, "the connection has ended", func() bool { return closed.pubsub.current.Load() == nil })
+	eventually(t, "the connection has ended", func() bool { return !closed.Endpoint.Up() })
 }
 
 // A node that is to be known by its hostname, and has none, is "?".

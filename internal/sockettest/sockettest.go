@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"io"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"path/filepath"
 	"sync"
@@ -190,4 +191,11 @@ func WantSilence(t *testing.T, conns []net.Conn) {
 		}
 		c.Close()
 	}
+}
+
+// Rand returns a source of randomness whose seed the test prints.
+func Rand(t testing.TB) *mathrand.Rand {
+	seed := mathrand.Uint64()
+	t.Logf("seed %d", seed)
+	return mathrand.New(mathrand.NewPCG(seed, 0))
 }

@@ -33,7 +33,7 @@ func (c *Call) AppendCommand(dst []byte, form exchange.Form) []byte {
 func (c *Call) Complete(r exchange.Reply) {
 	c.times++
 	if c.times > 1 {
-		panic("completed twice")
+		panic("BUG: completed twice")
 	}
 	c.reply = r
 	c.reply.Value = r.Value.Clone()

@@ -134,7 +134,7 @@ type Entry struct {
 // byte lies before end (and not before the end of the flush before).
 type flush struct {
 	end uint64
-	At  clock.Instant
+	at  clock.Instant
 }
 
 func newPipeline(l *Lane) *Pipeline { return &Pipeline{lane: l} }

@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"fmt"
@@ -16,21 +16,36 @@ import (
 // keepSubBuffer is the size up to which an emptied buffer is kept.
 const keepSubBuffer = 64 << 10
 
-// pubsub is the endpoint of a node's subscriptions: subs and its connections.
-type pubsub struct {
+// Endpoint is the endpoint of a node's subscriptions: subs and its connections.
+type Endpoint struct {
 	subs    *subs
 	clock   clock.Clock
 	timeout time.Duration
-	down    func(error) // as laneConfig.down
+	down    func(error) // told when an attached connection has ended
 
 	bytesIn, bytesOut atomic.Uint64
 	current           atomic.Pointer[subConn] // between its OnOpen and its OnClose
 	closed            atomic.Pointer[error]   // the argument of close
 }
 
-// Attach implements endpoint.
-func (p *pubsub) Attach(ls *socket.Loops, conn net.Conn) error {
-	c := &subConn{pubsub: p, subs: p.subs, conn: p.subs.connected()}
+// Counters count bytes from the endpoint's birth, and channels as they are now.
+type Counters struct {
+	BytesIn, BytesOut   uint64
+	Channels, Confirmed int
+}
+
+func (p *Endpoint) Counters() Counters {
+	c := Counters{BytesIn: p.bytesIn.Load(), BytesOut: p.bytesOut.Load()}
+	c.Channels, c.Confirmed = p.subs.counts()
+	return c
+}
+
+// Up reports whether it has a connection.
+func (p *Endpoint) Up() bool { return p.current.Load() != nil }
+
+// Attach takes over a greeted connection. An error means that down is not called for it.
+func (p *Endpoint) Attach(ls *socket.Loops, conn net.Conn) error {
+	c := &subConn{Endpoint: p, subs: p.subs, conn: p.subs.connected()}
 	_, err := ls.Adopt(conn, c)
 	if err != nil {
 		p.subs.disconnected()
@@ -40,14 +55,14 @@ func (p *pubsub) Attach(ls *socket.Loops, conn net.Conn) error {
 
 // wake has what subs wants written. Without a connection there is nothing to do, because
 // the next one begins with a flush.
-func (p *pubsub) wake() {
+func (p *Endpoint) wake() {
 	if c := p.current.Load(); c != nil {
 		c.transport.Wake()
 	}
 }
 
-// CheckAge implements endpoint.
-func (p *pubsub) CheckAge(now clock.Instant) {
+// CheckAge has a silent connection pinged or, if an answer is late, closed.
+func (p *Endpoint) CheckAge(now clock.Instant) {
 	c := p.current.Load()
 	if c == nil {
 		return
@@ -62,14 +77,14 @@ func (p *pubsub) CheckAge(now clock.Instant) {
 	}
 }
 
-// Close implements endpoint. The later of close and OnOpen finds the other.
-func (p *pubsub) Close(err error) {
+// Close ends the connection, if there is one, and every later one at birth. The later of close and OnOpen finds the other.
+func (p *Endpoint) Close(err error) {
 	p.closed.CompareAndSwap(nil, &err)
-	p.drop(err)
+	p.Drop(err)
 }
 
-// drop ends the present connection, if there is one; the next is made.
-func (p *pubsub) drop(err error) {
+// Drop ends the present connection, if there is one; the next is made.
+func (p *Endpoint) Drop(err error) {
 	if c := p.current.Load(); c != nil {
 		c.transport.Close(err)
 	}
@@ -78,9 +93,9 @@ func (p *pubsub) drop(err error) {
 // subConn is one connection of pubsub: the sink that passes bytes between the transport and
 // the state machine. It lives from adopt to OnClose.
 type subConn struct {
-	pubsub *pubsub
-	subs   *subs
-	conn   uint32 // its number in subs
+	Endpoint *Endpoint
+	subs     *subs
+	conn     uint32 // its number in subs
 
 	transport socket.Transport // set by OnOpen
 	heard     atomic.Int64     // when bytes were last handled
@@ -99,9 +114,9 @@ type subConn struct {
 
 func (c *subConn) OnOpen(t socket.Transport) {
 	c.transport = t
-	c.heard.Store(int64(c.pubsub.clock.Stamp()))
-	c.pubsub.current.Store(c)
-	if err := c.pubsub.closed.Load(); err != nil {
+	c.heard.Store(int64(c.Endpoint.clock.Stamp()))
+	c.Endpoint.current.Store(c)
+	if err := c.Endpoint.closed.Load(); err != nil {
 		t.Close(*err)
 		return
 	}
@@ -111,12 +126,12 @@ func (c *subConn) OnOpen(t socket.Transport) {
 func (c *subConn) OnBytes(b []byte) {
 	c.reading.Store(true)
 	c.read(b)
-	c.heard.Store(int64(c.pubsub.clock.Stamp()))
+	c.heard.Store(int64(c.Endpoint.clock.Stamp()))
 	c.reading.Store(false)
 }
 
 func (c *subConn) read(b []byte) {
-	c.pubsub.bytesIn.Add(uint64(len(b)))
+	c.Endpoint.bytesIn.Add(uint64(len(b)))
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)
 		b = c.in
@@ -148,13 +163,13 @@ func (c *subConn) read(b []byte) {
 func (c *subConn) OnWake() {
 	for {
 		if len(c.out) == 0 {
-			c.out = c.subs.flush(&c.flusher, c.conn, c.out, c.pubsub.clock.Stamp())
+			c.out = c.subs.flush(&c.flusher, c.conn, c.out, c.Endpoint.clock.Stamp())
 		}
 		if len(c.out) == 0 {
 			return
 		}
 		n, err := c.transport.Write(c.out)
-		c.pubsub.bytesOut.Add(uint64(n))
+		c.Endpoint.bytesOut.Add(uint64(n))
 		if err != nil {
 			c.transport.Close(err)
 			return
@@ -173,7 +188,7 @@ func (c *subConn) OnWake() {
 }
 
 func (c *subConn) OnClose(err error) {
-	defer c.pubsub.down(err) // even if a handler panics: the next connection mends what it missed
-	c.pubsub.current.CompareAndSwap(c, nil)
+	defer c.Endpoint.down(err) // even if a handler panics: the next connection mends what it missed
+	c.Endpoint.current.CompareAndSwap(c, nil)
 	c.subs.disconnected()
 }

@@ -1,17 +1,19 @@
 //go:build pawl_invariants
 
-package resp
+package pubsub
 
 import (
 	"bytes"
 	"testing"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
 // keeper is a ChannelHandler that keeps what it was lent.
 type keeper struct{ kept []byte }
 
-func (k *keeper) ChannelEvent(ev ChannelEvent, payload []byte, _ error) {
-	if ev == Message {
+func (k *keeper) ChannelEvent(ev exchange.ChannelEvent, payload []byte, _ error) {
+	if ev == exchange.Message {
 		k.kept = payload
 	}
 }

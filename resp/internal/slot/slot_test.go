@@ -1,4 +1,4 @@
-package resp
+package slot
 
 import (
 	"math/rand/v2"
@@ -25,8 +25,8 @@ func TestSlotOfIsTheServers(t *testing.T) {
 		keys = append(keys, string(b))
 	}
 	for _, key := range keys {
-		if want := s.Do("CLUSTER", "KEYSLOT", key); int64(SlotOf(key)) != want {
-			t.Errorf("%q: %d, the server says %v", key, SlotOf(key), want)
+		if want := s.Do("CLUSTER", "KEYSLOT", key); int64(Of(key)) != want {
+			t.Errorf("%q: %d, the server says %v", key, Of(key), want)
 		}
 	}
 }

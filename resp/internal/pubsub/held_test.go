@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/sockettest"
 )
 
 // asked counts the names of the SUBSCRIBEs that are written until so much time has
@@ -38,7 +38,7 @@ const unknownCommand = "-ERR unknown command 'SUBSCRIBE'\r\n"
 func TestRefusedSubscriptionIsRepeatedEverMoreSeldom(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
-	m.subs.mu.held.rand = newTestRand(t)
+	m.subs.mu.held.rand = sockettest.Rand(t)
 	m.connect()
 	const channels = 1000
 	for i := range channels {
@@ -113,19 +113,5 @@ func TestRefusedSubscriptionThatNobodyWantsIsForgotten(t *testing.T) {
 	m.flush()
 	if !strings.Contains(string(m.unread), "SUBSCRIBE") {
 		t.Error("wanted again, and not asked for at once")
-	}
-}
-
-// The whole way, on a server that comes to its senses.
-func TestServerThatRefusedSubscriptionsConfirmsThemLater(t *testing.T) {
-	t.Parallel()
-	node := fakenode.New(t)
-	refusing := node.OnNext(3, fakenode.Is("SUBSCRIBE"), fakenode.Error("BUSY Redis is busy running a script"))
-	c := ready(t, Config{Addr: node.Addr()})
-	rec := newRecorder()
-	c.Subscribe(NewChannel("a", rec))
-	rec.await(t, Subscribed)
-	if refusing.Hits() != 3 {
-		t.Errorf("refused %d times", refusing.Hits())
 	}
 }

@@ -41,7 +41,7 @@ func (p *Pipeline) flushLocked(wakened bool) {
 			b = b[:p.boundaryLocked(maxHandOver)]
 		}
 		m.offered = p.takenLocked() + uint64(len(b))
-		m.flushes.Push(flush{end: m.offered, At: p.lane.cfg.Clock.Stamp()})
+		m.flushes.Push(flush{end: m.offered, at: p.lane.cfg.Clock.Stamp()})
 		m.Unlock()
 
 		var n int

@@ -1,8 +1,10 @@
-package resp
+package pubsub
 
 import (
 	"testing"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -19,7 +21,7 @@ func FuzzPubSubBytes(f *testing.F) {
 	f.Add([]byte("*3\r\n*1\r\n:1\r\n$-1\r\n*-1\r\n"))
 	f.Add(wire.AppendCommand(nil, "subscribe", "a"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var all tally
+		var all exchangetest.Tally
 		s := newSubs()
 		tr := new(meagreTransport)
 		c := newSubConn(s, tr, func(error) {})
@@ -34,13 +36,13 @@ func FuzzPubSubBytes(f *testing.F) {
 				break
 			}
 		}
-		if n := all.count(Subscribed); n > 2 || n == 0 && all.count(Message) > 0 {
-			t.Fatalf("%d confirmations, %d messages", n, all.count(Message))
+		if n := all.Count(exchange.Subscribed); n > 2 || n == 0 && all.Count(exchange.Message) > 0 {
+			t.Fatalf("%d confirmations, %d messages", n, all.Count(exchange.Message))
 		}
-		told := all.count(Subscribed)
+		told := all.Count(exchange.Subscribed)
 		c.OnClose(wire.ErrProtocol)
-		if all.count(Disconnected) != told {
-			t.Fatalf("%d were Subscribed, %d Disconnected", told, all.count(Disconnected))
+		if all.Count(exchange.Disconnected) != told {
+			t.Fatalf("%d were Subscribed, %d Disconnected", told, all.Count(exchange.Disconnected))
 		}
 	})
 }

@@ -135,7 +135,7 @@ func (p *Pipeline) stampLocked() clock.Instant {
 	if m.flushes.Len() == 0 || m.start >= m.offered {
 		return 0
 	}
-	return m.flushes.Front().At
+	return m.flushes.Front().at
 }
 
 var noScript = []byte("NOSCRIPT ")

@@ -1,17 +1,23 @@
-package resp
+package slot
 
 import "strings"
 
-// SlotOf returns the cluster slot of a key: the CRC16 of its hash tag, which is the
+// How many slots a cluster has.
+const (
+	Bits  = 14
+	Count = 1 << Bits
+)
+
+// Of returns the cluster slot of a key: the CRC16 of its hash tag, which is the
 // text between the first { and the next }. Without a tag, or with an empty one, it is
 // the CRC16 of the whole key. (Redis cluster specification, "Hash tags".)
-func SlotOf(key string) uint16 {
+func Of(key string) uint16 {
 	if open := strings.IndexByte(key, '{'); open >= 0 {
 		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
 			key = key[open+1 : open+1+length]
 		}
 	}
-	return crc16(key) % slotCount
+	return crc16(key) % Count
 }
 
 // crc16 is CRC-16/XMODEM: polynomial 0x1021, nothing reflected, start and end zero.

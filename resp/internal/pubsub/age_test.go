@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
 // pinged flushes, and reports whether that writes a PING; the server answers what it
@@ -106,10 +108,10 @@ func TestPubSubConnectionIsNotJudgedWhileItsHandlersRun(t *testing.T) {
 	fake := clock.NewFake()
 	tr := &meagreTransport{}
 	s := newSubs()
-	p := &pubsub{subs: s, clock: fake, timeout: time.Second, down: func(error) {}}
-	c := &subConn{pubsub: p, subs: s, conn: s.connected()}
+	p := &Endpoint{subs: s, clock: fake, timeout: time.Second, down: func(error) {}}
+	c := &subConn{Endpoint: p, subs: s, conn: s.connected()}
 	c.OnOpen(tr)
-	slow := handlerFunc(func(ChannelEvent) {
+	slow := exchangetest.HandlerFunc(func(exchange.ChannelEvent) {
 		fake.Advance(2 * time.Second)
 		p.CheckAge(fake.Now())
 	})

@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -62,7 +63,7 @@ func (m *subModel) flush() {
 }
 
 func (m *subModel) tick() {
-	m.clock.Advance(housekeepingEvery)
+	m.clock.Advance(100 * time.Millisecond)
 	m.ask(m.clock.Now())
 }
 
@@ -227,13 +228,13 @@ func newProbe(m *subModel, name string) *probe {
 	return p
 }
 
-func (p *probe) ChannelEvent(ev ChannelEvent, payload []byte, err error) {
+func (p *probe) ChannelEvent(ev exchange.ChannelEvent, payload []byte, err error) {
 	t, name := p.model.t, p.ch.Name()
 	if !p.desired {
 		t.Fatalf("%s: event %d although unsubscribed", name, ev)
 	}
 	switch ev {
-	case Subscribed:
+	case exchange.Subscribed:
 		p.subscribed++
 		if p.live {
 			t.Fatalf("%s: Subscribed twice", name)
@@ -247,17 +248,17 @@ func (p *probe) ChannelEvent(ev ChannelEvent, payload []byte, err error) {
 		}
 		p.model.replies = rest
 		p.live = true
-	case Message:
+	case exchange.Message:
 		p.messages++
 		if !p.live || string(payload) != "hi" {
 			t.Fatalf("%s: Message %q, live %v", name, payload, p.live)
 		}
-	case Disconnected:
+	case exchange.Disconnected:
 		if !p.live || p.model.up {
 			t.Fatalf("%s: Disconnected, live %v, up %v", name, p.live, p.model.up)
 		}
 		p.live = false
-	case Refused:
+	case exchange.Refused:
 		if !p.model.denied[name] || err == nil {
 			t.Fatalf("%s: Refused: %v", name, err)
 		}

@@ -1,10 +1,17 @@
-package resp
+package pubsub
+
+import (
+	"fmt"
+
+	"github.com/pawl-lock/pawl/internal/redact"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+)
 
 // Channel is one subscription: a name and its handler. It may be embedded; it must not
 // be copied after Subscribe. The package's fields belong to subs.mu.
 type Channel struct {
 	name    string
-	handler ChannelHandler
+	handler exchange.ChannelHandler
 
 	topic *topic   // nil: not subscribed by Client.Subscribe
 	next  *Channel // of the same topic
@@ -12,7 +19,7 @@ type Channel struct {
 }
 
 // NewChannel returns a Channel that is not subscribed yet.
-func NewChannel(name string, h ChannelHandler) *Channel {
+func NewChannel(name string, h exchange.ChannelHandler) *Channel {
 	ch := new(Channel)
 	ch.Init(name, h)
 	return ch
@@ -20,10 +27,24 @@ func NewChannel(name string, h ChannelHandler) *Channel {
 
 // Init prepares an embedded Channel. It must not be subscribed; once Unsubscribe
 // has returned it may be used for another name.
-func (ch *Channel) Init(name string, h ChannelHandler) { ch.name, ch.handler = name, h }
+func (ch *Channel) Init(name string, h exchange.ChannelHandler) { ch.name, ch.handler = name, h }
 
 // Name returns the name as the server knows it.
 func (ch *Channel) Name() string { return ch.name }
+
+// String returns the channel's name.
+func (ch *Channel) String() string {
+	if ch == nil {
+		return "Channel(none)"
+	}
+	return fmt.Sprintf("Channel(%q)", ch.name)
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (ch *Channel) Format(f fmt.State, verb rune) { redact.Format(f, verb, ch.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (ch *Channel) MarshalText() ([]byte, error) { return []byte(ch.String()), nil }
 
 // topic is a name that the server knows; all Channels of that name share it. Its wire
 // state belongs to one connection and means nothing on any other. So a lost connection

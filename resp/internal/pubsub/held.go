@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"math/rand/v2"
@@ -29,6 +29,8 @@ type heldTopic struct {
 const (
 	// maxRefusals is the number of refusals after which the pauses no longer grow.
 	maxRefusals = 7
+	// firstHold is the first pause of a topic that was refused; it doubles from there.
+	firstHold = 100 * time.Millisecond
 	// maxHold is the longest pause. Meanwhile those who wait on a channel must poll.
 	maxHold = 5 * time.Second
 )
@@ -80,7 +82,7 @@ func (h *heldTopics) tick(now clock.Instant, ask func(*topic)) {
 
 // pause is how long a topic waits that was refused so often.
 func (h *heldTopics) pause(refusals int) time.Duration {
-	d := min(maxHold, housekeepingEvery<<(refusals-1))
+	d := min(maxHold, firstHold<<(refusals-1))
 	if h.rand != nil {
 		return d/2 + time.Duration(h.rand.Int64N(int64(d/2)))
 	}

@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ type command struct {
 	verb  verb
 	left  uint16        // answers still to come
 	whole uint16        // answers in all
-	At    clock.Instant // just before it was given to the transport
+	at    clock.Instant // just before it was given to the transport
 }
 
 const (
@@ -88,7 +88,7 @@ func (s *subs) flush(f *flusher, conn uint32, dst []byte, now clock.Instant) []b
 	s.mu.armed = s.mu.dirty.Len() > 0 // stopped at the limit: the next answers flush
 	if s.mu.pingDue {
 		s.mu.pingDue = false
-		s.mu.cmds.Push(command{verb: verbPing, left: 1, whole: 1, At: now})
+		s.mu.cmds.Push(command{verb: verbPing, left: 1, whole: 1, at: now})
 		dst = wire.AppendCommand(dst, verbPing.String())
 	}
 	return dst
@@ -142,7 +142,7 @@ func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*to
 		s.mu.names.Push(t)
 	}
 	n := uint16(len(topics))
-	s.mu.cmds.Push(command{verb: v, left: n, whole: n, At: now})
+	s.mu.cmds.Push(command{verb: v, left: n, whole: n, at: now})
 	return dst
 }
 

@@ -1,6 +1,6 @@
 //go:build !race
 
-package resp
+package pubsub
 
 import (
 	"testing"

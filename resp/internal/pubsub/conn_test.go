@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -41,15 +43,15 @@ func (s *meagreTransport) Close(err error)              { s.closed = append(s.cl
 
 // newSubConn returns a connection of s over t that is up.
 func newSubConn(s *subs, t socket.Transport, down func(error)) *subConn {
-	p := &pubsub{subs: s, clock: clock.NewFake(), down: down}
-	c := &subConn{pubsub: p, subs: s, conn: s.connected()}
+	p := &Endpoint{subs: s, clock: clock.NewFake(), down: down}
+	c := &subConn{Endpoint: p, subs: s, conn: s.connected()}
 	c.OnOpen(t)
 	return c
 }
 
 func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
-	var all tally
+	var all exchangetest.Tally
 	s := newSubs()
 	tr := &meagreTransport{takes: []int{10, 0, 7}}
 	c := newSubConn(s, tr, nil)
@@ -80,7 +82,7 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 	t.Parallel()
 	answer := "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + string(wire.AppendCommand(nil, "message", "a", "hi"))
 	for size := 1; size <= len(answer); size++ {
-		rec := newRecorder()
+		rec := exchangetest.NewRecorder()
 		s := newSubs()
 		tr := &meagreTransport{}
 		c := newSubConn(s, tr, nil)
@@ -90,8 +92,8 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 			c.OnBytes(part)
 			clear(part) // borrowed bytes are gone after OnBytes
 		}
-		rec.await(t, Subscribed)
-		if got := rec.await(t, Message); got != "hi" || len(tr.closed) > 0 {
+		rec.Await(t, exchange.Subscribed)
+		if got := rec.Await(t, exchange.Message); got != "hi" || len(tr.closed) > 0 {
 			t.Fatalf("in pieces of %d: message %q, closed %v", size, got, tr.closed)
 		}
 	}
@@ -99,7 +101,7 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 
 func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 	t.Parallel()
-	var all tally
+	var all exchangetest.Tally
 	broken := errors.New("broken pipe")
 	s := newSubs()
 	tr := &meagreTransport{fails: broken}
@@ -120,7 +122,7 @@ func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 
 func TestLateFlushOfADeadConnectionWritesNothing(t *testing.T) {
 	t.Parallel()
-	var all tally
+	var all exchangetest.Tally
 	s := newSubs()
 	old := &meagreTransport{}
 	c := newSubConn(s, old, func(error) {})

@@ -1,15 +1,16 @@
-package resp
+package pubsub
 
 import (
 	"strconv"
 	"strings"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // listener is what one connection's reader needs beside subs.
 type listener struct {
-	calls []ChannelHandler // scratch: who is to be told, no lock held
+	calls []exchange.ChannelHandler // scratch: who is to be told, no lock held
 }
 
 // reply takes one decoded reply of connection conn and tells the Channels. An
@@ -67,7 +68,7 @@ func (s *subs) message(l *listener, conn uint32, name, payload []byte) {
 		}
 	}
 	s.mu.Unlock()
-	tell(l.calls, Message, payload, nil)
+	tell(l.calls, exchange.Message, payload, nil)
 }
 
 // confirmed handles the answer for one topic.
@@ -76,7 +77,7 @@ func (s *subs) confirmed(l *listener, conn uint32, v verb, name []byte) error {
 	if err := s.confirm(l, conn, v, name); err != nil {
 		return err
 	}
-	tell(l.calls, Subscribed, nil, nil)
+	tell(l.calls, exchange.Subscribed, nil, nil)
 	return nil
 }
 
@@ -160,7 +161,7 @@ func (s *subs) refused(l *listener, e *wire.ServerError) error {
 	if err := s.refuse(l, e); err != nil {
 		return err
 	}
-	tell(l.calls, Refused, nil, e)
+	tell(l.calls, exchange.Refused, nil, e)
 	if e.Code == "MOVED" || e.Code == "CLUSTERDOWN" {
 		s.tellMoved()
 	}

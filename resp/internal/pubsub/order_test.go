@@ -1,4 +1,4 @@
-package resp
+package pubsub
 
 import (
 	"fmt"
@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-
-	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestSubscriptionsSurviveAnyInterleaving(t *testing.T) {
 	t.Parallel()
-	r := newTestRand(t)
+	r := sockettest.Rand(t)
 	steps := 200_000
 	if testing.Short() {
 		steps = 20_000
@@ -117,32 +115,6 @@ func TestOnlyTheLatestSubscribeConfirms(t *testing.T) {
 	m.drain()
 	if p.subscribed != 1 || !m.set["a"] {
 		t.Fatalf("%d confirmations, server subscribed: %v", p.subscribed, m.set["a"])
-	}
-}
-
-// The loop may be about to tell a Channel that has just been unsubscribed. The race
-// detector is the check.
-func TestUnsubscribedChannelMayBeUsedAgain(t *testing.T) {
-	t.Parallel()
-	n := fakenode.New(t)
-	c := ready(t, Config{Addr: n.Addr(), Lanes: 1})
-	var ch Channel
-	for i := range 200 {
-		heard := make(chan struct{}, 1)
-		name := fmt.Sprint("name", i%2)
-		ch.Init(name, handlerFunc(func(ChannelEvent) {
-			select {
-			case heard <- struct{}{}:
-			default:
-			}
-		}))
-		c.Subscribe(&ch)
-		sockettest.Receive(t, heard, "Subscribed")
-		for range 4 {
-			n.Publish(name, "x")
-		}
-		sockettest.Receive(t, heard, "a message")
-		c.Unsubscribe(&ch)
 	}
 }
 

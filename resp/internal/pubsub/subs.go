@@ -1,12 +1,18 @@
-package resp
+package pubsub
 
 import (
 	"sync"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/fifo"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
+
+// pingAfter is the silence after which a connection is pinged. While channels are
+// wanted, the pub/sub connection is pinged after half of CommandTimeout if that is less.
+const pingAfter = 10 * time.Second
 
 // subs is the pub/sub side of a Client without its socket: what is wanted, what
 // the server has been told, and what it has answered.
@@ -83,7 +89,7 @@ func (s *subs) subscribeLocked(ch *Channel) (wake bool) {
 	}
 	t := s.mu.topics[ch.name]
 	if t == nil {
-		t = &topic{name: ch.name, subs: s, slot: SlotOf(ch.name)}
+		t = &topic{name: ch.name, subs: s, slot: slot.Of(ch.name)}
 		s.mu.topics[ch.name] = t
 	}
 	ch.topic, ch.live = t, 0
@@ -157,8 +163,8 @@ func (s *subs) forgetLocked(t *topic) {
 
 // evictLocked moves the Channels of the slots that are elsewhere to limbo, and returns
 // the handlers of those that were live; nil if there was nothing to move.
-func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []ChannelHandler {
-	var live []ChannelHandler
+func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []exchange.ChannelHandler {
+	var live []exchange.ChannelHandler
 	found := false
 	for _, t := range s.mu.topics {
 		if t.first == nil || !elsewhere(t.slot) {
@@ -175,7 +181,7 @@ func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []Chan
 		}
 	}
 	if found && live == nil {
-		live = []ChannelHandler{}
+		live = []exchange.ChannelHandler{}
 	}
 	return live
 }
@@ -245,7 +251,7 @@ func (s *subs) disconnected() {
 // they were under mu.
 type lostChannels struct {
 	channels []*Channel
-	handlers []ChannelHandler
+	handlers []exchange.ChannelHandler
 }
 
 func (l *lostChannels) add(ch *Channel) {
@@ -255,9 +261,9 @@ func (l *lostChannels) add(ch *Channel) {
 // tellLost tells them, and empties the list. One may have moved meanwhile, and have
 // heard Subscribed from its new node: then it hears so again, for the last word counts.
 func (s *subs) tellLost(l *lostChannels) {
-	var live []ChannelHandler
+	var live []exchange.ChannelHandler
 	for _, h := range l.handlers {
-		h.ChannelEvent(Disconnected, nil, nil)
+		h.ChannelEvent(exchange.Disconnected, nil, nil)
 	}
 	s.mu.Lock()
 	for i, ch := range l.channels {
@@ -266,7 +272,7 @@ func (s *subs) tellLost(l *lostChannels) {
 		}
 	}
 	s.mu.Unlock()
-	tell(live, Subscribed, nil, nil)
+	tell(live, exchange.Subscribed, nil, nil)
 	*l = lostChannels{}
 }
 
@@ -285,7 +291,7 @@ func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late
 		patience = min(patience, timeout/2)
 	}
 	if s.mu.cmds.Len() > 0 {
-		late = now.Sub(max(heard, s.mu.cmds.Front().At)) > timeout
+		late = now.Sub(max(heard, s.mu.cmds.Front().at)) > timeout
 	} else if now.Sub(heard) >= patience {
 		s.mu.pingDue = true
 		wake = s.armLocked()
@@ -303,7 +309,7 @@ func (s *subs) counts() (desired, confirmed int) {
 
 // tell looks at no Channel: one that was unsubscribed in the meantime may be in
 // use again, under another name.
-func tell(calls []ChannelHandler, ev ChannelEvent, payload []byte, err error) {
+func tell(calls []exchange.ChannelHandler, ev exchange.ChannelEvent, payload []byte, err error) {
 	for _, h := range calls {
 		h.ChannelEvent(ev, payload, err)
 	}

@@ -1,0 +1,59 @@
+package exchangetest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/sockettest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+)
+
+// Recorder is a ChannelHandler that hands every event to the test.
+type Recorder struct{ Events chan recorded }
+
+type recorded struct {
+	ev      exchange.ChannelEvent
+	payload string
+	err     error
+}
+
+func NewRecorder() *Recorder { return &Recorder{Events: make(chan recorded, 1024)} }
+
+func (r *Recorder) ChannelEvent(ev exchange.ChannelEvent, payload []byte, err error) {
+	r.Events <- recorded{ev, string(payload), err}
+}
+
+// Await takes the next event, which must be ev, and returns its payload or error.
+func (r *Recorder) Await(t *testing.T, ev exchange.ChannelEvent) string {
+	t.Helper()
+	ctx, cancel := pace.WithTimeout(context.Background(), sockettest.Patience)
+	defer cancel()
+	select {
+	case e := <-r.Events:
+		if e.ev != ev {
+			t.Fatalf("event %d (%q, %v) instead of %d", e.ev, e.payload, e.err, ev)
+		}
+		if e.err != nil {
+			return e.err.Error()
+		}
+		return e.payload
+	case <-ctx.Done():
+		t.Fatalf("event %d did not come", ev)
+	}
+	return ""
+}
+
+// Tally is a ChannelHandler that counts, for tests with many channels.
+type Tally struct {
+	counts [exchange.Refused + 1]atomic.Int64
+}
+
+func (c *Tally) ChannelEvent(ev exchange.ChannelEvent, _ []byte, _ error) { c.counts[ev].Add(1) }
+
+func (c *Tally) Count(ev exchange.ChannelEvent) int { return int(c.counts[ev].Load()) }
+
+type HandlerFunc func(ev exchange.ChannelEvent)
+
+func (f HandlerFunc) ChannelEvent(ev exchange.ChannelEvent, _ []byte, _ error) { f(ev) }

@@ -1,0 +1,38 @@
+package pubsub
+
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// The connection of a channel dies at the same moment as its slot leaves: one of the
+// two tells.
+func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
+	t.Parallel()
+	a, limbo := newSubs(), newSubs()
+	limbo.mu.Mutex = a.mu.Mutex
+	r := exchangetest.NewRecorder()
+	ch := NewChannel("x", r)
+	a.subscribe(ch)
+	conn := a.connected()
+	a.flush(new(flusher), conn, nil, 1)
+	v, _, err := new(wire.Decoder).Decode([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.reply(new(listener), conn, v); err != nil {
+		t.Fatal(err)
+	}
+	r.Await(t, exchange.Subscribed)
+	// disconnected has begun, and lets others in before it walks.
+	a.mu.Lock()
+	a.mu.up = false
+	told := a.evictLocked(limbo, func(uint16) bool { return true })
+	a.mu.Unlock()
+	tell(told, exchange.Disconnected, nil, nil)
+	a.disconnected()
+	r.Await(t, exchange.Disconnected)
+}
