@@ -209,6 +209,8 @@ func (q *quorum) next(do *deeds) {
 	case forGood > spare, q.once && refused > spare && (held > spare || held+q.out <= spare):
 		q.fail(q.verdict(), do) // the rest does not change it any more
 		return
+	case q.once && refused > spare:
+		q.giveVotes(do) // the rest decides only what is to be said
 	case q.once:
 	case q.stage == quorumAsking:
 		if refused > 0 && q.out > 0 {
@@ -279,14 +281,20 @@ func (q *quorum) fail(err error, do *deeds) {
 
 // giveUp takes all votes, and ends what is asked.
 func (q *quorum) giveUp(do *deeds) {
+	q.giveVotes(do)
 	for i := range q.parts {
-		p := &q.parts[i]
-		if p.vote != nil {
+		if a := q.parts[i].asked; a != nil {
+			do.cancel = append(do.cancel, a)
+		}
+	}
+}
+
+// giveVotes takes all votes. The caller holds mu.
+func (q *quorum) giveVotes(do *deeds) {
+	for i := range q.parts {
+		if p := &q.parts[i]; p.vote != nil {
 			do.give = append(do.give, p.vote)
 			p.vote = nil
-		}
-		if p.asked != nil {
-			do.cancel = append(do.cancel, p.asked)
 		}
 	}
 }

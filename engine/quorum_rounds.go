@@ -80,13 +80,7 @@ func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 	}
 	q.armed = false
 	q.stage, q.tries, q.probes, q.probed = quorumBlocked, 0, 0, -1
-	for i := range q.parts {
-		p := &q.parts[i]
-		if p.vote != nil {
-			do.give = append(do.give, p.vote)
-			p.vote = nil
-		}
-	}
+	q.giveVotes(do)
 	q.block(do)
 }
 

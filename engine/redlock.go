@@ -142,9 +142,10 @@ func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*QuorumHold, erro
 
 // TryLock makes one attempt at each server and never waits for the lock. Servers that do not
 // answer are waited for, up to their Config.CommandTimeout, only if it depends on them whether
-// there is a majority for this call, or one that others have (ErrHeld). Of those
-// that try at the same moment, perhaps each gets some servers and nobody a majority. Then all
-// are refused. If one of them must get it, use Lock with a short Wait.
+// there is a majority for this call, or one that others have (ErrHeld); in the latter case
+// what was granted is given back before. Of those that try at the same moment, perhaps each
+// gets some servers and nobody a majority. Then all are refused. If one of them must get it,
+// use Lock with a short Wait.
 func (l QuorumLock) TryLock(ctx context.Context, opts ...Option) (*QuorumHold, error) {
 	return l.acquire(ctx, opts, true)
 }

@@ -94,3 +94,38 @@ func TestWaiterIsToldOfAServerThatRefusesForGood(t *testing.T) {
 	mustUnlock(t, held)
 	s.clean(other, v)
 }
+
+// Another has two of five servers, the third refuses and the last hangs. A TryLock cannot get it,
+// and waits only to know why. What it has is free meanwhile for the other, who needs it.
+func TestTryLockOfARedLockKeepsNothingThatCannotHelp(t *testing.T) {
+	t.Parallel()
+	for want, refuse := range map[error][]string{
+		ErrUnavailable: {"CONFIG", "SET", "maxmemory", "1"},
+		ErrWrongType:   {"SET", "x", "string"},
+	} {
+		t.Run(want.Error(), func(t *testing.T) {
+			t.Parallel()
+			s := independent(t, 5)
+			other, v := s.open(), s.open()
+			p := s.through(4, v)
+			mustLock(t, other[0].Mutex("x"))
+			mustLock(t, other[1].Mutex("x"))
+			s.servers[2].Do(refuse...)
+			p.Pause(faultproxy.All)
+			try := v.lock("x").TryLockAsync(ctxT(t))
+			eventually(t, "the fourth has granted it", func() bool { return v[3].Stats().Acquired == 1 })
+			eventually(t, "it is given back", func() bool { return s.servers[3].Do("EXISTS", "x") == int64(0) })
+			select {
+			case <-try.Done():
+				_, err := try.Result()
+				t.Errorf("it did not wait for the last: %v", err)
+			default:
+			}
+			p.Resume()
+			if _, err := try.Await(ctxT(t)); !errors.Is(err, want) || errors.Is(err, ErrHeld) {
+				t.Errorf("%v", err)
+			}
+			eventually(t, "nothing is left at the last", func() bool { return s.servers[4].Do("EXISTS", "x") == int64(0) })
+		})
+	}
+}
