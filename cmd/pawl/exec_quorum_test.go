@@ -68,6 +68,19 @@ func TestExecGoesOnWithoutAMinority(t *testing.T) {
 	}
 }
 
+// Sentinels often watch several primaries: the name says which of them is missing.
+func TestExecNamesThePrimaryThatIsMissing(t *testing.T) {
+	t.Parallel()
+	servers, quorum := quorumOf(t, 3)
+	if err := servers[2].Process.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers[2].Process.Cont() })
+	quorum[5] = "redis+sentinel://" + servers[2].Addr() + "/orders"
+	args := append([]string{"exec", "a"}, quorum...)
+	pawl(t, nil, append(args, "--", "true")...).expect(t, 0, "going on without orders@"+servers[2].Addr()+": no answer yet")
+}
+
 // With a majority down nothing runs, and the error names the servers.
 func TestExecWithoutAMajorityDoesNotRun(t *testing.T) {
 	t.Parallel()

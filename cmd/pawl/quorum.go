@@ -65,7 +65,11 @@ func connectMost(ctx context.Context, servers []engine.Config, atMost time.Durat
 		if engines[i] != nil {
 			continue
 		}
-		say("going on without %s: %s", strings.Join(cfg.Addrs, ","), shortly(errs[i]))
+		where := strings.Join(cfg.Addrs, ",")
+		if cfg.Master != "" { // the sentinels may be those of other primaries, too
+			where = cfg.Master + "@" + where
+		}
+		say("going on without %s: %s", where, shortly(errs[i]))
 		cfg.Lazy = true
 		if engines[i], err = engine.New(ctx, cfg); err != nil {
 			return nil, fmt.Errorf("--quorum: %w", err)
