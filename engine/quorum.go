@@ -149,7 +149,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 	switch {
 	case v == nil:
 	case v.why != nil:
-		p.lost, p.err = v.why, notAcquired(q.locks[i].name, fail(ErrLate, v.why))
+		p.lost, p.err = v.why, endedBefore(q.locks[i].name, v.why)
 	case q.stage == quorumOver:
 		do.give = append(do.give, v)
 	default:

@@ -20,7 +20,7 @@ type vote struct {
 func (q *quorum) bind(i int, l *Hold) (*vote, error) {
 	v := &vote{quorum: q, at: i, hold: l}
 	if why := l.h.bind(v); why != nil {
-		return nil, notAcquired(q.locks[i].name, fail(ErrLate, why))
+		return nil, endedBefore(q.locks[i].name, why)
 	}
 	l.h.sh.mu.Lock()
 	if x := l.h.extra; x != nil {
@@ -82,7 +82,7 @@ func (q *quorum) leave(v *vote, why error, there clock.Instant, do *deeds) {
 		q.next(do)
 	case q.stage < quorumHeld:
 		p.parent = nil
-		p.err = notAcquired(q.locks[v.at].name, fail(ErrLate, why))
+		p.err = endedBefore(q.locks[v.at].name, why)
 		q.next(do)
 	case q.stage == quorumHeld:
 		gone := reason == GoneOnServer || reason == TakenOnServer

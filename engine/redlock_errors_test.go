@@ -114,3 +114,19 @@ func TestTryLockOfARedLockHearsThatItIsHeld(t *testing.T) {
 		}
 	}
 }
+
+// What one server granted ends before the other answers. Nobody had the whole, so it was not
+// lost: pawl exec would tell how a command ended that did not run.
+func TestRedLockThatWasNotAcquiredWasNotLost(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 2)
+	margin := func(c *Config) { c.Margin = 10 * time.Millisecond }
+	v := s.open(margin)
+	p := s.through(0, v, margin)
+	p.Delay(faultproxy.All, 0, 300*time.Millisecond)
+	_, err := v.lock("x").TryLock(ctxT(t), MaxHold(50*time.Millisecond))
+	if !errors.Is(err, ErrLate) || errors.Is(err, ErrLost) || !hasText(err, MaxHoldReached.String()) {
+		t.Errorf("%v", err)
+	}
+	s.clean(v)
+}
