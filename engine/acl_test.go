@@ -12,25 +12,31 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// readmeACL returns the words of the README's ACL SETUSER line.
-func readmeACL(t *testing.T) []string {
+// operations is the page of the documentation that has the ACL rules.
+func operations(t *testing.T) string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(readme)) {
+	return string(page)
+}
+
+// documentedACL returns the words of the page's ACL SETUSER line.
+func documentedACL(t *testing.T) []string {
+	t.Helper()
+	for line := range strings.Lines(operations(t)) {
 		if strings.HasPrefix(line, "ACL SETUSER pawl ") {
 			return strings.Fields(line)
 		}
 	}
-	t.Fatal("the README has no line that begins with: ACL SETUSER pawl")
+	t.Fatal("docs/operations.md has no line that begins with: ACL SETUSER pawl")
 	return nil
 }
 
-func TestTheReadmesACLRuleIsEnoughAndNoMoreThanThat(t *testing.T) {
+func TestTheDocumentedACLRuleIsEnoughAndNoMoreThanThat(t *testing.T) {
 	t.Parallel()
-	rule := readmeACL(t)
+	rule := documentedACL(t)
 	for _, c := range []struct{ name, channels string }{
 		{"every channel of locks", "&redisson_lock__channel:*"},
 		{"channels of the prefix", "&redisson_lock__channel:{orders:*"},
@@ -65,7 +71,7 @@ func TestTheReadmesACLRuleIsEnoughAndNoMoreThanThat(t *testing.T) {
 	}
 }
 
-// setUser makes the README's user, with another rule for channels.
+// setUser makes the documented user, with another rule for channels.
 func setUser(t *testing.T, s *redistest.Server, rule []string, channels string) {
 	t.Helper()
 	words := []string{}
@@ -125,7 +131,7 @@ func everyOperation(t *testing.T, s *redistest.Server, url string) {
 func TestWithoutTheRightToTheChannelALockIsReleasedAndAWaiterIsToldWhatToDo(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	setUser(t, s, readmeACL(t), "")
+	setUser(t, s, documentedACL(t), "")
 	url := "redis://pawl:secret@" + s.Addr()
 	holder, waiter := open(t, url), open(t, url)
 	h := mustLock(t, holder.Mutex("orders:1"))
@@ -150,7 +156,7 @@ func (l logLines) Write(line []byte) (int, error) {
 func TestForceUnlockWithoutTheRightToTheChannelSaysThatTheLockIsFree(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	setUser(t, s, readmeACL(t), "")
+	setUser(t, s, documentedACL(t), "")
 	told := make(logLines, 64)
 	holder := open(t, s.URL())
 	e := open(t, "redis://pawl:secret@"+s.Addr(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(told, nil)) })

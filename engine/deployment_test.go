@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -136,24 +135,20 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *site{
 	},
 }
 
-// forAcks comes before the rights in the README that Acked needs.
+// forAcks comes before the rights in docs/operations.md that Acked needs.
 const forAcks = "waiting for replicas: `"
 
-// leastRights is the README's ACL rule, for all names, and what it says has to be
+// leastRights is the documented ACL rule, for all names, and what the page says has to be
 // added behind the given words.
 func leastRights(t *testing.T, more ...string) string {
 	t.Helper()
-	rule := strings.Join(readmeACL(t)[2:], " ") // without ACL SETUSER
+	rule := strings.Join(documentedACL(t)[2:], " ") // without ACL SETUSER
 	rule = strings.Replace(rule, "~orders:*", "~*", 1)
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, words := range more {
-		_, after, ok := strings.Cut(string(readme), words)
+		_, after, ok := strings.Cut(operations(t), words)
 		commands, _, ends := strings.Cut(after, "`")
 		if !ok || !ends {
-			t.Fatalf("the README does not say: %s", words)
+			t.Fatalf("docs/operations.md does not say: %s", words)
 		}
 		rule += " " + strings.Join(strings.Fields(commands), " ")
 	}

@@ -17,9 +17,9 @@ type Replicas int
 
 const (
 	// AllReplicas means every replica, and at least one. A replica that is away counts
-	// until the deployment itself has dropped it (the README says how, under
-	// Durability). So whichever replica is promoted has the lock. While a replica is
-	// away, no lock is granted or renewed.
+	// until the deployment itself has dropped it (docs/durability.md says how). So no
+	// matter which replica is promoted, it has the lock. While a replica is away, no
+	// lock is granted or renewed.
 	AllReplicas = Replicas(resp.AllReplicas)
 	// MajorityOfReplicas means more than half of them. That is enough if the primary
 	// dies and, of more than half of the replicas, the one with the most data is

@@ -21,7 +21,7 @@ func Example() {
 	defer eng.Close()
 
 	// Run a function under the lock. The lease is renewed until it returns. If the
-	// lock is lost nevertheless, the function's ctx ends.
+	// lock is lost before that, the function's ctx ends.
 	orders := eng.Mutex("orders:42")
 	err = orders.Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 		fmt.Println("alone with order 42")

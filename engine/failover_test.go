@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-// The figures of the README are those of
+// The figures of docs/durability.md are those of
 //
 //	PAWL_FAILOVERS=20 go test ./engine -run TestFailoversOnCommand -timeout 60m -v
 //

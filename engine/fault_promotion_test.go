@@ -155,8 +155,8 @@ func TestNoLockOfAllReplicasIsHeldTwiceAfterAPromotion(t *testing.T) {
 	}
 }
 
-// The hole that replication has by itself: it is documented in the README under What
-// is not promised. A fencing token closes it for the resource that is protected, since
+// The hole that replication has by itself: docs/promises.md has it under What is
+// not promised. A fencing token closes it for the resource that is protected, since
 // the second holder's is higher.
 func TestLockThatNoReplicaHasIsHeldTwiceAfterAPromotion(t *testing.T) {
 	t.Parallel()
@@ -212,7 +212,7 @@ func TestPartitionThatIsolatesPrimaryAndHolder(t *testing.T) {
 		steady(t, func(t testing.TB) {
 			held, second, _ := isolate(t, 0)
 			if err := held.Err(); err != nil {
-				t.Errorf("it ended: %v; the README says that it would not, without acknowledgements", err)
+				t.Errorf("it ended: %v; docs/durability.md says that it would not, without acknowledgements", err)
 			}
 			mustUnlock(t, second)
 		})

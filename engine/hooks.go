@@ -229,6 +229,6 @@ func (e *Engine) logLost(h *holding, reason LostReason) {
 }
 
 func (e *Engine) logUnheard(name string) {
-	e.log(slog.LevelError, "pawl: released, but this user may not publish: waiters sleep until their next look (see the README on ACL rules)",
+	e.log(slog.LevelError, "pawl: released, but this user may not publish: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
 		"lock", shorten(name))
 }

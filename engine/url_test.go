@@ -2,20 +2,30 @@ package engine
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// Every URL that the README shows can be used as it stands.
-func TestURLsOfTheReadmeAreGood(t *testing.T) {
+// Every URL that a page of the documentation shows can be used as it stands. The pages
+// show every scheme.
+func TestURLsOfTheDocumentationAreGood(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
+	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var text []byte
+	for _, page := range append(pages, "../README.md") {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, b...)
+	}
 	seen := make(map[string]int)
-	for _, url := range regexp.MustCompile("`((?:rediss?(?:\\+[a-z]+)?|unix)://[^`]+)`").FindAllStringSubmatch(string(readme), -1) {
+	for _, url := range regexp.MustCompile("`((?:rediss?(?:\\+[a-z]+)?|unix)://[^`]+)`").FindAllStringSubmatch(string(text), -1) {
 		if strings.Contains(url[1], "...") {
 			continue
 		}
@@ -29,7 +39,7 @@ func TestURLsOfTheReadmeAreGood(t *testing.T) {
 		"redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel", "redis+replicas", "rediss+replicas",
 	} {
 		if seen[scheme] == 0 {
-			t.Errorf("the README shows no URL with %s://", scheme)
+			t.Errorf("the documentation shows no URL with %s://", scheme)
 		}
 	}
 }

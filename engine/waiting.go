@@ -279,7 +279,7 @@ func (w *waiting) refuse(err error) {
 		if !ok {
 			break
 		}
-		a.fail(fail(invalid("the server refuses channel %q to this user (see the README on ACL rules)", r.channel().Name()), err), &fx)
+		a.fail(fail(invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", r.channel().Name()), err), &fx)
 	}
 	r.next(&fx)
 	r.settled()

@@ -190,7 +190,7 @@ func wayOut(err error) string {
 	case "NOAUTH", "WRONGPASS":
 		return "put the right password into $" + passwordEnv + ", or with its user into $" + urlEnv
 	case "NOPERM":
-		return "the user needs more rights: see ACL rules in the README"
+		return "the user needs more rights: see the ACL rules in docs/operations.md"
 	}
 	return "the server can be reached, but refuses"
 }

@@ -10,7 +10,7 @@ import (
 // begin with a dot.
 var topLevel = []string{
 	"go.mod", "go.sum", "Makefile", "README.md", "DESIGN.md", "CHANGELOG.md", "LICENSE",
-	"engine", "resp", "wheel", "bench", "cmd", "pprof", "internal",
+	"docs", "engine", "resp", "wheel", "bench", "cmd", "pprof", "internal",
 }
 
 func TestTopLevelHoldsOnlyWhatTheDesignNames(t *testing.T) {

@@ -27,7 +27,17 @@ func between(text, from, to string) string {
 	return inside
 }
 
-func TestReadmeShowsCommandsThatTheMakefileHas(t *testing.T) {
+// maxReadme is what a reader takes in at once. More belongs into a page of docs.
+const maxReadme = 10_000
+
+func TestReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	if n := len(readText(t, "README.md")); n > maxReadme {
+		t.Errorf("README.md has %d bytes, more than %d: move some of it into a page of docs", n, maxReadme)
+	}
+}
+
+func TestDocumentsShowCommandsThatTheMakefileHas(t *testing.T) {
 	t.Parallel()
 	readme, makefile := readText(t, "README.md"), readText(t, "Makefile")
 	for _, must := range []string{"make run", "make test"} {
@@ -35,9 +45,11 @@ func TestReadmeShowsCommandsThatTheMakefileHas(t *testing.T) {
 			t.Errorf("README.md does not show %q", must)
 		}
 	}
-	for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(readme, -1) {
-		if !strings.Contains(makefile, "\n"+m[1]+":") {
-			t.Errorf("README.md shows %q, which the Makefile does not have", m[0])
+	for _, name := range documents(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(readText(t, name), -1) {
+			if !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s shows %q, which the Makefile does not have", name, m[0])
+			}
 		}
 	}
 }
@@ -66,20 +78,5 @@ func TestReadmeProgramIsTheExecutedExample(t *testing.T) {
 	example += "}\n"
 	if program != example {
 		t.Errorf("the program of README.md is not the Example of engine/example_test.go.\nREADME:\n%s\nExample:\n%s", program, example)
-	}
-}
-
-func TestReadmeNamesEveryFieldOfConfig(t *testing.T) {
-	t.Parallel()
-	section := between(readText(t, "README.md"), "## Configuration\n", "\n## ")
-	config := between(readText(t, "engine/config.go"), "type Config struct {\n", "\n}\n")
-	fields := regexp.MustCompile(`(?m)^\t([A-Z]\w*) `).FindAllStringSubmatch(config, -1)
-	if section == "" || len(fields) < 10 {
-		t.Fatalf("no section Configuration, or only %d fields found", len(fields))
-	}
-	for _, field := range fields {
-		if !strings.Contains(section, "`"+field[1]+"`") {
-			t.Errorf("README.md does not explain Config.%s", field[1])
-		}
 	}
 }

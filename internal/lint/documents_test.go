@@ -1,0 +1,169 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pages are the files of docs, as slash paths.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, name := range repositoryFiles(t) {
+		if path.Dir(name) == "docs" && path.Ext(name) == ".md" {
+			all = append(all, name)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("docs has no page")
+	}
+	return all
+}
+
+// documents is everything that is written to be read from top to bottom.
+func documents(t *testing.T) []string {
+	t.Helper()
+	return append([]string{"README.md", "DESIGN.md", "CHANGELOG.md"}, pages(t)...)
+}
+
+var (
+	fenced  = regexp.MustCompile("(?ms)^[ \t]*```.*?^[ \t]*```[ \t]*$")
+	heading = regexp.MustCompile(`(?m)^#+ +(.*?) *$`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	noSlug  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
+
+// anchors are the places that a link can point to in a document, as GitHub names them.
+func anchors(text string) map[string]bool {
+	found := make(map[string]bool)
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		slug := strings.ReplaceAll(noSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		base := slug
+		for n := 1; found[slug]; n++ {
+			slug = fmt.Sprintf("%s-%d", base, n)
+		}
+		found[slug] = true
+	}
+	return found
+}
+
+// links are the relative links of a document: the file, as a path from the root, and the
+// anchor, "" if there is none.
+func links(name, text string) [][2]string {
+	var all [][2]string
+	for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		if strings.Contains(m[1], "://") {
+			continue
+		}
+		to, anchor, _ := strings.Cut(m[1], "#")
+		if to == "" {
+			to = name
+		} else {
+			to = path.Join(path.Dir(name), to)
+		}
+		all = append(all, [2]string{to, anchor})
+	}
+	return all
+}
+
+// deadLinks complains about links between files that lead nowhere.
+func deadLinks(documents map[string]string, files []string) []string {
+	var dead []string
+	for _, name := range slices.Sorted(maps.Keys(documents)) {
+		for _, to := range links(name, documents[name]) {
+			text, isDocument := documents[to[0]]
+			switch {
+			case !slices.Contains(files, to[0]):
+				dead = append(dead, fmt.Sprintf("%s: there is no file %s", name, to[0]))
+			case to[1] != "" && !isDocument:
+				dead = append(dead, fmt.Sprintf("%s: %s is no document, so it has no #%s", name, to[0], to[1]))
+			case to[1] != "" && !anchors(text)[to[1]]:
+				dead = append(dead, fmt.Sprintf("%s: %s has no heading #%s", name, to[0], to[1]))
+			}
+		}
+	}
+	return dead
+}
+
+func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	texts, found := make(map[string]string), 0
+	for _, name := range documents(t) {
+		texts[name] = readText(t, name)
+		found += len(links(name, texts[name]))
+	}
+	if found < len(pages(t)) {
+		t.Errorf("only %d links were found", found)
+	}
+	for _, complaint := range deadLinks(texts, repositoryFiles(t)) {
+		t.Error(complaint)
+	}
+}
+
+func TestDeadLinksAreFound(t *testing.T) {
+	t.Parallel()
+	got := deadLinks(map[string]string{
+		"README.md": "[a](docs/a.md) [b](docs/b.md) [c](docs/a.md#two-words) [d](docs/a.md#three) [e](https://example.org/x)\n```\n[f](g)\n```\n",
+		"docs/a.md": "# A\n\n## Two `words`\n\n```\n# three\n```\n[up](../README.md) [here](#a) [gone](#b) [out](README.md) [code](../go.mod#a)\n",
+	}, []string{"README.md", "go.mod", "docs/a.md"})
+	want := []string{
+		"README.md: there is no file docs/b.md",
+		"README.md: docs/a.md has no heading #three",
+		"docs/a.md: docs/a.md has no heading #b",
+		"docs/a.md: there is no file docs/README.md",
+		"docs/a.md: go.mod is no document, so it has no #a",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestReadmeLinksEveryPage(t *testing.T) {
+	t.Parallel()
+	linked := make(map[string]bool)
+	for _, to := range links("README.md", readText(t, "README.md")) {
+		linked[to[0]] = true
+	}
+	for _, page := range pages(t) {
+		if !linked[page] {
+			t.Errorf("README.md does not link %s", page)
+		}
+	}
+}
+
+// A reader who comes from a search learns first whether this is the right page.
+func TestPagesSayWhatTheyAreFor(t *testing.T) {
+	t.Parallel()
+	first := regexp.MustCompile(`^# [^\n]+\n\nThis page [^.]+\.`)
+	for _, page := range pages(t) {
+		if !first.MatchString(readText(t, page)) {
+			t.Errorf(`%s does not begin with a title and a sentence "This page ..."`, page)
+		}
+	}
+}
+
+// Messages and comments send the reader to pages.
+func TestSourcesNamePagesThatExist(t *testing.T) {
+	t.Parallel()
+	page := regexp.MustCompile(`\bdocs/[\w/-]+\.md`)
+	files, named := repositoryFiles(t), 0
+	for _, name := range files {
+		if path.Ext(name) != ".go" || strings.HasPrefix(name, "internal/lint/") {
+			continue
+		}
+		for _, to := range page.FindAllString(readText(t, name), -1) {
+			named++
+			if !slices.Contains(files, to) {
+				t.Errorf("%s names %s, which does not exist", name, to)
+			}
+		}
+	}
+	if named == 0 {
+		t.Error("no source names a page")
+	}
+}
