@@ -184,7 +184,7 @@ func (a *admin) read() error {
 const batch = 500
 
 // each sends the commands that make appends for 0 <= i < n, of which answers each,
-// and reads all answers. After an error who comes next begins anew: it must not take the
+// and reads all answers. After an error the next call begins anew: it must not take the
 // answers that are left for its own.
 func (a *admin) each(n, answers int, add func(i int)) (err error) {
 	if a.stale {

@@ -113,7 +113,7 @@ func (c Config) lease() time.Duration {
 func firstRenewals(lease time.Duration) time.Duration { return lease * 2 / 5 }
 
 // stuckAfter is how long after the end a worker may still wait: longer than any
-// fair queue takes, and short enough for somebody who looks at the screen.
+// fair queue takes, and short enough for a user who looks at the screen.
 const stuckAfter = 10 * time.Second
 
 // validate reports every bad field at once.

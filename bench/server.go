@@ -85,8 +85,8 @@ func (s *Server) connect(ctx context.Context) error {
 		s.name = "embedded"
 		return nil
 	}
-	// Who may not ask, or asks something else than a Redis, gets no figures to
-	// compare, but figures.
+	// Without the right to ask, or on something else than a Redis, the run has its
+	// figures, but none to compare them with.
 	fields, err := s.fleet.first().info("server")
 	var refused *resp.ServerError
 	if err != nil && !errors.As(err, &refused) {
@@ -127,7 +127,7 @@ func (s *Server) Close() {
 func (s *Server) URL() string { return s.url }
 
 // clientCommands are commands that a script cannot call (Redis flags them
-// noscript): who sent one was a client. Others must not be counted, because
+// noscript): a connection that sent one was a client. Others must not be counted, because
 // commandstats and total_commands_processed count what a script calls like what a
 // client sends.
 var clientCommands = []string{
@@ -276,7 +276,7 @@ func (s *Server) crowd() (int, error) {
 	})
 	var refused *resp.ServerError
 	if errors.As(err, &refused) || sum <= mostListed {
-		return 0, nil // who may not ask has to list them
+		return 0, nil // without the right to ask, they have to be listed
 	}
 	return sum, err
 }
@@ -287,7 +287,7 @@ func (s *Server) lookForOthers() {
 	for _, a := range s.fleet.admins {
 		v, err := a.ask("CLIENT", "LIST")
 		if err != nil {
-			continue // who may not ask does not know
+			continue // without the right to ask it is not known
 		}
 		for line := range strings.Lines(string(v.Bytes)) {
 			fields := make(map[string]string)

@@ -194,7 +194,7 @@ func TestUnlockTwice(t *testing.T) {
 	if n := e.Stats().Commands - before; n != 0 {
 		t.Errorf("%d commands were sent", n)
 	}
-	// The second Unlock cannot touch who came in meanwhile.
+	// The second Unlock cannot touch the owner that came in meanwhile.
 	other := mustLock(t, open(t, s.URL()).Mutex("x"))
 	_ = h.Unlock(ctxT(t))
 	if f := fields(t, s, "x"); f[other.Owner()] != "1" {

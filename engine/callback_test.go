@@ -206,7 +206,7 @@ func TestCloseGivesUpOnACallbackThatNeverEnds(t *testing.T) {
 	}
 }
 
-// That is not allowed, for Close waits for who calls it. What it says then is true.
+// That is not allowed, for Close waits for the goroutine that calls it. What it says then is true.
 func TestCloseInACallbackOrHookSaysThatNoLockIsLeft(t *testing.T) {
 	t.Parallel()
 	s := server(t)

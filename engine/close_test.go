@@ -110,7 +110,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 		shut := make(chan error, 1)
 		go func() { shut <- e.Shutdown(context.Background()) }()
 		if _, err := waits.Await(ctxT(t)); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotAcquired) {
-			t.Errorf("who waited: %v", err)
+			t.Errorf("the waiter: %v", err)
 		}
 		for what, err := range everyLock(ctxT(t), e.Mutex("new")) {
 			if !errors.Is(err, ErrClosed) {

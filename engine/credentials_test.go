@@ -48,8 +48,8 @@ func TestLocksAreInTheDatabaseOfTheURL(t *testing.T) {
 	}
 }
 
-// Sentinels may have another password than the servers. Who gives one to the other is
-// told which is wrong.
+// Sentinels may have another password than the servers. If one is
+// given to the other, the error says which is wrong.
 func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))

@@ -291,7 +291,7 @@ func deployedExclusion(t *testing.T, at *site, a, b *Engine) {
 	}
 }
 
-// The lease is 30 s: who is not woken sleeps longer than the test.
+// The lease is 30 s: a waiter that is not woken sleeps longer than the test.
 func deployedWaiting(t *testing.T, _ *site, a, b *Engine) {
 	names := spread(t, 60)
 	holds := make([]*Hold, len(names))
@@ -470,7 +470,7 @@ func deployedTwoCommands(t *testing.T, at *site, e *Engine) {
 	}
 }
 
-// Who shows no certificate to a server that asks for one is told so at once.
+// A client without a certificate, at a server that asks for one, is told so at once.
 func TestMissingClientCertificateIsReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.ClientCerts())

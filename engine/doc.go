@@ -69,8 +69,8 @@
 //
 // # One lock on several servers
 //
-// RedLock takes one lock on several independent servers: who has a majority of them has it. A
-// QuorumHold ends when too few of them are certain. What is said of Lock, TryLock,
+// RedLock takes one lock on several independent servers: the owner of a majority of them has
+// it. A QuorumHold ends when too few of them are certain. What is said of Lock, TryLock,
 // LockAsync, Do, Unlock and Extend holds for it too: with a majority they succeed, and
 // else their errors say what was missing at which server.
 //

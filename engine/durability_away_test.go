@@ -34,7 +34,7 @@ func refusedFor(t *testing.T, e *Engine, name string, away *redistest.Server) {
 	if _, err := e.Mutex(name).Lock(ctxT(t), Acked(MajorityOfReplicas)); !errors.As(err, &short) {
 		t.Errorf("a majority of two is both: %v", err)
 	}
-	mustUnlock(t, mustLock(t, e.Mutex(name), Acked(1))) // a number is for those who must go on
+	mustUnlock(t, mustLock(t, e.Mutex(name), Acked(1))) // a number is for callers that must go on
 }
 
 // grantedAgain waits until "all" is granted, with so many.

@@ -45,7 +45,7 @@ func (f *fleet) scripts() int64 {
 
 func ackTimeout(d time.Duration) func(*Config) { return func(c *Config) { c.AckTimeout = d } }
 
-// patientWithReplicas is for who does not say otherwise: on a busy machine replicas may
+// patientWithReplicas is for tests that do not say otherwise: on a busy machine replicas may
 // take long to acknowledge.
 func patientWithReplicas(c *Config) { setDefault(&c.AckTimeout, limit) }
 
@@ -119,7 +119,7 @@ func TestTooFewAcknowledgementsGiveTheLockBackOnce(t *testing.T) {
 		if n := e.Stats().NotAcked; n != 6 {
 			t.Errorf("NotAcked %d", n)
 		}
-		// One is enough for those who ask for one, and so is none.
+		// One is enough for a caller that asks for one, and so is none.
 		mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(1)))
 		mustUnlock(t, mustLock(t, e.Mutex("x")))
 		f.links[0].Release()

@@ -28,7 +28,7 @@ func startRedis() *embedded.Server {
 
 // tlsRedis is a Redis server behind TLS, with a certificate of its own.
 type tlsRedis struct {
-	Roots *x509.CertPool // whoever trusts these trusts the server
+	Roots *x509.CertPool // a client that trusts these trusts the server
 
 	redis    *embedded.Server
 	listener net.Listener

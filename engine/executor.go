@@ -7,7 +7,7 @@ import (
 )
 
 // userCode labels the goroutines that run user code. Otherwise they would have the label of
-// who started them, such as an event loop.
+// the goroutine that started them, such as an event loop.
 var userCode = pprof.WithLabels(context.Background(), pprof.Labels("role", "engine user code"))
 
 func goUserCode(f func()) {

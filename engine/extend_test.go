@@ -189,7 +189,7 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
 	sh, r := h.h.sh, h.h.res
 	sh.mu.Lock()
-	r.held = paused // nothing is sent, so only who gives up reads the route
+	r.held = paused // nothing is sent, so only a call that gives up reads the route
 	h.h.extra.extend = &extension{done: make(chan struct{})}
 	sh.mu.Unlock()
 	extended := make(chan error, 1)

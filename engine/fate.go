@@ -48,7 +48,8 @@ func (h *holding) unbind(f ender) {
 	h.sh.mu.Unlock()
 }
 
-// end implements ender. It returns when the contexts have ended, whoever ends them.
+// end implements ender. It returns when the contexts have ended, no matter which goroutine
+// ends them.
 func (f *fate) end(why error) {
 	f.mu.Lock()
 	first := !f.begun
@@ -105,9 +106,9 @@ func (f *fate) add(c *heldContext) error {
 	return f.ending
 }
 
-// settle makes why the end, if it is one and the first, and returns the end. Who ends the
-// contexts may come later: the lock may have ended already, and the goroutine that is to end
-// them not have run yet.
+// settle makes why the end, if it is one and the first, and returns the end. The
+// contexts may end later: the lock may have ended already, and the goroutine that is to end
+// them may not have run yet.
 func (f *fate) settle(why error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -265,7 +265,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 			c.keeps(at.do)
 			c.end()
 			c.exclusive()
-			sentOn := uint64(0) // by those who contend; renewals may always know already
+			sentOn := uint64(0) // by the contenders; renewals may always know already
 			for _, e := range c.contenders {
 				sentOn += e.Stats().Redirects
 			}

@@ -24,7 +24,7 @@ type Future[T any] struct {
 	after     *after[T]
 }
 
-// after is who wants to hear of the completion; most futures are only awaited.
+// after is what is called on completion; most futures are only awaited.
 type after[T any] struct {
 	then   []func(T, error)
 	tell   []tell
@@ -107,8 +107,8 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 // call Close. Nobody waits for a function that is called after Close.
 func (f *Future[T]) OnComplete(fn func(T, error)) {
 	f.mu.Lock()
-	// If functions registered earlier have not been called yet, who calls them
-	// calls this one, too.
+	// If functions registered earlier have not been called yet, the goroutine that
+	// calls them calls this one, too.
 	a := f.hear()
 	start := f.complete.Load() && a.then == nil
 	a.then = append(a.then, fn)
@@ -130,7 +130,7 @@ func (f *Future[T]) Abandon() {
 	var unwanted T
 	granted := f.complete.Load() && f.err == nil
 	if granted {
-		unwanted = f.value // not before: who completes f may be writing it
+		unwanted = f.value // not before: the goroutine that completes f may be writing it
 	}
 	f.mu.Unlock()
 	if granted {

@@ -23,8 +23,8 @@ import (
 //
 // Invariants:
 //
-//  1. out counts the acquisitions of the current round that have no result. Who brings it
-//     to 0 decides what comes next, so one goroutine does at a time.
+//  1. out counts the acquisitions of the current round that have no result. The goroutine
+//     that brings it to 0 decides what comes next, so one does at a time.
 //  2. parts[i].hold is set while lock i is held for the gathering, and until the result.
 //  3. mu is taken without any other lock, and no other lock is taken under it. Results come
 //     from event loops, so nobody blocks under it, and no user's code runs.
@@ -117,7 +117,7 @@ func (g *gathering) ask(i int, once bool) {
 	a := e.newAcquisition(m, g.opts, true)
 	a.once, a.parent = once, g.parts[i].parent
 	g.mu.Lock()
-	// Only the first round may find a lane full: later ones come from nobody who could try again.
+	// Only the first round may find a lane full: no caller could try later ones again.
 	a.patient = !g.async || g.rounds > 0 || g.stage != stageTrying
 	g.parts[i].asked = a
 	s := g.stop
@@ -212,7 +212,7 @@ func (g *gathering) giveBack() {
 }
 
 // The pause before a gathering blocks: none after the first refusal, as most locks are
-// held by one who does not want the others; then up to a bound that doubles.
+// held by an owner that does not want the others; then up to a bound that doubles.
 const (
 	firstPause = time.Millisecond
 	longPause  = 64 * time.Millisecond

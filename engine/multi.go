@@ -20,7 +20,7 @@ type multi struct {
 const maxLocks = 10_000
 
 // Multi returns the locks as one, which may be of several engines. On the wire each of them
-// is what it is: it excludes those who take it alone, or together with others, Redisson's
+// is what it is: it excludes callers that take it alone, or together with others, Redisson's
 // getMultiLock included.
 //
 // Lock tries all of them at the same time. If one is held by somebody else, it gives the

@@ -7,8 +7,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-// The server of one lock is known to be away: the others are not even tried, or everybody who
-// needs one would wait until the server is given up.
+// The server of one lock is known to be away: the others are not even tried, or all callers
+// that need one would wait until the server is given up.
 func TestMultiLockTakesNothingWhileAServerIsKnownToBeAway(t *testing.T) {
 	t.Parallel()
 	s2, p, away := behind(t)

@@ -30,7 +30,7 @@ func (c slowContext) Done() <-chan struct{} {
 	return c.done
 }
 
-// A lock has ended, but who ends the MultiHold has not come to that:
+// A lock has ended, but the goroutine that ends the MultiHold has not come to that:
 //
 //	Unlock of the outer hold ends its own contexts first, which takes long
 //	MultiHold.Err: must not say that all is well

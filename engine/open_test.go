@@ -100,7 +100,7 @@ func TestOpenDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// A Lazy engine is for who starts before the server does.
+// A Lazy engine is for a service that starts before its server does.
 func TestALazyEngineWaitsForItsServer(t *testing.T) {
 	t.Parallel()
 	tr := newTrouble(t)

@@ -129,7 +129,7 @@ func inTurn(t *testing.T, acquires []fakenode.Command, want []string) {
 	}
 }
 
-func TestWhoeverLeavesAFullLaneIsNotSent(t *testing.T) {
+func TestCallThatLeavesAFullLaneIsNotSent(t *testing.T) {
 	t.Parallel()
 	n, e, h, gate := busyLane(t)
 	ctx, cancel := context.WithCancel(ctxT(t))

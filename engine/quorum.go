@@ -29,7 +29,7 @@ import (
 // they take turns at one server instead of taking votes from each other. The pauses end: two
 // that see different servers away have different referees.
 //
-// Who waits at one server must not be held up by it if it hangs. So now and then another
+// A waiter at one server must not be held up by it if it hangs. So now and then another
 // server is asked; and if that grants its vote, all are.
 //
 // While it is held, it wants the lock where it has no vote, as a Lock does: a server that was

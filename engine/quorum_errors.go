@@ -57,7 +57,7 @@ func (q *quorum) verdict() error {
 		ttl = ttls[len(ttls)-spare-1] // then a majority is free
 	case away > 0 && len(why.each)-given > spare:
 		why.is = ErrUnavailable
-	case !q.once && len(ttls) > 0 && len(ttls)+given > spare: // given back for the one who has the others
+	case !q.once && len(ttls) > 0 && len(ttls)+given > spare: // given back for the owner that has the others
 		why.is = ErrHeld
 		ttl = slices.Max(ttls)
 	case forGood != nil:

@@ -31,7 +31,7 @@ func (c *timer) Err() error {
 	}
 }
 
-// waiter is somebody who waits for a lock, and can be told to stop.
+// waiter waits for a lock, and can be told to stop.
 type waiter struct {
 	way  string
 	fut  *Future[*Hold]
@@ -55,7 +55,7 @@ type reason struct {
 	text              string // a regular expression
 }
 
-// wantReason checks an error of somebody who did not get the lock "orders:42".
+// wantReason checks the error of a caller that did not get the lock "orders:42".
 func wantReason(t testing.TB, way string, err error, want reason) {
 	t.Helper()
 	var e *NotAcquiredError
@@ -358,7 +358,7 @@ func (n *nosy) Error() string {
 
 func (n *nosy) Is(error) bool { n.ask(); return false }
 
-// The text of an error is made when it is read, by who reads it; not by the engine,
+// The text of an error is made when it is read, by the reader; not by the engine,
 // under a lock that the text would need.
 func TestTheTextOfACauseMayUseTheEngine(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,7 @@ func (l *recoveryLane) Fire(*wheel.Timer, clock.Instant) {
 }
 
 // add takes a resource that is stalled. The lane may have come up since it was
-// found down, with nobody left to look at r, hence the kick:
+// found down, with nobody left to look at r. That is what the kick is for:
 //
 //	Submit: the lane is down
 //	                              lane comes up; resume finds nothing

@@ -223,7 +223,7 @@ func TestForceUnlockOfPawlReachesRedisson(t *testing.T) {
 	java.mustTryLock(t, "L", 39, 30*time.Second)
 	heard := listen(t, s, "redisson_lock__channel:{L}") // as its waiters do
 	if done, err := m.ForceUnlock(ctxT(t), IfHolder(javaB+":39")); done || err != nil {
-		t.Fatal("of somebody who does not hold it:", done, err)
+		t.Fatal("of an owner that does not hold it:", done, err)
 	}
 	heard.hearsNothing(t)
 	if done, err := m.ForceUnlock(ctxT(t), IfHolder(java.owner(39))); !done || err != nil {

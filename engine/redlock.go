@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// QuorumLock is one lock on several independent servers. It is held by the one who has it on a
+// QuorumLock is one lock on several independent servers. It is held by the owner of a
 // majority of them. See RedLock. The zero QuorumLock is not usable: its methods return ErrInvalid.
 type QuorumLock struct{ all *quorumLock }
 
@@ -21,7 +21,7 @@ type quorumLock struct {
 const maxServers = 100
 
 // RedLock returns locks of independent servers, normally the same name on each, as one lock:
-// who has a majority of them has it. It is the algorithm that Redis publishes under that name
+// the owner of a majority of them has it. It is the algorithm that Redis publishes under that name
 // (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/).
 //
 // What it promises: while a majority of the servers works, the lock can be taken, renewed

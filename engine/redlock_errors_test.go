@@ -93,7 +93,7 @@ func TestErrorOfARedLockNamesIt(t *testing.T) {
 }
 
 // One that refuses, and answers first, does not keep TryLock from hearing that a majority of the
-// servers is held by somebody else. Who skips a job on ErrHeld would take that for a fault.
+// servers is held by somebody else. A caller that skips its job on ErrHeld would take that for a fault.
 func TestTryLockOfARedLockHearsThatItIsHeld(t *testing.T) {
 	t.Parallel()
 	tr := newTroubleOf(t, "RedLock")

@@ -77,7 +77,7 @@ func TestSlowVoteDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
 	s.clean(v)
 }
 
-// One of three servers refuses for good, another one is held. Who stops waiting is told both.
+// One of three servers refuses for good, another one is held. A caller that stops waiting is told both.
 func TestWaiterIsToldOfAServerThatRefusesForGood(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)

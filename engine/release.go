@@ -229,7 +229,7 @@ func (h *holding) released(result error, fx *effects) {
 	h.settleUnlock(result, fx)
 }
 
-// settleUnlock tells those who wait for the release.
+// settleUnlock tells the callers that wait for the release.
 func (h *holding) settleUnlock(result error, fx *effects) {
 	h.setOver()
 	if result != nil {

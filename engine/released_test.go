@@ -78,7 +78,7 @@ func TestReleasesThatTheNewPrimaryMissedAreSentAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := found.Elapsed(); d > time.Second {
-		t.Errorf("who waited got it after %v", d)
+		t.Errorf("the waiter got it after %v", d)
 	}
 	mustUnlock(t, next)
 	if kept.Err() != nil {

@@ -219,7 +219,7 @@ func TestHoldThatIsDroppedIsCountedAndKept(t *testing.T) {
 	})
 }
 
-// Somebody who has given up before the call takes nobody's lock away.
+// A caller that has given up before the call takes nobody's lock away.
 func TestForceUnlockUnderAnEndedContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())

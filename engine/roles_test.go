@@ -46,7 +46,7 @@ func TestGoroutinesOfConnectionsCarryTheirRole(t *testing.T) {
 	})
 }
 
-// User code runs on goroutines of its own. They would have the label of who started them:
+// User code runs on goroutines of its own. They would have the label of the goroutine that started them:
 // that of an event loop, or of the user's own goroutine.
 func TestGoroutinesOfUserCodeCarryTheirRole(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,7 @@ func hears(t *testing.T, r *bufio.Reader, want string) {
 	}
 }
 
-// On the wire, seen by somebody who is not Pawl: which messages a release sends, and
+// On the wire, seen by a client that is not Pawl: which messages a release sends, and
 // which ones wake a waiter.
 func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 	t.Parallel()

@@ -112,7 +112,7 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 	redacttest.Every(t, samples, secret, guardSecret)
 }
 
-// Who prints holds up nobody, and is not held up: not by a lock of a name, nor by a
+// Printing holds up nobody, and is not held up: not by a lock of a name, nor by a
 // future that is being completed.
 func TestPrintingTakesNoLock(t *testing.T) {
 	t.Parallel()

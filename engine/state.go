@@ -97,7 +97,7 @@ type forceOptions struct {
 }
 
 // IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
-// So you cannot take the lock from somebody who got it after you looked. An empty id
+// So you cannot take the lock from an owner that got it after you looked. An empty id
 // is ErrInvalid.
 func IfHolder(id string) ForceOption { return ifHolder(id) }
 
@@ -105,7 +105,7 @@ type ifHolder string
 
 func (h ifHolder) applyForce(o *forceOptions) {
 	if o.holder = string(h); h == "" { // the script takes that for any holder
-		o.invalid = invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from whoever has it")
+		o.invalid = invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Every hold that was acquired is held, released or lost, also if nobody knows what became
-// of its release. And who is told that is counted once.
+// of its release. And a call that is told so is counted once.
 func TestStatsKnowTheEndOfHoldsWhoseReleaseHasNoAnswer(t *testing.T) {
 	t.Parallel()
 	stopWaiting := func(t *testing.T, h *Hold) {

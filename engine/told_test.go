@@ -253,7 +253,7 @@ func alive(contexts []context.Context) (n int) {
 
 // However a hold ends, no context of it is alive, nor any made from one, when another
 // process gets the lock or when Done is closed.
-func TestWhoeverHasTheLockNextFindsNoContextOfTheLastHoldAlive(t *testing.T) {
+func TestNextHolderFindsNoContextOfTheLastHoldAlive(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for _, w := range endings {

@@ -7,9 +7,9 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-// A TryLock may overtake who waits, but others that come again and again must not keep
-// him waiting for ever: he has every other turn.
-func TestTryLocksDoNotStarveWhoWaits(t *testing.T) {
+// A TryLock may overtake a waiter, but others that come again and again must not keep
+// it waiting for ever: it has every other turn.
+func TestTryLocksDoNotStarveAWaiter(t *testing.T) {
 	t.Parallel()
 	_, p, e := behind(t)
 	m := e.Mutex("x")

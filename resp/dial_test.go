@@ -48,8 +48,8 @@ func TestRefusedConnectionIsExplained(t *testing.T) {
 	}
 }
 
-// Who dials a port of his own machine, at which nobody listens, may get that very
-// port for his own end, and is then connected to himself. Go's dialer sees to it,
+// A client that dials a port of its own machine, at which nobody listens, may get that
+// very port for its own end, and is then connected to itself. Go's dialer sees to it,
 // unless it is told which port to take.
 func TestConnectionToItselfIsRefused(t *testing.T) {
 	t.Parallel()

@@ -179,7 +179,7 @@ func TestGroupIsBounded(t *testing.T) {
 	}
 }
 
-// Who was refused has nothing to wait for.
+// A request that was refused has nothing to wait for.
 func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)

@@ -310,7 +310,7 @@ func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
 	expect(t, c, AllReplicas, 1, 1)
 }
 
-// Rights for these questions are needed by those who wait for replicas, and by nobody
+// Rights for these questions are needed by callers that wait for replicas, and by nobody
 // else.
 func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
 	t.Parallel()

@@ -10,7 +10,7 @@ import (
 )
 
 // refusals remembers which servers refuse the credentials, so that they are tried ever
-// more seldom, by all connections together: who goes on trying a wrong password is
+// more seldom, by all connections together: a client that goes on trying a wrong password is
 // locked out in some places, and fills logs in all. The first pauses are short, for the
 // password may be in the middle of a change. Once one connection gets through, the
 // others follow at once: lanes without renewals would lose what they acquire.

@@ -187,7 +187,7 @@ func TestSuccession(t *testing.T) {
 	}
 }
 
-// Who is ahead must have been so all the time.
+// A server that is ahead must have been so all the time.
 func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
 	t.Parallel()
 	s := succession{configured: []string{"a", "b"}, present: leads("a", "A", "", 1)}

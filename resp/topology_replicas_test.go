@@ -100,7 +100,7 @@ func TestLonelyPrimaryIsTakenWhenTheOtherIsGivenUp(t *testing.T) {
 	})
 }
 
-// Whom most follow is the primary, whatever those would say that do not answer.
+// The server that most follow is the primary, no matter what the silent ones would say.
 func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ func named(host, addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// The channels of those who wait go along when another server becomes the primary.
+// The channels of waiters go along when another server becomes the primary.
 func TestChannelsFollowThePrimary(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)

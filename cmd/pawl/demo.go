@@ -93,7 +93,7 @@ func workerCommand(ctx context.Context, w demo.WorkerConfig, tls *tlsFlags, prof
 	if w.Stay {
 		args = append(args, "--stay")
 	}
-	if profile != "" && !w.Stay { // who is killed writes none
+	if profile != "" && !w.Stay { // a worker that is killed writes none
 		args = append(args, "--profile", filepath.Join(profile, "worker-"+strconv.Itoa(w.Number)))
 	}
 	cmd := exec.CommandContext(ctx, self, args...)

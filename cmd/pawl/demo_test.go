@@ -47,7 +47,7 @@ func TestDemoRunsOnARealServerAndCleansUp(t *testing.T) {
 	// What the server denies a worker is the demo's exit code, too.
 	pawl(t, []string{passwordEnv + "=s3cret"}, "demo", "--addr", "redis://"+s.Addr()+"?replicas=1&ack_timeout=100ms").
 		expect(t, exitServer, "0 of 1 replicas", "pawl: demo: worker ")
-	// Who is refused does not wait, as with other commands.
+	// A connection that is refused is not waited for, as with other commands.
 	pawl(t, nil, "demo", "--addr", "redis://127.0.0.1:1?dial_timeout=1h").expect(t, 69, "refused")
 }
 

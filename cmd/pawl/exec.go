@@ -46,8 +46,9 @@ promises). $PAWL_PASSWORD is for all of them. At the start a majority must answe
 several that try at the same moment perhaps nobody gets a majority: use --wait 1s, not 0.
 
 Several names are taken as one, all of them or none. While one is held by somebody else
-none of the others is kept, so two who want the same locks never block each other for
-good, in whatever order they name them. In a cluster the names may be on any nodes.
+none of the others is kept. So two commands that want the same locks never block each
+other for good, no matter in which order they name them. In a cluster the names may be
+on any nodes.
 
 The command finds the lock's name in $PAWL_LOCK_NAME: of several locks, one name on each
 line. pawl passes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command
@@ -166,8 +167,8 @@ func (f *execFlags) config(cmd *cobra.Command, args []string) execlock.Config {
 	return cfg
 }
 
-// lastWords is how long the last lines may take to be written. Who cannot read them
-// by then (a full pipe, a terminal stopped by Ctrl-S) gets the exit code.
+// lastWords is how long the last lines may take to be written. If they
+// cannot be read by then (a full pipe, a terminal stopped by Ctrl-S), there is the exit code.
 const lastWords = 500 * time.Millisecond
 
 func (f *execFlags) run(cmd *cobra.Command, args []string) error {

@@ -36,7 +36,7 @@ func TestPagerBehindExecHasTheTerminal(t *testing.T) {
 }
 
 // First the command asks at the terminal, then the pager, and the command still has it.
-func TestTerminalGoesToWhoeverOfThePipelineWantsIt(t *testing.T) {
+func TestTerminalGoesToThePartOfThePipelineThatWantsIt(t *testing.T) {
 	t.Parallel()
 	_, env := server(t)
 	dir := t.TempDir()
@@ -220,7 +220,7 @@ func TestCommandThatCanNeverHaveTheTerminalIsHungUp(t *testing.T) {
 	}
 }
 
-// With "stty tostop" who writes from the background is stopped. pawl must not be: the
+// With "stty tostop" a process that writes from the background is stopped. pawl must not be: the
 // command would go on without anybody to renew its lock.
 func TestWarningFromTheBackgroundDoesNotStopExec(t *testing.T) {
 	t.Parallel()
@@ -250,7 +250,7 @@ func TestExecSaysOnATerminalWhoHoldsTheLock(t *testing.T) {
 	}
 	term.awaitText("ended with 0")
 	term.v.wait(t)
-	// Who has it at once need not know.
+	// If the lock is free, nothing is said.
 	term = atTerminal(t, env, `"$pawl" exec b -- echo ran`)
 	if term.v.wait(t); strings.Contains(term.shown(), "waiting") {
 		t.Error(term.shown())

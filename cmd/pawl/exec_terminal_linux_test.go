@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-// terminal is a pseudo terminal, seen from the side of who sits before it.
+// terminal is a pseudo terminal, seen from the side of the user who sits before it.
 type terminal struct {
 	t      *testing.T
 	master *os.File

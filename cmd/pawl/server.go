@@ -63,7 +63,7 @@ func (f *serverFlag) url() (string, error) {
 	case u.password == "" && fromEnv != "":
 		return u.scheme + url.UserPassword(u.name, fromEnv).String() + "@" + u.rest, nil
 	case u.password == "" && u.name != "":
-		// Not quoted: who forgets the colon before a password has it there.
+		// Not quoted: without its colon a password stands there.
 		return "", usagef(f.cmd, "%s has a user (what comes before the @) without a password: put the password into $%s", f.source(), passwordEnv)
 	}
 	return raw, nil // if there is something wrong, engine.ParseURL complains without quoting it

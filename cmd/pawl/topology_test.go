@@ -78,7 +78,7 @@ func TestExecTellsARefusalFromALockThatIsTaken(t *testing.T) {
 	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exitServer, "NOPERM")
 }
 
-// Who may not listen has not used pawl wrongly.
+// A user without the right to listen has not used pawl wrongly.
 func TestExecTellsAChannelThatIsRefusedFromWrongUsage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("ada on >secret ~* resetchannels +@all"))

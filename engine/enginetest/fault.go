@@ -31,8 +31,8 @@ func (env *Env) Steal(name string) {
 	env.announce(key)
 }
 
-// Expire ends the lock's lease on the server now, whoever holds it, as if the holder
-// had not renewed it. Waiters try at once; they do not wait for the rest of the lease.
+// Expire ends the lock's lease on the server now, no matter who holds it, as if the
+// holder had not renewed it. Waiters try at once; they do not wait for the rest of the lease.
 // Expire of a lock that nobody holds is an error of the test.
 func (env *Env) Expire(name string) {
 	env.t.Helper()
@@ -69,7 +69,7 @@ func (env *Env) key(name string) string {
 	return name
 }
 
-// announce wakes those who wait for the lock.
+// announce wakes the waiters of the lock.
 func (env *Env) announce(key string) {
 	channel := script.Channel{Prefix: "redisson_lock__channel", Lock: key}
 	env.server.Redis().Publish(channel.Name(), "0")

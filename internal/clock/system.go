@@ -15,7 +15,7 @@ var system = newSystemClock()
 // find nothing.
 //
 // Invariants: asleep only grows, so Stamp (which may use an old value) is never
-// ahead of Now; asleep is stored before ahead, so who sees that a suspend was
+// ahead of Now; asleep is stored before ahead, so a reader that sees that a suspend was
 // noticed also sees its length.
 type systemClock struct {
 	base   time.Time

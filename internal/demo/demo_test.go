@@ -374,7 +374,7 @@ func TestAWorkerDoesNotWaitForeverForAServerThatIsAway(t *testing.T) {
 	}
 	hear(wordReady)
 	fmt.Fprintln(words, wordGo)
-	select { // who waits for others does not give up
+	select { // a worker that waits for others does not give up
 	case err := <-ended:
 		t.Fatalf("ended while the lock was held: %v", err)
 	case <-time.After(time.Second):

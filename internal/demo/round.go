@@ -52,7 +52,7 @@ func (r *round) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer func() {
-		cancel() // kills who still runs
+		cancel() // kills the workers that still run
 		go func() { readers.Wait(); close(r.events) }()
 		for range r.events {
 		}

@@ -41,7 +41,7 @@ func TestGroupThatHasEndedGivesItsIDAway(t *testing.T) {
 	stranger := begin(t)
 	g.id = stranger.Process.Pid // as if it were the same
 	if g.ownRemains() {
-		t.Error("who got the id is waited for")
+		t.Error("the stranger with the id is waited for")
 	}
 	for _, send := range []func() error{
 		func() error { return g.signal(syscall.SIGTERM) },
@@ -53,7 +53,7 @@ func TestGroupThatHasEndedGivesItsIDAway(t *testing.T) {
 	}
 	_ = stranger.Process.Signal(syscall.SIGUSR1)
 	if _ = stranger.Wait(); stranger.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGUSR1 {
-		t.Errorf("who got the id: %v", stranger.ProcessState)
+		t.Errorf("the stranger with the id: %v", stranger.ProcessState)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // group is the command's process group, and the other groups that its descendants make.
-// Signals are for the command's own. The others hear from who made them, and from us only
+// Signals are for the command's own. The others hear from the process that made them, and from us only
 // where the command must not work without its lock.
 type group struct {
 	id      int            // of the group, and of the command that leads it; 0: not started

@@ -31,8 +31,8 @@ func raise(s syscall.Signal) {
 }
 
 // stopProcess has the kernel stop this process, unless its group is orphaned. The signal
-// waits until begun returns, and SIGCONT cancels it meanwhile: who resumes us because the
-// others have stopped must not come too early. If begun returns false it is cancelled.
+// waits until begun returns, and SIGCONT cancels it meanwhile: a shell that resumes us
+// because the others have stopped must not come too early. If begun returns false it is cancelled.
 func stopProcess(by syscall.Signal, begun func() bool) {
 	blocking(by, func() {
 		if !setDefault(by) {

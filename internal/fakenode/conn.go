@@ -17,7 +17,7 @@ type Conn struct {
 	ID    int
 	node  *Node
 	net   net.Conn
-	ended chan struct{} // closed when the connection is over, whoever ended it
+	ended chan struct{} // closed when the connection is over, no matter which side ended it
 	once  sync.Once
 
 	queue struct {

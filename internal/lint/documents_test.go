@@ -167,3 +167,20 @@ func TestSourcesNamePagesThatExist(t *testing.T) {
 		t.Error("no source names a page")
 	}
 }
+
+// notPlain are words and phrases that make a reader stop.
+var notPlain = regexp.MustCompile(`(?i)\b(?:whoever|whomever|hence|shall|whereby|all the same|who (?:asks|waits)|(?:no|some)body who)\b`)
+
+// The documents, and the documentation of the API, are for readers who do not know Pawl.
+func TestDocumentsArePlain(t *testing.T) {
+	t.Parallel()
+	for _, name := range append(documents(t), "engine/testdata/api.golden") {
+		n := 0
+		for line := range strings.Lines(readText(t, name)) {
+			n++
+			if m := notPlain.FindString(line); m != "" {
+				t.Errorf("%s:%d: %q: say it in plain words", name, n, m)
+			}
+		}
+	}
+}

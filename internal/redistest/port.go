@@ -43,7 +43,7 @@ func reserve(bus bool) (port int, r reservation, ok bool) {
 			return 0, nil, false
 		}
 		r = append(r, udp)
-		tcp, err := net.Listen("tcp", addr) // somebody who does not reserve
+		tcp, err := net.Listen("tcp", addr) // another process may not reserve
 		if err != nil {
 			r.release()
 			return 0, nil, false

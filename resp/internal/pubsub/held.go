@@ -31,7 +31,7 @@ const (
 	maxRefusals = 7
 	// firstHold is the first pause of a topic that was refused; it doubles from there.
 	firstHold = 100 * time.Millisecond
-	// maxHold is the longest pause. Meanwhile those who wait on a channel must poll.
+	// maxHold is the longest pause. Meanwhile the waiters of a channel must poll.
 	maxHold = 5 * time.Second
 )
 

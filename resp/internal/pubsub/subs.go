@@ -187,7 +187,7 @@ func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []exch
 }
 
 // walk calls f for every topic, mu held, but lets others in now and then: a
-// reconnect with 100,000 topics must not stop those who subscribe. Topics that
+// reconnect with 100,000 topics must not stop new subscribers. Topics that
 // come meanwhile may be missed.
 func (s *subs) walk(f func(t *topic)) {
 	const chunk = 256

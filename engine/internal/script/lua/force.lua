@@ -1,4 +1,4 @@
--- force: take the lock away from whoever has it.
+-- force: take the lock away from its owner.
 -- KEYS[1] lock hash   ARGV[1] the only owner to take it from, or ''   ARGV[2] channel
 -- ARGV[3] PUBLISH, SPUBLISH, BOTH or ''
 -- 1: it was held and is free now   2: the same, but the server refused the message

@@ -2,8 +2,8 @@
 -- KEYS[i] lock hash   ARGV[2i-1] lease, ms   ARGV[2i] owner
 -- an array: 1 renewed, 0 gone or another's, -4 no lock hash, -5 refused for now
 --
--- Each lock is on its own: one key of a wrong type must not cost the others
--- their leases, hence pcall. What is absent is removed once more: on a primary that
+-- Each lock is on its own, by pcall: one key of a wrong type must not cost the
+-- others their leases. What is absent is removed once more: on a primary that
 -- does nothing, on a replica, which may be empty because it is being filled anew, it
 -- is refused. Only a primary may say that a lock is gone. A server that refuses every
 -- write (a replica, a full disk, too few replicas), or a command that renews (a right is
