@@ -139,15 +139,15 @@ func firstCells(text string) string {
 
 func TestPagesExplainEveryField(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ page, file, structure, beside string }{
-		{page: "docs/configuration.md", file: "engine/config.go", structure: "Config"},
-		{page: "docs/operations.md", file: "engine/hooks.go", structure: "Hooks"},
-		{page: "docs/operations.md", file: "engine/stats.go", structure: "Stats",
+	for _, c := range []struct{ page, from, to, file, structure, beside string }{
+		{page: "docs/configuration.md", from: "# Configuration\n", to: "## Passwords\n", file: "engine/config.go", structure: "Config"},
+		{page: "docs/operations.md", from: "## Hooks\n", to: "## Statistics\n", file: "engine/hooks.go", structure: "Hooks"},
+		{page: "docs/operations.md", from: "## Statistics\n", to: "`pprof.Handler`", file: "engine/stats.go", structure: "Stats",
 			beside: "gauges (`Held`, `Waiting`, `InFlight`, `Channels`)"},
 	} {
-		text := readText(t, c.page)
-		if !strings.Contains(text, c.beside) {
-			t.Errorf("%s does not have %q", c.page, c.beside)
+		text := between(readText(t, c.page), c.from, c.to)
+		if text == "" || !strings.Contains(text, c.beside) {
+			t.Errorf("%s does not have %q, %q and %q", c.page, c.from, c.beside, c.to)
 		}
 		explained := firstCells(text) + c.beside
 		for _, field := range fields(t, c.file, c.structure) {
