@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/wheel"
@@ -49,9 +50,9 @@ func openOn(t testing.TB, s *redistest.Server, clk clock.Clock, change ...func(*
 	for _, f := range change {
 		f(&cfg)
 	}
-	e := start(cfg.withDefaults(), clk)
+	e := start(cfg.withDefaults(), world.Real(clk))
 	t.Cleanup(func() { _ = e.Close() })
-	if err := e.client.WaitReady(ctxT(t)); err != nil {
+	if err := connected(e).WaitReady(ctxT(t)); err != nil {
 		t.Fatal(err)
 	}
 	return e

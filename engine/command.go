@@ -51,7 +51,7 @@ func (r *resource) sendAcquire(a *acquisition, head bool) {
 	c := &r.cmd
 	c.what, c.head, r.headsTurn = acquiring, head, !head
 	c.acq, c.span, c.want = a, a.firstLease(), a.want
-	c.id = r.sh.ids.next()
+	c.id = r.sh.ids.next(r.sh.eng.world.Secret)
 	if r.wait != nil {
 		c.events = r.wait.Events()
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -24,8 +24,9 @@ type Engine struct {
 	cfg        Config  // without passwords
 	id         string  // UUID, the first half of every owner
 	clock      clock.Clock
-	client     *resp.Client
-	wheel      *wheel.Wheel
+	world      world.World
+	client     world.Client
+	wheel      world.Timers
 	renewer    *renew.Renewer
 	recovery   recovery
 	released   released
@@ -66,7 +67,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	e := start(cfg, clock.System())
+	e := start(cfg, world.From(ctx))
 	if cfg.Lazy {
 		return e, nil
 	}
@@ -78,8 +79,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 }
 
 // start makes the parts and lets them connect.
-func start(cfg Config, clk clock.Clock) *Engine {
-	e := &Engine{cfg: cfg, id: newUUID(), clock: clk}
+func start(cfg Config, w world.World) *Engine {
+	e := &Engine{cfg: cfg, id: newUUID(w.Secret), world: w, clock: w.Clock}
 	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.emptied = make(chan struct{}, 1)
@@ -90,49 +91,35 @@ func start(cfg Config, clk clock.Clock) *Engine {
 			sh.resources[kind] = make(map[string]*resource)
 		}
 	}
-	e.exec.custom = cfg.Executor
+	e.exec.custom, e.exec.start = cfg.Executor, w.Go
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
 	timers := cfg.wheel
-	timers.Clock, timers.OnRebuild = clk, e.wheelRebuilt
-	e.wheel = wheel.New(timers)
+	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
+	e.wheel = w.Timers(timers)
 	e.recovery.init(e)
 	e.released.init(e)
 	e.renewer = renew.New(renew.Config{
-		Clock: clk, Wheel: e.wheel, Lease: cfg.Lease,
+		Clock: w.Clock, Wheel: e.wheel, Draw: w.Draw, Lease: cfg.Lease,
 		Submit:  e.submitRenewal,
 		Slotted: topologies[cfg.Topology] == resp.Cluster,
 		OnRound: e.hookRenewed,
 	})
 	client := cfg.client()
-	client.Clock = clk
+	client.Clock = w.Clock
 	if cfg.Logger != nil {
 		client.Logger = slog.New(connectionLog{e})
 	}
 	client.Scripts = scriptTexts
-	// The client begins to connect in Open, so its first events could come before
-	// e.client is set.
-	ready := make(chan struct{})
-	client.OnState = func(s resp.State) {
-		<-ready
-		e.connection(s)
-	}
-	client.OnRoutes = func() {
-		<-ready
-		e.recovery.rerouted()
-		e.released.rerouted()
-		e.renewer.Resume()
-	}
-	e.client = resp.Open(client)
-	close(ready)
+	e.client = w.Client(client, world.Events{Connection: e.connection, Routes: e.rerouted})
 	return e
 }
 
 // connection hears of connections that come and go.
-func (e *Engine) connection(s resp.State) {
+func (e *Engine) connection(s resp.State, lane world.Lane) {
 	if s.Up {
 		switch s.Role {
 		case resp.RoleLane:
-			e.recovery.up(s.ID)
+			e.recovery.up(lane)
 		case resp.RoleRenewal, resp.RoleDurableRenewal:
 			e.renewer.Resume()
 		}
@@ -141,6 +128,13 @@ func (e *Engine) connection(s resp.State) {
 		e.log(slog.LevelWarn, "pawl: connection lost", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane, "err", s.Err)
 	}
 	e.hookConn(s)
+}
+
+// rerouted hears that names may have come to other servers.
+func (e *Engine) rerouted() {
+	e.recovery.rerouted()
+	e.released.rerouted()
+	e.renewer.Resume()
 }
 
 // wheelRebuilt hears that the timers were rebuilt. If the wall clock stepped, the
@@ -189,9 +183,9 @@ func (e *Engine) owns(owner string) bool {
 	return ok && !strings.HasPrefix(number, "-") // see retire.lua
 }
 
-func newUUID() string {
+func newUUID(secret func([]byte)) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
+	secret(b[:])
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])

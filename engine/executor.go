@@ -10,11 +10,15 @@ import (
 // the goroutine that started them, such as an event loop.
 var userCode = pprof.WithLabels(context.Background(), pprof.Labels("role", "engine user code"))
 
-func goUserCode(f func()) {
-	go func() {
+func (x *executor) goUserCode(f func()) {
+	start := x.start
+	if start == nil { // of a future that failed before there was an engine
+		start = func(f func()) { go f() }
+	}
+	start(func() {
 		pprof.SetGoroutineLabels(userCode)
 		f()
-	}()
+	})
 }
 
 // executor runs user code: callbacks and hooks. The default one takes a goroutine
@@ -25,6 +29,7 @@ func goUserCode(f func()) {
 // Invariant: pending counts the tasks that were accepted and have not returned;
 // after close none is accepted, so it can only go down.
 type executor struct {
+	start  func(func()) // runs a function on a goroutine; nil: go
 	custom func(func())
 
 	mu struct {
@@ -45,7 +50,7 @@ func (x *executor) run(task func()) {
 		return
 	}
 	if !x.begin() {
-		goUserCode(task)
+		x.goUserCode(task)
 		return
 	}
 	x.mu.Lock()
@@ -60,7 +65,7 @@ func (x *executor) run(task func()) {
 	}
 	x.mu.Unlock()
 	if start {
-		goUserCode(x.feed)
+		x.goUserCode(x.feed)
 	}
 }
 
@@ -78,7 +83,7 @@ func (x *executor) feed() {
 		x.mu.Lock()
 		x.mu.queue = append(queue, x.mu.queue...)
 		x.mu.Unlock()
-		goUserCode(x.feed)
+		x.goUserCode(x.feed)
 	}()
 	for {
 		x.mu.Lock()
@@ -101,10 +106,10 @@ func (x *executor) feed() {
 // spawn runs a task on a goroutine, whatever the executor.
 func (x *executor) spawn(task func()) {
 	if !x.begin() {
-		goUserCode(task)
+		x.goUserCode(task)
 		return
 	}
-	goUserCode(func() {
+	x.goUserCode(func() {
 		defer x.finished()
 		task()
 	})

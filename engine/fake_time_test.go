@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -31,9 +32,9 @@ func openAt(t *testing.T, p *faultproxy.Proxy, clk clock.Clock, change ...func(*
 		f(&cfg)
 	}
 	cfg.wheel.Workers = 1 // timers fire in order: see pass
-	e := start(cfg.withDefaults(), clk)
+	e := start(cfg.withDefaults(), world.Real(clk))
 	t.Cleanup(func() { _ = e.Close() })
-	if err := e.client.WaitReady(ctxT(t)); err != nil {
+	if err := connected(e).WaitReady(ctxT(t)); err != nil {
 		t.Fatal(err)
 	}
 	return e

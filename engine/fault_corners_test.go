@@ -105,7 +105,7 @@ func TestBurnedOwnerIsRememberedThroughALongOutage(t *testing.T) {
 	down := e.clock.Now()
 	eventually(t, "two leases and more have passed, and all timers", func() bool { return e.clock.Now().Sub(down) > 5*time.Second })
 	p.Up()
-	eventually(t, "the lane is up", func() bool { return e.client.Up(resp.RoleLane, 0) })
+	eventually(t, "the lane is up", func() bool { return connected(e).Up(resp.RoleLane, 0) })
 	if got := s.Do("EVALSHA", script.Acquire.SHA, "1", "x", "60000", burnt); got != int64(script.Granted) {
 		t.Fatalf("the stale acquire: %v", got)
 	}

@@ -28,7 +28,7 @@ func TestReleaseGivenUpWhileItsCommandIsOutIsSurvived(t *testing.T) {
 		if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrOutcomeUnknown) {
 			t.Fatalf("Unlock: %v", err)
 		}
-		eventually(t, "the connection was given up", func() bool { return !e.client.Up(0, 0) })
+		eventually(t, "the connection was given up", func() bool { return !connected(e).Up(0, 0) })
 		p.Heal()
 		mustUnlock(t, mustLock(t, e.Mutex("x")))
 		eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -223,7 +222,7 @@ func (g *gathering) rest() {
 	g.mu.Lock()
 	d := time.Duration(0)
 	if g.rounds > 0 {
-		d = rand.N(min(firstPause<<min(g.rounds, 16), longPause))
+		d = g.home.world.Draw(min(firstPause<<min(g.rounds, 16), longPause))
 	}
 	g.rounds++
 	stopped := g.stop != nil

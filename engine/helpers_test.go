@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // limit is how long a test waits for something that must happen: of the time that this
@@ -148,3 +150,6 @@ func report(t testing.TB, e *Engine) {
 	}
 	t.Logf("resources: %v", states)
 }
+
+// connected is the client of an engine that lives in the real world.
+func connected(e *Engine) *resp.Client { return e.client.(world.Connected).Client }

@@ -79,7 +79,7 @@ func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
 		t.Fatalf("TryLock: %v", err)
 	}
 	p.Down()
-	eventually(t, "the lane is down", func() bool { return !e.client.Up(0, 0) })
+	eventually(t, "the lane is down", func() bool { return !connected(e).Up(0, 0) })
 	cancel()
 	if _, err := waiter.Await(ctxT(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("the waiter: %v", err)

@@ -23,7 +23,7 @@ func TestNothingIsKeptOfNamesThatNobodyWantsDuringAnOutage(t *testing.T) {
 	s, p, e, _ := behindOn(t, patient)
 	waits := e.Mutex("waits")
 	p.Down()
-	eventually(t, "the lanes are down", func() bool { return !e.client.Up(0, 0) && !e.client.LaneOf(waits.route).Up() })
+	eventually(t, "the lanes are down", func() bool { return !connected(e).Up(0, 0) && !e.client.LaneOf(waits.route).Up() })
 	stays := waits.LockAsync(ctxT(t))
 	const n = 2000
 	for i := range n {

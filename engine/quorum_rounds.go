@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -114,7 +113,7 @@ const (
 )
 
 func (q *quorum) arm(bound time.Duration, do *deeds) {
-	q.armed, do.arm = true, bound+rand.N(bound)
+	q.armed, do.arm = true, bound+q.home.world.Draw(bound)
 }
 
 // tick goes on when the time of the stage is over.
@@ -190,7 +189,7 @@ func (q *quorum) probe(stands []standing, first bool, do *deeds) {
 	q.arm(longWait<<q.probes, do)
 	switch {
 	case waits && len(others) > 0:
-		q.probed = others[rand.N(len(others))]
+		q.probed = others[q.home.world.Int64N(int64(len(others)))]
 		q.ask(q.probed, false, do)
 	case len(others) >= q.majority():
 		q.round(do)

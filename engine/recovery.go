@@ -2,13 +2,12 @@ package engine
 
 import (
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -20,7 +19,7 @@ import (
 // after a failover take turns with the tries, within the same bound.
 //
 // The lane of a name changes when its slot moves to another node. While no node serves
-// the slot, its lane is the zero LaneID, which is never up. See rerouted.
+// the slot, its lane is nowhere, and never up. See rerouted.
 //
 // Lock order: a shard's lock, then mu; under it only the wheel is
 // called.
@@ -28,7 +27,7 @@ type recovery struct {
 	eng *Engine
 	mu  struct {
 		sync.Mutex
-		lanes map[resp.LaneID]*recoveryLane // those that have something to do
+		lanes map[world.Lane]*recoveryLane // those that have something to do
 		// dropped is how many resources were dropped since the lists were swept; at sweepAt
 		// of them that is done again.
 		dropped, sweepAt int
@@ -37,7 +36,7 @@ type recovery struct {
 
 type recoveryLane struct {
 	recovery *recovery
-	id       resp.LaneID
+	id       world.Lane
 	urgent   []*resource // with debts or releases
 	tries    []*resource
 	again    []pastRelease // the latest comes last: it is the most likely to be needed
@@ -61,11 +60,11 @@ const (
 
 func (v *recovery) init(e *Engine) {
 	v.eng = e
-	v.mu.lanes = make(map[resp.LaneID]*recoveryLane)
+	v.mu.lanes = make(map[world.Lane]*recoveryLane)
 	v.mu.sweepAt = sweepAt
 }
 
-func (v *recovery) laneLocked(id resp.LaneID) *recoveryLane {
+func (v *recovery) laneLocked(id world.Lane) *recoveryLane {
 	l := v.mu.lanes[id]
 	if l == nil {
 		l = &recoveryLane{recovery: v, id: id}
@@ -167,10 +166,10 @@ func (v *recovery) addReleases(list []pastRelease, at clock.Instant) {
 }
 
 // up is called when the lane has a connection again.
-func (v *recovery) up(id resp.LaneID) {
+func (v *recovery) up(id world.Lane) {
 	v.mu.Lock()
 	if l := v.mu.lanes[id]; l != nil {
-		rand.Shuffle(len(l.tries), func(i, j int) { l.tries[i], l.tries[j] = l.tries[j], l.tries[i] })
+		v.eng.world.Shuffle(len(l.tries), func(i, j int) { l.tries[i], l.tries[j] = l.tries[j], l.tries[i] })
 	}
 	v.mu.Unlock()
 	v.resume(id)
@@ -213,7 +212,7 @@ func (v *recovery) answered(l *recoveryLane, works bool) {
 
 // resume goes on with what is stalled, as far as the bound and the connection
 // allow. Every paced command that is answered calls it again.
-func (v *recovery) resume(id resp.LaneID) {
+func (v *recovery) resume(id world.Lane) {
 	e := v.eng
 	for {
 		up := id.Up()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
@@ -198,7 +197,7 @@ func (r *resource) pause(now clock.Instant, moving bool) {
 	if moving {
 		d = min(d, movingPoll)
 	}
-	d = d/2 + rand.N(d/2)
+	d = d/2 + r.sh.eng.world.Draw(d/2)
 	p := &pauseTimer{res: r, sh: r.sh}
 	p.timer.Init(p)
 	r.sh.eng.wheel.Schedule(&p.timer, now.Add(d))

@@ -52,7 +52,7 @@ func suspended(t *testing.T, url string) {
 	// Beside the loop: a stop between the two would not be seen.
 	ready := make(chan error, 1)
 	go func() {
-		_, err := e.client.Do(ctxT(t), "SET", "ready", "1")
+		_, err := connected(e).Do(ctxT(t), "SET", "ready", "1")
 		ready <- err
 	}()
 	defer func() {

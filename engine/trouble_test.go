@@ -86,7 +86,7 @@ func (t *trouble) down() {
 		t.Cleanup(p.net.Heal) // before the engine's Close, which would wait for it
 	})
 	t.each(func(p place) {
-		eventually(t, "the engine knows that the network is down", func() bool { return !p.e.client.Up(resp.RoleLane, 0) })
+		eventually(t, "the engine knows that the network is down", func() bool { return !connected(p.e).Up(resp.RoleLane, 0) })
 	})
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
@@ -70,13 +69,13 @@ func (r *resource) refusedFor(ttl time.Duration, o outcome) {
 	case channelPrefix[r.kind] == "":
 		d = w.pollPause(d)
 	case o.moving:
-		d = min(d, movingPoll/2+rand.N(movingPoll/2))
+		d = min(d, movingPoll/2+r.sh.eng.world.Draw(movingPoll/2))
 	case r.sh.eng.client.Sharded():
 		most := shardedPoll
 		if r.sh.eng.cfg.Sharding == "both" {
 			most = bothPoll
 		}
-		d = min(d, most/2+rand.N(most/2))
+		d = min(d, most/2+r.sh.eng.world.Draw(most/2))
 	}
 	r.sh.eng.wheel.Schedule(&w.alarm, o.now.Add(d))
 }
@@ -107,7 +106,7 @@ const bothPoll = time.Second
 func (w *waiting) pollPause(ttl time.Duration) time.Duration {
 	d := time.Millisecond << min(w.tries, 7)
 	w.tries = min(w.tries+1, 7)
-	return min(d/2+rand.N(d), ttl)
+	return min(d/2+w.res.sh.eng.world.Draw(d), ttl)
 }
 
 // Fire implements wheel.Task: the sleep is over, or the lingering.

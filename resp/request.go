@@ -61,3 +61,12 @@ const (
 // the cause. Both are nil for a refusal, and for errors of others. It calls no method of
 // an error, so it may be used on event loops, where no code of a user may run.
 func Outcome(err error) (class, cause error) { return exchange.Outcome(err) }
+
+// NotSent is the Err of a Request that was never sent, for the given cause. Those make it
+// who stand in for a Client, as a simulation does.
+func NotSent(cause error) error { return &exchange.Failure{Class: ErrNotSent, Cause: cause} }
+
+// OutcomeUnknown is the Err of a Request that was sent and not answered; see NotSent.
+func OutcomeUnknown(cause error) error {
+	return &exchange.Failure{Class: ErrOutcomeUnknown, Cause: cause}
+}

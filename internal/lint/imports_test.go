@@ -36,6 +36,7 @@ var layers = map[string]int{
 	"pprof":                      8,
 	"engine/enginetest":          9,
 	"resp/internal/exchangetest": 9,
+	"engine/internal/sim":        9,
 	"bench":                      10,
 	"cmd":                        11,
 }
@@ -44,7 +45,10 @@ var layers = map[string]int{
 var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
-var testPackages = []string{"engine/enginetest", "resp/internal/exchangetest"}
+var testPackages = []string{"engine/enginetest", "engine/internal/sim", "resp/internal/exchangetest"}
+
+// worldly are the packages of the engine that make a world, and may draw lots.
+var worldly = []string{"engine/internal/world", "engine/internal/sim"}
 
 // coreModules are the modules that core may import directly. Another one needs a
 // reason that convinces in DESIGN.md: every user of the engine pays for it.
@@ -108,6 +112,13 @@ func importComplaints(p goPackage) []string {
 			complain("imports %s, of a layer that is not below its own", name)
 		}
 	}
+	if decides := p.name() == "engine" || within(p.name(), "engine/internal"); decides && !slices.Contains(worldly, p.name()) {
+		for _, imp := range []string{"math/rand/v2", "crypto/rand"} {
+			if slices.Contains(p.Imports, imp) {
+				complain("imports %s: take it from engine/internal/world, or a simulation cannot decide it", imp)
+			}
+		}
+	}
 	for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
 		if why, bad := forbidden[imp]; bad {
 			complain("imports %s: %s", imp, why)
@@ -161,6 +172,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine", in("resp"), in("wheel"), in("engine/internal/queue")),
 		pkg("engine/internal/queue", in("engine/internal/script"), in("resp")),
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
+		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
 		pkg("bench", in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
 		pkg("cmd/pawl", in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
@@ -178,6 +190,9 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("resp/internal/pubsub", in("resp/internal/pipeline")),
 		pkg("resp/internal/pipeline", in("resp")),
 		pkg("engine", in("pprof")),
+		pkg("engine", "math/rand/v2"),
+		pkg("engine/internal/renew", "math/rand/v2"),
+		pkg("engine", "crypto/rand"),
 		pkg("engine", in("engine/enginetest")),
 		pkg("engine", in("internal/embedded")),
 		pkg("engine/internal/queue", in("engine")),

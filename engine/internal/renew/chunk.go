@@ -39,6 +39,7 @@ const (
 // the goroutine that launches, and to the lane while inFlight.
 type chunk struct {
 	r       *Renewer
+	number  uint64 // in the order in which they were made
 	due     clock.Instant
 	state   chunkState
 	retries int
@@ -53,7 +54,8 @@ type chunk struct {
 
 // newChunkLocked takes members over, which are nowhere and may share a script.
 func (r *Renewer) newChunkLocked(due clock.Instant, members []*Member) *chunk {
-	k := &chunk{r: r, due: due, slot: members[0].slot, want: members[0].want, members: members}
+	r.mu.made++
+	k := &chunk{r: r, number: r.mu.made, due: due, slot: members[0].slot, want: members[0].want, members: members}
 	for i, m := range members {
 		m.chunk, m.place = k, int32(i)
 	}

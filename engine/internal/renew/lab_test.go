@@ -2,6 +2,7 @@ package renew
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -48,7 +49,7 @@ func newLab(t testing.TB) *lab {
 	l.wheel = wheel.New(wheel.Config{Clock: l.clock, Workers: 1})
 	t.Cleanup(l.wheel.Close)
 	l.r = New(Config{
-		Clock: l.clock, Wheel: l.wheel, Lease: lease, Submit: l.submit,
+		Clock: l.clock, Wheel: l.wheel, Draw: rand.N[time.Duration], Lease: lease, Submit: l.submit,
 		OnRound: func(r Round) {
 			l.mu.Lock()
 			defer l.mu.Unlock()

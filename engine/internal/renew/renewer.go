@@ -3,7 +3,8 @@
 package renew
 
 import (
-	"math/rand/v2"
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,11 +41,18 @@ type Round struct {
 	Err   error
 }
 
+// Timers is what a Renewer uses of a wheel.Wheel.
+type Timers interface {
+	Schedule(t *wheel.Timer, at clock.Instant)
+	Cancel(t *wheel.Timer) bool
+}
+
 // Config is what a Renewer needs.
 type Config struct {
 	Clock   clock.Clock
-	Wheel   *wheel.Wheel
-	Lease   time.Duration // what a watchdog hold is given
+	Wheel   Timers
+	Draw    func(d time.Duration) time.Duration // a random part of d
+	Lease   time.Duration                       // what a watchdog hold is given
 	Submit  func(slot uint16, r resp.DurableRequest)
 	OnRound func(Round) // may be nil; called on the event loop
 	// Slotted: the locks of one script must share a slot, as in a cluster. A server that
@@ -76,6 +84,7 @@ type Renewer struct {
 		closed  bool
 		cohorts map[int64]*cohort
 		chunks  map[*chunk]struct{}
+		made    uint64 // chunks so far
 	}
 }
 
@@ -120,7 +129,7 @@ func New(cfg Config) *Renewer {
 // renew them all in the same second for ever.
 func (r *Renewer) JoinFirst(m *Member, now clock.Instant) {
 	sixth := r.cfg.Lease / 6
-	r.joinWithin(m, now, sixth+rand.N(sixth))
+	r.joinWithin(m, now, sixth+r.cfg.Draw(sixth))
 }
 
 // JoinNext puts m into the cohort of its next renewal: a third of the lease from
@@ -136,7 +145,7 @@ func (r *Renewer) JoinNext(m *Member, now clock.Instant) {
 		r.joinWithin(m, now, r.untilBeat(m.slot, now))
 		return
 	}
-	r.joinWithin(m, now, third+rand.N(third/5+1)-third/10)
+	r.joinWithin(m, now, third+r.cfg.Draw(third/5+1)-third/10)
 }
 
 func (r *Renewer) crowded(m *Member) bool {
@@ -253,6 +262,7 @@ func (r *Renewer) All() {
 		cohorts = append(cohorts, c)
 	}
 	r.mu.Unlock()
+	slices.SortFunc(cohorts, func(a, b *cohort) int { return cmp.Compare(a.quantum, b.quantum) })
 	now := r.cfg.Clock.Now()
 	for _, c := range cohorts {
 		c.Fire(&c.timer, now)
@@ -270,6 +280,7 @@ func (r *Renewer) Resume() {
 		}
 	}
 	r.mu.Unlock()
+	slices.SortFunc(waiting, func(a, b *chunk) int { return cmp.Compare(a.number, b.number) })
 	for _, k := range waiting {
 		k.launch()
 	}

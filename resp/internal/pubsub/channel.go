@@ -32,6 +32,9 @@ func (ch *Channel) Init(name string, h exchange.ChannelHandler) { ch.name, ch.ha
 // Name returns the name as the server knows it.
 func (ch *Channel) Name() string { return ch.name }
 
+// Handler returns what hears its events, for those who stand in for a client.
+func (ch *Channel) Handler() exchange.ChannelHandler { return ch.handler }
+
 // String returns the channel's name.
 func (ch *Channel) String() string {
 	if ch == nil {

@@ -1,0 +1,135 @@
+// Package world is what an engine needs of the world around it: time, timers,
+// connections, goroutines and randomness. The real one is the machine and the network.
+// The simulation has another (engine/internal/sim), in which one seed decides everything.
+//
+// What an engine decides depends on nothing else. Blocking calls (Await, State, Extend)
+// also use timers of package time, which only bound how long their callers wait.
+package world
+
+import (
+	"context"
+	cryptorand "crypto/rand"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// World makes the parts of an engine.
+type World struct {
+	Clock  clock.Clock
+	Client func(resp.Config, Events) Client
+	Timers func(wheel.Config) Timers
+	// Go runs a function on a goroutine of its own.
+	Go func(func())
+	// Int64N returns a random number in [0, n). It spreads pauses; nothing secret hangs
+	// on it.
+	Int64N func(n int64) int64
+	// Secret fills b with what nobody can guess: the ids of engines and owners.
+	Secret func(b []byte)
+}
+
+// Draw returns a random duration in [0, d).
+func (w *World) Draw(d time.Duration) time.Duration { return time.Duration(w.Int64N(int64(d))) }
+
+// Shuffle brings n things into a random order.
+func (w *World) Shuffle(n int, swap func(i, j int)) {
+	for i := n - 1; i > 0; i-- {
+		swap(i, int(w.Int64N(int64(i+1))))
+	}
+}
+
+// Timers is what an engine uses of a wheel.Wheel.
+type Timers interface {
+	Schedule(t *wheel.Timer, at clock.Instant)
+	Cancel(t *wheel.Timer) bool
+	Close()
+	Stats() wheel.Stats
+}
+
+// Lane is where the commands of some names go: a stream of its own to one server. It is
+// comparable.
+type Lane interface {
+	// Up reports whether it has a connection.
+	Up() bool
+}
+
+// Events are what a Client tells its engine. They are called on event loops, or on
+// goroutines of the client.
+type Events struct {
+	// Connection: one came or went. lane is that of a resp.RoleLane.
+	Connection func(s resp.State, lane Lane)
+	// Routes: names may have come to other servers.
+	Routes func()
+}
+
+// Client is what an engine uses of a resp.Client; see there.
+type Client interface {
+	WaitFirst(ctx context.Context) error
+	Submit(route uint64, r resp.Request)
+	SubmitRenewal(route uint64, r resp.Request)
+	SubmitDurable(route uint64, r resp.DurableRequest)
+	SubmitDurableRenewal(route uint64, r resp.DurableRequest)
+	Subscribe(ch *resp.Channel)
+	Unsubscribe(ch *resp.Channel)
+	Route(name string) uint64
+	LaneOf(route uint64) Lane
+	LaneError(route uint64) error
+	ServerOf(route uint64) resp.ServerID
+	AddrOf(route uint64) string
+	Clustered() bool
+	Sharded() bool
+	Stats() resp.Stats
+	Close() error
+}
+
+// Real is the machine and the network, with the time of a clock.
+func Real(c clock.Clock) World {
+	return World{
+		Clock:  c,
+		Client: open,
+		Timers: func(cfg wheel.Config) Timers { return wheel.New(cfg) },
+		Go:     func(f func()) { go f() },
+		Int64N: rand.Int64N,
+		Secret: func(b []byte) { _, _ = cryptorand.Read(b) }, // never fails; see crypto/rand
+	}
+}
+
+// Connected is a resp.Client as a Client.
+type Connected struct{ *resp.Client }
+
+// LaneOf implements Client.
+func (c Connected) LaneOf(route uint64) Lane { return c.Client.LaneOf(route) }
+
+// open opens a resp.Client. It begins to connect in Open, so its first events could come
+// before the caller has it: they wait.
+func open(cfg resp.Config, events Events) Client {
+	opened := make(chan struct{})
+	defer close(opened)
+	cfg.OnState = func(s resp.State) {
+		<-opened
+		events.Connection(s, s.ID)
+	}
+	cfg.OnRoutes = func() {
+		<-opened
+		events.Routes()
+	}
+	return Connected{resp.Open(cfg)}
+}
+
+type contextKey struct{}
+
+// With returns a context in which engine.New makes an engine of this world.
+func With(ctx context.Context, w World) context.Context {
+	return context.WithValue(ctx, contextKey{}, &w)
+}
+
+// From returns the world of a context; the real one if it has none.
+func From(ctx context.Context) World {
+	if w, ok := ctx.Value(contextKey{}).(*World); ok {
+		return *w
+	}
+	return Real(clock.System())
+}
