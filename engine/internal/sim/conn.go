@@ -1,0 +1,217 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// commandTimeout is the silence with a command out that costs a connection.
+const commandTimeout = 3 * time.Second
+
+// conn is a connection of a process to the server, and its successors: commands go out
+// in order, replies come in the same order.
+//
+//	submitted --latency--> executed --latency--> answered
+//	                |                    |
+//	               cut                  cut: outcome unknown
+//	                +--> not sent, or
+//	                +--> outcome unknown: never executed, or late
+type conn struct {
+	p    *process
+	role resp.Role
+	lane lane // of a resp.RoleLane
+
+	up       bool
+	life     int // which connection; those of earlier ones are over
+	out      []*flight
+	inbox    []*flight     // of these, what the server has before it
+	lastOut  clock.Instant // nothing arrives at the server before
+	lastIn   clock.Instant // nothing arrives here before
+	heard    clock.Instant
+	restores int
+}
+
+// flight is a command without an answer.
+type flight struct {
+	request  resp.Request
+	command  []byte
+	sent     clock.Instant
+	executed bool
+	reply    []byte
+}
+
+var errCut = errors.New("sim: the connection was cut")
+
+// submit takes a request, as a lane does.
+func (c *conn) submit(r resp.Request) {
+	s := c.p.sim
+	switch patient, ok := r.(resp.PatientRequest); {
+	case !c.up:
+		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrDown), Now: s.now})
+	case s.mild() || !s.chance(50):
+		c.send(r)
+	case !ok || patient.Rank() == resp.Refuse:
+		s.tell("%s %s is full", c.p.name, c.role)
+		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrLaneFull), Now: s.now})
+	default:
+		s.tell("%s %s is full, and lets a command wait", c.p.name, c.role)
+		life := c.life
+		s.after(s.between(0, 300*time.Millisecond), c.p, func() {
+			switch {
+			case c.life != life || !c.up:
+				r.Complete(resp.Reply{Err: resp.NotSent(errCut), Now: s.now})
+			case !patient.Wanted():
+				r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrUnwanted), Now: s.now})
+			default:
+				c.send(r)
+			}
+		})
+	}
+}
+
+func (c *conn) send(r resp.Request) {
+	s := c.p.sim
+	f := &flight{request: r, sent: s.now, command: r.AppendCommand(nil, resp.Short)}
+	c.out = append(c.out, f)
+	c.lastOut = max(c.lastOut, s.now.Add(s.latency()))
+	life := c.life
+	s.at(c.lastOut, nil, func() { c.arrive(f, life) })
+	s.after(commandTimeout, c.p, func() {
+		// Anything that was heard since then is a sign of life.
+		if c.life == life && slices.Contains(c.out, f) && s.now.Sub(c.heard) >= commandTimeout {
+			s.tell("%s %s: no answer in time", c.p.name, c.role)
+			c.cut()
+		}
+	})
+}
+
+// arrive has the server execute a command.
+func (c *conn) arrive(f *flight, life int) {
+	if c.life != life {
+		return // cut has decided what becomes of it
+	}
+	c.inbox = append(c.inbox, f)
+	if len(c.inbox) == 1 {
+		c.read(life)
+	}
+}
+
+// read has the server execute what has arrived, unless it hangs.
+func (c *conn) read(life int) {
+	s := c.p.sim
+	if c.life != life {
+		return
+	}
+	if s.now < s.hangs {
+		s.at(s.hangs, nil, func() { c.read(life) })
+		return
+	}
+	for _, f := range c.inbox {
+		f.executed = true
+		f.reply = s.execute(c.p.name, f.command)
+		c.lastIn = max(c.lastIn, s.now.Add(s.latency()))
+		s.at(c.lastIn, c.p, func() {
+			if c.life == life {
+				c.answer(f)
+			}
+		})
+	}
+	c.inbox = nil
+}
+
+func (c *conn) answer(f *flight) {
+	s := c.p.sim
+	c.heard = s.now
+	if c.out[0] != f {
+		panic("BUG: sim: answers are out of order")
+	}
+	c.out = c.out[1:]
+	v, _, err := wire.Decode(f.reply)
+	if err != nil {
+		panic("BUG: sim: " + err.Error())
+	}
+	reply := resp.Reply{Value: v, Sent: f.sent, Now: s.now}
+	if v.Kind == wire.KindError {
+		e := wire.NewServerError(v.Bytes)
+		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, e.Code == "TRYAGAIN"
+	}
+	if d, ok := f.request.(resp.DurableRequest); ok && d.Wants() != 0 && reply.Err == nil && d.NeedsAck(v) {
+		reply.Ack = s.acknowledge(d)
+	}
+	f.request.Complete(reply)
+}
+
+// cut ends the connection. Of what the server has not executed yet, it may have the
+// first few commands, and execute them later, as they lie in a buffer.
+func (c *conn) cut() {
+	s := c.p.sim
+	if !c.up {
+		return
+	}
+	flights := c.out
+	c.up, c.out, c.inbox = false, nil, nil
+	c.life++
+	s.tell("%s %s is cut, %d out", c.p.name, c.role, len(flights))
+	c.lose(flights)
+	c.p.events.Connection(resp.State{Role: c.role, Err: errCut}, c.lane)
+	s.after(s.between(5*time.Millisecond, 4*time.Second), c.p, c.connect)
+}
+
+func (c *conn) lose(flights []*flight) {
+	s := c.p.sim
+	waiting := 0
+	for _, f := range flights {
+		if !f.executed {
+			waiting++
+		}
+	}
+	written := s.random.IntN(waiting + 1)
+	late := s.random.IntN(written + 1)
+	at := s.now
+	for _, f := range flights {
+		err := resp.OutcomeUnknown(errCut)
+		if !f.executed {
+			switch {
+			case late > 0:
+				at = at.Add(s.between(0, 12*time.Second))
+				command, soon := f.command, s.now.Add(900*time.Millisecond)
+				s.at(at, nil, func() {
+					if s.now > soon {
+						s.noteLate(split(command))
+					}
+					s.execute(c.p.name+", late", command)
+				})
+			case written <= 0:
+				err = resp.NotSent(errCut)
+			}
+			late--
+			written--
+		}
+		if !c.p.dead {
+			f.request.Complete(resp.Reply{Err: err, Sent: f.sent, Now: s.now})
+		}
+	}
+}
+
+func (c *conn) connect() {
+	s := c.p.sim
+	c.up, c.heard = true, s.now
+	c.lastOut, c.lastIn = s.now, s.now
+	c.restores++
+	c.p.events.Connection(resp.State{Role: c.role, Up: true, Reconnects: c.restores}, c.lane)
+}
+
+// latency is that of one way.
+func (s *Sim) latency() time.Duration {
+	switch {
+	case s.mild() || !s.chance(100):
+		return s.between(20*time.Microsecond, 2*time.Millisecond)
+	default:
+		return s.between(time.Millisecond, 2*time.Second)
+	}
+}

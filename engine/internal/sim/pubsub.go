@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// pubsub is the subscriptions of a process. Messages come in order, and are lost with
+// the connection.
+type pubsub struct {
+	p      *process
+	up     bool
+	life   int
+	wanted []*subscription
+	lastIn clock.Instant
+}
+
+// subscription is one of a channel, from Subscribe to Unsubscribe.
+type subscription struct {
+	channel *resp.Channel
+	name    string
+	life    int  // of the connection on which the server knows it; 0: it does not
+	live    bool // Subscribed was the last word
+	over    bool
+}
+
+func newPubsub(p *process) *pubsub { return &pubsub{p: p, life: 1} }
+
+func (b *pubsub) subscribe(ch *resp.Channel) {
+	sub := &subscription{channel: ch, name: ch.Name()}
+	b.wanted = append(b.wanted, sub)
+	if b.up {
+		b.ask(sub)
+	}
+}
+
+func (b *pubsub) unsubscribe(ch *resp.Channel) {
+	b.wanted = slices.DeleteFunc(b.wanted, func(sub *subscription) bool {
+		if sub.channel == ch {
+			sub.over = true
+		}
+		return sub.over
+	})
+}
+
+// ask sends SUBSCRIBE.
+func (b *pubsub) ask(sub *subscription) {
+	s, life := b.p.sim, b.life
+	s.after(s.latency(), nil, func() {
+		if b.life == life && !b.p.dead {
+			sub.life = life
+			b.deliver(sub, resp.Subscribed)
+		}
+	})
+}
+
+// deliver has an event come to a channel, behind what is under way.
+func (b *pubsub) deliver(sub *subscription, event resp.ChannelEvent) {
+	s, life := b.p.sim, b.life
+	b.lastIn = max(b.lastIn, s.now.Add(s.latency()))
+	s.at(b.lastIn, b.p, func() {
+		if b.life != life || sub.over && !s.chance(3) { // one event may still come
+			return
+		}
+		sub.live = sub.live || event == resp.Subscribed
+		sub.channel.Handler().ChannelEvent(event, []byte("0"), nil)
+	})
+}
+
+// published sends a message to those that the server knows.
+func (b *pubsub) published(channel string) {
+	for _, sub := range b.wanted {
+		if sub.name == channel && sub.life == b.life && b.up {
+			b.deliver(sub, resp.Message)
+		}
+	}
+}
+
+func (b *pubsub) connect() {
+	b.up = true
+	b.lastIn = b.p.sim.now
+	b.p.events.Connection(resp.State{Role: resp.RolePubSub, Up: true}, nil)
+	for _, sub := range slices.Clone(b.wanted) {
+		b.ask(sub)
+	}
+}
+
+// cut ends the connection. The server may notice later; what it sends is lost.
+func (b *pubsub) cut() {
+	s := b.p.sim
+	if !b.up {
+		return
+	}
+	s.tell("%s pubsub is cut", b.p.name)
+	b.up = false
+	b.life++
+	for _, sub := range slices.Clone(b.wanted) {
+		if sub.live && !sub.over {
+			sub.live = false
+			sub.channel.Handler().ChannelEvent(resp.Disconnected, nil, nil)
+		}
+	}
+	b.p.events.Connection(resp.State{Role: resp.RolePubSub, Err: errCut}, nil)
+	s.after(s.between(5*time.Millisecond, 4*time.Second), b.p, b.connect)
+}

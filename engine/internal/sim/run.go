@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Result is what became of a run.
+type Result struct {
+	Events  uint64
+	Print   uint64 // of the story: two runs of a seed have the same
+	Story   string // if it was asked for
+	Failure error
+}
+
+// Run lives through the world of a seed: a few minutes with faults, and then calm, until
+// nothing happens any more.
+func Run(seed uint64, story bool) Result {
+	s := &Sim{
+		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
+		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant), free: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
+	}
+	if story {
+		s.story = new(strings.Builder)
+	}
+	// With a short lease much expires by itself. With a long one, what leaks stays.
+	s.lease = []time.Duration{10 * time.Second, 2 * time.Minute}[s.random.IntN(2)]
+	s.server = &server{keys: make(map[string]*hash), published: s.published, now: s.time}
+	for range 1 + s.random.IntN(3) {
+		s.newProcess()
+	}
+	s.after(0, nil, s.faults)
+	s.after(s.between(0, 3*time.Minute), nil, s.beginLull)
+	s.after(0, nil, s.rivals)
+	s.after(s.between(time.Second, 8*time.Minute), nil, s.becomeCalm)
+	for s.step() {
+		if s.calm && s.now > s.quiet.Add(patience) {
+			s.fail("it does not come to rest")
+		}
+	}
+	if s.failure == nil {
+		s.now = s.now.Add(time.Hour) // for what expires by itself
+		s.rest()
+	}
+	r := Result{Events: s.steps, Print: s.print, Failure: s.failure}
+	if story {
+		r.Story = s.story.String()
+	}
+	return r
+}
+
+// patience is how long a calm world may go on: holds of programs end, leases run out,
+// debts are settled once more after a lease.
+const patience = 15 * time.Minute
+
+// beginLull begins a time without faults, in which the programs go on.
+func (s *Sim) beginLull() {
+	if s.calm {
+		return
+	}
+	s.tell("a lull begins")
+	s.lull, s.quiet = true, s.now
+	s.refusesUntil = 0
+	s.after(s.between(recovers, 5*recovers), nil, func() {
+		s.tell("the lull ends")
+		s.lull = false
+		s.after(s.between(0, 3*time.Minute), nil, s.beginLull)
+	})
+}
+
+func (s *Sim) becomeCalm() {
+	s.tell("it is calm from here on")
+	s.calm, s.quiet = true, s.now
+	s.refusesUntil = 0
+}

@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// server is a model of Redis: what the scripts of package script do to keys, and what
+// they answer. A test compares it with real servers.
+type server struct {
+	keys map[string]*hash
+	// published is told of each message.
+	published func(channel string)
+	now       func() clock.Instant
+}
+
+// hash is a lock: owners with their counts, and an expiry.
+type hash struct {
+	fields map[string]string
+	expire int64 // milliseconds; 0: none
+	text   bool  // it is a string, and not a hash
+}
+
+func (v *server) milliseconds() int64 { return int64(v.now()) / 1e6 }
+
+// get returns the hash of a key, nil if there is none. A key is there until its expiry
+// has passed, as with Redis.
+func (v *server) get(key string) *hash {
+	h := v.keys[key]
+	if h != nil && h.expire != 0 && v.milliseconds() > h.expire {
+		delete(v.keys, key)
+		return nil
+	}
+	return h
+}
+
+func (v *server) make(key string) *hash {
+	h := v.get(key)
+	if h == nil {
+		h = &hash{fields: make(map[string]string)}
+		v.keys[key] = h
+	}
+	return h
+}
+
+// remove is HDEL: the last field takes the key with it.
+func (v *server) remove(key, field string) bool {
+	h := v.get(key)
+	if h == nil {
+		return false
+	}
+	if _, there := h.fields[field]; !there {
+		return false
+	}
+	delete(h.fields, field)
+	if len(h.fields) == 0 {
+		delete(v.keys, key)
+	}
+	return true
+}
+
+// left is PTTL.
+func (v *server) left(key string) int64 {
+	switch h := v.get(key); {
+	case h == nil:
+		return -2
+	case h.expire == 0:
+		return -1
+	default:
+		return h.expire - v.milliseconds()
+	}
+}
+
+func (v *server) expireIn(key string, ms int64) { v.get(key).expire = v.milliseconds() + ms }
+
+func (v *server) has(key, owner string) bool {
+	h := v.get(key)
+	if h == nil {
+		return false
+	}
+	_, there := h.fields[owner]
+	return there
+}
+
+// wrongType is what commands answer on a key that is no hash.
+const wrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+// execute runs an encoded script call and appends its reply, encoded.
+func (v *server) execute(command, dst []byte) []byte {
+	words := split(command)
+	if len(words) < 3 || words[0] != "EVALSHA" {
+		panic(fmt.Sprintf("BUG: the model of a server was sent %q", words))
+	}
+	n, _ := strconv.Atoi(words[2])
+	keys, args := words[3:3+n], words[3+n:]
+	s := bySHA[words[1]]
+	if s == nil {
+		panic("BUG: the model of a server was sent a script that it does not know")
+	}
+	if s == script.Renew {
+		return v.renew(keys, args, dst)
+	}
+	if h := v.get(keys[0]); h != nil && h.text {
+		return append(dst, "-"+wrongType+"\r\n"...)
+	}
+	return appendInt(dst, scripts[s](v, keys[0], args))
+}
+
+var bySHA = func() map[string]*script.Script {
+	all := map[string]*script.Script{script.Renew.SHA: script.Renew}
+	for s := range scripts {
+		all[s.SHA] = s
+	}
+	return all
+}()
+
+// scripts are the models of those that have one key and answer a number. They follow the
+// Lua line by line.
+var scripts = map[*script.Script]func(v *server, key string, args []string) int64{
+	script.Acquire: func(v *server, key string, args []string) int64 {
+		lease, owner := number(args[0]), args[1]
+		ttl := v.left(key)
+		switch {
+		case ttl == -2:
+			v.make(key).fields[owner] = "1"
+			v.expireIn(key, lease)
+			return script.Granted
+		case v.has(key, owner):
+			if ttl < lease {
+				v.expireIn(key, lease)
+			}
+			return script.Granted
+		}
+		return ttl
+	},
+	script.Reenter: func(v *server, key string, args []string) int64 {
+		lease, owner, count := number(args[0]), args[1], args[2]
+		if !v.has(key, owner) {
+			return script.NotThere
+		}
+		v.get(key).fields[owner] = count
+		if v.left(key) < lease {
+			v.expireIn(key, lease)
+		}
+		return script.Granted
+	},
+	script.Leave: func(v *server, key string, args []string) int64 {
+		owner, count := args[0], args[1]
+		if !v.has(key, owner) {
+			return script.NotThere
+		}
+		v.get(key).fields[owner] = count
+		return script.StillHeld
+	},
+	script.Release: func(v *server, key string, args []string) int64 {
+		owner, channel, verb := args[0], args[1], args[2]
+		if !v.remove(key, owner) {
+			return script.NotThere
+		}
+		v.announce(channel, verb)
+		return script.Done
+	},
+	script.Retire: func(v *server, key string, args []string) int64 {
+		owner, rest, nobody, channel, verb := args[0], number(args[1]), args[2], args[3], args[4]
+		if !v.has(key, owner) {
+			return script.NotThere
+		}
+		v.expireIn(key, rest)
+		v.get(key).fields[nobody] = "1"
+		v.remove(key, owner)
+		v.announce(channel, verb)
+		return script.Done
+	},
+	script.Force: func(v *server, key string, args []string) int64 {
+		only, channel, verb := args[0], args[1], args[2]
+		if v.get(key) == nil || only != "" && !v.has(key, only) {
+			return 0
+		}
+		delete(v.keys, key)
+		v.announce(channel, verb)
+		return script.Done
+	},
+}
+
+func (v *server) renew(keys, args []string, dst []byte) []byte {
+	dst = fmt.Appendf(dst, "*%d\r\n", len(keys))
+	for i, key := range keys {
+		lease, owner := number(args[2*i]), args[2*i+1]
+		code := int64(script.Gone)
+		switch h := v.get(key); {
+		case h != nil && h.text:
+			code = script.WrongType
+		case v.has(key, owner):
+			v.expireIn(key, max(v.left(key), lease))
+			code = script.Renewed
+		}
+		dst = appendInt(dst, code)
+	}
+	return dst
+}
+
+func (v *server) announce(channel, verb string) {
+	if verb != "" && v.published != nil {
+		v.published(channel)
+	}
+}
+
+// record is what the server has, for the check that nothing is left, and for tests.
+func (v *server) record() []string {
+	var lines []string
+	for _, key := range slices.Sorted(maps.Keys(v.keys)) {
+		if h := v.get(key); h != nil {
+			lines = append(lines, fmt.Sprintf("%s: %v, %d ms left", key, h.fields, v.left(key)))
+		}
+	}
+	return lines
+}
+
+// split takes a command apart.
+func split(command []byte) (words []string) {
+	v, n, err := wire.Decode(command)
+	if err != nil || n != len(command) {
+		panic(fmt.Sprintf("BUG: %q is no command: %v", command, err))
+	}
+	v.Each(func(_ int, e wire.Value) bool {
+		words = append(words, string(e.Bytes))
+		return true
+	})
+	return words
+}
+
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		panic("BUG: no number: " + s)
+	}
+	return n
+}
+
+func appendInt(dst []byte, n int64) []byte { return fmt.Appendf(dst, ":%d\r\n", n) }
