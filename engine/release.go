@@ -169,9 +169,9 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 		}
 		r.remember(c, o)
 		h.released(nil, fx)
-	case o.verdict == answered && h.asked && c.what == unlocked:
-		// An earlier copy did it: the hold was valid when Unlock was called. (A leave does
-		// not take the field away, so its copy must find it.)
+	case (o.verdict == answered || o.verdict == wrongType) && h.asked && c.what == unlocked:
+		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
+		// now came later. (A leave does not take the field away, so its copy must find it.)
 		r.remember(c, o)
 		h.released(nil, fx)
 	case o.verdict == answered:
