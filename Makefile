@@ -11,12 +11,15 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TIMEOUT  ?= 60m
 COUNT    ?= 20
 FUZZTIME ?= 30s
+SIMTIME  ?= 1m
+SIMSEED  ?= 0
+MUTANTTIME ?= 1m
 PKG      ?= ./engine/...
 RUN      ?= .
 ARGS     ?= uncontended --goroutines 64 --duration 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full race fuzz stress lint staticcheck vet fmt fmt-check tidy-check cross peers bench
+.PHONY: help run test full race fuzz stress sim mutants lint staticcheck vet fmt fmt-check tidy-check cross peers bench
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +42,12 @@ fuzz: ## every fuzz target for FUZZTIME (30s)
 stress: ## the tests RUN (all) of PKG (./engine/...) COUNT (20) times on 1 and on 4 threads
 	GOMAXPROCS=1 $(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
 	GOMAXPROCS=4 $(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
+
+sim: ## engines in a simulated world, fresh seeds for SIMTIME (1m); SIMSEED=n tells the story of one
+	$(GO) test ./engine/internal/sim -run 'TestNoSeedBreaksAPromise' -count=1 -v -timeout 0 -sim.time=$(SIMTIME) -sim.seed=$(SIMSEED)
+
+mutants: ## small changes of the engine, each of which the simulation must find within MUTANTTIME (1m)
+	$(GO) test ./engine/internal/sim -run 'TestMutantsAreFound' -count=1 -v -timeout 0 -sim.mutants=$(MUTANTTIME)
 
 lint: fmt-check vet staticcheck ## format, vet, staticcheck and the repository's own rules
 	$(GO) test -count=1 ./internal/lint

@@ -21,9 +21,9 @@ func TestGoroutinesOfConnectionsCarryTheirRole(t *testing.T) {
 		}
 	})
 	roles := map[string]string{
-		"gnet/v2.(*eventloop).run":       "resp event loop", // of nobody in a program without gnet
-		"resp.(*stdTransport).readLoop":  "resp reader",
-		"resp.(*stdTransport).writeLoop": "resp writer",
+		"gnet/v2.(*eventloop).run":         "resp event loop", // of nobody in a program without gnet
+		"socket.(*stdTransport).readLoop":  "resp reader",
+		"socket.(*stdTransport).writeLoop": "resp writer",
 	}
 	eventually(t, "all of them run", func() bool {
 		var profile bytes.Buffer

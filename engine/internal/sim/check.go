@@ -7,14 +7,21 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// held is a hold that a program has, or had a moment ago.
+// held is a hold that a program has, or had a moment ago, of one name or several.
 type held struct {
 	user  *user
-	hold  *engine.Hold
-	name  string
-	owner string
+	names []string
+	hold  interface {
+		ValidUntil() time.Time
+		Err() error
+		Done() <-chan struct{}
+		Acked() int
+		UnlockAsync() *engine.Future[struct{}]
+	}
+	owners []string // of the names; "": it was lost before the program had it
 
 	watchdog bool      // it has no lease of its own
 	acked    bool      // a replica must have it
@@ -22,11 +29,48 @@ type held struct {
 	over     bool
 }
 
-func (h *held) short() string { return h.owner[len(h.owner)-6:] }
+// findOwners asks the server for the owners that the engine has.
+func (h *held) findOwners() {
+	s := h.user.p.sim
+	h.owners = make([]string, len(h.names))
+	for i, name := range h.names {
+		for _, owner := range s.owners(name) {
+			if strings.HasPrefix(owner, h.user.p.engine.ID()+":") {
+				h.owners[i] = owner
+			}
+		}
+	}
+}
+
+func (h *held) short() string {
+	text := ""
+	for _, owner := range h.owners {
+		text += owner[max(0, len(owner)-6):] + " "
+	}
+	return strings.TrimSuffix(text, " ")
+}
 
 // believed reports whether its holder may count on it.
 func (h *held) believed() bool {
-	return !h.over && !h.user.p.dead && h.hold.ValidUntil().After((*processClock)(h.user.p).Wall())
+	return !h.over && !h.user.p.dead && h.hold.ValidUntil().After(h.user.p.wall())
+}
+
+// robbed reports whether others have removed it, or a part of it.
+func (h *held) robbed() bool {
+	_, yes := h.robbedAt()
+	return yes
+}
+
+func (h *held) robbedAt() (clock.Instant, bool) {
+	for _, owner := range h.owners {
+		if owner == "" {
+			return begin, true
+		}
+		if at, yes := h.user.p.sim.robbed[owner]; yes {
+			return at, true
+		}
+	}
+	return 0, false
 }
 
 func (h *held) isDone() bool {
@@ -36,6 +80,16 @@ func (h *held) isDone() bool {
 	default:
 		return false
 	}
+}
+
+// there is how many of its names the server has.
+func (h *held) there() (n int) {
+	for i, name := range h.names {
+		if h.user.p.sim.server.has(name, h.owners[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 // look asks the hold whether it is one still.
@@ -66,11 +120,11 @@ func (h *held) unlocked(err error, lostBefore bool) {
 	switch {
 	case err == nil && lostBefore:
 		s.fail("%s: Unlock of %s succeeded, though it was lost before", h.user.name, h.short())
-	case err == nil && s.server.has(h.name, h.owner):
+	case err == nil && h.there() > 0:
 		s.fail("%s: Unlock of %s succeeded, and the server has it still", h.user.name, h.short())
 	case err == nil, errors.Is(err, engine.ErrOutcomeUnknown):
 	case errors.Is(err, engine.ErrLost):
-		if !lostBefore && !s.wasRobbed(h.owner) && !(*processClock)(h.user.p).Wall().After(h.until) {
+		if !lostBefore && !h.robbed() && !h.user.p.wall().After(h.until) {
 			s.fail("%s: Unlock of %s says %v, and nobody took it", h.user.name, h.short(), err)
 		}
 	default:
@@ -82,17 +136,17 @@ func (h *held) unlocked(err error, lostBefore bool) {
 func (s *Sim) check() {
 	s.holds = slices.DeleteFunc(s.holds, func(h *held) bool { return h.over || h.user.p.dead })
 	for i, h := range s.holds {
-		if s.wasRobbed(h.owner) || !h.believed() {
+		if h.robbed() || !h.believed() {
 			continue
 		}
 		// 1. Nobody believes to have what the server may give away.
-		if !s.server.has(h.name, h.owner) {
-			s.fail("%s believes to have %s of %s until %v, and the server has %q", h.user.name, h.short(), h.name,
-				h.hold.ValidUntil().Sub((*processClock)(h.user.p).Wall()), s.server.record())
+		if h.there() < len(h.names) {
+			s.fail("%s believes to have %s of %s until %v, and the server has %q", h.user.name, h.short(), h.names,
+				h.hold.ValidUntil().Sub(h.user.p.wall()), s.server.record())
 		}
 		for _, other := range s.holds[:i] {
-			if other.name == h.name && !s.wasRobbed(other.owner) && other.believed() {
-				s.fail("%s and %s both believe to have %s", h.user.name, other.user.name, h.name)
+			if !other.robbed() && other.believed() && slices.ContainsFunc(h.names, func(name string) bool { return slices.Contains(other.names, name) }) {
+				s.fail("%s and %s both believe to have one of %s and %s", h.user.name, other.user.name, h.names, other.names)
 			}
 		}
 	}
@@ -118,41 +172,58 @@ func (s *Sim) checkHealthy() {
 		if s.server.get(name) != nil || !s.awaited(name) || s.now < s.excused[name].Add(wakeUp) {
 			delete(s.free, name)
 		} else if since, was := s.free[name]; !was {
-			s.free[name] = s.now
-		} else if s.now.Sub(since) > wakeUp {
-			s.fail("%s is free since %v, and somebody waits for it", name, s.now.Sub(since))
+			s.free[name] = freed{s.now, s.announced[name] == s.now}
+		} else if limit := since.limit(); s.now.Sub(since.at) > limit {
+			s.fail("%s is free since %v, and somebody waits for it", name, s.now.Sub(since.at))
 		}
 	}
 	for _, h := range s.holds {
 		// 5. The end of a hold is told in time.
-		if over := (*processClock)(h.user.p).Wall().Sub(h.hold.ValidUntil()); over > wakeUp && !h.isDone() {
+		if over := h.user.p.wall().Sub(h.hold.ValidUntil()); over > settled && !h.isDone() {
 			s.fail("%s: the time of %s is over for %v, and its Done says nothing", h.user.name, h.short(), over)
 		}
 		// 6. A hold that others have removed is told at its next renewal.
-		if at, robbed := s.robbed[h.owner]; robbed && h.watchdog && h.believed() && s.now.Sub(max(at, s.quiet)) > recovers+s.lease*2/5 {
+		if at, robbed := h.robbedAt(); robbed && h.watchdog && h.believed() && s.now.Sub(max(at, s.quiet)) > recovers+s.lease*2/5 {
 			s.fail("%s: %s was taken away %v ago, and it does not know", h.user.name, h.short(), s.now.Sub(at))
 		}
 	}
 	// 4. The server has no owner for long that nobody has.
-	for _, owner := range s.owners() {
-		if s.has(owner) || s.denied[owner] {
-			delete(s.stray, owner)
-		} else if since, was := s.stray[owner]; !was {
-			s.stray[owner] = s.now
-		} else if s.now.Sub(since) > wakeUp {
-			s.fail("the server has %s for %v, and nobody else does", owner, s.now.Sub(since))
+	for _, name := range names {
+		for _, owner := range s.owners(name) {
+			if s.has(owner) || s.denied[owner] {
+				delete(s.stray, owner)
+			} else if since, was := s.stray[owner]; !was {
+				s.stray[owner] = s.now
+			} else if s.now.Sub(since) > settled {
+				s.fail("the server has %s for %v, and nobody else does", owner, s.now.Sub(since))
+			}
 		}
 	}
 }
 
-func (s *Sim) wasRobbed(owner string) bool {
-	_, yes := s.robbed[owner]
-	return yes
+// freed is when a name became free, and how.
+type freed struct {
+	at        clock.Instant
+	announced bool
 }
 
-// wakeUp is how long it may take until a lock that is free has a holder again, and one
-// that nobody wants is free. A head whose subscription is not confirmed looks every second.
-const wakeUp = 1200 * time.Millisecond
+// limit is how long it may stay so. A head that knows of an expiry sleeps until then,
+// counted from when it was told, which a storm may have delayed.
+func (f freed) limit() time.Duration {
+	if f.announced {
+		return wakeUp
+	}
+	return wakeUp + slowest
+}
+
+const (
+	// wakeUp is how long it may take until a lock that is free has a holder again: round
+	// trips, late timers.
+	wakeUp = 300 * time.Millisecond
+	// settled is how long it may take until one that nobody wants is free, and until an
+	// end is told. A burned owner is released a second time after a second.
+	settled = 1200 * time.Millisecond
+)
 
 func (s *Sim) awaited(name string) bool {
 	for _, p := range s.processes {
@@ -165,27 +236,26 @@ func (s *Sim) awaited(name string) bool {
 	return false
 }
 
-// owners are those of living processes that the server has.
-func (s *Sim) owners() (all []string) {
-	for _, name := range names {
-		h := s.server.get(name)
-		if h == nil {
-			continue
-		}
-		for owner := range h.fields {
-			for _, p := range s.processes {
-				if !p.dead && strings.HasPrefix(owner, p.engine.ID()+":") && !strings.HasPrefix(owner, p.engine.ID()+":-") {
-					all = append(all, owner)
-				}
+// owners are those of living processes that the server has for a name, in order.
+func (s *Sim) owners(name string) (all []string) {
+	h := s.server.get(name)
+	if h == nil {
+		return nil
+	}
+	for owner := range h.fields {
+		for _, p := range s.processes {
+			if !p.dead && strings.HasPrefix(owner, p.engine.ID()+":") && !strings.HasPrefix(owner, p.engine.ID()+":-") {
+				all = append(all, owner)
 			}
 		}
 	}
+	slices.Sort(all)
 	return all
 }
 
 // has reports whether a program has the owner.
 func (s *Sim) has(owner string) bool {
-	return slices.ContainsFunc(s.holds, func(h *held) bool { return h.owner == owner })
+	return slices.ContainsFunc(s.holds, func(h *held) bool { return slices.Contains(h.owners, owner) })
 }
 
 // rest checks that a world in which nothing happens any more has nothing left.

@@ -206,12 +206,15 @@ func (c *conn) connect() {
 	c.p.events.Connection(resp.State{Role: c.role, Up: true, Reconnects: c.restores}, c.lane)
 }
 
+// slowest is the longest latency.
+const slowest = 2 * time.Second
+
 // latency is that of one way.
 func (s *Sim) latency() time.Duration {
 	switch {
 	case s.mild() || !s.chance(100):
 		return s.between(20*time.Microsecond, 2*time.Millisecond)
 	default:
-		return s.between(time.Millisecond, 2*time.Second)
+		return s.between(time.Millisecond, slowest)
 	}
 }

@@ -121,6 +121,7 @@ func (s *Sim) rob(name string, silently bool) {
 }
 
 func (s *Sim) published(channel string) {
+	s.announced[strings.TrimSuffix(strings.TrimPrefix(channel, "redisson_lock__channel:{"), "}")] = s.now
 	for _, p := range s.processes {
 		if !p.dead {
 			p.pubsub.published(channel)

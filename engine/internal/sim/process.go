@@ -114,6 +114,8 @@ func (p *processClock) Now() clock.Instant   { return p.sim.now }
 func (p *processClock) Stamp() clock.Instant { return p.sim.now }
 func (p *processClock) Wall() time.Time      { return time.Unix(1_700_000_000, int64(p.sim.now)) }
 
+func (p *process) wall() time.Time { return (*processClock)(p).Wall() }
+
 // The methods below are the process as timers.
 type timers process
 
@@ -122,15 +124,18 @@ func (p *timers) Schedule(t *wheel.Timer, at clock.Instant) {
 	p.armed++
 	number := p.armed
 	p.timers[t] = number
-	late := s.between(0, 12*time.Millisecond)
-	if !s.mild() && s.chance(200) {
-		late = s.between(0, time.Second)
-	}
-	s.at(max(at, s.now).Add(late), (*process)(p), func() {
+	fire := func() {
 		if p.timers[t] == number {
 			delete(p.timers, t)
 			t.Fire(s.now)
 		}
+	}
+	s.at(max(at, s.now), nil, func() { // how late it is, is decided by how things are then
+		late := s.between(0, 12*time.Millisecond)
+		if !s.mild() && s.chance(200) {
+			late = s.between(0, time.Second)
+		}
+		s.after(late, (*process)(p), fire)
 	})
 }
 

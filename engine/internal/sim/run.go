@@ -21,7 +21,7 @@ type Result struct {
 func Run(seed uint64, story bool) Result {
 	s := &Sim{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
-		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant), free: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
+		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant), free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
 	}
 	if story {
 		s.story = new(strings.Builder)

@@ -34,7 +34,8 @@ type Sim struct {
 	robbed       map[string]clock.Instant // owners that others have removed, and when
 	excused      map[string]clock.Instant // names that were freed silently: until their expiry
 	denied       map[string]bool          // owners whose release was denied
-	free         map[string]clock.Instant // since when a name is; see check.go
+	free         map[string]freed         // names, since when; see check.go
+	announced    map[string]clock.Instant // names: the latest message
 	stray        map[string]clock.Instant // since when nobody has an owner that the server has
 	steps        uint64
 

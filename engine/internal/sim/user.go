@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -38,50 +39,80 @@ func (u *user) rest() {
 // names are few, so that the programs meet.
 var names = []string{"a", "b", "c"}
 
+// hold is an engine.Hold, or an engine.MultiHold.
+type hold interface {
+	comparable
+	ValidUntil() time.Time
+	Err() error
+	Done() <-chan struct{}
+	Acked() int
+	UnlockAsync() *engine.Future[struct{}]
+}
+
 func (u *user) ask() {
 	s := u.p.sim
 	u.busy = true
-	name := names[s.random.IntN(len(names))]
-	m := u.p.engine.Mutex(name)
+	h := &held{user: u, watchdog: !s.chance(4), acked: s.chance(8)}
 	var options []engine.Option
-	fixed := s.chance(4)
-	if fixed {
+	switch {
+	case !h.watchdog:
 		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
-	} else if s.chance(4) {
+	case s.chance(4):
 		options = append(options, engine.MaxHold(s.between(margin+time.Millisecond, 2*s.lease)))
 	}
-	if s.chance(8) {
-		options = append(options, engine.MinHold(s.between(time.Millisecond, 5*time.Second)))
-	}
-	acked := s.chance(8)
-	if acked {
+	if h.acked {
 		options = append(options, engine.Acked(1))
 	}
 	try := s.chance(3)
 	if !try && s.chance(3) {
 		options = append(options, engine.Wait(s.between(0, 2*s.lease)))
 	}
-	if !try {
-		u.waits = name
+	ctx := context.Background()
+	if s.chance(6) {
+		h.names = slices.Clone(names)
+		s.random.Shuffle(len(h.names), func(i, j int) { h.names[i], h.names[j] = h.names[j], h.names[i] })
+		h.names = h.names[:2+s.random.IntN(len(names)-1)]
+		s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
+		many := u.p.engine.Many(h.names...)
+		if try {
+			wait(h, many.TryLockAsync(ctx, options...))
+		} else {
+			wait(h, many.LockAsync(ctx, options...))
+		}
+		return
 	}
-	s.tell("%s asks for %s, try %v, %v", u.name, name, try, options)
-	var f *engine.Future[*engine.Hold]
+	h.names = []string{names[s.random.IntN(len(names))]}
+	if s.chance(8) {
+		options = append(options, engine.MinHold(s.between(time.Millisecond, 5*time.Second)))
+	}
+	s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
+	m := u.p.engine.Mutex(h.names[0])
 	if try {
-		f = m.TryLockAsync(context.Background(), options...)
+		wait(h, m.TryLockAsync(ctx, options...))
 	} else {
-		f = m.LockAsync(context.Background(), options...)
+		u.waits = h.names[0]
+		wait(h, m.LockAsync(ctx, options...))
 	}
+}
+
+// wait waits for the verdict, or abandons the future before.
+func wait[H hold](h *held, f *engine.Future[H]) {
+	u, s := h.user, h.user.p.sim
 	answered, abandoned := false, false
-	f.OnComplete(func(h *engine.Hold, err error) {
+	f.OnComplete(func(got H, err error) {
 		answered, u.waits = true, ""
-		if abandoned && err == nil { // it was granted before, and is given back
-			if h.Err() == nil {
+		switch {
+		case err != nil:
+			u.refused(h, err)
+		case abandoned: // it was granted before, and is given back
+			if got.Err() == nil {
 				s.fail("%s: a hold that was abandoned is one still", u.name)
 			}
 			u.rest()
-			return
+		default:
+			h.hold = got
+			u.granted(h)
 		}
-		u.told(&held{user: u, hold: h, name: name, watchdog: !fixed, acked: acked}, err)
 	})
 	if s.chance(10) {
 		s.after(s.between(0, s.lease), u.p, func() {
@@ -94,20 +125,26 @@ func (u *user) ask() {
 	}
 }
 
-func (u *user) told(h *held, err error) {
+func (u *user) refused(h *held, err error) {
 	s := u.p.sim
-	if err != nil {
-		s.tell("%s gets no %s: %v", u.name, h.name, err)
-		if !errors.Is(err, engine.ErrNotAcquired) {
-			s.fail("%s: the error of an acquisition is %v", u.name, err)
-		}
-		u.rest()
-		return
+	s.tell("%s gets no %s: %v", u.name, h.names, err)
+	if !errors.Is(err, engine.ErrNotAcquired) {
+		s.fail("%s: the error of an acquisition is %v", u.name, err)
 	}
-	h.owner = h.hold.Owner()
-	s.tell("%s has %s as %s", u.name, h.name, h.short())
+	u.rest()
+}
+
+func (u *user) granted(h *held) {
+	s := u.p.sim
+	h.findOwners()
+	s.tell("%s has %s as %s", u.name, h.names, h.short())
 	if h.acked && h.hold.Acked() < 1 {
 		s.fail("%s: no replica has acknowledged %s", u.name, h.short())
+	}
+	// Callbacks come within a millisecond, unless the process was paused.
+	if over := u.p.wall().Sub(h.hold.ValidUntil()); over > time.Millisecond && h.hold.Err() != nil && len(h.names) == 1 && !h.robbed() &&
+		s.now.Sub(u.p.wakes) > time.Millisecond {
+		s.fail("%s: %s was over for %v when it was granted", u.name, h.short(), over)
 	}
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)
 	s.check()
@@ -130,7 +167,7 @@ func (u *user) unlock(h *held) {
 	lostBefore := h.look() != nil
 	h.until = h.hold.ValidUntil()
 	f := h.hold.UnlockAsync()
-	if at := h.hold.ValidUntil(); at.After((*processClock)(u.p).Wall()) {
+	if at := h.hold.ValidUntil(); at.After(u.p.wall()) {
 		s.fail("%s: ValidUntil of %s is in the future after Unlock", u.name, h.short())
 	}
 	again := s.chance(6)

@@ -1,0 +1,61 @@
+package sim
+
+var mutants = []mutant{
+	// Acquiring.
+	{"acquire.go", "\t\tr.oweTaken(c, doubtful, o)\n", "", "an acquire without an answer may have been executed"},
+	{"acquire.go", "if h.until() <= o.now || r.sh.eng.closing.Load() {", "if r.sh.eng.closing.Load() {", "a grant may come after its own lease"},
+	{"acquire.go", "\tif a == nil {\n\t\tr.oweTaken(c, certain, o)\n\t\treturn", "\tif a == nil {\n\t\treturn", "a grant that nobody wants is given back"},
+	{"acquire.go", "\tif o.ack.Missing() {\n\t\t// The primary has it", "\tif false {\n\t\t// The primary has it", "a grant counts once replicas have it"},
+	{"acquire.go", "\t\tr.oweTaken(c, certain, o)\n\t\ta.unacked(o, fx)", "\t\ta.unacked(o, fx)", "a grant that replicas lack is given back"},
+	{"acquire.go", "does not say what was written before it.\n\t\tr.oweTaken(c, certain, o)", "does not say what was written before it.", "an error does not say what was done before it"},
+	{"acquire.go", "\tr.wait.stopLingering()\n}\n\n// acquireReplied", "}\n\n// acquireReplied", "who waits again needs the subscription"},
+	{"acquire.go", "\tr.hold, r.tried = h, here", "\tr.tried = here", "a hold keeps the others of its process out"},
+	{"acquire.go", "\th.begin(a, o.now)\n\ta.grant(h, fx)\n}\n\n// unacked", "\ta.grant(h, fx)\n}\n\n// unacked", "a hold is renewed, or its end noticed"},
+	{"acquire.go", "\t\t\t\tr.refusedFor(ttl, o)", "\t\t\t\t_ = ttl", "a head that was refused sleeps until it is woken"},
+	// Waiting.
+	{"waiting.go", "\tw.listen()     // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
+	{"waiting.go", "\t\tw.act(w.Message())", "\t\tw.Message()\n\t\tw.act(queue.Nothing)", "a message wakes the head"},
+	{"waiting.go", "\t\tw.act(w.Confirmed())", "\t\tw.Confirmed()\n\t\tw.act(queue.Nothing)", "what was announced before the confirmation nobody heard"},
+	{"waiting.go", "\tw.act(w.Alarm()) // unlocks", "\tw.act(queue.Nothing)", "a lock may end without a message"},
+	{"waiting.go", "\t\tif r.waiters.Len() > 0 && r.hold == nil && r.holdBack(stalled) {\n\t\t\tfx.stall(r)\n\t\t}", "", "those who were woken by a lost connection try, paced"},
+	{"waiting.go", "\tw.over = true\n", "", "a wait that is over hears nothing"},
+	{"waiting.go", "\tif r.letGo(paused) {\n\t\tr.next(&fx)", "\tif r.letGo(paused) {", "a pause ends"},
+	{"internal/queue/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},
+	{"internal/queue/wait.go", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}\n\tw.state = idle", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}", "who is woken is awake"},
+	{"internal/queue/wait.go", "func (w *Wait) Reset() { w.state = idle }", "func (w *Wait) Reset() {}", "a try that did not reach the server is over"},
+	// Holding.
+	{"holding.go", "sent.Add(lease-margin)", "sent.Add(lease+margin)", "a hold ends here before it ends there"},
+	{"holding.go", "\th.acknowledged(o.sent, lease)", "\th.acknowledged(o.now, lease)", "a lease counts from the sending"},
+	{"holding.go", "\t\tat = min(at, x.maxEnd)\n", "\t\t_ = x\n", "MaxHold ends a hold"},
+	{"holding.go", "\tif h.watched {\n\t\th.eng.renewer.JoinFirst(&h.member, now)\n\t}", "", "a hold is renewed"},
+	{"holding.go", "\t\tif h.state == live {\n\t\t\th.wakeAt(h.timeOut()) // it was extended", "\t\tif true {\n\t\t\th.wakeAt(h.timeOut()) // it was extended", "the end of a hold goes on with the name"},
+	{"holding.go", "\tif !h.watched && !h.follows {\n\t\tat = h.until()", "\tif false {\n\t\tat = h.until()", "the end of a fixed lease is told in time"},
+	{"holding_end.go", "\tr.hold, r.tried = nil, untried\n", "", "a name goes on after a loss"},
+	{"holding_end.go", "\th.validUntil.Store(min(h.validUntil.Load(), int64(now)))\n", "", "ValidUntil of a hold that ended is past"},
+	{"holding_end.go", "\th.announce(fx)\n", "", "Done tells the end"},
+	{"holding_renew.go", "\t\th.acknowledged(sent, lease)\n", "", "a renewal moves the end"},
+	{"holding_renew.go", "\t\th.res.lose(h, reason, &fx)\n\t\th.res.goOnAfter(&fx)\n\t}\n\th.sh.mu.Unlock()\n\tfx.run(h.eng)\n}\n\n// goOnAfter", "\t\t_ = reason\n\t}\n\th.sh.mu.Unlock()\n\tfx.run(h.eng)\n}\n\n// goOnAfter", "a hold that the server does not have is lost"},
+	// Releasing.
+	{"release.go", "\t\th.asked = true\n", "", "a release may have been executed by an earlier copy"},
+	{"release.go", "\t\th.res.next(&fx)\n\tcase h.state == releasing:", "\tcase h.state == releasing:", "Unlock sends a release"},
+	{"release.go", "\t\tr.hold = nil\n\t\tif r.wait != nil {\n\t\t\tr.wait.Reset()\n\t\t}", "\t\tr.hold = nil", "who waits behind a hold tries after its release"},
+	{"release.go", "(o.verdict == answered || o.verdict == wrongType) && h.asked", "o.verdict == answered && h.asked", "what has the key after an earlier copy is no loss (found by the simulation)"},
+	// Debts.
+	{"debt.go", "\td := &debt{res: r, sh: r.sh, id: id, grade: g, due: true,", "\td := &debt{res: r, sh: r.sh, id: id, grade: g,", "a debt is paid at once"},
+	{"debt.go", "\tif o.verdict == unknown || o.verdict == busy {\n\t\treturn // still due", "\tif false {\n\t\treturn // still due", "a debt that is not answered is not paid"},
+	{"debt.go", "\tcase d.grade == certain || r.sh.eng.closing.Load():", "\tcase true:", "a burned owner may come to life after the first release"},
+	{"debt.go", "\t\td.grade = again\n\t\td.wakeAt(o.now.Add(time.Second))", "\t\td.grade = again\n\t\td.wakeAt(o.now.Add(time.Hour))", "a burned owner is released again after a second"},
+	// Commands and recovery.
+	{"command.go", "\tc.id = r.sh.ids.next(r.sh.eng.world.Secret)", "\tc.id = 4711", "an owner is used for one grant"},
+	{"command.go", "\tif r.holdBack(stalled) { // otherwise it is listed already\n\t\tfx.stall(r)\n\t}", "", "what could not be sent is sent later"},
+	{"command.go", "\tif c.head && r.wait != nil {\n\t\tr.wait.Reset()\n\t}", "", "a try that was not sent is over"},
+	{"resource.go", "\tif r.cmd.what != nothing || r.held != freely || r.telling != 0 {", "\tif r.held != freely || r.telling != 0 {", "a name has one command in flight"},
+	{"resource.go", "\tif r.settleDebt() || r.serveHold(fx)", "\tif r.serveHold(fx)", "a debt is paid"},
+	{"resource.go", "r.tries.Len() > 0 || r.debts != nil ||", "r.tries.Len() > 0 ||", "a name with a debt is kept"},
+	{"recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// rerouted", "\tv.mu.Unlock()\n}\n\n// rerouted", "a lane that comes up goes on"},
+	// The watchdog.
+	{"internal/renew/chunk.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},
+	{"internal/renew/chunk.go", "\t\t\tm.sub.Gone(v.Int)\n", "\t\t\tr.joinWithin(m, reply.Now, r.cfg.Lease)\n", "a hold that is gone is told so"},
+	{"internal/renew/renewer.go", "\tthird := r.cfg.Lease / 3\n\tif r.slotted", "\tthird := r.cfg.Lease * 3\n\tif r.slotted", "a renewal is due before the end"},
+	{"internal/renew/renewer.go", "\tr.joinWithin(m, now, sixth+r.cfg.Draw(sixth))", "\tr.Join(m, now.Add(2*r.cfg.Lease))", "the first renewal is due before the end"},
+}
