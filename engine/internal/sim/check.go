@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -19,13 +20,18 @@ type held struct {
 		Err() error
 		Done() <-chan struct{}
 		Acked() int
+		Context(context.Context) context.Context
 		UnlockAsync() *engine.Future[struct{}]
 	}
-	owners []string // of the names; "": it was lost before the program had it
+	owners   []string // of the names; "": it was lost before the program had it
+	contexts []context.Context
+	within   *held // which it re-enters
 
-	watchdog bool      // it has no lease of its own
-	acked    bool      // a replica must have it
-	until    time.Time // what it was sure of when Unlock was called
+	most     time.Duration // its MaxHold
+	watchdog bool          // it has no lease of its own
+	fixed    bool          // a re-entry with one
+	acked    bool          // a replica must have it
+	until    time.Time     // what it was sure of when Unlock was called
 	over     bool
 }
 
@@ -92,6 +98,10 @@ func (h *held) there() (n int) {
 	return n
 }
 
+func (h *held) aliveContext() bool {
+	return slices.ContainsFunc(h.contexts, func(ctx context.Context) bool { return ctx.Err() == nil })
+}
+
 // look asks the hold whether it is one still.
 func (h *held) look() error {
 	s := h.user.p.sim
@@ -118,9 +128,10 @@ func (h *held) unlocked(err error, lostBefore bool) {
 	s := h.user.p.sim
 	h.over = true
 	switch {
+	case h.within != nil && h.within.hold.Err() != nil && (err == nil || errors.Is(err, engine.ErrNotHeld)): // with what it re-entered
 	case err == nil && lostBefore:
 		s.fail("%s: Unlock of %s succeeded, though it was lost before", h.user.name, h.short())
-	case err == nil && h.there() > 0:
+	case err == nil && h.there() > 0 && h.within == nil:
 		s.fail("%s: Unlock of %s succeeded, and the server has it still", h.user.name, h.short())
 	case err == nil, errors.Is(err, engine.ErrOutcomeUnknown):
 	case errors.Is(err, engine.ErrLost):
@@ -136,7 +147,14 @@ func (h *held) unlocked(err error, lostBefore bool) {
 func (s *Sim) check() {
 	s.holds = slices.DeleteFunc(s.holds, func(h *held) bool { return h.over || h.user.p.dead })
 	for i, h := range s.holds {
-		if h.robbed() || !h.believed() {
+		if h.robbed() {
+			continue
+		}
+		// 0. No context of a hold is alive when the server may give its lock away.
+		if h.there() < len(h.names) && h.aliveContext() && h.user.p.awake() {
+			s.fail("%s: a context of %s is alive, and the server has %q", h.user.name, h.short(), s.server.record())
+		}
+		if !h.believed() {
 			continue
 		}
 		// 1. Nobody believes to have what the server may give away.
@@ -145,7 +163,7 @@ func (s *Sim) check() {
 				h.hold.ValidUntil().Sub(h.user.p.wall()), s.server.record())
 		}
 		for _, other := range s.holds[:i] {
-			if !other.robbed() && other.believed() && slices.ContainsFunc(h.names, func(name string) bool { return slices.Contains(other.names, name) }) {
+			if !other.robbed() && other.believed() && other.owners[0] != h.owners[0] && slices.ContainsFunc(h.names, func(name string) bool { return slices.Contains(other.names, name) }) {
 				s.fail("%s and %s both believe to have one of %s and %s", h.user.name, other.user.name, h.names, other.names)
 			}
 		}
@@ -183,7 +201,7 @@ func (s *Sim) checkHealthy() {
 			s.fail("%s: the time of %s is over for %v, and its Done says nothing", h.user.name, h.short(), over)
 		}
 		// 6. A hold that others have removed is told at its next renewal.
-		if at, robbed := h.robbedAt(); robbed && h.watchdog && h.believed() && s.now.Sub(max(at, s.quiet)) > recovers+s.lease*2/5 {
+		if at, robbed := h.robbedAt(); robbed && h.watchdog && !h.fixed && h.believed() && s.now.Sub(max(at, s.quiet)) > recovers+s.lease*2/5 {
 			s.fail("%s: %s was taken away %v ago, and it does not know", h.user.name, h.short(), s.now.Sub(at))
 		}
 	}

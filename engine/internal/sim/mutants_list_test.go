@@ -18,7 +18,6 @@ var mutants = []mutant{
 	{"waiting.go", "\t\tw.act(w.Confirmed())", "\t\tw.Confirmed()\n\t\tw.act(queue.Nothing)", "what was announced before the confirmation nobody heard"},
 	{"waiting.go", "\tw.act(w.Alarm()) // unlocks", "\tw.act(queue.Nothing)", "a lock may end without a message"},
 	{"waiting.go", "\t\tif r.waiters.Len() > 0 && r.hold == nil && r.holdBack(stalled) {\n\t\t\tfx.stall(r)\n\t\t}", "", "those who were woken by a lost connection try, paced"},
-	{"waiting.go", "\tw.over = true\n", "", "a wait that is over hears nothing"},
 	{"waiting.go", "\tif r.letGo(paused) {\n\t\tr.next(&fx)", "\tif r.letGo(paused) {", "a pause ends"},
 	{"internal/queue/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},
 	{"internal/queue/wait.go", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}\n\tw.state = idle", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}", "who is woken is awake"},
@@ -38,13 +37,19 @@ var mutants = []mutant{
 	// Releasing.
 	{"release.go", "\t\th.asked = true\n", "", "a release may have been executed by an earlier copy"},
 	{"release.go", "\t\th.res.next(&fx)\n\tcase h.state == releasing:", "\tcase h.state == releasing:", "Unlock sends a release"},
-	{"release.go", "\t\tr.hold = nil\n\t\tif r.wait != nil {\n\t\t\tr.wait.Reset()\n\t\t}", "\t\tr.hold = nil", "who waits behind a hold tries after its release"},
+	{"release.go", "\t\tr.hold = nil\n\t\tif r.wait != nil {\n\t\t\tr.wait.Reset()\n\t\t}", "\t\tr.hold = nil", "survives: the message of its own release wakes the head as well, a moment later"},
 	{"release.go", "(o.verdict == answered || o.verdict == wrongType) && h.asked", "o.verdict == answered && h.asked", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Debts.
 	{"debt.go", "\td := &debt{res: r, sh: r.sh, id: id, grade: g, due: true,", "\td := &debt{res: r, sh: r.sh, id: id, grade: g,", "a debt is paid at once"},
 	{"debt.go", "\tif o.verdict == unknown || o.verdict == busy {\n\t\treturn // still due", "\tif false {\n\t\treturn // still due", "a debt that is not answered is not paid"},
 	{"debt.go", "\tcase d.grade == certain || r.sh.eng.closing.Load():", "\tcase true:", "a burned owner may come to life after the first release"},
 	{"debt.go", "\t\td.grade = again\n\t\td.wakeAt(o.now.Add(time.Second))", "\t\td.grade = again\n\t\td.wakeAt(o.now.Add(time.Hour))", "a burned owner is released again after a second"},
+	// Contexts and re-entry.
+	{"resource.go", "|| r.held != freely || r.telling != 0 {", "|| r.held != freely {", "nothing is sent while contexts of an ended hold are alive"},
+	{"telling.go", "\t\tx.nextEnded, fx.ended = fx.ended, h\n", "", "the contexts of a hold end with it"},
+	{"holding_end.go", "\t\tc.end(why, now, fx)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
+	{"holding.go", "\t\tat = min(at, h.parent.until())\n", "", "a re-entry lasts no longer than its hold"},
+	{"holding.go", "\t\tat = h.until()\n\t}\n\tif h.extra", "\t\tat = h.Until()\n\t}\n\tif h.extra", "a re-entry with a lease of its own ends with it, or with its hold"},
 	// Commands and recovery.
 	{"command.go", "\tc.id = r.sh.ids.next(r.sh.eng.world.Secret)", "\tc.id = 4711", "an owner is used for one grant"},
 	{"command.go", "\tif r.holdBack(stalled) { // otherwise it is listed already\n\t\tfx.stall(r)\n\t}", "", "what could not be sent is sent later"},

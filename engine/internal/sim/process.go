@@ -82,6 +82,10 @@ func (p *process) sleep(do func()) {
 	}
 }
 
+// awake reports whether it was not paused until a moment ago: then timers that were due
+// may not have run yet.
+func (p *process) awake() bool { return p.sim.now.Sub(p.wakes) > margin }
+
 func (p *process) wake() {
 	if p.wakes > p.sim.now { // it was paused again
 		p.sim.at(p.wakes, nil, p.wake)
@@ -133,7 +137,7 @@ func (p *timers) Schedule(t *wheel.Timer, at clock.Instant) {
 	s.at(max(at, s.now), nil, func() { // how late it is, is decided by how things are then
 		late := s.between(0, 12*time.Millisecond)
 		if !s.mild() && s.chance(200) {
-			late = s.between(0, time.Second)
+			late = s.between(0, margin/2)
 		}
 		s.after(late, (*process)(p), fire)
 	})

@@ -16,6 +16,7 @@ type user struct {
 	p     *process
 	name  string
 	busy  bool   // it waits for an answer, or holds
+	inner bool   // it re-enters a hold, once
 	waits string // for this name, with Lock
 }
 
@@ -29,6 +30,9 @@ func newUser(p *process, i int) *user {
 func (u *user) rest() {
 	s := u.p.sim
 	u.busy = false
+	if u.inner {
+		return
+	}
 	s.after(s.between(0, 3*time.Second), u.p, func() {
 		if !s.calm {
 			u.ask()
@@ -46,6 +50,7 @@ type hold interface {
 	Err() error
 	Done() <-chan struct{}
 	Acked() int
+	Context(context.Context) context.Context
 	UnlockAsync() *engine.Future[struct{}]
 }
 
@@ -58,7 +63,8 @@ func (u *user) ask() {
 	case !h.watchdog:
 		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
 	case s.chance(4):
-		options = append(options, engine.MaxHold(s.between(margin+time.Millisecond, 2*s.lease)))
+		h.most = s.between(margin+time.Millisecond, 2*s.lease)
+		options = append(options, engine.MaxHold(h.most))
 	}
 	if h.acked {
 		options = append(options, engine.Acked(1))
@@ -141,6 +147,9 @@ func (u *user) granted(h *held) {
 	if h.acked && h.hold.Acked() < 1 {
 		s.fail("%s: no replica has acknowledged %s", u.name, h.short())
 	}
+	if h.most != 0 && h.hold.ValidUntil().Sub(u.p.wall()) > h.most {
+		s.fail("%s: %s is valid for longer than MaxHold", u.name, h.short())
+	}
 	// Callbacks come within a millisecond, unless the process was paused.
 	if over := u.p.wall().Sub(h.hold.ValidUntil()); over > time.Millisecond && h.hold.Err() != nil && len(h.names) == 1 && !h.robbed() &&
 		s.now.Sub(u.p.wakes) > time.Millisecond {
@@ -151,6 +160,41 @@ func (u *user) granted(h *held) {
 	s.after(s.holdFor(), u.p, func() { u.unlock(h) })
 	if s.chance(4) {
 		s.after(s.between(0, s.lease), u.p, func() { h.look() })
+	}
+	for s.chance(2) {
+		s.after(s.between(0, time.Second), u.p, h.makeContext)
+	}
+}
+
+// makeContext makes a context that ends with the hold, and perhaps takes the lock once
+// more under it.
+func (h *held) makeContext() {
+	s, p := h.user.p.sim, h.user.p
+	if h.over {
+		return
+	}
+	ctx := h.hold.Context(context.Background())
+	h.contexts = append(h.contexts, ctx)
+	if ctx.Err() != nil && h.believed() {
+		s.fail("%s: a context of %s has ended, and the hold has not", h.user.name, h.short())
+	}
+	if len(h.names) > 1 || !s.chance(2) {
+		return
+	}
+	// Without cancel, because package context runs what is called at its end on a
+	// goroutine of its own.
+	inner := &held{user: &user{p: p, name: h.user.name + "'", busy: true, inner: true}, names: h.names, watchdog: h.watchdog, within: h}
+	p.users = append(p.users, inner.user)
+	s.tell("%s asks for %s once more", h.user.name, h.names)
+	var options []engine.Option
+	if inner.fixed = s.chance(4); inner.fixed {
+		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
+	}
+	m := p.engine.Mutex(h.names[0])
+	if s.chance(3) {
+		wait(inner, m.TryLockAsync(context.WithoutCancel(ctx), options...))
+	} else {
+		wait(inner, m.LockAsync(context.WithoutCancel(ctx), options...))
 	}
 }
 
