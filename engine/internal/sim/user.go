@@ -40,8 +40,14 @@ func (u *user) rest() {
 	})
 }
 
-// names are few, so that the programs meet.
-var names = []string{"a", "b", "c"}
+// names are few, so that the programs meet. The last one is that of SpinMutexes, which do
+// not wake waiters of a Mutex.
+var (
+	names = []string{"a", "b", "c", spin}
+	plain = names[:3]
+)
+
+const spin = "spin"
 
 // hold is an engine.Hold, or an engine.MultiHold.
 type hold interface {
@@ -75,9 +81,9 @@ func (u *user) ask() {
 	}
 	ctx := context.Background()
 	if s.chance(6) {
-		h.names = slices.Clone(names)
+		h.names = slices.Clone(plain)
 		s.random.Shuffle(len(h.names), func(i, j int) { h.names[i], h.names[j] = h.names[j], h.names[i] })
-		h.names = h.names[:2+s.random.IntN(len(names)-1)]
+		h.names = h.names[:2+s.random.IntN(len(plain)-1)]
 		s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
 		many := u.p.engine.Many(h.names...)
 		if try {
@@ -92,13 +98,20 @@ func (u *user) ask() {
 		options = append(options, engine.MinHold(s.between(time.Millisecond, 5*time.Second)))
 	}
 	s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
-	m := u.p.engine.Mutex(h.names[0])
+	m := u.p.mutex(h.names[0])
 	if try {
 		wait(h, m.TryLockAsync(ctx, options...))
 	} else {
 		u.waits = h.names[0]
 		wait(h, m.LockAsync(ctx, options...))
 	}
+}
+
+func (p *process) mutex(name string) engine.Mutex {
+	if name == spin {
+		return p.engine.SpinMutex(name).Mutex
+	}
+	return p.engine.Mutex(name)
 }
 
 // wait waits for the verdict, or abandons the future before.
@@ -190,7 +203,7 @@ func (h *held) makeContext() {
 	if inner.fixed = s.chance(4); inner.fixed {
 		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
 	}
-	m := p.engine.Mutex(h.names[0])
+	m := p.mutex(h.names[0])
 	if s.chance(3) {
 		wait(inner, m.TryLockAsync(context.WithoutCancel(ctx), options...))
 	} else {
