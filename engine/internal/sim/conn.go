@@ -81,6 +81,13 @@ func (c *conn) send(r resp.Request) {
 	c.lastOut = max(c.lastOut, s.now.Add(s.latency()))
 	life := c.life
 	s.at(c.lastOut, nil, func() { c.arrive(f, life) })
+	if !s.mild() && s.chance(60) { // while it is under way
+		s.after(s.between(0, c.lastOut.Sub(s.now)), c.p, func() {
+			if c.life == life {
+				c.cut()
+			}
+		})
+	}
 	s.after(commandTimeout, c.p, func() {
 		// Anything that was heard since then is a sign of life.
 		if c.life == life && slices.Contains(c.out, f) && s.now.Sub(c.heard) >= commandTimeout {

@@ -61,6 +61,6 @@ var mutants = []mutant{
 	// The watchdog.
 	{"internal/renew/chunk.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},
 	{"internal/renew/chunk.go", "\t\t\tm.sub.Gone(v.Int)\n", "\t\t\tr.joinWithin(m, reply.Now, r.cfg.Lease)\n", "a hold that is gone is told so"},
-	{"internal/renew/renewer.go", "\tthird := r.cfg.Lease / 3\n\tif r.slotted", "\tthird := r.cfg.Lease * 3\n\tif r.slotted", "a renewal is due before the end"},
-	{"internal/renew/renewer.go", "\tr.joinWithin(m, now, sixth+r.cfg.Draw(sixth))", "\tr.Join(m, now.Add(2*r.cfg.Lease))", "the first renewal is due before the end"},
+	{"internal/renew/renewer.go", "\tthird := r.cfg.Lease / 3\n\tif r.slotted", "\tthird := r.cfg.Lease * 3\n\tif r.slotted", "survives: a renewal is due after half of the time that is left, at the latest"},
+	{"internal/renew/renewer.go", "\tr.joinWithin(m, now, sixth+r.cfg.Draw(sixth))", "\t_ = sixth\n\tr.Join(m, now.Add(2*r.cfg.Lease))", "the first renewal is due before the end"},
 }
