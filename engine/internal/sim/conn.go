@@ -166,7 +166,7 @@ func (c *conn) cut() {
 	s.tell("%s %s is cut, %d out", c.p.name, c.role, len(flights))
 	c.lose(flights)
 	c.p.events.Connection(resp.State{Role: c.role, Err: errCut}, c.lane)
-	s.after(s.between(5*time.Millisecond, 4*time.Second), c.p, c.connect)
+	s.after(s.between(5*time.Millisecond, 4*time.Second)+c.p.away, c.p, c.connect)
 }
 
 func (c *conn) lose(flights []*flight) {
@@ -177,15 +177,18 @@ func (c *conn) lose(flights []*flight) {
 			waiting++
 		}
 	}
-	written := s.random.IntN(waiting + 1)
-	late := s.random.IntN(written + 1)
+	written := s.draw(waiting + 1)
+	late := s.draw(written + 1)
+	if c.p.sim.dictated {
+		written, late = waiting-c.p.unsent, c.p.late
+	}
 	at := s.now
 	for _, f := range flights {
 		err := resp.OutcomeUnknown(errCut)
 		if !f.executed {
 			switch {
 			case late > 0:
-				at = at.Add(s.between(0, 12*time.Second))
+				at = at.Add(s.between(0, 12*time.Second)).Add(c.p.lateBy)
 				command, soon := f.command, s.now.Add(900*time.Millisecond)
 				s.at(at, nil, func() {
 					if s.now > soon {
@@ -219,6 +222,8 @@ const slowest = 2 * time.Second
 // latency is that of one way.
 func (s *Sim) latency() time.Duration {
 	switch {
+	case s.dictated:
+		return time.Millisecond
 	case s.mild() || !s.chance(100):
 		return s.between(20*time.Microsecond, 2*time.Millisecond)
 	default:

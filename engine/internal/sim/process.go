@@ -30,6 +30,15 @@ type process struct {
 	timers  map[*wheel.Timer]uint64
 	armed   uint64
 	users   []*user
+
+	dictation
+}
+
+// dictation is what a story says of the next cut: how many commands were not sent, how
+// many are executed late, by how much, and how long the connection is away.
+type dictation struct {
+	unsent, late int
+	lateBy, away time.Duration
 }
 
 const margin = 100 * time.Millisecond
@@ -47,10 +56,20 @@ func (s *Sim) newProcess() *process {
 		Client: func(_ resp.Config, e world.Events) world.Client { p.events = e; return (*client)(p) },
 		Timers: func(wheel.Config) world.Timers { return (*timers)(p) },
 		Go:     func(f func()) { s.after(s.between(0, 300*time.Microsecond), p, f) },
-		Int64N: s.random.Int64N,
+		Int64N: func(n int64) int64 {
+			if s.dictated {
+				return 0
+			}
+			return s.random.Int64N(n)
+		},
 		Secret: func(b []byte) {
 			for ; len(b) >= 8; b = b[8:] {
-				binary.LittleEndian.PutUint64(b, s.random.Uint64())
+				s.secrets++
+				secret := s.secrets // of a story
+				if !s.dictated {
+					secret = s.random.Uint64()
+				}
+				binary.LittleEndian.PutUint64(b, secret)
 			}
 		},
 	}
@@ -65,11 +84,20 @@ func (s *Sim) newProcess() *process {
 		s.after(s.between(0, 50*time.Millisecond), p, c.connect)
 	}
 	s.after(s.between(0, 50*time.Millisecond), p, p.pubsub.connect)
-	for i := range 2 + s.random.IntN(4) {
+	for i := range s.users() {
 		p.users = append(p.users, newUser(p, i))
 	}
-	s.tell("%s starts, with %d users", p.name, len(p.users))
+	if !s.dictated {
+		s.tell("%s starts, with %d users", p.name, len(p.users))
+	}
 	return p
+}
+
+func (s *Sim) users() int {
+	if s.dictated {
+		return 0
+	}
+	return 2 + s.random.IntN(4)
 }
 
 func (p *process) conns() []*conn { return []*conn{p.lanes[0], p.lanes[1], p.renewal} }

@@ -104,5 +104,5 @@ func (b *pubsub) cut() {
 		}
 	}
 	b.p.events.Connection(resp.State{Role: resp.RolePubSub, Err: errCut}, nil)
-	s.after(s.between(5*time.Millisecond, 4*time.Second), b.p, b.connect)
+	s.after(s.between(5*time.Millisecond, 4*time.Second)+b.p.away, b.p, b.connect)
 }

@@ -19,16 +19,12 @@ type Result struct {
 // Run lives through the world of a seed: a few minutes with faults, and then calm, until
 // nothing happens any more.
 func Run(seed uint64, story bool) Result {
-	s := &Sim{
-		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
-		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant), free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
-	}
+	s := newSim(seed)
 	if story {
 		s.story = new(strings.Builder)
 	}
 	// With a short lease much expires by itself. With a long one, what leaks stays.
 	s.lease = []time.Duration{10 * time.Second, 2 * time.Minute}[s.random.IntN(2)]
-	s.server = &server{keys: make(map[string]*hash), published: s.published, now: s.time}
 	for range 1 + s.random.IntN(3) {
 		s.newProcess()
 	}
@@ -50,6 +46,16 @@ func Run(seed uint64, story bool) Result {
 		r.Story = s.story.String()
 	}
 	return r
+}
+
+func newSim(seed uint64) *Sim {
+	s := &Sim{
+		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
+		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant),
+		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
+	}
+	s.server = &server{keys: make(map[string]*hash), published: s.published, now: s.time}
+	return s
 }
 
 // patience is how long a calm world may go on: holds of programs end, leases run out,

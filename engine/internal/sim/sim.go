@@ -39,6 +39,11 @@ type Sim struct {
 	stray        map[string]clock.Instant // since when nobody has an owner that the server has
 	steps        uint64
 
+	// dictated: nothing is left to chance. Each way takes a millisecond, timers are exact,
+	// and goroutines start at once. See the stories in testdata.
+	dictated bool
+	secrets  uint64
+
 	story   *strings.Builder // nil: nobody reads it
 	print   uint64           // of the story, in any case
 	failure error
@@ -122,7 +127,15 @@ func (s *Sim) tell(format string, args ...any) {
 }
 
 // chance is true once in n times, on average.
-func (s *Sim) chance(n int) bool { return s.random.IntN(n) == 0 }
+func (s *Sim) chance(n int) bool { return !s.dictated && s.random.IntN(n) == 0 }
+
+// draw returns a number in [0, n), or the last one, which a story dictates.
+func (s *Sim) draw(n int) int {
+	if s.dictated {
+		return n - 1
+	}
+	return s.random.IntN(n)
+}
 
 // mild reports whether nothing goes wrong at the moment.
 func (s *Sim) mild() bool { return s.calm || s.lull }
@@ -136,8 +149,11 @@ func (s *Sim) healthy() bool { return s.mild() && s.now.Sub(s.quiet) > recovers 
 
 func (s *Sim) time() clock.Instant { return s.now }
 
-// between draws a duration, short ones more often.
+// between draws a duration, short ones more often; in a story it is the shortest.
 func (s *Sim) between(least, most time.Duration) time.Duration {
+	if s.dictated {
+		return least
+	}
 	x := s.random.Float64()
 	return least + time.Duration(x*x*x*float64(most-least))
 }
