@@ -312,16 +312,16 @@ func (g *gathering) succeed() {
 		g.fut.settle(m, nil)
 		return
 	}
+	why := endedBefore(g.locks[lost.at].name, lost.why)
 	g.mu.Lock()
 	g.late++
 	again := !g.once && g.late < maxLate && g.stop == nil
-	name := g.locks[lost.at].name
 	if again {
-		g.refused, g.refusal = lost.at, notAcquired(name, fail(ErrLate, lost.why))
+		g.refused, g.refusal = lost.at, why
 	}
 	g.mu.Unlock()
 	if !again {
-		g.fail(notAcquired(name, fail(ErrLate, lost.why)))
+		g.fail(why)
 		return
 	}
 	g.giveBack()

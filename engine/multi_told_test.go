@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // When one of the locks is granted to another, Done is closed and no context of the
@@ -121,4 +124,36 @@ func TestMultiLockKeepsNothingWhileOneServerIsAway(t *testing.T) {
 	}
 	clean(t, other, e)
 	clean(t, s, away)
+}
+
+// What one server granted ends before the other answers. Nobody had the whole, so it was not
+// lost.
+func TestMultiLockThatWasNotAcquiredWasNotLost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end  func(s *redistest.Server, granted *Engine)
+		want error
+		text string
+	}{
+		"removed": {func(s *redistest.Server, _ *Engine) { s.Do("DEL", "x") }, ErrLate, GoneOnServer.String()},
+		"closed":  {func(_ *redistest.Server, granted *Engine) { _ = granted.Close() }, ErrClosed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			granting, slow := server(t), server(t)
+			p := faultproxy.New(t, "tcp", slow.Addr())
+			a, b := open(t, granting.URL(), shortLease(time.Second)), open(t, "redis://"+p.Addr())
+			p.Pause(faultproxy.All)
+			try := Multi(a.Mutex("x"), b.Mutex("y")).TryLockAsync(ctxT(t))
+			eventually(t, "the first is granted", func() bool { return a.Stats().Held == 1 })
+			c.end(granting, a)
+			eventually(t, "it has ended", func() bool { return a.Stats().Held == 0 })
+			p.Resume()
+			_, err := try.Await(ctxT(t))
+			if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, c.want) || errors.Is(err, ErrLost) || !hasText(err, c.text) {
+				t.Errorf("%v", err)
+			}
+			clean(t, slow, b)
+		})
+	}
 }

@@ -154,14 +154,6 @@ type lossAt LostReason
 
 func (e lossAt) Error() string { return LostReason(e).String() }
 
-// endedBefore is the error of a server whose grant had ended before there was a majority.
-func endedBefore(name string, why error) error {
-	if lost, ok := why.(*LostError); ok {
-		why = lossAt(lost.Reason)
-	}
-	return notAcquired(name, fail(ErrLate, why))
-}
-
 var (
 	errGivenBack    = errors.New("it was granted, and given back")
 	errNotGranted   = errors.New("it was not granted there")

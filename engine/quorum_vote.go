@@ -77,9 +77,6 @@ func (q *quorum) leave(v *vote, why error, there clock.Instant, do *deeds) {
 		reason = lost.Reason
 	}
 	switch {
-	case q.stage < quorumHeld && reason == EngineClosed:
-		p.err = notAcquired(q.locks[v.at].name, ErrClosed)
-		q.next(do)
 	case q.stage < quorumHeld:
 		p.parent = nil
 		p.err = endedBefore(q.locks[v.at].name, why)
