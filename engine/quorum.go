@@ -156,7 +156,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 		p.vote = v
 	}
 	if q.stage == quorumBlocked && q.stop == nil && p.vote != nil {
-		if p.waits || q.probed == i || !q.waits() {
+		if p.waits || q.probed == i || !q.waits() || q.almost() {
 			q.tries = 0
 			q.round(&do)
 		} else { // late: it is not wanted alone

@@ -102,6 +102,19 @@ func (q *quorum) block(do *deeds) {
 	}
 }
 
+// almost reports whether a majority has granted it, though not within one round, as some are
+// slow. Then another round is worth it, a few times: each waits longer for an answer. The caller
+// holds mu.
+func (q *quorum) almost() bool {
+	granted := 0
+	for i := range q.parts {
+		if p := &q.parts[i]; p.vote != nil || p.asked == nil && p.err == nil { // given back
+			granted++
+		}
+	}
+	return granted >= q.majority() && q.looks <= maxLooks
+}
+
 // The times are up to twice as long.
 const (
 	firstLook = 4 * time.Millisecond // at a round that has no result; doubles

@@ -52,6 +52,33 @@ func TestRedLockAndASlowServer(t *testing.T) {
 	s.clean(v)
 }
 
+// Somebody has the lock at one server, the first in order, and keeps it. The others grant it, but
+// one of them so late that the vote of the other was given back: they are asked again.
+func TestRedLockOfAMajorityThatAnswersUnevenly(t *testing.T) {
+	t.Parallel()
+	steady(t, func(t testing.TB) {
+		s := independent(t, 3)
+		other, v := s.open(), s.open()
+		proxies := make([]*faultproxy.Proxy, len(v))
+		for i := range v {
+			proxies[i] = s.through(i, v)
+		}
+		l := v.lock("x")
+		first, last := l.all.order[0], l.all.order[2]
+		held := mustLock(t, other[first].Mutex("x"))
+		proxies[last].Delay(faultproxy.All, 0, 40*time.Millisecond)
+		h, err := l.Lock(ctxT(t), Wait(longWait-20*time.Millisecond)) // sooner than another server is asked
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(ctxT(t)); err != nil {
+			t.Error(err)
+		}
+		mustUnlock(t, held)
+		s.clean(other, v)
+	})
+}
+
 // Every grant comes after its lease.
 func TestRedLockWhoseLeaseIsTooShort(t *testing.T) {
 	t.Parallel()
