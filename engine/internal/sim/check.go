@@ -26,11 +26,13 @@ type held struct {
 	owners   []string // of the names; "": it was lost before the program had it
 	contexts []context.Context
 	within   *held // which it re-enters
+	quorum   bool  // it is one of several servers
 
 	most     time.Duration // its MaxHold
 	watchdog bool          // it has no lease of its own
 	fixed    bool          // a re-entry with one
 	acked    bool          // a replica must have it
+	last     clock.Instant // when it was last known to be believed
 	until    time.Time     // what it was sure of when Unlock was called
 	over     bool
 }
@@ -41,11 +43,21 @@ func (h *held) findOwners() {
 	h.owners = make([]string, len(h.names))
 	for i, name := range h.names {
 		for _, owner := range s.owners(name) {
-			if strings.HasPrefix(owner, h.user.p.engine.ID()+":") {
-				h.owners[i] = owner
+			for _, x := range h.user.p.sites {
+				if strings.HasPrefix(owner, x.engine.ID()+":") {
+					h.owners[i] = owner
+				}
 			}
 		}
 	}
+}
+
+// needs is of how many names, or servers, it must be the owner.
+func (h *held) needs() int {
+	if h.quorum {
+		return len(h.user.p.sites)/2 + 1
+	}
+	return len(h.names)
 }
 
 func (h *held) short() string {
@@ -68,6 +80,16 @@ func (h *held) robbed() bool {
 }
 
 func (h *held) robbedAt() (clock.Instant, bool) {
+	if h.quorum {
+		for _, owner := range h.user.p.sim.robbedVotes {
+			for _, x := range h.user.p.sites {
+				if strings.HasPrefix(owner, x.engine.ID()+":") {
+					return begin, true // perhaps: then it is not looked at
+				}
+			}
+		}
+		return 0, false
+	}
 	for _, owner := range h.owners {
 		if owner == "" {
 			return begin, true
@@ -88,8 +110,20 @@ func (h *held) isDone() bool {
 	}
 }
 
-// there is how many of its names the server has.
+// there is how many of its names the server has, or how many servers have it.
 func (h *held) there() (n int) {
+	if h.quorum {
+		for _, x := range h.user.p.sites {
+			if v := x.server.get(quorum); v != nil {
+				for owner := range v.fields {
+					if strings.HasPrefix(owner, x.engine.ID()+":") {
+						n++
+					}
+				}
+			}
+		}
+		return n
+	}
 	for i, name := range h.names {
 		if h.user.p.sim.server.has(name, h.owners[i]) {
 			n++
@@ -113,7 +147,7 @@ func (h *held) look() error {
 			s.fail("%s: Err of %s is nil though its time is over", h.user.name, h.short())
 		}
 	case errors.As(err, &lost):
-		if lost.Reason == engine.NotRenewed && s.healthy() && s.now.Sub(s.quiet) > recovers+s.lease {
+		if lost.Reason == engine.NotRenewed && s.healthy() && h.last.Sub(s.quiet) > recovers+s.lease {
 			s.fail("%s: %s was not renewed, though nothing has gone wrong", h.user.name, h.short())
 		}
 	case err == engine.ErrReleased:
@@ -131,7 +165,7 @@ func (h *held) unlocked(err error, lostBefore bool) {
 	case h.within != nil && h.within.hold.Err() != nil && (err == nil || errors.Is(err, engine.ErrNotHeld)): // with what it re-entered
 	case err == nil && lostBefore:
 		s.fail("%s: Unlock of %s succeeded, though it was lost before", h.user.name, h.short())
-	case err == nil && h.there() > 0 && h.within == nil:
+	case err == nil && h.within == nil && !h.quorum && h.there() > 0: // of a RedLock, a program of the same process may have it by now
 		s.fail("%s: Unlock of %s succeeded, and the server has it still", h.user.name, h.short())
 	case err == nil, errors.Is(err, engine.ErrOutcomeUnknown):
 	case errors.Is(err, engine.ErrLost):
@@ -151,14 +185,15 @@ func (s *Sim) check() {
 			continue
 		}
 		// 0. No context of a hold is alive when the server may give its lock away.
-		if h.there() < len(h.names) && h.aliveContext() && h.user.p.awake() {
+		if h.there() < h.needs() && h.aliveContext() && h.user.p.awake() {
 			s.fail("%s: a context of %s is alive, and the server has %q", h.user.name, h.short(), s.server.record())
 		}
 		if !h.believed() {
 			continue
 		}
+		h.last = s.now
 		// 1. Nobody believes to have what the server may give away.
-		if h.there() < len(h.names) {
+		if h.there() < h.needs() {
 			s.fail("%s believes to have %s of %s until %v, and the server has %q", h.user.name, h.short(), h.names,
 				h.hold.ValidUntil().Sub(h.user.p.wall()), s.server.record())
 		}
@@ -169,9 +204,11 @@ func (s *Sim) check() {
 		}
 	}
 	// 2. No lock stays for good.
-	for key, h := range s.server.keys {
-		if h.expire == 0 {
-			s.fail("%s has no expiry", key)
+	for _, v := range s.servers {
+		for key, h := range v.keys {
+			if h.expire == 0 {
+				s.fail("%s has no expiry", key)
+			}
 		}
 	}
 	s.checkHealthy()
@@ -201,7 +238,7 @@ func (s *Sim) checkHealthy() {
 			s.fail("%s: the time of %s is over for %v, and its Done says nothing", h.user.name, h.short(), over)
 		}
 		// 6. A hold that others have removed is told at its next renewal.
-		if at, robbed := h.robbedAt(); robbed && h.watchdog && !h.fixed && h.believed() && s.now.Sub(max(at, s.quiet)) > recovers+s.lease*2/5 {
+		if at, robbed := h.robbedAt(); robbed && h.watchdog && !h.fixed && !h.quorum && h.believed() && s.now.Sub(max(at, s.quiet)) > recovers+s.lease*2/5 {
 			s.fail("%s: %s was taken away %v ago, and it does not know", h.user.name, h.short(), s.now.Sub(at))
 		}
 	}
@@ -254,16 +291,18 @@ func (s *Sim) awaited(name string) bool {
 	return false
 }
 
-// owners are those of living processes that the server has for a name, in order.
+// owners are those of living processes that the servers have for a name, in order.
 func (s *Sim) owners(name string) (all []string) {
-	h := s.server.get(name)
-	if h == nil {
-		return nil
-	}
-	for owner := range h.fields {
-		for _, p := range s.processes {
-			if !p.dead && strings.HasPrefix(owner, p.engine.ID()+":") && !strings.HasPrefix(owner, p.engine.ID()+":-") {
-				all = append(all, owner)
+	for _, p := range s.processes {
+		for _, x := range p.sites {
+			h := x.server.get(name)
+			if h == nil || p.dead {
+				continue
+			}
+			for owner := range h.fields {
+				if strings.HasPrefix(owner, x.engine.ID()+":") && !strings.HasPrefix(owner, x.engine.ID()+":-") {
+					all = append(all, owner)
+				}
 			}
 		}
 	}
@@ -278,8 +317,10 @@ func (s *Sim) has(owner string) bool {
 
 // rest checks that a world in which nothing happens any more has nothing left.
 func (s *Sim) rest() {
-	if left := s.server.record(); len(left) > 0 {
-		s.fail("at rest the server has %q", left)
+	for _, v := range s.servers {
+		if left := v.record(); len(left) > 0 {
+			s.fail("at rest %s has %q", v.name, left)
+		}
 	}
 	for _, p := range s.processes {
 		if p.dead {
@@ -290,14 +331,16 @@ func (s *Sim) rest() {
 				s.fail("at rest %s waits still", u.name)
 			}
 		}
-		if n := p.engine.Stats(); n.Held != 0 || n.Waiting != 0 {
-			s.fail("at rest %s has %d holds and %d who wait", p.name, n.Held, n.Waiting)
-		}
-		if len(p.pubsub.wanted) > 0 {
-			s.fail("at rest %s is subscribed to %s", p.name, p.pubsub.wanted[0].name)
-		}
-		if len(p.timers) > 0 {
-			s.fail("at rest %s has %d timers", p.name, len(p.timers))
+		for _, x := range p.sites {
+			if n := x.engine.Stats(); n.Held != 0 || n.Waiting != 0 {
+				s.fail("at rest %s has %d holds and %d who wait", x.name, n.Held, n.Waiting)
+			}
+			if len(x.pubsub.wanted) > 0 {
+				s.fail("at rest %s is subscribed to %s", x.name, x.pubsub.wanted[0].name)
+			}
+			if len(x.timers) > 0 {
+				s.fail("at rest %s has %d timers", x.name, len(x.timers))
+			}
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // commandTimeout is the silence with a command out that costs a connection.
 const commandTimeout = 3 * time.Second
 
-// conn is a connection of a process to the server, and its successors: commands go out
+// conn is a connection of a site to its server, and its successors: commands go out
 // in order, replies come in the same order.
 //
 //	submitted --latency--> executed --latency--> answered
@@ -22,7 +22,7 @@ const commandTimeout = 3 * time.Second
 //	                +--> not sent, or
 //	                +--> outcome unknown: never executed, or late
 type conn struct {
-	p    *process
+	p    *site
 	role resp.Role
 	lane lane // of a resp.RoleLane
 
@@ -61,7 +61,7 @@ func (c *conn) submit(r resp.Request) {
 	default:
 		s.tell("%s %s is full, and lets a command wait", c.p.name, c.role)
 		life := c.life
-		s.after(s.between(0, 300*time.Millisecond), c.p, func() {
+		s.after(s.between(0, 300*time.Millisecond), c.p.process, func() {
 			switch {
 			case c.life != life || !c.up:
 				r.Complete(resp.Reply{Err: resp.NotSent(errCut), Now: s.now})
@@ -82,13 +82,13 @@ func (c *conn) send(r resp.Request) {
 	life := c.life
 	s.at(c.lastOut, nil, func() { c.arrive(f, life) })
 	if !s.mild() && s.chance(60) { // while it is under way
-		s.after(s.between(0, c.lastOut.Sub(s.now)), c.p, func() {
+		s.after(s.between(0, c.lastOut.Sub(s.now)), c.p.process, func() {
 			if c.life == life {
 				c.cut()
 			}
 		})
 	}
-	s.after(commandTimeout, c.p, func() {
+	s.after(commandTimeout, c.p.process, func() {
 		// Anything that was heard since then is a sign of life.
 		if c.life == life && slices.Contains(c.out, f) && s.now.Sub(c.heard) >= commandTimeout {
 			s.tell("%s %s: no answer in time", c.p.name, c.role)
@@ -114,15 +114,15 @@ func (c *conn) read(life int) {
 	if c.life != life {
 		return
 	}
-	if s.now < s.hangs {
-		s.at(s.hangs, nil, func() { c.read(life) })
+	if s.now < c.p.server.hangs {
+		s.at(c.p.server.hangs, nil, func() { c.read(life) })
 		return
 	}
 	for _, f := range c.inbox {
 		f.executed = true
-		f.reply = s.execute(c.p.name, f.command)
+		f.reply = s.execute(c.p.server, c.p.name, f.command)
 		c.lastIn = max(c.lastIn, s.now.Add(s.latency()))
-		s.at(c.lastIn, c.p, func() {
+		s.at(c.lastIn, c.p.process, func() {
 			if c.life == life {
 				c.answer(f)
 			}
@@ -166,7 +166,7 @@ func (c *conn) cut() {
 	s.tell("%s %s is cut, %d out", c.p.name, c.role, len(flights))
 	c.lose(flights)
 	c.p.events.Connection(resp.State{Role: c.role, Err: errCut}, c.lane)
-	s.after(s.between(5*time.Millisecond, 4*time.Second)+c.p.away, c.p, c.connect)
+	s.after(s.between(5*time.Millisecond, 4*time.Second)+c.p.away, c.p.process, c.connect)
 }
 
 func (c *conn) lose(flights []*flight) {
@@ -194,7 +194,7 @@ func (c *conn) lose(flights []*flight) {
 					if s.now > soon {
 						s.noteLate(split(command))
 					}
-					s.execute(c.p.name+", late", command)
+					s.execute(c.p.server, c.p.name+", late", command)
 				})
 			case written <= 0:
 				err = resp.NotSent(errCut)
@@ -210,6 +210,10 @@ func (c *conn) lose(flights []*flight) {
 
 func (c *conn) connect() {
 	s := c.p.sim
+	if s.now < c.p.server.down {
+		s.at(c.p.server.down, c.p.process, c.connect)
+		return
+	}
 	c.up, c.heard = true, s.now
 	c.lastOut, c.lastIn = s.now, s.now
 	c.restores++

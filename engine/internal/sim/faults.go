@@ -21,40 +21,68 @@ func (s *Sim) faults() {
 	if p.dead {
 		return
 	}
-	switch s.random.IntN(10) {
+	x := p.sites[s.random.IntN(len(p.sites))]
+	v := x.server
+	switch s.random.IntN(11) {
 	case 0, 1:
-		p.conns()[s.random.IntN(3)].cut()
+		x.conns()[s.random.IntN(3)].cut()
 	case 2:
-		for _, c := range p.conns() {
-			c.cut()
-		}
-		p.pubsub.cut()
+		x.cut()
 	case 3:
-		p.pubsub.cut()
+		x.pubsub.cut()
 	case 4:
 		p.wakes = max(p.wakes, s.now.Add(s.between(0, 20*time.Second))) // never sooner: the order of its events would change
 		s.tell("%s is paused for %v", p.name, p.wakes.Sub(s.now))
 	case 5:
-		s.hangs = max(s.hangs, s.now.Add(s.between(0, 5*time.Second)))
-		s.tell("the server hangs for %v", s.hangs.Sub(s.now))
+		v.hangs = max(v.hangs, s.now.Add(s.between(0, 5*time.Second)))
+		s.tell("%s hangs for %v", v.name, v.hangs.Sub(s.now))
 	case 6:
-		s.refuses = refusals[s.random.IntN(len(refusals))]
-		s.refusesUntil = s.now.Add(s.between(0, 3*time.Second))
-		s.tell("the server refuses with %q for %v", s.refuses, s.refusesUntil.Sub(s.now))
+		v.refuses = refusals[s.random.IntN(len(refusals))]
+		v.refusesUntil = s.now.Add(s.between(0, 3*time.Second))
+		s.tell("%s refuses with %q for %v", v.name, v.refuses, v.refusesUntil.Sub(s.now))
 	case 7:
-		name := names[s.random.IntN(len(names))]
-		s.rob(name, s.chance(2))
-		if s.chance(4) && s.server.get(name) == nil {
+		name := s.nameOn(v)
+		s.rob(v, name, s.chance(2))
+		if s.chance(4) && v.get(name) == nil {
 			s.tell("%s is a string for a while", name)
-			s.server.keys[name] = &hash{text: true}
-			s.server.expireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
+			v.keys[name] = &hash{text: true}
+			v.expireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
 		}
 	case 8:
 		if s.chance(8) {
 			p.kill()
 			s.newProcess()
 		}
+	case 9: // it comes back with its data
+		v.down = max(v.down, s.now.Add(s.between(0, 20*time.Second)))
+		s.tell("%s is down for %v", v.name, v.down.Sub(s.now))
+		for _, p := range s.processes {
+			for _, x := range p.sites {
+				if x.server == v && !p.dead {
+					x.cut()
+				}
+			}
+		}
 	}
+}
+
+// cut cuts all connections.
+func (x *site) cut() {
+	for _, c := range x.conns() {
+		c.cut()
+	}
+	x.pubsub.cut()
+}
+
+// nameOn draws a name that a server has.
+func (s *Sim) nameOn(v *server) string {
+	switch {
+	case v != s.server:
+		return quorum
+	case len(s.servers) > 1 && s.chance(4):
+		return quorum
+	}
+	return names[s.random.IntN(len(names))]
 }
 
 // refusals are errors after which nothing has been executed.
@@ -68,20 +96,20 @@ var refusals = []string{
 	"ERR something that nobody expects",
 }
 
-// execute has the server execute a command, or refuse it.
-func (s *Sim) execute(from string, command []byte) []byte {
-	if s.now < s.refusesUntil {
-		if s.refuses[:3] == "ERR" {
+// execute has a server execute a command, or refuse it.
+func (s *Sim) execute(v *server, from string, command []byte) []byte {
+	if s.now < v.refusesUntil {
+		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
-				s.server.execute(command, nil)
+				v.execute(command, nil)
 			}
 			s.noteDenied(split(command))
 		}
-		return []byte("-" + s.refuses + "\r\n")
+		return []byte("-" + v.refuses + "\r\n")
 	}
-	reply := s.server.execute(command, nil)
+	reply := v.execute(command, nil)
 	words := split(command)
-	s.tell("server: %s sends %s %.90q -> %q", from, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
+	s.tell("%s: %s sends %s %.90q -> %q", v.name, from, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
 }
 
@@ -102,29 +130,34 @@ func (s *Sim) noteLate(words []string) {
 }
 
 // rob takes a lock away from those who have it, with an announcement or without.
-func (s *Sim) rob(name string, silently bool) {
-	h := s.server.get(name)
+func (s *Sim) rob(v *server, name string, silently bool) {
+	h := v.get(name)
 	if h == nil {
 		return
 	}
 	s.tell("%s is robbed, silently %v", name, silently)
 	for owner := range h.fields {
 		s.robbed[owner] = s.now
+		if name == quorum {
+			s.robbedVotes = append(s.robbedVotes, owner)
+		}
 	}
-	left := time.Duration(s.server.left(name)) * time.Millisecond
-	delete(s.server.keys, name)
+	left := time.Duration(v.left(name)) * time.Millisecond
+	delete(v.keys, name)
 	if silently { // those who wait know of the expiry only
 		s.excused[name] = max(s.excused[name], s.now.Add(left))
 	} else {
-		s.published("redisson_lock__channel:{" + name + "}")
+		s.published(v, "redisson_lock__channel:{"+name+"}")
 	}
 }
 
-func (s *Sim) published(channel string) {
+func (s *Sim) published(v *server, channel string) {
 	s.announced[strings.TrimSuffix(strings.TrimPrefix(channel, "redisson_lock__channel:{"), "}")] = s.now
 	for _, p := range s.processes {
-		if !p.dead {
-			p.pubsub.published(channel)
+		for _, x := range p.sites {
+			if x.server == v && !p.dead {
+				x.pubsub.published(channel)
+			}
 		}
 	}
 }
@@ -146,19 +179,20 @@ func (s *Sim) rivals() {
 		return
 	}
 	s.after(s.between(0, 5*time.Second), nil, s.rivals)
-	name := names[s.random.IntN(len(names))]
-	if s.server.get(name) != nil {
+	v := s.servers[s.random.IntN(len(s.servers))]
+	name := s.nameOn(v)
+	if v.get(name) != nil {
 		return
 	}
 	s.tell("a rival has %s", name)
-	s.server.make(name).fields["rival:1"] = "1"
-	s.server.expireIn(name, int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)+1)
+	v.make(name).fields["rival:1"] = "1"
+	v.expireIn(name, int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)+1)
 	if s.chance(4) {
 		return // it dies
 	}
 	s.after(s.between(0, 10*time.Second), nil, func() {
-		if s.server.remove(name, "rival:1") {
-			s.published("redisson_lock__channel:{" + name + "}")
+		if v.remove(name, "rival:1") {
+			s.published(v, "redisson_lock__channel:{"+name+"}")
 		}
 	})
 }

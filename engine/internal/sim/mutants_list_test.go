@@ -49,7 +49,7 @@ var mutants = []mutant{
 	{"telling.go", "\t\tx.nextEnded, fx.ended = fx.ended, h\n", "", "the contexts of a hold end with it"},
 	{"holding_end.go", "\t\tc.end(why, now, fx)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
 	{"holding.go", "\t\tat = min(at, h.parent.until())\n", "", "a re-entry lasts no longer than its hold"},
-	{"holding.go", "\t\tat = h.until()\n\t}\n\tif h.extra", "\t\tat = h.Until()\n\t}\n\tif h.extra", "a re-entry with a lease of its own ends with it, or with its hold"},
+	{"holding.go", "\t\tat = h.until()\n\t}\n\tif h.extra", "\t\tat = h.Until()\n\t}\n\tif h.extra", "survives: the end of the outer hold ends the re-entry as well"},
 	// Commands and recovery.
 	{"command.go", "\tc.id = r.sh.ids.next(r.sh.eng.world.Secret)", "\tc.id = 4711", "an owner is used for one grant"},
 	{"command.go", "\tif r.holdBack(stalled) { // otherwise it is listed already\n\t\tfx.stall(r)\n\t}", "", "what could not be sent is sent later"},
@@ -61,6 +61,6 @@ var mutants = []mutant{
 	// The watchdog.
 	{"internal/renew/chunk.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},
 	{"internal/renew/chunk.go", "\t\t\tm.sub.Gone(v.Int)\n", "\t\t\tr.joinWithin(m, reply.Now, r.cfg.Lease)\n", "a hold that is gone is told so"},
-	{"internal/renew/renewer.go", "\tthird := r.cfg.Lease / 3\n\tif r.slotted", "\tthird := r.cfg.Lease * 3\n\tif r.slotted", "survives: a renewal is due after half of the time that is left, at the latest"},
+	{"internal/renew/renewer.go", "\tthird := r.cfg.Lease / 3\n\tif r.slotted", "\tthird := r.cfg.Lease * 3\n\tif r.slotted", "a renewal is due before the end"},
 	{"internal/renew/renewer.go", "\tr.joinWithin(m, now, sixth+r.cfg.Draw(sixth))", "\t_ = sixth\n\tr.Join(m, now.Add(2*r.cfg.Lease))", "the first renewal is due before the end"},
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// pubsub is the subscriptions of a process. Messages come in order, and are lost with
+// pubsub is the subscriptions of a site. Messages come in order, and are lost with
 // the connection.
 type pubsub struct {
-	p      *process
+	p      *site
 	up     bool
 	life   int
 	wanted []*subscription
@@ -27,7 +27,7 @@ type subscription struct {
 	over    bool
 }
 
-func newPubsub(p *process) *pubsub { return &pubsub{p: p, life: 1} }
+func newPubsub(p *site) *pubsub { return &pubsub{p: p, life: 1} }
 
 func (b *pubsub) subscribe(ch *resp.Channel) {
 	sub := &subscription{channel: ch, name: ch.Name()}
@@ -61,7 +61,7 @@ func (b *pubsub) ask(sub *subscription) {
 func (b *pubsub) deliver(sub *subscription, event resp.ChannelEvent) {
 	s, life := b.p.sim, b.life
 	b.lastIn = max(b.lastIn, s.now.Add(s.latency()))
-	s.at(b.lastIn, b.p, func() {
+	s.at(b.lastIn, b.p.process, func() {
 		if b.life != life || sub.over && !s.chance(3) { // one event may still come
 			return
 		}
@@ -80,6 +80,10 @@ func (b *pubsub) published(channel string) {
 }
 
 func (b *pubsub) connect() {
+	if s := b.p.sim; s.now < b.p.server.down {
+		s.at(b.p.server.down, b.p.process, b.connect)
+		return
+	}
 	b.up = true
 	b.lastIn = b.p.sim.now
 	b.p.events.Connection(resp.State{Role: resp.RolePubSub, Up: true}, nil)
@@ -104,5 +108,5 @@ func (b *pubsub) cut() {
 		}
 	}
 	b.p.events.Connection(resp.State{Role: resp.RolePubSub, Err: errCut}, nil)
-	s.after(s.between(5*time.Millisecond, 4*time.Second)+b.p.away, b.p, b.connect)
+	s.after(s.between(5*time.Millisecond, 4*time.Second)+b.p.away, b.p.process, b.connect)
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -25,6 +26,9 @@ func Run(seed uint64, story bool) Result {
 	}
 	// With a short lease much expires by itself. With a long one, what leaks stays.
 	s.lease = []time.Duration{10 * time.Second, 2 * time.Minute}[s.random.IntN(2)]
+	if s.random.IntN(3) == 0 {
+		s.serve(3)
+	}
 	for range 1 + s.random.IntN(3) {
 		s.newProcess()
 	}
@@ -54,8 +58,22 @@ func newSim(seed uint64) *Sim {
 		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant),
 		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
 	}
-	s.server = &server{keys: make(map[string]*hash), published: s.published, now: s.time}
+	s.serve(1)
 	return s
+}
+
+// serve makes n servers.
+func (s *Sim) serve(n int) {
+	s.servers = nil
+	for i := range n {
+		v := &server{keys: make(map[string]*hash), now: s.time, name: "server"}
+		if n > 1 {
+			v.name = fmt.Sprintf("server %d", i+1)
+		}
+		v.published = func(channel string) { s.published(v, channel) }
+		s.servers = append(s.servers, v)
+	}
+	s.server = s.servers[0]
 }
 
 // patience is how long a calm world may go on: holds of programs end, leases run out,
@@ -69,7 +87,7 @@ func (s *Sim) beginLull() {
 	}
 	s.tell("a lull begins")
 	s.lull, s.quiet = true, s.now
-	s.refusesUntil = 0
+	s.stopRefusing()
 	s.after(s.between(recovers, 5*recovers), nil, func() {
 		s.tell("the lull ends")
 		s.lull = false
@@ -80,5 +98,11 @@ func (s *Sim) beginLull() {
 func (s *Sim) becomeCalm() {
 	s.tell("it is calm from here on")
 	s.calm, s.quiet = true, s.now
-	s.refusesUntil = 0
+	s.stopRefusing()
+}
+
+func (s *Sim) stopRefusing() {
+	for _, v := range s.servers {
+		v.refusesUntil = 0
+	}
 }

@@ -15,9 +15,15 @@ import (
 // they answer. A test compares it with real servers.
 type server struct {
 	keys map[string]*hash
-	// published is told of each message.
+	// published is told of each message; nil: nobody is.
 	published func(channel string)
 	now       func() clock.Instant
+
+	name         string
+	hangs        clock.Instant // it executes nothing before
+	down         clock.Instant // nobody can connect before
+	refuses      string        // what it says to each command, until
+	refusesUntil clock.Instant
 }
 
 // hash is a lock: owners with their counts, and an expiry.

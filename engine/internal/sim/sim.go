@@ -23,21 +23,20 @@ type Sim struct {
 	lull   bool          // no faults for a while
 	quiet  clock.Instant // since when it is calm, or a lull
 
-	server    *server
+	servers   []*server
+	server    *server // the first, which has all names but that of RedLocks
 	processes []*process
 	holds     []*held // that a program has; see check.go
 	kept      []*held // all: the garbage collector must not tell the story
 
-	hangs        clock.Instant // the server executes nothing before
-	refuses      string        // what it says to each command, until
-	refusesUntil clock.Instant
-	robbed       map[string]clock.Instant // owners that others have removed, and when
-	excused      map[string]clock.Instant // names that were freed silently: until their expiry
-	denied       map[string]bool          // owners whose release was denied
-	free         map[string]freed         // names, since when; see check.go
-	announced    map[string]clock.Instant // names: the latest message
-	stray        map[string]clock.Instant // since when nobody has an owner that the server has
-	steps        uint64
+	robbed      map[string]clock.Instant // owners that others have removed, and when
+	robbedVotes []string                 // owners of RedLocks that others have removed
+	excused     map[string]clock.Instant // names that were freed silently: until their expiry
+	denied      map[string]bool          // owners whose release was denied
+	free        map[string]freed         // names, since when; see check.go
+	announced   map[string]clock.Instant // names: the latest message
+	stray       map[string]clock.Instant // since when nobody has an owner that the server has
+	steps       uint64
 
 	// dictated: nothing is left to chance. Each way takes a millisecond, timers are exact,
 	// and goroutines start at once. See the stories in testdata.

@@ -58,7 +58,7 @@ func (w *story) told() string {
 	text := w.story.String()
 	w.story.Reset()
 	for _, p := range w.processes {
-		text = strings.ReplaceAll(text, p.engine.ID(), p.name)
+		text = strings.ReplaceAll(text, p.engine().ID(), p.name)
 	}
 	return text
 }
@@ -120,21 +120,21 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		d.MaybeScanArgs(t, "late", &late)
 		p.dictation = dictation{unsent, late, span("by"), span("away")}
 		if d.HasArg("pubsub") {
-			p.pubsub.cut()
+			p.sites[0].pubsub.cut()
 		} else {
-			for _, c := range p.conns() {
+			for _, c := range p.sites[0].conns() {
 				c.cut()
 			}
 		}
 	case "hang":
-		w.hangs = w.now.Add(span("for"))
+		w.server.hangs = w.now.Add(span("for"))
 	case "pause":
 		p := process()
 		p.wakes = w.now.Add(span("for"))
 	case "kill":
 		process().kill()
 	case "take":
-		w.rob(arg("name"), d.HasArg("silently"))
+		w.rob(w.server, arg("name"), d.HasArg("silently"))
 	case "run":
 		w.pass(span("for"))
 	case "show":
@@ -159,7 +159,7 @@ func (w *story) lock(t *testing.T, d *datadriven.TestData, p *process, arg func(
 			options = append(options, option(span(key)))
 		}
 	}
-	m := p.engine.Mutex(arg("name"))
+	m := p.engine().Mutex(arg("name"))
 	if d.HasArg("try") {
 		h.future = m.TryLockAsync(ctx, options...)
 	} else {
@@ -201,8 +201,8 @@ func (w *story) show() {
 		w.tell("%s: valid for %v, Err %v, %d contexts alive", h.user.name, max(0, left), h.hold.Err(), alive)
 	}
 	for _, p := range w.processes {
-		if n := p.engine.Stats(); !p.dead {
-			w.tell("%s: %d held, %d wait, %d channels", p.name, n.Held, n.Waiting, len(p.pubsub.wanted))
+		if n := p.engine().Stats(); !p.dead {
+			w.tell("%s: %d held, %d wait, %d channels", p.name, n.Held, n.Waiting, len(p.sites[0].pubsub.wanted))
 		}
 	}
 }

@@ -47,7 +47,11 @@ var (
 	plain = names[:3]
 )
 
-const spin = "spin"
+const (
+	spin = "spin"
+	// quorum is the name of RedLocks, on all servers.
+	quorum = "quorum"
+)
 
 // hold is an engine.Hold, or an engine.MultiHold.
 type hold interface {
@@ -80,12 +84,26 @@ func (u *user) ask() {
 		options = append(options, engine.Wait(s.between(0, 2*s.lease)))
 	}
 	ctx := context.Background()
+	if len(s.servers) > 1 && s.chance(2) {
+		h.names, h.quorum = []string{quorum}, true
+		s.tell("%s asks for a majority, try %v, %v", u.name, try, options)
+		var locks []engine.Mutex
+		for _, x := range u.p.sites {
+			locks = append(locks, x.engine.Mutex(quorum))
+		}
+		if try {
+			wait(h, engine.RedLock(locks...).TryLockAsync(ctx, options...))
+		} else {
+			wait(h, engine.RedLock(locks...).LockAsync(ctx, options...))
+		}
+		return
+	}
 	if s.chance(6) {
 		h.names = slices.Clone(plain)
 		s.random.Shuffle(len(h.names), func(i, j int) { h.names[i], h.names[j] = h.names[j], h.names[i] })
 		h.names = h.names[:2+s.random.IntN(len(plain)-1)]
 		s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
-		many := u.p.engine.Many(h.names...)
+		many := u.p.engine().Many(h.names...)
 		if try {
 			wait(h, many.TryLockAsync(ctx, options...))
 		} else {
@@ -109,9 +127,9 @@ func (u *user) ask() {
 
 func (p *process) mutex(name string) engine.Mutex {
 	if name == spin {
-		return p.engine.SpinMutex(name).Mutex
+		return p.engine().SpinMutex(name).Mutex
 	}
-	return p.engine.Mutex(name)
+	return p.engine().Mutex(name)
 }
 
 // wait waits for the verdict, or abandons the future before.
@@ -157,14 +175,14 @@ func (u *user) granted(h *held) {
 	s := u.p.sim
 	h.findOwners()
 	s.tell("%s has %s as %s", u.name, h.names, h.short())
-	if h.acked && h.hold.Acked() < 1 {
+	if h.acked && h.believed() && h.hold.Acked() < 1 {
 		s.fail("%s: no replica has acknowledged %s", u.name, h.short())
 	}
 	if h.most != 0 && h.hold.ValidUntil().Sub(u.p.wall()) > h.most {
 		s.fail("%s: %s is valid for longer than MaxHold", u.name, h.short())
 	}
 	// Callbacks come within a millisecond, unless the process was paused.
-	if over := u.p.wall().Sub(h.hold.ValidUntil()); over > time.Millisecond && h.hold.Err() != nil && len(h.names) == 1 && !h.robbed() &&
+	if over := u.p.wall().Sub(h.hold.ValidUntil()); over > time.Millisecond && h.hold.Err() != nil && len(h.names) == 1 && !h.quorum && !h.robbed() &&
 		s.now.Sub(u.p.wakes) > time.Millisecond {
 		s.fail("%s: %s was over for %v when it was granted", u.name, h.short(), over)
 	}
@@ -191,7 +209,7 @@ func (h *held) makeContext() {
 	if ctx.Err() != nil && h.believed() {
 		s.fail("%s: a context of %s has ended, and the hold has not", h.user.name, h.short())
 	}
-	if len(h.names) > 1 || !s.chance(2) {
+	if len(h.names) > 1 || h.quorum || !s.chance(2) {
 		return
 	}
 	// Without cancel, because package context runs what is called at its end on a

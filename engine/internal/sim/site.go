@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// site is an engine of a process, and its connections to a server. It is the engine's
+// world, too.
+type site struct {
+	*process
+	name   string
+	server *server
+	engine *engine.Engine
+	events world.Events
+
+	lanes   [2]*conn
+	renewal *conn
+	pubsub  *pubsub
+	timers  map[*wheel.Timer]uint64
+	armed   uint64
+}
+
+const margin = 100 * time.Millisecond
+
+func (p *process) newSite(i int) *site {
+	s := p.sim
+	x := &site{process: p, name: p.name, server: s.servers[i], timers: make(map[*wheel.Timer]uint64)}
+	if len(s.servers) > 1 {
+		x.name = fmt.Sprintf("%s@%d", p.name, i+1)
+	}
+	for i := range x.lanes {
+		x.lanes[i] = &conn{p: x, role: resp.RoleLane, lane: lane{x, i}}
+	}
+	x.renewal = &conn{p: x, role: resp.RoleRenewal}
+	x.pubsub = newPubsub(x)
+	w := world.World{
+		Clock:  (*siteClock)(x),
+		Client: func(_ resp.Config, e world.Events) world.Client { x.events = e; return (*client)(x) },
+		Timers: func(wheel.Config) world.Timers { return (*timers)(x) },
+		Go:     func(f func()) { s.after(s.between(0, 300*time.Microsecond), p, f) },
+		Int64N: func(n int64) int64 {
+			if s.dictated {
+				return 0
+			}
+			return s.random.Int64N(n)
+		},
+		Secret: func(b []byte) {
+			for ; len(b) >= 8; b = b[8:] {
+				s.secrets++
+				secret := s.secrets // of a story
+				if !s.dictated {
+					secret = s.random.Uint64()
+				}
+				binary.LittleEndian.PutUint64(b, secret)
+			}
+		},
+	}
+	e, err := engine.New(world.With(context.Background(), w), engine.Config{
+		Addrs: []string{fmt.Sprintf("sim%d:6379", i)}, Lease: s.lease, Margin: margin, CommandTimeout: commandTimeout,
+	})
+	if err != nil {
+		panic("BUG: sim: " + err.Error())
+	}
+	x.engine = e
+	for _, c := range x.conns() {
+		s.after(s.between(0, 50*time.Millisecond), p, c.connect)
+	}
+	s.after(s.between(0, 50*time.Millisecond), p, x.pubsub.connect)
+	return x
+}
+
+func (x *site) conns() []*conn { return []*conn{x.lanes[0], x.lanes[1], x.renewal} }
+
+// kill ends the site with its process.
+func (x *site) kill() {
+	for _, c := range x.conns() {
+		flights := c.out
+		c.up, c.out, c.inbox = false, nil, nil
+		c.life++
+		c.lose(flights)
+	}
+	x.pubsub.up = false
+	x.pubsub.life++
+}
+
+// The methods below are the site as a clock.
+type siteClock site
+
+func (p *siteClock) Now() clock.Instant   { return p.sim.now }
+func (p *siteClock) Stamp() clock.Instant { return p.sim.now }
+func (p *siteClock) Wall() time.Time      { return wallAt(p.sim.now) }
+
+// The methods below are the site as timers.
+type timers site
+
+func (p *timers) Schedule(t *wheel.Timer, at clock.Instant) {
+	s := p.sim
+	p.armed++
+	number := p.armed
+	p.timers[t] = number
+	fire := func() {
+		if p.timers[t] == number {
+			delete(p.timers, t)
+			t.Fire(s.now)
+		}
+	}
+	s.at(max(at, s.now), nil, func() { // how late it is, is decided by how things are then
+		late := s.between(0, 12*time.Millisecond)
+		if !s.mild() && s.chance(200) {
+			late = s.between(0, margin/2)
+		}
+		s.after(late, p.process, fire)
+	})
+}
+
+func (p *timers) Cancel(t *wheel.Timer) bool {
+	_, was := p.timers[t]
+	delete(p.timers, t)
+	return was
+}
+
+func (p *timers) Close()             {}
+func (p *timers) Stats() wheel.Stats { return wheel.Stats{} }
+
+// lane names one of a site.
+type lane struct {
+	p     *site
+	index int
+}
+
+// Up implements world.Lane.
+func (l lane) Up() bool { return l.p.lanes[l.index].up }
+
+// The methods below are the site as a client.
+type client site
+
+func (p *client) conn(route uint64) *conn { return p.lanes[route%2] }
+
+func (p *client) WaitFirst(context.Context) error                      { return nil }
+func (p *client) Submit(route uint64, r resp.Request)                  { p.conn(route).submit(r) }
+func (p *client) SubmitRenewal(_ uint64, r resp.Request)               { p.renewal.submit(r) }
+func (p *client) SubmitDurable(route uint64, r resp.DurableRequest)    { p.conn(route).submit(r) }
+func (p *client) SubmitDurableRenewal(_ uint64, r resp.DurableRequest) { p.renewal.submit(r) }
+func (p *client) Subscribe(ch *resp.Channel)                           { p.pubsub.subscribe(ch) }
+func (p *client) Unsubscribe(ch *resp.Channel)                         { p.pubsub.unsubscribe(ch) }
+func (p *client) LaneOf(route uint64) world.Lane                       { return lane{(*site)(p), int(route % 2)} }
+func (p *client) ServerOf(uint64) resp.ServerID                        { return 1 }
+func (p *client) AddrOf(uint64) string                                 { return p.name }
+func (p *client) Clustered() bool                                      { return false }
+func (p *client) Sharded() bool                                        { return false }
+func (p *client) Stats() resp.Stats                                    { return resp.Stats{} }
+func (p *client) Close() error                                         { return nil }
+
+func (p *client) Route(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return h.Sum64()
+}
+
+func (p *client) LaneError(route uint64) error {
+	if p.conn(route).up {
+		return nil
+	}
+	return errCut
+}
