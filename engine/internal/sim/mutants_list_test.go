@@ -58,6 +58,14 @@ var mutants = []mutant{
 	{"resource.go", "\tif r.settleDebt() || r.serveHold(fx)", "\tif r.serveHold(fx)", "a debt is paid"},
 	{"resource.go", "r.tries.Len() > 0 || r.debts != nil ||", "r.tries.Len() > 0 ||", "a name with a debt is kept"},
 	{"recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// rerouted", "\tv.mu.Unlock()\n}\n\n// rerouted", "a lane that comes up goes on"},
+	// RedLock.
+	{"quorum.go", "return len(q.parts)/2 + 1 }", "return len(q.parts) / 2 }", "a majority is more than half"},
+	{"quorum_hold.go", "return values[len(values)-len(values)/2-1]", "return values[len(values)-1]", "it is held as long as a majority is"},
+	{"quorum.go", "\t\tdo.give = append(do.give, v)\n\tdefault:", "\tdefault:", "a vote that comes after the end is given back"},
+	{"quorum.go", "\t\tif q.out == 0 {\n\t\t\tq.fail(q.verdict(), do)\n\t\t}", "", "one that is given up has a verdict"},
+	{"quorum_vote.go", "\t\tif all < q.majority() {", "\t\tif false {", "it is lost when too few are left"},
+	{"quorum_deeds.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
+	{"quorum_rounds.go", "\tif !q.armed {\n\t\tq.arm(longWait, do)\n\t}", "", "who waits at one server asks others now and then"},
 	// The watchdog.
 	{"internal/renew/chunk.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},
 	{"internal/renew/chunk.go", "\t\t\tm.sub.Gone(v.Int)\n", "\t\t\tr.joinWithin(m, reply.Now, r.cfg.Lease)\n", "a hold that is gone is told so"},
