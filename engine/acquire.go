@@ -283,7 +283,7 @@ func (e *Engine) bornFailed(m Mutex, why error) error {
 	sh.count.refused(err)
 	sh.mu.Unlock()
 	if e.hooks.acquired {
-		e.tellAcquired(AcquiredEvent{Kind: kindNames[m.key.kind], Name: m.name, Start: e.clock.Wall(), Err: err})
+		e.tellAcquired(AcquiredEvent{Kind: m.key.kind.String(), Name: m.name, Start: e.clock.Wall(), Err: err})
 	}
 	return err
 }

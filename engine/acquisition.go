@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -37,7 +38,7 @@ type acquisition struct {
 
 	attempts   uint32
 	want       resp.Acks // replicas that must have the grant
-	kind       kind
+	kind       kind.Kind
 	late       uint8
 	future     bool // LockAsync: the result goes to fut
 	once       bool // TryLock: one attempt

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
@@ -131,13 +132,13 @@ func (r *resource) AppendCommand(dst []byte, form resp.Form) []byte {
 }
 
 // appendRelease encodes a release, or a retire if a MinHold has something left.
-func (e *Engine) appendRelease(dst []byte, form resp.Form, k kind, name string, id int64, rest time.Duration) []byte {
+func (e *Engine) appendRelease(dst []byte, form resp.Form, k kind.Kind, name string, id int64, rest time.Duration) []byte {
 	owner := script.Owner{Engine: e.id, ID: id}
 	if rest > 0 {
 		nobody := script.Owner{Engine: e.id, ID: -id}
-		return script.AppendRetire(dst, form, name, owner, nobody, rest, e.channel(k, name))
+		return script.AppendRetire(dst, form, name, owner, nobody, rest, k.Channel(name, e.verb()))
 	}
-	return script.AppendRelease(dst, form, name, owner, e.channel(k, name))
+	return script.AppendRelease(dst, form, name, owner, k.Channel(name, e.verb()))
 }
 
 // Wants implements resp.DurableRequest.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -143,7 +144,7 @@ func report(t testing.TB, e *Engine) {
 	for i := range e.table {
 		sh := &e.table[i]
 		sh.mu.Lock()
-		for _, r := range sh.resources[kindMutex] {
+		for _, r := range sh.resources[kind.Mutex] {
 			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", r.cmd.what, r.held, r.wait != nil, r.hold != nil, r.waiters.Len() > 0)]++
 		}
 		sh.mu.Unlock()

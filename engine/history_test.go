@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -202,7 +203,7 @@ func (h *history) report() {
 		for i := range e.table {
 			sh := &e.table[i]
 			sh.mu.Lock()
-			for name, r := range sh.resources[kindMutex] {
+			for name, r := range sh.resources[kind.Mutex] {
 				h.t.Logf("%s: cmd %d, debts %v", name, r.cmd.what, r.debts != nil)
 				if r.wait != nil {
 					h.t.Logf("wait %+v, over %v, linger %v", r.wait.Wait, r.wait.over, r.wait.linger)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -14,7 +15,7 @@ func resourceOf(e *Engine, name string) *resource {
 	sh := e.table.shard(e.client.Route(name))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.resources[kindMutex][name]
+	return sh.resources[kind.Mutex][name]
 }
 
 // wantNoneListedAndFree fails the test if recovery points to a resource that the next

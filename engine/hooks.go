@@ -137,8 +137,6 @@ func (s *hookSet) close() {
 	s.mu.Unlock()
 }
 
-var kindNames = [...]string{kindMutex: "mutex", kindSpin: "spin"}
-
 // hookAcquired tells the hook of a verdict. The caller holds the shard's lock, so that no
 // event of the hold can be told before this one.
 func (e *Engine) hookAcquired(a *acquisition) {
@@ -147,7 +145,7 @@ func (e *Engine) hookAcquired(a *acquisition) {
 	}
 	wait := e.clock.Stamp().Sub(a.rare.start)
 	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.fut.err}
-	ev.Kind, ev.Name = kindNames[a.kind], a.rare.name
+	ev.Kind, ev.Name = a.kind.String(), a.rare.name
 	e.tellAcquired(ev)
 }
 

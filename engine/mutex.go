@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"strings"
+
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 )
 
 // Mutex is a re-entrant lock. Everybody who uses its name on the same server shares it,
@@ -23,7 +25,7 @@ const maxName = 64 << 10
 // needs it returns ErrInvalid. A name must not be empty. As mapped by Config.NameMapper
 // it must not be empty, longer than 64 KiB or contain a zero byte. In a cluster its
 // braces must not put its channel into another slot than its key, as those of a{b do.
-func (e *Engine) Mutex(name string) Mutex { return e.mutex(name, kindMutex) }
+func (e *Engine) Mutex(name string) Mutex { return e.mutex(name, kind.Mutex) }
 
 // SpinMutex returns the lock of that name in a form that neither publishes its releases
 // nor subscribes. A waiter polls instead, like one of Redisson's RSpinLock: after about
@@ -31,17 +33,17 @@ func (e *Engine) Mutex(name string) Mutex { return e.mutex(name, kindMutex) }
 // Use it for names that very many processes take, but rarely at the same time. It and a
 // Mutex of the same name exclude each other, but it does not wake waiters of the Mutex:
 // they sleep until the lease ends.
-func (e *Engine) SpinMutex(name string) SpinMutex { return SpinMutex{e.mutex(name, kindSpin)} }
+func (e *Engine) SpinMutex(name string) SpinMutex { return SpinMutex{e.mutex(name, kind.Spin)} }
 
 // SpinMutex is a Mutex that polls; see Engine.SpinMutex.
 type SpinMutex struct{ Mutex }
 
-func (e *Engine) mutex(name string, kind kind) Mutex {
+func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	mapped := name
 	if e.cfg.NameMapper != nil {
 		mapped = e.cfg.NameMapper(name)
 	}
-	m := Mutex{home: &e.self, key: key{mapped, kind}, name: name}
+	m := Mutex{home: &e.self, key: key{mapped, k}, name: name}
 	switch {
 	case name == "" || mapped == "":
 		m.err = invalid("the name of a lock must not be empty")

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
@@ -55,7 +56,7 @@ type pastRelease struct {
 	id   int64
 	at   clock.Instant // of the answer
 	end  clock.Instant // of its MinHold; 0 without one
-	kind kind
+	kind kind.Kind
 }
 
 // serverReleases are those of one server, about in the order of their answers.

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -44,7 +45,7 @@ type resource struct {
 	wait    *waiting                  // nil until a first refusal
 	cmd     command
 
-	kind    kind
+	kind    kind.Kind
 	held    holdback // why nothing may be sent now
 	refused uint8    // refusals in a row, for the pause between tries
 	spent   bool     // recovery or a timer points to it still: not for use again
@@ -210,15 +211,7 @@ func (r *resource) owner(id int64) script.Owner {
 
 // channel is where the end of this lock is announced.
 func (r *resource) channel() script.Channel {
-	return r.sh.eng.channel(r.kind, r.name)
-}
-
-func (e *Engine) channel(k kind, name string) script.Channel {
-	prefix := channelPrefix[k]
-	if prefix == "" {
-		return script.Channel{}
-	}
-	return script.Channel{Prefix: prefix, Lock: name, Verb: e.verb()}
+	return r.kind.Channel(r.name, r.sh.eng.verb())
 }
 
 // verb is how a release is announced. Sharded messages and plain ones are strangers.

@@ -153,7 +153,7 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption) (bool, error
 	return v.Int == script.Done || v.Int == script.Unheard, nil
 }
 
-func (m Mutex) channel() script.Channel { return m.engine().channel(m.key.kind, m.key.name) }
+func (m Mutex) channel() script.Channel { return m.key.kind.Channel(m.key.name, m.engine().verb()) }
 
 // about names the lock in an error, if it has a name.
 func (m Mutex) about(err error) error {

@@ -3,44 +3,21 @@ package engine
 import (
 	"encoding/binary"
 	"math"
-	"strings"
 	"sync"
 
-	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 )
-
-// kind is the kind of a synchronizer. Locks of different kinds share a key on the
-// server, but not their local state: a holder of one is a stranger to the other.
-type kind uint8
-
-const (
-	kindMutex kind = iota
-	kindSpin
-	kinds = iota
-)
-
-// channelPrefix is where each kind announces its release; Redisson's names.
-var channelPrefix = [...]string{
-	kindMutex: "redisson_lock__channel",
-	kindSpin:  "", // neither announces nor listens
-}
 
 // key names a resource: the name is the mapped one, as it stands on the server.
 type key struct {
 	name string
-	kind kind
+	kind kind.Kind
 }
 
-// placeable refuses a name whose channel would be in another slot than its key. The
-// braces of the channel's name follow Redisson's rule, which looks for a { only:
-// {}a, a{b, a}b{c} and a}b have tags that the key has not, or the other way round.
+// placeable refuses a name whose channel would be in another slot than its key.
 func (k key) placeable() error {
-	if channelPrefix[k.kind] == "" || !strings.ContainsAny(k.name, "{}") {
-		return nil
-	}
-	channel := script.Channel{Prefix: channelPrefix[k.kind], Lock: k.name}.Name()
-	if resp.SlotOf(channel) == resp.SlotOf(k.name) {
+	channel, ok := k.kind.Placeable(k.name)
+	if ok {
 		return nil
 	}
 	return invalid("the name %q cannot be used in a cluster: its channel %q would belong to another slot, where its release cannot be announced; use one pair of braces with something in it, as in orders:{42}, or none",
@@ -58,7 +35,7 @@ type table [shardCount]shard
 type shard struct {
 	eng       *Engine
 	mu        sync.Mutex
-	resources [kinds]map[string]*resource
+	resources [kind.Count]map[string]*resource
 	free      *resource // ready for use again; see resource.recycle
 	freeCount int
 	ids       idSource

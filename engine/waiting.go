@@ -46,7 +46,7 @@ func (r *resource) ensureWait() *waiting {
 // listen subscribes to the channel, once. Subscribe neither blocks nor calls back.
 func (w *waiting) listen() {
 	r := w.res
-	if channelPrefix[r.kind] != "" && w.Listen() {
+	if !r.kind.Polls() && w.Listen() {
 		w.channel.Init(r.channel().Name(), w)
 		r.sh.eng.client.Subscribe(&w.channel)
 	}
@@ -66,7 +66,7 @@ func (r *resource) refusedFor(ttl time.Duration, o outcome) {
 	w.listen()     // the confirmation is an event: it makes the head try again
 	w.look = false // there is no hold, and the alarm is set to something else now
 	switch {
-	case channelPrefix[r.kind] == "":
+	case r.kind.Polls():
 		d = w.pollPause(d)
 	case o.moving:
 		d = min(d, movingPoll/2+r.sh.eng.world.Draw(movingPoll/2))
@@ -210,7 +210,7 @@ func (w *waiting) lookAt(at clock.Instant) {
 func (w *waiting) lookUnasked() {
 	e := w.res.sh.eng
 	every := lookEvery
-	if channelPrefix[w.res.kind] != "" {
+	if !w.res.kind.Polls() {
 		every = bothPoll
 		if e.cfg.Sharding != "both" || !e.client.Sharded() {
 			return

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pawl-lock/pawl/internal/sockettest"
-
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/sockettest"
 )
 
 // The connection dies after the first of a group was answered, and the next one is up

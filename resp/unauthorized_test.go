@@ -11,10 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/sockettest"
-
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 

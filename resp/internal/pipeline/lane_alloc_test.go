@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )

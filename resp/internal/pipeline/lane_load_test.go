@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )

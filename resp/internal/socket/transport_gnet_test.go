@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/sockettest"
-
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 

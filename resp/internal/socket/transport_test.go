@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 

@@ -1,0 +1,48 @@
+package kind
+
+import (
+	"testing"
+)
+
+func TestEachKindHasANameOfItsOwn(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]Kind)
+	for k := range Kind(Count) {
+		if other, twice := seen[k.String()]; twice || k.String() == "" {
+			t.Errorf("kind %d is called %q, as kind %d is", k, k, other)
+		}
+		seen[k.String()] = k
+	}
+}
+
+func TestChannelIsRedissons(t *testing.T) {
+	t.Parallel()
+	for lock, want := range map[string]string{
+		"a":      "redisson_lock__channel:{a}",
+		"x{tag}": "redisson_lock__channel:x{tag}",
+	} {
+		if got := Mutex.Channel(lock, "PUBLISH").Name(); got != want {
+			t.Errorf("%s: %s, want %s", lock, got, want)
+		}
+	}
+	if !Spin.Polls() || Mutex.Polls() {
+		t.Error("a SpinMutex polls, and a Mutex does not")
+	}
+}
+
+// A name whose channel is in another slot cannot be used in a cluster, unless nothing is
+// announced.
+func TestPlaceableNames(t *testing.T) {
+	t.Parallel()
+	for lock, want := range map[string]bool{
+		"a": true, "orders:{42}": true, "{a}": true,
+		"{}a": false, "a{b": false, "a}b{c}": true, "{a}{b}": true, "a{}b": false,
+	} {
+		if channel, ok := Mutex.Placeable(lock); ok != want {
+			t.Errorf("%q: %v (%s), want %v", lock, ok, channel, want)
+		}
+		if _, ok := Spin.Placeable(lock); !ok {
+			t.Errorf("%q cannot be placed, though nothing is announced", lock)
+		}
+	}
+}
