@@ -92,7 +92,7 @@ func (t *trouble) down() {
 
 // soon is a context that ends in a moment.
 func (t *trouble) soon() context.Context {
-	ctx, cancel := context.WithTimeout(t.ctx, 30*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.ctx, 500*time.Millisecond)
 	t.Cleanup(cancel)
 	return ctx
 }
