@@ -25,7 +25,7 @@ var mutants = []mutant{
 	// Holding.
 	{"holding.go", "sent.Add(lease-margin)", "sent.Add(lease+margin)", "a hold ends here before it ends there"},
 	{"holding.go", "\th.acknowledged(o.sent, lease)", "\th.acknowledged(o.now, lease)", "a lease counts from the sending"},
-	{"holding.go", "\t\tat = min(at, x.maxEnd)\n", "\t\t_ = x\n", "survives: the leases that are asked for end with MaxHold, too"},
+	{"holding.go", "\t\tat = min(at, x.maxEnd)\n", "\t\t_ = x\n", "MaxHold ends a hold"},
 	{"holding.go", "\tif h.watched {\n\t\th.eng.renewer.JoinFirst(&h.member, now)\n\t}", "", "a hold is renewed"},
 	{"holding.go", "\t\tif h.state == live {\n\t\t\th.wakeAt(h.timeOut()) // it was extended", "\t\tif true {\n\t\t\th.wakeAt(h.timeOut()) // it was extended", "the end of a hold goes on with the name"},
 	{"holding.go", "\tif !h.watched && !h.follows {\n\t\tat = h.until()", "\tif false {\n\t\tat = h.until()", "the end of a fixed lease is told in time"},
