@@ -181,6 +181,9 @@ func (h *held) unlocked(err error, lostBefore bool) {
 func (s *Sim) check() {
 	s.holds = slices.DeleteFunc(s.holds, func(h *held) bool { return h.over || h.user.p.dead })
 	for i, h := range s.holds {
+		if h.believed() {
+			h.last = s.now
+		}
 		if h.robbed() {
 			continue
 		}
@@ -191,7 +194,6 @@ func (s *Sim) check() {
 		if !h.believed() {
 			continue
 		}
-		h.last = s.now
 		// 1. Nobody believes to have what the server may give away.
 		if h.there() < h.needs() {
 			s.fail("%s believes to have %s of %s until %v, and the server has %q", h.user.name, h.short(), h.names,
@@ -234,7 +236,8 @@ func (s *Sim) checkHealthy() {
 	}
 	for _, h := range s.holds {
 		// 5. The end of a hold is told in time.
-		if over := h.user.p.wall().Sub(h.hold.ValidUntil()); over > settled && !h.isDone() {
+		over := min(s.now.Sub(h.last), h.user.p.wall().Sub(h.hold.ValidUntil()))
+		if over > settled && !h.isDone() {
 			s.fail("%s: the time of %s is over for %v, and its Done says nothing", h.user.name, h.short(), over)
 		}
 		// 6. A hold that others have removed is told at its next renewal.

@@ -49,7 +49,7 @@ var mutants = []mutant{
 	{"telling.go", "\t\tx.nextEnded, fx.ended = fx.ended, h\n", "", "the contexts of a hold end with it"},
 	{"holding_end.go", "\t\tc.end(why, now, fx)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
 	{"holding.go", "\t\tat = min(at, h.parent.until())\n", "", "a re-entry lasts no longer than its hold"},
-	{"holding.go", "\t\tat = h.until()\n\t}\n\tif h.extra", "\t\tat = h.Until()\n\t}\n\tif h.extra", "survives: the end of the outer hold ends the re-entry as well"},
+	{"holding.go", "\t\tat = h.until()\n\t}\n\tif h.extra", "\t\tat = h.Until()\n\t}\n\tif h.extra", "a re-entry with a lease of its own ends with it, or with its hold"},
 	// Commands and recovery.
 	{"command.go", "\tc.id = r.sh.ids.next(r.sh.eng.world.Secret)", "\tc.id = 4711", "an owner is used for one grant"},
 	{"command.go", "\tif r.holdBack(stalled) { // otherwise it is listed already\n\t\tfx.stall(r)\n\t}", "", "what could not be sent is sent later"},

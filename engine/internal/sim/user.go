@@ -186,6 +186,7 @@ func (u *user) granted(h *held) {
 		s.now.Sub(u.p.wakes) > time.Millisecond {
 		s.fail("%s: %s was over for %v when it was granted", u.name, h.short(), over)
 	}
+	h.last = s.now
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)
 	s.check()
 	s.after(s.holdFor(), u.p, func() { u.unlock(h) })
