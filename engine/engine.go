@@ -110,7 +110,19 @@ func start(cfg Config, w world.World) *Engine {
 		client.Logger = slog.New(connectionLog{e})
 	}
 	client.Scripts = scriptTexts
-	e.client = w.Client(client, world.Events{Connection: e.connection, Routes: e.rerouted})
+	// The client may begin to connect, and tell of it, before e.client is set.
+	ready := make(chan struct{})
+	e.client = w.Client(client, world.Events{
+		Connection: func(s resp.State, lane world.Lane) {
+			<-ready
+			e.connection(s, lane)
+		},
+		Routes: func() {
+			<-ready
+			e.rerouted()
+		},
+	})
+	close(ready)
 	return e
 }
 

@@ -57,7 +57,8 @@ type Lane interface {
 }
 
 // Events are what a Client tells its engine. They are called on event loops, or on
-// goroutines of the client.
+// goroutines of the client. If World.Client has not returned yet they wait for it, so it
+// must not call them itself.
 type Events struct {
 	// Connection: one came or went. lane is that of a resp.RoleLane.
 	Connection func(s resp.State, lane Lane)
@@ -103,19 +104,9 @@ type Connected struct{ *resp.Client }
 // LaneOf implements Client.
 func (c Connected) LaneOf(route uint64) Lane { return c.Client.LaneOf(route) }
 
-// open opens a resp.Client. It begins to connect in Open, so its first events could come
-// before the caller has it: they wait.
 func open(cfg resp.Config, events Events) Client {
-	opened := make(chan struct{})
-	defer close(opened)
-	cfg.OnState = func(s resp.State) {
-		<-opened
-		events.Connection(s, s.ID)
-	}
-	cfg.OnRoutes = func() {
-		<-opened
-		events.Routes()
-	}
+	cfg.OnState = func(s resp.State) { events.Connection(s, s.ID) }
+	cfg.OnRoutes = events.Routes
 	return Connected{resp.Open(cfg)}
 }
 
