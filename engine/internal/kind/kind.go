@@ -3,6 +3,8 @@
 package kind
 
 import (
+	"strings"
+
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -46,7 +48,7 @@ func (k Kind) Channel(lock, verb string) script.Channel {
 // Redisson's rule, which looks for a { only: {}a, a{b, a}b{c} and a}b have tags that the key
 // has not, or the other way round.
 func (k Kind) Placeable(lock string) (channel string, ok bool) {
-	if k.Polls() {
+	if k.Polls() || !strings.ContainsAny(lock, "{}") {
 		return "", true
 	}
 	channel = k.Channel(lock, "").Name()

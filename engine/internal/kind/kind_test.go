@@ -46,3 +46,10 @@ func TestPlaceableNames(t *testing.T) {
 		}
 	}
 }
+
+// A program may ask for a Mutex before every Lock.
+func TestPlaceableOfANameWithoutBracesAllocatesNothing(t *testing.T) {
+	if n := testing.AllocsPerRun(100, func() { Mutex.Placeable("orders-42") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
