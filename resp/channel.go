@@ -6,7 +6,8 @@ import (
 )
 
 // Channel is one subscription: a name and its handler. It may be embedded; it must not
-// be copied after Subscribe. Init(name, handler) prepares an embedded one; Name returns
+// be copied after Subscribe. Init(name, handler) prepares an embedded one, which must not be
+// subscribed; once Unsubscribe has returned it may be used for another name. Name returns
 // the name as the server knows it.
 type Channel = pubsub.Channel
 

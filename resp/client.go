@@ -95,7 +95,7 @@ func Open(cfg Config) *Client {
 // endpointOf returns where the Channels of a slot are.
 func (c *Client) endpointOf(slot uint16) *pubsub.Endpoint {
 	if n := c.routes.of(uint64(slot)); n != nil {
-		return n.Endpoint
+		return n.pubsub
 	}
 	return nil
 }

@@ -65,8 +65,8 @@
 //	Lane.mu → Pipeline.mu → (Request.AppendCommand, Rank)
 //	gnetTransport.mu → (write, wake and close of gnet)
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
-//	retired.mu → lane.mu, link.mu, subs.mu
-//	all others: none under them. subs.mu is one for all nodes of a Client
+//	retired.mu → Lane.mu, link.mu, subs.mu
+//	all others: none under them. subs.mu is one for all nodes of a Client: Registry.lock
 //
 // No lock is held while Complete, a ChannelHandler, OnState or a transport is called.
 // Times come from Config.Clock; time.NewTimer and NewTicker only wake goroutines.

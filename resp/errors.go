@@ -37,6 +37,7 @@ var (
 	ErrTimeout = exchange.ErrTimeout
 )
 
+// What keeps a Client from connecting.
 var (
 	// ErrSentinelAuth means that a sentinel does not accept the credentials. Sentinels use
 	// Config.SentinelUsername and SentinelPassword, not those of the servers.
@@ -50,8 +51,10 @@ var (
 // nobody asked for; the connection was closed.
 var ErrProtocol = wire.ErrProtocol
 
-// ServerError is an error reply: the server received the command and refused it.
+// ServerError is an error reply: the server received the command and refused it. Code is
+// the first word, such as "WRONGTYPE", and Message the whole text.
 type ServerError = wire.ServerError
 
-// Value is a server's answer; package wire has its kinds.
+// Value is a server's answer: its Kind says whether to look at Int, at Bytes, or, with Len
+// and Each, at the elements. Package wire has the kinds, and the encoding of commands.
 type Value = wire.Value

@@ -198,7 +198,7 @@ func (c *Client) Sharded() bool { return c.sharded.Load() }
 func (c *Client) moveChannels() {
 	var endpoints []*pubsub.Endpoint
 	for _, n := range c.nodes() {
-		endpoints = append(endpoints, n.Endpoint)
+		endpoints = append(endpoints, n.pubsub)
 	}
 	c.channels.Move(endpoints)
 }

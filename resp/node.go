@@ -19,15 +19,15 @@ import (
 // used. It belongs to a Client, which makes it when it first
 // needs that server and closes it when the server serves nothing any more.
 type node struct {
-	client   *Client
-	id       ServerID
-	cfg      Config // the Client's, with this server's address
-	lanes    []*pipeline.Lane
-	renewal  *pipeline.Lane
-	Endpoint *pubsub.Endpoint
-	durable  [2]*durable // of commands, of renewals
-	links    []*link     // the lanes, then as the roles
-	seen     *mostSeen   // of the replicas
+	client  *Client
+	id      ServerID
+	cfg     Config // the Client's, with this server's address
+	lanes   []*pipeline.Lane
+	renewal *pipeline.Lane
+	pubsub  *pubsub.Endpoint
+	durable [2]*durable // of commands, of renewals
+	links   []*link     // the lanes, then as the roles
+	seen    *mostSeen   // of the replicas
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -57,8 +57,8 @@ func newNode(c *Client, network, addr string) *node {
 	}
 	n.renewal = n.addLane(RoleRenewal, 0)
 	sub := &link{node: n, role: RolePubSub}
-	n.Endpoint = c.channels.NewEndpoint(c.sharded.Load(), n.cfg.Clock, n.cfg.CommandTimeout, sub.down)
-	sub.endpoint = n.Endpoint
+	n.pubsub = c.channels.NewEndpoint(c.sharded.Load(), n.cfg.Clock, n.cfg.CommandTimeout, sub.down)
+	sub.endpoint = n.pubsub
 	n.links = append(n.links, sub)
 	for i := range n.durable {
 		n.durable[i] = n.addDurable(RoleDurable + Role(i))
@@ -131,7 +131,7 @@ func (n *node) reconnect(err error) {
 	for _, l := range n.allLanes() {
 		l.Drop(err)
 	}
-	n.Endpoint.Drop(err)
+	n.pubsub.Drop(err)
 }
 
 var errOlder = errors.New("resp: another connection to this address was lost, which may lead to another server by now")
@@ -156,7 +156,7 @@ func (n *node) resubscribe() {
 	up, dialled := sub.mu.up, sub.mu.dialled
 	sub.mu.Unlock()
 	if up && slices.ContainsFunc(n.links, func(l *link) bool { return l != sub && l.backAfter(dialled) }) {
-		n.Endpoint.Drop(errOlder)
+		n.pubsub.Drop(errOlder)
 	}
 }
 

@@ -5,31 +5,48 @@ import "github.com/pawl-lock/pawl/resp/internal/exchange"
 // What a program exchanges with a Client.
 type (
 	// Request is one command and what becomes of its reply: AppendCommand(dst, form)
-	// encodes it, under the lane's lock, and Complete(reply) takes the outcome, exactly
-	// once, on the event loop (or in Submit, if the lane refused it). Neither may block.
+	// encodes it, under the lane's lock, each time that it is sent, and Complete(reply)
+	// takes the outcome, exactly once, on the event loop (or in Submit, if the lane refused
+	// it), without a lock. Neither may block; Complete may submit further requests.
 	// The caller owns the Request and leaves it alone between Submit and Complete.
 	Request = exchange.Request
 
 	// PatientRequest is a Request that may wait for room on a full connection. Rank()
-	// says in which order, and Wanted() whether it is to be sent still. A Request without
-	// these methods has the rank Refuse.
+	// says in which order; it does not change, and may be called under the lane's lock.
+	// Wanted() says whether it is to be sent still; if not, Complete follows with
+	// ErrUnwanted. A Request without these methods has the rank Refuse.
 	PatientRequest = exchange.PatientRequest
 
 	// DurableRequest is a Request whose answer counts only once replicas have what it
-	// wrote: Wants() says how many, and Complete is called with Reply.Ack.
+	// wrote: Wants() says how many, and Complete is called with Reply.Ack. NeedsAck(value)
+	// reports, on the event loop, whether an answer means a write; if not, Complete follows
+	// at once. Wanted() is that of a PatientRequest.
 	DurableRequest = exchange.DurableRequest
 
-	// Reply is the outcome of a Request: a Value, or an Err of one of the classes of
-	// ErrNotSent, with the instants at which it was sent and answered.
+	// Reply is the outcome of a Request:
+	//
+	//   - Value is the server's answer; zero if Err is set. Its bytes are borrowed: they
+	//     are valid until Complete returns.
+	//   - Err is a *ServerError, or an error of class ErrNotSent or ErrOutcomeUnknown.
+	//   - Sent is when the command was about to be written, the last time; zero if it
+	//     never was. Now is when the answer had been read.
+	//   - Moving: the slot is being migrated to another node (the answer came from there
+	//     after ASK, or is TRYAGAIN). Sharded messages reach nobody meanwhile.
+	//   - Ack is set for a DurableRequest whose answer needed it.
 	Reply = exchange.Reply
 
-	// Ack says how many replicas have acknowledged and how many had to.
+	// Ack says how many replicas have acknowledged (Acked) and how many had to (Wanted). If
+	// that is not known, Err says why. If too few have, Away has the addresses of replicas
+	// that are not attached to the primary, as far as they are known. Missing reports
+	// whether too few have, Count is Acked; both may be called for nil.
 	Ack = exchange.Ack
 
 	// Form says how a script call is encoded: Short or Whole.
 	Form = exchange.Form
 
-	// Rank says what a connection does with a request while it is full.
+	// Rank says what a connection does with a request while it is full: while as many
+	// commands wait for an answer, or as many bytes for the kernel, as the limits allow. A
+	// durable connection is full while as many wait for their group.
 	Rank = exchange.Rank
 
 	// Acks says how many replicas of a primary must acknowledge a write: a number,
@@ -47,7 +64,8 @@ const (
 	Refuse = exchange.Refuse
 	// Later lets it wait for room, first come, first served.
 	Later = exchange.Later
-	// Sooner lets it wait, too, in front of all that have the rank Later.
+	// Sooner lets it wait, too, in front of all that have the rank Later: it is for
+	// commands that end what others have begun.
 	Sooner = exchange.Sooner
 
 	// AllReplicas means every replica: those that are attached to the primary, and those
@@ -62,8 +80,8 @@ const (
 // an error, so it may be used on event loops, where no code of a user may run.
 func Outcome(err error) (class, cause error) { return exchange.Outcome(err) }
 
-// NotSent is the Err of a Request that was never sent, for the given cause. Those make it
-// who stand in for a Client, as a simulation does.
+// NotSent is the Err of a Request that was never sent, for the given cause. It is for what
+// takes the place of a Client, such as a simulation.
 func NotSent(cause error) error { return &exchange.Failure{Class: ErrNotSent, Cause: cause} }
 
 // OutcomeUnknown is the Err of a Request that was sent and not answered; see NotSent.

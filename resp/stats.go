@@ -66,7 +66,7 @@ func (n *node) addTo(s *Stats) {
 		s.BytesIn += c.BytesIn
 		s.BytesOut += c.BytesOut
 	}
-	p := n.Endpoint.Counters()
+	p := n.pubsub.Counters()
 	s.BytesIn += p.BytesIn
 	s.BytesOut += p.BytesOut
 	for _, l := range n.links {

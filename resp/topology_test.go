@@ -210,10 +210,10 @@ func TestPubsubOfAClosedNodeEnds(t *testing.T) {
 	}
 	closed.close(errRetired)
 	closed.link(RolePubSub, 0).announce()
-	if err := closed.Endpoint.Attach(c.loops, conn); err != nil {
+	if err := closed.pubsub.Attach(c.loops, conn); err != nil {
 		return
 	}
-	eventually(t, "the connection has ended", func() bool { return !closed.Endpoint.Up() })
+	eventually(t, "the connection has ended", func() bool { return !closed.pubsub.Up() })
 }
 
 // A node that is to be known by its hostname, and has none, is "?".

@@ -24,8 +24,7 @@ type Timer struct {
 // Init sets what t runs. It is called once, before the first Schedule.
 func (t *Timer) Init(task Task) { t.task = task }
 
-// Fire runs the task. It is for those who keep timers instead of a Wheel, as a simulation
-// does.
+// Fire runs the task. It is for what takes the place of a Wheel, such as a simulation.
 func (t *Timer) Fire(now clock.Instant) { t.task.Fire(t, now) }
 
 // noCopy makes go vet report copies.

@@ -33,7 +33,7 @@ type Config struct {
 }
 
 // Lane is a stream of pipelined commands to one node that outlives its
-// connections: each connection is a pipeline of its own, born in attach and dead
+// connections: each connection is a pipeline of its own, born in Attach and dead
 // for good when the connection ends. Nothing is carried over from one to the
 // next, so no late event of an old connection can touch a new one.
 //
@@ -43,7 +43,7 @@ type Config struct {
 //     being so at the start of its OnClose; in between the lane is up.
 //  2. A request is handed to exactly one pipeline, or refused on the spot. The
 //     pipeline completes it exactly once, whatever happens.
-//  3. After close no pipeline becomes current.
+//  3. After Close no pipeline becomes current.
 //
 // The order of commands and replies, and what is known of a command when the
 // connection dies, is the pipeline's matter; see there.
@@ -53,7 +53,7 @@ type Lane struct {
 	mu      struct {
 		sync.Mutex
 		closed  bool
-		err     error    // the argument of close
+		err     error    // the argument of Close
 		retired Counters // of the connections that have ended
 	}
 }
@@ -84,9 +84,9 @@ func NewLane(cfg Config) *Lane {
 }
 
 // Attach gives the lane a fresh connection, greeted and without unread bytes. An
-// error means that c is closed and down will not be called for it. After nil the
-// lane is up, until down is called, which can be at once. The connection before
-// must have ended: attach is called before the first one or after down, by one
+// error means that c is closed and Down will not be called for it. After nil the
+// lane is up, until Down is called, which can be at once. The connection before
+// must have ended: Attach is called before the first one or after Down, by one
 // goroutine at a time, never by a sink.
 func (l *Lane) Attach(ls *socket.Loops, c net.Conn) error {
 	l.mu.Lock()
@@ -111,7 +111,7 @@ func (l *Lane) Up() bool { return l.current.Load() != nil }
 // Commands of one goroutine keep their order.
 func (l *Lane) Submit(r exchange.Request) { l.Send(r, 0, false) }
 
-// Send is submit for a command that has been sent on so often, and has to be
+// Send is Submit for a command that has been sent on so often, and has to be
 // announced with ASKING if asking.
 func (l *Lane) Send(r exchange.Request, hops uint8, asking bool) {
 	l.SendOn(l.current.Load(), Entry{Request: r, Hops: hops, Asked: asking})
@@ -133,6 +133,7 @@ func (l *Lane) Drop(err error) {
 	}
 }
 
+// Refusal is why a lane without a connection takes nothing.
 func (l *Lane) Refusal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,13 +147,14 @@ func (l *Lane) Refusal() error {
 	}
 }
 
+// Refuse completes what was not sent.
 func (l *Lane) Refuse(e Entry, err error) {
 	e.Request.Complete(exchange.Reply{Err: err, Now: l.cfg.Clock.Now(), Moving: e.Asked})
 }
 
-// CheckAge ends the connection if it has been silent for longer than commandTimeout
+// CheckAge ends the connection if it has been silent for longer than CommandTimeout
 // with commands in flight, and sends a PING on an idle one. It is called a few times
-// per commandTimeout, by one goroutine at a time.
+// per CommandTimeout, by one goroutine at a time.
 func (l *Lane) CheckAge(now clock.Instant) {
 	if p := l.current.Load(); p != nil {
 		p.checkAge(now)

@@ -74,7 +74,7 @@ const (
 // OnBytes admits it once replies have made room.
 //
 // Ownership of a Request passes to the pipeline in submit and back in Complete.
-// Lock order: lane.mu, pipeline.mu. Neither is held over a call of the transport
+// Lock order: Lane.mu, Pipeline.mu. Neither is held over a call of the transport
 // or of a Request's Complete.
 //
 // Rejected: an entry of its own per command with a channel (allocates, and every

@@ -109,7 +109,7 @@ func TestPubSubConnectionIsNotJudgedWhileItsHandlersRun(t *testing.T) {
 	tr := &meagreTransport{}
 	s := newSubs()
 	p := &Endpoint{subs: s, clock: fake, timeout: time.Second, down: func(error) {}}
-	c := &subConn{Endpoint: p, subs: s, conn: s.connected()}
+	c := &subConn{endpoint: p, subs: s, conn: s.connected()}
 	c.OnOpen(tr)
 	slow := exchangetest.HandlerFunc(func(exchange.ChannelEvent) {
 		fake.Advance(2 * time.Second)

@@ -32,7 +32,8 @@ func (ch *Channel) Init(name string, h exchange.ChannelHandler) { ch.name, ch.ha
 // Name returns the name as the server knows it.
 func (ch *Channel) Name() string { return ch.name }
 
-// Handler returns what hears its events, for those who stand in for a client.
+// Handler returns what hears its events. It is for what takes the place of a Client, such as
+// a simulation.
 func (ch *Channel) Handler() exchange.ChannelHandler { return ch.handler }
 
 // String returns the channel's name.

@@ -25,7 +25,7 @@ type Endpoint struct {
 
 	bytesIn, bytesOut atomic.Uint64
 	current           atomic.Pointer[subConn] // between its OnOpen and its OnClose
-	closed            atomic.Pointer[error]   // the argument of close
+	closed            atomic.Pointer[error]   // the argument of Close
 }
 
 // Counters count bytes from the endpoint's birth, and channels as they are now.
@@ -34,6 +34,7 @@ type Counters struct {
 	Channels, Confirmed int
 }
 
+// Counters returns them as of now.
 func (p *Endpoint) Counters() Counters {
 	c := Counters{BytesIn: p.bytesIn.Load(), BytesOut: p.bytesOut.Load()}
 	c.Channels, c.Confirmed = p.subs.counts()
@@ -45,7 +46,7 @@ func (p *Endpoint) Up() bool { return p.current.Load() != nil }
 
 // Attach takes over a greeted connection. An error means that down is not called for it.
 func (p *Endpoint) Attach(ls *socket.Loops, conn net.Conn) error {
-	c := &subConn{Endpoint: p, subs: p.subs, conn: p.subs.connected()}
+	c := &subConn{endpoint: p, subs: p.subs, conn: p.subs.connected()}
 	_, err := ls.Adopt(conn, c)
 	if err != nil {
 		p.subs.disconnected()
@@ -77,7 +78,8 @@ func (p *Endpoint) CheckAge(now clock.Instant) {
 	}
 }
 
-// Close ends the connection, if there is one, and every later one at birth. The later of close and OnOpen finds the other.
+// Close ends the connection, if there is one, and every later one at birth. The later of
+// Close and OnOpen finds the other.
 func (p *Endpoint) Close(err error) {
 	p.closed.CompareAndSwap(nil, &err)
 	p.Drop(err)
@@ -90,10 +92,10 @@ func (p *Endpoint) Drop(err error) {
 	}
 }
 
-// subConn is one connection of pubsub: the sink that passes bytes between the transport and
-// the state machine. It lives from adopt to OnClose.
+// subConn is one connection of an Endpoint: the sink that passes bytes between the transport
+// and the state machine. It lives from Adopt to OnClose.
 type subConn struct {
-	Endpoint *Endpoint
+	endpoint *Endpoint
 	subs     *subs
 	conn     uint32 // its number in subs
 
@@ -114,9 +116,9 @@ type subConn struct {
 
 func (c *subConn) OnOpen(t socket.Transport) {
 	c.transport = t
-	c.heard.Store(int64(c.Endpoint.clock.Stamp()))
-	c.Endpoint.current.Store(c)
-	if err := c.Endpoint.closed.Load(); err != nil {
+	c.heard.Store(int64(c.endpoint.clock.Stamp()))
+	c.endpoint.current.Store(c)
+	if err := c.endpoint.closed.Load(); err != nil {
 		t.Close(*err)
 		return
 	}
@@ -126,12 +128,12 @@ func (c *subConn) OnOpen(t socket.Transport) {
 func (c *subConn) OnBytes(b []byte) {
 	c.reading.Store(true)
 	c.read(b)
-	c.heard.Store(int64(c.Endpoint.clock.Stamp()))
+	c.heard.Store(int64(c.endpoint.clock.Stamp()))
 	c.reading.Store(false)
 }
 
 func (c *subConn) read(b []byte) {
-	c.Endpoint.bytesIn.Add(uint64(len(b)))
+	c.endpoint.bytesIn.Add(uint64(len(b)))
 	if len(c.in) > 0 {
 		c.in = append(c.in, b...)
 		b = c.in
@@ -163,13 +165,13 @@ func (c *subConn) read(b []byte) {
 func (c *subConn) OnWake() {
 	for {
 		if len(c.out) == 0 {
-			c.out = c.subs.flush(&c.flusher, c.conn, c.out, c.Endpoint.clock.Stamp())
+			c.out = c.subs.flush(&c.flusher, c.conn, c.out, c.endpoint.clock.Stamp())
 		}
 		if len(c.out) == 0 {
 			return
 		}
 		n, err := c.transport.Write(c.out)
-		c.Endpoint.bytesOut.Add(uint64(n))
+		c.endpoint.bytesOut.Add(uint64(n))
 		if err != nil {
 			c.transport.Close(err)
 			return
@@ -188,7 +190,7 @@ func (c *subConn) OnWake() {
 }
 
 func (c *subConn) OnClose(err error) {
-	defer c.Endpoint.down(err) // even if a handler panics: the next connection mends what it missed
-	c.Endpoint.current.CompareAndSwap(c, nil)
+	defer c.endpoint.down(err) // even if a handler panics: the next connection mends what it missed
+	c.endpoint.current.CompareAndSwap(c, nil)
 	c.subs.disconnected()
 }

@@ -44,7 +44,7 @@ func (s *meagreTransport) Close(err error)              { s.closed = append(s.cl
 // newSubConn returns a connection of s over t that is up.
 func newSubConn(s *subs, t socket.Transport, down func(error)) *subConn {
 	p := &Endpoint{subs: s, clock: clock.NewFake(), down: down}
-	c := &subConn{Endpoint: p, subs: s, conn: s.connected()}
+	c := &subConn{endpoint: p, subs: s, conn: s.connected()}
 	c.OnOpen(t)
 	return c
 }

@@ -26,7 +26,7 @@ var errStuck = errors.New("resp: event loop does not answer; later connections d
 // Invariants:
 //
 //  1. A transport is in mu.live from before its OnOpen until after its OnClose,
-//     so close can end and await every one.
+//     so Close can end and await every one.
 //  2. After mu.closed is set nothing enters mu.live, and the reactor is stopped
 //     only when mu.live is empty: gnet is never asked to enroll after its Stop
 //     (it would hang for ever), and no callback is lost in it.
@@ -53,7 +53,7 @@ type tracker struct {
 		sync.Mutex
 		closed bool
 		live   map[Transport]struct{}
-		empty  chan struct{} // set by close; closed when live has run empty
+		empty  chan struct{} // set by Close; closed when live has run empty
 	}
 }
 
@@ -78,7 +78,7 @@ func NewLoops(n int, forceStd bool, failed func(error)) *Loops {
 func defaultLoops(procs int) int { return min(max(procs/4, 1), 4) }
 
 // Adopt takes over c, which must have no unread bytes in any buffer, and starts
-// the events of s. c must not be used any more, whatever adopt returns. An error
+// the events of s. c must not be used any more, whatever Adopt returns. An error
 // means that s hears nothing; otherwise its OnOpen has run. Not to be called by a
 // sink: it waits for an event loop.
 func (l *Loops) Adopt(c net.Conn, s Sink) (Transport, error) {
@@ -93,7 +93,7 @@ func (l *Loops) Adopt(c net.Conn, s Sink) (Transport, error) {
 	return adoptStd(c, s, &l.tracker)
 }
 
-// started returns the reactor, made by the first call; nil after close, or if it
+// started returns the reactor, made by the first call; nil after Close, or if it
 // could not be made.
 func (l *Loops) started() *reactor {
 	l.start.Do(func() {
@@ -123,7 +123,7 @@ func (l *Loops) Close() error {
 	return l.stop.err
 }
 
-// enter registers t, unless close has begun.
+// enter registers t, unless Close has begun.
 func (k *tracker) enter(t Transport) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -12,7 +12,7 @@ package socket
 // Sink hears the events of one connection.
 //
 // OnOpen comes first and OnClose last, each exactly once; no event begins while
-// OnOpen or OnClose runs, and none is nested in another. After a call of close no
+// OnOpen or OnClose runs, and none is nested in another. After a call of Close no
 // event begins but OnClose, so a sink that has met bytes it cannot trust, or has
 // panicked, is not given the bytes behind them. OnBytes never runs
 // beside itself, and neither does OnWake; the two exclude each other on gnet
@@ -21,27 +21,27 @@ package socket
 // ever). So what OnWake shares with OnBytes needs a lock, which neither may hold
 // across a call of the transport.
 //
-// A sink never blocks, apart from the write in OnWake.
+// A sink never blocks, apart from the Write in OnWake.
 type Sink interface {
-	// OnOpen hands over the transport, before adopt returns.
+	// OnOpen hands over the transport, before Adopt returns.
 	OnOpen(t Transport)
 	// OnBytes brings bytes that arrived; b is borrowed until it returns.
 	OnBytes(b []byte)
-	// OnWake follows a wake: write what is queued.
+	// OnWake follows a Wake: write what is queued.
 	OnWake()
 	// OnClose tells that the connection has ended, and why. From before it starts
-	// no byte is taken any more, and sent is final.
+	// no byte is taken any more, and Sent is final.
 	OnClose(err error)
 }
 
 // Transport is the sending half of an adopted connection. Every method is safe
 // on every goroutine, also after the end, unless it says otherwise.
 //
-// TryWrite and write are for one writer at a time: the sink sees to it that no
+// TryWrite and Write are for one writer at a time: the sink sees to it that no
 // two of them run at once.
 type Transport interface {
 	// TryWrite offers b to the kernel and returns how much of it was taken, at
-	// once. Less than len(b) without an error means "not now": wake, and let
+	// once. Less than len(b) without an error means "not now": Wake, and let
 	// OnWake write the rest. The std transport always takes nothing here.
 	TryWrite(b []byte) (n int, err error)
 
@@ -52,7 +52,7 @@ type Transport interface {
 	// buffer ends a command that will be answered.
 	Write(b []byte) (n int, err error)
 
-	// Sent is the number of bytes taken so far, over TryWrite and write. Once
+	// Sent is the number of bytes taken so far, over TryWrite and Write. Once
 	// OnClose has begun it is final, and the server cannot have received any byte
 	// beyond it.
 	Sent() uint64
