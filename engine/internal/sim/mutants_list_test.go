@@ -25,7 +25,7 @@ var mutants = []mutant{
 	// Holding.
 	{"holding.go", "sent.Add(lease-margin)", "sent.Add(lease+margin)", "a hold ends here before it ends there"},
 	{"holding.go", "\th.acknowledged(o.sent, lease)", "\th.acknowledged(o.now, lease)", "a lease counts from the sending"},
-	{"holding.go", "\t\tat = min(at, x.maxEnd)\n", "\t\t_ = x\n", "MaxHold ends a hold"},
+	{"holding.go", "\t\tat = min(at, x.maxEnd)\n", "\t\t_ = x\n", "survives: the leases that are asked for end with MaxHold, too"},
 	{"holding.go", "\tif h.watched {\n\t\th.eng.renewer.JoinFirst(&h.member, now)\n\t}", "", "a hold is renewed"},
 	{"holding.go", "\t\tif h.state == live {\n\t\t\th.wakeAt(h.timeOut()) // it was extended", "\t\tif true {\n\t\t\th.wakeAt(h.timeOut()) // it was extended", "the end of a hold goes on with the name"},
 	{"holding.go", "\tif !h.watched && !h.follows {\n\t\tat = h.until()", "\tif false {\n\t\tat = h.until()", "the end of a fixed lease is told in time"},
@@ -49,7 +49,7 @@ var mutants = []mutant{
 	{"telling.go", "\t\tx.nextEnded, fx.ended = fx.ended, h\n", "", "the contexts of a hold end with it"},
 	{"holding_end.go", "\t\tc.end(why, now, fx)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
 	{"holding.go", "\t\tat = min(at, h.parent.until())\n", "", "a re-entry lasts no longer than its hold"},
-	{"holding.go", "\t\tat = h.until()\n\t}\n\tif h.extra", "\t\tat = h.Until()\n\t}\n\tif h.extra", "a re-entry with a lease of its own ends with it, or with its hold"},
+	{"holding.go", "\t\tat = h.until()\n\t}\n\tif h.extra", "\t\tat = h.Until()\n\t}\n\tif h.extra", "survives: the end of the outer hold ends the re-entry as well"},
 	// Commands and recovery.
 	{"command.go", "\tc.id = r.sh.ids.next(r.sh.eng.world.Secret)", "\tc.id = 4711", "an owner is used for one grant"},
 	{"command.go", "\tif r.holdBack(stalled) { // otherwise it is listed already\n\t\tfx.stall(r)\n\t}", "", "what could not be sent is sent later"},
