@@ -60,8 +60,8 @@ var mutants = []mutant{
 	{"recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// rerouted", "\tv.mu.Unlock()\n}\n\n// rerouted", "a lane that comes up goes on"},
 	// RedLock.
 	{"quorum.go", "return len(q.parts)/2 + 1 }", "return len(q.parts) / 2 }", "a majority is more than half"},
-	{"quorum_hold.go", "return values[len(values)-len(values)/2-1]", "return values[len(values)-1]", "it is held as long as a majority is"},
-	{"quorum.go", "\t\tdo.give = append(do.give, v)\n\tdefault:", "\tdefault:", "a vote that comes after the end is given back"},
+	{"quorum_hold.go", "return values[len(values)-len(values)/2-1]", "return values[len(values)-1]", "survives: ValidUntil asks Err, which counts the votes"},
+	{"quorum.go", "\t\tdo.give = append(do.give, v)\n\tdefault:", "\tdefault:", "survives: an acquisition that was cancelled gives its grant back itself"},
 	{"quorum.go", "\t\tif q.out == 0 {\n\t\t\tq.fail(q.verdict(), do)\n\t\t}", "", "one that is given up has a verdict"},
 	{"quorum_vote.go", "\t\tif all < q.majority() {", "\t\tif false {", "it is lost when too few are left"},
 	{"quorum_deeds.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
