@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -49,6 +50,7 @@ func Run(seed uint64, story bool) Result {
 	if story {
 		r.Story = s.story.String()
 	}
+	s.end()
 	return r
 }
 
@@ -58,6 +60,7 @@ func newSim(seed uint64) *Sim {
 		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant),
 		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
 	}
+	s.ctx, s.leave = context.WithCancel(context.Background())
 	s.serve(1)
 	return s
 }
@@ -74,6 +77,14 @@ func (s *Sim) serve(n int) {
 		s.servers = append(s.servers, v)
 	}
 	s.server = s.servers[0]
+}
+
+// end lets go of everything. A hold that was renewed has a cleanup, which keeps its engine,
+// and so the world; as long as that kept the hold, none of them would ever be collected.
+func (s *Sim) end() {
+	s.over = true
+	s.leave() // a context keeps its hold, too
+	s.kept, s.holds, s.processes, s.events, s.servers, s.server = nil, nil, nil, nil, nil, nil
 }
 
 // patience is how long a calm world may go on: holds of programs end, leases run out,

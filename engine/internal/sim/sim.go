@@ -2,6 +2,7 @@ package sim
 
 import (
 	"container/heap"
+	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -42,6 +43,10 @@ type Sim struct {
 	// and goroutines start at once. See the stories in testdata.
 	dictated bool
 	secrets  uint64
+
+	over  bool            // nothing happens any more; a cleanup may still ask for a goroutine
+	ctx   context.Context // that contexts of holds are made from; ends with the world
+	leave context.CancelFunc
 
 	story   *strings.Builder // nil: nobody reads it
 	print   uint64           // of the story, in any case

@@ -47,7 +47,11 @@ func (p *process) newSite(i int) *site {
 		Clock:  (*siteClock)(x),
 		Client: func(_ resp.Config, e world.Events) world.Client { x.events = e; return (*client)(x) },
 		Timers: func(wheel.Config) world.Timers { return (*timers)(x) },
-		Go:     func(f func()) { s.after(s.between(0, 300*time.Microsecond), p, f) },
+		Go: func(f func()) {
+			if !s.over {
+				s.after(s.between(0, 300*time.Microsecond), p, f)
+			}
+		},
 		Int64N: func(n int64) int64 {
 			if s.dictated {
 				return 0

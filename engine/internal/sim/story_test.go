@@ -103,7 +103,7 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		w.lock(t, d, process(), arg, span)
 	case "context":
 		h := w.holds[arg("of")]
-		h.ctx = h.hold.Context(context.Background())
+		h.ctx = h.hold.Context(w.Sim.ctx)
 		h.contexts = append(h.contexts, h.ctx)
 	case "unlock":
 		h, name := w.holds[arg("of")], arg("of")

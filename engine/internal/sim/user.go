@@ -205,7 +205,7 @@ func (h *held) makeContext() {
 	if h.over {
 		return
 	}
-	ctx := h.hold.Context(context.Background())
+	ctx := h.hold.Context(s.ctx)
 	h.contexts = append(h.contexts, ctx)
 	if ctx.Err() != nil && h.believed() {
 		s.fail("%s: a context of %s has ended, and the hold has not", h.user.name, h.short())
