@@ -60,15 +60,16 @@ type quorum struct {
 	released []*vote       // by Unlock
 	unlocked *unlockingAll // that
 	parts    []quorumPart
-	out      int       // parts that are asked
-	tries    int       // pauses, with the referee's vote
-	looks    int       // at rounds that had no result
-	probes   int       // since it is blocked
-	probed   int       // the latest
-	failed   int       // rounds without a majority
-	late     int       // of these, with grants that came after their leases
-	listed   bool      // with its engines
-	timer    taskTimer // of the stage
+	out      int           // parts that are asked
+	tries    int           // pauses, with the referee's vote
+	looks    int           // at rounds that had no result
+	slowest  time.Duration // how long a round waits at least: a vote that came too late took that long
+	probes   int           // since it is blocked
+	probed   int           // the latest
+	failed   int           // rounds without a majority
+	late     int           // of these, with grants that came after their leases
+	listed   bool          // with its engines
+	timer    taskTimer     // of the stage
 	armed    bool
 	since    clock.Instant // it is held
 	last     clock.Instant // it is not held longer: a fixed lease, or MaxHold; 0: no bound
@@ -89,8 +90,9 @@ const (
 type quorumPart struct {
 	parent *holding // the lock is re-entered under it
 	asked  *acquisition
-	waits  bool // asked does, until it is granted; else it is one try
-	slow   bool // it did not answer in good time
+	since  clock.Instant // it is asked
+	waits  bool          // asked does, until it is granted; else it is one try
+	slow   bool          // it did not answer in good time
 	vote   *vote
 	err    error // the latest answer, if that was a refusal
 	cut    bool  // err is none: the whole was given up first
@@ -129,7 +131,7 @@ func (q *quorum) ask(i int, waits bool, do *deeds) {
 	a.more().ofQuorum = true
 	p := &q.parts[i]
 	a.once, a.parent = !waits, p.parent
-	p.asked, p.waits, p.err = a, waits, nil
+	p.asked, p.waits, p.err, p.since = a, waits, nil, m.engine().clock.Stamp()
 	do.ask = append(do.ask, request{i, a})
 }
 
@@ -156,6 +158,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 		p.vote = v
 	}
 	if q.stage == quorumBlocked && q.stop == nil && p.vote != nil {
+		q.learn(p)
 		if p.waits || q.probed == i || !q.waits() || q.almost() {
 			q.tries = 0
 			q.round(&do)

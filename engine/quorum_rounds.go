@@ -60,7 +60,7 @@ func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 	switch {
 	case holder < 0 && votes+coming+slow >= q.majority(), holder >= 0 && (unknown || !mine && votes+coming >= q.majority()):
 		if (votes > 0 || holder >= 0) && !q.armed {
-			q.arm(firstLook<<min(q.looks, maxLooks), do)
+			q.arm(max(firstLook<<min(q.looks, maxLooks), q.slowest), do)
 			q.looks++
 		}
 		return
@@ -102,9 +102,21 @@ func (q *quorum) block(do *deeds) {
 	}
 }
 
+// learn notes how long a vote took that came after its round was over: the next rounds wait for
+// such an answer. Each time it is a quarter more than is needed, at least, so that this comes to
+// an end. The caller holds mu.
+func (q *quorum) learn(p *quorumPart) {
+	took := q.home.clock.Now().Sub(p.since)
+	if p.waits || took <= q.slowest {
+		return
+	}
+	q.slowest = min(took+took/4, q.home.cfg.CommandTimeout)
+	q.looks = 0
+}
+
 // almost reports whether a majority has granted it, though not within one round, as some are
-// slow. Then another round is worth it, a few times: each waits longer for an answer. The caller
-// holds mu.
+// slow. Then another round is worth it, a few times: each waits longer for an answer, and as
+// long as the latest took. The caller holds mu.
 func (q *quorum) almost() bool {
 	granted := 0
 	for i := range q.parts {

@@ -79,6 +79,39 @@ func TestRedLockOfAMajorityThatAnswersUnevenly(t *testing.T) {
 	})
 }
 
+// The same with servers that are far away, one of the two or both: it takes a few round trips.
+func TestRedLockOfAFarMajority(t *testing.T) {
+	t.Parallel()
+	const away = 400 * time.Millisecond
+	for name, far := range map[string]int{"one": 1, "both": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			steady(t, func(t testing.TB) {
+				s := independent(t, 3)
+				other, v := s.open(), s.open()
+				proxies := make([]*faultproxy.Proxy, len(v))
+				for i := range v {
+					proxies[i] = s.through(i, v)
+				}
+				l := v.lock("x")
+				held := mustLock(t, other[l.all.order[0]].Mutex("x"))
+				for _, i := range l.all.order[3-far:] {
+					proxies[i].Delay(faultproxy.All, away/2, away/2)
+				}
+				h, err := l.Lock(ctxT(t), Wait(8*away))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Unlock(ctxT(t)); err != nil {
+					t.Error(err)
+				}
+				mustUnlock(t, held)
+				s.clean(other, v)
+			})
+		})
+	}
+}
+
 // Every grant comes after its lease.
 func TestRedLockWhoseLeaseIsTooShort(t *testing.T) {
 	t.Parallel()
