@@ -16,7 +16,7 @@ func (q *quorum) round(do *deeds) {
 }
 
 // decide ends a round that has no majority, if it cannot get one any more: as far as answers
-// go, and what is known of those who have not answered, if that was looked at. If that takes
+// go, and what is known of the servers that have not answered, if that was looked at. If that takes
 // too long, they do not count, unless nobody has refused. The caller holds mu.
 func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 	votes, coming, slow, late := 0, 0, 0, 0

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 )
 
-// group is a primary with its replicas, according to those who decide about promotions
+// group is a primary with its replicas, according to whatever decides about promotions
 // (sentinels, cluster nodes, the configuration). Replicas that are away are in it, until
 // the deployment itself has dropped them. It does not change once it is made.
 type group struct {

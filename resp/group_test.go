@@ -89,7 +89,7 @@ func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
 		"each group has its own": {
 			{"A 0-5, B 6-9, c>A, d>B, e>B, F", "A1 c1 B2 d2 e2"},
 		},
-		"failover, by the word of those who are behind": {
+		"failover, by the word of sentinels that are behind": {
 			{"A 0-9, b>A, c>A", "A2 b2 c2"},
 			{"A, b 0-9, c>A", "A2 b2 c2"},   // nobody has heard of their new role
 			{"A, b 0-9, c>b", "A2 b2 c2"},   //

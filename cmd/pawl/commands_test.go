@@ -49,7 +49,7 @@ func TestStatusShowsHolders(t *testing.T) {
 	pawl(t, env, "status", "forever").expect(t, 0, "never ends by itself", "holder somebody:1, count 2\n")
 }
 
-// A user who may write a key must not control the terminal of the one who looks at it.
+// A user who may write a key must not control the terminal of a user who looks at it.
 func TestStatusQuotesWhatATerminalWouldObey(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)

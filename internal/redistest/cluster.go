@@ -71,7 +71,7 @@ func startCluster(t TB, replicated []int, opts ...Option) *Cluster {
 	for i, s := range c.nodes[primaries:] {
 		c.ok(s, "CLUSTER", "REPLICATE", c.ID(c.nodes[replicated[i]]))
 	}
-	for _, s := range c.nodes { // those who have yet to hear of a replica never do if it is killed now
+	for _, s := range c.nodes { // a node that has not heard of a replica never does if that is killed now
 		await(t, "every node knows who is a replica", func() bool {
 			return strings.Count(s.Info("CLUSTER", "NODES"), "slave ") == len(replicated)
 		})

@@ -129,7 +129,7 @@ func (s *Sim) noteLate(words []string) {
 	}
 }
 
-// rob takes a lock away from those who have it, with an announcement or without.
+// rob takes a lock away from its owner, with an announcement or without.
 func (s *Sim) rob(v *server, name string, silently bool) {
 	h := v.get(name)
 	if h == nil {
@@ -144,7 +144,7 @@ func (s *Sim) rob(v *server, name string, silently bool) {
 	}
 	left := time.Duration(v.left(name)) * time.Millisecond
 	delete(v.keys, name)
-	if silently { // those who wait know of the expiry only
+	if silently { // waiters know of the expiry only
 		s.excused[name] = max(s.excused[name], s.now.Add(left))
 	} else {
 		s.published(v, "redisson_lock__channel:{"+name+"}")

@@ -64,35 +64,12 @@ func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
 	s := newEarSink(t)
-	entered, release := make(chan struct{}), make(chan struct{})
-	s.hearBytes = func(b string) {
-		if b == "one" {
-			close(entered)
-			<-release
-		}
-	}
+	b := s.stopAtOne()
 	tr, server := w.adopted(s)
 	if tr.Unread() {
 		t.Error("bytes before any were sent")
 	}
-	io.WriteString(server, "one")
-	sockettest.Receive(t, entered, "OnBytes")
-	if tr.Unread() {
-		t.Error("what OnBytes has been given counts as unread")
-	}
-	io.WriteString(server, "two")
-	sockettest.PollUntil(t, "the bytes behind it are seen", tr.Unread)
-	close(release)
-	sockettest.Receive(t, s.bytes, "the first bytes")
-	sockettest.Receive(t, s.bytes, "the others")
-	if tr.Unread() {
-		t.Error("bytes that were read count as unread")
-	}
-	tr.Close(io.EOF)
-	sockettest.Receive(t, s.done, "OnClose")
-	if tr.Unread() {
-		t.Error("bytes after the end")
-	}
+	b.check(t, tr, server, false)
 }
 
 // A loop that does not answer costs the connection that it was to open. The next ones

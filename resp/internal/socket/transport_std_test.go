@@ -1,7 +1,6 @@
 package socket
 
 import (
-	"io"
 	"net"
 	"runtime"
 	"testing"
@@ -41,41 +40,14 @@ func TestStdTransportKnowsThatItsReaderIsBehind(t *testing.T) {
 				client = c.dialled(client)
 			}
 			s := newEarSink(t)
-			entered, release := make(chan struct{}), make(chan struct{})
-			s.hearBytes = func(b string) {
-				if b == "one" {
-					close(entered)
-					<-release
-				}
-			}
+			b := s.stopAtOne()
 			tr, err := w.loops.Adopt(client, s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			// What TLS sends of itself after its handshake is read soon.
 			sockettest.PollUntil(t, "nothing lies there", func() bool { return !tr.Unread() })
-			io.WriteString(server, "one")
-			sockettest.Receive(t, entered, "OnBytes")
-			if tr.Unread() {
-				t.Error("what OnBytes has been given counts as unread")
-			}
-			io.WriteString(server, "two")
-			if !c.blind {
-				sockettest.PollUntil(t, "the bytes behind it are seen", tr.Unread)
-			} else if tr.Unread() {
-				t.Error("bytes are seen where nobody can know")
-			}
-			close(release)
-			sockettest.Receive(t, s.bytes, "the first bytes")
-			sockettest.Receive(t, s.bytes, "the others")
-			if tr.Unread() {
-				t.Error("bytes that were read count as unread")
-			}
-			tr.Close(io.EOF)
-			sockettest.Receive(t, s.done, "OnClose")
-			if tr.Unread() {
-				t.Error("bytes after the end")
-			}
+			b.check(t, tr, server, c.blind)
 		})
 	}
 }

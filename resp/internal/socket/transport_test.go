@@ -252,3 +252,48 @@ func TestTransportWritesNothingAfterItsEnd(t *testing.T) {
 		sockettest.WantSilence(t, fresh)
 	})
 }
+
+// behind is a sink that stops in its first bytes, "one", until it is released.
+type behind struct {
+	sink             *earSink
+	entered, release chan struct{}
+}
+
+// stopAtOne makes one of s, which has not been adopted yet.
+func (s *earSink) stopAtOne() *behind {
+	b := &behind{s, make(chan struct{}), make(chan struct{})}
+	s.hearBytes = func(got string) {
+		if got == "one" {
+			close(b.entered)
+			<-b.release
+		}
+	}
+	return b
+}
+
+// check checks what Unread says while the sink is behind. A blind transport always says no.
+func (b *behind) check(t *testing.T, tr Transport, server net.Conn, blind bool) {
+	t.Helper()
+	io.WriteString(server, "one")
+	sockettest.Receive(t, b.entered, "OnBytes")
+	if tr.Unread() {
+		t.Error("what OnBytes has been given counts as unread")
+	}
+	io.WriteString(server, "two")
+	if !blind {
+		sockettest.PollUntil(t, "the bytes behind it are seen", tr.Unread)
+	} else if tr.Unread() {
+		t.Error("bytes are seen where nobody can know")
+	}
+	close(b.release)
+	sockettest.Receive(t, b.sink.bytes, "the first bytes")
+	sockettest.Receive(t, b.sink.bytes, "the others")
+	if tr.Unread() {
+		t.Error("bytes that were read count as unread")
+	}
+	tr.Close(io.EOF)
+	sockettest.Receive(t, b.sink.done, "OnClose")
+	if tr.Unread() {
+		t.Error("bytes after the end")
+	}
+}
