@@ -172,7 +172,7 @@ func (s *Sim) acknowledge(d resp.DurableRequest) *resp.Ack {
 	return &resp.Ack{Acked: acked, Wanted: wanted}
 }
 
-// rival is a client of another kind: it takes locks that are free, for a while, and
+// rivals has a client of another kind take locks that are free, for a while. It
 // announces their release, unless it has died.
 func (s *Sim) rivals() {
 	if s.calm {
