@@ -63,7 +63,8 @@ type quorum struct {
 	out      int           // parts that are asked
 	tries    int           // pauses, with the referee's vote
 	looks    int           // at rounds that had no result
-	slowest  time.Duration // how long a round waits at least: a vote that came too late took that long
+	again    int           // rounds after votes that came too late, since the latest probe
+	patience time.Duration // how long this round waits at least
 	probes   int           // since it is blocked
 	probed   int           // the latest
 	failed   int           // rounds without a majority
@@ -158,13 +159,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 		p.vote = v
 	}
 	if q.stage == quorumBlocked && q.stop == nil && p.vote != nil {
-		q.learn(p)
-		if p.waits || q.probed == i || !q.waits() || q.almost() {
-			q.tries = 0
-			q.round(&do)
-		} else { // late: it is not wanted alone
-			do.give, p.vote = append(do.give, v), nil
-		}
+		q.resume(i, &do)
 	}
 	switch q.stage {
 	case quorumHeld:

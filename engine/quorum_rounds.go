@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// round asks all servers that have no vote and are not being asked.
-func (q *quorum) round(do *deeds) {
+// round asks all servers that have no vote and are not being asked. Some may need as long as took
+// for an answer: it waits for that, and a quarter more, at least.
+func (q *quorum) round(took time.Duration, do *deeds) {
 	q.stage, q.armed = quorumAsking, false
+	q.patience = min(took+took/4, q.home.cfg.CommandTimeout)
 	for i := range q.parts {
 		if p := &q.parts[i]; p.vote == nil && p.asked == nil {
 			q.ask(i, false, do)
@@ -60,7 +62,7 @@ func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 	switch {
 	case holder < 0 && votes+coming+slow >= q.majority(), holder >= 0 && (unknown || !mine && votes+coming >= q.majority()):
 		if (votes > 0 || holder >= 0) && !q.armed {
-			q.arm(max(firstLook<<min(q.looks, maxLooks), q.slowest), do)
+			q.arm(max(firstLook<<min(q.looks, maxLooks), q.patience), do)
 			q.looks++
 		}
 		return
@@ -102,21 +104,28 @@ func (q *quorum) block(do *deeds) {
 	}
 }
 
-// learn notes how long a vote took that came after its round was over: the next rounds wait for
-// such an answer. Each time it is a quarter more than is needed, at least, so that this comes to
-// an end. The caller holds mu.
-func (q *quorum) learn(p *quorumPart) {
-	took := q.home.clock.Now().Sub(p.since)
-	if p.waits || took <= q.slowest {
+// resume goes on when it was blocked, and got a vote. The others are waited for as long as this
+// vote took: if it was far, they may be, too. But not longer: a slow server may not be needed, and
+// meanwhile somebody else needs the votes that are kept. The caller holds mu.
+func (q *quorum) resume(i int, do *deeds) {
+	p := &q.parts[i]
+	took := q.locks[i].engine().clock.Stamp().Sub(p.since)
+	switch {
+	case p.waits:
+		took = 0 // it waited for an owner
+	case q.probed == i, !q.waits():
+	case q.almost():
+		q.again++
+	default: // late: it is not wanted alone
+		do.give, p.vote = append(do.give, p.vote), nil
 		return
 	}
-	q.slowest = min(took+took/4, q.home.cfg.CommandTimeout)
-	q.looks = 0
+	q.tries = 0
+	q.round(took, do)
 }
 
 // almost reports whether a majority has granted it, though not within one round, as some are
-// slow. Then another round is worth it, a few times: each waits longer for an answer, and as
-// long as the latest took. The caller holds mu.
+// slow. Then another round is worth it, a few times. The caller holds mu.
 func (q *quorum) almost() bool {
 	granted := 0
 	for i := range q.parts {
@@ -124,13 +133,14 @@ func (q *quorum) almost() bool {
 			granted++
 		}
 	}
-	return granted >= q.majority() && q.looks <= maxLooks
+	return granted >= q.majority() && q.again < maxAgain
 }
 
 // The times are up to twice as long.
 const (
 	firstLook = 4 * time.Millisecond // at a round that has no result; doubles
 	maxLooks  = 5
+	maxAgain  = 6                    // rounds after a probe, for what it nearly got
 	mostPause = 8 * time.Millisecond // from firstPause on
 	maxPauses = 12
 	longWait  = 250 * time.Millisecond // until another server is asked
@@ -179,7 +189,7 @@ func (q *quorum) look(tooLong bool) {
 		q.decide(stands, tooLong, &do)
 	case !tooLong || q.armed: // another transition was first
 	case q.stage == quorumPausing:
-		q.round(&do)
+		q.round(0, &do)
 		q.next(&do)
 	case q.stage == quorumBlocked:
 		q.probe(stands, first, &do)
@@ -212,12 +222,13 @@ func (q *quorum) probe(stands []standing, first bool, do *deeds) {
 		q.probes = min(q.probes+1, maxProbes)
 	}
 	q.arm(longWait<<q.probes, do)
+	q.again = 0
 	switch {
 	case waits && len(others) > 0:
 		q.probed = others[q.home.world.Int64N(int64(len(others)))]
 		q.ask(q.probed, false, do)
 	case len(others) >= q.majority():
-		q.round(do)
+		q.round(0, do)
 	}
 }
 
