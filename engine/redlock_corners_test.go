@@ -82,7 +82,7 @@ func TestRedLockOfAMajorityThatAnswersUnevenly(t *testing.T) {
 // The same with servers that are far away, one of the two or both: it takes a few round trips.
 func TestRedLockOfAFarMajority(t *testing.T) {
 	t.Parallel()
-	const away = 400 * time.Millisecond
+	const away = 800 * time.Millisecond
 	for name, far := range map[string]int{"one": 1, "both": 2} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +98,7 @@ func TestRedLockOfAFarMajority(t *testing.T) {
 				for _, i := range l.all.order[3-far:] {
 					proxies[i].Delay(faultproxy.All, away/2, away/2)
 				}
-				h, err := l.Lock(ctxT(t), Wait(8*away))
+				h, err := l.Lock(ctxT(t), Wait(5*away))
 				if err != nil {
 					t.Fatal(err)
 				}
