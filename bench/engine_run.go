@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -20,10 +21,10 @@ type engineRun struct {
 	server  *Server
 	eng     *engine.Engine
 	result  *Result
-	used    meter
+	used    process.Meter
 	latency *hdrhistogram.Histogram
 	base    int // goroutines of the idle engine
-	watch   *sampler
+	watch   *process.Sampler
 	before  int64 // commands
 	began   time.Time
 	cpu     time.Duration // of the server when it began
@@ -63,30 +64,30 @@ func (e *engineRun) names(n int) []string {
 
 // begin starts a stage that counts as work.
 func (e *engineRun) begin() {
-	e.watch = sample(e.base)
-	e.used.start()
+	e.watch = process.SampleGoroutines(e.base)
+	e.used.Start()
 }
 
 // end ends it, at an instant that may be past.
 func (e *engineRun) end(at time.Time) {
-	e.used.stopAt(at)
-	e.result.GoroutinesPeak = max(e.result.GoroutinesPeak, e.watch.stop())
+	e.used.StopAt(at)
+	e.result.GoroutinesPeak = max(e.result.GoroutinesPeak, e.watch.Stop())
 }
 
 // idle looks on for Config.Duration.
-func (e *engineRun) idle(stage string) usage {
+func (e *engineRun) idle(stage string) process.Usage {
 	e.result.GoroutinesPeak = max(e.result.GoroutinesPeak, runtime.NumGoroutine()-e.base)
-	var used meter
-	used.start()
-	for left := e.cfg.Duration; left > 0; left = e.cfg.Duration - time.Since(used.began) {
+	var used process.Meter
+	used.Start()
+	for left := e.cfg.Duration; left > 0; left = e.cfg.Duration - time.Since(used.Began) {
 		// Seldom, so as not to be what is measured.
 		if !sleep(e.ctx, min(left, time.Second)) {
 			break
 		}
-		e.cfg.progress(stage, min(time.Since(used.began), e.cfg.Duration).Milliseconds(), e.cfg.Duration.Milliseconds())
+		e.cfg.progress(stage, min(time.Since(used.Began), e.cfg.Duration).Milliseconds(), e.cfg.Duration.Milliseconds())
 	}
-	used.stop()
-	return used.total
+	used.Stop()
+	return used.Total
 }
 
 // settled waits until the engine has had nothing to say to the server, nor to hear
@@ -124,7 +125,7 @@ func (e *engineRun) conclude() error {
 	if err := e.server.noteCPU(e.result, e.cpu, time.Since(e.began)); err != nil {
 		return err
 	}
-	e.result.finish(e.used.total, after-e.before, counted, e.latency)
+	e.result.finish(e.used.Total, after-e.before, counted, e.latency)
 	return e.server.conclude(e.ctx, e.result)
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -34,7 +35,7 @@ type heldRun struct {
 
 func (h *heldRun) run() error {
 	names := h.names(h.cfg.Count)
-	heap := liveHeap()
+	heap := process.LiveHeap()
 	h.begin()
 	h.fill(names)
 	h.end(time.Now())
@@ -45,11 +46,11 @@ func (h *heldRun) run() error {
 	h.renewals.begin()
 	used := h.idle("holding")
 	h.own.Renewals, h.own.RenewalsPerSecond = h.renewals.end()
-	h.own.HeldS, h.own.HeldCPUPercent = used.elapsed.Seconds(), used.cpuPercent()
+	h.own.HeldS, h.own.HeldCPUPercent = used.Elapsed.Seconds(), used.CPUPercent()
 	// After the renewals: a hold that has been renewed takes more than a new one.
-	h.result.HeapBytes = (liveHeap() - heap) / int64(h.cfg.Count)
+	h.result.HeapBytes = (process.LiveHeap() - heap) / int64(h.cfg.Count)
 	runtime.KeepAlive(names) // which were there before the holds, and are no part of them
-	h.own.AllRenewed = used.elapsed >= firstRenewals(h.cfg.lease())
+	h.own.AllRenewed = used.Elapsed >= firstRenewals(h.cfg.lease())
 
 	h.begin()
 	h.empty()

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+
+	"github.com/pawl-lock/pawl/bench/internal/process"
 )
 
 // RunLoop measures a closed loop (Single, Uncontended or Hot) of any client. The
@@ -75,9 +77,9 @@ func (l *loop) measure() error {
 	l.renew()
 	r := l.result
 	idle := runtime.NumGoroutine()
-	heap := liveHeap()
-	var used meter
-	var watch *sampler
+	heap := process.LiveHeap()
+	var used process.Meter
+	var watch *process.Sampler
 	var before int64
 	var serverCPU time.Duration
 	stuck, err := runRound(l.ctx, l.workers, l.cfg.Duration, l.cfg.patience(), func() (err error) {
@@ -87,22 +89,22 @@ func (l *loop) measure() error {
 		if serverCPU, err = l.server.cpuTime(); err != nil {
 			return err
 		}
-		watch = sample(idle + len(l.workers))
-		used.start()
+		watch = process.SampleGoroutines(idle + len(l.workers))
+		used.Start()
 		return nil
 	}, l.tick(l.cfg.Scenario, l.cfg.Duration))
 	if watch != nil {
-		r.GoroutinesPeak = watch.stop()
+		r.GoroutinesPeak = watch.Stop()
 	}
 	if err != nil || l.ctx.Err() != nil {
 		return firstError(l.ctx, err)
 	}
-	used.stopAt(l.ended(stuck, used.began))
+	used.StopAt(l.ended(stuck, used.Began))
 	l.drop(stuck)
-	if err := l.server.noteCPU(r, serverCPU, used.total.elapsed); err != nil {
+	if err := l.server.noteCPU(r, serverCPU, used.Total.Elapsed); err != nil {
 		return err
 	}
-	r.HeapBytes = liveHeap() - heap
+	r.HeapBytes = process.LiveHeap() - heap
 	after, counted, err := l.server.commands()
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (l *loop) measure() error {
 		r.Fairness.Min = 0 // what they did before is not known
 	}
 	r.Fairness.Mean = float64(r.Pairs) / float64(r.Goroutines)
-	r.finish(used.total, after-before, counted, merged(l.latency))
+	r.finish(used.Total, after-before, counted, merged(l.latency))
 	return nil
 }
 

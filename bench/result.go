@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/pawl-lock/pawl/bench/internal/process"
 )
 
 // Result is what one run measured. Its JSON form is a public format: fields are
@@ -156,8 +158,8 @@ func (r *Result) failed(err error) {
 }
 
 // finish computes the ratios.
-func (r *Result) finish(u usage, commands int64, counted bool, h *hdrhistogram.Histogram) {
-	r.DurationS = u.elapsed.Seconds()
+func (r *Result) finish(u process.Usage, commands int64, counted bool, h *hdrhistogram.Histogram) {
+	r.DurationS = u.Elapsed.Seconds()
 	us := func(ns int64) float64 { return float64(ns) / float64(time.Microsecond) }
 	r.LatencyUs = Latency{
 		P50: us(h.ValueAtQuantile(50)), P99: us(h.ValueAtQuantile(99)),
@@ -170,8 +172,8 @@ func (r *Result) finish(u usage, commands int64, counted bool, h *hdrhistogram.H
 		return
 	}
 	pairs := float64(r.Pairs)
-	r.ClientCPUUsPerPair = us(int64(u.cpu)) / pairs
-	r.AllocsPerPair = float64(u.allocs) / pairs
+	r.ClientCPUUsPerPair = us(int64(u.CPU)) / pairs
+	r.AllocsPerPair = float64(u.Allocs) / pairs
 	if counted {
 		perPair := float64(commands) / pairs
 		r.CommandsPerPair = &perPair

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/bench/internal/process"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -27,7 +29,7 @@ func sampleResults() map[string]*Result {
 	for us := 1; us <= 1000; us++ {
 		record(h, time.Duration(us)*time.Microsecond)
 	}
-	loop.finish(usage{elapsed: 5 * time.Second, cpu: 1920 * time.Millisecond, allocs: 960_000}, 960_000, true, h)
+	loop.finish(process.Usage{Elapsed: 5 * time.Second, CPU: 1920 * time.Millisecond, Allocs: 960_000}, 960_000, true, h)
 	waiters := loop
 	waiters.Scenario, waiters.Count, waiters.Goroutines, waiters.Fairness = Waiters, 100_000, 1, Fairness{}
 	waiters.CommandsPerPair = &commands

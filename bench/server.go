@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -178,7 +179,7 @@ func (s *Server) noteCPU(r *Result, then time.Duration, elapsed time.Duration) e
 // conclude looks at the server when all is released. What it cannot find out is noted,
 // and costs no figure; an error means that the run was interrupted.
 func (s *Server) conclude(ctx context.Context, r *Result) error {
-	r.RSSBytes = maxRSS()
+	r.RSSBytes = process.MaxRSS()
 	if s.named { // else ours cannot be told from others'
 		s.lookForOthers()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -45,16 +46,16 @@ func (w *waitersRun) run() (err error) {
 		return err
 	}
 
-	heap := liveHeap()
+	heap := process.LiveHeap()
 	w.begin()
 	w.fill(waiting)
 	w.end(w.refill(waiting))
-	w.result.HeapBytes = (liveHeap() - heap) / int64(w.cfg.Count)
+	w.result.HeapBytes = (process.LiveHeap() - heap) / int64(w.cfg.Count)
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
 	}
 	used := w.idle("waiting")
-	w.own.IdleS, w.own.IdleCPUPercent = used.elapsed.Seconds(), used.cpuPercent()
+	w.own.IdleS, w.own.IdleCPUPercent = used.Elapsed.Seconds(), used.CPUPercent()
 
 	w.begin()
 	switch w.cfg.Finish {

@@ -37,6 +37,7 @@ var layers = map[string]int{
 	"engine/enginetest":          9,
 	"resp/internal/exchangetest": 9,
 	"engine/internal/sim":        9,
+	"bench/internal/process":     0,
 	"bench":                      10,
 	"cmd":                        11,
 }
@@ -173,7 +174,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine/internal/queue", in("engine/internal/script"), in("resp")),
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
 		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
-		pkg("bench", in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
+		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
 		pkg("cmd/pawl", in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
 	} {
@@ -202,6 +203,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("pprof", in("bench")),
 		pkg("pprof", "net/http/pprof"),
 		pkg("bench", in("cmd/pawl")),
+		pkg("bench/internal/process", in("engine")),
 		pkg("internal/clock", in("engine")),
 		pkg("elsewhere"),
 		{ImportPath: in("engine"), XTestImports: []string{"net/http/pprof"}},

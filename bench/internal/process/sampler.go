@@ -1,4 +1,4 @@
-package bench
+package process
 
 import (
 	"runtime"
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sampler watches the number of goroutines until it is stopped.
-type sampler struct {
+// Sampler watches the number of goroutines until it is stopped.
+type Sampler struct {
 	base int // the caller's goroutines and the sampler's own
 	peak int
 	quit chan struct{}
@@ -17,10 +17,10 @@ type sampler struct {
 // sampleEvery is short enough to see a burst, and costs some 0.1 % of a CPU.
 const sampleEvery = 10 * time.Millisecond
 
-// sample starts a sampler; base is the number of goroutines that are not to be
+// SampleGoroutines starts a sampler; base is the number of goroutines that are not to be
 // counted.
-func sample(base int) *sampler {
-	s := &sampler{base: base + 1, quit: make(chan struct{})}
+func SampleGoroutines(base int) *Sampler {
+	s := &Sampler{base: base + 1, quit: make(chan struct{})}
 	s.done.Go(func() {
 		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
@@ -36,8 +36,8 @@ func sample(base int) *sampler {
 	return s
 }
 
-// stop ends the sampler and returns the peak.
-func (s *sampler) stop() int {
+// Stop ends the sampler and returns the peak.
+func (s *Sampler) Stop() int {
 	close(s.quit)
 	s.done.Wait()
 	return s.peak

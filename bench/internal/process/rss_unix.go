@@ -1,14 +1,14 @@
 //go:build unix
 
-package bench
+package process
 
 import (
 	"runtime"
 	"syscall"
 )
 
-// maxRSS is the most memory that this process has had so far.
-func maxRSS() int64 {
+// MaxRSS is the most memory that this process has had so far.
+func MaxRSS() int64 {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		return 0
