@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/pawl-lock/pawl/bench/internal/latency"
 	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 )
@@ -36,7 +37,7 @@ func startEngine(ctx context.Context, server *Server, cfg Config, ec engine.Conf
 		return nil, err
 	}
 	e := &engineRun{
-		ctx: ctx, cfg: cfg, server: server, eng: eng, latency: newHistogram(),
+		ctx: ctx, cfg: cfg, server: server, eng: eng, latency: latency.NewHistogram(),
 		result: &Result{
 			Scenario: cfg.Scenario, Client: "pawl", Server: server.name, Comparable: server.comparable,
 			Goroutines: 1, Count: cfg.Count, Conditions: conditionsOf(cfg),

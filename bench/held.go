@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/latency"
 	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 )
@@ -76,7 +77,7 @@ func (h *heldRun) fill(names []string) {
 		hold, err := await(p, s.future)
 		switch {
 		case err == nil:
-			record(h.latency, time.Since(s.at))
+			latency.Record(h.latency, time.Since(s.at))
 			h.holds = append(h.holds, hold)
 		case errors.Is(err, errStuck):
 			h.result.Stuck++

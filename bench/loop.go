@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/latency"
 	"github.com/pawl-lock/pawl/bench/internal/process"
 )
 
@@ -51,7 +52,7 @@ type loop struct {
 	server  *Server
 	cfg     Config
 	workers []*worker
-	latency []*latencies
+	latency []*latency.Recorder
 	result  *Result
 }
 
@@ -124,13 +125,13 @@ func (l *loop) measure() error {
 		r.Fairness.Min = 0 // what they did before is not known
 	}
 	r.Fairness.Mean = float64(r.Pairs) / float64(r.Goroutines)
-	r.finish(used.Total, after-before, counted, merged(l.latency))
+	r.finish(used.Total, after-before, counted, latency.Merged(l.latency))
 	return nil
 }
 
 // renew gives every worker fresh counters.
 func (l *loop) renew() {
-	l.latency = newLatencies(len(l.workers))
+	l.latency = latency.Recorders(len(l.workers))
 	for i, w := range l.workers {
 		*w = worker{pair: w.pair, latency: l.latency[i%len(l.latency)]}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/latency"
 	"github.com/pawl-lock/pawl/bench/internal/process"
 )
 
@@ -25,9 +26,9 @@ func sampleResults() map[string]*Result {
 		},
 		Pairs: 480_000, Fairness: Fairness{Min: 7400, Max: 7600, Mean: 7500}, HeapBytes: 4096, GoroutinesPeak: 1,
 	}
-	h := newHistogram()
+	h := latency.NewHistogram()
 	for us := 1; us <= 1000; us++ {
-		record(h, time.Duration(us)*time.Microsecond)
+		latency.Record(h, time.Duration(us)*time.Microsecond)
 	}
 	loop.finish(process.Usage{Elapsed: 5 * time.Second, CPU: 1920 * time.Millisecond, Allocs: 960_000}, 960_000, true, h)
 	waiters := loop

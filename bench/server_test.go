@@ -179,22 +179,3 @@ func TestTooManyChannelsAreCountedAndNotListed(t *testing.T) {
 		t.Errorf("a list that the server refuses: %+v, %v", r.Leftovers, r.Err())
 	}
 }
-
-func TestHistogramsOfManyWorkersAreAsFineAsThoseOfFew(t *testing.T) {
-	t.Parallel()
-	const workers = 4 * maxLatencies
-	all, exact := newLatencies(workers), newHistogram()
-	if len(all) != maxLatencies {
-		t.Fatalf("%d histograms", len(all))
-	}
-	for i := range 100_000 {
-		d := 100*time.Microsecond + time.Duration(i)*37
-		all[i%workers%len(all)].record(d)
-		record(exact, d)
-	}
-	for _, q := range []float64{50, 99, 99.9} {
-		if got, want := merged(all).ValueAtQuantile(q), exact.ValueAtQuantile(q); got != want {
-			t.Errorf("p%v is %d, want %d", q, got, want)
-		}
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/latency"
 	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 )
@@ -166,7 +167,7 @@ func (w *waitersRun) granted(i int, h *engine.Hold, err error, unlocks *unlocker
 	switch {
 	case err == nil:
 		now := time.Now()
-		record(w.latency, now.Sub(w.freed[name]))
+		latency.Record(w.latency, now.Sub(w.freed[name]))
 		w.freed[name] = now
 		w.own.Served++
 		unlocks.add(h)

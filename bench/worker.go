@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/pawl-lock/pawl/bench/internal/latency"
 )
 
 // worker is one goroutine's share of a closed loop. Its fields are the goroutine's
@@ -13,7 +15,7 @@ type worker struct {
 	pairs   int64
 	errors  int64
 	err     error // the first
-	latency *latencies
+	latency *latency.Recorder
 	ended   time.Time
 	done    chan struct{}
 }
@@ -41,7 +43,7 @@ func (w *worker) run(ctx context.Context, r *round) {
 			now = time.Now()
 		} else {
 			w.pairs++
-			w.latency.record(now.Sub(last))
+			w.latency.Record(now.Sub(last))
 		}
 		last = now
 	}

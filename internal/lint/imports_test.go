@@ -38,6 +38,7 @@ var layers = map[string]int{
 	"resp/internal/exchangetest": 9,
 	"engine/internal/sim":        9,
 	"bench/internal/process":     0,
+	"bench/internal/latency":     0,
 	"bench":                      10,
 	"cmd":                        11,
 }
