@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 
+	"github.com/pawl-lock/pawl/bench/internal/admin"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -27,7 +28,7 @@ func OpenPawl(ctx context.Context, cfg engine.Config) (Client, error) {
 }
 
 func newEngine(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, admin.ConnectTimeout)
 	defer cancel()
 	return engine.New(ctx, cfg)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp"
 )
 
 func TestFuturesAndHoldsAreWeighed(t *testing.T) {
@@ -232,33 +230,5 @@ func TestRenewalsAreSpreadOverFullSeconds(t *testing.T) {
 	}
 	if want := []int64{10, 0, 20, 64}; !slices.Equal(r.mu.seconds, want) {
 		t.Errorf("%v", r.mu.seconds)
-	}
-}
-
-// A server that is away keeps no lock on the others, and is said to be away.
-func TestAServerThatDiesKeepsNoLockOnTheOthers(t *testing.T) {
-	t.Parallel()
-	alive, dies := redistest.Start(t), redistest.Start(t)
-	first, second := openServer(t, alive.URL()), openServer(t, dies.URL())
-	names := make([]string, 100)
-	const half = 16384 / 2 // of the slots
-	for i := range names {
-		names[i] = "n" + strconv.Itoa(i)
-	}
-	f := &fleet{admins: map[string]*admin{"a": first.fleet.first(), "b": second.fleet.first()},
-		shards: []resp.Shard{{First: 0, Last: half - 1, Primary: "a"}, {First: half, Last: 2*half - 1, Primary: "b"}}}
-	foreign := &foreignHolds{fleet: f, names: names}
-	if err := foreign.take(0); err != nil {
-		t.Fatal(err)
-	}
-	dies.Kill()
-	if _, err := foreign.releaseNext(1000); !errors.Is(err, engine.ErrUnavailable) {
-		t.Error(err)
-	}
-	if err := foreign.release(); !errors.Is(err, engine.ErrUnavailable) || strings.Contains(err.Error(), "use of closed") {
-		t.Error(err)
-	}
-	if n := alive.Do("DBSIZE"); n != int64(0) {
-		t.Errorf("%v keys are left", n)
 	}
 }

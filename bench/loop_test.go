@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/admin"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -222,14 +223,14 @@ func forget(t *testing.T, url, name string) {
 		t.Error(err)
 		return
 	}
-	a, err := dialAdmin(context.Background(), cfg)
+	a, err := admin.Dial(context.Background(), cfg)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	t.Cleanup(a.close)
+	t.Cleanup(a.Close)
 	for _, words := range [][]string{{"HSET", name, "me", "1"}, {"SUBSCRIBE", "redisson_lock__channel:{" + name + "}"}} {
-		if _, err := a.do(words...); err != nil {
+		if _, err := a.Do(words...); err != nil {
 			t.Error(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/admin"
 	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
@@ -27,7 +28,7 @@ type Server struct {
 	// prefix begins every lock's name of this run, so that runs on one server, and
 	// the data of its owner, do not meet.
 	prefix string
-	fleet  *fleet
+	fleet  *admin.Fleet
 	stop   func()
 	// named: the connections of what is measured are called by prefix, so all others are
 	// somebody else's.
@@ -75,11 +76,11 @@ func (s *Server) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.fleet, err = dialFleet(ctx, cfg); err != nil {
+	if s.fleet, err = admin.DialFleet(ctx, cfg); err != nil {
 		return err
 	}
-	if _, err := s.fleet.first().do("PING"); err != nil {
-		s.fleet.close()
+	if _, err := s.fleet.First().Do("PING"); err != nil {
+		s.fleet.Close()
 		return fmt.Errorf("%w: PING: %w", engine.ErrUnavailable, err)
 	}
 	if !s.comparable {
@@ -88,10 +89,10 @@ func (s *Server) connect(ctx context.Context) error {
 	}
 	// Without the right to ask, or on something else than a Redis, the run has its
 	// figures, but none to compare them with.
-	fields, err := s.fleet.first().info("server")
+	fields, err := s.fleet.First().Info("server")
 	var refused *resp.ServerError
 	if err != nil && !errors.As(err, &refused) {
-		s.fleet.close()
+		s.fleet.Close()
 		return fmt.Errorf("%w: INFO: %w", engine.ErrUnavailable, err)
 	}
 	switch {
@@ -104,7 +105,7 @@ func (s *Server) connect(ctx context.Context) error {
 	}
 	s.lookForOthers()
 	if cfg.Topology != "standalone" && cfg.Topology != "" {
-		s.name = fmt.Sprintf("%s, %s of %d primaries", s.name, cfg.Topology, len(s.fleet.admins))
+		s.name = fmt.Sprintf("%s, %s of %d primaries", s.name, cfg.Topology, len(s.fleet.Conns))
 	}
 	return nil
 }
@@ -120,7 +121,7 @@ func (s *Server) config() (engine.Config, error) {
 
 // Close ends the connection, and the server if it was started here.
 func (s *Server) Close() {
-	s.fleet.close()
+	s.fleet.Close()
 	s.stop()
 }
 
@@ -143,12 +144,12 @@ func (s *Server) commands() (n int64, counted bool, err error) {
 	if !s.comparable {
 		return 0, false, nil
 	}
-	sum, err := s.fleet.each(commandsOf)
+	sum, err := s.fleet.Each(commandsOf)
 	return int64(sum), err == nil, err
 }
 
-func commandsOf(a *admin) (n int, err error) {
-	fields, err := a.info("commandstats")
+func commandsOf(a *admin.Conn) (n int, err error) {
+	fields, err := a.Info("commandstats")
 	if err != nil {
 		return 0, fmt.Errorf("bench: INFO commandstats: %w", err)
 	}
@@ -221,12 +222,12 @@ func (s *Server) leftovers(ctx context.Context) (Leftovers, error) {
 	}
 }
 
-func (s *Server) keys() (int, error) { return s.fleet.each(s.keysOf) }
+func (s *Server) keys() (int, error) { return s.fleet.Each(s.keysOf) }
 
-func (s *Server) keysOf(a *admin) (int, error) {
+func (s *Server) keysOf(a *admin.Conn) (int, error) {
 	keys, cursor := 0, "0"
 	for {
-		v, err := a.ask("SCAN", cursor, "MATCH", "*"+s.prefix+"*", "COUNT", "10000")
+		v, err := a.Ask("SCAN", cursor, "MATCH", "*"+s.prefix+"*", "COUNT", "10000")
 		if err != nil || v.Len() != 2 {
 			return 0, fmt.Errorf("bench: SCAN: %w", errors.Join(err, resp.ErrProtocol))
 		}
@@ -244,16 +245,16 @@ func (s *Server) keysOf(a *admin) (int, error) {
 	}
 }
 
-func (s *Server) channels() (int, error) { return s.fleet.each(s.channelsOf) }
+func (s *Server) channels() (int, error) { return s.fleet.Each(s.channelsOf) }
 
-func (s *Server) channelsOf(a *admin) (int, error) {
+func (s *Server) channelsOf(a *admin.Conn) (int, error) {
 	kinds := []string{"CHANNELS"}
-	if s.fleet.sharded {
+	if s.fleet.Sharded {
 		kinds = append(kinds, "SHARDCHANNELS")
 	}
 	n := 0
 	for _, kind := range kinds {
-		v, err := a.ask("PUBSUB", kind, "*"+s.prefix+"*")
+		v, err := a.Ask("PUBSUB", kind, "*"+s.prefix+"*")
 		if err != nil {
 			return 0, fmt.Errorf("bench: PUBSUB %s: %w", kind, err)
 		}
@@ -269,8 +270,8 @@ const mostListed = 100_000
 // crowd is how many channels the servers have, of anybody, if those are too many to be
 // listed; else 0.
 func (s *Server) crowd() (int, error) {
-	sum, err := s.fleet.each(func(a *admin) (int, error) {
-		fields, err := a.info("stats")
+	sum, err := s.fleet.Each(func(a *admin.Conn) (int, error) {
+		fields, err := a.Info("stats")
 		n, _ := strconv.Atoi(fields["pubsub_channels"])
 		sharded, _ := strconv.Atoi(fields["pubsubshard_channels"])
 		return n + sharded, err
@@ -285,8 +286,8 @@ func (s *Server) crowd() (int, error) {
 // lookForOthers notes whether somebody else is connected: then the server's counters
 // are theirs, too, and so is its time. Sentinels, replicas and primaries do not count.
 func (s *Server) lookForOthers() {
-	for _, a := range s.fleet.admins {
-		v, err := a.ask("CLIENT", "LIST")
+	for _, a := range s.fleet.Conns {
+		v, err := a.Ask("CLIENT", "LIST")
 		if err != nil {
 			continue // without the right to ask it is not known
 		}
@@ -296,7 +297,7 @@ func (s *Server) lookForOthers() {
 				name, value, _ := strings.Cut(word, "=")
 				fields[name] = value
 			}
-			ours := fields["id"] == a.id || s.named && fields["name"] == s.clientName()
+			ours := fields["id"] == a.ID || s.named && fields["name"] == s.clientName()
 			if !ours && !strings.HasPrefix(fields["name"], "sentinel-") && !strings.ContainsAny(fields["flags"], "SM") {
 				s.shared = true
 			}
@@ -312,8 +313,8 @@ func (s *Server) cpuTime() (time.Duration, error) {
 	if !s.comparable {
 		return 0, nil
 	}
-	sum, err := s.fleet.each(func(a *admin) (int, error) {
-		fields, err := a.info("cpu")
+	sum, err := s.fleet.Each(func(a *admin.Conn) (int, error) {
+		fields, err := a.Info("cpu")
 		user, _ := strconv.ParseFloat(fields["used_cpu_user"], 64)
 		system, _ := strconv.ParseFloat(fields["used_cpu_sys"], 64)
 		return int((user + system) * float64(time.Second)), err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-lock/pawl/bench/internal/admin"
 	"github.com/pawl-lock/pawl/bench/internal/latency"
 	"github.com/pawl-lock/pawl/bench/internal/process"
 	"github.com/pawl-lock/pawl/engine"
@@ -41,9 +42,9 @@ func (w *waitersRun) run() (err error) {
 	// The one context of all futures.
 	waiting, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	foreign := &foreignHolds{fleet: w.server.fleet, names: w.names}
-	defer func() { err = errors.Join(err, foreign.release()) }() // what was taken before a refusal, too
-	if err := foreign.take(w.cfg.Duration); err != nil {
+	foreign := admin.NewForeignHolds(w.server.fleet, w.names)
+	defer func() { err = errors.Join(err, foreign.Release()) }() // what was taken before a refusal, too
+	if err := foreign.Take(w.cfg.Duration); err != nil {
 		return err
 	}
 
@@ -135,16 +136,16 @@ func dropFromQueue[T any](queues []T, i, step int, last T) {
 // serve releases the foreign holds; every future is granted in its turn, and its
 // hold unlocked. Futures of one name are granted in their order, so they can be
 // awaited in that order.
-func (w *waitersRun) serve(foreign *foreignHolds) error {
+func (w *waitersRun) serve(foreign *admin.ForeignHolds) error {
 	p := newPatience(w.ctx, w.cfg.patience())
 	unlocks := w.unlocker(p, nil)
 	for i, f := range w.futures {
-		if i < len(w.names) && i%foreignBatch == 0 {
-			now, err := foreign.releaseNext(foreignBatch)
+		if i < len(w.names) && i%admin.ForeignBatch == 0 {
+			now, err := foreign.ReleaseNext(admin.ForeignBatch)
 			if err != nil {
 				return err
 			}
-			for j := i; j < min(i+foreignBatch, len(w.names)); j++ {
+			for j := i; j < min(i+admin.ForeignBatch, len(w.names)); j++ {
 				w.freed[j] = now
 			}
 		}

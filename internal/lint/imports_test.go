@@ -39,6 +39,7 @@ var layers = map[string]int{
 	"engine/internal/sim":        9,
 	"bench/internal/process":     0,
 	"bench/internal/latency":     0,
+	"bench/internal/admin":       9,
 	"bench":                      10,
 	"cmd":                        11,
 }
@@ -205,6 +206,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("pprof", "net/http/pprof"),
 		pkg("bench", in("cmd/pawl")),
 		pkg("bench/internal/process", in("engine")),
+		pkg("bench/internal/admin", in("bench")),
 		pkg("internal/clock", in("engine")),
 		pkg("elsewhere"),
 		{ImportPath: in("engine"), XTestImports: []string{"net/http/pprof"}},

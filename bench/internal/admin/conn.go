@@ -1,4 +1,4 @@
-package bench
+package admin
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// admin is a connection for what is done beside the measuring: counting, foreign
+// Conn is a connection for what is done beside the measuring: counting, foreign
 // holds, looking for leftovers. It has no goroutine and does nothing unasked, so
 // that it disturbs no figure. It belongs to one goroutine.
-type admin struct {
+type Conn struct {
 	cfg  engine.Config
-	id   string // of the connection, for CLIENT LIST; "" if the server does not say
+	ID   string // of the connection, for CLIENT LIST; "" if the server does not say
 	conn net.Conn
 	dec  wire.Decoder
 	in   []byte // read and not decoded yet
@@ -31,24 +31,25 @@ type admin struct {
 }
 
 const (
-	// connectTimeout bounds connecting, of the engine too.
-	connectTimeout = 5 * time.Second
+	// ConnectTimeout bounds connecting, of the engine too.
+	ConnectTimeout = 5 * time.Second
 	// adminTimeout bounds one exchange; a server that is flooded may take long.
 	adminTimeout = 30 * time.Second
 )
 
-func dialAdmin(ctx context.Context, cfg engine.Config) (*admin, error) {
-	a := &admin{cfg: cfg, buf: make([]byte, 64<<10)}
+// Dial connects to the first of the addresses.
+func Dial(ctx context.Context, cfg engine.Config) (*Conn, error) {
+	a := &Conn{cfg: cfg, buf: make([]byte, 64<<10)}
 	return a, a.dial(ctx)
 }
 
-func (a *admin) dial(ctx context.Context) error {
+func (a *Conn) dial(ctx context.Context) error {
 	cfg := a.cfg
 	network, addr := "tcp", cfg.Addrs[0]
 	if addr[0] == '/' {
 		network = "unix"
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
 	defer cancel()
 	var conn net.Conn
 	var err error
@@ -72,10 +73,10 @@ func (a *admin) dial(ctx context.Context) error {
 	return nil
 }
 
-// ask is do for a question that may be asked again: if the connection is gone, it is
+// Ask is Do for a question that may be asked again: if the connection is gone, it is
 // made anew once. A run does not end because somebody else ended it.
-func (a *admin) ask(words ...string) (resp.Value, error) {
-	v, err := a.do(words...)
+func (a *Conn) Ask(words ...string) (resp.Value, error) {
+	v, err := a.Do(words...)
 	if err == nil || errors.As(err, new(*resp.ServerError)) {
 		return v, err
 	}
@@ -83,10 +84,10 @@ func (a *admin) ask(words ...string) (resp.Value, error) {
 	if err := a.dial(context.Background()); err != nil {
 		return resp.Value{}, err
 	}
-	return a.do(words...)
+	return a.Do(words...)
 }
 
-func (a *admin) greet(cfg engine.Config) error {
+func (a *Conn) greet(cfg engine.Config) error {
 	var words [][]string
 	switch {
 	case cfg.Username != "":
@@ -98,25 +99,26 @@ func (a *admin) greet(cfg engine.Config) error {
 		words = append(words, []string{"SELECT", strconv.Itoa(cfg.DB)})
 	}
 	for _, w := range words {
-		if _, err := a.do(w...); err != nil {
+		if _, err := a.Do(w...); err != nil {
 			return fmt.Errorf("%w: %s: %w", engine.ErrUnavailable, w[0], err)
 		}
 	}
-	a.id = ""
-	v, err := a.do("CLIENT", "ID")
+	a.ID = ""
+	v, err := a.Do("CLIENT", "ID")
 	switch {
 	case err == nil:
-		a.id = strconv.FormatInt(v.Int, 10)
+		a.ID = strconv.FormatInt(v.Int, 10)
 	case !errors.As(err, new(*resp.ServerError)):
 		return err // there is no answer, and the next one would be taken for it
 	}
 	return nil
 }
 
-func (a *admin) close() { a.conn.Close() }
+// Close closes the connection.
+func (a *Conn) Close() { a.conn.Close() }
 
-// do sends one command. The value is valid until the next call.
-func (a *admin) do(words ...string) (resp.Value, error) {
+// Do sends one command. The value is valid until the next call.
+func (a *Conn) Do(words ...string) (resp.Value, error) {
 	a.add(words...)
 	if err := a.flush(); err != nil {
 		return resp.Value{}, err
@@ -125,9 +127,9 @@ func (a *admin) do(words ...string) (resp.Value, error) {
 }
 
 // add queues a command for flush; each is answered by one next.
-func (a *admin) add(words ...string) { a.out = wire.AppendCommand(a.out, words...) }
+func (a *Conn) add(words ...string) { a.out = wire.AppendCommand(a.out, words...) }
 
-func (a *admin) flush() error {
+func (a *Conn) flush() error {
 	if err := a.conn.SetDeadline(time.Now().Add(adminTimeout)); err != nil {
 		return err
 	}
@@ -145,7 +147,7 @@ func away(err error) error {
 }
 
 // next reads the next answer.
-func (a *admin) next() (resp.Value, error) {
+func (a *Conn) next() (resp.Value, error) {
 	for {
 		v, n, err := a.dec.Decode(a.in)
 		if err != nil {
@@ -166,7 +168,7 @@ func (a *admin) next() (resp.Value, error) {
 }
 
 // read reads more, after what is there.
-func (a *admin) read() error {
+func (a *Conn) read() error {
 	if 2*len(a.in) > len(a.buf) {
 		a.buf = make([]byte, 4*len(a.in))
 	}
@@ -186,7 +188,7 @@ const batch = 500
 // each sends the commands that make appends for 0 <= i < n, of which answers each,
 // and reads all answers. After an error the next call begins anew: it must not take the
 // answers that are left for its own.
-func (a *admin) each(n, answers int, add func(i int)) (err error) {
+func (a *Conn) each(n, answers int, add func(i int)) (err error) {
 	if a.stale {
 		if err := a.dial(context.Background()); err != nil {
 			return err
@@ -216,9 +218,9 @@ func (a *admin) each(n, answers int, add func(i int)) (err error) {
 	return nil
 }
 
-// info returns a section of INFO by its names.
-func (a *admin) info(section string) (map[string]string, error) {
-	v, err := a.ask("INFO", section)
+// Info returns a section of INFO by its names.
+func (a *Conn) Info(section string) (map[string]string, error) {
+	v, err := a.Ask("INFO", section)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package bench
+package admin
 
 import (
 	"errors"
@@ -7,24 +7,29 @@ import (
 	"time"
 )
 
-// foreignHolds are locks held by nobody of this process: written as Redisson would
+// ForeignHolds are locks held by nobody of this process: written as Redisson would
 // write them, and released as Redisson would.
-type foreignHolds struct {
-	fleet *fleet
+type ForeignHolds struct {
+	fleet *Fleet
 	names []string
 	held  int // names[freed:held] are held
 	freed int
 }
 
-// foreignBatch is how many are released in one write.
-const foreignBatch = 250
+// NewForeignHolds returns the holds of names, none of which is taken yet.
+func NewForeignHolds(fleet *Fleet, names []string) *ForeignHolds {
+	return &ForeignHolds{fleet: fleet, names: names}
+}
 
-// take locks all names, for longer than the run needs: should it be killed, they
+// ForeignBatch is how many are released in one write.
+const ForeignBatch = 250
+
+// Take locks all names, for longer than the run needs: should it be killed, they
 // end by themselves.
-func (f *foreignHolds) take(idle time.Duration) error {
+func (f *ForeignHolds) Take(idle time.Duration) error {
 	lease := strconv.FormatInt((2*idle + 30*time.Minute).Milliseconds(), 10)
 	f.held = len(f.names)
-	err := f.each(f.names, 2, func(a *admin, name string) {
+	err := f.each(f.names, 2, func(a *Conn, name string) {
 		a.add("HSET", name, "00000000-0000-4000-8000-000000000000:1", "1")
 		a.add("PEXPIRE", name, lease)
 	})
@@ -34,19 +39,19 @@ func (f *foreignHolds) take(idle time.Duration) error {
 	return nil
 }
 
-// releaseNext releases up to n names and returns when.
-func (f *foreignHolds) releaseNext(n int) (time.Time, error) {
+// ReleaseNext releases up to n names and returns when.
+func (f *ForeignHolds) ReleaseNext(n int) (time.Time, error) {
 	names := f.names[f.freed:min(f.freed+n, f.held)]
 	now := time.Now()
 	answers := 2
-	if f.fleet.sharded {
+	if f.fleet.Sharded {
 		answers = 3
 	}
-	err := f.each(names, answers, func(a *admin, name string) {
+	err := f.each(names, answers, func(a *Conn, name string) {
 		channel := "redisson_lock__channel:{" + name + "}"
 		a.add("DEL", name)
 		a.add("PUBLISH", channel, "0")
-		if f.fleet.sharded { // whichever they listen to
+		if f.fleet.Sharded { // whichever they listen to
 			a.add("SPUBLISH", channel, "0")
 		}
 	})
@@ -57,16 +62,16 @@ func (f *foreignHolds) releaseNext(n int) (time.Time, error) {
 	return now, nil
 }
 
-// release releases what is held still, and wakes nobody.
-func (f *foreignHolds) release() error {
+// Release releases what is held still, and wakes nobody.
+func (f *ForeignHolds) Release() error {
 	names := f.names[f.freed:f.held]
 	f.freed = f.held
-	return f.each(names, 1, func(a *admin, name string) { a.add("DEL", name) })
+	return f.each(names, 1, func(a *Conn, name string) { a.add("DEL", name) })
 }
 
 // each sends for every name, at its server, the commands that add appends. A server that
 // fails keeps no other from being asked.
-func (f *foreignHolds) each(names []string, answers int, add func(a *admin, name string)) (err error) {
+func (f *ForeignHolds) each(names []string, answers int, add func(a *Conn, name string)) (err error) {
 	for a, part := range f.fleet.parts(names) {
 		err = errors.Join(err, a.each(len(part), answers, func(i int) { add(a, part[i]) }))
 	}
