@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/bench"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -41,7 +42,7 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
   pawl bench hot --addr redis://10.0.0.7:6379 --profile /tmp/profiles`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef(cmd, "one scenario is needed: %s", strings.Join(bench.Scenarios, ", "))
+				return exit.Usagef(cmd, "one scenario is needed: %s", strings.Join(bench.Scenarios, ", "))
 			}
 			return nil
 		},
@@ -63,7 +64,7 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		cfg.Scenario = args[0]
 		if *format != "text" && *format != "json" {
-			return usagef(cmd, "--format %q must be text or json", *format)
+			return exit.Usagef(cmd, "--format %q must be text or json", *format)
 		}
 		if *ownNames {
 			cfg.Names = cfg.Count
@@ -73,7 +74,7 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 				return err
 			}
 		} else if server.tls.given() {
-			return usagef(cmd, "the server that bench starts has no TLS: name another one with --addr")
+			return exit.Usagef(cmd, "the server that bench starts has no TLS: name another one with --addr")
 		}
 		return runBench(cmd, cfg, *format)
 	}
@@ -81,7 +82,7 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 }
 
 func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
-	ctx, stop := untilSignal(cmd.Context())
+	ctx, stop := exit.UntilSignal(cmd.Context())
 	defer stop()
 	bar := newBenchBar(cmd.ErrOrStderr())
 	cfg.Progress = bar.show
@@ -103,7 +104,7 @@ func benchError(ctx context.Context, cmd *cobra.Command, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // the signal
 	case errors.Is(err, bench.ErrInvalid):
-		return usagef(cmd, "%v", err)
+		return exit.Usagef(cmd, "%v", err)
 	case errors.Is(err, redistest.ErrNotInstalled):
 		return fmt.Errorf("%w; or name a server with --addr, or try --embedded, whose figures cannot be compared with others", err)
 	case errors.Is(err, engine.ErrUnavailable):

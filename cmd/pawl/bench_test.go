@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/bench"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -73,17 +74,17 @@ func TestBenchSaysWhyItCannotRun(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Password("right"))
 	nowhere := []string{"PATH=/nowhere"}
-	pawl(t, nowhere, brief("single")...).expect(t, exitServer, "install it with", "--addr", "--embedded")
-	pawl(t, nil, brief("single", "--addr", "redis://127.0.0.1:1")...).expect(t, exitServer, "refused", "--addr")
-	pawl(t, nil, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, exitServer, "NOAUTH", passwordEnv)
-	pawl(t, nil, "bench").expect(t, exitUsage, "one scenario is needed: single, uncontended")
+	pawl(t, nowhere, brief("single")...).expect(t, exit.Server, "install it with", "--addr", "--embedded")
+	pawl(t, nil, brief("single", "--addr", "redis://127.0.0.1:1")...).expect(t, exit.Server, "refused", "--addr")
+	pawl(t, nil, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, exit.Server, "NOAUTH", passwordEnv)
+	pawl(t, nil, "bench").expect(t, exit.Usage, "one scenario is needed: single, uncontended")
 	for _, args := range [][]string{
 		brief("cold"), brief("single", "--format", "xml"), brief("single", "--goroutines", "0"),
 		brief("waiters", "--names", "201"), brief("waiters", "--finish", "never"), brief("single", "hot"),
 		brief("single", "--embedded", "--addr", "redis://127.0.0.1:1"), brief("single", "--addr", "127.0.0.1:1"),
 		brief("single", "--addr", s.URL()), // with the password
 	} {
-		pawl(t, nil, args...).expect(t, exitUsage, "pawl: ")
+		pawl(t, nil, args...).expect(t, exit.Usage, "pawl: ")
 	}
 }
 

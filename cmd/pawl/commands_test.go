@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -108,9 +109,9 @@ func TestQuietStatusAnswersWithItsExitCode(t *testing.T) {
 			}
 		}
 	}
-	pawl(t, env, "status", "--quiet", "foreign").expect(t, exitServer, "not a lock")
-	pawl(t, nil, "status", "--quiet", "a", "--addr", "redis://127.0.0.1:1?dial_timeout=5s").expect(t, exitServer, "refused")
-	pawl(t, env, "status", "--quiet", "held", "--format", "json").expect(t, exitUsage, "cannot be combined")
+	pawl(t, env, "status", "--quiet", "foreign").expect(t, exit.Server, "not a lock")
+	pawl(t, nil, "status", "--quiet", "a", "--addr", "redis://127.0.0.1:1?dial_timeout=5s").expect(t, exit.Server, "refused")
+	pawl(t, env, "status", "--quiet", "held", "--format", "json").expect(t, exit.Usage, "cannot be combined")
 }
 
 // A script that gets no answer must not take that for one.
@@ -129,7 +130,7 @@ func TestAnswerThatCannotBeWrittenIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.wait(t).expect(t, exitFailed, "no space left")
+		v.wait(t).expect(t, exit.Failed, "no space left")
 	}
 }
 
@@ -234,7 +235,7 @@ func TestSilentServerIsSuspectedNotToSpeakTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	pawl(t, nil, "ping", "--addr", "rediss://"+l.Addr().String()+"?dial_timeout=100ms").expect(t, exitServer, "check that the server speaks TLS")
+	pawl(t, nil, "ping", "--addr", "rediss://"+l.Addr().String()+"?dial_timeout=100ms").expect(t, exit.Server, "check that the server speaks TLS")
 }
 
 func TestNamesThatAreTooLongAreRefused(t *testing.T) {
@@ -257,5 +258,5 @@ func TestExecsWaitBoundsTheSearchForAPrimary(t *testing.T) {
 	}
 	defer l.Close()
 	addr := "redis+replicas://" + l.Addr().String() + "?dial_timeout=1s"
-	pawl(t, nil, "exec", "a", "--wait", "1s", "--addr", addr, "--", "true").expect(t, exitServer, "tried for 1s")
+	pawl(t, nil, "exec", "a", "--wait", "1s", "--addr", addr, "--", "true").expect(t, exit.Server, "tried for 1s")
 }

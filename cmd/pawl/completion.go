@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/bench"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 )
 
 // choices are the values of flags that have few.
@@ -44,7 +45,7 @@ func strict(root *cobra.Command) {
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = func(_ *cobra.Command, args []string) error {
 			if cmd, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-				return usagef(cmd.Root(), "there is no command %q", strings.Join(args, " "))
+				return exit.Usagef(cmd.Root(), "there is no command %q", strings.Join(args, " "))
 			}
 			return nil
 		}
@@ -55,7 +56,7 @@ func strict(root *cobra.Command) {
 	}
 	completion.Args = cobra.ArbitraryArgs
 	completion.RunE = func(cmd *cobra.Command, _ []string) error {
-		return usagef(cmd, "one shell is needed: bash, zsh, fish or powershell")
+		return exit.Usagef(cmd, "one shell is needed: bash, zsh, fish or powershell")
 	}
 	for _, shell := range completion.Commands() {
 		shell.Args = noArgs

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 )
 
 // What source <(pawl completion ...) would run must be a script, or an error.
@@ -11,7 +13,7 @@ func TestCompletionForNoShellIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"completion"}, {"completion", "tcsh"}, {"completion", "bash", "zsh"}} {
 		v := pawl(t, nil, args...)
-		v.expect(t, exitUsage, "pawl: ")
+		v.expect(t, exit.Usage, "pawl: ")
 		if v.stdout.Len() > 0 {
 			t.Errorf("%q prints %q", args, v.stdout.String())
 		}
@@ -21,8 +23,8 @@ func TestCompletionForNoShellIsWrongUsage(t *testing.T) {
 
 func TestHelpForNoCommandIsWrongUsage(t *testing.T) {
 	t.Parallel()
-	pawl(t, nil, "help", "statsu").expect(t, exitUsage, `pawl: there is no command "statsu" (see pawl --help)`)
-	pawl(t, nil, "help", "exec", "name").expect(t, exitUsage, `no command "exec name"`)
+	pawl(t, nil, "help", "statsu").expect(t, exit.Usage, `pawl: there is no command "statsu" (see pawl --help)`)
+	pawl(t, nil, "help", "exec", "name").expect(t, exit.Usage, `no command "exec name"`)
 	pawl(t, nil, "help", "completion", "bash").expect(t, 0, "pawl completion bash")
 	pawl(t, nil, "help", "exec").expect(t, 0, "--min-hold")
 	pawl(t, nil, "help").expect(t, 0, "Available Commands")

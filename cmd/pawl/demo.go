@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/demo"
 )
@@ -48,10 +49,10 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 	profile := cmd.Flags().String("profile", "", "write profiles of every process into `DIR`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if cfg.Workers < 3 || cfg.Increments < 2 {
-			return usagef(cmd, "--workers must be at least 3, and --increments at least 2")
+			return exit.Usagef(cmd, "--workers must be at least 3, and --increments at least 2")
 		}
 		if cfg.Lease <= 0 || cfg.Lease > demo.MaxLease {
-			return usagef(cmd, "--lease %v must be positive, and at most %v", cfg.Lease, demo.MaxLease)
+			return exit.Usagef(cmd, "--lease %v must be positive, and at most %v", cfg.Lease, demo.MaxLease)
 		}
 		switch {
 		case server.given():
@@ -59,9 +60,9 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 				return err
 			}
 		case server.tls.given():
-			return usagef(cmd, "the embedded server has no TLS: name another one with --addr")
+			return exit.Usagef(cmd, "the embedded server has no TLS: name another one with --addr")
 		}
-		ctx, stop := untilSignal(cmd.Context(), syscall.SIGPIPE) // it prints while it runs, to head for example
+		ctx, stop := exit.UntilSignal(cmd.Context(), syscall.SIGPIPE) // it prints while it runs, to head for example
 		defer stop()
 		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd {
 			return workerCommand(ctx, w, server.tls, *profile)
@@ -71,8 +72,8 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 		switch {
 		case errors.Is(err, engine.ErrUnavailable):
 			return fmt.Errorf("%w; %s", err, wayOut(err))
-		case errors.As(err, &worker) && slices.Contains([]int{exitUsage, exitServer}, worker.ExitCode()):
-			return &exitError{code: worker.ExitCode(), err: err}
+		case errors.As(err, &worker) && slices.Contains([]int{exit.Usage, exit.Server}, worker.ExitCode()):
+			return &exit.Error{Code: worker.ExitCode(), Err: err}
 		}
 		return err
 	}
@@ -113,7 +114,7 @@ func newDemoWorkerCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&w.Stay, "stay", false, "")
 	profile := cmd.Flags().String("profile", "", "")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		signal.Ignore(endSignals...) // Ctrl-C reaches the whole group; the parent ends its workers
+		signal.Ignore(exit.EndSignals...) // Ctrl-C reaches the whole group; the parent ends its workers
 		if tls.given() {
 			cfg, err := engine.ParseURL(w.URL)
 			if err == nil {

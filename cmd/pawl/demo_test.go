@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/demo"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -46,7 +47,7 @@ func TestDemoRunsOnARealServerAndCleansUp(t *testing.T) {
 	}
 	// What the server denies a worker is the demo's exit code, too.
 	pawl(t, []string{passwordEnv + "=s3cret"}, "demo", "--addr", "redis://"+s.Addr()+"?replicas=1&ack_timeout=100ms").
-		expect(t, exitServer, "0 of 1 replicas", "pawl: demo: worker ")
+		expect(t, exit.Server, "0 of 1 replicas", "pawl: demo: worker ")
 	// A connection that is refused is not waited for, as with other commands.
 	pawl(t, nil, "demo", "--addr", "redis://127.0.0.1:1?dial_timeout=1h").expect(t, 69, "refused")
 }
@@ -59,7 +60,7 @@ func TestADemoWhoseServerDiesSaysSo(t *testing.T) {
 		v := start(t, nil, append([]string{"demo", "--addr", s.URL() + "?dial_timeout=1s", "--increments", "100000"}, flags...)...)
 		eventually(t, "there is a counter", func() bool { return strings.Contains(s.Info("INFO", "keyspace"), "db0") })
 		s.Kill()
-		v.wait(t).expect(t, exitServer, "server is unavailable", "pawl: demo: worker ")
+		v.wait(t).expect(t, exit.Server, "server is unavailable", "pawl: demo: worker ")
 	}
 }
 
@@ -173,7 +174,7 @@ func TestADemoThatIsGivenUpLeavesNoLock(t *testing.T) {
 func TestADemoWithAUselessLeaseIsWrongUsage(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []string{"-1s", "0", "1ms", "31s", "2h"} {
-		pawl(t, nil, "demo", "--lease", lease).expect(t, exitUsage, "ease")
+		pawl(t, nil, "demo", "--lease", lease).expect(t, exit.Usage, "ease")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
@@ -97,7 +98,7 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken for at least this `time`, even if the command ends sooner")
 	flags.StringVar(&f.onLost, "on-lost", "term", "when the lock is lost: term ends the command, ignore lets it go on")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "`time` from SIGTERM to SIGKILL when the lock is lost")
-	flags.IntVar(&f.conflictCode, "conflict-exit-code", exitNotAcquired, "exit `code` if somebody else holds the lock; with 0 nothing is printed")
+	flags.IntVar(&f.conflictCode, "conflict-exit-code", exit.NotAcquired, "exit `code` if somebody else holds the lock; with 0 nothing is printed")
 	cmd.Args = commandAfterNames
 	cmd.RunE = f.run
 	return cmd
@@ -107,13 +108,13 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 func commandAfterNames(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0 || slices.Contains(args[:max(dash, 1)], ""):
-		return usagef(cmd, "the name of the lock is missing")
+		return exit.Usagef(cmd, "the name of the lock is missing")
 	case dash < 0 && len(args) == 1, dash == len(args):
-		return usagef(cmd, "the command is missing: write it after two dashes, as in pawl exec %s -- command", args[0])
+		return exit.Usagef(cmd, "the command is missing: write it after two dashes, as in pawl exec %s -- command", args[0])
 	case len(strings.Join(args[:max(dash, 0)], "\n")) > execlock.MaxNames:
-		return usagef(cmd, "the names have more than the %d bytes that $%s can have", execlock.MaxNames, execlock.NameEnv)
+		return exit.Usagef(cmd, "the names have more than the %d bytes that $%s can have", execlock.MaxNames, execlock.NameEnv)
 	case dash < 0:
-		return usagef(cmd, "unexpected argument %q: write the command after the name and two dashes, as in pawl exec %s -- command", args[1], args[0])
+		return exit.Usagef(cmd, "unexpected argument %q: write the command after the name and two dashes, as in pawl exec %s -- command", args[1], args[0])
 	}
 	return nil
 }
@@ -121,31 +122,31 @@ func commandAfterNames(cmd *cobra.Command, args []string) error {
 func (f *execFlags) check(cmd *cobra.Command) error {
 	switch {
 	case len(f.quorum) == 1:
-		return usagef(cmd, "one --quorum is no majority: give it once for each of at least three servers, or use --addr")
+		return exit.Usagef(cmd, "one --quorum is no majority: give it once for each of at least three servers, or use --addr")
 	case len(f.quorum) > 0 && f.server.given():
-		return usagef(cmd, "--addr and --quorum cannot be combined")
+		return exit.Usagef(cmd, "--addr and --quorum cannot be combined")
 	case len(f.quorum) > 0 && cmd.ArgsLenAtDash() > 1:
-		return usagef(cmd, "--quorum goes with one name")
+		return exit.Usagef(cmd, "--quorum goes with one name")
 	case len(f.quorum) > 0 && cmd.Flags().Changed("min-hold"):
-		return usagef(cmd, "--min-hold and --quorum cannot be combined: a try that has no majority is given back")
+		return exit.Usagef(cmd, "--min-hold and --quorum cannot be combined: a try that has no majority is given back")
 	case cmd.Flags().Changed("min-hold") && cmd.ArgsLenAtDash() > 1:
-		return usagef(cmd, "--min-hold goes with one name: of several locks each is given back while another is held")
+		return exit.Usagef(cmd, "--min-hold goes with one name: of several locks each is given back while another is held")
 	case f.onLost != "term" && f.onLost != "ignore":
-		return usagef(cmd, "--on-lost %q must be term or ignore", f.onLost)
+		return exit.Usagef(cmd, "--on-lost %q must be term or ignore", f.onLost)
 	case f.wait < 0:
-		return usagef(cmd, "--wait %v must not be negative: leave it out to wait as long as it takes", f.wait)
+		return exit.Usagef(cmd, "--wait %v must not be negative: leave it out to wait as long as it takes", f.wait)
 	case f.grace < 0:
-		return usagef(cmd, "--grace %v must not be negative", f.grace)
+		return exit.Usagef(cmd, "--grace %v must not be negative", f.grace)
 	case f.conflictCode < 0 || f.conflictCode > 255:
-		return usagef(cmd, "--conflict-exit-code %d must be between 0 and 255", f.conflictCode)
+		return exit.Usagef(cmd, "--conflict-exit-code %d must be between 0 and 255", f.conflictCode)
 	case cmd.Flags().Changed("lease") && f.lease <= 0:
-		return usagef(cmd, "--lease %v must be positive", f.lease)
+		return exit.Usagef(cmd, "--lease %v must be positive", f.lease)
 	case cmd.Flags().Changed("max-hold") && f.maxHold <= 0:
-		return usagef(cmd, "--max-hold %v must be positive", f.maxHold)
+		return exit.Usagef(cmd, "--max-hold %v must be positive", f.maxHold)
 	case cmd.Flags().Changed("min-hold") && f.minHold <= 0:
-		return usagef(cmd, "--min-hold %v must be positive", f.minHold)
+		return exit.Usagef(cmd, "--min-hold %v must be positive", f.minHold)
 	case cmd.Flags().Changed("lease") && cmd.Flags().Changed("max-hold"):
-		return usagef(cmd, "--lease and --max-hold cannot be combined: a fixed lease already bounds the hold")
+		return exit.Usagef(cmd, "--lease and --max-hold cannot be combined: a fixed lease already bounds the hold")
 	}
 	return nil
 }
@@ -177,7 +178,7 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	cfg := f.config(cmd, args)
 	if _, err := exec.LookPath(cfg.Command[0]); err != nil {
-		return &exitError{code: startCode(err), err: fmt.Errorf("cannot run the command: %w", err)}
+		return &exit.Error{Code: startCode(err), Err: fmt.Errorf("cannot run the command: %w", err)}
 	}
 	notices := execlock.NewNotices(cmd.ErrOrStderr())
 	cfg.Say = notices.Say
@@ -188,14 +189,14 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	end, err := execlock.Run(cmd.Context(), engines, cfg)
 	err = f.outcome(end, err)
-	if text := errorText(err); text != "" {
+	if text := exit.Text(err); text != "" {
 		notices.Say("%s", text)
 	}
 	notices.Close(lastWords)
 	if err == nil {
 		return nil
 	}
-	return &exitError{code: exitCode(err), signal: deathSignal(err)} // it is said
+	return &exit.Error{Code: exit.Code(err), Signal: exit.DeathSignal(err)} // it is said
 }
 
 // connect opens the engines. That counts as waiting for the lock; but a short wait is
@@ -214,11 +215,11 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 	if cmd.Flags().Changed("wait") && f.wait > 0 {
 		atMost = max(f.wait, time.Second)
 	}
-	ctx, stop := untilSignal(cmd.Context()) // of which PID 1 would not die
+	ctx, stop := exit.UntilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
 	engines, err := connectMost(ctx, servers, atMost, cfg.Say)
 	stop()
-	if signalled := context.Cause(ctx); errors.As(signalled, new(*signalError)) {
+	if signalled := context.Cause(ctx); errors.As(signalled, new(*exit.SignalError)) {
 		for _, e := range engines {
 			_ = e.Close() // it has nothing to give back
 		}
@@ -254,35 +255,35 @@ func (f *execFlags) outcome(end execlock.End, err error) error {
 	var signalled *execlock.SignalError
 	switch {
 	case errors.As(err, &signalled):
-		return &signalError{signalled.Signal}
+		return &exit.SignalError{Signal: signalled.Signal}
 	case errors.Is(err, execlock.ErrStart) && errors.Is(err, engine.ErrLost):
-		return &exitError{code: exitLost, err: err}
+		return &exit.Error{Code: exit.Lost, Err: err}
 	case errors.Is(err, execlock.ErrStart):
-		return &exitError{code: startCode(err), err: err}
+		return &exit.Error{Code: startCode(err), Err: err}
 	case errors.Is(err, engine.ErrLost):
-		lost := &exitError{code: exitLost, err: fmt.Errorf("%w; the command ended with code %d", err, end.Code)}
-		if interrupts(end.Signal) {
-			lost.code, lost.signal = end.Code, end.Signal
+		lost := &exit.Error{Code: exit.Lost, Err: fmt.Errorf("%w; the command ended with code %d", err, end.Code)}
+		if exit.Interrupts(end.Signal) {
+			lost.Code, lost.Signal = end.Code, end.Signal
 		}
 		return lost
-	case exitCode(err) == exitNotAcquired && f.conflictCode == 0:
+	case exit.Code(err) == exit.NotAcquired && f.conflictCode == 0:
 		return nil // as expected, and cron mails whatever is printed
-	case exitCode(err) == exitNotAcquired:
-		return &exitError{code: f.conflictCode, err: err}
+	case exit.Code(err) == exit.NotAcquired:
+		return &exit.Error{Code: f.conflictCode, Err: err}
 	case err != nil:
 		return err
 	case end.Code == 0:
 		return nil
-	case interrupts(end.Signal):
-		return &exitError{code: end.Code, signal: end.Signal}
+	case exit.Interrupts(end.Signal):
+		return &exit.Error{Code: end.Code, Signal: end.Signal}
 	}
-	return &exitError{code: end.Code}
+	return &exit.Error{Code: end.Code}
 }
 
 // startCode is what shells answer if a command cannot be run.
 func startCode(err error) int {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return exitNotFound
+		return exit.NotFound
 	}
-	return exitNotExecutable
+	return exit.NotExecutable
 }

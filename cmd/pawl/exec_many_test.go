@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
@@ -86,8 +87,8 @@ func TestExecOfSeveralLocksThatIsEndedWhileItWaits(t *testing.T) {
 func TestMinHoldOfSeveralLocksIsRefused(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	pawl(t, env, "exec", "a", "b", "--min-hold", "5s", "--", "true").expect(t, exitUsage, "--min-hold goes with one name")
-	pawl(t, env, "exec", "a", "", "--", "true").expect(t, exitUsage, "name of the lock is missing")
+	pawl(t, env, "exec", "a", "b", "--min-hold", "5s", "--", "true").expect(t, exit.Usage, "--min-hold goes with one name")
+	pawl(t, env, "exec", "a", "", "--", "true").expect(t, exit.Usage, "name of the lock is missing")
 	free(t, s, "a")
 }
 
@@ -101,7 +102,7 @@ func TestExecRefusesMoreNamesThanTheCommandCanBeTold(t *testing.T) {
 	}
 	pawl(t, env, append(args, "--", "sh", "-c", `echo "$PAWL_LOCK_NAME" | wc -c`)...).expect(t, 0, fmt.Sprint(execlock.MaxNames+1))
 	args[1] += "x"
-	pawl(t, env, append(args, "--", "echo", "ran")...).expect(t, exitUsage, "$PAWL_LOCK_NAME")
+	pawl(t, env, append(args, "--", "echo", "ran")...).expect(t, exit.Usage, "$PAWL_LOCK_NAME")
 	if n := s.Do("DBSIZE"); n != int64(0) {
 		t.Errorf("%v locks are left", n)
 	}
@@ -128,5 +129,5 @@ func TestStatusOfSeveralLocks(t *testing.T) {
 	}
 	pawl(t, env, "status", "--quiet", "c", "b").expect(t, 0)
 	pawl(t, env, "status", "--quiet", "c", "a").expect(t, 1)
-	pawl(t, env, "status", "c", "").expect(t, exitUsage, "name of the lock is missing")
+	pawl(t, env, "status", "c", "").expect(t, exit.Usage, "name of the lock is missing")
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -92,7 +93,7 @@ func TestExecWithoutAMajorityDoesNotRun(t *testing.T) {
 	}
 	args := append([]string{"exec", "a"}, quorum...)
 	v := pawl(t, nil, append(args, "--", "echo", "ran")...)
-	if v.expect(t, exitServer, "pawl: 1 of 3 servers can be used, 2 are needed: server is unavailable", servers[1].Addr(), servers[2].Addr(), "refused"); v.stdout.Len() > 0 || strings.Contains(v.stderr.String(), "engine:") {
+	if v.expect(t, exit.Server, "pawl: 1 of 3 servers can be used, 2 are needed: server is unavailable", servers[1].Addr(), servers[2].Addr(), "refused"); v.stdout.Len() > 0 || strings.Contains(v.stderr.String(), "engine:") {
 		t.Error("the command ran")
 	}
 	free(t, servers[0], "a")
@@ -149,8 +150,8 @@ func TestQuorumThatMakesNoSenseIsWrongUsage(t *testing.T) {
 		"a password on the command line":         {"exec", "a", "--quorum", "redis://:s@127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
 		"--quorum is empty":                      {"exec", "a", "--quorum", "", "--quorum", "redis://127.0.0.1:2", "--", "true"},
 	} {
-		pawl(t, nil, args...).expect(t, exitUsage, text)
+		pawl(t, nil, args...).expect(t, exit.Usage, text)
 	}
 	s, _ := server(t)
-	pawl(t, nil, "exec", "a", "--quorum", s.URL(), "--quorum", s.URL(), "--", "true").expect(t, exitUsage, "twice")
+	pawl(t, nil, "exec", "a", "--quorum", s.URL(), "--quorum", s.URL(), "--", "true").expect(t, exit.Usage, "twice")
 }

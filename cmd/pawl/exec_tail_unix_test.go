@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
@@ -25,7 +26,7 @@ func TestExecOnAServerThatDoesNotAnswerWaitsNoLongerThanItMay(t *testing.T) {
 	s, env := server(t)
 	s.Stop()
 	began := pace.Now()
-	pawl(t, env, "exec", "a", "--wait", "1s", "--", "true").expect(t, exitServer, s.Addr())
+	pawl(t, env, "exec", "a", "--wait", "1s", "--", "true").expect(t, exit.Server, s.Addr())
 	quick(t, began, 3500*time.Millisecond, "--wait 1s")
 }
 
@@ -36,7 +37,7 @@ func TestExecConnectsForNoLongerThanItMayWait(t *testing.T) {
 	s, env := server(t)
 	s.Stop()
 	began := pace.Now()
-	pawl(t, []string{env[0] + "&dial_timeout=20s"}, "exec", "a", "--wait", "5s", "--", "true").expect(t, exitServer, s.Addr())
+	pawl(t, []string{env[0] + "&dial_timeout=20s"}, "exec", "a", "--wait", "5s", "--", "true").expect(t, exit.Server, s.Addr())
 	quick(t, began, 10*time.Second, "--wait 5s")
 }
 
@@ -45,7 +46,7 @@ func TestBenchTriesASilentServerForNoLongerThanOthersDo(t *testing.T) {
 	s, _ := server(t)
 	s.Stop()
 	began := pace.Now()
-	pawl(t, nil, "bench", "single", "--addr", s.URL()).expect(t, exitServer, "does not answer")
+	pawl(t, nil, "bench", "single", "--addr", s.URL()).expect(t, exit.Server, "does not answer")
 	quick(t, began, 10*time.Second, "bench")
 }
 
@@ -89,7 +90,7 @@ func TestExecThatGivesUpGivesBackWhatWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	env = []string{strings.Replace(env[0], "lease=2s", "lease=1m&replicas=2&ack_timeout=1500ms", 1)}
-	pawl(t, env, "exec", "a", "--wait", "100ms", "--", "true").expect(t, exitServer, "not acquired")
+	pawl(t, env, "exec", "a", "--wait", "100ms", "--", "true").expect(t, exit.Server, "not acquired")
 	free(t, s, "a")
 	v := start(t, env, "exec", "b", "--", "true")
 	eventually(t, "it is granted", func() bool { return s.Do("EXISTS", "b") == int64(1) })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
@@ -14,13 +15,13 @@ func run(args []string) int {
 	root := newRootCommand()
 	root.SetArgs(args)
 	err := root.Execute()
-	if text := errorText(err); text != "" {
+	if text := exit.Text(err); text != "" {
 		fmt.Fprintln(root.ErrOrStderr(), "pawl:", text)
 	}
-	if s := deathSignal(err); s != 0 {
+	if s := exit.DeathSignal(err); s != 0 {
 		execlock.Die(s)
 	}
-	return exitCode(err)
+	return exit.Code(err)
 }
 
 func newRootCommand() *cobra.Command {
@@ -47,7 +48,7 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or ref
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0:
-				return usagef(cmd, "there is no command %q", args[0])
+				return exit.Usagef(cmd, "there is no command %q", args[0])
 			case version:
 				return showVersion(cmd.OutOrStdout())
 			}
@@ -57,7 +58,7 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or ref
 		SilenceUsage:  true,
 	}
 	root.Flags().BoolVar(&version, "version", false, "show the version")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%v", err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exit.Usagef(cmd, "%v", err) })
 	root.AddCommand(
 		newBenchCommand(),
 		newDemoCommand(),
@@ -77,9 +78,9 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or ref
 func oneName(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0 || args[0] == "":
-		return usagef(cmd, "the name of the lock is missing")
+		return exit.Usagef(cmd, "the name of the lock is missing")
 	case len(args) > 1:
-		return usagef(cmd, "unexpected argument %q: give one name (quote a name that has spaces)", args[1])
+		return exit.Usagef(cmd, "unexpected argument %q: give one name (quote a name that has spaces)", args[1])
 	}
 	return nil
 }
@@ -87,7 +88,7 @@ func oneName(cmd *cobra.Command, args []string) error {
 // someNames is the Args of commands that take the names of locks.
 func someNames(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 || slices.Contains(args, "") {
-		return usagef(cmd, "the name of the lock is missing")
+		return exit.Usagef(cmd, "the name of the lock is missing")
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func someNames(cmd *cobra.Command, args []string) error {
 // noArgs is the Args of commands that take none.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef(cmd, "unexpected argument %q: the command takes only flags", args[0])
+		return exit.Usagef(cmd, "unexpected argument %q: the command takes only flags", args[0])
 	}
 	return nil
 }

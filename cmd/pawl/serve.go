@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/embedded"
 )
 
@@ -22,7 +23,7 @@ for no password. Use it for trials on one machine, never in production.`,
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:6379", "`HOST:PORT` to listen on; port 0 picks a free one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := untilSignal(cmd.Context())
+		ctx, stop := exit.UntilSignal(cmd.Context())
 		defer stop()
 		return serve(ctx, cmd, *listen)
 	}
@@ -32,7 +33,7 @@ for no password. Use it for trials on one machine, never in production.`,
 func serve(ctx context.Context, cmd *cobra.Command, addr string) error {
 	server, err := embedded.Start(addr)
 	if err != nil {
-		return &exitError{code: exitServer, err: fmt.Errorf("cannot listen on %q: %w; choose another address with --listen", addr, err)}
+		return &exit.Error{Code: exit.Server, Err: fmt.Errorf("cannot listen on %q: %w; choose another address with --listen", addr, err)}
 	}
 	defer server.Close()
 	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s; end with Ctrl-C\n", server.URL())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -45,7 +46,7 @@ func addServerFlag(cmd *cobra.Command) *serverFlag {
 func (f *serverFlag) url() (string, error) {
 	raw := f.addr
 	if raw == "" && f.given() {
-		return "", usagef(f.cmd, "--%s is empty: leave it out for $%s, else %s", f.name, urlEnv, defaultURL)
+		return "", exit.Usagef(f.cmd, "--%s is empty: leave it out for $%s, else %s", f.name, urlEnv, defaultURL)
 	}
 	if raw == "" {
 		raw = os.Getenv(urlEnv)
@@ -54,7 +55,7 @@ func (f *serverFlag) url() (string, error) {
 		raw = defaultURL
 	}
 	if !strings.Contains(raw, "://") {
-		return "", usagef(f.cmd, "%s is not a URL: it must look like %s, rediss://HOST:PORT or unix:///PATH", f.source(), defaultURL)
+		return "", exit.Usagef(f.cmd, "%s is not a URL: it must look like %s, rediss://HOST:PORT or unix:///PATH", f.source(), defaultURL)
 	}
 	u := cutUser(raw)
 	switch fromEnv := os.Getenv(passwordEnv); {
@@ -64,7 +65,7 @@ func (f *serverFlag) url() (string, error) {
 		return u.scheme + url.UserPassword(u.name, fromEnv).String() + "@" + u.rest, nil
 	case u.password == "" && u.name != "":
 		// Not quoted: without its colon a password stands there.
-		return "", usagef(f.cmd, "%s has a user (what comes before the @) without a password: put the password into $%s", f.source(), passwordEnv)
+		return "", exit.Usagef(f.cmd, "%s has a user (what comes before the @) without a password: put the password into $%s", f.source(), passwordEnv)
 	}
 	return raw, nil // if there is something wrong, engine.ParseURL complains without quoting it
 }
@@ -73,7 +74,7 @@ func (f *serverFlag) url() (string, error) {
 func (f *serverFlag) given() bool { return f.cmd.Flags().Changed(f.name) }
 
 func (f *serverFlag) exposed() error {
-	return usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
+	return exit.Usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
 }
 
 // userURL is a URL cut into pieces. url.Parse would not take the lists of hosts that
@@ -124,7 +125,7 @@ func (f *serverFlag) config() (engine.Config, error) {
 		return engine.Config{}, f.exposed()
 	}
 	if err := f.tls.apply(&cfg); err != nil {
-		return engine.Config{}, usagef(f.cmd, "%v", err)
+		return engine.Config{}, exit.Usagef(f.cmd, "%v", err)
 	}
 	return cfg, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
@@ -41,10 +42,10 @@ several names it is an array of such objects, in the order of the names.`,
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print nothing; exit code 0: held, 1: free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *format != "text" && *format != "json" {
-			return usagef(cmd, "--format %q must be text or json", *format)
+			return exit.Usagef(cmd, "--format %q must be text or json", *format)
 		}
 		if *quiet && cmd.Flags().Changed("format") {
-			return usagef(cmd, "--quiet and --format cannot be combined")
+			return exit.Usagef(cmd, "--quiet and --format cannot be combined")
 		}
 		eng, err := server.open(cmd.Context())
 		if err != nil {
@@ -58,7 +59,7 @@ several names it is an array of such objects, in the order of the names.`,
 		held := func(s lockState) bool { return s.Locked }
 		switch {
 		case *quiet && !slices.ContainsFunc(states, held):
-			return &exitError{code: exitFailed}
+			return &exit.Error{Code: exit.Failed}
 		case *quiet:
 			return nil
 		case *format == "json":

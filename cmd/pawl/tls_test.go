@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -27,13 +28,13 @@ func TestCommandsTrustAndShowTheCertificatesThatFlagsName(t *testing.T) {
 			with := append([]string{args[0]}, append(flags, args[1:]...)...)
 			pawl(t, nil, with...).expect(t, 0)
 			without := append([]string{args[0], "--addr", s.URL() + "?dial_timeout=20s"}, args[1:]...)
-			pawl(t, nil, without...).expect(t, exitServer, "--cacert")
+			pawl(t, nil, without...).expect(t, exit.Server, "--cacert")
 		})
 	}
 	pawl(t, nil, append([]string{"unlock", "--force", "a"}, flags...)...).expect(t, 1, "nothing to remove")
 	// To start another server would not help.
-	pawl(t, nil, "ping", "--addr", s.URL()+"?dial_timeout=20s").expect(t, exitServer, "unknown authority", "with --cacert")
-	pawl(t, nil, "ping", "--addr", s.URL()+"?dial_timeout=20s", "--cacert", cert).expect(t, exitServer, "certificate", "give it --cert and --key")
+	pawl(t, nil, "ping", "--addr", s.URL()+"?dial_timeout=20s").expect(t, exit.Server, "unknown authority", "with --cacert")
+	pawl(t, nil, "ping", "--addr", s.URL()+"?dial_timeout=20s", "--cacert", cert).expect(t, exit.Server, "certificate", "give it --cert and --key")
 	// With --insecure-skip-verify no authority is needed.
 	pawl(t, nil, "ping", "--addr", s.URL(), "--insecure-skip-verify", "--cert", cert, "--key", key).expect(t, 0)
 }
@@ -58,6 +59,6 @@ func TestMistakesWithTLSFlagsAreUsage(t *testing.T) {
 		{"demo --cacert " + cert, "embedded server has no TLS"},
 		{"bench single --cacert " + cert, "has no TLS"},
 	} {
-		pawl(t, nil, strings.Fields(c.args)...).expect(t, exitUsage, c.text)
+		pawl(t, nil, strings.Fields(c.args)...).expect(t, exit.Usage, c.text)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -56,7 +57,7 @@ func TestPingNamesNoServerThatDidNotAnswer(t *testing.T) {
 func TestExecTellsMissingReplicasFromALockThatIsTaken(t *testing.T) {
 	t.Parallel()
 	env := []string{urlEnv + "=" + redistest.Start(t).URL() + "?replicas=all"}
-	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exitServer, "0 of 1 replicas")
+	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exit.Server, "0 of 1 replicas")
 }
 
 // Nor does a password get onto a command line in a list of hosts.
@@ -66,7 +67,7 @@ func TestPasswordInAListOfHostsIsRefusedOnTheCommandLine(t *testing.T) {
 		"redis+cluster://:hunter2@127.0.0.1:1,127.0.0.1:2", "redis+sentinel://ada:hunter2@h,i/m",
 		"redis+sentinel://h,i/m?sentinel_password=hunter2", "redis+sentinel://h,i/m?sentinel%5Fpassword=hunter2",
 	} {
-		pawl(t, nil, "ping", "--addr", addr).expect(t, exitUsage, "a password on the command line")
+		pawl(t, nil, "ping", "--addr", addr).expect(t, exit.Usage, "a password on the command line")
 	}
 }
 
@@ -75,7 +76,7 @@ func TestExecTellsARefusalFromALockThatIsTaken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("ada on >secret ~other:* &* +@all"))
 	env := []string{urlEnv + "=redis://ada:secret@" + s.Addr()}
-	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exitServer, "NOPERM")
+	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exit.Server, "NOPERM")
 }
 
 // A user without the right to listen has not used pawl wrongly.
@@ -84,7 +85,7 @@ func TestExecTellsAChannelThatIsRefusedFromWrongUsage(t *testing.T) {
 	s := redistest.Start(t, redistest.User("ada on >secret ~* resetchannels +@all"))
 	hold(t, s.URL(), "job")
 	env := []string{urlEnv + "=redis://ada:secret@" + s.Addr()}
-	pawl(t, env, "exec", "job", "--", "true").expect(t, exitServer, "the server refuses channel", "NOPERM")
+	pawl(t, env, "exec", "job", "--", "true").expect(t, exit.Server, "the server refuses channel", "NOPERM")
 }
 
 func TestWrongPasswordIsToldFromTheSentinels(t *testing.T) {
@@ -94,6 +95,6 @@ func TestWrongPasswordIsToldFromTheSentinels(t *testing.T) {
 	for old, hint := range map[string]string{"sentinel_password=guard": "put the sentinels' password into $", ":lock@": "put the right password into $"} {
 		wrong := strings.NewReplacer("guard", "wrong", "lock", "wrong").Replace(old)
 		env := []string{urlEnv + "=" + strings.Replace(r.URL(), old, wrong, 1)}
-		pawl(t, env, "status", "x").expect(t, exitServer, hint)
+		pawl(t, env, "status", "x").expect(t, exit.Server, hint)
 	}
 }

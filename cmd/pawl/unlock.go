@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -30,12 +31,12 @@ The exit code is 1 if there was nothing to remove.`,
 	holder := cmd.Flags().String("if-holder", "", "remove the lock only if `ID` holds it, as status shows it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*force {
-			return usagef(cmd, "unlock takes the lock away from its holder, which may go on working; if that is what you want, add --force")
+			return exit.Usagef(cmd, "unlock takes the lock away from its holder, which may go on working; if that is what you want, add --force")
 		}
 		var opts []engine.ForceOption
 		if cmd.Flags().Changed("if-holder") {
 			if *holder == "" {
-				return usagef(cmd, "--if-holder is empty: give the id that \"pawl status\" shows")
+				return exit.Usagef(cmd, "--if-holder is empty: give the id that \"pawl status\" shows")
 			}
 			opts = append(opts, engine.IfHolder(*holder))
 		}

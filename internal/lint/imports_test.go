@@ -41,6 +41,7 @@ var layers = map[string]int{
 	"bench/internal/latency":     0,
 	"bench/internal/admin":       9,
 	"bench":                      10,
+	"cmd/pawl/internal/exit":     10,
 	"cmd":                        11,
 }
 

@@ -1,4 +1,4 @@
-package main
+package exit
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 // each to its command, and then to the group that this is in.
 const sameSignal = 250 * time.Millisecond
 
-// signalError is the end that a signal asked for.
-type signalError struct{ signal os.Signal }
+// SignalError is the end that a signal asked for.
+type SignalError struct{ Signal os.Signal }
 
-func (e *signalError) Error() string { return fmt.Sprintf("ended by signal: %v", e.signal) }
+func (e *SignalError) Error() string { return fmt.Sprintf("ended by signal: %v", e.Signal) }
 
 // code is the exit code that shells use for it.
-func (e *signalError) code() int {
-	if s, ok := e.signal.(syscall.Signal); ok {
+func (e *SignalError) code() int {
+	if s, ok := e.Signal.(syscall.Signal); ok {
 		return 128 + int(s)
 	}
-	return exitFailed
+	return Failed
 }
 
-// untilSignal returns a context that ends when the process is asked to end; its
-// cause is a *signalError. A second signal ends the process, unless it comes with the
+// UntilSignal returns a context that ends when the process is asked to end; its
+// cause is a *SignalError. A second signal ends the process, unless it comes with the
 // first. Signals that are ignored, as SIGHUP under nohup, stay so. After stop, which must
 // be called once, the cause says whether a signal came. It also heeds those of also.
-func untilSignal(parent context.Context, also ...os.Signal) (ctx context.Context, stop func()) {
+func UntilSignal(parent context.Context, also ...os.Signal) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 1)
-	for _, one := range slices.Concat(endSignals, also) {
+	for _, one := range slices.Concat(EndSignals, also) {
 		if !signal.Ignored(one) {
 			signal.Notify(signals, one)
 		}
@@ -41,7 +41,7 @@ func untilSignal(parent context.Context, also ...os.Signal) (ctx context.Context
 	ctx, cancel := context.WithCancelCause(parent)
 	quit, ended := make(chan struct{}), make(chan struct{})
 	heed := func(s os.Signal) {
-		cancel(&signalError{s})
+		cancel(&SignalError{Signal: s})
 		same := time.NewTimer(sameSignal)
 		defer same.Stop()
 		select {
