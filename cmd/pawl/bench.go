@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/bench"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -30,7 +31,7 @@ func newBenchCommand() *cobra.Command {
   held         --count holds under the watchdog for --duration: none may be lost
 
 Without --addr it starts a redis-server of its own and reaches it over TCP, whatever
-$` + urlEnv + ` says: a benchmark should not load the server of a service. With --embedded
+$` + target.URLEnv + ` says: a benchmark should not load the server of a service. With --embedded
 it measures on a server inside this process; such figures cannot be compared with
 others.
 
@@ -47,7 +48,7 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 			return nil
 		},
 	}
-	server := addServerFlag(cmd)
+	server := target.AddFlag(cmd)
 	flags := cmd.Flags()
 	flags.Lookup("addr").Usage = "`URL` of the server, without a password (default: a redis-server of its own)"
 	flags.BoolVar(&cfg.Embedded, "embedded", false, "measure on a server inside this process")
@@ -69,11 +70,11 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 		if *ownNames {
 			cfg.Names = cfg.Count
 		}
-		if server.given() {
-			if cfg.URL, cfg.TLS, err = server.target(); err != nil {
+		if server.Given() {
+			if cfg.URL, cfg.TLS, err = server.Address(); err != nil {
 				return err
 			}
-		} else if server.tls.given() {
+		} else if server.TLS.Given() {
 			return exit.Usagef(cmd, "the server that bench starts has no TLS: name another one with --addr")
 		}
 		return runBench(cmd, cfg, *format)
@@ -108,7 +109,7 @@ func benchError(ctx context.Context, cmd *cobra.Command, err error) error {
 	case errors.Is(err, redistest.ErrNotInstalled):
 		return fmt.Errorf("%w; or name a server with --addr, or try --embedded, whose figures cannot be compared with others", err)
 	case errors.Is(err, engine.ErrUnavailable):
-		return fmt.Errorf("%w; %s", err, wayOut(err))
+		return fmt.Errorf("%w; %s", err, target.WayOut(err))
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-lock/pawl/bench"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -62,9 +63,9 @@ func TestBenchLoadsNoServerThatWasNotNamed(t *testing.T) {
 	pawl(t, env, brief("single")...).expect(t, 0, "single, pawl on ")
 	pawl(t, env, brief("hot", "--embedded")...).expect(t, 0, "embedded", "cannot be compared")
 	if after := s.CommandStats()["evalsha"]; after != before {
-		t.Errorf("%d scripts were run on the server of $%s", after-before, urlEnv)
+		t.Errorf("%d scripts were run on the server of $%s", after-before, target.URLEnv)
 	}
-	pawl(t, []string{passwordEnv + "=right"}, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, 0)
+	pawl(t, []string{target.PasswordEnv + "=right"}, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, 0)
 	if after := s.CommandStats()["evalsha"]; after == before {
 		t.Error("nothing was run on the server of --addr")
 	}
@@ -76,7 +77,7 @@ func TestBenchSaysWhyItCannotRun(t *testing.T) {
 	nowhere := []string{"PATH=/nowhere"}
 	pawl(t, nowhere, brief("single")...).expect(t, exit.Server, "install it with", "--addr", "--embedded")
 	pawl(t, nil, brief("single", "--addr", "redis://127.0.0.1:1")...).expect(t, exit.Server, "refused", "--addr")
-	pawl(t, nil, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, exit.Server, "NOAUTH", passwordEnv)
+	pawl(t, nil, brief("single", "--addr", "redis://"+s.Addr())...).expect(t, exit.Server, "NOAUTH", target.PasswordEnv)
 	pawl(t, nil, "bench").expect(t, exit.Usage, "one scenario is needed: single, uncontended")
 	for _, args := range [][]string{
 		brief("cold"), brief("single", "--format", "xml"), brief("single", "--goroutines", "0"),

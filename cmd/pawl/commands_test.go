@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -21,23 +22,23 @@ func TestPingReportsTheServer(t *testing.T) {
 	pawl(t, env, "ping").expect(t, 0, s.Addr()+" answered in")
 	pawl(t, nil, "ping", "--addr", "unix://"+s.Socket()).expect(t, 0, s.Socket()+" answered in")
 	// The flag wins over the environment.
-	pawl(t, []string{urlEnv + "=redis://127.0.0.1:1"}, "ping", "--addr", s.URL()).expect(t, 0)
+	pawl(t, []string{target.URLEnv + "=redis://127.0.0.1:1"}, "ping", "--addr", s.URL()).expect(t, 0)
 }
 
 func TestPasswordsComeFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Password("to%p:s@cret/"), redistest.User("alice on >w0nder ~* &* +@all"))
 	for _, env := range [][]string{
-		{urlEnv + "=" + s.URL()},
-		{urlEnv + "=redis://" + s.Addr(), passwordEnv + "=to%p:s@cret/"},
-		{urlEnv + "=redis://default@" + s.Addr(), passwordEnv + "=to%p:s@cret/"},
-		{urlEnv + "=redis://alice@" + s.Addr(), passwordEnv + "=w0nder"},
+		{target.URLEnv + "=" + s.URL()},
+		{target.URLEnv + "=redis://" + s.Addr(), target.PasswordEnv + "=to%p:s@cret/"},
+		{target.URLEnv + "=redis://default@" + s.Addr(), target.PasswordEnv + "=to%p:s@cret/"},
+		{target.URLEnv + "=redis://alice@" + s.Addr(), target.PasswordEnv + "=w0nder"},
 		// The one in the URL belongs to it.
-		{urlEnv + "=redis://alice:w0nder@" + s.Addr(), passwordEnv + "=of another server"},
+		{target.URLEnv + "=redis://alice:w0nder@" + s.Addr(), target.PasswordEnv + "=of another server"},
 	} {
 		pawl(t, env, "ping").expect(t, 0)
 	}
-	pawl(t, []string{passwordEnv + "=w0nder"}, "ping", "--addr", "redis://alice@"+s.Addr()).expect(t, 0)
+	pawl(t, []string{target.PasswordEnv + "=w0nder"}, "ping", "--addr", "redis://alice@"+s.Addr()).expect(t, 0)
 }
 
 func TestStatusShowsHolders(t *testing.T) {
@@ -218,7 +219,7 @@ func TestServersThatAreNoneAreReported(t *testing.T) {
 			t.Cleanup(func() { l.Close(); <-served })
 			url := "redis://" + l.Addr().String() + "?dial_timeout=2s"
 			for _, args := range [][]string{{"ping"}, {"exec", "a", "--", "go", "version"}} {
-				v := pawl(t, []string{urlEnv + "=" + url}, args...)
+				v := pawl(t, []string{target.URLEnv + "=" + url}, args...)
 				if v.expect(t, 69, l.Addr().String()); strings.Contains(v.stdout.String(), "go1") {
 					t.Error("the command ran without a lock")
 				}

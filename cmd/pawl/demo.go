@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/demo"
 )
@@ -38,7 +39,7 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
   pawl demo --addr redis://127.0.0.1:6379`,
 		Args: noArgs,
 	}
-	server := addServerFlag(cmd)
+	server := target.AddFlag(cmd)
 	cmd.Flags().Lookup("addr").Usage = "`URL` of the server, without a password (default: an embedded server)"
 	cfg := demo.Config{Screen: demo.NewScreen(os.Stdout, term.IsTerminal(int(os.Stdout.Fd())))}
 	cmd.Flags().IntVar(&cfg.Workers, "workers", 4, "number of processes, at least 3")
@@ -55,23 +56,23 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 			return exit.Usagef(cmd, "--lease %v must be positive, and at most %v", cfg.Lease, demo.MaxLease)
 		}
 		switch {
-		case server.given():
-			if cfg.URL, cfg.TLS, err = server.target(); err != nil {
+		case server.Given():
+			if cfg.URL, cfg.TLS, err = server.Address(); err != nil {
 				return err
 			}
-		case server.tls.given():
+		case server.TLS.Given():
 			return exit.Usagef(cmd, "the embedded server has no TLS: name another one with --addr")
 		}
 		ctx, stop := exit.UntilSignal(cmd.Context(), syscall.SIGPIPE) // it prints while it runs, to head for example
 		defer stop()
 		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd {
-			return workerCommand(ctx, w, server.tls, *profile)
+			return workerCommand(ctx, w, server.TLS, *profile)
 		}
 		err = profiled(*profile, func() error { return demo.Run(ctx, cfg) })
 		var worker *exec.ExitError // it has said why
 		switch {
 		case errors.Is(err, engine.ErrUnavailable):
-			return fmt.Errorf("%w; %s", err, wayOut(err))
+			return fmt.Errorf("%w; %s", err, target.WayOut(err))
 		case errors.As(err, &worker) && slices.Contains([]int{exit.Usage, exit.Server}, worker.ExitCode()):
 			return &exit.Error{Code: worker.ExitCode(), Err: err}
 		}
@@ -81,13 +82,13 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 }
 
 // workerCommand runs this program again, as a worker.
-func workerCommand(ctx context.Context, w demo.WorkerConfig, tls *tlsFlags, profile string) *exec.Cmd {
+func workerCommand(ctx context.Context, w demo.WorkerConfig, tls *target.TLSFlags, profile string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
 	}
 	args := []string{"demo-worker", "--counter", w.Key, "--increments", strconv.Itoa(w.Increments), "--lease", w.Lease.String()}
-	args = append(args, tls.args()...)
+	args = append(args, tls.Args()...)
 	if w.Unlocked {
 		args = append(args, "--without-lock")
 	}
@@ -98,15 +99,15 @@ func workerCommand(ctx context.Context, w demo.WorkerConfig, tls *tlsFlags, prof
 		args = append(args, "--profile", filepath.Join(profile, "worker-"+strconv.Itoa(w.Number)))
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(os.Environ(), urlEnv+"="+w.URL)
+	cmd.Env = append(os.Environ(), target.URLEnv+"="+w.URL)
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
 func newDemoWorkerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo-worker", Hidden: true, Args: noArgs}
-	w := demo.WorkerConfig{URL: os.Getenv(urlEnv)}
-	tls := addTLSFlags(cmd)
+	w := demo.WorkerConfig{URL: os.Getenv(target.URLEnv)}
+	tls := target.AddTLSFlags(cmd)
 	cmd.Flags().StringVar(&w.Key, "counter", "", "")
 	cmd.Flags().IntVar(&w.Increments, "increments", 0, "")
 	cmd.Flags().DurationVar(&w.Lease, "lease", 0, "")
@@ -115,10 +116,10 @@ func newDemoWorkerCommand() *cobra.Command {
 	profile := cmd.Flags().String("profile", "", "")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		signal.Ignore(exit.EndSignals...) // Ctrl-C reaches the whole group; the parent ends its workers
-		if tls.given() {
+		if tls.Given() {
 			cfg, err := engine.ParseURL(w.URL)
 			if err == nil {
-				err = tls.apply(&cfg)
+				err = tls.Apply(&cfg)
 			}
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/demo"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -21,7 +22,7 @@ import (
 func TestDemoShowsThatTheLockCounts(t *testing.T) {
 	t.Parallel()
 	// What the environment names is not touched without --addr.
-	v := pawl(t, []string{urlEnv + "=redis://127.0.0.1:1"}, "demo", "--increments", "20", "--lease", "1s")
+	v := pawl(t, []string{target.URLEnv + "=redis://127.0.0.1:1"}, "demo", "--increments", "20", "--lease", "1s")
 	v.expect(t, 0, "embedded server", "was killed while it held the lock", "the others went on",
 		"70 increments completed, the counter says 70", "Without the lock:", " lost\n")
 }
@@ -36,7 +37,7 @@ func TestDemoFindsOutThatTheLockIsMissing(t *testing.T) {
 func TestDemoRunsOnARealServerAndCleansUp(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Password("s3cret"))
-	v := pawl(t, []string{passwordEnv + "=s3cret"}, "demo", "--addr", "redis://"+s.Addr()+"/3",
+	v := pawl(t, []string{target.PasswordEnv + "=s3cret"}, "demo", "--addr", "redis://"+s.Addr()+"/3",
 		"--workers", "3", "--increments", "20", "--lease", "1s")
 	v.expect(t, 0, "on the server ("+s.Addr()+")", "50 increments completed, the counter says 50")
 	if strings.Contains(v.stdout.String()+v.stderr.String(), "s3cret") {
@@ -46,7 +47,7 @@ func TestDemoRunsOnARealServerAndCleansUp(t *testing.T) {
 		t.Errorf("keys are left: %s", left)
 	}
 	// What the server denies a worker is the demo's exit code, too.
-	pawl(t, []string{passwordEnv + "=s3cret"}, "demo", "--addr", "redis://"+s.Addr()+"?replicas=1&ack_timeout=100ms").
+	pawl(t, []string{target.PasswordEnv + "=s3cret"}, "demo", "--addr", "redis://"+s.Addr()+"?replicas=1&ack_timeout=100ms").
 		expect(t, exit.Server, "0 of 1 replicas", "pawl: demo: worker ")
 	// A connection that is refused is not waited for, as with other commands.
 	pawl(t, nil, "demo", "--addr", "redis://127.0.0.1:1?dial_timeout=1h").expect(t, 69, "refused")
@@ -183,11 +184,11 @@ func TestWorkersGetTheURLInTheirEnvironment(t *testing.T) {
 	t.Parallel()
 	cmd := workerCommand(context.Background(), demo.WorkerConfig{
 		Number: 1, URL: "redis://:s3cret@host", Key: "k", Increments: 3, Lease: time.Second, Unlocked: true,
-	}, new(tlsFlags), "dir")
+	}, new(target.TLSFlags), "dir")
 	if args := strings.Join(cmd.Args, " "); strings.Contains(args, "s3cret") {
 		t.Errorf("arguments %q", args)
 	}
-	if !slices.Contains(cmd.Env, urlEnv+"=redis://:s3cret@host") {
+	if !slices.Contains(cmd.Env, target.URLEnv+"=redis://:s3cret@host") {
 		t.Error("the environment lacks the URL")
 	}
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 // execFlags are the flags of exec.
 type execFlags struct {
-	server                        *serverFlag
+	server                        *target.Flag
 	quorum                        []string
 	wait, lease, maxHold, minHold time.Duration
 	onLost                        string
@@ -89,7 +90,7 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
   # a shell command
   pawl exec backup -- sh -c 'dump | upload'`,
 	}
-	f := &execFlags{server: addServerFlag(cmd)}
+	f := &execFlags{server: target.AddFlag(cmd)}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.quorum, "quorum", nil, "`URL` of one of several independent servers, given once for each: a majority of them must grant the lock")
 	flags.DurationVar(&f.wait, "wait", 0, "wait at most this `time` for the lock, connecting included; 0s: try once (default: wait as long as it takes)")
@@ -123,7 +124,7 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 	switch {
 	case len(f.quorum) == 1:
 		return exit.Usagef(cmd, "one --quorum is no majority: give it once for each of at least three servers, or use --addr")
-	case len(f.quorum) > 0 && f.server.given():
+	case len(f.quorum) > 0 && f.server.Given():
 		return exit.Usagef(cmd, "--addr and --quorum cannot be combined")
 	case len(f.quorum) > 0 && cmd.ArgsLenAtDash() > 1:
 		return exit.Usagef(cmd, "--quorum goes with one name")
@@ -217,7 +218,7 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 	}
 	ctx, stop := exit.UntilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
-	engines, err := connectMost(ctx, servers, atMost, cfg.Say)
+	engines, err := target.ConnectMost(ctx, servers, atMost, cfg.Say)
 	stop()
 	if signalled := context.Cause(ctx); errors.As(signalled, new(*exit.SignalError)) {
 		for _, e := range engines {
@@ -232,22 +233,15 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 }
 
 // servers are those of --quorum, or the one.
-func (f *execFlags) servers() (all []engine.Config, err error) {
-	from := []*serverFlag{f.server}
+func (f *execFlags) servers() ([]engine.Config, error) {
 	if len(f.quorum) > 0 {
-		from = nil
+		return f.server.Quorum(f.quorum)
 	}
-	for _, addr := range f.quorum {
-		from = append(from, &serverFlag{cmd: f.server.cmd, name: "quorum", addr: addr, tls: f.server.tls})
+	cfg, err := f.server.Config()
+	if err != nil {
+		return nil, err
 	}
-	for _, one := range from {
-		cfg, err := one.config()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, cfg)
-	}
-	return all, nil
+	return []engine.Config{cfg}, nil
 }
 
 // outcome translates what Run returned.

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -393,7 +394,7 @@ func TestShellSeesOfExecWhatItSeesOfTheCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onServer(t, func(t *testing.T, w way, s *redistest.Server) {
-				j := newJob(t, w, urlEnv+"="+s.URL()+"?lease=1m", c.env)
+				j := newJob(t, w, target.URLEnv+"="+s.URL()+"?lease=1m", c.env)
 				j.begin(false)
 				c.happen(j)
 				got := j.result()
@@ -465,7 +466,7 @@ func TestLostLockEndsTheCommandWhateverTheTerminalDoes(t *testing.T) {
 				if c.needsTerminal && w.line == "" {
 					t.Skip("this needs a terminal")
 				}
-				j := newJob(t, w, urlEnv+"="+s.URL()+"?lease=2s", c.env)
+				j := newJob(t, w, target.URLEnv+"="+s.URL()+"?lease=2s", c.env)
 				for _, do := range []func(*job){c.before, (*job).beginWithPawl, c.after} {
 					if do != nil {
 						do(j)
@@ -506,7 +507,7 @@ func TestOnADeadServerNothingTakesLong(t *testing.T) {
 			onServer(t, func(t *testing.T, w way, s *redistest.Server) {
 				ready := sync.OnceFunc(working.Done)
 				defer ready()
-				j := newJob(t, w, urlEnv+"="+s.URL()+"?lease="+c.lease)
+				j := newJob(t, w, target.URLEnv+"="+s.URL()+"?lease="+c.lease)
 				j.begin(false)
 				ready()
 				once.Do(func() { working.Wait(); s.Stop(); close(dead) })

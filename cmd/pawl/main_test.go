@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -126,7 +127,7 @@ func (v *invocation) expect(t testing.TB, code int, texts ...string) {
 func server(t *testing.T, opts ...redistest.Option) (*redistest.Server, []string) {
 	t.Helper()
 	s := redistest.Start(t, opts...)
-	return s, []string{urlEnv + "=" + s.URL() + "?lease=2s"}
+	return s, []string{target.URLEnv + "=" + s.URL() + "?lease=2s"}
 }
 
 // openEngine opens an engine, which is somebody else for the commands.

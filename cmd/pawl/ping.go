@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/deploy"
 )
 
@@ -19,13 +20,13 @@ subscription connection) and reports how long one round trip takes.`,
   pawl ping --addr unix:///run/redis/redis.sock`,
 		Args: noArgs,
 	}
-	server := addServerFlag(cmd)
+	server := target.AddFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := server.config()
+		cfg, err := server.Config()
 		if err != nil {
 			return err
 		}
-		eng, err := connect(cmd.Context(), cfg, 0)
+		eng, err := target.Connect(cmd.Context(), cfg, 0)
 		if err != nil {
 			return err
 		}

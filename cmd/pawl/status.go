@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
 )
@@ -37,7 +38,7 @@ several names it is an array of such objects, in the order of the names.`,
   if pawl status --quiet nightly-report; then echo "it is still being made"; fi`,
 		Args: someNames,
 	}
-	server := addServerFlag(cmd)
+	server := target.AddFlag(cmd)
 	format := cmd.Flags().String("format", "text", "text or json")
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print nothing; exit code 0: held, 1: free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -47,7 +48,7 @@ several names it is an array of such objects, in the order of the names.`,
 		if *quiet && cmd.Flags().Changed("format") {
 			return exit.Usagef(cmd, "--quiet and --format cannot be combined")
 		}
-		eng, err := server.open(cmd.Context())
+		eng, err := server.Open(cmd.Context())
 		if err != nil {
 			return err
 		}

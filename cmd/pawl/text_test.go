@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -78,7 +79,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	s.Do("SET", "foreign", "of another library")
 	hold(t, s.URL(), "taken")
 	const nobody = "redis://127.0.0.1:1?dial_timeout=1s"
-	right := []string{urlEnv + "=" + here, passwordEnv + "=right"}
+	right := []string{target.URLEnv + "=" + here, target.PasswordEnv + "=right"}
 
 	var out bytes.Buffer
 	for _, c := range []struct {
@@ -127,15 +128,15 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{right, "bench single --addr ="},
 		{nil, "ping --addr http://127.0.0.1"},
 		{nil, "ping --addr redis://:secret@127.0.0.1"},
-		{[]string{urlEnv + "=redis://:secret@127.0.0.1:6379/one"}, "ping"},
-		{[]string{urlEnv + "=redis://:sec%ret@127.0.0.1:6379"}, "ping"},
+		{[]string{target.URLEnv + "=redis://:secret@127.0.0.1:6379/one"}, "ping"},
+		{[]string{target.URLEnv + "=redis://:sec%ret@127.0.0.1:6379"}, "ping"},
 		{nil, "ping --addr " + nobody},
 		{nil, "exec a --addr " + nobody + " -- true"},
 		{nil, "ping --addr " + here},
-		{[]string{passwordEnv + "=secret"}, "ping --addr " + here},
-		{[]string{urlEnv + "=redis://:secret@" + s.Addr()}, "ping"},
+		{[]string{target.PasswordEnv + "=secret"}, "ping --addr " + here},
+		{[]string{target.URLEnv + "=redis://:secret@" + s.Addr()}, "ping"},
 		{nil, "status a --addr redis://somebody@" + s.Addr()},
-		{[]string{urlEnv + "=redis://secret@" + s.Addr()}, "ping"}, // a user, by its place
+		{[]string{target.URLEnv + "=redis://secret@" + s.Addr()}, "ping"}, // a user, by its place
 
 		{right, "status foreign"},
 		{right, "exec foreign -- true"},

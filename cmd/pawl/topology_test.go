@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -20,12 +21,12 @@ func TestCommandsOnEveryTopology(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := []string{urlEnv + "=" + start(t)}
+			env := []string{target.URLEnv + "=" + start(t)}
 			pawl(t, env, "ping").expect(t, 0)
 			pawl(t, env, "status", "free").expect(t, 0, "free")
 			pawl(t, env, "exec", "job", "--", "true").expect(t, 0)
 			pawl(t, env, "unlock", "--force", "free").expect(t, 1, "nothing to remove")
-			addr := env[0][len(urlEnv)+1:]
+			addr := env[0][len(target.URLEnv)+1:]
 			// Two commands a pair, but for the first ones, which a process that runs has many after.
 			pace.Steady(t, 20*time.Millisecond, func(t testing.TB) {
 				pawl(t, nil, brief("uncontended", "--addr", addr)...).expect(t, 0, "2.000 commands", name)
@@ -56,7 +57,7 @@ func TestPingNamesNoServerThatDidNotAnswer(t *testing.T) {
 // A job that is skipped because replicas are away is not one that somebody else does.
 func TestExecTellsMissingReplicasFromALockThatIsTaken(t *testing.T) {
 	t.Parallel()
-	env := []string{urlEnv + "=" + redistest.Start(t).URL() + "?replicas=all"}
+	env := []string{target.URLEnv + "=" + redistest.Start(t).URL() + "?replicas=all"}
 	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exit.Server, "0 of 1 replicas")
 }
 
@@ -75,7 +76,7 @@ func TestPasswordInAListOfHostsIsRefusedOnTheCommandLine(t *testing.T) {
 func TestExecTellsARefusalFromALockThatIsTaken(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("ada on >secret ~other:* &* +@all"))
-	env := []string{urlEnv + "=redis://ada:secret@" + s.Addr()}
+	env := []string{target.URLEnv + "=redis://ada:secret@" + s.Addr()}
 	pawl(t, env, "exec", "job", "--wait", "0", "--conflict-exit-code", "0", "--", "true").expect(t, exit.Server, "NOPERM")
 }
 
@@ -84,17 +85,17 @@ func TestExecTellsAChannelThatIsRefusedFromWrongUsage(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("ada on >secret ~* resetchannels +@all"))
 	hold(t, s.URL(), "job")
-	env := []string{urlEnv + "=redis://ada:secret@" + s.Addr()}
+	env := []string{target.URLEnv + "=redis://ada:secret@" + s.Addr()}
 	pawl(t, env, "exec", "job", "--", "true").expect(t, exit.Server, "the server refuses channel", "NOPERM")
 }
 
 func TestWrongPasswordIsToldFromTheSentinels(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))
-	pawl(t, []string{urlEnv + "=" + r.URL()}, "ping").expect(t, 0)
+	pawl(t, []string{target.URLEnv + "=" + r.URL()}, "ping").expect(t, 0)
 	for old, hint := range map[string]string{"sentinel_password=guard": "put the sentinels' password into $", ":lock@": "put the right password into $"} {
 		wrong := strings.NewReplacer("guard", "wrong", "lock", "wrong").Replace(old)
-		env := []string{urlEnv + "=" + strings.Replace(r.URL(), old, wrong, 1)}
+		env := []string{target.URLEnv + "=" + strings.Replace(r.URL(), old, wrong, 1)}
 		pawl(t, env, "status", "x").expect(t, exit.Server, hint)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -26,7 +27,7 @@ The exit code is 1 if there was nothing to remove.`,
   pawl unlock --force nightly-report --if-holder 5e0c...:1234`,
 		Args: oneName,
 	}
-	server := addServerFlag(cmd)
+	server := target.AddFlag(cmd)
 	force := cmd.Flags().Bool("force", false, "required, to confirm that you want to take the lock away")
 	holder := cmd.Flags().String("if-holder", "", "remove the lock only if `ID` holds it, as status shows it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -40,7 +41,7 @@ The exit code is 1 if there was nothing to remove.`,
 			}
 			opts = append(opts, engine.IfHolder(*holder))
 		}
-		eng, err := server.open(cmd.Context())
+		eng, err := server.Open(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,8 @@ var layers = map[string]int{
 	"bench/internal/admin":       9,
 	"bench":                      10,
 	"cmd/pawl/internal/exit":     10,
-	"cmd":                        11,
+	"cmd/pawl/internal/target":   11,
+	"cmd":                        12,
 }
 
 // core are the packages that every user of the engine links.
@@ -178,7 +179,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
 		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
-		pkg("cmd/pawl", in("bench"), in("engine"), "github.com/spf13/cobra"),
+		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
 	} {
 		if got := importComplaints(good); got != nil {
@@ -210,6 +211,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("bench/internal/admin", in("bench")),
 		pkg("internal/clock", in("engine")),
 		pkg("elsewhere"),
+		pkg("cmd/pawl/internal/exit", in("cmd/pawl/internal/target")),
 		{ImportPath: in("engine"), XTestImports: []string{"net/http/pprof"}},
 		{ImportPath: in("resp"), Deps: []string{"testing"}},
 		{ImportPath: in("cmd/pawl"), Deps: []string{"testing"}},

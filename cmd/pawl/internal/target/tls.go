@@ -1,4 +1,4 @@
-package main
+package target
 
 import (
 	"crypto/tls"
@@ -12,15 +12,16 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// tlsFlags are the flags that say whom to trust and who we are. Files and not texts:
+// TLSFlags are the flags that say whom to trust and who we are. Files and not texts:
 // a private key on the command line could be read by everybody.
-type tlsFlags struct {
+type TLSFlags struct {
 	caCert, cert, key string
 	skipVerify        bool
 }
 
-func addTLSFlags(cmd *cobra.Command) *tlsFlags {
-	f := new(tlsFlags)
+// AddTLSFlags gives a command the flags of TLS.
+func AddTLSFlags(cmd *cobra.Command) *TLSFlags {
+	f := new(TLSFlags)
 	flags := cmd.Flags()
 	flags.StringVar(&f.caCert, "cacert", "", "PEM `FILE` of the authorities to trust for the server's certificate (default: those of the system)")
 	flags.StringVar(&f.cert, "cert", "", "PEM `FILE` of the client certificate; needs --key")
@@ -29,10 +30,11 @@ func addTLSFlags(cmd *cobra.Command) *tlsFlags {
 	return f
 }
 
-func (f *tlsFlags) given() bool { return *f != tlsFlags{} }
+// Given reports whether one of them was given.
+func (f *TLSFlags) Given() bool { return *f != TLSFlags{} }
 
-// args returns the flags as they were given.
-func (f *tlsFlags) args() (args []string) {
+// Args returns the flags as they were given.
+func (f *TLSFlags) Args() (args []string) {
 	for name, value := range map[string]string{"--cacert": f.caCert, "--cert": f.cert, "--key": f.key} {
 		if value != "" {
 			args = append(args, name, value)
@@ -44,11 +46,11 @@ func (f *tlsFlags) args() (args []string) {
 	return args
 }
 
-// apply changes what the URL said.
-func (f *tlsFlags) apply(to *engine.Config) error {
+// Apply changes what the URL said.
+func (f *TLSFlags) Apply(to *engine.Config) error {
 	cfg := to.TLS
 	switch {
-	case !f.given():
+	case !f.Given():
 		return nil
 	case cfg == nil:
 		return errors.New("--cacert, --cert, --key and --insecure-skip-verify need a URL that begins with rediss")

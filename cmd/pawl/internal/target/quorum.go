@@ -1,4 +1,4 @@
-package main
+package target
 
 import (
 	"context"
@@ -10,13 +10,26 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
+// Quorum returns what several flags --quorum and the environment say, with the TLS of f.
+func (f *Flag) Quorum(addrs []string) (all []engine.Config, err error) {
+	for _, addr := range addrs {
+		one := &Flag{cmd: f.cmd, name: "quorum", addr: addr, TLS: f.TLS}
+		cfg, err := one.Config()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cfg)
+	}
+	return all, nil
+}
+
 // straggling is how long the others may take to connect once a majority has.
 const straggling = 250 * time.Millisecond
 
-// connectMost connects to all servers at the same time, and is content with a majority: then
+// ConnectMost connects to all servers at the same time, and is content with a majority: then
 // the engines of the others go on connecting. One server is a majority of one. say is told
 // which servers are missing.
-func connectMost(ctx context.Context, servers []engine.Config, atMost time.Duration, say func(format string, args ...any)) ([]*engine.Engine, error) {
+func ConnectMost(ctx context.Context, servers []engine.Config, atMost time.Duration, say func(format string, args ...any)) ([]*engine.Engine, error) {
 	type connected struct {
 		at  int
 		eng *engine.Engine
@@ -27,7 +40,7 @@ func connectMost(ctx context.Context, servers []engine.Config, atMost time.Durat
 	results := make(chan connected, len(servers))
 	for i, cfg := range servers {
 		go func() {
-			eng, err := connect(trying, cfg, atMost)
+			eng, err := Connect(trying, cfg, atMost)
 			results <- connected{i, eng, err}
 		}()
 	}

@@ -1,4 +1,4 @@
-package main
+package target
 
 import (
 	"cmp"
@@ -19,37 +19,39 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
+// URLEnv and PasswordEnv are what the environment may say of the server.
 const (
-	urlEnv      = "PAWL_URL"
-	passwordEnv = "PAWL_PASSWORD"
+	URLEnv      = "PAWL_URL"
+	PasswordEnv = "PAWL_PASSWORD"
 	defaultURL  = "redis://127.0.0.1:6379"
 	// connectTimeout is how long a command tries to reach its server, unless the
 	// URL says otherwise with dial_timeout.
 	connectTimeout = 5 * time.Second
 )
 
-// serverFlag is --addr, or one --quorum, and how to use TLS there.
-type serverFlag struct {
+// Flag is --addr, or one --quorum, and how to use TLS there.
+type Flag struct {
 	cmd  *cobra.Command
 	name string // of the flag
 	addr string
-	tls  *tlsFlags
+	TLS  *TLSFlags
 }
 
-func addServerFlag(cmd *cobra.Command) *serverFlag {
-	f := &serverFlag{cmd: cmd, name: "addr", tls: addTLSFlags(cmd)}
-	cmd.Flags().StringVar(&f.addr, "addr", "", "`URL` of the server, without a password (default $"+urlEnv+", else "+defaultURL+")")
+// AddFlag gives a command --addr and the flags of TLS.
+func AddFlag(cmd *cobra.Command) *Flag {
+	f := &Flag{cmd: cmd, name: "addr", TLS: AddTLSFlags(cmd)}
+	cmd.Flags().StringVar(&f.addr, "addr", "", "`URL` of the server, without a password (default $"+URLEnv+", else "+defaultURL+")")
 	return f
 }
 
 // url returns the server's URL, the password included: never print it.
-func (f *serverFlag) url() (string, error) {
+func (f *Flag) url() (string, error) {
 	raw := f.addr
-	if raw == "" && f.given() {
-		return "", exit.Usagef(f.cmd, "--%s is empty: leave it out for $%s, else %s", f.name, urlEnv, defaultURL)
+	if raw == "" && f.Given() {
+		return "", exit.Usagef(f.cmd, "--%s is empty: leave it out for $%s, else %s", f.name, URLEnv, defaultURL)
 	}
 	if raw == "" {
-		raw = os.Getenv(urlEnv)
+		raw = os.Getenv(URLEnv)
 	}
 	if raw == "" {
 		raw = defaultURL
@@ -58,23 +60,23 @@ func (f *serverFlag) url() (string, error) {
 		return "", exit.Usagef(f.cmd, "%s is not a URL: it must look like %s, rediss://HOST:PORT or unix:///PATH", f.source(), defaultURL)
 	}
 	u := cutUser(raw)
-	switch fromEnv := os.Getenv(passwordEnv); {
-	case u.password != "" && f.given():
+	switch fromEnv := os.Getenv(PasswordEnv); {
+	case u.password != "" && f.Given():
 		return "", f.exposed()
 	case u.password == "" && fromEnv != "":
 		return u.scheme + url.UserPassword(u.name, fromEnv).String() + "@" + u.rest, nil
 	case u.password == "" && u.name != "":
 		// Not quoted: without its colon a password stands there.
-		return "", exit.Usagef(f.cmd, "%s has a user (what comes before the @) without a password: put the password into $%s", f.source(), passwordEnv)
+		return "", exit.Usagef(f.cmd, "%s has a user (what comes before the @) without a password: put the password into $%s", f.source(), PasswordEnv)
 	}
 	return raw, nil // if there is something wrong, engine.ParseURL complains without quoting it
 }
 
-// given reports whether the command line names the server.
-func (f *serverFlag) given() bool { return f.cmd.Flags().Changed(f.name) }
+// Given reports whether the command line names the server.
+func (f *Flag) Given() bool { return f.cmd.Flags().Changed(f.name) }
 
-func (f *serverFlag) exposed() error {
-	return exit.Usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", urlEnv, passwordEnv)
+func (f *Flag) exposed() error {
+	return exit.Usagef(f.cmd, "a password on the command line can be read by every user of this machine: put the URL into $%s, or the password into $%s", URLEnv, PasswordEnv)
 }
 
 // userURL is a URL cut into pieces. url.Parse would not take the lists of hosts that
@@ -104,15 +106,15 @@ func cutUser(raw string) userURL {
 }
 
 // source is where the URL comes from.
-func (f *serverFlag) source() string {
+func (f *Flag) source() string {
 	if f.addr == "" {
-		return "$" + urlEnv
+		return "$" + URLEnv
 	}
 	return "--" + f.name
 }
 
-// config returns what the flags and the environment say.
-func (f *serverFlag) config() (engine.Config, error) {
+// Config returns what the flags and the environment say.
+func (f *Flag) Config() (engine.Config, error) {
 	raw, err := f.url()
 	if err != nil {
 		return engine.Config{}, err
@@ -121,40 +123,40 @@ func (f *serverFlag) config() (engine.Config, error) {
 	if err != nil {
 		return engine.Config{}, fmt.Errorf("%s: %w", f.source(), err)
 	}
-	if cfg.SentinelPassword != "" && f.given() {
+	if cfg.SentinelPassword != "" && f.Given() {
 		return engine.Config{}, f.exposed()
 	}
-	if err := f.tls.apply(&cfg); err != nil {
+	if err := f.TLS.Apply(&cfg); err != nil {
 		return engine.Config{}, exit.Usagef(f.cmd, "%v", err)
 	}
 	return cfg, nil
 }
 
-// target returns the server's URL, the password included, and what the flags say of
+// Address returns the server's URL, the password included, and what the flags say of
 // TLS, nil for nothing.
-func (f *serverFlag) target() (string, *tls.Config, error) {
-	cfg, err := f.config()
+func (f *Flag) Address() (string, *tls.Config, error) {
+	cfg, err := f.Config()
 	if err != nil {
 		return "", nil, err
 	}
 	raw, err := f.url()
-	if !f.tls.given() {
+	if !f.TLS.Given() {
 		return raw, nil, err
 	}
 	return raw, cfg.TLS, err
 }
 
-// open connects to the server. The caller closes the engine.
-func (f *serverFlag) open(ctx context.Context) (*engine.Engine, error) {
-	cfg, err := f.config()
+// Open connects to the server. The caller closes the engine.
+func (f *Flag) Open(ctx context.Context) (*engine.Engine, error) {
+	cfg, err := f.Config()
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, cfg, 0)
+	return Connect(ctx, cfg, 0)
 }
 
-// connect tries for atMost, if that is not 0.
-func connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*engine.Engine, error) {
+// Connect tries for atMost, if that is not 0.
+func Connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*engine.Engine, error) {
 	dial := cmp.Or(cfg.DialTimeout, connectTimeout)
 	timeout, slack := dial, 2*time.Second // New ends by itself, and its error says more than that time is over
 	if atMost > 0 && atMost < dial+slack {
@@ -164,18 +166,18 @@ func connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*eng
 	defer cancel()
 	eng, err := engine.New(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("%w; %s", err, wayOut(err)) // it names the server
+		return nil, fmt.Errorf("%w; %s", err, WayOut(err)) // it names the server
 	}
 	return eng, nil
 }
 
-// wayOut says what to do about a server that cannot be used.
-func wayOut(err error) string {
+// WayOut says what to do about a server that cannot be used.
+func WayOut(err error) string {
 	if errors.Is(err, resp.ErrSentinelAuth) {
-		return "put the sentinels' password into $" + urlEnv + ": redis+sentinel://...?sentinel_password=..."
+		return "put the sentinels' password into $" + URLEnv + ": redis+sentinel://...?sentinel_password=..."
 	}
 	if errors.Is(err, resp.ErrTooOld) {
-		return "name another server with --addr or $" + urlEnv
+		return "name another server with --addr or $" + URLEnv
 	}
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return "name the authority of its certificate with --cacert"
@@ -185,11 +187,11 @@ func wayOut(err error) string {
 	}
 	var refused *resp.ServerError
 	if !errors.As(err, &refused) {
-		return "start a server there, or name another one with --addr or $" + urlEnv
+		return "start a server there, or name another one with --addr or $" + URLEnv
 	}
 	switch refused.Code {
 	case "NOAUTH", "WRONGPASS":
-		return "put the right password into $" + passwordEnv + ", or with its user into $" + urlEnv
+		return "put the right password into $" + PasswordEnv + ", or with its user into $" + URLEnv
 	case "NOPERM":
 		return "the user needs more rights: see the ACL rules in docs/operations.md"
 	}
