@@ -12,5 +12,21 @@
 // The first three are closed loops: a goroutine locks, unlocks and starts again, so a
 // slow server slows the load down too. Latency is that of a whole pair.
 //
+// # Files
+//
+//	run, config, client      what is measured: the engine, or another client
+//	loop, worker             closed loops
+//	engine_run, futures,
+//	waiters, held            scenarios that fill an engine, look at it, and empty it
+//	server                   the server that is measured on
+//	result, text,
+//	conditions, show         what was measured, and how it prints
+//	internal/admin           talks to the servers beside the measuring
+//	internal/process         time, CPU, memory and goroutines of this process
+//	internal/latency         histograms
+//
+// It takes locks only under names that begin with pawl-bench:, and changes nothing of an
+// engine but its configuration.
+//
 // The API may change before v1.
 package bench

@@ -63,7 +63,7 @@ const (
 // The library below it can dead-lock for good, fires early, and follows the wall
 // clock; so it is never trusted and never waited for:
 //
-//	deadline near --------------------------> near ring --> due --> worker --> Fire
+//	deadline near (6 ticks) ----------------> near ring --> due --> worker --> Fire
 //	deadline far --> slot --> library --(~2 ticks before)--^
 //	                    \---- watcher, if the library does not --^
 //

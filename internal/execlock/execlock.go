@@ -7,6 +7,24 @@
 //
 // It is made for a process that does nothing else: it catches the process's signals
 // and waits for whatever child the process has.
+//
+// # Not obvious
+//
+//   - A suspended pawl must not leave its command running, because nobody would renew the
+//     lock. It stops the command first, and looks at the hold before the command goes on.
+//     Its output goes through a goroutine that may block for ever, so the command gets its
+//     signal before the warning is printed.
+//   - A stop that SIGCONT must cancel is pending before the others of the job stop. A shell
+//     resumes a job once one process of it has stopped. A process that stops itself after
+//     that stays stopped (stopSelf).
+//   - A command may have process groups of its own: timeout(1), a shell's jobs, a nested
+//     pawl. Signals go to the command's group alone, which passes them on. The other groups
+//     get SIGTERM once the command has ended without them, SIGKILL after the grace, and
+//     SIGSTOP when the job is suspended. pawl is a subreaper from before the command starts,
+//     so that it finds orphans. Children and groups that it has by then are not the command's
+//     (adopt, others). The id of a group that has ended may be a stranger's (ownRemains).
+//   - SIGKILL takes a moment, and one look at /proc may miss a process that is succeeded by
+//     its child (over, lives).
 package execlock
 
 import (

@@ -1,5 +1,5 @@
 // Package kind says how the synchronizers differ, as data: one file for each. The engine
-// asks a Kind; it has no switch over kinds.
+// asks a Kind; it has no switch over kinds. A Kind decides nothing and keeps no state.
 package kind
 
 import (

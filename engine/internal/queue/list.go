@@ -1,5 +1,3 @@
-// Package queue holds what the waiters of one lock name share inside this
-// process: their FIFO order, and the wait of the one at its head.
 package queue
 
 // List is a FIFO whose elements can leave from the middle in constant time. The

@@ -1,5 +1,3 @@
-// Package renew is the watchdog: it raises the leases of many holds on the
-// server, in cohorts, and tells each hold what became of its renewal.
 package renew
 
 import (

@@ -1,12 +1,3 @@
-// Package script holds the Lua that runs on the server and encodes its calls.
-//
-// Every script carries the state that holds afterwards, never a delta, so
-// each may be repeated, early or late. The one exception is acquire on an absent
-// key, whose owner is therefore used for one attempt only. Replies are integers,
-// or arrays of them, never nil. The first write of each script is the one that
-// the server may refuse (out of memory, read-only), so refused means untouched. In
-// those that give a lock back it needs no memory, and then none of them is refused for
-// want of it.
 package script
 
 import (

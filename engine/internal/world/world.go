@@ -1,5 +1,6 @@
 // Package world is what an engine needs of the world around it: time, timers,
-// connections, goroutines and randomness. The real one is the machine and the network.
+// connections, goroutines and randomness. It decides nothing about locks. No other package of
+// the engine makes them or asks a generator for random numbers. The real one is the machine and the network.
 // The simulation has another (engine/internal/sim), in which one seed decides everything.
 //
 // What an engine decides depends on nothing else. Blocking calls (Await, State, Extend)

@@ -3,4 +3,11 @@
 // connections, and subscribes again on each.
 //
 // It knows no layout: the Registry asks its owner which endpoint serves a slot.
+//
+// # Not obvious
+//
+//   - SUNSUBSCRIBE may have two answers: the unasked end of the subscription, and MOVED
+//     (lateLocked).
+//   - The number of confirmations that the server sends along with SUBSCRIBE does not help: it
+//     counts all channels and says nothing of one.
 package pubsub

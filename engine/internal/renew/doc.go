@@ -1,0 +1,23 @@
+// Package renew is the watchdog: it raises the leases of many holds on the server, in
+// cohorts, and tells each hold what became of its renewal. It owns when a hold is renewed
+// and with which others. What a hold is, and what its end means, it leaves to the engine,
+// which it knows as a [Subject].
+//
+// A renewal has a connection of its own and waits for nobody. One order of renewals and of
+// the commands of the names, across connections, would make the faster one wait.
+//
+// # Not obvious
+//
+//   - A late renewal must plan the next one by what is left of the lease, not by a third of
+//     it. After a suspend, a third may end after the lease does (joinWithin).
+//   - One key of a wrong type must not cost the 63 others their leases: renew.lua uses pcall
+//     for each. A key that is refused for now must pause: one was once asked for 68,000 times
+//     within a lease.
+//   - What shares a script shares its refusal. TRYAGAIN, CROSSSLOT and a key that may not be
+//     accessed have the script sent again lock by lock (split).
+//   - One address may be many servers. A proxy of shards refuses a script of several slots
+//     with CROSSSLOT, whatever the URL says. From then on a script has locks of one slot
+//     (Complete).
+//   - A renewal in flight may have been executed before the event that makes somebody ask.
+//     So Now has another follow it.
+package renew
