@@ -1,6 +1,9 @@
 package lint
 
 import (
+	"fmt"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -36,5 +39,52 @@ func TestStrayNamesAreFound(t *testing.T) {
 	got := strayNames([]string{"go.mod", "engine/a.go", ".ci/run", "util/a.go", "util/b.go", "notes.txt"})
 	if want := []string{"util", "notes.txt"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// mostFiles is how many source files a folder may have, tests aside: a newcomer reads their
+// names at a glance. What wants to be more has a package in it that wants to be found.
+const mostFiles = 20
+
+// crowded are the folders with more, and how many they may have.
+var crowded = map[string]int{
+	"engine": 54, // being taken apart
+	"resp":   36, // being taken apart
+}
+
+func TestNoFolderIsAWall(t *testing.T) {
+	t.Parallel()
+	for _, complaint := range wallComplaints(repositoryFiles(t)) {
+		t.Error(complaint)
+	}
+}
+
+func wallComplaints(files []string) (all []string) {
+	count := make(map[string]int)
+	for _, file := range files {
+		if path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go") {
+			count[path.Dir(file)]++
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(count)) {
+		if most := max(mostFiles, crowded[dir]); count[dir] > most {
+			all = append(all, fmt.Sprintf("%s has %d source files, more than %d: find the package in it", dir, count[dir], most))
+		}
+	}
+	return all
+}
+
+func TestWallsAreFound(t *testing.T) {
+	t.Parallel()
+	var files []string
+	for i := range mostFiles {
+		files = append(files, fmt.Sprintf("wheel/a%d.go", i), fmt.Sprintf("bench/a%d.go", i), fmt.Sprintf("wheel/a%d_test.go", i))
+	}
+	if got := wallComplaints(files); got != nil {
+		t.Errorf("complaints about %d files: %q", mostFiles, got)
+	}
+	got := wallComplaints(append(files, "bench/b.go", "wheel/lua/b.lua"))
+	if len(got) != 1 || !strings.HasPrefix(got[0], "bench has 21 source files") {
+		t.Errorf("got %q", got)
 	}
 }
