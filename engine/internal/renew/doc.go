@@ -6,6 +6,15 @@
 // A renewal has a connection of its own and waits for nobody. One order of renewals and of
 // the commands of the names, across connections, would make the faster one wait.
 //
+// # When
+//
+// Members that fall due in the same quarter of a second, at the default lease, are a cohort.
+// A hold is due after a third of the lease, give or take a tenth of that (JoinNext); the first
+// time after a sixth to a third (JoinFirst). In a cluster a script has only locks of one
+// slot. So there the holds of a slot share a beat of that slot, as long as they do not fill
+// whole scripts (untilBeat). A script that failed is sent again after a pause that is short
+// against the lease: a sixth of it for a single lock that the user may not access, else less.
+//
 // # Not obvious
 //
 //   - A late renewal must plan the next one by what is left of the lease, not by a third of
