@@ -5,8 +5,11 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -49,4 +52,45 @@ func declares(t *testing.T, path, name string) bool {
 		}
 	}
 	return false
+}
+
+// notObvious is that section of a package's documentation, and named are the functions in it:
+// they stand in brackets at the end of a sentence.
+var (
+	notObvious = regexp.MustCompile(`(?ms)^// # Not obvious\n(.*?)^(?:// # |package )`)
+	named      = regexp.MustCompile(`\(([a-zA-Z]\w*(?:, [a-zA-Z]\w*)*)\)\.`)
+)
+
+// TestPackagesReferToWhatIsThere does for the documentation of packages what
+// TestDocumentsReferToWhatIsThere does for documents.
+func TestPackagesReferToWhatIsThere(t *testing.T) {
+	t.Parallel()
+	files, found := repositoryFiles(t), 0
+	for _, name := range files {
+		if path.Ext(name) != ".go" || strings.HasPrefix(name, "internal/lint/") {
+			continue
+		}
+		for _, section := range notObvious.FindAllStringSubmatch(readText(t, name), -1) {
+			text := strings.ReplaceAll(section[1], "\n//", "")
+			for _, m := range named.FindAllStringSubmatch(text, -1) {
+				for function := range strings.SplitSeq(m[1], ", ") {
+					found++
+					if !declaredIn(t, files, path.Dir(name), function) {
+						t.Errorf("%s: %s: no such function in that folder", name, function)
+					}
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no reference was found")
+	}
+}
+
+func declaredIn(t *testing.T, files []string, dir, function string) bool {
+	t.Helper()
+	return slices.ContainsFunc(files, func(file string) bool {
+		return path.Dir(file) == dir && path.Ext(file) == ".go" &&
+			declares(t, filepath.Join(moduleRoot(t), filepath.FromSlash(file)), function)
+	})
 }

@@ -13,7 +13,7 @@
 //     the last one waits for the others, and under load the answers stay in the socket until
 //     the event loop reads them. Connections were once given up for that. What was in flight
 //     went out again, and a process that had been busy lost 85 of 100 holds. What counts is
-//     silence: nothing arrived, nothing unread, nothing in work (examine, Transport.Unread).
+//     silence: nothing arrived, nothing unread in the socket, nothing in work (examine).
 //   - Our own pause is not the server's silence. After SIGSTOP or a suspend every command
 //     looks overdue although its answer is already in the socket. So a gap is left out of
 //     every age.
