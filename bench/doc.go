@@ -18,7 +18,7 @@
 //	loop, worker             closed loops
 //	engine_run, futures,
 //	waiters, held            scenarios that fill an engine, look at it, and empty it
-//	server                   the server that is measured on
+//	server, leftovers        the server that is measured on; what the run left there
 //	result, text,
 //	conditions, show         what was measured, and how it prints
 //	internal/admin           talks to the servers beside the measuring
