@@ -58,7 +58,7 @@ type rare struct {
 	start            clock.Instant // when it was asked for, if a hook wants it
 	deadline         *deadline     // of Wait, or of a TryLock without a connection
 	refusal          error         // why the server has not answered; see tried
-	ofQuorum         bool          // one of several servers is asked
+	quorum           *quorum       // that asks this server and others
 }
 
 func (a *acquisition) more() *rare {

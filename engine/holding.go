@@ -96,7 +96,7 @@ func newHolding(r *resource, a *acquisition, id int64, o outcome) *holding {
 	h.member.Init(h, resp.Slot(r.route), a.want)
 	h.handle = &Hold{h: h}
 	h.setAcked(o.ack.Count())
-	if a.rare != nil && a.rare.ofQuorum {
+	if a.rare != nil && a.rare.quorum != nil {
 		h.more().ofQuorum = true
 	}
 	if h.parent != nil {

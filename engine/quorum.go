@@ -129,7 +129,7 @@ func (q *quorum) ask(i int, waits bool, do *deeds) {
 	m := q.locks[i]
 	a := m.engine().newAcquisition(m, q.opts, true)
 	a.lease = q.lease
-	a.more().ofQuorum = true
+	a.more().quorum = q
 	p := &q.parts[i]
 	a.once, a.parent = !waits, p.parent
 	p.asked, p.waits, p.err, p.since = a, waits, nil, m.engine().clock.Stamp()
@@ -148,6 +148,7 @@ func (q *quorum) told(i int, h *Hold, err error) {
 	q.mu.Lock()
 	q.out--
 	p := &q.parts[i]
+	waited := p.waits
 	p.asked, p.err, p.cut, p.slow = nil, err, q.stop != nil, false
 	switch {
 	case v == nil:
@@ -170,6 +171,9 @@ func (q *quorum) told(i int, h *Hold, err error) {
 	}
 	q.mu.Unlock()
 	do.run(q)
+	if waited {
+		q.passOn(i)
+	}
 }
 
 // next goes on after an answer, while it is not held. The caller holds mu.

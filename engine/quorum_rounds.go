@@ -218,7 +218,9 @@ func (q *quorum) probe(stands []standing, first bool, do *deeds) {
 			others = append(others, i)
 		}
 	}
-	if !first {
+	if first {
+		q.probes = 0
+	} else {
 		q.probes = min(q.probes+1, maxProbes)
 	}
 	q.arm(longWait<<q.probes, do)
@@ -230,6 +232,34 @@ func (q *quorum) probe(stands []standing, first bool, do *deeds) {
 	case len(others) >= q.majority():
 		q.round(0, do)
 	}
+}
+
+// passOn is called when it does not wait at a server any more: the first of those that still do
+// asks others often from now on. It may have been one that asks rarely, and its time is far away.
+func (q *quorum) passOn(i int) {
+	m := q.locks[i]
+	sh := m.engine().table.shard(m.route)
+	var first *acquisition
+	var next *quorum
+	sh.mu.Lock()
+	if r := sh.resources[m.key.kind][m.key.name]; r != nil {
+		first, _ = r.waiters.Front()
+	}
+	if first != nil && first.rare != nil {
+		next = first.rare.quorum
+	}
+	sh.mu.Unlock()
+	if next == nil {
+		return
+	}
+	var do deeds
+	next.mu.Lock()
+	if next.stage == quorumBlocked && next.probes > 0 {
+		next.probes = 0
+		next.arm(longWait, &do)
+	}
+	next.mu.Unlock()
+	do.run(next)
 }
 
 func isSilent(err error) bool {

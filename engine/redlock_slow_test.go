@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,4 +52,74 @@ func TestSlowMinorityDelaysNoOtherContender(t *testing.T) {
 		proxies[last].Delay(faultproxy.All, 0, 0)
 		s.clean(other, v)
 	})
+}
+
+// Two of one process wait at a server that hangs. The second, which has waited for long, asks the
+// others rarely; but not any more when the first has had the lock.
+func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
+	t.Parallel()
+	for _, kill := range []bool{false, true} {
+		t.Run(fmt.Sprint("kill ", kill), func(t *testing.T) {
+			t.Parallel()
+			steady(t, func(t testing.TB) {
+				s := independent(t, 3)
+				a, b := s.open(), s.open()
+				held := mustRedLock(t, a.lock("x"))
+				eventually(t, "all three join", func() bool { return len(held.Servers()) == 3 })
+				l := b.lock("x")
+				waiter := func() (f *Future[*QuorumHold], at int) {
+					f = l.LockAsync(ctxT(t))
+					q := f.source.(*quorum)
+					eventually(t, "it waits at a server", func() bool {
+						q.mu.Lock()
+						defer q.mu.Unlock()
+						at = slices.IndexFunc(q.parts, func(p quorumPart) bool { return p.asked != nil && p.waits })
+						return q.stage == quorumBlocked && at >= 0
+					})
+					return f, at
+				}
+				first, at := waiter()
+				second, too := waiter()
+				for too != at { // at the first that has answered
+					second.Abandon()
+					second, too = waiter()
+				}
+				q := second.source.(*quorum)
+				q.mu.Lock()
+				q.probes = maxProbes - 1 // it has waited for seconds
+				q.mu.Unlock()
+				eventually(t, "the second asks rarely", func() bool {
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					return q.probes == maxProbes
+				})
+				if kill {
+					s.servers[at].Kill()
+				} else {
+					s.servers[at].Stop()
+					defer func() { _ = s.servers[at].Process.Cont() }()
+				}
+				mustRelease(t, held)
+				h, err := first.Await(ctxT(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustRelease(t, h)
+				free := time.Now()
+				if h, err = second.Await(ctxT(t)); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(free); d > 4*longWait {
+					t.Errorf("granted %v after the first had released it", d)
+				}
+				mustRelease(t, h)
+				if kill {
+					s.servers[at].Restart()
+				} else {
+					s.servers[at].Cont()
+				}
+				s.clean(a, b)
+			})
+		})
+	}
 }
