@@ -116,6 +116,7 @@ func (q *quorum) resume(i int, do *deeds) {
 	case q.probed == i, !q.waits():
 	case q.almost():
 		q.again++
+		took *= 2 // the others were given back: they are asked when that is answered
 	default: // late: it is not wanted alone
 		do.give, p.vote = append(do.give, p.vote), nil
 		return
