@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -29,7 +30,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 		r := sh.getLocked(m.key, m.route)
 		a.res = r
 		if o.waitGiven {
-			a.endAt(e.clock.Now().Add(o.wait), errWaited)
+			a.endAt(e.clock.Now().Add(o.wait), reason.ErrWaited)
 		}
 		r.admit(a, &fx)
 		r.next(&fx)
@@ -114,21 +115,21 @@ func (r *resource) acquireReplied(c *command, o outcome, fx *effects) {
 			}
 		}
 		if a != nil && a.once {
-			a.fail(&held{ttl: ttl}, fx)
+			a.fail(&reason.Held{TTL: ttl}, fx)
 		}
 	case unknown:
 		// The server may have granted it, or may yet: its owner is burned.
 		r.oweTaken(c, doubtful, o)
 		if a != nil && a.once {
-			a.fail(fail(ErrUnavailable, o.err), fx)
+			a.fail(reason.Because(ErrUnavailable, o.err), fx)
 		}
 	case busy:
 		if a != nil && a.once {
-			a.fail(fail(ErrUnavailable, o.err), fx)
+			a.fail(reason.Because(ErrUnavailable, o.err), fx)
 		}
 	case wrongType:
 		if a != nil {
-			a.fail(fail(ErrWrongType, o.err), fx)
+			a.fail(reason.Because(ErrWrongType, o.err), fx)
 		}
 	case denied:
 		// An error from inside the script does not say what was written before it.
@@ -220,7 +221,7 @@ func (r *resource) reenterReplied(c *command, o outcome, fx *effects) {
 	case unknown, busy:
 		// Harmless to repeat: next sends it again.
 		if a.once {
-			a.fail(fail(ErrUnavailable, o.err), fx)
+			a.fail(reason.Because(ErrUnavailable, o.err), fx)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
@@ -158,7 +159,7 @@ func (a *acquisition) endLocked() {
 	a.sh.count.pending--
 }
 
-// fail ends the acquisition with a NotAcquiredError for the given reason.
+// Because ends the acquisition with a NotAcquiredError for the given reason.
 func (a *acquisition) fail(why error, fx *effects) {
 	a.endLocked()
 	err := notAcquired(a.name(), why)
@@ -178,7 +179,7 @@ func (a *acquisition) grant(h *holding, fx *effects) {
 // refuseLocal refuses a TryLock because this process holds the lock.
 func (a *acquisition) refuseLocal(h *holding, fx *effects) {
 	left := h.until().Sub(a.sh.eng.clock.Stamp())
-	a.fail(&held{ttl: max(left, 0), here: true}, fx)
+	a.fail(&reason.Held{TTL: max(left, 0), Here: true}, fx)
 }
 
 // deliver wakes the caller, or completes the future. No lock is held.
@@ -192,7 +193,7 @@ func (a *acquisition) deliver() {
 }
 
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
-func (a *acquisition) cancel(s stop) bool {
+func (a *acquisition) cancel(s reason.Stop) bool {
 	var fx effects
 	a.sh.mu.Lock()
 	if a.ended {
@@ -201,7 +202,7 @@ func (a *acquisition) cancel(s stop) bool {
 	}
 	r := a.res
 	if r == nil { // not enqueued yet: enqueue finds it ended
-		a.ended, a.fut.err = true, s.cause
+		a.ended, a.fut.err = true, s.Cause
 		a.sh.mu.Unlock()
 		return true
 	}
@@ -234,13 +235,13 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 
 // whyStop is stopOf. The context may be the user's own, and panic. Then the acquisition is
 // given up, because its caller is gone.
-func (a *acquisition) whyStop(ctx context.Context) stop {
+func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
 	asked := false
 	defer func() {
 		if asked {
 			return
 		}
-		a.cancel(stop{cause: errAbandoned})
+		a.cancel(reason.Stop{Cause: reason.ErrAbandoned})
 		<-a.ready
 		if h := a.fut.value; h != nil {
 			a.drop(h)
@@ -303,7 +304,7 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 	}
 	r, e := a.res, a.sh.eng
 	var fx effects
-	a.fail(a.gaveUp(stop{d.cause, true}), &fx)
+	a.fail(a.gaveUp(reason.Stop{Cause: d.cause, Late: true}), &fx)
 	r.next(&fx)
 	r.settled()
 	d.sh.mu.Unlock()
@@ -317,6 +318,6 @@ func (a *acquisition) watchPlace() *watchPlace[*acquisition] { return &a.watch }
 
 func (a *acquisition) executor() *executor { return &a.sh.eng.exec }
 
-func (a *acquisition) abandon() { a.cancel(stop{cause: errAbandoned}) }
+func (a *acquisition) abandon() { a.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
 
 func (a *acquisition) drop(h *Hold) { h.unlockAsync(false) } // perhaps on an event loop

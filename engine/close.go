@@ -5,6 +5,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // closing is the end of an engine.
@@ -92,9 +94,9 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	if !e.awaitEmpty(ctx.Done()) {
 		err := context.Cause(ctx)
 		if closed := e.Close(); closed != nil {
-			return fail(err, closed)
+			return reason.Because(err, closed)
 		}
-		return fail(err, ErrClosed)
+		return reason.Because(err, ErrClosed)
 	}
 	return e.Close()
 }
@@ -120,13 +122,13 @@ func (e *Engine) close() error {
 	refused := e.closed.refused.Load()
 	switch why := cmp.Or(refused, e.closed.delayed.Load()); {
 	case !clean && why != nil:
-		return fail(ErrOutcomeUnknown, errNotClean, *why)
+		return reason.Because(ErrOutcomeUnknown, errNotClean, *why)
 	case !clean:
-		return fail(ErrOutcomeUnknown, errNotClean)
+		return reason.Because(ErrOutcomeUnknown, errNotClean)
 	case refused != nil:
-		return fail(ErrOutcomeUnknown, errNotReleased, *refused)
+		return reason.Because(ErrOutcomeUnknown, errNotReleased, *refused)
 	case !quiet:
-		return fail(ErrPending, errNotQuiet)
+		return reason.Because(ErrPending, errNotQuiet)
 	}
 	return nil
 }
@@ -248,7 +250,7 @@ func (r *resource) drop(fx *effects) {
 		if h.state == live {
 			r.lose(h, EngineClosed, fx)
 		} else {
-			h.released(about(h.name, fail(ErrOutcomeUnknown, ErrClosed)), fx)
+			h.released(about(h.name, reason.Because(ErrOutcomeUnknown, ErrClosed)), fx)
 		}
 	}
 	for r.debts != nil {

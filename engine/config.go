@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -210,7 +211,7 @@ func (c Config) validate() error {
 	check(c.EventLoops >= 0 && c.EventLoops <= 64, "EventLoops (%d) must be within 0 and 64", c.EventLoops)
 	check(c.MaxInFlight > 0, "MaxInFlight (%d) must be positive", c.MaxInFlight)
 	if bad != nil {
-		return invalid("%s", strings.Join(bad, "; "))
+		return reason.Invalid("%s", strings.Join(bad, "; "))
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // Do acquires the lock, runs fn and releases the lock. It also releases if fn panics or
@@ -101,13 +103,13 @@ func runUnder[H anyHold](ctx context.Context, h H, patience time.Duration, fn fu
 		case lost != nil && (released == nil || errors.Is(released, lost)):
 			// Unlock says the same, and what else went wrong with several locks.
 		case lost != nil:
-			released = together(lost, released)
+			released = reason.Together(lost, released)
 		}
 		switch {
 		case err == nil:
 			err = released
 		case released != nil && !errors.Is(err, released): // fn may return its context's cause
-			err = together(err, released)
+			err = reason.Together(err, released)
 		}
 	}()
 	if err = fn(h.Context(ctx), h); errors.Is(err, ErrNotRun) {

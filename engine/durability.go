@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -94,7 +95,7 @@ type AckError struct {
 
 func (e *AckError) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "engine: lock %q: %d of %d replicas acknowledged (AckTimeout %v)", shorten(e.Name), e.Acked, e.Wanted, e.waited)
+	fmt.Fprintf(&s, "engine: lock %q: %d of %d replicas acknowledged (AckTimeout %v)", reason.Shorten(e.Name), e.Acked, e.Wanted, e.waited)
 	switch {
 	case e.Cause != nil:
 		fmt.Fprintf(&s, ": %v", e.Cause)
@@ -106,9 +107,9 @@ func (e *AckError) Error() string {
 	return s.String()
 }
 
-// said is the text without the lock's name, for an error that has it.
-func (e *AckError) said() string {
-	_, text, _ := strings.Cut(e.Error(), fmt.Sprintf("%q: ", shorten(e.Name)))
+// Said is the text without the lock's name, for an error that has it.
+func (e *AckError) Said() string {
+	_, text, _ := strings.Cut(e.Error(), fmt.Sprintf("%q: ", reason.Shorten(e.Name)))
 	return text
 }
 
@@ -143,7 +144,7 @@ func (a *acquisition) settleReplicas() error {
 	case !a.ackedGiven:
 		a.want = a.parent.root().member.Want()
 	case a.lease == 0 && !covers(a.parent.root().member.Want(), a.want):
-		return invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.want)
+		return reason.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.want)
 	}
 	return nil
 }

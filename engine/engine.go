@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -73,7 +74,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	if err := e.client.WaitFirst(ctx); err != nil {
 		_ = e.Close()
-		return nil, fail(ErrUnavailable, err)
+		return nil, reason.Because(ErrUnavailable, err)
 	}
 	return e, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -16,7 +17,7 @@ var (
 	// ErrHeld: somebody else holds the lock. Either the server said so to the latest
 	// try of this name, or this process holds it. It comes with ErrNotAcquired and
 	// never with ErrUnavailable.
-	ErrHeld = errors.New("engine: lock is held by another")
+	ErrHeld = reason.ErrHeld
 	// ErrNotRun: the function of a Do or TryDo was not run, because the lock was not
 	// acquired. It is always about this Do: if the function itself returns the
 	// ErrNotRun of another Do, it is hidden.
@@ -25,34 +26,34 @@ var (
 	// but a callback or hook has not returned yet.
 	ErrPending = errors.New("engine: still pending")
 	// ErrReleased: the hold ended because it was unlocked. This is not a failure.
-	ErrReleased = errors.New("engine: lock was released")
+	ErrReleased = reason.ErrReleased
 	// ErrLost: the hold ended before it was unlocked. See LostError.
 	ErrLost = errors.New("engine: lock was lost")
 	// ErrNotHeld: this hold was already unlocked. Nothing was sent.
-	ErrNotHeld = errors.New("engine: not held: it was unlocked already")
+	ErrNotHeld = reason.ErrNotHeld
 	// ErrOutcomeUnknown: the command was sent, and nobody knows whether the server
 	// executed it. An Unlock goes on in the background until the lease ends.
-	ErrOutcomeUnknown = errors.New("engine: outcome unknown")
+	ErrOutcomeUnknown = reason.ErrOutcomeUnknown
 	// ErrUnavailable: the server could not be reached, did not answer in time, or
 	// refuses everything for now (loading, busy, read-only, out of memory).
-	ErrUnavailable = errors.New("engine: server is unavailable")
+	ErrUnavailable = reason.ErrUnavailable
 	// ErrReentry: the context already holds this lock, and NonReentrant was given.
 	ErrReentry = errors.New("engine: held by this context already")
 	// ErrOverloaded: more than Config.MaxInFlight commands wait for an answer, or more
 	// than 4 MiB of them have not left this process. Try again later, or call the
 	// synchronous form, which waits its turn.
-	ErrOverloaded = errors.New("engine: too many operations in flight")
+	ErrOverloaded = reason.ErrOverloaded
 	// ErrClosed: the engine is closed or shutting down.
-	ErrClosed = errors.New("engine: engine is closed")
+	ErrClosed = reason.ErrClosed
 	// ErrInvalid: an argument, option or field of Config is wrong. The text says which
 	// one, and what it must be.
-	ErrInvalid = errors.New("engine: invalid argument")
+	ErrInvalid = reason.ErrInvalid
 	// ErrWrongType: the key holds something that is not a lock, such as a string of
 	// another lock library. Delete it or use another name.
-	ErrWrongType = errors.New("engine: key is not a lock")
+	ErrWrongType = reason.ErrWrongType
 	// ErrLate: the grant arrived after its lease had ended, three times in a row (once for
 	// TryLock): the lease is too short for this network. The lock was given back.
-	ErrLate = errors.New("engine: granted later than the lease lasts; use a longer lease")
+	ErrLate = reason.ErrLate
 	// ErrNotAcked: too few replicas acknowledged; see AckError. A lock that was granted
 	// was given back.
 	ErrNotAcked = errors.New("engine: too few replicas acknowledged")
@@ -117,9 +118,9 @@ type LostError struct {
 
 func (e *LostError) Error() string {
 	if e.Err != nil {
-		return fmt.Sprintf("engine: lock %q was lost: %s", shorten(e.Name), said(e.Err))
+		return fmt.Sprintf("engine: lock %q was lost: %s", reason.Shorten(e.Name), partText(e.Err))
 	}
-	return fmt.Sprintf("engine: lock %q was lost: %v", shorten(e.Name), e.Reason)
+	return fmt.Sprintf("engine: lock %q was lost: %v", reason.Shorten(e.Name), e.Reason)
 }
 
 // Unwrap returns Err.
@@ -127,19 +128,6 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // Is makes the error match ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
-
-// shorten keeps a huge name out of a log line.
-func shorten(name string) string {
-	const most = 200
-	if len(name) <= most {
-		return name
-	}
-	return name[:most] + "..."
-}
-
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
-}
 
 // verdict classes what came back for a command.
 type verdict uint8

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -29,13 +30,13 @@ func (h *holding) mayExtend(ctx context.Context, d time.Duration) error {
 	case ctx == nil:
 		return errNoContext
 	case d < time.Millisecond || d > maxDuration:
-		return invalid("Extend (%v) must be between 1ms and 100 years", d)
+		return reason.Invalid("Extend (%v) must be between 1ms and 100 years", d)
 	case d <= e.margin(d):
-		return invalid("Extend (%v) must be longer than the safety margin (%v)", d, e.margin(d))
+		return reason.Invalid("Extend (%v) must be longer than the safety margin (%v)", d, e.margin(d))
 	case h.timekeeper().watched:
-		return invalid("Extend on a hold that the watchdog renews: take it with Lease")
+		return reason.Invalid("Extend on a hold that the watchdog renews: take it with Lease")
 	case h.follows:
-		return invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
+		return reason.Invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
 	}
 	return nil
 }
@@ -147,7 +148,7 @@ func (h *holding) stopExtending(x *extension, cause error) error {
 	}
 	// Not sooner: the name of a hold that has ended may be another's by now.
 	if cause == nil {
-		return fail(ErrOutcomeUnknown, h.eng.unavailable(h.res.route, h.trouble()))
+		return reason.Because(ErrOutcomeUnknown, h.eng.unavailable(h.res.route, h.trouble()))
 	}
 	return h.unsettled(cause)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
@@ -191,7 +192,7 @@ func TestCancelledAcquisitionLeavesTheLockFreeOrWithTheCaller(t *testing.T) {
 				mustUnlock(t, h)
 			}
 		}
-		outcome(t, nil, fail(ErrNotAcquired, context.Canceled))
+		outcome(t, nil, reason.Because(ErrNotAcquired, context.Canceled))
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // Future is the result of an operation that was started without waiting for it. It
@@ -89,14 +91,14 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	}
 	if ctx == nil {
 		var none T
-		return none, fail(ErrPending, errNoContext)
+		return none, reason.Because(ErrPending, errNoContext)
 	}
 	select {
 	case <-f.Done():
 		return f.Result()
 	case <-ctx.Done():
 		var none T
-		return none, fail(ErrPending, context.Cause(ctx))
+		return none, reason.Because(ErrPending, context.Cause(ctx))
 	}
 }
 
@@ -247,7 +249,7 @@ func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 		case i := <-ended:
 			values[i], err = futures[i].Result()
 		case <-ctx.Done():
-			err = fail(ErrPending, context.Cause(ctx))
+			err = reason.Because(ErrPending, context.Cause(ctx))
 		}
 		if err != nil {
 			abandonAll(futures)
@@ -269,7 +271,7 @@ func abandonAll[T any](futures []*Future[T]) {
 func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error) {
 	var none T
 	if len(futures) == 0 {
-		return -1, none, invalid("AwaitAny of no futures")
+		return -1, none, reason.Invalid("AwaitAny of no futures")
 	}
 	if ctx == nil {
 		abandonAll(futures)
@@ -284,7 +286,7 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 				winner = i
 			}
 		case <-ctx.Done():
-			err = fail(ErrPending, context.Cause(ctx))
+			err = reason.Because(ErrPending, context.Cause(ctx))
 		}
 		if winner >= 0 || ctx.Err() != nil {
 			break

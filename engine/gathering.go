@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // gathering takes many locks as one: all or none.
@@ -37,7 +39,7 @@ type gathering struct {
 
 	mu      sync.Mutex
 	stage   stage
-	stop    *stop // it is given up
+	stop    *reason.Stop // it is given up
 	parts   []part
 	out     int
 	refused int       // the lock that it blocks on
@@ -176,7 +178,7 @@ func (g *gathering) waitOver() {
 	g.mu.Lock()
 	n := g.out
 	g.mu.Unlock()
-	g.soon(n, func() { g.cancel(stop{errWaited, true}) })
+	g.soon(n, func() { g.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) })
 }
 
 // decide goes on after a round.
@@ -234,7 +236,7 @@ func (g *gathering) rest() {
 	case stopped:
 		g.fail(g.stoppedAt(g.refusal))
 	case !g.list():
-		g.cancel(stop{cause: ErrClosed})
+		g.cancel(reason.Stop{Cause: ErrClosed})
 	case d == 0:
 		g.pauseOver()
 	default:
@@ -257,7 +259,7 @@ func (g *gathering) pauseOver() {
 
 // cancel gives the gathering up unless it has ended or was given up before; it reports
 // whether it did.
-func (g *gathering) cancel(s stop) bool {
+func (g *gathering) cancel(s reason.Stop) bool {
 	g.mu.Lock()
 	if g.stage == stageOver || g.stop != nil {
 		g.mu.Unlock()
@@ -285,7 +287,7 @@ func (g *gathering) cancel(s stop) bool {
 	return true
 }
 
-// fail ends the gathering without the locks.
+// Because ends the gathering without the locks.
 func (g *gathering) fail(err error) {
 	g.giveBack()
 	g.end()

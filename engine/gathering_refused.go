@@ -1,6 +1,10 @@
 package engine
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
 
 // worst returns the lock whose failure decides, -1 if none has failed: one that will not go
 // away; else, for who goes on, one whose server is away, because to wait for another means to
@@ -19,7 +23,7 @@ func (g *gathering) worst() int {
 		}
 		rank := 1
 		switch e := err.(*NotAcquiredError); {
-		case goesOn && slices.Contains(parts(e.Err), ErrUnavailable):
+		case goesOn && slices.Contains(reason.Of(e.Err), ErrUnavailable):
 			rank = 3
 		case e.refused():
 			rank = 2
@@ -37,7 +41,7 @@ func (g *gathering) refusedBy(i int) {
 	err, before := g.parts[i].err, g.refusal
 	g.refused, g.refusal = i, err
 	stopped := g.stop != nil
-	reasons := parts(err.(*NotAcquiredError).Err)
+	reasons := reason.Of(err.(*NotAcquiredError).Err)
 	tooLate := reasons[0] == ErrLate
 	if tooLate {
 		g.late++
@@ -80,8 +84,8 @@ func (g *gathering) stoppedAt(refusal error) error {
 	s := *g.stop
 	g.mu.Unlock()
 	last := refusal.(*NotAcquiredError)
-	if s.cause == ErrClosed {
+	if s.Cause == ErrClosed {
 		return notAcquired(last.Name, ErrClosed)
 	}
-	return notAcquired(last.Name, fail(append([]error{s.cause}, parts(last.Err)...)...))
+	return notAcquired(last.Name, reason.Because(append([]error{s.Cause}, reason.Of(last.Err)...)...))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -22,7 +23,7 @@ type many struct {
 type manyTaker interface {
 	// cancel gives it up unless it has ended or was given up before; it reports whether it
 	// did.
-	cancel(s stop) bool
+	cancel(s reason.Stop) bool
 	over() bool
 	// waitOver is told by the wheel that Wait is over.
 	waitOver()
@@ -56,7 +57,7 @@ func (t *many) finish() {
 func (t *many) watchPlace() *watchPlace[*many] { return &t.watch }
 
 //lint:ignore U1000 watches calls it, through its constraint
-func (t *many) cancel(s stop) bool { return t.of.cancel(s) }
+func (t *many) cancel(s reason.Stop) bool { return t.of.cancel(s) }
 
 // executor is half of what makes it the source of a future.
 func (t *many) executor() *executor { return &t.home.exec }
@@ -115,7 +116,7 @@ func (all *gatherings) close() {
 	all.listed = nil
 	all.mu.Unlock()
 	for t := range listed {
-		t.cancel(stop{cause: ErrClosed})
+		t.cancel(reason.Stop{Cause: ErrClosed})
 	}
 }
 
@@ -159,7 +160,7 @@ func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon f
 
 // The methods below make a gathering the source of its future.
 
-func (g *gathering) abandon() { g.cancel(stop{cause: errAbandoned}) }
+func (g *gathering) abandon() { g.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
 
 func (g *gathering) drop(m *MultiHold) { m.unlockAll(false) }
 

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // Hold is a lock that is held. All methods may be called from any goroutine: a hold
@@ -93,7 +95,7 @@ func (l *Hold) Err() error {
 func (l *Hold) Unlock(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
 		l.UnlockAsync()
-		return about(l.h.name, fail(ErrOutcomeUnknown, errNoContext))
+		return about(l.h.name, reason.Because(ErrOutcomeUnknown, errNoContext))
 	}
 	u := l.h.eng.newUnlocking(false)
 	l.h.unlock(u, true)

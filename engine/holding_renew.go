@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -112,6 +113,6 @@ func (h *holding) leaked() {
 	h.sh.mu.Unlock()
 	if yes {
 		h.eng.log(slog.LevelError, "pawl: a hold was dropped without Unlock; the lock stays held until the engine is closed",
-			"lock", shorten(h.name))
+			"lock", reason.Shorten(h.name))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -161,11 +162,11 @@ func (e *Engine) hookReleased(h *holding) {
 	e.hooks.push(func() { e.hooks.Released(ev) })
 }
 
-func (e *Engine) hookLost(h *holding, reason LostReason) {
+func (e *Engine) hookLost(h *holding, why LostReason) {
 	if e.hooks.Lost == nil {
 		return
 	}
-	ev := HoldEvent{Name: h.name, Owner: h.res.owner(h.root().id).String(), Reason: reason}
+	ev := HoldEvent{Name: h.name, Owner: h.res.owner(h.root().id).String(), Reason: why}
 	e.hooks.push(func() { e.hooks.Lost(ev) })
 }
 
@@ -220,13 +221,13 @@ func (l connectionLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup implements slog.Handler; resp does not use it.
 func (l connectionLog) WithGroup(string) slog.Handler { return l }
 
-func (e *Engine) logLost(h *holding, reason LostReason) {
-	if reason != EngineClosed {
-		e.log(slog.LevelWarn, "pawl: a lock was lost", "lock", shorten(h.name), "reason", reason.String())
+func (e *Engine) logLost(h *holding, why LostReason) {
+	if why != EngineClosed {
+		e.log(slog.LevelWarn, "pawl: a lock was lost", "lock", reason.Shorten(h.name), "reason", why.String())
 	}
 }
 
 func (e *Engine) logUnheard(name string) {
 	e.log(slog.LevelError, "pawl: released, but this user may not publish: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
-		"lock", shorten(name))
+		"lock", reason.Shorten(name))
 }

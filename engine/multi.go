@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // MultiLock is several locks that are taken as one: all of them, or none. See Multi.
@@ -36,9 +38,9 @@ func Multi(locks ...Mutex) MultiLock {
 	seen := make(map[multiKey]string, len(locks))
 	switch {
 	case len(locks) == 0:
-		m.err = invalid("a MultiLock of no locks")
+		m.err = reason.Invalid("a MultiLock of no locks")
 	case len(locks) > maxLocks:
-		m.err = invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
+		m.err = reason.Invalid("a MultiLock of %d locks: at most %d can be taken as one", len(locks), maxLocks)
 	}
 	for _, one := range locks {
 		if m.err != nil {
@@ -55,11 +57,11 @@ func Multi(locks ...Mutex) MultiLock {
 		case one.err != nil:
 			m.err = one.err
 		case one.key.kind != locks[0].key.kind:
-			m.err = invalid("a MultiLock of a Mutex and a SpinMutex: they must be of one kind")
+			m.err = reason.Invalid("a MultiLock of a Mutex and a SpinMutex: they must be of one kind")
 		case before == one.name:
-			m.err = invalid("a MultiLock that has %q twice", shorten(one.name))
+			m.err = reason.Invalid("a MultiLock that has %q twice", reason.Shorten(one.name))
 		case before != "":
-			m.err = invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", shorten(before), shorten(one.name))
+			m.err = reason.Invalid("a MultiLock of %q and %q, which are one lock by the NameMapper", reason.Shorten(before), reason.Shorten(one.name))
 		}
 		if m.err != nil {
 			m.name = one.name
@@ -146,7 +148,7 @@ func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *
 func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*gathering, error) {
 	switch {
 	case l.all == nil:
-		return nil, notAcquired("", invalid("the zero MultiLock: get one from Multi or Engine.Many"))
+		return nil, notAcquired("", reason.Invalid("the zero MultiLock: get one from Multi or Engine.Many"))
 	case l.all.err != nil:
 		return nil, notAcquired(l.all.name, l.all.err)
 	case ctx == nil:
@@ -172,7 +174,7 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 		}
 	}
 	if o.minGiven {
-		return nil, notAcquired(l.all.locks[0].name, invalid("MinHold does not go with several locks: one that is given back would stay taken"))
+		return nil, notAcquired(l.all.locks[0].name, reason.Invalid("MinHold does not go with several locks: one that is given back would stay taken"))
 	}
 	return startGathering(ctx, l.all.locks, o, parents, once, async), nil
 }

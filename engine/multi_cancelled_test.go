@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // It is given up after any time, so in any of its steps: while it tries all, gives back,
@@ -32,7 +34,7 @@ func TestMultiLockCancelledAtEveryStep(t *testing.T) {
 			time.AfterFunc(d, f.Abandon)
 			_, err := f.Await(ctxT(t))
 			if err == nil {
-				err = errAbandoned // too late for the future, not for the lock
+				err = reason.ErrAbandoned // too late for the future, not for the lock
 			}
 			return nil, err
 		},

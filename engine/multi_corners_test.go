@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -132,7 +133,7 @@ func TestMultiLockErrorHasWhatEndedTheWaiting(t *testing.T) {
 		is   error
 	}{
 		"context": {nil, context.DeadlineExceeded},
-		"Wait":    {[]Option{Wait(200 * time.Millisecond)}, errWaited},
+		"Wait":    {[]Option{Wait(200 * time.Millisecond)}, reason.ErrWaited},
 	} {
 		ctx := ctxT(t)
 		if c.opts == nil {

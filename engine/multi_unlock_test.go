@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -131,9 +132,9 @@ func TestMultiLockThatIsStoppedWhileItTriesTheOthersSaysHeld(t *testing.T) {
 	s2, p, slow := behind(t)
 	s1 := server(t)
 	e, holder := open(t, s1.URL()), open(t, s1.URL())
-	for what, stop := range map[string]stop{
-		"cancelled": {cause: context.Canceled},
-		"Wait":      {errWaited, true},
+	for what, stop := range map[string]reason.Stop{
+		"cancelled": {Cause: context.Canceled},
+		"Wait":      {Cause: reason.ErrWaited, Late: true},
 	} {
 		h := mustLock(t, holder.Mutex("y"))
 		f := Multi(slow.Mutex("x"), e.Mutex("y")).LockAsync(ctxT(t))
@@ -145,7 +146,7 @@ func TestMultiLockThatIsStoppedWhileItTriesTheOthersSaysHeld(t *testing.T) {
 		eventually(t, "it has y, and tries x", func() bool { return e.Stats().Held == 1 && slow.Stats().InFlight == 1 })
 		f.source.(*gathering).cancel(stop)
 		_, err := f.Await(ctxT(t))
-		if !errors.Is(err, stop.cause) || !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, stop.Cause) || !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)
 		}
 		p.Resume()

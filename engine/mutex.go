@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // Mutex is a re-entrant lock. Everybody who uses its name on the same server shares it,
@@ -46,11 +47,11 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	m := Mutex{home: &e.self, key: key{mapped, k}, name: name}
 	switch {
 	case name == "" || mapped == "":
-		m.err = invalid("the name of a lock must not be empty")
+		m.err = reason.Invalid("the name of a lock must not be empty")
 	case len(mapped) > maxName:
-		m.err = invalid("the name of a lock must be at most %d bytes, not %d", maxName, len(mapped))
+		m.err = reason.Invalid("the name of a lock must be at most %d bytes, not %d", maxName, len(mapped))
 	case strings.Contains(mapped, "\x00"):
-		m.err = invalid("the name of a lock must not contain a zero byte")
+		m.err = reason.Invalid("the name of a lock must not contain a zero byte")
 	case e.client.Clustered():
 		m.err = m.key.placeable()
 	}
@@ -61,7 +62,7 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 // engine returns the engine of a Mutex that is not zero.
 func (m Mutex) engine() *Engine { return *m.home }
 
-var errZeroMutex = invalid("the zero Mutex: get one from Engine.Mutex")
+var errZeroMutex = reason.Invalid("the zero Mutex: get one from Engine.Mutex")
 
 // Name returns the name as you gave it.
 func (m Mutex) Name() string { return m.name }

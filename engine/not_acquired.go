@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // NotAcquiredError is the error of every acquisition that fails: which lock, and why.
@@ -30,10 +31,10 @@ type NotAcquiredError struct {
 func (e *NotAcquiredError) Error() string {
 	text := "engine: lock not acquired"
 	if e.Name != "" {
-		text = fmt.Sprintf("engine: lock %q not acquired", shorten(e.Name))
+		text = fmt.Sprintf("engine: lock %q not acquired", reason.Shorten(e.Name))
 	}
 	if e.Err != nil {
-		text += ": " + said(e.Err)
+		text += ": " + partText(e.Err)
 	}
 	return text
 }
@@ -49,8 +50,8 @@ func (e *NotAcquiredError) Unwrap() error { return e.Err }
 // notAcquired makes the error of a lock.
 func notAcquired(name string, why error) *NotAcquiredError {
 	e := &NotAcquiredError{Name: name, Err: why}
-	if h := heldIn(why); h != nil {
-		e.TTL = h.ttl
+	if h := reason.HeldIn(why); h != nil {
+		e.TTL = h.TTL
 	}
 	return e
 }
@@ -64,13 +65,13 @@ func endedBefore(name string, why error) *NotAcquiredError {
 		}
 		why = lossAt(lost.Reason)
 	}
-	return notAcquired(name, fail(ErrLate, why))
+	return notAcquired(name, reason.Because(ErrLate, why))
 }
 
 // refused reports that the lock was held by another, and nothing else went wrong.
 func (e *NotAcquiredError) refused() bool {
 	switch why := e.Err.(type) {
-	case *held:
+	case *reason.Held:
 		return true
 	case *noMajority:
 		return why.is == ErrHeld
@@ -78,110 +79,25 @@ func (e *NotAcquiredError) refused() bool {
 	return false
 }
 
-// held is ErrHeld with what is known of the holder.
-type held struct {
-	ttl  time.Duration // negative: unknown
-	here bool          // by this process
-}
-
-func (h *held) Error() string {
-	who := "another"
-	if h.here {
-		who = "this process"
-	}
-	switch {
-	case h.ttl < 0:
-		return "engine: held by " + who
-	case h.ttl == 0:
-		return "engine: held by " + who + ", whose lease ends now unless renewed"
-	}
-	return fmt.Sprintf("engine: held by %s, whose lease ends in %v unless renewed", who, roughly(h.ttl))
-}
-
-func (h *held) Is(target error) bool { return target == ErrHeld }
-
-// heldIn finds what is known of the holder in the reasons of this package. It runs no
-// code of the user, who may have made the cause of a context.
-func heldIn(why error) *held {
-	switch e := why.(type) {
-	case *held:
-		return e
-	case *failure:
-		for _, one := range e.is {
-			if h, ok := one.(*held); ok {
-				return h
-			}
-		}
-	}
-	return nil
-}
-
-// roughly rounds a duration for people.
-func roughly(d time.Duration) time.Duration {
-	switch {
-	case d >= 10*time.Second:
-		return d.Round(time.Second)
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond)
-	}
-	return max(d.Round(time.Millisecond), time.Millisecond)
-}
-
-// failure is an error made of several conditions, all found with errors.Is, and
-// one line, which is made when somebody reads it: the text of a cause is the user's
-// code, and failures are made under locks. (errors.Join prints a line per error,
-// which breaks logs.)
-type failure struct {
-	is   []error
-	sep  string
-	lock string // the name, or "" if the text does not begin with it
-}
-
-func (e *failure) Unwrap() []error { return e.is }
-
-func (e *failure) Error() string {
-	var s strings.Builder
-	if e.lock != "" {
-		fmt.Fprintf(&s, "engine: lock %q: ", shorten(e.lock))
-	}
-	for i, err := range e.is {
-		if i == 0 && e.lock == "" {
-			s.WriteString(oneLine(err.Error()))
-			continue
-		}
-		if i > 0 {
-			s.WriteString(e.sep)
-		}
-		s.WriteString(said(err))
-	}
-	return s.String()
-}
-
-// fail says what is true, and then why.
-func fail(is ...error) error { return &failure{is: is, sep: ": "} }
-
-// together joins errors of which none is the reason of the others.
-func together(is ...error) error { return &failure{is: is, sep: "; "} }
-
 // about is err with the lock's name in its text. A LostError and an AckError have it.
 func about(name string, err error) error {
 	switch err.(type) {
 	case nil, *LostError, *AckError:
 		return err
 	}
-	return &failure{is: parts(err), sep: ": ", lock: name}
+	return reason.About(name, err)
 }
 
 // passes reports whether waiting may help after a refusal.
 func passes(err error) bool {
-	return slices.ContainsFunc(parts(err.(*NotAcquiredError).Err), isObstacle)
+	return slices.ContainsFunc(reason.Of(err.(*NotAcquiredError).Err), isObstacle)
 }
 
 // isObstacle reports whether a reason may go away: somebody has the lock, nobody answers, or
 // the answer came too late.
 func isObstacle(why error) bool {
 	switch why.(type) {
-	case *held, impatient:
+	case *reason.Held, impatient:
 		return true
 	}
 	return why == ErrUnavailable || why == ErrLate
@@ -189,7 +105,7 @@ func isObstacle(why error) bool {
 
 // cutOff reports whether the reasons of one that was given up say only that a command was out.
 func cutOff(reasons []error) bool {
-	return slices.Contains(reasons, errEarly) || slices.Contains(reasons, errSilent)
+	return slices.Contains(reasons, reason.ErrEarly) || slices.Contains(reasons, reason.ErrSilent)
 }
 
 // impatient is ErrUnavailable for a caller whose context ended, perhaps too soon for any
@@ -213,44 +129,21 @@ func (e *Engine) unavailable(route uint64, why error) error {
 	if why == nil {
 		return ErrUnavailable
 	}
-	return fail(ErrUnavailable, why)
-}
-
-// said is the text of an error as a part of a longer one: on one line, and without
-// the names of these packages, which the whole begins with.
-func said(err error) string {
-	text := err.Error()
-	if part, ok := err.(interface{ said() string }); ok {
-		text = part.said()
-	}
-	text = oneLine(text)
-	for _, prefix := range []string{"engine: ", "resp: "} {
-		text = strings.TrimPrefix(text, prefix)
-		text = strings.ReplaceAll(text, ": "+prefix, ": ")
-		text = strings.ReplaceAll(text, "; "+prefix, "; ")
-	}
-	return text
-}
-
-func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
-
-// These say what ended an acquisition, or what it would have waited for.
-var (
-	errWaited    = errors.New("Wait is over")
-	errAbandoned = errors.New("the future was abandoned")
-	errEarly     = errors.New("the server had not answered yet")
-)
-
-// stop is why an acquisition that waits is given up.
-type stop struct {
-	cause error // nil: it waited as long as it may for a connection
-	late  bool  // its time was over, as opposed to: nobody wants it any more
+	return reason.Because(ErrUnavailable, why)
 }
 
 // stopOf is the end of a context. No lock may be held: its methods may be the user's.
-func stopOf(ctx context.Context) stop {
-	return stop{cause: context.Cause(ctx), late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
+func stopOf(ctx context.Context) reason.Stop {
+	return reason.Stop{Cause: context.Cause(ctx), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
 // errNoContext is for a nil context.
-var errNoContext = invalid("the context must not be nil: use context.Background() if nothing bounds the call")
+var errNoContext = reason.Invalid("the context must not be nil: use context.Background() if nothing bounds the call")
+
+// partText is the text of an error as a part of a longer one, which has the lock's name.
+func partText(err error) string {
+	if ack, ok := err.(*AckError); ok {
+		return reason.Trimmed(ack.Said())
+	}
+	return reason.Said(err)
+}

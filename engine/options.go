@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
 
@@ -95,35 +96,35 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 	var o options
 	for _, opt := range opts {
 		if opt == nil {
-			return o, invalid("a nil Option")
+			return o, reason.Invalid("a nil Option")
 		}
 		opt.apply(&o)
 	}
 	switch {
 	case o.leaseGiven && o.lease < time.Millisecond:
-		return o, invalid("Lease (%v) must be at least 1ms", o.lease)
+		return o, reason.Invalid("Lease (%v) must be at least 1ms", o.lease)
 	case o.leaseGiven && o.lease > maxDuration:
-		return o, invalid("Lease (%v) must be at most 100 years", o.lease)
+		return o, reason.Invalid("Lease (%v) must be at most 100 years", o.lease)
 	case o.leaseGiven && o.lease <= e.margin(o.lease):
-		return o, invalid("Lease (%v) must be longer than the safety margin (%v): such a hold would be over before it is granted", o.lease, e.margin(o.lease))
+		return o, reason.Invalid("Lease (%v) must be longer than the safety margin (%v): such a hold would be over before it is granted", o.lease, e.margin(o.lease))
 	case o.leaseGiven && o.maxGiven:
-		return o, invalid("Lease and MaxHold exclude each other: a fixed lease is its own maximum")
+		return o, reason.Invalid("Lease and MaxHold exclude each other: a fixed lease is its own maximum")
 	case o.waitGiven && try:
-		return o, invalid("Wait does not go with TryLock, which never waits: use Lock")
+		return o, reason.Invalid("Wait does not go with TryLock, which never waits: use Lock")
 	case o.waitGiven && o.wait <= 0:
-		return o, invalid("Wait (%v) must be positive: use TryLock not to wait", o.wait)
+		return o, reason.Invalid("Wait (%v) must be positive: use TryLock not to wait", o.wait)
 	case o.maxGiven && o.maxHold <= e.margin(e.cfg.Lease):
-		return o, invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
+		return o, reason.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:
-		return o, invalid("MinHold (%v) must be positive", o.minHold)
+		return o, reason.Invalid("MinHold (%v) must be positive", o.minHold)
 	case o.minGiven && o.minHold > maxDuration:
-		return o, invalid("MinHold (%v) must be at most 100 years", o.minHold)
+		return o, reason.Invalid("MinHold (%v) must be at most 100 years", o.minHold)
 	case o.minGiven && o.leaseGiven && o.minHold > o.lease:
-		return o, invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
+		return o, reason.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
 	case o.ackedGiven && !o.acked.valid():
-		return o, invalid("Acked (%d) must be a number of replicas up to %d, AllReplicas or MajorityOfReplicas", int(o.acked), maxReplicas)
+		return o, reason.Invalid("Acked (%d) must be a number of replicas up to %d, AllReplicas or MajorityOfReplicas", int(o.acked), maxReplicas)
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
-		return o, invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
+		return o, reason.Invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}
 	if o.wait > maxDuration {
 		o.waitGiven = false

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -55,7 +56,7 @@ type quorum struct {
 	mu       sync.Mutex
 	fut      *Future[*QuorumHold] // until it is settled
 	stage    quorumStage
-	stop     *stop         // it is given up
+	stop     *reason.Stop  // it is given up
 	ending   error         // of what was held
 	released []*vote       // by Unlock
 	unlocked *unlockingAll // that
@@ -228,7 +229,9 @@ func (q *quorum) next(do *deeds) {
 	}
 }
 
-func isClosed(err error) bool { return slices.Contains(parts(err.(*NotAcquiredError).Err), ErrClosed) }
+func isClosed(err error) bool {
+	return slices.Contains(reason.Of(err.(*NotAcquiredError).Err), ErrClosed)
+}
 
 // elected: a majority has granted it.
 func (q *quorum) elected(do *deeds) {
@@ -252,7 +255,7 @@ func (q *quorum) elected(do *deeds) {
 
 // mayPass reports whether a server that refused may grant it later.
 func mayPass(err error) bool {
-	return passes(err) || slices.Contains(parts(err.(*NotAcquiredError).Err), ErrOverloaded)
+	return passes(err) || slices.Contains(reason.Of(err.(*NotAcquiredError).Err), ErrOverloaded)
 }
 
 // onItsWay is how much later than a majority an answer may be to count since then. If it is later,
@@ -274,7 +277,7 @@ func (q *quorum) changed(i int, do *deeds) {
 	}
 }
 
-// fail ends it without the lock. The caller holds mu.
+// Because ends it without the lock. The caller holds mu.
 func (q *quorum) fail(err error, do *deeds) {
 	q.stage = quorumOver
 	q.giveUp(do)
@@ -302,7 +305,7 @@ func (q *quorum) giveVotes(do *deeds) {
 }
 
 // cancel implements manyTaker.
-func (q *quorum) cancel(s stop) bool {
+func (q *quorum) cancel(s reason.Stop) bool {
 	var do deeds
 	q.mu.Lock()
 	if q.stage >= quorumHeld || q.stop != nil {
@@ -330,9 +333,9 @@ func (q *quorum) over() bool {
 	return q.stage >= quorumHeld
 }
 
-func (q *quorum) waitOver() { q.cancel(stop{errWaited, true}) }
+func (q *quorum) waitOver() { q.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) }
 
 // The methods below make a quorum the source of its future.
 
-func (q *quorum) abandon()           { q.cancel(stop{cause: errAbandoned}) }
+func (q *quorum) abandon()           { q.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
 func (q *quorum) drop(h *QuorumHold) { h.unlockAll(false) }

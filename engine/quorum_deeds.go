@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -12,7 +13,7 @@ type deeds struct {
 	lost        error // to be logged
 	give        []*vote
 	cancel      []*acquisition
-	why         stop
+	why         reason.Stop
 	settle      *Future[*QuorumHold]
 	hold        *QuorumHold
 	err         error
@@ -61,7 +62,7 @@ func (do *deeds) run(q *quorum) {
 		q.look(false)
 	}
 	if do.list && !q.list() {
-		q.cancel(stop{cause: ErrClosed})
+		q.cancel(reason.Stop{Cause: ErrClosed})
 	}
 }
 
@@ -77,7 +78,7 @@ func (q *quorum) enqueue(one request, mayOverflow bool) {
 	q.mu.Lock()
 	s := q.stop
 	if s == nil && q.stage == quorumOver {
-		s = &stop{cause: errAbandoned}
+		s = &reason.Stop{Cause: reason.ErrAbandoned}
 	}
 	q.mu.Unlock()
 	if s != nil {

@@ -7,46 +7,47 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // verdict is the error of a quorum that has failed. The caller holds mu.
 func (q *quorum) verdict() error {
 	name := q.locks[0].name
-	if q.stop != nil && q.stop.cause == ErrClosed {
+	if q.stop != nil && q.stop.Cause == ErrClosed {
 		return notAcquired(name, ErrClosed)
 	}
-	why := &noMajority{of: len(q.parts), is: errEarly}
+	why := &noMajority{of: len(q.parts), is: reason.ErrEarly}
 	var ttls []time.Duration
 	var forGood error
 	away, given := 0, 0
 	for i := range q.parts {
 		p := &q.parts[i]
-		reason := error(errSilent)
+		said := error(reason.ErrSilent)
 		switch {
 		case p.vote != nil:
 			why.granted++
 			continue
 		case p.asked == nil && p.err == nil:
 			given++
-			reason = errGivenBack
+			said = errGivenBack
 		case p.err != nil:
-			reason = p.err.(*NotAcquiredError).Err
-			stand, at := standingOf(reason)
+			said = p.err.(*NotAcquiredError).Err
+			stand, at := standingOf(said)
 			switch {
 			case stand == isHeld:
-				ttls = append(ttls, at.(*held).ttl)
-				reason = at
+				ttls = append(ttls, at.(*reason.Held).TTL)
+				said = at
 			case stand == isAway:
 				away++
-				reason = at
+				said = at
 			case p.cut:
-				reason = errEarly
+				said = reason.ErrEarly
 			case q.stop == nil:
-				forGood = reason
+				forGood = said
 			}
 		}
-		why.each = append(why.each, &serverError{q.locks[i].serverOf(), reason})
+		why.each = append(why.each, &serverError{q.locks[i].serverOf(), said})
 	}
 	spare := len(q.parts) - q.majority()
 	ttl := time.Duration(0)
@@ -65,7 +66,7 @@ func (q *quorum) verdict() error {
 	}
 	err := notAcquired(name, why)
 	if q.stop != nil {
-		err = notAcquired(name, fail(q.stop.cause, why))
+		err = notAcquired(name, reason.Because(q.stop.Cause, why))
 	}
 	err.TTL = ttl
 	return err
@@ -91,7 +92,7 @@ type serverError struct {
 	err    error
 }
 
-func (e *serverError) Error() string { return "engine: " + e.server + ": " + said(e.err) }
+func (e *serverError) Error() string { return "engine: " + e.server + ": " + partText(e.err) }
 func (e *serverError) Unwrap() error { return e.err }
 
 // listed is the text of errors of several servers: the first few.
@@ -99,7 +100,7 @@ func listed(each []error) string {
 	const most = 7
 	var text []string
 	for _, err := range each[:min(most, len(each))] {
-		text = append(text, said(err))
+		text = append(text, partText(err))
 	}
 	if more := len(each) - most; more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))
@@ -214,13 +215,13 @@ func standingOf(why error) (standing, error) {
 	if why == nil {
 		return isOpen, nil
 	}
-	is := parts(why)
+	is := reason.Of(why)
 	for i, one := range is {
-		if h, yes := one.(*held); yes {
+		if h, yes := one.(*reason.Held); yes {
 			return isHeld, h
 		}
 		if one == ErrUnavailable {
-			return isAway, fail(is[i:]...)
+			return isAway, reason.Because(is[i:]...)
 		}
 	}
 	return isOpen, nil

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -38,7 +39,7 @@ func (q *quorum) leaked() {
 	sh.count.leaked++
 	sh.mu.Unlock()
 	q.home.log(slog.LevelError, "pawl: a hold of a RedLock was dropped without Unlock; the lock stays held until the engines are closed",
-		"lock", shorten(q.locks[0].name))
+		"lock", reason.Shorten(q.locks[0].name))
 }
 
 // Name returns the name of the first lock, as you gave it.
@@ -256,7 +257,7 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 	case why != nil:
 		return why
 	case d <= drift(d):
-		return invalid("Extend (%v) must be longer than the drift of the clocks (%v)", d, drift(d))
+		return reason.Invalid("Extend (%v) must be longer than the drift of the clocks (%v)", d, drift(d))
 	}
 	q.mu.Lock()
 	votes := make([]*vote, 0, len(q.parts))

@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // round asks all servers that have no vote and are not being asked. Some may need as long as took
@@ -33,7 +35,7 @@ func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 			if stand, _ = standingOf(p.err.(*NotAcquiredError).Err); stand == isOpen {
 				stand = isAway // refused for good, or granted too late
 			}
-			if slices.Contains(parts(p.err.(*NotAcquiredError).Err), ErrLate) {
+			if slices.Contains(reason.Of(p.err.(*NotAcquiredError).Err), ErrLate) {
 				late++
 			}
 		case p.asked != nil && p.waits: // it was refused there before

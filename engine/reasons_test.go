@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -49,14 +50,14 @@ func waiters(m Mutex) []waiter {
 	}
 }
 
-// reason is what an error says of the lock.
-type reason struct {
+// saying is what an error says of the lock.
+type saying struct {
 	held, unavailable bool
 	text              string // a regular expression
 }
 
 // wantReason checks the error of a caller that did not get the lock "orders:42".
-func wantReason(t testing.TB, way string, err error, want reason) {
+func wantReason(t testing.TB, way string, err error, want saying) {
 	t.Helper()
 	var e *NotAcquiredError
 	if !errors.Is(err, ErrNotAcquired) || !errors.As(err, &e) || e.Name != "orders:42" {
@@ -76,7 +77,7 @@ func wantReason(t testing.TB, way string, err error, want reason) {
 }
 
 // stopped ends the waiters and checks what they are told.
-func stopped(t testing.TB, list []waiter, want reason) {
+func stopped(t testing.TB, list []waiter, want saying) {
 	t.Helper()
 	for _, w := range list {
 		w.stop()
@@ -85,10 +86,10 @@ func stopped(t testing.TB, list []waiter, want reason) {
 }
 
 var (
-	heldElsewhere = reason{held: true, text: `: held by another, whose lease ends in (1m0s|\d\ds) unless renewed$`}
-	heldHere      = reason{held: true, text: `: held by this process, whose lease ends in \d\ds unless renewed$`}
-	refused       = reason{unavailable: true, text: `: server is unavailable: dial 127\.0\.0\.1:\d+: connect: connection refused$`}
-	silent        = reason{unavailable: true, text: `: server is unavailable: no answer yet$`}
+	heldElsewhere = saying{held: true, text: `: held by another, whose lease ends in (1m0s|\d\ds) unless renewed$`}
+	heldHere      = saying{held: true, text: `: held by this process, whose lease ends in \d\ds unless renewed$`}
+	refused       = saying{unavailable: true, text: `: server is unavailable: dial 127\.0\.0\.1:\d+: connect: connection refused$`}
+	silent        = saying{unavailable: true, text: `: server is unavailable: no answer yet$`}
 )
 
 // told waits until the name's latest try has been told something.
@@ -216,7 +217,7 @@ func TestWhoWaitsForASilentServerIsNotToldThatItIsHeld(t *testing.T) {
 	first, second := waiters(m), waiters(m)
 	for _, list := range [][]waiter{second, first} {
 		stopped(t, list[:2], silent)
-		stopped(t, list[2:], reason{text: `: context canceled: the server had not answered yet$`})
+		stopped(t, list[2:], saying{text: `: context canceled: the server had not answered yet$`})
 	}
 }
 
@@ -337,7 +338,7 @@ func TestAContextThatHasEndedSaysNothingOfTheLock(t *testing.T) {
 	why := errors.New("the client went away")
 	cancel(why)
 	for way, err := range everyLock(ctx, m) {
-		wantReason(t, way, err, reason{text: `: the client went away$`})
+		wantReason(t, way, err, saying{text: `: the client went away$`})
 		if !errors.Is(err, why) {
 			t.Errorf("%s: the cause is not in it: %v", way, err)
 		}
@@ -382,7 +383,7 @@ func TestTheTextOfACauseMayUseTheEngine(t *testing.T) {
 		if cause.asked.Load() {
 			t.Error("the engine read the text")
 		}
-		wantReason(t, "a cause that asks", err, reason{unavailable: true, text: `: nosy: server is unavailable: `})
+		wantReason(t, "a cause that asks", err, saying{unavailable: true, text: `: nosy: server is unavailable: `})
 		cause.asked.Store(false)
 	}
 }
@@ -414,13 +415,13 @@ func TestDurationsInTextsAreRounded(t *testing.T) {
 		26*time.Second + 999775281: "27s", 9*time.Second + 951234567: "10s", 1234567890: "1.2s", 99876543: "100ms", 1: "1ms",
 		time.Hour + 29*time.Minute + 1: "1h29m0s",
 	} {
-		err := notAcquired("x", &held{ttl: d})
+		err := notAcquired("x", &reason.Held{TTL: d})
 		if text := `engine: lock "x" not acquired: held by another, whose lease ends in ` + want + " unless renewed"; err.Error() != text || err.TTL != d {
 			t.Errorf("%v: %v, %v", d, err, err.TTL)
 		}
 	}
 	for _, d := range []time.Duration{-1, 0} {
-		if text := notAcquired("x", &held{ttl: d}).Error(); strings.ContainsAny(text, "0123456789") {
+		if text := notAcquired("x", &reason.Held{TTL: d}).Error(); strings.ContainsAny(text, "0123456789") {
 			t.Errorf("%v: %s", d, text)
 		}
 	}

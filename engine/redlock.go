@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // QuorumLock is one lock on several independent servers. It is held by the owner of a
@@ -71,10 +73,10 @@ func (l *quorumLock) name() string {
 // cannotVote is why locks cannot be a QuorumLock, nil if they can.
 func cannotVote(locks []Mutex) error {
 	if len(locks) == 0 {
-		return invalid("a RedLock of no locks")
+		return reason.Invalid("a RedLock of no locks")
 	}
 	if len(locks) > maxServers {
-		return invalid("a RedLock of %d locks: at most %d can be taken as one", len(locks), maxServers)
+		return reason.Invalid("a RedLock of %d locks: at most %d can be taken as one", len(locks), maxServers)
 	}
 	engines, servers := make(map[*Engine]bool), make(map[string]bool)
 	for _, m := range locks {
@@ -84,9 +86,9 @@ func cannotVote(locks []Mutex) error {
 		case m.err != nil:
 			return m.err
 		case m.key.kind != locks[0].key.kind:
-			return invalid("a RedLock of a Mutex and a SpinMutex: they must be of one kind")
+			return reason.Invalid("a RedLock of a Mutex and a SpinMutex: they must be of one kind")
 		case engines[m.engine()]:
-			return invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
+			return reason.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
 		}
 		e := m.engine()
 		engines[e] = true
@@ -95,7 +97,7 @@ func cannotVote(locks []Mutex) error {
 		}
 		for _, addr := range e.cfg.Addrs {
 			if servers[e.cfg.at(addr)] {
-				return invalid("a RedLock that has the server %s twice: each lock must be on a server of its own", shorten(e.cfg.at(addr)))
+				return reason.Invalid("a RedLock that has the server %s twice: each lock must be on a server of its own", reason.Shorten(e.cfg.at(addr)))
 			}
 		}
 		for _, addr := range e.cfg.Addrs {
@@ -111,7 +113,7 @@ func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millis
 // serverOf names the server of a lock, for an error.
 func (m Mutex) serverOf() string {
 	cfg := &m.engine().cfg
-	return shorten(cfg.at(strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")))
+	return reason.Shorten(cfg.at(strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")))
 }
 
 // at names what an address leads to: one that sentinels watch, or the server itself.
@@ -190,7 +192,7 @@ func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) 
 func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*quorum, *Future[*QuorumHold], error) {
 	switch {
 	case l.all == nil:
-		return nil, nil, notAcquired("", invalid("the zero QuorumLock: get one from RedLock"))
+		return nil, nil, notAcquired("", reason.Invalid("the zero QuorumLock: get one from RedLock"))
 	case l.all.err != nil:
 		return nil, nil, notAcquired(l.all.name(), l.all.err)
 	case ctx == nil:
@@ -207,7 +209,7 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 			return nil, nil, notAcquired(m.name, err)
 		}
 		if o.leaseGiven && o.lease <= drift(o.lease) {
-			return nil, nil, notAcquired(m.name, invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease)))
+			return nil, nil, notAcquired(m.name, reason.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease)))
 		}
 		parents[i] = carried(ctx, e, m.key)
 		if parents[i] != nil && o.nonReentrant {
@@ -215,7 +217,7 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 		}
 	}
 	if o.minGiven {
-		return nil, nil, notAcquired(l.all.locks[0].name, invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken"))
+		return nil, nil, notAcquired(l.all.locks[0].name, reason.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken"))
 	}
 	q, fut := startQuorum(ctx, l.all, o, parents, once, async)
 	return q, fut, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -104,9 +105,9 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
 // stands in the way: a server that refuses must not look like one that is slow.
 func (h *holding) unsettled(cause error) error {
 	if why := h.trouble(); why != nil {
-		return fail(ErrOutcomeUnknown, cause, why)
+		return reason.Because(ErrOutcomeUnknown, cause, why)
 	}
-	return fail(ErrOutcomeUnknown, cause)
+	return reason.Because(ErrOutcomeUnknown, cause)
 }
 
 // unlock starts the release of h, or joins the one under way, and has u told. The
@@ -185,7 +186,7 @@ func (r *resource) releaseReplied(c *command, o outcome, fx *effects) {
 	case o.verdict == denied && c.what == unlocked && h.eng.closed.begun.Load():
 		// Nor would a debt be asked for again: Close need not wait for the lease to end.
 		h.eng.noteRefusal(o)
-		h.released(about(h.name, fail(ErrOutcomeUnknown, o.err)), fx)
+		h.released(about(h.name, reason.Because(ErrOutcomeUnknown, o.err)), fx)
 	default: // unknown, or an error after which anything may be
 		h.asked = true
 		h.more().refusal = o.err
@@ -266,7 +267,7 @@ func (h *holding) boundReleases() {
 func (h *holding) giveUpRelease(fx *effects) {
 	r := h.res
 	root := h.parent == nil
-	h.released(about(h.name, fail(ErrOutcomeUnknown, h.eng.unavailable(r.route, h.trouble()))), fx)
+	h.released(about(h.name, reason.Because(ErrOutcomeUnknown, h.eng.unavailable(r.route, h.trouble()))), fx)
 	if root {
 		if r.tried == here {
 			r.tried = untried // its time is over, here and on the server

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // unlockingAll is one Unlock of several locks, and waits for their releases: for all of them,
@@ -102,7 +104,7 @@ func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
 
 func (u *unlockingAll) wait(ctx context.Context, g group) error {
 	if ctx == nil {
-		return fail(ErrOutcomeUnknown, errNoContext)
+		return reason.Because(ErrOutcomeUnknown, errNoContext)
 	}
 	select {
 	case <-u.fut.Done():
@@ -180,7 +182,7 @@ func (e *failures) Error() string {
 	const most = 3
 	text := e.is[0].Error()
 	for _, err := range e.is[1:min(most, len(e.is))] {
-		text += "; " + said(err)
+		text += "; " + partText(err)
 	}
 	if more := len(e.is) - most; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)

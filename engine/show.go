@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
 
@@ -33,7 +34,7 @@ func (e *Engine) Format(f fmt.State, verb rune) { redact.Format(f, verb, e.Strin
 func (e *Engine) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // String returns the name: Mutex("orders:42").
-func (m Mutex) String() string { return fmt.Sprintf("Mutex(%q)", shorten(m.name)) }
+func (m Mutex) String() string { return fmt.Sprintf("Mutex(%q)", reason.Shorten(m.name)) }
 
 // Format implements fmt.Formatter: String, whatever the verb.
 func (m Mutex) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.String()) }
@@ -56,7 +57,7 @@ func (l Hold) String() string {
 	if l.h == nil {
 		return "Hold(none)"
 	}
-	return fmt.Sprintf("Hold(%q of %v)", shorten(l.h.name), l.h.res.owner(l.h.root().id))
+	return fmt.Sprintf("Hold(%q of %v)", reason.Shorten(l.h.name), l.h.res.owner(l.h.root().id))
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.
@@ -123,7 +124,7 @@ func (h *QuorumHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, h.S
 func (h *QuorumHold) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 func quorumText(locks []Mutex) string {
-	return fmt.Sprintf("%q on %d servers", shorten(locks[0].name), len(locks))
+	return fmt.Sprintf("%q on %d servers", reason.Shorten(locks[0].name), len(locks))
 }
 
 // namesOf quotes the first few names.
@@ -131,7 +132,7 @@ func namesOf(locks []Mutex) string {
 	const most = 5
 	var text []string
 	for _, m := range locks[:min(len(locks), most)] {
-		text = append(text, fmt.Sprintf("%q", shorten(m.name)))
+		text = append(text, fmt.Sprintf("%q", reason.Shorten(m.name)))
 	}
 	if more := len(locks) - most; more > 0 {
 		text = append(text, fmt.Sprintf("and %d more", more))

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/redacttest"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -89,7 +90,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"LostReason":       {NotRenewed, LostReason(200)},
 		"LostError":        {lost, *lost},
 		"AckError":         {acks, *acks},
-		"NotAcquiredError": {taken, *taken.(*NotAcquiredError), &NotAcquiredError{}, notAcquired("x", fail(ErrUnavailable, refused)), didNotRun(taken)},
+		"NotAcquiredError": {taken, *taken.(*NotAcquiredError), &NotAcquiredError{}, notAcquired("x", reason.Because(ErrUnavailable, refused)), didNotRun(taken)},
 	}
 }
 
@@ -191,7 +192,7 @@ func TestEventsHaveTheTextOfTheirErrorInJSON(t *testing.T) {
 		`{"Addr":"h:1","Role":"lane","Lane":1,"Up":false,"Err":"dial: use of closed network connection"}`:                                     ConnEvent{Addr: "h:1", Role: "lane", Lane: 1, Err: why},
 		`{"Addr":"h:1","Role":"lane","Lane":0,"Up":true,"Err":null}`:                                                                          ConnEvent{Addr: "h:1", Role: "lane", Up: true},
 		`{"Node":"h:1","Holds":2,"Lag":3,"RTT":4,"Err":"dial: use of closed network connection"}`:                                             RenewedEvent{Node: "h:1", Holds: 2, Lag: 3, RTT: 4, Err: why},
-		`{"Kind":"","Name":"","Start":"0001-01-01T00:00:00Z","Wait":0,"Attempts":0,"Err":"engine: lock \"x\" not acquired: held by another"}`: AcquiredEvent{Err: notAcquired("x", &held{ttl: -1})},
+		`{"Kind":"","Name":"","Start":"0001-01-01T00:00:00Z","Wait":0,"Attempts":0,"Err":"engine: lock \"x\" not acquired: held by another"}`: AcquiredEvent{Err: notAcquired("x", &reason.Held{TTL: -1})},
 	} {
 		text, err := json.Marshal(event)
 		if err != nil || string(text) != want {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
@@ -77,7 +78,7 @@ func (m Mutex) state(ctx context.Context) (State, error) {
 		return true
 	})
 	if !ok {
-		return State{}, fail(ErrWrongType, errReply)
+		return State{}, reason.Because(ErrWrongType, errReply)
 	}
 	s.Locked = len(s.Holders) > 0
 	if !s.Locked {
@@ -105,7 +106,7 @@ type ifHolder string
 
 func (h ifHolder) applyForce(o *forceOptions) {
 	if o.holder = string(h); h == "" { // the script takes that for any holder
-		o.invalid = invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
+		o.invalid = reason.Invalid("IfHolder must name an owner, as State shows it; without IfHolder, ForceUnlock takes the lock from any owner")
 	}
 }
 
@@ -130,7 +131,7 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption) (bool, error
 	var o forceOptions
 	for _, opt := range opts {
 		if opt == nil {
-			return false, invalid("a nil ForceOption")
+			return false, reason.Invalid("a nil ForceOption")
 		}
 		opt.applyForce(&o)
 	}
@@ -145,7 +146,7 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption) (bool, error
 		return false, err
 	}
 	if v.Kind != wire.KindInt {
-		return false, fail(ErrOutcomeUnknown, errReply)
+		return false, reason.Because(ErrOutcomeUnknown, errReply)
 	}
 	if v.Int == script.Unheard {
 		m.engine().logUnheard(m.key.name)
@@ -202,7 +203,7 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 		return resp.Value{}, errNoContext
 	}
 	if ctx.Err() != nil { // then nothing is sent
-		return resp.Value{}, fail(notAsked, context.Cause(ctx))
+		return resp.Value{}, reason.Because(notAsked, context.Cause(ctx))
 	}
 	patience := time.NewTimer(e.cfg.CommandTimeout)
 	defer patience.Stop()
@@ -219,13 +220,13 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 			case answered:
 				return q.value, nil
 			case wrongType:
-				return resp.Value{}, fail(ErrWrongType, q.err)
+				return resp.Value{}, reason.Because(ErrWrongType, q.err)
 			case denied:
 				return resp.Value{}, q.err
 			case notSent, busy: // again, as long as there is time
 			case unknown:
 				if !repeat {
-					return resp.Value{}, fail(ErrOutcomeUnknown, q.err)
+					return resp.Value{}, reason.Because(ErrOutcomeUnknown, q.err)
 				}
 			}
 		case <-ctx.Done():
@@ -266,14 +267,14 @@ func (e *Engine) unanswered(route uint64, q *question, repeat bool, cause error)
 	if !repeat {
 		what = ErrOutcomeUnknown
 	}
-	return fail(what, cause)
+	return reason.Because(what, cause)
 }
 
 // unasked is the error of a question that could not be asked before its asker stopped.
 func (e *Engine) unasked(route uint64, q *question, cause error) error {
-	is := parts(e.unavailable(route, q.err))
+	is := reason.Of(e.unavailable(route, q.err))
 	if cause != nil {
 		is = slices.Insert(slices.Clone(is), 1, cause)
 	}
-	return fail(is...)
+	return reason.Because(is...)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // key names a resource: the name is the mapped one, as it stands on the server.
@@ -20,8 +21,8 @@ func (k key) placeable() error {
 	if ok {
 		return nil
 	}
-	return invalid("the name %q cannot be used in a cluster: its channel %q would belong to another slot, where its release cannot be announced; use one pair of braces with something in it, as in orders:{42}, or none",
-		shorten(k.name), shorten(channel))
+	return reason.Invalid("the name %q cannot be used in a cluster: its channel %q would belong to another slot, where its release cannot be announced; use one pair of braces with something in it, as in orders:{42}, or none",
+		reason.Shorten(k.name), reason.Shorten(channel))
 }
 
 const shardCount = 256

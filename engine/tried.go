@@ -1,10 +1,10 @@
 package engine
 
 import (
-	"errors"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -84,25 +84,17 @@ func (a *acquisition) refusal() error {
 
 // gaveUp is the reason of an acquisition that stops waiting: what ended it, and what
 // stood in its way. The caller holds the shard's lock.
-func (a *acquisition) gaveUp(s stop) error {
-	obstacle := a.obstacle(s.late)
+func (a *acquisition) gaveUp(s reason.Stop) error {
+	obstacle := a.obstacle(s.Late)
 	switch {
-	case s.cause == nil && obstacle == nil:
+	case s.Cause == nil && obstacle == nil:
 		return ErrUnavailable
-	case s.cause == nil:
+	case s.Cause == nil:
 		return obstacle
 	case obstacle == nil:
-		return s.cause
+		return s.Cause
 	}
-	return fail(append([]error{s.cause}, parts(obstacle)...)...)
-}
-
-// parts are the conditions that a reason of this package is made of.
-func parts(err error) []error {
-	if f, ok := err.(*failure); ok {
-		return f.is
-	}
-	return []error{err}
+	return reason.Because(append([]error{s.Cause}, reason.Of(obstacle)...)...)
 }
 
 // obstacle says why a does not have the lock: held, or ErrUnavailable with its cause.
@@ -121,17 +113,17 @@ func (a *acquisition) obstacle(late bool) error {
 	}
 	switch {
 	case holder != nil && holder.state == live:
-		return &held{ttl: max(holder.until().Sub(now), 0), here: true}
+		return &reason.Held{TTL: max(holder.until().Sub(now), 0), Here: true}
 	case r.telling != 0:
-		return &held{ttl: -1, here: true} // nothing is sent before its contexts have ended
+		return &reason.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
 	case r.tried == unanswered, out && late && (first || a.unheard()), r.held == stalled && !r.sh.eng.client.LaneOf(r.route).Up():
-		return fail(ErrUnavailable, a.trouble())
+		return reason.Because(ErrUnavailable, a.trouble())
 	case r.tried == elsewhere:
-		return &held{ttl: a.left(now)}
+		return &reason.Held{TTL: a.left(now)}
 	case r.tried == here && a.parent == nil:
-		return &held{ttl: -1, here: true} // it changes hands just now
+		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
 	case out:
-		return errEarly
+		return reason.ErrEarly
 	}
 	return nil
 }
@@ -169,8 +161,6 @@ func (a *acquisition) left(now clock.Instant) time.Duration {
 	return max(until.Sub(now), 0)
 }
 
-var errSilent = errors.New("no answer yet")
-
 // trouble is why the server does not answer: what keeps the connection from being
 // made, or what became of the latest command.
 func (a *acquisition) trouble() error {
@@ -186,5 +176,5 @@ func (a *acquisition) trouble() error {
 			return first.refusal()
 		}
 	}
-	return errSilent
+	return reason.ErrSilent
 }

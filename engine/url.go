@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // ParseURL turns a URL into a Config:
@@ -29,23 +31,23 @@ import (
 func ParseURL(raw string) (Config, error) {
 	raw, hosts, several := splitHosts(raw)
 	if scheme, yes := plainList(raw); yes {
-		return Config{}, invalid("the URL names several addresses, and %s:// takes one: say what they are together, with redis+cluster://, redis+sentinel:// or redis+replicas:// (rediss+... over TLS)", scheme)
+		return Config{}, reason.Invalid("the URL names several addresses, and %s:// takes one: say what they are together, with redis+cluster://, redis+sentinel:// or redis+replicas:// (rediss+... over TLS)", scheme)
 	}
 	u, err := url.Parse(raw)
 	if err == nil && strings.Contains(u.Path+u.RawQuery+u.Fragment+u.Opaque, "@") && u.Scheme != "unix" {
 		// redis://user:12/34@host: what we would quote as the path is half of a
 		// password.
-		return Config{}, invalid("the URL has an @ behind its host: special characters in a password are written as %%XX (/ as %%2F, ? as %%3F, # as %%23)")
+		return Config{}, reason.Invalid("the URL has an @ behind its host: special characters in a password are written as %%XX (/ as %%2F, ? as %%3F, # as %%23)")
 	}
 	if err != nil {
 		// url.Error quotes the whole URL, the password included.
-		return Config{}, invalid("the URL cannot be parsed: it must look like redis://user:password@host:6379/0 (special characters in a password are written as %%XX)")
+		return Config{}, reason.Invalid("the URL cannot be parsed: it must look like redis://user:password@host:6379/0 (special characters in a password are written as %%XX)")
 	}
 	var c Config
 	switch u.Scheme {
 	case "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel", "redis+replicas", "rediss+replicas":
 		if !several {
-			return Config{}, invalid("the URL names no host: redis+cluster://host:6379,host:6379")
+			return Config{}, reason.Invalid("the URL names no host: redis+cluster://host:6379,host:6379")
 		}
 		if err := c.takeHosts(u, hosts); err != nil {
 			return Config{}, err
@@ -56,22 +58,22 @@ func ParseURL(raw string) (Config, error) {
 		}
 	case "unix":
 		if u.Host != "" || u.Path == "" || u.Path[0] != '/' {
-			return Config{}, invalid("a unix URL must hold an absolute path: unix:///run/redis.sock")
+			return Config{}, reason.Invalid("a unix URL must hold an absolute path: unix:///run/redis.sock")
 		}
 		c.Addrs = []string{u.Path}
 	case "":
-		return Config{}, invalid("the URL has no scheme: it must begin with redis://, rediss:// or unix://, or name a topology: redis+cluster://")
+		return Config{}, reason.Invalid("the URL has no scheme: it must begin with redis://, rediss:// or unix://, or name a topology: redis+cluster://")
 	default:
-		return Config{}, invalid("the URL's scheme %q is not one of redis, rediss, unix, redis+cluster, redis+sentinel, redis+replicas, rediss+cluster, rediss+sentinel, rediss+replicas", u.Scheme)
+		return Config{}, reason.Invalid("the URL's scheme %q is not one of redis, rediss, unix, redis+cluster, redis+sentinel, redis+replicas, rediss+cluster, rediss+sentinel, rediss+replicas", u.Scheme)
 	}
 	if u.Fragment != "" {
-		return Config{}, invalid("the URL has a fragment (#): in a password, write it as %%23")
+		return Config{}, reason.Invalid("the URL has a fragment (#): in a password, write it as %%23")
 	}
 	if u.User != nil {
 		c.Username = u.User.Username()
 		c.Password, _ = u.User.Password()
 		if c.Username != "" && c.Password == "" {
-			return Config{}, invalid("the URL names a user without a password: write redis://user:password@host, or redis://:password@host for the default user")
+			return Config{}, reason.Invalid("the URL names a user without a password: write redis://user:password@host, or redis://:password@host for the default user")
 		}
 		if c.Username == "default" {
 			c.Username = ""
@@ -89,10 +91,10 @@ func ParseURL(raw string) (Config, error) {
 func (c *Config) takeHost(u *url.URL) error {
 	host, port := u.Hostname(), u.Port()
 	if host == "" {
-		return invalid("the URL names no host: redis://host:6379")
+		return reason.Invalid("the URL names no host: redis://host:6379")
 	}
 	if strings.Count(u.Host, ":") > 1 && u.Host[0] != '[' {
-		return invalid("the URL's host has more than one colon: an IPv6 address is written in brackets, redis://[::1]:6379")
+		return reason.Invalid("the URL's host has more than one colon: an IPv6 address is written in brackets, redis://[::1]:6379")
 	}
 	if port == "" {
 		port = "6379"
@@ -109,11 +111,11 @@ func (c *Config) takeDB(path string, settings url.Values) error {
 		return nil
 	}
 	if settings.Has("db") { // also if they agree, or say 0
-		return invalid("the URL names the database twice: in its path and as db")
+		return reason.Invalid("the URL names the database twice: in its path and as db")
 	}
 	db, err := strconv.Atoi(path)
 	if err != nil || db < 0 {
-		return invalid("the URL's path (%q) must be a database number", shorten(path))
+		return reason.Invalid("the URL's path (%q) must be a database number", reason.Shorten(path))
 	}
 	c.DB = db
 	return nil
@@ -170,9 +172,9 @@ func (c *Config) takeHosts(u *url.URL, hosts []string) error {
 	for _, h := range hosts {
 		switch {
 		case h == "":
-			return invalid("the URL has an empty host in its list")
+			return reason.Invalid("the URL has an empty host in its list")
 		case strings.ContainsAny(h, "@%"):
-			return invalid("the URL's list of hosts has an @ or %% in it: user and password stand once, before the first host, and special characters in them are written as %%XX")
+			return reason.Invalid("the URL's list of hosts has an @ or %% in it: user and password stand once, before the first host, and special characters in them are written as %%XX")
 		case strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]"):
 			h = net.JoinHostPort(h[1:len(h)-1], port)
 		case !strings.Contains(h, ":"):
@@ -180,7 +182,7 @@ func (c *Config) takeHosts(u *url.URL, hosts []string) error {
 		}
 		if !validAddr(h) || h[0] == '/' {
 			// Not quoted: it may be half of a password.
-			return invalid("each host of the URL's list must be host:port")
+			return reason.Invalid("each host of the URL's list must be host:port")
 		}
 		c.Addrs = append(c.Addrs, h)
 	}
@@ -191,7 +193,7 @@ func (c *Config) takeHosts(u *url.URL, hosts []string) error {
 	if topology == "sentinel" {
 		c.Master, path, _ = strings.Cut(path, "/")
 		if c.Master == "" {
-			return invalid("the URL does not say what the sentinels call the primary: redis+sentinel://host:26379/mymaster")
+			return reason.Invalid("the URL does not say what the sentinels call the primary: redis+sentinel://host:26379/mymaster")
 		}
 	}
 	return c.takeDB(path, u.Query())
@@ -201,7 +203,7 @@ func (c *Config) takeSettings(query string) error {
 	// A plus is one, as before the host: passwords have them, and nothing here has a space.
 	settings, err := url.ParseQuery(strings.ReplaceAll(query, "+", "%2B"))
 	if err != nil {
-		return invalid("the URL's query cannot be parsed")
+		return reason.Invalid("the URL's query cannot be parsed")
 	}
 	durations := map[string]*time.Duration{
 		"lease": &c.Lease, "margin": &c.Margin, "command_timeout": &c.CommandTimeout,
@@ -218,15 +220,15 @@ func (c *Config) takeSettings(query string) error {
 		switch {
 		case !known && strings.Contains(strings.ToLower(query), "pass"):
 			// Not quoted: with sentinel_password=a&b it is half of a password.
-			return invalid("the URL has a setting that is not known; special characters in a password are written as %%XX (& as %%26); %s", knownSettings)
+			return reason.Invalid("the URL has a setting that is not known; special characters in a password are written as %%XX (& as %%26); %s", knownSettings)
 		case !known:
-			return invalid("the URL's setting %q is not known; %s", name, knownSettings)
+			return reason.Invalid("the URL's setting %q is not known; %s", name, knownSettings)
 		case len(values) > 1:
-			return invalid("the URL gives %s %d times", name, len(values))
+			return reason.Invalid("the URL gives %s %d times", name, len(values))
 		case name == "replicas":
 			n, ok := replicasOf(value)
 			if !ok {
-				return invalid("the URL's replicas (%q) must be all, majority, or a number up to %d", shorten(value), maxReplicas)
+				return reason.Invalid("the URL's replicas (%q) must be all, majority, or a number up to %d", reason.Shorten(value), maxReplicas)
 			}
 			c.Replicas = n
 		case texts[name] != nil:
@@ -234,13 +236,13 @@ func (c *Config) takeSettings(query string) error {
 		case durations[name] != nil:
 			d, err := time.ParseDuration(value)
 			if err != nil || d <= 0 {
-				return invalid("the URL's %s (%q) must be a positive duration such as 500ms or 10s", name, value)
+				return reason.Invalid("the URL's %s (%q) must be a positive duration such as 500ms or 10s", name, value)
 			}
 			*durations[name] = d
 		case numbers[name] != nil:
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {
-				return invalid("the URL's %s (%q) must be a number", name, value)
+				return reason.Invalid("the URL's %s (%q) must be a number", name, value)
 			}
 			*numbers[name] = n
 		}

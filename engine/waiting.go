@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
@@ -278,7 +279,7 @@ func (w *waiting) refuse(err error) {
 		if !ok {
 			break
 		}
-		a.fail(fail(invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", r.channel().Name()), err), &fx)
+		a.fail(reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", r.channel().Name()), err), &fx)
 	}
 	r.next(&fx)
 	r.settled()

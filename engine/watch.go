@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"sync"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // watches lets one context.AfterFunc serve all futures that have the same Done
@@ -25,7 +27,7 @@ type watched[W watched[W]] interface {
 	comparable
 	watchPlace() *watchPlace[W]
 	// cancel gives it up unless it has ended; it reports whether it did.
-	cancel(stop) bool
+	cancel(reason.Stop) bool
 }
 
 type watchGroup[W watched[W]] struct {

@@ -1,0 +1,172 @@
+// Package reason has what errors of the engine are made of: the conditions that a caller
+// can test for, who holds a lock, what ended a wait, and one line of text for several of
+// them. It knows neither locks nor servers.
+package reason
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The conditions that the machine finds. Package engine has them under the same names, and
+// says what they mean.
+var (
+	ErrHeld           = errors.New("engine: lock is held by another")
+	ErrReleased       = errors.New("engine: lock was released")
+	ErrNotHeld        = errors.New("engine: not held: it was unlocked already")
+	ErrOutcomeUnknown = errors.New("engine: outcome unknown")
+	ErrUnavailable    = errors.New("engine: server is unavailable")
+	ErrOverloaded     = errors.New("engine: too many operations in flight")
+	ErrClosed         = errors.New("engine: engine is closed")
+	ErrInvalid        = errors.New("engine: invalid argument")
+	ErrWrongType      = errors.New("engine: key is not a lock")
+	ErrLate           = errors.New("engine: granted later than the lease lasts; use a longer lease")
+)
+
+// These say what ended an acquisition, or what it would have waited for.
+var (
+	ErrWaited    = errors.New("Wait is over")
+	ErrAbandoned = errors.New("the future was abandoned")
+	ErrEarly     = errors.New("the server had not answered yet")
+	ErrSilent    = errors.New("no answer yet")
+)
+
+// Stop is why an acquisition that waits is given up.
+type Stop struct {
+	Cause error // nil: it waited as long as it may for a connection
+	Late  bool  // its time was over, as opposed to: nobody wants it any more
+}
+
+// Held is ErrHeld with what is known of the holder.
+type Held struct {
+	TTL  time.Duration // negative: unknown
+	Here bool          // by this process
+}
+
+func (h *Held) Error() string {
+	who := "another"
+	if h.Here {
+		who = "this process"
+	}
+	switch {
+	case h.TTL < 0:
+		return "engine: held by " + who
+	case h.TTL == 0:
+		return "engine: held by " + who + ", whose lease ends now unless renewed"
+	}
+	return fmt.Sprintf("engine: held by %s, whose lease ends in %v unless renewed", who, roughly(h.TTL))
+}
+
+func (h *Held) Is(target error) bool { return target == ErrHeld }
+
+// HeldIn finds what is known of the holder in the reasons of this package. It runs no
+// code of the user, who may have made the cause of a context.
+func HeldIn(why error) *Held {
+	switch e := why.(type) {
+	case *Held:
+		return e
+	case *failure:
+		for _, one := range e.is {
+			if h, ok := one.(*Held); ok {
+				return h
+			}
+		}
+	}
+	return nil
+}
+
+// roughly rounds a duration for people.
+func roughly(d time.Duration) time.Duration {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond)
+	}
+	return max(d.Round(time.Millisecond), time.Millisecond)
+}
+
+// failure is an error made of several conditions, all found with errors.Is, and
+// one line, which is made when somebody reads it: the text of a cause is the user's
+// code, and failures are made under locks. (errors.Join prints a line per error,
+// which breaks logs.)
+type failure struct {
+	is   []error
+	sep  string
+	lock string // the name, or "" if the text does not begin with it
+}
+
+func (e *failure) Unwrap() []error { return e.is }
+
+func (e *failure) Error() string {
+	var s strings.Builder
+	if e.lock != "" {
+		fmt.Fprintf(&s, "engine: lock %q: ", Shorten(e.lock))
+	}
+	for i, err := range e.is {
+		if i == 0 && e.lock == "" {
+			s.WriteString(oneLine(err.Error()))
+			continue
+		}
+		if i > 0 {
+			s.WriteString(e.sep)
+		}
+		s.WriteString(Said(err))
+	}
+	return s.String()
+}
+
+// Of are the conditions that a reason of this package is made of.
+func Of(err error) []error {
+	if f, ok := err.(*failure); ok {
+		return f.is
+	}
+	return []error{err}
+}
+
+// About is err with the lock's name in its text.
+func About(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{is: Of(err), sep: ": ", lock: name}
+}
+
+// Because says what is true, and then why.
+func Because(is ...error) error { return &failure{is: is, sep: ": "} }
+
+// Together joins errors of which none is the reason of the others.
+func Together(is ...error) error { return &failure{is: is, sep: "; "} }
+
+// Said is the text of an error as a part of a longer one: see trimmed.
+func Said(err error) string { return Trimmed(err.Error()) }
+
+// Trimmed makes a text a part of a longer one: on one line, and without the names of these
+// packages, which the whole begins with.
+func Trimmed(text string) string {
+	text = oneLine(text)
+	for _, prefix := range []string{"engine: ", "resp: "} {
+		text = strings.TrimPrefix(text, prefix)
+		text = strings.ReplaceAll(text, ": "+prefix, ": ")
+		text = strings.ReplaceAll(text, "; "+prefix, "; ")
+	}
+	return text
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
+
+// Shorten keeps a huge name out of a log line.
+func Shorten(name string) string {
+	const most = 200
+	if len(name) <= most {
+		return name
+	}
+	return name[:most] + "..."
+}
+
+// Invalid is ErrInvalid with a text.
+func Invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
