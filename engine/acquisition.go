@@ -2,84 +2,28 @@ package engine
 
 import (
 	"context"
-	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// acquisition is one request for a lock, from Lock or LockAsync until its verdict.
-//
-//	enqueued --front, lock free--> trying --granted--> ended
-//	   ^                             |
-//	   +------- refused: waits ------+       (TryLock: refused -> ended)
-//	any --context, Wait, Abandon, Close--> ended
-//
-// A try that is out when its acquisition ends is an orphan: its reply finds no
-// acquisition, and if the server granted it, the grant becomes a debt. Everything
-// here is guarded by the shard's lock until ended, and belongs to the receiver of
-// the result after that.
+// acquisition is one Lock, TryLock or LockAsync: the machine's request for it, and the caller
+// who waits, or the future. It belongs to the receiver of the result once it has ended; until
+// then it is guarded by the shard's lock.
 type acquisition struct {
+	machine.Request
+	sh    *shard
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
-	ready chan struct{} // what Lock waits on: one token, capacity 1
-
-	sh     *shard
-	res    *resource // nil until it is enqueued
-	parent *holding  // re-entry under this hold
-	place  queue.Elem[*acquisition]
-
-	lease time.Duration // 0: watchdog
-	until clock.Instant // when the holder's lease ends, if a knows; see tried
-	rare  *rare         // what most do not need
 	watch watchPlace[*acquisition]
-
-	attempts   uint32
-	want       resp.Acks // replicas that must have the grant
-	kind       kind.Kind
-	late       uint8
-	future     bool // LockAsync: the result goes to fut
-	once       bool // TryLock: one attempt
-	trying     bool
-	ended      bool
-	listed     bool // by an effects; listedNext is its next one
-	ackedGiven bool // want was: Acked
-	patient    bool // a command of it waits its turn on a full lane, though it is a future's
-
-	listedNext *acquisition
-}
-
-// rare is what most acquisitions do not need.
-type rare struct {
-	maxHold, minHold time.Duration
-	name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
-	start            clock.Instant // when it was asked for, if a hook wants it
-	deadline         *deadline     // of Wait, or of a TryLock without a connection
-	refusal          error         // why the server has not answered; see tried
-	quorum           *quorum       // that asks this server and others
-}
-
-func (a *acquisition) more() *rare {
-	if a.rare == nil {
-		a.rare = new(rare)
-	}
-	return a.rare
-}
-
-// name is the lock's name as the caller gave it. The caller holds the shard's lock.
-func (a *acquisition) name() string {
-	if a.rare != nil && a.rare.name != "" {
-		return a.rare.name
-	}
-	return a.res.name
 }
 
 func newPooledAcquisition() any {
-	a := &acquisition{ready: make(chan struct{}, 1)}
-	a.place.Value = a
+	a := new(acquisition)
+	a.Init(a)
+	// Of a synchronous call nobody sees the future. Lock waits on its channel, for one token.
+	a.fut.done = make(chan struct{}, 1)
 	return a
 }
 
@@ -88,144 +32,158 @@ func newPooledAcquisition() any {
 func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	var a *acquisition
 	if future {
-		a = &acquisition{future: true}
-		a.place.Value = a
+		a = new(acquisition)
+		a.Async = true
+		a.Init(a)
 		a.fut.source = a
 	} else {
 		a = e.acquisitions.Get().(*acquisition)
 	}
 	a.sh = e.table.shard(m.route)
-	a.kind, a.lease = m.key.kind, o.lease
-	a.want, a.ackedGiven = resp.Acks(o.acked), o.ackedGiven
+	a.Lease = o.lease
+	a.Want, a.AckedGiven = machine.Acks(o.acked), o.ackedGiven
 	if o.maxHold != 0 || o.minHold != 0 {
-		a.more().maxHold, a.rare.minHold = o.maxHold, o.minHold
+		x := a.More()
+		x.MaxHold, x.MinHold = o.maxHold, o.minHold
 	}
 	if m.name != m.key.name {
-		a.more().name = m.name
+		a.More().Name = m.name
 	}
 	if e.hooks.acquired {
-		a.more().start, a.rare.name = e.clock.Stamp(), m.name
+		x := a.More()
+		x.Start, x.Name = e.clock.Stamp(), m.name
 	}
 	return a
 }
 
 // free gives a synchronous acquisition back to the pool.
 func (a *acquisition) free() {
-	ready, e := a.ready, a.sh.eng
-	*a = acquisition{ready: ready}
-	a.place.Value = a
+	ready, e := a.fut.done, a.sh.eng
+	*a = acquisition{}
+	a.Init(a)
+	a.fut.done = ready
 	e.acquisitions.Put(a)
 }
 
-// firstLease is what the server is asked for.
-func (a *acquisition) firstLease() time.Duration {
-	if a.lease != 0 {
-		return a.lease
-	}
-	lease := a.sh.eng.cfg.Lease
-	if a.rare != nil && a.rare.maxHold != 0 {
-		lease = min(lease, a.rare.maxHold+a.sh.eng.margin(lease))
-	}
-	return lease
-}
-
-// endLocked takes the acquisition out of everything. The result follows by
-// effects.finish.
-func (a *acquisition) endLocked() {
-	a.ended = true
-	r := a.res
+// enqueue puts a into its queue and sends what can be sent. a already watches its
+// context: if that has ended, so has a.
+func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
+	var fx machine.Effects
+	sh := a.sh
+	sh.mu.Lock()
+	r := sh.getLocked(m.key, m.route)
 	switch {
-	case a.parent != nil:
-		if x := a.parent.extra; x != nil {
-			x.children.Remove(&a.place)
-			a.passOn(&x.children)
-		}
-	case a.once:
-		r.tries.Remove(&a.place)
-		a.passOn(r.tries)
+	case a.Ended():
+		r.Refuse(&a.Request, a.fut.err, &fx)
+	case e.closing.Load():
+		r.Refuse(&a.Request, ErrClosed, &fx)
 	default:
-		r.waiters.Remove(&a.place)
-		a.passOn(&r.waiters)
+		if o.waitGiven {
+			a.endAt(e.clock.Now().Add(o.wait), reason.ErrWaited)
+		}
+		r.Admit(&a.Request, &fx)
 	}
-	if r.cmd.acq == a {
-		r.cmd.acq = nil // an orphan now
+	sh.mu.Unlock()
+	e.run(&fx)
+}
+
+// lock begins every form of acquiring. It returns the acquisition, enqueued, or the error
+// because of which it could not begin.
+func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future bool) (*acquisition, error) {
+	if ctx == nil {
+		return nil, e.bornFailed(m, errNoContext)
 	}
-	a.trying = false
-	if a.rare != nil && a.rare.deadline != nil {
-		d := a.rare.deadline
-		d.acq, a.rare.deadline = nil, nil
-		a.sh.eng.wheel.Cancel(&d.timer)
+	if ctx.Err() != nil {
+		return nil, e.bornFailed(m, context.Cause(ctx))
 	}
-	a.sh.count.pending--
+	o, err := e.resolve(opts, once)
+	if err != nil {
+		return nil, e.bornFailed(m, err)
+	}
+	if m.err != nil {
+		return nil, e.bornFailed(m, m.err)
+	}
+	parent := carried(ctx, e, m.key)
+	if parent != nil && o.nonReentrant {
+		return nil, e.bornFailed(m, ErrReentry)
+	}
+	a := e.newAcquisition(m, o, future)
+	a.Once, a.Parent = once, parent.inner()
+	if future {
+		e.watches.join(ctx, a)
+	}
+	e.enqueue(a, m, o)
+	return a, nil
 }
 
-// Because ends the acquisition with a NotAcquiredError for the given reason.
-func (a *acquisition) fail(why error, fx *effects) {
-	a.endLocked()
-	err := notAcquired(a.name(), why)
-	a.fut.err = err
-	a.sh.count.refused(err)
-	fx.finish(a)
+// bornFailed counts and reports an acquisition that ends before it begins, and returns
+// its error.
+func (e *Engine) bornFailed(m Mutex, why error) error {
+	err := notAcquired(m.name, why)
+	sh := e.table.shard(m.route)
+	sh.mu.Lock()
+	sh.count.NotAcquired++
+	sh.mu.Unlock()
+	if e.hooks.acquired {
+		e.tellAcquired(AcquiredEvent{Kind: m.key.kind.String(), Name: m.name, Start: e.clock.Wall(), Err: err})
+	}
+	return err
 }
 
-// grant ends the acquisition with a hold.
-func (a *acquisition) grant(h *holding, fx *effects) {
-	a.endLocked()
-	a.fut.value = h.handle
-	a.sh.count.acquired++
-	fx.finish(a)
+// Settled implements machine.RequestPort.
+func (a *acquisition) Settled(h *machine.Hold, why error) {
+	if h == nil {
+		a.fut.err = notAcquired(a.Name(), why)
+	} else {
+		a.fut.value, a.fut.err = holdingOf(h).handle, nil
+	}
+	a.sh.eng.hookAcquired(a)
 }
 
-// refuseLocal refuses a TryLock because this process holds the lock.
-func (a *acquisition) refuseLocal(h *holding, fx *effects) {
-	left := h.until().Sub(a.sh.eng.clock.Stamp())
-	a.fail(&reason.Held{TTL: max(left, 0), Here: true}, fx)
-}
-
-// deliver wakes the caller, or completes the future. No lock is held.
-func (a *acquisition) deliver() {
-	if a.future {
+// Deliver implements machine.RequestPort: it wakes the caller, or completes the future. No
+// lock is held.
+func (a *acquisition) Deliver() {
+	if a.Async {
 		a.watch.leave(a)
 		a.fut.settle(a.fut.value, a.fut.err)
 		return
 	}
-	a.ready <- struct{}{}
+	a.fut.done <- struct{}{}
 }
 
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
 func (a *acquisition) cancel(s reason.Stop) bool {
-	var fx effects
+	var fx machine.Effects
 	a.sh.mu.Lock()
-	if a.ended {
+	if a.Ended() {
 		a.sh.mu.Unlock()
 		return false
 	}
-	r := a.res
-	if r == nil { // not enqueued yet: enqueue finds it ended
-		a.ended, a.fut.err = true, s.Cause
+	if a.Resource() == nil { // not enqueued yet: enqueue finds it ended
+		a.Drop()
+		a.fut.err = s.Cause
 		a.sh.mu.Unlock()
 		return true
 	}
-	a.fail(a.gaveUp(s), &fx)
-	r.next(&fx)
-	r.settled()
+	a.Cancel(s, &fx)
 	a.sh.mu.Unlock()
-	fx.run(a.sh.eng)
+	a.sh.eng.run(&fx)
 	return true
 }
 
 // wait is the synchronous half: it waits for the verdict or for the context, whose Done
 // is done, and frees the acquisition.
 func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, error) {
+	ready := a.fut.done
 	select {
-	case <-a.ready:
+	case <-ready:
 	default:
 		select {
-		case <-a.ready:
+		case <-ready:
 		case <-done:
 			// If the verdict came first it stands; otherwise cancel delivers ours.
 			a.cancel(a.whyStop(ctx))
-			<-a.ready
+			<-ready
 		}
 	}
 	h, err := a.fut.value, a.fut.err
@@ -242,7 +200,7 @@ func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
 			return
 		}
 		a.cancel(reason.Stop{Cause: reason.ErrAbandoned})
-		<-a.ready
+		<-a.fut.done
 		if h := a.fut.value; h != nil {
 			a.drop(h)
 		}
@@ -260,38 +218,24 @@ type deadline struct {
 	timer wheel.Timer
 	sh    *shard
 	acq   *acquisition // nil when the acquisition has ended; guarded by sh.mu
-	cause error        // see stop
-
-	behind int64 // the id of the command that was out when it was armed
+	cause error        // see reason.Stop
 }
 
-// endAt arms the deadline.
+// endAt arms the deadline of an acquisition, which has none yet.
 func (a *acquisition) endAt(at clock.Instant, cause error) {
-	d := a.more().deadline
-	if d == nil {
-		d = &deadline{sh: a.sh, acq: a}
-		d.timer.Init(d)
-		a.rare.deadline = d
-	}
-	d.cause = cause
+	d := &deadline{sh: a.sh, acq: a, cause: cause}
+	d.timer.Init(d)
+	a.Bound(d)
 	a.sh.eng.wheel.Schedule(&d.timer, at)
 }
 
-// patience is how long a TryLock waits for a connection, and for replicas.
-func (a *acquisition) patience() time.Duration {
-	cfg := &a.sh.eng.cfg
-	if a.want != 0 {
-		return cfg.CommandTimeout + cfg.AckTimeout
-	}
-	return cfg.CommandTimeout
-}
+// GiveUpAt implements machine.RequestPort.
+func (a *acquisition) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
 
-// giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
-func (a *acquisition) giveUpAt(at clock.Instant) {
-	if a.more().deadline == nil {
-		a.endAt(at, nil)
-		a.rare.deadline.behind = a.res.cmd.id
-	}
+// Over implements machine.Bound.
+func (d *deadline) Over() {
+	d.acq = nil
+	d.sh.eng.wheel.Cancel(&d.timer)
 }
 
 // Fire implements wheel.Task.
@@ -302,13 +246,10 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		d.sh.mu.Unlock()
 		return
 	}
-	r, e := a.res, a.sh.eng
-	var fx effects
-	a.fail(a.gaveUp(reason.Stop{Cause: d.cause, Late: true}), &fx)
-	r.next(&fx)
-	r.settled()
+	var fx machine.Effects
+	a.Cancel(reason.Stop{Cause: d.cause, Late: true}, &fx)
 	d.sh.mu.Unlock()
-	fx.run(e)
+	d.sh.eng.run(&fx)
 }
 
 //lint:ignore U1000 watches calls it, through its constraint

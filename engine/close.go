@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -28,15 +29,15 @@ type closing struct {
 
 // noteRefusal keeps what the server said to a release that is given up, or goes on for now, for
 // the error of Close.
-func (e *Engine) noteRefusal(o outcome) {
+func (e *Engine) noteRefusal(o machine.Outcome) {
 	if !e.closing.Load() {
 		return
 	}
-	why := o.err // not sooner: it goes to the heap
-	switch o.verdict {
-	case denied:
+	why := o.Err // not sooner: it goes to the heap
+	switch o.Verdict {
+	case machine.Denied:
 		e.closed.refused.Store(&why)
-	case busy:
+	case machine.Busy:
 		e.closed.delayed.Store(&why)
 	}
 }
@@ -90,7 +91,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	}
 	e.closing.Store(true)
 	e.gatherings.close()
-	e.failWaiting()
+	e.each((*machine.Resource).StopWaiting)
 	if !e.awaitEmpty(ctx.Done()) {
 		err := context.Cause(ctx)
 		if closed := e.Close(); closed != nil {
@@ -109,12 +110,12 @@ func (e *Engine) close() error {
 	defer cancel()
 
 	e.gatherings.close()
-	e.failWaiting()
-	e.endHolds()
+	e.each((*machine.Resource).StopWaiting)
+	e.each((*machine.Resource).EndHold)
 	clean := e.awaitEmpty(ctx.Done())
 	e.renewer.Close()
-	_ = e.client.Close() // fails what is unanswered: see abandonedByClient
-	e.dropAll()
+	_ = e.client.Close() // fails what is unanswered: see machine.Shut
+	e.each((*machine.Resource).Drop)
 	e.wheel.Close()
 	e.hooks.close()
 	quiet := e.exec.quiet(ctx.Done())
@@ -135,11 +136,11 @@ func (e *Engine) close() error {
 
 // each visits all resources, under their shard's lock, and does what the visits
 // leave to be done.
-func (e *Engine) each(visit func(r *resource, fx *effects)) {
+func (e *Engine) each(visit func(r *machine.Resource, fx *machine.Effects)) {
 	for i := range e.table {
 		sh := &e.table[i]
 		sh.mu.Lock()
-		var all []*resource
+		var all []*machine.Resource
 		for _, named := range sh.resources {
 			for _, r := range named {
 				all = append(all, r)
@@ -147,56 +148,15 @@ func (e *Engine) each(visit func(r *resource, fx *effects)) {
 		}
 		sh.mu.Unlock()
 		for _, r := range all {
-			var fx effects
+			var fx machine.Effects
 			sh.mu.Lock()
-			if r.known() {
+			if !r.Out {
 				visit(r, &fx)
-				r.next(&fx)
-				r.settled()
 			}
 			sh.mu.Unlock()
-			fx.run(e)
+			e.run(&fx)
 		}
 	}
-}
-
-// failWaiting ends every acquisition that waits, and what would only keep a name in
-// the table that nobody uses any more: a subscription that lingers, a debt that was
-// paid once and is to be paid again after a lease.
-func (e *Engine) failWaiting() {
-	e.each(func(r *resource, fx *effects) {
-		r.wait.stopLingering()
-		for d := r.debts; d != nil; {
-			next := d.next
-			if !d.due {
-				r.forgive(d)
-			}
-			d = next
-		}
-		for h := r.hold; h != nil; h = h.child {
-			for h.pending() {
-				a, _ := h.extra.children.Front()
-				a.fail(ErrClosed, fx)
-			}
-		}
-		for r.tries.Len() > 0 {
-			a, _ := r.tries.Front()
-			a.fail(ErrClosed, fx)
-		}
-		for r.waiters.Len() > 0 {
-			a, _ := r.waiters.Front()
-			a.fail(ErrClosed, fx)
-		}
-	})
-}
-
-// endHolds tells every holder, and makes a debt of what they held.
-func (e *Engine) endHolds() {
-	e.each(func(r *resource, fx *effects) {
-		if r.hold != nil {
-			r.lose(r.hold, EngineClosed, fx)
-		}
-	})
 }
 
 // awaitEmpty waits until no resource is left. Shutdown and Close may wait both.
@@ -224,41 +184,4 @@ func (e *Engine) resources() (n int) {
 		sh.mu.Unlock()
 	}
 	return n
-}
-
-// abandonedByClient ends what a command belonged to: the client is closed, and
-// nothing will be sent any more.
-func (r *resource) abandonedByClient(c *command, fx *effects) {
-	if a := c.acq; a != nil {
-		a.fail(ErrClosed, fx)
-	}
-	r.drop(fx)
-}
-
-// drop ends all that is left of a resource.
-func (r *resource) drop(fx *effects) {
-	r.setFree()
-	for r.tries.Len() > 0 {
-		a, _ := r.tries.Front()
-		a.fail(ErrClosed, fx)
-	}
-	for r.waiters.Len() > 0 {
-		a, _ := r.waiters.Front()
-		a.fail(ErrClosed, fx)
-	}
-	if h := r.hold; h != nil {
-		if h.state == live {
-			r.lose(h, EngineClosed, fx)
-		} else {
-			h.released(about(h.name, reason.Because(ErrOutcomeUnknown, ErrClosed)), fx)
-		}
-	}
-	for r.debts != nil {
-		r.forgive(r.debts)
-	}
-}
-
-// dropAll ends what is left after the client was closed.
-func (e *Engine) dropAll() {
-	e.each(func(r *resource, fx *effects) { r.drop(fx) })
 }

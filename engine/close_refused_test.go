@@ -59,7 +59,7 @@ func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
 func releaseRefused(h *Hold) bool {
 	h.h.sh.mu.Lock()
 	defer h.h.sh.mu.Unlock()
-	return h.h.state == over || h.h.extra != nil && h.h.extra.refusal != nil
+	return h.h.IsOver() || h.h.Refusal() != nil
 }
 
 // A Shutdown waits for the holders, and a release of one goes on meanwhile as it always does:

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
@@ -93,7 +94,7 @@ func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if d := start.Elapsed(); d > lingerFor*3/4 {
+	if d := start.Elapsed(); d > machine.LingerFor*3/4 {
 		t.Errorf("Close took %v", d)
 	}
 	clean(t, s)

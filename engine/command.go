@@ -5,128 +5,44 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// what a command is.
-type what uint8
+// command is the command of a resource in flight, as the client sees it: it is encoded as
+// the call of a script, and its reply is told to the machine.
+type command machine.Resource
 
-const (
-	nothing what = iota
-	acquiring
-	reentering
-	extending
-	leaving  // one of several holds given back
-	unlocked // the last hold given back: release or retire
-	settling // a debt released
-)
+func (c *command) res() *machine.Resource { return (*machine.Resource)(c) }
 
-// command is the one command of a resource that is in flight. From submit to
-// Complete, the fields that are encoded do not change. Its pointers to waiters are
-// cleared, under the shard's lock, when these stop waiting.
-type command struct {
-	what  what
-	head  bool      // acquiring: for the front of waiters, so the wait must hear of it
-	born  bool      // acquiring: the first command of a LockAsync, sent by that call
-	want  resp.Acks // replicas that must acknowledge it
-	count int32
-	// events is, of an acquire, what the channel had said when it was sent.
-	events uint32
-	// server is where a release goes, or a debt's: for released.
-	server resp.ServerID
-	id     int64
-	span   time.Duration // the lease; unlocked, settling: what a MinHold has left, if > 0
-
-	acq  *acquisition
-	hold *holding
-	debt *debt
-
-	paced *recoveryLane // of the recovery queue that counts it; nil: none does
-}
-
-func (r *resource) sendAcquire(a *acquisition, head bool) {
-	c := &r.cmd
-	c.what, c.head, r.headsTurn = acquiring, head, !head
-	c.acq, c.span, c.want = a, a.firstLease(), a.want
-	c.id = r.sh.ids.next(r.sh.eng.world.Secret)
-	if r.wait != nil {
-		c.events = r.wait.Events()
+// submit sends the resource's command. No lock is held. It is the one place where
+// commands of resources leave, so joining several into one script plugs in here.
+func (e *Engine) submit(r *machine.Resource) {
+	if r.Cmd.Want != 0 {
+		e.client.SubmitDurable(r.Route, (*command)(r))
+		return
 	}
-	a.attempts++
-	a.trying = true
-}
-
-func (r *resource) sendReenter(a *acquisition) {
-	c := &r.cmd
-	c.what = reentering
-	c.acq, c.span, c.want = a, a.firstLease(), a.want
-	c.id, c.count = a.parent.root().id, a.parent.count+1
-	a.attempts++
-	a.trying = true
-}
-
-func (r *resource) sendExtend(h *holding) {
-	c := &r.cmd
-	c.what = extending
-	c.hold, c.id, c.span, c.want = h, h.root().id, h.extra.extend.lease, h.member.Want()
-}
-
-func (r *resource) sendLeave(h *holding) {
-	c := &r.cmd
-	c.what = leaving
-	c.hold, c.id, c.count = h, h.root().id, h.parent.count
-}
-
-func (r *resource) sendRelease(h *holding) {
-	c := &r.cmd
-	c.what = unlocked
-	c.hold, c.id = h, h.id
-	r.sendEnd()
-}
-
-func (r *resource) sendSettle(d *debt) {
-	c := &r.cmd
-	c.what = settling
-	c.debt, c.id = d, d.id
-	r.sendEnd()
-}
-
-// sendEnd is what the end of a hold and that of a debt have in common.
-func (r *resource) sendEnd() {
-	c, e := &r.cmd, r.sh.eng
-	c.server, c.span = e.released.serverOf(r.route), 0
-	if at := c.minEnd(); at != 0 {
-		c.span = at.Sub(e.clock.Now())
-	}
-}
-
-// minEnd is the MinHold's of what a release is for; 0 without one.
-func (c *command) minEnd() clock.Instant {
-	if c.debt != nil {
-		return c.debt.minEnd
-	}
-	return c.hold.minEnd()
+	e.client.Submit(r.Route, (*command)(r))
 }
 
 // AppendCommand implements resp.Request.
-func (r *resource) AppendCommand(dst []byte, form resp.Form) []byte {
-	c := &r.cmd
-	owner := r.owner(c.id)
-	switch c.what {
-	case acquiring:
-		return script.AppendAcquire(dst, form, r.name, owner, c.span)
-	case reentering:
-		return script.AppendReenter(dst, form, r.name, owner, c.span, int(c.count))
-	case extending:
-		return script.AppendRenew(dst, form, []script.Renewal{{Key: r.name, Owner: owner, Lease: c.span}})
-	case leaving:
-		return script.AppendLeave(dst, form, r.name, owner, int(c.count))
-	case unlocked, settling:
-		return r.sh.eng.appendRelease(dst, form, r.kind, r.name, c.id, c.span)
+func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
+	r, cmd := c.res(), &c.Cmd
+	owner := ownerOf(r, cmd.ID)
+	switch cmd.What {
+	case machine.Acquiring:
+		return script.AppendAcquire(dst, form, r.Name, owner, cmd.Span)
+	case machine.Reentering:
+		return script.AppendReenter(dst, form, r.Name, owner, cmd.Span, int(cmd.Count))
+	case machine.Extending:
+		return script.AppendRenew(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Span}})
+	case machine.Leaving:
+		return script.AppendLeave(dst, form, r.Name, owner, int(cmd.Count))
+	case machine.Unlocking, machine.Settling:
+		return engineOf(r).appendRelease(dst, form, kindOf(r), r.Name, cmd.ID, cmd.Span)
 	}
 	panic("BUG: engine: an empty command was sent")
 }
@@ -142,20 +58,20 @@ func (e *Engine) appendRelease(dst []byte, form resp.Form, k kind.Kind, name str
 }
 
 // Wants implements resp.DurableRequest.
-func (r *resource) Wants() resp.Acks { return r.cmd.want }
+func (c *command) Wants() resp.Acks { return resp.Acks(c.Cmd.Want) }
 
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
-func (r *resource) NeedsAck(v resp.Value) bool {
-	return r.cmd.what == extending || v.Kind == wire.KindInt && v.Int == script.Granted
+func (c *command) NeedsAck(v resp.Value) bool {
+	return c.Cmd.What == machine.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 
 // Rank implements resp.PatientRequest. On a full connection, commands that give locks back
 // or keep them go before those that want one. A LockAsync fails at once.
-func (r *resource) Rank() resp.Rank {
-	switch c := &r.cmd; {
-	case c.born:
+func (c *command) Rank() resp.Rank {
+	switch cmd := &c.Cmd; {
+	case cmd.Born:
 		return resp.Refuse
-	case c.what == acquiring || c.what == reentering:
+	case cmd.What == machine.Acquiring || cmd.What == machine.Reentering:
 		return resp.Later
 	}
 	return resp.Sooner
@@ -163,28 +79,31 @@ func (r *resource) Rank() resp.Rank {
 
 // Wanted implements resp.PatientRequest and resp.DurableRequest. An acquisition may
 // have ended while its command waited for its turn.
-func (r *resource) Wanted() bool {
-	r.sh.mu.Lock()
-	defer r.sh.mu.Unlock()
-	c := &r.cmd
-	return c.acq != nil || c.what != acquiring && c.what != reentering
+func (c *command) Wanted() bool {
+	sh := shardOf(c.res())
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return c.Cmd.Wanted()
 }
 
-// outcome is a reply, taken out of the lane's hands.
-type outcome struct {
-	verdict verdict
-	code    int64
-	err     error
-	sent    clock.Instant
-	now     clock.Instant
-	moving  bool // the slot is being migrated
-	ack     *resp.Ack
-}
-
-// cause is why there was no answer.
-func (o *outcome) cause() error {
-	_, cause := resp.Outcome(o.err)
-	return cause
+// Complete implements resp.Request: the reply of the command in flight, or its
+// failure.
+func (c *command) Complete(reply resp.Reply) {
+	defer invariants.FailStop()
+	r := c.res()
+	sh := shardOf(r)
+	o := reading(r.Cmd.What, reply)
+	if o.Now == 0 {
+		o.Now = sh.Now()
+	}
+	var fx machine.Effects
+	sh.mu.Lock()
+	done := r.Replied(o, &fx)
+	sh.mu.Unlock()
+	if done.Paced != nil {
+		sh.eng.recovery.answered(done.Paced.Counter.(*recoveryLane), o.Verdict.Sent() && o.Verdict != machine.Unknown)
+	}
+	sh.eng.run(&fx)
 }
 
 // errReply is an answer that no script of this package gives.
@@ -193,10 +112,14 @@ var errReply = errors.New("engine: the server's answer is not one of the script'
 // errRefused is renew's answer for a lock that it could not write.
 var errRefused = errors.New("engine: the server refuses to write the lock for now")
 
-func (c *command) outcome(reply resp.Reply) outcome {
-	o := outcome{err: reply.Err, sent: reply.Sent, now: reply.Now, moving: reply.Moving, ack: reply.Ack}
+// reading reads the reply of a command.
+func reading(what machine.What, reply resp.Reply) machine.Outcome {
+	o := machine.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
+	if reply.Ack != nil {
+		o.Ack = reply.Ack
+	}
 	v := reply.Value
-	if o.err == nil && c.what == extending {
+	if o.Err == nil && what == machine.Extending {
 		// renew answers a list; ours has one element.
 		list := v
 		v = resp.Value{}
@@ -204,104 +127,34 @@ func (c *command) outcome(reply resp.Reply) outcome {
 			list.Each(func(_ int, e resp.Value) bool { v = e; return true })
 		}
 	}
-	if o.err == nil && v.Kind != wire.KindInt {
-		o.err = errReply
+	if o.Err == nil && v.Kind != wire.KindInt {
+		o.Err = errReply
 	}
-	o.code, o.verdict = v.Int, classify(o.err)
-	if c.what == extending && o.verdict == answered && o.code == script.Refused {
-		o.verdict, o.err = busy, errRefused
+	if o.Verdict = classify(o.Err); o.Verdict == machine.Answered {
+		read(&o, what, v.Int)
 	}
 	return o
 }
 
-// Complete implements resp.Request: the reply of the command in flight, or its
-// failure.
-func (r *resource) Complete(reply resp.Reply) {
-	defer invariants.FailStop()
-	e := r.sh.eng
-	o := r.cmd.outcome(reply)
-	if o.now == 0 {
-		o.now = e.clock.Now()
-	}
-	var fx effects
-	r.sh.mu.Lock()
-	done := r.cmd
-	r.cmd = command{}
-	r.note(&done, o)
+// read says what the answer of a script means.
+func read(o *machine.Outcome, what machine.What, code int64) {
 	switch {
-	case o.verdict == notSent && o.cause() == resp.ErrClosed:
-		r.abandonedByClient(&done, &fx)
-	case o.verdict == notSent:
-		r.notSent(&done, o, &fx)
-	default:
-		if o.verdict == answered {
-			r.refused = 0
+	case what == machine.Acquiring:
+		if code != script.Granted {
+			o.Answer, o.TTL = machine.Taken, time.Duration(code)*time.Millisecond
 		}
-		if (done.what == reentering || done.what == extending) && o.verdict != busy {
-			r.raised(done.id, o.now.Add(done.span))
+	case what == machine.Extending:
+		switch code {
+		case script.Gone:
+			o.Answer = machine.Missing
+		case script.WrongType:
+			o.Answer = machine.Foreign
+		case script.Refused:
+			o.Verdict, o.Err = machine.Busy, errRefused
 		}
-		switch done.what {
-		case acquiring:
-			r.acquireReplied(&done, o, &fx)
-		case reentering:
-			r.reenterReplied(&done, o, &fx)
-		case extending:
-			r.extendReplied(&done, o, &fx)
-		case leaving, unlocked:
-			r.releaseReplied(&done, o, &fx)
-		case settling:
-			r.settleReplied(&done, o)
-		}
-		if o.verdict == busy {
-			r.pause(o.now, o.moving)
-		}
-	}
-	r.next(&fx)
-	r.settled()
-	r.sh.mu.Unlock()
-	if done.paced != nil {
-		e.recovery.answered(done.paced, o.verdict != notSent && o.verdict != unknown)
-	}
-	fx.run(e)
-}
-
-// notSent puts a command back that never left this process, and holds the name
-// back until its lane works again.
-func (r *resource) notSent(c *command, o outcome, fx *effects) {
-	a := c.acq
-	if a != nil {
-		a.trying = false
-	}
-	if c.head && r.wait != nil {
-		r.wait.Reset()
-	}
-	if o.cause() == resp.ErrUnwanted {
-		return
-	}
-	full := o.cause() == resp.ErrLaneFull
-	if full || c.want != 0 || o.moving {
-		// Recovery cannot help: it waits for the lane of the name's node. The name's release
-		// must not wait for a durable connection, and the node that ASK names while a slot
-		// moves has no lane here.
-		if full && a != nil && c.born {
-			a.fail(ErrOverloaded, fx)
-		}
-		if a != nil && a.once && !a.ended {
-			a.giveUpAt(o.now.Add(r.sh.eng.cfg.CommandTimeout))
-		}
-		if c.hold != nil {
-			c.hold.boundRelease()
-		}
-		r.pause(o.now, false)
-		return
-	}
-	if a != nil && a.once {
-		a.giveUpAt(o.now.Add(r.sh.eng.cfg.CommandTimeout))
-	}
-	if c.hold != nil {
-		c.hold.boundRelease()
-	}
-	if r.holdBack(stalled) { // otherwise it is listed already
-		fx.stall(r)
+	case code == script.NotThere:
+		o.Answer = machine.Missing
+	case code == script.Unheard && what != machine.Reentering:
+		o.Answer = machine.Mute
 	}
 }

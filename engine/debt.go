@@ -1,182 +1,35 @@
 package engine
 
 import (
-	"time"
-
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// debt is an owner that the lock's hash may contain although nobody here holds the
-// lock: a grant that nobody wanted, a hold that was lost, an acquire whose reply never
-// came. release(owner) pays it, and does no harm however often it is sent. Until the debt
-// is paid, the name's other commands queue behind it.
-//
-// The first answer pays a certain debt. A doubtful debt is that of a burned id: the bytes
-// of its acquire may still be in the server's socket buffer, and be executed after the
-// first release:
-//
-//	engine                        server
-//	acquire(id) on connection 1   (not read yet)
-//	connection 1 dies
-//	release(id) on connection 2   -> nothing there
-//	                              reads connection 1: grants id to nobody
-//	release(id) again, 1 s later  -> released
-//
-// So the release is sent at once, after a second, and after one lease. A phantom hold
-// lives for at most a second.
+// debt is a machine.Debt with its timer.
 type debt struct {
-	next  *debt
-	res   *resource
+	machine.Debt
 	sh    *shard
-	id    int64
-	grade grade
-	due   bool          // to be sent now
-	until clock.Instant // by then the server has forgotten the owner by itself
-	lease time.Duration // what a command of the owner that is still under way may give it
-	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
-	// lost. Its job may have run, and that of another process must not run once more.
-	minEnd clock.Instant
-	timer  wheel.Timer
-	at     clock.Instant // what the timer is set to
+	timer wheel.Timer
 }
 
-// grade says how a debt is paid.
-type grade uint8
-
-const (
-	certain  grade = iota // the next answered release pays it
-	again                 // once more after a lease
-	doubtful              // once more after a second, then after a lease
-)
-
-// owe notes a debt: an owner that the server may have until then, as far as is known.
-func (r *resource) owe(id int64, g grade, lease time.Duration, until clock.Instant) *debt {
-	d := &debt{res: r, sh: r.sh, id: id, grade: g, due: true, lease: lease}
-	d.stands(until)
+func newDebt(sh *shard) *debt {
+	d := &debt{sh: sh}
+	d.Port = d
 	d.timer.Init(d)
-	d.next, r.debts = r.debts, d
-	r.sh.count.compensations++
-	if g == doubtful {
-		r.sh.count.burned++
-	}
-	d.wakeAt(d.until)
 	return d
 }
 
-// oweHold notes that a hold which is over here may be there still.
-func (r *resource) oweHold(h *holding, until clock.Instant) {
-	d := r.owe(h.id, certain, h.eng.cfg.Lease, until)
-	d.minEnd = h.minEnd()
-}
+// The methods below implement machine.DebtPort.
 
-func (d *debt) wakeAt(at clock.Instant) {
-	d.at = at
-	d.sh.eng.wheel.Schedule(&d.timer, at)
-}
+func (d *debt) WakeAt(at clock.Instant) { d.sh.eng.wheel.Schedule(&d.timer, at) }
+func (d *debt) Over()                   { d.sh.eng.wheel.Cancel(&d.timer) }
 
-// oweTaken notes that what an acquire took, or may have taken, is to be given back.
-func (r *resource) oweTaken(c *command, g grade, o outcome) {
-	r.owe(c.id, g, c.span, o.now.Add(c.span))
-}
-
-// stands notes until when the owner may stand on the server. Bytes of a renewal that lie
-// in some buffer may be executed as late as that, and give it a lease more.
-func (d *debt) stands(until clock.Instant) {
-	d.until = max(d.until, until.Add(d.lease+2*time.Second))
-}
-
-// raised notes that a command other than acquire may have given an owner until then on
-// the server. Its hold may have been lost while the command was out.
-func (r *resource) raised(id int64, until clock.Instant) {
-	if h := r.hold; h != nil && h.id == id {
-		h.serverUntil = max(h.serverUntil, until)
-	}
-	for d := r.debts; d != nil; d = d.next {
-		if d.id == id {
-			d.stands(until)
-		}
-	}
-}
-
-// settleDebt chooses a debt that is due.
-func (r *resource) settleDebt() bool {
-	for d := r.debts; d != nil; d = d.next {
-		if d.due {
-			r.sendSettle(d)
-			return true
-		}
-	}
-	return false
-}
-
-// settleReplied goes on after the reply of a release that pays a debt.
-func (r *resource) settleReplied(c *command, o outcome) {
-	d := c.debt
-	if d == nil {
-		return
-	}
-	r.sh.eng.noteRefusal(o)
-	if o.verdict == unknown || o.verdict == busy {
-		return // still due
-	}
-	// Answered, whatever the answer: the server has dealt with this owner. (An
-	// error that is no refusal will not change by asking again.)
-	r.remember(c, o)
-	d.due = false
-	d.stands(o.now.Add(d.lease))
-	switch {
-	case d.grade == certain || r.sh.eng.closing.Load():
-		r.forgive(d)
-	case d.grade == doubtful:
-		d.grade = again
-		d.wakeAt(o.now.Add(time.Second))
-	case d.grade == again:
-		d.grade = certain
-		d.wakeAt(o.now.Add(d.lease))
-	}
-}
-
-// forgive takes a debt out.
-func (r *resource) forgive(d *debt) {
-	r.sh.eng.wheel.Cancel(&d.timer)
-	if r.cmd.debt == d {
-		r.cmd.debt = nil
-	}
-	for p := &r.debts; *p != nil; p = &(*p).next {
-		if *p == d {
-			*p, d.next, d.res = d.next, nil, nil
-			return
-		}
-	}
-}
-
-// Fire implements wheel.Task: the debt is to be paid once more, or it is so old
-// that the server has forgotten the owner by itself.
+// Fire implements wheel.Task.
 func (d *debt) Fire(_ *wheel.Timer, now clock.Instant) {
-	var fx effects
+	var fx machine.Effects
 	d.sh.mu.Lock()
-	r := d.res
-	if r == nil || now < d.at { // paid, or set anew while this Fire waited for the lock
-		d.sh.mu.Unlock()
-		return
-	}
-	out := r.cmd.what != nothing && r.cmd.id == d.id // what it does to the owner is not known
-	switch {
-	case d.due && (d.grade != certain || out || now < d.until):
-		// Nobody could be asked all that time. Nor has anybody said that the acquire will
-		// not be executed: its bytes may arrive when the network is back.
-		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
-	case d.due:
-		r.forgive(d)
-	default:
-		// However late this is: the server may have slept as long, with the bytes of the
-		// acquire before it.
-		d.due = true
-		d.wakeAt(now.Add(d.lease + 2*time.Second))
-	}
-	r.next(&fx)
-	r.settled()
+	d.Fired(now, &fx)
 	d.sh.mu.Unlock()
-	fx.run(r.sh.eng)
+	d.sh.eng.run(&fx)
 }

@@ -107,7 +107,7 @@ func (e *AckError) Error() string {
 	return s.String()
 }
 
-// Said is the text without the lock's name, for an error that has it.
+// said is the text without the lock's name, for an error that has it.
 func (e *AckError) Said() string {
 	_, text, _ := strings.Cut(e.Error(), fmt.Sprintf("%q: ", reason.Shorten(e.Name)))
 	return text
@@ -118,36 +118,6 @@ func (e *AckError) Is(target error) bool { return target == ErrNotAcked }
 
 // Unwrap returns the Cause.
 func (e *AckError) Unwrap() error { return e.Cause }
-
-// covers reports whether a renewal that a acknowledges is good enough for b, however many
-// replicas there are.
-func covers(a, b resp.Acks) bool {
-	switch {
-	case b == 0 || a == b:
-		return true
-	case a == resp.AllReplicas:
-		return b == resp.MajorityOfReplicas || b == 1
-	case a == resp.MajorityOfReplicas:
-		return b == 1
-	}
-	return b > 0 && b <= a
-}
-
-// settleReplicas is called when it is clear which hold a re-enters, if any: how many
-// replicas does it want, if the caller did not say? An error if its hold would be
-// renewed, with its parent's lease, for fewer.
-func (a *acquisition) settleReplicas() error {
-	switch {
-	case a.parent == nil && !a.ackedGiven:
-		a.want = resp.Acks(a.sh.eng.cfg.Replicas)
-	case a.parent == nil:
-	case !a.ackedGiven:
-		a.want = a.parent.root().member.Want()
-	case a.lease == 0 && !covers(a.parent.root().member.Want(), a.want):
-		return reason.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.want)
-	}
-	return nil
-}
 
 // ackError is what the user is told of missing acknowledgements.
 func (e *Engine) ackError(name string, ack *resp.Ack) error {

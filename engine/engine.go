@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/world"
@@ -23,7 +24,8 @@ import (
 type Engine struct {
 	self       *Engine // see show.go
 	cfg        Config  // without passwords
-	id         string  // UUID, the first half of every owner
+	machine    machine.Config
+	id         string // UUID, the first half of every owner
 	clock      clock.Clock
 	world      world.World
 	client     world.Client
@@ -83,13 +85,14 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 func start(cfg Config, w world.World) *Engine {
 	e := &Engine{cfg: cfg, id: newUUID(w.Secret), world: w, clock: w.Clock}
 	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
+	e.machine = cfg.machine()
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.emptied = make(chan struct{}, 1)
 	for i := range e.table {
 		sh := &e.table[i]
 		sh.eng = e
 		for kind := range sh.resources {
-			sh.resources[kind] = make(map[string]*resource)
+			sh.resources[kind] = make(map[string]*machine.Resource)
 		}
 	}
 	e.exec.custom, e.exec.start = cfg.Executor, w.Go
@@ -157,16 +160,6 @@ func (e *Engine) wheelRebuilt(reason string) {
 	if reason == wheel.RebuildClockStepped {
 		e.renewer.All()
 	}
-}
-
-// submit sends the resource's command. No lock is held. It is the one place where
-// commands of resources leave, so joining several into one script plugs in here.
-func (e *Engine) submit(r *resource) {
-	if r.cmd.want != 0 {
-		e.client.SubmitDurable(r.route, r)
-		return
-	}
-	e.client.Submit(r.route, r)
 }
 
 // submitRenewal sends a renewal script, for the renewer.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -129,18 +130,6 @@ func (e *LostError) Unwrap() error { return e.Err }
 // Is makes the error match ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// verdict classes what came back for a command.
-type verdict uint8
-
-const (
-	answered  verdict = iota // a value
-	notSent                  // no server can have seen it
-	unknown                  // it may have been executed
-	busy                     // the server refuses for now; not executed
-	wrongType                // the key is of another type; not executed
-	denied                   // the server refuses for good
-)
-
 // refusals are the error codes that mean: not executed, try again later.
 var refusals = map[string]bool{
 	"BUSY": true, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "OOM": true,
@@ -150,24 +139,31 @@ var refusals = map[string]bool{
 
 // classify looks at what resp made, and no further: what lies behind it may be a
 // user's error (a Dialer's, say), whose methods are user code.
-func classify(err error) verdict {
+func classify(err error) machine.Verdict {
 	if err == nil {
-		return answered
+		return machine.Answered
 	}
 	if err == errReply {
-		return denied // asking again at once would not help
+		return machine.Denied // asking again at once would not help
 	}
 	if refused, ok := err.(*resp.ServerError); ok {
 		switch {
 		case refusals[refused.Code]:
-			return busy
+			return machine.Busy
 		case refused.Code == "WRONGTYPE":
-			return wrongType
+			return machine.WrongType
 		}
-		return denied
+		return machine.Denied
 	}
-	if class, _ := resp.Outcome(err); class == resp.ErrNotSent {
-		return notSent
+	switch class, cause := resp.Outcome(err); {
+	case class != resp.ErrNotSent:
+		return machine.Unknown // whatever cost the connection, a refusal of another command too
+	case cause == resp.ErrClosed:
+		return machine.Shut
+	case cause == resp.ErrUnwanted:
+		return machine.Unwanted
+	case cause == resp.ErrLaneFull:
+		return machine.Full
 	}
-	return unknown // whatever cost the connection, a refusal of another command too
+	return machine.NotSent
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -251,7 +252,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 			mustLock(t, open(t, p.s.URL()).Mutex("x"))
 			ahead := p.m.LockAsync(t.ctx)
 			t.Cleanup(func() { ahead.Abandon() })
-			told(t, p.m, elsewhere)
+			told(t, p.m, machine.Elsewhere)
 		})
 		if operation == "Try" { // which goes by its own try
 			return acquire(t.ctx, t.l)

@@ -31,7 +31,7 @@ func TestExtendIsNotToldTheAnswerToTheOneBefore(t *testing.T) {
 	eventually(t, "the second waits", func() bool {
 		h.h.sh.mu.Lock()
 		defer h.h.sh.mu.Unlock()
-		return h.h.extra.extend != nil
+		return h.h.Extends()
 	})
 	p.Resume()
 	if err := receive(t, second); err != nil {
@@ -175,7 +175,7 @@ func TestExtendThatGivesUpWithItsHoldSaysThatTheLockIsNotHeld(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
-	x := &extension{done: make(chan struct{})} // behind another
+	x := newExtension(time.Second) // behind another
 	mustUnlock(t, h)
 	if err := h.h.stopExtending(x, ErrReleased); err != ErrNotHeld {
 		t.Errorf("Extend: %v", err)
@@ -185,13 +185,10 @@ func TestExtendThatGivesUpWithItsHoldSaysThatTheLockIsNotHeld(t *testing.T) {
 // When its time is over, the hold may have ended, and its name be used for another one.
 func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	t.Parallel()
-	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
+	_, p, e := behind(t, func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
-	sh, r := h.h.sh, h.h.res
-	sh.mu.Lock()
-	r.held = paused // nothing is sent, so only a call that gives up reads the route
-	h.h.extra.extend = &extension{done: make(chan struct{})}
-	sh.mu.Unlock()
+	sh, r := h.h.sh, h.h.Res
+	p.Pause(faultproxy.All) // nothing is answered, so only a call that gives up reads the route
 	extended := make(chan error, 1)
 	go func() { extended <- h.Extend(ctxT(t), 2*time.Minute) }()
 	is := func(what string) func() bool {
@@ -208,9 +205,9 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	eventually(t, "it waits", is("[select"))
 	sh.mu.Lock()
 	eventually(t, "it gives up", is("stopExtending"))
-	route := r.route
-	r.route = 0 // as for a name that nobody uses; the race detector looks
-	r.route, r.held, h.h.extra.extend = route, freely, nil
+	route := r.Route
+	r.Route = 0 // as for a name that nobody uses; the race detector looks
+	r.Route = route
 	sh.mu.Unlock()
 	if err := receive(t, extended); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Extend: %v", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 )
 
 // fate is the end that several locks share. That of a MultiHold is brought by the first lock
@@ -20,37 +22,28 @@ type fate struct {
 }
 
 // bind has f end with h, or returns why h has ended.
-func (h *holding) bind(f ender) error {
-	var fx effects
+func (h *holding) bind(f machine.Context) error {
+	var fx machine.Effects
 	h.sh.mu.Lock()
-	h.check(h.eng.clock.Now(), &fx)
-	err := h.ending
-	if err != nil {
-		h.res.goOnAfter(&fx)
-	} else {
-		x := h.more()
-		if x.contexts == nil {
-			x.contexts = make(map[ender]struct{}, 1)
-		}
-		x.contexts[f] = struct{}{}
+	err := h.Check(h.sh.Now(), &fx)
+	if err == nil {
+		h.Bind(f)
 	}
 	h.sh.mu.Unlock()
-	fx.run(h.eng)
+	h.sh.eng.run(&fx)
 	return err
 }
 
 // unbind undoes bind, unless h has ended.
-func (h *holding) unbind(f ender) {
+func (h *holding) unbind(f machine.Context) {
 	h.sh.mu.Lock()
-	if h.ending == nil && h.extra != nil {
-		delete(h.extra.contexts, f)
-	}
+	h.Unbind(f)
 	h.sh.mu.Unlock()
 }
 
-// end implements ender. It returns when the contexts have ended, no matter which goroutine
+// End implements machine.Context. It returns when the contexts have ended, no matter which goroutine
 // ends them.
-func (f *fate) end(why error) {
+func (f *fate) End(why error) {
 	f.mu.Lock()
 	first := !f.begun
 	var contexts map[*heldContext]struct{}
@@ -80,7 +73,7 @@ func endThese(contexts map[*heldContext]struct{}, why error) {
 	}()
 	for c := range contexts {
 		delete(contexts, c)
-		c.end(why)
+		c.End(why)
 	}
 	through = true
 }
@@ -152,7 +145,7 @@ func contextOf(g group, parent context.Context) context.Context {
 		why = g.shared().add(c)
 	}
 	if why != nil {
-		c.end(why)
+		c.End(why)
 	}
 	return inner
 }
@@ -161,8 +154,8 @@ func contextOf(g group, parent context.Context) context.Context {
 // it.
 func (c *heldContext) isOf(g group, holds []*Hold) bool {
 	for _, l := range c.holds() {
-		for up := l.h; up != nil; up = up.parent {
-			if slices.ContainsFunc(holds, func(l *Hold) bool { return l.h == up }) {
+		for up := &l.h.Hold; up != nil; up = up.Parent {
+			if slices.ContainsFunc(holds, func(l *Hold) bool { return &l.h.Hold == up }) {
 				return true
 			}
 		}

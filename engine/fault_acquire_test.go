@@ -107,10 +107,10 @@ func (e *Engine) burnedForTest(t testing.TB, name string) string {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r := sh.resources[m.key.kind][m.key.name]
-	if r == nil || r.debts == nil {
+	if r == nil || r.View().Debts == 0 {
 		t.Fatal("no burned owner is noted")
 	}
-	return r.owner(r.debts.id).String()
+	return ownerOf(r, r.View().Owed).String()
 }
 
 // Cancel at every step of an acquisition: in the end the caller has the lock, or

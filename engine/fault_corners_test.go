@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -234,10 +234,11 @@ func (e *Engine) sleepsOnMessagesForTest(name string) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r := sh.resources[m.key.kind][m.key.name]
-	if r == nil || r.wait == nil || r.wait.Ready() || r.cmd.what != 0 {
+	if r == nil {
 		return false
 	}
-	return reflect.ValueOf(r.wait.Wait).FieldByName("confirmed").Bool()
+	v := r.View()
+	return v.Asleep && v.Confirmed && v.What == machine.Nothing
 }
 
 // The former primary follows one that does not let it in, and refuses everything with

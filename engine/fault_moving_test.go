@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -94,7 +95,7 @@ func TestHeadThatSleptBeforeItsSlotMovedTriesInAnyCase(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, true)
 	mustUnlock(t, m.hold)
-	m.granted(t, shardedPoll+2*time.Second)
+	m.granted(t, machine.ShardedPoll+2*time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.at.clean(t)
 }

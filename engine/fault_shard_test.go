@@ -48,8 +48,8 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 	var healthy, hung []*Hold
 	slots := make(map[uint16]bool)
 	for _, h := range holds {
-		slots[resp.Slot(h.h.res.route)] = true
-		if e.client.AddrOf(h.h.res.route) == stopped.Addr() {
+		slots[resp.Slot(h.h.Res.Route)] = true
+		if e.client.AddrOf(h.h.Res.Route) == stopped.Addr() {
 			hung = append(hung, h)
 		} else {
 			healthy = append(healthy, h)

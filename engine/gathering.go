@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -116,10 +117,10 @@ func (g *gathering) ask(i int, once bool) {
 	m := g.locks[i]
 	e := m.engine()
 	a := e.newAcquisition(m, g.opts, true)
-	a.once, a.parent = once, g.parts[i].parent
+	a.Once, a.Parent = once, g.parts[i].parent.inner()
 	g.mu.Lock()
 	// Only the first round may find a lane full: no caller could try later ones again.
-	a.patient = !g.async || g.rounds > 0 || g.stage != stageTrying
+	a.Patient = !g.async || g.rounds > 0 || g.stage != stageTrying
 	g.parts[i].asked = a
 	s := g.stop
 	g.mu.Unlock()
@@ -287,7 +288,7 @@ func (g *gathering) cancel(s reason.Stop) bool {
 	return true
 }
 
-// Because ends the gathering without the locks.
+// fail ends the gathering without the locks.
 func (g *gathering) fail(err error) {
 	g.giveBack()
 	g.end()
@@ -317,7 +318,7 @@ func (g *gathering) succeed() {
 	why := endedBefore(g.locks[lost.at].name, lost.why)
 	g.mu.Lock()
 	g.late++
-	again := !g.once && g.late < maxLate && g.stop == nil
+	again := !g.once && g.late < machine.MaxLate && g.stop == nil
 	if again {
 		g.refused, g.refusal = lost.at, why
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"slices"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -45,7 +46,7 @@ func (g *gathering) refusedBy(i int) {
 	tooLate := reasons[0] == ErrLate
 	if tooLate {
 		g.late++
-		tooLate = g.late >= maxLate || g.stage == stageBlocked // one that waits has counted itself
+		tooLate = g.late >= machine.MaxLate || g.stage == stageBlocked // one that waits has counted itself
 	}
 	g.mu.Unlock()
 	switch {

@@ -145,7 +145,8 @@ func report(t testing.TB, e *Engine) {
 		sh := &e.table[i]
 		sh.mu.Lock()
 		for _, r := range sh.resources[kind.Mutex] {
-			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", r.cmd.what, r.held, r.wait != nil, r.hold != nil, r.waiters.Len() > 0)]++
+			v := r.View()
+			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", v.What, v.Held, v.Waits, v.Hold, v.Waiters > 0)]++
 		}
 		sh.mu.Unlock()
 	}

@@ -204,13 +204,7 @@ func (h *history) report() {
 			sh := &e.table[i]
 			sh.mu.Lock()
 			for name, r := range sh.resources[kind.Mutex] {
-				h.t.Logf("%s: cmd %d, debts %v", name, r.cmd.what, r.debts != nil)
-				if r.wait != nil {
-					h.t.Logf("wait %+v, over %v, linger %v", r.wait.Wait, r.wait.over, r.wait.linger)
-				}
-				for hold := r.hold; hold != nil; hold = hold.child {
-					h.t.Logf("hold %d, state %d, until %v", hold.id, hold.state, hold.Until().Sub(e.clock.Now()))
-				}
+				h.t.Logf("%s: %+v", name, r.View())
 			}
 			sh.mu.Unlock()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -17,10 +18,10 @@ import (
 type Hold struct{ h *holding }
 
 // Name returns the lock's name as you gave it.
-func (l *Hold) Name() string { return l.h.name }
+func (l *Hold) Name() string { return l.h.Name }
 
 // Owner returns the owner, as the lock's hash on the server has it.
-func (l *Hold) Owner() string { return l.h.res.owner(l.h.id).String() }
+func (l *Hold) Owner() string { return ownerOf(l.h.Res, l.h.ID).String() }
 
 // ValidUntil returns the instant until which the lock is certainly yours if nothing
 // renews it any more. It is authoritative: Done may follow a little later. The margin
@@ -30,20 +31,17 @@ func (l *Hold) ValidUntil() time.Time {
 	h := l.h
 	// Told as a distance from now: time.Time's monotonic reading stops in suspend,
 	// the engine's clock does not.
-	return h.eng.clock.Wall().Add(h.until().Sub(h.eng.clock.Now()))
+	return h.sh.eng.clock.Wall().Add(h.Until().Sub(h.sh.Now()))
 }
 
 // Acked returns how many replicas had acknowledged the command from which ValidUntil
 // counts: the grant, or the latest renewal or Extend. It is 0 if none were asked; see
 // the option Acked.
 func (l *Hold) Acked() int {
-	h := l.h.timekeeper()
+	h := l.h
 	h.sh.mu.Lock()
 	defer h.sh.mu.Unlock()
-	if h.extra == nil {
-		return 0
-	}
-	return h.extra.acked
+	return h.Hold.Acked()
 }
 
 // Done returns a channel that is closed when the hold ends, for any reason: Unlock was
@@ -56,7 +54,7 @@ func (l *Hold) Done() <-chan struct{} {
 	defer h.sh.mu.Unlock()
 	if h.done == nil {
 		h.done = make(chan struct{})
-		if h.isTold() {
+		if h.IsTold() {
 			close(h.done)
 		}
 	}
@@ -68,15 +66,11 @@ func (l *Hold) Done() <-chan struct{} {
 // immediately after the process was paused.
 func (l *Hold) Err() error {
 	h := l.h
-	var fx effects
+	var fx machine.Effects
 	h.sh.mu.Lock()
-	h.check(h.eng.clock.Now(), &fx)
-	if h.ending != nil {
-		h.res.goOnAfter(&fx)
-	}
-	err := h.ending
+	err := h.Check(h.sh.Now(), &fx)
 	h.sh.mu.Unlock()
-	fx.runForUser(h.eng)
+	h.sh.eng.runForUser(&fx)
 	return err
 }
 
@@ -95,9 +89,9 @@ func (l *Hold) Err() error {
 func (l *Hold) Unlock(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
 		l.UnlockAsync()
-		return about(l.h.name, reason.Because(ErrOutcomeUnknown, errNoContext))
+		return about(l.h.Name, reason.Because(ErrOutcomeUnknown, errNoContext))
 	}
-	u := l.h.eng.newUnlocking(false)
+	u := l.h.sh.eng.newUnlocking(false)
 	l.h.unlock(u, true)
 	return u.wait(ctx, l.h)
 }
@@ -106,8 +100,7 @@ func (l *Hold) Unlock(ctx context.Context) error {
 func (l *Hold) UnlockAsync() *Future[struct{}] { return l.unlockAsync(true) }
 
 func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
-	u := l.h.eng.newUnlocking(true)
-	u.eng = l.h.eng
+	u := l.h.sh.eng.newUnlocking(true)
 	l.h.unlock(u, byUser)
 	return &u.fut
 }
@@ -119,5 +112,5 @@ func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
 // hold under the watchdog, which needs no Extend, and for a re-entry without a Lease of
 // its own, which lasts as long as the hold that it re-enters.
 func (l *Hold) Extend(ctx context.Context, d time.Duration) error {
-	return about(l.h.name, l.h.extendBy(ctx, d))
+	return about(l.h.Name, l.h.extendBy(ctx, d))
 }

@@ -3,15 +3,17 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
 // resourceOf returns the state of a name, nil if it has none.
-func resourceOf(e *Engine, name string) *resource {
+func resourceOf(e *Engine, name string) *machine.Resource {
 	sh := e.table.shard(e.client.Route(name))
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -25,15 +27,14 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	e.recovery.mu.Lock()
 	defer e.recovery.mu.Unlock()
 	for _, l := range e.recovery.mu.lanes {
-		for _, r := range append(append([]*resource(nil), l.urgent...), l.tries...) {
+		for _, r := range append(append([]*machine.Resource(nil), l.urgent...), l.tries...) {
 			listed++
-			r.sh.mu.Lock()
-			for free := r.sh.free; free != nil; free = free.nextFree {
-				if free == r {
-					t.Error("recovery lists a resource that is free for another name")
-				}
+			sh := shardOf(r)
+			sh.mu.Lock()
+			if slices.Contains(sh.free, r) {
+				t.Error("recovery lists a resource that is free for another name")
 			}
-			r.sh.mu.Unlock()
+			sh.mu.Unlock()
 		}
 	}
 	return listed
@@ -62,11 +63,12 @@ func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
 		return p.Stats().Forwarded["EVALSHA"] == 2 && e.Stats().InFlight == 0
 	})
 	r := resourceOf(e, "x")
-	held := func(why holdback) func() bool {
+	held := func(why machine.Holdback) func() bool {
 		return func() bool {
-			r.sh.mu.Lock()
-			defer r.sh.mu.Unlock()
-			return r.held == why
+			sh := shardOf(r)
+			sh.mu.Lock()
+			defer sh.mu.Unlock()
+			return r.Held() == why
 		}
 	}
 	p.ReplaceReply(acquireOf("x"), []byte("-BUSY Redis is busy\r\n"), 1)
@@ -74,7 +76,7 @@ func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
 	try := e.Mutex("x").TryLockAsync(ctxT(t))
 	eventually(t, "the TryLock is out", func() bool { return e.Stats().InFlight == 1 })
 	p.Cut(faultproxy.Carried("SUBSCRIBE"))
-	eventually(t, "the name is stalled", held(stalled))
+	eventually(t, "the name is stalled", held(machine.Stalled))
 	p.Resume()
 	if _, err := try.Await(ctxT(t)); !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("TryLock: %v", err)

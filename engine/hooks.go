@@ -144,9 +144,10 @@ func (e *Engine) hookAcquired(a *acquisition) {
 	if !e.hooks.acquired {
 		return
 	}
-	wait := e.clock.Stamp().Sub(a.rare.start)
-	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.attempts), Err: a.fut.err}
-	ev.Kind, ev.Name = a.kind.String(), a.rare.name
+	x := a.Rare()
+	wait := e.clock.Stamp().Sub(x.Start)
+	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.Attempts), Err: a.fut.err}
+	ev.Kind, ev.Name = kindOf(a.Resource()).String(), x.Name
 	e.tellAcquired(ev)
 }
 
@@ -158,7 +159,7 @@ func (e *Engine) hookReleased(h *holding) {
 	if e.hooks.Released == nil {
 		return
 	}
-	ev := HoldEvent{Name: h.name, Owner: h.res.owner(h.root().id).String()}
+	ev := HoldEvent{Name: h.Name, Owner: ownerOf(h.Res, h.Root().ID).String()}
 	e.hooks.push(func() { e.hooks.Released(ev) })
 }
 
@@ -166,7 +167,7 @@ func (e *Engine) hookLost(h *holding, why LostReason) {
 	if e.hooks.Lost == nil {
 		return
 	}
-	ev := HoldEvent{Name: h.name, Owner: h.res.owner(h.root().id).String(), Reason: why}
+	ev := HoldEvent{Name: h.Name, Owner: ownerOf(h.Res, h.Root().ID).String(), Reason: why}
 	e.hooks.push(func() { e.hooks.Lost(ev) })
 }
 
@@ -223,7 +224,7 @@ func (l connectionLog) WithGroup(string) slog.Handler { return l }
 
 func (e *Engine) logLost(h *holding, why LostReason) {
 	if why != EngineClosed {
-		e.log(slog.LevelWarn, "pawl: a lock was lost", "lock", reason.Shorten(h.name), "reason", why.String())
+		e.log(slog.LevelWarn, "pawl: a lock was lost", "lock", reason.Shorten(h.Name), "reason", why.String())
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -74,7 +74,7 @@ func TestHooksAndStatsHearOfTheEndOfEveryReentry(t *testing.T) {
 			events: []string{"released", "released", "released"}, released: 3,
 		},
 		"lost": {
-			end:    func(_ *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { _ = h.h.eng.Close() },
+			end:    func(_ *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { _ = h.h.sh.eng.Close() },
 			events: []string{"lost: the engine was closed", "lost: the engine was closed", "lost: the engine was closed"}, lost: EngineClosed,
 		},
 	} {
@@ -102,14 +102,14 @@ func TestHooksHearOfAGrantBeforeItsLoss(t *testing.T) {
 	m := e.Mutex("x")
 	a := e.newAcquisition(m, options{}, true)
 	now := e.clock.Now()
-	var fx effects
+	var fx machine.Effects
 	a.sh.mu.Lock()
-	a.sh.count.pending++
-	a.res = a.sh.getLocked(m.key, m.route)
-	a.res.admit(a, &fx)
-	a.res.granted(&command{acq: a, id: 1, span: time.Minute}, outcome{sent: now, now: now}, &fx)
+	r := a.sh.getLocked(m.key, m.route)
+	r.Admit(&a.Request, &fx)
+	r.Replied(machine.Outcome{Sent: now, Now: now}, &fx)
 	a.sh.mu.Unlock()
-	e.endHolds()
-	fx.run(e)
+	e.each((*machine.Resource).EndHold)
+	fx.Send = nil // it has been answered
+	e.run(&fx)
 	told.want(t, "acquired", "lost: the engine was closed")
 }

@@ -47,7 +47,7 @@ func TestUnlockOfAFormerReentryGoesOnWithTheNameOfAHoldWhoseTimeIsOver(t *testin
 	eventually(t, "the context is forgotten", func() bool { // else its end goes on with the name
 		h.h.sh.mu.Lock()
 		defer h.h.sh.mu.Unlock()
-		return len(h.h.extra.contexts) == 0
+		return len(h.h.Contexts()) == 0
 	})
 	waiter := m.LockAsync(ctxT(t))
 	wake := clk.asleep(61 * time.Minute)

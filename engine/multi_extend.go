@@ -12,7 +12,7 @@ func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
 	var wait time.Duration
 	for _, l := range m.holds {
 		if err := l.h.mayExtend(ctx, d); err != nil {
-			return about(l.h.name, err) // nothing was sent
+			return about(l.h.Name, err) // nothing was sent
 		}
 		wait = max(wait, l.h.extendPatience())
 	}
@@ -21,7 +21,7 @@ func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
 	defer timer.Stop()
 	all := make([]oneExtend, len(m.holds))
 	for i, l := range m.holds {
-		x := &extension{lease: d, done: make(chan struct{})}
+		x := newExtension(d)
 		ahead, err := l.h.startExtend(x)
 		all[i] = oneExtend{l.h, x, ahead, err}
 	}
@@ -33,7 +33,7 @@ func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
 	}
 	errs := make([]error, len(m.holds))
 	for i, one := range all {
-		errs[i] = about(one.h.name, one.h.awaitExtend(ctx, one.x, one.ahead, one.err, patience))
+		errs[i] = about(one.h.Name, one.h.awaitExtend(ctx, one.x, one.ahead, one.err, patience))
 	}
 	return joined(errs)
 }

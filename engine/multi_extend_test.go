@@ -35,11 +35,13 @@ func TestExtendOfAMultiHoldBehindAnother(t *testing.T) {
 	t.Parallel()
 	s, p, e := behind(t)
 	h := mustLockMany(t, e, someNames(400), Lease(time.Minute))
-	p.Delay(faultproxy.Carried("EVALSHA"), 15*time.Millisecond, 0)
+	p.Pause(faultproxy.Carried("EVALSHA"))
 	extend := func(d time.Duration) func() error { return func() error { return h.Extend(ctxT(t), d) } }
 	first := background(extend(2 * time.Minute))
 	eventually(t, "the first is out", func() bool { return e.Stats().InFlight == 400 })
 	second, third := background(extend(3*time.Minute)), background(extend(4*time.Minute))
+	p.Delay(faultproxy.Carried("EVALSHA"), 15*time.Millisecond, 0)
+	p.Resume()
 	for _, f := range []<-chan error{first, second, third} {
 		if err := receive(t, f); err != nil {
 			t.Error(err)

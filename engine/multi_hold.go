@@ -102,26 +102,6 @@ func (m *MultiHold) Err() error {
 	return m.fate.settle(why)
 }
 
-// look is Hold.Err that never ends contexts itself.
-func (h *holding) look() error {
-	if h.inTime() {
-		return nil
-	}
-	var fx effects
-	h.sh.mu.Lock()
-	h.check(h.eng.clock.Now(), &fx)
-	if h.ending != nil {
-		h.res.goOnAfter(&fx)
-	}
-	err := h.ending
-	h.sh.mu.Unlock()
-	fx.run(h.eng)
-	return err
-}
-
-// inTime reports whether the hold's time is not over yet. It takes no lock.
-func (h *holding) inTime() bool { return h.eng.clock.Now() < h.until() }
-
 // Context returns a context that ends with parent or with the first of the locks, whichever
 // comes first. It carries all the locks: acquiring any of them under it re-enters. See
 // Hold.Context.
@@ -140,7 +120,7 @@ func (m *MultiHold) Unlock(ctx context.Context) error { return m.unlockAll(true)
 func (m *MultiHold) UnlockAsync() *Future[struct{}] { return &m.unlockAll(true).fut }
 
 func (m *MultiHold) unlockAll(byUser bool) *unlockingAll {
-	u := newUnlockingAll(m.holds[0].h.eng, m.holds, len(m.holds), joined)
+	u := newUnlockingAll(m.holds[0].h.sh.eng, m.holds, len(m.holds), joined)
 	soon := byUser && m.fate.endsSoon()
 	if m.Err() == nil { // not lost by the clock
 		m.fate.settle(ErrReleased)

@@ -92,7 +92,7 @@ func TestUnlockOfAMultiHoldSaysWhatTheServerRefuses(t *testing.T) {
 	eventually(t, "it was refused", func() bool {
 		h.sh.mu.Lock()
 		defer h.sh.mu.Unlock()
-		return h.trouble() != nil
+		return h.Refusal() != nil
 	})
 	cancel()
 	if err := receive(t, f); !errors.Is(err, ErrOutcomeUnknown) || !hasText(err, "NOREPLICAS") {

@@ -126,8 +126,10 @@ func stillborn(e *Engine, err error) *Future[*Hold] {
 	if e == nil {
 		e = new(Engine) // for its executor
 	}
-	a := &acquisition{future: true, ended: true, sh: &shard{eng: e}}
+	a := &acquisition{sh: &shard{eng: e}}
 	a.fut.source = a
+	a.Async = true
+	a.Drop()
 	a.fut.settle(nil, err)
 	return &a.fut
 }

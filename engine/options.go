@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
@@ -142,9 +143,12 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 const maxDuration = 100 * 365 * 24 * time.Hour
 
 // margin is the safety margin of a lease.
-func (e *Engine) margin(lease time.Duration) time.Duration {
-	if e.cfg.Margin > 0 {
-		return e.cfg.Margin
+func (e *Engine) margin(lease time.Duration) time.Duration { return e.machine.Margin(lease) }
+
+// machine is what the machine needs of a Config.
+func (c *Config) machine() machine.Config {
+	return machine.Config{
+		Lease: c.Lease, CommandTimeout: c.CommandTimeout, AckTimeout: c.AckTimeout,
+		Replicas: machine.Acks(c.Replicas), FixedMargin: c.Margin,
 	}
-	return min(max(lease/10, 5*time.Millisecond), 3*time.Second)
 }

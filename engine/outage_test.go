@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -119,7 +120,7 @@ func TestOutageLongerThanEveryLeaseIsForgotten(t *testing.T) {
 	eventually(t, "nothing is owed", func() bool {
 		clk.pass(time.Minute) // a release may be on its way to the lane, which is down
 		owed := false
-		e.each(func(r *resource, _ *effects) { owed = owed || r.debts != nil || r.hold != nil })
+		e.each(func(r *machine.Resource, _ *machine.Effects) { owed = owed || r.Urgent() })
 		return !owed
 	})
 	p.Up()

@@ -150,7 +150,7 @@ func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 			}
 			for _, l := range most {
 				if unlock {
-					l.h.endBy(l.h.eng.clock.Now())
+					l.h.endBy(l.h.sh.Now())
 				} else {
 					l.h.lookNow()
 				}

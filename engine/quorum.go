@@ -129,10 +129,10 @@ func (q *quorum) ask(i int, waits bool, do *deeds) {
 	q.out++
 	m := q.locks[i]
 	a := m.engine().newAcquisition(m, q.opts, true)
-	a.lease = q.lease
-	a.more().quorum = q
+	a.Lease = q.lease
+	a.More().Quorum = q
 	p := &q.parts[i]
-	a.once, a.parent = !waits, p.parent
+	a.Once, a.Parent = !waits, p.parent.inner()
 	p.asked, p.waits, p.err, p.since = a, waits, nil, m.engine().clock.Stamp()
 	do.ask = append(do.ask, request{i, a})
 }
@@ -277,7 +277,7 @@ func (q *quorum) changed(i int, do *deeds) {
 	}
 }
 
-// Because ends it without the lock. The caller holds mu.
+// fail ends it without the lock. The caller holds mu.
 func (q *quorum) fail(err error, do *deeds) {
 	q.stage = quorumOver
 	q.giveUp(do)

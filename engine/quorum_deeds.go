@@ -47,7 +47,7 @@ func (do *deeds) run(q *quorum) {
 		do.join.hold.h.endBy(do.last)
 	}
 	for _, v := range do.lookAt {
-		v.hold.h.root().lookNow()
+		holdingOf(v.hold.h.Root()).lookNow()
 	}
 	for _, one := range do.ask {
 		q.enqueue(one, do.mayOverflow)
@@ -74,7 +74,7 @@ type request struct {
 
 func (q *quorum) enqueue(one request, mayOverflow bool) {
 	m, a := q.locks[one.at], one.a
-	a.patient = !mayOverflow
+	a.Patient = !mayOverflow
 	q.mu.Lock()
 	s := q.stop
 	if s == nil && q.stage == quorumOver {

@@ -202,12 +202,11 @@ const (
 func (a *acquisition) standing() (stand standing, first bool) {
 	a.sh.mu.Lock()
 	defer a.sh.mu.Unlock()
-	if a.ended || a.res == nil {
+	if a.Ended() || a.Resource() == nil {
 		return isOpen, false
 	}
-	front, waits := a.res.waiters.Front()
-	stand, _ = standingOf(a.obstacle(false))
-	return stand, waits && front == a
+	stand, _ = standingOf(a.Obstacle(false))
+	return stand, a.IsFirst()
 }
 
 // standingOf reads it out of the reasons of this package, with what says so.

@@ -36,7 +36,7 @@ func (q *quorum) leaked() {
 	}
 	sh := q.home.table.shard(q.locks[0].route)
 	sh.mu.Lock()
-	sh.count.leaked++
+	sh.count.Leaked++
 	sh.mu.Unlock()
 	q.home.log(slog.LevelError, "pawl: a hold of a RedLock was dropped without Unlock; the lock stays held until the engines are closed",
 		"lock", reason.Shorten(q.locks[0].name))
@@ -79,7 +79,7 @@ func (q *quorum) until() clock.Instant {
 	ends := make([]clock.Instant, len(q.parts))
 	for i := range q.parts {
 		if v := q.parts[i].vote; v != nil {
-			ends[i] = v.hold.h.until()
+			ends[i] = v.hold.h.Until()
 		}
 	}
 	return theMajority(ends)
@@ -222,7 +222,7 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 		q.home.exec.spawn(func() {
 			defer u.fut.settle(struct{}{}, verdict) // when the contexts have ended
 			defer do.run(q)                         // even if one of the user's ends the goroutine
-			q.fate.end(why)
+			q.fate.End(why)
 		})
 		return u
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -76,7 +77,7 @@ func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 	}
 	q.failed++
 	if late > len(q.parts)-q.majority() {
-		if q.late++; q.late >= maxLate {
+		if q.late++; q.late >= machine.MaxLate {
 			q.fail(q.verdict(), do)
 			return
 		}
@@ -242,14 +243,12 @@ func (q *quorum) probe(stands []standing, first bool, do *deeds) {
 func (q *quorum) passOn(i int) {
 	m := q.locks[i]
 	sh := m.engine().table.shard(m.route)
-	var first *acquisition
 	var next *quorum
 	sh.mu.Lock()
 	if r := sh.resources[m.key.kind][m.key.name]; r != nil {
-		first, _ = r.waiters.Front()
-	}
-	if first != nil && first.rare != nil {
-		next = first.rare.quorum
+		if first := r.First(); first != nil && first.Rare() != nil {
+			next, _ = first.Rare().Quorum.(*quorum)
+		}
 	}
 	sh.mu.Unlock()
 	if next == nil {

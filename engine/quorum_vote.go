@@ -23,21 +23,16 @@ func (q *quorum) bind(i int, l *Hold) (*vote, error) {
 		return nil, endedBefore(q.locks[i].name, why)
 	}
 	l.h.sh.mu.Lock()
-	if x := l.h.extra; x != nil {
-		v.maxEnd = x.maxEnd
-	}
+	v.maxEnd = l.h.MaxEnd()
 	l.h.sh.mu.Unlock()
 	return v, nil
 }
 
-// end implements ender: the hold of the vote has ended.
-func (v *vote) end(why error) {
-	h := v.hold.h.timekeeper()
+// End implements machine.Context: the hold of the vote has ended.
+func (v *vote) End(why error) {
+	h := v.hold.h
 	h.sh.mu.Lock()
-	there := clock.Instant(0)
-	if h.extra != nil {
-		there = h.extra.there
-	}
+	there := h.There()
 	h.sh.mu.Unlock()
 	var do deeds
 	q := v.quorum
@@ -47,7 +42,7 @@ func (v *vote) end(why error) {
 	q.mu.Unlock()
 	defer do.run(q) // even if a context of the user's panics
 	if ending != nil {
-		q.fate.end(ending) // or waits for it
+		q.fate.End(ending) // or waits for it
 	}
 }
 
@@ -88,7 +83,7 @@ func (q *quorum) leave(v *vote, why error, there clock.Instant, do *deeds) {
 		case gone || reason == NotRenewed:
 			since = max(there, q.since)
 		case reason == LeaseEnded: // perhaps noticed late
-			since = max(v.hold.h.until(), q.since)
+			since = max(v.hold.h.Until(), q.since)
 		}
 		for i := range q.parts {
 			if other := q.parts[i].vote; other != nil && other.joined <= since {
@@ -129,15 +124,5 @@ func (q *quorum) lookAtOthers(than int, do *deeds) {
 func (h *holding) endBy(at clock.Instant) {
 	h.sh.mu.Lock()
 	defer h.sh.mu.Unlock()
-	if h.state != live || h.follows {
-		return
-	}
-	if h.watched {
-		x := h.more()
-		x.maxEnd = min(x.maxEnd, at)
-	}
-	h.setUntil(min(h.Until(), at))
-	if at := h.timeOut(); at != 0 {
-		h.wakeAt(at)
-	}
+	h.EndBy(at)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -93,14 +94,14 @@ var (
 )
 
 // told waits until the name's latest try has been told something.
-func told(t testing.TB, m Mutex, what tried) {
+func told(t testing.TB, m Mutex, what machine.Tried) {
 	t.Helper()
 	sh := m.engine().table.shard(m.route)
 	eventually(t, "the latest try has been told", func() bool {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		r := sh.resources[m.key.kind][m.key.name]
-		return r != nil && r.tried == what
+		return r != nil && r.View().Tried == what
 	})
 }
 
@@ -122,7 +123,7 @@ func TestWhoWaitsForAnotherProcessIsToldThatItIsHeld(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, elsewhere)
+	told(t, m, machine.Elsewhere)
 	stopped(t, waiters(m), heldElsewhere) // none of them has tried
 	head.Abandon()
 	wantReason(t, "Abandon", errOf(head.Result()), heldElsewhere)
@@ -140,7 +141,7 @@ func TestTheNextInTheQueueKnowsWhatTheHeadHasLearnt(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, elsewhere)
+	told(t, m, machine.Elsewhere)
 	tr.net.Pause(faultproxy.All) // nobody learns anything by himself
 	defer tr.net.Resume()
 	next := waiters(m)
@@ -159,7 +160,7 @@ func TestWhoWaitsForThisProcessIsToldThatItIsHeld(t *testing.T) {
 	stopped(t, waiters(m), heldHere)
 	// Until it is given back, which nobody can be told.
 	h.UnlockAsync()
-	told(t, m, unanswered)
+	told(t, m, machine.Unanswered)
 	stopped(t, waiters(m), refused)
 }
 
@@ -185,7 +186,7 @@ func TestWhoWaitsWithoutAServerIsToldThatItIsUnavailable(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, elsewhere)
+	told(t, m, machine.Elsewhere)
 	tr.refuse(m)
 	eventually(t, "the next try could not be sent", func() bool {
 		_, err := m.LockAsync(context.Background(), Wait(time.Millisecond)).Await(ctxT(t))
@@ -234,7 +235,7 @@ func TestATryLockWithoutAnAnswerIsNotToldThatItIsHeld(t *testing.T) {
 		"beside a waiter that was refused": func(t *testing.T, tr *trouble, m Mutex) {
 			mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 			m.LockAsync(ctxT(t))
-			told(t, m, elsewhere)
+			told(t, m, machine.Elsewhere)
 			eventually(t, "it sleeps", func() bool { return tr.e.Stats().InFlight == 0 })
 			tr.net.Pause(faultproxy.All)
 		},
@@ -305,8 +306,10 @@ func TestALockWhoseReleaseWasGivenUpIsNotHeldHere(t *testing.T) {
 // giveUpNow has a TryLock give up as after Config.CommandTimeout.
 func (a *acquisition) giveUpNow() {
 	a.sh.mu.Lock()
-	a.giveUpAt(a.sh.eng.clock.Now().Add(time.Hour)) // if it has its turn already
-	d := a.rare.deadline
+	if a.Bounded() == nil { // it has its turn already
+		a.GiveUpAt(a.sh.Now().Add(time.Hour))
+	}
+	d := a.Bounded().(*deadline)
 	a.sh.mu.Unlock()
 	d.Fire(nil, 0)
 }
@@ -322,8 +325,8 @@ func TestWhatWasKnownOfANameDoesNotOutliveThoseWhoWaited(t *testing.T) {
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
 		r := sh.resources[m.key.kind][m.key.name]
-		first, _ := r.waiters.Front()
-		return first.attempts == 2 && r.cmd.what == nothing
+		v := r.View()
+		return v.Attempts == 2 && v.What == machine.Nothing
 	})
 	head.Abandon()
 	tr.net.Pause(faultproxy.All)
@@ -368,7 +371,7 @@ func TestTheTextOfACauseMayUseTheEngine(t *testing.T) {
 	tr.net.Down()
 	defer tr.net.Up()
 	h.UnlockAsync()
-	told(t, m, unanswered) // there are two things to say
+	told(t, m, machine.Unanswered) // there are two things to say
 	cause := &nosy{ask: func() { _, _, _ = h.Err(), h.Acked(), tr.e.Stats() }}
 	for _, wait := range []func(ctx context.Context) error{
 		func(ctx context.Context) error { return errOf(m.Lock(ctx)) },

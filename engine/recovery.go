@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
@@ -37,12 +38,13 @@ type recovery struct {
 type recoveryLane struct {
 	recovery *recovery
 	id       world.Lane
-	urgent   []*resource // with debts or releases
-	tries    []*resource
+	urgent   []*machine.Resource // with debts or releases
+	tries    []*machine.Resource
 	again    []pastRelease // the latest comes last: it is the most likely to be needed
 	againAt  clock.Instant // not before
 	turn     bool          // again has the next turn
 	out      int           // paced commands without an answer
+	pace     machine.Pace  // by which these know the lane
 	kicked   bool
 	kick     wheel.Timer
 }
@@ -69,6 +71,7 @@ func (v *recovery) laneLocked(id world.Lane) *recoveryLane {
 	if l == nil {
 		l = &recoveryLane{recovery: v, id: id}
 		l.kick.Init(l)
+		l.pace.Counter = l
 		v.mu.lanes[id] = l
 	}
 	return l
@@ -106,14 +109,14 @@ func (l *recoveryLane) Fire(*wheel.Timer, clock.Instant) {
 //	Submit: the lane is down
 //	                              lane comes up; resume finds nothing
 //	add
-func (v *recovery) add(r *resource) {
-	r.sh.mu.Lock()
-	urgent := r.debts != nil || r.hold != nil
-	route := r.route
-	r.sh.mu.Unlock()
+func (v *recovery) add(r *machine.Resource) {
+	sh := shardOf(r)
+	sh.mu.Lock()
+	urgent, route := r.Urgent(), r.Route
+	sh.mu.Unlock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if r.dropped {
+	if r.Dropped {
 		return
 	}
 	// The lane is asked for with mu held: either that is after the routes changed, or
@@ -130,17 +133,17 @@ func (v *recovery) add(r *resource) {
 // drop is told that nobody wants any more what a stalled resource was to send. The caller
 // holds the shard's lock. The lists are swept when half of what they have is dropped, or
 // so: in an outage they must not grow with each name that somebody has asked for.
-func (v *recovery) drop(r *resource) {
+func (v *recovery) drop(r *machine.Resource) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r.dropped = true
+	r.Dropped = true
 	if v.mu.dropped++; v.mu.dropped < v.mu.sweepAt {
 		return
 	}
 	left := 0
 	for _, l := range v.mu.lanes {
-		for _, list := range []*[]*resource{&l.urgent, &l.tries} {
-			*list = slices.DeleteFunc(*list, func(r *resource) bool { return r.dropped })
+		for _, list := range []*[]*machine.Resource{&l.urgent, &l.tries} {
+			*list = slices.DeleteFunc(*list, func(r *machine.Resource) bool { return r.Dropped })
 			left += len(*list)
 		}
 		v.settleLocked(l)
@@ -178,7 +181,7 @@ func (v *recovery) up(id world.Lane) {
 // rerouted is called when parts of the keys have come to other nodes.
 func (v *recovery) rerouted() {
 	v.mu.Lock()
-	var all []*resource
+	var all []*machine.Resource
 	var again []pastRelease
 	for _, l := range slices.Collect(maps.Values(v.mu.lanes)) {
 		all = append(append(all, l.urgent...), l.tries...)
@@ -239,7 +242,7 @@ func (v *recovery) resume(id world.Lane) {
 			}
 			continue
 		}
-		switch r.goOn(l) {
+		switch goOn(r, l) {
 		case nothingToSend:
 			v.answered(l, false)
 		case stalledAgain:
@@ -254,7 +257,7 @@ func (v *recovery) resume(id world.Lane) {
 }
 
 // nextLocked takes out what is to be sent next, if anything may be.
-func (l *recoveryLane) nextLocked(up bool) (*resource, *pastRelease) {
+func (l *recoveryLane) nextLocked(up bool) (*machine.Resource, *pastRelease) {
 	if r, ok := take(&l.urgent); ok {
 		return r, nil
 	}
@@ -304,24 +307,19 @@ const (
 )
 
 // goOn ends a stall. What is sent counts for the lane that sent it, wherever it ends.
-func (r *resource) goOn(l *recoveryLane) wentOn {
-	var fx effects
-	r.sh.mu.Lock()
-	if r.letGo(stalled) {
-		r.next(&fx)
-		if fx.send != nil {
-			r.cmd.paced = l
-		}
-		r.settled()
-	}
-	r.sh.mu.Unlock()
-	fx.run(r.sh.eng)
-	if fx.send == nil {
+func goOn(r *machine.Resource, l *recoveryLane) wentOn {
+	var fx machine.Effects
+	sh := shardOf(r)
+	sh.mu.Lock()
+	r.Resume(&l.pace, &fx)
+	sh.mu.Unlock()
+	sh.eng.run(&fx)
+	if fx.Send == nil {
 		return nothingToSend
 	}
-	r.sh.mu.Lock()
-	defer r.sh.mu.Unlock()
-	if r.held == stalled {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if r.Held() == machine.Stalled {
 		return stalledAgain
 	}
 	return commandSent

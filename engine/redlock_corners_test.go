@@ -217,7 +217,7 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 				last := q.parts[1].vote.hold.h
 				last.sh.mu.Lock()
 				defer last.sh.mu.Unlock()
-				return last.extra.there > q.parts[0].vote.joined
+				return last.There() > q.parts[0].vote.joined
 			})
 		}
 		s.servers[i].Do("DEL", "x")

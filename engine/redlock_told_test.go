@@ -41,9 +41,9 @@ func TestVoteThatJoinedDoesNotReplaceOneThatEndedBefore(t *testing.T) {
 	votes := h.all()
 	second := votes[1].h
 	second.sh.mu.Lock()
-	second.setUntil(second.eng.clock.Now()) // noticed when it is looked at, as the first joins
+	second.Shorten(second.sh.Now()) // noticed when it is looked at, as the first joins
 	second.sh.mu.Unlock()
-	votes[0].h.endBy(votes[0].h.eng.clock.Now())
+	votes[0].h.endBy(votes[0].h.sh.Now())
 	receive(t, h.Done())
 	var lost *LostError
 	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != LeaseEnded || !hasText(err, "1 of 3") || !hasText(err, "granted there again") {

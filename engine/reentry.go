@@ -1,6 +1,10 @@
 package engine
 
-import "context"
+import (
+	"context"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+)
 
 // holdsKey is where a context carries its holds.
 type holdsKey struct{}
@@ -47,24 +51,16 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	c := &heldContext{hold: l, parent: parent}
 	inner := c.make()
 
-	var fx effects
+	var fx machine.Effects
 	h.sh.mu.Lock()
-	h.check(h.eng.clock.Now(), &fx) // no timer may have run since the machine slept
-	why := h.ending
-	switch {
-	case why != nil:
-		h.res.goOnAfter(&fx)
-	case !c.over:
-		x := h.more()
-		if x.contexts == nil {
-			x.contexts = make(map[ender]struct{})
-		}
-		x.contexts[c] = struct{}{}
+	why := h.Check(h.sh.Now(), &fx) // no timer may have run since the machine slept
+	if why == nil && !c.over {
+		h.Bind(c)
 	}
 	h.sh.mu.Unlock()
-	fx.runForUser(h.eng)
+	h.sh.eng.runForUser(&fx)
 	if why != nil {
-		c.end(why)
+		c.End(why)
 	}
 	return inner
 }
@@ -80,9 +76,9 @@ func (c *heldContext) make() context.Context {
 	return inner
 }
 
-// end ends the context with its hold. When it returns, all contexts of the standard
+// End implements machine.Context: it ends the context with its hold. When it returns, all contexts of the standard
 // library that were made from it have ended, too.
-func (c *heldContext) end(why error) {
+func (c *heldContext) End(why error) {
 	c.stop() // or each context would get a goroutine, to forget what is forgotten
 	c.cancel(why)
 }
@@ -104,9 +100,7 @@ func (c *heldContext) forget() {
 	h := c.hold.h
 	h.sh.mu.Lock()
 	c.over = true
-	if h.ending == nil && h.extra != nil {
-		delete(h.extra.contexts, c)
-	}
+	h.Unbind(c)
 	h.sh.mu.Unlock()
 }
 
@@ -115,8 +109,8 @@ func (c *heldContext) forget() {
 func (h *holding) outside(ctx context.Context) (context.Context, context.CancelFunc) {
 	return outsideOf(ctx, func(c *heldContext) bool {
 		for _, l := range c.holds() {
-			for up := l.h; up != nil; up = up.parent {
-				if up == h {
+			for up := &l.h.Hold; up != nil; up = up.Parent {
+				if up == &h.Hold {
 					return true
 				}
 			}
@@ -184,16 +178,16 @@ func carried(ctx context.Context, e *Engine, k key) *holding {
 		if c.group != nil {
 			l = c.group.find(e, k)
 		}
-		if l == nil || l.h.eng != e {
+		if l == nil || l.h.sh.eng != e {
 			continue
 		}
 		h := l.h
 		h.sh.mu.Lock()
-		found := h.innermostLive()
-		ok := found != nil && found.res.name == k.name && found.res.kind == k.kind
+		found := h.InnermostLive()
+		ok := found != nil && found.Res.Name == k.name && kindOf(found.Res) == k.kind
 		h.sh.mu.Unlock()
 		if ok {
-			return found
+			return holdingOf(found)
 		}
 	}
 	return nil

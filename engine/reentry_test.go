@@ -378,7 +378,7 @@ func TestContextEndsWithParentOrHold(t *testing.T) {
 	eventually(t, "an ended context is forgotten", func() bool {
 		h.h.sh.mu.Lock()
 		defer h.h.sh.mu.Unlock()
-		return len(h.h.extra.contexts) == 1
+		return len(h.h.Contexts()) == 1
 	})
 	mustUnlock(t, h)
 	receive(t, b.Done())

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -94,7 +95,7 @@ func TestExtendDoesNotNameTheRefusalOfAnEarlierOne(t *testing.T) {
 	idle := func(refusals uint8) bool {
 		h.h.sh.mu.Lock()
 		defer h.h.sh.mu.Unlock()
-		return h.h.res.cmd.what == nothing && h.h.res.refused >= refusals
+		return h.h.Res.Cmd.What == machine.Nothing && h.h.Res.View().Refusals >= refusals
 	}
 	eventually(t, "the next try is a while away", func() bool { return idle(5) })
 	cancel()

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
@@ -56,13 +57,13 @@ func (a *releaseAgain) Complete(reply resp.Reply) {
 	switch o := classify(reply.Err); {
 	case cause == resp.ErrClosed:
 		works = false
-	case o == notSent || o == unknown:
-		a.refused.Store(o == notSent)
+	case !o.Sent() || o == machine.Unknown:
+		a.refused.Store(!o.Sent())
 		works = false
 		v.addReleases([]pastRelease{a.pastRelease}, now)
-	case o == busy:
+	case o == machine.Busy:
 		v.addReleases([]pastRelease{a.pastRelease}, now.Add(againAfter))
-	case o == answered && reply.Value.Int != script.NotThere:
+	case o == machine.Answered && reply.Value.Int != script.NotThere:
 		a.at = now
 		v.eng.released.note(a.server, a.route, a.pastRelease) // this one may be replaced, too
 	}

@@ -35,8 +35,7 @@ func newUnlockingAll(e *Engine, of []*Hold, need int, judge func([]error) error)
 	}
 	u.fut.source = u
 	for i, l := range of {
-		u.each[i] = l.h.eng.newUnlocking(true)
-		u.each[i].eng = l.h.eng
+		u.each[i] = l.h.sh.eng.newUnlocking(true)
 		u.each[i].fut.hearDirectly(u.oneEnded)
 	}
 	return u
@@ -55,7 +54,7 @@ func (u *unlockingAll) begin(f *fate, soon bool) {
 // the user's panics, its own or that of a re-entry, the panic goes on after that.
 func (u *unlockingAll) release(f *fate) {
 	defer u.releaseFrom(0)
-	f.end(ErrReleased)
+	f.End(ErrReleased)
 }
 
 func (u *unlockingAll) releaseFrom(i int) {
@@ -141,15 +140,13 @@ func (u *unlockingAll) result(cause error) error {
 		h := u.of[i].h
 		h.sh.mu.Lock()
 		switch {
-		case one.told:
-			errs[i] = one.err
-		case h.state == over: // lost: its release has not been asked for yet
-			errs[i] = h.verdict()
+		case one.Told:
+			errs[i] = one.Err
+		case h.IsOver(): // lost: its release has not been asked for yet
+			errs[i] = h.Verdict()
 		case cause == nil: // the others have decided
 		default:
-			h.unlocks.Remove(&one.place)
-			h.sh.count.unknown++
-			errs[i] = about(h.name, h.unsettled(cause))
+			errs[i] = h.StopAwaiting(&one.Unlock, cause)
 		}
 		h.sh.mu.Unlock()
 	}

@@ -92,16 +92,6 @@ func (v *released) serverOf(route uint64) resp.ServerID {
 	return v.eng.client.ServerOf(route)
 }
 
-// remember is for a release, or a debt's, that was answered. The caller holds the shard's
-// lock.
-func (r *resource) remember(c *command, o outcome) {
-	if c.what == leaving || c.server == 0 {
-		return
-	}
-	r.sh.eng.released.note(c.server, r.route,
-		pastRelease{name: r.name, id: c.id, at: o.now, end: c.minEnd(), kind: r.kind})
-}
-
 // note remembers a release that was sent to a server, and answered.
 func (v *released) note(server resp.ServerID, route uint64, r pastRelease) {
 	if !v.on {

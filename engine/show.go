@@ -57,7 +57,7 @@ func (l Hold) String() string {
 	if l.h == nil {
 		return "Hold(none)"
 	}
-	return fmt.Sprintf("Hold(%q of %v)", reason.Shorten(l.h.name), l.h.res.owner(l.h.root().id))
+	return fmt.Sprintf("Hold(%q of %v)", reason.Shorten(l.h.Name), ownerOf(l.h.Res, l.h.Root().ID))
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/redact"
@@ -217,14 +218,14 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 		select {
 		case <-q.done:
 			switch classify(q.err) {
-			case answered:
+			case machine.Answered:
 				return q.value, nil
-			case wrongType:
+			case machine.WrongType:
 				return resp.Value{}, reason.Because(ErrWrongType, q.err)
-			case denied:
+			case machine.Denied:
 				return resp.Value{}, q.err
-			case notSent, busy: // again, as long as there is time
-			case unknown:
+			case machine.NotSent, machine.Full, machine.Unwanted, machine.Shut, machine.Busy: // again, as long as there is time
+			case machine.Unknown:
 				if !repeat {
 					return resp.Value{}, reason.Because(ErrOutcomeUnknown, q.err)
 				}
@@ -255,7 +256,7 @@ func (e *Engine) unanswered(route uint64, q *question, repeat bool, cause error)
 	q.left.Store(true)
 	select {
 	case <-q.done:
-		if v := classify(q.err); v != answered && v != unknown {
+		if v := classify(q.err); v != machine.Answered && v != machine.Unknown {
 			return e.unasked(route, q, cause)
 		}
 	default:

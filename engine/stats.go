@@ -42,18 +42,6 @@ type Stats struct {
 	WheelRebuilds uint64
 }
 
-// counters are one shard's part of Stats, guarded by its lock.
-type counters struct {
-	held, pending                            int
-	acquired, released, renewed, notAcquired uint64
-	compensations, burned, unknown, leaked   uint64
-	unacked                                  uint64
-	lost                                     [EngineClosed + 1]uint64
-}
-
-// refused counts an acquisition that ended with an error.
-func (c *counters) refused(error) { c.notAcquired++ }
-
 // Stats returns a snapshot. It looks at every shard, which is cheap, but not cheap
 // enough for a hot path.
 func (e *Engine) Stats() Stats {
@@ -63,18 +51,18 @@ func (e *Engine) Stats() Stats {
 		sh.mu.Lock()
 		c := sh.count
 		sh.mu.Unlock()
-		s.Held += c.held
-		s.Waiting += c.pending
-		s.Acquired += c.acquired
-		s.Released += c.released
-		s.Renewed += c.renewed
-		s.NotAcquired += c.notAcquired
-		s.Compensations += c.compensations
-		s.Burned += c.burned
-		s.UnknownOutcomes += c.unknown
-		s.Leaked += c.leaked
-		s.NotAcked += c.unacked
-		for reason, n := range c.lost {
+		s.Held += c.Held
+		s.Waiting += c.Pending
+		s.Acquired += c.Acquired
+		s.Released += c.Released
+		s.Renewed += c.Renewed
+		s.NotAcquired += c.NotAcquired
+		s.Compensations += c.Compensations
+		s.Burned += c.Burned
+		s.UnknownOutcomes += c.Unknown
+		s.Leaked += c.Leaked
+		s.NotAcked += c.Unacked
+		for reason, n := range c.Lost {
 			if n > 0 {
 				s.Lost[LostReason(reason)] += n
 			}

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"encoding/binary"
-	"math"
-	"sync"
-
 	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
 // key names a resource: the name is the mapped one, as it stands on the server.
@@ -30,60 +28,29 @@ const shardCount = 256
 // table holds the resources of an engine, sharded by the route of the name.
 type table [shardCount]shard
 
-// A shard is one lock and what it guards: its resources, and everything that belongs to
-// them (acquisitions, holdings, waits, debts). Every transition of a resource happens
-// under its shard's lock. Commands are sent and users are told after it (see effects).
-type shard struct {
-	eng       *Engine
-	mu        sync.Mutex
-	resources [kind.Count]map[string]*resource
-	free      *resource // ready for use again; see resource.recycle
-	freeCount int
-	ids       idSource
-	count     counters
-	untold    map[*resource][]*holding // holds that ended while contexts of their name have not; see telling.go
-
-	_ [64]byte // neighbours do not share a cache line
-}
-
 func (t *table) shard(route uint64) *shard {
 	// The low bits pick the node and the lane, the high ones the shard.
 	return &t[route>>56]
 }
 
-// getLocked returns the resource of a name, made if need be.
-func (s *shard) getLocked(k key, route uint64) *resource {
-	if r := s.resources[k.kind][k.name]; r != nil {
-		return r
-	}
-	r := s.free
-	if r != nil {
-		s.free, r.nextFree = r.nextFree, nil
-		s.freeCount--
-	} else {
-		r = &resource{sh: s}
-	}
-	r.name, r.kind, r.route = k.name, k.kind, route
-	s.resources[k.kind][k.name] = r
-	return r
+// ownerOf is this engine's owner of a resource, with the given number.
+func ownerOf(r *machine.Resource, id int64) script.Owner {
+	return script.Owner{Engine: engineOf(r).id, ID: id}
 }
 
-// idSource hands out the numbers of owners: 63 bits that nobody can guess, read
-// in bulk.
-type idSource struct {
-	buf  [256]byte
-	left int
+// channelOf is where the end of the lock is announced.
+func channelOf(r *machine.Resource) script.Channel {
+	return kindOf(r).Channel(r.Name, engineOf(r).verb())
 }
 
-func (s *idSource) next(secret func([]byte)) int64 {
-	for {
-		if s.left == 0 {
-			secret(s.buf[:])
-			s.left = len(s.buf)
-		}
-		s.left -= 8
-		if id := int64(binary.LittleEndian.Uint64(s.buf[s.left:]) & math.MaxInt64); id != 0 {
-			return id
-		}
+// verb is how a release is announced. Sharded messages and plain ones are strangers.
+func (e *Engine) verb() string {
+	switch {
+	case !e.client.Sharded():
+		return "PUBLISH"
+	case e.cfg.Sharding == "both":
+		return "BOTH"
+	default:
+		return "SPUBLISH"
 	}
 }

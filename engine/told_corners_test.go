@@ -235,7 +235,7 @@ func BenchmarkEndOfAHoldOnAnEventLoop(b *testing.B) {
 				}
 				s.Do("DEL", "x")
 				b.StartTimer()
-				h.h.Gone(script.Gone)
+				(*subject)(h.h).Gone(script.Gone)
 				b.StopTimer()
 				<-h.Done()
 			}

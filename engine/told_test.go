@@ -125,10 +125,7 @@ func reenterAlone(t *testing.T, m Mutex, h *Hold) *Hold {
 func contextsOf(h *Hold) int {
 	h.h.sh.mu.Lock()
 	defer h.h.sh.mu.Unlock()
-	if h.h.extra == nil {
-		return 0
-	}
-	return len(h.h.extra.contexts)
+	return len(h.h.Contexts())
 }
 
 // gated is a context of a user's. Once it is shut, its methods wait until it is opened:

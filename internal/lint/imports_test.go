@@ -28,8 +28,11 @@ var layers = map[string]int{
 	"resp/internal/pubsub":   4,
 	"resp":                   5,
 
-	"engine/internal": 6,
-	"engine":          7,
+	"engine/internal/queue":   1,
+	"engine/internal/reason":  1,
+	"engine/internal/machine": 2,
+	"engine/internal":         6,
+	"engine":                  7,
 
 	"internal/respio":            7, // what the test servers share
 	"internal":                   8, // test servers and other tools
@@ -175,7 +178,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 	for _, good := range []goPackage{
 		pkg("wheel", "time", in("internal/clock"), "github.com/RussellLuo/timingwheel"),
 		pkg("engine", in("resp"), in("wheel"), in("engine/internal/queue")),
-		pkg("engine/internal/queue", in("engine/internal/script"), in("resp")),
+		pkg("engine/internal/renew", in("engine/internal/script"), in("resp")),
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
 		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
@@ -195,6 +198,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("resp/internal/pubsub", in("resp/internal/pipeline")),
 		pkg("resp/internal/pipeline", in("resp")),
 		pkg("engine", in("pprof")),
+		pkg("engine/internal/machine", in("engine/internal/script")),
 		pkg("engine", "math/rand/v2"),
 		pkg("engine/internal/renew", "math/rand/v2"),
 		pkg("engine", "crypto/rand"),

@@ -86,3 +86,33 @@ func (l *List[T]) PopFront() (v T, ok bool) {
 	l.Remove(e)
 	return e.Value, true
 }
+
+// Chain is a FIFO of elements that are in no List, and will not be in one before they are
+// popped. Unlike a List it is not pointed to by its elements, so it can live on the stack.
+// The zero value is empty.
+type Chain[T any] struct{ front, back *Elem[T] }
+
+// Push appends e.
+func (c *Chain[T]) Push(e *Elem[T]) {
+	if e.list != nil {
+		panic("BUG: queue: element is queued already")
+	}
+	if e.next = nil; c.back != nil {
+		c.back.next = e
+	} else {
+		c.front = e
+	}
+	c.back = e
+}
+
+// Pop removes and returns the first value, or the zero value and false.
+func (c *Chain[T]) Pop() (v T, ok bool) {
+	e := c.front
+	if e == nil {
+		return v, false
+	}
+	if c.front, e.next = e.next, nil; c.front == nil {
+		c.back = nil
+	}
+	return e.Value, true
+}

@@ -101,3 +101,37 @@ func TestPushBackOfAQueuedElementPanics(t *testing.T) {
 		t.Errorf("lengths %d and %d", a.Len(), b.Len())
 	}
 }
+
+// TestChainIsInOrderAndLeavesItsElementsFree pushes and pops at random, against a slice.
+func TestChainIsInOrderAndLeavesItsElementsFree(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	elems := make([]Elem[int], 8)
+	free := make([]int, len(elems))
+	for i := range elems {
+		elems[i].Value, free[i] = i, i
+	}
+	var c Chain[int]
+	var model []int
+	for range 20_000 {
+		if rng.IntN(2) == 0 && len(free) > 0 {
+			i := free[0]
+			free = free[1:]
+			c.Push(&elems[i])
+			model = append(model, i)
+			continue
+		}
+		v, ok := c.Pop()
+		if ok != (len(model) > 0) || ok && v != model[0] {
+			t.Fatalf("Pop = %d, %v; the model is %v", v, ok, model)
+		}
+		if ok {
+			model, free = model[1:], append(free, v)
+			var l List[int]
+			l.PushBack(&elems[v])
+			l.Remove(&elems[v])
+		}
+	}
+}

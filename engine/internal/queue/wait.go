@@ -89,6 +89,9 @@ func (w *Wait) Unlisten() {
 // Events counts what has come over the channel so far.
 func (w *Wait) Events() uint32 { return w.gen }
 
+// Hears reports whether the server has confirmed the subscription.
+func (w *Wait) Hears() bool { return w.confirmed }
+
 // Ready reports whether a try may be sent now.
 func (w *Wait) Ready() bool { return w.state == idle }
 

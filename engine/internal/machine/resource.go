@@ -1,20 +1,18 @@
-package engine
+package machine
 
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
-	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// A resource is the local state of one lock name: its hold and its waiters in this
+// A Resource is the local state of one lock name: its hold and its waiters in this
 // process, and the one command of the name that may be on the wire.
 //
 // Invariants, under the shard's lock:
 //
-//  1. At most one command of the name is in flight (cmd). The next one is chosen
+//  1. At most one command of the name is in flight (Cmd). The next one is chosen
 //     by next from the state at that time; there is no queue of commands. So
 //     nothing of a name can be overtaken by a command that had to be sent again,
 //     and a compensation is written only after the reply of what it compensates,
@@ -27,51 +25,55 @@ import (
 //  4. Once the head was refused, and whenever somebody waits behind a hold of this
 //     process, whichever came first, the channel is subscribed to (wait), until a
 //     moment after the last waiter left.
-//  5. The resource is in the table as long as any of these is there: hold,
+//  5. The resource is in the table (not Out) as long as any of these is there: hold,
 //     waiters, tries, debts, wait, a command in flight, a hold that is being told.
 //  6. While contexts of a hold that ended are alive, nothing is sent (telling).
 //
 // Renewals are not commands of the name: they go in batches over a connection of
 // their own, and any order of them and the commands here is harmless.
-type resource struct {
-	sh    *shard // never changes, even if the resource is reused for another name
-	name  string // as it stands on the server
-	route uint64
+type Resource struct {
+	Port  Port   // never changes, even if the resource is reused for another name
+	Name  string // as it stands on the server
+	Route uint64
 
-	hold    *holding
-	waiters queue.List[*acquisition]  // Lock, first come first served
-	tries   *queue.List[*acquisition] // TryLock; nil until the first
-	debts   *debt                     // owners to be released; see debt.go
-	wait    *waiting                  // nil until a first refusal
-	cmd     command
+	hold    *Hold
+	waiters queue.List[*Request]  // Lock, first come first served
+	tries   *queue.List[*Request] // TryLock; nil until the first
+	debts   *Debt                 // owners to be released; see debt.go
+	wait    *Wait                 // nil until a first refusal
+	Cmd     Command
 
-	kind    kind.Kind
-	held    holdback // why nothing may be sent now
-	refused uint8    // refusals in a row, for the pause between tries
-	spent   bool     // recovery or a timer points to it still: not for use again
+	Kind    uint8 // the engine's
+	Polls   bool  // its waiters poll: there is no channel
+	held    Holdback
+	refused uint8 // refusals in a row, for the pause between tries
+	// Spent: recovery or a timer points to it still: not for use again.
+	Spent bool
 	// headsTurn: the latest acquire was that of a TryLock. So TryLocks that come again and
 	// again do not keep the head from trying.
 	headsTurn bool
-	dropped   bool   // recovery need not go on with it; guarded by recovery.mu
-	tried     tried  // what the latest command was told
-	telling   uint32 // holds that ended and whose contexts have not: see telling.go
-
-	nextFree *resource
+	// Out: it is in the table no more. (An ended hold may point to it still.)
+	Out     bool
+	Dropped bool   // the engine's: recovery need not go on with it
+	tried   Tried  // what the latest command was told
+	telling uint32 // holds that ended and whose contexts have not: see telling.go
+	untold  *Hold  // holds that ended while contexts of the name have not
 }
 
-// holdback says why no command of the name may be sent.
-type holdback uint8
+// Holdback says why no command of the name may be sent.
+type Holdback uint8
 
+// The reasons.
 const (
-	freely  holdback = iota
-	stalled          // no connection: the recovery queue goes on with it
-	paused           // the server refuses for now: the pause timer goes on with it
+	Freely  Holdback = iota
+	Stalled          // no connection: the recovery queue goes on with it
+	Paused           // the server refuses for now: the pause timer goes on with it
 )
 
 // holdBack keeps the name from sending, unless something does so already: then that
 // goes on with it, and a refusal meets the next command.
-func (r *resource) holdBack(why holdback) bool {
-	if r.held != freely {
+func (r *Resource) holdBack(why Holdback) bool {
+	if r.held != Freely {
 		return false
 	}
 	r.held = why
@@ -86,36 +88,36 @@ func (r *resource) holdBack(why holdback) bool {
 //	asleep                out                   freely
 //	its channel is lost                         stalled: listed by recovery
 //	                      refused: BUSY         must stay so
-func (r *resource) letGo(why holdback) bool {
+func (r *Resource) letGo(why Holdback) bool {
 	if r.held != why {
 		return false
 	}
-	r.held = freely
+	r.held = Freely
 	return true
 }
 
 // setFree lets a name go that has nothing to send any more. What held it back points to
 // the resource still, so it never serves another name.
-func (r *resource) setFree() {
-	if r.held != freely {
-		r.held, r.spent = freely, true
+func (r *Resource) setFree() {
+	if r.held != Freely {
+		r.held, r.Spent = Freely, true
 	}
 }
 
-// next chooses the command that is to be sent now, if any, and notes it in cmd.
+// next chooses the command that is to be sent now, if any, and notes it in Cmd.
 // Debts come first: what this process may still hold unknowingly stands in
-// everybody's way. The caller passes r to effects.send.
-func (r *resource) next(fx *effects) {
-	if r.cmd.what != nothing || r.held != freely || r.telling != 0 {
+// everybody's way. Who runs the Effects sends it.
+func (r *Resource) next(fx *Effects) {
+	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
 		return
 	}
 	if r.settleDebt() || r.serveHold(fx) || r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead() {
-		fx.send = r
+		fx.Send = r
 	}
 }
 
 // serveHold chooses among what the live or ending hold needs.
-func (r *resource) serveHold(fx *effects) bool {
+func (r *Resource) serveHold(fx *Effects) bool {
 	h := r.hold
 	if h == nil {
 		return false
@@ -136,7 +138,7 @@ func (r *resource) serveHold(fx *effects) bool {
 		}
 		for h.reentered() && h.pending() {
 			a, _ := h.extra.children.Front()
-			if !a.once {
+			if !a.Once {
 				break
 			}
 			a.refuseLocal(h, fx) // it waited for the answer to another TryLock
@@ -153,7 +155,7 @@ func (r *resource) serveHold(fx *effects) bool {
 
 // serveTry lets the first TryLock make its attempt, or refuses it if this process
 // holds the lock.
-func (r *resource) serveTry(fx *effects) bool {
+func (r *Resource) serveTry(fx *Effects) bool {
 	for {
 		a, ok := r.tries.Front()
 		if !ok {
@@ -171,7 +173,7 @@ func (r *resource) serveTry(fx *effects) bool {
 }
 
 // serveHead lets the first waiter try, unless it sleeps.
-func (r *resource) serveHead() bool {
+func (r *Resource) serveHead() bool {
 	if r.hold != nil || (r.wait != nil && !r.wait.Ready()) {
 		return false
 	}
@@ -189,8 +191,8 @@ func (r *resource) serveHead() bool {
 // pause holds the name's commands back for a moment after the server refused one,
 // longer each time; not so if its slot is being migrated, which ends by itself, with
 // messages to nobody meanwhile.
-func (r *resource) pause(now clock.Instant, moving bool) {
-	if !r.holdBack(paused) {
+func (r *Resource) pause(now clock.Instant, moving bool) {
+	if !r.holdBack(Paused) {
 		return
 	}
 	r.refused = min(r.refused+1, 6)
@@ -198,38 +200,29 @@ func (r *resource) pause(now clock.Instant, moving bool) {
 	if moving {
 		d = min(d, movingPoll)
 	}
-	d = d/2 + r.sh.eng.world.Draw(d/2)
-	p := &pauseTimer{res: r, sh: r.sh}
-	p.timer.Init(p)
-	r.sh.eng.wheel.Schedule(&p.timer, now.Add(d))
+	d = d/2 + r.Port.Draw(d/2)
+	r.Port.Pause(r, now.Add(d))
 }
 
-// owner is this engine's owner with the given number.
-func (r *resource) owner(id int64) script.Owner {
-	return script.Owner{Engine: r.sh.eng.id, ID: id}
-}
-
-// channel is where the end of this lock is announced.
-func (r *resource) channel() script.Channel {
-	return r.kind.Channel(r.name, r.sh.eng.verb())
-}
-
-// verb is how a release is announced. Sharded messages and plain ones are strangers.
-func (e *Engine) verb() string {
-	switch {
-	case !e.client.Sharded():
-		return "PUBLISH"
-	case e.cfg.Sharding == "both":
-		return "BOTH"
-	default:
-		return "SPUBLISH"
+// PauseOver ends a pause. A paused resource stays in the table, and one that Close set free
+// serves no other name, so r is still the one that was paused.
+func (r *Resource) PauseOver(fx *Effects) {
+	if r.letGo(Paused) {
+		r.GoOn(fx)
 	}
+}
+
+// GoOn chooses the next command, if none is out, and lets go of what is not needed any
+// more. It ends a transition.
+func (r *Resource) GoOn(fx *Effects) {
+	r.next(fx)
+	r.settled()
 }
 
 // settled subscribes if somebody waits behind a hold, and lets go of what the resource
 // does not need any more: the subscription, if nobody waits, and the resource itself, if
 // nothing is left. It is the last thing a transition does.
-func (r *resource) settled() {
+func (r *Resource) settled() {
 	switch waiting := r.waiters.Len() > 0; {
 	case waiting && r.hold != nil:
 		// A waiter here asks no server: without the channel, or a look now and then, a
@@ -237,48 +230,55 @@ func (r *resource) settled() {
 		w := r.ensureWait()
 		w.listen()
 		w.lookUnasked()
-	case !waiting && r.wait != nil && !r.cmd.head:
+	case !waiting && r.wait != nil && !r.Cmd.Head:
 		r.linger()
 	}
 	if r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil ||
-		r.cmd.what != nothing || r.held == paused || r.telling != 0 {
+		r.Cmd.What != Nothing || r.held == Paused || r.telling != 0 {
 		return
 	}
-	r.tried = untried // the next acquisition must find out by itself
-	if r.wait != nil {
+	r.tried = Untried // the next acquisition must find out by itself
+	if r.wait != nil || r.Out {
 		return
 	}
-	if !r.known() {
-		return // out already
-	}
-	if r.held == stalled { // an outage may last, and names be used once
+	if r.held == Stalled { // an outage may last, and names be used once
 		r.setFree()
-		r.sh.eng.recovery.drop(r)
+		r.Port.Unstalled(r)
 	}
-	delete(r.sh.resources[r.kind], r.name)
-	r.sh.eng.emptied(r.sh)
-	r.recycle()
+	r.Out = true
+	r.Port.Idle(r)
 }
 
-// known reports whether the resource is the one of its name; one that was recycled
-// is nobody's, or another name's.
-func (r *resource) known() bool { return r.sh.resources[r.kind][r.name] == r }
+// Reset gives the resource to another name. Nothing points to it any more: users have holds
+// and requests, and those that ended do not look at it; its command has been answered; it
+// has no timer, for the pauses and the waits are objects of their own.
+func (r *Resource) Reset(name string, route uint64, kind uint8, polls bool) {
+	r.Name, r.Route, r.Kind, r.Polls = name, route, kind, polls
+	r.refused, r.headsTurn, r.Out = 0, false, false
+}
 
-// maxFree bounds the resources that a shard keeps for use again.
-const maxFree = 64
+// The methods below are for who lists resources; like all others they are called under the
+// shard's lock.
 
-// recycle keeps the resource for the next name. Nothing points to it any more:
-// users hold holdings and acquisitions, and those that ended do not look at it;
-// its command has been answered; it has no timer, for the pauses and the waits are
-// objects of their own.
-func (r *resource) recycle() {
-	if r.spent {
+// First is the first that waits for the name in this process; nil if nobody does.
+func (r *Resource) First() *Request {
+	first, _ := r.waiters.Front()
+	return first
+}
+
+// Held says why no command may be sent.
+func (r *Resource) Held() Holdback { return r.held }
+
+// Urgent reports whether it has something to give back, or a hold.
+func (r *Resource) Urgent() bool { return r.debts != nil || r.hold != nil }
+
+// Resume goes on with a name that recovery lists, and counts what is sent.
+func (r *Resource) Resume(by *Pace, fx *Effects) {
+	if !r.letGo(Stalled) {
 		return
 	}
-	r.name, r.route, r.refused, r.headsTurn = "", 0, 0, false
-	if r.sh.freeCount >= maxFree {
-		return
+	if r.next(fx); fx.Send != nil {
+		r.Cmd.Paced = by
 	}
-	r.nextFree, r.sh.free = r.sh.free, r
-	r.sh.freeCount++
+	r.settled()
 }

@@ -1,81 +1,80 @@
-package engine
+package machine
 
 import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp"
 )
 
-// tried is the result of the name's latest command, for the errors of acquisitions that
+// Tried is the result of the name's latest command, for the errors of acquisitions that
 // stop waiting: a busy lock must not look like an outage, nor an outage like a busy
 // lock. It belongs to the name, not to one acquisition: the second waiter in the queue
 // never tries itself. It is forgotten when the name is idle (see resource.settled).
-type tried uint8
+type Tried uint8
 
+// What it may be.
 const (
-	// untried: no try has ended, or its answer does not say who has the lock: a
+	// Untried: no try has ended, or its answer does not say who has the lock: a
 	// grant that came too late, a permanent refusal.
-	untried tried = iota
-	// elsewhere: the server answered that another has it.
-	elsewhere
-	// here: it was granted, to this process.
-	here
-	// unanswered: the command could not be sent, or had no answer, or the server
+	Untried Tried = iota
+	// Elsewhere: the server answered that another has it.
+	Elsewhere
+	// Here: it was granted, to this process.
+	Here
+	// Unanswered: the command could not be sent, or had no answer, or the server
 	// refuses everything for now.
-	unanswered
+	Unanswered
 )
 
 // note keeps the result of a command that is over. Details for the text of an error are
 // kept by the first waiter, which passes them on when it leaves (see passOn).
-func (r *resource) note(c *command, o outcome) {
+func (r *Resource) note(c *Command, o Outcome) {
 	var err error
 	var until clock.Instant
 	switch {
-	case o.verdict == notSent && (o.cause() == resp.ErrUnwanted || o.cause() == resp.ErrClosed):
+	case o.Verdict == Unwanted || o.Verdict == Shut:
 		return // it has not been tried
-	case o.verdict == unknown || o.verdict == busy || o.verdict == notSent:
-		r.tried, err = unanswered, o.err
-	case c.what == acquiring && o.verdict == answered && o.code != script.Granted:
-		r.tried = elsewhere
-		if o.code >= 0 {
-			until = o.now.Add(time.Duration(o.code) * time.Millisecond)
+	case o.Verdict == Unknown || o.Verdict == Busy || !o.Verdict.Sent():
+		r.tried, err = Unanswered, o.Err
+	case c.What == Acquiring && o.Verdict == Answered && o.Answer == Taken:
+		r.tried = Elsewhere
+		if o.TTL >= 0 {
+			until = o.Now.Add(o.TTL)
 		}
-	case c.what == acquiring, r.tried == unanswered:
-		r.tried = untried // granted knows more
+	case c.What == Acquiring, r.tried == Unanswered:
+		r.tried = Untried // granted knows more
 		return
 	default:
 		return
 	}
-	if a := c.acq; a != nil {
+	if a := c.req; a != nil {
 		a.learn(until, err)
 	}
-	for _, list := range []*queue.List[*acquisition]{&r.waiters, r.tries} {
-		if a, ok := list.Front(); ok && a != c.acq {
+	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+		if a, ok := list.Front(); ok && a != c.req {
 			a.learn(until, err)
 		}
 	}
 }
 
 // learn notes when the holder's lease ends, or why the server has not answered.
-func (a *acquisition) learn(until clock.Instant, err error) {
+func (a *Request) learn(until clock.Instant, err error) {
 	a.until = until
 	if err != nil || a.rare != nil {
-		a.more().refusal = err
+		a.More().refusal = err
 	}
 }
 
 // passOn gives what a knows to the new first waiter of list.
-func (a *acquisition) passOn(list *queue.List[*acquisition]) {
+func (a *Request) passOn(list *queue.List[*Request]) {
 	if next, ok := list.Front(); ok && next.until == 0 && next.refusal() == nil {
 		next.learn(a.until, a.refusal())
 	}
 }
 
-func (a *acquisition) refusal() error {
+func (a *Request) refusal() error {
 	if a.rare == nil {
 		return nil
 	}
@@ -84,11 +83,11 @@ func (a *acquisition) refusal() error {
 
 // gaveUp is the reason of an acquisition that stops waiting: what ended it, and what
 // stood in its way. The caller holds the shard's lock.
-func (a *acquisition) gaveUp(s reason.Stop) error {
-	obstacle := a.obstacle(s.Late)
+func (a *Request) gaveUp(s reason.Stop) error {
+	obstacle := a.Obstacle(s.Late)
 	switch {
 	case s.Cause == nil && obstacle == nil:
-		return ErrUnavailable
+		return reason.ErrUnavailable
 	case s.Cause == nil:
 		return obstacle
 	case obstacle == nil:
@@ -97,30 +96,30 @@ func (a *acquisition) gaveUp(s reason.Stop) error {
 	return reason.Because(append([]error{s.Cause}, reason.Of(obstacle)...)...)
 }
 
-// obstacle says why a does not have the lock: held, or ErrUnavailable with its cause.
+// Obstacle says why a does not have the lock: held, or ErrUnavailable with its cause.
 // If neither is known, it is nil, or says that there was no answer yet. If late, so that a
 // has waited as long as it may, a first command that is still in flight counts as
 // unanswered.
-func (a *acquisition) obstacle(late bool) error {
+func (a *Request) Obstacle(late bool) error {
 	r := a.res
-	now := r.sh.eng.clock.Stamp()
-	out := r.cmd.what != nothing
-	first := r.tried == untried
+	now := r.Port.Stamp()
+	out := r.Cmd.What != Nothing
+	first := r.tried == Untried
 	holder := r.hold
-	if a.parent != nil {
+	if a.Parent != nil {
 		// Re-entries wait for each other; the hold itself is not in their way.
-		holder, first = a.parent.child, true
+		holder, first = a.Parent.child, true
 	}
 	switch {
 	case holder != nil && holder.state == live:
-		return &reason.Held{TTL: max(holder.until().Sub(now), 0), Here: true}
+		return &reason.Held{TTL: max(holder.Until().Sub(now), 0), Here: true}
 	case r.telling != 0:
 		return &reason.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
-	case r.tried == unanswered, out && late && (first || a.unheard()), r.held == stalled && !r.sh.eng.client.LaneOf(r.route).Up():
-		return reason.Because(ErrUnavailable, a.trouble())
-	case r.tried == elsewhere:
+	case r.tried == Unanswered, out && late && (first || a.unheard()), r.held == Stalled && !r.Port.Up(r.Route):
+		return reason.Because(reason.ErrUnavailable, a.trouble())
+	case r.tried == Elsewhere:
 		return &reason.Held{TTL: a.left(now)}
-	case r.tried == here && a.parent == nil:
+	case r.tried == Here && a.Parent == nil:
 		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
 	case out:
 		return reason.ErrEarly
@@ -137,20 +136,20 @@ func (a *acquisition) obstacle(late bool) error {
 //	sent           hangs
 //	                                    waits for its turn
 //	                                    gives up: "held by this process"
-func (a *acquisition) unheard() bool {
-	if !a.once {
+func (a *Request) unheard() bool {
+	if !a.Once {
 		return false
 	}
 	r := a.res
-	behind := a.rare != nil && a.rare.deadline != nil && a.rare.deadline.behind == r.cmd.id
-	givenBack := r.tried == here && r.hold == nil
+	behind := a.rare != nil && a.rare.bound != nil && a.rare.behind == r.Cmd.ID
+	givenBack := r.tried == Here && r.hold == nil
 	return a.trying || behind || givenBack
 }
 
 // left is what the holder's lease has left, as far as the latest try knows.
-func (a *acquisition) left(now clock.Instant) time.Duration {
+func (a *Request) left(now clock.Instant) time.Duration {
 	until := a.until
-	for _, list := range []*queue.List[*acquisition]{&a.res.waiters, a.res.tries} {
+	for _, list := range []*queue.List[*Request]{&a.res.waiters, a.res.tries} {
 		if first, ok := list.Front(); ok && until == 0 {
 			until = first.until
 		}
@@ -163,15 +162,15 @@ func (a *acquisition) left(now clock.Instant) time.Duration {
 
 // trouble is why the server does not answer: what keeps the connection from being
 // made, or what became of the latest command.
-func (a *acquisition) trouble() error {
+func (a *Request) trouble() error {
 	r := a.res
-	if err := r.sh.eng.client.LaneError(r.route); err != nil {
+	if err := r.Port.Trouble(r.Route); err != nil {
 		return err
 	}
 	if err := a.refusal(); err != nil {
 		return err
 	}
-	for _, list := range []*queue.List[*acquisition]{&r.waiters, r.tries} {
+	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
 		if first, ok := list.Front(); ok && first.refusal() != nil {
 			return first.refusal()
 		}

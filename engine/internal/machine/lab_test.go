@@ -1,0 +1,190 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// lab is a Port in which nothing happens by itself: it notes what it is asked for.
+type lab struct {
+	t        *testing.T
+	cfg      Config
+	count    Counters
+	now      clock.Instant
+	ids      int64
+	down     bool
+	closing  bool
+	paused   clock.Instant // until then; 0: no pause
+	idle     []string      // names that have gone
+	released []int64       // owners whose releases were answered
+}
+
+func newLab(t *testing.T) *lab {
+	return &lab{t: t, now: clock.Instant(time.Hour), cfg: Config{
+		Lease: 30 * time.Second, CommandTimeout: 3 * time.Second, AckTimeout: time.Second,
+	}}
+}
+
+func (l *lab) Config() *Config                     { return &l.cfg }
+func (l *lab) Counters() *Counters                 { return &l.count }
+func (l *lab) Now() clock.Instant                  { return l.now }
+func (l *lab) Stamp() clock.Instant                { return l.now }
+func (l *lab) Draw(d time.Duration) time.Duration  { return d / 2 }
+func (l *lab) NewID() int64                        { l.ids++; return l.ids }
+func (l *lab) Closing() bool                       { return l.closing }
+func (l *lab) Closed() bool                        { return l.closing }
+func (l *lab) Up(uint64) bool                      { return !l.down }
+func (l *lab) Trouble(uint64) error                { return nil }
+func (l *lab) Sharded() bool                       { return false }
+func (l *lab) Both() bool                          { return false }
+func (l *lab) ServerOf(uint64) Server              { return 1 }
+func (l *lab) Pause(_ *Resource, at clock.Instant) { l.paused = at }
+func (l *lab) Unstalled(*Resource)                 {}
+func (l *lab) Idle(r *Resource)                    { l.idle = append(l.idle, r.Name) }
+func (l *lab) Unheard(string)                      {}
+func (l *lab) Refused(Outcome)                     {}
+func (l *lab) AckError(string, Ack) error          { return errors.New("too few replicas") }
+func (l *lab) LossError(_ string, why Loss) error  { return loss(why) }
+func (l *lab) Released(_ *Resource, _ Server, id int64, _, _ clock.Instant) {
+	l.released = append(l.released, id)
+}
+
+// loss is the error of a hold that was lost.
+type loss Loss
+
+func (l loss) Error() string { return "lost" }
+
+// tenant is the engine's side of a hold.
+type tenant struct {
+	Hold
+	renewed  bool // it has a place among the renewals
+	alarm    clock.Instant
+	ended    int
+	why      Loss
+	told     bool
+	finished bool
+}
+
+func (l *lab) NewHold(*Resource, Acks) *Hold {
+	h := new(tenant)
+	h.Port = h
+	return &h.Hold
+}
+
+func (h *tenant) RenewFirst(clock.Instant) { h.renewed = true }
+func (h *tenant) RenewNext(clock.Instant)  { h.renewed = true }
+func (h *tenant) RenewSoon()               {}
+func (h *tenant) WakeAt(at clock.Instant)  { h.alarm = at }
+func (h *tenant) Ended(why Loss)           { h.ended++; h.why = why }
+func (h *tenant) Lost(Loss)                {}
+func (h *tenant) Over()                    { h.renewed, h.alarm, h.finished = false, 0, true }
+func (h *tenant) Told()                    { h.told = true }
+
+// caller is who asks for a lock.
+type caller struct {
+	Request
+	settled   int
+	delivered int
+	hold      *tenant
+	err       error
+	giveUp    clock.Instant
+}
+
+func (c *caller) Settled(h *Hold, why error) {
+	c.settled++
+	if c.err = why; h != nil {
+		c.hold = h.Port.(*tenant)
+	}
+}
+func (c *caller) Deliver() { c.delivered++ }
+func (c *caller) GiveUpAt(at clock.Instant) {
+	c.giveUp = at
+	c.Bound(c)
+}
+func (c *caller) Over() { c.giveUp = 0 }
+
+// bell is the alarm and the channel of a wait.
+type bell struct {
+	Wait
+	at        clock.Instant
+	listening bool
+}
+
+func (l *lab) NewWait() *Wait {
+	w := new(bell)
+	w.Port = w
+	return &w.Wait
+}
+
+func (w *bell) RingAt(at clock.Instant) { w.at = at }
+func (w *bell) Silence()                { w.at = 0 }
+func (w *bell) Listen(*Resource)        { w.listening = true }
+func (w *bell) Unlisten()               { w.listening = false }
+
+// note is the timer of a debt.
+type note struct {
+	Debt
+	at clock.Instant
+}
+
+func (l *lab) NewDebt() *Debt {
+	d := new(note)
+	d.Port = d
+	return &d.Debt
+}
+
+func (d *note) WakeAt(at clock.Instant) { d.at = at }
+func (d *note) Over()                   { d.at = 0 }
+
+// leaver is who unlocks.
+type leaver struct {
+	Unlock
+	delivered int
+}
+
+func (u *leaver) Deliver() { u.delivered++ }
+
+// name makes a resource.
+func (l *lab) name() *Resource {
+	r := &Resource{Port: l}
+	r.Reset("x", 0, 0, false)
+	return r
+}
+
+// ask has somebody ask for the lock, by Lock or TryLock.
+func (l *lab) ask(r *Resource, once bool) *caller {
+	l.t.Helper()
+	c := new(caller)
+	c.Init(c)
+	c.Once = once
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	return c
+}
+
+// does makes a transition, and tells the callers.
+func (l *lab) does(transition func(fx *Effects)) (sent *Resource) {
+	var fx Effects
+	transition(&fx)
+	fx.Deliver()
+	return fx.Send
+}
+
+// reply answers the command in flight.
+func (l *lab) reply(r *Resource, o Outcome) *Resource {
+	if o.Sent == 0 {
+		o.Sent = l.now
+	}
+	o.Now = l.now
+	return l.does(func(fx *Effects) { r.Replied(o, fx) })
+}
+
+// is fails the test unless the command in flight is the one.
+func (l *lab) is(r *Resource, want What) {
+	l.t.Helper()
+	if r.Cmd.What != want {
+		l.t.Fatalf("in flight is command %d, want %d (%+v)", r.Cmd.What, want, r.View())
+	}
+}

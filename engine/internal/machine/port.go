@@ -1,0 +1,166 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Port is what surrounds the names of a shard. Its methods are called under the shard's
+// lock. They do not block, run no code of a user, and do not call back.
+type Port interface {
+	Config() *Config
+	Counters() *Counters
+
+	// Now is the time, Stamp the time of a moment ago, which costs less.
+	Now() clock.Instant
+	Stamp() clock.Instant
+	// Draw returns a random part of d.
+	Draw(d time.Duration) time.Duration
+	// NewID returns the number of an owner, which nobody can guess and none has had.
+	NewID() int64
+
+	NewHold(r *Resource, want Acks) *Hold
+	NewDebt() *Debt
+	NewWait() *Wait
+
+	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
+	Closing() bool
+	Closed() bool
+
+	// Up reports whether the lane of a route has a connection, Trouble what keeps it from
+	// having one.
+	Up(route uint64) bool
+	Trouble(route uint64) error
+	// Sharded: messages of channels are sharded. Both: others of the deployment announce
+	// with plain ones still.
+	Sharded() bool
+	Both() bool
+	// ServerOf names the server of a route, as long as that matters; else it is 0.
+	ServerOf(route uint64) Server
+
+	// Pause has PauseOver called at an instant.
+	Pause(r *Resource, at clock.Instant)
+	// Unstalled: a name that recovery lists has nothing to send any more.
+	Unstalled(r *Resource)
+	// Idle: nothing is left of a name.
+	Idle(r *Resource)
+
+	// Released: a server has answered the release of an owner, whose MinHold ends at end.
+	Released(r *Resource, by Server, id int64, at, end clock.Instant)
+	// Unheard: it was not announced.
+	Unheard(name string)
+	// Refused: a release was refused, for good or for now.
+	Refused(o Outcome)
+
+	// LossError is the error of a hold that was lost, AckError that of a grant or an
+	// extension that replicas lack.
+	LossError(name string, why Loss) error
+	AckError(name string, ack Ack) error
+}
+
+// Server names a server; 0 is none.
+type Server uint32
+
+// Config is what the machine needs of the engine's.
+type Config struct {
+	Lease, CommandTimeout, AckTimeout time.Duration
+	Replicas                          Acks
+	FixedMargin                       time.Duration // 0: a part of each lease
+}
+
+// Margin is the safety margin of a lease.
+func (c *Config) Margin(lease time.Duration) time.Duration {
+	if c.FixedMargin > 0 {
+		return c.FixedMargin
+	}
+	return min(max(lease/10, 5*time.Millisecond), 3*time.Second)
+}
+
+// Patience is how long an operation that wants so many replicas waits for its answer.
+func (c *Config) Patience(want Acks) time.Duration {
+	if want != 0 {
+		return c.CommandTimeout + c.AckTimeout
+	}
+	return c.CommandTimeout
+}
+
+// Counters are one shard's part of the statistics, guarded by its lock.
+type Counters struct {
+	Held, Pending                            int
+	Acquired, Released, Renewed, NotAcquired uint64
+	Compensations, Burned, Unknown, Leaked   uint64
+	Unacked                                  uint64
+	Lost                                     [Losses]uint64
+}
+
+// Loss is why a hold was lost.
+type Loss uint8
+
+// The reasons, in the order of engine.LostReason.
+const (
+	LeaseEnded Loss = iota + 1
+	NotRenewed
+	MaxHoldReached
+	GoneOnServer
+	TakenOnServer
+	EngineClosed
+	Losses = iota + 1
+)
+
+// RequestPort is the caller of a Request.
+type RequestPort interface {
+	// Settled is called under the shard's lock: it has its verdict, a hold or why there is
+	// none. Deliver follows, without it.
+	Settled(h *Hold, why error)
+	Deliver()
+	// GiveUpAt has the request Bound: canceled at an instant.
+	GiveUpAt(at clock.Instant)
+}
+
+// Bound is a timer that cancels a request.
+type Bound interface {
+	// Over: the request has ended.
+	Over()
+}
+
+// HoldPort is what the engine has of a Hold.
+type HoldPort interface {
+	// RenewFirst and RenewNext give it a place among the renewals; RenewSoon moves that.
+	RenewFirst(now clock.Instant)
+	RenewNext(now clock.Instant)
+	RenewSoon()
+	// WakeAt has Fired called at an instant.
+	WakeAt(at clock.Instant)
+	// Ended: it is live no more, released (0) or lost.
+	Ended(why Loss)
+	// Lost: it was lost, and not only with its outer hold.
+	Lost(why Loss)
+	// Over: it needs neither renewals nor a timer.
+	Over()
+	// Told: its contexts have ended, and everybody may know.
+	Told()
+}
+
+// WaitPort is the alarm and the channel of a Wait.
+type WaitPort interface {
+	// RingAt has Rang called at an instant, instead of any other.
+	RingAt(at clock.Instant)
+	Silence()
+	// Listen subscribes to the channel of the name, Unlisten gives it up.
+	Listen(r *Resource)
+	Unlisten()
+}
+
+// DebtPort is the timer of a Debt.
+type DebtPort interface {
+	// WakeAt has Fired called at an instant, instead of any other.
+	WakeAt(at clock.Instant)
+	Over()
+}
+
+// UnlockPort is the caller of an Unlock: Deliver is called without the lock.
+type UnlockPort interface{ Deliver() }
+
+// ExtendPort is the caller of an Extend: Settled is called under the shard's lock.
+type ExtendPort interface{ Settled() }

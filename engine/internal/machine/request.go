@@ -1,0 +1,169 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Request is one request for a lock, from Lock or LockAsync until its verdict.
+//
+//	admitted --front, lock free--> trying --granted--> ended
+//	   ^                             |
+//	   +------- refused: waits ------+       (TryLock: refused -> ended)
+//	any --context, Wait, Abandon, Close--> ended
+//
+// A try that is out when its request ends is an orphan: its reply finds no request, and if
+// the server granted it, the grant becomes a debt. Everything here is guarded by the
+// shard's lock until ended.
+type Request struct {
+	Port RequestPort
+
+	res    *Resource // nil until it is admitted
+	Parent *Hold     // re-entry under this hold
+	place  queue.Elem[*Request]
+
+	Lease time.Duration // 0: watchdog
+	until clock.Instant // when the holder's lease ends, if a knows; see tried
+	rare  *Rare         // what most do not need
+
+	Attempts   uint32
+	Want       Acks // replicas that must have the grant
+	AckedGiven bool // Want was: Acked
+	Once       bool // TryLock: one attempt
+	Async      bool // LockAsync: no caller is blocked
+	late       uint8
+	trying     bool
+	ended      bool
+	listed     bool // by an Effects
+	Patient    bool // the engine's: a command of it waits its turn on a full lane, though it is a future's
+}
+
+// Rare is what most requests do not need.
+type Rare struct {
+	MaxHold, MinHold time.Duration
+	Name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
+	Start            clock.Instant // the engine's: when it was asked for, if a hook wants it
+	Quorum           any           // the engine's: who asks this server and others; nil: nobody does
+
+	bound   Bound // what ends it by its own time
+	behind  int64 // the id of the command that was out when a was bounded so
+	refusal error // why the server has not answered; see tried
+}
+
+// Init makes a ready to be admitted.
+func (a *Request) Init(p RequestPort) { a.Port, a.place.Value = p, a }
+
+// More returns what is rare, made if need be.
+func (a *Request) More() *Rare {
+	if a.rare == nil {
+		a.rare = new(Rare)
+	}
+	return a.rare
+}
+
+// Rare returns what is rare, nil if there is nothing.
+func (a *Request) Rare() *Rare { return a.rare }
+
+// Resource is the name's; nil until a is admitted.
+func (a *Request) Resource() *Resource { return a.res }
+
+// Ended reports whether it has its verdict.
+func (a *Request) Ended() bool { return a.ended }
+
+// IsFirst reports whether it is the first that waits for the name in this process.
+func (a *Request) IsFirst() bool {
+	return a.res.First() == a
+}
+
+// Name is the lock's name as the caller gave it.
+func (a *Request) Name() string {
+	if a.rare != nil && a.rare.Name != "" {
+		return a.rare.Name
+	}
+	return a.res.Name
+}
+
+// firstLease is what the server is asked for.
+func (a *Request) firstLease() time.Duration {
+	if a.Lease != 0 {
+		return a.Lease
+	}
+	cfg := a.res.Port.Config()
+	lease := cfg.Lease
+	if a.rare != nil && a.rare.MaxHold != 0 {
+		lease = min(lease, a.rare.MaxHold+cfg.Margin(lease))
+	}
+	return lease
+}
+
+// end takes the request out of everything. The result follows by Effects.finish.
+func (a *Request) end() {
+	a.ended = true
+	r := a.res
+	switch {
+	case a.Parent != nil:
+		if x := a.Parent.extra; x != nil {
+			x.children.Remove(&a.place)
+			a.passOn(&x.children)
+		}
+	case a.Once:
+		r.tries.Remove(&a.place)
+		a.passOn(r.tries)
+	default:
+		r.waiters.Remove(&a.place)
+		a.passOn(&r.waiters)
+	}
+	if r.Cmd.req == a {
+		r.Cmd.req = nil // an orphan now
+	}
+	a.trying = false
+	if a.rare != nil && a.rare.bound != nil {
+		a.rare.bound.Over()
+		a.rare.bound = nil
+	}
+	r.Port.Counters().Pending--
+}
+
+// Drop ends a request that was never admitted.
+func (a *Request) Drop() { a.ended = true }
+
+// fail ends the request without the lock, for the given reason.
+func (a *Request) fail(why error, fx *Effects) {
+	a.end()
+	a.res.Port.Counters().NotAcquired++
+	fx.finish(a, nil, why)
+}
+
+// grant ends the request with a hold.
+func (a *Request) grant(h *Hold, fx *Effects) {
+	a.end()
+	a.res.Port.Counters().Acquired++
+	fx.finish(a, h, nil)
+}
+
+// refuseLocal refuses a TryLock because this process holds the lock.
+func (a *Request) refuseLocal(h *Hold, fx *Effects) {
+	left := h.Until().Sub(a.res.Port.Stamp())
+	a.fail(&reason.Held{TTL: max(left, 0), Here: true}, fx)
+}
+
+// Cancel gives up a request that has been admitted, and has not ended.
+func (a *Request) Cancel(s reason.Stop, fx *Effects) {
+	r := a.res
+	a.fail(a.gaveUp(s), fx)
+	r.GoOn(fx)
+}
+
+// giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
+func (a *Request) giveUpAt(at clock.Instant) {
+	if a.More().bound == nil {
+		a.Port.GiveUpAt(at)
+		a.rare.behind = a.res.Cmd.ID
+	}
+}
+
+// Bound notes what ends the request by its own time: Over is called when it has ended.
+func (a *Request) Bound(b Bound) { a.More().bound = b }

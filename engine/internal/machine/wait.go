@@ -1,0 +1,304 @@
+package machine
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Wait is the wait of a resource's head. queue.Wait decides when that tries; Wait adds the
+// alarm and the channel. It is made by the first refusal, or when an
+// acquisition waits behind a hold of this process. It stays for a moment after the last
+// waiter has left (lingering), so that a name in demand does not subscribe and
+// unsubscribe at every turn.
+//
+// It is an object of its own because timers and channel events may arrive after the
+// resource has finished with it. Then over is set, and they do nothing.
+type Wait struct {
+	queue.Wait
+	Port     WaitPort
+	res      *Resource
+	over     bool
+	linger   bool  // nobody waits; the alarm ends the subscription
+	look     bool  // the hold is to be looked at, by the alarm; while it lingers, when somebody waits again
+	tries    uint8 // of a lock that polls, for the pause between them
+	lookedAt clock.Instant
+	lookBy   clock.Instant // what the alarm is set to, for look
+}
+
+// Resource is the name's.
+func (w *Wait) Resource() *Resource { return w.res }
+
+// LingerFor is how long a subscription outlives its last waiter.
+const LingerFor = time.Second
+
+// ensureWait returns the wait, and makes it if there is none.
+func (r *Resource) ensureWait() *Wait {
+	if r.wait == nil {
+		r.wait = r.Port.NewWait()
+		r.wait.res = r
+	}
+	return r.wait
+}
+
+// listen subscribes to the channel, once.
+func (w *Wait) listen() {
+	if !w.res.Polls && w.Listen() {
+		w.Port.Listen(w.res)
+	}
+}
+
+// refusedFor puts the head to sleep after a refusal, or lets it try again at once.
+func (r *Resource) refusedFor(o Outcome) {
+	w := r.wait
+	if w == nil { // the try was the first one
+		w = r.ensureWait()
+		w.Sent()
+	}
+	action, d := w.Refused(o.TTL)
+	if action != queue.Sleep {
+		return // ready again: next sends the try
+	}
+	w.listen()     // the confirmation is an event: it makes the head try again
+	w.look = false // there is no hold, and the alarm is set to something else now
+	switch {
+	case r.Polls:
+		d = w.pollPause(d)
+	case o.Moving:
+		d = min(d, movingPoll/2+r.Port.Draw(movingPoll/2))
+	case r.Port.Sharded():
+		most := ShardedPoll
+		if r.Port.Both() {
+			most = bothPoll
+		}
+		d = min(d, most/2+r.Port.Draw(most/2))
+	}
+	w.Port.RingAt(o.Now.Add(d))
+}
+
+// movingPoll is how long a head sleeps at most while its slot is being migrated:
+// sharded messages are then sent where nobody can be subscribed.
+const movingPoll = 100 * time.Millisecond
+
+// ShardedPoll is how long a head sleeps at most on sharded messages. It may have
+// fallen asleep before the migration began, and nothing tells it of that:
+//
+//	head                    holder                   the slot
+//	refused, sleeps
+//	                                                 the key is at the other node
+//	                        releases there, with a
+//	                        message to nobody
+//	                                                 ... is the other node's
+//	hears sunsubscribe, tries
+const ShardedPoll = 10 * time.Second
+
+// bothPoll is the same while a deployment changes to sharded messages: processes that
+// have not changed yet announce with plain messages, and this one listens to sharded ones.
+const bothPoll = time.Second
+
+// pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
+// 128 ms as Redisson's spin lock does, each with a random part, and never longer
+// than the holder's lease.
+func (w *Wait) pollPause(ttl time.Duration) time.Duration {
+	d := time.Millisecond << min(w.tries, 7)
+	w.tries = min(w.tries+1, 7)
+	return min(d/2+w.res.Port.Draw(d), ttl)
+}
+
+// Rang is called by the alarm: the sleep is over, or the lingering.
+func (w *Wait) Rang(fx *Effects) {
+	switch {
+	case w.over:
+	case w.linger:
+		w.end()
+		w.res.settled()
+	default:
+		if w.look {
+			w.look = false
+			fx.Look = w.heard()
+		}
+		w.act(w.Alarm(), fx)
+	}
+}
+
+// Subscribed is called when the server has confirmed the subscription.
+func (w *Wait) Subscribed(fx *Effects) {
+	if !w.over {
+		w.lookSoon()
+		w.act(w.Confirmed(), fx)
+	}
+}
+
+// Announced is called when a message has come over the channel.
+func (w *Wait) Announced(fx *Effects) {
+	if !w.over {
+		fx.Look = w.heard()
+		w.act(w.Message(), fx)
+	}
+}
+
+// Cut is called when the connection of the channel was lost.
+func (w *Wait) Cut(fx *Effects) {
+	if !w.over {
+		w.act(w.Disconnected(), fx)
+	}
+}
+
+// Forbidden is called when the server does not let this user listen: all who wait fail.
+func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
+	if w.over {
+		return
+	}
+	r := w.res
+	w.Unlisten()
+	for {
+		a, ok := r.waiters.Front()
+		if !ok {
+			break
+		}
+		a.fail(reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why), fx)
+	}
+	r.GoOn(fx)
+}
+
+// act does what the wait decided.
+func (w *Wait) act(action queue.Action, fx *Effects) {
+	r := w.res
+	switch action {
+	case queue.Try:
+		r.next(fx)
+	case queue.TryPaced:
+		if r.waiters.Len() > 0 && r.hold == nil && r.holdBack(Stalled) {
+			fx.Stalled = r
+		}
+	}
+	r.settled()
+}
+
+// lookEvery is the shortest pause between two looks at a hold because of messages. Our
+// own releases are announced to us too, a moment later, when another local waiter may
+// already have the lock. Without a bound every hand-over on a busy name would cost one
+// more command.
+const lookEvery = 100 * time.Millisecond
+
+// heard returns the live hold if it must be renewed at once: somebody announced a
+// release, and if it was not one of ours, the lock was taken away by force. Within
+// lookEvery of the last look the alarm does it, which is free: nobody sleeps while
+// this process holds the lock.
+func (w *Wait) heard() *Hold {
+	h := w.res.hold
+	if h == nil || h.state != live {
+		return nil
+	}
+	now := w.res.Port.Stamp()
+	if next := w.lookedAt.Add(lookEvery); now < next {
+		w.lookAt(next)
+		return nil
+	}
+	w.lookedAt = now
+	return h
+}
+
+// lookAt has the alarm look at the hold by then; while nobody waits that can wait, too.
+func (w *Wait) lookAt(at clock.Instant) {
+	if !w.linger && (!w.look || at < w.lookBy) {
+		w.Port.RingAt(at)
+		w.lookBy = at
+	}
+	w.look = true
+}
+
+// lookUnasked has the hold looked at now and then where a removal may be announced to
+// nobody here: a lock that polls has no channel, and a process that has not changed to
+// sharded messages announces with plain ones.
+func (w *Wait) lookUnasked() {
+	every := lookEvery
+	if !w.res.Polls {
+		every = bothPoll
+		if !w.res.Port.Both() {
+			return
+		}
+	}
+	if !w.look {
+		w.lookAt(w.res.Port.Stamp().Add(every))
+	}
+}
+
+// lookAfterGrant has a fresh hold looked at if the channel said something since its
+// acquire was sent, for that may have been about the hold:
+//
+//	this process             the server             somebody else
+//	acquire  ------------->  granted
+//	                         lock removed  <------  ForceUnlock
+//	message: no hold yet
+//	the grant
+func (w *Wait) lookAfterGrant(c *Command, now clock.Instant) {
+	if w.Events() != c.events {
+		w.lookAt(max(now, w.lookedAt.Add(lookEvery)))
+	}
+}
+
+// lookSoon has the hold looked at because the channel was silent until now: what was
+// announced before the confirmation, the first one or that after a lost connection, was
+// announced to nobody here.
+//
+//	this process             the server             somebody else
+//	the connection is lost
+//	                         lock removed  <------  ForceUnlock
+//	                         message to nobody
+//	subscribed again
+//
+// After a lost connection many names hear of it together, so the looks are gathered
+// into renewal scripts; a hold that is released before its look costs nothing. While
+// nobody waits the look can wait, but must not be forgotten: the next waiter finds the
+// channel confirmed, and no other confirmation follows.
+func (w *Wait) lookSoon() {
+	h := w.res.hold
+	switch {
+	case h == nil || h.state != live:
+	case w.linger:
+		w.look = true
+	default:
+		h.Port.RenewSoon()
+	}
+}
+
+// linger keeps the subscription for a moment after the last waiter left, then ends
+// it.
+func (r *Resource) linger() {
+	w := r.wait
+	if !w.Listening() || r.Port.Closing() {
+		w.Port.Silence()
+		w.end()
+		return
+	}
+	if w.linger {
+		return
+	}
+	w.Reset()
+	w.linger = true
+	w.Port.RingAt(r.Port.Now().Add(LingerFor))
+}
+
+// stopLingering is called when somebody waits again.
+func (w *Wait) stopLingering() {
+	if w != nil && w.linger {
+		w.linger = false
+		w.Port.Silence()
+		if w.look {
+			w.look = false
+			w.lookSoon()
+		}
+	}
+}
+
+// end gives the subscription up.
+func (w *Wait) end() {
+	w.over = true
+	if w.Listening() {
+		w.Port.Unlisten()
+	}
+	w.res.wait = nil
+}
