@@ -35,6 +35,8 @@ type held struct {
 	last     clock.Instant // when it was last known to be believed
 	until    time.Time     // what it was sure of when Unlock was called
 	over     bool
+	// failovers is how many there were when Unlock was called.
+	failovers int
 }
 
 // findOwners asks the server for the owners that the engine has.
@@ -165,7 +167,7 @@ func (h *held) unlocked(err error, lostBefore bool) {
 	case h.within != nil && h.within.hold.Err() != nil && (err == nil || errors.Is(err, engine.ErrNotHeld)): // with what it re-entered
 	case err == nil && lostBefore:
 		s.fail("%s: Unlock of %s succeeded, though it was lost before", h.user.name, h.short())
-	case err == nil && h.within == nil && !h.quorum && h.there() > 0: // of a RedLock, a program of the same process may have it by now
+	case err == nil && h.within == nil && !h.quorum && h.failovers == s.failovers && h.there() > 0: // of a RedLock, a program of the same process may have it by now
 		s.fail("%s: Unlock of %s succeeded, and the server has it still", h.user.name, h.short())
 	case err == nil, errors.Is(err, engine.ErrOutcomeUnknown):
 	case errors.Is(err, engine.ErrLost):
@@ -180,6 +182,7 @@ func (h *held) unlocked(err error, lostBefore bool) {
 // check holds the world against the promises.
 func (s *Sim) check() {
 	s.holds = slices.DeleteFunc(s.holds, func(h *held) bool { return h.over || h.user.p.dead })
+	s.checkShortened()
 	for i, h := range s.holds {
 		if h.believed() {
 			h.last = s.now

@@ -148,7 +148,7 @@ func (c *conn) answer(f *flight) {
 		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, e.Code == "TRYAGAIN"
 	}
 	if d, ok := f.request.(resp.DurableRequest); ok && d.Wants() != 0 && reply.Err == nil && d.NeedsAck(v) {
-		reply.Ack = s.acknowledge(d)
+		reply.Ack = s.acknowledge(c.p.server, d)
 	}
 	f.request.Complete(reply)
 }
@@ -182,7 +182,7 @@ func (c *conn) lose(flights []*flight) {
 	if c.p.sim.dictated {
 		written, late = waiting-c.p.unsent, c.p.late
 	}
-	at := s.now
+	at, epoch := s.now, c.p.server.epochOf()
 	for _, f := range flights {
 		err := resp.OutcomeUnknown(errCut)
 		if !f.executed {
@@ -191,6 +191,9 @@ func (c *conn) lose(flights []*flight) {
 				at = at.Add(s.between(0, 12*time.Second)).Add(c.p.lateBy)
 				command, soon := f.command, s.now.Add(900*time.Millisecond)
 				s.at(at, nil, func() {
+					if epoch != c.p.server.epochOf() {
+						return
+					}
 					if s.now > soon {
 						s.noteLate(split(command))
 					}
@@ -210,8 +213,8 @@ func (c *conn) lose(flights []*flight) {
 
 func (c *conn) connect() {
 	s := c.p.sim
-	if s.now < c.p.server.down {
-		s.at(c.p.server.down, c.p.process, c.connect)
+	if again, ok := c.p.mayConnect(); !ok {
+		s.at(again, c.p.process, c.connect)
 		return
 	}
 	c.up, c.heard = true, s.now

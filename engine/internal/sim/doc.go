@@ -20,7 +20,7 @@
 //	                         executed late or never
 //	server                   the server: the scripts, as decision tables;
 //	                         differential_test compares it with real ones
-//	faults                   what goes wrong
+//	faults, failover         what goes wrong; a replica that is promoted
 //	check                    what must be true after each event, and at rest
 //	mutants_list_test,
 //	mutants_test             what it must find
@@ -29,8 +29,9 @@
 // # Worlds
 //
 // Programs take single locks, several as one, locks that poll and, in a third of the worlds,
-// RedLocks over three servers. They re-enter, make contexts, abandon, and unlock twice. A
-// run has storms and lulls.
+// RedLocks over three servers. They re-enter, make contexts, abandon, and unlock twice. In a
+// third of the worlds the servers have replicas, which lag behind and are promoted. A run has
+// storms and lulls.
 //
 // What is a promise always (nobody believes to have what the server may give away) is
 // checked always. What depends on servers that answer (a free name does not stay free while
@@ -60,12 +61,14 @@
 //	reentry                           a count of two, and what ends with the outer hold
 //	taken_away, outage, killed        a hold that is lost: to somebody else, for want of a
 //	                                  connection, with its process
+//	failover                          a release that the new primary has not heard of
 //
 // # What is not modelled
 //
-// What lies below an engine: bytes, redirections, layouts, replicas. Those have tests of
-// their own in resp. Nor does it run the blocking forms (Extend, State, Close): programs use
-// futures. No context ends while a future waits for it, and no server forgets.
+// What lies below an engine: bytes, redirections, layouts. Those have tests of their own in
+// resp. Nor does it run the blocking forms (Extend, State, Close): programs use futures. No
+// context ends while a future waits for it. A server that fails over cuts all connections
+// before anybody hears of it, and no old primary serves on.
 //
 // The idea is that of FoundationDB's simulator and of TigerBeetle's.
 package sim

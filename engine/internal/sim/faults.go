@@ -23,7 +23,7 @@ func (s *Sim) faults() {
 	}
 	x := p.sites[s.random.IntN(len(p.sites))]
 	v := x.server
-	switch s.random.IntN(11) {
+	switch s.random.IntN(12) {
 	case 0, 1:
 		x.conns()[s.random.IntN(3)].cut()
 	case 2:
@@ -53,7 +53,11 @@ func (s *Sim) faults() {
 			p.kill()
 			s.newProcess()
 		}
-	case 9: // it comes back with its data
+	case 9:
+		if v.replica != nil && s.chance(2) {
+			s.failover(v)
+		}
+	case 10: // it comes back with its data
 		v.down = max(v.down, s.now.Add(s.between(0, 20*time.Second)))
 		s.tell("%s is down for %v", v.name, v.down.Sub(s.now))
 		for _, p := range s.processes {
@@ -163,11 +167,13 @@ func (s *Sim) published(v *server, channel string) {
 }
 
 // acknowledge is what replicas say of a write.
-func (s *Sim) acknowledge(d resp.DurableRequest) *resp.Ack {
+func (s *Sim) acknowledge(v *server, d resp.DurableRequest) *resp.Ack {
 	wanted := max(1, int(d.Wants()))
 	acked := wanted
 	if !s.mild() && s.chance(5) {
 		acked--
+	} else {
+		v.replicate()
 	}
 	return &resp.Ack{Acked: acked, Wanted: wanted}
 }

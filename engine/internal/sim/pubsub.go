@@ -80,8 +80,8 @@ func (b *pubsub) published(channel string) {
 }
 
 func (b *pubsub) connect() {
-	if s := b.p.sim; s.now < b.p.server.down {
-		s.at(b.p.server.down, b.p.process, b.connect)
+	if again, ok := b.p.mayConnect(); !ok {
+		b.p.sim.at(again, b.p.process, b.connect)
 		return
 	}
 	b.up = true

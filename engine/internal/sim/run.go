@@ -30,6 +30,9 @@ func Run(seed uint64, story bool) Result {
 	if s.random.IntN(3) == 0 {
 		s.serve(3)
 	}
+	if s.random.IntN(3) == 0 {
+		s.replicas()
+	}
 	for range 1 + s.random.IntN(3) {
 		s.newProcess()
 	}
@@ -58,7 +61,7 @@ func newSim(seed uint64) *Sim {
 	s := &Sim{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
 		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant),
-		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant),
+		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant), shortened: make(map[string]shortened),
 	}
 	s.ctx, s.leave = context.WithCancel(context.Background())
 	s.serve(1)

@@ -19,6 +19,8 @@ type server struct {
 	published func(channel string)
 	now       func() clock.Instant
 
+	replica *replica // nil: it has none
+
 	name         string
 	hangs        clock.Instant // it executes nothing before
 	down         clock.Instant // nobody can connect before

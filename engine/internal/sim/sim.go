@@ -37,6 +37,8 @@ type Sim struct {
 	free        map[string]freed         // names, since when; see check.go
 	announced   map[string]clock.Instant // names: the latest message
 	stray       map[string]clock.Instant // since when nobody has an owner that the server has
+	failovers   int
+	shortened   map[string]shortened // owners
 	steps       uint64
 
 	// dictated: nothing is left to chance. Each way takes a millisecond, timers are exact,

@@ -20,6 +20,7 @@ type site struct {
 	*process
 	name   string
 	server *server
+	epoch  int // of the server, as it knows it
 	engine *engine.Engine
 	events world.Events
 
@@ -34,12 +35,12 @@ const margin = 100 * time.Millisecond
 
 func (p *process) newSite(i int) *site {
 	s := p.sim
-	x := &site{process: p, name: p.name, server: s.servers[i], timers: make(map[*wheel.Timer]uint64)}
+	x := &site{process: p, name: p.name, server: s.servers[i], epoch: s.servers[i].epochOf(), timers: make(map[*wheel.Timer]uint64)}
 	if len(s.servers) > 1 {
 		x.name = fmt.Sprintf("%s@%d", p.name, i+1)
 	}
 	for i := range x.lanes {
-		x.lanes[i] = &conn{p: x, role: resp.RoleLane, lane: lane{x, i}}
+		x.lanes[i] = &conn{p: x, role: resp.RoleLane, lane: lane{x, i, x.epoch}}
 	}
 	x.renewal = &conn{p: x, role: resp.RoleRenewal}
 	x.pubsub = newPubsub(x)
@@ -69,9 +70,13 @@ func (p *process) newSite(i int) *site {
 			}
 		},
 	}
-	e, err := engine.New(world.With(context.Background(), w), engine.Config{
+	cfg := engine.Config{
 		Addrs: []string{fmt.Sprintf("sim%d:6379", i)}, Lease: s.lease, Margin: margin, CommandTimeout: commandTimeout,
-	})
+	}
+	if x.server.replica != nil {
+		cfg.Topology = "replicas"
+	}
+	e, err := engine.New(world.With(context.Background(), w), cfg)
 	if err != nil {
 		panic("BUG: sim: " + err.Error())
 	}
@@ -140,10 +145,11 @@ func (p *timers) Stats() wheel.Stats { return wheel.Stats{} }
 type lane struct {
 	p     *site
 	index int
+	epoch int
 }
 
 // Up implements world.Lane.
-func (l lane) Up() bool { return l.p.lanes[l.index].up }
+func (l lane) Up() bool { return l.epoch == l.p.epoch && l.p.lanes[l.index].up }
 
 // The methods below are the site as a client.
 type client site
@@ -157,8 +163,8 @@ func (p *client) SubmitDurable(route uint64, r resp.DurableRequest)    { p.conn(
 func (p *client) SubmitDurableRenewal(_ uint64, r resp.DurableRequest) { p.renewal.submit(r) }
 func (p *client) Subscribe(ch *resp.Channel)                           { p.pubsub.subscribe(ch) }
 func (p *client) Unsubscribe(ch *resp.Channel)                         { p.pubsub.unsubscribe(ch) }
-func (p *client) LaneOf(route uint64) world.Lane                       { return lane{(*site)(p), int(route % 2)} }
-func (p *client) ServerOf(uint64) resp.ServerID                        { return 1 }
+func (p *client) LaneOf(route uint64) world.Lane                       { return lane{(*site)(p), int(route % 2), p.epoch} }
+func (p *client) ServerOf(uint64) resp.ServerID                        { return resp.ServerID(p.epoch + 1) }
 func (p *client) AddrOf(uint64) string                                 { return p.name }
 func (p *client) Clustered() bool                                      { return false }
 func (p *client) Sharded() bool                                        { return false }

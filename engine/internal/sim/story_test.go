@@ -71,6 +71,8 @@ func (w *story) told() string {
 //	unlock of=h | abandon of=h
 //	cut p=P1 [unsent=1] [late=1 by=1s] [away=1s] [pubsub]
 //	hang for=1s | pause p=P1 for=1s | kill p=P1 | take name=a silently
+//	replica                            the server has a replica, before the first process
+//	replicate | failover               it has everything; it is promoted
 //	run for=1s                         lets that time pass
 //	show                               what the server has, and who believes what
 func (w *story) do(t *testing.T, d *datadriven.TestData) {
@@ -135,6 +137,13 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		process().kill()
 	case "take":
 		w.rob(w.server, arg("name"), d.HasArg("silently"))
+	case "replica":
+		w.server.replica = new(replica)
+		w.server.replicate()
+	case "replicate":
+		w.server.replicate()
+	case "failover":
+		w.failover(w.server)
 	case "run":
 		w.pass(span("for"))
 	case "show":

@@ -215,7 +215,7 @@ func (h *held) makeContext() {
 	}
 	// Without cancel, because package context runs what is called at its end on a
 	// goroutine of its own.
-	inner := &held{user: &user{p: p, name: h.user.name + "'", busy: true, inner: true}, names: h.names, watchdog: h.watchdog, within: h}
+	inner := &held{user: &user{p: p, name: h.user.name + "'", busy: true, inner: true}, names: h.names, watchdog: h.watchdog && !h.fixed, within: h}
 	p.users = append(p.users, inner.user)
 	s.tell("%s asks for %s once more", h.user.name, h.names)
 	var options []engine.Option
@@ -241,7 +241,7 @@ func (u *user) unlock(h *held) {
 	s := u.p.sim
 	s.tell("%s unlocks %s", u.name, h.short())
 	lostBefore := h.look() != nil
-	h.until = h.hold.ValidUntil()
+	h.until, h.failovers = h.hold.ValidUntil(), s.failovers
 	f := h.hold.UnlockAsync()
 	if at := h.hold.ValidUntil(); at.After(u.p.wall()) {
 		s.fail("%s: ValidUntil of %s is in the future after Unlock", u.name, h.short())
