@@ -27,6 +27,7 @@ var (
 
 // These say what ended an acquisition, or what it would have waited for.
 var (
+	//lint:ignore ST1005 Wait is the name of the option
 	ErrWaited    = errors.New("Wait is over")
 	ErrAbandoned = errors.New("the future was abandoned")
 	ErrEarly     = errors.New("the server had not answered yet")
