@@ -46,7 +46,7 @@ func (h *held) findOwners() {
 	for i, name := range h.names {
 		for _, owner := range s.owners(name) {
 			for _, x := range h.user.p.sites {
-				if strings.HasPrefix(owner, x.engine.ID()+":") {
+				if strings.HasPrefix(owner, x.engine.ID()+":") && !s.ghosts[owner] {
 					h.owners[i] = owner
 				}
 			}

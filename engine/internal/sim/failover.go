@@ -99,8 +99,11 @@ func (s *Sim) failover(v *server) {
 		left := time.Duration(h.expire-v.milliseconds()) * time.Millisecond
 		s.excused[name] = max(s.excused[name], s.now.Add(left)) // waiters know of that expiry
 	}
-	for _, h := range v.keys {
+	for name, h := range v.keys {
 		for owner := range h.fields {
+			if before := old[name]; before == nil || before.fields[owner] == "" {
+				s.ghosts[owner] = true
+			}
 			if _, was := s.robbed[owner]; was { // others have removed it, and now it is back
 				delete(s.robbed, owner)
 				s.denied[owner] = true // its engine may know that it is lost, and owes nothing

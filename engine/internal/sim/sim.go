@@ -39,6 +39,7 @@ type Sim struct {
 	stray       map[string]clock.Instant // since when nobody has an owner that the server has
 	failovers   int
 	shortened   map[string]shortened // owners
+	ghosts      map[string]bool      // owners that were released, and came back by a failover
 	steps       uint64
 
 	// dictated: nothing is left to chance. Each way takes a millisecond, timers are exact,
