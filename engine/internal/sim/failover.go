@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -106,7 +107,8 @@ func (s *Sim) failover(v *server) {
 			}
 			if _, was := s.robbed[owner]; was { // others have removed it, and now it is back
 				delete(s.robbed, owner)
-				s.denied[owner] = true // its engine may know that it is lost, and owes nothing
+				s.shortened[owner] = shortened{name, math.MaxInt64} // for how long it was there is not known
+				s.denied[owner] = true                              // its engine may know that it is lost, and owes nothing
 			}
 		}
 	}
