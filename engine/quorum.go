@@ -216,7 +216,7 @@ func (q *quorum) next(do *deeds) {
 		q.giveVotes(do) // the rest decides only what is to be said
 	case q.once:
 	case q.stage == quorumAsking:
-		if refused > 0 && q.out > 0 {
+		if q.out > 0 && (refused > 0 || q.waits()) {
 			do.look = true // perhaps the others are away
 		} else {
 			q.decide(nil, false, do)

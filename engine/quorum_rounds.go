@@ -22,10 +22,12 @@ func (q *quorum) round(took time.Duration, do *deeds) {
 
 // decide ends a round that has no majority, if it cannot get one any more: as far as answers
 // go, and what is known of the servers that have not answered, if that was looked at. If that takes
-// too long, they do not count, unless nobody has refused. The caller holds mu.
+// too long, they do not count, unless nobody has refused. While nobody has in this round, that one
+// held it before says nothing. The caller holds mu.
 func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 	votes, coming, slow, late := 0, 0, 0, 0
 	referee, holder := -1, -1 // the first that is not away; the first that refused
+	refused := slices.ContainsFunc(q.parts, func(p quorumPart) bool { return p.asked == nil && p.err != nil })
 	for _, i := range q.order {
 		p := &q.parts[i]
 		stand := isOpen
@@ -43,7 +45,7 @@ func (q *quorum) decide(stands []standing, tooLong bool, do *deeds) {
 			if stand = isHeld; stands != nil && stands[i] == isAway {
 				stand = isAway
 			}
-		case stands != nil:
+		case stands != nil && (refused || tooLong || stands[i] == isAway):
 			stand = stands[i]
 		}
 		if stand == isOpen && p.asked != nil {

@@ -123,3 +123,48 @@ func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 		})
 	}
 }
+
+// One of three servers is known to hang, and a waiter's try there is out. When a probe gets it the
+// vote of another, it gives that back at once: the owner of the first may need it.
+func TestWaiterKeepsNoVoteForAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	steady(t, func(t testing.TB) {
+		s := independent(t, 3)
+		other, v := s.open(), s.open(func(c *Config) { c.CommandTimeout = 2 * time.Second })
+		l := v.lock("x")
+		first, second, last := l.all.order[0], l.all.order[1], l.all.order[2]
+		held := mustLock(t, other[first].Mutex("x"))
+		s.servers[second].Stop()
+		defer func() { _ = s.servers[second].Process.Cont() }()
+		early := v[second].Mutex("x").LockAsync(ctxT(t)) // hears that it hangs
+		eventually(t, "the second is away", func() bool {
+			stand, _ := early.source.(*acquisition).standing()
+			return stand == isAway
+		})
+		waiting := l.LockAsync(ctxT(t))
+		q := waiting.source.(*quorum)
+		eventually(t, "it waits at the first", func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.looks = 2 * maxLooks // as one that has waited for long
+			return q.stage == quorumBlocked && q.parts[first].asked != nil && q.parts[first].waits
+		})
+		var since time.Time
+		eventually(t, "it asks the last, and has its vote no more", func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if since.IsZero() && q.parts[last].vote != nil {
+				since = time.Now()
+			}
+			return q.failed > 1 && q.parts[last].vote == nil
+		})
+		if d := time.Since(since); !since.IsZero() && d > firstLook<<maxLooks/2 {
+			t.Errorf("it keeps the vote for %v", d)
+		}
+		waiting.Abandon()
+		early.Abandon()
+		mustUnlock(t, held)
+		s.servers[second].Cont()
+		s.clean(other, v)
+	})
+}
