@@ -108,7 +108,7 @@ func (e *AckError) Error() string {
 }
 
 // said is the text without the lock's name, for an error that has it.
-func (e *AckError) Said() string {
+func (e *AckError) said() string {
 	_, text, _ := strings.Cut(e.Error(), fmt.Sprintf("%q: ", reason.Shorten(e.Name)))
 	return text
 }

@@ -143,7 +143,7 @@ var errNoContext = reason.Invalid("the context must not be nil: use context.Back
 // partText is the text of an error as a part of a longer one, which has the lock's name.
 func partText(err error) string {
 	if ack, ok := err.(*AckError); ok {
-		return reason.Trimmed(ack.Said())
+		return reason.Trimmed(ack.said())
 	}
 	return reason.Said(err)
 }

@@ -141,7 +141,7 @@ func Because(is ...error) error { return &failure{is: is, sep: ": "} }
 // Together joins errors of which none is the reason of the others.
 func Together(is ...error) error { return &failure{is: is, sep: "; "} }
 
-// Said is the text of an error as a part of a longer one: see trimmed.
+// Said is the text of an error as a part of a longer one: see Trimmed.
 func Said(err error) string { return Trimmed(err.Error()) }
 
 // Trimmed makes a text a part of a longer one: on one line, and without the names of these
