@@ -145,12 +145,15 @@ func read(o *machine.Outcome, what machine.What, code int64) {
 		}
 	case what == machine.Extending:
 		switch code {
+		case script.Renewed:
 		case script.Gone:
 			o.Answer = machine.Missing
 		case script.WrongType:
 			o.Answer = machine.Foreign
 		case script.Refused:
 			o.Verdict, o.Err = machine.Busy, errRefused
+		default:
+			o.Verdict, o.Err = machine.Denied, errReply
 		}
 	case code == script.NotThere:
 		o.Answer = machine.Missing
