@@ -182,13 +182,29 @@ func TestExtendThatGivesUpWithItsHoldSaysThatTheLockIsNotHeld(t *testing.T) {
 	}
 }
 
+// slowEnd is what ends with a hold, when the test says so.
+type slowEnd chan struct{}
+
+func (c slowEnd) End(error) { <-c }
+
 // When its time is over, the hold may have ended, and its name be used for another one.
 func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	t.Parallel()
-	_, p, e := behind(t, func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
+	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
 	sh, r := h.h.sh, h.h.Res
-	p.Pause(faultproxy.All) // nothing is answered, so only a call that gives up reads the route
+	again, err := e.Mutex("x").Lock(h.Context(ctxT(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is sent while contexts end, so only a call that gives up reads the route.
+	slow := make(slowEnd)
+	if err := again.h.bind(slow); err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan error, 1)
+	go func() { left <- again.Unlock(ctxT(t)) }()
+	eventually(t, "the re-entry ends", func() bool { return again.Err() != nil })
 	extended := make(chan error, 1)
 	go func() { extended <- h.Extend(ctxT(t), 2*time.Minute) }()
 	is := func(what string) func() bool {
@@ -212,4 +228,9 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	if err := receive(t, extended); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Extend: %v", err)
 	}
+	close(slow)
+	if err := receive(t, left); err != nil {
+		t.Errorf("Unlock of the re-entry: %v", err)
+	}
+	mustUnlock(t, h)
 }
