@@ -91,6 +91,7 @@ func (s *shard) Unstalled(r *machine.Resource) { s.eng.recovery.drop(r) }
 func (s *shard) Idle(r *machine.Resource) {
 	delete(s.resources[r.Kind], r.Name)
 	s.eng.emptied(s)
+	r.Name = "" // it may be long
 	if !r.Spent && len(s.free) < maxFree {
 		s.free = append(s.free, r)
 	}
