@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -108,7 +109,7 @@ func cannotVote(locks []Mutex) error {
 }
 
 // drift is how far the clocks of the servers may run apart during a lease.
-func drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
+func drift(lease time.Duration) time.Duration { return machine.Drift(lease) }
 
 // serverOf names the server of a lock, for an error.
 func (m Mutex) serverOf() string {
