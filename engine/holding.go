@@ -16,7 +16,7 @@ import (
 
 // holding is what the engine has of a hold: the machine's, and its place among the
 // renewals. The user has a Hold, which points here. (Two objects, so that a Hold that the
-// user dropped can be noticed.) It is guarded by the shard's lock, but for what takes none.
+// user dropped can be noticed.) The shard's lock guards its fields.
 type holding struct {
 	machine.Hold
 	sh     *shard

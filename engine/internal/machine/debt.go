@@ -114,7 +114,9 @@ func (r *Resource) settleReplied(c *Command, o Outcome) {
 	if d == nil {
 		return
 	}
-	r.Port.Refused(o)
+	if o.Verdict == Denied || o.Verdict == Busy {
+		r.Port.Refused(o)
+	}
 	if o.Verdict == Unknown || o.Verdict == Busy {
 		return // still due
 	}

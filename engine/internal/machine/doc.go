@@ -5,15 +5,26 @@
 // and randomness come from a Port. A transition is a call, made under the lock of the
 // name's shard, with an Effects that takes what is to be done once the lock is given up.
 // What must happen under the lock, and neither blocks nor calls back, goes through a port:
-// timers, subscriptions, places among the renewals, counters.
+// timers, subscriptions, places among the renewals, counters, and the queue of hooks and
+// log lines.
 //
 // The engine owns what is not pure. Its acquisitions, holds, waits and debts embed the
 // machine's, and are their ports.
 //
-//	event                            under the shard's lock          after it
-//	Lock, Unlock, Extend, cancel  -> Admit, Unlock, Extend, Cancel -> Effects, in this order:
-//	reply                         -> Resource.Replied                 1. contexts that ended
-//	timer                         -> Fired, Rang, PauseOver           2. the next command
-//	channel                       -> Wait.Heard                       3. verdicts
-//	renewal                       -> Hold.Renewed, Gone               4. hooks and the log
+// What happens, and what is called for it under the shard's lock:
+//
+//	Lock, Unlock, Extend, cancel  Admit, Unlock, Extend, Cancel
+//	a reply                       Resource.Replied
+//	a timer                       Fired, Rang, PauseOver
+//	the channel                   Subscribed, Announced, Cut, Forbidden
+//	a renewal                     Renewal, Renewed, Gone
+//	a hold is asked               Check
+//	contexts have ended           Resource.Told
+//	a connection is back          Resume
+//	Shutdown, Close               StopWaiting, EndHold, Drop
+//
+// Then, without the lock, the Effects, in this order: contexts of holds that ended; the next
+// command, or recovery, which sends it later; verdicts; a look at a hold.
+//
+// Start reading with Resource, which has the invariants, and its method next.
 package machine

@@ -4,8 +4,8 @@ import "github.com/pawl-lock/pawl/engine/internal/queue"
 
 // Effects are what a transition leaves to be done once the shard's lock is released, in
 // this order: ending contexts, sending the next command (which may take a lane's lock,
-// write a socket, or complete at once), telling callers their results, and looking at a
-// hold. No user code runs under a lock.
+// write a socket, or complete at once) or handing the name to recovery, telling callers
+// their results, and looking at a hold. No user code runs under a lock.
 //
 // A transition that ends a hold with contexts sends nothing: the next command is chosen
 // when the contexts have ended (see telling.go).
@@ -14,11 +14,11 @@ import "github.com/pawl-lock/pawl/engine/internal/queue"
 // nothing points back to it.
 type Effects struct {
 	// Ended are holds of one name with contexts, which must end before the name goes on:
-	// see Told. There are so many contexts.
+	// see Told. The others follow with NextEnded.
 	Ended    *Hold
-	Contexts int
+	Contexts int // how many they have together
 
-	Send    *Resource // its Cmd
+	Send    *Resource // whose Cmd is to be sent
 	Stalled *Resource // for the recovery queue
 
 	acquired               queue.Chain[*Request] // with their verdicts, in order

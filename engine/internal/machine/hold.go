@@ -20,8 +20,9 @@ import (
 // and what the server's field shows while the hold is the innermost one. The end
 // of a hold ends its children.
 //
-// Everything is guarded by the shard's lock, except validUntil, which is atomic,
-// and what never changes: Port, Res, ID, count, Parent.
+// Everything is guarded by the shard's lock, except validUntil, which is atomic, what never
+// changes (Port, Res, Name, ID, Want, Parent, count, watched, follows), and Ending once it
+// is set, for those who end the contexts.
 type Hold struct {
 	Port HoldPort
 	Res  *Resource
@@ -258,8 +259,7 @@ func (h *Hold) Fired(now clock.Instant, fx *Effects) {
 	}
 }
 
-// The methods below are for the engine; Acked, IsLive, IsOver, MaxEnd, There and EndBy are
-// called under the shard's lock.
+// The methods below are for the engine, which calls them under the shard's lock.
 
 // Acked is how many replicas had what Until counts from.
 func (h *Hold) Acked() int {
@@ -281,7 +281,8 @@ func (h *Hold) MaxEnd() clock.Instant {
 	return h.extra.maxEnd
 }
 
-// There is when the server had the hold of one of several servers, at least.
+// There is the latest time at which the server is known to have had the hold, if it is one
+// of several servers'.
 func (h *Hold) There() clock.Instant {
 	if h = h.Timekeeper(); h.extra == nil {
 		return 0
@@ -304,5 +305,6 @@ func (h *Hold) EndBy(at clock.Instant) {
 	}
 }
 
-// Shorten has the hold end then, if not sooner; who looks next notices it.
+// Shorten has the hold end at that time, if not sooner. It arms no timer: the next look
+// notices it.
 func (h *Hold) Shorten(at clock.Instant) { h.setUntil(min(h.OwnUntil(), at)) }

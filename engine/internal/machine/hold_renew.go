@@ -6,8 +6,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Renewal says for how long the hold is to be renewed at now. One that is past its time
-// ends, and answers false, as does one that has ended already.
+// Renewal says for how long the hold is to be renewed, by a command that is sent now. It is
+// false for a hold that has ended, or ends here because its time is over.
 func (h *Hold) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, ok bool) {
 	h.check(now, fx)
 	h.boundReleases()

@@ -32,8 +32,8 @@ type Port interface {
 	// having one.
 	Up(route uint64) bool
 	Trouble(route uint64) error
-	// Sharded: messages of channels are sharded. Both: others of the deployment announce
-	// with plain ones still.
+	// Sharded: messages of channels are sharded. Both: they are, but others of the
+	// deployment may still announce with plain ones.
 	Sharded() bool
 	Both() bool
 	// ServerOf names the server of a route, as long as that matters; else it is 0.
@@ -43,18 +43,19 @@ type Port interface {
 	Pause(r *Resource, at clock.Instant)
 	// Unstalled: a name that recovery lists has nothing to send any more.
 	Unstalled(r *Resource)
-	// Idle: nothing is left of a name.
+	// Idle: nothing is left of a name. Its resource is Out, and may serve another (see
+	// Reset), unless it is Spent.
 	Idle(r *Resource)
 
 	// Released: a server has answered the release of an owner, whose MinHold ends at end.
 	Released(r *Resource, by Server, id int64, at, end clock.Instant)
-	// Unheard: it was not announced.
+	// Unheard: a release was not announced, as the server refused the message.
 	Unheard(name string)
-	// Refused: a release was refused, for good or for now.
+	// Refused: the server refused a release, for good (Denied) or for now (Busy).
 	Refused(o Outcome)
 
-	// LossError is the error of a hold that was lost, AckError that of a grant or an
-	// extension that replicas lack.
+	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
+	// that too few replicas have.
 	LossError(name string, why Loss) error
 	AckError(name string, ack Ack) error
 }
@@ -65,7 +66,7 @@ type Server uint32
 // Config is what the machine needs of the engine's.
 type Config struct {
 	Lease, CommandTimeout, AckTimeout time.Duration
-	Replicas                          Acks
+	Replicas                          Acks          // of a request that does not say
 	FixedMargin                       time.Duration // 0: a part of each lease
 }
 
@@ -114,7 +115,7 @@ type RequestPort interface {
 	// none. Deliver follows, without it.
 	Settled(h *Hold, why error)
 	Deliver()
-	// GiveUpAt has the request Bound: canceled at an instant.
+	// GiveUpAt calls Bound with what cancels the request at an instant.
 	GiveUpAt(at clock.Instant)
 }
 
@@ -132,7 +133,7 @@ type HoldPort interface {
 	RenewSoon()
 	// WakeAt has Fired called at an instant.
 	WakeAt(at clock.Instant)
-	// Ended: it is live no more, released (0) or lost.
+	// Ended: it is not live any more. It was released (0) or lost.
 	Ended(why Loss)
 	// Lost: it was lost, and not only with its outer hold.
 	Lost(why Loss)

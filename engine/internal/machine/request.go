@@ -17,7 +17,7 @@ import (
 //
 // A try that is out when its request ends is an orphan: its reply finds no request, and if
 // the server granted it, the grant becomes a debt. Everything here is guarded by the
-// shard's lock until ended.
+// shard's lock until ended, and belongs to the receiver of the verdict after that.
 type Request struct {
 	Port RequestPort
 
@@ -38,7 +38,7 @@ type Request struct {
 	trying     bool
 	ended      bool
 	listed     bool // by an Effects
-	Patient    bool // the engine's: a command of it waits its turn on a full lane, though it is a future's
+	Patient    bool // a command of it waits its turn on a full lane, though it is Async
 }
 
 // Rare is what most requests do not need.
@@ -127,7 +127,8 @@ func (a *Request) end() {
 	r.Port.Counters().Pending--
 }
 
-// Drop ends a request that was never admitted.
+// Drop ends a request that is not admitted yet. If somebody still comes with it, that is a
+// case for Refuse.
 func (a *Request) Drop() { a.ended = true }
 
 // fail ends the request without the lock, for the given reason.

@@ -26,7 +26,7 @@ import (
 //     process, whichever came first, the channel is subscribed to (wait), until a
 //     moment after the last waiter left.
 //  5. The resource is in the table (not Out) as long as any of these is there: hold,
-//     waiters, tries, debts, wait, a command in flight, a hold that is being told.
+//     waiters, tries, debts, wait, a command in flight, a hold that is being told, a pause.
 //  6. While contexts of a hold that ended are alive, nothing is sent (telling).
 //
 // Renewals are not commands of the name: they go in batches over a connection of
@@ -52,9 +52,9 @@ type Resource struct {
 	// headsTurn: the latest acquire was that of a TryLock. So TryLocks that come again and
 	// again do not keep the head from trying.
 	headsTurn bool
-	// Out: it is in the table no more. (An ended hold may point to it still.)
+	// Out: it is not in the table any more. (A hold that ended may point to it still.)
 	Out     bool
-	Dropped bool   // the engine's: recovery need not go on with it
+	Dropped bool   // the engine's: recovery need not go on with it; guarded by recovery's lock
 	tried   Tried  // what the latest command was told
 	telling uint32 // holds that ended and whose contexts have not: see telling.go
 	untold  *Hold  // holds that ended while contexts of the name have not
@@ -249,9 +249,10 @@ func (r *Resource) settled() {
 	r.Port.Idle(r)
 }
 
-// Reset gives the resource to another name. Nothing points to it any more: users have holds
-// and requests, and those that ended do not look at it; its command has been answered; it
-// has no timer, for the pauses and the waits are objects of their own.
+// Reset gives the resource to a name. If it served another, nothing is left of that: its
+// command has been answered; it has no timer, for the pauses and the waits are objects of
+// their own. A hold that ended may point to it still, and at most has it choose its next
+// command (see goOnAfter), which does no harm to any name.
 func (r *Resource) Reset(name string, route uint64, kind uint8, polls bool) {
 	r.Name, r.Route, r.Kind, r.Polls = name, route, kind, polls
 	r.refused, r.headsTurn, r.Out = 0, false, false

@@ -11,7 +11,7 @@ import (
 // Tried is the result of the name's latest command, for the errors of acquisitions that
 // stop waiting: a busy lock must not look like an outage, nor an outage like a busy
 // lock. It belongs to the name, not to one acquisition: the second waiter in the queue
-// never tries itself. It is forgotten when the name is idle (see resource.settled).
+// never tries itself. It is forgotten when the name is idle (see Resource.settled).
 type Tried uint8
 
 // What it may be.

@@ -9,10 +9,9 @@ import (
 )
 
 // Wait is the wait of a resource's head. queue.Wait decides when that tries; Wait adds the
-// alarm and the channel. It is made by the first refusal, or when an
-// acquisition waits behind a hold of this process. It stays for a moment after the last
-// waiter has left (lingering), so that a name in demand does not subscribe and
-// unsubscribe at every turn.
+// alarm and the channel. It is made by the first refusal, or when a request waits behind a
+// hold of this process. It stays for a moment after the last waiter has left (lingering),
+// so that a name in demand does not subscribe and unsubscribe at every turn.
 //
 // It is an object of its own because timers and channel events may arrive after the
 // resource has finished with it. Then over is set, and they do nothing.
