@@ -33,6 +33,7 @@
 //	socket     moves the bytes of one connection; event loops     internal/socket
 //	fifo       queues                                             internal/fifo
 //	exchange   requests, replies, classes of failure              internal/exchange
+//	reply      replies of a connection that nobody else reads     internal/reply
 //	slot       the slot of a key                                  internal/slot
 //	wire       bytes to values and back; no socket, no time       wire
 //

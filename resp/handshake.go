@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -82,10 +83,10 @@ func handshake(conn net.Conn, steps []step) error {
 	// answers once and closes: its answer is read even if the write failed.
 	_, writeErr := conn.Write(out)
 
-	in := replyStream{conn: conn, buf: make([]byte, 0, 4<<10)}
+	in := reply.NewStream(conn, 4<<10)
 	strange := false
 	for _, s := range steps {
-		v, err := in.next()
+		v, err := in.Next()
 		if err != nil {
 			return closedInHandshake(s, err, writeErr)
 		}
@@ -95,44 +96,15 @@ func handshake(conn net.Conn, steps []step) error {
 		strange = strange || s.name == "HELLO" && isUnknownCommand(v)
 	}
 	if strange {
-		if err := in.checkVersion(); err != nil {
+		if err := checkVersion(&in); err != nil {
 			return err
 		}
 	}
-	if n := len(in.buf); n > 0 {
+	if n := in.Unread(); n > 0 {
 		return fmt.Errorf("%w: %d bytes after the last reply of the handshake; check that nothing stands between client and server",
 			ErrProtocol, n)
 	}
 	return writeErr
-}
-
-// replyStream reads replies off a connection that nobody else reads, blocking.
-type replyStream struct {
-	conn    net.Conn
-	buf     []byte // read and not yet decoded
-	decoder wire.Decoder
-}
-
-// next returns the next reply. It borrows the stream's buffer until the next call.
-func (r *replyStream) next() (Value, error) {
-	for {
-		v, n, err := r.decoder.Decode(r.buf)
-		if err != nil {
-			return Value{}, err
-		}
-		if n > 0 {
-			r.buf = r.buf[n:]
-			return v, nil
-		}
-		if len(r.buf) == cap(r.buf) {
-			r.buf = append(r.buf, 0)[:len(r.buf)]
-		}
-		read, err := r.conn.Read(r.buf[len(r.buf):cap(r.buf)])
-		r.buf = r.buf[:len(r.buf)+read]
-		if err != nil && read == 0 {
-			return Value{}, err
-		}
-	}
 }
 
 func closedInHandshake(s step, readErr, writeErr error) error {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 
 // acquainted looks at the answer of a fresh connection to HELLO.
 func (c *Config) acquainted(v Value) error {
-	if c.Topology == Standalone && field(v, "mode") == "cluster" {
+	if c.Topology == Standalone && reply.Field(v, "mode") == "cluster" {
 		c.Logger.Warn("resp: the server is a node of a cluster; connect with redis+cluster://, or what its other nodes serve is refused", "addr", c.Addr)
 	}
 	return nil
@@ -31,11 +32,11 @@ var redisVersion = regexp.MustCompile(`(?m)^redis_version:((\d+)\.[\w.]*)`)
 
 // checkVersion asks a server that did not know HELLO for its version. One that does not
 // tell is left alone.
-func (r *replyStream) checkVersion() error {
-	if _, err := r.conn.Write(wire.AppendCommand(nil, "INFO", "server")); err != nil {
+func checkVersion(r *reply.Stream) error {
+	if _, err := r.Conn.Write(wire.AppendCommand(nil, "INFO", "server")); err != nil {
 		return err
 	}
-	v, err := r.next()
+	v, err := r.Next()
 	if err != nil {
 		return fmt.Errorf("no answer to INFO: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -157,7 +158,7 @@ func (s *scouts) connect(ctx context.Context, k *scout) {
 	case err == nil && !mine:
 		hangUp(conn)
 	}
-	k.in, k.err, k.since = replyStream{conn: conn}, err, s.clock.Now()
+	k.in, k.err, k.since = reply.Stream{Conn: conn}, err, s.clock.Now()
 	close(k.ready)
 }
 
@@ -207,7 +208,7 @@ func (s *scouts) drop(k *scout) {
 		delete(s.mu.open, k.key)
 	}
 	s.mu.Unlock()
-	hangUp(k.in.conn)
+	hangUp(k.in.Conn)
 }
 
 // tidy ends a search: what was not asked in it is closed and forgotten; all is unless
@@ -243,7 +244,7 @@ func (s *scouts) closeIf(cond func(k *scout) bool) {
 		delete(s.mu.open, key)
 		k.cancel()
 		if k.connected() {
-			gone = append(gone, k.in.conn)
+			gone = append(gone, k.in.Conn)
 		}
 	}
 	s.mu.Unlock()

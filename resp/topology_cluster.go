@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -93,8 +94,8 @@ const maxPrimaries = 1024
 func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 	l := new(layout)
 	refused := error(&notYet{errNoSlots})
-	for _, entry := range elements(v) {
-		e := elements(entry)
+	for _, entry := range reply.Elements(v) {
+		e := reply.Elements(entry)
 		if len(e) < 3 {
 			return nil, fmt.Errorf("%w: an entry of %d elements", ErrProtocol, len(e))
 		}
@@ -102,13 +103,13 @@ func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 		if e[0].Kind != wire.KindInt || e[1].Kind != wire.KindInt || first < 0 || last < first || last >= slot.Count {
 			return nil, fmt.Errorf("%w: slots %d to %d", ErrProtocol, first, last)
 		}
-		node := elements(e[2])
+		node := reply.Elements(e[2])
 		if len(node) < 2 || node[1].Kind != wire.KindInt {
 			return nil, fmt.Errorf("%w: a node without host and port", ErrProtocol)
 		}
 		host := string(node[0].Bytes)
 		if host == "?" && len(node) > 3 {
-			host = field(node[3], "ip") // it has not got the hostname that it is to be known by
+			host = reply.Field(node[3], "ip") // it has not got the hostname that it is to be known by
 		}
 		primary, err := t.cfg.announced(host, strconv.FormatInt(node[1].Int, 10), asked)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -139,7 +140,7 @@ func (s *sentinelSearch) named(ctx context.Context, sentinel string) (string, er
 	if err != nil {
 		return "", refusedBySentinel(err)
 	}
-	e := elements(v)
+	e := reply.Elements(v)
 	if len(e) != 2 {
 		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
 	}
@@ -162,7 +163,7 @@ func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, err
 	if err != nil {
 		return noEpoch, err
 	}
-	n, err := strconv.ParseInt(field(v, "config-epoch"), 10, 64)
+	n, err := strconv.ParseInt(reply.Field(v, "config-epoch"), 10, 64)
 	if err != nil {
 		return noEpoch, nil
 	}
@@ -249,8 +250,8 @@ func postponed(err error) bool {
 // was after the next failover, the primary is one of them, and the next one is not.
 func (t *sentinelTopology) groups(primary string, list Value) *groups {
 	g := &group{replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
-	for _, r := range elements(list) {
-		host, port := field(r, "ip"), field(r, "port")
+	for _, r := range reply.Elements(list) {
+		host, port := reply.Field(r, "ip"), reply.Field(r, "port")
 		p := peer{names: []string{net.JoinHostPort(host, port)}}
 		if addr, err := t.cfg.announced(host, port, ""); err == nil {
 			p.dialled = []string{addr}
@@ -300,8 +301,8 @@ func refusedBySentinel(err error) error {
 // others reads the answer to SENTINEL SENTINELS: for each a flat list of fields.
 func (t *sentinelTopology) others(v Value, asked string) []string {
 	var addrs []string
-	for _, s := range elements(v) {
-		host, port := field(s, "ip"), field(s, "port")
+	for _, s := range reply.Elements(v) {
+		host, port := reply.Field(s, "ip"), reply.Field(s, "port")
 		if addr, err := t.cfg.announced(host, port, asked); err == nil {
 			addrs = append(addrs, addr)
 		}
@@ -345,14 +346,14 @@ func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_, err = conn.Write(wire.AppendCommand(nil, "SUBSCRIBE", "+switch-master"))
-	in := replyStream{conn: conn}
+	in := reply.Stream{Conn: conn}
 	for err == nil {
 		// A sentinel whose machine is gone says nothing; TCP's keep-alive finds out.
 		var v Value
-		if v, err = in.next(); err != nil {
+		if v, err = in.Next(); err != nil {
 			break
 		}
-		e := elements(v)
+		e := reply.Elements(v)
 		switch {
 		case v.Kind == wire.KindError:
 			err := &connectError{what: "SUBSCRIBE", addr: addr, err: wire.NewServerError(v.Bytes)}

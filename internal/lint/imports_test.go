@@ -21,6 +21,7 @@ var layers = map[string]int{
 
 	"resp/wire":              1,
 	"resp/internal/slot":     1,
+	"resp/internal/reply":    2,
 	"resp/internal/exchange": 2,
 	"resp/internal/fifo":     3,
 	"resp/internal/socket":   3,
