@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Limits of what servers announce.
@@ -22,12 +24,12 @@ const (
 // announced is the address that a server announces, as it is dialled from here. Only
 // addresses of the user's own, those of the configuration and those that AddrMap returns,
 // may be sockets in the file system. It runs AddrMap.
-func (c *Config) announced(host, port, asked string) (string, error) {
+func (c *findConfig) announced(host, port, asked string) (string, error) {
 	addr, own, err := parseAnnounced(host, port, asked)
 	if err != nil || own || c.AddrMap == nil {
 		return addr, err
 	}
-	return c.addrs.ask(addr)
+	return c.AddrMap.ask(addr)
 }
 
 // parseAnnounced joins host and port. Without a host they mean the one at which the
@@ -35,7 +37,7 @@ func (c *Config) announced(host, port, asked string) (string, error) {
 func parseAnnounced(host, port, asked string) (addr string, own bool, err error) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
-		return "", false, fmt.Errorf("%w: a server announces the port %.20q", ErrProtocol, port)
+		return "", false, fmt.Errorf("%w: a server announces the port %.20q", wire.ErrProtocol, port)
 	}
 	port = strconv.FormatUint(number, 10)
 	if host == "" {
@@ -48,7 +50,7 @@ func parseAnnounced(host, port, asked string) (addr string, own bool, err error)
 	}
 	forbidden := func(r rune) bool { return r <= ' ' || r == '/' || r == '\\' || r == 0x7f }
 	if host == "" || host == "?" || len(host) > maxHost || strings.ContainsFunc(host, forbidden) {
-		return "", false, fmt.Errorf("%w: a server announces the host %.40q", ErrProtocol, host)
+		return "", false, fmt.Errorf("%w: a server announces the host %.40q", wire.ErrProtocol, host)
 	}
 	return net.JoinHostPort(host, port), false, nil
 }

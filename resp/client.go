@@ -73,15 +73,13 @@ func Open(cfg Config) *Client {
 	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.kick("") })
 	c.seen.forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
-	c.explorer = newExplorer(c)
 	if cfg.Topology == Cluster {
 		c.routes.slots = make([]atomic.Pointer[node], slot.Count)
 	}
-	if t := c.explorer.topology; t != nil {
+	if d := cfg.deployment(); d != nil {
+		c.explorer = newExplorer(c.ctx, d, (*following)(c))
 		c.goLabelled(c.ctx, "explorer", c.explorer.run)
-		c.goLabelled(c.ctx, "watch", func(ctx context.Context) {
-			t.watch(ctx, c.explorer.kick)
-		})
+		c.goLabelled(c.ctx, "watch", c.explorer.watch)
 	} else {
 		n := newNode(c, cfg.Network, cfg.Addr)
 		c.mu.nodes[cfg.Addr] = n

@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // clusterNode is a line of CLUSTER NODES.
@@ -20,7 +22,7 @@ const maxNodes = 4096
 
 // clusterNodes reads the answer of the node at asked. Nodes whose handshake is not over
 // are left out: nobody knows yet what they are.
-func (c *Config) clusterNodes(text, asked string) (nodes []clusterNode, err error) {
+func (c *findConfig) clusterNodes(text, asked string) (nodes []clusterNode, err error) {
 	for line := range strings.Lines(text) {
 		// id, address, flags, primary, sent, received, epoch, link, slots ...
 		words := strings.Fields(line)
@@ -28,10 +30,10 @@ func (c *Config) clusterNodes(text, asked string) (nodes []clusterNode, err erro
 			continue
 		}
 		if len(nodes) == maxNodes {
-			return nil, fmt.Errorf("%w: more than %d nodes", ErrProtocol, maxNodes)
+			return nil, fmt.Errorf("%w: more than %d nodes", wire.ErrProtocol, maxNodes)
 		}
 		if len(words) < 8 {
-			return nil, fmt.Errorf("%w: a node of %d words", ErrProtocol, len(words))
+			return nil, fmt.Errorf("%w: a node of %d words", wire.ErrProtocol, len(words))
 		}
 		flags := strings.Split(words[2], ",")
 		if slices.Contains(flags, "handshake") {
@@ -52,7 +54,7 @@ func (c *Config) clusterNodes(text, asked string) (nodes []clusterNode, err erro
 
 // clusterPeer reads "10.0.0.1:6379@16379,hostname,and more": an address, and perhaps a
 // name by which it wants to be known.
-func (c *Config) clusterPeer(word, asked string) (p peer) {
+func (c *findConfig) clusterPeer(word, asked string) (p peer) {
 	word, more, _ := strings.Cut(word, ",")
 	name, _, _ := strings.Cut(more, ",")
 	word, _, _ = strings.Cut(word, "@")

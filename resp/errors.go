@@ -41,7 +41,7 @@ var (
 var (
 	// ErrSentinelAuth means that a sentinel does not accept the credentials. Sentinels use
 	// Config.SentinelUsername and SentinelPassword, not those of the servers.
-	ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own (SentinelPassword, sentinel_password in a URL)")
+	ErrSentinelAuth = errSentinelAuth
 
 	// ErrTooOld means that the server's version is not supported.
 	ErrTooOld = errors.New("resp: the server is too old; use Redis 6.0 or later, or Valkey")

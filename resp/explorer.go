@@ -2,12 +2,14 @@ package resp
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 const (
@@ -18,33 +20,49 @@ const (
 	// exploreSeldom is that time once a look has found nothing new: a node that is dead
 	// asks for looks all the time.
 	exploreSeldom = time.Second
-	// retireAfter is how long a node that serves nothing keeps its connections: slots
-	// that are moved back and forth must not cost a handshake each time.
-	retireAfter = 5 * time.Second
 )
 
 // period is how often the layout is looked at without a reason. A cluster announces
 // changes with MOVED, and sentinels publish them; a promotion by hand is announced by
 // nobody.
-func (t Topology) period() time.Duration {
-	switch t {
-	case Cluster:
+func (k kind) period() time.Duration {
+	switch k {
+	case kindCluster:
 		return 30 * time.Second
-	case Sentinel:
+	case kindSentinel:
 		return 10 * time.Second
 	default:
 		return time.Second
 	}
 }
 
-// explorer keeps the routes of a Client true: it finds the layout, again whenever
-// something suggests that it has changed, one search at a time.
+// explorerClient has the routes that an explorer keeps true. The methods are called by the
+// searching goroutine.
+type explorerClient interface {
+	// Counting reports whether the groups are to be asked for, too.
+	Counting() bool
+	// Impaired reports whether a connection is missing.
+	Impaired() bool
+	// Follow makes the routes those of a layout. It reports whether they are others now,
+	// and whether something is missing that another look may find soon.
+	Follow(ctx context.Context, l *layout) (changed, gaps bool, err error)
+	// Lost is told that no layout was found. It reports whether the routes have changed
+	// nevertheless since the latest search.
+	Lost() (changed bool)
+	// Searched is told that a search is over, after its progress can be read.
+	Searched()
+}
+
+// explorer keeps the routes of a client true: it finds the layout, again whenever
+// something suggests that it has changed, one search at a time. Of a nil explorer nothing
+// has to be found: there is one server.
 //
-// Goroutines: one that searches, one in the topology's watch; both of Client.wg.
+// Goroutines: the one that runs it, and the one that has it watch.
 type explorer struct {
-	client   *Client
+	cfg      *findConfig
+	client   explorerClient
 	scouts   *scouts
-	topology topology      // nil: a Standalone, there is nothing to find
+	topology topology
 	kicked   chan struct{} // capacity 1, as that of urgent
 	urgent   chan struct{}
 
@@ -63,17 +81,17 @@ type explorer struct {
 	}
 }
 
-func newExplorer(c *Client) *explorer {
-	x := &explorer{client: c, kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
-	x.scouts = newScouts(c.ctx, &c.cfg, searchPatience)
-	x.topology = newTopology(&c.cfg, x.scouts)
+func newExplorer(ctx context.Context, c *findConfig, client explorerClient) *explorer {
+	x := &explorer{cfg: c, client: client, kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	x.scouts = newScouts(ctx, c, searchPatience)
+	x.topology = newTopology(c, x.scouts)
 	return x
 }
 
 // kick asks for a search soon: something has changed. hint is a server that is likely
 // to know, or "". It never blocks.
 func (x *explorer) kick(hint string) {
-	if x.topology == nil {
+	if x == nil {
 		return
 	}
 	if hint != "" {
@@ -99,7 +117,7 @@ func (x *explorer) translate(addr string) {
 
 // nudge asks for a search: something is wrong, and perhaps something has changed.
 func (x *explorer) nudge() {
-	if x.topology == nil {
+	if x == nil {
 		return
 	}
 	select {
@@ -110,7 +128,7 @@ func (x *explorer) nudge() {
 
 // progress reports whether a layout has been found, and else why not, as of when.
 func (x *explorer) progress() (found bool, asOf clock.Instant, err error) {
-	if x.topology == nil {
+	if x == nil {
 		return true, 0, nil
 	}
 	x.mu.Lock()
@@ -118,19 +136,23 @@ func (x *explorer) progress() (found bool, asOf clock.Instant, err error) {
 	return x.mu.found, x.mu.began, x.mu.err
 }
 
+// watch has the deployment announce changes, where it does, until ctx ends.
+func (x *explorer) watch(ctx context.Context) { x.topology.watch(ctx, x.kick) }
+
+// run searches until ctx ends.
 func (x *explorer) run(ctx context.Context) {
 	defer x.scouts.close()
 	for {
 		patience := x.scouts.patience
 		changed, err := x.search(ctx)
 		if err != nil && !x.failed && ctx.Err() == nil {
-			x.client.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
+			x.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
 		}
 		x.failed = err != nil
 		x.scouts.patience = searchPatience
 		if x.failed {
 			// Perhaps the servers do answer, but not that fast, or this process is short of CPU.
-			x.scouts.patience = min(2*patience, max(searchPatience, x.client.cfg.DialTimeout))
+			x.scouts.patience = min(2*patience, max(searchPatience, x.cfg.DialTimeout))
 		}
 		if !x.pause(ctx, changed) {
 			return
@@ -146,8 +168,8 @@ func (x *explorer) pause(ctx context.Context, changed bool) bool {
 	if changed {
 		x.idle = 0
 	}
-	period := x.client.cfg.Topology.period()
-	if x.gaps || x.client.impaired() {
+	period := x.cfg.Kind.period()
+	if x.gaps || x.client.Impaired() {
 		period = min(period, time.Second)
 	}
 	due := period - rand.N(period/4)
@@ -175,39 +197,50 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 // search finds the layout and has the client follow it. It reports whether that changed
 // anything.
 func (x *explorer) search(ctx context.Context) (changed bool, err error) {
-	began := x.client.cfg.Clock.Now()
+	began := x.cfg.Clock.Now()
 	x.mu.Lock()
 	hint, alien := x.mu.hint, x.mu.alien
 	x.mu.hint, x.mu.alien = "", nil
 	x.mu.Unlock()
 	for _, addr := range alien {
-		if to, err := x.client.cfg.addrs.ask(addr); err == nil {
+		if to, err := x.cfg.AddrMap.ask(addr); err == nil {
 			hint = to
 		}
 	}
-	if x.failed || x.client.impaired() {
+	if x.failed || x.client.Impaired() {
 		x.scouts.renew()
 	}
-	l, err := x.topology.find(ctx, hint, x.client.counting.Load())
+	l, err := x.topology.find(ctx, hint, x.client.Counting())
+	var gaps bool
 	if err == nil {
-		err = x.client.sharding(ctx, l)
+		changed, gaps, err = x.client.Follow(ctx, l)
 	}
 	if err == nil {
-		changed = x.client.follow(l)
-		x.client.count(l.groups) // a new primary has been in the group of the old one
-		x.gaps = x.client.Clustered() && !l.whole() || x.client.uncounted()
+		x.gaps = gaps
 	} else {
-		// MOVED makes nodes and changes routes, whether searches find something or not.
-		changed = x.client.routes.moved.Swap(false)
-		x.client.settle(changed)
+		changed = x.client.Lost()
 	}
 	// A look every second must not cost handshakes; and what is still being connected when a
 	// search fails may be what it takes.
-	x.scouts.tidy(err != nil || x.client.cfg.Topology == Replicas)
+	x.scouts.tidy(err != nil || x.cfg.Kind == kindReplicas)
 	x.mu.Lock()
 	x.mu.err, x.mu.began = err, began
 	x.mu.found = x.mu.found || err == nil
 	x.mu.Unlock()
-	x.client.changed()
+	x.client.Searched()
 	return changed, err
+}
+
+// sharded asks primaries until one says whether the deployment has sharded channels. That
+// it is loading, busy or full says nothing. It is for Follow.
+func (x *explorer) sharded(ctx context.Context, primaries []string) (yes bool, err error) {
+	addrs := candidates("", primaries, nil)
+	return askFirst(ctx, addrs, x.scouts.patience, func(ctx context.Context, addr string) (bool, error) {
+		_, err := x.scouts.ask(ctx, x.cfg.Servers, addr, "PUBSUB", "SHARDNUMSUB", "0")
+		var refused *wire.ServerError
+		if errors.As(err, &refused) && (refused.Code == "NOPERM" || refused.Begins("ERR unknown", "ERR Unknown")) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }

@@ -2,11 +2,42 @@ package resp
 
 import (
 	"context"
-	"errors"
-	"strings"
+	"time"
 
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 )
+
+// following is what the explorer sees of a Client.
+type following Client
+
+// Counting implements explorerClient.
+func (f *following) Counting() bool { return f.counting.Load() }
+
+// Impaired implements explorerClient.
+func (f *following) Impaired() bool { return (*Client)(f).impaired() }
+
+// Searched implements explorerClient.
+func (f *following) Searched() { (*Client)(f).changed() }
+
+// Follow implements explorerClient.
+func (f *following) Follow(ctx context.Context, l *layout) (changed, gaps bool, err error) {
+	c := (*Client)(f)
+	if err := c.sharding(ctx, l); err != nil {
+		return false, false, err
+	}
+	changed = c.follow(l)
+	c.count(l.groups) // a new primary has been in the group of the old one
+	return changed, c.Clustered() && !l.whole() || c.uncounted(), nil
+}
+
+// Lost implements explorerClient. MOVED makes nodes and changes routes, whether searches find
+// something or not.
+func (f *following) Lost() (changed bool) {
+	c := (*Client)(f)
+	changed = c.routes.moved.Swap(false)
+	c.settle(changed)
+	return changed
+}
 
 // follow makes the routes those of a layout: nodes for new primaries, and an end for
 // those that serve nothing any more. Slots that nobody serves keep their node: it
@@ -128,6 +159,10 @@ func (c *Client) nodeFor(addr string, use func(*node)) *node {
 	return n
 }
 
+// retireAfter is how long a node that serves nothing keeps its connections: slots
+// that are moved back and forth must not cost a handshake each time.
+const retireAfter = 5 * time.Second
+
 // retire closes the nodes that have served nothing for a while. Where there is one
 // primary, the one before goes at once: it may be alive, and is wrong.
 func (c *Client) retire() {
@@ -165,28 +200,13 @@ func (c *Client) sharding(ctx context.Context, l *layout) error {
 	on := c.cfg.Sharding == ShardingOn
 	if c.cfg.Sharding == ShardingAuto {
 		var err error
-		if on, err = c.hasSharded(ctx, l); err != nil {
+		if on, err = c.explorer.sharded(ctx, l.primaries()); err != nil {
 			return err
 		}
 	}
 	c.sharded.Store(on)
 	c.shardingKnown = true
 	return nil
-}
-
-// hasSharded asks primaries until one says yes or no. That it is loading, busy or full is
-// neither.
-func (c *Client) hasSharded(ctx context.Context, l *layout) (yes bool, err error) {
-	s := c.explorer.scouts
-	addrs := candidates("", l.primaries(), nil)
-	return askFirst(ctx, addrs, s.patience, func(ctx context.Context, addr string) (bool, error) {
-		_, err := s.ask(ctx, &c.cfg, addr, "PUBSUB", "SHARDNUMSUB", "0")
-		var refused *ServerError
-		if errors.As(err, &refused) && (refused.Code == "NOPERM" || strings.HasPrefix(refused.Message, "ERR unknown") || strings.HasPrefix(refused.Message, "ERR Unknown")) {
-			return false, nil
-		}
-		return err == nil, err
-	})
 }
 
 // Sharded reports whether Channels are sharded ones: then messages must be sent with

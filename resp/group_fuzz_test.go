@@ -18,7 +18,7 @@ func FuzzClusterNodes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string) {
 		var c census
 		for _, text := range []string{first, second, first} {
-			nodes, err := new(Config).clusterNodes(text, "asked:1")
+			nodes, err := new(findConfig).clusterNodes(text, "asked:1")
 			if err != nil {
 				continue
 			}
@@ -51,7 +51,7 @@ func FuzzSentinelReplicas(f *testing.F) {
 		if err != nil || n == 0 {
 			return
 		}
-		top := &sentinelTopology{cfg: &Config{}}
+		top := &sentinelTopology{cfg: &findConfig{}}
 		g := top.groups("p:1", v).of["p:1"]
 		if g == nil || g.replicas != v.Len() {
 			t.Fatalf("%q: %+v", b, g)

@@ -69,7 +69,7 @@ func (c *Client) progress() progress {
 	if !found {
 		return progress{answered: answeredIn(err), open: errors.Is(err, errSilent), err: err, asOf: asOf}
 	}
-	p := progress{ready: true, answered: c.explorer.topology != nil, asOf: c.cfg.Clock.Now()}
+	p := progress{ready: true, answered: c.explorer != nil, asOf: c.cfg.Clock.Now()}
 	for _, n := range c.nodes() {
 		q := n.progress()
 		p.ready, p.answered = p.ready && q.ready, p.answered || q.answered
@@ -79,13 +79,6 @@ func (c *Client) progress() progress {
 	}
 	return p
 }
-
-// notYet marks an error after which another attempt may do: servers have answered, but
-// do not agree, or are about to change.
-type notYet struct{ err error }
-
-func (e *notYet) Error() string { return e.err.Error() }
-func (e *notYet) Unwrap() error { return e.err }
 
 // answeredIn reports whether the error came from a server.
 func answeredIn(err error) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
@@ -15,7 +16,6 @@ import (
 // scout is a connection to one server.
 type scout struct {
 	key    scoutKey
-	cfg    Config
 	cancel context.CancelFunc // of connecting
 	ready  chan struct{}      // closed when connecting has ended
 	in     reply.Stream
@@ -35,22 +35,22 @@ func (k *scout) connected() bool {
 }
 
 // ask sends a question and reads the answer. After an error the connection is of no use.
-func (k *scout) ask(ctx context.Context, question []string) (Value, error) {
+func (k *scout) ask(ctx context.Context, question []string) (wire.Value, error) {
 	conn := k.in.Conn
 	stop := context.AfterFunc(ctx, func() { hangUp(conn) })
 	defer stop()
 	if k.in.Unread() > 0 {
-		return Value{}, fmt.Errorf("%w: %d bytes that nobody asked for", ErrProtocol, k.in.Unread())
+		return wire.Value{}, fmt.Errorf("%w: %d bytes that nobody asked for", wire.ErrProtocol, k.in.Unread())
 	}
 	if _, err := conn.Write(wire.AppendCommand(nil, question...)); err != nil {
-		return Value{}, err
+		return wire.Value{}, err
 	}
 	v, err := k.in.Next()
 	if err != nil {
-		return Value{}, err
+		return wire.Value{}, err
 	}
 	if !stop() {
-		return Value{}, errors.Join(context.Cause(ctx), net.ErrClosed)
+		return wire.Value{}, errors.Join(context.Cause(ctx), net.ErrClosed)
 	}
 	return v.Clone(), nil
 }
@@ -59,8 +59,29 @@ func (k *scout) ask(ctx context.Context, question []string) (Value, error) {
 // own.
 func hangUp(conn net.Conn) { socket.BelowTLS(conn).Close() }
 
+// unanswered is a question that a server has not answered, or has refused.
+type unanswered struct {
+	question, addr string
+	err            error
+}
+
+// unansweredBy is the error of a question. It replaces the "i/o timeout" that the end of ctx
+// looks like by its cause.
+func unansweredBy(ctx context.Context, addr, question string, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return &unanswered{question, addr, err}
+}
+
+func (e *unanswered) Error() string {
+	return fmt.Sprintf("resp: %s with %s: %s", e.question, e.addr, strings.TrimPrefix(e.err.Error(), "resp: "))
+}
+
+func (e *unanswered) Unwrap() error { return e.err }
+
 // isPrimary judges the answer to ROLE.
-func isPrimary(v Value) error {
+func isPrimary(v wire.Value) error {
 	if role := roleOf(v); role != "master" {
 		return &notYet{fmt.Errorf("the server is no primary, its role is %q", role)}
 	}
@@ -68,8 +89,8 @@ func isPrimary(v Value) error {
 }
 
 // roleOf is the first word of ROLE's answer.
-func roleOf(v Value) (role string) {
-	v.Each(func(_ int, e Value) bool {
+func roleOf(v wire.Value) (role string) {
+	v.Each(func(_ int, e wire.Value) bool {
 		role = string(e.Bytes)
 		return false
 	})

@@ -28,11 +28,12 @@ import (
 //     scout that has been taken out of mu.open is closed by its owner at that time.
 //  3. The connecting goroutines end with ctx; close waits for them.
 type scouts struct {
-	clock    clock.Clock
-	patience time.Duration // of a search; set between searches
-	ctx      context.Context
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
+	clock       clock.Clock
+	dialTimeout time.Duration
+	patience    time.Duration // of a search; set between searches
+	ctx         context.Context
+	cancel      context.CancelFunc
+	wg          sync.WaitGroup
 
 	mu struct {
 		sync.Mutex
@@ -51,13 +52,13 @@ type debt struct {
 // scoutKey is a server and how to reach it: a sentinel may name a server by the address
 // of a sentinel.
 type scoutKey struct {
-	cfg  *Config
-	addr string
+	reach reach
+	addr  string
 }
 
 // newScouts returns scouts that end with ctx, or with close.
-func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
-	s := &scouts{clock: c.Clock, patience: patience}
+func newScouts(ctx context.Context, c *findConfig, patience time.Duration) *scouts {
+	s := &scouts{clock: c.Clock, dialTimeout: c.DialTimeout, patience: patience}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.mu.open = make(map[scoutKey]*scout)
 	s.mu.asked = make(map[string]bool)
@@ -65,39 +66,39 @@ func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
 	return s
 }
 
-// ask asks one server, reached as c says. An error reply is an error, a *ServerError
+// ask asks one server, reached by r. An error reply is an error, a *ServerError
 // inside.
-func (s *scouts) ask(ctx context.Context, c *Config, addr string, question ...string) (Value, error) {
+func (s *scouts) ask(ctx context.Context, r reach, addr string, question ...string) (wire.Value, error) {
 	for {
-		k := s.at(c, addr)
+		k := s.at(r, addr)
 		if err := s.await(ctx, k); err != nil {
-			return Value{}, k.cfg.connectError(ctx, question[0], err)
+			return wire.Value{}, unansweredBy(ctx, addr, question[0], err)
 		}
 		if k.err != nil {
 			if postponed(k.err) {
 				s.spoke(addr)
 			}
-			return Value{}, k.err
+			return wire.Value{}, k.err
 		}
 		v, err := k.ask(ctx, question)
 		if err == nil {
 			k.used = true
 			s.heard(addr)
 			if v.Kind == wire.KindError {
-				err = k.cfg.connectError(ctx, question[0], wire.NewServerError(v.Bytes))
+				err = unansweredBy(ctx, addr, question[0], wire.NewServerError(v.Bytes))
 			}
 			return v, err
 		}
 		s.drop(k)
 		if !k.used || ctx.Err() != nil {
-			return Value{}, k.cfg.connectError(ctx, question[0], err)
+			return wire.Value{}, unansweredBy(ctx, addr, question[0], err)
 		}
 		// The server may have closed it since the latest search, and be fine.
 	}
 }
 
 // at returns the scout of a server, which is being connected if there was none.
-func (s *scouts) at(c *Config, addr string) *scout {
+func (s *scouts) at(r reach, addr string) *scout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true
@@ -110,11 +111,10 @@ func (s *scouts) at(c *Config, addr string) *scout {
 		d.silent = now
 	}
 	s.mu.debts[addr] = d
-	key := scoutKey{c, addr}
+	key := scoutKey{r, addr}
 	k := s.mu.open[key]
 	if k == nil {
-		k = &scout{key: key, cfg: *c, ready: make(chan struct{})}
-		k.cfg.Network, k.cfg.Addr = networkOf(addr), addr
+		k = &scout{key: key, ready: make(chan struct{})}
 		ctx, cancel := context.WithCancel(s.ctx)
 		k.cancel = cancel
 		s.mu.open[key] = k
@@ -148,7 +148,7 @@ func (s *scouts) await(ctx context.Context, k *scout) error {
 // connect is the connecting goroutine of k.
 func (s *scouts) connect(ctx context.Context, k *scout) {
 	defer k.cancel()
-	conn, err := k.cfg.connect(ctx, roleScout)
+	conn, err := k.key.reach.Connect(ctx, k.key.addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.mu.open[k.key] == k
@@ -230,7 +230,7 @@ func (s *scouts) tidy(keep bool) {
 // time they would never be there together.)
 func (s *scouts) renew() {
 	now := s.clock.Now()
-	s.closeIf(func(k *scout) bool { return k.connected() && now.Sub(k.since) > k.cfg.DialTimeout })
+	s.closeIf(func(k *scout) bool { return k.connected() && now.Sub(k.since) > s.dialTimeout })
 }
 
 // closeIf takes out some scouts, between searches. cond is called with s.mu held.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 const (
@@ -42,10 +44,10 @@ type standing struct {
 func (s *standing) demoted() bool { return s.addr != "" && s.err == nil && !s.primary }
 
 // refuses reports whether a server is there, and answers with an error.
-func (s *standing) refuses() bool { return errors.As(s.err, new(*ServerError)) }
+func (s *standing) refuses() bool { return errors.As(s.err, new(*wire.ServerError)) }
 
 // parseStanding reads INFO replication of the server at addr.
-func parseStanding(c *Config, addr, info string) standing {
+func parseStanding(c *findConfig, addr, info string) standing {
 	s := standing{addr: addr}
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
@@ -76,7 +78,7 @@ func parseStanding(c *Config, addr, info string) standing {
 }
 
 // attach reads a line about one replica: ip=10.0.0.2,port=6379,state=online,offset=28,lag=0.
-func (s *standing) attach(c *Config, line string) {
+func (s *standing) attach(c *findConfig, line string) {
 	fields := make(map[string]string)
 	for pair := range strings.SplitSeq(line, ",") {
 		name, value, _ := strings.Cut(pair, "=")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // modelClient is a client and what it can reach.
@@ -25,7 +26,7 @@ type modelClient struct {
 }
 
 func (w *deployment) client(configured []string) *modelClient {
-	cfg := Config{Topology: Replicas, Addrs: configured, Clock: w}.withDefaults()
+	cfg := findConfig{Kind: kindReplicas, Addrs: configured, Clock: w, DialTimeout: 5 * time.Second}
 	c := &modelClient{topology: newReplicaTopology(&cfg, nil), cut: make([]bool, len(w.servers)), refused: make([]bool, len(w.servers)),
 		silent: make(map[string]clock.Instant), deployment: w}
 	return c
@@ -51,10 +52,10 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 		case i < 0 || !w.servers[i].up:
 			a.err = errors.New("connection refused")
 		case c.refused[i]:
-			a.err = &ServerError{Code: "WRONGPASS", Message: "WRONGPASS"}
+			a.err = &wire.ServerError{Code: "WRONGPASS", Message: "WRONGPASS"}
 			a.open = addr == c.topology.succession.present.addr
 		case w.servers[i].busy:
-			a.err = &ServerError{Code: "BUSY", Message: "BUSY"}
+			a.err = &wire.ServerError{Code: "BUSY", Message: "BUSY"}
 			a.open = addr == c.topology.succession.present.addr
 		default:
 			a = parseStanding(c.topology.cfg, addr, w.info(i))

@@ -15,7 +15,7 @@ import (
 // clusterTopology asks the nodes of a cluster with CLUSTER SLOTS, which every
 // version knows.
 type clusterTopology struct {
-	cfg    *Config
+	cfg    *findConfig
 	scouts *scouts
 	known  []string // the primaries of the latest layout
 	census census
@@ -66,7 +66,7 @@ func (v *clusterView) nameServing() {
 }
 
 func (t *clusterTopology) ask(ctx context.Context, addr string, count bool) (seen clusterView, err error) {
-	v, err := t.scouts.ask(ctx, t.cfg, addr, "CLUSTER", "SLOTS")
+	v, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "SLOTS")
 	if err != nil {
 		return seen, err
 	}
@@ -74,7 +74,7 @@ func (t *clusterTopology) ask(ctx context.Context, addr string, count bool) (see
 		return seen, fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, err)
 	}
 	if count { // CLUSTER SLOTS hides nodes that have failed
-		if v, err = t.scouts.ask(ctx, t.cfg, addr, "CLUSTER", "NODES"); err == nil {
+		if v, err = t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "NODES"); err == nil {
 			seen.nodes, err = t.cfg.clusterNodes(string(v.Bytes), addr)
 		}
 		seen.uncounted = err
@@ -91,21 +91,21 @@ const maxPrimaries = 1024
 
 // parse reads the answer of the node at asked. Slots of a primary whose address cannot be
 // dialled are left out: the others can be served.
-func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
+func (t *clusterTopology) parse(v wire.Value, asked string) (*layout, error) {
 	l := new(layout)
 	refused := error(&notYet{errNoSlots})
 	for _, entry := range reply.Elements(v) {
 		e := reply.Elements(entry)
 		if len(e) < 3 {
-			return nil, fmt.Errorf("%w: an entry of %d elements", ErrProtocol, len(e))
+			return nil, fmt.Errorf("%w: an entry of %d elements", wire.ErrProtocol, len(e))
 		}
 		first, last := e[0].Int, e[1].Int
 		if e[0].Kind != wire.KindInt || e[1].Kind != wire.KindInt || first < 0 || last < first || last >= slot.Count {
-			return nil, fmt.Errorf("%w: slots %d to %d", ErrProtocol, first, last)
+			return nil, fmt.Errorf("%w: slots %d to %d", wire.ErrProtocol, first, last)
 		}
 		node := reply.Elements(e[2])
 		if len(node) < 2 || node[1].Kind != wire.KindInt {
-			return nil, fmt.Errorf("%w: a node without host and port", ErrProtocol)
+			return nil, fmt.Errorf("%w: a node without host and port", wire.ErrProtocol)
 		}
 		host := string(node[0].Bytes)
 		if host == "?" && len(node) > 3 {
@@ -116,7 +116,7 @@ func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 			refused = err
 			continue
 		}
-		s := Shard{First: uint16(first), Last: uint16(last), Primary: primary}
+		s := shard{First: uint16(first), Last: uint16(last), Primary: primary}
 		if len(node) > 2 {
 			s.id = string(node[2].Bytes)
 		}
@@ -126,7 +126,7 @@ func (t *clusterTopology) parse(v Value, asked string) (*layout, error) {
 		return nil, refused
 	}
 	if n := len(l.primaries()); n > maxPrimaries {
-		return nil, fmt.Errorf("%w: %d primaries", ErrProtocol, n)
+		return nil, fmt.Errorf("%w: %d primaries", wire.ErrProtocol, n)
 	}
 	return l, l.check()
 }

@@ -24,7 +24,7 @@ func FuzzClusterSlots(f *testing.F) {
 		if err != nil || n == 0 {
 			return
 		}
-		top := &clusterTopology{cfg: &Config{}}
+		top := &clusterTopology{cfg: &findConfig{}}
 		l, err := top.parse(v, "asked:1")
 		if err != nil {
 			return

@@ -11,13 +11,13 @@ import (
 // replicaTopology finds the primary among servers that are told by hand who follows whom:
 // it asks all for their standing, and has the succession decide.
 type replicaTopology struct {
-	cfg        *Config
+	cfg        *findConfig
 	scouts     *scouts
 	succession succession
 	known      []string // the replicas of the latest primary that had some, if some are not configured
 }
 
-func newReplicaTopology(c *Config, s *scouts) *replicaTopology {
+func newReplicaTopology(c *findConfig, s *scouts) *replicaTopology {
 	opening := min(aheadFor, c.DialTimeout*4/5) // WaitFirst gives up after DialTimeout
 	return &replicaTopology{cfg: c, scouts: s, succession: succession{configured: c.Addrs, opening: opening}}
 }
@@ -29,7 +29,7 @@ func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, 
 	if err != nil {
 		return nil, err
 	}
-	return &layout{shards: []Shard{{Last: slot.Count - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
+	return &layout{shards: []shard{{Last: slot.Count - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
 }
 
 // maxChain is how many replicas of replicas a search follows up to the primary.
@@ -126,7 +126,7 @@ func (t *replicaTopology) open(a *standing) bool {
 }
 
 func (t *replicaTopology) ask(ctx context.Context, addr string) (standing, error) {
-	info, err := t.scouts.ask(ctx, t.cfg, addr, "INFO", "replication")
+	info, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "INFO", "replication")
 	if err != nil {
 		return standing{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
@@ -18,12 +19,11 @@ import (
 // sentinelTopology asks sentinels who the primary is, and hears from one of them
 // when that changes.
 type sentinelTopology struct {
-	cfg       *Config
-	sentinels Config // how to reach a sentinel
-	scouts    *scouts
-	warned    bool   // that a sentinel refuses to announce failovers; the watching goroutine's
-	pending   string // the hint of a search that failed; the searching goroutine's
-	mu        struct {
+	cfg     *findConfig
+	scouts  *scouts
+	warned  bool   // that a sentinel refuses to announce failovers; the watching goroutine's
+	pending string // the hint of a search that failed; the searching goroutine's
+	mu      struct {
 		sync.Mutex
 		good    string   // the sentinel that answered last
 		known   []string // what it said of the others
@@ -32,11 +32,8 @@ type sentinelTopology struct {
 	}
 }
 
-func newSentinelTopology(c *Config, s *scouts) *sentinelTopology {
-	t := &sentinelTopology{cfg: c, sentinels: *c, scouts: s}
-	own := &t.sentinels
-	own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, nil
-	own.DB, own.refusals = 0, newRefusals(c.Clock)
+func newSentinelTopology(c *findConfig, s *scouts) *sentinelTopology {
+	t := &sentinelTopology{cfg: c, scouts: s}
 	t.mu.epoch = noEpoch
 	return t
 }
@@ -103,7 +100,7 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, err
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{shards: []Shard{{Last: slot.Count - 1, Primary: primary}}}
+	l := &layout{shards: []shard{{Last: slot.Count - 1, Primary: primary}}}
 	if l.epoch, err = s.epoch(ctx, sentinel); err != nil {
 		return nil, err
 	}
@@ -116,14 +113,14 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, err
 		return nil, &notYet{fmt.Errorf("resp: sentinel %s names %s, which has been replaced", sentinel, primary)}
 	}
 	if s.count { // with those that are down, until the sentinel is reset
-		list, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
+		list, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
 		if err != nil {
 			l.groups = unknownGroups(refusedBySentinel(err))
 		} else {
 			l.groups = s.groups(primary, list)
 		}
 	}
-	others, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
+	others, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
 	known := s.others(others, sentinel)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,13 +133,13 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, err
 
 // named returns the primary that a sentinel names.
 func (s *sentinelSearch) named(ctx context.Context, sentinel string) (string, error) {
-	v, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.cfg.Master)
+	v, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.cfg.Master)
 	if err != nil {
 		return "", refusedBySentinel(err)
 	}
 	e := reply.Elements(v)
 	if len(e) != 2 {
-		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
+		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &wire.ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
 	}
 	primary, err := s.cfg.announced(string(e[0].Bytes), string(e[1].Bytes), sentinel)
 	if err != nil {
@@ -156,8 +153,8 @@ const noEpoch = -1
 
 // epoch returns how often, as far as a sentinel knows, the primary has been chosen.
 func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, error) {
-	v, err := s.scouts.ask(ctx, &s.sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
-	if errors.As(err, new(*ServerError)) {
+	v, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
+	if errors.As(err, new(*wire.ServerError)) {
 		return noEpoch, nil // the user needs a right for it
 	}
 	if err != nil {
@@ -242,13 +239,13 @@ func (s *sentinelSearch) open(addr string, err error) bool {
 // postponed reports whether err is that of a server that is there, and cannot say now
 // whether it is a primary.
 func postponed(err error) bool {
-	var e *ServerError
+	var e *wire.ServerError
 	return errors.As(err, &e) && (e.Code == "BUSY" || e.Code == "LOADING" || e.Begins("ERR max number of clients"))
 }
 
 // groups reads the answer to SENTINEL REPLICAS. It counts as many as are listed: if that
 // was after the next failover, the primary is one of them, and the next one is not.
-func (t *sentinelTopology) groups(primary string, list Value) *groups {
+func (t *sentinelTopology) groups(primary string, list wire.Value) *groups {
 	g := &group{replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
 	for _, r := range reply.Elements(list) {
 		host, port := reply.Field(r, "ip"), reply.Field(r, "port")
@@ -280,7 +277,7 @@ func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) 
 		<-v.given // at the latest when ctx ends: it is the same for all
 		return v.err
 	}
-	role, err := s.scouts.ask(ctx, s.cfg, addr, "ROLE")
+	role, err := s.scouts.ask(ctx, s.cfg.Servers, addr, "ROLE")
 	if err == nil {
 		err = isPrimary(role)
 	}
@@ -289,17 +286,20 @@ func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) 
 	return err
 }
 
+// errSentinelAuth is exported by resp, which has its documentation.
+var errSentinelAuth = errors.New("resp: sentinels have credentials of their own (SentinelPassword, sentinel_password in a URL)")
+
 // refusedBySentinel says whose credentials are meant, if that is the trouble.
 func refusedBySentinel(err error) error {
-	var e *ServerError
+	var e *wire.ServerError
 	if errors.As(err, &e) && (e.Code == "NOAUTH" || e.Code == "WRONGPASS") {
-		return fmt.Errorf("%w: %w", ErrSentinelAuth, err)
+		return fmt.Errorf("%w: %w", errSentinelAuth, err)
 	}
 	return err
 }
 
 // others reads the answer to SENTINEL SENTINELS: for each a flat list of fields.
-func (t *sentinelTopology) others(v Value, asked string) []string {
+func (t *sentinelTopology) others(v wire.Value, asked string) []string {
 	var addrs []string
 	for _, s := range reply.Elements(v) {
 		host, port := reply.Field(s, "ip"), reply.Field(s, "port")
@@ -313,15 +313,21 @@ func (t *sentinelTopology) others(v Value, asked string) []string {
 	return addrs
 }
 
+// The pauses between attempts to listen to a sentinel.
+const (
+	listenAgainMin = 10 * time.Millisecond
+	listenAgainMax = time.Second
+)
+
 // watch listens to one sentinel, or to the next one when that is gone; whenever it
 // begins to listen, something may have happened before.
 func (t *sentinelTopology) watch(ctx context.Context, changed func(hint string)) {
-	for pause := backoffMin; ctx.Err() == nil; pause = min(2*pause, backoffMax) {
+	for pause := listenAgainMin; ctx.Err() == nil; pause = min(2*pause, listenAgainMax) {
 		for _, addr := range t.candidates("") {
 			begun := t.cfg.Clock.Now()
 			if t.listen(ctx, addr, changed) {
-				if t.cfg.Clock.Now().Sub(begun) > backoffMax {
-					pause = backoffMin
+				if t.cfg.Clock.Now().Sub(begun) > listenAgainMax {
+					pause = listenAgainMin
 				}
 				break // begin with the best one again
 			}
@@ -333,13 +339,12 @@ func (t *sentinelTopology) watch(ctx context.Context, changed func(hint string))
 // listen follows one sentinel until it is gone; false if it could not be reached, or
 // refuses. After a refusal it is left alone for a while.
 func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func(hint string)) bool {
-	cfg := t.sentinels
-	cfg.Network, cfg.Addr = networkOf(addr), addr
-	began := cfg.Clock.Now()
-	if cfg.refusals.check(addr, RolePubSub) != nil {
+	sentinels := t.cfg.Sentinels
+	began := t.cfg.Clock.Now()
+	if !sentinels.MayListen(addr) {
 		return false
 	}
-	conn, err := cfg.connect(ctx, roleScout)
+	conn, err := sentinels.Connect(ctx, addr)
 	if err != nil {
 		return false
 	}
@@ -349,22 +354,22 @@ func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func
 	in := reply.Stream{Conn: conn}
 	for err == nil {
 		// A sentinel whose machine is gone says nothing; TCP's keep-alive finds out.
-		var v Value
+		var v wire.Value
 		if v, err = in.Next(); err != nil {
 			break
 		}
 		e := reply.Elements(v)
 		switch {
 		case v.Kind == wire.KindError:
-			err := &connectError{what: "SUBSCRIBE", addr: addr, err: wire.NewServerError(v.Bytes)}
-			cfg.refusals.note(addr, RolePubSub, began, err)
+			err := &unanswered{"SUBSCRIBE", addr, wire.NewServerError(v.Bytes)}
+			sentinels.Listened(addr, began, err)
 			if !t.warned {
 				t.warned = true
-				cfg.Logger.Warn("resp: a sentinel refuses to announce failovers, so they are noticed later", "err", err)
+				t.cfg.Logger.Warn("resp: a sentinel refuses to announce failovers, so they are noticed later", "err", err)
 			}
 			return false
 		case len(e) == 3 && string(e[0].Bytes) == "subscribe":
-			cfg.refusals.note(addr, RolePubSub, began, nil)
+			sentinels.Listened(addr, began, nil)
 			t.warned = false
 			changed(addr)
 		case len(e) == 3 && string(e[0].Bytes) == "message" && strings.HasPrefix(string(e[2].Bytes), t.cfg.Master+" "):

@@ -87,15 +87,15 @@ func TestPrimaryThatIsSlowAfterItWasFullIsNotTakenForGone(t *testing.T) {
 				net.on("sa:1", sentinelReply("r:1", 2, "sb:1")) // sb:1 is behind
 				c, end := net.open(t, cfg)
 				defer end()
-				within(t, 2*Sentinel.period(), "the primary serves", served(c, 0, "r:1"))
-				time.Sleep(Sentinel.period())
+				within(t, 2*kindSentinel.period(), "the primary serves", served(c, 0, "r:1"))
+				time.Sleep(kindSentinel.period())
 				synctest.Wait()
 				net.on("r:1", says("PING", refusal))
 				net.set("r:1", func(s *bubbleServer) { s.hangUp() })
 				time.Sleep(2 * c.cfg.DialTimeout)
 				net.on("r:1", says("ROLE", primaryReply()))
 				net.set("r:1", func(s *bubbleServer) { s.slow = 2 * headStart })
-				for range 2 * Sentinel.period() / (20 * time.Millisecond) {
+				for range 2 * kindSentinel.period() / (20 * time.Millisecond) {
 					time.Sleep(20 * time.Millisecond)
 					if got := c.AddrOf(0); got != "r:1" {
 						t.Fatalf("%s serves again", got)

@@ -1,0 +1,42 @@
+package resp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A server that says that it is full is not silent: neither then, nor while nobody asks.
+func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		defer w.close()
+		w.set("p:1", pipeServer{fails: full})
+		s := newScouts(t.Context(), w.config(kindSentinel), searchPatience)
+		defer s.close()
+		expect := func(owed, silent time.Duration) {
+			t.Helper()
+			if o, q := s.owes("p:1"); o != owed || q != silent {
+				t.Errorf("it has owed an answer for %v and been silent for %v, want %v and %v", o, q, owed, silent)
+			}
+		}
+		for range 2 {
+			if _, err := s.ask(t.Context(), w, "p:1", "ROLE"); !postponed(err) {
+				t.Fatal(err)
+			}
+			time.Sleep(dialTimeout)
+		}
+		expect(2*dialTimeout, 0)
+		w.set("p:1", pipeServer{answer: saysPrimary, slow: 2 * searchPatience})
+		if _, err := s.ask(t.Context(), w, "p:1", "ROLE"); err == nil {
+			t.Fatal("it was not slow")
+		}
+		expect(2*dialTimeout+searchPatience, searchPatience)
+		time.Sleep(searchPatience)
+		if _, err := s.ask(t.Context(), w, "p:1", "ROLE"); err != nil {
+			t.Fatal(err)
+		}
+		expect(0, 0)
+	})
+}
