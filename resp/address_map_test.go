@@ -113,7 +113,7 @@ func TestAddrMapThatPanicsInASearchIsAnErrorOfIt(t *testing.T) {
 		AddrMap: func(string) string { panic("no map today") },
 	})
 	eventually(t, "the search tells", func() bool {
-		_, _, err := c.explorer.progress()
+		_, _, err := c.explorer.Progress()
 		return err != nil && strings.Contains(err.Error(), "no map today")
 	})
 	if _, err := net.Dial("tcp", f.nodes[0].Addr()); err != nil {

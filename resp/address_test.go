@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // Whatever servers say, no socket of this machine is dialled, and no port 0.
@@ -126,7 +127,7 @@ func TestServerThatNamesThousandsOfOthersHasFewDialled(t *testing.T) {
 				for range 30 {
 					time.Sleep(time.Second)
 					synctest.Wait()
-					if n := net.out(); n > maxAnnounced+1 {
+					if n := net.out(); n > topology.MaxAnnounced+1 {
 						t.Fatalf("%d dials at a time", n)
 					}
 				}

@@ -3,6 +3,8 @@ package resp
 import (
 	"bytes"
 	"net"
+
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // attendance is which replicas of a primary are there, as of a ROLE.
@@ -17,7 +19,7 @@ type attendance struct {
 func (n *node) attend(r Reply) attendance {
 	err := r.Err
 	if err == nil {
-		err = isPrimary(r.Value)
+		err = topology.IsPrimary(r.Value)
 	}
 	if err != nil {
 		return attendance{attached: -1, err: err}
@@ -30,14 +32,14 @@ func (n *node) attend(r Reply) attendance {
 		a.err = err
 		return a
 	}
-	a.replicas = max(a.replicas, g.replicas)
-	if a.attached < g.replicas {
+	a.replicas = max(a.replicas, g.Replicas)
+	if a.attached < g.Replicas {
 		var names []string
 		eachReplica(list, func(host, port []byte) bool {
 			names = append(names, net.JoinHostPort(string(host), string(port)))
 			return true
 		})
-		a.away = g.away(n.cfg.Addr, names)
+		a.away = g.Away(n.cfg.Addr, names)
 	}
 	return a
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // Client is the connections to a deployment: to each of its nodes lanes for user
@@ -28,15 +29,15 @@ type Client struct {
 	cfg      Config
 	loops    *socket.Loops
 	routes   routes
-	explorer *explorer
+	explorer *topology.Explorer
 
 	channels      *pubsub.Registry
 	sharded       atomic.Bool
 	shardingKnown bool // of the explorer
 
-	groups   atomic.Pointer[groups] // nil: not asked for yet
-	counting atomic.Bool            // they are asked for
-	seen     mostSeen               // where nobody keeps a list
+	groups   atomic.Pointer[topology.Groups] // nil: not asked for yet
+	counting atomic.Bool                     // they are asked for
+	seen     mostSeen                        // where nobody keeps a list
 
 	redirects atomic.Uint64
 	servers   atomic.Uint32 // the latest ServerID
@@ -70,16 +71,16 @@ func Open(cfg Config) *Client {
 	c.loops = socket.NewLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
-	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.kick("") })
+	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.Kick("") })
 	c.seen.forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
 	if cfg.Topology == Cluster {
 		c.routes.slots = make([]atomic.Pointer[node], slot.Count)
 	}
 	if d := cfg.deployment(); d != nil {
-		c.explorer = newExplorer(c.ctx, d, (*following)(c))
-		c.goLabelled(c.ctx, "explorer", c.explorer.run)
-		c.goLabelled(c.ctx, "watch", c.explorer.watch)
+		c.explorer = topology.NewExplorer(c.ctx, d, (*following)(c))
+		c.goLabelled(c.ctx, "explorer", c.explorer.Run)
+		c.goLabelled(c.ctx, "watch", c.explorer.Watch)
 	} else {
 		n := newNode(c, cfg.Network, cfg.Addr)
 		c.mu.nodes[cfg.Addr] = n
@@ -149,7 +150,7 @@ func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 var errRefusedNowhere = &exchange.Failure{Class: ErrNotSent, Cause: errNowhere}
 
 func (c *Client) refuse(r Request) {
-	c.explorer.nudge() // the latest layout may have had a gap
+	c.explorer.Nudge() // the latest layout may have had a gap
 	c.mu.Lock()
 	closed := c.mu.closed
 	c.mu.Unlock()
@@ -225,7 +226,7 @@ func (c *Client) LastError(role Role, lane int) error {
 func (c *Client) LaneError(route uint64) error {
 	n := c.routes.of(route)
 	if n == nil {
-		if _, _, err := c.explorer.progress(); err != nil {
+		if _, _, err := c.explorer.Progress(); err != nil {
 			return err
 		}
 		return errNowhere

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // Transport chooses how the bytes of a connection are moved.
@@ -181,7 +181,7 @@ type Config struct {
 	// call.
 	OnState func(State)
 
-	addrs    *addressMap // of AddrMap; nil without
+	addrs    *topology.AddressMap // of AddrMap; nil without
 	refusals *refusals
 }
 
@@ -204,7 +204,7 @@ func (c *Config) where() string {
 func (c Config) withDefaults() Config {
 	c.Addrs = slices.Clone(c.Addrs) // the caller may use the slice again
 	if c.AddrMap != nil {
-		c.addrs = newAddressMap(c.AddrMap)
+		c.addrs = topology.NewAddressMap(c.AddrMap)
 	}
 	if c.Network == "" {
 		c.Network = "tcp"
@@ -240,71 +240,4 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-// Shard is a primary, and the slots that it serves: all, where there are none.
-type Shard struct {
-	First, Last uint16
-	Primary     string // as it is dialled from here
-}
-
-// Shards asks a deployment who serves what, on connections of its own. It blocks, at
-// most as long as ctx lives.
-func Shards(ctx context.Context, cfg Config) ([]Shard, error) {
-	cfg = cfg.withDefaults()
-	d := cfg.deployment()
-	if d == nil {
-		return []Shard{{Last: slot.Count - 1, Primary: cfg.Addr}}, nil
-	}
-	l, err := findLayout(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	var shards []Shard
-	for _, s := range l.shards {
-		shards = append(shards, Shard{s.First, s.Last, s.Primary})
-	}
-	return shards, nil
-}
-
-// deployment is what it takes to find the layout; nil for a Standalone, whose layout is
-// known.
-func (c *Config) deployment() *findConfig {
-	d := &findConfig{
-		Addrs: c.Addrs, Master: c.Master, AddrMap: c.addrs,
-		DialTimeout: c.DialTimeout, Clock: c.Clock, Logger: c.Logger,
-		Servers: &door{*c},
-	}
-	switch c.Topology {
-	case Cluster:
-		d.Kind = kindCluster
-	case Sentinel:
-		own := *c
-		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, nil
-		own.DB, own.refusals = 0, newRefusals(c.Clock)
-		d.Kind, d.Sentinels = kindSentinel, &door{own}
-	case Replicas:
-		d.Kind = kindReplicas
-	default:
-		return nil
-	}
-	return d
-}
-
-// door is how servers are reached that are asked for the layout.
-type door struct{ cfg Config }
-
-// Connect implements reach.
-func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
-	c := d.cfg
-	c.Network, c.Addr = networkOf(addr), addr
-	return c.connect(ctx, roleScout)
-}
-
-// MayListen implements reach.
-func (d *door) MayListen(addr string) bool { return d.cfg.refusals.check(addr, RolePubSub) == nil }
-
-// Listened implements reach.
-func (d *door) Listened(addr string, asked clock.Instant, err error) {
-	d.cfg.refusals.note(addr, RolePubSub, asked, err)
 }

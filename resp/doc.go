@@ -20,8 +20,7 @@
 // can be read and tested alone; internal/lint holds the arrows.
 //
 //	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
-//	explorer   finds the layout, has the Client follow it         explorer, follow, topology, topology_*, cluster_nodes, standing, succession
-//	scouts     connections that ask for the layout, in parallel   scouts, scout, inquiry, address
+//	follow     makes the routes those of a layout                 follow, deployment
 //	routes     which node serves a name, without a lock           routes, redirect
 //	node       the connections to one server                      node
 //	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake, hello, refusals
@@ -30,6 +29,8 @@
 //	           one connection: FIFO, writes, replies              internal/pipeline
 //	pubsub     an endpoint that outlives its connections, and
 //	           channels wanted, sent, confirmed                   internal/pubsub
+//	topology   an explorer, which finds the layout, on
+//	           connections of its own                             internal/topology
 //	socket     moves the bytes of one connection; event loops     internal/socket
 //	fifo       queues                                             internal/fifo
 //	exchange   requests, replies, classes of failure              internal/exchange

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -41,7 +42,7 @@ var (
 var (
 	// ErrSentinelAuth means that a sentinel does not accept the credentials. Sentinels use
 	// Config.SentinelUsername and SentinelPassword, not those of the servers.
-	ErrSentinelAuth = errSentinelAuth
+	ErrSentinelAuth = topology.ErrSentinelAuth
 
 	// ErrTooOld means that the server's version is not supported.
 	ErrTooOld = errors.New("resp: the server is too old; use Redis 6.0 or later, or Valkey")

@@ -5,32 +5,33 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // following is what the explorer sees of a Client.
 type following Client
 
-// Counting implements explorerClient.
+// Counting implements topology.Client.
 func (f *following) Counting() bool { return f.counting.Load() }
 
-// Impaired implements explorerClient.
+// Impaired implements topology.Client.
 func (f *following) Impaired() bool { return (*Client)(f).impaired() }
 
-// Searched implements explorerClient.
+// Searched implements topology.Client.
 func (f *following) Searched() { (*Client)(f).changed() }
 
-// Follow implements explorerClient.
-func (f *following) Follow(ctx context.Context, l *layout) (changed, gaps bool, err error) {
+// Follow implements topology.Client.
+func (f *following) Follow(ctx context.Context, l *topology.Layout) (changed, gaps bool, err error) {
 	c := (*Client)(f)
 	if err := c.sharding(ctx, l); err != nil {
 		return false, false, err
 	}
 	changed = c.follow(l)
-	c.count(l.groups) // a new primary has been in the group of the old one
-	return changed, c.Clustered() && !l.whole() || c.uncounted(), nil
+	c.count(l.Groups) // a new primary has been in the group of the old one
+	return changed, c.Clustered() && !l.Whole() || c.uncounted(), nil
 }
 
-// Lost implements explorerClient. MOVED makes nodes and changes routes, whether searches find
+// Lost implements topology.Client. MOVED makes nodes and changes routes, whether searches find
 // something or not.
 func (f *following) Lost() (changed bool) {
 	c := (*Client)(f)
@@ -42,13 +43,13 @@ func (f *following) Lost() (changed bool) {
 // follow makes the routes those of a layout: nodes for new primaries, and an end for
 // those that serve nothing any more. Slots that nobody serves keep their node: it
 // will tell. Called by the explorer only; it hears whether anything changed.
-func (c *Client) follow(l *layout) (changed bool) {
+func (c *Client) follow(l *topology.Layout) (changed bool) {
 	changed = c.routes.moved.Swap(false) // by MOVED, since the last time
 	nodes := c.nodesOf(l)
 	if nodes == nil {
 		return false // closing
 	}
-	for _, s := range l.shards {
+	for _, s := range l.Shards {
 		n := nodes[s.Primary]
 		if c.routes.slots == nil {
 			changed = c.routes.single.Swap(n) != n || changed
@@ -78,7 +79,7 @@ func (c *Client) settle(changed bool) {
 
 // nodesOf returns the nodes of a layout, made if need be, by address; nil if the Client is
 // being closed. All others are strangers from now on.
-func (c *Client) nodesOf(l *layout) map[string]*node {
+func (c *Client) nodesOf(l *topology.Layout) map[string]*node {
 	nodes := make(map[string]*node)
 	var fresh []*node
 	c.mu.Lock()
@@ -86,7 +87,7 @@ func (c *Client) nodesOf(l *layout) map[string]*node {
 		c.mu.Unlock()
 		return nil
 	}
-	for _, addr := range l.primaries() {
+	for _, addr := range l.Primaries() {
 		n := c.mu.nodes[addr]
 		if n == nil {
 			n = c.newNodeLocked(addr)
@@ -109,7 +110,7 @@ func (c *Client) nodesOf(l *layout) map[string]*node {
 }
 
 func (c *Client) newNodeLocked(addr string) *node {
-	n := newNode(c, networkOf(addr), addr)
+	n := newNode(c, topology.NetworkOf(addr), addr)
 	c.mu.nodes[addr] = n
 	return n
 }
@@ -193,14 +194,14 @@ func (c *Client) retire() {
 
 // sharding decides, once, which kind of channels to use: by what the server says, and
 // not by a connection that failed while it was asked.
-func (c *Client) sharding(ctx context.Context, l *layout) error {
+func (c *Client) sharding(ctx context.Context, l *topology.Layout) error {
 	if c.routes.slots == nil || c.shardingKnown {
 		return nil
 	}
 	on := c.cfg.Sharding == ShardingOn
 	if c.cfg.Sharding == ShardingAuto {
 		var err error
-		if on, err = c.explorer.sharded(ctx, l.primaries()); err != nil {
+		if on, err = c.explorer.Sharded(ctx, l.Primaries()); err != nil {
 			return err
 		}
 	}

@@ -6,18 +6,19 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // group returns that of the server at an address.
-func (c *Client) group(addr string) (*group, error) {
+func (c *Client) group(addr string) (*topology.Group, error) {
 	if c.explorer == nil {
-		return new(group), nil // nobody keeps a list
+		return new(topology.Group), nil // nobody keeps a list
 	}
 	gs := c.groups.Load()
 	if gs == nil {
 		return nil, exchange.ErrNotCounted
 	}
-	return gs.at(addr)
+	return gs.At(addr)
 }
 
 // counted reports whether the deployment has been asked for its groups. If not, it is
@@ -27,15 +28,15 @@ func (c *Client) counted() bool {
 		return true
 	}
 	if !c.counting.Swap(true) {
-		c.explorer.kick("")
+		c.explorer.Kick("")
 	}
 	return false
 }
 
 // count notes what a look has found. If nobody answered, what was known stands.
-func (c *Client) count(gs *groups) {
+func (c *Client) count(gs *topology.Groups) {
 	known := c.groups.Load()
-	if gs != nil && (gs.err == nil || known == nil || known.err != nil || lasting(gs.err)) {
+	if gs != nil && (gs.Err == nil || known == nil || known.Err != nil || lasting(gs.Err)) {
 		c.groups.Store(gs)
 	}
 }
@@ -43,7 +44,7 @@ func (c *Client) count(gs *groups) {
 // uncounted reports whether the groups are not known, and may be soon.
 func (c *Client) uncounted() bool {
 	gs := c.groups.Load()
-	return gs != nil && gs.err != nil && !lasting(gs.err)
+	return gs != nil && gs.Err != nil && !lasting(gs.Err)
 }
 
 // seenFor is for how long at least a replica that was attached counts where the

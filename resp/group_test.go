@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -143,7 +144,7 @@ func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
 	attach(w.primary, "10.0.0.3:1")
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	w.list("10.0.0.3:1")
-	c.explorer.kick("")
+	c.explorer.Kick("")
 	expect(t, c, AllReplicas, 1, 1)
 }
 
@@ -156,7 +157,7 @@ func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
 	attach(w.primary, "10.0.0.3:1")
 	eventually(t, "a number is acknowledged", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
 	looks := len(w.sentinel.Commands(fakenode.Is("SENTINEL")))
-	c.explorer.kick("")
+	c.explorer.Kick("")
 	eventually(t, "it looks again", func() bool { return len(w.sentinel.Commands(fakenode.Is("SENTINEL"))) > looks })
 	if n := len(w.sentinel.Commands(asksForReplicas)); n != 0 {
 		t.Fatalf("the sentinel was asked for replicas %d times", n)
@@ -182,12 +183,12 @@ func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
 	}
 	expect(t, c, 1, 1, 1)
 	w.list("10.0.0.2:1", "10.0.0.3:1") // the right has been given
-	c.explorer.kick("")
+	c.explorer.Kick("")
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	// What is known stands while nobody answers.
 	looks := len(w.sentinel.Commands(asksForReplicas))
 	w.sentinel.On(asksForReplicas, fakenode.Error(fakenode.Busy))
-	c.explorer.kick("")
+	c.explorer.Kick("")
 	w.sentinel.WaitFor(looks+1, asksForReplicas)
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 }
@@ -206,7 +207,7 @@ func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	expect(t, c, 1, 1, 1)
 	n.On(nodes, fakenode.Raw(bulk(strings.Replace(three, "a 10.0.0.2:1@2 slave,fail p 0 0 1 disconnected\n", "", 1))))
-	c.explorer.kick("")
+	c.explorer.Kick("")
 	expect(t, c, AllReplicas, 1, 1)
 }
 
@@ -258,7 +259,7 @@ func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
 		call := newDurableCall(2, AllReplicas)
 		c.SubmitDurable(slot.Count-2, call)
 		r := call.Await(t)
-		if r.Err == nil && !errors.Is(ackOf(r).Err, errNotListed) {
+		if r.Err == nil && !errors.Is(ackOf(r).Err, topology.ErrNotListed) {
 			t.Fatalf("%+v", ackOf(r))
 		}
 		return r.Err == nil

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -59,7 +60,7 @@ func (c *Config) handshakeSteps(ctx context.Context, role Role) ([]step, error) 
 	}
 	if role != roleScout && (c.Topology == Sentinel || c.Topology == Replicas) {
 		// An address may lead to a server that has been demoted since.
-		steps = append(steps, step{name: "ROLE", words: []string{"ROLE"}, accept: isPrimary})
+		steps = append(steps, step{name: "ROLE", words: []string{"ROLE"}, accept: topology.IsPrimary})
 	}
 	if role == RoleLane {
 		steps = append(steps, step{name: "HELLO", words: []string{"HELLO", "2"}, optional: true, accept: c.acquainted})
@@ -192,7 +193,7 @@ func lasting(err error) bool {
 	case !errors.As(err, &e):
 		return distrusted(err)
 	case e.Begins("ERR No such master with that name"):
-		return !errors.As(err, new(*notYet)) // another sentinel knows it
+		return !errors.As(err, new(*topology.NotYet)) // another sentinel knows it
 	}
 	return unauthorized(err) || e.Code == "DENIED" || e.Begins(
 		"ERR unknown command",          // AUTH or SELECT renamed away

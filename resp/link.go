@@ -166,7 +166,7 @@ func (l *link) down(err error) {
 	}
 	if l.node.ctx.Err() == nil {
 		// Not first when a dial fails: to a machine that is gone it takes DialTimeout.
-		l.node.client.explorer.nudge()
+		l.node.client.explorer.Nudge()
 	}
 	l.node.start(l)
 }
@@ -203,7 +203,7 @@ func (l *link) failed(dialled clock.Instant, err error) {
 	}
 	l.refused = refused
 	l.log(level, "resp: cannot connect, trying again", err)
-	l.node.client.explorer.nudge() // perhaps another server has taken its place
+	l.node.client.explorer.Nudge() // perhaps another server has taken its place
 	if lasting(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // WaitReady returns nil once every connection has been up. An error that needs a
@@ -65,9 +66,9 @@ type progress struct {
 }
 
 func (c *Client) progress() progress {
-	found, asOf, err := c.explorer.progress()
+	found, asOf, err := c.explorer.Progress()
 	if !found {
-		return progress{answered: answeredIn(err), open: errors.Is(err, errSilent), err: err, asOf: asOf}
+		return progress{answered: answeredIn(err), open: errors.Is(err, topology.ErrSilent), err: err, asOf: asOf}
 	}
 	p := progress{ready: true, answered: c.explorer != nil, asOf: c.cfg.Clock.Now()}
 	for _, n := range c.nodes() {
@@ -82,7 +83,7 @@ func (c *Client) progress() progress {
 
 // answeredIn reports whether the error came from a server.
 func answeredIn(err error) bool {
-	return errors.As(err, new(*ServerError)) || errors.As(err, new(*notYet))
+	return errors.As(err, new(*ServerError)) || errors.As(err, new(*topology.NotYet))
 }
 
 // progress reports whether every link has been up, and else the error that tells

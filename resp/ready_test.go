@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // farAway has servers to which connecting takes longer than a search waits.
@@ -12,7 +14,7 @@ func farAway(line timeline) *bubbleNet {
 	net := newBubbleNet()
 	for addr, answer := range line.servers {
 		net.on(addr, answer)
-		net.set(addr, func(s *bubbleServer) { s.slow = 3 * searchPatience / 2 })
+		net.set(addr, func(s *bubbleServer) { s.slow = 3 * topology.SearchPatience / 2 })
 	}
 	return net
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // maxHops is how often a command is sent on, at most. Two nodes that each believe the
@@ -42,30 +43,30 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 		}
 		slot, addr, err := l.node.target(e.Message)
 		if err != nil || a.Hops >= maxHops {
-			if err != nil && err != errUntranslated && !errors.Is(err, ErrProtocol) {
+			if err != nil && err != topology.ErrUntranslated && !errors.Is(err, ErrProtocol) {
 				e.Message += " (" + err.Error() + ")" // of AddrMap
 			}
-			c.explorer.kick("")
+			c.explorer.Kick("")
 			return false
 		}
 		var to *node
 		if e.Code == "MOVED" {
 			to = c.patch(slot, addr)
-			c.explorer.kick(addr)
+			c.explorer.Kick(addr)
 		} else {
 			to = c.nodeAt(addr)
 		}
 		if to == nil {
-			c.explorer.nudge() // a search makes room for others
+			c.explorer.Nudge() // a search makes room for others
 			return false
 		}
 		c.redirects.Add(1)
 		to.take(l, a.Request, a.Hops+1, e.Code == "ASK")
 		return true
 	case "CLUSTERDOWN", "MASTERDOWN":
-		c.explorer.nudge()
+		c.explorer.Nudge()
 	case "READONLY":
-		c.explorer.kick("")
+		c.explorer.Kick("")
 		if !c.Clustered() { // what stands behind the address may have changed
 			l.node.reconnect(e)
 		}
@@ -91,11 +92,11 @@ func (n *node) target(message string) (moved uint16, addr string, err error) {
 	}
 	// The host "?" has no name to tell, and is refused: the layout has its address.
 	host := strings.Trim(words[2][:colon], "[]")
-	addr, own, err := parseAnnounced(host, words[2][colon+1:], n.cfg.Addr)
+	addr, own, err := topology.ParseAnnounced(host, words[2][colon+1:], n.cfg.Addr)
 	if err == nil && !own && n.cfg.AddrMap != nil {
 		announced := addr
-		if addr, err = n.cfg.addrs.lookUp(announced); err != nil {
-			n.client.explorer.translate(announced)
+		if addr, err = n.cfg.addrs.LookUp(announced); err != nil {
+			n.client.explorer.Translate(announced)
 		}
 	}
 	return uint16(number), addr, err

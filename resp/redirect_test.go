@@ -292,8 +292,8 @@ func TestAddressesAreTheClientsOwn(t *testing.T) {
 	addrs[0] = stranger.Addr()
 	f.nodes[0].Down()
 	for range 3 {
-		_, before, _ := c.explorer.progress()
-		eventually(t, "a search", func() bool { _, began, _ := c.explorer.progress(); return began != before })
+		_, before, _ := c.explorer.Progress()
+		eventually(t, "a search", func() bool { _, began, _ := c.explorer.Progress(); return began != before })
 	}
 	if n := len(stranger.Commands(fakenode.Any)); n > 0 {
 		t.Errorf("a server of another deployment was asked %d times", n)
@@ -371,7 +371,7 @@ func TestChannelsFollowTheirSlot(t *testing.T) {
 		t.Fatal("not every node has its share")
 	}
 	f.serve(1, 1)
-	c.explorer.kick("")
+	c.explorer.Kick("")
 	for _, name := range names {
 		if SlotOf(name) < slot.Count/2 {
 			recs[name].Await(t, Disconnected)

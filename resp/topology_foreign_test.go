@@ -24,7 +24,7 @@ func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
 				defer end()
 				within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
 				stays(t, c, "a:1", 10*time.Second)
-				if _, _, err := c.explorer.progress(); err != nil {
+				if _, _, err := c.explorer.Progress(); err != nil {
 					t.Errorf("the search failed: %v", err)
 				}
 				net.on("b:1", leader("B<A", "172.17.0.1:1", "172.17.0.1:1").answer)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // threeReplicas are three servers: a is the primary, b and c follow it.
@@ -50,7 +52,7 @@ func TestReplicasConnectionThatWasClosedIsReplacedInTheSameSearch(t *testing.T) 
 		net.set("b:1", func(s *bubbleServer) { s.hangUp() })
 		asked := net.get("b:1").asked["INFO"]
 		within(t, 1100*time.Millisecond, "it is asked", func() bool { return net.get("b:1").asked["INFO"] > asked })
-		if _, _, err := c.explorer.progress(); err != nil {
+		if _, _, err := c.explorer.Progress(); err != nil {
 			t.Errorf("the search failed: %v", err)
 		}
 	})
@@ -111,7 +113,7 @@ func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
 		net.on("c:1", follower("b:1", "B", true).answer)
 		c, end := net.open(t, cfg)
 		defer end()
-		within(t, searchPatience+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
+		within(t, topology.SearchPatience+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
 	})
 }
 
@@ -245,7 +247,7 @@ func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
 				stays(t, c, "10.0.0.2:1", 30*time.Second)
 				net.on("old:1", follower("10.0.0.2:1", "B", true).answer)
 				time.Sleep(2 * time.Second)
-				if _, _, err := c.explorer.progress(); err != nil {
+				if _, _, err := c.explorer.Progress(); err != nil {
 					t.Errorf("the search failed: %v", err)
 				}
 			})
@@ -338,7 +340,7 @@ func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
 		defer end()
 		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
 		time.Sleep(10 * time.Second)
-		if _, _, err := c.explorer.progress(); err != nil {
+		if _, _, err := c.explorer.Progress(); err != nil {
 			t.Errorf("the search failed: %v", err)
 		}
 		net.on("b:1", leader("B<A", "127.0.0.1:1").answer)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // The new primary does not answer within the search that the announcement begins. The old
@@ -11,10 +13,12 @@ import (
 func TestAnnouncedPrimaryThatIsSlowOrFullIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(net *bubbleNet){
-		"slow": func(net *bubbleNet) { net.set("r:1", func(s *bubbleServer) { s.slow = 3 * searchPatience / 2 }) },
+		"slow": func(net *bubbleNet) {
+			net.set("r:1", func(s *bubbleServer) { s.slow = 3 * topology.SearchPatience / 2 })
+		},
 		"full": func(net *bubbleNet) {
 			net.on("r:1", says("PING", "-ERR max number of clients reached\r\n"))
-			time.AfterFunc(searchPatience, func() { net.on("r:1", says("ROLE", primaryReply())) })
+			time.AfterFunc(topology.SearchPatience, func() { net.on("r:1", says("ROLE", primaryReply())) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +32,7 @@ func TestAnnouncedPrimaryThatIsSlowOrFullIsFollowed(t *testing.T) {
 				synctest.Wait()
 				hinder(net)
 				net.on("sa:1", sentinelReply("r:1", 2, "sb:1"))
-				c.explorer.kick("sa:1")
+				c.explorer.Kick("sa:1")
 				t.Log(within(t, time.Minute, "the new primary serves", served(c, 0, "r:1")))
 			})
 		})
@@ -63,7 +67,7 @@ func TestServerThatNeverSaysWhetherItIsAPrimaryIsNotWaitedForForEver(t *testing.
 				net.vanish("p:1")
 				net.on("sa:1", sentinelReply("r:1", 2, "sb:1"))
 				net.on("sb:1", sentinelReply("r:1", 2, "sa:1"))
-				c.explorer.kick("forgotten:1")
+				c.explorer.Kick("forgotten:1")
 				t.Log(within(t, 4*c.cfg.DialTimeout, "the new primary serves", served(c, 0, "r:1")))
 			})
 		})
@@ -87,15 +91,15 @@ func TestPrimaryThatIsSlowAfterItWasFullIsNotTakenForGone(t *testing.T) {
 				net.on("sa:1", sentinelReply("r:1", 2, "sb:1")) // sb:1 is behind
 				c, end := net.open(t, cfg)
 				defer end()
-				within(t, 2*kindSentinel.period(), "the primary serves", served(c, 0, "r:1"))
-				time.Sleep(kindSentinel.period())
+				within(t, 2*topology.Sentinel.Period(), "the primary serves", served(c, 0, "r:1"))
+				time.Sleep(topology.Sentinel.Period())
 				synctest.Wait()
 				net.on("r:1", says("PING", refusal))
 				net.set("r:1", func(s *bubbleServer) { s.hangUp() })
 				time.Sleep(2 * c.cfg.DialTimeout)
 				net.on("r:1", says("ROLE", primaryReply()))
-				net.set("r:1", func(s *bubbleServer) { s.slow = 2 * headStart })
-				for range 2 * kindSentinel.period() / (20 * time.Millisecond) {
+				net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HeadStart })
+				for range 2 * topology.Sentinel.Period() / (20 * time.Millisecond) {
 					time.Sleep(20 * time.Millisecond)
 					if got := c.AddrOf(0); got != "r:1" {
 						t.Fatalf("%s serves again", got)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 var asksForPrimary = fakenode.Is("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
@@ -51,7 +52,7 @@ func (s *split) loseAhead() {
 	s.ahead.Down()
 	asked := len(s.behind.Commands(asksForPrimary))
 	for i := range 3 {
-		s.c.explorer.kick("")
+		s.c.explorer.Kick("")
 		s.behind.WaitFor(asked+i+1, asksForPrimary)
 	}
 }
@@ -65,7 +66,7 @@ func TestSentinelThatIsBehindLeadsNobodyBack(t *testing.T) {
 	}
 	// It catches up, and the next failover is followed as ever.
 	naming(s.behind, s.old.Addr(), 3, s.ahead)
-	s.c.explorer.kick("")
+	s.c.explorer.Kick("")
 	serves(t, s.c, 0, s.old.Addr())
 }
 
@@ -101,7 +102,7 @@ func TestSentinelOfAnEarlierEpochIsBelievedOnceThePrimaryIsNone(t *testing.T) {
 	s := newSplit(t)
 	s.loseAhead()
 	s.primary.On(roles, roleOfReplica(s.old.Addr(), "connected"))
-	s.c.explorer.kick("")
+	s.c.explorer.Kick("")
 	serves(t, s.c, 0, s.old.Addr())
 }
 
@@ -169,7 +170,7 @@ func TestSentinelThatAnnouncesAFailoverIsAsked(t *testing.T) {
 			net.set(other, func(s *bubbleServer) { s.gone = false })
 			time.Sleep(time.Minute)
 			net.on(announcing, sentinelReply("r:1", 2, other))
-			net.set("r:1", func(s *bubbleServer) { s.slow = 2 * headStart }) // others answer first
+			net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HeadStart }) // others answer first
 			var listening []stdnet.Conn
 			net.set(announcing, func(s *bubbleServer) { listening = slices.Collect(maps.Keys(s.conns)) })
 			if len(listening) != 1 {
@@ -196,7 +197,7 @@ func TestFailoverThatOneSentinelDoesNotHearOfIsFollowed(t *testing.T) {
 			within(t, time.Second, "the primary serves", served(c, 0, "p:1"))
 			other := map[string]string{"sa:1": "sb:1", "sb:1": "sa:1"}[cutOff]
 			net.on(other, sentinelReply("r:1", 2, cutOff))
-			within(t, 2*kindSentinel.period(), "the new primary serves", served(c, 0, "r:1"))
+			within(t, 2*topology.Sentinel.Period(), "the new primary serves", served(c, 0, "r:1"))
 			stays(t, c, "r:1", 60*time.Second)
 		})
 	}
@@ -226,7 +227,7 @@ func TestSentinelThatCatchesUpBetweenItsAnswersLeadsNobodyBack(t *testing.T) {
 			}
 			return before(words)
 		})
-		stays(t, c, "r:1", 2*kindSentinel.period())
+		stays(t, c, "r:1", 2*topology.Sentinel.Period())
 		if !caughtUp.Load() {
 			t.Error("the sentinel was not asked")
 		}
@@ -243,13 +244,13 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) 
 			net.on("sa:1", sentinelReply("r:1", 2, "sb:1"))
 			c, end := net.open(t, cfg)
 			defer end()
-			within(t, 2*kindSentinel.period(), "the primary serves", served(c, 0, "r:1"))
-			time.Sleep(kindSentinel.period())
-			net.set("r:1", func(s *bubbleServer) { s.slow = 5 * searchPatience / 2 })
-			c.explorer.kick(hint)
-			stays(t, c, "r:1", 2*kindSentinel.period())
+			within(t, 2*topology.Sentinel.Period(), "the primary serves", served(c, 0, "r:1"))
+			time.Sleep(topology.Sentinel.Period())
+			net.set("r:1", func(s *bubbleServer) { s.slow = 5 * topology.SearchPatience / 2 })
+			c.explorer.Kick(hint)
+			stays(t, c, "r:1", 2*topology.Sentinel.Period())
 			net.vanish("r:1")
-			within(t, 2*kindSentinel.period(), "the one that is left serves", served(c, 0, "p:1"))
+			within(t, 2*topology.Sentinel.Period(), "the one that is left serves", served(c, 0, "p:1"))
 		})
 	}
 }

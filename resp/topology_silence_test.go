@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // served reports whether a server is the one of a route, with its connections up.
@@ -30,8 +31,8 @@ func TestLayoutIsFoundWhileMostNodesAreSilent(t *testing.T) {
 		for _, addr := range all[4:] {
 			net.on(addr, says("CLUSTER", slotsReply(all[4:]...)))
 		}
-		c.explorer.kick("n1:1") // which has vanished, too
-		took := within(t, 4*headStart+exploreEvery, "the fifth node serves", served(c, 0, "n5:1"))
+		c.explorer.Kick("n1:1") // which has vanished, too
+		took := within(t, 4*topology.HeadStart+topology.ExploreEvery, "the fifth node serves", served(c, 0, "n5:1"))
 		t.Logf("after %v", took)
 	})
 }

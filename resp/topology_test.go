@@ -193,7 +193,7 @@ func TestSearchesThatFindNothingNewComeSeldom(t *testing.T) {
 	// But who knows that something has changed is heard at once.
 	f.serve(0, 0)
 	kicked := time.Now()
-	c.explorer.kick("")
+	c.explorer.Kick("")
 	serves(t, c, slot.Count-1, f.nodes[0].Addr())
 	t.Logf("found %v after the kick", time.Since(kicked))
 }

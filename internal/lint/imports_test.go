@@ -26,6 +26,7 @@ var layers = map[string]int{
 	"resp/internal/fifo":     3,
 	"resp/internal/socket":   3,
 	"resp/internal/pipeline": 4,
+	"resp/internal/topology": 4,
 	"resp/internal/pubsub":   4,
 	"resp":                   5,
 
@@ -198,6 +199,8 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("resp/internal/socket", in("resp/internal/pipeline")),
 		pkg("resp/internal/pubsub", in("resp/internal/pipeline")),
 		pkg("resp/internal/pipeline", in("resp")),
+		pkg("resp/internal/topology", in("resp")),
+		pkg("resp/internal/topology", in("resp/internal/pipeline")),
 		pkg("engine", in("pprof")),
 		pkg("engine/internal/machine", in("engine/internal/script")),
 		pkg("engine", "math/rand/v2"),

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// addressMap is Config.AddrMap and what it has said. Event loops run no code of the
+// AddressMap is Config.AddrMap and what it has said. Event loops run no code of the
 // user: they look up what is known, and have the explorer ask for the rest.
-type addressMap struct {
+type AddressMap struct {
 	translate func(addr string) string
 	mu        struct {
 		sync.Mutex
@@ -24,17 +24,18 @@ type translation struct {
 // maxTranslations is far above the number of nodes of any cluster.
 const maxTranslations = 4096
 
-// errUntranslated: nobody has asked AddrMap yet.
-var errUntranslated = errors.New("resp: the address is being translated")
+// ErrUntranslated: nobody has asked AddrMap yet.
+var ErrUntranslated = errors.New("resp: the address is being translated")
 
-func newAddressMap(translate func(string) string) *addressMap {
-	m := &addressMap{translate: translate}
+// NewAddressMap returns the map of a user's function.
+func NewAddressMap(translate func(string) string) *AddressMap {
+	m := &AddressMap{translate: translate}
 	m.mu.known = make(map[string]translation)
 	return m
 }
 
 // ask runs the user's function, and remembers what it says.
-func (m *addressMap) ask(addr string) (to string, err error) {
+func (m *AddressMap) ask(addr string) (to string, err error) {
 	to, err = m.run(addr)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +46,7 @@ func (m *addressMap) ask(addr string) (to string, err error) {
 	return to, err
 }
 
-func (m *addressMap) run(addr string) (to string, err error) {
+func (m *AddressMap) run(addr string) (to string, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("resp: Config.AddrMap panicked for %s: %v", addr, v)
@@ -57,13 +58,13 @@ func (m *addressMap) run(addr string) (to string, err error) {
 	return to, nil
 }
 
-// lookUp says what the function has said; errUntranslated if it has not been asked.
-func (m *addressMap) lookUp(addr string) (to string, err error) {
+// LookUp says what the function has said; ErrUntranslated if it has not been asked.
+func (m *AddressMap) LookUp(addr string) (to string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known, ok := m.mu.known[addr]
 	if !ok {
-		return "", errUntranslated
+		return "", ErrUntranslated
 	}
 	return known.to, known.err
 }

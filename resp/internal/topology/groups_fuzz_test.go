@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"testing"
@@ -18,20 +18,20 @@ func FuzzClusterNodes(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string) {
 		var c census
 		for _, text := range []string{first, second, first} {
-			nodes, err := new(findConfig).clusterNodes(text, "asked:1")
+			nodes, err := new(Config).clusterNodes(text, "asked:1")
 			if err != nil {
 				continue
 			}
 			for addr, g := range c.next(nodes).of {
-				if addr == "" || g.replicas != len(g.peers)-1 || g.replicas >= len(nodes) {
-					t.Fatalf("%q: %d replicas of %d peers at %q", text, g.replicas, len(g.peers), addr)
+				if addr == "" || g.Replicas != len(g.peers)-1 || g.Replicas >= len(nodes) {
+					t.Fatalf("%q: %d replicas of %d peers at %q", text, g.Replicas, len(g.peers), addr)
 				}
 				for _, p := range g.peers {
 					if len(p.names) == 0 {
 						t.Fatalf("%q: a server without a name", text)
 					}
 				}
-				g.away(addr, nil)
+				g.Away(addr, nil)
 			}
 		}
 	})
@@ -51,11 +51,11 @@ func FuzzSentinelReplicas(f *testing.F) {
 		if err != nil || n == 0 {
 			return
 		}
-		top := &sentinelTopology{cfg: &findConfig{}}
+		top := &sentinelFinder{cfg: &Config{}}
 		g := top.groups("p:1", v).of["p:1"]
-		if g == nil || g.replicas != v.Len() {
+		if g == nil || g.Replicas != v.Len() {
 			t.Fatalf("%q: %+v", b, g)
 		}
-		g.away("p:1", nil)
+		g.Away("p:1", nil)
 	})
 }

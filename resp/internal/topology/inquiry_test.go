@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -48,23 +48,23 @@ func TestFirstGoodAnswerWins(t *testing.T) {
 		asked int64
 	}{
 		{[]string{"10ms", "1ms"}, "10ms", 10 * time.Millisecond, 1},
-		{[]string{"silent", "10ms"}, "10ms", headStart + 10*time.Millisecond, 2},
-		{[]string{"silent", "silent", "silent", "10ms"}, "10ms", 3*headStart + 10*time.Millisecond, 4},
+		{[]string{"silent", "10ms"}, "10ms", HeadStart + 10*time.Millisecond, 2},
+		{[]string{"silent", "silent", "silent", "10ms"}, "10ms", 3*HeadStart + 10*time.Millisecond, 4},
 		{[]string{"unwell", "unwell", "10ms"}, "10ms", 10 * time.Millisecond, 3},
-		{[]string{"silent", "unwell", "10ms"}, "10ms", headStart + 10*time.Millisecond, 3},
+		{[]string{"silent", "unwell", "10ms"}, "10ms", HeadStart + 10*time.Millisecond, 3},
 		// A slow one still wins while the others are silent.
 		{[]string{"900ms", "silent"}, "900ms", 900 * time.Millisecond, 2},
 		{[]string{"unwell", "unwell"}, "", 0, 2},
 		// The last one gets a second, the others more.
-		{[]string{"silent", "silent"}, "", headStart + searchPatience, 2},
-		{[]string{"silent", "unwell"}, "", headStart + searchPatience, 2},
+		{[]string{"silent", "silent"}, "", HeadStart + SearchPatience, 2},
+		{[]string{"silent", "unwell"}, "", HeadStart + SearchPatience, 2},
 		{nil, "", 0, 0},
 	} {
 		t.Run(fmt.Sprint(c.addrs), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var o oracle
 				start := time.Now()
-				got, err := askFirst(t.Context(), c.addrs, searchPatience, o.ask)
+				got, err := askFirst(t.Context(), c.addrs, SearchPatience, o.ask)
 				if got != c.want || (err == nil) != (c.want != "") {
 					t.Errorf("%q, %v", got, err)
 				}
@@ -84,8 +84,8 @@ func TestAllAreAskedAtOnceAndTheSilentAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o oracle
 		start := time.Now()
-		heard := askAll(t.Context(), []string{"silent", "20ms", "unwell", "10ms"}, searchPatience, o.ask)
-		if took := time.Since(start); took != searchPatience || o.out.Load() != 0 {
+		heard := askAll(t.Context(), []string{"silent", "20ms", "unwell", "10ms"}, SearchPatience, o.ask)
+		if took := time.Since(start); took != SearchPatience || o.out.Load() != 0 {
 			t.Errorf("it took %v, %d are out", took, o.out.Load())
 		}
 		text := ""
@@ -96,7 +96,7 @@ func TestAllAreAskedAtOnceAndTheSilentAreNamed(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 		start = time.Now()
-		askAll(t.Context(), []string{"20ms", "unwell"}, searchPatience, o.ask)
+		askAll(t.Context(), []string{"20ms", "unwell"}, SearchPatience, o.ask)
 		if took := time.Since(start); took != 20*time.Millisecond {
 			t.Errorf("when all had answered it went on for %v", took)
 		}
@@ -110,7 +110,7 @@ func TestInquiryEndsWithItsContext(t *testing.T) {
 		time.AfterFunc(10*time.Millisecond, cancel)
 		var o oracle
 		start := time.Now()
-		_, err := askFirst(ctx, []string{"silent", "silent"}, searchPatience, o.ask)
+		_, err := askFirst(ctx, []string{"silent", "silent"}, SearchPatience, o.ask)
 		if took := time.Since(start); !errors.Is(err, context.Canceled) || took != 10*time.Millisecond || o.out.Load() != 0 {
 			t.Errorf("%v after %v, %d are out", err, took, o.out.Load())
 		}

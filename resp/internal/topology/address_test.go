@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
 		{"a\x00", "1", "a:1", ""},
 		{strings.Repeat("h", maxHost+1), "1", "a:1", ""},
 	} {
-		got, err := new(findConfig).announced(c.host, c.port, c.asked)
+		got, err := new(Config).announced(c.host, c.port, c.asked)
 		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, wire.ErrProtocol) {
 			t.Errorf("host %.20q, port %q, asked at %q: %q, %v; want %q", c.host, c.port, c.asked, got, err, c.want)
 		}
@@ -51,7 +51,7 @@ func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
 func TestAddrMapMayNameASocket(t *testing.T) {
 	t.Parallel()
 	var asked []string
-	cfg := findConfig{AddrMap: newAddressMap(func(addr string) string {
+	cfg := Config{AddrMap: NewAddressMap(func(addr string) string {
 		asked = append(asked, addr)
 		if addr == "nowhere:1" {
 			return ""
@@ -108,10 +108,10 @@ func TestListsOfServersAreCut(t *testing.T) {
 			fmt.Fprintf(&shards, "*3\r\n:%d\r\n:%d\r\n*2\r\n$%d\r\n%s\r\n:1\r\n", i, i, len(host), host)
 		}
 	}
-	if n := len((&sentinelTopology{cfg: &findConfig{}}).others(decoded(sentinels.String()), "a:1")); n != maxAnnounced {
+	if n := len((&sentinelFinder{cfg: &Config{}}).others(decoded(sentinels.String()), "a:1")); n != MaxAnnounced {
 		t.Errorf("%d sentinels", n)
 	}
-	if l, err := (&clusterTopology{cfg: &findConfig{}}).parse(decoded(shards.String()), "a:1"); !errors.Is(err, wire.ErrProtocol) {
-		t.Errorf("a layout of %d primaries: %v", len(l.primaries()), err)
+	if l, err := (&clusterFinder{cfg: &Config{}}).parse(decoded(shards.String()), "a:1"); !errors.Is(err, wire.ErrProtocol) {
+		t.Errorf("a layout of %d primaries: %v", len(l.Primaries()), err)
 	}
 }

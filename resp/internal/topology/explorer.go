@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -13,39 +13,39 @@ import (
 )
 
 const (
-	// exploreEvery is the least time between two looks at the layout; up to half as much
+	// ExploreEvery is the least time between two looks at the layout; up to half as much
 	// is added at random. After a failover every node answers MOVED to every command, and
 	// one look is enough for all of them.
-	exploreEvery = 250 * time.Millisecond
+	ExploreEvery = 250 * time.Millisecond
 	// exploreSeldom is that time once a look has found nothing new: a node that is dead
 	// asks for looks all the time.
 	exploreSeldom = time.Second
 )
 
-// period is how often the layout is looked at without a reason. A cluster announces
+// Period is how often the layout is looked at without a reason. A cluster announces
 // changes with MOVED, and sentinels publish them; a promotion by hand is announced by
 // nobody.
-func (k kind) period() time.Duration {
+func (k Kind) Period() time.Duration {
 	switch k {
-	case kindCluster:
+	case Cluster:
 		return 30 * time.Second
-	case kindSentinel:
+	case Sentinel:
 		return 10 * time.Second
 	default:
 		return time.Second
 	}
 }
 
-// explorerClient has the routes that an explorer keeps true. The methods are called by the
+// Client has the routes that an Explorer keeps true. The methods are called by the
 // searching goroutine.
-type explorerClient interface {
+type Client interface {
 	// Counting reports whether the groups are to be asked for, too.
 	Counting() bool
 	// Impaired reports whether a connection is missing.
 	Impaired() bool
 	// Follow makes the routes those of a layout. It reports whether they are others now,
 	// and whether something is missing that another look may find soon.
-	Follow(ctx context.Context, l *layout) (changed, gaps bool, err error)
+	Follow(ctx context.Context, l *Layout) (changed, gaps bool, err error)
 	// Lost is told that no layout was found. It reports whether the routes have changed
 	// nevertheless since the latest search.
 	Lost() (changed bool)
@@ -53,21 +53,21 @@ type explorerClient interface {
 	Searched()
 }
 
-// explorer keeps the routes of a client true: it finds the layout, again whenever
-// something suggests that it has changed, one search at a time. Of a nil explorer nothing
-// has to be found: there is one server.
+// Explorer keeps the routes of a client true: it finds the layout, again whenever
+// something suggests that it has changed, one search at a time. A nil Explorer is
+// that of a single server: nothing has to be found.
 //
 // Goroutines: the one that runs it, and the one that has it watch.
-type explorer struct {
-	cfg      *findConfig
-	client   explorerClient
-	scouts   *scouts
-	topology topology
-	kicked   chan struct{} // capacity 1, as that of urgent
-	urgent   chan struct{}
+type Explorer struct {
+	cfg    *Config
+	client Client
+	scouts *scouts
+	finder finder
+	kicked chan struct{} // capacity 1, as that of urgent
+	urgent chan struct{}
 
 	// Of the searching goroutine:
-	idle   time.Duration // what a nudge has to wait beyond exploreEvery
+	idle   time.Duration // what a nudge has to wait beyond ExploreEvery
 	gaps   bool          // the latest layout had slots that nobody serves, or was not counted
 	failed bool          // the latest search
 
@@ -81,16 +81,18 @@ type explorer struct {
 	}
 }
 
-func newExplorer(ctx context.Context, c *findConfig, client explorerClient) *explorer {
-	x := &explorer{cfg: c, client: client, kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
-	x.scouts = newScouts(ctx, c, searchPatience)
-	x.topology = newTopology(c, x.scouts)
+// NewExplorer returns an Explorer that does nothing before Run and Watch. Its connections end
+// with ctx.
+func NewExplorer(ctx context.Context, c *Config, client Client) *Explorer {
+	x := &Explorer{cfg: c, client: client, kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	x.scouts = newScouts(ctx, c, SearchPatience)
+	x.finder = newFinder(c, x.scouts)
 	return x
 }
 
-// kick asks for a search soon: something has changed. hint is a server that is likely
+// Kick asks for a search soon: something has changed. hint is a server that is likely
 // to know, or "". It never blocks.
-func (x *explorer) kick(hint string) {
+func (x *Explorer) Kick(hint string) {
 	if x == nil {
 		return
 	}
@@ -103,20 +105,20 @@ func (x *explorer) kick(hint string) {
 	case x.urgent <- struct{}{}:
 	default:
 	}
-	x.nudge()
+	x.Nudge()
 }
 
-// translate has AddrMap asked for an announced address by the next search.
-func (x *explorer) translate(addr string) {
+// Translate has AddrMap asked for an announced address by the next search.
+func (x *Explorer) Translate(addr string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.mu.alien) < maxAnnounced && !slices.Contains(x.mu.alien, addr) {
+	if len(x.mu.alien) < MaxAnnounced && !slices.Contains(x.mu.alien, addr) {
 		x.mu.alien = append(x.mu.alien, addr)
 	}
 }
 
-// nudge asks for a search: something is wrong, and perhaps something has changed.
-func (x *explorer) nudge() {
+// Nudge asks for a search: something is wrong, and perhaps something has changed.
+func (x *Explorer) Nudge() {
 	if x == nil {
 		return
 	}
@@ -126,8 +128,8 @@ func (x *explorer) nudge() {
 	}
 }
 
-// progress reports whether a layout has been found, and else why not, as of when.
-func (x *explorer) progress() (found bool, asOf clock.Instant, err error) {
+// Progress reports whether a layout has been found, and else why not, as of when.
+func (x *Explorer) Progress() (found bool, asOf clock.Instant, err error) {
 	if x == nil {
 		return true, 0, nil
 	}
@@ -136,11 +138,11 @@ func (x *explorer) progress() (found bool, asOf clock.Instant, err error) {
 	return x.mu.found, x.mu.began, x.mu.err
 }
 
-// watch has the deployment announce changes, where it does, until ctx ends.
-func (x *explorer) watch(ctx context.Context) { x.topology.watch(ctx, x.kick) }
+// Watch has the deployment announce changes, where it does, until ctx ends.
+func (x *Explorer) Watch(ctx context.Context) { x.finder.watch(ctx, x.Kick) }
 
-// run searches until ctx ends.
-func (x *explorer) run(ctx context.Context) {
+// Run searches until ctx ends.
+func (x *Explorer) Run(ctx context.Context) {
 	defer x.scouts.close()
 	for {
 		patience := x.scouts.patience
@@ -149,10 +151,10 @@ func (x *explorer) run(ctx context.Context) {
 			x.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
 		}
 		x.failed = err != nil
-		x.scouts.patience = searchPatience
+		x.scouts.patience = SearchPatience
 		if x.failed {
 			// Perhaps the servers do answer, but not that fast, or this process is short of CPU.
-			x.scouts.patience = min(2*patience, max(searchPatience, x.cfg.DialTimeout))
+			x.scouts.patience = min(2*patience, max(SearchPatience, x.cfg.DialTimeout))
 		}
 		if !x.pause(ctx, changed) {
 			return
@@ -161,24 +163,24 @@ func (x *explorer) run(ctx context.Context) {
 }
 
 // pause waits until the next search is due; false if ctx ended. That is never sooner than
-// exploreEvery. After that a kick starts a search at once, since something is known to
+// ExploreEvery. After that a kick starts a search at once, since something is known to
 // have changed. A nudge waits longer each time that nothing new was found, and so does
 // the next attempt after a search that failed. Otherwise the pause is the period.
-func (x *explorer) pause(ctx context.Context, changed bool) bool {
+func (x *Explorer) pause(ctx context.Context, changed bool) bool {
 	if changed {
 		x.idle = 0
 	}
-	period := x.cfg.Kind.period()
+	period := x.cfg.Kind.Period()
 	if x.gaps || x.client.Impaired() {
 		period = min(period, time.Second)
 	}
 	due := period - rand.N(period/4)
-	kicked := exploreEvery + rand.N(exploreEvery/2)
+	kicked := ExploreEvery + rand.N(ExploreEvery/2)
 	nudged := min(kicked+x.idle, due)
 	if x.failed {
 		due = nudged
 	}
-	x.idle = min(x.idle+exploreEvery, exploreSeldom-exploreEvery)
+	x.idle = min(x.idle+ExploreEvery, exploreSeldom-ExploreEvery)
 	return sleep(ctx, kicked, nil) && sleep(ctx, nudged-kicked, x.urgent) && sleep(ctx, due-nudged, x.kicked)
 }
 
@@ -196,7 +198,7 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 
 // search finds the layout and has the client follow it. It reports whether that changed
 // anything.
-func (x *explorer) search(ctx context.Context) (changed bool, err error) {
+func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 	began := x.cfg.Clock.Now()
 	x.mu.Lock()
 	hint, alien := x.mu.hint, x.mu.alien
@@ -210,7 +212,7 @@ func (x *explorer) search(ctx context.Context) (changed bool, err error) {
 	if x.failed || x.client.Impaired() {
 		x.scouts.renew()
 	}
-	l, err := x.topology.find(ctx, hint, x.client.Counting())
+	l, err := x.finder.find(ctx, hint, x.client.Counting())
 	var gaps bool
 	if err == nil {
 		changed, gaps, err = x.client.Follow(ctx, l)
@@ -222,7 +224,7 @@ func (x *explorer) search(ctx context.Context) (changed bool, err error) {
 	}
 	// A look every second must not cost handshakes; and what is still being connected when a
 	// search fails may be what it takes.
-	x.scouts.tidy(err != nil || x.cfg.Kind == kindReplicas)
+	x.scouts.tidy(err != nil || x.cfg.Kind == Replicas)
 	x.mu.Lock()
 	x.mu.err, x.mu.began = err, began
 	x.mu.found = x.mu.found || err == nil
@@ -231,9 +233,9 @@ func (x *explorer) search(ctx context.Context) (changed bool, err error) {
 	return changed, err
 }
 
-// sharded asks primaries until one says whether the deployment has sharded channels. That
+// Sharded asks primaries until one says whether the deployment has sharded channels. That
 // it is loading, busy or full says nothing. It is for Follow.
-func (x *explorer) sharded(ctx context.Context, primaries []string) (yes bool, err error) {
+func (x *Explorer) Sharded(ctx context.Context, primaries []string) (yes bool, err error) {
 	addrs := candidates("", primaries, nil)
 	return askFirst(ctx, addrs, x.scouts.patience, func(ctx context.Context, addr string) (bool, error) {
 		_, err := x.scouts.ask(ctx, x.cfg.Servers, addr, "PUBSUB", "SHARDNUMSUB", "0")

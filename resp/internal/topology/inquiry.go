@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// headStart is what a server that is asked has before the next one is asked, too.
-	headStart = 300 * time.Millisecond
-	// searchPatience is how long a search waits for the last ones that it has asked.
+	// HeadStart is what a server that is asked has before the next one is asked, too.
+	HeadStart = 300 * time.Millisecond
+	// SearchPatience is how long a search waits for the last ones that it has asked.
 	// Connecting goes on behind it: see scouts.
-	searchPatience = time.Second
+	SearchPatience = time.Second
 )
 
 // finding is what a server answered, or why it did not.
@@ -26,8 +26,8 @@ type finding[A any] struct {
 var (
 	// errNobody is for a search without an address.
 	errNobody = errors.New("resp: there is no server to ask; check Config.Addrs")
-	// errSilent is for a server that has not answered when a search ends.
-	errSilent = errors.New("no answer yet")
+	// ErrSilent is for a server that has not answered when a search ends.
+	ErrSilent = errors.New("no answer yet")
 )
 
 // askFirst asks one server after the other, each when the one before has failed or its
@@ -36,7 +36,7 @@ var (
 func askFirst[A any](ctx context.Context, addrs []string, patience time.Duration, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
 	var failed []error
 	good := func(f finding[A]) bool { return f.err == nil }
-	for _, f := range inquire(ctx, addrs, headStart, patience, ask, good) {
+	for _, f := range inquire(ctx, addrs, HeadStart, patience, ask, good) {
 		if good(f) {
 			return f.answer, nil
 		}
@@ -100,7 +100,7 @@ func inquire[A any](ctx context.Context, addrs []string, every, patience time.Du
 			}
 		case <-timer.C:
 			if asked == len(addrs) {
-				cancel(fmt.Errorf("%w, after %v", errSilent, patience))
+				cancel(fmt.Errorf("%w, after %v", ErrSilent, patience))
 				return heard
 			}
 			next()

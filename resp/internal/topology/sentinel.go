@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"cmp"
@@ -16,10 +16,10 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// sentinelTopology asks sentinels who the primary is, and hears from one of them
+// sentinelFinder asks sentinels who the primary is, and hears from one of them
 // when that changes.
-type sentinelTopology struct {
-	cfg     *findConfig
+type sentinelFinder struct {
+	cfg     *Config
 	scouts  *scouts
 	warned  bool   // that a sentinel refuses to announce failovers; the watching goroutine's
 	pending string // the hint of a search that failed; the searching goroutine's
@@ -32,8 +32,8 @@ type sentinelTopology struct {
 	}
 }
 
-func newSentinelTopology(c *findConfig, s *scouts) *sentinelTopology {
-	t := &sentinelTopology{cfg: c, scouts: s}
+func newSentinelFinder(c *Config, s *scouts) *sentinelFinder {
+	t := &sentinelFinder{cfg: c, scouts: s}
 	t.mu.epoch = noEpoch
 	return t
 }
@@ -42,7 +42,7 @@ func newSentinelTopology(c *findConfig, s *scouts) *sentinelTopology {
 // before that one itself. It may be cut off from the others, and never hear of a failover
 // that they agree on. Where epochs are not told the latest word cannot be known, so the
 // client stays with one sentinel as long as that answers.
-func (t *sentinelTopology) candidates(hint string) []string {
+func (t *sentinelFinder) candidates(hint string) []string {
 	t.mu.Lock()
 	good, known, epoch := t.mu.good, t.mu.known, t.mu.epoch
 	t.mu.Unlock()
@@ -56,8 +56,8 @@ func (t *sentinelTopology) candidates(hint string) []string {
 // failover some sentinels have not heard yet. hint is the sentinel that has announced one;
 // so the others, and the old primary, are not to be faster than the way to the new one. It
 // stays the hint until a search succeeds.
-func (t *sentinelTopology) find(ctx context.Context, hint string, count bool) (l *layout, err error) {
-	s := sentinelSearch{sentinelTopology: t, count: count, verdicts: make(map[string]*verdict)}
+func (t *sentinelFinder) find(ctx context.Context, hint string, count bool) (l *Layout, err error) {
+	s := sentinelSearch{sentinelFinder: t, count: count, verdicts: make(map[string]*verdict)}
 	hint = cmp.Or(hint, t.pending)
 	if hint != "" {
 		l, err = askFirst(ctx, []string{hint}, t.scouts.patience, s.ask)
@@ -72,7 +72,7 @@ func (t *sentinelTopology) find(ctx context.Context, hint string, count bool) (l
 	t.pending = ""
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if primary := l.shards[0].Primary; primary != t.mu.present || l.epoch != noEpoch {
+	if primary := l.Shards[0].Primary; primary != t.mu.present || l.epoch != noEpoch {
 		t.mu.present, t.mu.epoch = primary, l.epoch
 	}
 	return l, nil
@@ -81,7 +81,7 @@ func (t *sentinelTopology) find(ctx context.Context, hint string, count bool) (l
 // sentinelSearch is one search. Each server that sentinels name is asked once, however
 // many name it.
 type sentinelSearch struct {
-	*sentinelTopology
+	*sentinelFinder
 	count    bool // the replicas, too
 	asking   sync.Mutex
 	verdicts map[string]*verdict // by address
@@ -95,29 +95,29 @@ type verdict struct {
 	epoch int64 // the latest of which a sentinel has named it
 }
 
-func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*layout, error) {
+func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, error) {
 	primary, err := s.named(ctx, sentinel)
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{shards: []shard{{Last: slot.Count - 1, Primary: primary}}}
+	l := &Layout{Shards: []Shard{{Last: slot.Count - 1, Primary: primary}}}
 	if l.epoch, err = s.epoch(ctx, sentinel); err != nil {
 		return nil, err
 	}
 	if err := s.verdict(ctx, primary, l.epoch); err != nil {
-		return nil, &notYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
+		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
 	}
 	if behind, err := s.behind(ctx, sentinel, l); err != nil {
 		return nil, err
 	} else if behind {
-		return nil, &notYet{fmt.Errorf("resp: sentinel %s names %s, which has been replaced", sentinel, primary)}
+		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s, which has been replaced", sentinel, primary)}
 	}
 	if s.count { // with those that are down, until the sentinel is reset
 		list, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
 		if err != nil {
-			l.groups = unknownGroups(refusedBySentinel(err))
+			l.Groups = unknownGroups(refusedBySentinel(err))
 		} else {
-			l.groups = s.groups(primary, list)
+			l.Groups = s.groups(primary, list)
 		}
 	}
 	others, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
@@ -187,11 +187,11 @@ func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, err
 // Name and epoch are two answers, and the sentinel may hear of the failover between them:
 // then it has named P, of epoch 2. So before the client moves it is asked for the name
 // once more.
-func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *layout) (bool, error) {
+func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *Layout) (bool, error) {
 	s.mu.Lock()
 	present, epoch := s.mu.present, s.mu.epoch
 	s.mu.Unlock()
-	primary := l.shards[0].Primary
+	primary := l.Shards[0].Primary
 	switch {
 	case present == "":
 		return false, nil
@@ -233,7 +233,7 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 // open reports whether a server that has answered with err, or not at all, may yet say that
 // it is the primary.
 func (s *sentinelSearch) open(addr string, err error) bool {
-	return postponed(err) || errors.Is(err, errSilent) && s.scouts.silence(addr) < s.cfg.DialTimeout
+	return postponed(err) || errors.Is(err, ErrSilent) && s.scouts.silence(addr) < s.cfg.DialTimeout
 }
 
 // postponed reports whether err is that of a server that is there, and cannot say now
@@ -245,8 +245,8 @@ func postponed(err error) bool {
 
 // groups reads the answer to SENTINEL REPLICAS. It counts as many as are listed: if that
 // was after the next failover, the primary is one of them, and the next one is not.
-func (t *sentinelTopology) groups(primary string, list wire.Value) *groups {
-	g := &group{replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
+func (t *sentinelFinder) groups(primary string, list wire.Value) *Groups {
+	g := &Group{Replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
 	for _, r := range reply.Elements(list) {
 		host, port := reply.Field(r, "ip"), reply.Field(r, "port")
 		p := peer{names: []string{net.JoinHostPort(host, port)}}
@@ -257,7 +257,7 @@ func (t *sentinelTopology) groups(primary string, list wire.Value) *groups {
 			break // they are counted, and that is enough
 		}
 	}
-	gs := new(groups)
+	gs := new(Groups)
 	gs.add(g)
 	return gs
 }
@@ -279,34 +279,34 @@ func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) 
 	}
 	role, err := s.scouts.ask(ctx, s.cfg.Servers, addr, "ROLE")
 	if err == nil {
-		err = isPrimary(role)
+		err = IsPrimary(role)
 	}
 	v.err = err
 	close(v.given)
 	return err
 }
 
-// errSentinelAuth is exported by resp, which has its documentation.
-var errSentinelAuth = errors.New("resp: sentinels have credentials of their own (SentinelPassword, sentinel_password in a URL)")
+// ErrSentinelAuth is exported by resp, which has its documentation.
+var ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own (SentinelPassword, sentinel_password in a URL)")
 
 // refusedBySentinel says whose credentials are meant, if that is the trouble.
 func refusedBySentinel(err error) error {
 	var e *wire.ServerError
 	if errors.As(err, &e) && (e.Code == "NOAUTH" || e.Code == "WRONGPASS") {
-		return fmt.Errorf("%w: %w", errSentinelAuth, err)
+		return fmt.Errorf("%w: %w", ErrSentinelAuth, err)
 	}
 	return err
 }
 
 // others reads the answer to SENTINEL SENTINELS: for each a flat list of fields.
-func (t *sentinelTopology) others(v wire.Value, asked string) []string {
+func (t *sentinelFinder) others(v wire.Value, asked string) []string {
 	var addrs []string
 	for _, s := range reply.Elements(v) {
 		host, port := reply.Field(s, "ip"), reply.Field(s, "port")
 		if addr, err := t.cfg.announced(host, port, asked); err == nil {
 			addrs = append(addrs, addr)
 		}
-		if len(addrs) == maxAnnounced {
+		if len(addrs) == MaxAnnounced {
 			break
 		}
 	}
@@ -321,7 +321,7 @@ const (
 
 // watch listens to one sentinel, or to the next one when that is gone; whenever it
 // begins to listen, something may have happened before.
-func (t *sentinelTopology) watch(ctx context.Context, changed func(hint string)) {
+func (t *sentinelFinder) watch(ctx context.Context, changed func(hint string)) {
 	for pause := listenAgainMin; ctx.Err() == nil; pause = min(2*pause, listenAgainMax) {
 		for _, addr := range t.candidates("") {
 			begun := t.cfg.Clock.Now()
@@ -338,7 +338,7 @@ func (t *sentinelTopology) watch(ctx context.Context, changed func(hint string))
 
 // listen follows one sentinel until it is gone; false if it could not be reached, or
 // refuses. After a refusal it is left alone for a while.
-func (t *sentinelTopology) listen(ctx context.Context, addr string, changed func(hint string)) bool {
+func (t *sentinelFinder) listen(ctx context.Context, addr string, changed func(hint string)) bool {
 	sentinels := t.cfg.Sentinels
 	began := t.cfg.Clock.Now()
 	if !sentinels.MayListen(addr) {

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -80,10 +80,10 @@ func (e *unanswered) Error() string {
 
 func (e *unanswered) Unwrap() error { return e.err }
 
-// isPrimary judges the answer to ROLE.
-func isPrimary(v wire.Value) error {
+// IsPrimary judges the answer to ROLE.
+func IsPrimary(v wire.Value) error {
 	if role := roleOf(v); role != "master" {
-		return &notYet{fmt.Errorf("the server is no primary, its role is %q", role)}
+		return &NotYet{fmt.Errorf("the server is no primary, its role is %q", role)}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -12,20 +12,20 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// clusterTopology asks the nodes of a cluster with CLUSTER SLOTS, which every
+// clusterFinder asks the nodes of a cluster with CLUSTER SLOTS, which every
 // version knows.
-type clusterTopology struct {
-	cfg    *findConfig
+type clusterFinder struct {
+	cfg    *Config
 	scouts *scouts
 	known  []string // the primaries of the latest layout
 	census census
 }
 
-func (t *clusterTopology) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
+func (t *clusterFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
 
 // find takes the first answer. It may be out of date, as that of a node that has lost
 // contact with the others is. Then MOVED leads to the right node.
-func (t *clusterTopology) find(ctx context.Context, hint string, count bool) (*layout, error) {
+func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Layout, error) {
 	v, err := askFirst(ctx, candidates(hint, t.known, t.cfg.Addrs), t.scouts.patience, func(ctx context.Context, addr string) (clusterView, error) {
 		return t.ask(ctx, addr, count)
 	})
@@ -33,19 +33,19 @@ func (t *clusterTopology) find(ctx context.Context, hint string, count bool) (*l
 		return nil, err
 	}
 	l := v.layout
-	t.known = l.primaries()
+	t.known = l.Primaries()
 	switch {
 	case v.uncounted != nil:
-		l.groups = unknownGroups(v.uncounted)
+		l.Groups = unknownGroups(v.uncounted)
 	case count:
-		l.groups = t.census.next(v.nodes)
+		l.Groups = t.census.next(v.nodes)
 	}
 	return l, nil
 }
 
 // clusterView is a cluster, as one of its nodes sees it.
 type clusterView struct {
-	layout    *layout
+	layout    *Layout
 	nodes     []clusterNode
 	uncounted error // why they are not known
 }
@@ -54,7 +54,7 @@ type clusterView struct {
 // that keeps its nodes' addresses to itself CLUSTER NODES has others.
 func (v *clusterView) nameServing() {
 	dialled := make(map[string]string)
-	for _, s := range v.layout.shards {
+	for _, s := range v.layout.Shards {
 		dialled[s.id] = s.Primary
 	}
 	for i := range v.nodes {
@@ -65,7 +65,7 @@ func (v *clusterView) nameServing() {
 	}
 }
 
-func (t *clusterTopology) ask(ctx context.Context, addr string, count bool) (seen clusterView, err error) {
+func (t *clusterFinder) ask(ctx context.Context, addr string, count bool) (seen clusterView, err error) {
 	v, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "SLOTS")
 	if err != nil {
 		return seen, err
@@ -91,9 +91,9 @@ const maxPrimaries = 1024
 
 // parse reads the answer of the node at asked. Slots of a primary whose address cannot be
 // dialled are left out: the others can be served.
-func (t *clusterTopology) parse(v wire.Value, asked string) (*layout, error) {
-	l := new(layout)
-	refused := error(&notYet{errNoSlots})
+func (t *clusterFinder) parse(v wire.Value, asked string) (*Layout, error) {
+	l := new(Layout)
+	refused := error(&NotYet{errNoSlots})
 	for _, entry := range reply.Elements(v) {
 		e := reply.Elements(entry)
 		if len(e) < 3 {
@@ -116,16 +116,16 @@ func (t *clusterTopology) parse(v wire.Value, asked string) (*layout, error) {
 			refused = err
 			continue
 		}
-		s := shard{First: uint16(first), Last: uint16(last), Primary: primary}
+		s := Shard{First: uint16(first), Last: uint16(last), Primary: primary}
 		if len(node) > 2 {
 			s.id = string(node[2].Bytes)
 		}
-		l.shards = append(l.shards, s)
+		l.Shards = append(l.Shards, s)
 	}
-	if len(l.shards) == 0 {
+	if len(l.Shards) == 0 {
 		return nil, refused
 	}
-	if n := len(l.primaries()); n > maxPrimaries {
+	if n := len(l.Primaries()); n > maxPrimaries {
 		return nil, fmt.Errorf("%w: %d primaries", wire.ErrProtocol, n)
 	}
 	return l, l.check()

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
 		w := newWorld()
 		defer w.close()
 		w.set("p:1", pipeServer{fails: full})
-		s := newScouts(t.Context(), w.config(kindSentinel), searchPatience)
+		s := newScouts(t.Context(), w.config(Sentinel), SearchPatience)
 		defer s.close()
 		expect := func(owed, silent time.Duration) {
 			t.Helper()
@@ -28,12 +28,12 @@ func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
 			time.Sleep(dialTimeout)
 		}
 		expect(2*dialTimeout, 0)
-		w.set("p:1", pipeServer{answer: saysPrimary, slow: 2 * searchPatience})
+		w.set("p:1", pipeServer{answer: saysPrimary, slow: 2 * SearchPatience})
 		if _, err := s.ask(t.Context(), w, "p:1", "ROLE"); err == nil {
 			t.Fatal("it was not slow")
 		}
-		expect(2*dialTimeout+searchPatience, searchPatience)
-		time.Sleep(searchPatience)
+		expect(2*dialTimeout+SearchPatience, SearchPatience)
+		time.Sleep(SearchPatience)
 		if _, err := s.ask(t.Context(), w, "p:1", "ROLE"); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ aaaaaa :17001@27001 master - 0 0 0 connected 7
 bbbbbb 10.0.0.1:6379@16379 handshake - 0 0 0 connected
 
 `
-	cfg := findConfig{AddrMap: newAddressMap(func(addr string) string { return strings.Replace(addr, "127.0.0.1", "example.org", 1) })}
+	cfg := Config{AddrMap: NewAddressMap(func(addr string) string { return strings.Replace(addr, "127.0.0.1", "example.org", 1) })}
 	nodes, err := cfg.clusterNodes(strings.ReplaceAll(text, "\n", "\r\n"), "asked:1")
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func listed(t *testing.T, short string) []clusterNode {
 		}
 		fmt.Fprintf(&text, "%s %s:1@2 %s %s 0 0 0 connected %s\n", name, name, flags, primary, slots)
 	}
-	nodes, err := new(findConfig).clusterNodes(text.String(), "")
+	nodes, err := new(Config).clusterNodes(text.String(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
 				}
 				got := make(map[string]int)
 				for addr, g := range c.next(listed(t, chapter.list)).of {
-					got[addr] = g.replicas
+					got[addr] = g.Replicas
 				}
 				if !maps.Equal(got, want) {
 					t.Fatalf("%s: %v, want %v", chapter.list, got, want)
@@ -143,8 +143,8 @@ func TestAddressOfAForgottenServerIsThatOfThePrimary(t *testing.T) {
 		var c census
 		nodes := listed(t, "A 0-5, b>A, c>A, B 6-9, d>B")
 		nodes[1].peer = nodes[3].peer // b had B's address
-		if g := c.next(nodes).of["B:1"]; g.replicas != 1 {
-			t.Fatalf("%d replicas", g.replicas)
+		if g := c.next(nodes).of["B:1"]; g.Replicas != 1 {
+			t.Fatalf("%d replicas", g.Replicas)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"errors"
@@ -47,7 +47,7 @@ func (s *standing) demoted() bool { return s.addr != "" && s.err == nil && !s.pr
 func (s *standing) refuses() bool { return errors.As(s.err, new(*wire.ServerError)) }
 
 // parseStanding reads INFO replication of the server at addr.
-func parseStanding(c *findConfig, addr, info string) standing {
+func parseStanding(c *Config, addr, info string) standing {
 	s := standing{addr: addr}
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
@@ -78,7 +78,7 @@ func parseStanding(c *findConfig, addr, info string) standing {
 }
 
 // attach reads a line about one replica: ip=10.0.0.2,port=6379,state=online,offset=28,lag=0.
-func (s *standing) attach(c *findConfig, line string) {
+func (s *standing) attach(c *Config, line string) {
 	fields := make(map[string]string)
 	for pair := range strings.SplitSeq(line, ",") {
 		name, value, _ := strings.Cut(pair, "=")
@@ -88,7 +88,7 @@ func (s *standing) attach(c *findConfig, line string) {
 	if fields["state"] == "online" && err == nil && lag <= int(heardLately/time.Second) {
 		s.attached++
 	}
-	if len(s.replicas) < maxAnnounced {
+	if len(s.replicas) < MaxAnnounced {
 		if addr, err := c.announced(fields["ip"], fields["port"], ""); err == nil {
 			s.replicas = append(s.replicas, addr)
 		}

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -52,12 +52,12 @@ type debt struct {
 // scoutKey is a server and how to reach it: a sentinel may name a server by the address
 // of a sentinel.
 type scoutKey struct {
-	reach reach
+	reach Reach
 	addr  string
 }
 
 // newScouts returns scouts that end with ctx, or with close.
-func newScouts(ctx context.Context, c *findConfig, patience time.Duration) *scouts {
+func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
 	s := &scouts{clock: c.Clock, dialTimeout: c.DialTimeout, patience: patience}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.mu.open = make(map[scoutKey]*scout)
@@ -68,7 +68,7 @@ func newScouts(ctx context.Context, c *findConfig, patience time.Duration) *scou
 
 // ask asks one server, reached by r. An error reply is an error, a *ServerError
 // inside.
-func (s *scouts) ask(ctx context.Context, r reach, addr string, question ...string) (wire.Value, error) {
+func (s *scouts) ask(ctx context.Context, r Reach, addr string, question ...string) (wire.Value, error) {
 	for {
 		k := s.at(r, addr)
 		if err := s.await(ctx, k); err != nil {
@@ -98,7 +98,7 @@ func (s *scouts) ask(ctx context.Context, r reach, addr string, question ...stri
 }
 
 // at returns the scout of a server, which is being connected if there was none.
-func (s *scouts) at(r reach, addr string) *scout {
+func (s *scouts) at(r Reach, addr string) *scout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true
@@ -126,12 +126,12 @@ func (s *scouts) at(r reach, addr string) *scout {
 }
 
 // await waits until connecting has ended. For a server that was silent throughout an
-// earlier search it waits only for headStart: if the connection is still being made, one
+// earlier search it waits only for HeadStart: if the connection is still being made, one
 // of the next searches will find it.
 func (s *scouts) await(ctx context.Context, k *scout) error {
 	patience := s.patience
-	if s.silence(k.key.addr) >= searchPatience {
-		patience = headStart
+	if s.silence(k.key.addr) >= SearchPatience {
+		patience = HeadStart
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -139,7 +139,7 @@ func (s *scouts) await(ctx context.Context, k *scout) error {
 	case <-k.ready:
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("%w, after %v", errSilent, s.silence(k.key.addr).Round(time.Millisecond))
+		return fmt.Errorf("%w, after %v", ErrSilent, s.silence(k.key.addr).Round(time.Millisecond))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

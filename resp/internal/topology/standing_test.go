@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func TestStandingOfAPrimaryAndOfAReplica(t *testing.T) {
 		"slave4:ip=,port=0,state=online,offset=28,lag=1\r\n" +
 		"slaves:ip=10.0.0.9,port=1,state=online,lag=0\r\n" +
 		"master_replid:" + id + "\r\nmaster_replid2:" + before + "\r\nmaster_repl_offset:28\r\n"
-	s := parseStanding(&findConfig{}, "a:1", info)
+	s := parseStanding(&Config{}, "a:1", info)
 	if !s.primary || s.id != id || s.before != before || s.attached != 3 || s.linked || s.demoted() ||
 		!slices.Equal(s.replicas, []string{"10.0.0.2:6379", "[fe80::1]:6380", "10.0.0.4:6379", "10.0.0.5:6379"}) {
 		t.Errorf("%+v", s)
@@ -32,7 +32,7 @@ func TestStandingOfAPrimaryAndOfAReplica(t *testing.T) {
 		if silent < 0 {
 			status = "down"
 		}
-		s = parseStanding(&findConfig{}, "b:1", fmt.Sprintf("role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379\r\nmaster_link_status:%s\r\n"+
+		s = parseStanding(&Config{}, "b:1", fmt.Sprintf("role:slave\r\nmaster_host:10.0.0.1\r\nmaster_port:6379\r\nmaster_link_status:%s\r\n"+
 			"master_last_io_seconds_ago:%d\r\nslave0:ip=10.0.0.2,port=1,state=online,lag=0\r\nmaster_replid:%s\r\nmaster_replid2:%040d\r\n", status, silent, id, 0))
 		if s.primary || !s.demoted() || s.linked != linked || s.of != "10.0.0.1:6379" || s.id != id || s.before != "" || s.attached != 0 {
 			t.Errorf("silent for %d s: %+v", silent, s)
@@ -48,7 +48,7 @@ func TestPromotedServerRemembersWhoseDataItContinues(t *testing.T) {
 	a, b := r.Servers()[0], r.Servers()[1]
 	stand := func(s *redistest.Server) standing {
 		info, _ := s.Do("INFO", "replication").(string)
-		return parseStanding(&findConfig{}, s.Addr(), info)
+		return parseStanding(&Config{}, s.Addr(), info)
 	}
 	var first standing
 	linked := func() bool {
@@ -75,13 +75,13 @@ func FuzzStanding(f *testing.F) {
 	f.Add("role:slave\nmaster_host:/tmp/x\nmaster_port:1\nmaster_link_status:up\nmaster_last_io_seconds_ago:1\n")
 	f.Add("slave9:ip=,port=,state=online,lag=-1\nslave:\n:\nmaster_replid2:000")
 	f.Fuzz(func(t *testing.T, info string) {
-		s := parseStanding(&findConfig{}, "a:1", info)
+		s := parseStanding(&Config{}, "a:1", info)
 		for _, addr := range append(s.replicas, s.of) {
-			if networkOf(addr) == "unix" && addr != "" {
+			if NetworkOf(addr) == "unix" && addr != "" {
 				t.Fatalf("%q is to be dialled", addr)
 			}
 		}
-		if len(s.replicas) > maxAnnounced || s.id == "" && (s.primary || s.linked) || s.primary && s.linked || strings.Trim(s.before, "0") == "" && s.before != "" {
+		if len(s.replicas) > MaxAnnounced || s.id == "" && (s.primary || s.linked) || s.primary && s.linked || strings.Trim(s.before, "0") == "" && s.before != "" {
 			t.Fatalf("%+v", s)
 		}
 	})

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 
 func TestReplicasThatAreAwayAreNamed(t *testing.T) {
 	t.Parallel()
-	g := &group{replicas: 2, peers: []peer{
+	g := &Group{Replicas: 2, peers: []peer{
 		{[]string{"10.0.0.1:1"}, []string{"x:1"}}, {[]string{"10.0.0.2:1", "two:1"}, []string{"x:2", "two:1"}}, {[]string{"10.0.0.3:1"}, []string{"x:3"}},
 	}}
 	for _, test := range []struct {
@@ -22,7 +22,7 @@ func TestReplicasThatAreAwayAreNamed(t *testing.T) {
 		{"x:1", []string{"gateway:1"}, nil}, // behind NAT: which of the two is it?
 		{"elsewhere", []string{"10.0.0.3:1"}, nil},
 	} {
-		if got := g.away(test.self, test.attached); !slices.Equal(got, test.want) {
+		if got := g.Away(test.self, test.attached); !slices.Equal(got, test.want) {
 			t.Errorf("%s with %v: %v, want %v", test.self, test.attached, got, test.want)
 		}
 	}

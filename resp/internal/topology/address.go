@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 
 // Limits of what servers announce.
 const (
-	// maxAnnounced is how many addresses of one list are remembered.
-	maxAnnounced = 32
+	// MaxAnnounced is how many addresses of one list are remembered.
+	MaxAnnounced = 32
 	// maxKnown is how many known addresses one search asks, beside the configured ones.
 	maxKnown = 16
 	// maxHost is the longest name that DNS has, and some.
@@ -24,24 +24,24 @@ const (
 // announced is the address that a server announces, as it is dialled from here. Only
 // addresses of the user's own, those of the configuration and those that AddrMap returns,
 // may be sockets in the file system. It runs AddrMap.
-func (c *findConfig) announced(host, port, asked string) (string, error) {
-	addr, own, err := parseAnnounced(host, port, asked)
+func (c *Config) announced(host, port, asked string) (string, error) {
+	addr, own, err := ParseAnnounced(host, port, asked)
 	if err != nil || own || c.AddrMap == nil {
 		return addr, err
 	}
 	return c.AddrMap.ask(addr)
 }
 
-// parseAnnounced joins host and port. Without a host they mean the one at which the
+// ParseAnnounced joins host and port. Without a host they mean the one at which the
 // server was asked; then AddrMap has had its say.
-func parseAnnounced(host, port, asked string) (addr string, own bool, err error) {
+func ParseAnnounced(host, port, asked string) (addr string, own bool, err error) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
 		return "", false, fmt.Errorf("%w: a server announces the port %.20q", wire.ErrProtocol, port)
 	}
 	port = strconv.FormatUint(number, 10)
 	if host == "" {
-		if networkOf(asked) == "unix" {
+		if NetworkOf(asked) == "unix" {
 			asked = "localhost:0"
 		}
 		if host, _, _ = net.SplitHostPort(asked); host != "" {
@@ -55,8 +55,8 @@ func parseAnnounced(host, port, asked string) (addr string, own bool, err error)
 	return net.JoinHostPort(host, port), false, nil
 }
 
-// networkOf tells a path from host:port.
-func networkOf(addr string) string {
+// NetworkOf tells a path from host:port.
+func NetworkOf(addr string) string {
 	if addr != "" && addr[0] == '/' {
 		return "unix"
 	}

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ const maxNodes = 4096
 
 // clusterNodes reads the answer of the node at asked. Nodes whose handshake is not over
 // are left out: nobody knows yet what they are.
-func (c *findConfig) clusterNodes(text, asked string) (nodes []clusterNode, err error) {
+func (c *Config) clusterNodes(text, asked string) (nodes []clusterNode, err error) {
 	for line := range strings.Lines(text) {
 		// id, address, flags, primary, sent, received, epoch, link, slots ...
 		words := strings.Fields(line)
@@ -54,7 +54,7 @@ func (c *findConfig) clusterNodes(text, asked string) (nodes []clusterNode, err 
 
 // clusterPeer reads "10.0.0.1:6379@16379,hostname,and more": an address, and perhaps a
 // name by which it wants to be known.
-func (c *findConfig) clusterPeer(word, asked string) (p peer) {
+func (c *Config) clusterPeer(word, asked string) (p peer) {
 	word, more, _ := strings.Cut(word, ",")
 	name, _, _ := strings.Cut(more, ",")
 	word, _, _ = strings.Cut(word, "@")
@@ -96,7 +96,7 @@ type census struct {
 }
 
 // next takes a later list in, and returns its groups.
-func (c *census) next(nodes []clusterNode) *groups {
+func (c *census) next(nodes []clusterNode) *Groups {
 	byID := make(map[string]*clusterNode, len(nodes))
 	for i := range nodes {
 		byID[nodes[i].id] = &nodes[i]
@@ -128,10 +128,10 @@ func (c *census) next(nodes []clusterNode) *groups {
 		}
 	}
 	c.groups = nil
-	gs := new(groups)
+	gs := new(Groups)
 	for primary, ids := range placed {
 		c.groups = append(c.groups, ids)
-		g := &group{replicas: len(ids) - 1, peers: []peer{byID[primary].peer}}
+		g := &Group{Replicas: len(ids) - 1, peers: []peer{byID[primary].peer}}
 		for id := range ids {
 			if id != primary {
 				g.peers = append(g.peers, byID[id].peer)

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"cmp"
@@ -249,7 +249,7 @@ func (s *succession) undecided(all []standing, reigns []*reign, winner *reign) e
 		why = fmt.Errorf("resp: %s: it cannot be told who is the primary; make all but one follow that one (REPLICAOF)", strings.Join(claim, ", "))
 	}
 	if len(failed) < len(all) {
-		why = &notYet{why} // some have answered
+		why = &NotYet{why} // some have answered
 	}
 	return errors.Join(append(failed, why)...)
 }

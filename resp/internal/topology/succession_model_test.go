@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 
 // modelClient is a client and what it can reach.
 type modelClient struct {
-	topology   *replicaTopology
+	finder     *replicaFinder
 	cut        []bool
 	refused    []bool                   // its password
 	silent     map[string]clock.Instant // since when a server has not answered
@@ -26,14 +26,14 @@ type modelClient struct {
 }
 
 func (w *deployment) client(configured []string) *modelClient {
-	cfg := findConfig{Kind: kindReplicas, Addrs: configured, Clock: w, DialTimeout: 5 * time.Second}
-	c := &modelClient{topology: newReplicaTopology(&cfg, nil), cut: make([]bool, len(w.servers)), refused: make([]bool, len(w.servers)),
+	cfg := Config{Kind: Replicas, Addrs: configured, Clock: w, DialTimeout: 5 * time.Second}
+	c := &modelClient{finder: newReplicaFinder(&cfg, nil), cut: make([]bool, len(w.servers)), refused: make([]bool, len(w.servers)),
 		silent: make(map[string]clock.Instant), deployment: w}
 	return c
 }
 
 // look is a search.
-func (c *modelClient) look() (standing, error) { return c.topology.primary(c.ask) }
+func (c *modelClient) look() (standing, error) { return c.finder.primary(c.ask) }
 
 func (c *modelClient) ask(addrs []string) (all []standing) {
 	w := c.deployment
@@ -42,28 +42,28 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 		a := standing{addr: addr}
 		switch {
 		case i >= 0 && foreign:
-			a = parseStanding(c.topology.cfg, addr, "role:master\r\nmaster_replid:"+stranger+"\r\nmaster_replid2:\r\n"+
+			a = parseStanding(c.finder.cfg, addr, "role:master\r\nmaster_replid:"+stranger+"\r\nmaster_replid2:\r\n"+
 				"slave0:ip=10.9.9.9,port=1,state=online,offset=0,lag=0\r\nslave1:ip=10.9.9.8,port=1,state=online,offset=0,lag=0\r\n")
 		case i >= 0 && c.cut[i]:
 			if c.silent[addr] == 0 {
 				c.silent[addr] = w.now
 			}
-			a.err, a.open = errSilent, w.now.Sub(c.silent[addr]) < c.topology.cfg.DialTimeout
+			a.err, a.open = ErrSilent, w.now.Sub(c.silent[addr]) < c.finder.cfg.DialTimeout
 		case i < 0 || !w.servers[i].up:
 			a.err = errors.New("connection refused")
 		case c.refused[i]:
 			a.err = &wire.ServerError{Code: "WRONGPASS", Message: "WRONGPASS"}
-			a.open = addr == c.topology.succession.present.addr
+			a.open = addr == c.finder.succession.present.addr
 		case w.servers[i].busy:
 			a.err = &wire.ServerError{Code: "BUSY", Message: "BUSY"}
-			a.open = addr == c.topology.succession.present.addr
+			a.open = addr == c.finder.succession.present.addr
 		default:
-			a = parseStanding(c.topology.cfg, addr, w.info(i))
+			a = parseStanding(c.finder.cfg, addr, w.info(i))
 		}
-		if !errors.Is(a.err, errSilent) {
+		if !errors.Is(a.err, ErrSilent) {
 			delete(c.silent, addr)
 		}
-		if mine := addr == c.topology.succession.present.addr; mine && (a.primary || a.refuses()) {
+		if mine := addr == c.finder.succession.present.addr; mine && (a.primary || a.refuses()) {
 			c.word = w.now
 		} else if mine && a.demoted() {
 			c.word = 0
@@ -141,7 +141,7 @@ func history(t *testing.T, seed uint64) *deployment {
 			if w.now < c.asleep {
 				continue
 			}
-			was := c.topology.succession.present
+			was := c.finder.succession.present
 			_, err := c.look()
 			from, foreign := w.at(was.addr)
 			if err != nil && !w.moved && !foreign && from >= 0 && was.addr != "" && c.reached(from) && w.servers[from].primary {
@@ -150,7 +150,7 @@ func history(t *testing.T, seed uint64) *deployment {
 			}
 			if err == nil && was.addr != "" && !w.moved {
 				if c.judge(t, was); t.Failed() {
-					w.note("client %d left %s for %s", n, was.addr, c.topology.succession.present.addr)
+					w.note("client %d left %s for %s", n, was.addr, c.finder.succession.present.addr)
 					return w
 				}
 			}
@@ -173,7 +173,7 @@ func (w *deployment) rest(t *testing.T, clients []*modelClient) {
 	for i := range 120 {
 		for n, c := range clients {
 			c.look()
-			is := c.topology.succession.present.addr
+			is := c.finder.succession.present.addr
 			if i > 80 && is != was[n] {
 				w.note("client %d leaves %s for %s", n, was[n], is)
 				t.Error("nothing happens, and clients move")
@@ -201,7 +201,7 @@ func (w *deployment) agree(t *testing.T, clients []*modelClient) {
 		}
 	}
 	for n, c := range clients {
-		known := len(c.topology.cfg.Addrs) == len(w.servers) && !slices.Contains(c.refused, true)
+		known := len(c.finder.cfg.Addrs) == len(w.servers) && !slices.Contains(c.refused, true)
 		if best < 0 || !known || !c.reached(best) {
 			continue
 		}
@@ -213,7 +213,7 @@ func (w *deployment) agree(t *testing.T, clients []*modelClient) {
 
 // judge says whether a client should have left the primary that it had.
 func (c *modelClient) judge(t *testing.T, was standing) {
-	w, is := c.deployment, c.topology.succession.present
+	w, is := c.deployment, c.finder.succession.present
 	to, foreign := w.at(is.addr)
 	if foreign {
 		t.Errorf("%s is not of this deployment", is.addr)
@@ -234,7 +234,7 @@ func (c *modelClient) judge(t *testing.T, was standing) {
 	}
 	if !c.reached(from) && !w.ahead(to, -1) && w.servers[to].before != was.id {
 		for i, r := range w.servers {
-			if c.reached(i) && !r.primary && r.id == was.id && slices.Contains(c.topology.cfg.Addrs, name(i)) {
+			if c.reached(i) && !r.primary && r.id == was.id && slices.Contains(c.finder.cfg.Addrs, name(i)) {
 				t.Errorf("%s has no replicas, and s%d has the data of %s, which is gone", is.addr, i, was.addr)
 			}
 		}

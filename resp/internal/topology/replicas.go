@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -8,35 +8,35 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
-// replicaTopology finds the primary among servers that are told by hand who follows whom:
+// replicaFinder finds the primary among servers that are told by hand who follows whom:
 // it asks all for their standing, and has the succession decide.
-type replicaTopology struct {
-	cfg        *findConfig
+type replicaFinder struct {
+	cfg        *Config
 	scouts     *scouts
 	succession succession
 	known      []string // the replicas of the latest primary that had some, if some are not configured
 }
 
-func newReplicaTopology(c *findConfig, s *scouts) *replicaTopology {
+func newReplicaFinder(c *Config, s *scouts) *replicaFinder {
 	opening := min(aheadFor, c.DialTimeout*4/5) // WaitFirst gives up after DialTimeout
-	return &replicaTopology{cfg: c, scouts: s, succession: succession{configured: c.Addrs, opening: opening}}
+	return &replicaFinder{cfg: c, scouts: s, succession: succession{configured: c.Addrs, opening: opening}}
 }
 
-func (t *replicaTopology) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
+func (t *replicaFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
 
-func (t *replicaTopology) find(ctx context.Context, _ string, _ bool) (*layout, error) {
+func (t *replicaFinder) find(ctx context.Context, _ string, _ bool) (*Layout, error) {
 	one, err := t.primary(func(addrs []string) []standing { return t.askAll(ctx, addrs) })
 	if err != nil {
 		return nil, err
 	}
-	return &layout{shards: []shard{{Last: slot.Count - 1, Primary: one.addr}}, groups: t.groups(one.addr)}, nil
+	return &Layout{Shards: []Shard{{Last: slot.Count - 1, Primary: one.addr}}, Groups: t.groups(one.addr)}, nil
 }
 
 // maxChain is how many replicas of replicas a search follows up to the primary.
 const maxChain = 4
 
 // primary asks all servers that it has heard of, and those that they name.
-func (t *replicaTopology) primary(ask func(addrs []string) []standing) (standing, error) {
+func (t *replicaFinder) primary(ask func(addrs []string) []standing) (standing, error) {
 	addrs := unique(t.cfg.Addrs, []string{t.succession.present.addr}, t.known)
 	all := ask(addrs)
 	for range maxChain {
@@ -63,7 +63,7 @@ func (t *replicaTopology) primary(ask func(addrs []string) []standing) (standing
 // named are servers that may know better than those that have answered: the primaries of
 // replicas, if there is none yet, or of those that follow another one; and the replicas of a
 // new primary, one of which may have been promoted.
-func (t *replicaTopology) named(all []standing) (addrs []string) {
+func (t *replicaFinder) named(all []standing) (addrs []string) {
 	trial := t.succession
 	one, err := trial.choose(all, t.cfg.Clock.Now())
 	for _, a := range all {
@@ -78,7 +78,7 @@ func (t *replicaTopology) named(all []standing) (addrs []string) {
 }
 
 // following counts the configured replicas that hear from their primary.
-func (t *replicaTopology) following(all []standing) (n int) {
+func (t *replicaFinder) following(all []standing) (n int) {
 	for _, a := range all {
 		if a.linked && slices.Contains(t.cfg.Addrs, a.addr) {
 			n++
@@ -88,20 +88,20 @@ func (t *replicaTopology) following(all []standing) (n int) {
 }
 
 // groups is what the user has said: nobody else keeps a list.
-func (t *replicaTopology) groups(primary string) *groups {
-	g := new(group)
+func (t *replicaFinder) groups(primary string) *Groups {
+	g := new(Group)
 	for _, addr := range unique([]string{primary}, t.cfg.Addrs) {
 		g.peers = append(g.peers, peer{names: []string{addr}, dialled: []string{addr}})
 	}
-	g.replicas = len(g.peers) - 1
-	gs := new(groups)
+	g.Replicas = len(g.peers) - 1
+	gs := new(Groups)
 	gs.add(g)
 	return gs
 }
 
 // askAll returns what all say, in their order: a configured name stands before another of the
 // same server.
-func (t *replicaTopology) askAll(ctx context.Context, addrs []string) (all []standing) {
+func (t *replicaFinder) askAll(ctx context.Context, addrs []string) (all []standing) {
 	for _, f := range askAll(ctx, addrs, t.scouts.patience, t.ask) {
 		a := f.answer
 		a.addr, a.err = f.addr, f.err
@@ -114,10 +114,10 @@ func (t *replicaTopology) askAll(ctx context.Context, addrs []string) (all []sta
 
 // open reports whether a server that has answered with an error, or not at all, may yet say
 // that it is the primary. The present one is what it was for as long as it answers anything.
-func (t *replicaTopology) open(a *standing) bool {
+func (t *replicaFinder) open(a *standing) bool {
 	owed, silent := t.scouts.owes(a.addr)
 	switch {
-	case errors.Is(a.err, errSilent):
+	case errors.Is(a.err, ErrSilent):
 		return silent < t.cfg.DialTimeout
 	case a.addr == t.succession.present.addr:
 		return a.refuses()
@@ -125,7 +125,7 @@ func (t *replicaTopology) open(a *standing) bool {
 	return postponed(a.err) && owed < t.cfg.DialTimeout
 }
 
-func (t *replicaTopology) ask(ctx context.Context, addr string) (standing, error) {
+func (t *replicaFinder) ask(ctx context.Context, addr string) (standing, error) {
 	info, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "INFO", "replication")
 	if err != nil {
 		return standing{}, err

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"testing"
@@ -24,15 +24,15 @@ func FuzzClusterSlots(f *testing.F) {
 		if err != nil || n == 0 {
 			return
 		}
-		top := &clusterTopology{cfg: &findConfig{}}
+		top := &clusterFinder{cfg: &Config{}}
 		l, err := top.parse(v, "asked:1")
 		if err != nil {
 			return
 		}
 		last := -1
-		for _, s := range l.shards {
+		for _, s := range l.Shards {
 			if int(s.First) <= last || s.Last < s.First || s.Last >= slot.Count || s.Primary == "" {
-				t.Fatalf("%q: %+v", b, l.shards)
+				t.Fatalf("%q: %+v", b, l.Shards)
 			}
 			last = int(s.Last)
 		}

@@ -1,4 +1,4 @@
-package resp
+package topology
 
 import (
 	"context"
@@ -42,8 +42,8 @@ func newWorld() *world {
 	return w
 }
 
-func (w *world) config(k kind, addrs ...string) *findConfig {
-	return &findConfig{Kind: k, Addrs: addrs, Master: "m", Servers: w, Sentinels: w,
+func (w *world) config(k Kind, addrs ...string) *Config {
+	return &Config{Kind: k, Addrs: addrs, Master: "m", Servers: w, Sentinels: w,
 		DialTimeout: dialTimeout, Clock: clock.System(), Logger: slog.New(slog.DiscardHandler)}
 }
 

@@ -1,0 +1,77 @@
+package resp
+
+import (
+	"context"
+	"net"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
+)
+
+// Shard is a primary, and the slots that it serves: all, where there are none.
+type Shard struct {
+	First, Last uint16
+	Primary     string // as it is dialled from here
+}
+
+// Shards asks a deployment who serves what, on connections of its own. It blocks, at
+// most as long as ctx lives.
+func Shards(ctx context.Context, cfg Config) ([]Shard, error) {
+	cfg = cfg.withDefaults()
+	d := cfg.deployment()
+	if d == nil {
+		return []Shard{{Last: slot.Count - 1, Primary: cfg.Addr}}, nil
+	}
+	l, err := topology.Find(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	var shards []Shard
+	for _, s := range l.Shards {
+		shards = append(shards, Shard{s.First, s.Last, s.Primary})
+	}
+	return shards, nil
+}
+
+// deployment is what it takes to find the layout; nil for a Standalone, whose layout is
+// known.
+func (c *Config) deployment() *topology.Config {
+	d := &topology.Config{
+		Addrs: c.Addrs, Master: c.Master, AddrMap: c.addrs,
+		DialTimeout: c.DialTimeout, Clock: c.Clock, Logger: c.Logger,
+		Servers: &door{*c},
+	}
+	switch c.Topology {
+	case Cluster:
+		d.Kind = topology.Cluster
+	case Sentinel:
+		own := *c
+		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, nil
+		own.DB, own.refusals = 0, newRefusals(c.Clock)
+		d.Kind, d.Sentinels = topology.Sentinel, &door{own}
+	case Replicas:
+		d.Kind = topology.Replicas
+	default:
+		return nil
+	}
+	return d
+}
+
+// door is how servers are reached that are asked for the layout.
+type door struct{ cfg Config }
+
+// Connect implements topology.Reach.
+func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
+	c := d.cfg
+	c.Network, c.Addr = topology.NetworkOf(addr), addr
+	return c.connect(ctx, roleScout)
+}
+
+// MayListen implements topology.Reach.
+func (d *door) MayListen(addr string) bool { return d.cfg.refusals.check(addr, RolePubSub) == nil }
+
+// Listened implements topology.Reach.
+func (d *door) Listened(addr string, asked clock.Instant, err error) {
+	d.cfg.refusals.note(addr, RolePubSub, asked, err)
+}

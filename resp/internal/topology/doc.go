@@ -1,0 +1,15 @@
+// Package topology finds out who serves what in a deployment: a cluster, sentinels, or
+// servers that are promoted by hand. An [Explorer] keeps the routes of a [Client] true.
+// What it finds is a [Layout]: which primary serves which slots, and the [Groups] of
+// primaries with their replicas.
+//
+// It has connections of its own, made by a [Reach], and knows nothing of those that carry
+// commands.
+//
+//	Explorer    when to search, and what to do with the outcome     explorer
+//	finder      one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, replicas
+//	succession  which of several primaries is the one               succession, standing
+//	inquiry     the candidates are asked, each a moment after the
+//	            one before; the first good answer wins, or all      inquiry, address
+//	scouts      the connections, and who owes an answer             scouts, scout
+package topology
