@@ -6,7 +6,7 @@
 // It has connections of its own, made by a [Reach], and knows nothing of those that carry
 // commands.
 //
-//	Explorer    when to search, and what to do with the outcome     explorer
+//	Explorer    when to search, and what to do with the outcome     explorer, schedule
 //	finder      one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, replicas
 //	succession  which of several primaries is the one               succession, standing
 //	inquiry     the candidates are asked, each a moment after the

@@ -12,30 +12,6 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-const (
-	// ExploreEvery is the least time between two looks at the layout; up to half as much
-	// is added at random. After a failover every node answers MOVED to every command, and
-	// one look is enough for all of them.
-	ExploreEvery = 250 * time.Millisecond
-	// exploreSeldom is that time once a look has found nothing new: a node that is dead
-	// asks for looks all the time.
-	exploreSeldom = time.Second
-)
-
-// Period is how often the layout is looked at without a reason. A cluster announces
-// changes with MOVED, and sentinels publish them; a promotion by hand is announced by
-// nobody.
-func (k Kind) Period() time.Duration {
-	switch k {
-	case Cluster:
-		return 30 * time.Second
-	case Sentinel:
-		return 10 * time.Second
-	default:
-		return time.Second
-	}
-}
-
 // Client has the routes that an Explorer keeps true. The methods are called by the
 // searching goroutine.
 type Client interface {
@@ -63,16 +39,15 @@ type Explorer struct {
 	client Client
 	scouts *scouts
 	finder finder
-	kicked chan struct{} // capacity 1, as that of urgent
-	urgent chan struct{}
+	woken  chan struct{} // capacity 1: the schedule has changed
 
 	// Of the searching goroutine:
-	idle   time.Duration // what a nudge has to wait beyond ExploreEvery
-	gaps   bool          // the latest layout had slots that nobody serves, or was not counted
-	failed bool          // the latest search
+	gaps   bool // the latest layout had slots that nobody serves, or was not counted
+	failed bool // the latest search
 
 	mu struct {
 		sync.Mutex
+		next  schedule
 		hint  string
 		alien []string      // announced addresses that AddrMap is to be asked for
 		found bool          // a layout has been applied
@@ -84,7 +59,7 @@ type Explorer struct {
 // NewExplorer returns an Explorer that does nothing before Run and Watch. Its connections end
 // with ctx.
 func NewExplorer(ctx context.Context, c *Config, client Client) *Explorer {
-	x := &Explorer{cfg: c, client: client, kicked: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	x := &Explorer{cfg: c, client: client, woken: make(chan struct{}, 1)}
 	x.scouts = newScouts(ctx, c, SearchPatience)
 	x.finder = newFinder(c, x.scouts)
 	return x
@@ -96,16 +71,32 @@ func (x *Explorer) Kick(hint string) {
 	if x == nil {
 		return
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if hint != "" {
-		x.mu.Lock()
 		x.mu.hint = hint
-		x.mu.Unlock()
 	}
+	x.mu.next.kick()
+	x.wake()
+}
+
+// Nudge asks for a search: something is wrong, and perhaps something has changed.
+func (x *Explorer) Nudge() {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mu.next.nudge()
+	x.wake()
+}
+
+// wake has Run look at the schedule again.
+func (x *Explorer) wake() {
 	select {
-	case x.urgent <- struct{}{}:
-	default:
+	case x.woken <- struct{}{}:
+	default: // it is about to
 	}
-	x.Nudge()
 }
 
 // Translate has AddrMap asked for an announced address by the next search.
@@ -114,17 +105,6 @@ func (x *Explorer) Translate(addr string) {
 	defer x.mu.Unlock()
 	if len(x.mu.alien) < MaxAnnounced && !slices.Contains(x.mu.alien, addr) {
 		x.mu.alien = append(x.mu.alien, addr)
-	}
-}
-
-// Nudge asks for a search: something is wrong, and perhaps something has changed.
-func (x *Explorer) Nudge() {
-	if x == nil {
-		return
-	}
-	select {
-	case x.kicked <- struct{}{}:
-	default: // one is due already
 	}
 }
 
@@ -156,44 +136,48 @@ func (x *Explorer) Run(ctx context.Context) {
 			// Perhaps the servers do answer, but not that fast, or this process is short of CPU.
 			x.scouts.patience = min(2*patience, max(SearchPatience, x.cfg.DialTimeout))
 		}
-		if !x.pause(ctx, changed) {
+		x.searched(changed)
+		if !x.pause(ctx) {
 			return
 		}
 	}
 }
 
-// pause waits until the next search is due; false if ctx ended. That is never sooner than
-// ExploreEvery. After that a kick starts a search at once, since something is known to
-// have changed. A nudge waits longer each time that nothing new was found, and so does
-// the next attempt after a search that failed. Otherwise the pause is the period.
-func (x *Explorer) pause(ctx context.Context, changed bool) bool {
-	if changed {
-		x.idle = 0
-	}
+// searched settles when the next search is due.
+func (x *Explorer) searched(changed bool) {
 	period := x.cfg.Kind.Period()
 	if x.gaps || x.client.Impaired() {
 		period = min(period, time.Second)
 	}
-	due := period - rand.N(period/4)
-	kicked := ExploreEvery + rand.N(ExploreEvery/2)
-	nudged := min(kicked+x.idle, due)
-	if x.failed {
-		due = nudged
-	}
-	x.idle = min(x.idle+ExploreEvery, exploreSeldom-ExploreEvery)
-	return sleep(ctx, kicked, nil) && sleep(ctx, nudged-kicked, x.urgent) && sleep(ctx, due-nudged, x.kicked)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mu.next.ended(x.cfg.Clock.Now(), outcome{news: changed, failed: x.failed, period: period}, rand.N)
 }
 
-// sleep pauses, or until wake has something; false if ctx ended.
+// pause waits until the next search is due; false if ctx ended.
+func (x *Explorer) pause(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		x.mu.Lock()
+		due := x.mu.next.notAfter
+		x.mu.Unlock()
+		if sleep(ctx, due.Sub(x.cfg.Clock.Now()), x.woken) {
+			return true
+		}
+	}
+	return false
+}
+
+// sleep pauses, or until wake has something or ctx ends. It reports whether d is over.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-wake:
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil
+	return false
 }
 
 // search finds the layout and has the client follow it. It reports whether that changed
@@ -203,6 +187,7 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 	x.mu.Lock()
 	hint, alien := x.mu.hint, x.mu.alien
 	x.mu.hint, x.mu.alien = "", nil
+	x.mu.next.began()
 	x.mu.Unlock()
 	for _, addr := range alien {
 		if to, err := x.cfg.AddrMap.ask(addr); err == nil {
