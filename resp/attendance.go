@@ -25,21 +25,26 @@ func (n *node) attend(r Reply) attendance {
 		return attendance{attached: -1, err: err}
 	}
 	list := attachedTo(r.Value)
-	a := attendance{attached: list.Len()}
-	a.replicas = max(a.attached, n.seen.see(distinct(list), r.Now))
+	seen := n.seen.see(distinct(list), r.Now)
 	g, err := n.client.group(n.cfg.Addr)
 	if err != nil {
-		a.err = err
-		return a
+		return attendance{attached: list.Len(), replicas: max(list.Len(), seen), err: err}
 	}
-	a.replicas = max(a.replicas, g.Replicas)
-	if a.attached < g.Replicas {
+	return attendanceOf(list, seen, g, n.cfg.Addr)
+}
+
+// attendanceOf is that of the primary at self, which has these replicas now, and had so many
+// lately. There are as many as are attached, as were, and as its group has, whichever is most.
+func attendanceOf(attached Value, seen int, g *topology.Group, self string) attendance {
+	n := attached.Len()
+	a := attendance{attached: n, replicas: max(n, seen, g.Replicas)}
+	if n < g.Replicas {
 		var names []string
-		eachReplica(list, func(host, port []byte) bool {
+		eachReplica(attached, func(host, port []byte) bool {
 			names = append(names, net.JoinHostPort(string(host), string(port)))
 			return true
 		})
-		a.away = g.Away(n.cfg.Addr, names)
+		a.away = g.Away(self, names)
 	}
 	return a
 }
@@ -94,4 +99,24 @@ func (there attendance) worth(a Acks) int {
 		return max(0, int(a))
 	}
 	return min(a.Of(there.replicas), there.attached)
+}
+
+// judge says what a request is told by a WAIT that was sent with the number asked, and that so
+// many acknowledged, or that failed. With again it is told nothing: too few have acknowledged, and the
+// WAIT was sent with too low a number to tell.
+func (there attendance) judge(wants Acks, asked, acked int, failed error) (ack Ack, again bool) {
+	ack = Ack{Wanted: wants.Of(there.replicas), Err: failed}
+	if failed == nil && wants < 0 {
+		ack.Err = there.err
+	}
+	if ack.Err == nil {
+		ack.Acked = acked
+		if ack.Missing() && asked < there.worth(wants) {
+			return Ack{}, true
+		}
+	}
+	if ack.Missing() {
+		ack.Away = there.away
+	}
+	return ack, false
 }

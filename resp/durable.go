@@ -234,25 +234,15 @@ func (q *ackQuestion) Complete(r Reply) {
 	}
 	d.mu.Lock()
 	d.mu.waiting = false
-	there := d.mu.there
 	var done, again []*member
 	for _, m := range d.mu.answered {
-		want := m.request.Wants()
-		m.ack = Ack{Wanted: want.Of(there.replicas), Err: err}
-		if err == nil && want < 0 {
-			m.ack.Err = there.err
-		}
-		if m.ack.Err == nil {
-			m.ack.Acked = int(r.Value.Int)
-		}
-		m.reply.Now, m.reply.Ack = r.Now, &m.ack
-		if m.ack.Err == nil && m.ack.Missing() && d.mu.asked < there.worth(want) {
+		var more bool
+		m.ack, more = d.mu.there.judge(m.request.Wants(), d.mu.asked, int(r.Value.Int), err)
+		if more {
 			again = append(again, m)
 			continue
 		}
-		if m.ack.Missing() {
-			m.ack.Away = there.away
-		}
+		m.reply.Now, m.reply.Ack = r.Now, &m.ack
 		done = append(done, m)
 	}
 	d.mu.answered = again

@@ -14,7 +14,6 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 func TestMostReplicasSeenAreRemembered(t *testing.T) {
@@ -33,39 +32,6 @@ func TestMostReplicasSeenAreRemembered(t *testing.T) {
 			if got := s.see(step[1], start.Add(time.Duration(step[0])*time.Second)); got != step[2] {
 				t.Errorf("%s: after %d s, with %d attached: %d, want %d", name, step[0], step[1], got, step[2])
 			}
-		}
-	}
-}
-
-// A connection that its replica has left, and the primary has yet to give up.
-func TestReplicaThatIsListedTwiceIsOne(t *testing.T) {
-	t.Parallel()
-	list := func(addrs ...string) Value {
-		var b strings.Builder
-		fmt.Fprintf(&b, "*%d\r\n", len(addrs))
-		for _, addr := range addrs {
-			host, port, _ := net.SplitHostPort(addr)
-			b.WriteString("*3\r\n" + bulk(host) + bulk(port) + bulk("0"))
-		}
-		v, _, err := new(wire.Decoder).Decode([]byte(b.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	many := []string{}
-	for i := range 40 {
-		many = append(many, fmt.Sprint("a:", i))
-	}
-	for _, test := range []struct {
-		addrs []string
-		want  int
-	}{
-		{nil, 0}, {[]string{"a:1"}, 1}, {[]string{"a:1", "a:1"}, 1},
-		{[]string{"a:1", "b:1", "a:2", "a:1"}, 3}, {many, 40},
-	} {
-		if got := distinct(list(test.addrs...)); got != test.want {
-			t.Errorf("%v: %d, want %d", test.addrs, got, test.want)
 		}
 	}
 }

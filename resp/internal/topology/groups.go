@@ -27,6 +27,18 @@ type Groups struct {
 	Err error // why nothing is known
 }
 
+// Configured is what the user has said, where nobody else keeps a list: one group of all.
+func Configured(primary string, addrs []string) *Groups {
+	g := new(Group)
+	for _, addr := range unique([]string{primary}, addrs) {
+		g.peers = append(g.peers, peer{names: []string{addr}, dialled: []string{addr}})
+	}
+	g.Replicas = len(g.peers) - 1
+	gs := new(Groups)
+	gs.add(g)
+	return gs
+}
+
 func unknownGroups(err error) *Groups {
 	return &Groups{Err: fmt.Errorf("resp: it is not known how many replicas there are: %w", err)}
 }

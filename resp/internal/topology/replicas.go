@@ -29,7 +29,7 @@ func (t *replicaFinder) find(ctx context.Context, _ string, _ bool) (*Layout, er
 	if err != nil {
 		return nil, err
 	}
-	return &Layout{Shards: []Shard{{Last: slot.Count - 1, Primary: one.addr}}, Groups: t.groups(one.addr)}, nil
+	return &Layout{Shards: []Shard{{Last: slot.Count - 1, Primary: one.addr}}, Groups: Configured(one.addr, t.cfg.Addrs)}, nil
 }
 
 // maxChain is how many replicas of replicas a search follows up to the primary.
@@ -85,18 +85,6 @@ func (t *replicaFinder) following(all []standing) (n int) {
 		}
 	}
 	return n
-}
-
-// groups is what the user has said: nobody else keeps a list.
-func (t *replicaFinder) groups(primary string) *Groups {
-	g := new(Group)
-	for _, addr := range unique([]string{primary}, t.cfg.Addrs) {
-		g.peers = append(g.peers, peer{names: []string{addr}, dialled: []string{addr}})
-	}
-	g.Replicas = len(g.peers) - 1
-	gs := new(Groups)
-	gs.add(g)
-	return gs
 }
 
 // askAll returns what all say, in their order: a configured name stands before another of the

@@ -1,0 +1,137 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/pawl-lock/pawl/resp/internal/topology"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// listOf is the list of replicas in a primary's answer to ROLE.
+func listOf(t *testing.T, addrs ...string) Value {
+	t.Helper()
+	v, _, err := new(wire.Decoder).Decode([]byte(primaryReply(addrs...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return attachedTo(v)
+}
+
+// A connection that its replica has left, and the primary has yet to give up.
+func TestReplicaThatIsListedTwiceIsOne(t *testing.T) {
+	t.Parallel()
+	many := []string{}
+	for i := range 40 {
+		many = append(many, fmt.Sprint("a:", i))
+	}
+	for _, test := range []struct {
+		addrs []string
+		want  int
+	}{
+		{nil, 0}, {[]string{"a:1"}, 1}, {[]string{"a:1", "a:1"}, 1},
+		{[]string{"a:1", "b:1", "a:2", "a:1"}, 3}, {many, 40},
+	} {
+		if got := distinct(listOf(t, test.addrs...)); got != test.want {
+			t.Errorf("%v: %d, want %d", test.addrs, got, test.want)
+		}
+	}
+}
+
+func TestAsManyReplicasCountAsAnybodyKnowsOf(t *testing.T) {
+	t.Parallel()
+	three := groupOf(t, "p:1", "a:1", "b:1")
+	for name, c := range map[string]struct {
+		attached []string
+		seen     int
+		group    *topology.Group
+		want     attendance
+	}{
+		"all are there":                 {[]string{"a:1", "b:1"}, 2, three, attendance{attached: 2, replicas: 2}},
+		"one is away":                   {[]string{"b:1"}, 2, three, attendance{attached: 1, replicas: 2, away: []string{"a:1"}}},
+		"one is away from the start":    {[]string{"b:1"}, 1, three, attendance{attached: 1, replicas: 2, away: []string{"a:1"}}},
+		"all are away":                  {nil, 0, three, attendance{attached: 0, replicas: 2, away: []string{"a:1", "b:1"}}},
+		"one is new":                    {[]string{"a:1", "b:1", "c:1"}, 3, three, attendance{attached: 3, replicas: 3}},
+		"one was new, and has left":     {[]string{"a:1", "b:1"}, 3, three, attendance{attached: 2, replicas: 3}},
+		"one has another name":          {[]string{"gateway:1"}, 1, three, attendance{attached: 1, replicas: 2}},
+		"nobody keeps a list":           {[]string{"a:1"}, 1, new(topology.Group), attendance{attached: 1, replicas: 1}},
+		"nobody keeps it, and one left": {nil, 1, new(topology.Group), attendance{attached: 0, replicas: 1}},
+	} {
+		if got := attendanceOf(listOf(t, c.attached...), c.seen, c.group, "p:1"); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// groupOf is a group whose first server is the primary.
+func groupOf(t *testing.T, primary string, replicas ...string) *topology.Group {
+	t.Helper()
+	g, err := topology.Configured(primary, replicas).At(primary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestWhatAWaitMeansForARequest(t *testing.T) {
+	t.Parallel()
+	lost, unknown := errors.New("lost"), errors.New("unknown")
+	two := attendance{attached: 2, replicas: 2}
+	oneAway := attendance{attached: 1, replicas: 2, away: []string{"a:1"}}
+	nobody := attendance{}
+	uncounted := attendance{attached: 2, replicas: 2, err: unknown}
+	unasked := attendance{attached: -1, err: unknown}
+	for name, c := range map[string]struct {
+		there        attendance
+		wants        Acks
+		asked, acked int
+		failed       error
+		want         Ack
+		again        bool
+	}{
+		"one is enough":                            {two, 1, 1, 1, nil, Ack{Acked: 1, Wanted: 1}, false},
+		"more than were asked for":                 {two, 1, 2, 2, nil, Ack{Acked: 2, Wanted: 1}, false},
+		"one is too few of two":                    {two, 2, 2, 1, nil, Ack{Acked: 1, Wanted: 2}, false},
+		"all of two":                               {two, AllReplicas, 2, 2, nil, Ack{Acked: 2, Wanted: 2}, false},
+		"too few were asked for":                   {two, AllReplicas, 1, 1, nil, Ack{}, true},
+		"too few were asked for, and all answered": {two, AllReplicas, 1, 2, nil, Ack{Acked: 2, Wanted: 2}, false},
+		"a majority of two is both":                {two, MajorityOfReplicas, 2, 1, nil, Ack{Acked: 1, Wanted: 2}, false},
+		"nobody was asked for":                     {two, 1, 0, 0, nil, Ack{}, true},
+		"one of all is away":                       {oneAway, AllReplicas, 1, 1, nil, Ack{Acked: 1, Wanted: 2, Away: []string{"a:1"}}, false},
+		"one is away, and one was wanted":          {oneAway, 1, 1, 1, nil, Ack{Acked: 1, Wanted: 1}, false},
+		"no more are there to ask for":             {oneAway, 2, 1, 0, nil, Ack{Acked: 0, Wanted: 2, Away: []string{"a:1"}}, false},
+		"nobody is there: all is at least one":     {nobody, AllReplicas, 0, 0, nil, Ack{Wanted: 1}, false},
+		"nobody is there: a majority, too":         {nobody, MajorityOfReplicas, 0, 0, nil, Ack{Wanted: 1}, false},
+		"all, and nobody knows how many":           {uncounted, AllReplicas, 2, 2, nil, Ack{Wanted: 2, Err: unknown}, false},
+		"a number does not need to know":           {uncounted, 2, 2, 2, nil, Ack{Acked: 2, Wanted: 2}, false},
+		"a number, and ROLE was refused":           {unasked, 2, 1, 1, nil, Ack{}, true},
+		"the connection was lost":                  {two, 1, 1, 0, lost, Ack{Wanted: 1, Err: lost}, false},
+		"it was lost, and one is away":             {oneAway, AllReplicas, 1, 0, lost, Ack{Wanted: 2, Err: lost, Away: []string{"a:1"}}, false},
+		"none wanted":                              {two, 0, 0, 0, nil, Ack{}, false},
+	} {
+		got, again := c.there.judge(c.wants, c.asked, c.acked, c.failed)
+		if !reflect.DeepEqual(got, c.want) || again != c.again {
+			t.Errorf("%s: %+v, again: %v; want %+v, %v", name, got, again, c.want, c.again)
+		}
+	}
+}
+
+// A WAIT for more than are there would last until its time is over.
+func TestNoMoreAcknowledgementsAreWaitedForThanCanCome(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		attached, replicas int
+		wants              Acks
+		worth              int
+	}{
+		{2, 3, AllReplicas, 2}, {3, 3, AllReplicas, 3}, {0, 3, AllReplicas, 0}, {2, 3, MajorityOfReplicas, 2}, {3, 3, MajorityOfReplicas, 2},
+		{2, 2, 1, 1}, {2, 2, 5, 2}, {0, 0, 1, 0},
+		{-1, 0, AllReplicas, 0}, {-1, 0, MajorityOfReplicas, 0}, {-1, 0, 2, 2}, // ROLE has yet to be answered
+	} {
+		if got := (attendance{attached: c.attached, replicas: c.replicas}).worth(c.wants); got != c.worth {
+			t.Errorf("%d wanted, %d of %d attached: %d are worth waiting for, want %d", c.wants, c.attached, c.replicas, got, c.worth)
+		}
+	}
+}
