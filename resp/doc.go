@@ -24,7 +24,7 @@
 //	routes     which node serves a name, without a lock           routes, redirect
 //	node       the connections to one server                      node
 //	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake, hello, refusals
-//	durable    requests in groups, each with a WAIT               durable, attendance, replicas
+//	durable    requests in groups, each with a WAIT               durable, durable_group, attendance, replicas
 //	pipeline   a lane, which outlives its connections, and
 //	           one connection: FIFO, writes, replies              internal/pipeline
 //	pubsub     an endpoint that outlives its connections, and

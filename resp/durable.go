@@ -7,7 +7,6 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/fifo"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // durable sends requests that replicas must acknowledge, over a lane of its own: after a
@@ -19,7 +18,7 @@ import (
 //	requests of the next group, ...
 //
 // ROLE is in each group because "all" must mean at least the replicas that are attached
-// now; see group for those that are away. It is answered before WAIT is, but WAIT was sent
+// now; see attendance for those that are away. It is answered before WAIT is, but WAIT was sent
 // with the number of the previous group. If that was too low, another WAIT follows.
 //
 // Invariants:
@@ -32,7 +31,8 @@ import (
 //     connection. On another one it is satisfied at once, by every replica. So a group
 //     keeps the connection that it began with. (A request that had to be sent again is
 //     answered after the WAIT; then another WAIT follows.)
-//  3. A request is in queue, or counted in pending, or in answered, or completed.
+//  3. A request is in queue, or counted in pending of a group, or in its answered, or
+//     completed.
 //  4. pumping is set while a goroutine is in pump. It looks again before it leaves,
 //     so a goroutine that finds it set has nothing to do.
 //
@@ -45,15 +45,10 @@ type durable struct {
 
 	mu struct {
 		sync.Mutex
-		queue    fifo.Backlog[*member] // for the next groups
-		pending  int                   // requests of the group without an answer
-		answered []*member             // requests of the group whose answers wait for a WAIT
-		waiting  bool                  // a WAIT is out
-		pumping  bool
-		conn     *pipeline.Pipeline // of the group; nil: the lane was down
-
-		asked int        // what the latest WAIT was sent with
-		there attendance // of the latest ROLE
+		queue   fifo.Backlog[*member] // for the next groups
+		group   *group                // in flight, or nil
+		pumping bool
+		there   attendance // of the latest ROLE
 	}
 }
 
@@ -65,7 +60,8 @@ const maxGroup = 256
 type member struct {
 	request DurableRequest
 	durable *durable
-	hops    uint8 // as in entry
+	group   *group // from when it is sent
+	hops    uint8  // as in entry
 	asked   bool
 	reply   Reply
 	ack     Ack // reply.Ack
@@ -110,63 +106,57 @@ func (d *durable) pump() {
 	}
 	d.mu.pumping = true
 	for {
-		group, due := d.nextLocked()
+		g, members, due := d.nextLocked()
 		if !due {
 			d.mu.pumping = false
 			return
 		}
-		conn := d.mu.conn
 		d.mu.Unlock()
-		sent := len(group) == 0 // then the WAIT is for those of the group before
-		for _, m := range group {
+		sent := len(members) == 0 // then the WAIT is for those that have been sent before
+		for _, m := range members {
 			if m.request.Wanted() {
 				sent = true
-				d.lane.SendOn(conn, pipeline.Entry{Request: m, Hops: m.hops, Asked: m.asked})
+				d.lane.SendOn(g.conn, pipeline.Entry{Request: m, Hops: m.hops, Asked: m.asked})
 			} else {
 				d.lane.Refuse(pipeline.Entry{Request: m}, exchange.RefusedUnwanted)
 			}
 		}
 		if sent {
-			d.lane.SendOn(conn, pipeline.Entry{Request: (*roleQuestion)(d), Always: true})
-			d.lane.SendOn(conn, pipeline.Entry{Request: (*ackQuestion)(d), Always: true})
+			d.lane.SendOn(g.conn, pipeline.Entry{Request: (*roleQuestion)(g), Always: true})
+			d.lane.SendOn(g.conn, pipeline.Entry{Request: (*ackQuestion)(g), Always: true})
 		}
 		d.mu.Lock()
-		d.mu.waiting = d.mu.waiting && sent
+		g.waiting = g.waiting && sent
 	}
 }
 
-// nextLocked begins the next group, or another WAIT for the one that is out. Nothing
-// is due as long as an answer is outstanding that will call pump.
-func (d *durable) nextLocked() (group []*member, due bool) {
-	m := &d.mu
-	if m.waiting || m.pending > 0 || len(m.answered)+m.queue.Len() == 0 {
-		return nil, false
+// nextLocked begins the next group, whose members are to be sent, or another WAIT for the
+// one that is out. Nothing is due as long as an answer is outstanding that will call pump.
+func (d *durable) nextLocked() (g *group, members []*member, due bool) {
+	g = d.mu.group
+	if g != nil && (g.waiting || g.pending > 0) {
+		return nil, nil, false
 	}
-	covered := m.answered
-	if len(covered) == 0 {
-		for len(group) < maxGroup && m.queue.Len() > 0 {
-			group = append(group, m.queue.Pop())
-		}
-		m.queue.Shrink()
-		m.pending = len(group)
-		m.conn = d.lane.Connection()
-		covered = group
+	if g != nil && len(g.answered) > 0 {
+		g.waitFor(g.answered, d.mu.there)
+		return g, nil, true
 	}
-	m.waiting, m.asked = true, 0
-	for _, c := range covered {
-		m.asked = max(m.asked, m.there.worth(c.request.Wants()))
+	queue := &d.mu.queue
+	if queue.Len() == 0 {
+		d.mu.group = nil // it has a connection, which may have ended
+		return nil, nil, false
 	}
-	return group, true
-}
-
-// left notes that a member of the group waits for nothing any more, or for the WAIT.
-func (d *durable) left(m *member, answered bool) {
-	d.mu.Lock()
-	d.mu.pending--
-	if answered {
-		d.mu.answered = append(d.mu.answered, m)
+	g = &group{durable: d, conn: d.lane.Connection()}
+	for len(members) < maxGroup && queue.Len() > 0 {
+		m := queue.Pop()
+		m.group = g
+		members = append(members, m)
 	}
-	d.mu.Unlock()
+	queue.Shrink()
+	g.pending = len(members)
+	g.waitFor(members, d.mu.there)
+	d.mu.group = g
+	return g, members, true
 }
 
 // AppendCommand implements Request.
@@ -179,88 +169,31 @@ func (m *member) Complete(r Reply) {
 	d := m.durable
 	defer d.pump() // this may have been all that the group waited for
 	if r.Err != nil || !m.request.NeedsAck(r.Value) {
-		d.left(m, false)
+		m.left(false)
 		m.request.Complete(r)
 		return
 	}
 	m.reply = r
 	m.reply.Value = r.Value.Clone()
-	d.left(m, true)
+	m.left(true)
+}
+
+// left notes that m waits for nothing in its group any more, or for the WAIT.
+func (m *member) left(answered bool) {
+	d := m.durable
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m.group.pending--
+	if answered {
+		m.group.answered = append(m.group.answered, m)
+	}
 }
 
 // moveTo is for a member that its node has sent on: it goes into a group there.
 func (m *member) moveTo(to *durable, hops uint8, asking bool) {
 	from := m.durable
-	from.left(m, false)
+	m.left(false)
 	m.hops, m.asked = hops, asking
 	to.submit(m)
 	from.pump()
-}
-
-// roleQuestion asks which replicas are attached.
-type roleQuestion durable
-
-var roleBytes = wire.AppendCommand(nil, "ROLE")
-
-// AppendCommand implements Request.
-func (q *roleQuestion) AppendCommand(dst []byte, _ Form) []byte {
-	return append(dst, roleBytes...)
-}
-
-// Complete implements Request.
-func (q *roleQuestion) Complete(r Reply) {
-	there := q.link.node.attend(r)
-	q.mu.Lock()
-	q.mu.there = there
-	q.mu.Unlock()
-}
-
-// ackQuestion is the WAIT behind a group.
-type ackQuestion durable
-
-// AppendCommand implements Request. asked stands still while the question is out.
-func (q *ackQuestion) AppendCommand(dst []byte, _ Form) []byte {
-	dst = append(dst, "*3\r\n$4\r\nWAIT\r\n"...)
-	dst = wire.AppendBulkInt(dst, int64(q.mu.asked))
-	return wire.AppendBulkInt(dst, max(1, q.timeout.Milliseconds())) // 0 would be for ever
-}
-
-// Complete implements Request.
-func (q *ackQuestion) Complete(r Reply) {
-	d := (*durable)(q)
-	err := r.Err
-	if err == nil && r.Value.Kind != wire.KindInt {
-		err = ErrProtocol
-	}
-	d.mu.Lock()
-	d.mu.waiting = false
-	var done, again []*member
-	for _, m := range d.mu.answered {
-		var more bool
-		m.ack, more = d.mu.there.judge(m.request.Wants(), d.mu.asked, int(r.Value.Int), err)
-		if more {
-			again = append(again, m)
-			continue
-		}
-		m.reply.Now, m.reply.Ack = r.Now, &m.ack
-		done = append(done, m)
-	}
-	d.mu.answered = again
-	d.mu.Unlock()
-	defer d.pump()
-	deliver(done)
-}
-
-// deliver completes members. A panic of one does not cost the others their reply.
-func deliver(done []*member) {
-	defer func() {
-		if len(done) > 0 {
-			deliver(done)
-		}
-	}()
-	for len(done) > 0 {
-		m := done[0]
-		done = done[1:]
-		m.request.Complete(m.reply)
-	}
 }

@@ -26,10 +26,10 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 		sockettest.PollUntil(t, "the first is answered", func() bool {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			return len(d.mu.answered) == 1
+			return len(d.mu.group.answered) == 1
 		})
 		n.ResetAll()
-		old := d.mu.conn
+		old := d.mu.group.conn
 		sockettest.PollUntil(t, "the next connection is up", func() bool { p := d.lane.Connection(); return p != nil && p != old })
 	}
 	// The loop must not be the one that sends the group: it has to read the answer.

@@ -313,7 +313,7 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 		d := c.nodes()[0].durable[0]
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return len(d.mu.answered) == 1
+		return len(d.mu.group.answered) == 1
 	})
 	n.ResetAll()
 	if r := group[0].Await(t); r.Err != nil || !errors.Is(ackOf(r).Err, ErrOutcomeUnknown) {
@@ -452,7 +452,7 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	eventually(t, "nothing is left inside", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.mu.pending == 0 && !d.mu.waiting && d.mu.queue.Len() == 0 && len(d.mu.answered) == 0
+		return d.mu.group == nil && d.mu.queue.Len() == 0
 	})
 }
 
