@@ -37,25 +37,27 @@ func Shards(ctx context.Context, cfg Config) ([]Shard, error) {
 // deployment is what it takes to find the layout; nil for a Standalone, whose layout is
 // known.
 func (c *Config) deployment() *topology.Config {
+	if c.Topology == Standalone {
+		return nil
+	}
 	d := &topology.Config{
-		Addrs: c.Addrs, Master: c.Master, AddrMap: c.addrs,
+		Kind: c.Topology.kind(), Addrs: c.Addrs, Master: c.Master, AddrMap: c.addrs,
 		DialTimeout: c.DialTimeout, Clock: c.Clock, Logger: c.Logger,
 		Servers: &door{*c},
 	}
-	switch c.Topology {
-	case Cluster:
-		d.Kind = topology.Cluster
-	case Sentinel:
+	if c.Topology == Sentinel {
 		own := *c
 		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, nil
 		own.DB, own.refusals = 0, newRefusals(c.Clock)
-		d.Kind, d.Sentinels = topology.Sentinel, &door{own}
-	case Replicas:
-		d.Kind = topology.Replicas
-	default:
-		return nil
+		d.Sentinels = &door{own}
 	}
 	return d
+}
+
+func (t Topology) kind() topology.Kind {
+	return [...]topology.Kind{
+		Standalone: topology.Standalone, Cluster: topology.Cluster, Sentinel: topology.Sentinel, Replicas: topology.Replicas,
+	}[t]
 }
 
 // door is how servers are reached that are asked for the layout.

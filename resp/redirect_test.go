@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // fakeCluster is nodes that share out the slots evenly, by what CLUSTER SLOTS says.
@@ -132,7 +133,7 @@ func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
 	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
 		t.Fatalf("%+v", r)
 	}
-	if n := f.count(echoes); n != 1+maxHops {
+	if n := f.count(echoes); n != 1+topology.MaxHops {
 		t.Errorf("%d commands", n)
 	}
 }

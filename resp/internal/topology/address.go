@@ -25,16 +25,16 @@ const (
 // addresses of the user's own, those of the configuration and those that AddrMap returns,
 // may be sockets in the file system. It runs AddrMap.
 func (c *Config) announced(host, port, asked string) (string, error) {
-	addr, own, err := ParseAnnounced(host, port, asked)
+	addr, own, err := parseAnnounced(host, port, asked)
 	if err != nil || own || c.AddrMap == nil {
 		return addr, err
 	}
 	return c.AddrMap.ask(addr)
 }
 
-// ParseAnnounced joins host and port. Without a host they mean the one at which the
+// parseAnnounced joins host and port. Without a host they mean the one at which the
 // server was asked; then AddrMap has had its say.
-func ParseAnnounced(host, port, asked string) (addr string, own bool, err error) {
+func parseAnnounced(host, port, asked string) (addr string, own bool, err error) {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || number == 0 {
 		return "", false, fmt.Errorf("%w: a server announces the port %.20q", wire.ErrProtocol, port)

@@ -24,8 +24,8 @@ type translation struct {
 // maxTranslations is far above the number of nodes of any cluster.
 const maxTranslations = 4096
 
-// ErrUntranslated: nobody has asked AddrMap yet.
-var ErrUntranslated = errors.New("resp: the address is being translated")
+// errUntranslated: nobody has asked AddrMap yet.
+var errUntranslated = errors.New("resp: the address is being translated")
 
 // NewAddressMap returns the map of a user's function.
 func NewAddressMap(translate func(string) string) *AddressMap {
@@ -58,13 +58,13 @@ func (m *AddressMap) run(addr string) (to string, err error) {
 	return to, nil
 }
 
-// LookUp says what the function has said; ErrUntranslated if it has not been asked.
-func (m *AddressMap) LookUp(addr string) (to string, err error) {
+// lookUp says what the function has said; errUntranslated if it has not been asked.
+func (m *AddressMap) lookUp(addr string) (to string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known, ok := m.mu.known[addr]
 	if !ok {
-		return "", ErrUntranslated
+		return "", errUntranslated
 	}
 	return known.to, known.err
 }

@@ -18,8 +18,10 @@ import (
 type Kind uint8
 
 const (
+	// Standalone is one server: there is nothing to find.
+	Standalone Kind = iota
 	// Cluster is a Redis Cluster.
-	Cluster Kind = iota
+	Cluster
 	// Sentinel is a primary with replicas, watched by sentinels.
 	Sentinel
 	// Replicas is a primary with replicas that somebody promotes by hand.
