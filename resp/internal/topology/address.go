@@ -64,11 +64,12 @@ func NetworkOf(addr string) string {
 }
 
 // candidates lists addresses to ask, each once: hint, some of the known ones, and the
-// seeds.
-func candidates(hint string, known, seeds []string) []string {
-	known = shuffled(known)
+// seeds; but what is late comes last, unless it is the hint.
+func (s *scouts) candidates(hint string, known, seeds []string) []string {
+	now := s.clock.Now()
+	known = s.late.last(now, shuffled(known))
 	known = known[:min(len(known), maxKnown)]
-	return unique([]string{hint}, known, shuffled(seeds))
+	return unique([]string{hint}, s.late.last(now, unique(known, shuffled(seeds))))
 }
 
 // unique is the addresses of all lists, each once, in order.

@@ -26,7 +26,7 @@ func (t *clusterFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done(
 // find takes the first answer. It may be out of date, as that of a node that has lost
 // contact with the others is. Then MOVED leads to the right node.
 func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Layout, error) {
-	v, err := askFirst(ctx, candidates(hint, t.known, t.cfg.Addrs), t.scouts.patience, func(ctx context.Context, addr string) (clusterView, error) {
+	v, err := askFirst(ctx, t.scouts, t.scouts.candidates(hint, t.known, t.cfg.Addrs), func(ctx context.Context, addr string) (clusterView, error) {
 		return t.ask(ctx, addr, count)
 	})
 	if err != nil {

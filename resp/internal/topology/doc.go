@@ -12,5 +12,5 @@
 //	succession  which of several primaries is the one               succession, standing
 //	inquiry     the candidates are asked, each a moment after the
 //	            one before; the first good answer wins, or all      inquiry, address
-//	scouts      the connections, and who owes an answer             scouts, scout
+//	scouts      the connections, who owes an answer, who is late    scouts, scout, latecomers
 package topology

@@ -221,8 +221,8 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 // Sharded asks primaries until one says whether the deployment has sharded channels. That
 // it is loading, busy or full says nothing. It is for Follow.
 func (x *Explorer) Sharded(ctx context.Context, primaries []string) (yes bool, err error) {
-	addrs := candidates("", primaries, nil)
-	return askFirst(ctx, addrs, x.scouts.patience, func(ctx context.Context, addr string) (bool, error) {
+	addrs := x.scouts.candidates("", primaries, nil)
+	return askFirst(ctx, x.scouts, addrs, func(ctx context.Context, addr string) (bool, error) {
 		_, err := x.scouts.ask(ctx, x.cfg.Servers, addr, "PUBSUB", "SHARDNUMSUB", "0")
 		var refused *wire.ServerError
 		if errors.As(err, &refused) && (refused.Code == "NOPERM" || refused.Begins("ERR unknown", "ERR Unknown")) {

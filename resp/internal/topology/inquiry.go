@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -32,15 +33,19 @@ var (
 
 // askFirst asks one server after the other, each when the one before has failed or its
 // head start is over. The first good answer wins. Without one it ends when all have
-// failed, or when the last one has been out for patience.
-func askFirst[A any](ctx context.Context, addrs []string, patience time.Duration, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
+// failed, or when the last one has been out for as long as the scouts are patient.
+func askFirst[A any](ctx context.Context, s *scouts, addrs []string, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
 	var failed []error
+	var spoke []string
 	good := func(f finding[A]) bool { return f.err == nil }
-	for _, f := range inquire(ctx, addrs, HeadStart, patience, ask, good) {
+	for _, f := range inquire(ctx, addrs, HeadStart, s.patience, ask, good) {
 		if good(f) {
+			before := addrs[:slices.Index(addrs, f.addr)]
+			silent := slices.DeleteFunc(slices.Clone(before), func(addr string) bool { return slices.Contains(spoke, addr) })
+			s.late.note(s.clock.Now(), f.addr, silent)
 			return f.answer, nil
 		}
-		failed = append(failed, f.err)
+		failed, spoke = append(failed, f.err), append(spoke, f.addr)
 	}
 	var none A
 	if len(failed) == 0 {
@@ -49,10 +54,10 @@ func askFirst[A any](ctx context.Context, addrs []string, patience time.Duration
 	return none, errors.Join(failed...)
 }
 
-// askAll asks all servers at once, and ends when all have answered or failed, or after
-// patience. Then those that are still out have failed, too.
-func askAll[A any](ctx context.Context, addrs []string, patience time.Duration, ask func(ctx context.Context, addr string) (A, error)) []finding[A] {
-	return inquire(ctx, addrs, 0, patience, ask, func(finding[A]) bool { return false })
+// askAll asks all servers at once, and ends when all have answered or failed, or when the
+// scouts lose patience. Then those that are still out have failed, too.
+func askAll[A any](ctx context.Context, s *scouts, addrs []string, ask func(ctx context.Context, addr string) (A, error)) []finding[A] {
+	return inquire(ctx, addrs, 0, s.patience, ask, func(finding[A]) bool { return false })
 }
 
 // inquire is a race of questions. Before it returns those that are out are cancelled and

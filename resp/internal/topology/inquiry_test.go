@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 var errUnwell = errors.New("unwell")
@@ -39,6 +41,9 @@ func (o *oracle) ask(ctx context.Context, addr string) (string, error) {
 	}
 }
 
+// patient are scouts without connections.
+func patient() *scouts { return &scouts{clock: clock.System(), patience: SearchPatience} }
+
 func TestFirstGoodAnswerWins(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -64,7 +69,7 @@ func TestFirstGoodAnswerWins(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var o oracle
 				start := time.Now()
-				got, err := askFirst(t.Context(), c.addrs, SearchPatience, o.ask)
+				got, err := askFirst(t.Context(), patient(), c.addrs, o.ask)
 				if got != c.want || (err == nil) != (c.want != "") {
 					t.Errorf("%q, %v", got, err)
 				}
@@ -84,7 +89,7 @@ func TestAllAreAskedAtOnceAndTheSilentAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o oracle
 		start := time.Now()
-		heard := askAll(t.Context(), []string{"silent", "20ms", "unwell", "10ms"}, SearchPatience, o.ask)
+		heard := askAll(t.Context(), patient(), []string{"silent", "20ms", "unwell", "10ms"}, o.ask)
 		if took := time.Since(start); took != SearchPatience || o.out.Load() != 0 {
 			t.Errorf("it took %v, %d are out", took, o.out.Load())
 		}
@@ -96,7 +101,7 @@ func TestAllAreAskedAtOnceAndTheSilentAreNamed(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 		start = time.Now()
-		askAll(t.Context(), []string{"20ms", "unwell"}, SearchPatience, o.ask)
+		askAll(t.Context(), patient(), []string{"20ms", "unwell"}, o.ask)
 		if took := time.Since(start); took != 20*time.Millisecond {
 			t.Errorf("when all had answered it went on for %v", took)
 		}
@@ -110,7 +115,7 @@ func TestInquiryEndsWithItsContext(t *testing.T) {
 		time.AfterFunc(10*time.Millisecond, cancel)
 		var o oracle
 		start := time.Now()
-		_, err := askFirst(ctx, []string{"silent", "silent"}, SearchPatience, o.ask)
+		_, err := askFirst(ctx, patient(), []string{"silent", "silent"}, o.ask)
 		if took := time.Since(start); !errors.Is(err, context.Canceled) || took != 10*time.Millisecond || o.out.Load() != 0 {
 			t.Errorf("%v after %v, %d are out", err, took, o.out.Load())
 		}

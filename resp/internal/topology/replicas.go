@@ -90,7 +90,7 @@ func (t *replicaFinder) following(all []standing) (n int) {
 // askAll returns what all say, in their order: a configured name stands before another of the
 // same server.
 func (t *replicaFinder) askAll(ctx context.Context, addrs []string) (all []standing) {
-	for _, f := range askAll(ctx, addrs, t.scouts.patience, t.ask) {
+	for _, f := range askAll(ctx, t.scouts, addrs, t.ask) {
 		a := f.answer
 		a.addr, a.err = f.addr, f.err
 		a.open = f.err != nil && t.open(&a)

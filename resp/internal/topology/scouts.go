@@ -31,6 +31,7 @@ type scouts struct {
 	clock       clock.Clock
 	dialTimeout time.Duration
 	patience    time.Duration // of a search; set between searches
+	late        latecomers
 	ctx         context.Context
 	cancel      context.CancelFunc
 	wg          sync.WaitGroup

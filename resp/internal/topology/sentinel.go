@@ -49,7 +49,7 @@ func (t *sentinelFinder) candidates(hint string) []string {
 	if hint == "" && epoch == noEpoch {
 		hint = good
 	}
-	return unique(candidates(hint, known, t.cfg.Addrs), []string{good})
+	return unique(t.scouts.candidates(hint, known, t.cfg.Addrs), []string{good})
 }
 
 // find believes a sentinel only if the server that it names agrees: right after a
@@ -60,10 +60,10 @@ func (t *sentinelFinder) find(ctx context.Context, hint string, count bool) (l *
 	s := sentinelSearch{sentinelFinder: t, count: count, verdicts: make(map[string]*verdict)}
 	hint = cmp.Or(hint, t.pending)
 	if hint != "" {
-		l, err = askFirst(ctx, []string{hint}, t.scouts.patience, s.ask)
+		l, err = askFirst(ctx, t.scouts, []string{hint}, s.ask)
 	}
 	if l == nil {
-		l, err = askFirst(ctx, t.candidates(hint), t.scouts.patience, s.ask)
+		l, err = askFirst(ctx, t.scouts, t.candidates(hint), s.ask)
 	}
 	if err != nil {
 		t.pending = hint

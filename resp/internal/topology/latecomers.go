@@ -1,0 +1,56 @@
+package topology
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// lateFor is for how long a latecomer is asked last. Sentinels, too, of which one may know more
+// than the others, take turns again after that.
+const lateFor = 10 * time.Second
+
+// latecomers are servers that others have overtaken lately: they were asked earlier, and had not
+// said a word when another one answered. They are asked last for a while, so a machine that is
+// gone costs a head start once, and not in each search. A server that refuses is no latecomer:
+// then the next is asked at once.
+type latecomers struct {
+	mu struct {
+		sync.Mutex
+		until map[string]clock.Instant
+	}
+}
+
+// note takes down how a race ended.
+func (l *latecomers) note(now clock.Instant, winner string, silent []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for addr, until := range l.mu.until {
+		if addr == winner || !now.Before(until) {
+			delete(l.mu.until, addr)
+		}
+	}
+	for _, addr := range silent {
+		if l.mu.until == nil {
+			l.mu.until = make(map[string]clock.Instant)
+		}
+		l.mu.until[addr] = now.Add(lateFor)
+	}
+}
+
+// last returns the addresses in their order, but the latecomers behind the others.
+func (l *latecomers) last(now clock.Instant, addrs []string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	late := func(addr string) int {
+		if until, ok := l.mu.until[addr]; ok && now.Before(until) {
+			return 1
+		}
+		return 0
+	}
+	addrs = slices.Clone(addrs)
+	slices.SortStableFunc(addrs, func(a, b string) int { return late(a) - late(b) })
+	return addrs
+}
