@@ -8,7 +8,7 @@
 //
 //	Explorer    when to search, and what to do with the outcome     explorer, schedule
 //	redirect    what follows from a refusal                         redirect
-//	finder      one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, replicas
+//	finder      one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, sentinel_watch, replicas
 //	succession  which of several primaries is the one               succession, standing
 //	inquiry     the candidates are asked, each a moment after the
 //	            one before; the first good answer wins, or all      inquiry, address
