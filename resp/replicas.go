@@ -33,12 +33,19 @@ func (c *Client) counted() bool {
 	return false
 }
 
-// count notes what a look has found. If nobody answered, what was known stands.
-func (c *Client) count(gs *topology.Groups) {
-	known := c.groups.Load()
-	if gs != nil && (gs.Err == nil || known == nil || known.Err != nil || lasting(gs.Err)) {
-		c.groups.Store(gs)
+// count notes what a look has found.
+func (c *Client) count(found *topology.Groups) {
+	c.groups.Store(latest(c.groups.Load(), found))
+}
+
+// latest is what is known after a look has found something of the groups; nil if it did not
+// ask. What was known stands if nobody answers: "all" must not mean less because a sentinel is
+// busy. But a refusal that will stay is told.
+func latest(known, found *topology.Groups) *topology.Groups {
+	if found == nil || known != nil && known.Err == nil && found.Err != nil && !lasting(found.Err) {
+		return known
 	}
+	return found
 }
 
 // uncounted reports whether the groups are not known, and may be soon.

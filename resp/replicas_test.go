@@ -36,6 +36,31 @@ func TestMostReplicasSeenAreRemembered(t *testing.T) {
 	}
 }
 
+func TestGroupsThatAreKnownOutlastSilence(t *testing.T) {
+	t.Parallel()
+	old, fresh := new(topology.Groups), new(topology.Groups)
+	busy := &topology.Groups{Err: errors.New("busy")}
+	busier := &topology.Groups{Err: errors.New("busier")}
+	denied := &topology.Groups{Err: &ServerError{Code: "NOPERM", Message: "NOPERM no right to sentinel|replicas"}}
+	for name, c := range map[string]struct{ known, found, want *topology.Groups }{
+		"nobody was asked":               {nil, nil, nil},
+		"nobody was asked this time":     {old, nil, old},
+		"the first":                      {nil, fresh, fresh},
+		"the next":                       {old, fresh, fresh},
+		"the first fails":                {nil, busy, busy},
+		"the next fails":                 {old, busy, old},
+		"the next is denied":             {old, denied, denied},
+		"it fails again, and says why":   {busy, busier, busier},
+		"it was denied, and nobody asks": {denied, nil, denied},
+		"it was denied, and fails":       {denied, busy, busy},
+		"it was denied, and is allowed":  {denied, fresh, fresh},
+	} {
+		if got := latest(c.known, c.found); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 // watched is a fake sentinel deployment: one sentinel, one primary, and the replicas that
 // the sentinel lists.
 type watched struct {
