@@ -144,6 +144,6 @@ func TestPubSubThatWasLostWithTheOthersIsMadeAnewOnce(t *testing.T) {
 
 // connects is how often a connection of the one node was made.
 func connects(c *Client, role Role) int {
-	_, n, _ := c.routes.of(0).link(role, 0).status()
+	_, n, _ := c.routes.Of(0).link(role, 0).status()
 	return n
 }

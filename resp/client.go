@@ -10,7 +10,6 @@ import (
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
-	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -28,7 +27,7 @@ import (
 type Client struct {
 	cfg      Config
 	loops    *socket.Loops
-	routes   routes
+	routes   topology.Slots[node]
 	explorer *topology.Explorer
 
 	channels      *pubsub.Registry
@@ -75,7 +74,7 @@ func Open(cfg Config) *Client {
 	c.seen.forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
 	if cfg.Topology == Cluster {
-		c.routes.slots = make([]atomic.Pointer[node], slot.Count)
+		c.routes.Divide()
 	}
 	if d := cfg.deployment(); d != nil {
 		c.explorer = topology.NewExplorer(c.ctx, d, (*following)(c))
@@ -84,7 +83,7 @@ func Open(cfg Config) *Client {
 	} else {
 		n := newNode(c, cfg.Network, cfg.Addr)
 		c.mu.nodes[cfg.Addr] = n
-		c.routes.single.Store(n)
+		c.routes.Serve(n)
 		n.open()
 	}
 	c.goLabelled(c.ctx, "housekeeping", c.housekeep)
@@ -93,7 +92,7 @@ func Open(cfg Config) *Client {
 
 // endpointOf returns where the Channels of a slot are.
 func (c *Client) endpointOf(slot uint16) *pubsub.Endpoint {
-	if n := c.routes.of(uint64(slot)); n != nil {
+	if n := c.routes.Of(uint64(slot)); n != nil {
 		return n.pubsub
 	}
 	return nil
@@ -109,7 +108,7 @@ func (c *Client) goLabelled(ctx context.Context, role string, f func(ctx context
 // any case. If the lane is down, or no node serves the route, it is completed before Submit
 // returns. For a lane that is full see Rank.
 func (c *Client) Submit(route uint64, r Request) {
-	if n := c.routes.of(route); n != nil {
+	if n := c.routes.Of(route); n != nil {
 		n.lane(route).Submit(r)
 		return
 	}
@@ -119,7 +118,7 @@ func (c *Client) Submit(route uint64, r Request) {
 // SubmitRenewal sends r on the renewal connection of a route's node. Otherwise it is
 // like Submit.
 func (c *Client) SubmitRenewal(route uint64, r Request) {
-	if n := c.routes.of(route); n != nil {
+	if n := c.routes.Of(route); n != nil {
 		n.renewal.Submit(r)
 		return
 	}
@@ -139,7 +138,7 @@ func (c *Client) SubmitDurableRenewal(route uint64, r DurableRequest) {
 }
 
 func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
-	if n := c.routes.of(route); n != nil {
+	if n := c.routes.Of(route); n != nil {
 		n.durable[role-RoleDurable].submit(&member{request: r})
 		return
 	}
@@ -163,7 +162,7 @@ func (c *Client) refuse(r Request) {
 
 // LaneOf returns the current lane of a route, which may move to another node.
 func (c *Client) LaneOf(route uint64) LaneID {
-	n := c.routes.of(route)
+	n := c.routes.Of(route)
 	if n == nil {
 		return LaneID{}
 	}
@@ -172,7 +171,7 @@ func (c *Client) LaneOf(route uint64) LaneID {
 
 // ServerOf returns the current server of a route; 0 if none is known.
 func (c *Client) ServerOf(route uint64) ServerID {
-	if n := c.routes.of(route); n != nil {
+	if n := c.routes.Of(route); n != nil {
 		return n.id
 	}
 	return 0
@@ -180,7 +179,7 @@ func (c *Client) ServerOf(route uint64) ServerID {
 
 // AddrOf returns the address of the current server of a route; "" if none is known.
 func (c *Client) AddrOf(route uint64) string {
-	if n := c.routes.of(route); n != nil {
+	if n := c.routes.Of(route); n != nil {
 		return n.cfg.Addr
 	}
 	return ""
@@ -200,7 +199,7 @@ func (c *Client) Unsubscribe(ch *Channel) { c.channels.Unsubscribe(ch) }
 // Up reports whether a connection is up, of the node that serves route 0; lane
 // counts for RoleLane only.
 func (c *Client) Up(role Role, lane int) bool {
-	n := c.routes.of(0)
+	n := c.routes.Of(0)
 	if n == nil {
 		return false
 	}
@@ -212,7 +211,7 @@ func (c *Client) Up(role Role, lane int) bool {
 // or of the loss. It is nil while the connection is up, and before the first
 // attempt has ended.
 func (c *Client) LastError(role Role, lane int) error {
-	n := c.routes.of(0)
+	n := c.routes.Of(0)
 	if n == nil {
 		return errNowhere
 	}
@@ -224,7 +223,7 @@ func (c *Client) LastError(role Role, lane int) error {
 // attempt, or of the loss. It is nil while the lane is up, and before the first
 // attempt has ended.
 func (c *Client) LaneError(route uint64) error {
-	n := c.routes.of(route)
+	n := c.routes.Of(route)
 	if n == nil {
 		if _, _, err := c.explorer.Progress(); err != nil {
 			return err

@@ -35,33 +35,21 @@ func (f *following) Follow(ctx context.Context, l *topology.Layout) (changed, ga
 // something or not.
 func (f *following) Lost() (changed bool) {
 	c := (*Client)(f)
-	changed = c.routes.moved.Swap(false)
+	changed = c.routes.Moved()
 	c.settle(changed)
 	return changed
 }
 
 // follow makes the routes those of a layout: nodes for new primaries, and an end for
-// those that serve nothing any more. Slots that nobody serves keep their node: it
-// will tell. Called by the explorer only; it hears whether anything changed.
+// those that serve nothing any more. Called by the explorer only; it hears whether
+// anything changed.
 func (c *Client) follow(l *topology.Layout) (changed bool) {
-	changed = c.routes.moved.Swap(false) // by MOVED, since the last time
+	changed = c.routes.Moved() // since the last time
 	nodes := c.nodesOf(l)
 	if nodes == nil {
 		return false // closing
 	}
-	for _, s := range l.Shards {
-		n := nodes[s.Primary]
-		if c.routes.slots == nil {
-			changed = c.routes.single.Swap(n) != n || changed
-			continue
-		}
-		for slot := int(s.First); slot <= int(s.Last); slot++ {
-			if old := &c.routes.slots[slot]; old.Load() != n {
-				old.Store(n)
-				changed = true
-			}
-		}
-	}
+	changed = c.routes.Follow(l.Shards, nodes) || changed
 	c.settle(changed)
 	return changed
 }
@@ -131,9 +119,7 @@ func (c *Client) nodeAt(addr string) *node {
 // or a slot might be left with a node that has just been closed.
 func (c *Client) patch(slot uint16, addr string) *node {
 	return c.nodeFor(addr, func(n *node) {
-		if c.routes.slots[slot].Swap(n) != n {
-			c.routes.moved.Store(true)
-		}
+		c.routes.Move(slot, n)
 	})
 }
 
@@ -170,14 +156,14 @@ func (c *Client) retire() {
 	now := c.cfg.Clock.Now()
 	var gone []*node
 	c.mu.Lock()
-	serving := c.routes.nodes()
+	serving := c.routes.Serving()
 	for addr, n := range c.mu.nodes {
 		switch {
 		case serving[n]:
 			n.idleSince = 0
-		case n.idleSince == 0 && c.routes.slots != nil:
+		case n.idleSince == 0 && c.routes.Divided():
 			n.idleSince = now
-		case c.routes.slots == nil || now.Sub(n.idleSince) >= retireAfter:
+		case !c.routes.Divided() || now.Sub(n.idleSince) >= retireAfter:
 			delete(c.mu.nodes, addr)
 			if n.stranger {
 				c.mu.strangers--
@@ -195,7 +181,7 @@ func (c *Client) retire() {
 // sharding decides, once, which kind of channels to use: by what the server says, and
 // not by a connection that failed while it was asked.
 func (c *Client) sharding(ctx context.Context, l *topology.Layout) error {
-	if c.routes.slots == nil || c.shardingKnown {
+	if !c.routes.Divided() || c.shardingKnown {
 		return nil
 	}
 	on := c.cfg.Sharding == ShardingOn
