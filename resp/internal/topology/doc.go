@@ -15,4 +15,46 @@
 //	inquiry     the candidates are asked, each a moment after the
 //	            one before; the first good answer wins, or all      inquiry, address, address_map
 //	scouts      the connections, who owes an answer, who is late    scouts, scout, latecomers
+//
+// # A search
+//
+// Searches are at least a quarter of a second apart. A lost connection and each failed dial
+// start one. While a connection is missing there is one every second, since a machine that
+// vanishes says nothing. Several servers are asked at a time (askFirst): the next when one
+// has failed or after 300 ms; one that was overtaken lately comes last. A search waits a second for silent servers; connecting to them
+// goes on, for the next search.
+//
+// Where replicas are promoted by hand, the rules are those of choose, a pure function: which
+// server's time as primary, its reign, most replicas follow, and which continues the data of
+// which. A server may have to wait until the silent ones are given up (settled).
+//
+// # Not obvious
+//
+//   - A search that ends early must not waste what it has begun. If a dial takes longer than
+//     a search waits, the connection is there for the next search.
+//   - Silence is neither a vote nor an abstention: a primary that is far away answers later
+//     than a stale one nearby. So a primary without replicas has to wait for the silent
+//     servers (settled). A server that is loading answers ROLE, but not PING.
+//   - A refusal is no silence. Silence of a server begins with the first question after its
+//     last word. With a clock that ran on while it said "full" or nobody asked, a primary
+//     that had just been full was taken for gone.
+//   - One server under two names is one primary. Its primary sees a replica by one address,
+//     and the configuration has another; behind NAT that address is another server's. So
+//     servers that are promoted by hand are told apart by their replication ID, never by name
+//     (reigns). It also says whose data a primary continues. That decides nothing between two
+//     that are there: a replica that restarts without its REPLICAOF looks as if it had been
+//     promoted.
+//   - After a failover on command two servers say that they are the primary, until the
+//     sentinels demote the old one. A sentinel that is behind still names it. The config
+//     epoch tells which is later (behind). It counts only as long as the present primary is
+//     not gone, because sentinels that are set up anew count from 0.
+//   - A present primary of a later epoch is gone if it refuses, if it says that it is none,
+//     or if it has not answered for DialTimeout. That it has not answered within one search
+//     says nothing, nor does a refusal because it is loading, busy or full (postponed).
+//   - A server that may be the primary of a later epoch is waited for before a sentinel of an
+//     earlier epoch is believed (overtaken). A new primary is slow or full just when all
+//     clients come to it.
+//   - An announcement is checked with the sentinel that made it (candidates). For all other
+//     looks the sentinels take turns, because one of them may be cut off. Where they do not
+//     tell their epochs the client stays with one of them as long as that answers.
 package topology
