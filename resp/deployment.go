@@ -55,9 +55,15 @@ func (c *Config) deployment() *topology.Config {
 }
 
 func (t Topology) kind() topology.Kind {
-	return [...]topology.Kind{
-		Standalone: topology.Standalone, Cluster: topology.Cluster, Sentinel: topology.Sentinel, Replicas: topology.Replicas,
-	}[t]
+	switch t {
+	case Cluster:
+		return topology.Cluster
+	case Sentinel:
+		return topology.Sentinel
+	case Replicas:
+		return topology.Replicas
+	}
+	return topology.Standalone
 }
 
 // door is how servers are reached that are asked for the layout.

@@ -8,9 +8,10 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// lateFor is for how long a latecomer is asked last. Sentinels, too, of which one may know more
-// than the others, take turns again after that.
-const lateFor = 10 * time.Second
+// lateFor is for how long a latecomer is asked last: a machine that is gone costs a head start
+// every three seconds. Not longer: who was slow once may know more than the server that
+// answers first, as a sentinel does that has heard of a failover.
+const lateFor = 3 * time.Second
 
 // latecomers are servers that others have overtaken lately: they were asked earlier, and had not
 // said a word when another one answered. They are asked last for a while, so a machine that is
