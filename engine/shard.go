@@ -92,9 +92,13 @@ func (s *shard) Idle(r *machine.Resource) {
 	delete(s.resources[r.Kind], r.Name)
 	s.eng.emptied(s)
 	r.Name = "" // it may be long
-	if !r.Spent && len(s.free) < maxFree {
-		s.free = append(s.free, r)
+	if r.Spent || len(s.free) == maxFree {
+		return
 	}
+	if s.free == nil {
+		s.free = make([]*machine.Resource, 0, maxFree) // at once: it costs no more than growing
+	}
+	s.free = append(s.free, r)
 }
 
 func (s *shard) Released(r *machine.Resource, by machine.Server, id int64, at, end clock.Instant) {
