@@ -34,6 +34,9 @@ func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
 	if u.delivered != 1 || u.Err != nil || !r.Out || len(l.idle) != 1 {
 		t.Errorf("released: %+v, out %v, idle %v", u, r.Out, l.idle)
 	}
+	if !c.hold.finished || c.hold.renewed || len(l.released) != 1 || l.released[0] != c.hold.ID {
+		t.Errorf("after it: %+v, releases answered of %v", c.hold, l.released)
+	}
 	if l.count.Held != 0 || l.count.Pending != 0 || l.count.Acquired != 1 || l.count.Released != 1 {
 		t.Errorf("counted: %+v", l.count)
 	}
