@@ -63,14 +63,19 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 		case server.TLS.Given():
 			return exit.Usagef(cmd, "the embedded server has no TLS: name another one with --addr")
 		}
-		ctx, stop := exit.UntilSignal(cmd.Context(), syscall.SIGPIPE) // it prints while it runs, to head for example
+		ctx, stop := exit.UntilSignal(cmd.Context())
 		defer stop()
+		// Caught, so that a reader that went away, as head does, is an error of the screen and the
+		// demo cleans up. Not heeded: a connection that ended while it was written raises it too.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd {
 			return workerCommand(ctx, w, server.TLS, *profile)
 		}
 		err = profiled(*profile, func() error { return demo.Run(ctx, cfg) })
 		var worker *exec.ExitError // it has said why
 		switch {
+		case errors.Is(err, demo.ErrOutput) && errors.Is(err, syscall.EPIPE):
+			return &exit.SignalError{Signal: syscall.SIGPIPE}
 		case errors.Is(err, engine.ErrUnavailable):
 			return fmt.Errorf("%w; %s", err, target.WayOut(err))
 		case errors.As(err, &worker) && slices.Contains([]int{exit.Usage, exit.Server}, worker.ExitCode()):

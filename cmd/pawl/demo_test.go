@@ -95,6 +95,54 @@ func TestInterruptedDemoTakesItsWorkersAlong(t *testing.T) {
 	eventually(t, "no process is connected", func() bool { return clients() == 0 })
 }
 
+// A write to a connection whose other side has ended raises SIGPIPE, as the embedded server's
+// answers to the worker that is killed may.
+func TestADemoGoesOnWhenAConnectionBreaks(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals")
+	}
+	v := prepare(t, nil, "demo", "--increments", "20", "--lease", "1s")
+	v.cmd.Stdout = nil
+	stdout, err := v.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stdout)
+	if _, err := lines.ReadString('\n'); err != nil { // then it is at work
+		t.Fatal(err)
+	}
+	if err := v.cmd.Process.Signal(syscall.SIGPIPE); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, 0)
+	if !strings.Contains(string(rest), "Nothing was lost with the lock") {
+		t.Errorf("it said %q", rest)
+	}
+}
+
+func TestADemoThatCannotBeShownIsAnError(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("this system has no file that cannot be written: ", err)
+	}
+	defer full.Close()
+	v := prepare(t, nil, "demo")
+	v.cmd.Stdout = full
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v.wait(t).expect(t, exit.Failed, "cannot show what happens")
+}
+
 // As in a pipeline with head, or when everything dies at once.
 func TestADemoThatEndsEarlyLeavesNoCounterForEver(t *testing.T) {
 	t.Parallel()

@@ -54,6 +54,8 @@ var (
 	ErrLostUpdate = errors.New("demo: updates were lost under the lock")
 	// ErrNoRace: without the lock nothing was lost, so the demo proves nothing.
 	ErrNoRace = errors.New("demo: no update was lost without the lock")
+	// ErrOutput: nobody sees the demo, because the screen cannot be written. It wraps why.
+	ErrOutput = errors.New("demo: cannot show what happens")
 )
 
 // Run runs the demo. It is an error if an update was lost under the lock, or none
@@ -61,6 +63,9 @@ var (
 func Run(ctx context.Context, cfg Config) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("demo: not finished after %v", limit))
 	defer cancel()
+	ctx, blind := context.WithCancelCause(ctx)
+	defer blind(nil)
+	cfg.Screen.failed = blind
 	defer func() {
 		if err != nil && ctx.Err() != nil { // which made fail whatever noticed it first
 			err = context.Cause(ctx)

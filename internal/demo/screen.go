@@ -12,6 +12,7 @@ import (
 // then a line elsewhere. Its methods are called from one goroutine.
 type Screen struct {
 	w        io.Writer
+	failed   func(error) // told of what cannot be written; nil outside Run
 	terminal bool
 	bar      *progressbar.ProgressBar
 	goal     int
@@ -24,11 +25,19 @@ const every = 500 * time.Millisecond
 // NewScreen returns a screen that writes to w.
 func NewScreen(w io.Writer, terminal bool) *Screen { return &Screen{w: w, terminal: terminal} }
 
+// Write writes for the bar and for the lines.
+func (s *Screen) Write(p []byte) (n int, err error) {
+	if n, err = s.w.Write(p); err != nil && s.failed != nil {
+		s.failed(fmt.Errorf("%w: %w", ErrOutput, err))
+	}
+	return n, err
+}
+
 func (s *Screen) say(format string, args ...any) {
 	if s.bar != nil {
 		_ = s.bar.Clear()
 	}
-	fmt.Fprintf(s.w, format+"\n", args...)
+	fmt.Fprintf(s, format+"\n", args...)
 }
 
 // begin begins a round of goal increments.
@@ -36,7 +45,7 @@ func (s *Screen) begin(goal int) {
 	s.goal, s.shown = goal, time.Now()
 	if s.terminal {
 		s.bar = progressbar.NewOptions(goal,
-			progressbar.OptionSetWriter(s.w),
+			progressbar.OptionSetWriter(s),
 			progressbar.OptionSetDescription("  increments"),
 			progressbar.OptionShowCount(),
 			progressbar.OptionSetWidth(30),
@@ -55,7 +64,7 @@ func (s *Screen) progress(done int) {
 	}
 	if now := time.Now(); now.Sub(s.shown) >= every {
 		s.shown = now
-		fmt.Fprintf(s.w, "  %d of %d increments\n", done, s.goal)
+		fmt.Fprintf(s, "  %d of %d increments\n", done, s.goal)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -30,10 +29,10 @@ func (e *SignalError) code() int {
 // UntilSignal returns a context that ends when the process is asked to end; its
 // cause is a *SignalError. A second signal ends the process, unless it comes with the
 // first. Signals that are ignored, as SIGHUP under nohup, stay so. After stop, which must
-// be called once, the cause says whether a signal came. It also heeds those of also.
-func UntilSignal(parent context.Context, also ...os.Signal) (ctx context.Context, stop func()) {
+// be called once, the cause says whether a signal came.
+func UntilSignal(parent context.Context) (ctx context.Context, stop func()) {
 	signals := make(chan os.Signal, 1)
-	for _, one := range slices.Concat(EndSignals, also) {
+	for _, one := range EndSignals {
 		if !signal.Ignored(one) {
 			signal.Notify(signals, one)
 		}
