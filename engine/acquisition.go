@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -16,7 +18,7 @@ type acquisition struct {
 	machine.Request
 	sh    *shard
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
-	watch watchPlace[*acquisition]
+	watch watch.Place[*acquisition]
 }
 
 func newPooledAcquisition() any {
@@ -110,7 +112,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	a := e.newAcquisition(m, o, future)
 	a.Once, a.Parent = once, parent.inner()
 	if future {
-		e.watches.join(ctx, a)
+		e.watches.Join(ctx, a)
 	}
 	e.enqueue(a, m, o)
 	return a, nil
@@ -144,7 +146,7 @@ func (a *acquisition) Settled(h *machine.Hold, why error) {
 // lock is held.
 func (a *acquisition) Deliver() {
 	if a.Async {
-		a.watch.leave(a)
+		a.watch.Leave(a)
 		a.fut.settle(a.fut.value, a.fut.err)
 		return
 	}
@@ -191,7 +193,7 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	return h, err
 }
 
-// whyStop is stopOf. The context may be the user's own, and panic. Then the acquisition is
+// whyStop is watch.StopOf. The context may be the user's own, and panic. Then the acquisition is
 // given up, because its caller is gone.
 func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
 	asked := false
@@ -206,7 +208,7 @@ func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
 		}
 		a.free()
 	}()
-	s := stopOf(ctx)
+	s := watch.StopOf(ctx)
 	asked = true
 	return s
 }
@@ -252,12 +254,13 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 	d.sh.eng.run(&fx)
 }
 
-//lint:ignore U1000 watches calls it, through its constraint
-func (a *acquisition) watchPlace() *watchPlace[*acquisition] { return &a.watch }
+// WatchPlace and GiveUp implement watch.Watched.
+func (a *acquisition) WatchPlace() *watch.Place[*acquisition] { return &a.watch }
+func (a *acquisition) GiveUp(s reason.Stop) bool              { return a.cancel(s) }
 
 // The methods below make an acquisition the source of its future.
 
-func (a *acquisition) executor() *executor { return &a.sh.eng.exec }
+func (a *acquisition) executor() *executor.Executor { return &a.sh.eng.exec }
 
 func (a *acquisition) abandon() { a.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
 

@@ -118,8 +118,8 @@ func (e *Engine) close() error {
 	e.each((*machine.Resource).Drop)
 	e.wheel.Close()
 	e.hooks.close()
-	quiet := e.exec.quiet(ctx.Done())
-	e.exec.close()
+	quiet := e.exec.Quiet(ctx.Done())
+	e.exec.Close()
 	refused := e.closed.refused.Load()
 	switch why := cmp.Or(refused, e.closed.delayed.Load()); {
 	case !clean && why != nil:

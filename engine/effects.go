@@ -11,7 +11,7 @@ const fewContexts = 64
 // event loop or a timer, so contexts are ended by a goroutine.
 func (e *Engine) run(fx *machine.Effects) {
 	if ended := fx.Ended; ended != nil {
-		e.exec.spawn(func() { endContexts(ended) })
+		e.exec.Spawn(func() { endContexts(ended) })
 	}
 	// Then the wire, then the verdicts: the round trip is the longer wait.
 	if r := fx.Send; r != nil {

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -33,9 +35,9 @@ type Engine struct {
 	renewer    *renew.Renewer
 	recovery   recovery
 	released   released
-	watches    watches[*acquisition]
+	watches    watch.Watches[*acquisition]
 	gatherings gatherings
-	exec       executor
+	exec       executor.Executor
 	hooks      hookSet
 	table      table
 
@@ -95,7 +97,7 @@ func start(cfg Config, w world.World) *Engine {
 			sh.resources[kind] = make(map[string]*machine.Resource)
 		}
 	}
-	e.exec.custom, e.exec.start = cfg.Executor, w.Go
+	e.exec.Init(w.Go, cfg.Executor)
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt

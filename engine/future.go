@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -51,7 +52,7 @@ type tell struct {
 // source is what a future belongs to.
 type source[T any] interface {
 	// executor runs callbacks.
-	executor() *executor
+	executor() *executor.Executor
 	// abandon cancels what is pending. It may complete the future.
 	abandon()
 	// drop gives a value back that nobody wants.
@@ -116,7 +117,7 @@ func (f *Future[T]) OnComplete(fn func(T, error)) {
 	a.then = append(a.then, fn)
 	f.mu.Unlock()
 	if start {
-		f.source.executor().run(f.call)
+		f.source.executor().Run(f.call)
 	}
 }
 
@@ -168,7 +169,7 @@ func (f *Future[T]) settle(value T, err error) {
 		direct(value, err)
 	}
 	if call {
-		f.source.executor().run(f.call)
+		f.source.executor().Run(f.call)
 	}
 	if unwanted {
 		f.source.drop(value)
@@ -217,7 +218,7 @@ func (f *Future[T]) call() {
 	through := false
 	defer func() {
 		if !through {
-			f.source.executor().run(f.call)
+			f.source.executor().Run(f.call)
 		}
 	}()
 	f.mu.Lock()

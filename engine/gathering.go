@@ -168,7 +168,7 @@ const fewLocks = 16
 // so the end of a context that many share costs no goroutine for each.
 func (g *gathering) soon(n int, step func()) {
 	if n > fewLocks {
-		g.home.exec.spawn(step)
+		g.home.exec.Spawn(step)
 		return
 	}
 	step()

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -16,7 +18,7 @@ type many struct {
 	of    manyTaker
 	home  *Engine   // of the first lock: its wheel and executor serve all of them
 	on    []*Engine // all of them, each once
-	watch watchPlace[*many]
+	watch watch.Place[*many]
 	limit taskTimer // of Wait
 }
 
@@ -39,7 +41,7 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options
 	}
 	t.limit.init(of.waitOver)
 	if async {
-		t.home.gatherings.watches.join(ctx, t)
+		t.home.gatherings.watches.Join(ctx, t)
 	}
 	if o.waitGiven {
 		t.home.wheel.Schedule(&t.limit.timer, t.home.clock.Now().Add(o.wait))
@@ -49,18 +51,16 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options
 // finish takes it out of everything.
 func (t *many) finish() {
 	t.unlist()
-	t.watch.leave(t)
+	t.watch.Leave(t)
 	t.home.wheel.Cancel(&t.limit.timer)
 }
 
-//lint:ignore U1000 watches calls it, through its constraint
-func (t *many) watchPlace() *watchPlace[*many] { return &t.watch }
-
-//lint:ignore U1000 watches calls it, through its constraint
-func (t *many) cancel(s reason.Stop) bool { return t.of.cancel(s) }
+// WatchPlace and GiveUp implement watch.Watched.
+func (t *many) WatchPlace() *watch.Place[*many] { return &t.watch }
+func (t *many) GiveUp(s reason.Stop) bool       { return t.of.cancel(s) }
 
 // executor is half of what makes it the source of a future.
-func (t *many) executor() *executor { return &t.home.exec }
+func (t *many) executor() *executor.Executor { return &t.home.exec }
 
 // taskTimer is a timer that calls a function.
 type taskTimer struct {
@@ -81,7 +81,7 @@ func (t *taskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
 // would not hear otherwise that this one is closing; and its timers are on the wheel of one
 // of them.
 type gatherings struct {
-	watches watches[*many]
+	watches watch.Watches[*many]
 
 	mu     sync.Mutex
 	closed bool
@@ -116,7 +116,7 @@ func (all *gatherings) close() {
 	all.listed = nil
 	all.mu.Unlock()
 	for t := range listed {
-		t.cancel(reason.Stop{Cause: ErrClosed})
+		t.GiveUp(reason.Stop{Cause: ErrClosed})
 	}
 }
 
@@ -152,9 +152,9 @@ func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon f
 			abandon()
 		}
 	}()
-	s := stopOf(ctx)
+	s := watch.StopOf(ctx)
 	through = true
-	t.cancel(s)
+	t.GiveUp(s)
 	<-ended
 }
 

@@ -230,11 +230,9 @@ func (h *history) checkLeftovers() {
 			}
 		}
 		e.recovery.mu.Unlock()
-		e.watches.mu.Lock()
-		if n := len(e.watches.groups); n != 0 {
+		if n := e.watches.Len(); n != 0 {
 			t.Errorf("engine %d watches %d contexts", i, n)
 		}
-		e.watches.mu.Unlock()
 	}
 	for i := range h.engines {
 		e := h.engines[i].Load()

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/resp"
@@ -72,7 +73,7 @@ type hookSet struct {
 	Hooks
 	acquired bool
 	logger   *slog.Logger // nil: silent
-	exec     *executor
+	exec     *executor.Executor
 	dropped  atomic.Uint64
 
 	mu      sync.Mutex
@@ -81,7 +82,7 @@ type hookSet struct {
 	closed  bool
 }
 
-func (s *hookSet) init(h Hooks, logger *slog.Logger, exec *executor) {
+func (s *hookSet) init(h Hooks, logger *slog.Logger, exec *executor.Executor) {
 	s.Hooks, s.logger, s.exec = h, logger, exec
 	s.acquired = h.Acquired != nil
 }
@@ -96,7 +97,7 @@ func (s *hookSet) push(call func()) {
 	s.queue = append(s.queue, call)
 	if !s.running {
 		s.running = true
-		s.exec.spawn(s.run)
+		s.exec.Spawn(s.run)
 	}
 }
 
@@ -110,7 +111,7 @@ func (s *hookSet) run() {
 			s.mu.Lock()
 			s.queue = append(batch, s.queue...)
 			s.mu.Unlock()
-			s.exec.spawn(s.run)
+			s.exec.Spawn(s.run)
 		}
 	}()
 	for {

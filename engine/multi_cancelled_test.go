@@ -71,9 +71,7 @@ func TestMultiLockCancelledAtEveryStep(t *testing.T) {
 					e.gatherings.mu.Lock()
 					listed := len(e.gatherings.listed)
 					e.gatherings.mu.Unlock()
-					e.gatherings.watches.mu.Lock()
-					watched := len(e.gatherings.watches.groups)
-					e.gatherings.watches.mu.Unlock()
+					watched := e.gatherings.watches.Len()
 					return st.Held+st.Waiting+st.InFlight+listed+watched == 0 && s.Do("DBSIZE") == int64(0)
 				})
 				if how == "Close" {

@@ -156,9 +156,7 @@ func multiStress(t *testing.T, seed uint64) {
 			e.gatherings.mu.Lock()
 			listed := len(e.gatherings.listed)
 			e.gatherings.mu.Unlock()
-			e.gatherings.watches.mu.Lock()
-			watched := len(e.gatherings.watches.groups)
-			e.gatherings.watches.mu.Unlock()
+			watched := e.gatherings.watches.Len()
 			return st.Held == 0 && st.Waiting == 0 && listed == 0 && watched == 0 // a burned owner's debt may stay for a lease
 		})
 	}

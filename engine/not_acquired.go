@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -130,11 +128,6 @@ func (e *Engine) unavailable(route uint64, why error) error {
 		return ErrUnavailable
 	}
 	return reason.Because(ErrUnavailable, why)
-}
-
-// stopOf is the end of a context. No lock may be held: its methods may be the user's.
-func stopOf(ctx context.Context) reason.Stop {
-	return reason.Stop{Cause: context.Cause(ctx), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
 // errNoContext is for a nil context.

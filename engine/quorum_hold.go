@@ -219,7 +219,7 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 			verdict = about(h.Name(), ErrNotHeld)
 		}
 		u := newUnlockingAll(q.home, nil, 1, func([]error) error { return verdict })
-		q.home.exec.spawn(func() {
+		q.home.exec.Spawn(func() {
 			defer u.fut.settle(struct{}{}, verdict) // when the contexts have ended
 			defer do.run(q)                         // even if one of the user's ends the goroutine
 			q.fate.End(why)

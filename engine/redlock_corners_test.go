@@ -483,9 +483,7 @@ func TestRedLocksUnderEverything(t *testing.T) {
 				e.gatherings.mu.Lock()
 				n := len(e.gatherings.listed)
 				e.gatherings.mu.Unlock()
-				e.gatherings.watches.mu.Lock()
-				n += len(e.gatherings.watches.groups)
-				e.gatherings.watches.mu.Unlock()
+				n += e.gatherings.watches.Len()
 				st := e.Stats()
 				return st.Held == 0 && st.Waiting == 0 && n == 0
 			})

@@ -289,9 +289,7 @@ func TestAbandonedRedLocksLeaveNothing(t *testing.T) {
 			e.gatherings.mu.Lock()
 			n := len(e.gatherings.listed)
 			e.gatherings.mu.Unlock()
-			e.gatherings.watches.mu.Lock()
-			n += len(e.gatherings.watches.groups)
-			e.gatherings.watches.mu.Unlock()
+			n += e.gatherings.watches.Len()
 			if st := e.Stats(); n != 0 || st.Held != 0 || st.Waiting != 0 {
 				return false
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -24,9 +25,9 @@ type unlockingAll struct {
 	settled      bool
 }
 
-func (u *unlockingAll) executor() *executor { return &u.eng.exec }
-func (u *unlockingAll) abandon()            {} // a release is never taken back
-func (u *unlockingAll) drop(struct{})       {}
+func (u *unlockingAll) executor() *executor.Executor { return &u.eng.exec }
+func (u *unlockingAll) abandon()                     {} // a release is never taken back
+func (u *unlockingAll) drop(struct{})                {}
 
 func newUnlockingAll(e *Engine, of []*Hold, need int, judge func([]error) error) *unlockingAll {
 	u := &unlockingAll{
@@ -47,7 +48,7 @@ func (u *unlockingAll) begin(f *fate, soon bool) {
 		u.release(f)
 		return
 	}
-	u.eng.exec.spawn(func() { u.release(f) })
+	u.eng.exec.Spawn(func() { u.release(f) })
 }
 
 // release ends what was made of the locks, and then releases them. If a context of

@@ -128,7 +128,6 @@ func TestPrintingTakesNoLock(t *testing.T) {
 	}
 	hold(e.hooks.mu.Lock, e.hooks.mu.Unlock)
 	hold(e.recovery.mu.Lock, e.recovery.mu.Unlock)
-	hold(e.watches.mu.Lock, e.watches.mu.Unlock)
 	for _, f := range samples["Future"] {
 		switch f := f.(type) {
 		case *Future[*Hold]:

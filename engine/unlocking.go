@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 )
 
@@ -29,9 +30,9 @@ func (e *Engine) newUnlocking(async bool) *unlocking {
 	return u
 }
 
-func (u *unlocking) executor() *executor { return &u.eng.exec }
-func (u *unlocking) abandon()            {} // a release is never taken back
-func (u *unlocking) drop(struct{})       {}
+func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
+func (u *unlocking) abandon()                     {} // a release is never taken back
+func (u *unlocking) drop(struct{})                {}
 
 // Deliver implements machine.UnlockPort.
 func (u *unlocking) Deliver() {

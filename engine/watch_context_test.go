@@ -63,9 +63,7 @@ func TestContextsOfTheUserAreAskedNothingOnAnEventLoop(t *testing.T) {
 			if nosy.asked.Load() == 0 {
 				t.Error("the context was not asked at all")
 			}
-			e.watches.mu.Lock()
-			defer e.watches.mu.Unlock()
-			if n := len(e.watches.groups); n > 0 {
+			if n := e.watches.Len(); n > 0 {
 				t.Errorf("%d contexts are watched for nobody", n)
 			}
 		})

@@ -33,6 +33,7 @@ var layers = map[string]int{
 	"engine/internal/queue":   1,
 	"engine/internal/reason":  1,
 	"engine/internal/machine": 2,
+	"engine/internal/watch":   2,
 	"engine/internal":         6,
 	"engine":                  7,
 

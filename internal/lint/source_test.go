@@ -35,8 +35,9 @@ var clockFuncs = []string{"Now", "Since", "Until", "Sleep", "After", "Tick"}
 // an event loop that asks, or somebody who holds a lock: classify and resp.Outcome call
 // nothing.
 var walksErrors = map[string]string{
-	"engine/do.go":           "Do runs on a goroutine of the user's, without a lock",
-	"engine/not_acquired.go": "contexts and errors are asked on a goroutine of the user's, without a lock",
+	"engine/do.go":                   "Do runs on a goroutine of the user's, without a lock",
+	"engine/not_acquired.go":         "errors are asked on a goroutine of the user's, without a lock",
+	"engine/internal/watch/watch.go": "contexts are asked on a goroutine of their own, or the user's, without a lock",
 }
 
 // noLeakCheck are the folders whose tests need no goleak, each with the reason.

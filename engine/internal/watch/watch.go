@@ -1,13 +1,16 @@
-package engine
+// Package watch gives up what waits when the context of its caller ends. It calls the
+// methods of contexts, which may be the user's own, on no event loop and under no lock.
+package watch
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// watches lets one context.AfterFunc serve all futures that have the same Done
+// Watches lets one context.AfterFunc serve all futures that have the same Done
 // channel: cancelling a context that 100,000 pending futures share runs in one
 // goroutine, and costs each of them nothing while it lives.
 //
@@ -17,62 +20,63 @@ import (
 //     under it: contexts may be the user's own.
 //  2. A group is in groups from when its AfterFunc is there, as long as it has members and
 //     has not fired; unless another one with the same Done was there first.
-type watches[W watched[W]] struct {
+type Watches[W Watched[W]] struct {
 	mu     sync.Mutex
-	groups map[<-chan struct{}]*watchGroup[W]
+	groups map[<-chan struct{}]*group[W]
 }
 
-// watched is what a context cancels: an acquisition, or a gathering.
-type watched[W watched[W]] interface {
+// Watched is what a context cancels: an acquisition, or a gathering.
+type Watched[W Watched[W]] interface {
 	comparable
-	watchPlace() *watchPlace[W]
-	// cancel gives it up unless it has ended; it reports whether it did.
-	cancel(reason.Stop) bool
+	// WatchPlace is its place in a group of those that share a context.
+	WatchPlace() *Place[W]
+	// GiveUp cancels it unless it has ended; it reports whether it did.
+	GiveUp(reason.Stop) bool
 }
 
-type watchGroup[W watched[W]] struct {
-	all   *watches[W]
-	first W           // the members, linked by their watchPlaces
+type group[W Watched[W]] struct {
+	all   *Watches[W]
+	first W           // the members, linked by their Places
 	over  bool        // fired, or empty: out of groups
 	stop  func() bool // of the AfterFunc
 	ctx   askedOnce   // whose Done the members share
 }
 
-// watchPlace is a member's place in a group; guarded by watches.mu, except that group is
+// Place is a member's place in a group; guarded by Watches.mu, except that group is
 // set once, before the member starts.
-type watchPlace[W watched[W]] struct {
-	group      *watchGroup[W]
+type Place[W Watched[W]] struct {
+	group      *group[W]
 	next, prev W // one that has left is its own neighbour
 }
 
-func (g *watchGroup[W]) add(w W) {
+func (g *group[W]) add(w W) {
 	var none W
-	*w.watchPlace() = watchPlace[W]{group: g, next: g.first}
+	*w.WatchPlace() = Place[W]{group: g, next: g.first}
 	if g.first != none {
-		g.first.watchPlace().prev = w
+		g.first.WatchPlace().prev = w
 	}
 	g.first = w
 }
 
-func (g *watchGroup[W]) remove(w W) {
+func (g *group[W]) remove(w W) {
 	var none W
-	p := w.watchPlace()
+	p := w.WatchPlace()
 	if p.prev == w {
 		return
 	}
 	if p.prev != none {
-		p.prev.watchPlace().next = p.next
+		p.prev.WatchPlace().next = p.next
 	} else {
 		g.first = p.next
 	}
 	if p.next != none {
-		p.next.watchPlace().prev = p.prev
+		p.next.WatchPlace().prev = p.prev
 	}
 	p.next, p.prev = w, w
 }
 
-// join makes ctx cancel w, which has not started yet.
-func (all *watches[W]) join(ctx context.Context, w W) {
+// Join makes ctx cancel w, which has not started yet.
+func (all *Watches[W]) Join(ctx context.Context, w W) {
 	done := ctx.Done()
 	if done == nil {
 		return
@@ -88,7 +92,7 @@ func (all *watches[W]) join(ctx context.Context, w W) {
 	}
 	// Nobody else can join before the AfterFunc is there: setting it up asks ctx, which may
 	// panic, and a group without it would cancel nobody.
-	g = &watchGroup[W]{all: all, ctx: askedOnce{Context: ctx, done: done}}
+	g = &group[W]{all: all, ctx: askedOnce{Context: ctx, done: done}}
 	g.add(w)
 	// fire runs on a goroutine of its own, even if ctx has ended already.
 	stop := context.AfterFunc(&g.ctx, func() { g.fire(ctx) })
@@ -96,11 +100,23 @@ func (all *watches[W]) join(ctx context.Context, w W) {
 	defer all.mu.Unlock()
 	g.stop = stop
 	if all.groups == nil {
-		all.groups = make(map[<-chan struct{}]*watchGroup[W])
+		all.groups = make(map[<-chan struct{}]*group[W])
 	}
 	if !g.over && all.groups[done] == nil {
 		all.groups[done] = g
 	}
+}
+
+// Len is how many groups there are.
+func (all *Watches[W]) Len() int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return len(all.groups)
+}
+
+// StopOf is the end of a context. No lock may be held: its methods may be the user's.
+func StopOf(ctx context.Context) reason.Stop {
+	return reason.Stop{Cause: context.Cause(ctx), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
 // askedOnce is a context of the user's as context.AfterFunc sees it. The stop of an
@@ -126,8 +142,8 @@ func (c *askedOnce) Value(key any) any {
 	return c.value
 }
 
-// leave takes w out of its group; the last one ends the group.
-func (p *watchPlace[W]) leave(w W) {
+// Leave takes w out of its group; the last one ends the group.
+func (p *Place[W]) Leave(w W) {
 	g := p.group
 	if g == nil {
 		return
@@ -146,7 +162,7 @@ func (p *watchPlace[W]) leave(w W) {
 	}
 }
 
-func (g *watchGroup[W]) endLocked() {
+func (g *group[W]) endLocked() {
 	g.over = true
 	if g.all.groups[g.ctx.done] == g {
 		delete(g.all.groups, g.ctx.done)
@@ -154,9 +170,9 @@ func (g *watchGroup[W]) endLocked() {
 }
 
 // fire cancels the members. One that ends by itself meanwhile is not cancelled
-// twice: cancel looks under the lock of the member.
-func (g *watchGroup[W]) fire(ctx context.Context) {
-	s := stopOf(ctx)
+// twice: GiveUp looks under the lock of the member.
+func (g *group[W]) fire(ctx context.Context) {
+	s := StopOf(ctx)
 	var none W
 	all := g.all
 	all.mu.Lock()
@@ -167,7 +183,7 @@ func (g *watchGroup[W]) fire(ctx context.Context) {
 		w := g.first
 		g.remove(w)
 		all.mu.Unlock()
-		w.cancel(s)
+		w.GiveUp(s)
 		all.mu.Lock()
 	}
 	all.mu.Unlock()

@@ -1,4 +1,7 @@
-package engine
+// Package executor runs user code, callbacks and hooks, on goroutines that Close can wait
+// for: never on the goroutine that has it run, which may be an event loop. It knows nothing
+// of locks.
+package executor
 
 import (
 	"context"
@@ -10,7 +13,7 @@ import (
 // the goroutine that started them, such as an event loop.
 var userCode = pprof.WithLabels(context.Background(), pprof.Labels("role", "engine user code"))
 
-func (x *executor) goUserCode(f func()) {
+func (x *Executor) goUserCode(f func()) {
 	start := x.start
 	if start == nil { // of a future that failed before there was an engine
 		start = func(f func()) { go f() }
@@ -21,14 +24,14 @@ func (x *executor) goUserCode(f func()) {
 	})
 }
 
-// executor runs user code: callbacks and hooks. The default one takes a goroutine
+// Executor runs user code: callbacks and hooks. The zero value is ready for use; see Init. The default one takes a goroutine
 // per task, so a task that blocks delays no other. A custom one is user code too
 // and may block until it has room. Tasks come from event loops, so a goroutine of its
 // own feeds it, for as long as there are tasks.
 //
 // Invariant: pending counts the tasks that were accepted and have not returned;
-// after close none is accepted, so it can only go down.
-type executor struct {
+// after Close none is accepted, so it can only go down.
+type Executor struct {
 	start  func(func()) // runs a function on a goroutine; nil: go
 	custom func(func())
 
@@ -42,11 +45,16 @@ type executor struct {
 	}
 }
 
-// run hands a task to the executor. It never blocks. After close the task gets a
+// Init sets what starts goroutines, and the user's executor; both may be nil.
+func (x *Executor) Init(start func(func()), custom func(func())) {
+	x.start, x.custom = start, custom
+}
+
+// Run hands a task to the executor. It never blocks. After Close the task gets a
 // goroutine that nobody waits for: a callback that is never called would be worse.
-func (x *executor) run(task func()) {
+func (x *Executor) Run(task func()) {
 	if x.custom == nil {
-		x.spawn(task)
+		x.Spawn(task)
 		return
 	}
 	if !x.begin() {
@@ -72,7 +80,7 @@ func (x *executor) run(task func()) {
 // feed gives the queued tasks to the custom executor, one after another. Close
 // waits for it, as it does for the tasks. An executor that runs a task right here may have
 // it end the goroutine (runtime.Goexit). Then another one goes on after that task.
-func (x *executor) feed() {
+func (x *Executor) feed() {
 	var queue []func()
 	through := false
 	defer func() {
@@ -103,8 +111,8 @@ func (x *executor) feed() {
 	}
 }
 
-// spawn runs a task on a goroutine, whatever the executor.
-func (x *executor) spawn(task func()) {
+// Spawn runs a task on a goroutine, whatever the executor.
+func (x *Executor) Spawn(task func()) {
 	if !x.begin() {
 		x.goUserCode(task)
 		return
@@ -116,7 +124,7 @@ func (x *executor) spawn(task func()) {
 }
 
 // begin counts a task, unless the executor is closed.
-func (x *executor) begin() bool {
+func (x *Executor) begin() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.mu.closed {
@@ -126,7 +134,7 @@ func (x *executor) begin() bool {
 	return true
 }
 
-func (x *executor) finished() {
+func (x *Executor) finished() {
 	x.mu.Lock()
 	x.mu.pending--
 	if x.mu.pending == 0 && x.mu.idle != nil {
@@ -137,7 +145,7 @@ func (x *executor) finished() {
 }
 
 // idle returns a channel that is closed when no task is pending.
-func (x *executor) idle() <-chan struct{} {
+func (x *Executor) idle() <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.mu.idle != nil {
@@ -152,8 +160,8 @@ func (x *executor) idle() <-chan struct{} {
 	return c
 }
 
-// quiet waits until no task is pending, and reports whether that came before stop.
-func (x *executor) quiet(stop <-chan struct{}) bool {
+// Quiet waits until no task is pending, and reports whether that came before stop.
+func (x *Executor) Quiet(stop <-chan struct{}) bool {
 	idle := x.idle()
 	select {
 	case <-idle:
@@ -168,8 +176,8 @@ func (x *executor) quiet(stop <-chan struct{}) bool {
 	}
 }
 
-// close ends the counting of tasks.
-func (x *executor) close() {
+// Close ends the counting of tasks.
+func (x *Executor) Close() {
 	x.mu.Lock()
 	x.mu.closed = true
 	x.mu.Unlock()
