@@ -3,23 +3,24 @@ package engine
 import (
 	"context"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
-	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/wheel"
 )
 
 // acquisition is one Lock, TryLock or LockAsync: the machine's request for it, and the caller
 // who waits, or the future. It belongs to the receiver of the result once it has ended; until
 // then it is guarded by the shard's lock.
 type acquisition struct {
-	machine.Request
-	sh    *shard
+	drive.Request
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
 	watch watch.Place[*acquisition]
 }
+
+// home is the engine that the acquisition is of.
+func (a *acquisition) home() *Engine { return engineOf(a.Shard) }
 
 func newPooledAcquisition() any {
 	a := new(acquisition)
@@ -41,14 +42,14 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	} else {
 		a = e.acquisitions.Get().(*acquisition)
 	}
-	a.sh = e.table.shard(m.route)
+	a.Shard = e.table.Shard(m.route)
 	a.Lease = o.lease
 	a.Want, a.AckedGiven = machine.Acks(o.acked), o.ackedGiven
 	if o.maxHold != 0 || o.minHold != 0 {
 		x := a.More()
 		x.MaxHold, x.MinHold = o.maxHold, o.minHold
 	}
-	if m.name != m.key.name {
+	if m.name != m.key.Name {
 		a.More().Name = m.name
 	}
 	if e.hooks.acquired {
@@ -60,7 +61,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 
 // free gives a synchronous acquisition back to the pool.
 func (a *acquisition) free() {
-	ready, e := a.fut.done, a.sh.eng
+	ready, e := a.fut.done, a.home()
 	*a = acquisition{}
 	a.Init(a)
 	a.fut.done = ready
@@ -71,22 +72,22 @@ func (a *acquisition) free() {
 // context: if that has ended, so has a.
 func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	var fx machine.Effects
-	sh := a.sh
-	sh.mu.Lock()
-	r := sh.getLocked(m.key, m.route)
+	sh := a.Shard
+	sh.Lock()
+	r := sh.Get(m.key, m.route)
 	switch {
 	case a.Ended():
-		r.Refuse(&a.Request, a.fut.err, &fx)
-	case e.closing.Load():
-		r.Refuse(&a.Request, ErrClosed, &fx)
+		r.Refuse(&a.Request.Request, a.fut.err, &fx)
+	case e.table.Closing():
+		r.Refuse(&a.Request.Request, ErrClosed, &fx)
 	default:
 		if o.waitGiven {
-			a.endAt(e.clock.Now().Add(o.wait), reason.ErrWaited)
+			a.Request.Wait(o.wait)
 		}
-		r.Admit(&a.Request, &fx)
+		r.Admit(&a.Request.Request, &fx)
 	}
-	sh.mu.Unlock()
-	e.run(&fx)
+	sh.Unlock()
+	e.table.Run(&fx)
 }
 
 // lock begins every form of acquiring. It returns the acquisition, enqueued, or the error
@@ -122,12 +123,12 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 // its error.
 func (e *Engine) bornFailed(m Mutex, why error) error {
 	err := notAcquired(m.name, why)
-	sh := e.table.shard(m.route)
-	sh.mu.Lock()
-	sh.count.NotAcquired++
-	sh.mu.Unlock()
+	sh := e.table.Shard(m.route)
+	sh.Lock()
+	sh.Counters().NotAcquired++
+	sh.Unlock()
 	if e.hooks.acquired {
-		e.tellAcquired(AcquiredEvent{Kind: m.key.kind.String(), Name: m.name, Start: e.clock.Wall(), Err: err})
+		e.tellAcquired(AcquiredEvent{Kind: m.key.Kind.String(), Name: m.name, Start: e.clock.Wall(), Err: err})
 	}
 	return err
 }
@@ -139,7 +140,7 @@ func (a *acquisition) Settled(h *machine.Hold, why error) {
 	} else {
 		a.fut.value, a.fut.err = holdingOf(h).handle, nil
 	}
-	a.sh.eng.hookAcquired(a)
+	a.home().hookAcquired(a)
 }
 
 // Deliver implements machine.RequestPort: it wakes the caller, or completes the future. No
@@ -156,20 +157,20 @@ func (a *acquisition) Deliver() {
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
 func (a *acquisition) cancel(s reason.Stop) bool {
 	var fx machine.Effects
-	a.sh.mu.Lock()
+	a.Shard.Lock()
 	if a.Ended() {
-		a.sh.mu.Unlock()
+		a.Shard.Unlock()
 		return false
 	}
 	if a.Resource() == nil { // not enqueued yet: enqueue finds it ended
 		a.Drop()
 		a.fut.err = s.Cause
-		a.sh.mu.Unlock()
+		a.Shard.Unlock()
 		return true
 	}
 	a.Cancel(s, &fx)
-	a.sh.mu.Unlock()
-	a.sh.eng.run(&fx)
+	a.Shard.Unlock()
+	a.Shard.Table.Run(&fx)
 	return true
 }
 
@@ -213,54 +214,13 @@ func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
 	return s
 }
 
-// deadline ends an acquisition whose Wait is over, or that found no connection in
-// time. It is an object of its own because it may fire after the acquisition went
-// back to its pool.
-type deadline struct {
-	timer wheel.Timer
-	sh    *shard
-	acq   *acquisition // nil when the acquisition has ended; guarded by sh.mu
-	cause error        // see reason.Stop
-}
-
-// endAt arms the deadline of an acquisition, which has none yet.
-func (a *acquisition) endAt(at clock.Instant, cause error) {
-	d := &deadline{sh: a.sh, acq: a, cause: cause}
-	d.timer.Init(d)
-	a.Bound(d)
-	a.sh.eng.wheel.Schedule(&d.timer, at)
-}
-
-// GiveUpAt implements machine.RequestPort.
-func (a *acquisition) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
-
-// Over implements machine.Bound.
-func (d *deadline) Over() {
-	d.acq = nil
-	d.sh.eng.wheel.Cancel(&d.timer)
-}
-
-// Fire implements wheel.Task.
-func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
-	d.sh.mu.Lock()
-	a := d.acq
-	if a == nil {
-		d.sh.mu.Unlock()
-		return
-	}
-	var fx machine.Effects
-	a.Cancel(reason.Stop{Cause: d.cause, Late: true}, &fx)
-	d.sh.mu.Unlock()
-	d.sh.eng.run(&fx)
-}
-
 // WatchPlace and GiveUp implement watch.Watched.
 func (a *acquisition) WatchPlace() *watch.Place[*acquisition] { return &a.watch }
 func (a *acquisition) GiveUp(s reason.Stop) bool              { return a.cancel(s) }
 
 // The methods below make an acquisition the source of its future.
 
-func (a *acquisition) executor() *executor.Executor { return &a.sh.eng.exec }
+func (a *acquisition) executor() *executor.Executor { return &a.home().exec }
 
 func (a *acquisition) abandon() { a.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
 

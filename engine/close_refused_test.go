@@ -57,8 +57,8 @@ func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
 
 // releaseRefused reports whether the server has refused to release the hold.
 func releaseRefused(h *Hold) bool {
-	h.h.sh.mu.Lock()
-	defer h.h.sh.mu.Unlock()
+	h.h.Shard.Lock()
+	defer h.h.Shard.Unlock()
 	return h.h.IsOver() || h.h.Refusal() != nil
 }
 
@@ -71,7 +71,7 @@ func TestShutdownDoesNotGiveUpAReleaseThatIsRefused(t *testing.T) {
 	h, other := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"))
 	shut := make(chan error, 1)
 	go func() { shut <- e.Shutdown(ctxT(t)) }()
-	eventually(t, "it has begun", e.closing.Load)
+	eventually(t, "it has begun", e.table.Closing)
 	s.Do("ACL", "SETUSER", "default", "-hdel")
 	released := h.UnlockAsync()
 	eventually(t, "it is refused", func() bool { return releaseRefused(h) })

@@ -37,7 +37,7 @@ func TestLocksAreInTheDatabaseOfTheURL(t *testing.T) {
 		// What is locked before that may be lost with the former primary.
 		eventually(t, "both are at the new primary", func() bool {
 			now := r.Primary()
-			return now != before && e.client.AddrOf(0) == now.Addr() && other.client.AddrOf(0) == now.Addr()
+			return now != before && e.table.Client.AddrOf(0) == now.Addr() && other.table.Client.AddrOf(0) == now.Addr()
 		})
 		h = mustLock(t, e.Mutex("x"))
 		mustUnlock(t, mustLock(t, other.Mutex("x")))

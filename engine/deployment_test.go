@@ -244,11 +244,11 @@ func onEveryDeployment(t *testing.T, opts ...redistest.Option) {
 			} {
 				t.Run(what, func(t *testing.T) { f(t, at, a, b) })
 			}
-			if host, _, _ := net.SplitHostPort(a.client.AddrOf(0)); at.host != "" && host != at.host {
-				t.Errorf("connected to %s, not by name", a.client.AddrOf(0))
+			if host, _, _ := net.SplitHostPort(a.table.Client.AddrOf(0)); at.host != "" && host != at.host {
+				t.Errorf("connected to %s, not by name", a.table.Client.AddrOf(0))
 			}
 			can := at.servers()[0].Can(redistest.ShardedChannels)
-			if strings.HasPrefix(name, "cluster") && !strings.Contains(name, "plain") && a.client.Sharded() != can {
+			if strings.HasPrefix(name, "cluster") && !strings.Contains(name, "plain") && a.table.Client.Sharded() != can {
 				t.Errorf("the cluster can have sharded messages: %v; they are used: %v", can, !can)
 			}
 			t.Run("two commands", func(t *testing.T) { deployedTwoCommands(t, at, a) })
@@ -300,7 +300,7 @@ func deployedWaiting(t *testing.T, _ *site, a, b *Engine) {
 		holds[i] = mustLock(t, a.Mutex(name))
 		futures[i] = b.Mutex(name).LockAsync(ctxT(t))
 	}
-	eventually(t, "all listen", func() bool { return b.client.Stats().ChannelsConfirmed == len(names) })
+	eventually(t, "all listen", func() bool { return b.table.Client.Stats().ChannelsConfirmed == len(names) })
 	for _, h := range holds {
 		mustUnlock(t, h)
 	}
@@ -386,7 +386,7 @@ func deployedForceUnlock(t *testing.T, _ *site, a, b *Engine) {
 		h := mustLock(t, a.Mutex(name))
 		// A waiter in the holder's process makes it listen.
 		f := a.Mutex(name).LockAsync(ctxT(t))
-		eventually(t, "it listens", func() bool { return a.client.Stats().ChannelsConfirmed > 0 })
+		eventually(t, "it listens", func() bool { return a.table.Client.Stats().ChannelsConfirmed > 0 })
 		if ok, err := b.Mutex(name).ForceUnlock(ctxT(t)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

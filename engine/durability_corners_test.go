@@ -125,7 +125,7 @@ func TestTryLockBehindAnswersThatDoNotComeEnds(t *testing.T) {
 		f.links[0].Hold()
 		stuck := e.Mutex("stuck").LockAsync(ctxT(t), Acked(1))
 		eventually(t, "its WAIT is out", func() bool { return f.primary.Do("EXISTS", "stuck") == int64(1) })
-		e.machine.AckTimeout = 100 * time.Millisecond // as the deadline sees it
+		e.table.Machine.AckTimeout = 100 * time.Millisecond // as the deadline sees it
 		_, err := e.Mutex("x").TryLock(ctxT(t), Acked(1))
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNotAcquired) {
 			t.Errorf("%v", err)
@@ -195,7 +195,7 @@ func TestAckedOfAReentryIsThatOfTheLeaseThatItFollows(t *testing.T) {
 	child := mustReenter(t, e.Mutex("x"), mustReenter(t, e.Mutex("x"), h))
 	fixed := mustReenter(t, e.Mutex("x"), child, Lease(time.Minute))
 	now := e.clock.Now()
-	(*subject)(h.h).Renewed(now, now, e.cfg.Lease, 2)
+	h.h.Subject().Renewed(now, now, e.cfg.Lease, 2)
 	if h.Acked() != 2 || child.Acked() != 2 || fixed.Acked() != 0 {
 		t.Errorf("acknowledged by %d, the re-entry by %d, one with a lease of its own by %d", h.Acked(), child.Acked(), fixed.Acked())
 	}

@@ -274,7 +274,7 @@ func TestRemovalIsNoticedWhileTheReplicasAreSilent(t *testing.T) {
 		h := mustLock(t, e.Mutex("x"), Acked(1))
 		f.links[0].Hold()
 		f.primary.Do("DEL", "x")
-		e.renewer.Now(&h.h.member)
+		h.h.LookNow()
 		<-h.Done()
 		var lost *LostError
 		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {

@@ -6,12 +6,13 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -26,27 +27,21 @@ import (
 type Engine struct {
 	self       *Engine // see show.go
 	cfg        Config  // without passwords
-	machine    machine.Config
-	id         string // UUID, the first half of every owner
 	clock      clock.Clock
 	world      world.World
-	client     world.Client
-	wheel      world.Timers
-	renewer    *renew.Renewer
 	recovery   recovery
 	released   released
 	watches    watch.Watches[*acquisition]
 	gatherings gatherings
 	exec       executor.Executor
 	hooks      hookSet
-	table      table
+	table      drive.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
 	// was made in a testing/synctest bubble must never come out in another.
 	acquisitions, unlockings sync.Pool
 
-	closing atomic.Bool // nothing new is admitted
-	closed  closing
+	closed closing
 }
 
 // Open connects to the server of a URL: it is ParseURL followed by New.
@@ -76,7 +71,7 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Lazy {
 		return e, nil
 	}
-	if err := e.client.WaitFirst(ctx); err != nil {
+	if err := e.table.Client.WaitFirst(ctx); err != nil {
 		_ = e.Close()
 		return nil, reason.Because(ErrUnavailable, err)
 	}
@@ -85,27 +80,22 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 
 // start makes the parts and lets them connect.
 func start(cfg Config, w world.World) *Engine {
-	e := &Engine{cfg: cfg, id: newUUID(w.Secret), world: w, clock: w.Clock}
+	e := &Engine{cfg: cfg, world: w, clock: w.Clock}
 	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
-	e.machine = cfg.machine()
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
-	e.closed.emptied = make(chan struct{}, 1)
-	for i := range e.table {
-		sh := &e.table[i]
-		sh.eng = e
-		for kind := range sh.resources {
-			sh.resources[kind] = make(map[string]*machine.Resource)
-		}
-	}
+	e.table.Init(drive.Config{
+		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w, Both: cfg.Sharding == "both",
+	})
+	e.table.Recovery = &e.recovery
 	e.exec.Init(w.Go, cfg.Executor)
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
-	e.wheel = w.Timers(timers)
+	e.table.Timers = w.Timers(timers)
 	e.recovery.init(e)
 	e.released.init(e)
-	e.renewer = renew.New(renew.Config{
-		Clock: w.Clock, Wheel: e.wheel, Draw: w.Draw, Lease: cfg.Lease,
+	e.table.Renewer = renew.New(renew.Config{
+		Clock: w.Clock, Wheel: e.table.Timers, Draw: w.Draw, Lease: cfg.Lease,
 		Submit:  e.submitRenewal,
 		Slotted: topologies[cfg.Topology] == resp.Cluster,
 		OnRound: e.hookRenewed,
@@ -115,10 +105,10 @@ func start(cfg Config, w world.World) *Engine {
 	if cfg.Logger != nil {
 		client.Logger = slog.New(connectionLog{e})
 	}
-	client.Scripts = scriptTexts
-	// The client may begin to connect, and tell of it, before e.client is set.
+	client.Scripts = script.Texts()
+	// The client may begin to connect, and tell of it, before e.table.Client is set.
 	ready := make(chan struct{})
-	e.client = w.Client(client, world.Events{
+	e.table.Client = w.Client(client, world.Events{
 		Connection: func(s resp.State, lane world.Lane) {
 			<-ready
 			e.connection(s, lane)
@@ -139,10 +129,10 @@ func (e *Engine) connection(s resp.State, lane world.Lane) {
 		case resp.RoleLane:
 			e.recovery.up(lane)
 		case resp.RoleRenewal, resp.RoleDurableRenewal:
-			e.renewer.Resume()
+			e.table.Renewer.Resume()
 		}
 		e.log(slog.LevelDebug, "pawl: connected", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane)
-	} else if !e.closing.Load() {
+	} else if !e.table.Closing() {
 		e.log(slog.LevelWarn, "pawl: connection lost", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane, "err", s.Err)
 	}
 	e.hookConn(s)
@@ -152,7 +142,7 @@ func (e *Engine) connection(s resp.State, lane world.Lane) {
 func (e *Engine) rerouted() {
 	e.recovery.rerouted()
 	e.released.rerouted()
-	e.renewer.Resume()
+	e.table.Renewer.Resume()
 }
 
 // wheelRebuilt hears that the timers were rebuilt. If the wall clock stepped, the
@@ -160,17 +150,17 @@ func (e *Engine) rerouted() {
 func (e *Engine) wheelRebuilt(reason string) {
 	e.log(slog.LevelWarn, "pawl: the timing wheel was rebuilt", "reason", reason)
 	if reason == wheel.RebuildClockStepped {
-		e.renewer.All()
+		e.table.Renewer.All()
 	}
 }
 
 // submitRenewal sends a renewal script, for the renewer.
 func (e *Engine) submitRenewal(slot uint16, r resp.DurableRequest) {
 	if r.Wants() != 0 {
-		e.client.SubmitDurableRenewal(uint64(slot), r)
+		e.table.Client.SubmitDurableRenewal(uint64(slot), r)
 		return
 	}
-	e.client.SubmitRenewal(uint64(slot), r)
+	e.table.Client.SubmitRenewal(uint64(slot), r)
 }
 
 // Ping checks that the server answers within Config.CommandTimeout, over an ordinary
@@ -184,12 +174,32 @@ func (e *Engine) Ping(ctx context.Context) error {
 
 // ID returns the engine's UUID. It is the part before the colon of every owner that the
 // engine uses.
-func (e *Engine) ID() string { return e.id }
+func (e *Engine) ID() string { return e.table.ID }
 
 func (e *Engine) owns(owner string) bool {
-	number, ok := strings.CutPrefix(owner, e.id+":")
+	number, ok := strings.CutPrefix(owner, e.table.ID+":")
 	return ok && !strings.HasPrefix(number, "-") // see retire.lua
 }
+
+// engineOf is the engine that a shard is of.
+func engineOf(s *drive.Shard) *Engine { return (*Engine)(s.Table.Engine.(*front)) }
+
+// front is an Engine as its table sees it: a drive.Engine.
+type front Engine
+
+// LossError implements drive.Engine.
+func (f *front) LossError(name string, why machine.Loss) error {
+	return &LostError{Name: name, Reason: LostReason(why)}
+}
+
+// AckError implements drive.Engine.
+func (f *front) AckError(name string, ack *resp.Ack) error { return (*Engine)(f).ackError(name, ack) }
+
+// Unheard implements drive.Engine.
+func (f *front) Unheard(name string) { (*Engine)(f).logUnheard(name) }
+
+// Spawn implements drive.Engine.
+func (f *front) Spawn(run func()) { f.exec.Spawn(run) }
 
 func newUUID(secret func([]byte)) string {
 	var b [16]byte

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/resp"
 )
 
 // Every error of this package is one of these, or wraps one; test with errors.Is. The
@@ -129,41 +127,3 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // Is makes the error match ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
-
-// refusals are the error codes that mean: not executed, try again later.
-var refusals = map[string]bool{
-	"BUSY": true, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "OOM": true,
-	"MISCONF": true, "NOREPLICAS": true, "CLUSTERDOWN": true, "TRYAGAIN": true,
-	"MOVED": true, "ASK": true, // sent on as often as is reasonable
-}
-
-// classify looks at what resp made, and no further: what lies behind it may be a
-// user's error (a Dialer's, say), whose methods are user code.
-func classify(err error) machine.Verdict {
-	if err == nil {
-		return machine.Answered
-	}
-	if err == errReply {
-		return machine.Denied // asking again at once would not help
-	}
-	if refused, ok := err.(*resp.ServerError); ok {
-		switch {
-		case refusals[refused.Code]:
-			return machine.Busy
-		case refused.Code == "WRONGTYPE":
-			return machine.WrongType
-		}
-		return machine.Denied
-	}
-	switch class, cause := resp.Outcome(err); {
-	case class != resp.ErrNotSent:
-		return machine.Unknown // whatever cost the connection, a refusal of another command too
-	case cause == resp.ErrClosed:
-		return machine.Shut
-	case cause == resp.ErrUnwanted:
-		return machine.Unwanted
-	case cause == resp.ErrLaneFull:
-		return machine.Full
-	}
-	return machine.NotSent
-}

@@ -29,8 +29,8 @@ func TestExtendIsNotToldTheAnswerToTheOneBefore(t *testing.T) {
 	second := make(chan error, 1)
 	go func() { second <- h.Extend(ctxT(t), time.Hour) }()
 	eventually(t, "the second waits", func() bool {
-		h.h.sh.mu.Lock()
-		defer h.h.sh.mu.Unlock()
+		h.h.Shard.Lock()
+		defer h.h.Shard.Unlock()
 		return h.h.Extends()
 	})
 	p.Resume()
@@ -192,7 +192,7 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
-	sh, r := h.h.sh, h.h.Res
+	sh, r := h.h.Shard, h.h.Res
 	again, err := e.Mutex("x").Lock(h.Context(ctxT(t)))
 	if err != nil {
 		t.Fatal(err)
@@ -219,12 +219,12 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 		}
 	}
 	eventually(t, "it waits", is("[select"))
-	sh.mu.Lock()
+	sh.Lock()
 	eventually(t, "it gives up", is("stopExtending"))
 	route := r.Route
 	r.Route = 0 // as for a name that nobody uses; the race detector looks
 	r.Route = route
-	sh.mu.Unlock()
+	sh.Unlock()
 	if err := receive(t, extended); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Extend: %v", err)
 	}

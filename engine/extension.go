@@ -25,7 +25,7 @@ func (x *extension) Settled() { close(x.done) }
 
 // mayExtend is why d is no good for an Extend of h, nil if it is.
 func (h *holding) mayExtend(ctx context.Context, d time.Duration) error {
-	margin := h.sh.Config().Margin(d)
+	margin := h.Shard.Config().Margin(d)
 	switch {
 	case ctx == nil:
 		return errNoContext
@@ -42,7 +42,7 @@ func (h *holding) mayExtend(ctx context.Context, d time.Duration) error {
 }
 
 // extendPatience is how long an Extend waits for the answer.
-func (h *holding) extendPatience() time.Duration { return h.sh.Config().Patience(h.Want) }
+func (h *holding) extendPatience() time.Duration { return h.Shard.Config().Patience(h.Want) }
 
 func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 	if err := h.mayExtend(ctx, d); err != nil {
@@ -59,10 +59,10 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 // again when that one is done.
 func (h *holding) startExtend(x *extension) (ahead *extension, err error) {
 	var fx machine.Effects
-	h.sh.mu.Lock()
+	h.Shard.Lock()
 	first, err := h.Extend(&x.Extend, &fx)
-	h.sh.mu.Unlock()
-	h.sh.eng.runForUser(&fx)
+	h.Shard.Unlock()
+	h.Shard.Table.RunForUser(&fx)
 	if first != nil {
 		ahead = first.Port.(*extension)
 	}
@@ -96,7 +96,7 @@ func (h *holding) awaitExtend(ctx context.Context, x, ahead *extension, err erro
 // stopExtending gives up waiting, for that cause, or, if it is nil, because the time is
 // over.
 func (h *holding) stopExtending(x *extension, cause error) error {
-	h.sh.mu.Lock()
-	defer h.sh.mu.Unlock()
+	h.Shard.Lock()
+	defer h.Shard.Unlock()
 	return h.StopExtending(&x.Extend, cause)
 }

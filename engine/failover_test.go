@@ -227,13 +227,13 @@ func (s *succession) one(holder, plain, stranger *Engine, prefix string, names i
 	takers := takeFresh(ctx, holder, prefix+"held.")
 	givers := giveFresh(ctx, plain, prefix+"plain.")
 	route := holder.Mutex(prefix).route
-	old := plain.client.AddrOf(route)
+	old := plain.table.Client.AddrOf(route)
 	eventually(s.t, "they are at it", func() bool { return takers.asked.Load() >= int64(names/4) && givers.count() >= names })
 	s.begin()
 	begun := time.Now()
-	eventually(s.t, "the new primary is found", func() bool { return plain.client.AddrOf(route) != old })
+	eventually(s.t, "the new primary is found", func() bool { return plain.table.Client.AddrOf(route) != old })
 	found, mark := time.Now(), pace.Now()
-	next := s.at(plain.client.AddrOf(route))
+	next := s.at(plain.table.Client.AddrOf(route))
 	sum.released, sum.back = givers.check(next, found)
 	free, clear := time.Duration(0), sum.back == 0
 	for mark.Elapsed() < time.Second {
@@ -248,7 +248,7 @@ func (s *succession) one(holder, plain, stranger *Engine, prefix string, names i
 		free = time.Since(found)
 	}
 	sum.free = append(sum.free, free)
-	eventually(s.t, "the holder has found it, too", func() bool { return holder.client.AddrOf(route) != old })
+	eventually(s.t, "the holder has found it, too", func() bool { return holder.table.Client.AddrOf(route) != old })
 	sum.slowest = found.Sub(begun)
 	eventually(s.t, "enough names", func() bool { return takers.asked.Load() >= int64(names) })
 	stop()

@@ -53,7 +53,7 @@ func (f fakeTime) pass(d time.Duration) {
 		f.clock.Advance(d / steps)
 		last := lastTimer{fired: make(chan struct{})}
 		last.timer.Init(&last)
-		f.eng.wheel.Schedule(&last.timer, f.clock.Now())
+		f.eng.table.Timers.Schedule(&last.timer, f.clock.Now())
 		<-last.fired
 	}
 }

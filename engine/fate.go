@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 )
 
@@ -24,21 +25,21 @@ type fate struct {
 // bind has f end with h, or returns why h has ended.
 func (h *holding) bind(f machine.Context) error {
 	var fx machine.Effects
-	h.sh.mu.Lock()
-	err := h.Check(h.sh.Now(), &fx)
+	h.Shard.Lock()
+	err := h.Check(h.Shard.Now(), &fx)
 	if err == nil {
 		h.Bind(f)
 	}
-	h.sh.mu.Unlock()
-	h.sh.eng.run(&fx)
+	h.Shard.Unlock()
+	h.Shard.Table.Run(&fx)
 	return err
 }
 
 // unbind undoes bind, unless h has ended.
 func (h *holding) unbind(f machine.Context) {
-	h.sh.mu.Lock()
+	h.Shard.Lock()
 	h.Unbind(f)
-	h.sh.mu.Unlock()
+	h.Shard.Unlock()
 }
 
 // End implements machine.Context. It returns when the contexts have ended, no matter which goroutine
@@ -119,7 +120,7 @@ func (f *fate) endsSoon() bool {
 	case <-f.done:
 		return true
 	default:
-		return !f.begun && len(f.contexts) <= fewContexts
+		return !f.begun && len(f.contexts) <= drive.FewContexts
 	}
 }
 
@@ -130,7 +131,7 @@ type group interface {
 	// all are the holds of the locks.
 	all() []*Hold
 	// find returns the hold of a name, nil if there is none.
-	find(*Engine, key) *Hold
+	find(*Engine, drive.Key) *Hold
 }
 
 // contextOf makes a context that ends with parent or with the group.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
@@ -103,14 +104,14 @@ func TestStaleAcquireLivesASecondAtMost(t *testing.T) {
 func (e *Engine) burnedForTest(t testing.TB, name string) string {
 	t.Helper()
 	m := e.Mutex(name)
-	sh := e.table.shard(m.route)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	r := sh.resources[m.key.kind][m.key.name]
+	sh := e.table.Shard(m.route)
+	sh.Lock()
+	defer sh.Unlock()
+	r := sh.Find(m.key)
 	if r == nil || r.View().Debts == 0 {
 		t.Fatal("no burned owner is noted")
 	}
-	return ownerOf(r, r.View().Owed).String()
+	return drive.OwnerOf(r, r.View().Owed).String()
 }
 
 // Cancel at every step of an acquisition: in the end the caller has the lock, or

@@ -77,7 +77,7 @@ func (c *crowd) renew() {
 		select {
 		case <-tick.C:
 			for _, e := range c.keepers {
-				e.renewer.All()
+				e.table.Renewer.All()
 			}
 		case <-c.stop:
 			return

@@ -230,10 +230,10 @@ func stalledNameIsGivenUp(t *testing.T, end func(*Engine) error) bool {
 // confirmed its subscription.
 func (e *Engine) sleepsOnMessagesForTest(name string) bool {
 	m := e.Mutex(name)
-	sh := e.table.shard(m.route)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	r := sh.resources[m.key.kind][m.key.name]
+	sh := e.table.Shard(m.route)
+	sh.Lock()
+	defer sh.Unlock()
+	r := sh.Find(m.key)
 	if r == nil {
 		return false
 	}

@@ -33,7 +33,7 @@ func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 	m.at = clustered(m.cluster)
 	a := m.at.open(t)
 	m.waiter = m.at.open(t)
-	if !m.waiter.client.Sharded() {
+	if !m.waiter.table.Client.Sharded() {
 		t.Fatal("the cluster has sharded messages, and they are not used")
 	}
 	m.slot = m.cluster.Slot("x")
@@ -46,7 +46,7 @@ func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 	m.hold = mustLock(t, a.Mutex("x"), Lease(time.Hour))
 	wait := func() {
 		m.waits = m.waiter.Mutex("x").LockAsync(ctxT(t))
-		eventually(t, "it listens", func() bool { return m.waiter.client.Stats().ChannelsConfirmed == 1 })
+		eventually(t, "it listens", func() bool { return m.waiter.table.Client.Stats().ChannelsConfirmed == 1 })
 	}
 	if asleepFirst {
 		wait()
@@ -139,7 +139,7 @@ func TestQuietHolderFollowsANameThatMoves(t *testing.T) {
 		})
 		h := mustLock(t, e.Mutex("x"))
 		waiter := e.Mutex("x").LockAsync(ctxT(t)) // so that it listens, too
-		eventually(t, "it listens", func() bool { return e.client.Stats().ChannelsConfirmed == 1 })
+		eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
 		r.AwaitInStep()
 		r.Promote(b)
 		to.Store(b.Addr())
@@ -166,7 +166,7 @@ func TestWaitersAreWokenAfterAPromotion(t *testing.T) {
 	a, b := at.open(t), at.open(t)
 	h := mustLock(t, a.Mutex("x"))
 	f := b.Mutex("x").LockAsync(ctxT(t))
-	eventually(t, "it listens", func() bool { return b.client.Stats().ChannelsConfirmed == 1 })
+	eventually(t, "it listens", func() bool { return b.table.Client.Stats().ChannelsConfirmed == 1 })
 	r.AwaitInStep()
 	promoted := r.Servers()[1]
 	r.Promote(promoted)

@@ -49,7 +49,7 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 	slots := make(map[uint16]bool)
 	for _, h := range holds {
 		slots[resp.Slot(h.h.Res.Route)] = true
-		if e.client.AddrOf(h.h.Res.Route) == stopped.Addr() {
+		if e.table.Client.AddrOf(h.h.Res.Route) == stopped.Addr() {
 			hung = append(hung, h)
 		} else {
 			healthy = append(healthy, h)

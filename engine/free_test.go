@@ -16,14 +16,14 @@ func TestResourcesForUseAgainKeepNoName(t *testing.T) {
 		mustUnlock(t, mustLock(t, e.Mutex(fmt.Sprint(i, strings.Repeat("x", maxName/2)))))
 	}
 	free, kept := 0, 0
-	for i := range e.table {
-		sh := &e.table[i]
-		sh.mu.Lock()
-		for _, r := range sh.free {
+	for i := range e.table.Shards() {
+		sh := &e.table.Shards()[i]
+		sh.Lock()
+		for _, r := range sh.Free() {
 			free++
 			kept += len(r.Name)
 		}
-		sh.mu.Unlock()
+		sh.Unlock()
 	}
 	if free < n/4 || kept != 0 {
 		t.Errorf("%d resources for use again keep %d bytes of names", free, kept)

@@ -241,7 +241,7 @@ func (g *gathering) rest() {
 	case d == 0:
 		g.pauseOver()
 	default:
-		g.home.wheel.Schedule(&g.pause.timer, g.home.clock.Now().Add(d))
+		g.home.table.Timers.Schedule(&g.pause.timer, g.home.clock.Now().Add(d))
 	}
 }
 
@@ -279,7 +279,7 @@ func (g *gathering) cancel(s reason.Stop) bool {
 	}
 	g.mu.Unlock()
 	if paused {
-		g.home.wheel.Cancel(&g.pause.timer)
+		g.home.table.Timers.Cancel(&g.pause.timer)
 		g.fail(g.stoppedAt(g.refusal))
 	}
 	for _, a := range asked {

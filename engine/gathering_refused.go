@@ -71,7 +71,7 @@ func (g *gathering) refusedBy(i int) {
 // is none.
 func (g *gathering) away() int {
 	for i, m := range g.locks {
-		if g.parts[i].hold == nil && !m.engine().client.LaneOf(m.route).Up() {
+		if g.parts[i].hold == nil && !m.engine().table.Client.LaneOf(m.route).Up() {
 			return i
 		}
 	}

@@ -44,7 +44,7 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options
 		t.home.gatherings.watches.Join(ctx, t)
 	}
 	if o.waitGiven {
-		t.home.wheel.Schedule(&t.limit.timer, t.home.clock.Now().Add(o.wait))
+		t.home.table.Timers.Schedule(&t.limit.timer, t.home.clock.Now().Add(o.wait))
 	}
 }
 
@@ -52,7 +52,7 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options
 func (t *many) finish() {
 	t.unlist()
 	t.watch.Leave(t)
-	t.home.wheel.Cancel(&t.limit.timer)
+	t.home.table.Timers.Cancel(&t.limit.timer)
 }
 
 // WatchPlace and GiveUp implement watch.Watched.

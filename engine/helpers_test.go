@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -141,17 +140,17 @@ func report(t testing.TB, e *Engine) {
 	}
 	e.recovery.mu.Unlock()
 	states := map[string]int{}
-	for i := range e.table {
-		sh := &e.table[i]
-		sh.mu.Lock()
-		for _, r := range sh.resources[kind.Mutex] {
+	for i := range e.table.Shards() {
+		sh := &e.table.Shards()[i]
+		sh.Lock()
+		for _, r := range sh.All() {
 			v := r.View()
 			states[fmt.Sprintf("cmd %d held %d wait %v hold %v waiters %v", v.What, v.Held, v.Waits, v.Hold, v.Waiters > 0)]++
 		}
-		sh.mu.Unlock()
+		sh.Unlock()
 	}
 	t.Logf("resources: %v", states)
 }
 
 // connected is the client of an engine that lives in the real world.
-func connected(e *Engine) *resp.Client { return e.client.(world.Connected).Client }
+func connected(e *Engine) *resp.Client { return e.table.Client.(world.Connected).Client }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -146,8 +145,8 @@ func (h *history) replace(i int, rng *rand.Rand) {
 		h.t.Errorf("Close took %v", d)
 	}
 	h.register.closed(start)
-	if st := old.Stats(); st.Held != 0 || st.Waiting != 0 || old.resources() != 0 {
-		h.t.Errorf("a closed engine: %+v, %d names", st, old.resources())
+	if st := old.Stats(); st.Held != 0 || st.Waiting != 0 || old.table.Resources() != 0 {
+		h.t.Errorf("a closed engine: %+v, %d names", st, old.table.Resources())
 	}
 	h.open(i, rng)
 }
@@ -200,13 +199,13 @@ func (h *history) report() {
 		e := h.engines[i].Load()
 		h.t.Logf("engine %d, %s:", i, e.ID())
 		report(h.t, e)
-		for i := range e.table {
-			sh := &e.table[i]
-			sh.mu.Lock()
-			for name, r := range sh.resources[kind.Mutex] {
-				h.t.Logf("%s: %+v", name, r.View())
+		for i := range e.table.Shards() {
+			sh := &e.table.Shards()[i]
+			sh.Lock()
+			for _, r := range sh.All() {
+				h.t.Logf("%s: %+v", r.Name, r.View())
 			}
-			sh.mu.Unlock()
+			sh.Unlock()
 		}
 	}
 }
@@ -217,7 +216,7 @@ func (h *history) checkLeftovers() {
 	for i := range h.engines {
 		e := h.engines[i].Load()
 		if h.kind.lease < 5*time.Second { // burned owners are remembered for a lease
-			eventually(t, fmt.Sprintf("engine %d knows of no name any more", i), func() bool { return e.resources() == 0 })
+			eventually(t, fmt.Sprintf("engine %d knows of no name any more", i), func() bool { return e.table.Resources() == 0 })
 		}
 		s := e.Stats()
 		if s.Held != 0 || s.Waiting != 0 || s.Leaked != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -21,7 +22,7 @@ type Hold struct{ h *holding }
 func (l *Hold) Name() string { return l.h.Name }
 
 // Owner returns the owner, as the lock's hash on the server has it.
-func (l *Hold) Owner() string { return ownerOf(l.h.Res, l.h.ID).String() }
+func (l *Hold) Owner() string { return drive.OwnerOf(l.h.Res, l.h.ID).String() }
 
 // ValidUntil returns the instant until which the lock is certainly yours if nothing
 // renews it any more. It is authoritative: Done may follow a little later. The margin
@@ -31,7 +32,7 @@ func (l *Hold) ValidUntil() time.Time {
 	h := l.h
 	// Told as a distance from now: time.Time's monotonic reading stops in suspend,
 	// the engine's clock does not.
-	return h.sh.eng.clock.Wall().Add(h.Until().Sub(h.sh.Now()))
+	return h.engine().clock.Wall().Add(h.Until().Sub(h.Shard.Now()))
 }
 
 // Acked returns how many replicas had acknowledged the command from which ValidUntil
@@ -39,8 +40,8 @@ func (l *Hold) ValidUntil() time.Time {
 // the option Acked.
 func (l *Hold) Acked() int {
 	h := l.h
-	h.sh.mu.Lock()
-	defer h.sh.mu.Unlock()
+	h.Shard.Lock()
+	defer h.Shard.Unlock()
 	return h.Hold.Acked()
 }
 
@@ -50,8 +51,8 @@ func (l *Hold) Acked() int {
 // the hold has ended.
 func (l *Hold) Done() <-chan struct{} {
 	h := l.h
-	h.sh.mu.Lock()
-	defer h.sh.mu.Unlock()
+	h.Shard.Lock()
+	defer h.Shard.Unlock()
 	if h.done == nil {
 		h.done = make(chan struct{})
 		if h.IsTold() {
@@ -67,10 +68,10 @@ func (l *Hold) Done() <-chan struct{} {
 func (l *Hold) Err() error {
 	h := l.h
 	var fx machine.Effects
-	h.sh.mu.Lock()
-	err := h.Check(h.sh.Now(), &fx)
-	h.sh.mu.Unlock()
-	h.sh.eng.runForUser(&fx)
+	h.Shard.Lock()
+	err := h.Check(h.Shard.Now(), &fx)
+	h.Shard.Unlock()
+	h.Shard.Table.RunForUser(&fx)
 	return err
 }
 
@@ -91,7 +92,7 @@ func (l *Hold) Unlock(ctx context.Context) error {
 		l.UnlockAsync()
 		return about(l.h.Name, reason.Because(ErrOutcomeUnknown, errNoContext))
 	}
-	u := l.h.sh.eng.newUnlocking(false)
+	u := l.h.engine().newUnlocking(false)
 	l.h.unlock(u, true)
 	return u.wait(ctx, l.h)
 }
@@ -100,7 +101,7 @@ func (l *Hold) Unlock(ctx context.Context) error {
 func (l *Hold) UnlockAsync() *Future[struct{}] { return l.unlockAsync(true) }
 
 func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
-	u := l.h.sh.eng.newUnlocking(true)
+	u := l.h.engine().newUnlocking(true)
 	l.h.unlock(u, byUser)
 	return &u.fut
 }

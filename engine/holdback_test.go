@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
@@ -14,10 +15,10 @@ import (
 
 // resourceOf returns the state of a name, nil if it has none.
 func resourceOf(e *Engine, name string) *machine.Resource {
-	sh := e.table.shard(e.client.Route(name))
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.resources[kind.Mutex][name]
+	sh := e.table.Shard(e.table.Client.Route(name))
+	sh.Lock()
+	defer sh.Unlock()
+	return sh.Find(drive.Key{Name: name, Kind: kind.Mutex})
 }
 
 // wantNoneListedAndFree fails the test if recovery points to a resource that the next
@@ -29,12 +30,12 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	for _, l := range e.recovery.mu.lanes {
 		for _, r := range append(append([]*machine.Resource(nil), l.urgent...), l.tries...) {
 			listed++
-			sh := shardOf(r)
-			sh.mu.Lock()
-			if slices.Contains(sh.free, r) {
+			sh := drive.ShardOf(r)
+			sh.Lock()
+			if slices.Contains(sh.Free(), r) {
 				t.Error("recovery lists a resource that is free for another name")
 			}
-			sh.mu.Unlock()
+			sh.Unlock()
 		}
 	}
 	return listed
@@ -65,9 +66,9 @@ func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
 	r := resourceOf(e, "x")
 	held := func(why machine.Holdback) func() bool {
 		return func() bool {
-			sh := shardOf(r)
-			sh.mu.Lock()
-			defer sh.mu.Unlock()
+			sh := drive.ShardOf(r)
+			sh.Lock()
+			defer sh.Unlock()
 			return r.Held() == why
 		}
 	}
@@ -92,7 +93,7 @@ func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
 		t.Errorf("recovery lists %d names, want this one", n)
 	}
 	p.Up()
-	eventually(t, "the name is gone", func() bool { return e.resources() == 0 && wantNoneListedAndFree(t, e) == 0 })
+	eventually(t, "the name is gone", func() bool { return e.table.Resources() == 0 && wantNoneListedAndFree(t, e) == 0 })
 	mustUnlock(t, h)
 	mustUnlock(t, mustLock(t, e.Mutex("x")))
 }

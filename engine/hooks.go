@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
@@ -148,7 +149,7 @@ func (e *Engine) hookAcquired(a *acquisition) {
 	x := a.Rare()
 	wait := e.clock.Stamp().Sub(x.Start)
 	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.Attempts), Err: a.fut.err}
-	ev.Kind, ev.Name = kindOf(a.Resource()).String(), x.Name
+	ev.Kind, ev.Name = drive.KindOf(a.Resource()).String(), x.Name
 	e.tellAcquired(ev)
 }
 
@@ -160,7 +161,7 @@ func (e *Engine) hookReleased(h *holding) {
 	if e.hooks.Released == nil {
 		return
 	}
-	ev := HoldEvent{Name: h.Name, Owner: ownerOf(h.Res, h.Root().ID).String()}
+	ev := HoldEvent{Name: h.Name, Owner: h.Owner().String()}
 	e.hooks.push(func() { e.hooks.Released(ev) })
 }
 
@@ -168,7 +169,7 @@ func (e *Engine) hookLost(h *holding, why LostReason) {
 	if e.hooks.Lost == nil {
 		return
 	}
-	ev := HoldEvent{Name: h.Name, Owner: ownerOf(h.Res, h.Root().ID).String(), Reason: why}
+	ev := HoldEvent{Name: h.Name, Owner: h.Owner().String(), Reason: why}
 	e.hooks.push(func() { e.hooks.Lost(ev) })
 }
 
@@ -179,7 +180,7 @@ func (e *Engine) hookRenewed(r renew.Round) {
 	if e.hooks.Renewed == nil {
 		return
 	}
-	ev := RenewedEvent{Node: e.client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
+	ev := RenewedEvent{Node: e.table.Client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
 	e.hooks.push(func() { e.hooks.Renewed(ev) })
 }
 

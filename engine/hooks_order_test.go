@@ -74,7 +74,7 @@ func TestHooksAndStatsHearOfTheEndOfEveryReentry(t *testing.T) {
 			events: []string{"released", "released", "released"}, released: 3,
 		},
 		"lost": {
-			end:    func(_ *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { _ = h.h.sh.eng.Close() },
+			end:    func(_ *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { _ = h.h.engine().Close() },
 			events: []string{"lost: the engine was closed", "lost: the engine was closed", "lost: the engine was closed"}, lost: EngineClosed,
 		},
 	} {
@@ -103,13 +103,13 @@ func TestHooksHearOfAGrantBeforeItsLoss(t *testing.T) {
 	a := e.newAcquisition(m, options{}, true)
 	now := e.clock.Now()
 	var fx machine.Effects
-	a.sh.mu.Lock()
-	r := a.sh.getLocked(m.key, m.route)
-	r.Admit(&a.Request, &fx)
+	a.Shard.Lock()
+	r := a.Shard.Get(m.key, m.route)
+	r.Admit(&a.Request.Request, &fx)
 	r.Replied(machine.Outcome{Sent: now, Now: now}, &fx)
-	a.sh.mu.Unlock()
-	e.each((*machine.Resource).EndHold)
+	a.Shard.Unlock()
+	e.table.Each((*machine.Resource).EndHold)
 	fx.Send = nil // it has been answered
-	e.run(&fx)
+	e.table.Run(&fx)
 	told.want(t, "acquired", "lost: the engine was closed")
 }

@@ -24,7 +24,7 @@ func (s *stuckTimer) Fire(*wheel.Timer, clock.Instant) { close(s.started); <-s.g
 func (f fakeTime) asleep(d time.Duration) (wake func()) {
 	s := &stuckTimer{started: make(chan struct{}), goOn: make(chan struct{})}
 	s.timer.Init(s)
-	f.eng.wheel.Schedule(&s.timer, f.clock.Now())
+	f.eng.table.Timers.Schedule(&s.timer, f.clock.Now())
 	<-s.started
 	f.clock.Advance(d)
 	return func() { close(s.goOn) }
@@ -45,8 +45,8 @@ func TestUnlockOfAFormerReentryGoesOnWithTheNameOfAHoldWhoseTimeIsOver(t *testin
 	mustUnlock(t, child)
 	cancel()
 	eventually(t, "the context is forgotten", func() bool { // else its end goes on with the name
-		h.h.sh.mu.Lock()
-		defer h.h.sh.mu.Unlock()
+		h.h.Shard.Lock()
+		defer h.h.Shard.Unlock()
 		return len(h.h.Contexts()) == 0
 	})
 	waiter := m.LockAsync(ctxT(t))

@@ -56,7 +56,7 @@ func Multi(locks ...Mutex) MultiLock {
 			m.err = errZeroMutex
 		case one.err != nil:
 			m.err = one.err
-		case one.key.kind != locks[0].key.kind:
+		case one.key.Kind != locks[0].key.Kind:
 			m.err = reason.Invalid("a MultiLock of a Mutex and a SpinMutex: they must be of one kind")
 		case before == one.name:
 			m.err = reason.Invalid("a MultiLock that has %q twice", reason.Shorten(one.name))

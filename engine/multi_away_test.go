@@ -16,7 +16,7 @@ func TestMultiLockTakesNothingWhileAServerIsKnownToBeAway(t *testing.T) {
 	e, holder := open(t, s1.URL()), open(t, s1.URL())
 	y := away.Mutex("y")
 	p.Down()
-	eventually(t, "the lane is down", func() bool { return !away.client.LaneOf(y.route).Up() })
+	eventually(t, "the lane is down", func() bool { return !away.table.Client.LaneOf(y.route).Up() })
 	f := Multi(e.Mutex("x"), y).LockAsync(ctxT(t))
 	if n := away.Stats().Waiting; n != 1 {
 		t.Errorf("%d wait for y", n)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -72,7 +73,7 @@ func TestErrOfAMultiHoldAfterUnlockAsync(t *testing.T) {
 	e := open(t, s.URL())
 	for range 50 {
 		m := mustLockMany(t, e, []string{"x", "y"})
-		for range fewContexts + 1 {
+		for range drive.FewContexts + 1 {
 			_ = m.Context(context.Background())
 		}
 		f := m.UnlockAsync()

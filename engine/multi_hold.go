@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 )
 
 // MultiHold is several locks that are held as one. All methods may be called from any
@@ -20,7 +22,7 @@ type MultiHold struct {
 
 type multiKey struct {
 	engine *Engine
-	key    key
+	key    drive.Key
 }
 
 // lostMeanwhile is a lock that was lost while others were awaited.
@@ -41,7 +43,7 @@ func newMultiHold(locks []Mutex, holds []*Hold) (*MultiHold, *lostMeanwhile) {
 }
 
 // find returns the hold of a name, nil if there is none.
-func (m *MultiHold) find(e *Engine, k key) *Hold {
+func (m *MultiHold) find(e *Engine, k drive.Key) *Hold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.index == nil {
@@ -97,7 +99,7 @@ func (m *MultiHold) Err() error {
 		if why != nil {
 			break
 		}
-		why = l.h.look()
+		why = l.h.Look()
 	}
 	return m.fate.settle(why)
 }
@@ -120,7 +122,7 @@ func (m *MultiHold) Unlock(ctx context.Context) error { return m.unlockAll(true)
 func (m *MultiHold) UnlockAsync() *Future[struct{}] { return &m.unlockAll(true).fut }
 
 func (m *MultiHold) unlockAll(byUser bool) *unlockingAll {
-	u := newUnlockingAll(m.holds[0].h.sh.eng, m.holds, len(m.holds), joined)
+	u := newUnlockingAll(m.holds[0].h.engine(), m.holds, len(m.holds), joined)
 	soon := byUser && m.fate.endsSoon()
 	if m.Err() == nil { // not lost by the clock
 		m.fate.settle(ErrReleased)

@@ -90,8 +90,8 @@ func TestUnlockOfAMultiHoldSaysWhatTheServerRefuses(t *testing.T) {
 	go func() { f <- m.Unlock(ctx) }()
 	h := m.holds[0].h
 	eventually(t, "it was refused", func() bool {
-		h.sh.mu.Lock()
-		defer h.sh.mu.Unlock()
+		h.Shard.Lock()
+		defer h.Shard.Unlock()
 		return h.Refusal() != nil
 	})
 	cancel()

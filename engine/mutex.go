@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -13,7 +14,7 @@ import (
 // making one costs no I/O. The zero Mutex is not usable: its methods return ErrInvalid.
 type Mutex struct {
 	home  **Engine // see show.go
-	key   key
+	key   drive.Key
 	route uint64
 	name  string
 	err   error // the name is not usable
@@ -44,7 +45,7 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	if e.cfg.NameMapper != nil {
 		mapped = e.cfg.NameMapper(name)
 	}
-	m := Mutex{home: &e.self, key: key{mapped, k}, name: name}
+	m := Mutex{home: &e.self, key: drive.Key{Name: mapped, Kind: k}, name: name}
 	switch {
 	case name == "" || mapped == "":
 		m.err = reason.Invalid("the name of a lock must not be empty")
@@ -52,10 +53,10 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 		m.err = reason.Invalid("the name of a lock must be at most %d bytes, not %d", maxName, len(mapped))
 	case strings.Contains(mapped, "\x00"):
 		m.err = reason.Invalid("the name of a lock must not contain a zero byte")
-	case e.client.Clustered():
-		m.err = m.key.placeable()
+	case e.table.Client.Clustered():
+		m.err = m.key.Placeable()
 	}
-	m.route = e.client.Route(mapped)
+	m.route = e.table.Client.Route(mapped)
 	return m
 }
 
@@ -125,8 +126,10 @@ func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) *Futu
 func stillborn(e *Engine, err error) *Future[*Hold] {
 	if e == nil {
 		e = new(Engine) // for its executor
+		e.table.Engine = (*front)(e)
 	}
-	a := &acquisition{sh: &shard{eng: e}}
+	a := new(acquisition)
+	a.Shard = &drive.Shard{Table: &e.table}
 	a.fut.source = a
 	a.Async = true
 	a.Drop()

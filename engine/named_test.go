@@ -42,7 +42,7 @@ func TestErrorsSayWhichLockAndWhy(t *testing.T) {
 	impatient := open(t, "redis://"+tr.net.Addr()+"?command_timeout=100ms")
 	defer tr.net.Up() // or Close would wait
 	tr.refuse(m)
-	eventually(t, "it cannot be reached", func() bool { return hasText(impatient.client.LaneError(m.route), "refused") })
+	eventually(t, "it cannot be reached", func() bool { return hasText(impatient.table.Client.LaneError(m.route), "refused") })
 	const refused = `dial 127\.0\.0\.1:\d+: connect: connection refused`
 	says(t, "Unlock given up", h.Unlock(gone), ErrOutcomeUnknown, `outcome unknown: the request is gone: `+refused)
 	says(t, "State without a server", errOf(m.State(tr.soon())), ErrUnavailable, `server is unavailable: context deadline exceeded: `+refused)

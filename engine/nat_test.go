@@ -38,7 +38,7 @@ func TestClusterBehindAddressTranslation(t *testing.T) {
 		holds = append(holds, mustLock(t, a.Mutex(fmt.Sprint("x", i))))
 		futures = append(futures, b.Mutex(fmt.Sprint("x", i)).LockAsync(ctxT(t)))
 	}
-	eventually(t, "all listen", func() bool { return b.client.Stats().ChannelsConfirmed == n })
+	eventually(t, "all listen", func() bool { return b.table.Client.Stats().ChannelsConfirmed == n })
 	for _, p := range outside {
 		if p.Cut(faultproxy.All) < 6 {
 			t.Error("a node has fewer connections than two engines make: they go past AddrMap")

@@ -121,7 +121,7 @@ func (e impatient) Is(target error) bool { return target == ErrUnavailable }
 // unavailable is ErrUnavailable, with what keeps the connection from being made, else
 // with why, which may be nil.
 func (e *Engine) unavailable(route uint64, why error) error {
-	if err := e.client.LaneError(route); err != nil {
+	if err := e.table.Client.LaneError(route); err != nil {
 		why = err
 	}
 	if why == nil {

@@ -143,7 +143,7 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 const maxDuration = 100 * 365 * 24 * time.Hour
 
 // margin is the safety margin of a lease.
-func (e *Engine) margin(lease time.Duration) time.Duration { return e.machine.Margin(lease) }
+func (e *Engine) margin(lease time.Duration) time.Duration { return e.table.Machine.Margin(lease) }
 
 // machine is what the machine needs of a Config.
 func (c *Config) machine() machine.Config {

@@ -14,7 +14,7 @@ func names(e *Engine) (known, listed int) {
 		listed += len(l.urgent) + len(l.tries)
 	}
 	e.recovery.mu.Unlock()
-	return e.resources(), listed
+	return e.table.Resources(), listed
 }
 
 // In an outage of hours a service may ask for millions of names, each for a moment.
@@ -23,7 +23,7 @@ func TestNothingIsKeptOfNamesThatNobodyWantsDuringAnOutage(t *testing.T) {
 	s, p, e, _ := behindOn(t, patient)
 	waits := e.Mutex("waits")
 	p.Down()
-	eventually(t, "the lanes are down", func() bool { return !connected(e).Up(0, 0) && !e.client.LaneOf(waits.route).Up() })
+	eventually(t, "the lanes are down", func() bool { return !connected(e).Up(0, 0) && !e.table.Client.LaneOf(waits.route).Up() })
 	stays := waits.LockAsync(ctxT(t))
 	const n = 2000
 	for i := range n {

@@ -120,9 +120,9 @@ func TestOutageLongerThanEveryLeaseIsForgotten(t *testing.T) {
 	eventually(t, "nothing is owed", func() bool {
 		clk.pass(time.Minute) // a release may be on its way to the lane, which is down
 		owed := false
-		e.each(func(r *machine.Resource, _ *machine.Effects) { owed = owed || r.Urgent() })
+		e.table.Each(func(r *machine.Resource, _ *machine.Effects) { owed = owed || r.Urgent() })
 		return !owed
 	})
 	p.Up()
-	eventually(t, "the table is empty", func() bool { return e.resources() == 0 })
+	eventually(t, "the table is empty", func() bool { return e.table.Resources() == 0 })
 }

@@ -110,7 +110,7 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 		}()
 	}
 	clean(t, s, e)
-	if n := e.resources(); n > 0 {
+	if n := e.table.Resources(); n > 0 {
 		t.Errorf("%d names are in use", n)
 	}
 }
@@ -150,9 +150,9 @@ func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 			}
 			for _, l := range most {
 				if unlock {
-					l.h.endBy(l.h.sh.Now())
+					l.h.endBy(l.h.Shard.Now())
 				} else {
-					l.h.lookNow()
+					l.h.LookNow()
 				}
 			}
 			if unlock {

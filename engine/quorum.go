@@ -182,7 +182,7 @@ func (q *quorum) next(do *deeds) {
 	certain, refused, held, forGood := 0, 0, 0, 0
 	for i := range q.parts {
 		switch p := &q.parts[i]; {
-		case p.vote != nil && p.vote.hold.h.inTime():
+		case p.vote != nil && p.vote.hold.h.InTime():
 			certain++
 		case p.asked == nil && p.err != nil:
 			refused++

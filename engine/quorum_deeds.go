@@ -40,22 +40,22 @@ func (do *deeds) run(q *quorum) {
 	}
 	if do.settle != nil {
 		q.finish()
-		q.home.wheel.Cancel(&q.timer.timer)
+		q.home.table.Timers.Cancel(&q.timer.timer)
 		do.settle.settle(do.hold, do.err)
 	}
 	if do.join != nil && do.last != 0 {
 		do.join.hold.h.endBy(do.last)
 	}
 	for _, v := range do.lookAt {
-		holdingOf(v.hold.h.Root()).lookNow()
+		holdingOf(v.hold.h.Root()).LookNow()
 	}
 	for _, one := range do.ask {
 		q.enqueue(one, do.mayOverflow)
 	}
 	if do.arm != 0 {
-		q.home.wheel.Schedule(&q.timer.timer, q.home.clock.Now().Add(do.arm))
+		q.home.table.Timers.Schedule(&q.timer.timer, q.home.clock.Now().Add(do.arm))
 		if q.over() { // meanwhile: who ended it may have been here first
-			q.home.wheel.Cancel(&q.timer.timer)
+			q.home.table.Timers.Cancel(&q.timer.timer)
 		}
 	}
 	if do.look {

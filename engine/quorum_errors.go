@@ -122,7 +122,7 @@ func (q *quorum) loss(last error, since clock.Instant) error {
 		switch l, isLost := p.lost.(*LostError); {
 		case p.vote != nil && p.vote.joined > since:
 			about = errGrantedAgain
-		case p.vote != nil && p.vote.hold.h.inTime():
+		case p.vote != nil && p.vote.hold.h.InTime():
 			continue
 		case p.vote != nil: // its time ended just now, and nobody has looked
 			about = lossAt(lost.Reason)
@@ -200,8 +200,8 @@ const (
 
 // standing also reports whether a is the first that waits in this process.
 func (a *acquisition) standing() (stand standing, first bool) {
-	a.sh.mu.Lock()
-	defer a.sh.mu.Unlock()
+	a.Shard.Lock()
+	defer a.Shard.Unlock()
 	if a.Ended() || a.Resource() == nil {
 		return isOpen, false
 	}

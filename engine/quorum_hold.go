@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -34,10 +35,10 @@ func (q *quorum) leaked() {
 	if !yes {
 		return
 	}
-	sh := q.home.table.shard(q.locks[0].route)
-	sh.mu.Lock()
-	sh.count.Leaked++
-	sh.mu.Unlock()
+	sh := q.home.table.Shard(q.locks[0].route)
+	sh.Lock()
+	sh.Counters().Leaked++
+	sh.Unlock()
 	q.home.log(slog.LevelError, "pawl: a hold of a RedLock was dropped without Unlock; the lock stays held until the engines are closed",
 		"lock", reason.Shorten(q.locks[0].name))
 }
@@ -53,7 +54,7 @@ func (h *QuorumHold) Servers() []string {
 	defer q.mu.Unlock()
 	var all []string
 	for i := range q.parts {
-		if v := q.parts[i].vote; v != nil && v.hold.h.inTime() {
+		if v := q.parts[i].vote; v != nil && v.hold.h.InTime() {
 			all = append(all, q.locks[i].serverOf())
 		}
 	}
@@ -119,7 +120,7 @@ func (h *QuorumHold) Err() error {
 	certain := 0
 	for i := range q.parts {
 		if v := q.parts[i].vote; v == nil {
-		} else if v.hold.h.inTime() {
+		} else if v.hold.h.InTime() {
 			certain++
 		} else {
 			expired = append(expired, v)
@@ -133,7 +134,7 @@ func (h *QuorumHold) Err() error {
 		var last error
 		ended := make(map[int]error)
 		for _, v := range expired {
-			if err := v.hold.h.look(); err != nil { // vote.end follows, on a goroutine
+			if err := v.hold.h.Look(); err != nil { // vote.end follows, on a goroutine
 				last, ended[v.at] = err, err
 			}
 		}
@@ -169,7 +170,7 @@ func (h *QuorumHold) all() (holds []*Hold) {
 	return holds
 }
 
-func (h *QuorumHold) find(e *Engine, k key) *Hold {
+func (h *QuorumHold) find(e *Engine, k drive.Key) *Hold {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
 	for i, m := range h.q.locks {

@@ -244,15 +244,15 @@ func (q *quorum) probe(stands []standing, first bool, do *deeds) {
 // asks others often from now on. It may have been one that asks rarely, and its time is far away.
 func (q *quorum) passOn(i int) {
 	m := q.locks[i]
-	sh := m.engine().table.shard(m.route)
+	sh := m.engine().table.Shard(m.route)
 	var next *quorum
-	sh.mu.Lock()
-	if r := sh.resources[m.key.kind][m.key.name]; r != nil {
+	sh.Lock()
+	if r := sh.Find(m.key); r != nil {
 		if first := r.First(); first != nil && first.Rare() != nil {
 			next, _ = first.Rare().Quorum.(*quorum)
 		}
 	}
-	sh.mu.Unlock()
+	sh.Unlock()
 	if next == nil {
 		return
 	}

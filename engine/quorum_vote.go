@@ -22,18 +22,18 @@ func (q *quorum) bind(i int, l *Hold) (*vote, error) {
 	if why := l.h.bind(v); why != nil {
 		return nil, endedBefore(q.locks[i].name, why)
 	}
-	l.h.sh.mu.Lock()
+	l.h.Shard.Lock()
 	v.maxEnd = l.h.MaxEnd()
-	l.h.sh.mu.Unlock()
+	l.h.Shard.Unlock()
 	return v, nil
 }
 
 // End implements machine.Context: the hold of the vote has ended.
 func (v *vote) End(why error) {
 	h := v.hold.h
-	h.sh.mu.Lock()
+	h.Shard.Lock()
 	there := h.There()
-	h.sh.mu.Unlock()
+	h.Shard.Unlock()
 	var do deeds
 	q := v.quorum
 	q.mu.Lock()
@@ -122,7 +122,7 @@ func (q *quorum) lookAtOthers(than int, do *deeds) {
 
 // endBy has a hold that joins others end with them.
 func (h *holding) endBy(at clock.Instant) {
-	h.sh.mu.Lock()
-	defer h.sh.mu.Unlock()
+	h.Shard.Lock()
+	defer h.Shard.Unlock()
 	h.EndBy(at)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/wheel"
 )
 
 // timer is a context whose time is over when the test says so.
@@ -96,11 +97,11 @@ var (
 // told waits until the name's latest try has been told something.
 func told(t testing.TB, m Mutex, what machine.Tried) {
 	t.Helper()
-	sh := m.engine().table.shard(m.route)
+	sh := m.engine().table.Shard(m.route)
 	eventually(t, "the latest try has been told", func() bool {
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		r := sh.resources[m.key.kind][m.key.name]
+		sh.Lock()
+		defer sh.Unlock()
+		r := sh.Find(m.key)
 		return r != nil && r.View().Tried == what
 	})
 }
@@ -115,7 +116,7 @@ func newReasons(t testing.TB) (*trouble, Mutex) {
 func (t *trouble) refuse(m Mutex) {
 	t.Helper()
 	t.net.Down()
-	eventually(t, "it cannot be reached", func() bool { return hasText(t.e.client.LaneError(m.route), "refused") })
+	eventually(t, "it cannot be reached", func() bool { return hasText(t.e.table.Client.LaneError(m.route), "refused") })
 }
 
 func TestWhoWaitsForAnotherProcessIsToldThatItIsHeld(t *testing.T) {
@@ -305,12 +306,12 @@ func TestALockWhoseReleaseWasGivenUpIsNotHeldHere(t *testing.T) {
 
 // giveUpNow has a TryLock give up as after Config.CommandTimeout.
 func (a *acquisition) giveUpNow() {
-	a.sh.mu.Lock()
+	a.Shard.Lock()
 	if a.Bounded() == nil { // it has its turn already
-		a.GiveUpAt(a.sh.Now().Add(time.Hour))
+		a.GiveUpAt(a.Shard.Now().Add(time.Hour))
 	}
-	d := a.Bounded().(*deadline)
-	a.sh.mu.Unlock()
+	d := a.Bounded().(wheel.Task)
+	a.Shard.Unlock()
 	d.Fire(nil, 0)
 }
 
@@ -321,10 +322,10 @@ func TestWhatWasKnownOfANameDoesNotOutliveThoseWhoWaited(t *testing.T) {
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
 	eventually(t, "it was refused again after it began to listen, and sleeps", func() bool {
-		sh := tr.e.table.shard(m.route)
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		r := sh.resources[m.key.kind][m.key.name]
+		sh := tr.e.table.Shard(m.route)
+		sh.Lock()
+		defer sh.Unlock()
+		r := sh.Find(m.key)
 		v := r.View()
 		return v.Attempts == 2 && v.What == machine.Nothing
 	})

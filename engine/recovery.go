@@ -6,9 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -90,7 +92,7 @@ func (l *recoveryLane) kickLocked() { l.kickAtLocked(l.recovery.eng.clock.Now().
 func (l *recoveryLane) kickAtLocked(at clock.Instant) {
 	if !l.kicked {
 		l.kicked = true
-		l.recovery.eng.wheel.Schedule(&l.kick, at)
+		l.recovery.eng.table.Timers.Schedule(&l.kick, at)
 	}
 }
 
@@ -109,11 +111,11 @@ func (l *recoveryLane) Fire(*wheel.Timer, clock.Instant) {
 //	Submit: the lane is down
 //	                              lane comes up; resume finds nothing
 //	add
-func (v *recovery) add(r *machine.Resource) {
-	sh := shardOf(r)
-	sh.mu.Lock()
+func (v *recovery) Add(r *machine.Resource) {
+	sh := drive.ShardOf(r)
+	sh.Lock()
 	urgent, route := r.Urgent(), r.Route
-	sh.mu.Unlock()
+	sh.Unlock()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if r.Dropped {
@@ -121,7 +123,7 @@ func (v *recovery) add(r *machine.Resource) {
 	}
 	// The lane is asked for with mu held: either that is after the routes changed, or
 	// what is added is there when rerouted looks.
-	l := v.laneLocked(v.eng.client.LaneOf(route))
+	l := v.laneLocked(v.eng.table.Client.LaneOf(route))
 	if urgent {
 		l.urgent = append(l.urgent, r)
 	} else {
@@ -133,7 +135,7 @@ func (v *recovery) add(r *machine.Resource) {
 // drop is told that nobody wants any more what a stalled resource was to send. The caller
 // holds the shard's lock. The lists are swept when half of what they have is dropped, or
 // so: in an outage they must not grow with each name that somebody has asked for.
-func (v *recovery) drop(r *machine.Resource) {
+func (v *recovery) Drop(r *machine.Resource) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	r.Dropped = true
@@ -159,7 +161,7 @@ func (v *recovery) addReleases(list []pastRelease, at clock.Instant) {
 		list = list[len(part):]
 		v.mu.Lock()
 		for _, r := range part {
-			l := v.laneLocked(v.eng.client.LaneOf(v.eng.client.Route(r.name)))
+			l := v.laneLocked(v.eng.table.Client.LaneOf(v.eng.table.Client.Route(r.name)))
 			l.again = append(l.again, r)
 			l.againAt = max(l.againAt, at)
 			l.kickLocked()
@@ -192,7 +194,7 @@ func (v *recovery) rerouted() {
 	v.mu.Unlock()
 	v.addReleases(again, 0)
 	for _, r := range all {
-		v.add(r)
+		v.Add(r)
 	}
 }
 
@@ -219,7 +221,7 @@ func (v *recovery) resume(id world.Lane) {
 	e := v.eng
 	for {
 		up := id.Up()
-		if !up && !e.closing.Load() {
+		if !up && !e.table.Closing() {
 			return
 		}
 		v.mu.Lock()
@@ -309,18 +311,31 @@ const (
 // goOn ends a stall. What is sent counts for the lane that sent it, wherever it ends.
 func goOn(r *machine.Resource, l *recoveryLane) wentOn {
 	var fx machine.Effects
-	sh := shardOf(r)
-	sh.mu.Lock()
+	sh := drive.ShardOf(r)
+	sh.Lock()
 	r.Resume(&l.pace, &fx)
-	sh.mu.Unlock()
-	sh.eng.run(&fx)
+	sh.Unlock()
+	sh.Table.Run(&fx)
 	if fx.Send == nil {
 		return nothingToSend
 	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
+	sh.Lock()
+	defer sh.Unlock()
 	if r.Held() == machine.Stalled {
 		return stalledAgain
 	}
 	return commandSent
+}
+
+// Answered implements drive.Recovery.
+func (v *recovery) Answered(p *machine.Pace, works bool) {
+	v.answered(p.Counter.(*recoveryLane), works)
+}
+
+// ServerOf implements drive.Recovery.
+func (v *recovery) ServerOf(route uint64) resp.ServerID { return v.eng.released.serverOf(route) }
+
+// Released implements drive.Recovery.
+func (v *recovery) Released(r *machine.Resource, by machine.Server, id int64, at, end clock.Instant) {
+	v.eng.released.note(resp.ServerID(by), r.Route, pastRelease{name: r.Name, id: id, at: at, end: end, kind: drive.KindOf(r)})
 }

@@ -86,7 +86,7 @@ func cannotVote(locks []Mutex) error {
 			return errZeroMutex
 		case m.err != nil:
 			return m.err
-		case m.key.kind != locks[0].key.kind:
+		case m.key.Kind != locks[0].key.Kind:
 			return reason.Invalid("a RedLock of a Mutex and a SpinMutex: they must be of one kind")
 		case engines[m.engine()]:
 			return reason.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")

@@ -215,13 +215,13 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				last := q.parts[1].vote.hold.h
-				last.sh.mu.Lock()
-				defer last.sh.mu.Unlock()
+				last.Shard.Lock()
+				defer last.Shard.Unlock()
 				return last.There() > q.parts[0].vote.joined
 			})
 		}
 		s.servers[i].Do("DEL", "x")
-		v[i].renewer.All()
+		v[i].table.Renewer.All()
 		eventually(t, "that is noticed", func() bool { return v[i].Stats().Lost[GoneOnServer] == 1 })
 	}
 	eventually(t, "all three have it again", func() bool { return len(h.Servers()) == 3 })
@@ -502,7 +502,7 @@ func TestVoteThatJoinedDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
 	eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
 	s.servers[1].Stop()
 	s.servers[0].Do("DEL", "x")
-	v[0].renewer.All()
+	v[0].table.Renewer.All()
 	eventually(t, "it is granted there again", func() bool { return len(fields(t, s.servers[0], "x")) == 1 && len(h.Servers()) == 3 })
 	if err := h.Err(); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 )
 
@@ -52,13 +53,13 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	inner := c.make()
 
 	var fx machine.Effects
-	h.sh.mu.Lock()
-	why := h.Check(h.sh.Now(), &fx) // no timer may have run since the machine slept
+	h.Shard.Lock()
+	why := h.Check(h.Shard.Now(), &fx) // no timer may have run since the machine slept
 	if why == nil && !c.over {
 		h.Bind(c)
 	}
-	h.sh.mu.Unlock()
-	h.sh.eng.runForUser(&fx)
+	h.Shard.Unlock()
+	h.Shard.Table.RunForUser(&fx)
 	if why != nil {
 		c.End(why)
 	}
@@ -98,10 +99,10 @@ func (c *heldContext) forget() {
 		return
 	}
 	h := c.hold.h
-	h.sh.mu.Lock()
+	h.Shard.Lock()
 	c.over = true
 	h.Unbind(c)
-	h.sh.mu.Unlock()
+	h.Shard.Unlock()
 }
 
 // outside returns what the contexts of h that ctx comes from were made from, with ctx's
@@ -171,21 +172,21 @@ func endedContext() context.Context {
 
 // carried returns the innermost live hold of that name in ctx, nil if there is
 // none.
-func carried(ctx context.Context, e *Engine, k key) *holding {
+func carried(ctx context.Context, e *Engine, k drive.Key) *holding {
 	c, _ := ctx.Value(holdsKey{}).(*heldContext)
 	for ; c != nil && (c.hold != nil || c.group != nil); c = c.outer {
 		l := c.hold
 		if c.group != nil {
 			l = c.group.find(e, k)
 		}
-		if l == nil || l.h.sh.eng != e {
+		if l == nil || l.h.engine() != e {
 			continue
 		}
 		h := l.h
-		h.sh.mu.Lock()
+		h.Shard.Lock()
 		found := h.InnermostLive()
-		ok := found != nil && found.Res.Name == k.name && kindOf(found.Res) == k.kind
-		h.sh.mu.Unlock()
+		ok := found != nil && found.Res.Name == k.Name && drive.KindOf(found.Res) == k.Kind
+		h.Shard.Unlock()
 		if ok {
 			return holdingOf(found)
 		}

@@ -376,8 +376,8 @@ func TestContextEndsWithParentOrHold(t *testing.T) {
 		t.Errorf("after the parent ended: %v, %v, %v", context.Cause(a), b.Err(), h.Err())
 	}
 	eventually(t, "an ended context is forgotten", func() bool {
-		h.h.sh.mu.Lock()
-		defer h.h.sh.mu.Unlock()
+		h.h.Shard.Lock()
+		defer h.h.Shard.Unlock()
 		return len(h.h.Contexts()) == 1
 	})
 	mustUnlock(t, h)

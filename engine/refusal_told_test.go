@@ -52,7 +52,7 @@ func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
 		t.Errorf("Extend: %v", err)
 	}
 
-	e.renewer.All()
+	e.table.Renewer.All()
 	named("a renewal", <-rounds)
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 	eventually(t, "it is extended", func() bool { return long.Extend(ctxT(t), 2*time.Minute) == nil })
@@ -75,7 +75,7 @@ func TestMissingRightToRenewIsNamed(t *testing.T) {
 	if !hasText(err, "NOPERM") || errors.Is(err, ErrUnavailable) {
 		t.Errorf("Extend: %v", err)
 	}
-	e.renewer.All()
+	e.table.Renewer.All()
 	if err := <-rounds; !hasText(err, "NOPERM") {
 		t.Errorf("a renewal: %v", err)
 	}
@@ -93,8 +93,8 @@ func TestExtendDoesNotNameTheRefusalOfAnEarlierOne(t *testing.T) {
 	given := make(chan error, 1)
 	go func() { given <- h.Extend(gone, 2*time.Minute) }()
 	idle := func(refusals uint8) bool {
-		h.h.sh.mu.Lock()
-		defer h.h.sh.mu.Unlock()
+		h.h.Shard.Lock()
+		defer h.h.Shard.Unlock()
 		return h.h.Res.Cmd.What == machine.Nothing && h.h.Res.View().Refusals >= refusals
 	}
 	eventually(t, "the next try is a while away", func() bool { return idle(5) })

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/invariants"
@@ -26,19 +27,19 @@ type releaseAgain struct {
 // send sends r once more. It reports whether the lane took it; else recovery has it again.
 func (r *pastRelease) send(l *recoveryLane) bool {
 	e := l.recovery.eng
-	a := &releaseAgain{pastRelease: *r, lane: l, route: e.client.Route(r.name)}
+	a := &releaseAgain{pastRelease: *r, lane: l, route: e.table.Client.Route(r.name)}
 	a.server = e.released.serverOf(a.route)
 	if r.end != 0 {
 		a.rest = r.end.Sub(e.clock.Now())
 	}
-	e.client.Submit(a.route, a)
+	e.table.Client.Submit(a.route, a)
 	return !a.refused.Load()
 }
 
 // AppendCommand implements resp.Request.
 func (a *releaseAgain) AppendCommand(dst []byte, form resp.Form) []byte {
 	e := a.lane.recovery.eng
-	return e.appendRelease(dst, form, a.kind, a.name, a.id, a.rest)
+	return e.table.AppendRelease(dst, form, a.kind, a.name, a.id, a.rest)
 }
 
 // Rank implements resp.PatientRequest.
@@ -54,7 +55,7 @@ func (a *releaseAgain) Complete(reply resp.Reply) {
 	now := v.eng.clock.Now()
 	works := true
 	_, cause := resp.Outcome(reply.Err)
-	switch o := classify(reply.Err); {
+	switch o := drive.Classify(reply.Err); {
 	case cause == resp.ErrClosed:
 		works = false
 	case !o.Sent() || o == machine.Unknown:

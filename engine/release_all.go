@@ -36,7 +36,7 @@ func newUnlockingAll(e *Engine, of []*Hold, need int, judge func([]error) error)
 	}
 	u.fut.source = u
 	for i, l := range of {
-		u.each[i] = l.h.sh.eng.newUnlocking(true)
+		u.each[i] = l.h.engine().newUnlocking(true)
 		u.each[i].fut.hearDirectly(u.oneEnded)
 	}
 	return u
@@ -139,7 +139,7 @@ func (u *unlockingAll) result(cause error) error {
 	errs := make([]error, len(u.of))
 	for i, one := range u.each {
 		h := u.of[i].h
-		h.sh.mu.Lock()
+		h.Shard.Lock()
 		switch {
 		case one.Told:
 			errs[i] = one.Err
@@ -149,7 +149,7 @@ func (u *unlockingAll) result(cause error) error {
 		default:
 			errs[i] = h.StopAwaiting(&one.Unlock, cause)
 		}
-		h.sh.mu.Unlock()
+		h.Shard.Unlock()
 	}
 	return u.judge(errs)
 }

@@ -89,7 +89,7 @@ func (v *released) serverOf(route uint64) resp.ServerID {
 	if !v.on {
 		return 0
 	}
-	return v.eng.client.ServerOf(route)
+	return v.eng.table.Client.ServerOf(route)
 }
 
 // note remembers a release that was sent to a server, and answered.
@@ -98,7 +98,7 @@ func (v *released) note(server resp.ServerID, route uint64, r pastRelease) {
 		return
 	}
 	v.mu.Lock()
-	present := v.eng.client.ServerOf(route) == server
+	present := v.eng.table.Client.ServerOf(route) == server
 	if present {
 		v.recordLocked(server, r.at).push(r)
 	}
@@ -114,7 +114,7 @@ func (v *released) recordLocked(server resp.ServerID, now clock.Instant) *server
 		s = &serverReleases{released: v, server: server}
 		s.timer.Init(s)
 		v.mu.servers[server] = s
-		v.eng.wheel.Schedule(&s.timer, now.Add(v.keep))
+		v.eng.table.Timers.Schedule(&s.timer, now.Add(v.keep))
 	}
 	return s
 }
@@ -151,7 +151,7 @@ func (s *serverReleases) turn(now clock.Instant) {
 // Fire implements wheel.Task: nothing need be remembered any more if the server has been
 // there, and has released nothing, for so long.
 func (s *serverReleases) Fire(_ *wheel.Timer, now clock.Instant) {
-	v, client := s.released, s.released.eng.client
+	v, client := s.released, s.released.eng.table.Client
 	v.mu.Lock()
 	mine := v.mu.servers[s.server] == s
 	var newest pastRelease
@@ -173,7 +173,7 @@ func (s *serverReleases) Fire(_ *wheel.Timer, now clock.Instant) {
 		delete(v.mu.servers, s.server)
 		return
 	}
-	v.eng.wheel.Schedule(&s.timer, max(at, now.Add(time.Second)))
+	v.eng.table.Timers.Schedule(&s.timer, max(at, now.Add(time.Second)))
 }
 
 // rerouted is called when names have come to other servers: their releases are sent to
@@ -184,10 +184,10 @@ func (v *released) rerouted() {
 	v.mu.servers = make(map[resp.ServerID]*serverReleases)
 	v.mu.Unlock()
 	for server, s := range all {
-		v.eng.wheel.Cancel(&s.timer)
+		v.eng.table.Timers.Cancel(&s.timer)
 		newest := s.last.newest().at
 		moved := s.takeOut(func(r *pastRelease) bool {
-			return v.eng.client.ServerOf(v.eng.client.Route(r.name)) != server
+			return v.eng.table.Client.ServerOf(v.eng.table.Client.Route(r.name)) != server
 		})
 		v.mu.Lock()
 		if s.first != nil {

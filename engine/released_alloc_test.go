@@ -11,7 +11,7 @@ import (
 // Every release goes by here, on its way to the caller of Unlock.
 func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
 	e := open(t, redistest.StartReplicated(t, 1).URL())
-	server, at := e.client.ServerOf(0), e.clock.Now()
+	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	note := func() {
 		at = at.Add(rememberFor / 1000) // a few pages, of which the oldest is used again
 		e.released.note(server, 0, pastRelease{name: "x", at: at})
@@ -29,7 +29,7 @@ func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
 
 func BenchmarkRememberingARelease(b *testing.B) {
 	e := open(b, redistest.StartReplicated(b, 1).URL())
-	server, at := e.client.ServerOf(0), e.clock.Now()
+	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	for b.Loop() {
 		at = at.Add(rememberFor / 500_000) // 100,000 a second
 		e.released.note(server, 0, pastRelease{name: "x", at: at})

@@ -43,7 +43,7 @@ func (o *outdated) promote() (found pace.Mark) {
 	o.primary.Kill()
 	o.link.Cut()
 	o.promoted.Do("REPLICAOF", "NO", "ONE")
-	eventually(o.t, "the engine has found it", func() bool { return o.e.client.AddrOf(0) == o.promoted.Addr() })
+	eventually(o.t, "the engine has found it", func() bool { return o.e.table.Client.AddrOf(0) == o.promoted.Addr() })
 	return pace.Now()
 }
 
@@ -183,7 +183,7 @@ func TestReleasesAreRememberedForAMoment(t *testing.T) {
 	r := redistest.StartReplicated(t, 1)
 	e := open(t, r.URL())
 	now := e.clock.Now()
-	server := e.client.ServerOf(0)
+	server := e.table.Client.ServerOf(0)
 	page := len(releasePage{}.list)
 	note := func(n int, at clock.Instant) {
 		for i := range n {
@@ -278,7 +278,7 @@ func TestReleaseAnsweredByAServerThatIsReplacedIsSentAgainAtOnce(t *testing.T) {
 	r := redistest.StartReplicated(t, 1)
 	e := open(t, r.URL())
 	r.Primary().Do("HSET", "x", e.ID()+":5", "1")
-	e.released.note(e.client.ServerOf(0)+1, e.client.Route("x"), pastRelease{name: "x", id: 5, at: e.clock.Now()})
+	e.released.note(e.table.Client.ServerOf(0)+1, e.table.Client.Route("x"), pastRelease{name: "x", id: 5, at: e.clock.Now()})
 	eventually(t, "it is released", func() bool { return r.Primary().Do("EXISTS", "x") == int64(0) })
 	// That has an effect, so it is remembered, for the server that has done it.
 	eventually(t, "it is remembered", func() bool { servers, n := remembered(e); return servers == 1 && n == 1 })
@@ -292,16 +292,16 @@ func TestReleasesAreSentAgainWhileAShutdownWaits(t *testing.T) {
 	kept := mustLock(t, e.Mutex("kept"))
 	down := make(chan error, 1)
 	go func() { down <- e.Shutdown(ctxT(t)) }()
-	eventually(t, "it has begun", e.closing.Load)
+	eventually(t, "it has begun", e.table.Closing)
 	s.Do("HSET", "x", e.ID()+":5", "1")
 	p.Down()
-	route := e.client.Route("x")
-	eventually(t, "the lane is down", func() bool { return !e.client.LaneOf(route).Up() })
+	route := e.table.Client.Route("x")
+	eventually(t, "the lane is down", func() bool { return !e.table.Client.LaneOf(route).Up() })
 	e.recovery.addReleases([]pastRelease{{name: "x", id: 5, at: e.clock.Now()}}, 0)
 	eventually(t, "they were looked at", func() bool {
 		e.recovery.mu.Lock()
 		defer e.recovery.mu.Unlock()
-		l := e.recovery.mu.lanes[e.client.LaneOf(route)]
+		l := e.recovery.mu.lanes[e.table.Client.LaneOf(route)]
 		return l == nil || !l.kicked
 	})
 	p.Up()

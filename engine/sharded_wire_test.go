@@ -72,7 +72,7 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 			at.do(name, "HSET", name, "stranger:1", "1")
 			at.do(name, "PEXPIRE", name, "3600000")
 			f := e.Mutex(name).LockAsync(ctxT(t))
-			eventually(t, "it listens", func() bool { return e.client.Stats().ChannelsConfirmed == 1 })
+			eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
 			at.do(name, "DEL", name)
 			start := pace.Now()
 			publish := map[string]string{"SSUBSCRIBE": "SPUBLISH", "SUBSCRIBE": "PUBLISH"}[verbs[0]]
@@ -103,7 +103,7 @@ func TestChangeOverToShardedMessages(t *testing.T) {
 			holder, waiter := open(t, at.url+"?sharding="+pair[0]), open(t, at.url+"?sharding="+pair[1])
 			h := mustLock(t, holder.Mutex(name))
 			f := waiter.Mutex(name).LockAsync(ctxT(t))
-			eventually(t, "it listens", func() bool { return waiter.client.Stats().ChannelsConfirmed == 1 })
+			eventually(t, "it listens", func() bool { return waiter.table.Client.Stats().ChannelsConfirmed == 1 })
 			mustUnlock(t, h)
 			start := pace.Now()
 			next, err := f.Await(ctxT(t))

@@ -21,10 +21,10 @@ import (
 
 // String names the engine and its servers.
 func (e *Engine) String() string {
-	if e == nil || e.id == "" {
+	if e == nil || e.table.ID == "" {
 		return "Engine(none)"
 	}
-	return "Engine(" + e.id + " at " + e.cfg.Topology + " " + strings.Join(e.cfg.Addrs, ",") + ")"
+	return "Engine(" + e.table.ID + " at " + e.cfg.Topology + " " + strings.Join(e.cfg.Addrs, ",") + ")"
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.
@@ -57,7 +57,7 @@ func (l Hold) String() string {
 	if l.h == nil {
 		return "Hold(none)"
 	}
-	return fmt.Sprintf("Hold(%q of %v)", reason.Shorten(l.h.Name), ownerOf(l.h.Res, l.h.Root().ID))
+	return fmt.Sprintf("Hold(%q of %v)", reason.Shorten(l.h.Name), l.h.Owner())
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.

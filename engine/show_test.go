@@ -123,8 +123,8 @@ func TestPrintingTakesNoLock(t *testing.T) {
 		lock()
 		unlock = append(unlock, release)
 	}
-	for i := range e.table {
-		hold(e.table[i].mu.Lock, e.table[i].mu.Unlock)
+	for i := range e.table.Shards() {
+		hold(e.table.Shards()[i].Lock, e.table.Shards()[i].Unlock)
 	}
 	hold(e.hooks.mu.Lock, e.hooks.mu.Unlock)
 	hold(e.recovery.mu.Lock, e.recovery.mu.Unlock)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -54,7 +55,7 @@ func (m Mutex) state(ctx context.Context) (State, error) {
 		return State{}, err
 	}
 	v, err := m.engine().ask(ctx, m.route, true, func(dst []byte, form resp.Form) []byte {
-		return script.AppendState(dst, form, m.key.name)
+		return script.AppendState(dst, form, m.key.Name)
 	})
 	if err != nil {
 		return State{}, err
@@ -79,7 +80,7 @@ func (m Mutex) state(ctx context.Context) (State, error) {
 		return true
 	})
 	if !ok {
-		return State{}, reason.Because(ErrWrongType, errReply)
+		return State{}, reason.Because(ErrWrongType, drive.ErrReply)
 	}
 	s.Locked = len(s.Holders) > 0
 	if !s.Locked {
@@ -139,23 +140,21 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption) (bool, error
 	if o.invalid != nil {
 		return false, o.invalid
 	}
-	channel := m.channel()
+	channel := m.engine().table.Channel(m.key)
 	v, err := m.engine().ask(ctx, m.route, false, func(dst []byte, form resp.Form) []byte {
-		return script.AppendForce(dst, form, m.key.name, o.holder, channel)
+		return script.AppendForce(dst, form, m.key.Name, o.holder, channel)
 	})
 	if err != nil {
 		return false, err
 	}
 	if v.Kind != wire.KindInt {
-		return false, reason.Because(ErrOutcomeUnknown, errReply)
+		return false, reason.Because(ErrOutcomeUnknown, drive.ErrReply)
 	}
 	if v.Int == script.Unheard {
-		m.engine().logUnheard(m.key.name)
+		m.engine().logUnheard(m.key.Name)
 	}
 	return v.Int == script.Done || v.Int == script.Unheard, nil
 }
-
-func (m Mutex) channel() script.Channel { return m.key.kind.Channel(m.key.name, m.engine().verb()) }
 
 // about names the lock in an error, if it has a name.
 func (m Mutex) about(err error) error {
@@ -210,14 +209,14 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 	defer patience.Stop()
 	pause := 5 * time.Millisecond
 	for {
-		if e.closing.Load() {
+		if e.table.Closing() {
 			return resp.Value{}, ErrClosed
 		}
 		q := &question{encode: encode, done: make(chan struct{})}
-		e.client.Submit(route, q)
+		e.table.Client.Submit(route, q)
 		select {
 		case <-q.done:
-			switch classify(q.err) {
+			switch drive.Classify(q.err) {
 			case machine.Answered:
 				return q.value, nil
 			case machine.WrongType:
@@ -256,7 +255,7 @@ func (e *Engine) unanswered(route uint64, q *question, repeat bool, cause error)
 	q.left.Store(true)
 	select {
 	case <-q.done:
-		if v := classify(q.err); v != machine.Answered && v != machine.Unknown {
+		if v := drive.Classify(q.err); v != machine.Answered && v != machine.Unknown {
 			return e.unasked(route, q, cause)
 		}
 	default:

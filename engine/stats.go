@@ -46,32 +46,20 @@ type Stats struct {
 // enough for a hot path.
 func (e *Engine) Stats() Stats {
 	s := Stats{Lost: make(map[LostReason]uint64)}
-	for i := range e.table {
-		sh := &e.table[i]
-		sh.mu.Lock()
-		c := sh.count
-		sh.mu.Unlock()
-		s.Held += c.Held
-		s.Waiting += c.Pending
-		s.Acquired += c.Acquired
-		s.Released += c.Released
-		s.Renewed += c.Renewed
-		s.NotAcquired += c.NotAcquired
-		s.Compensations += c.Compensations
-		s.Burned += c.Burned
-		s.UnknownOutcomes += c.Unknown
-		s.Leaked += c.Leaked
-		s.NotAcked += c.Unacked
-		for reason, n := range c.Lost {
-			if n > 0 {
-				s.Lost[LostReason(reason)] += n
-			}
+	n := e.table.Counters()
+	s.Held, s.Waiting = n.Held, n.Pending
+	s.Acquired, s.Released, s.Renewed, s.NotAcquired = n.Acquired, n.Released, n.Renewed, n.NotAcquired
+	s.Compensations, s.Burned, s.UnknownOutcomes = n.Compensations, n.Burned, n.Unknown
+	s.Leaked, s.NotAcked = n.Leaked, n.Unacked
+	for reason, n := range n.Lost {
+		if n > 0 {
+			s.Lost[LostReason(reason)] = n
 		}
 	}
-	c := e.client.Stats()
+	c := e.table.Client.Stats()
 	s.InFlight, s.Channels = c.InFlight, c.Channels
 	s.Commands, s.BytesIn, s.BytesOut, s.Reconnects = c.Commands, c.BytesIn, c.BytesOut, c.Reconnects
-	var w wheel.Stats = e.wheel.Stats()
+	var w wheel.Stats = e.table.Timers.Stats()
 	s.Redirects = c.Redirects
 	s.WheelRebuilds = w.Rebuilds.Total()
 	s.HooksDropped = e.hooks.dropped.Load()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -22,7 +23,7 @@ func TestContextsOfAReentryEndBeforeTheNextReentryAndTheirParent(t *testing.T) {
 		"the parent is unlocked": func(c *scene) { c.h.UnlockAsync() },
 		"the parent is lost": func(c *scene) {
 			c.s.Do("DEL", "x")
-			c.e.renewer.All()
+			c.e.table.Renewer.All()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestContextThatPanicsKeepsNeitherTheOthersAliveNorTheLock(t *testing.T) {
 	h := mustLock(t, e.Mutex("x"))
 	g := newGated(t)
 	var contexts []context.Context
-	for i := range fewContexts {
+	for i := range drive.FewContexts {
 		parent := context.Background()
 		if i%8 == 0 {
 			parent = explosive{g}
@@ -199,13 +200,13 @@ func TestCloseWaitsForTheContextsOfAHoldThatWasLostBefore(t *testing.T) {
 	ctx := h.Context(g)
 	g.shut.Store(true)
 	s.Do("DEL", "x")
-	e.renewer.All()
+	e.table.Renewer.All()
 	receive(t, g.called)
-	if n := e.resources(); n != 1 {
+	if n := e.table.Resources(); n != 1 {
 		t.Errorf("%d names are in use, want the one whose hold is being told", n)
 	}
 	closed := background(e.Close)
-	eventually(t, "it closes", e.closing.Load)
+	eventually(t, "it closes", e.table.Closing)
 	g.open()
 	if err := receive(t, closed); err != nil {
 		t.Errorf("Close: %v", err)
@@ -235,7 +236,7 @@ func BenchmarkEndOfAHoldOnAnEventLoop(b *testing.B) {
 				}
 				s.Do("DEL", "x")
 				b.StartTimer()
-				(*subject)(h.h).Gone(script.Gone)
+				h.h.Subject().Gone(script.Gone)
 				b.StopTimer()
 				<-h.Done()
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -58,11 +59,11 @@ var endings = []ending{
 	}},
 	{name: "GoneOnServer", removed: true, end: func(c *scene) {
 		c.s.Do("DEL", c.m.Name())
-		c.e.renewer.All()
+		c.e.table.Renewer.All()
 	}},
 	{name: "TakenOnServer", removed: true, end: func(c *scene) {
 		c.s.Do("SET", c.m.Name(), "of another library")
-		c.e.renewer.All()
+		c.e.table.Renewer.All()
 	}},
 	{name: "Close", closed: true, end: func(c *scene) { go c.e.Close() }},
 	{name: "Shutdown", closed: true, reentry: true, end: func(c *scene) {
@@ -123,8 +124,8 @@ func reenterAlone(t *testing.T, m Mutex, h *Hold) *Hold {
 }
 
 func contextsOf(h *Hold) int {
-	h.h.sh.mu.Lock()
-	defer h.h.sh.mu.Unlock()
+	h.h.Shard.Lock()
+	defer h.h.Shard.Unlock()
 	return len(h.h.Contexts())
 }
 
@@ -170,7 +171,7 @@ func (g *gated) Value(key any) any     { g.pass(); return g.Context.Value(key) }
 func TestNothingIsSentBeforeTheContextsOfAHoldHaveEnded(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	for _, n := range []int{3, fewContexts + 1} {
+	for _, n := range []int{3, drive.FewContexts + 1} {
 		for _, w := range endings {
 			t.Run(fmt.Sprintf("%s, %d contexts", w.name, n), func(t *testing.T) {
 				t.Parallel()
@@ -197,7 +198,7 @@ func TestNothingIsSentBeforeTheContextsOfAHoldHaveEnded(t *testing.T) {
 				if onLoop(at) {
 					t.Errorf("contexts are ended on an event loop or a timer:\n%s", at)
 				}
-				if n > fewContexts && strings.Contains(at, "engine.(*Hold)") {
+				if n > drive.FewContexts && strings.Contains(at, "engine.(*Hold)") {
 					t.Errorf("many contexts are ended by the caller:\n%s", at)
 				}
 				select {

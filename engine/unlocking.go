@@ -47,14 +47,14 @@ func (u *unlocking) Deliver() {
 // caller is a goroutine of the user's, unless byUser is false.
 func (h *holding) unlock(u *unlocking, byUser bool) {
 	var fx machine.Effects
-	h.sh.mu.Lock()
+	h.Shard.Lock()
 	h.Unlock(&u.Unlock, &fx)
-	h.sh.mu.Unlock()
+	h.Shard.Unlock()
 	if byUser {
-		h.sh.eng.runForUser(&fx)
+		h.Shard.Table.RunForUser(&fx)
 		return
 	}
-	h.sh.eng.run(&fx)
+	h.Shard.Table.Run(&fx)
 }
 
 // wait is the synchronous half. It gives u back to its pool.
@@ -70,7 +70,7 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 	}
 	err := u.Err
 	u.Unlock = machine.Unlock{Port: u}
-	h.sh.eng.unlockings.Put(u)
+	h.engine().unlockings.Put(u)
 	return err
 }
 
@@ -89,12 +89,12 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
 			}
 		}
 	}
-	h.sh.mu.Lock()
+	h.Shard.Lock()
 	waiting := !u.Told
 	if waiting {
 		u.Err = h.StopAwaiting(&u.Unlock, cause)
 	}
-	h.sh.mu.Unlock()
+	h.Shard.Unlock()
 	if !waiting {
 		<-u.ready // the verdict is on its way
 	}

@@ -215,7 +215,7 @@ func dialerErrorsAreAskedNothing(t testing.TB) {
 	e.Mutex("waits").LockAsync(ctxT(t))
 	try := e.Mutex("tried").TryLockAsync(ctxT(t))
 	again := e.Mutex("parent").TryLockAsync(parent.Context(context.Background()))
-	e.renewer.All()
+	e.table.Renewer.All()
 	unlocked := released.UnlockAsync()
 	more := background(func() error { return extended.Extend(ctxT(t), 2*time.Minute) })
 	eventually(t, "all are out", func() bool { return e.Stats().InFlight >= out+6 })

@@ -47,7 +47,7 @@ func TestAcquisitionThatFailsAtOnceIsCountedAndToldOnce(t *testing.T) {
 				t.Errorf("%s, %s: counted %d times", x.what, form, n)
 			}
 			ev := receive(t, told)
-			if ev.Err != err || ev.Name != x.m.Name() || ev.Kind != x.m.key.kind.String() || ev.Attempts != 0 || time.Since(ev.Start) > time.Minute {
+			if ev.Err != err || ev.Name != x.m.Name() || ev.Kind != x.m.key.Kind.String() || ev.Attempts != 0 || time.Since(ev.Start) > time.Minute {
 				t.Errorf("%s, %s: told %+v, want %v", x.what, form, ev, err)
 			}
 		}

@@ -17,9 +17,9 @@ func TestRightWithdrawnForOneNameCostsNoOtherHold(t *testing.T) {
 	for i := range 20 {
 		allowed = append(allowed, mustLock(t, e.Mutex(fmt.Sprint("mine", i))))
 	}
-	e.renewer.All()
+	e.table.Renewer.All()
 	eventually(t, "they are renewed together", func() bool { return e.Stats().Renewed > 20 })
-	e.renewer.All() // nobody of them is due for a while: the next round is theirs, too
+	e.table.Renewer.All() // nobody of them is due for a while: the next round is theirs, too
 	s.Do("ACL", "SETUSER", "default", "resetkeys", "~mine*")
 	receive(t, denied.Done())
 	wantLost(t, "the one that may not be renewed", denied.Err(), NotRenewed)

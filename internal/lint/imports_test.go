@@ -35,21 +35,22 @@ var layers = map[string]int{
 	"engine/internal/machine": 2,
 	"engine/internal/watch":   2,
 	"engine/internal":         6,
-	"engine":                  7,
+	"engine/internal/drive":   7,
+	"engine":                  8,
 
-	"internal/respio":            7, // what the test servers share
-	"internal":                   8, // test servers and other tools
-	"pprof":                      8,
-	"engine/enginetest":          9,
-	"resp/internal/exchangetest": 9,
-	"engine/internal/sim":        9,
+	"internal/respio":            8, // what the test servers share
+	"internal":                   9, // test servers and other tools
+	"pprof":                      9,
+	"engine/enginetest":          10,
+	"resp/internal/exchangetest": 10,
+	"engine/internal/sim":        10,
 	"bench/internal/process":     0,
 	"bench/internal/latency":     0,
-	"bench/internal/admin":       9,
-	"bench":                      10,
-	"cmd/pawl/internal/exit":     10,
-	"cmd/pawl/internal/target":   11,
-	"cmd":                        12,
+	"bench/internal/admin":       10,
+	"bench":                      11,
+	"cmd/pawl/internal/exit":     11,
+	"cmd/pawl/internal/target":   12,
+	"cmd":                        13,
 }
 
 // core are the packages that every user of the engine links.

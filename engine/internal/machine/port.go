@@ -95,6 +95,24 @@ type Counters struct {
 	Lost                                     [Losses]uint64
 }
 
+// Add adds those of another shard.
+func (c *Counters) Add(o *Counters) {
+	c.Held += o.Held
+	c.Pending += o.Pending
+	c.Acquired += o.Acquired
+	c.Released += o.Released
+	c.Renewed += o.Renewed
+	c.NotAcquired += o.NotAcquired
+	c.Compensations += o.Compensations
+	c.Burned += o.Burned
+	c.Unknown += o.Unknown
+	c.Leaked += o.Leaked
+	c.Unacked += o.Unacked
+	for why, n := range o.Lost {
+		c.Lost[why] += n
+	}
+}
+
 // Loss is why a hold was lost.
 type Loss uint8
 

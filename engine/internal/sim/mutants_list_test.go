@@ -61,7 +61,7 @@ var mutants = []mutant{
 	// Failover.
 	{"released.go", "\t\tv.eng.recovery.addReleases(moved, 0)\n", "\t\t_ = moved\n", "a release that the next primary has not heard of is sent again"},
 	{"released.go", "\t\tv.recordLocked(server, r.at).push(r)\n", "", "a release is remembered for the next primary"},
-	{"recovery.go", "\tfor _, r := range all {\n\t\tv.add(r)\n\t}\n", "\t_ = all\n", "a name that was stalled goes on at the next primary"},
+	{"recovery.go", "\tfor _, r := range all {\n\t\tv.Add(r)\n\t}\n", "\t_ = all\n", "a name that was stalled goes on at the next primary"},
 	// RedLock.
 	{"quorum.go", "return len(q.parts)/2 + 1 }", "return len(q.parts) / 2 }", "a majority is more than half"},
 	{"quorum_hold.go", "return values[len(values)-len(values)/2-1]", "return values[len(values)-1]", "survives: ValidUntil asks Err, which counts the votes"},

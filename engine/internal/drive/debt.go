@@ -1,4 +1,4 @@
-package engine
+package drive
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -9,11 +9,11 @@ import (
 // debt is a machine.Debt with its timer.
 type debt struct {
 	machine.Debt
-	sh    *shard
+	sh    *Shard
 	timer wheel.Timer
 }
 
-func newDebt(sh *shard) *debt {
+func newDebt(sh *Shard) *debt {
 	d := &debt{sh: sh}
 	d.Port = d
 	d.timer.Init(d)
@@ -22,8 +22,8 @@ func newDebt(sh *shard) *debt {
 
 // The methods below implement machine.DebtPort.
 
-func (d *debt) WakeAt(at clock.Instant) { d.sh.eng.wheel.Schedule(&d.timer, at) }
-func (d *debt) Over()                   { d.sh.eng.wheel.Cancel(&d.timer) }
+func (d *debt) WakeAt(at clock.Instant) { d.sh.Table.Timers.Schedule(&d.timer, at) }
+func (d *debt) Over()                   { d.sh.Table.Timers.Cancel(&d.timer) }
 
 // Fire implements wheel.Task.
 func (d *debt) Fire(_ *wheel.Timer, now clock.Instant) {
@@ -31,5 +31,5 @@ func (d *debt) Fire(_ *wheel.Timer, now clock.Instant) {
 	d.sh.mu.Lock()
 	d.Fired(now, &fx)
 	d.sh.mu.Unlock()
-	d.sh.eng.run(&fx)
+	d.sh.Table.Run(&fx)
 }

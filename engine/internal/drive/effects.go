@@ -1,40 +1,40 @@
-package engine
+package drive
 
 import "github.com/pawl-lock/pawl/engine/internal/machine"
 
-// fewContexts is how many contexts a user's goroutine ends itself, for example in
+// FewContexts is how many contexts a user's goroutine ends itself, for example in
 // Unlock. A goroutine that is started for it ends more than that, and all contexts of a
 // hold that ended on an event loop or a timer. Close waits for these goroutines.
-const fewContexts = 64
+const FewContexts = 64
 
-// run does what a transition has left to be done. The caller holds no lock. It may be an
+// Run does what a transition has left to be done. The caller holds no lock. It may be an
 // event loop or a timer, so contexts are ended by a goroutine.
-func (e *Engine) run(fx *machine.Effects) {
+func (t *Table) Run(fx *machine.Effects) {
 	if ended := fx.Ended; ended != nil {
-		e.exec.Spawn(func() { endContexts(ended) })
+		t.Engine.Spawn(func() { endContexts(ended) })
 	}
 	// Then the wire, then the verdicts: the round trip is the longer wait.
 	if r := fx.Send; r != nil {
-		e.submit(r)
+		t.submit(r)
 	}
 	if r := fx.Stalled; r != nil {
-		e.recovery.add(r)
+		t.Recovery.Add(r)
 	}
 	fx.Deliver()
 	if h := fx.Look; h != nil {
-		holdingOf(h).lookNow()
+		HoldingOf(h).LookNow()
 	}
 }
 
-// runForUser is run for a caller's own goroutine, which ends a few contexts itself.
-func (e *Engine) runForUser(fx *machine.Effects) {
-	if ended := fx.Ended; ended != nil && fx.Contexts <= fewContexts {
+// RunForUser is Run for a caller's own goroutine, which ends a few contexts itself.
+func (t *Table) RunForUser(fx *machine.Effects) {
+	if ended := fx.Ended; ended != nil && fx.Contexts <= FewContexts {
 		fx.Ended = nil
-		defer e.run(fx) // a user's context may panic; others wait for their verdicts
+		defer t.Run(fx) // a user's context may panic; others wait for their verdicts
 		endContexts(ended)
 		return
 	}
-	e.run(fx)
+	t.Run(fx)
 }
 
 // endContexts ends the contexts of holds of one name, and notes that they were told. No lock is
@@ -54,10 +54,10 @@ func endContexts(ended *machine.Hold) {
 		}
 	}
 	through = true
-	sh := shardOf(ended.Res)
+	sh := ShardOf(ended.Res)
 	var fx machine.Effects
 	sh.mu.Lock()
 	ended.Res.Told(ended, &fx)
 	sh.mu.Unlock()
-	sh.eng.run(&fx)
+	sh.Table.Run(&fx)
 }

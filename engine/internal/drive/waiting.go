@@ -1,7 +1,8 @@
-package engine
+package drive
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
@@ -27,31 +28,31 @@ func newWaiting() *waiting {
 
 // The methods below implement machine.WaitPort.
 
-func (w *waiting) RingAt(at clock.Instant) { engineOf(w.Resource()).wheel.Schedule(&w.alarm, at) }
-func (w *waiting) Silence()                { engineOf(w.Resource()).wheel.Cancel(&w.alarm) }
+func (w *waiting) RingAt(at clock.Instant) { ShardOf(w.Resource()).Table.Timers.Schedule(&w.alarm, at) }
+func (w *waiting) Silence()                { ShardOf(w.Resource()).Table.Timers.Cancel(&w.alarm) }
 
 // Listen subscribes: that neither blocks nor calls back.
 func (w *waiting) Listen(r *machine.Resource) {
 	w.channel.Init(channelOf(r).Name(), w)
-	engineOf(r).client.Subscribe(&w.channel)
+	ShardOf(r).Table.Client.Subscribe(&w.channel)
 }
 
-func (w *waiting) Unlisten() { engineOf(w.Resource()).client.Unsubscribe(&w.channel) }
+func (w *waiting) Unlisten() { ShardOf(w.Resource()).Table.Client.Unsubscribe(&w.channel) }
 
 // Fire implements wheel.Task: the alarm.
 func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
-	sh := shardOf(w.Resource())
+	sh := ShardOf(w.Resource())
 	var fx machine.Effects
 	sh.mu.Lock()
 	w.Rang(&fx)
 	sh.mu.Unlock()
-	sh.eng.run(&fx)
+	sh.Table.Run(&fx)
 }
 
 // ChannelEvent implements resp.ChannelHandler.
 func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
 	defer invariants.FailStop()
-	sh := shardOf(w.Resource())
+	sh := ShardOf(w.Resource())
 	var fx machine.Effects
 	sh.mu.Lock()
 	switch ev {
@@ -65,14 +66,14 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
 		w.Forbidden(w.channel.Name(), err, &fx)
 	}
 	sh.mu.Unlock()
-	sh.eng.run(&fx)
+	sh.Table.Run(&fx)
 }
 
 // pauseTimer ends a pause of a resource.
 type pauseTimer struct {
 	timer wheel.Timer
 	res   *machine.Resource
-	sh    *shard
+	sh    *Shard
 }
 
 // Fire implements wheel.Task.
@@ -81,5 +82,10 @@ func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
 	p.sh.mu.Lock()
 	p.res.PauseOver(&fx)
 	p.sh.mu.Unlock()
-	p.sh.eng.run(&fx)
+	p.sh.Table.Run(&fx)
+}
+
+// channelOf is where the end of the lock is announced.
+func channelOf(r *machine.Resource) script.Channel {
+	return ShardOf(r).Table.Channel(Key{r.Name, KindOf(r)})
 }

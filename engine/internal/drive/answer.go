@@ -1,0 +1,105 @@
+package drive
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// ErrReply is an answer that no script of ours gives.
+var ErrReply = errors.New("engine: the server's answer is not one of the script's")
+
+// errRefused is renew's answer for a lock that it could not write.
+var errRefused = errors.New("engine: the server refuses to write the lock for now")
+
+// reading reads the reply of a command.
+func reading(what machine.What, reply resp.Reply) machine.Outcome {
+	o := machine.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
+	if reply.Ack != nil {
+		o.Ack = reply.Ack
+	}
+	v := reply.Value
+	if o.Err == nil && what == machine.Extending {
+		// renew answers a list; ours has one element.
+		list := v
+		v = resp.Value{}
+		if list.Kind == wire.KindArray && list.Len() == 1 {
+			list.Each(func(_ int, e resp.Value) bool { v = e; return true })
+		}
+	}
+	if o.Err == nil && v.Kind != wire.KindInt {
+		o.Err = ErrReply
+	}
+	if o.Verdict = Classify(o.Err); o.Verdict == machine.Answered {
+		read(&o, what, v.Int)
+	}
+	return o
+}
+
+// read says what the answer of a script means.
+func read(o *machine.Outcome, what machine.What, code int64) {
+	switch {
+	case what == machine.Acquiring:
+		if code != script.Granted {
+			o.Answer, o.TTL = machine.Taken, time.Duration(code)*time.Millisecond
+		}
+	case what == machine.Extending:
+		switch code {
+		case script.Renewed:
+		case script.Gone:
+			o.Answer = machine.Missing
+		case script.WrongType:
+			o.Answer = machine.Foreign
+		case script.Refused:
+			o.Verdict, o.Err = machine.Busy, errRefused
+		default:
+			o.Verdict, o.Err = machine.Denied, ErrReply
+		}
+	case code == script.NotThere:
+		o.Answer = machine.Missing
+	case code == script.Unheard && what != machine.Reentering:
+		o.Answer = machine.Mute
+	}
+}
+
+// refusals are the error codes that mean: not executed, try again later.
+var refusals = map[string]bool{
+	"BUSY": true, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "OOM": true,
+	"MISCONF": true, "NOREPLICAS": true, "CLUSTERDOWN": true, "TRYAGAIN": true,
+	"MOVED": true, "ASK": true, // sent on as often as is reasonable
+}
+
+// Classify is what an error of resp says about a command. It looks at what resp made, and no further: what lies behind it may be a
+// user's error (a Dialer's, say), whose methods are user code.
+func Classify(err error) machine.Verdict {
+	if err == nil {
+		return machine.Answered
+	}
+	if err == ErrReply {
+		return machine.Denied // asking again at once would not help
+	}
+	if refused, ok := err.(*resp.ServerError); ok {
+		switch {
+		case refusals[refused.Code]:
+			return machine.Busy
+		case refused.Code == "WRONGTYPE":
+			return machine.WrongType
+		}
+		return machine.Denied
+	}
+	switch class, cause := resp.Outcome(err); {
+	case class != resp.ErrNotSent:
+		return machine.Unknown // whatever cost the connection, a refusal of another command too
+	case cause == resp.ErrClosed:
+		return machine.Shut
+	case cause == resp.ErrUnwanted:
+		return machine.Unwanted
+	case cause == resp.ErrLaneFull:
+		return machine.Full
+	}
+	return machine.NotSent
+}

@@ -1,0 +1,130 @@
+package drive
+
+import (
+	"sync/atomic"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+)
+
+// closing is how far the end of a table has come.
+type closing struct {
+	shut    atomic.Bool           // nothing new is admitted
+	begun   atomic.Bool           // Close, which a Shutdown may delay for hours
+	emptied chan struct{}         // capacity 1: the last resource left a shard
+	refused atomic.Pointer[error] // the server's, to release a lock
+	delayed atomic.Pointer[error] // the same, for now
+}
+
+// Closing reports whether nothing new is admitted, Closed whether holds end, too.
+func (t *Table) Closing() bool { return t.closing.shut.Load() }
+func (t *Table) Closed() bool  { return t.closing.begun.Load() }
+
+// Shut admits nothing new.
+func (t *Table) Shut() { t.closing.shut.Store(true) }
+
+// Close admits nothing new, and tells so as the end of all.
+func (t *Table) Close() {
+	t.closing.shut.Store(true)
+	t.closing.begun.Store(true)
+	t.closing.delayed.Store(nil) // it was said to a Shutdown, perhaps long ago
+}
+
+// StopWaiting fails what waits.
+func (t *Table) StopWaiting() { t.Each((*machine.Resource).StopWaiting) }
+
+// EndHolds ends every hold, and has the locks released.
+func (t *Table) EndHolds() { t.Each((*machine.Resource).EndHold) }
+
+// Drop gives up what is left, when the client has failed what was unanswered.
+func (t *Table) Drop() { t.Each((*machine.Resource).Drop) }
+
+// Refused is what the server said when it refused to release a lock, for good or for now; nil
+// if it did not.
+func (t *Table) Refused() (forGood, forNow error) {
+	if err := t.closing.refused.Load(); err != nil {
+		forGood = *err
+	}
+	if err := t.closing.delayed.Load(); err != nil {
+		forNow = *err
+	}
+	return forGood, forNow
+}
+
+// noteRefusal keeps what the server said to a release that is given up, or goes on for now.
+func (t *Table) noteRefusal(o machine.Outcome) {
+	if !t.Closing() {
+		return
+	}
+	why := o.Err // not sooner: it goes to the heap
+	switch o.Verdict {
+	case machine.Denied:
+		t.closing.refused.Store(&why)
+	case machine.Busy:
+		t.closing.delayed.Store(&why)
+	}
+}
+
+// emptied notes that a resource left the table, and makes an AwaitEmpty look again. The caller
+// holds the shard's lock.
+func (t *Table) emptied(s *Shard) {
+	if !t.Closing() {
+		return
+	}
+	if s.len() == 0 {
+		t.lookAgain()
+	}
+}
+
+func (t *Table) lookAgain() {
+	select {
+	case t.closing.emptied <- struct{}{}:
+	default: // a wake-up is pending already
+	}
+}
+
+// AwaitEmpty waits until no resource is left, and reports whether that came before stop.
+// Shutdown and Close may wait both.
+func (t *Table) AwaitEmpty(stop <-chan struct{}) bool {
+	for {
+		if t.Resources() == 0 {
+			t.lookAgain() // the token that woke us was the other's too
+			return true
+		}
+		select {
+		case <-t.closing.emptied:
+		case <-stop:
+			return t.Resources() == 0
+		}
+	}
+}
+
+// Resources is how many names something is known of.
+func (t *Table) Resources() (n int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		n += s.len()
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Each visits all resources, under their shard's lock, and does what the visits
+// leave to be done.
+func (t *Table) Each(visit func(r *machine.Resource, fx *machine.Effects)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		all := s.All()
+		s.mu.Unlock()
+		for _, r := range all {
+			var fx machine.Effects
+			s.mu.Lock()
+			if !r.Out {
+				visit(r, &fx)
+			}
+			s.mu.Unlock()
+			t.Run(&fx)
+		}
+	}
+}

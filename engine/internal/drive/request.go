@@ -1,0 +1,60 @@
+package drive
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// Request is one request of the machine's, with the shard of its name, whose lock guards it.
+type Request struct {
+	machine.Request
+	Shard *Shard
+}
+
+// Wait cancels the request, which has no bound yet, when its Wait is over. The caller holds
+// the lock.
+func (a *Request) Wait(d time.Duration) { a.endAt(a.Shard.Now().Add(d), reason.ErrWaited) }
+
+// GiveUpAt implements machine.RequestPort.
+func (a *Request) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
+
+// deadline ends a request whose Wait is over, or that found no connection in
+// time. It is an object of its own because it may fire after the request went
+// back to its pool.
+type deadline struct {
+	timer wheel.Timer
+	sh    *Shard
+	req   *Request // nil when the request has ended; guarded by the shard's lock
+	cause error    // see reason.Stop
+}
+
+func (a *Request) endAt(at clock.Instant, cause error) {
+	d := &deadline{sh: a.Shard, req: a, cause: cause}
+	d.timer.Init(d)
+	a.Bound(d)
+	a.Shard.Table.Timers.Schedule(&d.timer, at)
+}
+
+// Over implements machine.Bound.
+func (d *deadline) Over() {
+	d.req = nil
+	d.sh.Table.Timers.Cancel(&d.timer)
+}
+
+// Fire implements wheel.Task.
+func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
+	d.sh.Lock()
+	a := d.req
+	if a == nil {
+		d.sh.Unlock()
+		return
+	}
+	var fx machine.Effects
+	a.Cancel(reason.Stop{Cause: d.cause, Late: true}, &fx)
+	d.sh.Unlock()
+	d.sh.Table.Run(&fx)
+}

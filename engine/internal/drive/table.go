@@ -1,0 +1,127 @@
+package drive
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// Key names a resource: the name is the mapped one, as it stands on the server.
+type Key struct {
+	Name string
+	Kind kind.Kind
+}
+
+// Placeable refuses a name whose channel would be in another slot than its key.
+func (k Key) Placeable() error {
+	channel, ok := k.Kind.Placeable(k.Name)
+	if ok {
+		return nil
+	}
+	return reason.Invalid("the name %q cannot be used in a cluster: its channel %q would belong to another slot, where its release cannot be announced; use one pair of braces with something in it, as in orders:{42}, or none",
+		reason.Shorten(k.Name), reason.Shorten(channel))
+}
+
+// Engine is the front door, for what its users are told.
+type Engine interface {
+	// NewHold makes a hold, whose port is a Hold. It is called under the shard's lock.
+	NewHold(s *Shard, r *machine.Resource, want machine.Acks) *machine.Hold
+	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
+	// that too few replicas have. They are called under the shard's lock.
+	LossError(name string, why machine.Loss) error
+	AckError(name string, ack *resp.Ack) error
+	// Unheard: a release was not announced, as the server refused the message. It is called
+	// under the shard's lock.
+	Unheard(name string)
+	// Spawn runs user code on a goroutine that Close waits for.
+	Spawn(func())
+}
+
+// Config is what a Table drives its machines with.
+type Config struct {
+	Engine  Engine
+	ID      string // the first half of every owner
+	Machine machine.Config
+	World   world.World
+	// Both has releases announced with plain and with sharded messages in a cluster that
+	// knows sharded ones.
+	Both bool
+}
+
+// Recovery goes on with what stalled.
+type Recovery interface {
+	Add(r *machine.Resource)
+	Drop(r *machine.Resource)
+	Answered(p *machine.Pace, works bool)
+	ServerOf(route uint64) resp.ServerID
+	Released(r *machine.Resource, by machine.Server, id int64, at, end clock.Instant)
+}
+
+const shardCount = 256
+
+// Table has the names of an engine, in shards, and what drives them. Init sets it up; Client,
+// Timers and Renewer must be there before the first event.
+type Table struct {
+	Config
+	Client   world.Client
+	Timers   world.Timers
+	Renewer  *renew.Renewer
+	Recovery Recovery
+
+	closing closing
+	shards  [shardCount]Shard
+}
+
+// Init sets up an empty table.
+func (t *Table) Init(cfg Config) {
+	t.Config = cfg
+	t.closing.emptied = make(chan struct{}, 1)
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.Table = t
+		for kind := range s.resources {
+			s.resources[kind] = make(map[string]*machine.Resource)
+		}
+	}
+}
+
+// Shard is the shard of a name.
+func (t *Table) Shard(route uint64) *Shard {
+	// The low bits pick the node and the lane, the high ones the shard.
+	return &t.shards[route>>56]
+}
+
+// Shards are all of them.
+func (t *Table) Shards() []Shard { return t.shards[:] }
+
+// Channel is where the end of a lock is announced.
+func (t *Table) Channel(k Key) script.Channel { return k.Kind.Channel(k.Name, t.verb()) }
+
+// verb is how a release is announced. Sharded messages and plain ones are strangers.
+func (t *Table) verb() string {
+	switch {
+	case !t.Client.Sharded():
+		return "PUBLISH"
+	case t.Both:
+		return "BOTH"
+	default:
+		return "SPUBLISH"
+	}
+}
+
+// Counters are the statistics of all shards.
+func (t *Table) Counters() (all machine.Counters) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		c := s.count
+		s.mu.Unlock()
+		all.Add(&c)
+	}
+	return all
+}
