@@ -3,7 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
-	"sync"
+	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -17,8 +17,9 @@ import (
 //	                               v
 //	                            closed: connections, wheel, callbacks ended
 type closing struct {
-	once sync.Once
-	err  error
+	asked atomic.Bool
+	over  chan struct{} // closed when err is the result of Close
+	err   error
 }
 
 // Close ends every hold with reason EngineClosed and every waiting acquisition with
@@ -35,7 +36,12 @@ type closing struct {
 // Do not call Close from a callback or hook: Close waits for it, so the call takes the
 // whole CloseTimeout and returns ErrPending.
 func (e *Engine) Close() error {
-	e.closed.once.Do(func() { e.closed.err = e.close() })
+	if e.closed.asked.CompareAndSwap(false, true) {
+		defer close(e.closed.over)
+		e.closed.err = e.close()
+		return e.closed.err
+	}
+	e.world.Wait(e.closed.over, nil, nil)
 	return e.closed.err
 }
 
@@ -62,19 +68,19 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 
 func (e *Engine) close() error {
 	e.table.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.CloseTimeout)
-	defer cancel()
+	timeout, stop := e.world.After(e.cfg.CloseTimeout)
+	defer stop()
 
 	e.gatherings.close()
 	e.table.StopWaiting()
 	e.table.EndHolds()
-	clean := e.table.AwaitEmpty(ctx.Done())
+	clean := e.table.AwaitEmpty(timeout)
 	e.table.Renewer.Close()
 	_ = e.table.Client.Close() // fails what is unanswered: see machine.Shut
 	e.table.Drop()
 	e.table.Timers.Close()
 	e.hooks.close()
-	quiet := e.exec.Quiet(ctx.Done())
+	quiet := e.awaitQuiet(timeout)
 	e.exec.Close()
 	refused, delayed := e.table.Refused()
 	switch why := cmp.Or(refused, delayed); {
@@ -88,4 +94,18 @@ func (e *Engine) close() error {
 		return reason.Because(ErrPending, errNotQuiet)
 	}
 	return nil
+}
+
+// awaitQuiet waits until no callback or hook runs any more.
+func (e *Engine) awaitQuiet(stop <-chan struct{}) bool {
+	idle := e.exec.Idle()
+	if e.world.Wait(idle, stop, nil) == 0 {
+		return true
+	}
+	select {
+	case <-idle: // both
+		return true
+	default:
+		return false
+	}
 }

@@ -83,6 +83,7 @@ func start(cfg Config, w world.World) *Engine {
 	e := &Engine{cfg: cfg, world: w, clock: w.Clock}
 	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
+	e.closed.over = make(chan struct{})
 	e.table.Init(drive.Config{
 		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w, Both: cfg.Sharding == "both",
 	})

@@ -48,11 +48,11 @@ func (h *holding) extendBy(ctx context.Context, d time.Duration) error {
 	if err := h.mayExtend(ctx, d); err != nil {
 		return err
 	}
-	patience := time.NewTimer(h.extendPatience())
-	defer patience.Stop()
+	patience, stop := h.engine().world.After(h.extendPatience())
+	defer stop()
 	x := newExtension(d)
 	ahead, err := h.startExtend(x)
-	return h.awaitExtend(ctx, x, ahead, err, patience.C)
+	return h.awaitExtend(ctx, x, ahead, err, patience)
 }
 
 // startExtend has x sent. If another is ahead of it, which is returned, x must be started
@@ -70,7 +70,7 @@ func (h *holding) startExtend(x *extension) (ahead *extension, err error) {
 }
 
 // awaitExtend waits for the result of x, which startExtend has started with that result.
-func (h *holding) awaitExtend(ctx context.Context, x, ahead *extension, err error, patience <-chan time.Time) error {
+func (h *holding) awaitExtend(ctx context.Context, x, ahead *extension, err error, patience <-chan struct{}) error {
 	for {
 		if err != nil {
 			return err
@@ -79,14 +79,14 @@ func (h *holding) awaitExtend(ctx context.Context, x, ahead *extension, err erro
 		if ahead != nil {
 			next = ahead
 		}
-		select {
-		case <-next.done:
+		switch h.engine().world.Wait(next.done, ctx.Done(), patience) {
+		case 0:
 			if next == x {
 				return x.Err
 			}
-		case <-ctx.Done():
+		case 1:
 			return h.stopExtending(x, context.Cause(ctx))
-		case <-patience:
+		case 2:
 			return h.stopExtending(x, nil)
 		}
 		ahead, err = h.startExtend(x)

@@ -16,9 +16,8 @@ func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
 		}
 		wait = max(wait, l.h.extendPatience())
 	}
-	patience := make(chan time.Time)
-	timer := time.AfterFunc(wait, func() { close(patience) })
-	defer timer.Stop()
+	patience, stop := m.holds[0].h.engine().world.After(wait)
+	defer stop()
 	all := make([]oneExtend, len(m.holds))
 	for i, l := range m.holds {
 		x := newExtension(d)
@@ -47,16 +46,13 @@ type oneExtend struct {
 
 // follow has x sent when the Extend ahead of it is done, without waiting for the answer: one
 // lock after the other would take a round trip each. It reports whether yet another was faster.
-func (o *oneExtend) follow(ctx context.Context, patience <-chan time.Time) bool {
+func (o *oneExtend) follow(ctx context.Context, patience <-chan struct{}) bool {
 	if o.ahead == nil {
 		return false
 	}
-	select {
-	case <-o.ahead.done:
-		o.ahead, o.err = o.h.startExtend(o.x)
-		return o.ahead != nil
-	case <-ctx.Done():
-	case <-patience:
+	if o.h.engine().world.Wait(o.ahead.done, ctx.Done(), patience) != 0 {
+		return false
 	}
-	return false
+	o.ahead, o.err = o.h.startExtend(o.x)
+	return o.ahead != nil
 }

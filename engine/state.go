@@ -205,8 +205,8 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 	if ctx.Err() != nil { // then nothing is sent
 		return resp.Value{}, reason.Because(notAsked, context.Cause(ctx))
 	}
-	patience := time.NewTimer(e.cfg.CommandTimeout)
-	defer patience.Stop()
+	patience, stop := e.world.After(e.cfg.CommandTimeout)
+	defer stop()
 	pause := 5 * time.Millisecond
 	for {
 		if e.table.Closing() {
@@ -214,8 +214,8 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 		}
 		q := &question{encode: encode, done: make(chan struct{})}
 		e.table.Client.Submit(route, q)
-		select {
-		case <-q.done:
+		switch e.world.Wait(q.done, ctx.Done(), patience) {
+		case 0:
 			switch drive.Classify(q.err) {
 			case machine.Answered:
 				return q.value, nil
@@ -229,20 +229,19 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 					return resp.Value{}, reason.Because(ErrOutcomeUnknown, q.err)
 				}
 			}
-		case <-ctx.Done():
+		case 1:
 			return resp.Value{}, e.unanswered(route, q, repeat, context.Cause(ctx))
-		case <-patience.C:
+		case 2:
 			return resp.Value{}, e.unanswered(route, q, repeat, nil)
 		}
-		again := time.NewTimer(pause)
+		again, stopAgain := e.world.After(pause)
 		pause = min(2*pause, 100*time.Millisecond)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
+		switch e.world.Wait(again, ctx.Done(), patience) {
+		case 1:
+			stopAgain()
 			return resp.Value{}, e.unasked(route, q, context.Cause(ctx))
-		case <-patience.C:
-			again.Stop()
+		case 2:
+			stopAgain()
 			return resp.Value{}, e.unasked(route, q, nil)
 		}
 	}

@@ -90,9 +90,7 @@ func (t *Table) AwaitEmpty(stop <-chan struct{}) bool {
 			t.lookAgain() // the token that woke us was the other's too
 			return true
 		}
-		select {
-		case <-t.closing.emptied:
-		case <-stop:
+		if t.World.Wait(t.closing.emptied, stop, nil) != 0 {
 			return t.Resources() == 0
 		}
 	}

@@ -144,8 +144,8 @@ func (x *Executor) finished() {
 	x.mu.Unlock()
 }
 
-// idle returns a channel that is closed when no task is pending.
-func (x *Executor) idle() <-chan struct{} {
+// Idle returns a channel that is closed when no task is pending.
+func (x *Executor) Idle() <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.mu.idle != nil {
@@ -158,22 +158,6 @@ func (x *Executor) idle() <-chan struct{} {
 	}
 	x.mu.idle = c
 	return c
-}
-
-// Quiet waits until no task is pending, and reports whether that came before stop.
-func (x *Executor) Quiet(stop <-chan struct{}) bool {
-	idle := x.idle()
-	select {
-	case <-idle:
-		return true
-	case <-stop:
-	}
-	select {
-	case <-idle: // both
-		return true
-	default:
-		return false
-	}
 }
 
 // Close ends the counting of tasks.

@@ -3,8 +3,8 @@
 // the engine makes them or asks a generator for random numbers. The real one is the machine and the network.
 // The simulation has another (engine/internal/sim), in which one seed decides everything.
 //
-// What an engine decides depends on nothing else. Blocking calls (Await, State, Extend)
-// also use timers of package time, which only bound how long their callers wait.
+// What an engine decides depends on nothing else. Calls that block wait with After and Wait,
+// but for those of futures (Lock, Unlock, Await), which wait for one end and a context.
 package world
 
 import (
@@ -25,6 +25,11 @@ type World struct {
 	Timers func(wheel.Config) Timers
 	// Go runs a function on a goroutine of its own.
 	Go func(func())
+	// After returns a channel that is closed after d, and what stops that.
+	After func(d time.Duration) (over <-chan struct{}, stop func() bool)
+	// Wait waits until one of the channels is ready, receives from it, and returns which it
+	// is: 0 for a, 1 for b, 2 for c. A nil channel is never ready.
+	Wait func(a, b, c <-chan struct{}) int
 	// Int64N returns a random number in [0, n). It spreads pauses; nothing secret hangs
 	// on it.
 	Int64N func(n int64) int64
@@ -94,8 +99,26 @@ func Real(c clock.Clock) World {
 		Client: open,
 		Timers: func(cfg wheel.Config) Timers { return wheel.New(cfg) },
 		Go:     func(f func()) { go f() },
+		After:  after,
+		Wait:   wait,
 		Int64N: rand.Int64N,
 		Secret: func(b []byte) { _, _ = cryptorand.Read(b) }, // never fails; see crypto/rand
+	}
+}
+
+func after(d time.Duration) (<-chan struct{}, func() bool) {
+	over := make(chan struct{})
+	return over, time.AfterFunc(d, func() { close(over) }).Stop
+}
+
+func wait(a, b, c <-chan struct{}) int {
+	select {
+	case <-a:
+		return 0
+	case <-b:
+		return 1
+	case <-c:
+		return 2
 	}
 }
 
