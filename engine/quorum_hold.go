@@ -282,9 +282,10 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*vote, d time.Duratio
 	// The rest is not waited for: what was sent may still succeed.
 	ectx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results := make(chan error, len(votes))
+	world := &q.home.world
+	results, ready := make(chan error, len(votes)), make(chan struct{}, len(votes))
 	for _, v := range votes {
-		go func() {
+		world.Go(func() {
 			err := v.hold.h.extendBy(ectx, d)
 			if lost, isLost := err.(*LostError); isLost {
 				err = lossAt(lost.Reason)
@@ -293,11 +294,13 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*vote, d time.Duratio
 				err = &serverError{q.locks[v.at].serverOf(), err}
 			}
 			results <- err
-		}()
+			ready <- struct{}{}
+		})
 	}
 	extended := 0
 	var errs []error
 	for range votes {
+		world.Wait(ready, nil, nil)
 		if err := <-results; err != nil {
 			errs = append(errs, err)
 		} else {
