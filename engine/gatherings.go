@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -85,7 +87,8 @@ type gatherings struct {
 
 	mu     sync.Mutex
 	closed bool
-	listed map[*many]struct{}
+	listed map[*many]uint64 // and in which order
+	count  uint64
 }
 
 // add lists one, unless the engine is closing.
@@ -96,9 +99,10 @@ func (all *gatherings) add(t *many) bool {
 		return false
 	}
 	if all.listed == nil {
-		all.listed = make(map[*many]struct{})
+		all.listed = make(map[*many]uint64)
 	}
-	all.listed[t] = struct{}{}
+	all.count++
+	all.listed[t] = all.count
 	return true
 }
 
@@ -115,7 +119,8 @@ func (all *gatherings) close() {
 	listed := all.listed
 	all.listed = nil
 	all.mu.Unlock()
-	for t := range listed {
+	inOrder := slices.SortedFunc(maps.Keys(listed), func(a, b *many) int { return cmp.Compare(listed[a], listed[b]) })
+	for _, t := range inOrder {
 		t.GiveUp(reason.Stop{Cause: ErrClosed})
 	}
 }

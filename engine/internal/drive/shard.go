@@ -2,7 +2,9 @@ package drive
 
 import (
 	"encoding/binary"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,11 +61,12 @@ func (s *Shard) Get(k Key, route uint64) *machine.Resource {
 	return r
 }
 
-// All are the resources of the shard. The caller holds the lock.
+// All are the resources of the shard, in the order of their names: what a visit of them leads
+// to must not hang on that of a map. The caller holds the lock.
 func (s *Shard) All() (all []*machine.Resource) {
 	for _, named := range s.resources {
-		for _, r := range named {
-			all = append(all, r)
+		for _, name := range slices.Sorted(maps.Keys(named)) {
+			all = append(all, named[name])
 		}
 	}
 	return all
