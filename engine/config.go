@@ -133,6 +133,7 @@ type Config struct {
 
 	transport resp.Transport // tests force one
 	wheel     wheel.Config   // tests break what is below it
+	remember  time.Duration  // how long releases are, if anything may replace their server; for tests
 }
 
 func (c Config) withDefaults() Config {

@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
@@ -29,8 +30,7 @@ type Engine struct {
 	cfg        Config  // without passwords
 	clock      clock.Clock
 	world      world.World
-	recovery   recovery
-	released   released
+	recovery   *recovery.Recovery
 	watches    watch.Watches[*acquisition]
 	gatherings gatherings
 	exec       executor.Executor
@@ -87,14 +87,11 @@ func start(cfg Config, w world.World) *Engine {
 	e.table.Init(drive.Config{
 		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w, Both: cfg.Sharding == "both",
 	})
-	e.table.Recovery = &e.recovery
 	e.exec.Init(w.Go, cfg.Executor)
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
 	e.table.Timers = w.Timers(timers)
-	e.recovery.init(e)
-	e.released.init(e)
 	e.table.Renewer = renew.New(renew.Config{
 		Clock: w.Clock, Wheel: e.table.Timers, Draw: w.Draw, Lease: cfg.Lease,
 		Submit:  e.submitRenewal,
@@ -107,7 +104,8 @@ func start(cfg Config, w world.World) *Engine {
 		client.Logger = slog.New(connectionLog{e})
 	}
 	client.Scripts = script.Texts()
-	// The client may begin to connect, and tell of it, before e.table.Client is set.
+	// The client may begin to connect, and tell of it, before e.table.Client is set, and
+	// what hears of it.
 	ready := make(chan struct{})
 	e.table.Client = w.Client(client, world.Events{
 		Connection: func(s resp.State, lane world.Lane) {
@@ -119,6 +117,8 @@ func start(cfg Config, w world.World) *Engine {
 			e.rerouted()
 		},
 	})
+	e.recovery = newRecovery(e)
+	e.table.Recovery = e.recovery
 	close(ready)
 	return e
 }
@@ -128,7 +128,7 @@ func (e *Engine) connection(s resp.State, lane world.Lane) {
 	if s.Up {
 		switch s.Role {
 		case resp.RoleLane:
-			e.recovery.up(lane)
+			e.recovery.Up(lane)
 		case resp.RoleRenewal, resp.RoleDurableRenewal:
 			e.table.Renewer.Resume()
 		}
@@ -141,8 +141,7 @@ func (e *Engine) connection(s resp.State, lane world.Lane) {
 
 // rerouted hears that names may have come to other servers.
 func (e *Engine) rerouted() {
-	e.recovery.rerouted()
-	e.released.rerouted()
+	e.recovery.Rerouted()
 	e.table.Renewer.Resume()
 }
 

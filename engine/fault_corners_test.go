@@ -204,10 +204,8 @@ func stalledNameIsGivenUp(t *testing.T, end func(*Engine) error) bool {
 	s.Kill()
 	waits := false
 	eventually(t, "its name is stalled, and recovery has given it up", func() bool {
-		e.recovery.mu.Lock()
-		defer e.recovery.mu.Unlock()
-		for _, l := range e.recovery.mu.lanes {
-			if waits = len(l.urgent) > 0; waits || len(l.tries) == 1 && !l.kicked {
+		for _, l := range e.recovery.View().Lanes {
+			if waits = len(l.Urgent) > 0; waits || len(l.Tries) == 1 && !l.Kicked {
 				return true
 			}
 		}

@@ -134,11 +134,9 @@ func hasText(err error, text string) bool { return err != nil && strings.Contain
 func report(t testing.TB, e *Engine) {
 	t.Helper()
 	t.Logf("stats: %+v", e.Stats())
-	e.recovery.mu.Lock()
-	for id, l := range e.recovery.mu.lanes {
-		t.Logf("a lane, up %v: %d urgent, %d tries stalled, %d out", id.Up(), len(l.urgent), len(l.tries), l.out)
+	for _, l := range e.recovery.View().Lanes {
+		t.Logf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out)
 	}
-	e.recovery.mu.Unlock()
 	states := map[string]int{}
 	for i := range e.table.Shards() {
 		sh := &e.table.Shards()[i]

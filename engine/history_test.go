@@ -222,13 +222,11 @@ func (h *history) checkLeftovers() {
 		if s.Held != 0 || s.Waiting != 0 || s.Leaked != 0 {
 			t.Errorf("engine %d: %+v", i, s)
 		}
-		e.recovery.mu.Lock()
-		for _, l := range e.recovery.mu.lanes {
-			if l.out != 0 {
-				t.Errorf("engine %d: %d paced commands of a lane were never answered", i, l.out)
+		for _, l := range e.recovery.View().Lanes {
+			if l.Out != 0 {
+				t.Errorf("engine %d: %d paced commands of a lane were never answered", i, l.Out)
 			}
 		}
-		e.recovery.mu.Unlock()
 		if n := e.watches.Len(); n != 0 {
 			t.Errorf("engine %d watches %d contexts", i, n)
 		}

@@ -25,10 +25,8 @@ func resourceOf(e *Engine, name string) *machine.Resource {
 // name may be given.
 func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	t.Helper()
-	e.recovery.mu.Lock()
-	defer e.recovery.mu.Unlock()
-	for _, l := range e.recovery.mu.lanes {
-		for _, r := range append(append([]*machine.Resource(nil), l.urgent...), l.tries...) {
+	for _, l := range e.recovery.View().Lanes {
+		for _, r := range slices.Concat(l.Urgent, l.Tries) {
 			listed++
 			sh := drive.ShardOf(r)
 			sh.Lock()

@@ -9,11 +9,9 @@ import (
 
 // names counts what is kept of names: in the table, and in the lists of recovery.
 func names(e *Engine) (known, listed int) {
-	e.recovery.mu.Lock()
-	for _, l := range e.recovery.mu.lanes {
-		listed += len(l.urgent) + len(l.tries)
+	for _, l := range e.recovery.View().Lanes {
+		listed += len(l.Urgent) + len(l.Tries)
 	}
-	e.recovery.mu.Unlock()
 	return e.table.Resources(), listed
 }
 

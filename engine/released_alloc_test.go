@@ -5,6 +5,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -13,8 +14,8 @@ func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
 	e := open(t, redistest.StartReplicated(t, 1).URL())
 	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	note := func() {
-		at = at.Add(rememberFor / 1000) // a few pages, of which the oldest is used again
-		e.released.note(server, 0, pastRelease{name: "x", at: at})
+		at = at.Add(recovery.RememberFor / 1000) // a few pages, of which the oldest is used again
+		e.recovery.Note(server, 0, recovery.Release{Name: "x", At: at})
 	}
 	for range 5000 {
 		note()
@@ -31,7 +32,7 @@ func BenchmarkRememberingARelease(b *testing.B) {
 	e := open(b, redistest.StartReplicated(b, 1).URL())
 	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	for b.Loop() {
-		at = at.Add(rememberFor / 500_000) // 100,000 a second
-		e.released.note(server, 0, pastRelease{name: "x", at: at})
+		at = at.Add(recovery.RememberFor / 500_000) // 100,000 a second
+		e.recovery.Note(server, 0, recovery.Release{Name: "x", At: at})
 	}
 }

@@ -2,10 +2,11 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -151,65 +152,37 @@ func TestReleaseThatTheNewPrimaryRefusesIsSentUntilItDoesNot(t *testing.T) {
 	scripts := func() int64 { return o.promoted.CommandStats()["evalsha"] }
 	before, since := scripts(), time.Now()
 	eventually(t, "it is asked a few times", func() bool { return scripts() >= before+4 })
-	if d := time.Since(since); d < 2*againAfter {
+	if d := time.Since(since); d < 2*recovery.AgainAfter {
 		t.Errorf("four times within %v", d)
 	}
 	o.promoted.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 	o.awaitKeys(pace.Now(), 0)
 }
 
-// remember has an engine that has released nothing yet remember releases for so long.
-func remember(e *Engine, keep time.Duration) {
-	e.released.mu.Lock()
-	defer e.released.mu.Unlock()
-	e.released.keep = keep
+// remembering has an engine remember releases for so long.
+func remembering(keep time.Duration) func(*Config) {
+	return func(c *Config) { c.remember = keep }
 }
 
 // remembered counts what an engine remembers.
 func remembered(e *Engine) (servers, releases int) {
-	e.released.mu.Lock()
-	defer e.released.mu.Unlock()
-	for _, s := range e.released.mu.servers {
-		servers++
-		for page := s.first; page != nil; page = page.next {
-			releases += page.n
-		}
-	}
-	return servers, releases
+	v := e.recovery.View()
+	return v.Servers, v.Releases
 }
 
-func TestReleasesAreRememberedForAMoment(t *testing.T) {
+func TestAStandaloneServerIsNeverReplacedSoNothingIsRemembered(t *testing.T) {
 	t.Parallel()
-	r := redistest.StartReplicated(t, 1)
-	e := open(t, r.URL())
-	now := e.clock.Now()
-	server := e.table.Client.ServerOf(0)
-	page := len(releasePage{}.list)
-	note := func(n int, at clock.Instant) {
-		for i := range n {
-			e.released.note(server, 0, pastRelease{name: fmt.Sprint(i), at: at})
-		}
-	}
-	note(rememberMost+10*page, now)
-	if servers, n := remembered(e); servers != 1 || n < rememberMost-page || n > rememberMost+page {
+	e := open(t, server(t).URL())
+	mustUnlock(t, mustLock(t, e.Mutex("x")))
+	if servers, n := remembered(e); servers != 0 || n != 0 {
 		t.Errorf("%d releases of %d servers are remembered", n, servers)
-	}
-	note(page, now.Add(rememberFor+time.Second))
-	if _, n := remembered(e); n > 2*page {
-		t.Errorf("%d releases are remembered, most of them old", n)
-	}
-	plain := open(t, r.Primary().URL())
-	mustUnlock(t, mustLock(t, plain.Mutex("x")))
-	if servers, n := remembered(plain); servers != 0 || n != 0 {
-		t.Error("a standalone server is never replaced")
 	}
 }
 
 // The last user leaves nothing.
 func TestReleasesAreForgotten(t *testing.T) {
 	t.Parallel()
-	e := open(t, redistest.StartReplicated(t, 1).URL())
-	remember(e, time.Second)
+	e := open(t, redistest.StartReplicated(t, 1).URL(), remembering(time.Second))
 	mustUnlock(t, mustLock(t, e.Mutex("x")))
 	if _, n := remembered(e); n != 1 {
 		t.Fatalf("%d releases are remembered", n)
@@ -220,8 +193,7 @@ func TestReleasesAreForgotten(t *testing.T) {
 // While nobody can be asked nothing is forgotten: the failover may take its time.
 func TestReleasesAreRememberedWhileTheServerIsGone(t *testing.T) {
 	t.Parallel()
-	o := newOutdated(t)
-	remember(o.e, 500*time.Millisecond)
+	o := newOutdated(t, remembering(500*time.Millisecond))
 	h := mustLock(t, o.e.Mutex("x"))
 	o.holdUp(1)
 	mustUnlock(t, h)
@@ -231,54 +203,13 @@ func TestReleasesAreRememberedWhileTheServerIsGone(t *testing.T) {
 	o.awaitKeys(o.promote(), 0)
 }
 
-// Of a cluster's server only some slots may go to another.
-func TestReleasesOfSomeSlotsAreTakenOut(t *testing.T) {
-	t.Parallel()
-	s := &serverReleases{released: &released{keep: 5 * time.Second}}
-	for i := range 1000 {
-		s.push(pastRelease{id: int64(i), at: clock.Instant(time.Duration(i) * 6 * time.Millisecond)})
-	}
-	seen := 0
-	moved := s.takeOut(func(r *pastRelease) bool { seen++; return r.id%3 == 0 })
-	if seen != 1000 || s.pages != 4 {
-		t.Errorf("%d seen, %d pages", seen, s.pages)
-	}
-	for _, r := range moved {
-		if r.id%3 != 0 || r.at < clock.Instant((999*6-5000)*time.Millisecond) {
-			t.Errorf("%d, of %v, was taken out", r.id, r.at)
-		}
-	}
-	if len(moved) != 278 { // of the last five seconds
-		t.Errorf("%d moved", len(moved))
-	}
-	next := &serverReleases{released: s.released}
-	next.push(pastRelease{id: 2000})
-	next.prepend(s)
-	last, n := int64(-1), 0
-	for page := next.first; page != nil; page = page.next {
-		for _, r := range page.list[:page.n] {
-			if r.id <= last || r.id%3 == 0 {
-				t.Fatalf("%d behind %d", r.id, last)
-			}
-			last = r.id
-			n++
-		}
-	}
-	if n != 667 || next.last.newest().id != 2000 || next.pages != 5 {
-		t.Errorf("%d are left, in %d pages", n, next.pages)
-	}
-	if moved := next.takeOut(func(*pastRelease) bool { return true }); next.first != nil || next.last != nil || next.pages != 0 || len(moved) == 0 {
-		t.Error("something is left")
-	}
-}
-
 // The routes have changed while the release was out.
 func TestReleaseAnsweredByAServerThatIsReplacedIsSentAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
 	e := open(t, r.URL())
 	r.Primary().Do("HSET", "x", e.ID()+":5", "1")
-	e.released.note(e.table.Client.ServerOf(0)+1, e.table.Client.Route("x"), pastRelease{name: "x", id: 5, at: e.clock.Now()})
+	e.recovery.Note(e.table.Client.ServerOf(0)+1, e.table.Client.Route("x"), recovery.Release{Name: "x", ID: 5, At: e.clock.Now()})
 	eventually(t, "it is released", func() bool { return r.Primary().Do("EXISTS", "x") == int64(0) })
 	// That has an effect, so it is remembered, for the server that has done it.
 	eventually(t, "it is remembered", func() bool { servers, n := remembered(e); return servers == 1 && n == 1 })
@@ -297,12 +228,11 @@ func TestReleasesAreSentAgainWhileAShutdownWaits(t *testing.T) {
 	p.Down()
 	route := e.table.Client.Route("x")
 	eventually(t, "the lane is down", func() bool { return !e.table.Client.LaneOf(route).Up() })
-	e.recovery.addReleases([]pastRelease{{name: "x", id: 5, at: e.clock.Now()}}, 0)
+	e.recovery.Again([]recovery.Release{{Name: "x", ID: 5, At: e.clock.Now()}}, 0)
 	eventually(t, "they were looked at", func() bool {
-		e.recovery.mu.Lock()
-		defer e.recovery.mu.Unlock()
-		l := e.recovery.mu.lanes[e.table.Client.LaneOf(route)]
-		return l == nil || !l.kicked
+		return !slices.ContainsFunc(e.recovery.View().Lanes, func(l recovery.LaneView) bool {
+			return l.Lane == e.table.Client.LaneOf(route) && l.Kicked
+		})
 	})
 	p.Up()
 	eventually(t, "it is released", func() bool { return s.Do("EXISTS", "x") == int64(0) })

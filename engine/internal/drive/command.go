@@ -100,7 +100,7 @@ func (c *command) Complete(reply resp.Reply) {
 	done := r.Replied(o, &fx)
 	sh.mu.Unlock()
 	if done.Paced != nil {
-		sh.Table.Recovery.Answered(done.Paced, o.Verdict.Sent() && o.Verdict != machine.Unknown)
+		sh.Table.Recovery.Answered(done.Paced, o.Verdict.Heard())
 	}
 	sh.Table.Run(&fx)
 }

@@ -134,6 +134,9 @@ const (
 // Sent reports whether a server may have seen it.
 func (v Verdict) Sent() bool { return v != NotSent && v != Full && v != Unwanted && v != Shut }
 
+// Heard reports whether a server answered: then its lane works.
+func (v Verdict) Heard() bool { return v.Sent() && v != Unknown }
+
 // Answer is what a script said.
 type Answer uint8
 

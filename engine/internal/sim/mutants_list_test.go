@@ -57,11 +57,11 @@ var mutants = []mutant{
 	{"internal/machine/resource.go", "\tif r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {", "\tif r.held != Freely || r.telling != 0 {", "a name has one command in flight"},
 	{"internal/machine/resource.go", "\tif r.settleDebt() || r.serveHold(fx)", "\tif r.serveHold(fx)", "a debt is paid"},
 	{"internal/machine/resource.go", "r.tries.Len() > 0 || r.debts != nil ||", "r.tries.Len() > 0 ||", "a name with a debt is kept"},
-	{"recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// rerouted", "\tv.mu.Unlock()\n}\n\n// rerouted", "a lane that comes up goes on"},
+	{"internal/recovery/recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// Rerouted", "\tv.mu.Unlock()\n}\n\n// Rerouted", "a lane that comes up goes on"},
 	// Failover.
-	{"released.go", "\t\tv.eng.recovery.addReleases(moved, 0)\n", "\t\t_ = moved\n", "a release that the next primary has not heard of is sent again"},
-	{"released.go", "\t\tv.recordLocked(server, r.at).push(r)\n", "", "a release is remembered for the next primary"},
-	{"recovery.go", "\tfor _, r := range all {\n\t\tv.Add(r)\n\t}\n", "\t_ = all\n", "a name that was stalled goes on at the next primary"},
+	{"internal/recovery/memory.go", "\t\tm.recovery.Again(due, 0)\n", "\t\t_ = due\n", "a release that the next primary has not heard of is sent again"},
+	{"internal/recovery/memory.go", "\t\tm.recordLocked(server, r.At).push(&r, m.keep)\n", "", "a release is remembered for the next primary"},
+	{"internal/recovery/recovery.go", "\tfor _, r := range names {\n\t\tv.Add(r)\n\t}\n", "\t_ = names\n", "a name that was stalled goes on at the next primary"},
 	// RedLock.
 	{"quorum.go", "return len(q.parts)/2 + 1 }", "return len(q.parts) / 2 }", "a majority is more than half"},
 	{"quorum_hold.go", "return values[len(values)-len(values)/2-1]", "return values[len(values)-1]", "survives: ValidUntil asks Err, which counts the votes"},

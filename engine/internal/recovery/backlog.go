@@ -1,0 +1,163 @@
+package recovery
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+const (
+	// maxTries bounds the unanswered tries of a lane.
+	maxTries = 256
+	// kickAfter is how long after a stall the lane is checked, in case it came up
+	// meanwhile or was never down (paced tries are stalled too).
+	kickAfter = 5 * time.Millisecond
+	// sweepAt is how many dropped resources the lists may have at least.
+	sweepAt = 256
+)
+
+// backlog is what waits for a lane, and decides what of it is sent next. Names with something
+// to give back, or a hold, go first. Then follow those that want to acquire, with at most
+// maxTries unanswered: without that bound 100,000 heads would try at the same moment against a
+// server that has just come back. Past releases take turns with the tries, within the same
+// bound.
+type backlog struct {
+	urgent  []*machine.Resource // with debts, releases or holds
+	tries   []*machine.Resource
+	again   []Release     // the latest comes last: it is the most likely to be needed
+	againAt clock.Instant // not before
+	turn    bool          // again had the latest turn
+	out     int           // commands without an answer
+	kicked  bool          // the lane will be looked at
+}
+
+// step is what is sent next: a name's command, or a past release.
+type step struct {
+	res    *machine.Resource // nil: none
+	past   Release           // if isPast
+	isPast bool
+	wakeAt clock.Instant // past releases are due then; 0 if they are, or there are none
+}
+
+// add lists a name that is stalled.
+func (b *backlog) add(r *machine.Resource, urgent bool) {
+	if urgent {
+		b.urgent = append(b.urgent, r)
+	} else {
+		b.tries = append(b.tries, r)
+	}
+}
+
+// addPast lists a past release, which is not sent before an instant.
+func (b *backlog) addPast(r Release, at clock.Instant) {
+	b.again = append(b.again, r)
+	b.againAt = max(b.againAt, at)
+}
+
+// next takes out what is to be sent now, if anything may be, and counts it. Without a
+// connection (up) past releases stay: the engine is being closed then, which a Shutdown
+// may delay, and the lane may come up.
+func (b *backlog) next(up bool, now clock.Instant) (s step) {
+	if s.res = take(&b.urgent); s.res != nil {
+		b.out++
+		return s
+	}
+	if b.out >= maxTries {
+		return s
+	}
+	if b.turn = !b.turn; (b.turn || len(b.tries) == 0) && up && len(b.again) > 0 {
+		if s.isPast = now >= b.againAt; s.isPast {
+			s.past = take(&b.again)
+			b.out++
+			return s
+		}
+		s.wakeAt = b.againAt
+	}
+	if s.res = take(&b.tries); s.res != nil {
+		b.out++
+	}
+	return s
+}
+
+// take takes the last one out of a list; none if it is empty.
+func take[T any](list *[]T) (last T) {
+	n := len(*list)
+	if n == 0 {
+		*list = nil
+		return last
+	}
+	var none T
+	last, (*list)[n-1] = (*list)[n-1], none
+	*list = (*list)[:n-1]
+	return last
+}
+
+// waiting reports whether anything is to be sent.
+func (b *backlog) waiting() bool { return len(b.urgent)+len(b.tries)+len(b.again) > 0 }
+
+// over reports whether the lane has nothing to do, and may be forgotten.
+func (b *backlog) over() bool { return !b.waiting() && b.out == 0 && !b.kicked }
+
+// kick notes that the lane will be looked at. It reports whether that is to be arranged:
+// it is not if it has been already.
+func (b *backlog) kick() bool {
+	first := !b.kicked
+	b.kicked = true
+	return first
+}
+
+// after is what follows an answer.
+type after uint8
+
+const (
+	nothing after = iota
+	goOn          // with the next ones
+	look          // in a moment: nobody else may be out to come back here (a full lane, say)
+)
+
+// answered counts an answer, or that there was nothing to send.
+func (b *backlog) answered(works bool) after {
+	b.out--
+	switch {
+	case !b.waiting():
+		return nothing
+	case works:
+		return goOn
+	default:
+		return look
+	}
+}
+
+// sweep forgets the names that nobody wants any more. It returns how many are left.
+func (b *backlog) sweep() (left int) {
+	for _, list := range []*[]*machine.Resource{&b.urgent, &b.tries} {
+		*list = slices.DeleteFunc(*list, func(r *machine.Resource) bool { return r.Dropped })
+		left += len(*list)
+	}
+	return left
+}
+
+// takeAll takes out all that waits.
+func (b *backlog) takeAll() (names []*machine.Resource, past []Release) {
+	names, past = append(b.urgent, b.tries...), b.again
+	b.urgent, b.tries, b.again = nil, nil, nil
+	return names, past
+}
+
+// drops says when the lists are swept: when half of what they have is dropped, or so. In an
+// outage they must not grow with each name that somebody has asked for.
+type drops struct {
+	since int // dropped since the lists were swept
+	left  int // names that were listed after that
+}
+
+// dropped counts one. It reports whether the lists are to be swept now.
+func (d *drops) dropped() bool {
+	d.since++
+	return d.since >= max(d.left, sweepAt)
+}
+
+// swept notes how many names were left.
+func (d *drops) swept(left int) { d.since, d.left = 0, left }

@@ -1,0 +1,178 @@
+package recovery
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// lab surrounds a Recovery with a world in which nothing happens by itself. It is the Port,
+// the Client and the Timers. The route of a name is its first letter.
+type lab struct {
+	t       *testing.T
+	v       *Recovery
+	clock   *clock.Fake
+	lanes   map[uint64]*labLane // by route
+	timers  map[*wheel.Timer]clock.Instant
+	closing bool
+
+	went map[string]Went // by name; Sent without one
+	gone []string        // names that were gone on with
+	pace *machine.Pace   // of the latest of them
+
+	refuse error // the client completes what is submitted with it
+	out    []*releaseAgain
+}
+
+// labLane is a lane to a server.
+type labLane struct {
+	up     bool
+	server resp.ServerID
+}
+
+func (l *labLane) Up() bool { return l.up }
+
+func newLab(t *testing.T, keep time.Duration) *lab {
+	l := &lab{
+		t: t, clock: clock.NewFake(), timers: make(map[*wheel.Timer]clock.Instant), went: make(map[string]Went),
+		lanes: map[uint64]*labLane{'a': {true, 1}, 'b': {true, 2}},
+	}
+	reverse := func(n int, swap func(i, j int)) {
+		for i := range n / 2 {
+			swap(i, n-1-i)
+		}
+	}
+	l.v = New(Config{Clock: l.clock, Wheel: l, Client: l, Shuffle: reverse, Engine: l, Keep: keep})
+	t.Cleanup(func() {
+		if !l.v.mu.TryLock() || !l.v.released.mu.TryLock() {
+			t.Error("a lock is held")
+		}
+	})
+	return l
+}
+
+func (l *lab) Closing() bool                             { l.unlocked(); return l.closing }
+func (l *lab) Route(name string) uint64                  { return uint64(name[0]) }
+func (l *lab) LaneOf(route uint64) world.Lane            { return l.lanes[route] }
+func (l *lab) ServerOf(route uint64) resp.ServerID       { return l.lanes[route].server }
+func (l *lab) Cancel(t *wheel.Timer) bool                { delete(l.timers, t); return true }
+func (l *lab) Schedule(t *wheel.Timer, at clock.Instant) { l.timers[t] = at }
+
+func (l *lab) Stalled(r *machine.Resource) (bool, uint64) {
+	l.unlocked()
+	return strings.HasSuffix(r.Name, "!"), l.Route(r.Name)
+}
+
+func (l *lab) GoOn(r *machine.Resource, by *machine.Pace) Went {
+	l.unlocked()
+	l.gone, l.pace = append(l.gone, r.Name), by
+	went, ok := l.went[r.Name]
+	if !ok {
+		went = Sent
+	}
+	if went == StalledAgain {
+		l.v.Add(r)
+	}
+	return went
+}
+
+func (l *lab) Submit(_ uint64, r resp.Request) {
+	l.unlocked()
+	if l.refuse != nil {
+		r.Complete(resp.Reply{Err: l.refuse})
+		return
+	}
+	l.out = append(l.out, r.(*releaseAgain))
+}
+
+func (l *lab) Verdict(err error) machine.Verdict {
+	if v, ok := err.(verdict); ok {
+		return machine.Verdict(v)
+	}
+	return machine.Answered
+}
+
+func (l *lab) AppendRelease(dst []byte, _ resp.Form, r *Release, rest time.Duration) []byte {
+	return append(append(append(dst, r.Name...), ' '), rest.String()...)
+}
+
+// unlocked fails the test if a lock is held where none may be.
+func (l *lab) unlocked() {
+	l.t.Helper()
+	if !l.v.mu.TryLock() {
+		l.t.Fatal("mu is held")
+	}
+	l.v.mu.Unlock()
+	if !l.v.released.mu.TryLock() {
+		l.t.Fatal("released.mu is held")
+	}
+	l.v.released.mu.Unlock()
+}
+
+// verdict is an error that has one.
+type verdict machine.Verdict
+
+func (verdict) Error() string { return "a verdict" }
+
+// add has names stall; urgent ones end with "!".
+func (l *lab) add(names ...string) (list []*machine.Resource) {
+	for _, name := range names {
+		r := &machine.Resource{Name: name}
+		l.v.Add(r)
+		list = append(list, r)
+	}
+	return list
+}
+
+// took returns the names that were gone on with since.
+func (l *lab) took() string {
+	names := strings.Join(l.gone, " ")
+	l.gone = nil
+	return names
+}
+
+// sent returns the names of past releases that were sent since.
+func (l *lab) sent() (names string) {
+	for _, a := range l.out {
+		names += a.Name + " "
+	}
+	l.out = nil
+	return strings.TrimSpace(names)
+}
+
+// advance moves the clock, and fires what is due.
+func (l *lab) advance(d time.Duration) {
+	end := l.clock.Now().Add(d)
+	for {
+		var next *wheel.Timer
+		for _, t := range slices.Collect(maps.Keys(l.timers)) {
+			if l.timers[t] <= end && (next == nil || l.timers[t] < l.timers[next]) {
+				next = t
+			}
+		}
+		if next == nil {
+			break
+		}
+		at := l.timers[next]
+		delete(l.timers, next)
+		l.clock.Advance(max(0, at.Sub(l.clock.Now())))
+		next.Fire(l.clock.Now())
+	}
+	l.clock.Advance(end.Sub(l.clock.Now()))
+}
+
+// wantRest fails the test unless nothing is to be done, and nothing armed.
+func (l *lab) wantRest() {
+	l.t.Helper()
+	if n := len(l.v.mu.lanes); n != 0 || len(l.timers) != 0 {
+		l.t.Errorf("%d lanes have something to do, %d timers are armed", n, len(l.timers))
+	}
+}

@@ -1,0 +1,65 @@
+package recovery
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// Config is what a Recovery needs.
+type Config struct {
+	Clock   clock.Clock
+	Wheel   Timers
+	Client  Client
+	Shuffle func(n int, swap func(i, j int))
+	Engine  Port
+	// Keep is how long a release is remembered while its server can be reached. It is 0 for
+	// a server that nothing replaces: then none is.
+	Keep time.Duration
+}
+
+// Port is the engine. Its methods are called without any lock of this package, and may lock
+// the shard of the name.
+type Port interface {
+	// Closing: nothing new is admitted. Then a lane that is down is gone on with, too.
+	Closing() bool
+	// Stalled looks at a name that is: has it something to give back, or a hold, and by
+	// which route does it go?
+	Stalled(r *machine.Resource) (urgent bool, route uint64)
+	// GoOn ends the stall of a name. What it sends is counted by the pace; its answer comes
+	// to Answered.
+	GoOn(r *machine.Resource, by *machine.Pace) Went
+	// Verdict classes the error of a reply.
+	Verdict(err error) machine.Verdict
+	// AppendRelease encodes a release, of whose MinHold rest is left, if that is > 0. It may
+	// be called under a lock of the client.
+	AppendRelease(dst []byte, form resp.Form, r *Release, rest time.Duration) []byte
+}
+
+// Went is what became of a name that was stalled.
+type Went uint8
+
+// What may become of it.
+const (
+	NothingToSend Went = iota
+	Sent               // its answer comes to Answered
+	StalledAgain       // and Add has been told
+)
+
+// Client is what a Recovery uses of a world.Client.
+type Client interface {
+	Submit(route uint64, r resp.Request)
+	Route(name string) uint64
+	LaneOf(route uint64) world.Lane
+	ServerOf(route uint64) resp.ServerID
+}
+
+// Timers is what a Recovery uses of a wheel.Wheel.
+type Timers interface {
+	Schedule(t *wheel.Timer, at clock.Instant)
+	Cancel(t *wheel.Timer) bool
+}

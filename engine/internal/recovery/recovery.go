@@ -1,0 +1,236 @@
+package recovery
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/world"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// Recovery holds the names whose commands could not be sent, per lane, and goes on with them
+// when the lane works again; see backlog. It also remembers releases; see memory.
+//
+// The lane of a name changes when its slot moves to another node. While no node serves
+// the slot, its lane is nowhere, and never up. See Rerouted.
+type Recovery struct {
+	cfg Config
+	mu  struct {
+		sync.Mutex
+		lanes map[world.Lane]*lane // those that have something to do
+		drops drops
+	}
+	released memory
+}
+
+// lane is one that has something to do. Its Recovery's mu guards it.
+type lane struct {
+	recovery *Recovery
+	id       world.Lane
+	backlog
+	pace  machine.Pace // by which commands know the lane
+	timer wheel.Timer  // the kick
+}
+
+// New makes a Recovery.
+func New(cfg Config) *Recovery {
+	v := &Recovery{cfg: cfg}
+	v.mu.lanes = make(map[world.Lane]*lane)
+	v.released.init(v)
+	return v
+}
+
+func (v *Recovery) laneLocked(id world.Lane) *lane {
+	l := v.mu.lanes[id]
+	if l == nil {
+		l = &lane{recovery: v, id: id}
+		l.timer.Init(l)
+		l.pace.Counter = l
+		v.mu.lanes[id] = l
+	}
+	return l
+}
+
+// settleLocked forgets a lane that has nothing to do.
+func (v *Recovery) settleLocked(l *lane) {
+	if l.over() {
+		delete(v.mu.lanes, l.id)
+	}
+}
+
+// kickLocked has the lane looked at in a moment.
+func (l *lane) kickLocked() { l.kickAtLocked(l.recovery.cfg.Clock.Now().Add(kickAfter)) }
+
+func (l *lane) kickAtLocked(at clock.Instant) {
+	if l.kick() {
+		l.recovery.cfg.Wheel.Schedule(&l.timer, at)
+	}
+}
+
+// Fire implements wheel.Task: the kick.
+func (l *lane) Fire(*wheel.Timer, clock.Instant) {
+	v := l.recovery
+	v.mu.Lock()
+	l.kicked = false
+	v.mu.Unlock()
+	v.resume(l.id)
+}
+
+// Add takes a name that is stalled. The lane may have come up since it was found down, with
+// nobody left to look at r. That is what the kick is for:
+//
+//	Submit: the lane is down
+//	                              lane comes up; resume finds nothing
+//	Add
+func (v *Recovery) Add(r *machine.Resource) {
+	urgent, route := v.cfg.Engine.Stalled(r)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if r.Dropped {
+		return
+	}
+	// The lane is asked for with mu held: either that is after the routes changed, or
+	// what is added is there when Rerouted looks.
+	l := v.laneLocked(v.cfg.Client.LaneOf(route))
+	l.add(r, urgent)
+	l.kickLocked()
+}
+
+// Drop is told that nobody wants any more what a stalled name was to send. The caller holds
+// the shard's lock.
+func (v *Recovery) Drop(r *machine.Resource) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r.Dropped = true
+	if !v.mu.drops.dropped() {
+		return
+	}
+	left := 0
+	for _, l := range v.mu.lanes {
+		left += l.sweep()
+		v.settleLocked(l)
+	}
+	v.mu.drops.swept(left)
+}
+
+// Again takes releases that are to be sent again, not before an instant.
+func (v *Recovery) Again(list []Release, at clock.Instant) {
+	const some = 256 // a lock of the event loop is not held for long
+	for len(list) > 0 {
+		part := list[:min(some, len(list))]
+		list = list[len(part):]
+		v.mu.Lock()
+		for _, r := range part {
+			l := v.laneLocked(v.cfg.Client.LaneOf(v.cfg.Client.Route(r.Name)))
+			l.addPast(r, at)
+			l.kickLocked()
+		}
+		v.mu.Unlock()
+	}
+}
+
+// Up is called when the lane has a connection again. Where the tries start is random, so that
+// the processes do not all ask for the same names.
+func (v *Recovery) Up(id world.Lane) {
+	v.mu.Lock()
+	if l := v.mu.lanes[id]; l != nil {
+		v.cfg.Shuffle(len(l.tries), func(i, j int) { l.tries[i], l.tries[j] = l.tries[j], l.tries[i] })
+	}
+	v.mu.Unlock()
+	v.resume(id)
+}
+
+// Rerouted is called when parts of the keys have come to other nodes: what waits may have
+// another lane, and what was released another server.
+func (v *Recovery) Rerouted() {
+	v.mu.Lock()
+	var names []*machine.Resource
+	var past []Release
+	for _, l := range slices.Collect(maps.Values(v.mu.lanes)) {
+		moreNames, morePast := l.takeAll()
+		names, past = append(names, moreNames...), append(past, morePast...)
+		v.settleLocked(l)
+	}
+	v.mu.Unlock()
+	v.Again(past, 0)
+	for _, r := range names {
+		v.Add(r)
+	}
+	v.released.rerouted()
+}
+
+// Answered is called when a command that has a pace is over; works says that its lane does,
+// too.
+func (v *Recovery) Answered(pace *machine.Pace, works bool) {
+	v.answered(pace.Counter.(*lane), works)
+}
+
+func (v *Recovery) answered(l *lane, works bool) {
+	v.mu.Lock()
+	then := l.answered(works)
+	if then == look {
+		l.kickLocked()
+	}
+	v.settleLocked(l)
+	v.mu.Unlock()
+	if then == goOn {
+		v.resume(l.id)
+	}
+}
+
+// resume goes on with what waits, as far as the bound and the connection allow. Every answer
+// that is counted calls it again.
+func (v *Recovery) resume(id world.Lane) {
+	for {
+		up := id.Up()
+		if !up && !v.cfg.Engine.Closing() {
+			return
+		}
+		l, s := v.next(id, up)
+		switch {
+		case s.isPast:
+			if !l.send(&s.past) {
+				return // as below
+			}
+		case s.res == nil:
+			return
+		default:
+			switch v.cfg.Engine.GoOn(s.res, &l.pace) {
+			case NothingToSend:
+				v.answered(l, false)
+			case StalledAgain:
+				// The lane is down, whatever Up says: it tells after it has failed all
+				// that was in flight, and this may be running inside of that.
+				v.mu.Lock()
+				l.kickLocked()
+				v.mu.Unlock()
+				return
+			}
+		}
+	}
+}
+
+// next takes out what is to be sent next on a lane.
+func (v *Recovery) next(id world.Lane, up bool) (*lane, step) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l := v.mu.lanes[id]
+	if l == nil {
+		return nil, step{}
+	}
+	var now clock.Instant
+	if len(l.again) > 0 { // nobody else asks for the time
+		now = v.cfg.Clock.Now()
+	}
+	s := l.next(up, now)
+	if s.wakeAt != 0 {
+		l.kickAtLocked(s.wakeAt)
+	}
+	if s.res == nil && !s.isPast {
+		v.settleLocked(l)
+	}
+	return l, s
+}
