@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
@@ -256,4 +258,12 @@ func (c Config) client() resp.Config {
 		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
 		Transport: c.transport,
 	}
+}
+
+// keep is how long a release is remembered.
+func (c Config) keep() time.Duration {
+	if topologies[c.Topology] == resp.Standalone {
+		return 0
+	}
+	return cmp.Or(c.remember, recovery.RememberFor)
 }

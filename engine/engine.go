@@ -11,8 +11,6 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/recovery"
-	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/engine/internal/world"
@@ -30,7 +28,6 @@ type Engine struct {
 	cfg        Config  // without passwords
 	clock      clock.Clock
 	world      world.World
-	recovery   *recovery.Recovery
 	watches    watch.Watches[*acquisition]
 	gatherings gatherings
 	exec       executor.Executor
@@ -85,40 +82,32 @@ func start(cfg Config, w world.World) *Engine {
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
 	e.table.Init(drive.Config{
-		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w, Both: cfg.Sharding == "both",
+		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w,
+		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster, Both: cfg.Sharding == "both",
 	})
 	e.exec.Init(w.Go, cfg.Executor)
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
-	e.table.Timers = w.Timers(timers)
-	e.table.Renewer = renew.New(renew.Config{
-		Clock: w.Clock, Wheel: e.table.Timers, Draw: w.Draw, Lease: cfg.Lease,
-		Submit:  e.submitRenewal,
-		Slotted: topologies[cfg.Topology] == resp.Cluster,
-		OnRound: e.hookRenewed,
-	})
+	e.table.SetTimers(w.Timers(timers), e.hookRenewed)
 	client := cfg.client()
 	client.Clock = w.Clock
 	if cfg.Logger != nil {
 		client.Logger = slog.New(connectionLog{e})
 	}
 	client.Scripts = script.Texts()
-	// The client may begin to connect, and tell of it, before e.table.Client is set, and
-	// what hears of it.
+	// The client may begin to connect, and tell of it, before the table has it.
 	ready := make(chan struct{})
-	e.table.Client = w.Client(client, world.Events{
+	e.table.SetClient(w.Client(client, world.Events{
 		Connection: func(s resp.State, lane world.Lane) {
 			<-ready
 			e.connection(s, lane)
 		},
 		Routes: func() {
 			<-ready
-			e.rerouted()
+			e.table.Rerouted()
 		},
-	})
-	e.recovery = newRecovery(e)
-	e.table.Recovery = e.recovery
+	}))
 	close(ready)
 	return e
 }
@@ -126,23 +115,12 @@ func start(cfg Config, w world.World) *Engine {
 // connection hears of connections that come and go.
 func (e *Engine) connection(s resp.State, lane world.Lane) {
 	if s.Up {
-		switch s.Role {
-		case resp.RoleLane:
-			e.recovery.Up(lane)
-		case resp.RoleRenewal, resp.RoleDurableRenewal:
-			e.table.Renewer.Resume()
-		}
+		e.table.Up(s.Role, lane)
 		e.log(slog.LevelDebug, "pawl: connected", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane)
 	} else if !e.table.Closing() {
 		e.log(slog.LevelWarn, "pawl: connection lost", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane, "err", s.Err)
 	}
 	e.hookConn(s)
-}
-
-// rerouted hears that names may have come to other servers.
-func (e *Engine) rerouted() {
-	e.recovery.Rerouted()
-	e.table.Renewer.Resume()
 }
 
 // wheelRebuilt hears that the timers were rebuilt. If the wall clock stepped, the
@@ -152,15 +130,6 @@ func (e *Engine) wheelRebuilt(reason string) {
 	if reason == wheel.RebuildClockStepped {
 		e.table.Renewer.All()
 	}
-}
-
-// submitRenewal sends a renewal script, for the renewer.
-func (e *Engine) submitRenewal(slot uint16, r resp.DurableRequest) {
-	if r.Wants() != 0 {
-		e.table.Client.SubmitDurableRenewal(uint64(slot), r)
-		return
-	}
-	e.table.Client.SubmitRenewal(uint64(slot), r)
 }
 
 // Ping checks that the server answers within Config.CommandTimeout, over an ordinary

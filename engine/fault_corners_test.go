@@ -204,7 +204,7 @@ func stalledNameIsGivenUp(t *testing.T, end func(*Engine) error) bool {
 	s.Kill()
 	waits := false
 	eventually(t, "its name is stalled, and recovery has given it up", func() bool {
-		for _, l := range e.recovery.View().Lanes {
+		for _, l := range e.table.Recovery.View().Lanes {
 			if waits = len(l.Urgent) > 0; waits || len(l.Tries) == 1 && !l.Kicked {
 				return true
 			}

@@ -134,7 +134,7 @@ func hasText(err error, text string) bool { return err != nil && strings.Contain
 func report(t testing.TB, e *Engine) {
 	t.Helper()
 	t.Logf("stats: %+v", e.Stats())
-	for _, l := range e.recovery.View().Lanes {
+	for _, l := range e.table.Recovery.View().Lanes {
 		t.Logf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out)
 	}
 	states := map[string]int{}

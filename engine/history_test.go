@@ -222,7 +222,7 @@ func (h *history) checkLeftovers() {
 		if s.Held != 0 || s.Waiting != 0 || s.Leaked != 0 {
 			t.Errorf("engine %d: %+v", i, s)
 		}
-		for _, l := range e.recovery.View().Lanes {
+		for _, l := range e.table.Recovery.View().Lanes {
 			if l.Out != 0 {
 				t.Errorf("engine %d: %d paced commands of a lane were never answered", i, l.Out)
 			}

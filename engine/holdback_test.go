@@ -25,7 +25,7 @@ func resourceOf(e *Engine, name string) *machine.Resource {
 // name may be given.
 func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	t.Helper()
-	for _, l := range e.recovery.View().Lanes {
+	for _, l := range e.table.Recovery.View().Lanes {
 		for _, r := range slices.Concat(l.Urgent, l.Tries) {
 			listed++
 			sh := drive.ShardOf(r)

@@ -9,7 +9,7 @@ import (
 
 // names counts what is kept of names: in the table, and in the lists of recovery.
 func names(e *Engine) (known, listed int) {
-	for _, l := range e.recovery.View().Lanes {
+	for _, l := range e.table.Recovery.View().Lanes {
 		listed += len(l.Urgent) + len(l.Tries)
 	}
 	return e.table.Resources(), listed

@@ -15,7 +15,7 @@ func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
 	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	note := func() {
 		at = at.Add(recovery.RememberFor / 1000) // a few pages, of which the oldest is used again
-		e.recovery.Note(server, 0, recovery.Release{Name: "x", At: at})
+		e.table.Recovery.Note(server, 0, recovery.Release{Name: "x", At: at})
 	}
 	for range 5000 {
 		note()
@@ -33,6 +33,6 @@ func BenchmarkRememberingARelease(b *testing.B) {
 	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	for b.Loop() {
 		at = at.Add(recovery.RememberFor / 500_000) // 100,000 a second
-		e.recovery.Note(server, 0, recovery.Release{Name: "x", At: at})
+		e.table.Recovery.Note(server, 0, recovery.Release{Name: "x", At: at})
 	}
 }

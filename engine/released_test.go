@@ -166,7 +166,7 @@ func remembering(keep time.Duration) func(*Config) {
 
 // remembered counts what an engine remembers.
 func remembered(e *Engine) (servers, releases int) {
-	v := e.recovery.View()
+	v := e.table.Recovery.View()
 	return v.Servers, v.Releases
 }
 
@@ -209,7 +209,7 @@ func TestReleaseAnsweredByAServerThatIsReplacedIsSentAgainAtOnce(t *testing.T) {
 	r := redistest.StartReplicated(t, 1)
 	e := open(t, r.URL())
 	r.Primary().Do("HSET", "x", e.ID()+":5", "1")
-	e.recovery.Note(e.table.Client.ServerOf(0)+1, e.table.Client.Route("x"), recovery.Release{Name: "x", ID: 5, At: e.clock.Now()})
+	e.table.Recovery.Note(e.table.Client.ServerOf(0)+1, e.table.Client.Route("x"), recovery.Release{Name: "x", ID: 5, At: e.clock.Now()})
 	eventually(t, "it is released", func() bool { return r.Primary().Do("EXISTS", "x") == int64(0) })
 	// That has an effect, so it is remembered, for the server that has done it.
 	eventually(t, "it is remembered", func() bool { servers, n := remembered(e); return servers == 1 && n == 1 })
@@ -228,9 +228,9 @@ func TestReleasesAreSentAgainWhileAShutdownWaits(t *testing.T) {
 	p.Down()
 	route := e.table.Client.Route("x")
 	eventually(t, "the lane is down", func() bool { return !e.table.Client.LaneOf(route).Up() })
-	e.recovery.Again([]recovery.Release{{Name: "x", ID: 5, At: e.clock.Now()}}, 0)
+	e.table.Recovery.Again([]recovery.Release{{Name: "x", ID: 5, At: e.clock.Now()}}, 0)
 	eventually(t, "they were looked at", func() bool {
-		return !slices.ContainsFunc(e.recovery.View().Lanes, func(l recovery.LaneView) bool {
+		return !slices.ContainsFunc(e.table.Recovery.View().Lanes, func(l recovery.LaneView) bool {
 			return l.Lane == e.table.Client.LaneOf(route) && l.Kicked
 		})
 	})

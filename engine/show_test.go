@@ -127,7 +127,7 @@ func TestPrintingTakesNoLock(t *testing.T) {
 		hold(e.table.Shards()[i].Lock, e.table.Shards()[i].Unlock)
 	}
 	hold(e.hooks.mu.Lock, e.hooks.mu.Unlock)
-	unlock = append(unlock, e.recovery.Freeze())
+	unlock = append(unlock, e.table.Recovery.Freeze())
 	for _, f := range samples["Future"] {
 		switch f := f.(type) {
 		case *Future[*Hold]:

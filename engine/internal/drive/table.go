@@ -1,13 +1,15 @@
 package drive
 
 import (
+	"time"
+
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/world"
-	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -48,30 +50,26 @@ type Config struct {
 	ID      string // the first half of every owner
 	Machine machine.Config
 	World   world.World
+	// Keep is how long a release is remembered, for a server that replaces its server. It is 0
+	// for one that nothing replaces.
+	Keep time.Duration
+	// Slotted: names are of slots, which may be on different servers.
+	Slotted bool
 	// Both has releases announced with plain and with sharded messages in a cluster that
 	// knows sharded ones.
 	Both bool
 }
 
-// Recovery goes on with what stalled.
-type Recovery interface {
-	Add(r *machine.Resource)
-	Drop(r *machine.Resource)
-	Answered(p *machine.Pace, works bool)
-	ServerOf(route uint64) resp.ServerID
-	Released(r *machine.Resource, by machine.Server, id int64, at, end clock.Instant)
-}
-
 const shardCount = 256
 
-// Table has the names of an engine, in shards, and what drives them. Init sets it up; Client,
-// Timers and Renewer must be there before the first event.
+// Table has the names of an engine, in shards, and what drives them. Init sets it up; SetTimers
+// and then SetClient give it the rest, before the first event.
 type Table struct {
 	Config
 	Client   world.Client
 	Timers   world.Timers
 	Renewer  *renew.Renewer
-	Recovery Recovery
+	Recovery *recovery.Recovery
 
 	closing closing
 	shards  [shardCount]Shard
@@ -88,6 +86,46 @@ func (t *Table) Init(cfg Config) {
 			s.resources[kind] = make(map[string]*machine.Resource)
 		}
 	}
+}
+
+// SetTimers gives the table its timers; onRound hears of renewals.
+func (t *Table) SetTimers(timers world.Timers, onRound func(renew.Round)) {
+	t.Timers = timers
+	t.Renewer = renew.New(renew.Config{
+		Clock: t.World.Clock, Wheel: timers, Draw: t.World.Draw, Lease: t.Machine.Lease,
+		Submit: t.submitRenewal, Slotted: t.Slotted, OnRound: onRound,
+	})
+}
+
+// SetClient gives the table its client, whose events come to Up and Rerouted.
+func (t *Table) SetClient(c world.Client) {
+	t.Client = c
+	t.Recovery = t.newRecovery()
+}
+
+// Up hears that a connection has come.
+func (t *Table) Up(role resp.Role, lane world.Lane) {
+	switch role {
+	case resp.RoleLane:
+		t.Recovery.Up(lane)
+	case resp.RoleRenewal, resp.RoleDurableRenewal:
+		t.Renewer.Resume()
+	}
+}
+
+// Rerouted hears that names may have come to other servers.
+func (t *Table) Rerouted() {
+	t.Recovery.Rerouted()
+	t.Renewer.Resume()
+}
+
+// submitRenewal sends a renewal script, for the renewer.
+func (t *Table) submitRenewal(slot uint16, r resp.DurableRequest) {
+	if r.Wants() != 0 {
+		t.Client.SubmitDurableRenewal(uint64(slot), r)
+		return
+	}
+	t.Client.SubmitRenewal(uint64(slot), r)
 }
 
 // Shard is the shard of a name.
