@@ -50,13 +50,13 @@ func (g *gathering) refusedBy(i int) {
 	}
 	g.mu.Unlock()
 	switch {
-	case stopped && before != nil && cutOff(reasons): // what was known before stands
+	case stopped && before != nil && reason.CutOff(err.(*NotAcquiredError).Err): // what was known before stands
 		g.fail(g.stoppedAt(before))
 		return
 	case g.once || !passes(err) || tooLate && !stopped:
 		g.fail(err)
 		return
-	case stopped && isObstacle(reasons[0]): // told before the end, which another was told
+	case stopped && reason.IsObstacle(reasons[0]): // told before the end, which another was told
 		g.fail(g.stoppedAt(err))
 		return
 	case stopped:

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
@@ -87,36 +86,7 @@ func about(name string, err error) error {
 }
 
 // passes reports whether waiting may help after a refusal.
-func passes(err error) bool {
-	return slices.ContainsFunc(reason.Of(err.(*NotAcquiredError).Err), isObstacle)
-}
-
-// isObstacle reports whether a reason may go away: somebody has the lock, nobody answers, or
-// the answer came too late.
-func isObstacle(why error) bool {
-	switch why.(type) {
-	case *reason.Held, impatient:
-		return true
-	}
-	return why == ErrUnavailable || why == ErrLate
-}
-
-// cutOff reports whether the reasons of one that was given up say only that a command was out.
-func cutOff(reasons []error) bool {
-	return slices.Contains(reasons, reason.ErrEarly) || slices.Contains(reasons, reason.ErrSilent)
-}
-
-// impatient is ErrUnavailable for a caller whose context ended, perhaps too soon for any
-// server.
-type impatient string
-
-const (
-	notAsked impatient = "engine: the server was not asked"
-	noAnswer impatient = "engine: no answer from the server"
-)
-
-func (e impatient) Error() string        { return string(e) }
-func (e impatient) Is(target error) bool { return target == ErrUnavailable }
+func passes(err error) bool { return reason.Passes(err.(*NotAcquiredError).Err) }
 
 // unavailable is ErrUnavailable, with what keeps the connection from being made, else
 // with why, which may be nil.

@@ -203,7 +203,7 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 		return resp.Value{}, errNoContext
 	}
 	if ctx.Err() != nil { // then nothing is sent
-		return resp.Value{}, reason.Because(notAsked, context.Cause(ctx))
+		return resp.Value{}, reason.Because(reason.NotAsked, context.Cause(ctx))
 	}
 	patience, stop := e.world.After(e.cfg.CommandTimeout)
 	defer stop()
@@ -259,7 +259,7 @@ func (e *Engine) unanswered(route uint64, q *question, repeat bool, cause error)
 		}
 	default:
 	}
-	what := error(noAnswer)
+	what := error(reason.NoAnswer)
 	if cause == nil {
 		what, cause = ErrUnavailable, errors.New("no answer within Config.CommandTimeout")
 	}

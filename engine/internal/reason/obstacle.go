@@ -1,0 +1,36 @@
+package reason
+
+import "slices"
+
+// Passes reports whether waiting may help after a refusal.
+func Passes(why error) bool { return slices.ContainsFunc(Of(why), IsObstacle) }
+
+// IsObstacle reports whether one condition may go away: somebody has the lock, nobody
+// answers, or the answer came too late.
+func IsObstacle(is error) bool {
+	switch is.(type) {
+	case *Held, impatient:
+		return true
+	}
+	return is == ErrUnavailable || is == ErrLate
+}
+
+// CutOff reports whether the reason of one that was given up says only that a command was
+// out.
+func CutOff(why error) bool {
+	is := Of(why)
+	return slices.Contains(is, ErrEarly) || slices.Contains(is, ErrSilent)
+}
+
+// impatient is ErrUnavailable for a caller whose context ended, perhaps too soon for any
+// server.
+type impatient string
+
+// What such a caller is told.
+const (
+	NotAsked impatient = "engine: the server was not asked"
+	NoAnswer impatient = "engine: no answer from the server"
+)
+
+func (e impatient) Error() string        { return string(e) }
+func (e impatient) Is(target error) bool { return target == ErrUnavailable }
