@@ -3,162 +3,143 @@ package engine
 import (
 	"context"
 	"sync"
-	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/gathering"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// gathering takes many locks as one: all or none.
-//
-//	trying --all granted---------------------------------------> over: a MultiHold
-//	  ^  |
-//	  |  +--one refused: the others are given back--> pausing
-//	  |                                                  |
-//	  +--granted-- blocked, on the one that refused <----+  (or whose server is away)
-//
-//	any --context, Wait, Abandon, Close, a refusal for good----> over: all given back
-//
-// It waits, for a lock or for time, only while it has none of the others. So two that want
-// the same locks in another order do not wait for each other. They may refuse each other,
-// though, again and again; the pause, of random length, ends that.
+// gatherer is the acquisition of many locks as one. What it does next is decided by its
+// Gathering; it tells that what happens, and does what that says.
 //
 // Invariants:
 //
-//  1. out counts the acquisitions of the current round that have no result. The goroutine
-//     that brings it to 0 decides what comes next, so one does at a time.
-//  2. parts[i].hold is set while lock i is held for the gathering, and until the result.
+//  1. Who was told of a step does it, and nobody else touches the holds until then: so one
+//     does at a time. See gathering.Gathering.
+//  2. parts[i].hold is set while lock i is held for it, and until the result.
 //  3. mu is taken without any other lock, and no other lock is taken under it. Results come
 //     from event loops, so nobody blocks under it, and no user's code runs.
-type gathering struct {
+type gatherer struct {
 	many
 	fut   Future[*MultiHold]
 	locks []Mutex
 	opts  options
-	once  bool // TryLock: one round
-	async bool
+	pause taskTimer
 
-	mu      sync.Mutex
-	stage   stage
-	stop    *reason.Stop // it is given up
-	parts   []part
-	out     int
-	refused int       // the lock that it blocks on
-	refusal error     // of that one, the latest
-	rounds  int       // that ended with a refusal
-	late    int       // that ended with a lock that was lost meanwhile, or came too late
-	pause   taskTimer // ends pausing
+	mu    sync.Mutex
+	all   gathering.Gathering
+	parts []part
 }
 
-type stage uint8
-
-const (
-	stageTrying stage = iota
-	stageBlocked
-	stagePausing
-	stageOver
-)
-
-// part is what a gathering knows of one of its locks.
+// part is what a gatherer knows of one of its locks.
 type part struct {
 	parent *holding     // the lock is re-entered under it
 	asked  *acquisition // without a result yet
 	hold   *Hold
-	err    error
 }
 
 // startGathering starts to take the locks. It does not block.
-func startGathering(ctx context.Context, locks []Mutex, o options, parents []*holding, once, async bool) *gathering {
-	g := &gathering{
-		locks: locks, opts: o, once: once, async: async,
-		parts: make([]part, len(locks)), refused: -1,
-	}
+func startGathering(ctx context.Context, locks []Mutex, o options, parents []*holding, once, async bool) *gatherer {
+	g := &gatherer{locks: locks, opts: o, parts: make([]part, len(locks))}
+	g.all = gathering.New(&locks[0].engine().world, len(locks), once, async)
 	g.fut.source = g
 	g.pause.init(g.pauseOver)
 	for i, h := range parents {
 		g.parts[i].parent = h
 	}
-	g.begin(ctx, g, locks, o, async)
-	g.opts.waitGiven = false // it bounds the whole
-	g.tryOthers()
+	g.begin(ctx, g, locks, o, async) // from here on it may be given up
+	g.opts.waitGiven = false         // it bounds the whole
+	g.after((*gathering.Gathering).Start)
 	return g
 }
 
-// tryOthers begins a round: every lock that is not held yet is tried once, all of them at
-// the same time. But if the server of one is known to be away, it waits for that one first:
-// others would be kept until it is given up.
-func (g *gathering) tryOthers() {
-	if i := g.away(); i >= 0 && !g.once {
-		m := g.locks[i]
-		g.mu.Lock()
-		g.refused, g.refusal = i, notAcquired(m.name, m.engine().unavailable(m.route, nil))
-		g.mu.Unlock()
-		g.giveBack()
-		g.rest()
-		return
-	}
+// after tells what has happened, and does what that leaves.
+func (g *gatherer) after(event func(*gathering.Gathering) gathering.Step) {
 	g.mu.Lock()
-	g.stage = stageTrying
-	var ask []int
-	for i := range g.parts {
-		if g.parts[i].hold == nil {
-			ask = append(ask, i)
-		}
-	}
-	g.out = len(ask)
+	s := event(&g.all)
 	g.mu.Unlock()
-	for _, i := range ask {
-		g.ask(i, true)
+	g.do(s)
+}
+
+// do does a step, and those that follow from it.
+func (g *gatherer) do(s gathering.Step) {
+	switch s.Do {
+	case gathering.Look:
+		away, why := g.away()
+		g.after(func(all *gathering.Gathering) gathering.Step { return all.Looked(away, why) })
+	case gathering.Try:
+		// Once the last one is asked for, the holds are not for this goroutine any more.
+		for i := 0; s.Count > 0; i++ {
+			if g.parts[i].hold == nil {
+				s.Count--
+				g.ask(i, s)
+			}
+		}
+	case gathering.Wait:
+		g.ask(s.At, s)
+	case gathering.Decide:
+		g.soon(s.Count, (*gatherer).decide)
+	case gathering.GiveBack:
+		g.giveBack()
+		g.after((*gathering.Gathering).GivenBack)
+	case gathering.Pause:
+		switch {
+		case !g.list():
+			g.cancel(reason.Stop{Cause: ErrClosed})
+		case s.For == 0:
+			g.pauseOver()
+		default:
+			g.home.table.Timers.Schedule(&g.pause.timer, g.home.clock.Now().Add(s.For))
+		}
+	case gathering.Bind:
+		g.bind()
+	case gathering.Withdraw:
+		g.withdraw()
+	case gathering.Fail:
+		g.giveBack()
+		g.finish()
+		g.fut.settle(nil, notAcquired(g.locks[s.At].name, s.Why))
 	}
 }
 
-// ask asks for one of the locks. Its result is counted in out already.
-func (g *gathering) ask(i int, once bool) {
+// away returns a lock that is not held yet and whose server has no connection, and why; -1 if
+// there is none.
+func (g *gatherer) away() (int, error) {
+	for i, m := range g.locks {
+		if e := m.engine(); g.parts[i].hold == nil && !e.table.Client.LaneOf(m.route).Up() {
+			return i, e.unavailable(m.route, nil)
+		}
+	}
+	return -1, nil
+}
+
+// ask asks for one of the locks.
+func (g *gatherer) ask(i int, s gathering.Step) {
 	m := g.locks[i]
 	e := m.engine()
 	a := e.newAcquisition(m, g.opts, true)
-	a.Once, a.Parent = once, g.parts[i].parent.inner()
+	a.Once, a.Patient, a.Parent = s.Do == gathering.Try, s.Patient, g.parts[i].parent.inner()
 	g.mu.Lock()
-	// Only the first round may find a lane full: no caller could try later ones again.
-	a.Patient = !g.async || g.rounds > 0 || g.stage != stageTrying
 	g.parts[i].asked = a
-	s := g.stop
+	stop := g.all.View().Stop
 	g.mu.Unlock()
-	if s != nil {
-		a.cancel(*s) // enqueue finds it ended
+	if stop != nil {
+		a.cancel(*stop) // enqueue finds it ended
 	}
 	a.fut.hearDirectly(func(h *Hold, err error) { g.told(i, h, err) })
 	e.enqueue(a, m, g.opts)
 }
 
 // told is called with the result of one lock.
-func (g *gathering) told(i int, h *Hold, err error) {
+func (g *gatherer) told(i int, h *Hold, err error) {
+	var why error
+	if err != nil {
+		why = err.(*NotAcquiredError).Err
+	}
 	g.mu.Lock()
-	p := &g.parts[i]
-	p.asked, p.hold, p.err = nil, h, err
-	g.out--
-	last := g.out == 0
-	work := 0
-	if last {
-		work = g.work()
-	}
+	g.parts[i].asked, g.parts[i].hold = nil, h
+	s := g.all.Told(i, why)
 	g.mu.Unlock()
-	if last {
-		g.soon(work, g.decide)
-	}
-}
-
-// work is how many locks decide gives back, binds or asks for. The caller holds mu.
-func (g *gathering) work() (n int) {
-	for i := range g.parts {
-		if g.parts[i].hold != nil {
-			n++
-		}
-	}
-	if g.stage == stageBlocked && n > 0 && g.stop == nil { // the others are next
-		n = len(g.parts)
-	}
-	return n
+	g.do(s)
 }
 
 // fewLocks is how many locks are given back, or asked for, on an event loop.
@@ -166,111 +147,50 @@ const fewLocks = 16
 
 // soon runs a step for n locks, on a goroutine if it is a long one. Most that wait have none,
 // so the end of a context that many share costs no goroutine for each.
-func (g *gathering) soon(n int, step func()) {
+func (g *gatherer) soon(n int, step func(*gatherer)) {
 	if n > fewLocks {
-		g.home.exec.Spawn(step)
+		g.home.exec.Spawn(func() { step(g) })
 		return
 	}
-	step()
+	step(g)
 }
 
-// waitOver ends the gathering because its Wait is over.
-func (g *gathering) waitOver() {
-	g.mu.Lock()
-	n := g.out
-	g.mu.Unlock()
-	g.soon(n, func() { g.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) })
-}
-
-// decide goes on after a round.
-func (g *gathering) decide() {
-	g.mu.Lock()
-	failed := g.worst()
-	stage, stopped := g.stage, g.stop != nil
-	g.mu.Unlock()
-	switch {
-	case failed >= 0:
-		g.refusedBy(failed)
-	case stage == stageBlocked && len(g.locks) > 1 && !stopped:
-		g.tryOthers()
-	case stage == stageBlocked && len(g.locks) > 1:
-		g.fail(g.stoppedAt(g.refusal))
-	default:
-		g.succeed()
-	}
-}
+func (g *gatherer) decide()    { g.after((*gathering.Gathering).Decide) }
+func (g *gatherer) pauseOver() { g.after((*gathering.Gathering).PauseOver) }
 
 // giveBack releases what was granted.
-func (g *gathering) giveBack() {
+func (g *gatherer) giveBack() {
 	for i := range g.parts {
-		g.mu.Lock()
-		h := g.parts[i].hold
-		g.parts[i].hold, g.parts[i].err = nil, nil
-		g.mu.Unlock()
-		if h != nil {
+		if h := g.parts[i].hold; h != nil {
+			g.parts[i].hold = nil
 			h.unlockAsync(false)
 		}
 	}
 }
 
-// The pause before a gathering blocks: none after the first refusal, as most locks are
-// held by an owner that does not want the others; then up to a bound that doubles.
-const (
-	firstPause = time.Millisecond
-	longPause  = 64 * time.Millisecond
-)
-
-// rest pauses, and then blocks on the lock that refused.
-func (g *gathering) rest() {
+// bind makes one hold of all, unless one was lost meanwhile.
+func (g *gatherer) bind() {
+	holds := make([]*Hold, len(g.parts))
+	for i := range g.parts {
+		holds[i] = g.parts[i].hold
+	}
+	m, lost := newMultiHold(g.locks, holds)
+	if lost != nil {
+		why := endedBefore(g.locks[lost.at].name, lost.why).Err
+		g.after(func(all *gathering.Gathering) gathering.Step { return all.Lost(lost.at, why) })
+		return
+	}
 	g.mu.Lock()
-	d := time.Duration(0)
-	if g.rounds > 0 {
-		d = g.home.world.Draw(min(firstPause<<min(g.rounds, 16), longPause))
-	}
-	g.rounds++
-	stopped := g.stop != nil
-	if !stopped {
-		g.stage = stagePausing
-	}
+	g.all.Bound()
 	g.mu.Unlock()
-	switch {
-	case stopped:
-		g.fail(g.stoppedAt(g.refusal))
-	case !g.list():
-		g.cancel(reason.Stop{Cause: ErrClosed})
-	case d == 0:
-		g.pauseOver()
-	default:
-		g.home.table.Timers.Schedule(&g.pause.timer, g.home.clock.Now().Add(d))
-	}
+	g.finish()
+	g.fut.settle(m, nil)
 }
 
-// pauseOver blocks on the lock that refused, unless the gathering was given up.
-func (g *gathering) pauseOver() {
+// withdraw gives up what is asked for.
+func (g *gatherer) withdraw() {
 	g.mu.Lock()
-	on := g.stage == stagePausing
-	if on {
-		g.stage, g.out = stageBlocked, 1
-	}
-	g.mu.Unlock()
-	if on {
-		g.ask(g.refused, false)
-	}
-}
-
-// cancel gives the gathering up unless it has ended or was given up before; it reports
-// whether it did.
-func (g *gathering) cancel(s reason.Stop) bool {
-	g.mu.Lock()
-	if g.stage == stageOver || g.stop != nil {
-		g.mu.Unlock()
-		return false
-	}
-	g.stop = &s
-	paused := g.stage == stagePausing
-	if paused {
-		g.stage = stageTrying // pauseOver does nothing now
-	}
+	stop := g.all.View().Stop
 	var asked []*acquisition
 	for i := range g.parts {
 		if a := g.parts[i].asked; a != nil {
@@ -278,55 +198,46 @@ func (g *gathering) cancel(s reason.Stop) bool {
 		}
 	}
 	g.mu.Unlock()
-	if paused {
-		g.home.table.Timers.Cancel(&g.pause.timer)
-		g.fail(g.stoppedAt(g.refusal))
-	}
 	for _, a := range asked {
-		a.cancel(s)
+		a.cancel(*stop)
 	}
-	return true
 }
 
-// fail ends the gathering without the locks.
-func (g *gathering) fail(err error) {
-	g.giveBack()
-	g.end()
-	g.fut.settle(nil, err)
-}
-
-// end takes the gathering out of everything.
-func (g *gathering) end() {
+// cancel implements manyTaker.
+func (g *gatherer) cancel(stop reason.Stop) bool {
 	g.mu.Lock()
-	g.stage = stageOver
+	s := g.all.Cancel(stop)
 	g.mu.Unlock()
-	g.finish()
+	if s.Do == gathering.Fail { // it paused
+		g.home.table.Timers.Cancel(&g.pause.timer)
+	}
+	g.do(s)
+	return s.Do != gathering.Nothing
 }
 
-// succeed ends the gathering with all locks, unless one was lost meanwhile.
-func (g *gathering) succeed() {
-	holds := make([]*Hold, len(g.parts))
-	for i := range g.parts {
-		holds[i] = g.parts[i].hold
-	}
-	m, lost := newMultiHold(g.locks, holds)
-	if lost == nil {
-		g.end()
-		g.fut.settle(m, nil)
-		return
-	}
-	why := endedBefore(g.locks[lost.at].name, lost.why)
+// waitOver implements manyTaker.
+func (g *gatherer) waitOver() {
 	g.mu.Lock()
-	g.late++
-	again := !g.once && g.late < machine.MaxLate && g.stop == nil
-	if again {
-		g.refused, g.refusal = lost.at, why
-	}
+	n := g.all.View().Out
 	g.mu.Unlock()
-	if !again {
-		g.fail(why)
-		return
-	}
-	g.giveBack()
-	g.rest()
+	g.soon(n, func(g *gatherer) { g.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) })
+}
+
+// over implements manyTaker.
+func (g *gatherer) over() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.all.View().Stage == gathering.Over
+}
+
+// The methods below make a gatherer the source of its future.
+
+func (g *gatherer) abandon() { g.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
+
+func (g *gatherer) drop(m *MultiHold) { m.unlockAll(false) }
+
+// wait is the synchronous half.
+func (g *gatherer) wait(ctx context.Context, done <-chan struct{}) (*MultiHold, error) {
+	g.await(ctx, done, g.fut.Done(), g.fut.Abandon)
+	return g.fut.Result()
 }

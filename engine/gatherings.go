@@ -162,21 +162,3 @@ func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon f
 	t.GiveUp(s)
 	<-ended
 }
-
-// The methods below make a gathering the source of its future.
-
-func (g *gathering) abandon() { g.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
-
-func (g *gathering) drop(m *MultiHold) { m.unlockAll(false) }
-
-// wait is the synchronous half.
-func (g *gathering) wait(ctx context.Context, done <-chan struct{}) (*MultiHold, error) {
-	g.await(ctx, done, g.fut.Done(), g.fut.Abandon)
-	return g.fut.Result()
-}
-
-func (g *gathering) over() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.stage == stageOver
-}

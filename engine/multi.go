@@ -133,11 +133,10 @@ func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*Mult
 func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*MultiHold] {
 	g, err := l.begin(ctx, opts, once, true)
 	if err != nil {
-		g = &gathering{many: many{home: new(Engine)}}
+		g = &gatherer{many: many{home: new(Engine)}} // one that is over
 		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
 			g.home = l.all.locks[0].engine()
 		}
-		g.stage = stageOver
 		g.fut.source = g
 		g.fut.settle(nil, err)
 	}
@@ -145,7 +144,7 @@ func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *
 }
 
 // begin checks everything that can be known before anything is sent.
-func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*gathering, error) {
+func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*gatherer, error) {
 	switch {
 	case l.all == nil:
 		return nil, notAcquired("", reason.Invalid("the zero MultiLock: get one from Multi or Engine.Many"))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/gathering"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -51,12 +52,12 @@ func TestMultiLockWaitsForTheServerThatIsAwayFirst(t *testing.T) {
 	held := mustLock(t, holder.Mutex("x"))
 	p.Pause(faultproxy.All)
 	f := Multi(e.Mutex("x"), away.Mutex("y"), e.Mutex("z")).LockAsync(ctxT(t))
-	g, on := f.source.(*gathering), -1
+	g, on := f.source.(*gatherer), -1
 	eventually(t, "it waits for one", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		on = g.refused
-		return g.stage == stageBlocked
+		on = g.all.View().Last.At
+		return g.all.View().Stage == gathering.Blocked
 	})
 	if on != 1 {
 		t.Errorf("it waits for lock %d", on)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/gathering"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -116,11 +117,12 @@ func TestMultiLockWithOneThatCannotBeTaken(t *testing.T) {
 		check("TryLock", errOf(l.TryLock(ctxT(t))))
 		ctx, cancel := context.WithCancel(ctxT(t))
 		f := l.LockAsync(ctx)
-		g := f.source.(*gathering)
+		g := f.source.(*gatherer)
 		eventually(t, what+": it was refused", func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			return hasText(g.refusal, one.text) || g.stage == stageOver
+			v := g.all.View()
+			return hasText(v.Last.Why, one.text) || v.Stage == gathering.Over
 		})
 		cancel() // some wait until that changes
 		check("Lock", errOf(f.Await(ctxT(t))))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/gathering"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -159,16 +160,16 @@ func TestMultiLockSurvivesOneLateGrant(t *testing.T) {
 	s, p, e := behind(t)
 	p.Delay(faultproxy.Carried("EVALSHA"), 150*time.Millisecond, 150*time.Millisecond)
 	f := e.Many("x", "y").LockAsync(ctxT(t), Lease(200*time.Millisecond))
-	g := f.source.(*gathering)
+	g := f.source.(*gatherer)
 	eventually(t, "the first grants are late", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.late > 0 || g.stage == stageOver
+		return g.all.View().Late > 0 || g.all.View().Stage == gathering.Over
 	})
 	p.Delay(faultproxy.All, 0, 0)
 	h, err := f.Await(ctxT(t))
-	if err != nil && !errors.Is(err, ErrLate) || g.rounds == 0 {
-		t.Errorf("%d rounds: %v", g.rounds, err)
+	if err != nil && !errors.Is(err, ErrLate) || g.all.View().Rounds == 0 {
+		t.Errorf("%d rounds: %v", g.all.View().Rounds, err)
 	}
 	if err == nil {
 		_ = h.Unlock(ctxT(t))

@@ -144,7 +144,7 @@ func TestMultiLockThatIsStoppedWhileItTriesTheOthersSaysHeld(t *testing.T) {
 		p.Pause(faultproxy.All)
 		mustUnlock(t, h)
 		eventually(t, "it has y, and tries x", func() bool { return e.Stats().Held == 1 && slow.Stats().InFlight == 1 })
-		f.source.(*gathering).cancel(stop)
+		f.source.(*gatherer).cancel(stop)
 		_, err := f.Await(ctxT(t))
 		if !errors.Is(err, stop.Cause) || !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", what, err)

@@ -142,6 +142,9 @@ func (q *quorum) almost() bool {
 	return granted >= q.majority() && q.again < maxAgain
 }
 
+// firstPause is with the referee's vote; it doubles.
+const firstPause = time.Millisecond
+
 // The times are up to twice as long.
 const (
 	firstLook = 4 * time.Millisecond // at a round that has no result; doubles

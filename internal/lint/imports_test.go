@@ -30,14 +30,15 @@ var layers = map[string]int{
 	"resp/internal/pubsub":   4,
 	"resp":                   5,
 
-	"engine/internal/queue":    1,
-	"engine/internal/reason":   1,
-	"engine/internal/machine":  2,
-	"engine/internal/watch":    2,
-	"engine/internal":          6,
-	"engine/internal/drive":    8,
-	"engine/internal/recovery": 7,
-	"engine":                   9,
+	"engine/internal/queue":     1,
+	"engine/internal/reason":    1,
+	"engine/internal/machine":   2,
+	"engine/internal/watch":     2,
+	"engine/internal/gathering": 3,
+	"engine/internal":           6,
+	"engine/internal/drive":     8,
+	"engine/internal/recovery":  7,
+	"engine":                    9,
 
 	"internal/respio":            9,  // what the test servers share
 	"internal":                   10, // test servers and other tools
@@ -212,6 +213,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine/internal/world", in("engine/internal/recovery")),
 		pkg("engine/internal/recovery", in("engine/internal/drive")),
 		pkg("engine/internal/recovery", in("engine")),
+		pkg("engine/internal/machine", in("engine/internal/gathering")),
 		pkg("engine", "math/rand/v2"),
 		pkg("engine/internal/renew", "math/rand/v2"),
 		pkg("engine", "crypto/rand"),

@@ -22,6 +22,9 @@ var pure = map[string][]string{
 		"math", "sync/atomic", "time",
 		"engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},
+	"engine/internal/gathering": {
+		"slices", "time", "engine/internal/machine", "engine/internal/reason",
+	},
 	"engine/internal/queue":               {"time"},
 	"engine/internal/recovery/answer.go":  {"time", "engine/internal/machine", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/machine", "internal/clock"},

@@ -40,14 +40,6 @@ func HoldingOf(h *machine.Hold) *Holding { return h.Port.(Hold).Driven() }
 // Driven implements Hold.
 func (h *Holding) Driven() *Holding { return h }
 
-// Inner is the machine's side; nil of nil.
-func (h *Holding) Inner() *machine.Hold {
-	if h == nil {
-		return nil
-	}
-	return &h.Hold
-}
-
 // Owner is the hold's owner on the server. That of a re-entry is its root's.
 func (h *Holding) Owner() script.Owner { return OwnerOf(h.Res, h.Root().ID) }
 

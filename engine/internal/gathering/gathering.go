@@ -1,0 +1,199 @@
+package gathering
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Gathering takes many locks as one: all or none. The zero Gathering is over.
+//
+//	trying --all granted---------------------------------------> over: all are held
+//	  ^  |
+//	  |  +--one refused: the others are given back--> pausing
+//	  |                                                  |
+//	  +--granted-- blocked, on the one that refused <----+  (or whose server is away)
+//
+//	any --context, Wait, Abandon, Close, a refusal for good----> over: all given back
+//
+// It waits, for a lock or for time, only while it has none of the others. So two that want
+// the same locks in another order do not wait for each other. They may refuse each other,
+// though, again and again; the pause, of random length, ends that.
+//
+// Invariants:
+//
+//  1. out counts the results of the current round that have not come. The call of Told that
+//     brings it to 0 leaves the next step, so there is one at a time.
+//  2. While it is pausing, nothing is held; when it begins to be blocked, too.
+type Gathering struct {
+	port  Port
+	once  bool // TryLock: one round
+	async bool
+
+	stage  Stage
+	stop   *reason.Stop // it is given up
+	why    []error      // of the locks that were not granted in this round
+	held   int          // locks that were granted
+	out    int
+	last   Refusal // the latest that decided; the lock that it blocks on
+	rounds int     // that ended with a refusal
+	late   int     // that ended with a lock that was lost meanwhile, or came too late
+}
+
+// Port is what surrounds a gathering. It is called under the gathering's lock, and does not
+// block.
+type Port interface {
+	// Draw returns a random part of d.
+	Draw(d time.Duration) time.Duration
+}
+
+// Stage is what a gathering is up to.
+type Stage uint8
+
+// The stages.
+const (
+	Over Stage = iota
+	Trying
+	Blocked
+	Pausing
+)
+
+// Refusal says of which lock, and why.
+type Refusal struct {
+	At  int
+	Why error // nil: none
+}
+
+// New returns a gathering of n locks, at least one, that may be given up from now on. once is
+// TryLock. async is for a caller who does not block: if a lane is full at first, he is told.
+func New(port Port, n int, once, async bool) Gathering {
+	return Gathering{
+		port: port, once: once, async: async,
+		stage: Trying, why: make([]error, n), last: Refusal{At: -1},
+	}
+}
+
+// Start begins.
+func (g *Gathering) Start() Step {
+	if g.once {
+		return g.try()
+	}
+	return Step{Do: Look}
+}
+
+// Looked is called with a lock that is not held and whose server is away, which is why it is
+// refused; -1 if there is none. That lock is waited for first: the others would be kept until
+// it is given up.
+func (g *Gathering) Looked(away int, why error) Step {
+	if away < 0 {
+		return g.try()
+	}
+	g.last = Refusal{away, why}
+	return g.giveBack()
+}
+
+// try begins a round: every lock that is not held yet is tried once, all of them at the same
+// time.
+func (g *Gathering) try() Step {
+	g.stage, g.out = Trying, len(g.why)-g.held
+	// Only the first round may find a lane full: no caller could try later ones again.
+	return Step{Do: Try, Count: g.out, Patient: !g.async || g.rounds > 0}
+}
+
+// Told is called with the result of one lock: granted, or why not.
+func (g *Gathering) Told(i int, why error) Step {
+	if g.why[i] = why; why == nil {
+		g.held++
+	}
+	if g.out--; g.out > 0 {
+		return Step{}
+	}
+	n := g.held
+	if g.stage == Blocked && n > 0 && g.stop == nil { // the others are next
+		n = len(g.why)
+	}
+	return Step{Do: Decide, Count: n}
+}
+
+// Decide goes on after a round.
+func (g *Gathering) Decide() Step {
+	i := g.worst()
+	switch {
+	case i >= 0:
+		return g.refused(i)
+	case g.stage != Blocked || len(g.why) == 1:
+		return Step{Do: Bind}
+	case g.stop != nil:
+		return g.fail(g.stoppedAt(g.last))
+	}
+	return Step{Do: Look}
+}
+
+// Bound is called when the holds were bound together: all are held, as one.
+func (g *Gathering) Bound() { g.stage = Over }
+
+// Lost is called when a lock had ended before the holds could be bound together.
+func (g *Gathering) Lost(i int, why error) Step {
+	lost := Refusal{i, why}
+	if g.late++; g.once || g.late >= machine.MaxLate || g.stop != nil {
+		return g.fail(lost)
+	}
+	g.last = lost
+	return g.giveBack()
+}
+
+func (g *Gathering) giveBack() Step {
+	g.held = 0
+	clear(g.why)
+	return Step{Do: GiveBack}
+}
+
+// The pause before a gathering blocks: none after the first refusal, as most locks are held
+// by an owner that does not want the others; then up to a bound that doubles.
+const (
+	firstPause = time.Millisecond
+	longPause  = 64 * time.Millisecond
+)
+
+// GivenBack is called when all that were held have been given back. It pauses, and then
+// blocks on the lock that refused.
+func (g *Gathering) GivenBack() Step {
+	d := time.Duration(0)
+	if g.rounds > 0 {
+		d = g.port.Draw(min(firstPause<<min(g.rounds, 16), longPause))
+	}
+	g.rounds++
+	if g.stop != nil {
+		return g.fail(g.stoppedAt(g.last))
+	}
+	g.stage = Pausing
+	return Step{Do: Pause, For: d}
+}
+
+// PauseOver blocks on the lock that refused, unless the gathering was given up.
+func (g *Gathering) PauseOver() Step {
+	if g.stage != Pausing {
+		return Step{}
+	}
+	g.stage, g.out = Blocked, 1
+	return Step{Do: Wait, At: g.last.At, Patient: true}
+}
+
+// Cancel gives the gathering up. It leaves Nothing if that has ended or was given up before.
+func (g *Gathering) Cancel(s reason.Stop) Step {
+	if g.stage == Over || g.stop != nil {
+		return Step{}
+	}
+	g.stop = &s
+	if g.stage == Pausing {
+		return g.fail(g.stoppedAt(g.last))
+	}
+	return Step{Do: Withdraw}
+}
+
+// fail ends the gathering without the locks.
+func (g *Gathering) fail(r Refusal) Step {
+	g.stage, g.held = Over, 0
+	return Step{Do: Fail, At: r.At, Why: r.Why}
+}

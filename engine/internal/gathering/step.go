@@ -1,0 +1,60 @@
+package gathering
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Step is what a transition leaves to be done once the lock is given up: one thing, and what
+// that needs.
+type Step struct {
+	Do      Deed
+	At      int           // Wait, Fail: the lock
+	Why     error         // Fail: the reason
+	Count   int           // Try: of how many locks. Decide: for how many there will be work at most
+	Patient bool          // Try, Wait: a full lane is waited for
+	For     time.Duration // Pause
+}
+
+// Deed is a kind of step.
+type Deed uint8
+
+// The deeds.
+const (
+	// Nothing: a result is awaited, or somebody else goes on.
+	Nothing Deed = iota
+	// Look whether the server of a lock that is not held is away; then Looked.
+	Look
+	// Try each lock that is not held, once. Their results come to Told.
+	Try
+	// Wait for one lock. Its result comes to Told.
+	Wait
+	// Decide, on a goroutine if there is much work.
+	Decide
+	// GiveBack all that are held; then GivenBack.
+	GiveBack
+	// Pause: let the engines hear of it, and call PauseOver after a time.
+	Pause
+	// Bind the holds together; then Bound or Lost.
+	Bind
+	// Withdraw what is asked for. The results still come to Told.
+	Withdraw
+	// Fail: give back all that are held, and tell the caller. It is over.
+	Fail
+)
+
+// View is what a gathering is up to.
+type View struct {
+	Stage  Stage
+	Out    int          // results that are awaited
+	Stop   *reason.Stop // nil: it is not given up
+	Last   Refusal      // the latest that decided
+	Rounds int          // that ended with a refusal
+	Late   int          // that ended with a grant that had ended, or came too late
+}
+
+// View returns what it is up to.
+func (g *Gathering) View() View {
+	return View{g.stage, g.out, g.stop, g.last, g.rounds, g.late}
+}
