@@ -1,0 +1,155 @@
+package gathering
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// It is given up before anything, and after each thing that happens on its way: it ends,
+// nothing is held, and the reason has what ended it.
+func TestCancelAtEveryStepGivesAllBack(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		begin func(l *lab) *taker
+		more  func(l *lab) // once nothing happens any more
+	}{
+		"free":     {func(l *lab) *taker { return l.lock("a", "x y z") }, nil},
+		"TryLock":  {func(l *lab) *taker { return l.tryLock("a", "x y z") }, nil},
+		"held":     {func(l *lab) *taker { l.locks["y"].owner = "b"; return l.lock("a", "x y z") }, func(l *lab) { l.free("y") }},
+		"two held": {func(l *lab) *taker { l.locks["y"].owner, l.locks["z"].owner = "b", "b"; return l.lock("a", "x y z") }, func(l *lab) { l.free("y"); l.free("z") }},
+		"away":     {func(l *lab) *taker { l.locks["y"].away = true; return l.lock("a", "x y z") }, func(l *lab) { l.back("y") }},
+		"late":     {func(l *lab) *taker { l.locks["y"].late = 1; return l.lock("a", "x y z") }, nil},
+		"lost":     {func(l *lab) *taker { a := l.lock("a", "x y z"); a.lost = 1; return a }, nil},
+	} {
+		for _, stop := range []reason.Stop{{Cause: errStopped}, {Cause: reason.ErrWaited, Late: true}, {Cause: reason.ErrClosed}} {
+			for at, over := 0, false; !over; at++ {
+				l := newLab(t, "x y z")
+				a := c.begin(l)
+				for range at {
+					if !l.next() && c.more != nil {
+						c.more(l)
+						l.next()
+					}
+				}
+				over = a.ended > 0
+				stage := a.View().Stage
+				a.cancel(stop)
+				if s := a.Cancel(reason.Stop{Cause: errGone}); s.Do != Nothing {
+					t.Fatalf("%s: given up twice: %+v", what, s)
+				}
+				l.run()
+				switch {
+				case a.ended != 1:
+					t.Fatalf("%s, %v after %d, in stage %d: it does not end: %v", what, stop.Cause, at, stage, a.story)
+				case a.has != (a.names(false) == ""):
+					t.Fatalf("%s, %v after %d: has all: %v, but not %q", what, stop.Cause, at, a.has, a.names(false))
+				case !a.has && !over && !errors.Is(a.err.Why, stop.Cause) && !errors.Is(a.err.Why, errGone):
+					t.Errorf("%s, %v after %d: %v", what, stop.Cause, at, a.err.Why)
+				}
+			}
+		}
+	}
+}
+
+// While it pauses there is nobody to ask, so it fails at once; the end of the pause says
+// nothing then.
+func TestCancelEndsAPause(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "x y")
+	l.locks["y"].owner = "somebody"
+	a := l.lock("a", "x y")
+	l.until("a is rested")
+	a.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true})
+	l.run()
+	a.tells("tries x y", "y refused", "gives back x", "pauses 0s", "fails for y")
+	a.failed("y", reason.ErrWaited, reason.ErrHeld)
+}
+
+// It is given up while the others are given back: it does not pause.
+func TestCancelBetweenTwoRounds(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "x y")
+	l.locks["y"].owner = "somebody"
+	a := l.lock("a", "x y")
+	l.until("a gives back")
+	a.cancel(reason.Stop{Cause: errStopped})
+	l.run()
+	a.tells("tries x y", "y refused", "withdraws", "gives back x", "fails for y")
+	a.failed("y", errStopped, reason.ErrHeld)
+
+	// Or when it has the one that it waited for: the others are not tried.
+	b := l.lock("b", "x y")
+	l.run()
+	l.free("y")
+	l.until("b decides")
+	b.cancel(reason.Stop{Cause: errStopped})
+	b.story = nil
+	l.run()
+	b.tells("gives back y", "fails for y")
+	b.failed("y", errStopped, reason.ErrHeld)
+
+	// Of one lock there are no others: it is held.
+	l.locks["x"].owner = "somebody"
+	c := l.lock("c", "x")
+	l.run()
+	l.free("x")
+	l.until("c decides")
+	c.cancel(reason.Stop{Cause: errStopped})
+	l.run()
+	if !c.has {
+		t.Errorf("granted, and then given up: %v", c.err)
+	}
+}
+
+// One was held, the others have not answered when it is given up: what is known stands, and
+// no answer is no reason.
+func TestWhatWasKnownBeforeStands(t *testing.T) {
+	t.Parallel()
+	stop := reason.Stop{Cause: errStopped}
+	l := newLab(t, "x y")
+	l.locks["y"].owner = "somebody"
+	a := l.lock("a", "x y")
+	l.run()
+	l.free("y")
+	l.until("a hears of x")
+	a.cancel(stop)
+	l.run()
+	a.failed("y", errStopped, reason.ErrHeld)
+
+	// Nothing was known before.
+	l.locks["y"].owner = nil
+	b := l.lock("b", "x y")
+	l.only("b tries")
+	b.cancel(stop)
+	l.run()
+	b.failed("x", errStopped, reason.ErrEarly)
+
+	// One of this round was told before: that, and what ended the other. But one that was
+	// given up early says so.
+	l.locks["y"].owner = "somebody"
+	for _, late := range []bool{true, false} {
+		c := l.lock("c", "x y")
+		l.only("c hears of y")
+		c.cancel(reason.Stop{Cause: errStopped, Late: late})
+		l.run()
+		if late {
+			c.failed("y", errStopped, reason.ErrHeld)
+		} else {
+			c.failed("x", errStopped, reason.ErrEarly)
+		}
+	}
+
+	// Closed says it all, but one that waits is told by its lock.
+	d := l.lock("d", "x y")
+	l.until("d gives back")
+	d.cancel(reason.Stop{Cause: reason.ErrClosed})
+	l.run()
+	d.failed("y", reason.ErrClosed)
+	e := l.lock("e", "x y")
+	l.run()
+	e.cancel(reason.Stop{Cause: reason.ErrClosed})
+	l.run()
+	e.failed("y", reason.ErrClosed, reason.ErrHeld)
+}

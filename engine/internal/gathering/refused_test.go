@@ -1,0 +1,50 @@
+package gathering
+
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Which of several refusals decides, for who goes on and for who does not.
+func TestTheWorstRefusalDecides(t *testing.T) {
+	t.Parallel()
+	held, away := error(&reason.Held{}), reason.Because(reason.ErrUnavailable, errCut)
+	heldToo := reason.Because(errStopped, &reason.Held{})
+	for what, c := range map[string]struct {
+		why            []error
+		goesOn, atOnce int
+	}{
+		"none":                             {[]error{nil, nil}, -1, -1},
+		"one":                              {[]error{nil, held}, 1, 1},
+		"the first of equals":              {[]error{nil, held, held}, 1, 1},
+		"away, and held":                   {[]error{held, away, held}, 1, 0},
+		"held, and away":                   {[]error{away, held}, 0, 1},
+		"late, and held":                   {[]error{reason.ErrLate, held}, 1, 1},
+		"late":                             {[]error{nil, reason.ErrLate, reason.ErrLate}, 1, 1},
+		"late, and away":                   {[]error{reason.ErrLate, away}, 1, 0},
+		"for good, after all":              {[]error{held, away, errBad}, 2, 2},
+		"for good, twice":                  {[]error{held, errBad, reason.ErrWrongType}, 1, 1},
+		"overloaded":                       {[]error{held, reason.ErrOverloaded}, 1, 1},
+		"closed":                           {[]error{away, reason.ErrClosed}, 1, 1},
+		"held, and something else as well": {[]error{heldToo, held}, 1, 1},
+	} {
+		for _, how := range []string{"Lock", "TryLock", "given up"} {
+			g := New(nil, len(c.why), how == "TryLock", false)
+			if how == "given up" {
+				g.Cancel(reason.Stop{Cause: errStopped})
+			}
+			g.try()
+			for i, why := range c.why {
+				g.Told(i, why)
+			}
+			want := c.atOnce
+			if how == "Lock" {
+				want = c.goesOn
+			}
+			if got := g.worst(); got != want {
+				t.Errorf("%s: %s: lock %d decides, want %d", how, what, got, want)
+			}
+		}
+	}
+}
