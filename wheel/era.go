@@ -27,189 +27,127 @@ func newLibrary(tick time.Duration, size int64) library {
 }
 
 const (
-	// canaryPeriod keeps the library's idea of time recent, which also keeps it
-	// from building overflow wheels, and shows that it lives.
+	// canaryPeriod is the delay of the canary, a timer of the library that belongs to
+	// no slot. It shows that the library lives, and keeps its idea of time recent,
+	// which keeps it from building overflow wheels.
 	canaryPeriod = 500 * time.Millisecond
+	// canary stands for it in an era's queue, among the numbers of slots.
+	canary = -1
 	// stopTimeout is how long Close waits for libraries to stop.
 	stopTimeout = time.Second
 )
 
-// era is the life of one library wheel, and the driver that sets its timers.
+// era is the life of one library wheel. Only its driver calls the library: any
+// call may hang, and AfterFunc and Stop may block each other for ever. The
+// library's timers are never stopped, for its answer to that may be a lie.
 type era struct {
-	wheel  *Wheel
-	lib    library
-	kick   chan struct{} // queue is not empty
-	quit   chan struct{}
-	done   chan struct{} // the driver has ended
-	gone   chan struct{} // so has the library
-	canary alarm
+	wheel *Wheel
+	lib   library
+	// queue holds what the driver is to set. There is room for more slots than there
+	// can be. So if it is full, the driver hangs, and the watcher does without it.
+	queue chan int64
 
 	// Guarded by Wheel.mu.
-	queue  []*alarm // for the driver to set
-	beats  uint64   // of the canary
-	broken bool     // fired early by more than the library's rounding
+	beat  bool // the canary came, since the last look
+	early bool // it came too early
 }
 
 // newEra makes an era that knows of no slot yet. Its driver is started once it
 // is the current one.
 func (w *Wheel) newEra() *era {
-	e := &era{
-		wheel: w,
-		lib:   w.cfg.newLibrary(w.tick, w.cfg.Size),
-		kick:  make(chan struct{}, 1),
-		quit:  make(chan struct{}),
-		done:  make(chan struct{}),
-		gone:  make(chan struct{}),
-	}
-	e.queueLocked(&e.canary) // nobody else knows e yet
+	e := &era{wheel: w, lib: w.cfg.newLibrary(w.tick, w.cfg.Size), queue: make(chan int64, w.cfg.Size/2)}
+	e.queue <- canary
 	return e
 }
 
-func (e *era) queueLocked(a *alarm) {
-	e.queue = append(e.queue, a)
+func (e *era) queueLocked(number int64) {
 	select {
-	case e.kick <- struct{}{}:
+	case e.queue <- number:
 	default:
 	}
 }
 
-// drive sets the library's timers, until quit; or hangs with the library, which
-// the watcher finds out by the missing canary.
+// drive sets the library's timers until the era is retired; or it hangs with the
+// library, which the watcher finds out by the missing canary.
 func (e *era) drive() {
-	defer close(e.done)
 	// The library's goroutines inherit the label.
 	rpprof.SetGoroutineLabels(rpprof.WithLabels(context.Background(), rpprof.Labels("role", "wheel-library")))
 	e.lib.Start()
-	for {
-		select {
-		case <-e.quit:
+	for number := range e.queue {
+		if number == canary {
+			e.setCanary()
+		} else {
+			e.setSlot(number)
+		}
+	}
+	e.lib.Stop()
+	e.wheel.stopped()
+}
+
+// setSlot has the library tell when a slot comes near.
+func (e *era) setSlot(number int64) {
+	w := e.wheel
+	start := clock.Instant(number * tickGrains * w.grain)
+	lead := int64(start.Sub(w.clock.Stamp()))/w.grain - slotLead
+	if lead < minDelay {
+		w.drain(number) // the driver was late, or the clock jumped
+		return
+	}
+	e.lib.After(time.Duration(min(lead, w.hop)*w.grain), func() { w.drain(number) })
+}
+
+// setCanary has the library show how it keeps time, by the clock that it runs on. Up
+// to one tick early is how it rounds. More is a library whose time runs ahead: it
+// would fire whatever it is given at once.
+func (e *era) setCanary() {
+	w, set := e.wheel, clock.System().Stamp()
+	e.lib.After(canaryPeriod, func() {
+		early := clock.System().Stamp().Sub(set) < canaryPeriod-2*w.tick
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if early {
+			e.early = true
+			w.mu.early++
+			w.alert()
 			return
-		case <-e.kick:
 		}
-		for e.setNext() {
-		}
-	}
+		e.beat = true
+	})
 }
 
-// setNext sets the next alarm of the queue, and reports whether there was one.
-func (e *era) setNext() bool {
-	w := e.wheel
-	now := w.clock.Stamp()
-	machine := clock.System().Stamp()
-
-	w.mu.Lock()
-	if w.mu.closing || w.mu.era != e || len(e.queue) == 0 {
-		w.mu.Unlock()
-		return false
-	}
-	a := e.queue[0]
-	e.queue = e.queue[1:]
-	if len(e.queue) == 0 {
-		e.queue = nil
-	}
-	delay := canaryPeriod
-	if s := a.slot; s != nil {
-		w.advanceLocked(now)
-		lead := w.leadLocked(s)
-		if lead < minDelay {
-			// The driver was late, or the clock jumped.
-			w.mu.Unlock()
-			w.drain(s)
-			return true
-		}
-		delay = time.Duration(min(lead, w.hop) * w.grain)
-	}
-	a.generation++
-	generation := a.generation
-	a.set, a.delay = machine, delay
-	w.mu.Unlock()
-
-	e.lib.After(delay, func() { e.fired(a, generation) })
-	return true
-}
-
-// fired is the callback of the library, in a goroutine that the library starts.
-// It may come early, late, twice, or from a library long replaced.
-func (e *era) fired(a *alarm, generation uint64) {
-	w := e.wheel
-	now := w.clock.Now()
-	machine := clock.System().Stamp()
-
-	w.mu.Lock()
-	if w.mu.closing || w.mu.era != e || a.generation != generation {
-		w.mu.Unlock()
-		return
-	}
-	a.generation++ // a second fire is stale
-	// Up to one tick early is how the library rounds. More is a library whose time
-	// runs ahead, and it would fire whatever it is given at once.
-	if machine.Sub(a.set) < a.delay-2*w.tick {
-		w.mu.early++
-		e.broken = true
-		w.mu.Unlock()
-		w.alert()
-		return
-	}
-	w.advanceLocked(now)
-	s := a.slot
-	switch {
-	case s == nil:
-		e.beats++
-		e.queueLocked(a)
-	case w.mu.slots[s.number] != s:
-	case !w.nearbyLocked(s):
-		e.queueLocked(a) // Clock is slower than the machine: a test's
+// alert makes the watcher look now.
+func (w *Wheel) alert() {
+	select {
+	case w.kick <- struct{}{}:
 	default:
-		w.tasks.Add(1)
-		w.mu.Unlock()
-		defer w.tasks.Done()
-		w.drain(s)
-		return
 	}
-	w.mu.Unlock()
 }
 
-// retire stops an era that is no longer current, without waiting for it.
-func (w *Wheel) retire(e *era) {
+// hear tells whether the canary came, and has it set again if so.
+func (w *Wheel) hear() (beat, early bool) {
 	w.mu.Lock()
-	w.mu.retired = append(w.mu.retired, e)
-	w.mu.Unlock()
-	close(e.quit)
-	go func() {
-		<-e.done
-		e.lib.Stop()
-		close(e.gone)
-	}()
-}
-
-// abandonedLocked counts the libraries that have not stopped yet, and forgets
-// those that have.
-func (w *Wheel) abandonedLocked() int {
-	kept := w.mu.retired[:0]
-	for _, e := range w.mu.retired {
-		select {
-		case <-e.gone:
-		default:
-			kept = append(kept, e)
-		}
+	defer w.mu.Unlock()
+	e := w.mu.era
+	beat, early = e.beat, e.early
+	if beat && !w.mu.closing {
+		e.beat = false
+		e.queueLocked(canary)
 	}
-	clear(w.mu.retired[len(kept):])
-	w.mu.retired = kept
-	return len(kept)
+	return beat, early
 }
 
-// awaitRetired waits until all retired eras are gone, but at most for timeout.
-func (w *Wheel) awaitRetired(timeout time.Duration) {
-	limit := time.NewTimer(timeout)
-	defer limit.Stop()
+// retireLocked has the current era end, or be left behind if its library is dead.
+func (w *Wheel) retireLocked() {
+	w.mu.abandoned++
+	close(w.mu.era.queue)
+}
+
+// stopped notes that the library of a retired era has stopped.
+func (w *Wheel) stopped() {
 	w.mu.Lock()
-	eras := append([]*era(nil), w.mu.retired...)
-	w.mu.Unlock()
-	for _, e := range eras {
-		select {
-		case <-e.gone:
-		case <-limit.C:
-			return
-		}
+	defer w.mu.Unlock()
+	w.mu.abandoned--
+	if w.mu.closing && w.mu.abandoned == 0 {
+		close(w.gone)
 	}
 }

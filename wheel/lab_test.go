@@ -26,6 +26,7 @@ const (
 	hung            // After and Stop block until released
 	eager           // fires at once
 	double          // fires twice, the second time a little later
+	late            // fires a second late
 )
 
 func (l *lab) new(time.Duration, int64) library {
@@ -60,9 +61,10 @@ type labLibrary struct {
 }
 
 type labCall struct {
-	at    int64 // wall clock
-	f     func()
-	again bool
+	at     int64 // wall clock
+	f      func()
+	again  bool
+	canary bool
 }
 
 func (l *labLibrary) wall() int64 { return time.Now().UnixNano() + l.lab.offset.Load() }
@@ -97,7 +99,7 @@ func (l *labLibrary) run() {
 		}
 		go c.f()
 		if l.fault == double && !c.again {
-			kept = append(kept, labCall{now + int64(30*time.Millisecond), c.f, true})
+			kept = append(kept, labCall{at: now + int64(30*time.Millisecond), f: c.f, again: true})
 		}
 	}
 	l.mu.calls = kept
@@ -113,16 +115,25 @@ func (l *labLibrary) After(d time.Duration, f func()) {
 		go f()
 		return
 	}
+	c := labCall{at: l.wall() + int64(d), f: f, canary: d == canaryPeriod}
+	if l.fault == late {
+		c.at += int64(time.Second)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.calls = append(l.mu.calls, labCall{at: l.wall() + int64(d), f: f})
+	l.mu.calls = append(l.mu.calls, c)
 }
 
-// calls returns how many timers are set, the canary aside.
-func (l *labLibrary) calls() int {
+// calls returns how many timers are set, canaries aside.
+func (l *labLibrary) calls() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.mu.calls) - 1
+	for _, c := range l.mu.calls {
+		if !c.canary {
+			n++
+		}
+	}
+	return n
 }
 
 func (l *labLibrary) Stop() {

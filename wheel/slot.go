@@ -1,69 +1,49 @@
 package wheel
 
-import (
-	"cmp"
-	"slices"
-	"time"
-
-	"github.com/pawl-lock/pawl/internal/clock"
-)
-
-// slot holds the timers of one tick, and those on their way to a later one. It
-// is one timer of the library, as long as it exists.
-type slot struct {
-	number int64 // first grain / tickGrains
-	timers timerList
-	alarm  alarm
-}
+import "slices"
 
 // drainBatch bounds how long mu is held while a slot is emptied: about 20 µs.
 const drainBatch = 256
 
-// slotLocked returns the slot of a grain.
-func (w *Wheel) slotLocked(grain int64) *slot {
+// slotLocked returns the slot of a grain. A slot holds the timers of one tick, and
+// those on their way to a later one. Its number is that of the tick, and it is one
+// timer of the library, as long as it exists.
+func (w *Wheel) slotLocked(grain int64) *timerList {
 	number := grain / tickGrains
-	s := w.mu.slots[number]
-	if s == nil {
-		s = &slot{number: number}
-		s.alarm.slot = s
-		s.timers.reset()
-		w.mu.slots[number] = s
-		w.mu.era.queueLocked(&s.alarm)
+	slot := w.mu.slots[number]
+	if slot == nil {
+		slot = new(timerList)
+		slot.reset()
+		w.mu.slots[number] = slot
+		w.mu.era.queueLocked(number)
 	}
-	return s
+	return slot
 }
 
-// leadLocked returns after how long from done the library is to fire the slot.
-func (w *Wheel) leadLocked(s *slot) int64 {
-	return s.number*tickGrains - slotLead - w.mu.done
-}
-
-// nearbyLocked reports that every grain of s is within the near ring. Only then
-// may it be drained: none of its timers can come back to it.
-func (w *Wheel) nearbyLocked(s *slot) bool {
-	return s.number*tickGrains+tickGrains-1-w.mu.done < nearSpan
-}
-
-// drain empties a nearby slot. Calls for the same slot may overlap.
-func (w *Wheel) drain(s *slot) {
-	for w.drainSome(s) {
+// drain empties a slot if it is nearby. Who calls it, how often, and whether the
+// slot still exists, does not matter.
+func (w *Wheel) drain(number int64) {
+	for w.drainSome(number) {
 	}
 }
 
-func (w *Wheel) drainSome(s *slot) (more bool) {
+func (w *Wheel) drainSome(number int64) (more bool) {
 	now := w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.mu.closing || w.mu.slots[s.number] != s {
+	w.advanceLocked(now)
+	slot := w.mu.slots[number]
+	// Nearby means that all its grains are within the near ring: no timer comes back.
+	nearby := (number+1)*tickGrains-w.mu.done <= nearSpan
+	if slot == nil || !nearby || w.mu.closing {
 		return false
 	}
-	w.advanceLocked(now)
 	for range drainBatch {
-		if s.timers.empty() {
-			delete(w.mu.slots, s.number)
+		if slot.empty() {
+			delete(w.mu.slots, number)
 			return false
 		}
-		w.placeLocked(s.timers.pop(), now)
+		w.placeLocked(slot.pop(), now)
 	}
 	return true
 }
@@ -72,25 +52,19 @@ func (w *Wheel) drainSome(s *slot) (more bool) {
 func (w *Wheel) catchUp() {
 	now := w.clock.Now()
 	w.mu.Lock()
-	if w.mu.closing {
-		w.mu.Unlock()
-		return
-	}
 	w.advanceLocked(now)
-	var overdue []*slot
-	for _, s := range w.mu.slots {
+	var overdue []int64
+	for number := range w.mu.slots {
 		// One tick for the library to be late by.
-		if w.leadLocked(s)+tickGrains <= 0 {
-			overdue = append(overdue, s)
+		if (number+1)*tickGrains-slotLead <= w.mu.done {
+			overdue = append(overdue, number)
 		}
 	}
-	w.tasks.Add(1)
 	w.mu.Unlock()
-	defer w.tasks.Done()
 
-	slices.SortFunc(overdue, func(a, b *slot) int { return cmp.Compare(a.number, b.number) })
-	for _, s := range overdue {
-		w.drain(s)
+	slices.Sort(overdue)
+	for _, number := range overdue {
+		w.drain(number)
 	}
 }
 
@@ -101,18 +75,6 @@ func (w *Wheel) moved() {
 	now := w.clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.mu.closing {
-		w.mu.near.turnPart(w.mu.done+1, now, &w.mu.due)
-		w.startWorkerLocked()
-	}
-}
-
-// alarm is a timer of the library: a slot's, or the canary's (slot nil).
-type alarm struct {
-	slot *slot
-
-	// Guarded by Wheel.mu.
-	generation uint64        // of the latest AfterFunc; a fire of another is stale
-	set        clock.Instant // on the machine's clock, which the library runs on
-	delay      time.Duration
+	w.mu.near.turnPart(w.mu.done+1, now, &w.mu.due)
+	w.startWorkerLocked()
 }

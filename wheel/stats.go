@@ -50,6 +50,6 @@ func (w *Wheel) Stats() Stats {
 		LastLag:    time.Duration(w.lastLag.Load()),
 		MaxLag:     time.Duration(w.maxLag.Load()),
 		Rebuilds:   w.mu.rebuilds,
-		Abandoned:  w.abandonedLocked(),
+		Abandoned:  w.mu.abandoned,
 	}
 }

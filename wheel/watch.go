@@ -17,6 +17,7 @@ const (
 )
 
 const (
+	// watchPeriod is how late a timer may be if the library does not fire.
 	watchPeriod = 250 * time.Millisecond
 	// stallLooks in a row without a beat of the canary mean a stall. Looks are
 	// counted, not time, so that a process that was itself stopped blames nobody. A library
@@ -25,10 +26,8 @@ const (
 	stallLooks    = 8
 	mostDoublings = 8
 	// stepSlack, beside a tick, is how far wall clock and Clock may part between two
-	// looks; slewLooks what is forgiven at each, eight times the fastest slewing of
-	// Linux.
-	stepSlack   = 250 * time.Millisecond
-	slewPerLook = time.Millisecond
+	// looks. Slewing parts them by far less, and is no step however long it lasts.
+	stepSlack = 250 * time.Millisecond
 )
 
 // watch looks after the library, on a runtime timer, until Close.
@@ -36,8 +35,7 @@ func (w *Wheel) watch() {
 	rpprof.SetGoroutineLabels(rpprof.WithLabels(context.Background(), rpprof.Labels("role", "wheel-watch")))
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
-	var v view
-	v.reset(w)
+	v := view{offset: w.wallOffset()}
 	alerts := w.kick
 	for {
 		select {
@@ -50,8 +48,9 @@ func (w *Wheel) watch() {
 			alerts = nil
 		}
 		w.catchUp()
-		if reason := v.look(w); reason != "" && w.rebuild(reason) {
-			v.replaced(w, reason)
+		beat, early := w.hear()
+		if reason := v.judge(beat, early, v.stepped(w)); reason != "" && w.rebuild(reason) {
+			v.replaced(reason)
 			if w.cfg.OnRebuild != nil {
 				w.cfg.OnRebuild(reason)
 			}
@@ -59,82 +58,55 @@ func (w *Wheel) watch() {
 	}
 }
 
-// alert makes the watcher look now.
-func (w *Wheel) alert() {
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
-}
-
 // view is what the watcher remembers of the library between two looks.
 type view struct {
 	offset time.Duration // wall clock - Clock
-	known  bool          // offset is
-	beats  uint64
-	silent int // looks without a beat
-	vain   int // libraries in a row that were replaced before they beat once
+	silent int           // looks without a beat of the canary
+	vain   int           // libraries in a row that were replaced before they beat once
 }
 
-func (v *view) reset(w *Wheel) {
-	*v = view{vain: v.vain}
-	v.offset, v.known = w.wallOffset()
-}
-
-// replaced notes that the library was replaced.
-func (v *view) replaced(w *Wheel, reason string) {
-	if reason != RebuildClockStepped {
-		v.vain = min(v.vain+1, mostDoublings)
+// judge returns why the library has to be replaced, or "".
+func (v *view) judge(beat, early, stepped bool) (reason string) {
+	if v.silent++; beat {
+		v.silent, v.vain = 0, 0
 	}
-	v.reset(w)
-}
-
-// look returns why the library has to be replaced, or "".
-func (v *view) look(w *Wheel) (reason string) {
-	w.mu.Lock()
-	beats, broken := w.mu.era.beats, w.mu.era.broken
-	w.mu.Unlock()
-	return v.judge(beats, broken, v.stepped(w))
-}
-
-func (v *view) judge(beats uint64, broken, stepped bool) (reason string) {
-	if v.silent++; beats != v.beats {
-		v.beats, v.silent, v.vain = beats, 0, 0
-	}
-	patience := stallLooks << v.vain
+	stalled := v.silent >= stallLooks<<v.vain
 	switch {
-	case stepped: // before broken: a step forward makes everything fire early
+	case stepped: // before early: a step forward makes everything fire early
 		return RebuildClockStepped
-	case broken && (v.vain == 0 || v.silent >= patience):
+	case early && (stalled || v.vain == 0):
 		return RebuildFiredEarly
-	case v.silent >= patience:
+	case stalled:
 		return RebuildStalled
 	}
 	return ""
 }
 
-// stepped reports that the wall clock jumped since the last look.
-func (v *view) stepped(w *Wheel) bool {
-	offset, known := w.wallOffset()
-	if !known {
-		return false
+// replaced notes that the library was replaced.
+func (v *view) replaced(reason string) {
+	v.silent = 0
+	if reason != RebuildClockStepped {
+		v.vain = min(v.vain+1, mostDoublings)
 	}
-	if !v.known {
-		v.offset, v.known = offset, true
-		return false
-	}
-	drift := offset - v.offset
-	v.offset += max(-slewPerLook, min(drift, slewPerLook))
-	return drift.Abs() > w.tick+stepSlack
 }
 
-// wallOffset returns the wall clock minus Clock. It is not known if this
-// goroutine was interrupted between the readings.
-func (w *Wheel) wallOffset() (offset time.Duration, known bool) {
-	before := w.clock.Now()
-	wall := w.clock.Wall().UnixNano()
-	after := w.clock.Now()
-	return time.Duration(wall - int64(before)), after.Sub(before) < stepSlack/4
+// stepped reports that the wall clock jumped since the last look.
+func (v *view) stepped(w *Wheel) bool {
+	before := v.offset
+	v.offset = w.wallOffset()
+	return (v.offset - before).Abs() > w.tick+stepSlack
+}
+
+// wallOffset returns the wall clock minus Clock. It reads again if this goroutine was
+// interrupted between the readings.
+func (w *Wheel) wallOffset() time.Duration {
+	for {
+		before := w.clock.Now()
+		wall := w.clock.Wall().UnixNano()
+		if w.clock.Now().Sub(before) < stepSlack/4 {
+			return time.Duration(wall - int64(before))
+		}
+	}
 }
 
 // rebuild replaces the library and sets all slots anew, from our own deadlines.
@@ -142,19 +114,16 @@ func (w *Wheel) wallOffset() (offset time.Duration, known bool) {
 func (w *Wheel) rebuild(reason string) bool {
 	e := w.newEra()
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.mu.closing {
-		w.mu.Unlock()
 		return false
 	}
-	old := w.mu.era
+	w.retireLocked()
 	w.mu.era = e
-	for _, s := range w.mu.slots {
-		e.queueLocked(&s.alarm)
+	for number := range w.mu.slots {
+		e.queueLocked(number)
 	}
 	w.mu.rebuilds.add(reason)
-	w.abandonedLocked() // forgets those that are gone
-	w.mu.Unlock()
 	go e.drive()
-	w.retire(old)
 	return true
 }

@@ -61,7 +61,11 @@ const (
 // milliseconds of the deadline.
 //
 // The library below it can dead-lock for good, fires early, and follows the wall
-// clock; so it is never trusted and never waited for:
+// clock; so it is never trusted and never waited for. All that it is asked for is
+// to say when a slot should be looked at. It may say so late, early, twice or from
+// long ago: a look goes by our own clock. And the watcher looks four times a
+// second without being told. So the worst that a library can do is to make far
+// timers a quarter of a second late; until it is replaced, if it is at fault.
 //
 //	deadline near (6 ticks) ----------------> near ring --> due --> worker --> Fire
 //	deadline far --> slot --> library --(~2 ticks before)--^
@@ -71,8 +75,8 @@ const (
 //
 //  1. An armed timer is in exactly one list: a slot's, the near ring's, or due.
 //     Taking it out, under mu, is what decides between Fire and Cancel.
-//  2. Every slot in slots is queued for the current era's driver, set in its
-//     library, being drained, or, having fired too early, waiting for the rebuild.
+//  2. Whatever the library does with a slot, the watcher empties it at the first
+//     look at which it is overdue.
 //  3. done, the last grain that has ended, only grows, and no faster than Clock. No
 //     timer of a grain up to done is in near; due holds only what Clock has passed.
 //  4. If near holds a timer, the runtime timer is set for its grain or an earlier
@@ -80,14 +84,6 @@ const (
 //  5. If due holds a timer and the wheel is open, a worker exists.
 //  6. mu is a leaf: nothing of the library, no Task and no callback is called under
 //     it. So Schedule and Cancel may be called under any lock of their caller.
-//
-// Only the era's driver calls the library's AfterFunc, and its Stop is called
-// after the driver has ended: the two may block each other for ever. The
-// library's timers are never stopped (its Stop may lie); an empty slot just comes
-// back empty.
-//
-// A lock per shard was rejected: with one lock, Schedule takes about as long as
-// reading the clock, and the engine arms a few timers per lease at most.
 type Wheel struct {
 	cfg   Config
 	clock clock.Clock
@@ -97,10 +93,10 @@ type Wheel struct {
 
 	wake    *time.Timer // turns the near ring
 	kick    chan struct{}
+	once    sync.Once // Close
 	quit    chan struct{}
-	closed  chan struct{} // after Close has waited for everything
-	watcher sync.WaitGroup
-	tasks   sync.WaitGroup // workers and drains
+	tasks   sync.WaitGroup // the watcher and the workers
+	gone    chan struct{}  // closed after Close, once no library is left
 	unhook  func()
 	runWork func() // w.work, bound once: starting a worker costs no allocation
 
@@ -112,11 +108,12 @@ type Wheel struct {
 		done    int64 // grains
 		wakeAt  int64 // grain the runtime timer is set for, 0: none
 		near    nearRing
-		slots   map[int64]*slot // by number: first grain / tickGrains
+		slots   map[int64]*timerList // by number: see slotLocked
 		due     timerList
 		workers int
-		era     *era
-		retired []*era // being stopped
+
+		era       *era
+		abandoned int // libraries that were told to stop and have not
 
 		armed    int
 		fired    uint64
@@ -156,7 +153,7 @@ func New(cfg Config) *Wheel {
 		tick:   cfg.Tick,
 		kick:   make(chan struct{}, 1),
 		quit:   make(chan struct{}),
-		closed: make(chan struct{}),
+		gone:   make(chan struct{}),
 		unhook: func() {},
 	}
 	// The default wheel spans 164 s: 50 s are less than 5/16 of it.
@@ -165,12 +162,12 @@ func New(cfg Config) *Wheel {
 	w.mu.done = int64(w.clock.Now()) / w.grain
 	w.mu.near.reset()
 	w.mu.due.reset()
-	w.mu.slots = make(map[int64]*slot)
+	w.mu.slots = make(map[int64]*timerList)
 	w.wake = time.AfterFunc(time.Hour, w.turn)
 	w.wake.Stop()
 	w.mu.era = w.newEra()
 	go w.mu.era.drive()
-	w.watcher.Go(w.watch)
+	w.tasks.Go(w.watch)
 	if m, ok := cfg.Clock.(movable); ok {
 		w.unhook = m.OnMove(w.moved)
 	}
@@ -229,7 +226,7 @@ func (w *Wheel) advanceLocked(now clock.Instant) {
 
 // placeLocked puts t, in no list, into the one it belongs to. now may lag.
 func (w *Wheel) placeLocked(t *Timer, now clock.Instant) {
-	grain := w.grainOf(t.at)
+	grain := int64(t.at-1)/w.grain + 1 // that ends at or after t.at
 	switch ahead := grain - w.mu.done; {
 	case ahead <= 0 || t.at <= now:
 		w.mu.due.push(t)
@@ -240,17 +237,8 @@ func (w *Wheel) placeLocked(t *Timer, now clock.Instant) {
 		w.mu.near.push(t, grain)
 		w.wakeLocked(grain, now)
 	default:
-		w.slotLocked(w.mu.done + min(ahead, w.hop)).timers.push(t)
+		w.slotLocked(w.mu.done + min(ahead, w.hop)).push(t)
 	}
-}
-
-// grainOf returns the grain that ends at or after at.
-func (w *Wheel) grainOf(at clock.Instant) int64 {
-	grain := int64(at) / w.grain
-	if int64(at)%w.grain > 0 {
-		grain++
-	}
-	return grain
 }
 
 // wakeLocked makes sure that the runtime timer fires by the end of grain.
@@ -282,22 +270,20 @@ func (w *Wheel) turn() {
 // Close stops the wheel. No Fire begins after it was called, and those that run
 // have ended when it returns; so it must not be called from a Fire. Armed timers
 // never fire. A library's wheel that does not stop is left behind after a second.
-func (w *Wheel) Close() {
+func (w *Wheel) Close() { w.once.Do(w.close) }
+
+func (w *Wheel) close() {
 	w.mu.Lock()
-	if w.mu.closing {
-		w.mu.Unlock()
-		<-w.closed
-		return
-	}
 	w.mu.closing = true
 	w.wake.Stop()
+	w.retireLocked()
 	w.mu.Unlock()
 
 	w.unhook()
 	close(w.quit)
-	w.watcher.Wait()
 	w.tasks.Wait()
-	w.retire(w.mu.era) // only the watcher replaces it
-	w.awaitRetired(stopTimeout)
-	close(w.closed)
+	select {
+	case <-w.gone:
+	case <-time.NewTimer(stopTimeout).C:
+	}
 }

@@ -17,7 +17,7 @@ func defaultWorkers() int { return max(4, runtime.GOMAXPROCS(0)) }
 // worker starts the next one in turn, so a slow Fire holds up nothing while
 // there is room.
 func (w *Wheel) startWorkerLocked() {
-	if w.mu.due.empty() || w.mu.workers >= w.cfg.Workers {
+	if w.mu.closing || w.mu.due.empty() || w.mu.workers >= w.cfg.Workers {
 		return
 	}
 	w.mu.workers++
@@ -25,20 +25,13 @@ func (w *Wheel) startWorkerLocked() {
 	go w.runWork()
 }
 
-// work runs due timers until there are none.
+// work runs due timers until there are none, or a Fire calls Goexit.
 func (w *Wheel) work() {
 	rpprof.SetGoroutineLabels(workerLabels)
-	defer w.tasks.Done()
-	idle := false
-	defer func() {
-		if !idle { // a Fire called Goexit
-			w.replaceWorker()
-		}
-	}()
+	defer w.endWork()
 	for {
 		t, at := w.takeDue()
 		if t == nil {
-			idle = true
 			return
 		}
 		now := w.clock.Now()
@@ -48,13 +41,20 @@ func (w *Wheel) work() {
 	}
 }
 
-// takeDue takes one timer: until this moment it can be cancelled or moved. With
-// none left it takes the calling worker off the books and returns nil.
+// endWork lets another worker go on with what has become due since the last look.
+func (w *Wheel) endWork() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.workers--
+	w.startWorkerLocked()
+	w.tasks.Done()
+}
+
+// takeDue takes one timer, or nil: until this moment it can be cancelled or moved.
 func (w *Wheel) takeDue() (t *Timer, at clock.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.closing || w.mu.due.empty() {
-		w.mu.workers--
 		return nil, 0
 	}
 	t = w.mu.due.pop()
@@ -62,15 +62,6 @@ func (w *Wheel) takeDue() (t *Timer, at clock.Instant) {
 	w.mu.fired++
 	w.startWorkerLocked()
 	return t, t.at
-}
-
-func (w *Wheel) replaceWorker() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mu.workers--
-	if !w.mu.closing {
-		w.startWorkerLocked()
-	}
 }
 
 func (w *Wheel) noteLag(lag int64) {
