@@ -20,8 +20,8 @@ func (w *Wheel) slotLocked(grain int64) *timerList {
 	return slot
 }
 
-// drain empties a slot if it is nearby. Who calls it, how often, and whether the
-// slot still exists, does not matter.
+// drain empties a slot, if it is nearby and still exists. So it does no harm if the
+// library calls it early, twice, or long after it was replaced.
 func (w *Wheel) drain(number int64) {
 	for w.drainSome(number) {
 	}
@@ -66,6 +66,11 @@ func (w *Wheel) catchUp() {
 	for _, number := range overdue {
 		w.drain(number)
 	}
+}
+
+// movable is a clock that tells when it was moved: clock.Fake.
+type movable interface {
+	OnMove(f func()) (cancel func())
 }
 
 // moved is told of each move of a clock that only moves when told to, which may

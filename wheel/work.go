@@ -2,7 +2,6 @@ package wheel
 
 import (
 	"context"
-	"runtime"
 	rpprof "runtime/pprof"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -10,8 +9,6 @@ import (
 )
 
 var workerLabels = rpprof.WithLabels(context.Background(), rpprof.Labels("role", "wheel-worker"))
-
-func defaultWorkers() int { return max(4, runtime.GOMAXPROCS(0)) }
 
 // startWorkerLocked starts a worker if there is work and room for one more. Each
 // worker starts the next one in turn, so a slow Fire holds up nothing while
