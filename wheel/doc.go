@@ -11,15 +11,15 @@
 //
 // What the library does wrong, and what stands against it:
 //
-//	it dead-locks for good           only the era's driver calls it, and hangs alone
-//	it does not fire, or late        the watcher empties the slots that are overdue
-//	it fires early, twice, or after  a slot that is not near, or not there, is left
-//	it was replaced                  as it is
-//	it stays that way                its canary does not come in time: it is replaced
-//	it follows the wall clock        it is replaced when that steps
-//	it cannot be stopped             Close leaves it behind after a second
-//	two timers a revolution apart    its wheel is far longer than any delay that it
-//	dead-lock it                     is given
+//	it dead-locks for good            only the era's driver calls it, and hangs alone
+//	it does not fire, or late         the watcher empties slots that are overdue
+//	it fires early, or twice, or      a slot is emptied only if it is near
+//	    after it was replaced
+//	it does not recover               its canary does not come in time: it is replaced
+//	it follows the wall clock         it is replaced when that steps
+//	it does not stop                  Close leaves it behind after a second
+//	two timers a revolution apart     its wheel is far longer than any delay that it
+//	    dead-lock it                  is given
 //
 // A lock per shard did not help: with one, arming takes about as long as reading the clock.
 package wheel
