@@ -43,8 +43,8 @@ const (
 type era struct {
 	wheel *Wheel
 	lib   library
-	// queue holds what the driver is to set. There is room for more slots than there
-	// can be. So if it is full, the driver hangs, and the watcher does without it.
+	// queue holds what the driver is to set. It is full only if the driver hangs; a slot
+	// that finds no room is left to the watcher.
 	queue chan int64
 
 	// Guarded by Wheel.mu.
@@ -107,20 +107,10 @@ func (e *era) setCanary() {
 		defer w.mu.Unlock()
 		if early {
 			e.early = true
-			w.mu.early++
-			w.alert()
-			return
+		} else {
+			e.beat = true
 		}
-		e.beat = true
 	})
-}
-
-// alert makes the watcher look now.
-func (w *Wheel) alert() {
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
 }
 
 // hear tells whether the canary came, and has it set again if so.

@@ -7,8 +7,7 @@ type Stats struct {
 	Armed int // timers armed, those waiting for a worker included
 	Slots int // timers set in the library, the canary aside
 
-	Fired      uint64 // Fires begun
-	EarlyFires uint64 // times the library fired too early; never passed on
+	Fired uint64 // Fires begun
 
 	LastLag time.Duration // from a deadline to its Fire, the latest
 	MaxLag  time.Duration // the longest since New
@@ -43,13 +42,12 @@ func (w *Wheel) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Stats{
-		Armed:      w.mu.armed,
-		Slots:      len(w.mu.slots),
-		Fired:      w.mu.fired,
-		EarlyFires: w.mu.early,
-		LastLag:    time.Duration(w.lastLag.Load()),
-		MaxLag:     time.Duration(w.maxLag.Load()),
-		Rebuilds:   w.mu.rebuilds,
-		Abandoned:  w.mu.abandoned,
+		Armed:     w.mu.armed,
+		Slots:     len(w.mu.slots),
+		Fired:     w.mu.fired,
+		LastLag:   time.Duration(w.lastLag.Load()),
+		MaxLag:    time.Duration(w.maxLag.Load()),
+		Rebuilds:  w.mu.rebuilds,
+		Abandoned: w.mu.abandoned,
 	}
 }

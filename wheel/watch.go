@@ -36,16 +36,11 @@ func (w *Wheel) watch() {
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
 	v := view{offset: w.wallOffset()}
-	alerts := w.kick
 	for {
 		select {
 		case <-w.quit:
 			return
 		case <-ticker.C:
-			alerts = w.kick
-		case <-alerts:
-			// A library that is always early must not have us rebuild in a loop.
-			alerts = nil
 		}
 		w.catchUp()
 		beat, early := w.hear()

@@ -42,8 +42,7 @@ type Wheel struct {
 	hop   int64 // grains
 
 	wake    *time.Timer // turns the near ring
-	kick    chan struct{}
-	once    sync.Once // Close
+	once    sync.Once   // Close
 	quit    chan struct{}
 	tasks   sync.WaitGroup // the watcher and the workers
 	gone    chan struct{}  // closed after Close, once no library is left
@@ -67,7 +66,6 @@ type Wheel struct {
 
 		armed    int
 		fired    uint64
-		early    uint64
 		rebuilds Rebuilds
 	}
 }
@@ -80,7 +78,6 @@ func New(cfg Config) *Wheel {
 		clock:  cfg.Clock,
 		grain:  int64(cfg.Tick) / tickGrains,
 		tick:   cfg.Tick,
-		kick:   make(chan struct{}, 1),
 		quit:   make(chan struct{}),
 		gone:   make(chan struct{}),
 		unhook: func() {},
