@@ -53,14 +53,16 @@ func TestScheduleAndCancelGoOnWhileAllWorkersAreStuck(t *testing.T) {
 
 func TestGoexitInFireCostsNoWorker(t *testing.T) {
 	t.Parallel()
-	w := newWheel(t, Config{Workers: 1})
+	f := clock.NewFake()
+	w := newWheel(t, Config{Clock: f, Workers: 1})
 	probes := newProbes(50)
 	for i, p := range probes {
 		if i%2 == 0 {
 			p.fn = func(clock.Instant) { runtime.Goexit() }
 		}
-		p.scheduleIn(w, 0)
+		p.scheduleIn(w, time.Millisecond)
 	}
+	f.Advance(time.Millisecond) // and nothing else happens
 	awaitFires(t, probes, 1)
 	settle(t, w)
 }
