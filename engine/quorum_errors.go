@@ -5,71 +5,85 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// verdict is the error of a quorum that has failed. The caller holds mu.
-func (q *quorum) verdict() error {
+// NotAcquired implements quorum.Port: the error of an election that has failed.
+func (q *election) NotAcquired(v quorum.Verdict) error {
 	name := q.locks[0].name
-	if q.stop != nil && q.stop.Cause == ErrClosed {
+	why := &noMajority{of: len(q.locks), granted: v.Granted}
+	switch v.Is {
+	case quorum.EngineIsClosed:
 		return notAcquired(name, ErrClosed)
-	}
-	why := &noMajority{of: len(q.parts), is: reason.ErrEarly}
-	var ttls []time.Duration
-	var forGood error
-	away, given := 0, 0
-	for i := range q.parts {
-		p := &q.parts[i]
-		said := error(reason.ErrSilent)
-		switch {
-		case p.vote != nil:
-			why.granted++
-			continue
-		case p.asked == nil && p.err == nil:
-			given++
-			said = errGivenBack
-		case p.err != nil:
-			said = p.err.(*NotAcquiredError).Err
-			stand, at := standingOf(said)
-			switch {
-			case stand == isHeld:
-				ttls = append(ttls, at.(*reason.Held).TTL)
-				said = at
-			case stand == isAway:
-				away++
-				said = at
-			case p.cut:
-				said = reason.ErrEarly
-			case q.stop == nil:
-				forGood = said
-			}
-		}
-		why.each = append(why.each, &serverError{q.locks[i].serverOf(), said})
-	}
-	spare := len(q.parts) - q.majority()
-	ttl := time.Duration(0)
-	switch {
-	case len(ttls) > spare:
+	case quorum.NoAnswer:
+		why.is = reason.ErrEarly
+	case quorum.IsHeld:
 		why.is = ErrHeld
-		slices.Sort(ttls)
-		ttl = ttls[len(ttls)-spare-1] // then a majority is free
-	case away > 0 && len(why.each)-given > spare:
+	case quorum.IsAway:
 		why.is = ErrUnavailable
-	case !q.once && len(ttls) > 0 && len(ttls)+given > spare: // given back for the owner that has the others
-		why.is = ErrHeld
-		ttl = slices.Max(ttls)
-	case forGood != nil:
-		why.is = forGood
+	case quorum.IsRefused:
+		why.is = q.textOf(v.ForGood, 0)
+	}
+	for _, said := range v.Each {
+		text := q.textOf(said, 0)
+		is := reason.Of(text)
+		switch stand, at := standIn(is); stand {
+		case quorum.Held:
+			text = is[at]
+		case quorum.Away:
+			text = reason.Because(is[at:]...)
+		}
+		why.each = append(why.each, &serverError{q.locks[said.Server].serverOf(), text})
 	}
 	err := notAcquired(name, why)
-	if q.stop != nil {
-		err = notAcquired(name, reason.Because(q.stop.Cause, why))
+	if v.Stop != nil {
+		err = notAcquired(name, reason.Because(v.Stop.Cause, why))
 	}
-	err.TTL = ttl
+	err.TTL = v.TTL
 	return err
+}
+
+// textOf is the error of one server of several. What has ended just now has ended as last.
+func (q *election) textOf(said quorum.Said, last machine.Loss) error {
+	switch said.Is {
+	case quorum.Silent:
+		return reason.ErrSilent
+	case quorum.GivenBack:
+		return errGivenBack
+	case quorum.Cut:
+		return reason.ErrEarly
+	case quorum.NotGranted:
+		return errNotGranted
+	case quorum.GrantedAgain:
+		return errGrantedAgain
+	case quorum.EndedNow:
+		return lossAt(last)
+	case quorum.TooLate:
+		return endedBefore(q.locks[said.Server].name, said.Why).Err
+	case quorum.WasLost:
+		if lost, yes := said.Why.(*LostError); yes && lost.Err == nil {
+			return lossAt(lost.Reason)
+		}
+	}
+	return said.Why
+}
+
+// refusalOf is what the refusal of one server says.
+func refusalOf(err error) quorum.Refusal {
+	why := err.(*NotAcquiredError).Err
+	is := reason.Of(why)
+	r := quorum.Refusal{
+		Why: why, Passes: passes(err),
+		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrLate), Closed: slices.Contains(is, ErrClosed),
+	}
+	at := 0
+	if r.Stand, at = standIn(is); r.Stand == quorum.Held {
+		r.TTL = is[at].(*reason.Held).TTL
+	}
+	return r
 }
 
 // noMajority is why a QuorumLock was not acquired.
@@ -108,35 +122,13 @@ func listed(each []error) string {
 	return strings.Join(text, "; ")
 }
 
-// loss is the end of a hold after the last loss. Left are those that have had the lock since
-// then, or before. The caller holds mu.
-func (q *quorum) loss(last error, since clock.Instant) error {
-	lost, ok := last.(*LostError)
-	if !ok {
-		return last // released, with what it re-entered
+// Lost implements quorum.Port: the end of a hold that has too few votes.
+func (q *election) Lost(l quorum.Loss) error {
+	why := &tooFew{left: l.Left, of: len(q.locks)}
+	for _, said := range l.Each {
+		why.each = append(why.each, &serverError{q.locks[said.Server].serverOf(), q.textOf(said, l.Last)})
 	}
-	why := &tooFew{of: len(q.parts)}
-	for i := range q.parts {
-		p := &q.parts[i]
-		about := error(errNotGranted)
-		switch l, isLost := p.lost.(*LostError); {
-		case p.vote != nil && p.vote.joined > since:
-			about = errGrantedAgain
-		case p.vote != nil && p.vote.hold.h.InTime():
-			continue
-		case p.vote != nil: // its time ended just now, and nobody has looked
-			about = lossAt(lost.Reason)
-		case isLost && l.Err == nil:
-			about = lossAt(l.Reason)
-		case p.lost != nil:
-			about = p.lost
-		case p.err != nil:
-			about = p.err.(*NotAcquiredError).Err
-		}
-		why.each = append(why.each, &serverError{q.locks[i].serverOf(), about})
-	}
-	why.left = min(why.of-len(why.each), q.majority()-1) // one may have joined just now
-	return &LostError{Name: q.locks[0].name, Reason: lost.Reason, Err: why}
+	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
 }
 
 // tooFew is why a QuorumLock was lost. It has no Unwrap: what is true of one server is not true
@@ -162,12 +154,12 @@ var (
 )
 
 // unreleased is the error of an Unlock, of those of the servers.
-func (q *quorum) unreleased(votes []*vote, errs []error) error {
+func (q *election) unreleased(votes []*quorum.Vote, errs []error) error {
 	before, gone := 0, 0
 	var last *LostError
 	var each, losses []error
 	for i, err := range errs {
-		server := q.locks[votes[i].at].serverOf()
+		server := q.locks[votes[i].Server].serverOf()
 		switch lost, isLost := err.(*LostError); {
 		case err == nil:
 			continue
@@ -181,47 +173,35 @@ func (q *quorum) unreleased(votes []*vote, errs []error) error {
 		each = append(each, &serverError{server, err})
 	}
 	switch {
-	case before >= q.majority():
+	case before >= q.Majority():
 		return about(q.locks[0].name, ErrNotHeld)
-	case len(votes)-gone < q.majority():
-		return &LostError{q.locks[0].name, last.Reason, &tooFew{len(votes) - gone, len(q.parts), losses}}
+	case len(votes)-gone < q.Majority():
+		return &LostError{q.locks[0].name, last.Reason, &tooFew{len(votes) - gone, len(q.locks), losses}}
 	}
 	return joined(each)
 }
 
-// standing is what a server has said to an acquisition so far.
-type standing uint8
-
-const (
-	isOpen standing = iota // nothing yet
-	isHeld
-	isAway
-)
-
-// standing also reports whether a is the first that waits in this process.
-func (a *acquisition) standing() (stand standing, first bool) {
+// standing is what the server has said to a so far, and whether a is the first that waits in this
+// process.
+func (a *acquisition) standing() (stand quorum.Stand, first bool) {
 	a.Shard.Lock()
 	defer a.Shard.Unlock()
 	if a.Ended() || a.Resource() == nil {
-		return isOpen, false
+		return quorum.Open, false
 	}
-	stand, _ = standingOf(a.Obstacle(false))
+	stand, _ = standIn(reason.Of(a.Obstacle(false)))
 	return stand, a.IsFirst()
 }
 
-// standingOf reads it out of the reasons of this package, with what says so.
-func standingOf(why error) (standing, error) {
-	if why == nil {
-		return isOpen, nil
-	}
-	is := reason.Of(why)
+// standIn reads it out of reasons of this package, with the place of what says so.
+func standIn(is []error) (stand quorum.Stand, at int) {
 	for i, one := range is {
-		if h, yes := one.(*reason.Held); yes {
-			return isHeld, h
+		if _, yes := one.(*reason.Held); yes {
+			return quorum.Held, i
 		}
 		if one == ErrUnavailable {
-			return isAway, reason.Because(is[i:]...)
+			return quorum.Away, i
 		}
 	}
-	return isOpen, nil
+	return quorum.Open, 0
 }

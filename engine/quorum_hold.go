@@ -4,33 +4,31 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // QuorumHold is a QuorumLock that is held: by a majority of its servers at least. All methods
 // may be called from any goroutine. You must unlock it. One that was dropped is renewed until
 // the engines are closed, and reported to Config.Logger of the first engine; see Hold.
-type QuorumHold struct{ q *quorum }
+type QuorumHold struct{ q *election }
 
-func newQuorumHold(q *quorum) *QuorumHold {
+func newQuorumHold(q *election) *QuorumHold {
 	h := &QuorumHold{q}
 	if q.opts.lease == 0 {
-		runtime.AddCleanup(h, (*quorum).leaked, q)
+		runtime.AddCleanup(h, (*election).leaked, q)
 	}
 	return h
 }
 
 // leaked runs when the user's QuorumHold is garbage.
-func (q *quorum) leaked() {
+func (q *election) leaked() {
 	q.mu.Lock()
-	yes := q.stage == quorumHeld
+	yes := q.Stage == quorum.Holding
 	q.mu.Unlock()
 	if !yes {
 		return
@@ -53,8 +51,8 @@ func (h *QuorumHold) Servers() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var all []string
-	for i := range q.parts {
-		if v := q.parts[i].vote; v != nil && v.hold.h.InTime() {
+	for i := range q.Parts {
+		if v := q.Parts[i].Vote; v != nil && v.Port.InTime() {
 			all = append(all, q.locks[i].serverOf())
 		}
 	}
@@ -67,7 +65,7 @@ func (h *QuorumHold) ValidUntil() time.Time {
 	q := h.q
 	now := q.home.clock.Now()
 	q.mu.Lock()
-	at := q.until()
+	at := q.Until()
 	q.mu.Unlock()
 	if h.Err() != nil {
 		at = min(at, now)
@@ -75,31 +73,14 @@ func (h *QuorumHold) ValidUntil() time.Time {
 	return q.home.clock.Wall().Add(at.Sub(now))
 }
 
-// until is when fewer than a majority are certain. The caller holds mu.
-func (q *quorum) until() clock.Instant {
-	ends := make([]clock.Instant, len(q.parts))
-	for i := range q.parts {
-		if v := q.parts[i].vote; v != nil {
-			ends[i] = v.hold.h.Until()
-		}
-	}
-	return theMajority(ends)
-}
-
-// theMajority returns the least of the greatest values that are a majority.
-func theMajority[T cmp.Ordered](values []T) T {
-	slices.Sort(values)
-	return values[len(values)-len(values)/2-1]
-}
-
 // Acked returns how many replicas had acknowledged the lock at each server of a majority; see
 // Hold.Acked.
 func (h *QuorumHold) Acked() int {
-	acked := make([]int, len(h.q.parts))
+	acked := make([]int, len(h.q.locks))
 	for i, l := range h.all() {
 		acked[i] = l.Acked()
 	}
-	return theMajority(acked)
+	return quorum.OfMajority(acked)
 }
 
 // Done returns a channel that is closed when the hold ends, for any reason, and before anybody
@@ -115,37 +96,24 @@ func (h *QuorumHold) Err() error {
 		return why
 	}
 	q.mu.Lock()
-	why := q.ending
-	var expired []*vote
-	certain := 0
-	for i := range q.parts {
-		if v := q.parts[i].vote; v == nil {
-		} else if v.hold.h.InTime() {
-			certain++
-		} else {
-			expired = append(expired, v)
-		}
-	}
+	why := q.Ending
+	certain, expired := q.Check()
 	q.mu.Unlock()
-	if why == nil && certain >= q.majority() {
+	if why == nil && certain {
 		return nil
 	}
 	if why == nil {
-		var last error
-		ended := make(map[int]error)
+		var ends []quorum.End
 		for _, v := range expired {
-			if err := v.hold.h.Look(); err != nil { // vote.end follows, on a goroutine
-				last, ended[v.at] = err, err
+			if err := voteOf(v).hold.h.Look(); err != nil { // vote.End follows, on a goroutine
+				ends = append(ends, endOf(v.Server, err))
 			}
 		}
-		if last == nil { // they joined or left meanwhile
+		if len(ends) == 0 { // they joined or left meanwhile
 			return q.fate.settle(nil)
 		}
 		q.mu.Lock()
-		for i, err := range ended {
-			q.parts[i].lost = err
-		}
-		why = q.loss(last, math.MaxInt64)
+		why = q.Expired(ends)
 		q.mu.Unlock()
 	}
 	return q.fate.settle(why)
@@ -162,9 +130,9 @@ func (h *QuorumHold) shared() *fate { return h.q.fate }
 func (h *QuorumHold) all() (holds []*Hold) {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
-	for i := range h.q.parts {
-		if v := h.q.parts[i].vote; v != nil {
-			holds = append(holds, v.hold)
+	for i := range h.q.Parts {
+		if v := h.q.Parts[i].Vote; v != nil {
+			holds = append(holds, voteOf(v).hold)
 		}
 	}
 	return holds
@@ -174,8 +142,8 @@ func (h *QuorumHold) find(e *Engine, k drive.Key) *Hold {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
 	for i, m := range h.q.locks {
-		if v := h.q.parts[i].vote; v != nil && m.key == k && m.engine() == e {
-			return v.hold
+		if v := h.q.Parts[i].Vote; v != nil && m.key == k && m.engine() == e {
+			return voteOf(v).hold
 		}
 	}
 	return nil
@@ -194,25 +162,10 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 	q := h.q
 	soon := byUser && q.fate.endsSoon()
 	why := h.Err() // also by the clock
-	var do deeds
+	var do quorum.Deeds
 	q.mu.Lock()
-	first := q.stage == quorumHeld
-	if first && why == nil {
-		for i := range q.parts {
-			if v := q.parts[i].vote; v != nil {
-				q.released = append(q.released, v)
-				q.parts[i].vote = nil
-			}
-		}
-		why = ErrReleased
-	}
-	if first {
-		q.stage, q.ending = quorumOver, why
-		q.giveUp(&do)
-	} else if why == nil {
-		why = q.ending // just now
-	}
-	votes, earlier := q.released, q.unlocked
+	why, votes := q.Release(why, &do)
+	earlier := q.unlocked
 	q.mu.Unlock()
 	if len(votes) == 0 || earlier != nil && earlier.done() { // lost, or released before
 		verdict := why
@@ -222,18 +175,18 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 		u := newUnlockingAll(q.home, nil, 1, func([]error) error { return verdict })
 		q.home.exec.Spawn(func() {
 			defer u.fut.settle(struct{}{}, verdict) // when the contexts have ended
-			defer do.run(q)                         // even if one of the user's ends the goroutine
+			defer q.run(&do, false)                 // even if one of the user's ends the goroutine
 			q.fate.End(why)
 		})
 		return u
 	}
 	q.fate.settle(ErrReleased)
-	do.run(q)
+	q.run(&do, false)
 	of := make([]*Hold, len(votes))
 	for i, v := range votes {
-		of[i] = v.hold
+		of[i] = voteOf(v).hold
 	}
-	u := newUnlockingAll(q.home, of, q.majority(), func(errs []error) error { return q.unreleased(votes, errs) })
+	u := newUnlockingAll(q.home, of, q.Majority(), func(errs []error) error { return q.unreleased(votes, errs) })
 	q.mu.Lock()
 	q.unlocked = cmp.Or(q.unlocked, u)
 	q.mu.Unlock()
@@ -261,21 +214,16 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 		return reason.Invalid("Extend (%v) must be longer than the drift of the clocks (%v)", d, drift(d))
 	}
 	q.mu.Lock()
-	votes := make([]*vote, 0, len(q.parts))
-	for i := range q.parts {
-		if v := q.parts[i].vote; v != nil {
-			votes = append(votes, v)
-		}
-	}
+	votes := q.Votes()
 	q.mu.Unlock()
 	return h.extendAt(ctx, votes, d)
 }
 
 // extendAt extends the hold where it has these votes: none, if Unlock has just taken them.
-func (h *QuorumHold) extendAt(ctx context.Context, votes []*vote, d time.Duration) error {
+func (h *QuorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.Duration) error {
 	q := h.q
 	for _, v := range votes {
-		if err := v.hold.h.mayExtend(ctx, d); err != nil {
+		if err := voteOf(v).hold.h.mayExtend(ctx, d); err != nil {
 			return err // nothing was sent
 		}
 	}
@@ -286,12 +234,12 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*vote, d time.Duratio
 	results, ready := make(chan error, len(votes)), make(chan struct{}, len(votes))
 	for _, v := range votes {
 		world.Go(func() {
-			err := v.hold.h.extendBy(ectx, d)
+			err := voteOf(v).hold.h.extendBy(ectx, d)
 			if lost, isLost := err.(*LostError); isLost {
 				err = lossAt(lost.Reason)
 			}
 			if err != nil {
-				err = &serverError{q.locks[v.at].serverOf(), err}
+				err = &serverError{q.locks[v.Server].serverOf(), err}
 			}
 			results <- err
 			ready <- struct{}{}
@@ -306,9 +254,9 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*vote, d time.Duratio
 		} else {
 			extended++
 		}
-		if extended == q.majority() {
+		if extended == q.Majority() {
 			q.mu.Lock()
-			q.last, q.lease = max(q.last, q.until()), max(q.lease, d)
+			q.Extended(d)
 			q.mu.Unlock()
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -179,7 +180,7 @@ func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Quo
 func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*QuorumHold] {
 	_, fut, err := l.begin(ctx, opts, once, true)
 	if err != nil {
-		q := &quorum{many: many{home: new(Engine)}, stage: quorumOver}
+		q := &election{many: many{home: new(Engine)}, Machine: quorum.Machine{Stage: quorum.Over}}
 		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
 			q.home = l.all.locks[0].engine()
 		}
@@ -190,7 +191,7 @@ func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) 
 }
 
 // begin checks everything that can be known before anything is sent.
-func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*quorum, *Future[*QuorumHold], error) {
+func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*election, *Future[*QuorumHold], error) {
 	switch {
 	case l.all == nil:
 		return nil, nil, notAcquired("", reason.Invalid("the zero QuorumLock: get one from RedLock"))
@@ -220,7 +221,7 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 	if o.minGiven {
 		return nil, nil, notAcquired(l.all.locks[0].name, reason.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken"))
 	}
-	q, fut := startQuorum(ctx, l.all, o, parents, once, async)
+	q, fut := startElection(ctx, l.all, o, parents, once, async)
 	return q, fut, nil
 }
 

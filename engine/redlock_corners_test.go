@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -67,7 +68,7 @@ func TestRedLockOfAMajorityThatAnswersUnevenly(t *testing.T) {
 		first, last := l.all.order[0], l.all.order[2]
 		held := mustLock(t, other[first].Mutex("x"))
 		proxies[last].Delay(faultproxy.All, 0, 40*time.Millisecond)
-		h, err := l.Lock(ctxT(t), Wait(longWait-20*time.Millisecond)) // sooner than another server is asked
+		h, err := l.Lock(ctxT(t), Wait(quorum.LongWait-20*time.Millisecond)) // sooner than another server is asked
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,17 +163,17 @@ func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 			h := mustRedLock(t, a.lock("x"))
 			eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 			f := b.lock("x").LockAsync(ctxT(t))
-			q := f.source.(*quorum)
+			q := f.source.(*election)
 			at := -1
 			eventually(t, "it waits at a server", func() bool {
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				for i := range q.parts {
-					if q.parts[i].waits && q.parts[i].asked != nil {
+				for i := range q.Parts {
+					if q.Parts[i].Waits && q.Parts[i].Asked != nil {
 						at = i
 					}
 				}
-				return q.stage == quorumBlocked && at >= 0 && b[at].Stats().Waiting == 1 && b[at].Stats().InFlight == 0
+				return q.Stage == quorum.Blocked && at >= 0 && b[at].Stats().Waiting == 1 && b[at].Stats().InFlight == 0
 			})
 			if kill {
 				s.servers[at].Kill()
@@ -214,10 +215,10 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 				q := h.q
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				last := q.parts[1].vote.hold.h
+				last := q.Parts[1].Vote.Port.(*vote).hold.h
 				last.Shard.Lock()
 				defer last.Shard.Unlock()
-				return last.There() > q.parts[0].vote.joined
+				return last.There() > q.Parts[0].Vote.Joined()
 			})
 		}
 		s.servers[i].Do("DEL", "x")

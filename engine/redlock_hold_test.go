@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 )
 
 func TestRedLockReentersThroughContexts(t *testing.T) {
@@ -333,7 +335,7 @@ func TestMajorityOfValues(t *testing.T) {
 		values []int
 		want   int
 	}{{[]int{7}, 7}, {[]int{7, 5}, 5}, {[]int{1, 9, 5}, 5}, {[]int{4, 1, 3, 2}, 2}, {[]int{5, 1, 4, 2, 3}, 3}} {
-		if got := theMajority(slices.Clone(c.values)); got != c.want {
+		if got := quorum.OfMajority(slices.Clone(c.values)); got != c.want {
 			t.Errorf("%v: %d", c.values, got)
 		}
 	}

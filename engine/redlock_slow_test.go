@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -26,17 +27,17 @@ func TestSlowMinorityDelaysNoOtherContender(t *testing.T) {
 		held := []*Hold{mustLock(t, other[first].Mutex("x")), mustLock(t, other[second].Mutex("x"))}
 		proxies[last].Delay(faultproxy.All, slow/2, slow/2)
 		waiting := l.LockAsync(ctxT(t))
-		q := waiting.source.(*quorum)
+		q := waiting.source.(*election)
 		eventually(t, "the slow server has answered", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			return q.parts[last].asked == nil
+			return q.Parts[last].Asked == nil
 		})
 		mustUnlock(t, held[1])
 		eventually(t, "the waiter has the vote of the second", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			return q.parts[second].vote != nil
+			return q.Parts[second].Vote != nil
 		})
 		again, err := other[second].Mutex("x").Lock(ctxT(t), Wait(slow/2))
 		if err != nil {
@@ -69,12 +70,12 @@ func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 				l := b.lock("x")
 				waiter := func() (f *Future[*QuorumHold], at int) {
 					f = l.LockAsync(ctxT(t))
-					q := f.source.(*quorum)
+					q := f.source.(*election)
 					eventually(t, "it waits at a server", func() bool {
 						q.mu.Lock()
 						defer q.mu.Unlock()
-						at = slices.IndexFunc(q.parts, func(p quorumPart) bool { return p.asked != nil && p.waits })
-						return q.stage == quorumBlocked && at >= 0
+						at = slices.IndexFunc(q.Parts, func(p quorum.Part) bool { return p.Asked != nil && p.Waits })
+						return q.Stage == quorum.Blocked && at >= 0
 					})
 					return f, at
 				}
@@ -84,14 +85,14 @@ func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 					second.Abandon()
 					second, too = waiter()
 				}
-				q := second.source.(*quorum)
+				q := second.source.(*election)
 				q.mu.Lock()
-				q.probes = maxProbes - 1 // it has waited for seconds
+				q.Probes = quorum.MaxProbes - 1 // it has waited for seconds
 				q.mu.Unlock()
 				eventually(t, "the second asks rarely", func() bool {
 					q.mu.Lock()
 					defer q.mu.Unlock()
-					return q.probes == maxProbes
+					return q.Probes == quorum.MaxProbes
 				})
 				if kill {
 					s.servers[at].Kill()
@@ -109,7 +110,7 @@ func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 				if h, err = second.Await(ctxT(t)); err != nil {
 					t.Fatal(err)
 				}
-				if d := time.Since(free); d > 4*longWait {
+				if d := time.Since(free); d > 4*quorum.LongWait {
 					t.Errorf("granted %v after the first had released it", d)
 				}
 				mustRelease(t, h)
@@ -139,26 +140,26 @@ func TestWaiterKeepsNoVoteForAServerThatIsAway(t *testing.T) {
 		early := v[second].Mutex("x").LockAsync(ctxT(t)) // hears that it hangs
 		eventually(t, "the second is away", func() bool {
 			stand, _ := early.source.(*acquisition).standing()
-			return stand == isAway
+			return stand == quorum.Away
 		})
 		waiting := l.LockAsync(ctxT(t))
-		q := waiting.source.(*quorum)
+		q := waiting.source.(*election)
 		eventually(t, "it waits at the first", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			q.looks = 2 * maxLooks // as one that has waited for long
-			return q.stage == quorumBlocked && q.parts[first].asked != nil && q.parts[first].waits
+			q.Looks = 2 * quorum.MaxLooks // as one that has waited for long
+			return q.Stage == quorum.Blocked && q.Parts[first].Asked != nil && q.Parts[first].Waits
 		})
 		var since time.Time
 		eventually(t, "it asks the last, and has its vote no more", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
-			if since.IsZero() && q.parts[last].vote != nil {
+			if since.IsZero() && q.Parts[last].Vote != nil {
 				since = time.Now()
 			}
-			return q.failed > 1 && q.parts[last].vote == nil
+			return q.Failures > 1 && q.Parts[last].Vote == nil
 		})
-		if d := time.Since(since); !since.IsZero() && d > firstLook<<maxLooks/2 {
+		if d := time.Since(since); !since.IsZero() && d > quorum.FirstLook<<quorum.MaxLooks/2 {
 			t.Errorf("it keeps the vote for %v", d)
 		}
 		waiting.Abandon()

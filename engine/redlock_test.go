@@ -206,16 +206,16 @@ func TestRedLockWithThreeOfFiveDown(t *testing.T) {
 	t.Log(err)
 	f := a.lock("x").LockAsync(ctxT(t))
 	eventually(t, "it does not keep a minority", func() bool {
-		q := f.source.(*quorum)
+		q := f.source.(*election)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		n := 0
-		for _, p := range q.parts {
-			if p.vote != nil {
+		for _, p := range q.Parts {
+			if p.Vote != nil {
 				n++
 			}
 		}
-		return q.failed > 0 && n == 0
+		return q.Failures > 0 && n == 0
 	})
 	// Two who have a part each refuse each other; here the other has too few, too.
 	h1, h2 := mustLock(t, b[0].Mutex("y")), mustLock(t, b[1].Mutex("y"))

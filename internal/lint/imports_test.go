@@ -35,6 +35,7 @@ var layers = map[string]int{
 	"engine/internal/machine":   2,
 	"engine/internal/watch":     2,
 	"engine/internal/gathering": 3,
+	"engine/internal/quorum":    3,
 	"engine/internal":           6,
 	"engine/internal/drive":     8,
 	"engine/internal/recovery":  7,

@@ -25,6 +25,10 @@ var pure = map[string][]string{
 	"engine/internal/gathering": {
 		"slices", "time", "engine/internal/machine", "engine/internal/reason",
 	},
+	"engine/internal/quorum": {
+		"cmp", "math", "slices", "time",
+		"engine/internal/machine", "engine/internal/reason", "internal/clock",
+	},
 	"engine/internal/queue":               {"time"},
 	"engine/internal/recovery/answer.go":  {"time", "engine/internal/machine", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/machine", "internal/clock"},

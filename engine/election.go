@@ -1,0 +1,287 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// election is a QuorumLock that somebody wants, and then has: the machine that decides, and what
+// is not pure about it.
+//
+// mu is taken without any other lock, and no other lock is taken under it: what is to be done is
+// noted in deeds, and done after it. It leads to no QuorumHold: one that was dropped can be noticed.
+type election struct {
+	many
+	locks   []Mutex
+	opts    options
+	parents []*holding // the lock is re-entered under them
+	fate    *fate
+	fut     *Future[*QuorumHold] // until it is settled
+	timer   taskTimer            // of the stage
+
+	mu sync.Mutex
+	quorum.Machine
+	unlocked *unlockingAll // by Unlock
+}
+
+// startElection starts to ask for the lock. It does not block.
+func startElection(ctx context.Context, l *quorumLock, o options, parents []*holding, once, async bool) (*election, *Future[*QuorumHold]) {
+	q := &election{locks: l.locks, opts: o, fate: &fate{done: make(chan struct{})}}
+	q.Init(q, len(l.locks), quorum.Config{
+		Order: l.order, Once: once, Lease: o.lease, CommandTimeout: l.locks[0].engine().cfg.CommandTimeout,
+	})
+	fut := &Future[*QuorumHold]{source: q}
+	q.fut = fut
+	q.timer.init(q.tick)
+	q.opts.waitGiven = false // it bounds the whole
+	if slices.ContainsFunc(parents, func(h *holding) bool { return h != nil }) {
+		q.parents = slices.Clone(parents)
+	}
+	var do quorum.Deeds
+	q.Begin(func(i int) bool { return parents[i] != nil }, &do)
+	q.begin(ctx, q, l.locks, o, async) // from here on it may be given up
+	q.run(&do, async)
+	return q, fut
+}
+
+// The methods below implement quorum.Port.
+
+func (q *election) Now() clock.Instant                 { return q.home.clock.Now() }
+func (q *election) Stamp(i int) clock.Instant          { return q.locks[i].engine().clock.Stamp() }
+func (q *election) Draw(d time.Duration) time.Duration { return q.home.world.Draw(d) }
+func (q *election) Pick(n int) int                     { return int(q.home.world.Int64N(int64(n))) }
+
+func (q *election) NewTry(i int, how quorum.How) quorum.Try {
+	m := q.locks[i]
+	a := m.engine().newAcquisition(m, q.opts, true)
+	a.Lease = how.Lease
+	a.More().Quorum = q
+	a.Once = !how.Waits
+	if how.Reenters {
+		a.Parent = q.parents[i].inner()
+	}
+	return a
+}
+
+// run does what a transition has left to be done. In the first round of a future, mayOverflow.
+func (q *election) run(do *quorum.Deeds, mayOverflow bool) {
+	if do.Lost != nil {
+		q.home.log(slog.LevelWarn, "pawl: a RedLock was lost", "err", do.Lost.Error())
+	}
+	for _, v := range do.Give {
+		v := voteOf(v)
+		v.hold.h.unbind(v) // or its release would wait for v.End, on a goroutine
+		v.hold.unlockAsync(false)
+	}
+	for _, a := range do.Cancel {
+		a.(*acquisition).cancel(do.Why)
+	}
+	if do.Won || do.Failed != nil {
+		q.settle(do)
+	}
+	if do.Join != nil && do.Last != 0 {
+		voteOf(do.Join).hold.h.endBy(do.Last)
+	}
+	for _, v := range do.LookAt {
+		holdingOf(voteOf(v).hold.h.Root()).LookNow()
+	}
+	for _, one := range do.Ask {
+		q.enqueue(one.Server, one.Try.(*acquisition), mayOverflow)
+	}
+	if do.Arm != 0 {
+		q.home.table.Timers.Schedule(&q.timer.timer, q.home.clock.Now().Add(do.Arm))
+		if q.over() { // meanwhile: who ended it may have been here first
+			q.home.table.Timers.Cancel(&q.timer.timer)
+		}
+	}
+	if do.Look {
+		q.look(false)
+	}
+	if do.List && !q.list() {
+		q.cancel(reason.Stop{Cause: ErrClosed})
+	}
+}
+
+// settle tells the caller what became of it.
+func (q *election) settle(do *quorum.Deeds) {
+	fut := q.fut
+	q.fut = nil
+	q.finish()
+	q.home.table.Timers.Cancel(&q.timer.timer)
+	if do.Won {
+		fut.settle(newQuorumHold(q), nil)
+	} else {
+		fut.settle(nil, do.Failed)
+	}
+}
+
+func (q *election) enqueue(i int, a *acquisition, mayOverflow bool) {
+	a.Patient = !mayOverflow
+	q.mu.Lock()
+	s := q.Stopped()
+	q.mu.Unlock()
+	if s != nil {
+		a.cancel(*s) // enqueue finds it ended
+	}
+	a.fut.hearDirectly(func(h *Hold, err error) { q.told(i, h, err) })
+	q.locks[i].engine().enqueue(a, q.locks[i], q.opts)
+}
+
+// told is called with the result of one server.
+func (q *election) told(i int, h *Hold, err error) {
+	var v *quorum.Vote
+	var refusal quorum.Refusal
+	if h == nil {
+		refusal = refusalOf(err)
+	} else if v, err = q.bind(i, h); v == nil {
+		refusal = quorum.EndedBefore(endOf(i, err))
+		h.unlockAsync(false)
+	}
+	var do quorum.Deeds
+	q.mu.Lock()
+	waited := q.Told(i, v, refusal, &do)
+	q.mu.Unlock()
+	q.run(&do, false)
+	if waited {
+		q.passOn(i)
+	}
+}
+
+// passOn is called when it does not wait at a server any more: the first of those that still do
+// is told.
+func (q *election) passOn(i int) {
+	m := q.locks[i]
+	sh := m.engine().table.Shard(m.route)
+	var next *election
+	sh.Lock()
+	if r := sh.Find(m.key); r != nil {
+		if first := r.First(); first != nil && first.Rare() != nil {
+			next, _ = first.Rare().Quorum.(*election)
+		}
+	}
+	sh.Unlock()
+	if next == nil {
+		return
+	}
+	var do quorum.Deeds
+	next.mu.Lock()
+	next.First(&do)
+	next.mu.Unlock()
+	next.run(&do, false)
+}
+
+// tick goes on when the time of the stage is over.
+func (q *election) tick() {
+	q.mu.Lock()
+	q.Rang()
+	q.mu.Unlock()
+	q.look(true)
+}
+
+// look goes on by what those say that have not answered.
+func (q *election) look(tooLong bool) {
+	q.mu.Lock()
+	seen := q.Asked()
+	q.mu.Unlock()
+	for i := range seen {
+		if a, asked := seen[i].Try.(*acquisition); asked {
+			seen[i].Stand, seen[i].First = a.standing()
+		}
+	}
+	var do quorum.Deeds
+	q.mu.Lock()
+	q.Look(seen, tooLong, &do)
+	q.mu.Unlock()
+	q.run(&do, false)
+}
+
+// vote is a hold of one of the servers.
+type vote struct {
+	quorum.Vote
+	election *election
+	hold     *Hold
+}
+
+func voteOf(v *quorum.Vote) *vote { return v.Port.(*vote) }
+
+// bind makes a vote of a hold, or returns why it has ended.
+func (q *election) bind(i int, l *Hold) (*quorum.Vote, error) {
+	v := &vote{election: q, hold: l}
+	v.Port, v.Server = v, i
+	if why := l.h.bind(v); why != nil {
+		return nil, why
+	}
+	l.h.Shard.Lock()
+	v.MaxEnd = l.h.MaxEnd()
+	l.h.Shard.Unlock()
+	return &v.Vote, nil
+}
+
+// InTime and Until implement quorum.VotePort.
+func (v *vote) InTime() bool         { return v.hold.h.InTime() }
+func (v *vote) Until() clock.Instant { return v.hold.h.Until() }
+
+// End implements machine.Context: the hold of the vote has ended.
+func (v *vote) End(why error) {
+	h := v.hold.h
+	h.Shard.Lock()
+	there := h.There()
+	h.Shard.Unlock()
+	var do quorum.Deeds
+	q := v.election
+	q.mu.Lock()
+	q.Leave(&v.Vote, endOf(v.Server, why), there, &do)
+	ending := q.Ending
+	q.mu.Unlock()
+	defer q.run(&do, false) // even if a context of the user's panics
+	if ending != nil {
+		q.fate.End(ending) // or waits for it
+	}
+}
+
+// endOf is why the hold at a server has ended.
+func endOf(i int, why error) quorum.End {
+	e := quorum.End{Server: i, Why: why}
+	if lost, yes := why.(*LostError); yes {
+		e.Loss = machine.Loss(lost.Reason)
+	}
+	return e
+}
+
+// endBy has a hold that joins others end with them.
+func (h *holding) endBy(at clock.Instant) {
+	h.Shard.Lock()
+	defer h.Shard.Unlock()
+	h.EndBy(at)
+}
+
+// cancel implements manyTaker.
+func (q *election) cancel(s reason.Stop) bool {
+	var do quorum.Deeds
+	q.mu.Lock()
+	did := q.Cancel(s, &do)
+	q.mu.Unlock()
+	q.run(&do, false)
+	return did
+}
+
+func (q *election) over() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.Decided()
+}
+
+func (q *election) waitOver() { q.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) }
+
+// The methods below make an election the source of its future.
+
+func (q *election) abandon()           { q.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
+func (q *election) drop(h *QuorumHold) { h.unlockAll(false) }

@@ -1,0 +1,248 @@
+package quorum
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+)
+
+// round asks all servers that have no vote and are not being asked. Some may need as long as took
+// for an answer: it waits for that, and a quarter more, at least.
+func (m *Machine) round(took time.Duration, do *Deeds) {
+	m.Stage, m.armed = Asking, false
+	m.patience = min(took+took/4, m.CommandTimeout)
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.Vote == nil && p.Asked == nil {
+			m.ask(i, false, do)
+		}
+	}
+}
+
+// decide ends a round that has no majority, if it cannot get one any more: as far as answers
+// go, and what is known of the servers that have not answered, if that was looked at. If that takes
+// too long, they do not count, unless nobody has refused. While nobody has in this round, that one
+// held it before says nothing.
+func (m *Machine) decide(seen []Seen, tooLong bool, do *Deeds) {
+	votes, coming, slow, late := 0, 0, 0, 0
+	referee, holder := -1, -1 // the first that is not away; the first that refused
+	refused := slices.ContainsFunc(m.Parts, func(p Part) bool { return p.refused() })
+	for _, i := range m.Order {
+		p := &m.Parts[i]
+		stand := Open
+		switch {
+		case p.Vote != nil:
+			votes++
+		case p.refused():
+			if stand = p.refusal.Stand; stand == Open {
+				stand = Away // refused for good, or granted too late
+			}
+			if p.refusal.Late {
+				late++
+			}
+		case p.Asked != nil && p.Waits: // it was refused there before
+			if stand = Held; seen != nil && seen[i].Stand == Away {
+				stand = Away
+			}
+		case seen != nil && (refused || tooLong || seen[i].Stand == Away):
+			stand = seen[i].Stand
+		}
+		if stand == Open && p.Asked != nil {
+			if p.slow = p.slow || tooLong; p.slow {
+				slow++
+				continue
+			}
+			coming++
+		}
+		if stand == Held && holder < 0 {
+			holder = i
+		}
+		if referee < 0 && (p.Vote != nil || p.Asked != nil && stand == Open || stand == Held) {
+			referee = i
+		}
+	}
+	mine := referee >= 0 && m.Parts[referee].Vote != nil
+	unknown := referee >= 0 && !mine && referee != holder // it has not answered
+	switch {
+	case holder < 0 && votes+coming+slow >= m.Majority(), holder >= 0 && (unknown || !mine && votes+coming >= m.Majority()):
+		if (votes > 0 || holder >= 0) && !m.armed {
+			m.arm(max(FirstLook<<min(m.Looks, MaxLooks), m.patience), do)
+			m.Looks++
+		}
+		return
+	case mine && holder >= 0 && m.tries < maxPauses:
+		m.Stage = Pausing
+		m.arm(min(firstPause<<m.tries, mostPause), do)
+		m.tries++
+		return
+	}
+	m.Failures++
+	if late > len(m.Parts)-m.Majority() {
+		if m.late++; m.late >= machine.MaxLate {
+			m.fail(m.verdict(), do)
+			return
+		}
+	}
+	m.armed = false
+	m.Stage, m.tries, m.Probes, m.probed = Blocked, 0, 0, -1
+	m.giveVotes(do)
+	m.block(do)
+}
+
+// block waits at the first server that has refused, if there is one and it does not wait
+// anywhere.
+func (m *Machine) block(do *Deeds) {
+	if !m.armed {
+		m.arm(LongWait, do)
+	}
+	if m.waits() {
+		return
+	}
+	for _, i := range m.Order {
+		if p := &m.Parts[i]; p.refused() && p.refusal.Stand == Held {
+			m.ask(i, true, do)
+			return
+		}
+	}
+}
+
+// resume goes on when it was blocked, and got a vote. The others are waited for as long as this
+// vote took: if it was far, they may be, too. But not longer: a slow server may not be needed, and
+// meanwhile somebody else needs the votes that are kept.
+func (m *Machine) resume(i int, do *Deeds) {
+	p := &m.Parts[i]
+	took := m.Port.Stamp(i).Sub(p.since)
+	switch {
+	case p.Waits:
+		took = 0 // it waited for an owner
+	case m.probed == i, !m.waits():
+	case m.almost():
+		m.again++
+		took *= 2 // the others were given back: they are asked when that is answered
+	default: // late: it is not wanted alone
+		do.Give, p.Vote = append(do.Give, p.Vote), nil
+		return
+	}
+	m.tries = 0
+	m.round(took, do)
+}
+
+// almost reports whether a majority has granted it, though not within one round, as some are
+// slow. Then another round is worth it, a few times.
+func (m *Machine) almost() bool {
+	granted := 0
+	for i := range m.Parts {
+		if p := &m.Parts[i]; p.Vote != nil || p.Asked == nil && p.refusal.none() { // given back
+			granted++
+		}
+	}
+	return granted >= m.Majority() && m.again < maxAgain
+}
+
+// The times are up to twice as long.
+const (
+	FirstLook  = 4 * time.Millisecond // at a round that has no result; doubles
+	MaxLooks   = 5
+	maxAgain   = 6 // rounds after a probe, for what it nearly got
+	firstPause = time.Millisecond
+	mostPause  = 8 * time.Millisecond
+	maxPauses  = 12
+	LongWait   = 250 * time.Millisecond // until another server is asked
+	MaxProbes  = 4                      // how often that doubles
+)
+
+func (m *Machine) arm(bound time.Duration, do *Deeds) {
+	m.armed, do.Arm = true, bound+m.Port.Draw(bound)
+}
+
+// Rang notes that the time of the stage is over. Look follows.
+func (m *Machine) Rang() { m.armed = false }
+
+// Seen is what a try has heard so far, which Look is told of.
+type Seen struct {
+	Try   Try // nil: the server is not asked
+	Stand Stand
+	First bool // it is the first that waits there in this process
+}
+
+// Asked are the tries to look at, for each server. Their stands are read without the lock.
+func (m *Machine) Asked() []Seen {
+	seen := make([]Seen, len(m.Parts))
+	for i := range m.Parts {
+		seen[i].Try = m.Parts[i].Asked
+	}
+	return seen
+}
+
+// Look goes on by what those say that have not answered: the time is over, or not.
+func (m *Machine) Look(seen []Seen, tooLong bool, do *Deeds) {
+	first := false
+	for i := range m.Parts {
+		first = first || seen[i].First
+		if m.Parts[i].Asked != seen[i].Try {
+			seen[i].Stand = Open // another one
+		}
+	}
+	switch {
+	case m.stop != nil:
+	case m.Stage == Asking:
+		m.decide(seen, tooLong, do)
+	case !tooLong || m.armed: // another transition was first
+	case m.Stage == Pausing:
+		m.round(0, do)
+		m.next(do)
+	case m.Stage == Blocked:
+		m.probe(seen, first, do)
+	}
+	if tooLong && !m.Decided() {
+		m.list(do)
+	}
+}
+
+// probe asks another server than the one that it waits at, or all, if that is away and the
+// others may be a majority. Where they are away it waits, too. Of those in this process that
+// wait at one server, the first asks another often, and the others rarely.
+func (m *Machine) probe(seen []Seen, first bool, do *Deeds) {
+	waits := false
+	var others []int
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		switch {
+		case p.Asked != nil:
+			waits = waits || p.Waits && seen[i].Stand == Held
+		case p.refusal.Stand == Away:
+			m.ask(i, true, do)
+		default:
+			others = append(others, i)
+		}
+	}
+	if first {
+		m.Probes = 0
+	} else {
+		m.Probes = min(m.Probes+1, MaxProbes)
+	}
+	m.arm(LongWait<<m.Probes, do)
+	m.again = 0
+	switch {
+	case waits && len(others) > 0:
+		m.probed = others[m.Port.Pick(len(others))]
+		m.ask(m.probed, false, do)
+	case len(others) >= m.Majority():
+		m.round(0, do)
+	}
+}
+
+// First is called for the first of those in this process that wait at a server which another has
+// just left: it asks others often from now on. It may have been one that asks rarely, and its time
+// is far away.
+func (m *Machine) First(do *Deeds) {
+	if m.Stage == Blocked && m.Probes > 0 {
+		m.Probes = 0
+		m.arm(LongWait, do)
+	}
+}
+
+// waits reports whether it waits at a server.
+func (m *Machine) waits() bool {
+	return slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Asked != nil && p.Waits })
+}
