@@ -1,0 +1,204 @@
+package quorum
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// client wants the lock again and again. Several may be of one process.
+type client struct {
+	*world
+	id, process int
+	m           *Machine
+	alarm       int // the latest
+	sections    int
+	verdicts    int // how often it was told
+}
+
+// The methods below implement Port.
+
+func (c *client) Now() clock.Instant                 { return c.now }
+func (c *client) Stamp(int) clock.Instant            { return c.now }
+func (c *client) Draw(d time.Duration) time.Duration { return time.Duration(c.r.Int64N(int64(d))) }
+func (c *client) Pick(n int) int                     { return c.r.IntN(n) }
+func (c *client) NotAcquired(v Verdict) error        { return &verdictError{v} }
+func (c *client) Lost(l Loss) error                  { return &lossError{l} }
+func (c *client) NewTry(i int, how How) Try {
+	return &attempt{c: c, m: c.m, server: c.servers[i], how: how}
+}
+
+// want begins an acquisition: a Lock, a TryLock, a Lock that is given up, or one with a fixed lease.
+func (c *client) want() {
+	if c.stopping {
+		c.m = nil
+		return
+	}
+	cfg := Config{CommandTimeout: time.Second}
+	for i := range c.servers {
+		cfg.Order = append(cfg.Order, i)
+	}
+	cfg.Once = c.r.IntN(8) == 0
+	if c.r.IntN(8) == 0 {
+		cfg.Lease = c.lease
+	}
+	m := new(Machine)
+	c.m, c.verdicts = m, 0
+	m.Init(c, len(c.servers), cfg)
+	c.does(func(do *Deeds) { m.Begin(func(int) bool { return false }, do) })
+	if c.r.IntN(6) == 0 && !c.quiet {
+		c.in(c.between(0, time.Second), func() {
+			c.of(m, func(do *Deeds) { m.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, do) })
+		})
+	}
+}
+
+func (c *client) does(transition func(do *Deeds)) { c.of(c.m, transition) }
+
+// of makes a transition of a machine of this client, perhaps an earlier one, and does what is to be
+// done.
+func (c *client) of(m *Machine, transition func(do *Deeds)) {
+	held := m.Stage == Holding
+	var do Deeds
+	transition(&do)
+	c.invariants(m)
+	for _, v := range do.Give {
+		v.Port.(*grant).release(nil)
+	}
+	for _, a := range do.Cancel {
+		a.(*attempt).cancel()
+	}
+	if do.Won || do.Failed != nil {
+		c.settled(m, &do)
+	} else if held && m.Stage == Over && m == c.m && m.Ending != reason.ErrReleased {
+		c.says("client %d has lost it: %+v", c.id, m.Ending)
+		c.later()
+	}
+	if do.Join != nil && do.Last != 0 {
+		g := do.Join.Port.(*grant)
+		g.until = min(g.until, do.Last)
+		c.in(max(0, g.until.Sub(c.now)), g.expire)
+	}
+	for _, v := range do.LookAt {
+		v.Port.(*grant).renew(false)
+	}
+	for _, one := range do.Ask {
+		if a := one.Try.(*attempt); m.Stopped() != nil {
+			a.cancel()
+		} else {
+			a.begin()
+		}
+	}
+	if do.Arm != 0 && !m.Decided() {
+		c.alarm++
+		mine := c.alarm
+		c.in(do.Arm, func() {
+			if mine == c.alarm && !m.Decided() {
+				m.Rang()
+				c.look(m, true)
+			}
+		})
+	}
+	if do.Look {
+		c.look(m, false)
+	}
+}
+
+func (c *client) invariants(m *Machine) {
+	out, votes := 0, len(m.Votes())
+	for i := range m.Parts {
+		if m.Parts[i].Asked != nil {
+			out++
+		}
+	}
+	if out != m.out || m.Stage == Over && votes > 0 || m.Stage == Blocked && m.stop == nil && votes > 0 ||
+		!m.Decided() && out == 0 && (m.stop != nil || !m.armed) {
+		c.fail("client %d: stage %d, %d are out (%d), %d votes, armed %t", c.id, m.Stage, out, m.out, votes, m.armed)
+	}
+}
+
+// settled: it has a verdict. What it has it releases after a while.
+func (c *client) settled(m *Machine, do *Deeds) {
+	if c.verdicts++; c.verdicts > 1 || m != c.m {
+		c.fail("client %d is told %d times", c.id, c.verdicts)
+	}
+	c.alarm++
+	if do.Failed != nil {
+		c.says("client %d: not acquired: %+v", c.id, do.Failed)
+		c.later()
+		return
+	}
+	c.says("client %d holds it: %d votes", c.id, len(m.Votes()))
+	c.sections++
+	d := c.between(0, 20*time.Millisecond)
+	if c.r.IntN(20) == 0 {
+		d = c.between(0, 2*c.lease)
+	}
+	c.in(d, func() {
+		if m.Stage == Holding {
+			c.unlock(m)
+		}
+	})
+}
+
+// unlock ends all here, and then releases it at the servers.
+func (c *client) unlock(m *Machine) {
+	why := error(nil)
+	if certain, expired := m.Check(); !certain {
+		var ends []End
+		for _, v := range expired {
+			ends = append(ends, End{v.Server, errors.New("its time is over"), machine.NotRenewed})
+		}
+		why = m.Expired(ends)
+	}
+	var votes []*Vote
+	c.of(m, func(do *Deeds) { _, votes = m.Release(why, do) })
+	c.says("client %d unlocks: %d votes", c.id, len(votes))
+	for _, v := range votes {
+		v.Port.(*grant).release(nil)
+	}
+	if why == nil {
+		c.later()
+	}
+}
+
+func (c *client) later() { c.in(c.between(0, 50*time.Millisecond), c.want) }
+
+// look tells the machine what its tries have heard.
+func (c *client) look(m *Machine, tooLong bool) {
+	seen := m.Asked()
+	for i := range seen {
+		if a, asked := seen[i].Try.(*attempt); asked {
+			seen[i].Stand, seen[i].First = a.stand, c.firstAt(a.server) == a
+		}
+	}
+	c.of(m, func(do *Deeds) { m.Look(seen, tooLong, do) })
+}
+
+// firstAt is the first attempt of this process that sleeps at a server.
+func (c *client) firstAt(s *server) *attempt {
+	for _, a := range s.sleepers {
+		if a.c.process == c.process && a.asleep && !a.ended {
+			return a
+		}
+	}
+	return nil
+}
+
+// told has an answer for the machine that has asked.
+func (c *client) told(a *attempt, g *grant, r Refusal) {
+	m := a.m
+	var v *Vote
+	if g != nil {
+		v = &g.Vote
+		g.live()
+	}
+	waited := false
+	c.of(m, func(do *Deeds) { waited = m.Told(a.server.id, v, r, do) })
+	if next := c.firstAt(a.server); waited && next != nil && next.c.m != nil {
+		next.c.does(next.c.m.First)
+	}
+}

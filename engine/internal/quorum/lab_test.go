@@ -1,0 +1,300 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// lab is a machine with a Port in which nothing happens by itself: it notes what it is asked for.
+// Its servers are a table of tries and holds. A random time is none.
+type lab struct {
+	t testing.TB
+	Machine
+	now    clock.Instant
+	pick   int
+	tries  []*try  // that are out, at each server
+	holds  []*hold // the latest, at each server
+	stands []Stand // what the tries have heard
+	first  bool    // its tries are those that wait first
+
+	alarm     clock.Instant // 0: none
+	asked     []string      // since the latest look at it: see news
+	given     []int
+	cancelled []int
+	looked    []int
+	joins     clock.Instant // when what joined latest ends
+	won       int
+	failed    []Verdict
+	logged    []error
+	listed    int
+}
+
+type try struct {
+	server int
+	how    How
+}
+
+// hold is the hold of a vote.
+type hold struct {
+	Vote
+	lab   *lab
+	until clock.Instant
+}
+
+func (h *hold) InTime() bool         { return h.lab.now < h.until }
+func (h *hold) Until() clock.Instant { return h.until }
+
+// verdict and loss are the errors of a lab.
+type verdictError struct{ Verdict }
+type lossError struct{ Loss }
+
+func (*verdictError) Error() string { return "not acquired" }
+func (*lossError) Error() string    { return "lost" }
+
+func (l *lab) Now() clock.Instant               { return l.now }
+func (l *lab) Stamp(int) clock.Instant          { return l.now }
+func (l *lab) Draw(time.Duration) time.Duration { return 0 }
+func (l *lab) Pick(n int) int                   { return l.pick % n }
+func (l *lab) NotAcquired(v Verdict) error      { return &verdictError{v} }
+func (l *lab) Lost(loss Loss) error             { return &lossError{loss} }
+func (l *lab) NewTry(server int, how How) Try   { return &try{server, how} }
+func (l *lab) after(d time.Duration)            { l.now = l.now.Add(d) }
+func (l *lab) is(stage Stage) {
+	l.t.Helper()
+	l.must(l.Stage == stage, "stage %d, want %d", l.Stage, stage)
+}
+func (l *lab) must(ok bool, s string, of ...any) { l.t.Helper(); mustBe(l.t, ok, s, of...) }
+
+func mustBe(t testing.TB, ok bool, format string, of ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format, of...)
+	}
+}
+
+// newLab is a lab with so many servers, which are referees in their order.
+func newLab(t testing.TB, servers int, c Config) *lab {
+	l := &lab{
+		t: t, now: clock.Instant(time.Hour), tries: make([]*try, servers), holds: make([]*hold, servers),
+		stands: make([]Stand, servers), first: true,
+	}
+	for i := range servers {
+		c.Order = append(c.Order, i)
+	}
+	c.CommandTimeout = 3 * time.Second
+	l.Init(l, servers, c)
+	return l
+}
+
+// lock is a lab that has begun.
+func lock(t testing.TB, servers int) *lab {
+	l := newLab(t, servers, Config{})
+	l.does(func(do *Deeds) { l.Begin(func(int) bool { return false }, do) })
+	return l
+}
+
+// heldBy is a lab that holds the lock at all of its servers, granted now.
+func heldBy(t testing.TB, servers int) *lab {
+	t.Helper()
+	l := lock(t, servers)
+	for i := range servers {
+		l.grant(i)
+	}
+	l.is(Holding)
+	l.news()
+	return l
+}
+
+// does makes a transition, checks the invariants, and notes what is to be done, in its order.
+func (l *lab) does(transition func(do *Deeds)) {
+	l.t.Helper()
+	var do Deeds
+	transition(&do)
+	l.invariants(do.Arm)
+	if do.Lost != nil {
+		l.logged = append(l.logged, do.Lost)
+	}
+	for _, v := range do.Give {
+		l.given = append(l.given, v.Server)
+	}
+	for _, a := range do.Cancel {
+		l.cancelled = append(l.cancelled, a.(*try).server)
+	}
+	if do.Won {
+		l.alarm = 0
+		l.won++
+	}
+	if do.Failed != nil {
+		l.alarm = 0
+		l.failed = append(l.failed, do.Failed.(*verdictError).Verdict)
+	}
+	if do.Join != nil {
+		l.joins = do.Last
+	}
+	for _, v := range do.LookAt {
+		l.looked = append(l.looked, v.Server)
+	}
+	for _, one := range do.Ask {
+		a := one.Try.(*try)
+		l.must(l.tries[one.Server] == nil, "server %d is asked twice", one.Server)
+		l.tries[one.Server], l.stands[one.Server] = a, Open
+		word := "once"
+		if a.how.Waits {
+			word = "waits"
+		}
+		l.asked = append(l.asked, fmt.Sprint(word, " ", one.Server))
+	}
+	if do.Arm != 0 {
+		l.alarm = l.now.Add(do.Arm)
+	}
+	if do.List {
+		l.listed++
+	}
+	if do.Look {
+		l.look(false)
+	}
+}
+
+// invariants are those of Machine, and that it never sleeps without anything to wake it.
+func (l *lab) invariants(arm time.Duration) {
+	l.t.Helper()
+	out, votes := 0, 0
+	for i := range l.Parts {
+		p := &l.Parts[i]
+		if p.Asked != nil {
+			out++
+		}
+		if p.Vote != nil {
+			votes++
+		}
+		l.must(p.Asked == nil || p.Vote == nil, "server %d is asked, and has granted it", i)
+	}
+	l.must(out == l.out, "%d are asked, counted %d", out, l.out)
+	l.must(l.Stage != Blocked || l.stop != nil || votes == 0, "it is blocked, and keeps %d votes", votes)
+	l.must(l.Stage != Over || votes == 0, "it is over, and keeps %d votes", votes)
+	l.must(l.won+len(l.failed) <= 1, "it was told %d times", l.won+len(l.failed))
+	awake := out > 0 || l.stop == nil && (l.armed || arm != 0)
+	l.must(l.Decided() || awake, "in stage %d nothing wakes it", l.Stage)
+}
+
+// grant has a server grant it, for half a minute from now.
+func (l *lab) grant(i int) *hold {
+	l.t.Helper()
+	h := &hold{lab: l, until: l.now.Add(30 * time.Second)}
+	h.Port, h.Server = h, i
+	l.holds[i] = h
+	l.tell(i, h, Refusal{})
+	return h
+}
+
+// tell answers the try at a server.
+func (l *lab) tell(i int, h *hold, r Refusal) (waited bool) {
+	l.t.Helper()
+	l.must(l.tries[i] != nil, "server %d is not asked", i)
+	l.tries[i] = nil
+	l.does(func(do *Deeds) {
+		var v *Vote
+		if h != nil {
+			v = &h.Vote
+		}
+		waited = l.Told(i, v, r, do)
+	})
+	return waited
+}
+
+func (l *lab) refuse(i int, r Refusal) { l.t.Helper(); l.tell(i, nil, r) }
+
+// These are what a server may say.
+var (
+	held    = Refusal{Why: reason.ErrHeld, Stand: Held, TTL: time.Second, Passes: true}
+	away    = Refusal{Why: reason.ErrUnavailable, Stand: Away, Passes: true}
+	forGood = Refusal{Why: reason.ErrWrongType}
+	full    = Refusal{Why: reason.ErrOverloaded, Full: true}
+	late    = Refusal{Why: reason.ErrLate, Late: true, Passes: true}
+	closed  = Refusal{Why: reason.ErrClosed, Closed: true}
+	cut     = Refusal{Why: errors.New("given up")}
+)
+
+func heldFor(ttl time.Duration) Refusal { r := held; r.TTL = ttl; return r }
+
+// look has it look at its tries. tooLong: its time is over.
+func (l *lab) look(tooLong bool) {
+	l.t.Helper()
+	seen := l.Asked()
+	for i := range seen {
+		if a, asked := seen[i].Try.(*try); asked {
+			seen[i].Stand, seen[i].First = l.stands[i], l.first && a.how.Waits
+		}
+	}
+	l.does(func(do *Deeds) { l.Look(seen, tooLong, do) })
+}
+
+// ring waits for the timer, which must be armed for d from now.
+func (l *lab) ring(d time.Duration) {
+	l.t.Helper()
+	l.must(l.alarm == l.now.Add(d), "the timer is due in %v, want %v", l.alarm.Sub(l.now), d)
+	l.now, l.alarm = l.alarm, 0
+	l.Rang()
+	l.look(true)
+}
+
+// leave has the hold of a vote end, which its server had at that time still.
+func (l *lab) leave(i int, why machine.Loss, there clock.Instant) {
+	l.t.Helper()
+	e := End{Server: i, Why: fmt.Errorf("loss %d", why), Loss: why}
+	if why == 0 {
+		e.Why = reason.ErrReleased
+	}
+	l.does(func(do *Deeds) { l.Leave(&l.holds[i].Vote, e, there, do) })
+}
+
+// cancel gives it up; what was asked is answered: it was cut.
+func (l *lab) cancel(cause error) bool {
+	l.t.Helper()
+	did := false
+	l.does(func(do *Deeds) { did = l.Cancel(reason.Stop{Cause: cause}, do) })
+	return did
+}
+
+// news is what was asked, given back, cancelled and looked at since the latest call.
+func (l *lab) news() string {
+	s := fmt.Sprintf("ask %v give %v cancel %v look %v", l.asked, l.given, l.cancelled, l.looked)
+	l.asked, l.given, l.cancelled, l.looked = nil, nil, nil, nil
+	return s
+}
+
+// did checks the news.
+func (l *lab) did(want string) {
+	l.t.Helper()
+	if got := l.news(); got != want {
+		l.t.Fatalf("it did\n\t%s, want\n\t%s", got, want)
+	}
+}
+
+// votes are the servers that have granted it.
+func (l *lab) votes() (at []int) {
+	for _, v := range l.Votes() {
+		at = append(at, v.Server)
+	}
+	return at
+}
+
+func (l *lab) hasVotes(want ...int) {
+	l.t.Helper()
+	l.must(slices.Equal(l.votes(), want), "it has the votes of %v, want %v", l.votes(), want)
+}
+
+// failedWith returns the verdict of one that has failed.
+func (l *lab) failedWith(is Cause) Verdict {
+	l.t.Helper()
+	l.must(l.Stage == Over && len(l.failed) == 1 && l.won == 0, "stage %d, failed %+v, won %d", l.Stage, l.failed, l.won)
+	l.must(l.failed[0].Is == is, "failed with %+v, want cause %d", l.failed[0], is)
+	return l.failed[0]
+}
