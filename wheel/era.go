@@ -93,7 +93,7 @@ func (e *era) setSlot(number int64) {
 		w.drain(number) // the driver was late, or the clock jumped
 		return
 	}
-	e.lib.After(time.Duration(min(lead, w.hop)*w.grain), func() { w.drain(number) })
+	e.lib.After(time.Duration(lead*w.grain), func() { w.drain(number) })
 }
 
 // setCanary has the library show how it keeps time, by the clock that it runs on. Up
@@ -113,14 +113,15 @@ func (e *era) setCanary() {
 	})
 }
 
-// hear tells whether the canary came, and has it set again if so.
+// hear tells whether the canary came since the last look, and has another set: so one
+// is always on its way.
 func (w *Wheel) hear() (beat, early bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.mu.era
 	beat, early = e.beat, e.early
-	if beat && !w.mu.closing {
-		e.beat = false
+	e.beat = false
+	if !w.mu.closing {
 		e.queueLocked(canary)
 	}
 	return beat, early

@@ -355,6 +355,24 @@ func TestFarTimersFireAtEveryExtremeOfConfig(t *testing.T) {
 	}
 }
 
+// A driver that was late, or a clock that jumped, must not give the library a short delay.
+func TestASlotThatIsSetTooLateIsEmptiedAtOnce(t *testing.T) {
+	t.Parallel()
+	f := clock.NewFake()
+	lib := new(lab)
+	w := newWheel(t, Config{Clock: hiddenFake{f}, newLibrary: lib.new})
+	p := newProbe()
+	p.scheduleIn(w, 10*time.Second)
+	eventually(t, "slot set", func() bool { return lib.slotTimers.Load() == 1 })
+	f.Advance(10*time.Second - 4*w.tick) // near, but not overdue: the watcher leaves it
+	w.mu.era.setSlot(p.due.Load() / w.grain / tickGrains)
+	if s := w.Stats(); lib.slotTimers.Load() != 1 || s.Slots != 0 || s.Armed != 1 {
+		t.Errorf("%d timers of the library, stats %+v", lib.slotTimers.Load(), s)
+	}
+	f.Advance(4 * w.tick)
+	awaitFires(t, []*probe{p}, 1)
+}
+
 func TestLibraryDelaysStayWithinWhatIsSafe(t *testing.T) {
 	t.Parallel()
 	rng := seeded(t)

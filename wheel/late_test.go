@@ -35,7 +35,11 @@ func lateness(t *testing.T, n int, cfg Config, release func()) (worst time.Durat
 		time.Sleep(time.Second)
 	}
 	release()
+	closing := time.Now()
 	w.Close()
+	if d := time.Since(closing); d >= stopTimeout {
+		t.Errorf("Close took %v, though the library stopped", d)
+	}
 	for i := range entries {
 		e := &entries[i]
 		if worst = max(worst, e.lag); e.fires != 1 || e.lag < 0 {
@@ -56,18 +60,19 @@ func TestTimersAreALookLateAtWorstHoweverTheLibraryFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault    labFault
 		timers   int
+		size     int64
 		replaced bool
 	}{
-		"never fires":   {mute, million, true},
-		"hangs":         {hung, 20_000, true},
-		"fires at once": {eager, 20_000, true},
-		"fires late":    {late, 20_000, false}, // it lives
+		"never fires":   {mute, million, 0, true},
+		"hangs":         {hung, 20_000, 1, true}, // and the queue is full
+		"fires at once": {eager, 20_000, 0, true},
+		"fires late":    {late, 20_000, 0, false}, // it lives
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				lib := &lab{fault: func(int64) labFault { return c.fault }, release: make(chan struct{})}
-				worst, s := lateness(t, c.timers, Config{newLibrary: lib.new}, func() { close(lib.release) })
+				worst, s := lateness(t, c.timers, Config{newLibrary: lib.new, Size: c.size}, func() { close(lib.release) })
 				t.Logf("%d timers, %v late at most, %+v", c.timers, worst, s.Rebuilds)
 				if worst > watchPeriod {
 					t.Errorf("%v late", worst)
