@@ -22,6 +22,7 @@ type held struct {
 		Acked() int
 		Context(context.Context) context.Context
 		UnlockAsync() *engine.Future[struct{}]
+		Extend(context.Context, time.Duration) error
 	}
 	owners   []string // of the names; "": it was lost before the program had it
 	contexts []context.Context
@@ -35,6 +36,8 @@ type held struct {
 	last     clock.Instant // when it was last known to be believed
 	until    time.Time     // what it was sure of when Unlock was called
 	over     bool
+	asked    clock.Instant
+	granted  clock.Instant
 	// failovers is how many there were when Unlock was called.
 	failovers int
 }
@@ -94,7 +97,7 @@ func (h *held) robbedAt() (clock.Instant, bool) {
 	}
 	for _, owner := range h.owners {
 		if owner == "" {
-			return begin, true
+			return h.granted, true
 		}
 		if at, yes := h.user.p.sim.robbed[owner]; yes {
 			return at, true
@@ -149,6 +152,9 @@ func (h *held) look() error {
 			s.fail("%s: Err of %s is nil though its time is over", h.user.name, h.short())
 		}
 	case errors.As(err, &lost):
+		if lost.Reason == engine.EngineClosed && !slices.ContainsFunc(h.user.p.sites, func(x *site) bool { return x.ending != 0 }) {
+			s.fail("%s: %s was ended, and nobody has called Close", h.user.name, h.short())
+		}
 		if lost.Reason == engine.NotRenewed && s.healthy() && h.last.Sub(s.quiet) > recovers+s.lease {
 			s.fail("%s: %s was not renewed, though nothing has gone wrong", h.user.name, h.short())
 		}
@@ -302,11 +308,11 @@ func (s *Sim) owners(name string) (all []string) {
 	for _, p := range s.processes {
 		for _, x := range p.sites {
 			h := x.server.get(name)
-			if h == nil || p.dead {
+			if h == nil || p.dead || x.closed {
 				continue
 			}
 			for owner := range h.fields {
-				if strings.HasPrefix(owner, x.engine.ID()+":") && !strings.HasPrefix(owner, x.engine.ID()+":-") {
+				if x.owns(owner) {
 					all = append(all, owner)
 				}
 			}
@@ -331,6 +337,9 @@ func (s *Sim) rest() {
 	for _, p := range s.processes {
 		if p.dead {
 			continue
+		}
+		if p.calls > 0 {
+			s.fail("at rest %d calls of %s have not returned", p.calls, p.name)
 		}
 		for _, u := range p.users {
 			if u.busy {

@@ -51,6 +51,8 @@ var errCut = errors.New("sim: the connection was cut")
 func (c *conn) submit(r resp.Request) {
 	s := c.p.sim
 	switch patient, ok := r.(resp.PatientRequest); {
+	case c.p.closed:
+		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrClosed), Now: s.now})
 	case !c.up:
 		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrDown), Now: s.now})
 	case s.mild() || !s.chance(50):
@@ -63,6 +65,8 @@ func (c *conn) submit(r resp.Request) {
 		life := c.life
 		s.after(s.between(0, 300*time.Millisecond), c.p.process, func() {
 			switch {
+			case c.p.closed:
+				r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrClosed), Now: s.now})
 			case c.life != life || !c.up:
 				r.Complete(resp.Reply{Err: resp.NotSent(errCut), Now: s.now})
 			case !patient.Wanted():
@@ -120,7 +124,7 @@ func (c *conn) read(life int) {
 	}
 	for _, f := range c.inbox {
 		f.executed = true
-		f.reply = s.execute(c.p.server, c.p.name, f.command)
+		f.reply = c.p.execute(f, "")
 		c.lastIn = max(c.lastIn, s.now.Add(s.latency()))
 		s.at(c.lastIn, c.p.process, func() {
 			if c.life == life {
@@ -160,17 +164,18 @@ func (c *conn) cut() {
 	if !c.up {
 		return
 	}
-	flights := c.out
-	c.up, c.out, c.inbox = false, nil, nil
-	c.life++
-	s.tell("%s %s is cut, %d out", c.p.name, c.role, len(flights))
-	c.lose(flights)
+	s.tell("%s %s is cut, %d out", c.p.name, c.role, len(c.out))
+	c.end(errCut)
 	c.p.events.Connection(resp.State{Role: c.role, Err: errCut}, c.lane)
 	s.after(s.between(5*time.Millisecond, 4*time.Second)+c.p.away, c.p.process, c.connect)
 }
 
-func (c *conn) lose(flights []*flight) {
+// end ends the connection, and with that error what is out on it.
+func (c *conn) end(why error) {
 	s := c.p.sim
+	flights := c.out
+	c.up, c.out, c.inbox = false, nil, nil
+	c.life++
 	waiting := 0
 	for _, f := range flights {
 		if !f.executed {
@@ -184,23 +189,21 @@ func (c *conn) lose(flights []*flight) {
 	}
 	at, epoch := s.now, c.p.server.epochOf()
 	for _, f := range flights {
-		err := resp.OutcomeUnknown(errCut)
+		err := resp.OutcomeUnknown(why)
 		if !f.executed {
 			switch {
 			case late > 0:
 				at = at.Add(s.between(0, 12*time.Second)).Add(c.p.lateBy)
-				command, soon := f.command, s.now.Add(900*time.Millisecond)
+				soon := s.now.Add(900 * time.Millisecond)
 				s.at(at, nil, func() {
 					if epoch != c.p.server.epochOf() {
 						return
 					}
-					if s.now > soon {
-						s.noteLate(split(command))
-					}
-					s.execute(c.p.server, c.p.name+", late", command)
+					s.noteLate(split(f.command), s.now <= soon)
+					c.p.execute(f, ", late")
 				})
 			case written <= 0:
-				err = resp.NotSent(errCut)
+				err = resp.NotSent(why)
 			}
 			late--
 			written--
@@ -213,6 +216,9 @@ func (c *conn) lose(flights []*flight) {
 
 func (c *conn) connect() {
 	s := c.p.sim
+	if c.p.closed {
+		return
+	}
 	if again, ok := c.p.mayConnect(); !ok {
 		s.at(again, c.p.process, c.connect)
 		return

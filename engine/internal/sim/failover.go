@@ -151,7 +151,7 @@ func (s *Sim) acknowledged(owner string) bool {
 
 // rerouted tells an engine that its names are at another server.
 func (x *site) rerouted(epoch int) {
-	if x.epoch = max(x.epoch, epoch); x.epoch > epoch {
+	if x.epoch = max(x.epoch, epoch); x.epoch > epoch || x.closed {
 		return // that server has been replaced, too
 	}
 	for i, c := range x.lanes {

@@ -100,20 +100,27 @@ var refusals = []string{
 	"ERR something that nobody expects",
 }
 
-// execute has a server execute a command, or refuse it.
-func (s *Sim) execute(v *server, from string, command []byte) []byte {
+// execute has the server execute a command of the site, or refuse it; late, if its connection
+// has ended meanwhile.
+func (x *site) execute(f *flight, late string) []byte {
+	command := f.command
+	s, v := x.sim, x.server
 	if s.now < v.refusesUntil {
 		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
+				s.noteForce(v, split(command))
 				v.execute(command, nil)
 			}
 			s.noteDenied(split(command))
 		}
 		return []byte("-" + v.refuses + "\r\n")
 	}
-	reply := v.execute(command, nil)
 	words := split(command)
-	s.tell("%s: %s sends %s %.90q -> %q", v.name, from, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
+	s.noteForce(v, words)
+	reply := v.execute(command, nil)
+	x.noteForced(words, reply, f.sent)
+	s.note()
+	s.tell("%s: %s sends %s %.90q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
 }
 
@@ -125,10 +132,15 @@ func (s *Sim) noteDenied(words []string) {
 	}
 }
 
-// noteLate notes owners whose acquire may be executed after the second release of their
-// debt: the third follows after a lease.
-func (s *Sim) noteLate(words []string) {
-	if bySHA[words[1]] == script.Acquire {
+// noteLate notes owners whose acquire is executed after its connection has ended. Unless that
+// is soon, it may come after the second release of their debt: the third follows after a
+// lease.
+func (s *Sim) noteLate(words []string, soon bool) {
+	if bySHA[words[1]] != script.Acquire {
+		return
+	}
+	s.late[words[5]] = true
+	if !soon {
 		s.denied[words[5]] = true
 	}
 }
@@ -140,18 +152,23 @@ func (s *Sim) rob(v *server, name string, silently bool) {
 		return
 	}
 	s.tell("%s is robbed, silently %v", name, silently)
-	for owner := range h.fields {
-		s.robbed[owner] = s.now
-		if name == quorum {
-			s.robbedVotes = append(s.robbedVotes, owner)
-		}
-	}
+	s.noteRobbed(name, h)
 	left := time.Duration(v.left(name)) * time.Millisecond
 	delete(v.keys, name)
 	if silently { // waiters know of the expiry only
 		s.excused[name] = max(s.excused[name], s.now.Add(left))
 	} else {
 		s.published(v, "redisson_lock__channel:{"+name+"}")
+	}
+}
+
+// noteRobbed notes who is about to lose a lock.
+func (s *Sim) noteRobbed(name string, h *hash) {
+	for owner := range h.fields {
+		s.robbed[owner] = s.now
+		if name == quorum {
+			s.robbedVotes = append(s.robbedVotes, owner)
+		}
 	}
 }
 

@@ -16,8 +16,10 @@ type process struct {
 	users  []*user
 	dead   bool
 	wakes  clock.Instant // until then it is paused
+	calls  int           // that block, and have not returned
 	missed []func()      // what would have happened meanwhile, in order
 
+	leaving
 	dictation
 }
 

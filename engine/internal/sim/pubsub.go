@@ -30,6 +30,9 @@ type subscription struct {
 func newPubsub(p *site) *pubsub { return &pubsub{p: p, life: 1} }
 
 func (b *pubsub) subscribe(ch *resp.Channel) {
+	if b.p.closed {
+		return
+	}
 	sub := &subscription{channel: ch, name: ch.Name()}
 	b.wanted = append(b.wanted, sub)
 	if b.up {
@@ -80,6 +83,9 @@ func (b *pubsub) published(channel string) {
 }
 
 func (b *pubsub) connect() {
+	if b.p.closed {
+		return
+	}
 	if again, ok := b.p.mayConnect(); !ok {
 		b.p.sim.at(again, b.p.process, b.connect)
 		return

@@ -39,6 +39,7 @@ func Run(seed uint64, story bool) Result {
 	s.after(0, nil, s.faults)
 	s.after(s.between(0, 3*time.Minute), nil, s.beginLull)
 	s.after(0, nil, s.rivals)
+	s.after(s.between(0, 10*time.Minute), nil, s.departures)
 	s.after(s.between(time.Second, 8*time.Minute), nil, s.becomeCalm)
 	for s.step() {
 		if s.calm && s.now > s.quiet.Add(patience) {
@@ -60,7 +61,7 @@ func Run(seed uint64, story bool) Result {
 func newSim(seed uint64) *Sim {
 	s := &Sim{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
-		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), excused: make(map[string]clock.Instant),
+		robbed: make(map[string]clock.Instant), denied: make(map[string]bool), late: make(map[string]bool), excused: make(map[string]clock.Instant),
 		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant), shortened: make(map[string]shortened), ghosts: make(map[string]bool),
 	}
 	s.ctx, s.leave = context.WithCancel(context.Background())
@@ -87,6 +88,9 @@ func (s *Sim) serve(n int) {
 func (s *Sim) end() {
 	s.over = true
 	s.leave() // a context keeps its hold, too
+	for _, t := range s.threads {
+		t.stop()
+	}
 	s.kept, s.holds, s.processes, s.events, s.servers, s.server = nil, nil, nil, nil, nil, nil
 }
 

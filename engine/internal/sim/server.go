@@ -117,11 +117,14 @@ func (v *server) execute(command, dst []byte) []byte {
 	if h := v.get(keys[0]); h != nil && h.text {
 		return append(dst, "-"+wrongType+"\r\n"...)
 	}
+	if s == script.State {
+		return v.state(keys[0], dst)
+	}
 	return appendInt(dst, scripts[s](v, keys[0], args))
 }
 
 var bySHA = func() map[string]*script.Script {
-	all := map[string]*script.Script{script.Renew.SHA: script.Renew}
+	all := map[string]*script.Script{script.Renew.SHA: script.Renew, script.State.SHA: script.State}
 	for s := range scripts {
 		all[s.SHA] = s
 	}
@@ -209,6 +212,20 @@ func (v *server) renew(keys, args []string, dst []byte) []byte {
 			code = script.Renewed
 		}
 		dst = appendInt(dst, code)
+	}
+	return dst
+}
+
+func (v *server) state(key string, dst []byte) []byte {
+	var fields map[string]string
+	if h := v.get(key); h != nil {
+		fields = h.fields
+	}
+	dst = fmt.Appendf(dst, "*%d\r\n", 1+2*len(fields))
+	dst = appendInt(dst, v.left(key))
+	for _, owner := range slices.Sorted(maps.Keys(fields)) {
+		dst = wire.AppendBulk(dst, owner)
+		dst = wire.AppendBulk(dst, fields[owner])
 	}
 	return dst
 }

@@ -33,6 +33,7 @@ type Sim struct {
 	robbed      map[string]clock.Instant // owners that others have removed, and when
 	robbedVotes []string                 // owners of RedLocks that others have removed
 	excused     map[string]clock.Instant // names that were freed silently: until their expiry
+	late        map[string]bool          // owners that were granted after the connection had ended
 	denied      map[string]bool          // owners whose release was denied
 	free        map[string]freed         // names, since when; see check.go
 	announced   map[string]clock.Instant // names: the latest message
@@ -46,6 +47,12 @@ type Sim struct {
 	// and goroutines start at once. See the stories in testdata.
 	dictated bool
 	secrets  uint64
+
+	observers []*observer
+
+	running      *thread
+	parked, idle []*thread
+	threads      []*thread // all
 
 	over  bool            // nothing happens any more; a cleanup may still ask for a goroutine
 	ctx   context.Context // that contexts of holds are made from; ends with the world
@@ -109,6 +116,10 @@ func (s *Sim) step() bool {
 		return true
 	}
 	e.do()
+	s.note()
+	if len(s.parked) > 0 {
+		s.wakeThreads()
+	}
 	s.check()
 	return s.failure == nil
 }

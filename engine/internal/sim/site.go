@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -29,13 +30,19 @@ type site struct {
 	pubsub  *pubsub
 	timers  map[*wheel.Timer]uint64
 	armed   uint64
+	closed  bool          // its client is
+	asleep  bool          // its timers are closed
+	ending  clock.Instant // since when it may end holds, which a Shutdown waits for
+
+	forcing map[string]bool   // names that a program of it takes by force
+	forced  map[string]forced // what became of that
 }
 
 const margin = 100 * time.Millisecond
 
 func (p *process) newSite(i int) *site {
 	s := p.sim
-	x := &site{process: p, name: p.name, server: s.servers[i], epoch: s.servers[i].epochOf(), timers: make(map[*wheel.Timer]uint64)}
+	x := &site{process: p, name: p.name, server: s.servers[i], epoch: s.servers[i].epochOf(), timers: make(map[*wheel.Timer]uint64), forcing: make(map[string]bool), forced: make(map[string]forced)}
 	if len(s.servers) > 1 {
 		x.name = fmt.Sprintf("%s@%d", p.name, i+1)
 	}
@@ -50,9 +57,11 @@ func (p *process) newSite(i int) *site {
 		Timers: func(wheel.Config) world.Timers { return (*timers)(x) },
 		Go: func(f func()) {
 			if !s.over {
-				s.after(s.between(0, 300*time.Microsecond), p, f)
+				s.after(s.soon(), p, func() { s.start(p, f) })
 			}
 		},
+		After: p.timeAfter,
+		Wait:  s.wait,
 		Int64N: func(n int64) int64 {
 			if s.dictated {
 				return 0
@@ -90,13 +99,16 @@ func (p *process) newSite(i int) *site {
 
 func (x *site) conns() []*conn { return []*conn{x.lanes[0], x.lanes[1], x.renewal} }
 
+// owns reports whether an owner is the site's, and not one that a MinHold has left.
+func (x *site) owns(owner string) bool {
+	number, is := strings.CutPrefix(owner, x.engine.ID()+":")
+	return is && number[0] != '-'
+}
+
 // kill ends the site with its process.
 func (x *site) kill() {
 	for _, c := range x.conns() {
-		flights := c.out
-		c.up, c.out, c.inbox = false, nil, nil
-		c.life++
-		c.lose(flights)
+		c.end(errCut)
 	}
 	x.pubsub.up = false
 	x.pubsub.life++
@@ -114,6 +126,9 @@ type timers site
 
 func (p *timers) Schedule(t *wheel.Timer, at clock.Instant) {
 	s := p.sim
+	if p.asleep {
+		return
+	}
 	p.armed++
 	number := p.armed
 	p.timers[t] = number
@@ -138,7 +153,11 @@ func (p *timers) Cancel(t *wheel.Timer) bool {
 	return was
 }
 
-func (p *timers) Close()             {}
+func (p *timers) Close() {
+	p.asleep = true
+	clear(p.timers)
+}
+
 func (p *timers) Stats() wheel.Stats { return wheel.Stats{} }
 
 // lane names one of a site.
@@ -169,7 +188,18 @@ func (p *client) AddrOf(uint64) string                                 { return 
 func (p *client) Clustered() bool                                      { return false }
 func (p *client) Sharded() bool                                        { return false }
 func (p *client) Stats() resp.Stats                                    { return resp.Stats{} }
-func (p *client) Close() error                                         { return nil }
+
+// Close ends the connections, and with them what is out.
+func (p *client) Close() error {
+	p.closed = true
+	for _, c := range (*site)(p).conns() {
+		c.end(resp.ErrClosed)
+	}
+	p.pubsub.wanted = nil
+	p.pubsub.up = false
+	p.pubsub.life++
+	return nil
+}
 
 func (p *client) Route(name string) uint64 {
 	h := fnv.New64a()

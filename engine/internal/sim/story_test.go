@@ -21,6 +21,7 @@ func TestStories(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		w := newStory()
+		t.Cleanup(w.end)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
 			w.do(t, d)

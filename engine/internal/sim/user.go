@@ -18,6 +18,8 @@ type user struct {
 	busy  bool   // it waits for an answer, or holds
 	inner bool   // it re-enters a hold, once
 	waits string // for this name, with Lock
+
+	asks, unlocks bool // it waits for the answer
 }
 
 func newUser(p *process, i int) *user {
@@ -62,10 +64,18 @@ type hold interface {
 	Acked() int
 	Context(context.Context) context.Context
 	UnlockAsync() *engine.Future[struct{}]
+	Extend(context.Context, time.Duration) error
 }
 
 func (u *user) ask() {
 	s := u.p.sim
+	if u.p.left {
+		return
+	}
+	if s.chance(8) {
+		u.inquire()
+		return
+	}
 	u.busy = true
 	h := &held{user: u, watchdog: !s.chance(4), acked: s.chance(8)}
 	var options []engine.Option
@@ -136,8 +146,9 @@ func (p *process) mutex(name string) engine.Mutex {
 func wait[H hold](h *held, f *engine.Future[H]) {
 	u, s := h.user, h.user.p.sim
 	answered, abandoned := false, false
+	h.asked, u.asks = s.now, true
 	f.OnComplete(func(got H, err error) {
-		answered, u.waits = true, ""
+		answered, u.waits, u.asks = true, "", false
 		switch {
 		case err != nil:
 			u.refused(h, err)
@@ -168,13 +179,20 @@ func (u *user) refused(h *held, err error) {
 	if !errors.Is(err, engine.ErrNotAcquired) {
 		s.fail("%s: the error of an acquisition is %v", u.name, err)
 	}
+	if errors.Is(err, engine.ErrClosed) && u.p.refuses == 0 {
+		s.fail("%s: the engine is not being closed: %v", u.name, err)
+	}
 	u.rest()
 }
 
 func (u *user) granted(h *held) {
 	s := u.p.sim
+	h.granted = s.now
 	h.findOwners()
 	s.tell("%s has %s as %s", u.name, h.names, h.short())
+	if u.p.refuses != 0 && h.asked > u.p.refuses {
+		s.fail("%s: %s was granted, and asked for when the engine was being closed", u.name, h.short())
+	}
 	if h.acked && h.believed() && h.hold.Acked() < 1 {
 		s.fail("%s: no replica has acknowledged %s", u.name, h.short())
 	}
@@ -195,6 +213,9 @@ func (u *user) granted(h *held) {
 	}
 	for s.chance(2) {
 		s.after(s.between(0, time.Second), u.p, h.makeContext)
+	}
+	for s.chance(3) && (h.leased() || s.chance(8)) {
+		s.after(s.between(0, s.lease), u.p, h.extend)
 	}
 }
 
@@ -242,12 +263,14 @@ func (u *user) unlock(h *held) {
 	s.tell("%s unlocks %s", u.name, h.short())
 	lostBefore := h.look() != nil
 	h.until, h.failovers = h.hold.ValidUntil(), s.failovers
+	u.unlocks = true
 	f := h.hold.UnlockAsync()
 	if at := h.hold.ValidUntil(); at.After(u.p.wall()) {
 		s.fail("%s: ValidUntil of %s is in the future after Unlock", u.name, h.short())
 	}
 	again := s.chance(6)
 	f.OnComplete(func(_ struct{}, err error) {
+		u.unlocks = false
 		s.tell("%s has unlocked %s: %v", u.name, h.short(), err)
 		h.unlocked(err, lostBefore)
 		if again {

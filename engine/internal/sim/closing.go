@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// leaving is the end of a process that closes its engines.
+type leaving struct {
+	refuses clock.Instant // since when it refuses what is new; 0: it does not
+	left    bool          // it is closed
+	leaves  int           // calls of Close and Shutdown that have not returned
+}
+
+// closeTimeout is the default of Config.CloseTimeout.
+const closeTimeout = 5 * time.Second
+
+// departures has processes close their engines every now and then. Others take their place.
+func (s *Sim) departures() {
+	if s.calm {
+		return
+	}
+	s.after(s.between(0, 5*time.Minute), nil, s.departures)
+	p := s.processes[s.random.IntN(len(s.processes))]
+	s.after(0, p, func() {
+		if p.refuses == 0 {
+			p.leave()
+		}
+	})
+}
+
+// leave closes all engines of a process, or shuts them down; perhaps both.
+func (p *process) leave() {
+	s := p.sim
+	for _, x := range p.sites {
+		gently := s.chance(2)
+		if gently {
+			s.start(p, func() { x.shutdown(s.chance(2), s.between(0, s.lease)) })
+		}
+		if !gently || s.chance(4) {
+			s.start(p, x.close)
+		}
+	}
+}
+
+func (x *site) close() {
+	s, p := x.sim, x.process
+	s.tell("%s closes", x.name)
+	p.refuse()
+	x.ends()
+	began := s.now
+	err := x.engine.Close()
+	s.tell("%s has closed: %v", x.name, err)
+	x.hasLeft(err, began)
+}
+
+// shutdown is a Shutdown whose context ends, or does not.
+func (x *site) shutdown(limited bool, limit time.Duration) {
+	s, p := x.sim, x.process
+	s.tell("%s shuts down", x.name)
+	p.refuse()
+	began, ctx := s.now, context.Background()
+	if limited {
+		inner, cancel := context.WithCancelCause(ctx)
+		ctx = inner
+		s.after(limit, p, func() {
+			s.tell("%s shuts down no longer", x.name)
+			began = s.now
+			x.ends()
+			cancel(errStopped)
+		})
+	}
+	err := x.engine.Shutdown(ctx)
+	s.tell("%s has shut down: %v", x.name, err)
+	if errors.Is(err, engine.ErrClosed) != (errors.Is(err, errStopped) && !errors.Is(err, engine.ErrOutcomeUnknown) && !errors.Is(err, engine.ErrPending)) {
+		s.fail("%s: Shutdown says %v", x.name, err)
+	}
+	if errors.Is(err, errStopped) {
+		if ctx.Err() == nil {
+			s.fail("%s: the context has not ended: %v", x.name, err)
+		}
+		if errors.Is(err, engine.ErrClosed) {
+			err = nil
+		}
+	} else {
+		began = s.now // it has waited for holders; how long Close took is not known
+		for _, h := range s.holds {
+			if h.user.p == p && !h.quorum && x == p.sites[0] && h.hold.Err() == nil {
+				s.fail("%s: Shutdown did not wait for %s", x.name, h.short())
+			}
+		}
+	}
+	x.hasLeft(err, began)
+}
+
+// ends notes that the site may end holds.
+func (x *site) ends() {
+	if x.ending == 0 {
+		x.ending = x.sim.now
+	}
+}
+
+func (p *process) refuse() {
+	p.leaves++
+	if p.refuses == 0 {
+		p.refuses = p.sim.now
+	}
+}
+
+// hasLeft checks an engine that is closed, with that error of Close.
+func (x *site) hasLeft(err error, began clock.Instant) {
+	s, p := x.sim, x.process
+	p.leaves--
+	// Close may have been called before.
+	if s.now.Sub(began) > closeTimeout+settled && p.wakes < began && p.awake() {
+		s.fail("%s: Close took %v", x.name, s.now.Sub(began))
+	}
+	var refused *resp.ServerError
+	switch {
+	case err == nil, errors.Is(err, engine.ErrPending):
+		for _, h := range x.server.keys {
+			for owner := range h.fields {
+				if x.owns(owner) && !s.denied[owner] && !s.late[owner] && !s.ghosts[owner] {
+					s.fail("%s: Close says %v, and %s has %q", x.name, err, x.server.name, x.server.record())
+				}
+			}
+		}
+	case !errors.Is(err, engine.ErrOutcomeUnknown):
+		s.fail("%s: Close says %v", x.name, err)
+	case !errors.As(err, &refused) && x.ending != 0 && s.now.Sub(x.ending) < closeTimeout:
+		s.fail("%s: Close had time still: %v", x.name, err)
+	}
+	if err != nil && s.healthy() && began.Sub(s.quiet) > recovers {
+		s.fail("%s: nothing has gone wrong: %v", x.name, err)
+	}
+	if n := x.engine.Stats(); n.Held != 0 || n.Waiting != 0 {
+		s.fail("%s is closed, and has %d holds and %d who wait", x.name, n.Held, n.Waiting)
+	}
+	if len(x.timers) > 0 || len(x.pubsub.wanted) > 0 {
+		s.fail("%s is closed, and has %d timers and %d subscriptions", x.name, len(x.timers), len(x.pubsub.wanted))
+	}
+	if x == p.sites[0] {
+		for _, h := range s.holds {
+			if h.user.p == p && !h.quorum && (h.hold.Err() == nil || h.believed() || h.aliveContext()) {
+				s.fail("%s is closed, and %s is a hold still", x.name, h.short())
+			}
+		}
+	}
+	if p.leaves > 0 {
+		return
+	}
+	p.left = true
+	s.after(2*closeTimeout, p, p.vanish)
+}
+
+// vanish ends a process whose engines were closed a while ago.
+func (p *process) vanish() {
+	s := p.sim
+	if !p.awake() { // what was missed comes first
+		s.after(time.Second, p, p.vanish)
+		return
+	}
+	s.tell("%s has ended", p.name)
+	for _, u := range p.users {
+		if u.asks || u.unlocks {
+			s.fail("%s waits, and its engine is closed", u.name)
+		}
+	}
+	if p.calls > 0 {
+		s.fail("%d calls of %s have not returned, and its engine is closed", p.calls, p.name)
+	}
+	for _, h := range s.holds {
+		if h.user.p == p && (h.hold.Err() == nil || h.aliveContext()) {
+			s.fail("%s has ended, and %s is a hold still", p.name, h.short())
+		}
+	}
+	p.kill()
+	if !s.calm {
+		s.newProcess()
+	}
+}
