@@ -78,10 +78,10 @@ func (h *held) extend() {
 
 func (h *held) extendBy(d time.Duration, c *call) {
 	s := c.s
-	s.tell("%s extends %s by %v", h.user.name, h.short(), d)
+	s.tell("%s extends %s by %v", h.user.name, h.names, d)
 	failovers := s.failovers
 	err := h.hold.Extend(c.ctx, d)
-	s.tell("%s has extended %s: %v", h.user.name, h.short(), err)
+	s.tell("%s has extended %s: %v", h.user.name, h.names, err)
 	c.end(err, commandTimeout+s.ackTimeout())
 	ended := h.hold.Err()
 	var refused *resp.ServerError
@@ -162,7 +162,11 @@ func (u *user) inquire() {
 	u.busy = true
 	s.start(u.p, func() {
 		if s.chance(3) && !x.forcing[name] {
-			u.force(x, m, name)
+			only := ""
+			if owners := s.owners(name); len(owners) > 0 && s.chance(2) {
+				only = owners[0]
+			}
+			u.force(x, m, name, only)
 		} else {
 			u.state(x, m, name)
 		}
@@ -176,7 +180,7 @@ func (u *user) state(x *site, m engine.Mutex, name string) {
 	is, err := m.State(c.ctx)
 	seen.note()
 	s.observers = slices.DeleteFunc(s.observers, func(o *observer) bool { return o == seen })
-	s.tell("%s: the state of %s is %v, %v", u.name, name, is, err)
+	s.tell("%s: the state of %s is %+v, %v", u.name, name, is, err)
 	c.end(err, commandTimeout)
 	var refused *resp.ServerError
 	switch {
@@ -203,13 +207,13 @@ func (u *user) state(x *site, m engine.Mutex, name string) {
 	}
 }
 
-func (u *user) force(x *site, m engine.Mutex, name string) {
+func (u *user) force(x *site, m engine.Mutex, name, only string) {
 	s, c := u.p.sim, u.p.begin(u.name)
 	x.forcing[name] = true
 	x.forced[name] = forced{since: s.now}
 	var options []engine.ForceOption
-	if owners := s.owners(name); len(owners) > 0 && s.chance(2) {
-		options = append(options, engine.IfHolder(owners[0]))
+	if only != "" {
+		options = append(options, engine.IfHolder(only))
 	}
 	s.tell("%s takes %s by force, %v", u.name, name, options)
 	removed, err := m.ForceUnlock(c.ctx, options...)

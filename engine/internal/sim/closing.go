@@ -180,7 +180,7 @@ func (p *process) vanish() {
 		}
 	}
 	p.kill()
-	if !s.calm {
+	if !s.calm && !s.dictated {
 		s.newProcess()
 	}
 }

@@ -70,6 +70,9 @@ func (w *story) told() string {
 //	lock p=P1 as=h name=a [try] [lease=5s] [wait=1s] [maxhold=5s] [within=h0]
 //	context of=h                       makes a context of the hold, for a later within
 //	unlock of=h | abandon of=h
+//	extend of=h for=5s [ctx=1s]        its context ends after that
+//	state p=P1 name=a | force p=P1 name=a [if=h]
+//	close p=P1 | shutdown p=P1 [ctx=1s]
 //	cut p=P1 [unsent=1] [late=1 by=1s] [away=1s] [pubsub]
 //	hang for=1s | pause p=P1 for=1s | kill p=P1 | take name=a silently
 //	replica                            the server has a replica, before the first process
@@ -92,6 +95,9 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		return took
 	}
 	process := func() *process {
+		if h := w.holds[arg("of")]; h != nil {
+			return h.user.p
+		}
 		i := slices.IndexFunc(w.processes, func(p *process) bool { return p.name == arg("p") })
 		if i < 0 {
 			t.Fatalf("no process %q", arg("p"))
@@ -114,6 +120,31 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 			w.tell("%s is unlocked: %v", name, err)
 			h.over = true
 		})
+	case "extend":
+		h, c := w.holds[arg("of")], process().begin(arg("of"))
+		if d.HasArg("ctx") {
+			c.ctx = c.p.limit(span("ctx"))
+		}
+		w.start(c.p, func() { h.extendBy(span("for"), c) })
+	case "state", "force":
+		p, name, only := process(), arg("name"), ""
+		if d.HasArg("if") {
+			only = w.holds[arg("if")].owners[0]
+		}
+		u, x := &user{p: p, name: p.name}, p.sites[0]
+		w.start(p, func() {
+			if d.Cmd == "state" {
+				u.state(x, p.mutex(name), name)
+			} else {
+				u.force(x, p.mutex(name), name, only)
+			}
+		})
+	case "close":
+		p := process()
+		w.start(p, p.sites[0].close)
+	case "shutdown":
+		p := process()
+		w.start(p, func() { p.sites[0].shutdown(d.HasArg("ctx"), span("ctx")) })
 	case "abandon":
 		w.holds[arg("of")].future.Abandon()
 	case "cut":

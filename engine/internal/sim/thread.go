@@ -40,7 +40,7 @@ func newThread() *thread {
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
 			if why := recover(); why != nil && why != left {
-				panic(fmt.Sprintf("%v\n%s", why, debug.Stack()))
+				panic(fmt.Sprintf("BUG: on a thread of the simulation: %v\n%s", why, debug.Stack()))
 			}
 		}()
 		t.yield = yield
