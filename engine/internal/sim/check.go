@@ -257,7 +257,7 @@ func (s *Sim) checkHealthy() {
 	// 4. The server has no owner for long that nobody has.
 	for _, name := range names {
 		for _, owner := range s.owners(name) {
-			if s.has(owner) || s.denied[owner] {
+			if s.has(owner) || s.denied[owner] != 0 {
 				delete(s.stray, owner)
 			} else if since, was := s.stray[owner]; !was {
 				s.stray[owner] = s.now
@@ -337,6 +337,9 @@ func (s *Sim) rest() {
 	for _, p := range s.processes {
 		if p.dead {
 			continue
+		}
+		if p.leaves > 0 {
+			s.fail("at rest %s is being closed still", p.name)
 		}
 		if p.calls > 0 {
 			s.fail("at rest %d calls of %s have not returned", p.calls, p.name)

@@ -107,9 +107,20 @@ func (x *site) ends() {
 
 func (p *process) refuse() {
 	p.leaves++
-	if p.refuses == 0 {
-		p.refuses = p.sim.now
+	if p.refuses != 0 {
+		return
 	}
+	p.refuses = p.sim.now
+	p.sim.after(settled, p, func() {
+		if p.sim.now.Sub(p.refuses) > settled || !p.awake() { // it was paused
+			return
+		}
+		for _, u := range p.users {
+			if u.asks && !u.ofQuorum {
+				p.sim.fail("%s waits still, and its engine is being closed", u.name)
+			}
+		}
+	})
 }
 
 // hasLeft checks an engine that is closed, with that error of Close.
@@ -125,7 +136,8 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 	case err == nil, errors.Is(err, engine.ErrPending):
 		for _, h := range x.server.keys {
 			for owner := range h.fields {
-				if x.owns(owner) && !s.denied[owner] && !s.late[owner] && !s.ghosts[owner] {
+				at, denied := s.denied[owner]
+				if x.owns(owner) && !(denied && at <= p.refuses) && !s.late[owner] && !s.ghosts[owner] {
 					s.fail("%s: Close says %v, and %s has %q", x.name, err, x.server.name, x.server.record())
 				}
 			}

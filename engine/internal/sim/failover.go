@@ -108,7 +108,7 @@ func (s *Sim) failover(v *server) {
 			if _, was := s.robbed[owner]; was { // others have removed it, and now it is back
 				delete(s.robbed, owner)
 				s.shortened[owner] = shortened{name, math.MaxInt64} // for how long it was there is not known
-				s.denied[owner] = true                              // its engine may know that it is lost, and owes nothing
+				s.denied[owner] = s.now                             // its engine may know that it is lost, and owes nothing
 			}
 		}
 	}

@@ -128,7 +128,7 @@ func (x *site) execute(f *flight, late string) []byte {
 // lock ends with its lease.
 func (s *Sim) noteDenied(words []string) {
 	if k := bySHA[words[1]]; k == script.Release || k == script.Retire {
-		s.denied[words[4]] = true
+		s.denied[words[4]] = s.now
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *Sim) noteLate(words []string, soon bool) {
 	}
 	s.late[words[5]] = true
 	if !soon {
-		s.denied[words[5]] = true
+		s.denied[words[5]] = s.now
 	}
 }
 

@@ -34,7 +34,7 @@ type Sim struct {
 	robbedVotes []string                 // owners of RedLocks that others have removed
 	excused     map[string]clock.Instant // names that were freed silently: until their expiry
 	late        map[string]bool          // owners that were granted after the connection had ended
-	denied      map[string]bool          // owners whose release was denied
+	denied      map[string]clock.Instant // owners whose release was denied, and when
 	free        map[string]freed         // names, since when; see check.go
 	announced   map[string]clock.Instant // names: the latest message
 	stray       map[string]clock.Instant // since when nobody has an owner that the server has

@@ -20,6 +20,7 @@ type user struct {
 	waits string // for this name, with Lock
 
 	asks, unlocks bool // it waits for the answer
+	ofQuorum      bool // what it asks for
 }
 
 func newUser(p *process, i int) *user {
@@ -146,7 +147,7 @@ func (p *process) mutex(name string) engine.Mutex {
 func wait[H hold](h *held, f *engine.Future[H]) {
 	u, s := h.user, h.user.p.sim
 	answered, abandoned := false, false
-	h.asked, u.asks = s.now, true
+	h.asked, u.asks, u.ofQuorum = s.now, true, h.quorum
 	f.OnComplete(func(got H, err error) {
 		answered, u.waits, u.asks = true, "", false
 		switch {
