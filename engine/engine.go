@@ -81,6 +81,7 @@ func start(cfg Config, w world.World) *Engine {
 	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
+	e.watches.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc
 	e.table.Init(drive.Config{
 		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster, Both: cfg.Sharding == "both",

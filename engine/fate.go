@@ -127,6 +127,7 @@ func (f *fate) endsSoon() bool {
 // group is a hold of several locks: a MultiHold or a QuorumHold.
 type group interface {
 	Err() error
+	home() *Engine
 	shared() *fate
 	// all are the holds of the locks.
 	all() []*Hold
@@ -140,7 +141,7 @@ func contextOf(g group, parent context.Context) context.Context {
 		return endedContext()
 	}
 	c := &heldContext{group: g, parent: parent}
-	inner := c.make()
+	inner := c.make(&g.home().world)
 	why := g.Err()
 	if why == nil {
 		why = g.shared().add(c)

@@ -112,6 +112,7 @@ func (m *MultiHold) Context(parent context.Context) context.Context {
 }
 
 func (m *MultiHold) shared() *fate { return m.fate }
+func (m *MultiHold) home() *Engine { return m.locks[0].engine() }
 func (m *MultiHold) all() []*Hold  { return m.holds }
 
 // Unlock releases all the locks, at the same time. The contexts end first. The error joins

@@ -126,6 +126,7 @@ func (h *QuorumHold) Err() error {
 func (h *QuorumHold) Context(parent context.Context) context.Context { return contextOf(h, parent) }
 
 func (h *QuorumHold) shared() *fate { return h.q.fate }
+func (h *QuorumHold) home() *Engine { return h.q.home }
 
 func (h *QuorumHold) all() (holds []*Hold) {
 	h.q.mu.Lock()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/world"
 )
 
 // holdsKey is where a context carries its holds.
@@ -50,7 +51,7 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	}
 	h := l.h
 	c := &heldContext{hold: l, parent: parent}
-	inner := c.make()
+	inner := c.make(&h.Shard.Table.World)
 
 	var fx machine.Effects
 	h.Shard.Lock()
@@ -67,13 +68,13 @@ func (l *Hold) Context(parent context.Context) context.Context {
 }
 
 // make makes the context.
-func (c *heldContext) make() context.Context {
+func (c *heldContext) make(w *world.World) context.Context {
 	c.outer, _ = c.parent.Value(holdsKey{}).(*heldContext)
 	inner, cancel := context.WithCancelCause(context.WithValue(c.parent, holdsKey{}, c))
 	c.cancel = cancel
 	// A context that ends before its hold is forgotten, or a long hold would
 	// gather them.
-	c.stop = context.AfterFunc(inner, c.forget)
+	c.stop = w.AfterFunc(inner, c.forget)
 	return inner
 }
 

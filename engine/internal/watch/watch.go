@@ -21,6 +21,8 @@ import (
 //  2. A group is in groups from when its AfterFunc is there, as long as it has members and
 //     has not fired; unless another one with the same Done was there first.
 type Watches[W Watched[W]] struct {
+	AfterFunc func(context.Context, func()) (stop func() bool) // context.AfterFunc, or a simulated one
+
 	mu     sync.Mutex
 	groups map[<-chan struct{}]*group[W]
 }
@@ -95,7 +97,7 @@ func (all *Watches[W]) Join(ctx context.Context, w W) {
 	g = &group[W]{all: all, ctx: askedOnce{Context: ctx, done: done}}
 	g.add(w)
 	// fire runs on a goroutine of its own, even if ctx has ended already.
-	stop := context.AfterFunc(&g.ctx, func() { g.fire(ctx) })
+	stop := all.AfterFunc(&g.ctx, func() { g.fire(ctx) })
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	g.stop = stop

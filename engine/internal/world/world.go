@@ -30,6 +30,8 @@ type World struct {
 	// Wait waits until one of the channels is ready, receives from it, and returns which it
 	// is: 0 for a, 1 for b, 2 for c. A nil channel is never ready.
 	Wait func(a, b, c <-chan struct{}) int
+	// AfterFunc is context.AfterFunc.
+	AfterFunc func(ctx context.Context, f func()) (stop func() bool)
 	// Int64N returns a random number in [0, n). It spreads pauses; nothing secret hangs
 	// on it.
 	Int64N func(n int64) int64
@@ -95,14 +97,15 @@ type Client interface {
 // Real is the machine and the network, with the time of a clock.
 func Real(c clock.Clock) World {
 	return World{
-		Clock:  c,
-		Client: open,
-		Timers: func(cfg wheel.Config) Timers { return wheel.New(cfg) },
-		Go:     func(f func()) { go f() },
-		After:  after,
-		Wait:   wait,
-		Int64N: rand.Int64N,
-		Secret: func(b []byte) { _, _ = cryptorand.Read(b) }, // never fails; see crypto/rand
+		Clock:     c,
+		Client:    open,
+		Timers:    func(cfg wheel.Config) Timers { return wheel.New(cfg) },
+		Go:        func(f func()) { go f() },
+		After:     after,
+		Wait:      wait,
+		AfterFunc: context.AfterFunc,
+		Int64N:    rand.Int64N,
+		Secret:    func(b []byte) { _, _ = cryptorand.Read(b) }, // never fails; see crypto/rand
 	}
 }
 
