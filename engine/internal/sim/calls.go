@@ -130,8 +130,8 @@ func (h *held) drift(d time.Duration) time.Duration {
 	return 0
 }
 
-// extended checks a hold whose Extend has succeeded: it is valid until then at least, and not
-// for longer than the server keeps it.
+// extended checks a hold whose Extend has succeeded: it is valid until then at least, and the
+// server keeps it for longer, by the margin. (It counts in milliseconds.)
 func (h *held) extended(until clock.Instant, failovers int) {
 	s := h.user.p.sim
 	valid := h.hold.ValidUntil()
@@ -142,7 +142,7 @@ func (h *held) extended(until clock.Instant, failovers int) {
 		return
 	}
 	for i, name := range h.names {
-		if v := s.server.get(name); !s.server.has(name, h.owners[i]) || wallAt(clock.Instant(v.expire*1e6)).Before(valid) {
+		if v := s.server.get(name); !s.server.has(name, h.owners[i]) || wallAt(clock.Instant(v.expire*1e6)).Before(valid.Add(margin-time.Millisecond)) {
 			s.fail("%s: %s was extended until %v, and the server has %q", h.user.name, h.short(), valid.Sub(h.user.p.wall()), s.server.record())
 		}
 	}

@@ -26,8 +26,10 @@ type held struct {
 	}
 	owners   []string // of the names; "": it was lost before the program had it
 	contexts []context.Context
-	within   *held // which it re-enters
-	quorum   bool  // it is one of several servers
+	ctx      context.Context // that it was asked for with
+	limit    time.Duration   // after which that ends; 0: it does not
+	within   *held           // which it re-enters
+	quorum   bool            // it is one of several servers
 
 	most     time.Duration // its MaxHold
 	watchdog bool          // it has no lease of its own

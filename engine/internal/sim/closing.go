@@ -134,7 +134,11 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 	var refused *resp.ServerError
 	switch {
 	case err == nil, errors.Is(err, engine.ErrPending):
-		for _, h := range x.server.keys {
+		for key := range x.server.keys {
+			h := x.server.get(key)
+			if h == nil {
+				continue
+			}
 			for owner := range h.fields {
 				at, denied := s.denied[owner]
 				if x.owns(owner) && !(denied && at <= p.refuses) && !s.late[owner] && !s.ghosts[owner] {

@@ -53,6 +53,7 @@ type Sim struct {
 	running      *thread
 	parked, idle []*thread
 	threads      []*thread // all
+	watched      []*watched
 
 	over  bool            // nothing happens any more; a cleanup may still ask for a goroutine
 	ctx   context.Context // that contexts of holds are made from; ends with the world
@@ -117,9 +118,7 @@ func (s *Sim) step() bool {
 	}
 	e.do()
 	s.note()
-	if len(s.parked) > 0 {
-		s.wakeThreads()
-	}
+	s.wakeThreads()
 	s.check()
 	return s.failure == nil
 }

@@ -60,8 +60,9 @@ func (p *process) newSite(i int) *site {
 				s.after(s.soon(), p, func() { s.start(p, f) })
 			}
 		},
-		After: p.timeAfter,
-		Wait:  s.wait,
+		After:     p.timeAfter,
+		Wait:      s.wait,
+		AfterFunc: p.afterFunc,
 		Int64N: func(n int64) int64 {
 			if s.dictated {
 				return 0

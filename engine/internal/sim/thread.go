@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"runtime/debug"
@@ -114,6 +115,16 @@ func isReady(c <-chan struct{}) bool {
 
 // wakeThreads lets those go on that need not wait any more.
 func (s *Sim) wakeThreads() {
+	s.watched = slices.DeleteFunc(s.watched, func(w *watched) bool {
+		if w.f != nil && !w.p.dead && !isReady(w.done) {
+			return false
+		}
+		if f := w.f; f != nil {
+			w.f = nil
+			s.after(s.soon(), w.p, func() { s.start(w.p, f) })
+		}
+		return true
+	})
 	s.parked = slices.DeleteFunc(s.parked, func(t *thread) bool {
 		if !t.p.dead && !s.take(t) {
 			return false
@@ -121,6 +132,24 @@ func (s *Sim) wakeThreads() {
 		s.after(s.soon(), t.p, func() { s.resume(t) })
 		return true
 	})
+}
+
+// watched is a context at whose end a function is called.
+type watched struct {
+	p    *process
+	done <-chan struct{}
+	f    func() // nil: it is called, or was not wanted any more
+}
+
+// afterFunc is the world's AfterFunc.
+func (p *process) afterFunc(ctx context.Context, f func()) func() bool {
+	w := &watched{p, ctx.Done(), f}
+	p.sim.watched = append(p.sim.watched, w)
+	return func() bool {
+		wanted := w.f != nil
+		w.f = nil
+		return wanted
+	}
 }
 
 // soon is how long a goroutine takes to start, or to go on.

@@ -95,6 +95,11 @@ func (u *user) ask() {
 		options = append(options, engine.Wait(s.between(0, 2*s.lease)))
 	}
 	ctx := context.Background()
+	if s.chance(8) {
+		h.limit = s.between(time.Millisecond, s.lease)
+		ctx = u.p.limit(h.limit)
+	}
+	h.ctx = ctx
 	if len(s.servers) > 1 && s.chance(2) {
 		h.names, h.quorum = []string{quorum}, true
 		s.tell("%s asks for a majority, try %v, %v", u.name, try, options)
@@ -163,6 +168,13 @@ func wait[H hold](h *held, f *engine.Future[H]) {
 			u.granted(h)
 		}
 	})
+	if h.limit != 0 && !h.quorum { // that one hears its servers out
+		s.after(h.limit+settled, u.p, func() {
+			if !answered && u.p.awake() {
+				s.fail("%s waits still, and its context has ended", u.name)
+			}
+		})
+	}
 	if s.chance(10) {
 		s.after(s.between(0, s.lease), u.p, func() {
 			if !answered {
@@ -179,6 +191,9 @@ func (u *user) refused(h *held, err error) {
 	s.tell("%s gets no %s: %v", u.name, h.names, err)
 	if !errors.Is(err, engine.ErrNotAcquired) {
 		s.fail("%s: the error of an acquisition is %v", u.name, err)
+	}
+	if errors.Is(err, errStopped) && h.ctx.Err() == nil {
+		s.fail("%s: the context has not ended: %v", u.name, err)
 	}
 	if errors.Is(err, engine.ErrClosed) && u.p.refuses == 0 {
 		s.fail("%s: the engine is not being closed: %v", u.name, err)
@@ -227,7 +242,11 @@ func (h *held) makeContext() {
 	if h.over {
 		return
 	}
-	ctx := h.hold.Context(s.ctx)
+	parent := s.ctx
+	if s.chance(4) {
+		parent = p.limit(s.between(0, s.lease))
+	}
+	ctx := h.hold.Context(parent)
 	h.contexts = append(h.contexts, ctx)
 	if ctx.Err() != nil && h.believed() {
 		s.fail("%s: a context of %s has ended, and the hold has not", h.user.name, h.short())
@@ -235,9 +254,10 @@ func (h *held) makeContext() {
 	if len(h.names) > 1 || h.quorum || !s.chance(2) {
 		return
 	}
-	// Without cancel, because package context runs what is called at its end on a
-	// goroutine of its own.
-	inner := &held{user: &user{p: p, name: h.user.name + "'", busy: true, inner: true}, names: h.names, watchdog: h.watchdog && !h.fixed, within: h}
+	if s.chance(2) {
+		ctx = context.WithoutCancel(ctx)
+	}
+	inner := &held{user: &user{p: p, name: h.user.name + "'", busy: true, inner: true}, names: h.names, watchdog: h.watchdog && !h.fixed, within: h, ctx: ctx}
 	p.users = append(p.users, inner.user)
 	s.tell("%s asks for %s once more", h.user.name, h.names)
 	var options []engine.Option
@@ -246,9 +266,9 @@ func (h *held) makeContext() {
 	}
 	m := p.mutex(h.names[0])
 	if s.chance(3) {
-		wait(inner, m.TryLockAsync(context.WithoutCancel(ctx), options...))
+		wait(inner, m.TryLockAsync(ctx, options...))
 	} else {
-		wait(inner, m.LockAsync(context.WithoutCancel(ctx), options...))
+		wait(inner, m.LockAsync(ctx, options...))
 	}
 }
 
