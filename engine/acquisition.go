@@ -94,7 +94,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 // because of which it could not begin.
 func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future bool) (*acquisition, error) {
 	if ctx == nil {
-		return nil, e.bornFailed(m, errNoContext)
+		return nil, e.bornFailed(m, reason.ErrNoContext)
 	}
 	if ctx.Err() != nil {
 		return nil, e.bornFailed(m, context.Cause(ctx))

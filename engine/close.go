@@ -51,7 +51,7 @@ func (e *Engine) Close() error {
 // cause and Is ErrClosed, or what Close returns if that fails. With a nil ctx it does nothing and returns ErrInvalid.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		return errNoContext
+		return reason.ErrNoContext
 	}
 	e.table.Shut()
 	e.gatherings.close()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/resp"
@@ -157,7 +158,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Lanes, 1)
 	setDefault(&c.MaxInFlight, 1<<17)
 	for _, timeout := range []*time.Duration{&c.CommandTimeout, &c.DialTimeout, &c.CloseTimeout} {
-		*timeout = min(*timeout, maxDuration) // which is as good as none
+		*timeout = min(*timeout, machine.MaxDuration) // which is as good as none
 	}
 	return c
 }
@@ -202,7 +203,7 @@ func (c Config) validate() error {
 	check(c.Credentials == nil || (c.Username == "" && c.Password == ""), "Credentials must not be combined with Username and Password")
 	check(c.DB >= 0, "DB (%d) must not be negative", c.DB)
 	check(c.Lease >= 30*time.Millisecond, "Lease (%v) must be at least 30ms", c.Lease)
-	check(c.Lease <= maxDuration, "Lease (%v) must be at most 100 years", c.Lease)
+	check(c.Lease <= machine.MaxDuration, "Lease (%v) must be at most 100 years", c.Lease)
 	check(c.Margin >= 0, "Margin (%v) must not be negative", c.Margin)
 	check(c.Margin <= 0 || c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)

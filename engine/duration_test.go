@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -92,15 +93,15 @@ func TestLeaseThatNobodyLivesToSeeIsRefused(t *testing.T) {
 		})
 	}
 	// The longest that is taken, and everything with it.
-	h := mustLock(t, m, Lease(maxDuration), MinHold(maxDuration))
-	if left := pttl(t, s, "x"); left < maxDuration-time.Hour {
+	h := mustLock(t, m, Lease(machine.MaxDuration), MinHold(machine.MaxDuration))
+	if left := pttl(t, s, "x"); left < machine.MaxDuration-time.Hour {
 		t.Errorf("the key has %v left", left)
 	}
-	if err := h.Extend(ctxT(t), maxDuration); err != nil {
+	if err := h.Extend(ctxT(t), machine.MaxDuration); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
 	mustUnlock(t, h)
-	if left := pttl(t, s, "x"); left < maxDuration-time.Hour {
+	if left := pttl(t, s, "x"); left < machine.MaxDuration-time.Hour {
 		t.Errorf("unlocked within its MinHold, the key has %v left", left)
 	}
 }

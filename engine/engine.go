@@ -58,7 +58,7 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 // for Config.DialTimeout.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if ctx == nil {
-		return nil, errNoContext
+		return nil, reason.ErrNoContext
 	}
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -175,9 +176,9 @@ func TestExtendThatGivesUpWithItsHoldSaysThatTheLockIsNotHeld(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
-	x := newExtension(time.Second) // behind another
+	x := drive.NewExtension(time.Second) // behind another
 	mustUnlock(t, h)
-	if err := h.h.stopExtending(x, ErrReleased); err != ErrNotHeld {
+	if err := h.h.GiveUpExtend(x, ErrReleased); err != ErrNotHeld {
 		t.Errorf("Extend: %v", err)
 	}
 }
@@ -211,7 +212,7 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 		return func() bool {
 			b := make([]byte, 1<<20)
 			for stack := range strings.SplitSeq(string(b[:runtime.Stack(b, true)]), "\n\n") {
-				if strings.Contains(stack, what) && strings.Contains(stack, "extendBy") && strings.Contains(stack, t.Name()) {
+				if strings.Contains(stack, what) && strings.Contains(stack, "ExtendBy") && strings.Contains(stack, t.Name()) {
 					return true
 				}
 			}
@@ -220,7 +221,7 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	}
 	eventually(t, "it waits", is("[select"))
 	sh.Lock()
-	eventually(t, "it gives up", is("stopExtending"))
+	eventually(t, "it gives up", is("GiveUpExtend"))
 	route := r.Route
 	r.Route = 0 // as for a name that nobody uses; the race detector looks
 	r.Route = route

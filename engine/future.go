@@ -92,7 +92,7 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	}
 	if ctx == nil {
 		var none T
-		return none, reason.Because(ErrPending, errNoContext)
+		return none, reason.Because(ErrPending, reason.ErrNoContext)
 	}
 	select {
 	case <-f.Done():
@@ -241,7 +241,7 @@ func AwaitAll[T any](ctx context.Context, futures ...*Future[T]) ([]T, error) {
 	values := make([]T, len(futures))
 	if ctx == nil {
 		abandonAll(futures)
-		return nil, errNoContext
+		return nil, reason.ErrNoContext
 	}
 	ended := tellAll(futures)
 	for range futures {
@@ -276,7 +276,7 @@ func AwaitAny[T any](ctx context.Context, futures ...*Future[T]) (int, T, error)
 	}
 	if ctx == nil {
 		abandonAll(futures)
-		return -1, none, errNoContext
+		return -1, none, reason.ErrNoContext
 	}
 	ended := tellAll(futures)
 	winner, value, err := -1, none, error(nil)

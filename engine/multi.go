@@ -151,7 +151,7 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 	case l.all.err != nil:
 		return nil, notAcquired(l.all.name, l.all.err)
 	case ctx == nil:
-		return nil, notAcquired(l.all.locks[0].name, errNoContext)
+		return nil, notAcquired(l.all.locks[0].name, reason.ErrNoContext)
 	case ctx.Err() != nil:
 		return nil, notAcquired(l.all.locks[0].name, context.Cause(ctx))
 	}

@@ -100,9 +100,6 @@ func (e *Engine) unavailable(route uint64, why error) error {
 	return reason.Because(ErrUnavailable, why)
 }
 
-// errNoContext is for a nil context.
-var errNoContext = reason.Invalid("the context must not be nil: use context.Background() if nothing bounds the call")
-
 // partText is the text of an error as a part of a longer one, which has the lock's name.
 func partText(err error) string {
 	if ack, ok := err.(*AckError); ok {

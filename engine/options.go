@@ -104,7 +104,7 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 	switch {
 	case o.leaseGiven && o.lease < time.Millisecond:
 		return o, reason.Invalid("Lease (%v) must be at least 1ms", o.lease)
-	case o.leaseGiven && o.lease > maxDuration:
+	case o.leaseGiven && o.lease > machine.MaxDuration:
 		return o, reason.Invalid("Lease (%v) must be at most 100 years", o.lease)
 	case o.leaseGiven && o.lease <= e.margin(o.lease):
 		return o, reason.Invalid("Lease (%v) must be longer than the safety margin (%v): such a hold would be over before it is granted", o.lease, e.margin(o.lease))
@@ -118,7 +118,7 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 		return o, reason.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:
 		return o, reason.Invalid("MinHold (%v) must be positive", o.minHold)
-	case o.minGiven && o.minHold > maxDuration:
+	case o.minGiven && o.minHold > machine.MaxDuration:
 		return o, reason.Invalid("MinHold (%v) must be at most 100 years", o.minHold)
 	case o.minGiven && o.leaseGiven && o.minHold > o.lease:
 		return o, reason.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
@@ -127,20 +127,14 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
 		return o, reason.Invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}
-	if o.wait > maxDuration {
+	if o.wait > machine.MaxDuration {
 		o.waitGiven = false
 	}
-	if o.maxHold > maxDuration {
+	if o.maxHold > machine.MaxDuration {
 		o.maxHold = 0
 	}
 	return o, nil
 }
-
-// maxDuration bounds durations, so that instants cannot overflow. One that the server is
-// told (a lease, MinHold, Extend) must not be longer: that is a mistake, and would keep
-// a lock for good. One that bounds something (Wait, MaxHold, the timeouts of Config) is
-// meant as no bound if it is longer, and is none.
-const maxDuration = 100 * 365 * 24 * time.Hour
 
 // margin is the safety margin of a lease.
 func (e *Engine) margin(lease time.Duration) time.Duration { return e.table.Machine.Margin(lease) }

@@ -206,7 +206,7 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 	q := h.q
 	switch why := h.Err(); {
 	case ctx == nil:
-		return errNoContext
+		return reason.ErrNoContext
 	case why == ErrReleased:
 		return ErrNotHeld
 	case why != nil:
@@ -224,7 +224,7 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 func (h *QuorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.Duration) error {
 	q := h.q
 	for _, v := range votes {
-		if err := voteOf(v).hold.h.mayExtend(ctx, d); err != nil {
+		if err := voteOf(v).hold.h.MayExtend(ctx, d); err != nil {
 			return err // nothing was sent
 		}
 	}
@@ -235,7 +235,7 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.
 	results, ready := make(chan error, len(votes)), make(chan struct{}, len(votes))
 	for _, v := range votes {
 		world.Go(func() {
-			err := voteOf(v).hold.h.extendBy(ectx, d)
+			err := voteOf(v).hold.h.ExtendBy(ectx, d)
 			if lost, isLost := err.(*LostError); isLost {
 				err = lossAt(lost.Reason)
 			}

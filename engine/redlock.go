@@ -198,7 +198,7 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 	case l.all.err != nil:
 		return nil, nil, notAcquired(l.all.name(), l.all.err)
 	case ctx == nil:
-		return nil, nil, notAcquired(l.all.name(), errNoContext)
+		return nil, nil, notAcquired(l.all.name(), reason.ErrNoContext)
 	case ctx.Err() != nil:
 		return nil, nil, notAcquired(l.all.name(), context.Cause(ctx))
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 )
 
@@ -167,7 +168,7 @@ func Detach(ctx context.Context) context.Context {
 // endedContext takes the place of a nil context: its users fail, with the reason.
 func endedContext() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(errNoContext)
+	cancel(reason.ErrNoContext)
 	return ctx
 }
 

@@ -104,7 +104,7 @@ func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
 
 func (u *unlockingAll) wait(ctx context.Context, g group) error {
 	if ctx == nil {
-		return reason.Because(ErrOutcomeUnknown, errNoContext)
+		return reason.Because(ErrOutcomeUnknown, reason.ErrNoContext)
 	}
 	select {
 	case <-u.fut.Done():

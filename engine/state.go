@@ -200,7 +200,7 @@ func (q *question) Complete(r resp.Reply) {
 // be repeated, it is tried again until Config.CommandTimeout.
 func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func([]byte, resp.Form) []byte) (resp.Value, error) {
 	if ctx == nil {
-		return resp.Value{}, errNoContext
+		return resp.Value{}, reason.ErrNoContext
 	}
 	if ctx.Err() != nil { // then nothing is sent
 		return resp.Value{}, reason.Because(reason.NotAsked, context.Cause(ctx))

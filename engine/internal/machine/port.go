@@ -70,6 +70,12 @@ type Config struct {
 	FixedMargin                       time.Duration // 0: a part of each lease
 }
 
+// MaxDuration bounds durations, so that instants cannot overflow. One that the server is
+// told (a lease, MinHold, Extend) must not be longer: that is a mistake, and would keep
+// a lock for good. One that bounds something (Wait, MaxHold, the timeouts of Config) is
+// meant as no bound if it is longer, and is none.
+const MaxDuration = 100 * 365 * 24 * time.Hour
+
 // Margin is the safety margin of a lease.
 func (c *Config) Margin(lease time.Duration) time.Duration {
 	if c.FixedMargin > 0 {

@@ -34,6 +34,9 @@ var (
 	ErrSilent    = errors.New("no answer yet")
 )
 
+// ErrNoContext is for a nil context.
+var ErrNoContext = Invalid("the context must not be nil: use context.Background() if nothing bounds the call")
+
 // Stop is why an acquisition that waits is given up.
 type Stop struct {
 	Cause error // nil: it waited as long as it may for a connection

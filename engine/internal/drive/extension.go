@@ -1,0 +1,107 @@
+package drive
+
+import (
+	"context"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Extension is one Extend: the machine's, and its caller.
+type Extension struct {
+	machine.Extend
+	done chan struct{} // closed when it is settled
+}
+
+// Done is closed when the Extend is settled.
+func (x *Extension) Done() <-chan struct{} { return x.done }
+
+// NewExtension makes one, which StartExtend sends.
+func NewExtension(lease time.Duration) *Extension {
+	x := &Extension{done: make(chan struct{})}
+	x.Port, x.Lease = x, lease
+	return x
+}
+
+// Settled implements machine.ExtendPort.
+func (x *Extension) Settled() { close(x.done) }
+
+// MayExtend is why d is no good for an Extend of h, nil if it is.
+func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
+	margin := h.Shard.Config().Margin(d)
+	switch {
+	case ctx == nil:
+		return reason.ErrNoContext
+	case d < time.Millisecond || d > machine.MaxDuration:
+		return reason.Invalid("Extend (%v) must be between 1ms and 100 years", d)
+	case d <= margin:
+		return reason.Invalid("Extend (%v) must be longer than the safety margin (%v)", d, margin)
+	case h.Watched():
+		return reason.Invalid("Extend on a hold that the watchdog renews: take it with Lease")
+	case h.Follows():
+		return reason.Invalid("Extend on a re-entry without a Lease of its own, which lasts as long as the hold that it re-enters: extend that one")
+	}
+	return nil
+}
+
+// ExtendPatience is how long an Extend waits for the answer.
+func (h *Holding) ExtendPatience() time.Duration { return h.Shard.Config().Patience(h.Want) }
+
+// ExtendBy makes the lease last d from now, and waits for the answer.
+func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {
+	if err := h.MayExtend(ctx, d); err != nil {
+		return err
+	}
+	patience, stop := h.Shard.Table.World.After(h.ExtendPatience())
+	defer stop()
+	x := NewExtension(d)
+	ahead, err := h.StartExtend(x)
+	return h.AwaitExtend(ctx, x, ahead, err, patience)
+}
+
+// StartExtend has x sent. If another is ahead of it, which is returned, x must be started
+// again when that one is done.
+func (h *Holding) StartExtend(x *Extension) (ahead *Extension, err error) {
+	var fx machine.Effects
+	h.Shard.Lock()
+	first, err := h.Extend(&x.Extend, &fx)
+	h.Shard.Unlock()
+	h.Shard.Table.RunForUser(&fx)
+	if first != nil {
+		ahead = first.Port.(*Extension)
+	}
+	return ahead, err
+}
+
+// AwaitExtend waits for the result of x, which StartExtend has started with that result.
+func (h *Holding) AwaitExtend(ctx context.Context, x, ahead *Extension, err error, patience <-chan struct{}) error {
+	for {
+		if err != nil {
+			return err
+		}
+		next := x
+		if ahead != nil {
+			next = ahead
+		}
+		switch h.Shard.Table.World.Wait(next.done, ctx.Done(), patience) {
+		case 0:
+			if next == x {
+				return x.Err
+			}
+		case 1:
+			return h.GiveUpExtend(x, context.Cause(ctx))
+		case 2:
+			return h.GiveUpExtend(x, nil)
+		}
+		ahead, err = h.StartExtend(x)
+	}
+}
+
+// GiveUpExtend gives up waiting, for that cause, or, if it is nil, because the time is
+// over.
+func (h *Holding) GiveUpExtend(x *Extension, cause error) error {
+	h.Shard.Lock()
+	defer h.Shard.Unlock()
+	return h.StopExtending(&x.Extend, cause)
+}
