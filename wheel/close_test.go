@@ -143,13 +143,21 @@ func TestNothingFiresAfterClose(t *testing.T) {
 	for i, p := range probes {
 		p.scheduleIn(w, time.Duration(i+1)*20*time.Millisecond)
 	}
+	probes[99].scheduleIn(w, 3*time.Hour) // more slots on its way
 	w.Close()
 	for _, p := range probes[:50] {
 		w.Schedule(&p.Timer, 0)
 	}
+	w.turn() // as a runtime timer that is late
+	if w.wake.Stop() {
+		t.Error("the near ring turns on after Close")
+	}
 	f.Advance(time.Hour)
 	w.catchUp() // as a watcher or a library that is late
 	w.turn()
+	if w.rebuild(RebuildStalled) {
+		t.Error("a new library after Close")
+	}
 	for i, p := range probes {
 		if !w.Cancel(&p.Timer) {
 			t.Fatalf("timer %d was armed and has not fired, but Cancel says no", i)
