@@ -134,14 +134,18 @@ func TestMultiLockErrorHasWhatEndedTheWaiting(t *testing.T) {
 		opts []Option
 		is   error
 	}{
-		"context": {nil, context.DeadlineExceeded},
-		"Wait":    {[]Option{Wait(200 * time.Millisecond)}, reason.ErrWaited},
+		"deadline":  {nil, context.DeadlineExceeded},
+		"cancelled": {nil, context.Canceled},
+		"Wait":      {[]Option{Wait(200 * time.Millisecond)}, reason.ErrWaited},
 	} {
-		ctx := ctxT(t)
-		if c.opts == nil {
-			var cancel context.CancelFunc
+		ctx, cancel := context.WithCancel(ctxT(t))
+		defer cancel()
+		switch c.is {
+		case context.DeadlineExceeded:
 			ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
 			defer cancel()
+		case context.Canceled:
+			time.AfterFunc(200*time.Millisecond, cancel)
 		}
 		_, err := Multi(e.Mutex("x"), away.Mutex("y")).Lock(ctx, c.opts...)
 		if !errors.Is(err, c.is) || !errors.Is(err, ErrHeld) {

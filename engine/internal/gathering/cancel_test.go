@@ -45,7 +45,7 @@ func TestCancelAtEveryStepGivesAllBack(t *testing.T) {
 					t.Fatalf("%s, %v after %d, in stage %d: it does not end: %v", what, stop.Cause, at, stage, a.story)
 				case a.has != (a.names(false) == ""):
 					t.Fatalf("%s, %v after %d: has all: %v, but not %q", what, stop.Cause, at, a.has, a.names(false))
-				case !a.has && !over && !errors.Is(a.err.Why, stop.Cause) && !errors.Is(a.err.Why, errGone):
+				case !a.has && !over && !errors.Is(a.err.Why, stop.Cause):
 					t.Errorf("%s, %v after %d: %v", what, stop.Cause, at, a.err.Why)
 				}
 			}
@@ -126,20 +126,46 @@ func TestWhatWasKnownBeforeStands(t *testing.T) {
 	l.run()
 	b.failed("x", errStopped, reason.ErrEarly)
 
-	// One of this round was told before: that, and what ended the other. But one that was
-	// given up early says so.
+	// One of this round was told before: that, and what ended the other, which had no
+	// answer, or was not even asked.
 	l.locks["y"].owner = "somebody"
 	for _, late := range []bool{true, false} {
 		c := l.lock("c", "x y")
 		l.only("c hears of y")
 		c.cancel(reason.Stop{Cause: errStopped, Late: late})
 		l.run()
-		if late {
-			c.failed("y", errStopped, reason.ErrHeld)
-		} else {
-			c.failed("x", errStopped, reason.ErrEarly)
+		c.failed("y", errStopped, reason.ErrHeld)
+		g := New(l, 3, false, false)
+		g.Looked(-1, nil)
+		g.Told(1, &reason.Held{})
+		g.Cancel(reason.Stop{Cause: errStopped, Late: late})
+		g.Told(2, errStopped)
+		g.Told(0, errStopped)
+		g.Decide()
+		if v := g.View(); v.Last.At != 1 {
+			t.Errorf("two were not asked, late %v: %+v", late, v)
 		}
 	}
+	l.free("y")
+
+	// In a later round as well.
+	l.locks["y"].owner = "somebody"
+	f := l.lock("f", "x y")
+	l.run()
+	l.free("y")
+	l.until("f tries")
+	f.cancel(stop)
+	l.run()
+	f.failed("y", errStopped, reason.ErrHeld)
+
+	// It was lost, and would have been tried again.
+	h := l.lock("h", "x y")
+	h.lost = 1
+	l.until("h binds")
+	h.cancel(stop)
+	l.run()
+	h.failed("x", errStopped, reason.ErrLate, errGone)
+	l.locks["y"].owner = "somebody"
 
 	// Closed says it all, but one that waits is told by its lock.
 	d := l.lock("d", "x y")

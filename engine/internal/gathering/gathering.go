@@ -33,12 +33,18 @@ type Gathering struct {
 
 	stage  Stage
 	stop   *reason.Stop // it is given up
-	why    []error      // of the locks that were not granted in this round
+	parts  []part       // the locks
 	held   int          // locks that were granted
 	out    int
 	last   Refusal // the latest that decided; the lock that it blocks on
 	rounds int     // that ended with a refusal
 	late   int     // that ended with a lock that was lost meanwhile, or came too late
+}
+
+// part is what is known of one lock.
+type part struct {
+	why error // it was not granted in this round
+	cut bool  // why is no answer, perhaps: the whole was given up first
 }
 
 // Port is what surrounds a gathering. It is called under the gathering's lock, and does not
@@ -70,7 +76,7 @@ type Refusal struct {
 func New(port Port, n int, once, async bool) Gathering {
 	return Gathering{
 		port: port, once: once, async: async,
-		stage: Trying, why: make([]error, n), last: Refusal{At: -1},
+		stage: Trying, parts: make([]part, n), last: Refusal{At: -1},
 	}
 }
 
@@ -96,14 +102,15 @@ func (g *Gathering) Looked(away int, why error) Step {
 // try begins a round: every lock that is not held yet is tried once, all of them at the same
 // time.
 func (g *Gathering) try() Step {
-	g.stage, g.out = Trying, len(g.why)-g.held
+	g.stage, g.out = Trying, len(g.parts)-g.held
 	// Only the first round may find a lane full: no caller could try later ones again.
 	return Step{Do: Try, Count: g.out, Patient: !g.async || g.rounds > 0}
 }
 
 // Told is called with the result of one lock: granted, or why not.
 func (g *Gathering) Told(i int, why error) Step {
-	if g.why[i] = why; why == nil {
+	g.parts[i] = part{why, g.stop != nil}
+	if why == nil {
 		g.held++
 	}
 	if g.out--; g.out > 0 {
@@ -111,7 +118,7 @@ func (g *Gathering) Told(i int, why error) Step {
 	}
 	n := g.held
 	if g.stage == Blocked && n > 0 && g.stop == nil { // the others are next
-		n = len(g.why)
+		n = len(g.parts)
 	}
 	return Step{Do: Decide, Count: n}
 }
@@ -122,7 +129,7 @@ func (g *Gathering) Decide() Step {
 	switch {
 	case i >= 0:
 		return g.refused(i)
-	case g.stage != Blocked || len(g.why) == 1:
+	case g.stage != Blocked || len(g.parts) == 1:
 		return Step{Do: Bind}
 	case g.stop != nil:
 		return g.fail(g.stoppedAt(g.last))
@@ -136,8 +143,12 @@ func (g *Gathering) Bound() { g.stage = Over }
 // Lost is called when a lock had ended before the holds could be bound together.
 func (g *Gathering) Lost(i int, why error) Step {
 	lost := Refusal{i, why}
-	if g.late++; g.once || g.late >= machine.MaxLate || g.stop != nil {
+	g.late++
+	switch {
+	case g.once || g.late >= machine.MaxLate:
 		return g.fail(lost)
+	case g.stop != nil:
+		return g.fail(g.stoppedAt(lost))
 	}
 	g.last = lost
 	return g.giveBack()
@@ -145,7 +156,7 @@ func (g *Gathering) Lost(i int, why error) Step {
 
 func (g *Gathering) giveBack() Step {
 	g.held = 0
-	clear(g.why)
+	clear(g.parts)
 	return Step{Do: GiveBack}
 }
 

@@ -326,8 +326,8 @@ func (k *taker) unlockIn(n int) {
 func (k *taker) ask(i int, once bool) {
 	a := &asking{of: k, at: i, once: once}
 	k.asked[i] = a
-	if k.View().Stop != nil {
-		a.cancel()
+	if stop := k.View().Stop; stop != nil {
+		a.tell(stop.Cause) // it was not even asked
 		return
 	}
 	k.l.later(fmt.Sprintf("%s hears of %s", k, k.wants[i].name), a.answer)

@@ -10,22 +10,24 @@ import (
 // worst returns the lock whose failure decides, -1 if none has failed: one that will not go
 // away; else, for who goes on, one whose server is away, because to wait for another means to
 // keep that until the server is given up, again and again; else one that somebody has, else
-// the first.
+// the first. One that was given up before its answer came says least.
 func (g *Gathering) worst() int {
 	first, best := -1, 0
 	goesOn := !g.once && g.stop == nil
-	for i, why := range g.why {
-		if why == nil {
+	for i, p := range g.parts {
+		rank := 2
+		_, held := p.why.(*reason.Held)
+		switch {
+		case p.why == nil:
 			continue
-		}
-		if !reason.Passes(why) {
-			return i
-		}
-		rank := 1
-		if _, held := why.(*reason.Held); held { // and nothing else went wrong
-			rank = 2
-		}
-		if goesOn && slices.Contains(reason.Of(why), reason.ErrUnavailable) {
+		case !reason.Passes(p.why):
+			if !p.cut {
+				return i
+			}
+			rank = 1
+		case goesOn && slices.Contains(reason.Of(p.why), reason.ErrUnavailable):
+			rank = 4
+		case held: // and nothing else went wrong
 			rank = 3
 		}
 		if rank > best {
@@ -37,7 +39,7 @@ func (g *Gathering) worst() int {
 
 // refused goes on after a round in which a lock was refused: without the others.
 func (g *Gathering) refused(i int) Step {
-	now, before := Refusal{i, g.why[i]}, g.last
+	now, before := Refusal{i, g.parts[i].why}, g.last
 	g.last = now
 	first := reason.Of(now.Why)[0]
 	tooLate := first == reason.ErrLate
@@ -45,11 +47,12 @@ func (g *Gathering) refused(i int) Step {
 		g.late++
 		tooLate = g.late >= machine.MaxLate || g.stage == Blocked // one that waits has counted itself
 	}
-	stopped := g.stop != nil
+	stopped, passes := g.stop != nil, reason.Passes(now.Why)
+	noAnswer := g.parts[i].cut && (!passes || reason.CutOff(now.Why))
 	switch {
-	case stopped && before.Why != nil && reason.CutOff(now.Why): // what was known before stands
+	case noAnswer && before.Why != nil: // what was known before stands
 		return g.fail(g.stoppedAt(before))
-	case g.once || !reason.Passes(now.Why) || tooLate && !stopped:
+	case g.once || !passes || tooLate && !stopped:
 		return g.fail(now)
 	case stopped && reason.IsObstacle(first): // told before the end, which another was told
 		return g.fail(g.stoppedAt(now))

@@ -31,12 +31,12 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 	} {
 		for _, how := range []string{"Lock", "TryLock", "given up"} {
 			g := New(nil, len(c.why), how == "TryLock", false)
-			if how == "given up" {
-				g.Cancel(reason.Stop{Cause: errStopped})
-			}
 			g.try()
 			for i, why := range c.why {
 				g.Told(i, why)
+			}
+			if how == "given up" {
+				g.Cancel(reason.Stop{Cause: errStopped})
 			}
 			want := c.atOnce
 			if how == "Lock" {
@@ -44,6 +44,35 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 			}
 			if got := g.worst(); got != want {
 				t.Errorf("%s: %s: lock %d decides, want %d", how, what, got, want)
+			}
+		}
+	}
+}
+
+// Some had been told when it was given up; the others say little.
+func TestOneThatWasCutOffSaysLeast(t *testing.T) {
+	t.Parallel()
+	held, away := error(&reason.Held{}), reason.Because(reason.ErrUnavailable, errCut)
+	early := reason.Because(errStopped, reason.ErrEarly)
+	for what, c := range map[string]struct {
+		before, after error
+		want          int
+	}{
+		"held, and not asked":     {held, errStopped, 1},
+		"held, and early":         {held, early, 1},
+		"away, and not asked":     {away, errStopped, 1},
+		"late, and early":         {reason.ErrLate, early, 1},
+		"for good, and not asked": {errBad, errStopped, 1},
+		"granted, and not asked":  {nil, errStopped, 0},
+	} {
+		for _, once := range []bool{false, true} {
+			g := New(nil, 2, once, false)
+			g.try()
+			g.Told(1, c.before)
+			g.Cancel(reason.Stop{Cause: errStopped})
+			g.Told(0, c.after)
+			if got := g.worst(); got != c.want {
+				t.Errorf("%s, TryLock %v: lock %d decides", what, once, got)
 			}
 		}
 	}
