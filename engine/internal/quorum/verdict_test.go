@@ -109,6 +109,7 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 		{"nobody has answered", nil, NoAnswer, 0},
 		{"one has", []Refusal{heldFor(2 * time.Second)}, NoAnswer, 0},
 		{"held", []Refusal{heldFor(2 * time.Second), heldFor(3 * time.Second)}, IsHeld, 2 * time.Second},
+		{"held by three", []Refusal{heldFor(3 * time.Second), heldFor(time.Second), heldFor(2 * time.Second)}, IsHeld, 2 * time.Second},
 		{"held, the other given back", []Refusal{heldFor(2 * time.Second), {}, forGood}, IsHeld, 2 * time.Second},
 		{"away", []Refusal{away, away}, IsAway, 0},
 		{"away and held", []Refusal{away, heldFor(time.Second)}, IsAway, 0},
@@ -137,6 +138,11 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 		if v.TTL != c.ttl || v.Stop == nil || v.Stop.Cause != cause {
 			t.Errorf("%s: %+v", c.what, v)
 		}
+		for _, said := range v.Each {
+			if wasCut := said.Server >= len(c.said); wasCut != (said.Is == Cut) {
+				t.Errorf("%s: of server %d: %+v", c.what, said.Server, said)
+			}
+		}
 	}
 	l := lock(t, 3)
 	l.cancel(reason.ErrClosed)
@@ -144,6 +150,25 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 		l.refuse(i, cut)
 	}
 	l.failedWith(EngineIsClosed)
+}
+
+// One is away, but that is not why: a majority was granted, and given back for the owner of another.
+func TestVerdictIsHeldIfAMajorityWasGivenBack(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 5)
+	l.refuse(0, held)
+	l.refuse(1, away)
+	l.grant(2)
+	l.ring(FirstLook)
+	l.is(Blocked)
+	l.grant(3)
+	l.again = maxAgain // it has asked for them once more, a few times
+	l.grant(4)
+	l.is(Blocked)
+	l.cancel(reason.ErrWaited)
+	l.refuse(0, held)
+	v := l.failedWith(IsHeld)
+	l.must(v.TTL == held.TTL, "%+v", v)
 }
 
 // Given up at each step of a journey: it ends when all that is out has an answer, whatever that is,

@@ -1,0 +1,178 @@
+package quorum
+
+import (
+	"testing"
+	"time"
+)
+
+// It waits at one server. Now and then it asks another: often, if it is the first of its process
+// that waits there, else less and less often.
+func TestAWaiterAsksAnotherServerNowAndThen(t *testing.T) {
+	t.Parallel()
+	blocked := func(first bool) *lab {
+		l := lock(t, 3)
+		l.first = first
+		for i := range 3 {
+			l.refuse(i, held)
+		}
+		l.is(Blocked)
+		l.did("ask [once 0 once 1 once 2 waits 0] give [] cancel [] look []")
+		l.stands[0] = Held
+		return l
+	}
+	l := blocked(true)
+	for n, want := range []string{"once 1", "once 2", "once 1"} {
+		l.pick = n
+		l.ring(LongWait)
+		l.did("ask [" + want + "] give [] cancel [] look []")
+		l.refuse(l.probed, held)
+		l.is(Blocked)
+	}
+	l.ring(LongWait)
+	l.news()
+	l.after(80 * time.Millisecond)
+	l.grant(l.probed) // the lock is free, and that server far away
+	l.is(Asking)
+	l.did("ask [once 2] give [] cancel [] look []")
+	l.ring(100 * time.Millisecond) // it is patient: the rest may be as far
+	l.is(Blocked)
+	l.did("ask [] give [1] cancel [] look []")
+
+	l = blocked(false)
+	for n := range MaxProbes + 2 {
+		d := LongWait
+		if n > 0 {
+			d = LongWait << min(n, MaxProbes)
+		}
+		l.ring(d)
+		l.refuse(l.probed, held)
+	}
+	l.does(l.First)
+	l.must(l.alarm == l.now.Add(LongWait), "the first asks in %v", l.alarm.Sub(l.now))
+	l.alarm = 0
+	l.does(l.First)
+	l.must(l.alarm == 0, "it is armed twice")
+}
+
+// The server that it waits at is away: then it does not depend on it any more.
+func TestAWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 5)
+	for i := range 4 {
+		l.refuse(i, held)
+	}
+	l.refuse(4, away)
+	l.news()
+	l.stands[0] = Away
+	l.ring(LongWait)
+	l.is(Asking)
+	l.did("ask [waits 4 once 1 once 2 once 3] give [] cancel [] look []")
+	l.grant(1)
+	l.grant(2)
+	l.grant(3)
+	l.is(Holding)
+
+	l = lock(t, 3) // the others are no majority
+	l.refuse(0, held)
+	l.refuse(1, away)
+	l.refuse(2, away)
+	l.stands[0] = Away
+	l.news()
+	l.ring(LongWait)
+	l.is(Blocked)
+	l.did("ask [waits 1 waits 2] give [] cancel [] look []")
+}
+
+// It has waited at a server for its owner. That says nothing about how far the others are.
+func TestARoundAfterAnOwnerIsNotPatient(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
+	}
+	l.after(100 * time.Millisecond)
+	l.grant(0)
+	l.is(Asking)
+	l.must(l.alarm == l.now.Add(FirstLook<<1), "it looks in %v", l.alarm.Sub(l.now))
+}
+
+// The server that it waits at is away. Then it is not the referee of a round that a probe began.
+func TestAServerThatIsAwayIsNotTheReferee(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
+	}
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.grant(1)
+	l.is(Asking)
+	l.stands[0] = Away
+	l.refuse(2, held)
+	l.is(Pausing)
+	l.hasVotes(1)
+}
+
+// A look takes a moment, and much may happen meanwhile.
+func TestALookThatIsLate(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3) // at tries that have ended: others are out
+	l.grant(0)
+	seen := l.Asked()
+	seen[1].Stand, seen[2].Stand = Away, Away
+	l.refuse(1, held)
+	l.refuse(2, held)
+	l.ring(firstPause)
+	l.is(Asking)
+	l.news()
+	l.does(func(do *Deeds) { l.Look(seen, false, do) })
+	l.is(Asking)
+	l.hasVotes(0)
+
+	l = lock(t, 3) // as its time was over: another time has begun
+	l.grant(1)
+	l.Rang()
+	seen = l.Asked()
+	l.refuse(0, held)
+	l.refuse(2, held)
+	l.is(Blocked)
+	l.news()
+	l.does(func(do *Deeds) { l.Look(seen, true, do) })
+	l.did(nothing)
+}
+
+// A vote of an earlier round that comes while it waits at a server is not wanted alone.
+func TestALateVoteIsGivenBackUnlessAMajorityGrantsIt(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.is(Blocked) // the third is slow, and not needed to know
+	l.news()
+	l.after(500 * time.Millisecond)
+	l.grant(2)
+	l.is(Blocked)
+	l.did("ask [] give [2] cancel [] look []")
+
+	// Three of five grant it, never in one round: another is worth it, and it is patient.
+	l = lock(t, 5)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.grant(2)
+	l.ring(FirstLook)
+	l.is(Blocked)
+	l.after(40*time.Millisecond - FirstLook)
+	l.grant(3)
+	l.is(Blocked)
+	l.news()
+	l.grant(4) // the third
+	l.is(Asking)
+	l.did("ask [once 1 once 2 once 3] give [] cancel [] look []")
+	l.grant(2)
+	l.ring(100 * time.Millisecond) // twice as long, and a quarter more
+	l.is(Blocked)
+	l.again = maxAgain // it has done so a few times
+	l.grant(3)
+	l.is(Blocked)
+	l.hasVotes()
+}
