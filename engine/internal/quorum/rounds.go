@@ -34,9 +34,7 @@ func (m *Machine) decide(seen []Seen, tooLong bool, do *Deeds) {
 		case p.Vote != nil:
 			votes++
 		case p.refused():
-			if stand = p.refusal.Stand; stand == Open {
-				stand = Away // refused for good, or granted too late
-			}
+			stand = p.refusal.Stand // Open, if it refused for good or granted too late: it is nobody's referee
 			if p.refusal.Late {
 				late++
 			}
