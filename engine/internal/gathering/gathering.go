@@ -143,12 +143,8 @@ func (g *Gathering) Bound() { g.stage = Over }
 // Lost is called when a lock had ended before the holds could be bound together.
 func (g *Gathering) Lost(i int, why error) Step {
 	lost := Refusal{i, why}
-	g.late++
-	switch {
-	case g.once || g.late >= machine.MaxLate:
+	if g.late++; g.once || g.late >= machine.MaxLate {
 		return g.fail(lost)
-	case g.stop != nil:
-		return g.fail(g.stoppedAt(lost))
 	}
 	g.last = lost
 	return g.giveBack()
