@@ -1,0 +1,115 @@
+package gathering
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// lock is one lock of the lab, on a server of its own.
+type lock struct {
+	name  string
+	owner any // a taker, or a string: somebody else
+	away  bool
+	bad   error // it is refused for good
+	late  int   // so many answers come after the lease
+	queue []*asking
+}
+
+// asking is an acquisition of one lock.
+type asking struct {
+	of    *taker
+	at    int
+	once  bool
+	heard error // what it was told, while it waits
+	over  bool
+}
+
+func (k *taker) ask(i int, once bool) {
+	a := &asking{of: k, at: i, once: once}
+	k.asked[i] = a
+	if stop := k.View().Stop; stop != nil {
+		a.tell(stop.Cause) // it was not even asked
+		return
+	}
+	k.l.later(fmt.Sprintf("%s hears of %s", k, k.wants[i].name), a.answer)
+}
+
+// answer is that of the server; one that waits has it when it is granted.
+func (a *asking) answer() {
+	k, lock := a.of, a.of.wants[a.at]
+	switch {
+	case a.over:
+	case lock.bad != nil:
+		a.tell(lock.bad)
+	case lock.away && a.once:
+		a.tell(reason.Because(reason.ErrUnavailable, errCut))
+	case lock.away:
+		a.heard = reason.Because(reason.ErrUnavailable, errCut)
+		lock.queue = append(lock.queue, a)
+	case lock.late > 0:
+		lock.late--
+		a.tell(reason.ErrLate)
+	case lock.owner == nil:
+		lock.owner = k
+		a.tell(nil)
+	case a.once:
+		a.tell(&reason.Held{TTL: time.Second})
+	default:
+		a.heard = &reason.Held{TTL: time.Second}
+		lock.queue = append(lock.queue, a)
+	}
+}
+
+// tell ends it.
+func (a *asking) tell(why error) {
+	k := a.of
+	if k.asked[a.at] != a || a.over {
+		k.l.t.Fatalf("%s: %s is told twice", k, k.wants[a.at].name)
+	}
+	a.over, k.asked[a.at], k.held[a.at] = true, nil, why == nil
+	if why != nil {
+		k.tell("%s refused", k.wants[a.at].name)
+	}
+	k.do(k.Told(a.at, why))
+}
+
+// cancel gives it up, for what the gathering was given up.
+func (a *asking) cancel() {
+	lock, obstacle, stop := a.of.wants[a.at], a.heard, a.of.View().Stop
+	if i := slices.Index(lock.queue, a); i >= 0 {
+		lock.queue = slices.Delete(lock.queue, i, i+1)
+	}
+	switch {
+	case obstacle != nil:
+	case stop.Late: // it has had its time
+		obstacle = reason.Because(reason.ErrUnavailable, reason.ErrSilent)
+	default:
+		obstacle = reason.ErrEarly
+	}
+	a.tell(reason.Because(append([]error{stop.Cause}, reason.Of(obstacle)...)...))
+}
+
+// release lets those who wait for a lock try again.
+func (l *lab) release(lock *lock) {
+	lock.owner = nil
+	l.wake(lock)
+}
+
+func (l *lab) wake(lock *lock) {
+	for _, a := range lock.queue {
+		l.later(fmt.Sprintf("%s hears of %s", a.of, lock.name), a.answer)
+	}
+	lock.queue = nil
+}
+
+// free has somebody else give a lock back.
+func (l *lab) free(name string) { l.release(l.locks[name]) }
+
+// back has the server of a lock come back.
+func (l *lab) back(name string) {
+	l.locks[name].away = false
+	l.wake(l.locks[name])
+}
