@@ -1,6 +1,8 @@
 package recovery
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,7 +133,8 @@ func (m *memory) rerouted() {
 	all := m.mu.servers
 	m.mu.servers = make(map[resp.ServerID]*record)
 	m.mu.Unlock()
-	for server, s := range all {
+	for _, server := range slices.Sorted(maps.Keys(all)) {
+		s := all[server]
 		m.recovery.cfg.Wheel.Cancel(&s.timer)
 		newest := s.newest().At
 		due := s.takeOut(m.keep, func(r *Release) bool {

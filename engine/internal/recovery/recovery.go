@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ type Recovery struct {
 	mu  struct {
 		sync.Mutex
 		lanes map[world.Lane]*lane // those that have something to do
+		count uint64               // of lanes that ever had
 		drops drops
 	}
 	released memory
@@ -30,6 +32,7 @@ type Recovery struct {
 type lane struct {
 	recovery *Recovery
 	id       world.Lane
+	number   uint64 // in the order in which they came to have something to do
 	backlog
 	pace  machine.Pace // by which commands know the lane
 	timer wheel.Timer  // the kick
@@ -46,7 +49,8 @@ func New(cfg Config) *Recovery {
 func (v *Recovery) laneLocked(id world.Lane) *lane {
 	l := v.mu.lanes[id]
 	if l == nil {
-		l = &lane{recovery: v, id: id}
+		v.mu.count++
+		l = &lane{recovery: v, id: id, number: v.mu.count}
 		l.timer.Init(l)
 		l.pace.Counter = l
 		v.mu.lanes[id] = l
@@ -149,7 +153,8 @@ func (v *Recovery) Rerouted() {
 	v.mu.Lock()
 	var names []*machine.Resource
 	var past []Release
-	for _, l := range slices.Collect(maps.Values(v.mu.lanes)) {
+	inOrder := slices.SortedFunc(maps.Values(v.mu.lanes), func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
+	for _, l := range inOrder {
 		moreNames, morePast := l.takeAll()
 		names, past = append(names, moreNames...), append(past, morePast...)
 		v.settleLocked(l)
