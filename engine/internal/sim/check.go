@@ -355,8 +355,8 @@ func (s *Sim) rest() {
 			if n := x.engine.Stats(); n.Held != 0 || n.Waiting != 0 {
 				s.fail("at rest %s has %d holds and %d who wait", x.name, n.Held, n.Waiting)
 			}
-			if len(x.pubsub.wanted) > 0 {
-				s.fail("at rest %s is subscribed to %s", x.name, x.pubsub.wanted[0].name)
+			if wanted := x.wanted(); len(wanted) > 0 {
+				s.fail("at rest %s is subscribed to %s", x.name, wanted[0].name)
 			}
 			if len(x.timers) > 0 {
 				s.fail("at rest %s has %d timers", x.name, len(x.timers))

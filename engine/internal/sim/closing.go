@@ -25,7 +25,7 @@ func (s *Sim) departures() {
 	if s.calm {
 		return
 	}
-	s.after(s.between(0, 5*time.Minute), nil, s.departures)
+	s.after(s.between(0, 3*time.Minute), nil, s.departures)
 	p := s.processes[s.random.IntN(len(s.processes))]
 	s.after(0, p, func() {
 		if p.refuses == 0 {
@@ -38,11 +38,14 @@ func (s *Sim) departures() {
 func (p *process) leave() {
 	s := p.sim
 	for _, x := range p.sites {
+		if !s.mild() && s.chance(3) {
+			s.refuse(x.server)
+		}
 		gently := s.chance(2)
 		if gently {
 			s.start(p, func() { x.shutdown(s.chance(2), s.between(0, s.lease)) })
 		}
-		if !gently || s.chance(4) {
+		if !gently || s.chance(2) {
 			s.start(p, x.close)
 		}
 	}
@@ -157,8 +160,8 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 	if n := x.engine.Stats(); n.Held != 0 || n.Waiting != 0 {
 		s.fail("%s is closed, and has %d holds and %d who wait", x.name, n.Held, n.Waiting)
 	}
-	if len(x.timers) > 0 || len(x.pubsub.wanted) > 0 {
-		s.fail("%s is closed, and has %d timers and %d subscriptions", x.name, len(x.timers), len(x.pubsub.wanted))
+	if wanted := x.wanted(); len(x.timers) > 0 || len(wanted) > 0 {
+		s.fail("%s is closed, and has %d timers and %d subscriptions", x.name, len(x.timers), len(wanted))
 	}
 	if x == p.sites[0] {
 		for _, h := range s.holds {

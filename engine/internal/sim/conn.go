@@ -22,9 +22,10 @@ const commandTimeout = 3 * time.Second
 //	                +--> not sent, or
 //	                +--> outcome unknown: never executed, or late
 type conn struct {
-	p    *site
-	role resp.Role
-	lane lane // of a resp.RoleLane
+	p      *site
+	server *server
+	role   resp.Role
+	lane   lane // of a resp.RoleLane
 
 	up       bool
 	life     int // which connection; those of earlier ones are over
@@ -41,6 +42,10 @@ type flight struct {
 	request  resp.Request
 	command  []byte
 	sent     clock.Instant
+	since    clock.Instant // when it was sent for the first time
+	asking   bool          // it was sent to where its slot is moving
+	hops     int           // how often it was sent on
+	to       *server       // where the reply sends it on
 	executed bool
 	reply    []byte
 }
@@ -56,7 +61,7 @@ func (c *conn) submit(r resp.Request) {
 	case !c.up:
 		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrDown), Now: s.now})
 	case s.mild() || !s.chance(50):
-		c.send(r)
+		c.send(r, s.now, 0, false)
 	case !ok || patient.Rank() == resp.Refuse:
 		s.tell("%s %s is full", c.p.name, c.role)
 		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrLaneFull), Now: s.now})
@@ -72,15 +77,15 @@ func (c *conn) submit(r resp.Request) {
 			case !patient.Wanted():
 				r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrUnwanted), Now: s.now})
 			default:
-				c.send(r)
+				c.send(r, s.now, 0, false)
 			}
 		})
 	}
 }
 
-func (c *conn) send(r resp.Request) {
+func (c *conn) send(r resp.Request, since clock.Instant, hops int, asking bool) {
 	s := c.p.sim
-	f := &flight{request: r, sent: s.now, command: r.AppendCommand(nil, resp.Short)}
+	f := &flight{request: r, since: since, hops: hops, asking: asking, sent: s.now, command: r.AppendCommand(nil, resp.Short)}
 	c.out = append(c.out, f)
 	c.lastOut = max(c.lastOut, s.now.Add(s.latency()))
 	life := c.life
@@ -118,13 +123,13 @@ func (c *conn) read(life int) {
 	if c.life != life {
 		return
 	}
-	if s.now < c.p.server.hangs {
-		s.at(c.p.server.hangs, nil, func() { c.read(life) })
+	if s.now < c.server.hangs {
+		s.at(c.server.hangs, nil, func() { c.read(life) })
 		return
 	}
 	for _, f := range c.inbox {
 		f.executed = true
-		f.reply = c.p.execute(f, "")
+		f.reply = c.execute(f, "")
 		c.lastIn = max(c.lastIn, s.now.Add(s.latency()))
 		s.at(c.lastIn, c.p.process, func() {
 			if c.life == life {
@@ -146,13 +151,16 @@ func (c *conn) answer(f *flight) {
 	if err != nil {
 		panic("BUG: sim: " + err.Error())
 	}
-	reply := resp.Reply{Value: v, Sent: f.sent, Now: s.now}
+	reply := resp.Reply{Value: v, Sent: f.sent, Now: s.now, Moving: f.asking}
 	if v.Kind == wire.KindError {
 		e := wire.NewServerError(v.Bytes)
-		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, e.Code == "TRYAGAIN"
+		if c.redirect(f, e) {
+			return
+		}
+		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, f.asking || e.Code == "TRYAGAIN"
 	}
 	if d, ok := f.request.(resp.DurableRequest); ok && d.Wants() != 0 && reply.Err == nil && d.NeedsAck(v) {
-		reply.Ack = s.acknowledge(c.p.server, d)
+		reply.Ack = s.acknowledge(c.server, d)
 	}
 	f.request.Complete(reply)
 }
@@ -187,7 +195,7 @@ func (c *conn) end(why error) {
 	if c.p.sim.dictated {
 		written, late = waiting-c.p.unsent, c.p.late
 	}
-	at, epoch := s.now, c.p.server.epochOf()
+	at, epoch := s.now, c.server.epochOf()
 	for _, f := range flights {
 		err := resp.OutcomeUnknown(why)
 		if !f.executed {
@@ -196,11 +204,11 @@ func (c *conn) end(why error) {
 				at = at.Add(s.between(0, 12*time.Second)).Add(c.p.lateBy)
 				soon := s.now.Add(900 * time.Millisecond)
 				s.at(at, nil, func() {
-					if epoch != c.p.server.epochOf() {
+					if epoch != c.server.epochOf() {
 						return
 					}
 					s.noteLate(split(f.command), s.now <= soon)
-					c.p.execute(f, ", late")
+					c.execute(f, ", late")
 				})
 			case written <= 0:
 				err = resp.NotSent(why)
@@ -209,7 +217,7 @@ func (c *conn) end(why error) {
 			written--
 		}
 		if !c.p.dead {
-			f.request.Complete(resp.Reply{Err: err, Sent: f.sent, Now: s.now})
+			f.request.Complete(resp.Reply{Err: err, Sent: f.sent, Now: s.now, Moving: f.asking})
 		}
 	}
 }
@@ -219,7 +227,7 @@ func (c *conn) connect() {
 	if c.p.closed {
 		return
 	}
-	if again, ok := c.p.mayConnect(); !ok {
+	if again, ok := c.p.mayConnect(c.server); !ok {
 		s.at(again, c.p.process, c.connect)
 		return
 	}

@@ -31,7 +31,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 	clk := clock.System()
 	model := &server{keys: make(map[string]*hash), now: clk.Now}
 	messages := 0
-	model.published = func(string) { messages++ }
+	model.published = func(string, string) { messages++ }
 
 	draw := func(of ...string) string { return of[random.IntN(len(of))] }
 	owner := func() script.Owner {

@@ -154,8 +154,10 @@ func (x *site) rerouted(epoch int) {
 	if x.epoch = max(x.epoch, epoch); x.epoch > epoch || x.closed {
 		return // that server has been replaced, too
 	}
-	for i, c := range x.lanes {
-		c.lane = lane{x, i, x.epoch}
+	for _, n := range x.nodes {
+		for i, c := range n.lanes {
+			c.lane = lane{n, x, i, x.epoch}
+		}
 	}
 	x.sim.tell("%s knows of it", x.name)
 	x.events.Routes()
@@ -163,11 +165,11 @@ func (x *site) rerouted(epoch int) {
 
 // mayConnect reports whether the site knows who is primary, and the server can be reached;
 // else it says when to try again.
-func (x *site) mayConnect() (again clock.Instant, ok bool) {
+func (x *site) mayConnect(v *server) (again clock.Instant, ok bool) {
 	switch s := x.sim; {
-	case s.now < x.server.down:
-		return x.server.down, false
-	case x.epoch != x.server.epochOf():
+	case s.now < v.down:
+		return v.down, false
+	case x.epoch != v.epochOf():
 		return s.now.Add(50 * time.Millisecond), false
 	}
 	return 0, true

@@ -22,14 +22,15 @@ func (s *Sim) faults() {
 		return
 	}
 	x := p.sites[s.random.IntN(len(p.sites))]
-	v := x.server
+	n := x.nodes[s.random.IntN(len(x.nodes))]
+	v := n.server
 	switch s.random.IntN(12) {
 	case 0, 1:
-		x.conns()[s.random.IntN(3)].cut()
+		x.conns()[s.random.IntN(3*len(x.nodes))].cut()
 	case 2:
 		x.cut()
 	case 3:
-		x.pubsub.cut()
+		n.pubsub.cut()
 	case 4:
 		p.wakes = max(p.wakes, s.now.Add(s.between(0, 20*time.Second))) // never sooner: the order of its events would change
 		s.tell("%s is paused for %v", p.name, p.wakes.Sub(s.now))
@@ -37,9 +38,7 @@ func (s *Sim) faults() {
 		v.hangs = max(v.hangs, s.now.Add(s.between(0, 5*time.Second)))
 		s.tell("%s hangs for %v", v.name, v.hangs.Sub(s.now))
 	case 6:
-		v.refuses = refusals[s.random.IntN(len(refusals))]
-		v.refusesUntil = s.now.Add(s.between(0, 3*time.Second))
-		s.tell("%s refuses with %q for %v", v.name, v.refuses, v.refusesUntil.Sub(s.now))
+		s.refuse(v)
 	case 7:
 		name := s.nameOn(v)
 		s.rob(v, name, s.chance(2))
@@ -62,26 +61,41 @@ func (s *Sim) faults() {
 		s.tell("%s is down for %v", v.name, v.down.Sub(s.now))
 		for _, p := range s.processes {
 			for _, x := range p.sites {
-				if x.server == v && !p.dead {
-					x.cut()
+				for _, n := range x.nodes {
+					if n.server == v && !p.dead {
+						n.cut()
+					}
 				}
 			}
 		}
 	}
 }
 
+// refuse has a server refuse everything for a while.
+func (s *Sim) refuse(v *server) {
+	v.refuses = refusals[s.random.IntN(len(refusals))]
+	v.refusesUntil = s.now.Add(s.between(0, 3*time.Second))
+	s.tell("%s refuses with %q for %v", v.name, v.refuses, v.refusesUntil.Sub(s.now))
+}
+
 // cut cuts all connections.
 func (x *site) cut() {
-	for _, c := range x.conns() {
+	for _, n := range x.nodes {
+		n.cut()
+	}
+}
+
+func (n *node) cut() {
+	for _, c := range []*conn{n.lanes[0], n.lanes[1], n.renewal} {
 		c.cut()
 	}
-	x.pubsub.cut()
+	n.pubsub.cut()
 }
 
 // nameOn draws a name that a server has.
 func (s *Sim) nameOn(v *server) string {
 	switch {
-	case v != s.server:
+	case v != s.server && s.cluster == nil:
 		return quorum
 	case len(s.servers) > 1 && s.chance(4):
 		return quorum
@@ -102,9 +116,9 @@ var refusals = []string{
 
 // execute has the server execute a command of the site, or refuse it; late, if its connection
 // has ended meanwhile.
-func (x *site) execute(f *flight, late string) []byte {
+func (c *conn) execute(f *flight, late string) []byte {
 	command := f.command
-	s, v := x.sim, x.server
+	x, s, v := c.p, c.p.sim, c.server
 	if s.now < v.refusesUntil {
 		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
@@ -116,9 +130,16 @@ func (x *site) execute(f *flight, late string) []byte {
 		return []byte("-" + v.refuses + "\r\n")
 	}
 	words := split(command)
+	if s.cluster != nil {
+		if reply, to := s.cluster.refuse(v, words, f.asking); reply != nil {
+			f.to = to
+			s.tell("%s: %s sends %s %q -> %q", v.name, x.name+late, bySHA[words[1]].Name, words[3], reply)
+			return reply
+		}
+	}
 	s.noteForce(v, words)
 	reply := v.execute(command, nil)
-	x.noteForced(words, reply, f.sent)
+	x.noteForced(words, reply, f.since)
 	s.note()
 	s.tell("%s: %s sends %s %.90q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
@@ -154,12 +175,21 @@ func (s *Sim) rob(v *server, name string, silently bool) {
 	s.tell("%s is robbed, silently %v", name, silently)
 	s.noteRobbed(name, h)
 	left := time.Duration(v.left(name)) * time.Millisecond
+	at := s.keeps(v, name)
 	delete(v.keys, name)
 	if silently { // waiters know of the expiry only
 		s.excused[name] = max(s.excused[name], s.now.Add(left))
 	} else {
-		s.published(v, "redisson_lock__channel:{"+name+"}")
+		s.published(at, "redisson_lock__channel:{"+name+"}", s.verb())
 	}
+}
+
+// verb is how others announce the end of a lock.
+func (s *Sim) verb() string {
+	if s.cluster != nil && s.cluster.sharded {
+		return "SPUBLISH"
+	}
+	return "PUBLISH"
 }
 
 // noteRobbed notes who is about to lose a lock.
@@ -172,12 +202,19 @@ func (s *Sim) noteRobbed(name string, h *hash) {
 	}
 }
 
-func (s *Sim) published(v *server, channel string) {
-	s.announced[strings.TrimSuffix(strings.TrimPrefix(channel, "redisson_lock__channel:{"), "}")] = s.now
+func (s *Sim) published(v *server, channel, verb string) {
+	name := nameOf(channel)
+	if c := s.cluster; c != nil && c.sharded && c.slots[resp.SlotOf(name)].at != v {
+		s.unheard(name)
+	} else {
+		s.announced[name] = s.now
+	}
 	for _, p := range s.processes {
 		for _, x := range p.sites {
-			if x.server == v && !p.dead {
-				x.pubsub.published(channel)
+			for _, n := range x.nodes {
+				if !p.dead && (n.server == v && s.cluster == nil || s.cluster != nil && s.cluster.hears(v, n.server, verb)) {
+					n.pubsub.published(channel)
+				}
 			}
 		}
 	}
@@ -214,8 +251,8 @@ func (s *Sim) rivals() {
 		return // it dies
 	}
 	s.after(s.between(0, 10*time.Second), nil, func() {
-		if v.remove(name, "rival:1") {
-			s.published(v, "redisson_lock__channel:{"+name+"}")
+		if at := s.keeps(v, name); v.remove(name, "rival:1") {
+			s.published(at, "redisson_lock__channel:{"+name+"}", s.verb())
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 // the connection.
 type pubsub struct {
 	p      *site
+	server *server
 	up     bool
 	life   int
 	wanted []*subscription
@@ -27,37 +28,87 @@ type subscription struct {
 	over    bool
 }
 
-func newPubsub(p *site) *pubsub { return &pubsub{p: p, life: 1} }
+func newPubsub(p *site, v *server) *pubsub { return &pubsub{p: p, server: v, life: 1} }
 
-func (b *pubsub) subscribe(ch *resp.Channel) {
-	if b.p.closed {
-		return
+func (x *site) subscribe(ch *resp.Channel) {
+	if !x.closed {
+		x.place(&subscription{channel: ch, name: ch.Name()})
 	}
-	sub := &subscription{channel: ch, name: ch.Name()}
+}
+
+// place asks for a subscription where its slot is, as far as the site knows.
+func (x *site) place(sub *subscription) {
+	b := x.nodeOf(resp.SlotOf(nameOf(sub.name))).pubsub
 	b.wanted = append(b.wanted, sub)
 	if b.up {
 		b.ask(sub)
 	}
 }
 
-func (b *pubsub) unsubscribe(ch *resp.Channel) {
-	b.wanted = slices.DeleteFunc(b.wanted, func(sub *subscription) bool {
-		if sub.channel == ch {
-			sub.over = true
-		}
-		return sub.over
-	})
+func (x *site) unsubscribe(ch *resp.Channel) {
+	for _, n := range x.nodes {
+		n.pubsub.wanted = slices.DeleteFunc(n.pubsub.wanted, func(sub *subscription) bool {
+			if sub.channel == ch {
+				sub.over = true
+			}
+			return sub.over
+		})
+	}
 }
 
-// ask sends SUBSCRIBE.
+// ask sends SUBSCRIBE, or SSUBSCRIBE, which only the node takes that has the slot.
 func (b *pubsub) ask(sub *subscription) {
 	s, life := b.p.sim, b.life
 	s.after(s.latency(), nil, func() {
-		if b.life == life && !b.p.dead {
-			sub.life = life
-			b.deliver(sub, resp.Subscribed)
+		if b.life != life || b.p.dead || sub.over {
+			return
 		}
+		if c := s.cluster; c != nil && c.sharded {
+			if at := c.slots[resp.SlotOf(nameOf(sub.name))].at; at != b.server {
+				s.after(s.latency(), b.p.process, func() { b.moved(sub, at, life) })
+				return
+			}
+		}
+		sub.life = life
+		b.deliver(sub, resp.Subscribed)
 	})
+}
+
+// moved asks for a subscription at another node.
+func (b *pubsub) moved(sub *subscription, at *server, life int) {
+	if b.life != life || sub.over || b.p.closed || !slices.Contains(b.wanted, sub) {
+		return
+	}
+	b.wanted = slices.DeleteFunc(b.wanted, func(one *subscription) bool { return one == sub })
+	b.p.learn(resp.SlotOf(nameOf(sub.name)), at)
+	b.p.place(sub)
+}
+
+// drop ends the subscriptions to a name on the server's side: its slot has left. The site asks
+// again when it hears of that.
+func (b *pubsub) drop(name string) {
+	s, life := b.p.sim, b.life
+	for _, sub := range b.wanted {
+		if nameOf(sub.name) != name || sub.life != life {
+			continue
+		}
+		sub.life = 0
+		b.lastIn = max(b.lastIn, s.now.Add(s.latency()))
+		s.at(b.lastIn, b.p.process, func() {
+			if b.life != life || sub.over || !slices.Contains(b.wanted, sub) {
+				return
+			}
+			if sub.live {
+				sub.live = false
+				sub.channel.Handler().ChannelEvent(resp.Disconnected, nil, nil)
+			}
+			if sub.over { // it was not wanted any more
+				return
+			}
+			b.wanted = slices.DeleteFunc(b.wanted, func(one *subscription) bool { return one == sub })
+			b.p.place(sub)
+		})
+	}
 }
 
 // deliver has an event come to a channel, behind what is under way.
@@ -86,7 +137,7 @@ func (b *pubsub) connect() {
 	if b.p.closed {
 		return
 	}
-	if again, ok := b.p.mayConnect(); !ok {
+	if again, ok := b.p.mayConnect(b.server); !ok {
 		b.p.sim.at(again, b.p.process, b.connect)
 		return
 	}

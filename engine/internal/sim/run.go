@@ -27,10 +27,14 @@ func Run(seed uint64, story bool) Result {
 	}
 	// With a short lease much expires by itself. With a long one, what leaks stays.
 	s.lease = []time.Duration{10 * time.Second, 2 * time.Minute}[s.random.IntN(2)]
-	if s.random.IntN(3) == 0 {
+	switch s.random.IntN(9) {
+	case 0, 1, 2:
 		s.serve(3)
+	case 3, 4:
+		s.divide(2+s.random.IntN(2), []string{"on", "on", "both", "off"}[s.random.IntN(4)])
+		s.after(s.between(0, time.Minute), nil, s.migrations)
 	}
-	if s.random.IntN(3) == 0 {
+	if s.cluster == nil && s.random.IntN(3) == 0 {
 		s.replicas()
 	}
 	for range 1 + s.random.IntN(3) {
@@ -39,7 +43,7 @@ func Run(seed uint64, story bool) Result {
 	s.after(0, nil, s.faults)
 	s.after(s.between(0, 3*time.Minute), nil, s.beginLull)
 	s.after(0, nil, s.rivals)
-	s.after(s.between(0, 10*time.Minute), nil, s.departures)
+	s.after(s.between(0, 5*time.Minute), nil, s.departures)
 	s.after(s.between(time.Second, 8*time.Minute), nil, s.becomeCalm)
 	for s.step() {
 		if s.calm && s.now > s.quiet.Add(patience) {
@@ -73,14 +77,19 @@ func newSim(seed uint64) *Sim {
 func (s *Sim) serve(n int) {
 	s.servers = nil
 	for i := range n {
-		v := &server{keys: make(map[string]*hash), now: s.time, name: "server"}
+		name := "server"
 		if n > 1 {
-			v.name = fmt.Sprintf("server %d", i+1)
+			name = fmt.Sprintf("server %d", i+1)
 		}
-		v.published = func(channel string) { s.published(v, channel) }
-		s.servers = append(s.servers, v)
+		s.servers = append(s.servers, s.newServer(name))
 	}
 	s.server = s.servers[0]
+}
+
+func (s *Sim) newServer(name string) *server {
+	v := &server{keys: make(map[string]*hash), now: s.time, name: name}
+	v.published = func(channel, verb string) { s.published(v, channel, verb) }
+	return v
 }
 
 // end lets go of everything. A hold that was renewed has a cleanup, which keeps its engine,
@@ -91,7 +100,7 @@ func (s *Sim) end() {
 	for _, t := range s.threads {
 		t.stop()
 	}
-	s.kept, s.holds, s.processes, s.events, s.servers, s.server = nil, nil, nil, nil, nil, nil
+	s.kept, s.holds, s.processes, s.events, s.servers, s.server, s.cluster = nil, nil, nil, nil, nil, nil, nil
 }
 
 // patience is how long a calm world may go on: holds of programs end, leases run out,
@@ -121,6 +130,8 @@ func (s *Sim) becomeCalm() {
 
 func (s *Sim) stopRefusing() {
 	for _, v := range s.servers {
-		v.refusesUntil = 0
+		for _, n := range s.nodesOf(v) {
+			n.refusesUntil = 0
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 type server struct {
 	keys map[string]*hash
 	// published is told of each message; nil: nobody is.
-	published func(channel string)
+	published func(channel, verb string)
 	now       func() clock.Instant
 
 	replica *replica // nil: it has none
@@ -232,7 +232,7 @@ func (v *server) state(key string, dst []byte) []byte {
 
 func (v *server) announce(channel, verb string) {
 	if verb != "" && v.published != nil {
-		v.published(channel)
+		v.published(channel, verb)
 	}
 }
 

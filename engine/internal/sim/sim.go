@@ -30,6 +30,8 @@ type Sim struct {
 	holds     []*held // that a program has; see check.go
 	kept      []*held // all: the garbage collector must not tell the story
 
+	cluster *cluster // nil: it is none
+
 	robbed      map[string]clock.Instant // owners that others have removed, and when
 	robbedVotes []string                 // owners of RedLocks that others have removed
 	excused     map[string]clock.Instant // names that were freed silently: until their expiry

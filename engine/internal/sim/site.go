@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,17 +26,24 @@ type site struct {
 	engine *engine.Engine
 	events world.Events
 
-	lanes   [2]*conn
-	renewal *conn
-	pubsub  *pubsub
-	timers  map[*wheel.Timer]uint64
-	armed   uint64
-	closed  bool          // its client is
-	asleep  bool          // its timers are closed
-	ending  clock.Instant // since when it may end holds, which a Shutdown waits for
+	nodes  []*node          // one, unless it is a cluster
+	layout map[uint16]*node // who serves a slot, as far as it knows
+	timers map[*wheel.Timer]uint64
+	armed  uint64
+	closed bool          // its client is
+	asleep bool          // its timers are closed
+	ending clock.Instant // since when it may end holds, which a Shutdown waits for
 
 	forcing map[string]bool   // names that a program of it takes by force
 	forced  map[string]forced // what became of that
+}
+
+// node is a server as a site is connected to it.
+type node struct {
+	server  *server
+	lanes   [2]*conn
+	renewal *conn
+	pubsub  *pubsub
 }
 
 const margin = 100 * time.Millisecond
@@ -46,11 +54,19 @@ func (p *process) newSite(i int) *site {
 	if len(s.servers) > 1 {
 		x.name = fmt.Sprintf("%s@%d", p.name, i+1)
 	}
-	for i := range x.lanes {
-		x.lanes[i] = &conn{p: x, role: resp.RoleLane, lane: lane{x, i, x.epoch}}
+	for _, v := range s.nodesOf(x.server) {
+		n := &node{server: v, renewal: &conn{p: x, server: v, role: resp.RoleRenewal}, pubsub: newPubsub(x, v)}
+		for i := range n.lanes {
+			n.lanes[i] = &conn{p: x, server: v, role: resp.RoleLane, lane: lane{n, x, i, x.epoch}}
+		}
+		x.nodes = append(x.nodes, n)
 	}
-	x.renewal = &conn{p: x, role: resp.RoleRenewal}
-	x.pubsub = newPubsub(x)
+	if s.cluster != nil {
+		x.layout = make(map[uint16]*node)
+		for number, t := range s.cluster.slots {
+			x.layout[number] = x.nodeAt(t.at)
+		}
+	}
 	w := world.World{
 		Clock:  (*siteClock)(x),
 		Client: func(_ resp.Config, e world.Events) world.Client { x.events = e; return (*client)(x) },
@@ -83,8 +99,11 @@ func (p *process) newSite(i int) *site {
 	cfg := engine.Config{
 		Addrs: []string{fmt.Sprintf("sim%d:6379", i)}, Lease: s.lease, Margin: margin, CommandTimeout: commandTimeout,
 	}
-	if x.server.replica != nil {
+	switch {
+	case x.server.replica != nil:
 		cfg.Topology = "replicas"
+	case s.cluster != nil:
+		cfg.Topology, cfg.Sharding = "cluster", s.cluster.mode
 	}
 	e, err := engine.New(world.With(context.Background(), w), cfg)
 	if err != nil {
@@ -94,11 +113,26 @@ func (p *process) newSite(i int) *site {
 	for _, c := range x.conns() {
 		s.after(s.between(0, 50*time.Millisecond), p, c.connect)
 	}
-	s.after(s.between(0, 50*time.Millisecond), p, x.pubsub.connect)
+	for _, n := range x.nodes {
+		s.after(s.between(0, 50*time.Millisecond), p, n.pubsub.connect)
+	}
 	return x
 }
 
-func (x *site) conns() []*conn { return []*conn{x.lanes[0], x.lanes[1], x.renewal} }
+func (x *site) conns() (all []*conn) {
+	for _, n := range x.nodes {
+		all = append(all, n.lanes[0], n.lanes[1], n.renewal)
+	}
+	return all
+}
+
+// wanted are its subscriptions.
+func (x *site) wanted() (all []*subscription) {
+	for _, n := range x.nodes {
+		all = append(all, n.pubsub.wanted...)
+	}
+	return all
+}
 
 // owns reports whether an owner is the site's, and not one that a MinHold has left.
 func (x *site) owns(owner string) bool {
@@ -111,8 +145,14 @@ func (x *site) kill() {
 	for _, c := range x.conns() {
 		c.end(errCut)
 	}
-	x.pubsub.up = false
-	x.pubsub.life++
+	x.endPubsub()
+}
+
+func (x *site) endPubsub() {
+	for _, n := range x.nodes {
+		n.pubsub.up = false
+		n.pubsub.life++
+	}
 }
 
 // The methods below are the site as a clock.
@@ -163,32 +203,44 @@ func (p *timers) Stats() wheel.Stats { return wheel.Stats{} }
 
 // lane names one of a site.
 type lane struct {
+	node  *node
 	p     *site
 	index int
 	epoch int
 }
 
 // Up implements world.Lane.
-func (l lane) Up() bool { return l.epoch == l.p.epoch && l.p.lanes[l.index].up }
+func (l lane) Up() bool { return l.epoch == l.p.epoch && l.node.lanes[l.index].up }
 
 // The methods below are the site as a client.
 type client site
 
-func (p *client) conn(route uint64) *conn { return p.lanes[route%2] }
+func (p *client) node(route uint64) *node { return (*site)(p).nodeOf(resp.Slot(route)) }
+func (p *client) index(route uint64) int {
+	if p.layout != nil {
+		route >>= 14 // its slot has chosen the node
+	}
+	return int(route % 2)
+}
+func (p *client) conn(route uint64) *conn { return p.node(route).lanes[p.index(route)] }
 
-func (p *client) WaitFirst(context.Context) error                      { return nil }
-func (p *client) Submit(route uint64, r resp.Request)                  { p.conn(route).submit(r) }
-func (p *client) SubmitRenewal(_ uint64, r resp.Request)               { p.renewal.submit(r) }
-func (p *client) SubmitDurable(route uint64, r resp.DurableRequest)    { p.conn(route).submit(r) }
-func (p *client) SubmitDurableRenewal(_ uint64, r resp.DurableRequest) { p.renewal.submit(r) }
-func (p *client) Subscribe(ch *resp.Channel)                           { p.pubsub.subscribe(ch) }
-func (p *client) Unsubscribe(ch *resp.Channel)                         { p.pubsub.unsubscribe(ch) }
-func (p *client) LaneOf(route uint64) world.Lane                       { return lane{(*site)(p), int(route % 2), p.epoch} }
-func (p *client) ServerOf(uint64) resp.ServerID                        { return resp.ServerID(p.epoch + 1) }
-func (p *client) AddrOf(uint64) string                                 { return p.name }
-func (p *client) Clustered() bool                                      { return false }
-func (p *client) Sharded() bool                                        { return false }
-func (p *client) Stats() resp.Stats                                    { return resp.Stats{} }
+func (p *client) WaitFirst(context.Context) error                   { return nil }
+func (p *client) Submit(route uint64, r resp.Request)               { p.conn(route).submit(r) }
+func (p *client) SubmitRenewal(route uint64, r resp.Request)        { p.node(route).renewal.submit(r) }
+func (p *client) SubmitDurable(route uint64, r resp.DurableRequest) { p.conn(route).submit(r) }
+func (p *client) SubmitDurableRenewal(route uint64, r resp.DurableRequest) {
+	p.node(route).renewal.submit(r)
+}
+func (p *client) Subscribe(ch *resp.Channel)     { (*site)(p).subscribe(ch) }
+func (p *client) Unsubscribe(ch *resp.Channel)   { (*site)(p).unsubscribe(ch) }
+func (p *client) LaneOf(route uint64) world.Lane { return p.conn(route).lane }
+func (p *client) ServerOf(route uint64) resp.ServerID {
+	return resp.ServerID(p.epoch + 1 + slices.Index(p.nodes, p.node(route)))
+}
+func (p *client) AddrOf(uint64) string { return p.name }
+func (p *client) Clustered() bool      { return p.layout != nil }
+func (p *client) Sharded() bool        { return p.layout != nil && p.sim.cluster.sharded }
+func (p *client) Stats() resp.Stats    { return resp.Stats{} }
 
 // Close ends the connections, and with them what is out.
 func (p *client) Close() error {
@@ -196,15 +248,19 @@ func (p *client) Close() error {
 	for _, c := range (*site)(p).conns() {
 		c.end(resp.ErrClosed)
 	}
-	p.pubsub.wanted = nil
-	p.pubsub.up = false
-	p.pubsub.life++
+	for _, n := range p.nodes {
+		n.pubsub.wanted = nil
+	}
+	(*site)(p).endPubsub()
 	return nil
 }
 
 func (p *client) Route(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
+	if p.layout != nil { // as the real one
+		return h.Sum64()&^(1<<14-1) | uint64(resp.SlotOf(name))
+	}
 	return h.Sum64()
 }
 

@@ -154,7 +154,7 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		d.MaybeScanArgs(t, "late", &late)
 		p.dictation = dictation{unsent, late, span("by"), span("away")}
 		if d.HasArg("pubsub") {
-			p.sites[0].pubsub.cut()
+			p.sites[0].nodes[0].pubsub.cut()
 		} else {
 			for _, c := range p.sites[0].conns() {
 				c.cut()
@@ -243,7 +243,7 @@ func (w *story) show() {
 	}
 	for _, p := range w.processes {
 		if n := p.engine().Stats(); !p.dead {
-			w.tell("%s: %d held, %d wait, %d channels", p.name, n.Held, n.Waiting, len(p.sites[0].pubsub.wanted))
+			w.tell("%s: %d held, %d wait, %d channels", p.name, n.Held, n.Waiting, len(p.sites[0].wanted()))
 		}
 	}
 }
