@@ -236,6 +236,8 @@ func (u *user) force(x *site, m engine.Mutex, name, only string) {
 	case was.executed > 0:
 		s.fail("%s: ForceUnlock of %s says %v, and was executed", u.name, name, err)
 	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrClosed), errors.Is(err, errStopped):
+		was.never = true
+		x.forced[name] = was
 	default:
 		s.fail("%s: ForceUnlock says %v", u.name, err)
 	}
@@ -246,6 +248,7 @@ type forced struct {
 	since    clock.Instant
 	executed int
 	removed  bool
+	never    bool // its caller was told that it was not sent
 }
 
 // noteForce notes who has lost a lock by a ForceUnlock, before it is executed.
@@ -265,9 +268,14 @@ func (x *site) noteForced(words []string, reply []byte, sent clock.Instant) {
 	if bySHA[words[1]] != script.Force || reply[0] != ':' {
 		return
 	}
-	if was := x.forced[words[3]]; sent >= was.since {
-		x.forced[words[3]] = forced{was.since, was.executed + 1, string(reply) != ":0\r\n"}
+	was := x.forced[words[3]]
+	if sent < was.since {
+		return
 	}
+	if was.never {
+		x.sim.fail("%s: ForceUnlock of %s was executed, and its caller was told that it was not sent", x.name, words[3])
+	}
+	x.forced[words[3]] = forced{since: was.since, executed: was.executed + 1, removed: string(reply) != ":0\r\n"}
 }
 
 // observer sees what a server has for a name, while somebody asks for it.

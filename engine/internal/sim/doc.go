@@ -3,7 +3,8 @@
 // runs for real (its state machines, its queues, the watchdog, the recovery); everything
 // around it is a model, put in its place through package world.
 //
-// There is one goroutine and no real time. So the same seed gives the same story, event
+// There is no real time, and one thing happens at a time: each goroutine of an engine or a
+// program is a coroutine, which runs until it waits (thread.go). So the same seed gives the same story, event
 // by event, and a seed that fails is a reproduction for ever. After each event the
 // promises are checked against the server's own record; in the end, when the world is at
 // rest, that nothing is left anywhere.
@@ -15,12 +16,15 @@
 // # Files
 //
 //	sim, run                 time, and what will happen
+//	thread                   goroutines, and what they wait for
 //	process, site, user      a process; an engine of it and its world; its users
+//	calls, closing           calls that block, and what is true of them; Close and Shutdown
 //	conn, pubsub             connections: in order, cut at any point; what was sent is
 //	                         executed late or never
 //	server                   the server: the scripts, as decision tables;
 //	                         differential_test compares it with real ones
 //	faults, failover         what goes wrong; a replica that is promoted
+//	cluster                  nodes, and slots that move between them
 //	check                    what must be true after each event, and at rest
 //	mutants_list_test,
 //	mutants_test             what it must find
@@ -29,14 +33,18 @@
 // # Worlds
 //
 // Programs take single locks, several as one, locks that poll and, in a third of the worlds,
-// RedLocks over three servers. They re-enter, make contexts, abandon, and unlock twice. In a
-// third of the worlds the servers have replicas, which lag behind and are promoted. A run has
-// storms and lulls.
+// RedLocks over three servers. They re-enter, make contexts, abandon, and unlock twice; they
+// extend leases, ask for the state of locks, and take them by force. Contexts of theirs end.
+// Processes are paused, killed, closed and shut down. In two worlds of nine the server is a
+// cluster, whose slots move, with sharded messages or plain ones. In a third of the others the
+// servers have replicas, which lag behind and are promoted. A run has storms and lulls.
 //
 // What is a promise always (nobody believes to have what the server may give away) is
 // checked always. What depends on servers that answer (a free name does not stay free while
 // somebody waits; no owner stays that nobody has; an end is told in time) is checked half a
-// minute into a lull.
+// minute into a lull. A call that blocks is checked when it returns: that what it says is what
+// the server did, or had at one moment in between, and that it came in time. After Close
+// nothing believes or waits, and what it says of the server is true.
 //
 // Two things look like faults and are not: a release that the server denies is not
 // repeated, and an acquire that is executed more than a second after its connection died is
@@ -62,13 +70,20 @@
 //	taken_away, outage, killed        a hold that is lost: to somebody else, for want of a
 //	                                  connection, with its process
 //	failover                          a release that the new primary has not heard of
+//	extend, extend_refused,           an Extend that is granted, and not; one that is granted
+//	extend_late                       when the hold is over
+//	force                             a lock that is taken away, and one that perhaps was
+//	shutdown, close_in_doubt          the end of a process that has a hold; that of one whose
+//	                                  release nobody has answered
+//	moved, migration                  a slot that has moved, and one that moves
 //
 // # What is not modelled
 //
-// What lies below an engine: bytes, redirections, layouts. Those have tests of their own in
-// resp. Nor does it run the blocking forms (Extend, State, Close): programs use futures. No
-// context ends while a future waits for it. A server that fails over cuts all connections
-// before anybody hears of it, and no old primary serves on.
+// What lies below an engine: bytes, and how resp learns a layout; a command is sent on at most
+// five times here. Those have tests of their own in resp. Nor does it run the blocking forms of
+// Lock, Unlock, Await and Do: programs use futures. A server that fails over cuts all
+// connections before anybody hears of it, and no old primary serves on. A cluster has no
+// replicas, and all of its clients announce releases in the same way.
 //
 // The idea is that of FoundationDB's simulator and of TigerBeetle's.
 package sim

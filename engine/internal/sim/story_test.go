@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // The journeys of DESIGN.md, and some races, as stories: what is done, and what is sent,
@@ -76,6 +77,8 @@ func (w *story) told() string {
 //	cut p=P1 [unsent=1] [late=1 by=1s] [away=1s] [pubsub]
 //	hang for=1s | pause p=P1 for=1s | kill p=P1 | take name=a silently
 //	replica                            the server has a replica, before the first process
+//	cluster sharding=on                two nodes, before the first process
+//	migrate name=a key=1s slot=1s      the key after a while, and then its slot
 //	replicate | failover               it has everything; it is promoted
 //	run for=1s                         lets that time pass
 //	show                               what the server has, and who believes what
@@ -172,6 +175,14 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 	case "replica":
 		w.server.replica = new(replica)
 		w.server.replicate()
+	case "cluster":
+		w.divide(2, arg("sharding"))
+	case "migrate":
+		number, to := resp.SlotOf(arg("name")), w.cluster.nodes[0]
+		if to == w.cluster.slots[number].at {
+			to = w.cluster.nodes[1]
+		}
+		w.migrate(number, to, span("key"), span("slot"), func() {})
 	case "replicate":
 		w.server.replicate()
 	case "failover":
