@@ -84,7 +84,7 @@ func (h *held) extendBy(d time.Duration, c *call) {
 	s.tell("%s has extended %s: %v", h.user.name, h.names, err)
 	c.end(err, commandTimeout+s.ackTimeout())
 	ended := h.hold.Err()
-	if ended != nil && !h.quorum && !s.dictated && s.now.Sub(max(h.last, c.began)) > settled && c.p.wakes < c.began && c.p.awake() {
+	if ended != nil && len(h.names) == 1 && !h.quorum && !s.dictated && s.now.Sub(max(h.last, c.began)) > settled && c.p.wakes < c.began && c.p.awake() {
 		s.fail("%s: %s has ended, and its Extend was told %v later", h.user.name, h.short(), s.now.Sub(max(h.last, c.began)))
 	}
 	var refused *resp.ServerError
