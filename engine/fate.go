@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/queue"
 )
 
 // fate is the end that several locks share. That of a MultiHold is brought by the first lock
@@ -18,7 +19,7 @@ type fate struct {
 	mu       sync.Mutex
 	ending   error
 	begun    bool // somebody ends the contexts
-	contexts map[*heldContext]struct{}
+	contexts queue.Set[*heldContext]
 	done     chan struct{} // closed when the contexts have ended, too
 }
 
@@ -47,13 +48,13 @@ func (h *holding) unbind(f machine.Context) {
 func (f *fate) End(why error) {
 	f.mu.Lock()
 	first := !f.begun
-	var contexts map[*heldContext]struct{}
+	var contexts queue.Set[*heldContext]
 	if f.ending == nil {
 		f.ending = why
 	}
 	why = f.ending
 	if first {
-		f.begun, contexts, f.contexts = true, f.contexts, nil
+		f.begun, contexts, f.contexts = true, f.contexts, queue.Set[*heldContext]{}
 	}
 	f.mu.Unlock()
 	if !first {
@@ -61,29 +62,28 @@ func (f *fate) End(why error) {
 		return
 	}
 	defer close(f.done)
-	endThese(contexts, why)
+	endThese(contexts.InOrder(), why)
 }
 
 // endThese ends all, even if one panics: then the panic goes on after that.
-func endThese(contexts map[*heldContext]struct{}, why error) {
-	through := false
+func endThese(contexts []*heldContext, why error) {
 	defer func() {
-		if !through {
+		if len(contexts) > 0 {
 			endThese(contexts, why)
 		}
 	}()
-	for c := range contexts {
-		delete(contexts, c)
+	for len(contexts) > 0 {
+		c := contexts[0]
+		contexts = contexts[1:]
 		c.End(why)
 	}
-	through = true
 }
 
 // forget takes out a context that has ended before the locks.
 func (f *fate) forget(c *heldContext) {
 	f.mu.Lock()
 	c.over = true
-	delete(f.contexts, c)
+	f.contexts.Remove(c)
 	f.mu.Unlock()
 }
 
@@ -92,10 +92,7 @@ func (f *fate) add(c *heldContext) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ending == nil && !c.over {
-		if f.contexts == nil {
-			f.contexts = make(map[*heldContext]struct{})
-		}
-		f.contexts[c] = struct{}{}
+		f.contexts.Add(c)
 	}
 	return f.ending
 }
@@ -120,7 +117,7 @@ func (f *fate) endsSoon() bool {
 	case <-f.done:
 		return true
 	default:
-		return !f.begun && len(f.contexts) <= drive.FewContexts
+		return !f.begun && f.contexts.Len() <= drive.FewContexts
 	}
 }
 

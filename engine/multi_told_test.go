@@ -83,7 +83,7 @@ func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
 	eventually(t, "they are forgotten", func() bool {
 		h.fate.mu.Lock()
 		defer h.fate.mu.Unlock()
-		return len(h.fate.contexts) == 0
+		return h.fate.contexts.Len() == 0
 	})
 	if err := h.Unlock(ctxT(t)); err != nil {
 		t.Error(err)

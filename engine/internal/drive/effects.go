@@ -40,24 +40,38 @@ func (t *Table) RunForUser(fx *machine.Effects) {
 // endContexts ends the contexts of holds of one name, and notes that they were told. No lock is
 // held. A panic of a user's context goes on when all others have ended.
 func endContexts(ended *machine.Hold) {
-	through := false
-	defer func() {
-		if !through {
-			endContexts(ended)
-		}
-	}()
+	var all []ending
 	for h := ended; h != nil; h = h.NextEnded() {
-		contexts := h.Contexts()
-		for c := range contexts {
-			delete(contexts, c)
-			c.End(h.Ending)
+		for _, c := range h.Contexts() {
+			all = append(all, ending{c, h.Ending})
 		}
 	}
-	through = true
-	sh := ShardOf(ended.Res)
-	var fx machine.Effects
-	sh.mu.Lock()
-	ended.Res.Told(ended, &fx)
-	sh.mu.Unlock()
-	sh.Table.Run(&fx)
+	defer func() {
+		sh := ShardOf(ended.Res)
+		var fx machine.Effects
+		sh.mu.Lock()
+		ended.Res.Told(ended, &fx)
+		sh.mu.Unlock()
+		sh.Table.Run(&fx)
+	}()
+	endAll(all)
+}
+
+// ending is a context, and why it ends.
+type ending struct {
+	of  machine.Context
+	why error
+}
+
+func endAll(all []ending) {
+	defer func() {
+		if len(all) > 0 { // one has panicked
+			endAll(all)
+		}
+	}()
+	for len(all) > 0 {
+		one := all[0]
+		all = all[1:]
+		one.of.End(one.why)
+	}
 }

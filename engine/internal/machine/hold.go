@@ -66,7 +66,7 @@ type holdExtra struct {
 	result         error // of the release, if it did not succeed
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
-	contexts   map[Context]struct{}
+	contexts   queue.Set[Context]
 	untold     bool  // in the resource's list
 	ofQuorum   bool  // it is one of several servers'
 	nextEnded  *Hold // in an Effects

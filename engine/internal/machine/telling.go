@@ -1,5 +1,7 @@
 package machine
 
+import "github.com/pawl-lock/pawl/engine/internal/queue"
+
 // When a hold ends, the contexts that were made from it must end before anybody else
 // can get the lock. Ending a context takes longer the larger the tree below it is, and
 // calls methods of its parent, which may be a user's own context. So it is done without
@@ -31,26 +33,22 @@ type Context interface {
 
 // Bind has c end with the hold, which is live.
 func (h *Hold) Bind(c Context) {
-	x := h.more()
-	if x.contexts == nil {
-		x.contexts = make(map[Context]struct{}, 1)
-	}
-	x.contexts[c] = struct{}{}
+	h.more().contexts.Add(c)
 }
 
 // Unbind undoes Bind, unless the hold has ended.
 func (h *Hold) Unbind(c Context) {
 	if h.Ending == nil && h.extra != nil {
-		delete(h.extra.contexts, c)
+		h.extra.contexts.Remove(c)
 	}
 }
 
-// Contexts are those that end with the hold.
-func (h *Hold) Contexts() map[Context]struct{} {
+// Contexts are those that end with the hold, in their order.
+func (h *Hold) Contexts() []Context {
 	if h.extra == nil {
 		return nil
 	}
-	return h.extra.contexts
+	return h.extra.contexts.InOrder()
 }
 
 // NextEnded is the next one after h of Effects.Ended.
@@ -61,7 +59,7 @@ func (h *Hold) announce(fx *Effects) {
 	r := h.Res
 	n := 0
 	if h.extra != nil {
-		n = len(h.extra.contexts)
+		n = h.extra.contexts.Len()
 	}
 	if n == 0 && r.telling == 0 {
 		h.Port.Told()
@@ -80,7 +78,7 @@ func (h *Hold) announce(fx *Effects) {
 func (r *Resource) Told(ended *Hold, fx *Effects) {
 	for h := ended; h != nil; {
 		x := h.extra
-		h, x.nextEnded, x.contexts = x.nextEnded, nil, nil
+		h, x.nextEnded, x.contexts = x.nextEnded, nil, queue.Set[Context]{}
 		r.telling--
 	}
 	for r.telling == 0 && r.untold != nil {

@@ -1,0 +1,37 @@
+package queue
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Set is things that come and go, and are told in the order in which they came: what follows
+// must not hang on the order of a map. The zero value is empty.
+type Set[T comparable] struct {
+	came map[T]uint64
+	last uint64
+}
+
+// Add puts v in, unless it is there.
+func (s *Set[T]) Add(v T) {
+	if _, there := s.came[v]; there {
+		return
+	}
+	if s.came == nil {
+		s.came = make(map[T]uint64, 1)
+	}
+	s.last++
+	s.came[v] = s.last
+}
+
+// Remove takes v out, if it is there.
+func (s *Set[T]) Remove(v T) { delete(s.came, v) }
+
+// Len is how many there are.
+func (s *Set[T]) Len() int { return len(s.came) }
+
+// InOrder are all, the first to come first.
+func (s *Set[T]) InOrder() []T {
+	return slices.SortedFunc(maps.Keys(s.came), func(a, b T) int { return cmp.Compare(s.came[a], s.came[b]) })
+}
