@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -43,7 +45,7 @@ func TestTheDocumentedACLRuleIsEnoughAndNoMoreThanThat(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := kit.Server(t)
 			setUser(t, s, rule, c.channels)
 			s.Do("CONFIG", "RESETSTAT")
 			everyOperation(t, s, "redis://pawl:secret@"+s.Addr()+"?lease=6s")
@@ -91,31 +93,31 @@ func setUser(t *testing.T, s *redistest.Server, rule []string, channels string) 
 // everyOperation does, as the user of the URL, all that the engine can.
 func everyOperation(t *testing.T, s *redistest.Server, url string) {
 	t.Helper()
-	holder, waiter := open(t, url), open(t, url)
-	ctx := ctxT(t)
+	holder, waiter := kit.Open(t, url), kit.Open(t, url)
+	ctx := kit.Ctx(t)
 
 	m := holder.Mutex("orders:1")
-	h := mustLock(t, m)
+	h := kit.MustLock(t, m)
 	next := waiter.Mutex("orders:1").LockAsync(ctx)
-	eventually(t, "the waiter is subscribed", func() bool { return waiter.Stats().Channels == 1 })
+	kit.Eventually(t, "the waiter is subscribed", func() bool { return waiter.Stats().Channels == 1 })
 	inner, err := m.Lock(h.Context(ctx))
 	if err != nil {
 		t.Fatalf("re-entry: %v", err)
 	}
-	mustUnlock(t, inner)
-	eventually(t, "the lock is renewed", func() bool { return holder.Stats().Renewed > 0 })
+	kit.MustUnlock(t, inner)
+	kit.Eventually(t, "the lock is renewed", func() bool { return holder.Stats().Renewed > 0 })
 	if st, err := m.State(ctx); err != nil || !st.Mine {
 		t.Errorf("State: %+v, %v", st, err)
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	if h, err = next.Await(ctx); err != nil {
 		t.Fatalf("the waiter: %v", err)
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 
-	mustUnlock(t, mustLock(t, holder.Mutex("orders:cron"), MinHold(50*time.Millisecond)))
+	kit.MustUnlock(t, kit.MustLock(t, holder.Mutex("orders:cron"), engine.MinHold(50*time.Millisecond)))
 
-	h = mustLock(t, m, Lease(30*time.Second))
+	h = kit.MustLock(t, m, engine.Lease(30*time.Second))
 	if err := h.Extend(ctx, time.Minute); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
@@ -124,23 +126,23 @@ func everyOperation(t *testing.T, s *redistest.Server, url string) {
 	}
 
 	s.Do("SCRIPT", "FLUSH") // the next call of each script is sent whole
-	mustUnlock(t, mustLock(t, holder.Mutex("orders:2")))
-	eventually(t, "the waiter is unsubscribed", func() bool { return waiter.Stats().Channels == 0 })
+	kit.MustUnlock(t, kit.MustLock(t, holder.Mutex("orders:2")))
+	kit.Eventually(t, "the waiter is unsubscribed", func() bool { return waiter.Stats().Channels == 0 })
 }
 
 func TestWithoutTheRightToTheChannelALockIsReleasedAndAWaiterIsToldWhatToDo(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	setUser(t, s, documentedACL(t), "")
 	url := "redis://pawl:secret@" + s.Addr()
-	holder, waiter := open(t, url), open(t, url)
-	h := mustLock(t, holder.Mutex("orders:1"))
-	_, err := waiter.Mutex("orders:1").Lock(ctxT(t))
-	if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrInvalid) || !hasText(err, "redisson_lock__channel:{orders:1}") {
+	holder, waiter := kit.Open(t, url), kit.Open(t, url)
+	h := kit.MustLock(t, holder.Mutex("orders:1"))
+	_, err := waiter.Mutex("orders:1").Lock(kit.Ctx(t))
+	if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrInvalid) || !kit.HasText(err, "redisson_lock__channel:{orders:1}") {
 		t.Errorf("Lock: %v, want one that names the channel", err)
 	}
-	mustUnlock(t, h) // nobody can be told, but free it is
-	mustUnlock(t, mustLock(t, waiter.Mutex("orders:1")))
+	kit.MustUnlock(t, h) // nobody can be told, but free it is
+	kit.MustUnlock(t, kit.MustLock(t, waiter.Mutex("orders:1")))
 }
 
 // logLines takes what a logger writes, a line at a time.
@@ -155,18 +157,18 @@ func (l logLines) Write(line []byte) (int, error) {
 // opposite.
 func TestForceUnlockWithoutTheRightToTheChannelSaysThatTheLockIsFree(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	setUser(t, s, documentedACL(t), "")
 	told := make(logLines, 64)
-	holder := open(t, s.URL())
-	e := open(t, "redis://pawl:secret@"+s.Addr(), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(told, nil)) })
-	mustLock(t, holder.Mutex("orders:1"))
-	if was, err := e.Mutex("orders:1").ForceUnlock(ctxT(t)); !was || err != nil {
+	holder := kit.Open(t, s.URL())
+	e := kit.Open(t, "redis://pawl:secret@"+s.Addr(), func(c *engine.Config) { c.Logger = slog.New(slog.NewTextHandler(told, nil)) })
+	kit.MustLock(t, holder.Mutex("orders:1"))
+	if was, err := e.Mutex("orders:1").ForceUnlock(kit.Ctx(t)); !was || err != nil {
 		t.Errorf("ForceUnlock: %v, %v", was, err)
 	}
-	if left := fields(t, s, "orders:1"); len(left) != 0 {
+	if left := kit.Fields(t, s, "orders:1"); len(left) != 0 {
 		t.Errorf("left on the server: %v", left)
 	}
-	for !strings.Contains(receive(t, told), "may not publish") {
+	for !strings.Contains(kit.Receive(t, told), "may not publish") {
 	}
 }

@@ -1,10 +1,13 @@
-package engine
+package engine_test
 
 import (
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 // A LockAsync whose command is on its way is nothing that the next one on its name may
@@ -16,14 +19,14 @@ func TestFuturesOfOneNameOnAFullLaneDoNotMeet(t *testing.T) {
 	for i := range 300 {
 		m := e.Mutex(fmt.Sprint("n", i))
 		var both sync.WaitGroup
-		futures := make([]*Future[*Hold], 2)
+		futures := make([]*engine.Future[*engine.Hold], 2)
 		for k := range futures {
-			both.Go(func() { futures[k] = m.LockAsync(ctxT(t)) })
+			both.Go(func() { futures[k] = m.LockAsync(kit.Ctx(t)) })
 		}
 		both.Wait()
 		told := 0
 		for _, f := range futures {
-			if _, err := f.Result(); errors.Is(err, ErrOverloaded) {
+			if _, err := f.Result(); errors.Is(err, engine.ErrOverloaded) {
 				told++
 			}
 			f.Abandon()

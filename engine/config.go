@@ -134,9 +134,8 @@ type Config struct {
 	// until it succeeds. Meanwhile Lock waits, and TryLock fails with ErrUnavailable.
 	Lazy bool
 
-	transport resp.Transport // tests force one
-	wheel     wheel.Config   // tests break what is below it
-	remember  time.Duration  // how long releases are, if anything may replace their server; for tests
+	wheel    wheel.Config  // tests break what is below it
+	remember time.Duration // how long releases are, if anything may replace their server; for tests
 }
 
 func (c Config) withDefaults() Config {
@@ -257,7 +256,6 @@ func (c Config) client() resp.Config {
 		DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
 		AckTimeout: c.AckTimeout, RenewalAckTimeout: min(c.AckTimeout, c.Lease/6), Durable: c.Replicas != 0,
 		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
-		Transport: c.transport,
 	}
 }
 

@@ -1,10 +1,12 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -14,14 +16,14 @@ func TestHoldsOfManySlotsBehindOneAddressAreRenewed(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, false)
 	node := c.Nodes()[0]
-	e := open(t, "redis://"+node.Addr(), func(c *Config) { c.Lease = 2 * time.Second })
-	var holds []*Hold
+	e := kit.Open(t, "redis://"+node.Addr(), func(c *engine.Config) { c.Lease = 2 * time.Second })
+	var holds []*engine.Hold
 	for i := 0; len(holds) < 20; i++ {
 		if name := fmt.Sprint("x", i); c.Owner(c.Slot(name)) == node {
-			holds = append(holds, mustLock(t, e.Mutex(name)))
+			holds = append(holds, kit.MustLock(t, e.Mutex(name)))
 		}
 	}
-	eventually(t, "every hold has been renewed four times, or one is lost", func() bool {
+	kit.Eventually(t, "every hold has been renewed four times, or one is lost", func() bool {
 		s := e.Stats()
 		return s.Renewed >= uint64(4*len(holds)) || s.Held < len(holds)
 	})

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -20,7 +22,7 @@ func BenchmarkPlainBesideDurable(b *testing.B) {
 	for _, how := range []string{"alone", "durable", "replica stopped"} {
 		b.Run(how, func(b *testing.B) {
 			r := redistest.StartReplicated(b, 2, redistest.Line("repl-timeout 300"))
-			e := open(b, r.Primary().URL())
+			e := kit.Open(b, r.Primary().URL())
 			ctx, cancel := context.WithCancel(context.Background())
 			var durable sync.WaitGroup
 			if how != "alone" {
@@ -28,7 +30,7 @@ func BenchmarkPlainBesideDurable(b *testing.B) {
 					durable.Go(func() {
 						m := e.Mutex(fmt.Sprint("durable", i))
 						for ctx.Err() == nil {
-							if h, err := m.Lock(ctx, Acked(AllReplicas)); err == nil {
+							if h, err := m.Lock(ctx, engine.Acked(engine.AllReplicas)); err == nil {
 								_ = h.Unlock(ctx)
 							}
 						}

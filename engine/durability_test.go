@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -32,9 +34,9 @@ func newFleet(t testing.TB, replicas int, opts ...redistest.Option) *fleet {
 }
 
 // open connects an engine that is patient with its replicas, if no change says otherwise.
-func (f *fleet) open(change ...func(*Config)) *Engine {
+func (f *fleet) open(change ...func(*engine.Config)) *engine.Engine {
 	f.t.Helper()
-	return open(f.t, f.primary.URL(), append([]func(*Config){patientWithReplicas}, change...)...)
+	return kit.Open(f.t, f.primary.URL(), append([]func(*engine.Config){kit.PatientWithReplicas}, change...)...)
 }
 
 // scripts counts those that the primary has executed.
@@ -43,35 +45,17 @@ func (f *fleet) scripts() int64 {
 	return n["evalsha"] + n["eval"]
 }
 
-func ackTimeout(d time.Duration) func(*Config) { return func(c *Config) { c.AckTimeout = d } }
-
-// patientWithReplicas is for tests that do not say otherwise: on a busy machine replicas may
-// take long to acknowledge.
-func patientWithReplicas(c *Config) { setDefault(&c.AckTimeout, limit) }
-
-// notAcked fails the test unless err says so many of so many.
-func notAcked(t testing.TB, err error, acked, wanted int) {
-	t.Helper()
-	var short *AckError
-	if !errors.As(err, &short) || !errors.Is(err, ErrNotAcked) || short.Acked != acked || short.Wanted != wanted {
-		t.Fatalf("want %d of %d replicas, got: %v", acked, wanted, err)
-	}
-	if text := fmt.Sprintf("%d of %d replicas", acked, wanted); !hasText(err, text) {
-		t.Errorf("%q does not say %q", err, text)
-	}
-}
-
 func TestGrantedLockIsOnTheReplicasThatWereAskedFor(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
 	e := f.open()
 	for i, test := range []struct {
-		want  Replicas
+		want  engine.Replicas
 		least int
-	}{{AllReplicas, 2}, {MajorityOfReplicas, 2}, {2, 2}, {1, 1}} {
+	}{{engine.AllReplicas, 2}, {engine.MajorityOfReplicas, 2}, {2, 2}, {1, 1}} {
 		for round := range 20 {
 			name := fmt.Sprint("x", i, ".", round)
-			h := mustLock(t, e.Mutex(name), Acked(test.want))
+			h := kit.MustLock(t, e.Mutex(name), engine.Acked(test.want))
 			if h.Acked() < test.least {
 				t.Fatalf("%v: %d acknowledged", test.want, h.Acked())
 			}
@@ -84,30 +68,30 @@ func TestGrantedLockIsOnTheReplicasThatWereAskedFor(t *testing.T) {
 			if there < test.least {
 				t.Fatalf("%v: the lock is on %d replicas", test.want, there)
 			}
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		}
 	}
-	clean(t, f.primary, e)
+	kit.Clean(t, f.primary, e)
 }
 
 func TestTooFewAcknowledgementsGiveTheLockBackOnce(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 2)
-		e := f.open(ackTimeout(500 * time.Millisecond))
-		mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(AllReplicas))) // all connections are up
+		e := f.open(kit.AckTimeout(500 * time.Millisecond))
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(engine.AllReplicas))) // all connections are up
 		f.links[0].Hold()
-		for i, want := range []Replicas{AllReplicas, MajorityOfReplicas, 2} {
-			for _, lock := range []func(Mutex, context.Context, ...Option) (*Hold, error){Mutex.Lock, Mutex.TryLock} {
+		for i, want := range []engine.Replicas{engine.AllReplicas, engine.MajorityOfReplicas, 2} {
+			for _, lock := range []func(engine.Mutex, context.Context, ...engine.Option) (*engine.Hold, error){engine.Mutex.Lock, engine.Mutex.TryLock} {
 				before := f.scripts()
 				compensated := e.Stats().Compensations
-				_, err := lock(e.Mutex("x"), ctxT(t), Acked(want))
-				notAcked(t, err, 1, 2)
-				if !errors.Is(err, ErrNotAcquired) {
+				_, err := lock(e.Mutex("x"), kit.Ctx(t), engine.Acked(want))
+				kit.WantNotAcked(t, err, 1, 2)
+				if !errors.Is(err, engine.ErrNotAcquired) {
 					t.Errorf("%v", err)
 				}
-				clean(t, f.primary, e)
-				eventually(t, "the engine knows", func() bool { return e.Stats().InFlight == 0 })
+				kit.Clean(t, f.primary, e)
+				kit.Eventually(t, "the engine knows", func() bool { return e.Stats().InFlight == 0 })
 				if n := f.scripts() - before; n != 2 {
 					t.Errorf("%d: %d scripts, want one acquire and one release", i, n)
 				}
@@ -120,62 +104,62 @@ func TestTooFewAcknowledgementsGiveTheLockBackOnce(t *testing.T) {
 			t.Errorf("NotAcked %d", n)
 		}
 		// One is enough for a caller that asks for one, and so is none.
-		mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(1)))
-		mustUnlock(t, mustLock(t, e.Mutex("x")))
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(1)))
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
 		f.links[0].Release()
-		eventually(t, "the replica keeps up again", func() bool {
-			h, err := e.Mutex("x").Lock(ctxT(t), Acked(AllReplicas))
+		kit.Eventually(t, "the replica keeps up again", func() bool {
+			h, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
 			if err == nil {
-				mustUnlock(t, h)
+				kit.MustUnlock(t, h)
 			}
 			return err == nil
 		})
-		clean(t, f.primary, e)
+		kit.Clean(t, f.primary, e)
 	})
 }
 
 // It is known at once, so nobody waits out an hour for it.
 func TestNoReplicaAttachedIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
-	e := open(t, server(t).URL(), ackTimeout(time.Hour))
-	for _, want := range []Replicas{AllReplicas, MajorityOfReplicas} {
-		_, err := e.Mutex("x").Lock(ctxT(t), Acked(want))
-		notAcked(t, err, 0, 1)
+	e := kit.Open(t, kit.Server(t).URL(), kit.AckTimeout(time.Hour))
+	for _, want := range []engine.Replicas{engine.AllReplicas, engine.MajorityOfReplicas} {
+		_, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Acked(want))
+		kit.WantNotAcked(t, err, 0, 1)
 	}
-	_, err := e.Mutex("x").Lock(ctxT(t), Acked(3))
-	notAcked(t, err, 0, 3)
-	mustUnlock(t, mustLock(t, e.Mutex("x")))
+	_, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Acked(3))
+	kit.WantNotAcked(t, err, 0, 3)
+	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
 }
 
 // A replica that comes later counts from then on.
 func TestReplicaThatIsAttachedLaterIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(ackTimeout(200 * time.Millisecond))
-		h := mustLock(t, e.Mutex("x"), Acked(AllReplicas))
+		e := f.open(kit.AckTimeout(200 * time.Millisecond))
+		h := kit.MustLock(t, e.Mutex("x"), engine.Acked(engine.AllReplicas))
 		if h.Acked() != 1 {
 			t.Fatalf("%d acknowledged", h.Acked())
 		}
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 		late := redistest.Start(t)
 		l := f.Through(late, f.primary)
 		// It is attached, but is sent nothing before it has reported, within a second.
-		eventually(t, "it acknowledges", func() bool {
-			h, err := e.Mutex("x").Lock(ctxT(t), Acked(AllReplicas))
+		kit.Eventually(t, "it acknowledges", func() bool {
+			h, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
 			if err != nil {
-				notAcked(t, err, 1, 2)
+				kit.WantNotAcked(t, err, 1, 2)
 				return false
 			}
 			if h.Acked() != 2 {
 				t.Fatalf("%d acknowledged after another was attached", h.Acked())
 			}
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 			return true
 		})
 		l.Hold()
-		_, err := e.Mutex("x").Lock(ctxT(t), Acked(AllReplicas))
-		notAcked(t, err, 1, 2)
+		_, err := e.Mutex("x").Lock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
+		kit.WantNotAcked(t, err, 1, 2)
 	})
 }
 
@@ -183,45 +167,45 @@ func TestReplicaThatIsAttachedLaterIsWaitedFor(t *testing.T) {
 func TestConfigReplicasIsTheDefault(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
-	e := open(t, f.primary.URL()+"?replicas=all&ack_timeout=20s")
-	h := mustLock(t, e.Mutex("x"))
+	e := kit.Open(t, f.primary.URL()+"?replicas=all&ack_timeout=20s")
+	h := kit.MustLock(t, e.Mutex("x"))
 	if h.Acked() != 1 {
 		t.Errorf("%d acknowledged", h.Acked())
 	}
-	inner, err := e.Mutex("x").Lock(h.Context(ctxT(t)))
+	inner, err := e.Mutex("x").Lock(h.Context(kit.Ctx(t)))
 	if err != nil || inner.Acked() != 1 {
 		t.Errorf("a re-entry: %v", err)
 	}
-	mustUnlock(t, inner)
-	mustUnlock(t, h)
+	kit.MustUnlock(t, inner)
+	kit.MustUnlock(t, h)
 	waits := f.primary.CommandStats()["wait"]
-	h = mustLock(t, e.Mutex("x"), Acked(0))
+	h = kit.MustLock(t, e.Mutex("x"), engine.Acked(0))
 	if n := f.primary.CommandStats()["wait"] - waits; n != 0 || h.Acked() != 0 {
 		t.Errorf("Acked(0) sent %d WAITs, %d acknowledged", n, h.Acked())
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 }
 
 // While the replicas are silent the primary raises the lease at every renewal, and the
 // hold still ends: a replica that is promoted lets it run out.
 func TestRenewalsCountWithAcknowledgementsOnly(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 2)
-		e := f.open(leaseOf(1200*time.Millisecond), ackTimeout(100*time.Millisecond))
-		durable := mustLock(t, e.Mutex("durable"), Acked(AllReplicas))
-		one := mustLock(t, e.Mutex("one"), Acked(1))
-		plain := mustLock(t, e.Mutex("plain"))
+		e := f.open(kit.LeaseOf(1200*time.Millisecond), kit.AckTimeout(100*time.Millisecond))
+		durable := kit.MustLock(t, e.Mutex("durable"), engine.Acked(engine.AllReplicas))
+		one := kit.MustLock(t, e.Mutex("one"), engine.Acked(1))
+		plain := kit.MustLock(t, e.Mutex("plain"))
 		first := durable.ValidUntil()
-		eventually(t, "it is renewed", func() bool { return durable.ValidUntil().After(first.Add(time.Second)) })
+		kit.Eventually(t, "it is renewed", func() bool { return durable.ValidUntil().After(first.Add(time.Second)) })
 		f.links[1].Hold()
 		// A renewal may be out, acknowledged already.
 		waits := f.primary.CommandStats()["wait"]
-		eventually(t, "renewals go on", func() bool { return f.primary.CommandStats()["wait"] > waits+1 })
+		kit.Eventually(t, "renewals go on", func() bool { return f.primary.CommandStats()["wait"] > waits+1 })
 		last := durable.ValidUntil()
 		<-durable.Done()
-		var lost *LostError
-		if err := durable.Err(); !errors.As(err, &lost) || lost.Reason != NotRenewed {
+		var lost *engine.LostError
+		if err := durable.Err(); !errors.As(err, &lost) || lost.Reason != engine.NotRenewed {
 			t.Errorf("%v", err)
 		}
 		if left := time.Until(last); left > 20*time.Millisecond {
@@ -233,51 +217,51 @@ func TestRenewalsCountWithAcknowledgementsOnly(t *testing.T) {
 		if one.Acked() != 1 || !one.ValidUntil().After(last) {
 			t.Errorf("one: %d acknowledged, valid until %v, after %v", one.Acked(), one.ValidUntil(), last)
 		}
-		eventually(t, "the lost one is released", func() bool { return f.primary.Do("EXISTS", "durable") == int64(0) })
-		mustUnlock(t, one)
-		mustUnlock(t, plain)
+		kit.Eventually(t, "the lost one is released", func() bool { return f.primary.Do("EXISTS", "durable") == int64(0) })
+		kit.MustUnlock(t, one)
+		kit.MustUnlock(t, plain)
 	})
 }
 
 // What was renewed in vain for a while is kept if the replicas come back in time.
 func TestHoldOutlivesASilenceOfTheReplicas(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(leaseOf(3*time.Second), ackTimeout(200*time.Millisecond))
-		var holds []*Hold
+		e := f.open(kit.LeaseOf(3*time.Second), kit.AckTimeout(200*time.Millisecond))
+		var holds []*engine.Hold
 		for i := range 200 {
-			holds = append(holds, mustLock(t, e.Mutex(fmt.Sprint("x", i)), Acked(AllReplicas)))
+			holds = append(holds, kit.MustLock(t, e.Mutex(fmt.Sprint("x", i)), engine.Acked(engine.AllReplicas)))
 		}
 		f.links[0].Hold()
 		waits := f.primary.CommandStats()["wait"]
-		eventually(t, "renewals fail", func() bool { return f.primary.CommandStats()["wait"] > waits+3 })
+		kit.Eventually(t, "renewals fail", func() bool { return f.primary.CommandStats()["wait"] > waits+3 })
 		f.links[0].Release()
 		n := e.Stats().Renewed
-		eventually(t, "all are renewed twice", func() bool { return e.Stats().Renewed >= n+uint64(2*len(holds)) })
+		kit.Eventually(t, "all are renewed twice", func() bool { return e.Stats().Renewed >= n+uint64(2*len(holds)) })
 		for _, h := range holds {
 			if err := h.Err(); err != nil {
 				t.Fatalf("%s: %v", h.Name(), err)
 			}
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		}
-		clean(t, f.primary, e)
+		kit.Clean(t, f.primary, e)
 	})
 }
 
 // A lock that is gone is told of, acknowledged or not.
 func TestRemovalIsNoticedWhileTheReplicasAreSilent(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(leaseOf(20*time.Second), ackTimeout(200*time.Millisecond))
-		h := mustLock(t, e.Mutex("x"), Acked(1))
+		e := f.open(kit.LeaseOf(20*time.Second), kit.AckTimeout(200*time.Millisecond))
+		h := kit.MustLock(t, e.Mutex("x"), engine.Acked(1))
 		f.links[0].Hold()
 		f.primary.Do("DEL", "x")
-		h.h.LookNow()
+		kit.RenewAll(e)
 		<-h.Done()
-		var lost *LostError
-		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+		var lost *engine.LostError
+		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer {
 			t.Errorf("%v", err)
 		}
 	})
@@ -285,11 +269,11 @@ func TestRemovalIsNoticedWhileTheReplicasAreSilent(t *testing.T) {
 
 func TestExtendCountsWithAcknowledgementsOnly(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(ackTimeout(500 * time.Millisecond))
-		h := mustLock(t, e.Mutex("x"), Lease(10*time.Second), Acked(AllReplicas))
-		if err := h.Extend(ctxT(t), 20*time.Second); err != nil || h.Acked() != 1 {
+		e := f.open(kit.AckTimeout(500 * time.Millisecond))
+		h := kit.MustLock(t, e.Mutex("x"), engine.Lease(10*time.Second), engine.Acked(engine.AllReplicas))
+		if err := h.Extend(kit.Ctx(t), 20*time.Second); err != nil || h.Acked() != 1 {
 			t.Fatal(err)
 		}
 		before := h.ValidUntil()
@@ -297,75 +281,75 @@ func TestExtendCountsWithAcknowledgementsOnly(t *testing.T) {
 			t.Errorf("%v left after Extend", left)
 		}
 		f.links[0].Hold()
-		err := h.Extend(ctxT(t), 40*time.Second)
-		notAcked(t, err, 0, 1)
+		err := h.Extend(kit.Ctx(t), 40*time.Second)
+		kit.WantNotAcked(t, err, 0, 1)
 		if after := h.ValidUntil(); after.Sub(before).Abs() > time.Second || h.Err() != nil {
 			t.Errorf("valid until %v, was %v; %v", after, before, h.Err())
 		}
-		mustUnlock(t, h)
-		clean(t, f.primary, e)
+		kit.MustUnlock(t, h)
+		kit.Clean(t, f.primary, e)
 	})
 }
 
 func TestReentryCountsWithAcknowledgementsOnly(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(ackTimeout(500 * time.Millisecond))
+		e := f.open(kit.AckTimeout(500 * time.Millisecond))
 		m := e.Mutex("x")
-		outer := mustLock(t, m, Acked(1))
+		outer := kit.MustLock(t, m, engine.Acked(1))
 		f.links[0].Hold()
-		_, err := m.Lock(outer.Context(ctxT(t)))
-		notAcked(t, err, 0, 1)
-		inner, err := m.Lock(outer.Context(ctxT(t)), Acked(0))
+		_, err := m.Lock(outer.Context(kit.Ctx(t)))
+		kit.WantNotAcked(t, err, 0, 1)
+		inner, err := m.Lock(outer.Context(kit.Ctx(t)), engine.Acked(0))
 		if err != nil {
 			t.Fatalf("with Acked(0): %v", err)
 		}
-		if n := fields(t, f.primary, "x")[outer.Owner()]; n != "2" {
+		if n := kit.Fields(t, f.primary, "x")[outer.Owner()]; n != "2" {
 			t.Errorf("the count is %s", n)
 		}
-		mustUnlock(t, inner)
+		kit.MustUnlock(t, inner)
 		if err := outer.Err(); err != nil {
 			t.Error(err)
 		}
-		mustUnlock(t, outer)
-		clean(t, f.primary, e)
+		kit.MustUnlock(t, outer)
+		kit.Clean(t, f.primary, e)
 	})
 }
 
 // WAIT blocks its connection for an hour here. Nobody else is on it.
 func TestPlainOperationsPassThoseThatWaitForReplicas(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(ackTimeout(time.Hour), leaseOf(3*time.Second))
-		mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(1)))
+		e := f.open(kit.AckTimeout(time.Hour), kit.LeaseOf(3*time.Second))
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(1)))
 		f.links[0].Hold()
-		var stuck []*Future[*Hold]
+		var stuck []*engine.Future[*engine.Hold]
 		for i := range 20 {
-			stuck = append(stuck, e.Mutex(fmt.Sprint("stuck", i)).LockAsync(ctxT(t), Acked(1), Lease(time.Minute)))
+			stuck = append(stuck, e.Mutex(fmt.Sprint("stuck", i)).LockAsync(kit.Ctx(t), engine.Acked(1), engine.Lease(time.Minute)))
 		}
-		eventually(t, "one of them is on the server", func() bool { return f.primary.Do("DBSIZE") != int64(0) })
-		held := mustLock(t, e.Mutex("held"))
+		kit.Eventually(t, "one of them is on the server", func() bool { return f.primary.Do("DBSIZE") != int64(0) })
+		held := kit.MustLock(t, e.Mutex("held"))
 		for i := range 1000 {
-			mustUnlock(t, mustLock(t, e.Mutex(fmt.Sprint("plain", i%10))))
+			kit.MustUnlock(t, kit.MustLock(t, e.Mutex(fmt.Sprint("plain", i%10))))
 		}
 		renewed := e.Stats().Renewed
-		eventually(t, "a plain hold is renewed", func() bool { return e.Stats().Renewed > renewed+1 })
+		kit.Eventually(t, "a plain hold is renewed", func() bool { return e.Stats().Renewed > renewed+1 })
 		for _, s := range stuck {
-			if _, err := s.Result(); !errors.Is(err, ErrPending) {
+			if _, err := s.Result(); !errors.Is(err, engine.ErrPending) {
 				t.Fatalf("acknowledged by nobody, and: %v", err)
 			}
 		}
 		f.links[0].Release()
-		holds, err := AwaitAll(ctxT(t), stuck...)
+		holds, err := engine.AwaitAll(kit.Ctx(t), stuck...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, h := range append(holds, held) {
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		}
-		clean(t, f.primary, e)
+		kit.Clean(t, f.primary, e)
 	})
 }
 
@@ -373,20 +357,20 @@ func TestPlainOperationsPassThoseThatWaitForReplicas(t *testing.T) {
 // server has told.
 func TestCancelledWhileReplicasAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(ackTimeout(300 * time.Millisecond))
-		mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(1)))
+		e := f.open(kit.AckTimeout(300 * time.Millisecond))
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(1)))
 		f.links[0].Hold()
-		ctx, cancel := context.WithCancelCause(ctxT(t))
-		future := e.Mutex("x").LockAsync(ctx, Acked(1))
-		eventually(t, "the primary has granted it", func() bool { return f.primary.Do("EXISTS", "x") == int64(1) })
+		ctx, cancel := context.WithCancelCause(kit.Ctx(t))
+		future := e.Mutex("x").LockAsync(ctx, engine.Acked(1))
+		kit.Eventually(t, "the primary has granted it", func() bool { return f.primary.Do("EXISTS", "x") == int64(1) })
 		why := errors.New("changed my mind")
 		cancel(why)
-		if _, err := future.Await(ctxT(t)); !errors.Is(err, why) || !errors.Is(err, ErrNotAcquired) {
+		if _, err := future.Await(kit.Ctx(t)); !errors.Is(err, why) || !errors.Is(err, engine.ErrNotAcquired) {
 			t.Fatal(err)
 		}
-		clean(t, f.primary, e)
+		kit.Clean(t, f.primary, e)
 	})
 }
 
@@ -396,39 +380,39 @@ func TestConnectionLostWhileReplicasAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	proxy := faultproxy.New(t, "tcp", f.primary.Addr())
-	e := open(t, "redis://"+proxy.Addr())
-	mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(1)))
+	e := kit.Open(t, "redis://"+proxy.Addr())
+	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(1)))
 	f.links[0].Hold() // so that the answers before it arrive
 	trap := proxy.Watch(faultproxy.Is("WAIT"))
-	future := e.Mutex("x").LockAsync(ctxT(t), Acked(1))
+	future := e.Mutex("x").LockAsync(kit.Ctx(t), engine.Acked(1))
 	trap.Wait(1)
-	eventually(t, "the primary has granted it", func() bool { return f.primary.Do("EXISTS", "x") == int64(1) })
+	kit.Eventually(t, "the primary has granted it", func() bool { return f.primary.Do("EXISTS", "x") == int64(1) })
 	proxy.Cut(faultproxy.Carried("WAIT"))
 	f.links[0].Release()
-	h, err := future.Await(ctxT(t))
+	h, err := future.Await(kit.Ctx(t))
 	switch {
 	case err == nil: // its answer was lost, too: it was burned, and tried again
-		mustUnlock(t, h)
-	case !errors.Is(err, ErrNotAcked) || !errors.Is(err, ErrNotAcquired):
+		kit.MustUnlock(t, h)
+	case !errors.Is(err, engine.ErrNotAcked) || !errors.Is(err, engine.ErrNotAcquired):
 		t.Fatal(err)
 	}
-	clean(t, f.primary, e)
+	kit.Clean(t, f.primary, e)
 }
 
 // Two services contend for the same locks, with holders on all replicas.
 func TestDurableLocksAreHandedOnLikeOthers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
-	all := func(c *Config) { c.Replicas = AllReplicas }
+	all := func(c *engine.Config) { c.Replicas = engine.AllReplicas }
 	a, b := f.open(all), f.open(all)
-	at := &site{servers: func() []*redistest.Server { return []*redistest.Server{f.primary} }}
-	deployedContention(t, at, a, b)
-	deployedWaiting(t, at, a, b)
+	at := &kit.Site{Servers: func() []*redistest.Server { return []*redistest.Server{f.primary} }}
+	kit.Contends(t, at, a, b)
+	kit.HandsOver(t, at, a, b)
 	waits := f.primary.CommandStats()["wait"]
 	if waits == 0 {
 		t.Error("no WAIT at all")
 	}
-	clean(t, f.primary, a, b)
+	kit.Clean(t, f.primary, a, b)
 }
 
 // Group commit: many acquisitions share a WAIT.
@@ -436,14 +420,14 @@ func TestManyDurableAcquisitionsShareWaits(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	e := f.open()
-	mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(1)))
+	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(1)))
 	before := f.primary.CommandStats()["wait"]
 	const many = 2000
-	var futures []*Future[*Hold]
+	var futures []*engine.Future[*engine.Hold]
 	for i := range many {
-		futures = append(futures, e.Mutex(fmt.Sprint("x", i)).LockAsync(ctxT(t), Acked(AllReplicas)))
+		futures = append(futures, e.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t), engine.Acked(engine.AllReplicas)))
 	}
-	holds, err := AwaitAll(ctxT(t), futures...)
+	holds, err := engine.AwaitAll(kit.Ctx(t), futures...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -451,48 +435,18 @@ func TestManyDurableAcquisitionsShareWaits(t *testing.T) {
 		t.Errorf("%d WAITs for %d acquisitions", n, many)
 	}
 	for _, h := range holds {
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 	}
-	clean(t, f.primary, e)
-}
-
-func TestBadReplicasAreRefusedWithTheirName(t *testing.T) {
-	t.Parallel()
-	e := open(t, server(t).URL())
-	for _, r := range []Replicas{-3, maxReplicas + 1} {
-		if _, err := e.Mutex("x").Lock(ctxT(t), Acked(r)); !errors.Is(err, ErrInvalid) || !hasText(err, "Acked") {
-			t.Errorf("Acked(%d): %v", r, err)
-		}
-		if _, err := New(ctxT(t), Config{Replicas: r}); !errors.Is(err, ErrInvalid) || !hasText(err, "Config.Replicas") {
-			t.Errorf("Config.Replicas %d: %v", r, err)
-		}
-	}
-	if _, err := New(ctxT(t), Config{AckTimeout: time.Microsecond}); !errors.Is(err, ErrInvalid) || !hasText(err, "AckTimeout") {
-		t.Errorf("%v", err)
-	}
-	for _, s := range []string{"some", "-1", "1.5", "", "99999999999999999999"} {
-		if _, err := ParseURL("redis://h?replicas=" + s); !errors.Is(err, ErrInvalid) || !hasText(err, "replicas") {
-			t.Errorf("replicas=%s: %v", s, err)
-		}
-	}
-	for s, want := range map[string]Replicas{"all": AllReplicas, "majority": MajorityOfReplicas, "0": 0, "2": 2} {
-		c, err := ParseURL("redis://h?ack_timeout=250ms&replicas=" + s)
-		if err != nil || c.Replicas != want || c.AckTimeout != 250*time.Millisecond {
-			t.Errorf("%s: %+v, %v", s, c, err)
-		}
-	}
-	if c := (Config{Lease: 3 * time.Second}).withDefaults(); c.AckTimeout != 500*time.Millisecond {
-		t.Errorf("AckTimeout %v at a lease of 3s", c.AckTimeout)
-	}
+	kit.Clean(t, f.primary, e)
 }
 
 // The password does not appear, the name does, and what to do.
 func TestAckErrorSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	e := open(t, server(t).URL())
-	_, err := e.Mutex("orders").Lock(ctxT(t), Acked(2))
+	e := kit.Open(t, kit.Server(t).URL())
+	_, err := e.Mutex("orders").Lock(kit.Ctx(t), engine.Acked(2))
 	for _, text := range []string{"orders", "0 of 2 replicas", "1s", "attached"} {
-		if !hasText(err, text) {
+		if !kit.HasText(err, text) {
 			t.Errorf("%q lacks %q", err, text)
 		}
 	}

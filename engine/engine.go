@@ -110,6 +110,9 @@ func start(cfg Config, w world.World) *Engine {
 		},
 	}))
 	close(ready)
+	if w.Look != nil {
+		w.Look(e.inside)
+	}
 	return e
 }
 

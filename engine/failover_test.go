@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -13,13 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // The figures of docs/durability.md are those of
 //
-//	PAWL_FAILOVERS=20 go test ./engine -run TestFailoversOnCommand -timeout 60m -v
+//	PAWL_FAILOVERS=20 go test ./engine/suite/durability -run TestFailoversOnCommand -timeout 60m -v
 //
 // with 1000 names around each failover. Without it there is one of each kind, with fewer.
 func failoversOnCommand(t *testing.T) (failovers, names int, thorough bool) {
@@ -50,18 +52,18 @@ func TestFailoversOnCommand(t *testing.T) {
 		{"replicas", replicasSuccession},
 	} {
 		for _, replicas := range []int{2, 3} {
-			for _, want := range []Replicas{AllReplicas, MajorityOfReplicas} {
-				if !thorough && (replicas > 2 || want != AllReplicas) {
+			for _, want := range []engine.Replicas{engine.AllReplicas, engine.MajorityOfReplicas} {
+				if !thorough && (replicas > 2 || want != engine.AllReplicas) {
 					continue
 				}
-				t.Run(fmt.Sprint(kind.name, ", ", replicas, " replicas, ", map[Replicas]string{AllReplicas: "all", MajorityOfReplicas: "majority"}[want]), func(t *testing.T) {
+				t.Run(fmt.Sprint(kind.name, ", ", replicas, " replicas, ", map[engine.Replicas]string{engine.AllReplicas: "all", engine.MajorityOfReplicas: "majority"}[want]), func(t *testing.T) {
 					if !thorough {
 						t.Parallel()
 					}
 					sum := kind.start(t, replicas).run(failovers, names, want)
 					t.Log(sum)
 					// A majority of two is both. Of three one is promoted, and two still acknowledge.
-					if sum.double > 0 && (want == AllReplicas || replicas == 2) {
+					if sum.double > 0 && (want == engine.AllReplicas || replicas == 2) {
 						t.Errorf("%d locks were held twice", sum.double)
 					}
 					if sum.stuck > 0 {
@@ -92,12 +94,12 @@ func sentinelSuccession(t *testing.T, replicas int) *succession {
 	return &succession{
 		t: t, url: r.URL(), servers: r.Servers(),
 		begin: func() {
-			eventually(t, "a sentinel begins the failover", func() bool {
+			kit.Eventually(t, "a sentinel begins the failover", func() bool {
 				return r.Sentinels()[0].Do("SENTINEL", "FAILOVER", redistest.MasterName) == "OK"
 			})
 		},
 		calm: func() {
-			eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
+			kit.Eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
 			r.AwaitInStep()
 		},
 	}
@@ -119,7 +121,7 @@ func replicasSuccession(t *testing.T, replicas int) *succession {
 			}
 		},
 		calm: func() {
-			eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
+			kit.Eventually(t, "all replicas are attached", func() bool { return len(r.Primary().Replicas()) == replicas })
 			r.AwaitInStep()
 		},
 	}
@@ -149,13 +151,13 @@ func clusterSuccessionBy(t *testing.T, replicas int, option ...string) *successi
 			c.Failover(c.ReplicaOf(c.AwaitOwner(slot)), option...)
 		},
 		calm: func() {
-			eventually(t, "all replicas are attached", func() bool {
+			kit.Eventually(t, "all replicas are attached", func() bool {
 				owner := c.Owner(slot)
 				return owner != nil && len(owner.Replicas()) == replicas
 			})
 			c.AwaitUp()
 			// Primaries vote for one replica of a primary within two node timeouts.
-			eventually(t, "they vote again", func() bool { return time.Since(latest) > 3500*time.Millisecond })
+			kit.Eventually(t, "they vote again", func() bool { return time.Since(latest) > 3500*time.Millisecond })
 		},
 	}
 }
@@ -206,10 +208,10 @@ func (s *tally) add(one tally) {
 }
 
 // run goes through failovers.
-func (s *succession) run(failovers, names int, want Replicas) (sum tally) {
+func (s *succession) run(failovers, names int, want engine.Replicas) (sum tally) {
 	s.t.Helper()
-	holder := open(s.t, s.url, ackTimeout(300*time.Millisecond), func(c *Config) { c.Replicas = want })
-	plain, stranger := open(s.t, s.url), open(s.t, s.url)
+	holder := kit.Open(s.t, s.url, kit.AckTimeout(300*time.Millisecond), func(c *engine.Config) { c.Replicas = want })
+	plain, stranger := kit.Open(s.t, s.url), kit.Open(s.t, s.url)
 	for round := range failovers {
 		s.calm()
 		sum.add(s.one(holder, plain, stranger, fmt.Sprint(s.tag, "n", round, "."), names))
@@ -220,20 +222,20 @@ func (s *succession) run(failovers, names int, want Replicas) (sum tally) {
 
 // one takes fresh names all the time, and others that it gives back at once, while the
 // primary is replaced. Then a stranger tries to take what was granted.
-func (s *succession) one(holder, plain, stranger *Engine, prefix string, names int) (sum tally) {
+func (s *succession) one(holder, plain, stranger *engine.Engine, prefix string, names int) (sum tally) {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	takers := takeFresh(ctx, holder, prefix+"held.")
 	givers := giveFresh(ctx, plain, prefix+"plain.")
-	route := holder.Mutex(prefix).route
-	old := plain.table.Client.AddrOf(route)
-	eventually(s.t, "they are at it", func() bool { return takers.asked.Load() >= int64(names/4) && givers.count() >= names })
+	route := kit.Client(holder).Route(prefix)
+	old := kit.Client(plain).AddrOf(route)
+	kit.Eventually(s.t, "they are at it", func() bool { return takers.asked.Load() >= int64(names/4) && givers.count() >= names })
 	s.begin()
 	begun := time.Now()
-	eventually(s.t, "the new primary is found", func() bool { return plain.table.Client.AddrOf(route) != old })
+	kit.Eventually(s.t, "the new primary is found", func() bool { return kit.Client(plain).AddrOf(route) != old })
 	found, mark := time.Now(), pace.Now()
-	next := s.at(plain.table.Client.AddrOf(route))
+	next := s.at(kit.Client(plain).AddrOf(route))
 	sum.released, sum.back = givers.check(next, found)
 	free, clear := time.Duration(0), sum.back == 0
 	for mark.Elapsed() < time.Second {
@@ -248,23 +250,23 @@ func (s *succession) one(holder, plain, stranger *Engine, prefix string, names i
 		free = time.Since(found)
 	}
 	sum.free = append(sum.free, free)
-	eventually(s.t, "the holder has found it, too", func() bool { return holder.table.Client.AddrOf(route) != old })
+	kit.Eventually(s.t, "the holder has found it, too", func() bool { return kit.Client(holder).AddrOf(route) != old })
 	sum.slowest = found.Sub(begun)
-	eventually(s.t, "enough names", func() bool { return takers.asked.Load() >= int64(names) })
+	kit.Eventually(s.t, "enough names", func() bool { return takers.asked.Load() >= int64(names) })
 	stop()
 	takers.wg.Wait()
 	givers.wg.Wait()
 
-	var second []*Future[*Hold]
+	var second []*engine.Future[*engine.Hold]
 	for _, h := range takers.mu.held {
-		second = append(second, stranger.Mutex(h.Name()).TryLockAsync(ctxT(s.t)))
+		second = append(second, stranger.Mutex(h.Name()).TryLockAsync(kit.Ctx(s.t)))
 	}
 	for i, f := range second {
-		got, err := f.Await(ctxT(s.t))
-		if errors.Is(err, ErrUnavailable) { // it had not found the new primary yet
-			eventually(s.t, "the new primary answers", func() bool {
-				got, err = stranger.Mutex(takers.mu.held[i].Name()).TryLock(ctxT(s.t))
-				return !errors.Is(err, ErrUnavailable)
+		got, err := f.Await(kit.Ctx(s.t))
+		if errors.Is(err, engine.ErrUnavailable) { // it had not found the new primary yet
+			kit.Eventually(s.t, "the new primary answers", func() bool {
+				got, err = stranger.Mutex(takers.mu.held[i].Name()).TryLock(kit.Ctx(s.t))
+				return !errors.Is(err, engine.ErrUnavailable)
 			})
 		}
 		if err == nil && takers.mu.held[i].Err() == nil {
@@ -298,28 +300,28 @@ type taking struct {
 	wg                     sync.WaitGroup
 	mu                     struct {
 		sync.Mutex
-		held []*Hold
+		held []*engine.Hold
 	}
 }
 
-func takeFresh(ctx context.Context, e *Engine, prefix string) *taking {
+func takeFresh(ctx context.Context, e *engine.Engine, prefix string) *taking {
 	c := new(taking)
 	for i := range 16 {
 		c.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				c.asked.Add(1)
-				h, err := e.Mutex(fmt.Sprint(prefix, i, ".", n)).Lock(context.Background(), Lease(time.Minute), Wait(time.Second))
+				h, err := e.Mutex(fmt.Sprint(prefix, i, ".", n)).Lock(context.Background(), engine.Lease(time.Minute), engine.Wait(time.Second))
 				switch {
 				case err == nil:
 					c.mu.Lock()
 					c.mu.held = append(c.mu.held, h)
 					c.mu.Unlock()
-				case errors.Is(err, ErrNotAcked):
+				case errors.Is(err, engine.ErrNotAcked):
 					c.refused.Add(1)
 				default:
 					c.failed.Add(1)
 				}
-				pause(ctx.Done(), 8*time.Millisecond)
+				kit.Pause(ctx.Done(), 8*time.Millisecond)
 			}
 		})
 	}
@@ -337,14 +339,14 @@ type giving struct {
 	}
 }
 
-func giveFresh(ctx context.Context, e *Engine, prefix string) *giving {
+func giveFresh(ctx context.Context, e *engine.Engine, prefix string) *giving {
 	c := &giving{prefix: prefix}
 	c.mu.at = make(map[string]time.Time)
 	for i := range 250 {
 		c.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				h, err := e.Mutex(fmt.Sprint(prefix, i, ".", n)).TryLock(ctx, Acked(0))
-				pause(ctx.Done(), 500*time.Millisecond)
+				h, err := e.Mutex(fmt.Sprint(prefix, i, ".", n)).TryLock(ctx, engine.Acked(0))
+				kit.Pause(ctx.Done(), 500*time.Millisecond)
 				if err == nil && h.Unlock(context.Background()) == nil {
 					c.mu.Lock()
 					c.mu.at[h.Name()] = time.Now()

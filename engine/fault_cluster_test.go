@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -18,11 +20,11 @@ import (
 // and fro. Those inside a name are counted, so two at a time are seen.
 type crowd struct {
 	t          testing.TB
-	keepers    []*Engine
-	contenders []*Engine
-	held       []*Hold
-	inside     []atomic.Pointer[Hold] // who is in each name
-	passed     []atomic.Int64         // of each name
+	keepers    []*engine.Engine
+	contenders []*engine.Engine
+	held       []*engine.Hold
+	inside     []atomic.Pointer[engine.Hold] // who is in each name
+	passed     []atomic.Int64                // of each name
 	double     atomic.Int64
 	lost       atomic.Int64
 	stolen     atomic.Int64 // by the server's own record
@@ -41,20 +43,20 @@ const (
 	contendedLease = 8 * time.Second
 )
 
-func gather(t testing.TB, at *site) *crowd {
+func gather(t testing.TB, at *kit.Site) *crowd {
 	t.Helper()
-	c := &crowd{t: t, stop: make(chan struct{}), inside: make([]atomic.Pointer[Hold], contended), passed: make([]atomic.Int64, contended)}
+	c := &crowd{t: t, stop: make(chan struct{}), inside: make([]atomic.Pointer[engine.Hold], contended), passed: make([]atomic.Int64, contended)}
 	for range 2 {
 		// The servers of a busy machine may take long to replace one of theirs.
-		c.keepers = append(c.keepers, at.open(t, leaseOf(5*time.Minute)))
-		c.contenders = append(c.contenders, at.open(t, leaseOf(contendedLease)))
+		c.keepers = append(c.keepers, at.Open(t, kit.LeaseOf(5*time.Minute)))
+		c.contenders = append(c.contenders, at.Open(t, kit.LeaseOf(contendedLease)))
 	}
-	var taking []*Future[*Hold]
+	var taking []*engine.Future[*engine.Hold]
 	for i := range manyHeld {
-		taking = append(taking, c.keepers[i%len(c.keepers)].Mutex(fmt.Sprint("held/", i)).LockAsync(ctxT(t)))
+		taking = append(taking, c.keepers[i%len(c.keepers)].Mutex(fmt.Sprint("held/", i)).LockAsync(kit.Ctx(t)))
 	}
 	var err error
-	if c.held, err = AwaitAll(ctxT(t), taking...); err != nil {
+	if c.held, err = engine.AwaitAll(kit.Ctx(t), taking...); err != nil {
 		t.Fatal(err)
 	}
 	for i := range contended {
@@ -77,7 +79,7 @@ func (c *crowd) renew() {
 		select {
 		case <-tick.C:
 			for _, e := range c.keepers {
-				e.table.Renewer.All()
+				kit.RenewAll(e)
 			}
 		case <-c.stop:
 			return
@@ -95,10 +97,10 @@ func (c *crowd) renewed(what string) {
 		return n
 	}
 	before := sum()
-	eventually(c.t, what, func() bool { return sum() >= before+2*manyHeld })
+	kit.Eventually(c.t, what, func() bool { return sum() >= before+2*manyHeld })
 }
 
-func (c *crowd) contend(e *Engine, i int) {
+func (c *crowd) contend(e *engine.Engine, i int) {
 	m := e.Mutex(fmt.Sprint("contended/", i))
 	for {
 		select {
@@ -106,10 +108,10 @@ func (c *crowd) contend(e *Engine, i int) {
 			return
 		default:
 		}
-		ctx, cancel := pace.WithTimeout(context.Background(), 2*limit)
+		ctx, cancel := pace.WithTimeout(context.Background(), 2*kit.Limit)
 		h, err := m.Lock(ctx)
 		cancel()
-		if errors.Is(err, ErrNotAcked) {
+		if errors.Is(err, engine.ErrNotAcked) {
 			c.unacked.Add(1)
 			select {
 			case <-c.stop:
@@ -169,7 +171,7 @@ func (c *crowd) goesOnSince(start time.Time, what string, n int64, names ...int)
 	for at, i := range names {
 		target[at] = c.passed[i].Load() + n
 	}
-	eventually(c.t, what+": the crowd goes on", func() bool {
+	kit.Eventually(c.t, what+": the crowd goes on", func() bool {
 		left := 0
 		for at, i := range names {
 			switch {
@@ -222,16 +224,14 @@ func (c *crowd) keeps(do func(key string, words ...string) any) {
 
 func (c *crowd) unlockAll() {
 	c.t.Helper()
-	var going []*Future[struct{}]
+	var going []*engine.Future[struct{}]
 	for _, h := range c.held {
 		going = append(going, h.UnlockAsync())
 	}
-	if _, err := AwaitAll(ctxT(c.t), going...); err != nil {
+	if _, err := engine.AwaitAll(kit.Ctx(c.t), going...); err != nil {
 		c.t.Error(err)
 	}
 }
-
-func leaseOf(d time.Duration) func(*Config) { return func(c *Config) { c.Lease = d } }
 
 // Slots move back and forth while their locks are held and waited for.
 func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
@@ -240,8 +240,8 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 		t.Run("sharding "+sharding, func(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.StartCluster(t, false)
-			at := clustered(cluster)
-			at.url += "?sharding=" + sharding
+			at := kit.Clustered(cluster)
+			at.URL += "?sharding=" + sharding
 			c := gather(t, at)
 			primaries := cluster.Primaries()
 			for round := range 3 {
@@ -262,7 +262,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 				c.goesOn(fmt.Sprint("round ", round), 3)
 			}
 			c.renewed("all are renewed where they are now")
-			c.keeps(at.do)
+			c.keeps(at.Do)
 			c.end()
 			c.exclusive()
 			sentOn := uint64(0) // by the contenders; renewals may always know already
@@ -273,7 +273,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 				t.Error("nothing was sent on: the test moves nothing")
 			}
 			c.unlockAll()
-			at.clean(t)
+			at.Clean(t)
 		})
 	}
 }
@@ -282,7 +282,7 @@ func TestMigrationOfSlotsLosesNoLockAndNoWaiter(t *testing.T) {
 func TestClusterFailoverOnCommand(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, true)
-	at := clustered(cluster)
+	at := kit.Clustered(cluster)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 	for _, primary := range cluster.Primaries() {
@@ -293,11 +293,11 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 	}
 	cluster.AwaitUp()
 	c.renewed("all are renewed by the new primaries")
-	c.keeps(at.do)
+	c.keeps(at.Do)
 	c.end()
 	c.exclusive()
 	c.unlockAll()
-	at.clean(t)
+	at.Clean(t)
 }
 
 // A primary dies. Its replica may miss the last writes, so what was asked for in the
@@ -305,7 +305,7 @@ func TestClusterFailoverOnCommand(t *testing.T) {
 func TestDeadPrimaryOfAClusterIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, true)
-	at := clustered(cluster)
+	at := kit.Clustered(cluster)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 	cluster.AwaitInStep()
@@ -324,16 +324,16 @@ func TestDeadPrimaryOfAClusterIsReplaced(t *testing.T) {
 	c.goesOnSince(killed, "its names, since the kill", 2, lost...)
 	c.goesOn("after", 2)
 	c.end()
-	c.keeps(at.do) // taken long before
+	c.keeps(at.Do) // taken long before
 	c.unlockAll()
-	at.clean(t)
+	at.Clean(t)
 }
 
 // Sentinels replace a primary that is killed, and one that is healthy, on command.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
-	at := replicated(r)
+	at := kit.Replicated(r)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 
@@ -341,7 +341,7 @@ func TestSentinelFailover(t *testing.T) {
 	commanded := time.Now()
 	r.Failover()
 	c.goesOnSince(commanded, "all names, since a failover was commanded", 2)
-	c.keeps(at.do)
+	c.keeps(at.Do)
 	r.AwaitInStep()
 	killed := 0
 	for _, s := range r.Sentinels() { // those that are listened to, but one must remain
@@ -359,9 +359,9 @@ func TestSentinelFailover(t *testing.T) {
 	r.AwaitOther(before)
 	c.goesOnSince(start, "all names, since the kill", 2)
 	c.end()
-	c.keeps(at.do)
+	c.keeps(at.Do)
 	c.unlockAll()
-	at.clean(t)
+	at.Clean(t)
 }
 
 // With all replicas acknowledging nothing has to be in step when the primary is
@@ -369,8 +369,8 @@ func TestSentinelFailover(t *testing.T) {
 func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
-	at := replicated(r)
-	at.url += "?replicas=all&ack_timeout=300ms"
+	at := kit.Replicated(r)
+	at.URL += "?replicas=all&ack_timeout=300ms"
 	c := gather(t, at)
 	c.goesOn("before", 2)
 	before := r.Primary()
@@ -383,9 +383,9 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	}
 	t.Logf("from the kill to its replica: %v; %d were refused for want of one", time.Since(start).Round(time.Millisecond), c.unacked.Load())
 	// The dead one counts, until the sentinels have forgotten it.
-	eventually(t, "it is named as the one that is away", func() bool {
-		_, err := c.keepers[0].Mutex("fresh").Lock(ctxT(t))
-		return errors.Is(err, ErrNotAcked) && hasText(err, "1 of 2 replicas") && hasText(err, "away: "+before.Addr())
+	kit.Eventually(t, "it is named as the one that is away", func() bool {
+		_, err := c.keepers[0].Mutex("fresh").Lock(kit.Ctx(t))
+		return errors.Is(err, engine.ErrNotAcked) && kit.HasText(err, "1 of 2 replicas") && kit.HasText(err, "away: "+before.Addr())
 	})
 	r.Forget()
 	c.goesOn("then", 2)
@@ -404,7 +404,7 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	c.unlockAll()
 	// Of the others a few may have come back with the failover: releases are not
 	// acknowledged.
-	eventually(t, "what was held is free", func() bool {
+	kit.Eventually(t, "what was held is free", func() bool {
 		list, _ := r.Primary().Do("KEYS", "held/*").([]any)
 		return len(list) == 0
 	})
@@ -414,7 +414,7 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 func TestPromotionByHandIsFollowed(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 2)
-	at := replicated(r)
+	at := kit.Replicated(r)
 	c := gather(t, at)
 	c.goesOn("before", 2)
 	r.AwaitInStep()
@@ -422,7 +422,7 @@ func TestPromotionByHandIsFollowed(t *testing.T) {
 	c.goesOn("after the promotion", 2)
 	c.end()
 	r.AwaitInStep()
-	c.keeps(at.do)
+	c.keeps(at.Do)
 	c.unlockAll()
-	at.clean(t)
+	at.Clean(t)
 }

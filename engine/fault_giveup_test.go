@@ -1,10 +1,12 @@
-package engine
+package engine_test
 
 import (
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -18,19 +20,19 @@ import (
 //	the command timeout: an answer for nobody
 func TestReleaseGivenUpWhileItsCommandIsOutIsSurvived(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s, p, e := behind(t, short, func(c *Config) { c.CommandTimeout = time.Second })
-		h := mustLock(t, e.Mutex("x"))
-		busy := p.ReplaceReply(releaseOf("x"), []byte("-BUSY Redis is busy\r\n"), 1)
+	kit.Steady(t, func(t testing.TB) {
+		s, p, e := kit.Behind(t, short, func(c *engine.Config) { c.CommandTimeout = time.Second })
+		h := kit.MustLock(t, e.Mutex("x"))
+		busy := p.ReplaceReply(kit.ReleaseOf("x"), []byte("-BUSY Redis is busy\r\n"), 1)
 		f := h.UnlockAsync()
 		busy.Wait(1)
 		p.Blackhole(faultproxy.All)
-		if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrOutcomeUnknown) {
+		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
 			t.Fatalf("Unlock: %v", err)
 		}
-		eventually(t, "the connection was given up", func() bool { return !connected(e).Up(0, 0) })
+		kit.Eventually(t, "the connection was given up", func() bool { return !kit.Client(e).Up(0, 0) })
 		p.Heal()
-		mustUnlock(t, mustLock(t, e.Mutex("x")))
-		eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+		kit.Eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
 	})
 }

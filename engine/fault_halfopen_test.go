@@ -1,9 +1,11 @@
-package engine
+package engine_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -11,20 +13,20 @@ import (
 // NAT has forgotten it: a waiter must not sleep until an idle connection is looked at.
 func TestWaiterOnAHalfOpenConnectionIsWokenWithinTheBound(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	p := faultproxy.New(t, "tcp", s.Addr())
 	const timeout = 400 * time.Millisecond
-	e := open(t, "redis://"+p.Addr()+"?command_timeout=400ms")
-	h := mustLock(t, open(t, s.URL()).Mutex("x"), Lease(time.Minute))
-	f := e.Mutex("x").LockAsync(ctxT(t))
-	eventually(t, "it sleeps", func() bool {
+	e := kit.Open(t, "redis://"+p.Addr()+"?command_timeout=400ms")
+	h := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("x"), engine.Lease(time.Minute))
+	f := e.Mutex("x").LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "it sleeps", func() bool {
 		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == 1 && p.Stats().Forwarded["EVALSHA"] >= 2 && e.Stats().InFlight == 0
 	})
 	p.Blackhole(faultproxy.Carried("SUBSCRIBE"))
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	start := time.Now()
-	got, err := f.Await(ctxT(t))
+	got, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,5 +34,5 @@ func TestWaiterOnAHalfOpenConnectionIsWokenWithinTheBound(t *testing.T) {
 	if d := time.Since(start); d > 2*timeout+3*time.Second {
 		t.Errorf("woken after %v", d)
 	}
-	mustUnlock(t, got)
+	kit.MustUnlock(t, got)
 }

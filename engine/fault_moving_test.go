@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/pace"
@@ -18,22 +20,22 @@ import (
 // movedAway is a cluster, a lock that one engine holds and another waits for, and the
 // migration of its slot, up to where the key is at its new node and the slot is not.
 type movedAway struct {
-	at       *site
+	at       *kit.Site
 	cluster  *redistest.Cluster
 	slot     int
 	from, to *redistest.Server
-	hold     *Hold
-	waits    *Future[*Hold]
-	waiter   *Engine
+	hold     *engine.Hold
+	waits    *engine.Future[*engine.Hold]
+	waiter   *engine.Engine
 }
 
 func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 	t.Helper()
 	m := &movedAway{cluster: redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))}
-	m.at = clustered(m.cluster)
-	a := m.at.open(t)
-	m.waiter = m.at.open(t)
-	if !m.waiter.table.Client.Sharded() {
+	m.at = kit.Clustered(m.cluster)
+	a := m.at.Open(t)
+	m.waiter = m.at.Open(t)
+	if !kit.Client(m.waiter).Sharded() {
 		t.Fatal("the cluster has sharded messages, and they are not used")
 	}
 	m.slot = m.cluster.Slot("x")
@@ -43,10 +45,10 @@ func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 			m.to = s
 		}
 	}
-	m.hold = mustLock(t, a.Mutex("x"), Lease(time.Hour))
+	m.hold = kit.MustLock(t, a.Mutex("x"), engine.Lease(time.Hour))
 	wait := func() {
-		m.waits = m.waiter.Mutex("x").LockAsync(ctxT(t))
-		eventually(t, "it listens", func() bool { return m.waiter.table.Client.Stats().ChannelsConfirmed == 1 })
+		m.waits = m.waiter.Mutex("x").LockAsync(kit.Ctx(t))
+		kit.Eventually(t, "it listens", func() bool { return kit.Client(m.waiter).Stats().ChannelsConfirmed == 1 })
 	}
 	if asleepFirst {
 		wait()
@@ -62,42 +64,42 @@ func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 func (m *movedAway) granted(t *testing.T, within time.Duration) {
 	t.Helper()
 	start := pace.Now()
-	h, err := m.waits.Await(ctxT(t))
+	h, err := m.waits.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := start.Elapsed(); d > within {
 		t.Errorf("granted after %v", d)
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 }
 
 // The lease is an hour, and no message reaches anybody while the slot is open.
 func TestHeadOfAMovingSlotPolls(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, false)
-	mustUnlock(t, m.hold)
+	kit.MustUnlock(t, m.hold)
 	m.granted(t, time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
-	m.at.clean(t)
+	m.at.Clean(t)
 }
 
 func TestHeadThatSleptBeforeItsSlotMovedTriesWhenTheMoveEnds(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, true)
-	mustUnlock(t, m.hold)
+	kit.MustUnlock(t, m.hold)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.granted(t, 4*time.Second)
-	m.at.clean(t)
+	m.at.Clean(t)
 }
 
 func TestHeadThatSleptBeforeItsSlotMovedTriesInAnyCase(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, true)
-	mustUnlock(t, m.hold)
+	kit.MustUnlock(t, m.hold)
 	m.granted(t, machine.ShardedPoll+2*time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
-	m.at.clean(t)
+	m.at.Clean(t)
 }
 
 // ASK leads to a node that nobody can reach. The one that said so must not be asked as
@@ -109,8 +111,8 @@ func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
 	n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Raw(fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)))
 	script := fakenode.Is("EVALSHA")
 	n.On(script, fakenode.Error("ASK 5 127.0.0.1:1"))
-	e := open(t, "redis+cluster://"+n.Addr()+"?sharding=off")
-	ctx, cancel := context.WithCancel(ctxT(t))
+	e := kit.Open(t, "redis+cluster://"+n.Addr()+"?sharding=off")
+	ctx, cancel := context.WithCancel(kit.Ctx(t))
 	start := time.Now()
 	f := e.Mutex("x").LockAsync(ctx)
 	n.WaitFor(8, script)
@@ -118,7 +120,7 @@ func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
 		t.Errorf("eight times within %v", d)
 	}
 	cancel()
-	if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrNotAcquired) {
+	if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Error(err)
 	}
 }
@@ -127,33 +129,33 @@ func TestAskToANodeThatIsGoneIsNotRepeatedAtOnce(t *testing.T) {
 // the old one, a replica, live on. This process only renews.
 func TestQuietHolderFollowsANameThatMoves(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		r := redistest.StartReplicated(t, 1)
 		a, b := r.Servers()[0], r.Servers()[1]
 		var to atomic.Value
 		to.Store(a.Addr())
-		e := open(t, "redis://some.name:6379", leaseOf(3*time.Second), func(c *Config) {
+		e := kit.Open(t, "redis://some.name:6379", kit.LeaseOf(3*time.Second), func(c *engine.Config) {
 			c.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, to.Load().(string))
 			}
 		})
-		h := mustLock(t, e.Mutex("x"))
-		waiter := e.Mutex("x").LockAsync(ctxT(t)) // so that it listens, too
-		eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
+		h := kit.MustLock(t, e.Mutex("x"))
+		waiter := e.Mutex("x").LockAsync(kit.Ctx(t)) // so that it listens, too
+		kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
 		r.AwaitInStep()
 		r.Promote(b)
 		to.Store(b.Addr())
 		renewed := e.Stats().Renewed
-		eventually(t, "it is renewed at the new primary", func() bool { return e.Stats().Renewed > renewed+1 })
+		kit.Eventually(t, "it is renewed at the new primary", func() bool { return e.Stats().Renewed > renewed+1 })
 		if err := h.Err(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it listens there", func() bool { return fmt.Sprint(b.Do("PUBSUB", "CHANNELS")) == "[redisson_lock__channel:{x}]" })
-		mustUnlock(t, h)
-		if h, err := waiter.Await(ctxT(t)); err != nil {
+		kit.Eventually(t, "it listens there", func() bool { return fmt.Sprint(b.Do("PUBSUB", "CHANNELS")) == "[redisson_lock__channel:{x}]" })
+		kit.MustUnlock(t, h)
+		if h, err := waiter.Await(kit.Ctx(t)); err != nil {
 			t.Error(err)
 		} else {
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		}
 	})
 }
@@ -162,21 +164,21 @@ func TestQuietHolderFollowsANameThatMoves(t *testing.T) {
 func TestWaitersAreWokenAfterAPromotion(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
-	at := replicated(r)
-	a, b := at.open(t), at.open(t)
-	h := mustLock(t, a.Mutex("x"))
-	f := b.Mutex("x").LockAsync(ctxT(t))
-	eventually(t, "it listens", func() bool { return b.table.Client.Stats().ChannelsConfirmed == 1 })
+	at := kit.Replicated(r)
+	a, b := at.Open(t), at.Open(t)
+	h := kit.MustLock(t, a.Mutex("x"))
+	f := b.Mutex("x").LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "it listens", func() bool { return kit.Client(b).Stats().ChannelsConfirmed == 1 })
 	r.AwaitInStep()
 	promoted := r.Servers()[1]
 	r.Promote(promoted)
-	eventually(t, "it listens at the new primary", func() bool {
+	kit.Eventually(t, "it listens at the new primary", func() bool {
 		return fmt.Sprint(promoted.Do("PUBSUB", "NUMSUB", "redisson_lock__channel:{x}")) == "[redisson_lock__channel:{x} 1]"
 	})
-	mustUnlock(t, h)
-	next, err := f.Await(ctxT(t))
+	kit.MustUnlock(t, h)
+	next, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, next)
+	kit.MustUnlock(t, next)
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -16,7 +18,7 @@ type lineage struct {
 	t       *testing.T
 	rand    *rand.Rand
 	servers *redistest.Replicated
-	engines map[*redistest.Server]*Engine
+	engines map[*redistest.Server]*engine.Engine
 	primary *redistest.Server
 	links   map[*redistest.Server]*redistest.Link // of the replicas
 	locks   int
@@ -28,10 +30,10 @@ func newLineage(t *testing.T, seed uint64) *lineage {
 	l := &lineage{
 		t: t, rand: rand.New(rand.NewPCG(seed, 0)),
 		servers: redistest.StartReplicated(t, 2, redistest.Line("repl-timeout 300")),
-		engines: make(map[*redistest.Server]*Engine),
+		engines: make(map[*redistest.Server]*engine.Engine),
 	}
 	for _, s := range l.servers.Servers() {
-		l.engines[s] = open(t, s.URL(), ackTimeout(100*time.Millisecond), func(c *Config) { c.Replicas = AllReplicas })
+		l.engines[s] = kit.Open(t, s.URL(), kit.AckTimeout(100*time.Millisecond), func(c *engine.Config) { c.Replicas = engine.AllReplicas })
 	}
 	l.follow(l.servers.Servers()[0])
 	return l
@@ -60,7 +62,7 @@ func (l *lineage) promote(s *redistest.Server) {
 
 // failover takes a lock at the primary, holds up one of the replicas before, meanwhile
 // or after that, promotes this one, of all, and takes the lock there.
-func (l *lineage) failover(want Replicas) {
+func (l *lineage) failover(want engine.Replicas) {
 	l.t.Helper()
 	var paused *redistest.Server
 	for s := range l.links {
@@ -72,28 +74,28 @@ func (l *lineage) failover(want Replicas) {
 	name := fmt.Sprint("x", l.locks)
 	before, after := l.engines[l.primary].Mutex(name), l.engines[paused].Mutex(name)
 
-	var held *Hold
+	var held *engine.Hold
 	var err error
 	switch l.rand.IntN(3) {
 	case 0:
 		l.links[paused].Hold()
-		held, err = before.Lock(ctxT(l.t), Acked(want))
+		held, err = before.Lock(kit.Ctx(l.t), engine.Acked(want))
 	case 1:
-		future := before.LockAsync(ctxT(l.t), Acked(want))
+		future := before.LockAsync(kit.Ctx(l.t), engine.Acked(want))
 		holding := make(chan struct{})
 		time.AfterFunc(time.Duration(l.rand.Int64N(int64(time.Millisecond))), func() { // somewhere on its way
 			l.links[paused].Hold()
 			close(holding)
 		})
-		held, err = future.Await(ctxT(l.t))
+		held, err = future.Await(kit.Ctx(l.t))
 		<-holding
 	case 2:
-		held, err = before.Lock(ctxT(l.t), Acked(want))
+		held, err = before.Lock(kit.Ctx(l.t), engine.Acked(want))
 		l.links[paused].Hold()
 	}
 	if err != nil {
-		var short *AckError
-		if !errors.As(err, &short) || short.Wanted != 2 || short.Acked >= 2 || short.Cause != nil || !hasText(err, "of 2 replicas") {
+		var short *engine.AckError
+		if !errors.As(err, &short) || short.Wanted != 2 || short.Acked >= 2 || short.Cause != nil || !kit.HasText(err, "of 2 replicas") {
 			l.t.Fatalf("a refusal must name acked and wanted: %v", err)
 		}
 		l.refused++
@@ -102,24 +104,24 @@ func (l *lineage) failover(want Replicas) {
 	}
 	old := l.primary
 	l.promote(paused)
-	second, err := after.TryLock(ctxT(l.t), Acked(0))
+	second, err := after.TryLock(kit.Ctx(l.t), engine.Acked(0))
 	switch {
 	case err == nil && held != nil && held.Err() == nil && time.Now().Before(held.ValidUntil()):
 		l.double++
-	case err != nil && (!errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrUnavailable)):
+	case err != nil && (!errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrUnavailable)):
 		l.t.Fatalf("the new primary: %v", err)
 	}
-	for _, h := range []*Hold{held, second} {
+	for _, h := range []*engine.Hold{held, second} {
 		if h != nil {
-			mustUnlock(l.t, h)
+			kit.MustUnlock(l.t, h)
 		}
 	}
-	eventually(l.t, "what was given back is gone", func() bool { return old.Do("EXISTS", name) == int64(0) })
+	kit.Eventually(l.t, "what was given back is gone", func() bool { return old.Do("EXISTS", name) == int64(0) })
 	l.follow(paused)
 }
 
 // promotions runs many failovers, in a few lineages at a time, and sums them up.
-func promotions(t *testing.T, each int, want Replicas) (granted, refused, double int) {
+func promotions(t *testing.T, each int, want engine.Replicas) (granted, refused, double int) {
 	const lineages = 5
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -146,7 +148,7 @@ func promotions(t *testing.T, each int, want Replicas) (granted, refused, double
 // Whichever replica is promoted, a lock that all of them have acknowledged is there.
 func TestNoLockOfAllReplicasIsHeldTwiceAfterAPromotion(t *testing.T) {
 	t.Parallel()
-	granted, refused, double := promotions(t, 40, AllReplicas)
+	granted, refused, double := promotions(t, 40, engine.AllReplicas)
 	if double > 0 {
 		t.Errorf("%d locks were held twice", double)
 	}
@@ -173,48 +175,48 @@ func TestLockThatNoReplicaHasIsHeldTwiceAfterAPromotion(t *testing.T) {
 // other, where a replica is promoted.
 func TestPartitionThatIsolatesPrimaryAndHolder(t *testing.T) {
 	t.Parallel()
-	isolate := func(t testing.TB, want Replicas) (held, second *Hold, old Mutex) {
+	isolate := func(t testing.TB, want engine.Replicas) (held, second *engine.Hold, old engine.Mutex) {
 		servers := redistest.StartReplicated(t, 2, redistest.Line("repl-timeout 300"))
 		primary, promoted := servers.Servers()[0], servers.Servers()[1]
 		links := []*redistest.Link{servers.Through(promoted, primary), servers.Through(servers.Servers()[2], primary)}
-		a := open(t, primary.URL(), leaseOf(1500*time.Millisecond), ackTimeout(50*time.Millisecond))
-		b := open(t, promoted.URL())
-		held = mustLock(t, a.Mutex("x"), Acked(want))
+		a := kit.Open(t, primary.URL(), kit.LeaseOf(1500*time.Millisecond), kit.AckTimeout(50*time.Millisecond))
+		b := kit.Open(t, promoted.URL())
+		held = kit.MustLock(t, a.Mutex("x"), engine.Acked(want))
 		renewed := a.Stats().Renewed
-		eventually(t, "it is renewed, and the replicas know", func() bool {
+		kit.Eventually(t, "it is renewed, and the replicas know", func() bool {
 			return a.Stats().Renewed > renewed && promoted.Do("EXISTS", "x") == int64(1)
 		})
 		for _, l := range links {
 			l.Hold()
 		}
 		promoted.Do("REPLICAOF", "NO", "ONE")
-		second = mustLock(t, b.Mutex("x")) // once the lease is over, for all that the new primary knows
+		second = kit.MustLock(t, b.Mutex("x")) // once the lease is over, for all that the new primary knows
 		return held, second, a.Mutex("y")
 	}
 	t.Run("all replicas", func(t *testing.T) {
 		t.Parallel()
-		steady(t, func(t testing.TB) {
-			held, second, old := isolate(t, AllReplicas)
+		kit.Steady(t, func(t testing.TB) {
+			held, second, old := isolate(t, engine.AllReplicas)
 			if until := held.ValidUntil(); held.Err() == nil || until.After(time.Now()) {
 				t.Errorf("held here until %v, and over there: %v", until, held.Err())
 			}
-			if err := held.Err(); !errors.Is(err, ErrLost) {
+			if err := held.Err(); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("%v", err)
 			}
 			// Nor does the old primary give any out.
-			_, err := old.TryLock(ctxT(t), Acked(AllReplicas))
-			notAcked(t, err, 0, 2)
-			mustUnlock(t, second)
+			_, err := old.TryLock(kit.Ctx(t), engine.Acked(engine.AllReplicas))
+			kit.WantNotAcked(t, err, 0, 2)
+			kit.MustUnlock(t, second)
 		})
 	})
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
-		steady(t, func(t testing.TB) {
+		kit.Steady(t, func(t testing.TB) {
 			held, second, _ := isolate(t, 0)
 			if err := held.Err(); err != nil {
 				t.Errorf("it ended: %v; docs/durability.md says that it would not, without acknowledgements", err)
 			}
-			mustUnlock(t, second)
+			kit.MustUnlock(t, second)
 		})
 	})
 }

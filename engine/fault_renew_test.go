@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-func short(c *Config) { c.Lease = 600 * time.Millisecond }
+func short(c *engine.Config) { c.Lease = 600 * time.Millisecond }
 
 var renewals = faultproxy.Is("EVALSHA", script.Renew.SHA)
 
@@ -39,23 +41,23 @@ func TestHoldSurvivesRenewalsThatFail(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			steady(t, func(t testing.TB) {
-				s, p, e := behind(t, func(c *Config) { c.Lease = 3 * time.Second })
-				h := mustLock(t, e.Mutex("x"))
+			kit.Steady(t, func(t testing.TB) {
+				s, p, e := kit.Behind(t, func(c *engine.Config) { c.Lease = 3 * time.Second })
+				h := kit.MustLock(t, e.Mutex("x"))
 				first := h.ValidUntil()
 				fault(p).Wait(1)
 				renewedAfter(t, h, first)
-				mustUnlock(t, h)
-				clean(t, s)
+				kit.MustUnlock(t, h)
+				kit.Clean(t, s)
 			})
 		})
 	}
 }
 
 // renewedAfter waits until a hold that was valid until then has been renewed.
-func renewedAfter(t testing.TB, h *Hold, until time.Time) {
+func renewedAfter(t testing.TB, h *engine.Hold, until time.Time) {
 	t.Helper()
-	eventually(t, "it is renewed", func() bool {
+	kit.Eventually(t, "it is renewed", func() bool {
 		if err := h.Err(); err != nil {
 			t.Fatalf("the hold ended: %v", err)
 		}
@@ -65,31 +67,31 @@ func renewedAfter(t testing.TB, h *Hold, until time.Time) {
 
 func TestHoldSurvivesARenewalWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s, p, e := behind(t, func(c *Config) { c.Lease, c.CommandTimeout = 4*time.Second, 300*time.Millisecond })
-		h := mustLock(t, e.Mutex("x"))
+	kit.Steady(t, func(t testing.TB) {
+		s, p, e := kit.Behind(t, func(c *engine.Config) { c.Lease, c.CommandTimeout = 4*time.Second, 300*time.Millisecond })
+		h := kit.MustLock(t, e.Mutex("x"))
 		first := h.ValidUntil()
 		p.Delay(faultproxy.Carried("EVALSHA"), 0, 2*time.Second)
-		eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
+		kit.Eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
 		p.Delay(faultproxy.All, 0, 0)
 		renewedAfter(t, h, first)
-		mustUnlock(t, h)
-		clean(t, s)
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s)
 	})
 }
 
 // The network swallows everything and resets nothing: only the clock can tell.
 func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s, p, e := behind(t, short)
-		h := mustLock(t, e.Mutex("x"))
-		fixed := mustLock(t, e.Mutex("y"), Lease(600*time.Millisecond))
+	kit.Steady(t, func(t testing.TB) {
+		s, p, e := kit.Behind(t, short)
+		h := kit.MustLock(t, e.Mutex("x"))
+		fixed := kit.MustLock(t, e.Mutex("y"), engine.Lease(600*time.Millisecond))
 		p.Blackhole(faultproxy.All)
-		for name, h := range map[string]*Hold{"x": h, "y": fixed} {
+		for name, h := range map[string]*engine.Hold{"x": h, "y": fixed} {
 			select {
 			case <-h.Done():
-			case <-ctxT(t).Done():
+			case <-kit.Ctx(t).Done():
 				t.Fatal("the hold never ended")
 			}
 			// The server's key must outlive the hold: it is asked right after Done.
@@ -97,31 +99,31 @@ func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 				t.Errorf("%s: the key had expired before the hold ended", name)
 			}
 		}
-		var lost *LostError
-		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != NotRenewed {
+		var lost *engine.LostError
+		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.NotRenewed {
 			t.Errorf("watchdog hold: %v, want NotRenewed", err)
 		}
-		if err := fixed.Err(); !errors.As(err, &lost) || lost.Reason != LeaseEnded {
+		if err := fixed.Err(); !errors.As(err, &lost) || lost.Reason != engine.LeaseEnded {
 			t.Errorf("fixed hold: %v, want LeaseEnded", err)
 		}
-		if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock after loss: %v", err)
 		}
 		p.Heal()
-		eventually(t, "what was lost is released", func() bool { return s.Do("DBSIZE") == int64(0) })
+		kit.Eventually(t, "what was lost is released", func() bool { return s.Do("DBSIZE") == int64(0) })
 	})
 }
 
 func TestAcknowledgementAfterTheEndDoesNotBringAHoldBack(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s, p, e := behind(t, short)
-		h := mustLock(t, e.Mutex("x"))
+	kit.Steady(t, func(t testing.TB) {
+		s, p, e := kit.Behind(t, short)
+		h := kit.MustLock(t, e.Mutex("x"))
 		p.Pause(faultproxy.All)
 		<-h.Done()
 		p.Resume() // the renewals reach the server now, and their answers us
-		eventually(t, "the engine released what it lost", func() bool { return len(fields(t, s, "x")) == 0 })
-		if err := h.Err(); !errors.Is(err, ErrLost) {
+		kit.Eventually(t, "the engine released what it lost", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
+		if err := h.Err(); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("the hold is %v", err)
 		}
 		if n := e.Stats().Held; n != 0 {
@@ -132,22 +134,22 @@ func TestAcknowledgementAfterTheEndDoesNotBringAHoldBack(t *testing.T) {
 
 func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s := server(t)
-		e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
-		holds := make([]*Hold, 64)
+	kit.Steady(t, func(t testing.TB) {
+		s := kit.Server(t)
+		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
+		holds := make([]*engine.Hold, 64)
 		for i := range holds {
-			holds[i] = mustLock(t, e.Mutex(fmt.Sprint("x", i)))
+			holds[i] = kit.MustLock(t, e.Mutex(fmt.Sprint("x", i)))
 		}
 		s.Do("SET", "x13", "another library's lock")
 		<-holds[13].Done()
-		var lost *LostError
-		if err := holds[13].Err(); !errors.As(err, &lost) || lost.Reason != TakenOnServer {
+		var lost *engine.LostError
+		if err := holds[13].Err(); !errors.As(err, &lost) || lost.Reason != engine.TakenOnServer {
 			t.Errorf("error is %v, want TakenOnServer", err)
 		}
 		for round := range 2 {
 			n := e.Stats().Renewed
-			eventually(t, fmt.Sprint("renewal round ", round), func() bool { return e.Stats().Renewed >= n+63 || e.Stats().Held < 63 })
+			kit.Eventually(t, fmt.Sprint("renewal round ", round), func() bool { return e.Stats().Renewed >= n+63 || e.Stats().Held < 63 })
 		}
 		for i, h := range holds {
 			if err := h.Err(); i != 13 && err != nil {
@@ -159,13 +161,13 @@ func TestOneForeignKeyAmongManyRenewedCostsOneHold(t *testing.T) {
 
 func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL()) // lease 30 s: the next renewal is far away
-	h := mustLock(t, e.Mutex("x"))
-	f := e.Mutex("x").LockAsync(ctxT(t))
-	eventually(t, "it listens, though it waits for a hold of its own process", func() bool { return e.Stats().Channels == 1 })
-	other := open(t, s.URL())
-	if ok, err := other.Mutex("x").ForceUnlock(ctxT(t)); !ok || err != nil {
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL()) // lease 30 s: the next renewal is far away
+	h := kit.MustLock(t, e.Mutex("x"))
+	f := e.Mutex("x").LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "it listens, though it waits for a hold of its own process", func() bool { return e.Stats().Channels == 1 })
+	other := kit.Open(t, s.URL())
+	if ok, err := other.Mutex("x").ForceUnlock(kit.Ctx(t)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	start := pace.Now()
@@ -173,10 +175,10 @@ func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
 	if d := start.Elapsed(); d > 5*time.Second {
 		t.Errorf("noticed after %v", d)
 	}
-	next, err := f.Await(ctxT(t))
+	next, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, next)
-	clean(t, s)
+	kit.MustUnlock(t, next)
+	kit.Clean(t, s)
 }

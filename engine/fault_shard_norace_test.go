@@ -1,16 +1,18 @@
 //go:build !race
 
-package engine
+package engine_test
 
 import (
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 func TestDeadShardDelaysNoOtherRenewalsOf100000Holds(t *testing.T) {
 	t.Parallel()
 	lease := 6 * time.Second
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		lease = min(2*lease, time.Minute) // a busy machine needs longer to renew so many
 		deadShard(t, 100_000, lease)
 	})

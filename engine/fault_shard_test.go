@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -15,7 +17,7 @@ import (
 func TestDeadShardDelaysNoOtherRenewals(t *testing.T) {
 	t.Parallel()
 	many := 4 * 20_000
-	steady(t, func(t testing.TB) {
+	kit.Steady(t, func(t testing.TB) {
 		many = max(many/4, 1000) // what a machine that has no time to spare may manage
 		deadShard(t, many, 20*time.Second)
 	})
@@ -25,17 +27,17 @@ func TestDeadShardDelaysNoOtherRenewals(t *testing.T) {
 // detector alone keeps a machine busy: see the test of 100,000 without it.
 func deadShard(t testing.TB, many int, lease time.Duration) {
 	cluster := redistest.StartCluster(t, false)
-	at := clustered(cluster)
+	at := kit.Clustered(cluster)
 	stopped := cluster.Nodes()[1]
 	var late lateness
-	e := at.open(t, leaseOf(lease), func(c *Config) {
-		c.Hooks.Renewed = func(ev RenewedEvent) { late.note(ev, stopped.Addr()) }
+	e := at.Open(t, kit.LeaseOf(lease), func(c *engine.Config) {
+		c.Hooks.Renewed = func(ev engine.RenewedEvent) { late.note(ev, stopped.Addr()) }
 	})
-	var taking []*Future[*Hold]
+	var taking []*engine.Future[*engine.Hold]
 	for i := range many {
-		taking = append(taking, e.Mutex(fmt.Sprint("x", i)).LockAsync(ctxT(t)))
+		taking = append(taking, e.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t)))
 	}
-	holds, err := AwaitAll(ctxT(t), taking...)
+	holds, err := engine.AwaitAll(kit.Ctx(t), taking...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +47,12 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 			t.Fatalf("%s, before anything was stopped: %v", h.Name(), err)
 		}
 	}
-	var healthy, hung []*Hold
+	var healthy, hung []*engine.Hold
 	slots := make(map[uint16]bool)
 	for _, h := range holds {
-		slots[resp.Slot(h.h.Res.Route)] = true
-		if e.table.Client.AddrOf(h.h.Res.Route) == stopped.Addr() {
+		route := kit.Client(e).Route(h.Name())
+		slots[resp.Slot(route)] = true
+		if kit.Client(e).AddrOf(route) == stopped.Addr() {
 			hung = append(hung, h)
 		} else {
 			healthy = append(healthy, h)
@@ -64,13 +67,13 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 	late.reset()
 	for _, h := range hung {
 		<-h.Done()
-		if err := h.Err(); !errors.Is(err, ErrLost) {
+		if err := h.Err(); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("%s: %v", h.Name(), err)
 		}
 	}
 	t.Logf("those on the node that is stopped ended within %v", time.Since(start).Round(time.Millisecond))
 	n := e.Stats().Renewed
-	eventually(t, "the others are renewed", func() bool {
+	kit.Eventually(t, "the others are renewed", func() bool {
 		st := e.Stats()
 		return st.Renewed >= n+uint64(len(healthy)) || st.Held < len(healthy)
 	})
@@ -82,14 +85,14 @@ func deadShard(t testing.TB, many int, lease time.Duration) {
 		}
 	}
 	stopped.Cont()
-	var going []*Future[struct{}]
+	var going []*engine.Future[struct{}]
 	for _, h := range healthy {
 		going = append(going, h.UnlockAsync())
 	}
-	if _, err := AwaitAll(ctxT(t), going...); err != nil {
+	if _, err := engine.AwaitAll(kit.Ctx(t), going...); err != nil {
 		t.Error(err)
 	}
-	at.clean(t)
+	at.Clean(t)
 }
 
 // lateness is how much later than due renewals went out and were answered, of all
@@ -108,7 +111,7 @@ func (l *lateness) reset() {
 	l.scripts, l.failed, l.why, l.worst = 0, 0, nil, 0
 }
 
-func (l *lateness) note(ev RenewedEvent, except string) {
+func (l *lateness) note(ev engine.RenewedEvent, except string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ev.Node == except {

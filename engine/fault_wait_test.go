@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
 )
@@ -17,55 +19,55 @@ import (
 // subscription. A waiter that misses it would sleep for the lease of 30 s.
 func TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	holder := open(t, s.URL()).Mutex("x")
-	points := map[string]func(t *testing.T, p *faultproxy.Proxy, e *Engine, h *Hold){
-		"before the try is sent": func(t *testing.T, p *faultproxy.Proxy, e *Engine, h *Hold) {
-			mustUnlock(t, h)
+	s := kit.Server(t)
+	holder := kit.Open(t, s.URL()).Mutex("x")
+	points := map[string]func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold){
+		"before the try is sent": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
+			kit.MustUnlock(t, h)
 		},
-		"after the try was refused, before SUBSCRIBE reaches the server": func(t *testing.T, p *faultproxy.Proxy, e *Engine, h *Hold) {
+		"after the try was refused, before SUBSCRIBE reaches the server": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
 			p.Pause(faultproxy.Carried("SUBSCRIBE"))
-			eventually(t, "the try was refused", func() bool { return e.Stats().Channels == 1 })
-			mustUnlock(t, h)
+			kit.Eventually(t, "the try was refused", func() bool { return e.Stats().Channels == 1 })
+			kit.MustUnlock(t, h)
 			p.Resume()
 		},
-		"after SUBSCRIBE, before its confirmation arrives": func(t *testing.T, p *faultproxy.Proxy, e *Engine, h *Hold) {
+		"after SUBSCRIBE, before its confirmation arrives": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
 			p.Delay(faultproxy.Carried("SUBSCRIBE"), 0, 100*time.Millisecond)
-			eventually(t, "the server has the subscription", func() bool {
+			kit.Eventually(t, "the server has the subscription", func() bool {
 				list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
 				return len(list) == 1
 			})
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		},
-		"while the second try is under way": func(t *testing.T, p *faultproxy.Proxy, e *Engine, h *Hold) {
+		"while the second try is under way": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
 			p.Delay(faultproxy.Carried("EVALSHA"), 0, 100*time.Millisecond)
 			p.Watch(faultproxy.Is("EVALSHA"))
-			eventually(t, "two tries", func() bool { return p.Stats().Forwarded["EVALSHA"] >= 2 })
-			mustUnlock(t, h)
+			kit.Eventually(t, "two tries", func() bool { return p.Stats().Forwarded["EVALSHA"] >= 2 })
+			kit.MustUnlock(t, h)
 		},
-		"while it sleeps": func(t *testing.T, p *faultproxy.Proxy, e *Engine, h *Hold) {
-			eventually(t, "two tries answered", func() bool {
+		"while it sleeps": func(t *testing.T, p *faultproxy.Proxy, e *engine.Engine, h *engine.Hold) {
+			kit.Eventually(t, "two tries answered", func() bool {
 				return p.Stats().Forwarded["EVALSHA"] >= 2 && e.Stats().InFlight == 0
 			})
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		},
 	}
 	for name, act := range points {
 		t.Run(name, func(t *testing.T) {
 			p := faultproxy.New(t, "tcp", s.Addr())
-			e := open(t, "redis://"+p.Addr())
-			h := mustLock(t, holder)
-			f := e.Mutex("x").LockAsync(ctxT(t))
+			e := kit.Open(t, "redis://"+p.Addr())
+			h := kit.MustLock(t, holder)
+			f := e.Mutex("x").LockAsync(kit.Ctx(t))
 			act(t, p, e, h)
 			start := pace.Now()
-			got, err := f.Await(ctxT(t))
+			got, err := f.Await(kit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := start.Elapsed(); d > 5*time.Second {
 				t.Errorf("woken after %v", d)
 			}
-			mustUnlock(t, got)
+			kit.MustUnlock(t, got)
 		})
 	}
 }
@@ -74,50 +76,50 @@ func TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter(t *testing.T) {
 // back and every head tries again, for messages were lost meanwhile.
 func TestCutSubscriptionsComeBackAndEveryHeadTries(t *testing.T) {
 	t.Parallel()
-	s, p, e := behind(t)
-	holder := open(t, s.URL())
+	s, p, e := kit.Behind(t)
+	holder := kit.Open(t, s.URL())
 	const n = 300
-	holds := make([]*Hold, n)
-	futures := make([]*Future[*Hold], n)
+	holds := make([]*engine.Hold, n)
+	futures := make([]*engine.Future[*engine.Hold], n)
 	for i := range n {
-		holds[i] = mustLock(t, holder.Mutex(fmt.Sprint("x", i)))
-		futures[i] = e.Mutex(fmt.Sprint("x", i)).LockAsync(ctxT(t))
+		holds[i] = kit.MustLock(t, holder.Mutex(fmt.Sprint("x", i)))
+		futures[i] = e.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t))
 	}
 	subscribed := func() bool {
 		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == n
 	}
-	eventually(t, "all subscribe", subscribed)
+	kit.Eventually(t, "all subscribe", subscribed)
 	p.Down()
 	// Released while nobody hears it.
 	for i := range n / 2 {
-		mustUnlock(t, holds[i])
+		kit.MustUnlock(t, holds[i])
 	}
 	p.Up()
 	for i := range n / 2 {
-		h, err := futures[i].Await(ctxT(t))
+		h, err := futures[i].Await(kit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 	}
 	for i := n / 2; i < n; i++ {
-		mustUnlock(t, holds[i])
-		h, err := futures[i].Await(ctxT(t))
+		kit.MustUnlock(t, holds[i])
+		h, err := futures[i].Await(kit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 	}
-	clean(t, s, e, holder)
+	kit.Clean(t, s, e, holder)
 }
 
 // The pub/sub connection alone dies again and again under contention: only time
 // may be lost.
 func TestContentionSurvivesAnUnreliablePubSubConnection(t *testing.T) {
 	t.Parallel()
-	s, p, e := behind(t)
-	other := open(t, s.URL())
+	s, p, e := kit.Behind(t)
+	other := kit.Open(t, s.URL())
 	stop := make(chan struct{})
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
@@ -135,16 +137,16 @@ func TestContentionSurvivesAnUnreliablePubSubConnection(t *testing.T) {
 	var pairs atomic.Int64
 	var wg sync.WaitGroup
 	for i := range 8 {
-		m := []*Engine{e, other}[i%2].Mutex("x")
+		m := []*engine.Engine{e, other}[i%2].Mutex("x")
 		wg.Go(func() {
 			for range 30 {
-				h, err := m.Lock(ctxT(t))
+				h, err := m.Lock(kit.Ctx(t))
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				pairs.Add(1)
-				if err := h.Unlock(ctxT(t)); err != nil {
+				if err := h.Unlock(kit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -160,69 +162,67 @@ func TestContentionSurvivesAnUnreliablePubSubConnection(t *testing.T) {
 
 func TestServerKilledAndRestartedUnderManyWaitersServesThemAll(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	holder := open(t, s.URL())
-	e := open(t, s.URL())
+	s := kit.Server(t)
+	holder := kit.Open(t, s.URL())
+	e := kit.Open(t, s.URL())
 	const n = 1000
-	h := mustLock(t, holder.Mutex("hot"))
+	h := kit.MustLock(t, holder.Mutex("hot"))
 	var served atomic.Int64
 	var wg sync.WaitGroup
 	for i := range n {
 		name := "hot"
 		if i%2 == 1 {
 			name = fmt.Sprint("own", i)
-			mustLock(t, holder.Mutex(name))
+			kit.MustLock(t, holder.Mutex(name))
 		}
 		f := e.Mutex(name).LockAsync(context.Background())
 		wg.Go(func() {
-			got, err := f.Await(within(t, limit))
+			got, err := f.Await(kit.Within(t, kit.Limit))
 			if err != nil {
 				return // counted below
 			}
 			served.Add(1)
-			if err := got.Unlock(ctxT(t)); err != nil && !errors.Is(err, ErrLost) {
+			if err := got.Unlock(kit.Ctx(t)); err != nil && !errors.Is(err, engine.ErrLost) {
 				t.Error(err)
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool { return e.Stats().Waiting == n })
+	kit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting == n })
 	s.Kill()
 	s.Restart() // empty: every hold is gone
 	wg.Wait()
 	if served.Load() != n {
-		report(t, e)
+		kit.Report(t, e)
 		t.Errorf("%d served, want %d", served.Load(), n)
 	}
 	// The watchdog notices at the next renewal, Unlock at once.
-	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Unlock of a hold that the server forgot: %v", err)
 	}
 }
 
 func TestLockWithoutAServerWaitsAndTryLockDoesNot(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), func(c *Config) { c.CommandTimeout = 300 * time.Millisecond })
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
 	s.Kill()
-	f := e.Mutex("x").LockAsync(ctxT(t))
+	f := e.Mutex("x").LockAsync(kit.Ctx(t))
 	for what, err := range map[string]error{
-		"TryLock": second(e.Mutex("y").TryLock(ctxT(t))),
-		"State":   second(e.Mutex("x").State(ctxT(t))),
-		"Ping":    e.Ping(ctxT(t)),
+		"TryLock": kit.ErrOf(e.Mutex("y").TryLock(kit.Ctx(t))),
+		"State":   kit.ErrOf(e.Mutex("x").State(kit.Ctx(t))),
+		"Ping":    e.Ping(kit.Ctx(t)),
 	} {
-		if !errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)
 		}
 	}
-	if _, err := e.Mutex("z").Lock(ctxT(t), Wait(200*time.Millisecond)); !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrUnavailable) {
+	if _, err := e.Mutex("z").Lock(kit.Ctx(t), engine.Wait(200*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("Lock with Wait: %v", err)
 	}
 	s.Restart()
-	h, err := f.Await(ctxT(t))
+	h, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 }
-
-func second[T any](_ T, err error) error { return err }

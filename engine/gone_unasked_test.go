@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -14,48 +16,48 @@ import (
 func TestAnswerThatNobodyWaitsForEndsAHoldThatIsGone(t *testing.T) {
 	t.Parallel()
 	// Each asks about the owner when the connections are paused, and gives up.
-	short := Lease(300 * time.Millisecond)
-	asks := map[string]func(t *testing.T, m Mutex, h *Hold, pause func()){
-		"a re-entry": func(t *testing.T, m Mutex, h *Hold, pause func()) {
-			ctx, cancel := context.WithCancel(h.Context(ctxT(t)))
+	short := engine.Lease(300 * time.Millisecond)
+	asks := map[string]func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()){
+		"a re-entry": func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()) {
+			ctx, cancel := context.WithCancel(h.Context(kit.Ctx(t)))
 			pause()
 			f := m.LockAsync(ctx)
 			cancel()
 			<-f.Done()
 		},
-		"an Extend of a re-entry": func(t *testing.T, m Mutex, h *Hold, pause func()) {
-			child := mustReenter(t, m, h, short)
+		"an Extend of a re-entry": func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()) {
+			child := kit.MustReenter(t, m, h, short)
 			pause()
-			if err := child.Extend(ctxT(t), time.Second); !errors.Is(err, ErrLost) {
+			if err := child.Extend(kit.Ctx(t), time.Second); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Extend: %v", err)
 			}
 		},
-		"an Unlock of a re-entry": func(t *testing.T, m Mutex, h *Hold, pause func()) {
-			child := mustReenter(t, m, h, short)
+		"an Unlock of a re-entry": func(t *testing.T, m engine.Mutex, h *engine.Hold, pause func()) {
+			child := kit.MustReenter(t, m, h, short)
 			pause()
-			if err := child.Unlock(ctxT(t)); !errors.Is(err, ErrOutcomeUnknown) {
+			if err := child.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
 				t.Errorf("Unlock: %v", err)
 			}
 		},
 	}
 	for name, ask := range asks {
-		for reason, command := range map[LostReason][]string{
-			GoneOnServer:  {"DEL", "x"},
-			TakenOnServer: {"SET", "x", "something else"},
+		for reason, command := range map[engine.LostReason][]string{
+			engine.GoneOnServer:  {"DEL", "x"},
+			engine.TakenOnServer: {"SET", "x", "something else"},
 		} {
 			t.Run(name+": "+reason.String(), func(t *testing.T) {
 				t.Parallel()
-				s, p, e := behind(t)
+				s, p, e := kit.Behind(t)
 				m := e.Mutex("x")
-				h := mustLock(t, m, Lease(time.Hour))
+				h := kit.MustLock(t, m, engine.Lease(time.Hour))
 				ask(t, m, h, func() { p.Pause(faultproxy.All) })
 				if err := h.Err(); err != nil {
 					t.Fatalf("the hold has ended before anybody said so: %v", err)
 				}
 				s.Do(command...)
 				p.Resume()
-				receive(t, h.Done())
-				wantLost(t, "the hold", h.Err(), reason)
+				kit.Receive(t, h.Done())
+				kit.WantLost(t, "the hold", h.Err(), reason)
 			})
 		}
 	}

@@ -17,9 +17,6 @@ import (
 // process can use, as everything here that bounds how long something may take.
 const limit = 20 * time.Second
 
-// patience is for what knows real time only, like a connection's deadline.
-const patience = 10 * time.Minute
-
 // open connects an engine to a server and closes it with the test.
 func open(t testing.TB, url string, change ...func(*Config)) *Engine {
 	t.Helper()

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 // register notes who had which lock when, by the clock of this process.
@@ -46,7 +49,7 @@ type theft struct {
 	before, after time.Time
 }
 
-func (r *register) granted(e *Engine, h *Hold, asked time.Time) *claim {
+func (r *register) granted(e *engine.Engine, h *engine.Hold, asked time.Time) *claim {
 	c := &claim{name: h.Name(), owner: h.Owner(), engine: e.ID(), asked: asked, granted: time.Now()}
 	c.until = c.granted
 	c.look(h)
@@ -57,7 +60,7 @@ func (r *register) granted(e *Engine, h *Hold, asked time.Time) *claim {
 }
 
 // look notes until when the hold is good, and reports whether it is live.
-func (c *claim) look(h *Hold) bool {
+func (c *claim) look(h *engine.Hold) bool {
 	until := h.ValidUntil()
 	if h.Err() != nil {
 		return false
@@ -70,7 +73,7 @@ func (c *claim) look(h *Hold) bool {
 }
 
 // unlock gives the hold back and notes how that went.
-func (r *register) unlock(t *testing.T, ctx context.Context, h *Hold, c *claim) {
+func (r *register) unlock(t *testing.T, ctx context.Context, h *engine.Hold, c *claim) {
 	c.unlocking = time.Now()
 	was := h.Err()
 	err := h.Unlock(ctx)
@@ -79,11 +82,11 @@ func (r *register) unlock(t *testing.T, ctx context.Context, h *Hold, c *claim) 
 		c.until = c.unlocking
 	}
 	switch {
-	case err == nil, errors.Is(err, ErrOutcomeUnknown):
+	case err == nil, errors.Is(err, engine.ErrOutcomeUnknown):
 		if was != nil {
 			t.Errorf("Unlock of a hold that had ended (%v): %v", was, err)
 		}
-	case !errors.Is(err, ErrLost):
+	case !errors.Is(err, engine.ErrLost):
 		t.Errorf("Unlock: %v", err)
 	}
 }
@@ -119,11 +122,11 @@ func (r *register) check(t *testing.T, kind historyKind) {
 }
 
 func outcomeOf(err error) string {
-	var lost *LostError
+	var lost *engine.LostError
 	switch {
 	case errors.As(err, &lost):
 		return lost.Reason.String()
-	case errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, engine.ErrOutcomeUnknown):
 		return "release unknown"
 	case err != nil:
 		return err.Error()
@@ -158,15 +161,15 @@ func (r *register) stolenFrom(a, b *claim) bool {
 // checkReasons: where nobody removes keys, the server loses no hold in its time.
 func (r *register) checkReasons(t *testing.T, kind historyKind) {
 	for _, c := range r.claims {
-		var lost *LostError
-		if !errors.As(c.result, &lost) || lost.Reason == NotRenewed || lost.Reason == LeaseEnded || lost.Reason == MaxHoldReached {
+		var lost *engine.LostError
+		if !errors.As(c.result, &lost) || lost.Reason == engine.NotRenewed || lost.Reason == engine.LeaseEnded || lost.Reason == engine.MaxHoldReached {
 			continue
 		}
-		if lost.Reason == EngineClosed && kind.closes {
+		if lost.Reason == engine.EngineClosed && kind.closes {
 			continue
 		}
 		// A release that reaches the server after the lease finds nothing there.
-		if lost.Reason == GoneOnServer && c.unlocked.After(c.valid) {
+		if lost.Reason == engine.GoneOnServer && c.unlocked.After(c.valid) {
 			continue
 		}
 		t.Errorf("lost, and nobody took it (%v): %v", lost, c)
@@ -220,10 +223,10 @@ func (r *register) checkOrder(t *testing.T) {
 		}
 		ops = append(ops, end)
 	}
-	switch porcupine.CheckOperationsTimeout(mutexModel, ops, patience) {
+	switch porcupine.CheckOperationsTimeout(mutexModel, ops, kit.Patience) {
 	case porcupine.Illegal:
 		t.Error("this is not the history of a mutex for each name")
 	case porcupine.Unknown:
-		t.Errorf("the history could not be judged within %v", patience)
+		t.Errorf("the history could not be judged within %v", kit.Patience)
 	}
 }

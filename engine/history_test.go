@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -21,7 +23,7 @@ import (
 // server misbehave. Everything is drawn from one seed, which is printed; the order
 // of events is the scheduler's, so a seed finds its way back only roughly.
 //
-//	PAWL_HISTORY=2m PAWL_HISTORY_SEED=1 go test -run TestHistory ./engine
+//	PAWL_HISTORY=2m PAWL_HISTORY_SEED=1 go test -run TestHistory ./engine/suite/history
 //
 // What must hold, in every history:
 //
@@ -35,7 +37,7 @@ type history struct {
 	kind     historyKind
 	seed     uint64
 	s        *redistest.Server
-	engines  []*atomic.Pointer[Engine]
+	engines  []*atomic.Pointer[engine.Engine]
 	proxies  []*faultproxy.Proxy
 	names    []string
 	register register
@@ -106,7 +108,7 @@ func runHistory(t *testing.T, kind historyKind) {
 	}
 	t.Logf("seed %d", seed)
 	kind.patience = 10 * time.Second
-	h := &history{t: t, kind: kind, seed: seed, s: server(t), stop: make(chan struct{})}
+	h := &history{t: t, kind: kind, seed: seed, s: kit.Server(t), stop: make(chan struct{})}
 	h.register.start = time.Now()
 	for i := range historyNames {
 		h.names = append(h.names, fmt.Sprint("n", i))
@@ -114,7 +116,7 @@ func runHistory(t *testing.T, kind historyKind) {
 	rng := h.rand(0)
 	for i := range historyEngines {
 		h.proxies = append(h.proxies, faultproxy.New(t, "tcp", h.s.Addr()))
-		h.engines = append(h.engines, new(atomic.Pointer[Engine]))
+		h.engines = append(h.engines, new(atomic.Pointer[engine.Engine]))
 		h.open(i, rng)
 	}
 	h.run(length)
@@ -122,13 +124,15 @@ func runHistory(t *testing.T, kind historyKind) {
 
 // open makes an engine for a place. Its connections come up when they can.
 func (h *history) open(i int, rng *rand.Rand) {
-	e := open(h.t, "redis://"+h.proxies[i].Addr(), func(c *Config) {
+	anyTransport := func(c *resp.Config) {
+		if rng.IntN(2) == 0 {
+			c.Transport = resp.TransportStd
+		}
+	}
+	e := kit.OpenOn(h.t, anyTransport, "redis://"+h.proxies[i].Addr(), func(c *engine.Config) {
 		c.Lease, c.CommandTimeout, c.DialTimeout, c.CloseTimeout = h.kind.lease, h.kind.timeout, time.Second, 2*time.Second
 		c.Lazy = true
 		c.Lanes = 1 + rng.IntN(2)
-		if rng.IntN(2) == 0 {
-			c.transport = resp.TransportStd
-		}
 	})
 	h.engines[i].Store(e)
 }
@@ -138,15 +142,15 @@ func (h *history) open(i int, rng *rand.Rand) {
 func (h *history) replace(i int, rng *rand.Rand) {
 	old := h.engines[i].Load()
 	start, used := time.Now(), pace.Now()
-	if err := old.Close(); err != nil && !errors.Is(err, ErrOutcomeUnknown) {
+	if err := old.Close(); err != nil && !errors.Is(err, engine.ErrOutcomeUnknown) {
 		h.t.Errorf("Close: %v", err)
 	}
 	if d := used.Elapsed(); d > h.kind.patience {
 		h.t.Errorf("Close took %v", d)
 	}
 	h.register.closed(start)
-	if st := old.Stats(); st.Held != 0 || st.Waiting != 0 || old.table.Resources() != 0 {
-		h.t.Errorf("a closed engine: %+v, %d names", st, old.table.Resources())
+	if st := old.Stats(); st.Held != 0 || st.Waiting != 0 || kit.Inside(old).Names != 0 {
+		h.t.Errorf("a closed engine: %+v, %d names", st, kit.Inside(old).Names)
 	}
 	h.open(i, rng)
 }
@@ -167,13 +171,13 @@ func (h *history) run(length time.Duration) {
 	if h.kind.closes {
 		faults.Go(func() {
 			rng := h.rand(400)
-			for pause(over, rand64(rng, 700*time.Millisecond)) {
+			for kit.Pause(over, rand64(rng, 700*time.Millisecond)) {
 				h.replace(rng.IntN(historyEngines), rng)
 			}
 		})
 	}
 
-	<-within(h.t, length).Done()
+	<-kit.Within(h.t, length).Done()
 	close(over)
 	faults.Wait()
 	h.healed = time.Now()
@@ -182,7 +186,7 @@ func (h *history) run(length time.Duration) {
 	go func() { workers.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-within(h.t, h.kind.patience*3/4).Done():
+	case <-kit.Within(h.t, h.kind.patience*3/4).Done():
 		h.report()
 		<-done // the contexts of all waits end
 	}
@@ -198,15 +202,7 @@ func (h *history) report() {
 	for i := range h.engines {
 		e := h.engines[i].Load()
 		h.t.Logf("engine %d, %s:", i, e.ID())
-		report(h.t, e)
-		for i := range e.table.Shards() {
-			sh := &e.table.Shards()[i]
-			sh.Lock()
-			for _, r := range sh.All() {
-				h.t.Logf("%s: %+v", r.Name, r.View())
-			}
-			sh.Unlock()
-		}
+		kit.Report(h.t, e)
 	}
 }
 
@@ -216,19 +212,18 @@ func (h *history) checkLeftovers() {
 	for i := range h.engines {
 		e := h.engines[i].Load()
 		if h.kind.lease < 5*time.Second { // burned owners are remembered for a lease
-			eventually(t, fmt.Sprintf("engine %d knows of no name any more", i), func() bool { return e.table.Resources() == 0 })
+			kit.Eventually(t, fmt.Sprintf("engine %d knows of no name any more", i), func() bool { return kit.Inside(e).Names == 0 })
 		}
 		s := e.Stats()
 		if s.Held != 0 || s.Waiting != 0 || s.Leaked != 0 {
 			t.Errorf("engine %d: %+v", i, s)
 		}
-		for _, l := range e.table.Recovery.View().Lanes {
-			if l.Out != 0 {
-				t.Errorf("engine %d: %d paced commands of a lane were never answered", i, l.Out)
-			}
+		in := kit.Inside(e)
+		if in.Out != 0 {
+			t.Errorf("engine %d: %d paced commands were never answered", i, in.Out)
 		}
-		if n := e.watches.Len(); n != 0 {
-			t.Errorf("engine %d watches %d contexts", i, n)
+		if in.Watched != 0 {
+			t.Errorf("engine %d watches %d contexts", i, in.Watched)
 		}
 	}
 	for i := range h.engines {
@@ -237,8 +232,8 @@ func (h *history) checkLeftovers() {
 			t.Errorf("engine %d: Close: %v", i, err)
 		}
 	}
-	eventually(t, "the server has no key", func() bool { return h.s.Do("DBSIZE") == int64(0) })
-	eventually(t, "the server has no channel", func() bool {
+	kit.Eventually(t, "the server has no key", func() bool { return h.s.Do("DBSIZE") == int64(0) })
+	kit.Eventually(t, "the server has no channel", func() bool {
 		list, _ := h.s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == 0
 	})

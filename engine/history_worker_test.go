@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
@@ -15,7 +17,7 @@ import (
 type worker struct {
 	h      *history
 	rng    *rand.Rand
-	engine *atomic.Pointer[Engine]
+	engine *atomic.Pointer[engine.Engine]
 }
 
 func (w *worker) run() {
@@ -74,8 +76,8 @@ func (w *worker) step() {
 			}
 		}
 	}()
-	var opts []Option
-	var hold *Hold
+	var opts []engine.Option
+	var hold *engine.Hold
 	var err error
 	asked := time.Now()
 	switch w.rng.IntN(8) {
@@ -86,7 +88,7 @@ func (w *worker) step() {
 		hold, err = m.Lock(short)
 		cancel()
 	case 2:
-		hold, err = m.Lock(ctx, Wait(time.Millisecond+w.upTo(100*time.Millisecond)))
+		hold, err = m.Lock(ctx, engine.Wait(time.Millisecond+w.upTo(100*time.Millisecond)))
 	case 3:
 		f := m.LockAsync(ctx)
 		_, _ = f.Await(w.soon(ctx))
@@ -98,10 +100,10 @@ func (w *worker) step() {
 		}
 		hold, err = f.Await(ctx)
 	case 4:
-		hold, err = m.Lock(ctx, Lease(20*time.Millisecond+w.upTo(w.h.kind.lease)))
+		hold, err = m.Lock(ctx, engine.Lease(20*time.Millisecond+w.upTo(w.h.kind.lease)))
 	case 5:
-		margin := e.margin(e.cfg.Lease)
-		opts = append(opts, MaxHold(margin+time.Millisecond+w.upTo(time.Second)))
+		margin := kit.Margin(w.h.kind.lease)
+		opts = append(opts, engine.MaxHold(margin+time.Millisecond+w.upTo(time.Second)))
 		fallthrough
 	default:
 		hold, err = m.Lock(ctx, opts...)
@@ -115,7 +117,7 @@ func (w *worker) step() {
 
 // refused checks that an acquisition failed for a reason that it can have here.
 func (w *worker) refused(name string, err error) {
-	if !errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrInvalid) || errors.Is(err, ErrClosed) && !w.h.kind.closes || errors.Is(err, ErrWrongType) {
+	if !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrInvalid) || errors.Is(err, engine.ErrClosed) && !w.h.kind.closes || errors.Is(err, engine.ErrWrongType) {
 		w.h.t.Errorf("Lock(%q): %v", name, err)
 	}
 }
@@ -144,7 +146,7 @@ func (w *worker) workTime() time.Duration {
 }
 
 // work looks at the hold all the time, and gives it back.
-func (w *worker) work(e *Engine, hold *Hold, c *claim, d time.Duration) {
+func (w *worker) work(e *engine.Engine, hold *engine.Hold, c *claim, d time.Duration) {
 	end := time.Now().Add(d)
 	reentered := false
 	for c.look(hold) {
@@ -174,7 +176,7 @@ func (w *worker) work(e *Engine, hold *Hold, c *claim, d time.Duration) {
 
 // compare asks the server whether it has the field of a hold that is live, and for at
 // least as long as ValidUntil says.
-func (w *worker) compare(hold *Hold) {
+func (w *worker) compare(hold *engine.Hold) {
 	const script = `return {redis.call('HEXISTS', KEYS[1], ARGV[1]), redis.call('PTTL', KEYS[1])}`
 	until := hold.ValidUntil()
 	answer, err := w.h.s.Process.Do("EVAL", script, "1", hold.Name(), hold.Owner())
@@ -192,13 +194,13 @@ func (w *worker) compare(hold *Hold) {
 }
 
 // reenter takes the lock once more under its own hold.
-func (w *worker) reenter(e *Engine, hold *Hold) {
+func (w *worker) reenter(e *engine.Engine, hold *engine.Hold) {
 	ctx, cancel := pace.WithTimeout(hold.Context(context.Background()), w.h.kind.patience)
 	defer cancel()
 	asked := time.Now()
 	child, err := e.Mutex(hold.Name()).Lock(ctx)
 	if err != nil {
-		closed := w.h.kind.closes && errors.Is(err, ErrClosed)
+		closed := w.h.kind.closes && errors.Is(err, engine.ErrClosed)
 		if hold.Err() == nil && ctx.Err() == nil && !closed {
 			w.h.t.Errorf("%s: re-entry under a live hold: %v", hold.Name(), err)
 		}

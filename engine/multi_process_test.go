@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -25,7 +27,7 @@ func rounds(n int) int {
 }
 
 // work takes as long as d, or until the hold is lost.
-func work(h *MultiHold, d time.Duration) {
+func work(h *engine.MultiHold, d time.Duration) {
 	for began := time.Now(); time.Since(began) < d && h.Err() == nil; {
 		runtime.Gosched()
 	}
@@ -34,18 +36,18 @@ func work(h *MultiHold, d time.Duration) {
 // Two processes that want the same two locks in opposite orders both get them, each time.
 func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 	const each = 1000
-	if args := peerArgs(); len(args) == 2 {
-		e := open(t, args[1])
-		l := Multi(e.Mutex("a"), e.Mutex("b"))
+	if args := kit.PeerArgs(); len(args) == 2 {
+		e := kit.Open(t, args[1])
+		l := engine.Multi(e.Mutex("a"), e.Mutex("b"))
 		if args[0] == "1" {
-			l = Multi(e.Mutex("b"), e.Mutex("a"))
+			l = engine.Multi(e.Mutex("b"), e.Mutex("a"))
 		}
-		begins()
+		kit.Begins()
 		for range each {
-			h, err := l.Lock(ctxT(t))
+			h, err := l.Lock(kit.Ctx(t))
 			if err == nil {
 				work(h, 300*time.Microsecond)
-				err = h.Unlock(ctxT(t))
+				err = h.Unlock(kit.Ctx(t))
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -56,10 +58,10 @@ func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	var done [2]int
 	commands := 0
-	peers(t, func(process int, text string) {
+	kit.Peers(t, func(process int, text string) {
 		n := 0
 		if text == "done" {
 			done[process]++
@@ -74,7 +76,7 @@ func TestProcessesWithOppositeOrdersDoNotDeadlock(t *testing.T) {
 	if done != [2]int{each, each} {
 		t.Errorf("%v rounds", done)
 	}
-	clean(t, s)
+	kit.Clean(t, s)
 }
 
 // manySection is what one round of a process had, by the clock of the machine.
@@ -87,19 +89,19 @@ type manySection struct {
 // moment. Nobody waits for ever, no name is had by two at a time, nothing is left over, and
 // it costs what it should. PAWL_MULTI_ROUNDS=10000 is the long run.
 func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
-	if args := peerArgs(); len(args) == 3 {
+	if args := kit.PeerArgs(); len(args) == 3 {
 		n, _ := strconv.Atoi(args[2])
 		takeSets(t, args[0], args[1], n)
 		return
 	}
 	t.Parallel()
-	for name, at := range map[string]*site{
-		"standalone": single(server(t)), "cluster": clustered(redistest.StartCluster(t, false)),
+	for name, at := range map[string]*kit.Site{
+		"standalone": kit.Single(kit.Server(t)), "cluster": kit.Clustered(redistest.StartCluster(t, false)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			had := make(map[string][]manySection) // by name
 			taken, given := 0, 0
-			peers(t, func(process int, text string) {
+			kit.Peers(t, func(process int, text string) {
 				words := strings.Fields(text)
 				switch {
 				case len(words) > 4 && words[0] == "had":
@@ -112,7 +114,7 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 				case text == "gave up":
 					given++
 				}
-			}, at.url, rounds(150))
+			}, at.URL, rounds(150))
 			for name, list := range had {
 				slices.SortFunc(list, func(a, b manySection) int { return int(a.from - b.from) })
 				for i := 1; i < len(list); i++ {
@@ -125,7 +127,7 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 			if taken < rounds(150) {
 				t.Errorf("only %d sets were taken", taken)
 			}
-			at.clean(t)
+			at.Clean(t)
 		})
 	}
 }
@@ -133,14 +135,14 @@ func TestProcessesWithOverlappingSetsExcludeEachOther(t *testing.T) {
 // takeSets is one of the processes.
 func takeSets(t *testing.T, process, url string, n int) {
 	const workers, names = 3, 500
-	e := open(t, url)
+	e := kit.Open(t, url)
 	var mu sync.Mutex
 	say := func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Println(text)
 	}
-	begins()
+	kit.Begins()
 	var wg sync.WaitGroup
 	for worker := range workers {
 		seed, _ := strconv.ParseUint(process, 10, 64)
@@ -151,7 +153,7 @@ func takeSets(t *testing.T, process, url string, n int) {
 				for _, i := range rng.Perm(names)[:1+rng.IntN(60)] {
 					set = append(set, fmt.Sprint("n", i))
 				}
-				ctx, cancel := ctxT(t), context.CancelFunc(func() {})
+				ctx, cancel := kit.Ctx(t), context.CancelFunc(func() {})
 				if rng.IntN(4) == 0 {
 					ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.Int64N(int64(5*time.Millisecond))))
 				}
@@ -161,7 +163,7 @@ func takeSets(t *testing.T, process, url string, n int) {
 					from := time.Now()
 					work(h, time.Duration(rng.Int64N(int64(200*time.Microsecond))))
 					to := time.Now()
-					if err := h.Unlock(ctxT(t)); err != nil {
+					if err := h.Unlock(kit.Ctx(t)); err != nil {
 						t.Errorf("Unlock: %v", err)
 					}
 					say(fmt.Sprintf("had %d %d %d %s", worker, from.UnixNano(), to.UnixNano(), strings.Join(set, " ")))

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -32,22 +34,22 @@ func TestMultiLocksUnderEverything(t *testing.T) {
 
 func multiStress(t *testing.T, seed uint64) {
 	const names, workers, rounds = 12, 4, 15
-	s1, s2 := server(t), server(t)
+	s1, s2 := kit.Server(t), kit.Server(t)
 	p := faultproxy.New(t, "tcp", s2.Addr())
-	short := func(c *Config) { c.CommandTimeout = 200 * time.Millisecond }
+	short := func(c *engine.Config) { c.CommandTimeout = 200 * time.Millisecond }
 	var inside [2][names]atomic.Pointer[context.Context]
 	var bad atomic.Pointer[string]
 	var force atomic.Bool // locks have been removed: two may be inside
 	var wg sync.WaitGroup
-	var engines []*Engine
+	var engines []*engine.Engine
 	for pair := range 3 {
-		e1, e2 := open(t, s1.URL(), short), open(t, "redis://"+p.Addr(), short)
+		e1, e2 := kit.Open(t, s1.URL(), short), kit.Open(t, "redis://"+p.Addr(), short)
 		engines = append(engines, e1, e2)
 		for w := range workers {
 			rng := rand.New(rand.NewPCG(seed, uint64(10*pair+w)))
 			wg.Go(func() {
 				for range rounds {
-					var l []Mutex
+					var l []engine.Mutex
 					var at [][2]int
 					for _, k := range rng.Perm(2 * names)[:1+rng.IntN(8)] {
 						e, side := e1, k%2
@@ -56,29 +58,29 @@ func multiStress(t *testing.T, seed uint64) {
 						}
 						l, at = append(l, e.Mutex(fmt.Sprint("n", k/2))), append(at, [2]int{side, k / 2})
 					}
-					ctx, cancel := ctxT(t), context.CancelFunc(func() {})
+					ctx, cancel := kit.Ctx(t), context.CancelFunc(func() {})
 					if rng.IntN(3) == 0 {
 						ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(5000))*time.Microsecond)
 					}
-					var opts []Option
+					var opts []engine.Option
 					if rng.IntN(3) == 0 {
-						opts = append(opts, Wait(time.Duration(1+rng.IntN(20))*time.Millisecond))
+						opts = append(opts, engine.Wait(time.Duration(1+rng.IntN(20))*time.Millisecond))
 					}
-					f := Multi(l...).LockAsync(ctx, opts...)
+					f := engine.Multi(l...).LockAsync(ctx, opts...)
 					if rng.IntN(8) == 0 {
 						time.Sleep(time.Duration(rng.IntN(1000)) * time.Microsecond) // the variable of the test
 						f.Abandon()
 						cancel()
 						continue
 					}
-					h, err := f.Await(ctxT(t))
+					h, err := f.Await(kit.Ctx(t))
 					if err != nil {
-						if errors.Is(err, ErrPending) {
+						if errors.Is(err, engine.ErrPending) {
 							msg := fmt.Sprintf("no answer: %v", err)
 							bad.Store(&msg)
 						}
 						cancel()
-						if errors.Is(err, ErrClosed) {
+						if errors.Is(err, engine.ErrClosed) {
 							return
 						}
 						continue
@@ -91,7 +93,7 @@ func multiStress(t *testing.T, seed uint64) {
 						}
 					}
 					if rng.IntN(6) == 0 {
-						inner, err := Multi(l[0]).LockAsync(c).Await(ctxT(t))
+						inner, err := engine.Multi(l[0]).LockAsync(c).Await(kit.Ctx(t))
 						if err == nil {
 							_ = inner.Context(c)
 							inner.UnlockAsync()
@@ -101,7 +103,7 @@ func multiStress(t *testing.T, seed uint64) {
 						h.UnlockAsync()
 						_ = h.Unlock(c)
 					} else {
-						_ = h.Unlock(ctxT(t))
+						_ = h.Unlock(kit.Ctx(t))
 					}
 					if c.Err() == nil || h.Err() == nil {
 						msg := "alive after Unlock"
@@ -138,7 +140,7 @@ func multiStress(t *testing.T, seed uint64) {
 				s1.Do("FLUSHALL")
 			case rng.IntN(2) == 0:
 				force.Store(true)
-				_, _ = engines[0].Mutex(fmt.Sprint("n", rng.IntN(names))).ForceUnlock(ctxT(t))
+				_, _ = engines[0].Mutex(fmt.Sprint("n", rng.IntN(names))).ForceUnlock(kit.Ctx(t))
 			default:
 				p.Cut(faultproxy.All)
 			}
@@ -151,15 +153,12 @@ func multiStress(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: %s", seed, *msg)
 	}
 	for i, e := range engines {
-		eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
+		kit.Eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
 			st := e.Stats()
-			e.gatherings.mu.Lock()
-			listed := len(e.gatherings.listed)
-			e.gatherings.mu.Unlock()
-			watched := e.gatherings.watches.Len()
-			return st.Held == 0 && st.Waiting == 0 && listed == 0 && watched == 0 // a burned owner's debt may stay for a lease
+			in := kit.Inside(e)
+			return st.Held == 0 && st.Waiting == 0 && in.Many == 0 && in.Watched == 0 // a burned owner's debt may stay for a lease
 		})
 	}
-	clean(t, s1, engines...)
-	clean(t, s2, engines...)
+	kit.Clean(t, s1, engines...)
+	kit.Clean(t, s2, engines...)
 }

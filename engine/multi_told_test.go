@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -16,33 +18,33 @@ import (
 func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		opts []Option
-		end  func(t *testing.T, h *MultiHold)
+		opts []engine.Option
+		end  func(t *testing.T, e *engine.Engine, h *engine.MultiHold)
 	}{
-		"Unlock":      {nil, func(t *testing.T, h *MultiHold) { _ = h.Unlock(ctxT(t)) }},
-		"UnlockAsync": {nil, func(t *testing.T, h *MultiHold) { h.UnlockAsync() }},
-		"MaxHold":     {[]Option{MaxHold(1500 * time.Millisecond)}, func(*testing.T, *MultiHold) {}},
-		"Lease":       {[]Option{Lease(1500 * time.Millisecond)}, func(*testing.T, *MultiHold) {}},
-		"Close":       {nil, func(t *testing.T, h *MultiHold) { _ = h.locks[0].engine().Close() }},
+		"Unlock":      {nil, func(t *testing.T, _ *engine.Engine, h *engine.MultiHold) { _ = h.Unlock(kit.Ctx(t)) }},
+		"UnlockAsync": {nil, func(t *testing.T, _ *engine.Engine, h *engine.MultiHold) { h.UnlockAsync() }},
+		"MaxHold":     {[]engine.Option{engine.MaxHold(1500 * time.Millisecond)}, func(*testing.T, *engine.Engine, *engine.MultiHold) {}},
+		"Lease":       {[]engine.Option{engine.Lease(1500 * time.Millisecond)}, func(*testing.T, *engine.Engine, *engine.MultiHold) {}},
+		"Close":       {nil, func(t *testing.T, e *engine.Engine, h *engine.MultiHold) { _ = e.Close() }},
 	} {
 		for _, contexts := range []int{3, 500} {
 			t.Run(fmt.Sprint(name, ", ", contexts, " contexts"), func(t *testing.T) {
 				t.Parallel()
-				s := server(t)
-				a, b := open(t, s.URL(), func(c *Config) { c.Margin = time.Second }), open(t, s.URL())
-				all := someNames(20)
-				h := mustLockMany(t, a, all, c.opts...)
+				s := kit.Server(t)
+				a, b := kit.Open(t, s.URL(), func(c *engine.Config) { c.Margin = time.Second }), kit.Open(t, s.URL())
+				all := kit.Names(20)
+				h := kit.MustLockMany(t, a, all, c.opts...)
 				ctxs := make([]context.Context, contexts)
 				for i := range ctxs {
 					ctxs[i] = h.Context(context.Background())
 				}
-				next := make([]*Future[*Hold], len(all))
+				next := make([]*engine.Future[*engine.Hold], len(all))
 				for i, name := range all {
-					next[i] = b.Mutex(name).LockAsync(ctxT(t))
+					next[i] = b.Mutex(name).LockAsync(kit.Ctx(t))
 				}
-				c.end(t, h)
+				c.end(t, a, h)
 				for _, f := range next {
-					got, err := f.Await(ctxT(t))
+					got, err := f.Await(kit.Ctx(t))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -56,74 +58,43 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 					default:
 						t.Errorf("%s was taken before Done", got.Name())
 					}
-					mustUnlock(t, got)
+					kit.MustUnlock(t, got)
 				}
 				if h.Err() == nil || h.ValidUntil().After(time.Now()) {
 					t.Errorf("%v, valid until %v", h.Err(), h.ValidUntil())
 				}
-				_ = h.Unlock(ctxT(t))
+				_ = h.Unlock(kit.Ctx(t))
 			})
 		}
 	}
 }
 
-// A context that ends before the locks is forgotten, and one that is made after the end has
-// ended.
-func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
-	h := mustLockMany(t, e, []string{"x", "y"})
-	for range 100 {
-		parent, cancel := context.WithCancel(context.Background())
-		ctx := h.Context(parent)
-		cancel()
-		receive(t, ctx.Done())
-	}
-	eventually(t, "they are forgotten", func() bool {
-		h.fate.mu.Lock()
-		defer h.fate.mu.Unlock()
-		return h.fate.contexts.Len() == 0
-	})
-	if err := h.Unlock(ctxT(t)); err != nil {
-		t.Error(err)
-	}
-	if cause := context.Cause(h.Context(context.Background())); cause != ErrReleased {
-		t.Errorf("a context after the end: %v", cause)
-	}
-	var none context.Context
-	if cause := context.Cause(h.Context(none)); !errors.Is(cause, ErrInvalid) {
-		t.Errorf("a context of nil: %v", cause)
-	}
-	clean(t, s, e)
-}
-
 // Without an answer from one server nothing is kept on the others.
 func TestMultiLockKeepsNothingWhileOneServerIsAway(t *testing.T) {
 	t.Parallel()
-	s, p, away := behind(t, func(c *Config) { c.CommandTimeout = 300 * time.Millisecond })
-	other := server(t)
-	e := open(t, other.URL())
+	s, p, away := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
+	other := kit.Server(t)
+	e := kit.Open(t, other.URL())
 	p.Down()
-	l := Multi(e.Mutex("x"), away.Mutex("x"))
-	var refused *NotAcquiredError
-	if _, err := l.TryLock(ctxT(t)); !errors.Is(err, ErrUnavailable) || !errors.As(err, &refused) || refused.Name != "x" {
+	l := engine.Multi(e.Mutex("x"), away.Mutex("x"))
+	var refused *engine.NotAcquiredError
+	if _, err := l.TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) || !errors.As(err, &refused) || refused.Name != "x" {
 		t.Errorf("TryLock: %v", err)
 	}
-	f := l.LockAsync(ctxT(t))
-	eventually(t, "it waits for the server that is away, and holds nothing", func() bool {
+	f := l.LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "it waits for the server that is away, and holds nothing", func() bool {
 		return away.Stats().Waiting == 1 && e.Stats().Held == 0 && other.Do("DBSIZE") == int64(0)
 	})
 	p.Up()
-	h, err := f.Await(ctxT(t))
+	h, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Unlock(ctxT(t)); err != nil {
+	if err := h.Unlock(kit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	clean(t, other, e)
-	clean(t, s, away)
+	kit.Clean(t, other, e)
+	kit.Clean(t, s, away)
 }
 
 // What one server granted ends before the other answers. Nobody had the whole, so it was not
@@ -131,29 +102,29 @@ func TestMultiLockKeepsNothingWhileOneServerIsAway(t *testing.T) {
 func TestMultiLockThatWasNotAcquiredWasNotLost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		end  func(s *redistest.Server, granted *Engine)
+		end  func(s *redistest.Server, granted *engine.Engine)
 		want error
 		text string
 	}{
-		"removed": {func(s *redistest.Server, _ *Engine) { s.Do("DEL", "x") }, ErrLate, GoneOnServer.String()},
-		"closed":  {func(_ *redistest.Server, granted *Engine) { _ = granted.Close() }, ErrClosed, ""},
+		"removed": {func(s *redistest.Server, _ *engine.Engine) { s.Do("DEL", "x") }, engine.ErrLate, engine.GoneOnServer.String()},
+		"closed":  {func(_ *redistest.Server, granted *engine.Engine) { _ = granted.Close() }, engine.ErrClosed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			granting, slow := server(t), server(t)
+			granting, slow := kit.Server(t), kit.Server(t)
 			p := faultproxy.New(t, "tcp", slow.Addr())
-			a, b := open(t, granting.URL(), shortLease(time.Second)), open(t, "redis://"+p.Addr())
+			a, b := kit.Open(t, granting.URL(), kit.ShortLease(time.Second)), kit.Open(t, "redis://"+p.Addr())
 			p.Pause(faultproxy.All)
-			try := Multi(a.Mutex("x"), b.Mutex("y")).TryLockAsync(ctxT(t))
-			eventually(t, "the first is granted", func() bool { return a.Stats().Held == 1 })
+			try := engine.Multi(a.Mutex("x"), b.Mutex("y")).TryLockAsync(kit.Ctx(t))
+			kit.Eventually(t, "the first is granted", func() bool { return a.Stats().Held == 1 })
 			c.end(granting, a)
-			eventually(t, "it has ended", func() bool { return a.Stats().Held == 0 })
+			kit.Eventually(t, "it has ended", func() bool { return a.Stats().Held == 0 })
 			p.Resume()
-			_, err := try.Await(ctxT(t))
-			if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, c.want) || errors.Is(err, ErrLost) || !hasText(err, c.text) {
+			_, err := try.Await(kit.Ctx(t))
+			if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, c.want) || errors.Is(err, engine.ErrLost) || !kit.HasText(err, c.text) {
 				t.Errorf("%v", err)
 			}
-			clean(t, slow, b)
+			kit.Clean(t, slow, b)
 		})
 	}
 }

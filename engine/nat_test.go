@@ -1,9 +1,11 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
 	"testing"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -14,14 +16,14 @@ import (
 func TestClusterBehindAddressTranslation(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false)
-	at := clustered(cluster)
+	at := kit.Clustered(cluster)
 	outside := make(map[string]*faultproxy.Proxy)
 	for _, s := range cluster.Nodes() {
 		outside[s.Addr()] = faultproxy.New(t, "tcp", s.Addr())
 	}
 	first := cluster.Nodes()[0].Addr()
-	at.url = "redis+cluster://" + outside[first].Addr()
-	translated := func(c *Config) {
+	at.URL = "redis+cluster://" + outside[first].Addr()
+	translated := func(c *engine.Config) {
 		c.AddrMap = func(addr string) string {
 			p := outside[addr]
 			if p == nil {
@@ -30,15 +32,15 @@ func TestClusterBehindAddressTranslation(t *testing.T) {
 			return p.Addr()
 		}
 	}
-	a, b := at.open(t, translated), at.open(t, translated)
+	a, b := at.Open(t, translated), at.Open(t, translated)
 	const n = 60
-	var holds []*Hold
-	var futures []*Future[*Hold]
+	var holds []*engine.Hold
+	var futures []*engine.Future[*engine.Hold]
 	for i := range n {
-		holds = append(holds, mustLock(t, a.Mutex(fmt.Sprint("x", i))))
-		futures = append(futures, b.Mutex(fmt.Sprint("x", i)).LockAsync(ctxT(t)))
+		holds = append(holds, kit.MustLock(t, a.Mutex(fmt.Sprint("x", i))))
+		futures = append(futures, b.Mutex(fmt.Sprint("x", i)).LockAsync(kit.Ctx(t)))
 	}
-	eventually(t, "all listen", func() bool { return b.table.Client.Stats().ChannelsConfirmed == n })
+	kit.Eventually(t, "all listen", func() bool { return kit.Client(b).Stats().ChannelsConfirmed == n })
 	for _, p := range outside {
 		if p.Cut(faultproxy.All) < 6 {
 			t.Error("a node has fewer connections than two engines make: they go past AddrMap")
@@ -55,12 +57,12 @@ func TestClusterBehindAddressTranslation(t *testing.T) {
 		}
 	}
 	for i := range n {
-		mustUnlock(t, holds[i])
-		h, err := futures[i].Await(ctxT(t))
+		kit.MustUnlock(t, holds[i])
+		h, err := futures[i].Await(kit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 	}
-	at.clean(t)
+	at.Clean(t)
 }

@@ -1,28 +1,31 @@
-package engine
+package engine_test
 
 import (
 	"context"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 // names counts what is kept of names: in the table, and in the lists of recovery.
-func names(e *Engine) (known, listed int) {
-	for _, l := range e.table.Recovery.View().Lanes {
-		listed += len(l.Urgent) + len(l.Tries)
-	}
-	return e.table.Resources(), listed
+func names(e *engine.Engine) (known, listed int) {
+	in := kit.Inside(e)
+	return in.Names, in.Listed
 }
 
 // In an outage of hours a service may ask for millions of names, each for a moment.
 func TestNothingIsKeptOfNamesThatNobodyWantsDuringAnOutage(t *testing.T) {
 	t.Parallel()
-	s, p, e, _ := behindOn(t, patient)
+	s, p, e, _ := kit.BehindInTime(t, kit.Patient)
 	waits := e.Mutex("waits")
 	p.Down()
-	eventually(t, "the lanes are down", func() bool { return !connected(e).Up(0, 0) && !e.table.Client.LaneOf(waits.route).Up() })
-	stays := waits.LockAsync(ctxT(t))
+	kit.Eventually(t, "the lanes are down", func() bool {
+		return !kit.Client(e).Up(0, 0) && !kit.Client(e).LaneOf(kit.Client(e).Route(waits.Name())).Up()
+	})
+	stays := waits.LockAsync(kit.Ctx(t))
 	const n = 2000
 	for i := range n {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -35,18 +38,18 @@ func TestNothingIsKeptOfNamesThatNobodyWantsDuringAnOutage(t *testing.T) {
 		t.Errorf("%d names are known and %d listed, one is waited for", known, listed)
 	}
 	p.Up()
-	h, err := stays.Await(ctxT(t))
+	h, err := stays.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, h)
-	eventually(t, "nothing is kept", func() bool {
+	kit.MustUnlock(t, h)
+	kit.Eventually(t, "nothing is kept", func() bool {
 		known, listed := names(e)
 		return known+listed == 0
 	})
 	// The names work as ever.
 	for i := range 10 {
-		mustUnlock(t, mustLock(t, e.Mutex(fmt.Sprint("n", i)), Lease(time.Hour)))
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex(fmt.Sprint("n", i)), engine.Lease(time.Hour)))
 	}
-	clean(t, s)
+	kit.Clean(t, s)
 }

@@ -1,10 +1,11 @@
-package engine
+package engine_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -14,47 +15,47 @@ import (
 func TestOutageShorterThanWhatTheServerKeepsLeavesNoLock(t *testing.T) {
 	t.Parallel()
 	const long = 4 * time.Hour
-	for name, raise := range map[string]func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m Mutex, h *Hold){
-		"re-entry": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m Mutex, h *Hold) {
-			mustReenter(t, m, h, Lease(long))
+	for name, raise := range map[string]func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m engine.Mutex, h *engine.Hold){
+		"re-entry": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
+			kit.MustReenter(t, m, h, engine.Lease(long))
 		},
-		"re-entry that was unlocked": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m Mutex, h *Hold) {
-			mustUnlock(t, mustReenter(t, m, h, Lease(long)))
+		"re-entry that was unlocked": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
+			kit.MustUnlock(t, kit.MustReenter(t, m, h, engine.Lease(long)))
 		},
-		"re-entry without an answer": func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m Mutex, h *Hold) {
+		"re-entry without an answer": func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
 			p.Delay(faultproxy.All, 0, time.Hour)
-			m.LockAsync(h.Context(ctxT(t)), Lease(long))
-			eventually(t, "the server has it", func() bool { return pttl(t, s, "x") > time.Hour })
+			m.LockAsync(h.Context(kit.Ctx(t)), engine.Lease(long))
+			kit.Eventually(t, "the server has it", func() bool { return kit.PTTL(t, s, "x") > time.Hour })
 		},
-		"Extend of a re-entry": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m Mutex, h *Hold) {
-			if err := mustReenter(t, m, h, Lease(20*time.Second)).Extend(ctxT(t), long); err != nil {
+		"Extend of a re-entry": func(t *testing.T, _ *redistest.Server, _ *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
+			if err := kit.MustReenter(t, m, h, engine.Lease(20*time.Second)).Extend(kit.Ctx(t), long); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"Extend without an answer": func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m Mutex, h *Hold) {
-			child := mustReenter(t, m, h, Lease(20*time.Second))
+		"Extend without an answer": func(t *testing.T, s *redistest.Server, p *faultproxy.Proxy, m engine.Mutex, h *engine.Hold) {
+			child := kit.MustReenter(t, m, h, engine.Lease(20*time.Second))
 			p.Delay(faultproxy.All, 0, time.Hour)
-			go func() { _ = child.Extend(ctxT(t), long) }()
-			eventually(t, "the server has it", func() bool { return pttl(t, s, "x") > time.Hour })
+			go func() { _ = child.Extend(kit.Ctx(t), long) }()
+			kit.Eventually(t, "the server has it", func() bool { return kit.PTTL(t, s, "x") > time.Hour })
 		},
 	} {
-		for kind, opts := range map[string][]Option{"watched": nil, "fixed": {Lease(20 * time.Second)}} {
+		for kind, opts := range map[string][]engine.Option{"watched": nil, "fixed": {engine.Lease(20 * time.Second)}} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				s, p, e, clk := behindOn(t)
+				s, p, e, clk := kit.BehindInTime(t)
 				m := e.Mutex("x")
-				h := mustLock(t, m, opts...)
+				h := kit.MustLock(t, m, opts...)
 				raise(t, s, p, m, h)
 				p.Down()
 				p.Delay(faultproxy.All, 0, 0)
-				clk.pass(time.Minute)
-				receive(t, h.Done()) // nobody holds it any more
-				clk.pass(3 * time.Hour)
-				if left := pttl(t, s, "x"); left < time.Hour {
+				clk.Pass(time.Minute)
+				kit.Receive(t, h.Done()) // nobody holds it any more
+				clk.Pass(3 * time.Hour)
+				if left := kit.PTTL(t, s, "x"); left < time.Hour {
 					t.Fatalf("the server keeps it for %v only", left)
 				}
 				p.Up()
-				eventually(t, "the lock is free", func() bool { return len(fields(t, s, "x")) == 0 })
+				kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
 			})
 		}
 	}
@@ -70,59 +71,57 @@ func TestOutageShorterThanWhatTheServerKeepsLeavesNoLock(t *testing.T) {
 //	the connection is lost
 func TestLossIsNotForgottenWhileAReentryOfItIsOut(t *testing.T) {
 	t.Parallel()
-	s, p, e, clk := behindOn(t, func(c *Config) { c.CommandTimeout = 24 * time.Hour })
+	s, p, e, clk := kit.BehindInTime(t, func(c *engine.Config) { c.CommandTimeout = 24 * time.Hour })
 	m := e.Mutex("x")
-	h := mustLock(t, m)
+	h := kit.MustLock(t, m)
 	p.Delay(faultproxy.All, 0, time.Hour)
-	m.LockAsync(h.Context(ctxT(t)), Lease(4*time.Hour))
-	eventually(t, "the server has it", func() bool { return pttl(t, s, "x") > time.Hour })
-	clk.pass(10 * time.Minute)
-	receive(t, h.Done())
+	m.LockAsync(h.Context(kit.Ctx(t)), engine.Lease(4*time.Hour))
+	kit.Eventually(t, "the server has it", func() bool { return kit.PTTL(t, s, "x") > time.Hour })
+	clk.Pass(10 * time.Minute)
+	kit.Receive(t, h.Done())
 	p.Down()
 	p.Delay(faultproxy.All, 0, 0)
-	clk.pass(time.Hour)
+	clk.Pass(time.Hour)
 	p.Up()
-	eventually(t, "the lock is free", func() bool { return len(fields(t, s, "x")) == 0 })
+	kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
 }
 
 // An Unlock goes on as long as the server may have the lock, and no longer.
 func TestUnlockGoesOnAsLongAsTheServerMayHaveTheLock(t *testing.T) {
 	t.Parallel()
-	s, p, e, clk := behindOn(t)
+	s, p, e, clk := kit.BehindInTime(t)
 	m := e.Mutex("x")
-	h := mustLock(t, m)
-	mustUnlock(t, mustReenter(t, m, h, Lease(4*time.Hour)))
+	h := kit.MustLock(t, m)
+	kit.MustUnlock(t, kit.MustReenter(t, m, h, engine.Lease(4*time.Hour)))
 	p.Down()
 	f := h.UnlockAsync()
-	clk.pass(3 * time.Hour)
+	clk.Pass(3 * time.Hour)
 	p.Up()
-	if _, err := f.Await(ctxT(t)); err != nil || len(fields(t, s, "x")) != 0 {
-		t.Errorf("Unlock: %v; on the server: %v", err, fields(t, s, "x"))
+	if _, err := f.Await(kit.Ctx(t)); err != nil || len(kit.Fields(t, s, "x")) != 0 {
+		t.Errorf("Unlock: %v; on the server: %v", err, kit.Fields(t, s, "x"))
 	}
 }
 
 // Nor is a lock remembered for ever that no server can have any more.
 func TestOutageLongerThanEveryLeaseIsForgotten(t *testing.T) {
 	t.Parallel()
-	_, p, e, clk := behindOn(t)
+	_, p, e, clk := kit.BehindInTime(t)
 	m := e.Mutex("x")
-	h := mustLock(t, m)
-	mustReenter(t, m, h, Lease(4*time.Hour))
-	unlocked := mustLock(t, e.Mutex("y")).UnlockAsync
+	h := kit.MustLock(t, m)
+	kit.MustReenter(t, m, h, engine.Lease(4*time.Hour))
+	unlocked := kit.MustLock(t, e.Mutex("y")).UnlockAsync
 	p.Down()
 	f := unlocked()
-	clk.pass(time.Minute)
-	receive(t, h.Done())
-	if _, err := f.Await(ctxT(t)); err == nil {
+	clk.Pass(time.Minute)
+	kit.Receive(t, h.Done())
+	if _, err := f.Await(kit.Ctx(t)); err == nil {
 		t.Error("Unlock without a server succeeded")
 	}
-	clk.pass(5 * time.Hour)
-	eventually(t, "nothing is owed", func() bool {
-		clk.pass(time.Minute) // a release may be on its way to the lane, which is down
-		owed := false
-		e.table.Each(func(r *machine.Resource, _ *machine.Effects) { owed = owed || r.Urgent() })
-		return !owed
+	clk.Pass(5 * time.Hour)
+	kit.Eventually(t, "nothing is owed", func() bool {
+		clk.Pass(time.Minute) // a release may be on its way to the lane, which is down
+		return kit.Inside(e).Urgent == 0
 	})
 	p.Up()
-	eventually(t, "the table is empty", func() bool { return e.table.Resources() == 0 })
+	kit.Eventually(t, "the table is empty", func() bool { return kit.Inside(e).Names == 0 })
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -9,30 +9,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 )
 
 // busyLane is an engine whose only command that may be in flight is out until the gate
 // opens.
-func busyLane(t *testing.T) (n *fakenode.Node, e *Engine, h *Hold, gate *fakenode.Gate) {
+func busyLane(t *testing.T) (n *fakenode.Node, e *engine.Engine, h *engine.Hold, gate *fakenode.Gate) {
 	t.Helper()
 	n, gate = fakenode.New(t), fakenode.NewGate()
-	n.On(calls(script.Acquire), fakenode.Int(script.Granted))
-	n.On(calls(script.Release), fakenode.Int(script.Done))
-	n.On(calls(script.State), fakenode.Raw("*2\r\n*0\r\n:-2\r\n"))
-	e = open(t, "redis://"+n.Addr()+"?lanes=1", func(c *Config) { c.MaxInFlight = 1 })
-	h = mustLock(t, e.Mutex("held"))
-	n.OnNext(1, calls(script.Acquire), fakenode.Hold(gate, fakenode.Int(script.Granted)))
-	e.Mutex("slow").LockAsync(ctxT(t))
-	n.WaitFor(2, calls(script.Acquire))
+	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
+	n.On(kit.Calls(script.State), fakenode.Raw("*2\r\n*0\r\n:-2\r\n"))
+	e = kit.Open(t, "redis://"+n.Addr()+"?lanes=1", func(c *engine.Config) { c.MaxInFlight = 1 })
+	h = kit.MustLock(t, e.Mutex("held"))
+	n.OnNext(1, kit.Calls(script.Acquire), fakenode.Hold(gate, fakenode.Int(script.Granted)))
+	e.Mutex("slow").LockAsync(kit.Ctx(t))
+	n.WaitFor(2, kit.Calls(script.Acquire))
 	return n, e, h, gate
 }
 
 func TestAFullLaneSendsReleasesBeforeAcquires(t *testing.T) {
 	t.Parallel()
 	n, e, h, gate := busyLane(t)
-	ctx := ctxT(t)
+	ctx := kit.Ctx(t)
 	const names = 20
 	var all sync.WaitGroup
 	for i := range names {
@@ -42,7 +44,7 @@ func TestAFullLaneSendsReleasesBeforeAcquires(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool { return e.Stats().Waiting == names+1 })
+	kit.Eventually(t, "all wait", func() bool { return e.Stats().Waiting == names+1 })
 	released := h.UnlockAsync()
 	gate.Open()
 	if _, err := released.Await(ctx); err != nil {
@@ -58,7 +60,7 @@ func TestAFullLaneSendsReleasesBeforeAcquires(t *testing.T) {
 func TestAFullLaneServesFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	n, e, _, gate := busyLane(t)
-	ctx := ctxT(t)
+	ctx := kit.Ctx(t)
 	var want []string
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -69,24 +71,24 @@ func TestAFullLaneServesFirstComeFirstServed(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+2 })
+		kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+2 })
 	}
 	gate.Open()
 	all.Wait()
-	inTurn(t, n.Commands(calls(script.Acquire))[2:], want)
+	inTurn(t, n.Commands(kit.Calls(script.Acquire))[2:], want)
 }
 
 // A durable connection is a queue, too.
 func TestAFullDurableLaneServesFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	n, gate := fakenode.New(t), fakenode.NewGate()
-	n.On(calls(script.Acquire), fakenode.Int(script.Granted))
-	n.On(calls(script.Release), fakenode.Int(script.Done))
+	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
+	n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
 	n.On(fakenode.Is("ROLE"), fakenode.Raw("*3\r\n$6\r\nmaster\r\n:0\r\n*1\r\n*3\r\n$8\r\n10.0.0.2\r\n$4\r\n7001\r\n$1\r\n0\r\n"))
 	n.On(fakenode.Is("WAIT"), fakenode.Int(1))
 	n.OnNext(1, fakenode.Is("WAIT"), fakenode.Hold(gate, fakenode.Int(1)))
-	e := open(t, "redis://"+n.Addr()+"?replicas=1", func(c *Config) { c.MaxInFlight = 1 })
-	ctx := ctxT(t)
+	e := kit.Open(t, "redis://"+n.Addr()+"?replicas=1", func(c *engine.Config) { c.MaxInFlight = 1 })
+	ctx := kit.Ctx(t)
 	var want []string
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -100,14 +102,14 @@ func TestAFullDurableLaneServesFirstComeFirstServed(t *testing.T) {
 		if i == 0 {
 			n.WaitFor(1, fakenode.Is("WAIT"))
 		}
-		eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+1 })
+		kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == i+1 })
 	}
-	if _, err := e.Mutex("async").LockAsync(ctx).Result(); !errors.Is(err, ErrOverloaded) {
+	if _, err := e.Mutex("async").LockAsync(ctx).Result(); !errors.Is(err, engine.ErrOverloaded) {
 		t.Errorf("LockAsync: %v", err)
 	}
 	gate.Open()
 	all.Wait()
-	inTurn(t, n.Commands(calls(script.Acquire)), want)
+	inTurn(t, n.Commands(kit.Calls(script.Acquire)), want)
 }
 
 // inTurn fails the test unless names were asked for in this order, or nearly so: a
@@ -132,19 +134,19 @@ func inTurn(t *testing.T, acquires []fakenode.Command, want []string) {
 func TestCallThatLeavesAFullLaneIsNotSent(t *testing.T) {
 	t.Parallel()
 	n, e, h, gate := busyLane(t)
-	ctx, cancel := context.WithCancel(ctxT(t))
+	ctx, cancel := context.WithCancel(kit.Ctx(t))
 	failed := make(chan error, 2)
 	go func() { _, err := e.Mutex("left").Lock(ctx); failed <- err }()
 	go func() { _, err := e.Mutex("looked").State(ctx); failed <- err }()
-	eventually(t, "it waits", func() bool { return e.Stats().Waiting == 2 })
+	kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 2 })
 	cancel()
 	for range 2 {
-		if err := receive(t, failed); !errors.Is(err, context.Canceled) {
+		if err := kit.Receive(t, failed); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 	}
 	gate.Open()
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	if got := n.Commands(fakenode.Has("left")); len(got) > 0 {
 		t.Errorf("sent: %v", got)
 	}
@@ -154,7 +156,7 @@ func TestAFutureOnAFullLaneIsBornFailed(t *testing.T) {
 	t.Parallel()
 	_, e, _, gate := busyLane(t)
 	defer gate.Open()
-	if _, err := e.Mutex("late").LockAsync(ctxT(t)).Result(); !errors.Is(err, ErrOverloaded) {
+	if _, err := e.Mutex("late").LockAsync(kit.Ctx(t)).Result(); !errors.Is(err, engine.ErrOverloaded) {
 		t.Errorf("%v", err)
 	}
 }
@@ -164,8 +166,8 @@ func TestAFutureOnAFullLaneIsBornFailed(t *testing.T) {
 func BenchmarkUnlockUnderOverload(b *testing.B) {
 	for _, limit := range []int{0, 64, 8} {
 		b.Run(fmt.Sprint("MaxInFlight=", limit), func(b *testing.B) {
-			s := server(b)
-			e := open(b, s.URL(), func(c *Config) { c.MaxInFlight = limit })
+			s := kit.Server(b)
+			e := kit.Open(b, s.URL(), func(c *engine.Config) { c.MaxInFlight = limit })
 			ctx := context.Background()
 			const names = 500
 			took := make([][]time.Duration, names)

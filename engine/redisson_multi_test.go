@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -6,6 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 // tryMultiLock is one round of Redisson's getMultiLock(names).tryLock(): the locks in their
@@ -38,49 +41,49 @@ func (j redisson) multiUnlock(names []string, thread int) error {
 
 func TestManyLocksExcludeRedissonsMultiLock(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e, j := open(t, s.URL()), redisson{s, javaA}
-	h := mustLockMany(t, e, []string{"a", "b", "c"})
+	s := kit.Server(t)
+	e, j := kit.Open(t, s.URL()), redisson{s, javaA}
+	h := kit.MustLockMany(t, e, []string{"a", "b", "c"})
 	if granted, err := j.tryMultiLock([]string{"x", "c"}, 1, time.Minute); granted || err != nil {
 		t.Errorf("while Pawl has c: %v, %v", granted, err)
 	}
 	if n := s.Do("EXISTS", "x"); n != int64(0) {
 		t.Error("Redisson kept x")
 	}
-	if err := h.Unlock(ctxT(t)); err != nil {
+	if err := h.Unlock(kit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 	if granted, err := j.tryMultiLock([]string{"c", "b"}, 1, time.Minute); !granted || err != nil {
 		t.Fatalf("when Pawl has released them: %v, %v", granted, err)
 	}
-	var refused *NotAcquiredError
-	if _, err := e.TryLockMany(ctxT(t), []string{"a", "b"}); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, ErrHeld) {
+	var refused *engine.NotAcquiredError
+	if _, err := e.TryLockMany(kit.Ctx(t), []string{"a", "b"}); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("while Redisson has b: %v", err)
 	}
-	f := e.Many("a", "b", "c").LockAsync(ctxT(t))
-	eventually(t, "it waits, and keeps nothing", func() bool { return e.Stats().Waiting == 1 && len(fields(t, s, "a")) == 0 })
+	f := e.Many("a", "b", "c").LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "it waits, and keeps nothing", func() bool { return e.Stats().Waiting == 1 && len(kit.Fields(t, s, "a")) == 0 })
 	if err := j.multiUnlock([]string{"c", "b"}, 1); err != nil {
 		t.Fatal(err)
 	}
 	released := time.Now()
-	h, err := f.Await(ctxT(t))
+	h, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(released); took > 10*time.Second { // the lease was a minute
 		t.Errorf("woken after %v", took)
 	}
-	if err := h.Unlock(ctxT(t)); err != nil {
+	if err := h.Unlock(kit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	clean(t, s, e)
+	kit.Clean(t, s, e)
 }
 
 // Both take overlapping sets again and again, in opposite orders.
 func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e, j := open(t, s.URL()), redisson{s, javaA}
+	s := kit.Server(t)
+	e, j := kit.Open(t, s.URL()), redisson{s, javaA}
 	const each = 100
 	var inside atomic.Int32
 	sections := 0
@@ -94,13 +97,13 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range each {
-			h, err := e.LockMany(ctxT(t), []string{"a", "b", "c"})
+			h, err := e.LockMany(kit.Ctx(t), []string{"a", "b", "c"})
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			guarded()
-			if err := h.Unlock(ctxT(t)); err != nil {
+			if err := h.Unlock(kit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -128,5 +131,5 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 	if sections != 2*each {
 		t.Errorf("%d sections", sections)
 	}
-	clean(t, s, e)
+	kit.Clean(t, s, e)
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -12,85 +12,87 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestHashOfRedissonBlocksPawl(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	m := open(t, s.URL()).Mutex("L")
+	s := kit.Server(t)
+	m := kit.Open(t, s.URL()).Mutex("L")
 	// By hand, as Redisson leaves it after lock() twice.
 	s.Do("HSET", "L", javaA+":39", "2")
 	s.Do("PEXPIRE", "L", "30000")
-	var taken *NotAcquiredError
-	if _, err := m.TryLock(ctxT(t)); !errors.As(err, &taken) || taken.TTL < 20*time.Second || taken.TTL > 30*time.Second {
+	var taken *engine.NotAcquiredError
+	if _, err := m.TryLock(kit.Ctx(t)); !errors.As(err, &taken) || taken.TTL < 20*time.Second || taken.TTL > 30*time.Second {
 		t.Fatalf("TryLock: %v", err)
 	}
-	if _, err := m.Lock(ctxT(t), Wait(100*time.Millisecond)); !errors.Is(err, ErrNotAcquired) {
+	if _, err := m.Lock(kit.Ctx(t), engine.Wait(100*time.Millisecond)); !errors.Is(err, engine.ErrNotAcquired) {
 		t.Fatalf("Lock: %v", err)
 	}
-	if f := fields(t, s, "L"); len(f) != 1 || f[javaA+":39"] != "2" {
+	if f := kit.Fields(t, s, "L"); len(f) != 1 || f[javaA+":39"] != "2" {
 		t.Fatalf("the hash became %v", f)
 	}
 }
 
 func TestRedissonsMessageWakesPawl(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL())
 	java := redisson{s, javaA}
 	java.mustTryLock(t, "L", 39, 30*time.Second)
 	java.mustTryLock(t, "L", 39, 30*time.Second)
-	f := e.Mutex("L").LockAsync(ctxT(t))
-	eventually(t, "Pawl listens", func() bool { return e.Stats().Channels == 1 && e.Stats().InFlight == 0 })
+	f := e.Mutex("L").LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "Pawl listens", func() bool { return e.Stats().Channels == 1 && e.Stats().InFlight == 0 })
 
 	// Messages that mean nothing to Redisson, or to nobody, do no harm here either.
 	for _, odd := range []string{"1", "5", "-1", "text", ""} {
 		s.Do("PUBLISH", "redisson_lock__channel:{L}", odd)
 	}
 	java.mustUnlock(t, "L", 39, int64(0)) // still held: no message
-	if _, err := f.Result(); err != ErrPending {
+	if _, err := f.Result(); err != engine.ErrPending {
 		t.Fatalf("Pawl has the lock that Redisson holds: %v", err)
 	}
 
 	start := pace.Now()
 	java.mustUnlock(t, "L", 39, int64(1))
-	h, err := f.Await(ctxT(t))
+	h, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := start.Elapsed(); d > 5*time.Second {
 		t.Errorf("woken after %v: not by the message", d)
 	}
-	mustUnlock(t, h)
-	clean(t, s)
+	kit.MustUnlock(t, h)
+	kit.Clean(t, s)
 }
 
 func TestReleaseOfPawlIsAnnouncedAsRedissonExpects(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL())
 	m := e.Mutex("L")
 	heard := listen(t, s, "redisson_lock__channel:{L}")
-	h := mustLock(t, m)
+	h := kit.MustLock(t, m)
 	if granted, left, err := (redisson{s, javaA}).tryLock("L", 39, time.Minute); granted || err != nil || left < 20*time.Second || left > 30*time.Second {
 		t.Fatalf("Redisson's try while Pawl holds: granted %t, left %v, %v", granted, left, err)
 	}
-	inner, err := m.Lock(h.Context(ctxT(t)))
+	inner, err := m.Lock(h.Context(kit.Ctx(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, inner) // still held: no message
+	kit.MustUnlock(t, inner) // still held: no message
 	heard.hearsNothing(t)
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	heard.hears(t, "0")
 
-	mustLock(t, m)
-	if done, err := m.ForceUnlock(ctxT(t)); !done || err != nil {
+	kit.MustLock(t, m)
+	if done, err := m.ForceUnlock(kit.Ctx(t)); !done || err != nil {
 		t.Fatal(done, err)
 	}
 	heard.hears(t, "0")
-	if done, err := m.ForceUnlock(ctxT(t)); done || err != nil {
+	if done, err := m.ForceUnlock(kit.Ctx(t)); done || err != nil {
 		t.Fatal("of a free lock:", done, err)
 	}
 	heard.hearsNothing(t)
@@ -98,8 +100,8 @@ func TestReleaseOfPawlIsAnnouncedAsRedissonExpects(t *testing.T) {
 
 func TestChannelFollowsRedissonsBraceRule(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL())
 	for name, channel := range map[string]string{
 		"orders":    "redisson_lock__channel:{orders}",
 		"a}b":       "redisson_lock__channel:{a}b}",
@@ -111,60 +113,60 @@ func TestChannelFollowsRedissonsBraceRule(t *testing.T) {
 		"blank é\n": "redisson_lock__channel:{blank é\n}",
 	} {
 		heard := listen(t, s, channel)
-		h := mustLock(t, e.Mutex(name))
-		if f := fields(t, s, name); f[h.Owner()] != "1" {
+		h := kit.MustLock(t, e.Mutex(name))
+		if f := kit.Fields(t, s, name); f[h.Owner()] != "1" {
 			t.Errorf("%q: the key is not the plain name: %v", name, s.Do("KEYS", "*"))
 		}
-		waiter := open(t, s.URL())
-		f := waiter.Mutex(name).LockAsync(ctxT(t))
-		eventually(t, "Pawl listens there, too", func() bool {
+		waiter := kit.Open(t, s.URL())
+		f := waiter.Mutex(name).LockAsync(kit.Ctx(t))
+		kit.Eventually(t, "Pawl listens there, too", func() bool {
 			list, _ := s.Do("PUBSUB", "NUMSUB", channel).([]any)
 			return len(list) == 2 && list[1] == int64(2)
 		})
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 		heard.hears(t, "0")
-		h, err := f.Await(ctxT(t))
+		h, err := f.Await(kit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 		heard.hears(t, "0")
 	}
 }
 
 func TestMappedNameIsWhatRedissonsMapperGives(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), func(c *Config) { c.NameMapper = func(name string) string { return "test::" + name } })
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } })
 	heard := listen(t, s, "redisson_lock__channel:{test::L}")
-	h := mustLock(t, e.Mutex("L"))
-	if f := fields(t, s, "test::L"); f[h.Owner()] != "1" {
+	h := kit.MustLock(t, e.Mutex("L"))
+	if f := kit.Fields(t, s, "test::L"); f[h.Owner()] != "1" {
 		t.Errorf("keys: %v", s.Do("KEYS", "*"))
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	heard.hears(t, "0")
 }
 
 func TestStateShowsHoldersOfRedisson(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	m := open(t, s.URL()).Mutex("L")
+	s := kit.Server(t)
+	m := kit.Open(t, s.URL()).Mutex("L")
 	for _, tc := range []struct {
 		hash string // fields and values
-		want State
+		want engine.State
 	}{
-		{"", State{}},
-		{javaA + ":39 2", State{Locked: true, Mode: "exclusive", Holders: []Holder{{javaA + ":39", 2}}}},
-		{"mode read " + javaA + ":39 1 " + javaB + ":40 3", State{Locked: true, Mode: "read",
-			Holders: []Holder{{javaA + ":39", 1}, {javaB + ":40", 3}}}},
-		{"mode write " + javaA + ":39:write 1", State{Locked: true, Mode: "write", Holders: []Holder{{javaA + ":39:write", 1}}}},
+		{"", engine.State{}},
+		{javaA + ":39 2", engine.State{Locked: true, Mode: "exclusive", Holders: []engine.Holder{{ID: javaA + ":39", Count: 2}}}},
+		{"mode read " + javaA + ":39 1 " + javaB + ":40 3", engine.State{Locked: true, Mode: "read",
+			Holders: []engine.Holder{{ID: javaA + ":39", Count: 1}, {ID: javaB + ":40", Count: 3}}}},
+		{"mode write " + javaA + ":39:write 1", engine.State{Locked: true, Mode: "write", Holders: []engine.Holder{{ID: javaA + ":39:write", Count: 1}}}},
 	} {
 		s.Do("DEL", "L")
 		if tc.hash != "" {
 			s.Do(append([]string{"HSET", "L"}, strings.Fields(tc.hash)...)...)
 			s.Do("PEXPIRE", "L", "30000")
 		}
-		got, err := m.State(ctxT(t))
+		got, err := m.State(kit.Ctx(t))
 		if err != nil {
 			t.Fatalf("%q: %v", tc.hash, err)
 		}
@@ -172,8 +174,8 @@ func TestStateShowsHoldersOfRedisson(t *testing.T) {
 			t.Errorf("%q: TTL %v", tc.hash, got.TTL)
 		}
 		got.TTL = 0
-		slices.SortFunc(got.Holders, func(a, b Holder) int { return strings.Compare(a.ID, b.ID) })
-		slices.SortFunc(tc.want.Holders, func(a, b Holder) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(got.Holders, func(a, b engine.Holder) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortFunc(tc.want.Holders, func(a, b engine.Holder) int { return strings.Compare(a.ID, b.ID) })
 		if fmt.Sprint(got) != fmt.Sprint(tc.want) {
 			t.Errorf("%q: %+v, want %+v", tc.hash, got, tc.want)
 		}
@@ -182,11 +184,11 @@ func TestStateShowsHoldersOfRedisson(t *testing.T) {
 
 func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s := server(t)
-		e := open(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
+	kit.Steady(t, func(t testing.TB) {
+		s := kit.Server(t)
+		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
 		java := redisson{s, javaA}
-		h := mustLock(t, e.Mutex("L"))
+		h := kit.MustLock(t, e.Mutex("L"))
 		if done, err := java.forceUnlock("L"); !done || err != nil {
 			t.Fatal(done, err)
 		}
@@ -194,39 +196,39 @@ func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 		before := pace.Now()
 		select {
 		case <-h.Done():
-		case <-ctxT(t).Done():
+		case <-kit.Ctx(t).Done():
 			t.Fatal("the holder was not told")
 		}
 		if d := before.Elapsed(); d > 10*time.Second {
 			t.Errorf("told after %v", d)
 		}
-		var lost *LostError
-		if !errors.As(h.Err(), &lost) || lost.Reason != GoneOnServer {
+		var lost *engine.LostError
+		if !errors.As(h.Err(), &lost) || lost.Reason != engine.GoneOnServer {
 			t.Errorf("Err: %v", h.Err())
 		}
-		if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+		if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock: %v", err)
 		}
-		if f := fields(t, s, "L"); len(f) != 1 || f[java.owner(39)] != "1" {
+		if f := kit.Fields(t, s, "L"); len(f) != 1 || f[java.owner(39)] != "1" {
 			t.Errorf("Redisson's hold was touched: %v", f)
 		}
 		java.mustUnlock(t, "L", 39, int64(1))
-		mustUnlock(t, mustLock(t, e.Mutex("L"))) // life goes on
+		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("L"))) // life goes on
 	})
 }
 
 func TestForceUnlockOfPawlReachesRedisson(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	m := open(t, s.URL()).Mutex("L")
+	s := kit.Server(t)
+	m := kit.Open(t, s.URL()).Mutex("L")
 	java := redisson{s, javaA}
 	java.mustTryLock(t, "L", 39, 30*time.Second)
 	heard := listen(t, s, "redisson_lock__channel:{L}") // as its waiters do
-	if done, err := m.ForceUnlock(ctxT(t), IfHolder(javaB+":39")); done || err != nil {
+	if done, err := m.ForceUnlock(kit.Ctx(t), engine.IfHolder(javaB+":39")); done || err != nil {
 		t.Fatal("of an owner that does not hold it:", done, err)
 	}
 	heard.hearsNothing(t)
-	if done, err := m.ForceUnlock(ctxT(t), IfHolder(java.owner(39))); !done || err != nil {
+	if done, err := m.ForceUnlock(kit.Ctx(t), engine.IfHolder(java.owner(39))); !done || err != nil {
 		t.Fatal(done, err)
 	}
 	heard.hears(t, "0")
@@ -235,29 +237,29 @@ func TestForceUnlockOfPawlReachesRedisson(t *testing.T) {
 
 func TestDatabasesShareChannelsAndNotKeys(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	zero := open(t, s.URL())
-	three := open(t, s.URL(), func(c *Config) { c.DB = 3 })
-	h0, h3 := mustLock(t, zero.Mutex("L")), mustLock(t, three.Mutex("L"))
-	f := zero.Mutex("L").LockAsync(ctxT(t))
-	eventually(t, "it listens", func() bool { return zero.Stats().Channels == 1 })
-	mustUnlock(t, h3) // wakes the waiter for nothing
-	if _, err := f.Result(); err != ErrPending {
+	s := kit.Server(t)
+	zero := kit.Open(t, s.URL())
+	three := kit.Open(t, s.URL(), func(c *engine.Config) { c.DB = 3 })
+	h0, h3 := kit.MustLock(t, zero.Mutex("L")), kit.MustLock(t, three.Mutex("L"))
+	f := zero.Mutex("L").LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "it listens", func() bool { return zero.Stats().Channels == 1 })
+	kit.MustUnlock(t, h3) // wakes the waiter for nothing
+	if _, err := f.Result(); err != engine.ErrPending {
 		t.Fatalf("released in DB 3, granted in DB 0: %v", err)
 	}
-	mustUnlock(t, h0)
-	h0, err := f.Await(ctxT(t))
+	kit.MustUnlock(t, h0)
+	h0, err := f.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustUnlock(t, h0)
+	kit.MustUnlock(t, h0)
 }
 
 // Both sides fight for one lock; a counter on the server is read and written under
 // it without any other protection.
 func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	const rounds = 40
 	var inside atomic.Int32
 	guarded := func() {
@@ -277,17 +279,17 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for range 2 {
-		m := open(t, s.URL()).Mutex("L")
+		m := kit.Open(t, s.URL()).Mutex("L")
 		for range 3 {
 			all.Go(func() {
 				for range rounds {
-					h, err := m.Lock(ctxT(t))
+					h, err := m.Lock(kit.Ctx(t))
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					guarded()
-					if err := h.Unlock(ctxT(t)); err != nil {
+					if err := h.Unlock(kit.Ctx(t)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -302,7 +304,7 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 				for range rounds {
 					for {
 						granted, _, err := java.tryLock("L", thread, 30*time.Second)
-						if err != nil || start.Elapsed() > limit {
+						if err != nil || start.Elapsed() > kit.Limit {
 							t.Error("Redisson did not get the lock:", err)
 							return
 						}
@@ -324,5 +326,5 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 		t.Errorf("the counter is %v, want %d: updates were lost", n, 12*rounds)
 	}
 	s.Do("DEL", "n")
-	clean(t, s)
+	kit.Clean(t, s)
 }

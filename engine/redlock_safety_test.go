@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -29,12 +31,23 @@ type section struct {
 	lost     bool
 }
 
+// voters are the engines of one process, one for each server.
+type voters []*engine.Engine
+
+func (v voters) lock(name string) engine.QuorumLock {
+	locks := make([]engine.Mutex, len(v))
+	for i, e := range v {
+		locks[i] = e.Mutex(name)
+	}
+	return engine.RedLock(locks...)
+}
+
 // Two processes take one lock again and again, while at most two of five servers at a time
 // are killed or hang. No two sections overlap. A server that is killed has no data when it
 // comes back, and stays away for longer than the lease: without that two could hold the lock,
 // as RedLock says. PAWL_REDLOCK_SECTIONS=10000 is the long run.
 func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
-	if urls := peerArgs(); len(urls) > 0 {
+	if urls := kit.PeerArgs(); len(urls) > 0 {
 		safetyProcess(t, urls)
 		return
 	}
@@ -47,10 +60,11 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 	if n, err := strconv.ParseUint(os.Getenv("PAWL_REDLOCK_SEED"), 10, 64); err == nil {
 		seed = n
 	}
-	s := independent(t, 5)
+	var servers []*redistest.Server
 	var urls []any
-	for _, one := range s.servers {
-		urls = append(urls, one.URL())
+	for range 5 {
+		one := kit.Server(t)
+		servers, urls = append(servers, one), append(urls, one.URL())
 	}
 	var mu sync.Mutex
 	var all []section
@@ -58,13 +72,13 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for process := range 2 {
-		p := startPeer(t, urls...)
+		p := kit.StartPeer(t, urls...)
 		wg.Go(func() {
 			<-stop
-			_ = p.in.Close() // tells it to end
+			p.EndInput() // tells it to end
 		})
 		wg.Go(func() {
-			if err := p.follow(func(text string) {
+			if err := p.Follow(func(text string) {
 				var who, from, to int64
 				var lost bool
 				if n, _ := fmt.Sscanf(text, "section %d %d %d %t", &who, &from, &to, &lost); n != 4 {
@@ -82,7 +96,7 @@ func TestRedLockIsSafeWhileServersAreKilledAndRestarted(t *testing.T) {
 			}
 		})
 	}
-	faults := trouble5(s.servers, seed, &done, int64(sections))
+	faults := trouble5(servers, seed, &done, int64(sections))
 	close(stop)
 	wg.Wait()
 	slices.SortFunc(all, func(a, b section) int { return a.from.Compare(b.from) })
@@ -114,7 +128,7 @@ func trouble5(servers []*redistest.Server, seed uint64, done *atomic.Int64, enou
 	for done.Load() < enough {
 		if n := done.Load(); n != last {
 			last, since = n, time.Now()
-		} else if time.Since(since) > 3*limit {
+		} else if time.Since(since) > 3*kit.Limit {
 			break // the caller complains
 		}
 		time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond)))) // faults come when they come
@@ -146,7 +160,7 @@ func trouble5(servers []*redistest.Server, seed uint64, done *atomic.Int64, enou
 func safetyProcess(t *testing.T, urls []string) {
 	var v voters
 	for _, url := range urls {
-		v = append(v, open(t, url, leaseOf(safetyLease), func(c *Config) { c.CommandTimeout, c.Lazy = 300*time.Millisecond, true }))
+		v = append(v, kit.Open(t, url, kit.LeaseOf(safetyLease), func(c *engine.Config) { c.CommandTimeout, c.Lazy = 300*time.Millisecond, true }))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -165,7 +179,7 @@ func safetyProcess(t *testing.T, urls []string) {
 		rng := rand.New(rand.NewPCG(uint64(os.Getpid()), uint64(who)))
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				h, err := v.lock("x").Lock(ctx, Wait(time.Minute))
+				h, err := v.lock("x").Lock(ctx, engine.Wait(time.Minute))
 				if err != nil {
 					if ctx.Err() == nil {
 						say("error %v", err)

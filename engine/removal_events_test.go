@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -21,16 +23,16 @@ import (
 type hearing struct {
 	t     *testing.T
 	s     *redistest.Server
-	e     *Engine
-	time  fakeTime
-	other *Engine
+	e     *engine.Engine
+	time  kit.FakeTime
+	other *engine.Engine
 	proxy *faultproxy.Proxy
 	marks *int
 }
 
 func newHearing(t *testing.T) hearing {
-	s, p, e, clk := behindOn(t, patient)
-	return hearing{t, s, e, clk, open(t, s.URL()), p, new(int)}
+	s, p, e, clk := kit.BehindInTime(t, kit.Patient)
+	return hearing{t, s, e, clk, kit.Open(t, s.URL()), p, new(int)}
 }
 
 // announce publishes a release of x, and waits until it was heard.
@@ -46,16 +48,16 @@ func (l hearing) heard() {
 	*l.marks++
 	m := l.e.Mutex(fmt.Sprint("mark", *l.marks))
 	channel := "redisson_lock__channel:{" + m.Name() + "}"
-	ctx, cancel := context.WithCancel(ctxT(l.t))
-	h := mustLock(l.t, m, Lease(time.Hour))
-	defer mustUnlock(l.t, h)
+	ctx, cancel := context.WithCancel(kit.Ctx(l.t))
+	h := kit.MustLock(l.t, m, engine.Lease(time.Hour))
+	defer kit.MustUnlock(l.t, h)
 	defer cancel()
 	m.LockAsync(ctx)
-	eventually(l.t, "the mark is listened to", func() bool {
+	kit.Eventually(l.t, "the mark is listened to", func() bool {
 		list, _ := l.s.Do("PUBSUB", "NUMSUB", channel).([]any)
 		return len(list) == 2 && list[1] == int64(1)
 	})
-	looks := l.proxy.Watch(scriptOn(script.Renew, m.Name()))
+	looks := l.proxy.Watch(kit.ScriptOn(script.Renew, m.Name()))
 	l.s.Do("PUBLISH", channel, "0")
 	looks.Wait(1)
 }
@@ -63,21 +65,21 @@ func (l hearing) heard() {
 // remove takes x away by force, and waits until that was heard.
 func (l hearing) remove() {
 	l.t.Helper()
-	if was, err := l.other.Mutex("x").ForceUnlock(ctxT(l.t)); !was || err != nil {
+	if was, err := l.other.Mutex("x").ForceUnlock(kit.Ctx(l.t)); !was || err != nil {
 		l.t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
 	l.heard()
 }
 
 // wantServed expects that the waiter comes in long before the end of the lease.
-func (l hearing) wantServed(h *Hold, waiter *Future[*Hold]) {
+func (l hearing) wantServed(h *engine.Hold, waiter *engine.Future[*engine.Hold]) {
 	l.t.Helper()
-	eventually(l.t, "the waiter is served", func() bool {
-		l.time.pass(50 * time.Millisecond)
+	kit.Eventually(l.t, "the waiter is served", func() bool {
+		l.time.Pass(50 * time.Millisecond)
 		_, err := waiter.Result()
-		return err != ErrPending
+		return err != engine.ErrPending
 	})
-	wantServedAfterRemoval(l.t, h, waiter)
+	kit.WantServedAfterRemoval(l.t, h, waiter)
 }
 
 // A look is due in a moment; then the hold ends, and the next one is taken after a sleep
@@ -86,18 +88,18 @@ func TestLookThatWasDueForAnEarlierHoldIsNotInTheWay(t *testing.T) {
 	t.Parallel()
 	l := newHearing(t)
 	m := l.e.Mutex("x")
-	first := mustLock(t, m, Lease(time.Hour))
-	second := m.LockAsync(ctxT(t), Lease(time.Hour))
-	third := m.LockAsync(ctxT(t), Lease(time.Hour))
+	first := kit.MustLock(t, m, engine.Lease(time.Hour))
+	second := m.LockAsync(kit.Ctx(t), engine.Lease(time.Hour))
+	third := m.LockAsync(kit.Ctx(t), engine.Lease(time.Hour))
 	l.announce() // the hold is looked at
 	l.announce() // ... and once more, in a moment
-	refused := l.proxy.ReplaceReply(acquireOf("x"), []byte(":3600000\r\n"), 1)
+	refused := l.proxy.ReplaceReply(kit.AcquireOf("x"), []byte(":3600000\r\n"), 1)
 	l.s.Do("DEL", "x") // nothing is announced
-	wantLost(t, "Unlock", first.Unlock(ctxT(t)), GoneOnServer)
+	kit.WantLost(t, "Unlock", first.Unlock(kit.Ctx(t)), engine.GoneOnServer)
 	refused.Wait(1)
-	eventually(t, "the second one sleeps", func() bool { return l.e.Stats().InFlight == 0 })
+	kit.Eventually(t, "the second one sleeps", func() bool { return l.e.Stats().InFlight == 0 })
 	l.announce()
-	h, err := second.Await(ctxT(t))
+	h, err := second.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +113,7 @@ func TestRemovalBetweenTwoWaitersIsFoundByTheSecond(t *testing.T) {
 	t.Parallel()
 	l := newHearing(t)
 	m := l.e.Mutex("x")
-	h := mustLock(t, m, Lease(time.Hour))
+	h := kit.MustLock(t, m, engine.Lease(time.Hour))
 	ctx, cancel := context.WithCancel(context.Background())
 	first := m.LockAsync(ctx)
 	l.heard() // the subscription was confirmed
@@ -119,7 +121,7 @@ func TestRemovalBetweenTwoWaitersIsFoundByTheSecond(t *testing.T) {
 	cancel()
 	<-first.Done()
 	l.remove()
-	l.wantServed(h, m.LockAsync(ctxT(t)))
+	l.wantServed(h, m.LockAsync(kit.Ctx(t)))
 }
 
 // The message comes after the server has granted the lock, and before its answer.
@@ -130,26 +132,26 @@ func TestRemovalBeforeTheGrantIsReadIsFound(t *testing.T) {
 			t.Parallel()
 			l := newHearing(t)
 			m := l.e.Mutex("x")
-			before := mustLock(t, l.other.Mutex("x"))
-			first := m.LockAsync(ctxT(t), Lease(time.Hour))
-			var waiter *Future[*Hold]
+			before := kit.MustLock(t, l.other.Mutex("x"))
+			first := m.LockAsync(kit.Ctx(t), engine.Lease(time.Hour))
+			var waiter *engine.Future[*engine.Hold]
 			if !late {
-				waiter = m.LockAsync(ctxT(t))
+				waiter = m.LockAsync(kit.Ctx(t))
 			}
 			l.heard()
 			l.proxy.Delay(faultproxy.Carried("EVALSHA"), 0, 200*time.Millisecond)
-			mustUnlock(t, before)
-			eventually(t, "it is granted", func() bool { return len(fields(t, l.s, "x")) == 1 })
-			if was, err := l.other.Mutex("x").ForceUnlock(ctxT(t)); !was || err != nil {
+			kit.MustUnlock(t, before)
+			kit.Eventually(t, "it is granted", func() bool { return len(kit.Fields(t, l.s, "x")) == 1 })
+			if was, err := l.other.Mutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
 				t.Fatalf("ForceUnlock: %v, %v", was, err)
 			}
-			h, err := first.Await(ctxT(t))
+			h, err := first.Await(kit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			l.proxy.Delay(faultproxy.All, 0, 0)
 			if late {
-				waiter = m.LockAsync(ctxT(t))
+				waiter = m.LockAsync(kit.Ctx(t))
 			}
 			l.wantServed(h, waiter)
 		})
@@ -166,7 +168,7 @@ func TestRemovalBeforeAConfirmationThatNobodyWaitedForIsFoundByTheNextWaiter(t *
 			t.Parallel()
 			l := newHearing(t)
 			m := l.e.Mutex("x")
-			h := mustLock(t, m, Lease(time.Hour))
+			h := kit.MustLock(t, m, engine.Lease(time.Hour))
 			// The mark's channel is known to the connection before x's is: it has one.
 			l.heard()
 			if !again {
@@ -176,20 +178,20 @@ func TestRemovalBeforeAConfirmationThatNobodyWaitedForIsFoundByTheNextWaiter(t *
 			first := m.LockAsync(ctx)
 			if again {
 				l.heard() // x is confirmed
-				looks := l.proxy.Watch(scriptOn(script.Renew, "x"))
-				l.time.pass(time.Second / 2)
+				looks := l.proxy.Watch(kit.ScriptOn(script.Renew, "x"))
+				l.time.Pass(time.Second / 2)
 				looks.Wait(1) // that of this confirmation
 				l.proxy.Blackhole(faultproxy.Carried("SUBSCRIBE"))
 			}
 			cancel()
 			<-first.Done()
-			if was, err := l.other.Mutex("x").ForceUnlock(ctxT(t)); !was || err != nil {
+			if was, err := l.other.Mutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
 				t.Fatalf("ForceUnlock: %v, %v", was, err)
 			}
 			l.proxy.Heal()
 			l.proxy.Resume()
 			l.heard() // x is confirmed
-			l.wantServed(h, m.LockAsync(ctxT(t)))
+			l.wantServed(h, m.LockAsync(kit.Ctx(t)))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"bufio"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -20,7 +22,7 @@ func listening(t *testing.T, addr, verb, channel string) *bufio.Reader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(kit.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Write(wire.AppendCommand(nil, verb, channel)); err != nil {
@@ -50,7 +52,7 @@ func hears(t *testing.T, r *bufio.Reader, want string) {
 func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))
-	at := clustered(cluster)
+	at := kit.Clustered(cluster)
 	for mode, verbs := range map[string][]string{
 		"on": {"SSUBSCRIBE"}, "auto": {"SSUBSCRIBE"}, "off": {"SUBSCRIBE"}, "both": {"SSUBSCRIBE", "SUBSCRIBE"},
 	} {
@@ -59,25 +61,25 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 			name := "lock of " + mode
 			channel := "redisson_lock__channel:{" + name + "}"
 			node := cluster.Owner(cluster.Slot(name))
-			e := open(t, at.url+"?sharding="+mode)
+			e := kit.Open(t, at.URL+"?sharding="+mode)
 			var ears []*bufio.Reader
 			for _, verb := range verbs {
 				ears = append(ears, listening(t, node.Addr(), verb, channel))
 			}
-			mustUnlock(t, mustLock(t, e.Mutex(name)))
+			kit.MustUnlock(t, kit.MustLock(t, e.Mutex(name)))
 			for i, verb := range verbs {
 				hears(t, ears[i], map[string]string{"SSUBSCRIBE": "smessage", "SUBSCRIBE": "message"}[verb])
 			}
 			// And the other way: a holder that is not Pawl goes.
-			at.do(name, "HSET", name, "stranger:1", "1")
-			at.do(name, "PEXPIRE", name, "3600000")
-			f := e.Mutex(name).LockAsync(ctxT(t))
-			eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
-			at.do(name, "DEL", name)
+			at.Do(name, "HSET", name, "stranger:1", "1")
+			at.Do(name, "PEXPIRE", name, "3600000")
+			f := e.Mutex(name).LockAsync(kit.Ctx(t))
+			kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
+			at.Do(name, "DEL", name)
 			start := pace.Now()
 			publish := map[string]string{"SSUBSCRIBE": "SPUBLISH", "SUBSCRIBE": "PUBLISH"}[verbs[0]]
-			at.do(name, publish, channel, "0")
-			h, err := f.Await(ctxT(t))
+			at.Do(name, publish, channel, "0")
+			h, err := f.Await(kit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +87,7 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 			if d := start.Elapsed(); d > 4*time.Second {
 				t.Errorf("woken after %v", d)
 			}
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		})
 	}
 }
@@ -95,25 +97,25 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 func TestChangeOverToShardedMessages(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))
-	at := clustered(cluster)
+	at := kit.Clustered(cluster)
 	for _, pair := range [][2]string{{"off", "both"}, {"both", "off"}, {"both", "both"}, {"on", "both"}, {"both", "on"}} {
 		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
 			t.Parallel()
 			name := "change " + pair[0] + pair[1]
-			holder, waiter := open(t, at.url+"?sharding="+pair[0]), open(t, at.url+"?sharding="+pair[1])
-			h := mustLock(t, holder.Mutex(name))
-			f := waiter.Mutex(name).LockAsync(ctxT(t))
-			eventually(t, "it listens", func() bool { return waiter.table.Client.Stats().ChannelsConfirmed == 1 })
-			mustUnlock(t, h)
+			holder, waiter := kit.Open(t, at.URL+"?sharding="+pair[0]), kit.Open(t, at.URL+"?sharding="+pair[1])
+			h := kit.MustLock(t, holder.Mutex(name))
+			f := waiter.Mutex(name).LockAsync(kit.Ctx(t))
+			kit.Eventually(t, "it listens", func() bool { return kit.Client(waiter).Stats().ChannelsConfirmed == 1 })
+			kit.MustUnlock(t, h)
 			start := pace.Now()
-			next, err := f.Await(ctxT(t))
+			next, err := f.Await(kit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := start.Elapsed(); d > 3*time.Second {
 				t.Errorf("handed over after %v", d)
 			}
-			mustUnlock(t, next)
+			kit.MustUnlock(t, next)
 		})
 	}
 }
@@ -121,17 +123,17 @@ func TestChangeOverToShardedMessages(t *testing.T) {
 // A waiter behind a hold of its own process asks no server. While a deployment changes over, the lock may be removed by a process that announces it elsewhere.
 func TestRemovalByAProcessThatHasNotChangedOverIsFound(t *testing.T) {
 	t.Parallel()
-	at := clustered(redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels)))
+	at := kit.Clustered(redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels)))
 	looked := make(chan struct{}, 1024)
-	e := open(t, at.url+"?sharding=both", func(c *Config) {
-		c.Hooks.Renewed = func(RenewedEvent) { looked <- struct{}{} }
+	e := kit.Open(t, at.URL+"?sharding=both", func(c *engine.Config) {
+		c.Hooks.Renewed = func(engine.RenewedEvent) { looked <- struct{}{} }
 	})
-	other := open(t, at.url+"?sharding=off")
-	h := mustLock(t, e.Mutex("x"), Lease(time.Hour))
-	waiter := e.Mutex("x").LockAsync(ctxT(t))
-	receive(t, looked) // that of the confirmation
-	if was, err := other.Mutex("x").ForceUnlock(ctxT(t)); !was || err != nil {
+	other := kit.Open(t, at.URL+"?sharding=off")
+	h := kit.MustLock(t, e.Mutex("x"), engine.Lease(time.Hour))
+	waiter := e.Mutex("x").LockAsync(kit.Ctx(t))
+	kit.Receive(t, looked) // that of the confirmation
+	if was, err := other.Mutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}
-	wantServedAfterRemoval(t, h, waiter)
+	kit.WantServedAfterRemoval(t, h, waiter)
 }

@@ -1,9 +1,11 @@
-package engine
+package engine_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -15,26 +17,26 @@ func TestSpinWaiterBehindAHoldFindsThatItWasRemoved(t *testing.T) {
 	for name, first := range map[string]bool{"after the waiter came": false, "before": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, p, e := behind(t)
-			other := open(t, s.URL())
+			s, p, e := kit.Behind(t)
+			other := kit.Open(t, s.URL())
 			m := e.SpinMutex("x").Mutex
-			h := mustLock(t, m, Lease(time.Hour))
+			h := kit.MustLock(t, m, engine.Lease(time.Hour))
 			remove := func() {
-				if was, err := other.SpinMutex("x").ForceUnlock(ctxT(t)); !was || err != nil {
+				if was, err := other.SpinMutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
 					t.Fatalf("ForceUnlock: %v, %v", was, err)
 				}
 			}
 			if first {
 				remove()
 			}
-			looks := p.Watch(scriptOn(script.Renew, "x"))
-			waiter := m.LockAsync(ctxT(t))
+			looks := p.Watch(kit.ScriptOn(script.Renew, "x"))
+			waiter := m.LockAsync(kit.Ctx(t))
 			if !first {
 				looks.Wait(2)
 				remove()
 			}
-			wantServedAfterRemoval(t, h, waiter)
-			clean(t, s, e)
+			kit.WantServedAfterRemoval(t, h, waiter)
+			kit.Clean(t, s, e)
 		})
 	}
 }

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
@@ -64,6 +66,32 @@ func (e *Engine) Stats() Stats {
 	s.WheelRebuilds = w.Rebuilds.Total()
 	s.HooksDropped = e.hooks.dropped.Load()
 	return s
+}
+
+// inside is what the world may look at: see world.World.
+func (e *Engine) inside() (in world.Inside) {
+	for i := range e.table.Shards() {
+		sh := &e.table.Shards()[i]
+		sh.Lock()
+		for _, r := range sh.All() {
+			in.Names++
+			if r.Urgent() {
+				in.Urgent++
+			}
+			in.States = append(in.States, fmt.Sprintf("%q: %+v", r.Name, r.View()))
+		}
+		sh.Unlock()
+	}
+	for _, l := range e.table.Recovery.View().Lanes {
+		in.Listed += len(l.Urgent) + len(l.Tries)
+		in.Out += l.Out
+		in.States = append(in.States, fmt.Sprintf("a lane, up %v: %d urgent, %d tries stalled, %d out", l.Lane.Up(), len(l.Urgent), len(l.Tries), l.Out))
+	}
+	e.gatherings.mu.Lock()
+	in.Many = len(e.gatherings.listed)
+	e.gatherings.mu.Unlock()
+	in.Watched = e.watches.Len() + e.gatherings.watches.Len()
+	return in
 }
 
 var (

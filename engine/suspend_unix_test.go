@@ -1,6 +1,6 @@
 //go:build unix
 
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -9,32 +9,35 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 // The process is stopped past its lease. On resume the hold is over before anything
 // is done under it, although no timer has had time to run.
 func TestSuspendedProcessFindsItsHoldEnded(t *testing.T) {
-	if args := peerArgs(); len(args) == 1 {
+	if args := kit.PeerArgs(); len(args) == 1 {
 		suspended(t, args[0])
 		return
 	}
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s := server(t)
-		p := startPeer(t, s.URL())
-		eventually(t, "the process holds the lock", func() bool { return len(fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
+	kit.Steady(t, func(t testing.TB) {
+		s := kit.Server(t)
+		p := kit.StartPeer(t, s.URL())
+		kit.Eventually(t, "the process holds the lock", func() bool { return len(kit.Fields(t, s, "x")) == 1 && s.Do("EXISTS", "ready") == int64(1) })
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		stopped := time.Now()
-		eventually(t, "the key expires", func() bool {
-			return len(fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
+		kit.Eventually(t, "the key expires", func() bool {
+			return len(kit.Fields(t, s, "x")) == 0 && time.Since(stopped) > 800*time.Millisecond
 		})
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		var said []string
-		if err := p.follow(func(text string) { said = append(said, text) }); err != nil {
+		if err := p.Follow(func(text string) { said = append(said, text) }); err != nil {
 			t.Fatalf("%v\n%q", err, said)
 		}
 		if !slices.Contains(said, "ended before the first look") {
@@ -46,13 +49,13 @@ func TestSuspendedProcessFindsItsHoldEnded(t *testing.T) {
 // suspended is the process that is stopped: it looks at its hold all the time, and
 // must never find it live at a moment when the key has expired.
 func suspended(t *testing.T, url string) {
-	e := open(t, url, short)
-	h := mustLock(t, e.Mutex("x"))
+	e := kit.Open(t, url, short)
+	h := kit.MustLock(t, e.Mutex("x"))
 	last := time.Now()
 	// Beside the loop: a stop between the two would not be seen.
 	ready := make(chan error, 1)
 	go func() {
-		_, err := connected(e).Do(ctxT(t), "SET", "ready", "1")
+		_, err := kit.Client(e).Do(kit.Ctx(t), "SET", "ready", "1")
 		ready <- err
 	}()
 	defer func() {
@@ -60,7 +63,7 @@ func suspended(t *testing.T, url string) {
 			t.Error(err)
 		}
 	}()
-	deadline := last.Add(limit)
+	deadline := last.Add(kit.Limit)
 	for time.Now().Before(deadline) {
 		now := time.Now()
 		gap := now.Sub(last)
@@ -68,7 +71,7 @@ func suspended(t *testing.T, url string) {
 		err := h.Err()
 		if gap > 600*time.Millisecond {
 			// This is the first look after the stop.
-			if !errors.Is(err, ErrLost) {
+			if !errors.Is(err, engine.ErrLost) {
 				t.Fatalf("after a stop of %v the hold is %v", gap, err)
 			}
 			fmt.Println("ended before the first look")

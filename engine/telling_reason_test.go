@@ -19,8 +19,8 @@ func TestWhoWaitsForContextsToEndIsToldThatThisProcessHoldsTheLock(t *testing.T)
 	receive(t, g.called)
 	wantLost(t, "the hold", h.Err(), LeaseEnded)
 	for what, err := range map[string]error{
-		"TryLock":        second(m.TryLock(ctxT(t))),
-		"Lock with Wait": second(m.Lock(ctxT(t), Wait(10*time.Millisecond))),
+		"TryLock":        errOf(m.TryLock(ctxT(t))),
+		"Lock with Wait": errOf(m.Lock(ctxT(t), Wait(10*time.Millisecond))),
 	} {
 		if !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || !hasText(err, "this process") {
 			t.Errorf("%s: %v", what, err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,5 +49,21 @@ func TestSentinelsListenOnAPortOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	if c := (Config{Topology: "sentinel", Master: "m"}).withDefaults(); c.Addrs[0] != "127.0.0.1:26379" {
 		t.Error(c.Addrs)
+	}
+}
+
+// Nothing of a password gets into an error, and none is taken for a host.
+func TestListsOfHostsAreReadWithCare(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"redis+cluster://user:hunter2%40h1:7000,h2:7000",
+		"redis+cluster://:hunter2",
+		"redis+cluster://user:hunter2@h1:7000,user:hunter2@h2:7000",
+		"redis+sentinel://h1,user:hunter2@h2/mymaster",
+	} {
+		c, err := ParseURL(url)
+		if !errors.Is(err, ErrInvalid) || hasText(err, "hunter2") {
+			t.Errorf("%s: %+v, %v", url, c.Addrs, err)
+		}
 	}
 }

@@ -1,30 +1,33 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 // A right that is withdrawn for some names must not cost the holds of others, though one
 // script renews them together.
 func TestRightWithdrawnForOneNameCostsNoOtherHold(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), leaseOf(2*time.Second))
-	denied := mustLock(t, e.Mutex("other"))
-	var allowed []*Hold
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
+	denied := kit.MustLock(t, e.Mutex("other"))
+	var allowed []*engine.Hold
 	for i := range 20 {
-		allowed = append(allowed, mustLock(t, e.Mutex(fmt.Sprint("mine", i))))
+		allowed = append(allowed, kit.MustLock(t, e.Mutex(fmt.Sprint("mine", i))))
 	}
-	e.table.Renewer.All()
-	eventually(t, "they are renewed together", func() bool { return e.Stats().Renewed > 20 })
-	e.table.Renewer.All() // nobody of them is due for a while: the next round is theirs, too
+	kit.RenewAll(e)
+	kit.Eventually(t, "they are renewed together", func() bool { return e.Stats().Renewed > 20 })
+	kit.RenewAll(e) // nobody of them is due for a while: the next round is theirs, too
 	s.Do("ACL", "SETUSER", "default", "resetkeys", "~mine*")
-	receive(t, denied.Done())
-	wantLost(t, "the one that may not be renewed", denied.Err(), NotRenewed)
+	kit.Receive(t, denied.Done())
+	kit.WantLost(t, "the one that may not be renewed", denied.Err(), engine.NotRenewed)
 	before := e.Stats().Renewed
-	eventually(t, "the others are renewed twice more, or one is lost", func() bool {
+	kit.Eventually(t, "the others are renewed twice more, or one is lost", func() bool {
 		st := e.Stats()
 		return st.Renewed >= before+uint64(2*len(allowed)) || st.Held < len(allowed)
 	})

@@ -47,6 +47,8 @@ var layers = map[string]int{
 	"engine/enginetest":          11,
 	"resp/internal/exchangetest": 11,
 	"engine/internal/sim":        11,
+	"engine/internal/kit":        11, // what the suites share
+	"engine/suite":               12,
 	"bench/internal/process":     0,
 	"bench/internal/latency":     0,
 	"bench/internal/admin":       11,
@@ -60,7 +62,7 @@ var layers = map[string]int{
 var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
-var testPackages = []string{"engine/enginetest", "engine/internal/sim", "resp/internal/exchangetest"}
+var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "resp/internal/exchangetest"}
 
 // worldly are the packages of the engine that make a world, and may draw lots.
 var worldly = []string{"engine/internal/world", "engine/internal/sim"}
@@ -190,6 +192,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine/internal/recovery", in("engine/internal/world"), in("engine/internal/machine"), in("wheel")),
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
 		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
+		pkg("engine/internal/kit", in("engine"), in("internal/redistest"), "testing", "go.uber.org/goleak"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
 		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
@@ -219,6 +222,8 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine/internal/renew", "math/rand/v2"),
 		pkg("engine", "crypto/rand"),
 		pkg("engine", in("engine/enginetest")),
+		pkg("engine", in("engine/internal/kit")),
+		pkg("engine/internal/kit", in("engine/suite/faults")),
 		pkg("engine", in("internal/embedded")),
 		pkg("engine/internal/queue", in("engine")),
 		pkg("engine", "github.com/alicebob/miniredis/v2"),

@@ -19,6 +19,8 @@ func TestSourceComplaintsAreFound(t *testing.T) {
 		{"bench/a.go", body(`_ = time.Now()`), ""},
 		{"respond/a.go", body(`_ = time.Now()`), ""},
 		{"bench/a_test.go", body(`time.Sleep(d)`), "a bare time.Sleep"},
+		{"engine/internal/kit/a.go", body(`time.Sleep(d)`), "a bare time.Sleep"},
+		{"engine/internal/kit/a.go", body(`for !done() { time.Sleep(d) }`), ""},
 		{"bench/a_test.go", body(`for !done() { time.Sleep(d) }`), ""},
 		{"bench/a_test.go", body(`for range 3 { time.Sleep(d) }`), ""},
 		{"bench/a_test.go", body(`synctest.Test(t, func(t *testing.T) { time.Sleep(d) })`), ""},

@@ -39,6 +39,9 @@ var walksErrors = map[string]string{
 	"engine/internal/watch/watch.go": "contexts are asked on a goroutine of their own, or the user's, without a lock",
 }
 
+// testHelpers are packages of test code: it waits as tests do, and has their rules.
+var testHelpers = []string{"engine/internal/kit"}
+
 // noLeakCheck are the folders whose tests need no goleak, each with the reason.
 var noLeakCheck = map[string]string{
 	"engine/internal/gathering": "starts no goroutine",
@@ -119,7 +122,7 @@ func goComplaints(name string, src []byte) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	f := &sourceFile{name: name, isTest: strings.HasSuffix(name, "_test.go"), fset: fset}
+	f := &sourceFile{name: name, isTest: strings.HasSuffix(name, "_test.go") || slices.Contains(testHelpers, path.Dir(name)), fset: fset}
 	limit := maxLines
 	if f.isTest {
 		limit = maxTestLines

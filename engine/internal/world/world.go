@@ -37,6 +37,20 @@ type World struct {
 	Int64N func(n int64) int64
 	// Secret fills b with what nobody can guess: the ids of engines and owners.
 	Secret func(b []byte)
+	// Look is told how to look inside the engine, unless it is nil: a test sees with it that
+	// nothing is left.
+	Look func(inside func() Inside)
+}
+
+// Inside is what an engine remembers at a moment.
+type Inside struct {
+	Names   int      // that have a state
+	Urgent  int      // those of them that are held, or owe the server a release
+	Listed  int      // those that wait for a lane
+	Out     int      // commands after an outage that have no answer
+	Many    int      // multi locks and elections that somebody waits for
+	Watched int      // groups of contexts
+	States  []string // of names and lanes, for people
 }
 
 // Draw returns a random duration in [0, d).

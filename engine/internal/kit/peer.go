@@ -1,4 +1,4 @@
-package engine
+package kit
 
 import (
 	"bufio"
@@ -16,11 +16,11 @@ import (
 // peerEnv has the arguments of a process that a test has started.
 const peerEnv = "PAWL_TEST_PEER"
 
-// peerArgs returns the arguments of this process: none, unless a test has started it.
-func peerArgs() []string { return strings.Fields(os.Getenv(peerEnv)) }
+// PeerArgs returns the arguments of this process: none, unless a test has started it.
+func PeerArgs() []string { return strings.Fields(os.Getenv(peerEnv)) }
 
-// peer is one more process that runs the test which has started it.
-type peer struct {
+// Peer is one more process that runs the test which has started it.
+type Peer struct {
 	*os.Process
 	in         io.Closer // its standard input: peers may wait for the end of it
 	out        *bufio.Scanner
@@ -28,16 +28,16 @@ type peer struct {
 	wait       func() error
 }
 
-// startPeer runs the test itself in one more process, whose peerArgs are args. It is killed
+// StartPeer runs the test itself in one more process, whose PeerArgs are args. It is killed
 // at the end of the test, unless it has ended.
-func startPeer(t testing.TB, args ...any) *peer {
+func StartPeer(t testing.TB, args ...any) *Peer {
 	t.Helper()
 	test, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.timeout=0")
 	cmd.Env = append(os.Environ(), peerEnv+"="+strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
-	p := &peer{in: in, out: bufio.NewScanner(out), wait: sync.OnceValue(cmd.Wait)}
+	p := &Peer{in: in, out: bufio.NewScanner(out), wait: sync.OnceValue(cmd.Wait)}
 	cmd.Stderr = &p.complaints
 	if err := errors.Join(inErr, outErr, cmd.Start()); err != nil {
 		t.Fatal(err)
@@ -47,9 +47,12 @@ func startPeer(t testing.TB, args ...any) *peer {
 	return p
 }
 
-// follow calls line with each line that the peer prints, and returns when it has ended. The
+// EndInput ends what the peer can read.
+func (p *Peer) EndInput() { _ = p.in.Close() }
+
+// Follow calls line with each line that the peer prints, and returns when it has ended. The
 // error has its last lines: a test that fails says why in the one before "FAIL".
-func (p *peer) follow(line func(text string)) error {
+func (p *Peer) Follow(line func(text string)) error {
 	const tail = 10
 	var last []string
 	for p.out.Scan() {
@@ -62,24 +65,24 @@ func (p *peer) follow(line func(text string)) error {
 	return nil
 }
 
-// peers runs the test itself in two more processes, whose peerArgs are number and args, and
-// calls line with each line that they print. They begin together: see begins.
-func peers(t *testing.T, line func(process int, text string), args ...any) {
+// Peers runs the test itself in two more processes, whose PeerArgs are number and args, and
+// calls line with each line that they print. They begin together: see Begins.
+func Peers(t *testing.T, line func(process int, text string), args ...any) {
 	t.Helper()
 	var mu sync.Mutex
 	var running, ready sync.WaitGroup
 	ready.Add(2)
-	var both [2]*peer
+	var both [2]*Peer
 	for process := range both {
-		both[process] = startPeer(t, append([]any{process}, args...)...)
+		both[process] = StartPeer(t, append([]any{process}, args...)...)
 	}
 	for process, p := range both {
 		running.Go(func() {
 			p.out.Scan()
 			ready.Done() // or it has failed, and ends
 			ready.Wait()
-			_ = p.in.Close()
-			if err := p.follow(func(text string) {
+			p.EndInput()
+			if err := p.Follow(func(text string) {
 				mu.Lock()
 				defer mu.Unlock()
 				line(process, text)
@@ -91,8 +94,8 @@ func peers(t *testing.T, line func(process int, text string), args ...any) {
 	running.Wait()
 }
 
-// begins tells the test that this process is ready, and waits for the other one.
-func begins() {
+// Begins tells the test that this process is ready, and waits for the other one.
+func Begins() {
 	fmt.Println("ready")
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }

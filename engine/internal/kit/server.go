@@ -1,0 +1,81 @@
+package kit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// Server starts a redis-server of the test's own.
+func Server(t testing.TB, opts ...redistest.Option) *redistest.Server {
+	t.Helper()
+	return redistest.Start(t, opts...)
+}
+
+// Fields returns the lock's hash on the server.
+func Fields(t testing.TB, s *redistest.Server, name string) map[string]string {
+	t.Helper()
+	list, _ := s.Do("HGETALL", name).([]any)
+	m := make(map[string]string)
+	for i := 0; i+1 < len(list); i += 2 {
+		m[list[i].(string)] = list[i+1].(string)
+	}
+	return m
+}
+
+// PTTL is how long the server keeps a key.
+func PTTL(t testing.TB, s *redistest.Server, key string) time.Duration {
+	t.Helper()
+	ms, ok := s.Do("PTTL", key).(int64)
+	if !ok {
+		t.Fatal("PTTL is no number")
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// Clean fails the test if the server has anything left of Pawl.
+func Clean(t testing.TB, s *redistest.Server, engines ...*engine.Engine) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("channels: %v", s.Do("PUBSUB", "CHANNELS"))
+			for _, e := range engines {
+				Report(t, e)
+			}
+		}
+	}()
+	// At once, but for what was abandoned while its command was out: that comes back
+	// with the answer. A lock that is lost to everybody has its lease of 30 s.
+	for start := pace.Now(); s.Do("DBSIZE") != int64(0); {
+		if start.Elapsed() > 5*time.Second {
+			t.Errorf("keys are left: %v", s.Do("KEYS", "*"))
+			break
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	Eventually(t, "no channel is subscribed", func() bool {
+		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
+		return len(list) == 0
+	})
+}
+
+// AcquireOf matches the acquires of a name.
+func AcquireOf(name string) faultproxy.Match { return ScriptOn(script.Acquire, name) }
+
+// ReleaseOf matches the releases of a name.
+func ReleaseOf(name string) faultproxy.Match { return ScriptOn(script.Release, name) }
+
+// ScriptOn matches the calls of a script for a name.
+func ScriptOn(s *script.Script, name string) faultproxy.Match {
+	is, has := Calls(s), faultproxy.Has(name)
+	return func(c faultproxy.Command) bool { return is(c) && has(c) }
+}
+
+// Calls matches the calls of a script.
+func Calls(s *script.Script) fakenode.Match { return fakenode.Is("EVALSHA", s.SHA) }

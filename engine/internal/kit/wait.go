@@ -1,0 +1,77 @@
+package kit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/pace"
+)
+
+// Limit is how long a test waits for something that must happen: of the time that this
+// process can use, as everything here that bounds how long something may take.
+const Limit = 20 * time.Second
+
+// Patience is for what knows real time only, like a connection's deadline.
+const Patience = 10 * time.Minute
+
+// Steady is pace.Steady, for tests whose leases and timeouts must suffice: a process that
+// does not run for longer than this loses locks, and rightly so.
+func Steady(t *testing.T, scenario func(t testing.TB)) {
+	t.Helper()
+	pace.Steady(t, 50*time.Millisecond, scenario)
+}
+
+// Within returns a context that ends the test's patience.
+func Within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := pace.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Ctx is the context of a call that must return within Limit.
+func Ctx(t testing.TB) context.Context { return Within(t, Limit) }
+
+// Eventually waits until a condition holds.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	pause := time.Millisecond
+	for start := pace.Now(); !ok(); {
+		if start.Elapsed() > Limit {
+			t.Fatalf("not within %v: %s", Limit, what)
+		}
+		time.Sleep(pause) // a poll, not a hope: the limit above decides
+		pause = min(pause*5/4, 20*time.Millisecond)
+	}
+}
+
+// Receive waits for a channel, but not for ever.
+func Receive[T any](t testing.TB, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-Ctx(t).Done():
+		t.Fatalf("nothing within %v", Limit)
+	}
+	return v
+}
+
+// Background runs f on a goroutine of its own.
+func Background(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// Pause waits for d, and reports whether it is not over meanwhile.
+func Pause(over <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-over:
+		return false
+	}
+}
