@@ -1,4 +1,4 @@
-package engine_test
+package topology
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // operations is the page of the documentation that has the ACL rules.
 func operations(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
