@@ -100,6 +100,16 @@ func TestWhatCountsWhenAVoteIsLost(t *testing.T) {
 	}
 }
 
+// What a server may have lost before the whole was held does not matter: nobody counted on it.
+func TestWhatWasMissingBeforeItWasHeldDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	l := heldBy(t, 3)
+	l.leave(0, machine.GoneOnServer, l.now)
+	l.grant(0) // at that moment still
+	l.leave(1, machine.GoneOnServer, l.now.Add(-time.Millisecond))
+	l.is(Holding)
+}
+
 func TestALossIsLoggedUnlessItWasWanted(t *testing.T) {
 	t.Parallel()
 	for why, logged := range map[machine.Loss]int{
@@ -214,6 +224,23 @@ func TestALossNeverSaysThatEnoughAreLeft(t *testing.T) {
 	l := heldBy(t, 3)
 	loss := l.Expired([]End{{1, errors.New("lost"), machine.NotRenewed}}).(*lossError).Loss
 	l.must(loss.Left == 1, "%+v", loss)
+}
+
+// A loss has what became of each server that is not left.
+func TestALossSaysWhatBecameOfEachServer(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 5)
+	for i := range 3 {
+		l.grant(i)
+	}
+	l.refuse(3, forGood)
+	l.leave(0, machine.EngineClosed, l.now)
+	loss := l.Ending.(*lossError).Loss
+	l.must(loss.Last == machine.EngineClosed && loss.Left == 2 && len(loss.Each) == 3, "%+v", loss)
+	for i, want := range []Said{{0, WasLost, loss.Each[0].Why}, {3, Refused, forGood.Why}, {4, NotGranted, nil}} {
+		l.must(loss.Each[i] == want, "%+v, want %+v", loss.Each[i], want)
+	}
+	l.did("ask [once 0 once 1 once 2 once 3 once 4] give [1 2] cancel [4] look []")
 }
 
 // OfMajority is the greatest value that a majority reaches.

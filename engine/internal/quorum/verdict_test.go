@@ -152,6 +152,17 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 	l.failedWith(EngineIsClosed)
 }
 
+// An engine closes while it has a vote there: that ends it, as a decision of this process.
+func TestAnEngineThatClosesEndsIt(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.grant(0)
+	l.news()
+	l.leave(0, machine.EngineClosed, l.now)
+	l.failedWith(EngineIsClosed)
+	l.did("ask [] give [] cancel [1 2] look []")
+}
+
 // One is away, but that is not why: a majority was granted, and given back for the owner of another.
 func TestVerdictIsHeldIfAMajorityWasGivenBack(t *testing.T) {
 	t.Parallel()
