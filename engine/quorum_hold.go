@@ -165,7 +165,7 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 	why := h.Err() // also by the clock
 	var do quorum.Deeds
 	q.mu.Lock()
-	why, votes := q.Release(why, &do)
+	votes, why := q.Release(why, &do)
 	earlier := q.unlocked
 	q.mu.Unlock()
 	if len(votes) == 0 || earlier != nil && earlier.done() { // lost, or released before

@@ -155,7 +155,7 @@ func (c *client) unlock(m *Machine) {
 		why = m.Expired(ends)
 	}
 	var votes []*Vote
-	c.of(m, func(do *Deeds) { _, votes = m.Release(why, do) })
+	c.of(m, func(do *Deeds) { votes, _ = m.Release(why, do) })
 	c.says("client %d unlocks: %d votes", c.id, len(votes))
 	for _, v := range votes {
 		v.Port.(*grant).release(nil)

@@ -212,9 +212,9 @@ func TestTheClockSaysWhetherItIsHeld(t *testing.T) {
 	loss := why.(*lossError).Loss
 	l.must(loss.Left == 1 && len(loss.Each) == 2 && loss.Each[0].Is == EndedNow, "%+v", loss)
 	var do Deeds
-	ending, votes := l.Release(why, &do)
+	votes, ending := l.Release(why, &do)
 	l.must(ending == why && len(votes) == 0 && len(do.Give) == 3 && l.Stage == Over, "%v, %d released, %d given", ending, len(votes), len(do.Give))
-	ending, _ = l.Release(nil, &do)
+	_, ending = l.Release(nil, &do)
 	l.must(ending == why, "unlocked again: %v", ending)
 }
 

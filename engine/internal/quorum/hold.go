@@ -67,14 +67,14 @@ func (m *Machine) Extended(d time.Duration) {
 }
 
 // Release ends what is held, because it is released, or for another reason that the clock has
-// told. It returns why it has ended, and the votes that were released, which are not given back:
-// they have an answer each. So a second Release has those of the first.
-func (m *Machine) Release(why error, do *Deeds) (ending error, released []*Vote) {
+// told. It returns the votes that were released, which are not given back, as they have an answer
+// each, and why it has ended. A second Release has the votes of the first.
+func (m *Machine) Release(why error, do *Deeds) (released []*Vote, ending error) {
 	if m.Stage != Holding {
 		if why == nil {
 			why = m.Ending // just now
 		}
-		return why, m.released
+		return m.released, why
 	}
 	if why == nil {
 		for i := range m.Parts {
@@ -87,5 +87,5 @@ func (m *Machine) Release(why error, do *Deeds) (ending error, released []*Vote)
 	}
 	m.Stage, m.Ending = Over, why
 	m.giveUp(do)
-	return why, m.released
+	return m.released, why
 }

@@ -25,9 +25,9 @@ func TestAnUncontendedLockAsksEachServerOnce(t *testing.T) {
 	l.must(h.Joined() == 0, "it joined at %v", h.Joined())
 	l.did(nothing)
 	l.hasVotes(0, 1, 2)
-	why, votes := l.Release(nil, new(Deeds))
+	votes, why := l.Release(nil, new(Deeds))
 	l.must(why == reason.ErrReleased && len(votes) == 3 && l.Stage == Over, "released: %v, %d votes", why, len(votes))
-	again, same := l.Release(nil, new(Deeds))
+	same, again := l.Release(nil, new(Deeds))
 	l.must(again == why && slices.Equal(votes, same), "released again: %v, %d votes", again, len(same))
 	for i := range 3 {
 		l.leave(i, 0, l.now) // their ends come then
