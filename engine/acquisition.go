@@ -181,9 +181,7 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 	select {
 	case <-ready:
 	default:
-		select {
-		case <-ready:
-		case <-done:
+		if a.home().world.Wait(ready, done, nil) != 0 {
 			// If the verdict came first it stands; otherwise cancel delivers ours.
 			a.cancel(a.whyStop(ctx))
 			<-ready

@@ -146,10 +146,8 @@ func (t *many) unlist() {
 
 // await is the synchronous half: it waits for the end or for the context.
 func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon func()) {
-	select {
-	case <-ended:
+	if t.home.world.Wait(ended, done, nil) == 0 {
 		return
-	case <-done:
 	}
 	through := false
 	defer func() {
@@ -160,5 +158,5 @@ func (t *many) await(ctx context.Context, done, ended <-chan struct{}, abandon f
 	s := watch.StopOf(ctx)
 	through = true
 	t.GiveUp(s)
-	<-ended
+	t.home.world.Wait(ended, nil, nil)
 }

@@ -106,22 +106,18 @@ func (u *unlockingAll) wait(ctx context.Context, g group) error {
 	if ctx == nil {
 		return reason.Because(ErrOutcomeUnknown, reason.ErrNoContext)
 	}
-	select {
-	case <-u.fut.Done():
+	if u.eng.world.Wait(u.fut.Done(), ctx.Done(), nil) == 0 {
 		return u.result(nil)
-	case <-ctx.Done():
 	}
 	cause := context.Cause(ctx)
 	if cause == ErrReleased {
 		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.isOf(g, u.of) })
 		if outer != nil {
 			defer cancel()
-			select {
-			case <-u.fut.Done():
+			if u.eng.world.Wait(u.fut.Done(), outer.Done(), nil) == 0 {
 				return u.result(nil)
-			case <-outer.Done():
-				cause = context.Cause(outer)
 			}
+			cause = context.Cause(outer)
 		}
 	}
 	return u.result(cause)

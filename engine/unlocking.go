@@ -62,9 +62,7 @@ func (u *unlocking) wait(ctx context.Context, h *holding) error {
 	select {
 	case <-u.ready:
 	default:
-		select {
-		case <-u.ready:
-		case <-ctx.Done():
+		if h.engine().world.Wait(u.ready, ctx.Done(), nil) != 0 {
 			u.ctxEnded(ctx, h)
 		}
 	}
@@ -81,12 +79,10 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
 	if cause == ErrReleased {
 		if outer, cancel := h.outside(ctx); outer != nil {
 			defer cancel()
-			select {
-			case <-u.ready:
+			if h.engine().world.Wait(u.ready, outer.Done(), nil) == 0 {
 				return
-			case <-outer.Done():
-				cause = context.Cause(outer)
 			}
+			cause = context.Cause(outer)
 		}
 	}
 	h.Shard.Lock()

@@ -4,7 +4,7 @@
 // The simulation has another (engine/internal/sim), in which one seed decides everything.
 //
 // What an engine decides depends on nothing else. Calls that block wait with After and Wait,
-// but for those of futures (Lock, Unlock, Await), which wait for one end and a context.
+// but for Await, AwaitAll and AwaitAny of futures.
 package world
 
 import (
