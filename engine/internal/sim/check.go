@@ -21,6 +21,7 @@ type held struct {
 		Done() <-chan struct{}
 		Acked() int
 		Context(context.Context) context.Context
+		Unlock(context.Context) error
 		UnlockAsync() *engine.Future[struct{}]
 		Extend(context.Context, time.Duration) error
 	}

@@ -33,11 +33,12 @@
 // # Worlds
 //
 // Programs take single locks, several as one, locks that poll and, in a third of the worlds,
-// RedLocks over three servers. They re-enter, make contexts, abandon, and unlock twice; they
-// extend leases, ask for the state of locks, and take them by force. Contexts of theirs end.
-// Processes are paused, killed, closed and shut down. In two worlds of nine the server is a
-// cluster, whose slots move, with sharded messages or plain ones. In a third of the others the
-// servers have replicas, which lag behind and are promoted. A run has storms and lulls.
+// RedLocks over three servers; they wait or use futures. They re-enter, make contexts, abandon,
+// and unlock twice; they extend leases, ask for the state of locks, and take them by force.
+// Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
+// nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
+// third of the others the servers have replicas, which lag behind and are promoted. A run has
+// storms and lulls.
 //
 // What is a promise always (nobody believes to have what the server may give away) is
 // checked always. What depends on servers that answer (a free name does not stay free while
@@ -80,10 +81,10 @@
 // # What is not modelled
 //
 // What lies below an engine: bytes, and how resp learns a layout; a command is sent on at most
-// five times here. Those have tests of their own in resp. Nor does it run the blocking forms of
-// Lock, Unlock, Await and Do: programs use futures. A server that fails over cuts all
-// connections before anybody hears of it, and no old primary serves on. A cluster has no
-// replicas, and all of its clients announce releases in the same way.
+// five times here. Those have tests of their own in resp. Nor does it run Await and Do. A
+// server that fails over cuts all connections before anybody hears of it, and no old primary
+// serves on. A cluster has no replicas, and all of its clients announce releases in the same
+// way.
 //
 // The idea is that of FoundationDB's simulator and of TigerBeetle's.
 package sim

@@ -64,6 +64,7 @@ type hold interface {
 	Done() <-chan struct{}
 	Acked() int
 	Context(context.Context) context.Context
+	Unlock(context.Context) error
 	UnlockAsync() *engine.Future[struct{}]
 	Extend(context.Context, time.Duration) error
 }
@@ -94,12 +95,11 @@ func (u *user) ask() {
 	if !try && s.chance(3) {
 		options = append(options, engine.Wait(s.between(0, 2*s.lease)))
 	}
-	ctx := context.Background()
+	h.ctx = context.Background()
 	if s.chance(8) {
 		h.limit = s.between(time.Millisecond, s.lease)
-		ctx = u.p.limit(h.limit)
+		h.ctx = u.p.limit(h.limit)
 	}
-	h.ctx = ctx
 	if len(s.servers) > 1 && s.chance(2) {
 		h.names, h.quorum = []string{quorum}, true
 		s.tell("%s asks for a majority, try %v, %v", u.name, try, options)
@@ -107,11 +107,7 @@ func (u *user) ask() {
 		for _, x := range u.p.sites {
 			locks = append(locks, x.engine.Mutex(quorum))
 		}
-		if try {
-			wait(h, engine.RedLock(locks...).TryLockAsync(ctx, options...))
-		} else {
-			wait(h, engine.RedLock(locks...).LockAsync(ctx, options...))
-		}
+		take(h, engine.RedLock(locks...), try, options)
 		return
 	}
 	if s.chance(6) {
@@ -119,12 +115,7 @@ func (u *user) ask() {
 		s.random.Shuffle(len(h.names), func(i, j int) { h.names[i], h.names[j] = h.names[j], h.names[i] })
 		h.names = h.names[:2+s.random.IntN(len(plain)-1)]
 		s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
-		many := u.p.engine().Many(h.names...)
-		if try {
-			wait(h, many.TryLockAsync(ctx, options...))
-		} else {
-			wait(h, many.LockAsync(ctx, options...))
-		}
+		take(h, u.p.engine().Many(h.names...), try, options)
 		return
 	}
 	h.names = []string{names[s.random.IntN(len(names))]}
@@ -132,13 +123,10 @@ func (u *user) ask() {
 		options = append(options, engine.MinHold(s.between(time.Millisecond, 5*time.Second)))
 	}
 	s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
-	m := u.p.mutex(h.names[0])
-	if try {
-		wait(h, m.TryLockAsync(ctx, options...))
-	} else {
+	if !try {
 		u.waits = h.names[0]
-		wait(h, m.LockAsync(ctx, options...))
 	}
+	take(h, u.p.mutex(h.names[0]), try, options)
 }
 
 func (p *process) mutex(name string) engine.Mutex {
@@ -148,12 +136,20 @@ func (p *process) mutex(name string) engine.Mutex {
 	return p.engine().Mutex(name)
 }
 
-// wait waits for the verdict, or abandons the future before.
-func wait[H hold](h *held, f *engine.Future[H]) {
+// lock is a Mutex, a MultiLock or a QuorumLock.
+type lock[H hold] interface {
+	Lock(context.Context, ...engine.Option) (H, error)
+	TryLock(context.Context, ...engine.Option) (H, error)
+	LockAsync(context.Context, ...engine.Option) *engine.Future[H]
+	TryLockAsync(context.Context, ...engine.Option) *engine.Future[H]
+}
+
+// take asks for a lock. It waits for the verdict, or abandons the future before.
+func take[H hold](h *held, l lock[H], try bool, options []engine.Option) {
 	u, s := h.user, h.user.p.sim
 	answered, abandoned := false, false
 	h.asked, u.asks, u.ofQuorum = s.now, true, h.quorum
-	f.OnComplete(func(got H, err error) {
+	verdict := func(got H, err error) {
 		answered, u.waits, u.asks = true, "", false
 		switch {
 		case err != nil:
@@ -167,7 +163,7 @@ func wait[H hold](h *held, f *engine.Future[H]) {
 			h.hold = got
 			u.granted(h)
 		}
-	})
+	}
 	if h.limit != 0 && !h.quorum { // that one hears its servers out
 		s.after(h.limit+settled, u.p, func() {
 			if !answered && u.p.awake() {
@@ -175,6 +171,23 @@ func wait[H hold](h *held, f *engine.Future[H]) {
 			}
 		})
 	}
+	if s.chance(3) {
+		s.start(u.p, func() {
+			if try {
+				verdict(l.TryLock(h.ctx, options...))
+			} else {
+				verdict(l.Lock(h.ctx, options...))
+			}
+		})
+		return
+	}
+	var f *engine.Future[H]
+	if try {
+		f = l.TryLockAsync(h.ctx, options...)
+	} else {
+		f = l.LockAsync(h.ctx, options...)
+	}
+	f.OnComplete(verdict)
 	if s.chance(10) {
 		s.after(s.between(0, s.lease), u.p, func() {
 			if !answered {
@@ -264,12 +277,7 @@ func (h *held) makeContext() {
 	if inner.fixed = s.chance(4); inner.fixed {
 		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
 	}
-	m := p.mutex(h.names[0])
-	if s.chance(3) {
-		wait(inner, m.TryLockAsync(ctx, options...))
-	} else {
-		wait(inner, m.LockAsync(ctx, options...))
-	}
+	take(inner, p.mutex(h.names[0]), s.chance(3), options)
 }
 
 func (s *Sim) holdFor() time.Duration {
@@ -285,16 +293,12 @@ func (u *user) unlock(h *held) {
 	lostBefore := h.look() != nil
 	h.until, h.failovers = h.hold.ValidUntil(), s.failovers
 	u.unlocks = true
-	f := h.hold.UnlockAsync()
-	if at := h.hold.ValidUntil(); at.After(u.p.wall()) {
-		s.fail("%s: ValidUntil of %s is in the future after Unlock", u.name, h.short())
-	}
 	again := s.chance(6)
-	f.OnComplete(func(_ struct{}, err error) {
+	verdict := func(_ struct{}, err error) {
 		u.unlocks = false
 		s.tell("%s has unlocked %s: %v", u.name, h.short(), err)
 		h.unlocked(err, lostBefore)
-		if again {
+		if again && !errors.Is(err, errStopped) { // else it may go on
 			h.hold.UnlockAsync().OnComplete(func(_ struct{}, err error) {
 				if err == nil {
 					s.fail("%s: the second Unlock of %s succeeded", u.name, h.short())
@@ -302,5 +306,30 @@ func (u *user) unlock(h *held) {
 			})
 		}
 		u.rest()
-	})
+	}
+	if s.chance(3) {
+		s.start(u.p, func() { verdict(struct{}{}, h.unlockWithin()) })
+	} else {
+		h.hold.UnlockAsync().OnComplete(verdict)
+	}
+	if at := h.hold.ValidUntil(); at.After(u.p.wall()) {
+		s.fail("%s: ValidUntil of %s is in the future after Unlock", u.name, h.short())
+	}
+}
+
+// unlockWithin is an Unlock that blocks. Its context may end, and may be one of the hold, which
+// ends with it and does not bound the waiting.
+func (h *held) unlockWithin() error {
+	s, ctx := h.user.p.sim, context.Background()
+	switch {
+	case len(h.contexts) > 0 && s.chance(2):
+		ctx = h.contexts[0]
+	case s.chance(2):
+		ctx = h.user.p.limit(s.between(0, time.Second))
+	}
+	err := h.hold.Unlock(ctx)
+	if errors.Is(err, engine.ErrReleased) || errors.Is(err, errStopped) && ctx.Err() == nil {
+		s.fail("%s: the context of the Unlock of %s has not ended otherwise: %v", h.user.name, h.short(), err)
+	}
+	return err
 }
