@@ -27,7 +27,12 @@ func (s *Sim) departures() {
 	}
 	s.after(s.between(0, 3*time.Minute), nil, s.departures)
 	p := s.processes[s.random.IntN(len(s.processes))]
-	s.after(0, p, func() {
+	for _, h := range s.holds { // some re-entries are to wait then
+		for h.user.p == p && s.chance(2) {
+			s.after(s.between(0, time.Second), p, h.makeContext)
+		}
+	}
+	s.after(time.Second, p, func() {
 		if p.refuses == 0 {
 			p.leave()
 		}

@@ -42,7 +42,7 @@ func (s *Sim) faults() {
 	case 7:
 		name := s.nameOn(v)
 		s.rob(v, name, s.chance(2))
-		if s.chance(4) && v.get(name) == nil {
+		if s.chance(2) && v.get(name) == nil {
 			s.tell("%s is a string for a while", name)
 			v.keys[name] = &hash{text: true}
 			v.expireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
