@@ -358,18 +358,22 @@ func TestAWorkerDoesNotWaitForeverForAServerThatIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := WorkerConfig{URL: "redis://" + proxy.Addr() + "?dial_timeout=300ms", Key: "k", Increments: 2, Lease: 10 * time.Second}
+	w := WorkerConfig{URL: "redis://" + proxy.Addr() + "?dial_timeout=2s", Key: "k", Increments: 2, Lease: 10 * time.Second}
 	in, words := io.Pipe()
 	said, out := io.Pipe()
 	defer words.Close()
 	defer said.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- Work(t.Context(), w, in, out) }()
+	go func() {
+		err := Work(t.Context(), w, in, out)
+		out.CloseWithError(err) // so that nobody listens in vain
+		ended <- err
+	}()
 	lines := bufio.NewScanner(said)
 	hear := func(word string) {
 		t.Helper()
 		if !lines.Scan() || !strings.HasPrefix(lines.Text(), word) {
-			t.Fatalf("heard %q, want %q", lines.Text(), word)
+			t.Fatalf("heard %q, want %q: %v", lines.Text(), word, lines.Err())
 		}
 	}
 	hear(wordReady)
