@@ -42,10 +42,8 @@ func (s *Sim) faults() {
 	case 7:
 		name := s.nameOn(v)
 		s.rob(v, name, s.chance(2))
-		if s.chance(2) && v.get(name) == nil {
-			s.tell("%s is a string for a while", name)
-			v.keys[name] = &hash{text: true}
-			v.expireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
+		if s.chance(4) {
+			s.overwrite(v, name)
 		}
 	case 8:
 		if s.chance(8) {
@@ -55,6 +53,10 @@ func (s *Sim) faults() {
 	case 9:
 		if v.replica != nil && s.chance(2) {
 			s.failover(v)
+		}
+	case 11: // more often than locks: a release may be in doubt
+		for range 2 {
+			s.overwrite(v, s.nameOn(v))
 		}
 	case 10: // it comes back with its data
 		v.down = max(v.down, s.now.Add(s.between(0, 20*time.Second)))
@@ -69,6 +71,16 @@ func (s *Sim) faults() {
 			}
 		}
 	}
+}
+
+// overwrite puts something that is no lock in the place of a lock that is free.
+func (s *Sim) overwrite(v *server, name string) {
+	if v.get(name) != nil {
+		return
+	}
+	s.tell("%s is a string for a while", name)
+	v.keys[name] = &hash{text: true}
+	v.expireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
 }
 
 // refuse has a server refuse everything for a while.
