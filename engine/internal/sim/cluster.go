@@ -105,7 +105,7 @@ func (s *Sim) migrations() {
 	all := s.cluster.slots
 	number := slices.Sorted(maps.Keys(all))[s.random.IntN(len(all))]
 	others := slices.DeleteFunc(slices.Clone(s.cluster.nodes), func(v *server) bool { return v == all[number].at })
-	s.migrate(number, others[s.random.IntN(len(others))], s.between(0, 5*time.Second), s.between(0, 5*time.Second), s.migrations)
+	s.migrate(number, others[s.random.IntN(len(others))], s.between(0, 5*time.Second), s.between(0, 2*time.Minute), s.migrations)
 }
 
 // migrate moves a slot: the key after a while, and then the slot itself.

@@ -96,9 +96,6 @@ var mutants = []mutant{
 	{"internal/machine/close.go", "\t\t\ta.fail(reason.ErrClosed, fx)\n", "\t\t\t_ = a\n\t\t\tbreak\n", "Shutdown fails re-entries that wait"},
 	{"internal/machine/close.go", "\t\tif !d.due {\n", "\t\tif false {\n", "Close does not wait for the second payment of a debt"},
 	{"internal/machine/close.go", "\t\t\tr.lose(h, EngineClosed, fx)\n", "", "survives: Close has ended all holds before it gives up"},
-	// Clusters.
-	{"internal/machine/wait.go", "\tcase r.Port.Sharded():", "\tcase false:", "what is announced during a migration nobody hears"},
-	{"engine.go", "Slotted: topologies[cfg.Topology] == resp.Cluster,", "Slotted: false,", "renewals go slot by slot in a cluster"},
 	// The watchdog.
 	{"internal/renew/chunk.go", "m.sub.Renewed(reply.Sent, reply.Now,", "m.sub.Renewed(reply.Now, reply.Now,", "a renewal counts from its sending"},
 	{"internal/renew/chunk.go", "\t\t\tm.sub.Gone(v.Int)\n", "\t\t\tr.joinWithin(m, reply.Now, r.cfg.Lease)\n", "a hold that is gone is told so"},
