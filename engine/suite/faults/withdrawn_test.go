@@ -13,28 +13,30 @@ import (
 // script renews them together.
 func TestRightWithdrawnForOneNameCostsNoOtherHold(t *testing.T) {
 	t.Parallel()
-	s := kit.Server(t)
-	e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
-	denied := kit.MustLock(t, e.Mutex("other"))
-	var allowed []*engine.Hold
-	for i := range 20 {
-		allowed = append(allowed, kit.MustLock(t, e.Mutex(fmt.Sprint("mine", i))))
-	}
-	kit.RenewAll(e)
-	kit.Eventually(t, "they are renewed together", func() bool { return e.Stats().Renewed > 20 })
-	kit.RenewAll(e) // nobody of them is due for a while: the next round is theirs, too
-	s.Do("ACL", "SETUSER", "default", "resetkeys", "~mine*")
-	kit.Receive(t, denied.Done())
-	kit.WantLost(t, "the one that may not be renewed", denied.Err(), engine.NotRenewed)
-	before := e.Stats().Renewed
-	kit.Eventually(t, "the others are renewed twice more, or one is lost", func() bool {
-		st := e.Stats()
-		return st.Renewed >= before+uint64(2*len(allowed)) || st.Held < len(allowed)
-	})
-	for _, h := range allowed {
-		if err := h.Err(); err != nil {
-			t.Errorf("%s: %v", h.Name(), err)
+	kit.Steady(t, func(t testing.TB) {
+		s := kit.Server(t)
+		e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
+		denied := kit.MustLock(t, e.Mutex("other"))
+		var allowed []*engine.Hold
+		for i := range 20 {
+			allowed = append(allowed, kit.MustLock(t, e.Mutex(fmt.Sprint("mine", i))))
 		}
-	}
-	s.Do("ACL", "SETUSER", "default", "~*")
+		kit.RenewAll(e)
+		kit.Eventually(t, "they are renewed together", func() bool { return e.Stats().Renewed > 20 })
+		kit.RenewAll(e) // nobody of them is due for a while: the next round is theirs, too
+		s.Do("ACL", "SETUSER", "default", "resetkeys", "~mine*")
+		kit.Receive(t, denied.Done())
+		kit.WantLost(t, "the one that may not be renewed", denied.Err(), engine.NotRenewed)
+		before := e.Stats().Renewed
+		kit.Eventually(t, "the others are renewed twice more, or one is lost", func() bool {
+			st := e.Stats()
+			return st.Renewed >= before+uint64(2*len(allowed)) || st.Held < len(allowed)
+		})
+		for _, h := range allowed {
+			if err := h.Err(); err != nil {
+				t.Errorf("%s: %v", h.Name(), err)
+			}
+		}
+		s.Do("ACL", "SETUSER", "default", "~*")
+	})
 }
