@@ -250,3 +250,28 @@ func TestLeasesSurviveADeadTimingWheel(t *testing.T) {
 		})
 	}
 }
+
+// The margin of a short lease is short. Its end is told within it though the timing wheel's
+// library is dead: the server has not given the lock to another yet.
+func TestTheEndOfAShortLeaseIsToldInTimeOnADeadTimingWheel(t *testing.T) {
+	t.Parallel()
+	steady(t, func(t testing.TB) {
+		hang := make(chan struct{})
+		close(hang)
+		e := openOn(t, server(t), clock.System(), func(c *Config) { c.wheel = onDead(hang) })
+		const lease = 600 * time.Millisecond
+		var all sync.WaitGroup
+		for i := range 25 { // one after the other, so the watcher's looks favour none
+			h := mustLock(t, e.Mutex(fmt.Sprint("x", i)), Lease(lease))
+			until := h.h.OwnUntil()
+			all.Go(func() {
+				<-h.Done()
+				if late := e.clock.Now().Sub(until); late > lease/10 {
+					t.Errorf("told %v after its end, and %v after the server's", late, late-lease/10)
+				}
+			})
+			eventually(t, "a little later", func() bool { return e.clock.Now() > until.Add(20*time.Millisecond-lease*9/10) })
+		}
+		all.Wait()
+	})
+}

@@ -12,10 +12,11 @@ type Config struct {
 	// Clock counts the deadlines; nil is clock.System().
 	Clock clock.Clock
 	// Tick is the width of a slot, from 1 ms to 1 s: 20 ms by default. Timers are
-	// exact to a thirty-second of it.
+	// exact to a thirty-second of it. With less than 17 ms they may be up to a quarter
+	// of a second late if the library fails or the wall clock steps.
 	Tick time.Duration
 	// Size is the number of buckets of the library's wheel: 8192 by default, at least
-	// 64, and enough to span ten seconds.
+	// 128, and enough to span ten seconds.
 	Size int64
 	// Workers bounds the goroutines that run Fire: at least 4 by default, more on
 	// machines with more processors. They exist only while there is work.
@@ -35,13 +36,12 @@ type Config struct {
 // default) late, plus what the scheduler adds.
 const (
 	tickGrains = 32
-	// Timers due within nearSpan skip the library. Six ticks: a slot's timer is set
-	// for two ticks before its first deadline, the library rounds down by up to one
-	// tick, and no delay it is given may be under three ticks.
-	nearSpan = 6 * tickGrains
-	// slotLead is how long before its first grain a slot comes back from the
-	// library.
-	slotLead = 2 * tickGrains
+	// slotLead is how long before its first grain a slot comes back from the library: see
+	// watchPeriod.
+	slotLead = 16 * tickGrains
+	// Timers due within nearSpan skip the library: slotLead, a tick by which the library
+	// rounds down, and minDelay.
+	nearSpan = slotLead + tickGrains + minDelay
 	// minDelay is the shortest delay that the library is given.
 	minDelay = 3 * tickGrains
 	// hop is the longest delay that the library is given; timers further away go
@@ -52,7 +52,7 @@ const (
 	minInterval = 10 * time.Second
 	// minSize keeps a hop well above nearSpan: a timer that hops must not come back
 	// to the slot it leaves.
-	minSize = 64
+	minSize = 128
 )
 
 // complete fills in what was left to the wheel.

@@ -5,9 +5,10 @@
 // Timers are intrusive and cost no allocation. All timers that fall due in one tick share
 // one timer of the library. See Wheel for the way of a timer.
 //
-// The near ring is the wheel's own, turned by one runtime timer, and exact to 0.6 ms. So
-// short leases need no timers of another kind, and the engine no special case for them. The
-// library only sees timers that are far away.
+// The near ring is the wheel's own, turned by one runtime timer, and exact to 0.6 ms. A timer
+// gets there before it is due, whatever the library does. So short leases need no timers of
+// another kind, and the engine no special case for them. The library only sees timers that are
+// far away.
 //
 // What the library does wrong, and what stands against it:
 //

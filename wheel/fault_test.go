@@ -364,12 +364,13 @@ func TestASlotThatIsSetTooLateIsEmptiedAtOnce(t *testing.T) {
 	p := newProbe()
 	p.scheduleIn(w, 10*time.Second)
 	eventually(t, "slot set", func() bool { return lib.slotTimers.Load() == 1 })
-	f.Advance(10*time.Second - 4*w.tick) // near, but not overdue: the watcher leaves it
+	const near = slotLead/tickGrains + 1
+	f.Advance(10*time.Second - near*w.tick) // but not overdue: the watcher leaves it
 	w.mu.era.setSlot(p.due.Load() / w.grain / tickGrains)
 	if s := w.Stats(); lib.slotTimers.Load() != 1 || s.Slots != 0 || s.Armed != 1 {
 		t.Errorf("%d timers of the library, stats %+v", lib.slotTimers.Load(), s)
 	}
-	f.Advance(4 * w.tick)
+	f.Advance(near * w.tick)
 	awaitFires(t, []*probe{p}, 1)
 }
 
@@ -389,7 +390,7 @@ func TestLibraryDelaysStayWithinWhatIsSafe(t *testing.T) {
 		w := newWheel(t, cfg)
 		for range 3000 {
 			p := newProbe()
-			p.scheduleIn(w, upTo(rng, []time.Duration{time.Second, 20 * time.Second, time.Hour}[rng.IntN(3)]))
+			p.scheduleIn(w, upTo(rng, []time.Duration{time.Second, 20 * time.Second, time.Minute, time.Hour}[rng.IntN(4)]))
 		}
 		eventually(t, "slots set", func() bool { return lib.slotTimers.Load() > 5 })
 		interval := time.Duration(size) * w.tick

@@ -49,9 +49,9 @@ func lateness(t *testing.T, n int, cfg Config, release func()) (worst time.Durat
 	return worst, w.Stats()
 }
 
-// However the library fails, and each that replaces it, no timer is later than the watcher's
-// next look.
-func TestTimersAreALookLateAtWorstHoweverTheLibraryFails(t *testing.T) {
+// However the library fails, and each that replaces it, the watcher finds a slot before it is
+// due. With a tick too small for that, no timer is later than the watcher's next look.
+func TestTimersAreNotLateHoweverTheLibraryFails(t *testing.T) {
 	t.Parallel()
 	million := 1_000_000
 	if testing.Short() || raceEnabled {
@@ -68,17 +68,66 @@ func TestTimersAreALookLateAtWorstHoweverTheLibraryFails(t *testing.T) {
 		"fires at once": {eager, 20_000, 0, true},
 		"fires late":    {late, 20_000, 0, false}, // it lives
 	} {
+		run := func(t *testing.T, tick time.Duration) time.Duration {
+			lib := &lab{fault: func(int64) labFault { return c.fault }, release: make(chan struct{})}
+			cfg := Config{newLibrary: lib.new, Size: c.size, Tick: tick}
+			worst, s := lateness(t, c.timers, cfg, func() { close(lib.release) })
+			t.Logf("%d timers, %v late at most, %+v", c.timers, worst, s.Rebuilds)
+			if (s.Rebuilds.Total() > 0) != c.replaced {
+				t.Errorf("stats %+v: is the library sound?", s)
+			}
+			return worst
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				lib := &lab{fault: func(int64) labFault { return c.fault }, release: make(chan struct{})}
-				worst, s := lateness(t, c.timers, Config{newLibrary: lib.new, Size: c.size}, func() { close(lib.release) })
-				t.Logf("%d timers, %v late at most, %+v", c.timers, worst, s.Rebuilds)
+				if worst := run(t, 0); worst > 20*time.Millisecond/tickGrains {
+					t.Errorf("%v late", worst)
+				}
+			})
+		})
+		t.Run(name+", small tick", func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				worst := run(t, 5*time.Millisecond)
 				if worst > watchPeriod {
 					t.Errorf("%v late", worst)
 				}
-				if worst < watchPeriod/2 || (s.Rebuilds.Total() > 0) != c.replaced {
-					t.Errorf("%v late at most, stats %+v: is the library sound?", worst, s)
+				if worst < watchPeriod/2 {
+					t.Errorf("%v late at most: is the library sound?", worst)
+				}
+			})
+		})
+	}
+}
+
+// The library goes by the wall clock, the timers do not. A small step is no reason to replace
+// the library; it then is early or late for as long as a hop.
+func TestNoStepOfTheWallClockMakesATimerLate(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{
+		-time.Hour, -300 * time.Millisecond, -260 * time.Millisecond, -100 * time.Millisecond,
+		50 * time.Millisecond, 100 * time.Millisecond, 260 * time.Millisecond, time.Hour,
+	} {
+		t.Run(step.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				lib := new(lab)
+				stop := make(chan struct{})
+				go func() { // two steps a minute, between two looks
+					for {
+						select {
+						case <-stop:
+							return
+						case <-time.After(30*time.Second + 57*time.Millisecond):
+							lib.offset.Add(int64(step))
+						}
+					}
+				}()
+				cfg := Config{Clock: stepClock{clock.System(), lib}, newLibrary: lib.new}
+				worst, s := lateness(t, 20_000, cfg, func() { close(stop) })
+				if grain := 20 * time.Millisecond / tickGrains; worst > grain {
+					t.Errorf("%v late, want %v at most; stats %+v", worst, grain, s)
 				}
 			})
 		})

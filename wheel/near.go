@@ -17,7 +17,7 @@ type nearRing struct {
 }
 
 const (
-	nearSize = 256
+	nearSize = 1024
 	nearMask = nearSize - 1
 )
 

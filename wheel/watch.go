@@ -17,7 +17,9 @@ const (
 )
 
 const (
-	// watchPeriod is how late a timer may be if the library does not fire.
+	// watchPeriod is less than slotLead by more than a tick, so a slot that the library is
+	// late with is found before it is due. A tick under 17 ms is too small for that: then it
+	// is how late a timer may be.
 	watchPeriod = 250 * time.Millisecond
 	// stallLooks in a row without a beat of the canary mean a stall. Looks are
 	// counted, not time, so that a process that was itself stopped blames nobody. A library

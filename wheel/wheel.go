@@ -14,11 +14,12 @@ import (
 //
 // The library below it is never trusted and never waited for. All that it is asked
 // for is to say when a slot should be looked at, and a look goes by our own clock.
-// The watcher looks four times a second without being told. So the worst that a
-// library can do is to make far timers a quarter of a second late.
+// The watcher looks four times a second without being told, and a slot comes back a third
+// of a second before it is due. So no library, and no step of the wall clock that it goes by,
+// makes a timer late.
 //
-//	deadline near (6 ticks) ----------------> near ring --> due --> worker --> Fire
-//	deadline far --> slot --> library --(~2 ticks before)--^
+//	deadline near (20 ticks) ---------------> near ring --> due --> worker --> Fire
+//	deadline far --> slot --> library --(~16 ticks before)--^
 //	                    \---- watcher, if the library does not --^
 //
 // Invariants:
@@ -26,7 +27,8 @@ import (
 //  1. An armed timer is in exactly one list: a slot's, the near ring's, or due.
 //     Taking it out, under mu, is what decides between Fire and Cancel.
 //  2. Whatever the library does with a slot, the watcher empties it at the first
-//     look at which it is overdue.
+//     look at which it is overdue. With a tick of 17 ms or more that is before the
+//     first deadline in it.
 //  3. done, the last grain that has ended, only grows, and no faster than Clock. No
 //     timer of a grain up to done is in near; due holds only what Clock has passed.
 //  4. If near holds a timer, the runtime timer is set for its grain or an earlier
