@@ -12,7 +12,7 @@ import (
 type nearRing struct {
 	buckets [nearSize]timerList
 	// used has a bit for every bucket that may hold a timer. A cancelled timer
-	// leaves its bit; the next turn clears it.
+	// leaves its bit; next clears it.
 	used [nearSize / 64]uint64
 }
 
@@ -33,15 +33,23 @@ func (r *nearRing) push(t *Timer, grain int64) {
 	r.used[i/64] |= 1 << (i % 64)
 }
 
-// next returns the first grain after the given one whose bucket may hold timers.
+// next returns the first grain after the given one whose bucket holds timers. It clears the
+// bits of those before it whose timers were all cancelled: most are, and each would have the
+// ring turned for nothing.
 func (r *nearRing) next(after int64) (grain int64, ok bool) {
 	for d := int64(1); d <= nearSize; {
 		i := (after + d) & nearMask
-		if word := r.used[i/64] >> (i % 64); word != 0 {
-			d += int64(bits.TrailingZeros64(word))
+		word := r.used[i/64] >> (i % 64)
+		if word == 0 {
+			d += 64 - i%64
+			continue
+		}
+		d += int64(bits.TrailingZeros64(word))
+		i = (after + d) & nearMask
+		if !r.buckets[i].empty() {
 			return after + d, d <= nearSize
 		}
-		d += 64 - i%64
+		r.used[i/64] &^= 1 << (i % 64)
 	}
 	return 0, false
 }

@@ -48,6 +48,27 @@ func TestNearRingAgreesWithASortedList(t *testing.T) {
 	}
 }
 
+func TestCancelledTimersDoNotTurnTheNearRing(t *testing.T) {
+	t.Parallel()
+	var ring nearRing
+	ring.reset()
+	const now = 1_000_003
+	timers := make([]Timer, nearSpan)
+	for i := range timers[1:] {
+		ring.push(&timers[i+1], now+int64(i+1))
+	}
+	for i := range timers[1 : nearSpan-1] {
+		timers[i+1].unlink()
+	}
+	if grain, ok := ring.next(now); grain != now+nearSpan-1 || !ok {
+		t.Errorf("next = %d, %v: one timer is left, at %d", grain, ok, now+nearSpan-1)
+	}
+	timers[nearSpan-1].unlink()
+	if grain, ok := ring.next(now); ok {
+		t.Errorf("next = %d: no timer is left", grain)
+	}
+}
+
 func TestNearRingTurnsInOrder(t *testing.T) {
 	t.Parallel()
 	rng := seeded(t)
