@@ -72,6 +72,26 @@ func TestLockAndUnlockAllocateTheHoldAndOneMore(t *testing.T) {
 	}
 }
 
+// Besides the hold, Do has its context, which ends with the hold, and one that bounds the
+// release.
+func TestDoAllocatesLittleBesidesItsContexts(t *testing.T) {
+	s := server(t)
+	m, ctx := open(t, s.URL()).Mutex("x"), context.Background()
+	run := func() {
+		if err := m.Do(ctx, func(context.Context, *Hold) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 500 { // pools, buffers, recycled resources
+		run()
+	}
+	allocs := testing.AllocsPerRun(2000, run)
+	t.Logf("%.2f allocations per Do", allocs)
+	if allocs > 23 {
+		t.Errorf("%.2f allocations per Do, want at most 23", allocs)
+	}
+}
+
 // A RedLock has an acquisition, a hold and an unlocking of its own for each server. It is
 // more if the last answers come before Unlock: 85 and 130 if all do.
 func TestRedLockAndUnlockAllocateAFewForEachServer(t *testing.T) {

@@ -59,7 +59,6 @@ const (
 // holdExtra is what most holds never need.
 type holdExtra struct {
 	maxEnd, minEnd clock.Instant
-	acked          int                  // replicas that had what validUntil counts from
 	there          clock.Instant        // if ofQuorum: the server had the hold at that time, or later
 	children       queue.List[*Request] // re-entries that wait for their turn
 	extend         *Extend
@@ -67,6 +66,7 @@ type holdExtra struct {
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
 	contexts   queue.Set[Context]
+	acked      int32 // replicas that had what validUntil counts from
 	untold     bool  // in the resource's list
 	ofQuorum   bool  // it is one of several servers'
 	nextEnded  *Hold // in an Effects
@@ -182,7 +182,7 @@ func (h *Hold) trouble() error {
 
 func (h *Hold) setAcked(n int) {
 	if n != 0 || h.extra != nil {
-		h.more().acked = n
+		h.more().acked = int32(n)
 	}
 }
 
@@ -266,7 +266,7 @@ func (h *Hold) Acked() int {
 	if h = h.Timekeeper(); h.extra == nil {
 		return 0
 	}
-	return h.extra.acked
+	return int(h.extra.acked)
 }
 
 // IsLive and IsOver report on its state; if neither, it is being released.

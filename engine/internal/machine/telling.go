@@ -20,7 +20,7 @@ import "github.com/pawl-lock/pawl/engine/internal/queue"
 //     ... still does                            release
 //
 //  2. The contexts of a hold that has ended belong to the goroutine that ends them;
-//     nothing else touches the map.
+//     nothing else touches the set.
 //  3. Done of a hold is closed when no context of it or of its re-entries is left.
 //     So the Dones of a name wait for all that are being told (untold).
 

@@ -1,7 +1,8 @@
 // Package queue holds what the waiters of one lock name share inside this process: their
-// FIFO order ([List]), and the wait of the one at its head ([Wait]).
+// FIFO order ([List]), and the wait of the one at its head ([Wait]). A [Set] keeps the order of
+// things that come and go, such as the contexts of a hold.
 //
-// Both are plain data: no clock, no lock, no socket, no goroutine. The caller has a lock,
+// All are plain data: no clock, no lock, no socket, no goroutine. The caller has a lock,
 // and does what it is told.
 //
 // A wake-up must not be lost. A message may be read before the refusal that it follows; then

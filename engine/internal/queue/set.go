@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -33,5 +32,13 @@ func (s *Set[T]) Len() int { return len(s.came) }
 
 // InOrder are all, the first to come first.
 func (s *Set[T]) InOrder() []T {
-	return slices.SortedFunc(maps.Keys(s.came), func(a, b T) int { return cmp.Compare(s.came[a], s.came[b]) })
+	if len(s.came) == 0 {
+		return nil
+	}
+	all := make([]T, 0, len(s.came))
+	for v := range s.came {
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(s.came[a], s.came[b]) })
+	return all
 }
