@@ -29,7 +29,7 @@ var pure = map[string][]string{
 		"cmp", "math", "slices", "time",
 		"engine/internal/machine", "engine/internal/reason", "internal/clock",
 	},
-	"engine/internal/queue":               {"cmp", "maps", "slices", "time"},
+	"engine/internal/queue":               {"cmp", "slices", "time"},
 	"engine/internal/recovery/answer.go":  {"time", "engine/internal/machine", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/machine", "internal/clock"},
 	"engine/internal/recovery/pages.go":   {"time", "engine/internal/kind", "internal/clock"},

@@ -40,12 +40,6 @@ func (t *Table) RunForUser(fx *machine.Effects) {
 // endContexts ends the contexts of holds of one name, and notes that they were told. No lock is
 // held. A panic of a user's context goes on when all others have ended.
 func endContexts(ended *machine.Hold) {
-	var all []ending
-	for h := ended; h != nil; h = h.NextEnded() {
-		for _, c := range h.Contexts() {
-			all = append(all, ending{c, h.Ending})
-		}
-	}
 	defer func() {
 		sh := ShardOf(ended.Res)
 		var fx machine.Effects
@@ -54,24 +48,25 @@ func endContexts(ended *machine.Hold) {
 		sh.mu.Unlock()
 		sh.Table.Run(&fx)
 	}()
-	endAll(all)
+	endHolds(ended)
 }
 
-// ending is a context, and why it ends.
-type ending struct {
-	of  machine.Context
-	why error
+func endHolds(h *machine.Hold) {
+	if h != nil {
+		defer endHolds(h.NextEnded()) // even if one panics
+		endAll(h.Contexts(), h.Ending)
+	}
 }
 
-func endAll(all []ending) {
+func endAll(contexts []machine.Context, why error) {
 	defer func() {
-		if len(all) > 0 { // one has panicked
-			endAll(all)
+		if len(contexts) > 0 { // one has panicked
+			endAll(contexts, why)
 		}
 	}()
-	for len(all) > 0 {
-		one := all[0]
-		all = all[1:]
-		one.of.End(one.why)
+	for len(contexts) > 0 {
+		c := contexts[0]
+		contexts = contexts[1:]
+		c.End(why)
 	}
 }

@@ -35,7 +35,7 @@ func (s *Set[T]) InOrder() []T {
 	if len(s.came) == 0 {
 		return nil
 	}
-	all := make([]T, 0, len(s.came))
+	all := make([]T, 0, len(s.came)) // most holds have one context: nothing else is allocated
 	for v := range s.came {
 		all = append(all, v)
 	}

@@ -22,3 +22,14 @@ func TestASetTellsItsThingsInTheOrderInWhichTheyCame(t *testing.T) {
 		t.Errorf("%v (%d), want %v", got, s.Len(), want)
 	}
 }
+
+// Each hold of a RedLock or a MultiLock has one, and each that a context was made of.
+func TestTheOrderOfASetIsOneAllocation(t *testing.T) {
+	var s Set[any]
+	for v, want := range []float64{0, 1, 1, 1} {
+		if got := testing.AllocsPerRun(100, func() { s.InOrder() }); got > want {
+			t.Errorf("%v allocations for %d things", got, v)
+		}
+		s.Add(v)
+	}
+}
