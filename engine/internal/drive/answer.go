@@ -73,8 +73,9 @@ var refusals = map[string]bool{
 	"MOVED": true, "ASK": true, // sent on as often as is reasonable
 }
 
-// Classify is what an error of resp says about a command. It looks at what resp made, and no further: what lies behind it may be a
-// user's error (a Dialer's, say), whose methods are user code.
+// Classify is what an error of resp says about a command. It looks at what resp made, and no
+// further: what lies behind it may be a user's error (a Dialer's, say), whose methods are user
+// code.
 func Classify(err error) machine.Verdict {
 	if err == nil {
 		return machine.Answered

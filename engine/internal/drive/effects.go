@@ -22,7 +22,7 @@ func (t *Table) Run(fx *machine.Effects) {
 	}
 	fx.Deliver()
 	if h := fx.Look; h != nil {
-		HoldingOf(h).LookNow()
+		holdingOf(h).LookNow()
 	}
 }
 

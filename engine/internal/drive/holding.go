@@ -23,7 +23,7 @@ type Holding struct {
 // Hold is the port of a hold, of which Holding has the half that renews and wakes it.
 type Hold interface {
 	machine.HoldPort
-	Driven() *Holding
+	driven() *Holding
 	// Confirmed: a renewal was answered. It is called under the shard's lock.
 	Confirmed()
 }
@@ -34,11 +34,11 @@ func (h *Holding) Init(port Hold, s *Shard, r *machine.Resource, want machine.Ac
 	h.member.Init(h.Subject(), resp.Slot(r.Route), resp.Acks(want))
 }
 
-// HoldingOf is what drives a hold.
-func HoldingOf(h *machine.Hold) *Holding { return h.Port.(Hold).Driven() }
+// holdingOf is what drives a hold.
+func holdingOf(h *machine.Hold) *Holding { return h.Port.(Hold).driven() }
 
-// Driven implements Hold.
-func (h *Holding) Driven() *Holding { return h }
+// driven implements Hold.
+func (h *Holding) driven() *Holding { return h }
 
 // Owner is the hold's owner on the server. That of a re-entry is its root's.
 func (h *Holding) Owner() script.Owner { return OwnerOf(h.Res, h.Root().ID) }

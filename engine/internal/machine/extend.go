@@ -23,13 +23,13 @@ func (x *Extend) finish(err error) {
 }
 
 // Watched reports whether the watchdog renews what counts for h.
-func (h *Hold) Watched() bool { return h.Timekeeper().watched }
+func (h *Hold) Watched() bool { return h.timekeeper().watched }
 
 // Follows reports whether h is a re-entry that lasts as long as what it re-enters.
 func (h *Hold) Follows() bool { return h.follows }
 
-// Timekeeper is the hold whose time counts for h.
-func (h *Hold) Timekeeper() *Hold {
+// timekeeper is the hold whose time counts for h.
+func (h *Hold) timekeeper() *Hold {
 	for h.follows {
 		h = h.Parent
 	}

@@ -263,7 +263,7 @@ func (h *Hold) Fired(now clock.Instant, fx *Effects) {
 
 // Acked is how many replicas had what Until counts from.
 func (h *Hold) Acked() int {
-	if h = h.Timekeeper(); h.extra == nil {
+	if h = h.timekeeper(); h.extra == nil {
 		return 0
 	}
 	return int(h.extra.acked)
@@ -284,7 +284,7 @@ func (h *Hold) MaxEnd() clock.Instant {
 // There is the latest time at which the server is known to have had the hold, if it is one
 // of several servers'.
 func (h *Hold) There() clock.Instant {
-	if h = h.Timekeeper(); h.extra == nil {
+	if h = h.timekeeper(); h.extra == nil {
 		return 0
 	}
 	return h.extra.there

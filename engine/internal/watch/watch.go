@@ -21,7 +21,8 @@ import (
 //  2. A group is in groups from when its AfterFunc is there, as long as it has members and
 //     has not fired; unless another one with the same Done was there first.
 type Watches[W Watched[W]] struct {
-	AfterFunc func(context.Context, func()) (stop func() bool) // context.AfterFunc, or a simulated one
+	// AfterFunc is the world's. It is set before the first Join.
+	AfterFunc func(context.Context, func()) (stop func() bool)
 
 	mu     sync.Mutex
 	groups map[<-chan struct{}]*group[W]
