@@ -1,6 +1,7 @@
 package gathering
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
@@ -46,6 +47,20 @@ func TestTheWorstRefusalDecides(t *testing.T) {
 				t.Errorf("%s: %s: lock %d decides, want %d", how, what, got, want)
 			}
 		}
+	}
+}
+
+// One that waits fails by itself, as its grants come too late, and just then it is given up.
+func TestGivenUpAndTooLate(t *testing.T) {
+	t.Parallel()
+	g := New(nil, 2, false, false)
+	g.Looked(1, reason.ErrUnavailable)
+	g.GivenBack()
+	g.PauseOver()
+	g.Cancel(reason.Stop{Cause: errStopped})
+	g.Told(1, reason.ErrLate)
+	if s := g.Decide(); s.Do != Fail || !errors.Is(s.Why, errStopped) || !errors.Is(s.Why, reason.ErrLate) {
+		t.Errorf("%+v", s)
 	}
 }
 

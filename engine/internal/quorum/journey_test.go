@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -124,6 +125,27 @@ func TestTheRefereeDecidesWhoKeepsWhatThereIs(t *testing.T) {
 	l.must(other.won == 1 && l.won == 1, "won: %d and %d", other.won, l.won)
 }
 
+// The order of referees is that of the addresses, whatever that of the locks is: two callers may
+// have named the servers in different orders.
+func TestTheOrderOfRefereesIsThatOfTheAddresses(t *testing.T) {
+	t.Parallel()
+	order := Config{Order: []int{2, 0, 1}}
+	l := lockWith(t, 3, order)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.grant(2)
+	l.is(Pausing)
+	l.hasVotes(2)
+
+	l = lockWith(t, 3, order)
+	l.grant(0)
+	l.refuse(1, held)
+	l.news()
+	l.refuse(2, held)
+	l.is(Blocked)
+	l.did("ask [waits 2] give [0] cancel [] look []")
+}
+
 // Its pauses double, and end: two that see different servers away have different referees.
 func TestTheOneWithTheRefereesVoteGivesUpAfterAWhile(t *testing.T) {
 	t.Parallel()
@@ -177,6 +199,24 @@ func TestTheRefereeIsTheFirstThatIsNotAway(t *testing.T) {
 	l.did("ask [waits 1] give [2] cancel [] look []")
 }
 
+// One was slow, and has answered: in the next round it may be the referee again.
+func TestOneThatHasAnsweredIsNotSlowAnyMore(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.grant(1)
+	l.refuse(2, held)
+	l.ring(FirstLook)
+	l.is(Pausing)
+	l.refuse(0, held)
+	l.ring(firstPause)
+	l.is(Asking)
+	l.refuse(2, held)
+	l.is(Asking)
+	l.refuse(0, held)
+	l.is(Blocked)
+	l.hasVotes()
+}
+
 // Nobody has refused, so the votes that are kept stand in nobody's way: it waits for those that
 // are slow, and looks at longer and longer intervals.
 func TestARoundWithoutARefusalWaitsForSlowServers(t *testing.T) {
@@ -189,6 +229,7 @@ func TestARoundWithoutARefusalWaitsForSlowServers(t *testing.T) {
 		l.is(Asking)
 		l.hasVotes(0, 1)
 	}
+	l.must(l.listed == 1, "it takes long, and is listed %d times", l.listed)
 	l.stands[2], l.stands[3], l.stands[4] = Away, Away, Away
 	l.news()
 	l.ring(FirstLook << MaxLooks)
@@ -220,6 +261,24 @@ func TestGrantsThatComeTooLateEndIt(t *testing.T) {
 	v := l.failedWith(IsRefused)
 	l.must(v.ForGood.Why == reason.ErrLate && v.Granted == 1, "%+v", v)
 	l.did("ask [] give [2] cancel [] look []")
+}
+
+// One server of three is so slow that its grants are too late. That is no reason to give up.
+func TestGrantsOfAMinorityMayComeTooLate(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, late)
+	l.refuse(1, held)
+	l.refuse(2, held)
+	for range machine.MaxLate {
+		l.is(Blocked)
+		l.stands[1] = Away // where it waits
+		l.ring(LongWait)
+		l.is(Asking)
+		l.refuse(0, late)
+		l.refuse(2, held)
+	}
+	l.is(Blocked)
 }
 
 // What a server has granted ended before the others answered. It is no vote, and no loss.

@@ -79,13 +79,13 @@ func mustBe(t testing.TB, ok bool, format string, of ...any) {
 	}
 }
 
-// newLab is a lab with so many servers, which are referees in their order.
+// newLab is a lab with so many servers, which are referees in their order, unless c has another.
 func newLab(t testing.TB, servers int, c Config) *lab {
 	l := &lab{
 		t: t, now: clock.Instant(time.Hour), tries: make([]*try, servers), holds: make([]*hold, servers),
 		stands: make([]Stand, servers), first: true,
 	}
-	for i := range servers {
+	for i := 0; len(c.Order) < servers; i++ {
 		c.Order = append(c.Order, i)
 	}
 	c.CommandTimeout = 3 * time.Second
@@ -94,8 +94,10 @@ func newLab(t testing.TB, servers int, c Config) *lab {
 }
 
 // lock is a lab that has begun.
-func lock(t testing.TB, servers int) *lab {
-	l := newLab(t, servers, Config{})
+func lock(t testing.TB, servers int) *lab { return lockWith(t, servers, Config{}) }
+
+func lockWith(t testing.TB, servers int, c Config) *lab {
+	l := newLab(t, servers, c)
 	l.does(func(do *Deeds) { l.Begin(func(int) bool { return false }, do) })
 	return l
 }

@@ -85,7 +85,7 @@ func (w *world) lives() {
 	}
 	for _, s := range w.servers {
 		if s.owner != nil || len(s.sleepers) != 0 {
-			w.fail("server %d is held by client %d, and %d wait", s.id, s.owner.c.id, len(s.sleepers))
+			w.fail("server %d is held: %t, and %d wait", s.id, s.owner != nil, len(s.sleepers))
 		}
 	}
 }

@@ -121,7 +121,6 @@ func (m *Machine) resume(i int, do *Deeds) {
 		do.Give, p.Vote = append(do.Give, p.Vote), nil
 		return
 	}
-	m.tries = 0
 	m.round(took, do)
 }
 

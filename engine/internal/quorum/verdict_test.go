@@ -12,8 +12,7 @@ import (
 
 // try is a TryLock that has begun.
 func tryLock(t testing.TB, servers int) *lab {
-	l := newLab(t, servers, Config{Once: true})
-	l.does(func(do *Deeds) { l.Begin(func(int) bool { return false }, do) })
+	l := lockWith(t, servers, Config{Once: true})
 	l.news()
 	return l
 }
@@ -84,6 +83,28 @@ func TestTryLockKeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	l.refuse(4, heldFor(time.Hour))
 	v = l.failedWith(IsHeld)
 	l.must(v.TTL == time.Second && v.Granted == 0 && v.Each[0].Is == GivenBack, "%+v", v)
+
+	// What it has given back does not count as held: it has not waited for an owner.
+	l = tryLock(t, 5)
+	l.grant(0)
+	l.refuse(1, forGood)
+	l.refuse(2, held)
+	l.refuse(3, held)
+	l.refuse(4, forGood)
+	l.failedWith(IsRefused)
+}
+
+// A majority has refused it for good: there is nothing to wait for.
+func TestARefusalForGoodByAMajorityEndsIt(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, forGood)
+	l.is(Asking)
+	l.news()
+	l.refuse(1, forGood)
+	v := l.failedWith(IsRefused)
+	l.must(v.ForGood.Why == forGood.Why && v.Stop == nil, "%+v", v)
+	l.did("ask [] give [] cancel [2] look []")
 }
 
 // The TTL is the time until a majority is free, if no owner renews.
@@ -150,6 +171,14 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 		l.refuse(i, cut)
 	}
 	l.failedWith(EngineIsClosed)
+
+	l = lock(t, 3) // and then the engine of one closes
+	l.cancel(reason.ErrWaited)
+	l.refuse(0, closed)
+	l.must(!l.Decided(), "it has ended before its tries")
+	l.refuse(1, cut)
+	l.refuse(2, cut)
+	l.failedWith(NoAnswer)
 }
 
 // An engine closes while it has a vote there: that ends it, as a decision of this process.

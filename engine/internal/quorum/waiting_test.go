@@ -54,6 +54,21 @@ func TestAWaiterAsksAnotherServerNowAndThen(t *testing.T) {
 	l.must(l.alarm == 0, "it is armed twice")
 }
 
+// A server took very long for its vote. The others are not waited for longer than for any command.
+func TestItIsNotPatientForever(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
+	}
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.after(time.Minute)
+	l.alarm = 0
+	l.grant(l.probed)
+	l.must(l.alarm == l.now.Add(l.CommandTimeout), "it looks in %v", l.alarm.Sub(l.now))
+}
+
 // The server that it waits at is away: then it does not depend on it any more.
 func TestAWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 	t.Parallel()
@@ -175,4 +190,8 @@ func TestALateVoteIsGivenBackUnlessAMajorityGrantsIt(t *testing.T) {
 	l.grant(3)
 	l.is(Blocked)
 	l.hasVotes()
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.refuse(l.probed, held)
+	l.must(l.again == 0, "after the next probe it may not do so again")
 }
