@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
@@ -36,7 +37,7 @@ type Client struct {
 
 	groups   atomic.Pointer[topology.Groups] // nil: not asked for yet
 	counting atomic.Bool                     // they are asked for
-	seen     mostSeen                        // where nobody keeps a list
+	seen     durable.MostSeen                // where nobody keeps a list
 
 	redirects atomic.Uint64
 	servers   atomic.Uint32 // the latest ServerID
@@ -71,7 +72,7 @@ func Open(cfg Config) *Client {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
 	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.Kick("") })
-	c.seen.forever = cfg.Topology == Standalone || cfg.Topology == Replicas
+	c.seen.Forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
 	if cfg.Topology == Cluster {
 		c.routes.Divide()
@@ -139,7 +140,7 @@ func (c *Client) SubmitDurableRenewal(route uint64, r DurableRequest) {
 
 func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 	if n := c.routes.Of(route); n != nil {
-		n.durable[role-RoleDurable].submit(&member{request: r})
+		n.durable[role-RoleDurable].Submit(r)
 		return
 	}
 	c.refuse(r)

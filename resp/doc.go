@@ -20,11 +20,11 @@
 // can be read and tested alone; internal/lint holds the arrows.
 //
 //	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
-//	follow     makes the routes those of a layout                 follow, deployment
+//	follow     makes the routes those of a layout                 follow, deployment, replicas
 //	routes     which node serves a name, without a lock           routes, redirect
 //	node       the connections to one server                      node
 //	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake, hello, refusals
-//	durable    requests in groups, each with a WAIT               durable, durable_group, attendance, replicas
+//	durable    requests in groups, each with a WAIT               internal/durable
 //	pipeline   a lane, which outlives its connections, and
 //	           one connection: FIFO, writes, replies              internal/pipeline
 //	pubsub     an endpoint that outlives its connections, and
@@ -64,10 +64,10 @@
 //
 // The lock on the right of an arrow may be taken while the left one is held:
 //
-//	Lane.mu → Pipeline.mu → (Request.AppendCommand, Rank)
+//	pipeline.Lane.mu → Pipeline.mu → (Request.AppendCommand, Rank)
 //	gnetTransport.mu → (write, wake and close of gnet)
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
-//	retired.mu → Lane.mu, link.mu, subs.mu
+//	retired.mu → pipeline.Lane.mu, link.mu, subs.mu
 //	all others: none under them. subs.mu is one for all nodes of a Client: Registry.lock
 //
 // No lock is held while Complete, a ChannelHandler, OnState or a transport is called.

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 )
 
@@ -27,34 +24,11 @@ func roleOfPrimary(n int) fakenode.Action {
 	return roleOfPrimaryOf(replicas...)
 }
 
-// durableCall is a call that replicas are to acknowledge if its answer is not 0.
-type durableCall struct {
-	*exchangetest.Call
-	want    Acks
-	dropped atomic.Bool
-	before  func() // called when it is about to be sent
-}
+type durableCall = exchangetest.DurableCall
 
-func (c *durableCall) Wants() Acks           { return c.want }
-func (c *durableCall) NeedsAck(v Value) bool { return v.Int != 0 }
+func newDurableCall(n int, want Acks) *durableCall { return exchangetest.NewDurableCall(n, want) }
 
-func (c *durableCall) Wanted() bool {
-	if c.before != nil {
-		c.before()
-	}
-	return !c.dropped.Load()
-}
-
-func newDurableCall(n int, want Acks) *durableCall {
-	return &durableCall{Call: exchangetest.NewCall(n), want: want}
-}
-
-func ackOf(r Reply) Ack {
-	if r.Ack == nil {
-		return Ack{}
-	}
-	return *r.Ack
-}
+func ackOf(r Reply) Ack { return exchangetest.AckOf(r) }
 
 // primary is a fake node with so many replicas, all of which acknowledge, that
 // answers commands with 1.
@@ -153,183 +127,6 @@ func TestGroupsShareAWait(t *testing.T) {
 	}
 }
 
-func TestGroupIsBounded(t *testing.T) {
-	t.Parallel()
-	n := primary(t, 1)
-	gate := fakenode.NewGate()
-	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
-	c := durableClient(t, n)
-	var calls []*durableCall
-	for i := range 1 + 2*maxGroup + 1 {
-		calls = append(calls, newDurableCall(i, 1))
-		c.SubmitDurable(0, calls[i])
-		if i == 0 {
-			n.WaitFor(1, waits)
-		}
-	}
-	gate.Open()
-	for i, call := range calls {
-		if r := call.Await(t); r.Err != nil || ackOf(r).Acked != 1 {
-			t.Fatalf("call %d: %+v", i, r)
-		}
-	}
-	if got := len(n.Commands(waits)); got != 4 {
-		t.Errorf("%d WAITs, want 4", got)
-	}
-}
-
-// A request that was refused has nothing to wait for.
-func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
-	t.Parallel()
-	n := primary(t, 1)
-	gate := fakenode.NewGate()
-	n.On(waits, fakenode.Hold(gate, fakenode.Int(1)))
-	n.On(fakenode.Is("ECHO", "1"), fakenode.Int(0))
-	n.On(fakenode.Is("ECHO", "2"), fakenode.Error("READONLY no"))
-	c := durableClient(t, n)
-	for i := range 3 {
-		call := newDurableCall(i, 1)
-		c.SubmitDurable(0, call)
-		if i == 0 {
-			n.WaitFor(1, waits)
-			defer call.Await(t)
-			gate.Step() // the second group
-			continue
-		}
-		r := call.Await(t)
-		if i == 1 && (r.Err != nil || ackOf(r).Wanted != 0) || i == 2 && r.Err == nil {
-			t.Errorf("call %d: %+v", i, r)
-		}
-		gate.Step()
-	}
-	gate.Open()
-}
-
-// A script that the server had forgotten is executed behind the WAIT of its group,
-// which says nothing of it.
-func TestWhatWasSentAgainHasAWaitOfItsOwn(t *testing.T) {
-	t.Parallel()
-	n := primary(t, 1)
-	n.OnNext(1, fakenode.Is("ECHO", "1"), fakenode.Error(fakenode.NoScript))
-	n.On(fakenode.Is("WHOLE"), fakenode.Int(1))
-	n.OnNext(1, waits, fakenode.Int(1))
-	second := n.OnNext(1, waits, fakenode.Int(0))
-	second.Remove()
-	c := durableClient(t, n)
-	r := acked(t, c, 1)
-	if r.Err != nil || ackOf(r).Acked != 1 {
-		t.Fatalf("%+v", r)
-	}
-	var order []string
-	for _, cmd := range n.Commands(fakenode.Any) {
-		if name := cmd.Name(); name == "ECHO" || name == "WHOLE" || name == "WAIT" {
-			order = append(order, name)
-		}
-	}
-	// The first WAIT is missing if the refusal came before the group was closed.
-	if got := strings.Join(order, " "); got != "ECHO WAIT WHOLE WAIT" && got != "ECHO WHOLE WAIT" {
-		t.Errorf("sent: %s", got)
-	}
-}
-
-// A replica has been attached since the client looked: "all" means that one, too.
-func TestReplicaThatCameIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	n := primary(t, 1)
-	c := durableClient(t, n)
-	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
-		t.Fatalf("%+v", r)
-	}
-	n.On(roles, roleOfPrimary(2))
-	n.OnNext(1, waits, fakenode.Int(1)) // the old one was quick
-	n.On(fakenode.Is("WAIT", "2"), fakenode.Int(2))
-	if r := acked(t, c, AllReplicas); ackOf(r).Acked != 2 || ackOf(r).Wanted != 2 {
-		t.Fatalf("%+v", r)
-	}
-}
-
-func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		spoil func(n *fakenode.Node)
-		want  Acks
-		text  string
-	}{
-		"WAIT refused":      {func(n *fakenode.Node) { n.On(waits, fakenode.Error("NOPERM no WAIT")) }, 1, "NOPERM"},
-		"WAIT no number":    {func(n *fakenode.Node) { n.On(waits, fakenode.Bulk("1")) }, 1, "protocol"},
-		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, AllReplicas, "NOPERM"},
-		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, AllReplicas, "slave"},
-		"connection lost":   {func(n *fakenode.Node) { n.On(waits, fakenode.Reset()) }, 1, "unknown"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			n := primary(t, 1)
-			test.spoil(n)
-			c := durableClient(t, n)
-			r := acked(t, c, test.want)
-			if r.Err != nil || r.Value.Int != 1 {
-				t.Fatalf("the answer itself: %+v", r)
-			}
-			if ackOf(r).Err == nil || !strings.Contains(ackOf(r).Err.Error(), test.text) {
-				t.Errorf("AckErr %v", ackOf(r).Err)
-			}
-		})
-	}
-	t.Run("ROLE refused, a number asked for", func(t *testing.T) {
-		t.Parallel()
-		n := primary(t, 1)
-		n.On(roles, fakenode.Error("NOPERM no ROLE"))
-		if r := acked(t, durableClient(t, n), 1); ackOf(r).Err != nil || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
-			t.Errorf("%+v", r)
-		}
-	})
-}
-
-// The connection dies with a group out and others behind it: each gets the outcome
-// that it has.
-func TestEveryMemberHearsOfALostConnection(t *testing.T) {
-	t.Parallel()
-	n := primary(t, 1)
-	n.OnNext(1, waits, fakenode.Int(1))
-	n.On(fakenode.Is("ECHO", "3"), fakenode.Hold(fakenode.NewGate(), fakenode.Int(1)))
-	c := durableClient(t, n)
-	acked(t, c, 1)
-	gate := fakenode.NewGate()
-	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
-	var group []*durableCall
-	first := newDurableCall(1, 1)
-	c.SubmitDurable(0, first)
-	n.WaitFor(2, waits)
-	for i := range 3 {
-		group = append(group, newDurableCall(i+2, 1))
-		c.SubmitDurable(0, group[i])
-	}
-	gate.Open()
-	first.Await(t)
-	n.WaitFor(3, waits)
-	late := newDurableCall(5, 1)
-	c.SubmitDurable(0, late)
-	sockettest.PollUntil(t, "the first of the group is answered", func() bool {
-		d := c.nodes()[0].durable[0]
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return len(d.mu.group.answered) == 1
-	})
-	n.ResetAll()
-	if r := group[0].Await(t); r.Err != nil || !errors.Is(ackOf(r).Err, ErrOutcomeUnknown) {
-		t.Errorf("answered, not acknowledged: %+v", r)
-	}
-	for _, call := range group[1:] {
-		if r := call.Await(t); !errors.Is(r.Err, ErrOutcomeUnknown) {
-			t.Errorf("sent, not answered: %+v", r)
-		}
-	}
-	if r := late.Await(t); !errors.Is(r.Err, ErrNotSent) {
-		t.Errorf("not sent: %+v", r)
-	}
-	eventually(t, "it works on the next connection", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
-}
-
 // A deployment that is asked for nothing durable has no connection for it.
 func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
 	t.Parallel()
@@ -400,86 +197,6 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	}
 }
 
-// Requests that submit others from Complete, many at once, on a connection that is
-// cut now and then: each is completed once, and the last one, too.
-func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
-	t.Parallel()
-	n := primary(t, 1)
-	var groups atomic.Int64
-	n.On(waits, fakenode.Func(func(conn *fakenode.Conn, _ fakenode.Command) {
-		if groups.Add(1)%7 == 0 {
-			conn.Reset()
-			return
-		}
-		conn.Write([]byte(":1\r\n"))
-	}))
-	c := durableClient(t, n)
-	const chains, length = 50, 40
-	var left atomic.Int64
-	left.Store(chains * length)
-	over := make(chan struct{})
-	var submit func(i int)
-	submit = func(i int) {
-		call := newDurableCall(i, Acks(i%3)-1)
-		if call.want == 0 {
-			call.want = MajorityOfReplicas
-		}
-		call.Then = func(r Reply) {
-			switch {
-			case i%length+1 == length:
-			case errors.Is(r.Err, ErrNotSent):
-				go func() {
-					eventually(t, "it is up again", func() bool { return c.Up(RoleDurable, 0) })
-					submit(i + 1)
-				}()
-			default:
-				submit(i + 1)
-			}
-			if left.Add(-1) == 0 {
-				close(over)
-			}
-		}
-		c.SubmitDurable(0, call)
-	}
-	for i := range chains {
-		go submit(i * length)
-	}
-	sockettest.Receive(t, over, "all requests")
-	if groups.Load() < 14 {
-		t.Errorf("%d groups: the connection was not lost often enough", groups.Load())
-	}
-	d := c.nodes()[0].durable[0]
-	eventually(t, "nothing is left inside", func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.mu.group == nil && d.mu.queue.Len() == 0
-	})
-}
-
-func TestFullDurableQueueRefuses(t *testing.T) {
-	t.Parallel()
-	n := primary(t, 1)
-	gate := fakenode.NewGate()
-	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
-	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 10})
-	calls := []*durableCall{newDurableCall(0, 1)}
-	c.SubmitDurable(0, calls[0])
-	n.WaitFor(1, waits)
-	for i := range 11 {
-		calls = append(calls, newDurableCall(i+1, 1))
-		c.SubmitDurable(0, calls[i+1])
-	}
-	if r := calls[11].Await(t); !errors.Is(r.Err, ErrLaneFull) || !errors.Is(r.Err, ErrNotSent) {
-		t.Errorf("%+v", r)
-	}
-	gate.Open()
-	for i, call := range calls[:11] {
-		if r := call.Await(t); r.Err != nil {
-			t.Errorf("call %d: %+v", i, r)
-		}
-	}
-}
-
 func TestClosedClientRefusesDurableRequests(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
@@ -499,29 +216,45 @@ func TestClosedClientRefusesDurableRequests(t *testing.T) {
 	}
 }
 
-func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
+// Whatever a proxy answers to WAIT and ROLE, the next group goes out.
+func TestRedirectedWaitIsAnErrorAndNoMore(t *testing.T) {
+	t.Parallel()
+	for _, question := range []fakenode.Match{waits, roles} {
+		f := newFakeCluster(t, 2)
+		for _, n := range f.nodes {
+			n.On(roles, roleOfPrimary(1))
+			n.On(waits, fakenode.Int(1))
+			n.On(echoes, fakenode.Int(1))
+		}
+		f.nodes[0].OnNext(1, question, f.moved(7, 1))
+		c := f.client(t, func(cfg *Config) { cfg.Durable = true })
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err == nil {
+			t.Errorf("%+v", r)
+		}
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
+			t.Errorf("afterwards: %+v", r)
+		}
+	}
+}
+
+// A node is in the routes before it is opened: using it then does not make its durable
+// connection twice.
+func TestDurableLinkOfANewNodeIsStartedOnce(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
-	gate := fakenode.NewGate()
-	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
-	c := durableClient(t, n)
-	var calls []*durableCall
-	for i := range 4 {
-		calls = append(calls, newDurableCall(i, 1))
-		if i == 2 {
-			calls[i].Then = func(Reply) { close(calls[i].Done); panic("on purpose") }
-		}
-		c.SubmitDurable(0, calls[i])
-		if i == 0 {
-			n.WaitFor(1, waits)
-		}
+	c := ready(t, Config{Addr: n.Addr()})
+	fresh := newNode(c, "tcp", n.Addr())
+	t.Cleanup(func() { fresh.close(ErrClosed) })
+	fresh.link(RoleDurable, 0).wake()
+	fresh.open()
+	for _, l := range fresh.links[:len(fresh.links)-1] {
+		eventually(t, "every link that was started is up", func() bool { up, _, _ := l.status(); return up })
 	}
-	gate.Open()
-	for i, call := range calls {
-		if r := call.Await(t); r.Err != nil || ackOf(r).Acked != 1 {
-			t.Errorf("call %d: %+v", i, r)
-		}
+	if _, connects, _ := fresh.link(RoleDurable, 0).status(); connects != 1 {
+		t.Errorf("it connected %d times", connects)
 	}
-	eventually(t, "the connection is a new one", func() bool { return c.Stats().Reconnects > 0 })
-	eventually(t, "it works afterwards", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
+	conns := len(n.Conns())
+	if want := 2*len(fresh.lanes) + 2*2 + 1; conns != want {
+		t.Errorf("%d connections, want %d", conns, want)
+	}
 }

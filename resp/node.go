@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
@@ -25,9 +26,9 @@ type node struct {
 	lanes   []*pipeline.Lane
 	renewal *pipeline.Lane
 	pubsub  *pubsub.Endpoint
-	durable [2]*durable // of commands, of renewals
-	links   []*link     // the lanes, then as the roles
-	seen    *mostSeen   // of the replicas
+	durable [2]*durable.Lane  // of commands, of renewals
+	links   []*link           // the lanes, then as the roles
+	seen    *durable.MostSeen // of the replicas
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -46,8 +47,8 @@ type node struct {
 // newNode makes the node of an address. Its links do not connect before open.
 func newNode(c *Client, network, addr string) *node {
 	n := &node{client: c, id: ServerID(c.servers.Add(1)), cfg: c.cfg, seen: &c.seen}
-	if !c.seen.forever {
-		n.seen = new(mostSeen)
+	if !c.seen.Forever {
+		n.seen = new(durable.MostSeen)
 	}
 	n.cfg.Network, n.cfg.Addr = network, addr
 	n.ctx, n.cancel = context.WithCancel(c.ctx)
@@ -71,15 +72,24 @@ func (n *node) addLane(role Role, index int) *pipeline.Lane {
 	return n.laneOf(l, n.cfg.CommandTimeout, n.cfg.MaxInFlight)
 }
 
-func (n *node) addDurable(role Role) *durable {
+func (n *node) addDurable(role Role) *durable.Lane {
 	l := &link{node: n, role: role}
 	l.dormant.Store(!n.cfg.Durable)
 	timeout := n.cfg.AckTimeout
 	if role == RoleDurableRenewal {
 		timeout = n.cfg.RenewalAckTimeout
 	}
-	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*maxGroup) // the queue before it has the limit
-	return newDurable(lane, l, timeout, n.cfg.MaxInFlight)
+	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*durable.MaxGroup) // the queue before it has the limit
+	return durable.New(durable.Config{
+		Plain:   lane,
+		Timeout: timeout,
+		Limit:   n.cfg.MaxInFlight,
+		Addr:    n.cfg.Addr,
+		Seen:    n.seen,
+		Wake:    l.wake,
+		Counted: n.client.counted,
+		Group:   n.client.group,
+	})
 }
 
 // laneOf makes the lane of a link.
@@ -162,7 +172,7 @@ func (n *node) resubscribe() {
 
 // allLanes returns the lanes of every role.
 func (n *node) allLanes() []*pipeline.Lane {
-	return append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal, n.durable[0].lane, n.durable[1].lane)
+	return append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal, n.durable[0].Plain(), n.durable[1].Plain())
 }
 
 // start runs the connecting goroutine of l, unless the node or the Client is being

@@ -3,6 +3,7 @@ package resp
 import (
 	"errors"
 
+	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -14,7 +15,7 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 // whether it did. topology.ConsequenceOf decides. It runs on the event
 // loop of a's node.
 func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
-	if _, ok := a.Request.(*member); l.role >= RoleDurable && !ok {
+	if _, ok := a.Request.(*durable.Member); l.role >= RoleDurable && !ok {
 		return false // ROLE and WAIT are for this node
 	}
 	n, c := l.node, l.node.client
@@ -64,6 +65,6 @@ func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 	case RoleRenewal:
 		n.renewal.Send(r, hops, asking)
 	default:
-		r.(*member).moveTo(n.durable[l.role-RoleDurable], hops, asking)
+		r.(*durable.Member).MoveTo(n.durable[l.role-RoleDurable], hops, asking)
 	}
 }

@@ -1,10 +1,6 @@
 package resp
 
 import (
-	"sync"
-	"time"
-
-	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -52,34 +48,4 @@ func latest(known, found *topology.Groups) *topology.Groups {
 func (c *Client) uncounted() bool {
 	gs := c.groups.Load()
 	return gs != nil && gs.Err != nil && !lasting(gs.Err)
-}
-
-// seenFor is for how long at least a replica that was attached counts where the
-// deployment keeps a list: long enough for that to have it.
-const seenFor = 30 * time.Second
-
-// mostSeen is the most replicas that were attached at a time: of the last seenFor, up to
-// twice that; where nobody keeps a list, since the beginning. A failover on command begins
-// with detaching the replica that is to be promoted, while the primary goes on.
-type mostSeen struct {
-	forever bool
-	mu      struct {
-		sync.Mutex
-		before, now int
-		since       clock.Instant // of now
-	}
-}
-
-// see notes how many are attached, and returns the most.
-func (s *mostSeen) see(n int, at clock.Instant) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if age := at.Sub(s.mu.since); !s.forever && age >= seenFor {
-		s.mu.before, s.mu.now, s.mu.since = s.mu.now, 0, at
-		if age >= 2*seenFor {
-			s.mu.before = 0
-		}
-	}
-	s.mu.now = max(s.mu.now, n)
-	return max(s.mu.before, s.mu.now)
 }

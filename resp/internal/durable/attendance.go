@@ -1,10 +1,12 @@
-package resp
+package durable
 
 import (
 	"bytes"
 	"net"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // attendance is which replicas of a primary are there, as of a ROLE.
@@ -15,8 +17,8 @@ type attendance struct {
 	err      error    // why replicas is not known
 }
 
-// attend reads the answer of n to ROLE.
-func (n *node) attend(r Reply) attendance {
+// attend reads the answer of the primary to ROLE.
+func (l *Lane) attend(r exchange.Reply) attendance {
 	err := r.Err
 	if err == nil {
 		err = topology.IsPrimary(r.Value)
@@ -25,17 +27,17 @@ func (n *node) attend(r Reply) attendance {
 		return attendance{attached: -1, err: err}
 	}
 	list := attachedTo(r.Value)
-	seen := n.seen.see(distinct(list), r.Now)
-	g, err := n.client.group(n.cfg.Addr)
+	seen := l.cfg.Seen.See(distinct(list), r.Now)
+	g, err := l.cfg.Group(l.cfg.Addr)
 	if err != nil {
 		return attendance{attached: list.Len(), replicas: max(list.Len(), seen), err: err}
 	}
-	return attendanceOf(list, seen, g, n.cfg.Addr)
+	return attendanceOf(list, seen, g, l.cfg.Addr)
 }
 
 // attendanceOf is that of the primary at self, which has these replicas now, and had so many
 // lately. There are as many as are attached, as were, and as its group has, whichever is most.
-func attendanceOf(attached Value, seen int, g *topology.Group, self string) attendance {
+func attendanceOf(attached wire.Value, seen int, g *topology.Group, self string) attendance {
 	n := attached.Len()
 	a := attendance{attached: n, replicas: max(n, seen, g.Replicas)}
 	if n < g.Replicas {
@@ -50,8 +52,8 @@ func attendanceOf(attached Value, seen int, g *topology.Group, self string) atte
 }
 
 // attachedTo is the list of replicas in a primary's answer to ROLE.
-func attachedTo(role Value) (list Value) {
-	role.Each(func(i int, v Value) bool {
+func attachedTo(role wire.Value) (list wire.Value) {
+	role.Each(func(i int, v wire.Value) bool {
 		list = v
 		return i < 2
 	})
@@ -60,10 +62,10 @@ func attachedTo(role Value) (list Value) {
 
 // eachReplica calls f with the address of each replica in such a list, until it returns
 // false.
-func eachReplica(list Value, f func(host, port []byte) bool) {
-	list.Each(func(_ int, replica Value) bool {
+func eachReplica(list wire.Value, f func(host, port []byte) bool) {
+	list.Each(func(_ int, replica wire.Value) bool {
 		var words [2][]byte
-		replica.Each(func(i int, v Value) bool {
+		replica.Each(func(i int, v wire.Value) bool {
 			words[i] = v.Bytes
 			return i == 0
 		})
@@ -74,7 +76,7 @@ func eachReplica(list Value, f func(host, port []byte) bool) {
 // distinct counts the addresses in such a list: a replica that has connected anew, while
 // the primary has not noticed the end of the connection before, is in it twice. It makes
 // no garbage; in a long list it takes each for another.
-func distinct(list Value) (n int) {
+func distinct(list wire.Value) (n int) {
 	var seen [16]struct{ host, port []byte }
 	if list.Len() > len(seen) {
 		return list.Len()
@@ -94,7 +96,7 @@ func distinct(list Value) (n int) {
 
 // worth returns how many acknowledgements are worth waiting for: no more than replicas
 // are attached. If it is not known how many are, "all" is not worth a timeout before it is.
-func (there attendance) worth(a Acks) int {
+func (there attendance) worth(a exchange.Acks) int {
 	if there.attached < 0 {
 		return max(0, int(a))
 	}
@@ -104,15 +106,15 @@ func (there attendance) worth(a Acks) int {
 // judge says what a request is told by a WAIT that was sent with the number asked, and that so
 // many acknowledged, or that failed. With again it is told nothing: too few have acknowledged, and the
 // WAIT was sent with too low a number to tell.
-func (there attendance) judge(wants Acks, asked, acked int, failed error) (ack Ack, again bool) {
-	ack = Ack{Wanted: wants.Of(there.replicas), Err: failed}
+func (there attendance) judge(wants exchange.Acks, asked, acked int, failed error) (ack exchange.Ack, again bool) {
+	ack = exchange.Ack{Wanted: wants.Of(there.replicas), Err: failed}
 	if failed == nil && wants < 0 {
 		ack.Err = there.err
 	}
 	if ack.Err == nil {
 		ack.Acked = acked
 		if ack.Missing() && asked < there.worth(wants) {
-			return Ack{}, true
+			return exchange.Ack{}, true
 		}
 	}
 	if ack.Missing() {

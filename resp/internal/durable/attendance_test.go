@@ -1,4 +1,4 @@
-package resp
+package durable
 
 import (
 	"errors"
@@ -6,12 +6,13 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // listOf is the list of replicas in a primary's answer to ROLE.
-func listOf(t *testing.T, addrs ...string) Value {
+func listOf(t *testing.T, addrs ...string) wire.Value {
 	t.Helper()
 	v, _, err := new(wire.Decoder).Decode([]byte(primaryReply(addrs...)))
 	if err != nil {
@@ -85,31 +86,31 @@ func TestWhatAWaitMeansForARequest(t *testing.T) {
 	unasked := attendance{attached: -1, err: unknown}
 	for name, c := range map[string]struct {
 		there        attendance
-		wants        Acks
+		wants        exchange.Acks
 		asked, acked int
 		failed       error
-		want         Ack
+		want         exchange.Ack
 		again        bool
 	}{
-		"one is enough":                            {two, 1, 1, 1, nil, Ack{Acked: 1, Wanted: 1}, false},
-		"more than were asked for":                 {two, 1, 2, 2, nil, Ack{Acked: 2, Wanted: 1}, false},
-		"one is too few of two":                    {two, 2, 2, 1, nil, Ack{Acked: 1, Wanted: 2}, false},
-		"all of two":                               {two, AllReplicas, 2, 2, nil, Ack{Acked: 2, Wanted: 2}, false},
-		"too few were asked for":                   {two, AllReplicas, 1, 1, nil, Ack{}, true},
-		"too few were asked for, and all answered": {two, AllReplicas, 1, 2, nil, Ack{Acked: 2, Wanted: 2}, false},
-		"a majority of two is both":                {two, MajorityOfReplicas, 2, 1, nil, Ack{Acked: 1, Wanted: 2}, false},
-		"nobody was asked for":                     {two, 1, 0, 0, nil, Ack{}, true},
-		"one of all is away":                       {oneAway, AllReplicas, 1, 1, nil, Ack{Acked: 1, Wanted: 2, Away: []string{"a:1"}}, false},
-		"one is away, and one was wanted":          {oneAway, 1, 1, 1, nil, Ack{Acked: 1, Wanted: 1}, false},
-		"no more are there to ask for":             {oneAway, 2, 1, 0, nil, Ack{Acked: 0, Wanted: 2, Away: []string{"a:1"}}, false},
-		"nobody is there: all is at least one":     {nobody, AllReplicas, 0, 0, nil, Ack{Wanted: 1}, false},
-		"nobody is there: a majority, too":         {nobody, MajorityOfReplicas, 0, 0, nil, Ack{Wanted: 1}, false},
-		"all, and nobody knows how many":           {uncounted, AllReplicas, 2, 2, nil, Ack{Wanted: 2, Err: unknown}, false},
-		"a number does not need to know":           {uncounted, 2, 2, 2, nil, Ack{Acked: 2, Wanted: 2}, false},
-		"a number, and ROLE was refused":           {unasked, 2, 1, 1, nil, Ack{}, true},
-		"the connection was lost":                  {two, 1, 1, 0, lost, Ack{Wanted: 1, Err: lost}, false},
-		"it was lost, and one is away":             {oneAway, AllReplicas, 1, 0, lost, Ack{Wanted: 2, Err: lost, Away: []string{"a:1"}}, false},
-		"none wanted":                              {two, 0, 0, 0, nil, Ack{}, false},
+		"one is enough":                            {two, 1, 1, 1, nil, exchange.Ack{Acked: 1, Wanted: 1}, false},
+		"more than were asked for":                 {two, 1, 2, 2, nil, exchange.Ack{Acked: 2, Wanted: 1}, false},
+		"one is too few of two":                    {two, 2, 2, 1, nil, exchange.Ack{Acked: 1, Wanted: 2}, false},
+		"all of two":                               {two, exchange.AllReplicas, 2, 2, nil, exchange.Ack{Acked: 2, Wanted: 2}, false},
+		"too few were asked for":                   {two, exchange.AllReplicas, 1, 1, nil, exchange.Ack{}, true},
+		"too few were asked for, and all answered": {two, exchange.AllReplicas, 1, 2, nil, exchange.Ack{Acked: 2, Wanted: 2}, false},
+		"a majority of two is both":                {two, exchange.MajorityOfReplicas, 2, 1, nil, exchange.Ack{Acked: 1, Wanted: 2}, false},
+		"nobody was asked for":                     {two, 1, 0, 0, nil, exchange.Ack{}, true},
+		"one of all is away":                       {oneAway, exchange.AllReplicas, 1, 1, nil, exchange.Ack{Acked: 1, Wanted: 2, Away: []string{"a:1"}}, false},
+		"one is away, and one was wanted":          {oneAway, 1, 1, 1, nil, exchange.Ack{Acked: 1, Wanted: 1}, false},
+		"no more are there to ask for":             {oneAway, 2, 1, 0, nil, exchange.Ack{Acked: 0, Wanted: 2, Away: []string{"a:1"}}, false},
+		"nobody is there: all is at least one":     {nobody, exchange.AllReplicas, 0, 0, nil, exchange.Ack{Wanted: 1}, false},
+		"nobody is there: a majority, too":         {nobody, exchange.MajorityOfReplicas, 0, 0, nil, exchange.Ack{Wanted: 1}, false},
+		"all, and nobody knows how many":           {uncounted, exchange.AllReplicas, 2, 2, nil, exchange.Ack{Wanted: 2, Err: unknown}, false},
+		"a number does not need to know":           {uncounted, 2, 2, 2, nil, exchange.Ack{Acked: 2, Wanted: 2}, false},
+		"a number, and ROLE was refused":           {unasked, 2, 1, 1, nil, exchange.Ack{}, true},
+		"the connection was lost":                  {two, 1, 1, 0, lost, exchange.Ack{Wanted: 1, Err: lost}, false},
+		"it was lost, and one is away":             {oneAway, exchange.AllReplicas, 1, 0, lost, exchange.Ack{Wanted: 2, Err: lost, Away: []string{"a:1"}}, false},
+		"none wanted":                              {two, 0, 0, 0, nil, exchange.Ack{}, false},
 	} {
 		got, again := c.there.judge(c.wants, c.asked, c.acked, c.failed)
 		if !reflect.DeepEqual(got, c.want) || again != c.again {
@@ -123,12 +124,12 @@ func TestNoMoreAcknowledgementsAreWaitedForThanCanCome(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		attached, replicas int
-		wants              Acks
+		wants              exchange.Acks
 		worth              int
 	}{
-		{2, 3, AllReplicas, 2}, {3, 3, AllReplicas, 3}, {0, 3, AllReplicas, 0}, {2, 3, MajorityOfReplicas, 2}, {3, 3, MajorityOfReplicas, 2},
+		{2, 3, exchange.AllReplicas, 2}, {3, 3, exchange.AllReplicas, 3}, {0, 3, exchange.AllReplicas, 0}, {2, 3, exchange.MajorityOfReplicas, 2}, {3, 3, exchange.MajorityOfReplicas, 2},
 		{2, 2, 1, 1}, {2, 2, 5, 2}, {0, 0, 1, 0},
-		{-1, 0, AllReplicas, 0}, {-1, 0, MajorityOfReplicas, 0}, {-1, 0, 2, 2}, // ROLE has yet to be answered
+		{-1, 0, exchange.AllReplicas, 0}, {-1, 0, exchange.MajorityOfReplicas, 0}, {-1, 0, 2, 2}, // ROLE has yet to be answered
 	} {
 		if got := (attendance{attached: c.attached, replicas: c.replicas}).worth(c.wants); got != c.worth {
 			t.Errorf("%d wanted, %d of %d attached: %d are worth waiting for, want %d", c.wants, c.attached, c.replicas, got, c.worth)

@@ -1,0 +1,162 @@
+package durable
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/sockettest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+)
+
+// The connection dies after the first of a group was answered, and the next one is up
+// before the rest is sent: a WAIT there would count replicas that have seen nothing.
+func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	l := newLane(t, n)
+	opening := exchangetest.NewDurableCall(0, 1)
+	l.Submit(opening)
+	n.WaitFor(1, waits)
+	first, second := exchangetest.NewDurableCall(1, 1), exchangetest.NewDurableCall(2, 1)
+	second.Before = func() { // runs between the two
+		sockettest.PollUntil(t, "the first is answered", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return len(l.mu.group.answered) == 1
+		})
+		n.ResetAll()
+		old := l.mu.group.conn
+		sockettest.PollUntil(t, "the next connection is up", func() bool { p := l.Plain().Connection(); return p != nil && p != old })
+	}
+	// The loop must not be the one that sends the group: it has to read the answer.
+	l.mu.Lock()
+	l.mu.pumping = true
+	l.mu.Unlock()
+	l.Submit(first)
+	l.Submit(second)
+	gate.Open()
+	opening.Await(t)
+	l.mu.Lock()
+	l.mu.pumping = false
+	l.mu.Unlock()
+	l.pump()
+	if r := first.Await(t); r.Err != nil || exchangetest.AckOf(r).Err == nil {
+		t.Errorf("answered on a connection that is gone: %+v", r)
+	}
+	if r := second.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+		t.Errorf("the other: %+v", r)
+	}
+	sockettest.PollUntil(t, "it works on the next connection", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
+}
+
+func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	l := newLane(t, n)
+	calls := []*exchangetest.DurableCall{exchangetest.NewDurableCall(0, 1), exchangetest.NewDurableCall(1, 1), exchangetest.NewDurableCall(2, 1)}
+	for i, call := range calls {
+		l.Submit(call)
+		if i == 0 {
+			n.WaitFor(1, waits)
+		}
+	}
+	calls[1].Dropped.Store(true)
+	gate.Open()
+	if r := calls[1].Await(t); !errors.Is(r.Err, exchange.ErrUnwanted) || !errors.Is(r.Err, exchange.ErrNotSent) {
+		t.Errorf("unwanted: %+v", r)
+	}
+	if r := calls[2].Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		t.Errorf("behind it: %+v", r)
+	}
+	if n := n.Commands(fakenode.Is("ECHO", "1")); len(n) != 0 {
+		t.Errorf("it was sent: %v", n)
+	}
+}
+
+// The limit of commands in flight is that of the queue. What ends a group has room.
+func TestSmallestLimitServesDurableRequests(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	l := newLaneOf(t, n, 1)
+	for range 10 {
+		if r := acked(t, l, exchange.AllReplicas); r.Err != nil || exchangetest.AckOf(r).Err != nil || exchangetest.AckOf(r).Acked != 1 {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
+// rankedCall is a durableCall that may wait for room.
+type rankedCall struct {
+	*exchangetest.DurableCall
+	rank exchange.Rank
+}
+
+func (c rankedCall) Rank() exchange.Rank { return c.rank }
+
+// A full queue refuses only those that do not wait. The others are served in turn.
+func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	l := newLaneOf(t, n, 1)
+	calls := []rankedCall{
+		{exchangetest.NewDurableCall(0, 1), exchange.Later}, {exchangetest.NewDurableCall(1, 1), exchange.Later}, {exchangetest.NewDurableCall(2, 1), exchange.Later},
+		{exchangetest.NewDurableCall(3, 1), exchange.Refuse}, {exchangetest.NewDurableCall(4, 1), exchange.Sooner}, {exchangetest.NewDurableCall(5, 1), exchange.Later},
+	}
+	for i, call := range calls {
+		l.Submit(call)
+		if i == 0 {
+			n.WaitFor(1, waits)
+		}
+	}
+	if r := calls[3].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) {
+		t.Errorf("the one that does not wait: %+v", r)
+	}
+	gate.Open()
+	for _, i := range []int{0, 1, 2, 4, 5} {
+		if r := calls[i].Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+			t.Errorf("%d: %+v", i, r)
+		}
+	}
+	var order []string
+	for _, cmd := range n.Commands(echoes) {
+		order = append(order, cmd.Words[1])
+	}
+	if got := strings.Join(order, " "); got != "0 4 1 2 5" {
+		t.Errorf("sent in the order %s", got)
+	}
+}
+
+// A queue has no limit for those that wait, so it gives back what it has grown by.
+func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	l := newLane(t, n)
+	var calls []rankedCall
+	for i := range 3000 {
+		calls = append(calls, rankedCall{exchangetest.NewDurableCall(i, 1), exchange.Later + exchange.Rank(i%2)})
+		l.Submit(calls[i])
+		if i == 0 {
+			n.WaitFor(1, waits)
+		}
+	}
+	gate.Open()
+	for _, call := range calls {
+		call.Await(t)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := l.mu.queue.Room(); room > 0 {
+		t.Errorf("there is room for %d still", room)
+	}
+}

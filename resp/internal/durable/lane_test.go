@@ -1,0 +1,296 @@
+package durable
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/sockettest"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+)
+
+func TestGroupIsBounded(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	l := newLane(t, n)
+	var calls []*exchangetest.DurableCall
+	for i := range 1 + 2*MaxGroup + 1 {
+		calls = append(calls, exchangetest.NewDurableCall(i, 1))
+		l.Submit(calls[i])
+		if i == 0 {
+			n.WaitFor(1, waits)
+		}
+	}
+	gate.Open()
+	for i, call := range calls {
+		if r := call.Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+			t.Fatalf("call %d: %+v", i, r)
+		}
+	}
+	if got := len(n.Commands(waits)); got != 4 {
+		t.Errorf("%d WAITs, want 4", got)
+	}
+}
+
+// A request that was refused has nothing to wait for.
+func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.On(waits, fakenode.Hold(gate, fakenode.Int(1)))
+	n.On(fakenode.Is("ECHO", "1"), fakenode.Int(0))
+	n.On(fakenode.Is("ECHO", "2"), fakenode.Error("READONLY no"))
+	l := newLane(t, n)
+	for i := range 3 {
+		call := exchangetest.NewDurableCall(i, 1)
+		l.Submit(call)
+		if i == 0 {
+			n.WaitFor(1, waits)
+			defer call.Await(t)
+			gate.Step() // the second group
+			continue
+		}
+		r := call.Await(t)
+		if i == 1 && (r.Err != nil || exchangetest.AckOf(r).Wanted != 0) || i == 2 && r.Err == nil {
+			t.Errorf("call %d: %+v", i, r)
+		}
+		gate.Step()
+	}
+	gate.Open()
+}
+
+// A script that the server had forgotten is executed behind the WAIT of its group,
+// which says nothing of it.
+func TestWhatWasSentAgainHasAWaitOfItsOwn(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	n.OnNext(1, fakenode.Is("ECHO", "1"), fakenode.Error(fakenode.NoScript))
+	n.On(fakenode.Is("WHOLE"), fakenode.Int(1))
+	n.OnNext(1, waits, fakenode.Int(1))
+	second := n.OnNext(1, waits, fakenode.Int(0))
+	second.Remove()
+	l := newLane(t, n)
+	r := acked(t, l, 1)
+	if r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		t.Fatalf("%+v", r)
+	}
+	var order []string
+	for _, cmd := range n.Commands(fakenode.Any) {
+		if name := cmd.Name(); name == "ECHO" || name == "WHOLE" || name == "WAIT" {
+			order = append(order, name)
+		}
+	}
+	// The first WAIT is missing if the refusal came before the group was closed.
+	if got := strings.Join(order, " "); got != "ECHO WAIT WHOLE WAIT" && got != "ECHO WHOLE WAIT" {
+		t.Errorf("sent: %s", got)
+	}
+}
+
+// A replica has been attached since the client looked: "all" means that one, too.
+func TestReplicaThatCameIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	l := newLane(t, n)
+	if r := acked(t, l, exchange.AllReplicas); exchangetest.AckOf(r).Acked != 1 || exchangetest.AckOf(r).Wanted != 1 {
+		t.Fatalf("%+v", r)
+	}
+	n.On(roles, roleOfPrimary(2))
+	n.OnNext(1, waits, fakenode.Int(1)) // the old one was quick
+	n.On(fakenode.Is("WAIT", "2"), fakenode.Int(2))
+	if r := acked(t, l, exchange.AllReplicas); exchangetest.AckOf(r).Acked != 2 || exchangetest.AckOf(r).Wanted != 2 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spoil func(n *fakenode.Node)
+		want  exchange.Acks
+		text  string
+	}{
+		"WAIT refused":      {func(n *fakenode.Node) { n.On(waits, fakenode.Error("NOPERM no WAIT")) }, 1, "NOPERM"},
+		"WAIT no number":    {func(n *fakenode.Node) { n.On(waits, fakenode.Bulk("1")) }, 1, "protocol"},
+		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, exchange.AllReplicas, "NOPERM"},
+		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, exchange.AllReplicas, "slave"},
+		"connection lost":   {func(n *fakenode.Node) { n.On(waits, fakenode.Reset()) }, 1, "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := primary(t, 1)
+			test.spoil(n)
+			l := newLane(t, n)
+			r := acked(t, l, test.want)
+			if r.Err != nil || r.Value.Int != 1 {
+				t.Fatalf("the answer itself: %+v", r)
+			}
+			if exchangetest.AckOf(r).Err == nil || !strings.Contains(exchangetest.AckOf(r).Err.Error(), test.text) {
+				t.Errorf("AckErr %v", exchangetest.AckOf(r).Err)
+			}
+		})
+	}
+	t.Run("ROLE refused, a number asked for", func(t *testing.T) {
+		t.Parallel()
+		n := primary(t, 1)
+		n.On(roles, fakenode.Error("NOPERM no ROLE"))
+		if r := acked(t, newLane(t, n), 1); exchangetest.AckOf(r).Err != nil || exchangetest.AckOf(r).Acked != 1 || exchangetest.AckOf(r).Wanted != 1 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// The connection dies with a group out and others behind it: each gets the outcome
+// that it has.
+func TestEveryMemberHearsOfALostConnection(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	n.OnNext(1, waits, fakenode.Int(1))
+	n.On(fakenode.Is("ECHO", "3"), fakenode.Hold(fakenode.NewGate(), fakenode.Int(1)))
+	l := newLane(t, n)
+	acked(t, l, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	var group []*exchangetest.DurableCall
+	first := exchangetest.NewDurableCall(1, 1)
+	l.Submit(first)
+	n.WaitFor(2, waits)
+	for i := range 3 {
+		group = append(group, exchangetest.NewDurableCall(i+2, 1))
+		l.Submit(group[i])
+	}
+	gate.Open()
+	first.Await(t)
+	n.WaitFor(3, waits)
+	late := exchangetest.NewDurableCall(5, 1)
+	l.Submit(late)
+	sockettest.PollUntil(t, "the first of the group is answered", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.mu.group.answered) == 1
+	})
+	n.ResetAll()
+	if r := group[0].Await(t); r.Err != nil || !errors.Is(exchangetest.AckOf(r).Err, exchange.ErrOutcomeUnknown) {
+		t.Errorf("answered, not acknowledged: %+v", r)
+	}
+	for _, call := range group[1:] {
+		if r := call.Await(t); !errors.Is(r.Err, exchange.ErrOutcomeUnknown) {
+			t.Errorf("sent, not answered: %+v", r)
+		}
+	}
+	if r := late.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+		t.Errorf("not sent: %+v", r)
+	}
+	sockettest.PollUntil(t, "it works on the next connection", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
+}
+
+// Requests that submit others from Complete, many at once, on a connection that is
+// cut now and then: each is completed once, and the last one, too.
+func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	var groups atomic.Int64
+	n.On(waits, fakenode.Func(func(conn *fakenode.Conn, _ fakenode.Command) {
+		if groups.Add(1)%7 == 0 {
+			conn.Reset()
+			return
+		}
+		conn.Write([]byte(":1\r\n"))
+	}))
+	l := newLane(t, n)
+	const chains, length = 50, 40
+	var left atomic.Int64
+	left.Store(chains * length)
+	over := make(chan struct{})
+	var submit func(i int)
+	submit = func(i int) {
+		call := exchangetest.NewDurableCall(i, exchange.Acks(i%3)-1)
+		if call.Want == 0 {
+			call.Want = exchange.MajorityOfReplicas
+		}
+		call.Then = func(r exchange.Reply) {
+			switch {
+			case i%length+1 == length:
+			case errors.Is(r.Err, exchange.ErrNotSent):
+				go func() {
+					sockettest.PollUntil(t, "it is up again", func() bool { return l.Plain().Up() })
+					submit(i + 1)
+				}()
+			default:
+				submit(i + 1)
+			}
+			if left.Add(-1) == 0 {
+				close(over)
+			}
+		}
+		l.Submit(call)
+	}
+	for i := range chains {
+		go submit(i * length)
+	}
+	sockettest.Receive(t, over, "all requests")
+	if groups.Load() < 14 {
+		t.Errorf("%d groups: the connection was not lost often enough", groups.Load())
+	}
+	sockettest.PollUntil(t, "nothing is left inside", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.mu.group == nil && l.mu.queue.Len() == 0
+	})
+}
+
+func TestFullDurableQueueRefuses(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	l := newLaneOf(t, n, 10)
+	calls := []*exchangetest.DurableCall{exchangetest.NewDurableCall(0, 1)}
+	l.Submit(calls[0])
+	n.WaitFor(1, waits)
+	for i := range 11 {
+		calls = append(calls, exchangetest.NewDurableCall(i+1, 1))
+		l.Submit(calls[i+1])
+	}
+	if r := calls[11].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) || !errors.Is(r.Err, exchange.ErrNotSent) {
+		t.Errorf("%+v", r)
+	}
+	gate.Open()
+	for i, call := range calls[:11] {
+		if r := call.Await(t); r.Err != nil {
+			t.Errorf("call %d: %+v", i, r)
+		}
+	}
+}
+
+func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	l := newLane(t, n)
+	before := l.Plain().Connection()
+	var calls []*exchangetest.DurableCall
+	for i := range 4 {
+		calls = append(calls, exchangetest.NewDurableCall(i, 1))
+		if i == 2 {
+			calls[i].Then = func(exchange.Reply) { close(calls[i].Done); panic("on purpose") }
+		}
+		l.Submit(calls[i])
+		if i == 0 {
+			n.WaitFor(1, waits)
+		}
+	}
+	gate.Open()
+	for i, call := range calls {
+		if r := call.Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+			t.Errorf("call %d: %+v", i, r)
+		}
+	}
+	sockettest.PollUntil(t, "the connection is a new one", func() bool { p := l.Plain().Connection(); return p != nil && p != before })
+	sockettest.PollUntil(t, "it works afterwards", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
+}
