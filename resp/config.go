@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -182,7 +183,7 @@ type Config struct {
 	OnState func(State)
 
 	addrs    *topology.AddressMap // of AddrMap; nil without
-	refusals *refusals
+	refusals *greet.Refusals
 }
 
 // Limits that are not configurable.
@@ -235,7 +236,7 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
-	c.refusals = newRefusals(c.Clock)
+	c.refusals = greet.NewRefusals(c.Clock)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

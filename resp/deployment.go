@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -48,7 +49,7 @@ func (c *Config) deployment() *topology.Config {
 	if c.Topology == Sentinel {
 		own := *c
 		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, nil
-		own.DB, own.refusals = 0, newRefusals(c.Clock)
+		own.DB, own.refusals = 0, greet.NewRefusals(c.Clock)
 		d.Sentinels = &door{own}
 	}
 	return d
@@ -77,9 +78,9 @@ func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // MayListen implements topology.Reach.
-func (d *door) MayListen(addr string) bool { return d.cfg.refusals.check(addr, RolePubSub) == nil }
+func (d *door) MayListen(addr string) bool { return d.cfg.refusals.Check(addr, greet.Messages) == nil }
 
 // Listened implements topology.Reach.
 func (d *door) Listened(addr string, asked clock.Instant, err error) {
-	d.cfg.refusals.note(addr, RolePubSub, asked, err)
+	d.cfg.refusals.Note(addr, greet.Messages, asked, err)
 }

@@ -23,7 +23,8 @@
 //	follow     makes the routes those of a layout                 follow, deployment, replicas
 //	routes     which node serves a name, without a lock           routes, redirect
 //	node       the connections to one server                      node
-//	link       keeps one endpoint connected: dial, greet, retry   link, dial, handshake, hello, refusals
+//	link       keeps one endpoint connected, and tries again      link, dial
+//	greet      one attempt: dial, TLS, handshake; refusals        internal/greet
 //	durable    requests in groups, each with a WAIT               internal/durable
 //	pipeline   a lane, which outlives its connections, and
 //	           one connection: FIFO, writes, replies              internal/pipeline
@@ -38,7 +39,7 @@
 //	slot       the slot of a key                                  internal/slot
 //	wire       bytes to values and back; no socket, no time       wire
 //
-// A goroutine of the link dials a connection and does the handshake on a plain
+// A goroutine of the link has greet dial a connection and do the handshake on a plain
 // net.Conn. Then Loops.Adopt makes it a transport, whose events go to a sink (a
 // pipeline or a connection of pubsub) until OnClose. The sink ends with its connection and the
 // next connection gets a new one, so a late event never meets new state.

@@ -1,9 +1,8 @@
 package resp
 
 import (
-	"errors"
-
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -45,7 +44,7 @@ var (
 	ErrSentinelAuth = topology.ErrSentinelAuth
 
 	// ErrTooOld means that the server's version is not supported.
-	ErrTooOld = errors.New("resp: the server is too old; use Redis 6.0 or later, or Valkey")
+	ErrTooOld = greet.ErrTooOld
 )
 
 // ErrProtocol means that the server sent bytes that are not RESP2, or a reply that

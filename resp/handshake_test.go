@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/internal/sockettest"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -148,7 +149,7 @@ func TestHandshakeThatFailsIsRetriedAndExplained(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), n.Addr()) {
 				t.Fatalf("WaitReady: %v", err)
 			}
-			if lasting(last) {
+			if greet.Lasting(last) {
 				t.Errorf("counts as lasting: %v", last)
 			}
 			rule.Remove()
@@ -168,31 +169,6 @@ func TestHandshakeIsOneRoundTrip(t *testing.T) {
 	n.WaitFor(3, fakenode.Is("PING")) // all were sent before the first answer
 	n.WaitFor(4, fakenode.Is("SCRIPT"))
 	g.Open()
-}
-
-func TestAnswerToAuthNeverCarriesThePassword(t *testing.T) {
-	t.Parallel()
-	s := step{name: "AUTH", words: []string{"AUTH", "top-secret"}, secret: "top-secret"}
-	for _, line := range []string{
-		"ERR unknown command 'AUTH', with args beginning with: 'top-secret' ",
-		"ERR unknown command 'AUTH', with args beginning with: 'top-sec",
-		"ERR Syntax error near top-secret",
-	} {
-		err := s.check(Value{Kind: wire.KindError, Bytes: []byte(line)})
-		if err == nil || strings.Contains(err.Error(), "top-sec") {
-			t.Errorf("%q became %v", line, err)
-		}
-	}
-}
-
-// A user who takes a sentinel for a server is told so, and not shown a page of Lua.
-func TestServerWithoutScriptsIsSuspectedToBeASentinel(t *testing.T) {
-	t.Parallel()
-	s := step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", "return 1"}}
-	err := s.check(Value{Kind: wire.KindError, Bytes: []byte("ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' 'return 1' ")})
-	if text := err.Error(); !strings.Contains(text, "redis+sentinel://") || strings.Contains(text, "return 1") || !lasting(err) {
-		t.Error(text)
-	}
 }
 
 func TestDialerAndCredentialsMayFail(t *testing.T) {
@@ -275,43 +251,6 @@ func TestBackoffGrowsWithJitterAndStaysBelowItsMaximum(t *testing.T) {
 	if d := b.next(); d < backoffMin {
 		t.Fatalf("after max: %v", d)
 	}
-}
-
-func TestLibVersionIsOneWord(t *testing.T) {
-	t.Parallel()
-	if v := libVersion(); v == "" || strings.ContainsAny(v, " \r\n") {
-		t.Fatalf("%q", v)
-	}
-}
-
-// cancelAfter ends a context when the last reply of the handshake has been read.
-type cancelAfter struct {
-	net.Conn
-	cancel context.CancelFunc
-}
-
-func (c cancelAfter) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if strings.HasSuffix(string(b[:n]), "+PONG\r\n") {
-		c.cancel()
-	}
-	return n, err
-}
-
-// The deadline of a context that ended too late to fail the handshake would fail
-// the first read afterwards.
-func TestContextThatEndsWithTheHandshakeLeavesNoConnection(t *testing.T) {
-	t.Parallel()
-	n := fakenode.New(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	cfg := Config{Addr: n.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return cancelAfter{conn, cancel}, err
-	}}.withDefaults()
-	if conn, err := cfg.connect(ctx, RolePubSub); !errors.Is(err, context.Canceled) || conn != nil {
-		t.Fatalf("connect: %v, %v", conn, err)
-	}
-	n.WaitConns(0)
 }
 
 func TestCloseWaitsForADialThatTakesItsTime(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 )
 
@@ -197,14 +198,14 @@ func (l *link) failed(dialled clock.Instant, err error) {
 	l.mu.last, l.mu.away = err, dialled
 	l.mu.Unlock()
 	level := slog.LevelDebug
-	refused := unauthorized(err)
+	refused := greet.Unauthorized(err)
 	if l.failures++; l.failures == 1 || refused && !l.refused {
 		level = slog.LevelWarn // the first of its kind in an outage; the others tell nothing new
 	}
 	l.refused = refused
 	l.log(level, "resp: cannot connect, trying again", err)
 	l.node.client.explorer.Nudge() // perhaps another server has taken its place
-	if lasting(err) {
+	if greet.Lasting(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
 	l.node.client.changed()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -41,7 +42,7 @@ func (c *Client) wait(ctx context.Context, first bool) error {
 			return nil
 		}
 		late := p.asOf.Sub(begun) >= c.cfg.DialTimeout
-		hopeless := lasting(p.err) || first && (late || !p.answered)
+		hopeless := greet.Lasting(p.err) || first && (late || !p.answered)
 		if p.err != nil && hopeless && (late || !p.open) {
 			return p.err
 		}
@@ -74,7 +75,7 @@ func (c *Client) progress() progress {
 	for _, n := range c.nodes() {
 		q := n.progress()
 		p.ready, p.answered = p.ready && q.ready, p.answered || q.answered
-		if p.err == nil || lasting(q.err) {
+		if p.err == nil || greet.Lasting(q.err) {
 			p.err = q.err
 		}
 	}
@@ -97,7 +98,7 @@ func (n *node) progress() progress {
 			continue
 		}
 		p.ready, p.answered = false, p.answered || answeredIn(last)
-		if p.err == nil || lasting(last) {
+		if p.err == nil || greet.Lasting(last) {
 			p.err = last
 		}
 	}

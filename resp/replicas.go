@@ -2,6 +2,7 @@ package resp
 
 import (
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -38,7 +39,7 @@ func (c *Client) count(found *topology.Groups) {
 // ask. What was known stands if nobody answers: "all" must not mean less because a sentinel is
 // busy. But a refusal that will stay is told.
 func latest(known, found *topology.Groups) *topology.Groups {
-	if found == nil || known != nil && known.Err == nil && found.Err != nil && !lasting(found.Err) {
+	if found == nil || known != nil && known.Err == nil && found.Err != nil && !greet.Lasting(found.Err) {
 		return known
 	}
 	return found
@@ -47,5 +48,5 @@ func latest(known, found *topology.Groups) *topology.Groups {
 // uncounted reports whether the groups are not known, and may be soon.
 func (c *Client) uncounted() bool {
 	gs := c.groups.Load()
-	return gs != nil && gs.Err != nil && !lasting(gs.Err)
+	return gs != nil && gs.Err != nil && !greet.Lasting(gs.Err)
 }

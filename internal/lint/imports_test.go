@@ -29,6 +29,7 @@ var layers = map[string]int{
 	"resp/internal/topology": 3,
 	"resp/internal/pubsub":   3,
 	"resp/internal/durable":  4,
+	"resp/internal/greet":    4,
 	"resp":                   5,
 
 	"engine/internal/queue":     1,
@@ -214,6 +215,8 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("resp/internal/topology", in("resp/internal/pipeline")),
 		pkg("resp/internal/pipeline", in("resp/internal/durable")),
 		pkg("resp/internal/durable", in("resp")),
+		pkg("resp/internal/greet", in("resp/internal/durable")),
+		pkg("resp/internal/greet", in("resp")),
 		pkg("engine", in("pprof")),
 		pkg("engine/internal/machine", in("engine/internal/script")),
 		pkg("engine/internal/machine", in("engine/internal/recovery")),

@@ -49,7 +49,6 @@ const mostFiles = 20
 // crowded are the folders with more, and how many they may have.
 var crowded = map[string]int{
 	"engine": 30, // being taken apart
-	"resp":   22, // being taken apart
 }
 
 func TestNoFolderIsAWall(t *testing.T) {

@@ -1,4 +1,4 @@
-package resp
+package greet
 
 import (
 	"crypto/tls"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/sockettest"
 )
 
@@ -54,12 +55,14 @@ func TestTLSNamesTheServer(t *testing.T) {
 				_ = secure.Handshake() // there is no certificate
 			}()
 			before := c.config.ServerName
+			ctx, cancel := pace.WithTimeout(t.Context(), sockettest.Patience)
+			defer cancel()
 			cfg := Config{Network: c.network, Addr: addr, TLS: c.config, DialTimeout: time.Second}
-			conn, err := cfg.dial(testContext(t))
+			conn, err := cfg.dial(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if conn, err = cfg.secure(testContext(t), conn); err == nil {
+			if conn, err = cfg.secure(ctx, conn); err == nil {
 				conn.Close()
 			}
 			if got := sockettest.Receive(t, names, "the client's hello"); got != c.want {

@@ -1,4 +1,4 @@
-package resp
+package greet
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -14,8 +15,8 @@ import (
 // server is.
 
 // acquainted looks at the answer of a fresh connection to HELLO.
-func (c *Config) acquainted(v Value) error {
-	if c.Topology == Standalone && reply.Field(v, "mode") == "cluster" {
+func (c *Config) acquainted(v wire.Value) error {
+	if c.Kind == topology.Standalone && reply.Field(v, "mode") == "cluster" {
 		c.Logger.Warn("resp: the server is a node of a cluster; connect with redis+cluster://, or what its other nodes serve is refused", "addr", c.Addr)
 	}
 	return nil
@@ -23,7 +24,7 @@ func (c *Config) acquainted(v Value) error {
 
 // isUnknownCommand reports whether v says that the server does not know the command. It
 // is too old, then, or a proxy.
-func isUnknownCommand(v Value) bool {
+func isUnknownCommand(v wire.Value) bool {
 	return v.Kind == wire.KindError && bytes.HasPrefix(v.Bytes, []byte("ERR unknown command"))
 }
 
