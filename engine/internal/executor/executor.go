@@ -24,10 +24,10 @@ func (x *Executor) goUserCode(f func()) {
 	})
 }
 
-// Executor runs user code: callbacks and hooks. The zero value is ready for use; see Init. The
-// default one takes a goroutine per task, so a task that blocks delays no other. A custom one is user code too
-// and may block until it has room. Tasks come from event loops, so a goroutine of its
-// own feeds it, for as long as there are tasks.
+// Executor runs user code: callbacks and hooks. The zero value is ready for use; see Init. It
+// takes a goroutine per task, so a task that blocks delays no other. If the user has one, that
+// is user code too and may block until it has room. Tasks come from event loops, so a
+// goroutine of its own feeds it, for as long as there are tasks.
 //
 // Invariant: pending counts the tasks that were accepted and have not returned;
 // after Close none is accepted, so it can only go down.
