@@ -44,6 +44,9 @@ const maxServers = 100
 //     long as the longest lease, or write every command to its disk first (appendfsync
 //     always). Otherwise its vote may be given twice, and two may hold the lock.
 //
+// Give all processes the same address of a server. Contenders take turns in the order of the
+// addresses; if theirs differ, nothing is unsafe, but they get in each other's way.
+//
 // Take an odd number of servers, at least three. An even number works, but survives no more
 // losses than one less; of one or two, none may be lost. There may be at most 100, each with
 // an Engine of its own; the locks must be of one kind. Otherwise the first call that needs

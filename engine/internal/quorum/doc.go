@@ -22,7 +22,7 @@
 // server is asked; and if that grants its vote, all are.
 //
 // While it is held, it wants the lock where it has no vote, as a Lock does: a server that was
-// slow or down joins, and one that lost the lock is asked again. See leave for why that is
+// slow or down joins, and one that lost the lock is asked again. See Leave for why that is
 // safe.
 //
 // The package is pure. It has no socket, no goroutine, no channel, no lock and no code of a user;
