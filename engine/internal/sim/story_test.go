@@ -68,7 +68,7 @@ func (w *story) told() string {
 // do does what a line of a story says:
 //
 //	process                            a process starts, and connects
-//	lock p=P1 as=h name=a [try] [lease=5s] [wait=1s] [maxhold=5s] [within=h0]
+//	lock p=P1 as=h name=a [try] [lease=5s] [wait=1s] [maxhold=5s] [minhold=5s] [within=h0]
 //	context of=h                       makes a context of the hold, for a later within
 //	unlock of=h | abandon of=h
 //	extend of=h for=5s [ctx=1s]        its context ends after that
@@ -76,6 +76,7 @@ func (w *story) told() string {
 //	close p=P1 | shutdown p=P1 [ctx=1s]
 //	cut p=P1 [unsent=1] [late=1 by=1s] [away=1s] [pubsub]
 //	hang for=1s | pause p=P1 for=1s | kill p=P1 | take name=a silently
+//	refuse for=1s                      with BUSY
 //	replica                            the server has a replica, before the first process
 //	cluster sharding=on                two nodes, before the first process
 //	migrate name=a key=1s slot=1s      the key after a while, and then its slot
@@ -165,6 +166,8 @@ func (w *story) do(t *testing.T, d *datadriven.TestData) {
 		}
 	case "hang":
 		w.server.hangs = w.now.Add(span("for"))
+	case "refuse":
+		w.server.refuses, w.server.refusesUntil = refusals[1], w.now.Add(span("for"))
 	case "pause":
 		p := process()
 		p.wakes = w.now.Add(span("for"))
@@ -206,7 +209,7 @@ func (w *story) lock(t *testing.T, d *datadriven.TestData, p *process, arg func(
 		ctx = context.WithoutCancel(w.holds[of].ctx)
 	}
 	var options []engine.Option
-	for key, option := range map[string]func(time.Duration) engine.Option{"lease": engine.Lease, "wait": engine.Wait, "maxhold": engine.MaxHold} {
+	for key, option := range map[string]func(time.Duration) engine.Option{"lease": engine.Lease, "wait": engine.Wait, "maxhold": engine.MaxHold, "minhold": engine.MinHold} {
 		if d.HasArg(key) {
 			options = append(options, option(span(key)))
 		}
