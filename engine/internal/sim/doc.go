@@ -73,10 +73,46 @@
 //	failover                          a release that the new primary has not heard of
 //	extend, extend_refused,           an Extend that is granted, and not; one that is granted
 //	extend_late                       when the hold is over
+//	long_reentry                      a re-entry with a longer lease than its hold
 //	force                             a lock that is taken away, and one that perhaps was
 //	shutdown, close_in_doubt          the end of a process that has a hold; that of one whose
 //	                                  release nobody has answered
 //	moved, migration                  a slot that has moved, and one that moves
+//
+// # Faults that came up
+//
+// What was wrong in an engine once, and what fails here if it is again:
+//
+//	a release is sent while contexts of the hold are alive    mutant of resource.go: telling
+//	who waits behind a hold does not hear of its removal      story removed_behind_a_hold; mutant of resource.go
+//	a removal that was announced while the channel was down   story removed_unheard
+//	a lease that a re-entry raised is forgotten in an outage  story long_outage
+//	ValidUntil is in the future after the end                 stories force, taken_away; mutant of hold_end.go
+//	a timer that comes late gives a release up                story late_timer
+//	"held", though nobody has answered                        story not_answered
+//	an Extend that is answered late brings a hold back        story extend_answered_late
+//	an Unlock without an answer outlasts the lease            story unlock_unanswered
+//	the MinHold of a re-entry is ignored                      story minhold_reentry
+//	the longest MaxHold, or Wait, runs over                   story endless
+//	a refusal pauses a name that the recovery lists           story refused_while_stalled
+//	a grant counts that replicas lack                         mutant of acquire.go
+//	a lock that was released is back after a failover         story failover; mutants of memory.go
+//
+// Others lie below this world, or in code of users, and have tests where they lie:
+//
+//	several slots behind one address          renew: TestAServerThatRefusesSeveralSlotsGetsThemOneByOne
+//	a large cohort under one lock             renew: TestALargeCohortLocksTheRenewerForOneChunkAtATime
+//	no right to publish; no memory            script: TestRefusedMessageIsReportedAndCostsNobodyTheRelease,
+//	                                          TestServerWithoutMemoryRefusesNoGivingBack
+//	causes that use the engine, or panic      engine: TestCausesOfTheUserAreAskedNothingUnderALock,
+//	                                          TestCauseThatPanicsLeavesNoLockHeld
+//	one that fails at once is not counted     engine: TestAcquisitionThatFailsAtOnceIsCountedAndToldOnce
+//	Close in a callback; a nil context        engine: TestCloseInACallbackOrHookSaysThatNoLockIsLeft,
+//	                                          TestANilContextIsInvalidAndLeavesNothing
+//	releases behind acquires, on a full lane  pipeline: TestNobodyOvertakesWhatWaitsForRoom;
+//	                                          suite/faults: TestAFullLaneSendsReleasesBeforeAcquires
+//	a channel whose connection is half open   pubsub: TestPubSubConnectionThatIsSilentIsPinged
+//	"all" is what is attached just now        resp: TestAsManyReplicasCountAsAnybodyKnowsOf
 //
 // # What is not modelled
 //

@@ -17,6 +17,7 @@ var mutants = []mutant{
 	{"internal/machine/wait.go", "\t\tw.act(w.Message(), fx)", "\t\tw.Message()\n\t\tw.act(queue.Nothing, fx)", "a message wakes the head"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Confirmed(), fx)", "\t\tw.Confirmed()\n\t\tw.act(queue.Nothing, fx)", "what was announced before the confirmation nobody heard"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Alarm(), fx)", "\t\tw.act(queue.Nothing, fx)", "a lock may end without a message"},
+	{"internal/machine/resource.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.lookUnasked()", "\t\tr.ensureWait()", "who waits behind a hold hears of its removal"},
 	{"internal/machine/wait.go", "\t\tif r.waiters.Len() > 0 && r.hold == nil && r.holdBack(Stalled) {\n\t\t\tfx.Stalled = r\n\t\t}", "", "waiters that a lost connection wakes try, paced"},
 	{"internal/machine/resource.go", "\tif r.letGo(Paused) {\n\t\tr.GoOn(fx)", "\tif r.letGo(Paused) {\n\t\tr.settled()", "a pause ends"},
 	{"internal/queue/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},
