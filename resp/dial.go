@@ -19,7 +19,12 @@ var purposes = [...]greet.Purpose{
 
 // connect makes a connection for a role: see greet.
 func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
-	g := greet.Config{
+	return c.greeting().Connect(ctx, purposes[role])
+}
+
+// greeting is the part of c that concerns each connection.
+func (c *Config) greeting() *greet.Config {
+	return &greet.Config{
 		Kind:        c.Topology.kind(),
 		Network:     c.Network,
 		Addr:        c.Addr,
@@ -36,5 +41,4 @@ func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
 		Logger:      c.Logger,
 		Refusals:    c.refusals,
 	}
-	return g.Connect(ctx, purposes[role])
 }

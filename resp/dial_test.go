@@ -2,15 +2,45 @@ package resp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 )
+
+// A field that is forgotten has its default, and nobody notices.
+func TestGreetingHasEveryFieldOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	cfg := Config{
+		Topology: Sentinel, Addr: "a:1", TLS: new(tls.Config), Username: "u", Password: "p", DB: 3, Scripts: []string{"return 1"},
+		Credentials: func(context.Context) (string, string, error) { return "", "", nil },
+		Dialer:      new(net.Dialer).DialContext,
+	}.withDefaults()
+	greeting := reflect.ValueOf(*cfg.greeting())
+	for i := range greeting.NumField() {
+		if greeting.Field(i).IsZero() {
+			t.Errorf("%s is missing", greeting.Type().Field(i).Name)
+		}
+	}
+}
+
+func TestEveryRoleHasAPurposeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	of := make(map[greet.Purpose]Role)
+	for role := range roleScout + 1 {
+		if other, taken := of[purposes[role]]; taken {
+			t.Errorf("%v and %v are greeted alike", other, role)
+		}
+		of[purposes[role]] = role
+	}
+}
 
 // refusedAddr returns an address at which nobody listens, and nobody will: its
 // port belongs to a connection of the test. (A port that was free a moment ago is

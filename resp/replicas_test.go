@@ -39,6 +39,16 @@ func TestGroupsThatAreKnownOutlastSilence(t *testing.T) {
 	}
 }
 
+var keptGroup *topology.Group
+
+// It is asked for with each group of durable requests, on the event loop.
+func TestGroupThatNobodyListsIsNotMadeAnew(t *testing.T) {
+	group := new(Client).group
+	if n := testing.AllocsPerRun(100, func() { keptGroup, _ = group("a:1") }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // watched is a fake sentinel deployment: one sentinel, one primary, and the replicas that
 // the sentinel lists.
 type watched struct {

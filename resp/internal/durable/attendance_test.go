@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
@@ -61,6 +62,41 @@ func TestAsManyReplicasCountAsAnybodyKnowsOf(t *testing.T) {
 		"nobody keeps it, and one left": {nil, 1, new(topology.Group), attendance{attached: 0, replicas: 1}},
 	} {
 		if got := attendanceOf(listOf(t, c.attached...), c.seen, c.group, "p:1"); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// "All" is an error where it cannot be told how many that is, and a number is not.
+func TestAttendanceThatIsNotKnownSaysWhy(t *testing.T) {
+	t.Parallel()
+	unlisted, refused := errors.New("not listed"), wire.NewServerError([]byte("NOPERM no ROLE"))
+	value := func(text string) exchange.Reply {
+		v, _, err := new(wire.Decoder).Decode([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return exchange.Reply{Value: v}
+	}
+	listed := func(addr string) (*topology.Group, error) { return groupOf(t, addr, "a:1", "b:1"), nil }
+	nobody := func(string) (*topology.Group, error) { return nil, unlisted }
+	for name, c := range map[string]struct {
+		role  exchange.Reply
+		group func(string) (*topology.Group, error)
+		want  attendance
+		err   string
+	}{
+		"listed":                {value(primaryReply("a:1")), listed, attendance{attached: 1, replicas: 2, away: []string{"b:1"}}, ""},
+		"one that left, listed": {value(primaryReply()), listed, attendance{replicas: 2, away: []string{"a:1", "b:1"}}, ""},
+		"not listed":            {value(primaryReply("a:1")), nobody, attendance{attached: 1, replicas: 1}, "not listed"},
+		"ROLE is refused":       {exchange.Reply{Err: refused}, listed, attendance{attached: -1}, "NOPERM"},
+		"it is no primary":      {value("*1\r\n$5\r\nslave\r\n"), listed, attendance{attached: -1}, "slave"},
+	} {
+		got := New(Config{Addr: "p:1", Seen: new(MostSeen), Group: c.group}).attend(c.role)
+		if (got.err == nil) != (c.err == "") || got.err != nil && !strings.Contains(got.err.Error(), c.err) {
+			t.Errorf("%s: %v, want %q", name, got.err, c.err)
+		}
+		if got.err = nil; !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // The connection dies after the first of a group was answered, and the next one is up
@@ -77,6 +78,53 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 	}
 	if n := n.Commands(fakenode.Is("ECHO", "1")); len(n) != 0 {
 		t.Errorf("it was sent: %v", n)
+	}
+}
+
+// Nothing of a group is sent, so no answer will say that it is over.
+func TestGroupThatNobodyWantsIsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	l := newLane(t, n)
+	for range 3 {
+		call := exchangetest.NewDurableCall(1, 1)
+		call.Dropped.Store(true)
+		l.Submit(call)
+		if r := call.Await(t); !errors.Is(r.Err, exchange.ErrUnwanted) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := acked(t, l, 1); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		t.Errorf("the next: %+v", r)
+	}
+	if got := len(n.Commands(waits)); got != 1 {
+		t.Errorf("%d WAITs for one command", got)
+	}
+}
+
+// textCall is answered with a text.
+type textCall struct{ *exchangetest.DurableCall }
+
+func (textCall) NeedsAck(wire.Value) bool { return true }
+
+// The bytes of an answer are the connection's, which reads on before WAIT is answered.
+func TestAnswerIsKeptUntilItsWaitIsAnswered(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.On(echoes, fakenode.Bulk("kept"))
+	n.On(roles, fakenode.Hold(gate, roleOfPrimary(1)))
+	l := newLane(t, n)
+	call := textCall{exchangetest.NewDurableCall(1, 1)}
+	l.Submit(call)
+	sockettest.PollUntil(t, "it is answered", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.mu.group.answered) == 1
+	})
+	gate.Open()
+	if r := call.Await(t); string(r.Value.Bytes) != "kept" {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -107,6 +107,18 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 	}
 }
 
+// It is not known yet who is there, and a number is worth a try.
+func TestFirstWaitIsForTheNumberThatIsWanted(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 3)
+	if r := acked(t, newLane(t, n), 2); r.Err != nil || exchangetest.AckOf(r).Acked != 3 {
+		t.Errorf("%+v", r)
+	}
+	if all := n.Commands(waits); len(all) != 1 || all[0].Words[1] != "2" {
+		t.Errorf("sent: %v", all)
+	}
+}
+
 func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
