@@ -17,8 +17,12 @@ type leaving struct {
 	leaves  int           // calls of Close and Shutdown that have not returned
 }
 
-// closeTimeout is the default of Config.CloseTimeout.
-const closeTimeout = 5 * time.Second
+const (
+	// closeTimeout is the default of Config.CloseTimeout.
+	closeTimeout = 5 * time.Second
+	// prompt is how long an answer takes for which nothing is sent.
+	prompt = 10 * time.Millisecond
+)
 
 // departures has processes close their engines every now and then. Others take their place.
 func (s *Sim) departures() {
@@ -124,7 +128,7 @@ func (p *process) refuse() {
 			return
 		}
 		for _, u := range p.users {
-			if u.asks && !u.ofQuorum {
+			if u.asks && !u.ofQuorum && p.sim.now.Sub(u.asked) > prompt {
 				p.sim.fail("%s waits still, and its engine is being closed", u.name)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // user is a program: it asks for a lock, holds it for a while, and gives it back, again
@@ -19,8 +20,9 @@ type user struct {
 	inner bool   // it re-enters a hold, once
 	waits string // for this name, with Lock
 
-	asks, unlocks bool // it waits for the answer
-	ofQuorum      bool // what it asks for
+	asks, unlocks bool          // it waits for the answer
+	asked         clock.Instant // when it began to
+	ofQuorum      bool          // what it asks for
 }
 
 func newUser(p *process, i int) *user {
@@ -148,7 +150,7 @@ type lock[H hold] interface {
 func take[H hold](h *held, l lock[H], try bool, options []engine.Option) {
 	u, s := h.user, h.user.p.sim
 	answered, abandoned := false, false
-	h.asked, u.asks, u.ofQuorum = s.now, true, h.quorum
+	h.asked, u.asks, u.asked, u.ofQuorum = s.now, true, s.now, h.quorum
 	verdict := func(got H, err error) {
 		answered, u.waits, u.asks = true, "", false
 		switch {
