@@ -72,7 +72,7 @@
 //	                                  connection, with its process
 //	failover                          a release that the new primary has not heard of
 //	extend, extend_refused,           an Extend that is granted, and not; one that is granted
-//	extend_late                       when the hold is over
+//	extend_late, extend_lost          when the hold is over; one that a failover loses
 //	long_reentry                      a re-entry with a longer lease than its hold
 //	force                             a lock that is taken away, and one that perhaps was
 //	shutdown, close_in_doubt          the end of a process that has a hold; that of one whose
