@@ -157,6 +157,9 @@ func (c *conn) answer(f *flight) {
 		if c.redirect(f, e) {
 			return
 		}
+		if e.Code == "ERR" && isRelease(split(f.command)) {
+			c.p.denied = s.now
+		}
 		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, f.asking || e.Code == "TRYAGAIN"
 	}
 	if d, ok := f.request.(resp.DurableRequest); ok && d.Wants() != 0 && reply.Err == nil && d.NeedsAck(v) {

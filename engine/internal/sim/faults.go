@@ -160,9 +160,14 @@ func (c *conn) execute(f *flight, late string) []byte {
 // noteDenied notes owners whose release was denied: that is not asked for again, and the
 // lock ends with its lease.
 func (s *Sim) noteDenied(words []string) {
-	if k := bySHA[words[1]]; k == script.Release || k == script.Retire {
+	if isRelease(words) {
 		s.denied[words[4]] = s.now
 	}
+}
+
+func isRelease(words []string) bool {
+	k := bySHA[words[1]]
+	return k == script.Release || k == script.Retire
 }
 
 // noteLate notes owners whose acquire is executed after its connection has ended. Unless that

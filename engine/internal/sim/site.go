@@ -33,6 +33,7 @@ type site struct {
 	closed bool          // its client is
 	asleep bool          // its timers are closed
 	ending clock.Instant // since when it may end holds, which a Shutdown waits for
+	denied clock.Instant // when it was last told that a release is denied
 
 	forcing map[string]bool   // names that a program of it takes by force
 	forced  map[string]forced // what became of that
