@@ -47,6 +47,8 @@ func (s *Sim) departures() {
 // leave closes all engines of a process, or shuts them down; perhaps both.
 func (p *process) leave() {
 	s := p.sim
+	p.leaves++ // one engine may be closed before the next one begins
+	defer p.returned()
 	for _, x := range p.sites {
 		if !s.mild() && s.chance(3) {
 			s.refuse(x.server)
@@ -139,7 +141,7 @@ func (p *process) refuse() {
 // hasLeft checks an engine that is closed, with that error of Close.
 func (x *site) hasLeft(err error, began clock.Instant) {
 	s, p := x.sim, x.process
-	p.leaves--
+	defer p.returned()
 	// Close may have been called before.
 	if s.now.Sub(began) > closeTimeout+settled && p.wakes < began && p.awake() {
 		s.fail("%s: Close took %v", x.name, s.now.Sub(began))
@@ -185,11 +187,14 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 			}
 		}
 	}
-	if p.leaves > 0 {
-		return
+}
+
+// returned is called when a Close or Shutdown has.
+func (p *process) returned() {
+	if p.leaves--; p.leaves == 0 {
+		p.left = true
+		p.sim.after(2*closeTimeout, p, p.vanish)
 	}
-	p.left = true
-	s.after(2*closeTimeout, p, p.vanish)
 }
 
 // vanish ends a process whose engines were closed a while ago.
