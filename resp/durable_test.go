@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
@@ -256,5 +258,58 @@ func TestDurableLinkOfANewNodeIsStartedOnce(t *testing.T) {
 	conns := len(n.Conns())
 	if want := 2*len(fresh.lanes) + 2*2 + 1; conns != want {
 		t.Errorf("%d connections, want %d", conns, want)
+	}
+}
+
+func TestFullDurableQueueRefuses(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 10})
+	calls := []*durableCall{newDurableCall(0, 1)}
+	c.SubmitDurable(0, calls[0])
+	n.WaitFor(1, waits)
+	for i := range 11 {
+		calls = append(calls, newDurableCall(i+1, 1))
+		c.SubmitDurable(0, calls[i+1])
+	}
+	if r := calls[11].Await(t); !errors.Is(r.Err, ErrLaneFull) || !errors.Is(r.Err, ErrNotSent) {
+		t.Errorf("%+v", r)
+	}
+	gate.Open()
+	for i, call := range calls[:11] {
+		if r := call.Await(t); r.Err != nil {
+			t.Errorf("call %d: %+v", i, r)
+		}
+	}
+}
+
+// The limit of commands in flight is that of the queue. What ends a group has room.
+func TestSmallestLimitServesDurableRequests(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 1})
+	for range 10 {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
+func TestRenewalsHaveTheirOwnTimeForAcknowledgements(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	c := ready(t, Config{Addr: n.Addr(), Durable: true, AckTimeout: 2 * time.Second, RenewalAckTimeout: 3 * time.Second})
+	acked(t, c, 1)
+	renewal := newDurableCall(2, 1)
+	c.SubmitDurableRenewal(0, renewal)
+	renewal.Await(t)
+	var times []string
+	for _, cmd := range n.Commands(waits) {
+		times = append(times, cmd.Words[2])
+	}
+	if got := strings.Join(times, " "); got != "2000 3000" {
+		t.Errorf("WAIT lasts %s", got)
 	}
 }
