@@ -81,11 +81,13 @@ func TestPlainPortSpokenToInTLSIsExplained(t *testing.T) {
 	}
 	defer l.Close()
 	c := open(t, Config{Addr: l.Addr().String(), TLS: &tls.Config{}, DialTimeout: 50 * time.Millisecond})
-	eventually(t, "a failed attempt", func() bool { return c.LastError(RoleLane, 0) != nil })
-	const want = "no connection within DialTimeout (50ms); check that the server speaks TLS on this port"
-	if text := c.LastError(RoleLane, 0).Error(); text != "resp: TLS handshake with "+l.Addr().String()+": "+want {
-		t.Fatalf("LastError: %v", text)
-	}
+	want := "resp: TLS handshake with " + l.Addr().String() +
+		": no connection within DialTimeout (50ms); check that the server speaks TLS on this port"
+	// On a busy machine an attempt may not even come so far.
+	eventually(t, "an attempt fails, with: "+want, func() bool {
+		err := c.LastError(RoleLane, 0)
+		return err != nil && err.Error() == want
+	})
 }
 
 // tlsFront ends TLS in front of a server, under a certificate of its own.
