@@ -22,6 +22,7 @@ type Wait struct {
 	over     bool
 	linger   bool  // nobody waits; the alarm ends the subscription
 	look     bool  // the hold is to be looked at, by the alarm; while it lingers, when somebody waits again
+	unasked  bool  // that is for no reason but the time that has passed; see lookUnasked
 	tries    uint8 // of a lock that polls, for the pause between them
 	lookedAt clock.Instant
 	lookBy   clock.Instant // what the alarm is set to, for look
@@ -206,23 +207,29 @@ func (w *Wait) lookAt(at clock.Instant) {
 		w.Port.RingAt(at)
 		w.lookBy = at
 	}
-	w.look = true
+	w.look, w.unasked = true, false
 }
 
 // lookUnasked has the hold looked at now and then where a removal may be announced to
-// nobody here: a lock that polls has no channel, and a process that has not changed to
-// sharded messages announces with plain ones.
+// nobody here: a lock that polls has no channel, a process that has not changed to
+// sharded messages announces with plain ones, and a slot that is being migrated is where
+// nobody can be subscribed.
 func (w *Wait) lookUnasked() {
-	every := lookEvery
-	if !w.res.Polls {
+	var every time.Duration
+	switch {
+	case w.look:
+		return
+	case w.res.Polls:
+		every = lookEvery
+	case w.res.Port.Both():
 		every = bothPoll
-		if !w.res.Port.Both() {
-			return
-		}
+	case w.res.Port.Sharded():
+		every = ShardedPoll/2 + w.res.Port.Draw(ShardedPoll/2)
+	default:
+		return
 	}
-	if !w.look {
-		w.lookAt(w.res.Port.Stamp().Add(every))
-	}
+	w.lookAt(w.res.Port.Stamp().Add(every))
+	w.unasked = true
 }
 
 // lookAfterGrant has a fresh hold looked at if the channel said something since its
@@ -258,7 +265,7 @@ func (w *Wait) lookSoon() {
 	switch {
 	case h == nil || h.state != live:
 	case w.linger:
-		w.look = true
+		w.look, w.unasked = true, false
 	default:
 		h.Port.RenewSoon()
 	}
@@ -286,7 +293,11 @@ func (w *Wait) stopLingering() {
 	if w != nil && w.linger {
 		w.linger = false
 		w.Port.Silence()
-		if w.look {
+		switch {
+		case !w.look:
+		case w.unasked && w.res.Port.Stamp() < w.lookBy:
+			w.Port.RingAt(w.lookBy)
+		default:
 			w.look = false
 			w.lookSoon()
 		}

@@ -77,7 +77,8 @@
 //	force                             a lock that is taken away, and one that perhaps was
 //	shutdown, close_in_doubt          the end of a process that has a hold; that of one whose
 //	                                  release nobody has answered
-//	moved, migration                  a slot that has moved, and one that moves
+//	moved, migration,                 a slot that has moved, and one that moves; a lock that
+//	migration_force                   is taken away meanwhile
 //
 // # Faults that came up
 //
