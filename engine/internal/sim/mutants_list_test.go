@@ -92,6 +92,7 @@ var mutants = []mutant{
 	{"close.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Resources() > 0 {", "Shutdown waits for holders"},
 	{"close.go", "\te.table.EndHolds()\n", "", "Close ends holds, and releases their locks"},
 	{"close.go", "\tcase refused != nil:\n\t\treturn reason.Because(ErrOutcomeUnknown, errNotReleased, refused)\n", "", "Close says that a release was denied"},
+	{"internal/drive/closing.go", "\tif !t.Closing() {\n\t\treturn\n\t}\n\twhy", "\twhy", "Close says what was denied since it began"},
 	{"close.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/drive/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},
 	{"internal/machine/close.go", "\t\t\ta.fail(reason.ErrClosed, fx)\n", "\t\t\t_ = a\n\t\t\tbreak\n", "Shutdown fails re-entries that wait"},
