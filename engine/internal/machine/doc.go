@@ -8,8 +8,8 @@
 // timers, subscriptions, places among the renewals, counters, and the queue of hooks and
 // log lines.
 //
-// The engine owns what is not pure. Its acquisitions, holds, waits and debts embed the
-// machine's, and are their ports.
+// Packages drive and engine own what is not pure. Their requests, holds, waits and debts embed
+// the machine's, and are their ports.
 //
 // What happens, and what is called for it under the shard's lock:
 //

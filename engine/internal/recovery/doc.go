@@ -2,7 +2,7 @@
 // lane was down, when it works again; and releases that were answered by a server which has
 // been replaced since, at its successor. It owns what is sent next on such a lane, how much of
 // it at a time, and which releases are remembered for how long. What a name has to send is the
-// machine's to decide; its locks, and how a release is written, are the engine's, which is
+// machine's to decide; its locks, and how a release is written, are package drive's, which is
 // known here as a [Port].
 //
 // It holds no lock while it sends, asks the engine, or goes on with a name. It never blocks,

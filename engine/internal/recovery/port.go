@@ -22,8 +22,8 @@ type Config struct {
 	Keep time.Duration
 }
 
-// Port is the engine. Its methods are called without any lock of this package, and may lock
-// the shard of the name.
+// Port is package drive, which drives the machines. Its methods are called without any lock of
+// this package, and may lock the shard of the name.
 type Port interface {
 	// Closing: nothing new is admitted. Then a lane that is down is gone on with, too.
 	Closing() bool

@@ -113,7 +113,7 @@
 //	releases behind acquires, on a full lane  pipeline: TestNobodyOvertakesWhatWaitsForRoom;
 //	                                          suite/faults: TestAFullLaneSendsReleasesBeforeAcquires
 //	a channel whose connection is half open   pubsub: TestPubSubConnectionThatIsSilentIsPinged
-//	"all" is what is attached just now        resp: TestAsManyReplicasCountAsAnybodyKnowsOf
+//	"all" is what is attached just now        durable: TestAsManyReplicasCountAsAnybodyKnowsOf
 //
 // # What is not modelled
 //
