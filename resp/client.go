@@ -22,9 +22,7 @@ import (
 // All methods are safe for any goroutine; none blocks, except WaitReady,
 // WaitFirst, Do and Close.
 //
-// Goroutines, all awaited by Close: the transport's (an event loop or two for
-// all connections; with std two per connection), one ticker, and one per link
-// while it has no connection.
+// The documentation of the package has its goroutines. Close waits for all of them.
 type Client struct {
 	cfg      Config
 	loops    *socket.Loops

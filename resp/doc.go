@@ -10,7 +10,7 @@
 //   - one renewal lane that never queues behind them,
 //   - one pub/sub connection,
 //   - two durable lanes for requests that replicas must acknowledge, connected at
-//     first use.
+//     first use, or at once with Config.Durable.
 //
 // Routes say which node serves a name. An explorer keeps them up to date.
 //
@@ -74,6 +74,6 @@
 // No lock is held while Complete, a ChannelHandler, OnState or a transport is called.
 // Times come from Config.Clock; time.NewTimer and NewTicker only wake goroutines.
 //
-// Each concurrent part (lane, pipeline, subs, link, loops and both transports) lists its
-// promises as numbered invariants at the top of its file.
+// Each concurrent part (lane, durable lane, pipeline, registry, subs, link, loops, both
+// transports, scouts) lists its promises as numbered invariants at the top of its file.
 package resp

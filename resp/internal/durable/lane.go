@@ -38,7 +38,7 @@ import (
 //     so a goroutine that finds it set has nothing to do.
 //
 // mu is never held over a call of the plain lane, of a function of Config or of a Request's
-// method.
+// method, except for Wants.
 type Lane struct {
 	cfg Config
 
