@@ -69,6 +69,7 @@
 //	gnetTransport.mu → (write, wake and close of gnet)
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
 //	retired.mu → pipeline.Lane.mu, link.mu, subs.mu
+//	sentinelSearch.asking → scouts.mu
 //	all others: none under them. subs.mu is one for all nodes of a Client: Registry.lock
 //
 // No lock is held while Complete, a ChannelHandler, OnState or a transport is called.

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Subject is a hold under renewal. Its methods are called without any lock of
+// Subject is a hold under renewal. Its methods, but for Until, are called without any lock of
 // this package, and may call JoinNext and Leave.
 type Subject interface {
 	// Renewal says what to send at now. A subject that is past its time ends
@@ -70,8 +70,9 @@ type Config struct {
 //  2. A member of a cohort has more time left than its cohort takes to fire, or less
 //     than a quantum; a member of a chunk is watched by the chunk's timer. So no hold
 //     outlives its time unnoticed by more than a quantum, whatever the network does.
-//  3. Subjects are called without mu, so what they answer, and what they are told, may be
-//     out of date: they decide under their own lock. A member that has left is not called.
+//  3. Subjects, but for Until, are called without mu. So what they answer, and what they are
+//     told, may be out of date: they decide under their own lock. A member that has left is
+//     not called.
 type Renewer struct {
 	cfg     Config
 	quantum time.Duration
