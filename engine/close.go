@@ -10,9 +10,9 @@ import (
 
 // closing is the end of an engine.
 //
-//	open --Shutdown: refuse new, wait for holders--+
-//	  |                                            v
-//	  +--Close----------------> closing: tell holders, fail waiters, release
+//	open --Shutdown: refuse new, fail waiters, wait for holders--+
+//	  |                                                          v
+//	  +--Close------------------> closing: fail waiters, tell holders, release
 //	                               |   table empty, or CloseTimeout
 //	                               v
 //	                            closed: connections, wheel, callbacks ended
