@@ -32,7 +32,7 @@ func newHeard() heard { return heard{make(chan string, 1000)} }
 
 func (h heard) hear(reason string) { h.reasons <- reason }
 
-func (h heard) await(t *testing.T, want string) {
+func (h heard) await(t testing.TB, want string) {
 	t.Helper()
 	ctx, cancel := pace.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -79,39 +79,42 @@ func bucketField(typ reflect.Type, name string) uintptr {
 
 func TestTimersFireThoughTheLibraryDeadlocks(t *testing.T) {
 	t.Parallel()
-	h := newHeard()
-	libraries := make(chan *timingwheel.TimingWheel, 10)
-	w := New(Config{
-		OnRebuild: h.hear,
-		newLibrary: func(tick time.Duration, size int64) library {
-			lib := newLibrary(tick, size)
-			libraries <- lib.(timingWheel).TimingWheel
-			return lib
-		},
-	})
-	first := newProbes(300)
-	for i, p := range first {
-		p.scheduleIn(w, time.Duration(i)*20*time.Millisecond)
-	}
-	awaitFires(t, first[:10], 1)
-	deadlock(<-libraries)
-	h.await(t, RebuildStalled)
+	// A library that gets no time for two seconds is replaced, too.
+	pace.Steady(t, 50*time.Millisecond, func(t testing.TB) {
+		h := newHeard()
+		libraries := make(chan *timingwheel.TimingWheel, 10)
+		w := New(Config{
+			OnRebuild: h.hear,
+			newLibrary: func(tick time.Duration, size int64) library {
+				lib := newLibrary(tick, size)
+				libraries <- lib.(timingWheel).TimingWheel
+				return lib
+			},
+		})
+		first := newProbes(300)
+		for i, p := range first {
+			p.scheduleIn(w, time.Duration(i)*20*time.Millisecond)
+		}
+		awaitFires(t, first[:10], 1)
+		deadlock(<-libraries)
+		h.await(t, RebuildStalled)
 
-	second := newProbes(300)
-	for i, p := range second {
-		p.scheduleIn(w, time.Duration(i)*time.Millisecond)
-	}
-	awaitFires(t, first, 1)
-	awaitFires(t, second, 1)
-	s := w.Stats()
-	if s.Abandoned != 1 || s.Rebuilds.Stalled != 1 || s.Rebuilds.Total() != 1 {
-		t.Errorf("stats %+v: is the library sound by now?", s)
-	}
-	start, used := time.Now(), pace.Now()
-	w.Close()
-	if d := time.Since(start); d < stopTimeout/2 || used.Elapsed() > patience {
-		t.Errorf("Close took %v with a dead library behind it", d)
-	}
+		second := newProbes(300)
+		for i, p := range second {
+			p.scheduleIn(w, time.Duration(i)*time.Millisecond)
+		}
+		awaitFires(t, first, 1)
+		awaitFires(t, second, 1)
+		s := w.Stats()
+		if s.Abandoned != 1 || s.Rebuilds.Stalled != 1 || s.Rebuilds.Total() != 1 {
+			t.Errorf("stats %+v: is the library sound by now?", s)
+		}
+		start, used := time.Now(), pace.Now()
+		w.Close()
+		if d := time.Since(start); d < stopTimeout/2 || used.Elapsed() > patience {
+			t.Errorf("Close took %v with a dead library behind it", d)
+		}
+	})
 }
 
 func TestTimersFireThoughTheLibraryHangs(t *testing.T) {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-func eventually(t *testing.T, what string, cond func() bool) {
+func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	start := pace.Now()
 	for tries := 0; !cond(); tries++ {
@@ -101,7 +101,7 @@ func (p *probe) scheduleIn(w *Wheel, d time.Duration) {
 }
 
 // awaitFires waits until every probe has fired n times, none of them early.
-func awaitFires(t *testing.T, probes []*probe, n int64) {
+func awaitFires(t testing.TB, probes []*probe, n int64) {
 	t.Helper()
 	for i, p := range probes {
 		eventually(t, fmt.Sprintf("fire %d of timer %d", n, i), func() bool { return p.fires.Load() >= n })
