@@ -216,7 +216,7 @@ func nameOf(channel string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(channel, "redisson_lock__channel:{"), "}")
 }
 
-// unheard notes a message that went to a node where nobody can be subscribed: who waits looks
+// unheard notes a message that went to a node where nobody can be subscribed: a waiter looks
 // by himself.
 func (s *Sim) unheard(name string) {
 	s.excused[name] = max(s.excused[name], s.now.Add(machine.ShardedPoll))

@@ -85,7 +85,7 @@
 // What was wrong in an engine once, and what fails here if it is again:
 //
 //	a release is sent while contexts of the hold are alive    mutant of resource.go: telling
-//	who waits behind a hold does not hear of its removal      story removed_behind_a_hold; mutant of resource.go
+//	a waiter behind a hold does not hear of its removal      story removed_behind_a_hold; mutant of resource.go
 //	a removal that was announced while the channel was down   story removed_unheard
 //	a lease that a re-entry raised is forgotten in an outage  story long_outage
 //	ValidUntil is in the future after the end                 stories force, taken_away; mutant of hold_end.go

@@ -17,7 +17,7 @@ var mutants = []mutant{
 	{"internal/machine/wait.go", "\t\tw.act(w.Message(), fx)", "\t\tw.Message()\n\t\tw.act(queue.Nothing, fx)", "a message wakes the head"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Confirmed(), fx)", "\t\tw.Confirmed()\n\t\tw.act(queue.Nothing, fx)", "what was announced before the confirmation nobody heard"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Alarm(), fx)", "\t\tw.act(queue.Nothing, fx)", "a lock may end without a message"},
-	{"internal/machine/resource.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.lookUnasked()", "\t\tr.ensureWait()", "who waits behind a hold hears of its removal"},
+	{"internal/machine/resource.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.lookUnasked()", "\t\tr.ensureWait()", "a waiter behind a hold hears of its removal"},
 	{"internal/machine/wait.go", "\t\tif r.waiters.Len() > 0 && r.hold == nil && r.holdBack(Stalled) {\n\t\t\tfx.Stalled = r\n\t\t}", "", "waiters that a lost connection wakes try, paced"},
 	{"internal/machine/resource.go", "\tif r.letGo(Paused) {\n\t\tr.GoOn(fx)", "\tif r.letGo(Paused) {\n\t\tr.settled()", "a pause ends"},
 	{"internal/queue/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},
@@ -87,7 +87,7 @@ var mutants = []mutant{
 	{"internal/watch/watch.go", "\t\tw.GiveUp(s)\n", "\t\t_, _ = w, s\n", "a future is cancelled when its context ends"},
 	{"unlocking.go", "\tif cause == ErrReleased {", "\tif false {", "the context of a hold does not bound its Unlock"},
 	// Close and Shutdown.
-	{"close.go", "\te.gatherings.close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails who waits"},
+	{"close.go", "\te.gatherings.close()\n\te.table.StopWaiting()\n\tif !e", "\tif !e", "Shutdown fails waiters"},
 	{"close.go", "\te.table.Shut()\n", "", "Shutdown refuses what is new"},
 	{"close.go", "\tif !e.table.AwaitEmpty(ctx.Done()) {", "\tif e.table.Resources() > 0 {", "Shutdown waits for holders"},
 	{"close.go", "\te.table.EndHolds()\n", "", "Close ends holds, and releases their locks"},
