@@ -19,10 +19,10 @@ RUN      ?= .
 ARGS     ?= uncontended --goroutines 64 --duration 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full race fuzz stress sim mutants lint staticcheck vet fmt fmt-check tidy-check cross peers bench
+.PHONY: help run test full interop interop-short race fuzz stress sim mutants lint staticcheck vet fmt fmt-check tidy-check cross peers bench
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## the main job: processes that contend for a lock, on the embedded server
 	$(GO) run ./cmd/pawl demo
@@ -32,6 +32,12 @@ test: ## every test with the race detector and the invariants checked, on a real
 
 full: ## every test on every generation of servers, in every variant: an hour or so
 	@GO="$(GO)" TIMEOUT="$(TIMEOUT)" .ci/full
+
+interop: ## Pawl beside the real Redisson, on the same servers; needs Java and Maven
+	@GO="$(GO)" .ci/interop full
+
+interop-short: ## the same with 200 acquisitions of each type instead of 2,000
+	@GO="$(GO)" .ci/interop short
 
 race: ## the tests of PKG (./engine/...) COUNT (20) times with the race detector
 	$(GO) test -race -count=$(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
@@ -70,6 +76,7 @@ fmt-check: ## complain about unformatted code
 tidy-check: ## complain about a go.mod that is not tidy
 	$(GO) mod tidy -diff
 	$(GO) -C bench/peers mod tidy -diff
+	$(GO) -C examples/fencing mod tidy -diff
 
 cross: ## build and vet for macOS and Windows, and without gnet
 	@set -e; for os in darwin windows; do for arch in amd64 arm64; do \
@@ -79,10 +86,12 @@ cross: ## build and vet for macOS and Windows, and without gnet
 	done; done
 	$(GO) build -tags pawl_nognet ./...
 
-peers: ## vet, lint and build the comparison with other clients (a module of its own)
-	$(GO) -C bench/peers vet ./...
-	$(GO) -C bench/peers build -o /dev/null ./...
-	$(GO) -C bench/peers run $(STATICCHECK) ./...
+peers: ## vet, lint and build the modules of their own: the comparison with other clients, the example with a database
+	@set -e; for module in bench/peers examples/fencing; do \
+		$(GO) -C $$module vet ./...; \
+		$(GO) -C $$module build -o /dev/null ./...; \
+		$(GO) -C $$module run $(STATICCHECK) ./...; \
+	done
 
 bench: ## a benchmark on a redis-server of its own: make bench ARGS='hot --goroutines 64'
 	$(GO) run ./cmd/pawl bench $(ARGS)

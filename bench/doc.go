@@ -5,7 +5,7 @@
 //
 //	single       one goroutine, one name
 //	uncontended  goroutines, each with a name of its own
-//	hot          goroutines that contend for one name
+//	hot          goroutines that contend for one name, and hand it over to each other
 //	waiters      pending LockAsync futures on names that are held
 //	held         holds under the watchdog
 //

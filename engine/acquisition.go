@@ -5,6 +5,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
@@ -43,11 +44,17 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 		a = e.acquisitions.Get().(*acquisition)
 	}
 	a.Shard = e.table.Shard(m.route)
-	a.Lease = o.lease
+	a.Lease, a.Kind = o.lease, uint8(m.key.Kind)
+	if o.permits > 0 {
+		a.Permits = uint8(o.permits - 1)
+	}
 	a.Want, a.AckedGiven = machine.Acks(o.acked), o.ackedGiven
 	if o.maxHold != 0 || o.minHold != 0 {
 		x := a.More()
 		x.MaxHold, x.MinHold = o.maxHold, o.minHold
+	}
+	if o.backoffGiven {
+		a.More().Backoff = o.backoff
 	}
 	if m.name != m.key.Name {
 		a.More().Name = m.name
@@ -74,10 +81,18 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	var fx machine.Effects
 	sh := a.Shard
 	sh.Lock()
-	r := sh.Get(m.key, m.route)
+	var r *machine.Resource
+	ok := true
+	if a.Parent.InnermostLive() != nil {
+		r = a.Parent.Res
+	} else { // it re-enters nothing any more, if ever
+		r, ok = sh.Get(m.key, m.route, &a.Request.Request)
+	}
 	switch {
 	case a.Ended():
 		r.Refuse(&a.Request.Request, a.fut.err, &fx)
+	case !ok:
+		r.Refuse(&a.Request.Request, ErrKind, &fx)
 	case e.table.Closing():
 		r.Refuse(&a.Request.Request, ErrClosed, &fx)
 	default:
@@ -99,7 +114,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if ctx.Err() != nil {
 		return nil, e.bornFailed(m, context.Cause(ctx))
 	}
-	o, err := e.resolve(opts, once)
+	o, err := e.resolve(opts, once, m.key.Kind)
 	if err != nil {
 		return nil, e.bornFailed(m, err)
 	}
@@ -107,16 +122,29 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		return nil, e.bornFailed(m, m.err)
 	}
 	parent := carried(ctx, e, m.key)
-	if parent != nil && o.nonReentrant {
-		return nil, e.bornFailed(m, ErrReentry)
+	if err := m.reenters(parent, o); err != nil {
+		return nil, e.bornFailed(m, err)
 	}
 	a := e.newAcquisition(m, o, future)
-	a.Once, a.Parent = once, parent.inner()
+	a.Once = once
+	a.under(parent)
 	if future {
 		e.watches.Join(ctx, a)
 	}
 	e.enqueue(a, m, o)
 	return a, nil
+}
+
+// under has a re-enter a hold of its name that its context carries, or be granted beside it. It
+// may be nil.
+func (a *acquisition) under(carried *holding) {
+	switch {
+	case carried == nil:
+	case kind.Kind(a.Kind).Reenters(kind.Kind(carried.Kind)):
+		a.Parent = carried.inner()
+	default:
+		a.More().Beside = carried.inner()
+	}
 }
 
 // bornFailed counts and reports an acquisition that ends before it begins, and returns
@@ -140,7 +168,7 @@ func (a *acquisition) Settled(h *machine.Hold, why error) {
 	} else {
 		a.fut.value, a.fut.err = holdingOf(h).handle, nil
 	}
-	a.home().hookAcquired(a)
+	a.home().hookAcquired(a, h != nil && h.Local())
 }
 
 // Deliver implements machine.RequestPort: it wakes the caller, or completes the future. No

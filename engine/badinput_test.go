@@ -109,8 +109,12 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		{[]Option{Lease(time.Second), MinHold(2 * time.Second)}, "MinHold (2s) must not exceed Lease (1s)"},
 		{[]Option{MaxHold(10 * time.Second), MinHold(20 * time.Second)}, "MinHold (20s) must not exceed MaxHold (10s)"},
 		{[]Option{Lease(time.Second), nil}, "a nil Option"},
+		{[]Option{Backoff(ms, ms)}, "Backoff(1ms, 1ms) is for a SpinMutex"},
 	} {
 		wantInvalid(t, everyLock(ctxT(t), m, c.opts...), c.text)
+	}
+	for _, b := range [][2]time.Duration{{0, ms}, {ms - 1, ms}, {2 * ms, ms}, {ms, time.Second + 1}, {-ms, -ms}} {
+		wantInvalid(t, everyLock(ctxT(t), e.SpinMutex("x").Mutex, Backoff(b[0], b[1])), "must go up, and be within 1ms and 1s")
 	}
 	for _, d := range []time.Duration{0, -time.Second} {
 		wantInvalid(t, map[string]error{

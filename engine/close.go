@@ -25,11 +25,13 @@ type closing struct {
 // Close ends every hold with reason EngineClosed and every waiting acquisition with
 // ErrClosed, releases the locks on the server (one with a MinHold stays taken for the rest
 // of that), and ends all connections and goroutines.
+// Permits of semaphores are given back, too, after their Done is closed.
 // It waits for callbacks and hooks that are running. All of this takes at most
 // Config.CloseTimeout, if the Dialer, Credentials and AddrMap return when they should.
 //
 // The error says what was not done by then. ErrOutcomeUnknown: some locks were not
-// released, for want of time or because the server refused it, and end with their leases.
+// released, for want of time or because the server refused it, and end with their leases;
+// permits have none, and stay taken.
 // ErrPending: every lock was released, but a callback or hook has not returned. Calling
 // Close again returns the same error.
 //

@@ -57,8 +57,8 @@ func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
 
 // releaseRefused reports whether the server has refused to release the hold.
 func releaseRefused(h *Hold) bool {
-	h.h.Shard.Lock()
-	defer h.h.Shard.Unlock()
+	h.h.Shard().Lock()
+	defer h.h.Shard().Unlock()
 	return h.h.IsOver() || h.h.Refusal() != nil
 }
 

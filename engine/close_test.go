@@ -86,10 +86,11 @@ func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
-	mustUnlock(t, mustLockBehind(t, other.Mutex("x"), e.Mutex("x")))
-	if n := e.Stats().Channels; n != 1 {
-		t.Fatalf("%d channels, want one that lingers", n)
-	}
+	// It does mostly: not if an alarm that was set for something else rings at that moment.
+	eventually(t, "a channel lingers", func() bool {
+		mustUnlock(t, mustLockBehind(t, other.Mutex("x"), e.Mutex("x")))
+		return e.Stats().Channels == 1
+	})
 	start := pace.Now()
 	if err := e.Close(); err != nil {
 		t.Error(err)

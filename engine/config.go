@@ -86,6 +86,20 @@ type Config struct {
 	// lease of the option Lease. Default: a tenth of the lease, at least 5 ms and at
 	// most 3 s.
 	Margin time.Duration
+	// HandOver is how long a lock may go from one holder to the next in this process before it
+	// is released for other processes. An Unlock while others of this process wait in Lock then
+	// sends nothing: the next of them gets the lock with its owner and its lease. A FencedMutex,
+	// and what wants Acked, is passed on by one command, which counts a token and has replicas
+	// acknowledge it. It is so for locks under the watchdog without MaxHold and MinHold. After
+	// ten thousand holders the lock is released, too. The Readers of an RWMutex do the same where
+	// many read: see RWMutex. Default 10 ms, at most an hour; negative:
+	// every Unlock releases.
+	HandOver time.Duration
+	// FairWait is the room that each waiter of a FairMutex has in its queue on the server: a
+	// waiter of another process that has died, and whose death the server does not notice, holds
+	// up those behind it for so long. All who share a fair lock must have the same; the default,
+	// 5 minutes, is that of Redisson's fairLockWaitTimeout. An hour at most.
+	FairWait time.Duration
 	// CommandTimeout is how long a connection that has unanswered commands may be
 	// silent before it is given up. It is also how long TryLock waits for a connection,
 	// and the longest that State, ForceUnlock, Extend and Ping wait for an answer.
@@ -150,6 +164,8 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Sharding, "auto")
 	setDefault(&c.ClientName, "pawl")
 	setDefault(&c.Lease, 30*time.Second)
+	setDefault(&c.HandOver, 10*time.Millisecond)
+	setDefault(&c.FairWait, 5*time.Minute)
 	setDefault(&c.CommandTimeout, 3*time.Second)
 	setDefault(&c.AckTimeout, max(min(time.Second, c.Lease/6), time.Millisecond))
 	setDefault(&c.DialTimeout, 5*time.Second)
@@ -204,6 +220,7 @@ func (c Config) validate() error {
 	check(c.Lease >= 30*time.Millisecond, "Lease (%v) must be at least 30ms", c.Lease)
 	check(c.Lease <= machine.MaxDuration, "Lease (%v) must be at most 100 years", c.Lease)
 	check(c.Margin >= 0, "Margin (%v) must not be negative", c.Margin)
+	check(c.FairWait >= time.Millisecond && c.FairWait <= time.Hour, "FairWait (%v) must be between 1ms and 1h", c.FairWait)
 	check(c.Margin <= 0 || c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)
 	check(c.CommandTimeout > 0, "CommandTimeout (%v) must be positive", c.CommandTimeout)
 	check(c.Replicas.valid(), "Replicas (%d) must be a number up to %d, AllReplicas or MajorityOfReplicas", int(c.Replicas), maxReplicas)

@@ -118,6 +118,7 @@ func TestParseURL(t *testing.T) {
 		"redis://h?lanes=2&client_name=orders": {Addrs: []string{"h:6379"}, Lanes: 2, ClientName: "orders"},
 		"redis://h?command_timeout=1s&dial_timeout=2s&close_timeout=3s": {Addrs: []string{"h:6379"},
 			CommandTimeout: time.Second, DialTimeout: 2 * time.Second, CloseTimeout: 3 * time.Second},
+		"redis://h?hand_over=5ms":                          {Addrs: []string{"h:6379"}, HandOver: 5 * time.Millisecond},
 		"redis+cluster://a,b:1,[::1],[::2]:3?sharding=off": {Topology: "cluster", Addrs: []string{"a:6379", "b:1", "[::1]:6379", "[::2]:3"}, Sharding: "off"},
 		"redis+sentinel://ada:p%2Cw@a,b:1/orders/2?sentinel_username=s&sentinel_password=t": {Topology: "sentinel", Addrs: []string{"a:26379", "b:1"},
 			Master: "orders", DB: 2, Username: "ada", Password: "p,w", SentinelUsername: "s", SentinelPassword: "t"},
@@ -131,7 +132,7 @@ func TestParseURL(t *testing.T) {
 		same := slices.Equal(got.Addrs, want.Addrs) && got.Topology == want.Topology && got.Master == want.Master &&
 			got.SentinelUsername == want.SentinelUsername && got.SentinelPassword == want.SentinelPassword &&
 			got.Sharding == want.Sharding && got.DB == want.DB && got.Username == want.Username &&
-			got.Password == want.Password && got.Lease == want.Lease && got.Margin == want.Margin &&
+			got.Password == want.Password && got.Lease == want.Lease && got.Margin == want.Margin && got.HandOver == want.HandOver &&
 			got.Lanes == want.Lanes && got.ClientName == want.ClientName && got.TLS == nil &&
 			got.CommandTimeout == want.CommandTimeout && got.DialTimeout == want.DialTimeout && got.CloseTimeout == want.CloseTimeout
 		if !same {
@@ -167,6 +168,8 @@ func TestParseURLRefusals(t *testing.T) {
 		"redis://h?lease=10":                 "must be a positive duration",
 		"redis://h?lease=1ms":                "at least 30ms",
 		"redis://h?margin=20s":               "less than half",
+		"redis://h?hand_over=0s":             "hand_over (\"0s\") must be a positive duration",
+		"redis://h?hand_over=-1ms":           "must be a positive duration",
 		"redis://h?lanes=100":                "within 1 and 64",
 		"redis://h?leese=10s":                `setting "leese" is not known`,
 		"redis://h?a=%zz":                    "query cannot be parsed",

@@ -31,6 +31,13 @@
 // Hold.Context end, Done is closed, Err says why, and ValidUntil has passed. The hold is
 // then lost for good. If the server turns out to have it still, it is released there.
 //
+// # Hand-over
+//
+// An Unlock while others of this process wait in Lock gives the lock to the first of them,
+// without a command. On the server the owner stays the same. After Config.HandOver the lock
+// is released, so that other processes get their turn. Locks with a Lease, MaxHold, MinHold
+// or Acked are released each time.
+//
 // # Replicas
 //
 // Replication is asynchronous: if the primary dies, the replica that is promoted may not
@@ -74,6 +81,13 @@
 // LockAsync, Do, Unlock and Extend holds for it too: with a majority they succeed, and
 // else their errors say what was missing at which server.
 //
+// # Semaphores and latches
+//
+// A Semaphore is a number of permits, a Latch a count that goes down to zero. They have no
+// owner and no lease: what a process has that dies stays taken. Each operation is executed
+// once or not at all: one without an answer is sent again with its number, of which the server
+// keeps the latest for each engine, and given up after 50 s.
+//
 // # Errors
 //
 // Every error Is one of the sentinels below, or it is (or wraps) a *resp.ServerError: the
@@ -86,7 +100,7 @@
 // What is true of the lock:
 //
 //   - ErrNotAcquired: this call does not hold the lock and will not. If the server
-//     granted it nevertheless, it is released as soon as the connection works, and at the
+//     granted it anyway, it is released as soon as the connection works, and at the
 //     latest ends with its lease. The error is a *NotAcquiredError, with the name.
 //   - ErrLost: the lock was held, and no longer is. Others may hold it.
 //   - ErrReleased, ErrNotHeld: the lock was unlocked before.
@@ -109,6 +123,7 @@
 //	ErrNotRun          .     .     .     .     n     .      .      .     .     .     .     .     .     .
 //	ErrReentry         .     n     n     n     n     .      .      .     .     .     .     .     .     .
 //	ErrWrongType       .     n     n     n     n     .      .      x     x     .     .     .     .     .
+//	ErrKind            .     n     n     n     n     .      .      .     .     .     .     .     .     .
 //	ErrLate            .     n     n     n     n     .      .      .     .     .     .     .     .     .
 //	ErrNotAcked        .     n     n     n     n     .      x      .     .     .     .     .     .     .
 //	ErrOverloaded      .     .     .     n     .     .      .      .     .     .     .     .     .     .
@@ -160,7 +175,10 @@
 //   - ErrNotAcked: only with Acked or Config.Replicas. An *AckError says how many replicas
 //     acknowledged and how many were wanted. The lock was given back; after Extend the lease
 //     counts as it was.
-//   - ErrReentry: only with NonReentrant.
+//   - ErrReentry: only with NonReentrant, and for the writer of an RWMutex under the context of
+//     its reader.
+//   - ErrKind: this engine uses the name for a lock of another sort, or the context carries a
+//     hold of one.
 //   - ErrOverloaded: only from LockAsync and TryLockAsync, if more than Config.MaxInFlight
 //     commands wait for an answer or 4 MiB are unsent. Synchronous calls wait instead.
 //   - Do joins what its function returned, a hold that was lost meanwhile, and what Unlock
@@ -170,4 +188,20 @@
 //     address can be reached, and after Config.DialTimeout if a server answers but is not
 //     ready, or does not answer at all. See New.
 //   - A LostError has the Reason.
+//
+// Of semaphores and latches:
+//
+//   - Acquire, TryAcquire and their futures fail as Lock, TryLock and theirs do: with
+//     ErrNotAcquired, and ErrInvalid, ErrHeld (there are not so many permits),
+//     ErrUnavailable, ErrWrongType, ErrClosed, or ErrOutcomeUnknown. The latter says that the
+//     command was given up: the server may have granted the permits, and they are lost then.
+//   - Release: ErrNotHeld, ErrLost (by Close), and ErrOutcomeUnknown, alone if it was given up
+//     after 50 s, else joined with what ended the waiting; then it goes on.
+//   - CountDown, SetPermits, AddPermits, Drain and TrySetCount: ErrOutcomeUnknown if it was sent;
+//     it may be executed still. If not, it was not sent and never will be: ErrUnavailable, or the
+//     context's cause alone if that ended while a server was to be had.
+//   - Await: ErrPending with the cause, if the latch is closed still.
+//   - All of them but Release: ErrKind. This engine uses the name for something else meanwhile:
+//     a semaphore, a latch and a lock of one name are one key.
+//   - All of them: ErrInvalid, ErrWrongType, ErrClosed, ErrUnavailable.
 package engine

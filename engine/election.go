@@ -46,7 +46,7 @@ func startElection(ctx context.Context, l *quorumLock, o options, parents []*hol
 		q.parents = slices.Clone(parents)
 	}
 	var do quorum.Deeds
-	q.Begin(func(i int) bool { return parents[i] != nil }, &do)
+	q.Begin(func(i int) bool { return l.locks[i].isReentry(parents[i]) }, &do)
 	q.begin(ctx, q, l.locks, o, async) // from here on it may be given up
 	q.run(&do, async)
 	return q, fut
@@ -65,8 +65,8 @@ func (q *election) NewTry(i int, how quorum.How) quorum.Try {
 	a.Lease = how.Lease
 	a.More().Quorum = q
 	a.Once = !how.Waits
-	if how.Reenters {
-		a.Parent = q.parents[i].inner()
+	if q.parents != nil && how.Reenters == m.isReentry(q.parents[i]) { // it may stand beside one
+		a.under(q.parents[i])
 	}
 	return a
 }
@@ -219,9 +219,9 @@ func (q *election) bind(i int, l *Hold) (*quorum.Vote, error) {
 	if why := l.h.bind(v); why != nil {
 		return nil, why
 	}
-	l.h.Shard.Lock()
+	l.h.Shard().Lock()
 	v.MaxEnd = l.h.MaxEnd()
-	l.h.Shard.Unlock()
+	l.h.Shard().Unlock()
 	return &v.Vote, nil
 }
 
@@ -232,9 +232,9 @@ func (v *vote) Until() clock.Instant { return v.hold.h.Until() }
 // End implements machine.Context: the hold of the vote has ended.
 func (v *vote) End(why error) {
 	h := v.hold.h
-	h.Shard.Lock()
+	h.Shard().Lock()
 	there := h.There()
-	h.Shard.Unlock()
+	h.Shard().Unlock()
 	var do quorum.Deeds
 	q := v.election
 	q.mu.Lock()
@@ -258,8 +258,8 @@ func endOf(i int, why error) quorum.End {
 
 // endBy has a hold that joins others end with them.
 func (h *holding) endBy(at clock.Instant) {
-	h.Shard.Lock()
-	defer h.Shard.Unlock()
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
 	h.EndBy(at)
 }
 

@@ -29,6 +29,7 @@ type Engine struct {
 	clock      clock.Clock
 	world      world.World
 	watches    watch.Watches[*acquisition]
+	asks       watch.Watches[*watched]
 	gatherings gatherings
 	exec       executor.Executor
 	hooks      hookSet
@@ -81,9 +82,9 @@ func start(cfg Config, w world.World) *Engine {
 	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
-	e.watches.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc
+	e.watches.AfterFunc, e.asks.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
 	e.table.Init(drive.Config{
-		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w,
+		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(w), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster, Both: cfg.Sharding == "both",
 	})
 	e.exec.Init(w.Go, cfg.Executor)
@@ -139,7 +140,7 @@ func (e *Engine) wheelRebuilt(reason string) {
 // Ping checks that the server answers within Config.CommandTimeout, over an ordinary
 // connection. In a cluster it asks one of the nodes.
 func (e *Engine) Ping(ctx context.Context) error {
-	_, err := e.ask(ctx, 0, true, func(dst []byte, _ resp.Form) []byte {
+	_, err := e.ask(ctx, 0, reads, func(dst []byte, _ resp.Form) []byte {
 		return wire.AppendCommand(dst, "PING")
 	})
 	return err

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -23,7 +25,7 @@ var (
 	ErrNotRun = errors.New("engine: function was not run")
 	// ErrPending: the future has no result yet. From Close: every lock was released,
 	// but a callback or hook has not returned yet.
-	ErrPending = errors.New("engine: still pending")
+	ErrPending = reason.ErrPending
 	// ErrReleased: the hold ended because it was unlocked. This is not a failure.
 	ErrReleased = reason.ErrReleased
 	// ErrLost: the hold ended before it was unlocked. See LostError.
@@ -47,9 +49,12 @@ var (
 	// ErrInvalid: an argument, option or field of Config is wrong. The text says which
 	// one, and what it must be.
 	ErrInvalid = reason.ErrInvalid
-	// ErrWrongType: the key holds something that is not a lock, such as a string of
-	// another lock library. Delete it or use another name.
+	// ErrWrongType: the key holds something else than this kind of synchronizer would have
+	// there, such as a string of another lock library. Delete it or use another name.
 	ErrWrongType = reason.ErrWrongType
+	// ErrKind: this engine uses the name for a synchronizer of another kind, with which
+	// this one cannot share it: both would be the same key on the server.
+	ErrKind = errors.New("engine: in use as another kind of synchronizer")
 	// ErrLate: the grant arrived after its lease had ended, three times in a row (once for
 	// TryLock): the lease is too short for this network. The lock was given back.
 	ErrLate = reason.ErrLate
@@ -113,13 +118,16 @@ type LostError struct {
 	// the server without which no majority was left. Err is for people: what one server
 	// said is in its text, and errors.Is and errors.As do not find it.
 	Err error
+
+	what string // "": a lock
 }
 
 func (e *LostError) Error() string {
+	what := cmp.Or(e.what, "lock")
 	if e.Err != nil {
-		return fmt.Sprintf("engine: lock %q was lost: %s", reason.Shorten(e.Name), partText(e.Err))
+		return fmt.Sprintf("engine: %s %q was lost: %s", what, reason.Shorten(e.Name), partText(e.Err))
 	}
-	return fmt.Sprintf("engine: lock %q was lost: %v", reason.Shorten(e.Name), e.Reason)
+	return fmt.Sprintf("engine: %s %q was lost: %v", what, reason.Shorten(e.Name), e.Reason)
 }
 
 // Unwrap returns Err.
@@ -127,3 +135,106 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 // Is makes the error match ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// NotAcquiredError is the error of every acquisition that fails: which lock, and why.
+// It Is ErrNotAcquired, and everything that Err is.
+type NotAcquiredError struct {
+	// Name is the lock's name as the caller gave it, before Config.NameMapper.
+	Name string
+	// TTL is what was left of the holder's lease when the acquisition failed, if the
+	// error Is ErrHeld. It is negative if that is unknown or the key has no expiry. The
+	// holder may renew the lease.
+	TTL time.Duration
+	// Err is the reason: ErrHeld, ErrUnavailable, ErrClosed, ErrInvalid and so on, with
+	// their causes. If a context or Wait ended the waiting, Err has the context's cause
+	// and also what had kept the lock from being granted.
+	Err error
+
+	notRun bool   // of Do
+	what   string // "": a lock
+}
+
+// Error returns one line: the name, that the lock was not acquired, and why.
+func (e *NotAcquiredError) Error() string {
+	what := cmp.Or(e.what, "lock")
+	text := "engine: " + what + " not acquired"
+	if e.Name != "" {
+		text = fmt.Sprintf("engine: %s %q not acquired", what, reason.Shorten(e.Name))
+	}
+	if e.Err != nil {
+		text += ": " + partText(e.Err)
+	}
+	return text
+}
+
+// Is makes the error match ErrNotAcquired, and ErrNotRun if it comes from a Do.
+func (e *NotAcquiredError) Is(target error) bool {
+	return target == ErrNotAcquired || target == ErrNotRun && e.notRun
+}
+
+// Unwrap returns Err.
+func (e *NotAcquiredError) Unwrap() error { return e.Err }
+
+// notAcquired makes the error of a lock.
+func notAcquired(name string, why error) *NotAcquiredError {
+	e := &NotAcquiredError{Name: name, Err: why}
+	if h := reason.HeldIn(why); h != nil {
+		e.TTL = h.TTL
+	}
+	return e
+}
+
+// endedBefore is the error of one lock of several whose grant had ended before the whole was held.
+// That is not ErrLost: nobody had the whole.
+func endedBefore(name string, why error) *NotAcquiredError {
+	if lost, ok := why.(*LostError); ok {
+		if lost.Reason == EngineClosed {
+			return notAcquired(name, ErrClosed)
+		}
+		why = lossAt(lost.Reason)
+	}
+	return notAcquired(name, reason.Because(ErrLate, why))
+}
+
+// refused reports that the lock was held by another, and nothing else went wrong.
+func (e *NotAcquiredError) refused() bool {
+	switch why := e.Err.(type) {
+	case *reason.Held:
+		return true
+	case *noMajority:
+		return why.is == ErrHeld
+	}
+	return false
+}
+
+// about is err with the lock's name in its text. A LostError and an AckError have it.
+func about(name string, err error) error {
+	switch err.(type) {
+	case nil, *LostError, *AckError:
+		return err
+	}
+	return reason.About(name, err)
+}
+
+// passes reports whether waiting may help after a refusal.
+func passes(err error) bool { return reason.Passes(err.(*NotAcquiredError).Err) }
+
+// unavailable is ErrUnavailable, with what keeps the connection from being made, else
+// with why, which may be nil.
+func (e *Engine) unavailable(route uint64, why error) error {
+	if err := e.table.Client.LaneError(route); err != nil {
+		why = err
+	}
+	if why == nil {
+		return ErrUnavailable
+	}
+	return reason.Because(ErrUnavailable, why)
+}
+
+// partText is the text of an error as a part of a longer one, which has the lock's name.
+func partText(err error) string {
+	if ack, ok := err.(*AckError); ok {
+		return reason.Trimmed(ack.said())
+	}
+	return reason.Said(err)
+}

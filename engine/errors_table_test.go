@@ -13,7 +13,7 @@ import (
 )
 
 var sentinels = map[string]error{
-	"ErrInvalid": ErrInvalid, "ErrNotAcquired": ErrNotAcquired, "ErrReentry": ErrReentry,
+	"ErrInvalid": ErrInvalid, "ErrNotAcquired": ErrNotAcquired, "ErrReentry": ErrReentry, "ErrKind": ErrKind,
 	"ErrHeld": ErrHeld, "ErrNotRun": ErrNotRun,
 	"ErrWrongType": ErrWrongType, "ErrLate": ErrLate, "ErrOverloaded": ErrOverloaded,
 	"ErrUnavailable": ErrUnavailable, "ErrClosed": ErrClosed, "ErrOutcomeUnknown": ErrOutcomeUnknown,
@@ -262,6 +262,9 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 		return acquire(t.soon(), t.named(""))
 	case "ErrReentry":
 		return acquire(t.lock().Context(t.ctx), t.l, NonReentrant())
+	case "ErrKind":
+		t.each(func(p place) { mustLock(t, p.e.FairMutex("x").Mutex) })
+		return acquire(t.ctx, t.l)
 	case "ErrWrongType":
 		t.each(func(p place) {
 			if err := p.s.Redis().Set("x", "of another library"); err != nil {

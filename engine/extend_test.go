@@ -30,8 +30,8 @@ func TestExtendIsNotToldTheAnswerToTheOneBefore(t *testing.T) {
 	second := make(chan error, 1)
 	go func() { second <- h.Extend(ctxT(t), time.Hour) }()
 	eventually(t, "the second waits", func() bool {
-		h.h.Shard.Lock()
-		defer h.h.Shard.Unlock()
+		h.h.Shard().Lock()
+		defer h.h.Shard().Unlock()
 		return h.h.Extends()
 	})
 	p.Resume()
@@ -193,7 +193,7 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
-	sh, r := h.h.Shard, h.h.Res
+	sh, r := h.h.Shard(), h.h.Res
 	again, err := e.Mutex("x").Lock(h.Context(ctxT(t)))
 	if err != nil {
 		t.Fatal(err)

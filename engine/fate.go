@@ -26,21 +26,21 @@ type fate struct {
 // bind has f end with h, or returns why h has ended.
 func (h *holding) bind(f machine.Context) error {
 	var fx machine.Effects
-	h.Shard.Lock()
-	err := h.Check(h.Shard.Now(), &fx)
+	h.Shard().Lock()
+	err := h.Check(h.Shard().Now(), &fx)
 	if err == nil {
 		h.Bind(f)
 	}
-	h.Shard.Unlock()
-	h.Shard.Table.Run(&fx)
+	h.Shard().Unlock()
+	h.Shard().Table.Run(&fx)
 	return err
 }
 
 // unbind undoes bind, unless h has ended.
 func (h *holding) unbind(f machine.Context) {
-	h.Shard.Lock()
+	h.Shard().Lock()
 	h.Unbind(f)
-	h.Shard.Unlock()
+	h.Shard().Unlock()
 }
 
 // End implements machine.Context. It returns when the contexts have ended, no matter which goroutine

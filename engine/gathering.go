@@ -117,7 +117,8 @@ func (g *gatherer) ask(i int, s gathering.Step) {
 	m := g.locks[i]
 	e := m.engine()
 	a := e.newAcquisition(m, g.opts, true)
-	a.Once, a.Patient, a.Parent = s.Do == gathering.Try, s.Patient, g.parts[i].parent.inner()
+	a.Once, a.Patient = s.Do == gathering.Try, s.Patient
+	a.under(g.parts[i].parent)
 	g.mu.Lock()
 	g.parts[i].asked = a
 	stop := g.all.View().Stop

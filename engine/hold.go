@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -23,8 +24,10 @@ type Hold struct{ h *holding }
 // Name returns the lock's name as you gave it.
 func (l *Hold) Name() string { return l.h.Name }
 
-// Owner returns the owner, as the lock's hash on the server has it.
-func (l *Hold) Owner() string { return drive.OwnerOf(l.h.Res, l.h.ID).String() }
+// Owner returns the owner, as the lock's hash on the server has it. Holds that hand the lock
+// over to each other (see Config.HandOver) have the same one, one after the other, and so do
+// a hold and its re-entries.
+func (l *Hold) Owner() string { return l.h.Owner().String() }
 
 // ValidUntil returns the instant until which the lock is certainly yours if nothing
 // renews it any more. It is authoritative: Done may follow a little later. The margin
@@ -34,7 +37,7 @@ func (l *Hold) ValidUntil() time.Time {
 	h := l.h
 	// Told as a distance from now: time.Time's monotonic reading stops in suspend,
 	// the engine's clock does not.
-	return h.engine().clock.Wall().Add(h.Until().Sub(h.Shard.Now()))
+	return h.engine().clock.Wall().Add(h.Until().Sub(h.Shard().Now()))
 }
 
 // Acked returns how many replicas had acknowledged the command from which ValidUntil
@@ -42,8 +45,8 @@ func (l *Hold) ValidUntil() time.Time {
 // the option Acked.
 func (l *Hold) Acked() int {
 	h := l.h
-	h.Shard.Lock()
-	defer h.Shard.Unlock()
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
 	return h.Hold.Acked()
 }
 
@@ -53,8 +56,8 @@ func (l *Hold) Acked() int {
 // the hold has ended.
 func (l *Hold) Done() <-chan struct{} {
 	h := l.h
-	h.Shard.Lock()
-	defer h.Shard.Unlock()
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
 	if h.done == nil {
 		h.done = make(chan struct{})
 		if h.IsTold() {
@@ -70,10 +73,10 @@ func (l *Hold) Done() <-chan struct{} {
 func (l *Hold) Err() error {
 	h := l.h
 	var fx machine.Effects
-	h.Shard.Lock()
-	err := h.Check(h.Shard.Now(), &fx)
-	h.Shard.Unlock()
-	h.Shard.Table.RunForUser(&fx)
+	h.Shard().Lock()
+	err := h.Check(h.Shard().Now(), &fx)
+	h.Shard().Unlock()
+	h.Shard().Table.RunForUser(&fx)
 	return err
 }
 
@@ -85,8 +88,12 @@ func (l *Hold) Err() error {
 // ErrNotHeld: the lock was unlocked before. ErrLost: the hold was lost before Unlock
 // was called, or the server no longer had it.
 //
+// If others of this process wait, Unlock may hand the lock over to the first of them (see
+// Config.HandOver). Then it returns nil without asking the server. If the lock has been
+// removed there, the next holder is told, and this Unlock is not.
+//
 // The hold's own Context ends when Unlock is called, and so do contexts made from it. You may
-// pass one of them nevertheless: then the context that the hold's Context was made from
+// pass one of them anyway: then the context that the hold's Context was made from
 // bounds the waiting, and so does the deadline. A context that context.WithoutCancel made
 // does not end, and bounds nothing.
 func (l *Hold) Unlock(ctx context.Context) error {
@@ -104,6 +111,7 @@ func (l *Hold) UnlockAsync() *Future[struct{}] { return l.unlockAsync(true) }
 
 func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
 	u := l.h.engine().newUnlocking(true)
+	u.ByNobody = !byUser
 	l.h.unlock(u, byUser)
 	return &u.fut
 }
@@ -118,8 +126,8 @@ func (l *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return about(l.h.Name, l.h.ExtendBy(ctx, d))
 }
 
-// holding is what the engine has of a hold: the machine's, and its place among the
-// renewals. The user has a Hold, which points here. (Two objects, so that a Hold that the
+// holding is what the engine has of a hold: the machine's, and what drives it. The user has a
+// Hold, which points here. (Two objects, so that a Hold that the
 // user dropped can be noticed.) The shard's lock guards its fields.
 type holding struct {
 	drive.Holding
@@ -127,10 +135,26 @@ type holding struct {
 	done   chan struct{}
 }
 
-// NewHold implements drive.Engine.
-func (f *front) NewHold(s *drive.Shard, r *machine.Resource, want machine.Acks) *machine.Hold {
+// tenure is a tenure with its first hold: mostly the only one.
+type tenure struct {
+	first  holding
+	tenure drive.Tenure
+}
+
+// NewTenure and NewHold implement drive.Engine.
+func (f *front) NewTenure(r *machine.Resource) *machine.Hold {
+	t := new(tenure)
+	t.first.Init(&t.first, &t.tenure, r)
+	return t.first.new()
+}
+
+func (f *front) NewHold(of *machine.Hold) *machine.Hold {
 	h := new(holding)
-	h.Init(h, s, r, want)
+	h.InitBeside(h, of)
+	return h.new()
+}
+
+func (h *holding) new() *machine.Hold {
 	h.handle = &Hold{h: h}
 	return &h.Hold
 }
@@ -139,7 +163,7 @@ func (f *front) NewHold(s *drive.Shard, r *machine.Resource, want machine.Acks) 
 func holdingOf(h *machine.Hold) *holding { return h.Port.(*holding) }
 
 // engine is the engine that the hold is of.
-func (h *holding) engine() *Engine { return engineOf(h.Shard) }
+func (h *holding) engine() *Engine { return engineOf(h.Shard()) }
 
 // inner is the machine's side; nil of nil.
 func (h *holding) inner() *machine.Hold {
@@ -182,14 +206,103 @@ func (h *holding) Confirmed() {
 // unlock it any more. It is counted and reported, never released: the work under
 // it may still be going on.
 func (h *holding) leaked() {
-	h.Shard.Lock()
+	h.Shard().Lock()
 	yes := h.IsLive()
 	if yes {
-		h.Shard.Counters().Leaked++
+		h.Shard().Counters().Leaked++
 	}
-	h.Shard.Unlock()
+	h.Shard().Unlock()
 	if yes {
 		h.engine().log(slog.LevelError, "pawl: a hold was dropped without Unlock; the lock stays held until the engine is closed",
 			"lock", reason.Shorten(h.Name))
+	}
+}
+
+// unlocking is one call of Unlock or UnlockAsync that waits for the release.
+type unlocking struct {
+	machine.Unlock
+	fut   Future[struct{}] // what UnlockAsync returns
+	ready chan struct{}    // what Unlock waits on: one token; nil for UnlockAsync
+	eng   *Engine
+}
+
+func newPooledUnlocking() any {
+	u := &unlocking{ready: make(chan struct{}, 1)}
+	u.Port = u
+	return u
+}
+
+func (e *Engine) newUnlocking(async bool) *unlocking {
+	if !async {
+		return e.unlockings.Get().(*unlocking)
+	}
+	u := &unlocking{eng: e}
+	u.Port, u.fut.source = u, u
+	return u
+}
+
+func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
+func (u *unlocking) abandon()                     {} // a release is never taken back
+func (u *unlocking) drop(struct{})                {}
+
+// Deliver implements machine.UnlockPort.
+func (u *unlocking) Deliver() {
+	if u.ready == nil {
+		u.fut.settle(struct{}{}, u.Err)
+		return
+	}
+	u.ready <- struct{}{}
+}
+
+// unlock starts the release of h, or joins the one under way, and has u told. The
+// caller is a goroutine of the user's, unless byUser is false.
+func (h *holding) unlock(u *unlocking, byUser bool) {
+	var fx machine.Effects
+	h.Shard().Lock()
+	h.Unlock(&u.Unlock, &fx)
+	h.Shard().Unlock()
+	if byUser {
+		h.Shard().Table.RunForUser(&fx)
+		return
+	}
+	h.Shard().Table.Run(&fx)
+}
+
+// wait is the synchronous half. It gives u back to its pool.
+func (u *unlocking) wait(ctx context.Context, h *holding) error {
+	select {
+	case <-u.ready:
+	default:
+		if h.engine().world.Wait(u.ready, ctx.Done(), nil) != 0 {
+			u.ctxEnded(ctx, h)
+		}
+	}
+	err := u.Err
+	u.Unlock = machine.Unlock{Port: u}
+	h.engine().unlockings.Put(u)
+	return err
+}
+
+// ctxEnded goes on waiting if ctx has ended only with the hold, as one does that was made
+// from its Context; else nobody waits for the release any more.
+func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
+	cause := context.Cause(ctx) // without a lock: it may be the user's context
+	if cause == ErrReleased {
+		if outer, cancel := h.outside(ctx); outer != nil {
+			defer cancel()
+			if h.engine().world.Wait(u.ready, outer.Done(), nil) == 0 {
+				return
+			}
+			cause = context.Cause(outer)
+		}
+	}
+	h.Shard().Lock()
+	waiting := !u.Told
+	if waiting {
+		u.Err = h.StopAwaiting(&u.Unlock, cause)
+	}
+	h.Shard().Unlock()
+	if !waiting {
+		<-u.ready // the verdict is on its way
 	}
 }

@@ -28,9 +28,10 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	for _, l := range e.table.Recovery.View().Lanes {
 		for _, r := range slices.Concat(l.Urgent, l.Tries) {
 			listed++
-			sh := drive.ShardOf(r)
+			res := drive.ResourceOf(r)
+			sh := drive.ShardOf(res)
 			sh.Lock()
-			if slices.Contains(sh.Free(), r) {
+			if slices.Contains(sh.Free(), res) {
 				t.Error("recovery lists a resource that is free for another name")
 			}
 			sh.Unlock()

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/resp"
@@ -32,13 +32,16 @@ type Hooks struct {
 
 // AcquiredEvent is the result of an acquisition.
 type AcquiredEvent struct {
-	Kind  string // "mutex" or "spin"
+	Kind  string // "mutex", "spin", "fenced", "fair", "read", "write", "permit" or "semaphore"
 	Name  string
 	Start time.Time
 	Wait  time.Duration // from the call to the result
-	// Attempts is how many commands were sent for it.
+	// Attempts is how many commands were sent for it; 0 for a semaphore, whose commands many
+	// share.
 	Attempts int
-	Err      error // nil if it was granted
+	// Local: another holder of this process handed it over; see Config.HandOver.
+	Local bool
+	Err   error // nil if it was granted
 }
 
 // HoldEvent is the end of a hold. Reason is zero unless it was lost.
@@ -142,14 +145,14 @@ func (s *hookSet) close() {
 
 // hookAcquired tells the hook of a verdict. The caller holds the shard's lock, so that no
 // event of the hold can be told before this one.
-func (e *Engine) hookAcquired(a *acquisition) {
+func (e *Engine) hookAcquired(a *acquisition, local bool) {
 	if !e.hooks.acquired {
 		return
 	}
 	x := a.Rare()
 	wait := e.clock.Stamp().Sub(x.Start)
-	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.Attempts), Err: a.fut.err}
-	ev.Kind, ev.Name = drive.KindOf(a.Resource()).String(), x.Name
+	ev := AcquiredEvent{Start: e.clock.Wall().Add(-wait), Wait: wait, Attempts: int(a.Attempts), Local: local, Err: a.fut.err}
+	ev.Kind, ev.Name = kind.Kind(a.Kind).String(), x.Name
 	e.tellAcquired(ev)
 }
 

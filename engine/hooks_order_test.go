@@ -104,9 +104,9 @@ func TestHooksHearOfAGrantBeforeItsLoss(t *testing.T) {
 	now := e.clock.Now()
 	var fx machine.Effects
 	a.Shard.Lock()
-	r := a.Shard.Get(m.key, m.route)
+	r, _ := a.Shard.Get(m.key, m.route, &a.Request.Request)
 	r.Admit(&a.Request.Request, &fx)
-	r.Replied(machine.Outcome{Sent: now, Now: now}, &fx)
+	r.Replied(&machine.Outcome{Sent: now, Now: now}, &fx)
 	a.Shard.Unlock()
 	e.table.Each((*machine.Resource).EndHold)
 	fx.Send = nil // it has been answered

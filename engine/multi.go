@@ -48,7 +48,7 @@ func Multi(locks ...Mutex) MultiLock {
 		}
 		var before string
 		if one.home != nil {
-			k := multiKey{one.engine(), one.key}
+			k := multiKey{one.engine(), one.key.Name}
 			before, seen[k] = seen[k], one.name
 		}
 		switch {
@@ -57,7 +57,7 @@ func Multi(locks ...Mutex) MultiLock {
 		case one.err != nil:
 			m.err = one.err
 		case one.key.Kind != locks[0].key.Kind:
-			m.err = reason.Invalid("a MultiLock of a Mutex and a SpinMutex: they must be of one kind")
+			m.err = reason.Invalid("a MultiLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, one.key.Kind)
 		case before == one.name:
 			m.err = reason.Invalid("a MultiLock that has %q twice", reason.Shorten(one.name))
 		case before != "":
@@ -162,14 +162,14 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 		e := m.engine()
 		if e != last { // its margin may be another
 			var err error
-			if o, err = e.resolve(opts, once); err != nil {
+			if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
 				return nil, notAcquired(m.name, err)
 			}
 			last = e
 		}
 		parents[i] = carried(ctx, e, m.key)
-		if parents[i] != nil && o.nonReentrant {
-			return nil, notAcquired(m.name, ErrReentry)
+		if err := m.reenters(parents[i], o); err != nil {
+			return nil, notAcquired(m.name, err)
 		}
 	}
 	if o.minGiven {

@@ -38,20 +38,21 @@ func TestMultiLockRefusesNonsense(t *testing.T) {
 		l    MultiLock
 		opts []Option
 	}{
-		"no locks":            {l: e.Many()},
-		"zero MultiLock":      {},
-		"zero Mutex":          {l: Multi(x, Mutex{})},
-		`that has "x" twice`:  {l: Multi(x, e.Mutex("y"), x)},
-		`"X" and "x"`:         {l: mapped.Many("x", "y", "X")},
-		"one kind":            {l: Multi(x, e.SpinMutex("y").Mutex)},
-		"must not be empty":   {l: e.Many("x", "")},
-		"at most 65536 bytes": {l: e.Many("x", strings.Repeat("y", 1<<20))},
-		"braces":              {l: clustered.Many("x", "a{b")},
-		"of 100000 locks":     {l: e.Many(someNames(100_000)...)},
-		"at most 10000":       {l: e.Many(someNames(10_001)...)},
-		"MinHold":             {l: Multi(x), opts: []Option{MinHold(time.Second)}},
-		"Lease and MaxHold":   {l: Multi(x), opts: []Option{Lease(time.Second), MaxHold(time.Second)}},
-		"nil Option":          {l: Multi(x), opts: []Option{nil}},
+		"no locks":               {l: e.Many()},
+		"zero MultiLock":         {},
+		"zero Mutex":             {l: Multi(x, Mutex{})},
+		`that has "x" twice`:     {l: Multi(x, e.Mutex("y"), x)},
+		`"X" and "x"`:            {l: mapped.Many("x", "y", "X")},
+		"kinds mutex and spin":   {l: Multi(x, e.SpinMutex("y").Mutex)},
+		"kinds fenced and mutex": {l: Multi(e.FencedMutex("y").Mutex, x)},
+		"must not be empty":      {l: e.Many("x", "")},
+		"at most 65536 bytes":    {l: e.Many("x", strings.Repeat("y", 1<<20))},
+		"braces":                 {l: clustered.Many("x", "a{b")},
+		"of 100000 locks":        {l: e.Many(someNames(100_000)...)},
+		"at most 10000":          {l: e.Many(someNames(10_001)...)},
+		"MinHold":                {l: Multi(x), opts: []Option{MinHold(time.Second)}},
+		"Lease and MaxHold":      {l: Multi(x), opts: []Option{Lease(time.Second), MaxHold(time.Second)}},
+		"nil Option":             {l: Multi(x), opts: []Option{nil}},
 	} {
 		errs := everyMultiLock(ctxT(t), c.l, c.opts...)
 		wantInvalid(t, errs, text)

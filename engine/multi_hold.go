@@ -22,7 +22,7 @@ type MultiHold struct {
 
 type multiKey struct {
 	engine *Engine
-	key    drive.Key
+	name   string // as it stands on the server
 }
 
 // lostMeanwhile is a lock that was lost while others were awaited.
@@ -49,10 +49,10 @@ func (m *MultiHold) find(e *Engine, k drive.Key) *Hold {
 	if m.index == nil {
 		m.index = make(map[multiKey]*Hold, len(m.holds))
 		for i, one := range m.locks {
-			m.index[multiKey{one.engine(), one.key}] = m.holds[i]
+			m.index[multiKey{one.engine(), one.key.Name}] = m.holds[i]
 		}
 	}
-	return m.index[multiKey{e, k}]
+	return m.index[multiKey{e, k.Name}]
 }
 
 // Names returns the names of the locks, as you gave them, in their order.

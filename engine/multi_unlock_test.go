@@ -11,7 +11,7 @@ import (
 )
 
 // A context of the user's panics when it ends: that of the MultiHold, or of a re-entry of one
-// of the locks. All locks are released nevertheless, and all contexts end.
+// of the locks. All locks are released anyway, and all contexts end.
 func TestContextThatPanicsKeepsNoLockOfAMultiHold(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"its own", "of a re-entry", "both"} {
@@ -90,8 +90,8 @@ func TestUnlockOfAMultiHoldSaysWhatTheServerRefuses(t *testing.T) {
 	go func() { f <- m.Unlock(ctx) }()
 	h := m.holds[0].h
 	eventually(t, "it was refused", func() bool {
-		h.Shard.Lock()
-		defer h.Shard.Unlock()
+		h.Shard().Lock()
+		defer h.Shard().Unlock()
 		return h.Refusal() != nil
 	})
 	cancel()

@@ -31,10 +31,10 @@ func (e *Engine) Mutex(name string) Mutex { return e.mutex(name, kind.Mutex) }
 
 // SpinMutex returns the lock of that name in a form that neither publishes its releases
 // nor subscribes. A waiter polls instead, like one of Redisson's RSpinLock: after about
-// 1 ms, then less and less often, up to about every 128 ms.
+// 1 ms, then less and less often, up to about every 128 ms; see Backoff.
 // Use it for names that very many processes take, but rarely at the same time. It and a
-// Mutex of the same name exclude each other, but it does not wake waiters of the Mutex:
-// they sleep until the lease ends.
+// Mutex of the same name are one lock: they exclude and re-enter each other. But it does not
+// wake a Mutex that waits in another process: that sleeps until the lease ends.
 func (e *Engine) SpinMutex(name string) SpinMutex { return SpinMutex{e.mutex(name, kind.Spin)} }
 
 // SpinMutex is a Mutex that polls; see Engine.SpinMutex.

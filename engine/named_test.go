@@ -36,7 +36,7 @@ func TestErrorsSayWhichLockAndWhy(t *testing.T) {
 	if err := tr.s.Redis().Set("text", "x"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, "State of a string", errOf(tr.e.Mutex("text").State(ctx)), ErrWrongType, `key is not a lock: WRONGTYPE .*`)
+	says(t, "State of a string", errOf(tr.e.Mutex("text").State(ctx)), ErrWrongType, `key is of another type: WRONGTYPE .*`)
 
 	h = mustLock(t, m, Lease(time.Minute))
 	impatient := open(t, "redis://"+tr.net.Addr()+"?command_timeout=100ms")

@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
 
@@ -25,6 +28,9 @@ type options struct {
 	nonReentrant bool
 	acked        Replicas
 	ackedGiven   bool
+	backoff      machine.Backoff
+	backoffGiven bool
+	permits      int // of a PermitSemaphore
 }
 
 // setting is an Option made of a duration. Options are values that print as they are
@@ -78,6 +84,21 @@ func MinHold(d time.Duration) Option {
 	return setting{"MinHold", d, func(o *options, d time.Duration) { o.minHold, o.minGiven = d, true }}
 }
 
+// Backoff says how a waiter of a SpinMutex polls: first after about first, then after twice as
+// long each time, up to about most, each time with a random part. Without it, it is
+// Backoff(1ms, 128ms), like Redisson's exponential back-off; the same duration twice polls
+// at a constant rate. Both must be from 1 ms to 1 s, and it is for a SpinMutex only.
+func Backoff(first, most time.Duration) Option { return backoff{first, most} }
+
+type backoff struct{ first, most time.Duration }
+
+func (b backoff) apply(o *options) {
+	o.backoff, o.backoffGiven = machine.Backoff{First: b.first, Most: b.most}, true
+}
+func (b backoff) String() string               { return fmt.Sprintf("Backoff(%v, %v)", b.first, b.most) }
+func (b backoff) Format(f fmt.State, c rune)   { redact.Format(f, c, b.String()) }
+func (b backoff) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
 // NonReentrant makes the acquisition fail at once with ErrReentry if the context
 // already holds the lock.
 func NonReentrant() Option { return nonReentrant{} }
@@ -89,8 +110,8 @@ func (n nonReentrant) String() string               { return "NonReentrant()" }
 func (n nonReentrant) Format(f fmt.State, c rune)   { redact.Format(f, c, n.String()) }
 func (n nonReentrant) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// resolve applies the options and checks them together.
-func (e *Engine) resolve(opts []Option, try bool) (options, error) {
+// resolve applies the options of an acquisition of that kind, and checks them together.
+func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) {
 	if len(opts) == 0 {
 		return options{}, nil // and nothing escapes
 	}
@@ -122,8 +143,20 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 		return o, reason.Invalid("MinHold (%v) must be at most 100 years", o.minHold)
 	case o.minGiven && o.leaseGiven && o.minHold > o.lease:
 		return o, reason.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
+	case o.minGiven && k == kind.Read:
+		return o, reason.Invalid("MinHold does not go with a reader: it keeps others out, and a read lock lets other readers in")
+	case k == kind.Permit && (o.permits < 1 || o.permits > MaxPermits):
+		return o, reason.Invalid("a number of permits (%d) must be between 1 and %d", o.permits, MaxPermits)
+	case o.minGiven && k == kind.Permit:
+		return o, reason.Invalid("MinHold does not go with a PermitSemaphore: it keeps a lock taken, and other permits are there to be had")
+	case o.nonReentrant && k == kind.Permit:
+		return o, reason.Invalid("NonReentrant does not go with a PermitSemaphore, which is never re-entered: each Acquire takes permits of its own")
 	case o.ackedGiven && !o.acked.valid():
 		return o, reason.Invalid("Acked (%d) must be a number of replicas up to %d, AllReplicas or MajorityOfReplicas", int(o.acked), maxReplicas)
+	case o.backoffGiven && !k.Polls():
+		return o, reason.Invalid("%v is for a SpinMutex: no other lock polls", backoff{o.backoff.First, o.backoff.Most})
+	case o.backoffGiven && (o.backoff.First < time.Millisecond || o.backoff.Most < o.backoff.First || o.backoff.Most > time.Second):
+		return o, reason.Invalid("%v must go up, and be within 1ms and 1s", backoff{o.backoff.First, o.backoff.Most})
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
 		return o, reason.Invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}
@@ -139,10 +172,23 @@ func (e *Engine) resolve(opts []Option, try bool) (options, error) {
 // margin is the safety margin of a lease.
 func (e *Engine) margin(lease time.Duration) time.Duration { return e.table.Machine.Margin(lease) }
 
+// maxHandOvers bounds how often a lock is handed over before it is released.
+const maxHandOvers = 10_000
+
+// manyReaders is from how many readers of a name on they hand it over. A few leave the lock free
+// now and then for writers elsewhere; sixteen hardly do.
+const manyReaders = 16
+
 // machine is what the machine needs of a Config.
-func (c *Config) machine() machine.Config {
+func (c *Config) machine(w world.World) machine.Config {
+	handOvers := uint16(maxHandOvers)
+	if c.HandOver < 0 {
+		handOvers = 0
+	}
 	return machine.Config{
 		Lease: c.Lease, CommandTimeout: c.CommandTimeout, AckTimeout: c.AckTimeout,
 		Replicas: machine.Acks(c.Replicas), FixedMargin: c.Margin,
+		Room:      c.FairWait,
+		HandOvers: handOvers, HandOverFor: min(c.HandOver, time.Hour), ManyReaders: cmp.Or(w.ManyReaders, manyReaders),
 	}
 }

@@ -129,7 +129,7 @@ func (c leavingContext) Done() <-chan struct{} {
 }
 
 // A RedLock is lost, and a context of it ends the goroutine that tells it. What is left of the
-// lock is given back nevertheless.
+// lock is given back anyway.
 func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	for name, unlock := range map[string]bool{"lost": false, "lost by the clock, and unlocked": true} {
@@ -150,7 +150,7 @@ func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 			}
 			for _, l := range most {
 				if unlock {
-					l.h.endBy(l.h.Shard.Now())
+					l.h.endBy(l.h.Shard().Now())
 				} else {
 					l.h.LookNow()
 				}

@@ -176,7 +176,7 @@ func (q *election) unreleased(votes []*quorum.Vote, errs []error) error {
 	case before >= q.Majority():
 		return about(q.locks[0].name, ErrNotHeld)
 	case len(votes)-gone < q.Majority():
-		return &LostError{q.locks[0].name, last.Reason, &tooFew{len(votes) - gone, len(q.locks), losses}}
+		return &LostError{Name: q.locks[0].name, Reason: last.Reason, Err: &tooFew{len(votes) - gone, len(q.locks), losses}}
 	}
 	return joined(each)
 }

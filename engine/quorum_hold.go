@@ -143,7 +143,7 @@ func (h *QuorumHold) find(e *Engine, k drive.Key) *Hold {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
 	for i, m := range h.q.locks {
-		if v := h.q.Parts[i].Vote; v != nil && m.key == k && m.engine() == e {
+		if v := h.q.Parts[i].Vote; v != nil && m.key.Name == k.Name && m.engine() == e {
 			return voteOf(v).hold
 		}
 	}

@@ -399,8 +399,8 @@ func TestTextsOfErrorsAreForPeople(t *testing.T) {
 	s.Do("SET", "text", "of another library")
 	under := mustLock(t, e.Mutex("y")).Context(ctxT(t))
 	for want, err := range map[string]error{
-		`engine: lock "text" not acquired: key is not a lock: WRONGTYPE Operation against a key holding the wrong kind of value`:                                   errOf(e.Mutex("text").TryLock(ctxT(t))),
-		`engine: lock "text": key is not a lock: WRONGTYPE Operation against a key holding the wrong kind of value`:                                                errOf(e.Mutex("text").State(ctxT(t))),
+		`engine: lock "text" not acquired: key is of another type: WRONGTYPE Operation against a key holding the wrong kind of value`:                              errOf(e.Mutex("text").TryLock(ctxT(t))),
+		`engine: lock "text": key is of another type: WRONGTYPE Operation against a key holding the wrong kind of value`:                                           errOf(e.Mutex("text").State(ctxT(t))),
 		`engine: lock "z" not acquired: invalid argument: Lease (4ms) must be longer than the safety margin (5ms): such a hold would be over before it is granted`: errOf(e.Mutex("z").TryLock(ctxT(t), Lease(4*time.Millisecond))),
 		`engine: lock not acquired: invalid argument: the name of a lock must not be empty`:                                                                        errOf(e.Mutex("").TryLock(ctxT(t))),
 		`engine: lock "y" not acquired: held by this context already`:                                                                                              errOf(e.Mutex("y").TryLock(under, NonReentrant())),

@@ -91,7 +91,7 @@ func cannotVote(locks []Mutex) error {
 		case m.err != nil:
 			return m.err
 		case m.key.Kind != locks[0].key.Kind:
-			return reason.Invalid("a RedLock of a Mutex and a SpinMutex: they must be of one kind")
+			return reason.Invalid("a RedLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, m.key.Kind)
 		case engines[m.engine()]:
 			return reason.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
 		}
@@ -210,15 +210,15 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 	for i, m := range l.all.locks {
 		e := m.engine()
 		var err error
-		if o, err = e.resolve(opts, once); err != nil {
+		if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
 			return nil, nil, notAcquired(m.name, err)
 		}
 		if o.leaseGiven && o.lease <= drift(o.lease) {
 			return nil, nil, notAcquired(m.name, reason.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease)))
 		}
 		parents[i] = carried(ctx, e, m.key)
-		if parents[i] != nil && o.nonReentrant {
-			return nil, nil, notAcquired(m.name, ErrReentry)
+		if err := m.reenters(parents[i], o); err != nil {
+			return nil, nil, notAcquired(m.name, err)
 		}
 	}
 	if o.minGiven {

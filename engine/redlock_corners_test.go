@@ -216,8 +216,8 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 				q.mu.Lock()
 				defer q.mu.Unlock()
 				last := q.Parts[1].Vote.Port.(*vote).hold.h
-				last.Shard.Lock()
-				defer last.Shard.Unlock()
+				last.Shard().Lock()
+				defer last.Shard().Unlock()
 				return last.There() > q.Parts[0].Vote.Joined()
 			})
 		}

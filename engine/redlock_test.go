@@ -336,16 +336,17 @@ func TestRedLockRefusesNonsense(t *testing.T) {
 		l    QuorumLock
 		opts []Option
 	}{
-		"no locks":              {l: RedLock()},
-		"zero QuorumLock":       {},
-		"zero Mutex":            {l: RedLock(x, Mutex{})},
-		"an Engine twice":       {l: RedLock(x, v[0].Mutex("y"))},
-		"the server 127.0.0.1:": {l: RedLock(x, again.Mutex("x"))},
-		"one kind":              {l: RedLock(x, v[1].SpinMutex("x").Mutex)},
-		"must not be empty":     {l: RedLock(x, v[1].Mutex(""))},
-		"at most 100":           {l: RedLock(many...)},
-		"MinHold":               {l: RedLock(x, y), opts: []Option{MinHold(time.Second)}},
-		"Lease and MaxHold":     {l: RedLock(x, y), opts: []Option{Lease(time.Second), MaxHold(time.Second)}},
+		"no locks":               {l: RedLock()},
+		"zero QuorumLock":        {},
+		"zero Mutex":             {l: RedLock(x, Mutex{})},
+		"an Engine twice":        {l: RedLock(x, v[0].Mutex("y"))},
+		"the server 127.0.0.1:":  {l: RedLock(x, again.Mutex("x"))},
+		"kinds mutex and spin":   {l: RedLock(x, v[1].SpinMutex("x").Mutex)},
+		"kinds fenced and mutex": {l: RedLock(v[0].FencedMutex("x").Mutex, y)},
+		"must not be empty":      {l: RedLock(x, v[1].Mutex(""))},
+		"at most 100":            {l: RedLock(many...)},
+		"MinHold":                {l: RedLock(x, y), opts: []Option{MinHold(time.Second)}},
+		"Lease and MaxHold":      {l: RedLock(x, y), opts: []Option{Lease(time.Second), MaxHold(time.Second)}},
 	} {
 		if _, err := c.l.Lock(ctxT(t), c.opts...); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrNotAcquired) || !hasText(err, what) {
 			t.Errorf("%s: %v", what, err)

@@ -40,10 +40,10 @@ func TestVoteThatJoinedDoesNotReplaceOneThatEndedBefore(t *testing.T) {
 	eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
 	votes := h.all()
 	second := votes[1].h
-	second.Shard.Lock()
-	second.Shorten(second.Shard.Now()) // noticed when it is looked at, as the first joins
-	second.Shard.Unlock()
-	votes[0].h.endBy(votes[0].h.Shard.Now())
+	second.Shard().Lock()
+	second.Shorten(second.Shard().Now()) // noticed when it is looked at, as the first joins
+	second.Shard().Unlock()
+	votes[0].h.endBy(votes[0].h.Shard().Now())
 	receive(t, h.Done())
 	var lost *LostError
 	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != LeaseEnded || !hasText(err, "1 of 3") || !hasText(err, "granted there again") {

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/world"
@@ -52,16 +54,16 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	}
 	h := l.h
 	c := &heldContext{hold: l, parent: parent}
-	inner := c.make(&h.Shard.Table.World)
+	inner := c.make(&h.Shard().Table.World)
 
 	var fx machine.Effects
-	h.Shard.Lock()
-	why := h.Check(h.Shard.Now(), &fx) // no timer may have run since the machine slept
+	h.Shard().Lock()
+	why := h.Check(h.Shard().Now(), &fx) // no timer may have run since the machine slept
 	if why == nil && !c.over {
 		h.Bind(c)
 	}
-	h.Shard.Unlock()
-	h.Shard.Table.RunForUser(&fx)
+	h.Shard().Unlock()
+	h.Shard().Table.RunForUser(&fx)
 	if why != nil {
 		c.End(why)
 	}
@@ -101,10 +103,10 @@ func (c *heldContext) forget() {
 		return
 	}
 	h := c.hold.h
-	h.Shard.Lock()
+	h.Shard().Lock()
 	c.over = true
 	h.Unbind(c)
-	h.Shard.Unlock()
+	h.Shard().Unlock()
 }
 
 // outside returns what the contexts of h that ctx comes from were made from, with ctx's
@@ -123,7 +125,7 @@ func (h *holding) outside(ctx context.Context) (context.Context, context.CancelF
 }
 
 // holds are those that the context carries; none after Detach, though it ends with them
-// nevertheless.
+// anyway.
 func (c *heldContext) holds() []*Hold {
 	switch {
 	case c.group != nil:
@@ -172,10 +174,38 @@ func endedContext() context.Context {
 	return ctx
 }
 
-// carried returns the innermost live hold of that name in ctx, nil if there is
-// none.
+// reenters reports whether m may re-enter parent, which may be nil, with these options: why
+// not, if not.
+func (m Mutex) reenters(parent *holding, o options) error {
+	switch {
+	case parent == nil:
+		return nil
+	case kind.Kind(parent.Kind).Family() != m.key.Kind.Family():
+		return ErrKind
+	case o.nonReentrant:
+		return ErrReentry
+	case m.key.Kind == kind.Fenced && kind.Kind(parent.Kind) != kind.Fenced:
+		return errNoToken
+	case m.key.Kind == kind.Write && kind.Kind(parent.Kind) == kind.Read:
+		return errUpgrade
+	}
+	return nil
+}
+
+// isReentry reports whether m would re-enter what the context carries, which may be nil.
+func (m Mutex) isReentry(carried *holding) bool {
+	return carried != nil && m.key.Kind.Reenters(kind.Kind(carried.Kind))
+}
+
+var errNoToken = reason.Because(ErrKind, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
+
+var errUpgrade = reason.Because(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
+
+// carried returns the innermost live hold of that name in ctx that a lock of the kind re-enters.
+// If there is none it returns another hold of the lock, and nil if there is none of that either.
 func carried(ctx context.Context, e *Engine, k drive.Key) *holding {
 	c, _ := ctx.Value(holdsKey{}).(*heldContext)
+	var other *holding
 	for ; c != nil && (c.hold != nil || c.group != nil); c = c.outer {
 		l := c.hold
 		if c.group != nil {
@@ -185,13 +215,17 @@ func carried(ctx context.Context, e *Engine, k drive.Key) *holding {
 			continue
 		}
 		h := l.h
-		h.Shard.Lock()
+		h.Shard().Lock()
 		found := h.InnermostLive()
-		ok := found != nil && found.Res.Name == k.Name && drive.KindOf(found.Res) == k.Kind
-		h.Shard.Unlock()
-		if ok {
+		ok := found != nil && found.Res.Name == k.Name
+		h.Shard().Unlock()
+		switch {
+		case !ok:
+		case k.Kind.Reenters(kind.Kind(found.Kind)):
 			return holdingOf(found)
+		case other == nil && k.Kind.Family() == kind.Kind(found.Kind).Family() && !k.Kind.Traits().Shared:
+			other = holdingOf(found)
 		}
 	}
-	return nil
+	return other
 }

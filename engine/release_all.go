@@ -135,7 +135,7 @@ func (u *unlockingAll) result(cause error) error {
 	errs := make([]error, len(u.of))
 	for i, one := range u.each {
 		h := u.of[i].h
-		h.Shard.Lock()
+		h.Shard().Lock()
 		switch {
 		case one.Told:
 			errs[i] = one.Err
@@ -145,7 +145,7 @@ func (u *unlockingAll) result(cause error) error {
 		default:
 			errs[i] = h.StopAwaiting(&one.Unlock, cause)
 		}
-		h.Shard.Unlock()
+		h.Shard().Unlock()
 	}
 	return u.judge(errs)
 }

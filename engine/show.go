@@ -51,6 +51,48 @@ func (m SpinMutex) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.Str
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
 func (m SpinMutex) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
+// String returns the name: FairMutex("orders:42").
+func (m FairMutex) String() string { return "Fair" + m.Mutex.String() }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (m FairMutex) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (m FairMutex) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// String returns the name: RWMutex("orders:42").
+func (l RWMutex) String() string { return "RW" + l.writer.String() }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (l RWMutex) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (l RWMutex) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// String returns the name: FencedMutex("orders:42").
+func (m FencedMutex) String() string { return "Fenced" + m.Mutex.String() }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (m FencedMutex) Format(f fmt.State, verb rune) { redact.Format(f, verb, m.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (m FencedMutex) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// String returns the lock's name and owner. It does not say whether the lock is still
+// held.
+func (l FencedHold) String() string {
+	if l.Hold == nil {
+		return "FencedHold(none)"
+	}
+	return "Fenced" + l.Hold.String()
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (l FencedHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (l FencedHold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
 // String returns the lock's name and owner. It does not say whether the lock is still
 // held.
 func (l Hold) String() string {

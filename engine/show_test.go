@@ -62,6 +62,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	permits := mustAcquire(t, e.Semaphore("free"), 0)
 	lost := &LostError{Name: "orders:42", Reason: NotRenewed}
 	acks := &AckError{Name: "orders:42", Acked: 1, Wanted: 2, Cause: refused}
 	cfg := fullConfig(s.Addr())
@@ -70,6 +71,15 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 		"Config":           {cfg, e.cfg, Config{}, Config{Addrs: []string{"redis://ada:" + secret + "@h:1", "ada:" + secret + "@h", "h:1,password=" + secret, "redis://h?Pass=x@" + secret}}},
 		"Mutex":            {m, Mutex{}, e.Mutex(strings.Repeat("x", maxName))},
 		"SpinMutex":        {e.SpinMutex("orders:42"), SpinMutex{}},
+		"FairMutex":        {e.FairMutex("orders:42"), FairMutex{}},
+		"RWMutex":          {e.RWMutex("orders:42"), RWMutex{}},
+		"FencedMutex":      {e.FencedMutex("orders:42"), FencedMutex{}},
+		"PermitSemaphore":  {e.PermitSemaphore("orders:42"), PermitSemaphore{}},
+		"PermitHold":       {&PermitHold{hold}, PermitHold{hold}, PermitHold{}},
+		"FencedHold":       {&FencedHold{hold}, FencedHold{hold}, FencedHold{}},
+		"Semaphore":        {e.Semaphore("orders:42"), Semaphore{}},
+		"Permits":          {permits, Permits{}},
+		"Latch":            {e.Latch("orders:42"), Latch{}},
 		"Hold":             {hold, unlocked, *hold, Hold{}},
 		"Future":           {m.LockAsync(ctxT(t)), granted, failed, unlocked.UnlockAsync(), (*Future[*Hold])(nil)},
 		"MultiLock":        {e.Many("a", "b"), e.Many(someNames(100)...), Multi(), MultiLock{}},
@@ -188,10 +198,10 @@ func TestEventsHaveTheTextOfTheirErrorInJSON(t *testing.T) {
 	t.Parallel()
 	why := fmt.Errorf("dial: %w", net.ErrClosed)
 	for want, event := range map[string]any{
-		`{"Addr":"h:1","Role":"lane","Lane":1,"Up":false,"Err":"dial: use of closed network connection"}`:                                     ConnEvent{Addr: "h:1", Role: "lane", Lane: 1, Err: why},
-		`{"Addr":"h:1","Role":"lane","Lane":0,"Up":true,"Err":null}`:                                                                          ConnEvent{Addr: "h:1", Role: "lane", Up: true},
-		`{"Node":"h:1","Holds":2,"Lag":3,"RTT":4,"Err":"dial: use of closed network connection"}`:                                             RenewedEvent{Node: "h:1", Holds: 2, Lag: 3, RTT: 4, Err: why},
-		`{"Kind":"","Name":"","Start":"0001-01-01T00:00:00Z","Wait":0,"Attempts":0,"Err":"engine: lock \"x\" not acquired: held by another"}`: AcquiredEvent{Err: notAcquired("x", &reason.Held{TTL: -1})},
+		`{"Addr":"h:1","Role":"lane","Lane":1,"Up":false,"Err":"dial: use of closed network connection"}`:                                                   ConnEvent{Addr: "h:1", Role: "lane", Lane: 1, Err: why},
+		`{"Addr":"h:1","Role":"lane","Lane":0,"Up":true,"Err":null}`:                                                                                        ConnEvent{Addr: "h:1", Role: "lane", Up: true},
+		`{"Node":"h:1","Holds":2,"Lag":3,"RTT":4,"Err":"dial: use of closed network connection"}`:                                                           RenewedEvent{Node: "h:1", Holds: 2, Lag: 3, RTT: 4, Err: why},
+		`{"Kind":"","Name":"","Start":"0001-01-01T00:00:00Z","Wait":0,"Attempts":0,"Local":false,"Err":"engine: lock \"x\" not acquired: held by another"}`: AcquiredEvent{Err: notAcquired("x", &reason.Held{TTL: -1})},
 	} {
 		text, err := json.Marshal(event)
 		if err != nil || string(text) != want {
@@ -234,8 +244,9 @@ func TestTextsSayWhatSomethingIs(t *testing.T) {
 		`Future(pending)`:                                m.LockAsync(h.Context(ctxT(t))),
 		`Future(Hold("orders:42" of ` + h.Owner() + `))`: granted,
 		`Future(engine: lock not acquired: invalid argument: the name of a lock must not be empty)`: e.Mutex("").LockAsync(ctxT(t)),
-		`[Lease(10s) Acked(all) NonReentrant()]`:                                                    []Option{Lease(10 * time.Second), Acked(AllReplicas), NonReentrant()},
-		`Config{Addrs:[h:1] Password:*** DB:2 TLS:set Lease:20s Replicas:majority}`:                 cfg,
+		`[Backoff(1ms, 64ms)]`:                   []Option{Backoff(time.Millisecond, 64*time.Millisecond)},
+		`[Lease(10s) Acked(all) NonReentrant()]`: []Option{Lease(10 * time.Second), Acked(AllReplicas), NonReentrant()},
+		`Config{Addrs:[h:1] Password:*** DB:2 TLS:set Lease:20s Replicas:majority}`: cfg,
 		`Hooks{Lost:set}`: Hooks{Lost: func(HoldEvent) {}},
 	} {
 		if got := fmt.Sprint(v); got != want {

@@ -24,8 +24,7 @@ type State struct {
 	Locked bool
 	// Mine: one of the holders is this engine.
 	Mine bool
-	// Mode is "" for a free lock, else "exclusive", or "read" or "write" if the key is
-	// a read-write lock of Redisson.
+	// Mode is "" for a free lock, else "exclusive", or "read" or "write" for an RWMutex.
 	Mode string
 	// Holders are the owners that hold the lock, Redisson's included.
 	Holders []Holder
@@ -36,8 +35,9 @@ type State struct {
 
 // Holder is one owner of a lock.
 type Holder struct {
-	// ID is the owner on the server: "<uuid>:<number>". A negative number is nobody: the lock
-	// was given up, and its MinHold keeps it taken.
+	// ID is the owner on the server: "<uuid>:<number>", and ":write" after that for the writer of
+	// a read-write lock. A negative number is nobody: the lock was given up, and its MinHold
+	// keeps it taken.
 	ID string
 	// Count is how many times this owner holds the lock, re-entries included.
 	Count int
@@ -54,7 +54,7 @@ func (m Mutex) state(ctx context.Context) (State, error) {
 	if err := m.usable(); err != nil {
 		return State{}, err
 	}
-	v, err := m.engine().ask(ctx, m.route, true, func(dst []byte, form resp.Form) []byte {
+	v, err := m.engine().ask(ctx, m.route, reads, func(dst []byte, form resp.Form) []byte {
 		return script.AppendState(dst, form, m.key.Name)
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func (m Mutex) state(ctx context.Context) (State, error) {
 	}
 	s.Locked = len(s.Holders) > 0
 	if !s.Locked {
-		s.TTL = 0
+		s.Mode, s.TTL = "", 0
 	} else if s.Mode == "" {
 		s.Mode = "exclusive"
 	}
@@ -100,8 +100,9 @@ type forceOptions struct {
 }
 
 // IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
-// So you cannot take the lock from an owner that got it after you looked. An empty id
-// is ErrInvalid.
+// So you cannot take the lock from an owner that got it after you looked. Holds of one
+// process that hand the lock over to each other are one owner (see Config.HandOver): the one
+// that has it by then loses it. An empty id is ErrInvalid.
 func IfHolder(id string) ForceOption { return ifHolder(id) }
 
 type ifHolder string
@@ -140,9 +141,8 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption) (bool, error
 	if o.invalid != nil {
 		return false, o.invalid
 	}
-	channel := m.engine().table.Channel(m.key)
-	v, err := m.engine().ask(ctx, m.route, false, func(dst []byte, form resp.Form) []byte {
-		return script.AppendForce(dst, form, m.key.Name, o.holder, channel)
+	v, err := m.engine().ask(ctx, m.route, writes, func(dst []byte, form resp.Form) []byte {
+		return m.engine().table.AppendForce(dst, form, m.key, o.holder)
 	})
 	if err != nil {
 		return false, err
@@ -196,21 +196,40 @@ func (q *question) Complete(r resp.Reply) {
 	close(q.done)
 }
 
+// asking says what a question without an answer may have done, and whether it may be repeated.
+type asking uint8
+
+const (
+	reads    asking = iota // nothing; it may
+	writes                 // what it is for; it may not
+	rewrites               // what it is for; it may
+)
+
 // ask sends a command and waits for its answer. While it has not been sent, or may
 // be repeated, it is tried again until Config.CommandTimeout.
-func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func([]byte, resp.Form) []byte) (resp.Value, error) {
+func (e *Engine) ask(ctx context.Context, route uint64, how asking, encode func([]byte, resp.Form) []byte) (resp.Value, error) {
 	if ctx == nil {
 		return resp.Value{}, reason.ErrNoContext
 	}
 	if ctx.Err() != nil { // then nothing is sent
 		return resp.Value{}, reason.Because(reason.NotAsked, context.Cause(ctx))
 	}
+	v, doubt, err := e.askOften(ctx, route, how, encode)
+	if err != nil && doubt {
+		err = reason.Because(slices.Insert(slices.Clone(reason.Of(err)), 0, ErrOutcomeUnknown)...)
+	}
+	return v, err
+}
+
+// askOften also reports whether a question that writes may have been executed, if there is an
+// error.
+func (e *Engine) askOften(ctx context.Context, route uint64, how asking, encode func([]byte, resp.Form) []byte) (v resp.Value, doubt bool, err error) {
 	patience, stop := e.world.After(e.cfg.CommandTimeout)
 	defer stop()
 	pause := 5 * time.Millisecond
 	for {
 		if e.table.Closing() {
-			return resp.Value{}, ErrClosed
+			return resp.Value{}, doubt, ErrClosed
 		}
 		q := &question{encode: encode, done: make(chan struct{})}
 		e.table.Client.Submit(route, q)
@@ -218,44 +237,46 @@ func (e *Engine) ask(ctx context.Context, route uint64, repeat bool, encode func
 		case 0:
 			switch drive.Classify(q.err) {
 			case machine.Answered:
-				return q.value, nil
+				return q.value, false, nil
 			case machine.WrongType:
-				return resp.Value{}, reason.Because(ErrWrongType, q.err)
+				return resp.Value{}, doubt, reason.Because(ErrWrongType, q.err)
 			case machine.Denied:
-				return resp.Value{}, q.err
+				return resp.Value{}, doubt, q.err
 			case machine.NotSent, machine.Full, machine.Unwanted, machine.Shut, machine.Busy: // again, as long as there is time
 			case machine.Unknown:
-				if !repeat {
-					return resp.Value{}, reason.Because(ErrOutcomeUnknown, q.err)
+				if doubt = how != reads; how == writes {
+					return resp.Value{}, doubt, q.err
 				}
 			}
 		case 1:
-			return resp.Value{}, e.unanswered(route, q, repeat, context.Cause(ctx))
+			may, err := e.unanswered(route, q, how, context.Cause(ctx))
+			return resp.Value{}, doubt || may, err
 		case 2:
-			return resp.Value{}, e.unanswered(route, q, repeat, nil)
+			may, err := e.unanswered(route, q, how, nil)
+			return resp.Value{}, doubt || may, err
 		}
 		again, stopAgain := e.world.After(pause)
 		pause = min(2*pause, 100*time.Millisecond)
 		switch e.world.Wait(again, ctx.Done(), patience) {
 		case 1:
 			stopAgain()
-			return resp.Value{}, e.unasked(route, q, context.Cause(ctx))
+			return resp.Value{}, doubt, e.unasked(route, q, context.Cause(ctx))
 		case 2:
 			stopAgain()
-			return resp.Value{}, e.unasked(route, q, nil)
+			return resp.Value{}, doubt, e.unasked(route, q, nil)
 		}
 	}
 }
 
 // unanswered is the error of a question whose asker stopped waiting for the answer: its
 // context ended, for that cause, or the time was over. The answer may have come at the
-// same moment, and say that nothing was sent.
-func (e *Engine) unanswered(route uint64, q *question, repeat bool, cause error) error {
+// same moment, and say that nothing was sent. If not, a question that writes is in doubt.
+func (e *Engine) unanswered(route uint64, q *question, how asking, cause error) (doubt bool, err error) {
 	q.left.Store(true)
 	select {
 	case <-q.done:
 		if v := drive.Classify(q.err); v != machine.Answered && v != machine.Unknown {
-			return e.unasked(route, q, cause)
+			return false, e.unasked(route, q, cause)
 		}
 	default:
 	}
@@ -263,10 +284,10 @@ func (e *Engine) unanswered(route uint64, q *question, repeat bool, cause error)
 	if cause == nil {
 		what, cause = ErrUnavailable, errors.New("no answer within Config.CommandTimeout")
 	}
-	if !repeat {
-		what = ErrOutcomeUnknown
+	if how != reads {
+		return true, cause
 	}
-	return reason.Because(what, cause)
+	return false, reason.Because(what, cause)
 }
 
 // unasked is the error of a question that could not be asked before its asker stopped.

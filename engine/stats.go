@@ -8,7 +8,9 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Stats is a snapshot of an engine. Its parts are not taken at the same instant.
+// Stats is a snapshot of an engine. Its parts are not taken at the same instant. Permits of a
+// semaphore count as a hold, however many they are, and those who wait for a semaphore or a
+// latch as acquisitions.
 type Stats struct {
 	// Held counts live holds, re-entries included. Waiting counts acquisitions without
 	// a result, InFlight commands without an answer, Channels subscribed channels.
@@ -21,6 +23,10 @@ type Stats struct {
 	Acquired, Released, Renewed, NotAcquired uint64
 	// Lost counts holds lost, by reason.
 	Lost map[LostReason]uint64
+	// HandedOver counts grants of a lock that another holder of this process had handed over, or
+	// passed on by a command:
+	// see Config.HandOver.
+	HandedOver uint64
 	// Compensations counts releases of owners that nobody wanted. Burned counts those
 	// of them whose acquire had an unknown outcome.
 	Compensations, Burned uint64
@@ -51,12 +57,23 @@ func (e *Engine) Stats() Stats {
 	n := e.table.Counters()
 	s.Held, s.Waiting = n.Held, n.Pending
 	s.Acquired, s.Released, s.Renewed, s.NotAcquired = n.Acquired, n.Released, n.Renewed, n.NotAcquired
+	s.HandedOver = n.HandedOver
 	s.Compensations, s.Burned, s.UnknownOutcomes = n.Compensations, n.Burned, n.Unknown
 	s.Leaked, s.NotAcked = n.Leaked, n.Unacked
 	for reason, n := range n.Lost {
 		if n > 0 {
 			s.Lost[LostReason(reason)] = n
 		}
+	}
+	counts := e.table.Counted()
+	s.Held += counts.Held
+	s.Waiting += counts.Pending
+	s.Acquired += counts.Acquired
+	s.Released += counts.Released
+	s.NotAcquired += counts.NotAcquired
+	s.UnknownOutcomes += counts.Unknown
+	if counts.Revoked > 0 {
+		s.Lost[EngineClosed] += counts.Revoked
 	}
 	c := e.table.Client.Stats()
 	s.InFlight, s.Channels = c.InFlight, c.Channels
@@ -80,6 +97,13 @@ func (e *Engine) inside() (in world.Inside) {
 			}
 			in.States = append(in.States, fmt.Sprintf("%q: %+v", r.Name, r.View()))
 		}
+		for _, c := range sh.Counts() {
+			in.Names++
+			if c.Urgent() {
+				in.Urgent++
+			}
+			in.States = append(in.States, fmt.Sprintf("%q: %+v", c.Name, c.View()))
+		}
 		sh.Unlock()
 	}
 	for _, l := range e.table.Recovery.View().Lanes {
@@ -90,7 +114,7 @@ func (e *Engine) inside() (in world.Inside) {
 	e.gatherings.mu.Lock()
 	in.Many = len(e.gatherings.listed)
 	e.gatherings.mu.Unlock()
-	in.Watched = e.watches.Len() + e.gatherings.watches.Len()
+	in.Watched = e.watches.Len() + e.asks.Len() + e.gatherings.watches.Len()
 	return in
 }
 

@@ -124,8 +124,8 @@ func reenterAlone(t *testing.T, m Mutex, h *Hold) *Hold {
 }
 
 func contextsOf(h *Hold) int {
-	h.h.Shard.Lock()
-	defer h.h.Shard.Unlock()
+	h.h.Shard().Lock()
+	defer h.h.Shard().Unlock()
 	return len(h.h.Contexts())
 }
 

@@ -20,10 +20,10 @@ import (
 //	rediss://, rediss+cluster://, ...             the same over TLS
 //	unix://[user[:password]@]/path/to/socket      ?db=N selects the database
 //
-// Settings may follow as a query: db, client_name, lease, margin, command_timeout,
-// dial_timeout, close_timeout, ack_timeout (durations such as 10s), lanes,
-// sentinel_username, sentinel_password, sharding, replicas (all, majority or a number).
-// An unknown setting is an error.
+// Settings may follow as a query: db, client_name, lease, margin, hand_over,
+// command_timeout, dial_timeout, close_timeout, ack_timeout (positive durations such as
+// 10s), lanes, sentinel_username, sentinel_password, sharding, replicas (all, majority or
+// a number). An unknown setting is an error. Only a Config can switch HandOver off.
 //
 // A password without a user is the default user's: redis://:secret@host. A user without
 // a password is an error. IPv6 addresses are written in brackets. Errors never contain
@@ -206,7 +206,7 @@ func (c *Config) takeSettings(query string) error {
 		return reason.Invalid("the URL's query cannot be parsed")
 	}
 	durations := map[string]*time.Duration{
-		"lease": &c.Lease, "margin": &c.Margin, "command_timeout": &c.CommandTimeout,
+		"lease": &c.Lease, "margin": &c.Margin, "hand_over": &c.HandOver, "fair_wait": &c.FairWait, "command_timeout": &c.CommandTimeout,
 		"dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout, "ack_timeout": &c.AckTimeout,
 	}
 	numbers := map[string]*int{"db": &c.DB, "lanes": &c.Lanes}
@@ -250,4 +250,4 @@ func (c *Config) takeSettings(query string) error {
 	return nil
 }
 
-const knownSettings = "these are: db, client_name, lease, margin, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding, replicas, ack_timeout"
+const knownSettings = "these are: db, client_name, lease, margin, hand_over, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding, replicas, ack_timeout"

@@ -90,7 +90,7 @@ func (c muteContext) Value(key any) any {
 }
 
 // Futures whose contexts share a Done share a watch. If it cannot be set up for one of
-// them, the others are cancelled nevertheless.
+// them, the others are cancelled anyway.
 func TestContextThatPanicsInLockAsyncLeavesOthersTheirCancel(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())

@@ -13,7 +13,7 @@ import (
 
 // WaitReady returns nil once every connection has been up. An error that needs a
 // human (a wrong password, a database that does not exist, a missing permission) is
-// returned at once and wraps a *ServerError; the Client goes on trying nevertheless.
+// returned at once and wraps a *ServerError; the Client goes on trying anyway.
 // When ctx ends, the error has its cause and the latest error of a connection.
 func (c *Client) WaitReady(ctx context.Context) error { return c.wait(ctx, false) }
 

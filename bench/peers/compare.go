@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pawl-lock/pawl/bench"
 )
@@ -26,16 +28,23 @@ type Client struct {
 	About  string          `json:"about"`
 	Median Figures         `json:"median"`
 	Turns  []*bench.Result `json:"turns"`
+	// Hot is what only hot measures, one for each turn. There, the latency of a turn is that
+	// of the acquisition, and pairs that ended after the duration are not in pairs_per_second.
+	Hot []*HotTurn `json:"hot,omitempty"`
 }
 
 // Figures are medians over the turns, each figure for itself.
 type Figures struct {
 	PairsPerSecond     float64 `json:"pairs_per_second"`
+	LeastPerSecond     float64 `json:"least_pairs_per_second"` // of the turns
+	MostPerSecond      float64 `json:"most_pairs_per_second"`
 	ClientCPUUsPerPair float64 `json:"client_cpu_us_per_pair"`
 	P50Us              float64 `json:"p50_us"`
 	P99Us              float64 `json:"p99_us"`
 	AllocsPerPair      float64 `json:"allocs_per_pair"`
-	CommandsPerPair    float64 `json:"commands_per_pair"`
+	CommandsPerPair    float64 `json:"commands_per_pair"` // 0: not known
+	// SlowestShare is the pairs of the slowest goroutine by those of the mean one.
+	SlowestShare float64 `json:"slowest_share"`
 }
 
 // Ratio is one client's medians divided by another's.
@@ -50,7 +59,7 @@ type Ratio struct {
 // compare gives each subject its turn, rounds times. Every other round goes
 // backwards, so that nobody always runs on what somebody else left warm; each turn
 // has fresh connections, so that no idle client adds to another's CPU time.
-func compare(ctx context.Context, server *bench.Server, chosen []subject, cfg bench.Config, rounds int) (*Report, error) {
+func compare(ctx context.Context, server *bench.Server, chosen []subject, cfg bench.Config, rounds int, patience time.Duration) (*Report, error) {
 	report := &Report{Scenario: cfg.Scenario, Rounds: rounds}
 	for _, s := range chosen {
 		report.Clients = append(report.Clients, &Client{Name: s.name, About: s.about})
@@ -60,11 +69,19 @@ func compare(ctx context.Context, server *bench.Server, chosen []subject, cfg be
 			if round%2 == 1 {
 				i = len(chosen) - 1 - i
 			}
-			result, err := turn(ctx, server, chosen[i], cfg)
+			c := report.Clients[i]
+			var result *bench.Result
+			var hot *HotTurn
+			var err error
+			if cfg.Scenario == bench.Hot {
+				result, hot, err = hotTurn(ctx, server, chosen[i], cfg, patience)
+				c.Hot = append(c.Hot, hot)
+			} else {
+				result, err = turn(ctx, server, chosen[i], cfg)
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", chosen[i].name, err)
 			}
-			c := report.Clients[i]
 			c.Turns = append(c.Turns, result)
 			report.Server, report.Goroutines = result.Server, result.Goroutines
 		}
@@ -87,6 +104,9 @@ func (r *Report) conclude() {
 		of := func(get func(*bench.Result) float64) float64 { return median(c.Turns, get) }
 		c.Median = Figures{
 			PairsPerSecond:     of(func(t *bench.Result) float64 { return t.PairsPerSecond }),
+			LeastPerSecond:     slices.MinFunc(c.Turns, byRate).PairsPerSecond,
+			MostPerSecond:      slices.MaxFunc(c.Turns, byRate).PairsPerSecond,
+			SlowestShare:       of(func(t *bench.Result) float64 { return ratio(float64(t.Fairness.Min), t.Fairness.Mean) }),
 			ClientCPUUsPerPair: of(func(t *bench.Result) float64 { return t.ClientCPUUsPerPair }),
 			P50Us:              of(func(t *bench.Result) float64 { return t.LatencyUs.P50 }),
 			P99Us:              of(func(t *bench.Result) float64 { return t.LatencyUs.P99 }),
@@ -109,6 +129,8 @@ func (r *Report) conclude() {
 		})
 	}
 }
+
+func byRate(a, b *bench.Result) int { return cmp.Compare(a.PairsPerSecond, b.PairsPerSecond) }
 
 func median(turns []*bench.Result, get func(*bench.Result) float64) float64 {
 	var all []float64
@@ -138,6 +160,11 @@ func (r *Report) err() error {
 		for i, t := range c.Turns {
 			if err := t.Err(); err != nil {
 				all = append(all, fmt.Errorf("%s, turn %d: %w", c.Name, i+1, err))
+			}
+		}
+		for i, t := range c.Hot {
+			if t.LostUpdates != 0 {
+				all = append(all, fmt.Errorf("%s, turn %d: %d updates were lost: two had the lock at once", c.Name, i+1, t.LostUpdates))
 			}
 		}
 	}

@@ -3,6 +3,8 @@
 // figures of two separate runs must not be compared.
 //
 //	go run . --goroutines 64 --rounds 5 uncontended
+//	go run . --goroutines 64 --rounds 5 hot
+//	go run . --goroutines 64 --rounds 5 kinds
 //
 // It is a module of its own: what Pawl is compared with never becomes a dependency
 // of it.
@@ -17,7 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/bench"
@@ -49,45 +50,61 @@ func exitCode(err error) int {
 	return 1
 }
 
-var errUsage = errors.New("usage: peers [flags] single|uncontended")
+var errUsage = errors.New("usage: peers [flags] single|uncontended|hot|kinds")
 
-// scenarios are those in which a client that only calls scripts can take part: it
-// cannot wait for a lock.
-var scenarios = []string{bench.Single, bench.Uncontended}
+// scenarios are the closed loops. A client that only calls scripts takes no part in hot:
+// it cannot wait for a lock.
+var scenarios = []string{bench.Single, bench.Uncontended, bench.Hot, kinds}
+
+// mostPatience is less than the time after which a loop calls a worker stuck, and leaves it.
+const mostPatience = 9 * time.Second
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	addr := flags.String("addr", "", "URL of the server; empty: start a redis-server")
-	clients := flags.String("clients", strings.Join(subjectNames(), ","), "what to measure; the first is compared with the others")
+	clients := flags.String("clients", "", "what to measure; the first is compared with the others; empty: all of the scenario")
 	rounds := flags.Int("rounds", 5, "how often each client has its turn")
 	format := flags.String("format", "text", "text or json")
 	cfg := bench.DefaultConfig("")
-	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "workers of uncontended")
+	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "workers of uncontended and hot")
 	flags.DurationVar(&cfg.Duration, "duration", 2*time.Second, "how long one turn is")
 	flags.DurationVar(&cfg.Warmup, "warmup", 500*time.Millisecond, "how long a client runs before its turn counts")
+	patience := flags.Duration("patience", 5*time.Second, "how long an acquisition of hot may take before it is given up")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
 		return errors.Join(errUsage, err)
 	}
 	cfg.Scenario = flags.Arg(0)
-	chosen, err := subjectsOf(*clients)
+	if flags.NArg() != 1 || !slices.Contains(scenarios, cfg.Scenario) {
+		return errUsage
+	}
+	var chosen []subject
+	var err error
+	if cfg.Scenario != kinds {
+		chosen, err = subjectsOf(cfg.Scenario, *clients)
+	}
 	switch {
 	case err != nil:
 		return errors.Join(errUsage, err)
-	case flags.NArg() != 1 || !slices.Contains(scenarios, cfg.Scenario):
-		return errUsage
+	case cfg.Scenario == kinds && *clients != "":
+		return fmt.Errorf("%w: kinds has no --clients", errUsage)
 	case *format != "json" && *format != "text":
 		return fmt.Errorf("%w: no format %q", errUsage, *format)
 	case *rounds < 1:
 		return fmt.Errorf("%w: --rounds must be positive", errUsage)
+	case *patience <= 0 || *patience > mostPatience:
+		return fmt.Errorf("%w: --patience must be positive, and at most %v", errUsage, mostPatience)
 	}
 	server, err := bench.OpenServer(ctx, *addr, false)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	report, err := compare(ctx, server, chosen, cfg, *rounds)
+	if cfg.Scenario == kinds {
+		return runKinds(ctx, server, cfg, *rounds, *format, out)
+	}
+	report, err := compare(ctx, server, chosen, cfg, *rounds, *patience)
 	if err != nil {
 		return err
 	}
@@ -97,3 +114,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	return errors.Join(print(out), report.err())
 }
+
+func runKinds(ctx context.Context, server *bench.Server, cfg bench.Config, rounds int, format string, out io.Writer) error {
+	java, err := openRedisson(javaBuilt, server.URL())
+	if err != nil {
+		return err
+	}
+	report, err := compareKinds(ctx, server, java, cfg, rounds)
+	if err = errors.Join(err, java.Close()); err != nil {
+		return err
+	}
+	print := report.writeText
+	if format == "json" {
+		print = report.writeJSON
+	}
+	return errors.Join(print(out), report.err())
+}
+
+// javaBuilt is where Maven builds the program of Redisson, seen from here.
+const javaBuilt = "redisson/target"

@@ -16,17 +16,32 @@ import (
 type subject struct {
 	name  string
 	about string
-	open  func(ctx context.Context, url string) (bench.Client, error)
+	// open is for the scenarios without contention, contend for hot; nil: it takes no part.
+	open    func(ctx context.Context, url string) (bench.Client, error)
+	contend func(ctx context.Context, url string) (locker, error)
+	// uncounted: it sends plain commands, which the server cannot tell from those of scripts.
+	uncounted bool
+}
+
+func (s subject) in(scenario string) bool {
+	if scenario == bench.Hot {
+		return s.contend != nil
+	}
+	return s.open != nil
 }
 
 var subjects = []subject{
-	{"pawl", "its defaults", openPawl},
-	{"rueidis", "its defaults, EVALSHA of Pawl's scripts", func(ctx context.Context, url string) (bench.Client, error) {
+	{name: "pawl", about: "its defaults", open: openPawl, contend: contendPawl(0)},
+	{name: "rueidis", about: "its defaults, EVALSHA of Pawl's scripts", open: func(ctx context.Context, url string) (bench.Client, error) {
 		return openRueidis(ctx, "rueidis", url, func(*rueidis.ClientOption) {})
 	}},
-	{"rueidis-tuned", "one connection, always pipelined, flushed after 20 us", func(ctx context.Context, url string) (bench.Client, error) {
+	{name: "rueidis-tuned", about: "one connection, always pipelined, flushed after 20 us", open: func(ctx context.Context, url string) (bench.Client, error) {
 		return openRueidis(ctx, "rueidis-tuned", url, tuned)
 	}},
+	{name: "pawl-no-hand-over", about: "HandOver -1: every turn at the server", contend: contendPawl(-1)},
+	{name: "rueidislock", about: "KeyMajority 1, NoLoopTracking", contend: contendRueidis},
+	{name: "redislock", about: "go-redis, 64 connections, a retry every 1 ms", contend: contendRedislock},
+	{name: "redsync", about: "go-redis, 64 connections, a retry every 1 ms", contend: contendRedsync, uncounted: true},
 }
 
 // tuned is the best that was found for many goroutines: all share one pipeline, as
@@ -46,26 +61,31 @@ func openPawl(ctx context.Context, url string) (bench.Client, error) {
 	return bench.OpenPawl(ctx, cfg)
 }
 
-func subjectNames() []string {
+func subjectNames(scenario string) []string {
 	var names []string
 	for _, s := range subjects {
-		names = append(names, s.name)
+		if s.in(scenario) {
+			names = append(names, s.name)
+		}
 	}
 	return names
 }
 
-// subjectsOf finds the subjects of a list of names.
-func subjectsOf(list string) ([]subject, error) {
+// subjectsOf finds the subjects of a list of names; an empty one is all of the scenario.
+func subjectsOf(scenario, list string) ([]subject, error) {
 	var chosen []subject
+	if list == "" {
+		list = strings.Join(subjectNames(scenario), ",")
+	}
 	for name := range strings.SplitSeq(list, ",") {
 		found := false
 		for _, s := range subjects {
-			if s.name == name {
+			if s.name == name && s.in(scenario) {
 				chosen, found = append(chosen, s), true
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no client %q: there are %s", name, strings.Join(subjectNames(), ", "))
+			return nil, fmt.Errorf("no client %q in %s: there are %s", name, scenario, strings.Join(subjectNames(scenario), ", "))
 		}
 	}
 	return chosen, nil

@@ -24,7 +24,7 @@ func newBenchCommand() *cobra.Command {
 
   single       one goroutine locks and unlocks one name
   uncontended  --goroutines with a name of their own each
-  hot          --goroutines that contend for one name
+  hot          --goroutines that contend for one name, and hand it over to each other
   waiters      --count pending futures on --names names that are held:
                memory, goroutines and idle CPU; then all are served, cancelled
                or abandoned (--finish)

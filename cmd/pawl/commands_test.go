@@ -72,11 +72,11 @@ func TestStatusSpeaksJSON(t *testing.T) {
 	s.Do("HSET", "leased", "somebody:1", "1")
 	s.Do("PEXPIRE", "leased", "60000")
 	for name, want := range map[string]map[string]any{
-		"forever": {"name": "forever", "locked": true, "mode": "exclusive", "ttl_ms": nil,
+		"forever": {"name": "forever", "kind": "mutex", "locked": true, "mode": "exclusive", "ttl_ms": nil,
 			"holders": []any{map[string]any{"id": "somebody:1", "count": 2.0}}},
-		"leased": {"name": "leased", "locked": true, "mode": "exclusive", "ttl_ms": "some",
+		"leased": {"name": "leased", "kind": "mutex", "locked": true, "mode": "exclusive", "ttl_ms": "some",
 			"holders": []any{map[string]any{"id": "somebody:1", "count": 1.0}}},
-		"free": {"name": "free", "locked": false, "mode": "", "ttl_ms": 0.0, "holders": []any{}},
+		"free": {"name": "free", "kind": "", "locked": false, "mode": "", "ttl_ms": 0.0, "holders": []any{}},
 	} {
 		v := pawl(t, env, "status", name, "--format", "json")
 		v.expect(t, 0)
@@ -110,7 +110,7 @@ func TestQuietStatusAnswersWithItsExitCode(t *testing.T) {
 			}
 		}
 	}
-	pawl(t, env, "status", "--quiet", "foreign").expect(t, exit.Server, "not a lock")
+	pawl(t, env, "status", "--quiet", "foreign").expect(t, exit.Server, "another type")
 	pawl(t, nil, "status", "--quiet", "a", "--addr", "redis://127.0.0.1:1?dial_timeout=5s").expect(t, exit.Server, "refused")
 	pawl(t, env, "status", "--quiet", "held", "--format", "json").expect(t, exit.Usage, "cannot be combined")
 }
@@ -142,7 +142,7 @@ func TestUnlockRemovesOnlyWhatItShould(t *testing.T) {
 	pawl(t, env, "unlock", "a").expect(t, 64, "--force")
 	pawl(t, env, "unlock", "--force", "a", "--if-holder", "somebody:1").expect(t, 1, "not held by somebody:1")
 	if s.Do("HLEN", "a") != int64(1) {
-		t.Fatal("the lock was removed nevertheless")
+		t.Fatal("the lock was removed anyway")
 	}
 	pawl(t, env, "unlock", "--force", "a", "--if-holder", h.Owner()).expect(t, 0, "a: removed")
 	pawl(t, env, "unlock", "--force", "a").expect(t, 1, "a is free")

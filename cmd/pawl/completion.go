@@ -7,11 +7,13 @@ import (
 
 	"github.com/pawl-lock/pawl/bench"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 // choices are the values of flags that have few.
 var choices = map[string][]string{
 	"format":  {"text", "json"},
+	"kind":    execlock.Kinds(),
 	"on-lost": {"term", "ignore"},
 	"finish":  {bench.Serve, bench.Cancel, bench.Abandon},
 }

@@ -42,6 +42,7 @@ func TestCompletion(t *testing.T) {
 		"status --format ":        {"text", "json", noFiles},
 		"status ":                 {noFiles},
 		"exec --on-lost ":         {"term", "ignore", noFiles},
+		"exec --kind ":            {"mutex", "fair", "fenced", "read", "write", "semaphore", noFiles},
 		"exec ":                   {noFiles},
 		"exec name -- ":           {files},
 		"status --cacert ":        {files},

@@ -23,6 +23,8 @@ import (
 type execFlags struct {
 	server                        *target.Flag
 	quorum                        []string
+	kind                          string
+	permits                       int
 	wait, lease, maxHold, minHold time.Duration
 	onLost                        string
 	grace                         time.Duration
@@ -51,6 +53,15 @@ Several names are taken as one, all of them or none. While one is held by somebo
 none of the others is kept. So two commands that want the same locks never block each
 other for good, no matter in which order they name them. In a cluster the names may be
 on any nodes.
+
+--kind says what NAME is, to all who use it. A fair lock goes to processes in the order in
+which they came (of several names none is promised). With fenced the command finds the
+fencing token of its hold in $PAWL_TOKEN: a number that is higher than those of all holds
+before it. read and write are the halves of a read-write lock: many read, or one writes.
+With semaphore the command has one of several permits, each with a lease, so it comes back
+if this machine dies (engine.PermitSemaphore; an engine.Semaphore has permits without a
+lease, and exec takes none of those). --permits says how many there are, if nobody has
+said so before.
 
 The command finds the lock's name in $PAWL_LOCK_NAME: of several locks, one name on each
 line. pawl passes SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 on to the command
@@ -84,6 +95,12 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
   # two locks, or none
   pawl exec stock-7 stock-9 --wait 10s -- ./transfer.sh 7 9
 
+  # three at a time, on all machines together
+  pawl exec encoders --kind semaphore --permits 3 -- ./encode.sh film.mov
+
+  # a database that compares the numbers refuses what a paused holder writes
+  pawl exec ledger --kind fenced -- sh -c './post.sh --token "$PAWL_TOKEN"'
+
   # on a majority of three servers
   pawl exec deploy --quorum redis://10.0.0.1 --quorum redis://10.0.0.2 --quorum redis://10.0.0.3 -- ./deploy.sh
 
@@ -93,6 +110,8 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 	f := &execFlags{server: target.AddFlag(cmd)}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.quorum, "quorum", nil, "`URL` of one of several independent servers, given once for each: a majority of them must grant the lock")
+	flags.StringVar(&f.kind, "kind", string(execlock.Mutex), "what NAME is: "+oneOf(execlock.Kinds()))
+	flags.IntVar(&f.permits, "permits", 0, "how many permits the semaphore has, if nobody has said so before: a `number`")
 	flags.DurationVar(&f.wait, "wait", 0, "wait at most this `time` for the lock, connecting included; 0s: try once (default: wait as long as it takes)")
 	flags.DurationVar(&f.lease, "lease", 0, "hold the lock for a fixed `time`, not renewed")
 	flags.DurationVar(&f.maxHold, "max-hold", 0, "renew the lock for at most this `time`; then it is lost")
@@ -132,6 +151,8 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 		return exit.Usagef(cmd, "--min-hold and --quorum cannot be combined: a try that has no majority is given back")
 	case cmd.Flags().Changed("min-hold") && cmd.ArgsLenAtDash() > 1:
 		return exit.Usagef(cmd, "--min-hold goes with one name: of several locks each is given back while another is held")
+	case !execlock.Kind(f.kind).Known():
+		return exit.Usagef(cmd, "--kind %q must be %s", f.kind, oneOf(execlock.Kinds()))
 	case f.onLost != "term" && f.onLost != "ignore":
 		return exit.Usagef(cmd, "--on-lost %q must be term or ignore", f.onLost)
 	case f.wait < 0:
@@ -149,14 +170,14 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 	case cmd.Flags().Changed("lease") && cmd.Flags().Changed("max-hold"):
 		return exit.Usagef(cmd, "--lease and --max-hold cannot be combined: a fixed lease already bounds the hold")
 	}
-	return nil
+	return f.checkKind(cmd)
 }
 
 // config translates for execlock.
 func (f *execFlags) config(cmd *cobra.Command, args []string) execlock.Config {
 	dash := cmd.ArgsLenAtDash()
 	cfg := execlock.Config{
-		Names: args[:dash], Wait: -1, KeepRunning: f.onLost == "ignore", Grace: f.grace, Command: args[dash:],
+		Names: args[:dash], Kind: execlock.Kind(f.kind), Permits: f.permits, Wait: -1, KeepRunning: f.onLost == "ignore", Grace: f.grace, Command: args[dash:],
 		SayWhoHolds: isTerminal(cmd.ErrOrStderr()),
 	}
 	for name, option := range map[string]engine.Option{

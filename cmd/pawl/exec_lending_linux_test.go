@@ -261,3 +261,23 @@ func TestExecSaysOnATerminalWhoHoldsTheLock(t *testing.T) {
 		t.Errorf("said %q", v.stderr.String())
 	}
 }
+
+func TestExecSaysOnATerminalThatItWaitsForAPermit(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	sem := openEngine(t, s.URL()).PermitSemaphore("a")
+	if err := sem.SetPermits(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	h, err := sem.TryAcquire(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := atTerminal(t, env, `"$pawl" exec a --kind semaphore -- echo ran; echo "ended with $?"`)
+	term.awaitText(`pawl: waiting for a permit of "a": 2 taken`)
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	term.awaitText("ended with 0")
+	term.v.wait(t)
+}

@@ -38,7 +38,7 @@ func TestExecHoldsTheLockOnAMajority(t *testing.T) {
 			}
 		}
 	}
-	pawl(t, nil, append(args, "--wait", "300ms", "--", "true")...).expect(t, 75, `lock "a" not acquired`, "going on without")
+	pawl(t, nil, append(args, "--wait", "5s", "--", "true")...).expect(t, 75, `lock "a" not acquired`, "going on without")
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -2,37 +2,42 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAME...",
-		Short: "Show who holds a lock",
+		Short: "Show who holds a lock or a permit",
 		Long: `status asks the server who holds a lock and how long its lease lasts. It changes
 nothing. Its exit code is 0 whether the lock is free or held.
 
-A holder whose id ends with a negative number is nobody: the lock was given up, and
+Of a read-write lock it shows who reads or writes, of a fair lock how many wait in its
+queue, of a fenced lock its last fencing token, of a PermitSemaphore how many permits are
+to be had and who has the others. What it cannot know: a fair lock for which nobody
+waits looks like any other. A semaphore and a latch are both a count. A name that is
+free may be that of a latch which is open, or of a semaphore that has no permits yet.
+
+A holder whose id has a negative number is nobody: the lock was given up, and
 --min-hold (or the option MinHold) keeps the lock taken for a while.
 
 With --quiet it prints nothing, and the exit code is the answer: 0 if the lock is
-held (of several: if one of them is), 1 if it is free. Any other code comes with an
-error: the answer is not known.
+held (of several: if one of them is; of permits: if one of them is taken), 1 if it is
+free. Any other code comes with an error: the answer is not known, as for a count.
 
-With --format json the answer is one object: name, locked, mode, ttl_ms (null if
-the key has no expiry, 0 for a free lock) and holders, each with id and count. With
-several names it is an array of such objects, in the order of the names.`,
+With --format json the answer is one object: name, kind (mutex, fenced, fair, read-write,
+permits, count, or "" if there is nothing), locked (null for a count), mode, ttl_ms (null
+if the key has no expiry, 0 if it is free) and holders, each with id and count. Some kinds
+have more: queue, token, available, taken, count, and a holder of a permit its ttl_ms.
+With several names it is an array of such objects, in the order of the names.`,
 		Example: `  pawl status nightly-report
   pawl status nightly-report --format json | jq .locked
   if pawl status --quiet nightly-report; then echo "it is still being made"; fi`,
@@ -48,105 +53,63 @@ several names it is an array of such objects, in the order of the names.`,
 		if *quiet && cmd.Flags().Changed("format") {
 			return exit.Usagef(cmd, "--quiet and --format cannot be combined")
 		}
-		eng, err := server.Open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		states, err := statesOf(cmd.Context(), eng, args)
-		if err != nil {
-			return err
-		}
-		held := func(s lockState) bool { return s.Locked }
+		seen, err := lookAt(cmd.Context(), server, args)
 		switch {
-		case *quiet && !slices.ContainsFunc(states, held):
-			return &exit.Error{Code: exit.Failed}
+		case err != nil:
+			return err
 		case *quiet:
-			return nil
+			return quietly(seen)
 		case *format == "json":
-			return printJSON(cmd.OutOrStdout(), states)
+			return printJSON(cmd.OutOrStdout(), seen)
 		}
-		return printStates(cmd.OutOrStdout(), states)
+		return printText(cmd.OutOrStdout(), seen)
 	}
 	return cmd
 }
 
-// lockState is the state of one lock.
-type lockState struct {
-	name string
-	engine.State
-}
-
-func statesOf(ctx context.Context, eng *engine.Engine, names []string) (states []lockState, err error) {
-	for _, name := range names {
-		s, err := eng.Mutex(name).State(ctx)
-		if err != nil {
-			return nil, err
+// lookAt looks at all names.
+func lookAt(ctx context.Context, server *target.Flag, names []string) (all []*look.Seen, err error) {
+	err = withLooker(ctx, server, func(_ *engine.Engine, looker *look.Looker) error {
+		for _, name := range names {
+			s, err := looker.At(ctx, name)
+			if err != nil {
+				return err
+			}
+			all = append(all, s)
 		}
-		states = append(states, lockState{name, s})
-	}
-	return states, nil
+		return nil
+	})
+	return all, err
 }
 
-func printStates(w io.Writer, states []lockState) error {
-	text := ""
-	for _, s := range states {
-		text += s.text()
+// withLooker connects to the server, and closes what f is given after f.
+func withLooker(ctx context.Context, server *target.Flag, f func(*engine.Engine, *look.Looker) error) error {
+	cfg, err := server.Config()
+	if err != nil {
+		return err
 	}
-	_, err := io.WriteString(w, text)
-	return err
+	eng, err := server.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	looker, err := look.Open(ctx, cfg, eng)
+	if err != nil {
+		return err
+	}
+	defer looker.Close()
+	return f(eng, looker)
 }
 
-func (s lockState) text() string {
-	if !s.Locked {
-		return s.name + ": free\n"
+// quietly answers with the exit code.
+func quietly(seen []*look.Seen) error {
+	if slices.ContainsFunc(seen, (*look.Seen).Held) {
+		return nil
 	}
-	lease := "without a lease: it never ends by itself"
-	if s.TTL >= 0 {
-		lease = fmt.Sprintf("its lease ends in %v unless renewed", s.TTL.Round(time.Millisecond))
+	for _, s := range seen {
+		if s.Kind == look.Count {
+			return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch: the server does not say whether anybody holds some of it", s.Name)}
+		}
 	}
-	text := fmt.Sprintf("%s: locked (%s), %s\n", s.name, execlock.Shown(s.Mode), lease)
-	for _, h := range s.Holders {
-		text += fmt.Sprintf("  holder %s, count %d\n", execlock.Shown(h.ID), h.Count)
-	}
-	return text
-}
-
-// stateJSON is what scripts get.
-type stateJSON struct {
-	Name    string       `json:"name"`
-	Locked  bool         `json:"locked"`
-	Mode    string       `json:"mode"`
-	TTL     *int64       `json:"ttl_ms"`
-	Holders []holderJSON `json:"holders"`
-}
-
-type holderJSON struct {
-	ID    string `json:"id"`
-	Count int    `json:"count"`
-}
-
-func (s lockState) json() stateJSON {
-	j := stateJSON{Name: s.name, Locked: s.Locked, Mode: s.Mode, Holders: []holderJSON{}}
-	if ms := s.TTL.Milliseconds(); s.TTL >= 0 {
-		j.TTL = &ms
-	}
-	for _, h := range s.Holders {
-		j.Holders = append(j.Holders, holderJSON(h))
-	}
-	return j
-}
-
-// printJSON prints one object for one name, an array for several.
-func printJSON(w io.Writer, states []lockState) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	if len(states) == 1 {
-		return enc.Encode(states[0].json())
-	}
-	var list []stateJSON
-	for _, s := range states {
-		list = append(list, s.json())
-	}
-	return enc.Encode(list)
+	return &exit.Error{Code: exit.Failed}
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 )
@@ -19,8 +22,13 @@ Until then it may go on working while somebody else already holds the lock, so m
 sure that the holder is dead, or that this does no harm. The lock of a dead holder
 also ends by itself, with its lease.
 
-With --if-holder the lock is removed only if that holder has it, and not if somebody
-else got it after you looked. "pawl status" shows the id.
+It looks what the name is, and wakes the waiters of a lock of that kind. A read-write lock
+is taken from all its readers, or from its writer. The queue of a fair lock stays. All
+permits of a PermitSemaphore that are taken are given back. Nobody holds the count of a
+semaphore or a latch, so there it does nothing.
+
+With --if-holder the lock or the permit is removed only if that holder has it, and not if
+somebody else got it after you looked. "pawl status" shows the id.
 
 The exit code is 1 if there was nothing to remove.`,
 		Example: `  pawl status nightly-report
@@ -29,34 +37,77 @@ The exit code is 1 if there was nothing to remove.`,
 	}
 	server := target.AddFlag(cmd)
 	force := cmd.Flags().Bool("force", false, "required, to confirm that you want to take the lock away")
-	holder := cmd.Flags().String("if-holder", "", "remove the lock only if `ID` holds it, as status shows it")
+	holder := cmd.Flags().String("if-holder", "", "remove only the lock or permit that `ID` holds, as status shows it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*force {
 			return exit.Usagef(cmd, "unlock takes the lock away from its holder, which may go on working; if that is what you want, add --force")
 		}
-		var opts []engine.ForceOption
-		if cmd.Flags().Changed("if-holder") {
-			if *holder == "" {
-				return exit.Usagef(cmd, "--if-holder is empty: give the id that \"pawl status\" shows")
+		if cmd.Flags().Changed("if-holder") && *holder == "" {
+			return exit.Usagef(cmd, "--if-holder is empty: give the id that \"pawl status\" shows")
+		}
+		name := args[0]
+		return withLooker(cmd.Context(), server, func(eng *engine.Engine, looker *look.Looker) error {
+			s, err := looker.At(cmd.Context(), name)
+			if err != nil {
+				return err
 			}
-			opts = append(opts, engine.IfHolder(*holder))
-		}
-		eng, err := server.Open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		removed, err := eng.Mutex(args[0]).ForceUnlock(cmd.Context(), opts...)
-		switch {
-		case err != nil:
-			return err
-		case removed:
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", args[0])
-			return nil
-		case *holder != "":
-			return fmt.Errorf("%s is not held by %s (any more): nothing was removed", args[0], *holder)
-		}
-		return fmt.Errorf("%s is free: there was nothing to remove", args[0])
+			removed, err := forceUnlock(cmd.Context(), eng, s, *holder)
+			switch {
+			case err != nil:
+				return err
+			case removed > 0 && s.Kind == look.Permits:
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: permits given back: %d\n", name, removed)
+				return nil
+			case removed > 0:
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", name)
+				return nil
+			case *holder != "":
+				return fmt.Errorf("%s is not held by %s (any more): nothing was removed", name, *holder)
+			}
+			return fmt.Errorf("%s is free: there was nothing to remove", name)
+		})
 	}
 	return cmd
+}
+
+// forceUnlock takes a lock away as its kind wants it, from that holder or, without one, from all.
+// It returns how many locks or permits were.
+func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder string) (removed int, err error) {
+	var ids []string
+	var locks []engine.Mutex
+	rw := eng.RWMutex(s.Name)
+	switch s.Kind {
+	case look.Count:
+		return 0, &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch, which nobody holds: there is nothing to take away; services give permits back with AddPermits, and open a latch with CountDown", s.Name)}
+	case look.Permits:
+		for _, p := range s.Taken {
+			ids = append(ids, p.ID)
+		}
+		if holder != "" {
+			ids = []string{holder}
+		}
+	case look.RW: // the script of each half looks what it is by now
+		locks = []engine.Mutex{rw.Reader(), rw.Writer()}
+	case look.Fair:
+		locks = []engine.Mutex{eng.FairMutex(s.Name).Mutex}
+	default:
+		locks = []engine.Mutex{eng.Mutex(s.Name)}
+	}
+	var opts []engine.ForceOption
+	if holder != "" {
+		opts = append(opts, engine.IfHolder(holder))
+	}
+	count := func(done bool, failed error) {
+		err = cmp.Or(err, failed)
+		if done {
+			removed++
+		}
+	}
+	for _, l := range locks {
+		count(l.ForceUnlock(ctx, opts...))
+	}
+	for _, id := range ids {
+		count(eng.PermitSemaphore(s.Name).ForceRelease(ctx, id))
+	}
+	return removed, err
 }

@@ -60,12 +60,31 @@ func (r *runner) tellHolder(ctx context.Context) (stop func()) {
 			return
 		case <-patience.C:
 		}
-		name, state, err := r.firstHeld(ctx)
+		waiting := r.waiting(ctx)
 		if ctx.Err() == nil {
-			r.Say("waiting for lock %q%s", name, holderText(state, err))
+			r.Say("waiting for %s", waiting)
 		}
 	}()
 	return func() { cancel(); <-over }
+}
+
+// waiting says what is waited for, and who has it.
+func (r *runner) waiting(ctx context.Context) string {
+	if r.Kind == Semaphore {
+		s := r.engines[0].PermitSemaphore(r.Names[0])
+		held, err := s.Acquired(ctx)
+		return fmt.Sprintf("a permit of %q%s", s.Name(), takenText(held, err))
+	}
+	name, state, err := r.firstHeld(ctx)
+	return fmt.Sprintf("lock %q%s", name, holderText(state, err))
+}
+
+// takenText is what follows the name of a semaphore that is waited for.
+func takenText(held int, err error) string {
+	if err != nil {
+		return ": " + text(err)
+	}
+	return fmt.Sprintf(": %d taken", held)
 }
 
 // firstHeld returns the first of the locks that is held, or what is known of the last one.

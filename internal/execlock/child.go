@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine"
 )
 
 // child is the running command.
@@ -41,7 +44,7 @@ func (r *runner) start(hold hold) (*child, error) {
 	}
 	cmd := exec.Command(r.Command[0], r.Command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), NameEnv+"="+strings.Join(r.Names, "\n"))
+	cmd.Env = r.environment(hold)
 	c := &child{runner: r, hold: hold, holdDone: hold.Done(), grace: time.NewTimer(r.Grace)}
 	c.grace.Stop()
 	c.terminal.open()
@@ -52,6 +55,16 @@ func (r *runner) start(hold hold) (*child, error) {
 	}
 	r.sig.started()
 	return c, nil
+}
+
+// environment is what the command gets: that of this process, with what is held. The token of
+// another lock, under which this process may run itself, would mislead beside this lock's name.
+func (r *runner) environment(hold hold) []string {
+	env := slices.DeleteFunc(os.Environ(), func(one string) bool { return strings.HasPrefix(one, TokenEnv+"=") })
+	if fenced, ok := hold.(*engine.FencedHold); ok {
+		env = append(env, fmt.Sprintf("%s=%d", TokenEnv, fenced.Token()))
+	}
+	return append(env, NameEnv+"="+strings.Join(r.Names, "\n"))
 }
 
 // attend waits until the command has ended, passes signals on to it, and ends it if

@@ -42,14 +42,22 @@ import (
 // NameEnv is the variable that tells the command the names of the locks, one a line.
 const NameEnv = "PAWL_LOCK_NAME"
 
+// TokenEnv is the variable that tells the command the fencing token of a Fenced lock.
+const TokenEnv = "PAWL_TOKEN"
+
 // MaxNames bounds the names together, with a byte between two: Linux starts no command with
 // a variable of more than 128 KiB.
 const MaxNames = 128<<10 - len(NameEnv+"=") - 1
 
 // Config says what to run under which locks.
 type Config struct {
-	// Names are the locks. Several are taken as one: all of them, or none.
+	// Names are the locks. Several are taken as one: all of them, or none. A Fenced lock, which
+	// has a token of its own, and a Semaphore are one alone.
 	Names []string
+	// Kind is what they are, a Mutex by default.
+	Kind Kind
+	// Permits are how many a Semaphore has, if nobody has said so before; 0: others say so.
+	Permits int
 	// Wait bounds the waiting for the lock: 0 is one attempt, negative as long as it
 	// takes.
 	Wait    time.Duration

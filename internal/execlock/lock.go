@@ -2,12 +2,14 @@ package execlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// hold is what a run needs of an engine.Hold, an engine.MultiHold or an engine.QuorumHold.
+// hold is what a run needs of an engine.Hold, of what has one in it, of an engine.MultiHold or of an
+// engine.QuorumHold.
 type hold interface {
 	Done() <-chan struct{}
 	Err() error
@@ -27,11 +29,12 @@ type attempt struct {
 	result  func() (hold, error)
 }
 
-// locks are all the locks that make up the one.
+// locks are all the locks that make up the one. A name that is there twice counts once.
 func (r *runner) locks() (locks []engine.Mutex) {
+	names := slices.Compact(slices.Sorted(slices.Values(r.Names)))
 	for _, e := range r.engines {
-		for _, name := range r.Names {
-			locks = append(locks, e.Mutex(name))
+		for _, name := range names {
+			locks = append(locks, r.Kind.lock(e, name))
 		}
 	}
 	return locks
@@ -40,10 +43,14 @@ func (r *runner) locks() (locks []engine.Mutex) {
 // attempt begins to acquire the lock.
 func (r *runner) attempt(ctx context.Context) attempt {
 	switch {
+	case r.Kind == Semaphore:
+		return r.permit(ctx)
 	case len(r.engines) > 1:
 		return try(ctx, engine.RedLock(r.locks()...), r.Wait, r.Options)
 	case len(r.Names) > 1:
-		return try(ctx, r.engines[0].Many(r.Names...), r.Wait, r.Options)
+		return try(ctx, engine.Multi(r.locks()...), r.Wait, r.Options)
+	case r.Kind == Fenced:
+		return try(ctx, r.engines[0].FencedMutex(r.Names[0]), r.Wait, r.Options)
 	}
 	return try(ctx, r.locks()[0], r.Wait, r.Options)
 }

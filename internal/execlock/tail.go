@@ -81,6 +81,6 @@ func (r *runner) released(err error) error {
 	if err == nil || errors.Is(err, engine.ErrLost) {
 		return err
 	}
-	r.Say("the lock was not released and ends with its lease: %s", text(err))
+	r.Say("the %s was not released and ends with its lease: %s", r.Kind.held(), text(err))
 	return nil
 }

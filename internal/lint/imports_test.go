@@ -37,6 +37,7 @@ var layers = map[string]int{
 	"engine/internal/machine":   2,
 	"engine/internal/watch":     2,
 	"engine/internal/gathering": 3,
+	"engine/internal/tally":     3,
 	"engine/internal/quorum":    3,
 	"engine/internal":           6,
 	"engine/internal/drive":     8,
@@ -56,6 +57,7 @@ var layers = map[string]int{
 	"bench/internal/admin":       11,
 	"bench":                      12,
 	"cmd/pawl/internal/exit":     12,
+	"cmd/pawl/internal/look":     12,
 	"cmd/pawl/internal/target":   13,
 	"cmd":                        14,
 }
@@ -196,7 +198,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
 		pkg("engine/internal/kit", in("engine"), in("internal/redistest"), "testing", "go.uber.org/goleak"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
-		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("bench"), in("engine"), "github.com/spf13/cobra"),
+		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("cmd/pawl/internal/look"), in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
 	} {
 		if got := importComplaints(good); got != nil {
@@ -220,6 +222,8 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine", in("pprof")),
 		pkg("engine/internal/machine", in("engine/internal/script")),
 		pkg("engine/internal/machine", in("engine/internal/recovery")),
+		pkg("engine/internal/machine", in("engine/internal/tally")),
+		pkg("engine/internal/tally", in("engine/internal/script")),
 		pkg("engine/internal/world", in("engine/internal/recovery")),
 		pkg("engine/internal/recovery", in("engine/internal/drive")),
 		pkg("engine/internal/recovery", in("engine")),

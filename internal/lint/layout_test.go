@@ -14,6 +14,7 @@ import (
 var topLevel = []string{
 	"go.mod", "go.sum", "Makefile", "README.md", "DESIGN.md", "CHANGELOG.md", "LICENSE",
 	"docs", "engine", "resp", "wheel", "bench", "cmd", "pprof", "internal",
+	"examples", // modules of their own, for what they need
 }
 
 func TestTopLevelHoldsOnlyWhatTheDesignNames(t *testing.T) {
@@ -48,7 +49,8 @@ const mostFiles = 20
 
 // crowded are the folders with more, and how many they may have.
 var crowded = map[string]int{
-	"engine": 30, // being taken apart
+	"engine":              36, // one for each synchronizer, and what they share
+	"engine/internal/sim": 24, // each kind has its programs and its checks
 }
 
 func TestNoFolderIsAWall(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 // they need.
 var pure = map[string][]string{
 	"engine/internal/machine": {
-		"math", "sync/atomic", "time",
+		"math", "slices", "sync/atomic", "time",
 		"engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/gathering": {
@@ -28,6 +28,10 @@ var pure = map[string][]string{
 	"engine/internal/quorum": {
 		"cmp", "math", "slices", "time",
 		"engine/internal/machine", "engine/internal/reason", "internal/clock",
+	},
+	"engine/internal/tally": {
+		"time",
+		"engine/internal/machine", "engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/queue":               {"cmp", "slices", "time"},
 	"engine/internal/recovery/answer.go":  {"time", "engine/internal/machine", "engine/internal/script"},

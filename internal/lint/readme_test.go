@@ -54,29 +54,44 @@ func TestDocumentsShowCommandsThatTheMakefileHas(t *testing.T) {
 	}
 }
 
-// TestReadmeProgramIsTheExecutedExample compares the program of the README with the
-// Example, which runs on a server of its own: that is the only difference.
-func TestReadmeProgramIsTheExecutedExample(t *testing.T) {
+// programMark is what stands before a program: the Example that it is.
+var programMark = regexp.MustCompile("<!-- program: the executed (Example\\w*) of (engine/example\\w*_test\\.go) -->\n```go\n((?s:.*?))```\n")
+
+// TestProgramsOfDocumentsAreExecutedExamples compares the programs of documents with Examples,
+// which run on a server of their own: that is the only difference. The README has one, and so
+// has the page of each kind of synchronizer.
+func TestProgramsOfDocumentsAreExecutedExamples(t *testing.T) {
 	t.Parallel()
-	program := between(readText(t, "README.md"), "<!-- program: the executed Example of engine/example_test.go -->\n```go\n", "```\n")
-	example := readText(t, "engine/example_test.go")
+	for _, page := range []string{"README.md", "docs/fencing.md", "docs/fair.md"} {
+		programs := programMark.FindAllStringSubmatch(readText(t, page), -1)
+		if len(programs) == 0 {
+			t.Errorf("%s has no program that is an Example", page)
+		}
+		for _, m := range programs {
+			if example := programOf(t, m[1], readText(t, m[2])); m[3] != example {
+				t.Errorf("the program of %s is not %s of %s.\n%s\nExample:\n%s", page, m[1], m[2], m[3], example)
+			}
+		}
+	}
+}
+
+// programOf is the program that an Example is, which is alone in its file.
+func programOf(t *testing.T, name, file string) string {
+	t.Helper()
 	for _, replace := range [][2]string{
 		{"package engine_test\n", "package main\n"},
-		{"func Example() {", "func main() {"},
+		{"func " + name + "() {", "func main() {"},
 		{"\tserver := startRedis() // stands in for redis://127.0.0.1:6379\n\tdefer server.Close()\n\n", ""},
 		{"server.URL()", `"redis://127.0.0.1:6379"`},
 	} {
-		if strings.Count(example, replace[0]) != 1 {
-			t.Fatalf("engine/example_test.go does not have %q once", replace[0])
+		if strings.Count(file, replace[0]) != 1 {
+			t.Fatalf("the file of %s does not have %q once", name, replace[0])
 		}
-		example = strings.Replace(example, replace[0], replace[1], 1)
+		file = strings.Replace(file, replace[0], replace[1], 1)
 	}
-	example, output, _ := strings.Cut(example, "\t// Output:\n")
+	program, output, _ := strings.Cut(file, "\t// Output:\n")
 	if output == "" {
-		t.Fatal("the Example has no // Output, so it is not executed")
+		t.Fatalf("%s has no // Output, so it is not executed", name)
 	}
-	example += "}\n"
-	if program != example {
-		t.Errorf("the program of README.md is not the Example of engine/example_test.go.\nREADME:\n%s\nExample:\n%s", program, example)
-	}
+	return program + "}\n"
 }

@@ -266,6 +266,21 @@ func (c *Cluster) MoveKeys(slot int, from, to *Server) int {
 	}
 }
 
+// MoveSome is MoveKeys of those that are wanted first. It returns how many have stayed.
+func (c *Cluster) MoveSome(slot int, from, to *Server, first func(key string) bool) (stayed int) {
+	c.t.Helper()
+	keys, _ := from.Do("CLUSTER", "GETKEYSINSLOT", strconv.Itoa(slot), "1000").([]any)
+	for _, k := range keys {
+		key := k.(string)
+		if !first(key) {
+			stayed++
+		} else if v := from.Do("MIGRATE", "127.0.0.1", strconv.Itoa(to.port), key, "0", "5000"); v != "OK" && v != "NOKEY" {
+			c.t.Fatalf("MIGRATE of %s: %v", key, v)
+		}
+	}
+	return stayed
+}
+
 // EndMove gives the slot to its new node for good. Keys that came into being at from
 // meanwhile are moved first.
 func (c *Cluster) EndMove(slot int, from, to *Server) {

@@ -34,6 +34,7 @@ type Config struct {
 	sentinel bool        // it is a sentinel
 	cert     *serverCert // of another server, which it shares
 	bus      bool        // a node of a cluster, with a bus
+	lone     bool        // all of its cluster
 	needs    []Ability
 }
 
@@ -111,12 +112,15 @@ func (p *Process) Socket() string { return filepath.Join(p.dir, "redis.sock") }
 // Dir is the server's working directory.
 func (p *Process) Dir() string { return p.dir }
 
-// URL is the redis:// URL of the TCP address (rediss:// with TLS), with the
-// password if there is one.
+// URL is the redis:// URL of the TCP address (rediss:// with TLS, redis+cluster:// after
+// StartLone), with the password if there is one.
 func (p *Process) URL() string {
 	u := url.URL{Scheme: "redis", Host: p.Addr()}
 	if p.cert != nil {
 		u.Scheme = "rediss"
+	}
+	if p.cfg.lone {
+		u.Scheme += "+cluster"
 	}
 	if p.cfg.Password != "" {
 		u.User = url.UserPassword("", p.cfg.Password)

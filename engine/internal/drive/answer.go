@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
@@ -17,12 +18,25 @@ var ErrReply = errors.New("engine: the server's answer is not one of the script'
 var errRefused = errors.New("engine: the server refuses to write the lock for now")
 
 // reading reads the reply of a command.
-func reading(what machine.What, reply resp.Reply) machine.Outcome {
+func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
+	what := c.What
 	o := machine.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
 	if reply.Ack != nil {
 		o.Ack = reply.Ack
 	}
 	v := reply.Value
+	if o.Err == nil && c.Also != nil {
+		v, o.Also = parts(v, c)
+		if v.Kind == wire.KindError {
+			o.Err = wire.NewServerError(v.Bytes)
+		}
+	}
+	if o.Err == nil && what == machine.Acquiring && c.Also == nil {
+		v, o.Token = kind.Kind(c.Kind).Granted(v)
+	}
+	if o.Err == nil && what == machine.Passing {
+		v, o.Token = kind.Passed(v)
+	}
 	if o.Err == nil && what == machine.Extending {
 		// renew answers a list; ours has one element.
 		list := v
@@ -38,6 +52,35 @@ func reading(what machine.What, reply resp.Reply) machine.Outcome {
 		read(&o, what, v.Int)
 	}
 	return o
+}
+
+// parts are the answers to a batch: to what the command is for, and of the debts that it has
+// taken along. There are none if they are not as many as were asked for.
+func parts(list resp.Value, c *machine.Command) (own resp.Value, also []machine.Outcome) {
+	n := len(c.Also.IDs)
+	if list.Kind != wire.KindArray || list.Len() != n+1 {
+		return resp.Value{}, nil
+	}
+	at := 0 // that of a release comes first, that of an acquire last
+	if c.What == machine.Acquiring {
+		at = n
+	}
+	list.Each(func(i int, e resp.Value) bool {
+		if i == at {
+			own = e
+			return true
+		}
+		var o machine.Outcome
+		if e.Kind != wire.KindInt {
+			o.Err = ErrReply
+		}
+		if o.Verdict = Classify(o.Err); o.Verdict == machine.Answered {
+			read(&o, machine.Settling, e.Int)
+		}
+		also = append(also, o)
+		return true
+	})
+	return own, also
 }
 
 // read says what the answer of a script means.

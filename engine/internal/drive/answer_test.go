@@ -48,7 +48,7 @@ func TestAnswersAreReadForTheMachine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := reading(c.what, resp.Reply{Value: v})
+			o := reading(&machine.Command{What: c.what}, resp.Reply{Value: v})
 			if o.Verdict != c.verdict || o.Answer != c.answer || o.TTL != c.ttl {
 				t.Errorf("verdict %d, answer %d, TTL %v; want %d, %d, %v", o.Verdict, o.Answer, o.TTL, c.verdict, c.answer, c.ttl)
 			}
@@ -62,5 +62,56 @@ func TestAnswersAreReadForTheMachine(t *testing.T) {
 				t.Errorf("error %v", o.Err)
 			}
 		})
+	}
+}
+
+// Each part of a batch has its own answer: a server may release, and refuse to grant.
+func TestTheAnswersOfABatchAreThoseOfItsParts(t *testing.T) {
+	t.Parallel()
+	two := &machine.Batch{IDs: []int64{7, 8}}
+	acquire, settle := machine.Command{What: machine.Acquiring, Also: two}, machine.Command{What: machine.Settling, Also: two}
+	own := func(v machine.Verdict, a machine.Answer) machine.Outcome {
+		return machine.Outcome{Verdict: v, Answer: a}
+	}
+	for name, x := range map[string]struct {
+		c    machine.Command
+		text string
+		want machine.Outcome
+		also []machine.Outcome
+	}{
+		"granted": {acquire, "*3\r\n:1\r\n:-3\r\n:-2\r\n", own(machine.Answered, machine.Done),
+			[]machine.Outcome{own(machine.Answered, machine.Done), own(machine.Answered, machine.Missing)}},
+		"held": {acquire, "*3\r\n:2\r\n:-3\r\n:1500\r\n", machine.Outcome{Answer: machine.Taken, TTL: 1500 * time.Millisecond},
+			[]machine.Outcome{own(machine.Answered, machine.Mute), own(machine.Answered, machine.Missing)}},
+		"no memory": {acquire, "*3\r\n:1\r\n:1\r\n-OOM command not allowed\r\n", own(machine.Busy, machine.Done),
+			[]machine.Outcome{own(machine.Answered, machine.Done), own(machine.Answered, machine.Done)}},
+		"no right": {acquire, "*3\r\n:1\r\n:1\r\n-NOPERM no\r\n", own(machine.Denied, machine.Done),
+			[]machine.Outcome{own(machine.Answered, machine.Done), own(machine.Answered, machine.Done)}},
+		"released":    {settle, "*3\r\n:-3\r\n:1\r\n:2\r\n", own(machine.Answered, machine.Missing), []machine.Outcome{own(machine.Answered, machine.Done), own(machine.Answered, machine.Mute)}},
+		"nonsense":    {settle, "*3\r\n:1\r\n:1\r\n$1\r\nx\r\n", own(machine.Answered, machine.Done), []machine.Outcome{own(machine.Answered, machine.Done), own(machine.Denied, machine.Done)}},
+		"too few":     {acquire, "*2\r\n:1\r\n:-2\r\n", own(machine.Denied, machine.Done), nil},
+		"no list":     {settle, ":1\r\n", own(machine.Denied, machine.Done), nil},
+		"all refused": {settle, "-READONLY no\r\n", own(machine.Busy, machine.Done), nil},
+	} {
+		v, _, err := wire.Decode([]byte(x.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply := resp.Reply{Value: v}
+		if v.Kind == wire.KindError {
+			reply = resp.Reply{Err: wire.NewServerError(v.Bytes)}
+		}
+		o := reading(&x.c, reply)
+		if o.Verdict != x.want.Verdict || o.Answer != x.want.Answer || o.TTL != x.want.TTL {
+			t.Errorf("%s: %+v, want %+v", name, o, x.want)
+		}
+		if len(o.Also) != len(x.also) {
+			t.Fatalf("%s: %d others, want %d", name, len(o.Also), len(x.also))
+		}
+		for i := range o.Also {
+			if o.Also[i].Verdict != x.also[i].Verdict || o.Also[i].Answer != x.also[i].Answer {
+				t.Errorf("%s: %d: %+v, want %+v", name, i, o.Also[i], x.also[i])
+			}
+		}
 	}
 }

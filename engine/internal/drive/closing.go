@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/tally"
 )
 
 // closing is how far the end of a table has come.
@@ -30,13 +31,22 @@ func (t *Table) Close() {
 }
 
 // StopWaiting fails what waits.
-func (t *Table) StopWaiting() { t.Each((*machine.Resource).StopWaiting) }
+func (t *Table) StopWaiting() {
+	t.Each((*machine.Resource).StopWaiting)
+	t.eachCount((*tally.Tally).StopWaiting)
+}
 
-// EndHolds ends every hold, and has the locks released.
-func (t *Table) EndHolds() { t.Each((*machine.Resource).EndHold) }
+// EndHolds ends every hold, and has the locks and permits released.
+func (t *Table) EndHolds() {
+	t.Each((*machine.Resource).EndHold)
+	t.eachCount((*tally.Tally).End)
+}
 
 // Drop gives up what is left, when the client has failed what was unanswered.
-func (t *Table) Drop() { t.Each((*machine.Resource).Drop) }
+func (t *Table) Drop() {
+	t.Each((*machine.Resource).Drop)
+	t.eachCount((*tally.Tally).Drop)
+}
 
 // Refused is what the server said when it refused to release a lock, for good or for now; nil
 // if it did not.

@@ -30,30 +30,79 @@ func (t *Table) submit(r *machine.Resource) {
 // AppendCommand implements resp.Request.
 func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
 	r, cmd := c.res(), &c.Cmd
-	owner := OwnerOf(r, cmd.ID)
+	owner := OwnerOf(r, cmd.Kind, cmd.ID)
+	if cmd.Also != nil {
+		return c.appendBatch(dst, form)
+	}
+	k := kind.Kind(cmd.Kind)
+	if k.Traits().Queues && !cmd.Bare {
+		switch q := ShardOf(r).Table.queue(k, r.Name); cmd.What {
+		case machine.Acquiring:
+			return script.AppendFair(dst, form, q, owner, cmd.Span, cmd.Head)
+		case machine.Unlocking, machine.Settling:
+			return script.AppendFairRelease(dst, form, q, owner, OwnerOf(r, cmd.Kind, -cmd.ID), max(cmd.Span, 0))
+		}
+	}
 	switch cmd.What {
 	case machine.Acquiring:
-		return script.AppendAcquire(dst, form, r.Name, owner, cmd.Span)
+		if h := cmd.Beside(); h != nil {
+			return k.AppendBeside(dst, form, r.Name, owner, cmd.Span, OwnerOf(r, h.Kind, h.ID))
+		}
+		return k.AppendAcquire(dst, form, r.Name, owner, cmd.Span, ShardOf(r).Table.Verb())
+	case machine.Passing:
+		return k.AppendPass(dst, form, r.Name, owner, cmd.Span, OwnerOf(r, cmd.Kind, cmd.Giver().ID))
 	case machine.Reentering:
-		return script.AppendReenter(dst, form, r.Name, owner, cmd.Span, int(cmd.Count))
+		return k.AppendReenter(dst, form, r.Name, owner, cmd.Span, int(cmd.Number))
 	case machine.Extending:
-		return script.AppendRenew(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Span}})
+		return k.Renewal().Append(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Span}})
 	case machine.Leaving:
-		return script.AppendLeave(dst, form, r.Name, owner, int(cmd.Count))
+		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
 	case machine.Unlocking, machine.Settling:
-		return ShardOf(r).Table.AppendRelease(dst, form, KindOf(r), r.Name, cmd.ID, cmd.Span)
+		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Span)
 	}
 	panic("BUG: engine: an empty command was sent")
 }
 
+// queue is what the scripts of a kind that queues are told.
+func (t *Table) queue(k kind.Kind, name string) script.Queue {
+	verb := t.Verb()
+	return script.Queue{
+		Key: name, Channel: k.Channel(name, verb), Room: t.Machine.Room,
+		Counts: verb == "SPUBLISH" || !t.Client.Clustered(), // PUBLISH tells of one node only
+	}
+}
+
+// AppendForce encodes that a lock is taken away, from that owner or from any.
+func (t *Table) AppendForce(dst []byte, form resp.Form, k Key, owner string) []byte {
+	if k.Kind.Traits().Queues {
+		return script.AppendFairForce(dst, form, t.queue(k.Kind, k.Name), owner)
+	}
+	return k.Kind.AppendForce(dst, form, k.Name, owner, t.Verb())
+}
+
+// appendBatch encodes a command that settles debts beside what it is for.
+func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
+	r, cmd := c.res(), &c.Cmd
+	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Span
+	var buf [64]script.Owner
+	owners := buf[:0]
+	if cmd.What != machine.Acquiring {
+		owners, lease = append(owners, owner), 0
+	}
+	for _, id := range cmd.Also.IDs {
+		owners = append(owners, OwnerOf(r, cmd.Kind, id))
+	}
+	channel := ShardOf(r).Table.Channel(Key{r.Name, kind.Kind(cmd.Kind)})
+	return script.AppendSeveral(dst, form, r.Name, owners, owner, lease, channel)
+}
+
 // AppendRelease encodes a release, or a retire if a MinHold has something left.
 func (t *Table) AppendRelease(dst []byte, form resp.Form, k kind.Kind, name string, id int64, rest time.Duration) []byte {
-	owner := script.Owner{Engine: t.ID, ID: id}
+	owner := k.Owner(t.ID, id)
 	if rest > 0 {
-		nobody := script.Owner{Engine: t.ID, ID: -id}
-		return script.AppendRetire(dst, form, name, owner, nobody, rest, k.Channel(name, t.verb()))
+		return k.AppendRetire(dst, form, name, owner, k.Owner(t.ID, -id), rest, t.Verb())
 	}
-	return script.AppendRelease(dst, form, name, owner, k.Channel(name, t.verb()))
+	return k.AppendRelease(dst, form, name, owner, t.Verb())
 }
 
 // Wants implements resp.DurableRequest.
@@ -61,6 +110,12 @@ func (c *command) Wants() resp.Acks { return resp.Acks(c.Cmd.Want) }
 
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
 func (c *command) NeedsAck(v resp.Value) bool {
+	switch c.Cmd.What {
+	case machine.Acquiring:
+		v, _ = kind.Kind(c.Cmd.Kind).Granted(v)
+	case machine.Passing:
+		v, _ = kind.Passed(v)
+	}
 	return c.Cmd.What == machine.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 
@@ -70,7 +125,7 @@ func (c *command) Rank() resp.Rank {
 	switch cmd := &c.Cmd; {
 	case cmd.Born:
 		return resp.Refuse
-	case cmd.What == machine.Acquiring || cmd.What == machine.Reentering:
+	case cmd.Also == nil && (cmd.What == machine.Acquiring || cmd.What == machine.Reentering):
 		return resp.Later
 	}
 	return resp.Sooner
@@ -91,13 +146,13 @@ func (c *command) Complete(reply resp.Reply) {
 	defer invariants.FailStop()
 	r := c.res()
 	sh := ShardOf(r)
-	o := reading(r.Cmd.What, reply)
+	o := reading(&r.Cmd, reply)
 	if o.Now == 0 {
 		o.Now = sh.Now()
 	}
 	var fx machine.Effects
 	sh.mu.Lock()
-	done := r.Replied(o, &fx)
+	done := r.Replied(&o, &fx)
 	sh.mu.Unlock()
 	if done.Paced != nil {
 		sh.Table.Recovery.Answered(done.Paced, o.Verdict.Heard())

@@ -18,11 +18,51 @@ func (t *Table) Run(fx *machine.Effects) {
 		t.submit(r)
 	}
 	if r := fx.Stalled; r != nil {
-		t.Recovery.Add(r)
+		t.Recovery.Add((*stalled)(r))
+	}
+	if r := fx.Forward; r != nil {
+		t.letForward(r, fx.Why)
+	}
+	if o := fx.Offers; o != nil {
+		t.letOffers(o)
 	}
 	fx.Deliver()
 	if h := fx.Look; h != nil {
 		holdingOf(h).LookNow()
+	}
+}
+
+// letForward goes on with the readers that are behind a name's writers, or fails them if there is
+// a reason, and then with the writers.
+func (t *Table) letForward(writers *machine.Resource, why error) {
+	sh := ShardOf(writers)
+	sh.mu.Lock()
+	behind := sh.behind(writers)
+	sh.mu.Unlock()
+	for _, r := range behind {
+		sh.goOn(r, func(r *machine.Resource, fx *machine.Effects) { r.GoForward(why, fx) })
+	}
+	sh.goOn(writers, (*machine.Resource).GoAfter)
+}
+
+// goOn makes a transition of one of several names, each of which has its own Effects.
+func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.Effects)) {
+	var fx machine.Effects
+	s.mu.Lock()
+	with(r, &fx)
+	s.mu.Unlock()
+	s.Table.Run(&fx)
+}
+
+// letOffers goes on with the releases of tenures that nobody took in time.
+func (t *Table) letOffers(o *machine.Offers) {
+	sh := o.Port.(*Shard)
+	for goes := true; goes; {
+		var fx machine.Effects
+		sh.mu.Lock()
+		goes = o.GoOn(&fx)
+		sh.mu.Unlock()
+		t.Run(&fx)
 	}
 }
 
@@ -54,7 +94,7 @@ func endContexts(ended *machine.Hold) {
 func endHolds(h *machine.Hold) {
 	if h != nil {
 		defer endHolds(h.NextEnded()) // even if one panics
-		endAll(h.Contexts(), h.Ending)
+		endAll(h.Contexts(), h.Ending())
 	}
 }
 

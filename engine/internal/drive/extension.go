@@ -29,7 +29,7 @@ func (x *Extension) Settled() { close(x.done) }
 
 // MayExtend is why d is no good for an Extend of h, nil if it is.
 func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
-	margin := h.Shard.Config().Margin(d)
+	margin := h.Shard().Config().Margin(d)
 	switch {
 	case ctx == nil:
 		return reason.ErrNoContext
@@ -46,14 +46,14 @@ func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
 }
 
 // ExtendPatience is how long an Extend waits for the answer.
-func (h *Holding) ExtendPatience() time.Duration { return h.Shard.Config().Patience(h.Want) }
+func (h *Holding) ExtendPatience() time.Duration { return h.Shard().Config().Patience(h.Want) }
 
 // ExtendBy makes the lease last d from now, and waits for the answer.
 func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {
 	if err := h.MayExtend(ctx, d); err != nil {
 		return err
 	}
-	patience, stop := h.Shard.Table.World.After(h.ExtendPatience())
+	patience, stop := h.Shard().Table.World.After(h.ExtendPatience())
 	defer stop()
 	x := NewExtension(d)
 	ahead, err := h.StartExtend(x)
@@ -64,10 +64,10 @@ func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {
 // again when that one is done.
 func (h *Holding) StartExtend(x *Extension) (ahead *Extension, err error) {
 	var fx machine.Effects
-	h.Shard.Lock()
+	h.Shard().Lock()
 	first, err := h.Extend(&x.Extend, &fx)
-	h.Shard.Unlock()
-	h.Shard.Table.RunForUser(&fx)
+	h.Shard().Unlock()
+	h.Shard().Table.RunForUser(&fx)
 	if first != nil {
 		ahead = first.Port.(*Extension)
 	}
@@ -84,7 +84,7 @@ func (h *Holding) AwaitExtend(ctx context.Context, x, ahead *Extension, err erro
 		if ahead != nil {
 			next = ahead
 		}
-		switch h.Shard.Table.World.Wait(next.done, ctx.Done(), patience) {
+		switch h.Shard().Table.World.Wait(next.done, ctx.Done(), patience) {
 		case 0:
 			if next == x {
 				return x.Err
@@ -101,7 +101,7 @@ func (h *Holding) AwaitExtend(ctx context.Context, x, ahead *Extension, err erro
 // GiveUpExtend gives up waiting, for that cause, or, if it is nil, because the time is
 // over.
 func (h *Holding) GiveUpExtend(x *Extension, cause error) error {
-	h.Shard.Lock()
-	defer h.Shard.Unlock()
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
 	return h.StopExtending(&x.Extend, cause)
 }

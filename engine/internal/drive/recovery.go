@@ -21,14 +21,33 @@ func (t *Table) newRecovery() *recovery.Recovery {
 func (p *recoveryPort) Closing() bool                     { return (*Table)(p).Closing() }
 func (p *recoveryPort) Verdict(err error) machine.Verdict { return Classify(err) }
 
-func (p *recoveryPort) Stalled(r *machine.Resource) (urgent bool, route uint64) {
+func (p *recoveryPort) AppendRelease(dst []byte, form resp.Form, r *recovery.Release, rest time.Duration) []byte {
+	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)
+}
+
+// stalled is a resource as recovery lists it: a recovery.Name.
+type stalled machine.Resource
+
+// ResourceOf is the resource that recovery lists; nil if it is something else.
+func ResourceOf(n recovery.Name) *machine.Resource {
+	s, _ := n.(*stalled)
+	return (*machine.Resource)(s)
+}
+
+func (s *stalled) Unwanted() *bool { return &s.machine().Dropped }
+
+func (s *stalled) machine() *machine.Resource { return (*machine.Resource)(s) }
+
+func (s *stalled) Stalled() (urgent bool, route uint64) {
+	r := s.machine()
 	sh := ShardOf(r)
 	sh.Lock()
 	defer sh.Unlock()
 	return r.Urgent(), r.Route
 }
 
-func (p *recoveryPort) GoOn(r *machine.Resource, by *machine.Pace) recovery.Went {
+func (s *stalled) GoOn(by *machine.Pace) recovery.Went {
+	r := s.machine()
 	var fx machine.Effects
 	sh := ShardOf(r)
 	sh.Lock()
@@ -44,8 +63,4 @@ func (p *recoveryPort) GoOn(r *machine.Resource, by *machine.Pace) recovery.Went
 		return recovery.StalledAgain
 	}
 	return recovery.Sent
-}
-
-func (p *recoveryPort) AppendRelease(dst []byte, form resp.Form, r *recovery.Release, rest time.Duration) []byte {
-	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)
 }

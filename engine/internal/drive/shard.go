@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -23,8 +24,13 @@ import (
 type Shard struct {
 	Table     *Table
 	mu        sync.Mutex
-	resources [kind.Count]map[string]*machine.Resource
+	resources map[string]*machine.Resource
+	crowds    map[string]*crowd   // of kinds whose requests, or tenures, are apart from each other
+	apart     int                 // the resources in crowds
 	free      []*machine.Resource // ready for use again
+	counts    map[CountKey]*Count
+	counted   tally.Counters
+	number    uint64 // of the latest command of a count
 	ids       idSource
 	count     machine.Counters
 
@@ -41,14 +47,82 @@ func (s *Shard) Lock() { s.mu.Lock() }
 // Unlock gives the shard's lock back.
 func (s *Shard) Unlock() { s.mu.Unlock() }
 
-// Find returns the resource of a name, nil if there is none. The caller holds the lock.
-func (s *Shard) Find(k Key) *machine.Resource { return s.resources[k.Kind][k.Name] }
+// crowd is the resources of a name whose requests are apart from each other: one for each
+// request that waits, and for the tenure that it gets; or one for each tenure.
+type crowd struct {
+	family  kind.Family
+	members []*machine.Resource
+	offers  machine.Offers
+}
 
-// Get returns the resource of a name, made if need be. The caller holds the lock.
-func (s *Shard) Get(k Key, route uint64) *machine.Resource {
-	if r := s.Find(k); r != nil {
-		return r
+// Find returns the resource that all requests of a name share, nil if there is none. The caller
+// holds the lock.
+func (s *Shard) Find(k Key) *machine.Resource { return s.resources[k.Name] }
+
+// Get returns the resource for a request, made if need be: that of its name, or one of its own if
+// requests of its kind are apart from each other, or that of a tenure which is on offer. It is not
+// ok if the name is in use for another family, or as a count; then it is one to Refuse the request.
+// The caller holds the lock.
+func (s *Shard) Get(k Key, route uint64, a *machine.Request) (r *machine.Resource, ok bool) {
+	r = s.resources[k.Name]
+	c := s.crowds[k.Name]
+	family := k.Kind.Family()
+	if r != nil && kind.Family(r.Family) != family {
+		if !r.Vacate() {
+			return r, false
+		}
+		r = nil
 	}
+	switch {
+	case c != nil && c.family != family:
+		return c.members[0], false
+	case s.counts != nil && s.counting(k.Name):
+		if r == nil { // for its refusal
+			r = s.make(k, route)
+			s.resources[k.Name] = r
+		}
+		return r, false
+	case k.Kind.Traits().Apart:
+		if c != nil {
+			if r := c.offers.For(a); r != nil {
+				return r, true
+			}
+		}
+		return s.getApart(k, route, c), true
+	case r == nil:
+		r = s.make(k, route)
+		s.resources[k.Name] = r
+	}
+	return r, true
+}
+
+// Fits reports whether the name is in use as no other sort of lock, nor as a count. The caller holds
+// the lock.
+func (s *Shard) Fits(k Key) bool {
+	family, r, c := k.Kind.Family(), s.resources[k.Name], s.crowds[k.Name]
+	return (r == nil || kind.Family(r.Family) == family || !r.InUse()) && (c == nil || c.family == family) && !s.counting(k.Name)
+}
+
+// getApart makes a resource of a crowd, which is nil for the first.
+func (s *Shard) getApart(k Key, route uint64, c *crowd) *machine.Resource {
+	r := s.make(k, route)
+	if c == nil {
+		if s.crowds == nil {
+			s.crowds = make(map[string]*crowd)
+		}
+		c = &crowd{family: k.Kind.Family()}
+		c.offers.Port = s
+		s.crowds[k.Name] = c
+	}
+	c.members = append(c.members, r)
+	r.Place = int32(len(c.members)) // from 1 on
+	c.offers.Readers = len(c.members)
+	s.apart++
+	return r
+}
+
+// make makes a resource for a name, or takes one that is free.
+func (s *Shard) make(k Key, route uint64) *machine.Resource {
 	var r *machine.Resource
 	if n := len(s.free); n > 0 {
 		r, s.free[n-1] = s.free[n-1], nil
@@ -56,39 +130,70 @@ func (s *Shard) Get(k Key, route uint64) *machine.Resource {
 	} else {
 		r = &machine.Resource{Port: s}
 	}
-	r.Reset(k.Name, route, uint8(k.Kind), k.Kind.Polls())
-	s.resources[k.Kind][k.Name] = r
+	r.Reset(k.Name, route)
+	r.Family, r.Place = uint8(k.Kind.Family()), 0
 	return r
 }
 
-// All are the resources of the shard, in the order of their names: what a visit of them leads
-// to must not hang on that of a map. The caller holds the lock.
-func (s *Shard) All() (all []*machine.Resource) {
-	for _, named := range s.resources {
-		for _, name := range slices.Sorted(maps.Keys(named)) {
-			all = append(all, named[name])
+// remove takes a resource out that is idle.
+func (s *Shard) remove(r *machine.Resource) {
+	if r.Place == 0 {
+		delete(s.resources, r.Name)
+		return
+	}
+	c := s.crowds[r.Name]
+	last := len(c.members) - 1
+	c.members[r.Place-1] = c.members[last]
+	c.members[r.Place-1].Place = r.Place
+	c.members[last] = nil
+	c.members = c.members[:last]
+	c.offers.Readers = last
+	if s.apart--; last == 0 {
+		delete(s.crowds, r.Name)
+	}
+}
+
+// behind are the readers that are behind the writers of a name.
+func (s *Shard) behind(writers *machine.Resource) []*machine.Resource {
+	if c := s.crowds[writers.Name]; c != nil && writers.Place == 0 {
+		return c.heldBack(machine.Behind)
+	}
+	return nil
+}
+
+// heldBack are the members that are held back for that.
+func (c *crowd) heldBack(why machine.Holdback) (all []*machine.Resource) {
+	for _, r := range c.members {
+		if r.Held() == why {
+			all = append(all, r)
 		}
 	}
 	return all
 }
 
-func (s *Shard) len() (n int) {
-	for _, named := range s.resources {
-		n += len(named)
+// All are the resources of the shard, in the order of their names: what a visit of them leads
+// to must not hang on that of a map. The caller holds the lock.
+func (s *Shard) All() (all []*machine.Resource) {
+	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
+		all = append(all, s.resources[name])
 	}
-	return n
+	for _, name := range slices.Sorted(maps.Keys(s.crowds)) {
+		all = append(all, s.crowds[name].members...)
+	}
+	return all
 }
+
+func (s *Shard) len() int { return len(s.resources) + s.apart + len(s.counts) }
 
 // Free are the resources that are ready for use again. The caller holds the lock.
 func (s *Shard) Free() []*machine.Resource { return s.free }
 
-// ShardOf is the shard of a resource, and KindOf its kind.
-func ShardOf(r *machine.Resource) *Shard   { return r.Port.(*Shard) }
-func KindOf(r *machine.Resource) kind.Kind { return kind.Kind(r.Kind) }
+// ShardOf is the shard of a resource.
+func ShardOf(r *machine.Resource) *Shard { return r.Port.(*Shard) }
 
-// OwnerOf is this engine's owner of a resource, with the given number.
-func OwnerOf(r *machine.Resource, id int64) script.Owner {
-	return script.Owner{Engine: ShardOf(r).Table.ID, ID: id}
+// OwnerOf is this engine's owner of a resource, with that kind and number.
+func OwnerOf(r *machine.Resource, k uint8, id int64) script.Owner {
+	return kind.Kind(k).Owner(ShardOf(r).Table.ID, id)
 }
 
 // The methods below implement machine.Port.
@@ -103,13 +208,12 @@ func (s *Shard) Closed() bool                { return s.Table.Closed() }
 func (s *Shard) Up(route uint64) bool        { return s.Table.Client.LaneOf(route).Up() }
 func (s *Shard) Trouble(route uint64) error  { return s.Table.Client.LaneError(route) }
 func (s *Shard) Sharded() bool               { return s.Table.Client.Sharded() }
-func (s *Shard) Both() bool                  { return s.Table.verb() == "BOTH" }
+func (s *Shard) Both() bool                  { return s.Table.Verb() == "BOTH" }
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
-func (s *Shard) NewHold(r *machine.Resource, want machine.Acks) *machine.Hold {
-	return s.Table.Engine.NewHold(s, r, want)
-}
+func (s *Shard) NewTenure(r *machine.Resource) *machine.Hold { return s.Table.Engine.NewTenure(r) }
+func (s *Shard) NewHold(of *machine.Hold) *machine.Hold      { return s.Table.Engine.NewHold(of) }
 
 func (s *Shard) NewDebt() *machine.Debt { return &newDebt(s).Debt }
 func (s *Shard) NewWait() *machine.Wait { return &newWaiting().Wait }
@@ -124,10 +228,10 @@ func (s *Shard) Pause(r *machine.Resource, at clock.Instant) {
 	s.Table.Timers.Schedule(&p.timer, at)
 }
 
-func (s *Shard) Unstalled(r *machine.Resource) { s.Table.Recovery.Drop(r) }
+func (s *Shard) Unstalled(r *machine.Resource) { s.Table.Recovery.Drop((*stalled)(r)) }
 
 func (s *Shard) Idle(r *machine.Resource) {
-	delete(s.resources[r.Kind], r.Name)
+	s.remove(r)
 	s.Table.emptied(s)
 	r.Name = "" // it may be long
 	if r.Spent || len(s.free) == maxFree {
@@ -139,8 +243,45 @@ func (s *Shard) Idle(r *machine.Resource) {
 	s.free = append(s.free, r)
 }
 
-func (s *Shard) Released(r *machine.Resource, by machine.Server, id int64, at, end clock.Instant) {
-	s.Table.Recovery.Released(r, by, id, at, end)
+func (s *Shard) Ahead(r *machine.Resource) *machine.Resource {
+	if r.Place == 0 {
+		return nil
+	}
+	return s.resources[r.Name]
+}
+
+func (s *Shard) Behind(r *machine.Resource) bool {
+	if len(s.crowds) == 0 || r.Place != 0 {
+		return false
+	}
+	c := s.crowds[r.Name]
+	return c != nil && slices.ContainsFunc(c.members, func(r *machine.Resource) bool { return r.Held() == machine.Behind })
+}
+
+// Offers implements machine.Port.
+func (s *Shard) Offers(r *machine.Resource) *machine.Offers {
+	if r.Place == 0 {
+		return nil
+	}
+	return &s.crowds[r.Name].offers
+}
+
+// Rest implements machine.Port.
+func (s *Shard) Rest(r *machine.Resource, at clock.Instant) {
+	t := &restTimer{crowd: s.crowds[r.Name], sh: s}
+	t.timer.Init(t)
+	s.Table.Timers.Schedule(&t.timer, at)
+}
+
+// Apart implements machine.Port.
+func (s *Shard) Apart(r *machine.Resource, k uint8) *machine.Resource {
+	return s.getApart(Key{r.Name, kind.Kind(k)}, r.Route, s.crowds[r.Name])
+}
+
+func (s *Shard) Kind(k uint8) *machine.Kind { return kind.Kind(k).Traits() }
+
+func (s *Shard) Released(r *machine.Resource, k uint8, by machine.Server, id int64, at, end clock.Instant) {
+	s.Table.Recovery.Released(r, kind.Kind(k), by, id, at, end)
 }
 
 func (s *Shard) Unheard(name string)       { s.Table.Engine.Unheard(name) }

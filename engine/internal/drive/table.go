@@ -13,7 +13,8 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Key names a resource: the name is the mapped one, as it stands on the server.
+// Key names a lock: the name is the mapped one, as it stands on the server. Kinds that share a
+// key there share a resource.
 type Key struct {
 	Name string
 	Kind kind.Kind
@@ -31,8 +32,10 @@ func (k Key) Placeable() error {
 
 // Engine is the front door, for what its users are told.
 type Engine interface {
-	// NewHold makes a hold, whose port is a Hold. It is called under the shard's lock.
-	NewHold(s *Shard, r *machine.Resource, want machine.Acks) *machine.Hold
+	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
+	// Their ports are a Hold. They are called under the shard's lock.
+	NewTenure(r *machine.Resource) *machine.Hold
+	NewHold(of *machine.Hold) *machine.Hold
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
 	// that too few replicas have. They are called under the shard's lock.
 	LossError(name string, why machine.Loss) error
@@ -82,9 +85,7 @@ func (t *Table) Init(cfg Config) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Table = t
-		for kind := range s.resources {
-			s.resources[kind] = make(map[string]*machine.Resource)
-		}
+		s.resources = make(map[string]*machine.Resource)
 	}
 }
 
@@ -138,10 +139,10 @@ func (t *Table) Shard(route uint64) *Shard {
 func (t *Table) Shards() []Shard { return t.shards[:] }
 
 // Channel is where the end of a lock is announced.
-func (t *Table) Channel(k Key) script.Channel { return k.Kind.Channel(k.Name, t.verb()) }
+func (t *Table) Channel(k Key) script.Channel { return k.Kind.Channel(k.Name, t.Verb()) }
 
-// verb is how a release is announced. Sharded messages and plain ones are strangers.
-func (t *Table) verb() string {
+// Verb is how a release is announced. Sharded messages and plain ones are strangers.
+func (t *Table) Verb() string {
 	switch {
 	case !t.Client.Sharded():
 		return "PUBLISH"

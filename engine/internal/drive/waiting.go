@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -32,9 +33,14 @@ func (w *waiting) RingAt(at clock.Instant) { ShardOf(w.Resource()).Table.Timers.
 func (w *waiting) Silence()                { ShardOf(w.Resource()).Table.Timers.Cancel(&w.alarm) }
 
 // Listen subscribes: that neither blocks nor calls back.
-func (w *waiting) Listen(r *machine.Resource) {
-	w.channel.Init(channelOf(r).Name(), w)
-	ShardOf(r).Table.Client.Subscribe(&w.channel)
+func (w *waiting) Listen(r *machine.Resource, k uint8, owner int64) {
+	t := ShardOf(r).Table
+	name := t.Channel(Key{r.Name, kind.Kind(k)}).Name()
+	if kind.Kind(k).Traits().Queues {
+		name = t.queue(kind.Kind(k), r.Name).ChannelOf(OwnerOf(r, k, owner))
+	}
+	w.channel.Init(name, w)
+	t.Client.Subscribe(&w.channel)
 }
 
 func (w *waiting) Unlisten() { ShardOf(w.Resource()).Table.Client.Unsubscribe(&w.channel) }
@@ -50,8 +56,11 @@ func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
 }
 
 // ChannelEvent implements resp.ChannelHandler.
-func (w *waiting) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
+func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer invariants.FailStop()
+	if ev == resp.Message && string(message) == script.ForRedisson {
+		return
+	}
 	sh := ShardOf(w.Resource())
 	var fx machine.Effects
 	sh.mu.Lock()
@@ -85,7 +94,20 @@ func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
 	p.sh.Table.Run(&fx)
 }
 
-// channelOf is where the end of the lock is announced.
-func channelOf(r *machine.Resource) script.Channel {
-	return ShardOf(r).Table.Channel(Key{r.Name, KindOf(r)})
+// restTimer ends a rest of the readers of a name.
+type restTimer struct {
+	timer wheel.Timer
+	sh    *Shard
+	crowd *crowd
+}
+
+// Fire implements wheel.Task.
+func (t *restTimer) Fire(*wheel.Timer, clock.Instant) {
+	t.sh.mu.Lock()
+	t.crowd.offers.RestOver()
+	rested := t.crowd.heldBack(machine.Resting)
+	t.sh.mu.Unlock()
+	for _, r := range rested {
+		t.sh.goOn(r, (*machine.Resource).GoRested)
+	}
 }

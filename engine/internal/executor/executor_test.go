@@ -67,7 +67,7 @@ func TestACustomExecutorGetsTheTasksInOrder(t *testing.T) {
 	}
 }
 
-// A task may end the goroutine that an executor runs it on. Those after it run nevertheless.
+// A task may end the goroutine that an executor runs it on. Those after it run anyway.
 func TestATaskThatEndsItsGoroutineTakesNoOtherAlong(t *testing.T) {
 	t.Parallel()
 	for name, custom := range map[string]func(func()){

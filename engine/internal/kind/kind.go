@@ -5,34 +5,75 @@ package kind
 import (
 	"strings"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Kind is a kind of synchronizer. Locks of different kinds share a key on the server, but
-// not their local state: the holder of one is a stranger to the other.
+// Kind is a kind of synchronizer.
 type Kind uint8
+
+// Family is the kinds that share a name: their locks are one lock, on the server and here. A
+// name that an engine uses for one family cannot be used for another by it, meanwhile.
+type Family uint8
+
+// The families.
+const (
+	Hash    Family = iota // an RLock's: owners are the fields of a hash
+	Queue                 // the same, and a queue that all must respect
+	RW                    // an RReadWriteLock's: such a hash with a mode
+	Permits               // a number, and ids in a sorted set
+)
 
 // The kinds. Each has a row in the table.
 const (
 	Mutex Kind = iota
 	Spin
+	Fenced
+	Fair
+	Read
+	Write
+	Permit
 	Count = iota
 )
 
 // row is what differs.
 type row struct {
 	name    string // as hooks show it
-	channel string // the prefix of the channel where a release is announced, as Redisson has it; "": waiters poll
+	channel string // the prefix of the channel where a release is announced, as Redisson has it; "": nowhere
+	family  Family
+	traits  machine.Kind // what the machine needs to know
+	suffix  string       // of its owners
+	alone   bool         // it re-enters holds of this kind only; else, of its family
+	wire
 }
 
-var table = [Count]row{Mutex: mutex, Spin: spin}
+var table = [Count]row{Mutex: mutex, Spin: spin, Fenced: fenced, Fair: fair, Read: read, Write: write, Permit: permit}
 
 // String returns the name, as hooks show it.
 func (k Kind) String() string { return table[k].name }
 
+// Traits is what the machine needs to know of the kind.
+func (k Kind) Traits() *machine.Kind { return &table[k].traits }
+
+// Family is the kinds that its name may be used for at the same time.
+func (k Kind) Family() Family { return table[k].family }
+
+// Owner is an owner of the kind.
+func (k Kind) Owner(engine string, id int64) script.Owner {
+	return script.Owner{Engine: engine, ID: id, Suffix: table[k].suffix}
+}
+
+// Reenters reports whether it re-enters a hold of the other kind.
+func (k Kind) Reenters(other Kind) bool {
+	if table[k].traits.Shared {
+		return false
+	}
+	return k == other || !table[k].alone && k.Family() == other.Family()
+}
+
 // Polls reports whether its waiters poll: then a release is announced nowhere.
-func (k Kind) Polls() bool { return table[k].channel == "" }
+func (k Kind) Polls() bool { return table[k].traits.Polls }
 
 // Channel is where the release of a lock is announced, with a verb (PUBLISH and its
 // relatives); the zero Channel if its waiters poll.
@@ -43,14 +84,14 @@ func (k Kind) Channel(lock, verb string) script.Channel {
 	return script.Channel{Prefix: table[k].channel, Lock: lock, Verb: verb}
 }
 
-// Placeable reports whether the channel of a lock is in the slot of its key, as it must be in
-// a cluster. If not, it also returns the name of the channel. The braces of that name follow
-// Redisson's rule, which looks for a { only: {}a, a{b, a}b{c} and a}b have tags that the key
-// has not, or the other way round.
-func (k Kind) Placeable(lock string) (channel string, ok bool) {
+// Placeable reports whether the companions of a lock, its channel first, are in the slot of
+// its key, as they must be in a cluster. If not, it also returns the name of one that is not.
+// The braces of these names follow Redisson's rule, which looks for a { only: {}a, a{b, a}b{c}
+// and a}b have tags that the key has not, or the other way round.
+func (k Kind) Placeable(lock string) (companion string, ok bool) {
 	if k.Polls() || !strings.ContainsAny(lock, "{}") {
 		return "", true
 	}
-	channel = k.Channel(lock, "").Name()
-	return channel, resp.SlotOf(channel) == resp.SlotOf(lock)
+	companion = k.Channel(lock, "").Name()
+	return companion, resp.SlotOf(companion) == resp.SlotOf(lock)
 }

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"slices"
 	"testing"
 )
 
@@ -12,6 +13,24 @@ func TestEachKindHasANameOfItsOwn(t *testing.T) {
 			t.Errorf("kind %d is called %q, as kind %d is", k, k, other)
 		}
 		seen[k.String()] = k
+	}
+}
+
+// The kinds that share a hash re-enter each other. Who reads and who writes do not. Permits are
+// never re-entered.
+func TestWhoReentersWhom(t *testing.T) {
+	t.Parallel()
+	hash := []Kind{Mutex, Spin, Fenced}
+	for k := range Kind(Count) {
+		for other := range Kind(Count) {
+			want := k == other && k != Permit || slices.Contains(hash, k) && slices.Contains(hash, other)
+			if got := k.Reenters(other); got != want {
+				t.Errorf("%s in %s: %v, want %v", k, other, got, want)
+			}
+		}
+	}
+	if r, w := Read.Owner("e", 5).String(), Write.Owner("e", 5).String(); r != "e:5" || w != "e:5:write" {
+		t.Errorf("owners are %s and %s", r, w)
 	}
 }
 

@@ -44,7 +44,7 @@ func Clean(t testing.TB, s *redistest.Server, engines ...*engine.Engine) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("channels: %v", s.Do("PUBSUB", "CHANNELS"))
+			t.Logf("channels: %v", channels(s))
 			for _, e := range engines {
 				Report(t, e)
 			}
@@ -59,10 +59,15 @@ func Clean(t testing.TB, s *redistest.Server, engines ...*engine.Engine) {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	Eventually(t, "no channel is subscribed", func() bool {
-		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
-		return len(list) == 0
-	})
+	Eventually(t, "no channel is subscribed", func() bool { return len(channels(s)) == 0 })
+}
+
+// channels are those that somebody listens to, but for what the nodes of a cluster and sentinels
+// say to each other.
+func channels(s *redistest.Server) []any {
+	plain, _ := s.Do("PUBSUB", "CHANNELS", "redisson*").([]any)
+	sharded, _ := s.Do("PUBSUB", "SHARDCHANNELS").([]any)
+	return append(plain, sharded...)
 }
 
 // AcquireOf matches the acquires of a name.

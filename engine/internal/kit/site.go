@@ -62,11 +62,7 @@ func (at *Site) Clean(t testing.TB) {
 	t.Helper()
 	for _, s := range at.Servers() {
 		Eventually(t, "no key is left on "+s.Addr(), func() bool { return s.Do("DBSIZE") == int64(0) })
-		Eventually(t, "no channel is left on "+s.Addr(), func() bool {
-			plain, _ := s.Do("PUBSUB", "CHANNELS", "redisson*").([]any)
-			sharded, _ := s.Do("PUBSUB", "SHARDCHANNELS").([]any)
-			return len(plain)+len(sharded) == 0
-		})
+		Eventually(t, "no channel is left on "+s.Addr(), func() bool { return len(channels(s)) == 0 })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 func (r *Resource) Admit(a *Request, fx *Effects) {
 	r.Port.Counters().Pending++
 	a.res = r
+	r.takeOffer()
 	r.admit(a, fx)
 	r.next(fx)
 	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
@@ -19,6 +20,7 @@ func (r *Resource) Admit(a *Request, fx *Effects) {
 		// the durable commands that are queued before its own.
 		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Want)))
 	}
+	r.letForward(fx)
 	r.settled()
 }
 
@@ -58,8 +60,12 @@ func (r *Resource) admit(a *Request, fx *Effects) {
 	}
 	_ = a.settleReplicas() // without a parent there is none
 	if a.Once {
-		if r.hold != nil && r.hold.state == live {
-			a.refuseLocal(r.hold, fx)
+		holder := r.hold
+		if w := r.ahead(a); w != nil {
+			holder = w.timely()
+		}
+		if holder != nil && holder.state == live {
+			a.refuseLocal(holder, fx)
 			return
 		}
 		if r.tries == nil {
@@ -69,12 +75,17 @@ func (r *Resource) admit(a *Request, fx *Effects) {
 		return
 	}
 	r.waiters.PushBack(&a.place)
+	if w := r.ahead(a); w != nil && (w.hold != nil || w.First() != nil) {
+		r.stayBehind(w)
+	} else if r.rests(a) {
+		r.holdBack(Resting)
+	}
 	r.wait.stopLingering()
 }
 
 // acquireReplied goes on after the reply of an acquire, or after its connection
 // died.
-func (r *Resource) acquireReplied(c *Command, o Outcome, fx *Effects) {
+func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 	a := c.req // nil: an orphan
 	if a != nil {
 		a.trying = false
@@ -88,10 +99,16 @@ func (r *Resource) acquireReplied(c *Command, o Outcome, fx *Effects) {
 			r.granted(c, o, fx)
 			return
 		}
+		if a != nil && a.owner() == c.ID {
+			a.rare.queued = true
+		}
 		if c.Head {
-			if r.waiters.Len() > 0 {
+			switch w, next := r.overtaken(), r.First(); {
+			case w != nil:
+				r.stayBehind(w)
+			case next != nil && !r.tooMany(c, next):
 				r.refusedFor(o)
-			} else if r.wait != nil {
+			case r.wait != nil:
 				r.wait.Reset()
 			}
 		}
@@ -121,13 +138,19 @@ func (r *Resource) acquireReplied(c *Command, o Outcome, fx *Effects) {
 	}
 }
 
+// tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
+// wants fewer permits.
+func (r *Resource) tooMany(c *Command, next *Request) bool {
+	return r.Port.Kind(c.Kind).Shared && next.Permits < uint8(c.ID)
+}
+
 // MaxLate is how often a grant may come after its own lease before the acquisition
 // fails: once or twice may be bad luck.
 const MaxLate = 3
 
 // granted makes a hold of a grant, unless nobody wants it any more or its time is
 // over already: then it is given back.
-func (r *Resource) granted(c *Command, o Outcome, fx *Effects) {
+func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 	a := c.req
 	if a == nil {
 		r.oweTaken(c, certain, o)
@@ -145,23 +168,36 @@ func (r *Resource) granted(c *Command, o Outcome, fx *Effects) {
 		r.lateGrant(a, o, fx)
 		return
 	}
-	r.hold, r.tried = h, Here
-	if w := r.wait; w != nil {
-		w.tries = 0
-		w.lookAfterGrant(c, o.Now)
+	if r.Port.Kind(c.Kind).Shared {
+		h.Res = r.Port.Apart(r, c.Kind)
+		h.Res.hold = h // it is in nobody's way: the next one tries at once
+	} else {
+		r.hold, r.tried = h, Here
+		if w := r.wait; w != nil {
+			w.tries = 0
+			w.lookAfterGrant(c, o.Now)
+		}
+	}
+	g := c.Giver()
+	if g != nil {
+		h.handed = g.handed + 1
+		r.Port.Counters().HandedOver++
 	}
 	h.begin(a, o.Now)
 	a.grant(h, fx)
+	if g == nil { // else it is the same turn
+		r.beginTurn(o.Now)
+	}
 }
 
 // unacked fails an acquisition whose grant too few replicas have acknowledged.
-func (a *Request) unacked(o Outcome, fx *Effects) {
+func (a *Request) unacked(o *Outcome, fx *Effects) {
 	r := a.res
 	r.Port.Counters().Unacked++
 	a.fail(r.Port.AckError(a.Name(), o.Ack), fx)
 }
 
-func (r *Resource) lateGrant(a *Request, o Outcome, fx *Effects) {
+func (r *Resource) lateGrant(a *Request, o *Outcome, fx *Effects) {
 	a.late++
 	switch {
 	case r.Port.Closing():
@@ -172,7 +208,7 @@ func (r *Resource) lateGrant(a *Request, o Outcome, fx *Effects) {
 }
 
 // reenterReplied goes on after the reply of a re-entry.
-func (r *Resource) reenterReplied(c *Command, o Outcome, fx *Effects) {
+func (r *Resource) reenterReplied(c *Command, o *Outcome, fx *Effects) {
 	a := c.req
 	if a != nil {
 		a.trying = false
@@ -212,7 +248,7 @@ func (r *Resource) reenterReplied(c *Command, o Outcome, fx *Effects) {
 // have that owner any more, and reports whether it says so. It does not matter whether
 // anybody waits for the answer still: a fixed lease is not renewed, so perhaps nothing
 // else would say it.
-func (r *Resource) saysGone(c *Command, o Outcome, fx *Effects) bool {
+func (r *Resource) saysGone(c *Command, o *Outcome, fx *Effects) bool {
 	why := GoneOnServer
 	switch {
 	case o.Verdict == WrongType, o.Verdict == Answered && o.Answer == Foreign:
@@ -222,6 +258,7 @@ func (r *Resource) saysGone(c *Command, o Outcome, fx *Effects) bool {
 		return false
 	}
 	if h := r.hold; h != nil && h.ID == c.ID {
+		h.forServer = true // if it is being released, that finds the same
 		r.lose(h, why, fx)
 	}
 	return true

@@ -58,6 +58,7 @@ func (r *Resource) shut(c *Command, fx *Effects) {
 }
 
 func (r *Resource) drop(fx *Effects) {
+	r.withdraw()
 	r.setFree()
 	r.failAll(fx)
 	if h := r.hold; h != nil {

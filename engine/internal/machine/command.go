@@ -18,6 +18,7 @@ const (
 	Extending
 	Leaving   // one of several holds given back
 	Unlocking // the last hold given back: release or retire
+	Passing   // the same, and the lock taken for the next one: see handover.go
 	Settling  // a debt released
 )
 
@@ -25,19 +26,27 @@ const (
 // is Replied to, the fields that are encoded do not change. Its pointers to waiters are
 // cleared, under the shard's lock, when these stop waiting.
 type Command struct {
-	What  What
-	Head  bool // acquiring: for the front of waiters, so the wait must hear of it
-	Born  bool // acquiring: the first command of a LockAsync, sent by that call
+	What What
+	Head bool  // acquiring: for the front of waiters, so the wait must hear of it
+	Born bool  // acquiring: the first command of a LockAsync, sent by that call
+	Kind uint8 // the engine's, of the owner
+	// Bare: a release of the hash alone, as its companions cannot be had while the slot moves.
+	Bare bool
+	// Leads: a release that others of its name wait for. See tenure.go.
+	Leads bool
 	Want  Acks // replicas that must acknowledge it
-	Count int32
-	// events is, of an acquire, what the channel had said when it was sent.
-	events uint32
-	Server Server // where a release goes, or a debt's
+	// Number is, of a re-entry or a leave, the count afterwards; of an acquire, what the
+	// channel had said when it was sent.
+	Number uint32
+	Server Server // where a release or a pass goes, or a debt's
 	ID     int64
 	Span   time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
 
+	// Also has debts that the same command settles, before it acquires. See batch.go.
+	Also *Batch
+
 	req  *Request
-	hold *Hold
+	hold *Hold // acquiring: see Beside; passing: see Giver
 	debt *Debt
 
 	Paced *Pace // who counts it, if anybody does
@@ -46,18 +55,30 @@ type Command struct {
 // Pace is what the engine counts commands by, to send no more than so many.
 type Pace struct{ Counter any }
 
+// Beside is a hold of the same name whose owner does not keep an acquire out; mostly nil.
+func (c *Command) Beside() *Hold {
+	if c.What != Acquiring {
+		return nil
+	}
+	return c.hold
+}
+
 // Wanted reports whether anybody wants it still.
 func (c *Command) Wanted() bool {
-	return c.req != nil || c.What != Acquiring && c.What != Reentering
+	return c.req != nil || c.Also != nil || c.What != Acquiring && c.What != Reentering
 }
 
 func (r *Resource) sendAcquire(a *Request, head bool) {
 	c := &r.Cmd
 	c.What, c.Head, r.headsTurn = Acquiring, head, !head
-	c.req, c.Span, c.Want = a, a.firstLease(), a.Want
-	c.ID = r.Port.NewID()
+	c.req, c.Kind, c.Span, c.Want = a, a.Kind, a.firstLease(), a.Want
+	c.ID = r.drawOwner(a)
+	if h := a.beside(); h != nil && h.state == live {
+		c.hold = h
+		h.Root().forServer = true // the next one of its process may not have others beside it
+	}
 	if r.wait != nil {
-		c.events = r.wait.Events()
+		c.Number = r.wait.Events()
 	}
 	a.Attempts++
 	a.trying = true
@@ -66,8 +87,10 @@ func (r *Resource) sendAcquire(a *Request, head bool) {
 func (r *Resource) sendReenter(a *Request) {
 	c := &r.Cmd
 	c.What = Reentering
-	c.req, c.Span, c.Want = a, a.firstLease(), a.Want
-	c.ID, c.Count = a.Parent.Root().ID, a.Parent.count+1
+	c.req, c.Kind, c.Span, c.Want = a, a.Parent.Kind, a.firstLease(), a.Want
+	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
+	a.Parent.deep = true
+	r.outlasts(c.Span)
 	a.Attempts++
 	a.trying = true
 }
@@ -75,26 +98,28 @@ func (r *Resource) sendReenter(a *Request) {
 func (r *Resource) sendExtend(h *Hold) {
 	c := &r.Cmd
 	c.What = Extending
-	c.hold, c.ID, c.Span, c.Want = h, h.Root().ID, h.extra.extend.Lease, h.Want
+	c.hold, c.Kind, c.ID, c.Span, c.Want = h, h.Kind, h.ID, h.extra.extend.Lease, h.Want
+	r.outlasts(c.Span)
 }
 
 func (r *Resource) sendLeave(h *Hold) {
 	c := &r.Cmd
 	c.What = Leaving
-	c.hold, c.ID, c.Count = h, h.Root().ID, h.Parent.count
+	c.hold, c.Kind, c.ID, c.Number = h, h.Kind, h.ID, uint32(h.Parent.count)
 }
 
 func (r *Resource) sendRelease(h *Hold) {
 	c := &r.Cmd
 	c.What = Unlocking
-	c.hold, c.ID = h, h.ID
+	c.hold, c.ID, c.Kind, c.Bare = h, h.ID, h.Kind, h.moving && r.Port.Kind(h.Kind).Queues
 	r.sendEnd()
 }
 
 func (r *Resource) sendSettle(d *Debt) {
 	c := &r.Cmd
 	c.What = Settling
-	c.debt, c.ID = d, d.ID
+	// Close cannot wait until the queue can be had. An owner that is left there is found dead.
+	c.debt, c.ID, c.Kind, c.Bare = d, d.ID, d.kind, d.moving && r.Port.Closing() && r.Port.Kind(d.kind).Queues
 	r.sendEnd()
 }
 
@@ -155,6 +180,8 @@ type Outcome struct {
 	Answer    Answer
 	Moving    bool          // the slot is being migrated
 	TTL       time.Duration // negative: the key has no expiry
+	Token     int64         // of an acquire: the fencing token, if the kind has one
+	Also      []Outcome     // of the debts of Command.Also, if the server has dealt with each
 	Err       error         // what the server or the connection said, if anything
 	Sent, Now clock.Instant
 	Ack       Ack // nil: no replicas were asked
@@ -171,10 +198,13 @@ func (o *Outcome) acked() int {
 
 // Replied goes on after the reply of the command in flight, or its failure. It returns that
 // command.
-func (r *Resource) Replied(o Outcome, fx *Effects) Command {
+func (r *Resource) Replied(o *Outcome, fx *Effects) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
 	r.note(&done, o)
+	if done.Leads {
+		r.ledReplied(o, fx)
+	}
 	switch o.Verdict {
 	case Shut:
 		r.shut(&done, fx)
@@ -187,13 +217,14 @@ func (r *Resource) Replied(o Outcome, fx *Effects) Command {
 	return done
 }
 
-func (r *Resource) replied(c *Command, o Outcome, fx *Effects) {
+func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
 	if o.Verdict == Answered {
 		r.refused = 0
 	}
 	if (c.What == Reentering || c.What == Extending) && o.Verdict != Busy {
 		r.raised(c.ID, o.Now.Add(c.Span))
 	}
+	r.batchReplied(c, o)
 	switch c.What {
 	case Acquiring:
 		r.acquireReplied(c, o, fx)
@@ -203,6 +234,8 @@ func (r *Resource) replied(c *Command, o Outcome, fx *Effects) {
 		r.extendReplied(c, o, fx)
 	case Leaving, Unlocking:
 		r.releaseReplied(c, o, fx)
+	case Passing:
+		r.passReplied(c, o, fx)
 	case Settling:
 		r.settleReplied(c, o)
 	}
@@ -213,7 +246,7 @@ func (r *Resource) replied(c *Command, o Outcome, fx *Effects) {
 
 // notSent puts a command back that never left this process, and holds the name
 // back until its lane works again.
-func (r *Resource) notSent(c *Command, o Outcome, fx *Effects) {
+func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
 	a := c.req
 	if a != nil {
 		a.trying = false
@@ -231,8 +264,9 @@ func (r *Resource) notSent(c *Command, o Outcome, fx *Effects) {
 	if a != nil && a.Once && !a.ended {
 		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
 	}
-	if c.hold != nil {
+	if c.hold != nil && c.What != Acquiring {
 		c.hold.boundRelease()
+		c.hold.forServer = c.hold.forServer || c.What == Passing // a release waits for no durable connection
 	}
 	if full || c.Want != 0 || o.Moving {
 		// Recovery cannot help: it waits for the lane of the name's node. The name's release

@@ -25,14 +25,16 @@ import (
 // So the release is sent at once, after a second, and after one lease. A phantom hold
 // lives for at most a second.
 type Debt struct {
-	Port  DebtPort
-	Res   *Resource // nil once it is paid
-	ID    int64
-	next  *Debt
-	grade grade
-	due   bool          // to be sent now
-	until clock.Instant // by then the server has forgotten the owner by itself
-	lease time.Duration // what a command of the owner that is still under way may give it
+	Port   DebtPort
+	Res    *Resource // nil once it is paid
+	ID     int64
+	kind   uint8 // of the tenure
+	next   *Debt
+	grade  grade
+	due    bool          // to be sent now
+	moving bool          // its release was refused because the slot moves
+	until  clock.Instant // by then the server has forgotten the owner by itself
+	lease  time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
 	// lost. Its job may have run, and that of another process must not run once more.
 	minEnd clock.Instant
@@ -49,9 +51,9 @@ const (
 )
 
 // owe notes a debt: an owner that the server may have until then, as far as is known.
-func (r *Resource) owe(id int64, g grade, lease time.Duration, until clock.Instant) *Debt {
+func (r *Resource) owe(id int64, kind uint8, g grade, lease time.Duration, until clock.Instant) *Debt {
 	d := r.Port.NewDebt()
-	d.Res, d.ID, d.grade, d.due, d.lease = r, id, g, true, lease
+	d.Res, d.ID, d.kind, d.grade, d.due, d.lease = r, id, kind, g, true, lease
 	d.stands(until)
 	d.next, r.debts = r.debts, d
 	r.Port.Counters().Compensations++
@@ -62,9 +64,9 @@ func (r *Resource) owe(id int64, g grade, lease time.Duration, until clock.Insta
 	return d
 }
 
-// oweHold notes that a hold which is over here may be there still.
-func (r *Resource) oweHold(h *Hold, until clock.Instant) {
-	d := r.owe(h.ID, certain, r.Port.Config().Lease, until)
+// oweTenure notes that the tenure of a hold which is over here may be there still.
+func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
+	d := r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
 	d.minEnd = h.minEnd()
 }
 
@@ -74,8 +76,20 @@ func (d *Debt) wakeAt(at clock.Instant) {
 }
 
 // oweTaken notes that what an acquire took, or may have taken, is to be given back.
-func (r *Resource) oweTaken(c *Command, g grade, o Outcome) {
-	r.owe(c.ID, g, c.Span, o.Now.Add(c.Span))
+func (r *Resource) oweTaken(c *Command, g grade, o *Outcome) {
+	until := o.Now.Add(c.Span)
+	if r.Port.Kind(c.Kind).Queues {
+		until = until.Add(r.Port.Config().Room)
+		r.burn(c)
+		for d := r.debts; d != nil; d = d.next {
+			if d.ID == c.ID { // its request has left the queue meanwhile
+				d.grade, d.due = max(d.grade, g), true
+				d.stands(until)
+				return
+			}
+		}
+	}
+	r.owe(c.ID, c.Kind, g, c.Span, until)
 }
 
 // stands notes until when the owner may stand on the server. Bytes of a renewal that lie
@@ -97,26 +111,16 @@ func (r *Resource) raised(id int64, until clock.Instant) {
 	}
 }
 
-// settleDebt chooses a debt that is due.
-func (r *Resource) settleDebt() bool {
-	for d := r.debts; d != nil; d = d.next {
-		if d.due {
-			r.sendSettle(d)
-			return true
-		}
-	}
-	return false
-}
-
 // settleReplied goes on after the reply of a release that pays a debt.
-func (r *Resource) settleReplied(c *Command, o Outcome) {
+func (r *Resource) settleReplied(c *Command, o *Outcome) {
 	d := c.debt
 	if d == nil {
 		return
 	}
 	if o.Verdict == Denied || o.Verdict == Busy {
-		r.Port.Refused(o)
+		r.Port.Refused(*o)
 	}
+	d.moving = d.moving || o.Moving && o.Verdict == Busy
 	if o.Verdict == Unknown || o.Verdict == Busy {
 		return // still due
 	}
@@ -143,6 +147,7 @@ func (r *Resource) forgive(d *Debt) {
 	if r.Cmd.debt == d {
 		r.Cmd.debt = nil
 	}
+	r.Cmd.Also.forgive(d)
 	for p := &r.debts; *p != nil; p = &(*p).next {
 		if *p == d {
 			*p, d.next, d.Res = d.next, nil, nil
@@ -158,7 +163,7 @@ func (d *Debt) Fired(now clock.Instant, fx *Effects) {
 	if r == nil || now < d.at { // paid, or set anew while this waited for the lock
 		return
 	}
-	out := r.Cmd.What != Nothing && r.Cmd.ID == d.ID // what it does to the owner is not known
+	out := r.Cmd.carries(d) // what it does to the owner is not known
 	switch {
 	case d.due && (d.grade != certain || out || now < d.until):
 		// Nobody could be asked all that time. Nor has anybody said that the acquire will

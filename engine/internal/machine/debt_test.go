@@ -35,7 +35,7 @@ func TestTimerOfADebt(t *testing.T) {
 			l := newLab(t)
 			r := l.name()
 			r.held = Paused // nothing is sent before the test looks
-			d := r.owe(1, c.grade, lease, l.now)
+			d := r.owe(1, 0, c.grade, lease, l.now)
 			d.due, d.until = c.due, l.now.Add(c.until)
 			d.wakeAt(l.now.Add(c.set))
 			if c.out {

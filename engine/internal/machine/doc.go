@@ -1,6 +1,11 @@
 // Package machine is what decides about one lock name in this process: which command is
 // sent next, who gets the lock, when a hold ends, what has to be given back.
 //
+// What the server has of this process for a name is a Tenure: one owner, its lease, its
+// renewals. What a user has of it is a Hold. A tenure has one hold and its re-entries at a
+// time; when that is unlocked it may be handed over to the next one that waits, without a
+// command. One that cannot is passed on by a command, or released.
+//
 // It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time
 // and randomness come from a Port. A transition is a call, made under the lock of the
 // name's shard, with an Effects that takes what is to be done once the lock is given up.

@@ -20,6 +20,9 @@ type Effects struct {
 
 	Send    *Resource // whose Cmd is to be sent
 	Stalled *Resource // for the recovery queue
+	Forward *Resource // those that are Behind it go on, and then it; see handover.go
+	Why     error     // if not nil, they fail instead
+	Offers  *Offers   // those that are due go on; see tenure.go
 
 	acquired               queue.Chain[*Request] // with their verdicts, in order
 	unlocked, lastUnlocked *Unlock

@@ -23,7 +23,7 @@ func (x *Extend) finish(err error) {
 }
 
 // Watched reports whether the watchdog renews what counts for h.
-func (h *Hold) Watched() bool { return h.timekeeper().watched }
+func (h *Hold) Watched() bool { return h.timekeeper().watched() }
 
 // Follows reports whether h is a re-entry that lasts as long as what it re-enters.
 func (h *Hold) Follows() bool { return h.follows }
@@ -55,10 +55,11 @@ func (h *Hold) Extend(x *Extend, fx *Effects) (ahead *Extend, err error) {
 
 // extendable is why the hold cannot be extended any more, nil if it can.
 func (h *Hold) extendable() error {
-	if h.Ending == reason.ErrReleased {
+	why := h.Ending()
+	if why == reason.ErrReleased {
 		return reason.ErrNotHeld
 	}
-	return h.Ending
+	return why
 }
 
 // StopExtending gives up waiting, for that cause, or, if it is nil, because the time is
@@ -90,7 +91,7 @@ func (h *Hold) StopExtending(x *Extend, cause error) error {
 }
 
 // extendReplied goes on after the reply of an Extend.
-func (r *Resource) extendReplied(c *Command, o Outcome, fx *Effects) {
+func (r *Resource) extendReplied(c *Command, o *Outcome, fx *Effects) {
 	h := c.hold
 	h.check(r.Port.Now(), fx) // an answer that comes too late does not bring the hold back
 	if r.saysGone(c, o, fx) || h.state != live {
@@ -115,3 +116,6 @@ func (r *Resource) extendReplied(c *Command, o Outcome, fx *Effects) {
 	h.extra.extend, h.extra.refusal = nil, nil
 	x.finish(err)
 }
+
+// Extends reports whether an Extend of the hold is under way.
+func (h *Hold) Extends() bool { return h.extra != nil && h.extra.extend != nil }

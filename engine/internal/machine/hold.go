@@ -6,44 +6,43 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Hold is what the machine knows of a hold; the user has an engine.Hold, which leads here.
+// Hold is what the machine knows of a user's hold; the user has an engine.Hold, which leads
+// here.
 //
 //	live --Unlock--> releasing --reply, or its time is over--> over
 //	  |                                                          ^
 //	  +--lost (time over, gone on the server, Close)-------------+
 //
 // A hold ends for its user the moment it leaves live; releasing is the engine's
-// affair. Re-entries form a chain: root, child, grandchild; count is the depth,
-// and what the server's field shows while the hold is the innermost one. The end
-// of a hold ends its children.
+// affair. Re-entries form a chain under the outermost hold of a tenure: root, child,
+// grandchild; count is the depth, and what the server's field shows while the hold is the
+// innermost one. The end of a hold ends its children.
 //
-// Everything is guarded by the shard's lock, except validUntil, which is atomic, what never
-// changes (Port, Res, Name, ID, Want, Parent, count, watched, follows), and Ending once it
-// is set, for those who end the contexts.
+// Everything is guarded by the shard's lock, except ownUntil, which is atomic, what never
+// changes (Port, Tenure, Name, Parent, count, follows), and Ending once there is one, for
+// those who end the contexts.
 type Hold struct {
-	Port HoldPort
-	Res  *Resource
-	Name string // as the caller gave it; the server's is Res.Name
-	ID   int64
+	Port    HoldPort
+	*Tenure        // what the server has: Res, ID, Want, and until when
+	Name    string // as the caller gave it; the server's is Res.Name
 
 	Parent, child *Hold
 	count         int32
-	Want          Acks // replicas that must have it
 	state         holdState
-	watched       bool // the watchdog renews: a root without a fixed lease
+	ended         bool // it was released or lost
 	follows       bool // a child without a lease of its own: its parent's time counts
-	asked         bool // a release may have been executed already
+	moving        bool // its release was refused because the slot moves
+	forServer     bool // its tenure is released, not handed over: see renewable, outlasts and Unlock.ByNobody
 
-	validUntil atomic.Int64 // clock.Instant: what users may count on; past when it has ended
-	// serverUntil of a root is how long the server may have its owner, counting everything
-	// that was sent for it: unanswered renewals, and re-entries and Extends of its
-	// children. A release is repeated until then; that of a re-entry until its own end.
-	serverUntil clock.Instant
+	// ownUntil bounds what the user may count on, beside the tenure and the outer holds:
+	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.
+	ownUntil atomic.Int64
+	leaveBy  clock.Instant // a child: until when its release is repeated
 
-	Ending  error   // released or lost; nil while live
 	unlocks *Unlock // calls of Unlock that wait for the release
 	extra   *holdExtra
 }
@@ -62,11 +61,13 @@ type holdExtra struct {
 	there          clock.Instant        // if ofQuorum: the server had the hold at that time, or later
 	children       queue.List[*Request] // re-entries that wait for their turn
 	extend         *Extend
-	result         error // of the release, if it did not succeed
+	result         error // why it was lost; or what its release said, if it did not succeed
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
 	contexts   queue.Set[Context]
+	token      int64 // the tenure's fencing token, of the outermost hold
 	acked      int32 // replicas that had what validUntil counts from
+	lost       bool
 	untold     bool  // in the resource's list
 	ofQuorum   bool  // it is one of several servers'
 	nextEnded  *Hold // in an Effects
@@ -80,22 +81,25 @@ func (h *Hold) more() *holdExtra {
 	return h.extra
 }
 
-// newHold makes the hold of a grant; begin starts it.
-func (r *Resource) newHold(a *Request, id int64, o Outcome) *Hold {
-	h := r.Port.NewHold(r, a.Want)
-	h.Res, h.Name, h.ID, h.Want = r, a.Name(), id, a.Want
-	h.count, h.Parent = 1, a.Parent
+// newHold makes the hold of a grant, with a tenure unless it is a re-entry; begin starts it.
+func (r *Resource) newHold(a *Request, id int64, o *Outcome) *Hold {
+	var h *Hold
 	fixed, lease := a.Lease != 0, a.firstLease()
+	if a.Parent == nil {
+		h = r.Port.NewTenure(r)
+		h.Tenure.begin(r, a, id, o.Now)
+		h.count = 1
+		if o.Token != 0 {
+			h.more().token = o.Token
+		}
+	} else {
+		h = r.Port.NewHold(a.Parent)
+		h.Parent, h.count, h.follows = a.Parent, a.Parent.count+1, !fixed
+	}
+	h.Name = a.Name()
 	h.setAcked(o.acked())
 	if a.rare != nil && a.rare.Quorum != nil {
 		h.more().ofQuorum = true
-	}
-	if h.Parent != nil {
-		h.count = h.Parent.count + 1
-		h.follows = !fixed
-	} else {
-		h.watched = !fixed
-		h.serverUntil = o.Now.Add(lease)
 	}
 	if l := a.rare; l != nil && l.MaxHold != 0 {
 		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
@@ -103,7 +107,7 @@ func (r *Resource) newHold(a *Request, id int64, o Outcome) *Hold {
 		h.more().maxEnd = o.Sent.Add(l.MaxHold)
 	}
 	h.acknowledged(o.Sent, lease)
-	if h.follows {
+	if h.Parent == nil || h.follows {
 		h.setUntil(math.MaxInt64)
 	}
 	return h
@@ -116,11 +120,13 @@ func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
 		margin = max(margin, Drift(lease))
 		x.there = max(x.there, sent)
 	}
-	h.setUntil(max(h.OwnUntil(), sent.Add(lease-margin)))
+	until := sent.Add(lease - margin)
+	if h.Parent == nil {
+		h.validUntil.Store(int64(max(h.ValidUntil(), until)))
+	} else {
+		h.setUntil(max(h.OwnUntil(), until))
+	}
 }
-
-// Drift is how far the clocks of several servers may run apart during a lease.
-func Drift(lease time.Duration) time.Duration { return lease/100 + 2*time.Millisecond }
 
 // begin starts the clock of a hold that was granted to a: its renewals, or its timer.
 func (h *Hold) begin(a *Request, now clock.Instant) {
@@ -129,7 +135,7 @@ func (h *Hold) begin(a *Request, now clock.Instant) {
 		x := h.Root().more() // it is the root's release that keeps the lock taken
 		x.minEnd = max(x.minEnd, now.Add(l.MinHold))
 	}
-	if h.watched {
+	if h.watched() {
 		h.Port.RenewFirst(now)
 	}
 	if at := h.timeOut(); at != 0 {
@@ -141,7 +147,7 @@ func (h *Hold) begin(a *Request, now clock.Instant) {
 // does.
 func (h *Hold) timeOut() clock.Instant {
 	at := clock.Instant(0)
-	if !h.watched && !h.follows {
+	if !h.watched() && !h.follows {
 		at = h.Until()
 	}
 	if h.extra != nil && h.extra.maxEnd != 0 && (at == 0 || h.extra.maxEnd < at) {
@@ -153,22 +159,35 @@ func (h *Hold) timeOut() clock.Instant {
 // Until is when the hold ends here: the earliest end along the chain. It takes no
 // lock.
 func (h *Hold) Until() clock.Instant {
-	at := h.OwnUntil()
-	if h.Parent != nil {
-		at = min(at, h.Parent.Until())
+	if h.Parent == nil {
+		return min(h.OwnUntil(), h.ValidUntil())
 	}
-	return at
+	return min(h.OwnUntil(), h.Parent.Until())
 }
 
-// OwnUntil is when the hold ends whatever its outer holds do. It takes no lock.
-func (h *Hold) OwnUntil() clock.Instant { return clock.Instant(h.validUntil.Load()) }
+// OwnUntil is when the hold ends whatever its tenure and its outer holds do. It takes no lock.
+func (h *Hold) OwnUntil() clock.Instant { return clock.Instant(h.ownUntil.Load()) }
 
 // setUntil moves the end; MaxHold stands.
 func (h *Hold) setUntil(at clock.Instant) {
 	if x := h.extra; x != nil && x.maxEnd != 0 {
 		at = min(at, x.maxEnd)
 	}
-	h.validUntil.Store(int64(at))
+	h.ownUntil.Store(int64(at))
+}
+
+// watched reports whether the watchdog renews it. A re-entry has no place there.
+func (h *Hold) watched() bool { return h.watchdog && h.Parent == nil }
+
+// Ending is why the hold has ended: released or lost; nil while it is live.
+func (h *Hold) Ending() error {
+	switch {
+	case !h.ended:
+		return nil
+	case h.extra != nil && h.extra.lost:
+		return h.extra.result
+	}
+	return reason.ErrReleased
 }
 
 // trouble is why the release or the Extend under way is not settled, as far as is known. Only
@@ -249,7 +268,7 @@ func (h *Hold) Fired(now clock.Instant, fx *Effects) {
 			h.Res.goOnAfter(fx)
 		}
 	case releasing:
-		if now < h.serverUntil {
+		if now < h.releaseBy() {
 			// It was armed for the hold, or for what the server had before an Extend.
 			h.boundRelease()
 			break
@@ -273,6 +292,17 @@ func (h *Hold) Acked() int {
 func (h *Hold) IsLive() bool { return h.state == live }
 func (h *Hold) IsOver() bool { return h.state == over }
 
+// Local reports whether a hold that was granted just now was handed over by another.
+func (h *Hold) Local() bool { return h.Parent == nil && h.handed > 0 }
+
+// Token is the fencing token of its tenure; 0 if that has none.
+func (h *Hold) Token() int64 {
+	if h = h.Root(); h.extra == nil {
+		return 0
+	}
+	return h.extra.token
+}
+
 // MaxEnd is when MaxHold ends it; 0 without one.
 func (h *Hold) MaxEnd() clock.Instant {
 	if h.extra == nil {
@@ -295,7 +325,7 @@ func (h *Hold) EndBy(at clock.Instant) {
 	if h.state != live || h.follows {
 		return
 	}
-	if h.watched {
+	if h.watched() {
 		x := h.more()
 		x.maxEnd = min(x.maxEnd, at)
 	}
@@ -307,4 +337,19 @@ func (h *Hold) EndBy(at clock.Instant) {
 
 // Shorten has the hold end at that time, if not sooner. It arms no timer: the next look
 // notices it.
-func (h *Hold) Shorten(at clock.Instant) { h.setUntil(min(h.OwnUntil(), at)) }
+func (h *Hold) Shorten(at clock.Instant) {
+	if h.Parent != nil {
+		h.setUntil(min(h.OwnUntil(), at))
+		return
+	}
+	h.validUntil.Store(int64(min(h.ValidUntil(), at)))
+	h.setUntil(h.OwnUntil()) // of which MaxHold may leave less now
+}
+
+// releaseBy is until when a release that has no answer is repeated.
+func (h *Hold) releaseBy() clock.Instant {
+	if h.Parent != nil {
+		return h.leaveBy
+	}
+	return h.serverUntil
+}

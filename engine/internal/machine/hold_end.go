@@ -10,7 +10,7 @@ func (h *Hold) expired(now clock.Instant) (Loss, bool) {
 	if now < h.Until() {
 		return 0, false
 	}
-	if h.watched || h.follows {
+	if h.watched() || h.follows {
 		return NotRenewed, true
 	}
 	return LeaseEnded, true
@@ -51,8 +51,10 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 	if r.wait != nil {
 		r.wait.Reset()
 	}
-	if why != GoneOnServer && why != TakenOnServer {
-		r.oweHold(h, max(h.serverUntil, now))
+	r.yieldToReaders()
+	// Of several permits only some may be gone.
+	if why != TakenOnServer && (why != GoneOnServer || r.Port.Kind(h.Kind).Shared && byte(h.ID) != 0) {
+		r.oweTenure(h, max(h.serverUntil, now))
 	}
 }
 
@@ -69,11 +71,15 @@ func (h *Hold) end(why error, loss Loss, now clock.Instant, fx *Effects) {
 	h.endOne(why, loss, now, fx)
 }
 
-// setOver ends what the engine has to do with the hold. Until then, while it is being
-// released, its timer or its place among the renewals bounds that; see boundReleases.
+// setOver ends what the engine has to do with the hold and, if it is the outermost one, with
+// its tenure. Until then, while it is being released, its timer or its tenure's place among
+// the renewals bounds that; see boundReleases.
 func (h *Hold) setOver() {
 	h.state = over
 	h.Port.Over()
+	if next := h.hold(); h.Parent == nil && (next == nil || next == h) { // else it was handed over
+		h.Port.TenureOver()
+	}
 }
 
 func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
@@ -84,8 +90,12 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
 		}
 		return
 	}
-	h.Ending = why
-	h.validUntil.Store(min(h.validUntil.Load(), int64(now)))
+	h.ended = true
+	if loss != 0 {
+		x := h.more()
+		x.lost, x.result = true, why
+	}
+	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
 	h.Res.Port.Counters().Held--
 	h.announce(fx)
 	if loss != 0 {
@@ -106,5 +116,23 @@ func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
 	if x.extend != nil {
 		x.extend.finish(h.extendable())
 		x.extend = nil
+	}
+}
+
+// Check ends the hold if its time is over, and returns why it has ended, if it has.
+func (h *Hold) Check(now clock.Instant, fx *Effects) error {
+	h.check(now, fx)
+	why := h.Ending()
+	if why != nil {
+		h.Res.goOnAfter(fx)
+	}
+	return why
+}
+
+// goOnAfter goes on with the resource of a hold that may have been lost just now.
+// If it ended before that, the resource may be another name's by now, or nobody's.
+func (r *Resource) goOnAfter(fx *Effects) {
+	if !r.Out {
+		r.GoOn(fx)
 	}
 }

@@ -116,6 +116,29 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 	}
 }
 
+// The server has counted the TTL since it answered, whenever the answer is read:
+//
+//	head                    the server
+//	is paused
+//	                        refused: a minute is left
+//	goes on, ten seconds later
+func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	l.ask(r, false)
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	w := r.wait.Port.(*bell)
+	l.does(w.Subscribed)
+	l.is(r, Acquiring)
+	sent := l.now
+	l.now = sent.Add(10 * time.Second)
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute, Sent: sent})
+	if late := w.at.Sub(sent.Add(time.Minute)); late < 0 || late > 2*time.Second {
+		t.Errorf("the head wakes %v after the lease of the holder", late)
+	}
+}
+
 // Cancel at every step: before, while and after a command is out. In the end nothing is left.
 func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,15 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
+// polling is a kind whose waiters poll, fenced one that is passed on, and not batched,
+// permits one that several hold.
+const (
+	polling = 2
+	fenced  = 3
+	queued  = 4
+	permits = 5
+)
+
 // lab is a Port in which nothing happens by itself: it notes what it is asked for.
 type lab struct {
 	t        *testing.T
@@ -20,12 +29,18 @@ type lab struct {
 	paused   clock.Instant // until then; 0: no pause
 	idle     []string      // names that have gone
 	released []int64       // owners whose releases were answered
+	ahead    *Resource     // the writers of a name, if it has any; and a reader
+	behind   *Resource
+	offers   Offers        // of readers
+	rests    clock.Instant // until then; 0: no rest
 }
 
 func newLab(t *testing.T) *lab {
-	return &lab{t: t, now: clock.Instant(time.Hour), cfg: Config{
+	l := &lab{t: t, now: clock.Instant(time.Hour), cfg: Config{
 		Lease: 30 * time.Second, CommandTimeout: 3 * time.Second, AckTimeout: time.Second,
 	}}
+	l.offers.Port = l
+	return l
 }
 
 func (l *lab) Config() *Config                     { return &l.cfg }
@@ -44,11 +59,21 @@ func (l *lab) ServerOf(uint64) Server              { return 1 }
 func (l *lab) Pause(_ *Resource, at clock.Instant) { l.paused = at }
 func (l *lab) Unstalled(*Resource)                 {}
 func (l *lab) Idle(r *Resource)                    { l.idle = append(l.idle, r.Name) }
+func (l *lab) Ahead(*Resource) *Resource           { return l.ahead }
+func (l *lab) Behind(r *Resource) bool             { return r == l.ahead && l.behind.Held() == Behind }
 func (l *lab) Unheard(string)                      {}
 func (l *lab) Refused(Outcome)                     {}
 func (l *lab) AckError(string, Ack) error          { return errors.New("too few replicas") }
 func (l *lab) LossError(_ string, why Loss) error  { return loss(why) }
-func (l *lab) Released(_ *Resource, _ Server, id int64, _, _ clock.Instant) {
+func (l *lab) Kind(kind uint8) *Kind {
+	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Passes: kind <= fenced, Batches: kind < fenced, Queues: kind == queued, Shared: kind == permits}
+}
+func (l *lab) Offers(*Resource) *Offers           { return &l.offers }
+func (l *lab) Rest(_ *Resource, at clock.Instant) { l.rests = at }
+func (l *lab) Apart(r *Resource, _ uint8) *Resource {
+	return &Resource{Port: l, Name: r.Name, Route: r.Route}
+}
+func (l *lab) Released(_ *Resource, _ uint8, _ Server, id int64, _, _ clock.Instant) {
 	l.released = append(l.released, id)
 }
 
@@ -61,6 +86,7 @@ func (l loss) Error() string { return "lost" }
 type tenant struct {
 	Hold
 	renewed  bool // it has a place among the renewals
+	soon     bool // and that is now
 	alarm    clock.Instant
 	ended    int
 	why      Loss
@@ -68,19 +94,22 @@ type tenant struct {
 	finished bool
 }
 
-func (l *lab) NewHold(*Resource, Acks) *Hold {
+func (l *lab) NewTenure(*Resource) *Hold { return l.NewHold(&Hold{Tenure: new(Tenure)}) }
+
+func (l *lab) NewHold(of *Hold) *Hold {
 	h := new(tenant)
-	h.Port = h
+	h.Port, h.Tenure = h, of.Tenure
 	return &h.Hold
 }
 
 func (h *tenant) RenewFirst(clock.Instant) { h.renewed = true }
 func (h *tenant) RenewNext(clock.Instant)  { h.renewed = true }
-func (h *tenant) RenewSoon()               {}
+func (h *tenant) RenewSoon()               { h.soon = true }
 func (h *tenant) WakeAt(at clock.Instant)  { h.alarm = at }
 func (h *tenant) Ended(why Loss)           { h.ended++; h.why = why }
 func (h *tenant) Lost(Loss)                {}
-func (h *tenant) Over()                    { h.renewed, h.alarm, h.finished = false, 0, true }
+func (h *tenant) TenureOver()              { h.renewed = false }
+func (h *tenant) Over()                    { h.alarm, h.finished = 0, true }
 func (h *tenant) Told()                    { h.told = true }
 
 // caller is who asks for a lock.
@@ -111,6 +140,7 @@ type bell struct {
 	Wait
 	at        clock.Instant
 	listening bool
+	of        int64
 }
 
 func (l *lab) NewWait() *Wait {
@@ -119,10 +149,10 @@ func (l *lab) NewWait() *Wait {
 	return &w.Wait
 }
 
-func (w *bell) RingAt(at clock.Instant) { w.at = at }
-func (w *bell) Silence()                { w.at = 0 }
-func (w *bell) Listen(*Resource)        { w.listening = true }
-func (w *bell) Unlisten()               { w.listening = false }
+func (w *bell) RingAt(at clock.Instant)                  { w.at = at }
+func (w *bell) Silence()                                 { w.at = 0 }
+func (w *bell) Listen(_ *Resource, _ uint8, owner int64) { w.listening, w.of = true, owner }
+func (w *bell) Unlisten()                                { w.listening = false }
 
 // note is the timer of a debt.
 type note struct {
@@ -150,7 +180,7 @@ func (u *leaver) Deliver() { u.delivered++ }
 // name makes a resource.
 func (l *lab) name() *Resource {
 	r := &Resource{Port: l}
-	r.Reset("x", 0, 0, false)
+	r.Reset("x", 0)
 	return r
 }
 
@@ -178,7 +208,7 @@ func (l *lab) reply(r *Resource, o Outcome) *Resource {
 		o.Sent = l.now
 	}
 	o.Now = l.now
-	return l.does(func(fx *Effects) { r.Replied(o, fx) })
+	return l.does(func(fx *Effects) { r.Replied(&o, fx) })
 }
 
 // is fails the test unless the command in flight is the one.

@@ -20,7 +20,9 @@ type Port interface {
 	// NewID returns the number of an owner, which nobody can guess and none has had.
 	NewID() int64
 
-	NewHold(r *Resource, want Acks) *Hold
+	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
+	NewTenure(r *Resource) *Hold
+	NewHold(of *Hold) *Hold
 	NewDebt() *Debt
 	NewWait() *Wait
 
@@ -47,8 +49,24 @@ type Port interface {
 	// Reset), unless it is Spent.
 	Idle(r *Resource)
 
-	// Released: a server has answered the release of an owner, whose MinHold ends at end.
-	Released(r *Resource, by Server, id int64, at, end clock.Instant)
+	// Ahead is, of a name whose requests are apart from each other, the Resource of those that
+	// are not, if there is one; see handover.go. Behind reports whether any of the former are
+	// Behind that.
+	Ahead(r *Resource) *Resource
+	Behind(r *Resource) bool
+	// Offers are, of a name whose requests are apart from each other, the tenures on offer; else nil.
+	Offers(r *Resource) *Offers
+	// Rest has RestOver called at an instant, of those Offers.
+	Rest(r *Resource, at clock.Instant)
+	// Apart makes another Resource of the same name, for a tenure of a kind that is Shared.
+	Apart(r *Resource, kind uint8) *Resource
+
+	// Kind is what is to be known of a kind.
+	Kind(kind uint8) *Kind
+
+	// Released: a server has answered the release of an owner, of a kind, whose MinHold ends
+	// at end.
+	Released(r *Resource, kind uint8, by Server, id int64, at, end clock.Instant)
 	// Unheard: a release was not announced, as the server refused the message.
 	Unheard(name string)
 	// Refused: the server refused a release, for good (Denied) or for now (Busy).
@@ -60,6 +78,19 @@ type Port interface {
 	AckError(name string, ack Ack) error
 }
 
+// Kind is what the machine needs to know of a kind of lock.
+type Kind struct {
+	Polls     bool // waiters poll: a release is announced nowhere
+	HandsOver bool // a tenure may be handed over without a command
+	Passes    bool // it may be passed on by one; see handover.go
+	Batches   bool // several debts may be settled by one command, which may acquire, too
+	Apart     bool // each request has a Resource of its own, with the tenure that it gets
+	Queues    bool // a refusal queues the owner on the server; see place.go
+	// Shared: there are permits for many. Those who wait share a Resource, and a tenure, of one
+	// permit or more, has one of its own from its grant on.
+	Shared bool
+}
+
 // Server names a server; 0 is none.
 type Server uint32
 
@@ -68,6 +99,17 @@ type Config struct {
 	Lease, CommandTimeout, AckTimeout time.Duration
 	Replicas                          Acks          // of a request that does not say
 	FixedMargin                       time.Duration // 0: a part of each lease
+
+	// HandOvers is how often a tenure is handed over at most, HandOverFor how long after its
+	// grant.
+	HandOvers   uint16
+	HandOverFor time.Duration
+
+	// ManyReaders is from how many readers of a name on their tenures are handed over.
+	ManyReaders int
+
+	// Room is how long the server waits for an owner in a queue, for each place.
+	Room time.Duration
 }
 
 // MaxDuration bounds durations, so that instants cannot overflow. One that the server is
@@ -97,7 +139,7 @@ type Counters struct {
 	Held, Pending                            int
 	Acquired, Released, Renewed, NotAcquired uint64
 	Compensations, Burned, Unknown, Leaked   uint64
-	Unacked                                  uint64
+	Unacked, HandedOver                      uint64
 	Lost                                     [Losses]uint64
 }
 
@@ -114,6 +156,7 @@ func (c *Counters) Add(o *Counters) {
 	c.Unknown += o.Unknown
 	c.Leaked += o.Leaked
 	c.Unacked += o.Unacked
+	c.HandedOver += o.HandedOver
 	for why, n := range o.Lost {
 		c.Lost[why] += n
 	}
@@ -151,17 +194,19 @@ type Bound interface {
 
 // HoldPort is what the engine has of a Hold.
 type HoldPort interface {
-	// RenewFirst and RenewNext give it a place among the renewals; RenewSoon moves that.
+	// RenewFirst and RenewNext give its tenure a place among the renewals; RenewSoon moves
+	// that, and TenureOver ends it.
 	RenewFirst(now clock.Instant)
 	RenewNext(now clock.Instant)
 	RenewSoon()
+	TenureOver()
 	// WakeAt has Fired called at an instant.
 	WakeAt(at clock.Instant)
 	// Ended: it is not live any more. It was released (0) or lost.
 	Ended(why Loss)
 	// Lost: it was lost, and not only with its outer hold.
 	Lost(why Loss)
-	// Over: it needs neither renewals nor a timer.
+	// Over: it needs no timer.
 	Over()
 	// Told: its contexts have ended, and everybody may know.
 	Told()
@@ -172,8 +217,9 @@ type WaitPort interface {
 	// RingAt has Rang called at an instant, instead of any other.
 	RingAt(at clock.Instant)
 	Silence()
-	// Listen subscribes to the channel of the name, Unlisten gives it up.
-	Listen(r *Resource)
+	// Listen subscribes to the channel of the name, or of the owner if the kind queues owners.
+	// Unlisten gives it up.
+	Listen(r *Resource, kind uint8, owner int64)
 	Unlisten()
 }
 

@@ -9,7 +9,10 @@ type Unlock struct {
 	Port UnlockPort
 	Told bool // Err is the verdict, and on its way; guarded by the shard's lock
 	Err  error
-	next *Unlock // of its hold, and then of an Effects
+	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
+	// next one may not want it either, and so on, all in one call on an event loop.
+	ByNobody bool
+	next     *Unlock // of its hold, and then of an Effects
 }
 
 // tell gives the verdict; the caller holds the shard's lock. From here on the
@@ -35,16 +38,16 @@ func (h *Hold) Unlock(u *Unlock, fx *Effects) {
 	switch {
 	case h.state == live:
 		if h.Parent != nil {
-			h.serverUntil = h.Until() // its leave changes a number that nothing depends on
+			h.leaveBy = h.Until() // it changes a number that nothing depends on
 		}
 		h.end(reason.ErrReleased, 0, now, fx)
-		h.state = releasing
+		h.state, h.forServer = releasing, h.forServer || u.ByNobody
 		h.child = nil
 		if h.extra != nil {
 			h.extra.refusal = nil
 		}
 		h.await(u)
-		h.Res.next(fx)
+		h.Res.GoOn(fx)
 	case h.state == releasing:
 		h.await(u)
 	default:
@@ -72,8 +75,8 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 // Verdict is what Unlock says of a hold that is over.
 func (h *Hold) Verdict() error {
 	switch {
-	case h.Ending != reason.ErrReleased:
-		return h.Ending // lost
+	case h.Ending() != reason.ErrReleased:
+		return h.Ending() // lost
 	case h.extra != nil && h.extra.result != nil:
 		return h.extra.result // released, and it did not go well
 	}
@@ -81,7 +84,7 @@ func (h *Hold) Verdict() error {
 }
 
 // releaseReplied goes on after the reply of a release, a retire or a leave.
-func (r *Resource) releaseReplied(c *Command, o Outcome, fx *Effects) {
+func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	h := c.hold
 	if h.state != releasing { // its parent's end, or its time, settled it
 		r.saysGone(c, o, fx)
@@ -94,6 +97,14 @@ func (r *Resource) releaseReplied(c *Command, o Outcome, fx *Effects) {
 		}
 		r.released(c, o)
 		h.released(nil, fx)
+		if c.Bare {
+			r.oweTelling(h, o)
+		}
+		if c.What == Leaving {
+			h.deep = h.deep && c.Number > 1
+		} else if h.handed > 0 {
+			r.yield(o)
+		}
 	case (o.Verdict == Answered || o.Verdict == WrongType) && h.asked && c.What == Unlocking:
 		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
 		// now came later. (A leave does not take the field away, so its copy must find it.)
@@ -104,15 +115,18 @@ func (r *Resource) releaseReplied(c *Command, o Outcome, fx *Effects) {
 	case o.Verdict == WrongType:
 		r.notThere(h, TakenOnServer, fx)
 	case o.Verdict == Busy:
-		r.Port.Refused(o)
+		r.Port.Refused(*o)
+		h.moving = h.moving || o.Moving
 		h.more().refusal = o.Err
 		h.boundRelease()
 	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
 		// Nor would a debt be asked for again: Close need not wait for the lease to end.
-		r.Port.Refused(o)
+		r.Port.Refused(*o)
 		h.released(reason.About(h.Name, reason.Because(reason.ErrOutcomeUnknown, o.Err)), fx)
 	default: // unknown, or an error after which anything may be
-		h.asked = true
+		if c.What == Unlocking {
+			h.asked = true
+		}
 		h.more().refusal = o.Err
 		h.boundRelease()
 		if o.Verdict == Denied {
@@ -154,10 +168,12 @@ func (h *Hold) leave() {
 		h.Parent.child = nil
 		return
 	}
+	r.withdraw()
 	r.hold = nil
 	if r.wait != nil {
 		r.wait.Reset()
 	}
+	r.yieldToReaders()
 }
 
 // settleUnlock tells the callers that wait for the release.
@@ -177,7 +193,7 @@ func (h *Hold) settleUnlock(result error, fx *Effects) {
 // have the hold any more: there is nothing to release after it.
 func (h *Hold) boundRelease() {
 	if h.state == releasing {
-		h.Port.WakeAt(h.serverUntil)
+		h.Port.WakeAt(h.releaseBy())
 	}
 }
 
@@ -200,7 +216,7 @@ func (h *Hold) giveUpRelease(fx *Effects) {
 		if r.tried == Here {
 			r.tried = Untried // its time is over, here and on the server
 		}
-		r.oweHold(h, h.serverUntil)
+		r.oweTenure(h, h.serverUntil)
 	}
 }
 
@@ -213,8 +229,16 @@ func (h *Hold) unavailable() error {
 }
 
 // released notes that a server has answered the release c.
-func (r *Resource) released(c *Command, o Outcome) {
+func (r *Resource) released(c *Command, o *Outcome) {
 	if c.What != Leaving && c.Server != 0 {
-		r.Port.Released(r, c.Server, c.ID, o.Now, c.minEnd())
+		r.Port.Released(r, c.Kind, c.Server, c.ID, o.Now, c.minEnd())
 	}
+}
+
+// Refusal is the latest answer to the release or the Extend under way, if it settled nothing.
+func (h *Hold) Refusal() error {
+	if h.extra == nil {
+		return nil
+	}
+	return h.extra.refusal
 }

@@ -29,8 +29,12 @@ type Request struct {
 	until clock.Instant // when the holder's lease ends, if a knows; see tried
 	rare  *Rare         // what most do not need
 
-	Attempts   uint32
-	Want       Acks // replicas that must have the grant
+	Attempts uint32
+	Want     Acks  // replicas that must have the grant
+	Kind     uint8 // the engine's
+	// Permits is how many it wants besides the first, of a kind that is Shared. They are the last
+	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
+	Permits    uint8
 	AckedGiven bool // Want was: Acked
 	Once       bool // TryLock: one attempt
 	Async      bool // LockAsync: no caller is blocked
@@ -41,12 +45,20 @@ type Request struct {
 	Patient    bool // a command of it waits its turn on a full lane, though it is Async
 }
 
+// Backoff is how a head polls that has no channel: the pause is doubled up to Most.
+type Backoff struct{ First, Most time.Duration }
+
 // Rare is what most requests do not need.
 type Rare struct {
 	MaxHold, MinHold time.Duration
 	Name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
 	Start            clock.Instant // the engine's: when it was asked for, if a hook wants it
 	Quorum           any           // the engine's: who asks this server and others; nil: nobody does
+	Backoff          Backoff       // zero: the default
+	Beside           *Hold         // of the same name: its owner does not keep the request out
+
+	owner  int64 // at the server's queue; see place.go
+	queued bool  // it has been refused there
 
 	bound   Bound // what ends it by its own time
 	behind  int64 // the id of the command that was out when a was bounded so
@@ -66,6 +78,14 @@ func (a *Request) More() *Rare {
 
 // Rare returns what is rare, nil if there is nothing.
 func (a *Request) Rare() *Rare { return a.rare }
+
+// beside is Rare.Beside.
+func (a *Request) beside() *Hold {
+	if a.rare == nil {
+		return nil
+	}
+	return a.rare.Beside
+}
 
 // Resource is the name's; nil until a is admitted.
 func (a *Request) Resource() *Resource { return a.res }
@@ -113,8 +133,12 @@ func (a *Request) end() {
 		r.tries.Remove(&a.place)
 		a.passOn(r.tries)
 	default:
+		was := r.First()
 		r.waiters.Remove(&a.place)
 		a.passOn(&r.waiters)
+		if next := r.First(); next != nil && was == a && !a.trying && r.wait != nil && r.wakes(a, next) {
+			r.wait.Reset()
+		}
 	}
 	if r.Cmd.req == a {
 		r.Cmd.req = nil // an orphan now
@@ -127,12 +151,19 @@ func (a *Request) end() {
 	r.Port.Counters().Pending--
 }
 
+// wakes reports whether the sleep of a is over for the next one: a slept until a message came, and
+// that one polls; or it wants fewer permits, and there may be as many.
+func (r *Resource) wakes(a, next *Request) bool {
+	return r.Port.Kind(next.Kind).Polls && !r.Port.Kind(a.Kind).Polls || next.Permits < a.Permits
+}
+
 // Drop ends a request that is not admitted yet. If somebody still comes with it, that is a
 // case for Refuse.
 func (a *Request) Drop() { a.ended = true }
 
 // fail ends the request without the lock, for the given reason.
 func (a *Request) fail(why error, fx *Effects) {
+	a.res.leaveQueue(a)
 	a.end()
 	a.res.Port.Counters().NotAcquired++
 	fx.finish(a, nil, why)
@@ -168,3 +199,58 @@ func (a *Request) giveUpAt(at clock.Instant) {
 
 // Bound notes what ends the request by its own time: Over is called when it has ended.
 func (a *Request) Bound(b Bound) { a.More().bound = b }
+
+// Acks is how many replicas must have a grant: a number, or one of those below.
+type Acks int16
+
+// See engine.AllReplicas and engine.MajorityOfReplicas.
+const (
+	AllReplicas        Acks = -1
+	MajorityOfReplicas Acks = -2
+)
+
+// Ack is what replicas have acknowledged.
+type Ack interface {
+	// Missing reports whether too few have.
+	Missing() bool
+	// Count returns how many have.
+	Count() int
+}
+
+// covers reports whether a renewal that a acknowledges is good enough for b, however many
+// replicas there are.
+func covers(a, b Acks) bool {
+	switch {
+	case b == 0 || a == b:
+		return true
+	case a == AllReplicas:
+		return b == MajorityOfReplicas || b == 1
+	case a == MajorityOfReplicas:
+		return b == 1
+	}
+	return b > 0 && b <= a
+}
+
+// settleReplicas is called when it is clear which hold a re-enters, if any: how many
+// replicas does it want, if the caller did not say? An error if its hold would be
+// renewed, with its parent's lease, for fewer.
+func (a *Request) settleReplicas() error {
+	switch {
+	case a.Parent == nil && !a.AckedGiven:
+		a.Want = a.res.Port.Config().Replicas
+	case a.Parent == nil:
+	case !a.AckedGiven:
+		a.Want = a.Parent.Root().Want
+	case a.Lease == 0 && !covers(a.Parent.Root().Want, a.Want):
+		return reason.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Want)
+	}
+	return nil
+}
+
+// Bounded is what ends the request by its own time; nil if nothing does.
+func (a *Request) Bounded() Bound {
+	if a.rare == nil {
+		return nil
+	}
+	return a.rare.bound
+}

@@ -8,7 +8,9 @@ import (
 )
 
 // A Resource is the local state of one lock name: its hold and its waiters in this
-// process, and the one command of the name that may be on the wire.
+// process, and the one command of the name that may be on the wire. A name that several may
+// hold at once, or whose waiters queue at the server, has one for each request (Kind.Apart): on
+// the server they are owners that know nothing of each other, and here, too.
 //
 // Invariants, under the shard's lock:
 //
@@ -43,8 +45,6 @@ type Resource struct {
 	wait    *Wait                 // nil until a first refusal
 	Cmd     Command
 
-	Kind    uint8 // the engine's
-	Polls   bool  // its waiters poll: there is no channel
 	held    Holdback
 	refused uint8 // refusals in a row, for the pause between tries
 	// Spent: recovery or a timer points to it still: not for use again.
@@ -56,6 +56,8 @@ type Resource struct {
 	Out     bool
 	Dropped bool   // the engine's: recovery need not go on with it; guarded by recovery's lock
 	tried   Tried  // what the latest command was told
+	Family  uint8  // the engine's
+	Place   int32  // the engine's, not 0 if each request of the name has a Resource of its own
 	telling uint32 // holds that ended and whose contexts have not: see telling.go
 	untold  *Hold  // holds that ended while contexts of the name have not
 }
@@ -65,9 +67,13 @@ type Holdback uint8
 
 // The reasons.
 const (
-	Freely  Holdback = iota
-	Stalled          // no connection: the recovery queue goes on with it
-	Paused           // the server refuses for now: the pause timer goes on with it
+	Freely   Holdback = iota
+	Stalled           // no connection: the recovery queue goes on with it
+	Paused            // the server refuses for now: the pause timer goes on with it
+	Behind            // a reader, while a writer of this process comes first: see handover.go
+	Yielding          // a writer's name, while readers that stayed behind it go first
+	Offered           // a release, while that of another tenure of its name is out: see tenure.go
+	Resting           // a reader, after a turn of the readers of its name: see tenure.go
 )
 
 // holdBack keeps the name from sending, unless something does so already: then that
@@ -111,7 +117,7 @@ func (r *Resource) next(fx *Effects) {
 	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
 		return
 	}
-	if r.settleDebt() || r.serveHold(fx) || r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead() {
+	if r.settleDebts(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead() {
 		fx.Send = r
 	}
 }
@@ -123,9 +129,20 @@ func (r *Resource) serveHold(fx *Effects) bool {
 		return false
 	}
 	if h.state == releasing {
-		// A hand-over to the first local waiter, without a command, plugs in here.
-		r.sendRelease(h)
-		return true
+		a := r.successor(h)
+		if a == nil {
+			if r.offer(h, fx) {
+				return false
+			}
+			r.sendRelease(h)
+			return true
+		}
+		if h.passes() {
+			r.sendPass(h, a)
+			return true
+		}
+		r.handOver(h, a, fx)
+		h = r.hold
 	}
 	for ; h != nil; h = h.child {
 		if h.state == releasing {
@@ -216,6 +233,7 @@ func (r *Resource) PauseOver(fx *Effects) {
 // more. It ends a transition.
 func (r *Resource) GoOn(fx *Effects) {
 	r.next(fx)
+	r.letForward(fx)
 	r.settled()
 }
 
@@ -223,7 +241,8 @@ func (r *Resource) GoOn(fx *Effects) {
 // does not need any more: the subscription, if nobody waits, and the resource itself, if
 // nothing is left. It is the last thing a transition does.
 func (r *Resource) settled() {
-	switch waiting := r.waiters.Len() > 0; {
+	behind := r.Port.Behind(r)
+	switch waiting := r.waiters.Len() > 0 || behind; {
 	case waiting && r.hold != nil:
 		// A waiter here asks no server: without the channel, or a look now and then, a
 		// removal by force would go unnoticed until the hold's time is over.
@@ -233,9 +252,11 @@ func (r *Resource) settled() {
 	case !waiting && r.wait != nil && !r.Cmd.Head:
 		r.linger()
 	}
-	if r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil ||
-		r.Cmd.What != Nothing || r.held == Paused || r.telling != 0 {
+	if r.InUse() || r.held == Paused || r.held == Yielding || r.telling != 0 || behind {
 		return
+	}
+	if !r.letGo(Behind) {
+		r.letGo(Resting)
 	}
 	r.tried = Untried // the next acquisition must find out by itself
 	if r.wait != nil || r.Out {
@@ -253,8 +274,8 @@ func (r *Resource) settled() {
 // command has been answered; it has no timer, for the pauses and the waits are objects of
 // their own. A hold that ended may point to it still, and at most has it choose its next
 // command (see goOnAfter), which does no harm to any name.
-func (r *Resource) Reset(name string, route uint64, kind uint8, polls bool) {
-	r.Name, r.Route, r.Kind, r.Polls = name, route, kind, polls
+func (r *Resource) Reset(name string, route uint64) {
+	r.Name, r.Route = name, route
 	r.refused, r.headsTurn, r.Out = 0, false, false
 }
 
@@ -282,4 +303,58 @@ func (r *Resource) Resume(by *Pace, fx *Effects) {
 		r.Cmd.Paced = by
 	}
 	r.settled()
+}
+
+// InUse reports whether anybody has the name or wants it, or something of it is to be given back.
+func (r *Resource) InUse() bool {
+	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil || r.Cmd.What != Nothing
+}
+
+// Vacate lets a name go that nobody uses and that only lingers, and reports whether it did. Then
+// the name has another resource, if any.
+func (r *Resource) Vacate() bool {
+	if r.InUse() {
+		return false
+	}
+	if w := r.wait; w != nil && w.linger {
+		w.Port.Silence()
+		w.end()
+	}
+	r.settled()
+	return r.Out
+}
+
+// View is what a name shows to those who only look: reports and tests.
+type View struct {
+	What      What // of the command in flight
+	Held      Holdback
+	Tried     Tried
+	Refusals  uint8 // in a row
+	Hold      bool
+	Waiters   int
+	Attempts  uint32 // of the first of them
+	Debts     int
+	Owed      int64 // the owner of the latest debt
+	Waits     bool  // there is a Wait
+	Asleep    bool  // and its head sleeps
+	Confirmed bool  // and the server has confirmed the subscription
+	Lingers   bool
+}
+
+// View is called under the shard's lock.
+func (r *Resource) View() View {
+	v := View{What: r.Cmd.What, Held: r.held, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
+	if a, ok := r.waiters.Front(); ok {
+		v.Attempts = a.Attempts
+	}
+	for d := r.debts; d != nil; d = d.next {
+		v.Debts++
+	}
+	if r.debts != nil {
+		v.Owed = r.debts.ID
+	}
+	if w := r.wait; w != nil {
+		v.Waits, v.Asleep, v.Confirmed, v.Lingers = true, !w.Ready(), w.Hears(), w.linger
+	}
+	return v
 }

@@ -38,7 +38,7 @@ func (h *Hold) Bind(c Context) {
 
 // Unbind undoes Bind, unless the hold has ended.
 func (h *Hold) Unbind(c Context) {
-	if h.Ending == nil && h.extra != nil {
+	if !h.ended && h.extra != nil {
 		h.extra.contexts.Remove(c)
 	}
 }
@@ -92,5 +92,5 @@ func (r *Resource) Told(ended *Hold, fx *Effects) {
 
 // IsTold reports whether h has ended and everybody knows.
 func (h *Hold) IsTold() bool {
-	return h.Ending != nil && (h.extra == nil || !h.extra.untold)
+	return h.ended && (h.extra == nil || !h.extra.untold)
 }

@@ -30,7 +30,7 @@ const (
 
 // note keeps the result of a command that is over. Details for the text of an error are
 // kept by the first waiter, which passes them on when it leaves (see passOn).
-func (r *Resource) note(c *Command, o Outcome) {
+func (r *Resource) note(c *Command, o *Outcome) {
 	var err error
 	var until clock.Instant
 	switch {
@@ -110,6 +110,13 @@ func (a *Request) Obstacle(late bool) error {
 		// Re-entries wait for each other; the hold itself is not in their way.
 		holder, first = a.Parent.child, true
 	}
+	if r.held == Behind {
+		if w := r.Port.Ahead(r); w != nil && w.First() != nil && w.hold == nil {
+			return w.First().Obstacle(late)
+		} else if w != nil {
+			holder = w.hold
+		}
+	}
 	switch {
 	case holder != nil && holder.state == live:
 		return &reason.Held{TTL: max(holder.Until().Sub(now), 0), Here: true}
@@ -119,7 +126,7 @@ func (a *Request) Obstacle(late bool) error {
 		return reason.Because(reason.ErrUnavailable, a.trouble())
 	case r.tried == Elsewhere:
 		return &reason.Held{TTL: a.left(now)}
-	case r.tried == Here && a.Parent == nil:
+	case r.tried == Here && a.Parent == nil, r.held == Behind, r.held == Resting:
 		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
 	case out:
 		return reason.ErrEarly

@@ -17,10 +17,12 @@ import (
 // resource has finished with it. Then over is set, and they do nothing.
 type Wait struct {
 	queue.Wait
+	turnEnds shortInstant // see handover.go
 	Port     WaitPort
 	res      *Resource
 	over     bool
-	linger   bool  // nobody waits; the alarm ends the subscription
+	own      bool  // the channel is that of one owner
+	linger   bool  // nobody waits; the alarm ends the subscription, if there is one
 	look     bool  // the hold is to be looked at, by the alarm; while it lingers, when somebody waits again
 	unasked  bool  // that is for no reason but the time that has passed; see lookUnasked
 	tries    uint8 // of a lock that polls, for the pause between them
@@ -38,20 +40,34 @@ const LingerFor = time.Second
 func (r *Resource) ensureWait() *Wait {
 	if r.wait == nil {
 		r.wait = r.Port.NewWait()
-		r.wait.res = r
+		r.wait.res, r.wait.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
 	}
 	return r.wait
 }
 
-// listen subscribes to the channel, once.
+// headKind is the kind of the first that waits, and whether that polls.
+func (r *Resource) headKind() (kind uint8, polls bool) {
+	switch a, ok := r.waiters.Front(); {
+	case ok:
+		kind = a.Kind
+	case r.hold != nil: // others are Behind it
+		kind = r.hold.Kind
+	default:
+		return 0, false
+	}
+	return kind, r.Port.Kind(kind).Polls
+}
+
+// listen subscribes to the channel, once, unless the head polls.
 func (w *Wait) listen() {
-	if !w.res.Polls && w.Listen() {
-		w.Port.Listen(w.res)
+	if kind, polls := w.res.headKind(); !polls && w.Listen() {
+		w.own = w.res.Port.Kind(kind).Queues
+		w.Port.Listen(w.res, kind, w.res.First().owner())
 	}
 }
 
 // refusedFor puts the head to sleep after a refusal, or lets it try again at once.
-func (r *Resource) refusedFor(o Outcome) {
+func (r *Resource) refusedFor(o *Outcome) {
 	w := r.wait
 	if w == nil { // the try was the first one
 		w = r.ensureWait()
@@ -63,8 +79,9 @@ func (r *Resource) refusedFor(o Outcome) {
 	}
 	w.listen()     // the confirmation is an event: it makes the head try again
 	w.look = false // there is no hold, and the alarm is set to something else now
+	kind, polls := r.headKind()
 	switch {
-	case r.Polls:
+	case polls:
 		d = w.pollPause(d)
 	case o.Moving:
 		d = min(d, movingPoll/2+r.Port.Draw(movingPoll/2))
@@ -74,8 +91,14 @@ func (r *Resource) refusedFor(o Outcome) {
 			most = bothPoll
 		}
 		d = min(d, most/2+r.Port.Draw(most/2))
+	case r.Port.Kind(kind).Shared, r.Port.Kind(kind).Queues:
+		// Another process may add some, and say nothing; or Redisson's head leaves the queue when it
+		// has been told, and says nothing either.
+		d = min(d, ShardedPoll/2+r.Port.Draw(ShardedPoll/2))
 	}
-	w.Port.RingAt(o.Now.Add(d))
+	// The answer may have lain unread, in a process that was paused, say: the server counts since
+	// it gave it, soon after the command was sent.
+	w.Port.RingAt(min(o.Now.Add(d), o.Sent.Add(d+queue.Poll)))
 }
 
 // movingPoll is how long a head sleeps at most while its slot is being migrated:
@@ -98,12 +121,16 @@ const ShardedPoll = 10 * time.Second
 // have not changed yet announce with plain messages, and this one listens to sharded ones.
 const bothPoll = time.Second
 
-// pollPause is the back-off of a lock without a channel: 1 ms, doubled up to
-// 128 ms as Redisson's spin lock does, each with a random part, and never longer
-// than the holder's lease.
+// pollPause is the back-off of a lock without a channel, as the head has asked for: without
+// that 1 ms, doubled up to 128 ms as Redisson's spin lock does. Each pause has a random part,
+// and is never longer than the holder's lease.
 func (w *Wait) pollPause(ttl time.Duration) time.Duration {
-	d := time.Millisecond << min(w.tries, 7)
-	w.tries = min(w.tries+1, 7)
+	b := Backoff{time.Millisecond, 128 * time.Millisecond}
+	if a := w.res.First(); a != nil && a.rare != nil && a.rare.Backoff != (Backoff{}) {
+		b = a.rare.Backoff
+	}
+	d := min(b.First<<w.tries, b.Most)
+	w.tries = min(w.tries+1, 10) // enough for 1 ms to become a second, the most that it may be
 	return min(d/2+w.res.Port.Draw(d), ttl)
 }
 
@@ -126,6 +153,10 @@ func (w *Wait) Rang(fx *Effects) {
 // Subscribed is called when the server has confirmed the subscription.
 func (w *Wait) Subscribed(fx *Effects) {
 	if !w.over {
+		if w.look && w.unasked && !w.linger { // lookSoon looks, and what is told from now on is heard
+			w.look = false
+			w.Port.Silence()
+		}
 		w.lookSoon()
 		w.act(w.Confirmed(), fx)
 	}
@@ -153,12 +184,18 @@ func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
 	}
 	r := w.res
 	w.Unlisten()
+	w.look = false // the next one who waits asks for the channel anew
+	err := reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
 	for {
 		a, ok := r.waiters.Front()
 		if !ok {
 			break
 		}
-		a.fail(reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why), fx)
+		a.fail(err, fx)
+	}
+	if r.Port.Behind(r) { // for them it would listen again, and be refused again
+		fx.Forward, fx.Why = r, err
+		return
 	}
 	r.GoOn(fx)
 }
@@ -188,8 +225,8 @@ const lookEvery = 100 * time.Millisecond
 // lookEvery of the last look the alarm does it, which is free: nobody sleeps while
 // this process holds the lock.
 func (w *Wait) heard() *Hold {
-	h := w.res.hold
-	if h == nil || h.state != live {
+	h := w.res.looked()
+	if h == nil {
 		return nil
 	}
 	now := w.res.Port.Stamp()
@@ -198,6 +235,16 @@ func (w *Wait) heard() *Hold {
 		return nil
 	}
 	w.lookedAt = now
+	return h
+}
+
+// looked is the live hold, nil if there is none. One that is being released finds out by that.
+func (r *Resource) looked() *Hold {
+	h := r.hold
+	if h != nil && h.state != live {
+		h.forServer = true
+		return nil
+	}
 	return h
 }
 
@@ -211,16 +258,19 @@ func (w *Wait) lookAt(at clock.Instant) {
 }
 
 // lookUnasked has the hold looked at now and then where a removal may be announced to
-// nobody here: a lock that polls has no channel, a process that has not changed to
-// sharded messages announces with plain ones, and a slot that is being migrated is where
-// nobody can be subscribed.
+// nobody here: a lock that polls has no channel, a channel that is not confirmed says
+// nothing, a process that has not changed to sharded messages announces with plain ones,
+// and a slot that is being migrated is where nobody can be subscribed.
 func (w *Wait) lookUnasked() {
 	var every time.Duration
+	_, polls := w.res.headKind()
 	switch {
 	case w.look:
 		return
-	case w.res.Polls:
+	case polls:
 		every = lookEvery
+	case !w.Hears(): // it may stay so: the server may refuse one more connection for hours
+		every = queue.Poll/2 + w.res.Port.Draw(queue.Poll/2)
 	case w.res.Port.Both():
 		every = bothPoll
 	case w.res.Port.Sharded():
@@ -241,7 +291,7 @@ func (w *Wait) lookUnasked() {
 //	message: no hold yet
 //	the grant
 func (w *Wait) lookAfterGrant(c *Command, now clock.Instant) {
-	if w.Events() != c.events {
+	if w.Events() != c.Number {
 		w.lookAt(max(now, w.lookedAt.Add(lookEvery)))
 	}
 }
@@ -261,9 +311,9 @@ func (w *Wait) lookAfterGrant(c *Command, now clock.Instant) {
 // nobody waits the look can wait, but must not be forgotten: the next waiter finds the
 // channel confirmed, and no other confirmation follows.
 func (w *Wait) lookSoon() {
-	h := w.res.hold
+	h := w.res.looked()
 	switch {
-	case h == nil || h.state != live:
+	case h == nil:
 	case w.linger:
 		w.look, w.unasked = true, false
 	default:
@@ -272,10 +322,12 @@ func (w *Wait) lookSoon() {
 }
 
 // linger keeps the subscription for a moment after the last waiter left, then ends
-// it.
+// it. A lock that polls has none: it keeps when to look at the hold, as long as there is
+// one, or waiters that come and go sooner than that would put it off for ever.
 func (r *Resource) linger() {
 	w := r.wait
-	if !w.Listening() || r.Port.Closing() {
+	keeps := w.Listening() && !w.own && r.Place == 0 || w.look && r.hold != nil
+	if !keeps || r.Port.Closing() {
 		w.Port.Silence()
 		w.end()
 		return
@@ -283,9 +335,17 @@ func (r *Resource) linger() {
 	if w.linger {
 		return
 	}
+	if w.look && !w.unasked && w.Listening() {
+		w.look = false // the alarm is set to something else now
+		w.lookSoon()
+	}
 	w.Reset()
 	w.linger = true
-	w.Port.RingAt(r.Port.Now().Add(LingerFor))
+	if w.Listening() {
+		w.Port.RingAt(r.Port.Now().Add(LingerFor))
+	} else {
+		w.Port.Silence()
+	}
 }
 
 // stopLingering is called when somebody waits again.

@@ -42,6 +42,22 @@ func (l *List[T]) Back() (v T, ok bool) {
 	return l.back.Value, true
 }
 
+// All are the values, the first one first. The one that is visited may leave meanwhile.
+func (l *List[T]) All() func(yield func(T) bool) {
+	return func(yield func(T) bool) {
+		if l == nil {
+			return
+		}
+		for e := l.front; e != nil; {
+			next := e.next
+			if !yield(e.Value) {
+				return
+			}
+			e = next
+		}
+	}
+}
+
 // PushBack appends e, which must not be queued anywhere.
 func (l *List[T]) PushBack(e *Elem[T]) {
 	if e.list != nil {

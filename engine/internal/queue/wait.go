@@ -27,6 +27,8 @@ import "time"
 //	  | Granted       |  v                                   |
 //	  +---------------+ asleep --- event or Alarm: Try ------+
 //
+// Skip leads from idle to a sleep that only the alarm ends.
+//
 // The state belongs to the name, not to the waiter: when a head leaves, the next
 // one takes over the sleep and the subscription as they are, so nothing needs to
 // be passed on.
@@ -42,9 +44,10 @@ type Wait struct {
 type waitState uint8
 
 const (
-	idle   waitState = iota // no try out, none refused: a try may be sent
-	trying                  // a try is out
-	asleep                  // the last try was refused; an event or the alarm ends it
+	idle     waitState = iota // no try out, none refused: a try may be sent
+	trying                    // a try is out
+	asleep                    // the last try was refused; an event or the alarm ends it
+	skipping                  // another's turn: the alarm ends it
 )
 
 // Action is what the caller does next.
@@ -106,6 +109,10 @@ func (w *Wait) Sent() {
 // server.
 func (w *Wait) Reset() { w.state = idle }
 
+// Skip lets others go first: the next try is sent when the alarm rings, whatever the channel
+// says before.
+func (w *Wait) Skip() { w.state = skipping }
+
 // Refused notes that the try was refused. ttl is what the key has left, negative
 // if it has no expiry.
 func (w *Wait) Refused(ttl time.Duration) (Action, time.Duration) {
@@ -145,8 +152,13 @@ func (w *Wait) Disconnected() Action {
 	return w.wake(true)
 }
 
-// Alarm notes that the sleep is over.
-func (w *Wait) Alarm() Action { return w.wake(false) }
+// Alarm notes that the sleep is over, or the turn that was skipped.
+func (w *Wait) Alarm() Action {
+	if w.state == skipping {
+		w.state = asleep
+	}
+	return w.wake(false)
+}
 
 func (w *Wait) wake(paced bool) Action {
 	if w.state != asleep {

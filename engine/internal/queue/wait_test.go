@@ -216,3 +216,20 @@ func ExampleWait() {
 	fmt.Println(action == Try, w.Ready())
 	// Output: true true
 }
+
+// A head that lets others go first is not woken by the message that tells them to.
+func TestOnlyTheAlarmEndsATurnThatIsSkipped(t *testing.T) {
+	t.Parallel()
+	var w Wait
+	w.Listen()
+	w.Confirmed()
+	w.Skip()
+	for what, event := range map[string]func() Action{"a message": w.Message, "a lost connection": w.Disconnected, "a confirmation": w.Confirmed} {
+		if action := event(); action != Nothing || w.Ready() {
+			t.Errorf("%s: action %d", what, action)
+		}
+	}
+	if action := w.Alarm(); action != Try || !w.Ready() {
+		t.Errorf("the alarm: action %d", action)
+	}
+}

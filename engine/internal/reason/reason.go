@@ -4,6 +4,7 @@
 package reason
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,9 +20,10 @@ var (
 	ErrOutcomeUnknown = errors.New("engine: outcome unknown")
 	ErrUnavailable    = errors.New("engine: server is unavailable")
 	ErrOverloaded     = errors.New("engine: too many operations in flight")
+	ErrPending        = errors.New("engine: still pending")
 	ErrClosed         = errors.New("engine: engine is closed")
 	ErrInvalid        = errors.New("engine: invalid argument")
-	ErrWrongType      = errors.New("engine: key is not a lock")
+	ErrWrongType      = errors.New("engine: key is of another type")
 	ErrLate           = errors.New("engine: granted later than the lease lasts; use a longer lease")
 )
 
@@ -99,6 +101,7 @@ func roughly(d time.Duration) time.Duration {
 type failure struct {
 	is   []error
 	sep  string
+	what string // "": a lock
 	lock string // the name, or "" if the text does not begin with it
 }
 
@@ -107,7 +110,7 @@ func (e *failure) Unwrap() []error { return e.is }
 func (e *failure) Error() string {
 	var s strings.Builder
 	if e.lock != "" {
-		fmt.Fprintf(&s, "engine: lock %q: ", Shorten(e.lock))
+		fmt.Fprintf(&s, "engine: %s %q: ", cmp.Or(e.what, "lock"), Shorten(e.lock))
 	}
 	for i, err := range e.is {
 		if i == 0 && e.lock == "" {
@@ -136,6 +139,14 @@ func About(name string, err error) error {
 		return nil
 	}
 	return &failure{is: Of(err), sep: ": ", lock: name}
+}
+
+// AboutA is About for the name of something else than a lock.
+func AboutA(what, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{is: Of(err), sep: ": ", what: what, lock: name}
 }
 
 // Because says what is true, and then why.

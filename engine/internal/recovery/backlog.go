@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -24,8 +23,8 @@ const (
 // server that has just come back. Past releases take turns with the tries, within the same
 // bound.
 type backlog struct {
-	urgent  []*machine.Resource // with debts, releases or holds
-	tries   []*machine.Resource
+	urgent  []Name // with debts, releases or holds
+	tries   []Name
 	again   []Release     // the latest comes last: it is the most likely to be needed
 	againAt clock.Instant // not before
 	turn    bool          // again had the latest turn
@@ -35,14 +34,14 @@ type backlog struct {
 
 // step is what is sent next: a name's command, or a past release.
 type step struct {
-	res    *machine.Resource // nil: none
-	past   Release           // if isPast
+	res    Name    // nil: none
+	past   Release // if isPast
 	isPast bool
 	wakeAt clock.Instant // past releases are due then; 0 if they are, or there are none
 }
 
 // add lists a name that is stalled.
-func (b *backlog) add(r *machine.Resource, urgent bool) {
+func (b *backlog) add(r Name, urgent bool) {
 	if urgent {
 		b.urgent = append(b.urgent, r)
 	} else {
@@ -132,15 +131,15 @@ func (b *backlog) answered(works bool) after {
 
 // sweep forgets the names that nobody wants any more. It returns how many are left.
 func (b *backlog) sweep() (left int) {
-	for _, list := range []*[]*machine.Resource{&b.urgent, &b.tries} {
-		*list = slices.DeleteFunc(*list, func(r *machine.Resource) bool { return r.Dropped })
+	for _, list := range []*[]Name{&b.urgent, &b.tries} {
+		*list = slices.DeleteFunc(*list, func(r Name) bool { return *r.Unwanted() })
 		left += len(*list)
 	}
 	return left
 }
 
 // takeAll takes out all that waits.
-func (b *backlog) takeAll() (names []*machine.Resource, past []Release) {
+func (b *backlog) takeAll() (names []Name, past []Release) {
 	names, past = append(b.urgent, b.tries...), b.again
 	b.urgent, b.tries, b.again = nil, nil, nil
 	return names, past

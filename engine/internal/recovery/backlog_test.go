@@ -6,16 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 func equal[T comparable](a, b []T) bool { return slices.Equal(a, b) }
 
 // some makes n names: u0, u1, ...
-func some(n int, prefix string) (list []*machine.Resource) {
+func some(n int, prefix string) (list []Name) {
 	for i := range n {
-		list = append(list, &machine.Resource{Name: fmt.Sprint(prefix, i)})
+		list = append(list, &labName{Name: fmt.Sprint(prefix, i)})
 	}
 	return list
 }
@@ -34,7 +33,7 @@ func (s step) name() string {
 	case s.isPast:
 		return s.past.Name
 	case s.res != nil:
-		return s.res.Name
+		return s.res.(*labName).Name
 	}
 	return ""
 }
@@ -165,7 +164,7 @@ func TestWhenALaneIsForgotten(t *testing.T) {
 		"a past release":     {backlog{again: somePast(1)}, true, false},
 		"a command is out":   {backlog{out: 1}, false, false},
 		"it will be kicked":  {backlog{kicked: true}, false, false},
-		"empty lists, a cap": {backlog{urgent: make([]*machine.Resource, 0, 8)}, false, true},
+		"empty lists, a cap": {backlog{urgent: make([]Name, 0, 8)}, false, true},
 	} {
 		if test.b.waiting() != test.waiting || test.b.over() != test.over {
 			t.Errorf("%s: waiting %v, over %v", name, test.b.waiting(), test.b.over())
@@ -212,8 +211,8 @@ func TestWhatFollowsAnAnswer(t *testing.T) {
 func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	b := backlog{urgent: some(4, "u"), tries: some(5, "t"), again: somePast(2)}
-	for _, r := range []*machine.Resource{b.urgent[0], b.urgent[3], b.tries[1], b.tries[2]} {
-		r.Dropped = true
+	for _, r := range []Name{b.urgent[0], b.urgent[3], b.tries[1], b.tries[2]} {
+		*r.Unwanted() = true
 	}
 	if left := b.sweep(); left != 5 || len(b.again) != 2 {
 		t.Errorf("%d names are left, %d past releases", left, len(b.again))
@@ -221,7 +220,7 @@ func TestASweepLeavesWhatIsWanted(t *testing.T) {
 	var names []string
 	all, past := b.takeAll()
 	for _, r := range all {
-		names = append(names, r.Name)
+		names = append(names, r.(*labName).Name)
 	}
 	if want := []string{"u1", "u2", "t0", "t3", "t4"}; !equal(names, want) || len(past) != 2 {
 		t.Errorf("%q and %d past releases, want %q", names, len(past), want)

@@ -66,12 +66,22 @@ func (l *lab) ServerOf(route uint64) resp.ServerID       { return l.lanes[route]
 func (l *lab) Cancel(t *wheel.Timer) bool                { delete(l.timers, t); return true }
 func (l *lab) Schedule(t *wheel.Timer, at clock.Instant) { l.timers[t] = at }
 
-func (l *lab) Stalled(r *machine.Resource) (bool, uint64) {
-	l.unlocked()
-	return strings.HasSuffix(r.Name, "!"), l.Route(r.Name)
+// labName is a name that stalls.
+type labName struct {
+	l       *lab
+	Name    string
+	dropped bool
 }
 
-func (l *lab) GoOn(r *machine.Resource, by *machine.Pace) Went {
+func (r *labName) Unwanted() *bool { return &r.dropped }
+
+func (r *labName) Stalled() (bool, uint64) {
+	r.l.unlocked()
+	return strings.HasSuffix(r.Name, "!"), r.l.Route(r.Name)
+}
+
+func (r *labName) GoOn(by *machine.Pace) Went {
+	l := r.l
 	l.unlocked()
 	l.gone, l.pace = append(l.gone, r.Name), by
 	went, ok := l.went[r.Name]
@@ -123,9 +133,9 @@ type verdict machine.Verdict
 func (verdict) Error() string { return "a verdict" }
 
 // add has names stall; urgent ones end with "!".
-func (l *lab) add(names ...string) (list []*machine.Resource) {
+func (l *lab) add(names ...string) (list []*labName) {
 	for _, name := range names {
-		r := &machine.Resource{Name: name}
+		r := &labName{l: l, Name: name}
 		l.v.Add(r)
 		list = append(list, r)
 	}

@@ -64,11 +64,11 @@ func (v *Recovery) ServerOf(route uint64) resp.ServerID {
 	return v.released.client.ServerOf(route)
 }
 
-// Released is told that a server has answered the release of an owner, whose MinHold ends at
+// Released is told that a server has answered the release of an owner of a kind, whose MinHold ends at
 // end. Every release comes by here, before its caller is told. The caller holds the shard's
 // lock.
-func (v *Recovery) Released(r *machine.Resource, by machine.Server, id int64, at, end clock.Instant) {
-	v.Note(resp.ServerID(by), r.Route, Release{Name: r.Name, ID: id, At: at, End: end, Kind: kind.Kind(r.Kind)})
+func (v *Recovery) Released(r *machine.Resource, k kind.Kind, by machine.Server, id int64, at, end clock.Instant) {
+	v.Note(resp.ServerID(by), r.Route, Release{Name: r.Name, ID: id, At: at, End: end, Kind: k})
 }
 
 // Note remembers a release that was sent to a server, and answered.

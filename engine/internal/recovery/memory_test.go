@@ -14,9 +14,9 @@ import (
 
 // note has a release answered by the server of its name.
 func (l *lab) note(name string) {
-	r := &machine.Resource{Name: name, Route: l.Route(name), Kind: uint8(kind.Spin)}
+	r := &machine.Resource{Name: name, Route: l.Route(name)}
 	now := l.clock.Now()
-	l.v.Released(r, machine.Server(l.ServerOf(r.Route)), 5, now, now.Add(time.Minute))
+	l.v.Released(r, kind.Spin, machine.Server(l.ServerOf(r.Route)), 5, now, now.Add(time.Minute))
 }
 
 // wantRemembered fails the test unless so many releases of so many servers are.

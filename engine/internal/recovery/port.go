@@ -27,17 +27,24 @@ type Config struct {
 type Port interface {
 	// Closing: nothing new is admitted. Then a lane that is down is gone on with, too.
 	Closing() bool
-	// Stalled looks at a name that is: has it something to give back, or a hold, and by
-	// which route does it go?
-	Stalled(r *machine.Resource) (urgent bool, route uint64)
-	// GoOn ends the stall of a name. What it sends is counted by the pace; its answer comes
-	// to Answered.
-	GoOn(r *machine.Resource, by *machine.Pace) Went
 	// Verdict classes the error of a reply.
 	Verdict(err error) machine.Verdict
 	// AppendRelease encodes a release, of whose MinHold rest is left, if that is > 0. It may
 	// be called under a lock of the client.
 	AppendRelease(dst []byte, form resp.Form, r *Release, rest time.Duration) []byte
+}
+
+// Name is the state of a name, as it is listed while that is stalled: a lock's or a count's.
+// Its methods may lock the shard of the name.
+type Name interface {
+	// Stalled looks at it: has it something to give back, or a hold, and by which route does
+	// it go?
+	Stalled() (urgent bool, route uint64)
+	// GoOn ends the stall. What it sends is counted by the pace; its answer comes to
+	// Answered.
+	GoOn(by *machine.Pace) Went
+	// Unwanted is whether nobody wants it any more. It is guarded by a lock of this package.
+	Unwanted() *bool
 }
 
 // Went is what became of a name that was stalled.

@@ -89,11 +89,11 @@ func (l *lane) Fire(*wheel.Timer, clock.Instant) {
 //	Submit: the lane is down
 //	                              lane comes up; resume finds nothing
 //	Add
-func (v *Recovery) Add(r *machine.Resource) {
-	urgent, route := v.cfg.Engine.Stalled(r)
+func (v *Recovery) Add(r Name) {
+	urgent, route := r.Stalled()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if r.Dropped {
+	if *r.Unwanted() {
 		return
 	}
 	// The lane is asked for with mu held: either that is after the routes changed, or
@@ -105,10 +105,10 @@ func (v *Recovery) Add(r *machine.Resource) {
 
 // Drop is told that nobody wants any more what a stalled name was to send. The caller holds
 // the shard's lock.
-func (v *Recovery) Drop(r *machine.Resource) {
+func (v *Recovery) Drop(r Name) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r.Dropped = true
+	*r.Unwanted() = true
 	if !v.mu.drops.dropped() {
 		return
 	}
@@ -151,7 +151,7 @@ func (v *Recovery) Up(id world.Lane) {
 // another lane, and what was released another server.
 func (v *Recovery) Rerouted() {
 	v.mu.Lock()
-	var names []*machine.Resource
+	var names []Name
 	var past []Release
 	inOrder := slices.SortedFunc(maps.Values(v.mu.lanes), func(a, b *lane) int { return cmp.Compare(a.number, b.number) })
 	for _, l := range inOrder {
@@ -203,7 +203,7 @@ func (v *Recovery) resume(id world.Lane) {
 		case s.res == nil:
 			return
 		default:
-			switch v.cfg.Engine.GoOn(s.res, &l.pace) {
+			switch s.res.GoOn(&l.pace) {
 			case NothingToSend:
 				v.answered(l, false)
 			case StalledAgain:

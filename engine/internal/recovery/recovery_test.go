@@ -195,7 +195,7 @@ func TestDroppedNamesAreForgotten(t *testing.T) {
 	l.v.Add(gone) // it had stalled before it was dropped, and was on its way here
 	l.v.Drop(kept)
 	for range sweepAt {
-		l.v.Drop(&machine.Resource{})
+		l.v.Drop(&labName{})
 	}
 	l.wantRest()
 }

@@ -3,7 +3,6 @@ package recovery
 import (
 	"slices"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 )
 
@@ -16,7 +15,7 @@ type View struct {
 // LaneView is a lane that has something to do.
 type LaneView struct {
 	Lane          world.Lane
-	Urgent, Tries []*machine.Resource
+	Urgent, Tries []Name
 	Again         int // past releases
 	Out           int // without an answer
 	Kicked        bool

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
@@ -45,17 +46,23 @@ type chunk struct {
 	retries int
 	slot    uint16    // of its members; without slots, of one of them
 	want    resp.Acks // of its members
+	kind    kind.Renewal
 	members []*Member // at most chunkSize; nil: has left
 	timer   wheel.Timer
 
 	list  []script.Renewal
 	slots []uint8 // list[i] renews members[slots[i]]
+
+	// step: its only member is renewed key by key, by this command, the first of which was sent
+	// at began. 0: all at once.
+	step  int
+	began clock.Instant
 }
 
 // newChunkLocked takes members over, which are nowhere and may share a script.
 func (r *Renewer) newChunkLocked(due clock.Instant, members []*Member) *chunk {
 	r.mu.made++
-	k := &chunk{r: r, number: r.mu.made, due: due, slot: members[0].slot, want: members[0].want, members: members}
+	k := &chunk{r: r, number: r.mu.made, due: due, slot: members[0].slot, want: members[0].sub.Wants(), kind: members[0].sub.Kind(), members: members}
 	for i, m := range members {
 		m.chunk, m.place = k, int32(i)
 	}
@@ -135,7 +142,10 @@ func (r *Renewer) finish(k *chunk) (members []*Member) {
 
 // AppendCommand implements resp.Request.
 func (k *chunk) AppendCommand(dst []byte, form resp.Form) []byte {
-	return script.AppendRenew(dst, form, k.list)
+	if k.step > 0 {
+		return k.kind.AppendStep(dst, form, k.list[0], k.step)
+	}
+	return k.kind.Append(dst, form, k.list)
 }
 
 // Wants implements resp.DurableRequest.
@@ -198,6 +208,10 @@ func (k *chunk) Complete(reply resp.Reply) {
 		// The slot is being migrated, and some of the locks are there already.
 		k.split()
 		return
+	case denied != nil && denied.Code == "TRYAGAIN" && k.step == 0 && k.kind.Steps() > 0:
+		// The same, and the keys of one lock are apart.
+		k.goOn(reply)
+		return
 	case denied != nil && denied.Code == "CROSSSLOT" && len(k.list) > 1:
 		// One address, many slots: a proxy in front of shards, or a node of a cluster that
 		// was configured as the only server.
@@ -217,6 +231,15 @@ func (k *chunk) Complete(reply resp.Reply) {
 	default:
 		k.retry(r.backoff(k.retries))
 		return
+	}
+	if k.step > 0 {
+		if k.step < k.kind.Steps() && unacked(reply) == nil && allRenewed(reply.Value) {
+			k.goOn(reply)
+			return
+		}
+		if k.step > 1 {
+			reply.Sent = k.began // the first key has no more than that
+		}
 	}
 	list, slots := k.list, k.slots
 	short := unacked(reply) != nil
@@ -241,7 +264,31 @@ func (k *chunk) Complete(reply resp.Reply) {
 	})
 }
 
-// split sends the chunk again key by key: the server did not take its locks together.
+// allRenewed reports whether an answer, which fits, says so of all.
+func allRenewed(v resp.Value) bool {
+	all := true
+	v.Each(func(_ int, e resp.Value) bool {
+		all = e.Int == script.Renewed
+		return all
+	})
+	return all
+}
+
+// goOn sends the next of the commands that renew the member key by key.
+func (k *chunk) goOn(reply resp.Reply) {
+	if k.step == 1 {
+		k.began = reply.Sent
+	}
+	k.r.mu.Lock()
+	k.step++
+	if k.state == inFlight {
+		k.state = waitingToRetry
+	}
+	k.r.mu.Unlock()
+	k.launch()
+}
+
+// split sends the chunk again lock by lock: the server did not take its locks together.
 func (k *chunk) split() {
 	r := k.r
 	members := r.finish(k)
@@ -286,7 +333,7 @@ func (k *chunk) retry(pause time.Duration) {
 		r.mu.Unlock()
 		return
 	}
-	k.state = waitingToRetry
+	k.state, k.step = waitingToRetry, 0
 	at := r.cfg.Clock.Now().Add(pause)
 	for _, m := range k.members {
 		if m != nil {

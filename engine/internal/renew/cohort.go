@@ -90,13 +90,14 @@ type ordered struct {
 }
 
 // order sorts the places of members by what they must share to be in one script: how
-// many replicas acknowledge, and in a cluster the slot. It reads only what Init set.
+// many replicas acknowledge, how they are renewed, and in a cluster the slot. It reads only what
+// Init set.
 func (r *Renewer) order(members []*Member) []ordered {
 	slotted := r.slotted.Load()
 	list := make([]ordered, len(members))
 	mixed := false
 	for i, m := range members {
-		key := uint32(uint16(m.want)) << 16
+		key := uint32(uint16(m.sub.Wants()))<<16 | uint32(m.sub.Kind())<<14
 		if slotted {
 			key |= uint32(m.slot)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -192,6 +193,7 @@ type subject struct {
 	l *lab
 	m Member
 	n int
+	k kind.Renewal
 
 	until atomic.Int64 // written under mu
 
@@ -207,7 +209,7 @@ type subject struct {
 func (l *lab) subject(n int) *subject {
 	s := &subject{l: l, n: n}
 	s.until.Store(int64(l.clock.Now().Add(lease - margin)))
-	s.m.Init(s, uint16(n%3), 0)
+	s.m.Init(s, uint16(n%3))
 	return s
 }
 
@@ -257,6 +259,8 @@ func (s *subject) end() {
 }
 
 // Until may be called under the Renewer's lock, but never takes it.
+func (s *subject) Wants() resp.Acks     { return 0 }
+func (s *subject) Kind() kind.Renewal   { return s.k }
 func (s *subject) Until() clock.Instant { return clock.Instant(s.until.Load()) }
 
 func (s *subject) Renewed(sent, now clock.Instant, d time.Duration, _ int) {

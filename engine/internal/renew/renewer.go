@@ -7,14 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Subject is a hold under renewal. Its methods, but for Until, are called without any lock of
-// this package, and may call JoinNext and Leave.
+// Subject is a hold under renewal. Its methods, but for Until, Wants and Kind, are called without
+// any lock of this package, and may call JoinNext and Leave.
 type Subject interface {
 	// Renewal says what to send at now. A subject that is past its time ends
 	// itself and answers false, as does one that has ended already.
@@ -22,8 +23,12 @@ type Subject interface {
 	// Until is the instant at which the subject's time is over unless a renewal
 	// is acknowledged before. It takes no lock: it may be called under mu.
 	Until() clock.Instant
+	// Wants is how many replicas must acknowledge its renewals, Kind how it is renewed. They
+	// never change, and may be called under mu.
+	Wants() resp.Acks
+	Kind() kind.Renewal
 	// Renewed: the server raised the lease, at sent or later, and so many replicas have
-	// acknowledged it: as many as the member wants, or more.
+	// acknowledged it: as many as it wants, or more.
 	Renewed(sent, now clock.Instant, lease time.Duration, acked int)
 	// Gone: the server answered with this code (Gone or WrongType): it does not
 	// have the hold any more.
@@ -70,7 +75,7 @@ type Config struct {
 //  2. A member of a cohort has more time left than its cohort takes to fire, or less
 //     than a quantum; a member of a chunk is watched by the chunk's timer. So no hold
 //     outlives its time unnoticed by more than a quantum, whatever the network does.
-//  3. Subjects, but for Until, are called without mu. So what they answer, and what they are
+//  3. Subjects, but for Until, Wants and Kind, are called without mu. So what they answer, and what they are
 //     told, may be out of date: they decide under their own lock. A member that has left is
 //     not called.
 type Renewer struct {
@@ -100,17 +105,10 @@ type Member struct {
 	// crowded: its last renewal was one of chunkSize, which others of its slot followed.
 	crowded bool
 	slot    uint16
-	want    resp.Acks
 }
 
-// Init names the subject, the slot of its key, and how many replicas must acknowledge
-// its renewals.
-func (m *Member) Init(s Subject, slot uint16, want resp.Acks) {
-	m.sub, m.slot, m.want = s, slot, want
-}
-
-// Want is what Init was told.
-func (m *Member) Want() resp.Acks { return m.want }
+// Init names the subject, and the slot of its key.
+func (m *Member) Init(s Subject, slot uint16) { m.sub, m.slot = s, slot }
 
 // New makes a Renewer.
 func New(cfg Config) *Renewer {

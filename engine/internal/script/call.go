@@ -2,6 +2,7 @@ package script
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
@@ -13,20 +14,29 @@ import (
 type Owner struct {
 	Engine string
 	ID     int64
+	Suffix string // WriterSuffix for who writes under a read-write lock, else ""
 }
 
 // String returns the owner as it stands in the lock's hash.
-func (o Owner) String() string { return o.Engine + ":" + strconv.FormatInt(o.ID, 10) }
+func (o Owner) String() string { return o.Engine + ":" + strconv.FormatInt(o.ID, 10) + o.Suffix }
 
 // appendTo appends the owner as a bulk string.
 func (o Owner) appendTo(dst []byte) []byte {
-	var digits [20]byte
-	id := strconv.AppendInt(digits[:0], o.ID, 10)
-	dst = appendLength(dst, len(o.Engine)+1+len(id))
+	dst = appendLength(dst, o.length())
+	return append(o.appendText(dst), '\r', '\n')
+}
+
+// appendText appends the owner as String has it, and length is that of it.
+func (o Owner) appendText(dst []byte) []byte {
 	dst = append(dst, o.Engine...)
 	dst = append(dst, ':')
-	dst = append(dst, id...)
-	return append(dst, '\r', '\n')
+	dst = strconv.AppendInt(dst, o.ID, 10)
+	return append(dst, o.Suffix...)
+}
+
+func (o Owner) length() int {
+	var digits [20]byte
+	return len(o.Engine) + 1 + len(strconv.AppendInt(digits[:0], o.ID, 10)) + len(o.Suffix)
 }
 
 func appendLength(dst []byte, n int) []byte {
@@ -41,47 +51,44 @@ func Milliseconds(d time.Duration) int64 {
 }
 
 // Channel is where the end of a lock is announced, and by which command: PUBLISH,
-// SPUBLISH, BOTH, or "" for a lock whose waiters poll. Its name on the wire follows
-// Redisson's rule: the lock's name in braces, unless it has a brace already.
+// SPUBLISH, BOTH, or "" for a lock whose waiters poll.
 type Channel struct {
 	Prefix string
 	Lock   string
 	Verb   string
 }
 
-func (c Channel) tagged() bool {
-	for i := 0; i < len(c.Lock); i++ {
-		if c.Lock[i] == '{' {
-			return true
-		}
+// Name returns the channel's name.
+func (c Channel) Name() string { return Companion(c.Prefix, c.Lock) }
+
+// Companion names a key or a channel that belongs to a lock, after Redisson's rule: the
+// lock's name in braces, unless it has a brace already.
+func Companion(prefix, lock string) string {
+	if tagged(lock) {
+		return prefix + ":" + lock
 	}
-	return false
+	return prefix + ":{" + lock + "}"
 }
 
-// Name returns the channel's name.
-func (c Channel) Name() string {
-	if c.tagged() {
-		return c.Prefix + ":" + c.Lock
+func tagged(lock string) bool { return strings.IndexByte(lock, '{') >= 0 }
+
+// appendCompanion appends the name of one as a bulk string.
+func appendCompanion(dst []byte, prefix, lock string) []byte {
+	open, end := ":{", "}"
+	if tagged(lock) {
+		open, end = ":", ""
 	}
-	return c.Prefix + ":{" + c.Lock + "}"
+	dst = appendLength(dst, len(prefix)+len(open)+len(lock)+len(end))
+	dst = append(dst, prefix...)
+	dst = append(dst, open...)
+	dst = append(dst, lock...)
+	dst = append(dst, end...)
+	return append(dst, '\r', '\n')
 }
 
 // appendTo appends the name and the verb as two bulk strings.
 func (c Channel) appendTo(dst []byte) []byte {
-	if c.tagged() {
-		dst = appendLength(dst, len(c.Prefix)+1+len(c.Lock))
-		dst = append(dst, c.Prefix...)
-		dst = append(dst, ':')
-		dst = append(dst, c.Lock...)
-	} else {
-		dst = appendLength(dst, len(c.Prefix)+3+len(c.Lock))
-		dst = append(dst, c.Prefix...)
-		dst = append(dst, ':', '{')
-		dst = append(dst, c.Lock...)
-		dst = append(dst, '}')
-	}
-	dst = append(dst, '\r', '\n')
-	return wire.AppendBulk(dst, c.Verb)
+	return wire.AppendBulk(appendCompanion(dst, c.Prefix, c.Lock), c.Verb)
 }
 
 // AppendAcquire appends acquire(owner, lease).
@@ -126,6 +133,24 @@ func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest 
 	dst = wire.AppendBulkInt(dst, Milliseconds(rest))
 	dst = nobody.appendTo(dst)
 	return c.appendTo(dst)
+}
+
+// AppendSeveral appends several: release(owner, 0) for each of the owners, and then
+// acquire(taker, lease), if the lease is not 0. It announces itself on c.
+func AppendSeveral(dst []byte, form resp.Form, key string, owners []Owner, taker Owner, lease time.Duration, c Channel) []byte {
+	dst = Several.begin(dst, form, 1, 4+len(owners))
+	dst = wire.AppendBulk(dst, key)
+	dst = c.appendTo(dst)
+	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
+	if lease != 0 {
+		dst = taker.appendTo(dst)
+	} else {
+		dst = wire.AppendBulk(dst, "")
+	}
+	for _, o := range owners {
+		dst = o.appendTo(dst)
+	}
+	return dst
 }
 
 // AppendForce appends force(owner or ""), which announces itself on c.

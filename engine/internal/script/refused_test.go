@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // A server without memory refuses what takes a lock, and leaves it untouched; it does
@@ -26,6 +27,7 @@ func TestServerWithoutMemoryRefusesNoGivingBack(t *testing.T) {
 		{"release", "me", release(me), Done, nil},
 		{"retire", "me", retire(me, time.Second), Done, map[string]string{nobody.String(): "1"}},
 		{"force", "me", force(""), Done, nil},
+		{"several", "me", several(time.Second, nobody, me), Granted, map[string]string{nobody.String(): "1"}}, // what it gives back makes room
 	} {
 		c.s.Do("FLUSHALL")
 		states[x.state](c.s)
@@ -34,6 +36,9 @@ func TestServerWithoutMemoryRefusesNoGivingBack(t *testing.T) {
 		c.s.Do("CONFIG", "SET", "maxmemory", "0")
 		var refused *resp.ServerError
 		taking := x.name == "acquire" || x.name == "reenter"
+		if v.Kind == wire.KindArray {
+			v.Each(func(_ int, e resp.Value) bool { v = e; return true })
+		}
 		if taking != (errors.As(err, &refused) && refused.Code == "OOM") || !taking && (err != nil || v.Int != x.want) {
 			t.Errorf("%s: %d, %v", x.name, v.Int, err)
 		}
@@ -122,6 +127,9 @@ func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {
 				return AppendRetire(b, f, lockName, me, nobody, time.Second, channel)
 			},
 			"force": func(b []byte, f resp.Form) []byte { return AppendForce(b, f, lockName, "", channel) },
+			"several": func(b []byte, f resp.Form) []byte {
+				return AppendSeveral(b, f, lockName, []Owner{me}, nobody, 0, channel)
+			},
 		} {
 			c.s.Do("FLUSHALL")
 			states["me"](c.s)
@@ -130,6 +138,9 @@ func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {
 				c.s.Do("ACL", "SETUSER", "default", "-"+x.denied)
 			}
 			v, err := c.run(encode)
+			if v.Kind == wire.KindArray {
+				v.Each(func(_ int, e resp.Value) bool { v = e; return true })
+			}
 			if err != nil || v.Int != x.want {
 				t.Errorf("%s by %q without %s: %d, %v, want %d", name, x.verb, x.denied, v.Int, err, x.want)
 			}
@@ -184,5 +195,43 @@ func TestRetireWhoseRestIsOverFreesTheLock(t *testing.T) {
 	}
 	if left := c.s.Do("PTTL", lockName).(int64); left != -2 {
 		t.Errorf("the lock is taken, with an expiry of %d", left)
+	}
+}
+
+// What several does comes in an order, and what is refused costs nothing of what came before it.
+func TestSeveralThatMayNotTakeHasReleased(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for name, x := range map[string]struct {
+		refuse, allow []string
+		code          string
+	}{
+		"no right to hset":   {[]string{"ACL", "SETUSER", "default", "-hset"}, []string{"ACL", "SETUSER", "default", "+@all"}, "NOPERM"},
+		"no right to expire": {[]string{"ACL", "SETUSER", "default", "-pexpire"}, []string{"ACL", "SETUSER", "default", "+@all"}, "NOPERM"},
+	} {
+		c.s.Do("FLUSHALL")
+		states["me"](c.s)
+		c.s.Do(x.refuse...)
+		before := c.s.CommandStats()["publish"]
+		v, err := c.run(several(time.Minute, other, nobody, me))
+		c.s.Do(x.allow...)
+		if err != nil || v.Kind != wire.KindArray || v.Len() != 3 {
+			t.Fatalf("%s: %v, %v", name, v, err)
+		}
+		v.Each(func(i int, e resp.Value) bool {
+			switch want := []int64{NotThere, Done}; {
+			case i < 2 && e.Int != want[i]:
+				t.Errorf("%s: owner %d: %d, want %d", name, i, e.Int, want[i])
+			case i == 2 && (e.Kind != wire.KindError || wire.NewServerError(e.Bytes).Code != x.code):
+				t.Errorf("%s: the taking: %d %q, want %s", name, e.Kind, e.Bytes, x.code)
+			}
+			return true
+		})
+		if left := c.s.Do("EXISTS", lockName); left != int64(0) {
+			t.Errorf("%s: the lock is there still", name)
+		}
+		if n := c.s.CommandStats()["publish"] - before; n != 1 {
+			t.Errorf("%s: %d messages", name, n)
+		}
 	}
 }

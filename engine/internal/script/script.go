@@ -38,6 +38,8 @@ type Script struct {
 // The scripts.
 var (
 	Acquire = load("acquire")
+	Fenced  = load("fenced")
+	Fair    = load("fair")
 	Reenter = load("reenter")
 	Leave   = load("leave")
 	Release = load("release")
@@ -45,9 +47,38 @@ var (
 	Renew   = load("renew")
 	Force   = load("force")
 	State   = load("state")
+	Several = load("several")
+	Pass    = load("pass")
+
+	FairRelease = load("fairrelease")
+	FairForce   = load("fairforce")
+
+	// Of a read-write lock; the others are as above.
+	ReadAcquire  = load("readacquire")
+	ReadReenter  = load("readreenter")
+	ReadRenew    = load("readrenew")
+	Raise        = load("raise")
+	RWRelease    = load("rwrelease")
+	RWForce      = load("rwforce")
+	WriteAcquire = load("writeacquire")
+	WriteRetire  = load("writeretire")
+
+	Tally = load("tally")
+
+	// Of semaphores whose permits have a lease.
+	PermitTake  = load("permittake")
+	PermitFree  = load("permitfree")
+	PermitRenew = load("permitrenew")
+	PermitSet   = load("permitset")
+	PermitCount = load("permitcount")
 )
 
-var all = []*Script{Acquire, Reenter, Leave, Release, Retire, Renew, Force, State}
+var all = []*Script{
+	Acquire, Fenced, Fair, FairRelease, FairForce, Reenter, Leave, Release, Retire, Renew, Force, State, Several, Pass,
+	ReadAcquire, ReadReenter, ReadRenew, Raise, RWRelease, RWForce, WriteAcquire, WriteRetire,
+	Tally,
+	PermitTake, PermitFree, PermitRenew, PermitSet, PermitCount,
+}
 
 // Texts returns every script's Lua, for SCRIPT LOAD.
 func Texts() []string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,11 @@ func retire(o Owner, rest time.Duration) func([]byte, resp.Form) []byte {
 func renew(o Owner, lease time.Duration) func([]byte, resp.Form) []byte {
 	return func(b []byte, f resp.Form) []byte {
 		return AppendRenew(b, f, []Renewal{{lockName, o, lease}})
+	}
+}
+func several(lease time.Duration, taker Owner, released ...Owner) func([]byte, resp.Form) []byte {
+	return func(b []byte, f resp.Form) []byte {
+		return AppendSeveral(b, f, lockName, released, taker, lease, wake)
 	}
 }
 func force(owner string) func([]byte, resp.Form) []byte {
@@ -167,6 +173,21 @@ func TestDecisionTableEveryCell(t *testing.T) {
 		{"renew with a lease below what is left", renew(me, time.Second), map[string]after{
 			"me": {Renewed, "1", 4000, 5000, 0},
 		}},
+		{"several releases", several(0, nobody, me), map[string]after{
+			"absent": free(NotThere, 0), "me": free(Done, 1), "me and others": {Done, "", 4000, 5000, 1},
+			"others": same(NotThere, ""), "others, no expiry": noTTL(NotThere, ""),
+		}},
+		{"release others and acquire", several(s9, me, nobody, other), map[string]after{
+			"absent": raised("1"), "me": raised("1"), "me and others": raised("1"), "me, no expiry": raised("1"),
+			"others": raised("1"), "others, no expiry": raised("1"),
+		}},
+		{"release me and acquire", several(s9, nobody, me), map[string]after{
+			"absent": {Granted, "", 8000, 9000, 0}, "me": {Granted, "", 8000, 9000, 0}, "me and others": {anyTTL, "", 4000, 5000, 1},
+			"others": same(anyTTL, ""), "others, no expiry": noTTL(NoExpiry, ""),
+		}},
+		{"acquire with a lease below what is left, again", several(time.Second, me, nobody), map[string]after{
+			"absent": {Granted, "1", 900, 1000, 0}, "me": {Granted, "1", 4000, 5000, 0}, "others": same(anyTTL, ""),
+		}},
 		{"force any", force(""), map[string]after{
 			"absent": free(0, 0), "me": free(Done, 1), "me and others": free(Done, 1),
 			"others": free(Done, 1), "others, no expiry": free(Done, 1),
@@ -216,24 +237,29 @@ func TestEveryScriptRefusesAForeignTypeWithoutTouchingIt(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	c.s.Do("SET", lockName, "another library's lock")
-	for name, encode := range map[string]func([]byte, resp.Form) []byte{
+	calls := maps.Clone(rwCalls)
+	maps.Copy(calls, map[string]encoder{
 		"acquire": acquire(me, time.Second), "reenter": reenter(me, time.Second, 2), "leave": leave(me, 1),
 		"release": release(me), "retire": retire(me, time.Second), "force": force(""),
-	} {
+		"several": several(time.Second, me, other),
+	})
+	for name, encode := range calls {
 		if _, err := c.run(encode); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("%s: %v, want WRONGTYPE", name, err)
 		}
 	}
-	v, err := c.run(renew(me, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.Each(func(_ int, e resp.Value) bool {
-		if e.Int != WrongType {
-			t.Errorf("renew: %d, want %d", e.Int, WrongType)
+	for name, encode := range map[string]encoder{"renew": renew(me, time.Second), "readrenew": readRenew(me, time.Second)} {
+		v, err := c.run(encode)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+		v.Each(func(_ int, e resp.Value) bool {
+			if e.Int != WrongType {
+				t.Errorf("%s: %d, want %d", name, e.Int, WrongType)
+			}
+			return true
+		})
+	}
 	if v := c.s.Do("GET", lockName); v != "another library's lock" {
 		t.Errorf("the key is %v now", v)
 	}
@@ -313,11 +339,16 @@ func TestOnlyAPrimarySaysThatAHoldIsGone(t *testing.T) {
 	c := resp.Open(resp.Config{Addr: replica.Addr(), Scripts: Texts()})
 	t.Cleanup(func() { _ = c.Close() })
 	at := &caller{t, c, replica}
-	for name, encode := range map[string]func([]byte, resp.Form) []byte{
+	calls := maps.Clone(rwCalls)
+	maps.Copy(calls, map[string]encoder{
 		"acquire": acquire(me, time.Minute), "reenter": reenter(me, time.Minute, 2), "leave": leave(me, 1),
 		"release": release(me), "retire": retire(me, time.Second), "force": force(""), "force, if held by me": force(me.String()),
-		"renew": renew(me, time.Minute),
-	} {
+		"renew": renew(me, time.Minute), "several": several(time.Minute, me, other),
+		"readrenew": readRenew(me, time.Minute),
+		"fair":      fair(queue(true), true), "fairrelease": fairRelease(queue(true), 0), "fairrelease, for a while": fairRelease(queue(true), time.Second),
+		"fairforce": fairForce(queue(true), ""), "fairforce, if held by me": fairForce(queue(true), me.String()),
+	})
+	for name, encode := range calls {
 		v, err := at.run(encode)
 		// Each refusal makes the client connect anew, and then it has no connection.
 		for deadline := time.Now().Add(10 * time.Second); errors.Is(err, resp.ErrNotSent) && time.Now().Before(deadline); {

@@ -16,11 +16,12 @@ import (
 
 // call is one call of a program that blocks, on a thread of its own.
 type call struct {
-	s     *Sim
-	p     *process
-	who   string
-	began clock.Instant
-	ctx   context.Context
+	s      *Sim
+	p      *process
+	who    string
+	began  clock.Instant
+	ctx    context.Context
+	barred bool // by a slot that moves
 }
 
 // errStopped is why contexts of programs end.
@@ -30,7 +31,7 @@ var errStopped = errors.New("sim: the program does not wait any longer")
 func (p *process) begin(who string) *call {
 	s := p.sim
 	p.calls++
-	c := &call{s, p, who, s.now, context.Background()}
+	c := &call{s: s, p: p, who: who, began: s.now, ctx: context.Background()}
 	if s.chance(4) {
 		c.ctx = p.limit(s.between(0, 2*time.Second))
 	}
@@ -59,7 +60,7 @@ func (c *call) end(err error, most time.Duration) {
 	case errors.Is(err, engine.ErrClosed) && c.p.refuses == 0:
 		s.fail("%s: the engine is not being closed: %v", c.who, err)
 	case errors.Is(err, engine.ErrOutcomeUnknown) || errors.Is(err, engine.ErrUnavailable):
-		if s.healthy() && c.began.Sub(s.quiet) > recovers && c.ctx.Err() == nil && c.p.refuses == 0 {
+		if s.healthy() && c.began.Sub(s.quiet) > recovers && c.ctx.Err() == nil && c.p.refuses == 0 && !c.barred {
 			s.fail("%s: nothing has gone wrong: %v", c.who, err)
 		}
 	}
@@ -82,6 +83,7 @@ func (h *held) extendBy(d time.Duration, c *call) {
 	failovers := s.failovers
 	err := h.hold.Extend(c.ctx, d)
 	s.tell("%s has extended %s: %v", h.user.name, h.names, err)
+	c.barred = h.reads && s.barredSince(rw) < commandTimeout+settled // a reader has two keys
 	c.end(err, commandTimeout+s.ackTimeout())
 	ended := h.hold.Err()
 	if ended != nil && len(h.names) == 1 && !h.quorum && !s.dictated && s.now.Sub(max(h.last, c.began)) > settled && c.p.wakes < c.began && c.p.awake() {
@@ -113,7 +115,7 @@ func (h *held) extendBy(d time.Duration, c *call) {
 			s.fail("%s: the Extend of %s had time still: %v", h.user.name, h.short(), err)
 		}
 	case errors.As(err, &refused):
-	case h.quorum && ended == nil: // of too many servers, and it is held nevertheless
+	case h.quorum && ended == nil: // of too many servers, and it is held anyway
 	default:
 		s.fail("%s: Extend of %s says %v", h.user.name, h.short(), err)
 	}
@@ -163,16 +165,16 @@ func (s *Sim) ackTimeout() time.Duration { return min(time.Second, s.lease/6) }
 func (u *user) inquire() {
 	s, x := u.p.sim, u.p.sites[u.p.sim.random.IntN(len(u.p.sites))]
 	name := s.nameOn(x.server)
-	m := x.engine.Mutex(name)
-	if name == spin {
-		m = x.engine.SpinMutex(name).Mutex
-	}
+	m := x.mutex(name)
 	u.busy = true
 	s.start(u.p, func() {
 		if s.chance(3) && !x.forcing[name] {
 			only := ""
 			if owners := s.owners(name); len(owners) > 0 && s.chance(2) {
 				only = owners[0]
+			}
+			if name == rw && s.chance(2) {
+				m, only = x.engine.RWMutex(rw).Reader(), ""
 			}
 			u.force(x, m, name, only)
 		} else {
@@ -218,7 +220,7 @@ func (u *user) state(x *site, m engine.Mutex, name string) {
 func (u *user) force(x *site, m engine.Mutex, name, only string) {
 	s, c := u.p.sim, u.p.begin(u.name)
 	x.forcing[name] = true
-	x.forced[name] = forced{since: s.now}
+	x.forced[name] = forced{since: s.now, earlier: x.forced[name].left(s.now)}
 	var options []engine.ForceOption
 	if only != "" {
 		options = append(options, engine.IfHolder(only))
@@ -227,17 +229,21 @@ func (u *user) force(x *site, m engine.Mutex, name, only string) {
 	removed, err := m.ForceUnlock(c.ctx, options...)
 	s.tell("%s has taken %s by force: %v, %v", u.name, name, removed, err)
 	delete(x.forcing, name)
+	c.barred = name == fair && s.barredSince(fair) < commandTimeout+settled
 	c.end(err, commandTimeout)
 	was := x.forced[name]
 	var refused *resp.ServerError
 	switch {
-	case was.executed > 1:
+	case was.executed > 1+was.earlier:
 		s.fail("%s: ForceUnlock of %s was executed %d times", u.name, name, was.executed)
 	case err == nil:
-		if was.executed != 1 || removed != was.removed {
+		if was.earlier == 0 && (was.executed != 1 || removed != was.removed) {
 			s.fail("%s: ForceUnlock of %s says %v, and did %v", u.name, name, removed, was)
 		}
-	case errors.Is(err, engine.ErrOutcomeUnknown), errors.As(err, &refused):
+	case errors.Is(err, engine.ErrOutcomeUnknown):
+		was.unknown = s.now
+		x.forced[name] = was
+	case errors.As(err, &refused), was.earlier > 0:
 	case was.executed > 0:
 		s.fail("%s: ForceUnlock of %s says %v, and was executed", u.name, name, err)
 	case errors.Is(err, engine.ErrUnavailable), errors.Is(err, engine.ErrClosed), errors.Is(err, errStopped):
@@ -248,21 +254,39 @@ func (u *user) force(x *site, m engine.Mutex, name, only string) {
 	}
 }
 
+func takesByForce(words []string) bool {
+	sent := bySHA[words[1]]
+	return sent == script.Force || sent == script.FairForce || sent == script.RWForce
+}
+
 // forced is what became of a ForceUnlock on the server.
 type forced struct {
 	since    clock.Instant
 	executed int
 	removed  bool
-	never    bool // its caller was told that it was not sent
+	never    bool          // its caller was told that it was not sent
+	unknown  clock.Instant // when its caller was told that the outcome is
+	earlier  int           // calls that ended just when this began, and may be executed still
+}
+
+// left is the same for a call that begins now.
+func (f forced) left(now clock.Instant) int {
+	if f.unknown == now && f.executed == 0 {
+		return f.earlier + 1
+	}
+	return 0
 }
 
 // noteForce notes who has lost a lock by a ForceUnlock, before it is executed.
 func (s *Sim) noteForce(v *server, words []string) {
-	if bySHA[words[1]] != script.Force {
+	if !takesByForce(words) {
 		return
 	}
 	name, only := words[3], words[4]
-	if h := v.get(name); h != nil && !h.text && (only == "" || v.has(name, only)) {
+	if bySHA[words[1]] == script.FairForce {
+		only = words[6]
+	}
+	if h := v.get(name); h != nil && !h.text && (only == "" || v.has(name, only)) && (name != rw || h.fields["mode"] == words[5]) {
 		s.noteRobbed(name, h)
 	}
 }
@@ -270,7 +294,7 @@ func (s *Sim) noteForce(v *server, words []string) {
 // noteForced notes that a command of the site that was sent then is executed, with that answer.
 // It may be that of an earlier call.
 func (x *site) noteForced(words []string, reply []byte, sent clock.Instant) {
-	if bySHA[words[1]] != script.Force || reply[0] != ':' {
+	if !takesByForce(words) || reply[0] != ':' {
 		return
 	}
 	was := x.forced[words[3]]
@@ -280,7 +304,7 @@ func (x *site) noteForced(words []string, reply []byte, sent clock.Instant) {
 	if was.never {
 		x.sim.fail("%s: ForceUnlock of %s was executed, and its caller was told that it was not sent", x.name, words[3])
 	}
-	x.forced[words[3]] = forced{since: was.since, executed: was.executed + 1, removed: string(reply) != ":0\r\n"}
+	x.forced[words[3]] = forced{since: was.since, executed: was.executed + 1, removed: string(reply) != ":0\r\n", earlier: was.earlier}
 }
 
 // observer sees what a server has for a name, while somebody asks for it.
@@ -340,10 +364,13 @@ func (o *observer) text() bool {
 
 // had reports whether that was the state at one moment.
 func (o *observer) had(is engine.State) bool {
-	if is.Locked != (len(is.Holders) > 0) || is.Locked != (is.Mode == "exclusive") {
+	if is.Locked != (len(is.Holders) > 0) || is.Locked != (is.Mode != "") {
 		return false
 	}
 	fields := make(map[string]string)
+	if is.Mode == "read" || is.Mode == "write" {
+		fields["mode"] = is.Mode
+	}
 	for _, one := range is.Holders {
 		fields[one.ID] = strconv.Itoa(one.Count)
 	}

@@ -30,6 +30,8 @@ type held struct {
 	ctx      context.Context // that it was asked for with
 	limit    time.Duration   // after which that ends; 0: it does not
 	within   *held           // which it re-enters
+	beside   *held           // a writer, beside which it reads
+	reads    bool            // it lets others read
 	quorum   bool            // it is one of several servers
 
 	most     time.Duration // its MaxHold
@@ -45,14 +47,24 @@ type held struct {
 	failovers int
 }
 
-// findOwners asks the server for the owners that the engine has.
+// findOwners asks the server for the owners that the engine has. One that was granted when its
+// connection had ended is nobody's: what the program has may be a tenure that was handed over,
+// and was taken away by then.
 func (h *held) findOwners() {
 	s := h.user.p.sim
 	h.owners = make([]string, len(h.names))
+	name := h.names[0]
+	// Beside others of its process, or passed on to one of them by now.
+	if one, ok := h.hold.(interface{ Owner() string }); ok && (name == fair || name == rw || name == fenced) {
+		if owner := one.Owner(); s.server.has(name, owner) && !(name == rw && s.late[owner]) {
+			h.owners[0] = owner
+		}
+		return
+	}
 	for i, name := range h.names {
 		for _, owner := range s.owners(name) {
 			for _, x := range h.user.p.sites {
-				if strings.HasPrefix(owner, x.engine.ID()+":") && !s.ghosts[owner] {
+				if strings.HasPrefix(owner, x.engine.ID()+":") && !s.ghosts[owner] && !s.late[owner] {
 					h.owners[i] = owner
 				}
 			}
@@ -176,7 +188,7 @@ func (h *held) unlocked(err error, lostBefore bool) {
 	case h.within != nil && h.within.hold.Err() != nil && (err == nil || errors.Is(err, engine.ErrNotHeld)): // with what it re-entered
 	case err == nil && lostBefore:
 		s.fail("%s: Unlock of %s succeeded, though it was lost before", h.user.name, h.short())
-	case err == nil && h.within == nil && !h.quorum && h.failovers == s.failovers && h.there() > 0: // of a RedLock, a program of the same process may have it by now
+	case err == nil && h.within == nil && !h.quorum && !h.handedOver() && h.failovers == s.failovers && h.there() > 0: // of a RedLock, a program of the same process may have it by now
 		s.fail("%s: Unlock of %s succeeded, and the server has it still", h.user.name, h.short())
 	case err == nil, errors.Is(err, engine.ErrOutcomeUnknown):
 	case errors.Is(err, engine.ErrLost):
@@ -186,6 +198,27 @@ func (h *held) unlocked(err error, lostBefore bool) {
 	default:
 		s.fail("%s: Unlock of %s says %v", h.user.name, h.short(), err)
 	}
+}
+
+// handedOver reports whether its tenure may have gone to somebody else of its process. A tenure
+// that did not, and is there still, is found as an owner that nobody has.
+func (h *held) handedOver() bool {
+	return h.watchdog && !h.acked && h.most == 0 && slices.ContainsFunc(h.user.p.sites, func(x *site) bool { return x.engine.Stats().HandedOver > 0 })
+}
+
+// nested reports whether one of two holds is a re-entry of the other.
+func (h *held) nested(other *held) bool {
+	for up := h; up != nil; up = up.within {
+		if up == other {
+			return true
+		}
+	}
+	for up := other; up != nil; up = up.within {
+		if up == h {
+			return true
+		}
+	}
+	return false
 }
 
 // check holds the world against the promises.
@@ -204,6 +237,12 @@ func (s *Sim) check() {
 			s.fail("%s: a context of %s is alive, and the server has %q", h.user.name, h.short(), s.server.record())
 		}
 		if !h.believed() {
+			// Nor when somebody else of the process has it: it may have been handed over.
+			if h.aliveContext() && h.user.p.awake() && slices.ContainsFunc(s.holds, func(other *held) bool {
+				return other.believed() && other.user.p == h.user.p && !h.nested(other) && !h.quorum && other.owners[0] == h.owners[0]
+			}) {
+				s.fail("%s: a context of %s is alive, and its process has given it to somebody else", h.user.name, h.short())
+			}
 			continue
 		}
 		// 1. Nobody believes to have what the server may give away.
@@ -212,7 +251,7 @@ func (s *Sim) check() {
 				h.hold.ValidUntil().Sub(h.user.p.wall()), s.server.record())
 		}
 		for _, other := range s.holds[:i] {
-			if !other.robbed() && other.believed() && other.owners[0] != h.owners[0] && slices.ContainsFunc(h.names, func(name string) bool { return slices.Contains(other.names, name) }) {
+			if !other.robbed() && other.believed() && !h.nested(other) && !h.together(other) && slices.ContainsFunc(h.names, func(name string) bool { return slices.Contains(other.names, name) }) {
 				s.fail("%s and %s both believe to have one of %s and %s", h.user.name, other.user.name, h.names, other.names)
 			}
 		}
@@ -220,12 +259,18 @@ func (s *Sim) check() {
 	// 2. No lock stays for good.
 	for _, v := range s.servers {
 		for key, h := range v.keys {
-			if h.expire == 0 {
+			if h.expire == 0 && !h.isCount() {
 				s.fail("%s has no expiry", key)
 			}
 		}
 	}
 	s.checkHealthy()
+	if s.counts != nil {
+		s.checkCounts()
+	}
+	if s.semaphore {
+		s.checkPermits()
+	}
 }
 
 // checkHealthy holds a healthy world against what a promise can only be where messages
@@ -238,11 +283,11 @@ func (s *Sim) checkHealthy() {
 	}
 	// 3. A name that is free does not stay so while somebody waits for it.
 	for _, name := range names {
-		if s.server.get(name) != nil || !s.awaited(name) || s.now < s.excused[name].Add(wakeUp) {
+		if s.server.get(name) != nil || !s.awaited(name) || s.barred(name) || s.now < s.excused[name].Add(wakeUp) {
 			delete(s.free, name)
 		} else if since, was := s.free[name]; !was {
 			s.free[name] = freed{s.now, s.announced[name] == s.now}
-		} else if limit := since.limit(); s.now.Sub(since.at) > limit {
+		} else if limit := since.limit() + s.patienceFor(name); s.now.Sub(since.at) > limit {
 			s.fail("%s is free since %v, and somebody waits for it", name, s.now.Sub(since.at))
 		}
 	}
@@ -269,6 +314,20 @@ func (s *Sim) checkHealthy() {
 			}
 		}
 	}
+	s.checkRests()
+}
+
+// patienceFor is how much longer a name may stay free because it is the turn of somebody who has
+// died: each has some seconds, or, where nobody can know whether they hear, their time in the
+// queue.
+func (s *Sim) patienceFor(name string) time.Duration {
+	switch {
+	case name != fair:
+		return 0
+	case s.cluster != nil && s.cluster.mode != "on" && s.cluster.mode != "auto":
+		return time.Hour
+	}
+	return 30 * time.Second
 }
 
 // freed is when a name became free, and how.
@@ -293,6 +352,8 @@ const (
 	// settled is how long it may take until one that nobody wants is free, and until an
 	// end is told. A burned owner is released a second time after a second.
 	settled = 1200 * time.Millisecond
+	// longestMinHold is the longest one that is asked for.
+	longestMinHold = 5 * time.Second
 )
 
 func (s *Sim) awaited(name string) bool {
@@ -328,40 +389,4 @@ func (s *Sim) owners(name string) (all []string) {
 // has reports whether a program has the owner.
 func (s *Sim) has(owner string) bool {
 	return slices.ContainsFunc(s.holds, func(h *held) bool { return slices.Contains(h.owners, owner) })
-}
-
-// rest checks that a world in which nothing happens any more has nothing left.
-func (s *Sim) rest() {
-	for _, v := range s.servers {
-		if left := v.record(); len(left) > 0 {
-			s.fail("at rest %s has %q", v.name, left)
-		}
-	}
-	for _, p := range s.processes {
-		if p.dead {
-			continue
-		}
-		if p.leaves > 0 {
-			s.fail("at rest %s is being closed still", p.name)
-		}
-		if p.calls > 0 {
-			s.fail("at rest %d calls of %s have not returned", p.calls, p.name)
-		}
-		for _, u := range p.users {
-			if u.busy {
-				s.fail("at rest %s waits still", u.name)
-			}
-		}
-		for _, x := range p.sites {
-			if n := x.engine.Stats(); n.Held != 0 || n.Waiting != 0 {
-				s.fail("at rest %s has %d holds and %d who wait", x.name, n.Held, n.Waiting)
-			}
-			if wanted := x.wanted(); len(wanted) > 0 {
-				s.fail("at rest %s is subscribed to %s", x.name, wanted[0].name)
-			}
-			if len(x.timers) > 0 {
-				s.fail("at rest %s has %d timers", x.name, len(x.timers))
-			}
-		}
-	}
 }

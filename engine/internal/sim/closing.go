@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ type leaving struct {
 	refuses clock.Instant // since when it refuses what is new; 0: it does not
 	left    bool          // it is closed
 	leaves  int           // calls of Close and Shutdown that have not returned
+	looks   int           // of vanish
 }
 
 const (
@@ -117,6 +119,7 @@ func (x *site) shutdown(limited bool, limit time.Duration) {
 func (x *site) ends() {
 	if x.ending == 0 {
 		x.ending = x.sim.now
+		x.endsCounts()
 	}
 }
 
@@ -171,7 +174,9 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 	}
 	// A Shutdown that waited for holders may have been denied a release long ago.
 	denied = denied && !strings.Contains(err.Error(), "CloseTimeout")
-	if err != nil && !denied && s.healthy() && began.Sub(s.quiet) > recovers {
+	permitsStuck := s.barred(permits) || s.excused[permits] >= began ||
+		s.counts != nil && min(s.barredSince(tallied), s.barredSince(latch)) < closeTimeout+settled
+	if err != nil && !denied && !permitsStuck && s.healthy() && began.Sub(s.quiet) > recovers {
 		s.fail("%s: nothing has gone wrong: %v", x.name, err)
 	}
 	if n := x.engine.Stats(); n.Held != 0 || n.Waiting != 0 {
@@ -180,6 +185,7 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 	if wanted := x.wanted(); len(x.timers) > 0 || len(wanted) > 0 {
 		s.fail("%s is closed, and has %d timers and %d subscriptions", x.name, len(x.timers), len(wanted))
 	}
+	x.hasLeftCounts(err)
 	if x == p.sites[0] {
 		for _, h := range s.holds {
 			if h.user.p == p && !h.quorum && (h.hold.Err() == nil || h.believed() || h.aliveContext()) {
@@ -202,6 +208,10 @@ func (p *process) vanish() {
 	s := p.sim
 	if !p.awake() { // what was missed comes first
 		s.after(time.Second, p, p.vanish)
+		return
+	}
+	if p.looks++; p.looks < 3 && (p.calls > 0 || slices.ContainsFunc(p.users, func(u *user) bool { return u.asks || u.unlocks })) {
+		s.after(time.Second, p, p.vanish) // it may have begun just now
 		return
 	}
 	s.tell("%s has ended", p.name)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -28,10 +30,11 @@ type cluster struct {
 //	         until it is sent to the other one;
 //	         what is new is made there
 type slot struct {
-	name string
-	at   *server
-	to   *server // nil: it does not move
-	away bool    // its key is at the other one, or would be
+	name  string
+	at    *server
+	to    *server       // nil: it does not move
+	away  bool          // its key is at the other one, or would be
+	since clock.Instant // when it last came to rest
 }
 
 // divide makes the server a cluster of n.
@@ -39,7 +42,7 @@ func (s *Sim) divide(n int, mode string) {
 	c := &cluster{slots: make(map[uint16]*slot), mode: mode, sharded: mode != "off"}
 	for i := range n {
 		v := s.newServer(fmt.Sprintf("node %d", i+1))
-		v.keys = s.server.keys
+		v.keys, v.counters, v.lines, v.semaphores = s.server.keys, s.server.counters, s.server.lines, s.server.semaphores
 		c.nodes = append(c.nodes, v)
 	}
 	for i, name := range names {
@@ -71,27 +74,53 @@ func (s *Sim) keeps(v *server, name string) *server {
 
 // look notes that a slot that moves has lost its key: another one is made at the other node.
 func (t *slot) look(v *server) {
-	if t.to != nil && !t.away && v.get(t.name) == nil {
+	if t.to != nil && !t.away && t.name != permits && v.get(t.name) == nil {
 		t.away = true
 	}
 }
+
+// split reports whether a script cannot have all its keys while their slot moves.
+func (c *cluster) split(t *slot, sha string, keys int) bool {
+	if keys == 1 {
+		return false
+	}
+	switch s := bySHA[sha]; {
+	case queues[s] != nil:
+		return true // an empty queue is no key
+	case s == script.ReadAcquire, s == script.ReadReenter:
+		return true // one of the keys is not there
+	case s == script.Fenced, s == script.Pass, s == script.ReadRenew:
+		return t.away
+	}
+	return false
+}
+
+const tryAgain = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
 
 // refuse is what a node says to a command on a key that it does not serve, and where it sends
 // it; nil if it serves it.
 func (c *cluster) refuse(v *server, words []string, asking bool) (reply []byte, to *server) {
 	number := resp.SlotOf(words[3])
-	if n, _ := strconv.Atoi(words[2]); slices.ContainsFunc(words[3:3+n], func(key string) bool { return resp.SlotOf(key) != number }) {
+	n, _ := strconv.Atoi(words[2])
+	if slices.ContainsFunc(words[3:3+n], func(key string) bool { return resp.SlotOf(key) != number }) {
 		return []byte("-CROSSSLOT Keys in request don't hash to the same slot\r\n"), nil
 	}
 	t := c.slots[number]
 	t.look(v)
+	if t.to != nil && words[1] == script.Tally.SHA && words[2] == "2" && (v == t.at && !t.away || v == t.to && asking && t.away) && v.get(words[4]) == nil {
+		return []byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), nil // it has one of two keys
+	}
 	switch {
+	case t.to != nil && c.split(t, words[1], n): // its other keys may be elsewhere
+		return []byte(tryAgain), nil
+	case t.to != nil && permitScripts[bySHA[words[1]]] != nil: // its two keys are apart
+		return []byte(tryAgain), nil
 	case v == t.at && t.away:
 		return fmt.Appendf(nil, "-ASK %d %s\r\n", number, t.to.name), t.to
 	case v == t.at, v == t.to && asking && t.away:
 		return nil, nil
 	case v == t.to && asking: // the key has not come
-		return []byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), nil
+		return []byte(tryAgain), nil
 	default:
 		return fmt.Appendf(nil, "-MOVED %d %s\r\n", number, t.at.name), t.at
 	}
@@ -123,10 +152,23 @@ func (s *Sim) migrate(number uint16, to *server, key, rest time.Duration, then f
 			s.tell("the slot of %s is at %s", t.name, to.name)
 			from := t.at
 			t.at, t.to, t.away = to, nil, false
+			t.since = s.now
+			if t.name == permits || slices.Contains(apart, t.name) { // nobody could take it, or read, or give permits back
+				s.excused[t.name] = max(s.excused[t.name], s.now)
+			}
 			s.dropSubscriptions(from, t.name)
 			s.after(s.between(0, 20*time.Second), nil, then)
 		})
 	})
+}
+
+// barred reports whether nobody can take a lock, because its slot moves.
+func (s *Sim) barred(name string) bool {
+	if name != permits && !slices.Contains(apart, name) || s.cluster == nil {
+		return false
+	}
+	t := s.cluster.slots[resp.SlotOf(name)] // not every world has permits
+	return t != nil && t.to != nil
 }
 
 // dropSubscriptions has a node end the subscriptions to sharded channels of a slot that it
@@ -213,7 +255,17 @@ func (n *node) like(c *conn) *conn {
 
 // nameOf is the name whose end a channel announces.
 func nameOf(channel string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(channel, "redisson_lock__channel:{"), "}")
+	_, name, _ := strings.Cut(channel, "{")
+	name, _, _ = strings.Cut(name, "}")
+	return name
+}
+
+// channelOf is that of a name.
+func channelOf(name string) string {
+	if name == rw {
+		return "redisson_rwlock:{" + name + "}"
+	}
+	return "redisson_lock__channel:{" + name + "}"
 }
 
 // unheard notes a message that went to a node where nobody can be subscribed: a waiter looks

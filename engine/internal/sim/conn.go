@@ -86,6 +86,7 @@ func (c *conn) submit(r resp.Request) {
 func (c *conn) send(r resp.Request, since clock.Instant, hops int, asking bool) {
 	s := c.p.sim
 	f := &flight{request: r, since: since, hops: hops, asking: asking, sent: s.now, command: r.AppendCommand(nil, resp.Short)}
+	s.noteAsked(c.p, f)
 	c.out = append(c.out, f)
 	c.lastOut = max(c.lastOut, s.now.Add(s.latency()))
 	life := c.life
@@ -157,13 +158,18 @@ func (c *conn) answer(f *flight) {
 		if c.redirect(f, e) {
 			return
 		}
-		if e.Code == "ERR" && isRelease(split(f.command)) {
+		if e.Code == "ERR" && (releasedBy(split(f.command)) != nil || isTally(f.command)) {
 			c.p.denied = s.now
 		}
 		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, f.asking || e.Code == "TRYAGAIN"
 	}
 	if d, ok := f.request.(resp.DurableRequest); ok && d.Wants() != 0 && reply.Err == nil && d.NeedsAck(v) {
 		reply.Ack = s.acknowledge(c.server, d)
+	}
+	if reply.Err == nil {
+		s.noteAnswered(c.p, f)
+	} else {
+		s.noteUnanswered(c.p, f, false)
 	}
 	f.request.Complete(reply)
 }
@@ -200,7 +206,7 @@ func (c *conn) end(why error) {
 	}
 	at, epoch := s.now, c.server.epochOf()
 	for _, f := range flights {
-		err := resp.OutcomeUnknown(why)
+		err, lost := resp.OutcomeUnknown(why), true
 		if f.executed && !s.mild() && s.chance(8) { // perhaps behind a release
 			s.overwrite(c.server, split(f.command)[3])
 		}
@@ -217,11 +223,12 @@ func (c *conn) end(why error) {
 					c.execute(f, ", late")
 				})
 			case written <= 0:
-				err = resp.NotSent(why)
+				err, lost = resp.NotSent(why), false
 			}
 			late--
 			written--
 		}
+		s.noteUnanswered(c.p, f, lost)
 		if !c.p.dead {
 			f.request.Complete(resp.Reply{Err: err, Sent: f.sent, Now: s.now, Moving: f.asking})
 		}

@@ -29,9 +29,9 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 2))
 	clk := clock.System()
-	model := &server{keys: make(map[string]*hash), now: clk.Now}
+	model := &server{keys: make(map[string]*hash), counters: make(map[string]int64), lines: make(map[string]*line), now: clk.Now}
 	messages := 0
-	model.published = func(string, string) { messages++ }
+	model.published = func(string, string) int { messages++; return 0 }
 
 	draw := func(of ...string) string { return of[random.IntN(len(of))] }
 	owner := func() script.Owner {
@@ -41,7 +41,28 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 	call := func() []byte {
 		key, o := draw("a", "b", "{c}"), owner()
 		ch := script.Channel{Prefix: "redisson_lock__channel", Lock: key, Verb: draw("PUBLISH", "")}
-		switch random.IntN(10) {
+		if random.IntN(3) == 0 {
+			return rwCall(random, draw(key, "rw", "rw"), lease, draw) // of that few others make something else
+		}
+		q := script.Queue{Key: key, Channel: ch, Counts: random.IntN(2) == 0, Room: time.Duration(1+random.IntN(3)) * time.Minute}
+		q.Channel.Verb = "PUBLISH"
+		switch random.IntN(26) {
+		case 24, 25:
+			return script.AppendPass(nil, resp.Short, key, o, lease(), owner(), random.IntN(2) == 0)
+		case 20, 21, 22, 23:
+			return tallyCall(random)
+		case 13, 14, 15, 16:
+			return script.AppendFair(nil, resp.Short, q, o, lease(), random.IntN(4) > 0)
+		case 17, 18:
+			rest := time.Duration(0)
+			if random.IntN(4) == 0 {
+				rest = lease()
+			}
+			return script.AppendFairRelease(nil, resp.Short, q, o, script.Owner{Engine: o.Engine, ID: -o.ID}, rest)
+		case 19:
+			return script.AppendFairForce(nil, resp.Short, q, draw("", o.String()))
+		case 12:
+			return script.AppendFenced(nil, resp.Short, key, o, lease())
 		case 0, 1, 2:
 			return script.AppendAcquire(nil, resp.Short, key, o, lease())
 		case 3:
@@ -56,6 +77,16 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			return script.AppendForce(nil, resp.Short, key, draw("", o.String()), ch)
 		case 8:
 			return script.AppendState(nil, resp.Short, key)
+		case 9, 10:
+			var owners []script.Owner
+			for range 1 + random.IntN(3) {
+				owners = append(owners, owner())
+			}
+			taking := lease()
+			if random.IntN(3) == 0 {
+				taking = 0
+			}
+			return script.AppendSeveral(nil, resp.Short, key, owners, o, taking, ch)
 		default:
 			var list []script.Renewal
 			for range 1 + random.IntN(4) {
@@ -69,7 +100,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		slack := clk.Now().Sub(start).Milliseconds() + 2
 		return a == b || a >= 0 && b >= 0 && max(a-b, b-a) <= slack
 	}
-	for i := range 5000 {
+	for i := range 6000 {
 		command := call()
 		if random.IntN(200) == 0 { // somebody else's string
 			key := draw("a", "b", "{c}")
@@ -78,9 +109,10 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			model.expireIn(key, 600_000)
 		}
 		if random.IntN(50) == 0 {
-			key := draw("a", "b", "{c}")
-			real.Do("DEL", key)
+			key := draw("a", "b", "{c}", "t")
+			real.Do("DEL", key, script.Companion(script.QueuePrefix, key), script.Companion(script.TimeoutPrefix, key))
 			delete(model.keys, key)
+			delete(model.lines, key)
 		}
 		words := split(command)
 		is, _, err := wire.Decode(model.execute(command, nil))
@@ -91,21 +123,151 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		if !sameAnswer(is, was, near) {
 			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, bySHA[words[1]].Name, words[3:], show(is), was)
 		}
-		for _, key := range []string{"a", "b", "{c}"} {
+		if left, right := model.valueOf("t"), real.Do("GET", "t"); left != right {
+			t.Fatalf("call %d, %q: the count is %v in the model, and %v on the server", i, words[3:], left, right)
+		}
+		if left, right := model.left("t"), real.Do("PTTL", "t").(int64); !near(left, right) {
+			t.Fatalf("call %d, %q: the count has %d ms left in the model, and %d on the server", i, words[3:], left, right)
+		}
+		for _, key := range []string{"a", "b", "{c}", "rw"} {
 			if h := model.get(key); h != nil && h.text {
 				continue
 			}
 			if left, right := model.fieldsOf(key), real.Do("HGETALL", key); fmt.Sprint(left) != fmt.Sprint(sortedPairs(right)) {
 				t.Fatalf("call %d, %s %q: %s is %v in the model, and %v on the server", i, bySHA[words[1]].Name, words[3:], key, left, right)
 			}
+			if left, right := model.queueOf(key), queueAt(real, key); !sameQueue(left, right, near) {
+				t.Fatalf("call %d, %s %q: the queue of %s is %v in the model, and %v on the server", i, bySHA[words[1]].Name, words[3:], key, left, right)
+			}
+			reader := rwOwners[random.IntN(len(rwOwners))]
+			if random.IntN(2) == 0 {
+				reader.ID = -reader.ID // what a MinHold has left
+			}
+			timeout := script.TimeoutKey(key, reader, 1+random.IntN(4))
+			if left, right := model.left(timeout), real.Do("PTTL", timeout).(int64); !near(left, right) {
+				t.Fatalf("call %d, %s %q: %s has %d ms left in the model, and %d on the server", i, bySHA[words[1]].Name, words[3:], timeout, left, right)
+			}
 			if left, right := model.left(key), real.Do("PTTL", key).(int64); !near(left, right) {
 				t.Fatalf("call %d, %s %q: %s has %d ms left in the model, and %d on the server", i, bySHA[words[1]].Name, words[3:], key, left, right)
 			}
 		}
 	}
+	if v := real.Do("KEYS", "*:pawl:*").([]any); len(v) == 0 {
+		t.Error("no mark was left")
+	}
 	if messages == 0 {
 		t.Error("no message was published")
 	}
+}
+
+// place is one in a queue: an owner, and how many milliseconds it is waited for still. The last
+// place is that of the expiry.
+type place struct {
+	owner string
+	left  int64
+}
+
+func (v *server) queueOf(key string) (all []place) {
+	q := v.lineOf(key)
+	if q == nil {
+		return nil
+	}
+	for _, owner := range q.owners {
+		all = append(all, place{owner, q.scores[owner] - v.milliseconds()})
+	}
+	return append(all, place{left: q.expire - v.milliseconds()})
+}
+
+func queueAt(s *redistest.Server, key string) (all []place) {
+	queue, timeout := script.Companion(script.QueuePrefix, key), script.Companion(script.TimeoutPrefix, key)
+	owners, _ := s.Do("LRANGE", queue, "0", "-1").([]any)
+	if len(owners) == 0 {
+		return nil
+	}
+	for _, owner := range owners {
+		score, _ := s.Do("ZSCORE", timeout, owner.(string)).(string)
+		at, _ := strconv.ParseInt(score, 10, 64)
+		all = append(all, place{owner.(string), at - time.Now().UnixMilli()})
+	}
+	return append(all, place{left: s.Do("PTTL", queue).(int64)})
+}
+
+func sameQueue(is, was []place, near func(a, b int64) bool) bool {
+	return slices.EqualFunc(is, was, func(a, b place) bool { return a.owner == b.owner && near(max(a.left, 0), max(b.left, 0)) })
+}
+
+// rwOwners are those that read and write in the test.
+var rwOwners = []script.Owner{{Engine: "e1", ID: 1}, {Engine: "e1", ID: 2}, {Engine: "e2", ID: 1}}
+
+// rwCall draws a call of a read-write lock.
+func rwCall(random *rand.Rand, key string, lease func() time.Duration, draw func(...string) string) []byte {
+	o := rwOwners[random.IntN(len(rwOwners))]
+	w := o
+	w.Suffix = script.WriterSuffix
+	ch := script.Channel{Prefix: "redisson_rwlock", Lock: key, Verb: draw("PUBLISH", "")}
+	switch random.IntN(20) {
+	case 0, 1:
+		return script.AppendReadAcquire(nil, resp.Short, key, o, lease(), script.Owner{})
+	case 2, 14, 15, 16, 17:
+		return script.AppendReadAcquire(nil, resp.Short, key, o, lease(), w)
+	case 3, 4:
+		return script.AppendReadReenter(nil, resp.Short, key, o, lease(), 2+random.IntN(3))
+	case 5:
+		return script.AppendReadLeave(nil, resp.Short, key, o, 1+random.IntN(3), ch)
+	case 6:
+		return script.AppendReadRelease(nil, resp.Short, key, o, ch)
+	case 7, 8:
+		return script.AppendWriteAcquire(nil, resp.Short, key, w, lease())
+	case 9:
+		return script.AppendWriteRelease(nil, resp.Short, key, w, ch)
+	case 10, 18, 19:
+		return script.AppendWriteRetire(nil, resp.Short, key, w, script.Owner{Engine: w.Engine, ID: -w.ID, Suffix: w.Suffix}, lease(), ch)
+	case 11:
+		if random.IntN(2) == 0 {
+			return script.AppendWriteForce(nil, resp.Short, key, draw("", w.String()), ch)
+		}
+		return script.AppendReadForce(nil, resp.Short, key, draw("", o.String(), "mode"), ch)
+	case 12:
+		return script.AppendRaise(nil, resp.Short, script.Renewal{Key: key, Owner: o, Lease: lease()})
+	default:
+		var list []script.Renewal
+		for range 1 + random.IntN(4) {
+			list = append(list, script.Renewal{Key: draw("a", "b", "{c}"), Owner: o, Lease: lease()})
+		}
+		return script.AppendReadRenew(nil, resp.Short, list)
+	}
+}
+
+// tallyCall is a call of tally. Sometimes it is that of an earlier number, or the same again.
+func tallyCall(random *rand.Rand) []byte {
+	engine := []string{"e1", "e2"}[random.IntN(2)]
+	call := script.TallyCall{Key: "t", Mark: script.MarkOf("t", engine), Channel: "redisson_sc:{t}", Verb: "PUBLISH", Number: uint64(random.IntN(2) * (1 + random.IntN(3)))}
+	if random.IntN(8) == 0 {
+		call.Key, call.Mark = "a", script.MarkOf("a", engine)
+	}
+	if call.Number != 0 {
+		tallyNumbers[call.Mark] += call.Number - 1
+		call.Number = tallyNumbers[call.Mark] + 1
+	}
+	letters := "arpsdclv"
+	if call.Number == 0 {
+		letters = "v"
+	}
+	for range 1 + random.IntN(4) {
+		call.Ops = append(call.Ops, script.TallyOp{What: letters[random.IntN(len(letters))], N: random.Int64N(5)})
+	}
+	return script.AppendTally(nil, resp.Short, &call)
+}
+
+// tallyNumbers are the latest numbers, by mark.
+var tallyNumbers = make(map[string]uint64)
+
+// valueOf is what GET answers.
+func (v *server) valueOf(key string) any {
+	if h := v.get(key); h != nil {
+		return h.value
+	}
+	return nil
 }
 
 // fieldsOf are owners and counts, in order.
@@ -118,6 +280,7 @@ func (v *server) fieldsOf(key string) []string {
 	for _, field := range slices.Sorted(maps.Keys(h.fields)) {
 		pairs = append(pairs, field+"="+h.fields[field])
 	}
+	slices.Sort(pairs)
 	return pairs
 }
 

@@ -21,11 +21,14 @@
 //	calls, closing           calls that block, and what is true of them; Close and Shutdown
 //	conn, pubsub             connections: in order, cut at any point; what was sent is
 //	                         executed late or never
-//	server                   the server: the scripts, as decision tables;
+//	kinds                    what is special about some kinds of locks
+//	server, server_rw        the server: the scripts, as decision tables;
 //	                         differential_test compares it with real ones
 //	faults, failover         what goes wrong; a replica that is promoted
 //	cluster                  nodes, and slots that move between them
 //	check                    what must be true after each event, and at rest
+//	count, counter, tally    semaphores and latches: their programs, what must be true of
+//	                         them, and the model of their script
 //	mutants_list_test,
 //	mutants_test             what it must find
 //	story_test, testdata     stories
@@ -33,7 +36,8 @@
 // # Worlds
 //
 // Programs take single locks, several as one, locks that poll and, in a third of the worlds,
-// RedLocks over three servers; they wait or use futures. They re-enter, make contexts, abandon,
+// RedLocks over three servers; they wait or use futures. In some worlds without replicas they
+// share a semaphore and a latch, by whose record no permit is lost or made. They re-enter, make contexts, abandon,
 // and unlock twice; they extend leases, ask for the state of locks, and take them by force.
 // Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
 // nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
@@ -75,6 +79,9 @@
 //	extend_late, extend_lost          when the hold is over; one that a failover loses
 //	long_reentry                      a re-entry with a longer lease than its hold
 //	force                             a lock that is taken away, and one that perhaps was
+//	handed_over, handed_over_told     a lock that goes from hand to hand, and another process
+//	                                  that gets its turn; when contexts have ended
+//	handed_over_removed               one that is taken away meanwhile: who has it is told
 //	shutdown, close_in_doubt          the end of a process that has a hold; that of one whose
 //	                                  release nobody has answered
 //	moved, migration,                 a slot that has moved, and one that moves; a lock that
@@ -86,7 +93,8 @@
 //
 //	a release is sent while contexts of the hold are alive    mutant of resource.go: telling
 //	a waiter behind a hold does not hear of its removal      story removed_behind_a_hold; mutant of resource.go
-//	a removal that was announced while the channel was down   story removed_unheard
+//	a removal that was announced while the channel was down   stories removed_unheard, removed_unheard_for_long
+//	a look that waiters who come and go put off for ever      story removed_behind_a_spinner
 //	a lease that a re-entry raised is forgotten in an outage  story long_outage
 //	ValidUntil is in the future after the end                 stories force, taken_away; mutant of hold_end.go
 //	a timer that comes late gives a release up                story late_timer
@@ -98,9 +106,14 @@
 //	a refusal pauses a name that the recovery lists           story refused_while_stalled
 //	a grant counts that replicas lack                         mutant of acquire.go
 //	a lock that was released is back after a failover         story failover; mutants of memory.go
+//	a lock that is handed over is renewed no more             mutant of handover.go
+//	a head that skipped its turn never tries                  machine: TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn
+//	a context is alive when the next of its process has it    story handed_over_told; check: "its process has given it"
+//	a look at a latch waits for a slot that moves             tally: TestLooksDoNotWaitForASlotThatMoves
 //
 // Others lie below this world, or in code of users, and have tests where they lie:
 //
+//	a Mutex after a SpinMutex tells nobody    engine: TestAMutexThatFollowsASpinMutexAnnouncesItsRelease
 //	several slots behind one address          renew: TestAServerThatRefusesSeveralSlotsGetsThemOneByOne
 //	a large cohort under one lock             renew: TestALargeCohortLocksTheRenewerForOneChunkAtATime
 //	no right to publish; no memory            script: TestRefusedMessageIsReportedAndCostsNobodyTheRelease,
@@ -120,7 +133,9 @@
 // What lies below an engine: bytes, and how resp learns a layout; a command is sent on at most
 // five times here. Those have tests of their own in resp. Nor does it run Await and Do. A
 // server that fails over cuts all connections before anybody hears of it, and no old primary
-// serves on. A cluster has no replicas, and all of its clients announce releases in the same
+// serves on. Where servers have replicas, nobody takes the read-write lock: which of its leases a
+// failover has shortened is not modelled, nor are keys of one slot at two nodes.
+// A cluster has no replicas, and all of its clients announce releases in the same
 // way.
 //
 // The idea is that of FoundationDB's simulator and of TigerBeetle's.

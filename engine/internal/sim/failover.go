@@ -12,7 +12,10 @@ import (
 // replica is what the replica of a server has: what the server had a moment ago. With the
 // replica's acknowledgement of a write it has everything until then.
 type replica struct {
-	keys map[string]*hash
+	keys       map[string]*hash
+	counters   map[string]int64
+	lines      map[string]*line
+	semaphores map[string]*semaphore
 	// epoch counts the promotions. What was sent to an earlier primary, and not executed, is
 	// never executed.
 	epoch int
@@ -21,14 +24,19 @@ type replica struct {
 // replicate brings the replica up to date.
 func (v *server) replicate() {
 	if v.replica != nil {
-		v.replica.keys = v.copyKeys()
+		v.replica.keys, v.replica.counters = v.copyKeys(), maps.Clone(v.counters)
+		v.replica.lines = make(map[string]*line)
+		for key, q := range v.lines {
+			v.replica.lines[key] = q.clone()
+		}
+		v.replica.semaphores = v.copySemaphores()
 	}
 }
 
 func (v *server) copyKeys() map[string]*hash {
 	keys := make(map[string]*hash, len(v.keys))
 	for name, h := range v.keys {
-		keys[name] = &hash{maps.Clone(h.fields), h.expire, h.text}
+		keys[name] = &hash{maps.Clone(h.fields), h.expire, h.text, h.value}
 	}
 	return keys
 }
@@ -74,7 +82,10 @@ func (s *Sim) failover(v *server) {
 		}
 	}
 	old := v.keys
-	v.keys = v.replica.keys
+	v.keys, v.counters, v.lines = v.replica.keys, v.replica.counters, v.replica.lines
+	v.semaphores = v.replica.semaphores
+	s.failoverPermits()
+	clear(s.tokens) // those that the replica has not heard of may be given again
 	v.replicate()
 	v.replica.epoch++
 	for _, name := range slices.Sorted(maps.Keys(old)) {

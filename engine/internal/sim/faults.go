@@ -135,9 +135,12 @@ func (c *conn) execute(f *flight, late string) []byte {
 		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
 				s.noteForce(v, split(command))
-				v.execute(command, nil)
+				if !isTally(command) { // that is executed as a whole
+					v.execute(command, nil)
+				}
 			}
 			s.noteDenied(split(command))
+			s.noteUncounted(x, split(command))
 		}
 		return []byte("-" + v.refuses + "\r\n")
 	}
@@ -153,33 +156,67 @@ func (c *conn) execute(f *flight, late string) []byte {
 	reply := v.execute(command, nil)
 	x.noteForced(words, reply, f.since)
 	s.note()
-	s.tell("%s: %s sends %s %.90q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
+	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
 }
 
 // noteDenied notes owners whose release was denied: that is not asked for again, and the
 // lock ends with its lease.
 func (s *Sim) noteDenied(words []string) {
-	if isRelease(words) {
-		s.denied[words[4]] = s.now
+	for _, owner := range releasedBy(words) {
+		s.denied[owner] = s.now
 	}
 }
 
-func isRelease(words []string) bool {
-	k := bySHA[words[1]]
-	return k == script.Release || k == script.Retire
+// releasedBy are the owners that a command releases.
+func releasedBy(words []string) []string {
+	switch bySHA[words[1]] {
+	case script.Release, script.Retire, script.WriteRetire:
+		return words[4:5]
+	case script.PermitFree:
+		return words[7:]
+	case script.FairRelease:
+		return words[6:7]
+	case script.Pass:
+		return words[len(words)-1:]
+	case script.RWRelease:
+		if words[5] == "0" {
+			return words[4:5]
+		}
+	case script.Several:
+		return words[8:]
+	}
+	return nil
+}
+
+// takenBy is the owner that a command acquires for, "" if it does not.
+func takenBy(words []string) string {
+	switch bySHA[words[1]] {
+	case script.Acquire, script.WriteAcquire:
+		return words[5]
+	case script.PermitTake:
+		return words[8]
+	case script.Fenced, script.Fair, script.ReadAcquire:
+		return words[6]
+	case script.Several:
+		return words[7]
+	case script.Pass:
+		return words[len(words)-2]
+	}
+	return ""
 }
 
 // noteLate notes owners whose acquire is executed after its connection has ended. Unless that
 // is soon, it may come after the second release of their debt: the third follows after a
 // lease.
 func (s *Sim) noteLate(words []string, soon bool) {
-	if bySHA[words[1]] != script.Acquire {
+	owner := takenBy(words)
+	if owner == "" {
 		return
 	}
-	s.late[words[5]] = true
+	s.late[owner] = true
 	if !soon {
-		s.denied[words[5]] = s.now
+		s.denied[owner] = s.now
 	}
 }
 
@@ -194,10 +231,10 @@ func (s *Sim) rob(v *server, name string, silently bool) {
 	left := time.Duration(v.left(name)) * time.Millisecond
 	at := s.keeps(v, name)
 	delete(v.keys, name)
-	if silently { // waiters know of the expiry only
+	if silently || name == fair { // waiters know of the expiry only; of a fair lock each has a channel of its own
 		s.excused[name] = max(s.excused[name], s.now.Add(left))
 	} else {
-		s.published(at, "redisson_lock__channel:{"+name+"}", s.verb())
+		s.published(at, channelOf(name), s.verb())
 	}
 }
 
@@ -219,7 +256,7 @@ func (s *Sim) noteRobbed(name string, h *hash) {
 	}
 }
 
-func (s *Sim) published(v *server, channel, verb string) {
+func (s *Sim) published(v *server, channel, verb string) (heard int) {
 	name := nameOf(channel)
 	if c := s.cluster; c != nil && c.sharded && c.slots[resp.SlotOf(name)].at != v {
 		s.unheard(name)
@@ -230,11 +267,12 @@ func (s *Sim) published(v *server, channel, verb string) {
 		for _, x := range p.sites {
 			for _, n := range x.nodes {
 				if !p.dead && (n.server == v && s.cluster == nil || s.cluster != nil && s.cluster.hears(v, n.server, verb)) {
-					n.pubsub.published(channel)
+					heard += n.pubsub.published(channel)
 				}
 			}
 		}
 	}
+	return heard
 }
 
 // acknowledge is what replicas say of a write.
@@ -263,13 +301,20 @@ func (s *Sim) rivals() {
 	}
 	s.tell("a rival has %s", name)
 	v.make(name).fields["rival:1"] = "1"
+	if name == rw {
+		v.make(name).fields = map[string]string{"mode": "write", "rival:1:write": "1"}
+	}
 	v.expireIn(name, int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)+1)
 	if s.chance(4) {
 		return // it dies
 	}
 	s.after(s.between(0, 10*time.Second), nil, func() {
-		if at := s.keeps(v, name); v.remove(name, "rival:1") {
-			s.published(at, "redisson_lock__channel:{"+name+"}", s.verb())
+		at, left := s.keeps(v, name), time.Duration(max(v.left(name), 0))*time.Millisecond
+		if gone := v.remove(name, "rival:1"); gone || v.remove(name, "rival:1:write") {
+			v.remove(name, "mode")
+			if s.published(at, channelOf(name), s.verb()); name == fair {
+				s.excused[name] = max(s.excused[name], s.now.Add(left))
+			}
 		}
 	})
 }

@@ -19,6 +19,8 @@ type process struct {
 	calls  int           // that block, and have not returned
 	missed []func()      // what would have happened meanwhile, in order
 
+	granted clock.Instant // permits before that may be lost, by a failover
+
 	leaving
 	dictation
 }
@@ -39,6 +41,16 @@ func (s *Sim) newProcess() *process {
 	for i := range s.users() {
 		p.users = append(p.users, newUser(p, i))
 	}
+	if s.counts != nil {
+		for range 2 + s.random.IntN(3) {
+			s.newCounter(p)
+		}
+	}
+	if s.semaphore {
+		for i := range 1 + s.random.IntN(4) {
+			s.newPermitUser(p, i)
+		}
+	}
 	if !s.dictated {
 		s.tell("%s starts, with %d users", p.name, len(p.users))
 	}
@@ -51,6 +63,9 @@ func (p *process) engine() *engine.Engine { return p.sites[0].engine }
 func (s *Sim) users() int {
 	if s.dictated {
 		return 0
+	}
+	if s.crowd != nil {
+		return 4 + s.random.IntN(5)
 	}
 	return 2 + s.random.IntN(4)
 }

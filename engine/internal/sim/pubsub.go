@@ -124,13 +124,15 @@ func (b *pubsub) deliver(sub *subscription, event resp.ChannelEvent) {
 	})
 }
 
-// published sends a message to those that the server knows.
-func (b *pubsub) published(channel string) {
+// published sends a message to those that the server knows, and counts them.
+func (b *pubsub) published(channel string) (heard int) {
 	for _, sub := range b.wanted {
 		if sub.name == channel && sub.life == b.life && b.up {
 			b.deliver(sub, resp.Message)
+			heard++
 		}
 	}
+	return heard
 }
 
 func (b *pubsub) connect() {

@@ -16,6 +16,8 @@ type Result struct {
 	Print   uint64 // of the story: two runs of a seed have the same
 	Story   string // if it was asked for
 	Failure error
+
+	HandedOver uint64 // tenures that went from one hold to the next
 }
 
 // Run lives through the world of a seed: a few minutes with faults, and then calm, until
@@ -36,9 +38,23 @@ func Run(seed uint64, story bool) Result {
 	}
 	if s.cluster == nil && s.random.IntN(3) == 0 {
 		s.replicas()
+	} else if s.random.IntN(3) == 0 {
+		s.beginCounts()
+	}
+	if s.random.IntN(3) == 0 {
+		s.beginPermits()
+	}
+	switch s.random.IntN(6) {
+	case 0:
+		s.crowd = names[:2]
+	case 1:
+		s.crowd, s.acked = []string{"a", fenced}, s.random.IntN(2) == 0
 	}
 	for range 1 + s.random.IntN(3) {
 		s.newProcess()
+	}
+	if s.server.replica == nil {
+		s.after(s.between(0, time.Minute), nil, s.throngs)
 	}
 	s.after(0, nil, s.faults)
 	s.after(s.between(0, 3*time.Minute), nil, s.beginLull)
@@ -58,6 +74,11 @@ func Run(seed uint64, story bool) Result {
 	if story {
 		r.Story = s.story.String()
 	}
+	for _, p := range s.processes {
+		for _, x := range p.sites {
+			r.HandedOver += x.engine.Stats().HandedOver
+		}
+	}
 	s.end()
 	return r
 }
@@ -66,7 +87,7 @@ func newSim(seed uint64) *Sim {
 	s := &Sim{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), now: begin,
 		robbed: make(map[string]clock.Instant), denied: make(map[string]clock.Instant), late: make(map[string]bool), excused: make(map[string]clock.Instant),
-		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant), shortened: make(map[string]shortened), ghosts: make(map[string]bool),
+		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant), shortened: make(map[string]shortened), ghosts: make(map[string]bool), tokens: make(map[string]int64), strayPermits: make(map[string]clock.Instant),
 	}
 	s.ctx, s.leave = context.WithCancel(context.Background())
 	s.serve(1)
@@ -87,8 +108,9 @@ func (s *Sim) serve(n int) {
 }
 
 func (s *Sim) newServer(name string) *server {
-	v := &server{keys: make(map[string]*hash), now: s.time, name: name}
-	v.published = func(channel, verb string) { s.published(v, channel, verb) }
+	v := &server{keys: make(map[string]*hash), counters: make(map[string]int64), lines: make(map[string]*line), semaphores: make(map[string]*semaphore), now: s.time, name: name}
+	v.published = func(channel, verb string) int { return s.published(v, channel, verb) }
+	v.purged = s.purged
 	return v
 }
 
@@ -126,12 +148,63 @@ func (s *Sim) becomeCalm() {
 	s.tell("it is calm from here on")
 	s.calm, s.quiet = true, s.now
 	s.stopRefusing()
+	if s.counts != nil { // somebody who would have may have died
+		s.after(2*time.Minute, nil, s.calmCounts)
+	}
 }
 
 func (s *Sim) stopRefusing() {
 	for _, v := range s.servers {
 		for _, n := range s.nodesOf(v) {
 			n.refusesUntil = 0
+		}
+	}
+}
+
+// rest checks that a world in which nothing happens any more has nothing left.
+func (s *Sim) rest() {
+	for _, v := range s.servers {
+		if left := append(v.record(), v.queued(s.lives)...); len(left) > 0 {
+			s.fail("at rest %s has %q", v.name, left)
+		}
+	}
+	if s.counts != nil {
+		s.restCounts()
+	}
+	s.restPermits()
+	for _, p := range s.processes {
+		if p.dead {
+			continue
+		}
+		if p.leaves > 0 {
+			s.fail("at rest %s is being closed still", p.name)
+		}
+		if p.calls > 0 {
+			s.fail("at rest %d calls of %s have not returned", p.calls, p.name)
+		}
+		for _, u := range p.users {
+			if u.busy {
+				s.fail("at rest %s waits still", u.name)
+			}
+		}
+		for _, x := range p.sites {
+			n := x.engine.Stats()
+			if n.Held != 0 || n.Waiting != 0 {
+				s.fail("at rest %s has %d holds and %d who wait", x.name, n.Held, n.Waiting)
+			}
+			ended := n.Released
+			for _, lost := range n.Lost {
+				ended += lost
+			}
+			if ended != n.Acquired || n.HandedOver > n.Released {
+				s.fail("at rest %s has counted %d holds, and %d that ended: %+v", x.name, n.Acquired, ended, n)
+			}
+			if wanted := x.wanted(); len(wanted) > 0 {
+				s.fail("at rest %s is subscribed to %s", x.name, wanted[0].name)
+			}
+			if len(x.timers) > 0 {
+				s.fail("at rest %s has %d timers", x.name, len(x.timers))
+			}
 		}
 	}
 }

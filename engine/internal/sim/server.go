@@ -15,9 +15,17 @@ import (
 // they answer. A test compares it with real servers.
 type server struct {
 	keys map[string]*hash
-	// published is told of each message; nil: nobody is.
-	published func(channel, verb string)
-	now       func() clock.Instant
+	// counters are those of fencing tokens, which nothing ends.
+	counters   map[string]int64
+	lines      map[string]*line // those of fair locks
+	semaphores map[string]*semaphore
+	// purged is told of each owner that has lost its place in a queue.
+	purged func(key, owner string)
+	// published is told of each message, and how many hear it; nil: nobody is.
+	published func(channel, verb string) int
+	// counted is told of each command on a count that is executed; nil: nobody is.
+	counted func(key, mark string, ops, answers []string)
+	now     func() clock.Instant
 
 	replica *replica // nil: it has none
 
@@ -31,8 +39,9 @@ type server struct {
 // hash is a lock: owners with their counts, and an expiry.
 type hash struct {
 	fields map[string]string
-	expire int64 // milliseconds; 0: none
-	text   bool  // it is a string, and not a hash
+	expire int64  // milliseconds; 0: none
+	text   bool   // it is a string, and not a hash
+	value  string // of a string: a count, or a mark
 }
 
 func (v *server) milliseconds() int64 { return int64(v.now()) / 1e6 }
@@ -114,18 +123,59 @@ func (v *server) execute(command, dst []byte) []byte {
 	if s == script.Renew {
 		return v.renew(keys, args, dst)
 	}
+	if s == script.ReadRenew {
+		return v.readRenew(keys, args, dst)
+	}
+	if s == script.Raise {
+		return v.raiseAlone(keys[0], args, dst)
+	}
+	if s == script.Tally {
+		return v.tally(keys, args, dst)
+	}
+	if s == script.PermitRenew {
+		return v.renewPermits(keys, args, dst)
+	}
+	if model := permitScripts[s]; model != nil {
+		return model(v, v.semaphore(keys[0]), args, dst)
+	}
 	if h := v.get(keys[0]); h != nil && h.text {
 		return append(dst, "-"+wrongType+"\r\n"...)
 	}
 	if s == script.State {
 		return v.state(keys[0], dst)
 	}
+	if s == script.Several {
+		return v.several(keys[0], args, dst)
+	}
+	if f := queues[s]; f != nil {
+		return appendInt(dst, f(v, keys, args))
+	}
+	if s == script.Fenced {
+		return v.fenced(keys[0], keys[1], args, dst)
+	}
+	if s == script.Pass {
+		return v.pass(keys, args, dst)
+	}
+	if rw := rwScripts[s]; rw != nil {
+		return appendInt(dst, rw(v, keys, args))
+	}
 	return appendInt(dst, scripts[s](v, keys[0], args))
 }
 
 var bySHA = func() map[string]*script.Script {
-	all := map[string]*script.Script{script.Renew.SHA: script.Renew, script.State.SHA: script.State}
+	all := map[string]*script.Script{script.Renew.SHA: script.Renew, script.State.SHA: script.State, script.Several.SHA: script.Several, script.Fenced.SHA: script.Fenced, script.Pass.SHA: script.Pass, script.Tally.SHA: script.Tally}
+	for s := range queues {
+		all[s.SHA] = s
+	}
 	for s := range scripts {
+		all[s.SHA] = s
+	}
+	for s := range rwScripts {
+		all[s.SHA] = s
+	}
+	all[script.ReadRenew.SHA], all[script.Raise.SHA] = script.ReadRenew, script.Raise
+	all[script.PermitRenew.SHA] = script.PermitRenew
+	for s := range permitScripts {
 		all[s.SHA] = s
 	}
 	return all
@@ -199,6 +249,11 @@ var scripts = map[*script.Script]func(v *server, key string, args []string) int6
 	},
 }
 
+// queues are the models of those that have a queue.
+var queues = map[*script.Script]func(v *server, keys, args []string) int64{
+	script.Fair: (*server).fair, script.FairRelease: (*server).fairRelease, script.FairForce: (*server).fairForce,
+}
+
 func (v *server) renew(keys, args []string, dst []byte) []byte {
 	dst = fmt.Appendf(dst, "*%d\r\n", len(keys))
 	for i, key := range keys {
@@ -211,6 +266,63 @@ func (v *server) renew(keys, args []string, dst []byte) []byte {
 			v.expireIn(key, max(v.left(key), lease))
 			code = script.Renewed
 		}
+		dst = appendInt(dst, code)
+	}
+	return dst
+}
+
+func (v *server) fenced(key, counter string, args []string, dst []byte) []byte {
+	if v.left(key) == -2 {
+		v.counters[counter]++
+	}
+	token, code := int64(0), scripts[script.Acquire](v, key, args)
+	if code == script.Granted {
+		token = v.counters[counter]
+	}
+	return appendInt(appendInt(append(dst, "*2\r\n"...), code), token)
+}
+
+func (v *server) pass(keys, args []string, dst []byte) []byte {
+	key, owner, giver := keys[0], args[1], args[2]
+	mine := v.has(key, owner)
+	if !mine && !v.has(key, giver) {
+		return append(dst, "*2\r\n:-3\r\n:0\r\n"...)
+	}
+	v.expireIn(key, number(args[0]))
+	token := int64(0)
+	if len(keys) > 1 {
+		if !mine || v.counters[keys[1]] == 0 {
+			v.counters[keys[1]]++
+		}
+		token = v.counters[keys[1]]
+	}
+	if !mine {
+		v.get(key).fields[owner] = "1"
+		v.remove(key, giver)
+	}
+	return appendInt(append(dst, "*2\r\n:-2\r\n"...), token)
+}
+
+func (v *server) several(key string, args []string, dst []byte) []byte {
+	channel, verb, lease, taker, released := args[0], args[1], args[2], args[3], args[4:]
+	var codes []int64
+	freed, taken := false, int64(0)
+	for _, owner := range released {
+		if v.remove(key, owner) {
+			codes, freed = append(codes, script.Done), true
+		} else {
+			codes = append(codes, script.NotThere)
+		}
+	}
+	if taker != "" {
+		taken = scripts[script.Acquire](v, key, []string{lease, taker})
+		codes = append(codes, taken)
+	}
+	if freed && taken != script.Granted {
+		v.announce(channel, verb)
+	}
+	dst = fmt.Appendf(dst, "*%d\r\n", len(codes))
+	for _, code := range codes {
 		dst = appendInt(dst, code)
 	}
 	return dst
@@ -230,22 +342,26 @@ func (v *server) state(key string, dst []byte) []byte {
 	return dst
 }
 
-func (v *server) announce(channel, verb string) {
+func (v *server) announce(channel, verb string) (heard int) {
 	if verb != "" && v.published != nil {
-		v.published(channel, verb)
+		heard = v.published(channel, verb)
 	}
+	return heard
 }
 
 // record is what the server has, for the check that nothing is left, and for tests.
 func (v *server) record() []string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(v.keys)) {
-		if h := v.get(key); h != nil {
+		if h := v.get(key); h != nil && !h.isCount() {
 			lines = append(lines, fmt.Sprintf("%s: %v, %d ms left", key, h.fields, v.left(key)))
 		}
 	}
 	return lines
 }
+
+// isCount reports whether it is the count of a semaphore or a latch, which stays.
+func (h *hash) isCount() bool { return h.value != "" && h.expire == 0 }
 
 // split takes a command apart.
 func split(command []byte) (words []string) {

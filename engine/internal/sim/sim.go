@@ -22,6 +22,9 @@ type Sim struct {
 	lease  time.Duration // of the watchdog
 	calm   bool          // no more faults, and nobody asks for a lock any more
 	lull   bool          // no faults for a while
+	crowd  []string      // what most ask for, without options: that is handed over, or passed on
+	acked  bool          // and they want replicas to have it
+	throng clock.Instant // until then many read one name, for a moment each: those hand tenures over
 	quiet  clock.Instant // since when it is calm, or a lull
 
 	servers   []*server
@@ -31,6 +34,7 @@ type Sim struct {
 	kept      []*held // all: the garbage collector must not tell the story
 
 	cluster *cluster // nil: it is none
+	counts  *counts  // nil: nobody uses any
 
 	robbed      map[string]clock.Instant // owners that others have removed, and when
 	robbedVotes []string                 // owners of RedLocks that others have removed
@@ -43,7 +47,14 @@ type Sim struct {
 	failovers   int
 	shortened   map[string]shortened // owners
 	ghosts      map[string]bool      // owners that were released, and came back by a failover
+	tokens      map[string]int64     // the latest that a program was given, of a name
 	steps       uint64
+
+	semaphore    bool // there is one
+	permitUsers  []*permitUser
+	strayPermits map[string]clock.Instant // since when nobody has a permit that the server has
+	unused       clock.Instant            // since when there are permits for those who wait; 0: not now
+	rivalIDs     int
 
 	// dictated: nothing is left to chance. Each way takes a millisecond, timers are exact,
 	// and goroutines start at once. See the stories in testdata.

@@ -32,18 +32,22 @@ func TestNoSeedBreaksAPromise(t *testing.T) {
 		}
 		return
 	}
-	var events uint64
+	var events, handed uint64
 	n := 0
 	start := time.Now()
 	for ; time.Since(start) < *lasts; n++ {
 		seed := rand.Uint64()
 		r := Run(seed, false)
 		events += r.Events
+		handed += r.HandedOver
 		if r.Failure != nil {
 			t.Fatalf("%v\nits story: go test ./engine/internal/sim -sim.seed %d -v", r.Failure, seed)
 		}
 	}
-	t.Logf("%d seeds, %d events, %.0f a second", n, events, float64(events)/time.Since(start).Seconds())
+	t.Logf("%d seeds, %d events, %.0f a second, %d locks handed over", n, events, float64(events)/time.Since(start).Seconds(), handed)
+	if n > 50 && handed == 0 {
+		t.Error("no lock was handed over")
+	}
 }
 
 // A seed is a reproduction: it tells the same story each time.

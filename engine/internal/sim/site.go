@@ -99,6 +99,11 @@ func (p *process) newSite(i int) *site {
 	}
 	cfg := engine.Config{
 		Addrs: []string{fmt.Sprintf("sim%d:6379", i)}, Lease: s.lease, Margin: margin, CommandTimeout: commandTimeout,
+		FairWait: 10 * time.Second,
+	}
+	if !s.dictated {
+		w.ManyReaders = 1
+		cfg.HandOver = []time.Duration{0, time.Second, time.Minute, time.Minute, time.Minute, -1}[s.draw(6)]
 	}
 	switch {
 	case x.server.replica != nil:
@@ -139,6 +144,11 @@ func (x *site) wanted() (all []*subscription) {
 func (x *site) owns(owner string) bool {
 	number, is := strings.CutPrefix(owner, x.engine.ID()+":")
 	return is && number[0] != '-'
+}
+
+// owned reports whether an owner is one that a MinHold of the site has left.
+func (x *site) owned(owner string) bool {
+	return strings.HasPrefix(owner, x.engine.ID()+":-")
 }
 
 // kill ends the site with its process.

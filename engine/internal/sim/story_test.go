@@ -214,7 +214,7 @@ func (w *story) lock(t *testing.T, d *datadriven.TestData, p *process, arg func(
 			options = append(options, option(span(key)))
 		}
 	}
-	m := p.engine().Mutex(arg("name"))
+	m := p.mutex(arg("name"))
 	if d.HasArg("try") {
 		h.future = m.TryLockAsync(ctx, options...)
 	} else {

@@ -19,6 +19,7 @@ type user struct {
 	busy  bool   // it waits for an answer, or holds
 	inner bool   // it re-enters a hold, once
 	waits string // for this name, with Lock
+	rests int    // how often it has rested; of those that are not over the latest counts
 
 	asks, unlocks bool          // it waits for the answer
 	asked         clock.Instant // when it began to
@@ -38,22 +39,36 @@ func (u *user) rest() {
 	if u.inner {
 		return
 	}
-	s.after(s.between(0, 3*time.Second), u.p, func() {
-		if !s.calm {
+	pause := 3 * time.Second
+	switch {
+	case s.thronged():
+		pause = 300 * time.Microsecond
+	case s.crowd != nil:
+		pause /= 10
+	}
+	u.rests++
+	this := u.rests
+	s.after(s.between(0, pause), u.p, func() {
+		if !s.calm && u.rests == this {
 			u.ask()
 		}
 	})
 }
 
-// names are few, so that the programs meet. The last one is that of SpinMutexes, which do
-// not wake waiters of a Mutex.
+// names are few, so that the programs meet. One is that of SpinMutexes, which do not wake
+// waiters of a Mutex, others those of FencedMutexes, FairMutexes and RWMutexes.
 var (
-	names = []string{"a", "b", "c", spin}
+	names = []string{"a", "b", "c", spin, fenced, fair, rw}
 	plain = names[:3]
+	// apart are those whose locks have more keys than one.
+	apart = []string{fenced, fair, rw}
 )
 
 const (
-	spin = "spin"
+	spin   = "spin"
+	fenced = "fenced"
+	fair   = "fair"
+	rw     = "rw"
 	// quorum is the name of RedLocks, on all servers.
 	quorum = "quorum"
 )
@@ -81,7 +96,16 @@ func (u *user) ask() {
 		return
 	}
 	u.busy = true
-	h := &held{user: u, watchdog: !s.chance(4), acked: s.chance(8)}
+	h := &held{user: u}
+	switch {
+	case s.thronged() && !s.chance(20):
+		u.readPlainly(h)
+		return
+	case s.crowd != nil && !s.chance(4):
+		u.takePlainly(h)
+		return
+	}
+	h.watchdog, h.acked = !s.chance(4), s.chance(8)
 	var options []engine.Option
 	switch {
 	case !h.watchdog:
@@ -121,21 +145,18 @@ func (u *user) ask() {
 		return
 	}
 	h.names = []string{names[s.random.IntN(len(names))]}
-	if s.chance(8) {
-		options = append(options, engine.MinHold(s.between(time.Millisecond, 5*time.Second)))
+	if h.names[0] == rw && s.server.replica != nil { // see the documentation of the package
+		h.names = names[:1]
 	}
-	s.tell("%s asks for %s, try %v, %v", u.name, h.names, try, options)
+	h.reads = h.names[0] == rw && !s.chance(3)
+	if !h.reads && s.chance(8) {
+		options = append(options, engine.MinHold(s.between(time.Millisecond, longestMinHold)))
+	}
+	s.tell("%s asks for %s, reads %v, try %v, %v", u.name, h.names, h.reads, try, options)
 	if !try {
 		u.waits = h.names[0]
 	}
-	take(h, u.p.mutex(h.names[0]), try, options)
-}
-
-func (p *process) mutex(name string) engine.Mutex {
-	if name == spin {
-		return p.engine().SpinMutex(name).Mutex
-	}
-	return p.engine().Mutex(name)
+	takeOne(h, try, options)
 }
 
 // lock is a Mutex, a MultiLock or a QuorumLock.
@@ -235,10 +256,14 @@ func (u *user) granted(h *held) {
 		s.now.Sub(u.p.wakes) > time.Millisecond {
 		s.fail("%s: %s was over for %v when it was granted", u.name, h.short(), over)
 	}
+	h.checkToken()
 	h.last = s.now
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)
 	s.check()
 	s.after(s.holdFor(), u.p, func() { u.unlock(h) })
+	if s.crowd != nil && !s.chance(8) {
+		return
+	}
 	if s.chance(4) {
 		s.after(s.between(0, s.lease), u.p, func() { h.look() })
 	}
@@ -266,6 +291,11 @@ func (h *held) makeContext() {
 	if ctx.Err() != nil && h.believed() {
 		s.fail("%s: a context of %s has ended, and the hold has not", h.user.name, h.short())
 	}
+	if len(h.names) == 1 && !h.quorum && s.chance(16) { // so many that a goroutine ends them, a moment after Unlock was called
+		for range 65 {
+			h.contexts = append(h.contexts, h.hold.Context(s.ctx))
+		}
+	}
 	if len(h.names) > 1 || h.quorum || !s.chance(2) {
 		return
 	}
@@ -273,31 +303,43 @@ func (h *held) makeContext() {
 		ctx = context.WithoutCancel(ctx)
 	}
 	inner := &held{user: &user{p: p, name: h.user.name + "'", busy: true, inner: true}, names: h.names, watchdog: h.watchdog && !h.fixed, within: h, ctx: ctx}
+	if inner.reads = h.reads; h.names[0] == rw && !h.reads && s.chance(2) {
+		inner.reads, inner.within, inner.beside = true, nil, h
+	}
 	p.users = append(p.users, inner.user)
-	s.tell("%s asks for %s once more", h.user.name, h.names)
+	s.tell("%s asks for %s once more, beside it %v", h.user.name, h.names, inner.beside != nil)
 	var options []engine.Option
-	if inner.fixed = s.chance(4); inner.fixed {
+	inner.fixed = s.chance(4)
+	if inner.beside != nil {
+		inner.watchdog = !inner.fixed
+	}
+	if inner.fixed {
 		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
 	}
-	take(inner, p.mutex(h.names[0]), s.chance(3), options)
-}
-
-func (s *Sim) holdFor() time.Duration {
-	if s.calm || !s.chance(4) {
-		return s.between(0, time.Second)
-	}
-	return s.between(0, 3*s.lease)
+	takeOne(inner, s.chance(3), options)
 }
 
 func (u *user) unlock(h *held) {
+	s := u.p.sim
+	if h.names[0] == rw && !h.reads && h.within == nil && s.chance(3) {
+		u.downgrade(h)
+		return
+	}
+	u.giveBack(h)
+}
+
+func (u *user) giveBack(h *held) {
 	s := u.p.sim
 	s.tell("%s unlocks %s", u.name, h.short())
 	lostBefore := h.look() != nil
 	h.until, h.failovers = h.hold.ValidUntil(), s.failovers
 	u.unlocks = true
-	again := s.chance(6)
+	again, began := s.chance(6), s.now
 	verdict := func(_ struct{}, err error) {
 		u.unlocks = false
+		if took := s.now.Sub(began); took > commandTimeout && s.healthy() && began.Sub(s.quiet) > recovers && u.p.wakes < began {
+			s.fail("%s: Unlock of %s took %v, though nothing has gone wrong", u.name, h.short(), took)
+		}
 		s.tell("%s has unlocked %s: %v", u.name, h.short(), err)
 		h.unlocked(err, lostBefore)
 		if again && !errors.Is(err, errStopped) { // else it may go on

@@ -40,6 +40,9 @@ type World struct {
 	// Look is told how to look inside the engine, unless it is nil: a test sees with it that
 	// nothing is left.
 	Look func(inside func() Inside)
+	// ManyReaders is instead of the engine's own, unless it is 0: a simulation has few. See
+	// machine.Config.
+	ManyReaders int
 }
 
 // Inside is what an engine remembers at a moment.

@@ -415,6 +415,44 @@ func TestDurableLocksAreHandedOnLikeOthers(t *testing.T) {
 	kit.Clean(t, f.primary, a, b)
 }
 
+// Waiters of one process pass a durable lock on by a command each, which the replicas
+// acknowledge. When too few do, the Unlock counts, and the next one is told.
+func TestDurableLockIsPassedOnInsideAProcess(t *testing.T) {
+	t.Parallel()
+	kit.Steady(t, func(t testing.TB) {
+		f := newFleet(t, 1)
+		e := f.open(kit.AckTimeout(500*time.Millisecond), func(c *engine.Config) { c.HandOver = time.Minute })
+		m := e.Mutex("x")
+		h := kit.MustLock(t, m, engine.Acked(1))
+		const n = 10
+		var waiting []*engine.Future[*engine.Hold]
+		for range n {
+			waiting = append(waiting, m.LockAsync(kit.Ctx(t), engine.Acked(1)))
+		}
+		replica := f.Servers()[1]
+		for _, next := range waiting[:n-1] {
+			kit.MustUnlock(t, h)
+			var err error
+			if h, err = next.Await(kit.Ctx(t)); err != nil {
+				t.Fatal(err)
+			}
+			if h.Acked() != 1 || replica.Do("HLEN", "x") != int64(1) || replica.Do("HEXISTS", "x", h.Owner()) != int64(1) {
+				t.Fatalf("%d acknowledged, the replica has %v", h.Acked(), replica.Do("HGETALL", "x"))
+			}
+		}
+		if passed := e.Stats().HandedOver; passed != n-1 {
+			t.Errorf("%d passed on", passed)
+		}
+		f.links[0].Hold()
+		kit.MustUnlock(t, h)
+		_, err := waiting[n-1].Await(kit.Ctx(t))
+		kit.WantNotAcked(t, err, 0, 1)
+		f.links[0].Release()
+		kit.Eventually(t, "the lock is free", func() bool { return f.primary.Do("EXISTS", "x") == int64(0) })
+		kit.Clean(t, f.primary, e)
+	})
+}
+
 // Group commit: many acquisitions share a WAIT.
 func TestManyDurableAcquisitionsShareWaits(t *testing.T) {
 	t.Parallel()

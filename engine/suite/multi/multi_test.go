@@ -182,7 +182,7 @@ func TestMultiLockReentersThroughContexts(t *testing.T) {
 	if err := inner.Unlock(ctx); err != nil {
 		t.Error(err)
 	}
-	if err := outer.Unlock(ctx); err != nil { // ends with it, and is passed nevertheless
+	if err := outer.Unlock(ctx); err != nil { // ends with it, and is passed anyway
 		t.Error(err)
 	}
 	kit.Clean(t, s, e)

@@ -40,96 +40,187 @@ func (j redisson) multiUnlock(names []string, thread int) error {
 }
 
 func TestManyLocksExcludeRedissonsMultiLock(t *testing.T) {
-	t.Parallel()
-	s := kit.Server(t)
-	e, j := kit.Open(t, s.URL()), redisson{s, javaA}
-	h := kit.MustLockMany(t, e, []string{"a", "b", "c"})
-	if granted, err := j.tryMultiLock([]string{"x", "c"}, 1, time.Minute); granted || err != nil {
-		t.Errorf("while Pawl has c: %v, %v", granted, err)
-	}
-	if n := s.Do("EXISTS", "x"); n != int64(0) {
-		t.Error("Redisson kept x")
-	}
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
-		t.Error(err)
-	}
-	if granted, err := j.tryMultiLock([]string{"c", "b"}, 1, time.Minute); !granted || err != nil {
-		t.Fatalf("when Pawl has released them: %v, %v", granted, err)
-	}
-	var refused *engine.NotAcquiredError
-	if _, err := e.TryLockMany(kit.Ctx(t), []string{"a", "b"}); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, engine.ErrHeld) {
-		t.Errorf("while Redisson has b: %v", err)
-	}
-	f := e.Many("a", "b", "c").LockAsync(kit.Ctx(t))
-	kit.Eventually(t, "it waits, and keeps nothing", func() bool { return e.Stats().Waiting == 1 && len(kit.Fields(t, s, "a")) == 0 })
-	if err := j.multiUnlock([]string{"c", "b"}, 1); err != nil {
-		t.Fatal(err)
-	}
-	released := time.Now()
-	h, err := f.Await(kit.Ctx(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(released); took > 10*time.Second { // the lease was a minute
-		t.Errorf("woken after %v", took)
-	}
-	if err := h.Unlock(kit.Ctx(t)); err != nil {
-		t.Error(err)
-	}
-	kit.Clean(t, s, e)
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e, j := kit.Open(t, s.URL()), redisson{s, javaA}
+		h := kit.MustLockMany(t, e, []string{"a", "b", "c"})
+		if granted, err := j.tryMultiLock([]string{"x", "c"}, 1, time.Minute); granted || err != nil {
+			t.Errorf("while Pawl has c: %v, %v", granted, err)
+		}
+		if n := s.Do("EXISTS", "x"); n != int64(0) {
+			t.Error("Redisson kept x")
+		}
+		if err := h.Unlock(kit.Ctx(t)); err != nil {
+			t.Error(err)
+		}
+		if granted, err := j.tryMultiLock([]string{"c", "b"}, 1, time.Minute); !granted || err != nil {
+			t.Fatalf("when Pawl has released them: %v, %v", granted, err)
+		}
+		var refused *engine.NotAcquiredError
+		if _, err := e.TryLockMany(kit.Ctx(t), []string{"a", "b"}); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, engine.ErrHeld) {
+			t.Errorf("while Redisson has b: %v", err)
+		}
+		f := e.Many("a", "b", "c").LockAsync(kit.Ctx(t))
+		kit.Eventually(t, "it waits, and keeps nothing", func() bool { return e.Stats().Waiting == 1 && len(kit.Fields(t, s, "a")) == 0 })
+		if err := j.multiUnlock([]string{"c", "b"}, 1); err != nil {
+			t.Fatal(err)
+		}
+		released := time.Now()
+		h, err := f.Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(released); took > 10*time.Second { // the lease was a minute
+			t.Errorf("woken after %v", took)
+		}
+		if err := h.Unlock(kit.Ctx(t)); err != nil {
+			t.Error(err)
+		}
+		kit.Clean(t, s, e)
+	})
 }
 
 // Both take overlapping sets again and again, in opposite orders.
 func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
-	t.Parallel()
-	s := kit.Server(t)
-	e, j := kit.Open(t, s.URL()), redisson{s, javaA}
-	const each = 100
-	var inside atomic.Int32
-	sections := 0
-	guarded := func() {
-		if n := inside.Add(1); n != 1 {
-			t.Errorf("%d inside", n)
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e, j := kit.Open(t, s.URL()), redisson{s, javaA}
+		const each = 100
+		var inside atomic.Int32
+		sections := 0
+		guarded := func() {
+			if n := inside.Add(1); n != 1 {
+				t.Errorf("%d inside", n)
+			}
+			sections++
+			inside.Add(-1)
 		}
-		sections++
-		inside.Add(-1)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for range each {
-			h, err := e.LockMany(kit.Ctx(t), []string{"a", "b", "c"})
-			if err != nil {
-				t.Error(err)
-				return
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range each {
+				h, err := e.LockMany(kit.Ctx(t), []string{"a", "b", "c"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				guarded()
+				if err := h.Unlock(kit.Ctx(t)); err != nil {
+					t.Error(err)
+				}
 			}
-			guarded()
-			if err := h.Unlock(kit.Ctx(t)); err != nil {
+		})
+		wg.Go(func() {
+			names := []string{"c", "b"}
+			for done := 0; done < each; {
+				granted, err := j.tryMultiLock(names, 1, time.Minute)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if !granted {
+					continue
+				}
+				guarded()
+				done++
+				if err := j.multiUnlock(names, 1); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		wg.Wait()
+		if sections != 2*each {
+			t.Errorf("%d sections", sections)
+		}
+		kit.Clean(t, s, e)
+	})
+}
+
+// RedissonMultiLockTest: testLockUnlock, testMultiThreads, and LockReactiveTest.testMultiLock
+func TestManyLocksAreHeldWhileTheyAreLocked(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		names := []string{"a", "b", "c"}
+		held := func(want bool) {
+			t.Helper()
+			for _, name := range names {
+				if st := state(t, e.Mutex(name)); st.Locked != want || st.Mine != want {
+					t.Errorf("%s: %+v", name, st)
+				}
+			}
+		}
+		h := kit.MustLockMany(t, e, names)
+		held(true)
+		next := other.Many(names...).LockAsync(kit.Ctx(t))
+		kit.Eventually(t, "the second one waits", func() bool { return other.Stats().Waiting > 0 })
+		if err := h.Unlock(kit.Ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		h, err := next.Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(kit.Ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		held(false)
+		kit.Clean(t, s, e, other)
+	})
+}
+
+// RedissonMultiLockTest.testWaitAndLeaseTimeouts
+func TestOneOfTenGetsManyLocks(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		var tries []*engine.Future[*engine.MultiHold]
+		for range 10 {
+			tries = append(tries, kit.Open(t, s.URL()).Many("a", "b", "c").TryLockAsync(kit.Ctx(t), engine.Lease(time.Minute)))
+		}
+		var winners []*engine.MultiHold
+		for _, f := range tries {
+			switch h, err := f.Await(kit.Ctx(t)); {
+			case err == nil:
+				winners = append(winners, h)
+			case !errors.Is(err, engine.ErrHeld):
 				t.Error(err)
 			}
+		}
+		if len(winners) != 1 {
+			t.Fatalf("%d have them", len(winners))
+		}
+		if err := winners[0].Unlock(kit.Ctx(t)); err != nil {
+			t.Error(err)
+		}
+		kit.Clean(t, s)
+	})
+}
+
+// RedissonMultiLockTest.test
+func TestManyLocksOfSeveralServers(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		var mine, theirs []engine.Mutex
+		for range 3 {
+			s := on.server(t)
+			mine, theirs = append(mine, kit.Open(t, s.URL()).Mutex("L")), append(theirs, kit.Open(t, s.URL()).Mutex("L"))
+		}
+		h, err := engine.Multi(mine...).Lock(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := engine.Multi(theirs...).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+				t.Errorf("another owner: %v", err)
+			}
+		}
+		if err := h.Unlock(kit.Ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		if h, err = engine.Multi(theirs...).TryLock(kit.Ctx(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(kit.Ctx(t)); err != nil {
+			t.Fatal(err)
 		}
 	})
-	wg.Go(func() {
-		names := []string{"c", "b"}
-		for done := 0; done < each; {
-			granted, err := j.tryMultiLock(names, 1, time.Minute)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if !granted {
-				continue
-			}
-			guarded()
-			done++
-			if err := j.multiUnlock(names, 1); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	wg.Wait()
-	if sections != 2*each {
-		t.Errorf("%d sections", sections)
-	}
-	kit.Clean(t, s, e)
 }

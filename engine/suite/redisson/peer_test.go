@@ -75,12 +75,12 @@ if redis.call('HINCRBY', KEYS[1], ARGV[3], -1) > 0 then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 else
   redis.call('DEL', KEYS[1])
-  redis.call('PUBLISH', KEYS[2], ARGV[1])
+  redis.call(ARGV[5], KEYS[2], ARGV[1])
   free = 1
 end
 redis.call('SET', KEYS[3], free, 'PX', ARGV[4])
 return free`,
-		[]string{name, javaChannel(name), latch}, 0, 30000, j.owner(thread), 19256)
+		[]string{name, javaChannel(name), latch}, 0, 30000, j.owner(thread), 19256, verb(j.s, "PUBLISH"))
 	if err == nil {
 		_, err = j.s.Process.Do("DEL", latch)
 	}
@@ -91,9 +91,9 @@ return free`,
 func (j redisson) forceUnlock(name string) (bool, error) {
 	v, err := j.eval(`
 if redis.call('DEL', KEYS[1]) == 0 then return 0 end
-redis.call('PUBLISH', KEYS[2], ARGV[1])
+redis.call(ARGV[2], KEYS[2], ARGV[1])
 return 1`,
-		[]string{name, javaChannel(name)}, 0)
+		[]string{name, javaChannel(name)}, 0, verb(j.s, "PUBLISH"))
 	return v == int64(1), err
 }
 
@@ -119,6 +119,7 @@ type ear struct {
 	conn    net.Conn
 	r       *bufio.Reader
 	channel string
+	message string // what a message begins with
 }
 
 func listen(t testing.TB, s *redistest.Server, channel string) *ear {
@@ -131,9 +132,10 @@ func listen(t testing.TB, s *redistest.Server, channel string) *ear {
 	if err := conn.SetDeadline(time.Now().Add(kit.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	e := &ear{conn: conn, r: bufio.NewReader(conn), channel: channel}
-	e.say(t, "SUBSCRIBE", channel)
-	e.expect(t, fmt.Sprintf("*3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:1\r\n", len(channel), channel))
+	e := &ear{conn: conn, r: bufio.NewReader(conn), channel: channel, message: verb(s, "message")}
+	subscribe := verb(s, "subscribe")
+	e.say(t, subscribe, channel)
+	e.expect(t, fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:1\r\n", len(subscribe), subscribe, len(channel), channel))
 	return e
 }
 
@@ -147,7 +149,7 @@ func (e *ear) say(t testing.TB, verb, word string) {
 // hears expects a message as the next thing on the channel.
 func (e *ear) hears(t testing.TB, message string) {
 	t.Helper()
-	e.expect(t, fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(e.channel), e.channel, len(message), message))
+	e.expect(t, fmt.Sprintf("*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(e.message), e.message, len(e.channel), e.channel, len(message), message))
 }
 
 // hearsNothing expects that nothing was sent up to now: the answer to a ping comes

@@ -172,3 +172,51 @@ func TestForceUnlockWithoutTheRightToTheChannelSaysThatTheLockIsFree(t *testing.
 	for !strings.Contains(kit.Receive(t, told), "may not publish") {
 	}
 }
+
+// What the page adds for an RWMutex is enough for one.
+func TestTheDocumentedACLRuleOfAnRWMutexIsEnough(t *testing.T) {
+	t.Parallel()
+	var more []string
+	for line := range strings.Lines(operations(t)) {
+		if text, ok := strings.CutPrefix(line, "- an `RWMutex`: `"); ok {
+			more = strings.Fields(strings.TrimSuffix(strings.TrimSpace(text), "`"))
+		}
+	}
+	s := kit.Server(t)
+	if words := append(documentedACL(t), more...); s.Do(words...) != "OK" {
+		t.Fatal(words)
+	}
+	url := "redis://pawl:secret@" + s.Addr() + "?lease=3s"
+	e, other := kit.Open(t, url), kit.Open(t, url)
+	l, far := e.RWMutex("orders:1"), other.RWMutex("orders:1")
+	w := kit.MustLock(t, l.Writer())
+	waits := far.Reader().LockAsync(kit.Ctx(t))
+	kit.Eventually(t, "it listens", func() bool { return other.Stats().Channels == 1 })
+	r, err := l.Downgrade(kit.Ctx(t), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := waits.Await(kit.Ctx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit.MustUnlock(t, kit.MustReenter(t, l.Reader(), r))
+	s.Do("DEL", engineTimeoutKey(r)) // as if it were evicted
+	kit.Eventually(t, "they are renewed", func() bool { return e.Stats().Renewed > 0 && other.Stats().Renewed > 0 })
+	kit.MustUnlock(t, r)
+	kit.MustUnlock(t, h)
+	kit.MustUnlock(t, kit.MustLock(t, l.Writer(), engine.MinHold(10*time.Millisecond)))
+	kit.MustLock(t, l.Reader())
+	if ok, err := far.Reader().ForceUnlock(kit.Ctx(t)); !ok || err != nil {
+		t.Errorf("ForceUnlock: %v, %v", ok, err)
+	}
+	denied, _ := s.Do("ACL", "LOG").([]any)
+	for _, entry := range denied {
+		if !strings.Contains(fmt.Sprint(entry), " object client") {
+			t.Errorf("the server refused: %v", entry)
+		}
+	}
+}
+
+// engineTimeoutKey is the key that a reader of orders:1 has beside the hash.
+func engineTimeoutKey(h *engine.Hold) string { return "{orders:1}:" + h.Owner() + ":rwlock_timeout:1" }

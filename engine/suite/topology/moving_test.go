@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,23 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
+
+// stayApart waits while the keys of a slot are apart: for two or three leases, or for as long as
+// PAWL_APART says. .ci/full has a minute.
+func stayApart(t *testing.T) {
+	t.Helper()
+	long := 6 * time.Second
+	if s := os.Getenv("PAWL_APART"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			t.Fatal("PAWL_APART: ", err)
+		}
+		long = d
+	}
+	for began := time.Now(); time.Since(began) < long; {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
 
 // movedAway is a cluster, a lock that one engine holds and another waits for, and the
 // migration of its slot, up to where the key is at its new node and the slot is not.

@@ -57,7 +57,7 @@ func TestPubSubConnectionThatIsSilentIsPinged(t *testing.T) {
 }
 
 // A patient CommandTimeout, for a server that is far away, may be longer than ten seconds.
-// The ping comes after ten seconds nevertheless.
+// The ping comes after ten seconds anyway.
 func TestPubSubConnectionIsPingedEveryTenSecondsAtLeast(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)

@@ -23,7 +23,7 @@ type Client interface {
 	// and whether something is missing that another look may find soon.
 	Follow(ctx context.Context, l *Layout) (changed, gaps bool, err error)
 	// Lost is told that no layout was found. It reports whether the routes have changed
-	// nevertheless since the latest search.
+	// anyway since the latest search.
 	Lost() (changed bool)
 	// Searched is told that a search is over, after its progress can be read.
 	Searched()

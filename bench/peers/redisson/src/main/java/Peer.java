@@ -1,0 +1,283 @@
+import static java.util.Map.entry;
+import static java.util.concurrent.TimeUnit.MILLISECONDS;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
+
+import org.redisson.Redisson;
+import org.redisson.RedissonMultiLock;
+import org.redisson.RedissonRedLock;
+import org.redisson.api.RCountDownLatch;
+import org.redisson.api.RFencedLock;
+import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+import org.redisson.config.ReadMode;
+import org.redisson.config.ShardedSubscriptionMode;
+
+/**
+ * Does with Redisson what lines on standard input ask for, one answer line for each.
+ *
+ * <pre>
+ *   question  ID THREAD VERB WORD...
+ *   answer    ID ok WORD...    or    ID error CLASS MESSAGE
+ * </pre>
+ *
+ * THREAD names the thread that does it, made at its first use: to Redisson a thread is an owner.
+ * What one thread is asked is done in order; threads do not wait for each other. The program
+ * ends when standard input does, at once and without unlocking anything.
+ *
+ * A lock is given by its kind and its places. A place is CLIENT/NAME; multi and red have several,
+ * with commas between. Times are in ms, and a lease of -1 means the watchdog.
+ */
+public final class Peer {
+    /** What a verb does. */
+    private interface Verb {
+        Object run(String[] words) throws Exception;
+    }
+
+    private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
+
+    private static final Map<String, Verb> VERBS = Map.ofEntries(
+            entry("ping", w -> ""),
+            // CLIENT single|cluster ADDRESSES WATCHDOG AUTO|ON|OFF
+            entry("open", w -> open(w[0], w[1], w[2].split(","), Long.parseLong(w[3]), w[4])),
+            // CLIENT
+            entry("close", w -> {
+                CLIENTS.remove(w[0]).shutdown();
+                return "";
+            }),
+            // CLIENT -> the owner that this thread is
+            entry("owner", w -> CLIENTS.get(w[0]).getId() + ":" + Thread.currentThread().getId()),
+            // KIND PLACES LEASE
+            entry("lock", w -> {
+                lock(w).lock(Long.parseLong(w[2]), MILLISECONDS);
+                return "";
+            }),
+            // KIND PLACES WAIT LEASE -> true or false
+            entry("try", w -> lock(w).tryLock(Long.parseLong(w[2]), Long.parseLong(w[3]), MILLISECONDS)),
+            // KIND PLACES, fenced -> the token
+            entry("fence", w -> ((RFencedLock) lock(w)).lockAndGetToken()),
+            // KIND PLACES
+            entry("unlock", w -> {
+                lock(w).unlock();
+                return "";
+            }),
+            // KIND PLACES -> true or false
+            entry("force", w -> lock(w).forceUnlock()),
+            // KIND PLACES -> locked? by this thread? how often? for how long?
+            entry("state", w -> {
+                RLock l = lock(w);
+                return l.isLocked() + " " + l.isHeldByCurrentThread() + " " + l.getHoldCount() + " " + l.remainTimeToLive();
+            }),
+            // PLACE NUMBER WAIT LEASE -> ids, with spaces between, or nothing
+            entry("permits-take", w -> String.join(" ",
+                    permits(w).tryAcquire(Integer.parseInt(w[1]), Long.parseLong(w[2]), Long.parseLong(w[3]), MILLISECONDS))),
+            // PLACE ID -> true or false
+            entry("permits-give", w -> permits(w).tryRelease(w[1])),
+            // PLACE ID LEASE -> true or false
+            entry("permits-extend", w -> permits(w).updateLeaseTime(w[1], Long.parseLong(w[2]), MILLISECONDS)),
+            // PLACE ID -> ms
+            entry("permits-left", w -> permits(w).getLeaseTime(w[1])),
+            // PLACE NUMBER
+            entry("permits-add", w -> {
+                permits(w).addPermits(Integer.parseInt(w[1]));
+                return "";
+            }),
+            // PLACE -> how many are to be had, are held, there are
+            entry("permits-count", w -> {
+                RPermitExpirableSemaphore p = permits(w);
+                return p.availablePermits() + " " + p.acquiredPermits() + " " + p.getPermits();
+            }),
+            // PLACE NUMBER -> true or false
+            entry("semaphore-set", w -> semaphore(w).trySetPermits(Integer.parseInt(w[1]))),
+            // PLACE NUMBER WAIT -> true or false
+            entry("semaphore-try", w -> semaphore(w).tryAcquire(Integer.parseInt(w[1]), Duration.ofMillis(Long.parseLong(w[2])))),
+            // PLACE NUMBER
+            entry("semaphore-acquire", w -> {
+                semaphore(w).acquire(Integer.parseInt(w[1]));
+                return "";
+            }),
+            // PLACE NUMBER
+            entry("semaphore-release", w -> {
+                semaphore(w).release(Integer.parseInt(w[1]));
+                return "";
+            }),
+            // PLACE NUMBER, may be negative
+            entry("semaphore-add", w -> {
+                semaphore(w).addPermits(Integer.parseInt(w[1]));
+                return "";
+            }),
+            // PLACE -> how many there were
+            entry("semaphore-drain", w -> semaphore(w).drainPermits()),
+            // PLACE -> how many there are
+            entry("semaphore-count", w -> semaphore(w).availablePermits()),
+            // PLACE NUMBER -> true or false
+            entry("latch-set", w -> latch(w).trySetCount(Long.parseLong(w[1]))),
+            // PLACE
+            entry("latch-down", w -> {
+                latch(w).countDown();
+                return "";
+            }),
+            // PLACE WAIT -> true if it opened
+            entry("latch-await", w -> latch(w).await(Long.parseLong(w[1]), MILLISECONDS)),
+            // PLACE -> what is left
+            entry("latch-count", w -> latch(w).getCount()),
+            // KIND PLACES THREADS SECTIONS TIME COUNTER -> sections done, overlaps, longest wait
+            entry("contend", w -> contend(lock(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5], false)),
+            // the same of those who only look -> sections done, how often somebody wrote meanwhile, longest wait
+            entry("watch", w -> contend(lock(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5], true)));
+
+    public static void main(String[] args) throws IOException {
+        Map<String, ExecutorService> threads = new HashMap<>();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] words = line.split(" ", 4);
+            threads.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor())
+                    .execute(() -> say(words[0] + " " + answer(words[2], words.length > 3 ? words[3].split(" ") : new String[0])));
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static synchronized void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+
+    private static String answer(String verb, String[] words) {
+        try {
+            return ("ok " + VERBS.get(verb).run(words)).trim();
+        } catch (Throwable e) {
+            return "error " + e.getClass().getSimpleName() + " " + String.valueOf(e.getMessage()).replace('\n', ' ');
+        }
+    }
+
+    private static String open(String client, String kind, String[] addresses, long watchdog, String sharded) {
+        Config config = new Config().setLockWatchdogTimeout(watchdog).setThreads(4).setNettyThreads(4);
+        String[] urls = Stream.of(addresses).map(a -> "redis://" + a).toArray(String[]::new);
+        switch (kind) { // fewer connections than by default: tests open many clients
+            case "single" -> config.useSingleServer().setAddress(urls[0])
+                    .setConnectionMinimumIdleSize(1).setConnectionPoolSize(16);
+            case "cluster" -> config.useClusterServers().addNodeAddress(urls)
+                    .setMasterConnectionMinimumIdleSize(1).setMasterConnectionPoolSize(16)
+                    .setReadMode(ReadMode.MASTER).setScanInterval(1000)
+                    .setShardedSubscriptionMode(ShardedSubscriptionMode.valueOf(sharded));
+            default -> throw new IllegalArgumentException("no deployment " + kind);
+        }
+        CLIENTS.put(client, Redisson.create(config));
+        return "";
+    }
+
+    /** The lock that a question begins with. */
+    private static RLock lock(String[] words) {
+        RLock[] locks = Stream.of(words[1].split(",")).map(p -> member(words[0], p)).toArray(RLock[]::new);
+        return switch (words[0]) {
+            case "multi" -> new RedissonMultiLock(locks);
+            case "red" -> new RedissonRedLock(locks);
+            default -> locks[0];
+        };
+    }
+
+    private static RLock member(String kind, String place) {
+        RedissonClient client = client(place);
+        String name = name(place);
+        return switch (kind) {
+            case "plain", "multi", "red" -> client.getLock(name);
+            case "spin" -> client.getSpinLock(name);
+            case "nonreentrant" -> client.getNonReentrantLock(name);
+            case "fenced" -> client.getFencedLock(name);
+            case "fair" -> client.getFairLock(name);
+            case "write" -> client.getReadWriteLock(name).writeLock();
+            case "read" -> client.getReadWriteLock(name).readLock();
+            default -> throw new IllegalArgumentException("no kind " + kind);
+        };
+    }
+
+    private static RPermitExpirableSemaphore permits(String[] words) {
+        return client(words[0]).getPermitExpirableSemaphore(name(words[0]));
+    }
+
+    private static RSemaphore semaphore(String[] words) {
+        return client(words[0]).getSemaphore(name(words[0]));
+    }
+
+    private static RCountDownLatch latch(String[] words) {
+        return client(words[0]).getCountDownLatch(name(words[0]));
+    }
+
+    private static RedissonClient client(String place) {
+        return CLIENTS.get(place.substring(0, place.indexOf('/')));
+    }
+
+    private static String name(String place) {
+        return place.substring(place.indexOf('/') + 1);
+    }
+
+    /**
+     * Threads that take the lock again and again, until each has done its sections or the time is
+     * over. What they do with it loses counts if another one is inside: they read a counter and
+     * write it back. A second key says how many are inside. Those who only look see whether
+     * anybody is, or the counter changes.
+     */
+    private static String contend(RLock lock, int threads, int sections, long time, String counter, boolean looks) throws Exception {
+        var count = client(counter).<String>getBucket(name(counter), StringCodec.INSTANCE);
+        var inside = client(counter).getAtomicLong(name(counter) + ":inside");
+        AtomicLong done = new AtomicLong();
+        AtomicLong overlaps = new AtomicLong();
+        AtomicLong longest = new AtomicLong();
+        long start = System.nanoTime();
+        Callable<Void> worker = () -> {
+            for (int i = 0; i < sections && System.nanoTime() - start < MILLISECONDS.toNanos(time); i++) {
+                long began = System.nanoTime();
+                lock.lock();
+                longest.accumulateAndGet(System.nanoTime() - began, Math::max);
+                try {
+                    if (!looks) {
+                        overlaps.addAndGet(inside.incrementAndGet() - 1);
+                    }
+                    String n = count.get();
+                    if (looks) {
+                        LockSupport.parkNanos(ThreadLocalRandom.current().nextInt(2_000_000));
+                        overlaps.addAndGet(inside.get() != 0 || !Objects.equals(n, count.get()) ? 1 : 0);
+                    } else {
+                        count.set(String.valueOf(Long.parseLong(n == null ? "0" : n) + 1));
+                        inside.decrementAndGet();
+                    }
+                } finally {
+                    lock.unlock();
+                }
+                done.incrementAndGet();
+                LockSupport.parkNanos(ThreadLocalRandom.current().nextInt(10_000_000)); // others have a chance
+            }
+            return null;
+        };
+        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        try {
+            for (Future<Void> f : pool.invokeAll(Collections.nCopies(threads, worker))) {
+                f.get();
+            }
+        } finally {
+            pool.shutdown();
+        }
+        return done + " " + overlaps + " " + longest.get() / 1_000_000;
+    }
+}

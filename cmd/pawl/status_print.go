@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
+	"github.com/pawl-lock/pawl/internal/execlock"
+)
+
+func printText(w io.Writer, seen []*look.Seen) error {
+	text := ""
+	for _, s := range seen {
+		text += textOf(s)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// textOf is a line for the name, and one for everything that belongs to it.
+func textOf(s *look.Seen) string {
+	var text strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
+	switch {
+	case s.Kind == look.Count:
+		line("%s: a count of %d: permits of a semaphore that are to be had, or what a latch waits for", s.Name, s.Count)
+	case s.Kind == look.Permits:
+		line("%s: a semaphore, permits to be had: %d, taken: %d", s.Name, s.Available, len(s.Taken))
+	case s.Locked:
+		line("%s: locked (%s), %s", s.Name, modeText(s), leaseText(s.TTL))
+	default:
+		line("%s: free", s.Name)
+	}
+	for _, h := range s.Holders {
+		line("  holder %s, count %d", execlock.Shown(h.ID), h.Count)
+	}
+	for _, p := range s.Taken {
+		line("  permit %s, %s", p.ID, leaseText(p.TTL))
+	}
+	if s.Queue > 0 {
+		line("  a fair lock, waiting in its queue: %d", s.Queue)
+	}
+	if s.Token != 0 {
+		line("  the last fencing token is %d", s.Token)
+	}
+	if s.Hidden != nil {
+		line("  there may be more than this user can see: %s", execlock.Shown(s.Hidden.Error()))
+	}
+	return text.String()
+}
+
+// modeText is how a lock is held.
+func modeText(s *look.Seen) string {
+	readers := readersOf(s)
+	switch {
+	case s.Kind != look.RW || readers == 0:
+		return execlock.Shown(s.Mode)
+	case s.Mode == "read":
+		return fmt.Sprintf("read by %d", readers)
+	}
+	return fmt.Sprintf("write, and read by %d", readers) // by the writer
+}
+
+// readersOf counts the readers of a read-write lock.
+func readersOf(s *look.Seen) (n int) {
+	for _, h := range s.Holders {
+		if !strings.HasSuffix(h.ID, ":write") {
+			n++
+		}
+	}
+	return n
+}
+
+func leaseText(ttl time.Duration) string {
+	if ttl < 0 {
+		return "without a lease: it never ends by itself"
+	}
+	return fmt.Sprintf("its lease ends in %v unless renewed", ttl.Round(time.Millisecond))
+}
+
+// seenJSON is what scripts get.
+type seenJSON struct {
+	Name      string       `json:"name"`
+	Kind      look.Kind    `json:"kind"`
+	Locked    *bool        `json:"locked"` // null: not known
+	Mode      string       `json:"mode"`
+	TTL       *int64       `json:"ttl_ms"` // null: no expiry, or not known
+	Holders   []holderJSON `json:"holders"`
+	Queue     *int         `json:"queue,omitempty"`
+	Token     *int64       `json:"token,omitempty"`
+	Available *int         `json:"available,omitempty"`
+	Taken     *int         `json:"taken,omitempty"`
+	Count     *int         `json:"count,omitempty"`
+}
+
+type holderJSON struct {
+	ID    string `json:"id"`
+	Count int    `json:"count"`
+	TTL   *int64 `json:"ttl_ms,omitempty"` // of a permit; the holders of a lock share one
+}
+
+func jsonOf(s *look.Seen) seenJSON {
+	held := s.Held()
+	j := seenJSON{Name: s.Name, Kind: s.Kind, Locked: &held, Mode: s.Mode, TTL: millis(s.TTL), Holders: []holderJSON{}}
+	for _, h := range s.Holders {
+		j.Holders = append(j.Holders, holderJSON{ID: h.ID, Count: h.Count})
+	}
+	for _, p := range s.Taken {
+		j.Holders = append(j.Holders, holderJSON{p.ID, 1, millis(p.TTL)})
+	}
+	switch s.Kind {
+	case look.Count:
+		j.Locked, j.TTL, j.Count = nil, nil, &s.Count
+	case look.Permits:
+		taken := len(s.Taken)
+		j.TTL, j.Available, j.Taken = nil, &s.Available, &taken
+	}
+	if s.Queue > 0 {
+		j.Queue = &s.Queue
+	}
+	if s.Token != 0 {
+		j.Token = &s.Token
+	}
+	return j
+}
+
+// millis is null for what has no lease.
+func millis(d time.Duration) *int64 {
+	if d < 0 {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}
+
+// printJSON prints one object for one name, an array for several.
+func printJSON(w io.Writer, seen []*look.Seen) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if len(seen) == 1 {
+		return enc.Encode(jsonOf(seen[0]))
+	}
+	var list []seenJSON
+	for _, s := range seen {
+		list = append(list, jsonOf(s))
+	}
+	return enc.Encode(list)
+}

@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/executor"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/tally"
+	"github.com/pawl-lock/pawl/engine/internal/watch"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// counter names a semaphore or a latch: what both values have.
+type counter struct {
+	home  **Engine // see show.go
+	key   drive.CountKey
+	route uint64
+	name  string
+	err   error // the name is not usable
+}
+
+func (e *Engine) counter(name string, k tally.Kind) counter {
+	m := e.Mutex(name) // the names of locks are as good
+	c := counter{home: &e.self, key: drive.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
+	if e.table.Client.Clustered() && c.err == nil {
+		c.err = c.key.Placeable()
+	}
+	return c
+}
+
+// what is its kind, for people.
+func (c counter) what() string { return [tally.Kinds]string{"semaphore", "latch"}[c.key.Kind] }
+
+// about is an error with the name.
+func (c counter) about(err error) error { return reason.AboutA(c.what(), c.name, err) }
+
+// maxCount is the highest count that Redisson can read.
+const maxCount = math.MaxInt32
+
+// request is what is asked for.
+type request[T any] struct {
+	what    tally.What
+	n       int
+	once    bool // an acquire that makes one attempt
+	options []Option
+	free    bool // nothing bounds it but its context
+	// verdict makes a result of the answer, and of permits that were granted.
+	verdict func(p *permits, answer int64, why error) (T, error)
+	unwant  func(T) // gives a value back that nobody wants; nil: that is nothing
+}
+
+// ask is one operation of a caller on a count, and its future.
+type ask[T any] struct {
+	drive.Ask
+	request[T]
+	count   counter
+	eng     *Engine
+	fut     Future[T]
+	watch   watched
+	started clock.Instant
+	permits *permits // that it was granted
+	value   T
+	err     error
+}
+
+// watched is an ask that its context cancels.
+type watched struct {
+	ask   *drive.Ask
+	place watch.Place[*watched]
+}
+
+// WatchPlace and GiveUp implement watch.Watched.
+func (w *watched) WatchPlace() *watch.Place[*watched] { return &w.place }
+func (w *watched) GiveUp(s reason.Stop) bool          { return w.ask.Cancel(s) }
+
+func newAsk[T any](c counter, r request[T]) *ask[T] {
+	a := &ask[T]{request: r, count: c}
+	a.fut.source = a
+	a.watch.ask = &a.Ask
+	if c.home != nil {
+		a.eng = *c.home
+	} else {
+		a.eng = new(Engine) // for its executor
+		a.eng.table.Engine = (*front)(a.eng)
+	}
+	a.Init(a.eng.table.Shard(c.route), a, r.what, int64(r.n))
+	a.Once = r.once
+	return a
+}
+
+// begin begins an operation. If nobody waits for it, its context cancels it; a caller who
+// waits looks at that himself.
+func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask[T] {
+	a := newAsk(c, r)
+	wait, err := a.check(ctx)
+	if err != nil {
+		a.refuse(err)
+		return a
+	}
+	e := a.eng
+	a.started = e.clock.Stamp()
+	if !waits {
+		e.asks.Join(ctx, &a.watch)
+	}
+	var fx tally.Effects
+	a.Shard.Lock()
+	switch {
+	case a.Told(): // its context has ended
+	case e.table.Closing():
+		a.Drop()
+		a.Settled(0, ErrClosed)
+	case !a.Shard.FitsCount(c.key):
+		a.Drop()
+		a.Settled(0, ErrKind)
+	case a.what == tally.Acquire && a.n == 0:
+		a.Granted()
+		a.Drop()
+		a.Settled(0, nil)
+	default:
+		if wait != 0 {
+			a.Bound(wait, reason.ErrWaited)
+		} else if !r.free {
+			a.Bound(e.cfg.CommandTimeout, nil)
+		}
+		a.Ask.Admit(c.key, c.route, &fx)
+	}
+	admitted := a.Tally() != nil
+	a.Shard.Unlock()
+	e.table.RunCount(&fx)
+	if !admitted {
+		a.Deliver()
+	}
+	return a
+}
+
+// check checks everything before anything is asked.
+func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
+	switch c := a.count; {
+	case c.home == nil:
+		return 0, reason.Invalid("the zero Semaphore or Latch: get one from the Engine")
+	case ctx == nil:
+		return 0, reason.ErrNoContext
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case c.err != nil:
+		return 0, c.err
+	case a.n > maxCount || -a.n > maxCount:
+		return 0, reason.Invalid("a count must be within 31 bits, as in Redisson, not %d", a.n)
+	case a.n < 0 && a.what != tally.Add:
+		return 0, reason.Invalid("a count must not be negative (%d)", a.n)
+	}
+	o, err := a.eng.resolve(a.options, a.once, kind.Mutex)
+	if err != nil {
+		return 0, err
+	}
+	if o.waitGiven {
+		wait = o.wait
+	}
+	o.wait, o.waitGiven = 0, false
+	if o != (options{}) {
+		return 0, reason.Invalid("a %s has no option but Wait: it has no lease and no holder", a.count.what())
+	}
+	return wait, nil
+}
+
+// refuse ends an operation that does not begin.
+func (a *ask[T]) refuse(why error) {
+	a.Drop()
+	a.Settled(0, why)
+	a.Deliver()
+}
+
+// await is the synchronous half: it waits for the verdict or for the context.
+func (a *ask[T]) await(ctx context.Context) (T, error) {
+	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), ctx.Done(), nil) != 0 {
+		a.stop(ctx)
+		a.eng.world.Wait(a.fut.Done(), nil, nil) // if the verdict came first it stands
+	}
+	return a.fut.Result()
+}
+
+// stop is the end of the context, which may be the user's own, and panic. Then nobody wants
+// the result.
+func (a *ask[T]) stop(ctx context.Context) {
+	asked := false
+	defer func() {
+		if !asked {
+			a.fut.Abandon()
+		}
+	}()
+	s := watch.StopOf(ctx)
+	asked = true
+	a.Cancel(s)
+}
+
+// The methods below implement tally.OpPort.
+
+func (a *ask[T]) Granted() *tally.Permits {
+	a.permits = newPermits(a.count, a.n)
+	return &a.permits.Permits
+}
+
+func (a *ask[T]) Settled(answer int64, why error) {
+	a.value, a.err = a.verdict(a.permits, answer, why)
+	if a.what == tally.Acquire && a.eng.hooks.acquired {
+		wait := a.eng.clock.Stamp().Sub(a.started)
+		if a.started == 0 {
+			wait = 0
+		}
+		a.eng.tellAcquired(AcquiredEvent{
+			Kind: a.count.what(), Name: a.count.name, Start: a.eng.clock.Wall().Add(-wait), Wait: wait, Err: a.err,
+		})
+	}
+}
+
+func (a *ask[T]) Deliver() {
+	a.watch.place.Leave(&a.watch)
+	a.fut.settle(a.value, a.err)
+}
+
+// The methods below make an ask the source of its future.
+
+func (a *ask[T]) executor() *executor.Executor { return &a.eng.exec }
+
+func (a *ask[T]) abandon() {
+	if a.what == tally.Acquire || a.what == tally.Await {
+		a.Cancel(reason.Stop{Cause: reason.ErrAbandoned})
+	}
+}
+
+func (a *ask[T]) drop(v T) {
+	if a.unwant != nil {
+		a.unwant(v)
+	}
+}
+
+// The verdicts that have no more to say than the answer.
+
+func (c counter) number(_ *permits, answer int64, why error) (int, error) {
+	return int(answer), c.about(why)
+}
+
+func (c counter) yes(_ *permits, answer int64, why error) (bool, error) {
+	return answer == 1, c.about(why)
+}
+
+func (c counter) nothing(_ *permits, _ int64, why error) (struct{}, error) {
+	return struct{}{}, c.about(why)
+}

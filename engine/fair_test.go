@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+const (
+	fairQueue   = "redisson_lock_queue:{x}"
+	fairTimeout = "redisson_lock_timeout:{x}"
+)
+
+// queued waits until n are in the queue of x.
+func queued(t *testing.T, s *redistest.Server, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d are queued", n), func() bool {
+		return s.Do("LLEN", fairQueue) == int64(n) && s.Do("ZCARD", fairTimeout) == int64(n)
+	})
+}
+
+// nothingOfX fails the test if anything of x is left on the server.
+func nothingOfX(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
+}
+
+// The first who comes is served first, from any process.
+func TestAFairMutexIsGrantedInTheOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	engines := []*Engine{open(t, s.URL()), open(t, s.URL()), open(t, s.URL())}
+	first, err := engines[0].FairMutex("x").Lock(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 12
+	order := make(chan int, n)
+	for i := range n {
+		engines[i*7%3].FairMutex("x").LockAsync(ctxT(t)).OnComplete(func(h *Hold, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			order <- i
+			h.UnlockAsync()
+		})
+		queued(t, s, i+1)
+	}
+	mustUnlock(t, first)
+	for want := range n {
+		if got := receive(t, order); got != want {
+			t.Fatalf("%d had it, and it was the turn of %d", got, want)
+		}
+	}
+	nothingOfX(t, s)
+	eventually(t, "nobody listens", func() bool { return engines[0].Stats().Channels == 0 && engines[1].Stats().Channels == 0 })
+}
+
+// One who gives up leaves the queue, and wakes the next if the lock is free: the one before may
+// have been told that it is his turn.
+func TestOneWhoGivesUpLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, other := open(t, s.URL()), open(t, s.URL())
+	first := mustLock(t, e.FairMutex("x").Mutex)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	gone := other.FairMutex("x").LockAsync(ctx)
+	queued(t, s, 1)
+	abandoned := e.FairMutex("x").LockAsync(ctxT(t))
+	queued(t, s, 2)
+	last := other.FairMutex("x").LockAsync(ctxT(t))
+	queued(t, s, 3)
+	abandoned.Abandon()
+	queued(t, s, 2)
+	cancel()
+	if _, err := gone.Await(ctxT(t)); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrHeld) {
+		t.Errorf("cancelled: %v", err)
+	}
+	queued(t, s, 1)
+	if _, err := e.FairMutex("x").Lock(ctxT(t), Wait(20*time.Millisecond)); !errors.Is(err, ErrHeld) {
+		t.Errorf("Wait is over: %v", err)
+	}
+	queued(t, s, 1)
+	mustUnlock(t, first)
+	h, err := last.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, h)
+	nothingOfX(t, s)
+}
+
+// The head's process has died while the lock was held: those behind it wait for seconds, and not
+// until its time in the queue is over, in five minutes.
+func TestADeadHeadHoldsUpNobodyForLong(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	h := mustLock(t, e.FairMutex("x").Mutex)
+	at := fmt.Sprint(time.Now().Add(5 * time.Minute).UnixMilli())
+	for _, dead := range []string{"dead:1", "dead:2"} {
+		s.Do("RPUSH", fairQueue, dead)
+		s.Do("ZADD", fairTimeout, at, dead)
+	}
+	next := e.FairMutex("x").LockAsync(ctxT(t))
+	queued(t, s, 3)
+	if _, err := e.FairMutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrHeld) {
+		t.Errorf("TryLock: %v", err)
+	}
+	eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
+	mustUnlock(t, h)
+	if _, err := e.FairMutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrHeld) {
+		t.Errorf("TryLock of a free lock that others wait for: %v", err)
+	}
+	h, err := next.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, h)
+	nothingOfX(t, s)
+}
+
+// A process has died with a crowd of waiters. Those behind them wait for seconds altogether, not
+// for each of them, nor until the lease of the holder ends.
+func TestADeadCrowdHoldsUpNobodyForLong(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, s *redistest.Server, h *Hold){
+		"the holder unlocks":      func(t *testing.T, _ *redistest.Server, h *Hold) { mustUnlock(t, h) },
+		"the holder is taken off": func(t *testing.T, s *redistest.Server, h *Hold) { forced(t, s, h) },
+		"the holder dies, too":    func(t *testing.T, _ *redistest.Server, h *Hold) { <-h.Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			e := open(t, s.URL())
+			h := mustLock(t, e.FairMutex("x").Mutex, Lease(2*time.Second))
+			if name != "the holder dies, too" {
+				if err := h.Extend(ctxT(t), time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			at := fmt.Sprint(time.Now().Add(5 * time.Minute).UnixMilli())
+			for i := range 40 {
+				s.Do("RPUSH", fairQueue, fmt.Sprint("dead:", i))
+				s.Do("ZADD", fairTimeout, at, fmt.Sprint("dead:", i))
+			}
+			next := e.FairMutex("x").LockAsync(ctxT(t))
+			queued(t, s, 41)
+			eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
+			end(t, s, h)
+			began := time.Now()
+			h, err := next.Await(ctxT(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(began); d > 8*time.Second {
+				t.Errorf("40 dead held it up for %v", d)
+			}
+			mustUnlock(t, h)
+			nothingOfX(t, s)
+		})
+	}
+}
+
+// forced has another engine take the lock away.
+func forced(t *testing.T, s *redistest.Server, h *Hold) {
+	t.Helper()
+	if done, err := open(t, s.URL()).FairMutex("x").ForceUnlock(ctxT(t), IfHolder(h.Owner())); !done || err != nil {
+		t.Errorf("ForceUnlock: %t, %v", done, err)
+	}
+}
+
+// One who waits longer than his room in the queue keeps his place: each try raises it.
+func TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	impatient := func(c *Config) { c.Lease, c.FairWait = 300*time.Millisecond, 400*time.Millisecond }
+	engines := []*Engine{open(t, s.URL(), impatient), open(t, s.URL(), impatient)}
+	h, err := engines[0].FairMutex("x").Lock(ctxT(t), Lease(3*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []int
+	done := make(chan struct{}, 4)
+	for i := range 4 {
+		engines[i%2].FairMutex("x").LockAsync(ctxT(t)).OnComplete(func(h *Hold, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			order = append(order, i) // one holder at a time
+			h.UnlockAsync()
+			done <- struct{}{}
+		})
+		queued(t, s, i+1)
+	}
+	<-h.Done()
+	for range 4 {
+		receive(t, done)
+	}
+	if !slices.IsSorted(order) {
+		t.Errorf("the order was %v", order)
+	}
+	nothingOfX(t, s)
+}
+
+func TestAFairMutexHasTheOptionsOfAMutex(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, other := open(t, s.URL()), open(t, s.URL())
+	m := e.FairMutex("x")
+	h := mustLock(t, m.Mutex, Lease(time.Minute))
+	if err := h.Extend(ctxT(t), time.Hour); err != nil {
+		t.Error(err)
+	}
+	again := mustReenter(t, m.Mutex, h)
+	if got := count(t, again, fields(t, s, "x")); got != "2" {
+		t.Errorf("count %s", got)
+	}
+	mustUnlock(t, again)
+	if _, err := m.Lock(h.Context(ctxT(t)), NonReentrant()); !errors.Is(err, ErrReentry) {
+		t.Errorf("NonReentrant: %v", err)
+	}
+	waiting := other.FairMutex("x").LockAsync(ctxT(t))
+	queued(t, s, 1)
+	if forced, err := other.FairMutex("x").ForceUnlock(ctxT(t), IfHolder(h.Owner())); !forced || err != nil {
+		t.Errorf("ForceUnlock: %t, %v", forced, err)
+	}
+	next, err := waiting.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+		t.Errorf("Unlock after it was taken by force: %v", err)
+	}
+	if st, err := m.State(ctxT(t)); err != nil || !st.Locked || st.Mine || st.Holders[0] != (Holder{next.Owner(), 1}) {
+		t.Errorf("%+v, %v", st, err)
+	}
+	mustUnlock(t, next)
+
+	h = mustLock(t, m.Mutex, MinHold(300*time.Millisecond))
+	began := time.Now()
+	waiting = other.FairMutex("x").LockAsync(ctxT(t))
+	queued(t, s, 1)
+	mustUnlock(t, h)
+	if next, err = waiting.Await(ctxT(t)); err != nil || time.Since(began) < 200*time.Millisecond {
+		t.Fatalf("%v after %v", err, time.Since(began))
+	}
+	mustUnlock(t, next)
+	nothingOfX(t, s)
+}
+
+// A name is of one family at a time, in one engine.
+func TestAFairMutexAndAMutexShareNoName(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	h := mustLock(t, e.FairMutex("x").Mutex)
+	for what, m := range map[string]Mutex{"Mutex": e.Mutex("x"), "SpinMutex": e.SpinMutex("x").Mutex, "FencedMutex": e.FencedMutex("x").Mutex} {
+		if _, err := m.Lock(ctxT(t)); !errors.Is(err, ErrKind) {
+			t.Errorf("%s beside a FairMutex: %v", what, err)
+		}
+		if _, err := m.TryLock(h.Context(ctxT(t))); !errors.Is(err, ErrKind) {
+			t.Errorf("%s under a FairMutex: %v", what, err)
+		}
+	}
+	mustUnlock(t, h)
+	eventually(t, "the name is free", func() bool { return e.table.Resources() == 0 })
+	h = mustLock(t, e.Mutex("x"))
+	if _, err := e.FairMutex("x").LockAsync(ctxT(t)).Await(ctxT(t)); !errors.Is(err, ErrKind) {
+		t.Errorf("a FairMutex beside a Mutex: %v", err)
+	}
+	mustUnlock(t, h)
+	nothingOfX(t, s)
+}
+
+func TestCloseLeavesNothingOfAFairMutex(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	mustLock(t, e.FairMutex("x").Mutex)
+	var waiting []*Future[*Hold]
+	for i := range 20 {
+		waiting = append(waiting, e.FairMutex("x").LockAsync(ctxT(t)))
+		queued(t, s, i+1)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, f := range waiting {
+		if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrClosed) {
+			t.Errorf("a waiter: %v", err)
+		}
+	}
+	nothingOfX(t, s)
+}

@@ -1,0 +1,71 @@
+package drive
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/tally"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// Ask is one operation on a count, with the shard of its name, whose lock guards it.
+type Ask struct {
+	tally.Op
+	Shard *Shard
+
+	port  tally.OpPort
+	timer wheel.Timer
+	bound bool
+	late  error // what it is told when its time is over
+}
+
+// Init makes it ready.
+func (a *Ask) Init(sh *Shard, p tally.OpPort, what tally.What, n int64) {
+	a.Op.Init(a, what, n)
+	a.Shard, a.port = sh, p
+	a.timer.Init(a)
+}
+
+// Bound gives the ask up after d, for that reason; nil: it did not find a server.
+func (a *Ask) Bound(d time.Duration, late error) {
+	a.bound, a.late = true, late
+	a.Shard.Table.Timers.Schedule(&a.timer, a.Shard.Now().Add(d))
+}
+
+// Admit asks, unless the engine is being closed. The caller holds the lock.
+func (a *Ask) Admit(k CountKey, route uint64, fx *tally.Effects) {
+	a.Shard.Count(k, route).Admit(&a.Op, fx)
+}
+
+// Cancel gives the ask up unless its caller has been told; it reports whether it did.
+func (a *Ask) Cancel(s reason.Stop) bool {
+	var fx tally.Effects
+	a.Shard.Lock()
+	told := a.Told()
+	switch {
+	case told:
+	case a.Tally() == nil: // not admitted yet
+		a.Drop()
+		a.Settled(0, s.Cause)
+	default:
+		a.Op.Cancel(s, &fx)
+	}
+	a.Shard.Unlock()
+	a.Shard.Table.RunCount(&fx)
+	return !told
+}
+
+// Granted, Settled and Deliver implement tally.OpPort.
+func (a *Ask) Granted() *tally.Permits { return a.port.Granted() }
+func (a *Ask) Deliver()                { a.port.Deliver() }
+
+func (a *Ask) Settled(answer int64, why error) {
+	if a.bound {
+		a.Shard.Table.Timers.Cancel(&a.timer)
+	}
+	a.port.Settled(answer, why)
+}
+
+// Fire implements wheel.Task.
+func (a *Ask) Fire(*wheel.Timer, clock.Instant) { a.Cancel(reason.Stop{Cause: a.late, Late: true}) }

@@ -1,0 +1,295 @@
+package drive
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/tally"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/wheel"
+)
+
+// CountKey names a semaphore or a latch: the name is the mapped one, as it stands on the server.
+type CountKey struct {
+	Name string
+	Kind tally.Kind
+}
+
+// channel is where changes of a count are announced, as Redisson has it.
+func (k CountKey) channel() string {
+	if k.Kind == tally.Latch {
+		return "redisson_countdownlatch__channel__{" + k.Name + "}"
+	}
+	return script.Channel{Prefix: "redisson_sc", Lock: k.Name}.Name()
+}
+
+// mark is the key of an engine's mark. The kinds have marks of their own: the commands of two
+// counts of one name must not overtake each other.
+func (k CountKey) mark(engine string) string {
+	if k.Kind == tally.Latch {
+		engine += ":latch"
+	}
+	return script.MarkOf(k.Name, engine)
+}
+
+// Placeable refuses a name whose channel or mark would be in another slot than its key.
+func (k CountKey) Placeable() error {
+	for _, other := range []string{k.channel(), k.mark("")} {
+		if resp.SlotOf(other) != resp.SlotOf(k.Name) {
+			what := "use one pair of braces with something in it, as in orders:{42}, or none"
+			if k.Kind == tally.Latch {
+				what = "use no braces in the name of a latch"
+			}
+			return reason.Invalid("the name %q cannot be used in a cluster: %q would belong to another slot; %s",
+				reason.Shorten(k.Name), reason.Shorten(other), what)
+		}
+	}
+	return nil
+}
+
+// Count is a tally with what drives it: it is the tally.Port. The shard's lock guards it.
+type Count struct {
+	tally.Tally
+	sh       *Shard
+	route    uint64
+	alarm    wheel.Timer
+	pause    wheel.Timer
+	doubt    wheel.Timer
+	ear      *ear // nil: it does not listen
+	mark     string
+	wakes    string // the channel
+	paced    *machine.Pace
+	unwanted bool // guarded by recovery's lock
+}
+
+// Count returns the state of a count, made if need be. The caller holds the lock.
+func (s *Shard) Count(k CountKey, route uint64) *Count {
+	if c := s.counts[k]; c != nil {
+		return c
+	}
+	c := &Count{sh: s, route: route, mark: k.mark(s.Table.ID), wakes: k.channel()}
+	c.Port, c.Name, c.Kind = c, k.Name, k.Kind
+	for _, timer := range []*wheel.Timer{&c.alarm, &c.pause, &c.doubt} {
+		timer.Init(c)
+	}
+	if s.counts == nil {
+		s.counts = make(map[CountKey]*Count)
+	}
+	s.counts[k] = c
+	return c
+}
+
+// FitsCount reports whether the name is in use as no lock, nor as another sort of count: all of them
+// are the same key. What only lingers is not in use. The caller holds the lock.
+func (s *Shard) FitsCount(k CountKey) bool {
+	if r := s.resources[k.Name]; r != nil && r.InUse() || s.crowds[k.Name] != nil {
+		return false
+	}
+	for other := range tally.Kind(tally.Kinds) {
+		if c := s.counts[CountKey{k.Name, other}]; c != nil && other != k.Kind && c.InUse() {
+			return false
+		}
+	}
+	return true
+}
+
+// counting reports whether the name is in use as a count. The caller holds the lock.
+func (s *Shard) counting(name string) bool {
+	for k := range tally.Kind(tally.Kinds) {
+		if c := s.counts[CountKey{name, k}]; c != nil && c.InUse() {
+			return true
+		}
+	}
+	return false
+}
+
+// Counts are those of the shard, in the order of their names. The caller holds the lock.
+func (s *Shard) Counts() []*Count {
+	return slices.SortedFunc(maps.Values(s.counts), func(a, b *Count) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
+	})
+}
+
+// Counted are the statistics of the counts of all shards.
+func (t *Table) Counted() (all tally.Counters) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		all.Add(&s.counted)
+		s.mu.Unlock()
+	}
+	return all
+}
+
+// countOf is the state that a tally belongs to.
+func countOf(t *tally.Tally) *Count { return t.Port.(*Count) }
+
+// RunCount does what a transition of a count has left to be done. The caller holds no lock.
+func (t *Table) RunCount(fx *tally.Effects) {
+	if fx.Send != nil {
+		c := countOf(fx.Send)
+		t.Client.Submit(c.route, (*countCommand)(c))
+	}
+	if fx.Stalled != nil {
+		t.Recovery.Add((*stalledCount)(countOf(fx.Stalled)))
+	}
+	fx.Deliver()
+}
+
+// transition makes a transition of the count, under the lock, and does what it leaves to be done.
+func (c *Count) transition(do func(fx *tally.Effects)) {
+	var fx tally.Effects
+	c.sh.mu.Lock()
+	if !c.Out {
+		do(&fx)
+	}
+	c.sh.mu.Unlock()
+	c.sh.Table.RunCount(&fx)
+}
+
+// eachCount visits all counts, as Each does resources.
+func (t *Table) eachCount(visit func(c *tally.Tally, fx *tally.Effects)) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		all := s.Counts()
+		s.mu.Unlock()
+		for _, c := range all {
+			c.transition(func(fx *tally.Effects) { visit(&c.Tally, fx) })
+		}
+	}
+}
+
+// The methods below implement tally.Port.
+
+func (c *Count) Now() clock.Instant                 { return c.sh.Now() }
+func (c *Count) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
+func (c *Count) Counters() *tally.Counters          { return &c.sh.counted }
+func (c *Count) Closing() bool                      { return c.sh.Closing() }
+func (c *Count) Trouble() error                     { return c.sh.Trouble(c.route) }
+func (c *Count) Sharded() bool                      { return c.sh.Sharded() }
+func (c *Count) Both() bool                         { return c.sh.Both() }
+func (c *Count) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule(&c.alarm, at) }
+func (c *Count) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }
+func (c *Count) PauseUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.pause, at) }
+func (c *Count) DoubtUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.doubt, at) }
+func (c *Count) Doubtless()                         { c.sh.Table.Timers.Cancel(&c.doubt) }
+func (c *Count) Unstalled()                         { c.sh.Table.Recovery.Drop((*stalledCount)(c)) }
+func (c *Count) Unheard()                           { c.sh.Table.Engine.Unheard(c.Name) }
+
+func (c *Count) Number() uint64 {
+	c.sh.number++
+	return c.sh.number
+}
+
+func (c *Count) Turn() time.Duration {
+	if c.sh.Table.Machine.HandOvers == 0 {
+		return 0
+	}
+	return c.sh.Table.Machine.HandOverFor
+}
+
+// ear is a subscription of a count. It is an object of its own because events may arrive after
+// it was given up, and when there is another one.
+type ear struct {
+	resp.Channel
+	c *Count
+}
+
+// Listen subscribes, and Unlisten gives that up: they neither block nor call back.
+func (c *Count) Listen() {
+	c.ear = &ear{c: c}
+	c.ear.Init(c.wakes, c.ear)
+	c.sh.Table.Client.Subscribe(&c.ear.Channel)
+}
+
+func (c *Count) Unlisten() {
+	c.sh.Table.Client.Unsubscribe(&c.ear.Channel)
+	c.ear = nil
+}
+
+func (c *Count) Refused(why error, forGood bool) {
+	v := machine.Busy
+	if forGood {
+		v = machine.Denied
+	}
+	c.sh.Table.noteRefusal(machine.Outcome{Verdict: v, Err: why})
+}
+
+func (c *Count) Idle() {
+	delete(c.sh.counts, CountKey{c.Name, c.Kind})
+	c.sh.Table.emptied(c.sh)
+}
+
+// Fire implements wheel.Task.
+func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
+	c.transition(func(fx *tally.Effects) {
+		switch timer {
+		case &c.alarm:
+			c.Rang(fx)
+		case &c.pause:
+			c.PauseOver(fx)
+		case &c.doubt:
+			c.DoubtOver(now, fx)
+		}
+	})
+}
+
+// ChannelEvent implements resp.ChannelHandler.
+func (e *ear) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
+	defer invariants.FailStop()
+	c := e.c
+	c.transition(func(fx *tally.Effects) {
+		switch {
+		case c.ear != e:
+		case ev == resp.Subscribed:
+			c.Subscribed(fx)
+		case ev == resp.Message:
+			c.Announced(fx)
+		case ev == resp.Disconnected:
+			c.Cut(fx)
+		case ev == resp.Refused:
+			c.Forbidden(err, fx)
+		}
+	})
+}
+
+// stalledCount is a count as recovery lists it: a recovery.Name.
+type stalledCount Count
+
+func (s *stalledCount) count() *Count   { return (*Count)(s) }
+func (s *stalledCount) Unwanted() *bool { return &s.unwanted }
+
+func (s *stalledCount) Stalled() (urgent bool, route uint64) {
+	c := s.count()
+	c.sh.mu.Lock()
+	defer c.sh.mu.Unlock()
+	return c.Urgent(), c.route
+}
+
+func (s *stalledCount) GoOn(by *machine.Pace) recovery.Went {
+	c, sends := s.count(), false
+	c.transition(func(fx *tally.Effects) {
+		c.Resume(fx)
+		if sends = fx.Send != nil; sends {
+			c.paced = by
+		}
+	})
+	if !sends {
+		return recovery.NothingToSend
+	}
+	c.sh.mu.Lock()
+	defer c.sh.mu.Unlock()
+	if c.Stalls() {
+		return recovery.StalledAgain
+	}
+	return recovery.Sent
+}

@@ -1,0 +1,101 @@
+package drive
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/tally"
+	"github.com/pawl-lock/pawl/internal/invariants"
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// countCommand is the command of a count that is out, as the client sees it.
+type countCommand Count
+
+func (c *countCommand) count() *Count { return (*Count)(c) }
+
+// AppendCommand implements resp.Request.
+func (c *countCommand) AppendCommand(dst []byte, form resp.Form) []byte {
+	cmd := &c.Cmd
+	call := script.TallyCall{
+		Key: c.Name, Mark: c.mark, Number: cmd.Number,
+		Channel: c.wakes, Verb: c.sh.Table.Verb(),
+	}
+	var buf [tally.MostOps]script.TallyOp
+	call.Ops = buf[:0]
+	for _, op := range cmd.Ops {
+		call.Ops = append(call.Ops, script.TallyOp{What: byte(op.What), N: op.N})
+	}
+	if cmd.Asks {
+		call.Ops = append(call.Ops, script.TallyOp{What: byte(tally.Look)})
+	}
+	return script.AppendTally(dst, form, &call)
+}
+
+// Rank implements resp.PatientRequest.
+func (c *countCommand) Rank() resp.Rank {
+	if c.Cmd.GivesBack() {
+		return resp.Sooner
+	}
+	return resp.Later
+}
+
+// Wanted implements resp.PatientRequest. While it waited for room on a full lane, a doubt may have
+// become too old to be repeated.
+func (c *countCommand) Wanted() bool {
+	c.sh.mu.Lock()
+	defer c.sh.mu.Unlock()
+	return c.Cmd.Wanted(c.count().Now())
+}
+
+// Complete implements resp.Request.
+func (c *countCommand) Complete(reply resp.Reply) {
+	defer invariants.FailStop()
+	n := c.count()
+	o := readCount(&n.Cmd, reply)
+	if o.Now == 0 {
+		o.Now = n.Now()
+	}
+	var fx tally.Effects
+	n.sh.mu.Lock()
+	paced := n.paced
+	n.paced = nil
+	n.Replied(&o, &fx)
+	n.sh.mu.Unlock()
+	if paced != nil {
+		n.sh.Table.Recovery.Answered(paced, o.Verdict.Heard())
+	}
+	n.sh.Table.RunCount(&fx)
+}
+
+// readCount reads the reply of a command.
+func readCount(c *tally.Command, reply resp.Reply) tally.Outcome {
+	o := tally.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
+	v, wanted := reply.Value, len(c.Ops)
+	if c.Asks {
+		wanted++
+	}
+	switch {
+	case o.Err != nil:
+	case v.Kind == wire.KindInt && v.Int == script.NoCount:
+		o.NoCount = true
+	case v.Kind == wire.KindInt && v.Int == script.Superseded:
+		o.Superseded = true
+	case v.Kind != wire.KindArray || v.Len() != wanted+1:
+		o.Err = ErrReply
+	default:
+		o.Answers = make([]int64, 0, wanted)
+		v.Each(func(i int, e resp.Value) bool {
+			switch {
+			case e.Kind != wire.KindInt:
+				o.Err = ErrReply
+			case i < wanted:
+				o.Answers = append(o.Answers, e.Int)
+			default:
+				o.Mute = e.Int == script.Unheard
+			}
+			return o.Err == nil
+		})
+	}
+	o.Verdict = Classify(o.Err)
+	return o
+}

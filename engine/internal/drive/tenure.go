@@ -1,0 +1,75 @@
+package drive
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// Tenure is a tenure of the machine's with its place among the renewals. The shard's lock
+// guards it.
+type Tenure struct {
+	machine.Tenure
+	member renew.Member
+}
+
+// subject is a tenure under renewal: a renew.Subject.
+type subject Tenure
+
+func (s *subject) tenure() *Tenure { return (*Tenure)(s) }
+func (s *subject) shard() *Shard   { return ShardOf(s.Res) }
+
+// Until implements renew.Subject.
+func (s *subject) Until() clock.Instant { return s.tenure().ValidUntil() }
+
+// Wants implements renew.Subject.
+func (s *subject) Wants() resp.Acks { return resp.Acks(s.Want) }
+
+// Kind implements renew.Subject.
+func (s *subject) Kind() kind.Renewal { return kind.Kind(s.tenure().Kind).Renewal() }
+
+// Renewal implements renew.Subject.
+func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
+	t, sh := s.tenure(), s.shard()
+	var fx machine.Effects
+	sh.Lock()
+	lease, ok := t.Tenure.Renewal(now, &fx)
+	var call script.Renewal
+	if ok {
+		call = script.Renewal{Key: t.Res.Name, Owner: OwnerOf(t.Res, t.Tenure.Kind, t.ID), Lease: lease}
+	}
+	sh.Unlock()
+	sh.Table.Run(&fx)
+	return call, ok
+}
+
+// Renewed implements renew.Subject.
+func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
+	t, sh := s.tenure(), s.shard()
+	var fx machine.Effects
+	sh.Lock()
+	if h := t.Tenure.Renewed(sent, now, lease, acked, &fx); h != nil {
+		h.Port.(Hold).Confirmed()
+	}
+	sh.Unlock()
+	sh.Table.Run(&fx)
+}
+
+// Gone implements renew.Subject.
+func (s *subject) Gone(code int64) {
+	why := machine.GoneOnServer
+	if code == script.WrongType {
+		why = machine.TakenOnServer
+	}
+	t, sh := s.tenure(), s.shard()
+	var fx machine.Effects
+	sh.Lock()
+	t.Tenure.Gone(why, &fx)
+	sh.Unlock()
+	sh.Table.Run(&fx)
+}

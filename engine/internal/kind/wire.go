@@ -1,0 +1,151 @@
+package kind
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/resp"
+	respwire "github.com/pawl-lock/pawl/resp/wire"
+)
+
+// wire is how the commands of a kind are encoded: those of package script, mostly.
+type wire struct {
+	acquire func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration) []byte
+	// take is instead of acquire for one that announces something.
+	take    func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, c script.Channel) []byte
+	reenter func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, count int) []byte
+	leave   func(dst []byte, form resp.Form, key string, o script.Owner, count int, c script.Channel) []byte
+	release func(dst []byte, form resp.Form, key string, o script.Owner, c script.Channel) []byte
+	retire  func(dst []byte, form resp.Form, key string, o, nobody script.Owner, rest time.Duration, c script.Channel) []byte
+	force   func(dst []byte, form resp.Form, key, owner string, c script.Channel) []byte
+	renewal Renewal
+	counts  bool // acquire answers with a fencing token
+	// beside takes a lock that another owner of its process has, if the kind can.
+	beside func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, other script.Owner) []byte
+}
+
+// hash are the commands for owners that are the fields of a hash.
+var hash = wire{
+	acquire: script.AppendAcquire,
+	reenter: script.AppendReenter,
+	leave: func(dst []byte, form resp.Form, key string, o script.Owner, count int, _ script.Channel) []byte {
+		return script.AppendLeave(dst, form, key, o, count)
+	},
+	release: script.AppendRelease,
+	retire:  script.AppendRetire,
+	force:   script.AppendForce,
+	renewal: RenewsHash,
+}
+
+// AppendAcquire encodes the taking of a free lock, by an owner that is used for nothing else. If
+// there is anything to announce, that is with a verb.
+func (k Kind) AppendAcquire(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, verb string) []byte {
+	if take := table[k].take; take != nil {
+		return take(dst, form, key, o, lease, k.Channel(key, verb))
+	}
+	return table[k].acquire(dst, form, key, o, lease)
+}
+
+// AppendReenter encodes that the owner takes the lock once more; count is that afterwards.
+func (k Kind) AppendReenter(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, count int) []byte {
+	return table[k].reenter(dst, form, key, o, lease, count)
+}
+
+// AppendBeside encodes the taking of a lock that is free, or that the other owner has.
+func (k Kind) AppendBeside(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, other script.Owner) []byte {
+	return table[k].beside(dst, form, key, o, lease, other)
+}
+
+// AppendLeave encodes that one of several holds is given back; count is that afterwards. If
+// others wait for less by that, it is announced with a verb.
+func (k Kind) AppendLeave(dst []byte, form resp.Form, key string, o script.Owner, count int, verb string) []byte {
+	return table[k].leave(dst, form, key, o, count, k.Channel(key, verb))
+}
+
+// AppendRelease encodes the end of the owner's last hold. It is announced with a verb.
+func (k Kind) AppendRelease(dst []byte, form resp.Form, key string, o script.Owner, verb string) []byte {
+	return table[k].release(dst, form, key, o, k.Channel(key, verb))
+}
+
+// AppendRetire encodes the same, but nobody has the lock for the rest.
+func (k Kind) AppendRetire(dst []byte, form resp.Form, key string, o, nobody script.Owner, rest time.Duration, verb string) []byte {
+	return table[k].retire(dst, form, key, o, nobody, rest, k.Channel(key, verb))
+}
+
+// AppendForce encodes that the lock is taken away, from that owner or from any.
+func (k Kind) AppendForce(dst []byte, form resp.Form, key, owner, verb string) []byte {
+	return table[k].force(dst, form, key, owner, k.Channel(key, verb))
+}
+
+// AppendPass encodes that another owner of its process gives the lock up for the owner.
+func (k Kind) AppendPass(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, giver script.Owner) []byte {
+	return script.AppendPass(dst, form, key, o, lease, giver, table[k].counts)
+}
+
+// Granted takes the answer to an acquire apart: the code, as acquire.lua has it, and the
+// fencing token, if the kind has one.
+func (k Kind) Granted(v resp.Value) (code resp.Value, token int64) {
+	if table[k].counts {
+		return Passed(v)
+	}
+	return v, 0
+}
+
+// Passed takes the answer to a pass apart in the same way.
+func Passed(v resp.Value) (code resp.Value, token int64) {
+	if v.Kind != respwire.KindArray || v.Len() != 2 {
+		return resp.Value{}, 0
+	}
+	v.Each(func(i int, e resp.Value) bool {
+		if i == 0 {
+			code = e
+		} else {
+			token = e.Int
+		}
+		return true
+	})
+	return code, token
+}
+
+// Renewal is how tenures of a kind are renewed. Those with the same one share scripts.
+type Renewal uint8
+
+// The renewals; package renew has room for four.
+const (
+	RenewsHash Renewal = iota
+	RenewsReaders
+	RenewsPermits
+	Renewals = iota
+)
+
+var renewals = [Renewals]func(dst []byte, form resp.Form, list []script.Renewal) []byte{
+	RenewsHash:    script.AppendRenew,
+	RenewsReaders: script.AppendReadRenew,
+	RenewsPermits: script.AppendPermitRenew,
+}
+
+// keyByKey is the same for one tenure in several commands of one key each.
+var keyByKey = [Renewals][]func(dst []byte, form resp.Form, one script.Renewal) []byte{
+	RenewsReaders: {
+		func(dst []byte, form resp.Form, one script.Renewal) []byte {
+			return script.AppendRenew(dst, form, []script.Renewal{one})
+		},
+		script.AppendRaise,
+	},
+}
+
+// Renewal is that of the kind.
+func (k Kind) Renewal() Renewal { return table[k].renewal }
+
+// Append encodes the renewal of a list.
+func (n Renewal) Append(dst []byte, form resp.Form, list []script.Renewal) []byte {
+	return renewals[n](dst, form, list)
+}
+
+// Steps is how many commands renew one tenure key by key; 0 if it has one key only.
+func (n Renewal) Steps() int { return len(keyByKey[n]) }
+
+// AppendStep encodes one of them, from 1 on.
+func (n Renewal) AppendStep(dst []byte, form resp.Form, one script.Renewal, step int) []byte {
+	return keyByKey[n][step-1](dst, form, one)
+}

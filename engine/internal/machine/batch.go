@@ -1,0 +1,101 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+)
+
+// A Batch is debts that a command settles beside what it is for: others, or an acquire. So an
+// owner that was burned costs no round trip before the next try.
+//
+// Each has its own answer. On the server the releases come first.
+type Batch struct {
+	IDs   []int64 // never change
+	debts []*Debt // nil: forgiven meanwhile
+}
+
+// maxBatch bounds a command, so that it does not hold up the server.
+const maxBatch = 64
+
+// settleDebts chooses what settles the debts that are due, if any: a try that takes all of them
+// along, or else the first, with the others.
+func (r *Resource) settleDebts(fx *Effects) bool {
+	var first *Debt
+	n, alike := 0, true
+	for d := r.debts; d != nil; d = d.next {
+		if !d.due {
+			continue
+		}
+		if first == nil {
+			first = d
+		}
+		n++
+		alike = alike && d.minEnd == 0 && d.kind == first.kind
+	}
+	if first == nil {
+		return false
+	}
+	alike = alike && !r.Port.Kind(first.kind).Queues // each leaves the queue, too
+	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead()) {
+		r.Cmd.Server = r.Port.ServerOf(r.Route)
+		r.sendAlso(nil)
+		return true
+	}
+	r.sendSettle(first)
+	if alike && n > 1 && r.Port.Kind(first.kind).Batches {
+		r.sendAlso(first)
+	}
+	return true
+}
+
+// mayTake reports whether the one that would try now may take d along: not by a durable connection,
+// and not if releases of d are announced elsewhere.
+func (r *Resource) mayTake(d *Debt) bool {
+	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+		if a, ok := list.Front(); ok && (a.Want != 0 || a.Kind != d.kind || !r.Port.Kind(a.Kind).Batches) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendAlso has the command settle the debts that are due, but for the one that it is for.
+func (r *Resource) sendAlso(but *Debt) {
+	b := new(Batch)
+	for d := r.debts; d != nil && len(b.IDs) < maxBatch-1; d = d.next {
+		if d.due && d != but {
+			b.IDs, b.debts = append(b.IDs, d.ID), append(b.debts, d)
+		}
+	}
+	r.Cmd.Also = b
+}
+
+// batchReplied goes on after the reply of a command, for the debts that it has taken along.
+func (r *Resource) batchReplied(c *Command, o *Outcome) {
+	if c.Also == nil {
+		return
+	}
+	for i, d := range c.Also.debts {
+		one := *o
+		if o.Also != nil {
+			one.Verdict, one.Answer, one.Err = o.Also[i].Verdict, o.Also[i].Answer, o.Also[i].Err
+		}
+		r.settleReplied(&Command{What: Settling, Kind: c.Kind, Server: c.Server, ID: c.Also.IDs[i], debt: d}, &one)
+	}
+}
+
+// carries reports whether the command does something to the owner of d.
+func (c *Command) carries(d *Debt) bool {
+	return c.What != Nothing && (c.ID == d.ID || c.Also != nil && slices.Contains(c.Also.IDs, d.ID))
+}
+
+// forgive takes a debt out.
+func (b *Batch) forgive(d *Debt) {
+	if b == nil {
+		return
+	}
+	if i := slices.Index(b.debts, d); i >= 0 {
+		b.debts[i] = nil
+	}
+}

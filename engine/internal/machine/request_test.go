@@ -1,0 +1,30 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// One that polls need not sleep as the one before it, which waited for a message. But the one
+// before it may have waited for an answer, or for a connection, and been refused nothing yet.
+func TestAWaiterThatNobodyHasRefusedLeavesOneThatPolls(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	once, first := l.ask(r, true), l.ask(r, false)
+	second := new(caller)
+	second.Init(second)
+	second.Kind = polling
+	l.does(func(fx *Effects) { r.Admit(&second.Request, fx) })
+	l.does(func(fx *Effects) { first.Cancel(reason.Stop{Cause: reason.ErrWaited}, fx) })
+	l.reply(r, Outcome{Answer: Taken, TTL: -1})
+	if first.err == nil || once.err == nil {
+		t.Errorf("they wait still: %+v, %+v", first, once)
+	}
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{})
+	if second.hold == nil {
+		t.Errorf("%+v", second)
+	}
+}

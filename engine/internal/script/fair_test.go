@@ -1,0 +1,279 @@
+package script
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+const (
+	queueName   = QueuePrefix + ":{" + lockName + "}"
+	timeoutName = TimeoutPrefix + ":{" + lockName + "}"
+	room        = 10 * time.Second
+	unscored    = 1e6
+)
+
+var (
+	ann = Owner{Engine: other.Engine, ID: 21}
+	ben = Owner{Engine: other.Engine, ID: 22}
+)
+
+// A place is an owner in the queue, and for how many seconds it is still waited for.
+type place struct {
+	owner Owner
+	left  float64
+}
+
+// queue is that of these tests: nobody listens, so one who is told has 3 seconds left if the
+// server counts who hears.
+func queue(counts bool) Queue { return Queue{Key: lockName, Channel: wake, Counts: counts, Room: room} }
+
+func fair(q Queue, waits bool) func([]byte, resp.Form) []byte {
+	return func(b []byte, f resp.Form) []byte { return AppendFair(b, f, q, me, 9*time.Second, waits) }
+}
+func fairRelease(q Queue, rest time.Duration) func([]byte, resp.Form) []byte {
+	return func(b []byte, f resp.Form) []byte { return AppendFairRelease(b, f, q, me, nobody, rest) }
+}
+func fairForce(q Queue, owner string) func([]byte, resp.Form) []byte {
+	return func(b []byte, f resp.Form) []byte { return AppendFairForce(b, f, q, owner) }
+}
+
+// milliseconds is the server's time.
+func milliseconds(s *redistest.Server) float64 {
+	t := s.Do("TIME").([]any)
+	sec, _ := strconv.ParseFloat(t[0].(string), 64)
+	micro, _ := strconv.ParseFloat(t[1].(string), 64)
+	return sec*1000 + math.Floor(micro/1000)
+}
+
+// lineUp prepares the lock and its queue.
+func (c *caller) lineUp(state string, places []place) {
+	c.s.Do("FLUSHALL")
+	states[state](c.s)
+	now := milliseconds(c.s)
+	for _, p := range places {
+		c.s.Do("RPUSH", queueName, p.owner.String())
+		if p.left != unscored {
+			c.s.Do("ZADD", timeoutName, strconv.FormatFloat(now+p.left*1000, 'f', -1, 64), p.owner.String())
+		}
+	}
+}
+
+// line reads the queue. Seconds are rounded up.
+func (c *caller) line() (places []place) {
+	now := milliseconds(c.s)
+	all, _ := c.s.Do("LRANGE", queueName, "0", "-1").([]any)
+	known := map[string]Owner{}
+	for _, o := range []Owner{me, other, ann, ben} {
+		known[o.String()] = o
+	}
+	for _, o := range all {
+		p := place{known[o.(string)], unscored}
+		if score, ok := c.s.Do("ZSCORE", timeoutName, o.(string)).(string); ok {
+			ms, err := strconv.ParseFloat(score, 64)
+			if err != nil || ms != math.Trunc(ms) {
+				c.t.Errorf("%s has the score %s, which Redisson cannot read", o, score)
+			}
+			p.left = math.Ceil((ms - now) / 1000)
+		}
+		places = append(places, p)
+	}
+	if n := c.s.Do("ZCARD", timeoutName); n != int64(len(all)) {
+		c.t.Errorf("%d in the queue, %v scores", len(all), n)
+	}
+	return places
+}
+
+type fairRow struct {
+	name   string
+	state  string // of the lock
+	before []place
+	encode func([]byte, resp.Form) []byte
+	code   int64  // anyTTL: what the key has left
+	holder string // afterwards
+	after  []place
+}
+
+func (x *fairRow) check(t *testing.T, c *caller) {
+	t.Helper()
+	c.lineUp(x.state, x.before)
+	v, err := c.run(x.encode)
+	got := v.Int
+	if x.code == anyTTL && got > 4000 && got <= 5000 {
+		got = anyTTL
+	}
+	if err != nil || got != x.code {
+		t.Errorf("%s: answers %d, %v; want %d", x.name, v.Int, err, x.code)
+	}
+	fields, _ := c.s.Do("HKEYS", lockName).([]any)
+	if x.holder == "" && len(fields) != 0 || x.holder != "" && (len(fields) != 1 || fields[0] != x.holder) {
+		t.Errorf("%s: held by %v, want %s", x.name, fields, x.holder)
+	}
+	if after := c.line(); !reflect.DeepEqual(after, x.after) {
+		t.Errorf("%s: the queue is %v, want %v", x.name, after, x.after)
+	}
+}
+
+func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	ask, try := fair(queue(true), true), fair(queue(true), false)
+	mine, theirs := me.String(), other.String()
+	for _, x := range []fairRow{
+		{"free, nobody waits", "absent", nil, ask, Granted, mine, nil},
+		{"free, my turn: those behind come nearer", "absent", []place{{me, 20}, {ann, 30}, {ben, 40}}, ask, Granted, mine, []place{{ann, 20}, {ben, 30}}},
+		{"free, my turn: one who has three seconds keeps them", "absent", []place{{me, 3}, {ann, 3}, {ben, 30}}, ask, Granted, mine, []place{{ann, 3}, {ben, 20}}},
+		{"free, my turn: one whose room is small keeps three seconds", "absent", []place{{me, 5}, {ann, 6}, {ben, 2}}, ask, Granted, mine, []place{{ann, 3}, {ben, 2}}},
+		{"free, one before me has died long ago", "absent", []place{{ann, -1}, {me, 20}}, ask, Granted, mine, nil},
+		{"free, one before me has no score", "absent", []place{{ann, unscored}, {me, 20}}, ask, Granted, mine, nil},
+		{"free, another's turn: nobody hears it", "absent", []place{{ann, 20}, {me, 30}}, ask, 100, "", []place{{ann, 3}, {me, 30}}},
+		{"free, nobody hears those before me", "absent", []place{{ann, 20}, {ben, 30}, {me, 40}}, ask, 100, "", []place{{ann, 3}, {ben, 3}, {me, 40}}},
+		{"free, those before me have been told", "absent", []place{{ann, 3}, {ben, 30}, {me, 40}}, ask, 100, "", []place{{ann, 3}, {ben, 30}, {me, 40}}},
+		{"free, another's turn, its time is nearly over", "absent", []place{{ann, 2}}, ask, 100, "", []place{{ann, 2}, {me, 12}}},
+		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 30}}},
+		{"held, nobody waits", "others", nil, ask, anyTTL, theirs, []place{{me, 15}}},
+		{"held, another waits", "others", []place{{ann, 15}}, ask, anyTTL, theirs, []place{{ann, 15}, {me, 25}}},
+		{"held, I wait: I am alive", "others", []place{{me, 1}, {ann, 20}}, ask, anyTTL, theirs, []place{{me, 15}, {ann, 20}}},
+		{"held, I wait behind another", "others", []place{{ann, 5}, {me, 5}}, ask, anyTTL, theirs, []place{{ann, 5}, {me, 25}}},
+		{"held, I have more time than I need", "others", []place{{me, 100}}, ask, anyTTL, theirs, []place{{me, 100}}},
+		{"held, my time was over", "others", []place{{me, -1}, {ann, 20}}, ask, anyTTL, theirs, []place{{ann, 20}, {me, 30}}},
+		{"held, no expiry", "others, no expiry", nil, ask, NoExpiry, theirs, []place{{me, 10}}},
+		{"mine already", "me", []place{{ann, 15}}, ask, Granted, mine, []place{{ann, 15}}},
+		{"no wait: free", "absent", nil, try, Granted, mine, nil},
+		{"no wait: held", "others", nil, try, anyTTL, theirs, nil},
+		{"no wait: another's turn", "absent", []place{{ann, 20}}, try, 100, "", []place{{ann, 3}}},
+		{"no wait: nobody hears those who wait", "absent", []place{{ann, 20}, {ben, 30}}, try, 100, "", []place{{ann, 3}, {ben, 3}}},
+	} {
+		x.check(t, c)
+		if left := c.s.Do("PTTL", lockName).(int64); x.code == Granted && (left < 8000 || left > 9000) {
+			t.Errorf("%s: %d ms left", x.name, left)
+		}
+	}
+	c.lineUp("others", nil)
+	if _, err := c.run(ask); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{queueName, timeoutName} {
+		if left := c.s.Do("PTTL", key).(int64); left <= 15000 || left > 25000 {
+			t.Errorf("%s: %d ms left, want more than its last owner has", key, left)
+		}
+	}
+}
+
+func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	give, quiet, rest := fairRelease(queue(true), 0), fairRelease(queue(false), 0), fairRelease(queue(true), 2*time.Second)
+	theirs := other.String()
+	for _, x := range []fairRow{
+		{"nobody waits", "me", nil, give, Done, "", nil},
+		{"two wait whom nobody hears", "me", []place{{ann, 20}, {ben, 30}}, give, Done, "", []place{{ann, 3}, {ben, 3}}},
+		{"two wait, nobody counts", "me", []place{{ann, 20}, {ben, 30}}, quiet, Done, "", []place{{ann, 20}, {ben, 30}}},
+		{"the head has died long ago", "me", []place{{ann, -5}, {ben, 30}}, quiet, Done, "", []place{{ben, 30}}},
+		{"I leave the middle", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
+		{"I leave before one who has three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 3}, {ben, 30}}},
+		{"I leave the end", "others", []place{{ann, 20}, {ben, 30}, {me, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
+		{"I leave the head, and it is held", "others", []place{{me, 20}, {ann, 30}}, give, NotThere, theirs, []place{{ann, 20}}},
+		{"I leave the head, and it is free", "absent", []place{{me, 20}, {ann, 30}}, give, NotThere, "", []place{{ann, 3}}},
+		{"I leave the head, nobody counts", "absent", []place{{me, 20}, {ann, 30}}, quiet, NotThere, "", []place{{ann, 20}}},
+		{"I was the only one", "absent", []place{{me, 20}}, give, NotThere, "", nil},
+		{"I am nobody, and it is free: the head is woken", "absent", []place{{ann, 20}}, give, NotThere, "", []place{{ann, 3}}},
+		{"I am nobody, and it is held", "others", []place{{ann, 20}}, give, NotThere, theirs, []place{{ann, 20}}},
+		{"it stays taken for a while", "me", []place{{ann, 20}}, rest, Done, nobody.String(), []place{{ann, 3}}},
+		{"not mine, so it does not stay taken", "absent", []place{{me, 20}}, rest, NotThere, "", nil},
+	} {
+		x.check(t, c)
+	}
+	c.lineUp("me", nil)
+	if v, err := c.run(rest); err != nil || v.Int != Done {
+		t.Fatal(v.Int, err)
+	}
+	if left := c.s.Do("PTTL", lockName).(int64); left < 1000 || left > 2000 {
+		t.Errorf("it stays taken for %d ms", left)
+	}
+}
+
+func TestFairForceKeepsTheQueue(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	waiting := []place{{ann, 20}, {ben, 30}}
+	for _, x := range []fairRow{
+		{"from any owner", "others", waiting, fairForce(queue(false), ""), Done, "", waiting},
+		{"the head is told", "others", waiting[:1], fairForce(queue(true), ""), Done, "", []place{{ann, 3}}},
+		{"that owner", "me", waiting, fairForce(queue(false), me.String()), Done, "", waiting},
+		{"another owner", "others", waiting, fairForce(queue(true), me.String()), 0, other.String(), waiting},
+		{"free", "absent", waiting, fairForce(queue(true), ""), 0, "", waiting},
+	} {
+		x.check(t, c)
+	}
+}
+
+// What gives back is refused by no server that is out of memory, and by no missing right to
+// publish. What would take a place is, and takes none.
+func TestFairOnAServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	q := queue(true)
+	noMemory := func(f func()) {
+		c.s.Do("CONFIG", "SET", "maxmemory", "1")
+		f()
+		c.s.Do("CONFIG", "SET", "maxmemory", "0")
+	}
+	for _, x := range []fairRow{
+		{"release", "me", []place{{ann, 20}}, fairRelease(q, 0), Done, "", nil},
+		{"leave", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, fairRelease(q, 0), NotThere, "", nil},
+		{"force", "others", []place{{ann, 20}}, fairForce(q, ""), Done, "", nil},
+	} {
+		c.lineUp(x.state, x.before)
+		noMemory(func() {
+			if v, err := c.run(x.encode); err != nil || v.Int != x.code {
+				t.Errorf("%s without memory: %d, %v", x.name, v.Int, err)
+			}
+		})
+		if n := c.s.Do("HEXISTS", lockName, me.String()); n != int64(0) {
+			t.Errorf("%s without memory: still mine", x.name)
+		}
+		if score := c.s.Do("ZSCORE", timeoutName, me.String()); score != nil {
+			t.Errorf("%s without memory: still queued", x.name)
+		}
+	}
+	for _, state := range []string{"absent", "others"} {
+		c.lineUp(state, nil)
+		noMemory(func() {
+			_, err := c.run(fair(q, true))
+			var refused *resp.ServerError
+			if !errors.As(err, &refused) || refused.Code != "OOM" {
+				t.Errorf("%s: %v, want OOM", state, err)
+			}
+		})
+		if n := c.s.Do("EXISTS", queueName, timeoutName); n != int64(0) || c.s.Do("HEXISTS", lockName, me.String()) != int64(0) {
+			t.Errorf("%s: I have a place or the lock", state)
+		}
+	}
+	for _, x := range []struct {
+		name, state string
+		encode      func([]byte, resp.Form) []byte
+		code        int64
+	}{
+		{"release", "me", fairRelease(q, 0), Unheard},
+		{"force", "others", fairForce(q, ""), Unheard},
+		{"a try in another's turn", "absent", fair(q, true), 100},
+	} {
+		c.lineUp(x.state, []place{{ann, 20}})
+		c.s.Do("ACL", "SETUSER", "default", "-publish")
+		v, err := c.run(x.encode)
+		c.s.Do("ACL", "SETUSER", "default", "+publish")
+		if err != nil || v.Int != x.code {
+			t.Errorf("%s without the right to publish: %d, %v", x.name, v.Int, err)
+		}
+		if p := c.line(); p[0] != (place{ann, 20}) {
+			t.Errorf("%s without the right to publish: one who was not told has %v left", x.name, p[0].left)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package script
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// TokenPrefix is that of the counter of a lock's fencing tokens, as Redisson has it.
+const TokenPrefix = "redisson_lock_token"
+
+// AppendFenced appends fenced(owner, lease), with the counter of its tokens.
+func AppendFenced(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
+	dst = Fenced.begin(dst, form, 2, 2)
+	dst = wire.AppendBulk(dst, key)
+	dst = appendCompanion(dst, TokenPrefix, key)
+	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
+	return o.appendTo(dst)
+}
+
+// AppendPass appends pass(owner, lease, giver), with the counter of the lock's tokens if it has
+// one.
+func AppendPass(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, giver Owner, counts bool) []byte {
+	keys := 1
+	if counts {
+		keys = 2
+	}
+	dst = Pass.begin(dst, form, keys, 3)
+	dst = wire.AppendBulk(dst, key)
+	if counts {
+		dst = appendCompanion(dst, TokenPrefix, key)
+	}
+	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
+	dst = o.appendTo(dst)
+	return giver.appendTo(dst)
+}

@@ -1,0 +1,91 @@
+-- fair: take a lock for an owner in its turn, or queue that owner.
+-- KEYS[1] lock hash   KEYS[2] queue, a list   KEYS[3] until when its owners are waited for, a zset
+-- ARGV[1] owner   ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH, SPUBLISH or BOTH
+-- ARGV[4] '1': who publishes learns whether anybody hears   ARGV[5] ms that each place in the queue counts
+-- ARGV[6] lease, ms   ARGV[7] '1': queue the owner if it is not its turn
+-- -2: granted   >= 0: not yet, ms until it is worth asking again   -1: held by others, no expiry
+--
+-- The queue is Redisson's: an owner is waited for until its score, in ms since 1970, which has
+-- room for all who are before it. Those before it take that room away when they have had the
+-- lock, but none of the last 3 seconds: an owner that nobody heard for may have no more, nor one
+-- whose process counts less for a place. An owner that asks again has its score raised, if need
+-- be, so that one who is alive is waited for however long the lock is held. The time is the
+-- server's. The queue has an expiry, after the last score: without it what dead processes leave
+-- would stay for good.
+--
+-- If the lock is free and it is another's turn, that one is told once more. If nobody hears it,
+-- it has 3 seconds to ask: a process that has died does not hold up the queue for longer. So
+-- those behind it are told at once, too, until one is heard: they may be of the same process.
+-- If it has no more than that already, they have been told before.
+-- A repeat finds the owner, as with acquire.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local owner, room = ARGV[1], tonumber(ARGV[5])
+local head = redis.call('LINDEX', KEYS[2], 0)
+while head do
+  local score = redis.call('ZSCORE', KEYS[3], head)
+  if score and tonumber(score) > now then break end
+  redis.call('LPOP', KEYS[2])
+  redis.call('ZREM', KEYS[3], head)
+  head = redis.call('LINDEX', KEYS[2], 0)
+end
+
+local ttl = redis.call('PTTL', KEYS[1])
+if ttl == -2 and (not head or head == owner) then
+  redis.call('HSET', KEYS[1], owner, 1)
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[6])
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], owner)
+    return set
+  end
+  if head then
+    redis.call('LPOP', KEYS[2])
+    redis.call('ZREM', KEYS[3], owner)
+    local others = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
+    for i = 1, #others, 2 do
+      local score = tonumber(others[i + 1])
+      redis.call('ZADD', KEYS[3], math.max(score - room, math.min(score, now + 3000)), others[i])
+    end
+  end
+  return -2
+end
+if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
+  if ttl < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
+  return -2
+end
+
+if ARGV[7] == '1' then
+  local score = redis.call('ZSCORE', KEYS[3], owner)
+  if not score then
+    local last = redis.call('LINDEX', KEYS[2], -1)
+    local base = last and redis.call('ZSCORE', KEYS[3], last)
+    redis.call('ZADD', KEYS[3], (base and tonumber(base) or now + math.max(ttl, 0)) + room, owner)
+    redis.call('RPUSH', KEYS[2], owner)
+  else
+    local place = redis.pcall('LPOS', KEYS[2], owner)
+    if type(place) ~= 'number' then place = redis.call('LLEN', KEYS[2]) end -- before Redis 6.0.6
+    local due = now + math.max(ttl, 0) + (place + 1) * room
+    if tonumber(score) < due then redis.call('ZADD', KEYS[3], due, owner) end
+  end
+  local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
+  for i = 2, 3 do redis.call('PEXPIRE', KEYS[i], tonumber(last) - now + room) end
+end
+if ttl ~= -2 then return ttl end
+
+for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
+  local other = redis.call('LINDEX', KEYS[2], i)
+  if other == owner then break end
+  local heard, refused, verb, channel = 0, false, ARGV[3], ARGV[2] .. ':' .. other
+  if verb == 'BOTH' then
+    local reply = redis.pcall('PUBLISH', channel, '0')
+    if type(reply) == 'number' then heard = reply else refused = true end
+    verb = 'SPUBLISH'
+  end
+  local reply = redis.pcall(verb, channel, '0')
+  if type(reply) == 'number' then heard = heard + reply else refused = true end
+  if heard > 0 or refused or ARGV[4] ~= '1' then break end
+  local score = redis.call('ZSCORE', KEYS[3], other)
+  if not score or tonumber(score) <= now + 3000 then break end
+  redis.call('ZADD', KEYS[3], now + 3000, other)
+end
+return 100

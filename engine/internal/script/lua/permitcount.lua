@@ -1,0 +1,20 @@
+-- permitcount: how many permits a semaphore has.
+-- KEYS[1] number of permits that are to be had   KEYS[2] ids that are held, by when they expire
+-- ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH, BOTH or ''
+-- an array: how many are to be had, how many are held
+--
+-- Permits that have expired come back first, and are announced, as with Redisson.
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local value = tonumber(redis.call('GET', KEYS[1]) or 0)
+if not value then return redis.pcall('HLEN', KEYS[1]) end -- a string that is no number: WRONGTYPE
+if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
+  value = redis.call('INCRBY', KEYS[1], redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now))
+  local verb = ARGV[2]
+  if value > 0 and verb == 'BOTH' then
+    redis.pcall('PUBLISH', ARGV[1], value)
+    verb = 'SPUBLISH'
+  end
+  if value > 0 and verb ~= '' then redis.pcall(verb, ARGV[1], value) end
+end
+return {value, redis.call('ZCARD', KEYS[2])}

@@ -1,0 +1,75 @@
+-- rwrelease: give back a read lock, one of several holds of it, or a write lock.
+-- KEYS[1] lock hash   ARGV[1] owner   ARGV[2] count afterwards; 0: its last hold ends
+-- ARGV[3] base of timeout keys   ARGV[4] message   ARGV[5] channel   ARGV[6] PUBLISH, SPUBLISH, BOTH or ''
+-- 1: done   2: done, but the server refused the message   -3: the owner holds nothing here
+--
+-- Of readers that are left the longest lease counts; looking for it ends with one that has
+-- nearly all that the hash has, which mostly is one of a few that are looked at first. If none has a timeout key any more, they are gone, and so is the
+-- lock. A writer that leaves readers behind tells, for others may read now, and so does who makes
+-- the time of the hash shorter, for others sleep until then. While a writer has it, its lease
+-- counts, and is left alone.
+--
+-- A 1 wakes all threads of Redisson's that sleep. One that has been refused, and does not sleep
+-- yet, misses it. So a 0 follows, which Redisson keeps for one that comes to sleep. It is written
+-- as 00: Redisson reads the number, and engines, which count messages, ignore it.
+--
+-- Only the hash is declared: a second key would make every release fail with TRYAGAIN while the
+-- slot is being migrated. Then timeout keys may be elsewhere. On the node that they leave they
+-- are refused; on the other one they only seem to be absent, so EXISTS is asked with two keys,
+-- which that refuses. Who is in doubt changes nothing.
+local key, owner, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local had = tonumber(redis.call('HGET', key, owner) or 0) or 0
+local function timeout(of, i) return ARGV[3] .. ':' .. of .. ':rwlock_timeout:' .. i end
+
+if count > 0 then
+  redis.call('HDEL', key, '') -- a write that needs no memory, as in leave
+  if redis.call('HEXISTS', key, owner) == 0 then return -3 end
+  redis.call('HSET', key, owner, count)
+elseif redis.call('HDEL', key, owner) == 0 then
+  return -3
+end
+local reads = ARGV[4] == '0'
+if reads then
+  for i = count + 1, had do redis.pcall('DEL', timeout(owner, i)) end
+end
+
+local tell = not reads
+if redis.call('HLEN', key) < 2 then -- nobody is left
+  redis.call('DEL', key)
+  tell = true
+elseif not reads or redis.call('HGET', key, 'mode') == 'read' then
+  if not reads then redis.call('HSET', key, 'mode', 'read') end
+  local ttl, left, doubt = redis.call('PTTL', key), 0, false
+  local enough = ttl - ttl / 10
+  local fields = {}
+  for _, field in ipairs(redis.pcall('HRANDFIELD', key, 3)) do -- from Redis 6.2 on
+    local lease = redis.pcall('PTTL', timeout(field, 1))
+    if type(lease) ~= 'table' then left = math.max(left, lease) end
+  end
+  if left < enough then fields = redis.call('HGETALL', key) end
+  for f = 1, #fields, 2 do
+    for i = 1, tonumber(fields[f + 1]) or 0 do
+      local lease = redis.pcall('PTTL', timeout(fields[f], i))
+      if lease == -2 then lease = redis.pcall('EXISTS', key, timeout(fields[f], i)) end
+      if type(lease) == 'table' or lease == -1 then doubt = true else left = math.max(left, lease) end
+      if doubt or left >= enough then break end
+    end
+    if doubt or left >= enough then break end
+  end
+  if not doubt and left < enough then
+    if left > 1 then redis.call('PEXPIRE', key, left) else redis.call('DEL', key) end
+    tell = true
+  end
+end
+
+local code = 1
+if not tell then return code end
+for _, message in ipairs(reads and {'0'} or {'1', '00'}) do
+  local verb = ARGV[6]
+  if verb == 'BOTH' then
+    if type(redis.pcall('PUBLISH', ARGV[5], message)) == 'table' then code = 2 end
+    verb = 'SPUBLISH'
+  end
+  if verb ~= '' and type(redis.pcall(verb, ARGV[5], message)) == 'table' then code = 2 end
+end
+return code

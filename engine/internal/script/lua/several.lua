@@ -1,0 +1,45 @@
+-- several: release owners that nobody wants, and then, if asked to, take the lock for a fresh one.
+-- KEYS[1] lock hash   ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH, BOTH or ''
+-- ARGV[3] lease, ms   ARGV[4] the owner that takes it, or ''   ARGV[5], ... owners to be released
+-- an array: 1, 2 or -3 for each that is released, as release answers; then, if an owner takes
+-- it, what acquire answers, or the error of that
+--
+-- A server that refuses every write refuses the first release, and so all of it. If only the
+-- taking is refused, for want of a right, the releases have been done by then: so that error is
+-- an element. (A server without memory lets it pass after a release.) Nobody is woken for a
+-- lock that is taken again.
+local codes, released = {}, false
+for i = 5, #ARGV do
+  codes[i - 4] = -3
+  if redis.call('HDEL', KEYS[1], ARGV[i]) == 1 then
+    codes[i - 4], released = 1, true
+  end
+end
+local taken
+if ARGV[4] ~= '' then
+  taken = redis.call('PTTL', KEYS[1])
+  if taken == -2 then
+    local reply = redis.pcall('HSET', KEYS[1], ARGV[4], 1)
+    if type(reply) ~= 'table' then
+      reply = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
+      if type(reply) == 'table' then redis.call('HDEL', KEYS[1], ARGV[4]) end
+    end
+    if type(reply) == 'table' then taken = reply end
+  elseif redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1 then
+    if taken < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+    taken = -2
+  end
+end
+if released and taken ~= -2 then
+  local heard, verb = true, ARGV[2]
+  if verb == 'BOTH' then
+    heard = type(redis.pcall('PUBLISH', ARGV[1], '0')) ~= 'table'
+    verb = 'SPUBLISH'
+  end
+  if verb ~= '' and type(redis.pcall(verb, ARGV[1], '0')) == 'table' then heard = false end
+  for i = 1, #codes do
+    if codes[i] == 1 and not heard then codes[i] = 2 end
+  end
+end
+codes[#codes + 1] = taken
+return codes

@@ -1,0 +1,119 @@
+-- tally: operations on the count of a semaphore or a latch, each of them once.
+-- KEYS[1] the count   KEYS[2] the mark of the engine that asks, unless it only looks
+-- ARGV[1] the number of the command, 0 if it only looks   ARGV[2] channel
+-- ARGV[3] PUBLISH, SPUBLISH or BOTH   ARGV[4], ... operations: a letter and a number
+-- an array: an answer for each operation, and then 1, or 2 if a message was refused
+-- -4: the key is no count   -6: a later command of this engine has been executed
+--
+--   a acquire    1, or 0 if there are not so many, or one before it was refused
+--   r release    1
+--   p add        1; may be negative. As with Redisson, the key's expiry is dropped
+--   s set        1, or 0 if there is a count already
+--   d drain      what there was; as with Redisson, the expiry is dropped
+--   c count down 1; the key goes at zero
+--   l set latch  1, or 0 if there is a count already
+--   v look       the count, 0 if there is none
+--
+-- The operations are deltas. So the mark has the number of the engine's latest command and
+-- what it was answered: a copy of that gets the same answer, and a copy of an earlier one
+-- does nothing. The mark is written before the count, because the first write is the one that
+-- the server may refuse for lack of memory; if the count is refused, the mark is taken back.
+-- What gives back writes an expiry before that: it needs no memory, and lets the rest pass.
+local number = tonumber(ARGV[1])
+local mark = false
+if number > 0 then
+  mark = redis.call('GET', KEYS[2])
+  local last, said = string.match(mark or '', '^(%d+) (.*)$')
+  last = tonumber(last)
+  if last and last > number then return -6 end
+  if last == number then
+    if said == '!' then return -4 end
+    local codes = {}
+    for code in string.gmatch(said, '%S+') do codes[#codes + 1] = tonumber(code) end
+    codes[#codes + 1] = 1
+    return codes
+  end
+end
+
+local count = redis.pcall('GET', KEYS[1])
+local wrong = type(count) == 'table'
+if wrong and not string.find(count.err, 'WRONGTYPE', 1, true) then return count end
+if not wrong and count then
+  count = string.match(count, '^%-?%d+$') and tonumber(count)
+  wrong = not count or math.abs(count) > 9007199254740992
+end
+if wrong then
+  if number > 0 then redis.call('SET', KEYS[2], ARGV[1] .. ' !', 'PX', 60000) end
+  return -4
+end
+count = count or nil
+
+local before, codes, said, messages = count, {}, {}, {}
+local refused, grown, fresh = false, false, false
+for i = 4, #ARGV do
+  local what, n, code = string.sub(ARGV[i], 1, 1), tonumber(string.sub(ARGV[i], 2)), 1
+  if what == 'a' then
+    if refused or not count or count < n then
+      code, refused = 0, true
+    else
+      count = count - n
+    end
+  elseif what == 'r' then
+    count, grown = (count or 0) + n, true
+  elseif what == 'p' then
+    count, grown, fresh = (count or 0) + n, grown or n > 0, true
+  elseif what == 's' then
+    if count then code = 0 else count, grown = n, true end
+  elseif what == 'd' then
+    code = count or 0
+    if count then count, fresh = 0, true end
+  elseif what == 'c' then
+    count = (count or 0) - 1
+    if count == 0 then messages[#messages + 1] = '0' end
+    if count <= 0 then count = nil end
+  elseif what == 'l' then
+    if count then
+      code = 0
+    else
+      count = n
+      messages[#messages + 1] = '1'
+    end
+  else
+    code = count or 0
+  end
+  codes[#codes + 1] = code
+  said[#said + 1] = string.format('%.0f', code)
+end
+
+if number > 0 then
+  if string.find(ARGV[4], '^[rc]') then redis.call('PEXPIRE', KEYS[2], 60000) end
+  redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. table.concat(said, ' '), 'PX', 60000)
+end
+local wrote = true
+if count and (fresh or not before) then
+  wrote = redis.pcall('SET', KEYS[1], string.format('%.0f', count))
+elseif count and count ~= before then
+  wrote = redis.pcall('INCRBY', KEYS[1], string.format('%.0f', count - before))
+elseif before and not count then
+  wrote = redis.pcall('DEL', KEYS[1])
+end
+if type(wrote) == 'table' and wrote.err then
+  redis.call('SET', KEYS[2], mark or (number - 1) .. ' ', 'PX', 60000)
+  return wrote
+end
+
+-- Redisson wakes as many threads as the message says, and can count to 2^31 - 1.
+if grown and count and count > 0 then
+  messages[#messages + 1] = string.format('%.0f', math.min(count, 2147483647))
+end
+local heard = 1
+for i = 1, #messages do
+  local verb = ARGV[3]
+  if verb == 'BOTH' then
+    if type(redis.pcall('PUBLISH', ARGV[2], messages[i])) == 'table' then heard = 2 end
+    verb = 'SPUBLISH'
+  end
+  if type(redis.pcall(verb, ARGV[2], messages[i])) == 'table' then heard = 2 end
+end
+codes[#codes + 1] = heard
+return codes

@@ -1,0 +1,65 @@
+package script
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/pawl-lock/pawl/resp"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// What the tally script answers instead of a list, when it has not done anything.
+const (
+	NoCount    = -4 // the key is no count
+	Superseded = -6 // a later command of the engine has been executed
+)
+
+// TallyOp is one operation of a tally call; see tally.lua.
+type TallyOp struct {
+	What byte
+	N    int64
+}
+
+// TallyCall is a call of tally: operations on one count.
+type TallyCall struct {
+	Key     string
+	Mark    string // see MarkOf
+	Number  uint64 // higher than that of the engine's command before; 0: it only looks
+	Channel string
+	Verb    string
+	Ops     []TallyOp
+}
+
+// MarkOf is the key of an engine's mark for a count, in the slot of the count. Its braces
+// follow Redisson's rule.
+func MarkOf(name, engine string) string {
+	if strings.Contains(name, "{") {
+		return name + ":pawl:" + engine
+	}
+	return "{" + name + "}:pawl:" + engine
+}
+
+// AppendTally appends tally(operations). One that only looks has one key: it is answered while a
+// cluster moves the slot, too.
+func AppendTally(dst []byte, form resp.Form, c *TallyCall) []byte {
+	keys := 2
+	if c.Number == 0 {
+		keys = 1
+	}
+	dst = Tally.begin(dst, form, keys, 3+len(c.Ops))
+	dst = wire.AppendBulk(dst, c.Key)
+	if keys == 2 {
+		dst = wire.AppendBulk(dst, c.Mark)
+	}
+	dst = wire.AppendBulkInt(dst, int64(c.Number))
+	dst = wire.AppendBulk(dst, c.Channel)
+	dst = wire.AppendBulk(dst, c.Verb)
+	for _, op := range c.Ops {
+		var buf [21]byte
+		text := strconv.AppendInt(append(buf[:0], op.What), op.N, 10)
+		dst = appendLength(dst, len(text))
+		dst = append(dst, text...)
+		dst = append(dst, '\r', '\n')
+	}
+	return dst
+}

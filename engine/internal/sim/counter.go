@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// counter is a program that uses the semaphore and the latch.
+type counter struct {
+	p     *process
+	name  string
+	busy  bool
+	waits string // for this name
+	have  *engine.Permits
+	wants int           // permits
+	since clock.Instant // when it asked
+	asked uint64        // which one it was to ask: two may do so at the same time
+}
+
+func (s *Sim) newCounter(p *process) {
+	u := &counter{p: p, name: p.name + ".counter"}
+	s.counts.users = append(s.counts.users, u)
+	s.of(p.sites[0])
+	u.rest()
+}
+
+func (u *counter) rest() {
+	s := u.p.sim
+	u.busy, u.waits = false, ""
+	s.after(s.between(0, 2*time.Second), u.p, func() {
+		if !s.calm && !u.p.left {
+			u.busy = true
+			u.act()
+		}
+	})
+}
+
+func (u *counter) act() {
+	s := u.p.sim
+	sem, l := u.p.engine().Semaphore(tallied), u.p.engine().Latch(latch)
+	ctx, limited := context.Background(), s.chance(5)
+	if limited {
+		ctx = u.p.limit(s.between(time.Millisecond, 5*time.Second))
+	}
+	c := s.of(u.p.sites[0])
+	s.counts.asked++
+	u.since, u.asked = s.now, s.counts.asked
+	switch s.random.IntN(12) {
+	case 0:
+		s.tell("%s counts down", u.name)
+		s.start(u.p, func() {
+			err := l.CountDown(ctx)
+			switch {
+			case err == nil:
+				c.known++
+			case errors.Is(err, engine.ErrOutcomeUnknown):
+				c.perhaps++
+			}
+			u.told("CountDown", err)
+		})
+	case 1:
+		n := 1 + s.random.IntN(3)
+		s.tell("%s closes the latch with %d", u.name, n)
+		s.start(u.p, func() {
+			_, err := l.TrySetCount(ctx, n)
+			u.told("TrySetCount", err)
+		})
+	case 2, 3:
+		u.waits = latch
+		s.tell("%s awaits the latch", u.name)
+		if s.chance(2) {
+			s.start(u.p, func() { u.told("Await", l.Await(ctx)) })
+		} else {
+			l.AwaitAsync(ctx).OnComplete(func(_ struct{}, err error) { u.told("Await", err) })
+		}
+	case 4:
+		s.start(u.p, func() {
+			n, err := sem.Available(ctx)
+			if err == nil && (n < 0 || n > supply) {
+				s.fail("%s: %d permits are available", u.name, n)
+			}
+			u.told("Available", err)
+		})
+	default:
+		u.acquire(ctx, sem)
+	}
+}
+
+func (u *counter) acquire(ctx context.Context, sem engine.Semaphore) {
+	s, n := u.p.sim, 1+u.p.sim.random.IntN(most)
+	u.wants = n
+	abandoned, answered := false, false
+	verdict := func(p *engine.Permits, err error) {
+		answered = true
+		if err != nil || abandoned {
+			u.told("Acquire", err)
+			return
+		}
+		u.waits, u.have = "", p
+		s.tell("%s has %d permits", u.name, n)
+		s.after(s.between(0, 3*time.Second), u.p, u.release)
+	}
+	s.tell("%s acquires %d", u.name, n)
+	switch s.random.IntN(4) {
+	case 0:
+		s.start(u.p, func() { verdict(sem.TryAcquire(ctx, n)) })
+		return
+	case 1:
+		u.waits = tallied
+		s.start(u.p, func() { verdict(sem.Acquire(ctx, n, engine.Wait(s.between(time.Millisecond, 20*time.Second)))) })
+		return
+	}
+	u.waits = tallied
+	f := sem.AcquireAsync(ctx, n)
+	f.OnComplete(verdict)
+	if s.chance(5) {
+		s.after(s.between(0, 3*time.Second), u.p, func() {
+			if !answered {
+				s.tell("%s abandons", u.name)
+				abandoned = true
+				f.Abandon()
+			}
+		})
+	}
+}
+
+func (u *counter) release() {
+	s, p := u.p.sim, u.have
+	s.tell("%s releases %d", u.name, p.Count())
+	u.have = nil
+	if s.chance(2) {
+		p.ReleaseAsync().OnComplete(func(_ struct{}, err error) { u.told("Release", err) })
+		return
+	}
+	ctx := context.Background()
+	if s.chance(3) {
+		ctx = u.p.limit(s.between(0, time.Second))
+	}
+	s.start(u.p, func() { u.told("Release", p.Release(ctx)) })
+}
+
+// told checks what an operation has said, and rests.
+func (u *counter) told(what string, err error) {
+	s := u.p.sim
+	s.tell("%s: %s: %v", u.name, what, err)
+	var refused *resp.ServerError
+	switch {
+	case what == "Await" && err == nil && s.counts.was < u.since:
+		s.fail("%s: the latch was not open", u.name)
+	case err == nil, errors.As(err, &refused), errors.Is(err, errStopped):
+	case errors.Is(err, engine.ErrWrongType) && (what == "CountDown" || what == "TrySetCount" || what == "Await"):
+	case errors.Is(err, engine.ErrUnavailable) && what != "Release":
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrLost):
+		if u.p.refuses == 0 {
+			s.fail("%s: %s says %v, and the engine is not being closed", u.name, what, err)
+		}
+	case errors.Is(err, engine.ErrNotAcquired) && what == "Acquire" && !errors.Is(err, engine.ErrOutcomeUnknown):
+	case errors.Is(err, engine.ErrOutcomeUnknown) && what != "Available":
+		if !s.of(u.p.sites[0]).long(s.now) && what != "Release" && what != "TrySetCount" {
+			s.fail("%s: %s says %v, and nothing was in doubt for long", u.name, what, err)
+		}
+	default:
+		s.fail("%s: %s says %v", u.name, what, err)
+	}
+	u.rest()
+}

@@ -1,0 +1,232 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// line is the queue of a fair lock on a server: who waits, in order, and until when each is
+// waited for.
+type line struct {
+	owners []string
+	scores map[string]int64
+	expire int64 // milliseconds, as the scores
+}
+
+// lineOf returns the queue of a name, nil if nobody is in it.
+func (v *server) lineOf(key string) *line {
+	q := v.lines[key]
+	if q != nil && (len(q.owners) == 0 || v.milliseconds() > q.expire) {
+		delete(v.lines, key)
+		return nil
+	}
+	return q
+}
+
+func (q *line) clone() *line {
+	scores := make(map[string]int64, len(q.scores))
+	for owner, at := range q.scores {
+		scores[owner] = at
+	}
+	return &line{slices.Clone(q.owners), scores, q.expire}
+}
+
+func (q *line) remove(owner string) {
+	q.owners = slices.DeleteFunc(q.owners, func(one string) bool { return one == owner })
+	delete(q.scores, owner)
+}
+
+// comeNearer takes the room away that was for one before the owner, but none of the last three
+// seconds.
+func (q *line) comeNearer(owner string, room, now int64) {
+	q.scores[owner] = max(q.scores[owner]-room, min(q.scores[owner], now+3000))
+}
+
+// purge takes out those at the head whose time is over.
+func (v *server) purge(key string) {
+	for q := v.lineOf(key); q != nil; q = v.lineOf(key) {
+		head := q.owners[0]
+		if q.scores[head] > v.milliseconds() {
+			return
+		}
+		q.remove(head)
+		if v.purged != nil {
+			v.purged(key, head)
+		}
+	}
+}
+
+// queueing are the words of a call that has a queue.
+type queueing struct {
+	key, owner, channel, verb string
+	counts                    bool
+	room                      int64
+	rest                      []string
+}
+
+func queueingOf(keys, args []string) queueing {
+	return queueing{keys[0], args[0], args[1], args[2], args[3] == "1", number(args[4]), args[5:]}
+}
+
+// wake tells the owner of a place, and reports whether somebody hears it, or may. One whom
+// nobody hears has three seconds.
+func (v *server) wake(c queueing, place int) bool {
+	q := v.lineOf(c.key)
+	owner := q.owners[place]
+	if v.announce(c.channel+":"+owner, c.verb) > 0 || !c.counts {
+		return true
+	}
+	q.scores[owner] = min(q.scores[owner], v.milliseconds()+3000)
+	return false
+}
+
+// wakeFirst tells the first in the queue who hears it.
+func (v *server) wakeFirst(c queueing) {
+	v.purge(c.key)
+	if q := v.lineOf(c.key); q != nil {
+		for i := range q.owners {
+			if v.wake(c, i) {
+				return
+			}
+		}
+	}
+}
+
+// fair follows fair.lua.
+func (v *server) fair(keys, args []string) int64 {
+	c := queueingOf(keys, args)
+	lease, waits := c.rest[0], c.rest[1] == "1"
+	v.purge(c.key)
+	q, ttl := v.lineOf(c.key), v.left(c.key)
+	if ttl == -2 && (q == nil || q.owners[0] == c.owner) {
+		if q != nil {
+			q.remove(c.owner)
+			for owner := range q.scores {
+				q.comeNearer(owner, c.room, v.milliseconds())
+			}
+		}
+		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
+	}
+	if v.has(c.key, c.owner) {
+		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
+	}
+	if waits {
+		now := v.milliseconds()
+		if q == nil {
+			q = &line{scores: make(map[string]int64)}
+			v.lines[c.key] = q
+		}
+		if place := slices.Index(q.owners, c.owner); place < 0 {
+			base := now + max(ttl, 0)
+			if n := len(q.owners); n > 0 {
+				base = q.scores[q.owners[n-1]]
+			}
+			q.owners = append(q.owners, c.owner)
+			q.scores[c.owner] = base + c.room
+		} else {
+			q.scores[c.owner] = max(q.scores[c.owner], now+max(ttl, 0)+int64(place+1)*c.room)
+		}
+		last := int64(0)
+		for _, at := range q.scores {
+			last = max(last, at)
+		}
+		q.expire = last + c.room
+	}
+	if ttl != -2 {
+		return ttl
+	}
+	q = v.lineOf(c.key)
+	for i, owner := range q.owners {
+		short := q.scores[owner] <= v.milliseconds()+3000
+		if owner == c.owner || v.wake(c, i) || short {
+			break
+		}
+	}
+	return 100
+}
+
+// fairRelease follows fairrelease.lua.
+func (v *server) fairRelease(keys, args []string) int64 {
+	c := queueingOf(keys, args)
+	code := int64(script.NotThere)
+	if rest := number(c.rest[0]); rest > 0 {
+		code = scripts[script.Retire](v, c.key, []string{c.owner, c.rest[0], c.rest[1], "", ""})
+	} else {
+		code = scripts[script.Release](v, c.key, []string{c.owner, "", ""})
+	}
+	if q := v.lineOf(c.key); q != nil {
+		if place := slices.Index(q.owners, c.owner); place >= 0 {
+			for _, owner := range q.owners[place+1:] {
+				q.comeNearer(owner, c.room, v.milliseconds())
+			}
+			q.remove(c.owner)
+		}
+	}
+	if code == script.NotThere && v.get(c.key) != nil {
+		return script.NotThere
+	}
+	v.wakeFirst(c)
+	return code
+}
+
+// fairForce follows fairforce.lua.
+func (v *server) fairForce(keys, args []string) int64 {
+	c := queueingOf(keys, args)
+	if v.get(c.key) == nil || c.owner != "" && !v.has(c.key, c.owner) {
+		return 0
+	}
+	delete(v.keys, c.key)
+	v.wakeFirst(c)
+	return script.Done
+}
+
+// left of queues is what the server has of those who live.
+func (v *server) queued(lives func(owner string) bool) (left []string) {
+	for key := range v.lines {
+		if q := v.lineOf(key); q != nil {
+			for _, owner := range q.owners {
+				if lives(owner) {
+					left = append(left, fmt.Sprintf("%s waits for %s", owner, key))
+				}
+			}
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
+// lives reports whether an owner is of a process that lives.
+func (s *Sim) lives(owner string) bool {
+	return slices.ContainsFunc(s.processes, func(p *process) bool {
+		return !p.dead && slices.ContainsFunc(p.sites, func(x *site) bool { return strings.HasPrefix(owner, x.engine.ID()+":") })
+	})
+}
+
+// purged checks that nobody has lost the place in a queue who could have kept it.
+func (s *Sim) purged(key, owner string) {
+	s.tell("%s has lost its place for %s", owner, key)
+	for _, p := range s.processes {
+		for _, x := range p.sites {
+			if strings.HasPrefix(owner, x.engine.ID()+":") && !s.late[owner] && !s.ghosts[owner] && s.denied[owner] == 0 && !p.dead && p.awake() && !x.closed && s.healthy() && s.now.Sub(s.quiet) > recovers+s.lease && s.barredSince(key) > 5*time.Second {
+				s.fail("%s waits for %s, and has lost its place", owner, key)
+			}
+		}
+	}
+}
+
+// barredSince is how long ago a slot stopped moving in which a name of several keys is.
+func (s *Sim) barredSince(name string) time.Duration {
+	if s.cluster == nil {
+		return time.Hour
+	}
+	t := s.cluster.slots[resp.SlotOf(name)]
+	if t.to != nil {
+		return 0
+	}
+	return s.now.Sub(t.since)
+}

@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+)
+
+// takeOne asks for one lock, of the kind that its name has.
+func takeOne(h *held, try bool, options []engine.Option) {
+	switch p, name := h.user.p, h.names[0]; name {
+	case fenced:
+		take(h, p.engine().FencedMutex(name), try, options)
+	case rw:
+		take(h, p.rw(h.reads), try, options)
+	default:
+		take(h, p.mutex(name), try, options)
+	}
+}
+
+func (p *process) mutex(name string) engine.Mutex { return p.sites[0].mutex(name) }
+
+func (x *site) mutex(name string) engine.Mutex {
+	switch name {
+	case rw:
+		return x.engine.RWMutex(name).Writer()
+	case spin:
+		return x.engine.SpinMutex(name).Mutex
+	case fenced:
+		return x.engine.FencedMutex(name).Mutex
+	case fair:
+		return x.engine.FairMutex(name).Mutex
+	}
+	return x.engine.Mutex(name)
+}
+
+// rw is a half of the read-write lock.
+func (p *process) rw(reads bool) engine.Mutex {
+	if l := p.engine().RWMutex(rw); reads {
+		return l.Reader()
+	} else {
+		return l.Writer()
+	}
+}
+
+// downgrade keeps a read lock.
+func (u *user) downgrade(h *held) {
+	s := u.p.sim
+	s.tell("%s downgrades %s", u.name, h.short())
+	next := &held{user: u, names: h.names, reads: true, beside: h, watchdog: true, asked: s.now, ctx: u.p.limit(s.between(0, time.Second))}
+	s.start(u.p, func() {
+		r, err := u.p.engine().RWMutex(rw).Downgrade(next.ctx, h.hold.(*engine.Hold))
+		s.tell("%s has downgraded %s: %v", u.name, h.short(), err)
+		was := h.hold.Err()
+		switch {
+		case err != nil:
+			if was == nil && !h.robbed() && errors.Is(err, engine.ErrHeld) {
+				s.fail("%s: %s is refused a read lock: %v", u.name, h.short(), err)
+			}
+			u.giveBack(h) // if it is held still
+		case was != engine.ErrReleased:
+			s.fail("%s: %s was downgraded, and has ended with %v", u.name, h.short(), was)
+		default:
+			h.over = true
+			next.hold = r
+			u.granted(next)
+		}
+	})
+}
+
+// together reports whether two may have a lock at the same time.
+func (h *held) together(other *held) bool {
+	return h.reads && other.reads || h.besideOf(other) || other.besideOf(h)
+}
+
+// besideOf reports whether h reads beside the owner that a writer is.
+func (h *held) besideOf(writer *held) bool {
+	for up := h; up != nil; up = up.within {
+		if up.beside != nil && up.beside.owners[0] == writer.owners[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// checkRests: what a MinHold has left keeps the lock no longer than that. Among readers, who keep
+// the lock themselves, it may stay.
+func (s *Sim) checkRests() {
+	for _, p := range s.processes {
+		for _, x := range p.sites {
+			for _, name := range names {
+				h := x.server.get(name)
+				if h == nil {
+					continue
+				}
+				for owner := range h.fields {
+					if since, was := s.stray[owner]; !x.owned(owner) || h.fields["mode"] == "read" {
+					} else if !was {
+						s.stray[owner] = s.now
+					} else if s.now.Sub(since) > longestMinHold+settled {
+						s.fail("%s is kept by %s, which is nobody, for %v", name, owner, s.now.Sub(since))
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkToken holds the fencing token against all that programs have had.
+func (h *held) checkToken() {
+	s := h.user.p.sim
+	f, ok := h.hold.(*engine.FencedHold)
+	switch {
+	case !ok || h.robbed():
+	case h.within != nil && f.Owner() == h.within.hold.(*engine.FencedHold).Owner(): // which may have ended by now
+		if outer := h.within.hold.(*engine.FencedHold).Token(); f.Token() != outer {
+			s.fail("%s: %s has token %d, and entered again %d", h.user.name, h.short(), outer, f.Token())
+		}
+	case f.Token() <= s.tokens[h.names[0]]:
+		s.fail("%s: %s has token %d, and %d was given before", h.user.name, h.short(), f.Token(), s.tokens[h.names[0]])
+	default:
+		s.tokens[h.names[0]] = f.Token()
+	}
+}
+
+// takePlainly asks for what most ask for: one of two names, and all in the same way.
+func (u *user) takePlainly(h *held) {
+	s := u.p.sim
+	h.watchdog, h.ctx = true, context.Background()
+	h.names = []string{s.crowd[s.random.IntN(len(s.crowd))]}
+	u.waits = h.names[0]
+	var options []engine.Option
+	if h.acked = s.acked; h.acked {
+		options = append(options, engine.Acked(1))
+	}
+	s.tell("%s asks for %s, %v", u.name, h.names, options)
+	takeOne(h, false, options)
+}
+
+// readPlainly asks for a read lock without options, most often.
+func (u *user) readPlainly(h *held) {
+	s := u.p.sim
+	h.watchdog, h.ctx, h.names, h.reads = true, context.Background(), []string{rw}, true
+	s.tell("%s asks for %s, to read", u.name, h.names)
+	take(h, u.p.rw(true), s.chance(20), nil)
+}
+
+// throngs has a throng of readers, and again.
+func (s *Sim) throngs() {
+	if s.calm {
+		return
+	}
+	s.throng = s.now.Add(s.between(0, 100*time.Millisecond))
+	s.tell("a throng reads %s until %v", rw, s.throng)
+	for _, p := range s.processes {
+		for _, u := range p.users {
+			if !u.busy {
+				u.rest()
+			}
+		}
+	}
+	s.after(s.between(0, time.Minute), nil, s.throngs)
+}
+
+func (s *Sim) thronged() bool { return s.now < s.throng && !s.calm }
+
+func (s *Sim) holdFor() time.Duration {
+	switch {
+	case s.thronged() && !s.chance(20):
+		return s.soon()
+	case s.crowd != nil && !s.chance(16):
+		return s.between(0, 100*time.Millisecond)
+	case s.calm || !s.chance(4):
+		return s.between(0, time.Second)
+	}
+	return s.between(0, 3*s.lease)
+}

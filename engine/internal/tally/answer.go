@@ -1,0 +1,97 @@
+package tally
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// answered settles the operations of a command that was executed.
+func (t *Tally) answered(o *Outcome, fx *Effects) {
+	c := &t.Cmd
+	t.pauses = 0
+	if o.Mute {
+		t.Port.Unheard()
+	}
+	if o.NoCount {
+		t.failTaken(reason.ErrWrongType, fx)
+		if c.Asks {
+			t.tellAwaiting(reason.ErrWrongType, fx)
+		}
+		t.clear()
+		return
+	}
+	// gone: one who was refused has given up meanwhile. Those behind, who may want less, were
+	// refused because of that, or were not asked for: they try again.
+	refused, gave, gone := false, false, false
+	for i, op := range c.Ops {
+		op.taken = false
+		answer := o.Answers[i]
+		gave = gave || op.What == Release
+		switch {
+		case op.What == Acquire && answer == 0:
+			refused, gone = refused || op.waits(), gone || op.ended
+			t.refuse(op, fx)
+		case op.What == Acquire && op.ended: // nobody wants it any more
+			t.giveBack(op.N)
+		case op.What == Acquire:
+			op.grant(fx)
+		case !op.ended:
+			op.end(answer, nil, fx)
+		}
+	}
+	if c.Asks {
+		refused = o.Answers[len(c.Ops)] > 0
+		if !refused {
+			t.tellAwaiting(nil, fx)
+		}
+	}
+	if gone && !c.Asks {
+		refused = false
+	}
+	if c.attempts {
+		t.refused = refused
+	}
+	if refused {
+		for op := range t.tries.All() { // those for whom there was no room
+			if op.since < c.no {
+				t.refuse(op, fx)
+			}
+		}
+	}
+	attempted, yields := c.attempts, c.yields
+	c.attempts = false
+	t.clear()
+	switch {
+	case yields:
+		t.yield(o)
+	case refused:
+		t.sleep(o)
+	case attempted:
+		t.wait.Reset()
+	case gave: // those who wait were not in the same command
+		t.nextFirst()
+	}
+}
+
+// refuse tells one that makes one attempt; others go on waiting.
+func (t *Tally) refuse(op *Op, fx *Effects) {
+	if op.Once && !op.ended {
+		op.end(0, &reason.Held{TTL: -1}, fx)
+	}
+}
+
+// sleep puts the first who waits to sleep after a refusal, or lets it try again at once.
+func (t *Tally) sleep(o *Outcome) {
+	action, d := t.wait.Refused(LookEvery)
+	if action != queue.Sleep || t.waiters.Len() == 0 {
+		return
+	}
+	t.listen() // the confirmation is an event: it makes the first try again
+	switch {
+	case o.Moving:
+		d = min(d, movingLook)
+	case t.Port.Both():
+		d = min(d, bothLook)
+	}
+	t.Port.RingAt(o.Now.Add(d/2 + t.Port.Draw(d/2)))
+}

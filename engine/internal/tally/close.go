@@ -1,0 +1,61 @@
+package tally
+
+import "github.com/pawl-lock/pawl/engine/internal/reason"
+
+// StopWaiting fails who waits, and what has not been sent; what gives permits back goes on.
+func (t *Tally) StopWaiting(fx *Effects) { t.GoOn(fx) }
+
+// failNew fails what is not admitted any more when the engine is being closed.
+func (t *Tally) failNew(fx *Effects) {
+	for op := range t.waiters.All() {
+		op.end(0, reason.ErrClosed, fx)
+	}
+	for op := range t.tries.All() {
+		op.end(0, reason.ErrClosed, fx)
+	}
+	for op := range t.calls.All() {
+		if op.What != Release && !op.taken {
+			op.end(0, reason.ErrClosed, fx)
+		}
+	}
+}
+
+// End takes all permits from those who have them, and gives them back.
+func (t *Tally) End(fx *Effects) {
+	for p := range t.held.All() {
+		p.revoke()
+	}
+	t.GoOn(fx)
+}
+
+// Drop ends all that is left: nothing will be sent any more.
+func (t *Tally) Drop(fx *Effects) {
+	for p := range t.held.All() {
+		p.end(reason.ErrClosed)
+		t.Port.Counters().Revoked++
+	}
+	t.drop(fx)
+	t.GoOn(fx)
+}
+
+// drop ends what is queued, and the command: the client is closed.
+func (t *Tally) drop(fx *Effects) {
+	unknown := reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)
+	if !t.Cmd.doubt {
+		t.dissolve()
+	}
+	t.failTaken(unknown, fx)
+	t.clear()
+	for op := range t.calls.All() {
+		if op.What == Release {
+			op.end(0, unknown, fx)
+		}
+	}
+	t.failNew(fx)
+	if t.holdback != freely { // recovery or a timer finds it over
+		if t.holdback == stalled {
+			t.Port.Unstalled()
+		}
+		t.holdback = freely
+	}
+}

@@ -1,0 +1,342 @@
+package tally
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// DoubtFor is how long a command without an answer is repeated. The mark lasts ten seconds
+// longer: a copy may lie unread in the server for that long.
+const DoubtFor = 50 * time.Second
+
+// MostOps bounds the operations of a command, the look of a latch included.
+const MostOps = 64
+
+// forWaiters is how many of them calls leave to those who wait.
+const forWaiters = 16
+
+// Command is the command of a name that is out, or in doubt. From when it is first sent until
+// it is over, its number and its operations do not change.
+type Command struct {
+	Number uint64 // 0: it only looks, and there is no harm in a repeat
+	Ops    []*Op
+	Asks   bool // a look for those who await a latch follows
+
+	no       uint64 // which one it is
+	out      bool
+	doubt    bool          // a copy of it may have been executed
+	since    clock.Instant // when that was sent
+	attempts bool          // for the first of waiters, so the wait must hear of it
+	yields   bool          // others get their turn after it
+}
+
+// tooOld reports whether it is in doubt for so long that the mark may be gone soon.
+func (c *Command) tooOld(now clock.Instant) bool { return c.doubt && now >= c.since.Add(DoubtFor) }
+
+// GivesBack reports whether it gives something back, or is in doubt: then it goes before those
+// that only ask.
+func (c *Command) GivesBack() bool {
+	return c.doubt || len(c.Ops) > 0 && (c.Ops[0].What == Release || c.Ops[0].What == CountDown)
+}
+
+// Wanted reports whether it is to be sent still: somebody wants it, and it is not in doubt for
+// too long.
+func (c *Command) Wanted(now clock.Instant) bool {
+	if c.doubt {
+		return !c.tooOld(now)
+	}
+	if c.Asks {
+		return true
+	}
+	for _, op := range c.Ops {
+		if !op.ended {
+			return true
+		}
+	}
+	return false
+}
+
+// choose makes the next command, and reports whether there is anything to send. Calls come
+// first: a release may serve the waiters of the same command.
+func (t *Tally) choose() bool {
+	c := &t.Cmd
+	looks := t.looks
+	if t.looks = false; !looks || !t.chooseLooks() {
+		most := MostOps - min(forWaiters, t.waiters.Len()+t.tries.Len())
+		gives := t.takeCalls(most)
+		switch t.Kind {
+		case Semaphore:
+			t.takeAcquires(gives)
+		case Latch:
+			t.askFor(t.wait.Ready() || len(c.Ops) > 0)
+		}
+	}
+	if len(c.Ops) == 0 && !c.Asks {
+		return false
+	}
+	t.sent++
+	c.no = t.sent
+	for _, op := range c.Ops {
+		if op.What != Look {
+			c.Number = t.Port.Number()
+			break
+		}
+	}
+	return true
+}
+
+// chooseLooks takes what only looks, and reports whether there is any. While a cluster moves
+// the slot that is answered, and what needs the mark may not be.
+func (t *Tally) chooseLooks() bool {
+	for op := range t.calls.All() {
+		if op.What == Look && len(t.Cmd.Ops) < MostOps-1 {
+			t.take(op)
+		}
+	}
+	t.askFor(t.Kind == Latch && t.wait.Ready())
+	return len(t.Cmd.Ops) > 0 || t.Cmd.Asks
+}
+
+// askFor has those who await a latch looked for, if anybody does and it is time.
+func (t *Tally) askFor(time bool) {
+	if time && t.waiters.Len() > 0 {
+		t.Cmd.Asks = true
+		t.attempt()
+	}
+}
+
+// takeCalls takes what is done in its turn: first what gives something back. It reports
+// whether there will be more permits.
+func (t *Tally) takeCalls(most int) (gives bool) {
+	for op := range t.calls.All() {
+		if op.What == Release && len(t.Cmd.Ops) < most {
+			t.take(op)
+			gives = true
+		}
+	}
+	for op := range t.calls.All() {
+		if op.What != Release && len(t.Cmd.Ops) < most {
+			t.take(op)
+			gives = gives || op.What == Set || op.What == Add && op.N > 0
+		}
+	}
+	return gives
+}
+
+func (t *Tally) take(op *Op) {
+	op.taken = true
+	t.Cmd.Ops = append(t.Cmd.Ops, op)
+}
+
+// takeAcquires takes the first waiters, if they may try, and then those who make one attempt.
+func (t *Tally) takeAcquires(gives bool) {
+	c := &t.Cmd
+	if t.skips {
+		return
+	}
+	if gives && t.waiters.Len() > 0 && t.turnOver() {
+		return
+	}
+	if t.waiters.Len() > 0 && (t.wait.Ready() || gives || t.tries.Len() > 0) {
+		t.attempt()
+		for op := range t.waiters.All() {
+			if len(c.Ops) == MostOps {
+				return
+			}
+			t.take(op)
+		}
+	}
+	for op := range t.tries.All() {
+		if len(c.Ops) == MostOps {
+			return
+		}
+		t.take(op)
+	}
+}
+
+func (t *Tally) attempt() {
+	t.Cmd.attempts = true
+	t.wait.Sent()
+}
+
+// turnOver reports whether permits that are released are for other processes. A release and
+// the acquire of a waiter in one command leave nobody a chance, so that goes on for one turn
+// only:
+//
+//	this process             the server             another process
+//	release  ------------->  more than before
+//	                         message  ----------->  wakes
+//	the answer: skips a turn <--------------------  acquire
+//	                         granted  ----------->
+//	acquire  ------------->  refused, waits for a message
+func (t *Tally) turnOver() bool {
+	turn, now := t.Port.Turn(), t.Port.Now()
+	switch {
+	case turn == 0:
+		return true
+	case t.turnEnds == 0:
+		t.turnEnds = now.Add(turn)
+	case now > t.turnEnds:
+		t.turnEnds, t.Cmd.yields = 0, true
+		return true
+	}
+	return false
+}
+
+// Outcome is what became of a command.
+type Outcome struct {
+	Verdict    machine.Verdict
+	Answers    []int64 // to each operation, and to the look of a latch
+	NoCount    bool    // the key is no count
+	Superseded bool    // a later command has been executed
+	Mute       bool    // a message was refused
+	Moving     bool    // the slot is being migrated
+	Err        error   // what the server or the connection said, if anything
+	Sent, Now  clock.Instant
+}
+
+// Replied goes on after the reply of the command that is out, or its failure.
+func (t *Tally) Replied(o *Outcome, fx *Effects) {
+	c := &t.Cmd
+	c.out = false
+	if o.Verdict.Heard() {
+		t.refusal = nil
+	}
+	switch v := o.Verdict; {
+	case v == machine.Shut:
+		t.drop(fx)
+	case !v.Sent():
+		t.notSent(o, fx)
+	case v == machine.Answered && o.Superseded:
+		t.giveUp(nil, fx)
+	case v == machine.Answered:
+		t.answered(o, fx)
+	case v == machine.Unknown && c.Number == 0:
+		t.dissolve()
+	case v == machine.Unknown:
+		t.doubt(o)
+	case v == machine.Busy:
+		t.refusal = o.Err
+		t.noteRefusal(o)
+		t.looks = o.Moving && c.Number != 0
+		if !c.doubt {
+			t.dissolve()
+		}
+		t.pause(o.Now, o.Moving)
+	default:
+		t.noteRefusal(o)
+		t.denied(o, fx)
+	}
+	t.GoOn(fx)
+}
+
+// noteRefusal notes for Close that permits are not taken back.
+func (t *Tally) noteRefusal(o *Outcome) {
+	for _, op := range t.Cmd.Ops {
+		if op.What == Release {
+			t.Port.Refused(o.Err, o.Verdict != machine.Busy)
+			return
+		}
+	}
+}
+
+// notSent puts a command back that did not leave this process.
+func (t *Tally) notSent(o *Outcome, fx *Effects) {
+	if !t.Cmd.doubt {
+		t.dissolve()
+	}
+	switch {
+	case o.Verdict == machine.Unwanted:
+	case o.Verdict == machine.Full || o.Moving:
+		t.pause(o.Now, false)
+	case t.holdBack(stalled):
+		fx.Stalled = t
+	}
+}
+
+// doubt notes that a copy of the command may have been executed.
+func (t *Tally) doubt(o *Outcome) {
+	c := &t.Cmd
+	if c.doubt {
+		return
+	}
+	c.doubt, c.since = true, o.Sent
+	if c.since == 0 {
+		c.since = o.Now
+	}
+	t.Port.DoubtUntil(c.since.Add(DoubtFor))
+}
+
+// DoubtOver gives a command up that has been in doubt for too long.
+func (t *Tally) DoubtOver(now clock.Instant, fx *Effects) {
+	if c := &t.Cmd; !c.out && c.tooOld(now) {
+		t.giveUp(t.trouble(), fx)
+		t.GoOn(fx)
+	}
+}
+
+// giveUp tells that nobody knows what became of the command.
+func (t *Tally) giveUp(why error, fx *Effects) {
+	is := []error{reason.ErrOutcomeUnknown}
+	if why != nil {
+		is = append(is, reason.ErrUnavailable, why)
+	}
+	unknown := reason.Because(is...)
+	t.Port.Counters().Unknown++
+	t.failTaken(unknown, fx)
+	t.clear()
+}
+
+// denied fails a command that the server refuses for good.
+func (t *Tally) denied(o *Outcome, fx *Effects) {
+	why := o.Err
+	if t.Cmd.doubt { // an earlier copy may have been executed
+		why = reason.Because(reason.ErrOutcomeUnknown, o.Err)
+		t.Port.Counters().Unknown++
+	}
+	t.failTaken(why, fx)
+	if t.Cmd.Asks {
+		t.tellAwaiting(why, fx)
+	}
+	t.clear()
+}
+
+// failTaken fails the operations of the command.
+func (t *Tally) failTaken(why error, fx *Effects) {
+	for _, op := range t.Cmd.Ops {
+		op.fail(why, fx)
+	}
+}
+
+// tellAwaiting tells those who awaited a latch when the command was made.
+func (t *Tally) tellAwaiting(why error, fx *Effects) {
+	for op := range t.waiters.All() {
+		if op.since < t.Cmd.no {
+			op.end(0, why, fx)
+		}
+	}
+}
+
+// dissolve takes a command apart that nobody has executed.
+func (t *Tally) dissolve() {
+	for _, op := range t.Cmd.Ops {
+		op.taken = false
+	}
+	t.clear()
+}
+
+// clear ends a command.
+func (t *Tally) clear() {
+	c := &t.Cmd
+	if c.doubt {
+		t.Port.Doubtless()
+	}
+	if c.attempts {
+		t.wait.Reset()
+	}
+	clear(c.Ops)
+	*c = Command{Ops: c.Ops[:0]}
+}

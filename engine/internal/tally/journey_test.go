@@ -1,0 +1,542 @@
+package tally
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+func TestOneCommandAtATimeWithAllThatWaits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a2")
+	l.wantSent("1 a2")
+	b, c := l.ask("b", "a1"), l.ask("c", "a1")
+	l.ask("d", "v")
+	l.wantSent("")
+	l.answer(1)
+	if a.permits == nil || l.heard() != "a" {
+		t.Fatal("a has no permits")
+	}
+	l.wantSent("2 v0 a1 a1")
+	r := l.release(a) // while it is out
+	l.answer(5, 1, 1)
+	l.wantSent("3 r2")
+	if b.permits == nil || c.permits == nil || !a.ended {
+		t.Fatal("no permits")
+	}
+	l.answer(1)
+	if r.settled != 1 || r.why != nil {
+		t.Error(r.why)
+	}
+	l.release(b)
+	l.answer(1)
+	l.release(c)
+	l.answer(1)
+	l.wantRest()
+}
+
+// A release and those who wait go in one command, the release first.
+func TestAReleaseServesThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.answer(1)
+	l.took()
+	b := l.ask("b", "a1")
+	l.answer(0) // it sleeps
+	if !l.listens {
+		t.Fatal("it does not listen")
+	}
+	l.took()
+	l.ask("c", "a1")
+	l.wantSent("")
+	l.release(a)
+	l.wantSent("3 r1 a1 a1")
+	l.answer(1, 1, 0)
+	if b.permits == nil || l.heard() != "a release of a b" {
+		t.Fatal("b has no permits")
+	}
+	l.wantSent("")
+}
+
+func TestWhatWasNotSentIsChosenAnew(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	l.ask("a", "a1")
+	l.wantSent("1 a1")
+	l.fail(machine.NotSent)
+	b := l.ask("b", "a2")
+	l.ask("c", "p3")
+	l.wantSent("")
+	l.do(func(fx *Effects) { b.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	if !errors.Is(b.why, reason.ErrAbandoned) || errors.Is(b.why, reason.ErrOutcomeUnknown) {
+		t.Error(b.why)
+	}
+	l.resume()
+	l.wantSent("2 p3 a1")
+	l.answer(1, 1)
+}
+
+// A command without an answer is repeated as it is, and nothing else is sent before.
+func TestADoubtIsRepeatedAsItIs(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a, b := l.ask("a", "a1"), l.ask("b", "a1")
+	l.took()
+	l.fail(machine.Unknown) // of a alone
+	l.wantSent("1 a1")
+	l.fail(machine.NotSent)
+	l.ask("c", "p9")
+	l.resume()
+	l.wantSent("1 a1")
+	l.fail(machine.Busy)
+	l.do(l.tally.PauseOver)
+	l.wantSent("1 a1")
+	l.answer(1)
+	if a.permits == nil || b.permits != nil || l.doubts != 0 {
+		t.Fatal("a has no permits")
+	}
+	l.wantSent("2 p9 a1")
+}
+
+func TestADoubtIsGivenUpAfterAWhile(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	c := l.ask("c", "p1")
+	l.fail(machine.Unknown)
+	l.took()
+	l.fail(machine.NotSent)
+	since := l.doubts
+	l.now = since.Add(-time.Millisecond)
+	l.do(func(fx *Effects) { l.tally.DoubtOver(l.now, fx) })
+	if a.settled != 0 {
+		t.Fatal("it is given up too soon")
+	}
+	l.now = since
+	l.trouble = errLab
+	l.do(func(fx *Effects) { l.tally.DoubtOver(l.now, fx) })
+	if !errors.Is(a.why, reason.ErrOutcomeUnknown) || !errors.Is(a.why, reason.ErrUnavailable) || c.settled != 0 {
+		t.Fatal(a.why, c.why)
+	}
+	l.resume()
+	l.wantSent("2 p1")
+	l.answer(1)
+	l.wantRest()
+}
+
+// The timer of a doubt may come while a copy is out. Its answer counts, but no other copy is sent.
+func TestADoubtThatIsOutWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	for _, answered := range []bool{true, false} {
+		l := newLab(t, Semaphore)
+		a := l.ask("a", "a1")
+		l.fail(machine.Unknown)
+		l.wantSent("1 a1, 1 a1")
+		l.now = l.doubts
+		l.do(func(fx *Effects) { l.tally.DoubtOver(l.now, fx) })
+		if a.settled != 0 {
+			t.Fatal("it is given up while it is out")
+		}
+		if answered {
+			l.answer(1)
+			if a.permits == nil {
+				t.Error("no permits")
+			}
+			continue
+		}
+		l.fail(machine.Unknown)
+		l.wantSent("")
+		if !errors.Is(a.why, reason.ErrOutcomeUnknown) {
+			t.Error(a.why)
+		}
+		l.wantRest()
+	}
+}
+
+// A command that only looks is in no doubt.
+func TestALookIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	l.ask("a", "v")
+	l.fail(machine.Unknown)
+	l.wantSent("0 v0, 0 v0")
+	if l.doubts != 0 {
+		t.Error("it is in doubt")
+	}
+	l.answer(3)
+	l.wantRest()
+}
+
+func TestWhatIsGrantedToNobodyIsGivenBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a4")
+	l.took()
+	l.do(func(fx *Effects) { a.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	if l.heard() != "a" || errors.Is(a.why, reason.ErrOutcomeUnknown) {
+		t.Fatal(a.why)
+	}
+	l.fail(machine.Unknown)
+	l.wantSent("1 a4") // it may have been granted
+	l.answer(1)
+	l.wantSent("2 r4")
+	l.answer(1)
+	l.wantRest()
+	if l.counts.Acquired != 0 || l.counts.NotAcquired != 1 {
+		t.Errorf("%+v", l.counts)
+	}
+}
+
+// A release goes on when its caller has given up; another operation that the server may have
+// does, too, and its caller is told that nobody knows.
+func TestOperationsThatGoOnWithoutTheirCallers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.answer(1)
+	l.took()
+	c := l.ask("c", "p1")
+	r := l.release(a)
+	d := l.ask("d", "p5")
+	for _, one := range []*caller{c, r, d} {
+		l.do(func(fx *Effects) { one.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	}
+	if !errors.Is(c.why, reason.ErrOutcomeUnknown) || !errors.Is(r.why, reason.ErrOutcomeUnknown) || errors.Is(d.why, reason.ErrOutcomeUnknown) {
+		t.Error(c.why, r.why, d.why)
+	}
+	l.wantSent("2 p1")
+	l.answer(1)
+	l.wantSent("3 r1")
+	l.answer(1)
+	l.wantRest()
+}
+
+// A message between a try and its refusal must not be slept over.
+func TestNoMessageIsSleptOver(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	l.ask("a", "a1")
+	l.answer(0)
+	l.wantSent("1 a1")
+	l.do(l.tally.Subscribed)
+	l.wantSent("2 a1")
+	l.do(l.tally.Announced) // while it is out
+	l.answer(0)
+	l.wantSent("3 a1")
+	l.answer(0)
+	l.wantSent("")
+	l.do(l.tally.Announced)
+	l.wantSent("4 a1")
+	l.answer(0)
+	if sleeps := l.rings.Sub(l.now); sleeps > LookEvery || sleeps < LookEvery/2 {
+		t.Errorf("it sleeps for %v", sleeps)
+	}
+	l.ring()
+	l.wantSent("5 a1")
+	l.answer(0)
+	l.do(l.tally.Cut)
+	l.wantSent("")
+	l.resume() // paced
+	l.wantSent("6 a1")
+	l.answer(0)
+	if sleeps := l.rings.Sub(l.now); sleeps > time.Second {
+		t.Errorf("it sleeps for %v without a channel", sleeps)
+	}
+}
+
+func TestTriesAreRefusedBehindThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	l.ask("a", "a5")
+	l.answer(0)
+	l.took()
+	b := l.ask("b", "t1")
+	l.wantSent("2 a5 a1")
+	l.answer(0, 0)
+	var held *reason.Held
+	if !errors.As(b.why, &held) {
+		t.Error(b.why)
+	}
+}
+
+// When the first who waits leaves, the next one tries: it may want less.
+func TestTheNextTriesWhenTheFirstLeaves(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a5")
+	l.answer(0)
+	l.ask("b", "a1")
+	l.took()
+	l.do(func(fx *Effects) { a.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, fx) })
+	if !errors.Is(a.why, reason.ErrHeld) || !errors.Is(a.why, reason.ErrWaited) {
+		t.Error(a.why)
+	}
+	l.wantSent("2 a1")
+}
+
+// Permits go from one to the next here for a turn only. Then others get a chance.
+func TestATurnEnds(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.answer(1)
+	b := l.ask("b", "a1")
+	l.answer(0)
+	l.ask("c", "a1")
+	l.took()
+	l.release(a)
+	l.wantSent("3 r1 a1 a1")
+	l.answer(1, 1, 0)
+	l.now = l.now.Add(l.turn + time.Millisecond)
+	l.release(b)
+	l.wantSent("4 r1")
+	l.answer(1)
+	l.wantSent("")
+	l.ask("d", "t1") // it does not take that chance from others either
+	l.wantSent("")
+	l.do(l.tally.Announced)
+	l.wantSent("")
+	if skips := l.rings.Sub(l.now); skips > yieldMost {
+		t.Errorf("it skips for %v", skips)
+	}
+	l.ring()
+	l.wantSent("5 a1 a1")
+}
+
+// If those who wait give up while they skip a turn, nobody skips it: one that makes a single
+// attempt makes it at once. The alarm is for the subscription by then.
+func TestATurnIsNotSkippedForNobody(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.answer(1)
+	b := l.ask("b", "a1")
+	l.answer(0)
+	c := l.ask("c", "a1")
+	l.release(a)
+	l.answer(1, 1, 0)
+	l.now = l.now.Add(l.turn + time.Millisecond)
+	l.release(b)
+	l.answer(1)
+	l.took()
+	d := l.ask("d", "t1")
+	l.wantSent("")
+	l.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	l.wantSent("5 a1")
+	l.answer(1)
+	if d.permits == nil {
+		t.Error("it has no permits")
+	}
+}
+
+func TestNoTurnAtAll(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	l.turn = 0
+	a := l.ask("a", "a1")
+	l.answer(1)
+	l.ask("b", "a1")
+	l.answer(0)
+	l.took()
+	l.release(a)
+	l.wantSent("3 r1")
+	l.answer(1)
+	l.wantSent("4 a1")
+}
+
+func TestALatchAnswersAllWhoAwaitIt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	a, b := l.ask("a", "w"), l.ask("b", "w")
+	l.wantSent("0 v")
+	l.answer(0) // b came later
+	if a.settled != 1 || b.settled != 0 {
+		t.Fatal("a waits, or b does not")
+	}
+	l.wantSent("0 v")
+	l.answer(2)
+	l.took()
+	c := l.ask("c", "w")
+	l.wantSent("")
+	if !l.listens {
+		t.Fatal("it does not listen")
+	}
+	l.ask("d", "c")
+	l.wantSent("1 c0 v") // both in one round trip
+	l.answer(1, 1)
+	l.do(l.tally.Announced)
+	l.wantSent("0 v")
+	l.answer(0)
+	if b.settled != 1 || c.settled != 1 || c.why != nil {
+		t.Fatal("they wait still")
+	}
+	l.ring() // nobody waits any more
+	l.wantRest()
+}
+
+func TestClosing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a2")
+	l.answer(1)
+	b := l.ask("b", "a1")
+	l.answer(0)
+	c := l.ask("c", "p1") // is out
+	d := l.ask("d", "p1")
+	l.took()
+	l.closing = true
+	l.do(l.tally.StopWaiting)
+	if !errors.Is(b.why, reason.ErrClosed) || !errors.Is(d.why, reason.ErrClosed) || c.settled != 0 || l.listens {
+		t.Fatal(b.why, d.why, c.settled)
+	}
+	l.do(l.tally.End)
+	if !a.ended || a.permits.Err() != reason.ErrClosed {
+		t.Error("a has permits still")
+	}
+	l.answer(1, 0)
+	l.wantSent("4 r2")
+	l.answer(1)
+	l.wantRest()
+}
+
+func TestDroppingLeavesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a2")
+	l.answer(1)
+	l.ask("b", "p1")
+	l.fail(machine.Unknown)
+	l.fail(machine.NotSent)
+	r := l.release(a)
+	l.closing = true
+	l.do(l.tally.Drop)
+	if !errors.Is(r.why, reason.ErrOutcomeUnknown) {
+		t.Error(r.why)
+	}
+	l.wantRest()
+}
+
+// No more than 64 operations go in a command, and calls leave room for those who wait.
+func TestACommandIsBounded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	l.ask("first", "p1")
+	for range 100 {
+		l.ask("c", "p1")
+		l.ask("a", "a1")
+	}
+	l.answer(1)
+	calls, acquires := 0, 0
+	for _, op := range l.tally.Cmd.Ops {
+		if op.What == Acquire {
+			acquires++
+		} else {
+			calls++
+		}
+	}
+	if calls != MostOps-forWaiters || acquires != forWaiters {
+		t.Errorf("%d calls and %d acquires", calls, acquires)
+	}
+}
+
+func TestDeniedAndWrongType(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.fail(machine.Denied)
+	if a.why != errLab {
+		t.Error(a.why)
+	}
+	l.wantRest()
+	l = newLab(t, Semaphore)
+	a = l.ask("a", "a1")
+	l.fail(machine.Unknown)
+	l.fail(machine.Denied)
+	if !errors.Is(a.why, reason.ErrOutcomeUnknown) || !errors.Is(a.why, errLab) {
+		t.Error(a.why)
+	}
+	l.wantRest()
+	l = newLab(t, Latch)
+	a = l.ask("a", "w")
+	l.reply(Outcome{NoCount: true})
+	if !errors.Is(a.why, reason.ErrWrongType) {
+		t.Error(a.why)
+	}
+	l.wantRest()
+}
+
+func TestForbiddenChannelFailsThoseWhoWait(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.answer(0)
+	l.do(func(fx *Effects) { l.tally.Forbidden(errLab, fx) })
+	if a.why != errLab {
+		t.Error(a.why)
+	}
+	l.wantRest()
+}
+
+// While a cluster moves the slot, what needs the mark may have to wait. Who only looks need not.
+func TestLooksDoNotWaitForASlotThatMoves(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	l.ask("a", "c")
+	b := l.ask("b", "w")
+	l.wantSent("1 c0")
+	l.reply(Outcome{Verdict: machine.Busy, Err: errLab, Moving: true})
+	l.do(l.tally.PauseOver)
+	l.wantSent("0 v")
+	l.answer(0)
+	if b.settled != 1 {
+		t.Error("it awaits a latch that is open")
+	}
+	l.wantSent("2 c0")
+}
+
+// A doubt may wait for room on a full lane until it is too old: then it is not wanted any more.
+func TestADoubtThatWaitsForRoomForTooLong(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.fail(machine.Unknown)
+	l.took()
+	if !l.tally.Cmd.Wanted(l.now) {
+		t.Error("it is not wanted")
+	}
+	l.now = l.doubts
+	if l.tally.Cmd.Wanted(l.now) {
+		t.Error("it is wanted still")
+	}
+	l.fail(machine.Unwanted)
+	l.wantSent("")
+	if !errors.Is(a.why, reason.ErrOutcomeUnknown) {
+		t.Error(a.why)
+	}
+	l.wantRest()
+}
+
+// One who was refused has given up meanwhile. Those behind want less, and were not asked for: they
+// do not sleep because of that.
+func TestOneWhoGaveUpPutsNobodyToSleep(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a2")
+	l.wantSent("1 a2")
+	b := l.ask("b", "a1")
+	l.do(func(fx *Effects) { a.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	l.answer(0)
+	l.wantSent("2 a1")
+	l.answer(1)
+	if b.permits == nil {
+		t.Fatal("b has no permits")
+	}
+	l.release(b)
+	l.answer(1)
+	l.wantRest()
+}

@@ -1,0 +1,216 @@
+package tally
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// lab surrounds a Tally with a world in which nothing happens by itself: it is the Port.
+type lab struct {
+	t       *testing.T
+	tally   *Tally
+	now     clock.Instant
+	number  uint64
+	turn    time.Duration
+	counts  Counters
+	closing bool
+	sharded bool
+	both    bool
+	trouble error
+	refused error
+
+	rings, pauses, doubts clock.Instant // 0: not set
+	listens, unheard      bool
+	idle                  int
+	unstalled             int
+
+	sent    []string // commands, as they were sent
+	stalled bool     // recovery has it
+	told    []string // names of callers, in order
+}
+
+func newLab(t *testing.T, k Kind) *lab {
+	l := &lab{t: t, now: clock.Instant(time.Hour), turn: 10 * time.Millisecond}
+	l.tally = &Tally{Port: l, Name: "n", Kind: k}
+	return l
+}
+
+func (l *lab) Now() clock.Instant                 { return l.now }
+func (l *lab) Draw(d time.Duration) time.Duration { return d / 2 }
+func (l *lab) Number() uint64                     { l.number++; return l.number }
+func (l *lab) Turn() time.Duration                { return l.turn }
+func (l *lab) Counters() *Counters                { return &l.counts }
+func (l *lab) Closing() bool                      { return l.closing }
+func (l *lab) Trouble() error                     { return l.trouble }
+func (l *lab) Sharded() bool                      { return l.sharded }
+func (l *lab) Both() bool                         { return l.both }
+func (l *lab) RingAt(at clock.Instant)            { l.rings = at }
+func (l *lab) Silence()                           { l.rings = 0 }
+func (l *lab) PauseUntil(at clock.Instant)        { l.pauses = at }
+func (l *lab) DoubtUntil(at clock.Instant)        { l.doubts = at }
+func (l *lab) Doubtless()                         { l.doubts = 0 }
+func (l *lab) Listen()                            { l.listens = true }
+func (l *lab) Unlisten()                          { l.listens = false }
+func (l *lab) Unstalled()                         { l.unstalled++; l.stalled = false }
+func (l *lab) Unheard()                           { l.unheard = true }
+func (l *lab) Refused(why error, _ bool)          { l.refused = why }
+func (l *lab) Idle()                              { l.idle++ }
+
+// caller is one who asked for something.
+type caller struct {
+	Op
+	l       *lab
+	name    string
+	settled int
+	answer  int64
+	why     error
+	permits *Permits
+	ended   bool // its permits are not held any more
+}
+
+func (c *caller) Granted() *Permits {
+	c.permits = &Permits{Port: c}
+	return c.permits
+}
+
+func (c *caller) Settled(answer int64, why error) {
+	if c.settled++; c.settled > 1 {
+		c.l.t.Fatalf("%s has two verdicts", c.name)
+	}
+	c.answer, c.why = answer, why
+}
+
+func (c *caller) Deliver() { c.l.told = append(c.l.told, c.name) }
+func (c *caller) Ended()   { c.ended = true }
+
+// do makes a transition, and does what it leaves to be done.
+func (l *lab) do(f func(fx *Effects)) {
+	l.t.Helper()
+	var fx Effects
+	f(&fx)
+	l.finish(&fx)
+}
+
+func (l *lab) finish(fx *Effects) {
+	l.t.Helper()
+	if fx.Send != nil {
+		l.sent = append(l.sent, l.written())
+	}
+	if fx.Stalled != nil && !fx.Stalled.Out { // else recovery was told before that nobody wants it
+		if l.stalled {
+			l.t.Fatal("recovery has it twice")
+		}
+		l.stalled = true
+	}
+	fx.Deliver()
+}
+
+// written is the command as it is sent: its number, and its operations.
+func (l *lab) written() string {
+	c := &l.tally.Cmd
+	text := fmt.Sprint(c.Number)
+	for _, op := range c.Ops {
+		text += fmt.Sprintf(" %c%d", op.What, op.N)
+	}
+	if c.Asks {
+		text += " v"
+	}
+	return text
+}
+
+// took returns the commands that were sent since.
+func (l *lab) took() string {
+	text := strings.Join(l.sent, ", ")
+	l.sent = nil
+	return text
+}
+
+func (l *lab) wantSent(want string) {
+	l.t.Helper()
+	if got := l.took(); got != want {
+		l.t.Fatalf("sent: %q, want %q", got, want)
+	}
+}
+
+// heard returns who was told something since.
+func (l *lab) heard() string {
+	text := strings.Join(l.told, " ")
+	l.told = nil
+	return text
+}
+
+// ask asks for something: a3 acquires three, t1 tries to acquire one.
+func (l *lab) ask(name, what string) *caller {
+	l.t.Helper()
+	c := &caller{l: l, name: name}
+	var n int64
+	_, _ = fmt.Sscanf(what[1:], "%d", &n)
+	letter := What(what[0])
+	if letter == 't' {
+		letter, c.Once = Acquire, true
+	}
+	c.Init(c, letter, n)
+	l.do(func(fx *Effects) { l.tally.Admit(&c.Op, fx) })
+	return c
+}
+
+// answer answers the command that is out.
+func (l *lab) answer(codes ...int64) { l.t.Helper(); l.reply(Outcome{Answers: codes}) }
+
+// fail has the command that is out end with that verdict.
+func (l *lab) fail(v machine.Verdict) { l.t.Helper(); l.reply(Outcome{Verdict: v, Err: errLab}) }
+
+var errLab = fmt.Errorf("the server says no")
+
+func (l *lab) reply(o Outcome) {
+	l.t.Helper()
+	if !l.tally.Cmd.out {
+		l.t.Fatal("nothing is out")
+	}
+	o.Sent, o.Now = l.now.Add(-time.Millisecond), l.now
+	l.do(func(fx *Effects) { l.tally.Replied(&o, fx) })
+}
+
+// release gives permits back.
+func (l *lab) release(c *caller) *caller {
+	l.t.Helper()
+	r := &caller{l: l, name: "release of " + c.name}
+	r.Init(r, Release, 0)
+	l.do(func(fx *Effects) {
+		if err := c.permits.Release(&r.Op, fx); err != nil {
+			l.t.Fatal(err)
+		}
+	})
+	return r
+}
+
+func (l *lab) resume() {
+	l.t.Helper()
+	if !l.stalled {
+		l.t.Fatal("recovery does not have it")
+	}
+	l.stalled = false
+	l.do(l.tally.Resume)
+}
+
+func (l *lab) ring() {
+	l.t.Helper()
+	if l.rings == 0 {
+		l.t.Fatal("no alarm is set")
+	}
+	l.now, l.rings = max(l.now, l.rings), 0
+	l.do(l.tally.Rang)
+}
+
+// wantRest fails the test unless nothing is left.
+func (l *lab) wantRest() {
+	l.t.Helper()
+	if !l.tally.Out || l.idle != 1 || l.rings != 0 || l.doubts != 0 || l.listens || l.stalled || l.counts.Pending != 0 || l.counts.Held != 0 {
+		l.t.Errorf("something is left: %+v, %+v", l.tally.View(), l)
+	}
+}

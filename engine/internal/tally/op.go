@@ -1,0 +1,157 @@
+package tally
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// What an Op does; see tally.lua for the letters.
+type What byte
+
+// The operations.
+const (
+	Acquire   What = 'a'
+	Release   What = 'r'
+	Add       What = 'p'
+	Set       What = 's'
+	Drain     What = 'd'
+	CountDown What = 'c'
+	SetCount  What = 'l'
+	Look      What = 'v'
+	Await     What = 'w' // until a latch is open: sent as a Look for all who wait
+)
+
+// Op is one operation of a caller, from its admission until its verdict. One that is given up
+// while the server may have it stays in its command: what it is granted then is given back.
+type Op struct {
+	What What
+	N    int64
+	Once bool // an Acquire that makes one attempt
+
+	port  OpPort // nil: nobody wants to know, or has been told
+	tally *Tally // nil until it is admitted
+	place queue.Elem[*Op]
+	since uint64 // commands before it
+	taken bool   // the command has it
+	ended bool   // it has its verdict
+}
+
+// Init makes an op ready to be admitted.
+func (op *Op) Init(p OpPort, what What, n int64) {
+	op.port, op.What, op.N = p, what, n
+	op.place.Value = op
+}
+
+// Told reports whether its caller has a verdict. A release may go on anyway.
+func (op *Op) Told() bool { return op.port == nil }
+
+// Tally is that of its name; nil until it is admitted.
+func (op *Op) Tally() *Tally { return op.tally }
+
+// Drop ends an op that is not admitted yet. Nobody is told.
+func (op *Op) Drop() { op.ended, op.port = true, nil }
+
+// waits reports whether it waits until it gets what it asks for.
+func (op *Op) waits() bool { return op.What == Await || op.What == Acquire && !op.Once }
+
+// list is where it is queued.
+func (op *Op) list() *queue.List[*Op] {
+	switch t := op.tally; {
+	case op.waits():
+		return &t.waiters
+	case op.What == Acquire:
+		return &t.tries
+	default:
+		return &t.calls
+	}
+}
+
+// end takes the op out of everything but its command, and tells its caller.
+func (op *Op) end(answer int64, why error, fx *Effects) {
+	op.list().Remove(&op.place)
+	op.ended = true
+	op.tell(answer, why, fx)
+}
+
+// fail ends the op without an answer, unless it has ended.
+func (op *Op) fail(why error, fx *Effects) {
+	if !op.ended {
+		op.end(0, why, fx)
+	}
+}
+
+// tell gives the caller its verdict; the result follows by Effects.
+func (op *Op) tell(answer int64, why error, fx *Effects) {
+	if op.port == nil {
+		return
+	}
+	n := op.tally.Port.Counters()
+	n.Pending--
+	if why != nil && op.What == Acquire {
+		n.NotAcquired++
+	}
+	op.port.Settled(answer, why)
+	fx.told = append(fx.told, op.port)
+	op.port = nil
+}
+
+// Cancel gives up an op that has been admitted, and has not ended. The server may have it:
+// then it is unknown what becomes of it, but for an acquire, which is given back. A release
+// is not given up, and goes on.
+func (op *Op) Cancel(s reason.Stop, fx *Effects) {
+	t := op.tally
+	first := op.waits() && t.First() == op
+	why := t.gaveUp(op, s)
+	if op.What == Release {
+		op.tell(0, why, fx)
+	} else {
+		op.end(0, why, fx)
+	}
+	if first {
+		t.nextFirst()
+	}
+	t.GoOn(fx)
+}
+
+// gaveUp is the reason of one that is given up: what ended it, and what stood in its way.
+func (t *Tally) gaveUp(op *Op, s reason.Stop) error {
+	is := []error{s.Cause}
+	if s.Cause == nil {
+		is = nil
+	}
+	unsure := op.What == Release || op.taken && op.What != Acquire && op.What != Look && op.What != Await
+	if unsure {
+		is = append([]error{reason.ErrOutcomeUnknown}, is...)
+	}
+	switch trouble := t.trouble(); {
+	case trouble != nil:
+		is = append(is, reason.ErrUnavailable, trouble)
+	case unsure:
+	case op.waits() && t.refused:
+		is = append(is, t.taken())
+	case s.Late:
+		is = append(is, reason.NoAnswer)
+	case op.taken:
+		is = append(is, reason.ErrEarly)
+	}
+	if len(is) == 0 {
+		return reason.ErrUnavailable
+	}
+	return reason.Because(is...)
+}
+
+// taken is what a waiter is told that was refused.
+func (t *Tally) taken() error {
+	if t.Kind == Latch {
+		return reason.ErrPending
+	}
+	return &reason.Held{TTL: -1}
+}
+
+// trouble is why the server does not answer; nil if it may.
+func (t *Tally) trouble() error {
+	if err := t.Port.Trouble(); err != nil {
+		return err
+	}
+	return t.refusal
+}

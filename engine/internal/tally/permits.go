@@ -1,0 +1,74 @@
+package tally
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Permits are what an acquire was granted, until they are given back.
+type Permits struct {
+	Port PermitsPort
+	N    int64
+
+	tally *Tally
+	place queue.Elem[*Permits]
+	why   error // why they are not held any more
+}
+
+// Err is nil while they are held, and then why they are not.
+func (p *Permits) Err() error { return p.why }
+
+// Tally is that of their name.
+func (p *Permits) Tally() *Tally { return p.tally }
+
+// grant ends an acquire with permits.
+func (op *Op) grant(fx *Effects) {
+	t := op.tally
+	p := op.port.Granted()
+	p.tally, p.N, p.place.Value = t, op.N, p
+	t.held.PushBack(&p.place)
+	n := t.Port.Counters()
+	n.Acquired++
+	n.Held++
+	op.end(op.N, nil, fx)
+}
+
+// Release gives the permits back, once. The verdict of that comes to the op.
+func (p *Permits) Release(op *Op, fx *Effects) error {
+	switch {
+	case p.why == reason.ErrReleased:
+		return reason.ErrNotHeld
+	case p.why != nil:
+		return p.why
+	}
+	p.end(reason.ErrReleased)
+	p.tally.Port.Counters().Released++
+	op.N = p.N
+	p.tally.Admit(op, fx)
+	return nil
+}
+
+// revoke gives them back because the engine is being closed.
+func (p *Permits) revoke() {
+	p.end(reason.ErrClosed)
+	p.tally.Port.Counters().Revoked++
+	p.tally.giveBack(p.N)
+}
+
+func (p *Permits) end(why error) {
+	p.why = why
+	p.tally.held.Remove(&p.place)
+	p.tally.Port.Counters().Held--
+	p.Port.Ended()
+}
+
+// giveBack releases permits that nobody has.
+func (t *Tally) giveBack(n int64) { t.calls.PushBack(&t.newOp(Release, n).place) }
+
+// newOp makes an op of nobody.
+func (t *Tally) newOp(what What, n int64) *Op {
+	op := new(Op)
+	op.Init(nil, what, n)
+	op.tally, op.since = t, t.sent
+	return op
+}

@@ -1,0 +1,84 @@
+package tally
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Port is what surrounds a Tally. Its methods are called under the shard's lock. They do not
+// block, run no code of a user, and do not call back.
+type Port interface {
+	Now() clock.Instant
+	// Draw returns a random part of d.
+	Draw(d time.Duration) time.Duration
+	// Number returns one that is higher than all before it for the name.
+	Number() uint64
+	// Turn is how long permits may go from one to the next in this process before others
+	// get a chance; 0: no time at all.
+	Turn() time.Duration
+	Counters() *Counters
+
+	// Closing: nothing new is admitted.
+	Closing() bool
+	// Trouble is what keeps the lane of the name from having a connection; nil: it has one.
+	Trouble() error
+	// Sharded: messages of channels are sharded. Both: they are, but others of the
+	// deployment may still announce with plain ones.
+	Sharded() bool
+	Both() bool
+
+	// RingAt has Rang called at an instant, instead of any other.
+	RingAt(at clock.Instant)
+	Silence()
+	// PauseUntil has PauseOver called, and DoubtUntil DoubtOver; they happen once.
+	PauseUntil(at clock.Instant)
+	DoubtUntil(at clock.Instant)
+	Doubtless() // DoubtOver need not be called
+
+	// Listen subscribes to the channel of the name, Unlisten gives it up.
+	Listen()
+	Unlisten()
+
+	// Unstalled: a name that recovery lists has nothing to send any more.
+	Unstalled()
+	// Unheard: a message was refused.
+	Unheard()
+	// Refused: the server refused to take permits back, for good or for now.
+	Refused(why error, forGood bool)
+	// Idle: nothing is left of the name.
+	Idle()
+}
+
+// OpPort is the caller of an Op.
+type OpPort interface {
+	// Granted makes the Permits of an acquire that is granted.
+	Granted() *Permits
+	// Settled is called under the shard's lock: it has its verdict. Deliver follows, without it.
+	Settled(answer int64, why error)
+	Deliver()
+}
+
+// PermitsPort is what the engine has of Permits.
+type PermitsPort interface {
+	// Ended: they were released, or the engine is being closed. It is called under the lock.
+	Ended()
+}
+
+// Counters are one shard's part of the statistics, guarded by its lock.
+type Counters struct {
+	Held, Pending                 int
+	Acquired, Released            uint64
+	NotAcquired, Unknown, Revoked uint64 // Revoked: by Close
+}
+
+// Add adds those of another shard.
+func (c *Counters) Add(o *Counters) {
+	c.Held += o.Held
+	c.Pending += o.Pending
+	c.Acquired += o.Acquired
+	c.Released += o.Released
+	c.NotAcquired += o.NotAcquired
+	c.Unknown += o.Unknown
+	c.Revoked += o.Revoked
+}

@@ -1,0 +1,198 @@
+package tally
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Kind is what counts.
+type Kind uint8
+
+// The kinds.
+const (
+	Semaphore Kind = iota
+	Latch
+	Kinds = iota
+)
+
+// A Tally is the local state of one count: who waits for it and has permits in this process,
+// and the one command of the name that may be on the wire.
+//
+// Invariants, under the shard's lock:
+//
+//  1. At most one command of the name is out, or in doubt (Cmd). The next one is chosen from
+//     the state at that time.
+//  2. Operations of a command stay in their lists until it is answered, or stay at the front
+//     if it was not sent. Those that their callers give up leave the list, and stay in the
+//     command.
+//  3. Waiters are served in order: once one of them is refused, so are all behind it, and
+//     everybody who makes a single attempt.
+//  4. A waiter that was refused sleeps until the channel says something, or for LookEvery.
+//  5. It is in the table (not Out) as long as anything is left: operations, permits, a
+//     command, a subscription, a pause.
+type Tally struct {
+	Port Port
+	Name string // as it stands on the server
+	Kind Kind
+
+	Cmd Command
+
+	calls   queue.List[*Op] // what is done when its turn comes
+	waiters queue.List[*Op] // Acquire and Await, first come first served
+	tries   queue.List[*Op] // Acquire, once
+	held    queue.List[*Permits]
+
+	wait     queue.Wait
+	linger   bool          // nobody waits; the alarm ends the subscription
+	skips    bool          // others get their turn; the alarm ends that
+	turnEnds clock.Instant // 0: it has not begun
+
+	holdback holdback
+	pauses   uint8  // refusals in a row, for the pause between them
+	refusal  error  // why the server refuses for now
+	looks    bool   // what only looks is to be sent next
+	sent     uint64 // commands so far
+	refused  bool   // the latest command that tried has refused a waiter
+	Out      bool
+}
+
+// holdback says why nothing of the name may be sent.
+type holdback uint8
+
+const (
+	freely  holdback = iota
+	stalled          // no connection: recovery goes on with it
+	paused           // the server refuses for now: the timer of the pause goes on with it
+)
+
+// Effects are what a transition leaves to be done once the shard's lock is released: sending
+// the command or handing the name to recovery, then telling callers.
+type Effects struct {
+	Send    *Tally // whose Cmd is to be sent
+	Stalled *Tally // for the recovery queue
+
+	told []OpPort // in order
+}
+
+// Deliver tells the callers. No lock is held.
+func (fx *Effects) Deliver() {
+	for _, p := range fx.told {
+		p.Deliver()
+	}
+}
+
+// Admit takes an op, and sends what can be sent.
+func (t *Tally) Admit(op *Op, fx *Effects) {
+	op.tally, op.since = t, t.sent
+	t.Port.Counters().Pending++
+	if op.waits() && t.waiters.Len() == 0 {
+		t.stopLingering()
+	}
+	op.list().PushBack(&op.place)
+	t.GoOn(fx)
+}
+
+// First is the first that waits; nil if nobody does.
+func (t *Tally) First() *Op {
+	first, _ := t.waiters.Front()
+	return first
+}
+
+// Urgent reports whether it has something to give back, or permits.
+func (t *Tally) Urgent() bool { return t.held.Len() > 0 || t.calls.Len() > 0 || t.Cmd.doubt }
+
+// InUse reports whether anybody has some of it or wants it, or something is to be given back.
+func (t *Tally) InUse() bool {
+	return t.calls.Len() > 0 || t.waiters.Len() > 0 || t.tries.Len() > 0 || t.held.Len() > 0 || t.Cmd.out || t.Cmd.doubt
+}
+
+// GoOn chooses the next command, if none is out, and lets go of what is not needed any more.
+// It ends a transition.
+func (t *Tally) GoOn(fx *Effects) {
+	if t.Port.Closing() {
+		t.failNew(fx)
+	}
+	if t.waiters.Len() == 0 { // then nobody skips a turn
+		t.turnEnds, t.skips = 0, false
+	}
+	t.next(fx)
+	t.settled()
+}
+
+func (t *Tally) next(fx *Effects) {
+	c := &t.Cmd
+	if c.out || t.holdback != freely {
+		return
+	}
+	if c.tooOld(t.Port.Now()) {
+		t.giveUp(nil, fx)
+	}
+	if !c.doubt && !t.choose() {
+		return
+	}
+	c.out = true
+	fx.Send = t
+}
+
+// settled lets go of what is not needed any more: the subscription, if nobody waits, and the
+// whole, if nothing is left.
+func (t *Tally) settled() {
+	if t.waiters.Len() == 0 {
+		t.keepForAMoment()
+	}
+	if t.InUse() || t.holdback == paused || t.wait.Listening() || t.Out {
+		return
+	}
+	if t.holdback == stalled {
+		t.holdback = freely
+		t.Port.Unstalled()
+	}
+	t.Port.Silence()
+	t.Out = true
+	t.Port.Idle()
+}
+
+// pause holds the name back for a moment after a refusal, longer each time; not so if its slot
+// is being migrated, which ends by itself.
+func (t *Tally) pause(now clock.Instant, moving bool) {
+	if !t.holdBack(paused) {
+		return
+	}
+	t.pauses = min(t.pauses+1, 6)
+	d := 10 * time.Millisecond << t.pauses // 20 ms ... 640 ms
+	if moving {
+		d = min(d, movingLook)
+	}
+	t.Port.PauseUntil(now.Add(d/2 + t.Port.Draw(d/2)))
+}
+
+// holdBack keeps the name from sending, unless something does so already: then that goes on
+// with it.
+func (t *Tally) holdBack(why holdback) bool {
+	if t.holdback != freely {
+		return false
+	}
+	t.holdback = why
+	return true
+}
+
+// PauseOver ends a pause.
+func (t *Tally) PauseOver(fx *Effects) {
+	if t.holdback == paused {
+		t.holdback = freely
+		t.GoOn(fx)
+	}
+}
+
+// Resume goes on with a name that recovery lists.
+func (t *Tally) Resume(fx *Effects) {
+	if t.holdback == stalled {
+		t.holdback = freely
+		t.GoOn(fx)
+	}
+}
+
+// Stalls reports whether recovery is to go on with it.
+func (t *Tally) Stalls() bool { return t.holdback == stalled }

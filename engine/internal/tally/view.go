@@ -1,0 +1,17 @@
+package tally
+
+// View is what a Tally shows to those who only look: reports and tests.
+type View struct {
+	Calls, Waiters, Tries, Held int
+	Out, Doubt, Listens, Skips  bool
+	Holdback                    uint8
+	Number                      uint64
+}
+
+// View looks at it.
+func (t *Tally) View() View {
+	return View{
+		t.calls.Len(), t.waiters.Len(), t.tries.Len(), t.held.Len(),
+		t.Cmd.out, t.Cmd.doubt, t.wait.Listening(), t.skips, uint8(t.holdback), t.Cmd.Number,
+	}
+}

@@ -1,0 +1,130 @@
+package tally
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+)
+
+const (
+	// LookEvery is how long the first who waits sleeps at most: a count has no expiry that
+	// would end the sleep, and a message may be lost, such as a sharded one while a slot
+	// moves.
+	LookEvery = 10 * time.Second
+	// bothLook is the same while a deployment changes to sharded messages, movingLook while
+	// the slot is being migrated.
+	bothLook   = time.Second
+	movingLook = 100 * time.Millisecond
+	// LingerFor is how long a subscription outlives its last waiter.
+	LingerFor = time.Second
+	// yieldFor is how long a turn is skipped beside a round trip, yieldMost at most.
+	yieldFor  = time.Millisecond
+	yieldMost = 10 * time.Millisecond
+)
+
+// yield has the waiters skip a turn.
+func (t *Tally) yield(o *Outcome) {
+	if t.waiters.Len() > 0 {
+		t.skips = true
+		t.wait.Skip()
+		t.Port.RingAt(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
+	}
+}
+
+func (t *Tally) listen() {
+	if t.wait.Listen() {
+		t.Port.Listen()
+	}
+}
+
+// keepForAMoment keeps the subscription when nobody waits any more, and then ends it.
+func (t *Tally) keepForAMoment() {
+	switch {
+	case !t.wait.Listening() || t.linger && !t.Port.Closing():
+	case t.Port.Closing():
+		t.linger = false
+		t.Port.Silence()
+		t.unlisten()
+	default:
+		t.linger = true
+		t.Port.RingAt(t.Port.Now().Add(LingerFor))
+	}
+}
+
+func (t *Tally) unlisten() {
+	t.wait.Unlisten()
+	t.Port.Unlisten()
+}
+
+// stopLingering is called when somebody waits again. What the one before was told is not
+// true of this one.
+func (t *Tally) stopLingering() {
+	t.linger, t.refused = false, false
+	t.Port.Silence()
+	if !t.Cmd.attempts {
+		t.wait.Reset()
+	}
+}
+
+// nextFirst is called when the first who waits has gone: the next one may want less.
+func (t *Tally) nextFirst() {
+	if !t.skips && !t.Cmd.attempts {
+		t.wait.Reset()
+	}
+}
+
+// Rang is called by the alarm: the sleep is over, or the turn that was skipped, or the
+// lingering.
+func (t *Tally) Rang(fx *Effects) {
+	switch {
+	case t.Out:
+	case t.linger:
+		t.linger = false
+		t.unlisten()
+		t.settled()
+	default:
+		t.skips = false
+		t.act(t.wait.Alarm(), fx)
+	}
+}
+
+// Subscribed is called when the server has confirmed the subscription.
+func (t *Tally) Subscribed(fx *Effects) {
+	if t.wait.Listening() {
+		t.act(t.wait.Confirmed(), fx)
+	}
+}
+
+// Announced is called when a message has come over the channel.
+func (t *Tally) Announced(fx *Effects) {
+	if t.wait.Listening() {
+		t.act(t.wait.Message(), fx)
+	}
+}
+
+// Cut is called when the connection of the channel was lost.
+func (t *Tally) Cut(fx *Effects) {
+	if t.wait.Listening() {
+		t.act(t.wait.Disconnected(), fx)
+	}
+}
+
+// Forbidden is called when the server does not let this user listen: all who wait fail.
+func (t *Tally) Forbidden(why error, fx *Effects) {
+	if !t.wait.Listening() {
+		return
+	}
+	t.unlisten()
+	for op := range t.waiters.All() {
+		op.end(0, why, fx)
+	}
+	t.GoOn(fx)
+}
+
+// act does what the wait says: after a lost connection many names try, so that is paced.
+func (t *Tally) act(a queue.Action, fx *Effects) {
+	if a == queue.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 && t.holdBack(stalled) {
+		fx.Stalled = t
+	}
+	t.GoOn(fx)
+}

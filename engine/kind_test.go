@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// What is one key on the server is one synchronizer: while an engine uses a name for one, it does
+// not use it for another. The server could not tell a Semaphore from a Latch, nor from a
+// PermitSemaphore: all are a number.
+func TestANameIsUsedForOneKindAtATime(t *testing.T) {
+	t.Parallel()
+	type use struct {
+		begin func(t *testing.T, e *Engine) (end func()) // takes something
+		ask   map[string]func(ctx context.Context, e *Engine) error
+	}
+	uses := map[string]use{
+		"mutex": {
+			func(t *testing.T, e *Engine) func() {
+				h := mustLock(t, e.Mutex("x"))
+				return func() { mustUnlock(t, h) }
+			},
+			map[string]func(ctx context.Context, e *Engine) error{
+				"TryLock": func(ctx context.Context, e *Engine) error { _, err := e.Mutex("x").TryLock(ctx); return err },
+				"Lock":    func(ctx context.Context, e *Engine) error { _, err := e.Mutex("x").Lock(ctx); return err },
+			},
+		},
+		"fair": {
+			func(t *testing.T, e *Engine) func() {
+				h := mustLock(t, e.FairMutex("x").Mutex)
+				return func() { mustUnlock(t, h) }
+			},
+			map[string]func(ctx context.Context, e *Engine) error{
+				"Lock": func(ctx context.Context, e *Engine) error { _, err := e.FairMutex("x").Lock(ctx); return err },
+			},
+		},
+		"semaphore": {
+			func(t *testing.T, e *Engine) func() {
+				mustSet(t, e.Semaphore("x"), 3)
+				p := mustAcquire(t, e.Semaphore("x"), 1)
+				return func() {
+					if err := p.Release(ctxT(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			map[string]func(ctx context.Context, e *Engine) error{
+				"SetPermits": func(ctx context.Context, e *Engine) error { _, err := e.Semaphore("x").SetPermits(ctx, 1); return err },
+				"AddPermits": func(ctx context.Context, e *Engine) error { return e.Semaphore("x").AddPermits(ctx, 1) },
+				"Acquire":    func(ctx context.Context, e *Engine) error { _, err := e.Semaphore("x").Acquire(ctx, 1); return err },
+				"Drain":      func(ctx context.Context, e *Engine) error { _, err := e.Semaphore("x").Drain(ctx); return err },
+			},
+		},
+		"latch": {
+			func(t *testing.T, e *Engine) func() {
+				l := e.Latch("x")
+				if set, err := l.TrySetCount(ctxT(t), 1); !set || err != nil {
+					t.Fatal(set, err)
+				}
+				f := l.AwaitAsync(ctxT(t))
+				return func() {
+					if err := errors.Join(l.CountDown(ctxT(t)), l.Await(ctxT(t))); err != nil {
+						t.Error(err)
+					}
+					if _, err := f.Await(ctxT(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			},
+			map[string]func(ctx context.Context, e *Engine) error{
+				"CountDown":   func(ctx context.Context, e *Engine) error { return e.Latch("x").CountDown(ctx) },
+				"TrySetCount": func(ctx context.Context, e *Engine) error { _, err := e.Latch("x").TrySetCount(ctx, 1); return err },
+				"Await":       func(ctx context.Context, e *Engine) error { return e.Latch("x").Await(ctx) },
+			},
+		},
+		"permits": {
+			func(t *testing.T, e *Engine) func() {
+				if err := e.PermitSemaphore("x").SetPermits(ctxT(t), 3); err != nil {
+					t.Fatal(err)
+				}
+				h := mustTake(t, e.PermitSemaphore("x"), 1)
+				return func() { mustUnlock(t, h.Hold) }
+			},
+			map[string]func(ctx context.Context, e *Engine) error{
+				"SetPermits": func(ctx context.Context, e *Engine) error { return e.PermitSemaphore("x").SetPermits(ctx, 1) },
+				"AddPermits": func(ctx context.Context, e *Engine) error { return e.PermitSemaphore("x").AddPermits(ctx, 1) },
+				"Available": func(ctx context.Context, e *Engine) error {
+					_, err := e.PermitSemaphore("x").Available(ctx)
+					return err
+				},
+				"Acquire": func(ctx context.Context, e *Engine) error {
+					_, err := e.PermitSemaphore("x").Acquire(ctx, 1)
+					return err
+				},
+			},
+		},
+	}
+	for one, first := range uses {
+		t.Run(one, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			e := open(t, s.URL())
+			end := first.begin(t, e)
+			value := s.Do("DUMP", "x")
+			for other, second := range uses {
+				for what, ask := range second.ask {
+					if other == one {
+						continue
+					}
+					if err := ask(ctxT(t), e); !errors.Is(err, ErrKind) {
+						t.Errorf("%s of a %s: %v", what, other, err)
+					}
+				}
+			}
+			if v := s.Do("DUMP", "x"); v != value {
+				t.Error("the key was changed")
+			}
+			end()
+			// Then the name is free for others. What only lingers is in nobody's way.
+			s.Do("FLUSHALL")
+			if one != "semaphore" {
+				uses["semaphore"].begin(t, e)()
+			} else {
+				uses["latch"].begin(t, e)()
+			}
+		})
+	}
+}
+
+// A name that had somebody who waited keeps its subscription for a moment. It is free for any kind
+// at once.
+func TestANameThatOnlyLingersIsFreeForEveryKind(t *testing.T) {
+	t.Parallel()
+	locks := map[string]func(e *Engine) Mutex{
+		"mutex": func(e *Engine) Mutex { return e.Mutex("x") },
+		"fair":  func(e *Engine) Mutex { return e.FairMutex("x").Mutex },
+		"read":  func(e *Engine) Mutex { return e.RWMutex("x").Reader() },
+		"write": func(e *Engine) Mutex { return e.RWMutex("x").Writer() },
+	}
+	permits := func(ctx context.Context, e *Engine) error {
+		s := e.PermitSemaphore("x")
+		if err := s.SetPermits(ctx, 1); err != nil {
+			return err
+		}
+		h, err := s.Acquire(ctx, 1)
+		if err != nil {
+			return err
+		}
+		return h.Unlock(ctx)
+	}
+	for one, first := range locks {
+		second := map[string]func(ctx context.Context, e *Engine) error{"permits": permits}
+		for other, lock := range locks {
+			if (one == "read" || one == "write") && (other == "read" || other == "write") {
+				continue
+			}
+			second[other] = func(ctx context.Context, e *Engine) error {
+				h, err := lock(e).Lock(ctx)
+				if err != nil {
+					return err
+				}
+				return h.Unlock(ctx)
+			}
+		}
+		for other, use := range second {
+			t.Run(one+" "+other, func(t *testing.T) {
+				t.Parallel()
+				s := server(t)
+				e, far := open(t, s.URL()), open(t, s.URL())
+				h := mustLock(t, first(far))
+				if one == "read" { // a reader waits for a writer
+					mustUnlock(t, h)
+					h = mustLock(t, locks["write"](far))
+				}
+				ctx, cancel := context.WithTimeout(ctxT(t), 100*time.Millisecond)
+				defer cancel()
+				if _, err := first(e).Lock(ctx); !errors.Is(err, ErrHeld) {
+					t.Fatal(err)
+				}
+				mustUnlock(t, h)
+				// One who gives up leaves the queue of a fair lock by a command: until its answer the name is in use.
+				eventually(t, "nothing is out", func() bool { return e.Stats().InFlight == 0 })
+				s.Do("FLUSHALL")
+				if err := use(ctxT(t), e); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestLatchOpensAtZero(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	a, b := open(t, srv.URL()), open(t, srv.URL())
+	ctx := ctxT(t)
+	l := a.Latch("l")
+	if err := l.Await(ctx); err != nil {
+		t.Fatalf("it is open: %v", err)
+	}
+	if set, err := l.TrySetCount(ctx, 2); !set || err != nil {
+		t.Fatal(set, err)
+	}
+	if set, err := l.TrySetCount(ctx, 5); set || err != nil {
+		t.Error(set, err)
+	}
+	var futures []*Future[struct{}]
+	for range 100 {
+		futures = append(futures, l.AwaitAsync(ctx), b.Latch("l").AwaitAsync(ctx))
+	}
+	if err := l.Await(ctx, Wait(20*time.Millisecond)); !errors.Is(err, ErrPending) || err.Error() != `engine: latch "l": Wait is over: still pending` {
+		t.Error(err)
+	}
+	if err := b.Latch("l").CountDown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Count(ctx); n != 1 || err != nil {
+		t.Error(n, err)
+	}
+	if _, err := futures[0].Result(); err != ErrPending {
+		t.Error(err)
+	}
+	eventually(t, "both listen", func() bool { return a.Stats().Channels == 1 && b.Stats().Channels == 1 })
+	if err := l.CountDown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AwaitAll(within(t, 5*time.Second), futures...); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // below zero is harmless
+		if err := l.CountDown(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, err := l.Count(ctx); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if v := srv.Do("EXISTS", "l"); v != int64(0) {
+		t.Errorf("the key is there: %v", v)
+	}
+	cleanButMarks(t, srv, a, b)
+}
+
+// A count of 0 is a key, as with Redisson.
+func TestLatchWithACountOfZero(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	l := open(t, srv.URL()).Latch("l")
+	for i, x := range []struct {
+		n   int
+		set bool
+	}{{0, true}, {5, false}} {
+		if set, err := l.TrySetCount(ctxT(t), x.n); set != x.set || err != nil {
+			t.Errorf("%d: %v, %v", i, set, err)
+		}
+		if err := l.Await(ctxT(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := l.CountDown(ctxT(t)); err != nil {
+		t.Error(err)
+	}
+	if set, err := l.TrySetCount(ctxT(t), 5); !set || err != nil {
+		t.Error(set, err)
+	}
+}
+
+func TestLatchThatIsDeletedIsNoticed(t *testing.T) {
+	t.Parallel()
+	srv := server(t)
+	e := open(t, srv.URL())
+	l := e.Latch("l")
+	if _, err := l.TrySetCount(ctxT(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	f := l.AwaitAsync(context.Background())
+	eventually(t, "it listens", func() bool { return e.Stats().Channels == 1 })
+	srv.Do("DEL", "l")
+	if _, err := f.Await(ctxT(t)); err != nil { // nobody tells: it looks
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,455 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// permitSemaphore is one of a fresh engine, with so many permits.
+func permitSemaphore(t testing.TB, s *redistest.Server, n int, change ...func(*Config)) (*Engine, PermitSemaphore) {
+	t.Helper()
+	e := open(t, s.URL(), change...)
+	sem := e.PermitSemaphore("x")
+	if err := sem.SetPermits(ctxT(t), n); err != nil {
+		t.Fatal(err)
+	}
+	return e, sem
+}
+
+func mustTake(t testing.TB, s PermitSemaphore, n int, opts ...Option) *PermitHold {
+	t.Helper()
+	h, err := s.Acquire(ctxT(t), n, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// permitsAre fails the test unless so many permits are to be had, and so many held, on the server.
+func permitsAre(t testing.TB, s *redistest.Server, available, held int) {
+	t.Helper()
+	n, _ := s.Do("GET", "x").(string)
+	if ids := s.Do("ZCARD", "{x}:timeout"); n != strconv.Itoa(available) || ids != int64(held) {
+		t.Errorf("%s permits are to be had and %v held, want %d and %d", n, ids, available, held)
+	}
+}
+
+// What Redisson would find on the server, and what counts it.
+func TestPermitsOnTheServer(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, sem := permitSemaphore(t, s, 3)
+	if set, err := sem.TrySetPermits(ctxT(t), 9); set || err != nil {
+		t.Errorf("TrySetPermits of a semaphore that exists: %v, %v", set, err)
+	}
+	h := mustTake(t, sem, 2, Lease(time.Minute))
+	permitsAre(t, s, 1, 2)
+	ids := h.IDs()
+	if len(ids) != 2 || len(ids[0]) != 32 || ids[0] == ids[1] {
+		t.Errorf("ids %q", ids)
+	}
+	for _, id := range ids {
+		raw := make([]byte, 0, 16)
+		for i := 0; i < len(id); i += 2 {
+			b, _ := strconv.ParseUint(id[i:i+2], 16, 8)
+			raw = append(raw, byte(b))
+		}
+		score, _ := s.Do("ZSCORE", "{x}:timeout", string(raw)).(string)
+		ms, _ := strconv.ParseInt(score, 10, 64)
+		if left := time.Until(time.UnixMilli(ms)); left < 50*time.Second || left > time.Minute {
+			t.Errorf("id %s ends in %v (%q)", id, left, score)
+		}
+	}
+	for what, x := range map[string]struct {
+		ask  func(context.Context) (int, error)
+		want int
+	}{"available": {sem.Available, 1}, "acquired": {sem.Acquired, 2}, "capacity": {sem.Capacity, 3}} {
+		if n, err := x.ask(ctxT(t)); n != x.want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", what, n, err, x.want)
+		}
+	}
+	if _, err := sem.TryAcquire(ctxT(t), 2); !errors.Is(err, ErrHeld) {
+		t.Errorf("TryAcquire of more than there are: %v", err)
+	}
+	mustUnlock(t, h.Hold)
+	permitsAre(t, s, 3, 0)
+	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("Unlock once more: %v", err)
+	}
+	permitsAre(t, s, 3, 0)
+	if err := sem.AddPermits(ctxT(t), -5); err != nil {
+		t.Error(err)
+	}
+	permitsAre(t, s, -2, 0)
+	if err := sem.SetPermits(ctxT(t), 4); err != nil {
+		t.Error(err)
+	}
+	permitsAre(t, s, 4, 0)
+	eventually(t, "nothing is left here", func() bool { return e.table.Resources() == 0 })
+}
+
+// Those who wait in one process are served in order, at the cost of few tries; one who wants many
+// is not overtaken by those who want few.
+func TestPermitWaitersAreServedInOrderWithoutAHerd(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, sem := permitSemaphore(t, s, 2)
+	first, second := mustTake(t, sem, 1), mustTake(t, sem, 1)
+	const n = 60
+	var futures []*Future[*PermitHold]
+	for i := range n {
+		futures = append(futures, sem.AcquireAsync(ctxT(t), 1+i%2))
+	}
+	eventually(t, "they wait", func() bool { return e.Stats().Waiting == n && e.Stats().Channels == 1 })
+	before := s.CommandStats()["evalsha"]
+	mustUnlock(t, first.Hold)
+	mustUnlock(t, second.Hold)
+	for i, f := range futures {
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, later := range futures[min(i+2, n):] { // the next one may have the other permit
+			if _, err := later.Result(); err != ErrPending {
+				t.Fatalf("one that came after %d has been served before it was: %v", i, err)
+			}
+		}
+		mustUnlock(t, h.Hold)
+	}
+	// Each costs a release, a try that is granted, and mostly one that is refused.
+	if sent := s.CommandStats()["evalsha"] - before; sent > 4*n {
+		t.Errorf("%d commands for %d waiters", sent, n)
+	}
+	permitsAre(t, s, 2, 0)
+}
+
+// A waiter is told of permits that others add or give back, and finds by itself those that end.
+func TestPermitWaitersWake(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		free   func(t testing.TB, s *redistest.Server, other PermitSemaphore)
+		within time.Duration
+	}{
+		"given back elsewhere": {func(t testing.TB, s *redistest.Server, other PermitSemaphore) {
+			if ok, err := other.ForceRelease(ctxT(t), "0123456789abcdef0123456789abcdef"); !ok || err != nil {
+				t.Errorf("ForceRelease: %v, %v", ok, err)
+			}
+		}, time.Second},
+		"added": {func(t testing.TB, s *redistest.Server, other PermitSemaphore) {
+			if err := other.AddPermits(ctxT(t), 1); err != nil {
+				t.Error(err)
+			}
+		}, time.Second},
+		"by Redisson": {func(t testing.TB, s *redistest.Server, _ PermitSemaphore) {
+			s.Do("INCRBY", "x", "1")
+			s.Do("PUBLISH", "redisson_sc:{x}", "1")
+		}, time.Second},
+		"expired": {func(t testing.TB, s *redistest.Server, _ PermitSemaphore) {
+			s.Do("ZADD", "{x}:timeout", strconv.FormatInt(time.Now().UnixMilli(), 10), "foreign foreign!")
+			s.Do("PUBLISH", "redisson_sc:{x}", "1")
+		}, time.Second},
+		"set by hand, without a message": {func(t testing.TB, s *redistest.Server, _ PermitSemaphore) {
+			s.Do("INCRBY", "x", "1")
+		}, unasked},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			e, sem := permitSemaphore(t, s, 0)
+			s.Do("ZADD", "{x}:timeout", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef")
+			fut := sem.AcquireAsync(ctxT(t), 1)
+			eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
+			start := pace.Now()
+			x.free(t, s, open(t, s.URL()).PermitSemaphore("x"))
+			h, err := fut.Await(ctxT(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := start.Elapsed(); d > x.within {
+				t.Errorf("after %v", d)
+			}
+			mustUnlock(t, h.Hold)
+		})
+	}
+}
+
+// One who wants more than there are gives up, and those behind it, who want few, need not be told.
+func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, sem := permitSemaphore(t, s, 4)
+	defer mustUnlock(t, mustTake(t, sem, 1, Lease(time.Minute)).Hold)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	many := sem.AcquireAsync(ctx, 5)
+	eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
+	few := []*Future[*PermitHold]{sem.AcquireAsync(ctxT(t), 1), sem.AcquireAsync(ctxT(t), 2)}
+	start := pace.Now()
+	cancel()
+	if _, err := many.Await(ctxT(t)); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	for _, f := range few {
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustUnlock(t, h.Hold)
+	}
+	if d := start.Elapsed(); d > 2*time.Second {
+		t.Errorf("after %v", d)
+	}
+}
+
+// unasked is how long a waiter sleeps at most that nobody tells anything, and some more.
+const unasked = 12 * time.Second
+
+// A permit whose lease ends comes to who waits, without a message.
+func TestPermitIsGrantedWhenALeaseEnds(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	_, sem := permitSemaphore(t, s, 0)
+	ends := time.Now().Add(1500 * time.Millisecond)
+	s.Do("ZADD", "{x}:timeout", strconv.FormatInt(ends.UnixMilli(), 10), "foreign foreign!")
+	if _, err := sem.Acquire(ctxT(t), 1, Wait(300*time.Millisecond)); !errors.Is(err, ErrHeld) {
+		t.Errorf("too soon: %v", err)
+	}
+	h := mustTake(t, sem, 1)
+	if late := time.Since(ends); late < 0 || late > time.Second {
+		t.Errorf("granted %v after the end", late)
+	}
+	mustUnlock(t, h.Hold)
+	permitsAre(t, s, 1, 0)
+}
+
+// The watchdog renews; a fixed lease ends, and is extended.
+func TestPermitsAreKept(t *testing.T) {
+	t.Parallel()
+	steady(t, func(t testing.TB) {
+		s := server(t)
+		_, sem := permitSemaphore(t, s, 9, shortLease(900*time.Millisecond))
+		watched := mustTake(t, sem, 3)
+		extended := mustTake(t, sem, 2, Lease(800*time.Millisecond))
+		fixed := mustTake(t, sem, 1, Lease(800*time.Millisecond))
+		if err := extended.Extend(ctxT(t), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		<-fixed.Done()
+		if err := fixed.Err(); !errors.Is(err, ErrLost) {
+			t.Errorf("the fixed lease: %v", err)
+		}
+		start := pace.Now()
+		eventually(t, "three leases are over", func() bool { return start.Elapsed() > 3*time.Second })
+		if watched.Err() != nil || extended.Err() != nil {
+			t.Errorf("watched: %v, extended: %v", watched.Err(), extended.Err())
+		}
+		permitsAre(t, s, 4, 5)
+		mustUnlock(t, watched.Hold)
+		mustUnlock(t, extended.Hold)
+		permitsAre(t, s, 9, 0)
+	})
+}
+
+// One of several permits is taken away: the hold is lost, and the others come back. Each comes
+// back once.
+func TestPermitThatIsTakenAwayTakesTheOthersAlong(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	_, sem := permitSemaphore(t, s, 5, shortLease(3*time.Second))
+	h, other := mustTake(t, sem, 3), mustTake(t, sem, 1)
+	for i, want := range []bool{true, false} {
+		if got, err := sem.ForceRelease(ctxT(t), h.IDs()[1]); got != want || err != nil {
+			t.Errorf("ForceRelease %d: %v, %v", i, got, err)
+		}
+	}
+	<-h.Done()
+	var lost *LostError
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+		t.Errorf("the hold: %v", err)
+	}
+	eventually(t, "the others are back", func() bool { return s.Do("ZCARD", "{x}:timeout") == int64(1) })
+	permitsAre(t, s, 4, 1)
+
+	// At the release, nobody knew yet.
+	if ok, err := sem.ForceRelease(ctxT(t), other.IDs()[0]); !ok || err != nil {
+		t.Errorf("ForceRelease: %v, %v", ok, err)
+	}
+	if err := other.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+		t.Errorf("Unlock of what was taken away: %v", err)
+	}
+	permitsAre(t, s, 5, 0)
+}
+
+// A grant that nobody wants any more, an abandoned future, a closed engine: all comes back.
+func TestUnwantedPermitsComeBack(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, sem := permitSemaphore(t, s, 4)
+	granted := sem.AcquireAsync(ctxT(t), 2)
+	if _, err := granted.Await(ctxT(t)); err != nil {
+		t.Fatal(err)
+	}
+	granted.Abandon()
+	sem.AcquireAsync(ctxT(t), 1).Abandon()
+	held := mustTake(t, sem, 4)
+	waits := sem.AcquireAsync(ctxT(t), 1)
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := waits.Await(ctxT(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("one that waited: %v", err)
+	}
+	var lost *LostError
+	if err := held.Err(); !errors.As(err, &lost) || lost.Reason != EngineClosed {
+		t.Errorf("what was held: %v", err)
+	}
+	permitsAre(t, s, 4, 0)
+}
+
+// Whatever becomes of connections: never more are held than there are, and none is lost or made.
+func TestPermitsSurviveLostConnections(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	const capacity = 5
+	var held, most atomic.Int64
+	var wg sync.WaitGroup
+	var engines []*Engine
+	var granted atomic.Int64
+	ctx, stop := context.WithCancel(ctxT(t))
+	for range 2 {
+		e, sem := permitSemaphore(t, s, capacity)
+		engines = append(engines, e)
+		for w := range 12 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for ctx.Err() == nil {
+					n := 1 + w%3
+					h, err := sem.Acquire(ctx, n)
+					if err != nil {
+						continue
+					}
+					now := held.Add(int64(n))
+					for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
+					}
+					granted.Add(1)
+					held.Add(int64(-n))
+					h.UnlockAsync()
+				}
+			}()
+		}
+	}
+	for range 40 {
+		before := granted.Load()
+		eventually(t, "some are granted", func() bool { return granted.Load() > before+10 })
+		s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	}
+	stop()
+	wg.Wait()
+	if n := most.Load(); n > capacity {
+		t.Errorf("%d were held at a time", n)
+	}
+	for _, e := range engines {
+		if err := e.Close(); err != nil {
+			t.Log(err) // what is in doubt ends with its lease
+		}
+	}
+	after := open(t, s.URL()).PermitSemaphore("x")
+	if n, err := after.Capacity(ctxT(t)); n != capacity || err != nil {
+		t.Errorf("%d permits in the end, %v", n, err)
+	}
+}
+
+// A semaphore is no lock: neither shares the other's name, nor is it re-entered.
+func TestPermitsAreNotReentered(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, sem := permitSemaphore(t, s, 2)
+	h := mustTake(t, sem, 1)
+	inner, err := sem.TryAcquire(h.Context(ctxT(t)), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if inner.IDs()[0] == h.IDs()[0] {
+		t.Error("the same permit")
+	}
+	permitsAre(t, s, 0, 2)
+	if _, err := e.Mutex("x").TryLock(h.Context(ctxT(t))); !errors.Is(err, ErrKind) {
+		t.Errorf("a Mutex: %v", err)
+	}
+	mustUnlock(t, h.Hold)
+	if inner.Err() != nil {
+		t.Errorf("the other hold: %v", inner.Err())
+	}
+	mustUnlock(t, inner.Hold)
+	eventually(t, "nothing is left here", func() bool { return e.table.Resources() == 0 })
+	if _, err := e.Mutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrWrongType) {
+		t.Errorf("a Mutex of a key that is none: %v", err)
+	}
+	lock := mustLock(t, e.Mutex("y"))
+	if _, err := e.PermitSemaphore("y").TryAcquire(lock.Context(ctxT(t)), 1); !errors.Is(err, ErrKind) {
+		t.Errorf("permits of a lock: %v", err)
+	}
+	ran := false
+	if err := sem.Do(ctxT(t), 2, func(ctx context.Context, h *PermitHold) error { ran = len(h.IDs()) == 2; return nil }); err != nil || !ran {
+		t.Errorf("Do: %v, %v", ran, err)
+	}
+	other := mustTake(t, sem, 2)
+	if ran, err := sem.TryDo(ctxT(t), 1, func(context.Context, *PermitHold) error { return nil }); ran || err != nil {
+		t.Errorf("TryDo: %v, %v", ran, err)
+	}
+	mustUnlock(t, other.Hold)
+}
+
+func TestPermitsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	_, sem := permitSemaphore(t, s, 2)
+	try := func(s PermitSemaphore, n int, opts ...Option) error {
+		_, err := s.TryAcquire(ctxT(t), n, opts...)
+		return err
+	}
+	for what, err := range map[string]error{
+		"none":         try(sem, 0),
+		"too many":     try(sem, MaxPermits+1),
+		"MinHold":      try(sem, 1, MinHold(time.Second)),
+		"NonReentrant": try(sem, 1, NonReentrant()),
+		"Backoff":      try(sem, 1, Backoff(time.Millisecond, time.Second)),
+		"zero":         try(PermitSemaphore{}, 1),
+		"set to -1":    sem.SetPermits(ctxT(t), -1),
+		"added 2^40":   sem.AddPermits(ctxT(t), 1<<40),
+		"the zero one": PermitSemaphore{}.AddPermits(ctxT(t), 1),
+	} {
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for _, id := range []string{"", "x", "0123", "0123456789abcdef0123456789abcdeg", "0123456789abcdef0123456789abcdef00"} {
+		if _, err := sem.ForceRelease(ctxT(t), id); !errors.Is(err, ErrInvalid) {
+			t.Errorf("id %q: %v", id, err)
+		}
+	}
+	_, err := sem.AcquireAsync(ctxT(t), 0).Await(ctxT(t))
+	if !errors.Is(err, ErrInvalid) {
+		t.Errorf("AcquireAsync of none: %v", err)
+	}
+	all := mustTake(t, sem, 2)
+	if got := fmt.Sprint(sem, *all, PermitHold{}); got != `PermitSemaphore("x") PermitHold(2 of "x") PermitHold(none)` {
+		t.Error(got)
+	}
+	if !slices.Equal(all.IDs(), all.IDs()) || script.MaxPermits != 256 {
+		t.Error("the ids of a hold change")
+	}
+	mustUnlock(t, all.Hold)
+}

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// RWMutex is a lock that many may read at the same time, or one may write. On the wire it is
+// Redisson's RReadWriteLock. It has two halves, which are used like a Mutex: same methods, same
+// options, same errors. Each of many readers is a holder of its own: it has its own lease, is
+// renewed and lost alone, and may be unlocked from any goroutine.
+//
+// The context of a read lock re-enters the reader, that of a write lock the writer. A Reader
+// under the context of its Writer is granted at once, and is a hold of its own: it stays when the
+// writer is unlocked. A Writer under the context of its Reader fails at once with ErrReentry, for
+// it would wait for itself. Contexts are how Pawl knows: a Lock of the reader by a goroutine that
+// reads already, but without the context of that hold, is another reader, and dead-locks if a
+// writer waits meanwhile.
+//
+// The readers and writers of one engine take turns, as with sync.RWMutex: a reader that comes
+// while a writer of this engine waits or writes comes after that, and readers that have waited
+// for a writer come before the next one. So neither starves the other within a process. Between
+// processes there is no order: the first to ask after a release gets the lock, and readers of
+// others that never end keep a writer waiting. TryLock asks without regard to turns.
+//
+// A name is either an RWMutex or a Mutex. If an engine uses it for one of them the other is
+// ErrKind; if it is the other elsewhere it counts as held. In a cluster, a reader is not granted
+// while the slot of the lock moves to another node; what is held stays held, and can be unlocked.
+//
+// Where sixteen readers or more of one engine hold the lock or ask for it, they hand it over to
+// each other (see Config.HandOver): while the release of one is on its way, a Reader that
+// comes gets the lock of another that is being unlocked, with its owner and its lease, and no
+// command is sent. That Unlock waits for the time of two more answers at most. After
+// Config.HandOver new readers wait for a moment, mostly a millisecond or two, ten at most, so
+// that a writer of another process gets its turn, if nobody goes on reading.
+//
+// A reader that dies keeps writers out until its lease ends. A Java program with Redisson may
+// cut the leases of fixed length of other readers: its watchdog sets the lock's time to its own.
+//
+// The zero RWMutex is not usable: its methods return ErrInvalid.
+type RWMutex struct{ reader, writer Mutex }
+
+// RWMutex returns the read-write lock of that name. The rules for names are those of Mutex.
+func (e *Engine) RWMutex(name string) RWMutex {
+	return RWMutex{e.mutex(name, kind.Read), e.mutex(name, kind.Write)}
+}
+
+// Name returns the name as you gave it.
+func (l RWMutex) Name() string { return l.writer.name }
+
+// Reader returns the half that many may hold at the same time. It takes no MinHold: that keeps
+// others out, and a read lock lets readers in. A lock that a Reader waits for is held by a
+// writer. ForceUnlock takes the lock away from all its readers, with IfHolder from that one
+// alone; it does nothing if the lock is written.
+func (l RWMutex) Reader() Mutex { return l.reader }
+
+// Writer returns the half that excludes all others. ForceUnlock takes the lock away from its
+// writer, and from readers beside that; it does nothing if the lock is read.
+func (l RWMutex) Writer() Mutex { return l.writer }
+
+// State is Mutex.State: Mode says whether the lock is read or written.
+func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.State(ctx) }
+
+// Downgrade gives back a write lock and keeps a read lock, which it returns, without a moment in
+// between in which somebody else could write. Others that wait to read are woken. w ends as by
+// Unlock, with its contexts and its re-entries. The options are those of the read lock.
+//
+// It is an attempt, like TryLock: it waits for the answers of the server, and for nobody. If it
+// fails, w is held as before, or was lost, which the error says. If the read lock was granted,
+// but nobody knows whether the write lock was released before ctx ended, that goes on in the
+// background, as with Unlock, and Downgrade has succeeded.
+//
+// w must be a hold of this lock's Writer, and not a re-entry.
+func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold, error) {
+	if err := l.mayDowngrade(ctx, w); err != nil {
+		return nil, notAcquired(l.Name(), err)
+	}
+	// Two commands, in this order, do it: a read lock beside the writer, and then the release.
+	// Each of them is what it always is, also if its answer is lost.
+	asking, done := context.WithCancel(Detach(ctx))
+	defer done() // or a writer would keep a context of each attempt
+	r, err := l.reader.TryLock(w.Context(asking), opts...)
+	if err != nil {
+		return nil, err
+	}
+	if lost := w.Err(); lost == nil {
+		if err = w.Unlock(ctx); !errors.Is(err, ErrLost) {
+			return r, nil
+		}
+	} else {
+		err = lost
+	}
+	// The writer was gone by then, so others may have written before the read lock.
+	r.UnlockAsync()
+	return nil, notAcquired(l.Name(), err)
+}
+
+func (l RWMutex) mayDowngrade(ctx context.Context, w *Hold) error {
+	switch {
+	case l.writer.home == nil:
+		return errZeroMutex
+	case ctx == nil:
+		return reason.ErrNoContext
+	case w == nil || w.h == nil || w.h.engine() != l.writer.engine() ||
+		kind.Kind(w.h.Kind) != kind.Write || w.h.Name != l.Name():
+		return reason.Invalid("Downgrade of what is no hold of this lock's Writer")
+	case w.h.Parent != nil:
+		return reason.Invalid("Downgrade of a re-entry: the writer that it re-enters would still write")
+	}
+	return w.Err()
+}

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// 64 goroutines take and unlock: a read lock of one name, or each a Mutex of its own.
+func BenchmarkReadersOfOneName(b *testing.B) {
+	const goroutines = 64
+	for name, lock := range map[string]func(e *Engine, i int) Mutex{
+		"readers": func(e *Engine, _ int) Mutex { return e.RWMutex("x").Reader() },
+		"mutexes": func(e *Engine, i int) Mutex { return e.Mutex("x" + strconv.Itoa(i)) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			e := open(b, server(b).URL())
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var all sync.WaitGroup
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range goroutines {
+				all.Go(func() {
+					m := lock(e, i)
+					for left.Add(-1) >= 0 {
+						h, err := m.Lock(b.Context())
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if err := h.Unlock(b.Context()); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+		})
+	}
+}
+
+// Many readers hand their tenures to each other, all of them end, and a writer of another process
+// is not kept out for good.
+func TestManyReadersHandTheirTenuresOver(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, other := open(t, s.URL()), open(t, s.URL())
+	for range 5 {
+		var left atomic.Int64
+		var all sync.WaitGroup
+		left.Store(20_000)
+		for range 64 {
+			all.Go(func() {
+				for m := e.RWMutex("x").Reader(); left.Add(-1) >= 0; {
+					h, err := m.Lock(ctxT(t))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := h.Unlock(ctxT(t)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		w := mustLock(t, other.RWMutex("x").Writer())
+		mustUnlock(t, w)
+		all.Wait()
+	}
+	if n := e.Stats().HandedOver; n < 10_000 {
+		t.Errorf("%d of 100000 were handed over", n)
+	}
+	eventually(t, "nothing is left", func() bool { return e.table.Resources() == 0 })
+	clean(t, s, e, other)
+}

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/tally"
+	"github.com/pawl-lock/pawl/internal/redact"
+)
+
+// Semaphore is a number of permits that everybody who uses its name on the same server
+// shares, Redisson's RSemaphore included. It has as many as SetPermits has given it, none
+// before that. A Semaphore is a small value without state of its own, and making one costs no
+// I/O. The zero Semaphore is not usable: its methods return ErrInvalid.
+//
+// A semaphore has no lease. Permits of a process that dies are lost, until somebody gives
+// them back with AddPermits. If one permit is all you need, use a Mutex: it has a lease.
+//
+// Every operation is executed once, or not at all, also if connections are lost and commands
+// have to be sent again: the server keeps the answer of an engine's latest command to a
+// semaphore for a minute, in a key {name}:pawl:<Engine.ID>. A command that stays without an
+// answer for 50 s is given up with ErrOutcomeUnknown. The promise needs a server that does not
+// evict keys with an expiry (maxmemory-policy volatile-...), and that has not failed over to a
+// replica which lacked what had been answered.
+//
+// While the server is out of reach, one command of a name may be in doubt. Other operations of
+// the name in this process wait behind it.
+type Semaphore struct{ counter }
+
+// Semaphore returns the semaphore of that name. For the name the same is true as for a Mutex.
+func (e *Engine) Semaphore(name string) Semaphore { return Semaphore{e.counter(name, tally.Semaphore)} }
+
+// Name returns the name as you gave it.
+func (s Semaphore) Name() string { return s.name }
+
+// Acquire waits for n permits as long as ctx lives, or as long as Wait allows; no other option
+// is for a semaphore. Those who wait in this process are served in order: one who wants many is
+// not overtaken by those who want few. Processes compete. For 0 permits nothing is asked.
+//
+// If it fails, the error is a *NotAcquiredError. Permits that the server grants after ctx has
+// ended are given back. ErrOutcomeUnknown: the server may have granted them, and nobody knows;
+// if so, they are lost.
+func (s Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Permits, error) {
+	return s.acquire(ctx, request[*Permits]{n: n, options: opts, free: true}, true).await(ctx)
+}
+
+// TryAcquire makes one attempt. It fails with ErrHeld if there are not n permits, or if others
+// of this process wait for some. It takes at most Config.CommandTimeout.
+func (s Semaphore) TryAcquire(ctx context.Context, n int) (*Permits, error) {
+	return s.acquire(ctx, request[*Permits]{n: n, once: true}, true).await(ctx)
+}
+
+// AcquireAsync is Acquire without the waiting. Abandon a future that you no longer want.
+func (s Semaphore) AcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*Permits] {
+	return &s.acquire(ctx, request[*Permits]{n: n, options: opts, free: true}, false).fut
+}
+
+// TryAcquireAsync is TryAcquire without the waiting.
+func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits] {
+	return &s.acquire(ctx, request[*Permits]{n: n, once: true}, false).fut
+}
+
+func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool) *ask[*Permits] {
+	r.what = tally.Acquire
+	r.verdict = func(p *permits, _ int64, why error) (*Permits, error) {
+		if why != nil {
+			err := notAcquired(s.name, why)
+			err.what = s.what()
+			return nil, err
+		}
+		return &Permits{p}, nil
+	}
+	r.unwant = func(p *Permits) { p.ReleaseAsync() }
+	return begin(ctx, s.counter, r, waits)
+}
+
+// SetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
+// leaves one that exists as it is.
+func (s Semaphore) SetPermits(ctx context.Context, n int) (bool, error) {
+	return begin(ctx, s.counter, request[bool]{what: tally.Set, n: n, verdict: s.yes}, true).await(ctx)
+}
+
+// AddPermits gives the semaphore delta more permits, or takes some away if delta is negative.
+// It can have fewer than none then.
+func (s Semaphore) AddPermits(ctx context.Context, delta int) error {
+	_, err := begin(ctx, s.counter, request[struct{}]{what: tally.Add, n: delta, verdict: s.nothing}, true).await(ctx)
+	return err
+}
+
+// Available returns how many permits there are to be had: none if the semaphore does not exist.
+func (s Semaphore) Available(ctx context.Context) (int, error) {
+	return begin(ctx, s.counter, request[int]{what: tally.Look, verdict: s.number}, true).await(ctx)
+}
+
+// Drain takes all permits that are to be had, and returns how many they were. Nobody has them
+// then: AddPermits gives them back.
+func (s Semaphore) Drain(ctx context.Context) (int, error) {
+	return begin(ctx, s.counter, request[int]{what: tally.Drain, verdict: s.number}, true).await(ctx)
+}
+
+// Permits are what an Acquire was granted. Give them back with Release, once, from any
+// goroutine. They have no lease: if nobody releases them, and Close is not called either, they
+// are lost.
+type Permits struct{ p *permits }
+
+// permits is what the engine has of Permits. The shard's lock guards it.
+type permits struct {
+	tally.Permits
+	count counter
+	n     int
+	done  chan struct{}
+	given bool // of no permits: they were given back
+}
+
+func newPermits(c counter, n int) *permits {
+	p := &permits{count: c, n: n}
+	p.Port = p
+	return p
+}
+
+func (p *permits) lock()   { (*p.count.home).table.Shard(p.count.route).Lock() }
+func (p *permits) unlock() { (*p.count.home).table.Shard(p.count.route).Unlock() }
+
+// Count returns how many they are.
+func (p *Permits) Count() int { return p.p.n }
+
+// Done returns a channel that is closed when they are given back: when Release is called, or
+// by Close.
+func (p *Permits) Done() <-chan struct{} {
+	in := p.p
+	in.lock()
+	defer in.unlock()
+	if in.done == nil {
+		in.done = make(chan struct{})
+		if in.err() != nil {
+			close(in.done)
+		}
+	}
+	return in.done
+}
+
+// Err returns nil while they are held, ErrReleased after Release was called, and a *LostError
+// with the reason EngineClosed if Close has given them back.
+func (p *Permits) Err() error {
+	p.p.lock()
+	defer p.p.unlock()
+	return p.p.err()
+}
+
+// Release gives the permits back. ctx bounds the waiting, never whether they are given back. If
+// ctx ends first, the error Is ErrOutcomeUnknown and has the cause, and the release goes on in
+// the background: it is repeated until the server has answered, unless that takes more than
+// 50 s after it was sent. ErrNotHeld: Release was called before. ErrLost: Close came first.
+func (p *Permits) Release(ctx context.Context) error {
+	a := p.release()
+	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
+		return p.p.count.about(reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
+	}
+	_, err := a.await(ctx)
+	return err
+}
+
+// ReleaseAsync is Release without the waiting.
+func (p *Permits) ReleaseAsync() *Future[struct{}] { return &p.release().fut }
+
+func (p *Permits) release() *ask[struct{}] {
+	in := p.p
+	a := newAsk(in.count, request[struct{}]{what: tally.Release, verdict: in.count.nothing})
+	var fx tally.Effects
+	a.Shard.Lock()
+	err := in.giveBack(&a.Op, &fx)
+	if a.Tally() == nil {
+		a.Drop()
+		a.Settled(0, err)
+	}
+	admitted := a.Tally() != nil
+	a.Shard.Unlock()
+	a.eng.table.RunCount(&fx)
+	if !admitted {
+		a.Deliver()
+	}
+	return a
+}
+
+// giveBack gives them back. The caller holds the lock.
+func (p *permits) giveBack(op *tally.Op, fx *tally.Effects) error {
+	switch err := p.err(); {
+	case err == ErrReleased:
+		return ErrNotHeld
+	case err != nil:
+		return err
+	case p.n == 0:
+		p.given = true
+		p.Ended()
+		return nil
+	}
+	return p.Release(op, fx)
+}
+
+// err says why they are not held any more. The caller holds the lock.
+func (p *permits) err() error {
+	switch err := p.Err(); {
+	case p.given:
+		return ErrReleased
+	case err == ErrClosed:
+		return &LostError{Name: p.count.name, Reason: EngineClosed, what: p.count.what()}
+	default:
+		return err
+	}
+}
+
+// Ended implements tally.PermitsPort.
+func (p *permits) Ended() {
+	if p.done != nil {
+		close(p.done)
+	}
+	e, ev := *p.count.home, HoldEvent{Name: p.count.name}
+	switch lost := p.Err() == ErrClosed; {
+	case lost && e.hooks.Lost != nil:
+		ev.Reason = EngineClosed
+		e.hooks.push(func() { e.hooks.Lost(ev) })
+	case !lost && e.hooks.Released != nil:
+		e.hooks.push(func() { e.hooks.Released(ev) })
+	}
+}
+
+// String returns the name: Semaphore("orders").
+func (s Semaphore) String() string { return fmt.Sprintf("Semaphore(%q)", reason.Shorten(s.name)) }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (s Semaphore) Format(f fmt.State, verb rune) { redact.Format(f, verb, s.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (s Semaphore) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// String returns how many they are, and of what: Permits(2 of "orders").
+func (p Permits) String() string {
+	if p.p == nil {
+		return "Permits(none)"
+	}
+	return fmt.Sprintf("Permits(%d of %q)", p.p.n, reason.Shorten(p.p.count.name))
+}
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (p Permits) Format(f fmt.State, verb rune) { redact.Format(f, verb, p.String()) }
+
+// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
+func (p Permits) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

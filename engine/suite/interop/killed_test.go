@@ -1,0 +1,148 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/pace"
+)
+
+// grace is how much longer than the lease a lock of the dead may stay taken: the server ends
+// it, and the waiter has to notice.
+const grace = 3 * time.Second
+
+// The locks of a JVM that is killed go to Pawl when their leases end.
+func TestLocksOfAKilledJVMGoToPawl(t *testing.T) {
+	t.Parallel()
+	onEachGround(t, func(t *testing.T, g ground, own []kind) {
+		s := newStage(t, g, settings{lease: quick.lease, ownJVM: true})
+		var granted []chan error
+		var all []*subject
+		for _, k := range own {
+			x := s.subject(t, k, "of the dead")
+			x.ask("a", "lock", -1).want(t)
+			all = append(all, x)
+			c := make(chan error, 1)
+			granted = append(granted, c)
+			go func() {
+				h, err := x.lock(kit.Within(t, patience))
+				c <- err
+				if err == nil {
+					<-h.Done() // when the engine is closed
+				}
+			}()
+		}
+		for _, x := range all {
+			x.awaitRenewal(t)
+		}
+		s.jvm.kill(t)
+		killed := pace.Now()
+		for i, x := range all {
+			if left := x.ttl(t); left <= 0 && len(granted[i]) == 0 {
+				t.Errorf("%s is free", x.name)
+			}
+		}
+		for i, x := range all {
+			if err := kit.Receive(t, granted[i]); err != nil {
+				t.Errorf("%s: %v", x.name, err)
+			}
+			x.wantSoon(t, killed)
+		}
+	})
+}
+
+// The locks of a Go process that is killed go to Redisson when their leases end.
+func TestLocksOfAKilledGoProcessGoToJava(t *testing.T) {
+	if urls := kit.PeerArgs(); len(urls) > 0 {
+		beKilled(t, urls)
+		return
+	}
+	t.Parallel()
+	onEachGround(t, func(t *testing.T, g ground, own []kind) {
+		s := newStage(t, g, quick)
+		var args []any
+		for _, at := range s.sites {
+			args = append(args, at.url())
+		}
+		args = append(args, g.name)
+		victim, held := kit.StartPeer(t, args...), make(chan struct{})
+		ended := kit.Background(func() error {
+			return victim.Follow(func(text string) {
+				if text == "held" {
+					close(held)
+				}
+			})
+		})
+		select {
+		case <-held:
+		case err := <-ended:
+			t.Fatalf("the process has ended: %v", err)
+		}
+		var waiting []answer
+		var all []*subject
+		for _, k := range own {
+			x := s.subject(t, k, "of the dead")
+			all = append(all, x)
+			waiting = append(waiting, x.ask("a", "lock", -1))
+		}
+		for i, x := range all {
+			x.awaitRenewal(t)
+			if waiting[i].arrived() {
+				t.Errorf("%s: both have it", x.name)
+			}
+		}
+		if err := victim.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		killed := pace.Now()
+		for i, x := range all {
+			waiting[i].want(t)
+			x.wantSoon(t, killed)
+			x.ask("a", "unlock").want(t)
+		}
+		<-ended
+	})
+}
+
+// beKilled is the process that is killed: it takes the locks of a ground and says so.
+func beKilled(t *testing.T, args []string) {
+	s := new(stage)
+	urls, name := args[:len(args)-1], args[len(args)-1]
+	for _, url := range urls {
+		s.engines = append(s.engines, kit.Open(t, url, kit.LeaseOf(quick.lease)))
+	}
+	for _, k := range kinds {
+		for _, g := range k.grounds() {
+			if g.name == name {
+				s.subject(t, k, "of the dead").mustLock(t)
+			}
+		}
+	}
+	fmt.Println("held")
+	_, _ = os.Stdin.Read(make([]byte, 1)) // it never comes
+}
+
+// awaitRenewal waits until the holder has renewed the lease.
+func (x *subject) awaitRenewal(t testing.TB) {
+	t.Helper()
+	before := x.ttl(t)
+	kit.Eventually(t, "the lease of "+x.name+" is renewed", func() bool {
+		now := x.ttl(t)
+		renewed := now > before
+		before = now
+		return renewed
+	})
+}
+
+// wantSoon fails the test if the lease of the dead ended too long ago.
+func (x *subject) wantSoon(t testing.TB, killed pace.Mark) {
+	t.Helper()
+	took := killed.Elapsed()
+	t.Logf("%s: the other has it %v after the kill; the lease was %v", x.name, took.Round(time.Millisecond), x.stage.lease)
+	if took > x.stage.lease+grace {
+		t.Errorf("%s: the other has it only %v after the kill", x.name, took)
+	}
+}

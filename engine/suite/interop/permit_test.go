@@ -1,0 +1,164 @@
+package interop
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+)
+
+// permitGrounds are where a PermitSemaphore meets the RPermitExpirableSemaphore of Redisson.
+var permitGrounds = []ground{{name: "standalone", sites: 1}, {name: "cluster", sites: 1, cluster: true}}
+
+// Both sides count the same permits, give back those of each other, and wake each other.
+func TestPermitsAcross(t *testing.T) {
+	t.Parallel()
+	for _, g := range permitGrounds {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, g, calm)
+			sem, place := s.engines[0].PermitSemaphore("sem"), s.clients[0]+"/sem"
+			ask := func(verb string, words ...any) answer {
+				return s.jvm.ask(s.clients[0], verb, append([]any{place}, words...)...)
+			}
+			counts := func(want string) {
+				t.Helper()
+				if got := ask("permits-count").want(t); got != want {
+					t.Errorf("Java counts %s, want %s", got, want)
+				}
+			}
+			if set, err := sem.TrySetPermits(kit.Ctx(t), 3); !set || err != nil {
+				t.Fatalf("%v, %v", set, err)
+			}
+			h, err := sem.Acquire(kit.Ctx(t), 2, engine.Lease(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			counts("1 2 3")
+			id := h.IDs()[0]
+			if left := parse(t, ask("permits-left", id).want(t)); left < 50_000 || left > 60_000 {
+				t.Errorf("Java says that %d ms are left", left)
+			}
+			if ok := ask("permits-extend", id, 120_000).want(t); ok != "true" {
+				t.Errorf("Java extends: %s", ok)
+			}
+
+			// Java has the last one; who waits here is woken when it comes back.
+			theirs := ask("permits-take", 1, 0, 60_000).want(t)
+			if len(theirs) != 32 {
+				t.Fatalf("Java has %q", theirs)
+			}
+			if n, err := sem.Acquired(kit.Ctx(t)); n != 3 || err != nil {
+				t.Errorf("%d are held, %v", n, err)
+			}
+			waits := sem.AcquireAsync(kit.Ctx(t), 1)
+			kit.Eventually(t, "it listens", func() bool { return s.listeners("redisson_sc") > 0 || s.listeners("") > 0 })
+			start := time.Now()
+			if ok := ask("permits-give", theirs).want(t); ok != "true" {
+				t.Errorf("Java gives back: %s", ok)
+			}
+			mine, err := waits.Await(kit.Ctx(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("woken after %v", time.Since(start))
+
+			// Who waits there is woken when it comes back from here.
+			java := ask("permits-take", 1, 30_000, 60_000)
+			kit.Eventually(t, "Java listens", func() bool { return s.listeners("") > 0 })
+			if err := mine.Unlock(kit.Ctx(t)); err != nil {
+				t.Error(err)
+			}
+			theirs = java.want(t)
+			if len(theirs) != 32 {
+				t.Fatalf("Java has %q", theirs)
+			}
+			// Each may give back those of the other, once.
+			for i, want := range []bool{true, false} {
+				if ok, err := sem.ForceRelease(kit.Ctx(t), theirs); ok != want || err != nil {
+					t.Errorf("ForceRelease %d: %v, %v", i, ok, err)
+				}
+			}
+			if ok := ask("permits-give", id).want(t); ok != "true" {
+				t.Errorf("Java gives back: %s", ok)
+			}
+			if err := h.Unlock(kit.Ctx(t)); err == nil {
+				t.Error("Unlock of what Java has given back in part")
+			}
+			counts("3 0 3")
+			ask("permits-add", 2).want(t)
+			counts("5 0 5")
+			if err := sem.SetPermits(kit.Ctx(t), 1); err != nil {
+				t.Error(err)
+			}
+			counts("1 0 1")
+		})
+	}
+}
+
+// Whatever both sides do at once: never more are held than there are, and in the end all are back.
+func TestPermitsAreSharedAcross(t *testing.T) {
+	t.Parallel()
+	for _, g := range permitGrounds {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, g, calm)
+			sem, place := s.engines[0].PermitSemaphore("shared"), s.clients[0]+"/shared"
+			const capacity = 2
+			if err := sem.SetPermits(kit.Ctx(t), capacity); err != nil {
+				t.Fatal(err)
+			}
+			var inside, most atomic.Int64
+			enter := func() {
+				n := inside.Add(1)
+				for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+				}
+			}
+			rounds := pick(50, 500)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					for range rounds {
+						h, err := sem.Acquire(kit.Within(t, patience), 1)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						enter()
+						inside.Add(-1)
+						if err := h.Unlock(kit.Within(t, patience)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			for _, thread := range strings.Fields("a b c") {
+				all.Go(func() {
+					for range rounds {
+						id := s.jvm.ask(s.clients[0]+thread, "permits-take", place, 1, 180_000, 60_000).want(t)
+						if len(id) != 32 {
+							t.Errorf("Java has %q", id)
+							return
+						}
+						enter()
+						inside.Add(-1)
+						if ok := s.jvm.ask(s.clients[0]+thread, "permits-give", place, id).want(t); ok != "true" {
+							t.Errorf("Java gives back: %s", ok)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if most.Load() > capacity {
+				t.Errorf("%d were held at a time", most.Load())
+			}
+			if n, err := sem.Available(kit.Ctx(t)); n != capacity || err != nil {
+				t.Errorf("%d are to be had in the end, %v", n, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package redisson
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// testConcurrencyTryLockUnLock
+func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
+	everyLock(t, func(t *testing.T, on ground, lock locker) {
+		kit.Steady(t, func(t testing.TB) {
+			s := on.server(t)
+			const lease = 3 * time.Second
+			e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = lease })
+			const goroutines, cycles = 16, 60
+			var grants atomic.Int64
+			var all sync.WaitGroup
+			for range goroutines {
+				all.Go(func() {
+					for range cycles {
+						h, err := lock(e).Lock(kit.Ctx(t))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if n := grants.Add(1); n == goroutines || n == goroutines*cycles/2 {
+							<-time.After(lease + lease/4)
+							if n, err := s.Process.Do("HEXISTS", "L", h.Owner()); n != int64(1) || err != nil {
+								t.Errorf("the hold is gone on the server after its first lease: %v, %v", n, err)
+							}
+						}
+						if err := h.Err(); err != nil {
+							t.Errorf("while held: %v", err)
+						}
+						if err := h.Unlock(kit.Ctx(t)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if n := grants.Load(); n != goroutines*cycles {
+				t.Errorf("%d grants", n)
+			}
+			kit.Clean(t, s, e)
+		})
+	})
+}
+
+// testConcurrency_SingleInstance, testConcurrency_MultiInstance,
+// testConcurrencyLoop_MultiInstance
+func TestNoAcquisitionIsLostOrDoubled(t *testing.T) {
+	everyLock(t, func(t *testing.T, on ground, lock locker) {
+		for _, tc := range []struct{ engines, tasks, cycles int }{
+			{1, 15, 1},
+			{100, 1, 1},
+			{16, 1, 100},
+		} {
+			t.Run(fmt.Sprintf("%d engines, %d tasks, %d cycles", tc.engines, tc.tasks, tc.cycles), func(t *testing.T) {
+				t.Parallel()
+				s := on.server(t)
+				var all sync.WaitGroup
+				for range tc.engines {
+					e := kit.Open(t, s.URL())
+					for range tc.tasks {
+						all.Go(func() {
+							for range tc.cycles {
+								increment(t, s, lock(e))
+							}
+						})
+					}
+				}
+				all.Wait()
+				if n, want := s.Do("GET", "n"), tc.engines*tc.tasks*tc.cycles; n != strconv.Itoa(want) {
+					t.Errorf("the counter is %v, want %d", n, want)
+				}
+				s.Do("DEL", "n")
+				kit.Clean(t, s)
+			})
+		}
+	})
+}
+
+// increment adds one to a counter on the server under the lock, in two steps that
+// nothing else protects.
+func increment(t testing.TB, s *redistest.Server, m engine.Mutex) {
+	h, err := m.Lock(kit.Within(t, 2*kit.Limit))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	v, err := s.Process.Do("GET", "n")
+	if err != nil {
+		t.Error(err)
+	}
+	text, _ := v.(string) // nil at first
+	n, _ := strconv.Atoi(strings.TrimSpace(text))
+	if _, err := s.Process.Do("SET", "n", strconv.Itoa(n+1)); err != nil {
+		t.Error(err)
+	}
+	if err := h.Unlock(kit.Ctx(t)); err != nil {
+		t.Error(err)
+	}
+}

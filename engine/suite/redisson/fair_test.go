@@ -1,0 +1,384 @@
+package redisson
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// The tests of Redisson's RedissonFairLockTest, as they read for Pawl. Those that need a peer of
+// Java are in engine/suite/interop.
+
+const (
+	fairQueue   = "redisson_lock_queue:{F}"
+	fairTimeout = "redisson_lock_timeout:{F}"
+)
+
+func fairQueued(t *testing.T, s *redistest.Server, n int) {
+	t.Helper()
+	kit.Eventually(t, fmt.Sprintf("%d are queued", n), func() bool { return s.Do("LLEN", fairQueue) == int64(n) })
+}
+
+// line has n requests in the queue of F, one after the other.
+func line(t *testing.T, s *redistest.Server, n int, engines ...*engine.Engine) (all []*engine.Future[*engine.Hold]) {
+	t.Helper()
+	for i := range n {
+		all = append(all, engines[i%len(engines)].FairMutex("F").LockAsync(kit.Ctx(t)))
+		fairQueued(t, s, i+1)
+	}
+	return all
+}
+
+// scoresOf fails the test unless each place in the queue is waited for until its turn, counted
+// from now: what is left of the lease, and the room of each up to it.
+func scoresOf(t *testing.T, s *redistest.Server, room time.Duration) {
+	t.Helper()
+	clock := s.Do("TIME").([]any)
+	sec, _ := strconv.ParseInt(clock[0].(string), 10, 64)
+	lease := max(0, time.Duration(s.Do("PTTL", "F").(int64))*time.Millisecond)
+	for i, owner := range s.Do("LRANGE", fairQueue, "0", "-1").([]any) {
+		score, _ := s.Do("ZSCORE", fairTimeout, owner.(string)).(string)
+		ms, err := strconv.ParseInt(score, 10, 64)
+		left := time.Duration(ms-sec*1000) * time.Millisecond
+		if want := lease + time.Duration(i+1)*room; err != nil || left < want-3*time.Second || left > want+3*time.Second {
+			t.Errorf("place %d: waited for during %v (%s), want %v", i, left, score, want)
+		}
+	}
+}
+
+// testLeaseTimeout
+func TestFairOwnersAreServedInOrderByTheEndsOfLeases(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		first := kit.MustLock(t, e.FairMutex("F").Mutex, engine.Lease(time.Second))
+		var order []int
+		done := make(chan struct{}, 3)
+		for i := range 3 {
+			[]*engine.Engine{other, e}[i%2].FairMutex("F").LockAsync(kit.Ctx(t), engine.Lease(time.Second)).OnComplete(func(h *engine.Hold, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				order = append(order, i) // one at a time: a lease ends before the next begins
+				done <- struct{}{}
+			})
+			fairQueued(t, s, i+1)
+		}
+		<-first.Done()
+		for range 3 {
+			kit.Receive(t, done)
+		}
+		if !slices.IsSorted(order) {
+			t.Errorf("served in the order %v", order)
+		}
+		kit.Clean(t, s, e, other)
+	})
+}
+
+// testMultipleLocks
+func TestFiveHundredWaitOnOneFairLock(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL())}
+		first := kit.MustLock(t, engines[0].FairMutex("F").Mutex)
+		const n = 500
+		done := make(chan error, n)
+		for i := range n {
+			engines[i%2].FairMutex("F").LockAsync(kit.Ctx(t)).OnComplete(func(h *engine.Hold, err error) {
+				if err == nil {
+					h.UnlockAsync()
+				}
+				done <- err
+			})
+		}
+		fairQueued(t, s, n)
+		kit.MustUnlock(t, first)
+		for range n {
+			if err := kit.Receive(t, done); err != nil {
+				t.Error(err)
+			}
+		}
+		kit.Clean(t, s, engines...)
+	})
+}
+
+// testWaitTimeoutDrift, testLockAcquiredTimeoutDrift, testFirstThreadDeathTimeoutDrift,
+// testAcquireFailedTimeoutDrift_Descrete, testLockAcquiredTimeoutDrift_Descrete
+func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		room := 10 * time.Second
+		of := func(c *engine.Config) { c.FairWait = room }
+		e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
+		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		waits := line(t, s, 6, other, e)
+		scoresOf(t, s, room)
+		for n, i := range []int{2, 5, 0} { // the middle, the end, the head
+			waits[i].Abandon()
+			fairQueued(t, s, 5-n)
+			scoresOf(t, s, room)
+		}
+		for n, i := range []int{1, 3, 4} {
+			kit.MustUnlock(t, h)
+			var err error
+			if h, err = waits[i].Await(kit.Ctx(t)); err != nil {
+				t.Fatal(err)
+			}
+			fairQueued(t, s, 2-n)
+			if n < 2 {
+				scoresOf(t, s, room)
+			}
+		}
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s, e, other)
+	})
+}
+
+// testLockAcquiredBooleanTimeoutDrift_Descrete, testTryLockNonDelayed, testTryLockWait
+func TestATimedTryOfAFairLockLeavesNoResidue(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		if _, err := other.FairMutex("F").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+			t.Errorf("TryLock: %v", err)
+		}
+		if n := s.Do("EXISTS", fairQueue, fairTimeout); n != int64(0) {
+			t.Error("TryLock is queued")
+		}
+		began := time.Now()
+		if _, err := other.FairMutex("F").Lock(kit.Ctx(t), engine.Wait(time.Second)); !errors.Is(err, engine.ErrHeld) {
+			t.Errorf("Wait: %v", err)
+		}
+		if d := time.Since(began); d < time.Second || d > 2*time.Second {
+			t.Errorf("a wait of one second took %v", d)
+		}
+		fairQueued(t, s, 0)
+		kit.MustUnlock(t, h)
+		if h, err := other.FairMutex("F").TryLock(kit.Ctx(t)); err != nil {
+			t.Errorf("TryLock of a free lock: %v", err)
+		} else {
+			kit.MustUnlock(t, h)
+		}
+		kit.Clean(t, s, e, other)
+	})
+}
+
+// Each waiting owner has the channel that Redisson gives it, and only the head is told.
+func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e := kit.Open(t, s.URL())
+		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		ctx, cancel := context.WithCancel(kit.Ctx(t))
+		defer cancel()
+		waits := line(t, s, 1, e)
+		second := e.FairMutex("F").LockAsync(ctx)
+		fairQueued(t, s, 2)
+		owners := s.Do("LRANGE", fairQueue, "0", "-1").([]any)
+		var ears []*ear
+		for _, o := range owners {
+			if !strings.Contains(o.(string), ":") {
+				t.Errorf("owner %s", o)
+			}
+			ears = append(ears, listen(t, s, javaChannel("F")+":"+o.(string)))
+		}
+		kit.MustUnlock(t, h)
+		ears[0].hears(t, "0")
+		h, err := waits[0].Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ears[1].hearsNothing(t)
+		cancel()
+		if _, err := second.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		fairQueued(t, s, 0)
+		kit.MustUnlock(t, h)
+		for _, x := range ears {
+			x.conn.Close()
+		}
+		kit.Clean(t, s, e)
+	})
+}
+
+// T15: a head of Redisson's that gives up leaves the queue and tells nobody, also if the lock has
+// just been announced to it. The one behind it does not sleep until the lease would have ended.
+func TestAHeadThatLeavesWithoutAWordHoldsUpNobodyForLong(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e := kit.Open(t, s.URL())
+		java := kit.MustLock(t, kit.Open(t, s.URL()).FairMutex("F").Mutex, engine.Lease(time.Hour))
+		head := "11111111-2222-4333-8444-555555555555:7"
+		at := fmt.Sprint(time.Now().Add(2 * time.Hour).UnixMilli())
+		s.Do("RPUSH", fairQueue, head)
+		s.Do("ZADD", fairTimeout, at, head)
+		heard := listen(t, s, javaChannel("F")+":"+head)
+		next := e.FairMutex("F").LockAsync(kit.Ctx(t))
+		fairQueued(t, s, 2)
+		kit.Eventually(t, "it has been refused again, when it listened", func() bool { return s.CommandStats()["lpos"] > 0 })
+		kit.MustUnlock(t, java)
+		heard.hears(t, "0")
+		s.Do("ZREM", fairTimeout, head)
+		s.Do("LREM", fairQueue, "0", head)
+		h, err := next.Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kit.MustUnlock(t, h)
+		heard.conn.Close()
+		kit.Clean(t, s, e)
+	})
+}
+
+// testAbandonedTimeoutDrift_Descrete: heads that ask no more are taken out by time, one after the
+// other, and those behind them are served. Nobody here can count who hears.
+func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		of := func(c *engine.Config) { c.FairWait = time.Second }
+		e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
+		h := kit.MustLock(t, e.FairMutex("F").Mutex, engine.Lease(time.Second))
+		now := time.Now()
+		var ears []*ear
+		for i := range 3 {
+			owner := fmt.Sprintf("11111111-2222-4333-8444-555555555555:%d", i)
+			ears = append(ears, listen(t, s, javaChannel("F")+":"+owner)) // heard, but it never asks
+			s.Do("RPUSH", fairQueue, owner)
+			s.Do("ZADD", fairTimeout, fmt.Sprint(now.Add(time.Duration(i+2)*time.Second).UnixMilli()), owner)
+		}
+		next := other.FairMutex("F").LockAsync(kit.Ctx(t))
+		fairQueued(t, s, 4)
+		<-h.Done()
+		h, err := next.Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := time.Since(now); d < 4*time.Second || d > 8*time.Second {
+			t.Errorf("served after %v, and the last before it was waited for until 4s", d)
+		}
+		kit.MustUnlock(t, h)
+		for _, x := range ears {
+			x.conn.Close()
+		}
+		kit.Clean(t, s, e, other)
+	})
+}
+
+// testAutoExpire: nobody renews the lock of a client that is gone.
+func TestTheFairLockOfADeadClientExpires(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		lease := 2 * time.Second
+		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = lease })
+		if v := s.Do("HSET", "F", "11111111-2222-4333-8444-555555555555:1", "1"); v != int64(1) {
+			t.Fatal(v)
+		}
+		s.Do("PEXPIRE", "F", fmt.Sprint(lease.Milliseconds()))
+		began := time.Now()
+		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		if d := time.Since(began); d < lease-100*time.Millisecond || d > lease+time.Second {
+			t.Errorf("the lock was free after %v, want %v", d, lease)
+		}
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s, e)
+	})
+}
+
+// testUnlockFail: who does not hold it cannot unlock it while another does.
+func TestAnotherOwnerDoesNotUnlockAFairLock(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		old := kit.MustLock(t, e.FairMutex("F").Mutex, engine.Lease(500*time.Millisecond))
+		<-old.Done()
+		h := kit.MustLock(t, other.FairMutex("F").Mutex)
+		if err := old.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
+			t.Errorf("Unlock by another owner: %v", err)
+		}
+		if done, err := e.FairMutex("F").ForceUnlock(kit.Ctx(t), engine.IfHolder(old.Owner())); done || err != nil {
+			t.Errorf("ForceUnlock of another owner's lock: %t, %v", done, err)
+		}
+		if st, err := e.FairMutex("F").State(kit.Ctx(t)); err != nil || !st.Locked || st.Holders[0].ID != h.Owner() {
+			t.Errorf("%+v, %v", st, err)
+		}
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s, e, other)
+	})
+}
+
+// testConcurrency_MultiInstance_Ordering
+func TestFairOwnersOfManyInstancesAreServedInOrder(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		var engines []*engine.Engine
+		for range 4 {
+			engines = append(engines, kit.Open(t, s.URL()))
+		}
+		first := kit.MustLock(t, engines[0].FairMutex("F").Mutex)
+		waiters := line(t, s, 16, engines...)
+		kit.MustUnlock(t, first)
+		for i, f := range waiters {
+			h, err := f.Await(kit.Ctx(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for j, later := range waiters[i+1:] {
+				if _, err := later.Result(); err != engine.ErrPending {
+					t.Errorf("waiter %d has it before %d: %v", i+1+j, i, err)
+				}
+			}
+			kit.MustUnlock(t, h)
+		}
+		kit.Clean(t, s, engines...)
+	})
+}
+
+// testNameMapper
+func TestFairQueueHasTheMappedName(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } })
+		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		next := e.FairMutex("F").LockAsync(kit.Ctx(t))
+		kit.Eventually(t, "it is queued", func() bool {
+			return s.Do("EXISTS", "test::F", "redisson_lock_queue:{test::F}", "redisson_lock_timeout:{test::F}") == int64(3)
+		})
+		kit.MustUnlock(t, h)
+		h, err := next.Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s, e)
+	})
+}
+
+// testAcquireFailedNotCalledOnRedisTimeout: a server that answers nobody for a while. A wait that
+// ends meanwhile says so, and nothing of it stays in the queue.
+func TestFairWaitThatEndsWhileTheServerIsPaused(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		waits := other.FairMutex("F").LockAsync(kit.Ctx(t), engine.Wait(time.Second))
+		fairQueued(t, s, 1)
+		s.Do("CLIENT", "PAUSE", "3000", "WRITE")
+		if _, err := waits.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) {
+			t.Errorf("Lock: %v", err)
+		}
+		fairQueued(t, s, 0)
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s, e, other)
+	})
+}

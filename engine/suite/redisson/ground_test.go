@@ -1,0 +1,83 @@
+package redisson
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// ground is the kind of deployment that a test of the catalogue runs on.
+type ground struct {
+	start func(t redistest.TB, opts ...redistest.Option) *redistest.Server
+}
+
+var clustered = redistest.StartLone
+
+func (on ground) server(t testing.TB) *redistest.Server {
+	t.Helper()
+	return on.start(t)
+}
+
+// everywhere runs the test on a standalone server, and on a cluster of one node: what would
+// cross slots is refused there, and channels are sharded. What is about several nodes is in
+// engine/suite/topology.
+func everywhere(t *testing.T, test func(t *testing.T, on ground)) {
+	t.Parallel()
+	for name, g := range map[string]ground{
+		"standalone": {redistest.Start},
+		"cluster":    {clustered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, g)
+		})
+	}
+}
+
+// locker is the lock L of an engine, of one kind.
+type locker func(e *engine.Engine) engine.Mutex
+
+// everyLock runs the test everywhere, with each kind that is a plain lock to its users.
+func everyLock(t *testing.T, test func(t *testing.T, on ground, lock locker)) {
+	everywhere(t, func(t *testing.T, on ground) {
+		for name, lock := range map[string]locker{
+			"Mutex":     func(e *engine.Engine) engine.Mutex { return e.Mutex("L") },
+			"SpinMutex": func(e *engine.Engine) engine.Mutex { return e.SpinMutex("L").Mutex },
+			"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, on, lock)
+			})
+		}
+	})
+}
+
+// verb is the command, or what the server calls its messages, with an S in front where channels
+// are sharded.
+func verb(s *redistest.Server, plain string) string {
+	switch {
+	case !s.Sharded():
+		return plain
+	case plain == strings.ToUpper(plain):
+		return "S" + plain
+	default:
+		return "s" + plain
+	}
+}
+
+// subscribers is how many listen to a channel.
+func subscribers(s *redistest.Server, channel string) int64 {
+	numsub := "NUMSUB"
+	if s.Sharded() {
+		numsub = "SHARDNUMSUB"
+	}
+	list, _ := s.Do("PUBSUB", numsub, channel).([]any)
+	if len(list) != 2 {
+		return -1
+	}
+	n, _ := list[1].(int64)
+	return n
+}

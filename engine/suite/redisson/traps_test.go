@@ -1,0 +1,148 @@
+package redisson
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+)
+
+// What can go wrong between two clients of these locks, where no other test shows it. The list is
+// docs/redisson.md.
+
+// A lock of Redisson's whose expiry somebody removed is held, though a TTL of -1 looks like none.
+func TestLockWithoutAnExpiryIsHeld(t *testing.T) {
+	everyLock(t, func(t *testing.T, on ground, lock locker) {
+		s := on.server(t)
+		java, e := redisson{s, javaA}, kit.Open(t, s.URL())
+		java.mustTryLock(t, "L", 1, time.Minute)
+		if s.Do("PERSIST", "L") != int64(1) {
+			t.Fatal("the lock had no expiry")
+		}
+		if _, err := lock(e).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+			t.Errorf("TryLock: %v", err)
+		}
+		next := lock(e).LockAsync(kit.Ctx(t))
+		kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
+		java.mustUnlock(t, "L", 1, int64(1))
+		h, err := next.Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s, e)
+	})
+}
+
+// A lock of ours whose expiry somebody removed has one again with its next renewal.
+func TestExpiryThatWasRemovedComesBackWithARenewal(t *testing.T) {
+	everyLock(t, func(t *testing.T, on ground, lock locker) {
+		s := on.server(t)
+		e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
+		h := kit.MustLock(t, lock(e))
+		if s.Do("PERSIST", "L") != int64(1) {
+			t.Fatal("the lock had no expiry")
+		}
+		kit.Eventually(t, "it has an expiry", func() bool { return s.Do("PTTL", "L").(int64) > 0 })
+		kit.MustUnlock(t, h)
+		kit.Clean(t, s, e)
+	})
+}
+
+// Redisson counts the fields of the hash and takes their values for numbers: nothing else may be
+// in it.
+func TestHashHasTheFieldsOfRedissonAndNoOther(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		for kind, x := range map[string]struct {
+			of   func(e *engine.Engine) engine.Mutex
+			want func(h *engine.Hold) map[string]string
+		}{
+			"Mutex":       {func(e *engine.Engine) engine.Mutex { return e.Mutex("L") }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
+			"FairMutex":   {func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
+			"FencedMutex": {func(e *engine.Engine) engine.Mutex { return e.FencedMutex("L").Mutex }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
+			"Reader": {func(e *engine.Engine) engine.Mutex { return e.RWMutex("L").Reader() }, func(h *engine.Hold) map[string]string {
+				return map[string]string{"mode": "read", h.Owner(): "1"}
+			}},
+			"Writer": {func(e *engine.Engine) engine.Mutex { return e.RWMutex("L").Writer() }, func(h *engine.Hold) map[string]string {
+				return map[string]string{"mode": "write", h.Owner(): "1"}
+			}},
+		} {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				s := on.server(t)
+				m := x.of(kit.Open(t, s.URL()))
+				h := kit.MustLock(t, m)
+				if got := kit.Fields(t, s, "L"); !maps.Equal(got, x.want(h)) {
+					t.Errorf("the hash is %v, want %v", got, x.want(h))
+				}
+				kit.MustUnlock(t, h)
+			})
+		}
+	})
+}
+
+// A 1 lets all readers of Redisson in, a 0 one thread of each process: a writer that leaves says 1,
+// and 00 for a thread that was about to sleep; readers that leave say 0.
+func TestMessagesOfAReadWriteLock(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		l := kit.Open(t, s.URL()).RWMutex("L")
+		heard := listen(t, s, "redisson_rwlock:{L}")
+		kit.MustUnlock(t, kit.MustLock(t, l.Writer()))
+		heard.hears(t, "1")
+		heard.hears(t, "00")
+		kit.MustUnlock(t, kit.MustLock(t, l.Reader()))
+		heard.hears(t, "0")
+		heard.hearsNothing(t)
+	})
+}
+
+// A reader inside its writer does not take the writer's lease with it when it leaves.
+func TestAReaderThatLeavesItsWriterKeepsTheLeaseOfThat(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		l := kit.Open(t, s.URL()).RWMutex("L")
+		w := kit.MustLock(t, l.Writer(), engine.Lease(time.Hour))
+		r, err := l.Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(5*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kit.MustUnlock(t, r)
+		if ttl := kit.PTTL(t, s, "L"); ttl < 50*time.Minute {
+			t.Errorf("the writer's lease of an hour is %v now", ttl)
+		}
+		kit.MustUnlock(t, w)
+	})
+}
+
+// Redisson's waiters of a spin lock each ask the server. Those of one engine ask as one.
+func TestSpinWaitersOfAnEngineAskAsOne(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		holder, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+		h := kit.MustLock(t, holder.SpinMutex("L").Mutex)
+		const waiters, pause = 50, 20 * time.Millisecond
+		var waits []*engine.Future[*engine.Hold]
+		for range waiters {
+			waits = append(waits, e.SpinMutex("L").LockAsync(kit.Ctx(t), engine.Backoff(pause, pause)))
+		}
+		began, before := time.Now(), e.Stats().Commands
+		kit.Eventually(t, "it has asked for a while", func() bool { return time.Since(began) > 10*pause })
+		polls := float64(e.Stats().Commands - before)
+		if most := 3 + 2*float64(time.Since(began))/float64(pause); polls < 2 || polls > most {
+			t.Errorf("%d waiters asked %.0f times in %v, want at most %.0f", waiters, polls, time.Since(began), most)
+		}
+		kit.MustUnlock(t, h)
+		for _, f := range waits {
+			h, err := f.Await(kit.Ctx(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kit.MustUnlock(t, h)
+		}
+		kit.Clean(t, s, e, holder)
+	})
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// TestMain is the program that is paused, if a test asks for that.
+func TestMain(m *testing.M) {
+	if url := os.Getenv("FENCING_URL"); url != "" {
+		_, err := add(context.Background(), url, os.Getenv("FENCING_DB"), "alice", 1, func(token int64) {
+			fmt.Println("has read, with token", token)
+			_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // until the test has seen it
+		})
+		fmt.Println("fenced:", errors.Is(err, errFenced))
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m,
+		// gnet's worker pool starts these two when it is imported; they never end.
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"),
+	)
+}
+
+// A holder is stopped between reading and writing, for longer than its lease. Others write. Then
+// it goes on, and the database refuses its write.
+func TestAHolderThatWasPausedCannotWrite(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	url := s.URL() + "?lease=1s"
+
+	paused := exec.Command(os.Args[0], "-test.run=^$")
+	paused.Env = append(os.Environ(), "FENCING_URL="+url, "FENCING_DB="+file)
+	in, inErr := paused.StdinPipe()
+	out, outErr := paused.StdoutPipe()
+	if err := errors.Join(inErr, outErr, paused.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = paused.Process.Kill() })
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "has read, with token 1\n" {
+		t.Fatalf("it says %q, %v", line, err)
+	}
+	if err := paused.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var tokens []int64
+	for range 3 { // the first waits until the lease has ended
+		if _, err := add(ctx, url, file, "alice", 10, func(token int64) { tokens = append(tokens, token) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fmt.Sprint(tokens) != "[2 3 4]" {
+		t.Errorf("the others have tokens %v", tokens)
+	}
+
+	if err := errors.Join(paused.Process.Signal(syscall.SIGCONT), in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(lines)
+	if err != nil || !strings.Contains(string(rest), "fenced: true\n") {
+		t.Errorf("it says %q, %v", rest, err)
+	}
+	if err := paused.Wait(); err != nil {
+		t.Error(err)
+	}
+	accounts, err := openLedger(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = accounts.db.Close() }()
+	if n, err := accounts.balance(ctx, "alice"); n != 30 || err != nil {
+		t.Errorf("alice has %d, want 30; %v", n, err)
+	}
+}
+
+// A token may write again: a hold may write more than once.
+func Example() {
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("fencing-%d.db", os.Getpid()))
+	defer func() { _ = os.Remove(file) }()
+	accounts, err := openLedger(file)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = accounts.db.Close() }()
+	ctx := context.Background()
+	fmt.Println(accounts.set(ctx, "alice", 10, 7))
+	fmt.Println(accounts.set(ctx, "alice", 20, 7))
+	fmt.Println(accounts.set(ctx, "alice", 30, 8))
+	fmt.Println(accounts.set(ctx, "alice", 15, 7))
+	fmt.Println(accounts.balance(ctx, "alice"))
+	// Output:
+	// <nil>
+	// <nil>
+	// <nil>
+	// account alice, token 7: a later holder of the lock has written
+	// 30 <nil>
+}

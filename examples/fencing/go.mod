@@ -1,0 +1,29 @@
+module github.com/pawl-lock/pawl/examples/fencing
+
+go 1.26.0
+
+replace github.com/pawl-lock/pawl => ../..
+
+require (
+	github.com/ncruces/go-sqlite3 v0.22.0
+	github.com/pawl-lock/pawl v0.0.0-00010101000000-000000000000
+	go.uber.org/goleak v1.3.0
+)
+
+require (
+	github.com/RussellLuo/timingwheel v0.0.0-20220218152713-54845bda3108 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/ncruces/julianday v1.0.0 // indirect
+	github.com/panjf2000/ants/v2 v2.12.1 // indirect
+	github.com/panjf2000/gnet/v2 v2.9.8 // indirect
+	github.com/tetratelabs/wazero v1.8.2 // indirect
+	github.com/tidwall/btree v1.1.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/redcon v1.6.2 // indirect
+	github.com/valyala/bytebufferpool v1.0.0 // indirect
+	go.uber.org/multierr v1.11.0 // indirect
+	go.uber.org/zap v1.28.0 // indirect
+	golang.org/x/sync v0.11.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
+)

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/ncruces/go-sqlite3/driver"
+	_ "github.com/ncruces/go-sqlite3/embed"
+)
+
+// errFenced: somebody with a higher token has written. The lock that the token is of was lost.
+var errFenced = errors.New("a later holder of the lock has written")
+
+// ledger is a table of accounts. Each row keeps the highest token that has written it.
+type ledger struct{ db *sql.DB }
+
+func openLedger(file string) (*ledger, error) {
+	db, err := driver.Open("file:" + file + "?_pragma=busy_timeout(10000)&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.Exec(`CREATE TABLE IF NOT EXISTS accounts (
+		name    TEXT PRIMARY KEY,
+		balance INTEGER NOT NULL,
+		token   INTEGER NOT NULL)`)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &ledger{db}, nil
+}
+
+// set writes a balance for the holder of a token. The condition is part of the UPDATE, so the
+// database decides in one step: asking first and writing then would leave a gap to be paused in.
+// The first write makes the row.
+func (l *ledger) set(ctx context.Context, account string, balance, token int64) error {
+	res, err := l.db.ExecContext(ctx, `
+		INSERT INTO accounts (name, balance, token) VALUES (?1, ?2, ?3)
+		ON CONFLICT (name) DO UPDATE SET balance = ?2, token = ?3 WHERE token <= ?3`,
+		account, balance, token)
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("account %s, token %d: %w", account, token, errFenced)
+	}
+	return err
+}
+
+// balance reads one; an account that is not there has none.
+func (l *ledger) balance(ctx context.Context, account string) (n int64, err error) {
+	err = l.db.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE name = ?`, account).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return n, err
+}
