@@ -42,10 +42,9 @@ type journey struct {
 
 type traveller struct {
 	caller
-	number  int
-	asked   clock.Instant
-	seen    bool
-	reenter bool
+	number int
+	asked  clock.Instant
+	seen   bool
 }
 
 func (j *journey) Settled() {}
