@@ -80,11 +80,21 @@ func TestRedLockOfAMajorityThatAnswersUnevenly(t *testing.T) {
 	})
 }
 
-// The same with servers that are far away, one of the two or both: it takes a few round trips.
+// The same with servers that are far away, one of the two or both, and one of them farther: it
+// takes a few round trips.
 func TestRedLockOfAFarMajority(t *testing.T) {
 	t.Parallel()
 	const away = 800 * time.Millisecond
-	for name, far := range map[string]int{"one": 1, "both": 2} {
+	for name, c := range map[string]struct {
+		far    int
+		uneven time.Duration // the last is farther
+	}{
+		"one":                   {far: 1},
+		"both":                  {far: 2},
+		"both, a little uneven": {far: 2, uneven: 100 * time.Millisecond},
+		"both, uneven":          {far: 2, uneven: 200 * time.Millisecond},
+		"both, very uneven":     {far: 2, uneven: 400 * time.Millisecond},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			steady(t, func(t testing.TB) {
@@ -96,10 +106,11 @@ func TestRedLockOfAFarMajority(t *testing.T) {
 				}
 				l := v.lock("x")
 				held := mustLock(t, other[l.all.order[0]].Mutex("x"))
-				for _, i := range l.all.order[3-far:] {
+				for _, i := range l.all.order[3-c.far:] {
 					proxies[i].Delay(faultproxy.All, away/2, away/2)
 				}
-				h, err := l.Lock(ctxT(t), Wait(5*away))
+				proxies[l.all.order[2]].Delay(faultproxy.All, away/2, away/2+c.uneven)
+				h, err := l.Lock(ctxT(t), Wait(5*(away+c.uneven)))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -21,9 +21,17 @@ type attempt struct {
 	refusal Refusal // that of stand
 }
 
-// begin sends it; sent is not the time at which it is answered.
+// begin sends it, behind a release of the same process; sent is not the time at which it is
+// answered.
 func (a *attempt) begin() {
 	s, sent, answered := a.server, a.server.now, false
+	if a.ended {
+		return
+	}
+	if s.releasing(a.c.process) {
+		s.behind = append(s.behind, a)
+		return
+	}
 	var got *grant
 	s.call(func(ok bool) {
 		switch {
@@ -181,6 +189,9 @@ func (g *grant) end(e End) {
 func (g *grant) release(then func()) {
 	s := g.server
 	g.ended, g.until = true, min(g.until, s.now)
+	if !slices.Contains(s.releases, g) {
+		s.releases = append(s.releases, g)
+	}
 	s.call(func(ok bool) {
 		if ok && s.owner == g {
 			s.free()
@@ -189,8 +200,10 @@ func (g *grant) release(then func()) {
 		switch {
 		case !ok:
 			s.in(200*time.Millisecond, func() { g.release(then) })
+			return
 		case then != nil:
 			then()
 		}
+		s.released(g)
 	})
 }

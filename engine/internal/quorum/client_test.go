@@ -13,6 +13,7 @@ import (
 type client struct {
 	*world
 	id, process int
+	waits       bool // it makes no TryLock
 	m           *Machine
 	alarm       int // the latest
 	sections    int
@@ -41,7 +42,9 @@ func (c *client) want() {
 	for i := range c.servers {
 		cfg.Order = append(cfg.Order, i)
 	}
-	cfg.Once = c.r.IntN(8) == 0
+	if !c.waits {
+		cfg.Once = c.r.IntN(8) == 0
+	}
 	if c.r.IntN(8) == 0 {
 		cfg.Lease = c.lease
 	}

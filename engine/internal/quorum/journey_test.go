@@ -160,6 +160,22 @@ func TestTheOneWithTheRefereesVoteGivesUpAfterAWhile(t *testing.T) {
 	}
 	l.news()
 	l.refuse(1, held)
+	l.is(Asking) // the third may grant it
+	l.refuse(2, held)
+	l.is(Blocked)
+	l.did("ask [waits 1] give [0] cancel [] look []")
+
+	l = lock(t, 3)
+	l.grant(0)
+	for n := range maxPauses { // the third is slow
+		l.refuse(1, held)
+		l.is(Pausing)
+		l.ring(min(firstPause<<n, mostPause))
+	}
+	l.news()
+	l.refuse(1, held)
+	l.is(Asking)
+	l.ring(FirstLook << MaxLooks)
 	l.is(Blocked)
 	l.did("ask [waits 1] give [0] cancel [] look []")
 }

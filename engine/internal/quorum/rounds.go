@@ -8,15 +8,36 @@ import (
 )
 
 // round asks all servers that have no vote and are not being asked. Some may need as long as took
-// for an answer: it waits for that, and a quarter more, at least.
+// for an answer, or as is expected: it waits for that, and a quarter more, at least.
 func (m *Machine) round(took time.Duration, do *Deeds) {
 	m.Stage, m.armed = Asking, false
+	took = max(took, m.expected())
 	m.patience = min(took+took/4, m.CommandTimeout)
 	for i := range m.Parts {
 		if p := &m.Parts[i]; p.Vote == nil && p.Asked == nil {
 			m.ask(i, false, do)
 		}
 	}
+}
+
+// expected is how long it may take until those that have granted it before are a majority; 0 if they
+// are not. If their votes were given back just now, they are asked when that is answered.
+func (m *Machine) expected() time.Duration {
+	var took []time.Duration
+	needed := m.Majority()
+	for i := range m.Parts {
+		switch p := &m.Parts[i]; {
+		case p.Vote != nil:
+			needed--
+		case p.granted && !p.refused():
+			took = append(took, 2*p.took)
+		}
+	}
+	if needed <= 0 || len(took) < needed {
+		return 0
+	}
+	slices.Sort(took)
+	return took[needed-1]
 }
 
 // decide ends a round that has no majority, if it cannot get one any more: as far as answers
@@ -61,14 +82,16 @@ func (m *Machine) decide(seen []Seen, tooLong bool, do *Deeds) {
 	}
 	mine := referee >= 0 && m.Parts[referee].Vote != nil
 	unknown := referee >= 0 && !mine && referee != holder // it has not answered
+	enough := votes+coming >= m.Majority()
+	pauses := mine && holder >= 0 && m.tries < maxPauses
 	switch {
-	case holder < 0 && votes+coming+slow >= m.Majority(), holder >= 0 && (unknown || !mine && votes+coming >= m.Majority()):
+	case holder < 0 && votes+coming+slow >= m.Majority(), holder >= 0 && (unknown || enough && !pauses):
 		if (votes > 0 || holder >= 0) && !m.armed {
 			m.arm(max(FirstLook<<min(m.Looks, MaxLooks), m.patience), do)
 			m.Looks++
 		}
 		return
-	case mine && holder >= 0 && m.tries < maxPauses:
+	case pauses:
 		m.Stage = Pausing
 		m.arm(min(firstPause<<m.tries, mostPause), do)
 		m.tries++
@@ -105,8 +128,9 @@ func (m *Machine) block(do *Deeds) {
 }
 
 // resume goes on when it was blocked, and got a vote. The others are waited for as long as this
-// vote took: if it was far, they may be, too. But not longer: a slow server may not be needed, and
-// meanwhile somebody else needs the votes that are kept.
+// vote took: if it was far, they may be, too. If a majority has granted it before, it is known how
+// far they are. No longer: a slow server may not be needed, and meanwhile somebody else needs
+// the votes that are kept.
 func (m *Machine) resume(i int, do *Deeds) {
 	p := &m.Parts[i]
 	took := m.Port.Stamp(i).Sub(p.since)
@@ -116,7 +140,6 @@ func (m *Machine) resume(i int, do *Deeds) {
 	case m.probed == i, !m.waits():
 	case m.almost():
 		m.again++
-		took *= 2 // the others were given back: they are asked when that is answered
 	default: // late: it is not wanted alone
 		do.Give, p.Vote = append(do.Give, p.Vote), nil
 		return
@@ -125,11 +148,12 @@ func (m *Machine) resume(i int, do *Deeds) {
 }
 
 // almost reports whether a majority has granted it, though not within one round, as some are
-// slow. Then another round is worth it, a few times.
+// slow. Then another round is worth it, a few times. One that a probe asks again has granted it,
+// too: to give back the vote that came now would part the two again, with each probe.
 func (m *Machine) almost() bool {
 	granted := 0
 	for i := range m.Parts {
-		if p := &m.Parts[i]; p.Vote != nil || p.Asked == nil && p.refusal.none() { // given back
+		if p := &m.Parts[i]; p.granted && !p.refused() {
 			granted++
 		}
 	}

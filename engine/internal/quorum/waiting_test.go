@@ -195,3 +195,46 @@ func TestALateVoteIsGivenBackUnlessAMajorityGrantsIt(t *testing.T) {
 	l.refuse(l.probed, held)
 	l.must(l.again == 0, "after the next probe it may not do so again")
 }
+
+// Two far servers grant it, one later than the other, and a probe asks the first again between the
+// two votes. The second vote is kept until that probe is answered:
+//
+//	800 ms   vote of 1: alone, given back
+//	900 ms   the probe asks 1
+//	1000 ms  vote of 2
+//	2400 ms  vote of 1
+func TestAProbeBetweenTwoLateVotesDoesNotPartThem(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, held)
+	l.ring(FirstLook)
+	l.is(Blocked)
+	l.stands[0] = Held
+	l.after(800 * time.Millisecond)
+	l.news()
+	l.grant(1)
+	l.did("ask [] give [1] cancel [] look []")
+	l.alarm = l.now.Add(100 * time.Millisecond) // the time of the stage is over then
+	l.ring(100 * time.Millisecond)
+	l.did("ask [once 1] give [] cancel [] look []")
+	l.after(100 * time.Millisecond)
+	l.grant(2)
+	l.is(Asking)
+	l.did("ask [] give [] cancel [] look []")
+	l.must(l.alarm.Sub(l.now) > 1400*time.Millisecond, "it waits %v for the other", l.alarm.Sub(l.now))
+	l.after(1400 * time.Millisecond)
+	l.grant(1)
+	l.is(Holding)
+
+	l = lock(t, 3) // refused by the probe: it was not a majority
+	l.refuse(0, held)
+	l.ring(FirstLook)
+	l.stands[0] = Held
+	l.after(100 * time.Millisecond)
+	l.grant(1)
+	l.ring(LongWait - 100*time.Millisecond)
+	l.refuse(1, held)
+	l.grant(2)
+	l.is(Blocked)
+	l.hasVotes()
+}

@@ -112,6 +112,23 @@ type server struct {
 	down     bool          // connections are refused
 	hangs    clock.Instant // until then: commands wait, and are executed after it
 	sleepers []*attempt
+	releases []*grant   // whose releases are not answered
+	behind   []*attempt // that wait for those of their processes
+}
+
+// releasing reports whether a process has a release of this lock out here.
+func (s *server) releasing(process int) bool {
+	return slices.ContainsFunc(s.releases, func(g *grant) bool { return g.c.process == process })
+}
+
+// released is called with the answer of a release. What is behind it begins.
+func (s *server) released(g *grant) {
+	s.releases = slices.DeleteFunc(s.releases, func(one *grant) bool { return one == g })
+	behind := s.behind
+	s.behind = nil
+	for _, a := range behind {
+		a.begin()
+	}
 }
 
 // way is how long a command is on its way, or an answer.
