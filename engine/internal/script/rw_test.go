@@ -254,6 +254,8 @@ func TestDecisionTableOfAReadWriteLock(t *testing.T) {
 		{"who leaves finds only the dead", rw{"mode:read me 1 other 1", 9000, ms{"me 1": 9000}}, readRelease, Done, free, "0"},
 		{"a reader leaves its writer", readsInWr, readRelease, Done, writes, ""},
 		{"who leaves was not there", othersRead, readRelease, NotThere, othersRead, ""},
+		{"who leaves was removed by Redisson, but for its timeout keys", rw{"", 0, ms{"me 1": 5000, "me 2": 3000}}, readRelease, NotThere, free, ""},
+		{"the same, and others read by now", rw{"mode:read other 1", 5000, ms{"me 1": 5000, "other 1": 5000}}, readRelease, NotThere, othersRead, ""},
 
 		{"a writer leaves", writes, writeRelease, Done, free, "1 00"},
 		{"a writer leaves its reader", readsInWr, writeRelease, Done, rw{"mode:read me 1", 3000, ms{"me 1": 3000}}, "1 00"},

@@ -47,7 +47,11 @@ var rwScripts = map[*script.Script]func(v *server, keys, args []string) int64{
 	},
 	script.RWRelease: func(v *server, keys, args []string) int64 {
 		key, owner, count, base, message, channel, verb := keys[0], args[0], number(args[1]), args[2], args[3], args[4], args[5]
+		reads := message == script.ReaderLeft
 		if !v.has(key, owner) {
+			for i := int64(1); reads && count == 0 && v.get(timeoutKey(base, owner, i)) != nil; i++ {
+				delete(v.keys, timeoutKey(base, owner, i))
+			}
 			return script.NotThere
 		}
 		had, _ := strconv.ParseInt(v.get(key).fields[owner], 10, 64)
@@ -56,7 +60,6 @@ var rwScripts = map[*script.Script]func(v *server, keys, args []string) int64{
 		} else {
 			v.remove(key, owner)
 		}
-		reads := message == script.ReaderLeft
 		if reads {
 			for i := count + 1; i <= had; i++ {
 				delete(v.keys, timeoutKey(base, owner, i))

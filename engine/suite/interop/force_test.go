@@ -69,18 +69,19 @@ func (x *subject) served(t testing.TB, c *crowd) {
 
 func TestJavaTakesALockFromPawl(t *testing.T) {
 	t.Parallel()
-	onEachStage(t, quick, simple, func(t *testing.T, s *stage, k kind) {
+	onEachStageWithReaders(t, quick, simple, func(t *testing.T, s *stage, k kind) {
 		t.Parallel()
 		x := s.subject(t, k, "taken from Pawl")
+		y := x.rival()
 		fixed, err := x.lock(kit.Ctx(t), engine.Lease(long))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := x.crowd(t)
+		c := y.crowd(t)
 		if got := x.ask("b", "force").want(t); got != "true" {
 			t.Fatalf("Java's forceUnlock: %s", got)
 		}
-		x.served(t, c)
+		y.served(t, c)
 		if err := fixed.Unlock(kit.Ctx(t)); err == nil {
 			t.Error("Pawl unlocks what it has no more")
 		}
@@ -91,22 +92,23 @@ func TestJavaTakesALockFromPawl(t *testing.T) {
 			t.Fatalf("Java's forceUnlock: %s", got)
 		}
 		robbed := pace.Now()
-		x.ask("b", "lock", -1).want(t)
+		y.ask("b", "lock", -1).want(t)
 		kit.Receive(t, watched.Done())
 		kit.WantLost(t, "the hold", watched.Err(), engine.GoneOnServer)
 		if took := robbed.Elapsed(); took > s.lease/3+s.lease/4 {
 			t.Errorf("the hold noticed after %v; it is renewed every %v", took, s.lease/3)
 		}
-		x.wantJava(t, "b", true, true, 1)
-		x.ask("b", "unlock").want(t)
+		y.wantJava(t, "b", true, true, 1)
+		y.ask("b", "unlock").want(t)
 	})
 }
 
 func TestPawlTakesALockFromJava(t *testing.T) {
 	t.Parallel()
-	onEachStage(t, quick, simple, func(t *testing.T, s *stage, k kind) {
+	onEachStageWithReaders(t, quick, simple, func(t *testing.T, s *stage, k kind) {
 		t.Parallel()
 		x := s.subject(t, k, "taken from Java")
+		y := x.rival()
 		force := func() {
 			t.Helper()
 			m := x.mutex()
@@ -118,14 +120,14 @@ func TestPawlTakesALockFromJava(t *testing.T) {
 			}
 		}
 		x.ask("a", "lock", long.Milliseconds()).want(t)
-		c := x.crowd(t)
+		c := y.crowd(t)
 		force()
-		x.served(t, c)
+		y.served(t, c)
 
 		// Redisson's watchdog finds another owner, and leaves the lock alone.
 		x.ask("a", "lock", -1).want(t)
 		force()
-		h, err := x.lock(kit.Ctx(t), engine.Lease(long))
+		h, err := y.lock(kit.Ctx(t), engine.Lease(long))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package interop
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,14 +22,14 @@ func TestLocksOfAKilledJVMGoToPawl(t *testing.T) {
 		s := newStage(t, g, settings{lease: quick.lease, ownJVM: true})
 		var granted []chan error
 		var all []*subject
-		for _, k := range own {
+		for _, k := range withReaders(own, g) {
 			x := s.subject(t, k, "of the dead")
 			x.ask("a", "lock", -1).want(t)
 			all = append(all, x)
-			c := make(chan error, 1)
+			c, y := make(chan error, 1), x.rival()
 			granted = append(granted, c)
 			go func() {
-				h, err := x.lock(kit.Within(t, patience))
+				h, err := y.lock(kit.Within(t, patience))
 				c <- err
 				if err == nil {
 					<-h.Done() // when the engine is closed
@@ -83,10 +84,10 @@ func TestLocksOfAKilledGoProcessGoToJava(t *testing.T) {
 		}
 		var waiting []answer
 		var all []*subject
-		for _, k := range own {
+		for _, k := range withReaders(own, g) {
 			x := s.subject(t, k, "of the dead")
 			all = append(all, x)
-			waiting = append(waiting, x.ask("a", "lock", -1))
+			waiting = append(waiting, x.rival().ask("a", "lock", -1))
 		}
 		for i, x := range all {
 			x.awaitRenewal(t)
@@ -101,7 +102,7 @@ func TestLocksOfAKilledGoProcessGoToJava(t *testing.T) {
 		for i, x := range all {
 			waiting[i].want(t)
 			x.wantSoon(t, killed)
-			x.ask("a", "unlock").want(t)
+			x.rival().ask("a", "unlock").want(t)
 		}
 		<-ended
 	})
@@ -114,7 +115,7 @@ func beKilled(t *testing.T, args []string) {
 	for _, url := range urls {
 		s.engines = append(s.engines, kit.Open(t, url, kit.LeaseOf(quick.lease)))
 	}
-	for _, k := range kinds {
+	for _, k := range append(slices.Clone(kinds), reading) {
 		for _, g := range k.grounds() {
 			if g.name == name {
 				s.subject(t, k, "of the dead").mustLock(t)

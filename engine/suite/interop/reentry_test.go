@@ -24,6 +24,8 @@ func (x *subject) mutex() engine.Mutex {
 		return x.stage.engines[0].FairMutex(x.names[0]).Mutex
 	case x.writes:
 		return x.stage.engines[0].RWMutex(x.names[0]).Writer()
+	case x.reads:
+		return x.stage.engines[0].RWMutex(x.names[0]).Reader()
 	}
 	return x.stage.engines[0].Mutex(x.names[0])
 }

@@ -2,6 +2,7 @@ package interop
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -185,6 +186,15 @@ func (s *stage) clean(t testing.TB) {
 
 // onEachStage runs a test for each kind, on each of its grounds. Kinds share the servers.
 func onEachStage(t *testing.T, set settings, has func(k kind) bool, test func(t *testing.T, s *stage, k kind)) {
+	onStages(t, set, kinds, has, test)
+}
+
+// onEachStageWithReaders is onEachStage with reading, too.
+func onEachStageWithReaders(t *testing.T, set settings, has func(k kind) bool, test func(t *testing.T, s *stage, k kind)) {
+	onStages(t, set, append(slices.Clone(kinds), reading), has, test)
+}
+
+func onStages(t *testing.T, set settings, kinds []kind, has func(k kind) bool, test func(t *testing.T, s *stage, k kind)) {
 	stages := make(map[ground]*stage)
 	t.Run("of", func(t0 *testing.T) { // returns when those that are parallel have ended, too
 		for _, k := range kinds {

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ type kind struct {
 	counts   bool          // its grants, in a key that stays
 	queues   bool          // its waiters, on the server
 	writes   bool          // beside readers of the same name
+	reads    bool          // beside others who read; a writer waits for it
 	pawl     func(engines []*engine.Engine, names []string) locker
 }
 
@@ -61,6 +63,20 @@ var kinds = []kind{
 		name: "RedLock", java: "red", servers: 3, wakes: 3 * time.Second, slow: true, composed: true,
 		pawl: func(e []*engine.Engine, names []string) locker { return lockerOf(engine.RedLock(mutexes(e, names)...)) },
 	},
+}
+
+// reading is the kind that does not exclude its like. Tests of what becomes of a holder take it, too.
+var reading = kind{
+	name: "RWMutex.Reader", java: "read", wakes: 50 * time.Millisecond, reads: true,
+	pawl: func(e []*engine.Engine, names []string) locker { return lockerOf(e[0].RWMutex(names[0]).Reader()) },
+}
+
+// withReaders are the kinds of a ground, and reading, if that is tested there.
+func withReaders(own []kind, g ground) []kind {
+	if slices.Contains(reading.grounds(), g) {
+		own = append(slices.Clone(own), reading)
+	}
+	return own
 }
 
 // mutexes is every name on every engine.
@@ -113,6 +129,18 @@ type subject struct {
 // ask has a thread of Java do something with the lock.
 func (x *subject) ask(thread, verb string, words ...any) answer {
 	return x.stage.jvm.ask(x.thread(thread), verb, append([]any{x.java, x.places}, words...)...)
+}
+
+// rival is the lock that waits while this one is held: itself, or the writer's if this is a reader's.
+func (x *subject) rival() *subject {
+	if !x.reads {
+		return x
+	}
+	y := *x
+	y.java, y.reads, y.writes = "write", false, true
+	y.pawl = func(e []*engine.Engine, names []string) locker { return lockerOf(e[0].RWMutex(names[0]).Writer()) }
+	y.locker = y.pawl(x.stage.engines, x.names)
+	return &y
 }
 
 // thread is the name of a thread that locks of this type have on this stage.

@@ -21,14 +21,16 @@ local key, owner, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
 local had = tonumber(redis.call('HGET', key, owner) or 0) or 0
 local function timeout(of, i) return ARGV[3] .. ':' .. of .. ':rwlock_timeout:' .. i end
 
+local reads = ARGV[4] == '0'
 if count > 0 then
   redis.call('HDEL', key, '') -- a write that needs no memory, as in leave
   if redis.call('HEXISTS', key, owner) == 0 then return -3 end
   redis.call('HSET', key, owner, count)
 elseif redis.call('HDEL', key, owner) == 0 then
+  local i = 1 -- Redisson's forceUnlock leaves the timeout keys of readers
+  while reads and redis.pcall('DEL', timeout(owner, i)) == 1 do i = i + 1 end
   return -3
 end
-local reads = ARGV[4] == '0'
 if reads then
   for i = count + 1, had do redis.pcall('DEL', timeout(owner, i)) end
 end
