@@ -141,9 +141,14 @@ func (x *subject) awaitRenewal(t testing.TB) {
 // wantSoon fails the test if the lease of the dead ended too long ago.
 func (x *subject) wantSoon(t testing.TB, killed pace.Mark) {
 	t.Helper()
+	wantWithin(t, x.name+": the other", killed, x.stage.lease+grace)
+}
+
+func wantWithin(t testing.TB, who string, killed pace.Mark, most time.Duration) {
+	t.Helper()
 	took := killed.Elapsed()
-	t.Logf("%s: the other has it %v after the kill; the lease was %v", x.name, took.Round(time.Millisecond), x.stage.lease)
-	if took > x.stage.lease+grace {
-		t.Errorf("%s: the other has it only %v after the kill", x.name, took)
+	t.Logf("%s has it %v after the kill", who, took.Round(time.Millisecond))
+	if took > most {
+		t.Errorf("%s has it only %v after the kill, want at most %v", who, took, most)
 	}
 }
