@@ -18,7 +18,7 @@
 -- what it was answered: a copy of that gets the same answer, and a copy of an earlier one
 -- does nothing. The mark is written before the count, because the first write is the one that
 -- the server may refuse for lack of memory; if the count is refused, the mark is taken back.
--- What gives back writes an expiry before that: it needs no memory, and lets the rest pass.
+-- What gives back writes an expiry then: it needs no memory, and lets the rest pass.
 local number = tonumber(ARGV[1])
 local mark = false
 if number > 0 then
@@ -86,8 +86,13 @@ for i = 4, #ARGV do
 end
 
 if number > 0 then
-  if string.find(ARGV[4], '^[rc]') then redis.call('PEXPIRE', KEYS[2], 60000) end
-  redis.call('SET', KEYS[2], ARGV[1] .. ' ' .. table.concat(said, ' '), 'PX', 60000)
+  local text = ARGV[1] .. ' ' .. table.concat(said, ' ')
+  local set = redis.pcall('SET', KEYS[2], text, 'PX', 60000)
+  if set.err then
+    if not string.find(ARGV[4], '^[rc]') then return set end
+    redis.call('PEXPIRE', KEYS[2], 60000)
+    redis.call('SET', KEYS[2], text, 'PX', 60000)
+  end
 end
 local wrote = true
 if count and (fresh or not before) then
