@@ -154,6 +154,9 @@ func (c *conn) execute(f *flight, late string) []byte {
 	}
 	s.noteForce(v, words)
 	reply := v.execute(command, nil)
+	if strings.HasPrefix(string(reply), "-"+wrongType) {
+		s.noteDenied(words) // who leaves the queue of a fair lock stays in it
+	}
 	x.noteForced(words, reply, f.since)
 	s.note()
 	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
