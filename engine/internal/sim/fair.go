@@ -74,14 +74,16 @@ func queueingOf(keys, args []string) queueing {
 }
 
 // wake tells the owner of a place, and reports whether somebody hears it, or may. One whom
-// nobody hears has three seconds.
+// nobody hears has three seconds, if the lock is free.
 func (v *server) wake(c queueing, place int) bool {
 	q := v.lineOf(c.key)
 	owner := q.owners[place]
 	if v.announce(c.channel+":"+owner, c.verb) > 0 || !c.counts {
 		return true
 	}
-	q.scores[owner] = min(q.scores[owner], v.milliseconds()+3000)
+	if v.get(c.key) == nil {
+		q.scores[owner] = min(q.scores[owner], v.milliseconds()+3000)
+	}
 	return false
 }
 

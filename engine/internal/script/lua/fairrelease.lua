@@ -9,7 +9,7 @@
 -- A head that leaves while the lock is free has been woken for nothing: the next one is. So is the
 -- head whenever the lock is found free: it may have been released without a message. A head
 -- that nobody hears has 3 seconds to ask, as in fair, and the next one is told, too: it asks from
--- now on.
+-- now on. While the lock stays taken it is nobody's turn: they are told when that ends, no more.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local owner, room, rest = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -41,7 +41,8 @@ if waits then
   redis.call('LREM', KEYS[2], 0, owner)
   redis.call('ZREM', KEYS[3], owner)
 end
-if code == -3 and redis.call('EXISTS', KEYS[1]) == 1 then return -3 end
+local free = redis.call('EXISTS', KEYS[1]) == 0
+if code == -3 and not free then return -3 end
 
 local head = redis.call('LINDEX', KEYS[2], 0)
 while head do
@@ -64,6 +65,6 @@ for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
   if refused and code == 1 then code = 2 end
   if heard > 0 or refused or ARGV[4] ~= '1' then break end
   local score = redis.call('ZSCORE', KEYS[3], other)
-  if score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+  if free and score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
 end
 return code
