@@ -137,7 +137,7 @@ func (v *server) fair(keys, args []string) int64 {
 		for _, at := range q.scores {
 			last = max(last, at)
 		}
-		q.expire = last + c.room
+		q.expire = max(last+c.room, now+24*time.Hour.Milliseconds())
 	}
 	if ttl != -2 {
 		return ttl

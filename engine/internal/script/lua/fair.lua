@@ -11,7 +11,8 @@
 -- whose process counts less for a place. An owner that asks again has its score raised, if need
 -- be, so that one who is alive is waited for however long the lock is held. The time is the
 -- server's. The queue has an expiry, after the last score: without it what dead processes leave
--- would stay for good.
+-- would stay for good. It is a day at least: threads of Redisson, which set none, may come behind
+-- the last one of ours, and keep the queue for long.
 --
 -- If the lock is free and it is another's turn, that one is told once more. If nobody hears it,
 -- it has 3 seconds to ask: a process that has died does not hold up the queue for longer. So
@@ -68,7 +69,8 @@ if ARGV[7] == '1' then
     if tonumber(score) < due then redis.call('ZADD', KEYS[3], due, owner) end
   end
   local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
-  for i = 2, 3 do redis.call('PEXPIRE', KEYS[i], tonumber(last) - now + room) end
+  local keep = math.max(tonumber(last) - now + room, 86400000)
+  for i = 2, 3 do redis.call('PEXPIRE', KEYS[i], keep) end
 end
 if ttl ~= -2 then return ttl end
 
