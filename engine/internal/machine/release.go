@@ -95,11 +95,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 		if o.Answer == Mute {
 			r.Port.Unheard(r.Name)
 		}
-		r.released(c, o)
-		h.released(nil, fx)
-		if c.Bare {
-			r.oweTelling(h, o)
-		}
+		r.ended(c, o, fx)
 		if c.What == Leaving {
 			h.deep = h.deep && c.Number > 1
 		} else if h.handed > 0 {
@@ -108,8 +104,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	case (o.Verdict == Answered || o.Verdict == WrongType) && h.asked && c.What == Unlocking:
 		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
 		// now came later. (A leave does not take the field away, so its copy must find it.)
-		r.released(c, o)
-		h.released(nil, fx)
+		r.ended(c, o, fx)
 	case o.Verdict == Answered:
 		r.notThere(h, GoneOnServer, fx)
 	case o.Verdict == WrongType:
@@ -226,6 +221,15 @@ func (h *Hold) unavailable() error {
 		return reason.Because(reason.ErrUnavailable, why)
 	}
 	return reason.ErrUnavailable
+}
+
+// ended ends the release of a hold, or of a re-entry, by the command c.
+func (r *Resource) ended(c *Command, o *Outcome, fx *Effects) {
+	r.released(c, o)
+	c.hold.released(nil, fx)
+	if c.Bare {
+		r.oweTelling(c.hold, o)
+	}
 }
 
 // released notes that a server has answered the release c.
