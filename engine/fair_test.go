@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/recovery"
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -296,5 +299,36 @@ func TestCloseLeavesNothingOfAFairMutex(t *testing.T) {
 			t.Errorf("a waiter: %v", err)
 		}
 	}
+	nothingOfX(t, s)
+}
+
+// A release that is sent once more to a new primary wakes the first of the queue there, and takes its
+// owner out of the queue, as it did on the old one.
+func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, other := open(t, s.URL()), open(t, s.URL())
+	s.Do("HSET", "x", e.ID()+":5", "1")
+	s.Do("PEXPIRE", "x", "3600000")
+	left := e.ID() + ":6"
+	s.Do("RPUSH", fairQueue, left)
+	s.Do("ZADD", fairTimeout, fmt.Sprint(time.Now().Add(2*time.Hour).UnixMilli()), left)
+	next := other.FairMutex("x").LockAsync(ctxT(t))
+	eventually(t, "it has been refused again, when it listened", func() bool { return s.CommandStats()["lpos"] > 0 })
+	again := func(id int64) {
+		e.table.Recovery.Again([]recovery.Release{{Name: "x", Kind: kind.Fair, ID: id, At: e.clock.Now()}}, 0)
+	}
+	again(6)
+	queued(t, s, 1)
+	sent := pace.Now()
+	again(5)
+	h, err := next.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := sent.Elapsed(); d > 2*time.Second {
+		t.Errorf("the first of the queue has it after %v", d)
+	}
+	mustUnlock(t, h)
 	nothingOfX(t, s)
 }

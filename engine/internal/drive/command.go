@@ -35,16 +35,11 @@ func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
 		return c.appendBatch(dst, form)
 	}
 	k := kind.Kind(cmd.Kind)
-	if k.Traits().Queues && !cmd.Bare {
-		switch q := ShardOf(r).Table.queue(k, r.Name); cmd.What {
-		case machine.Acquiring:
-			return script.AppendFair(dst, form, q, owner, cmd.Span, cmd.Head)
-		case machine.Unlocking, machine.Settling:
-			return script.AppendFairRelease(dst, form, q, owner, OwnerOf(r, cmd.Kind, -cmd.ID), max(cmd.Span, 0))
-		}
-	}
 	switch cmd.What {
 	case machine.Acquiring:
+		if k.Traits().Queues {
+			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Span, cmd.Head)
+		}
 		if h := cmd.Beside(); h != nil {
 			return k.AppendBeside(dst, form, r.Name, owner, cmd.Span, OwnerOf(r, h.Kind, h.ID))
 		}
@@ -58,7 +53,7 @@ func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
 	case machine.Leaving:
 		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
 	case machine.Unlocking, machine.Settling:
-		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Span)
+		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Span, cmd.Bare)
 	}
 	panic("BUG: engine: an empty command was sent")
 }
@@ -96,11 +91,15 @@ func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
 	return script.AppendSeveral(dst, form, r.Name, owners, owner, lease, channel)
 }
 
-// AppendRelease encodes a release, or a retire if a MinHold has something left.
-func (t *Table) AppendRelease(dst []byte, form resp.Form, k kind.Kind, name string, id int64, rest time.Duration) []byte {
-	owner := k.Owner(t.ID, id)
-	if rest > 0 {
-		return k.AppendRetire(dst, form, name, owner, k.Owner(t.ID, -id), rest, t.Verb())
+// AppendRelease encodes a release, or a retire if a MinHold has something left; if bare, that of the
+// hash alone.
+func (t *Table) AppendRelease(dst []byte, form resp.Form, k kind.Kind, name string, id int64, rest time.Duration, bare bool) []byte {
+	owner, nobody := k.Owner(t.ID, id), k.Owner(t.ID, -id)
+	switch {
+	case k.Traits().Queues && !bare:
+		return script.AppendFairRelease(dst, form, t.queue(k, name), owner, nobody, max(rest, 0))
+	case rest > 0:
+		return k.AppendRetire(dst, form, name, owner, nobody, rest, t.Verb())
 	}
 	return k.AppendRelease(dst, form, name, owner, t.Verb())
 }
