@@ -139,6 +139,7 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 30}}},
 		{"held, nobody waits", "others", nil, ask, anyTTL, theirs, []place{{me, 15}}},
 		{"held, another waits", "others", []place{{ann, 15}}, ask, anyTTL, theirs, []place{{ann, 15}, {me, 25}}},
+		{"held, two wait", "others", []place{{ann, 15}, {ben, 25}}, ask, anyTTL, theirs, []place{{ann, 15}, {ben, 25}, {me, 35}}},
 		{"held, I wait: I am alive", "others", []place{{me, 1}, {ann, 20}}, ask, anyTTL, theirs, []place{{me, 15}, {ann, 20}}},
 		{"held, I wait behind another", "others", []place{{ann, 5}, {me, 5}}, ask, anyTTL, theirs, []place{{ann, 5}, {me, 25}}},
 		{"held, I have more time than I need", "others", []place{{me, 100}}, ask, anyTTL, theirs, []place{{me, 100}}},
@@ -273,6 +274,13 @@ func TestFairOnAServerThatRefuses(t *testing.T) {
 		if n := c.s.Do("EXISTS", queueName, timeoutName); n != int64(0) || c.s.Do("HEXISTS", lockName, me.String()) != int64(0) {
 			t.Errorf("%s: I have a place or the lock", state)
 		}
+	}
+	c.lineUp("absent", nil)
+	c.s.Do("ACL", "SETUSER", "default", "-pexpire")
+	_, err := c.run(fair(q, true))
+	c.s.Do("ACL", "SETUSER", "default", "+pexpire")
+	if left := c.s.Do("EXISTS", lockName); err == nil || left != int64(0) {
+		t.Errorf("without the right to set an expiry: %v, %v locks are there", err, left)
 	}
 	for _, x := range []struct {
 		name, state string
