@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 // While the slot of a fair lock moves, its queue cannot be had: the hash alone is released, and who is
@@ -38,5 +39,35 @@ func TestAReleaseWhileTheSlotMovesTellsTheNextLater(t *testing.T) {
 		}
 		l.reply(r, Outcome{Answer: Missing})
 		l.is(r, Nothing)
+	}
+}
+
+// A try without an answer may have been executed: its owner is given back, and another one comes in its
+// place, with a channel of its own.
+func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = queued
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	old, owner := r.wait.Port.(*bell), c.owner()
+	if !old.listening || old.of != owner {
+		t.Fatalf("%d waits, and listens for %d", owner, old.of)
+	}
+	l.does(r.wait.Rang)
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("lost")})
+	if l.is(r, Settling); r.Cmd.ID != owner {
+		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
+	}
+	l.reply(r, Outcome{Answer: Missing})
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	w := r.wait.Port.(*bell)
+	if old.listening || !w.listening || w.of != c.owner() || w.of == owner {
+		t.Errorf("%d waits: listens for %d, and %v for %d", c.owner(), w.of, old.listening, owner)
 	}
 }
