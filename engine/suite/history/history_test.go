@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -61,6 +64,27 @@ type historyKind struct {
 	closes bool
 	// patience is how long anybody may wait once the faults have stopped.
 	patience time.Duration
+	// lock is the lock of a name; nil: a Mutex.
+	lock func(e *engine.Engine, name string) engine.Mutex
+	// scripts are what faults aim at; nil: those of a Mutex.
+	scripts []*script.Script
+	// tokens: each hold has one.
+	tokens bool
+}
+
+// of makes it a history of locks of another kind.
+func (k historyKind) of(lock func(e *engine.Engine, name string) engine.Mutex, scripts ...*script.Script) historyKind {
+	k.lock, k.scripts = lock, append(scripts, script.Renew, script.Reenter, script.Leave)
+	return k
+}
+
+func (k historyKind) ofFenced() historyKind {
+	k.tokens = true
+	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name).Mutex }, script.Fenced, script.Pass, script.Pass, script.Release)
+}
+
+func (k historyKind) ofFair() historyKind {
+	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name).Mutex }, script.Fair, script.Fair, script.FairRelease)
 }
 
 func TestHistoryWithShortLeases(t *testing.T) {
@@ -82,6 +106,22 @@ func TestHistoryWithThieves(t *testing.T) {
 func TestHistoryWithEnginesThatClose(t *testing.T) {
 	t.Parallel()
 	runHistory(t, historyKind{lease: 600 * time.Millisecond, timeout: 400 * time.Millisecond, closes: true})
+}
+
+// Tokens rise, whatever happens to commands, connections, engines and keys.
+func TestHistoryOfTokens(t *testing.T) {
+	t.Parallel()
+	runHistory(t, historyKind{lease: 600 * time.Millisecond, timeout: 400 * time.Millisecond, stops: true, thieves: true, closes: true}.ofFenced())
+}
+
+func TestHistoryOfQueuesWithShortLeases(t *testing.T) {
+	t.Parallel()
+	runHistory(t, historyKind{lease: 600 * time.Millisecond, timeout: 400 * time.Millisecond, stops: true}.ofFair())
+}
+
+func TestHistoryOfQueuesWithLongLeases(t *testing.T) {
+	t.Parallel()
+	runHistory(t, historyKind{lease: time.Minute, timeout: time.Second, closes: true}.ofFair())
 }
 
 const (
@@ -153,6 +193,13 @@ func (h *history) replace(i int, rng *rand.Rand) {
 		h.t.Errorf("a closed engine: %+v, %d names", st, kit.Inside(old).Names)
 	}
 	h.open(i, rng)
+}
+
+func (h *history) lock(e *engine.Engine, name string) engine.Mutex {
+	if h.kind.lock == nil {
+		return e.Mutex(name)
+	}
+	return h.kind.lock(e, name)
 }
 
 func (h *history) rand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(h.seed, stream)) }
@@ -232,7 +279,10 @@ func (h *history) checkLeftovers() {
 			t.Errorf("engine %d: Close: %v", i, err)
 		}
 	}
-	kit.Eventually(t, "the server has no key", func() bool { return h.s.Do("DBSIZE") == int64(0) })
+	kit.Eventually(t, "the server has no key, but counters", func() bool {
+		left, _ := h.s.Do("KEYS", "*").([]any)
+		return !slices.ContainsFunc(left, func(key any) bool { return !h.kind.tokens || !strings.HasPrefix(key.(string), script.TokenPrefix) })
+	})
 	kit.Eventually(t, "the server has no channel", func() bool {
 		list, _ := h.s.Do("PUBSUB", "CHANNELS").([]any)
 		return len(list) == 0

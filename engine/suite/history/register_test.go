@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type claim struct {
 	unlocking   time.Time // Unlock was called; zero: not yet
 	unlocked    time.Time // it returned
 	result      error     // of Unlock
+	token       int64     // 0: it has none
 }
 
 func (c *claim) String() string {
@@ -51,7 +53,7 @@ type theft struct {
 
 func (r *register) granted(e *engine.Engine, h *engine.Hold, asked time.Time) *claim {
 	c := &claim{name: h.Name(), owner: h.Owner(), engine: e.ID(), asked: asked, granted: time.Now()}
-	c.until = c.granted
+	c.until, c.token = c.granted, (&engine.FencedHold{Hold: h}).Token()
 	c.look(h)
 	r.mu.Lock()
 	r.claims = append(r.claims, c)
@@ -104,7 +106,7 @@ func (r *register) closed(before time.Time) { r.stole("", before) }
 func (r *register) check(t *testing.T, kind historyKind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.claims) < 100 {
+	if len(r.claims) < 50 {
 		t.Errorf("only %d holds: this tested little", len(r.claims))
 	}
 	outcomes := make(map[string]int)
@@ -113,6 +115,9 @@ func (r *register) check(t *testing.T, kind historyKind) {
 	}
 	t.Logf("%d holds: %v; %d thefts", len(r.claims), outcomes, len(r.thefts))
 	r.checkExclusion(t)
+	if kind.tokens {
+		r.checkTokens(t)
+	}
 	if !kind.thieves {
 		r.checkReasons(t, kind)
 	}
@@ -228,5 +233,29 @@ func (r *register) checkOrder(t *testing.T) {
 		t.Error("this is not the history of a mutex for each name")
 	case porcupine.Unknown:
 		t.Errorf("the history could not be judged within %v", kit.Patience)
+	}
+}
+
+// checkTokens: each hold of a name has a token of its own, which is higher than those of all holds that
+// were granted before it was asked for.
+func (r *register) checkTokens(t *testing.T) {
+	names := make(map[string][]*claim)
+	for _, c := range r.claims {
+		names[c.name] = append(names[c.name], c)
+	}
+	for _, all := range names {
+		slices.SortFunc(all, func(a, b *claim) int { return cmp.Compare(b.token, a.token) })
+		first := all[0] // to be granted, of those with higher tokens
+		for i, c := range all {
+			if c.token < 1 || i > 0 && c.token == all[i-1].token {
+				t.Errorf("token %d of\n%v\n%v", c.token, c, all[max(i-1, 0)])
+			}
+			if first.granted.Before(c.asked) {
+				t.Errorf("token %d after %d:\n%v\n%v", c.token, first.token, first, c)
+			}
+			if c.granted.Before(first.granted) {
+				first = c
+			}
+		}
 	}
 }

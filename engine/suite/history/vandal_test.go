@@ -55,7 +55,10 @@ func (v *vandal) some() faultproxy.Select {
 
 // a command of some script.
 func (v *vandal) command() faultproxy.Match {
-	scripts := []*script.Script{script.Acquire, script.Release, script.Renew, script.Reenter, script.Leave}
+	scripts := v.h.kind.scripts
+	if scripts == nil {
+		scripts = []*script.Script{script.Acquire, script.Release, script.Renew, script.Reenter, script.Leave}
+	}
 	return faultproxy.Is("EVALSHA", scripts[v.rng.IntN(len(scripts))].SHA)
 }
 

@@ -38,7 +38,7 @@ func (w *worker) last() {
 		ctx, cancel := pace.WithTimeout(context.Background(), 2*w.h.kind.patience)
 		asked, used := time.Now(), pace.Now()
 		e := w.engine.Load()
-		hold, err := e.Mutex(name).Lock(ctx)
+		hold, err := w.h.lock(e, name).Lock(ctx)
 		cancel()
 		if err != nil {
 			w.h.t.Errorf("after the faults: Lock(%q): %v", name, err)
@@ -58,7 +58,7 @@ func (w *worker) step() {
 		name = fmt.Sprint("cold", w.rng.IntN(historyCold))
 	}
 	e := w.engine.Load()
-	m := e.Mutex(name)
+	m := w.h.lock(e, name)
 	// No wait outlives the faults by more than the patience.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
@@ -198,7 +198,7 @@ func (w *worker) reenter(e *engine.Engine, hold *engine.Hold) {
 	ctx, cancel := pace.WithTimeout(hold.Context(context.Background()), w.h.kind.patience)
 	defer cancel()
 	asked := time.Now()
-	child, err := e.Mutex(hold.Name()).Lock(ctx)
+	child, err := w.h.lock(e, hold.Name()).Lock(ctx)
 	if err != nil {
 		closed := w.h.kind.closes && errors.Is(err, engine.ErrClosed)
 		if hold.Err() == nil && ctx.Err() == nil && !closed {
