@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // While the slot of a fair lock moves, its queue cannot be had: the hash alone is released, and who is
@@ -69,5 +71,37 @@ func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
 	w := r.wait.Port.(*bell)
 	if old.listening || !w.listening || w.of != c.owner() || w.of == owner {
 		t.Errorf("%d waits: listens for %d, and %v for %d", c.owner(), w.of, old.listening, owner)
+	}
+}
+
+// Who gives up while a try is out leaves the queue. If that try gets no answer, it may be executed after
+// that: the owner is taken out again later.
+func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		answer Outcome
+		owed   int // after the first release
+	}{
+		{Outcome{Answer: Taken, TTL: time.Minute}, 0},
+		{Outcome{}, 0},
+		{Outcome{Verdict: Unknown, Err: errors.New("lost")}, 1},
+	} {
+		l := newLab(t)
+		r := l.name()
+		c := new(caller)
+		c.Init(c)
+		c.Kind = queued
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		owner := r.Cmd.ID
+		l.does(func(fx *Effects) { c.Cancel(reason.Stop{Cause: errors.New("given up")}, fx) })
+		l.is(r, Acquiring)
+		l.reply(r, x.answer)
+		if l.is(r, Settling); r.Cmd.ID != owner {
+			t.Errorf("%d leaves, want %d", r.Cmd.ID, owner)
+		}
+		l.reply(r, Outcome{Answer: Missing})
+		if v := r.View(); v.Debts != x.owed {
+			t.Errorf("%+v: owes %d more, want %d", x.answer, v.Debts, x.owed)
+		}
 	}
 }
