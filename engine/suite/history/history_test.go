@@ -121,7 +121,7 @@ func TestHistoryOfQueuesWithShortLeases(t *testing.T) {
 
 func TestHistoryOfQueuesWithLongLeases(t *testing.T) {
 	t.Parallel()
-	runHistory(t, historyKind{lease: time.Minute, timeout: time.Second, closes: true}.ofFair())
+	runHistory(t, historyKind{lease: time.Minute, timeout: time.Second, stops: true}.ofFair())
 }
 
 const (
