@@ -23,7 +23,7 @@ func (c *countCommand) AppendCommand(dst []byte, form resp.Form) []byte {
 	var buf [tally.MostOps]script.TallyOp
 	call.Ops = buf[:0]
 	for _, op := range cmd.Ops {
-		call.Ops = append(call.Ops, script.TallyOp{What: byte(op.What), N: op.N})
+		call.Ops = append(call.Ops, script.TallyOp{What: op.Letter(), N: op.N})
 	}
 	if cmd.Asks {
 		call.Ops = append(call.Ops, script.TallyOp{What: byte(tally.Look)})

@@ -74,7 +74,7 @@ func (s *Sim) noteCounted(_, mark string, ops, answers []string) {
 	c := s.counts.of[id]
 	for i, op := range ops {
 		switch n := number(op[1:]); op[0] {
-		case 'a':
+		case 'a', 't':
 			if answers[i] == "1" {
 				c.taken += n
 			}

@@ -249,7 +249,7 @@ func tallyCall(random *rand.Rand) []byte {
 		tallyNumbers[call.Mark] += call.Number - 1
 		call.Number = tallyNumbers[call.Mark] + 1
 	}
-	letters := "arpsdclv"
+	letters := "atrpsdclv"
 	if call.Number == 0 {
 		letters = "v"
 	}

@@ -44,9 +44,9 @@ func (v *server) tally(keys, args []string, dst []byte) []byte {
 			n = number(op[1:])
 		}
 		switch op[0] {
-		case 'a':
+		case 'a', 't':
 			if refused || !there || count < n {
-				code, refused = 0, true
+				code, refused = 0, refused || op[0] == 'a'
 			} else {
 				count -= n
 			}

@@ -256,7 +256,7 @@ func TestTriesAreRefusedBehindThoseWhoWait(t *testing.T) {
 	l.answer(0)
 	l.took()
 	b := l.ask("b", "t1")
-	l.wantSent("2 a5 a1")
+	l.wantSent("2 a5 t1")
 	l.answer(0, 0)
 	var held *reason.Held
 	if !errors.As(b.why, &held) {
@@ -305,7 +305,7 @@ func TestATurnEnds(t *testing.T) {
 		t.Errorf("it skips for %v", skips)
 	}
 	l.ring()
-	l.wantSent("5 a1 a1")
+	l.wantSent("5 a1 t1")
 }
 
 // If those who wait give up while they skip a turn, nobody skips it: one that makes a single
@@ -327,7 +327,7 @@ func TestATurnIsNotSkippedForNobody(t *testing.T) {
 	d := l.ask("d", "t1")
 	l.wantSent("")
 	l.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
-	l.wantSent("5 a1")
+	l.wantSent("5 t1")
 	l.answer(1)
 	if d.permits == nil {
 		t.Error("it has no permits")

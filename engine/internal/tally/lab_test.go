@@ -115,7 +115,7 @@ func (l *lab) written() string {
 	c := &l.tally.Cmd
 	text := fmt.Sprint(c.Number)
 	for _, op := range c.Ops {
-		text += fmt.Sprintf(" %c%d", op.What, op.N)
+		text += fmt.Sprintf(" %c%d", op.Letter(), op.N)
 	}
 	if c.Asks {
 		text += " v"

@@ -42,6 +42,15 @@ func (op *Op) Init(p OpPort, what What, n int64) {
 	op.place.Value = op
 }
 
+// Letter is the operation, for the script. One that makes a single attempt does not wait, so those
+// behind it may want less, and are not refused because of it.
+func (op *Op) Letter() byte {
+	if op.What == Acquire && op.Once {
+		return 't'
+	}
+	return byte(op.What)
+}
+
 // Told reports whether its caller has a verdict. A release may go on anyway.
 func (op *Op) Told() bool { return op.port == nil }
 
