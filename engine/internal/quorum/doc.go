@@ -62,13 +62,13 @@
 // often (every 250 to 500 ms), and the next when that one has left (First). If a majority
 // has granted it, though not within one round, it asks all again at once, a few times:
 // servers that are far apart answer too late for each other (almost). A round waits for as
-// long as the vote took that began it, and for as long as a majority took before (expected).
-// It does not wait longer: a slow server may not be needed, and the votes that are kept
-// meanwhile are missing to somebody else (resume). Nor does it wait for one that is known to
-// be away (next). The one with the referee's vote waits so, too, when its pauses are over. In
-// virtual time, with a minority that stays held and round trips of up to 480 ms, each different,
-// 100,000 locks took 0.9 round trips of the slowest server that is needed in the median, and 5.0
-// at most. Without this some were not granted within a minute.
+// long as the vote took that began it; if votes came too late for each other, for as long as a
+// majority took (expected). It does not wait longer: a slow server may not be needed, and the
+// votes that are kept meanwhile are missing to somebody else (resume). Nor does it wait for
+// one that is known to be away (next). The one with the referee's vote waits so, too, when its
+// pauses are over. In virtual time, with a minority that stays held and round trips of up to
+// 480 ms, each different, 100,000 locks took 0.9 round trips of the slowest server that is needed
+// in the median, and 4.7 at most. Without this some were not granted within a minute.
 //
 // Whether a server may be asked again while the lock is held. Nobody else can have a
 // majority as long as, at every moment, a majority of the servers has the lock for us; since

@@ -8,11 +8,15 @@ import (
 )
 
 // round asks all servers that have no vote and are not being asked. Some may need as long as took
-// for an answer, or as is expected: it waits for that, and a quarter more, at least.
+// for an answer: it waits for that, and a quarter more, at least.
 func (m *Machine) round(took time.Duration, do *Deeds) {
+	m.patience = m.Port.Now().Add(min(took+took/4, m.CommandTimeout))
+	m.goOn(do)
+}
+
+// goOn asks them again in the same round.
+func (m *Machine) goOn(do *Deeds) {
 	m.Stage, m.armed = Asking, false
-	took = max(took, m.expected())
-	m.patience = min(took+took/4, m.CommandTimeout)
 	for i := range m.Parts {
 		if p := &m.Parts[i]; p.Vote == nil && p.Asked == nil {
 			m.ask(i, false, do)
@@ -87,7 +91,7 @@ func (m *Machine) decide(seen []Seen, tooLong bool, do *Deeds) {
 	switch {
 	case holder < 0 && votes+coming+slow >= m.Majority(), holder >= 0 && (unknown || enough && !pauses):
 		if (votes > 0 || holder >= 0) && !m.armed {
-			m.arm(max(FirstLook<<min(m.Looks, MaxLooks), m.patience), do)
+			m.arm(max(FirstLook<<min(m.Looks, MaxLooks), m.patience.Sub(m.Port.Now())), do)
 			m.Looks++
 		}
 		return
@@ -128,9 +132,9 @@ func (m *Machine) block(do *Deeds) {
 }
 
 // resume goes on when it was blocked, and got a vote. The others are waited for as long as this
-// vote took: if it was far, they may be, too. If a majority has granted it before, it is known how
-// far they are. No longer: a slow server may not be needed, and meanwhile somebody else needs
-// the votes that are kept.
+// vote took: if it was far, they may be, too. No longer: a slow server may not be needed, and
+// meanwhile somebody else needs the votes that are kept. But if a majority has granted it, each too
+// late for the others, they are waited for as long as they took.
 func (m *Machine) resume(i int, do *Deeds) {
 	p := &m.Parts[i]
 	took := m.Port.Stamp(i).Sub(p.since)
@@ -140,6 +144,7 @@ func (m *Machine) resume(i int, do *Deeds) {
 	case m.probed == i, !m.waits():
 	case m.almost():
 		m.again++
+		took = max(took, m.expected())
 	default: // late: it is not wanted alone
 		do.Give, p.Vote = append(do.Give, p.Vote), nil
 		return
@@ -210,7 +215,7 @@ func (m *Machine) Look(seen []Seen, tooLong bool, do *Deeds) {
 		m.decide(seen, tooLong, do)
 	case !tooLong || m.armed: // another transition was first
 	case m.Stage == Pausing:
-		m.round(0, do)
+		m.goOn(do)
 		m.next(do)
 	case m.Stage == Blocked:
 		m.probe(seen, first, do)

@@ -238,3 +238,26 @@ func TestAProbeBetweenTwoLateVotesDoesNotPartThem(t *testing.T) {
 	l.is(Blocked)
 	l.hasVotes()
 }
+
+// A slow server has granted it once, alone. The vote of another, which a probe gets, is not kept until
+// the slow one answers again: an owner of the first may need it.
+func TestAProbesVoteIsNotKeptForASlowServer(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.is(Blocked)
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.refuse(1, held)
+	l.after(time.Second)
+	l.grant(2)
+	l.is(Blocked)
+	l.hasVotes()
+	l.pick, l.alarm = 0, l.now.Add(LongWait)
+	l.ring(LongWait)
+	l.after(time.Millisecond)
+	l.grant(1)
+	l.is(Asking)
+	l.must(l.alarm.Sub(l.now) <= FirstLook<<MaxLooks, "it keeps the vote for %v", l.alarm.Sub(l.now))
+}
