@@ -209,6 +209,12 @@ func (s *Sim) lives(owner string) bool {
 	})
 }
 
+// leaves reports whether an owner in a queue, which nobody wants any more, has to leave it: its process
+// lives, and no server has refused its leave for good, or brought it back.
+func (s *Sim) leaves(owner string) bool {
+	return s.lives(owner) && s.denied[owner] == 0 && !s.ghosts[owner]
+}
+
 // purged checks that nobody has lost the place in a queue who could have kept it.
 func (s *Sim) purged(key, owner string) {
 	s.tell("%s has lost its place for %s", owner, key)

@@ -164,7 +164,7 @@ func (s *Sim) stopRefusing() {
 // rest checks that a world in which nothing happens any more has nothing left.
 func (s *Sim) rest() {
 	for _, v := range s.servers {
-		if left := append(v.record(), v.queued(s.lives)...); len(left) > 0 {
+		if left := append(v.record(), v.queued(s.leaves)...); len(left) > 0 {
 			s.fail("at rest %s has %q", v.name, left)
 		}
 	}
