@@ -35,8 +35,8 @@
 //
 // An Unlock while others of this process wait in Lock gives the lock to the first of them,
 // without a command. On the server the owner stays the same. After Config.HandOver the lock
-// is released, so that other processes get their turn. Locks with a Lease, MaxHold, MinHold
-// or Acked are released each time.
+// is released, so that other processes get their turn. Locks with a Lease, MaxHold or MinHold
+// are released each time. A FencedMutex, and a Mutex with Acked, is passed on by one command.
 //
 // # Replicas
 //

@@ -7,8 +7,8 @@ import "github.com/pawl-lock/pawl/engine/internal/kind"
 // in one queue.
 //
 // A waiter has its place on the server from its first try until it has the lock or gives up. It
-// keeps the place while its connection is lost and comes back. It loses it, and begins anew at
-// the end,
+// keeps the place while its connection is lost and comes back within Config.FairWait. It loses it, and
+// begins anew at the end,
 //
 //   - if a try of its own is under way while the connection breaks: what became of that try is
 //     not known;

@@ -158,8 +158,7 @@ func TestNoLockOfAllReplicasIsHeldTwiceAfterAPromotion(t *testing.T) {
 }
 
 // The hole that replication has by itself: docs/promises.md has it under What is
-// not promised. A fencing token closes it for the resource that is protected, since
-// the second holder's is higher.
+// not promised. A fencing token alone does not close it: the count may be lost, too.
 func TestLockThatNoReplicaHasIsHeldTwiceAfterAPromotion(t *testing.T) {
 	t.Parallel()
 	granted, refused, double := promotions(t, 6, 0)
