@@ -305,7 +305,9 @@ func (s *Sim) checkHealthy() {
 	// 4. The server has no owner for long that nobody has.
 	for _, name := range names {
 		for _, owner := range s.owners(name) {
-			if s.has(owner) || s.denied[owner] != 0 {
+			// The release of a lost hold needs the queue. It waits for it, as everybody does who
+			// wants the lock.
+			if s.has(owner) || s.denied[owner] != 0 || name == fair && s.barred(name) {
 				delete(s.stray, owner)
 			} else if since, was := s.stray[owner]; !was {
 				s.stray[owner] = s.now
