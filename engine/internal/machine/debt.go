@@ -141,6 +141,16 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 	}
 }
 
+// owesUntilMoved reports whether a debt that is due was refused because the slot moves.
+func (r *Resource) owesUntilMoved() bool {
+	for d := r.debts; d != nil; d = d.next {
+		if d.due && d.moving {
+			return true
+		}
+	}
+	return false
+}
+
 // forgive takes a debt out.
 func (r *Resource) forgive(d *Debt) {
 	d.Port.Over()

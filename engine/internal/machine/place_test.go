@@ -44,6 +44,42 @@ func TestAReleaseWhileTheSlotMovesTellsTheNextLater(t *testing.T) {
 	}
 }
 
+// What a fair lock's process owes cannot be given back while its slot moves. The release of its hold
+// does not wait for that.
+func TestAReleaseWhileTheSlotMovesWaitsForNoDebt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = queued
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{})
+	moves := Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")}
+	debt := l.ids + 1000
+	l.does(func(fx *Effects) {
+		r.owe(debt, queued, certain, 0, l.now.Add(time.Minute))
+		r.GoOn(fx)
+	})
+	if l.is(r, Settling); r.Cmd.ID != debt {
+		t.Fatalf("it settles %d", r.Cmd.ID)
+	}
+	u := l.unlock(c.hold)
+	l.reply(r, moves)
+	l.does(r.PauseOver)
+	l.is(r, Unlocking)
+	l.reply(r, moves)
+	l.does(r.PauseOver)
+	if l.is(r, Unlocking); !r.Cmd.Bare {
+		t.Error("it is released with the queue")
+	}
+	l.reply(r, Outcome{})
+	if u.delivered != 1 || u.Err != nil {
+		t.Errorf("unlocked %d times, %v", u.delivered, u.Err)
+	}
+	l.is(r, Settling)
+}
+
 // A try without an answer may have been executed: its owner is given back, and another one comes in its
 // place, with a channel of its own.
 func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
