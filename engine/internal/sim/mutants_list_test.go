@@ -75,7 +75,7 @@ var mutants = []mutant{
 	{"internal/machine/command.go", "\tif r.holdBack(Stalled) { // otherwise it is listed already\n\t\tfx.Stalled = r\n\t}", "", "what could not be sent is sent later"},
 	{"internal/machine/command.go", "\tif c.Head && r.wait != nil {\n\t\tr.wait.Reset()\n\t}", "", "a try that was not sent is over"},
 	{"internal/machine/resource.go", "\tif r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {", "\tif r.held != Freely || r.telling != 0 {", "a name has one command in flight"},
-	{"internal/machine/resource.go", "\tif r.settleDebts(fx) || r.serveHold(fx)", "\tif r.serveHold(fx)", "a debt is paid"},
+	{"internal/machine/resource.go", "|| r.settleDebts(fx) || r.serveHold(fx)", "|| r.serveHold(fx)", "a debt is paid"},
 	{"internal/machine/resource.go", "r.tries.Len() > 0 || r.debts != nil ||", "r.tries.Len() > 0 ||", "a name with a debt is kept"},
 	{"internal/recovery/recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// Rerouted", "\tv.mu.Unlock()\n}\n\n// Rerouted", "a lane that comes up goes on"},
 	// Failover.
