@@ -307,7 +307,7 @@ func (s *Sim) checkHealthy() {
 		for _, owner := range s.owners(name) {
 			// The release of a lost hold needs the queue. It waits for it, as everybody does who
 			// wants the lock.
-			if s.has(owner) || s.denied[owner] != 0 || name == fair && s.barred(name) {
+			if s.has(owner) || s.denied[owner] != 0 || s.forgotten(owner) || name == fair && s.barred(name) {
 				delete(s.stray, owner)
 			} else if since, was := s.stray[owner]; !was {
 				s.stray[owner] = s.now

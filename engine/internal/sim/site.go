@@ -146,6 +146,14 @@ func (x *site) owns(owner string) bool {
 	return is && number[0] != '-'
 }
 
+// forgotten reports whether an owner was granted late, to a process that is being closed: it
+// gives back once what it may have, and does not stay to do so again.
+func (s *Sim) forgotten(owner string) bool {
+	return s.late[owner] && slices.ContainsFunc(s.processes, func(p *process) bool {
+		return p.refuses != 0 && slices.ContainsFunc(p.sites, func(x *site) bool { return x.owns(owner) })
+	})
+}
+
 // owned reports whether an owner is one that a MinHold of the site has left.
 func (x *site) owned(owner string) bool {
 	return strings.HasPrefix(owner, x.engine.ID()+":-")
