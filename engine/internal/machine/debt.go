@@ -141,10 +141,11 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 	}
 }
 
-// owesUntilMoved reports whether a debt that is due was refused because the slot moves.
+// owesUntilMoved reports whether a debt that is due needs the queue, which cannot be had while the slot
+// moves.
 func (r *Resource) owesUntilMoved() bool {
 	for d := r.debts; d != nil; d = d.next {
-		if d.due && d.moving {
+		if d.due && d.moving && r.Port.Kind(d.kind).Queues {
 			return true
 		}
 	}
