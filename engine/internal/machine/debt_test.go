@@ -15,6 +15,7 @@ func TestTimerOfADebt(t *testing.T) {
 		set     time.Duration // when its timer is set to, from the time that it fires at
 		until   time.Duration // likewise, until when the server may have the owner
 		out     bool          // a command of the owner is out
+		queued  bool          // it may have a place in a queue
 		forgets bool
 		sends   bool
 		again   time.Duration // when the timer fires next, from then
@@ -23,6 +24,7 @@ func TestTimerOfADebt(t *testing.T) {
 		"nobody has answered, and the server may have it": {due: true, until: 3 * lease, again: 3 * lease},
 		"nobody has answered, and the server cannot":      {due: true, forgets: true},
 		"nobody has answered, its command is out":         {due: true, until: -lease, out: true, again: lease + 2*time.Second},
+		"nobody has answered, its place may be kept":      {due: true, until: -lease, queued: true, again: lease + 2*time.Second},
 		"its acquire may be executed yet":                 {grade: doubtful, due: true, until: -100 * lease, again: lease + 2*time.Second},
 		"its acquire may be executed yet, if hardly":      {grade: again, due: true, until: -100 * lease, again: lease + 2*time.Second},
 		"a second after the first release":                {grade: again, until: 2 * lease, sends: true, again: lease + 2*time.Second},
@@ -35,7 +37,11 @@ func TestTimerOfADebt(t *testing.T) {
 			l := newLab(t)
 			r := l.name()
 			r.held = Paused // nothing is sent before the test looks
-			d := r.owe(1, 0, c.grade, lease, l.now)
+			kind := uint8(0)
+			if c.queued {
+				kind = queued
+			}
+			d := r.owe(1, kind, c.grade, lease, l.now)
 			d.due, d.until = c.due, l.now.Add(c.until)
 			d.wakeAt(l.now.Add(c.set))
 			if c.out {
