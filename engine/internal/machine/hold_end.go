@@ -52,8 +52,11 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 		r.wait.Reset()
 	}
 	r.yieldToReaders()
-	// Of several permits only some may be gone.
-	if why != TakenOnServer && (why != GoneOnServer || r.Port.Kind(h.Kind).Shared && byte(h.ID) != 0) {
+	// Of several permits only some may be gone. Where there is a queue, the owner may be in it
+	// again: a replica was promoted that has not heard of the grant.
+	kind := r.Port.Kind(h.Kind)
+	more := kind.Shared && byte(h.ID) != 0 || kind.Queues
+	if why != TakenOnServer && (why != GoneOnServer || more) {
 		r.oweTenure(h, max(h.serverUntil, now))
 	}
 }

@@ -80,6 +80,28 @@ func TestAReleaseWhileTheSlotMovesWaitsForNoDebt(t *testing.T) {
 	l.is(r, Settling)
 }
 
+// The owner of a fair lock may be gone because a replica was promoted that has not heard of the grant,
+// and has the owner in the queue.
+func TestALostHoldLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = queued
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{})
+	l.does(func(fx *Effects) {
+		c.hold.Tenure.Gone(GoneOnServer, fx)
+		r.GoOn(fx)
+	})
+	if l.is(r, Settling); r.Cmd.ID != c.hold.ID {
+		t.Errorf("it settles %d", r.Cmd.ID)
+	}
+	l.reply(r, Outcome{Answer: Missing})
+	l.is(r, Nothing)
+}
+
 // A try without an answer may have been executed: its owner is given back, and another one comes in its
 // place, with a channel of its own.
 func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
