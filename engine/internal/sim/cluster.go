@@ -133,6 +133,9 @@ func (s *Sim) migrations() {
 	}
 	all := s.cluster.slots
 	number := slices.Sorted(maps.Keys(all))[s.random.IntN(len(all))]
+	if s.favours != nil && !s.chance(3) {
+		number = resp.SlotOf(s.draws())
+	}
 	others := slices.DeleteFunc(slices.Clone(s.cluster.nodes), func(v *server) bool { return v == all[number].at })
 	s.migrate(number, others[s.random.IntN(len(others))], s.between(0, 5*time.Second), s.between(0, 2*time.Minute), s.migrations)
 }

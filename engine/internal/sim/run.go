@@ -49,6 +49,8 @@ func Run(seed uint64, story bool) Result {
 		s.crowd = names[:2]
 	case 1:
 		s.crowd, s.acked = []string{"a", fenced}, s.random.IntN(2) == 0
+	case 2, 3:
+		s.favours = apart
 	}
 	for range 1 + s.random.IntN(3) {
 		s.newProcess()

@@ -144,7 +144,7 @@ func (u *user) ask() {
 		take(h, u.p.engine().Many(h.names...), try, options)
 		return
 	}
-	h.names = []string{names[s.random.IntN(len(names))]}
+	h.names = []string{s.draws()}
 	if h.names[0] == rw && s.server.replica != nil { // see the documentation of the package
 		h.names = names[:1]
 	}
@@ -376,4 +376,13 @@ func (h *held) unlockWithin() error {
 		s.fail("%s: the context of the Unlock of %s has not ended otherwise: %v", h.user.name, h.short(), err)
 	}
 	return err
+}
+
+// draws draws a name.
+func (s *Sim) draws() string {
+	from := names
+	if s.favours != nil && !s.chance(3) {
+		from = s.favours
+	}
+	return from[s.random.IntN(len(from))]
 }
