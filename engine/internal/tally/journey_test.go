@@ -482,6 +482,23 @@ func TestForbiddenChannelFailsThoseWhoWait(t *testing.T) {
 	l.wantRest()
 }
 
+// The channel is refused while nobody waits, but somebody has permits: that is all.
+func TestForbiddenChannelThatLingers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.answer(0)
+	l.do(l.tally.Subscribed)
+	l.answer(1)
+	l.do(func(fx *Effects) { l.tally.Forbidden(errLab, fx) })
+	if l.rings != 0 {
+		l.ring()
+	}
+	l.release(a)
+	l.answer(1)
+	l.wantRest()
+}
+
 // While a cluster moves the slot, what needs the mark may have to wait. Who only looks need not.
 func TestLooksDoNotWaitForASlotThatMoves(t *testing.T) {
 	t.Parallel()

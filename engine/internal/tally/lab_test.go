@@ -55,11 +55,17 @@ func (l *lab) PauseUntil(at clock.Instant)        { l.pauses = at }
 func (l *lab) DoubtUntil(at clock.Instant)        { l.doubts = at }
 func (l *lab) Doubtless()                         { l.doubts = 0 }
 func (l *lab) Listen()                            { l.listens = true }
-func (l *lab) Unlisten()                          { l.listens = false }
 func (l *lab) Unstalled()                         { l.unstalled++; l.stalled = false }
 func (l *lab) Unheard()                           { l.unheard = true }
 func (l *lab) Refused(why error, _ bool)          { l.refused = why }
 func (l *lab) Idle()                              { l.idle++ }
+
+func (l *lab) Unlisten() {
+	if !l.listens {
+		l.t.Fatal("a subscription that is over is given up")
+	}
+	l.listens = false
+}
 
 // caller is one who asked for something.
 type caller struct {

@@ -12,7 +12,7 @@ import (
 // copies is a copy of a command that a server may execute.
 type copies struct {
 	number uint64
-	ops    []What
+	ops    []byte // letters
 	n      []int64
 }
 
@@ -37,15 +37,15 @@ func (c *count) execute(cmd copies) (answers []int64, superseded bool) {
 	for i, what := range cmd.ops {
 		code := int64(1)
 		switch what {
-		case Acquire:
+		case 'a', 't':
 			if refused || c.value < cmd.n[i] {
-				code, refused = 0, true
+				code, refused = 0, refused || what == 'a'
 			} else {
 				c.value -= cmd.n[i]
 			}
-		case Release, Add:
+		case 'r', 'p':
 			c.value += cmd.n[i]
-		case Look:
+		case 'v':
 			code = c.value
 		}
 		answers = append(answers, code)
@@ -80,7 +80,7 @@ func conserves(t *testing.T, seed uint64) bool {
 		c := &l.tally.Cmd
 		cmd := copies{number: c.Number}
 		for _, op := range c.Ops {
-			cmd.ops, cmd.n = append(cmd.ops, op.What), append(cmd.n, op.N)
+			cmd.ops, cmd.n = append(cmd.ops, op.Letter()), append(cmd.n, op.N)
 		}
 		return cmd
 	}
@@ -137,8 +137,8 @@ func conserves(t *testing.T, seed uint64) bool {
 		case what == 5 && l.rings != 0:
 			l.ring()
 		case what == 6 && l.listens:
-			events := []func(*Effects){l.tally.Subscribed, l.tally.Announced, l.tally.Cut}
-			l.do(events[random.IntN(3)])
+			events := []func(*Effects){l.tally.Subscribed, l.tally.Announced, l.tally.Cut, func(fx *Effects) { l.tally.Forbidden(errLab, fx) }}
+			l.do(events[random.IntN(len(events))])
 		case what == 7 && len(late) > 0:
 			server.execute(late[0])
 			late = late[1:]

@@ -42,8 +42,6 @@ func (t *Tally) keepForAMoment() {
 	switch {
 	case !t.wait.Listening() || t.linger && !t.Port.Closing():
 	case t.Port.Closing():
-		t.linger = false
-		t.Port.Silence()
 		t.unlisten()
 	default:
 		t.linger = true
@@ -51,7 +49,10 @@ func (t *Tally) keepForAMoment() {
 	}
 }
 
+// unlisten gives the subscription up, and the alarm of one that lingers.
 func (t *Tally) unlisten() {
+	t.linger = false
+	t.Port.Silence()
 	t.wait.Unlisten()
 	t.Port.Unlisten()
 }
@@ -79,7 +80,6 @@ func (t *Tally) Rang(fx *Effects) {
 	switch {
 	case t.Out:
 	case t.linger:
-		t.linger = false
 		t.unlisten()
 		t.settled()
 	default:
