@@ -48,6 +48,10 @@ if wrong then
   return -4
 end
 count = count or nil
+if number == 0 and not count then -- only a primary may say so; this does nothing there
+  local reply = redis.pcall('PEXPIRE', KEYS[1], 60000)
+  if type(reply) == 'table' and string.find(reply.err, 'READONLY', 1, true) then return reply end
+end
 
 local before, codes, said, messages = count, {}, {}, {}
 local refused, grown, fresh = false, false, false

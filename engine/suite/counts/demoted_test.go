@@ -1,0 +1,42 @@
+package counts
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// The server has become a replica that lags behind. A latch that it does not know yet is not open for
+// that, nor is its count zero: the new primary is asked.
+func TestALatchIsNotOpenBecauseAReplicaDoesNotKnowIt(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	site := kit.Replicated(r)
+	e := site.Open(t)
+	l := e.Latch("l")
+	if n, err := l.Count(kit.Ctx(t)); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	r.AwaitInStep()
+	a, b := r.Servers()[0], r.Servers()[1]
+	b.Do("REPLICAOF", "NO", "ONE")
+	b.Do("SET", "l", "1")
+	a.Do("REPLICAOF", "127.0.0.1", "1")
+	awaits := l.AwaitAsync(context.Background())
+	if n, err := l.Count(kit.Ctx(t)); n != 1 || err != nil {
+		t.Errorf("the count is %d, %v", n, err)
+	}
+	if _, err := awaits.Result(); !errors.Is(err, engine.ErrPending) {
+		t.Errorf("it is open: %v", err)
+	}
+	if err := l.CountDown(kit.Ctx(t)); err != nil {
+		t.Error(err)
+	}
+	if _, err := awaits.Await(kit.Ctx(t)); err != nil {
+		t.Error(err)
+	}
+}
