@@ -239,6 +239,7 @@ func TestDecisionTableOfAReadWriteLock(t *testing.T) {
 
 		{"re-enter a read lock", reads, readReenter(me, s9, 2), Granted, rw{"mode:read me 2", 9000, ms{"me 1": 5000, "me 2": 9000}}, ""},
 		{"re-enter a read lock for less", reads, readReenter(me, s3, 2), Granted, rw{"mode:read me 2", 5000, ms{"me 1": 5000, "me 2": 3000}}, ""},
+		{"re-enter, repeated for less", rw{"mode:read me 2", 9000, ms{"me 1": 5000, "me 2": 9000}}, readReenter(me, s3, 2), Granted, rw{"mode:read me 2", 9000, ms{"me 1": 5000, "me 2": 9000}}, ""},
 		{"re-enter what is free", free, readReenter(me, s9, 2), NotThere, free, ""},
 		{"re-enter what others read", othersRead, readReenter(me, s9, 2), NotThere, othersRead, ""},
 
