@@ -16,6 +16,7 @@ func TestTimerOfADebt(t *testing.T) {
 		until   time.Duration // likewise, until when the server may have the owner
 		out     bool          // a command of the owner is out
 		queued  bool          // it may have a place in a queue
+		closing bool          // nothing new is admitted
 		forgets bool
 		sends   bool
 		again   time.Duration // when the timer fires next, from then
@@ -25,6 +26,7 @@ func TestTimerOfADebt(t *testing.T) {
 		"nobody has answered, and the server cannot":      {due: true, forgets: true},
 		"nobody has answered, its command is out":         {due: true, until: -lease, out: true, again: lease + 2*time.Second},
 		"nobody has answered, its place may be kept":      {due: true, until: -lease, queued: true, again: lease + 2*time.Second},
+		"the same, and a Shutdown waits for it":           {due: true, until: -lease, queued: true, closing: true, forgets: true},
 		"its acquire may be executed yet":                 {grade: doubtful, due: true, until: -100 * lease, again: lease + 2*time.Second},
 		"its acquire may be executed yet, if hardly":      {grade: again, due: true, until: -100 * lease, again: lease + 2*time.Second},
 		"a second after the first release":                {grade: again, until: 2 * lease, sends: true, again: lease + 2*time.Second},
@@ -44,6 +46,7 @@ func TestTimerOfADebt(t *testing.T) {
 			d := r.owe(1, kind, c.grade, lease, l.now)
 			d.due, d.until = c.due, l.now.Add(c.until)
 			d.wakeAt(l.now.Add(c.set))
+			l.closing = c.closing
 			if c.out {
 				r.Cmd = Command{What: Reentering, ID: d.ID}
 			}
