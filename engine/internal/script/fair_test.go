@@ -216,6 +216,17 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 	if left := c.s.Do("PTTL", lockName).(int64); left < 1000 || left > 2000 {
 		t.Errorf("it stays taken for %d ms", left)
 	}
+	c.lineUp("me", []place{{ann, 20}})
+	if v, err := c.run(retire(me, 2*time.Second)); err != nil || v.Int != Done {
+		t.Fatal(v.Int, err)
+	}
+	before := c.s.CommandStats()["publish"]
+	if v, err := c.run(give); err != nil || v.Int != NotThere {
+		t.Fatal(v.Int, err)
+	}
+	if n := c.s.CommandStats()["publish"] - before; n != 1 {
+		t.Errorf("the hash alone was retired: the head is told %d times", n)
+	}
 }
 
 func TestFairForceKeepsTheQueue(t *testing.T) {

@@ -169,7 +169,7 @@ func (v *server) fairRelease(keys, args []string) int64 {
 			q.remove(c.owner)
 		}
 	}
-	if code == script.NotThere && v.get(c.key) != nil {
+	if code == script.NotThere && v.get(c.key) != nil && !v.has(c.key, c.rest[1]) {
 		return script.NotThere
 	}
 	v.wakeFirst(c)

@@ -9,7 +9,8 @@
 -- A head that leaves while the lock is free has been woken for nothing: the next one is. So is the
 -- head whenever the lock is found free: it may have been released without a message. A head
 -- that nobody hears has 3 seconds to ask, as in fair, and the next one is told, too: it asks from
--- now on. While the lock stays taken it is nobody's turn: they are told when that ends, no more.
+-- now on. While the lock stays taken it is nobody's turn: they are told when that ends, no more;
+-- so, too, if retire alone has begun that.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local owner, room, rest = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -42,7 +43,7 @@ if waits then
   redis.call('ZREM', KEYS[3], owner)
 end
 local free = redis.call('EXISTS', KEYS[1]) == 0
-if code == -3 and not free then return -3 end
+if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then return -3 end
 
 local head = redis.call('LINDEX', KEYS[2], 0)
 while head do
