@@ -18,8 +18,9 @@
 // they take turns at one server instead of taking votes from each other. The pauses end: two
 // that see different servers away have different referees.
 //
-// A waiter at one server must not be held up by it if it hangs. So now and then another
-// server is asked; and if that grants its vote, all are.
+// A waiter at one server must not be held up by it, if it hangs or its owner has no more than a
+// minority. So now and then another server is asked; and if that grants its vote, all are. Then
+// the server that it waits at is nobody's referee: its owner has had it for long.
 //
 // While it is held, it wants the lock where it has no vote, as a Lock does: a server that was
 // slow or down joins, and one that lost the lock is asked again. See Leave for why that is
@@ -55,11 +56,15 @@
 // ms. It is not a single point: the first server that answers in good time is the referee,
 // and two contenders that see different ones end by their random pauses. That an earlier
 // server has not answered yet must not make the next one the referee: two then had
-// referees of their own, kept what they had, and 12 callers stood still for seconds.
+// referees of their own, kept what they had, and 12 callers stood still for seconds. A server
+// that it waits at is none: beside a minority owner of the first server contenders had no referee,
+// and took the others from each other. It pauses only if there is somebody to ask after that:
+// else all pauses were over before a far server had answered.
 //
 // Why it asks another server now and then. A waiter at one server must not depend on it: its
 // release may never be executed. Of those in a process that wait there, only the first asks
-// often (every 250 to 500 ms), and the next when that one has left (First). If a majority
+// often (every 250 to 500 ms, but more rarely than far servers answer: see farthest), and the
+// next when that one has left (First). If a majority
 // has granted it, though not within one round, it asks all again at once, a few times:
 // servers that are far apart answer too late for each other (almost). A round waits for as
 // long as the vote took that began it; if votes came too late for each other, for as long as a
@@ -68,7 +73,9 @@
 // one that is known to be away (next). The one with the referee's vote waits so, too, when its
 // pauses are over. In virtual time, with a minority that stays held and round trips of up to
 // 480 ms, each different, 100,000 locks took 0.9 round trips of the slowest server that is needed
-// in the median, and 4.7 at most. Without this some were not granted within a minute.
+// in the median, and 4.7 at most. Without this some were not granted within a minute. Two to six
+// contenders beside such an owner took turns every 4.3 round trips in the mean (150 to 390 ms), and
+// every 6.5 without the rules for referees, pauses and probes above.
 //
 // Whether a server may be asked again while the lock is held. Nobody else can have a
 // majority as long as, at every moment, a majority of the servers has the lock for us; since

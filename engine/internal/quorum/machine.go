@@ -32,7 +32,7 @@ type Machine struct {
 	out      int           // parts that are asked
 	tries    int           // pauses, with the referee's vote
 	again    int           // rounds after votes that came too late, since the latest probe
-	patience clock.Instant // this round waits at least until then
+	patience time.Duration // how long this round waits for answers, at least
 	probed   int           // the server that was asked by the latest probe
 	late     int           // rounds that failed, with grants that came after their leases
 	listed   bool          // with its engines

@@ -8,9 +8,9 @@ import (
 )
 
 // round asks all servers that have no vote and are not being asked. Some may need as long as took
-// for an answer: it waits for that, and a quarter more, at least.
+// for an answer: it waits for that, and a quarter more, at least, and after each pause again.
 func (m *Machine) round(took time.Duration, do *Deeds) {
-	m.patience = m.Port.Now().Add(min(took+took/4, m.CommandTimeout))
+	m.patience = min(took+took/4, m.CommandTimeout)
 	m.goOn(do)
 }
 
@@ -50,7 +50,8 @@ func (m *Machine) expected() time.Duration {
 // held it before says nothing.
 func (m *Machine) decide(seen []Seen, tooLong bool, do *Deeds) {
 	votes, coming, slow, late := 0, 0, 0, 0
-	referee, holder := -1, -1 // the first that is not away; the first that refused
+	referee, holder := -1, -1 // the first that counts as one; the first that refused
+	unknown := false          // the referee has not answered
 	refused := slices.ContainsFunc(m.Parts, func(p Part) bool { return p.refused() })
 	for _, i := range m.Order {
 		p := &m.Parts[i]
@@ -80,18 +81,19 @@ func (m *Machine) decide(seen []Seen, tooLong bool, do *Deeds) {
 		if stand == Held && holder < 0 {
 			holder = i
 		}
-		if referee < 0 && (p.Vote != nil || p.Asked != nil && stand == Open || stand == Held) {
-			referee = i
+		switch {
+		case referee >= 0, stand == Held && p.Asked != nil && p.Waits: // see the comment of the package
+		case p.Vote != nil, stand == Held, stand == Open && p.Asked != nil:
+			referee, unknown = i, p.Vote == nil && stand == Open
 		}
 	}
 	mine := referee >= 0 && m.Parts[referee].Vote != nil
-	unknown := referee >= 0 && !mine && referee != holder // it has not answered
 	enough := votes+coming >= m.Majority()
-	pauses := mine && holder >= 0 && m.tries < maxPauses
+	pauses := mine && refused && holder >= 0 && m.tries < maxPauses
 	switch {
 	case holder < 0 && votes+coming+slow >= m.Majority(), holder >= 0 && (unknown || enough && !pauses):
 		if (votes > 0 || holder >= 0) && !m.armed {
-			m.arm(max(FirstLook<<min(m.Looks, MaxLooks), m.patience.Sub(m.Port.Now())), do)
+			m.arm(max(FirstLook<<min(m.Looks, MaxLooks), m.patience), do)
 			m.Looks++
 		}
 		return
@@ -247,7 +249,7 @@ func (m *Machine) probe(seen []Seen, first bool, do *Deeds) {
 	} else {
 		m.Probes = min(m.Probes+1, MaxProbes)
 	}
-	m.arm(LongWait<<m.Probes, do)
+	m.arm(max(LongWait, m.farthest())<<m.Probes, do)
 	m.again = 0
 	switch {
 	case waits && len(others) > 0:
@@ -258,13 +260,22 @@ func (m *Machine) probe(seen []Seen, first bool, do *Deeds) {
 	}
 }
 
+// farthest is twice the longest time that a vote took, but for those that waited: probes that come
+// faster than answers only take votes from others.
+func (m *Machine) farthest() (took time.Duration) {
+	for i := range m.Parts {
+		took = max(took, 2*m.Parts[i].took)
+	}
+	return min(took, m.CommandTimeout)
+}
+
 // First is called for the first of those in this process that wait at a server which another has
 // just left: it asks others often from now on. It may have been one that asks rarely, and its time
 // is far away.
 func (m *Machine) First(do *Deeds) {
 	if m.Stage == Blocked && m.Probes > 0 {
 		m.Probes = 0
-		m.arm(LongWait, do)
+		m.arm(max(LongWait, m.farthest()), do)
 	}
 }
 

@@ -67,6 +67,10 @@ func TestItIsNotPatientForever(t *testing.T) {
 	l.alarm = 0
 	l.grant(l.probed)
 	l.must(l.alarm == l.now.Add(l.CommandTimeout), "it looks in %v", l.alarm.Sub(l.now))
+	l.ring(l.CommandTimeout)
+	l.is(Blocked)
+	l.ring(LongWait)
+	l.must(l.alarm == l.now.Add(l.CommandTimeout), "the next probe is in %v", l.alarm.Sub(l.now))
 }
 
 // The server that it waits at is away: then it does not depend on it any more.
@@ -260,4 +264,65 @@ func TestAProbesVoteIsNotKeptForASlowServer(t *testing.T) {
 	l.grant(1)
 	l.is(Asking)
 	l.must(l.alarm.Sub(l.now) <= FirstLook<<MaxLooks, "it keeps the vote for %v", l.alarm.Sub(l.now))
+}
+
+// The same server is held for long, by an owner without a majority. Of two that ask the others the
+// one with the first vote keeps it.
+func TestAServerThatItWaitsAtIsNotTheReferee(t *testing.T) {
+	t.Parallel()
+	for probed, stage := range map[int]Stage{1: Pausing, 2: Blocked} {
+		l := lock(t, 3)
+		for i := range 3 {
+			l.refuse(i, held)
+		}
+		l.stands[0] = Held
+		l.pick = probed - 1
+		l.ring(LongWait)
+		l.grant(probed)
+		l.is(Asking)
+		l.refuse(3-probed, held)
+		l.is(stage)
+	}
+}
+
+// It waits at one server, has the vote of the next, and asks the last, which is far. A pause would
+// ask nobody.
+func TestItDoesNotPauseUnlessThereIsSomebodyToAsk(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
+	}
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.after(100 * time.Millisecond)
+	l.grant(1)
+	l.look(false)
+	l.is(Asking)
+	l.must(l.alarm == l.now.Add(125*time.Millisecond), "it looks in %v", l.alarm.Sub(l.now))
+	l.after(100 * time.Millisecond)
+	l.refuse(2, held)
+	l.is(Pausing)
+	l.news()
+	l.ring(firstPause)
+	l.did("ask [once 2] give [] cancel [] look []")
+	l.must(l.alarm == l.now.Add(125*time.Millisecond), "after the pause it looks in %v", l.alarm.Sub(l.now))
+}
+
+// Probes that come faster than answers take votes from others, and keep none.
+func TestAFarServerIsProbedMoreRarely(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.after(200 * time.Millisecond)
+	l.grant(2)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.is(Blocked)
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.refuse(l.probed, held)
+	l.ring(400 * time.Millisecond)
+	l.Probes = 1
+	l.does(l.First)
+	l.must(l.alarm == l.now.Add(400*time.Millisecond), "the first asks in %v", l.alarm.Sub(l.now))
 }
