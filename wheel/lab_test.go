@@ -1,6 +1,8 @@
 package wheel
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +58,7 @@ type labLibrary struct {
 	ended chan struct{}
 	mu    struct {
 		sync.Mutex
-		calls []labCall
+		calls []labCall // the next comes first
 	}
 }
 
@@ -91,18 +93,20 @@ func (l *labLibrary) run() {
 	now := l.wall()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	kept := l.mu.calls[:0]
-	for _, c := range l.mu.calls {
-		if c.at > now {
-			kept = append(kept, c)
-			continue
-		}
+	for len(l.mu.calls) > 0 && l.mu.calls[0].at <= now {
+		c := l.mu.calls[0]
+		l.mu.calls = l.mu.calls[1:]
 		go c.f()
 		if l.fault == double && !c.again {
-			kept = append(kept, labCall{at: now + int64(30*time.Millisecond), f: c.f, again: true})
+			l.add(labCall{at: now + int64(30*time.Millisecond), f: c.f, again: true})
 		}
 	}
-	l.mu.calls = kept
+}
+
+// add is called with the lock.
+func (l *labLibrary) add(c labCall) {
+	i, _ := slices.BinarySearchFunc(l.mu.calls, c.at, func(one labCall, at int64) int { return cmp.Compare(one.at, at) })
+	l.mu.calls = slices.Insert(l.mu.calls, i, c)
 }
 
 func (l *labLibrary) After(d time.Duration, f func()) {
@@ -121,7 +125,7 @@ func (l *labLibrary) After(d time.Duration, f func()) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.calls = append(l.mu.calls, c)
+	l.add(c)
 }
 
 // calls returns how many timers are set, canaries aside.
