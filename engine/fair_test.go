@@ -85,7 +85,7 @@ func TestOneWhoGivesUpLeavesTheQueue(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	queued(t, s, 1)
-	if _, err := e.FairMutex("x").Lock(ctxT(t), Wait(20*time.Millisecond)); !errors.Is(err, ErrHeld) {
+	if _, err := e.FairMutex("x").Lock(ctxT(t), Wait(500*time.Millisecond)); !errors.Is(err, ErrHeld) {
 		t.Errorf("Wait is over: %v", err)
 	}
 	queued(t, s, 1)

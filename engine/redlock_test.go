@@ -96,7 +96,7 @@ func TestRedLockIsHeldByAMajority(t *testing.T) {
 	if ran, err := b.lock("x").TryDo(ctxT(t), nil); ran || err != nil {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
-	if _, err := b.lock("x").Lock(ctxT(t), Wait(50*time.Millisecond)); !errors.Is(err, ErrHeld) || !hasText(err, "Wait is over") {
+	if _, err := b.lock("x").Lock(ctxT(t), Wait(500*time.Millisecond)); !errors.Is(err, ErrHeld) || !hasText(err, "Wait is over") {
 		t.Errorf("Wait: %v", err)
 	}
 	next := b.lock("x").LockAsync(ctxT(t))

@@ -223,7 +223,7 @@ func TestReadersAndWritersOfAProcessTakeTurns(t *testing.T) {
 	if got := len(fields(t, s, "x")); got != 2 {
 		t.Errorf("%d fields, want the mode and the first reader", got)
 	}
-	_, err = l.Reader().Lock(ctxT(t), Wait(10*time.Millisecond))
+	_, err = l.Reader().Lock(ctxT(t), Wait(500*time.Millisecond))
 	if !errors.Is(err, ErrHeld) {
 		t.Errorf("a reader behind a writer: %v", err)
 	}
