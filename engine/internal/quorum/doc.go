@@ -63,8 +63,8 @@
 //
 // Why it asks another server now and then. A waiter at one server must not depend on it: its
 // release may never be executed. Of those in a process that wait there, only the first asks
-// often (every 250 to 500 ms, but more rarely than far servers answer: see farthest), and the
-// next when that one has left (First). If a majority
+// often (every 250 to 500 ms, but not faster than a majority answers), and the next when that one
+// has left (First). If a majority
 // has granted it, though not within one round, it asks all again at once, a few times:
 // servers that are far apart answer too late for each other (almost). A round waits for as
 // long as the vote took that began it; if votes came too late for each other, for as long as a
@@ -74,7 +74,7 @@
 // pauses are over. In virtual time, with a minority that stays held and round trips of up to
 // 480 ms, each different, 100,000 locks took 0.9 round trips of the slowest server that is needed
 // in the median, and 4.7 at most. Without this some were not granted within a minute. Two to six
-// contenders beside such an owner took turns every 4.3 round trips in the mean (150 to 390 ms), and
+// contenders beside such an owner took turns every 4.5 round trips in the mean (150 to 390 ms), and
 // every 6.5 without the rules for referees, pauses and probes above.
 //
 // Whether a server may be asked again while the lock is held. Nobody else can have a

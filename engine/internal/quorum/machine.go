@@ -60,7 +60,7 @@ type Part struct {
 	Vote     *Vote
 	reenters bool          // the lock is re-entered there
 	granted  bool          // the latest answer was a vote; it may have been given back
-	took     time.Duration // for that, if it did not wait
+	took     time.Duration // for the latest answer that was no wait
 	slow     bool          // it did not answer in good time
 	cut      bool          // the refusal is none: the whole was given up first
 	since    clock.Instant // it is asked
@@ -103,7 +103,7 @@ func (m *Machine) Told(i int, v *Vote, r Refusal, do *Deeds) (waited bool) {
 	p := &m.Parts[i]
 	waited = p.Waits
 	p.Asked, p.refusal, p.cut, p.slow = nil, r, m.stop != nil, false
-	if p.granted = v != nil && v.ended.Why == nil; p.granted && !p.Waits {
+	if p.granted = v != nil && v.ended.Why == nil; (p.granted || r.Stand == Held) && !p.Waits {
 		p.took = m.Port.Stamp(i).Sub(p.since)
 	}
 	switch {

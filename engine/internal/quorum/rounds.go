@@ -177,6 +177,7 @@ const (
 	maxPauses  = 12
 	LongWait   = 250 * time.Millisecond // until another server is asked
 	MaxProbes  = 4                      // how often that doubles
+	mostFar    = time.Second            // until another far server is asked
 )
 
 func (m *Machine) arm(bound time.Duration, do *Deeds) {
@@ -249,7 +250,7 @@ func (m *Machine) probe(seen []Seen, first bool, do *Deeds) {
 	} else {
 		m.Probes = min(m.Probes+1, MaxProbes)
 	}
-	m.arm(max(LongWait, m.farthest())<<m.Probes, do)
+	m.arm(m.between(), do)
 	m.again = 0
 	switch {
 	case waits && len(others) > 0:
@@ -260,13 +261,14 @@ func (m *Machine) probe(seen []Seen, first bool, do *Deeds) {
 	}
 }
 
-// farthest is twice the longest time that a vote took, but for those that waited: probes that come
-// faster than answers only take votes from others.
-func (m *Machine) farthest() (took time.Duration) {
+// between is how long it waits until it asks another server. Probes that come faster than a
+// majority answers only take votes from others. A server that is slow now and then is not far.
+func (m *Machine) between() time.Duration {
+	var took []time.Duration
 	for i := range m.Parts {
-		took = max(took, 2*m.Parts[i].took)
+		took = append(took, 2*m.Parts[i].took)
 	}
-	return min(took, m.CommandTimeout)
+	return max(LongWait<<m.Probes, min(OfMajority(took), mostFar))
 }
 
 // First is called for the first of those in this process that wait at a server which another has
@@ -275,7 +277,7 @@ func (m *Machine) farthest() (took time.Duration) {
 func (m *Machine) First(do *Deeds) {
 	if m.Stage == Blocked && m.Probes > 0 {
 		m.Probes = 0
-		m.arm(max(LongWait, m.farthest()), do)
+		m.arm(m.between(), do)
 	}
 }
 
