@@ -176,10 +176,10 @@ func (d *Debt) Fired(now clock.Instant, fx *Effects) {
 	}
 	out := r.Cmd.carries(d) // what it does to the owner is not known
 	switch {
-	case d.due && (d.grade != certain || out || now < d.until || r.Port.Kind(d.kind).Queues && !r.Port.Closing()):
+	case d.due && (out || now < d.until || !r.Port.Closing() && (d.grade != certain || r.Port.Kind(d.kind).Queues)):
 		// Nobody could be asked all that time. Nor has anybody said that the acquire will
 		// not be executed: its bytes may arrive when the network is back. And for how long a
-		// queue keeps a place depends on those before it; but a Shutdown does not wait for that.
+		// queue keeps a place depends on those before it. But a Shutdown waits for neither.
 		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
 	case d.due:
 		r.forgive(d)

@@ -21,18 +21,19 @@ func TestTimerOfADebt(t *testing.T) {
 		sends   bool
 		again   time.Duration // when the timer fires next, from then
 	}{
-		"was set anew while it waited for the lock":       {grade: doubtful, set: time.Second, again: time.Second},
-		"nobody has answered, and the server may have it": {due: true, until: 3 * lease, again: 3 * lease},
-		"nobody has answered, and the server cannot":      {due: true, forgets: true},
-		"nobody has answered, its command is out":         {due: true, until: -lease, out: true, again: lease + 2*time.Second},
-		"nobody has answered, its place may be kept":      {due: true, until: -lease, queued: true, again: lease + 2*time.Second},
-		"the same, and a Shutdown waits for it":           {due: true, until: -lease, queued: true, closing: true, forgets: true},
-		"its acquire may be executed yet":                 {grade: doubtful, due: true, until: -100 * lease, again: lease + 2*time.Second},
-		"its acquire may be executed yet, if hardly":      {grade: again, due: true, until: -100 * lease, again: lease + 2*time.Second},
-		"a second after the first release":                {grade: again, until: 2 * lease, sends: true, again: lease + 2*time.Second},
-		"a lease after the second release":                {grade: certain, until: lease, sends: true, again: lease + 2*time.Second},
-		"the machine slept, after the first release":      {grade: again, until: -100 * lease, sends: true, again: lease + 2*time.Second},
-		"the machine slept, after the second release":     {grade: certain, until: -lease, sends: true, again: lease + 2*time.Second},
+		"was set anew while it waited for the lock":        {grade: doubtful, set: time.Second, again: time.Second},
+		"nobody has answered, and the server may have it":  {due: true, until: 3 * lease, again: 3 * lease},
+		"nobody has answered, and the server cannot":       {due: true, forgets: true},
+		"nobody has answered, its command is out":          {due: true, until: -lease, out: true, again: lease + 2*time.Second},
+		"nobody has answered, its place may be kept":       {due: true, until: -lease, queued: true, again: lease + 2*time.Second},
+		"the same, and a Shutdown waits for it":            {due: true, until: -lease, queued: true, closing: true, forgets: true},
+		"its acquire may be executed yet":                  {grade: doubtful, due: true, until: -100 * lease, again: lease + 2*time.Second},
+		"may be executed yet, and a Shutdown waits for it": {grade: doubtful, due: true, until: -lease, closing: true, forgets: true},
+		"its acquire may be executed yet, if hardly":       {grade: again, due: true, until: -100 * lease, again: lease + 2*time.Second},
+		"a second after the first release":                 {grade: again, until: 2 * lease, sends: true, again: lease + 2*time.Second},
+		"a lease after the second release":                 {grade: certain, until: lease, sends: true, again: lease + 2*time.Second},
+		"the machine slept, after the first release":       {grade: again, until: -100 * lease, sends: true, again: lease + 2*time.Second},
+		"the machine slept, after the second release":      {grade: certain, until: -lease, sends: true, again: lease + 2*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
