@@ -25,10 +25,16 @@ func addedACL(t *testing.T, kind string) []string {
 // What the page adds for semaphores and latches is enough, and all of it is used.
 func TestTheDocumentedACLRulesOfCountsAreEnough(t *testing.T) {
 	t.Parallel()
-	for kind, use := range map[string]func(t *testing.T, srv *redistest.Server, e, other *engine.Engine){
-		"a `PermitSemaphore`":        usePermits,
-		"a `Semaphore` or a `Latch`": useCounts,
-	} {
+	enoughACL(t, map[string]use{"a `PermitSemaphore`": usePermits, "a `Semaphore` or a `Latch`": useCounts})
+}
+
+// use does, by two engines, all that needs rights that the page adds.
+type use func(t *testing.T, srv *redistest.Server, e, other *engine.Engine)
+
+// enoughACL fails the test if what the page adds for these kinds is not enough, or is more than
+// what they use.
+func enoughACL(t *testing.T, uses map[string]use) {
+	for kind, use := range uses {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := kit.Server(t)

@@ -42,7 +42,7 @@ if waits then
   redis.call('LREM', KEYS[2], 0, owner)
   redis.call('ZREM', KEYS[3], owner)
 end
-local free = redis.call('EXISTS', KEYS[1]) == 0
+local free = redis.call('PTTL', KEYS[1]) == -2
 if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then return -3 end
 
 local head = redis.call('LINDEX', KEYS[2], 0)
