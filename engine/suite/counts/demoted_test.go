@@ -40,3 +40,29 @@ func TestALatchIsNotOpenBecauseAReplicaDoesNotKnowIt(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The same with permits that have a lease: there are not too few because a replica does not know them.
+func TestPermitsAreNotTooFewBecauseAReplicaDoesNotKnowThem(t *testing.T) {
+	t.Parallel()
+	r := redistest.StartReplicated(t, 1)
+	e := kit.Replicated(r).Open(t)
+	s := e.PermitSemaphore("s")
+	if n, err := s.Available(kit.Ctx(t)); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	r.AwaitInStep()
+	a, b := r.Servers()[0], r.Servers()[1]
+	b.Do("REPLICAOF", "NO", "ONE")
+	b.Do("SET", "s", "3")
+	a.Do("REPLICAOF", "127.0.0.1", "1")
+	tried := s.TryAcquireAsync(kit.Ctx(t), 1)
+	if n, err := s.Available(kit.Ctx(t)); n != 3 || err != nil {
+		t.Errorf("%d are to be had, %v", n, err)
+	}
+	if _, err := tried.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrHeld) {
+		t.Errorf("TryAcquire: %v", err)
+	}
+	if _, err := s.Acquire(kit.Ctx(t), 3); err != nil {
+		t.Error(err)
+	}
+}

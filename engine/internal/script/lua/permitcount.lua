@@ -6,7 +6,12 @@
 -- Permits that have expired come back first, and are announced, as with Redisson.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local value = tonumber(redis.call('GET', KEYS[1]) or 0)
+local value = redis.call('GET', KEYS[1])
+if not value then -- only a primary may say so; this does nothing there
+  local reply = redis.pcall('ZREM', KEYS[2], '')
+  if type(reply) == 'table' and string.find(reply.err, 'READONLY', 1, true) then return reply end
+end
+value = tonumber(value or 0)
 if not value then return redis.pcall('HLEN', KEYS[1]) end -- a string that is no number: WRONGTYPE
 if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
   value = redis.call('INCRBY', KEYS[1], redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now))

@@ -14,7 +14,9 @@ if redis.call('ZSCORE', KEYS[2], ARGV[4]) then
   return -2
 end
 local n, code = #ARGV - 3, -1
-local value = tonumber(redis.call('GET', KEYS[1]) or 0)
+local value = redis.call('GET', KEYS[1])
+if not value then redis.call('ZREM', KEYS[2], '') end -- a replica may not say so
+value = tonumber(value or 0)
 if not value then return redis.pcall('HLEN', KEYS[1]) end -- a string that is no number: WRONGTYPE
 local back = 0
 if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
