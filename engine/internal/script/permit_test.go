@@ -241,6 +241,7 @@ func TestPermitThatIsRefusedChangesNothing(t *testing.T) {
 		"take without a right to add":  {[]string{"ACL", "SETUSER", "default", "-zadd"}, []string{"ACL", "SETUSER", "default", "+zadd"}, takePermits(pair, time.Minute), true, "2 to be had, 1 held"},
 		"take without a right to take": {[]string{"ACL", "SETUSER", "default", "-decrby"}, []string{"ACL", "SETUSER", "default", "+decrby"}, takePermits(pair, time.Minute), true, "2 to be had, 1 held"},
 		"give without memory":          {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}, givePermits(mine), false, "3 to be had, 0 held"},
+		"give without a right to add":  {[]string{"ACL", "SETUSER", "default", "-incrby"}, []string{"ACL", "SETUSER", "default", "+incrby"}, givePermits(mine), true, "2 to be had, 1 held"},
 		"renew without memory":         {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}, renewPermits(time.Minute, mine), false, "2 to be had, 1 held"},
 		"renew without a right to":     {[]string{"ACL", "SETUSER", "default", "-zadd"}, []string{"ACL", "SETUSER", "default", "+zadd"}, renewPermits(time.Minute, mine), true, "2 to be had, 1 held"},
 		"no right to tell":             {[]string{"ACL", "SETUSER", "default", "-publish"}, []string{"ACL", "SETUSER", "default", "+publish"}, givePermits(mine), false, "3 to be had, 0 held"},
@@ -260,6 +261,24 @@ func TestPermitThatIsRefusedChangesNothing(t *testing.T) {
 		}
 		if c.permits() != x.left {
 			t.Errorf("%s leaves %s, want %s", what, c.permits(), x.left)
+		}
+	}
+}
+
+// A user who may not count loses no permit that has expired.
+func TestExpiredPermitsStayIfTheyMayNotBeCounted(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for what, call := range map[string]encoder{"take": takePermits(pair, time.Minute), "count": countPermits} {
+		c.s.Do("FLUSHALL")
+		c.s.Do("SET", lockName, "2")
+		c.s.Do("ZADD", heldKey, "1", "expired")
+		c.s.Do("ACL", "SETUSER", "default", "-incrby")
+		_, err := c.run(call)
+		c.s.Do("ACL", "SETUSER", "default", "+incrby")
+		var refused *resp.ServerError
+		if !errors.As(err, &refused) || refused.Code != "NOPERM" || c.permits() != "2 to be had, 1 held" {
+			t.Errorf("%s: %v, leaves %s", what, err, c.permits())
 		}
 	}
 }

@@ -176,21 +176,30 @@ func TestServerWithoutMemoryRefusesNoGivingBackOfAReadWriteLock(t *testing.T) {
 	}
 }
 
-// Who may not set the expiry of the hash gets no lock, and leaves none without one.
-func TestAReadWriteLockWhoseExpiryIsRefusedIsNotGranted(t *testing.T) {
+// Who may not write all of it gets no lock, and leaves none without an expiry.
+func TestAReadWriteLockThatIsRefusedIsNotGranted(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	for name, call := range map[string]encoder{"read": readAcquire(me, time.Second, Owner{}), "write": write(time.Second)} {
+	for _, x := range []struct {
+		name, right string
+		call        encoder
+	}{
+		{"read", "pexpire", readAcquire(me, time.Second, Owner{})},
+		{"read", "hset", readAcquire(me, time.Second, Owner{})},
+		{"read", "hsetnx", readAcquire(me, time.Second, Owner{})},
+		{"write", "pexpire", write(time.Second)},
+		{"write", "hset", write(time.Second)},
+	} {
 		c.s.Do("FLUSHALL")
-		c.s.Do("ACL", "SETUSER", "default", "-pexpire")
-		_, err := c.run(call)
+		c.s.Do("ACL", "SETUSER", "default", "-"+x.right)
+		_, err := c.run(x.call)
 		c.s.Do("ACL", "SETUSER", "default", "+@all")
 		var refused *resp.ServerError
-		if !errors.As(err, &refused) {
-			t.Errorf("%s: %v, want a refusal", name, err)
+		if err != nil && !errors.As(err, &refused) || err == nil && x.right != "hsetnx" {
+			t.Errorf("%s without %s: %v, want a refusal", x.name, x.right, err)
 		}
-		if n := c.s.Do("EXISTS", lockName); n != int64(0) {
-			t.Errorf("%s left %v", name, c.s.Do("HGETALL", lockName))
+		if left := c.s.Do("PTTL", lockName); left == int64(-1) {
+			t.Errorf("%s without %s left %v for good", x.name, x.right, c.s.Do("HGETALL", lockName))
 		}
 	}
 }

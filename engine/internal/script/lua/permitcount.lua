@@ -3,7 +3,8 @@
 -- ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH, BOTH or ''
 -- an array: how many are to be had, how many are held
 --
--- Permits that have expired come back first, and are announced, as with Redisson.
+-- Permits that have expired come back first, and are announced, as with Redisson. A user who may
+-- not count takes back none.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local value = redis.call('GET', KEYS[1])
@@ -14,6 +15,8 @@ end
 value = tonumber(value or 0)
 if not value then return redis.pcall('HLEN', KEYS[1]) end -- a string that is no number: WRONGTYPE
 if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
+  local may = redis.pcall('INCRBY', KEYS[1], 0)
+  if type(may) == 'table' and not string.find(may.err, 'OOM', 1, true) then return may end
   value = redis.call('INCRBY', KEYS[1], redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now))
   local verb = ARGV[2]
   if value > 0 and verb == 'BOTH' then

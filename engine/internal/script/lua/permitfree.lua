@@ -10,7 +10,13 @@
 -- a server that has none left lets the rest pass, too.
 local back = redis.call('ZREM', KEYS[2], unpack(ARGV, 3))
 if back == 0 then return -3 end
-local value = redis.call('INCRBY', KEYS[1], back)
+local value = redis.pcall('INCRBY', KEYS[1], back)
+if type(value) == 'table' then
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then -- they have expired: who may count takes them back
+    for i = 1, back do redis.call('ZADD', KEYS[2], 0, ARGV[2 + i]) end
+  end
+  return value
+end
 local code, verb = 1, ARGV[2]
 if value > 0 then
   if verb == 'BOTH' then

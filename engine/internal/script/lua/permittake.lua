@@ -5,7 +5,8 @@
 --
 -- Permits that have expired come back first, as with Redisson. What is left of them is announced.
 -- An id that is there already was granted by this: ids are used once, so a repeat is harmless. A
--- user who may not count gets no permit. If the semaphore has an expiry, so have the ids.
+-- user who may not count gets no permit, and takes back none. If the semaphore has an expiry, so
+-- have the ids.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local ends = string.format('%.0f', now + tonumber(ARGV[1]))
@@ -20,6 +21,8 @@ value = tonumber(value or 0)
 if not value then return redis.pcall('HLEN', KEYS[1]) end -- a string that is no number: WRONGTYPE
 local back = 0
 if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
+  local may = redis.pcall('INCRBY', KEYS[1], 0)
+  if type(may) == 'table' and not string.find(may.err, 'OOM', 1, true) then return may end
   back = redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now)
   value = redis.call('INCRBY', KEYS[1], back)
 end

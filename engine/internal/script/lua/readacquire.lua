@@ -16,8 +16,11 @@ if ttl ~= -2 then
 end
 local lease = tonumber(ARGV[1])
 redis.call('SET', KEYS[2], '1', 'PX', math.max(lease, redis.call('PTTL', KEYS[2])))
-if ttl == -2 then redis.call('HSET', KEYS[1], 'mode', 'read') end
-redis.call('HSETNX', KEYS[1], ARGV[2], 1)
+if ttl == -2 then
+  redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], 1) -- at once: a mode alone would be a lock for good
+else
+  redis.call('HSETNX', KEYS[1], ARGV[2], 1)
+end
 if ttl < lease then
   local set = redis.pcall('PEXPIRE', KEYS[1], lease)
   if type(set) == 'table' then
