@@ -241,7 +241,7 @@ func TestPermitOfAnExecThatIsKilledComesBack(t *testing.T) {
 func TestExecSaysThatASemaphoreHasNoPermits(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	pawl(t, env, "exec", "a", "--kind", "semaphore", "--wait", "100ms", "--", "true").
+	pawl(t, env, "exec", "a", "--kind", "semaphore", "--wait", "1s", "--", "true").
 		expect(t, exit.NotAcquired, `semaphore "a" has no permits: --permits says how many it has`)
 	v := start(t, env, "exec", "a", "--kind", "semaphore", "--", "echo", "ran")
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
