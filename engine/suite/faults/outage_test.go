@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -124,4 +125,31 @@ func TestOutageLongerThanEveryLeaseIsForgotten(t *testing.T) {
 	})
 	p.Up()
 	kit.Eventually(t, "the table is empty", func() bool { return kit.Inside(e).Names == 0 })
+}
+
+// Nor does a Shutdown wait for a server that is gone, if it is not known what became of an acquire.
+func TestShutdownForgetsAnAcquireWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, lock := range map[string]func(e *engine.Engine) engine.Mutex{
+		"Mutex":     func(e *engine.Engine) engine.Mutex { return e.Mutex("x") },
+		"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("x").Mutex },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, p, e, clk := kit.BehindInTime(t)
+			p.Delay(faultproxy.All, 0, time.Hour)
+			lock(e).LockAsync(kit.Ctx(t))
+			kit.Eventually(t, "the acquire is out", func() bool { return e.Stats().InFlight == 1 })
+			p.Down()
+			kit.Eventually(t, "its answer is lost", func() bool { return e.Stats().Burned == 1 })
+			down := kit.Background(func() error { return e.Shutdown(context.Background()) })
+			kit.Eventually(t, "Shutdown returns", func() bool {
+				clk.Clock.Advance(time.Minute) // Pass waits for timers, which end with the engine
+				return len(down) == 1
+			})
+			if err := <-down; err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+		})
+	}
 }
