@@ -141,17 +141,20 @@ func TestADeadCrowdHoldsUpNobodyForLong(t *testing.T) {
 			t.Parallel()
 			s := server(t)
 			e := open(t, s.URL())
-			h := mustLock(t, e.FairMutex("x").Mutex, Lease(2*time.Second))
+			h := mustLock(t, e.FairMutex("x").Mutex, Lease(4*time.Second))
 			if name != "the holder dies, too" {
 				if err := h.Extend(ctxT(t), time.Hour); err != nil {
 					t.Fatal(err)
 				}
 			}
 			at := fmt.Sprint(time.Now().Add(5 * time.Minute).UnixMilli())
+			queue, timeouts := []string{"RPUSH", fairQueue}, []string{"ZADD", fairTimeout}
 			for i := range 40 {
-				s.Do("RPUSH", fairQueue, fmt.Sprint("dead:", i))
-				s.Do("ZADD", fairTimeout, at, fmt.Sprint("dead:", i))
+				queue = append(queue, fmt.Sprint("dead:", i))
+				timeouts = append(timeouts, at, fmt.Sprint("dead:", i))
 			}
+			s.Do(queue...)
+			s.Do(timeouts...)
 			next := e.FairMutex("x").LockAsync(ctxT(t))
 			queued(t, s, 41)
 			eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,15 +17,24 @@ import (
 // Package context asks for it when it ends what was made from it.
 type slowContext struct {
 	context.Context
-	done chan struct{}
-	slow chan chan struct{}
+	done  chan struct{}
+	slow  chan chan struct{}
+	asked *atomic.Int64 // how often for Done
 }
 
 func newSlowContext() slowContext {
-	return slowContext{context.Background(), make(chan struct{}), make(chan chan struct{}, 1)}
+	return slowContext{context.Background(), make(chan struct{}), make(chan chan struct{}, 1), new(atomic.Int64)}
+}
+
+// listenedTo waits until a context has been made from it: package context asks for Done twice,
+// and once more on a goroutine of its own, which must not find it slow.
+func (c slowContext) listenedTo(t *testing.T) {
+	t.Helper()
+	eventually(t, "package context listens", func() bool { return c.asked.Load() >= 3 })
 }
 
 func (c slowContext) Done() <-chan struct{} {
+	c.asked.Add(1)
 	select {
 	case gate := <-c.slow:
 		<-gate
@@ -44,6 +54,7 @@ func TestErrOfAMultiHoldIsRightBeforeItsContextsHaveEnded(t *testing.T) {
 	outer := mustLock(t, e.Mutex("y"))
 	slow, gate := newSlowContext(), make(chan struct{})
 	_ = outer.Context(slow)
+	slow.listenedTo(t)
 	m, err := e.LockMany(outer.Context(context.Background()), []string{"x", "y", "z"})
 	if err != nil {
 		t.Fatal(err)

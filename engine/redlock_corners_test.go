@@ -539,10 +539,11 @@ func TestLossOfARedLockWaitsForItsContexts(t *testing.T) {
 	eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
 	slow, gate := newSlowContext(), make(chan struct{})
 	_ = h.Context(slow)
+	slow.listenedTo(t)
 	closed := make(chan error, 2)
 	go func() { closed <- v[0].Close() }()
 	eventually(t, "the first server is left", func() bool { return len(fields(t, s.servers[0], "x")) == 0 })
-	slow.slow <- gate // not sooner: package context asks for Done on a goroutine of its own, too
+	slow.slow <- gate
 	go func() { closed <- v[1].Close() }()
 	eventually(t, "the loss is known", func() bool { return errors.Is(h.Err(), ErrLost) })
 	for range 50 {

@@ -49,19 +49,21 @@ func TestManyReadersHandTheirTenuresOver(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
-	for range 5 {
+	const rounds, pairs = 5, 4_000
+	for range rounds {
 		var left atomic.Int64
 		var all sync.WaitGroup
-		left.Store(20_000)
+		left.Store(pairs)
+		ctx := ctxT(t) // one for all: many thousands would burden the tests beside this one
 		for range 64 {
 			all.Go(func() {
 				for m := e.RWMutex("x").Reader(); left.Add(-1) >= 0; {
-					h, err := m.Lock(ctxT(t))
+					h, err := m.Lock(ctx)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					if err := h.Unlock(ctxT(t)); err != nil {
+					if err := h.Unlock(ctx); err != nil {
 						t.Error(err)
 						return
 					}
@@ -72,8 +74,8 @@ func TestManyReadersHandTheirTenuresOver(t *testing.T) {
 		mustUnlock(t, w)
 		all.Wait()
 	}
-	if n := e.Stats().HandedOver; n < 10_000 {
-		t.Errorf("%d of 100000 were handed over", n)
+	if n := e.Stats().HandedOver; n < rounds*pairs/10 {
+		t.Errorf("%d of %d were handed over", n, rounds*pairs)
 	}
 	eventually(t, "nothing is left", func() bool { return e.table.Resources() == 0 })
 	clean(t, s, e, other)
