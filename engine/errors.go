@@ -38,7 +38,8 @@ var (
 	// ErrUnavailable: the server could not be reached, did not answer in time, or
 	// refuses everything for now (loading, busy, read-only, out of memory).
 	ErrUnavailable = reason.ErrUnavailable
-	// ErrReentry: the context already holds this lock, and NonReentrant was given.
+	// ErrReentry: the context already holds this lock, and NonReentrant was given; or it holds the
+	// reader of an RWMutex, and the writer would wait for it.
 	ErrReentry = errors.New("engine: held by this context already")
 	// ErrOverloaded: more than Config.MaxInFlight commands wait for an answer, or more
 	// than 4 MiB of them have not left this process. Try again later, or call the

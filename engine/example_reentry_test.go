@@ -9,18 +9,18 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// A function that locks may be called by one that holds the lock already: the
-// context tells. Goroutines that share the context take turns; work that is
-// detached waits like anybody else.
 func ExampleHold_Context_reentry() {
-	server := startRedis()
+	server := startRedis() // stands in for redis://127.0.0.1:6379
 	defer server.Close()
+
 	ctx := context.Background()
 	eng, err := engine.Open(ctx, server.URL())
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer eng.Close()
+
+	// It locks, and may be called by a function that holds the lock: the context tells.
 	account := eng.Mutex("account:7")
 
 	book := func(ctx context.Context, amount int) error {
@@ -41,8 +41,12 @@ func ExampleHold_Context_reentry() {
 		if err := book(ctx, -30); err != nil {
 			return err
 		}
+
+		// Without re-entry, for code that must not run inside itself.
 		_, err := account.TryLock(ctx, engine.NonReentrant())
 		fmt.Println("not re-entrant:", errors.Is(err, engine.ErrReentry))
+
+		// Detached from the hold, it waits like any other caller.
 		_, err = account.TryLock(engine.Detach(ctx))
 		fmt.Println("detached:", errors.Is(err, engine.ErrNotAcquired))
 		return book(ctx, 30)

@@ -62,7 +62,10 @@ var programMark = regexp.MustCompile("<!-- program: the executed (Example\\w*) o
 // has the page of each kind of synchronizer.
 func TestProgramsOfDocumentsAreExecutedExamples(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"README.md", "docs/fencing.md", "docs/fair.md"} {
+	for _, page := range []string{
+		"README.md", "docs/mutex.md", "docs/fencing.md", "docs/fair.md", "docs/rw.md",
+		"docs/permits.md", "docs/semaphore.md", "docs/latch.md",
+	} {
 		programs := programMark.FindAllStringSubmatch(readText(t, page), -1)
 		if len(programs) == 0 {
 			t.Errorf("%s has no program that is an Example", page)
