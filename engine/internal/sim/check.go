@@ -378,7 +378,7 @@ func (s *Sim) owners(name string) (all []string) {
 				continue
 			}
 			for owner := range h.fields {
-				if x.owns(owner) {
+				if x.owns(owner) && !x.server.hasExpired(name, owner) {
 					all = append(all, owner)
 				}
 			}

@@ -160,7 +160,7 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 			}
 			for owner := range h.fields {
 				at, denied := s.denied[owner]
-				if x.owns(owner) && !(denied && at <= p.refuses) && !s.late[owner] && !s.ghosts[owner] {
+				if x.owns(owner) && !x.server.hasExpired(key, owner) && !(denied && at <= p.refuses) && !s.late[owner] && !s.ghosts[owner] {
 					s.fail("%s: Close says %v, and %s has %q", x.name, err, x.server.name, x.server.record())
 				}
 			}

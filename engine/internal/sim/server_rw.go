@@ -127,6 +127,15 @@ func timeoutKey(base, owner string, i int64) string {
 	return fmt.Sprintf("%s:%s:rwlock_timeout:%d", base, owner, i)
 }
 
+// hasExpired reports whether an owner is a reader whose lease has ended. It keeps nobody out. Its
+// field stays until the last reader leaves, as Redisson's do, so nobody need take it out: an engine
+// that cannot reach the server for longer does not.
+func (v *server) hasExpired(key, owner string) bool {
+	h := v.get(key)
+	return h != nil && h.fields["mode"] != "" && owner != "mode" && !strings.HasSuffix(owner, script.WriterSuffix) &&
+		v.left(timeoutKey("{"+key+"}", owner, 1)) == -2
+}
+
 // raise sets a timeout key, for no less than it has.
 func (v *server) raise(key string, lease int64) {
 	left := max(lease, v.left(key))
