@@ -107,8 +107,12 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 // with the default executor, never on the calling goroutine. The functions of one
 // future run one after another, in the order of registration. Those of different
 // futures do not wait for each other. Close waits for these functions, so fn must not
-// call Close. Nobody waits for a function that is called after Close.
+// call Close. Nobody waits for a function that is called after Close. A nil fn is
+// ignored.
 func (f *Future[T]) OnComplete(fn func(T, error)) {
+	if fn == nil {
+		return // and no goroutine of the engine calls it and crashes the process
+	}
 	f.mu.Lock()
 	// If functions registered earlier have not been called yet, the goroutine that
 	// calls them calls this one, too.

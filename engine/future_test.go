@@ -72,6 +72,23 @@ func TestAwaitEndsWithItsContextAndTheFutureGoesOn(t *testing.T) {
 	mustUnlock(t, h)
 }
 
+func TestOnCompleteOfNoFunctionDoesNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	f := e.Mutex("x").LockAsync(ctxT(t))
+	f.OnComplete(nil)
+	called := make(chan struct{})
+	f.OnComplete(func(*Hold, error) { close(called) })
+	h, err := f.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	receive(t, called)
+	mustUnlock(t, h)
+	clean(t, s, e)
+}
+
 func TestCallbacksRunInOrderOfRegistration(t *testing.T) {
 	t.Parallel()
 	s := server(t)
