@@ -61,7 +61,7 @@ func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 func TestNoAcquisitionIsLostOrDoubled(t *testing.T) {
 	cycles := 100
 	if kit.Race {
-		cycles = 25 // all of them without it: .ci/run
+		cycles = 10 // all of them without it: .ci/run
 	}
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		for _, tc := range []struct{ engines, tasks, cycles int }{
