@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -107,9 +108,17 @@ func quietly(seen []*look.Seen) error {
 		return nil
 	}
 	for _, s := range seen {
-		if s.Kind == look.Count {
+		switch {
+		case s.Kind == look.Count && s.Hidden != nil:
+			return hiddenPermits(s)
+		case s.Kind == look.Count:
 			return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch: the server does not say whether anybody holds some of it", s.Name)}
 		}
 	}
 	return &exit.Error{Code: exit.Failed}
+}
+
+// hiddenPermits is the error of a count that may be that of permits.
+func hiddenPermits(s *look.Seen) error {
+	return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, and this user may not see whether permits are taken: %s; see the ACL rules in docs/operations.md", s.Name, execlock.Shown(s.Hidden.Error()))}
 }

@@ -198,6 +198,33 @@ func TestStatusSaysWhatAUserMayNotSee(t *testing.T) {
 	pawl(t, env("bob"), "unlock", "--force", "orders:a").expect(t, 0, "orders:a: removed")
 }
 
+// Who may not look does not know that a lock has no queue, or that nobody holds a permit.
+func TestForcedUnlockSaysWhatAUserMayNotSee(t *testing.T) {
+	t.Parallel()
+	const mutex = ` on >w0nder ~orders:* resetchannels &redisson_lock__channel:* +ping +client|setname +script|load +evalsha +eval +subscribe +unsubscribe +publish +hset +hdel +hexists +hlen +hgetall +pttl +pexpire +del`
+	s := redistest.Start(t, redistest.User("bob"+mutex+" +get"), redistest.User("ada"+mutex+" ~redisson_lock_queue:{orders:* +llen"))
+	s.Do("HSET", "orders:a", "somebody:1", "1")
+	s.Do("RPUSH", "redisson_lock_queue:{orders:a}", "somebody:2")
+	s.Do("SET", "orders:b", "1")
+	s.Do("ZADD", "{orders:b}:timeout", "922337203685477", "fedcba9876543210")
+	s.Do("HSET", "orders:c", "somebody:1", "1")
+	env := func(user string) []string {
+		return []string{target.URLEnv + "=redis://" + user + ":w0nder@" + s.Addr()}
+	}
+	pawl(t, env("bob"), "unlock", "--force", "orders:a").expect(t, 0, "orders:a: removed", "its queue was not told", "NOPERM")
+	v := pawl(t, env("bob"), "unlock", "--force", "orders:b")
+	v.expect(t, exit.Server, "may not see whether permits are taken", "NOPERM")
+	if strings.Contains(v.stderr.String(), "nobody holds") {
+		t.Errorf("somebody holds a permit: %s", v.stderr.String())
+	}
+	pawl(t, env("bob"), "status", "--quiet", "orders:b").expect(t, exit.Server, "may not see whether permits are taken", "NOPERM")
+	v = pawl(t, env("ada"), "unlock", "--force", "orders:c") // she sees the queue, but no token
+	v.expect(t, 0, "orders:c: removed")
+	if v.stderr.Len() > 0 {
+		t.Errorf("there is no queue: %s", v.stderr.String())
+	}
+}
+
 // A waiter for a lock of that kind is woken: it has the lock long before it would look by itself.
 func TestForcedUnlockWakesTheWaitersOfEveryKind(t *testing.T) {
 	t.Parallel()

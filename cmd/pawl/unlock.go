@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/execlock"
 )
 
 func newUnlockCommand() *cobra.Command {
@@ -60,6 +61,9 @@ The exit code is 1 if there was nothing to remove.`,
 				return nil
 			case removed > 0:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", name)
+				if s.QueueHidden != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: this user may not see it: %s\n", name, execlock.Shown(s.QueueHidden.Error()))
+				}
 				return nil
 			case *holder != "":
 				return fmt.Errorf("%s is not held by %s (any more): nothing was removed", name, *holder)
@@ -78,6 +82,9 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 	rw := eng.RWMutex(s.Name)
 	switch s.Kind {
 	case look.Count:
+		if s.Hidden != nil {
+			return 0, hiddenPermits(s)
+		}
 		return 0, &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch, which nobody holds: there is nothing to take away; services give permits back with AddPermits, and open a latch with CountDown", s.Name)}
 	case look.Permits:
 		for _, p := range s.Taken {

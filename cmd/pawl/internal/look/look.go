@@ -47,6 +47,8 @@ type Seen struct {
 	Count int
 	// Hidden is why the user may not see more than that; nil: there is no more.
 	Hidden error
+	// QueueHidden is why the user may not see whether others wait for it as for a fair lock.
+	QueueHidden error
 }
 
 // Held reports whether anybody holds it: of permits, one of them.
@@ -101,6 +103,7 @@ func (l *Looker) companions(ctx context.Context, s *Seen) error {
 	if err != nil {
 		return err
 	}
+	s.QueueHidden = s.Hidden
 	token, err := l.ask(ctx, s, "GET", companion("redisson_lock_token", s.Name))
 	if err != nil {
 		return err
