@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
+	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/pace"
@@ -266,6 +268,33 @@ func TestForcedUnlockWakesTheWaitersOfEveryKind(t *testing.T) {
 	}
 	if n := s.Do("LLEN", "redisson_lock_queue:{fair}"); n != int64(1) {
 		t.Errorf("%v are in the queue still, want the second one", n)
+	}
+}
+
+func TestForcedUnlockWakesAFairWaiterThatCameAfterTheLook(t *testing.T) {
+	t.Parallel()
+	s, _ := server(t)
+	e, other := openEngine(t, s.URL()), openEngine(t, s.URL())
+	must(e.FairMutex("fair").TryLock(t.Context()))(t)
+	cfg, err := engine.ParseURL(s.URL())
+	looker := must(look.Open(t.Context(), cfg, e))(t)
+	defer looker.Close()
+	seen := must(looker.At(t.Context(), "fair"))(t)
+	if err != nil || seen.Kind != look.Mutex {
+		t.Fatal(seen.Kind, err)
+	}
+	waiter := queue(t, s, other, "fair", 1)[0]
+	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) >= 1 })
+	removed, err := forceUnlock(t.Context(), e, seen, "")
+	if err := errors.Join(err, wakeQueue(t.Context(), e, looker, seen)); removed != 1 || err != nil {
+		t.Fatal(removed, err)
+	}
+	within, cancel := pace.WithTimeout(t.Context(), patience/6) // of a lease of 30 s
+	defer cancel()
+	select {
+	case <-waiter.Done():
+	case <-within.Done():
+		t.Error("nobody was woken")
 	}
 }
 

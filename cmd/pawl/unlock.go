@@ -61,8 +61,8 @@ The exit code is 1 if there was nothing to remove.`,
 				return nil
 			case removed > 0:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", name)
-				if s.QueueHidden != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: this user may not see it: %s\n", name, execlock.Shown(s.QueueHidden.Error()))
+				if err := wakeQueue(cmd.Context(), eng, looker, s); err != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", name, execlock.Shown(err.Error()))
 				}
 				return nil
 			case *holder != "":
@@ -81,6 +81,8 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 	var locks []engine.Mutex
 	rw := eng.RWMutex(s.Name)
 	switch s.Kind {
+	case look.Nothing: // who takes it from now on is not the one that is meant
+		return 0, nil
 	case look.Count:
 		if s.Hidden != nil {
 			return 0, hiddenPermits(s)
@@ -117,4 +119,18 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 		count(eng.PermitSemaphore(s.Name).ForceRelease(ctx, id))
 	}
 	return removed, err
+}
+
+// wakeQueue wakes the first of the queue of a lock that looked like any other, and was taken away as
+// such, because nobody waited yet when it was looked at.
+func wakeQueue(ctx context.Context, eng *engine.Engine, looker *look.Looker, s *look.Seen) error {
+	if s.QueueHidden != nil || s.Queue > 0 || len(s.Holders) == 0 {
+		return s.QueueHidden // this user may not see it
+	}
+	now, err := looker.At(ctx, s.Name)
+	if err != nil || now.Queue == 0 {
+		return err
+	}
+	_, err = eng.FairMutex(s.Name).ForceUnlock(ctx, engine.IfHolder(s.Holders[0].ID))
+	return err
 }

@@ -238,7 +238,8 @@ func TestFairForceKeepsTheQueue(t *testing.T) {
 		{"the head is told", "others", waiting[:1], fairForce(queue(true), ""), Done, "", []place{{ann, 3}}},
 		{"that owner", "me", waiting, fairForce(queue(false), me.String()), Done, "", waiting},
 		{"another owner", "others", waiting, fairForce(queue(true), me.String()), 0, other.String(), waiting},
-		{"free", "absent", waiting, fairForce(queue(true), ""), 0, "", waiting},
+		{"free: the head is told", "absent", waiting[:1], fairForce(queue(true), ""), 0, "", []place{{ann, 3}}},
+		{"free, of that owner: the head is told", "absent", waiting[:1], fairForce(queue(true), me.String()), 0, "", []place{{ann, 3}}},
 	} {
 		x.check(t, c)
 	}

@@ -179,11 +179,15 @@ func (v *server) fairRelease(keys, args []string) int64 {
 // fairForce follows fairforce.lua.
 func (v *server) fairForce(keys, args []string) int64 {
 	c := queueingOf(keys, args)
-	if v.get(c.key) == nil || c.owner != "" && !v.has(c.key, c.owner) {
+	free := v.get(c.key) == nil
+	if !free && c.owner != "" && !v.has(c.key, c.owner) {
 		return 0
 	}
 	delete(v.keys, c.key)
 	v.wakeFirst(c)
+	if free {
+		return 0
+	}
 	return script.Done
 }
 

@@ -5,13 +5,17 @@
 -- ARGV[5] ms that each place in the queue counts; not used
 -- 1: it was held and is free now   2: the same, but the server refused the message
 -- 0: not held, or not by that owner
+--
+-- If nobody holds the lock, who is next is woken, too: perhaps it was taken away as a
+-- lock of another kind, whose waiters were told and these not.
 local free = redis.call('HLEN', KEYS[1]) == 0
 if free or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
   redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
-  return 0
+  if not free then return 0 end
+else
+  redis.call('DEL', KEYS[1])
 end
-redis.call('DEL', KEYS[1])
-local code = 1
+local code = free and 0 or 1
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
