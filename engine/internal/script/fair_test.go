@@ -245,6 +245,25 @@ func TestFairForceKeepsTheQueue(t *testing.T) {
 	}
 }
 
+// Who is told that it is refused has taken nothing away.
+func TestFairForceWithoutARightTakesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, right := range []string{"hdel", "del", "time", "lindex", "zscore", "llen", "zadd"} {
+		c.lineUp("others", []place{{ann, 20}})
+		c.s.Do("ACL", "SETUSER", "default", "-"+right)
+		_, err := c.run(fairForce(queue(true), ""))
+		c.s.Do("ACL", "SETUSER", "default", "+"+right)
+		var refused *resp.ServerError
+		if !errors.As(err, &refused) || refused.Code != "NOPERM" {
+			t.Errorf("without %s: %v, want NOPERM", right, err)
+		}
+		if n := c.s.Do("HEXISTS", lockName, other.String()); n != int64(1) {
+			t.Errorf("without %s: refused, and taken away", right)
+		}
+	}
+}
+
 // What gives back is refused by no server that is out of memory, and by no missing right to
 // publish. What would take a place is, and takes none.
 func TestFairOnAServerThatRefuses(t *testing.T) {

@@ -8,13 +8,10 @@
 --
 -- If nobody holds the lock, who is next is woken, too: perhaps it was taken away as a
 -- lock of another kind, whose waiters were told and these not.
+-- It is taken away at the end: who may not do the rest is refused before that.
 local free = redis.call('HLEN', KEYS[1]) == 0
-if free or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
-  redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
-  if not free then return 0 end
-else
-  redis.call('DEL', KEYS[1])
-end
+redis.call('HDEL', KEYS[1], '') -- as in reenter
+if not free and ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 local code = free and 0 or 1
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -42,4 +39,5 @@ for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
   local score = redis.call('ZSCORE', KEYS[3], other)
   if score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
 end
+redis.call('DEL', KEYS[1])
 return code
