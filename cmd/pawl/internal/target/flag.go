@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -180,6 +181,13 @@ func WayOut(err error) string {
 		return "name another server with --addr or $" + URLEnv
 	}
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		invalid := x509.CertificateInvalidError{}
+		switch {
+		case errors.As(err, new(x509.HostnameError)):
+			return "name the server as its certificate does, or give it a certificate for this name"
+		case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+			return "renew the certificate, or set this machine's clock"
+		}
 		return "name the authority of its certificate with --cacert"
 	}
 	if op := new(net.OpError); errors.As(err, &op) && op.Op == "remote error" { // a TLS alert, as in resp
