@@ -72,7 +72,7 @@ func (c *Client) progress() progress {
 		return progress{answered: answeredIn(err), open: errors.Is(err, topology.ErrSilent), err: err, asOf: asOf}
 	}
 	p := progress{ready: true, answered: c.explorer != nil, asOf: c.cfg.Clock.Now()}
-	for _, n := range c.nodes() {
+	for _, n := range c.awaited() {
 		q := n.progress()
 		p.ready, p.answered = p.ready && q.ready, p.answered || q.answered
 		if p.err == nil || greet.Lasting(q.err) {
@@ -80,6 +80,18 @@ func (c *Client) progress() progress {
 		}
 	}
 	return p
+}
+
+// awaited are the nodes that serve something. The others have been replaced, and go soon.
+func (c *Client) awaited() (nodes []*node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.mu.nodes {
+		if n.idleSince == 0 {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
 }
 
 // answeredIn reports whether the error came from a server.

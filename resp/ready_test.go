@@ -111,6 +111,33 @@ func TestFirstRoundFindsALonelyPrimary(t *testing.T) {
 	})
 }
 
+// A failover that has ended is not waited out: the dead server keeps its connections for a
+// while, but nobody needs them.
+func TestFirstRoundNeedsNoServerThatAnotherHasReplaced(t *testing.T) {
+	t.Parallel()
+	for _, vanished := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			net := newBubbleNet()
+			net.on("a:1", says("CLUSTER", slotsReply("a:1", "dead:1")))
+			if vanished {
+				net.vanish("dead:1")
+			}
+			c, end := net.open(t, Config{Topology: Cluster, Addrs: []string{"a:1"}, Sharding: ShardingOff})
+			defer end()
+			failover := c.cfg.DialTimeout / 2
+			time.AfterFunc(failover, func() {
+				net.on("a:1", says("CLUSTER", slotsReply("a:1", "b:1")))
+				net.on("b:1", says("CLUSTER", slotsReply("a:1", "b:1")))
+			})
+			begun := time.Now()
+			err := c.WaitFirst(t.Context())
+			if took := time.Since(begun); err != nil || took < failover || took > c.cfg.DialTimeout {
+				t.Errorf("vanished %v: after %v: %v", vanished, took, err)
+			}
+		})
+	}
+}
+
 // One sentinel has just been set up, and has yet to be told of the primary. The other one
 // knows it, and is in the middle of a failover.
 func TestSentinelThatDoesNotKnowThePrimaryDecidesNothing(t *testing.T) {
