@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -150,8 +151,9 @@ func TestADeadCrowdHoldsUpNobodyForLong(t *testing.T) {
 			at := fmt.Sprint(time.Now().Add(5 * time.Minute).UnixMilli())
 			queue, timeouts := []string{"RPUSH", fairQueue}, []string{"ZADD", fairTimeout}
 			for i := range 40 {
-				queue = append(queue, fmt.Sprint("dead:", i))
-				timeouts = append(timeouts, at, fmt.Sprint("dead:", i))
+				dead := fmt.Sprint("dead:", math.MaxInt64-i) // of a process of ours
+				queue = append(queue, dead)
+				timeouts = append(timeouts, at, dead)
 			}
 			s.Do(queue...)
 			s.Do(timeouts...)

@@ -20,8 +20,10 @@ const (
 )
 
 var (
-	ann = Owner{Engine: other.Engine, ID: 21}
-	ben = Owner{Engine: other.Engine, ID: 22}
+	ann = Owner{Engine: other.Engine, ID: 2100000000000000021}
+	ben = Owner{Engine: other.Engine, ID: 2200000000000000022}
+	jan = Owner{Engine: other.Engine, ID: 31} // a thread of Redisson's
+	jim = Owner{Engine: other.Engine, ID: 32}
 )
 
 // A place is an owner in the queue, and for how many seconds it is still waited for.
@@ -70,7 +72,7 @@ func (c *caller) line() (places []place) {
 	now := milliseconds(c.s)
 	all, _ := c.s.Do("LRANGE", queueName, "0", "-1").([]any)
 	known := map[string]Owner{}
-	for _, o := range []Owner{me, other, ann, ben} {
+	for _, o := range []Owner{me, other, ann, ben, jan, jim} {
 		known[o.String()] = o
 	}
 	for _, o := range all {
@@ -128,12 +130,12 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 	for _, x := range []fairRow{
 		{"free, nobody waits", "absent", nil, ask, Granted, mine, nil},
 		{"free, my turn: those behind come nearer", "absent", []place{{me, 20}, {ann, 30}, {ben, 40}}, ask, Granted, mine, []place{{ann, 20}, {ben, 30}}},
-		{"free, my turn: one who has three seconds keeps them", "absent", []place{{me, 3}, {ann, 3}, {ben, 30}}, ask, Granted, mine, []place{{ann, 3}, {ben, 20}}},
-		{"free, my turn: one whose room is small keeps three seconds", "absent", []place{{me, 5}, {ann, 6}, {ben, 2}}, ask, Granted, mine, []place{{ann, 3}, {ben, 2}}},
+		{"free, my turn: those behind have room for my lease and their places", "absent", []place{{me, 3}, {ann, 3}, {ben, 31}}, ask, Granted, mine, []place{{ann, 19}, {ben, 29}}},
 		{"free, one before me has died long ago", "absent", []place{{ann, -1}, {me, 20}}, ask, Granted, mine, nil},
 		{"free, one before me has no score", "absent", []place{{ann, unscored}, {me, 20}}, ask, Granted, mine, nil},
 		{"free, another's turn: nobody hears it", "absent", []place{{ann, 20}, {me, 30}}, ask, 100, "", []place{{ann, 3}, {me, 30}}},
 		{"free, nobody hears those before me", "absent", []place{{ann, 20}, {ben, 30}, {me, 40}}, ask, 100, "", []place{{ann, 3}, {ben, 3}, {me, 40}}},
+		{"free, nobody hears threads of Redisson before me", "absent", []place{{jan, 20}, {jim, 30}, {me, 40}}, ask, 100, "", []place{{jan, 3}, {jim, 30}, {me, 40}}},
 		{"free, those before me have been told", "absent", []place{{ann, 3}, {ben, 30}, {me, 40}}, ask, 100, "", []place{{ann, 3}, {ben, 30}, {me, 40}}},
 		{"free, another's turn, its time is nearly over", "absent", []place{{ann, 2}}, ask, 100, "", []place{{ann, 2}, {me, 12}}},
 		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 30}}},
@@ -195,7 +197,9 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"two wait, nobody counts", "me", []place{{ann, 20}, {ben, 30}}, quiet, Done, "", []place{{ann, 20}, {ben, 30}}},
 		{"the head has died long ago", "me", []place{{ann, -5}, {ben, 30}}, quiet, Done, "", []place{{ben, 30}}},
 		{"I leave the middle", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
-		{"I leave before one who has three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 3}, {ben, 30}}},
+		{"I leave before one who has three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 15}, {ben, 30}}},
+		{"I leave before one who has three seconds, and it is free", "absent", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, "", []place{{ann, 3}, {ben, 3}}},
+		{"two threads of Redisson wait whom nobody hears", "me", []place{{jan, 20}, {jim, 30}}, give, Done, "", []place{{jan, 3}, {jim, 30}}},
 		{"I leave the end", "others", []place{{ann, 20}, {ben, 30}, {me, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
 		{"I leave the head, and it is held", "others", []place{{me, 20}, {ann, 30}}, give, NotThere, theirs, []place{{ann, 20}}},
 		{"I leave the head, and it is free", "absent", []place{{me, 20}, {ann, 30}}, give, NotThere, "", []place{{ann, 3}}},
@@ -229,6 +233,35 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 	}
 }
 
+// A thread of Redisson's may live, though its time is over: it may have had room for no more than
+// 60 ms, and the lock was held for longer. It asks when it is told, and comes in again.
+func TestOneWhoseTimeIsOverIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, x := range []struct {
+		name  string
+		state string
+		run   func([]byte, resp.Form) []byte
+		told  int64 // also the next one, where it is free
+	}{
+		{"by one who asks", "others", fair(queue(false), true), 2},
+		{"by one who releases", "me", fairRelease(queue(false), 0), 3},
+		{"by one who takes it away", "me", fairForce(queue(false), ""), 3},
+	} {
+		c.lineUp(x.state, []place{{jan, -5}, {jim, -1}, {ann, 20}})
+		before := c.s.CommandStats()["publish"]
+		if _, err := c.run(x.run); err != nil {
+			t.Errorf("%s: %v", x.name, err)
+		}
+		if n := c.s.CommandStats()["publish"] - before; n != x.told {
+			t.Errorf("%s: %d are told", x.name, n)
+		}
+		if line := c.line(); line[0].owner != ann {
+			t.Errorf("%s: the queue is %v", x.name, line)
+		}
+	}
+}
+
 func TestFairForceKeepsTheQueue(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
@@ -236,6 +269,7 @@ func TestFairForceKeepsTheQueue(t *testing.T) {
 	for _, x := range []fairRow{
 		{"from any owner", "others", waiting, fairForce(queue(false), ""), Done, "", waiting},
 		{"the head is told", "others", waiting[:1], fairForce(queue(true), ""), Done, "", []place{{ann, 3}}},
+		{"a thread of Redisson's behind the head is not the next", "others", []place{{jan, 20}, {jim, 30}}, fairForce(queue(true), ""), Done, "", []place{{jan, 3}, {jim, 30}}},
 		{"that owner", "me", waiting, fairForce(queue(false), me.String()), Done, "", waiting},
 		{"another owner", "others", waiting, fairForce(queue(true), me.String()), 0, other.String(), waiting},
 		{"free: the head is told", "absent", waiting[:1], fairForce(queue(true), ""), 0, "", []place{{ann, 3}}},

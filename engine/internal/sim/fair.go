@@ -41,23 +41,30 @@ func (q *line) remove(owner string) {
 	delete(q.scores, owner)
 }
 
-// comeNearer takes the room away that was for one before the owner, but none of the last three
-// seconds.
-func (q *line) comeNearer(owner string, room, now int64) {
-	q.scores[owner] = max(q.scores[owner]-room, min(q.scores[owner], now+3000))
+// comeNearer takes the room away that was for one before them from the owners in the queue, from a
+// place on, but leaves them room for what the lock's lease has left, and for each place.
+func (q *line) comeNearer(from int, room, now, left int64) {
+	for i, owner := range q.owners[from:] {
+		score, least := q.scores[owner], now+left+int64(from+i+1)*room
+		if left == 0 {
+			least = min(score, least)
+		}
+		q.scores[owner] = max(score-room, least)
+	}
 }
 
-// purge takes out those at the head whose time is over.
-func (v *server) purge(key string) {
-	for q := v.lineOf(key); q != nil; q = v.lineOf(key) {
+// purge takes out those at the head whose time is over, and tells them.
+func (v *server) purge(c queueing) {
+	for q := v.lineOf(c.key); q != nil; q = v.lineOf(c.key) {
 		head := q.owners[0]
 		if q.scores[head] > v.milliseconds() {
 			return
 		}
 		q.remove(head)
 		if v.purged != nil {
-			v.purged(key, head)
+			v.purged(c.key, head)
 		}
+		v.announce(c.channel+":"+head, c.verb)
 	}
 }
 
@@ -87,14 +94,27 @@ func (v *server) wake(c queueing, place int) bool {
 	return false
 }
 
-// wakeFirst tells the first in the queue who hears it.
+// wakeFirst tells the first in the queue who hears it: threads of Redisson behind the head last.
 func (v *server) wakeFirst(c queueing) {
-	v.purge(c.key)
+	v.purge(c)
 	if q := v.lineOf(c.key); q != nil {
-		for i := range q.owners {
-			if v.wake(c, i) {
+		for i, owner := range q.owners {
+			if (i == 0 || !isThread(owner)) && v.wake(c, i) {
 				return
 			}
+		}
+		v.wakeThreads(c, q)
+	}
+}
+
+// isThread reports whether an owner is a thread of Redisson's: it has a short number.
+func isThread(owner string) bool { return len(owner)-strings.LastIndexByte(owner, ':')-1 <= 11 }
+
+// wakeThreads tells the first thread behind the head that hears it.
+func (v *server) wakeThreads(c queueing, q *line) {
+	for _, owner := range q.owners[1:] {
+		if isThread(owner) && v.announce(c.channel+":"+owner, c.verb) > 0 {
+			return
 		}
 	}
 }
@@ -103,14 +123,12 @@ func (v *server) wakeFirst(c queueing) {
 func (v *server) fair(keys, args []string) int64 {
 	c := queueingOf(keys, args)
 	lease, waits := c.rest[0], c.rest[1] == "1"
-	v.purge(c.key)
+	v.purge(c)
 	q, ttl := v.lineOf(c.key), v.left(c.key)
 	if ttl == -2 && (q == nil || q.owners[0] == c.owner) {
 		if q != nil {
 			q.remove(c.owner)
-			for owner := range q.scores {
-				q.comeNearer(owner, c.room, v.milliseconds())
-			}
+			q.comeNearer(0, c.room, v.milliseconds(), number(lease))
 		}
 		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
 	}
@@ -144,11 +162,18 @@ func (v *server) fair(keys, args []string) int64 {
 	}
 	q = v.lineOf(c.key)
 	for i, owner := range q.owners {
+		if owner == c.owner {
+			return 100
+		}
+		if i > 0 && isThread(owner) {
+			continue
+		}
 		short := q.scores[owner] <= v.milliseconds()+3000
-		if owner == c.owner || v.wake(c, i) || short {
-			break
+		if v.wake(c, i) || short {
+			return 100
 		}
 	}
+	v.wakeThreads(c, q)
 	return 100
 }
 
@@ -163,10 +188,8 @@ func (v *server) fairRelease(keys, args []string) int64 {
 	}
 	if q := v.lineOf(c.key); q != nil {
 		if place := slices.Index(q.owners, c.owner); place >= 0 {
-			for _, owner := range q.owners[place+1:] {
-				q.comeNearer(owner, c.room, v.milliseconds())
-			}
 			q.remove(c.owner)
+			q.comeNearer(place, c.room, v.milliseconds(), max(v.left(c.key), 0))
 		}
 	}
 	if code == script.NotThere && v.get(c.key) != nil && !v.has(c.key, c.rest[1]) {
@@ -219,12 +242,13 @@ func (s *Sim) leaves(owner string) bool {
 	return s.lives(owner) && s.denied[owner] == 0 && !s.ghosts[owner]
 }
 
-// purged checks that nobody has lost the place in a queue who could have kept it.
+// purged checks that nobody has lost the place in a queue who could have kept it. All waiters of a
+// process that shuts down have given up; a place that cannot be left while its slot moves stays.
 func (s *Sim) purged(key, owner string) {
 	s.tell("%s has lost its place for %s", owner, key)
 	for _, p := range s.processes {
 		for _, x := range p.sites {
-			if strings.HasPrefix(owner, x.engine.ID()+":") && !s.late[owner] && !s.ghosts[owner] && s.denied[owner] == 0 && !p.dead && p.awake() && !x.closed && s.healthy() && s.now.Sub(s.quiet) > recovers+s.lease && s.barredSince(key) > 5*time.Second {
+			if strings.HasPrefix(owner, x.engine.ID()+":") && !s.late[owner] && !s.ghosts[owner] && s.denied[owner] == 0 && !p.dead && p.refuses == 0 && p.awake() && !x.closed && s.healthy() && s.now.Sub(s.quiet) > recovers+s.lease && s.barredSince(key) > 5*time.Second {
 				s.fail("%s waits for %s, and has lost its place", owner, key)
 			}
 		}

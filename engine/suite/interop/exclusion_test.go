@@ -58,6 +58,9 @@ func TestBothExcludeEachOther(t *testing.T) {
 		if done < 2*threads*each && !k.slow {
 			t.Errorf("only %d sections in %v", done, limit)
 		}
+		if most := 5 * time.Second; !k.slow && (longest > int(most.Milliseconds()) || mine.longest > most) {
+			t.Errorf("somebody slept through a release: Java waited %d ms, Go %v", longest, mine.longest)
+		}
 		if few := pick(1, 10); mine.afterJava < few {
 			t.Errorf("Go followed Java %d times, want %d: too little was contended", mine.afterJava, few)
 		}

@@ -3,10 +3,13 @@ package interop
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // Threads of Java and goroutines that wait in one queue get the lock in the order in which they
@@ -59,4 +62,92 @@ func TestBothAreServedInTheOrderOfArrival(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A thread that waits for a minute has a place for as long as the lease lasts, and 60 ms more: Redisson
+// takes the seconds for milliseconds. The lock is held for longer; so its place is gone at the
+// release, and it is told.
+func TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease(t *testing.T) {
+	how := calm
+	how.lease = 6 * time.Second
+	onEachStage(t, how, func(k kind) bool { return k.queues }, func(t *testing.T, s *stage, k kind) {
+		x := s.subject(t, k, "room")
+		timeouts := "redisson_lock_timeout:{" + x.names[0] + "}"
+		h, err := x.lock(kit.Within(t, patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := x.ask("waiter", "tryseconds", 60)
+		kit.Eventually(t, "its place is over", func() bool {
+			last, _ := s.sites[0].do(t, timeouts, "ZRANGE", timeouts, "0", "0", "WITHSCORES").([]any)
+			if len(last) == 0 {
+				return false
+			}
+			until, err := strconv.ParseFloat(last[1].(string), 64)
+			return err == nil && float64(time.Now().UnixMilli()) > until+50
+		})
+		if err := h.Unlock(kit.Within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		released := time.Now()
+		if is := got.want(t); is != "true" {
+			t.Errorf("it got %q", is)
+		}
+		if d := time.Since(released); d > 1500*time.Millisecond { // it would sleep for 4 s at least
+			t.Errorf("it got the lock %v after the release", d)
+		}
+		x.ask("waiter", "unlock").want(t)
+	})
+}
+
+// A thread that lives waits behind two that have died, and a goroutine behind it. Told that it is not its
+// turn, the thread would ask again without a pause, and shorten nobody's time: the goroutine is told.
+func TestDeadThreadsBeforeALivingOne(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, ground{name: "standalone", sites: 1}, calm)
+	dies := startJVM(t)
+	theirs := dies.connect(t, s.sites[0], calm)
+	const name, queue = "x", "redisson_lock_queue:{x}"
+	m := s.engines[0].FairMutex(name)
+	h, err := m.Lock(kit.Within(t, patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := func(n int64) {
+		kit.Eventually(t, "it is queued", func() bool { return s.sites[0].do(t, queue, "LLEN", queue) == n })
+	}
+	for i := range 2 {
+		dies.ask(fmt.Sprint("dies", i), "lock", "fair", theirs+"/"+name, -1)
+		waits(int64(i + 1))
+	}
+	lives := s.jvm.ask("lives", "lock", "fair", s.clients[0]+"/"+name, -1)
+	waits(3)
+	last := m.LockAsync(kit.Within(t, patience))
+	waits(4)
+	dies.kill(t)
+	channel := "redisson_lock__channel:{" + name + "}"
+	kit.Eventually(t, "nobody hears the dead", func() bool {
+		first := s.sites[0].do(t, queue, "LINDEX", queue, "0").(string)
+		heard := s.sites[0].do(t, queue, "PUBSUB", "NUMSUB", channel+":"+first).([]any)
+		return heard[1] == int64(0)
+	})
+	before := s.scripts()
+	released := pace.Now()
+	if err := h.Unlock(kit.Within(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+	lives.want(t)
+	if d := released.Elapsed(); d > 9*time.Second { // three seconds for each of the dead
+		t.Errorf("the thread got it after %v", d)
+	}
+	s.jvm.ask("lives", "unlock", "fair", s.clients[0]+"/"+name).want(t)
+	if h, err = last.Await(kit.Within(t, patience)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Unlock(kit.Within(t, patience)); err != nil {
+		t.Error(err)
+	}
+	if n := s.scripts() - before; n > 1000 {
+		t.Errorf("%d scripts were called", n)
+	}
 }

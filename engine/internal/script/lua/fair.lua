@@ -7,27 +7,48 @@
 --
 -- The queue is Redisson's: an owner is waited for until its score, in ms since 1970, which has
 -- room for all who are before it. Those before it take that room away when they have had the
--- lock, but none of the last 3 seconds: an owner that nobody heard for may have no more, nor one
--- whose process counts less for a place. An owner that asks again has its score raised, if need
--- be, so that one who is alive is waited for however long the lock is held. The time is the
--- server's. The queue has an expiry, after the last score: without it what dead processes leave
--- would stay for good. It is a day at least: threads of Redisson, which set none, may come behind
--- the last one of ours, and keep the queue for long.
+-- lock. What is left has room for the lease and for each place, at least: Redisson takes a room
+-- away for each grant, and one that comes adds a room to the score of the last one; neither looks
+-- at the time. One whose score is over loses its place, and is told, as it may live: Redisson does not
+-- raise the score of a thread that waits, and gives one that waits for 60 s room for 60 ms. Then
+-- it asks, and comes in again at the end.
+--
+-- An owner of ours that asks again has its score raised, if need be, so that one who is alive is
+-- waited for however long the lock is held. The time is the server's. The queue has an expiry,
+-- after the last score: without it what dead processes leave would stay for good. It is a day at
+-- least: threads of Redisson, which set none, may come behind the last one of ours, and keep the
+-- queue for long.
 --
 -- If the lock is free and it is another's turn, that one is told once more. If nobody hears it,
 -- it has 3 seconds to ask: a process that has died does not hold up the queue for longer. So
--- those behind it are told at once, too, until one is heard: they may be of the same process.
--- If it has no more than that already, they have been told before.
+-- those behind it are told at once, too, until one is heard: they may be of the same process, and
+-- have the same 3 seconds. But threads of Redisson are told only if nobody of ours is: while it is
+-- not their turn they ask again without a pause. Nor have they 3 seconds: one that is about to
+-- listen would ask, sleep, and not have its score raised. Owners of ours have long numbers. One
+-- that has no more than 3 seconds already has been told before.
 -- A repeat finds the owner, as with acquire.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local owner, room = ARGV[1], tonumber(ARGV[5])
+local function tell(other) -- how many hear it, and whether it was refused
+  local heard, refused, verb, channel = 0, false, ARGV[3], ARGV[2] .. ':' .. other
+  if verb == 'BOTH' then
+    local reply = redis.pcall('PUBLISH', channel, '0')
+    if type(reply) == 'number' then heard = reply else refused = true end
+    verb = 'SPUBLISH'
+  end
+  local reply = redis.pcall(verb, channel, '0')
+  if type(reply) == 'number' then heard = heard + reply else refused = true end
+  return heard, refused
+end
+
 local head = redis.call('LINDEX', KEYS[2], 0)
 while head do
   local score = redis.call('ZSCORE', KEYS[3], head)
   if score and tonumber(score) > now then break end
   redis.call('LPOP', KEYS[2])
   redis.call('ZREM', KEYS[3], head)
+  tell(head)
   head = redis.call('LINDEX', KEYS[2], 0)
 end
 
@@ -42,10 +63,9 @@ if ttl == -2 and (not head or head == owner) then
   if head then
     redis.call('LPOP', KEYS[2])
     redis.call('ZREM', KEYS[3], owner)
-    local others = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
-    for i = 1, #others, 2 do
-      local score = tonumber(others[i + 1])
-      redis.call('ZADD', KEYS[3], math.max(score - room, math.min(score, now + 3000)), others[i])
+    for i, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+      local score = tonumber(redis.call('ZSCORE', KEYS[3], other))
+      if score then redis.call('ZADD', KEYS[3], math.max(score - room, now + ARGV[6] + i * room), other) end
     end
   end
   return -2
@@ -74,20 +94,24 @@ if ARGV[7] == '1' then
 end
 if ttl ~= -2 then return ttl end
 
+local threads, told = {}, false -- of Redisson, behind the head
 for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
   local other = redis.call('LINDEX', KEYS[2], i)
-  if other == owner then break end
-  local heard, refused, verb, channel = 0, false, ARGV[3], ARGV[2] .. ':' .. other
-  if verb == 'BOTH' then
-    local reply = redis.pcall('PUBLISH', channel, '0')
-    if type(reply) == 'number' then heard = reply else refused = true end
-    verb = 'SPUBLISH'
+  told = other == owner -- it asks again soon
+  if told then break end
+  if i > 0 and #string.match(other, '%d*$') <= 11 then
+    threads[#threads + 1] = other
+  else
+    local heard, refused = tell(other)
+    local score = redis.call('ZSCORE', KEYS[3], other)
+    told = heard > 0 or refused or ARGV[4] ~= '1' or not score or tonumber(score) <= now + 3000
+    if told then break end
+    redis.call('ZADD', KEYS[3], now + 3000, other)
   end
-  local reply = redis.pcall(verb, channel, '0')
-  if type(reply) == 'number' then heard = heard + reply else refused = true end
-  if heard > 0 or refused or ARGV[4] ~= '1' then break end
-  local score = redis.call('ZSCORE', KEYS[3], other)
-  if not score or tonumber(score) <= now + 3000 then break end
-  redis.call('ZADD', KEYS[3], now + 3000, other)
+end
+if not told then
+  for _, thread in ipairs(threads) do
+    if tell(thread) > 0 then break end
+  end
 end
 return 100

@@ -16,16 +16,7 @@ local code = free and 0 or 1
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local head = redis.call('LINDEX', KEYS[2], 0)
-while head do
-  local score = redis.call('ZSCORE', KEYS[3], head)
-  if score and tonumber(score) > now then break end
-  redis.call('LPOP', KEYS[2])
-  redis.call('ZREM', KEYS[3], head)
-  head = redis.call('LINDEX', KEYS[2], 0)
-end
-for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
-  local other = redis.call('LINDEX', KEYS[2], i)
+local function tell(other) -- how many hear it, and whether it was refused
   local heard, refused, verb, channel = 0, false, ARGV[3], ARGV[2] .. ':' .. other
   if verb == 'BOTH' then
     local reply = redis.pcall('PUBLISH', channel, '0')
@@ -34,10 +25,36 @@ for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
   end
   local reply = redis.pcall(verb, channel, '0')
   if type(reply) == 'number' then heard = heard + reply else refused = true end
-  if refused and code == 1 then code = 2 end
-  if heard > 0 or refused or ARGV[4] ~= '1' then break end
-  local score = redis.call('ZSCORE', KEYS[3], other)
-  if score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+  return heard, refused
+end
+
+local head = redis.call('LINDEX', KEYS[2], 0)
+while head do
+  local score = redis.call('ZSCORE', KEYS[3], head)
+  if score and tonumber(score) > now then break end
+  redis.call('LPOP', KEYS[2])
+  redis.call('ZREM', KEYS[3], head)
+  tell(head)
+  head = redis.call('LINDEX', KEYS[2], 0)
+end
+local threads, told = {}, false -- as in fair
+for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
+  local other = redis.call('LINDEX', KEYS[2], i)
+  if i > 0 and #string.match(other, '%d*$') <= 11 then
+    threads[#threads + 1] = other
+  else
+    local heard, refused = tell(other)
+    if refused and code == 1 then code = 2 end
+    told = heard > 0 or refused or ARGV[4] ~= '1'
+    if told then break end
+    local score = redis.call('ZSCORE', KEYS[3], other)
+    if score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+  end
+end
+if not told then
+  for _, thread in ipairs(threads) do
+    if tell(thread) > 0 then break end
+  end
 end
 redis.call('DEL', KEYS[1])
 return code

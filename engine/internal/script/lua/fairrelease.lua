@@ -10,7 +10,10 @@
 -- head whenever the lock is found free: it may have been released without a message. A head
 -- that nobody hears has 3 seconds to ask, as in fair, and the next one is told, too: it asks from
 -- now on. While the lock stays taken it is nobody's turn: they are told when that ends, no more;
--- so, too, if retire alone has begun that.
+-- so, too, if retire alone has begun that. One whose time is over is told as well, as in fair.
+--
+-- Of a key that has gone nothing may be asked while the slot is being migrated. Who has been
+-- released is not refused for that.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local owner, room, rest = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -31,30 +34,26 @@ elseif redis.call('HDEL', KEYS[1], owner) == 1 then
 end
 local waits = redis.call('ZSCORE', KEYS[3], owner)
 if waits then
-  local behind = false
-  for _, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-    local score = behind and tonumber(redis.call('ZSCORE', KEYS[3], other))
-    if score then -- as in fair
-      redis.call('ZADD', KEYS[3], math.max(score - room, math.min(score, now + 3000)), other)
+  local place, left = 0, redis.pcall('PTTL', KEYS[1])
+  left = type(left) == 'number' and math.max(left, 0) or 0
+  for i, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    local score = place > 0 and tonumber(redis.call('ZSCORE', KEYS[3], other))
+    if score then -- as in fair, but nobody who may be dead gets more time while the lock is free
+      local least = now + left + (i - 1) * room
+      if left == 0 then least = math.min(score, least) end
+      redis.call('ZADD', KEYS[3], math.max(score - room, least), other)
     end
-    behind = behind or other == owner
+    if other == owner then place = i end
   end
   redis.call('LREM', KEYS[2], 0, owner)
   redis.call('ZREM', KEYS[3], owner)
 end
-local free = redis.call('PTTL', KEYS[1]) == -2
+local free = redis.pcall('PTTL', KEYS[1])
+if type(free) == 'table' and (code == -3 or rest > 0) then return free end
+free = free == -2 or type(free) == 'table'
 if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then return -3 end
 
-local head = redis.call('LINDEX', KEYS[2], 0)
-while head do
-  local score = redis.call('ZSCORE', KEYS[3], head)
-  if score and tonumber(score) > now then break end
-  redis.call('LPOP', KEYS[2])
-  redis.call('ZREM', KEYS[3], head)
-  head = redis.call('LINDEX', KEYS[2], 0)
-end
-for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
-  local other = redis.call('LINDEX', KEYS[2], i)
+local function tell(other) -- how many hear it, and whether it was refused
   local heard, refused, verb, channel = 0, false, ARGV[3], ARGV[2] .. ':' .. other
   if verb == 'BOTH' then
     local reply = redis.pcall('PUBLISH', channel, '0')
@@ -63,9 +62,36 @@ for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
   end
   local reply = redis.pcall(verb, channel, '0')
   if type(reply) == 'number' then heard = heard + reply else refused = true end
-  if refused and code == 1 then code = 2 end
-  if heard > 0 or refused or ARGV[4] ~= '1' then break end
-  local score = redis.call('ZSCORE', KEYS[3], other)
-  if free and score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+  return heard, refused
+end
+
+local head = redis.call('LINDEX', KEYS[2], 0)
+while head do
+  local score = redis.pcall('ZSCORE', KEYS[3], head)
+  if type(score) == 'string' and tonumber(score) > now then break end
+  redis.call('LPOP', KEYS[2])
+  redis.call('ZREM', KEYS[3], head)
+  tell(head)
+  head = redis.pcall('LINDEX', KEYS[2], 0)
+  if type(head) == 'table' then head = nil end
+end
+local threads, told = {}, false -- as in fair
+for i = 0, head and redis.call('LLEN', KEYS[2]) - 1 or -1 do
+  local other = redis.call('LINDEX', KEYS[2], i)
+  if i > 0 and #string.match(other, '%d*$') <= 11 then
+    threads[#threads + 1] = other
+  else
+    local heard, refused = tell(other)
+    if refused and code == 1 then code = 2 end
+    told = heard > 0 or refused or ARGV[4] ~= '1'
+    if told then break end
+    local score = redis.call('ZSCORE', KEYS[3], other)
+    if free and score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+  end
+end
+if not told then
+  for _, thread in ipairs(threads) do
+    if tell(thread) > 0 then break end
+  end
 end
 return code

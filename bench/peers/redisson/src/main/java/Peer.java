@@ -1,5 +1,6 @@
 import static java.util.Map.entry;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -75,6 +76,8 @@ public final class Peer {
             }),
             // KIND PLACES WAIT LEASE -> true or false
             entry("try", w -> lock(w).tryLock(Long.parseLong(w[2]), Long.parseLong(w[3]), MILLISECONDS)),
+            // KIND PLACES SECONDS -> true or false
+            entry("tryseconds", w -> lock(w).tryLock(Long.parseLong(w[2]), SECONDS)),
             // KIND PLACES, fenced -> the token
             entry("fence", w -> ((RFencedLock) lock(w)).lockAndGetToken()),
             // KIND PLACES
