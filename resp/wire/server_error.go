@@ -12,7 +12,8 @@ import (
 // refused or one that its script called: where in a script it happened is left out.
 type ServerError struct {
 	// Code is the first word, upper case by convention: "WRONGTYPE", "BUSY". What the
-	// ACL forbids is "NOPERM", inside scripts too.
+	// ACL forbids is "NOPERM", inside scripts too, and "TRYAGAIN" is also what a script is told of
+	// a key that has gone, by its own hand perhaps, while the slot is being migrated.
 	Code string
 	// Message is the whole text, the code included.
 	Message string
@@ -24,8 +25,12 @@ func (e *ServerError) Error() string { return e.Message }
 func NewServerError(line []byte) *ServerError {
 	message := withoutPlace(string(line))
 	code, text, _ := strings.Cut(message, " ")
-	if code == "ERR" && (strings.HasPrefix(text, denialBefore72) || strings.HasPrefix(text, denialSince72)) {
+	switch {
+	case code != "ERR":
+	case strings.HasPrefix(text, denialBefore72) || strings.HasPrefix(text, denialSince72):
 		code, message = "NOPERM", "NOPERM "+text
+	case strings.HasPrefix(text, elsewhere) || strings.HasPrefix(text, elsewhereBefore7):
+		code, message = "TRYAGAIN", "TRYAGAIN "+text
 	}
 	return &ServerError{Code: code, Message: message}
 }
@@ -34,6 +39,14 @@ func NewServerError(line []byte) *ServerError {
 const (
 	denialBefore72 = "The user executing the script can't "
 	denialSince72  = "ACL failure in script: "
+)
+
+// What servers say, without a code, of a key that a command in a script does not find, in a slot
+// that leaves the node, or does not find whole, in a slot that comes: to a command alone they would
+// say ASK or TRYAGAIN. (Or of one in another slot, which no script of ours asks for.)
+const (
+	elsewhere        = "Script attempted to access a non local key in a cluster node"
+	elsewhereBefore7 = "Lua script attempted to access a non local key in a cluster node"
 )
 
 // Servers put the place of the error around that of a command in a script. Up to Redis
@@ -65,6 +78,12 @@ func withoutPlace(line string) string {
 		return "ERR " + inner // of Lua, or a refusal that has no code
 	}
 	return inner
+}
+
+// Within reports whether a script was refused when it had begun, for a key that is elsewhere: what
+// it did before that is done.
+func (e *ServerError) Within() bool {
+	return e.Begins("TRYAGAIN "+elsewhere, "TRYAGAIN "+elsewhereBefore7)
 }
 
 // Begins reports whether the message begins with one of these.

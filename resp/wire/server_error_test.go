@@ -52,6 +52,14 @@ func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
 			"ERR ACL failure in script: No permissions to access a key" + end,
 			"ERR ACL failure in script: No permissions to access a key",
 		}},
+		{"TRYAGAIN Script attempted to access a non local key in a cluster node", []string{
+			"ERR Script attempted to access a non local key in a cluster node" + end,
+			"ERR Script attempted to access a non local key in a cluster node", // pcall
+		}},
+		{"TRYAGAIN Lua script attempted to access a non local key in a cluster node", []string{
+			call + raw + "Lua script attempted to access a non local key in a cluster node",
+			raw + "Lua script attempted to access a non local key in a cluster node",
+		}},
 		{"ERR user_script:8: attempt to compare number with string", []string{
 			call + "user_script:8: attempt to compare number with string",
 			"ERR user_script:8: attempt to compare number with string" + end,

@@ -24,11 +24,15 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 	if reply.Ack != nil {
 		o.Ack = reply.Ack
 	}
+	if refused, ok := o.Err.(*wire.ServerError); ok {
+		o.Begun = refused.Within()
+	}
 	v := reply.Value
 	if o.Err == nil && c.Also != nil {
 		v, o.Also = parts(v, c)
 		if v.Kind == wire.KindError {
-			o.Err = wire.NewServerError(v.Bytes)
+			refused := wire.NewServerError(v.Bytes)
+			o.Err, o.Moving = refused, o.Moving || refused.Code == "TRYAGAIN"
 		}
 	}
 	if o.Err == nil && what == machine.Acquiring && c.Also == nil {

@@ -179,6 +179,7 @@ type Outcome struct {
 	Verdict   Verdict
 	Answer    Answer
 	Moving    bool          // the slot is being migrated
+	Begun     bool          // it is a refusal, of a script that had begun: what it did before is done
 	TTL       time.Duration // negative: the key has no expiry
 	Token     int64         // of an acquire: the fencing token, if the kind has one
 	Also      []Outcome     // of the debts of Command.Also, if the server has dealt with each

@@ -112,6 +112,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	case o.Verdict == Busy:
 		r.Port.Refused(*o)
 		h.moving = h.moving || o.Moving
+		h.asked = h.asked || o.Begun && c.What == Unlocking
 		h.more().refusal = o.Err
 		h.boundRelease()
 	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():

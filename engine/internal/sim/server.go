@@ -308,11 +308,14 @@ func (v *server) several(key string, args []string, dst []byte) []byte {
 	var codes []int64
 	freed, taken := false, int64(0)
 	for _, owner := range released {
-		if v.remove(key, owner) {
+		if v.has(key, owner) {
 			codes, freed = append(codes, script.Done), true
 		} else {
 			codes = append(codes, script.NotThere)
 		}
+	}
+	for _, owner := range released {
+		v.remove(key, owner)
 	}
 	if taker != "" {
 		taken = scripts[script.Acquire](v, key, []string{lease, taker})

@@ -4,7 +4,8 @@
 -- an array: how many are to be had, how many are held
 --
 -- Permits that have expired come back first, and are announced, as with Redisson. A user who may
--- not count takes back none.
+-- not count takes back none. Of a key that has gone nothing may be asked while its slot is being
+-- migrated, so the held are counted first.
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local value = redis.call('GET', KEYS[1])
@@ -14,10 +15,13 @@ if not value then -- only a primary may say so; this does nothing there
 end
 value = tonumber(value or 0)
 if not value then return redis.pcall('HLEN', KEYS[1]) end -- a string that is no number: WRONGTYPE
+local held = redis.call('ZCARD', KEYS[2])
 if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
   local may = redis.pcall('INCRBY', KEYS[1], 0)
   if type(may) == 'table' and not string.find(may.err, 'OOM', 1, true) then return may end
-  value = redis.call('INCRBY', KEYS[1], redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now))
+  local back = redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now)
+  held = held - back
+  value = redis.call('INCRBY', KEYS[1], back)
   local verb = ARGV[2]
   if value > 0 and verb == 'BOTH' then
     redis.pcall('PUBLISH', ARGV[1], value)
@@ -25,4 +29,4 @@ if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
   end
   if value > 0 and verb ~= '' then redis.pcall(verb, ARGV[1], value) end
 end
-return {value, redis.call('ZCARD', KEYS[2])}
+return {value, held}

@@ -3,7 +3,8 @@
 -- ARGV[1] lease, ms   ARGV[2] channel   ARGV[3] PUBLISH, SPUBLISH, BOTH or ''   ARGV[4...] ids
 -- -2: granted, all of them   >= 0: too few, ms until the next one expires   -1: too few, none expires
 --
--- Permits that have expired come back first, as with Redisson. What is left of them is announced.
+-- Permits that have expired come back first, as with Redisson. What is left of them is announced,
+-- also if the rest is refused: if they were all, that is so while the slot is being migrated.
 -- An id that is there already was granted by this: ids are used once, so a repeat is harmless. A
 -- user who may not count gets no permit, and takes back none. If the semaphore has an expiry, so
 -- have the ids.
@@ -32,20 +33,26 @@ if value >= n then
     ids[#ids + 1] = ends
     ids[#ids + 1] = ARGV[i]
   end
-  redis.call('ZADD', KEYS[2], unpack(ids))
-  local taken = redis.pcall('DECRBY', KEYS[1], n)
-  if type(taken) == 'table' then
-    redis.call('ZREM', KEYS[2], unpack(ARGV, 4))
-    return taken
+  local added = redis.pcall('ZADD', KEYS[2], unpack(ids))
+  if type(added) == 'table' then
+    code = added
+  else
+    local taken = redis.pcall('DECRBY', KEYS[1], n)
+    if type(taken) == 'table' then
+      redis.call('ZREM', KEYS[2], unpack(ARGV, 4))
+      code = taken
+    else
+      value = taken
+      local left = redis.call('PTTL', KEYS[1])
+      if left > 0 then redis.pcall('PEXPIRE', KEYS[2], left) end
+      code = -2
+    end
   end
-  value = taken
-  local left = redis.call('PTTL', KEYS[1])
-  if left > 0 then redis.pcall('PEXPIRE', KEYS[2], left) end
-  code = -2
 else
-  local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+  local first = redis.pcall('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
   local left = tonumber(first[2] or -1)
   if left > 0 and left < 922337203685477 then code = left - now end
+  if first.err then code = first end
 end
 if back > 0 and value > 0 then
   local verb = ARGV[3]

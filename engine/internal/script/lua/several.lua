@@ -4,20 +4,19 @@
 -- an array: 1, 2 or -3 for each that is released, as release answers; then, if an owner takes
 -- it, what acquire answers, or the error of that
 --
--- A server that refuses every write refuses the first release, and so all of it. If only the
+-- A server that refuses every write refuses the releases, which are one, and so all of it. If only the
 -- taking is refused, for want of a right, the releases have been done by then: so that error is
 -- an element. (A server without memory lets it pass after a release.) Nobody is woken for a
--- lock that is taken again.
-local codes, released = {}, false
+-- lock that is taken again. While the slot is being migrated nothing may be asked of a hash that
+-- has gone: so the releases are one, and the taking is an element then, too.
+local codes = {}
 for i = 5, #ARGV do
-  codes[i - 4] = -3
-  if redis.call('HDEL', KEYS[1], ARGV[i]) == 1 then
-    codes[i - 4], released = 1, true
-  end
+  codes[i - 4] = redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 and 1 or -3
 end
+local released = redis.call('HDEL', KEYS[1], unpack(ARGV, 5)) > 0
 local taken
 if ARGV[4] ~= '' then
-  taken = redis.call('PTTL', KEYS[1])
+  taken = redis.pcall('PTTL', KEYS[1])
   if taken == -2 then
     local reply = redis.pcall('HSET', KEYS[1], ARGV[4], 1)
     if type(reply) ~= 'table' then
@@ -25,7 +24,7 @@ if ARGV[4] ~= '' then
       if type(reply) == 'table' then redis.call('HDEL', KEYS[1], ARGV[4]) end
     end
     if type(reply) == 'table' then taken = reply end
-  elseif redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1 then
+  elseif type(taken) ~= 'table' and redis.call('HEXISTS', KEYS[1], ARGV[4]) == 1 then
     if taken < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
     taken = -2
   end
