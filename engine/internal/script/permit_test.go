@@ -265,6 +265,33 @@ func TestPermitThatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
+// Who is told that it is refused has taken nothing away: the permit keeps its holder and its lease.
+func TestPermitThatMayNotBeGivenBackStays(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	id := mine.Permits()[0]
+	for _, rights := range [][]string{{"incrby"}, {"incrby", "zadd"}, {"zrem"}} {
+		c.s.Do("FLUSHALL")
+		c.s.Do("SET", lockName, "2")
+		putPermit(c.s, id, time.Minute)
+		before := c.s.Do("ZSCORE", heldKey, string(id[:]))
+		for _, right := range rights {
+			c.s.Do("ACL", "SETUSER", "default", "-"+right)
+		}
+		_, err := c.run(givePermits(mine))
+		for _, right := range rights {
+			c.s.Do("ACL", "SETUSER", "default", "+"+right)
+		}
+		var refused *resp.ServerError
+		if !errors.As(err, &refused) || refused.Code != "NOPERM" {
+			t.Errorf("without %v: %v, want NOPERM", rights, err)
+		}
+		if after := c.s.Do("ZSCORE", heldKey, string(id[:])); after != before || c.permits() != "2 to be had, 1 held" {
+			t.Errorf("without %v: it was held until %v, is until %v; %s", rights, before, after, c.permits())
+		}
+	}
+}
+
 // A user who may not count loses no permit that has expired.
 func TestExpiredPermitsStayIfTheyMayNotBeCounted(t *testing.T) {
 	t.Parallel()

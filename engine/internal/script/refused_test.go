@@ -206,6 +206,7 @@ func TestSeveralThatMayNotTakeHasReleased(t *testing.T) {
 		refuse, allow []string
 		code          string
 	}{
+		"no right to pttl":   {[]string{"ACL", "SETUSER", "default", "-pttl"}, []string{"ACL", "SETUSER", "default", "+@all"}, "NOPERM"},
 		"no right to hset":   {[]string{"ACL", "SETUSER", "default", "-hset"}, []string{"ACL", "SETUSER", "default", "+@all"}, "NOPERM"},
 		"no right to expire": {[]string{"ACL", "SETUSER", "default", "-pexpire"}, []string{"ACL", "SETUSER", "default", "+@all"}, "NOPERM"},
 	} {

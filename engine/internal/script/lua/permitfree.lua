@@ -7,16 +7,20 @@
 -- An id comes back once, so a repeat is harmless. One that has expired, and
 -- that nobody took meanwhile, was held until now. The message is the number that can be had now, by
 -- which Redisson wakes as many: never 0, and never less. The first write needs no memory, so that
--- a server that has none left lets the rest pass, too.
-local back = redis.call('ZREM', KEYS[2], unpack(ARGV, 3))
+-- a server that has none left lets the rest pass, too. It takes nothing away: who may not do all of
+-- this is refused before any id is gone.
+redis.call('ZREM', KEYS[2], '')
+local back = 0
+for i = 3, #ARGV do
+  if redis.call('ZSCORE', KEYS[2], ARGV[i]) then back = back + 1 end
+end
 if back == 0 then return -3 end
 local value = redis.pcall('INCRBY', KEYS[1], back)
-if type(value) == 'table' then
-  if not string.find(value.err, 'WRONGTYPE', 1, true) then -- they have expired: who may count takes them back
-    for i = 1, back do redis.call('ZADD', KEYS[2], 0, ARGV[2 + i]) end
-  end
-  return value
+local refused = type(value) == 'table'
+if not refused or string.find(value.err, 'WRONGTYPE', 1, true) then
+  redis.call('ZREM', KEYS[2], unpack(ARGV, 3))
 end
+if refused then return value end
 local code, verb = 1, ARGV[2]
 if value > 0 then
   if verb == 'BOTH' then

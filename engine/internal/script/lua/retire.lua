@@ -9,7 +9,8 @@
 --
 -- The first write needs no memory, so that a server that has none left lets the rest
 -- pass, too. The expiry comes first: whatever this user may not do, the lock neither stays
--- for good nor is free too soon. (HDEL of what is absent: as in reenter.)
+-- for good nor is free too soon. (HDEL of what is absent: as in reenter.) The message comes next:
+-- if the rest is refused, this is asked again until the lock has expired, and tells nobody then.
 --
 -- Up to Redis 7.0 a rest of 1 ms may be over when PEXPIRE looks at the clock again; then it
 -- deletes the key. HSET would make a new one, without an expiry.
@@ -18,14 +19,14 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return -3
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-  redis.call('HSET', KEYS[1], ARGV[3], 1)
-  redis.call('HDEL', KEYS[1], ARGV[1])
-end
 local code, verb = 1, ARGV[5]
 if verb == 'BOTH' then
   if type(redis.pcall('PUBLISH', ARGV[4], '0')) == 'table' then code = 2 end
   verb = 'SPUBLISH'
 end
 if verb ~= '' and type(redis.pcall(verb, ARGV[4], '0')) == 'table' then code = 2 end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  redis.call('HSET', KEYS[1], ARGV[3], 1)
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
 return code

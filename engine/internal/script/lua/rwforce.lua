@@ -4,10 +4,12 @@
 -- 1: it was held so and is free now   2: the same, but the server refused the message
 -- 0: not held so, or not by that owner
 --
--- HDEL of what is absent: as in reenter. A timeout key that cannot be deleted ends by itself.
+-- HDEL of what is absent: as in reenter. It comes first, so that who may take it from readers and
+-- not from a writer, or the other way round, does neither. A timeout key that cannot be deleted
+-- ends by itself.
+redis.call('HDEL', KEYS[1], '')
 if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[2]
   or ARGV[1] ~= '' and (ARGV[1] == 'mode' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
-  redis.call('HDEL', KEYS[1], '')
   return 0
 end
 local fields = redis.call('HGETALL', KEYS[1])

@@ -17,11 +17,21 @@
 -- slot is being migrated. Then timeout keys may be elsewhere. On the node that they leave they
 -- are refused; on the other one they only seem to be absent, so EXISTS is asked with two keys,
 -- which that refuses. Who is in doubt changes nothing.
+--
+-- A mode alone keeps writers out, and nobody would take it away: the last one leaves with rights
+-- that it has shown. So does a writer that leaves readers behind. What comes after the owner has gone
+-- is refused to nobody: asked again, this would find nothing, and tell nobody.
 local key, owner, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local had = tonumber(redis.call('HGET', key, owner) or 0) or 0
+local field = redis.call('HGET', key, owner)
+local had = tonumber(field or 0) or 0
 local function timeout(of, i) return ARGV[3] .. ':' .. of .. ':rwlock_timeout:' .. i end
 
+local others = redis.call('HLEN', key) > 2 -- who may not is refused before anything is given back
 local reads = ARGV[4] == '0'
+if others and not reads and field then
+  redis.call('HDEL', key, '')
+  redis.call('HSET', key, 'mode', 'read')
+end
 if count > 0 then
   redis.call('HDEL', key, '') -- a write that needs no memory, as in leave
   if redis.call('HEXISTS', key, owner) == 0 then return -3 end
@@ -37,18 +47,19 @@ end
 
 local tell = not reads
 if redis.call('HLEN', key) < 2 then -- nobody is left
-  redis.call('DEL', key)
+  if redis.call('HDEL', key, 'mode') == 0 then redis.pcall('DEL', key) end
   tell = true
 elseif not reads or redis.call('HGET', key, 'mode') == 'read' then
-  if not reads then redis.call('HSET', key, 'mode', 'read') end
-  local ttl, left, doubt = redis.call('PTTL', key), 0, false
+  local ttl, left, doubt = redis.pcall('PTTL', key), 0, false
+  if type(ttl) == 'table' then ttl, doubt = 0, true end
   local enough = ttl - ttl / 10
   local fields = {}
-  for _, field in ipairs(redis.pcall('HRANDFIELD', key, 3)) do -- from Redis 6.2 on
-    local lease = redis.pcall('PTTL', timeout(field, 1))
+  for _, of in ipairs(redis.pcall('HRANDFIELD', key, 3)) do -- from Redis 6.2 on
+    local lease = redis.pcall('PTTL', timeout(of, 1))
     if type(lease) ~= 'table' then left = math.max(left, lease) end
   end
-  if left < enough then fields = redis.call('HGETALL', key) end
+  if left < enough then fields = redis.pcall('HGETALL', key) end
+  if fields.err then doubt = true end
   for f = 1, #fields, 2 do
     for i = 1, tonumber(fields[f + 1]) or 0 do
       local lease = redis.pcall('PTTL', timeout(fields[f], i))
@@ -59,7 +70,7 @@ elseif not reads or redis.call('HGET', key, 'mode') == 'read' then
     if doubt or left >= enough then break end
   end
   if not doubt and left < enough then
-    if left > 1 then redis.call('PEXPIRE', key, left) else redis.call('DEL', key) end
+    if left > 1 then redis.pcall('PEXPIRE', key, left) else redis.pcall('DEL', key) end
     tell = true
   end
 end

@@ -13,6 +13,15 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
 end
 local rest, nobody, read = tonumber(ARGV[2]), ARGV[3], redis.call('HLEN', KEYS[1]) > 2
 redis.call('PEXPIRE', KEYS[1], read and math.max(rest, redis.call('PTTL', KEYS[1])) or rest)
+local code = 1
+for _, message in ipairs({'1', '00'}) do -- as in rwrelease
+  local verb = ARGV[5]
+  if verb == 'BOTH' then
+    if type(redis.pcall('PUBLISH', ARGV[4], message)) == 'table' then code = 2 end
+    verb = 'SPUBLISH'
+  end
+  if verb ~= '' and type(redis.pcall(verb, ARGV[4], message)) == 'table' then code = 2 end
+end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   if read then
     local reader = string.gsub(nobody, ':write$', '')
@@ -24,14 +33,5 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   end
   redis.call('HSET', KEYS[1], nobody, 1)
   redis.call('HDEL', KEYS[1], ARGV[1])
-end
-local code = 1
-for _, message in ipairs({'1', '00'}) do -- as in rwrelease
-  local verb = ARGV[5]
-  if verb == 'BOTH' then
-    if type(redis.pcall('PUBLISH', ARGV[4], message)) == 'table' then code = 2 end
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' and type(redis.pcall(verb, ARGV[4], message)) == 'table' then code = 2 end
 end
 return code
