@@ -125,13 +125,16 @@ var renewals = [Renewals]func(dst []byte, form resp.Form, list []script.Renewal)
 }
 
 // keyByKey is the same for one tenure in several commands of one key each.
+//
+// The hash of readers is first, since it tells whether the reader has gone, and once more at the
+// end: between the first command and the second, another reader may leave. It finds the
+// timeout key as it was, and makes the time of the hash as short as that.
 var keyByKey = [Renewals][]func(dst []byte, form resp.Form, one script.Renewal) []byte{
-	RenewsReaders: {
-		func(dst []byte, form resp.Form, one script.Renewal) []byte {
-			return script.AppendRenew(dst, form, []script.Renewal{one})
-		},
-		script.AppendRaise,
-	},
+	RenewsReaders: {appendRenewOne, script.AppendRaise, appendRenewOne},
+}
+
+func appendRenewOne(dst []byte, form resp.Form, one script.Renewal) []byte {
+	return script.AppendRenew(dst, form, []script.Renewal{one})
 }
 
 // Renewal is that of the kind.

@@ -59,6 +59,15 @@ func TestReadersWhoseKeysAreApartAreRenewedKeyByKey(t *testing.T) {
 		}
 		l.answer(s, all(script.Renewed))
 	}
+	if readers[0].times() != 0 {
+		t.Error("renewed, with a hash that a reader who left may have made shorter")
+	}
+	for _, s := range l.take(2) {
+		if !s.calls(script.Renew) {
+			t.Fatal("the hash is not renewed once more")
+		}
+		l.answer(s, all(script.Renewed))
+	}
 	for _, r := range readers {
 		if r.times() != 1 || r.renewed[0] != began {
 			t.Errorf("renewed %v, want once, as of %v, when the first key was", r.renewed, began)
@@ -81,6 +90,21 @@ func TestAReaderWhoseHashIsGoneIsToldKeyByKeyToo(t *testing.T) {
 	l.answer(out[0], all(script.Gone))
 	if readers[0].live() || len(readers[0].gone) != 1 {
 		t.Errorf("gone %v", readers[0].gone)
+	}
+	l.empty()
+}
+
+// Another reader leaves between the commands, finds that the timeout key has ended, and takes the
+// hash away.
+func TestAReaderWhoseHashGoesBetweenTheCommandsIsTold(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	readers, out := l.apart(1)
+	l.answer(out[0], all(script.Renewed))
+	l.answer(l.take(1)[0], all(script.Renewed))
+	l.answer(l.take(1)[0], all(script.Gone))
+	if readers[0].live() || readers[0].times() != 0 {
+		t.Errorf("live %v, renewed %d times", readers[0].live(), readers[0].times())
 	}
 	l.empty()
 }

@@ -181,8 +181,8 @@ func AppendReadRenew(dst []byte, form resp.Form, list []Renewal) []byte {
 	return dst
 }
 
-// AppendRaise appends raise: the second half of readrenew for one read lock, whose first half is
-// renew. Either of them has one key only.
+// AppendRaise appends raise: what readrenew does with the timeout key of one read lock. renew does the
+// rest. Either of them has one key only.
 func AppendRaise(dst []byte, form resp.Form, one Renewal) []byte {
 	dst = Raise.begin(dst, form, 1, 1)
 	dst = appendTimeoutKey(dst, one.Key, one.Owner, 1)
