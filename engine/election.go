@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -29,7 +30,8 @@ type election struct {
 
 	mu sync.Mutex
 	quorum.Machine
-	unlocked *unlockingAll // by Unlock
+	unlocked *unlockingAll    // by Unlock
+	unless   *runtime.Cleanup // leaked is called; nil when it has ended
 }
 
 // startElection starts to ask for the lock. It does not block.
@@ -240,6 +242,9 @@ func (v *vote) End(why error) {
 	q.mu.Lock()
 	q.Leave(&v.Vote, endOf(v.Server, why), there, &do)
 	ending := q.Ending
+	if ending != nil {
+		q.calledOffLocked()
+	}
 	q.mu.Unlock()
 	defer q.run(&do, false) // even if a context of the user's panics
 	if ending != nil {

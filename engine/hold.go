@@ -18,7 +18,8 @@ import (
 // You must unlock a Hold. If you drop it, the lock stays held, and is renewed until the
 // engine is closed. Such a hold is reported to Config.Logger and counted in
 // Stats.Leaked once it has been renewed and the garbage collector has found it. A
-// context of Hold.Context that is in use keeps the Hold in use too.
+// context of Hold.Context keeps the Hold in use until the context that it was made from has
+// ended. Do not copy a Hold: only its pointer is watched.
 type Hold struct{ h *holding }
 
 // Name returns the lock's name as you gave it.
@@ -131,7 +132,8 @@ func (l *Hold) Extend(ctx context.Context, d time.Duration) error {
 // user dropped can be noticed.) The shard's lock guards its fields.
 type holding struct {
 	drive.Holding
-	handle *Hold // keeps the user's Hold alive until the first renewal
+	handle *Hold            // keeps the user's Hold alive until the first renewal
+	unless *runtime.Cleanup // leaked is called, from then on
 	done   chan struct{}
 }
 
@@ -182,6 +184,12 @@ func (h *holding) Ended(why machine.Loss) {
 		h.engine().hookLost(h, LostReason(why))
 	}
 	h.handle = nil
+	if h.unless != nil {
+		// What the garbage collector is to call, it keeps; and with that the engine, its hooks, and
+		// all that they know: perhaps the user's Hold, which then never becomes garbage.
+		h.unless.Stop()
+		h.unless = nil
+	}
 }
 
 func (h *holding) Lost(why machine.Loss) { h.engine().logLost(h, LostReason(why)) }
@@ -198,8 +206,8 @@ func (h *holding) Confirmed() {
 	if h.handle == nil {
 		return
 	}
-	runtime.AddCleanup(h.handle, (*holding).leaked, h)
-	h.handle = nil
+	told := runtime.AddCleanup(h.handle, (*holding).leaked, h)
+	h.handle, h.unless = nil, &told
 }
 
 // leaked runs when the user's Hold is garbage. If the hold is live nobody can

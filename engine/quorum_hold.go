@@ -19,10 +19,24 @@ type QuorumHold struct{ q *election }
 
 func newQuorumHold(q *election) *QuorumHold {
 	h := &QuorumHold{q}
-	if q.opts.lease == 0 {
-		runtime.AddCleanup(h, (*election).leaked, q)
+	if q.opts.lease != 0 {
+		return h
+	}
+	told := runtime.AddCleanup(h, (*election).leaked, q)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.unless = &told; q.Ending != nil {
+		q.calledOffLocked()
 	}
 	return h
+}
+
+// calledOffLocked has leaked not be called: see holding.Ended.
+func (q *election) calledOffLocked() {
+	if q.unless != nil {
+		q.unless.Stop()
+		q.unless = nil
+	}
 }
 
 // leaked runs when the user's QuorumHold is garbage.

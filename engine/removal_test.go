@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/pawl-lock/pawl/internal/pace"
 )
@@ -216,6 +218,50 @@ func TestHoldThatIsDroppedIsCountedAndKept(t *testing.T) {
 			t.Errorf("after Close: %v", kept.Err())
 		}
 		clean(t, s)
+	})
+}
+
+// A hold that was lost, or ended by Close, is not waited for by the garbage collector any more: its
+// owner may be known to a hook, so that the engine, by what was to be called, kept it for good.
+func TestAClosedEngineIsGarbageThoughAHookKnowsItsHolds(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	engines := func() (all []weak.Pointer[Engine]) {
+		type app struct {
+			hold   *Hold
+			quorum *QuorumHold
+		}
+		a := new(app)
+		var v voters
+		for _, one := range s.servers {
+			c, err := ParseURL(one.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			shortLease(time.Second)(&c)
+			c.Hooks.Lost = func(HoldEvent) { runtime.KeepAlive(a) }
+			e, err := New(ctxT(t), c) // not open: that remembers it until the test ends
+			if err != nil {
+				t.Fatal(err)
+			}
+			v = append(v, e)
+		}
+		a.hold = mustLock(t, v[0].Mutex("x"))
+		a.quorum = mustRedLock(t, v.lock("y"))
+		eventually(t, "they are renewed", func() bool {
+			return v[0].Stats().Renewed >= 2 && v[1].Stats().Renewed >= 1 && v[2].Stats().Renewed >= 1
+		})
+		for _, e := range v {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+			all = append(all, weak.Make(e))
+		}
+		return all
+	}()
+	eventually(t, "no engine is left", func() bool {
+		runtime.GC()
+		return !slices.ContainsFunc(engines, func(e weak.Pointer[Engine]) bool { return e.Value() != nil })
 	})
 }
 
