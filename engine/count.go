@@ -61,6 +61,7 @@ type ask[T any] struct {
 	eng     *Engine
 	fut     Future[T]
 	watch   watched
+	ended   <-chan struct{} // of a caller who waits: the Done of its context
 	started clock.Instant
 	permits *permits // that it was granted
 	value   T
@@ -103,7 +104,9 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 	}
 	e := a.eng
 	a.started = e.clock.Stamp()
-	if !waits {
+	if waits {
+		a.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
+	} else {
 		e.asks.Join(ctx, &a.watch)
 	}
 	var fx tally.Effects
@@ -148,7 +151,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 		return 0, context.Cause(ctx)
 	case c.err != nil:
 		return 0, c.err
-	case a.n > maxCount || -a.n > maxCount:
+	case a.n > maxCount || a.n < -maxCount:
 		return 0, reason.Invalid("a count must be within 31 bits, as in Redisson, not %d", a.n)
 	case a.n < 0 && a.what != tally.Add:
 		return 0, reason.Invalid("a count must not be negative (%d)", a.n)
@@ -176,7 +179,7 @@ func (a *ask[T]) refuse(why error) {
 
 // await is the synchronous half: it waits for the verdict or for the context.
 func (a *ask[T]) await(ctx context.Context) (T, error) {
-	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), ctx.Done(), nil) != 0 {
+	if !a.fut.complete.Load() && a.eng.world.Wait(a.fut.Done(), a.ended, nil) != 0 {
 		a.stop(ctx)
 		a.eng.world.Wait(a.fut.Done(), nil, nil) // if the verdict came first it stands
 	}

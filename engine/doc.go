@@ -204,4 +204,6 @@
 //   - All of them but Release: ErrKind. This engine uses the name for something else meanwhile:
 //     a semaphore, a latch and a lock of one name are one key.
 //   - All of them: ErrInvalid, ErrWrongType, ErrClosed, ErrUnavailable.
+//   - A PermitSemaphore is acquired as a lock is: its permits have owners and leases. What else it
+//     can do fails as ForceUnlock does, or with ErrKind.
 package engine

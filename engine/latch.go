@@ -51,7 +51,7 @@ func (l Latch) Count(ctx context.Context) (int, error) {
 
 // Await waits until the latch is open, as long as ctx lives, or as long as Wait allows; no
 // other option is for a latch. If it is closed still, the error Is ErrPending and has the
-// cause.
+// cause. With a ctx that has ended before, nothing is asked, and the error has the cause alone.
 func (l Latch) Await(ctx context.Context, opts ...Option) error {
 	_, err := l.await(ctx, opts, true).await(ctx)
 	return err

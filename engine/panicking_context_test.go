@@ -93,8 +93,19 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
-	m := e.Mutex("x")
+	if _, err := e.Semaphore("s").SetPermits(ctxT(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Latch("l").TrySetCount(ctxT(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	m, sem, latch := e.Mutex("x"), e.Semaphore("s"), e.Latch("l")
 	for name, lock := range map[string]func(ctx context.Context){
+		"Acquire":      func(ctx context.Context) { _, _ = sem.Acquire(ctx, 1) },
+		"TryAcquire":   func(ctx context.Context) { _, _ = sem.TryAcquire(ctx, 1) },
+		"AcquireAsync": func(ctx context.Context) { sem.AcquireAsync(ctx, 1) },
+		"Await":        func(ctx context.Context) { _ = latch.Await(ctx) },
+		"AwaitAsync":   func(ctx context.Context) { latch.AwaitAsync(ctx) },
 		"Lock":         func(ctx context.Context) { _, _ = m.Lock(ctx) },
 		"TryLock":      func(ctx context.Context) { _, _ = m.TryLock(ctx) },
 		"LockAsync":    func(ctx context.Context) { m.LockAsync(ctx) },
@@ -108,6 +119,18 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 			}()
 			lock(undoneContext{context.Background()})
 		}()
+	}
+	if n, err := sem.Available(ctxT(t)); n != 2 || err != nil {
+		t.Errorf("%d permits are to be had, %v", n, err)
+	}
+	if n := e.Stats(); n.Held+n.Waiting > 0 {
+		t.Errorf("%d are held, %d wait", n.Held, n.Waiting)
+	}
+	for _, key := range []string{"s", "l"} {
+		s.Do("DEL", key)
+	}
+	for _, key := range s.Do("KEYS", "*:pawl:*").([]any) {
+		s.Do("DEL", key.(string))
 	}
 	clean(t, s, e)
 	if n := e.table.Resources(); n > 0 {

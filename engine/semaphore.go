@@ -157,6 +157,7 @@ func (p *Permits) Release(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and permits must not stay taken for that
 		return p.p.count.about(reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
 	}
+	a.ended = ctx.Done()
 	_, err := a.await(ctx)
 	return err
 }

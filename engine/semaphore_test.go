@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,7 +126,7 @@ func TestSemaphoreRefusesWhatIsNoCount(t *testing.T) {
 	s := e.Semaphore("s")
 	var none context.Context
 	for _, err := range []error{
-		errOf(s.Acquire(ctx, -1)), errOf(s.TryAcquire(ctx, 1<<31)), errOf(s.SetPermits(ctx, -1)), s.AddPermits(ctx, -1<<31),
+		errOf(s.Acquire(ctx, -1)), errOf(s.TryAcquire(ctx, 1<<31)), errOf(s.SetPermits(ctx, -1)), s.AddPermits(ctx, -1<<31), s.AddPermits(ctx, math.MinInt),
 		errOf(s.Acquire(ctx, 1, Lease(time.Second))), errOf(s.Acquire(ctx, 1, Wait(-1))), errOf(s.Acquire(none, 1)),
 		errOf(Semaphore{}.Acquire(ctx, 1)), errOf(Semaphore{}.Available(ctx)), Latch{}.CountDown(ctx), errOf(e.Semaphore("").Available(ctx)),
 		errOf(Semaphore{}.AcquireAsync(ctx, 1).Await(ctx)), e.Latch("l").Await(ctx, MinHold(time.Second)), errOf(e.Latch("l").TrySetCount(ctx, -1)),

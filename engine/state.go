@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -282,7 +281,7 @@ func (e *Engine) unanswered(route uint64, q *question, how asking, cause error) 
 	}
 	what := error(reason.NoAnswer)
 	if cause == nil {
-		what, cause = ErrUnavailable, errors.New("no answer within Config.CommandTimeout")
+		what, cause = ErrUnavailable, reason.ErrPatience
 	}
 	if how != reads {
 		return true, cause

@@ -34,6 +34,7 @@ var (
 	ErrAbandoned = errors.New("the future was abandoned")
 	ErrEarly     = errors.New("the server had not answered yet")
 	ErrSilent    = errors.New("no answer yet")
+	ErrPatience  = errors.New("no answer within Config.CommandTimeout")
 )
 
 // ErrNoContext is for a nil context.

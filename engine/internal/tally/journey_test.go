@@ -216,6 +216,17 @@ func TestOperationsThatGoOnWithoutTheirCallers(t *testing.T) {
 	l.wantRest()
 }
 
+// One whose time is over is told so, beside that nobody knows what became of it.
+func TestAnUnknownOutcomeSaysWhy(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	c := l.ask("c", "p1")
+	l.do(func(fx *Effects) { c.Cancel(reason.Stop{Late: true}, fx) })
+	if !errors.Is(c.why, reason.ErrOutcomeUnknown) || !errors.Is(c.why, reason.ErrPatience) {
+		t.Error(c.why)
+	}
+}
+
 // A message between a try and its refusal must not be slept over.
 func TestNoMessageIsSleptOver(t *testing.T) {
 	t.Parallel()
@@ -277,6 +288,22 @@ func TestTheNextTriesWhenTheFirstLeaves(t *testing.T) {
 		t.Error(a.why)
 	}
 	l.wantSent("2 a1")
+}
+
+// What a server said to one who has left is no answer to the next one.
+func TestWhatOneWasToldIsNotToldToTheNext(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a5")
+	l.answer(0)
+	late := reason.Stop{Cause: reason.ErrWaited, Late: true}
+	l.do(func(fx *Effects) { a.Cancel(late, fx) })
+	b := l.ask("b", "a1")
+	l.wantSent("1 a5, 2 a1")
+	l.do(func(fx *Effects) { b.Cancel(late, fx) })
+	if errors.Is(b.why, reason.ErrHeld) || !errors.Is(b.why, reason.ErrUnavailable) {
+		t.Error(b.why)
+	}
 }
 
 // Permits go from one to the next here for a turn only. Then others get a chance.

@@ -135,6 +135,8 @@ func (t *Tally) gaveUp(op *Op, s reason.Stop) error {
 	switch trouble := t.trouble(); {
 	case trouble != nil:
 		is = append(is, reason.ErrUnavailable, trouble)
+	case unsure && s.Cause == nil:
+		is = append(is, reason.ErrPatience)
 	case unsure:
 	case op.waits() && t.refused:
 		is = append(is, t.taken())
