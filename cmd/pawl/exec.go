@@ -228,7 +228,9 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range servers {
+	logger := newReports(cfg.Say)
+	for i, s := range servers {
+		servers[i].Logger = logger
 		if s.Replicas != 0 { // the default, or less with a short lease
 			cfg.ReplicasHave = max(cfg.ReplicasHave, cmp.Or(s.AckTimeout, time.Second))
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -54,7 +53,7 @@ With several names it is an array of such objects, in the order of the names.`,
 		if *quiet && cmd.Flags().Changed("format") {
 			return exit.Usagef(cmd, "--quiet and --format cannot be combined")
 		}
-		seen, err := lookAt(cmd.Context(), server, args)
+		seen, err := lookAt(cmd, server, args)
 		switch {
 		case err != nil:
 			return err
@@ -69,10 +68,10 @@ With several names it is an array of such objects, in the order of the names.`,
 }
 
 // lookAt looks at all names.
-func lookAt(ctx context.Context, server *target.Flag, names []string) (all []*look.Seen, err error) {
-	err = withLooker(ctx, server, func(_ *engine.Engine, looker *look.Looker) error {
+func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*look.Seen, err error) {
+	err = withLooker(cmd, server, func(_ *engine.Engine, looker *look.Looker) error {
 		for _, name := range names {
-			s, err := looker.At(ctx, name)
+			s, err := looker.At(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
@@ -84,17 +83,18 @@ func lookAt(ctx context.Context, server *target.Flag, names []string) (all []*lo
 }
 
 // withLooker connects to the server, and closes what f is given after f.
-func withLooker(ctx context.Context, server *target.Flag, f func(*engine.Engine, *look.Looker) error) error {
+func withLooker(cmd *cobra.Command, server *target.Flag, f func(*engine.Engine, *look.Looker) error) error {
 	cfg, err := server.Config()
 	if err != nil {
 		return err
 	}
-	eng, err := server.Open(ctx)
+	cfg.Logger = newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) })
+	eng, err := target.Connect(cmd.Context(), cfg, 0)
 	if err != nil {
 		return err
 	}
-	defer eng.Close()
-	looker, err := look.Open(ctx, cfg, eng)
+	defer eng.Close() // waits until all that it reports is said
+	looker, err := look.Open(cmd.Context(), cfg, eng)
 	if err != nil {
 		return err
 	}

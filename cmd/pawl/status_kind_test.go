@@ -196,7 +196,13 @@ func TestStatusSaysWhatAUserMayNotSee(t *testing.T) {
 		t.Errorf("with all rights: %s", v.stdout.String())
 	}
 	pawl(t, env("bob"), "status", "orders:a").expect(t, 0, "holder somebody:1", "there may be more than this user can see: NOPERM")
-	pawl(t, env("bob"), "status", "orders:b").expect(t, exit.Server, "key is of another type")
+	for _, args := range []string{"status orders:b", "unlock --force orders:b"} {
+		v = pawl(t, env("bob"), strings.Fields(args)...)
+		v.expect(t, exit.Server, "may not see what else it is", "NOPERM", "docs/operations.md")
+		if strings.Contains(v.stderr.String(), "delete the key") {
+			t.Errorf("somebody holds a permit: %s", v.stderr.String())
+		}
+	}
 	pawl(t, env("bob"), "unlock", "--force", "orders:a").expect(t, 0, "orders:a: removed")
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -15,6 +16,8 @@ import (
 type Notices struct {
 	lines   chan string
 	written chan struct{} // closed after the last one
+	mu      sync.Mutex
+	closed  bool
 }
 
 // NewNotices makes a Notices, which must be closed. From then on a broken pipe does
@@ -32,8 +35,13 @@ func NewNotices(w io.Writer) *Notices {
 	return n
 }
 
-// Say writes a line, unless many are waiting to be written already.
+// Say writes a line, unless many are waiting to be written already. After Close it does nothing.
 func (n *Notices) Say(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed { // an engine that could not be closed in time has something to say
+		return
+	}
 	select {
 	case n.lines <- "pawl: " + fmt.Sprintf(format, args...) + "\n":
 	default:
@@ -41,9 +49,12 @@ func (n *Notices) Say(format string, args ...any) {
 }
 
 // Close waits until all is written, but not longer than patience. It must be called
-// once, after the last Say.
+// once.
 func (n *Notices) Close(patience time.Duration) {
+	n.mu.Lock()
+	n.closed = true
 	close(n.lines)
+	n.mu.Unlock()
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	select {

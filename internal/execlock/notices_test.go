@@ -36,6 +36,7 @@ func TestNoticesAreWrittenBeforeCloseReturns(t *testing.T) {
 	n.Say("%d of %d", 1, 2)
 	n.Say("%d of %d", 2, 2)
 	n.Close(time.Minute)
+	n.Say("too late")
 	if got, want := out.String(), "pawl: 1 of 2\npawl: 2 of 2\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

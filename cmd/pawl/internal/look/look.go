@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/deploy"
+	"github.com/pawl-lock/pawl/internal/execlock"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -123,7 +124,10 @@ func (l *Looker) companions(ctx context.Context, s *Seen) error {
 // count looks at what is no lock, for that reason.
 func (l *Looker) count(ctx context.Context, s *Seen, why error) (err error) {
 	s.Count, err = l.eng.Semaphore(s.Name).Available(ctx)
+	var refused *resp.ServerError
 	switch {
+	case errors.As(err, &refused) && refused.Code == "NOPERM":
+		return fmt.Errorf("%s is no lock, and this user may not see what else it is: %w; see the ACL rules in docs/operations.md", execlock.Shown(s.Name), refused)
 	case errors.Is(err, engine.ErrWrongType), errors.As(err, new(*resp.ServerError)):
 		return why
 	case err != nil:

@@ -147,16 +147,7 @@ func (f *Flag) Address() (string, *tls.Config, error) {
 	return raw, cfg.TLS, err
 }
 
-// Open connects to the server. The caller closes the engine.
-func (f *Flag) Open(ctx context.Context) (*engine.Engine, error) {
-	cfg, err := f.Config()
-	if err != nil {
-		return nil, err
-	}
-	return Connect(ctx, cfg, 0)
-}
-
-// Connect tries for atMost, if that is not 0.
+// Connect connects to the server; the caller closes the engine. It tries for atMost, if that is not 0.
 func Connect(ctx context.Context, cfg engine.Config, atMost time.Duration) (*engine.Engine, error) {
 	dial := cmp.Or(cfg.DialTimeout, connectTimeout)
 	timeout, slack := dial, 2*time.Second // New ends by itself, and its error says more than that time is over
