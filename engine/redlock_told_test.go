@@ -2,14 +2,30 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
+
+// unprobed is for what is to be seen before any server is asked a second time. The machine may hold up a
+// server for longer, so there are three tries; a fault is seen in each.
+func unprobed(t testing.TB, f func() error) {
+	t.Helper()
+	var err error
+	for range 3 {
+		if err = f(); err == nil {
+			return
+		}
+		t.Log(err)
+	}
+	t.Fatal("each try failed")
+}
 
 // Another has the first of three servers, and the third refuses. So what the second grants is given
 // back.
@@ -20,11 +36,15 @@ func TestVotesThatWereGivenBackAreNotCalledGranted(t *testing.T) {
 	other, v := s.open(), s.open()
 	held := mustLock(t, other[0].Mutex("x"))
 	s.servers[2].Do("SET", "x", "string")
-	_, err := v.lock("x").Lock(ctxT(t), Wait(200*time.Millisecond)) // nobody is asked again so soon
-	if !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || !hasText(err, "granted by 0 of 3 servers") ||
-		!hasText(err, s.servers[0].Addr()+": held by another") || !hasText(err, s.servers[1].Addr()+": it was granted, and given back") {
-		t.Errorf("%v", err)
-	}
+	mustRelease(t, mustRedLock(t, v.lock("warm"))) // connections and scripts
+	unprobed(t, func() error {
+		_, err := v.lock("x").Lock(ctxT(t), Wait(quorum.LongWait-20*time.Millisecond))
+		if !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) || !hasText(err, "granted by 0 of 3 servers") ||
+			!hasText(err, s.servers[0].Addr()+": held by another") || !hasText(err, s.servers[1].Addr()+": it was granted, and given back") {
+			return fmt.Errorf("told %v", err)
+		}
+		return nil
+	})
 	s.servers[2].Do("DEL", "x")
 	mustUnlock(t, held)
 	s.clean(other, v)
@@ -83,10 +103,14 @@ func TestWaiterIsToldOfAServerThatRefusesForGood(t *testing.T) {
 	locks.all.order = []int{0, 1, 2}
 	held := mustLock(t, other[0].Mutex("x"))
 	s.servers[2].Do("SET", "x", "string")
-	_, err := locks.Lock(ctxT(t), Wait(200*time.Millisecond)) // nobody is asked again so soon
-	if !errors.Is(err, ErrHeld) || errors.Is(err, ErrWrongType) || !hasText(err, s.servers[2].Addr()+": "+partText(ErrWrongType)) {
-		t.Errorf("%v", err)
-	}
+	mustRelease(t, mustRedLock(t, v.lock("warm"))) // connections and scripts
+	unprobed(t, func() error {
+		_, err := locks.Lock(ctxT(t), Wait(quorum.LongWait-20*time.Millisecond))
+		if !errors.Is(err, ErrHeld) || errors.Is(err, ErrWrongType) || !hasText(err, s.servers[2].Addr()+": "+partText(ErrWrongType)) {
+			return fmt.Errorf("told %v", err)
+		}
+		return nil
+	})
 	s.servers[2].Do("DEL", "x")
 	mustUnlock(t, held)
 	s.clean(other, v)

@@ -48,11 +48,12 @@ func (o *outdated) promote() (found pace.Mark) {
 	return pace.Now()
 }
 
-// awaitKeys waits until the promoted one has so many keys, which must be within a second.
+// awaitKeys waits until the promoted one has so many keys, which must be soon: a renewal is due after ten
+// seconds.
 func (o *outdated) awaitKeys(found pace.Mark, n int) {
 	o.t.Helper()
 	eventually(o.t, fmt.Sprint(n, " keys are left"), func() bool { return o.promoted.Do("DBSIZE") == int64(n) })
-	if d := found.Elapsed(); d > time.Second {
+	if d := found.Elapsed(); d > 3*time.Second {
 		o.t.Errorf("it took %v", d)
 	}
 }
@@ -78,7 +79,7 @@ func TestReleasesThatTheNewPrimaryMissedAreSentAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := found.Elapsed(); d > time.Second {
+	if d := found.Elapsed(); d > 3*time.Second {
 		t.Errorf("the waiter got it after %v", d)
 	}
 	mustUnlock(t, next)

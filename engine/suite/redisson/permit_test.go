@@ -152,7 +152,7 @@ func TestWaiterGetsAPermitAtTheEndOfALease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := time.Since(start); d < 1900*time.Millisecond || used.Elapsed() > 2200*time.Millisecond {
+			if d := time.Since(start); d < 1900*time.Millisecond || used.Elapsed() > 3*time.Second {
 				t.Errorf("granted after %v", d)
 			}
 			if err := h.Unlock(kit.Ctx(t)); err != nil {
@@ -173,7 +173,7 @@ func TestTimedWaitForPermits(t *testing.T) {
 			}
 			start, used := time.Now(), pace.Now()
 			_, err := sem.Acquire(kit.Ctx(t), 1, engine.Wait(500*time.Millisecond))
-			if d := time.Since(start); !errors.Is(err, engine.ErrHeld) || d < 450*time.Millisecond || used.Elapsed() > 600*time.Millisecond {
+			if d := time.Since(start); !errors.Is(err, engine.ErrHeld) || d < 450*time.Millisecond || used.Elapsed() > time.Second {
 				t.Errorf("%v after %v", err, d)
 			}
 			waits := sem.AcquireAsync(kit.Ctx(t), 1)
