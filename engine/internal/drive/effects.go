@@ -26,6 +26,9 @@ func (t *Table) Run(fx *machine.Effects) {
 	if o := fx.Offers; o != nil {
 		t.letOffers(o)
 	}
+	for _, rival := range fx.Rivals {
+		t.overtake(rival)
+	}
 	fx.Deliver()
 	if h := fx.Look; h != nil {
 		holdingOf(h).LookNow()
@@ -52,6 +55,16 @@ func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.
 	with(r, &fx)
 	s.mu.Unlock()
 	s.Table.Run(&fx)
+}
+
+// overtake ends a tenure that a grant excludes.
+func (t *Table) overtake(rival *machine.Tenure) {
+	var fx machine.Effects
+	sh := ShardOf(rival.Res)
+	sh.mu.Lock()
+	rival.Overtaken(&fx)
+	sh.mu.Unlock()
+	t.Run(&fx)
 }
 
 // letOffers goes on with the releases of tenures that nobody took in time.

@@ -273,6 +273,19 @@ func (s *Shard) Rest(r *machine.Resource, at clock.Instant) {
 	s.Table.Timers.Schedule(&t.timer, at)
 }
 
+// Rivals implements machine.Port.
+func (s *Shard) Rivals(r *machine.Resource) (all []*machine.Tenure) {
+	if len(s.crowds) == 0 || s.crowds[r.Name] == nil {
+		return nil
+	}
+	for _, m := range s.crowds[r.Name].members {
+		if t := m.Tenure(); m != r && t != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 // Apart implements machine.Port.
 func (s *Shard) Apart(r *machine.Resource, k uint8) *machine.Resource {
 	return s.getApart(Key{r.Name, kind.Kind(k)}, r.Route, s.crowds[r.Name])

@@ -178,6 +178,9 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 			w.lookAfterGrant(c, o.Now)
 		}
 	}
+	if r.Port.Kind(c.Kind).excludes() {
+		fx.Rivals = r.Port.Rivals(r)
+	}
 	g := c.Giver()
 	if g != nil {
 		h.handed = g.handed + 1

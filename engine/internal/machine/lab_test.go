@@ -33,6 +33,7 @@ type lab struct {
 	behind   *Resource
 	offers   Offers        // of readers
 	rests    clock.Instant // until then; 0: no rest
+	rivals   []*Tenure     // of whoever is granted one
 }
 
 func newLab(t *testing.T) *lab {
@@ -73,6 +74,7 @@ func (l *lab) Rest(_ *Resource, at clock.Instant) { l.rests = at }
 func (l *lab) Apart(r *Resource, _ uint8) *Resource {
 	return &Resource{Port: l, Name: r.Name, Route: r.Route}
 }
+func (l *lab) Rivals(*Resource) []*Tenure { return l.rivals }
 func (l *lab) Released(_ *Resource, _ uint8, _ Server, id int64, _, _ clock.Instant) {
 	l.released = append(l.released, id)
 }

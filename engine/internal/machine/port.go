@@ -58,6 +58,9 @@ type Port interface {
 	Offers(r *Resource) *Offers
 	// Rest has RestOver called at an instant, of those Offers.
 	Rest(r *Resource, at clock.Instant)
+	// Rivals are, of a name whose requests are apart from each other, the tenures of those that have
+	// one, but for that of r.
+	Rivals(r *Resource) []*Tenure
 	// Apart makes another Resource of the same name, for a tenure of a kind that is Shared.
 	Apart(r *Resource, kind uint8) *Resource
 
@@ -90,6 +93,9 @@ type Kind struct {
 	// permit or more, has one of its own from its grant on.
 	Shared bool
 }
+
+// excludes reports whether a tenure of the kind excludes all others of its name.
+func (k *Kind) excludes() bool { return !k.Shared && (!k.Apart || k.Queues) }
 
 // Server names a server; 0 is none.
 type Server uint32

@@ -114,6 +114,41 @@ func (t *Tenure) Gone(why Loss, fx *Effects) {
 	t.Res.goOnAfter(fx)
 }
 
+// Overtaken notes that a tenure which excludes this one has been granted to another request of the name,
+// so it was taken away, and nobody has said so:
+//
+//	a hold, apart from          the server              another process
+//	the request that waits
+//	                            removed  <------------- ForceUnlock
+//	the request is told, tries
+//	the request: granted  <---- granted
+//	the hold: Overtaken
+//
+// The grant may also be that of a server which has been replaced, and come late. So the owner is
+// released, in case it is there.
+func (t *Tenure) Overtaken(fx *Effects) {
+	h := t.hold()
+	if h == nil {
+		return
+	}
+	r := t.Res
+	if h.renewable(r.Port.Now(), fx) {
+		r.lose(h, GoneOnServer, fx)
+		if !r.Port.Kind(t.Kind).Queues { // else it is owed
+			r.oweTenure(h, max(t.serverUntil, r.Port.Now()))
+		}
+		r.goOnAfter(fx)
+	}
+}
+
+// Tenure is the tenure that the name has, nil if it has none.
+func (r *Resource) Tenure() *Tenure {
+	if r.hold == nil {
+		return nil
+	}
+	return r.hold.Tenure
+}
+
 // renewable reports whether a renewal concerns the hold still. If not, the tenure loses its
 // place among the renewals, so it is released from now on, and not handed over:
 //

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// Waiters of a FairMutex, and readers, are apart from the hold that keeps them waiting. When one of
+// them is granted the lock, because it was taken away from that hold, the hold has ended by then.
+func TestAHoldThatWasTakenAwayEndsBeforeAnotherOfItsProcessHasTheLock(t *testing.T) {
+	t.Parallel()
+	fair := func(e *Engine) Mutex { return e.FairMutex("x").Mutex }
+	reader := func(e *Engine) Mutex { return e.RWMutex("x").Reader() }
+	writer := func(e *Engine) Mutex { return e.RWMutex("x").Writer() }
+	for name, x := range map[string]struct {
+		held, waits func(e *Engine) Mutex
+		readers     int
+	}{
+		"fair":                                   {fair, fair, 1},
+		"a reader, and a writer waits":           {reader, writer, 1},
+		"a crowd of readers, and a writer waits": {reader, writer, 100},
+		"a writer, and a reader waits":           {writer, reader, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			a, b := open(t, s.URL()), open(t, s.URL())
+			var held []*Hold
+			for range x.readers {
+				held = append(held, mustLock(t, x.held(a), Lease(time.Minute)))
+			}
+			waits := x.waits(a).LockAsync(ctxT(t))
+			eventually(t, "it listens", func() bool { return a.table.Client.Stats().ChannelsConfirmed > 0 })
+			told := make(chan error, x.readers)
+			waits.OnComplete(func(*Hold, error) {
+				for _, h := range held {
+					told <- h.Err()
+				}
+			})
+			if done, err := x.held(b).ForceUnlock(ctxT(t)); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			for range x.readers {
+				var lost *LostError
+				if err := receive(t, told); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+					t.Errorf("another has the lock, and this hold: %v", err)
+				}
+			}
+			h, err := waits.Await(ctxT(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Err(); err != nil {
+				t.Error(err)
+			}
+			for _, h := range held {
+				receive(t, h.Done())
+				if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+					t.Errorf("Unlock of what was lost: %v", err)
+				}
+			}
+			if n := a.Stats().Lost[GoneOnServer]; n != uint64(x.readers) {
+				t.Errorf("%d are counted as lost", n)
+			}
+			mustUnlock(t, h)
+			clean(t, s, a)
+		})
+	}
+}
