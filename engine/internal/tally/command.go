@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -39,7 +40,7 @@ func (c *Command) tooOld(now clock.Instant) bool { return c.doubt && now >= c.si
 // GivesBack reports whether it gives something back, or is in doubt: then it goes before those
 // that only ask.
 func (c *Command) GivesBack() bool {
-	return c.doubt || len(c.Ops) > 0 && (c.Ops[0].What == Release || c.Ops[0].What == CountDown)
+	return c.doubt || len(c.Ops) > 0 && c.Ops[0].givesBack()
 }
 
 // Wanted reports whether it is to be sent still: somebody wants it, and it is not in doubt for
@@ -88,8 +89,8 @@ func (t *Tally) choose() bool {
 	return true
 }
 
-// chooseLooks takes what only looks, and reports whether there is any. While a cluster moves
-// the slot that is answered, and what needs the mark may not be.
+// chooseLooks takes what only looks, and reports whether there is any. A server that refuses the
+// mark answers a look: it has no memory, too few replicas, or the slot moves.
 func (t *Tally) chooseLooks() bool {
 	for op := range t.calls.All() {
 		if op.What == Look && len(t.Cmd.Ops) < MostOps-1 {
@@ -112,13 +113,13 @@ func (t *Tally) askFor(time bool) {
 // whether there will be more permits.
 func (t *Tally) takeCalls(most int) (gives bool) {
 	for op := range t.calls.All() {
-		if op.What == Release && len(t.Cmd.Ops) < most {
+		if op.givesBack() && len(t.Cmd.Ops) < most {
 			t.take(op)
 			gives = true
 		}
 	}
 	for op := range t.calls.All() {
-		if op.What != Release && len(t.Cmd.Ops) < most {
+		if !op.givesBack() && len(t.Cmd.Ops) < most {
 			t.take(op)
 			gives = gives || op.What == Set || op.What == Add && op.N > 0
 		}
@@ -221,8 +222,8 @@ func (t *Tally) Replied(o *Outcome, fx *Effects) {
 	case v == machine.Busy:
 		t.refusal = o.Err
 		t.noteRefusal(o)
-		t.looks = o.Moving && c.Number != 0
 		if !c.doubt {
+			t.looks = c.Number != 0
 			t.dissolve()
 		}
 		t.pause(o.Now, o.Moving)
@@ -290,17 +291,25 @@ func (t *Tally) giveUp(why error, fx *Effects) {
 	t.clear()
 }
 
-// denied fails a command that the server refuses for good.
+// denied fails a command that the server refuses for good. Who only looks may still be answered, and
+// asks again without the others.
 func (t *Tally) denied(o *Outcome, fx *Effects) {
-	why := o.Err
-	if t.Cmd.doubt { // an earlier copy may have been executed
+	c, why := &t.Cmd, o.Err
+	if t.looks = c.Number != 0; t.looks {
+		c.Ops = slices.DeleteFunc(c.Ops, func(op *Op) bool {
+			if op.What == Look {
+				op.taken = false
+			}
+			return op.What == Look
+		})
+	} else if c.Asks {
+		t.tellAwaiting(why, fx)
+	}
+	if c.doubt { // an earlier copy may have been executed
 		why = reason.Because(reason.ErrOutcomeUnknown, o.Err)
 		t.Port.Counters().Unknown++
 	}
 	t.failTaken(why, fx)
-	if t.Cmd.Asks {
-		t.tellAwaiting(why, fx)
-	}
 	t.clear()
 }
 

@@ -63,6 +63,10 @@ func (op *Op) Drop() { op.ended, op.port = true, nil }
 // waits reports whether it waits until it gets what it asks for.
 func (op *Op) waits() bool { return op.What == Await || op.What == Acquire && !op.Once }
 
+// givesBack reports whether others may go on because of it. Such an operation needs no memory, if it
+// is the first of its command.
+func (op *Op) givesBack() bool { return op.What == Release || op.What == CountDown }
+
 // list is where it is queued.
 func (op *Op) list() *queue.List[*Op] {
 	switch t := op.tally; {
