@@ -76,3 +76,26 @@ func TestReadWriteReleaseWithoutARightTellsWhoWaits(t *testing.T) {
 		}
 	}
 }
+
+// Nobody is no reader, though the first of two attempts could do only half of it.
+func TestAWriterThatRetiresInTwoAttemptsKeepsReadersOut(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, right := range []string{"hset", "hdel", "pexpire", "hlen", "hexists"} {
+		c.s.Do("FLUSHALL")
+		_, _ = c.run(write(time.Minute))
+		c.s.Do("ACL", "SETUSER", "default", "-"+right)
+		_, first := c.run(writeRetire(10 * time.Second))
+		c.s.Do("ACL", "SETUSER", "default", "+"+right)
+		var refused *resp.ServerError
+		if !errors.As(first, &refused) || refused.Code != "NOPERM" {
+			t.Errorf("without %s: %v, want NOPERM", right, first)
+		}
+		if _, err := c.run(writeRetire(10 * time.Second)); err != nil {
+			t.Error(err)
+		}
+		if mode := c.s.Do("HGET", lockName, "mode"); mode != "write" {
+			t.Errorf("without %s, and then with it: the mode is %v", right, mode)
+		}
+	}
+}

@@ -117,7 +117,8 @@ var rwScripts = map[*script.Script]func(v *server, keys, args []string) int64{
 			nobody = strings.TrimSuffix(nobody, script.WriterSuffix)
 			h.fields["mode"] = "read"
 			v.raise(timeoutKey(base, nobody, 1), rest)
-			args = append([]string{owner, strconv.FormatInt(max(rest, v.left(key)), 10), nobody}, args[3:5]...)
+			left := max(rest, v.longestReader(h, base))
+			args = append([]string{owner, strconv.FormatInt(left, 10), nobody}, args[3:5]...)
 		}
 		return scripts[script.Retire](v, key, args[:5])
 	},

@@ -185,3 +185,37 @@ func TestALockIsGivenBackAndTakenWhereItsSlotLeaves(t *testing.T) {
 	}
 	cluster.EndMove(slot, from, to)
 }
+
+// Nobody's timeout key cannot be made where the slot leaves. So the writer stays until its MinHold is
+// over, and then leaves the lock to the readers, as always.
+func TestAWriterWithAMinHoldLeavesReadersBehindWhereItsSlotLeaves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	at := kit.Clustered(cluster)
+	off := func(c *engine.Config) { c.Sharding = "off" }
+	a, b := at.Open(t, off), at.Open(t, off)
+	w := kit.MustLock(t, a.RWMutex("x").Writer(), engine.MinHold(2*time.Second))
+	r, err := a.RWMutex("x").Reader().Lock(w.Context(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot, from, to := leaving(t, cluster, "x")
+	began := pace.Now()
+	kit.MustUnlock(t, w)
+	if d := began.Elapsed(); d > 5*time.Second {
+		t.Errorf("released after %v", d)
+	}
+	if mode := from.Do("HGET", "x", "mode"); mode != "read" {
+		t.Errorf("the mode is %v", mode)
+	}
+	cluster.EndMove(slot, from, to)
+	other := kit.MustLock(t, b.RWMutex("x").Reader())
+	kit.MustUnlock(t, other)
+	kit.MustUnlock(t, r)
+	ended := pace.Now()
+	kit.MustUnlock(t, kit.MustLock(t, b.RWMutex("x").Writer()))
+	if d := ended.Elapsed(); d > 5*time.Second {
+		t.Errorf("the next writer got it after %v", d)
+	}
+	at.Clean(t)
+}

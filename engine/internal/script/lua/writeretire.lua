@@ -4,34 +4,64 @@
 -- ARGV[6] base of timeout keys
 -- 1: done   2: done, but the server refused the message   -3: nothing to release
 --
--- All is as in retire, but for readers beside the writer. They share the lock with others from now
--- on, and nobody is a reader with a timeout key: that keeps writers out for the rest, and ends by
--- itself. If the key cannot be made, as while the slot moves, the lock stays written until it expires.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  redis.call('HDEL', KEYS[1], ARGV[1])
+-- Without readers beside the writer all is as in retire. With readers, nobody becomes one more, with a
+-- timeout key that ends by itself: that keeps writers out for the rest, and lets readers in. The lock
+-- is taken as long as the longest lease of its readers, as in rwrelease.
+--
+-- While the slot is being migrated, nobody's timeout key cannot be made at the node that the slot leaves.
+-- Then nothing is done, and the engine asks again: when the slot has moved, or the MinHold is
+-- over. (HDEL of what is absent shows that this user may remove the owner. Without it nobody would be
+-- there already when this is asked again, and be taken for a reader.)
+local key, owner, rest = KEYS[1], ARGV[1], tonumber(ARGV[2])
+if redis.call('HEXISTS', key, owner) == 0 then
+  redis.call('HDEL', key, owner)
   return -3
 end
-local rest, nobody, read = tonumber(ARGV[2]), ARGV[3], redis.call('HLEN', KEYS[1]) > 2
-redis.call('PEXPIRE', KEYS[1], read and math.max(rest, redis.call('PTTL', KEYS[1])) or rest)
-local code = 1
-for _, message in ipairs({'1', '00'}) do -- as in rwrelease
-  local verb = ARGV[5]
-  if verb == 'BOTH' then
-    if type(redis.pcall('PUBLISH', ARGV[4], message)) == 'table' then code = 2 end
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' and type(redis.pcall(verb, ARGV[4], message)) == 'table' then code = 2 end
-end
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-  if read then
-    local reader = string.gsub(nobody, ':write$', '')
-    local set = redis.pcall('SET', ARGV[6] .. ':' .. reader .. ':rwlock_timeout:1', '1', 'PX', rest)
-    if not set['err'] then
-      nobody = reader
-      redis.call('HSET', KEYS[1], 'mode', 'read')
+local function timeout(of, i) return ARGV[6] .. ':' .. of .. ':rwlock_timeout:' .. i end
+local function tell()
+  local code = 1
+  for _, message in ipairs({'1', '00'}) do -- as in rwrelease
+    local verb = ARGV[5]
+    if verb == 'BOTH' then
+      if type(redis.pcall('PUBLISH', ARGV[4], message)) == 'table' then code = 2 end
+      verb = 'SPUBLISH'
     end
+    if verb ~= '' and type(redis.pcall(verb, ARGV[4], message)) == 'table' then code = 2 end
   end
-  redis.call('HSET', KEYS[1], nobody, 1)
-  redis.call('HDEL', KEYS[1], ARGV[1])
+  return code
 end
-return code
+
+if redis.call('HLEN', key) <= 2 then -- no readers
+  redis.call('PEXPIRE', key, rest)
+  local code = tell()
+  if redis.call('HEXISTS', key, owner) == 1 then
+    redis.call('HDEL', key, '')
+    redis.call('HSET', key, ARGV[3], 1)
+    redis.call('HDEL', key, owner)
+  end
+  return code
+end
+
+redis.call('HDEL', key, '')
+local nobody = string.gsub(ARGV[3], ':write$', '')
+local set = redis.pcall('SET', timeout(nobody, 1), '1', 'PX', rest)
+if set.err then
+  if string.find(set.err, 'non local key', 1, true) then
+    return redis.error_reply('TRYAGAIN the slot is being migrated')
+  end
+  return set
+end
+redis.call('HSET', key, 'mode', 'read', nobody, 1)
+redis.call('HDEL', key, owner)
+local left, doubt = rest, false
+local fields = redis.pcall('HGETALL', key)
+if fields.err then doubt = true end
+for f = 1, #fields, 2 do
+  for i = 1, tonumber(fields[f + 1]) or 0 do
+    local lease = redis.pcall('PTTL', timeout(fields[f], i))
+    if lease == -2 then lease = redis.pcall('EXISTS', key, timeout(fields[f], i)) end
+    if type(lease) == 'table' or lease == -1 then doubt = true else left = math.max(left, lease) end
+  end
+end
+if not doubt then redis.pcall('PEXPIRE', key, left) end
+return tell()
