@@ -183,6 +183,38 @@ func forced(t *testing.T, s *redistest.Server, h *Hold) {
 	}
 }
 
+// Somebody deletes the list, or the server evicts it. Who waits is in a queue again before long, and is
+// served before others that come.
+func TestAWaiterWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	brief := func(c *Config) { c.Lease = time.Second }
+	a, b := open(t, s.URL(), brief), open(t, s.URL(), brief)
+	h := mustLock(t, a.FairMutex("x").Mutex)
+	first := b.FairMutex("x").LockAsync(ctxT(t))
+	queued(t, s, 1)
+	s.Do("DEL", fairQueue)
+	queued(t, s, 1)
+	second := a.FairMutex("x").LockAsync(ctxT(t))
+	queued(t, s, 2)
+	mustUnlock(t, h)
+	for _, waits := range []*Future[*Hold]{first, second} {
+		h, err := waits.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if waits == first {
+			select {
+			case <-second.Done():
+				t.Error("the second is served, too")
+			default:
+			}
+		}
+		mustUnlock(t, h)
+	}
+	nothingOfX(t, s)
+}
+
 // One who waits longer than his room in the queue keeps his place: each try raises it.
 func TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -134,11 +135,13 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 		{"free, one before me has died long ago", "absent", []place{{ann, -1}, {me, 20}}, ask, Granted, mine, nil},
 		{"free, one before me has no score", "absent", []place{{ann, unscored}, {me, 20}}, ask, Granted, mine, nil},
 		{"free, another's turn: nobody hears it", "absent", []place{{ann, 20}, {me, 30}}, ask, 100, "", []place{{ann, 3}, {me, 30}}},
-		{"free, nobody hears those before me", "absent", []place{{ann, 20}, {ben, 30}, {me, 40}}, ask, 100, "", []place{{ann, 3}, {ben, 3}, {me, 40}}},
-		{"free, nobody hears threads of Redisson before me", "absent", []place{{jan, 20}, {jim, 30}, {me, 40}}, ask, 100, "", []place{{jan, 3}, {jim, 30}, {me, 40}}},
-		{"free, those before me have been told", "absent", []place{{ann, 3}, {ben, 30}, {me, 40}}, ask, 100, "", []place{{ann, 3}, {ben, 30}, {me, 40}}},
+		{"free, nobody hears those before me", "absent", []place{{ann, 20}, {ben, 30}, {me, 40}}, ask, 200, "", []place{{ann, 3}, {ben, 3}, {me, 40}}},
+		{"free, nobody hears threads of Redisson before me", "absent", []place{{jan, 20}, {jim, 30}, {me, 40}}, ask, 200, "", []place{{jan, 3}, {jim, 30}, {me, 40}}},
+		{"free, those before me have been told", "absent", []place{{ann, 3}, {ben, 30}, {me, 40}}, ask, 200, "", []place{{ann, 3}, {ben, 30}, {me, 40}}},
 		{"free, another's turn, its time is nearly over", "absent", []place{{ann, 2}}, ask, 100, "", []place{{ann, 2}, {me, 12}}},
 		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 30}}},
+		{"free, one of a process has let its turn pass", "absent", []place{{ann, -1}, {ben, 20}, {jan, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{ben, 3}, {jan, 30}, {me, 40}}},
+		{"free, a thread has let its turn pass", "absent", []place{{jan, -1}, {jim, 20}, {ben, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{jim, 20}, {ben, 30}, {me, 40}}},
 		{"held, nobody waits", "others", nil, ask, anyTTL, theirs, []place{{me, 15}}},
 		{"held, another waits", "others", []place{{ann, 15}}, ask, anyTTL, theirs, []place{{ann, 15}, {me, 25}}},
 		{"held, two wait", "others", []place{{ann, 15}, {ben, 25}}, ask, anyTTL, theirs, []place{{ann, 15}, {ben, 25}, {me, 35}}},
@@ -258,6 +261,49 @@ func TestOneWhoseTimeIsOverIsTold(t *testing.T) {
 		}
 		if line := c.line(); line[0].owner != ann {
 			t.Errorf("%s: the queue is %v", x.name, line)
+		}
+	}
+}
+
+// The list was evicted, and the scores were not. Who asks then is in the queue again.
+func TestOneWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, lpos := range []string{"+lpos", "-lpos"} { // before Redis 6.0.6 there is none
+		c.lineUp("others", []place{{me, 20}})
+		c.s.Do("DEL", queueName)
+		c.s.Do("ACL", "SETUSER", "default", lpos)
+		_, err := c.run(fair(queue(false), true))
+		_, again := c.run(fair(queue(false), true))
+		c.s.Do("ACL", "SETUSER", "default", "+lpos")
+		if line := c.line(); err != nil || again != nil || !slices.Equal(line, []place{{me, 20}}) {
+			t.Errorf("%s: %v, %v; the queue is %v", lpos, err, again, line)
+		}
+	}
+}
+
+// What follows when the owner has gone is refused to nobody: asked again, it would find nothing, and
+// tell nobody. Who is next is told, if that can be seen.
+func TestAFairReleaseWithoutARightTellsWhoIsNext(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, right := range []string{"zscore", "lindex", "lrange", "lrem", "zadd", "zrem", "lpop", "llen", "pttl", "publish"} {
+		for _, line := range [][]place{{{ann, 20}}, {{ben, -1}, {ann, 20}}, {{me, 10}, {ann, 20}}} {
+			c.lineUp("me", line)
+			before := c.s.CommandStats()["publish"]
+			c.s.Do("ACL", "SETUSER", "default", "-"+right)
+			v, err := c.run(fairRelease(queue(true), 0))
+			c.s.Do("ACL", "SETUSER", "default", "+"+right)
+			told := c.s.CommandStats()["publish"] > before
+			if n := c.s.Do("EXISTS", lockName); err != nil || n != int64(0) {
+				t.Errorf("without %s: %v; the lock is there: %v", right, err, n)
+			}
+			if !told && v.Int != Unheard {
+				t.Errorf("without %s: nobody is told, and the answer is %d", right, v.Int)
+			}
+			if blind := right == "lindex" || right == "publish"; !told && !blind {
+				t.Errorf("without %s: nobody is told", right)
+			}
 		}
 	}
 }

@@ -53,19 +53,29 @@ func (q *line) comeNearer(from int, room, now, left int64) {
 	}
 }
 
-// purge takes out those at the head whose time is over, and tells them.
-func (v *server) purge(c queueing) {
+// purge takes out those at the head whose time is over, and tells them. It returns the last one.
+func (v *server) purge(c queueing) (over string) {
 	for q := v.lineOf(c.key); q != nil; q = v.lineOf(c.key) {
 		head := q.owners[0]
 		if q.scores[head] > v.milliseconds() {
-			return
+			return over
 		}
+		over = head
 		q.remove(head)
 		if v.purged != nil {
 			v.purged(c.key, head)
 		}
 		v.announce(c.channel+":"+head, c.verb)
 	}
+	return over
+}
+
+// processOf is the process of ours that an owner is of; "" if it is a thread of Redisson's.
+func processOf(owner string) string {
+	if isThread(owner) {
+		return ""
+	}
+	return owner[:strings.LastIndexByte(owner, ':')]
 }
 
 // queueing are the words of a call that has a queue.
@@ -123,7 +133,7 @@ func (v *server) wakeThreads(c queueing, q *line) {
 func (v *server) fair(keys, args []string) int64 {
 	c := queueingOf(keys, args)
 	lease, waits := c.rest[0], c.rest[1] == "1"
-	v.purge(c)
+	over := v.purge(c)
 	q, ttl := v.lineOf(c.key), v.left(c.key)
 	if ttl == -2 && (q == nil || q.owners[0] == c.owner) {
 		if q != nil {
@@ -135,13 +145,24 @@ func (v *server) fair(keys, args []string) int64 {
 	if v.has(c.key, c.owner) {
 		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
 	}
+	if over != "" && !isThread(over) && ttl == -2 && q != nil {
+		for _, other := range q.owners {
+			if other == c.owner || processOf(other) != processOf(over) {
+				break
+			}
+			q.scores[other] = min(q.scores[other], v.milliseconds()+3000)
+			v.announce(c.channel+":"+other, c.verb)
+		}
+	}
+	place := 1
 	if waits {
 		now := v.milliseconds()
 		if q == nil {
 			q = &line{scores: make(map[string]int64)}
 			v.lines[c.key] = q
 		}
-		if place := slices.Index(q.owners, c.owner); place < 0 {
+		if place = slices.Index(q.owners, c.owner); place < 0 {
+			place = len(q.owners)
 			base := now + max(ttl, 0)
 			if n := len(q.owners); n > 0 {
 				base = q.scores[q.owners[n-1]]
@@ -161,20 +182,21 @@ func (v *server) fair(keys, args []string) int64 {
 		return ttl
 	}
 	q = v.lineOf(c.key)
+	soon := int64(min(max(100*place, 100), 3000))
 	for i, owner := range q.owners {
 		if owner == c.owner {
-			return 100
+			return soon
 		}
 		if i > 0 && isThread(owner) {
 			continue
 		}
 		short := q.scores[owner] <= v.milliseconds()+3000
 		if v.wake(c, i) || short {
-			return 100
+			return soon
 		}
 	}
 	v.wakeThreads(c, q)
-	return 100
+	return soon
 }
 
 // fairRelease follows fairrelease.lua.

@@ -26,7 +26,13 @@
 -- not their turn they ask again without a pause. Nor have they 3 seconds: one that is about to
 -- listen would ask, sleep, and not have its score raised. Owners of ours have long numbers. One
 -- that has no more than 3 seconds already has been told before.
--- A repeat finds the owner, as with acquire.
+--
+-- A process that is paused is heard, and does not ask. When the time of its first owner is over while the
+-- lock is free, those of the same process that come next have 3 seconds, too.
+--
+-- Who is told that it is not its turn asks again soon, later the farther behind it is. A repeat finds
+-- the owner, as with acquire. An owner with a score that is not in the queue comes in again: the
+-- queue was evicted, say.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local owner, room = ARGV[1], tonumber(ARGV[5])
@@ -42,13 +48,14 @@ local function tell(other) -- how many hear it, and whether it was refused
   return heard, refused
 end
 
-local head = redis.call('LINDEX', KEYS[2], 0)
+local head, over = redis.call('LINDEX', KEYS[2], 0), nil
 while head do
   local score = redis.call('ZSCORE', KEYS[3], head)
   if score and tonumber(score) > now then break end
   redis.call('LPOP', KEYS[2])
   redis.call('ZREM', KEYS[3], head)
   tell(head)
+  over = head
   head = redis.call('LINDEX', KEYS[2], 0)
 end
 
@@ -75,16 +82,33 @@ if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
   return -2
 end
 
+local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d%d+$') end -- of ours
+if over and process(over) and ttl == -2 then
+  for _, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    if other == owner or process(other) ~= process(over) then break end
+    local score = tonumber(redis.call('ZSCORE', KEYS[3], other))
+    if score and score > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+    tell(other)
+  end
+end
+
+local place = 1
 if ARGV[7] == '1' then
   local score = redis.call('ZSCORE', KEYS[3], owner)
   if not score then
     local last = redis.call('LINDEX', KEYS[2], -1)
     local base = last and redis.call('ZSCORE', KEYS[3], last)
     redis.call('ZADD', KEYS[3], (base and tonumber(base) or now + math.max(ttl, 0)) + room, owner)
-    redis.call('RPUSH', KEYS[2], owner)
+    place = redis.call('RPUSH', KEYS[2], owner) - 1
   else
-    local place = redis.pcall('LPOS', KEYS[2], owner)
-    if type(place) ~= 'number' then place = redis.call('LLEN', KEYS[2]) end -- before Redis 6.0.6
+    place = redis.pcall('LPOS', KEYS[2], owner)
+    if type(place) == 'table' then -- before Redis 6.0.6
+      place = false
+      for i, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+        if other == owner then place = i - 1 end
+      end
+    end
+    if not place then place = redis.call('RPUSH', KEYS[2], owner) - 1 end
     local due = now + math.max(ttl, 0) + (place + 1) * room
     if tonumber(score) < due then redis.call('ZADD', KEYS[3], due, owner) end
   end
@@ -99,7 +123,7 @@ for i = 0, redis.call('LLEN', KEYS[2]) - 1 do
   local other = redis.call('LINDEX', KEYS[2], i)
   told = other == owner -- it asks again soon
   if told then break end
-  if i > 0 and #string.match(other, '%d*$') <= 11 then
+  if i > 0 and not process(other) then
     threads[#threads + 1] = other
   else
     local heard, refused = tell(other)
@@ -114,4 +138,4 @@ if not told then
     if tell(thread) > 0 then break end
   end
 end
-return 100
+return math.min(math.max(100 * place, 100), 3000)

@@ -12,8 +12,9 @@
 -- now on. While the lock stays taken it is nobody's turn: they are told when that ends, no more;
 -- so, too, if retire alone has begun that. One whose time is over is told as well, as in fair.
 --
--- Of a key that has gone nothing may be asked while the slot is being migrated. Who has been
--- released is not refused for that.
+-- Who has been released is not refused for the rest: of a key that has gone nothing may be asked
+-- while the slot is being migrated, and a right may be missing. Asked again, this would find nothing.
+-- If it cannot be seen who is next, that is said as if the message were refused.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local owner, room, rest = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -32,25 +33,35 @@ if rest > 0 then
 elseif redis.call('HDEL', KEYS[1], owner) == 1 then
   code = 1
 end
-local waits = redis.call('ZSCORE', KEYS[3], owner)
+local blind = nil -- the first right that is missing for the rest
+local function ask(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'non local key', 1, true) then blind = blind or reply end
+end
+local waits = ask('ZSCORE', KEYS[3], owner)
 if waits then
   local place, left = 0, redis.pcall('PTTL', KEYS[1])
   left = type(left) == 'number' and math.max(left, 0) or 0
-  for i, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-    local score = place > 0 and tonumber(redis.call('ZSCORE', KEYS[3], other))
+  for i, other in ipairs(ask('LRANGE', KEYS[2], 0, -1) or {}) do
+    local score = place > 0 and tonumber(ask('ZSCORE', KEYS[3], other) or nil)
     if score then -- as in fair, but nobody who may be dead gets more time while the lock is free
       local least = now + left + (i - 1) * room
       if left == 0 then least = math.min(score, least) end
-      redis.call('ZADD', KEYS[3], math.max(score - room, least), other)
+      ask('ZADD', KEYS[3], math.max(score - room, least), other)
     end
     if other == owner then place = i end
   end
-  redis.call('LREM', KEYS[2], 0, owner)
-  redis.call('ZREM', KEYS[3], owner)
+  ask('LREM', KEYS[2], 0, owner)
+  ask('ZREM', KEYS[3], owner)
 end
+if blind and code == -3 then return blind end
 local free = redis.pcall('PTTL', KEYS[1])
-if type(free) == 'table' and (code == -3 or rest > 0) then return free end
-free = free == -2 or type(free) == 'table'
+if type(free) == 'table' then
+  if code == -3 then return free end
+  free = rest > 0 and 1 or -2
+end
+free = free == -2
 if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then return -3 end
 
 local function tell(other) -- how many hear it, and whether it was refused
@@ -65,28 +76,26 @@ local function tell(other) -- how many hear it, and whether it was refused
   return heard, refused
 end
 
-local head = redis.call('LINDEX', KEYS[2], 0)
+local head = ask('LINDEX', KEYS[2], 0)
 while head do
-  local score = redis.pcall('ZSCORE', KEYS[3], head)
-  if type(score) == 'string' and tonumber(score) > now then break end
-  redis.call('LPOP', KEYS[2])
-  redis.call('ZREM', KEYS[3], head)
+  local score = ask('ZSCORE', KEYS[3], head)
+  if score == nil or score and tonumber(score) > now then break end
+  if not ask('LPOP', KEYS[2]) then break end
+  ask('ZREM', KEYS[3], head)
   tell(head)
-  head = redis.pcall('LINDEX', KEYS[2], 0)
-  if type(head) == 'table' then head = nil end
+  head = ask('LINDEX', KEYS[2], 0)
 end
 local threads, told = {}, false -- as in fair
-for i = 0, head and redis.call('LLEN', KEYS[2]) - 1 or -1 do
-  local other = redis.call('LINDEX', KEYS[2], i)
-  if i > 0 and #string.match(other, '%d*$') <= 11 then
+for i, other in ipairs(head and (ask('LRANGE', KEYS[2], 0, -1) or {head}) or {}) do
+  if i > 1 and #string.match(other, '%d*$') <= 11 then
     threads[#threads + 1] = other
   else
     local heard, refused = tell(other)
     if refused and code == 1 then code = 2 end
     told = heard > 0 or refused or ARGV[4] ~= '1'
     if told then break end
-    local score = redis.call('ZSCORE', KEYS[3], other)
-    if free and score and tonumber(score) > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+    local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
+    if free and score and score > now + 3000 then ask('ZADD', KEYS[3], now + 3000, other) end
   end
 end
 if not told then
@@ -94,4 +103,5 @@ if not told then
     if tell(thread) > 0 then break end
   end
 end
+if blind and not head and code == 1 then return 2 end
 return code
