@@ -161,6 +161,14 @@ func (e *Engine) bornFailed(m Mutex, why error) error {
 	return err
 }
 
+// bornFailed is the same for one of several locks, which may be the zero Mutex.
+func (m Mutex) bornFailed(why error) error {
+	if m.home == nil {
+		return notAcquired(m.name, why)
+	}
+	return m.engine().bornFailed(m, why)
+}
+
 // Settled implements machine.RequestPort.
 func (a *acquisition) Settled(h *machine.Hold, why error) {
 	if h == nil {

@@ -135,6 +135,7 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 	a.Shard.Unlock()
 	e.table.RunCount(&fx)
 	if !admitted {
+		a.countFailed()
 		a.Deliver()
 	}
 	return a
@@ -174,7 +175,17 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 func (a *ask[T]) refuse(why error) {
 	a.Drop()
 	a.Settled(0, why)
+	a.countFailed()
 	a.Deliver()
+}
+
+// countFailed counts an Acquire that has failed without being asked for. No lock is held.
+func (a *ask[T]) countFailed() {
+	if a.what == tally.Acquire && a.err != nil {
+		a.Shard.Lock()
+		a.Shard.CountNotAcquired()
+		a.Shard.Unlock()
+	}
 }
 
 // await is the synchronous half: it waits for the verdict or for the context.

@@ -145,37 +145,53 @@ func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *
 
 // begin checks everything that can be known before anything is sent.
 func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (*gatherer, error) {
-	switch {
-	case l.all == nil:
-		return nil, notAcquired("", reason.Invalid("the zero MultiLock: get one from Multi or Engine.Many"))
-	case l.all.err != nil:
-		return nil, notAcquired(l.all.name, l.all.err)
-	case ctx == nil:
-		return nil, notAcquired(l.all.locks[0].name, reason.ErrNoContext)
-	case ctx.Err() != nil:
-		return nil, notAcquired(l.all.locks[0].name, context.Cause(ctx))
+	o, parents, failed, err := l.check(ctx, opts, once)
+	if err != nil {
+		return nil, failed.bornFailed(err)
 	}
-	var o options
+	return startGathering(ctx, l.all.locks, o, parents, once, async), nil
+}
+
+// check is begin without the beginning. If it fails it names the lock because of which.
+func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o options, parents []*holding, failed Mutex, err error) {
+	if l.all == nil {
+		return o, nil, failed, reason.Invalid("the zero MultiLock: get one from Multi or Engine.Many")
+	}
+	locks := l.all.locks
+	if len(locks) > 0 {
+		failed = locks[0]
+	}
+	switch {
+	case l.all.err != nil:
+		i := slices.IndexFunc(locks, func(m Mutex) bool { return m.name == l.all.name })
+		if failed = (Mutex{name: l.all.name}); i >= 0 {
+			failed = locks[i]
+		}
+		return o, nil, failed, l.all.err
+	case ctx == nil:
+		return o, nil, failed, reason.ErrNoContext
+	case ctx.Err() != nil:
+		return o, nil, failed, context.Cause(ctx)
+	}
 	var last *Engine
-	parents := make([]*holding, len(l.all.locks))
-	for i, m := range l.all.locks {
+	parents = make([]*holding, len(locks))
+	for i, m := range locks {
 		e := m.engine()
 		if e != last { // its margin may be another
-			var err error
 			if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
-				return nil, notAcquired(m.name, err)
+				return o, nil, m, err
 			}
 			last = e
 		}
 		parents[i] = carried(ctx, e, m.key)
 		if err := m.reenters(parents[i], o); err != nil {
-			return nil, notAcquired(m.name, err)
+			return o, nil, m, err
 		}
 	}
 	if o.minGiven {
-		return nil, notAcquired(l.all.locks[0].name, reason.Invalid("MinHold does not go with several locks: one that is given back would stay taken"))
+		return o, nil, failed, reason.Invalid("MinHold does not go with several locks: one that is given back would stay taken")
 	}
-	return startGathering(ctx, l.all.locks, o, parents, once, async), nil
+	return o, parents, failed, nil
 }
 
 // Do takes all the locks, runs fn and releases them; see Mutex.Do.

@@ -195,37 +195,49 @@ func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) 
 
 // begin checks everything that can be known before anything is sent.
 func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*election, *Future[*QuorumHold], error) {
-	switch {
-	case l.all == nil:
-		return nil, nil, notAcquired("", reason.Invalid("the zero QuorumLock: get one from RedLock"))
-	case l.all.err != nil:
-		return nil, nil, notAcquired(l.all.name(), l.all.err)
-	case ctx == nil:
-		return nil, nil, notAcquired(l.all.name(), reason.ErrNoContext)
-	case ctx.Err() != nil:
-		return nil, nil, notAcquired(l.all.name(), context.Cause(ctx))
-	}
-	var o options
-	parents := make([]*holding, len(l.all.locks))
-	for i, m := range l.all.locks {
-		e := m.engine()
-		var err error
-		if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
-			return nil, nil, notAcquired(m.name, err)
-		}
-		if o.leaseGiven && o.lease <= drift(o.lease) {
-			return nil, nil, notAcquired(m.name, reason.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease)))
-		}
-		parents[i] = carried(ctx, e, m.key)
-		if err := m.reenters(parents[i], o); err != nil {
-			return nil, nil, notAcquired(m.name, err)
-		}
-	}
-	if o.minGiven {
-		return nil, nil, notAcquired(l.all.locks[0].name, reason.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken"))
+	o, parents, failed, err := l.check(ctx, opts, once)
+	if err != nil {
+		return nil, nil, failed.bornFailed(err)
 	}
 	q, fut := startElection(ctx, l.all, o, parents, once, async)
 	return q, fut, nil
+}
+
+// check is begin without the beginning. If it fails it names the lock because of which.
+func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, parents []*holding, failed Mutex, err error) {
+	if l.all == nil {
+		return o, nil, failed, reason.Invalid("the zero QuorumLock: get one from RedLock")
+	}
+	locks := l.all.locks
+	if len(locks) > 0 {
+		failed = locks[0]
+	}
+	switch {
+	case l.all.err != nil:
+		return o, nil, failed, l.all.err
+	case ctx == nil:
+		return o, nil, failed, reason.ErrNoContext
+	case ctx.Err() != nil:
+		return o, nil, failed, context.Cause(ctx)
+	}
+	parents = make([]*holding, len(locks))
+	for i, m := range locks {
+		e := m.engine()
+		if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
+			return o, nil, m, err
+		}
+		if o.leaseGiven && o.lease <= drift(o.lease) {
+			return o, nil, m, reason.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
+		}
+		parents[i] = carried(ctx, e, m.key)
+		if err := m.reenters(parents[i], o); err != nil {
+			return o, nil, m, err
+		}
+	}
+	if o.minGiven {
+		return o, nil, failed, reason.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken")
+	}
+	return o, parents, failed, nil
 }
 
 // Do takes the lock, runs fn and releases the lock; see Mutex.Do.

@@ -168,6 +168,9 @@ func (t *Table) eachCount(visit func(c *tally.Tally, fx *tally.Effects)) {
 	}
 }
 
+// CountNotAcquired counts an acquisition that failed at once. The caller holds the lock.
+func (s *Shard) CountNotAcquired() { s.counted.NotAcquired++ }
+
 // The methods below implement tally.Port.
 
 func (c *Count) Now() clock.Instant                 { return c.sh.Now() }
