@@ -113,7 +113,7 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 	a.Shard.Lock()
 	switch {
 	case a.Told(): // its context has ended
-	case e.table.Closing():
+	case e.table.Closing() && (a.what != tally.CountDown || e.table.Closed()):
 		a.Drop()
 		a.Settled(0, ErrClosed)
 	case !a.Shard.FitsCount(c.key):

@@ -98,3 +98,35 @@ func TestLatchThatIsDeletedIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A worker holds a lock, and its last act is to count down: nobody may be left to wait for that.
+func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	worker, other := open(t, s.URL()), open(t, s.URL())
+	latch := other.Latch("l")
+	if _, err := latch.TrySetCount(ctxT(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	waits := latch.AwaitAsync(ctxT(t))
+	h := mustLock(t, worker.Mutex("x"))
+	shut := make(chan error, 1)
+	go func() { shut <- worker.Shutdown(ctxT(t)) }()
+	eventually(t, "it shuts down", worker.table.Closing)
+	if err := worker.Latch("l").CountDown(ctxT(t)); err != nil {
+		t.Error(err)
+	}
+	if _, err := worker.Latch("l").Count(ctxT(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("a look: %v", err)
+	}
+	mustUnlock(t, h)
+	if err := receive(t, shut); err != nil {
+		t.Error(err)
+	}
+	if _, err := waits.Await(ctxT(t)); err != nil {
+		t.Error(err)
+	}
+	if err := worker.Latch("l").CountDown(ctxT(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

@@ -30,7 +30,7 @@ var pure = map[string][]string{
 		"engine/internal/machine", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/tally": {
-		"time",
+		"slices", "time",
 		"engine/internal/machine", "engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/queue":               {"cmp", "slices", "time"},

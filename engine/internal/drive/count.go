@@ -177,6 +177,7 @@ func (c *Count) Now() clock.Instant                 { return c.sh.Now() }
 func (c *Count) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
 func (c *Count) Counters() *tally.Counters          { return &c.sh.counted }
 func (c *Count) Closing() bool                      { return c.sh.Closing() }
+func (c *Count) Closed() bool                       { return c.sh.Closed() }
 func (c *Count) Trouble() error                     { return c.sh.Trouble(c.route) }
 func (c *Count) Sharded() bool                      { return c.sh.Sharded() }
 func (c *Count) Both() bool                         { return c.sh.Both() }

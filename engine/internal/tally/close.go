@@ -5,7 +5,8 @@ import "github.com/pawl-lock/pawl/engine/internal/reason"
 // StopWaiting fails who waits, and what has not been sent; what gives permits back goes on.
 func (t *Tally) StopWaiting(fx *Effects) { t.GoOn(fx) }
 
-// failNew fails what is not admitted any more when the engine is being closed.
+// failNew fails what is not admitted any more when the engine is being closed. While a Shutdown lets
+// work finish, a latch is still counted down: else it would stay closed for all who await it.
 func (t *Tally) failNew(fx *Effects) {
 	for op := range t.waiters.All() {
 		op.end(0, reason.ErrClosed, fx)
@@ -14,7 +15,7 @@ func (t *Tally) failNew(fx *Effects) {
 		op.end(0, reason.ErrClosed, fx)
 	}
 	for op := range t.calls.All() {
-		if op.What != Release && !op.taken {
+		if op.What != Release && !op.taken && (op.What != CountDown || t.Port.Closed()) {
 			op.end(0, reason.ErrClosed, fx)
 		}
 	}

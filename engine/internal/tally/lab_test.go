@@ -12,17 +12,18 @@ import (
 
 // lab surrounds a Tally with a world in which nothing happens by itself: it is the Port.
 type lab struct {
-	t       *testing.T
-	tally   *Tally
-	now     clock.Instant
-	number  uint64
-	turn    time.Duration
-	counts  Counters
-	closing bool
-	sharded bool
-	both    bool
-	trouble error
-	refused error
+	t        *testing.T
+	tally    *Tally
+	now      clock.Instant
+	number   uint64
+	turn     time.Duration
+	counts   Counters
+	closing  bool
+	shutdown bool // that is why, and Close has not begun
+	sharded  bool
+	both     bool
+	trouble  error
+	refused  error
 
 	rings, pauses, doubts clock.Instant // 0: not set
 	listens, unheard      bool
@@ -46,6 +47,7 @@ func (l *lab) Number() uint64                     { l.number++; return l.number 
 func (l *lab) Turn() time.Duration                { return l.turn }
 func (l *lab) Counters() *Counters                { return &l.counts }
 func (l *lab) Closing() bool                      { return l.closing }
+func (l *lab) Closed() bool                       { return l.closing && !l.shutdown }
 func (l *lab) Trouble() error                     { return l.trouble }
 func (l *lab) Sharded() bool                      { return l.sharded }
 func (l *lab) Both() bool                         { return l.both }

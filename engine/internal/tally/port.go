@@ -19,8 +19,9 @@ type Port interface {
 	Turn() time.Duration
 	Counters() *Counters
 
-	// Closing: nothing new is admitted.
+	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
 	Closing() bool
+	Closed() bool
 	// Trouble is what keeps the lane of the name from having a connection; nil: it has one.
 	Trouble() error
 	// Sharded: messages of channels are sharded. Both: they are, but others of the

@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -117,9 +118,10 @@ func (all *Watches[W]) Len() int {
 	return len(all.groups)
 }
 
-// StopOf is the end of a context. No lock may be held: its methods may be the user's.
+// StopOf is the end of a context. No lock may be held: its methods may be the user's, and a broken one may
+// say that it has ended, and not why.
 func StopOf(ctx context.Context) reason.Stop {
-	return reason.Stop{Cause: context.Cause(ctx), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
+	return reason.Stop{Cause: cmp.Or(context.Cause(ctx), context.Canceled), Late: errors.Is(ctx.Err(), context.DeadlineExceeded)}
 }
 
 // askedOnce is a context of the user's as context.AfterFunc sees it. The stop of an
