@@ -2,10 +2,22 @@ package execlock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 )
+
+// afterOutage is the pause before that is tried again which the server did not take.
+const afterOutage = 100 * time.Millisecond
+
+var errWait = errors.New("Wait is over")
+
+// permits is a semaphore of which one permit is wanted.
+type permits struct {
+	*runner
+	of engine.PermitSemaphore
+}
 
 // permit begins to acquire a permit of the semaphore, after it was said how many there are.
 func (r *runner) permit(ctx context.Context) attempt {
@@ -15,10 +27,11 @@ func (r *runner) permit(ctx context.Context) attempt {
 	var err error
 	go func() { // ends with the context
 		defer close(done)
-		began := time.Now()
-		s := r.engines[0].PermitSemaphore(r.Names[0])
-		if err = r.setPermits(ctx, s); err == nil {
-			h, err = r.takePermit(ctx, s, r.Wait-time.Since(began))
+		p := &permits{runner: r, of: r.engines[0].PermitSemaphore(r.Names[0])}
+		if r.Wait == 0 {
+			h, err = p.tryOnce(ctx)
+		} else {
+			h, err = p.wait(ctx)
 		}
 	}()
 	abandon := func() {
@@ -33,30 +46,71 @@ func (r *runner) permit(ctx context.Context) attempt {
 	}}
 }
 
-// setPermits says how many permits there are, unless somebody has said so before. Of a semaphore
-// that has none one could wait for ever: the user is told.
-func (r *runner) setPermits(ctx context.Context, s engine.PermitSemaphore) error {
-	if r.Wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.Wait)
-		defer cancel()
+// tryOnce says how many permits there are only if none is to be had: a server that refuses everything
+// for now ends the try at once, but what is said is repeated until Config.CommandTimeout.
+func (p *permits) tryOnce(ctx context.Context) (*engine.PermitHold, error) {
+	h, refused := p.of.TryAcquire(ctx, 1, p.Options...)
+	if !errors.Is(refused, engine.ErrHeld) {
+		return h, refused
 	}
-	if r.Permits > 0 {
-		_, err := s.TrySetPermits(ctx, r.Permits)
-		return err
+	switch first, err := p.say(ctx); {
+	case err != nil:
+		return nil, err
+	case first:
+		return p.of.TryAcquire(ctx, 1, p.Options...)
 	}
-	if capacity, err := s.Capacity(ctx); err == nil && capacity <= 0 {
-		r.Say("semaphore %q has no permits: --permits says how many it has", s.Name())
-	}
-	return nil
+	return nil, refused
 }
 
-func (r *runner) takePermit(ctx context.Context, s engine.PermitSemaphore, left time.Duration) (*engine.PermitHold, error) {
-	switch {
-	case r.Wait == 0:
-		return s.TryAcquire(ctx, 1, r.Options...)
-	case r.Wait > 0:
-		return s.Acquire(ctx, 1, append(r.Options, engine.Wait(max(left, time.Millisecond)))...)
+func (p *permits) wait(ctx context.Context) (*engine.PermitHold, error) {
+	began := time.Now()
+	if err := p.saySurely(ctx); err != nil {
+		return nil, err
 	}
-	return s.Acquire(ctx, 1, r.Options...)
+	opts := p.Options
+	if p.Wait > 0 {
+		opts = append(opts, engine.Wait(max(p.Wait-time.Since(began), time.Millisecond)))
+	}
+	return p.of.Acquire(ctx, 1, opts...)
+}
+
+// saySurely says it, and repeats that during an outage, which ends no waiting.
+func (p *permits) saySurely(ctx context.Context) error {
+	if p.Wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, p.Wait, errWait)
+		defer cancel()
+	}
+	for {
+		_, err := p.say(ctx)
+		passes := errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrOutcomeUnknown)
+		if !passes || !pause(ctx, afterOutage) {
+			return err
+		}
+	}
+}
+
+// say says how many permits there are, unless somebody has said so before: then it changes nothing,
+// so it may be repeated. Of a semaphore that has none one could wait for ever: if the user does not
+// say how many, the user is told.
+func (p *permits) say(ctx context.Context) (first bool, err error) {
+	if p.Permits > 0 {
+		return p.of.TrySetPermits(ctx, p.Permits)
+	}
+	if capacity, err := p.of.Capacity(ctx); err == nil && capacity <= 0 {
+		p.Say("semaphore %q has no permits: --permits says how many it has", p.of.Name())
+	}
+	return false, nil // the permit is what counts
+}
+
+// pause waits, and reports whether ctx still lives.
+func pause(ctx context.Context, d time.Duration) bool {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
