@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bufio"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,4 +44,41 @@ func TestExecThatTriesOnceForAPermitIsRefusedAtOnce(t *testing.T) {
 	}
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 	pawl(t, env, ofKind(execlock.Semaphore, "--wait", "0", "--", "echo", "ran")...).expect(t, 0, "ran")
+}
+
+// With the server's data the number of permits is gone. Whoever waits says it again, and does not
+// wait for ever.
+func TestExecGetsAPermitAfterTheServerHasLostItsData(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	dir := t.TempDir()
+	h := start(t, env, ofKind(execlock.Semaphore, "--on-lost", "ignore", "--", "sh", "-c", `echo up >`+dir+`/up; while [ -e `+dir+`/up ]; do sleep 0.01; done`)...)
+	started(t, dir+"/up")
+	v := start(t, env, ofKind(execlock.Semaphore, "--", "echo", "ran")...)
+	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	s.Do("FLUSHALL")
+	v.wait(t).expect(t, 0, "ran")
+	remove(t, dir+"/up")
+	h.wait(t).expect(t, 0)
+	nothingLeft(t, s, execlock.Semaphore)
+}
+
+// Whoever does not say how many there are is told when there are none any more.
+func TestExecThatWaitsSaysThatASemaphoreHasLostItsPermits(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	must(openEngine(t, s.URL()).PermitSemaphore("a").TrySetPermits(t.Context(), 1))(t)
+	must(openEngine(t, s.URL()).PermitSemaphore("a").TryAcquire(t.Context(), 1))(t)
+	v := prepare(t, env, "exec", "a", "--kind", "semaphore", "--", "echo", "ran")
+	v.cmd.Stderr = nil
+	said := must(v.cmd.StderrPipe())(t)
+	must(0, v.cmd.Start())(t)
+	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
+	s.Do("FLUSHALL")
+	line := must(bufio.NewReader(said).ReadString('\n'))(t)
+	if !strings.Contains(line, `semaphore "a" has no permits`) {
+		t.Errorf("it said %q", line)
+	}
+	must(0, openEngine(t, s.URL()).PermitSemaphore("a").SetPermits(t.Context(), 1))(t)
+	v.wait(t).expect(t, 0, "ran")
 }

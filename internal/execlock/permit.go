@@ -8,15 +8,21 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// afterOutage is the pause before that is tried again which the server did not take.
-const afterOutage = 100 * time.Millisecond
+const (
+	// sayAgain is how often who waits for a permit says how many there are: with the server's data
+	// the number may be gone, and nobody would get one.
+	sayAgain = 3 * time.Second
+	// afterOutage is the pause before that is tried again which the server did not take.
+	afterOutage = 100 * time.Millisecond
+)
 
 var errWait = errors.New("Wait is over")
 
 // permits is a semaphore of which one permit is wanted.
 type permits struct {
 	*runner
-	of engine.PermitSemaphore
+	of       engine.PermitSemaphore
+	toldNone bool // the user knows that it has no permits
 }
 
 // permit begins to acquire a permit of the semaphore, after it was said how many there are.
@@ -67,6 +73,7 @@ func (p *permits) wait(ctx context.Context) (*engine.PermitHold, error) {
 	if err := p.saySurely(ctx); err != nil {
 		return nil, err
 	}
+	defer p.keepSaying(ctx)()
 	opts := p.Options
 	if p.Wait > 0 {
 		opts = append(opts, engine.Wait(max(p.Wait-time.Since(began), time.Millisecond)))
@@ -90,6 +97,19 @@ func (p *permits) saySurely(ctx context.Context) error {
 	}
 }
 
+// keepSaying says it again and again until stop is called. A refusal is also one of the permit.
+func (p *permits) keepSaying(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for pause(ctx, sayAgain) {
+			_, _ = p.say(ctx)
+		}
+	}()
+	return func() { cancel(); <-over }
+}
+
 // say says how many permits there are, unless somebody has said so before: then it changes nothing,
 // so it may be repeated. Of a semaphore that has none one could wait for ever: if the user does not
 // say how many, the user is told.
@@ -97,10 +117,16 @@ func (p *permits) say(ctx context.Context) (first bool, err error) {
 	if p.Permits > 0 {
 		return p.of.TrySetPermits(ctx, p.Permits)
 	}
-	if capacity, err := p.of.Capacity(ctx); err == nil && capacity <= 0 {
+	capacity, err := p.of.Capacity(ctx)
+	if err != nil {
+		return false, nil // the permit is what counts
+	}
+	none := capacity <= 0
+	if none && !p.toldNone {
 		p.Say("semaphore %q has no permits: --permits says how many it has", p.of.Name())
 	}
-	return false, nil // the permit is what counts
+	p.toldNone = none
+	return false, nil
 }
 
 // pause waits, and reports whether ctx still lives.
