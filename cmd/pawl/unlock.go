@@ -62,7 +62,7 @@ The exit code is 1 if there was nothing to remove.`,
 			case removed > 0:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", name)
 				if err := wakeQueue(cmd.Context(), eng, looker, s); err != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", name, execlock.Shown(err.Error()))
+					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", name, execlock.Shown(exit.Text(err)))
 				}
 				return nil
 			case *holder != "":
@@ -122,9 +122,12 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 }
 
 // wakeQueue wakes the first of the queue of a lock that looked like any other, and was taken away as
-// such, because nobody waited yet when it was looked at.
+// such, because nobody waited yet when it was looked at. The other kinds are what they looked like.
 func wakeQueue(ctx context.Context, eng *engine.Engine, looker *look.Looker, s *look.Seen) error {
-	if s.QueueHidden != nil || s.Queue > 0 || len(s.Holders) == 0 {
+	if s.Kind != look.Mutex && s.Kind != look.Fenced {
+		return nil
+	}
+	if s.QueueHidden != nil || len(s.Holders) == 0 {
 		return s.QueueHidden // this user may not see it
 	}
 	now, err := looker.At(ctx, s.Name)
