@@ -37,6 +37,7 @@ With --format json the answer is one object: name, kind (mutex, fenced, fair, re
 permits, count, or "" if there is nothing), locked (null for a count), mode, ttl_ms (null
 if the key has no expiry, 0 if it is free) and holders, each with id and count. Some kinds
 have more: queue, token, available, taken, count, and a holder of a permit its ttl_ms.
+If this user may not see whether there is more, hidden says why; then the kind is not certain.
 With several names it is an array of such objects, in the order of the names.`,
 		Example: `  pawl status nightly-report
   pawl status nightly-report --format json | jq .locked

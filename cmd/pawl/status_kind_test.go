@@ -192,10 +192,13 @@ func TestStatusSaysWhatAUserMayNotSee(t *testing.T) {
 	}
 	v := pawl(t, env("ada"), "status", "orders:a", "orders:b")
 	v.expect(t, 0, "holder somebody:1", "waiting in its queue: 1", "token is 3", "permits to be had: 1, taken: 1")
-	if strings.Contains(v.stdout.String(), "NOPERM") {
-		t.Errorf("with all rights: %s", v.stdout.String())
+	all := pawl(t, env("ada"), "status", "--format", "json", "orders:a", "orders:b")
+	all.expect(t, 0, `"kind": "fair"`, `"kind": "permits"`)
+	if shown := v.stdout.String() + all.stdout.String(); strings.Contains(shown, "NOPERM") || strings.Contains(shown, "hidden") {
+		t.Errorf("with all rights: %s", shown)
 	}
 	pawl(t, env("bob"), "status", "orders:a").expect(t, 0, "holder somebody:1", "there may be more than this user can see: NOPERM")
+	pawl(t, env("bob"), "status", "--format", "json", "orders:a").expect(t, 0, `"kind": "mutex"`, `"hidden": "NOPERM`)
 	for _, args := range []string{"status orders:b", "unlock --force orders:b"} {
 		v = pawl(t, env("bob"), strings.Fields(args)...)
 		v.expect(t, exit.Server, "may not see what else it is", "NOPERM", "docs/operations.md")

@@ -94,6 +94,7 @@ type seenJSON struct {
 	Available *int         `json:"available,omitempty"`
 	Taken     *int         `json:"taken,omitempty"`
 	Count     *int         `json:"count,omitempty"`
+	Hidden    string       `json:"hidden,omitempty"` // why the user may not see whether there is more
 }
 
 type holderJSON struct {
@@ -123,6 +124,9 @@ func jsonOf(s *look.Seen) seenJSON {
 	}
 	if s.Token != 0 {
 		j.Token = &s.Token
+	}
+	if s.Hidden != nil {
+		j.Hidden = s.Hidden.Error()
 	}
 	return j
 }
