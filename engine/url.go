@@ -2,8 +2,10 @@ package engine
 
 import (
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -214,15 +216,18 @@ func (c *Config) takeSettings(query string) error {
 		"client_name": &c.ClientName, "sentinel_username": &c.SentinelUsername,
 		"sentinel_password": &c.SentinelPassword, "sharding": &c.Sharding,
 	}
+	known := slices.Concat([]string{"replicas"}, slices.Collect(maps.Keys(durations)), slices.Collect(maps.Keys(numbers)), slices.Collect(maps.Keys(texts)))
+	slices.Sort(known)
+	these := "these are: " + strings.Join(known, ", ")
 	for name, values := range settings {
 		value := values[len(values)-1]
-		known := name == "replicas" || texts[name] != nil || durations[name] != nil || numbers[name] != nil
+		unknown := !slices.Contains(known, name)
 		switch {
-		case !known && strings.Contains(strings.ToLower(query), "pass"):
+		case unknown && strings.Contains(strings.ToLower(query), "pass"):
 			// Not quoted: with sentinel_password=a&b it is half of a password.
-			return reason.Invalid("the URL has a setting that is not known; special characters in a password are written as %%XX (& as %%26); %s", knownSettings)
-		case !known:
-			return reason.Invalid("the URL's setting %q is not known; %s", name, knownSettings)
+			return reason.Invalid("the URL has a setting that is not known; special characters in a password are written as %%XX (& as %%26); %s", these)
+		case unknown:
+			return reason.Invalid("the URL's setting %q is not known; %s", name, these)
 		case len(values) > 1:
 			return reason.Invalid("the URL gives %s %d times", name, len(values))
 		case name == "replicas":
@@ -249,5 +254,3 @@ func (c *Config) takeSettings(query string) error {
 	}
 	return nil
 }
-
-const knownSettings = "these are: db, client_name, lease, margin, hand_over, command_timeout, dial_timeout, close_timeout, lanes, sentinel_username, sentinel_password, sharding, replicas, ack_timeout"

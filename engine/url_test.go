@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,5 +66,31 @@ func TestListsOfHostsAreReadWithCare(t *testing.T) {
 		if !errors.Is(err, ErrInvalid) || hasText(err, "hunter2") {
 			t.Errorf("%s: %+v, %v", url, c.Addrs, err)
 		}
+	}
+}
+
+// A setting that can be given is listed, and what is listed can be given.
+func TestUnknownSettingIsToldAllThatAreKnown(t *testing.T) {
+	t.Parallel()
+	_, err := ParseURL("redis://h?x=1")
+	_, list, ok := strings.Cut(err.Error(), "these are: ")
+	if !ok {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := strings.Split(list, ", ")
+	for _, name := range known {
+		if _, err := ParseURL("redis://h?" + name + "=?"); err != nil && strings.Contains(err.Error(), "not known") {
+			t.Errorf("%s is listed: %v", name, err)
+		}
+		if !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("docs/configuration.md lacks %s", name)
+		}
+	}
+	if !slices.Contains(known, "fair_wait") {
+		t.Errorf("these are known: %s", list)
 	}
 }
