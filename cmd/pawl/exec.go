@@ -242,6 +242,7 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 	ctx, stop := exit.UntilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
 	engines, err := target.ConnectMost(ctx, servers, atMost, cfg.Say)
+	cfg.Signals = execlock.Catch() // before the others are let go
 	stop()
 	if signalled := context.Cause(ctx); errors.As(signalled, new(*exit.SignalError)) {
 		for _, e := range engines {

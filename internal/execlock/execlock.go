@@ -70,6 +70,8 @@ type Config struct {
 	Grace time.Duration
 	// Command is the program, which exec.LookPath has found, and its arguments.
 	Command []string
+	// Signals are what Catch has caught.
+	Signals *Signals
 	// Say tells the user something that is no error. It must not block, whatever the
 	// user's terminal does: a command that must end would go on meanwhile.
 	Say func(format string, args ...any)
@@ -102,8 +104,7 @@ func Run(ctx context.Context, engines []*engine.Engine, cfg Config) (end End, er
 	// the process: this one stays.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	sig := catchSignals() // for good: until it exits, no signal changes what the code will be
-	r := runner{Config: cfg, engines: engines, sig: sig}
+	r := runner{Config: cfg, engines: engines, sig: cfg.Signals}
 
 	hold, err := r.acquire(ctx)
 	if err != nil {
@@ -132,5 +133,5 @@ func Run(ctx context.Context, engines []*engine.Engine, cfg Config) (end End, er
 type runner struct {
 	Config
 	engines []*engine.Engine
-	sig     *signals
+	sig     *Signals
 }

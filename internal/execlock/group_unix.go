@@ -29,7 +29,7 @@ type group struct {
 }
 
 // start starts the command at the head of a group of its own.
-func (g *group) start(cmd *exec.Cmd, _ *signals) error {
+func (g *group) start(cmd *exec.Cmd, _ *Signals) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 	g.adopt()

@@ -18,7 +18,7 @@ type group struct {
 	end   End
 }
 
-func (g *group) start(cmd *exec.Cmd, sig *signals) error {
+func (g *group) start(cmd *exec.Cmd, sig *Signals) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_PROCESS_GROUP}
 	g.cmd = cmd
 	if err := cmd.Start(); err != nil {
@@ -49,23 +49,24 @@ func (g *group) kill() error { return g.cmd.Process.Kill() }
 
 func (g *group) remains() bool { return false }
 
-// signals are what this process catches, from before it waits for the lock until it
+// Signals are what this process catches, from before it waits for the lock until it
 // has been released.
-type signals struct {
+type Signals struct {
 	asked    chan os.Signal // to be passed on; before the command runs, to be obeyed
 	children chan os.Signal // the command has ended
 	resumed  chan os.Signal // never
 }
 
-func catchSignals() *signals {
-	s := &signals{asked: make(chan os.Signal, 16), children: make(chan os.Signal, 1)}
+// Catch catches Ctrl-C and Ctrl-Break, for good.
+func Catch() *Signals {
+	s := &Signals{asked: make(chan os.Signal, 16), children: make(chan os.Signal, 1)}
 	signal.Notify(s.asked, os.Interrupt)
 	return s
 }
 
-func (s *signals) catchJobControl() {}
+func (s *Signals) catchJobControl() {}
 
-func (s *signals) started() {}
+func (s *Signals) started() {}
 
 func ends(os.Signal) bool { return true }
 

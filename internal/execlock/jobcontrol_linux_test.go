@@ -22,7 +22,7 @@ func init() { helpers["stop"] = stopWhenAsked }
 // stopWhenAsked stops itself and its process group for every line that it reads, and
 // says when it goes on. On the line "self" the others have stopped already.
 func stopWhenAsked() {
-	s := catchSignals()
+	s := Catch()
 	s.catchJobControl()
 	fmt.Println("ready")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {

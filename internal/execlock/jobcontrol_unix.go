@@ -151,7 +151,7 @@ func (c *child) leaveTerminal(tidy bool) bool {
 }
 
 // tellJob sends a signal to the others of our process group.
-func (s *signals) tellJob(sig syscall.Signal) {
+func (s *Signals) tellJob(sig syscall.Signal) {
 	signal.Ignore(sig)
 	_ = unix.Kill(0, sig)
 	signal.Notify(s.asked, sig)
@@ -167,7 +167,7 @@ func (s *signals) tellJob(sig syscall.Signal) {
 //
 // so the stop is under way before the others hear of it, or, if they have heard, before
 // we look whether we were resumed.
-func (s *signals) stopSelf(by syscall.Signal, all bool) (resumed bool) {
+func (s *Signals) stopSelf(by syscall.Signal, all bool) (resumed bool) {
 	signal.Ignore(by)
 	defer signal.Notify(s.asked, by)
 	stopProcess(by, func() bool {

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// signals are what this process catches, from before it waits for the lock to its end.
-type signals struct {
+// Signals are what this process catches, from before it waits for the lock to its end.
+type Signals struct {
 	asked    chan os.Signal // to be passed on; before the command runs, to be obeyed
 	children chan os.Signal // something became of a child
 	resumed  chan os.Signal // this process was told to go on
@@ -29,10 +29,12 @@ var (
 
 func ends(s os.Signal) bool { return slices.Contains(ending, s) }
 
-// catchSignals catches what asks the command, or the waiting for the lock, to end.
-// Signals that are ignored, as SIGHUP under nohup, stay so, for the command too.
-func catchSignals() *signals {
-	s := &signals{make(chan os.Signal, 16), make(chan os.Signal, 1), make(chan os.Signal, 1)}
+// Catch catches what asks the command, or the waiting for the lock, to end. That is for good: until
+// this process exits, no signal changes what its code will be. Whoever caught signals before that
+// lets go of them after it, so that none is missed. Signals that are ignored, as SIGHUP under
+// nohup, stay so, for the command too.
+func Catch() *Signals {
+	s := &Signals{make(chan os.Signal, 16), make(chan os.Signal, 1), make(chan os.Signal, 1)}
 	if signal.Ignored(syscall.SIGINT) {
 		// A shell without job control starts its background commands so. Go has kept
 		// SIGINT ignored, but not SIGQUIT.
@@ -51,16 +53,16 @@ func catchSignals() *signals {
 
 // catchJobControl comes just before the command starts. Without a command the
 // terminal's signals do to us what they do to everybody.
-func (s *signals) catchJobControl() { s.catch(jobControl) }
+func (s *Signals) catchJobControl() { s.catch(jobControl) }
 
 // started comes after it has started: what is ignored would be inherited.
-func (s *signals) started() {
+func (s *Signals) started() {
 	if !canBlock {
 		signal.Ignore(syscall.SIGTTOU) // which stops who uses the terminal from behind
 	}
 }
 
-func (s *signals) catch(all []os.Signal) {
+func (s *Signals) catch(all []os.Signal) {
 	for _, one := range all {
 		if !signal.Ignored(one) && !inheritedIgnored(one.(syscall.Signal)) {
 			signal.Notify(s.asked, one)
