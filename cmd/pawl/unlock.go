@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -90,10 +91,9 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 		return 0, &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch, which nobody holds: there is nothing to take away; services give permits back with AddPermits, and open a latch with CountDown", s.Name)}
 	case look.Permits:
 		for _, p := range s.Taken {
-			ids = append(ids, p.ID)
-		}
-		if holder != "" {
-			ids = []string{holder}
+			if holder == "" || strings.EqualFold(holder, p.ID) {
+				ids = append(ids, p.ID)
+			}
 		}
 	case look.RW: // the script of each half looks what it is by now
 		locks = []engine.Mutex{rw.Reader(), rw.Writer()}
