@@ -26,7 +26,7 @@ func TestExecWaitsThroughAnOutageToSayHowManyPermitsThereAre(t *testing.T) {
 	tries := func() int64 { return s.CommandStats()["eval"] + s.CommandStats()["evalsha"] }
 	eventually(t, "it goes on trying", func() bool { return tries() > 20 }) // six fit into the timeout
 	s.Stop()
-	time.Sleep(2 * timeout) // that long the outage lasts
+	<-time.After(2 * timeout) // that long it is silent
 	s.Cont()
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 	v.wait(t).expect(t, 0, "ran")
