@@ -150,7 +150,7 @@ func (a *acquisition) under(carried *holding) {
 // bornFailed counts and reports an acquisition that ends before it begins, and returns
 // its error.
 func (e *Engine) bornFailed(m Mutex, why error) error {
-	err := notAcquired(m.name, why)
+	err := notAcquiredA(m.key.Kind.What(), m.name, why)
 	sh := e.table.Shard(m.route)
 	sh.Lock()
 	sh.Counters().NotAcquired++
@@ -172,7 +172,7 @@ func (m Mutex) bornFailed(why error) error {
 // Settled implements machine.RequestPort.
 func (a *acquisition) Settled(h *machine.Hold, why error) {
 	if h == nil {
-		a.fut.err = notAcquired(a.Name(), why)
+		a.fut.err = notAcquiredA(kind.Kind(a.Kind).What(), a.Name(), why)
 	} else {
 		a.fut.value, a.fut.err = holdingOf(h).handle, nil
 	}

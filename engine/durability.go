@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -91,11 +92,12 @@ type AckError struct {
 	Cause error
 
 	waited time.Duration
+	what   string // "": a lock
 }
 
 func (e *AckError) Error() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "engine: lock %q: %d of %d replicas acknowledged (AckTimeout %v)", reason.Shorten(e.Name), e.Acked, e.Wanted, e.waited)
+	fmt.Fprintf(&s, "engine: %s %q: %d of %d replicas acknowledged (AckTimeout %v)", cmp.Or(e.what, "lock"), reason.Shorten(e.Name), e.Acked, e.Wanted, e.waited)
 	switch {
 	case e.Cause != nil:
 		fmt.Fprintf(&s, ": %v", e.Cause)
@@ -120,6 +122,6 @@ func (e *AckError) Is(target error) bool { return target == ErrNotAcked }
 func (e *AckError) Unwrap() error { return e.Cause }
 
 // ackError is what the user is told of missing acknowledgements.
-func (e *Engine) ackError(name string, ack *resp.Ack) error {
-	return &AckError{Name: name, Acked: ack.Acked, Wanted: ack.Wanted, Away: ack.Away, Cause: ack.Err, waited: e.cfg.AckTimeout}
+func (e *Engine) ackError(what, name string, ack *resp.Ack) error {
+	return &AckError{Name: name, Acked: ack.Acked, Wanted: ack.Wanted, Away: ack.Away, Cause: ack.Err, waited: e.cfg.AckTimeout, what: what}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -162,12 +163,14 @@ func engineOf(s *drive.Shard) *Engine { return (*Engine)(s.Table.Engine.(*front)
 type front Engine
 
 // LossError implements drive.Engine.
-func (f *front) LossError(name string, why machine.Loss) error {
-	return &LostError{Name: name, Reason: LostReason(why)}
+func (f *front) LossError(k uint8, name string, why machine.Loss) error {
+	return &LostError{Name: name, Reason: LostReason(why), what: kind.Kind(k).What()}
 }
 
 // AckError implements drive.Engine.
-func (f *front) AckError(name string, ack *resp.Ack) error { return (*Engine)(f).ackError(name, ack) }
+func (f *front) AckError(k uint8, name string, ack *resp.Ack) error {
+	return (*Engine)(f).ackError(kind.Kind(k).What(), name, ack)
+}
 
 // Unheard implements drive.Engine.
 func (f *front) Unheard(name string) { (*Engine)(f).logUnheard(name) }

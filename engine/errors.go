@@ -177,8 +177,11 @@ func (e *NotAcquiredError) Is(target error) bool {
 func (e *NotAcquiredError) Unwrap() error { return e.Err }
 
 // notAcquired makes the error of a lock.
-func notAcquired(name string, why error) *NotAcquiredError {
-	e := &NotAcquiredError{Name: name, Err: why}
+func notAcquired(name string, why error) *NotAcquiredError { return notAcquiredA("", name, why) }
+
+// notAcquiredA is notAcquired for what may be something else than a lock.
+func notAcquiredA(what, name string, why error) *NotAcquiredError {
+	e := &NotAcquiredError{Name: name, Err: why, what: what}
 	if h := reason.HeldIn(why); h != nil {
 		e.TTL = h.TTL
 	}
@@ -209,12 +212,15 @@ func (e *NotAcquiredError) refused() bool {
 }
 
 // about is err with the lock's name in its text. A LostError and an AckError have it.
-func about(name string, err error) error {
+func about(name string, err error) error { return aboutA("", name, err) }
+
+// aboutA is about for what may be something else than a lock.
+func aboutA(what, name string, err error) error {
 	switch err.(type) {
 	case nil, *LostError, *AckError:
 		return err
 	}
-	return reason.About(name, err)
+	return reason.AboutA(what, name, err)
 }
 
 // passes reports whether waiting may help after a refusal.

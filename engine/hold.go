@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -100,7 +101,7 @@ func (l *Hold) Err() error {
 func (l *Hold) Unlock(ctx context.Context) error {
 	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
 		l.UnlockAsync()
-		return about(l.h.Name, reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
+		return aboutA(kind.Kind(l.h.Kind).What(), l.h.Name, reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
 	}
 	u := l.h.engine().newUnlocking(false)
 	l.h.unlock(u, true)
@@ -124,7 +125,7 @@ func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
 // hold under the watchdog, which needs no Extend, and for a re-entry without a Lease of
 // its own, which lasts as long as the hold that it re-enters.
 func (l *Hold) Extend(ctx context.Context, d time.Duration) error {
-	return about(l.h.Name, l.h.ExtendBy(ctx, d))
+	return aboutA(kind.Kind(l.h.Kind).What(), l.h.Name, l.h.ExtendBy(ctx, d))
 }
 
 // holding is what the engine has of a hold: the machine's, and what drives it. The user has a

@@ -65,9 +65,7 @@ func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool)
 	r.what = tally.Acquire
 	r.verdict = func(p *permits, _ int64, why error) (*Permits, error) {
 		if why != nil {
-			err := notAcquired(s.name, why)
-			err.what = s.what()
-			return nil, err
+			return nil, notAcquiredA(s.what(), s.name, why)
 		}
 		return &Permits{p}, nil
 	}

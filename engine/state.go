@@ -161,7 +161,7 @@ func (m Mutex) about(err error) error {
 	if m.name == "" {
 		return err
 	}
-	return about(m.name, err)
+	return aboutA(m.key.Kind.What(), m.name, err)
 }
 
 func (m Mutex) usable() error {

@@ -138,7 +138,11 @@ func TestLossOfALockOfEachKindEndsTheCommand(t *testing.T) {
 			if done, err := sorts[kind].force(t.Context(), s, openEngine(t, s.URL())); !done || err != nil {
 				t.Fatalf("it was not taken away: %v, %v", done, err)
 			}
-			v.wait(t).expect(t, exit.Lost, `"a" was lost`, "told", "ended with code 0")
+			what := "lock"
+			if kind == execlock.Semaphore {
+				what = "semaphore"
+			}
+			v.wait(t).expect(t, exit.Lost, what+` "a" was lost`, "told", "ended with code 0")
 			nothingLeft(t, s, kind)
 		})
 	}
@@ -242,7 +246,7 @@ func TestExecSaysThatASemaphoreHasNoPermits(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	pawl(t, env, "exec", "a", "--kind", "semaphore", "--wait", "1s", "--", "true").
-		expect(t, exit.NotAcquired, `semaphore "a" has no permits: --permits says how many it has`)
+		expect(t, exit.NotAcquired, `semaphore "a" not acquired`, `semaphore "a" has no permits: --permits says how many it has`)
 	v := start(t, env, "exec", "a", "--kind", "semaphore", "--", "echo", "ran")
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
 	if err := openEngine(t, s.URL()).PermitSemaphore("a").SetPermits(t.Context(), 1); err != nil {

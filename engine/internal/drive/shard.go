@@ -300,12 +300,12 @@ func (s *Shard) Released(r *machine.Resource, k uint8, by machine.Server, id int
 func (s *Shard) Unheard(name string)       { s.Table.Engine.Unheard(name) }
 func (s *Shard) Refused(o machine.Outcome) { s.Table.noteRefusal(o) }
 
-func (s *Shard) LossError(name string, why machine.Loss) error {
-	return s.Table.Engine.LossError(name, why)
+func (s *Shard) LossError(kind uint8, name string, why machine.Loss) error {
+	return s.Table.Engine.LossError(kind, name, why)
 }
 
-func (s *Shard) AckError(name string, ack machine.Ack) error {
-	return s.Table.Engine.AckError(name, ack.(*resp.Ack))
+func (s *Shard) AckError(kind uint8, name string, ack machine.Ack) error {
+	return s.Table.Engine.AckError(kind, name, ack.(*resp.Ack))
 }
 
 // idSource hands out the numbers of owners: 63 bits that nobody can guess, read

@@ -38,8 +38,8 @@ type Engine interface {
 	NewHold(of *machine.Hold) *machine.Hold
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
 	// that too few replicas have. They are called under the shard's lock.
-	LossError(name string, why machine.Loss) error
-	AckError(name string, ack *resp.Ack) error
+	LossError(kind uint8, name string, why machine.Loss) error
+	AckError(kind uint8, name string, ack *resp.Ack) error
 	// Unheard: a release was not announced, as the server refused the message. It is called
 	// under the shard's lock.
 	Unheard(name string)

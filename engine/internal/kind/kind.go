@@ -56,6 +56,9 @@ func (k Kind) String() string { return table[k].name }
 // Traits is what the machine needs to know of the kind.
 func (k Kind) Traits() *machine.Kind { return &table[k].traits }
 
+// What is what its name is, for people; "": a lock.
+func (k Kind) What() string { return table[k].traits.What }
+
 // Family is the kinds that its name may be used for at the same time.
 func (k Kind) Family() Family { return table[k].family }
 

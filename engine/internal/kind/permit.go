@@ -12,7 +12,7 @@ var permit = row{
 	name:    "permit",
 	channel: script.PermitChannel,
 	family:  Permits,
-	traits:  machine.Kind{Shared: true},
+	traits:  machine.Kind{Shared: true, What: "semaphore"},
 	wire: wire{
 		take:    script.AppendPermitTake,
 		release: script.AppendPermitRelease,

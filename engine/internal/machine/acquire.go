@@ -197,7 +197,7 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 func (a *Request) unacked(o *Outcome, fx *Effects) {
 	r := a.res
 	r.Port.Counters().Unacked++
-	a.fail(r.Port.AckError(a.Name(), o.Ack), fx)
+	a.fail(r.Port.AckError(a.Kind, a.Name(), o.Ack), fx)
 }
 
 func (r *Resource) lateGrant(a *Request, o *Outcome, fx *Effects) {

@@ -65,7 +65,7 @@ func (r *Resource) drop(fx *Effects) {
 		if h.state == live {
 			r.lose(h, EngineClosed, fx)
 		} else {
-			h.released(reason.About(h.Name, reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)), fx)
+			h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)), fx)
 		}
 	}
 	for r.debts != nil {

@@ -101,7 +101,7 @@ func (r *Resource) extendReplied(c *Command, o *Outcome, fx *Effects) {
 	var err error
 	switch {
 	case o.Verdict == Answered && o.missing():
-		err = r.Port.AckError(h.Name, o.Ack) // the primary has it longer than we count on
+		err = r.Port.AckError(h.Kind, h.Name, o.Ack) // the primary has it longer than we count on
 		r.Port.Counters().Unacked++
 	case o.Verdict == Answered:
 		h.setAcked(o.acked())

@@ -38,7 +38,7 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 		return
 	}
 	now := r.Port.Now()
-	h.end(r.Port.LossError(h.Name, why), why, now, fx)
+	h.end(r.Port.LossError(h.Kind, h.Name, why), why, now, fx)
 	h.setOver()
 	h.Port.Lost(why)
 	if h.Parent != nil {

@@ -44,28 +44,28 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-func (l *lab) Config() *Config                     { return &l.cfg }
-func (l *lab) Counters() *Counters                 { return &l.count }
-func (l *lab) Now() clock.Instant                  { return l.now }
-func (l *lab) Stamp() clock.Instant                { return l.now }
-func (l *lab) Draw(d time.Duration) time.Duration  { return d / 2 }
-func (l *lab) NewID() int64                        { l.ids++; return l.ids }
-func (l *lab) Closing() bool                       { return l.closing }
-func (l *lab) Closed() bool                        { return l.closing }
-func (l *lab) Up(uint64) bool                      { return !l.down }
-func (l *lab) Trouble(uint64) error                { return nil }
-func (l *lab) Sharded() bool                       { return false }
-func (l *lab) Both() bool                          { return false }
-func (l *lab) ServerOf(uint64) Server              { return 1 }
-func (l *lab) Pause(_ *Resource, at clock.Instant) { l.paused = at }
-func (l *lab) Unstalled(*Resource)                 {}
-func (l *lab) Idle(r *Resource)                    { l.idle = append(l.idle, r.Name) }
-func (l *lab) Ahead(*Resource) *Resource           { return l.ahead }
-func (l *lab) Behind(r *Resource) bool             { return r == l.ahead && l.behind.Held() == Behind }
-func (l *lab) Unheard(string)                      {}
-func (l *lab) Refused(Outcome)                     {}
-func (l *lab) AckError(string, Ack) error          { return errors.New("too few replicas") }
-func (l *lab) LossError(_ string, why Loss) error  { return loss(why) }
+func (l *lab) Config() *Config                             { return &l.cfg }
+func (l *lab) Counters() *Counters                         { return &l.count }
+func (l *lab) Now() clock.Instant                          { return l.now }
+func (l *lab) Stamp() clock.Instant                        { return l.now }
+func (l *lab) Draw(d time.Duration) time.Duration          { return d / 2 }
+func (l *lab) NewID() int64                                { l.ids++; return l.ids }
+func (l *lab) Closing() bool                               { return l.closing }
+func (l *lab) Closed() bool                                { return l.closing }
+func (l *lab) Up(uint64) bool                              { return !l.down }
+func (l *lab) Trouble(uint64) error                        { return nil }
+func (l *lab) Sharded() bool                               { return false }
+func (l *lab) Both() bool                                  { return false }
+func (l *lab) ServerOf(uint64) Server                      { return 1 }
+func (l *lab) Pause(_ *Resource, at clock.Instant)         { l.paused = at }
+func (l *lab) Unstalled(*Resource)                         {}
+func (l *lab) Idle(r *Resource)                            { l.idle = append(l.idle, r.Name) }
+func (l *lab) Ahead(*Resource) *Resource                   { return l.ahead }
+func (l *lab) Behind(r *Resource) bool                     { return r == l.ahead && l.behind.Held() == Behind }
+func (l *lab) Unheard(string)                              {}
+func (l *lab) Refused(Outcome)                             {}
+func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
+func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
 func (l *lab) Kind(kind uint8) *Kind {
 	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Passes: kind <= fenced, Batches: kind < fenced, Queues: kind == queued, Shared: kind == permits}
 }

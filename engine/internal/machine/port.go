@@ -77,8 +77,8 @@ type Port interface {
 
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
 	// that too few replicas have.
-	LossError(name string, why Loss) error
-	AckError(name string, ack Ack) error
+	LossError(kind uint8, name string, why Loss) error
+	AckError(kind uint8, name string, ack Ack) error
 }
 
 // Kind is what the machine needs to know of a kind of lock.
@@ -92,6 +92,7 @@ type Kind struct {
 	// Shared: there are permits for many. Those who wait share a Resource, and a tenure, of one
 	// permit or more, has one of its own from its grant on.
 	Shared bool
+	What   string // what its name is, for people; "": a lock
 }
 
 // excludes reports whether a tenure of the kind excludes all others of its name.

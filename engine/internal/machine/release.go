@@ -69,7 +69,12 @@ func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
 		}
 	}
 	h.Res.Port.Counters().Unknown++
-	return reason.About(h.Name, h.unsettled(cause))
+	return h.about(h.unsettled(cause))
+}
+
+// about is an error with the name, and what it is.
+func (h *Hold) about(err error) error {
+	return reason.AboutA(h.Res.Port.Kind(h.Kind).What, h.Name, err)
 }
 
 // Verdict is what Unlock says of a hold that is over.
@@ -80,7 +85,7 @@ func (h *Hold) Verdict() error {
 	case h.extra != nil && h.extra.result != nil:
 		return h.extra.result // released, and it did not go well
 	}
-	return reason.About(h.Name, reason.ErrNotHeld)
+	return h.about(reason.ErrNotHeld)
 }
 
 // releaseReplied goes on after the reply of a release, a retire or a leave.
@@ -118,7 +123,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
 		// Nor would a debt be asked for again: Close need not wait for the lease to end.
 		r.Port.Refused(*o)
-		h.released(reason.About(h.Name, reason.Because(reason.ErrOutcomeUnknown, o.Err)), fx)
+		h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, o.Err)), fx)
 	default: // unknown, or an error after which anything may be
 		if c.What == Unlocking {
 			h.asked = true
@@ -137,7 +142,7 @@ func (r *Resource) notThere(h *Hold, why Loss, fx *Effects) {
 	r.Port.Counters().Lost[why]++
 	parent := h.Parent
 	h.leave()
-	h.settleUnlock(r.Port.LossError(h.Name, why), fx)
+	h.settleUnlock(r.Port.LossError(h.Kind, h.Name, why), fx)
 	if parent != nil {
 		r.lose(parent.Root(), why, fx)
 	}
@@ -207,7 +212,7 @@ func (h *Hold) boundReleases() {
 func (h *Hold) giveUpRelease(fx *Effects) {
 	r := h.Res
 	root := h.Parent == nil
-	h.released(reason.About(h.Name, reason.Because(reason.ErrOutcomeUnknown, h.unavailable())), fx)
+	h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, h.unavailable())), fx)
 	if root {
 		if r.tried == Here {
 			r.tried = Untried // its time is over, here and on the server

@@ -134,15 +134,7 @@ func Of(err error) []error {
 	return []error{err}
 }
 
-// About is err with the lock's name in its text.
-func About(name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &failure{is: Of(err), sep: ": ", lock: name}
-}
-
-// AboutA is About for the name of something else than a lock.
+// AboutA is err with a name in its text, and what has it; "": a lock.
 func AboutA(what, name string, err error) error {
 	if err == nil {
 		return nil

@@ -181,7 +181,7 @@ var mutants = []mutant{
 	{"internal/machine/command.go", "h.moving && r.Port", "false && r.Port", "an Unlock does not wait until a slot has moved"},
 	{"internal/machine/command.go", "d.moving && r.Port.Closing()", "false && r.Port.Closing()", "nor does Close"},
 	// PermitSemaphore.
-	{"internal/kind/permit.go", "machine.Kind{Shared: true}", "machine.Kind{}", "those who hold permits are in nobody's way"},
+	{"internal/kind/permit.go", "Shared: true, ", "", "those who hold permits are in nobody's way"},
 	{"internal/machine/acquire.go", "\t\th.Res = r.Port.Apart(r, c.Kind)\n", "", "a grant of permits leaves the queue"},
 	{"internal/machine/place.go", "return id | int64(a.Permits)", "return id", "an owner's number says how many permits it has"},
 	{"internal/machine/hold_end.go", "kind.Shared && byte(h.ID) != 0 || kind.Queues", "kind.Queues", "if one of several permits is gone, the others are given back"},
