@@ -258,6 +258,7 @@ func (u *user) granted(h *held) {
 		s.fail("%s: %s was over for %v when it was granted", u.name, h.short(), over)
 	}
 	h.checkToken()
+	h.checkRivals()
 	h.last = s.now
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)
 	s.check()
