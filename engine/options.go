@@ -182,7 +182,7 @@ const manyReaders = 16
 // machine is what the machine needs of a Config.
 func (c *Config) machine(w world.World) machine.Config {
 	handOvers := uint16(maxHandOvers)
-	if c.HandOver < 0 {
+	if c.HandOver < time.Millisecond { // the machine counts milliseconds: a turn would last until the next one
 		handOvers = 0
 	}
 	return machine.Config{
