@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 )
+
+type overtakenKey struct{}
 
 // Waiters of a FairMutex, and readers, are apart from the hold that keeps them waiting. When one of
 // them is granted the lock, because it was taken away from that hold, the hold has ended by then.
@@ -32,14 +35,19 @@ func TestAHoldThatWasTakenAwayEndsBeforeAnotherOfItsProcessHasTheLock(t *testing
 			}
 			waits := x.waits(a).LockAsync(ctxT(t))
 			eventually(t, "it listens", func() bool { return a.table.Client.Stats().ChannelsConfirmed > 0 })
-			told := make(chan error, x.readers)
+			under := context.WithValue(held[0].Context(ctxT(t)), overtakenKey{}, 1)
+			told := make(chan error, x.readers+1)
 			waits.OnComplete(func(*Hold, error) {
+				told <- under.Err()
 				for _, h := range held {
 					told <- h.Err()
 				}
 			})
 			if done, err := x.held(b).ForceUnlock(ctxT(t)); !done || err != nil {
 				t.Fatal(done, err)
+			}
+			if receive(t, told) == nil {
+				t.Error("another has the lock, and a context of this hold is alive")
 			}
 			for range x.readers {
 				var lost *LostError
@@ -67,4 +75,39 @@ func TestAHoldThatWasTakenAwayEndsBeforeAnotherOfItsProcessHasTheLock(t *testing
 			clean(t, s, a)
 		})
 	}
+}
+
+// A writer was deleted, and nobody was told. A reader of its process waits for the one before, which is
+// what it hears of. When it has the lock the writer has ended.
+func TestAWriterThatWasTakenAwayEndsBeforeAReaderOfItsProcessHasTheLock(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	a, b := open(t, s.URL()), open(t, s.URL())
+	before := mustLock(t, b.RWMutex("x").Writer(), Lease(time.Minute))
+	reader := a.RWMutex("x").Reader().LockAsync(ctxT(t))
+	eventually(t, "it listens", func() bool { return a.table.Client.Stats().ChannelsConfirmed > 0 })
+	s.Do("DEL", "x")
+	writer := mustLock(t, a.RWMutex("x").Writer(), Lease(time.Minute))
+	under := writer.Context(ctxT(t))
+	told := make(chan error, 2)
+	reader.OnComplete(func(*Hold, error) { told <- writer.Err(); told <- under.Err() })
+	if done, err := b.RWMutex("x").Writer().ForceUnlock(ctxT(t)); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	var lost *LostError
+	if err := receive(t, told); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+		t.Errorf("a reader has the lock, and the writer: %v", err)
+	}
+	if receive(t, told) == nil {
+		t.Error("a context of the writer is alive")
+	}
+	h, err := reader.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, h)
+	if err := before.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+		t.Errorf("Unlock of the first: %v", err)
+	}
+	clean(t, s, a)
 }

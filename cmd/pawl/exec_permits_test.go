@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -44,6 +45,26 @@ func TestExecThatTriesOnceForAPermitIsRefusedAtOnce(t *testing.T) {
 	}
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 	pawl(t, env, ofKind(execlock.Semaphore, "--wait", "0", "--", "echo", "ran")...).expect(t, 0, "ran")
+}
+
+// Cron starts a job on three machines at the same time, and none has said yet how many permits there are.
+// All three get one.
+func TestExecsThatTryOnceAtTheSameTimeAllGetAPermit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	proxy := faultproxy.New(t, "tcp", s.Addr())
+	proxy.Delay(faultproxy.All, 0, 50*time.Millisecond) // each asks before the others are answered
+	env := []string{target.URLEnv + "=redis://" + proxy.Addr()}
+	for range 3 {
+		s.Do("FLUSHALL")
+		var all []*invocation
+		for range 3 {
+			all = append(all, start(t, env, "exec", "a", "--kind", "semaphore", "--permits", "3", "--wait", "0", "--", "echo", "ran"))
+		}
+		for _, v := range all {
+			v.wait(t).expect(t, 0, "ran")
+		}
+	}
 }
 
 // With the server's data the number of permits is gone. Whoever waits says it again, and does not

@@ -1,6 +1,7 @@
 package execlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -53,19 +54,17 @@ func (r *runner) permit(ctx context.Context) attempt {
 }
 
 // tryOnce says how many permits there are only if none is to be had: a server that refuses everything
-// for now ends the try at once, but what is said is repeated until Config.CommandTimeout.
+// for now ends the try at once, but what is said is repeated until Config.CommandTimeout. Others may
+// say it at the same time, so it tries again whoever was first.
 func (p *permits) tryOnce(ctx context.Context) (*engine.PermitHold, error) {
 	h, refused := p.of.TryAcquire(ctx, 1, p.Options...)
 	if !errors.Is(refused, engine.ErrHeld) {
 		return h, refused
 	}
-	switch first, err := p.say(ctx); {
-	case err != nil:
-		return nil, err
-	case first:
-		return p.of.TryAcquire(ctx, 1, p.Options...)
+	if err := p.say(ctx); err != nil || p.Permits == 0 {
+		return nil, cmp.Or(err, refused)
 	}
-	return nil, refused
+	return p.of.TryAcquire(ctx, 1, p.Options...)
 }
 
 func (p *permits) wait(ctx context.Context) (*engine.PermitHold, error) {
@@ -89,7 +88,7 @@ func (p *permits) saySurely(ctx context.Context) error {
 		defer cancel()
 	}
 	for {
-		_, err := p.say(ctx)
+		err := p.say(ctx)
 		passes := errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrOutcomeUnknown)
 		if !passes || !pause(ctx, afterOutage) {
 			return err
@@ -104,7 +103,7 @@ func (p *permits) keepSaying(ctx context.Context) (stop func()) {
 	go func() {
 		defer close(over)
 		for pause(ctx, sayAgain) {
-			_, _ = p.say(ctx)
+			_ = p.say(ctx)
 		}
 	}()
 	return func() { cancel(); <-over }
@@ -113,20 +112,21 @@ func (p *permits) keepSaying(ctx context.Context) (stop func()) {
 // say says how many permits there are, unless somebody has said so before: then it changes nothing,
 // so it may be repeated. Of a semaphore that has none one could wait for ever: if the user does not
 // say how many, the user is told.
-func (p *permits) say(ctx context.Context) (first bool, err error) {
+func (p *permits) say(ctx context.Context) error {
 	if p.Permits > 0 {
-		return p.of.TrySetPermits(ctx, p.Permits)
+		_, err := p.of.TrySetPermits(ctx, p.Permits)
+		return err
 	}
 	capacity, err := p.of.Capacity(ctx)
 	if err != nil {
-		return false, nil // the permit is what counts
+		return nil // the permit is what counts
 	}
 	none := capacity <= 0
 	if none && !p.toldNone {
 		p.Say("semaphore %q has no permits: --permits says how many it has", p.of.Name())
 	}
 	p.toldNone = none
-	return false, nil
+	return nil
 }
 
 // pause waits, and reports whether ctx still lives.

@@ -26,10 +26,12 @@ func (t *Table) Run(fx *machine.Effects) {
 	if o := fx.Offers; o != nil {
 		t.letOffers(o)
 	}
-	for _, rival := range fx.Rivals {
-		t.overtake(rival)
+	if fx.Rivals == nil {
+		fx.Deliver()
+	} else {
+		granted := *fx // an Effects is on somebody's stack
+		t.Engine.Spawn(func() { t.overtake(&granted) })
 	}
-	fx.Deliver()
 	if h := fx.Look; h != nil {
 		holdingOf(h).LookNow()
 	}
@@ -57,14 +59,21 @@ func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.
 	s.Table.Run(&fx)
 }
 
-// overtake ends a tenure that a grant excludes.
-func (t *Table) overtake(rival *machine.Tenure) {
-	var fx machine.Effects
-	sh := ShardOf(rival.Res)
-	sh.mu.Lock()
-	rival.Overtaken(&fx)
-	sh.mu.Unlock()
-	t.Run(&fx)
+// overtake ends the tenures that a grant excludes, and their contexts. Then it tells of the grant.
+func (t *Table) overtake(granted *machine.Effects) {
+	defer granted.Deliver() // even if a context of the user's panics
+	for _, rival := range granted.Rivals {
+		var fx machine.Effects
+		sh := ShardOf(rival.Res)
+		sh.mu.Lock()
+		rival.Overtaken(&fx)
+		sh.mu.Unlock()
+		defer t.Run(&fx)
+		if ended := fx.Ended; ended != nil {
+			fx.Ended = nil
+			endContexts(ended)
+		}
+	}
 }
 
 // letOffers goes on with the releases of tenures that nobody took in time.

@@ -178,9 +178,7 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 			w.lookAfterGrant(c, o.Now)
 		}
 	}
-	if r.Port.Kind(c.Kind).excludes() {
-		fx.Rivals = r.Port.Rivals(r)
-	}
+	fx.Rivals = r.rivals(r.Port.Kind(c.Kind), a)
 	g := c.Giver()
 	if g != nil {
 		h.handed = g.handed + 1

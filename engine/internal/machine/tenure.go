@@ -141,6 +141,18 @@ func (t *Tenure) Overtaken(fx *Effects) {
 	}
 }
 
+// rivals are the live tenures of the name that a grant to a excludes: all that are apart from each
+// other, or the writer that a reader is not beside.
+func (r *Resource) rivals(k *Kind, a *Request) []*Tenure {
+	if k.excludes() {
+		return r.Port.Rivals(r)
+	}
+	if w := r.Port.Ahead(r); w != nil && w.hold != nil && a.beside() == nil {
+		return []*Tenure{w.hold.Tenure}
+	}
+	return nil
+}
+
 // Tenure is the tenure that the name has, nil if it has none.
 func (r *Resource) Tenure() *Tenure {
 	if r.hold == nil {

@@ -71,6 +71,25 @@ func (c *caller) code(encode encoder) (codes []int64, messages int64) {
 	return codes, c.s.CommandStats()["publish"] - before
 }
 
+// The number was deleted, and those who hold permits were not: they count.
+func TestANumberThatWasDeletedIsSetWithoutThePermitsThatAreHeld(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for what, then := range map[string]string{TryPermits: "1 to be had, 2 held", SetPermits: "1 to be had, 2 held"} {
+		c.s.Do("FLUSHALL")
+		for _, id := range (Owner{Engine: me.Engine, ID: 1}).Permits() {
+			putPermit(c.s, id, time.Minute)
+		}
+		if codes, _ := c.code(setPermits(what, 3)); codes[0] != Done || c.permits() != then {
+			t.Errorf("%s: %v, %s; want %s", what, codes, c.permits(), then)
+		}
+		c.s.Do("FLUSHALL")
+		if codes, _ := c.code(setPermits(what, 3)); codes[0] != Done || c.permits() != "3 to be had, 0 held" {
+			t.Errorf("%s: %v, %s", what, codes, c.permits())
+		}
+	}
+}
+
 // What every script of a semaphore answers and leaves behind, in every state of one.
 func TestPermitTable(t *testing.T) {
 	t.Parallel()

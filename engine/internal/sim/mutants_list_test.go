@@ -198,7 +198,7 @@ var mutants = []mutant{
 	{"internal/machine/handover.go", "\tif a != nil {\n\t\ta.trying = false\n\t}\n\topen", "\t_ = a\n\topen", "rare: who was not served does not try"},
 
 	// Of the attack on removals and refusals.
-	{"internal/drive/effects.go", "\t\tt.overtake(rival)\n", "\t\t_ = rival\n", "a hold that was taken away ends before another of its process has the lock"},
+	{"internal/drive/effects.go", "\t\trival.Overtaken(&fx)\n", "\t\t_ = rival\n", "a hold that was taken away ends before another of its process has the lock"},
 	{"internal/tally/command.go", "\t\t\tt.looks = c.Number != 0\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/tally/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
 }

@@ -106,6 +106,7 @@ var permitScripts = map[*script.Script]func(v *server, m *semaphore, args []stri
 		case what == script.TryPermits && m.there:
 			return appendInt(dst, 0)
 		case what != script.AddPermits && !m.there:
+			n -= int64(len(m.held))
 			m.value, m.there = n, true
 		default:
 			if what == script.SetPermits {

@@ -14,7 +14,8 @@ if ARGV[1] == 'try' and value then
   return 0
 end
 if ARGV[1] ~= 'add' and not value then
-  redis.call('SET', KEYS[1], n)
+  n = n - redis.call('ZCARD', KEYS[2]) -- those who hold some may have outlived the number
+  redis.call('SET', KEYS[1], string.format('%.0f', n))
   value = n
 else
   if ARGV[1] == 'set' then n = n - tonumber(value) - redis.call('ZCARD', KEYS[2]) end
