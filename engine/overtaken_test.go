@@ -3,6 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -110,4 +113,58 @@ func TestAWriterThatWasTakenAwayEndsBeforeAReaderOfItsProcessHasTheLock(t *testi
 		t.Errorf("Unlock of the first: %v", err)
 	}
 	clean(t, s, a)
+}
+
+// gatedContext is a context of the user's whose Done does something, once that is wanted.
+type gatedContext struct {
+	context.Context
+	wanted *atomic.Bool
+	do     func()
+}
+
+func (c gatedContext) Done() <-chan struct{} {
+	if c.wanted.CompareAndSwap(true, false) {
+		c.do()
+	}
+	return c.Context.Done()
+}
+
+// A context of a reader that was taken away does not return when it ends, or ends the goroutine that tells
+// it. All readers have ended when the writer is granted, and that waits for no context of theirs.
+func TestAGrantDoesNotHangOnTheContextsOfWhatItExcludes(t *testing.T) {
+	t.Parallel()
+	for _, leaves := range []bool{false, true} {
+		t.Run(fmt.Sprint("leaves ", leaves), func(t *testing.T) {
+			t.Parallel()
+			s := server(t)
+			a, b := open(t, s.URL()), open(t, s.URL())
+			first, second := mustLock(t, a.RWMutex("x").Reader()), mustLock(t, a.RWMutex("x").Reader())
+			open, wanted := make(chan struct{}), new(atomic.Bool)
+			do := func() { <-open }
+			if leaves {
+				do = runtime.Goexit
+			}
+			first.Context(gatedContext{ctxT(t), wanted, do})
+			under := second.Context(ctxT(t))
+			waits := a.RWMutex("x").Writer().LockAsync(ctxT(t))
+			eventually(t, "it listens", func() bool { return a.table.Client.Stats().ChannelsConfirmed > 0 })
+			wanted.Store(true)
+			if done, err := b.RWMutex("x").Reader().ForceUnlock(ctxT(t)); !done || err != nil {
+				t.Fatal(done, err)
+			}
+			h, err := waits.Await(ctxT(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, reader := range []*Hold{first, second} {
+				if !errors.Is(reader.Err(), ErrLost) {
+					t.Errorf("a reader: %v", reader.Err())
+				}
+			}
+			close(open)
+			receive(t, under.Done())
+			mustUnlock(t, h)
+			clean(t, s, a)
+		})
+	}
 }

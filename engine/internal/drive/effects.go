@@ -1,6 +1,10 @@
 package drive
 
-import "github.com/pawl-lock/pawl/engine/internal/machine"
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+)
 
 // FewContexts is how many contexts a user's goroutine ends itself, for example in
 // Unlock. A goroutine that is started for it ends more than that, and all contexts of a
@@ -59,20 +63,40 @@ func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.
 	s.Table.Run(&fx)
 }
 
-// overtake ends the tenures that a grant excludes, and their contexts. Then it tells of the grant.
+// tellFor is how long a grant waits at most for the contexts of holds that it excludes. They may be
+// the user's, who may wait for the grant.
+const tellFor = 100 * time.Millisecond
+
+// overtake ends the tenures that a grant excludes, and then their contexts. Then it tells of the grant.
 func (t *Table) overtake(granted *machine.Effects) {
-	defer granted.Deliver() // even if a context of the user's panics
+	var ended []*machine.Hold
 	for _, rival := range granted.Rivals {
 		var fx machine.Effects
 		sh := ShardOf(rival.Res)
 		sh.mu.Lock()
 		rival.Overtaken(&fx)
 		sh.mu.Unlock()
-		defer t.Run(&fx)
-		if ended := fx.Ended; ended != nil {
+		if fx.Ended != nil {
+			ended = append(ended, fx.Ended)
 			fx.Ended = nil
-			endContexts(ended)
 		}
+		t.Run(&fx)
+	}
+	if len(ended) > 0 {
+		over := make(chan struct{})
+		t.Engine.Spawn(func() { defer close(over); endEach(ended) })
+		late, stop := t.World.After(tellFor)
+		t.World.Wait(over, late, nil)
+		stop()
+	}
+	granted.Deliver()
+}
+
+// endEach ends the contexts of holds of several names, even if one of them panics.
+func endEach(ended []*machine.Hold) {
+	if len(ended) > 0 {
+		defer endEach(ended[1:])
+		endContexts(ended[0])
 	}
 }
 

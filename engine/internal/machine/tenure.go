@@ -142,15 +142,19 @@ func (t *Tenure) Overtaken(fx *Effects) {
 }
 
 // rivals are the live tenures of the name that a grant to a excludes: all that are apart from each
-// other, or the writer that a reader is not beside.
+// other, or the writer, unless it is the one that the reader is beside.
 func (r *Resource) rivals(k *Kind, a *Request) []*Tenure {
 	if k.excludes() {
 		return r.Port.Rivals(r)
 	}
-	if w := r.Port.Ahead(r); w != nil && w.hold != nil && a.beside() == nil {
-		return []*Tenure{w.hold.Tenure}
+	w := r.Port.Ahead(r)
+	if w == nil || w.hold == nil {
+		return nil
 	}
-	return nil
+	if beside := a.beside(); beside != nil && beside.Tenure == w.hold.Tenure {
+		return nil
+	}
+	return []*Tenure{w.hold.Tenure}
 }
 
 // Tenure is the tenure that the name has, nil if it has none.
