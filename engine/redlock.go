@@ -67,14 +67,6 @@ func RedLock(locks ...Mutex) QuorumLock {
 	return QuorumLock{l}
 }
 
-// name is that of the first lock, for an error.
-func (l *quorumLock) name() string {
-	if len(l.locks) == 0 {
-		return ""
-	}
-	return l.locks[0].name
-}
-
 // cannotVote is why locks cannot be a QuorumLock, nil if they can.
 func cannotVote(locks []Mutex) error {
 	if len(locks) == 0 {

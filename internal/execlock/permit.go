@@ -17,7 +17,7 @@ const (
 	afterOutage = 100 * time.Millisecond
 )
 
-var errWait = errors.New("Wait is over")
+var errWait = errors.New("--wait is over")
 
 // permits is a semaphore of which one permit is wanted.
 type permits struct {
