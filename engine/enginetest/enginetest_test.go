@@ -205,6 +205,16 @@ func TestHoldsLeftBehindFailTheTest(t *testing.T) {
 				t.Error(err)
 			}
 		}, ""},
+		"a latch": {func(t *testing.T, env *enginetest.Env) {
+			if _, err := env.Engine.Latch("x").TrySetCount(within(t), 1); err != nil {
+				t.Error(err)
+			}
+			env.Steal("x")
+			env.Expire("x")
+			if n, err := env.Engine.Latch("x").Count(within(t)); n != 1 || err != nil {
+				t.Errorf("the count is %d, %v", n, err)
+			}
+		}, "enginetest: Steal(\"x\"): it is no lock\nenginetest: Expire(\"x\"): it is no lock"},
 		"typing error": {func(t *testing.T, env *enginetest.Env) { env.Expire("orderz") }, `Expire("orderz"): nobody holds it`},
 	} {
 		t.Run(name, func(t *testing.T) {

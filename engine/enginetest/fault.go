@@ -3,22 +3,31 @@ package enginetest
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
 // Stranger is the owner that Steal puts in, as Mutex.State shows it.
 const Stranger = "enginetest:1"
 
-// strangerLease outlives every test.
-const strangerLease = time.Hour
+// strangerLease outlives every test, in virtual time too.
+const strangerLease = 365 * 24 * time.Hour
 
 // Steal gives the lock to a stranger, as if somebody had force-unlocked and then
-// acquired it. A free lock is simply taken. A holder is told at its next renewal, or at
-// once if its engine has waiters for the name. The stranger holds the lock until
-// Expire.
+// acquired it. A free lock is simply taken. The stranger holds the lock until Expire.
+//
+// A holder is told at its next renewal. If its engine has waiters for the name, the holder of a
+// Mutex, a FencedMutex or a Writer is told at once.
+//
+// The name must be that of a lock. Steal of a semaphore or a latch is an error of the test.
 func (env *Env) Steal(name string) {
+	env.t.Helper()
 	key := env.key(name)
 	db := env.server.Redis().DB(env.config.DB)
+	if db.Exists(key) && db.Type(key) != "hash" {
+		env.t.Errorf("enginetest: Steal(%q): it is no lock", name)
+		return
+	}
 	// The stranger comes in before the others go, so that the lock is never free.
 	db.HSet(key, Stranger, "1")
 	owners, _ := db.HKeys(key)
@@ -28,20 +37,27 @@ func (env *Env) Steal(name string) {
 		}
 	}
 	db.SetTTL(key, strangerLease)
-	env.announce(key)
+	env.wake(key)
 }
 
 // Expire ends the lock's lease on the server now, no matter who holds it, as if the
 // holder had not renewed it. Waiters try at once; they do not wait for the rest of the lease.
-// Expire of a lock that nobody holds is an error of the test.
+//
+// Expire of a lock that nobody holds is an error of the test, and so is Expire of a semaphore or a
+// latch.
 func (env *Env) Expire(name string) {
 	env.t.Helper()
 	key := env.key(name)
-	if !env.server.Redis().DB(env.config.DB).Del(key) {
+	db := env.server.Redis().DB(env.config.DB)
+	switch {
+	case !db.Exists(key):
 		env.t.Errorf("enginetest: Expire(%q): nobody holds it", name)
-		return
+	case db.Type(key) != "hash":
+		env.t.Errorf("enginetest: Expire(%q): it is no lock", name)
+	default:
+		db.Del(key)
+		env.wake(key)
 	}
-	env.announce(key)
 }
 
 // Replicas makes the server report n attached replicas, which acknowledge everything at
@@ -69,8 +85,14 @@ func (env *Env) key(name string) string {
 	return name
 }
 
-// announce wakes the waiters of the lock.
-func (env *Env) announce(key string) {
-	channel := script.Channel{Prefix: "redisson_lock__channel", Lock: key}
-	env.server.Redis().Publish(channel.Name(), "0")
+// wake has everybody who waits for the lock try, whatever kind of lock it is for them.
+func (env *Env) wake(key string) {
+	redis := env.server.Redis()
+	own := kind.Mutex.Channel(key, "").Name()
+	redis.Publish(own, "0")
+	redis.Publish(kind.Write.Channel(key, "").Name(), "0")
+	queued, _ := redis.DB(env.config.DB).List(script.Companion(script.QueuePrefix, key))
+	for _, owner := range queued { // each listens for itself
+		redis.Publish(own+":"+owner, "0")
+	}
 }

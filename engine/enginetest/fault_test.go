@@ -1,0 +1,86 @@
+package enginetest_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/enginetest"
+)
+
+var locks = map[string]func(e *engine.Engine) engine.Mutex{
+	"Mutex":       func(e *engine.Engine) engine.Mutex { return e.Mutex("x") },
+	"FencedMutex": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("x").Mutex },
+	"FairMutex":   func(e *engine.Engine) engine.Mutex { return e.FairMutex("x").Mutex },
+	"Reader":      func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Reader() },
+	"Writer":      func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Writer() },
+}
+
+func TestExpireLetsWaitersOfEveryKindIn(t *testing.T) {
+	t.Parallel()
+	for name, kind := range locks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := enginetest.New(t)
+			holder := kind(env.Engine)
+			if name == "Reader" {
+				holder = env.Engine.RWMutex("x").Writer()
+			}
+			h, err := holder.Lock(within(t), engine.Lease(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := env.Open()
+			f := kind(other).LockAsync(within(t))
+			waitFor(t, "the waiter listens", func() bool { return other.Stats().Channels == 1 })
+			env.Expire("x")
+			next, err := f.Await(within(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Unlock(within(t)); !errors.Is(err, engine.ErrLost) {
+				t.Errorf("Unlock of the expired hold: %v", err)
+			}
+			unlock(t, next)
+		})
+	}
+}
+
+func TestStealIsToldAtOnceByWaitersOfItsEngine(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Mutex", "FencedMutex", "Writer"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := enginetest.New(t)
+			m := locks[name](env.Engine)
+			h, err := m.Lock(within(t), engine.Lease(time.Hour)) // no renewal finds it
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := m.LockAsync(within(t))
+			waitFor(t, "the waiter listens", func() bool { return env.Engine.Stats().Channels == 1 })
+			env.Steal("x")
+			lost(t, h, engine.GoneOnServer)
+			env.Expire("x")
+			next, err := f.Await(within(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, next)
+		})
+	}
+}
+
+func TestTheStrangerOutlastsAnHourOfVirtualTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		env := enginetest.NewVirtual(t)
+		env.Steal("x")
+		time.Sleep(61 * time.Minute)
+		if st, err := env.Engine.Mutex("x").State(t.Context()); !st.Locked || err != nil {
+			t.Errorf("after an hour: %+v, %v", st, err)
+		}
+	})
+}
