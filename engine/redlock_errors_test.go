@@ -123,8 +123,13 @@ func TestRedLockThatWasNotAcquiredWasNotLost(t *testing.T) {
 	margin := func(c *Config) { c.Margin = 10 * time.Millisecond }
 	v := s.open(margin)
 	p := s.through(0, v, margin)
-	p.Delay(faultproxy.All, 0, 300*time.Millisecond)
-	_, err := v.lock("x").TryLock(ctxT(t), MaxHold(50*time.Millisecond))
+	p.Pause(faultproxy.All)
+	told := make(chan error, 1)
+	v.lock("x").TryLockAsync(ctxT(t), MaxHold(time.Second)).OnComplete(func(_ *QuorumHold, err error) { told <- err })
+	eventually(t, "the other has granted it", func() bool { return v[1].Stats().Held == 1 })
+	eventually(t, "that has ended", func() bool { return v[1].Stats().Held == 0 })
+	p.Resume()
+	err := receive(t, told)
 	if !errors.Is(err, ErrLate) || errors.Is(err, ErrLost) || !hasText(err, MaxHoldReached.String()) {
 		t.Errorf("%v", err)
 	}
