@@ -86,12 +86,13 @@ cross: ## build and vet for macOS and Windows, and without gnet
 	done; done
 	$(GO) build -tags pawl_nognet ./...
 
-peers: ## vet, lint and build the modules of their own: the comparison with other clients, the example with a database
+peers: ## vet, lint, build and race-test the modules of their own: the comparison with other clients, the example with a database
 	@set -e; for module in bench/peers examples/fencing; do \
 		$(GO) -C $$module vet ./...; \
 		$(GO) -C $$module build -o /dev/null ./...; \
 		$(GO) -C $$module run $(STATICCHECK) ./...; \
 	done
+	@. .ci/servers && $(GO) -C bench/peers test -race -count=1 ./...
 
 bench: ## a benchmark on a redis-server of its own: make bench ARGS='hot --goroutines 64'
 	$(GO) run ./cmd/pawl bench $(ARGS)

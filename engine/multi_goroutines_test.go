@@ -19,8 +19,8 @@ func TestPendingMultiLocksCostNoGoroutines(t *testing.T) {
 		n, names int
 		held     func(i int) string // the lock that number i waits for
 	}{
-		{"for one lock", 10_000, 10, func(int) string { return "held" }},
-		{"for a lock each", 10_000, 10, func(i int) string { return fmt.Sprint("held", i) }},
+		{"for one lock", 3_000, 10, func(int) string { return "held" }},
+		{"for a lock each", 3_000, 10, func(i int) string { return fmt.Sprint("held", i) }},
 		{"of many names", 500, 3 * fewLocks, func(int) string { return "held" }},
 	} {
 		t.Run(c.what, func(t *testing.T) { pendingCostNoGoroutines(t, c.n, c.names, c.held) })

@@ -327,7 +327,7 @@ func (j *journey) finish() {
 	}
 }
 
-const seeds = 3000
+const seeds = 2000
 
 // Whatever callers, the server and the network do: one has the lock by the server's record, each Unlock
 // and each request is told once, turns end, and nothing is left. See journey.

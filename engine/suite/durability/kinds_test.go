@@ -121,7 +121,7 @@ func (g *guard) use(ctx context.Context, e *engine.Engine) {
 		cancel()
 		if err != nil {
 			g.failed.Add(1)
-			kit.Pause(ctx.Done(), 5*time.Millisecond)
+			kit.Pause(ctx.Done(), 50*time.Millisecond)
 			continue
 		}
 		n, beside := g.inside.Add(1), int64(0)
@@ -136,7 +136,7 @@ func (g *guard) use(ctx context.Context, e *engine.Engine) {
 				g.t.Errorf("the token is %d after %d", f.Token(), before)
 			}
 		}
-		kit.Pause(ctx.Done(), time.Millisecond)
+		kit.Pause(ctx.Done(), 4*time.Millisecond)
 		g.inside.Add(-1)
 		g.sections.Add(1)
 		if err := h.Unlock(context.Background()); errors.Is(err, engine.ErrLost) {

@@ -115,7 +115,7 @@ func (c *crowd) contend(e *engine.Engine, i int) {
 			c.unacked.Add(1)
 			select {
 			case <-c.stop:
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(250 * time.Millisecond):
 			}
 			continue
 		}
@@ -144,7 +144,7 @@ func (c *crowd) contend(e *engine.Engine, i int) {
 			if time.Now().Before(until.Add(-100 * time.Millisecond)) {
 				c.lost.Add(1)
 			}
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(30 * time.Millisecond):
 		}
 		c.inside[i].CompareAndSwap(h, nil)
 		_ = h.Unlock(context.Background()) // unknown and lost are the trouble's

@@ -40,8 +40,8 @@ func TestLaneMatchesRepliesUnderLoad(t *testing.T) {
 		inFlight     int // per goroutine
 		perGoroutine int
 	}{
-		{name: "small", inFlight: 1, perGoroutine: 200},
-		{name: "pipelined", inFlight: 16, perGoroutine: 400},
+		{name: "small", inFlight: 1, perGoroutine: 100},
+		{name: "pipelined", inFlight: 16, perGoroutine: 200},
 		{name: "long requests, small buffers", tune: smallBuffers, request: 4000, inFlight: 8, perGoroutine: 40},
 		{name: "long replies, small buffers", tune: smallBuffers, request: 200, reply: 5000, inFlight: 8, perGoroutine: 40},
 	} {

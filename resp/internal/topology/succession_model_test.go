@@ -89,7 +89,7 @@ func (c *modelClient) reached(i int) bool {
 // servers may not be back.
 func TestSuccessionInRandomDeployments(t *testing.T) {
 	t.Parallel()
-	seed, histories := rand.Uint64(), 1000
+	seed, histories := rand.Uint64(), 300
 	if n, err := strconv.Atoi(os.Getenv("PAWL_SUCCESSION_HISTORIES")); err == nil {
 		histories = n
 	}
