@@ -130,3 +130,27 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// A server that refuses writes answers looks. It is asked for the write no more often for that.
+func TestARefusedCountDownBacksOffBesideAnAwait(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	l := e.Latch("l")
+	if _, err := l.TrySetCount(ctxT(t), 3); err != nil {
+		t.Fatal(err)
+	}
+	waits := l.AwaitAsync(ctxT(t))
+	defer waits.Abandon()
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	before := s.CommandStats()["evalsha"]
+	ctx, cancel := context.WithTimeout(ctxT(t), 3*time.Second)
+	defer cancel()
+	if err := l.CountDown(ctx); err == nil {
+		t.Fatal("it is not refused")
+	}
+	if n := s.CommandStats()["evalsha"] - before; n > 100 {
+		t.Errorf("%d scripts in 3 s", n)
+	}
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+}

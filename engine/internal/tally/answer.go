@@ -8,7 +8,9 @@ import (
 // answered settles the operations of a command that was executed.
 func (t *Tally) answered(o *Outcome, fx *Effects) {
 	c := &t.Cmd
-	t.pauses = 0
+	if c.Number != 0 { // a look is answered also by a server that refuses writes
+		t.pauses = 0
+	}
 	if o.Mute {
 		t.Port.Unheard()
 	}
