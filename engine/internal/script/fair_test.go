@@ -198,7 +198,11 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"nobody waits", "me", nil, give, Done, "", nil},
 		{"two wait whom nobody hears", "me", []place{{ann, 20}, {ben, 30}}, give, Done, "", []place{{ann, 3}, {ben, 3}}},
 		{"two wait, nobody counts", "me", []place{{ann, 20}, {ben, 30}}, quiet, Done, "", []place{{ann, 20}, {ben, 30}}},
-		{"the head has died long ago", "me", []place{{ann, -5}, {ben, 30}}, quiet, Done, "", []place{{ben, 30}}},
+		{"the head has died long ago", "me", []place{{jan, -5}, {ben, 30}}, quiet, Done, "", []place{{ben, 30}}},
+		{"the head has died long ago, and others of its process are next", "me", []place{{ann, -5}, {ben, 300}, {jan, 600}, {other, 900}}, quiet, Done, "", []place{{ben, 3}, {jan, 600}, {other, 900}}},
+		{"I leave, the head has died long ago, and others of its process are next", "absent", []place{{ann, -1}, {ben, 300}, {me, 900}}, quiet, NotThere, "", []place{{ben, 3}}},
+		{"I leave, the head has died long ago, and it is held", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, quiet, NotThere, theirs, []place{{ann, -1}, {ben, 300}}},
+		{"I leave, a thread of Redisson's has died long ago", "absent", []place{{jan, -1}, {ann, 300}, {me, 900}}, quiet, NotThere, "", []place{{ann, 300}}},
 		{"I leave the middle", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
 		{"I leave before one who has three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 15}, {ben, 30}}},
 		{"I leave before one who has three seconds, and it is free", "absent", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, "", []place{{ann, 3}, {ben, 3}}},
@@ -314,6 +318,7 @@ func TestFairForceKeepsTheQueue(t *testing.T) {
 	waiting := []place{{ann, 20}, {ben, 30}}
 	for _, x := range []fairRow{
 		{"from any owner", "others", waiting, fairForce(queue(false), ""), Done, "", waiting},
+		{"the head has died long ago, and others of its process are next", "others", []place{{ann, -1}, {ben, 300}, {jan, 600}}, fairForce(queue(false), ""), Done, "", []place{{ben, 3}, {jan, 600}}},
 		{"the head is told", "others", waiting[:1], fairForce(queue(true), ""), Done, "", []place{{ann, 3}}},
 		{"a thread of Redisson's behind the head is not the next", "others", []place{{jan, 20}, {jim, 30}}, fairForce(queue(true), ""), Done, "", []place{{jan, 3}, {jim, 30}}},
 		{"that owner", "me", waiting, fairForce(queue(false), me.String()), Done, "", waiting},

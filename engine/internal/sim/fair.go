@@ -106,7 +106,7 @@ func (v *server) wake(c queueing, place int) bool {
 
 // wakeFirst tells the first in the queue who hears it: threads of Redisson behind the head last.
 func (v *server) wakeFirst(c queueing) {
-	v.purge(c)
+	v.hurry(c, v.purge(c), "")
 	if q := v.lineOf(c.key); q != nil {
 		for i, owner := range q.owners {
 			if (i == 0 || !isThread(owner)) && v.wake(c, i) {
@@ -114,6 +114,22 @@ func (v *server) wakeFirst(c queueing) {
 			}
 		}
 		v.wakeThreads(c, q)
+	}
+}
+
+// hurry tells those who are next, and of the process of one whose time was over, up to one who asks
+// now. If the lock is free they have three seconds.
+func (v *server) hurry(c queueing, over, asks string) {
+	q := v.lineOf(c.key)
+	if over == "" || isThread(over) || v.get(c.key) != nil || q == nil {
+		return
+	}
+	for _, other := range q.owners {
+		if other == asks || processOf(other) != processOf(over) {
+			break
+		}
+		q.scores[other] = min(q.scores[other], v.milliseconds()+3000)
+		v.announce(c.channel+":"+other, c.verb)
 	}
 }
 
@@ -145,15 +161,7 @@ func (v *server) fair(keys, args []string) int64 {
 	if v.has(c.key, c.owner) {
 		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
 	}
-	if over != "" && !isThread(over) && ttl == -2 && q != nil {
-		for _, other := range q.owners {
-			if other == c.owner || processOf(other) != processOf(over) {
-				break
-			}
-			q.scores[other] = min(q.scores[other], v.milliseconds()+3000)
-			v.announce(c.channel+":"+other, c.verb)
-		}
-	}
+	v.hurry(c, over, c.owner)
 	place := 1
 	if waits {
 		now := v.milliseconds()

@@ -28,14 +28,24 @@ local function tell(other) -- how many hear it, and whether it was refused
   return heard, refused
 end
 
-local head = redis.call('LINDEX', KEYS[2], 0)
+local head, over = redis.call('LINDEX', KEYS[2], 0), nil
 while head do
   local score = redis.call('ZSCORE', KEYS[3], head)
   if score and tonumber(score) > now then break end
   redis.call('LPOP', KEYS[2])
   redis.call('ZREM', KEYS[3], head)
   tell(head)
+  over = head
   head = redis.call('LINDEX', KEYS[2], 0)
+end
+local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d%d+$') end -- as in fair
+if over and process(over) then
+  for _, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+    if process(other) ~= process(over) then break end
+    local score = tonumber(redis.call('ZSCORE', KEYS[3], other))
+    if score and score > now + 3000 then redis.call('ZADD', KEYS[3], now + 3000, other) end
+    tell(other)
+  end
 end
 local threads, told = {}, false -- as in fair
 for i = 0, redis.call('LLEN', KEYS[2]) - 1 do

@@ -76,14 +76,24 @@ local function tell(other) -- how many hear it, and whether it was refused
   return heard, refused
 end
 
-local head = ask('LINDEX', KEYS[2], 0)
+local head, over = ask('LINDEX', KEYS[2], 0), nil
 while head do
   local score = ask('ZSCORE', KEYS[3], head)
   if score == nil or score and tonumber(score) > now then break end
   if not ask('LPOP', KEYS[2]) then break end
   ask('ZREM', KEYS[3], head)
   tell(head)
+  over = head
   head = ask('LINDEX', KEYS[2], 0)
+end
+local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d%d+$') end -- as in fair
+if over and process(over) and free then
+  for _, other in ipairs(ask('LRANGE', KEYS[2], 0, -1) or {}) do
+    if process(other) ~= process(over) then break end
+    local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
+    if score and score > now + 3000 then ask('ZADD', KEYS[3], now + 3000, other) end
+    tell(other)
+  end
 end
 local threads, told = {}, false -- as in fair
 for i, other in ipairs(head and (ask('LRANGE', KEYS[2], 0, -1) or {head}) or {}) do
