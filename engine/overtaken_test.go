@@ -161,8 +161,9 @@ func TestAGrantDoesNotHangOnTheContextsOfWhatItExcludes(t *testing.T) {
 					t.Errorf("a reader: %v", reader.Err())
 				}
 			}
-			close(open)
 			receive(t, under.Done())
+			receive(t, second.Done())
+			close(open)
 			mustUnlock(t, h)
 			clean(t, s, a)
 		})

@@ -1,6 +1,7 @@
 package drive
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -83,21 +84,29 @@ func (t *Table) overtake(granted *machine.Effects) {
 		t.Run(&fx)
 	}
 	if len(ended) > 0 {
-		over := make(chan struct{})
-		t.Engine.Spawn(func() { defer close(over); endEach(ended) })
 		late, stop := t.World.After(tellFor)
-		t.World.Wait(over, late, nil)
+		t.World.Wait(t.endEach(ended), late, nil)
 		stop()
 	}
 	granted.Deliver()
 }
 
-// endEach ends the contexts of holds of several names, even if one of them panics.
-func endEach(ended []*machine.Hold) {
-	if len(ended) > 0 {
-		defer endEach(ended[1:])
-		endContexts(ended[0])
+// endEach ends the contexts of holds of several names, each by a goroutine of its own: one that does
+// not return keeps no other alive. The channel is closed when all have ended.
+func (t *Table) endEach(ended []*machine.Hold) <-chan struct{} {
+	over, left := make(chan struct{}), new(atomic.Int32)
+	left.Store(int32(len(ended)))
+	for _, h := range ended {
+		t.Engine.Spawn(func() {
+			defer func() {
+				if left.Add(-1) == 0 {
+					close(over)
+				}
+			}()
+			endContexts(h)
+		})
 	}
+	return over
 }
 
 // letOffers goes on with the releases of tenures that nobody took in time.

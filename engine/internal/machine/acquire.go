@@ -186,6 +186,9 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 	}
 	h.begin(a, o.Now)
 	a.grant(h, fx)
+	if fx.Rivals != nil { // the grant may have waited for replicas while one of them got the lock after it
+		fx.Look = h
+	}
 	if g == nil { // else it is the same turn
 		r.beginTurn(o.Now)
 	}

@@ -124,8 +124,9 @@ func (t *Tenure) Gone(why Loss, fx *Effects) {
 //	the request: granted  <---- granted
 //	the hold: Overtaken
 //
-// The grant may also be that of a server which has been replaced, and come late. So the owner is
-// released, in case it is there.
+// The grant may also come late, from a server which has been replaced, or because it waited for
+// replicas while another request of the name got the lock after it. So the owner is released, in case it
+// is there, and the hold that is granted is looked at.
 func (t *Tenure) Overtaken(fx *Effects) {
 	h := t.hold()
 	if h == nil {
@@ -151,7 +152,7 @@ func (r *Resource) rivals(k *Kind, a *Request) []*Tenure {
 	if w == nil || w.hold == nil {
 		return nil
 	}
-	if beside := a.beside(); beside != nil && beside.Tenure == w.hold.Tenure {
+	if beside := a.beside(); beside != nil && beside.Root() == w.hold { // and not one that was handed its tenure
 		return nil
 	}
 	return []*Tenure{w.hold.Tenure}

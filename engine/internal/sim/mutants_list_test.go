@@ -10,7 +10,7 @@ var mutants = []mutant{
 	{"internal/machine/acquire.go", "does not say what was written before it.\n\t\tr.oweTaken(c, certain, o)", "does not say what was written before it.", "an error does not say what was done before it"},
 	{"internal/machine/acquire.go", "\tr.wait.stopLingering()\n}\n\n// acquireReplied", "}\n\n// acquireReplied", "a new waiter needs the subscription"},
 	{"internal/machine/acquire.go", "\tr.hold, r.tried = h, Here", "\tr.tried = Here", "a hold keeps the others of its process out"},
-	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif g == nil", "\ta.grant(h, fx)\n\tif g == nil", "a hold is renewed, or its end noticed"},
+	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif fx", "\ta.grant(h, fx)\n\tif fx", "a hold is renewed, or its end noticed"},
 	{"internal/machine/acquire.go", "\t\t\t\tr.refusedFor(o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
 	{"internal/machine/wait.go", "\tw.listen()     // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
