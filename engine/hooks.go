@@ -20,9 +20,11 @@ import (
 type Hooks struct {
 	// Acquired: an acquisition was granted or has failed, also if it failed at once.
 	Acquired func(AcquiredEvent)
-	// Released: Unlock was called on a live hold, or on one that this hold re-enters.
+	// Released: Unlock was called on a live hold, or on one that this hold re-enters; or LockMany,
+	// Multi or RedLock gave a lock back, because they did not get all that they need.
 	Released func(HoldEvent)
-	// Lost: a hold was lost. Each re-entry of it has an event of its own.
+	// Lost: a hold was lost. Each re-entry of it has an event of its own. Of a RedLock, each server's
+	// lock has one, though the whole may still be held.
 	Lost func(HoldEvent)
 	// Renewed: a renewal script was answered, or failed.
 	Renewed func(RenewedEvent)

@@ -118,8 +118,9 @@ func (h ifHolder) MarshalText() ([]byte, error) { return []byte(h.String()), nil
 
 // ForceUnlock takes the lock away from its holder, and reports whether there was one.
 // The holder is told at its next renewal, or at once if somebody in its process waits
-// for the lock (of a FairMutex: if that is the next in the queue), and always before
-// another hold of its process begins that excludes it. Until then it may go on working.
+// for the lock (of a FairMutex: if that is the next in the queue; a reader: if that is a writer, and
+// gets the lock), and always before another hold of its process begins that excludes it. Until then
+// it may go on working.
 // The command cannot be repeated safely, so it is sent once: if its answer is lost, or
 // does not come within Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, error) {

@@ -19,7 +19,7 @@ type Stats struct {
 	// Acquired, Released and Renewed count holds, re-entries included. In the end each hold
 	// counts as released or lost, once. It counts as released also if nobody knows whether
 	// the server executed that. NotAcquired counts acquisitions that ended without the lock,
-	// for whatever reason.
+	// for whatever reason. Of LockMany, Multi and RedLock each lock counts, in every try.
 	Acquired, Released, Renewed, NotAcquired uint64
 	// Lost counts holds lost, by reason.
 	Lost map[LostReason]uint64

@@ -22,10 +22,10 @@ import (
 //	rediss://, rediss+cluster://, ...             the same over TLS
 //	unix://[user[:password]@]/path/to/socket      ?db=N selects the database
 //
-// Settings may follow as a query: db, client_name, lease, margin, hand_over,
+// Settings may follow as a query: db, client_name, lease, margin, hand_over, fair_wait,
 // command_timeout, dial_timeout, close_timeout, ack_timeout (positive durations such as
 // 10s), lanes, sentinel_username, sentinel_password, sharding, replicas (all, majority or
-// a number). An unknown setting is an error. Only a Config can switch HandOver off.
+// a number). An unknown setting is an error. hand_over=1ns switches HandOver off.
 //
 // A password without a user is the default user's: redis://:secret@host. A user without
 // a password is an error. IPv6 addresses are written in brackets. Errors never contain
