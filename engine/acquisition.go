@@ -220,7 +220,7 @@ func (a *acquisition) wait(ctx context.Context, done <-chan struct{}) (*Hold, er
 		if a.home().world.Wait(ready, done, nil) != 0 {
 			// If the verdict came first it stands; otherwise cancel delivers ours.
 			a.cancel(a.whyStop(ctx))
-			<-ready
+			a.home().world.Wait(ready, nil, nil)
 		}
 	}
 	h, err := a.fut.value, a.fut.err
@@ -237,7 +237,7 @@ func (a *acquisition) whyStop(ctx context.Context) reason.Stop {
 			return
 		}
 		a.cancel(reason.Stop{Cause: reason.ErrAbandoned})
-		<-a.fut.done
+		a.home().world.Wait(a.fut.done, nil, nil)
 		if h := a.fut.value; h != nil {
 			a.drop(h)
 		}

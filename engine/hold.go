@@ -312,6 +312,6 @@ func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
 	}
 	h.Shard().Unlock()
 	if !waiting {
-		<-u.ready // the verdict is on its way
+		h.Shard().Table.World.Wait(u.ready, nil, nil) // the verdict is on its way
 	}
 }
