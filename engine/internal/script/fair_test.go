@@ -23,6 +23,7 @@ const (
 var (
 	ann = Owner{Engine: other.Engine, ID: 2100000000000000021}
 	ben = Owner{Engine: other.Engine, ID: 2200000000000000022}
+	cid = Owner{Engine: other.Engine, ID: 2300000000000000023}
 	jan = Owner{Engine: other.Engine, ID: 31} // a thread of Redisson's
 	jim = Owner{Engine: other.Engine, ID: 32}
 )
@@ -73,7 +74,7 @@ func (c *caller) line() (places []place) {
 	now := milliseconds(c.s)
 	all, _ := c.s.Do("LRANGE", queueName, "0", "-1").([]any)
 	known := map[string]Owner{}
-	for _, o := range []Owner{me, other, ann, ben, jan, jim} {
+	for _, o := range []Owner{me, other, ann, ben, cid, jan, jim} {
 		known[o.String()] = o
 	}
 	for _, o := range all {
@@ -142,6 +143,7 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 30}}},
 		{"free, one of a process has let its turn pass", "absent", []place{{ann, -1}, {ben, 20}, {jan, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{ben, 3}, {jan, 30}, {me, 40}}},
 		{"free, a thread has let its turn pass", "absent", []place{{jan, -1}, {jim, 20}, {ben, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{jim, 20}, {ben, 30}, {me, 40}}},
+		{"held, one of a process has let its turn pass", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, ask, anyTTL, theirs, []place{{ben, 300}, {me, 900}}},
 		{"held, nobody waits", "others", nil, ask, anyTTL, theirs, []place{{me, 15}}},
 		{"held, another waits", "others", []place{{ann, 15}}, ask, anyTTL, theirs, []place{{ann, 15}, {me, 25}}},
 		{"held, two wait", "others", []place{{ann, 15}, {ben, 25}}, ask, anyTTL, theirs, []place{{ann, 15}, {ben, 25}, {me, 35}}},
@@ -187,6 +189,31 @@ func TestAQueueOutlivesOursByADay(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A process of which one has let its turn pass may be dead, or only slow: its others are told, so that
+// those who live ask in time, up to the one who asks now, which lives.
+func TestTheOthersOfAProcessWhoseTurnPassedAreTold(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for what, ask := range map[string]func([]byte, resp.Form) []byte{
+		"fair": fair(queue(false), true), "fairrelease": fairRelease(queue(false), 0), "fairforce": fairForce(queue(false), ""),
+	} {
+		c.lineUp("absent", []place{{ann, -1}, {ben, 300}, {cid, 600}, {jan, 700}, {me, 900}})
+		before := c.s.CommandStats()["publish"]
+		if _, err := c.run(ask); err != nil {
+			t.Fatal(err)
+		}
+		// ann, ben and cid; then ben, who is next.
+		if n := c.s.CommandStats()["publish"] - before; n != 4 {
+			t.Errorf("%s: %d messages, want 4", what, n)
+		}
+	}
+	x := fairRow{"one of them asks", "absent", []place{{ann, -1}, {ben, 300}, {cid, 600}},
+		func(b []byte, f resp.Form) []byte {
+			return AppendFair(b, f, queue(false), cid, 9*time.Second, true)
+		}, 100, "", []place{{ben, 3}, {cid, 600}}}
+	x.check(t, c)
 }
 
 func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
