@@ -18,32 +18,38 @@ var locks = map[string]func(e *engine.Engine) engine.Mutex{
 	"Writer":      func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Writer() },
 }
 
-func TestExpireLetsWaitersOfEveryKindIn(t *testing.T) {
+// In virtual time: waiters of a FairMutex try by themselves after some seconds.
+func TestExpireLetsWaitersOfEveryKindInAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, kind := range locks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := enginetest.New(t)
-			holder := kind(env.Engine)
-			if name == "Reader" {
-				holder = env.Engine.RWMutex("x").Writer()
-			}
-			h, err := holder.Lock(within(t), engine.Lease(time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
-			other := env.Open()
-			f := kind(other).LockAsync(within(t))
-			waitFor(t, "the waiter listens", func() bool { return other.Stats().Channels == 1 })
-			env.Expire("x")
-			next, err := f.Await(within(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := h.Unlock(within(t)); !errors.Is(err, engine.ErrLost) {
-				t.Errorf("Unlock of the expired hold: %v", err)
-			}
-			unlock(t, next)
+			synctest.Test(t, func(t *testing.T) {
+				env := enginetest.NewVirtual(t)
+				holder := kind(env.Engine)
+				if name == "Reader" {
+					holder = env.Engine.RWMutex("x").Writer()
+				}
+				h, err := holder.Lock(t.Context(), engine.Lease(time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := kind(env.Open()).LockAsync(t.Context())
+				time.Sleep(time.Second) // it listens
+				start := time.Now()
+				env.Expire("x")
+				next, err := f.Await(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if late := time.Since(start); late > time.Second {
+					t.Errorf("the waiter tried after %v", late)
+				}
+				if err := h.Unlock(t.Context()); !errors.Is(err, engine.ErrLost) {
+					t.Errorf("Unlock of the expired hold: %v", err)
+				}
+				unlock(t, next)
+			})
 		})
 	}
 }
