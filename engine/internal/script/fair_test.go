@@ -242,6 +242,7 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"I am nobody, and it is free: the head is woken", "absent", []place{{ann, 20}}, give, NotThere, "", []place{{ann, 3}}},
 		{"I am nobody, and it is held", "others", []place{{ann, 20}}, give, NotThere, theirs, []place{{ann, 20}}},
 		{"it stays taken for a while: it is nobody's turn yet", "me", []place{{ann, 20}, {ben, 30}}, rest, Done, nobody.String(), []place{{ann, 20}, {ben, 30}}},
+		{"it stays taken for a while: others of a process whose turn passed keep their places", "me", []place{{ann, -1}, {ben, 300}}, rest, Done, nobody.String(), []place{{ben, 300}}},
 		{"not mine, so it does not stay taken", "absent", []place{{me, 20}}, rest, NotThere, "", nil},
 		{"not mine, and it is free: the head is woken", "absent", []place{{ann, 20}}, rest, NotThere, "", []place{{ann, 3}}},
 	} {
