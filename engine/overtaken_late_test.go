@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -60,7 +61,7 @@ func TestAGrantThatComesLateIsLookedAt(t *testing.T) {
 func TestAReaderBesideAFormerWriterEndsItsSuccessor(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	a, b := open(t, s.URL()), open(t, s.URL())
+	a, b := open(t, s.URL(), func(c *Config) { c.HandOver = time.Hour }), open(t, s.URL())
 	rw := a.RWMutex("x")
 	former := mustLock(t, rw.Writer())
 	next := rw.Writer().LockAsync(ctxT(t))
