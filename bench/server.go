@@ -212,7 +212,8 @@ func (s *Server) lookForOthers() {
 				fields[name] = value
 			}
 			ours := fields["id"] == a.ID || s.named && fields["name"] == s.clientName()
-			if !ours && !strings.HasPrefix(fields["name"], "sentinel-") && !strings.ContainsAny(fields["flags"], "SM") {
+			asks := fields["cmd"] != "NULL" // else a sentinel, say, that has not told its name yet
+			if !ours && asks && !strings.HasPrefix(fields["name"], "sentinel-") && !strings.ContainsAny(fields["flags"], "SM") {
 				s.shared = true
 			}
 		}
