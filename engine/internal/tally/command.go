@@ -30,6 +30,7 @@ type Command struct {
 	out      bool
 	doubt    bool          // a copy of it may have been executed
 	since    clock.Instant // when that was sent
+	beside   bool          // a look, while the server refuses the rest
 	attempts bool          // for the first of waiters, so the wait must hear of it
 	yields   bool          // others get their turn after it
 }
@@ -64,8 +65,11 @@ func (c *Command) Wanted(now clock.Instant) bool {
 // first: a release may serve the waiters of the same command.
 func (t *Tally) choose() bool {
 	c := &t.Cmd
+	c.beside = t.holdback == looking
 	looks := t.looks
-	if t.looks = false; !looks || !t.chooseLooks() {
+	if t.looks = false; c.beside {
+		t.chooseLooks()
+	} else if !looks || !t.chooseLooks() {
 		most := MostOps - min(forWaiters, t.waiters.Len()+t.tries.Len())
 		gives := t.takeCalls(most)
 		switch t.Kind {
@@ -206,6 +210,9 @@ func (t *Tally) Replied(o *Outcome, fx *Effects) {
 	if o.Verdict.Heard() {
 		t.refusal = nil
 	}
+	if o.Verdict != machine.Answered && o.Verdict != machine.Unwanted {
+		t.lookNoMore()
+	}
 	switch v := o.Verdict; {
 	case v == machine.Shut:
 		t.drop(fx)
@@ -222,11 +229,14 @@ func (t *Tally) Replied(o *Outcome, fx *Effects) {
 	case v == machine.Busy:
 		t.refusal = o.Err
 		t.noteRefusal(o)
+		why := paused
 		if !c.doubt {
-			t.looks = c.Number != 0
+			if c.Number != 0 {
+				why = looking
+			}
 			t.dissolve()
 		}
-		t.pause(o.Now, o.Moving)
+		t.pause(why, o.Now, o.Moving)
 	default:
 		t.noteRefusal(o)
 		t.denied(o, fx)
@@ -252,7 +262,7 @@ func (t *Tally) notSent(o *Outcome, fx *Effects) {
 	switch {
 	case o.Verdict == machine.Unwanted:
 	case o.Verdict == machine.Full || o.Moving:
-		t.pause(o.Now, false)
+		t.pause(paused, o.Now, false)
 	case t.holdBack(stalled):
 		fx.Stalled = t
 	}

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -14,29 +15,105 @@ func TestLooksDoNotWaitForASlotThatMoves(t *testing.T) {
 	b := l.ask("b", "w")
 	l.wantSent("1 c0")
 	l.reply(Outcome{Verdict: machine.Busy, Err: errLab, Moving: true})
-	l.do(l.tally.PauseOver)
 	l.wantSent("0 v")
 	l.answer(0)
 	if b.settled != 1 {
 		t.Error("it awaits a latch that is open")
 	}
+	l.wantSent("")
+	l.do(l.tally.PauseOver)
 	l.wantSent("2 c0")
 }
 
-// A server without memory, or with too few replicas, refuses the mark each time. It answers who only looks.
+// A server without memory, or with too few replicas, refuses the mark each time. It answers who only
+// looks: at once, and also when a message comes during the pause. What it refuses is sent no more
+// often for that.
 func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)
 	l.ask("a", "l3")
 	b, c := l.ask("b", "w"), l.ask("c", "v")
 	l.wantSent("1 l3")
-	for range 3 {
+	l.fail(machine.Busy)
+	l.wantSent("0 v0 v")
+	l.answer(2, 2)
+	if c.settled != 1 || b.settled != 0 {
+		t.Fatalf("the look: %d, the await: %d", c.settled, b.settled)
+	}
+	last := l.pauses.Sub(l.now)
+	for number := 2; number < 6; number++ {
+		l.do(l.tally.Announced)
+		l.wantSent("0 v")
+		l.answer(2)
+		l.now = l.pauses
+		l.do(l.tally.PauseOver)
+		l.wantSent(fmt.Sprint(number, " l3 v"))
+		l.fail(machine.Busy)
+		l.wantSent("0 v")
+		l.answer(2)
+		if d := l.pauses.Sub(l.now); d < 2*last {
+			t.Fatalf("a pause of %v after one of %v", d, last)
+		} else {
+			last = d
+		}
+	}
+	l.do(l.tally.Announced)
+	l.answer(0)
+	if b.settled != 1 {
+		t.Error("it awaits a latch that is open")
+	}
+}
+
+// As soon as the server answers looks no more, nothing is sent before the pause is over.
+func TestLooksThatFailWaitForTheEndOfThePause(t *testing.T) {
+	t.Parallel()
+	for _, v := range []machine.Verdict{machine.Busy, machine.NotSent, machine.Full, machine.Unknown} {
+		l := newLab(t, Latch)
+		l.ask("a", "l3")
+		l.ask("b", "w")
+		l.fail(machine.Busy)
+		l.wantSent("1 l3, 0 v")
+		l.fail(v)
+		l.ask("c", "v")
+		l.wantSent("")
+		if l.stalled {
+			t.Errorf("verdict %d: recovery and the pause both have it", v)
+		}
+		l.do(l.tally.PauseOver)
+		l.wantSent("2 l3 v0 v")
+	}
+}
+
+// Many names may look after a lost connection. One with a pause does at its end.
+func TestLooksAfterALostConnectionWaitForTheEndOfThePause(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	l.ask("a", "l3")
+	l.ask("b", "w")
+	l.fail(machine.Busy)
+	l.answer(2)
+	l.took()
+	l.do(l.tally.Cut)
+	l.wantSent("")
+	l.do(l.tally.PauseOver)
+	l.wantSent("2 l3 v")
+}
+
+// The back-off of looks alone ends when one is answered.
+func TestAnAnsweredLookEndsTheBackOffOfLooks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	l.ask("a", "v")
+	for range 4 {
 		l.fail(machine.Busy)
 		l.do(l.tally.PauseOver)
-		l.took()
 	}
-	if l.answer(0, 0); b.settled+c.settled != 2 {
-		t.Errorf("the look: %d, the await: %d", c.settled, b.settled)
+	long := l.pauses.Sub(l.now)
+	l.answer(1)
+	l.ask("b", "v")
+	l.fail(machine.Busy)
+	if d := l.pauses.Sub(l.now); d > long/4 {
+		t.Errorf("a pause of %v after an answer, %v before", d, long)
 	}
 }
 

@@ -52,19 +52,20 @@ type Tally struct {
 	holdback holdback
 	pauses   uint8  // refusals in a row, for the pause between them
 	refusal  error  // why the server refuses for now
-	looks    bool   // what only looks is to be sent next
+	looks    bool   // what only looks is to be sent next, without the rest
 	sent     uint64 // commands so far
 	refused  bool   // the latest command that tried has refused a waiter
 	Out      bool
 }
 
-// holdback says why nothing of the name may be sent.
+// holdback says why nothing of the name may be sent, or only looks.
 type holdback uint8
 
 const (
 	freely  holdback = iota
 	stalled          // no connection: recovery goes on with it
 	paused           // the server refuses for now: the timer of the pause goes on with it
+	looking          // the same, but it may answer who only looks
 )
 
 // Effects are what a transition leaves to be done once the shard's lock is released: sending
@@ -123,7 +124,7 @@ func (t *Tally) GoOn(fx *Effects) {
 
 func (t *Tally) next(fx *Effects) {
 	c := &t.Cmd
-	if c.out || t.holdback != freely {
+	if c.out || t.holdback == stalled || t.holdback == paused {
 		return
 	}
 	if c.tooOld(t.Port.Now()) {
@@ -142,7 +143,7 @@ func (t *Tally) settled() {
 	if t.waiters.Len() == 0 {
 		t.keepForAMoment()
 	}
-	if t.InUse() || t.holdback == paused || t.wait.Listening() || t.Out {
+	if t.InUse() || t.pausing() || t.wait.Listening() || t.Out {
 		return
 	}
 	if t.holdback == stalled {
@@ -155,9 +156,10 @@ func (t *Tally) settled() {
 }
 
 // pause holds the name back for a moment after a refusal, longer each time; not so if its slot
-// is being migrated, which ends by itself.
-func (t *Tally) pause(now clock.Instant, moving bool) {
-	if !t.holdBack(paused) {
+// is being migrated, which ends by itself. A server that refuses writes, as one without memory,
+// may be asked during the pause by who only looks, as long as it answers that.
+func (t *Tally) pause(why holdback, now clock.Instant, moving bool) {
+	if !t.holdBack(why) {
 		return
 	}
 	t.pauses = min(t.pauses+1, 6)
@@ -167,6 +169,15 @@ func (t *Tally) pause(now clock.Instant, moving bool) {
 	}
 	t.Port.PauseUntil(now.Add(d/2 + t.Port.Draw(d/2)))
 }
+
+// lookNoMore ends the looks of a pause.
+func (t *Tally) lookNoMore() {
+	if t.holdback == looking {
+		t.holdback = paused
+	}
+}
+
+func (t *Tally) pausing() bool { return t.holdback == paused || t.holdback == looking }
 
 // holdBack keeps the name from sending, unless something does so already: then that goes on
 // with it.
@@ -180,7 +191,7 @@ func (t *Tally) holdBack(why holdback) bool {
 
 // PauseOver ends a pause.
 func (t *Tally) PauseOver(fx *Effects) {
-	if t.holdback == paused {
+	if t.pausing() {
 		t.holdback = freely
 		t.GoOn(fx)
 	}

@@ -123,8 +123,11 @@ func (t *Tally) Forbidden(why error, fx *Effects) {
 
 // act does what the wait says: after a lost connection many names try, so that is paced.
 func (t *Tally) act(a queue.Action, fx *Effects) {
-	if a == queue.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 && t.holdBack(stalled) {
-		fx.Stalled = t
+	if a == queue.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
+		t.lookNoMore() // the end of the pause paces it, too
+		if t.holdBack(stalled) {
+			fx.Stalled = t
+		}
 	}
 	t.GoOn(fx)
 }
