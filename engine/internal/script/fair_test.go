@@ -1,8 +1,11 @@
 package script
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"math"
+	"net"
 	"reflect"
 	"slices"
 	"strconv"
@@ -141,6 +144,7 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 		{"free, those before me have been told", "absent", []place{{ann, 3}, {ben, 30}, {me, 40}}, ask, 200, "", []place{{ann, 3}, {ben, 30}, {me, 40}}},
 		{"free, another's turn, its time is nearly over", "absent", []place{{ann, 2}}, ask, 100, "", []place{{ann, 2}, {me, 12}}},
 		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 30}}},
+		{"free, another's turn, two wait: I am the third", "absent", []place{{ann, 20}, {ben, 30}}, fair(queue(false), true), 200, "", []place{{ann, 20}, {ben, 30}, {me, 40}}},
 		{"free, one of a process has let its turn pass", "absent", []place{{ann, -1}, {ben, 20}, {jan, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{ben, 3}, {jan, 30}, {me, 40}}},
 		{"free, a thread has let its turn pass", "absent", []place{{jan, -1}, {jim, 20}, {ben, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{jim, 20}, {ben, 30}, {me, 40}}},
 		{"held, one of a process has let its turn pass", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, ask, anyTTL, theirs, []place{{ben, 300}, {me, 900}}},
@@ -233,6 +237,7 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"I leave the middle", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
 		{"I leave before one who has three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 15}, {ben, 30}}},
 		{"I leave before one who has three seconds, and it is free", "absent", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, "", []place{{ann, 3}, {ben, 3}}},
+		{"I leave before one who has three seconds and is heard, and it is free", "absent", []place{{me, 30}, {ann, 3}, {ben, 40}}, quiet, NotThere, "", []place{{ann, 3}, {ben, 30}}},
 		{"two threads of Redisson wait whom nobody hears", "me", []place{{jan, 20}, {jim, 30}}, give, Done, "", []place{{jan, 3}, {jim, 30}}},
 		{"I leave the end", "others", []place{{ann, 20}, {ben, 30}, {me, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
 		{"I leave the head, and it is held", "others", []place{{me, 20}, {ann, 30}}, give, NotThere, theirs, []place{{ann, 20}}},
@@ -297,6 +302,70 @@ func TestOneWhoseTimeIsOverIsTold(t *testing.T) {
 	}
 }
 
+// Whoever finds the lock free tells the head; if nobody hears that, those behind it, up to one who
+// is heard, or who asks now itself. Threads of Redisson behind the head are told last.
+func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	listener, err := net.Dial("tcp", c.s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	confirmed := bufio.NewReader(listener)
+	for _, heard := range []Owner{ann, jan} {
+		if _, err := fmt.Fprintf(listener, "SUBSCRIBE %s\r\n", queue(true).ChannelOf(heard)); err != nil {
+			t.Fatal(err)
+		}
+		for range 6 { // lines of the confirmation
+			if _, err := confirmed.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ask, release, force := fair(queue(true), true), fairRelease(queue(true), 0), fairForce(queue(true), "")
+	for _, x := range []struct {
+		name   string
+		queue  []place
+		encode func([]byte, resp.Form) []byte
+		told   int64
+	}{
+		{"the head is heard", []place{{ann, 20}, {ben, 30}}, release, 1},
+		{"the second is heard", []place{{ben, 20}, {ann, 30}, {cid, 40}}, release, 2},
+		{"nobody is heard", []place{{ben, 20}, {cid, 30}}, force, 2},
+		{"the second asks", []place{{ben, 20}, {me, 30}, {cid, 40}}, ask, 1},
+		{"the first asks whom nobody has heard yet", []place{{ben, 20}, {cid, 30}}, ask, 2},
+		{"one of ours behind a thread is heard", []place{{ben, 20}, {jim, 30}, {ann, 40}}, release, 2},
+		{"the first thread is heard", []place{{ben, 20}, {jan, 30}, {jim, 40}}, release, 2},
+		{"the second thread is heard", []place{{ben, 20}, {jim, 30}, {jan, 40}}, force, 3},
+		{"threads before the one that asks are not told", []place{{ben, 20}, {jan, 30}, {me, 40}}, ask, 1},
+	} {
+		c.lineUp("absent", x.queue)
+		before := c.s.CommandStats()["publish"]
+		if _, err := c.run(x.encode); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.s.CommandStats()["publish"] - before; n != x.told {
+			t.Errorf("%s: %d are told, want %d", x.name, n, x.told)
+		}
+	}
+}
+
+// One that is far behind asks again every 3 seconds, no later: its process may be the only one that
+// lives.
+func TestOneThatIsFarBehindAsksAgainWithinThreeSeconds(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	var line []place
+	for i := range 40 {
+		line = append(line, place{Owner{Engine: other.Engine, ID: ann.ID + int64(i)}, 20})
+	}
+	c.lineUp("absent", line)
+	if v, err := c.run(fair(queue(false), true)); err != nil || v.Int != 3000 {
+		t.Errorf("it asks again after %d ms, %v", v.Int, err)
+	}
+}
+
 // The list was evicted, and the scores were not. Who asks then is in the queue again.
 func TestOneWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
 	t.Parallel()
@@ -319,7 +388,7 @@ func TestOneWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
 func TestAFairReleaseWithoutARightTellsWhoIsNext(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	for _, right := range []string{"zscore", "lindex", "lrange", "lrem", "zadd", "zrem", "lpop", "llen", "pttl", "publish"} {
+	for _, right := range []string{"zscore", "lindex", "lrange", "lrem", "zadd", "zrem", "lpop", "pttl", "publish"} {
 		for _, line := range [][]place{{{ann, 20}}, {{ben, -1}, {ann, 20}}, {{me, 10}, {ann, 20}}} {
 			c.lineUp("me", line)
 			before := c.s.CommandStats()["publish"]
@@ -327,6 +396,9 @@ func TestAFairReleaseWithoutARightTellsWhoIsNext(t *testing.T) {
 			v, err := c.run(fairRelease(queue(true), 0))
 			c.s.Do("ACL", "SETUSER", "default", "+"+right)
 			told := c.s.CommandStats()["publish"] > before
+			if last := c.s.Do("LINDEX", queueName, "-1"); last != ann.String() {
+				t.Errorf("without %s: the last in the queue is %v", right, last)
+			}
 			if n := c.s.Do("EXISTS", lockName); err != nil || n != int64(0) {
 				t.Errorf("without %s: %v; the lock is there: %v", right, err, n)
 			}
@@ -336,6 +408,22 @@ func TestAFairReleaseWithoutARightTellsWhoIsNext(t *testing.T) {
 			if blind := right == "lindex" || right == "publish"; !told && !blind {
 				t.Errorf("without %s: nobody is told", right)
 			}
+		}
+	}
+}
+
+// One that leaves the queue, and may not, is told so: it is in it still.
+func TestAWaiterThatMayNotLeaveIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, right := range []string{"zscore", "lrange", "lrem", "zadd", "zrem"} {
+		c.lineUp("others", []place{{me, 10}, {ann, 20}})
+		c.s.Do("ACL", "SETUSER", "default", "-"+right)
+		v, err := c.run(fairRelease(queue(true), 0))
+		c.s.Do("ACL", "SETUSER", "default", "+"+right)
+		var refused *resp.ServerError
+		if !errors.As(err, &refused) || refused.Code != "NOPERM" {
+			t.Errorf("without %s: %d, %v; want NOPERM", right, v.Int, err)
 		}
 	}
 }
@@ -362,7 +450,7 @@ func TestFairForceKeepsTheQueue(t *testing.T) {
 func TestFairForceWithoutARightTakesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	for _, right := range []string{"hdel", "del", "time", "lindex", "zscore", "llen", "zadd"} {
+	for _, right := range []string{"hdel", "del", "time", "lindex", "zscore", "zadd"} {
 		c.lineUp("others", []place{{ann, 20}})
 		c.s.Do("ACL", "SETUSER", "default", "-"+right)
 		_, err := c.run(fairForce(queue(true), ""))

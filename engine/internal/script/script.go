@@ -39,7 +39,6 @@ type Script struct {
 var (
 	Acquire = load("acquire")
 	Fenced  = load("fenced")
-	Fair    = load("fair")
 	Reenter = load("reenter")
 	Leave   = load("leave")
 	Release = load("release")
@@ -50,8 +49,10 @@ var (
 	Several = load("several")
 	Pass    = load("pass")
 
-	FairRelease = load("fairrelease")
-	FairForce   = load("fairforce")
+	// Of a fair lock.
+	Fair        = load("fairqueue", "fair")
+	FairRelease = load("fairqueue", "fairrelease")
+	FairForce   = load("fairqueue", "fairforce")
 
 	// Of a read-write lock; the others are as above.
 	ReadAcquire  = load("readacquire")
@@ -89,13 +90,18 @@ func Texts() []string {
 	return texts
 }
 
-func load(name string) *Script {
-	text, err := files.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic("BUG: no such script: " + name)
+// load reads a script: the text of the last name, after the texts that it shares with others.
+func load(names ...string) *Script {
+	var text []byte
+	for _, name := range names {
+		part, err := files.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic("BUG: no such script: " + name)
+		}
+		text = append(text, part...)
 	}
 	sum := sha1.Sum(text)
-	s := &Script{Name: name, Text: string(text), SHA: hex.EncodeToString(sum[:])}
+	s := &Script{Name: names[len(names)-1], Text: string(text), SHA: hex.EncodeToString(sum[:])}
 	s.verb[resp.Short] = bulk("EVALSHA") + bulk(s.SHA)
 	s.verb[resp.Whole] = bulk("EVAL") + bulk(s.Text)
 	return s

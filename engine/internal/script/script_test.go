@@ -298,7 +298,7 @@ func TestOneForeignKeyAmongManyCostsTheOthersNothing(t *testing.T) {
 func TestBothFormsSayTheSame(t *testing.T) {
 	t.Parallel()
 	for _, s := range all {
-		if !strings.HasPrefix(s.Text, "-- "+s.Name+":") {
+		if !strings.Contains("\n"+s.Text, "\n-- "+s.Name+":") {
 			t.Errorf("%s.lua does not begin with its name", s.Name)
 		}
 		short, whole := s.begin(nil, resp.Short, 1, 2), s.begin(nil, resp.Whole, 1, 2)

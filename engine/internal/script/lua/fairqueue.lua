@@ -1,0 +1,89 @@
+-- fairqueue: the queue of a fair lock. This text comes before fair, fairrelease and fairforce.
+-- KEYS[2] queue, a list   KEYS[3] until when its owners are waited for, a zset
+-- ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH, SPUBLISH or BOTH
+-- ARGV[4] '1': who publishes learns whether anybody hears
+--
+-- The queue is Redisson's: an owner is waited for until its score, in ms since 1970. One whose score
+-- is over loses its place, and is told, as it may live: Redisson does not raise the score of a
+-- thread that waits, and gives one that waits for 60 s room for 60 ms. Then it asks, and comes in
+-- again at the end. The time is the server's.
+--
+-- Whoever finds the lock free wakes the head. If nobody hears it, it has 3 seconds to ask: a process
+-- that has died does not hold up the queue for longer. So those behind it are told at once, too,
+-- until one is heard: they may be of the same process, and have the same 3 seconds. But threads of
+-- Redisson are told only if nobody of ours is: while it is not their turn they ask again without a
+-- pause. Nor have they 3 seconds: one that is about to listen would ask, sleep, and not have its
+-- score raised. Owners of ours have long numbers.
+--
+-- A process that is paused is heard, and does not ask. When the time of its first owner is over while the
+-- lock is free, those of the same process that come next have 3 seconds, too.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ask = redis.call -- fairrelease goes on where it is refused
+
+local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d%d+$') end -- of ours
+
+local function tell(other) -- how many hear it, and whether it was refused
+  local heard, refused, verb, channel = 0, false, ARGV[3], ARGV[2] .. ':' .. other
+  if verb == 'BOTH' then
+    local reply = redis.pcall('PUBLISH', channel, '0')
+    if type(reply) == 'number' then heard = reply else refused = true end
+    verb = 'SPUBLISH'
+  end
+  local reply = redis.pcall(verb, channel, '0')
+  if type(reply) == 'number' then heard = heard + reply else refused = true end
+  return heard, refused
+end
+
+local function hurry(other) -- it has 3 seconds to ask; false: it has no more already
+  local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
+  if not score or score <= now + 3000 then return false end
+  ask('ZADD', KEYS[3], now + 3000, other)
+  return true
+end
+
+local function findHead() -- the first whose time is not over, and the last whose time is
+  local head, over = ask('LINDEX', KEYS[2], 0), nil
+  while head do
+    local score = ask('ZSCORE', KEYS[3], head)
+    if score == nil or score and tonumber(score) > now then break end
+    if not ask('LPOP', KEYS[2]) then break end
+    ask('ZREM', KEYS[3], head)
+    tell(head)
+    over = head
+    head = ask('LINDEX', KEYS[2], 0)
+  end
+  return head, over
+end
+
+local function hurryCrowd(over, asker) -- those of a process whose first did not ask in time
+  if not over or not process(over) then return end
+  for _, other in ipairs(ask('LRANGE', KEYS[2], 0, -1) or {}) do
+    if other == asker or process(other) ~= process(over) then return end
+    hurry(other)
+    tell(other)
+  end
+end
+
+local function wake(head, free, asker) -- whether a message was refused
+  local threads, anyRefused, place, other = {}, false, 0, head
+  while other do
+    if other == asker then return anyRefused end -- it asks again soon
+    if place > 0 and not process(other) then
+      threads[#threads + 1] = other
+    else
+      local heard, refused = tell(other)
+      anyRefused = anyRefused or refused
+      if heard > 0 or refused or ARGV[4] ~= '1' then return anyRefused end
+      local hurried = free and hurry(other)
+      if asker and not hurried then return anyRefused end -- those behind it have been told before
+    end
+    place = place + 1
+    other = ask('LINDEX', KEYS[2], place)
+  end
+  for _, thread in ipairs(threads) do
+    if tell(thread) > 0 then break end
+  end
+  return anyRefused
+end
+
