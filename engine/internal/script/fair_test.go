@@ -324,6 +324,8 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 		}
 	}
 	ask, release, force := fair(queue(true), true), fairRelease(queue(true), 0), fairForce(queue(true), "")
+	both := queue(true)
+	both.Channel.Verb = "BOTH"
 	for _, x := range []struct {
 		name   string
 		queue  []place
@@ -331,6 +333,7 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 		told   int64
 	}{
 		{"the head is heard", []place{{ann, 20}, {ben, 30}}, release, 1},
+		{"the head is heard on one of two channels", []place{{ann, 20}, {ben, 30}}, fairRelease(both, 0), 1},
 		{"the second is heard", []place{{ben, 20}, {ann, 30}, {cid, 40}}, release, 2},
 		{"nobody is heard", []place{{ben, 20}, {cid, 30}}, force, 2},
 		{"the second asks", []place{{ben, 20}, {me, 30}, {cid, 40}}, ask, 1},

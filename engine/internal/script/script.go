@@ -41,37 +41,37 @@ var (
 	Fenced  = load("fenced")
 	Reenter = load("reenter")
 	Leave   = load("leave")
-	Release = load("release")
-	Retire  = load("retire")
+	Release = load("announce", "release")
+	Retire  = load("announce", "retire")
 	Renew   = load("renew")
-	Force   = load("force")
+	Force   = load("announce", "force")
 	State   = load("state")
-	Several = load("several")
+	Several = load("announce", "several")
 	Pass    = load("pass")
 
 	// Of a fair lock.
-	Fair        = load("fairqueue", "fair")
-	FairRelease = load("fairqueue", "fairrelease")
-	FairForce   = load("fairqueue", "fairforce")
+	Fair        = load("announce", "fairqueue", "fair")
+	FairRelease = load("announce", "fairqueue", "fairrelease")
+	FairForce   = load("announce", "fairqueue", "fairforce")
 
 	// Of a read-write lock; the others are as above.
 	ReadAcquire  = load("readacquire")
 	ReadReenter  = load("readreenter")
 	ReadRenew    = load("readrenew")
 	Raise        = load("raise")
-	RWRelease    = load("rwrelease")
-	RWForce      = load("rwforce")
+	RWRelease    = load("announce", "rwrelease")
+	RWForce      = load("announce", "rwforce")
 	WriteAcquire = load("writeacquire")
-	WriteRetire  = load("writeretire")
+	WriteRetire  = load("announce", "writeretire")
 
-	Tally = load("tally")
+	Tally = load("announce", "tally")
 
 	// Of semaphores whose permits have a lease.
-	PermitTake  = load("permittake")
-	PermitFree  = load("permitfree")
+	PermitTake  = load("announce", "permittake")
+	PermitFree  = load("announce", "permitfree")
 	PermitRenew = load("permitrenew")
-	PermitSet   = load("permitset")
-	PermitCount = load("permitcount")
+	PermitSet   = load("announce", "permitset")
+	PermitCount = load("announce", "permitcount")
 )
 
 var all = []*Script{

@@ -200,6 +200,6 @@ var mutants = []mutant{
 	// Of the attack on removals and refusals.
 	{"internal/drive/effects.go", "\t\trival.Overtaken(&fx)\n", "\t\t_ = rival\n", "a hold that was taken away ends before another of its process has the lock"},
 	{"internal/drive/effects.go", "\t\tt.World.Wait(t.endEach(ended), late, nil)\n", "\t\t_, _ = late, t.endEach(ended)\n", "the contexts of a hold that was taken away end before another of its process has the lock"},
-	{"internal/tally/command.go", "\t\t\tt.looks = c.Number != 0\n", "", "rare: who only looks does not wait behind what is refused"},
+	{"internal/tally/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/tally/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
 }

@@ -23,17 +23,7 @@ local ask = redis.call -- fairrelease goes on where it is refused
 
 local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d%d+$') end -- of ours
 
-local function tell(other) -- how many hear it, and whether it was refused
-  local heard, refused, verb, channel = 0, false, ARGV[3], ARGV[2] .. ':' .. other
-  if verb == 'BOTH' then
-    local reply = redis.pcall('PUBLISH', channel, '0')
-    if type(reply) == 'number' then heard = reply else refused = true end
-    verb = 'SPUBLISH'
-  end
-  local reply = redis.pcall(verb, channel, '0')
-  if type(reply) == 'number' then heard = heard + reply else refused = true end
-  return heard, refused
-end
+local function tell(other) return announce(ARGV[3], ARGV[2] .. ':' .. other, '0') end
 
 local function hurry(other) -- it has 3 seconds to ask; false: it has no more already
   local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)

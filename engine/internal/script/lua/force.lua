@@ -9,10 +9,5 @@ if free or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
   return 0
 end
 redis.call('DEL', KEYS[1])
-local code, verb = 1, ARGV[3]
-if verb == 'BOTH' then
-  if type(redis.pcall('PUBLISH', ARGV[2], '0')) == 'table' then code = 2 end
-  verb = 'SPUBLISH'
-end
-if verb ~= '' and type(redis.pcall(verb, ARGV[2], '0')) == 'table' then code = 2 end
-return code
+local _, refused = announce(ARGV[3], ARGV[2], '0')
+return refused and 2 or 1

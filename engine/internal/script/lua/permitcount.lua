@@ -22,11 +22,6 @@ if redis.call('ZCOUNT', KEYS[2], 0, now) > 0 then
   local back = redis.call('ZREMRANGEBYSCORE', KEYS[2], 0, now)
   held = held - back
   value = redis.call('INCRBY', KEYS[1], back)
-  local verb = ARGV[2]
-  if value > 0 and verb == 'BOTH' then
-    redis.pcall('PUBLISH', ARGV[1], value)
-    verb = 'SPUBLISH'
-  end
-  if value > 0 and verb ~= '' then redis.pcall(verb, ARGV[1], value) end
+  if value > 0 then announce(ARGV[2], ARGV[1], value) end
 end
 return {value, held}

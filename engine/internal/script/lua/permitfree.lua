@@ -21,13 +21,7 @@ if not refused or string.find(value.err, 'WRONGTYPE', 1, true) then
   redis.call('ZREM', KEYS[2], unpack(ARGV, 3))
 end
 if refused then return value end
-local code, verb = 1, ARGV[2]
-if value > 0 then
-  if verb == 'BOTH' then
-    if type(redis.pcall('PUBLISH', ARGV[1], value)) == 'table' then code = 2 end
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' and type(redis.pcall(verb, ARGV[1], value)) == 'table' then code = 2 end
-end
+local _, refused
+if value > 0 then _, refused = announce(ARGV[2], ARGV[1], value) end
 if back < #ARGV - 2 then return -3 end
-return code
+return refused and 2 or 1

@@ -21,12 +21,6 @@ else
   if ARGV[1] == 'set' then n = n - tonumber(value) - redis.call('ZCARD', KEYS[2]) end
   value = redis.call('INCRBY', KEYS[1], string.format('%.0f', n))
 end
-local code, verb = 1, ARGV[4]
-if n > 0 and value > 0 then
-  if verb == 'BOTH' then
-    if type(redis.pcall('PUBLISH', ARGV[3], value)) == 'table' then code = 2 end
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' and type(redis.pcall(verb, ARGV[3], value)) == 'table' then code = 2 end
-end
-return code
+local _, refused
+if n > 0 and value > 0 then _, refused = announce(ARGV[4], ARGV[3], value) end
+return refused and 2 or 1

@@ -54,12 +54,5 @@ else
   if left > 0 and left < 922337203685477 then code = left - now end
   if first.err then code = first end
 end
-if back > 0 and value > 0 then
-  local verb = ARGV[3]
-  if verb == 'BOTH' then
-    redis.pcall('PUBLISH', ARGV[2], value)
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' then redis.pcall(verb, ARGV[2], value) end
-end
+if back > 0 and value > 0 then announce(ARGV[3], ARGV[2], value) end
 return code

@@ -19,14 +19,9 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return -3
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-local code, verb = 1, ARGV[5]
-if verb == 'BOTH' then
-  if type(redis.pcall('PUBLISH', ARGV[4], '0')) == 'table' then code = 2 end
-  verb = 'SPUBLISH'
-end
-if verb ~= '' and type(redis.pcall(verb, ARGV[4], '0')) == 'table' then code = 2 end
+local _, refused = announce(ARGV[5], ARGV[4], '0')
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HSET', KEYS[1], ARGV[3], 1)
   redis.call('HDEL', KEYS[1], ARGV[1])
 end
-return code
+return refused and 2 or 1

@@ -21,11 +21,7 @@ for f = 1, #fields, 2 do
 end
 local code = 1
 for _, message in ipairs(ARGV[4] == '0' and {'0'} or {'1', '00'}) do -- as in rwrelease
-  local verb = ARGV[6]
-  if verb == 'BOTH' then
-    if type(redis.pcall('PUBLISH', ARGV[5], message)) == 'table' then code = 2 end
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' and type(redis.pcall(verb, ARGV[5], message)) == 'table' then code = 2 end
+  local _, refused = announce(ARGV[6], ARGV[5], message)
+  if refused then code = 2 end
 end
 return code

@@ -78,11 +78,7 @@ end
 local code = 1
 if not tell then return code end
 for _, message in ipairs(reads and {'0'} or {'1', '00'}) do
-  local verb = ARGV[6]
-  if verb == 'BOTH' then
-    if type(redis.pcall('PUBLISH', ARGV[5], message)) == 'table' then code = 2 end
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' and type(redis.pcall(verb, ARGV[5], message)) == 'table' then code = 2 end
+  local _, refused = announce(ARGV[6], ARGV[5], message)
+  if refused then code = 2 end
 end
 return code

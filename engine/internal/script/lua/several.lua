@@ -30,14 +30,9 @@ if ARGV[4] ~= '' then
   end
 end
 if released and taken ~= -2 then
-  local heard, verb = true, ARGV[2]
-  if verb == 'BOTH' then
-    heard = type(redis.pcall('PUBLISH', ARGV[1], '0')) ~= 'table'
-    verb = 'SPUBLISH'
-  end
-  if verb ~= '' and type(redis.pcall(verb, ARGV[1], '0')) == 'table' then heard = false end
+  local _, refused = announce(ARGV[2], ARGV[1], '0')
   for i = 1, #codes do
-    if codes[i] == 1 and not heard then codes[i] = 2 end
+    if codes[i] == 1 and refused then codes[i] = 2 end
   end
 end
 codes[#codes + 1] = taken

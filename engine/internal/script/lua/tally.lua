@@ -118,12 +118,8 @@ if grown and count and count > 0 then
 end
 local heard = 1
 for i = 1, #messages do
-  local verb = ARGV[3]
-  if verb == 'BOTH' then
-    if type(redis.pcall('PUBLISH', ARGV[2], messages[i])) == 'table' then heard = 2 end
-    verb = 'SPUBLISH'
-  end
-  if type(redis.pcall(verb, ARGV[2], messages[i])) == 'table' then heard = 2 end
+  local _, refused = announce(ARGV[3], ARGV[2], messages[i])
+  if refused then heard = 2 end
 end
 codes[#codes + 1] = heard
 return codes

@@ -21,12 +21,8 @@ local function timeout(of, i) return ARGV[6] .. ':' .. of .. ':rwlock_timeout:' 
 local function tell()
   local code = 1
   for _, message in ipairs({'1', '00'}) do -- as in rwrelease
-    local verb = ARGV[5]
-    if verb == 'BOTH' then
-      if type(redis.pcall('PUBLISH', ARGV[4], message)) == 'table' then code = 2 end
-      verb = 'SPUBLISH'
-    end
-    if verb ~= '' and type(redis.pcall(verb, ARGV[4], message)) == 'table' then code = 2 end
+    local _, refused = announce(ARGV[5], ARGV[4], message)
+    if refused then code = 2 end
   end
   return code
 end
