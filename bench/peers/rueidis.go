@@ -19,6 +19,8 @@ import (
 var (
 	//go:embed lua/acquire.lua
 	luaAcquire string
+	//go:embed lua/announce.lua
+	luaAnnounce string
 	//go:embed lua/release.lua
 	luaRelease string
 )
@@ -50,7 +52,7 @@ func openRueidis(ctx context.Context, name, url string, tune func(*rueidis.Clien
 		return nil, err
 	}
 	s := &rueidisClient{name: name, client: client, owner: newOwner()}
-	for text, sha := range map[string]*string{luaAcquire: &s.acquire, luaRelease: &s.release} {
+	for text, sha := range map[string]*string{luaAcquire: &s.acquire, luaAnnounce + luaRelease: &s.release} {
 		*sha, err = client.Do(ctx, client.B().ScriptLoad().Script(text).Build()).ToString()
 		if err != nil {
 			client.Close()

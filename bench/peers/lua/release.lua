@@ -5,10 +5,5 @@
 -- The channel is an argument, not a key: a second key would make every release
 -- fail with TRYAGAIN while the slot is being migrated.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return -3 end
-local code, verb = 1, ARGV[3]
-if verb == 'BOTH' then
-  if type(redis.pcall('PUBLISH', ARGV[2], '0')) == 'table' then code = 2 end
-  verb = 'SPUBLISH'
-end
-if verb ~= '' and type(redis.pcall(verb, ARGV[2], '0')) == 'table' then code = 2 end
-return code
+local _, refused = announce(ARGV[3], ARGV[2], '0')
+return refused and 2 or 1

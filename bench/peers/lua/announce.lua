@@ -1,0 +1,16 @@
+-- announce: tell those who listen on a channel. This text comes before the scripts that do so.
+-- The verb is PUBLISH, SPUBLISH or BOTH, or '' for a lock whose waiters poll. A right to publish may be
+-- missing: that costs nobody the rest of the script.
+local function announce(verb, channel, message) -- how many hear it, and whether it was refused
+  local heard, refused = 0, false
+  if verb == '' then return heard, refused end
+  if verb == 'BOTH' then
+    local reply = redis.pcall('PUBLISH', channel, message)
+    if type(reply) == 'number' then heard = reply else refused = true end
+    verb = 'SPUBLISH'
+  end
+  local reply = redis.pcall(verb, channel, message)
+  if type(reply) == 'number' then heard = heard + reply else refused = true end
+  return heard, refused
+end
+
