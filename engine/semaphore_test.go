@@ -143,6 +143,42 @@ func TestSemaphoreRefusesWhatIsNoCount(t *testing.T) {
 	}
 }
 
+// Redisson's rule for braces gives x and {x} companion keys of one name. Not so the mark: the commands
+// of each name have numbers of their own, and are executed each once.
+func TestNamesThatDifferInBracesHaveACountEach(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	for _, name := range []string{"x", "{x}"} {
+		s.Do("SET", name, "5")
+	}
+	a, b := e.Semaphore("x"), e.Semaphore("{x}")
+	p, err := a.Acquire(ctxT(t), 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := b.AddPermits(ctxT(t), 1); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Release(ctxT(t)); err != nil {
+		t.Error(err)
+	}
+	if v, w := s.Do("GET", "x"), s.Do("GET", "{x}"); v != "5" || w != "8" {
+		t.Errorf("x has %v of 5, {x} has %v of 8", v, w)
+	}
+	for _, name := range []string{"j", "{j}"} {
+		s.Do("SET", name, "2")
+		if err := e.Latch(name).CountDown(ctxT(t)); err != nil {
+			t.Error(err)
+		}
+		if v := s.Do("GET", name); v != "1" {
+			t.Errorf("%s has %v of 1", name, v)
+		}
+	}
+}
+
 func TestReleaseWakesAWaiterOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	srv := server(t)

@@ -31,10 +31,11 @@ type TallyCall struct {
 }
 
 // MarkOf is the key of an engine's mark for a count, in the slot of the count. Its braces
-// follow Redisson's rule.
+// follow Redisson's rule, but x and {x} have a mark each: the numbers of their commands have
+// nothing to do with each other.
 func MarkOf(name, engine string) string {
 	if strings.Contains(name, "{") {
-		return name + ":pawl:" + engine
+		return name + ":pawl::" + engine
 	}
 	return "{" + name + "}:pawl:" + engine
 }

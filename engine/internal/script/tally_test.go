@@ -337,9 +337,10 @@ func TestTallyWithoutRights(t *testing.T) {
 	}
 }
 
+// No two names have one mark.
 func TestMarksFollowRedissonsBraceRule(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"a": "{a}:pawl:e", "a{b}": "a{b}:pawl:e", "a}b": "{a}b}:pawl:e"} {
+	for name, want := range map[string]string{"a": "{a}:pawl:e", "{a}": "{a}:pawl::e", "a{b}": "a{b}:pawl::e", "a}b": "{a}b}:pawl:e"} {
 		if got := MarkOf(name, "e"); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
@@ -357,5 +358,35 @@ func TestTallyMarkExpires(t *testing.T) {
 	}
 	if got := c.codes(2, "a1"); got != "1 1" {
 		t.Error(got)
+	}
+}
+
+// A latch that opens and is closed again has no expiry, as if it were done one by one.
+func TestALatchThatIsClosedAgainHasNoExpiry(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for i, text := range []string{"c l5", "c l1"} {
+		c.s.Do("SET", tallyName, "1", "PX", "100000")
+		got := c.codes(uint64(i+1), text)
+		if left := c.s.Do("PTTL", tallyName); left != int64(-1) {
+			t.Errorf("%s: %s, %v ms left", text, got, left)
+		}
+	}
+}
+
+// Without memory, too, a release of what is no count is told so.
+func TestAReleaseOfNoCountWithoutMemory(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	c.s.Do("SET", tallyName, "text")
+	c.s.Do("CONFIG", "SET", "maxmemory", "1")
+	for _, what := range []string{"it is sent", "it is repeated"} {
+		if v, err := c.run(tally(1, "r1")); err != nil || v.Int != WrongType {
+			t.Errorf("%s: %d, %v", what, v.Int, err)
+		}
+	}
+	var refused *resp.ServerError
+	if _, err := c.run(tally(2, "a1")); !errors.As(err, &refused) || refused.Code != "OOM" {
+		t.Errorf("an acquire: %v, want OOM", err)
 	}
 }

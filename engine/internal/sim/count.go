@@ -70,7 +70,7 @@ func (s *Sim) beginCounts() {
 // noteCounted is told of each command that a server executes for the first time.
 func (s *Sim) noteCounted(_, mark string, ops, answers []string) {
 	_, id, _ := strings.Cut(mark, ":pawl:")
-	id, _, _ = strings.Cut(id, ":")
+	id, _, _ = strings.Cut(strings.TrimPrefix(id, ":"), ":")
 	c := s.counts.of[id]
 	for i, op := range ops {
 		switch n := number(op[1:]); op[0] {

@@ -115,13 +115,20 @@ func (s *Sim) nameOn(v *server) string {
 	return names[s.random.IntN(len(names))]
 }
 
+// Refusals of what writes. Who only looks is answered.
+const (
+	noMemory   = "OOM command not allowed when used memory > 'maxmemory'"
+	noReplicas = "NOREPLICAS Not enough good replicas to write."
+)
+
 // refusals are errors after which nothing has been executed.
 var refusals = []string{
 	"LOADING Redis is loading the dataset in memory",
 	"BUSY Redis is busy running a script",
 	"CLUSTERDOWN The cluster is down",
 	"TRYAGAIN Multiple keys request during rehashing of slot",
-	"OOM command not allowed when used memory > 'maxmemory'",
+	noMemory,
+	noReplicas,
 	"READONLY You can't write against a read only replica.",
 	"ERR something that nobody expects",
 }
@@ -131,7 +138,7 @@ var refusals = []string{
 func (c *conn) execute(f *flight, late string) []byte {
 	command := f.command
 	x, s, v := c.p, c.p.sim, c.server
-	if s.now < v.refusesUntil {
+	if s.now < v.refusesUntil && !v.answers(command) {
 		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
 				s.noteForce(v, split(command))
@@ -161,6 +168,15 @@ func (c *conn) execute(f *flight, late string) []byte {
 	s.note()
 	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
+}
+
+// answers reports whether a server that refuses executes a command: one of a count that only looks.
+func (v *server) answers(command []byte) bool {
+	if v.refuses != noMemory && v.refuses != noReplicas {
+		return false
+	}
+	words := split(command)
+	return bySHA[words[1]] == script.Tally && words[2] == "1"
 }
 
 // noteDenied notes owners whose release was denied: that is not asked for again, and the

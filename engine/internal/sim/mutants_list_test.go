@@ -133,7 +133,7 @@ var mutants = []mutant{
 	{"internal/tally/answer.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},
 	{"internal/tally/answer.go", "\t\t\tt.tellAwaiting(nil, fx)\n", "", "who awaits a latch that is open is told"},
 	{"internal/tally/command.go", "\t\t\tt.askFor(t.wait.Ready() || len(c.Ops) > 0)\n", "\t\t\tt.askFor(len(c.Ops) > 0)\n", "who awaits a latch asks"},
-	{"internal/tally/op.go", "unsure := op.What == Release || op.taken && op.What != Acquire && op.What != Look && op.What != Await", "unsure := op.What == Release", "who gives a CountDown up that is out is told that nobody knows"},
+	{"internal/tally/op.go", "unsure := op.What == Release || op.taken && op.What != Acquire && !op.looks()", "unsure := op.What == Release", "who gives a CountDown up that is out is told that nobody knows"},
 	{"internal/tally/close.go", "\tfor op := range t.waiters.All() {\n\t\top.end(0, reason.ErrClosed, fx)\n\t}\n", "", "Close fails those who wait"},
 	{"internal/tally/wait.go", "\tLookEvery = 10 * time.Second\n", "\tLookEvery = time.Hour\n", "who waits looks now and then: a message may go to nobody while a slot moves"},
 	// The watchdog.

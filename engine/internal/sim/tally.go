@@ -77,7 +77,7 @@ func (v *server) tally(keys, args []string, dst []byte) []byte {
 			if there {
 				code = 0
 			} else {
-				count, there = n, true
+				count, there, expire = n, true, 0
 				messages = append(messages, "1")
 			}
 		default:

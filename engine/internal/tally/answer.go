@@ -8,7 +8,7 @@ import (
 // answered settles the operations of a command that was executed.
 func (t *Tally) answered(o *Outcome, fx *Effects) {
 	c := &t.Cmd
-	if !c.beside { // it may go on refusing the rest
+	if !c.beside {
 		t.pauses = 0
 	}
 	if o.Mute {

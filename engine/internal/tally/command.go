@@ -30,7 +30,7 @@ type Command struct {
 	out      bool
 	doubt    bool          // a copy of it may have been executed
 	since    clock.Instant // when that was sent
-	beside   bool          // a look, while the server refuses the rest
+	beside   bool          // a look, while the server refuses the rest: its answer says nothing of that
 	attempts bool          // for the first of waiters, so the wait must hear of it
 	yields   bool          // others get their turn after it
 }
@@ -80,6 +80,9 @@ func (t *Tally) choose() bool {
 		}
 	}
 	if len(c.Ops) == 0 && !c.Asks {
+		if t.holdback == freely { // who was refused has gone
+			t.refusal = nil
+		}
 		return false
 	}
 	t.sent++
@@ -207,7 +210,7 @@ type Outcome struct {
 func (t *Tally) Replied(o *Outcome, fx *Effects) {
 	c := &t.Cmd
 	c.out = false
-	if o.Verdict.Heard() {
+	if o.Verdict.Heard() && !c.beside {
 		t.refusal = nil
 	}
 	if o.Verdict != machine.Answered && o.Verdict != machine.Unwanted {

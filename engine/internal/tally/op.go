@@ -63,6 +63,9 @@ func (op *Op) Drop() { op.ended, op.port = true, nil }
 // waits reports whether it waits until it gets what it asks for.
 func (op *Op) waits() bool { return op.What == Await || op.What == Acquire && !op.Once }
 
+// looks reports whether it changes nothing.
+func (op *Op) looks() bool { return op.What == Look || op.What == Await }
+
 // givesBack reports whether others may go on because of it. Such an operation needs no memory, if it
 // is the first of its command.
 func (op *Op) givesBack() bool { return op.What == Release || op.What == CountDown }
@@ -132,11 +135,11 @@ func (t *Tally) gaveUp(op *Op, s reason.Stop) error {
 	if s.Cause == nil {
 		is = nil
 	}
-	unsure := op.What == Release || op.taken && op.What != Acquire && op.What != Look && op.What != Await
+	unsure := op.What == Release || op.taken && op.What != Acquire && !op.looks()
 	if unsure {
 		is = append([]error{reason.ErrOutcomeUnknown}, is...)
 	}
-	switch trouble := t.trouble(); {
+	switch trouble := op.trouble(); {
 	case trouble != nil:
 		is = append(is, reason.ErrUnavailable, trouble)
 	case unsure && s.Cause == nil:
@@ -169,4 +172,12 @@ func (t *Tally) trouble() error {
 		return err
 	}
 	return t.refusal
+}
+
+// trouble is why the server does not answer the op.
+func (op *Op) trouble() error {
+	if t := op.tally; t.holdback == looking && op.looks() {
+		return t.Port.Trouble()
+	}
+	return op.tally.trouble()
 }

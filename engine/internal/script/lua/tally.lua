@@ -43,10 +43,15 @@ if not wrong and count then
   count = string.match(count, '^%-?%d+$') and tonumber(count)
   wrong = not count or math.abs(count) > 9007199254740992
 end
-if wrong then
-  if number > 0 then redis.call('SET', KEYS[2], ARGV[1] .. ' !', 'PX', 60000) end
-  return -4
+local function remember(answers) -- what the server says if it refuses
+  local text = ARGV[1] .. ' ' .. answers
+  local set = redis.pcall('SET', KEYS[2], text, 'PX', 60000)
+  if not set.err then return nil end
+  if not string.find(ARGV[4], '^[rc]') then return set end
+  redis.call('PEXPIRE', KEYS[2], 60000)
+  redis.call('SET', KEYS[2], text, 'PX', 60000)
 end
+if wrong then return number > 0 and remember('!') or -4 end
 count = count or nil
 if number == 0 and not count then -- only a primary may say so; this does nothing there
   local reply = redis.pcall('PEXPIRE', KEYS[1], 60000)
@@ -80,7 +85,7 @@ for i = 4, #ARGV do
     if count then
       code = 0
     else
-      count = n
+      count, fresh = n, true
       messages[#messages + 1] = '1'
     end
   else
@@ -90,15 +95,8 @@ for i = 4, #ARGV do
   said[#said + 1] = string.format('%.0f', code)
 end
 
-if number > 0 then
-  local text = ARGV[1] .. ' ' .. table.concat(said, ' ')
-  local set = redis.pcall('SET', KEYS[2], text, 'PX', 60000)
-  if set.err then
-    if not string.find(ARGV[4], '^[rc]') then return set end
-    redis.call('PEXPIRE', KEYS[2], 60000)
-    redis.call('SET', KEYS[2], text, 'PX', 60000)
-  end
-end
+local refusal = number > 0 and remember(table.concat(said, ' '))
+if refusal then return refusal end
 local wrote = true
 if count and (fresh or not before) then
   wrote = redis.pcall('SET', KEYS[1], string.format('%.0f', count))

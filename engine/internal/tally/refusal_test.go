@@ -1,0 +1,118 @@
+package tally
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+var late = reason.Stop{Cause: reason.ErrWaited, Late: true}
+
+func (l *lab) giveUp(c *caller) {
+	l.t.Helper()
+	l.do(func(fx *Effects) { c.Cancel(late, fx) })
+}
+
+// The server answers looks, and refuses the rest: who wanted that is told the refusal.
+func TestARefusalIsToldThoughLooksAreAnswered(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	a, b := l.ask("a", "l3"), l.ask("b", "w")
+	l.fail(machine.Busy)
+	l.answer(2)
+	l.giveUp(a)
+	if !errors.Is(a.why, errLab) || !errors.Is(a.why, reason.ErrUnavailable) {
+		t.Errorf("the write: %v", a.why)
+	}
+	l.giveUp(b)
+	if !errors.Is(b.why, reason.ErrPending) || errors.Is(b.why, reason.ErrUnavailable) {
+		t.Errorf("the await: %v", b.why)
+	}
+}
+
+// Permits were too few once. That the server refuses now does not mean that they still are.
+func TestWhoIsRefusedByAServerIsNotToldThatPermitsAreHeld(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.answer(0)
+	l.do(l.tally.Announced)
+	l.fail(machine.Busy)
+	l.ask("b", "v")
+	l.answer(3)
+	l.giveUp(a)
+	if errors.Is(a.why, reason.ErrHeld) || !errors.Is(a.why, errLab) {
+		t.Errorf("it is told %v", a.why)
+	}
+}
+
+// What an operation was refused with says nothing about a later one, whose server hangs.
+func TestARefusalIsNotToldMuchLater(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	l.ask("holder", "a1") // keeps the name
+	l.answer(1)
+	a := l.ask("a", "a1")
+	l.fail(machine.Busy)
+	l.giveUp(a)
+	l.do(l.tally.PauseOver)
+	b := l.ask("b", "a1")
+	l.giveUp(b)
+	if errors.Is(b.why, errLab) {
+		t.Errorf("it is told %v", b.why)
+	}
+}
+
+// A look whose caller has gone was not refused. The next one need not wait.
+func TestALookThatNobodyWantsEndsNoLooks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	l.ask("a", "l3")
+	b := l.ask("b", "v")
+	l.fail(machine.Busy)
+	l.giveUp(b)
+	l.ask("c", "v")
+	l.took()
+	l.fail(machine.Unwanted)
+	l.wantSent("0 v0")
+}
+
+// Who comes and goes is not asked for more often than who stays: the pause outlives them.
+func TestANameStaysUntilItsPauseIsOver(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	a := l.ask("a", "l3")
+	l.fail(machine.Busy)
+	l.giveUp(a)
+	if l.tally.Out {
+		t.Fatal("the pause is forgotten")
+	}
+	b := l.ask("b", "l3")
+	l.wantSent("1 l3")
+	l.giveUp(b)
+	l.do(l.tally.PauseOver)
+	l.wantSent("")
+	l.wantRest()
+}
+
+// Close ends all, in a pause, too.
+func TestDropInAPause(t *testing.T) {
+	t.Parallel()
+	for _, looks := range []bool{false, true} {
+		l := newLab(t, Latch)
+		a := l.ask("a", "l3")
+		var b *caller
+		if l.fail(machine.Busy); looks {
+			b = l.ask("b", "w")
+			l.answer(2)
+		}
+		l.closing = true
+		l.do(l.tally.Drop)
+		if a.settled != 1 || b != nil && b.settled != 1 {
+			t.Error("they wait still")
+		}
+		l.wantRest()
+	}
+}
