@@ -29,7 +29,7 @@ func TestAGrantThatComesLateIsLookedAt(t *testing.T) {
 			r := redistest.StartReplicated(t, 1, redistest.Line("repl-timeout 300"))
 			primary := r.Servers()[0]
 			link := r.Through(r.Servers()[1], primary)
-			e := open(t, primary.URL(), func(c *Config) { c.Lease, c.AckTimeout, c.CommandTimeout = limit, limit, limit })
+			e := open(t, primary.URL(), func(c *Config) { c.Lease, c.AckTimeout, c.CommandTimeout = time.Hour, limit, limit })
 			other := open(t, primary.URL())
 			mustUnlock(t, mustLock(t, e.Mutex("y"), Acked(1)))
 			link.Hold()

@@ -35,7 +35,11 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 
 	draw := func(of ...string) string { return of[random.IntN(len(of))] }
 	owner := func() script.Owner {
-		return script.Owner{Engine: draw("e1", "e2"), ID: 1 + random.Int64N(3)}
+		id := 1 + random.Int64N(3) // a thread of Redisson's
+		if random.IntN(2) == 0 {
+			id += 2100000000000000000 // ours
+		}
+		return script.Owner{Engine: draw("e1", "e2"), ID: id}
 	}
 	lease := func() time.Duration { return time.Duration(1+random.IntN(100)) * time.Minute }
 	call := func() []byte {
@@ -46,14 +50,14 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		}
 		q := script.Queue{Key: key, Channel: ch, Counts: random.IntN(2) == 0, Room: time.Duration(1+random.IntN(3)) * time.Minute}
 		q.Channel.Verb = "PUBLISH"
-		switch random.IntN(26) {
+		switch random.IntN(30) {
 		case 24, 25:
 			return script.AppendPass(nil, resp.Short, key, o, lease(), owner(), random.IntN(2) == 0)
 		case 20, 21, 22, 23:
 			return tallyCall(random)
-		case 13, 14, 15, 16:
+		case 13, 14, 15, 16, 28, 29:
 			return script.AppendFair(nil, resp.Short, q, o, lease(), random.IntN(4) > 0)
-		case 17, 18:
+		case 17, 18, 26, 27:
 			rest := time.Duration(0)
 			if random.IntN(4) == 0 {
 				rest = lease()
@@ -114,7 +118,16 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			delete(model.keys, key)
 			delete(model.lines, key)
 		}
+		if random.IntN(3) == 0 { // the time of a head is over
+			key := draw("a", "b", "{c}")
+			if q := model.lineOf(key); q != nil {
+				over, _ := real.Do("TIME").([]any)[0].(string)
+				q.scores[q.owners[0]] = model.milliseconds() - 1000
+				real.Do("ZADD", script.Companion(script.TimeoutPrefix, key), fmt.Sprint(number(over)*1000-1000), q.owners[0])
+			}
+		}
 		words := split(command)
+		before, sent := real.CommandStats()["publish"], messages
 		is, _, err := wire.Decode(model.execute(command, nil))
 		if err != nil {
 			t.Fatal(err)
@@ -122,6 +135,10 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		was := real.Do(words...)
 		if !sameAnswer(is, was, near) {
 			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, bySHA[words[1]].Name, words[3:], show(is), was)
+		}
+		// A fair lock tells as many. Others have a second message for threads of Redisson.
+		if n := real.CommandStats()["publish"] - before; isFair(words) && is.Kind != wire.KindError && n != int64(messages-sent) {
+			t.Fatalf("call %d, %s %q: the model tells %d, and the server %d", i, bySHA[words[1]].Name, words[3:], messages-sent, n)
 		}
 		if left, right := model.valueOf("t"), real.Do("GET", "t"); left != right {
 			t.Fatalf("call %d, %q: the count is %v in the model, and %v on the server", i, words[3:], left, right)
@@ -158,6 +175,11 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 	if messages == 0 {
 		t.Error("no message was published")
 	}
+}
+
+func isFair(words []string) bool {
+	s := bySHA[words[1]]
+	return s == script.Fair || s == script.FairRelease || s == script.FairForce
 }
 
 // place is one in a queue: an owner, and how many milliseconds it is waited for still. The last

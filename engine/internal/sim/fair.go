@@ -118,10 +118,10 @@ func (v *server) wakeFirst(c queueing) {
 }
 
 // hurry tells those who are next, and of the process of one whose time was over, up to one who asks
-// now. If the lock is free they have three seconds.
+// now. They have three seconds.
 func (v *server) hurry(c queueing, over, asks string) {
 	q := v.lineOf(c.key)
-	if over == "" || isThread(over) || v.get(c.key) != nil || q == nil {
+	if over == "" || isThread(over) || q == nil {
 		return
 	}
 	for _, other := range q.owners {

@@ -47,7 +47,7 @@ if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
   return -2
 end
 
-if ttl == -2 then hurryCrowd(over, owner) end
+hurryCrowd(over, owner)
 
 local place = 1
 if ARGV[7] == '1' then

@@ -15,8 +15,9 @@
 -- pause. Nor have they 3 seconds: one that is about to listen would ask, sleep, and not have its
 -- score raised. Owners of ours have long numbers.
 --
--- A process that is paused is heard, and does not ask. When the time of its first owner is over while the
--- lock is free, those of the same process that come next have 3 seconds, too.
+-- A process that is paused is heard, and does not ask. When the time of its first owner is over, those of
+-- the same process that come next have 3 seconds, too, also while the lock is held. One that lives asks
+-- when it is told, and has its score raised.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ask = redis.call -- fairrelease goes on where it is refused

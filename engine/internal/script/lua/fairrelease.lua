@@ -62,7 +62,7 @@ free = free == -2
 if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then return -3 end
 
 local head, over = findHead()
-if free then hurryCrowd(over) end
+hurryCrowd(over)
 if wake(head, free) and code == 1 then code = 2 end
 if blind and not head and code == 1 then return 2 end
 return code
