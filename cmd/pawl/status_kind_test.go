@@ -348,3 +348,42 @@ func TestForcedUnlockOfACountIsRefused(t *testing.T) {
 		t.Errorf("%s, and %s before", after, before)
 	}
 }
+
+// Between the look and the removal a waiter may get the lock, and also because of the removal. It is
+// not the one that was meant.
+func TestForcedUnlockOfReadersSparesTheWriterThatComesNext(t *testing.T) {
+	t.Parallel()
+	s, _ := server(t)
+	eng := openEngine(t, s.URL())
+	cfg, err := engine.ParseURL(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	looker, err := look.Open(t.Context(), cfg, eng)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer looker.Close()
+	for name, x := range map[string]struct{ had, next func(engine.RWMutex) engine.Mutex }{
+		"readers, then a writer": {engine.RWMutex.Reader, engine.RWMutex.Writer},
+		"a writer, then readers": {engine.RWMutex.Writer, engine.RWMutex.Reader},
+	} {
+		had := x.had(openEngine(t, s.URL()).RWMutex("x"))
+		next := x.next(openEngine(t, s.URL()).RWMutex("x"))
+		must(had.TryLock(t.Context()))(t)
+		seen, err := looker.At(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := forceUnlock(t.Context(), eng, seen, ""); n != 1 || err != nil {
+			t.Errorf("%s: %d removed, %v", name, n, err)
+		}
+		h := must(next.TryLock(t.Context()))(t)
+		if n, err := forceUnlock(t.Context(), eng, seen, ""); n != 0 || err != nil {
+			t.Errorf("%s: %d removed, %v", name, n, err)
+		}
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

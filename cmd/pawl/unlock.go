@@ -80,7 +80,6 @@ The exit code is 1 if there was nothing to remove.`,
 func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder string) (removed int, err error) {
 	var ids []string
 	var locks []engine.Mutex
-	rw := eng.RWMutex(s.Name)
 	switch s.Kind {
 	case look.Nothing: // who takes it from now on is not the one that is meant
 		return 0, nil
@@ -95,8 +94,12 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 				ids = append(ids, p.ID)
 			}
 		}
-	case look.RW: // the script of each half looks what it is by now
-		locks = []engine.Mutex{rw.Reader(), rw.Writer()}
+	case look.RW: // a writer that gets it from its readers, or the other way round, is not the one that is meant
+		half := eng.RWMutex(s.Name).Reader()
+		if s.Mode == "write" {
+			half = eng.RWMutex(s.Name).Writer()
+		}
+		locks = []engine.Mutex{half}
 	case look.Fair:
 		locks = []engine.Mutex{eng.FairMutex(s.Name).Mutex}
 	default:
