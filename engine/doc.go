@@ -184,7 +184,8 @@
 //   - Do joins what its function returned, a hold that was lost meanwhile, and what Unlock
 //     returned. With ErrNotRun the function has not run. Without it the function has run,
 //     even if it returned an error of another lock. TryDo says by its first result if it has run:
-//     false without an error means that another owner has the lock.
+//     false without an error means that another owner has the lock, is before you in a fair
+//     queue, or competes with you for a RedLock, of which then perhaps nobody has a majority.
 //   - Open returns ErrUnavailable at once, with the reason ("connection refused"), if no
 //     address can be reached, and after Config.DialTimeout if a server answers but is not
 //     ready, or does not answer at all. See New.

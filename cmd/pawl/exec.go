@@ -76,8 +76,9 @@ command instead of pawl.)
 If the lock is lost (the server was away for too long, or somebody removed the lock),
 the group gets SIGTERM, and SIGKILL after --grace. On Linux other groups that the command
 has made in its session, such as what timeout runs, get SIGTERM once the command has ended
-itself, and are killed with it. If pawl itself is killed, the command is killed too (on
-Linux only), but not what the command has started.
+itself, and are killed with it. With --lease the lock is not renewed: its end is noticed in
+time, but that somebody removed it only when the command has ended. If pawl itself is killed,
+the command is killed too (on Linux only), but not what the command has started.
 
 When the command has ended, pawl ends within about a second, even if the server does
 not answer. The lock then ends with its lease.
@@ -118,7 +119,7 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 	flags.DurationVar(&f.minHold, "min-hold", 0, "keep the lock taken for at least this `time`, even if the command ends sooner")
 	flags.StringVar(&f.onLost, "on-lost", "term", "when the lock is lost: term ends the command, ignore lets it go on")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "`time` from SIGTERM to SIGKILL when the lock is lost")
-	flags.IntVar(&f.conflictCode, "conflict-exit-code", exit.NotAcquired, "exit `code` if somebody else holds the lock; with 0 nothing is printed")
+	flags.IntVar(&f.conflictCode, "conflict-exit-code", exit.NotAcquired, "exit `code` if somebody else holds the lock; with 0 that is not printed")
 	cmd.Args = commandAfterNames
 	cmd.RunE = f.run
 	return cmd

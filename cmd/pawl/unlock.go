@@ -19,10 +19,11 @@ func newUnlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock --force NAME",
 		Short: "Take a lock away from its holder",
-		Long: `unlock removes a lock, no matter who holds it. The holder is told at its next renewal.
-Until then it may go on working while somebody else already holds the lock, so make
-sure that the holder is dead, or that this does no harm. The lock of a dead holder
-also ends by itself, with its lease.
+		Long: `unlock removes a lock, no matter who holds it. The holder is told at its next renewal; one
+with a fixed lease, as of "pawl exec --lease", not before its lease or its work ends. Until
+then it may go on working while somebody else already holds the lock, so make sure that the
+holder is dead, or that this does no harm. The lock of a dead holder also ends by itself,
+with its lease.
 
 It looks what the name is, and wakes the waiters of a lock of that kind. A read-write lock
 is taken from all its readers, or from its writer. The queue of a fair lock stays. All

@@ -19,7 +19,8 @@ const strangerLease = 365 * 24 * time.Hour
 // A holder is told at its next renewal. If its engine has waiters for the name, the holder of a
 // Mutex, a FencedMutex or a Writer is told at once.
 //
-// The name must be that of a lock. Steal of a semaphore or a latch is an error of the test.
+// The name must be that of a lock. Steal of a semaphore or a closed latch is an error of the test. (A
+// latch that is open has no key: Steal cannot tell it from a free lock.)
 func (env *Env) Steal(name string) {
 	env.t.Helper()
 	key := env.key(name)

@@ -54,27 +54,35 @@ func TestExpireLetsWaitersOfEveryKindInAtOnce(t *testing.T) {
 	}
 }
 
+// The time is virtual, so the waiter sleeps for nearly an hour unless it is told.
 func TestStealIsToldAtOnceByWaitersOfItsEngine(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Mutex", "FencedMutex", "Writer"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := enginetest.New(t)
-			m := locks[name](env.Engine)
-			h, err := m.Lock(within(t), engine.Lease(time.Hour)) // no renewal finds it
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := m.LockAsync(within(t))
-			waitFor(t, "the waiter listens", func() bool { return env.Engine.Stats().Channels == 1 })
-			env.Steal("x")
-			lost(t, h, engine.GoneOnServer)
-			env.Expire("x")
-			next, err := f.Await(within(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			unlock(t, next)
+			synctest.Test(t, func(t *testing.T) {
+				env := enginetest.NewVirtual(t)
+				m := locks[name](env.Engine)
+				h, err := m.Lock(t.Context(), engine.Lease(time.Hour)) // no renewal finds it
+				if err != nil {
+					t.Fatal(err)
+				}
+				f := m.LockAsync(t.Context())
+				time.Sleep(time.Second) // it listens
+				start := time.Now()
+				env.Steal("x")
+				<-h.Done()
+				if late := time.Since(start); late > time.Second {
+					t.Errorf("the holder was told after %v: %v", late, h.Err())
+				}
+				lost(t, h, engine.GoneOnServer)
+				env.Expire("x")
+				next, err := f.Await(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				unlock(t, next)
+			})
 		})
 	}
 }
