@@ -99,7 +99,7 @@ func start(cfg Config, w world.World) *Engine {
 		client.Logger = slog.New(connectionLog{e})
 	}
 	client.Scripts = script.Texts()
-	// The client may begin to connect, and tell of it, before the table has it.
+	// The client may begin to connect, and report it, before the table has it.
 	ready := make(chan struct{})
 	e.table.SetClient(w.Client(client, world.Events{
 		Connection: func(s resp.State, lane world.Lane) {

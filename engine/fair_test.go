@@ -34,7 +34,7 @@ func nothingOfX(t *testing.T, s *redistest.Server) {
 	eventually(t, "nothing is left", func() bool { return s.Do("DBSIZE") == int64(0) })
 }
 
-// The first who comes is served first, from any process.
+// Waiters are served in the order in which they came, from any process.
 func TestAFairMutexIsGrantedInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -183,7 +183,7 @@ func forced(t *testing.T, s *redistest.Server, h *Hold) {
 	}
 }
 
-// Somebody deletes the list, or the server evicts it. Who waits is in a queue again before long, and is
+// Somebody deletes the list, or the server evicts it. A waiter is queued again before long, and is
 // served before others that come.
 func TestAWaiterWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestAWaiterWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
 	nothingOfX(t, s)
 }
 
-// One who waits longer than his room in the queue keeps his place: each try raises it.
+// A waiter keeps its place for longer than its room in the queue: each try raises its score.
 func TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld(t *testing.T) {
 	t.Parallel()
 	s := server(t)

@@ -40,7 +40,7 @@ func TestAMutexAndASpinMutexOfOneNameReenterEachOther(t *testing.T) {
 	}
 }
 
-// The release of a SpinMutex is announced to nobody. Who waits in the same process needs no
+// The release of a SpinMutex is announced to nobody. A waiter of the same process needs no
 // message; and one that polls does not sleep until a message comes, because of another that
 // waited before it and does.
 func TestAMutexAndASpinMutexOfOneNameWaitInOneQueue(t *testing.T) {

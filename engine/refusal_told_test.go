@@ -12,7 +12,7 @@ import (
 )
 
 // A server whose disk is full, or that has too few replicas, answers all the time and refuses
-// every write. It must be said somewhere, for the person who has to find out why locks are lost.
+// every write. It must be said somewhere, for the engineer that looks for why locks are lost.
 func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
 	t.Parallel()
 	s := server(t)

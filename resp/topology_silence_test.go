@@ -14,7 +14,7 @@ func served(c *Client, route uint64, addr string) func() bool {
 	return func() bool { return c.AddrOf(route) == addr && c.LaneOf(route).Up() }
 }
 
-// Four of six nodes have vanished: those that are left know who has taken over.
+// Four of six nodes have vanished: those that are left know the new primary.
 func TestLayoutIsFoundWhileMostNodesAreSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -67,7 +67,7 @@ func TestExecsThatTryOnceAtTheSameTimeAllGetAPermit(t *testing.T) {
 	}
 }
 
-// With the server's data the number of permits is gone. Whoever waits says it again, and does not
+// With the server's data the number of permits is gone. A waiter says it again, and does not
 // wait for ever.
 func TestExecGetsAPermitAfterTheServerHasLostItsData(t *testing.T) {
 	t.Parallel()

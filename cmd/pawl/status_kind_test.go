@@ -364,7 +364,9 @@ func TestForcedUnlockOfReadersSparesTheWriterThatComesNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer looker.Close()
-	for name, x := range map[string]struct{ had, next func(engine.RWMutex) engine.Mutex }{
+	for name, x := range map[string]struct {
+		had, next func(engine.RWMutex) engine.Mutex
+	}{
 		"readers, then a writer": {engine.RWMutex.Reader, engine.RWMutex.Writer},
 		"a writer, then readers": {engine.RWMutex.Writer, engine.RWMutex.Reader},
 	} {

@@ -86,7 +86,7 @@ func (env *Env) key(name string) string {
 	return name
 }
 
-// wake has everybody who waits for the lock try, whatever kind of lock it is for them.
+// wake makes every waiter of the lock try, whatever kind of lock it waits for.
 func (env *Env) wake(key string) {
 	redis := env.server.Redis()
 	own := kind.Mutex.Channel(key, "").Name()

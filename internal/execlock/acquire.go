@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// notAtOnce is how long a lock may take before it is said who has it.
+// notAtOnce is how long a lock may take before its holder is named.
 const notAtOnce = 250 * time.Millisecond
 
 // acquire waits for the locks or a signal.
@@ -43,7 +43,7 @@ func (r *runner) granted(ctx context.Context, try attempt) (hold, error) {
 	}
 }
 
-// tellHolder says who has the lock, unless stop is called before that is worth
+// tellHolder names the lock's holder, unless stop is called before that is worth
 // saying.
 func (r *runner) tellHolder(ctx context.Context) (stop func()) {
 	if !r.SayWhoHolds {
@@ -68,7 +68,7 @@ func (r *runner) tellHolder(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-over }
 }
 
-// waiting says what is waited for, and who has it.
+// waiting says what is waited for, and names its holder.
 func (r *runner) waiting(ctx context.Context) string {
 	if r.Kind == Semaphore {
 		s := r.engines[0].PermitSemaphore(r.Names[0])

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// sayAgain is how often who waits for a permit says how many there are: with the server's data
+	// sayAgain is how often a waiter for a permit says how many there are: with the server's data
 	// the number may be gone, and nobody would get one.
 	sayAgain = 3 * time.Second
 	// afterOutage is the pause before that is tried again which the server did not take.

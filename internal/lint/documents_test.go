@@ -136,7 +136,7 @@ func TestReadmeLinksEveryPage(t *testing.T) {
 	}
 }
 
-// A reader who comes from a search learns first whether this is the right page.
+// A reader sent by a search engine learns first whether this is the right page.
 func TestPagesSayWhatTheyAreFor(t *testing.T) {
 	t.Parallel()
 	first := regexp.MustCompile(`^# [^\n]+\n\nThis page [^.]+\.`)

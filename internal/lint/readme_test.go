@@ -27,7 +27,7 @@ func between(text, from, to string) string {
 	return inside
 }
 
-// maxReadme is what a reader takes in at once. More belongs into a page of docs.
+// maxReadme is what a reader takes in at once. More belongs in a page of docs.
 const maxReadme = 10_000
 
 func TestReadmeIsShort(t *testing.T) {

@@ -21,7 +21,7 @@ type lab struct {
 	due   []due
 	draw  func(d time.Duration) time.Duration
 	pick  func(n int) int // which of n that are due is next
-	holds func() int      // how many are due until one who has all gives it back; nil: never
+	holds func() int      // how many are due until one that has all gives it back; nil: never
 }
 
 // due is something that happens next, or after others.

@@ -15,7 +15,7 @@ var only = flag.Uint64("gathering.seed", 0, "run this seed of the model only")
 
 // Some want some of a few locks, others take them alone, servers go away, refuse, and answer
 // late, holds are lost, and callers give up: in any order. After each thing the lab looks
-// that nobody waits while he holds one, and that who has failed holds nothing. When the
+// that nobody waits while it holds one, and that one that has failed holds nothing. When the
 // faults are over, everybody comes to an end.
 func TestNoSeedWaitsWhileItHolds(t *testing.T) {
 	t.Parallel()

@@ -247,7 +247,7 @@ func TestAHoldIsHandedOverWhenItsReentriesAreGivenBack(t *testing.T) {
 }
 
 // The renewals never shorten the lease of a re-entry: if this process died, nobody else would
-// get the lock for an hour, though the one who has it asked for no lease.
+// get the lock for an hour, though its holder asked for no lease.
 func TestATenureThatAReentryMadeLongerIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	for what, x := range map[string]struct {

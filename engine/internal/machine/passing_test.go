@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// passing makes a hold of a lock with fencing tokens, one who waits behind it, and the command
+// passing makes a hold of a lock with fencing tokens, a waiter behind it, and the command
 // that passes it on.
 func (l *lab) passing(r *Resource) (first, second *caller, u *leaver) {
 	l.t.Helper()

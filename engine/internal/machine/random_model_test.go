@@ -20,7 +20,7 @@ type journey struct {
 	seed    uint64
 	r       *Resource
 	story   []string
-	owner   int64 // who has the lock on the server; 0: nobody. Another process has a negative one.
+	owner   int64 // the lock's owner on the server; 0: none. Another process has a negative one.
 	depth   uint32
 	expires clock.Instant
 	token   int64

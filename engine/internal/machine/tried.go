@@ -16,7 +16,7 @@ type Tried uint8
 
 // What it may be.
 const (
-	// Untried: no try has ended, or its answer does not say who has the lock: a
+	// Untried: no try has ended, or its answer does not name the lock's owner: a
 	// grant that came too late, a permanent refusal.
 	Untried Tried = iota
 	// Elsewhere: the server answered that another has it.

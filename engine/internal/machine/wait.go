@@ -184,7 +184,7 @@ func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
 	}
 	r := w.res
 	w.Unlisten()
-	w.look = false // the next one who waits asks for the channel anew
+	w.look = false // the next waiter asks for the channel anew
 	err := reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
 	for {
 		a, ok := r.waiters.Front()

@@ -1,7 +1,7 @@
 package queue
 
 // Offers are things that their owners give back, which takes a message and its answer. As long as
-// one message is out, whatever else is given back is on offer: one who comes takes it, and no
+// one message is out, whatever else is given back is on offer: the next caller takes it, and no
 // message is needed. What nobody takes goes on when the answer comes:
 //
 //   - what was on offer already when that message was sent;

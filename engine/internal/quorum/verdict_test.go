@@ -61,7 +61,7 @@ func TestTryLockIsToldAsSoonAsItCannotChange(t *testing.T) {
 	}
 }
 
-// No majority any more, but who has it is not known: what was granted is given back at once.
+// No majority any more, but the owner is not known: what was granted is given back at once.
 func TestTryLockKeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	t.Parallel()
 	l := tryLock(t, 3)

@@ -102,7 +102,7 @@ func (w *world) exclusion() {
 	}
 }
 
-// server is one of the servers: who has the lock, and how its network is.
+// server is one of the servers: its lock's owner, and how its network is.
 type server struct {
 	*world
 	id       int

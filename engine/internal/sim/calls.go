@@ -277,7 +277,7 @@ func (f forced) left(now clock.Instant) int {
 	return 0
 }
 
-// noteForce notes who has lost a lock by a ForceUnlock, before it is executed.
+// noteForce notes the owners that lose a lock by a ForceUnlock, before it is executed.
 func (s *Sim) noteForce(v *server, words []string) {
 	if !takesByForce(words) {
 		return

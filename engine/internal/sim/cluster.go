@@ -60,7 +60,7 @@ func (s *Sim) nodesOf(v *server) []*server {
 	return []*server{v}
 }
 
-// keeps returns who has the key of a name: v, unless it is a cluster.
+// keeps returns the server that has the key of a name: v, unless it is a cluster.
 func (s *Sim) keeps(v *server, name string) *server {
 	if s.cluster == nil {
 		return v

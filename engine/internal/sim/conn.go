@@ -99,7 +99,7 @@ func (c *conn) send(r resp.Request, since clock.Instant, hops int, asking bool) 
 		})
 	}
 	s.after(commandTimeout, c.p.process, func() {
-		// Anything that was heard since then is a sign of life.
+		// Anything that was heard since then shows that the server lives.
 		if c.life == life && slices.Contains(c.out, f) && s.now.Sub(c.heard) >= commandTimeout {
 			s.tell("%s %s: no answer in time", c.p.name, c.role)
 			c.cut()

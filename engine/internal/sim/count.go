@@ -300,7 +300,7 @@ func (s *Sim) checkCountsHealthy() {
 	}
 }
 
-// firstCounter is the first who waits for permits in a process that runs; nil if nobody does.
+// firstCounter is the first waiter for permits in a process that runs; nil if there is none.
 func (s *Sim) firstCounter(p *process) (first *counter) {
 	for _, u := range s.counts.users {
 		if u.p == p && !p.dead && p.awake() && u.waits == tallied && (first == nil || u.asked < first.asked) {

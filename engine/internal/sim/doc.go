@@ -81,7 +81,7 @@
 //	force                             a lock that is taken away, and one that perhaps was
 //	handed_over, handed_over_told     a lock that goes from hand to hand, and another process
 //	                                  that gets its turn; when contexts have ended
-//	handed_over_removed               one that is taken away meanwhile: who has it is told
+//	handed_over_removed               one that is taken away meanwhile: its holder is told
 //	shutdown, close_in_doubt          the end of a process that has a hold; that of one whose
 //	                                  release nobody has answered
 //	moved, migration,                 a slot that has moved, and one that moves; a lock that

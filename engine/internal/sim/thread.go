@@ -11,7 +11,7 @@ import (
 
 // thread is a goroutine of a process: a coroutine, which runs until it waits for something
 // or ends. So there is one at a time, and what a program calls may block. After each event
-// the world looks who has nothing to wait for any more; who has goes on a moment later, as an
+// the world looks for threads that have nothing to wait for any more; they go on a moment later, as an
 // event of its process.
 type thread struct {
 	p     *process

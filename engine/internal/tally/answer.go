@@ -82,7 +82,7 @@ func (t *Tally) refuse(op *Op, fx *Effects) {
 	}
 }
 
-// sleep puts the first who waits to sleep after a refusal, or lets it try again at once.
+// sleep puts the first waiter to sleep after a refusal, or lets it try again at once.
 func (t *Tally) sleep(o *Outcome) {
 	action, d := t.wait.Refused(LookEvery)
 	if action != queue.Sleep || t.waiters.Len() == 0 {

@@ -275,7 +275,7 @@ func TestTriesAreRefusedBehindThoseWhoWait(t *testing.T) {
 	}
 }
 
-// When the first who waits leaves, the next one tries: it may want less.
+// When the first waiter leaves, the next one tries: it may want less.
 func TestTheNextTriesWhenTheFirstLeaves(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
@@ -290,7 +290,7 @@ func TestTheNextTriesWhenTheFirstLeaves(t *testing.T) {
 	l.wantSent("2 a1")
 }
 
-// What a server said to one who has left is no answer to the next one.
+// What a server told a waiter that has left is no answer to the next one.
 func TestWhatOneWasToldIsNotToldToTheNext(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)

@@ -173,7 +173,7 @@ func conserves(t *testing.T, seed uint64) bool {
 			return false
 		}
 		if v := l.tally.View(); v.Waiters > 0 && !v.Out && !l.stalled && l.pauses == 0 && l.rings == 0 {
-			t.Errorf("who waits sleeps for ever: %+v", v)
+			t.Errorf("a waiter sleeps for ever: %+v", v)
 			return false
 		}
 	}

@@ -79,7 +79,7 @@ func TestALookThatNobodyWantsEndsNoLooks(t *testing.T) {
 	l.wantSent("0 v0")
 }
 
-// Who comes and goes is not asked for more often than who stays: the pause outlives them.
+// Callers that come and go cause no more commands than one that stays: the pause outlives them.
 func TestANameStaysUntilItsPauseIsOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Latch)

@@ -17,7 +17,7 @@ const (
 	Kinds = iota
 )
 
-// A Tally is the local state of one count: who waits for it and has permits in this process,
+// A Tally is the local state of one count: its waiters and holders in this process,
 // and the one command of the name that may be on the wire.
 //
 // Invariants, under the shard's lock:

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// LookEvery is how long the first who waits sleeps at most: a count has no expiry that
+	// LookEvery is how long the first waiter sleeps at most: a count has no expiry that
 	// would end the sleep, and a message may be lost, such as a sharded one while a slot
 	// moves.
 	LookEvery = 10 * time.Second
@@ -67,7 +67,7 @@ func (t *Tally) stopLingering() {
 	}
 }
 
-// nextFirst is called when the first who waits has gone: the next one may want less.
+// nextFirst is called when the first waiter has gone: the next one may want less.
 func (t *Tally) nextFirst() {
 	if !t.skips && !t.Cmd.attempts {
 		t.wait.Reset()

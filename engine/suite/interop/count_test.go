@@ -194,7 +194,7 @@ func TestSemaphoresAreSharedAcross(t *testing.T) {
 	})
 }
 
-// Both count one latch down, and who waits on either side goes on when it opens.
+// Both count one latch down, and the waiters on both sides go on when it opens.
 func TestLatchesAcross(t *testing.T) {
 	onEachCount(t, func(t *testing.T, c counted) {
 		ctx := kit.Within(t, patience)

@@ -13,7 +13,7 @@ import (
 // long is a lease that nobody waits for in a test.
 const long = time.Hour
 
-// crowd is who waits for a lock that the other side takes away: one of each.
+// crowd is the waiters for a lock that the other side takes away: one of each kind.
 type crowd struct {
 	java answer
 	pawl chan error

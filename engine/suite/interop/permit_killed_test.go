@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-// The permits of a process that is killed go to who waits on the other side when their leases end.
+// The permits of a process that is killed go to waiters on the other side when their leases end.
 // Redisson renews no permits, so those of Java have a fixed lease; those of Pawl are renewed.
 func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 	if urls := kit.PeerArgs(); len(urls) > 0 {

@@ -47,7 +47,7 @@ func TestPermitsAcross(t *testing.T) {
 				t.Errorf("Java extends: %s", ok)
 			}
 
-			// Java has the last one; who waits here is woken when it comes back.
+			// Java has the last one; the waiter here is woken when it comes back.
 			theirs := ask("permits-take", 1, 0, 60_000).want(t)
 			if len(theirs) != 32 {
 				t.Fatalf("Java has %q", theirs)
@@ -67,7 +67,7 @@ func TestPermitsAcross(t *testing.T) {
 			}
 			t.Logf("woken after %v", time.Since(start))
 
-			// Who waits there is woken when it comes back from here.
+			// The waiter there is woken when it comes back from here.
 			java := ask("permits-take", 1, 30_000, 60_000)
 			kit.Eventually(t, "Java listens", func() bool { return s.listeners("") > 0 })
 			if err := mine.Unlock(kit.Ctx(t)); err != nil {

@@ -20,7 +20,7 @@ type Permit struct {
 // Redisson's permits without a lease have thirty thousand years.
 const forever = math.MaxInt64 / int64(time.Millisecond)
 
-// permits looks at who has permits of a count. If nobody has, it stays a count. Those whose lease
+// permits looks for the holders of permits of a count. Without any, it stays a count. Those whose lease
 // has ended count as given back, as for everybody who asks for one.
 func (l *Looker) permits(ctx context.Context, s *Seen) error {
 	// The clock comes first: what ends between the two is shown, and not counted twice.
