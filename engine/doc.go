@@ -91,8 +91,9 @@
 // # Errors
 //
 // Every error Is one of the sentinels below, or it is (or wraps) a *resp.ServerError: the
-// server refused for a reason of its own, such as a missing right. Most errors say two
-// things, on one line: what is true of the lock, and why.
+// server refused for a reason of its own, such as a missing right. (A call of a Semaphore or a
+// Latch that only asks or sets may return the cause of your context alone: it changed nothing.)
+// Most errors say two things, on one line: what is true of the lock, and why.
 //
 //	engine: lock "orders:42" not acquired: held by another, whose lease ends in 27s unless renewed
 //	engine: lock "orders:42" not acquired: context deadline exceeded: server is unavailable: dial 10.0.0.7:6379: connect: connection refused

@@ -284,6 +284,21 @@ func TestPermitThatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
+// One that is refused permits, and cannot see when the next one expires, is told so: it would sleep
+// until a message that does not come.
+func TestWhoCannotSeeWhenAPermitExpiresIsTold(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	c.s.Do("SET", lockName, "0")
+	putPermit(c.s, mine.Permits()[0], time.Minute)
+	c.s.Do("ACL", "SETUSER", "default", "-zrange")
+	v, err := c.run(takePermits(pair, time.Minute))
+	var refused *resp.ServerError
+	if !errors.As(err, &refused) || refused.Code != "NOPERM" {
+		t.Errorf("%d, %v; want NOPERM", v.Int, err)
+	}
+}
+
 // Who is told that it is refused has taken nothing away: the permit keeps its holder and its lease.
 func TestPermitThatMayNotBeGivenBackStays(t *testing.T) {
 	t.Parallel()

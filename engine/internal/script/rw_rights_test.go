@@ -99,3 +99,25 @@ func TestAWriterThatRetiresInTwoAttemptsKeepsReadersOut(t *testing.T) {
 		}
 	}
 }
+
+// A writer with a MinHold that cannot see how long the readers beside it have does not shorten the
+// time of the lock: they would lose it.
+func TestAWriterThatCannotSeeItsReadersLeavesThemTheirTime(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	for _, right := range []string{"pttl", "hgetall"} {
+		c.s.Do("FLUSHALL")
+		c.s.Do("HSET", lockName, "mode", "write", writer.String(), "1", other.String(), "1")
+		c.s.Do("SET", TimeoutKey(lockName, other, 1), "1", "PX", "60000")
+		c.s.Do("PEXPIRE", lockName, "60000")
+		c.s.Do("ACL", "SETUSER", "default", "-"+right)
+		v, err := c.run(writeRetire(time.Second))
+		c.s.Do("ACL", "SETUSER", "default", "+"+right)
+		if err != nil || v.Int != Done {
+			t.Errorf("without %s: %d, %v", right, v.Int, err)
+		}
+		if left := c.s.Do("PTTL", lockName).(int64); left < 50000 {
+			t.Errorf("without %s: the lock has %d ms left, its reader a minute", right, left)
+		}
+	}
+}
