@@ -149,7 +149,7 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 		{"free, one of a process has let its turn pass, and the next has two seconds", "absent", []place{{ann, -1}, {ben, 2}, {me, 900}}, fair(queue(false), true), 100, "", []place{{ben, 2}, {me, 900}}},
 		{"free, a thread and one of a process have let their turns pass", "absent", []place{{jan, -1}, {ann, -1}, {ben, 300}, {me, 900}}, fair(queue(false), true), 100, "", []place{{ben, 3}, {me, 900}}},
 		{"free, a thread has let its turn pass", "absent", []place{{jan, -1}, {jim, 20}, {ben, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{jim, 20}, {ben, 30}, {me, 40}}},
-		{"held, one of a process has let its turn pass", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, ask, anyTTL, theirs, []place{{ben, 3}, {me, 900}}},
+		{"held, one of a process has let its turn pass", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, ask, anyTTL, theirs, []place{{ben, 8}, {me, 900}}},
 		{"held, nobody waits", "others", nil, ask, anyTTL, theirs, []place{{me, 15}}},
 		{"held, another waits", "others", []place{{ann, 15}}, ask, anyTTL, theirs, []place{{ann, 15}, {me, 25}}},
 		{"held, two wait", "others", []place{{ann, 15}, {ben, 25}}, ask, anyTTL, theirs, []place{{ann, 15}, {ben, 25}, {me, 35}}},
@@ -220,6 +220,16 @@ func TestTheOthersOfAProcessWhoseTurnPassedAreTold(t *testing.T) {
 			return AppendFair(b, f, queue(false), cid, 9*time.Second, true)
 		}, 100, "", []place{{ben, 3}, {cid, 600}}}
 	x.check(t, c)
+	// Those that may not have been told keep their time: they live, perhaps, and ask later than that.
+	for _, state := range []string{"absent", "others"} {
+		c.lineUp(state, []place{{ann, -1}, {ben, 300}, {me, 900}})
+		c.s.Do("ACL", "SETUSER", "default", "-publish")
+		_, err := c.run(fair(queue(true), true))
+		c.s.Do("ACL", "SETUSER", "default", "+publish")
+		if line := c.line(); err != nil || !slices.Equal(line, []place{{ben, 300}, {me, 900}}) {
+			t.Errorf("%s: %v; the queue is %v", state, err, line)
+		}
+	}
 }
 
 func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
@@ -250,7 +260,7 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"I am nobody, and it is free: the head is woken", "absent", []place{{ann, 20}}, give, NotThere, "", []place{{ann, 3}}},
 		{"I am nobody, and it is held", "others", []place{{ann, 20}}, give, NotThere, theirs, []place{{ann, 20}}},
 		{"it stays taken for a while: it is nobody's turn yet", "me", []place{{ann, 20}, {ben, 30}}, rest, Done, nobody.String(), []place{{ann, 20}, {ben, 30}}},
-		{"it stays taken for a while, and others of a process whose turn passed are next", "me", []place{{ann, -1}, {ben, 300}, {jan, 600}}, rest, Done, nobody.String(), []place{{ben, 3}, {jan, 600}}},
+		{"it stays taken for a while, and others of a process whose turn passed are next", "me", []place{{ann, -1}, {ben, 300}, {jan, 600}}, rest, Done, nobody.String(), []place{{ben, 5}, {jan, 600}}},
 		{"not mine, so it does not stay taken", "absent", []place{{me, 20}}, rest, NotThere, "", nil},
 		{"not mine, and it is free: the head is woken", "absent", []place{{ann, 20}}, rest, NotThere, "", []place{{ann, 3}}},
 	} {

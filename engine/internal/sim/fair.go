@@ -118,7 +118,7 @@ func (v *server) wakeFirst(c queueing) {
 }
 
 // hurry tells those who are next, and of the process of one whose time was over, up to one who asks
-// now. They have three seconds.
+// now. They have three seconds, after the lease if the lock is held.
 func (v *server) hurry(c queueing, over, asks string) {
 	q := v.lineOf(c.key)
 	if over == "" || isThread(over) || q == nil {
@@ -128,7 +128,7 @@ func (v *server) hurry(c queueing, over, asks string) {
 		if other == asks || processOf(other) != processOf(over) {
 			break
 		}
-		q.scores[other] = min(q.scores[other], v.milliseconds()+3000)
+		q.scores[other] = min(q.scores[other], v.milliseconds()+max(v.left(c.key), 0)+3000)
 		v.announce(c.channel+":"+other, c.verb)
 	}
 }

@@ -47,7 +47,7 @@ if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
   return -2
 end
 
-hurryCrowd(over, owner)
+hurryCrowd(over, math.max(ttl, 0), owner)
 
 local place = 1
 if ARGV[7] == '1' then

@@ -16,8 +16,8 @@
 -- score raised. Owners of ours have long numbers.
 --
 -- A process that is paused is heard, and does not ask. When the time of its first owner is over, those of
--- the same process that come next have 3 seconds, too, also while the lock is held. One that lives asks
--- when it is told, and has its score raised.
+-- the same process that come next have 3 seconds, too; while the lock is held, after its lease. One that
+-- lives asks when it is told, and has its score raised. One that may not have been told keeps its time.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ask = redis.call -- fairrelease goes on where it is refused
@@ -26,10 +26,10 @@ local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d
 
 local function tell(other) return announce(ARGV[3], ARGV[2] .. ':' .. other, '0') end
 
-local function hurry(other) -- it has 3 seconds to ask; false: it has no more already
-  local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
-  if not score or score <= now + 3000 then return false end
-  ask('ZADD', KEYS[3], now + 3000, other)
+local function hurry(other, left) -- it has 3 seconds to ask, after a lease; false: it has no more already
+  local score, due = tonumber(ask('ZSCORE', KEYS[3], other) or nil), now + left + 3000
+  if not score or score <= due then return false end
+  ask('ZADD', KEYS[3], due, other)
   return true
 end
 
@@ -47,12 +47,12 @@ local function findHead() -- the first whose time is not over, and the last whos
   return head, over
 end
 
-local function hurryCrowd(over, asker) -- those of a process whose first did not ask in time
+local function hurryCrowd(over, left, asker) -- those of a process whose first did not ask in time
   if not over or not process(over) then return end
   for _, other in ipairs(ask('LRANGE', KEYS[2], 0, -1) or {}) do
     if other == asker or process(other) ~= process(over) then return end
-    hurry(other)
-    tell(other)
+    local _, refused = tell(other)
+    if not refused then hurry(other, left) end
   end
 end
 
@@ -66,7 +66,7 @@ local function wake(head, free, asker) -- whether a message was refused
       local heard, refused = tell(other)
       anyRefused = anyRefused or refused
       if heard > 0 or refused or ARGV[4] ~= '1' then return anyRefused end
-      local hurried = free and hurry(other)
+      local hurried = free and hurry(other, 0)
       if asker and not hurried then return anyRefused end -- those behind it have been told before
     end
     place = place + 1

@@ -53,16 +53,16 @@ if waits then
   ask('ZREM', KEYS[3], owner)
 end
 if blind and code == -3 then return blind end
-local free = redis.pcall('PTTL', KEYS[1])
-if type(free) == 'table' then
-  if code == -3 then return free end
-  free = rest > 0 and 1 or -2
+local left = redis.pcall('PTTL', KEYS[1])
+if type(left) == 'table' then
+  if code == -3 then return left end
+  left = rest > 0 and rest or -2
 end
-free = free == -2
+local free = left == -2
 if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then return -3 end
 
 local head, over = findHead()
-hurryCrowd(over)
+hurryCrowd(over, math.max(left, 0))
 if wake(head, free) and code == 1 then code = 2 end
 if blind and not head and code == 1 then return 2 end
 return code
