@@ -118,6 +118,10 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			delete(model.keys, key)
 			delete(model.lines, key)
 		}
+		if random.IntN(20) == 0 && model.get("t") != nil {
+			real.Do("PEXPIRE", "t", "600000")
+			model.expireIn("t", 600_000)
+		}
 		if random.IntN(3) == 0 { // the time of a head is over
 			key := draw("a", "b", "{c}")
 			if q := model.lineOf(key); q != nil {

@@ -57,10 +57,11 @@ local function hurryCrowd(over, left, asker) -- those of a process whose first d
 end
 
 local function wake(head, free, asker) -- whether a message was refused
-  local threads, anyRefused, place, other = {}, false, 0, head
-  while other do
+  local threads, anyRefused, place, queue = {}, false, 1, {head}
+  while queue[place] do
+    local other = queue[place]
     if other == asker then return anyRefused end -- it asks again soon
-    if place > 0 and not process(other) then
+    if place > 1 and not process(other) then
       threads[#threads + 1] = other
     else
       local heard, refused = tell(other)
@@ -69,8 +70,8 @@ local function wake(head, free, asker) -- whether a message was refused
       local hurried = free and hurry(other, 0)
       if asker and not hurried then return anyRefused end -- those behind it have been told before
     end
+    if place == 1 then queue = ask('LRANGE', KEYS[2], 0, -1) or queue end -- mostly the head is heard
     place = place + 1
-    other = ask('LINDEX', KEYS[2], place)
   end
   for _, thread in ipairs(threads) do
     if tell(thread) > 0 then break end
