@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -32,6 +34,7 @@ A holder whose id has a negative number is nobody: the lock was given up, and
 With --quiet it prints nothing, and the exit code is the answer: 0 if the lock is
 held (of several: if one of them is; of permits: if one of them is taken), 1 if it is
 free. Any other code comes with an error: the answer is not known, as for a count.
+Without --quiet or --format json, those of several names that can be seen are printed beside it.
 
 With --format json the answer is one object: name, kind (mutex, fenced, fair, read-write,
 permits, count, or "" if there is nothing), locked (null for a count), mode, ttl_ms (null
@@ -56,8 +59,12 @@ With several names it is an array of such objects, in the order of the names.`,
 		}
 		seen, err := lookAt(cmd, server, args)
 		switch {
-		case err != nil:
+		case *quiet && slices.ContainsFunc(seen, (*look.Seen).Held):
+			return nil
+		case err != nil && (*quiet || *format == "json"):
 			return err
+		case err != nil:
+			return errors.Join(printText(cmd.OutOrStdout(), seen), err)
 		case *quiet:
 			return quietly(seen)
 		case *format == "json":
@@ -68,17 +75,21 @@ With several names it is an array of such objects, in the order of the names.`,
 	return cmd
 }
 
-// lookAt looks at all names.
+// lookAt looks at all names. It returns those that it could look at, and the first error.
 func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*look.Seen, err error) {
 	err = withLooker(cmd, server, func(_ *engine.Engine, looker *look.Looker) error {
 		for _, name := range names {
-			s, err := looker.At(cmd.Context(), name)
-			if err != nil {
-				return err
+			s, failed := looker.At(cmd.Context(), name)
+			switch {
+			case errors.Is(failed, engine.ErrUnavailable):
+				return failed
+			case failed != nil:
+				err = cmp.Or(err, failed)
+			default:
+				all = append(all, s)
 			}
-			all = append(all, s)
 		}
-		return nil
+		return err
 	})
 	return all, err
 }
@@ -103,11 +114,8 @@ func withLooker(cmd *cobra.Command, server *target.Flag, f func(*engine.Engine, 
 	return f(eng, looker)
 }
 
-// quietly answers with the exit code.
+// quietly answers with the exit code if nothing is held.
 func quietly(seen []*look.Seen) error {
-	if slices.ContainsFunc(seen, (*look.Seen).Held) {
-		return nil
-	}
 	for _, s := range seen {
 		switch {
 		case s.Kind == look.Count && s.Hidden != nil:

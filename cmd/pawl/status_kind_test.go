@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
@@ -349,43 +350,32 @@ func TestForcedUnlockOfACountIsRefused(t *testing.T) {
 	}
 }
 
-// Between the look and the removal a waiter may get the lock, and also because of the removal. It is
-// not the one that was meant.
-func TestForcedUnlockOfReadersSparesTheWriterThatComesNext(t *testing.T) {
+// One of several that is no synchronizer does not hide the others.
+func TestStatusOfSeveralShowsThoseThatItCanLookAt(t *testing.T) {
 	t.Parallel()
-	s, _ := server(t)
-	eng := openEngine(t, s.URL())
-	cfg, err := engine.ParseURL(s.URL())
-	if err != nil {
+	s, env := server(t)
+	s.Do("RPUSH", "list", "a")
+	h := must(openEngine(t, s.URL()).Mutex("held").TryLock(t.Context()))(t)
+	for _, names := range [][]string{{"list", "held"}, {"held", "list"}} {
+		pawl(t, env, append([]string{"status", "--quiet"}, names...)...).expect(t, 0)
+		v := pawl(t, env, append([]string{"status"}, names...)...)
+		v.expect(t, exit.Server, "list")
+		if !strings.Contains(v.stdout.String(), h.Owner()) {
+			t.Errorf("status %v: %s", names, v.stdout.String())
+		}
+	}
+	pawl(t, env, "status", "--quiet", "free", "list").expect(t, exit.Server, "list")
+}
+
+// A MinHold that a writer leaves beside its reader is nobody's, and reads nothing.
+func TestStatusCountsNoReaderThatIsNobody(t *testing.T) {
+	t.Parallel()
+	s, env := server(t)
+	rw := openEngine(t, s.URL()).RWMutex("x")
+	writer := must(rw.Writer().TryLock(t.Context(), engine.MinHold(time.Minute)))(t)
+	must(rw.Reader().TryLock(writer.Context(t.Context())))(t)
+	if err := writer.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	looker, err := look.Open(t.Context(), cfg, eng)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer looker.Close()
-	for name, x := range map[string]struct {
-		had, next func(engine.RWMutex) engine.Mutex
-	}{
-		"readers, then a writer": {engine.RWMutex.Reader, engine.RWMutex.Writer},
-		"a writer, then readers": {engine.RWMutex.Writer, engine.RWMutex.Reader},
-	} {
-		had := x.had(openEngine(t, s.URL()).RWMutex("x"))
-		next := x.next(openEngine(t, s.URL()).RWMutex("x"))
-		must(had.TryLock(t.Context()))(t)
-		seen, err := looker.At(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := forceUnlock(t.Context(), eng, seen, ""); n != 1 || err != nil {
-			t.Errorf("%s: %d removed, %v", name, n, err)
-		}
-		h := must(next.TryLock(t.Context()))(t)
-		if n, err := forceUnlock(t.Context(), eng, seen, ""); n != 0 || err != nil {
-			t.Errorf("%s: %d removed, %v", name, n, err)
-		}
-		if err := h.Unlock(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	pawl(t, env, "status", "x").expect(t, 0, "read by 1")
 }

@@ -64,10 +64,10 @@ func modeText(s *look.Seen) string {
 	return fmt.Sprintf("write, and read by %d", readers) // by the writer
 }
 
-// readersOf counts the readers of a read-write lock.
+// readersOf counts the readers of a read-write lock. A negative number is nobody's.
 func readersOf(s *look.Seen) (n int) {
 	for _, h := range s.Holders {
-		if !strings.HasSuffix(h.ID, ":write") {
+		if !strings.HasSuffix(h.ID, ":write") && !strings.Contains(h.ID, ":-") {
 			n++
 		}
 	}

@@ -67,14 +67,26 @@ The exit code is 1 if there was nothing to remove.`,
 					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", name, execlock.Shown(exit.Text(err)))
 				}
 				return nil
-			case *holder != "":
-				return fmt.Errorf("%s is not held by %s (any more): nothing was removed", name, *holder)
 			}
-			return fmt.Errorf("%s is free: there was nothing to remove", name)
+			return nothingRemoved(s, *holder)
 		})
 	}
 	return cmd
 }
+
+// nothingRemoved says why.
+func nothingRemoved(s *look.Seen, holder string) error {
+	switch {
+	case holder != "":
+		return fmt.Errorf("%s is not held by %s (any more): nothing was removed", s.Name, holder)
+	case s.Held():
+		return fmt.Errorf("%s has changed hands, or is free by now: nothing was removed", s.Name)
+	}
+	return fmt.Errorf("%s is free: there was nothing to remove", s.Name)
+}
+
+// nobody is the id of no holder: an id has a number behind a colon.
+const nobody = "nobody"
 
 // forceUnlock takes a lock away as its kind wants it, from that holder or, without one, from all.
 // It returns how many locks or permits were.
@@ -84,6 +96,11 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 	switch s.Kind {
 	case look.Nothing: // who takes it from now on is not the one that is meant
 		return 0, nil
+	case look.Fenced:
+		if !s.Locked {
+			return 0, nil
+		}
+		locks = []engine.Mutex{eng.Mutex(s.Name)}
 	case look.Count:
 		if s.Hidden != nil {
 			return 0, hiddenPermits(s)
@@ -97,12 +114,15 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 		}
 	case look.RW: // a writer that gets it from its readers, or the other way round, is not the one that is meant
 		half := eng.RWMutex(s.Name).Reader()
-		if s.Mode == "write" {
+		if holder == "" && s.Mode == "write" || strings.HasSuffix(holder, ":write") {
 			half = eng.RWMutex(s.Name).Writer()
 		}
 		locks = []engine.Mutex{half}
 	case look.Fair:
 		locks = []engine.Mutex{eng.FairMutex(s.Name).Mutex}
+		if !s.Locked { // whoever is next is woken
+			holder = nobody
+		}
 	default:
 		locks = []engine.Mutex{eng.Mutex(s.Name)}
 	}

@@ -90,7 +90,8 @@ var rwScripts = map[*script.Script]func(v *server, keys, args []string) int64{
 	script.RWForce: func(v *server, keys, args []string) int64 {
 		only, mode, base, channel, verb := args[0], args[1], args[2], args[4], args[5]
 		h := v.get(keys[0])
-		if h == nil || h.fields["mode"] != mode || only == "mode" || only != "" && !v.has(keys[0], only) {
+		if h == nil || h.fields["mode"] != mode || only == "mode" || only != "" && !v.has(keys[0], only) ||
+			only != "" && mode == "write" && !strings.HasSuffix(only, script.WriterSuffix) {
 			return 0
 		}
 		delete(v.keys, keys[0])
