@@ -134,7 +134,7 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 	mine, theirs := me.String(), other.String()
 	for _, x := range []fairRow{
 		{"free, nobody waits", "absent", nil, ask, Granted, mine, nil},
-		{"free, my turn: those behind come nearer", "absent", []place{{me, 20}, {ann, 30}, {ben, 40}}, ask, Granted, mine, []place{{ann, 20}, {ben, 30}}},
+		{"free, my turn: those behind come nearer", "absent", []place{{me, 20}, {ann, 30}, {ben, 40}}, ask, Granted, mine, []place{{ann, 19}, {ben, 29}}},
 		{"free, my turn: those behind have room for my lease and their places", "absent", []place{{me, 3}, {ann, 3}, {ben, 31}}, ask, Granted, mine, []place{{ann, 19}, {ben, 29}}},
 		{"free, one before me has died long ago", "absent", []place{{ann, -1}, {me, 20}}, ask, Granted, mine, nil},
 		{"free, one before me has no score", "absent", []place{{ann, unscored}, {me, 20}}, ask, Granted, mine, nil},
@@ -247,15 +247,15 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"I leave, the head has died long ago, and it is held", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, quiet, NotThere, theirs, []place{{ann, -1}, {ben, 300}}},
 		{"I leave, a thread of Redisson's has died long ago", "absent", []place{{jan, -1}, {jim, 300}, {me, 900}}, quiet, NotThere, "", []place{{jim, 300}}},
 		{"I leave, the head has died long ago, and the next has two seconds", "absent", []place{{ann, -1}, {ben, 2}, {me, 900}}, quiet, NotThere, "", []place{{ben, 2}}},
-		{"I leave the middle", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
-		{"I leave before one with three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 15}, {ben, 30}}},
+		{"I leave the middle", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 25}}},
+		{"I leave before one with three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 15}, {ben, 25}}},
 		{"I leave before one with three seconds, and it is free", "absent", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, "", []place{{ann, 3}, {ben, 3}}},
-		{"I leave before one with three seconds that is heard, and it is free", "absent", []place{{me, 30}, {ann, 3}, {ben, 40}}, quiet, NotThere, "", []place{{ann, 3}, {ben, 30}}},
+		{"I leave before one with three seconds that is heard, and it is free", "absent", []place{{me, 30}, {ann, 3}, {ben, 40}}, quiet, NotThere, "", []place{{ann, 3}, {ben, 20}}},
 		{"two threads of Redisson wait whom nobody hears", "me", []place{{jan, 20}, {jim, 30}}, give, Done, "", []place{{jan, 3}, {jim, 30}}},
 		{"I leave the end", "others", []place{{ann, 20}, {ben, 30}, {me, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 30}}},
-		{"I leave the head, and it is held", "others", []place{{me, 20}, {ann, 30}}, give, NotThere, theirs, []place{{ann, 20}}},
+		{"I leave the head, and it is held", "others", []place{{me, 20}, {ann, 30}}, give, NotThere, theirs, []place{{ann, 15}}},
 		{"I leave the head, and it is free", "absent", []place{{me, 20}, {ann, 30}}, give, NotThere, "", []place{{ann, 3}}},
-		{"I leave the head, nobody counts", "absent", []place{{me, 20}, {ann, 30}}, quiet, NotThere, "", []place{{ann, 20}}},
+		{"I leave the head, nobody counts", "absent", []place{{me, 20}, {ann, 30}}, quiet, NotThere, "", []place{{ann, 10}}},
 		{"I was the only one", "absent", []place{{me, 20}}, give, NotThere, "", nil},
 		{"I am nobody, and it is free: the head is woken", "absent", []place{{ann, 20}}, give, NotThere, "", []place{{ann, 3}}},
 		{"I am nobody, and it is held", "others", []place{{ann, 20}}, give, NotThere, theirs, []place{{ann, 20}}},
@@ -363,6 +363,31 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 		}
 		if n := c.s.CommandStats()["publish"] - before; n != x.told {
 			t.Errorf("%s: %d are told, want %d", x.name, n, x.told)
+		}
+	}
+}
+
+// The times of those that are far behind are left alone, and are exact when they are near.
+func TestThoseThatAreNearHaveRoomForTheirPlaces(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	line := []place{{me, 100}}
+	for i := range 60 {
+		line = append(line, place{Owner{Engine: other.Engine, ID: ann.ID + int64(i)}, 9000})
+	}
+	for state, call := range map[string]func([]byte, resp.Form) []byte{
+		"absent": fair(queue(false), true), "others": fairRelease(queue(false), 0),
+	} {
+		c.lineUp(state, line)
+		if _, err := c.run(call); err != nil {
+			t.Fatal(err)
+		}
+		now := milliseconds(c.s)
+		for i, p := range line[1:] {
+			score, _ := strconv.ParseFloat(c.s.Do("ZSCORE", timeoutName, p.owner.String()).(string), 64)
+			if left := (score - now) / 1000; i < 50 && (left < float64(i+1)*10 || left > float64(i+2)*10) || i >= 50 && left < 8000 {
+				t.Errorf("%s: the place %d has %.0f s", state, i+1, left)
+			}
 		}
 	}
 }

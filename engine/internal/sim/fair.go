@@ -41,15 +41,18 @@ func (q *line) remove(owner string) {
 	delete(q.scores, owner)
 }
 
-// comeNearer takes the room away that was for one before them from the owners in the queue, from a
-// place on, but leaves them room for what the lock's lease has left, and for each place.
+// near is how many places at the front have exact times.
+const near = 50
+
+// comeNearer gives the owners in the queue, from a place on, room for what the lock's lease has left and
+// for their places.
 func (q *line) comeNearer(from int, room, now, left int64) {
-	for i, owner := range q.owners[from:] {
-		score, least := q.scores[owner], now+left+int64(from+i+1)*room
+	for i := from; i < min(len(q.owners), near); i++ {
+		owner, due := q.owners[i], now+left+int64(i+1)*room
 		if left == 0 {
-			least = min(score, least)
+			due = min(q.scores[owner], due)
 		}
-		q.scores[owner] = max(score-room, least)
+		q.scores[owner] = due
 	}
 }
 

@@ -139,6 +139,9 @@ func (v *server) execute(command, dst []byte) []byte {
 		return model(v, v.semaphore(keys[0]), args, dst)
 	}
 	if h := v.get(keys[0]); h != nil && h.text {
+		if s == script.Fair { // that looks at the queue first
+			v.purge(queueingOf(keys, args))
+		}
 		return append(dst, "-"+wrongType+"\r\n"...)
 	}
 	if s == script.State {

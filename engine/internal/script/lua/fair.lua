@@ -5,10 +5,9 @@
 -- ARGV[6] lease, ms   ARGV[7] '1': queue the owner if it is not its turn
 -- -2: granted   >= 0: not yet, ms until it is worth asking again   -1: held by others, no expiry
 --
--- The score of an owner has room for all who are before it. Those before it take that room away when
--- they have had the lock. What is left has room for the lease and for each place, at least: Redisson
--- takes a room away for each grant, and one that comes adds a room to the score of the last one;
--- neither looks at the time.
+-- The score of an owner has room for all who are before it. When one of those has had the lock, or has
+-- left, it has room for the lease and for each place that is left: Redisson takes a room away for each
+-- grant, and one that comes adds a room to the score of the last one; neither looks at the time.
 --
 -- An owner of ours that asks again has its score raised, if need be, so that one who is alive is
 -- waited for however long the lock is held. The queue has an expiry, after the last score: without
@@ -21,7 +20,7 @@
 -- Who is told that it is not its turn asks again soon, later the farther behind it is. A repeat finds
 -- the owner, as with acquire. An owner with a score that is not in the queue comes in again: the
 -- queue was evicted, say.
-local owner, room = ARGV[1], tonumber(ARGV[5])
+local owner = ARGV[1]
 local head, over = findHead()
 
 local ttl = redis.call('PTTL', KEYS[1])
@@ -35,10 +34,7 @@ if ttl == -2 and (not head or head == owner) then
   if head then
     redis.call('LPOP', KEYS[2])
     redis.call('ZREM', KEYS[3], owner)
-    for i, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-      local score = tonumber(redis.call('ZSCORE', KEYS[3], other))
-      if score then redis.call('ZADD', KEYS[3], math.max(score - room, now + ARGV[6] + i * room), other) end
-    end
+    comeNearer(1, tonumber(ARGV[6]))
   end
   return -2
 end

@@ -1,7 +1,7 @@
 -- fairqueue: the queue of a fair lock. This text comes before fair, fairrelease and fairforce.
 -- KEYS[2] queue, a list   KEYS[3] until when its owners are waited for, a zset
 -- ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH, SPUBLISH or BOTH
--- ARGV[4] '1': who publishes learns whether anybody hears
+-- ARGV[4] '1': who publishes learns whether anybody hears   ARGV[5] ms that each place in the queue counts
 --
 -- The queue is Redisson's: an owner is waited for until its score, in ms since 1970. One whose score
 -- is over loses its place, and is told, as it may live: Redisson does not raise the score of a
@@ -20,6 +20,7 @@
 -- lives asks when it is told, and has its score raised. One that may not have been told keeps its time.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local room, near = tonumber(ARGV[5]), 50
 local ask = redis.call -- fairrelease goes on where it is refused
 
 local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d%d+$') end -- of ours
@@ -45,6 +46,20 @@ local function findHead() -- the first whose time is not over, and the last whos
     head = ask('LINDEX', KEYS[2], 0)
   end
   return head, over
+end
+
+-- Of those that come nearer to the lock, each has room for the lease and for its place, no more and no
+-- less. That is so for the first few only: with thousands of waiters it would take a second for
+-- each hundred that leave. Those farther behind have more than they need until they are near. While
+-- the lock is free nobody, who may be dead, gets more time.
+local function comeNearer(place, left) -- those from that place on
+  for i, other in ipairs(ask('LRANGE', KEYS[2], place - 1, near - 1) or {}) do
+    local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
+    if score then
+      local due = now + left + (place + i - 1) * room
+      ask('ZADD', KEYS[3], left > 0 and due or math.min(score, due), other)
+    end
+  end
 end
 
 local function hurryCrowd(over, left, asker) -- those of a process whose first did not ask in time

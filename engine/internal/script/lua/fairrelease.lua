@@ -14,7 +14,7 @@
 -- Who has been released is not refused for the rest: of a key that has gone nothing may be asked
 -- while the slot is being migrated, and a right may be missing. Asked again, this would find nothing.
 -- If it cannot be seen who is next, that is said as if the message were refused.
-local owner, room, rest = ARGV[1], tonumber(ARGV[5]), tonumber(ARGV[6])
+local owner, rest = ARGV[1], tonumber(ARGV[6])
 local code = -3
 if rest > 0 then
   if redis.call('HEXISTS', KEYS[1], owner) == 1 then
@@ -38,19 +38,14 @@ ask = function(...)
 end
 local waits = ask('ZSCORE', KEYS[3], owner)
 if waits then
-  local place, left = 0, redis.pcall('PTTL', KEYS[1])
-  left = type(left) == 'number' and math.max(left, 0) or 0
-  for i, other in ipairs(ask('LRANGE', KEYS[2], 0, -1) or {}) do
-    local score = place > 0 and tonumber(ask('ZSCORE', KEYS[3], other) or nil)
-    if score then -- as in fair, but nobody who may be dead gets more time while the lock is free
-      local least = now + left + (i - 1) * room
-      if left == 0 then least = math.min(score, least) end
-      ask('ZADD', KEYS[3], math.max(score - room, least), other)
-    end
+  local place = near + 1
+  for i, other in ipairs(ask('LRANGE', KEYS[2], 0, near - 1) or {}) do
     if other == owner then place = i end
   end
   ask('LREM', KEYS[2], 0, owner)
   ask('ZREM', KEYS[3], owner)
+  local left = redis.pcall('PTTL', KEYS[1])
+  comeNearer(place, type(left) == 'number' and math.max(left, 0) or 0)
 end
 if blind and code == -3 then return blind end
 local left = redis.pcall('PTTL', KEYS[1])
