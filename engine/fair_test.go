@@ -369,3 +369,25 @@ func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
 	mustUnlock(t, h)
 	nothingOfX(t, s)
 }
+
+// A place in the queue costs the server the same when it is left, however many are behind it.
+func TestCloseTakesThousandsOutOfAFairQueue(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	holder, e := open(t, s.URL()), open(t, s.URL())
+	h := mustLock(t, holder.FairMutex("x").Mutex)
+	const n = 3000
+	for range n {
+		e.FairMutex("x").LockAsync(ctxT(t))
+	}
+	eventually(t, "all are queued", func() bool { return s.Do("LLEN", fairQueue) == int64(n) })
+	before := s.CommandStats()["zadd"]
+	if err := e.Close(); err != nil {
+		t.Errorf("Close: %v; %v are queued still", err, s.Do("LLEN", fairQueue))
+	}
+	if each := (s.CommandStats()["zadd"] - before) / n; each > 50 {
+		t.Errorf("a waiter that leaves writes %d times", each)
+	}
+	mustUnlock(t, h)
+	clean(t, s, holder)
+}

@@ -23,8 +23,10 @@ type Hooks struct {
 	// Released: Unlock was called on a live hold, or on one that this hold re-enters; or LockMany,
 	// Multi or RedLock gave a lock back, because they did not get all that they need.
 	Released func(HoldEvent)
-	// Lost: a hold was lost. Each re-entry of it has an event of its own. Of a RedLock, each server's
-	// lock has one, though the whole may still be held.
+	// Lost: a hold was lost before Unlock was called on it. (If only its Unlock finds that it was
+	// lost, Released has been told by then: see what Unlock returns, and Stats.Lost.) Each
+	// re-entry of it has an event of its own. Of a RedLock, each server's lock has one, though
+	// the whole may still be held.
 	Lost func(HoldEvent)
 	// Renewed: a renewal script was answered, or failed.
 	Renewed func(RenewedEvent)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -188,4 +189,50 @@ func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 			s.clean(v)
 		})
 	}
+}
+
+// tiredContext is a context of the user's whose Done panics after some calls.
+type tiredContext struct {
+	context.Context
+	left *int
+}
+
+func (c tiredContext) Done() <-chan struct{} {
+	if *c.left--; *c.left < 0 {
+		panic("a broken context")
+	}
+	return nil
+}
+
+// The reader is granted before the writer is released, which waits under the context.
+func TestDowngradeWhoseContextPanicsLeavesNoReader(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	rw := e.RWMutex("x")
+	panics := 0
+	for calls := range 6 {
+		w := mustLock(t, rw.Writer())
+		func() {
+			defer func() {
+				if recover() != nil {
+					panics++
+				}
+			}()
+			r, err := rw.Downgrade(tiredContext{context.Background(), &calls}, w)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mustUnlock(t, r)
+		}()
+		if err := w.Unlock(ctxT(t)); err != nil && !errors.Is(err, ErrNotHeld) {
+			t.Error(err)
+		}
+		eventually(t, "nothing is held", func() bool { return e.Stats().Held == 0 })
+	}
+	if panics == 0 {
+		t.Error("no context panicked")
+	}
+	clean(t, s, e)
 }

@@ -86,15 +86,19 @@ func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold,
 	if err != nil {
 		return nil, err
 	}
-	if lost := w.Err(); lost == nil {
+	kept := false
+	defer func() {
+		if !kept { // also if a context of the user's panics
+			r.UnlockAsync()
+		}
+	}()
+	if err = w.Err(); err == nil {
 		if err = w.Unlock(ctx); !errors.Is(err, ErrLost) {
+			kept = true
 			return r, nil
 		}
-	} else {
-		err = lost
 	}
 	// The writer was gone by then, so others may have written before the read lock.
-	r.UnlockAsync()
 	return nil, notAcquired(l.Name(), err)
 }
 

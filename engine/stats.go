@@ -30,7 +30,8 @@ type Stats struct {
 	// Compensations counts releases of owners that nobody wanted. Burned counts those
 	// of them whose acquire had an unknown outcome.
 	Compensations, Burned uint64
-	// UnknownOutcomes counts calls of Unlock that were told ErrOutcomeUnknown.
+	// UnknownOutcomes counts calls of Unlock that were told ErrOutcomeUnknown, and commands of
+	// semaphores and latches that were given up without an answer.
 	UnknownOutcomes uint64
 	// NotAcked counts grants, re-entries and extensions that too few replicas
 	// acknowledged.
