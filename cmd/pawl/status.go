@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,7 +74,7 @@ With several names it is an array of such objects, in the order of the names.`,
 	return cmd
 }
 
-// lookAt looks at all names. It returns those that it could look at, and the first error.
+// lookAt looks at all names. It returns those that it could look at, and why it could not at others.
 func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*look.Seen, err error) {
 	err = withLooker(cmd, server, func(_ *engine.Engine, looker *look.Looker) error {
 		for _, name := range names {
@@ -84,7 +83,7 @@ func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*loo
 			case errors.Is(failed, engine.ErrUnavailable):
 				return failed
 			case failed != nil:
-				err = cmp.Or(err, failed)
+				err = errors.Join(err, failed)
 			default:
 				all = append(all, s)
 			}

@@ -364,7 +364,14 @@ func TestStatusOfSeveralShowsThoseThatItCanLookAt(t *testing.T) {
 			t.Errorf("status %v: %s", names, v.stdout.String())
 		}
 	}
-	pawl(t, env, "status", "--quiet", "free", "list").expect(t, exit.Server, "list")
+	s.Do("RPUSH", "other", "a")
+	pawl(t, env, "status", "list", "held", "other").expect(t, exit.Server, "list", h.Owner(), "other")
+	for _, flag := range []string{"--quiet", "--format=json"} {
+		v := pawl(t, env, "status", flag, "free", "list")
+		if v.expect(t, exit.Server, "list"); v.stdout.Len() > 0 {
+			t.Errorf("status %s prints %s", flag, v.stdout.String())
+		}
+	}
 }
 
 // A MinHold that a writer leaves beside its reader is nobody's, and reads nothing.

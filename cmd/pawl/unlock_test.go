@@ -73,6 +73,15 @@ func TestForcedUnlockOfAFreeLockSparesWhoComesNext(t *testing.T) {
 		if seen.Kind == look.Nothing || seen.Locked {
 			t.Fatalf("%s: it is %+v", name, seen)
 		}
+		if name == "fair" { // its head is woken, as long as it is free
+			before := s.CommandStats()["publish"]
+			if n, err := forceUnlock(t.Context(), eng, seen, ""); n != 0 || err != nil {
+				t.Errorf("%s: %d removed, %v", name, n, err)
+			}
+			if n := s.CommandStats()["publish"] - before; n != 1 {
+				t.Errorf("%s: %d are woken", name, n)
+			}
+		}
 		h := must(other.Mutex("x").TryLock(t.Context()))(t)
 		if n, err := forceUnlock(t.Context(), eng, seen, ""); n != 0 || err != nil {
 			t.Errorf("%s: %d removed, %v", name, n, err)

@@ -295,7 +295,7 @@ func TestDecisionTableOfAReadWriteLock(t *testing.T) {
 		{"take away read locks of what is free", free, readForce(""), 0, free, ""},
 		{"take away the write lock", readsInWr, writeForce(""), Done, free, "1 00"},
 		{"take away the write lock, if it is mine", othersWr, writeForce(writer.String()), 0, othersWr, ""},
-		{"take away the write lock, if a reader beside the writer has it", readsInWr, writeForce(idle.String()), 0, readsInWr, ""},
+		{"take away the write lock, if a reader beside the writer has it", readsInWr, writeForce(me.String()), 0, readsInWr, ""},
 		{"take away the write lock of what is read", bothRead, writeForce(""), 0, bothRead, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -250,7 +250,7 @@ func rwCall(random *rand.Rand, key string, lease func() time.Duration, draw func
 		return script.AppendWriteRetire(nil, resp.Short, key, w, script.Owner{Engine: w.Engine, ID: -w.ID, Suffix: w.Suffix}, lease(), ch)
 	case 11:
 		if random.IntN(2) == 0 {
-			return script.AppendWriteForce(nil, resp.Short, key, draw("", w.String()), ch)
+			return script.AppendWriteForce(nil, resp.Short, key, draw("", w.String(), o.String()), ch)
 		}
 		return script.AppendReadForce(nil, resp.Short, key, draw("", o.String(), "mode"), ch)
 	case 12:
