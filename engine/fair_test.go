@@ -370,7 +370,8 @@ func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
 	nothingOfX(t, s)
 }
 
-// A place in the queue costs the server the same when it is left, however many are behind it.
+// A place in the queue costs the server the same when it is left, however many are behind it: it writes
+// the times of 50, and now and then, after one leave in fifty at most, of all.
 func TestCloseTakesThousandsOutOfAFairQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -385,7 +386,7 @@ func TestCloseTakesThousandsOutOfAFairQueue(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Errorf("Close: %v; %v are queued still", err, s.Do("LLEN", fairQueue))
 	}
-	if each := (s.CommandStats()["zadd"] - before) / n; each > 50 {
+	if each := (s.CommandStats()["zadd"] - before) / n; each > 120 {
 		t.Errorf("a waiter that leaves writes %d times", each)
 	}
 	mustUnlock(t, h)

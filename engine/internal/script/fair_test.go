@@ -142,21 +142,22 @@ func TestFairServesTheHeadAndQueuesTheOthers(t *testing.T) {
 		{"free, nobody hears those before me", "absent", []place{{ann, 20}, {ben, 30}, {me, 40}}, ask, 200, "", []place{{ann, 3}, {ben, 3}, {me, 40}}},
 		{"free, nobody hears threads of Redisson before me", "absent", []place{{jan, 20}, {jim, 30}, {me, 40}}, ask, 200, "", []place{{jan, 3}, {jim, 30}, {me, 40}}},
 		{"free, those before me have been told", "absent", []place{{ann, 3}, {ben, 30}, {me, 40}}, ask, 200, "", []place{{ann, 3}, {ben, 30}, {me, 40}}},
-		{"free, another's turn, its time is nearly over", "absent", []place{{ann, 2}}, ask, 100, "", []place{{ann, 2}, {me, 12}}},
-		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 30}}},
-		{"free, another's turn, two wait: I am the third", "absent", []place{{ann, 20}, {ben, 30}}, fair(queue(false), true), 200, "", []place{{ann, 20}, {ben, 30}, {me, 40}}},
-		{"free, one of a process has let its turn pass", "absent", []place{{ann, -1}, {ben, 20}, {jan, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{ben, 3}, {jan, 30}, {me, 40}}},
-		{"free, one of a process has let its turn pass, and the next has two seconds", "absent", []place{{ann, -1}, {ben, 2}, {me, 900}}, fair(queue(false), true), 100, "", []place{{ben, 2}, {me, 900}}},
-		{"free, a thread and one of a process have let their turns pass", "absent", []place{{jan, -1}, {ann, -1}, {ben, 300}, {me, 900}}, fair(queue(false), true), 100, "", []place{{ben, 3}, {me, 900}}},
-		{"free, a thread has let its turn pass", "absent", []place{{jan, -1}, {jim, 20}, {ben, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{jim, 20}, {ben, 30}, {me, 40}}},
-		{"held, one of a process has let its turn pass", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, ask, anyTTL, theirs, []place{{ben, 8}, {me, 900}}},
+		{"free, another's turn, its time is nearly over", "absent", []place{{ann, 2}}, ask, 100, "", []place{{ann, 2}, {me, 20}}},
+		{"free, another's turn, nobody counts", "absent", []place{{ann, 20}}, fair(queue(false), true), 100, "", []place{{ann, 20}, {me, 20}}},
+		{"free, another's turn, two wait: I am the third", "absent", []place{{ann, 20}, {ben, 30}}, fair(queue(false), true), 200, "", []place{{ann, 20}, {ben, 30}, {me, 30}}},
+		{"free, one of a process has let its turn pass", "absent", []place{{ann, -1}, {ben, 20}, {jan, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{ben, 3}, {jan, 20}, {me, 30}}},
+		{"free, one of a process has let its turn pass, and the next has two seconds", "absent", []place{{ann, -1}, {ben, 2}, {me, 900}}, fair(queue(false), true), 100, "", []place{{ben, 2}, {me, 20}}},
+		{"free, a thread and one of a process have let their turns pass", "absent", []place{{jan, -1}, {ann, -1}, {ben, 300}, {me, 900}}, fair(queue(false), true), 100, "", []place{{ben, 3}, {me, 20}}},
+		{"free, a thread has let its turn pass", "absent", []place{{jan, -1}, {jim, 20}, {ben, 30}, {me, 40}}, fair(queue(false), true), 200, "", []place{{jim, 10}, {ben, 20}, {me, 30}}},
+		{"held, one of a process has let its turn pass", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, ask, anyTTL, theirs, []place{{ben, 8}, {me, 25}}},
 		{"held, nobody waits", "others", nil, ask, anyTTL, theirs, []place{{me, 15}}},
 		{"held, another waits", "others", []place{{ann, 15}}, ask, anyTTL, theirs, []place{{ann, 15}, {me, 25}}},
 		{"held, two wait", "others", []place{{ann, 15}, {ben, 25}}, ask, anyTTL, theirs, []place{{ann, 15}, {ben, 25}, {me, 35}}},
+		{"held, the last has far more time than its place needs", "others", []place{{ann, 15}, {ben, 9000}}, ask, anyTTL, theirs, []place{{ann, 15}, {ben, 9000}, {me, 35}}},
 		{"held, I wait: I am alive", "others", []place{{me, 1}, {ann, 20}}, ask, anyTTL, theirs, []place{{me, 15}, {ann, 20}}},
 		{"held, I wait behind another", "others", []place{{ann, 5}, {me, 5}}, ask, anyTTL, theirs, []place{{ann, 5}, {me, 25}}},
 		{"held, I have more time than I need", "others", []place{{me, 100}}, ask, anyTTL, theirs, []place{{me, 100}}},
-		{"held, my time was over", "others", []place{{me, -1}, {ann, 20}}, ask, anyTTL, theirs, []place{{ann, 20}, {me, 30}}},
+		{"held, my time was over", "others", []place{{me, -1}, {ann, 20}}, ask, anyTTL, theirs, []place{{ann, 15}, {me, 25}}},
 		{"held, no expiry", "others, no expiry", nil, ask, NoExpiry, theirs, []place{{me, 10}}},
 		{"mine already", "me", []place{{ann, 15}}, ask, Granted, mine, []place{{ann, 15}}},
 		{"no wait: free", "absent", nil, try, Granted, mine, nil},
@@ -218,15 +219,16 @@ func TestTheOthersOfAProcessWhoseTurnPassedAreTold(t *testing.T) {
 	x := fairRow{"one of them asks", "absent", []place{{ann, -1}, {ben, 300}, {cid, 600}},
 		func(b []byte, f resp.Form) []byte {
 			return AppendFair(b, f, queue(false), cid, 9*time.Second, true)
-		}, 100, "", []place{{ben, 3}, {cid, 600}}}
+		}, 100, "", []place{{ben, 3}, {cid, 20}}}
 	x.check(t, c)
-	// Those that may not have been told keep their time: they live, perhaps, and ask later than that.
-	for _, state := range []string{"absent", "others"} {
+	// Those that may not have been told have the time of their places: they live, perhaps, and ask later
+	// than in three seconds.
+	for state, places := range map[string][]place{"absent": {{ben, 10}, {me, 20}}, "others": {{ben, 15}, {me, 25}}} {
 		c.lineUp(state, []place{{ann, -1}, {ben, 300}, {me, 900}})
 		c.s.Do("ACL", "SETUSER", "default", "-publish")
 		_, err := c.run(fair(queue(true), true))
 		c.s.Do("ACL", "SETUSER", "default", "+publish")
-		if line := c.line(); err != nil || !slices.Equal(line, []place{{ben, 300}, {me, 900}}) {
+		if line := c.line(); err != nil || !slices.Equal(line, places) {
 			t.Errorf("%s: %v; the queue is %v", state, err, line)
 		}
 	}
@@ -241,11 +243,11 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"nobody waits", "me", nil, give, Done, "", nil},
 		{"two wait whom nobody hears", "me", []place{{ann, 20}, {ben, 30}}, give, Done, "", []place{{ann, 3}, {ben, 3}}},
 		{"two wait, nobody counts", "me", []place{{ann, 20}, {ben, 30}}, quiet, Done, "", []place{{ann, 20}, {ben, 30}}},
-		{"the head has died long ago", "me", []place{{jan, -5}, {ben, 30}}, quiet, Done, "", []place{{ben, 30}}},
-		{"the head has died long ago, and others of its process are next", "me", []place{{ann, -5}, {ben, 300}, {jan, 600}, {other, 900}}, quiet, Done, "", []place{{ben, 3}, {jan, 600}, {other, 900}}},
+		{"the head has died long ago", "me", []place{{jan, -5}, {ben, 30}}, quiet, Done, "", []place{{ben, 10}}},
+		{"the head has died long ago, and others of its process are next", "me", []place{{ann, -5}, {ben, 300}, {jan, 600}, {other, 900}}, quiet, Done, "", []place{{ben, 3}, {jan, 20}, {other, 30}}},
 		{"I leave, the head has died long ago, and others of its process are next", "absent", []place{{ann, -1}, {ben, 300}, {me, 900}}, quiet, NotThere, "", []place{{ben, 3}}},
 		{"I leave, the head has died long ago, and it is held", "others", []place{{ann, -1}, {ben, 300}, {me, 900}}, quiet, NotThere, theirs, []place{{ann, -1}, {ben, 300}}},
-		{"I leave, a thread of Redisson's has died long ago", "absent", []place{{jan, -1}, {jim, 300}, {me, 900}}, quiet, NotThere, "", []place{{jim, 300}}},
+		{"I leave, a thread of Redisson's has died long ago", "absent", []place{{jan, -1}, {jim, 300}, {me, 900}}, quiet, NotThere, "", []place{{jim, 10}}},
 		{"I leave, the head has died long ago, and the next has two seconds", "absent", []place{{ann, -1}, {ben, 2}, {me, 900}}, quiet, NotThere, "", []place{{ben, 2}}},
 		{"I leave the middle", "others", []place{{ann, 20}, {me, 30}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 20}, {ben, 25}}},
 		{"I leave before one with three seconds", "others", []place{{me, 30}, {ann, 3}, {ben, 40}}, give, NotThere, theirs, []place{{ann, 15}, {ben, 25}}},
@@ -260,7 +262,7 @@ func TestFairReleaseFreesOrLeavesAndTellsTheNext(t *testing.T) {
 		{"I am nobody, and it is free: the head is woken", "absent", []place{{ann, 20}}, give, NotThere, "", []place{{ann, 3}}},
 		{"I am nobody, and it is held", "others", []place{{ann, 20}}, give, NotThere, theirs, []place{{ann, 20}}},
 		{"it stays taken for a while: it is nobody's turn yet", "me", []place{{ann, 20}, {ben, 30}}, rest, Done, nobody.String(), []place{{ann, 20}, {ben, 30}}},
-		{"it stays taken for a while, and others of a process whose turn passed are next", "me", []place{{ann, -1}, {ben, 300}, {jan, 600}}, rest, Done, nobody.String(), []place{{ben, 5}, {jan, 600}}},
+		{"it stays taken for a while, and others of a process whose turn passed are next", "me", []place{{ann, -1}, {ben, 300}, {jan, 600}}, rest, Done, nobody.String(), []place{{ben, 5}, {jan, 22}}},
 		{"not mine, so it does not stay taken", "absent", []place{{me, 20}}, rest, NotThere, "", nil},
 		{"not mine, and it is free: the head is woken", "absent", []place{{ann, 20}}, rest, NotThere, "", []place{{ann, 3}}},
 	} {
@@ -367,26 +369,36 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 	}
 }
 
-// The times of those that are far behind are left alone, and are exact when they are near.
-func TestThoseThatAreNearHaveRoomForTheirPlaces(t *testing.T) {
+// Whoever comes nearer has room for the lease and for its place. Of a long queue only the first are
+// looked at, unless the last one has far too much.
+func TestThoseThatComeNearerHaveRoomForTheirPlaces(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	line := []place{{me, 100}}
-	for i := range 60 {
-		line = append(line, place{Owner{Engine: other.Engine, ID: ann.ID + int64(i)}, 9000})
-	}
-	for state, call := range map[string]func([]byte, resp.Form) []byte{
-		"absent": fair(queue(false), true), "others": fairRelease(queue(false), 0),
+	for state, x := range map[string]struct {
+		call  func([]byte, resp.Form) []byte
+		lease float64
+	}{
+		"absent": {fair(queue(false), true), 9}, "others": {fairRelease(queue(false), 0), 5},
 	} {
-		c.lineUp(state, line)
-		if _, err := c.run(call); err != nil {
-			t.Fatal(err)
-		}
-		now := milliseconds(c.s)
-		for i, p := range line[1:] {
-			score, _ := strconv.ParseFloat(c.s.Do("ZSCORE", timeoutName, p.owner.String()).(string), 64)
-			if left := (score - now) / 1000; i < 50 && (left < float64(i+1)*10 || left > float64(i+2)*10) || i >= 50 && left < 8000 {
-				t.Errorf("%s: the place %d has %.0f s", state, i+1, left)
+		for _, much := range []float64{7, 9000} {
+			line := []place{{me, 100}}
+			for i := range 60 {
+				line = append(line, place{Owner{Engine: other.Engine, ID: ann.ID + int64(i)}, much + float64(i+1)*10})
+			}
+			c.lineUp(state, line)
+			if _, err := c.run(x.call); err != nil {
+				t.Fatal(err)
+			}
+			now := milliseconds(c.s)
+			for i, p := range line[1:] {
+				score, _ := strconv.ParseFloat(c.s.Do("ZSCORE", timeoutName, p.owner.String()).(string), 64)
+				want := x.lease + float64(i+1)*10
+				if i >= 50 && much == 7 {
+					want = p.left
+				}
+				if left := (score - now) / 1000; left > want || left < want-1 {
+					t.Errorf("%s, %v s too much: the place %d has %.1f s, want %.0f", state, much, i+1, left, want)
+				}
 			}
 		}
 	}
@@ -475,7 +487,7 @@ func TestFairForceKeepsTheQueue(t *testing.T) {
 	waiting := []place{{ann, 20}, {ben, 30}}
 	for _, x := range []fairRow{
 		{"from any owner", "others", waiting, fairForce(queue(false), ""), Done, "", waiting},
-		{"the head has died long ago, and others of its process are next", "others", []place{{ann, -1}, {ben, 300}, {jan, 600}}, fairForce(queue(false), ""), Done, "", []place{{ben, 3}, {jan, 600}}},
+		{"the head has died long ago, and others of its process are next", "others", []place{{ann, -1}, {ben, 300}, {jan, 600}}, fairForce(queue(false), ""), Done, "", []place{{ben, 3}, {jan, 20}}},
 		{"the head is told", "others", waiting[:1], fairForce(queue(true), ""), Done, "", []place{{ann, 3}}},
 		{"a thread of Redisson's behind the head is not the next", "others", []place{{jan, 20}, {jim, 30}}, fairForce(queue(true), ""), Done, "", []place{{jan, 3}, {jim, 30}}},
 		{"that owner", "me", waiting, fairForce(queue(false), me.String()), Done, "", waiting},

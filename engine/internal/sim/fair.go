@@ -45,14 +45,17 @@ func (q *line) remove(owner string) {
 const near = 50
 
 // comeNearer gives the owners in the queue, from a place on, room for what the lock's lease has left and
-// for their places.
-func (q *line) comeNearer(from int, room, now, left int64) {
-	for i := from; i < min(len(q.owners), near); i++ {
+// for their places; if it does not raise, no more than they have.
+func (q *line) comeNearer(from int, room, now, left int64, raises bool) {
+	to, size := min(near, len(q.owners)), len(q.owners)
+	if size > near && float64(q.scores[q.owners[size-1]]) > float64(now+left)+(float64(size)+float64(size)/near)*float64(room) {
+		to = size
+	}
+	for i := from; i < to; i++ {
 		owner, due := q.owners[i], now+left+int64(i+1)*room
-		if left == 0 {
-			due = min(q.scores[owner], due)
+		if due < q.scores[owner] || raises {
+			q.scores[owner] = due
 		}
-		q.scores[owner] = due
 	}
 }
 
@@ -124,7 +127,11 @@ func (v *server) wakeFirst(c queueing) {
 // now. They have three seconds, after the lease if the lock is held.
 func (v *server) hurry(c queueing, over, asks string) {
 	q := v.lineOf(c.key)
-	if over == "" || isThread(over) || q == nil {
+	if over == "" || q == nil {
+		return
+	}
+	q.comeNearer(0, c.room, v.milliseconds(), max(v.left(c.key), 0), false)
+	if isThread(over) {
 		return
 	}
 	for _, other := range q.owners {
@@ -157,7 +164,7 @@ func (v *server) fair(keys, args []string) int64 {
 	if ttl == -2 && (q == nil || q.owners[0] == c.owner) {
 		if q != nil {
 			q.remove(c.owner)
-			q.comeNearer(0, c.room, v.milliseconds(), number(lease))
+			q.comeNearer(0, c.room, v.milliseconds(), number(lease), true)
 		}
 		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
 	}
@@ -174,15 +181,9 @@ func (v *server) fair(keys, args []string) int64 {
 		}
 		if place = slices.Index(q.owners, c.owner); place < 0 {
 			place = len(q.owners)
-			base := now + max(ttl, 0)
-			if n := len(q.owners); n > 0 {
-				base = q.scores[q.owners[n-1]]
-			}
 			q.owners = append(q.owners, c.owner)
-			q.scores[c.owner] = base + c.room
-		} else {
-			q.scores[c.owner] = max(q.scores[c.owner], now+max(ttl, 0)+int64(place+1)*c.room)
 		}
+		q.scores[c.owner] = max(q.scores[c.owner], now+max(ttl, 0)+int64(place+1)*c.room)
 		last := int64(0)
 		for _, at := range q.scores {
 			last = max(last, at)
@@ -222,7 +223,8 @@ func (v *server) fairRelease(keys, args []string) int64 {
 	if q := v.lineOf(c.key); q != nil {
 		if place := slices.Index(q.owners, c.owner); place >= 0 {
 			q.remove(c.owner)
-			q.comeNearer(place, c.room, v.milliseconds(), max(v.left(c.key), 0))
+			left := max(v.left(c.key), 0)
+			q.comeNearer(min(place, near), c.room, v.milliseconds(), left, left > 0)
 		}
 	}
 	if code == script.NotThere && v.get(c.key) != nil && !v.has(c.key, c.rest[1]) {

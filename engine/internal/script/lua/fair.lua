@@ -9,8 +9,8 @@
 -- left, it has room for the lease and for each place that is left: Redisson takes a room away for each
 -- grant, and one that comes adds a room to the score of the last one; neither looks at the time.
 --
--- An owner of ours that asks again has its score raised, if need be, so that one who is alive is
--- waited for however long the lock is held. The queue has an expiry, after the last score: without
+-- An owner of ours that asks has its score raised, if need be, so that one who is alive is waited for
+-- however long the lock is held. The queue has an expiry, after the last score: without
 -- it what dead processes leave would stay for good. It is a day at least: threads of Redisson, which
 -- set none, may come behind the last one of ours, and keep the queue for long.
 --
@@ -34,7 +34,7 @@ if ttl == -2 and (not head or head == owner) then
   if head then
     redis.call('LPOP', KEYS[2])
     redis.call('ZREM', KEYS[3], owner)
-    comeNearer(1, tonumber(ARGV[6]))
+    comeNearer(1, tonumber(ARGV[6]), true)
   end
   return -2
 end
@@ -43,28 +43,22 @@ if ttl ~= -2 and redis.call('HEXISTS', KEYS[1], owner) == 1 then
   return -2
 end
 
-hurryCrowd(over, math.max(ttl, 0), owner)
+passOver(over, math.max(ttl, 0), owner)
 
 local place = 1
 if ARGV[7] == '1' then
-  local score = redis.call('ZSCORE', KEYS[3], owner)
-  if not score then
-    local last = redis.call('LINDEX', KEYS[2], -1)
-    local base = last and redis.call('ZSCORE', KEYS[3], last)
-    redis.call('ZADD', KEYS[3], (base and tonumber(base) or now + math.max(ttl, 0)) + room, owner)
-    place = redis.call('RPUSH', KEYS[2], owner) - 1
-  else
-    place = redis.pcall('LPOS', KEYS[2], owner)
-    if type(place) == 'table' then -- before Redis 6.0.6
-      place = false
-      for i, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-        if other == owner then place = i - 1 end
-      end
+  local score = tonumber(redis.call('ZSCORE', KEYS[3], owner) or nil)
+  local queued = score and redis.pcall('LPOS', KEYS[2], owner)
+  if type(queued) == 'table' then -- before Redis 6.0.6
+    queued = false
+    for i, other in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+      if other == owner then queued = i - 1 end
     end
-    if not place then place = redis.call('RPUSH', KEYS[2], owner) - 1 end
-    local due = now + math.max(ttl, 0) + (place + 1) * room
-    if tonumber(score) < due then redis.call('ZADD', KEYS[3], due, owner) end
   end
+  place = queued or redis.call('LLEN', KEYS[2])
+  local due = now + math.max(ttl, 0) + (place + 1) * room
+  if not score or score < due then redis.call('ZADD', KEYS[3], due, owner) end
+  if not queued then redis.call('RPUSH', KEYS[2], owner) end
   local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
   local keep = math.max(tonumber(last) - now + room, 86400000)
   for i = 2, 3 do redis.call('PEXPIRE', KEYS[i], keep) end

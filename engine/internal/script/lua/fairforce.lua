@@ -15,7 +15,7 @@ if not free and ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 t
 local code = free and 0 or 1
 
 local head, over = findHead()
-hurryCrowd(over, 0)
+passOver(over, 0)
 if wake(head, true) and code == 1 then code = 2 end
 redis.call('DEL', KEYS[1])
 return code

@@ -48,22 +48,31 @@ local function findHead() -- the first whose time is not over, and the last whos
   return head, over
 end
 
--- Of those that come nearer to the lock, each has room for the lease and for its place, no more and no
--- less. That is so for the first few only: with thousands of waiters it would take a second for
--- each hundred that leave. Those farther behind have more than they need until they are near. While
--- the lock is free nobody, who may be dead, gets more time.
-local function comeNearer(place, left) -- those from that place on
-  for i, other in ipairs(ask('LRANGE', KEYS[2], place - 1, near - 1) or {}) do
+-- Those that come nearer to the lock have room for the lease and for their places, no more and no less;
+-- nobody has more time than before if the lock is free, or only one whose time was over has gone: those
+-- behind it may be dead. With thousands of waiters it would take a second for each hundred that
+-- leave, if all were looked at. So it is the first few. The rest may have a little too much, by one place
+-- in fifty: when the last one has more than that, all are looked at.
+local function comeNearer(place, left, raises) -- those from that place on
+  local to, size = near, ask('LLEN', KEYS[2]) or 0
+  if size > near then
+    local last = ask('LINDEX', KEYS[2], -1)
+    local score = last and tonumber(ask('ZSCORE', KEYS[3], last) or nil)
+    if score and score > now + left + (size + size / near) * room then to = size end
+  end
+  for i, other in ipairs(ask('LRANGE', KEYS[2], place - 1, to - 1) or {}) do
     local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
     if score then
       local due = now + left + (place + i - 1) * room
-      ask('ZADD', KEYS[3], left > 0 and due or math.min(score, due), other)
+      if due < score or raises then ask('ZADD', KEYS[3], due, other) end
     end
   end
 end
 
-local function hurryCrowd(over, left, asker) -- those of a process whose first did not ask in time
-  if not over or not process(over) then return end
+local function passOver(over, left, asker) -- one whose time was over, and those of its process
+  if not over then return end
+  comeNearer(1, left, false)
+  if not process(over) then return end
   for _, other in ipairs(ask('LRANGE', KEYS[2], 0, -1) or {}) do
     if other == asker or process(other) ~= process(over) then return end
     local _, refused = tell(other)

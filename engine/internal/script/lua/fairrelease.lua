@@ -45,7 +45,8 @@ if waits then
   ask('LREM', KEYS[2], 0, owner)
   ask('ZREM', KEYS[3], owner)
   local left = redis.pcall('PTTL', KEYS[1])
-  comeNearer(place, type(left) == 'number' and math.max(left, 0) or 0)
+  left = type(left) == 'number' and math.max(left, 0) or 0
+  comeNearer(place, left, left > 0)
 end
 if blind and code == -3 then return blind end
 local left = redis.pcall('PTTL', KEYS[1])
@@ -57,7 +58,7 @@ local free = left == -2
 if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then return -3 end
 
 local head, over = findHead()
-hurryCrowd(over, math.max(left, 0))
+passOver(over, math.max(left, 0))
 if wake(head, free) and code == 1 then code = 2 end
 if blind and not head and code == 1 then return 2 end
 return code
