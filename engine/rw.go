@@ -94,6 +94,7 @@ func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold,
 	}()
 	if err = w.Err(); err == nil {
 		if err = w.Unlock(ctx); !errors.Is(err, ErrLost) {
+			done() // asks a context of the user's, too
 			kept = true
 			return r, nil
 		}

@@ -404,6 +404,16 @@ func TestThoseThatComeNearerHaveRoomForTheirPlaces(t *testing.T) {
 	}
 }
 
+// A waiter of ours sleeps for ten seconds at most. So long it is waited for, however short FairWait is.
+func TestWhoComesNearerHasTimeToAsk(t *testing.T) {
+	t.Parallel()
+	c := newCaller(t)
+	q := queue(false)
+	q.Room = time.Second
+	x := fairRow{"the lease, and ten seconds", "absent", []place{{me, 100}, {ann, 300}}, fair(q, true), Granted, me.String(), []place{{ann, 19}}}
+	x.check(t, c)
+}
+
 // One that is far behind asks again every 3 seconds, no later: its process may be the only one that
 // lives.
 func TestOneThatIsFarBehindAsksAgainWithinThreeSeconds(t *testing.T) {

@@ -52,7 +52,7 @@ func (q *line) comeNearer(from int, room, now, left int64, raises bool) {
 		to = size
 	}
 	for i := from; i < to; i++ {
-		owner, due := q.owners[i], now+left+int64(i+1)*room
+		owner, due := q.owners[i], now+left+max(int64(i+1)*room, 10000)
 		if due < q.scores[owner] || raises {
 			q.scores[owner] = due
 		}

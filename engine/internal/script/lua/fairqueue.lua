@@ -63,7 +63,7 @@ local function comeNearer(place, left, raises) -- those from that place on
   for i, other in ipairs(ask('LRANGE', KEYS[2], place - 1, to - 1) or {}) do
     local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
     if score then
-      local due = now + left + (place + i - 1) * room
+      local due = now + left + math.max((place + i - 1) * room, 10000) -- it asks every 10 seconds
       if due < score or raises then ask('ZADD', KEYS[3], due, other) end
     end
   end
