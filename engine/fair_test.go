@@ -371,7 +371,7 @@ func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
 }
 
 // A place in the queue costs the server the same when it is left, however many are behind it: it writes
-// the times of 50, and now and then, after one leave in fifty at most, of all.
+// the times of 50, and now and then of all: a hundred on average.
 func TestCloseTakesThousandsOutOfAFairQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
