@@ -56,18 +56,7 @@ func (l *Hold) Acked() int {
 // called, or the hold was lost. By then the contexts of the hold and of its re-entries
 // have ended; the lock is released after that. Err and ValidUntil may say earlier that
 // the hold has ended.
-func (l *Hold) Done() <-chan struct{} {
-	h := l.h
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	if h.done == nil {
-		h.done = make(chan struct{})
-		if h.IsTold() {
-			close(h.done)
-		}
-	}
-	return h.done
-}
+func (l *Hold) Done() <-chan struct{} { return l.h.Done() }
 
 // Err returns nil while the lock is held, ErrReleased after Unlock was called, and a
 // *LostError if the hold was lost. It looks at the clock, so it is right even
@@ -194,6 +183,18 @@ func (h *holding) Ended(why machine.Loss) {
 }
 
 func (h *holding) Lost(why machine.Loss) { h.engine().logLost(h, LostReason(why)) }
+
+func (h *holding) Done() <-chan struct{} {
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
+	if h.done == nil {
+		h.done = make(chan struct{})
+		if h.IsTold() {
+			close(h.done)
+		}
+	}
+	return h.done
+}
 
 func (h *holding) Told() {
 	if h.done != nil {

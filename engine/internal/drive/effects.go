@@ -1,7 +1,6 @@
 package drive
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -68,45 +67,31 @@ func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.
 // the user's, who may wait for the grant.
 const tellFor = 100 * time.Millisecond
 
-// overtake ends the tenures that a grant excludes, and then their contexts. Then it tells of the grant.
+// overtake ends the tenures that a grant excludes, and waits for their contexts, also for those that were
+// ending already. Then it tells of the grant. Each tenure's contexts are ended by a goroutine of its own:
+// one that does not return keeps no other alive.
 func (t *Table) overtake(granted *machine.Effects) {
-	var ended []*machine.Hold
+	var untold []*machine.Hold
 	for _, rival := range granted.Rivals {
 		var fx machine.Effects
 		sh := ShardOf(rival.Res)
 		sh.mu.Lock()
 		rival.Overtaken(&fx)
+		h := rival.Untold()
 		sh.mu.Unlock()
-		if fx.Ended != nil {
-			ended = append(ended, fx.Ended)
-			fx.Ended = nil
-		}
 		t.Run(&fx)
+		if h != nil {
+			untold = append(untold, h)
+		}
 	}
-	if len(ended) > 0 {
+	if len(untold) > 0 {
 		late, stop := t.World.After(tellFor)
-		t.World.Wait(t.endEach(ended), late, nil)
+		for _, h := range untold {
+			t.World.Wait(h.Port.(Hold).Done(), late, nil)
+		}
 		stop()
 	}
 	granted.Deliver()
-}
-
-// endEach ends the contexts of holds of several names, each by a goroutine of its own: one that does
-// not return keeps no other alive. The channel is closed when all have ended.
-func (t *Table) endEach(ended []*machine.Hold) <-chan struct{} {
-	over, left := make(chan struct{}), new(atomic.Int32)
-	left.Store(int32(len(ended)))
-	for _, h := range ended {
-		t.Engine.Spawn(func() {
-			defer func() {
-				if left.Add(-1) == 0 {
-					close(over)
-				}
-			}()
-			endContexts(h)
-		})
-	}
-	return over
 }
 
 // letOffers goes on with the releases of tenures that nobody took in time.

@@ -195,6 +195,30 @@ type ender struct{}
 
 func (ender) End(error) {}
 
+// A hold that was lost is over. Its tenure is known until its contexts have ended: a grant that excludes
+// it waits for them.
+func TestATenureIsKnownWhileContextsOfItsHoldsAreAlive(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	tenure := c.hold.Tenure
+	if tenure.Untold() != nil {
+		t.Error("nothing has ended yet")
+	}
+	c.hold.Bind(ender{})
+	var fx Effects
+	tenure.Gone(GoneOnServer, &fx)
+	if r.Tenure() != tenure || tenure.Untold() != &c.hold.Hold {
+		t.Error("the tenure is forgotten, and a context is alive")
+	}
+	l.does(func(after *Effects) { r.Told(fx.Ended, after) })
+	if r.Tenure() != nil || tenure.Untold() != nil {
+		t.Error("the tenure is known still")
+	}
+}
+
 // Nothing is sent while contexts of a hold that ended are alive.
 func TestTheReleaseWaitsForTheContexts(t *testing.T) {
 	t.Parallel()

@@ -58,8 +58,8 @@ type Port interface {
 	Offers(r *Resource) *Offers
 	// Rest has RestOver called at an instant, of those Offers.
 	Rest(r *Resource, at clock.Instant)
-	// Rivals are, of a name whose requests are apart from each other, the tenures of those that have
-	// one, but for that of r.
+	// Rivals are, of a name whose requests are apart from each other, the tenures (see Resource.Tenure)
+	// of all but r.
 	Rivals(r *Resource) []*Tenure
 	// Apart makes another Resource of the same name, for a tenure of a kind that is Shared.
 	Apart(r *Resource, kind uint8) *Resource

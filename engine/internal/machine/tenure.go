@@ -142,28 +142,48 @@ func (t *Tenure) Overtaken(fx *Effects) {
 	}
 }
 
-// rivals are the live tenures of the name that a grant to a excludes: all that are apart from each
-// other, or the writer, unless it is the one that the reader is beside.
+// rivals are the tenures of the name that a grant to a excludes, if they are live or have contexts that
+// are: all that are apart from each other, or the writer, unless it is the one that the reader is beside.
 func (r *Resource) rivals(k *Kind, a *Request) []*Tenure {
 	if k.excludes() {
 		return r.Port.Rivals(r)
 	}
 	w := r.Port.Ahead(r)
-	if w == nil || w.hold == nil {
+	if w == nil {
 		return nil
 	}
-	if beside := a.beside(); beside != nil && beside.Root() == w.hold { // and not one that was handed its tenure
+	h, beside := w.latest(), a.beside()
+	if h == nil || beside != nil && beside.Root() == h { // and not one that was handed its tenure
 		return nil
 	}
-	return []*Tenure{w.hold.Tenure}
+	return []*Tenure{h.Tenure}
 }
 
-// Tenure is the tenure that the name has, nil if it has none.
-func (r *Resource) Tenure() *Tenure {
-	if r.hold == nil {
-		return nil
+// latest is the outermost hold of the name, or an ended one while contexts of the name are alive; else nil.
+func (r *Resource) latest() *Hold {
+	if r.hold == nil && r.untold != nil {
+		return r.untold.Root()
 	}
-	return r.hold.Tenure
+	return r.hold
+}
+
+// Tenure is that of the latest hold.
+func (r *Resource) Tenure() *Tenure {
+	if h := r.latest(); h != nil {
+		return h.Tenure
+	}
+	return nil
+}
+
+// Untold is a hold of the tenure that has ended while contexts of the name are alive; nil if there is
+// none.
+func (t *Tenure) Untold() *Hold {
+	for h := t.Res.untold; h != nil; h = h.extra.nextUntold {
+		if h.Tenure == t {
+			return h
+		}
+	}
+	return nil
 }
 
 // renewable reports whether a renewal concerns the hold still. If not, the tenure loses its

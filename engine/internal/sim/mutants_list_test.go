@@ -199,7 +199,8 @@ var mutants = []mutant{
 
 	// Of the attack on removals and refusals.
 	{"internal/drive/effects.go", "\t\trival.Overtaken(&fx)\n", "\t\t_ = rival\n", "a hold that was taken away ends before another of its process has the lock"},
-	{"internal/drive/effects.go", "\t\tt.World.Wait(t.endEach(ended), late, nil)\n", "\t\t_, _ = late, t.endEach(ended)\n", "the contexts of a hold that was taken away end before another of its process has the lock"},
+	{"internal/drive/effects.go", "\t\t\tt.World.Wait(h.Port.(Hold).Done(), late, nil)\n", "\t\t\t_, _ = h, late\n", "the contexts of a hold that was taken away end before another of its process has the lock"},
+	{"internal/machine/tenure.go", "\t\treturn r.untold.Root()\n", "\t\treturn nil\n", "rare: also those that are ending already"},
 	{"internal/tally/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/tally/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
 }
