@@ -1,11 +1,8 @@
 package script
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"math"
-	"net"
 	"reflect"
 	"slices"
 	"strconv"
@@ -315,103 +312,6 @@ func TestOneWhoseTimeIsOverIsTold(t *testing.T) {
 			t.Errorf("%s: the queue is %v", x.name, line)
 		}
 	}
-}
-
-// Whoever finds the lock free tells the head; if nobody hears that, those behind it, up to one who
-// is heard, or who asks now itself. Threads of Redisson behind the head are told last.
-func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
-	t.Parallel()
-	c := newCaller(t)
-	listener, err := net.Dial("tcp", c.s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	confirmed := bufio.NewReader(listener)
-	for _, heard := range []Owner{ann, jan} {
-		if _, err := fmt.Fprintf(listener, "SUBSCRIBE %s\r\n", queue(true).ChannelOf(heard)); err != nil {
-			t.Fatal(err)
-		}
-		for range 6 { // lines of the confirmation
-			if _, err := confirmed.ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	ask, release, force := fair(queue(true), true), fairRelease(queue(true), 0), fairForce(queue(true), "")
-	both := queue(true)
-	both.Channel.Verb = "BOTH"
-	for _, x := range []struct {
-		name   string
-		queue  []place
-		encode func([]byte, resp.Form) []byte
-		told   int64
-	}{
-		{"the head is heard", []place{{ann, 20}, {ben, 30}}, release, 1},
-		{"the head is heard on one of two channels", []place{{ann, 20}, {ben, 30}}, fairRelease(both, 0), 1},
-		{"the second is heard", []place{{ben, 20}, {ann, 30}, {cid, 40}}, release, 2},
-		{"nobody is heard", []place{{ben, 20}, {cid, 30}}, force, 2},
-		{"the second asks", []place{{ben, 20}, {me, 30}, {cid, 40}}, ask, 1},
-		{"the first asks whom nobody has heard yet", []place{{ben, 20}, {cid, 30}}, ask, 2},
-		{"one of ours behind a thread is heard", []place{{ben, 20}, {jim, 30}, {ann, 40}}, release, 2},
-		{"the first thread is heard", []place{{ben, 20}, {jan, 30}, {jim, 40}}, release, 2},
-		{"the second thread is heard", []place{{ben, 20}, {jim, 30}, {jan, 40}}, force, 3},
-		{"threads before the one that asks are not told", []place{{ben, 20}, {jan, 30}, {me, 40}}, ask, 1},
-	} {
-		c.lineUp("absent", x.queue)
-		before := c.s.CommandStats()["publish"]
-		if _, err := c.run(x.encode); err != nil {
-			t.Fatal(err)
-		}
-		if n := c.s.CommandStats()["publish"] - before; n != x.told {
-			t.Errorf("%s: %d are told, want %d", x.name, n, x.told)
-		}
-	}
-}
-
-// Whoever comes nearer has room for the lease and for its place. Of a long queue only the first are
-// looked at, unless the last one has far too much.
-func TestThoseThatComeNearerHaveRoomForTheirPlaces(t *testing.T) {
-	t.Parallel()
-	c := newCaller(t)
-	for state, x := range map[string]struct {
-		call  func([]byte, resp.Form) []byte
-		lease float64
-	}{
-		"absent": {fair(queue(false), true), 9}, "others": {fairRelease(queue(false), 0), 5},
-	} {
-		for _, much := range []float64{7, 9000} {
-			line := []place{{me, 100}}
-			for i := range 60 {
-				line = append(line, place{Owner{Engine: other.Engine, ID: ann.ID + int64(i)}, much + float64(i+1)*10})
-			}
-			c.lineUp(state, line)
-			if _, err := c.run(x.call); err != nil {
-				t.Fatal(err)
-			}
-			now := milliseconds(c.s)
-			for i, p := range line[1:] {
-				score, _ := strconv.ParseFloat(c.s.Do("ZSCORE", timeoutName, p.owner.String()).(string), 64)
-				want := x.lease + float64(i+1)*10
-				if i >= 50 && much == 7 {
-					want = p.left
-				}
-				if left := (score - now) / 1000; left > want || left < want-1 {
-					t.Errorf("%s, %v s too much: the place %d has %.1f s, want %.0f", state, much, i+1, left, want)
-				}
-			}
-		}
-	}
-}
-
-// A waiter of ours sleeps for ten seconds at most. So long it is waited for, however short FairWait is.
-func TestWhoComesNearerHasTimeToAsk(t *testing.T) {
-	t.Parallel()
-	c := newCaller(t)
-	q := queue(false)
-	q.Room = time.Second
-	x := fairRow{"the lease, and ten seconds", "absent", []place{{me, 100}, {ann, 300}}, fair(q, true), Granted, me.String(), []place{{ann, 19}}}
-	x.check(t, c)
 }
 
 // One that is far behind asks again every 3 seconds, no later: its process may be the only one that

@@ -48,8 +48,12 @@ const near = 50
 // for their places; if it does not raise, no more than they have.
 func (q *line) comeNearer(from int, room, now, left int64, raises bool) {
 	to, size := min(near, len(q.owners)), len(q.owners)
-	if size > near && float64(q.scores[q.owners[size-1]]) > float64(now+left)+(float64(size)+float64(size)/near)*float64(room) {
-		to = size
+	if size > near {
+		for _, at := range []int{near + 1, size} {
+			if float64(q.scores[q.owners[at-1]]) > float64(now+left)+(float64(at)+float64(size)/near)*float64(room) {
+				to = size
+			}
+		}
 	}
 	for i := from; i < to; i++ {
 		owner, due := q.owners[i], now+left+max(int64(i+1)*room, 10000)
@@ -96,36 +100,59 @@ func queueingOf(keys, args []string) queueing {
 	return queueing{keys[0], args[0], args[1], args[2], args[3] == "1", number(args[4]), args[5:]}
 }
 
-// wake tells the owner of a place, and reports whether somebody hears it, or may. One whom
-// nobody hears has three seconds, if the lock is free.
-func (v *server) wake(c queueing, place int) bool {
-	q := v.lineOf(c.key)
-	owner := q.owners[place]
-	if v.announce(c.channel+":"+owner, c.verb) > 0 || !c.counts {
-		return true
-	}
-	if v.get(c.key) == nil {
-		q.scores[owner] = min(q.scores[owner], v.milliseconds()+3000)
-	}
-	return false
+// hurry gives an owner three seconds to ask, from then on, and reports whether it had more.
+func (q *line) hurry(owner string, from int64) bool {
+	more := q.scores[owner] > from+3000
+	q.scores[owner] = min(q.scores[owner], from+3000)
+	return more
 }
 
-// wakeFirst tells the first in the queue who hears it: threads of Redisson behind the head last.
-func (v *server) wakeFirst(c queueing) {
-	v.hurry(c, v.purge(c), "")
-	if q := v.lineOf(c.key); q != nil {
-		for i, owner := range q.owners {
-			if (i == 0 || !isThread(owner)) && v.wake(c, i) {
+// wake tells the first in the queue who hears it, threads of Redisson behind the head last, up to one who
+// asks. If one has left, it goes on from that place behind those who were told before.
+func (v *server) wake(c queueing, asks string, left int) {
+	q := v.lineOf(c.key)
+	if q == nil {
+		return
+	}
+	var threads []string
+	shares := v.get(c.key) == nil
+	for i := 0; i < len(q.owners); i++ {
+		owner := q.owners[i]
+		switch {
+		case owner == asks:
+			return
+		case i > 0 && isThread(owner):
+			threads = append(threads, owner)
+		case v.announce(c.channel+":"+owner, c.verb) > 0 || !c.counts:
+			return
+		case shares && !q.hurry(owner, v.milliseconds()):
+			if asks != "" || left > 0 && i+1 > left {
 				return
 			}
+			i = max(i, left-2)
 		}
-		v.wakeThreads(c, q)
+		shares = shares && !isThread(owner)
+	}
+	for _, thread := range threads {
+		if v.announce(c.channel+":"+thread, c.verb) > 0 {
+			return
+		}
 	}
 }
 
-// hurry tells those who are next, and of the process of one whose time was over, up to one who asks
+// wakeNext takes out those whose time is over, and wakes the next one.
+func (v *server) wakeNext(c queueing, left int) {
+	over := v.purge(c)
+	v.passOver(c, over, "")
+	if over != "" {
+		left = 0
+	}
+	v.wake(c, "", left)
+}
+
+// passOver tells those who are next, and of the process of one whose time was over, up to one who asks
 // now. They have three seconds, after the lease if the lock is held.
-func (v *server) hurry(c queueing, over, asks string) {
+func (v *server) passOver(c queueing, over, asks string) {
 	q := v.lineOf(c.key)
 	if over == "" || q == nil {
 		return
@@ -138,22 +165,13 @@ func (v *server) hurry(c queueing, over, asks string) {
 		if other == asks || processOf(other) != processOf(over) {
 			break
 		}
-		q.scores[other] = min(q.scores[other], v.milliseconds()+max(v.left(c.key), 0)+3000)
+		q.hurry(other, v.milliseconds()+max(v.left(c.key), 0))
 		v.announce(c.channel+":"+other, c.verb)
 	}
 }
 
 // isThread reports whether an owner is a thread of Redisson's: it has a short number.
 func isThread(owner string) bool { return len(owner)-strings.LastIndexByte(owner, ':')-1 <= 11 }
-
-// wakeThreads tells the first thread behind the head that hears it.
-func (v *server) wakeThreads(c queueing, q *line) {
-	for _, owner := range q.owners[1:] {
-		if isThread(owner) && v.announce(c.channel+":"+owner, c.verb) > 0 {
-			return
-		}
-	}
-}
 
 // fair follows fair.lua.
 func (v *server) fair(keys, args []string) int64 {
@@ -171,7 +189,7 @@ func (v *server) fair(keys, args []string) int64 {
 	if v.has(c.key, c.owner) {
 		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
 	}
-	v.hurry(c, over, c.owner)
+	v.passOver(c, over, c.owner)
 	place := 1
 	if waits {
 		now := v.milliseconds()
@@ -193,22 +211,8 @@ func (v *server) fair(keys, args []string) int64 {
 	if ttl != -2 {
 		return ttl
 	}
-	q = v.lineOf(c.key)
-	soon := int64(min(max(100*place, 100), 3000))
-	for i, owner := range q.owners {
-		if owner == c.owner {
-			return soon
-		}
-		if i > 0 && isThread(owner) {
-			continue
-		}
-		short := q.scores[owner] <= v.milliseconds()+3000
-		if v.wake(c, i) || short {
-			return soon
-		}
-	}
-	v.wakeThreads(c, q)
-	return soon
+	v.wake(c, c.owner, 0)
+	return int64(min(max(100*place, 100), 3000))
 }
 
 // fairRelease follows fairrelease.lua.
@@ -220,17 +224,21 @@ func (v *server) fairRelease(keys, args []string) int64 {
 	} else {
 		code = scripts[script.Release](v, c.key, []string{c.owner, "", ""})
 	}
+	left := 0 // a place, if it waits
 	if q := v.lineOf(c.key); q != nil {
 		if place := slices.Index(q.owners, c.owner); place >= 0 {
 			q.remove(c.owner)
-			left := max(v.left(c.key), 0)
-			q.comeNearer(min(place, near), c.room, v.milliseconds(), left, left > 0)
+			if code == script.NotThere {
+				left = min(place, near) + 1
+			}
+			rest := max(v.left(c.key), 0)
+			q.comeNearer(min(place, near), c.room, v.milliseconds(), rest, rest > 0)
 		}
 	}
 	if code == script.NotThere && v.get(c.key) != nil && !v.has(c.key, c.rest[1]) {
 		return script.NotThere
 	}
-	v.wakeFirst(c)
+	v.wakeNext(c, left)
 	return code
 }
 
@@ -242,7 +250,7 @@ func (v *server) fairForce(keys, args []string) int64 {
 		return 0
 	}
 	delete(v.keys, c.key)
-	v.wakeFirst(c)
+	v.wakeNext(c, 0)
 	if free {
 		return 0
 	}

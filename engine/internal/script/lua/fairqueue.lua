@@ -13,7 +13,8 @@
 -- until one is heard: they may be of the same process, and have the same 3 seconds. But threads of
 -- Redisson are told only if nobody of ours is: while it is not their turn they ask again without a
 -- pause. Nor have they 3 seconds: one that is about to listen would ask, sleep, and not have its
--- score raised. Owners of ours have long numbers.
+-- score raised. Nor has who is behind one: it would lose its place when the thread has the lock, as that
+-- takes a room away from all others. Owners of ours have long numbers.
 --
 -- A process that is paused is heard, and does not ask. When the time of its first owner is over, those of
 -- the same process that come next have 3 seconds, too; while the lock is held, after its lease. One that
@@ -52,13 +53,15 @@ end
 -- nobody has more time than before if the lock is free, or only one whose time was over has gone: those
 -- behind it may be dead. With thousands of waiters it would take a second for each hundred that
 -- leave, if all were looked at. So it is the first few. The rest may have a little too much, by one place
--- in fifty: when the last one has more than that, all are looked at.
+-- in fifty: when the first or the last of them has more than that, all are looked at.
 local function comeNearer(place, left, raises) -- those from that place on
   local to, size = near, ask('LLEN', KEYS[2]) or 0
   if size > near then
-    local last = ask('LINDEX', KEYS[2], -1)
-    local score = last and tonumber(ask('ZSCORE', KEYS[3], last) or nil)
-    if score and score > now + left + (size + size / near) * room then to = size end
+    for _, at in ipairs({near + 1, size}) do
+      local other = ask('LINDEX', KEYS[2], at - 1)
+      local score = other and tonumber(ask('ZSCORE', KEYS[3], other) or nil)
+      if score and score > now + left + (at + size / near) * room then to = size end
+    end
   end
   for i, other in ipairs(ask('LRANGE', KEYS[2], place - 1, to - 1) or {}) do
     local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
@@ -80,22 +83,34 @@ local function passOver(over, left, asker) -- one whose time was over, and those
   end
 end
 
-local function wake(head, free, asker) -- whether a message was refused
-  local threads, anyRefused, place, queue = {}, false, 1, {head}
-  while queue[place] do
-    local other = queue[place]
+local few, first = {}, 1
+local function at(place) -- the owner there, nil behind the last; a few are read at once
+  if place < first or place >= first + #few then
+    few, first = ask('LRANGE', KEYS[2], place - 1, place + near - 2) or {}, place
+  end
+  return few[place - first + 1]
+end
+
+-- Those that have 3 seconds already have been told before, and so have those behind them until one was heard. If
+-- that one leaves, the next ones are those behind its place.
+local function wake(head, free, asker, left) -- left: a place that one has left; whether a message was refused
+  local threads, anyRefused, shares, place, other = {}, false, free, 1, head
+  while other do
     if other == asker then return anyRefused end -- it asks again soon
     if place > 1 and not process(other) then
       threads[#threads + 1] = other
     else
       local heard, refused = tell(other)
       anyRefused = anyRefused or refused
-      if heard > 0 or refused or ARGV[4] ~= '1' then return anyRefused end
-      local hurried = free and hurry(other, 0)
-      if asker and not hurried then return anyRefused end -- those behind it have been told before
+      if heard > 0 or refused or ARGV[4] ~= '1' then return anyRefused end -- mostly the head is heard
+      if shares and not hurry(other, 0) then
+        if asker or left and place > left then return anyRefused end
+        if left then place = math.max(place, left - 1) end
+      end
     end
-    if place == 1 then queue = ask('LRANGE', KEYS[2], 0, -1) or queue end -- mostly the head is heard
+    shares = shares and process(other)
     place = place + 1
+    other = at(place)
   end
   for _, thread in ipairs(threads) do
     if tell(thread) > 0 then break end
