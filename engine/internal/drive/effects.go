@@ -30,6 +30,9 @@ func (t *Table) Run(fx *machine.Effects) {
 	if o := fx.Offers; o != nil {
 		t.letOffers(o)
 	}
+	if r := fx.Stir; r != nil {
+		ShardOf(r).goOn(r, (*machine.Resource).Stirred)
+	}
 	if fx.Rivals == nil {
 		fx.Deliver()
 	} else {

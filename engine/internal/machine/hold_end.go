@@ -52,6 +52,9 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 		r.wait.Reset()
 	}
 	r.yieldToReaders()
+	if why == GoneOnServer || why == TakenOnServer {
+		r.stir(fx)
+	}
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it
 	// again: a replica was promoted that has not heard of the grant.
 	kind := r.Port.Kind(h.Kind)

@@ -170,6 +170,21 @@ func (w *Wait) Announced(fx *Effects) {
 	}
 }
 
+// stir has those try that wait for a tenure apart from theirs: it has ended, and the server has told nobody.
+// A writer would sleep until the lease that it was told has ended:
+//
+//	a reader, apart          the server             somebody else
+//	                         lock removed  <------  DEL
+//	renewed: it has gone
+func (r *Resource) stir(fx *Effects) { fx.Stir = r.Port.Ahead(r) }
+
+// Stirred is called on what stir has found.
+func (r *Resource) Stirred(fx *Effects) {
+	if w := r.wait; w != nil {
+		w.Announced(fx)
+	}
+}
+
 // Cut is called when the connection of the channel was lost.
 func (w *Wait) Cut(fx *Effects) {
 	if !w.over {
