@@ -66,10 +66,12 @@ func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.Sta
 
 // Downgrade gives back a write lock and keeps a read lock, which it returns, without a moment in
 // between in which somebody else could write. Others that wait to read are woken. w ends as by
-// Unlock, with its contexts and its re-entries. The options are those of the read lock.
+// Unlock, with its contexts and its re-entries. The options are those of the read lock, but for
+// NonReentrant, which is an error here.
 //
 // It is an attempt, like TryLock: it waits for the answers of the server, and for nobody. If it
-// fails, w is held as before, or was lost, which the error says. If the read lock was granted,
+// fails, also with ErrClosed during Shutdown, w is held as before, or was lost, which the error
+// says. If the read lock was granted,
 // but nobody knows whether the write lock was released before ctx ended, that goes on in the
 // background, as with Unlock, and Downgrade has succeeded.
 //

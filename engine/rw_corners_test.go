@@ -77,3 +77,79 @@ func TestADowngradeThatFailsLeavesNoContext(t *testing.T) {
 	mustUnlock(t, w)
 	clean(t, s, e)
 }
+
+// The writer was taken away by force, and another wrote. The context ends when the reader is granted, so
+// nobody waits for what the release finds.
+func TestADowngradeOfALostWriterFailsThoughItsContextEnds(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	ctx, cancel := context.WithCancel(ctxT(t))
+	e, other := open(t, s.URL(), func(c *Config) {
+		c.Hooks.Acquired = func(a AcquiredEvent) {
+			if a.Kind == "read" && a.Err == nil {
+				cancel()
+			}
+		}
+	}), open(t, s.URL())
+	l, far := e.RWMutex("x"), other.RWMutex("x")
+	w := mustLock(t, l.Writer(), Lease(time.Minute))
+	if done, err := far.Writer().ForceUnlock(ctxT(t)); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	mustUnlock(t, mustLock(t, far.Writer()))
+	if _, err := l.Downgrade(ctx, w); !errors.Is(err, ErrLost) {
+		t.Errorf("Downgrade: %v", err)
+	}
+	if ctx.Err() == nil || !errors.Is(w.Err(), ErrLost) {
+		t.Errorf("the context: %v; the writer: %v", ctx.Err(), w.Err())
+	}
+	clean(t, s, e, other)
+}
+
+// A reader that is asked for beside a writer is granted though that was deleted. The writer is told before.
+func TestAReaderBesideADeletedWriterEndsThat(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	l := e.RWMutex("x")
+	for name, lock := range map[string]func(ctx context.Context) (*Hold, error){
+		"Lock":    func(ctx context.Context) (*Hold, error) { return l.Reader().Lock(ctx) },
+		"TryLock": func(ctx context.Context) (*Hold, error) { return l.Reader().TryLock(ctx) },
+	} {
+		w := mustLock(t, l.Writer(), Lease(time.Minute))
+		s.Do("DEL", "x")
+		r, err := lock(context.WithoutCancel(w.Context(ctxT(t))))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		var lost *LostError
+		if err := w.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+			t.Errorf("%s: the writer: %v", name, err)
+		}
+		mustUnlock(t, r)
+	}
+	clean(t, s, e)
+}
+
+// A read lock that comes of a Downgrade is one of its own, also under the context of another.
+func TestADowngradeUnderAReadersContextIsNoReentry(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	l := e.RWMutex("x")
+	w := mustLock(t, l.Writer())
+	beside, err := l.Reader().Lock(w.Context(ctxT(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.Downgrade(beside.Context(ctxT(t)), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustUnlock(t, beside)
+	if err := r.Err(); err != nil || r.Owner() == beside.Owner() {
+		t.Errorf("%v, as %s and %s", err, r.Owner(), beside.Owner())
+	}
+	mustUnlock(t, r)
+	clean(t, s, e)
+}

@@ -91,7 +91,11 @@ func parts(list resp.Value, c *machine.Command) (own resp.Value, also []machine.
 func read(o *machine.Outcome, what machine.What, code int64) {
 	switch {
 	case what == machine.Acquiring:
-		if code != script.Granted {
+		switch code {
+		case script.Granted:
+		case script.NotThere:
+			o.Answer = machine.Missing
+		default:
 			o.Answer, o.TTL = machine.Taken, time.Duration(code)*time.Millisecond
 		}
 	case what == machine.Extending:

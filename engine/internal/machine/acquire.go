@@ -95,7 +95,14 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 	}
 	switch o.Verdict {
 	case Answered:
-		if o.Answer != Taken {
+		switch o.Answer {
+		case Missing: // the writer beside which it would read: it asks as any other, and ends that one by its grant
+			if a != nil {
+				a.rare.Beside = nil
+			}
+			return
+		case Taken:
+		default:
 			r.granted(c, o, fx)
 			return
 		}

@@ -71,7 +71,7 @@ func appendTimeoutBase(dst []byte, lock string) []byte {
 }
 
 // AppendReadAcquire appends readacquire(owner, lease). A writer whose ID is not 0 does not keep
-// the owner out.
+// the owner out; if it is not there the answer is NotThere.
 func AppendReadAcquire(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, writer Owner) []byte {
 	dst = ReadAcquire.begin(dst, form, 2, 3)
 	dst = wire.AppendBulk(dst, key)

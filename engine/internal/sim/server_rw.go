@@ -14,10 +14,13 @@ import (
 var rwScripts = map[*script.Script]func(v *server, keys, args []string) int64{
 	script.ReadAcquire: func(v *server, keys, args []string) int64 {
 		lease, owner, writer := number(args[0]), args[1], args[2]
-		ttl := v.left(keys[0])
+		ttl, again := v.left(keys[0]), v.has(keys[0], owner)
+		if writer != "" && !again && !v.has(keys[0], writer) {
+			return script.NotThere
+		}
 		if ttl != -2 {
 			mode := v.get(keys[0]).fields["mode"]
-			if mode != "read" && !(mode == "write" && (v.has(keys[0], owner) || writer != "" && v.has(keys[0], writer))) {
+			if mode != "read" && !(mode == "write" && (again || writer != "")) {
 				return ttl
 			}
 		}
