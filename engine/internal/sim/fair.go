@@ -50,7 +50,7 @@ func (q *line) comeNearer(from int, room, now, left int64, raises bool) {
 	to, size := min(near, len(q.owners)), len(q.owners)
 	if size > near {
 		for _, at := range []int{near + 1, size} {
-			if float64(q.scores[q.owners[at-1]]) > float64(now+left)+(float64(at)+float64(size)/near)*float64(room) {
+			if float64(q.scores[q.owners[at-1]]) > float64(now+left)+max((float64(at)+float64(size)/near)*float64(room), 10000) {
 				to = size
 			}
 		}
@@ -108,16 +108,15 @@ func (q *line) hurry(owner string, from int64) bool {
 }
 
 // wake tells the first in the queue who hears it, threads of Redisson behind the head last, up to one who
-// asks. If one has left, it goes on from that place behind those who were told before.
-func (v *server) wake(c queueing, asks string, left int) {
+// asks.
+func (v *server) wake(c queueing, asks string) {
 	q := v.lineOf(c.key)
 	if q == nil {
 		return
 	}
 	var threads []string
 	shares := v.get(c.key) == nil
-	for i := 0; i < len(q.owners); i++ {
-		owner := q.owners[i]
+	for i, owner := range q.owners {
 		switch {
 		case owner == asks:
 			return
@@ -125,11 +124,8 @@ func (v *server) wake(c queueing, asks string, left int) {
 			threads = append(threads, owner)
 		case v.announce(c.channel+":"+owner, c.verb) > 0 || !c.counts:
 			return
-		case shares && !q.hurry(owner, v.milliseconds()):
-			if asks != "" || left > 0 && i+1 > left {
-				return
-			}
-			i = max(i, left-2)
+		case shares && !q.hurry(owner, v.milliseconds()) && asks != "":
+			return
 		}
 		shares = shares && !isThread(owner)
 	}
@@ -141,13 +137,9 @@ func (v *server) wake(c queueing, asks string, left int) {
 }
 
 // wakeNext takes out those whose time is over, and wakes the next one.
-func (v *server) wakeNext(c queueing, left int) {
-	over := v.purge(c)
-	v.passOver(c, over, "")
-	if over != "" {
-		left = 0
-	}
-	v.wake(c, "", left)
+func (v *server) wakeNext(c queueing) {
+	v.passOver(c, v.purge(c), "")
+	v.wake(c, "")
 }
 
 // passOver tells those who are next, and of the process of one whose time was over, up to one who asks
@@ -211,7 +203,7 @@ func (v *server) fair(keys, args []string) int64 {
 	if ttl != -2 {
 		return ttl
 	}
-	v.wake(c, c.owner, 0)
+	v.wake(c, c.owner)
 	return int64(min(max(100*place, 100), 3000))
 }
 
@@ -224,21 +216,17 @@ func (v *server) fairRelease(keys, args []string) int64 {
 	} else {
 		code = scripts[script.Release](v, c.key, []string{c.owner, "", ""})
 	}
-	left := 0 // a place, if it waits
 	if q := v.lineOf(c.key); q != nil {
 		if place := slices.Index(q.owners, c.owner); place >= 0 {
 			q.remove(c.owner)
-			if code == script.NotThere {
-				left = min(place, near) + 1
-			}
-			rest := max(v.left(c.key), 0)
-			q.comeNearer(min(place, near), c.room, v.milliseconds(), rest, rest > 0)
+			left := max(v.left(c.key), 0)
+			q.comeNearer(min(place, near), c.room, v.milliseconds(), left, left > 0)
 		}
 	}
 	if code == script.NotThere && v.get(c.key) != nil && !v.has(c.key, c.rest[1]) {
 		return script.NotThere
 	}
-	v.wakeNext(c, left)
+	v.wakeNext(c)
 	return code
 }
 
@@ -250,7 +238,7 @@ func (v *server) fairForce(keys, args []string) int64 {
 		return 0
 	}
 	delete(v.keys, c.key)
-	v.wakeNext(c, 0)
+	v.wakeNext(c)
 	if free {
 		return 0
 	}

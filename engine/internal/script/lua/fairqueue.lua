@@ -60,7 +60,7 @@ local function comeNearer(place, left, raises) -- those from that place on
     for _, at in ipairs({near + 1, size}) do
       local other = ask('LINDEX', KEYS[2], at - 1)
       local score = other and tonumber(ask('ZSCORE', KEYS[3], other) or nil)
-      if score and score > now + left + (at + size / near) * room then to = size end
+      if score and score > now + left + math.max((at + size / near) * room, 10000) then to = size end
     end
   end
   for i, other in ipairs(ask('LRANGE', KEYS[2], place - 1, to - 1) or {}) do
@@ -91,9 +91,7 @@ local function at(place) -- the owner there, nil behind the last; a few are read
   return few[place - first + 1]
 end
 
--- Those that have 3 seconds already have been told before, and so have those behind them until one was heard. If
--- that one leaves, the next ones are those behind its place.
-local function wake(head, free, asker, left) -- left: a place that one has left; whether a message was refused
+local function wake(head, free, asker) -- whether a message was refused
   local threads, anyRefused, shares, place, other = {}, false, free, 1, head
   while other do
     if other == asker then return anyRefused end -- it asks again soon
@@ -103,10 +101,8 @@ local function wake(head, free, asker, left) -- left: a place that one has left;
       local heard, refused = tell(other)
       anyRefused = anyRefused or refused
       if heard > 0 or refused or ARGV[4] ~= '1' then return anyRefused end -- mostly the head is heard
-      if shares and not hurry(other, 0) then
-        if asker or left and place > left then return anyRefused end
-        if left then place = math.max(place, left - 1) end
-      end
+      local hurried = shares and hurry(other, 0)
+      if asker and shares and not hurried then return anyRefused end -- those behind it have been told before
     end
     shares = shares and process(other)
     place = place + 1

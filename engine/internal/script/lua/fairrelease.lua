@@ -36,9 +36,8 @@ ask = function(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'non local key', 1, true) then blind = blind or reply end
 end
-local place = nil -- of one that waits
 if ask('ZSCORE', KEYS[3], owner) then
-  place = near + 1
+  local place = near + 1
   for i, other in ipairs(ask('LRANGE', KEYS[2], 0, near - 1) or {}) do
     if other == owner then place = i end
   end
@@ -59,6 +58,6 @@ if code == -3 and not free and redis.call('HEXISTS', KEYS[1], ARGV[7]) == 0 then
 
 local head, over = findHead()
 passOver(over, math.max(left, 0))
-if wake(head, free, nil, code == -3 and not over and place) and code == 1 then code = 2 end
+if wake(head, free) and code == 1 then code = 2 end
 if blind and not head and code == 1 then return 2 end
 return code
