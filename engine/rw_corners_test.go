@@ -78,55 +78,64 @@ func TestADowngradeThatFailsLeavesNoContext(t *testing.T) {
 	clean(t, s, e)
 }
 
-// The writer was taken away by force, and another wrote. The context ends when the reader is granted, so
-// nobody waits for what the release finds.
-func TestADowngradeOfALostWriterFailsThoughItsContextEnds(t *testing.T) {
+// The writer was taken away by force, and another wrote, or still writes. It is told so, by Downgrade, too.
+func TestADowngradeOfALostWriterSaysSo(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	ctx, cancel := context.WithCancel(ctxT(t))
-	e, other := open(t, s.URL(), func(c *Config) {
-		c.Hooks.Acquired = func(a AcquiredEvent) {
-			if a.Kind == "read" && a.Err == nil {
-				cancel()
-			}
-		}
-	}), open(t, s.URL())
+	e, other := open(t, s.URL()), open(t, s.URL())
 	l, far := e.RWMutex("x"), other.RWMutex("x")
-	w := mustLock(t, l.Writer(), Lease(time.Minute))
-	if done, err := far.Writer().ForceUnlock(ctxT(t)); !done || err != nil {
-		t.Fatal(done, err)
-	}
-	mustUnlock(t, mustLock(t, far.Writer()))
-	if _, err := l.Downgrade(ctx, w); !errors.Is(err, ErrLost) {
-		t.Errorf("Downgrade: %v", err)
-	}
-	if ctx.Err() == nil || !errors.Is(w.Err(), ErrLost) {
-		t.Errorf("the context: %v; the writer: %v", ctx.Err(), w.Err())
+	for _, writes := range []bool{false, true} {
+		w := mustLock(t, l.Writer(), Lease(time.Minute))
+		if done, err := far.Writer().ForceUnlock(ctxT(t)); !done || err != nil {
+			t.Fatal(done, err)
+		}
+		h := mustLock(t, far.Writer())
+		if !writes {
+			mustUnlock(t, h)
+		}
+		if _, err := l.Downgrade(ctxT(t), w); !errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) {
+			t.Errorf("another writes %v: Downgrade: %v", writes, err)
+		}
+		var lost *LostError
+		if err := w.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+			t.Errorf("another writes %v: the writer: %v", writes, err)
+		}
+		if writes {
+			mustUnlock(t, h)
+		}
 	}
 	clean(t, s, e, other)
 }
 
-// A reader that is asked for beside a writer is granted though that was deleted. The writer is told before.
+// A reader is asked for beside a writer that was deleted. The writer is told before the reader is: a TryLock
+// fails as under a context of what was lost, and Lock asks as any other.
 func TestAReaderBesideADeletedWriterEndsThat(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
 	l := e.RWMutex("x")
-	for name, lock := range map[string]func(ctx context.Context) (*Hold, error){
-		"Lock":    func(ctx context.Context) (*Hold, error) { return l.Reader().Lock(ctx) },
-		"TryLock": func(ctx context.Context) (*Hold, error) { return l.Reader().TryLock(ctx) },
-	} {
+	for _, once := range []bool{false, true} {
 		w := mustLock(t, l.Writer(), Lease(time.Minute))
 		s.Do("DEL", "x")
-		r, err := lock(context.WithoutCancel(w.Context(ctxT(t))))
-		if err != nil {
-			t.Fatal(name, err)
+		ctx := context.WithoutCancel(w.Context(ctxT(t)))
+		told := make(chan error, 1)
+		ask := l.Reader().LockAsync
+		if once {
+			ask = l.Reader().TryLockAsync
+		}
+		f := ask(ctx)
+		f.OnComplete(func(*Hold, error) { told <- w.Err() })
+		r, err := f.Await(ctxT(t))
+		if once != errors.Is(err, ErrLost) || !once && err != nil {
+			t.Errorf("once %v: %v", once, err)
 		}
 		var lost *LostError
-		if err := w.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
-			t.Errorf("%s: the writer: %v", name, err)
+		if err := receive(t, told); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+			t.Errorf("once %v: the writer: %v", once, err)
 		}
-		mustUnlock(t, r)
+		if r != nil {
+			mustUnlock(t, r)
+		}
 	}
 	clean(t, s, e)
 }

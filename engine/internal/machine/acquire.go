@@ -96,9 +96,12 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 	switch o.Verdict {
 	case Answered:
 		switch o.Answer {
-		case Missing: // the writer beside which it would read: it asks as any other, and ends that one by its grant
-			if a != nil {
-				a.rare.Beside = nil
+		case Missing: // the writer beside which it would read
+			fx.Rivals = []*Tenure{c.hold.Tenure}
+			if a != nil && a.Once {
+				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), fx)
+			} else if a != nil {
+				a.rare.Beside = nil // it asks as any other
 			}
 			return
 		case Taken:

@@ -76,6 +76,8 @@ func (r *Resource) sendAcquire(a *Request, head bool) {
 	if h := a.beside(); h != nil && h.state == live {
 		c.hold = h
 		h.Root().forServer = true // the next one of its process may not have others beside it
+	} else if h != nil {
+		a.rare.Beside = nil // it is a reader as any other from now on
 	}
 	if r.wait != nil {
 		c.Number = r.wait.Events()

@@ -25,7 +25,7 @@ type Effects struct {
 	Why     error     // if not nil, they fail instead
 	Offers  *Offers   // those that are due go on; see tenure.go
 	Stir    *Resource // the first that waits there tries; see wait.go
-	Rivals  []*Tenure // a grant excludes them: they are Overtaken before it is told
+	Rivals  []*Tenure // a grant excludes them, or the answer says that they have gone: they are Overtaken before it is told
 
 	acquired               queue.Chain[*Request] // with their verdicts, in order
 	unlocked, lastUnlocked *Unlock

@@ -1,0 +1,77 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+)
+
+// besideLab has a writer, and a reader that is asked for beside it and whose command is out.
+func besideLab(t *testing.T, once bool) (l *lab, writers *Resource, writer *tenant, cell *Resource, reader *caller) {
+	l = newLab(t)
+	writers, cell = l.name(), l.name()
+	cell.Place, l.ahead, l.behind = 1, writers, cell
+	c := l.ask(writers, false)
+	l.reply(writers, Outcome{})
+	reader = new(caller)
+	reader.Init(reader)
+	reader.Once = once
+	reader.More().Beside = &c.hold.Hold
+	l.does(func(fx *Effects) { cell.Admit(&reader.Request, fx) })
+	if cell.Cmd.Beside() != &c.hold.Hold {
+		t.Fatal("it is not asked for beside the writer")
+	}
+	return l, writers, c.hold, cell, reader
+}
+
+// A reader is refused for now, and its writer unlocks before it asks again. Then it is a reader as any
+// other: it waits behind the next writer of its process, which hears of a removal.
+func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
+	t.Parallel()
+	l, writers, writer, cell, reader := besideLab(t, false)
+	next := l.ask(writers, false)
+	l.reply(cell, Outcome{Verdict: Busy})
+	l.unlock(writer)
+	l.reply(writers, Outcome{})
+	l.does(func(fx *Effects) { cell.PauseOver(fx) })
+	l.is(cell, Acquiring)
+	if cell.Cmd.Beside() != nil || reader.beside() != nil {
+		t.Error("it is asked for beside a writer that has ended")
+	}
+	l.reply(writers, Outcome{})
+	if next.hold == nil {
+		t.Fatal(next.err)
+	}
+	l.reply(cell, Outcome{Answer: Taken, TTL: 1})
+	if cell.Held() != Behind {
+		t.Errorf("it is not behind the next writer: %+v", cell.View())
+	}
+}
+
+// The server says that the writer is not there. So the writer has ended before anybody is told, and a
+// TryLock fails as under a context of what was lost. Lock asks as any other.
+func TestAReaderBesideAWriterThatIsNotThereEndsThat(t *testing.T) {
+	t.Parallel()
+	for _, once := range []bool{false, true} {
+		l, writers, writer, cell, reader := besideLab(t, once)
+		var fx Effects
+		cell.Replied(&Outcome{Answer: Missing, Sent: l.now, Now: l.now}, &fx)
+		if len(fx.Rivals) != 1 || fx.Rivals[0] != writers.Tenure() || fx.Rivals[0] != writer.Tenure {
+			t.Fatalf("once %v: excluded are %v", once, fx.Rivals)
+		}
+		var gone Effects
+		fx.Rivals[0].Overtaken(&gone)
+		if writer.IsLive() {
+			t.Errorf("once %v: the writer lives", once)
+		}
+		fx.Deliver()
+		if failed := errors.Is(reader.err, loss(GoneOnServer)); failed != once {
+			t.Errorf("once %v: the reader is told %v", once, reader.err)
+		}
+		if !once {
+			l.is(cell, Acquiring)
+			if cell.Cmd.Beside() != nil {
+				t.Error("it is asked for beside that writer again")
+			}
+		}
+	}
+}
