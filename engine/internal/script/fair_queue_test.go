@@ -172,7 +172,7 @@ func TestALeaveWritesTheFirstFewAlsoIfPlacesCountLittle(t *testing.T) {
 	q.Room = 100 * time.Millisecond
 	line := []place{{me, 20}}
 	for i := range 300 {
-		line = append(line, place{Owner{Engine: other.Engine, ID: ann.ID + int64(i)}, 10})
+		line = append(line, place{Owner{Engine: other.Engine, ID: ann.ID + int64(i)}, 14})
 	}
 	c.lineUp("others", line)
 	before := c.s.CommandStats()["zadd"]
