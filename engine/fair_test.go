@@ -375,7 +375,7 @@ func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
 func TestCloseTakesThousandsOutOfAFairQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	holder, e := open(t, s.URL()), open(t, s.URL())
+	holder, e := open(t, s.URL()), open(t, s.URL(), func(c *Config) { c.CloseTimeout = limit })
 	h := mustLock(t, holder.FairMutex("x").Mutex)
 	const n = 3000
 	for range n {

@@ -14,11 +14,11 @@ import (
 )
 
 // unprobed is for what is to be seen before any server is asked a second time. The machine may hold up a
-// server for longer, so there are three tries; a fault is seen in each.
+// server for longer, so there are ten tries; a fault is seen in each.
 func unprobed(t testing.TB, f func() error) {
 	t.Helper()
 	var err error
-	for range 3 {
+	for range 10 {
 		if err = f(); err == nil {
 			return
 		}
