@@ -3,9 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // A reader that waits for a writer of its own process is told that it may not listen, and the
@@ -161,4 +164,42 @@ func TestADowngradeUnderAReadersContextIsNoReentry(t *testing.T) {
 	}
 	mustUnlock(t, r)
 	clean(t, s, e)
+}
+
+// A RedLock of writers has its votes still if one server forgets its own, and another hangs. A reader beside it
+// is granted by a majority.
+func TestAReaderBesideARedLockIsGrantedThoughOneServerForgot(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	var readers, writers []Mutex
+	for _, e := range v {
+		readers, writers = append(readers, e.RWMutex("x").Reader()), append(writers, e.RWMutex("x").Writer())
+	}
+	for _, lock := range []func(context.Context) (*QuorumHold, error){
+		func(ctx context.Context) (*QuorumHold, error) { return RedLock(readers...).Lock(ctx) },
+		func(ctx context.Context) (*QuorumHold, error) { return RedLock(readers...).TryLock(ctx) },
+	} {
+		w, err := RedLock(writers...).Lock(ctxT(t), Lease(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "all have granted it", func() bool {
+			return !slices.ContainsFunc(s.servers, func(s *redistest.Server) bool { return s.Do("EXISTS", "x") == int64(0) })
+		})
+		s.servers[0].Do("DEL", "x")
+		s.servers[2].Stop()
+		r, err := lock(w.Context(ctxT(t)))
+		s.servers[2].Cont()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(r.Unlock(ctxT(t)), w.Unlock(ctxT(t))); err != nil {
+			t.Error(err)
+		}
+	}
+	s.clean(v)
 }

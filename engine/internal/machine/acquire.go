@@ -98,10 +98,12 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 		switch o.Answer {
 		case Missing: // the writer beside which it would read
 			fx.Rivals = []*Tenure{c.hold.Tenure}
-			if a != nil && a.Once {
+			switch {
+			case a == nil:
+			case a.Once && a.rare.Quorum == nil && c.hold.state == live:
 				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), fx)
-			} else if a != nil {
-				a.rare.Beside = nil // it asks as any other
+			default: // it asks as any other: one server's loss is not that of a RedLock
+				a.rare.Beside = nil
 			}
 			return
 		case Taken:
@@ -136,6 +138,9 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
 		}
 	case WrongType:
+		if c.hold != nil {
+			fx.Rivals = []*Tenure{c.hold.Tenure}
+		}
 		if a != nil {
 			a.fail(reason.Because(reason.ErrWrongType, o.Err), fx)
 		}

@@ -75,3 +75,20 @@ func TestAReaderBesideAWriterThatIsNotThereEndsThat(t *testing.T) {
 		}
 	}
 }
+
+// A server says so after the writer was unlocked: that says nothing of the lock. And what one server has lost
+// does not end a RedLock.
+func TestATryLockBesideAWriterThatIsNotThereAsksAsAnyOther(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(l *lab, writer *tenant, reader *caller){
+		"the writer was unlocked": func(l *lab, writer *tenant, _ *caller) { l.unlock(writer) },
+		"for a RedLock":           func(_ *lab, _ *tenant, reader *caller) { reader.More().Quorum = "somebody" },
+	} {
+		l, _, writer, cell, reader := besideLab(t, true)
+		begin(l, writer, reader)
+		l.reply(cell, Outcome{Answer: Missing})
+		if l.is(cell, Acquiring); reader.err != nil || cell.Cmd.Beside() != nil {
+			t.Errorf("%s: %v", name, reader.err)
+		}
+	}
+}

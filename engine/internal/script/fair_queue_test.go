@@ -58,6 +58,8 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 		{"the first thread is heard", []place{{ben, 20}, {jan, 30}, {jim, 40}}, release, 2},
 		{"the second thread is heard", []place{{ben, 20}, {jim, 30}, {jan, 40}}, force, 3},
 		{"threads before the one that asks are not told", []place{{ben, 20}, {jan, 30}, {me, 40}}, ask, 1},
+		{"one asks, and behind a thread nobody was told", []place{{jim, 20}, {ben, 20}, {cid, 20}, {me, 20}}, ask, 3},
+		{"one asks, and the thread was told before", []place{{jim, 2}, {ben, 20}, {cid, 20}, {me, 20}}, ask, 1},
 		{"the first leaves", []place{{me, 20}, {ben, 20}, {ann, 30}}, release, 2},
 		{"one that was told leaves, behind others that have been told", []place{{ben, 2}, {cid, 2}, {me, 20}, {dan, 2}, {ann, 30}}, release, 4},
 		{"one that was told leaves, and a thread before it was not", []place{{ben, 2}, {jan, 20}, {me, 30}}, release, 2},

@@ -235,6 +235,7 @@ func TestDecisionTableOfAReadWriteLock(t *testing.T) {
 		{"read, repeated after a re-entry", rw{"mode:read me 3", 5000, ms{"me 1": 5000}}, readAcquire(me, s3, Owner{}), Granted, rw{"mode:read me 3", 5000, ms{"me 1": 5000}}, ""},
 		{"read what is written", othersWr, readAcquire(me, s9, Owner{}), anyTTL, othersWr, ""},
 		{"read beside one's writer", writes, readAcquire(me, s9, writer), Granted, rw{"mode:write me:write 1 me 1", 9000, ms{"me 1": 9000}}, ""},
+		{"read beside one's writer, again", readsInWr, readAcquire(me, s9, Owner{}), Granted, rw{"mode:write me:write 1 me 1", 9000, ms{"me 1": 9000}}, ""},
 		{"read beside a writer that is gone", othersWr, readAcquire(me, s9, writer), NotThere, othersWr, ""},
 		{"read beside a writer that is gone, free", free, readAcquire(me, s9, writer), NotThere, free, ""},
 		{"read beside a writer that left, others read", othersRead, readAcquire(me, s9, writer), NotThere, othersRead, ""},
