@@ -71,7 +71,7 @@ func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.Sta
 //
 // It is an attempt, like TryLock: it waits for the answers of the server, and for nobody. If it
 // fails, also with ErrClosed during Shutdown, w is held as before, or was lost, which the error
-// says. If the read lock was granted,
+// says. (With ErrWrongType w was lost, too: something else has its name.) If the read lock was granted,
 // but nobody knows whether the write lock was released before ctx ended, that goes on in the
 // background, as with Unlock, and Downgrade has succeeded.
 //

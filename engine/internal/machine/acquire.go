@@ -138,9 +138,6 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
 		}
 	case WrongType:
-		if c.hold != nil {
-			fx.Rivals = []*Tenure{c.hold.Tenure}
-		}
 		if a != nil {
 			a.fail(reason.Because(reason.ErrWrongType, o.Err), fx)
 		}
