@@ -23,14 +23,13 @@ type election struct {
 	many
 	locks   []Mutex
 	opts    options
-	parents []*holding // the lock is re-entered under them, or asked for beside them
+	parents []*holding // the lock is re-entered under them
 	fate    *fate
 	fut     *Future[*QuorumHold] // until it is settled
 	timer   taskTimer            // of the stage
 
 	mu sync.Mutex
 	quorum.Machine
-	beside   context.Context  // of the parents, until it is settled: one may join again at a server
 	unlocked *unlockingAll    // by Unlock
 	unless   *runtime.Cleanup // leaked is called; nil when it has ended
 }
@@ -46,7 +45,7 @@ func startElection(ctx context.Context, l *quorumLock, o options, parents []*hol
 	q.timer.init(q.tick)
 	q.opts.waitGiven = false // it bounds the whole
 	if slices.ContainsFunc(parents, func(h *holding) bool { return h != nil }) {
-		q.parents, q.beside = slices.Clone(parents), ctx
+		q.parents = slices.Clone(parents)
 	}
 	var do quorum.Deeds
 	q.Begin(func(i int) bool { return l.locks[i].isReentry(parents[i]) }, &do)
@@ -117,9 +116,6 @@ func (q *election) run(do *quorum.Deeds, mayOverflow bool) {
 func (q *election) settle(do *quorum.Deeds) {
 	fut := q.fut
 	q.fut = nil
-	q.mu.Lock()
-	q.beside = nil
-	q.mu.Unlock()
 	q.finish()
 	q.home.table.Timers.Cancel(&q.timer.timer)
 	if do.Won {
@@ -132,13 +128,8 @@ func (q *election) settle(do *quorum.Deeds) {
 func (q *election) enqueue(i int, a *acquisition, mayOverflow bool) {
 	a.Patient = !mayOverflow
 	q.mu.Lock()
-	s, beside := q.Stopped(), q.beside
+	s := q.Stopped()
 	q.mu.Unlock()
-	if m := q.locks[i]; beside != nil && a.Parent == nil {
-		if h := carried(beside, m.engine(), m.key); h != nil && !m.isReentry(h) {
-			a.under(h)
-		}
-	}
 	if s != nil {
 		a.cancel(*s) // enqueue finds it ended
 	}

@@ -71,9 +71,9 @@ func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.Sta
 //
 // It is an attempt, like TryLock: it waits for the answers of the server, and for nobody. If it
 // fails, also with ErrClosed during Shutdown, w is held as before, or was lost, which the error
-// says. (With ErrWrongType w was lost, too: something else has its name.) If the read lock was granted,
-// but nobody knows whether the write lock was released before ctx ended, that goes on in the
-// background, as with Unlock, and Downgrade has succeeded.
+// says. (With ErrWrongType something else has the name: w was lost, and is told at its next
+// renewal.) If the read lock was granted, but nobody knows whether the write lock was released
+// before ctx ended, that goes on in the background, as with Unlock, and Downgrade has succeeded.
 //
 // w must be a hold of this lock's Writer, and not a re-entry.
 func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold, error) {

@@ -201,37 +201,3 @@ func TestAReaderBesideARedLockIsGrantedThoughOneServerForgot(t *testing.T) {
 	}
 	s.clean(v)
 }
-
-// The same, and the third server refuses for a moment. So the reader gives back what the first has granted,
-// and the writer joins there again. The reader is beside that one when it asks again.
-func TestAReaderBesideARedLockThatJoinedAServerAgain(t *testing.T) {
-	t.Parallel()
-	s := independent(t, 3)
-	v := s.open()
-	var readers, writers []Mutex
-	for _, e := range v {
-		readers, writers = append(readers, e.RWMutex("x").Reader()), append(writers, e.RWMutex("x").Writer())
-	}
-	w, err := RedLock(writers...).Lock(ctxT(t), Lease(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "all have granted it", func() bool {
-		return !slices.ContainsFunc(v, func(e *Engine) bool { return e.Stats().Held == 0 })
-	})
-	s.servers[0].Do("DEL", "x")
-	s.servers[1].Do("CONFIG", "SET", "maxmemory", "1")
-	s.servers[2].Stop()
-	reader := RedLock(readers...).LockAsync(w.Context(ctxT(t)))
-	eventually(t, "the writer has joined the first again", func() bool { return s.servers[0].Do("HGET", "x", "mode") == "write" })
-	s.servers[1].Do("CONFIG", "SET", "maxmemory", "0")
-	r, err := reader.Await(ctxT(t))
-	s.servers[2].Cont()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Err(), r.Unlock(ctxT(t)), w.Unlock(ctxT(t))); err != nil {
-		t.Error(err)
-	}
-	s.clean(v)
-}
