@@ -121,7 +121,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 	if m.err != nil {
 		return nil, e.bornFailed(m, m.err)
 	}
-	parent := carried(ctx, e, m.key)
+	parent := heldIn(ctx).carried(e, m.key)
 	if err := m.reenters(parent, o); err != nil {
 		return nil, e.bornFailed(m, err)
 	}

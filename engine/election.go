@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
@@ -23,7 +24,8 @@ type election struct {
 	many
 	locks   []Mutex
 	opts    options
-	parents []*holding // the lock is re-entered under them
+	parents []*holding                // the lock is re-entered under them, or asked for beside them; nil: nowhere
+	held    weak.Pointer[heldContext] // where they were found, and those that join later are
 	fate    *fate
 	fut     *Future[*QuorumHold] // until it is settled
 	timer   taskTimer            // of the stage
@@ -34,8 +36,8 @@ type election struct {
 	unless   *runtime.Cleanup // leaked is called; nil when it has ended
 }
 
-// startElection starts to ask for the lock. It does not block.
-func startElection(ctx context.Context, l *quorumLock, o options, parents []*holding, once, async bool) (*election, *Future[*QuorumHold]) {
+// startElection starts to ask for the lock. It does not block. parents are those that held carries.
+func startElection(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*holding, once, async bool) (*election, *Future[*QuorumHold]) {
 	q := &election{locks: l.locks, opts: o, fate: &fate{done: make(chan struct{})}}
 	q.Init(q, len(l.locks), quorum.Config{
 		Order: l.order, Once: once, Lease: o.lease, CommandTimeout: l.locks[0].engine().cfg.CommandTimeout,
@@ -45,10 +47,10 @@ func startElection(ctx context.Context, l *quorumLock, o options, parents []*hol
 	q.timer.init(q.tick)
 	q.opts.waitGiven = false // it bounds the whole
 	if slices.ContainsFunc(parents, func(h *holding) bool { return h != nil }) {
-		q.parents = slices.Clone(parents)
+		q.parents, q.held = parents, weak.Make(held)
 	}
 	var do quorum.Deeds
-	q.Begin(func(i int) bool { return l.locks[i].isReentry(parents[i]) }, &do)
+	q.Begin(&do)
 	q.begin(ctx, q, l.locks, o, async) // from here on it may be given up
 	q.run(&do, async)
 	return q, fut
@@ -67,10 +69,19 @@ func (q *election) NewTry(i int, how quorum.How) quorum.Try {
 	a.Lease = how.Lease
 	a.More().Quorum = q
 	a.Once = !how.Waits
-	if q.parents != nil && how.Reenters == m.isReentry(q.parents[i]) { // it may stand beside one
-		a.under(q.parents[i])
-	}
 	return a
+}
+
+// carried is what the context carries at a server now; nil if nothing. It may have joined there since
+// the lock was asked for. The context lives as long as that, unless it was ended.
+func (q *election) carried(i int) *holding {
+	if q.parents == nil {
+		return nil
+	}
+	if c := q.held.Value(); c != nil {
+		return c.carried(q.locks[i].engine(), q.locks[i].key)
+	}
+	return q.parents[i]
 }
 
 // run does what a transition has left to be done. In the first round of a future, mayOverflow.
@@ -130,6 +141,11 @@ func (q *election) enqueue(i int, a *acquisition, mayOverflow bool) {
 	q.mu.Lock()
 	s := q.Stopped()
 	q.mu.Unlock()
+	if h := q.carried(i); h != nil {
+		a.Shard.Lock()
+		a.under(h)
+		a.Shard.Unlock()
+	}
 	if s != nil {
 		a.cancel(*s) // enqueue finds it ended
 	}
@@ -195,7 +211,9 @@ func (q *election) look(tooLong bool) {
 	q.mu.Unlock()
 	for i := range seen {
 		if a, asked := seen[i].Try.(*acquisition); asked {
-			seen[i].Stand, seen[i].First = a.standing()
+			var alone bool
+			seen[i].Stand, seen[i].First, alone = a.standing()
+			seen[i].Again = tooLong && alone && q.carried(i) != nil
 		}
 	}
 	var do quorum.Deeds
@@ -222,7 +240,7 @@ func (q *election) bind(i int, l *Hold) (*quorum.Vote, error) {
 		return nil, why
 	}
 	l.h.Shard().Lock()
-	v.MaxEnd = l.h.MaxEnd()
+	v.MaxEnd, v.Reenters = l.h.MaxEnd(), l.h.Parent != nil
 	l.h.Shard().Unlock()
 	return &v.Vote, nil
 }

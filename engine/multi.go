@@ -175,6 +175,7 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 	}
 	var last *Engine
 	parents = make([]*holding, len(locks))
+	held := heldIn(ctx)
 	for i, m := range locks {
 		e := m.engine()
 		if e != last { // its margin may be another
@@ -183,7 +184,7 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 			}
 			last = e
 		}
-		parents[i] = carried(ctx, e, m.key)
+		parents[i] = held.carried(e, m.key)
 		if err := m.reenters(parents[i], o); err != nil {
 			return o, nil, m, err
 		}

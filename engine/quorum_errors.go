@@ -181,16 +181,16 @@ func (q *election) unreleased(votes []*quorum.Vote, errs []error) error {
 	return joined(each)
 }
 
-// standing is what the server has said to a so far, and whether a is the first that waits in this
-// process.
-func (a *acquisition) standing() (stand quorum.Stand, first bool) {
+// standing is what the server has said to a so far, whether a is the first that waits in this
+// process, and whether it is asked for under no hold of the caller's, nor beside one.
+func (a *acquisition) standing() (stand quorum.Stand, first, alone bool) {
 	a.Shard.Lock()
 	defer a.Shard.Unlock()
 	if a.Ended() || a.Resource() == nil {
-		return quorum.Open, false
+		return quorum.Open, false, false
 	}
 	stand, _ = standIn(reason.Of(a.Obstacle(false)))
-	return stand, a.IsFirst()
+	return stand, a.IsFirst(), a.Alone()
 }
 
 // standIn reads it out of reasons of this package, with the place of what says so.

@@ -187,18 +187,18 @@ func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) 
 
 // begin checks everything that can be known before anything is sent.
 func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*election, *Future[*QuorumHold], error) {
-	o, parents, failed, err := l.check(ctx, opts, once)
+	o, held, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
 		return nil, nil, failed.bornFailed(err)
 	}
-	q, fut := startElection(ctx, l.all, o, parents, once, async)
+	q, fut := startElection(ctx, l.all, o, held, parents, once, async)
 	return q, fut, nil
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.
-func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, parents []*holding, failed Mutex, err error) {
+func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*holding, failed Mutex, err error) {
 	if l.all == nil {
-		return o, nil, failed, reason.Invalid("the zero QuorumLock: get one from RedLock")
+		return o, nil, nil, failed, reason.Invalid("the zero QuorumLock: get one from RedLock")
 	}
 	locks := l.all.locks
 	if len(locks) > 0 {
@@ -206,30 +206,30 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 	}
 	switch {
 	case l.all.err != nil:
-		return o, nil, failed, l.all.err
+		return o, nil, nil, failed, l.all.err
 	case ctx == nil:
-		return o, nil, failed, reason.ErrNoContext
+		return o, nil, nil, failed, reason.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, failed, context.Cause(ctx)
+		return o, nil, nil, failed, context.Cause(ctx)
 	}
-	parents = make([]*holding, len(locks))
+	held, parents = heldIn(ctx), make([]*holding, len(locks))
 	for i, m := range locks {
 		e := m.engine()
 		if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
-			return o, nil, m, err
+			return o, nil, nil, m, err
 		}
 		if o.leaseGiven && o.lease <= drift(o.lease) {
-			return o, nil, m, reason.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
+			return o, nil, nil, m, reason.Invalid("Lease (%v) must be longer than the drift of the clocks (%v)", o.lease, drift(o.lease))
 		}
-		parents[i] = carried(ctx, e, m.key)
+		parents[i] = held.carried(e, m.key)
 		if err := m.reenters(parents[i], o); err != nil {
-			return o, nil, m, err
+			return o, nil, nil, m, err
 		}
 	}
 	if o.minGiven {
-		return o, nil, failed, reason.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken")
+		return o, nil, nil, failed, reason.Invalid("MinHold does not go with a RedLock: a lock that is given back would stay taken")
 	}
-	return o, parents, failed, nil
+	return o, held, parents, failed, nil
 }
 
 // Do takes the lock, runs fn and releases the lock; see Mutex.Do.

@@ -139,7 +139,7 @@ func TestWaiterKeepsNoVoteForAServerThatIsAway(t *testing.T) {
 		defer func() { _ = s.servers[second].Process.Cont() }()
 		early := v[second].Mutex("x").LockAsync(ctxT(t)) // hears that it hangs
 		eventually(t, "the second is away", func() bool {
-			stand, _ := early.source.(*acquisition).standing()
+			stand, _, _ := early.source.(*acquisition).standing()
 			return stand == quorum.Away
 		})
 		waiting := l.LockAsync(ctxT(t))

@@ -72,7 +72,7 @@ func (l *Hold) Context(parent context.Context) context.Context {
 
 // make makes the context.
 func (c *heldContext) make(w *world.World) context.Context {
-	c.outer, _ = c.parent.Value(holdsKey{}).(*heldContext)
+	c.outer = heldIn(c.parent)
 	inner, cancel := context.WithCancelCause(context.WithValue(c.parent, holdsKey{}, c))
 	c.cancel = cancel
 	// A context that ends before its hold is forgotten, or a long hold would
@@ -140,8 +140,7 @@ func (c *heldContext) holds() []*Hold {
 // from, with ctx's deadline, or nil if none does.
 func outsideOf(ctx context.Context, belongs func(*heldContext) bool) (context.Context, context.CancelFunc) {
 	var outermost *heldContext
-	c, _ := ctx.Value(holdsKey{}).(*heldContext)
-	for ; c != nil; c = c.outer {
+	for c := heldIn(ctx); c != nil; c = c.outer {
 		if belongs(c) {
 			outermost = c
 		}
@@ -162,8 +161,7 @@ func Detach(ctx context.Context) context.Context {
 	if ctx == nil {
 		return endedContext()
 	}
-	detached := new(heldContext)
-	detached.outer, _ = ctx.Value(holdsKey{}).(*heldContext)
+	detached := &heldContext{outer: heldIn(ctx)}
 	return context.WithValue(ctx, holdsKey{}, detached)
 }
 
@@ -201,10 +199,17 @@ var errNoToken = reason.Because(ErrKind, errors.New("the context carries a hold 
 
 var errUpgrade = reason.Because(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
 
-// carried returns the innermost live hold of that name in ctx that a lock of the kind re-enters.
-// If there is none it returns another hold of the lock, and nil if there is none of that either.
-func carried(ctx context.Context, e *Engine, k drive.Key) *holding {
+// heldIn returns what ctx carries, nil if nothing. It runs code of the user, if ctx is one of the
+// user's own types.
+func heldIn(ctx context.Context) *heldContext {
 	c, _ := ctx.Value(holdsKey{}).(*heldContext)
+	return c
+}
+
+// carried returns the innermost live hold of that name that a lock of the kind re-enters. If there is
+// none it returns another hold of the lock, and nil if there is none of that either. It runs no
+// code of the user. c may be nil.
+func (c *heldContext) carried(e *Engine, k drive.Key) *holding {
 	var other *holding
 	for ; c != nil && (c.hold != nil || c.group != nil); c = c.outer {
 		l := c.hold

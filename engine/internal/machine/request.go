@@ -87,6 +87,11 @@ func (a *Request) beside() *Hold {
 	return a.rare.Beside
 }
 
+// Alone reports whether it is asked for under no live hold of its caller, and beside none.
+func (a *Request) Alone() bool {
+	return a.Parent.InnermostLive() == nil && a.beside().InnermostLive() == nil
+}
+
 // Resource is the name's; nil until a is admitted.
 func (a *Request) Resource() *Resource { return a.res }
 

@@ -51,7 +51,7 @@ func (c *client) want() {
 	m := new(Machine)
 	c.m, c.verdicts = m, 0
 	m.Init(c, len(c.servers), cfg)
-	c.does(func(do *Deeds) { m.Begin(func(int) bool { return false }, do) })
+	c.does(func(do *Deeds) { m.Begin(do) })
 	if c.r.IntN(6) == 0 && !c.quiet {
 		c.in(c.between(0, time.Second), func() {
 			c.of(m, func(do *Deeds) { m.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, do) })

@@ -134,33 +134,77 @@ func TestALossIsLoggedUnlessItWasWanted(t *testing.T) {
 // A re-entry does not follow to a server that has lost the lock: it would be a hold of its own.
 func TestAReentryIsNotAskedForAgain(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, 3, Config{})
-	l.does(func(do *Deeds) { l.Begin(func(i int) bool { return i < 2 }, do) })
-	for i, want := range []bool{true, true, false} {
-		l.must(l.tries[i].how.Reenters == want, "server %d: re-enters %t", i, !want)
-		l.grant(i)
+	l := lock(t, 3)
+	for i := range 3 {
+		l.grantWithin(i, i < 2)
 	}
+	l.is(Holding)
 	l.leave(0, machine.GoneOnServer, l.now)
 	l.is(Holding)
 	l.must(l.tries[0] == nil, "it is asked again")
 	l.leave(2, machine.NotRenewed, l.now)
 	l.is(Over)
 
-	l = newLab(t, 3, Config{}) // before the whole is held, the next try is an ordinary one
-	l.does(func(do *Deeds) { l.Begin(func(i int) bool { return i < 1 }, do) })
-	l.grant(0)
+	l = lock(t, 3) // before the whole is held, it is
+	l.grantWithin(0, true)
 	l.leave(0, machine.GoneOnServer, l.now)
 	l.grant(1)
 	l.grant(2)
 	l.is(Holding)
-	l.must(l.tries[0] != nil && !l.tries[0].how.Reenters, "asked again: %+v", l.tries[0])
+	l.must(l.tries[0] != nil && l.tries[0].how.Waits, "asked again: %+v", l.tries[0])
+}
+
+// It waits at the first server as anybody does. Then its caller has a hold there: it asks again, the
+// rest goes on, and it is asked as before if that is refused. If it was granted, or given up, meanwhile,
+// that stands.
+func TestWhatWaitsIsAskedAnewWhereTheCallerHasAHold(t *testing.T) {
+	t.Parallel()
+	waiting := func() *lab {
+		l := lock(t, 3)
+		for i := range 3 {
+			l.refuse(i, held)
+		}
+		l.is(Blocked)
+		l.news()
+		l.stands[0], l.anew[0] = Held, true
+		l.ring(LongWait)
+		l.did("ask [once 1] give [] cancel [0] look []")
+		l.anew[0] = false
+		return l
+	}
+	l := waiting()
+	l.must(l.tell(0, nil, cut), "it did not wait")
+	l.did("ask [waits 0] give [] cancel [] look []")
+	l.is(Blocked)
+	l.grant(0)
+	l.is(Asking)
+	l.grant(1)
+	l.is(Holding)
+
+	l = waiting()
+	l.refuse(0, cut)
+	l.news()
+	l.refuse(0, forGood) // and this is an answer
+	l.did("ask [waits 2] give [] cancel [] look []")
+
+	l = waiting()
+	l.grant(0)
+	l.is(Asking)
+	l.hasVotes(0)
+
+	l = waiting()
+	l.cancel(reason.ErrWaited)
+	l.refuse(0, cut)
+	l.refuse(1, cut)
+	l.did("ask [] give [] cancel [0 1] look []")
+	l.failedWith(NoAnswer)
 }
 
 // A fixed lease, or MaxHold, bounds the whole: what joins ends with it, unless it was extended.
 func TestWhatJoinsEndsWithTheOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 3, Config{Lease: 20 * time.Second})
-	l.does(func(do *Deeds) { l.Begin(func(int) bool { return false }, do) })
+	l.does(func(do *Deeds) { l.Begin(do) })
 	end := l.now.Add(time.Second)
 	l.grant(0).until = end
 	l.grant(1)

@@ -23,6 +23,7 @@ type lab struct {
 	holds  []*hold // the latest, at each server
 	stands []Stand // what the tries have heard
 	first  bool    // its tries are those that wait first
+	anew   []bool  // they wait where the caller has a hold
 
 	alarm     clock.Instant // 0: none
 	asked     []string      // since the latest look at it: see news
@@ -83,7 +84,7 @@ func mustBe(t testing.TB, ok bool, format string, of ...any) {
 func newLab(t testing.TB, servers int, c Config) *lab {
 	l := &lab{
 		t: t, now: clock.Instant(time.Hour), tries: make([]*try, servers), holds: make([]*hold, servers),
-		stands: make([]Stand, servers), first: true,
+		stands: make([]Stand, servers), first: true, anew: make([]bool, servers),
 	}
 	for i := 0; len(c.Order) < servers; i++ {
 		c.Order = append(c.Order, i)
@@ -98,7 +99,7 @@ func lock(t testing.TB, servers int) *lab { return lockWith(t, servers, Config{}
 
 func lockWith(t testing.TB, servers int, c Config) *lab {
 	l := newLab(t, servers, c)
-	l.does(func(do *Deeds) { l.Begin(func(int) bool { return false }, do) })
+	l.does(func(do *Deeds) { l.Begin(do) })
 	return l
 }
 
@@ -187,10 +188,13 @@ func (l *lab) invariants(arm time.Duration) {
 }
 
 // grant has a server grant it, for half a minute from now.
-func (l *lab) grant(i int) *hold {
+func (l *lab) grant(i int) *hold { l.t.Helper(); return l.grantWithin(i, false) }
+
+// grantWithin is grant; reenters: within a hold of the caller's.
+func (l *lab) grantWithin(i int, reenters bool) *hold {
 	l.t.Helper()
 	h := &hold{lab: l, until: l.now.Add(30 * time.Second)}
-	h.Port, h.Server = h, i
+	h.Port, h.Server, h.Reenters = h, i, reenters
 	l.holds[i] = h
 	l.tell(i, h, Refusal{})
 	return h
@@ -233,6 +237,7 @@ func (l *lab) look(tooLong bool) {
 	for i := range seen {
 		if a, asked := seen[i].Try.(*try); asked {
 			seen[i].Stand, seen[i].First = l.stands[i], l.first && a.how.Waits
+			seen[i].Again = tooLong && l.anew[i]
 		}
 	}
 	l.does(func(do *Deeds) { l.Look(seen, tooLong, do) })

@@ -55,17 +55,17 @@ const (
 
 // Part is what is known of one of the servers.
 type Part struct {
-	Asked    Try
-	Waits    bool // Asked does, until it is granted; else it is one try
-	Vote     *Vote
-	reenters bool          // the lock is re-entered there
-	granted  bool          // the latest answer was a vote; it may have been given back
-	took     time.Duration // for the latest answer that was no wait
-	slow     bool          // it did not answer in good time
-	cut      bool          // the refusal is none: the whole was given up first
-	since    clock.Instant // it is asked
-	refusal  Refusal       // the latest answer, if that was one
-	lost     error         // what became of the latest vote
+	Asked   Try
+	Waits   bool // Asked does, until it is granted; else it is one try
+	Vote    *Vote
+	again   bool          // Asked was given up, to be asked anew
+	granted bool          // the latest answer was a vote; it may have been given back
+	took    time.Duration // for the latest answer that was no wait
+	slow    bool          // it did not answer in good time
+	cut     bool          // the refusal is none: the whole was given up first
+	since   clock.Instant // it is asked
+	refusal Refusal       // the latest answer, if that was one
+	lost    error         // what became of the latest vote
 }
 
 // refused reports whether the latest answer of the server was a refusal.
@@ -76,10 +76,9 @@ func (m *Machine) Init(port Port, servers int, c Config) {
 	m.Port, m.Config, m.Parts = port, c, make([]Part, servers)
 }
 
-// Begin starts the first round. It re-enters the lock where that is so.
-func (m *Machine) Begin(reenters func(server int) bool, do *Deeds) {
+// Begin starts the first round.
+func (m *Machine) Begin(do *Deeds) {
 	for i := range m.Parts {
-		m.Parts[i].reenters = reenters(i)
 		m.ask(i, false, do)
 	}
 }
@@ -91,8 +90,8 @@ func (m *Machine) Majority() int { return len(m.Parts)/2 + 1 }
 func (m *Machine) ask(i int, waits bool, do *Deeds) {
 	m.out++
 	p := &m.Parts[i]
-	p.Asked = m.Port.NewTry(i, How{Waits: waits, Reenters: p.reenters, Lease: m.Lease})
-	p.Waits, p.refusal, p.since = waits, Refusal{}, m.Port.Stamp(i)
+	p.Asked = m.Port.NewTry(i, How{Waits: waits, Lease: m.Lease})
+	p.Waits, p.again, p.refusal, p.since = waits, false, Refusal{}, m.Port.Stamp(i)
 	do.Ask = append(do.Ask, Request{i, p.Asked})
 }
 
@@ -102,6 +101,10 @@ func (m *Machine) Told(i int, v *Vote, r Refusal, do *Deeds) (waited bool) {
 	m.out--
 	p := &m.Parts[i]
 	waited = p.Waits
+	if p.again && v == nil && m.stop == nil && !m.Decided() {
+		m.ask(i, waited, do)
+		return waited
+	}
 	p.Asked, p.refusal, p.cut, p.slow = nil, r, m.stop != nil, false
 	if p.granted = v != nil && v.ended.Why == nil; (p.granted || r.Stand == Held) && !p.Waits {
 		p.took = m.Port.Stamp(i).Sub(p.since)

@@ -36,9 +36,8 @@ type Config struct {
 
 // How is the way in which a server is asked.
 type How struct {
-	Waits    bool // until it is granted; else it is one try
-	Reenters bool // under the hold there that the caller has
-	Lease    time.Duration
+	Waits bool // until it is granted; else it is one try
+	Lease time.Duration
 }
 
 // Try is the acquisition at one server. It is the caller's, and comparable.

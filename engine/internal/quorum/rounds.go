@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // round asks all servers that have no vote and are not being asked. Some may need as long as took
@@ -192,6 +193,7 @@ type Seen struct {
 	Try   Try // nil: the server is not asked
 	Stand Stand
 	First bool // it is the first that waits there in this process
+	Again bool // it waits as a stranger where the caller has a hold now: it is to be asked anew
 }
 
 // Asked are the tries to look at, for each server. Their stands are read without the lock.
@@ -224,7 +226,18 @@ func (m *Machine) Look(seen []Seen, tooLong bool, do *Deeds) {
 		m.probe(seen, first, do)
 	}
 	if tooLong && !m.Decided() {
+		m.askAnew(seen, do)
 		m.list(do)
+	}
+}
+
+// askAnew gives up tries that are to be asked again. Told asks when they have ended.
+func (m *Machine) askAnew(seen []Seen, do *Deeds) {
+	for i := range m.Parts {
+		if p := &m.Parts[i]; seen[i].Again && p.Asked == seen[i].Try && m.stop == nil {
+			p.again, do.Why = true, reason.Stop{Cause: reason.ErrAbandoned}
+			do.Cancel = append(do.Cancel, p.Asked)
+		}
 	}
 }
 

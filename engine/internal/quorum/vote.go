@@ -10,11 +10,12 @@ import (
 
 // Vote is a hold of one of the servers.
 type Vote struct {
-	Port   VotePort
-	Server int
-	MaxEnd clock.Instant // it is not held longer; 0: no bound
-	joined clock.Instant // 0: when the whole was held, or soon after that
-	ended  End           // before it was noted
+	Port     VotePort
+	Server   int
+	MaxEnd   clock.Instant // it is not held longer; 0: no bound
+	Reenters bool          // a hold there that the caller has
+	joined   clock.Instant // 0: when the whole was held, or soon after that
+	ended    End           // before it was noted
 }
 
 // Joined is when the vote joined; 0: when the whole was held, or soon after that.
@@ -62,7 +63,6 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Deeds) {
 	p.Vote, p.lost = nil, end.Why
 	switch {
 	case m.Stage < Holding:
-		p.reenters = false
 		p.refusal = EndedBefore(end)
 		m.next(do)
 	case m.Stage == Holding:
@@ -88,7 +88,7 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Deeds) {
 			if end.Loss != 0 && end.Loss != machine.EngineClosed {
 				do.Lost = m.Ending
 			}
-		} else if !p.reenters && (end.Loss == machine.GoneOnServer || end.Loss == machine.NotRenewed || m.outlives(end.Loss)) {
+		} else if !v.Reenters && (end.Loss == machine.GoneOnServer || end.Loss == machine.NotRenewed || m.outlives(end.Loss)) {
 			m.ask(v.Server, true, do)
 		}
 	}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// inside is a RedLock of three servers, held at all of them, and what may be asked for inside it.
+type inside struct {
+	*independents
+	engines voters
+	kind    func(*Engine) Mutex // of the outer hold
+	outer   *QuorumHold
+	lock    QuorumLock
+}
+
+// eachInside runs a test with a re-entry of a RedLock, and with a reader beside its writer.
+func eachInside(t *testing.T, test func(t *testing.T, in *inside)) {
+	t.Parallel()
+	for name, kinds := range map[string]struct{ outer, inner func(*Engine) Mutex }{
+		"re-entry": {
+			func(e *Engine) Mutex { return e.Mutex("x") },
+			func(e *Engine) Mutex { return e.Mutex("x") },
+		},
+		"reader beside its writer": {
+			func(e *Engine) Mutex { return e.RWMutex("x").Writer() },
+			func(e *Engine) Mutex { return e.RWMutex("x").Reader() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := independent(t, 3)
+			in := &inside{independents: s, engines: s.open(), kind: kinds.outer}
+			var outer, inner []Mutex
+			for _, e := range in.engines {
+				outer, inner = append(outer, kinds.outer(e)), append(inner, kinds.inner(e))
+			}
+			h, err := RedLock(outer...).Lock(ctxT(t), Lease(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in.outer, in.lock = h, RedLock(inner...)
+			eventually(t, "all have granted it", func() bool { return len(h.Servers()) == 3 })
+			test(t, in)
+		})
+	}
+}
+
+// granted waits for what was asked for, and gives all back.
+func (in *inside) granted(t *testing.T, f *Future[*QuorumHold]) {
+	t.Helper()
+	h, err := f.Await(ctxT(t))
+	in.servers[2].Cont()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(in.outer.Err(), h.Unlock(ctxT(t)), in.outer.Unlock(ctxT(t))); err != nil {
+		t.Error(err)
+	}
+	in.clean(in.engines)
+}
+
+// One server forgets the lock, the second refuses for a moment, the third hangs: so what is asked for inside
+// gives back what it got, and the outer hold joins the first server again meanwhile. What is inside then
+// re-enters it there, or is beside it, and does not wait for it.
+func TestWhatIsInsideARedLockFollowsItToAServerThatItJoinedAgain(t *testing.T) {
+	eachInside(t, func(t *testing.T, in *inside) {
+		first, second := in.servers[0], in.servers[1]
+		first.Do("DEL", "x")
+		second.Do("CONFIG", "SET", "maxmemory", "1")
+		in.servers[2].Stop()
+		f := in.lock.LockAsync(in.outer.Context(ctxT(t)))
+		eventually(t, "the outer hold has joined the first again", func() bool { return len(in.outer.Servers()) == 3 && first.Do("EXISTS", "x") == int64(1) })
+		second.Do("CONFIG", "SET", "maxmemory", "0")
+		in.granted(t, f)
+	})
+}
+
+// One server forgets the lock and gives it to somebody else; the third hangs. So both wait at the first. Then
+// that is free, and the outer hold joins. What waits behind it asks again, inside it.
+func TestWhatWaitsInsideARedLockAsksAgainWhereThatJoins(t *testing.T) {
+	eachInside(t, func(t *testing.T, in *inside) {
+		ctx := in.outer.Context(ctxT(t))
+		in.servers[0].Do("DEL", "x")
+		other := mustLock(t, in.kind(open(t, in.servers[0].URL())))
+		noticed, err := in.lock.TryLock(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustRelease(t, noticed)
+		waiting := func(n int) func() bool { return func() bool { return in.engines[0].Stats().Waiting == n } }
+		eventually(t, "the outer hold waits there", waiting(1))
+		in.servers[2].Stop()
+		f := in.lock.LockAsync(ctx)
+		eventually(t, "both wait there", waiting(2))
+		mustUnlock(t, other)
+		in.granted(t, f)
+	})
+}
+
+// watchedContext notes what asks for a value after it was handed over.
+type watchedContext struct {
+	context.Context
+	handed atomic.Bool
+	late   atomic.Int32
+}
+
+func (c *watchedContext) Value(key any) any {
+	if c.handed.Load() {
+		c.late.Add(1)
+	}
+	return c.Context.Value(key)
+}
+
+// It would be code of the user's on a goroutine of the engine.
+func TestNoValueOfAContextIsAskedForAfterLockAsync(t *testing.T) {
+	eachInside(t, func(t *testing.T, in *inside) {
+		in.servers[0].Do("DEL", "x")
+		in.servers[1].Do("CONFIG", "SET", "maxmemory", "1")
+		in.servers[2].Stop()
+		ctx := &watchedContext{Context: in.outer.Context(ctxT(t))}
+		f := in.lock.LockAsync(ctx)
+		ctx.handed.Store(true)
+		eventually(t, "the outer hold has joined the first again", func() bool { return in.servers[0].Do("EXISTS", "x") == int64(1) })
+		in.servers[1].Do("CONFIG", "SET", "maxmemory", "0")
+		in.granted(t, f)
+		if n := ctx.late.Load(); n > 0 {
+			t.Errorf("%d times", n)
+		}
+	})
+}
+
+// The inner one finds the outer, and does not keep it alive.
+func TestRedLocksInsideEachOtherThatAreDroppedAreNoticed(t *testing.T) {
+	t.Parallel()
+	v := independent(t, 3).open()
+	ctx, cancel := context.WithCancel(context.Background())
+	func() {
+		outer := mustRedLock(t, v.lock("x"))
+		errlessRedLock(t, v.lock("x"), outer.Context(ctx))
+	}()
+	cancel()
+	leaked := func() (n uint64) {
+		for _, e := range v {
+			n += e.Stats().Leaked
+		}
+		return n
+	}
+	eventually(t, "both are noticed", func() bool { runtime.GC(); return leaked() == 2 })
+}
