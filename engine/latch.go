@@ -52,6 +52,8 @@ func (l Latch) Count(ctx context.Context) (int, error) {
 // Await waits until the latch is open, as long as ctx lives, or as long as Wait allows; no
 // other option is for a latch. If it is closed still, the error Is ErrPending and has the
 // cause. With a ctx that has ended before, nothing is asked, and the error has the cause alone.
+//
+// It is enough that the latch opens while Await listens, though it may be closed again at once.
 func (l Latch) Await(ctx context.Context, opts ...Option) error {
 	_, err := l.await(ctx, opts, true).await(ctx)
 	return err

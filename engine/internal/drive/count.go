@@ -64,6 +64,7 @@ type Count struct {
 	pause    wheel.Timer
 	doubt    wheel.Timer
 	ear      *ear // nil: it does not listen
+	former   *ear // heard until ear is confirmed; mostly nil
 	mark     string
 	wakes    string // the channel
 	paced    *machine.Pace
@@ -208,16 +209,24 @@ type ear struct {
 	c *Count
 }
 
-// Listen subscribes, and Unlisten gives that up: they neither block nor call back.
+// Listen subscribes, and Unlisten gives that up: they neither block nor call back. A second
+// channel of the name has the server asked once more.
 func (c *Count) Listen() {
-	c.ear = &ear{c: c}
+	c.ear, c.former = &ear{c: c}, c.ear
 	c.ear.Init(c.wakes, c.ear)
 	c.sh.Table.Client.Subscribe(&c.ear.Channel)
 }
 
 func (c *Count) Unlisten() {
-	c.sh.Table.Client.Unsubscribe(&c.ear.Channel)
-	c.ear = nil
+	c.hearNoMore(&c.former)
+	c.hearNoMore(&c.ear)
+}
+
+func (c *Count) hearNoMore(e **ear) {
+	if *e != nil {
+		c.sh.Table.Client.Unsubscribe(&(*e).Channel)
+		*e = nil
+	}
 }
 
 func (c *Count) Refused(why error, forGood bool) {
@@ -248,16 +257,19 @@ func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
 }
 
 // ChannelEvent implements resp.ChannelHandler.
-func (e *ear) ChannelEvent(ev resp.ChannelEvent, _ []byte, err error) {
+func (e *ear) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer invariants.FailStop()
 	c := e.c
 	c.transition(func(fx *tally.Effects) {
 		switch {
-		case c.ear != e:
+		case c.ear != e && c.former != e:
 		case ev == resp.Subscribed:
-			c.Subscribed(fx)
+			if c.ear == e {
+				c.hearNoMore(&c.former)
+			}
+			c.Subscribed(c.ear == e, fx)
 		case ev == resp.Message:
-			c.Announced(fx)
+			c.Announced(string(message) == "0", fx)
 		case ev == resp.Disconnected:
 			c.Cut(fx)
 		case ev == resp.Refused:

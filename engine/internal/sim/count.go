@@ -215,16 +215,6 @@ func (s *Sim) calmCounts() {
 	s.openLatch()
 }
 
-// openLatch opens the latch, and says so.
-func (s *Sim) openLatch() {
-	if h := s.server.get(latch); h != nil && h.value != "" {
-		s.tell("the latch is opened")
-		at := s.keeps(s.server, latch)
-		delete(s.server.keys, latch)
-		s.published(at, "redisson_countdownlatch__channel__{"+latch+"}", s.verb())
-	}
-}
-
 // long reports whether a command was out for so long that it may be given up.
 func (c *counted) long(now clock.Instant) bool {
 	if c.unsure {
@@ -277,6 +267,7 @@ func (s *Sim) checkCounts() {
 
 // checkCountsHealthy: nobody waits for what is there.
 func (s *Sim) checkCountsHealthy() {
+	s.checkOpened()
 	limit := wakeUp
 	if s.cluster != nil {
 		limit = 10*time.Second + slowest // messages to nobody

@@ -20,6 +20,7 @@ type counter struct {
 	wants int           // permits
 	since clock.Instant // when it asked
 	asked uint64        // which one it was to ask: two may do so at the same time
+	heard clock.Instant // the latch opened while it listened; 0: it did not
 }
 
 func (s *Sim) newCounter(p *process) {
@@ -31,7 +32,7 @@ func (s *Sim) newCounter(p *process) {
 
 func (u *counter) rest() {
 	s := u.p.sim
-	u.busy, u.waits = false, ""
+	u.busy, u.waits, u.heard = false, "", 0
 	s.after(s.between(0, 2*time.Second), u.p, func() {
 		if !s.calm && !u.p.left {
 			u.busy = true
@@ -168,4 +169,46 @@ func (u *counter) told(what string, err error) {
 		s.fail("%s: %s says %v", u.name, what, err)
 	}
 	u.rest()
+}
+
+// openLatch opens the latch, and says so. Unless all is over, it may close it again at once.
+func (s *Sim) openLatch() {
+	if h := s.server.get(latch); h != nil && h.value != "" {
+		s.tell("the latch is opened")
+		at, channel, verb := s.keeps(s.server, latch), "redisson_countdownlatch__channel__{"+latch+"}", s.verb()
+		delete(s.server.keys, latch)
+		s.published(at, channel, verb)
+		if !s.calm && s.chance(2) {
+			s.tell("the latch is closed again")
+			s.server.keys[latch] = &hash{text: true, value: "2"}
+			s.say(at, channel, verb, "1")
+		}
+	}
+}
+
+// opened notes that the latch opens, perhaps for no time at all. Who has listened for long is told.
+func (s *Sim) opened() {
+	if s.counts == nil {
+		return
+	}
+	s.counts.was = s.now
+	for _, u := range s.counts.users {
+		listens := s.healthy() && s.cluster == nil && !u.p.dead && u.p.awake() && s.now.Sub(u.since) > wakeUp
+		if u.waits == latch && u.heard == 0 && listens {
+			u.heard = s.now
+		}
+	}
+}
+
+// checkOpened: who listened when the latch opened is told, though it may be closed again.
+func (s *Sim) checkOpened() {
+	for _, u := range s.counts.users {
+		switch {
+		case u.heard == 0:
+		case u.p.dead || !u.p.awake() || !s.healthy():
+			u.heard = 0
+		case s.now.Sub(u.heard) > wakeUp:
+			s.fail("%s has not heard that the latch opened %v ago", u.name, s.now.Sub(u.heard))
+		}
+	}
 }

@@ -31,7 +31,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 	clk := clock.System()
 	model := &server{keys: make(map[string]*hash), counters: make(map[string]int64), lines: make(map[string]*line), now: clk.Now}
 	messages := 0
-	model.published = func(string, string) int { messages++; return 0 }
+	model.published = func(string, string, string) int { messages++; return 0 }
 
 	draw := func(of ...string) string { return of[random.IntN(len(of))] }
 	owner := func() script.Owner {

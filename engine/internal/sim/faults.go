@@ -275,8 +275,16 @@ func (s *Sim) noteRobbed(name string, h *hash) {
 	}
 }
 
+// published sends the message of a client that wakes one waiter, or opens a latch.
 func (s *Sim) published(v *server, channel, verb string) (heard int) {
+	return s.say(v, channel, verb, "0")
+}
+
+func (s *Sim) say(v *server, channel, verb, message string) (heard int) {
 	name := nameOf(channel)
+	if name == latch && message == "0" {
+		s.opened()
+	}
 	if c := s.cluster; c != nil && c.sharded && c.slots[resp.SlotOf(name)].at != v {
 		s.unheard(name)
 	} else {
@@ -286,7 +294,7 @@ func (s *Sim) published(v *server, channel, verb string) (heard int) {
 		for _, x := range p.sites {
 			for _, n := range x.nodes {
 				if !p.dead && (n.server == v && s.cluster == nil || s.cluster != nil && s.cluster.hears(v, n.server, verb)) {
-					heard += n.pubsub.published(channel)
+					heard += n.pubsub.published(channel, message)
 				}
 			}
 		}

@@ -124,7 +124,7 @@ var mutants = []mutant{
 	{"internal/tally/answer.go", "\t\t\tt.giveBack(op.N)\n", "", "permits that are granted to nobody are given back"},
 	{"internal/tally/op.go", "\tif op.What == Release {\n", "\tif false {\n", "a release goes on without its caller"},
 	{"internal/tally/close.go", "\t\tp.revoke()\n", "\t\t_ = p\n", "Close gives permits back"},
-	{"internal/tally/wait.go", "\t\tt.act(t.wait.Message(), fx)\n", "\t\t_ = fx\n", "a message wakes the first who waits"},
+	{"internal/tally/wait.go", "\tt.act(t.wait.Message(), fx)\n", "\t\t_ = fx\n", "a message wakes the first who waits"},
 	{"internal/tally/wait.go", "\tif !t.skips && !t.Cmd.attempts {\n", "\tif false {\n", "when the first leaves the next one tries: it may want less"},
 	{"internal/tally/wait.go", "\t\tt.skips = false\n", "", "a turn that was skipped ends"},
 	{"internal/tally/tally.go", "\tif c.tooOld(t.Port.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
@@ -132,6 +132,8 @@ var mutants = []mutant{
 	// Latches.
 	{"internal/tally/answer.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},
 	{"internal/tally/answer.go", "\t\t\tt.tellAwaiting(nil, fx)\n", "", "who awaits a latch that is open is told"},
+	{"internal/tally/wait.go", "\t\tt.opened(fx)\n", "", "who listens is told that a latch was open, though it is closed again"},
+	{"internal/tally/wait.go", "op.no > t.heard", "false", "rare: who comes later is not told of an earlier opening"},
 	{"internal/tally/command.go", "\t\t\tt.askFor(t.wait.Ready() || len(c.Ops) > 0)\n", "\t\t\tt.askFor(len(c.Ops) > 0)\n", "who awaits a latch asks"},
 	{"internal/tally/op.go", "unsure := op.What == Release || op.taken && op.What != Acquire && !op.looks()", "unsure := op.What == Release", "who gives a CountDown up that is out is told that nobody knows"},
 	{"internal/tally/close.go", "\tfor op := range t.waiters.All() {\n\t\top.end(0, reason.ErrClosed, fx)\n\t}\n", "", "Close fails those who wait"},

@@ -28,7 +28,7 @@ func TestModelOfASemaphoreDoesWhatARealOneDoes(t *testing.T) {
 	clk := clock.System()
 	messages := 0
 	model := &server{semaphores: make(map[string]*semaphore), now: clk.Now}
-	model.published = func(string, string) int { messages++; return 0 }
+	model.published = func(string, string, string) int { messages++; return 0 }
 	keys := []string{"a", "b", "{c}"}
 	owner := func() script.Owner {
 		return script.Owner{Engine: keys[random.IntN(2)], ID: (1+random.Int64N(4))<<8 | random.Int64N(3)}

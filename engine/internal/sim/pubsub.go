@@ -70,7 +70,7 @@ func (b *pubsub) ask(sub *subscription) {
 			}
 		}
 		sub.life = life
-		b.deliver(sub, resp.Subscribed)
+		b.deliver(sub, resp.Subscribed, "")
 	})
 }
 
@@ -112,7 +112,7 @@ func (b *pubsub) drop(name string) {
 }
 
 // deliver has an event come to a channel, behind what is under way.
-func (b *pubsub) deliver(sub *subscription, event resp.ChannelEvent) {
+func (b *pubsub) deliver(sub *subscription, event resp.ChannelEvent, message string) {
 	s, life := b.p.sim, b.life
 	b.lastIn = max(b.lastIn, s.now.Add(s.latency()))
 	s.at(b.lastIn, b.p.process, func() {
@@ -120,15 +120,15 @@ func (b *pubsub) deliver(sub *subscription, event resp.ChannelEvent) {
 			return
 		}
 		sub.live = sub.live || event == resp.Subscribed
-		sub.channel.Handler().ChannelEvent(event, []byte("0"), nil)
+		sub.channel.Handler().ChannelEvent(event, []byte(message), nil)
 	})
 }
 
 // published sends a message to those that the server knows, and counts them.
-func (b *pubsub) published(channel string) (heard int) {
+func (b *pubsub) published(channel, message string) (heard int) {
 	for _, sub := range b.wanted {
 		if sub.name == channel && sub.life == b.life && b.up {
-			b.deliver(sub, resp.Message)
+			b.deliver(sub, resp.Message, message)
 			heard++
 		}
 	}

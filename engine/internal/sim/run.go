@@ -111,7 +111,7 @@ func (s *Sim) serve(n int) {
 
 func (s *Sim) newServer(name string) *server {
 	v := &server{keys: make(map[string]*hash), counters: make(map[string]int64), lines: make(map[string]*line), semaphores: make(map[string]*semaphore), now: s.time, name: name}
-	v.published = func(channel, verb string) int { return s.published(v, channel, verb) }
+	v.published = func(channel, verb, message string) int { return s.say(v, channel, verb, message) }
 	v.purged = s.purged
 	return v
 }

@@ -22,7 +22,7 @@ type server struct {
 	// purged is told of each owner that has lost its place in a queue.
 	purged func(key, owner string)
 	// published is told of each message, and how many hear it; nil: nobody is.
-	published func(channel, verb string) int
+	published func(channel, verb, message string) int
 	// counted is told of each command on a count that is executed; nil: nobody is.
 	counted func(key, mark string, ops, answers []string)
 	now     func() clock.Instant
@@ -348,9 +348,11 @@ func (v *server) state(key string, dst []byte) []byte {
 	return dst
 }
 
-func (v *server) announce(channel, verb string) (heard int) {
+func (v *server) announce(channel, verb string) (heard int) { return v.say(channel, verb, "0") }
+
+func (v *server) say(channel, verb, message string) (heard int) {
 	if verb != "" && v.published != nil {
-		heard = v.published(channel, verb)
+		heard = v.published(channel, verb, message)
 	}
 	return heard
 }

@@ -103,8 +103,8 @@ func (v *server) tally(keys, args []string, dst []byte) []byte {
 	if grown && count > 0 {
 		messages = append(messages, strconv.FormatInt(count, 10))
 	}
-	for range messages {
-		v.announce(channel, verb)
+	for _, message := range messages {
+		v.say(channel, verb, message)
 	}
 	return appendCodes(dst, said)
 }

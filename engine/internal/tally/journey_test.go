@@ -234,14 +234,14 @@ func TestNoMessageIsSleptOver(t *testing.T) {
 	l.ask("a", "a1")
 	l.answer(0)
 	l.wantSent("1 a1")
-	l.do(l.tally.Subscribed)
+	l.subscribed()
 	l.wantSent("2 a1")
-	l.do(l.tally.Announced) // while it is out
+	l.announce() // while it is out
 	l.answer(0)
 	l.wantSent("3 a1")
 	l.answer(0)
 	l.wantSent("")
-	l.do(l.tally.Announced)
+	l.announce()
 	l.wantSent("4 a1")
 	l.answer(0)
 	if sleeps := l.rings.Sub(l.now); sleeps > LookEvery || sleeps < LookEvery/2 {
@@ -326,7 +326,7 @@ func TestATurnEnds(t *testing.T) {
 	l.wantSent("")
 	l.ask("d", "t1") // it does not take that chance from others either
 	l.wantSent("")
-	l.do(l.tally.Announced)
+	l.announce()
 	l.wantSent("")
 	if skips := l.rings.Sub(l.now); skips > yieldMost {
 		t.Errorf("it skips for %v", skips)
@@ -396,7 +396,7 @@ func TestALatchAnswersAllWhoAwaitIt(t *testing.T) {
 	l.ask("d", "c")
 	l.wantSent("1 c0 v") // both in one round trip
 	l.answer(1, 1)
-	l.do(l.tally.Announced)
+	l.announce()
 	l.wantSent("0 v")
 	l.answer(0)
 	if b.settled != 1 || c.settled != 1 || c.why != nil {
@@ -542,7 +542,7 @@ func TestForbiddenChannelThatLingers(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
 	l.answer(0)
-	l.do(l.tally.Subscribed)
+	l.subscribed()
 	l.answer(1)
 	l.do(func(fx *Effects) { l.tally.Forbidden(errLab, fx) })
 	if l.rings != 0 {

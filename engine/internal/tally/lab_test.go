@@ -27,6 +27,7 @@ type lab struct {
 
 	rings, pauses, doubts clock.Instant // 0: not set
 	listens, unheard      bool
+	channels              int // asked for so far
 	idle                  int
 	unstalled             int
 
@@ -56,7 +57,7 @@ func (l *lab) Silence()                           { l.rings = 0 }
 func (l *lab) PauseUntil(at clock.Instant)        { l.pauses = at }
 func (l *lab) DoubtUntil(at clock.Instant)        { l.doubts = at }
 func (l *lab) Doubtless()                         { l.doubts = 0 }
-func (l *lab) Listen()                            { l.listens = true }
+func (l *lab) Listen()                            { l.listens = true; l.channels++ }
 func (l *lab) Unstalled()                         { l.unstalled++; l.stalled = false }
 func (l *lab) Unheard()                           { l.unheard = true }
 func (l *lab) Refused(why error, _ bool)          { l.refused = why }
@@ -196,6 +197,15 @@ func (l *lab) release(c *caller) *caller {
 	})
 	return r
 }
+
+// subscribed confirms what was asked for.
+func (l *lab) subscribed() {
+	l.t.Helper()
+	l.do(func(fx *Effects) { l.tally.Subscribed(true, fx) })
+}
+
+// announce has a message come that does not say that a latch is open.
+func (l *lab) announce() { l.t.Helper(); l.do(func(fx *Effects) { l.tally.Announced(false, fx) }) }
 
 func (l *lab) resume() {
 	l.t.Helper()

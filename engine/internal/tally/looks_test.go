@@ -42,7 +42,7 @@ func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 	}
 	last := l.pauses.Sub(l.now)
 	for number := 2; number < 6; number++ {
-		l.do(l.tally.Announced)
+		l.announce()
 		l.wantSent("0 v")
 		l.answer(2)
 		l.now = l.pauses
@@ -57,7 +57,7 @@ func TestLooksDoNotWaitForAServerThatRefusesWrites(t *testing.T) {
 			last = d
 		}
 	}
-	l.do(l.tally.Announced)
+	l.announce()
 	l.answer(0)
 	if b.settled != 1 {
 		t.Error("it awaits a latch that is open")

@@ -137,8 +137,8 @@ func conserves(t *testing.T, seed uint64) bool {
 		case what == 5 && l.rings != 0:
 			l.ring()
 		case what == 6 && l.listens:
-			events := []func(*Effects){l.tally.Subscribed, l.tally.Announced, l.tally.Cut, func(fx *Effects) { l.tally.Forbidden(errLab, fx) }}
-			l.do(events[random.IntN(len(events))])
+			events := []func(){l.subscribed, l.announce, func() { l.do(l.tally.Cut) }, func() { l.do(func(fx *Effects) { l.tally.Forbidden(errLab, fx) }) }}
+			events[random.IntN(len(events))]()
 		case what == 7 && len(late) > 0:
 			server.execute(late[0])
 			late = late[1:]

@@ -32,6 +32,7 @@ type Op struct {
 	tally *Tally // nil until it is admitted
 	place queue.Elem[*Op]
 	since uint64 // commands before it
+	no    uint64 // of those who wait
 	taken bool   // the command has it
 	ended bool   // it has its verdict
 }

@@ -37,7 +37,8 @@ type Port interface {
 	DoubtUntil(at clock.Instant)
 	Doubtless() // DoubtOver need not be called
 
-	// Listen subscribes to the channel of the name, Unlisten gives it up.
+	// Listen subscribes to the channel of the name. If it is confirmed already, the server is asked
+	// once more; the channel is heard meanwhile. Unlisten gives it up.
 	Listen()
 	Unlisten()
 

@@ -38,7 +38,7 @@ func TestWhoIsRefusedByAServerIsNotToldThatPermitsAreHeld(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
 	l.answer(0)
-	l.do(l.tally.Announced)
+	l.announce()
 	l.fail(machine.Busy)
 	l.ask("b", "v")
 	l.answer(3)

@@ -54,6 +54,9 @@ type Tally struct {
 	refusal  error  // why the server refuses for now
 	looks    bool   // what only looks is to be sent next, without the rest
 	sent     uint64 // commands so far
+	came     uint64 // waiters so far,
+	asked    uint64 // when the channel was asked for last,
+	heard    uint64 // and when what was confirmed was
 	refused  bool   // the latest command that tried has refused a waiter
 	Out      bool
 }
@@ -88,11 +91,18 @@ func (fx *Effects) Deliver() {
 func (t *Tally) Admit(op *Op, fx *Effects) {
 	op.tally, op.since = t, t.sent
 	t.Port.Counters().Pending++
-	if op.waits() && t.waiters.Len() == 0 {
-		t.stopLingering()
+	if op.waits() {
+		if t.waiters.Len() == 0 {
+			t.stopLingering()
+		}
+		t.came++
+		op.no = t.came
 	}
 	op.list().PushBack(&op.place)
 	t.GoOn(fx)
+	if op.waits() && t.wait.Listening() {
+		t.listen() // for this one, too
+	}
 }
 
 // First is the first that waits; nil if nobody does.

@@ -31,9 +31,31 @@ func (t *Tally) yield(o *Outcome) {
 	}
 }
 
+// listen subscribes, or has a latch ask for its channel once more: see opened.
 func (t *Tally) listen() {
-	if t.wait.Listen() {
+	last, _ := t.waiters.Back()
+	if t.wait.Listen() || last != nil && t.Kind == Latch && t.wait.Hears() && t.heard == t.asked && last.no > t.asked {
 		t.Port.Listen()
+		t.asked = t.came
+	}
+}
+
+// opened tells those who await a latch that it has reached zero: a message says so. A look at the
+// count could be too late for that:
+//
+//	count down   zero, message
+//	TrySetCount  closed again
+//	             the message is read; a look would find it closed
+//
+// A message may have been published before somebody began to wait, and be under way still. So it is
+// for those only whose own request for the channel was confirmed: what comes after the confirmation
+// was published after that.
+func (t *Tally) opened(fx *Effects) {
+	for op := range t.waiters.All() {
+		if op.no > t.heard {
+			return
+		}
+		op.end(0, nil, fx)
 	}
 }
 
@@ -88,18 +110,32 @@ func (t *Tally) Rang(fx *Effects) {
 	}
 }
 
-// Subscribed is called when the server has confirmed the subscription.
-func (t *Tally) Subscribed(fx *Effects) {
-	if t.wait.Listening() {
+// Subscribed is called when the server has confirmed the subscription. latest: the latest request
+// for it, by Listen.
+func (t *Tally) Subscribed(latest bool, fx *Effects) {
+	if !t.wait.Listening() {
+		return
+	}
+	if latest {
+		t.heard = t.asked
+	}
+	if !t.wait.Hears() { // else it was confirmed for one more, and nothing was missed
 		t.act(t.wait.Confirmed(), fx)
+	}
+	if t.wait.Listening() {
+		t.listen() // for those who came meanwhile
 	}
 }
 
-// Announced is called when a message has come over the channel.
-func (t *Tally) Announced(fx *Effects) {
-	if t.wait.Listening() {
-		t.act(t.wait.Message(), fx)
+// Announced is called when a message has come over the channel. zero: a latch has opened.
+func (t *Tally) Announced(zero bool, fx *Effects) {
+	if !t.wait.Listening() {
+		return
 	}
+	if zero && t.Kind == Latch {
+		t.opened(fx)
+	}
+	t.act(t.wait.Message(), fx)
 }
 
 // Cut is called when the connection of the channel was lost.

@@ -88,6 +88,16 @@ redis.call(ARGV[3], KEYS[2], ARGV[1])
 return 1`, []string{name, latchChannel(name)}, 1, n, verb(j.s, "PUBLISH")) == int64(1)
 }
 
+// reopenLatch counts a latch of one down, and sets it again, with nothing between.
+func (j redisson) reopenLatch(t testing.TB, name string, n int) {
+	t.Helper()
+	j.count(t, `
+redis.call('DEL', KEYS[1])
+redis.call(ARGV[3], KEYS[2], ARGV[1])
+redis.call('SET', KEYS[1], ARGV[2])
+redis.call(ARGV[3], KEYS[2], '1')`, []string{name, latchChannel(name)}, 0, n, verb(j.s, "PUBLISH"))
+}
+
 func (j redisson) deleteLatch(t testing.TB, name string) bool {
 	t.Helper()
 	return j.count(t, `

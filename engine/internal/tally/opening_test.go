@@ -1,0 +1,131 @@
+package tally
+
+import "testing"
+
+// open has a message come that says that the latch has opened. A look finds it closed again.
+func (l *lab) open() { l.t.Helper(); l.do(func(fx *Effects) { l.tally.Announced(true, fx) }) }
+
+// looked answers a look, if one is out: the latch is closed.
+func (l *lab) looked() {
+	l.t.Helper()
+	if l.tally.Cmd.out {
+		l.answer(1)
+	}
+}
+
+// awaits has somebody await the latch, which is closed.
+func (l *lab) awaits(name string) *caller {
+	l.t.Helper()
+	c := l.ask(name, "w")
+	l.looked()
+	return c
+}
+
+// confirm confirms the channel as it was asked for last.
+func (l *lab) confirm() { l.t.Helper(); l.subscribed(); l.looked() }
+
+func (l *lab) wantHeard(want string) {
+	l.t.Helper()
+	if got := l.heard(); got != want {
+		l.t.Fatalf("told: %q, want %q", got, want)
+	}
+}
+
+// A latch opens, and is closed before anybody looks. Who listens is told.
+func TestWhoListensIsToldOfALatchThatIsClosedAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	a, b := l.awaits("a"), l.awaits("b")
+	l.open() // before it listens, it may be an older message
+	l.looked()
+	l.wantHeard("")
+	l.confirm() // of what was asked for before b came
+	l.confirm()
+	l.announce()
+	l.looked()
+	l.wantHeard("")
+	l.open()
+	l.wantHeard("a b")
+	if a.why != nil || b.why != nil {
+		t.Errorf("%v, %v", a.why, b.why)
+	}
+}
+
+// A message may be under way when somebody comes. It is for those who listened before; the others have
+// the channel asked for once more, and are told of what comes after that.
+func TestWhoComesLaterIsNotToldOfAnEarlierOpening(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	l.awaits("a")
+	l.confirm()
+	l.awaits("b")
+	l.awaits("c") // while the channel is asked for, for b
+	if l.channels != 2 {
+		t.Fatalf("the channel was asked for %d times", l.channels)
+	}
+	l.open()
+	l.looked()
+	l.wantHeard("a")
+	l.took()
+	l.confirm()
+	l.wantSent("") // nothing was missed
+	if l.channels != 3 {
+		t.Fatalf("the channel was asked for %d times, once for c", l.channels)
+	}
+	l.open()
+	l.looked()
+	l.wantHeard("b")
+	l.confirm()
+	l.open()
+	l.wantHeard("c")
+	l.ring() // lingers no more
+	if l.listens {
+		t.Error("it listens still")
+	}
+}
+
+// The connection is lost while the channel is asked for once more. What is confirmed on the next one is
+// what was asked for.
+func TestAnOpeningAfterALostConnectionIsTold(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Latch)
+	l.awaits("a")
+	l.confirm()
+	l.awaits("b")
+	l.do(l.tally.Cut)
+	l.resume()
+	l.looked()
+	l.awaits("c")
+	l.do(func(fx *Effects) { l.tally.Subscribed(false, fx) }) // the former
+	l.looked()
+	l.open()
+	l.looked()
+	l.wantHeard("a")
+	l.confirm()
+	l.open()
+	l.looked()
+	l.wantHeard("b")
+	l.confirm()
+	l.open()
+	l.wantHeard("c")
+}
+
+// Waiters of a semaphore listen once.
+func TestASemaphoreAsksForItsChannelOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	for range 3 {
+		l.ask("a", "a1")
+		if l.tally.Cmd.out {
+			l.answer(0)
+		}
+		l.subscribed()
+		if l.tally.Cmd.out {
+			l.answer(0)
+		}
+	}
+	l.open()
+	if l.channels != 1 || l.heard() != "" {
+		t.Errorf("the channel was asked for %d times", l.channels)
+	}
+}
