@@ -9,38 +9,41 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// One lock on three servers that know nothing of each other. One of them dies.
 func ExampleRedLock() {
 	ctx := context.Background()
-	var locks, others []engine.Mutex
-	var kill func()
-	for range 3 {
-		server := startRedis()
-		defer server.Close()
-		kill = server.Close
-		for _, to := range []*[]engine.Mutex{&locks, &others} { // this process, and another
-			eng, err := engine.Open(ctx, server.URL())
+	a := startRedis() // stands in for redis://127.0.0.1:6379
+	defer a.Close()
+
+	b := startRedis() // stands in for redis://127.0.0.1:6380
+	defer b.Close()
+
+	c := startRedis() // stands in for redis://127.0.0.1:6381
+	defer c.Close()
+
+	// An engine for each server: those of this process, and of another.
+	var mine, theirs []engine.Mutex
+	for _, url := range []string{a.URL(), b.URL(), c.URL()} {
+		for _, locks := range []*[]engine.Mutex{&mine, &theirs} {
+			eng, err := engine.Open(ctx, url)
 			if err != nil {
 				log.Fatal(err)
 			}
 			defer eng.Close()
-			*to = append(*to, eng.Mutex("orders:42"))
+			*locks = append(*locks, eng.Mutex("orders:42"))
 		}
 	}
-	kill()
 
-	h, err := engine.RedLock(locks...).Lock(ctx)
+	h, err := engine.RedLock(mine...).Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(h, "is held at", len(h.Servers()))
+	fmt.Println(h, "has a majority:", len(h.Servers()) >= 2)
 
-	_, err = engine.RedLock(others...).TryLock(ctx)
-	fmt.Println("another gets it:", !errors.Is(err, engine.ErrHeld))
-
+	_, err = engine.RedLock(theirs...).TryLock(ctx)
+	fmt.Println("held by another:", errors.Is(err, engine.ErrHeld))
 	fmt.Println(h.Unlock(ctx))
 	// Output:
-	// QuorumHold("orders:42" on 3 servers) is held at 2
-	// another gets it: false
+	// QuorumHold("orders:42" on 3 servers) has a majority: true
+	// held by another: true
 	// <nil>
 }

@@ -64,7 +64,7 @@ func TestProgramsOfDocumentsAreExecutedExamples(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{
 		"README.md", "docs/mutex.md", "docs/fencing.md", "docs/fair.md", "docs/rw.md",
-		"docs/permits.md", "docs/semaphore.md", "docs/latch.md",
+		"docs/permits.md", "docs/semaphore.md", "docs/latch.md", "docs/many-locks.md",
 	} {
 		programs := programMark.FindAllStringSubmatch(readText(t, page), -1)
 		if len(programs) == 0 {
@@ -78,19 +78,27 @@ func TestProgramsOfDocumentsAreExecutedExamples(t *testing.T) {
 	}
 }
 
+// standIn is a server of an Example's own, in the place of one that runs.
+var standIn = regexp.MustCompile(`\t(\w+) := startRedis\(\) // stands in for (redis://\S+)\n\tdefer \w+\.Close\(\)\n\n`)
+
 // programOf is the program that an Example is, which is alone in its file.
 func programOf(t *testing.T, name, file string) string {
 	t.Helper()
-	for _, replace := range [][2]string{
-		{"package engine_test\n", "package main\n"},
-		{"func " + name + "() {", "func main() {"},
-		{"\tserver := startRedis() // stands in for redis://127.0.0.1:6379\n\tdefer server.Close()\n\n", ""},
-		{"server.URL()", `"redis://127.0.0.1:6379"`},
-	} {
-		if strings.Count(file, replace[0]) != 1 {
-			t.Fatalf("the file of %s does not have %q once", name, replace[0])
+	replace := func(old, by string) {
+		if strings.Count(file, old) != 1 {
+			t.Fatalf("the file of %s does not have %q once", name, old)
 		}
-		file = strings.Replace(file, replace[0], replace[1], 1)
+		file = strings.Replace(file, old, by, 1)
+	}
+	replace("package engine_test\n", "package main\n")
+	replace("func "+name+"() {", "func main() {")
+	servers := standIn.FindAllStringSubmatch(file, -1)
+	if len(servers) == 0 {
+		t.Fatalf("%s starts no server", name)
+	}
+	for _, server := range servers {
+		replace(server[0], "")
+		replace(server[1]+".URL()", `"`+server[2]+`"`)
 	}
 	program, output, _ := strings.Cut(file, "\t// Output:\n")
 	if output == "" {
