@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -92,26 +95,50 @@ func TestAHolderThatWasPausedCannotWrite(t *testing.T) {
 	}
 }
 
-// A token may write again: a hold may write more than once.
+// The first holder writes twice. When another has written, its token is refused.
 func Example() {
+	server, err := embedded.Start("")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("fencing-%d.db", os.Getpid()))
 	defer func() { _ = os.Remove(file) }()
 	accounts, err := openLedger(file)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer func() { _ = accounts.db.Close() }()
+
 	ctx := context.Background()
-	fmt.Println(accounts.set(ctx, "alice", 10, 7))
-	fmt.Println(accounts.set(ctx, "alice", 20, 7))
-	fmt.Println(accounts.set(ctx, "alice", 30, 8))
-	fmt.Println(accounts.set(ctx, "alice", 15, 7))
+	eng, err := engine.Open(ctx, server.URL())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = eng.Close() }()
+	lock := eng.FencedMutex("account:alice")
+	hold := func() *engine.FencedHold {
+		h, err := lock.Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return h
+	}
 	fmt.Println(accounts.balance(ctx, "alice"))
+	first := hold()
+	fmt.Println(accounts.set(ctx, "alice", 10, first.Token()))
+	fmt.Println(accounts.set(ctx, "alice", 20, first.Token()))
+	_ = first.Unlock(ctx) // or it was lost, and nobody has told the first
+	second := hold()
+	fmt.Println(accounts.set(ctx, "alice", 30, second.Token()))
+	fmt.Println(accounts.set(ctx, "alice", 15, first.Token()))
+	fmt.Println(accounts.balance(ctx, "alice"))
+	_ = second.Unlock(ctx)
 	// Output:
+	// 0 <nil>
 	// <nil>
 	// <nil>
 	// <nil>
-	// account alice, token 7: a later holder of the lock has written
+	// account alice, token 1: a later holder of the lock has written
 	// 30 <nil>
 }

@@ -33,12 +33,9 @@ func openLedger(file string) (*ledger, error) {
 
 // set writes a balance for the holder of a token. The condition is part of the UPDATE, so the
 // database decides in one step: asking first and writing then would leave a gap to be paused in.
-// The first write makes the row.
 func (l *ledger) set(ctx context.Context, account string, balance, token int64) error {
-	res, err := l.db.ExecContext(ctx, `
-		INSERT INTO accounts (name, balance, token) VALUES (?1, ?2, ?3)
-		ON CONFLICT (name) DO UPDATE SET balance = ?2, token = ?3 WHERE token <= ?3`,
-		account, balance, token)
+	res, err := l.db.ExecContext(ctx, `UPDATE accounts SET balance = ?1, token = ?2 WHERE name = ?3 AND token <= ?2`,
+		balance, token, account)
 	if err != nil {
 		return err
 	}
@@ -49,11 +46,11 @@ func (l *ledger) set(ctx context.Context, account string, balance, token int64) 
 	return err
 }
 
-// balance reads one; an account that is not there has none.
+// balance reads one. An account that is not there is made, with nothing in it: tokens are at least 1.
 func (l *ledger) balance(ctx context.Context, account string) (n int64, err error) {
-	err = l.db.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE name = ?`, account).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
+	_, err = l.db.ExecContext(ctx, `INSERT INTO accounts (name, balance, token) VALUES (?, 0, 0) ON CONFLICT DO NOTHING`, account)
+	if err == nil {
+		err = l.db.QueryRowContext(ctx, `SELECT balance FROM accounts WHERE name = ?`, account).Scan(&n)
 	}
 	return n, err
 }
