@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 )
 
 // What is one key on the server is one synchronizer: while an engine uses a name for one, it does
@@ -13,30 +15,32 @@ import (
 func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 	t.Parallel()
 	type use struct {
-		begin func(t *testing.T, e *Engine) (end func()) // takes something
-		ask   map[string]func(ctx context.Context, e *Engine) error
+		family string                                     // those of one share a name
+		begin  func(t *testing.T, e *Engine) (end func()) // takes something
+		ask    map[string]func(ctx context.Context, e *Engine) error
+	}
+	lock := func(family string, of func(e *Engine) Mutex) use {
+		return use{
+			family,
+			func(t *testing.T, e *Engine) func() {
+				h := mustLock(t, of(e))
+				return func() { mustUnlock(t, h) }
+			},
+			map[string]func(ctx context.Context, e *Engine) error{
+				"TryLock": func(ctx context.Context, e *Engine) error { return errOf(of(e).TryLock(ctx)) },
+				"Lock":    func(ctx context.Context, e *Engine) error { return errOf(of(e).Lock(ctx)) },
+			},
+		}
 	}
 	uses := map[string]use{
-		"mutex": {
-			func(t *testing.T, e *Engine) func() {
-				h := mustLock(t, e.Mutex("x"))
-				return func() { mustUnlock(t, h) }
-			},
-			map[string]func(ctx context.Context, e *Engine) error{
-				"TryLock": func(ctx context.Context, e *Engine) error { _, err := e.Mutex("x").TryLock(ctx); return err },
-				"Lock":    func(ctx context.Context, e *Engine) error { _, err := e.Mutex("x").Lock(ctx); return err },
-			},
-		},
-		"fair": {
-			func(t *testing.T, e *Engine) func() {
-				h := mustLock(t, e.FairMutex("x").Mutex)
-				return func() { mustUnlock(t, h) }
-			},
-			map[string]func(ctx context.Context, e *Engine) error{
-				"Lock": func(ctx context.Context, e *Engine) error { _, err := e.FairMutex("x").Lock(ctx); return err },
-			},
-		},
+		"mutex":  lock("hash", func(e *Engine) Mutex { return e.Mutex("x") }),
+		"spin":   lock("hash", func(e *Engine) Mutex { return e.SpinMutex("x").Mutex }),
+		"fenced": lock("hash", func(e *Engine) Mutex { return e.FencedMutex("x").Mutex }),
+		"fair":   lock("fair", func(e *Engine) Mutex { return e.FairMutex("x").Mutex }),
+		"reader": lock("read-write", func(e *Engine) Mutex { return e.RWMutex("x").Reader() }),
+		"writer": lock("read-write", func(e *Engine) Mutex { return e.RWMutex("x").Writer() }),
 		"semaphore": {
+			"semaphore",
 			func(t *testing.T, e *Engine) func() {
 				mustSet(t, e.Semaphore("x"), 3)
 				p := mustAcquire(t, e.Semaphore("x"), 1)
@@ -54,6 +58,7 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 			},
 		},
 		"latch": {
+			"latch",
 			func(t *testing.T, e *Engine) func() {
 				l := e.Latch("x")
 				if set, err := l.TrySetCount(ctxT(t), 1); !set || err != nil {
@@ -76,6 +81,7 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 			},
 		},
 		"permits": {
+			"permits",
 			func(t *testing.T, e *Engine) func() {
 				if err := e.PermitSemaphore("x").SetPermits(ctxT(t), 3); err != nil {
 					t.Fatal(err)
@@ -97,33 +103,36 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 			},
 		},
 	}
+	if len(uses) != kind.Count+2 { // and the Semaphore and the Latch
+		t.Fatalf("%d kinds of %d", len(uses), kind.Count+2)
+	}
 	for one, first := range uses {
 		t.Run(one, func(t *testing.T) {
 			t.Parallel()
 			s := server(t)
 			e := open(t, s.URL())
 			end := first.begin(t, e)
-			value := s.Do("DUMP", "x")
+			value, keys := s.Do("DUMP", "x"), s.Do("DBSIZE")
 			for other, second := range uses {
+				if second.family == first.family {
+					continue
+				}
 				for what, ask := range second.ask {
-					if other == one {
-						continue
-					}
 					if err := ask(ctxT(t), e); !errors.Is(err, ErrKind) {
 						t.Errorf("%s of a %s: %v", what, other, err)
 					}
 				}
 			}
-			if v := s.Do("DUMP", "x"); v != value {
-				t.Error("the key was changed")
+			if s.Do("DUMP", "x") != value || s.Do("DBSIZE") != keys {
+				t.Error("something was changed")
 			}
 			end()
 			// Then the name is free for others. What only lingers is in nobody's way.
-			s.Do("FLUSHALL")
-			if one != "semaphore" {
-				uses["semaphore"].begin(t, e)()
-			} else {
-				uses["latch"].begin(t, e)()
+			for _, second := range uses {
+				if second.family != first.family {
+					s.Do("FLUSHALL")
+					second.begin(t, e)()
+				}
 			}
 		})
 	}
