@@ -28,7 +28,13 @@ const maxLocks = 10_000
 // Lock tries all of them at the same time. If one is held by somebody else, it gives the
 // others back at once, waits for that one, and then tries the others again. So it never
 // waits while it holds one of them, and does not dead-lock with anybody, whatever the
-// order. It is not fair: under contention a large set may wait for a long time.
+// order. It is not fair: under contention a large set may wait for a long time, and one of
+// FairMutexes for ever, as each is taken only while nobody else queues for it, but for the one
+// that is waited for.
+//
+// Every lock that is a Mutex will do: that of a FairMutex, FencedMutex or SpinMutex, and a Reader
+// or a Writer. The whole has no fencing token. FencedMutex.Lock under MultiHold.Context re-enters
+// that lock, and has its token.
 //
 // There must be at least one lock and at most 10,000, all different and of one kind.
 // Otherwise the first call that needs them returns ErrInvalid. That two names on two engines
@@ -70,8 +76,8 @@ func Multi(locks ...Mutex) MultiLock {
 	return MultiLock{m}
 }
 
-// Many returns the locks of those names as one; see Multi. A name that is there twice counts
-// once.
+// Many returns the locks of those names as one, each of them a Mutex; see Multi, also for other
+// kinds of locks. A name that is there twice counts once.
 func (e *Engine) Many(names ...string) MultiLock {
 	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
 	locks := make([]Mutex, len(sorted))

@@ -231,8 +231,9 @@ func (s PermitSemaphore) Format(f fmt.State, verb rune) { redact.Format(f, verb,
 func (s PermitSemaphore) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // PermitHold is a Hold of permits that were taken together. Unlock gives them back, each of them
-// once, whatever becomes of connections. Extend is Redisson's updateLeaseTime. If one of them is
-// taken away, the hold is lost, and the others are given back.
+// once, whatever becomes of connections. Extend is Redisson's updateLeaseTime, which takes the
+// id of any holder's permit, too. If one of them is taken away, the hold is lost, and the others
+// are given back.
 type PermitHold struct{ *Hold }
 
 // IDs returns the ids of the permits, as Redisson has them: 32 hexadecimal digits each.

@@ -44,6 +44,10 @@ const maxServers = 100
 //     long as the longest lease, or write every command to its disk first (appendfsync
 //     always). Otherwise its vote may be given twice, and two may hold the lock.
 //
+// Every lock that is a Mutex will do: that of a FairMutex, FencedMutex or SpinMutex, and a Reader
+// or a Writer. But the order of FairMutexes is not that of the whole. And there is no fencing token:
+// each server counts its own, so they put the holds of the whole in no order.
+//
 // Give all processes the same address of a server. Contenders take turns in the order of the
 // addresses; if theirs differ, nothing is unsafe, but they get in each other's way.
 //
