@@ -28,12 +28,14 @@ type workload struct {
 
 var workloads = []workload{
 	{name: "mutex", java: "mutex", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.Mutex(n) })},
+	{name: "nonreentrant", java: "nonreentrant", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.Mutex(n) }, engine.NonReentrant())},
 	{name: "spin", java: "spin", pair: locking(func(e *engine.Engine, n string) engine.SpinMutex { return e.SpinMutex(n) })},
 	{name: "fair", java: "fair", pair: locking(func(e *engine.Engine, n string) engine.FairMutex { return e.FairMutex(n) })},
 	{name: "fenced", java: "fenced", pair: locking(func(e *engine.Engine, n string) engine.FencedMutex { return e.FencedMutex(n) }),
 		keys: func(_ *engine.Engine, n string) []string { return []string{"redisson_lock_token:{" + n + "}"} }},
 	{name: "writer", java: "writer", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.RWMutex(n).Writer() })},
 	{name: "reader", java: "reader", pair: reading},
+	{name: "multi", java: "multi", pair: locking(func(e *engine.Engine, n string) engine.MultiLock { return e.Many(n+":1", n+":2") })},
 	{name: "permit", java: "permit",
 		pair: func(e *engine.Engine, n string) func(context.Context) error {
 			s := e.PermitSemaphore(n)
@@ -90,11 +92,11 @@ type lock[H interface{ Unlock(context.Context) error }] interface {
 	Lock(ctx context.Context, opts ...engine.Option) (H, error)
 }
 
-func locking[L lock[H], H interface{ Unlock(context.Context) error }](of func(*engine.Engine, string) L) func(*engine.Engine, string) func(context.Context) error {
+func locking[L lock[H], H interface{ Unlock(context.Context) error }](of func(*engine.Engine, string) L, opts ...engine.Option) func(*engine.Engine, string) func(context.Context) error {
 	return func(e *engine.Engine, name string) func(context.Context) error {
 		l := of(e, name)
 		return func(ctx context.Context) error {
-			h, err := l.Lock(ctx)
+			h, err := l.Lock(ctx, opts...)
 			if err != nil {
 				return err
 			}

@@ -53,6 +53,8 @@ public final class Cost {
 
     private static final Map<String, Kind> KINDS = Map.ofEntries(
             entry("mutex", (c, name, n) -> locking(c.getLock(name))),
+            entry("nonreentrant", (c, name, n) -> locking(c.getNonReentrantLock(name))),
+            entry("multi", (c, name, n) -> locking(c.getMultiLock(c.getLock(name + ":1"), c.getLock(name + ":2")))),
             entry("spin", (c, name, n) -> locking(c.getSpinLock(name))),
             entry("fair", (c, name, n) -> locking(c.getFairLock(name))),
             entry("fenced", (c, name, n) -> locking(c.getFencedLock(name))),
