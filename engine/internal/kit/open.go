@@ -88,6 +88,12 @@ func OpenOn(t testing.TB, client func(*resp.Config), url string, change ...func(
 	return newWorld(clock.System(), func(*wheel.Config) {}, client).open(t, url, change)
 }
 
+// OpenAt is Open, with an engine that has the time of a clock.
+func OpenAt(t testing.TB, c clock.Clock, url string, change ...func(*engine.Config)) *engine.Engine {
+	t.Helper()
+	return newWorld(c, func(*wheel.Config) {}, func(*resp.Config) {}).open(t, url, change)
+}
+
 // Behind starts a server with a fault proxy in front, and an engine that goes
 // through the proxy.
 func Behind(t testing.TB, change ...func(*engine.Config)) (*redistest.Server, *faultproxy.Proxy, *engine.Engine) {

@@ -39,17 +39,55 @@ func everywhere(t *testing.T, test func(t *testing.T, on ground)) {
 // locker is the lock L of an engine, of one kind.
 type locker func(e *engine.Engine) engine.Mutex
 
-// everyLock runs the test everywhere, with each kind that is a plain lock to its users.
+// locks are the kinds that are a plain lock to their users.
+var locks = map[string]locker{
+	"Mutex":     func(e *engine.Engine) engine.Mutex { return e.Mutex("L") },
+	"SpinMutex": func(e *engine.Engine) engine.Mutex { return e.SpinMutex("L").Mutex },
+	"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex },
+}
+
+// everyLock runs the test everywhere, with each of these.
 func everyLock(t *testing.T, test func(t *testing.T, on ground, lock locker)) {
 	everywhere(t, func(t *testing.T, on ground) {
-		for name, lock := range map[string]locker{
-			"Mutex":     func(e *engine.Engine) engine.Mutex { return e.Mutex("L") },
-			"SpinMutex": func(e *engine.Engine) engine.Mutex { return e.SpinMutex("L").Mutex },
-			"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex },
-		} {
+		for name, lock := range locks {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				test(t, on, lock)
+			})
+		}
+	})
+}
+
+// contest is a kind of lock: one of it, one that waits for that, and what Redisson leaves there:
+// the fields of the hash, and the message of its end.
+type contest struct {
+	holds, waits     locker
+	fields           []string
+	channel, message string
+}
+
+// everyContest runs the test everywhere, with each kind of lock.
+func everyContest(t *testing.T, test func(t *testing.T, on ground, c contest)) {
+	reader := func(e *engine.Engine) engine.Mutex { return e.RWMutex("L").Reader() }
+	writer := func(e *engine.Engine) engine.Mutex { return e.RWMutex("L").Writer() }
+	fenced := func(e *engine.Engine) engine.Mutex { return e.FencedMutex("L").Mutex }
+	me := javaA + ":1"
+	plain := func(l locker) contest {
+		return contest{l, l, []string{me, "1"}, javaChannel("L"), "0"}
+	}
+	contests := map[string]contest{
+		"FencedMutex": plain(fenced),
+		"Reader":      {reader, writer, []string{"mode", "read", me, "1"}, "redisson_rwlock:{L}", "0"},
+		"Writer":      {writer, reader, []string{"mode", "write", me + ":write", "1"}, "redisson_rwlock:{L}", "1"},
+	}
+	for name, lock := range locks {
+		contests[name] = plain(lock)
+	}
+	everywhere(t, func(t *testing.T, on ground) {
+		for name, c := range contests {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, on, c)
 			})
 		}
 	})

@@ -13,41 +13,53 @@ import (
 // What can go wrong between two clients of these locks, where no other test shows it. The list is
 // docs/redisson.md.
 
-// A lock of Redisson's whose expiry somebody removed is held, though a TTL of -1 looks like none.
+// T3: a lock of Redisson's without an expiry is held, though a TTL of -1 looks like none.
 func TestLockWithoutAnExpiryIsHeld(t *testing.T) {
-	everyLock(t, func(t *testing.T, on ground, lock locker) {
+	everyContest(t, func(t *testing.T, on ground, c contest) {
 		s := on.server(t)
-		java, e := redisson{s, javaA}, kit.Open(t, s.URL())
-		java.mustTryLock(t, "L", 1, time.Minute)
-		if s.Do("PERSIST", "L") != int64(1) {
-			t.Fatal("the lock had no expiry")
-		}
-		if _, err := lock(e).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
+		e := kit.Open(t, s.URL())
+		s.Do(append([]string{"HSET", "L"}, c.fields...)...)
+		if _, err := c.waits(e).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("TryLock: %v", err)
 		}
-		next := lock(e).LockAsync(kit.Ctx(t))
+		next := c.waits(e).LockAsync(kit.Ctx(t))
 		kit.Eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 && e.Stats().InFlight == 0 })
-		java.mustUnlock(t, "L", 1, int64(1))
+		if ttl := s.Do("PTTL", "L"); ttl != int64(-1) {
+			t.Errorf("the lock has got an expiry: %v", ttl)
+		}
+		s.Do("DEL", "L")
+		s.Do(verb(s, "PUBLISH"), c.channel, c.message)
 		h, err := next.Await(kit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		kit.MustUnlock(t, h)
+		s.Do("DEL", "redisson_lock_token:{L}") // a counter of tokens stays
 		kit.Clean(t, s, e)
 	})
 }
 
-// A lock of ours whose expiry somebody removed has one again with its next renewal.
+// T3: a lock of ours whose expiry somebody removed has one again with its next renewal. A reader
+// has a second key.
 func TestExpiryThatWasRemovedComesBackWithARenewal(t *testing.T) {
-	everyLock(t, func(t *testing.T, on ground, lock locker) {
+	everyContest(t, func(t *testing.T, on ground, c contest) {
 		s := on.server(t)
 		e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
-		h := kit.MustLock(t, lock(e))
-		if s.Do("PERSIST", "L") != int64(1) {
-			t.Fatal("the lock had no expiry")
+		h := kit.MustLock(t, c.holds(e))
+		keys := []string{"L"}
+		if timeout := "{L}:" + h.Owner() + ":rwlock_timeout:1"; s.Do("EXISTS", timeout) == int64(1) {
+			keys = append(keys, timeout)
 		}
-		kit.Eventually(t, "it has an expiry", func() bool { return s.Do("PTTL", "L").(int64) > 0 })
+		for _, key := range keys {
+			if s.Do("PERSIST", key) != int64(1) {
+				t.Fatalf("%s had no expiry", key)
+			}
+		}
+		for _, key := range keys {
+			kit.Eventually(t, key+" has an expiry", func() bool { return s.Do("PTTL", key).(int64) > 0 })
+		}
 		kit.MustUnlock(t, h)
+		s.Do("DEL", "redisson_lock_token:{L}")
 		kit.Clean(t, s, e)
 	})
 }
