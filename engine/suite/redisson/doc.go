@@ -4,4 +4,139 @@
 // server. It needs a redis-server (see internal/redistest):
 //
 //	go test ./engine/suite/redisson
+//
+// # Traps
+//
+// What can go wrong between two clients of these locks has a number, which comments of tests name. This
+// is Pawl's side of each, and the tests that show it:
+//
+//	T1 messages are plain or sharded, as each process has decided
+//	    engine/suite/topology/sharded_wire_test.go:TestReleasesAreAnnouncedAndHeardAsTheModeSays
+//	    engine/suite/topology/sharded_wire_test.go:TestChangeOverToShardedMessages
+//	T2 a release without a message leaves others asleep
+//	    engine/suite/redisson/wire_test.go:TestReleaseOfPawlIsAnnouncedAsRedissonExpects
+//	    engine/suite/redisson/counts_test.go:TestAddPermitsWakesAWaiterThatNeedsTwo
+//	    engine/suite/redisson/counts_test.go:TestOneMessageOpensTheLatchForAll
+//	    engine/suite/redisson/permit_test.go:TestWaiterForTwoPermitsIsWoken
+//	T3 a lock without an expiry
+//	    engine/suite/redisson/traps_test.go:TestLockWithoutAnExpiryIsHeld
+//	    engine/suite/redisson/traps_test.go:TestExpiryThatWasRemovedComesBackWithARenewal
+//	T4 fields of the hash that Redisson does not know
+//	    engine/suite/redisson/traps_test.go:TestHashHasTheFieldsOfRedissonAndNoOther
+//	T5 messages are numbers
+//	    engine/suite/redisson/wire_test.go:TestRedissonsMessageWakesPawl
+//	    engine/suite/redisson/counts_test.go:TestAddPermitsWakesAWaiterThatNeedsTwo
+//	T6 a 0 wakes one thread, a 1 all readers
+//	    engine/suite/redisson/traps_test.go:TestMessagesOfAReadWriteLock
+//	T7 a script that is sent again counts twice
+//	    engine/suite/faults/acquire_test.go:TestAcquireWhoseReplyIsCutIsBurnedAndTheLockTakenAfresh
+//	    engine/suite/faults/release_test.go:TestUnlockWhoseReplyIsCutReleasesOnce
+//	    engine/suite/counts/history_test.go:TestNoPermitIsLostOrMade
+//	    engine/suite/counts/history_test.go:TestEveryCountDownCountsOnce
+//	T8 owners of one process
+//	    engine/suite/redisson/others_test.go:TestOwnerIsWhatAContextCarries
+//	    engine/reentry_test.go:TestGoroutinesUnderOneDoExcludeEachOther
+//	T9 a try that is cancelled in flight
+//	    engine/suite/redisson/catalogue_test.go:TestTryLockCancelledInFlightLeavesNoRenewedLock
+//	T10 one name as two kinds
+//	    engine/kind_test.go:TestANameIsUsedForOneKindAtATime
+//	    engine/rw_test.go:TestAnRWMutexAndAMutexOfOneName
+//	    engine/internal/script/script_test.go:TestEveryScriptRefusesAForeignTypeWithoutTouchingIt
+//	    engine/internal/script/tally_test.go:TestTallyOfWhatIsNoCount
+//	T11 every waiter of a spin lock polls
+//	    engine/suite/redisson/traps_test.go:TestSpinWaitersOfAnEngineAskAsOne
+//	T12 a lease of less than a millisecond
+//	    engine/internal/script/script_test.go:TestLeaseIsRoundedUpToTheMillisecond
+//	T13 clocks that are wrong
+//	    engine/suite/redisson/clock_test.go:TestAFairQueueDoesNotDependOnTheClocksOfItsProcesses
+//	    engine/suite/redisson/clock_test.go:TestPermitsDoNotDependOnTheClocksOfTheirProcesses
+//	    engine/suite/redisson/clock_test.go:TestNoCommandTellsTheServerTheTimeOfItsClient
+//	T14 scores of a fair queue
+//	    engine/suite/redisson/fair_test.go:TestScoresOfAFairQueueDoNotDrift
+//	    engine/internal/script/fair_test.go:TestFairServesTheHeadAndQueuesTheOthers
+//	T15 a head of a fair queue that leaves, or is dead
+//	    engine/suite/redisson/fair_test.go:TestAHeadThatLeavesWithoutAWordHoldsUpNobodyForLong
+//	    engine/suite/redisson/fair_test.go:TestAbandonedHeadsOfAFairQueueAreTakenOutByTime
+//	    engine/fair_test.go:TestADeadHeadHoldsUpNobodyForLong
+//	    engine/internal/script/fair_test.go:TestOneThatIsFarBehindAsksAgainWithinThreeSeconds
+//	T16 unlock of a lock that has expired
+//	    engine/suite/redisson/gone_test.go:TestUnlockOfALockThatHasExpiredFails
+//	T17 leases that a re-entry or an unlock shortens
+//	    engine/reentry_lease_test.go:TestReentryNeverShortensTheLease
+//	    engine/suite/redisson/catalogue_test.go:TestGivingBackReentriesLeavesTheLeaseAlone
+//	T18 leases, downgrade, upgrade and dead readers of a read-write lock
+//	    engine/suite/redisson/rw_test.go:TestAWritersReentryDoesNotAddItsLease
+//	    engine/suite/redisson/rw_test.go:TestReadersOfADeadProcessKeepAWriterOutForTheirLease
+//	    engine/rw_test.go:TestDowngradeLeavesNoMomentToAWriter
+//	    engine/rw_test.go:TestAReaderBesideItsWriter
+//	T19 a message between the refusal and the sleep
+//	    engine/suite/faults/wait_test.go:TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter
+//	T20 a reconnect
+//	    engine/suite/faults/wait_test.go:TestCutSubscriptionsComeBackAndEveryHeadTries
+//	    engine/suite/counts/outage_test.go:TestMessagesThatAreLostWithTheConnection
+//	    engine/suite/topology/moving_test.go:TestWaitersAreWokenAfterAPromotion
+//	T21 the holder of a lock that is gone; a shard that is dead
+//	    engine/suite/faults/renew_test.go:TestOneForeignKeyAmongManyRenewedCostsOneHold
+//	    engine/suite/topology/shard_test.go:TestDeadShardDelaysNoOtherRenewals
+//	T22 two kinds of one name, two channels
+//	    engine/suite/redisson/channels_test.go:TestAWaiterHearsTheChannelOfItsKind
+//	T23 forms of replies
+//	    engine/internal/drive/answer_test.go:TestAnswersAreReadForTheMachine
+//	    engine/badinput_test.go:TestScriptsAnsweredWithGarbage
+//	    resp/wire/codec_test.go:TestDecodeRefusesWhatIsNotRESP2
+//	T24 a count that is no number
+//	    engine/internal/script/tally_test.go:TestTallyOfWhatIsNoCount
+//	    engine/fenced_test.go:TestACounterThatCountsNothing
+//	T25 databases share channels
+//	    engine/suite/redisson/wire_test.go:TestDatabasesShareChannelsAndNotKeys
+//	T26 rights to keys and channels
+//	    engine/suite/topology/acl_test.go:TestTheDocumentedACLRuleIsEnoughAndNoMoreThanThat
+//	    engine/suite/topology/acl_test.go:TestTheDocumentedACLRuleOfAnRWMutexIsEnough
+//	    engine/suite/topology/acl_kinds_test.go:TestTheDocumentedACLRulesOfFairAndFencedLocksAreEnough
+//	    engine/suite/topology/acl_counts_test.go:TestTheDocumentedACLRulesOfCountsAreEnough
+//	T27 names and slots
+//	    engine/suite/redisson/wire_test.go:TestChannelFollowsRedissonsBraceRule
+//	    engine/suite/counts/cluster_test.go:TestNamesInACluster
+//	T28 replicas that are behind
+//	    engine/suite/topology/replica_test.go:TestNoReplicaIsAskedForAState
+//	T29 the unlock latches of Redisson
+//	    engine/suite/redisson/keys_test.go:TestKeysOfRedissonBesideALockAreLeftAlone
+//	T30 a latch that is deleted, or closed again at once
+//	    engine/latch_test.go:TestLatchThatIsDeletedIsNoticed
+//	    engine/suite/redisson/counts_test.go:TestALatchThatIsClosedAgainAtOnce
+//	    engine/suite/redisson/counts_test.go:TestCountsOfALatch
+//	T31 thousands of expired permits
+//	    engine/internal/script/permit_test.go:TestManyExpiredPermitsComeBack
+//	    engine/suite/redisson/permit_test.go:TestReleaseOfManyBesideExpiredOnes
+//	T32 a reader that leaves its writer and the writer's renewals
+//	    engine/suite/redisson/renewals_test.go:TestAReaderThatLeavesItsWriterStopsNoRenewal
+//	T33 a lock that is forced open or deleted
+//	    engine/suite/redisson/wire_test.go:TestForceUnlockByRedissonIsSurvived
+//	    engine/removal_test.go:TestDeletedLockIsLostAtTheNextRenewal
+//	    engine/suite/redisson/gone_test.go:TestDeletedFairOrFencedLockIsNoticed
+//	    engine/suite/redisson/gone_test.go:TestDeletedPermitsAreNoticed
+//	T34 renewals that are counted by calls
+//	    engine/suite/redisson/concurrency_test.go:TestHeldLockIsAlwaysRenewedAmidChurn
+//	T35 WAIT
+//	    engine/suite/durability/durability_test.go:TestGrantedLockIsOnTheReplicasThatWereAskedFor
+//	    resp/internal/durable/corners_test.go:TestGroupKeepsTheConnectionThatItBeganWith
+//	T36 too few replicas acknowledge
+//	    engine/suite/durability/durability_test.go:TestTooFewAcknowledgementsGiveTheLockBackOnce
+//	    engine/suite/durability/giveback_test.go:TestTooFewAcknowledgementsGiveEveryKindBackOnce
+//	    engine/suite/durability/giveback_test.go:TestADowngradeThatIsNotAcknowledgedLeavesTheWriter
+//	T37 renewals of a name that is locked again and again
+//	    engine/suite/redisson/renewals_test.go:TestChurnAddsNoRenewals
+//	T38 threads that queue for a few milliseconds only
+//	    engine/internal/script/fair_test.go:TestOneWhoseTimeIsOverIsTold
+//	    engine/suite/interop/fair_test.go:TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease
+//	    engine/fair_test.go:TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld
+//	T39 channels of a slot that moves
+//	    resp/sub_moves_test.go:TestChannelsThatComeAndGoWhileSlotsMove
+//	    engine/suite/topology/cluster_test.go:TestMigrationOfSlotsLosesNoLockAndNoWaiter
+//	    engine/suite/interop/moving_test.go:TestPlainChannelsSurviveTheMoveOfASlot
+//	T40 an unlock that fails
+//	    engine/suite/faults/release_test.go:TestUnlockThatNeverReachedTheServerIsRepeated
+//	    engine/suite/redisson/wire_test.go:TestChannelFollowsRedissonsBraceRule
+//	T41 a reader that leaves its writer and the writer's lease
+//	    engine/suite/redisson/traps_test.go:TestAReaderThatLeavesItsWriterKeepsTheLeaseOfThat
 package redisson
