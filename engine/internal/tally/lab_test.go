@@ -31,9 +31,10 @@ type lab struct {
 	idle                  int
 	unstalled             int
 
-	sent    []string // commands, as they were sent
-	stalled bool     // recovery has it
-	told    []string // names of callers, in order
+	sent     []string      // commands, as they were sent
+	outSince clock.Instant // when the last one was
+	stalled  bool          // recovery has it
+	told     []string      // names of callers, in order
 }
 
 func newLab(t *testing.T, k Kind) *lab {
@@ -108,7 +109,7 @@ func (l *lab) do(f func(fx *Effects)) {
 func (l *lab) finish(fx *Effects) {
 	l.t.Helper()
 	if fx.Send != nil {
-		l.sent = append(l.sent, l.written())
+		l.sent, l.outSince = append(l.sent, l.written()), l.now
 	}
 	if fx.Stalled != nil && !fx.Stalled.Out { // else recovery was told before that nobody wants it
 		if l.stalled {
@@ -181,7 +182,9 @@ func (l *lab) reply(o Outcome) {
 	if !l.tally.Cmd.out {
 		l.t.Fatal("nothing is out")
 	}
-	o.Sent, o.Now = l.now.Add(-time.Millisecond), l.now
+	if o.Now = l.now; o.Sent == 0 {
+		o.Sent = l.now.Add(-time.Millisecond)
+	}
 	l.do(func(fx *Effects) { l.tally.Replied(&o, fx) })
 }
 

@@ -1,12 +1,27 @@
 package tally
 
 import (
+	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+const (
+	// supply is how many permits there are, or the count of a latch.
+	supply = 5
+	// markFor is how long the server keeps a mark.
+	markFor = time.Minute
+	// unreadFor is how long a copy of a command may lie unread in the server, and how long a client
+	// waits for an answer.
+	unreadFor = 10 * time.Second
+	// nearly is an outage after which there is time for a repeat: a pause takes less than a second.
+	nearly = 49 * time.Second
 )
 
 // copies is a copy of a command that a server may execute.
@@ -14,17 +29,24 @@ type copies struct {
 	number uint64
 	ops    []byte // letters
 	n      []int64
+	due    clock.Instant // for one that lies unread: when the server reads it
 }
 
 // count is the server: the count, and the mark of one engine.
 type count struct {
-	value    int64
-	number   uint64
-	said     []int64
-	executed map[uint64]int
+	value  int64
+	number uint64
+	said   []int64
+	gone   clock.Instant // when the mark expires
+
+	answers  map[uint64][]int64 // to each command, when it was executed
+	repeated bool               // a command was executed once more
 }
 
-func (c *count) execute(cmd copies) (answers []int64, superseded bool) {
+func (c *count) execute(cmd copies, now clock.Instant) (answers []int64, superseded bool) {
+	if now >= c.gone {
+		c.number = 0
+	}
 	if cmd.number != 0 {
 		if cmd.number < c.number {
 			return nil, true
@@ -45,152 +67,353 @@ func (c *count) execute(cmd copies) (answers []int64, superseded bool) {
 			}
 		case 'r', 'p':
 			c.value += cmd.n[i]
+		case 'c':
+			c.value--
 		case 'v':
 			code = c.value
 		}
 		answers = append(answers, code)
 	}
 	if cmd.number != 0 {
-		c.number, c.said = cmd.number, answers
-		c.executed[cmd.number]++
+		c.number, c.said, c.gone = cmd.number, answers, now.Add(markFor)
+		c.repeated = c.repeated || c.answers[cmd.number] != nil
+		c.answers[cmd.number] = answers
 	}
 	return answers, false
 }
 
-// Whatever is lost, executed late or given up: as long as no doubt lasts too long, the permits
-// of the server and those that are held are as many as there were.
-func TestPermitsAreConserved(t *testing.T) {
-	t.Parallel()
-	for range 3000 {
-		seed := rand.Uint64()
-		if !conserves(t, seed) {
-			t.Fatalf("seed %d", seed)
+// history is what happens to a count in virtual time: calls, and outages of its server.
+type history struct {
+	*lab
+	random  *rand.Rand
+	longest time.Duration // an outage
+	calm    bool          // everybody gives back what they have, and there is no outage any more
+
+	server *count
+	back   clock.Instant // the end of the outage
+	outage time.Duration // how long it is
+	late   []copies      // that lie unread in the server
+	asked  []*caller
+
+	ran          bool     // the command that is out was executed, and its answer is lost
+	cmd          copies   // the command that was answered, or failed, last
+	unknown      []copies // those that were given up
+	downs        int64    // operations in commands that were answered, of a latch
+	known, maybe int64    // what those were told who counted down
+
+	doubt time.Duration // the longest that was answered
+}
+
+func newHistory(t *testing.T, k Kind, seed uint64, longest time.Duration) *history {
+	h := &history{lab: newLab(t, k), random: rand.New(rand.NewPCG(seed, 3)), longest: longest}
+	h.server = &count{value: supply, answers: make(map[uint64][]int64)}
+	return h
+}
+
+// written is a copy of the command that is out.
+func (h *history) written() (cmd copies) {
+	c := &h.tally.Cmd
+	cmd.number = c.Number
+	for _, op := range c.Ops {
+		cmd.ops, cmd.n = append(cmd.ops, op.Letter()), append(cmd.n, op.N)
+	}
+	if c.Asks {
+		cmd.ops, cmd.n = append(cmd.ops, 'v'), append(cmd.n, 0)
+	}
+	return cmd
+}
+
+func (h *history) away() bool { return h.now < h.back }
+
+// fall begins an outage. It lasts from the sending of the first command that it hits.
+func (h *history) fall() {
+	scale := []time.Duration{5 * time.Millisecond, time.Second, h.longest}[h.random.IntN(3)]
+	h.outage = time.Duration(h.random.Int64N(int64(scale)))
+	begins := h.now
+	if h.tally.Cmd.out {
+		begins = h.outSince
+	}
+	h.back = begins.Add(h.outage)
+}
+
+// fate is what becomes of the command that is out, if it is not on its way still.
+func (h *history) fate() {
+	h.cmd = h.written()
+	if h.away() {
+		switch what := h.random.IntN(6); {
+		case what == 0 || h.ran: // perhaps it never is executed
+			h.failed(machine.Unknown)
+		case what == 1: // executed later
+			h.cmd.due = max(h.now, h.outSince.Add(time.Duration(h.random.Int64N(int64(unreadFor)))))
+			h.late = append(h.late, h.cmd)
+			h.failed(machine.Unknown)
+		case what == 2:
+			h.failed(machine.NotSent)
+		case what == 3:
+			h.failed(machine.Busy)
+		case what == 4:
+			h.server.execute(h.cmd, h.now)
+			h.ran = true
+		}
+		return
+	}
+	answers, superseded := h.server.execute(h.cmd, h.now)
+	if h.tally.Cmd.doubt {
+		h.doubt = max(h.doubt, h.now.Sub(h.tally.Cmd.since))
+	}
+	if !superseded {
+		for _, what := range h.cmd.ops {
+			if what == 'c' {
+				h.downs++
+			}
+		}
+	}
+	h.over(Outcome{Answers: answers, Superseded: superseded})
+}
+
+func (h *history) failed(v machine.Verdict) { h.over(Outcome{Verdict: v, Err: errLab}) }
+
+func (h *history) over(o Outcome) {
+	h.ran, o.Sent = false, h.outSince
+	h.watch(func() { h.reply(o) })
+}
+
+// watch notes whether a command is given up.
+func (h *history) watch(do func()) {
+	before := h.counts.Unknown
+	do()
+	if h.counts.Unknown != before {
+		h.unknown = append(h.unknown, h.cmd)
+	}
+}
+
+// pass has time pass, and what is due happen.
+func (h *history) pass(d time.Duration) {
+	for end := h.now.Add(d); ; {
+		next := end
+		for _, at := range []clock.Instant{h.rings, h.pauses, h.doubts} {
+			if at != 0 {
+				next = min(next, at)
+			}
+		}
+		for _, cmd := range h.late {
+			next = min(next, cmd.due)
+		}
+		if h.tally.Cmd.out {
+			next = min(next, h.outSince.Add(unreadFor))
+		}
+		h.now = max(h.now, next)
+		switch {
+		case h.rings != 0 && h.rings <= h.now:
+			h.watch(h.ring)
+		case h.pauses != 0 && h.pauses <= h.now:
+			h.pauses = 0
+			h.watch(func() { h.do(h.tally.PauseOver) })
+		case h.doubts != 0 && h.doubts <= h.now:
+			h.doubts = 0
+			h.watch(func() { h.do(func(fx *Effects) { h.tally.DoubtOver(h.now, fx) }) })
+		case h.tally.Cmd.out && h.outSince.Add(unreadFor) <= h.now:
+			h.cmd = h.written()
+			h.failed(machine.Unknown)
+		case h.readLate():
+		default:
+			return
 		}
 	}
 }
 
-func conserves(t *testing.T, seed uint64) bool {
-	random := rand.New(rand.NewPCG(seed, 3))
-	l := newLab(t, Semaphore)
-	const permits = 5
-	server := &count{value: permits, executed: make(map[uint64]int)}
-	var late []copies // that are in a buffer
-	var asked []*caller
-	written := func() copies {
-		c := &l.tally.Cmd
-		cmd := copies{number: c.Number}
-		for _, op := range c.Ops {
-			cmd.ops, cmd.n = append(cmd.ops, op.Letter()), append(cmd.n, op.N)
-		}
-		return cmd
-	}
-	reply := func(calm bool) {
-		cmd := written()
-		switch random.IntN(6) {
-		case 0:
-			if !calm {
-				l.fail(machine.NotSent)
-				return
-			}
-		case 1:
-			if !calm { // never executed
-				l.fail(machine.Unknown)
-				return
-			}
-		case 2:
-			if !calm { // executed later
-				late = append(late, cmd)
-				l.fail(machine.Unknown)
-				return
-			}
-		case 3:
-			if !calm { // executed, and the answer is lost
-				server.execute(cmd)
-				l.fail(machine.Unknown)
-				return
-			}
-		case 4:
-			if !calm {
-				l.fail(machine.Busy)
-				return
-			}
-		}
-		answers, superseded := server.execute(cmd)
-		l.reply(Outcome{Answers: answers, Superseded: superseded})
-	}
-	held := func() (n int64) {
-		for p := range l.tally.held.All() {
-			n += p.N
-		}
-		return n
-	}
-	step := func(calm bool) bool {
-		l.now = l.now.Add(time.Duration(random.IntN(5)) * time.Millisecond)
-		switch what := random.IntN(10); {
-		case what < 3 && l.tally.Cmd.out:
-			reply(calm)
-		case what == 3 && l.stalled:
-			l.resume()
-		case what == 4 && l.pauses != 0:
-			l.pauses = 0
-			l.do(l.tally.PauseOver)
-		case what == 5 && l.rings != 0:
-			l.ring()
-		case what == 6 && l.listens:
-			events := []func(){l.subscribed, l.announce, func() { l.do(l.tally.Cut) }, func() { l.do(func(fx *Effects) { l.tally.Forbidden(errLab, fx) }) }}
-			events[random.IntN(len(events))]()
-		case what == 7 && len(late) > 0:
-			server.execute(late[0])
-			late = late[1:]
-		case what == 8 && len(asked) > 0:
-			i := random.IntN(len(asked))
-			c := asked[i]
-			switch {
-			case c.permits != nil && c.permits.Err() == nil && (calm || random.IntN(2) == 0):
-				asked = append(asked, l.release(c))
-			case c.settled == 0 && (calm && c.waits() || random.IntN(4) == 0):
-				l.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
-			case c.settled > 0 && (c.permits == nil || c.permits.Err() != nil):
-				asked = append(asked[:i], asked[i+1:]...)
-			}
-		case what == 9 && !calm:
-			if l.tally.Out {
-				fresh := &Tally{Port: l, Name: "n"}
-				l.tally, l.idle = fresh, 0
-			}
-			asked = append(asked, l.ask("x", []string{"a1", "a2", "a5", "t1", "t3", "v"}[random.IntN(6)]))
-		}
-		return !l.tally.Cmd.out && l.tally.held.Len() == 0 && len(asked) == 0 && len(late) == 0
-	}
-	for range 200 {
-		step(false)
-		if server.value < 0 || server.value+held() > permits {
-			t.Errorf("%d on the server, %d held", server.value, held())
-			return false
-		}
-		if v := l.tally.View(); !v.Out && !l.stalled && l.pauses == 0 && v.Calls+v.Tries > 0 && (!v.Skips || l.rings == 0) {
-			t.Errorf("nothing is sent, and nothing will be: %+v", v)
-			return false
-		}
-		if v := l.tally.View(); v.Waiters > 0 && !v.Out && !l.stalled && l.pauses == 0 && l.rings == 0 {
-			t.Errorf("a waiter sleeps for ever: %+v", v)
-			return false
-		}
-	}
-	for range 20_000 {
-		if step(true) && l.tally.Out {
-			break
-		}
-	}
-	if !l.tally.Out && l.sent != nil || server.value != permits {
-		t.Errorf("at rest the server has %d, %d are held, %+v, %d late, %d asked", server.value, held(), l.tally.View(), len(late), len(asked))
+// readLate has the server read a copy that is due.
+func (h *history) readLate() bool {
+	i := slices.IndexFunc(h.late, func(cmd copies) bool { return cmd.due <= h.now })
+	if i < 0 {
 		return false
 	}
-	for number, n := range server.executed {
-		if n != 1 {
-			t.Errorf("command %d was executed %d times", number, n)
+	h.server.execute(h.late[i], h.now)
+	h.late = slices.Delete(h.late, i, i+1)
+	return true
+}
+
+// step has something happen.
+func (h *history) step() {
+	if h.away() {
+		h.pass(min(h.back.Sub(h.now), time.Duration(h.random.Int64N(int64(h.outage/10+2)))))
+	} else {
+		h.pass(time.Duration(h.random.IntN(5)) * time.Millisecond)
+		if h.stalled {
+			h.watch(h.resume)
+		}
+	}
+	switch what := h.random.IntN(10); {
+	case what < 3 && h.tally.Cmd.out:
+		h.fate()
+	case what == 3 && h.stalled: // somebody tries, in vain
+		h.watch(h.resume)
+	case what == 4 && !h.calm && !h.away() && !h.tally.Cmd.doubt:
+		h.fall()
+	case what == 5 && h.rings != 0 && h.random.IntN(4) == 0:
+		h.watch(h.ring)
+	case what == 6 && h.listens:
+		events := []func(){h.subscribed, h.announce, func() { h.do(h.tally.Cut) }, func() { h.do(func(fx *Effects) { h.tally.Forbidden(errLab, fx) }) }}
+		h.watch(events[h.random.IntN(len(events))])
+	case what == 7 || what == 8:
+		h.call()
+	case what == 9 && !h.calm:
+		if h.tally.Out {
+			h.tally, h.idle = &Tally{Port: h.lab, Name: "n", Kind: h.tally.Kind}, 0
+		}
+		wants := []string{"a1", "a2", "a5", "t1", "t3", "v"}
+		if h.tally.Kind == Latch {
+			wants = []string{"c", "c", "v", "w"}
+		}
+		h.watch(func() { h.asked = append(h.asked, h.ask("x", wants[h.random.IntN(len(wants))])) })
+	}
+}
+
+// call has one who asked go on: release permits, give up, or go.
+func (h *history) call() {
+	if len(h.asked) == 0 {
+		return
+	}
+	i := h.random.IntN(len(h.asked))
+	c := h.asked[i]
+	switch {
+	case c.permits != nil && c.permits.Err() == nil:
+		if h.calm || h.random.IntN(2) == 0 {
+			h.watch(func() { h.asked = append(h.asked, h.release(c)) })
+		}
+	case c.settled == 0:
+		if h.calm && c.waits() || h.random.IntN(4) == 0 {
+			h.watch(func() { h.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) }) })
+		}
+	default:
+		h.asked = append(h.asked[:i], h.asked[i+1:]...)
+		switch {
+		case c.What == CountDown && c.why == nil:
+			h.known++
+		case c.What == CountDown && errors.Is(c.why, reason.ErrOutcomeUnknown):
+			h.maybe++
+		}
+	}
+}
+
+// runs has the history happen, and reports whether nothing was lost and nothing made, but for what
+// callers were told that nobody knows.
+func (h *history) runs() bool {
+	for range 200 {
+		h.step()
+		if h.made() || h.sleeps() {
 			return false
 		}
 	}
+	h.calm, h.back = true, min(h.back, h.now)
+	for n := 0; !h.atRest(); n++ {
+		if h.step(); n == 20_000 || h.made() {
+			h.t.Errorf("it does not come to rest: %+v, %d late, %d asked", h.tally.View(), len(h.late), len(h.asked))
+			return false
+		}
+	}
+	want := supply - h.downs
+	for _, cmd := range h.unknown {
+		want -= h.lost(cmd)
+	}
+	if h.server.value != want || h.server.repeated {
+		h.t.Errorf("the server has %d and not %d; a command was executed twice: %v", h.server.value, want, h.server.repeated)
+		return false
+	}
+	if downs := supply - h.server.value; h.tally.Kind == Latch && (downs < h.known || downs > h.known+h.maybe) {
+		h.t.Errorf("counted down by %d; by what callers were told: %d, and perhaps %d", downs, h.known, h.maybe)
+		return false
+	}
 	return true
+}
+
+// made reports whether there are more permits than there were.
+func (h *history) made() bool {
+	var held int64
+	for p := range h.tally.held.All() {
+		held += p.N
+	}
+	if h.tally.Kind == Semaphore && (h.server.value < 0 || h.server.value+held > supply) {
+		h.t.Errorf("%d on the server, %d held", h.server.value, held)
+		return true
+	}
+	return false
+}
+
+// sleeps reports whether somebody waits for something that will not happen.
+func (h *history) sleeps() bool {
+	v := h.tally.View()
+	if v.Out || h.stalled || h.pauses != 0 {
+		return false
+	}
+	switch {
+	case v.Calls+v.Tries > 0 && (!v.Skips || h.rings == 0):
+		h.t.Errorf("nothing is sent, and nothing will be: %+v", v)
+	case v.Waiters > 0 && h.rings == 0:
+		h.t.Errorf("a waiter sleeps for ever: %+v", v)
+	default:
+		return false
+	}
+	return true
+}
+
+func (h *history) atRest() bool {
+	return h.tally.Out && len(h.asked) == 0 && len(h.late) == 0
+}
+
+// lost is what a command that was given up has taken, or has not given back.
+func (h *history) lost(cmd copies) (n int64) {
+	answers := h.server.answers[cmd.number]
+	for i, what := range cmd.ops {
+		switch executed := answers != nil; {
+		case what == 'c' && executed:
+			n++
+		case (what == 'a' || what == 't') && executed && answers[i] == 1, what == 'r' && !executed:
+			n += cmd.n[i]
+		}
+	}
+	return n
+}
+
+// tell tells histories of each kind, and reports the longest doubt that an answer ended, and how many
+// commands were given up.
+func tell(t *testing.T, histories int, longest time.Duration) (doubt time.Duration, unknown uint64) {
+	t.Helper()
+	for kind := range Kind(Kinds) {
+		for range histories {
+			seed := rand.Uint64()
+			h := newHistory(t, kind, seed, longest)
+			if !h.runs() {
+				t.Fatalf("seed %d of kind %d", seed, kind)
+			}
+			doubt, unknown = max(doubt, h.doubt), unknown+h.counts.Unknown
+		}
+	}
+	return doubt, unknown
+}
+
+// Whatever an outage of less than 50 s has lost or executed late: after it the permits are as many as
+// before, each CountDown has counted once, and nobody is told that an outcome is unknown.
+func outagesNeitherLoseNorMake(t *testing.T, histories int) {
+	doubt, unknown := tell(t, histories, nearly)
+	if unknown != 0 {
+		t.Errorf("%d commands were given up", unknown)
+	}
+	if doubt < nearly*9/10 {
+		t.Errorf("no command was in doubt for more than %v", doubt)
+	}
+}
+
+func TestOutagesNeitherLoseNorMakePermits(t *testing.T) {
+	t.Parallel()
+	outagesNeitherLoseNorMake(t, 500)
+}
+
+// In a longer outage commands are given up. Each of them is executed once at most, and nothing but
+// what they are about is lost.
+func TestALongOutageLosesOnlyWhatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	if _, unknown := tell(t, 500, 200*time.Second); unknown == 0 {
+		t.Error("no command was given up")
+	}
 }

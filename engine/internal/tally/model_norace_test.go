@@ -1,0 +1,10 @@
+//go:build !race
+
+package tally
+
+import "testing"
+
+func TestTenThousandHistoriesOfOutagesNeitherLoseNorMakePermits(t *testing.T) {
+	t.Parallel()
+	outagesNeitherLoseNorMake(t, 10_000)
+}
