@@ -20,7 +20,7 @@ import (
 
 // stayApart waits while the keys of a slot are apart: for two or three leases, or for as long as
 // PAWL_APART says. .ci/full has a minute.
-func stayApart(t *testing.T) {
+func stayApart(t testing.TB) {
 	t.Helper()
 	long := 6 * time.Second
 	if s := os.Getenv("PAWL_APART"); s != "" {
@@ -32,6 +32,14 @@ func stayApart(t *testing.T) {
 	}
 	for began := time.Now(); time.Since(began) < long; {
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// wantPending fails the test unless a future waits still.
+func wantPending[T any](t testing.TB, what string, f *engine.Future[T]) {
+	t.Helper()
+	if _, err := f.Result(); !errors.Is(err, engine.ErrPending) {
+		t.Errorf("%s: %v", what, err)
 	}
 }
 
