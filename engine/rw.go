@@ -75,6 +75,9 @@ func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.Sta
 // renewal.) If the read lock was granted, but nobody knows whether the write lock was released
 // before ctx ended, that goes on in the background, as with Unlock, and Downgrade has succeeded.
 //
+// While a cluster moves the slot of the lock to another node, no reader is granted: Downgrade
+// fails at once with ErrUnavailable, and w is held as before. Call it again after the move.
+//
 // w must be a hold of this lock's Writer, and not a re-entry.
 func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold, error) {
 	if err := l.mayDowngrade(ctx, w); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -75,6 +76,68 @@ func TestReadersOutliveTheMigrationOfTheirSlot(t *testing.T) {
 			}
 			kit.MustUnlock(t, h)
 			at.Clean(t)
+		})
+	}
+}
+
+// A reader is granted only where all keys are at one node, and Downgrade is an attempt. So it fails
+// at once, the writer goes on as before, and it can be downgraded when the move has ended.
+func TestAWriterOutlivesTheMigrationOfItsSlotAndIsDowngradedLater(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		name  string
+		first func(key string) bool // these keys are moved first
+	}{
+		{"the hash stays", func(string) bool { return false }},
+		{"the hash has gone", func(string) bool { return true }},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			kit.Steady(t, func(t testing.TB) {
+				cluster := redistest.StartCluster(t, false)
+				at := kit.Clustered(cluster)
+				lease := kit.LeaseOf(3 * time.Second)
+				a, b := at.Open(t, lease), at.Open(t, lease)
+				l := a.RWMutex("x")
+				w := kit.MustLock(t, l.Writer())
+				waits := b.RWMutex("x").Reader().LockAsync(t.Context())
+				slot, from, to := leaving(t, cluster, "x")
+				cluster.MoveSome(slot, from, to, x.first)
+				refused := func() {
+					t.Helper()
+					began := pace.Now()
+					_, err := l.Downgrade(kit.Ctx(t), w)
+					if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, "TRYAGAIN") {
+						t.Errorf("Downgrade during the move: %v", err)
+					}
+					if d := began.Elapsed(); d > 2*time.Second {
+						t.Errorf("it failed after %v", d)
+					}
+				}
+
+				refused()
+				stayApart(t)
+				refused()
+				if w.Err() != nil {
+					t.Fatalf("the writer: %v", w.Err())
+				}
+				wantPending(t, "a reader beside a writer", waits)
+				cluster.EndMove(slot, from, to)
+				r, err := l.Downgrade(kit.Ctx(t), w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !errors.Is(w.Err(), engine.ErrReleased) || r.Err() != nil {
+					t.Errorf("the writer: %v; the reader: %v", w.Err(), r.Err())
+				}
+				beside, err := waits.Await(kit.Ctx(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				kit.MustUnlock(t, beside)
+				kit.MustUnlock(t, r)
+				at.Clean(t)
+			})
 		})
 	}
 }
