@@ -141,6 +141,11 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 	return a
 }
 
+// look asks how many there are.
+func (c counter) look(ctx context.Context, waits bool) *ask[int] {
+	return begin(ctx, c, request[int]{what: tally.Look, verdict: c.number}, waits)
+}
+
 // check checks everything before anything is asked.
 func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	switch c := a.count; {
@@ -240,6 +245,7 @@ func (a *ask[T]) Deliver() {
 
 func (a *ask[T]) executor() *executor.Executor { return &a.eng.exec }
 
+// abandon cancels who waits. What changes the count goes on: it cannot be taken back.
 func (a *ask[T]) abandon() {
 	if a.what == tally.Acquire || a.what == tally.Await {
 		a.Cancel(reason.Stop{Cause: reason.ErrAbandoned})

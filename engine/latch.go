@@ -31,7 +31,16 @@ func (l Latch) Name() string { return l.name }
 // that is closed as it is. As with Redisson, a count of 0 leaves a key: the latch is open then, and
 // no TrySetCount closes it before a CountDown has deleted the key.
 func (l Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	return begin(ctx, l.counter, request[bool]{what: tally.SetCount, n: n, verdict: l.yes}, true).await(ctx)
+	return l.trySetCount(ctx, n, true).await(ctx)
+}
+
+// TrySetCountAsync is TrySetCount without the waiting. It never blocks.
+func (l Latch) TrySetCountAsync(ctx context.Context, n int) *Future[bool] {
+	return &l.trySetCount(ctx, n, false).fut
+}
+
+func (l Latch) trySetCount(ctx context.Context, n int, waits bool) *ask[bool] {
+	return begin(ctx, l.counter, request[bool]{what: tally.SetCount, n: n, verdict: l.yes}, waits)
 }
 
 // CountDown counts down by one. At zero the latch opens, for everybody. It waits for the
@@ -40,14 +49,30 @@ func (l Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
 // Is ErrOutcomeUnknown, and the command is repeated in the background until there is an answer, or
 // for 50 s.
 func (l Latch) CountDown(ctx context.Context) error {
-	_, err := begin(ctx, l.counter, request[struct{}]{what: tally.CountDown, free: true, verdict: l.nothing}, true).await(ctx)
+	_, err := l.countDown(ctx, true).await(ctx)
 	return err
+}
+
+// CountDownAsync is CountDown without the waiting. It never blocks. Abandon takes nothing back,
+// and lets a command that is still to be sent be sent: end ctx to prevent that.
+//
+// No order is promised among operations that are under way at the same time. Await the future of
+// a TrySetCount before you count down.
+func (l Latch) CountDownAsync(ctx context.Context) *Future[struct{}] {
+	return &l.countDown(ctx, false).fut
+}
+
+func (l Latch) countDown(ctx context.Context, waits bool) *ask[struct{}] {
+	return begin(ctx, l.counter, request[struct{}]{what: tally.CountDown, free: true, verdict: l.nothing}, waits)
 }
 
 // Count returns the count: 0 if the latch is open.
 func (l Latch) Count(ctx context.Context) (int, error) {
-	return begin(ctx, l.counter, request[int]{what: tally.Look, verdict: l.number}, true).await(ctx)
+	return l.look(ctx, true).await(ctx)
 }
+
+// CountAsync is Count without the waiting. It never blocks.
+func (l Latch) CountAsync(ctx context.Context) *Future[int] { return &l.look(ctx, false).fut }
 
 // Await waits until the latch is open, as long as ctx lives, or as long as Wait allows; no
 // other option is for a latch. If it is closed still, the error Is ErrPending and has the

@@ -107,6 +107,7 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 		"AcquireAsync": func(ctx context.Context) { sem.AcquireAsync(ctx, 1) },
 		"Await":        func(ctx context.Context) { _ = latch.Await(ctx) },
 		"AwaitAsync":   func(ctx context.Context) { latch.AwaitAsync(ctx) },
+		"DrainAsync":   func(ctx context.Context) { sem.DrainAsync(ctx) },
 		"Lock":         func(ctx context.Context) { _, _ = m.Lock(ctx) },
 		"TryLock":      func(ctx context.Context) { _, _ = m.TryLock(ctx) },
 		"LockAsync":    func(ctx context.Context) { m.LockAsync(ctx) },

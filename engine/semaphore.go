@@ -26,6 +26,11 @@ import (
 //
 // While the server is out of reach, one command of a name may be in doubt. Other operations of
 // the name in this process wait behind it.
+//
+// The futures of SetPermitsAsync, AddPermitsAsync, AvailableAsync and DrainAsync end with their
+// context and Config.CommandTimeout, as the calls without Async do. Abandon does not stop them, and
+// takes nothing back: what they do to the count they do. No order is promised among operations
+// that are under way at the same time; await the first before you begin what must come after it.
 type Semaphore struct{ counter }
 
 // Semaphore returns the semaphore of that name. For the name the same is true as for a Mutex.
@@ -76,25 +81,53 @@ func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool)
 // SetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
 // leaves one that exists as it is.
 func (s Semaphore) SetPermits(ctx context.Context, n int) (bool, error) {
-	return begin(ctx, s.counter, request[bool]{what: tally.Set, n: n, verdict: s.yes}, true).await(ctx)
+	return s.setPermits(ctx, n, true).await(ctx)
+}
+
+// SetPermitsAsync is SetPermits without the waiting. It never blocks.
+func (s Semaphore) SetPermitsAsync(ctx context.Context, n int) *Future[bool] {
+	return &s.setPermits(ctx, n, false).fut
+}
+
+func (s Semaphore) setPermits(ctx context.Context, n int, waits bool) *ask[bool] {
+	return begin(ctx, s.counter, request[bool]{what: tally.Set, n: n, verdict: s.yes}, waits)
 }
 
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative.
 // It can have fewer than none then.
 func (s Semaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := begin(ctx, s.counter, request[struct{}]{what: tally.Add, n: delta, verdict: s.nothing}, true).await(ctx)
+	_, err := s.addPermits(ctx, delta, true).await(ctx)
 	return err
+}
+
+// AddPermitsAsync is AddPermits without the waiting. It never blocks.
+func (s Semaphore) AddPermitsAsync(ctx context.Context, delta int) *Future[struct{}] {
+	return &s.addPermits(ctx, delta, false).fut
+}
+
+func (s Semaphore) addPermits(ctx context.Context, delta int, waits bool) *ask[struct{}] {
+	return begin(ctx, s.counter, request[struct{}]{what: tally.Add, n: delta, verdict: s.nothing}, waits)
 }
 
 // Available returns how many permits there are to be had: none if the semaphore does not exist.
 func (s Semaphore) Available(ctx context.Context) (int, error) {
-	return begin(ctx, s.counter, request[int]{what: tally.Look, verdict: s.number}, true).await(ctx)
+	return s.look(ctx, true).await(ctx)
 }
+
+// AvailableAsync is Available without the waiting. It never blocks.
+func (s Semaphore) AvailableAsync(ctx context.Context) *Future[int] { return &s.look(ctx, false).fut }
 
 // Drain takes all permits that are to be had, and returns how many they were. Nobody has them
 // then: AddPermits gives them back.
 func (s Semaphore) Drain(ctx context.Context) (int, error) {
-	return begin(ctx, s.counter, request[int]{what: tally.Drain, verdict: s.number}, true).await(ctx)
+	return s.drain(ctx, true).await(ctx)
+}
+
+// DrainAsync is Drain without the waiting. It never blocks.
+func (s Semaphore) DrainAsync(ctx context.Context) *Future[int] { return &s.drain(ctx, false).fut }
+
+func (s Semaphore) drain(ctx context.Context, waits bool) *ask[int] {
+	return begin(ctx, s.counter, request[int]{what: tally.Drain, verdict: s.number}, waits)
 }
 
 // Permits are what an Acquire was granted. Give them back with Release, once, from any

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// started is a future of an operation, whatever its result is.
+type started struct {
+	await   func(context.Context) (any, error)
+	abandon func()
+}
+
+func begun[T any](f *Future[T]) started {
+	return started{func(ctx context.Context) (any, error) { v, err := f.Await(ctx); return v, err }, f.Abandon}
+}
+
+// pending reports whether it has no result yet.
+func (f started) pending() bool {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := f.await(over)
+	return errors.Is(err, ErrPending)
+}
+
+// operations are all that have a future and acquire nothing. Each has a key of its own.
+var operations = map[string]struct {
+	before, after string // the count
+	does          func(e *Engine, ctx context.Context, key string) started
+	want          string
+	looks         bool // it changes nothing
+	patient       bool // only its context ends it
+}{
+	"Latch.TrySetCount": {"", "3", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Latch(key).TrySetCountAsync(ctx, 3))
+	}, "true", false, false},
+	"Latch.CountDown": {"5", "4", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Latch(key).CountDownAsync(ctx))
+	}, "{}", false, true},
+	"Latch.Count": {"5", "5", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Latch(key).CountAsync(ctx))
+	}, "5", true, false},
+	"Semaphore.SetPermits": {"", "3", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Semaphore(key).SetPermitsAsync(ctx, 3))
+	}, "true", false, false},
+	"Semaphore.AddPermits": {"5", "3", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Semaphore(key).AddPermitsAsync(ctx, -2))
+	}, "{}", false, false},
+	"Semaphore.Available": {"5", "5", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Semaphore(key).AvailableAsync(ctx))
+	}, "5", true, false},
+	"Semaphore.Drain": {"5", "0", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Semaphore(key).DrainAsync(ctx))
+	}, "5", false, false},
+}
+
+// prepared is a server with what the operations find, and an engine.
+func prepared(t testing.TB, change ...func(*Config)) (*redistest.Server, *Engine) {
+	t.Helper()
+	s := server(t)
+	for key, op := range operations {
+		if op.before != "" {
+			s.Do("SET", key, op.before)
+		}
+	}
+	return s, open(t, s.URL(), append(change, func(c *Config) { c.CloseTimeout = 200 * time.Millisecond })...)
+}
+
+// startAll starts all of them.
+func startAll(ctx context.Context, e *Engine) map[string]started {
+	all := make(map[string]started)
+	for key, op := range operations {
+		all[key] = op.does(e, ctx, key)
+	}
+	return all
+}
+
+// wantResults fails the test unless each has had its result, and has been executed once.
+func wantResults(t testing.TB, s *redistest.Server, all map[string]started) {
+	t.Helper()
+	for key, f := range all {
+		op := operations[key]
+		if v, err := f.await(ctxT(t)); err != nil || fmt.Sprint(v) != op.want {
+			t.Errorf("%s: %v, %v; want %s", key, v, err, op.want)
+		}
+		wantCount(t, s, key, op.after)
+	}
+}
+
+func wantCount(t testing.TB, s *redistest.Server, key, want string) {
+	t.Helper()
+	if get := s.Do("GET", key); fmt.Sprint(get) != want {
+		t.Errorf("%s: the server has %v, want %s", key, get, want)
+	}
+}
+
+// patience is longer than a test takes.
+func patience(c *Config) { c.CommandTimeout = 5 * time.Minute }
+
+func TestFuturesOfOperationsHaveTheirResults(t *testing.T) {
+	t.Parallel()
+	s, e := prepared(t)
+	wantResults(t, s, startAll(ctxT(t), e))
+}
+
+func TestFuturesOfOperationsUnderAnEndedContextChangeNothing(t *testing.T) {
+	t.Parallel()
+	s, e := prepared(t)
+	why := errors.New("no more patience")
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	var none context.Context
+	for want, ctx := range map[error]context.Context{why: ended, ErrInvalid: none} {
+		for key, f := range startAll(ctx, e) {
+			if _, err := f.await(ctxT(t)); !errors.Is(err, want) || errors.Is(err, ErrOutcomeUnknown) {
+				t.Errorf("%s: %v, want %v", key, err, want)
+			}
+		}
+	}
+	for key, op := range operations {
+		wantCount(t, s, key, cmp.Or(op.before, "<nil>"))
+	}
+}
+
+// The server hangs: each call returns nevertheless, and its future ends with its context or with its
+// time. What may have been executed is said to be so.
+func TestFuturesOfOperationsDoNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	for what, timeout := range map[string]time.Duration{"its context ends": 5 * time.Minute, "its time is over": 300 * time.Millisecond} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s, e := prepared(t, func(c *Config) { c.CommandTimeout = timeout })
+			s.Stop()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			all := startAll(ctx, e)
+			for key, f := range all {
+				if timeout > limit && !f.pending() {
+					t.Errorf("%s is not pending", key)
+				}
+			}
+			ends := error(ErrUnavailable)
+			if timeout > limit {
+				cancel()
+				ends = context.Canceled
+			}
+			for key, f := range all {
+				op := operations[key]
+				if op.patient && timeout < limit {
+					if !f.pending() {
+						t.Errorf("%s has ended", key)
+					}
+					continue
+				}
+				_, err := f.await(ctxT(t))
+				if unknown := errors.Is(err, ErrOutcomeUnknown); unknown == op.looks || !unknown && !errors.Is(err, ends) {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+			s.Cont()
+		})
+	}
+}
+
+// What is abandoned goes on: nothing is taken back, and nothing is given back that was not taken.
+func TestAbandonedFuturesOfOperationsGoOn(t *testing.T) {
+	t.Parallel()
+	s, e := prepared(t, patience)
+	s.Stop()
+	all := startAll(context.Background(), e)
+	for key, f := range all {
+		f.abandon()
+		if !f.pending() {
+			t.Errorf("%s is not pending", key)
+		}
+	}
+	s.Cont()
+	wantResults(t, s, all)
+	for _, f := range all {
+		f.abandon() // what has its result
+	}
+	wantResults(t, s, all)
+	if n := e.Stats(); n.Held+n.Waiting > 0 || n.Released > 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Close ends what is pending: in a server that hangs, and while no server is to be had.
+func TestCloseEndsTheFuturesOfOperations(t *testing.T) {
+	t.Parallel()
+	for what, away := range map[string]func(*redistest.Server){"hangs": (*redistest.Server).Stop, "is away": (*redistest.Server).Kill} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s, e := prepared(t, patience)
+			away(s)
+			if what == "is away" {
+				eventually(t, "the connections are lost", func() bool { return !e.table.Client.LaneOf(0).Up() })
+			}
+			all := startAll(context.Background(), e)
+			for key, f := range all {
+				if !f.pending() {
+					t.Errorf("%s is not pending", key)
+				}
+			}
+			_ = e.Close() // its error is another's subject
+			for key, f := range all {
+				_, err := f.await(ctxT(t))
+				unknown := what == "hangs" && !operations[key].looks
+				if !errors.Is(err, ErrClosed) && !unknown || errors.Is(err, ErrOutcomeUnknown) != unknown {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+			for key, f := range startAll(context.Background(), e) {
+				if _, err := f.await(ctxT(t)); !errors.Is(err, ErrClosed) {
+					t.Errorf("%s of a closed engine: %v", key, err)
+				}
+			}
+			if what == "hangs" {
+				s.Cont()
+			}
+		})
+	}
+}
+
+// A value that is not of an engine has futures that call back, too.
+func TestFuturesOfOperationsOfZeroValuesAreInvalid(t *testing.T) {
+	t.Parallel()
+	told := make(chan error, 2)
+	ctx := ctxT(t)
+	Latch{}.CountDownAsync(ctx).OnComplete(func(_ struct{}, err error) { told <- err })
+	Semaphore{}.DrainAsync(ctx).OnComplete(func(_ int, err error) { told <- err })
+	for range cap(told) {
+		if err := receive(t, told); !errors.Is(err, ErrInvalid) {
+			t.Error(err)
+		}
+	}
+}
+
+// Not parallel: it counts the goroutines of the whole process.
+//
+// However many operations are pending, and while their common context ends, they cost no goroutine
+// each.
+func TestPendingFuturesOfOperationsCostNoGoroutines(t *testing.T) {
+	const n, few = 100, 20
+	s, e := prepared(t, patience)
+	s.Stop()
+	patient := ctxT(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	idle, created := runtime.NumGoroutine(), goroutinesCreated()
+	var all []started
+	for i := range n {
+		for kind, op := range operations {
+			all = append(all, op.does(e, ctx, fmt.Sprint(kind, i)))
+		}
+	}
+	if more := runtime.NumGoroutine() - idle; more > few {
+		t.Errorf("%d goroutines more while %d are pending", more, len(all))
+	}
+	cancel()
+	for _, f := range all {
+		if _, err := f.await(patient); !errors.Is(err, context.Canceled) {
+			t.Errorf("it did not end with its context: %v", err)
+		}
+	}
+	if more := goroutinesCreated() - created; more > uint64(len(all)/2) { // the runtime has some of its own
+		t.Errorf("%d goroutines were started for %d operations", more, len(all))
+	}
+	s.Cont()
+}
