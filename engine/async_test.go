@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,13 @@ func (f started) pending() bool {
 	return errors.Is(err, ErrPending)
 }
 
-// operations are all that have a future and acquire nothing. Each has a key of its own.
+const (
+	somePermit = "0123456789abcdef0123456789abcdef"
+	rawPermit  = "\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef"
+)
+
+// operations are all that have a future and acquire nothing. Each has a key of its own, which is
+// what before says, or a lock or a permit of somebody else's.
 var operations = map[string]struct {
 	before, after string // the count
 	does          func(e *Engine, ctx context.Context, key string) started
@@ -59,6 +64,36 @@ var operations = map[string]struct {
 	"Semaphore.Drain": {"5", "0", func(e *Engine, ctx context.Context, key string) started {
 		return begun(e.Semaphore(key).DrainAsync(ctx))
 	}, "5", false, false},
+	"PermitSemaphore.TrySetPermits": {"", "3", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.PermitSemaphore(key).TrySetPermitsAsync(ctx, 3))
+	}, "true", false, false},
+	"PermitSemaphore.SetPermits": {"5", "7", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.PermitSemaphore(key).SetPermitsAsync(ctx, 8)) // one is held
+	}, "{}", false, false},
+	"PermitSemaphore.AddPermits": {"5", "3", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.PermitSemaphore(key).AddPermitsAsync(ctx, -2))
+	}, "{}", false, false},
+	"PermitSemaphore.Available": {"5", "5", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.PermitSemaphore(key).AvailableAsync(ctx))
+	}, "5", true, false},
+	"PermitSemaphore.Acquired": {"5", "5", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.PermitSemaphore(key).AcquiredAsync(ctx))
+	}, "1", true, false},
+	"PermitSemaphore.Capacity": {"5", "5", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.PermitSemaphore(key).CapacityAsync(ctx))
+	}, "6", true, false},
+	"PermitSemaphore.ForceRelease": {"5", "6", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.PermitSemaphore(key).ForceReleaseAsync(ctx, somePermit))
+	}, "true", false, false},
+	"Mutex.State": {"lock", "1", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Mutex(key).StateAsync(ctx))
+	}, "{true false exclusive [{other:1 1}] -1ms}", true, false},
+	"RWMutex.State": {"lock", "1", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.RWMutex(key).StateAsync(ctx))
+	}, "{true false exclusive [{other:1 1}] -1ms}", true, false},
+	"Mutex.ForceUnlock": {"lock", "<nil>", func(e *Engine, ctx context.Context, key string) started {
+		return begun(e.Mutex(key).ForceUnlockAsync(ctx, IfHolder("other:1")))
+	}, "true", false, false},
 }
 
 // prepared is a server with what the operations find, and an engine.
@@ -66,8 +101,13 @@ func prepared(t testing.TB, change ...func(*Config)) (*redistest.Server, *Engine
 	t.Helper()
 	s := server(t)
 	for key, op := range operations {
-		if op.before != "" {
+		switch op.before {
+		case "":
+		case "lock":
+			s.Do("HSET", key, "other:1", "1")
+		default:
 			s.Do("SET", key, op.before)
+			s.Do("ZADD", "{"+key+"}:timeout", "99999999999999", rawPermit)
 		}
 	}
 	return s, open(t, s.URL(), append(change, func(c *Config) { c.CloseTimeout = 200 * time.Millisecond })...)
@@ -96,7 +136,11 @@ func wantResults(t testing.TB, s *redistest.Server, all map[string]started) {
 
 func wantCount(t testing.TB, s *redistest.Server, key, want string) {
 	t.Helper()
-	if get := s.Do("GET", key); fmt.Sprint(get) != want {
+	get := s.Do("GET", key)
+	if operations[key].before == "lock" {
+		get = s.Do("HGET", key, "other:1")
+	}
+	if fmt.Sprint(get) != want {
 		t.Errorf("%s: the server has %v, want %s", key, get, want)
 	}
 }
@@ -125,7 +169,11 @@ func TestFuturesOfOperationsUnderAnEndedContextChangeNothing(t *testing.T) {
 		}
 	}
 	for key, op := range operations {
-		wantCount(t, s, key, cmp.Or(op.before, "<nil>"))
+		if want := map[string]string{"": "<nil>", "lock": "1"}[op.before]; want != "" {
+			wantCount(t, s, key, want)
+		} else {
+			wantCount(t, s, key, op.before)
+		}
 	}
 }
 
@@ -163,6 +211,9 @@ func TestFuturesOfOperationsDoNotWaitForAServerThatHangs(t *testing.T) {
 				if unknown := errors.Is(err, ErrOutcomeUnknown); unknown == op.looks || !unknown && !errors.Is(err, ends) {
 					t.Errorf("%s: %v", key, err)
 				}
+			}
+			if n := e.inside().Many; n > 0 {
+				t.Errorf("%d are listed still", n)
 			}
 			s.Cont()
 		})
@@ -232,10 +283,12 @@ func TestCloseEndsTheFuturesOfOperations(t *testing.T) {
 // A value that is not of an engine has futures that call back, too.
 func TestFuturesOfOperationsOfZeroValuesAreInvalid(t *testing.T) {
 	t.Parallel()
-	told := make(chan error, 2)
+	told := make(chan error, 4)
 	ctx := ctxT(t)
 	Latch{}.CountDownAsync(ctx).OnComplete(func(_ struct{}, err error) { told <- err })
 	Semaphore{}.DrainAsync(ctx).OnComplete(func(_ int, err error) { told <- err })
+	PermitSemaphore{}.AddPermitsAsync(ctx, 1).OnComplete(func(_ struct{}, err error) { told <- err })
+	RWMutex{}.StateAsync(ctx).OnComplete(func(_ State, err error) { told <- err })
 	for range cap(told) {
 		if err := receive(t, told); !errors.Is(err, ErrInvalid) {
 			t.Error(err)

@@ -139,9 +139,9 @@
 //	n  joined with ErrNotAcquired      u  joined with ErrOutcomeUnknown
 //
 // Open stands for New and ParseURL, Try for TryLock, Async for the futures of LockAsync
-// and TryLockAsync, Do for TryDo, Unlock for UnlockAsync, Force for ForceUnlock, Err for
-// the cause of a Hold.Context. Await stands for everything that waits for futures; the
-// error of the future itself comes on top.
+// and TryLockAsync, Do for TryDo, Unlock for UnlockAsync, State for StateAsync, Force for
+// ForceUnlock and ForceUnlockAsync, Err for the cause of a Hold.Context. Await stands for
+// everything that waits for futures; the error of the future itself comes on top.
 //
 // The columns of a lock and its hold (Lock to Extend, Await and Err) are those of a MultiLock
 // and a QuorumLock, too. The error of a MultiLock is that of one of its locks; from Unlock and

@@ -141,9 +141,11 @@ func (e *Engine) wheelRebuilt(reason string) {
 // Ping checks that the server answers within Config.CommandTimeout, over an ordinary
 // connection. In a cluster it asks one of the nodes.
 func (e *Engine) Ping(ctx context.Context) error {
-	_, err := e.ask(ctx, 0, reads, func(dst []byte, _ resp.Form) []byte {
-		return wire.AppendCommand(dst, "PING")
-	})
+	_, err := pose(ctx, Mutex{home: &e.self}, inquiry[struct{}]{
+		how:     reads,
+		encode:  func(dst []byte, _ resp.Form) []byte { return wire.AppendCommand(dst, "PING") },
+		verdict: func(_ resp.Value, why error) (struct{}, error) { return struct{}{}, why },
+	}, true).answer(ctx)
 	return err
 }
 

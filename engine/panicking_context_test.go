@@ -108,6 +108,8 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 		"Await":        func(ctx context.Context) { _ = latch.Await(ctx) },
 		"AwaitAsync":   func(ctx context.Context) { latch.AwaitAsync(ctx) },
 		"DrainAsync":   func(ctx context.Context) { sem.DrainAsync(ctx) },
+		"ForceUnlock":  func(ctx context.Context) { _, _ = m.ForceUnlock(ctx) },
+		"StateAsync":   func(ctx context.Context) { m.StateAsync(ctx) },
 		"Lock":         func(ctx context.Context) { _, _ = m.Lock(ctx) },
 		"TryLock":      func(ctx context.Context) { _, _ = m.TryLock(ctx) },
 		"LockAsync":    func(ctx context.Context) { m.LockAsync(ctx) },

@@ -36,6 +36,11 @@ import (
 // permit is taken or given back at the moment when the two keys of a semaphore are on different
 // nodes, as its slot moves; they are renewed anyway.
 //
+// The futures of operations that acquire nothing (SetPermitsAsync, ForceReleaseAsync and so on) end
+// with their context and Config.CommandTimeout, as the calls without Async do. Abandon does not stop
+// them, and takes nothing back. No order is promised among operations that are under way at the same
+// time: await the first before you begin what must come after it.
+//
 // A PermitSemaphore is a small value without state of its own, and making one costs no I/O. The
 // zero PermitSemaphore is not usable: its methods return ErrInvalid.
 type PermitSemaphore struct{ m Mutex }
@@ -91,47 +96,86 @@ func (s PermitSemaphore) TryDo(ctx context.Context, n int, fn func(ctx context.C
 // leaves one that exists as it is. It is sent once: if its answer is lost, or does not come within
 // Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (s PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	if n < 0 {
-		return false, s.negative(n)
-	}
-	return s.set(ctx, script.TryPermits, n)
+	return s.trySetPermits(ctx, n, true).answer(ctx)
+}
+
+// TrySetPermitsAsync is TrySetPermits without the waiting. It never blocks.
+func (s PermitSemaphore) TrySetPermitsAsync(ctx context.Context, n int) *Future[bool] {
+	return &s.trySetPermits(ctx, n, false).fut
+}
+
+func (s PermitSemaphore) trySetPermits(ctx context.Context, n int, waits bool) *question[bool] {
+	return pose(ctx, s.m, inquiry[bool]{
+		how: writes, invalid: s.wrong(n, 0), encode: s.setting(script.TryPermits, n), verdict: s.m.changed,
+	}, waits)
 }
 
 // SetPermits has the semaphore have n permits in all, those that are held included. If more are
 // held, none is to be had until enough have come back. It is repeated until there is an answer, or
 // Config.CommandTimeout or ctx is over: then the error is ErrOutcomeUnknown if it was sent.
 func (s PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	if n < 0 {
-		return s.negative(n)
-	}
-	_, err := s.set(ctx, script.SetPermits, n)
+	_, err := s.setPermits(ctx, n, true).answer(ctx)
 	return err
+}
+
+// SetPermitsAsync is SetPermits without the waiting. It never blocks.
+func (s PermitSemaphore) SetPermitsAsync(ctx context.Context, n int) *Future[struct{}] {
+	return &s.setPermits(ctx, n, false).fut
+}
+
+func (s PermitSemaphore) setPermits(ctx context.Context, n int, waits bool) *question[struct{}] {
+	return pose(ctx, s.m, inquiry[struct{}]{
+		how: rewrites, invalid: s.wrong(n, 0), encode: s.setting(script.SetPermits, n), verdict: s.nothing,
+	}, waits)
 }
 
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative. It
 // cannot be repeated safely, so it is sent once, as TrySetPermits is.
 func (s PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := s.set(ctx, script.AddPermits, delta)
+	_, err := s.addPermits(ctx, delta, true).answer(ctx)
 	return err
+}
+
+// AddPermitsAsync is AddPermits without the waiting. It never blocks.
+func (s PermitSemaphore) AddPermitsAsync(ctx context.Context, delta int) *Future[struct{}] {
+	return &s.addPermits(ctx, delta, false).fut
+}
+
+func (s PermitSemaphore) addPermits(ctx context.Context, delta int, waits bool) *question[struct{}] {
+	return pose(ctx, s.m, inquiry[struct{}]{
+		how: writes, invalid: s.wrong(delta, math.MinInt32), encode: s.setting(script.AddPermits, delta), verdict: s.nothing,
+	}, waits)
 }
 
 // Available returns how many permits are to be had: fewer than none if there are fewer than
 // are held.
 func (s PermitSemaphore) Available(ctx context.Context) (int, error) {
-	available, _, err := s.count(ctx)
-	return available, err
+	return s.count(ctx, available, true).answer(ctx)
+}
+
+// AvailableAsync is Available without the waiting. It never blocks.
+func (s PermitSemaphore) AvailableAsync(ctx context.Context) *Future[int] {
+	return &s.count(ctx, available, false).fut
 }
 
 // Acquired returns how many permits are held, by anybody.
 func (s PermitSemaphore) Acquired(ctx context.Context) (int, error) {
-	_, acquired, err := s.count(ctx)
-	return acquired, err
+	return s.count(ctx, acquired, true).answer(ctx)
+}
+
+// AcquiredAsync is Acquired without the waiting. It never blocks.
+func (s PermitSemaphore) AcquiredAsync(ctx context.Context) *Future[int] {
+	return &s.count(ctx, acquired, false).fut
 }
 
 // Capacity returns how many permits there are in all, held or to be had: Redisson's getPermits.
 func (s PermitSemaphore) Capacity(ctx context.Context) (int, error) {
-	available, acquired, err := s.count(ctx)
-	return available + acquired, err
+	return s.count(ctx, capacity, true).answer(ctx)
+}
+
+// CapacityAsync is Capacity without the waiting. It never blocks.
+func (s PermitSemaphore) CapacityAsync(ctx context.Context) *Future[int] {
+	return &s.count(ctx, capacity, false).fut
 }
 
 // ForceRelease gives a permit back by its id, whether it is held here or elsewhere, and reports
@@ -140,83 +184,92 @@ func (s PermitSemaphore) Capacity(ctx context.Context) (int, error) {
 // lease is told when it unlocks or extends. If the answer is lost, the error is ErrOutcomeUnknown;
 // then call it again.
 func (s PermitSemaphore) ForceRelease(ctx context.Context, id string) (bool, error) {
+	return s.forceRelease(ctx, id, true).answer(ctx)
+}
+
+// ForceReleaseAsync is ForceRelease without the waiting. It never blocks.
+func (s PermitSemaphore) ForceReleaseAsync(ctx context.Context, id string) *Future[bool] {
+	return &s.forceRelease(ctx, id, false).fut
+}
+
+func (s PermitSemaphore) forceRelease(ctx context.Context, id string, waits bool) *question[bool] {
 	var raw script.PermitID
+	wrong := s.fits()
 	if n, err := hex.Decode(raw[:], []byte(id[:min(len(id), 2*len(raw))])); err != nil || n != len(raw) || len(id) != 2*len(raw) {
-		return false, s.m.about(reason.Invalid("%q is not the id of a permit: 32 hexadecimal digits", reason.Shorten(id)))
+		wrong = reason.Invalid("%q is not the id of a permit: 32 hexadecimal digits", reason.Shorten(id))
 	}
-	return s.change(ctx, writes, func(dst []byte, form resp.Form, c script.Channel) []byte {
-		return script.AppendPermitFree(dst, form, s.m.key.Name, []script.PermitID{raw}, c)
-	})
+	return pose(ctx, s.m, inquiry[bool]{
+		how: writes, invalid: wrong, verdict: s.m.changed,
+		encode: func(dst []byte, form resp.Form) []byte {
+			return script.AppendPermitFree(dst, form, s.m.key.Name, []script.PermitID{raw}, s.channel())
+		},
+	}, waits)
 }
 
-func (s PermitSemaphore) negative(n int) error {
-	return s.m.about(reason.Invalid("a number of permits (%d) must not be negative", n))
-}
-
-func (s PermitSemaphore) set(ctx context.Context, what string, n int) (bool, error) {
-	if n > math.MaxInt32 || n < math.MinInt32 {
-		return false, s.m.about(reason.Invalid("a number of permits (%d) must fit into 32 bits: Redisson has no more", n))
-	}
-	how := writes
-	if what == script.SetPermits {
-		how = rewrites
-	}
-	return s.change(ctx, how, func(dst []byte, form resp.Form, c script.Channel) []byte {
-		return script.AppendPermitSet(dst, form, s.m.key.Name, what, int64(n), c)
-	})
-}
-
-// change sends what changes the semaphore, and reports whether it did.
-func (s PermitSemaphore) change(ctx context.Context, how asking, encode func([]byte, resp.Form, script.Channel) []byte) (bool, error) {
-	v, err := s.ask(ctx, how, encode)
+// wrong is why n cannot be asked for, nil if it can.
+func (s PermitSemaphore) wrong(n, least int) error {
 	switch {
-	case err != nil:
-		return false, s.m.about(err)
-	case v.Kind != wire.KindInt:
-		return false, s.m.about(reason.Because(ErrOutcomeUnknown, drive.ErrReply))
-	case v.Int == script.Unheard:
-		s.m.engine().logUnheard(s.m.key.Name)
+	case n > math.MaxInt32 || n < math.MinInt32:
+		return reason.Invalid("a number of permits (%d) must fit into 32 bits: Redisson has no more", n)
+	case n < least:
+		return reason.Invalid("a number of permits (%d) must not be negative", n)
 	}
-	return v.Int == script.Done || v.Int == script.Unheard, nil
+	return s.fits()
 }
 
-func (s PermitSemaphore) count(ctx context.Context) (available, acquired int, err error) {
-	v, err := s.ask(ctx, reads, func(dst []byte, form resp.Form, c script.Channel) []byte {
-		return script.AppendPermitCount(dst, form, s.m.key.Name, c)
-	})
-	if err == nil && (v.Kind != wire.KindArray || v.Len() != 2) {
-		err = reason.Because(ErrWrongType, drive.ErrReply)
+// setting encodes what sets the number of permits.
+func (s PermitSemaphore) setting(what string, n int) func([]byte, resp.Form) []byte {
+	return func(dst []byte, form resp.Form) []byte {
+		return script.AppendPermitSet(dst, form, s.m.key.Name, what, int64(n), s.channel())
 	}
-	v.Each(func(i int, e resp.Value) bool {
-		if i == 0 {
-			available = int(e.Int)
-		} else {
-			acquired = int(e.Int)
-		}
-		return true
-	})
-	return available, acquired, s.m.about(err)
 }
 
-func (s PermitSemaphore) ask(ctx context.Context, how asking, encode func([]byte, resp.Form, script.Channel) []byte) (resp.Value, error) {
-	if err := s.m.usable(); err != nil {
-		return resp.Value{}, err
-	}
-	e := s.m.engine()
-	if !fits(e.table.Shard(s.m.route), s.m.key) {
-		return resp.Value{}, ErrKind
-	}
-	return e.ask(ctx, s.m.route, how, func(dst []byte, form resp.Form) []byte {
-		return encode(dst, form, e.table.Channel(s.m.key))
-	})
+// nothing is the verdict that has no more to say than whether there is an answer.
+func (s PermitSemaphore) nothing(v resp.Value, why error) (struct{}, error) {
+	_, err := s.m.changed(v, why)
+	return struct{}{}, err
 }
 
-// fits reports whether the name is not in use as something else. The server would take a Semaphore
-// for a PermitSemaphore: both are a number.
-func fits(sh *drive.Shard, k drive.Key) bool {
+// What a count is asked for.
+func available(free, _ int) int   { return free }
+func acquired(_, held int) int    { return held }
+func capacity(free, held int) int { return free + held }
+
+func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int, waits bool) *question[int] {
+	return pose(ctx, s.m, inquiry[int]{
+		how: reads, invalid: s.fits(),
+		encode: func(dst []byte, form resp.Form) []byte {
+			return script.AppendPermitCount(dst, form, s.m.key.Name, s.channel())
+		},
+		verdict: func(v resp.Value, why error) (int, error) {
+			if why == nil && (v.Kind != wire.KindArray || v.Len() != 2) {
+				why = reason.Because(ErrWrongType, drive.ErrReply)
+			}
+			if why != nil {
+				return 0, s.m.about(why)
+			}
+			var n [2]int
+			v.Each(func(i int, e resp.Value) bool { n[i] = int(e.Int); return true })
+			return of(n[0], n[1]), nil
+		},
+	}, waits)
+}
+
+func (s PermitSemaphore) channel() script.Channel { return s.m.engine().table.Channel(s.m.key) }
+
+// fits is ErrKind if the name is in use as something else. The server would take a Semaphore for a
+// PermitSemaphore: both are a number.
+func (s PermitSemaphore) fits() error {
+	if s.m.home == nil || s.m.err != nil { // which is said anyway
+		return nil
+	}
+	sh := s.m.engine().table.Shard(s.m.route)
 	sh.Lock()
 	defer sh.Unlock()
-	return sh.Fits(k)
+	if !sh.Fits(s.m.key) {
+		return ErrKind
+	}
+	return nil
 }
 
 // String returns the name: PermitSemaphore("orders").

@@ -64,6 +64,9 @@ func (l RWMutex) Writer() Mutex { return l.writer }
 // State is Mutex.State: Mode says whether the lock is read or written.
 func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.State(ctx) }
 
+// StateAsync is State without the waiting. It never blocks.
+func (l RWMutex) StateAsync(ctx context.Context) *Future[State] { return l.writer.StateAsync(ctx) }
+
 // Downgrade gives back a write lock and keeps a read lock, which it returns, without a moment in
 // between in which somebody else could write. Others that wait to read are woken. w ends as by
 // Unlock, with its contexts and its re-entries. The options are those of the read lock, but for

@@ -98,8 +98,8 @@ var mutants = []mutant{
 	{"internal/machine/hold_end.go", "\t\tx.extend.finish(h.extendable())\n", "", "the end of a hold ends its Extend"},
 	{"multi_hold.go", "one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience)", "one.err", "an Extend of several locks waits for all of them"},
 	{"quorum_hold.go", "\t\tif extended == q.Majority() {", "\t\tif extended == 1 {", "an Extend of a RedLock needs a majority"},
-	{"state.go", "\t\t\t\tif doubt = how != reads; how == writes {\n", "\t\t\t\tif doubt = how != reads; false {\n", "a ForceUnlock that may have been executed is not sent again"},
-	{"state.go", "\tif how != reads {\n\t\treturn true, cause\n\t}\n", "", "nobody knows whether a ForceUnlock without an answer was executed"},
+	{"question.go", "\tif q.how == writes {\n", "\tif false {\n", "a ForceUnlock that may have been executed is not sent again"},
+	{"question.go", "\t\tdoubt = doubt || q.how != reads\n", "", "nobody knows whether a ForceUnlock without an answer was executed"},
 	{"state.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int >= 0, nil", "ForceUnlock says whether there was a holder"},
 	{"state.go", "s.Mine || m.engine().owns(field)", "m.engine().owns(field) && i > 2", "State says whether a holder is of this engine"},
 	// Contexts of programs.

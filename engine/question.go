@@ -1,0 +1,272 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// inquiry is what a question asks for.
+type inquiry[T any] struct {
+	how     asking
+	invalid error // why it is not to be asked
+	encode  func(dst []byte, form resp.Form) []byte
+	// verdict makes a result of the answer, or of why there is none. It keeps nothing of v.
+	verdict func(v resp.Value, why error) (T, error)
+}
+
+// asking says what a question without an answer may have done, and whether it may be repeated.
+type asking uint8
+
+const (
+	reads    asking = iota // nothing; it may
+	writes                 // what it is for; it may not
+	rewrites               // what it is for; it may
+)
+
+// question is a command that stands outside the resources' order, and its future. While it has not
+// been sent, or may be repeated, it is tried again until Config.CommandTimeout.
+//
+//	posed --> asked --answered, or not to be repeated--> settled
+//	           | ^                                         ^
+//	  not sent | | after a pause                           |
+//	           v |                                         |
+//	         paused --its context or the time is over------+
+//
+// No other lock is taken under mu.
+type question[T any] struct {
+	many
+	inquiry[T]
+	route uint64
+	fut   Future[T]
+	ended <-chan struct{} // of a caller who waits: the Done of its context
+	again taskTimer       // the end of the pause
+
+	mu    sync.Mutex
+	stage questionStage
+	doubt bool          // it may have been executed
+	pause time.Duration // the next one
+	why   error         // it was not sent
+}
+
+type questionStage uint8
+
+const (
+	posed questionStage = iota
+	asked               // an answer will come
+	paused
+	settled
+)
+
+// pose begins to ask. It does not block. If nobody waits for the answer, the context ends the
+// question; a caller who waits looks at that himself.
+func pose[T any](ctx context.Context, m Mutex, i inquiry[T], waits bool) *question[T] {
+	q := &question[T]{inquiry: i, route: m.route, pause: 5 * time.Millisecond}
+	q.fut.source = q
+	if err := q.check(ctx, m); err != nil {
+		if q.home = new(Engine); m.home != nil { // a new one for its executor
+			q.home = m.engine()
+		}
+		q.fut.settle(q.verdict(resp.Value{}, err))
+		return q
+	}
+	if waits {
+		q.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
+	}
+	q.again.init(q.resume)
+	limit := options{wait: m.engine().cfg.CommandTimeout, waitGiven: true}
+	q.begin(ctx, q, []Mutex{m}, limit, !waits) // from here on it may be given up
+	q.send()
+	return q
+}
+
+func (q *question[T]) check(ctx context.Context, m Mutex) error {
+	switch {
+	case q.invalid != nil:
+		return q.invalid
+	case m.home == nil:
+		return errZeroMutex
+	case m.err != nil:
+		return m.err
+	case ctx == nil:
+		return reason.ErrNoContext
+	case ctx.Err() != nil:
+		return reason.Because(reason.NotAsked, context.Cause(ctx))
+	}
+	return nil
+}
+
+func (q *question[T]) send() {
+	if q.home.table.Closing() {
+		q.cancel(reason.Stop{Cause: ErrClosed})
+		return
+	}
+	q.mu.Lock()
+	wanted := q.stage != settled
+	if wanted {
+		q.stage = asked
+	}
+	q.mu.Unlock()
+	if wanted {
+		q.home.table.Client.Submit(q.route, q)
+	}
+}
+
+// AppendCommand implements resp.Request.
+func (q *question[T]) AppendCommand(dst []byte, form resp.Form) []byte { return q.encode(dst, form) }
+
+// Rank implements resp.PatientRequest.
+func (q *question[T]) Rank() resp.Rank { return resp.Later }
+
+// Wanted implements resp.PatientRequest.
+func (q *question[T]) Wanted() bool { return !q.over() }
+
+// Complete implements resp.Request.
+func (q *question[T]) Complete(r resp.Reply) {
+	switch drive.Classify(r.Err) {
+	case machine.Answered:
+		q.end(r.Value, nil)
+	case machine.WrongType:
+		q.end(resp.Value{}, reason.Because(ErrWrongType, r.Err))
+	case machine.Denied:
+		q.end(resp.Value{}, r.Err)
+	case machine.Unknown:
+		q.unanswered(r.Err)
+	case machine.NotSent, machine.Full, machine.Unwanted, machine.Shut, machine.Busy:
+		q.wait(r.Err)
+	}
+}
+
+// unanswered goes on after a try of which nobody knows what became.
+func (q *question[T]) unanswered(why error) {
+	q.mu.Lock()
+	q.doubt = q.doubt || q.how != reads
+	q.mu.Unlock()
+	if q.how == writes {
+		q.end(resp.Value{}, why)
+		return
+	}
+	q.wait(why)
+}
+
+// wait has it asked again in a moment.
+func (q *question[T]) wait(why error) {
+	q.mu.Lock()
+	if q.stage == settled {
+		q.mu.Unlock()
+		return
+	}
+	q.stage, q.why = paused, why
+	pause := q.pause
+	q.pause = min(2*pause, 100*time.Millisecond)
+	q.mu.Unlock()
+	if !q.list() { // nobody would end the pause
+		q.cancel(reason.Stop{Cause: ErrClosed})
+		return
+	}
+	q.home.table.Timers.Schedule(&q.again.timer, q.home.clock.Now().Add(pause))
+	if q.over() { // meanwhile: who ended it may have been here first
+		q.home.table.Timers.Cancel(&q.again.timer)
+	}
+}
+
+// resume ends a pause. From then on the answer ends it, also if the engine is being closed.
+func (q *question[T]) resume() {
+	q.unlist()
+	q.send()
+}
+
+// end gives it its answer, or why there will be none, unless it has been given up.
+func (q *question[T]) end(v resp.Value, why error) {
+	q.mu.Lock()
+	was, doubt := q.stage, q.doubt
+	q.stage = settled
+	q.mu.Unlock()
+	if was != settled {
+		q.settle(v, why, doubt)
+	}
+}
+
+// cancel implements manyTaker.
+func (q *question[T]) cancel(s reason.Stop) bool {
+	q.mu.Lock()
+	was, doubt, why := q.stage, q.doubt, q.why
+	q.stage = settled
+	q.mu.Unlock()
+	switch {
+	case was == settled:
+		return false
+	case was == asked:
+		doubt = doubt || q.how != reads
+		why = q.gaveUp(s.Cause)
+	case s.Cause == ErrClosed:
+		why = ErrClosed
+	case was == posed && s.Cause != nil:
+		why = reason.Because(reason.NotAsked, s.Cause)
+	default:
+		why = q.unavailable(why, s.Cause)
+	}
+	q.settle(resp.Value{}, why, doubt)
+	return true
+}
+
+// gaveUp is the error of one whose asker stopped waiting for the answer, for that cause, or because
+// the time was over.
+func (q *question[T]) gaveUp(cause error) error {
+	what := error(reason.NoAnswer)
+	if cause == nil {
+		what, cause = ErrUnavailable, reason.ErrPatience
+	}
+	if q.how != reads {
+		return cause
+	}
+	return reason.Because(what, cause)
+}
+
+// unavailable is the error of one that could not be asked before its asker stopped.
+func (q *question[T]) unavailable(why, cause error) error {
+	is := reason.Of(q.home.unavailable(q.route, why))
+	if cause != nil {
+		is = slices.Insert(slices.Clone(is), 1, cause)
+	}
+	return reason.Because(is...)
+}
+
+// settle tells the caller.
+func (q *question[T]) settle(v resp.Value, why error, doubt bool) {
+	q.finish()
+	q.home.table.Timers.Cancel(&q.again.timer)
+	if why != nil && doubt {
+		why = reason.Because(slices.Insert(slices.Clone(reason.Of(why)), 0, ErrOutcomeUnknown)...)
+	}
+	q.fut.settle(q.verdict(v, why))
+}
+
+// over implements manyTaker.
+func (q *question[T]) over() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stage == settled
+}
+
+// waitOver implements manyTaker.
+func (q *question[T]) waitOver() { q.cancel(reason.Stop{Late: true}) }
+
+// abandon and drop make it the source of its future. It holds nothing, and what it does is not
+// taken back.
+func (q *question[T]) abandon() {}
+func (q *question[T]) drop(T)   {}
+
+// answer is the synchronous half: it waits for the answer or for the context.
+func (q *question[T]) answer(ctx context.Context) (T, error) {
+	if !q.fut.complete.Load() {
+		q.await(ctx, q.ended, q.fut.Done(), q.fut.Abandon)
+	}
+	return q.fut.Result()
+}
