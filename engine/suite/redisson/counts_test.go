@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -260,13 +259,7 @@ func TestOnePermitExcludesRedissonToo(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
 		wantSet(t, kit.Open(t, srv.URL()).Semaphore("S"), 1, true)
-		var inside atomic.Int32
-		within := func() {
-			if inside.Add(1) != 1 {
-				t.Error("two have the permit")
-			}
-			inside.Add(-1)
-		}
+		one := section{s: srv, room: 1}
 		var all sync.WaitGroup
 		for range 3 {
 			e := kit.Open(t, srv.URL())
@@ -274,7 +267,7 @@ func TestOnePermitExcludesRedissonToo(t *testing.T) {
 				all.Go(func() {
 					for range 20 {
 						p := acquire(t, e.Semaphore("S"), 1)
-						within()
+						one.pass(t, 1)
 						release(t, p)
 					}
 				})
@@ -284,7 +277,7 @@ func TestOnePermitExcludesRedissonToo(t *testing.T) {
 			java := redisson{srv, javaA}
 			for done := 0; done < 20; {
 				if java.tryAcquire(t, "S", 1) {
-					within()
+					one.pass(t, 1)
 					java.releasePermits(t, "S", 1)
 					done++
 				}

@@ -3,7 +3,6 @@ package redisson
 import (
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,15 +85,7 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 		s := on.server(t)
 		e, j := kit.Open(t, s.URL()), redisson{s, javaA}
 		const each = 100
-		var inside atomic.Int32
-		sections := 0
-		guarded := func() {
-			if n := inside.Add(1); n != 1 {
-				t.Errorf("%d inside", n)
-			}
-			sections++
-			inside.Add(-1)
-		}
+		one := section{s: s, room: 1}
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			for range each {
@@ -103,7 +94,7 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				guarded()
+				one.pass(t, 1)
 				if err := h.Unlock(kit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
@@ -120,7 +111,7 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 				if !granted {
 					continue
 				}
-				guarded()
+				one.pass(t, 1)
 				done++
 				if err := j.multiUnlock(names, 1); err != nil {
 					t.Error(err)
@@ -129,8 +120,8 @@ func TestManyLocksBesideRedissonsMultiLock(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		if sections != 2*each {
-			t.Errorf("%d sections", sections)
+		if n := one.passed.Load(); n != 2*each {
+			t.Errorf("%d have passed, want %d", n, 2*each)
 		}
 		kit.Clean(t, s, e)
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -334,41 +333,30 @@ func TestReadersAndWritersAtRandomComplete(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL()), kit.Open(t, s.URL())}
-		var writing, reading, done atomic.Int32
-		var all sync.WaitGroup
-		for i := range 60 {
-			all.Go(func() {
+		const goroutines, each = 60, 8
+		all := section{s: s, room: goroutines} // for all who read, or for one who writes
+		var ended sync.WaitGroup
+		for i := range goroutines {
+			ended.Go(func() {
 				l := engines[i%len(engines)].RWMutex("L")
-				for range 8 {
-					var err error
+				for range each {
+					m, takes := l.Reader(), int64(1)
 					if rand.IntN(4) == 0 {
-						err = l.Writer().Do(kit.Ctx(t), func(context.Context, *engine.Hold) error {
-							if writing.Add(1) != 1 || reading.Load() != 0 {
-								t.Error("a writer is not alone")
-							}
-							writing.Add(-1)
-							return nil
-						})
-					} else {
-						err = l.Reader().Do(kit.Ctx(t), func(context.Context, *engine.Hold) error {
-							reading.Add(1)
-							if writing.Load() != 0 {
-								t.Error("a reader is beside a writer")
-							}
-							reading.Add(-1)
-							return nil
-						})
+						m, takes = l.Writer(), goroutines
 					}
+					err := m.Do(kit.Ctx(t), func(context.Context, *engine.Hold) error {
+						all.pass(t, takes)
+						return nil
+					})
 					if err != nil {
 						t.Error(err)
 					}
-					done.Add(1)
 				}
 			})
 		}
-		all.Wait()
-		if done.Load() != 480 {
-			t.Errorf("%d have completed", done.Load())
+		ended.Wait()
+		if n := all.passed.Load(); n != goroutines*each {
+			t.Errorf("%d have passed, want %d", n, goroutines*each)
 		}
 		kit.Clean(t, s, engines...)
 	})
