@@ -239,35 +239,6 @@ func TestForceUnlockFreesTheLockForEveryone(t *testing.T) {
 	})
 }
 
-// testExpire
-func TestLeaseEndsAndTheWaiterHasTheLock(t *testing.T) {
-	everyLock(t, func(t *testing.T, on ground, lock locker) {
-		kit.Steady(t, func(t testing.TB) {
-			s := on.server(t)
-			e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-			const lease = time.Second
-			start, used := time.Now(), pace.Now()
-			old := kit.MustLock(t, lock(e), engine.Lease(lease))
-			next := kit.MustLock(t, lock(other))
-			// A hold ends here by the margin sooner than on the server, and is then given back.
-			if d := time.Since(start); d < lease-kit.Margin(lease) || used.Elapsed() > lease+3*time.Second {
-				t.Errorf("granted %v after the lease of %v began", d, lease)
-			}
-			if err := old.Err(); !errors.Is(err, engine.ErrLost) {
-				t.Errorf("the old hold still is one: %v", err)
-			}
-			if err := old.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
-				t.Errorf("Unlock of the old hold: %v", err)
-			}
-			if st := state(t, lock(other)); !st.Mine {
-				t.Errorf("the new hold did not outlive that: %+v", st)
-			}
-			kit.MustUnlock(t, next)
-			kit.Clean(t, s, e, other)
-		})
-	})
-}
-
 // testRemainTimeToLive
 func TestTTLIsTheLeaseOrTheWatchdogs(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
@@ -287,46 +258,6 @@ func TestTTLIsTheLeaseOrTheWatchdogs(t *testing.T) {
 		}
 		kit.MustUnlock(t, h)
 		kit.Clean(t, s)
-	})
-}
-
-// testAutoExpire
-func TestLockOfAKilledProcessExpires(t *testing.T) {
-	everywhere(t, func(t *testing.T, on ground) {
-		const lease = 1500 * time.Millisecond
-		short := func(c *engine.Config) { c.Lease = lease }
-		if args := kit.PeerArgs(); len(args) == 1 {
-			kit.MustLock(t, kit.Open(t, args[0], short).Mutex("L"))
-			<-kit.Ctx(t).Done() // until it is killed
-			t.Fatal("not killed")
-		}
-		kit.Steady(t, func(t testing.TB) {
-			s := on.server(t)
-			p := kit.StartPeer(t, s.URL())
-			kit.Eventually(t, "the process holds the lock", func() bool { return len(kit.Fields(t, s, "L")) == 1 })
-			// It is renewed: after twice the lease the process has it still.
-			renewed := time.Now()
-			kit.Eventually(t, "two leases pass", func() bool {
-				if len(kit.Fields(t, s, "L")) != 1 {
-					t.Fatal("the lock was lost while its process lived")
-				}
-				return time.Since(renewed) > 2*lease
-			})
-			f := kit.Open(t, s.URL()).Mutex("L").LockAsync(kit.Ctx(t))
-			if err := p.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			killed := pace.Now()
-			h, err := f.Await(kit.Ctx(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := killed.Elapsed(); d > lease+3*time.Second {
-				t.Errorf("free %v after the process was killed", d)
-			}
-			kit.MustUnlock(t, h)
-			kit.Clean(t, s)
-		})
 	})
 }
 

@@ -50,7 +50,7 @@ func TestAFairQueueDoesNotDependOnTheClocksOfItsProcesses(t *testing.T) {
 		ahead, one := openWrong(t, off, s.URL(), of)
 		behind, other := openWrong(t, -off, s.URL(), of)
 		h := kit.MustLock(t, ahead.FairMutex("F").Mutex)
-		waits := line(t, s, 6, behind, ahead)
+		waits := line(t, s, 6, nil, behind, ahead)
 		scoresOf(t, s, room)
 		waits[2].Abandon()
 		fairQueued(t, s, 5)

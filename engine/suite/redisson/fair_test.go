@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -23,24 +23,25 @@ const (
 	fairTimeout = "redisson_lock_timeout:{F}"
 )
 
-func fairQueued(t *testing.T, s *redistest.Server, n int) {
+func fairQueued(t testing.TB, s *redistest.Server, n int) {
 	t.Helper()
 	kit.Eventually(t, fmt.Sprintf("%d are queued", n), func() bool { return s.Do("LLEN", fairQueue) == int64(n) })
 }
 
-// line has n requests in the queue of F, one after the other.
-func line(t *testing.T, s *redistest.Server, n int, engines ...*engine.Engine) (all []*engine.Future[*engine.Hold]) {
+// line has n more requests in the queue of F, one after the other.
+func line(t testing.TB, s *redistest.Server, n int, opts []engine.Option, engines ...*engine.Engine) (all []*engine.Future[*engine.Hold]) {
 	t.Helper()
+	before := int(s.Do("LLEN", fairQueue).(int64))
 	for i := range n {
-		all = append(all, engines[i%len(engines)].FairMutex("F").LockAsync(kit.Ctx(t)))
-		fairQueued(t, s, i+1)
+		all = append(all, engines[i%len(engines)].FairMutex("F").LockAsync(kit.Ctx(t), opts...))
+		fairQueued(t, s, before+i+1)
 	}
 	return all
 }
 
 // scoresOf fails the test unless each place in the queue is waited for until its turn, counted
 // from now: what is left of the lease, and the room of each up to it.
-func scoresOf(t *testing.T, s *redistest.Server, room time.Duration) {
+func scoresOf(t testing.TB, s *redistest.Server, room time.Duration) {
 	t.Helper()
 	clock := s.Do("TIME").([]any)
 	sec, _ := strconv.ParseInt(clock[0].(string), 10, 64)
@@ -58,29 +59,41 @@ func scoresOf(t *testing.T, s *redistest.Server, room time.Duration) {
 // testLeaseTimeout
 func TestFairOwnersAreServedInOrderByTheEndsOfLeases(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		s := on.server(t)
-		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		first := kit.MustLock(t, e.FairMutex("F").Mutex, engine.Lease(time.Second))
-		var order []int
-		done := make(chan struct{}, 3)
-		for i := range 3 {
-			[]*engine.Engine{other, e}[i%2].FairMutex("F").LockAsync(kit.Ctx(t), engine.Lease(time.Second)).OnComplete(func(h *engine.Hold, err error) {
+		kit.Steady(t, func(t testing.TB) {
+			s := on.server(t)
+			var owners []*engine.Engine // who has had the lock has gone
+			var networks []*faultproxy.Proxy
+			for range 4 {
+				e, network := mayGo(t, s)
+				owners, networks = append(owners, e), append(networks, network)
+			}
+			const lease = 1500 * time.Millisecond
+			start := begin(lease)
+			last := start
+			kit.MustLock(t, owners[0].FairMutex("F").Mutex, engine.Lease(lease))
+			networks[0].Down()
+			waits := line(t, s, 3, []engine.Option{engine.Lease(lease)}, owners[1:]...)
+			for i, f := range waits {
+				h, err := f.Await(kit.Ctx(t))
 				if err != nil {
-					t.Error(err)
+					t.Fatal(err)
 				}
-				order = append(order, i) // one at a time: a lease ends before the next begins
-				done <- struct{}{}
-			})
-			fairQueued(t, s, i+1)
-		}
-		<-first.Done()
-		for range 3 {
-			kit.Receive(t, done)
-		}
-		if !slices.IsSorted(order) {
-			t.Errorf("served in the order %v", order)
-		}
-		kit.Clean(t, s, e, other)
+				who := fmt.Sprint("waiter ", i)
+				start.notBefore(t, who)
+				last.notLong(t, who)
+				for j, later := range waits[i+1:] {
+					if _, err := later.Result(); err != engine.ErrPending {
+						t.Errorf("waiter %d has it before %d: %v", i+1+j, i, err)
+					}
+				}
+				start.lease, last = start.lease+lease, begin(lease)
+				if i == len(waits)-1 {
+					kit.MustUnlock(t, h)
+				}
+				networks[i+1].Down()
+			}
+			kit.Clean(t, s)
+		})
 	})
 }
 
@@ -120,7 +133,7 @@ func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
 		of := func(c *engine.Config) { c.FairWait = room }
 		e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
 		h := kit.MustLock(t, e.FairMutex("F").Mutex)
-		waits := line(t, s, 6, other, e)
+		waits := line(t, s, 6, nil, other, e)
 		scoresOf(t, s, room)
 		for n, i := range []int{2, 5, 0} { // the middle, the end, the head
 			waits[i].Abandon()
@@ -181,7 +194,7 @@ func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
 		h := kit.MustLock(t, e.FairMutex("F").Mutex)
 		ctx, cancel := context.WithCancel(kit.Ctx(t))
 		defer cancel()
-		waits := line(t, s, 1, e)
+		waits := line(t, s, 1, nil, e)
 		second := e.FairMutex("F").LockAsync(ctx)
 		fairQueued(t, s, 2)
 		owners := s.Do("LRANGE", fairQueue, "0", "-1").([]any)
@@ -275,26 +288,6 @@ func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 	})
 }
 
-// testAutoExpire: nobody renews the lock of a client that is gone.
-func TestTheFairLockOfADeadClientExpires(t *testing.T) {
-	everywhere(t, func(t *testing.T, on ground) {
-		s := on.server(t)
-		lease := 2 * time.Second
-		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = lease })
-		if v := s.Do("HSET", "F", "11111111-2222-4333-8444-555555555555:1", "1"); v != int64(1) {
-			t.Fatal(v)
-		}
-		s.Do("PEXPIRE", "F", fmt.Sprint(lease.Milliseconds()))
-		began := time.Now()
-		h := kit.MustLock(t, e.FairMutex("F").Mutex)
-		if d := time.Since(began); d < lease-100*time.Millisecond || d > lease+time.Second {
-			t.Errorf("the lock was free after %v, want %v", d, lease)
-		}
-		kit.MustUnlock(t, h)
-		kit.Clean(t, s, e)
-	})
-}
-
 // testUnlockFail: who does not hold it cannot unlock it while another does.
 func TestAnotherOwnerDoesNotUnlockAFairLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
@@ -326,7 +319,7 @@ func TestFairOwnersOfManyInstancesAreServedInOrder(t *testing.T) {
 			engines = append(engines, kit.Open(t, s.URL()))
 		}
 		first := kit.MustLock(t, engines[0].FairMutex("F").Mutex)
-		waiters := line(t, s, 16, engines...)
+		waiters := line(t, s, 16, nil, engines...)
 		kit.MustUnlock(t, first)
 		for i, f := range waiters {
 			h, err := f.Await(kit.Ctx(t))
