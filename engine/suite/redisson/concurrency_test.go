@@ -22,6 +22,7 @@ func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 			const lease = 3 * time.Second
 			e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Lease = lease })
 			const goroutines, cycles = 16, 60
+			least := leastPTTL(t, s, "L")
 			var grants atomic.Int64
 			var all sync.WaitGroup
 			for range goroutines {
@@ -51,9 +52,41 @@ func TestHeldLockIsAlwaysRenewedAmidChurn(t *testing.T) {
 			if n := grants.Load(); n != goroutines*cycles {
 				t.Errorf("%d grants", n)
 			}
+			if left := least(); left < lease/3 || left > lease { // it is renewed after a third
+				t.Errorf("the least that was left of the lease of %v while it was held is %v", lease, left)
+			}
 			kit.Clean(t, s, e)
 		})
 	})
+}
+
+// leastPTTL watches a key until the function is called that it returns. That says how long the
+// server would have kept it, at the least, while it was there.
+func leastPTTL(t testing.TB, s *redistest.Server, key string) func() time.Duration {
+	t.Helper()
+	over, least := make(chan struct{}), time.Hour
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		for kit.Pause(over, 5*time.Millisecond) {
+			v, err := s.Process.Do("PTTL", key)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if ms := v.(int64); ms != -2 {
+				least = min(least, time.Duration(ms)*time.Millisecond)
+			}
+		}
+	})
+	stop := sync.OnceFunc(func() {
+		close(over)
+		watch.Wait()
+	})
+	t.Cleanup(stop) // also if the test ends before it asks
+	return func() time.Duration {
+		stop()
+		return least
+	}
 }
 
 // testConcurrency_SingleInstance, testConcurrency_MultiInstance,
