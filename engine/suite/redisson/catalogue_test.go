@@ -3,6 +3,7 @@ package redisson
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // The tests of Redisson's RedissonLockTest, as they read for Pawl: an owner is an
@@ -341,7 +343,7 @@ func TestUnlockByAFormerOwnerFailsAndHarmsNobody(t *testing.T) {
 	})
 }
 
-// testLockUnlock, testInCluster, testLockFailoverInCluster (failovers are in engine/suite/topology)
+// testLockUnlock (failovers are in engine/suite/topology)
 func TestLockAndUnlockCanBeRepeated(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
@@ -357,6 +359,49 @@ func TestLockAndUnlockCanBeRepeated(t *testing.T) {
 		}
 		kit.Clean(t, s)
 	})
+}
+
+// testInCluster, testLockFailoverInCluster, on three nodes
+func TestLocksOnEveryNodeOfACluster(t *testing.T) {
+	t.Parallel()
+	at := kit.Clustered(redistest.StartCluster(t, false))
+	e, other := at.Open(t), at.Open(t)
+	for kind, lock := range map[string]func(e *engine.Engine, name string) engine.Mutex{
+		"Mutex":       (*engine.Engine).Mutex,
+		"SpinMutex":   func(e *engine.Engine, name string) engine.Mutex { return e.SpinMutex(name).Mutex },
+		"FairMutex":   func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name).Mutex },
+		"FencedMutex": func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name).Mutex },
+		"Writer":      func(e *engine.Engine, name string) engine.Mutex { return e.RWMutex(name).Writer() },
+	} {
+		for i := range 30 {
+			name := fmt.Sprint(kind, i)
+			m, far := lock(e, name), lock(other, name)
+			h := kit.MustLock(t, m)
+			again := kit.MustReenter(t, m, h)
+			refused(t, far)
+			next := far.LockAsync(kit.Ctx(t))
+			kit.Eventually(t, "the other one waits", func() bool { return other.Stats().Waiting == 1 && other.Stats().InFlight == 0 })
+			kit.MustUnlock(t, again)
+			unlocked := pace.Now()
+			kit.MustUnlock(t, h)
+			h, err := next.Await(kit.Ctx(t))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if d := unlocked.Elapsed(); d > 5*time.Second { // the lease is 30 s
+				t.Errorf("%s: woken after %v", name, d)
+			}
+			if st := state(t, far); !st.Mine {
+				t.Errorf("%s: %+v", name, st)
+			}
+			kit.MustUnlock(t, h)
+		}
+	}
+	for _, s := range at.Servers() {
+		if s.CommandStats()["evalsha"] < 30 {
+			t.Errorf("%s had few of them: %v", s.Addr(), s.CommandStats())
+		}
+	}
 }
 
 // testReentrancy

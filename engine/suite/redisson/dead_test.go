@@ -17,7 +17,8 @@ import (
 // server. So the end of a lease on the server shows only with a holder that has gone.
 
 // mayGo opens an engine that has gone while its network is down, as far as the server can see: then
-// it renews nothing, and gives nothing back. It speaks to a node of a cluster as to a lone server.
+// it renews nothing, and gives nothing back. It speaks to a node of a cluster as to a lone server: its
+// messages are not sharded, and those who wait there do not hear them.
 func mayGo(t testing.TB, s *redistest.Server, change ...func(*engine.Config)) (*engine.Engine, *faultproxy.Proxy) {
 	t.Helper()
 	network := faultproxy.New(t, "tcp", s.Addr())

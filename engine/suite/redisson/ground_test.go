@@ -21,13 +21,14 @@ func (on ground) server(t testing.TB) *redistest.Server {
 }
 
 // everywhere runs the test on a standalone server, and on a cluster of one node: what would
-// cross slots is refused there, and channels are sharded. What is about several nodes is in
-// engine/suite/topology.
+// cross slots is refused there, and channels are sharded. But nothing can go to the wrong node. So
+// TestLocksOnEveryNodeOfACluster and TestAReaderInsideItsWriter have three; what else is about
+// several nodes is in engine/suite/topology.
 func everywhere(t *testing.T, test func(t *testing.T, on ground)) {
 	t.Parallel()
 	for name, g := range map[string]ground{
 		"standalone": {redistest.Start},
-		"cluster":    {clustered},
+		"cluster":    {clustered}, // of one node
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -213,6 +213,9 @@ func TestTheEndOfALongReentryRestoresTheLeaseOfTheReader(t *testing.T) {
 			kit.Eventually(t, "it listens", func() bool { return kit.Client(other).Stats().ChannelsConfirmed == 1 })
 			kit.MustUnlock(t, long)
 			start := pace.Now()
+			if left := kit.PTTL(t, s, "L"); left > time.Second {
+				t.Errorf("the lock has %v", left)
+			}
 			h, err := w.Await(kit.Ctx(t))
 			if took := start.Elapsed(); err != nil || took > 2*time.Second {
 				t.Fatalf("%v, after %v", err, took)
