@@ -104,50 +104,52 @@ func TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease(t *testing.T) {
 // turn, the thread would ask again without a pause, and shorten nobody's time: the goroutine is told.
 func TestDeadThreadsBeforeALivingOne(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, ground{name: "standalone", sites: 1}, calm)
-	dies := startJVM(t)
-	theirs := dies.connect(t, s.sites[0], calm)
-	const name, queue = "x", "redisson_lock_queue:{x}"
-	m := s.engines[0].FairMutex(name)
-	h, err := m.Lock(kit.Within(t, patience))
-	if err != nil {
-		t.Fatal(err)
-	}
-	waits := func(n int64) {
-		kit.Eventually(t, "it is queued", func() bool { return s.sites[0].do(t, queue, "LLEN", queue) == n })
-	}
-	for i := range 2 {
-		dies.ask(fmt.Sprint("dies", i), "lock", "fair", theirs+"/"+name, -1)
-		waits(int64(i + 1))
-	}
-	lives := s.jvm.ask("lives", "lock", "fair", s.clients[0]+"/"+name, -1)
-	waits(3)
-	last := m.LockAsync(kit.Within(t, patience))
-	waits(4)
-	dies.kill(t)
-	channel := "redisson_lock__channel:{" + name + "}"
-	kit.Eventually(t, "nobody hears the dead", func() bool {
-		first := s.sites[0].do(t, queue, "LINDEX", queue, "0").(string)
-		heard := s.sites[0].do(t, queue, "PUBSUB", "NUMSUB", channel+":"+first).([]any)
-		return heard[1] == int64(0)
+	onEachGround(t, func(t *testing.T, g ground, own []kind) {
+		if !slices.ContainsFunc(own, func(k kind) bool { return k.queues }) {
+			return
+		}
+		s := newStage(t, g, calm)
+		dies := startJVM(t)
+		theirs := dies.connect(t, s.sites[0], calm)
+		const name, queue = "x", "redisson_lock_queue:{x}"
+		m := s.engines[0].FairMutex(name)
+		h, err := m.Lock(kit.Within(t, patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := func(n int64) {
+			kit.Eventually(t, "it is queued", func() bool { return s.sites[0].do(t, queue, "LLEN", queue) == n })
+		}
+		for i := range 2 {
+			dies.ask(fmt.Sprint("dies", i), "lock", "fair", theirs+"/"+name, -1)
+			waits(int64(i + 1))
+		}
+		lives := s.jvm.ask(s.clients[0]+":lives", "lock", "fair", s.clients[0]+"/"+name, -1)
+		waits(3)
+		last := m.LockAsync(kit.Within(t, patience))
+		waits(4)
+		dies.kill(t)
+		kit.Eventually(t, "nobody hears the dead", func() bool {
+			return s.listeners(s.sites[0].do(t, queue, "LINDEX", queue, "0").(string)) == 0
+		})
+		before := s.scripts()
+		released := pace.Now()
+		if err := h.Unlock(kit.Within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		lives.want(t)
+		if d := released.Elapsed(); d > 9*time.Second { // three seconds for each of the dead
+			t.Errorf("the thread got it after %v", d)
+		}
+		s.jvm.ask(s.clients[0]+":lives", "unlock", "fair", s.clients[0]+"/"+name).want(t)
+		if h, err = last.Await(kit.Within(t, patience)); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Unlock(kit.Within(t, patience)); err != nil {
+			t.Error(err)
+		}
+		if n := s.scripts() - before; n > 1000 {
+			t.Errorf("%d scripts were called", n)
+		}
 	})
-	before := s.scripts()
-	released := pace.Now()
-	if err := h.Unlock(kit.Within(t, patience)); err != nil {
-		t.Fatal(err)
-	}
-	lives.want(t)
-	if d := released.Elapsed(); d > 9*time.Second { // three seconds for each of the dead
-		t.Errorf("the thread got it after %v", d)
-	}
-	s.jvm.ask("lives", "unlock", "fair", s.clients[0]+"/"+name).want(t)
-	if h, err = last.Await(kit.Within(t, patience)); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Unlock(kit.Within(t, patience)); err != nil {
-		t.Error(err)
-	}
-	if n := s.scripts() - before; n > 1000 {
-		t.Errorf("%d scripts were called", n)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
@@ -105,6 +106,7 @@ func (j *jvm) kill(t testing.TB) {
 
 // answer is what Java will say.
 type answer struct {
+	thread   string
 	question string
 	jvm      *jvm
 	text     chan string
@@ -116,7 +118,8 @@ func (j *jvm) ask(thread, verb string, words ...any) answer {
 	defer j.mu.Unlock()
 	j.last++
 	id := fmt.Sprint(j.last)
-	a := answer{strings.TrimSpace(fmt.Sprintln(append([]any{thread, verb}, words...)...)), j, make(chan string, 1)}
+	question := strings.TrimSpace(fmt.Sprintln(append([]any{thread, verb}, words...)...))
+	a := answer{thread, question, j, make(chan string, 1)}
 	j.waiting[id] = a.text
 	_, _ = fmt.Fprintln(j.in, id, a.question) // if that fails, the process has ended
 	return a
@@ -148,6 +151,30 @@ func (a answer) want(t testing.TB) string {
 		t.Fatalf("Java, asked to %q: %v", a.question, err)
 	}
 	return text
+}
+
+// asleep returns when those who are to give the answers sleep until a message comes.
+func (j *jvm) asleep(t testing.TB, all ...answer) {
+	t.Helper()
+	var threads []any
+	for _, a := range all {
+		threads = append(threads, a.thread)
+	}
+	kit.Eventually(t, "Java waits", func() bool { return j.ask("observer", "asleep", threads...).want(t) == "true" })
+}
+
+// timed is when it began and ended, if that was asked, and the rest of the answer.
+func (a answer) timed(t testing.TB) (began, ended time.Time, rest string) {
+	t.Helper()
+	var from, to int64
+	text := a.want(t)
+	if _, err := fmt.Sscan(text, &from, &to); err != nil {
+		t.Fatalf("Java, asked to %q: %q", a.question, text)
+	}
+	if words := strings.SplitN(text, " ", 3); len(words) == 3 {
+		rest = words[2]
+	}
+	return time.Unix(0, from), time.Unix(0, to), rest
 }
 
 // arrived reports whether the answer is there already.

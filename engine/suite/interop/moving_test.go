@@ -69,7 +69,7 @@ func moved(t *testing.T, set settings, lease time.Duration) (java, pawl time.Dur
 	waits := x.whileItWaits(t, func() answer { return x.ask("a", "lock", -1) })
 	other := s.engine(t, s.sites[0])
 	var future *engine.Future[*engine.Hold]
-	y.waits(t, func() { future = other.Mutex(y.names[0]).LockAsync(kit.Within(t, patience)) })
+	s.asleep(t, other, y.about, func() { future = other.Mutex(y.names[0]).LockAsync(kit.Within(t, patience)) })
 
 	cluster := s.sites[0].cluster
 	slot := cluster.Slot(x.names[0])

@@ -1,9 +1,6 @@
 package interop
 
 import (
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,8 +52,8 @@ func TestPermitsAcross(t *testing.T) {
 			if n, err := sem.Acquired(kit.Ctx(t)); n != 3 || err != nil {
 				t.Errorf("%d are held, %v", n, err)
 			}
-			waits := sem.AcquireAsync(kit.Ctx(t), 1)
-			kit.Eventually(t, "it listens", func() bool { return s.listeners("redisson_sc") > 0 || s.listeners("") > 0 })
+			var waits *engine.Future[*engine.PermitHold]
+			s.asleep(t, s.engines[0], "sem", func() { waits = sem.AcquireAsync(kit.Ctx(t), 1) })
 			start := time.Now()
 			if ok := ask("permits-give", theirs).want(t); ok != "true" {
 				t.Errorf("Java gives back: %s", ok)
@@ -65,15 +62,17 @@ func TestPermitsAcross(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("woken after %v", time.Since(start))
+			soon(t, "Go's wake-up", start)
 
 			// The waiter there is woken when it comes back from here.
 			java := ask("permits-take", 1, 30_000, 60_000)
-			kit.Eventually(t, "Java listens", func() bool { return s.listeners("") > 0 })
+			s.jvm.asleep(t, java)
+			start = time.Now()
 			if err := mine.Unlock(kit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
 			theirs = java.want(t)
+			soon(t, "Java's wake-up", start)
 			if len(theirs) != 32 {
 				t.Fatalf("Java has %q", theirs)
 			}
@@ -96,69 +95,6 @@ func TestPermitsAcross(t *testing.T) {
 				t.Error(err)
 			}
 			counts("1 0 1")
-		})
-	}
-}
-
-// Whatever both sides do at once: never more are held than there are, and in the end all are back.
-func TestPermitsAreSharedAcross(t *testing.T) {
-	t.Parallel()
-	for _, g := range permitGrounds {
-		t.Run(g.name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t, g, calm)
-			sem, place := s.engines[0].PermitSemaphore("shared"), s.clients[0]+"/shared"
-			const capacity = 2
-			if err := sem.SetPermits(kit.Ctx(t), capacity); err != nil {
-				t.Fatal(err)
-			}
-			var inside, most atomic.Int64
-			enter := func() {
-				n := inside.Add(1)
-				for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
-				}
-			}
-			rounds := pick(50, 500)
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					for range rounds {
-						h, err := sem.Acquire(kit.Within(t, patience), 1)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						enter()
-						inside.Add(-1)
-						if err := h.Unlock(kit.Within(t, patience)); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-			for _, thread := range strings.Fields("a b c") {
-				all.Go(func() {
-					for range rounds {
-						id := s.jvm.ask(s.clients[0]+thread, "permits-take", place, 1, 180_000, 60_000).want(t)
-						if len(id) != 32 {
-							t.Errorf("Java has %q", id)
-							return
-						}
-						enter()
-						inside.Add(-1)
-						if ok := s.jvm.ask(s.clients[0]+thread, "permits-give", place, id).want(t); ok != "true" {
-							t.Errorf("Java gives back: %s", ok)
-						}
-					}
-				})
-			}
-			all.Wait()
-			if most.Load() > capacity {
-				t.Errorf("%d were held at a time", most.Load())
-			}
-			if n, err := sem.Available(kit.Ctx(t)); n != capacity || err != nil {
-				t.Errorf("%d are to be had in the end, %v", n, err)
-			}
 		})
 	}
 }

@@ -32,8 +32,11 @@ func (x *subject) mutex() engine.Mutex {
 
 // mode is what Pawl calls the way in which the lock is held.
 func (x *subject) mode() string {
-	if x.writes {
+	switch {
+	case x.writes:
 		return "write"
+	case x.reads:
+		return "read"
 	}
 	return "exclusive"
 }
@@ -50,8 +53,8 @@ func (x *subject) longest() time.Duration {
 // held are the fields of a lock that one owner has.
 func (x *subject) held(owner string, count int) map[string]string {
 	m := map[string]string{owner: fmt.Sprint(count)}
-	if x.writes {
-		m["mode"] = "write"
+	if x.writes || x.reads {
+		m["mode"] = x.mode()
 	}
 	return m
 }
@@ -132,8 +135,9 @@ var javaOwner = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:\
 
 // What one holds, the other sees: the owner, and how often it has the lock.
 func TestBothSeeWhoHoldsItAndHowOften(t *testing.T) {
-	onEachStage(t, calm, simple, func(t *testing.T, s *stage, k kind) {
+	onEachStageWithReaders(t, calm, simple, func(t *testing.T, s *stage, k kind) {
 		x := s.subject(t, k, "looked at")
+		y := x.rival()
 		once := k.java == "nonreentrant"
 		owner := s.jvm.ask(x.thread("a"), "owner", s.clients[0]).want(t)
 		if !javaOwner.MatchString(owner) {
@@ -148,8 +152,8 @@ func TestBothSeeWhoHoldsItAndHowOften(t *testing.T) {
 			x.wantJava(t, "a", true, true, count)
 			x.wantJava(t, "b", true, false, 0)
 			x.wantPawl(t, owner, count, false)
-			x.wantHeld(t)
-			x.wantJavaHeld(t, "b")
+			y.wantHeld(t)
+			y.wantJavaHeld(t, "b")
 		}
 		x.wantJava(t, "a", false, false, 0)
 		x.wantPawl(t, "", 0, false)
@@ -173,8 +177,8 @@ func TestBothSeeWhoHoldsItAndHowOften(t *testing.T) {
 			owner := h.(interface{ Owner() string }).Owner()
 			x.wantFields(t, x.held(owner, count))
 			x.wantJava(t, "a", true, false, 0)
-			x.wantJavaHeld(t, "a")
-			x.wantHeld(t)
+			y.wantJavaHeld(t, "a")
+			y.wantHeld(t)
 			if k.java != "spin" { // Mine is what this engine knows of a Mutex
 				x.wantPawl(t, owner, count, true)
 			}

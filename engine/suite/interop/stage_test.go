@@ -158,6 +158,26 @@ func (s *stage) listeners(part string) (n int) {
 	return n
 }
 
+// asleep begins something of an engine that waits, and returns when that sleeps: it has been
+// refused, listens, and has been refused again. The name is one to which nobody has listened.
+func (s *stage) asleep(t testing.TB, e *engine.Engine, name string, begin func()) {
+	t.Helper()
+	before, waiting := kit.Client(e).Stats().Commands, e.Stats().Waiting
+	begin()
+	kit.Eventually(t, "Go waits", func() bool {
+		own := kit.Client(e).Stats()
+		return e.Stats().Waiting > waiting && s.listeners(name) > 0 && own.Commands >= before+2 && own.InFlight == 0
+	})
+}
+
+// polls begins something that waits by asking again and again, and returns when it has done so.
+func (s *stage) polls(t testing.TB, begin func()) {
+	t.Helper()
+	before := s.scripts()
+	begin()
+	kit.Eventually(t, "it waits", func() bool { return s.scripts() > before+1 })
+}
+
 // scripts is how many scripts the servers have run.
 func (s *stage) scripts() (n int64) {
 	for _, at := range s.sites {

@@ -16,7 +16,7 @@ var quick = settings{lease: 3 * time.Second}
 // Each has a lock and renews it for several leases, and the other never gets it.
 func TestBothWatchdogsRenew(t *testing.T) {
 	t.Parallel()
-	onEachStage(t, quick, every, func(t *testing.T, s *stage, k kind) {
+	onEachStageWithReaders(t, quick, every, func(t *testing.T, s *stage, k kind) {
 		t.Parallel()
 		java, pawl := s.subject(t, k, "renewed by Java"), s.subject(t, k, "renewed by Pawl")
 		java.ask("a", "lock", -1).want(t)
@@ -35,10 +35,10 @@ func TestBothWatchdogsRenew(t *testing.T) {
 				before[i] = left
 			}
 			if n%10 == 0 {
-				if _, err := java.try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) && !k.composed || err == nil {
+				if _, err := java.rival().try(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) && !k.composed || err == nil {
 					t.Fatalf("Pawl, of Java's: %v", err)
 				}
-				if got := pawl.ask("b", "try", 0, -1).want(t); got != "false" {
+				if got := pawl.rival().ask("b", "try", 0, -1).want(t); got != "false" {
 					t.Fatal("Java has Pawl's")
 				}
 			}
@@ -54,9 +54,9 @@ func TestBothWatchdogsRenew(t *testing.T) {
 		t.Logf("in %v Java renewed %d times, Pawl %d", 3*quick.lease, renewals[0]-1, renewals[1]-1)
 		java.ask("a", "unlock").want(t)
 		unlock(t, h)
-		unlock(t, java.mustLock(t))
-		pawl.ask("b", "lock", -1).want(t)
-		pawl.ask("b", "unlock").want(t)
+		unlock(t, java.rival().mustLock(t))
+		pawl.rival().ask("b", "lock", -1).want(t)
+		pawl.rival().ask("b", "unlock").want(t)
 	})
 }
 

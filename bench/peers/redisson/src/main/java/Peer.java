@@ -1,5 +1,6 @@
 import static java.util.Map.entry;
 import static java.util.concurrent.TimeUnit.MILLISECONDS;
+import static java.util.concurrent.TimeUnit.MINUTES;
 import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.io.BufferedReader;
@@ -7,6 +8,8 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
@@ -58,8 +61,14 @@ public final class Peer {
 
     private static final Map<String, RedissonClient> CLIENTS = new ConcurrentHashMap<>();
 
+    private static final Map<String, Thread> THREADS = new ConcurrentHashMap<>();
+
     private static final Map<String, Verb> VERBS = Map.ofEntries(
             entry("ping", w -> ""),
+            // VERB WORD... -> when it began, when it ended, what it answers; in ns since 1970
+            entry("timed", w -> timed(w)),
+            // THREAD... -> do all of them sleep until a message comes?
+            entry("asleep", w -> Stream.of(w).allMatch(name -> sleeps(THREADS.get(name)))),
             // CLIENT single|cluster ADDRESSES WATCHDOG AUTO|ON|OFF
             entry("open", w -> open(w[0], w[1], w[2].split(","), Long.parseLong(w[3]), w[4])),
             // CLIENT
@@ -87,6 +96,8 @@ public final class Peer {
             }),
             // KIND PLACES -> true or false
             entry("force", w -> lock(w).forceUnlock()),
+            // KIND PLACES -> true or false
+            entry("locked", w -> lock(w).isLocked()),
             // KIND PLACES -> locked? by this thread? how often? for how long?
             entry("state", w -> {
                 RLock l = lock(w);
@@ -145,17 +156,23 @@ public final class Peer {
             entry("latch-await", w -> latch(w).await(Long.parseLong(w[1]), MILLISECONDS)),
             // PLACE -> what is left
             entry("latch-count", w -> latch(w).getCount()),
-            // KIND PLACES THREADS SECTIONS TIME COUNTER -> sections done, overlaps, longest wait
-            entry("contend", w -> contend(lock(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5], false)),
-            // the same of those who only look -> sections done, how often somebody wrote meanwhile, longest wait
-            entry("watch", w -> contend(lock(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5], true)));
+            // KIND PLACES THREADS SECTIONS TIME COUNTER CAPACITY -> sections done, how many were too many,
+            // longest wait, most inside; KIND may be semaphore or permits, too
+            entry("contend", w -> contend(door(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5],
+                    Integer.parseInt(w[6]))),
+            // KIND PLACES THREADS SECTIONS TIME COUNTER, of those who only look
+            // -> sections done, how often somebody wrote meanwhile, longest wait
+            entry("watch", w -> contend(door(w), Integer.parseInt(w[2]), Integer.parseInt(w[3]), Long.parseLong(w[4]), w[5], 0)));
 
     public static void main(String[] args) throws IOException {
         Map<String, ExecutorService> threads = new HashMap<>();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
             String[] words = line.split(" ", 4);
-            threads.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor())
+            threads.computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor(run -> {
+                THREADS.put(name, new Thread(run));
+                return THREADS.get(name);
+            }))
                     .execute(() -> say(words[0] + " " + answer(words[2], words.length > 3 ? words[3].split(" ") : new String[0])));
         }
         Runtime.getRuntime().halt(0);
@@ -172,6 +189,26 @@ public final class Peer {
         } catch (Throwable e) {
             return "error " + e.getClass().getSimpleName() + " " + String.valueOf(e.getMessage()).replace('\n', ' ');
         }
+    }
+
+    private static String timed(String[] words) throws Exception {
+        long began = now();
+        Object answer = VERBS.get(words[0]).run(Arrays.copyOfRange(words, 1, words.length));
+        return began + " " + now() + " " + answer;
+    }
+
+    private static long now() {
+        Instant now = Instant.now();
+        return SECONDS.toNanos(now.getEpochSecond()) + now.getNano();
+    }
+
+    /**
+     * Redisson's waiters sleep in these, when they have been refused a second time, and in nothing
+     * else. Only a message or the end of a lease wakes them then.
+     */
+    private static boolean sleeps(Thread thread) {
+        return Stream.of(thread.getStackTrace()).map(StackTraceElement::getClassName)
+                .anyMatch(c -> c.equals("java.util.concurrent.Semaphore") || c.equals("org.redisson.misc.ReclosableLatch"));
     }
 
     private static String open(String client, String kind, String[] addresses, long watchdog, String sharded) {
@@ -235,30 +272,62 @@ public final class Peer {
         return place.substring(place.indexOf('/') + 1);
     }
 
+    /** What a thread goes through to get in, and what it does to get out again. */
+    private interface Door {
+        Runnable enter() throws Exception;
+    }
+
+    private static Door door(String[] words) {
+        String place = words[1];
+        switch (words[0]) {
+            case "semaphore":
+                RSemaphore semaphore = semaphore(new String[] {place});
+                return () -> {
+                    semaphore.acquire();
+                    return semaphore::release;
+                };
+            case "permits":
+                RPermitExpirableSemaphore permits = permits(new String[] {place});
+                return () -> {
+                    String id = permits.acquire(1, MINUTES);
+                    return () -> permits.release(id);
+                };
+            default:
+                RLock lock = lock(words);
+                return () -> {
+                    lock.lock();
+                    return lock::unlock;
+                };
+        }
+    }
+
     /**
-     * Threads that take the lock again and again, until each has done its sections or the time is
-     * over. What they do with it loses counts if another one is inside: they read a counter and
-     * write it back. A second key says how many are inside. Those who only look see whether
-     * anybody is, or the counter changes.
+     * Threads that enter again and again, until each has done its sections or the time is over. A key
+     * says how many are inside: more than the capacity are too many. A counter that they read and
+     * write back loses counts if another one is inside. Those who only look, with a capacity of 0, see
+     * whether anybody is inside, or the counter changes.
      */
-    private static String contend(RLock lock, int threads, int sections, long time, String counter, boolean looks) throws Exception {
+    private static String contend(Door door, int threads, int sections, long time, String counter, int capacity) throws Exception {
         var count = client(counter).<String>getBucket(name(counter), StringCodec.INSTANCE);
         var inside = client(counter).getAtomicLong(name(counter) + ":inside");
         AtomicLong done = new AtomicLong();
         AtomicLong overlaps = new AtomicLong();
         AtomicLong longest = new AtomicLong();
+        AtomicLong most = new AtomicLong();
         long start = System.nanoTime();
         Callable<Void> worker = () -> {
             for (int i = 0; i < sections && System.nanoTime() - start < MILLISECONDS.toNanos(time); i++) {
                 long began = System.nanoTime();
-                lock.lock();
+                Runnable leave = door.enter();
                 longest.accumulateAndGet(System.nanoTime() - began, Math::max);
                 try {
-                    if (!looks) {
-                        overlaps.addAndGet(inside.incrementAndGet() - 1);
+                    if (capacity > 0) {
+                        long in = inside.incrementAndGet();
+                        most.accumulateAndGet(in, Math::max);
+                        overlaps.addAndGet(Math.max(in - capacity, 0));
                     }
                     String n = count.get();
-                    if (looks) {
+                    if (capacity == 0) {
                         LockSupport.parkNanos(ThreadLocalRandom.current().nextInt(2_000_000));
                         overlaps.addAndGet(inside.get() != 0 || !Objects.equals(n, count.get()) ? 1 : 0);
                     } else {
@@ -266,7 +335,7 @@ public final class Peer {
                         inside.decrementAndGet();
                     }
                 } finally {
-                    lock.unlock();
+                    leave.run();
                 }
                 done.incrementAndGet();
                 LockSupport.parkNanos(ThreadLocalRandom.current().nextInt(10_000_000)); // others have a chance
@@ -281,6 +350,6 @@ public final class Peer {
         } finally {
             pool.shutdown();
         }
-        return done + " " + overlaps + " " + longest.get() / 1_000_000;
+        return done + " " + overlaps + " " + longest.get() / 1_000_000 + " " + most;
     }
 }
