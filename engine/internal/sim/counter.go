@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -48,27 +50,22 @@ func (u *counter) act() {
 	if limited {
 		ctx = u.p.limit(s.between(time.Millisecond, 5*time.Second))
 	}
-	c := s.of(u.p.sites[0])
 	s.counts.asked++
 	u.since, u.asked = s.now, s.counts.asked
-	switch s.random.IntN(12) {
+	switch s.random.IntN(14) {
 	case 0:
 		s.tell("%s counts down", u.name)
 		s.start(u.p, func() {
 			err := l.CountDown(ctx)
-			switch {
-			case err == nil:
-				c.known++
-			case errors.Is(err, engine.ErrOutcomeUnknown):
-				c.perhaps++
-			}
+			u.did("c0 1", err)
 			u.told("CountDown", err)
 		})
 	case 1:
 		n := 1 + s.random.IntN(3)
 		s.tell("%s closes the latch with %d", u.name, n)
 		s.start(u.p, func() {
-			_, err := l.TrySetCount(ctx, n)
+			done, err := l.TrySetCount(ctx, n)
+			u.did(fmt.Sprintf("l%d %d", n, bit(done)), err)
 			u.told("TrySetCount", err)
 		})
 	case 2, 3:
@@ -82,11 +79,17 @@ func (u *counter) act() {
 	case 4:
 		s.start(u.p, func() {
 			n, err := sem.Available(ctx)
-			if err == nil && (n < 0 || n > supply) {
-				s.fail("%s: %d permits are available", u.name, n)
-			}
+			u.saw(tallied, n, err)
 			u.told("Available", err)
 		})
+	case 5:
+		s.start(u.p, func() {
+			n, err := l.Count(ctx)
+			u.saw(latch, n, err)
+			u.told("Count", err)
+		})
+	case 6:
+		s.start(u.p, func() { u.supply(sem) })
 	default:
 		u.acquire(ctx, sem)
 	}
@@ -145,6 +148,67 @@ func (u *counter) release() {
 	s.start(u.p, func() { u.told("Release", p.Release(ctx)) })
 }
 
+// supply changes how many permits there are, or tries to. What was drained comes back, most often.
+func (u *counter) supply(sem engine.Semaphore) {
+	s, c, n := u.p.sim, u.p.begin(u.name), 1+u.p.sim.random.IntN(3)
+	switch s.random.IntN(4) {
+	case 0:
+		s.tell("%s drains", u.name)
+		n, err := sem.Drain(c.ctx)
+		u.ended(c, fmt.Sprintf("d0 %d", n), err)
+		if err == nil && n > 0 {
+			s.after(s.between(0, 3*time.Second), u.p, func() { s.start(u.p, func() { u.add(sem, u.p.begin(u.name), n) }) })
+		}
+		u.told("Drain", err)
+	case 1:
+		s.tell("%s sets %d permits", u.name, n)
+		done, err := sem.SetPermits(c.ctx, n)
+		u.ended(c, fmt.Sprintf("s%d %d", n, bit(done)), err)
+		u.told("SetPermits", err)
+	default:
+		if s.counts.all > supply || s.counts.all == supply && s.chance(2) {
+			n = -n
+		}
+		u.told("AddPermits", u.add(sem, c, n))
+	}
+}
+
+func (u *counter) add(sem engine.Semaphore, c *call, n int) error {
+	c.s.tell("%s adds %d permits", u.name, n)
+	err := sem.AddPermits(c.ctx, n)
+	u.ended(c, fmt.Sprintf("p%d 1", n), err)
+	return err
+}
+
+// did checks that the server has done what a program is told.
+func (u *counter) did(deed string, err error) {
+	if s := u.p.sim; !s.of(u.p.sites[0]).tell(deed, err) {
+		s.fail("%s is told of %q more often than the server has done it", u.name, deed)
+	}
+}
+
+// ended ends a call that changes how many permits there are.
+func (u *counter) ended(c *call, deed string, err error) {
+	u.did(deed, err)
+	c.barred = c.s.barredSince(tallied) < commandTimeout+settled
+	c.end(err, commandTimeout)
+}
+
+// saw checks that the server has said what a program is told.
+func (u *counter) saw(name string, n int, err error) {
+	if s := u.p.sim; err == nil && s.counts.looks[fmt.Sprintf("%s %d", name, n)] < u.since {
+		s.fail("%s: the server has not said that there are %d of %s", u.name, n, name)
+	}
+}
+
+// bit is what the server answers for that.
+func bit(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
 // told checks what an operation has said, and rests.
 func (u *counter) told(what string, err error) {
 	s := u.p.sim
@@ -154,15 +218,15 @@ func (u *counter) told(what string, err error) {
 	case what == "Await" && err == nil && s.counts.was < u.since:
 		s.fail("%s: the latch was not open", u.name)
 	case err == nil, errors.As(err, &refused), errors.Is(err, errStopped):
-	case errors.Is(err, engine.ErrWrongType) && (what == "CountDown" || what == "TrySetCount" || what == "Await"):
+	case errors.Is(err, engine.ErrWrongType) && slices.Contains([]string{"CountDown", "TrySetCount", "Await", "Count"}, what):
 	case errors.Is(err, engine.ErrUnavailable) && what != "Release":
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrLost):
 		if u.p.refuses == 0 {
 			s.fail("%s: %s says %v, and the engine is not being closed", u.name, what, err)
 		}
 	case errors.Is(err, engine.ErrNotAcquired) && what == "Acquire" && !errors.Is(err, engine.ErrOutcomeUnknown):
-	case errors.Is(err, engine.ErrOutcomeUnknown) && what != "Available":
-		if !s.of(u.p.sites[0]).long(s.now) && what != "Release" && what != "TrySetCount" {
+	case errors.Is(err, engine.ErrOutcomeUnknown) && what != "Available" && what != "Count":
+		if !s.of(u.p.sites[0]).long(s.now) && (what == "Acquire" || what == "CountDown") {
 			s.fail("%s: %s says %v, and nothing was in doubt for long", u.name, what, err)
 		}
 	default:
@@ -211,4 +275,39 @@ func (s *Sim) checkOpened() {
 			s.fail("%s has not heard that the latch opened %v ago", u.name, s.now.Sub(u.heard))
 		}
 	}
+}
+
+// ledger is what the server has executed of the operations of an engine that change how much there is,
+// and what the programs of the engine were told. Each operation that a program was told of has been
+// executed once. One of which it was told that nobody knows has been executed once at most, and any
+// other not at all.
+type ledger struct {
+	untold  map[string]int // operations, with their answers, that were executed, and of which nobody was told
+	perhaps int            // that nobody knows of
+
+	said map[string]clock.Instant // answers to what may be repeated: when that was answered last
+}
+
+func newLedger() ledger {
+	return ledger{untold: make(map[string]int), said: make(map[string]clock.Instant)}
+}
+
+// tell notes what a program is told of an operation. It reports whether the server has done that.
+func (l *ledger) tell(deed string, err error) bool {
+	switch {
+	case err == nil:
+		l.untold[deed]--
+	case errors.Is(err, engine.ErrOutcomeUnknown):
+		l.perhaps++
+	}
+	return err != nil || l.untold[deed] >= 0
+}
+
+// excess is how many operations were executed of which no program can know.
+func (l *ledger) excess() int {
+	n := -l.perhaps
+	for _, untold := range l.untold {
+		n += untold
+	}
+	return n
 }

@@ -27,8 +27,11 @@
 //	faults, failover         what goes wrong; a replica that is promoted
 //	cluster                  nodes, and slots that move between them
 //	check                    what must be true after each event, and at rest
-//	count, counter, tally    semaphores and latches: their programs, what must be true of
-//	                         them, and the model of their script
+//	count, counter           semaphores and latches: their programs, and what must be true of
+//	                         them
+//	permit_user,             semaphores whose permits have leases: the same, and what others do
+//	permit_calls             with them
+//	tally                    the models of the scripts of both
 //	mutants_list_test,
 //	mutants_test             what it must find
 //	story_test, testdata     stories
@@ -37,8 +40,11 @@
 //
 // Programs take single locks, several as one, locks that poll and, in a third of the worlds,
 // RedLocks over three servers; they wait or use futures. In some worlds without replicas they
-// share a semaphore and a latch, by whose record no permit is lost or made. They re-enter, make contexts, abandon,
-// and unlock twice; they extend leases, ask for the state of locks, and take them by force.
+// share a semaphore and a latch, in some a semaphore whose permits have leases. They add permits,
+// drain and set them, and give them back by force, and somebody deletes the semaphore. By the
+// server's record no permit is lost or made, and what a program was told was done once. They
+// re-enter, make contexts, abandon, and unlock twice; they extend leases, ask for the state of
+// locks, and take them by force.
 // Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
 // nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
 // third of the others the servers have replicas, which lag behind and are promoted. A run has
@@ -134,7 +140,8 @@
 // five times here. Those have tests of their own in resp. Nor does it run Await and Do. A
 // server that fails over cuts all connections before anybody hears of it, and no old primary
 // serves on. Where servers have replicas, nobody takes the read-write lock: which of its leases a
-// failover has shortened is not modelled, nor are keys of one slot at two nodes.
+// failover has shortened is not modelled, nor are keys of one slot at two nodes. Nothing that is
+// not a number takes the name of a semaphore.
 // A cluster has no replicas, and all of its clients announce releases in the same
 // way.
 //

@@ -75,7 +75,7 @@ func (s *Sim) faults() {
 
 // overwrite puts something that is no lock in the place of a lock that is free.
 func (s *Sim) overwrite(v *server, name string) {
-	if v.get(name) != nil {
+	if v.get(name) != nil || name == tallied { // what was given back would be lost
 		return
 	}
 	s.tell("%s is a string for a while", name)
@@ -143,7 +143,7 @@ func (c *conn) execute(f *flight, late string) []byte {
 			if s.chance(2) { // an error does not say what was done before it
 				s.noteForce(v, split(command))
 				if !isTally(command) { // that is executed as a whole
-					v.execute(command, nil)
+					x.notePermits(split(command), v.execute(command, nil))
 				}
 			}
 			s.noteDenied(split(command))
@@ -165,6 +165,7 @@ func (c *conn) execute(f *flight, late string) []byte {
 		s.noteDenied(words) // who leaves the queue of a fair lock stays in it
 	}
 	x.noteForced(words, reply, f.since)
+	x.notePermits(words, reply)
 	s.note()
 	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply

@@ -129,6 +129,9 @@ var mutants = []mutant{
 	{"internal/tally/wait.go", "\t\tt.skips = false\n", "", "a turn that was skipped ends"},
 	{"internal/tally/tally.go", "\tif c.tooOld(t.Port.Now()) {\n", "\tif c.doubt {\n", "a doubt is repeated before it is given up"},
 	{"internal/drive/count.go", "\tif fx.Stalled != nil {\n", "\tif false {\n", "a count that could not send goes on later"},
+	{"internal/tally/op.go", "op.taken && op.What != Acquire && !op.looks()", "op.taken && op.What != Acquire && op.What != Add && !op.looks()", "who gives an AddPermits up that is out is told that nobody knows"},
+	{"semaphore.go", "what: tally.Drain,", "what: tally.Look,", "Drain takes what it says"},
+	{"internal/tally/answer.go", "\t\t\top.end(answer, nil, fx)\n", "\t\t\top.end(1, nil, fx)\n", "Drain, SetPermits and Available say what the server has answered"},
 	// Latches.
 	{"internal/tally/answer.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},
 	{"internal/tally/answer.go", "\t\t\tt.tellAwaiting(nil, fx)\n", "", "who awaits a latch that is open is told"},
@@ -190,6 +193,11 @@ var mutants = []mutant{
 	{"internal/machine/wait.go", "\t\td = min(d, ShardedPoll/2+r.Port.Draw(ShardedPoll/2))\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
 	{"internal/script/permit.go", "\t\tid[7] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
+	{"permit.go", "\thow := writes\n", "\thow := rewrites\n", "an AddPermits that may have been executed is not sent again"},
+	{"permit.go", "script.SetPermits, n)", "script.TryPermits, n)", "SetPermits changes a semaphore that is there"},
+	{"permit.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int != 0, nil", "ForceRelease says whether the permit was held"},
+	{"permit.go", "\t\tif i == 0 {\n", "\t\tif i != 0 {\n", "what is to be had is not what is held"},
+	{"internal/script/permit.go", "dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))\n\t\tdst = appendPermits(", "dst = wire.AppendBulkInt(dst, 1)\n\t\tdst = appendPermits(", "an Extend of permits reaches the server"},
 
 	// Passing on.
 	{"internal/machine/handover.go", "\t\t\tr.oweTaken(c, doubtful, o)\n", "", "a pass without an answer may have been executed"},

@@ -28,6 +28,9 @@ type permitUser struct {
 	have     *engine.PermitHold
 	ids      []string // of what it has, as they stand on the server
 	watchdog bool
+	acked    bool          // a replica must have it
+	most     time.Duration // its MaxHold
+	ctx      context.Context
 	contexts []context.Context
 	last     clock.Instant // when it was last known to be believed
 	until    time.Time     // what it was sure of when Unlock was called
@@ -39,7 +42,7 @@ type permitUser struct {
 func (s *Sim) beginPermits() {
 	s.semaphore = true
 	m := s.server.semaphore(permits)
-	m.value, m.there = capacity, true
+	m.value, m.all, m.there = capacity, capacity, true
 	s.server.replicate()
 	if c := s.cluster; c != nil {
 		c.slots[resp.SlotOf(permits)] = &slot{name: permits, at: c.nodes[0]}
@@ -62,14 +65,15 @@ func (u *permitUser) rest() {
 	})
 }
 
-// ask takes permits. It waits for the verdict, or abandons the future before.
+// ask takes permits, or does something else. It waits for the verdict, or abandons the future before.
 func (u *permitUser) ask() {
 	s, m := u.p.sim, u.p.engine().PermitSemaphore(permits)
-	n, try := 1+s.random.IntN(2), s.chance(3)
-	var options []engine.Option
-	if u.watchdog = !s.chance(4); !u.watchdog {
-		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
+	if s.chance(4) {
+		s.start(u.p, u.adjust)
+		return
 	}
+	n, try := 1+s.random.IntN(2), s.chance(3)
+	options := u.options()
 	if !try && s.chance(3) {
 		options = append(options, engine.Wait(s.between(0, 2*s.lease)))
 	}
@@ -78,15 +82,20 @@ func (u *permitUser) ask() {
 		u.waits = int64(n)
 	}
 	answered, abandoned := false, false
+	if u.ctx = context.Background(); s.chance(8) {
+		limit := s.between(time.Millisecond, s.lease)
+		u.ctx = u.p.limit(limit)
+		s.after(limit+settled, u.p, func() {
+			if !answered && u.p.awake() {
+				s.fail("%s waits still, and its context has ended", u.name)
+			}
+		})
+	}
 	verdict := func(h *engine.PermitHold, err error) {
 		answered, u.asks, u.waits = true, false, 0
 		switch {
 		case err != nil:
-			s.tell("%s gets no permits: %v", u.name, err)
-			if !errors.Is(err, engine.ErrNotAcquired) {
-				s.fail("%s: the error of an acquisition is %v", u.name, err)
-			}
-			u.rest()
+			u.refused(err)
 		case abandoned:
 			if h.Err() == nil {
 				s.fail("%s: permits that were abandoned are held still", u.name)
@@ -99,18 +108,18 @@ func (u *permitUser) ask() {
 	if s.chance(3) {
 		s.start(u.p, func() {
 			if try {
-				verdict(m.TryAcquire(context.Background(), n, options...))
+				verdict(m.TryAcquire(u.ctx, n, options...))
 			} else {
-				verdict(m.Acquire(context.Background(), n, options...))
+				verdict(m.Acquire(u.ctx, n, options...))
 			}
 		})
 		return
 	}
 	var f *engine.Future[*engine.PermitHold]
 	if try {
-		f = m.TryAcquireAsync(context.Background(), n, options...)
+		f = m.TryAcquireAsync(u.ctx, n, options...)
 	} else {
-		f = m.AcquireAsync(context.Background(), n, options...)
+		f = m.AcquireAsync(u.ctx, n, options...)
 	}
 	f.OnComplete(verdict)
 	if s.chance(10) {
@@ -124,6 +133,32 @@ func (u *permitUser) ask() {
 	}
 }
 
+// options are those of an Acquire, but for how long it waits.
+func (u *permitUser) options() (options []engine.Option) {
+	s := u.p.sim
+	u.watchdog, u.acked, u.most = !s.chance(4), s.chance(8), 0
+	switch {
+	case !u.watchdog:
+		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
+	case s.chance(4):
+		u.most = s.between(margin+time.Millisecond, 2*s.lease)
+		options = append(options, engine.MaxHold(u.most))
+	}
+	if u.acked {
+		options = append(options, engine.Acked(1))
+	}
+	return options
+}
+
+func (u *permitUser) refused(err error) {
+	s := u.p.sim
+	s.tell("%s gets no permits: %v", u.name, err)
+	if !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, errStopped) && u.ctx.Err() == nil {
+		s.fail("%s: the error of an acquisition is %v", u.name, err)
+	}
+	u.rest()
+}
+
 func (u *permitUser) granted(h *engine.PermitHold, n int) {
 	s := u.p.sim
 	u.have, u.ids, u.contexts, u.last, u.shaken = h, nil, nil, s.now, s.now < u.p.granted // see failoverPermits
@@ -134,11 +169,24 @@ func (u *permitUser) granted(h *engine.PermitHold, n int) {
 	if len(u.ids) != n {
 		s.fail("%s asked for %d permits, and has %d", u.name, n, len(u.ids))
 	}
+	if u.most != 0 && h.ValidUntil().Sub(u.p.wall()) > u.most {
+		s.fail("%s: its permits are valid for longer than MaxHold", u.name)
+	}
 	if s.chance(3) {
 		u.contexts = append(u.contexts, h.Context(s.ctx))
 	}
+	if !u.watchdog || s.chance(8) {
+		s.after(s.between(0, s.lease), u.p, func() {
+			if u.have == h {
+				s.start(u.p, u.extend)
+			}
+		})
+	}
 	s.kept = append(s.kept, &held{hold: h})
 	s.check()
+	if u.acked && u.believed() && h.Acked() < 1 {
+		s.fail("%s: no replica has acknowledged its permits", u.name)
+	}
 	s.after(s.holdFor(), u.p, u.release)
 }
 
@@ -192,8 +240,8 @@ func rawID(id string) string {
 func (s *Sim) checkPermits() {
 	m, now := s.server.semaphore(permits), s.server.milliseconds()
 	// 1. No permit is lost, and none is made.
-	if m.value+int64(len(m.held)) != capacity {
-		s.fail("a semaphore of %d has %d to be had, and %d that are held", capacity, m.value, len(m.held))
+	if m.value+int64(len(m.held)) != m.all {
+		s.fail("a semaphore of %d has %d to be had, and %d that are held", m.all, m.value, len(m.held))
 	}
 	owned := make(map[string]bool)
 	for _, u := range s.permitUsers {
@@ -294,45 +342,6 @@ func (s *Sim) isOurs(id string) bool {
 	return false
 }
 
-// permitRivals has a client of another kind take permits, and give them back, or die; and somebody
-// give back those of others.
-func (s *Sim) permitRivals() {
-	if s.calm {
-		return
-	}
-	s.after(s.between(0, 20*time.Second), nil, s.permitRivals)
-	m, now := s.server.semaphore(permits), s.server.milliseconds()
-	if ids := m.ids(); len(ids) > 0 && s.chance(2) {
-		id := ids[s.random.IntN(len(ids))]
-		s.tell("permit %x is given back by somebody else", id)
-		s.robbed[tenureOf(id)] = s.now
-		s.permitBack(id, !s.chance(4))
-	}
-	if m.value <= 0 {
-		return
-	}
-	s.rivalIDs++
-	id := fmt.Sprintf("rival %10d", s.rivalIDs)
-	s.tell("a rival has a permit")
-	m.value--
-	m.held[id] = now + int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)
-	if !s.chance(4) {
-		s.after(s.between(0, 10*time.Second), nil, func() { s.permitBack(id, false) })
-	}
-}
-
-// permitBack gives a permit back that is held, with a message or without.
-func (s *Sim) permitBack(id string, silently bool) {
-	m := s.server.semaphore(permits)
-	if m.held[id] == 0 {
-		return
-	}
-	delete(m.held, id)
-	if m.value++; m.value > 0 && !silently {
-		s.published(s.keeps(s.server, permits), "redisson_sc:{"+permits+"}", s.verb())
-	}
-}
-
 // failoverPermits notes what a failover may have changed: holds that the replica did not have, and
 // ids that it had still.
 func (s *Sim) failoverPermits() {
@@ -340,7 +349,7 @@ func (s *Sim) failoverPermits() {
 		p.granted = s.now.Add(5 * time.Second) // what is granted by then may have been before
 	}
 	for _, u := range s.permitUsers {
-		u.shaken = true
+		u.shaken = u.shaken || !u.acked || !u.believed() // else the replica has it
 	}
 	for id := range s.server.semaphore(permits).held {
 		t := tenureOf(id)
@@ -357,6 +366,11 @@ func (s *Sim) restPermits() {
 	for _, u := range s.permitUsers {
 		if u.asks && !u.p.dead {
 			s.fail("at rest %s waits still", u.name)
+		}
+	}
+	for _, p := range s.processes {
+		if l := p.sites[0].permits; !p.dead && l.excess() > 0 {
+			s.fail("at rest the server has executed more for %s than its programs know of: %v, and perhaps %d", p.name, l.untold, l.perhaps)
 		}
 	}
 }

@@ -153,6 +153,9 @@ func (s *Sim) becomeCalm() {
 	if s.counts != nil { // somebody who would have may have died
 		s.after(2*time.Minute, nil, s.calmCounts)
 	}
+	if s.semaphore {
+		s.after(2*time.Minute, nil, s.calmPermits)
+	}
 }
 
 func (s *Sim) stopRefusing() {

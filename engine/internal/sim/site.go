@@ -37,6 +37,9 @@ type site struct {
 
 	forcing map[string]bool   // names that a program of it takes by force
 	forced  map[string]forced // what became of that
+
+	permits ledger          // of the semaphore
+	victims map[string]bool // permits that programs of it give back by force
 }
 
 // node is a server as a site is connected to it.
@@ -51,7 +54,7 @@ const margin = 100 * time.Millisecond
 
 func (p *process) newSite(i int) *site {
 	s := p.sim
-	x := &site{process: p, name: p.name, server: s.servers[i], epoch: s.servers[i].epochOf(), timers: make(map[*wheel.Timer]uint64), forcing: make(map[string]bool), forced: make(map[string]forced)}
+	x := &site{process: p, name: p.name, server: s.servers[i], epoch: s.servers[i].epochOf(), timers: make(map[*wheel.Timer]uint64), forcing: make(map[string]bool), forced: make(map[string]forced), permits: newLedger(), victims: make(map[string]bool)}
 	if len(s.servers) > 1 {
 		x.name = fmt.Sprintf("%s@%d", p.name, i+1)
 	}
