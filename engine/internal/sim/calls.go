@@ -173,8 +173,8 @@ func (u *user) inquire() {
 			if owners := s.owners(name); len(owners) > 0 && s.chance(2) {
 				only = owners[0]
 			}
-			if name == rw && s.chance(2) {
-				m, only = x.engine.RWMutex(rw).Reader(), ""
+			if s.kindOf(name) == rw && s.chance(2) {
+				m, only = x.engine.RWMutex(name).Reader(), ""
 			}
 			u.force(x, m, name, only)
 		} else {
@@ -286,7 +286,7 @@ func (s *Sim) noteForce(v *server, words []string) {
 	if bySHA[words[1]] == script.FairForce {
 		only = words[6]
 	}
-	if h := v.get(name); h != nil && !h.text && (only == "" || v.has(name, only)) && (name != rw || h.fields["mode"] == words[5]) {
+	if h := v.get(name); h != nil && !h.text && (only == "" || v.has(name, only)) && (s.kindOf(name) != rw || h.fields["mode"] == words[5]) {
 		s.noteRobbed(name, h)
 	}
 }

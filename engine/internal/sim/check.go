@@ -33,6 +33,8 @@ type held struct {
 	beside   *held           // a writer, beside which it reads
 	reads    bool            // it lets others read
 	quorum   bool            // it is one of several servers
+	all      bool            // it needs them all
+	denied   bool            // it must not re-enter what its context carries
 
 	most     time.Duration // its MaxHold
 	watchdog bool          // it has no lease of its own
@@ -70,14 +72,6 @@ func (h *held) findOwners() {
 			}
 		}
 	}
-}
-
-// needs is of how many names, or servers, it must be the owner.
-func (h *held) needs() int {
-	if h.quorum {
-		return len(h.user.p.sites)/2 + 1
-	}
-	return len(h.names)
 }
 
 func (h *held) short() string {
@@ -133,16 +127,7 @@ func (h *held) isDone() bool {
 // there is how many of its names the server has, or how many servers have it.
 func (h *held) there() (n int) {
 	if h.quorum {
-		for _, x := range h.user.p.sites {
-			if v := x.server.get(quorum); v != nil {
-				for owner := range v.fields {
-					if strings.HasPrefix(owner, x.engine.ID()+":") {
-						n++
-					}
-				}
-			}
-		}
-		return n
+		return h.votes()
 	}
 	for i, name := range h.names {
 		if h.user.p.sim.server.has(name, h.owners[i]) {

@@ -264,8 +264,8 @@ func nameOf(channel string) string {
 }
 
 // channelOf is that of a name.
-func channelOf(name string) string {
-	if name == rw {
+func (s *Sim) channelOf(name string) string {
+	if s.kindOf(name) == rw {
 		return "redisson_rwlock:{" + name + "}"
 	}
 	return "redisson_lock__channel:{" + name + "}"

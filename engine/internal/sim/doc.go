@@ -21,7 +21,8 @@
 //	calls, closing           calls that block, and what is true of them; Close and Shutdown
 //	conn, pubsub             connections: in order, cut at any point; what was sent is
 //	                         executed late or never
-//	kinds                    what is special about some kinds of locks
+//	kinds                    what is special about some kinds of locks; locks on several servers;
+//	                         names that are used as two kinds
 //	server, server_rw        the server: the scripts, as decision tables;
 //	                         differential_test compares it with real ones
 //	faults, failover         what goes wrong; a replica that is promoted
@@ -38,13 +39,14 @@
 //
 // # Worlds
 //
-// Programs take single locks, several as one, locks that poll and, in a third of the worlds,
-// RedLocks over three servers; they wait or use futures. In some worlds without replicas they
-// share a semaphore and a latch, in some a semaphore whose permits have leases. They add permits,
-// drain and set them, and give them back by force, and somebody deletes the semaphore. By the
-// server's record no permit is lost or made, and what a program was told was done once. They
-// re-enter, make contexts, abandon, and unlock twice; they extend leases, ask for the state of
-// locks, and take them by force.
+// Programs take single locks of every kind, several mutexes as one and, in a third of the worlds,
+// RedLocks and MultiLocks over three servers, of one kind in each world; they wait or use futures.
+// In some worlds without replicas they share a semaphore and a latch, in some a semaphore whose
+// permits have leases. They add permits, drain and set them, and give them back by force, and
+// somebody deletes the semaphore. By the server's record no permit is lost or made, and what a
+// program was told was done once. They re-enter, or must not; they make contexts, abandon,
+// and unlock twice; they extend leases, ask for the state of locks, and take them by force. They use
+// names that their engine has in use as another kind, and are told so at once.
 // Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
 // nine the server is a cluster, whose slots move, with sharded messages or plain ones. In a
 // third of the others the servers have replicas, which lag behind and are promoted. A run has
@@ -140,8 +142,8 @@
 // five times here. Those have tests of their own in resp. Nor does it run Await and Do. A
 // server that fails over cuts all connections before anybody hears of it, and no old primary
 // serves on. Where servers have replicas, nobody takes the read-write lock: which of its leases a
-// failover has shortened is not modelled, nor are keys of one slot at two nodes. Nothing that is
-// not a number takes the name of a semaphore.
+// failover has shortened is not modelled, nor are keys of one slot at two nodes. MultiLocks on one
+// server are of mutexes, and nothing that is not a number takes the name of a semaphore.
 // A cluster has no replicas, and all of its clients announce releases in the same
 // way.
 //

@@ -254,7 +254,7 @@ func (s *Sim) rob(v *server, name string, silently bool) {
 	if silently || name == fair { // waiters know of the expiry only; of a fair lock each has a channel of its own
 		s.excused[name] = max(s.excused[name], s.now.Add(left))
 	} else {
-		s.published(at, channelOf(name), s.verb())
+		s.published(at, s.channelOf(name), s.verb())
 	}
 }
 
@@ -329,7 +329,7 @@ func (s *Sim) rivals() {
 	}
 	s.tell("a rival has %s", name)
 	v.make(name).fields["rival:1"] = "1"
-	if name == rw {
+	if s.kindOf(name) == rw {
 		v.make(name).fields = map[string]string{"mode": "write", "rival:1:write": "1"}
 	}
 	v.expireIn(name, int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)+1)
@@ -340,7 +340,7 @@ func (s *Sim) rivals() {
 		at, left := s.keeps(v, name), time.Duration(max(v.left(name), 0))*time.Millisecond
 		if gone := v.remove(name, "rival:1"); gone || v.remove(name, "rival:1:write") {
 			v.remove(name, "mode")
-			if s.published(at, channelOf(name), s.verb()); name == fair {
+			if s.published(at, s.channelOf(name), s.verb()); name == fair {
 				s.excused[name] = max(s.excused[name], s.now.Add(left))
 			}
 		}

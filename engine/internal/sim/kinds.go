@@ -3,7 +3,9 @@ package sim
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -24,7 +26,7 @@ func takeOne(h *held, try bool, options []engine.Option) {
 func (p *process) mutex(name string) engine.Mutex { return p.sites[0].mutex(name) }
 
 func (x *site) mutex(name string) engine.Mutex {
-	switch name {
+	switch x.sim.kindOf(name) {
 	case rw:
 		return x.engine.RWMutex(name).Writer()
 	case spin:
@@ -192,4 +194,131 @@ func (s *Sim) holdFor() time.Duration {
 		return s.between(0, time.Second)
 	}
 	return s.between(0, 3*s.lease)
+}
+
+// quorum is the name of locks that are on all servers: RedLocks, and MultiLocks that need them all. They
+// are of one kind in each world: that of another name, Sim.voting.
+const quorum = "quorum"
+
+// kindOf is the name whose kind a name has.
+func (s *Sim) kindOf(name string) string {
+	if name == quorum {
+		return s.voting
+	}
+	return name
+}
+
+// takeVotes asks for a lock on several servers.
+func (u *user) takeVotes(h *held, try bool, options []engine.Option) {
+	s := u.p.sim
+	h.names, h.quorum, h.all, h.reads = []string{quorum}, true, s.chance(4), s.voting == rw && !s.chance(3)
+	s.tell("%s asks for all %v, or a majority, reads %v, try %v, %v", u.name, h.all, h.reads, try, options)
+	var locks []engine.Mutex
+	for _, x := range u.p.sites {
+		if m := x.mutex(quorum); h.reads {
+			locks = append(locks, x.engine.RWMutex(quorum).Reader())
+		} else {
+			locks = append(locks, m)
+		}
+	}
+	if h.all {
+		take(h, engine.Multi(locks...), try, options)
+	} else {
+		take(h, engine.RedLock(locks...), try, options)
+	}
+}
+
+// needs is of how many names, or servers, it must be the owner.
+func (h *held) needs() int {
+	if h.quorum && !h.all {
+		return len(h.user.p.sites)/2 + 1
+	}
+	return max(len(h.names), len(h.user.p.sites)*bit(h.all))
+}
+
+// votes is how many servers have it.
+func (h *held) votes() (n int) {
+	for _, x := range h.user.p.sites {
+		if v := x.server.get(quorum); v != nil && slices.ContainsFunc(slices.Collect(maps.Keys(v.fields)), x.isOf) {
+			n++
+		}
+	}
+	return n
+}
+
+func (x *site) isOf(owner string) bool { return strings.HasPrefix(owner, x.engine.ID()+":") }
+
+// clashes has programs use a name for one kind that their engine has in use as another. They are told
+// so at once, and nothing is asked.
+func (p *process) clashes() {
+	s := p.sim
+	if s.calm || p.left {
+		return
+	}
+	s.after(s.between(0, 20*time.Second), p, p.clashes)
+	name, family := p.inUse()
+	if name == "" || p.refuses != 0 {
+		return
+	}
+	e, ctx := p.engine(), context.Background()
+	ways := []struct {
+		family string
+		ask    func() error
+	}{
+		{plain[0], func() error { _, err := e.Mutex(name).Lock(ctx); return err }},
+		{fair, func() error { _, err := e.FairMutex(name).Lock(ctx); return err }},
+		{rw, func() error { _, err := e.RWMutex(name).Reader().Lock(ctx); return err }},
+		{permits, func() error { _, err := e.PermitSemaphore(name).Acquire(ctx, 1); return err }},
+		{permits, func() error { return e.PermitSemaphore(name).AddPermits(ctx, 1) }},
+		{tallied, func() error { _, err := e.Semaphore(name).Acquire(ctx, 1); return err }},
+		{tallied, func() error { return e.Semaphore(name).AddPermits(ctx, 1) }},
+		{latch, func() error { return e.Latch(name).Await(ctx) }},
+	}
+	way := ways[s.random.IntN(len(ways))]
+	if way.family == family {
+		return
+	}
+	s.tell("%s uses %s as %s", p.name, name, way.family)
+	began, answered := s.now, false
+	s.after(prompt, p, func() {
+		if !answered && p.wakes < began && p.refuses == 0 {
+			s.fail("%s has %s in use, and is not told at once that it is no %s", p.name, name, way.family)
+		}
+	})
+	s.start(p, func() {
+		err := way.ask()
+		if answered = true; !errors.Is(err, engine.ErrKind) {
+			s.fail("%s has %s in use, and using it as %s says %v", p.name, name, way.family, err)
+		}
+	})
+}
+
+// inUse is a name that somebody has in the first engine of a process, and what stands for the kinds that
+// share it; "" if there is none.
+func (p *process) inUse() (name, family string) {
+	s := p.sim
+	var all [][2]string
+	for _, h := range s.holds {
+		if h.user.p == p && !h.quorum && !h.over && h.hold.Err() == nil {
+			for _, name := range h.names {
+				if family = name; !slices.Contains([]string{fair, rw}, name) {
+					family = plain[0]
+				}
+				all = append(all, [2]string{name, family})
+			}
+		}
+	}
+	for _, u := range s.permitUsers {
+		if u.p == p && u.have != nil && u.have.Err() == nil {
+			all = append(all, [2]string{permits, permits})
+		}
+	}
+	if s.counts != nil && s.holdsOf(p) > 0 {
+		all = append(all, [2]string{tallied, tallied})
+	}
+	if len(all) == 0 {
+		return "", ""
+	}
+	one := all[s.random.IntN(len(all))]
+	return one[0], one[1]
 }

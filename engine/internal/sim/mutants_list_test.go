@@ -90,6 +90,9 @@ var mutants = []mutant{
 	{"internal/quorum/vote.go", "\t\tif all < m.Majority() {", "\t\tif false {", "it is lost when too few are left"},
 	{"election.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
 	{"internal/quorum/rounds.go", "\tif !m.armed {\n\t\tm.arm(LongWait, do)\n\t}", "", "a waiter at one server asks others now and then"},
+	{"reentry.go", "\tcase o.nonReentrant:\n\t\treturn ErrReentry\n", "", "NonReentrant denies a re-entry"},
+	{"internal/drive/shard.go", "kind.Family(r.Family) == family || !r.InUse())", "true)", "a name that is held as one kind is not taken as another"},
+	{"internal/drive/shard.go", "c.family == family)", "true)", "nor is one that is read"},
 	// Extend, State, ForceUnlock.
 	{"internal/machine/extend.go", "\t\th.acknowledged(o.Sent, c.Span)\n", "\t\th.acknowledged(o.Now, c.Span)\n", "an Extend counts from its sending"},
 	{"internal/machine/extend.go", "\t\th.acknowledged(o.Sent, c.Span)\n", "", "an Extend moves the end"},
@@ -97,6 +100,8 @@ var mutants = []mutant{
 	{"internal/machine/extend.go", "\tcase h.more().extend != nil:", "\tcase false:", "one Extend of a hold is sent at a time"},
 	{"internal/machine/hold_end.go", "\t\tx.extend.finish(h.extendable())\n", "", "the end of a hold ends its Extend"},
 	{"multi_hold.go", "one.h.AwaitExtend(ctx, one.x, one.ahead, one.err, patience)", "one.err", "an Extend of several locks waits for all of them"},
+	{"multi_hold.go", "at.Before(first) {", "false {", "several locks are valid until the first of them ends"},
+	{"multi_hold.go", "\t\twhy = l.h.Look()\n", "\t\t_, why = l, m.holds[0].h.Look()\n", "Err of several locks looks at each of them"},
 	{"quorum_hold.go", "\t\tif extended == q.Majority() {", "\t\tif extended == 1 {", "an Extend of a RedLock needs a majority"},
 	{"question.go", "\tif q.how == writes {\n", "\tif false {\n", "a ForceUnlock that may have been executed is not sent again"},
 	{"question.go", "\t\tdoubt = doubt || q.how != reads\n", "", "nobody knows whether a ForceUnlock without an answer was executed"},
@@ -132,6 +137,9 @@ var mutants = []mutant{
 	{"internal/tally/op.go", "op.taken && op.What != Acquire && !op.looks()", "op.taken && op.What != Acquire && op.What != Add && !op.looks()", "who gives an AddPermits up that is out is told that nobody knows"},
 	{"semaphore.go", "what: tally.Drain,", "what: tally.Look,", "Drain takes what it says"},
 	{"internal/tally/answer.go", "\t\t\top.end(answer, nil, fx)\n", "\t\t\top.end(1, nil, fx)\n", "Drain, SetPermits and Available say what the server has answered"},
+	{"internal/drive/count.go", "r != nil && r.InUse() || s.crowds", "r != nil && false || s.crowds", "the name of a lock that is held is no semaphore"},
+	{"internal/drive/count.go", "r.InUse() || s.crowds[k.Name] != nil {", "r.InUse() {", "nor is that of a lock that is read, or of permits"},
+	{"internal/drive/shard.go", " && !s.counting(k.Name)\n", "\n", "the name of a semaphore in use is no lock"},
 	// Latches.
 	{"internal/tally/answer.go", "\t\trefused = o.Answers[len(c.Ops)] > 0\n", "\t\trefused = o.Answers[len(c.Ops)] > 1\n", "a latch opens at zero"},
 	{"internal/tally/answer.go", "\t\t\tt.tellAwaiting(nil, fx)\n", "", "who awaits a latch that is open is told"},
@@ -198,6 +206,7 @@ var mutants = []mutant{
 	{"permit.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int != 0, nil", "ForceRelease says whether the permit was held"},
 	{"permit.go", "\t\tif i == 0 {\n", "\t\tif i != 0 {\n", "what is to be had is not what is held"},
 	{"internal/script/permit.go", "dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))\n\t\tdst = appendPermits(", "dst = wire.AppendBulkInt(dst, 1)\n\t\tdst = appendPermits(", "an Extend of permits reaches the server"},
+	{"permit.go", "\tif !fits(e.table.Shard(s.m.route), s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
 
 	// Passing on.
 	{"internal/machine/handover.go", "\t\t\tr.oweTaken(c, doubtful, o)\n", "", "a pass without an answer may have been executed"},

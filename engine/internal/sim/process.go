@@ -52,6 +52,7 @@ func (s *Sim) newProcess() *process {
 		}
 	}
 	if !s.dictated {
+		s.after(0, p, p.clashes)
 		s.tell("%s starts, with %d users", p.name, len(p.users))
 	}
 	return p

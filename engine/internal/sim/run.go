@@ -44,6 +44,13 @@ func Run(seed uint64, story bool) Result {
 	if s.random.IntN(3) == 0 {
 		s.beginPermits()
 	}
+	s.voting = plain[0]
+	if s.random.IntN(2) == 0 {
+		s.voting = []string{spin, fenced, fair, rw}[s.random.IntN(4)]
+	}
+	if s.voting == rw && s.server.replica != nil { // see the documentation of the package
+		s.voting = fair
+	}
 	switch s.random.IntN(6) {
 	case 0:
 		s.crowd = names[:2]

@@ -69,8 +69,6 @@ const (
 	fenced = "fenced"
 	fair   = "fair"
 	rw     = "rw"
-	// quorum is the name of RedLocks, on all servers.
-	quorum = "quorum"
 )
 
 // hold is an engine.Hold, or an engine.MultiHold.
@@ -121,19 +119,16 @@ func (u *user) ask() {
 	if !try && s.chance(3) {
 		options = append(options, engine.Wait(s.between(0, 2*s.lease)))
 	}
+	if s.chance(8) { // it carries nothing
+		options = append(options, engine.NonReentrant())
+	}
 	h.ctx = context.Background()
 	if s.chance(8) {
 		h.limit = s.between(time.Millisecond, s.lease)
 		h.ctx = u.p.limit(h.limit)
 	}
 	if len(s.servers) > 1 && s.chance(2) {
-		h.names, h.quorum = []string{quorum}, true
-		s.tell("%s asks for a majority, try %v, %v", u.name, try, options)
-		var locks []engine.Mutex
-		for _, x := range u.p.sites {
-			locks = append(locks, x.engine.Mutex(quorum))
-		}
-		take(h, engine.RedLock(locks...), try, options)
+		u.takeVotes(h, try, options)
 		return
 	}
 	if s.chance(6) {
@@ -231,6 +226,9 @@ func (u *user) refused(h *held, err error) {
 	if errors.Is(err, errStopped) && h.ctx.Err() == nil {
 		s.fail("%s: the context has not ended: %v", u.name, err)
 	}
+	if errors.Is(err, engine.ErrReentry) != h.denied && h.ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
+		s.fail("%s: whether it may not re-enter is %v: %v", u.name, h.denied, err)
+	}
 	if errors.Is(err, engine.ErrClosed) && u.p.refuses == 0 {
 		s.fail("%s: the engine is not being closed: %v", u.name, err)
 	}
@@ -244,6 +242,9 @@ func (u *user) granted(h *held) {
 	s.tell("%s has %s as %s", u.name, h.names, h.short())
 	if u.p.refuses != 0 && h.asked > u.p.refuses {
 		s.fail("%s: %s was granted, and asked for when the engine was being closed", u.name, h.short())
+	}
+	if h.denied {
+		s.fail("%s: %s was granted, and re-enters", u.name, h.short())
 	}
 	if h.acked && h.believed() && h.hold.Acked() < 1 {
 		s.fail("%s: no replica has acknowledged %s", u.name, h.short())
@@ -317,6 +318,9 @@ func (h *held) makeContext() {
 	}
 	if inner.fixed {
 		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
+	}
+	if inner.denied = s.chance(8) && h.hold.Err() == nil; inner.denied {
+		options = append(options, engine.NonReentrant())
 	}
 	takeOne(inner, s.chance(3), options)
 }
