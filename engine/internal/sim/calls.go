@@ -324,6 +324,7 @@ type observed struct {
 
 // note has all observers look. Several commands may be executed in one event.
 func (s *Sim) note() {
+	s.noteWriter()
 	for _, o := range s.observers {
 		o.note()
 	}

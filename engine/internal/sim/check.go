@@ -34,7 +34,8 @@ type held struct {
 	reads    bool            // it lets others read
 	quorum   bool            // it is one of several servers
 	all      bool            // it needs them all
-	denied   bool            // it must not re-enter what its context carries
+	once     bool            // it was asked for with TryLock
+	alone    *alone          // with NonReentrant
 
 	most     time.Duration // its MaxHold
 	watchdog bool          // it has no lease of its own
@@ -264,8 +265,10 @@ func (s *Sim) checkHealthy() {
 	if !s.healthy() {
 		clear(s.free)
 		clear(s.stray)
+		clear(s.reading.open)
 		return
 	}
+	s.checkReaders()
 	// 3. A name that is free does not stay so while somebody waits for it.
 	for _, name := range names {
 		if s.server.get(name) != nil || !s.awaited(name) || s.barred(name) || s.now < s.excused[name].Add(wakeUp) {
@@ -309,6 +312,8 @@ func (s *Sim) checkHealthy() {
 // queue.
 func (s *Sim) patienceFor(name string) time.Duration {
 	switch {
+	case name == spin:
+		return s.backoff.longest() * 3 / 2
 	case name != fair:
 		return 0
 	case s.cluster != nil && s.cluster.mode != "on" && s.cluster.mode != "auto":

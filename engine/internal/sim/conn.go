@@ -87,6 +87,7 @@ func (c *conn) send(r resp.Request, since clock.Instant, hops int, asking bool) 
 	s := c.p.sim
 	f := &flight{request: r, since: since, hops: hops, asking: asking, sent: s.now, command: r.AppendCommand(nil, resp.Short)}
 	s.noteAsked(c.p, f)
+	s.turns.sends(f.command)
 	c.out = append(c.out, f)
 	c.lastOut = max(c.lastOut, s.now.Add(s.latency()))
 	life := c.life
@@ -229,6 +230,9 @@ func (c *conn) end(why error) {
 			written--
 		}
 		s.noteUnanswered(c.p, f, lost)
+		if lost {
+			s.turns.lose(takenBy(split(f.command)))
+		}
 		if !c.p.dead {
 			f.request.Complete(resp.Reply{Err: err, Sent: f.sent, Now: s.now, Moving: f.asking})
 		}

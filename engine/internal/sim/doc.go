@@ -23,6 +23,8 @@
 //	                         executed late or never
 //	kinds                    what is special about some kinds of locks; locks on several servers;
 //	                         names that are used as two kinds
+//	turns, readers, spins    fair order; readers beside each other; waiters that poll
+//	reentry                  contexts of holds, re-entries, and NonReentrant
 //	server, server_rw        the server: the scripts, as decision tables;
 //	                         differential_test compares it with real ones
 //	faults, failover         what goes wrong; a replica that is promoted
@@ -34,7 +36,8 @@
 //	permit_calls             with them
 //	tally                    the models of the scripts of both
 //	mutants_list_test,
-//	mutants_test             what it must find
+//	mutants_test,
+//	compiles_test            what it must find; each is a change that compiles
 //	story_test, testdata     stories
 //
 // # Worlds
@@ -58,6 +61,12 @@
 // minute into a lull. A call that blocks is checked when it returns: that what it says is what
 // the server did, or had at one moment in between, and that it came in time. After Close
 // nothing believes or waits, and what it says of the server is true.
+//
+// Each kind has a promise of its own. Who waits for a FairMutex is served in the order in which first
+// tries reached the server, unless its place may be lost: a try without an answer, a time in the queue
+// that is over, a failover. A reader waits for no other reader, nor is it refused because of one. Tokens
+// rise. Permits are conserved, and a latch opens once. A SpinMutex uses no channel, and its waiters poll
+// as Backoff says. NonReentrant refuses who has the lock, at once, and nobody else.
 //
 // Two things look like faults and are not: a release that the server denies is not
 // repeated, and an acquire that is executed more than a second after its connection died is

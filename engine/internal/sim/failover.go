@@ -85,6 +85,7 @@ func (s *Sim) failover(v *server) {
 	v.keys, v.counters, v.lines = v.replica.keys, v.replica.counters, v.replica.lines
 	v.semaphores = v.replica.semaphores
 	s.failoverPermits()
+	s.turns.loseAll()
 	clear(s.tokens) // those that the replica has not heard of may be given again
 	v.replicate()
 	v.replica.epoch++

@@ -277,6 +277,7 @@ func (s *Sim) leaves(owner string) bool {
 // process that shuts down have given up; a place that cannot be left while its slot moves stays.
 func (s *Sim) purged(key, owner string) {
 	s.tell("%s has lost its place for %s", owner, key)
+	s.turns.lose(owner)
 	for _, p := range s.processes {
 		for _, x := range p.sites {
 			if strings.HasPrefix(owner, x.engine.ID()+":") && !s.late[owner] && !s.ghosts[owner] && s.denied[owner] == 0 && !p.dead && p.refuses == 0 && p.awake() && !x.closed && s.healthy() && s.now.Sub(s.quiet) > recovers+s.lease && s.barredSince(key) > 5*time.Second {

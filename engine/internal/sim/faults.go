@@ -166,6 +166,8 @@ func (c *conn) execute(f *flight, late string) []byte {
 	}
 	x.noteForced(words, reply, f.since)
 	x.notePermits(words, reply)
+	s.noteTurn(words, reply)
+	x.notePoll(words)
 	s.note()
 	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
@@ -268,6 +270,9 @@ func (s *Sim) verb() string {
 
 // noteRobbed notes who is about to lose a lock.
 func (s *Sim) noteRobbed(name string, h *hash) {
+	if name == rw && h.fields["mode"] == "write" {
+		s.reading.removed = s.now
+	}
 	for owner := range h.fields {
 		s.robbed[owner] = s.now
 		if name == quorum {

@@ -18,6 +18,8 @@ func takeOne(h *held, try bool, options []engine.Option) {
 		take(h, p.engine().FencedMutex(name), try, options)
 	case rw:
 		take(h, p.rw(h.reads), try, options)
+	case spin:
+		take(h, p.mutex(name), try, append(options, p.sim.backoff.options()...))
 	default:
 		take(h, p.mutex(name), try, options)
 	}

@@ -31,6 +31,7 @@ type subscription struct {
 func newPubsub(p *site, v *server) *pubsub { return &pubsub{p: p, server: v, life: 1} }
 
 func (x *site) subscribe(ch *resp.Channel) {
+	x.sim.checkQuiet(ch.Name())
 	if !x.closed {
 		x.place(&subscription{channel: ch, name: ch.Name()})
 	}

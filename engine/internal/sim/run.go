@@ -51,9 +51,12 @@ func Run(seed uint64, story bool) Result {
 	if s.voting == rw && s.server.replica != nil { // see the documentation of the package
 		s.voting = fair
 	}
-	switch s.random.IntN(6) {
+	s.backoff = backoffs[s.random.IntN(len(backoffs))]
+	switch s.random.IntN(7) {
 	case 0:
 		s.crowd = names[:2]
+	case 4:
+		s.crowd = []string{"a", spin}
 	case 1:
 		s.crowd, s.acked = []string{"a", fenced}, s.random.IntN(2) == 0
 	case 2, 3:
@@ -98,6 +101,7 @@ func newSim(seed uint64) *Sim {
 		robbed: make(map[string]clock.Instant), denied: make(map[string]clock.Instant), late: make(map[string]bool), excused: make(map[string]clock.Instant),
 		free: make(map[string]freed), announced: make(map[string]clock.Instant), stray: make(map[string]clock.Instant), shortened: make(map[string]shortened), ghosts: make(map[string]bool), tokens: make(map[string]int64), strayPermits: make(map[string]clock.Instant),
 	}
+	s.turns.passed, s.reading.open = make(map[string][]*turn), make(map[*held]opened)
 	s.ctx, s.leave = context.WithCancel(context.Background())
 	s.serve(1)
 	return s
@@ -118,7 +122,10 @@ func (s *Sim) serve(n int) {
 
 func (s *Sim) newServer(name string) *server {
 	v := &server{keys: make(map[string]*hash), counters: make(map[string]int64), lines: make(map[string]*line), semaphores: make(map[string]*semaphore), now: s.time, name: name}
-	v.published = func(channel, verb, message string) int { return s.say(v, channel, verb, message) }
+	v.published = func(channel, verb, message string) int {
+		s.checkQuiet(channel)
+		return s.say(v, channel, verb, message)
+	}
 	v.purged = s.purged
 	return v
 }

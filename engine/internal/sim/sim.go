@@ -52,6 +52,10 @@ type Sim struct {
 	tokens      map[string]int64     // the latest that a program was given, of a name
 	steps       uint64
 
+	backoff backoff // of a lock that polls
+	turns   turns   // those of a fair lock
+	reading reading // of a read-write lock
+
 	semaphore    bool // there is one
 	permitUsers  []*permitUser
 	strayPermits map[string]clock.Instant // since when nobody has a permit that the server has

@@ -35,6 +35,8 @@ type site struct {
 	ending clock.Instant // since when it may end holds, which a Shutdown waits for
 	denied clock.Instant // when it was last told that a release is denied
 
+	polling polling // for the lock that polls
+
 	forcing map[string]bool   // names that a program of it takes by force
 	forced  map[string]forced // what became of that
 

@@ -24,6 +24,7 @@ type user struct {
 	asks, unlocks bool          // it waits for the answer
 	asked         clock.Instant // when it began to
 	ofQuorum      bool          // what it asks for
+	wants         *held         // the same; nil when it has its verdict
 }
 
 func newUser(p *process, i int) *user {
@@ -115,12 +116,12 @@ func (u *user) ask() {
 	if h.acked {
 		options = append(options, engine.Acked(1))
 	}
+	if s.chance(8) { // its context carries nothing
+		h.alone, options = new(alone), append(options, engine.NonReentrant())
+	}
 	try := s.chance(3)
 	if !try && s.chance(3) {
 		options = append(options, engine.Wait(s.between(0, 2*s.lease)))
-	}
-	if s.chance(8) { // it carries nothing
-		options = append(options, engine.NonReentrant())
 	}
 	h.ctx = context.Background()
 	if s.chance(8) {
@@ -167,12 +168,22 @@ func take[H hold](h *held, l lock[H], try bool, options []engine.Option) {
 	u, s := h.user, h.user.p.sim
 	answered, abandoned := false, false
 	h.asked, u.asks, u.asked, u.ofQuorum = s.now, true, s.now, h.quorum
+	h.once, u.wants = try, h
+	h.pollsAnew()
+	s.noteWriter()
+	if h.queues() {
+		s.turns.asking = h
+		defer func() { s.turns.asking = nil }()
+	}
 	verdict := func(got H, err error) {
-		answered, u.waits, u.asks = true, "", false
+		answered, u.waits, u.asks, u.wants = true, "", false, nil
+		delete(s.reading.open, h)
+		h.pollsAnew()
 		switch {
 		case err != nil:
 			u.refused(h, err)
 		case abandoned: // it was granted before, and is given back
+			s.endTurn(h, false)
 			if got.Err() == nil {
 				s.fail("%s: a hold that was abandoned is one still", u.name)
 			}
@@ -220,14 +231,14 @@ func take[H hold](h *held, l lock[H], try bool, options []engine.Option) {
 func (u *user) refused(h *held, err error) {
 	s := u.p.sim
 	s.tell("%s gets no %s: %v", u.name, h.names, err)
+	s.endTurn(h, false)
+	h.checkRefusal(err)
+	h.checkAlone(err)
 	if !errors.Is(err, engine.ErrNotAcquired) {
 		s.fail("%s: the error of an acquisition is %v", u.name, err)
 	}
 	if errors.Is(err, errStopped) && h.ctx.Err() == nil {
 		s.fail("%s: the context has not ended: %v", u.name, err)
-	}
-	if errors.Is(err, engine.ErrReentry) != h.denied && h.ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
-		s.fail("%s: whether it may not re-enter is %v: %v", u.name, h.denied, err)
 	}
 	if errors.Is(err, engine.ErrClosed) && u.p.refuses == 0 {
 		s.fail("%s: the engine is not being closed: %v", u.name, err)
@@ -243,9 +254,6 @@ func (u *user) granted(h *held) {
 	if u.p.refuses != 0 && h.asked > u.p.refuses {
 		s.fail("%s: %s was granted, and asked for when the engine was being closed", u.name, h.short())
 	}
-	if h.denied {
-		s.fail("%s: %s was granted, and re-enters", u.name, h.short())
-	}
 	if h.acked && h.believed() && h.hold.Acked() < 1 {
 		s.fail("%s: no replica has acknowledged %s", u.name, h.short())
 	}
@@ -258,8 +266,10 @@ func (u *user) granted(h *held) {
 		s.now.Sub(u.p.wakes) > time.Millisecond && (h.beside == nil || u.p.refuses == 0) {
 		s.fail("%s: %s was over for %v when it was granted", u.name, h.short(), over)
 	}
+	h.checkAlone(nil)
 	h.checkToken()
 	h.checkRivals()
+	s.endTurn(h, true)
 	h.last = s.now
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)
 	s.check()
@@ -276,53 +286,6 @@ func (u *user) granted(h *held) {
 	for s.chance(3) && (h.leased() || s.chance(8)) {
 		s.after(s.between(0, s.lease), u.p, h.extend)
 	}
-}
-
-// makeContext makes a context that ends with the hold, and perhaps takes the lock once
-// more under it.
-func (h *held) makeContext() {
-	s, p := h.user.p.sim, h.user.p
-	if h.over {
-		return
-	}
-	parent := s.ctx
-	if s.chance(4) {
-		parent = p.limit(s.between(0, s.lease))
-	}
-	ctx := h.hold.Context(parent)
-	h.contexts = append(h.contexts, ctx)
-	if ctx.Err() != nil && h.believed() {
-		s.fail("%s: a context of %s has ended, and the hold has not", h.user.name, h.short())
-	}
-	if len(h.names) == 1 && !h.quorum && s.chance(16) { // so many that a goroutine ends them, a moment after Unlock was called
-		for range 65 {
-			h.contexts = append(h.contexts, h.hold.Context(s.ctx))
-		}
-	}
-	if len(h.names) > 1 || h.quorum || !s.chance(2) {
-		return
-	}
-	if s.chance(2) {
-		ctx = context.WithoutCancel(ctx)
-	}
-	inner := &held{user: &user{p: p, name: h.user.name + "'", busy: true, inner: true}, names: h.names, watchdog: h.watchdog && !h.fixed, within: h, ctx: ctx}
-	if inner.reads = h.reads; h.names[0] == rw && !h.reads && s.chance(2) {
-		inner.reads, inner.within, inner.beside = true, nil, h
-	}
-	p.users = append(p.users, inner.user)
-	s.tell("%s asks for %s once more, beside it %v", h.user.name, h.names, inner.beside != nil)
-	var options []engine.Option
-	inner.fixed = s.chance(4)
-	if inner.beside != nil {
-		inner.watchdog = !inner.fixed
-	}
-	if inner.fixed {
-		options = append(options, engine.Lease(s.between(margin+time.Millisecond, 2*s.lease)))
-	}
-	if inner.denied = s.chance(8) && h.hold.Err() == nil; inner.denied {
-		options = append(options, engine.NonReentrant())
-	}
-	takeOne(inner, s.chance(3), options)
 }
 
 func (u *user) unlock(h *held) {
