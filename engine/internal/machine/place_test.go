@@ -80,6 +80,33 @@ func TestAReleaseWhileTheSlotMovesWaitsForNoDebt(t *testing.T) {
 	l.is(r, Settling)
 }
 
+// Nor does Close wait for the slot: what is owed is released without the queue, where an owner that has
+// died is found.
+func TestCloseDoesNotWaitForTheQueueWhileTheSlotMoves(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	debt := l.ids + 1000
+	l.does(func(fx *Effects) {
+		r.owe(debt, queued, certain, 0, l.now.Add(time.Minute))
+		r.GoOn(fx)
+	})
+	l.is(r, Settling)
+	l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
+	l.does(r.PauseOver)
+	if l.is(r, Settling); r.Cmd.Bare {
+		t.Error("nobody closes, and the queue is left as it is")
+	}
+	l.closing = true
+	l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
+	l.does(r.PauseOver)
+	if l.is(r, Settling); r.Cmd.ID != debt || !r.Cmd.Bare {
+		t.Errorf("it is closed, and waits for the queue: %+v", r.Cmd)
+	}
+	l.reply(r, Outcome{Answer: Missing})
+	l.is(r, Nothing)
+}
+
 // The owner of a fair lock may be gone because a replica was promoted that has not heard of the grant,
 // and has the owner in the queue.
 func TestALostHoldLeavesTheQueue(t *testing.T) {

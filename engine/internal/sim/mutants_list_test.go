@@ -51,6 +51,13 @@ var mutants = []mutant{
 	{"internal/machine/hold_end.go", "\t\tc.end(why, loss, now, fx)\n\t\tc.setOver()\n", "", "a re-entry ends with its hold"},
 	{"internal/machine/hold.go", "\treturn min(h.OwnUntil(), h.Parent.Until())\n", "\treturn h.OwnUntil()\n", "a re-entry lasts no longer than its hold"},
 	{"internal/machine/hold.go", "\t\treturn min(h.OwnUntil(), h.ValidUntil())\n", "\t\treturn h.ValidUntil()\n", "a hold that ended is past, whatever its tenure has left"},
+	// NonReentrant.
+	{"options.go", "(nonReentrant) apply(o *options)               { o.nonReentrant = true }", "(nonReentrant) apply(o *options)               { _ = o }", "who has the lock is refused"},
+	{"reentry.go", "\tcase parent == nil:\n\t\treturn nil\n", "\tcase parent == nil && !o.nonReentrant:\n\t\treturn nil\n\tcase parent == nil:\n\t\treturn ErrReentry\n", "who does not have it is not"},
+	{"reentry.go", "c != nil && (c.hold != nil || c.group != nil)", "c != nil", "nor is who is detached from the hold"},
+	{"reentry.go", "ok := found != nil && found.Res.Name == k.Name", "ok := found != nil", "nor who has another lock"},
+	{"reentry.go", "\t\tfound := h.InnermostLive()\n", "\t\tfound := &h.Hold\n", "nor who had it"},
+	{"multi.go", "m.reenters(parents[i], o)", "m.reenters(parents[i], options{})", "of several locks each counts"},
 	// Batches.
 	{"internal/machine/command.go", "\tr.batchReplied(c, o)\n", "", "rare: what a command has taken along is settled"},
 	{"internal/machine/batch.go", "n < maxBatch && r.hold == nil && r.mayTake(first)", "n < maxBatch && r.mayTake(first)", "survives: while there is a hold nobody tries"},
@@ -93,6 +100,14 @@ var mutants = []mutant{
 	{"reentry.go", "\tcase o.nonReentrant:\n\t\treturn ErrReentry\n", "", "NonReentrant denies a re-entry"},
 	{"internal/drive/shard.go", "kind.Family(r.Family) == family || !r.InUse())", "true)", "a name that is held as one kind is not taken as another"},
 	{"internal/drive/shard.go", "c.family == family)", "true)", "nor is one that is read"},
+	// Several locks as one.
+	{"multi_hold.go", "at.Before(first)", "first.Before(at)", "several locks are valid as long as the first that ends"},
+	{"multi_hold.go", "\tfor i, l := range holds {\n", "\tfor i, l := range holds[:1] {\n", "the first lock that ends is the end of all"},
+	{"gathering.go", "\t\t\tg.parts[i].hold = nil\n\t\t\th.unlockAsync(false)\n", "\t\t\tg.parts[i].hold = nil\n\t\t\t_ = h\n", "what was granted is given back when another is refused"},
+	{"gathering.go", "\tcase gathering.Fail:\n\t\tg.giveBack()\n", "\tcase gathering.Fail:\n", "and when all of them are given up"},
+	{"internal/gathering/gathering.go", "\tcase g.stage != Blocked || len(g.parts) == 1:\n", "\tcase true:\n", "one is not all"},
+	{"internal/gathering/gathering.go", "\tif g.stop != nil {\n\t\treturn g.fail(g.stoppedAt(g.last))\n\t}\n\tg.stage = Pausing", "\tg.stage = Pausing", "rare: who is given up between two rounds does not go on"},
+	{"internal/gathering/gathering.go", "Step {\n\tg.held = 0\n\tclear(g.parts)", "Step {\n\tclear(g.parts)", "a round begins with none"},
 	// Extend, State, ForceUnlock.
 	{"internal/machine/extend.go", "\t\th.acknowledged(o.Sent, c.Span)\n", "\t\th.acknowledged(o.Now, c.Span)\n", "an Extend counts from its sending"},
 	{"internal/machine/extend.go", "\t\th.acknowledged(o.Sent, c.Span)\n", "", "an Extend moves the end"},
@@ -168,6 +183,8 @@ var mutants = []mutant{
 	{"internal/kind/rw.go", "\tw.release = script.AppendWriteRelease\n", "", "the release of a writer is not that of a Mutex"},
 	{"rw.go", "\t\tif err = w.Unlock(ctx); !errors.Is(err, ErrLost) {", "\t\tif true || errors.Is(err, ErrLost) {", "who downgrades does not write any more"},
 	{"acquisition.go", "\t\ta.More().Beside = carried.inner()\n", "", "what a context carries stands beside a reader"},
+	{"internal/machine/acquire.go", "\tif a.Once {\n\t\tholder := r.hold\n", "\tif a.Once {\n\t\tholder := r.hold\n\t\tfor _, t := range r.Port.Rivals(r) {\n\t\t\tif h := t.hold(); h != nil && r.Port.Kind(a.Kind).HandsOver {\n\t\t\t\tholder = h\n\t\t\t}\n\t\t}\n", "a TryLock of a reader is not refused because of another reader"},
+	{"internal/machine/resource.go", "\ta, ok := r.waiters.Front()\n\tif !ok {\n\t\treturn false\n\t}\n", "\ta, ok := r.waiters.Front()\n\tif !ok {\n\t\treturn false\n\t}\n\tif r.Place != 0 && r.Port.Kind(a.Kind).HandsOver && a.beside() == nil && len(r.Port.Rivals(r)) > 0 {\n\t\tr.pause(r.Port.Now(), true)\n\t\treturn false\n\t}\n", "nor does one that waits wait for other readers"},
 	// Tenures of readers on offer.
 	{"internal/drive/effects.go", "\t\tt.letOffers(o)\n", "\t\t_ = o\n", "a release that was held back is sent when nobody took the tenure"},
 	{"internal/machine/command.go", "\tif done.Leads {\n", "\tif false {\n", "the answer to a release goes on with those that wait for it"},
@@ -177,6 +194,13 @@ var mutants = []mutant{
 	{"internal/machine/tenure.go", "func (o *Offers) RestOver() { o.resting = false }", "func (o *Offers) RestOver() {}", "a rest ends"},
 	{"internal/machine/tenure.go", "\t\to.going = r\n\t\tr.GoOn(fx)\n", "\t\to.going = r\n", "what goes on is released"},
 	{"internal/drive/shard.go", "\t\t\tif r := c.offers.For(a); r != nil {", "\t\t\tif r := c.offers.For(a); false {", "survives: nobody is handed anything"},
+	// SpinMutex.
+	{"internal/machine/wait.go", "d := min(b.First<<w.tries, b.Most)", "d := b.First << w.tries", "rare: no pause is longer than Backoff says"},
+	{"internal/machine/wait.go", "\tw.tries = min(w.tries+1, 10)", "\tw.tries = 0", "waiters poll less and less often"},
+	{"internal/machine/wait.go", "return min(d/2+w.res.Port.Draw(d), ttl)", "return max(d, ttl)", "they do not sleep until the lease ends"},
+	{"acquisition.go", "\t\ta.More().Backoff = o.backoff\n", "\t\t_ = o.backoff\n", "they poll as Backoff says"},
+	{"internal/kind/kind.go", "\tif k.Polls() {\n", "\tif false {\n", "a release is announced nowhere"},
+	{"internal/machine/wait.go", "!polls && w.Listen()", "(!polls || w.tries > 2) && w.Listen()", "who polls does not subscribe"},
 	// FencedMutex.
 	{"internal/kind/fenced.go", "machine.Kind{Passes: true}", "machine.Kind{HandsOver: true}", "each hold has a token of its own"},
 	{"internal/kind/wire.go", "\t\tif i == 0 {", "\t\tif i == 1 {", "the token comes after the code"},
@@ -190,9 +214,14 @@ var mutants = []mutant{
 	{"internal/machine/place.go", "\ta.rare.owner, a.rare.queued = 0, false\n", "\t_ = a.rare\n", "an owner that is owed is not used again"},
 	{"internal/machine/place.go", "\tif x.owner == 0 {", "\tif true {", "an owner keeps its place from try to try"},
 	{"internal/drive/waiting.go", ".ChannelOf(OwnerOf(r, k, owner))", ".Channel.Name()", "each owner has a channel"},
+	{"internal/machine/acquire.go", "\t\t\ta.rare.queued = true\n", "\t\t\tif a.rare.queued = true; a.Attempts == 1 {\n\t\t\t\tr.oweTaken(c, certain, o)\n\t\t\t}\n", "a waiter that is refused keeps its place"},
+	{"internal/drive/command.go", "owner, cmd.Span, cmd.Head)", "owner, cmd.Span, false)", "who waits is queued"},
+	{"internal/drive/command.go", "owner, cmd.Span, cmd.Head)", "owner, cmd.Span, true)", "a TryLock is not queued"},
+	{"internal/machine/place.go", "\tif !r.Port.Kind(a.Kind).Queues || a.Once {", "\tif !r.Port.Kind(a.Kind).Queues || a.Once || a.Attempts == 3 {", "nor is another owner used for a later try"},
+	{"internal/machine/acquire.go", "\t\t\ta.rare.queued = true\n", "\t\t\t_ = a\n", "who was refused leaves the queue when it gives up"},
 	{"internal/drive/command.go", "verb == \"SPUBLISH\" || !t.Client.Clustered()", "true", "survives: one who lives asks again in time"},
-	{"internal/machine/command.go", "h.moving && r.Port", "false && r.Port", "an Unlock does not wait until a slot has moved"},
-	{"internal/machine/command.go", "d.moving && r.Port.Closing()", "false && r.Port.Closing()", "nor does Close"},
+	{"internal/machine/command.go", "h.moving && r.Port", "false && r.Port", "rare: an Unlock does not wait until a slot has moved"},
+	{"internal/machine/command.go", "d.moving && r.Port.Closing()", "false && r.Port.Closing()", "rare: nor does Close"},
 	// PermitSemaphore.
 	{"internal/kind/permit.go", "Shared: true, ", "", "those who hold permits are in nobody's way"},
 	{"internal/machine/acquire.go", "\t\th.Res = r.Port.Apart(r, c.Kind)\n", "", "a grant of permits leaves the queue"},

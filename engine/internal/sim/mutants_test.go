@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ type mutant struct {
 	why string
 }
 
-// Each mutant is a change that applies. With -sim.mutants=1m each is run, which takes
+// Each mutant is a change that applies, and compiles. With -sim.mutants=1m each is run, which takes
 // minutes: it must fail, or survive for the reason that it gives.
 func TestMutantsAreFound(t *testing.T) {
 	t.Parallel()
@@ -37,6 +38,13 @@ func TestMutantsAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var dirs []string
+	for _, m := range mutants {
+		if dir := filepath.Dir(filepath.Join(root, m.file)); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	c := newCompiler(t, dirs)
 	for i, m := range mutants {
 		file := filepath.Join(root, m.file)
 		src, err := os.ReadFile(file)
@@ -47,8 +55,13 @@ func TestMutantsAreFound(t *testing.T) {
 			t.Errorf("mutant %d: %s has its text %d times:\n%s", i, m.file, n, m.was)
 			continue
 		}
+		text := strings.Replace(string(src), m.was, m.is, 1)
+		if err := c.compile(file, text); err != nil {
+			t.Errorf("mutant %d of %s does not compile: %v", i, m.file, err)
+			continue
+		}
 		if *mutate > 0 && i >= *mutateFrom && i <= *mutateTo {
-			m.run(t, i, file, strings.Replace(string(src), m.was, m.is, 1))
+			m.run(t, i, file, text)
 		}
 	}
 }
