@@ -230,12 +230,12 @@ var mutants = []mutant{
 	{"internal/machine/wait.go", "\t\td = min(d, ShardedPoll/2+r.Port.Draw(ShardedPoll/2))\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
 	{"internal/script/permit.go", "\t\tid[7] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
-	{"permit.go", "\thow := writes\n", "\thow := rewrites\n", "an AddPermits that may have been executed is not sent again"},
+	{"permit.go", "how: writes, invalid: s.wrong(delta", "how: rewrites, invalid: s.wrong(delta", "an AddPermits that may have been executed is not sent again"},
 	{"permit.go", "script.SetPermits, n)", "script.TryPermits, n)", "SetPermits changes a semaphore that is there"},
-	{"permit.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int != 0, nil", "ForceRelease says whether the permit was held"},
-	{"permit.go", "\t\tif i == 0 {\n", "\t\tif i != 0 {\n", "what is to be had is not what is held"},
+	{"state.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int != 0, nil", "ForceRelease says whether the permit was held"},
+	{"permit.go", "of(n[0], n[1])", "of(n[1], n[0])", "what is to be had is not what is held"},
 	{"internal/script/permit.go", "dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))\n\t\tdst = appendPermits(", "dst = wire.AppendBulkInt(dst, 1)\n\t\tdst = appendPermits(", "an Extend of permits reaches the server"},
-	{"permit.go", "\tif !fits(e.table.Shard(s.m.route), s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
+	{"permit.go", "\tif !sh.Fits(s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
 
 	// Passing on.
 	{"internal/machine/handover.go", "\t\t\tr.oweTaken(c, doubtful, o)\n", "", "a pass without an answer may have been executed"},
