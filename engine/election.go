@@ -72,16 +72,30 @@ func (q *election) NewTry(i int, how quorum.How) quorum.Try {
 	return a
 }
 
-// carried is what the context carries at a server now; nil if nothing. It may have joined there since
-// the lock was asked for. The context lives as long as that, unless it was ended.
+// carried is what the context carries at a server now, if the lock may re-enter it or stand beside it; nil
+// if nothing. It may have joined there since the lock was asked for. The context lives as long as that,
+// unless it was ended.
 func (q *election) carried(i int) *holding {
 	if q.parents == nil {
 		return nil
 	}
+	m, h := q.locks[i], q.parents[i]
 	if c := q.held.Value(); c != nil {
-		return c.carried(q.locks[i].engine(), q.locks[i].key)
+		h = c.carried(m.engine(), m.key)
+	} else if h != nil && !h.live() {
+		h = nil
 	}
-	return q.parents[i]
+	if m.reenters(h, q.opts) != nil {
+		return nil
+	}
+	return h
+}
+
+// live reports whether the hold, or one that it re-enters, is one still.
+func (h *holding) live() bool {
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
+	return h.InnermostLive() != nil
 }
 
 // run does what a transition has left to be done. In the first round of a future, mayOverflow.

@@ -47,6 +47,9 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options
 	}
 	if o.waitGiven {
 		t.home.table.Timers.Schedule(&t.limit.timer, t.home.clock.Now().Add(o.wait))
+		if of.over() { // meanwhile, by its context: finish was here first
+			t.home.table.Timers.Cancel(&t.limit.timer)
+		}
 	}
 }
 

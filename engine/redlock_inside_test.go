@@ -152,3 +152,24 @@ func TestRedLocksInsideEachOtherThatAreDroppedAreNoticed(t *testing.T) {
 	}
 	eventually(t, "both are noticed", func() bool { runtime.GC(); return leaked() == 2 })
 }
+
+// The context is gone, and the hold that it carried has ended: nothing is re-entered, and what waits is not asked
+// anew again and again.
+func TestAnEndedHoldOfAContextThatIsGoneIsNotCarried(t *testing.T) {
+	t.Parallel()
+	e := open(t, server(t).URL())
+	m := e.Mutex("x")
+	h := mustLock(t, m)
+	q := &election{locks: []Mutex{m}, parents: []*holding{h.h}}
+	if q.carried(0) != h.h {
+		t.Error("a live hold is not carried")
+	}
+	if q.opts.nonReentrant = true; q.carried(0) != nil {
+		t.Error("carried, though it may not be re-entered")
+	}
+	q.opts.nonReentrant = false
+	mustUnlock(t, h)
+	if q.carried(0) != nil {
+		t.Error("an ended hold is carried")
+	}
+}

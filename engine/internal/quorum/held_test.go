@@ -200,6 +200,32 @@ func TestWhatWaitsIsAskedAnewWhereTheCallerHasAHold(t *testing.T) {
 	l.failedWith(NoAnswer)
 }
 
+// It is held before the end of the try that was given up is told: then it waits there, as elsewhere.
+func TestWhatIsAskedAnewIsAskedThoughItIsHeldMeanwhile(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.grant(1)
+	l.anew[0] = true
+	l.ring(FirstLook)
+	l.grant(2)
+	l.is(Holding)
+	l.news()
+	l.refuse(0, cut)
+	l.did("ask [waits 0] give [] cancel [] look []")
+}
+
+// A try that was asked anew just now is not slow, though the one before was.
+func TestWhatIsAskedAnewIsNotSlow(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(1, held)
+	l.anew[0] = true
+	l.Rang()
+	l.look(true)
+	l.refuse(0, cut)
+	l.must(!l.Parts[0].slow, "it counts as slow")
+}
+
 // A fixed lease, or MaxHold, bounds the whole: what joins ends with it, unless it was extended.
 func TestWhatJoinsEndsWithTheOthers(t *testing.T) {
 	t.Parallel()

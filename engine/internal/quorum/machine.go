@@ -101,8 +101,9 @@ func (m *Machine) Told(i int, v *Vote, r Refusal, do *Deeds) (waited bool) {
 	m.out--
 	p := &m.Parts[i]
 	waited = p.Waits
-	if p.again && v == nil && m.stop == nil && !m.Decided() {
-		m.ask(i, waited, do)
+	if p.again && v == nil && m.stop == nil && m.Stage != Over {
+		p.slow = false
+		m.ask(i, waited || m.Stage == Holding, do)
 		return waited
 	}
 	p.Asked, p.refusal, p.cut, p.slow = nil, r, m.stop != nil, false

@@ -119,9 +119,7 @@ func (t *Tally) Subscribed(latest bool, fx *Effects) {
 	if latest {
 		t.heard = t.asked
 	}
-	if !t.wait.Hears() { // else it was confirmed for one more, and nothing was missed
-		t.act(t.wait.Confirmed(), fx)
-	}
+	t.act(t.wait.Confirmed(), fx) // perhaps by another node, and a message was missed
 	if t.wait.Listening() {
 		t.listen() // for those who came meanwhile
 	}

@@ -16,6 +16,8 @@ type Channel struct {
 	topic *topic   // nil: not subscribed by Client.Subscribe
 	next  *Channel // of the same topic
 	live  uint32   // the connection on which Subscribed was the last word; 0: none
+	conn  uint32   // the connection when it came,
+	came  uint32   // and how many commands about the topic were written on that before
 }
 
 // NewChannel returns a Channel that is not subscribed yet.
@@ -59,6 +61,7 @@ type topic struct {
 
 	conn   uint32 // the connection that the fields below are about
 	sent   verb   // the latest command about this topic: subscribe, unsubscribe, or none
+	wrote  uint32 // how many commands
 	flight uint8  // how many of its commands are unanswered, at most maxFlight
 	known  bool   // the latest answer was that it is subscribed
 	queued bool   // it is in subs.mu.dirty

@@ -138,6 +138,7 @@ func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*to
 			s.mu.confirmed--
 		}
 		t.sent = v
+		t.wrote++
 		t.flight++
 		s.mu.names.Push(t)
 	}

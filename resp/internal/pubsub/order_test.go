@@ -215,3 +215,26 @@ func TestSurprisesEndTheConnection(t *testing.T) {
 		}
 	}
 }
+
+// The SUBSCRIBE was written for a Channel that is given up; another of the name comes before it is answered. A
+// message may lie between the two, so that answer does not confirm the new one. It has the server asked
+// once more.
+func TestAChannelIsConfirmedByNothingThatWasWrittenBeforeItCame(t *testing.T) {
+	t.Parallel()
+	m := newSubModel(t)
+	m.connect()
+	a, b := newProbe(m, "x"), newProbe(m, "x")
+	a.subscribe()
+	m.flush()
+	m.serve()
+	a.unsubscribe()
+	b.subscribe()
+	m.flush()
+	if !m.deliver() || b.live {
+		t.Error("confirmed by what was written before it came")
+	}
+	m.drain()
+	if !b.live {
+		t.Error("not confirmed")
+	}
+}

@@ -89,18 +89,23 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 	}
 	t, latest := s.answeredLocked()
 	t.known = v == verbSubscribe
+	again := false // somebody came after the command was written
 	if latest && v == verbSubscribe {
 		s.mu.confirmed++
 		t.alone, t.refusals = false, 0
 		for ch := t.first; ch != nil; ch = ch.next {
-			if ch.live != conn {
+			switch {
+			case ch.live == conn:
+			case ch.conn == conn && ch.came == t.wrote:
+				again = true
+			default:
 				ch.live = conn
 				l.calls = append(l.calls, ch.handler)
 			}
 		}
 	}
 	// Was something waiting for this answer?
-	if t.first == nil || t.sent != verbSubscribe {
+	if again || t.first == nil || t.sent != verbSubscribe {
 		s.queueLocked(t)
 	}
 	return nil

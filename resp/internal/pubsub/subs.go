@@ -32,7 +32,9 @@ const pingAfter = 10 * time.Second
 //     SUBSCRIBE ->  UNSUBSCRIBE ->  SUBSCRIBE ->  <- 1st  (message lost here)  <- 2nd  <- 3rd
 //
 //     If none was written in between, the server has been subscribed all the
-//     time and the first answer is as good as any.
+//     time and the first answer is as good as any; but it confirms no Channel
+//     that came after its command was written. So what a Channel hears was
+//     published after it was subscribed.
 //
 //  4. A Channel hears Subscribed, Message..., Disconnected, Subscribed, ... in
 //     this order: messages go only to Channels that are live.
@@ -93,6 +95,9 @@ func (s *subs) subscribeLocked(ch *Channel) (wake bool) {
 		s.mu.topics[ch.name] = t
 	}
 	ch.topic, ch.live = t, 0
+	if ch.conn, ch.came = s.mu.conn, 0; t.conn == ch.conn {
+		ch.came = t.wrote
+	}
 	ch.next, t.first = t.first, ch
 	return s.queueLocked(t)
 }
