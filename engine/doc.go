@@ -200,7 +200,7 @@
 //     command was given up: the server may have granted the permits, and they are lost then.
 //   - Release: ErrNotHeld, ErrLost (by Close), and ErrOutcomeUnknown, alone if it was given up
 //     after 50 s, else joined with what ended the waiting; then it goes on.
-//   - CountDown, SetPermits, AddPermits, Drain and TrySetCount: ErrOutcomeUnknown if it was sent;
+//   - CountDown, SetPermits, AddPermits, Drain, TrySetCount and their futures: ErrOutcomeUnknown if it was sent;
 //     it may be executed still. If not, it was not sent and never will be: ErrUnavailable, or the
 //     context's cause alone if that ended while a server was to be had.
 //   - Await: ErrPending with the cause, if the latch is closed still.

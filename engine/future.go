@@ -125,10 +125,10 @@ func (f *Future[T]) OnComplete(fn func(T, error)) {
 	}
 }
 
-// Abandon gives the future up. A pending acquisition is cancelled, and so is one that waits for a
-// Latch. A lock that was granted, or is granted later, is released. The future of an operation
-// that acquires nothing, such as Unlock or CountDown, goes on: what it does is not taken back,
-// and only the operation's own context ends it. Abandoning twice, or after Unlock, does no harm.
+// Abandon gives the future up. A pending acquisition is cancelled, and so is a pending
+// Latch.Await. A lock that was granted, or is granted later, is released. An operation that
+// acquires nothing, such as Unlock or CountDown, goes on, and what it does is not taken back: to
+// give up one that takes a context, end that. Abandoning twice, or after Unlock, does no harm.
 func (f *Future[T]) Abandon() {
 	f.source.abandon()
 	f.mu.Lock()

@@ -17,6 +17,9 @@ import (
 //
 // Each CountDown is executed once, or not at all, as the operations of a Semaphore are. A
 // latch has no lease: the count of a process that dies before its CountDown stays.
+//
+// Its futures end with their context, and those of TrySetCountAsync and CountAsync with
+// Config.CommandTimeout, too. Abandon stops that of AwaitAsync only.
 type Latch struct{ counter }
 
 // Latch returns the latch of that name. For the name the same is true as for a Mutex; but in a
@@ -78,7 +81,8 @@ func (l Latch) CountAsync(ctx context.Context) *Future[int] { return &l.look(ctx
 // other option is for a latch. If it is closed still, the error Is ErrPending and has the
 // cause. With a ctx that has ended before, nothing is asked, and the error has the cause alone.
 //
-// It is enough that the latch opens while Await listens, though it may be closed again at once.
+// It is enough that the latch opens while Await listens, which begins a round trip or two after
+// the call; it may be closed again at once.
 func (l Latch) Await(ctx context.Context, opts ...Option) error {
 	_, err := l.await(ctx, opts, true).await(ctx)
 	return err

@@ -28,9 +28,9 @@ const maxLocks = 10_000
 // Lock tries all of them at the same time. If one is held by somebody else, it gives the
 // others back at once, waits for that one, and then tries the others again. So it never
 // waits while it holds one of them, and does not dead-lock with anybody, whatever the
-// order. It is not fair: under contention a large set may wait for a long time, and one of
-// FairMutexes for ever, as each is taken only while nobody else queues for it, but for the one
-// that is waited for.
+// order. It is not fair: under contention a large set may wait for a long time. Of FairMutexes
+// it waits in the queue of one, and takes the others only when nobody queues for them; if
+// somebody always does, it never gets them.
 //
 // Every lock that is a Mutex will do: that of a FairMutex, FencedMutex or SpinMutex, and a Reader
 // or a Writer. The whole has no fencing token. FencedMutex.Lock under MultiHold.Context re-enters

@@ -284,8 +284,8 @@ func (s PermitSemaphore) Format(f fmt.State, verb rune) { redact.Format(f, verb,
 func (s PermitSemaphore) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // PermitHold is a Hold of permits that were taken together. Unlock gives them back, each of them
-// once, whatever becomes of connections. Extend is Redisson's updateLeaseTime, which takes the
-// id of any holder's permit, too. If one of them is taken away, the hold is lost, and the others
+// once, whatever becomes of connections. Extend is like Redisson's updateLeaseTime, but for this
+// hold only: that takes the id of anybody's permit. If one of them is taken away, the hold is lost, and the others
 // are given back.
 type PermitHold struct{ *Hold }
 

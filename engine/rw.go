@@ -79,7 +79,8 @@ func (l RWMutex) StateAsync(ctx context.Context) *Future[State] { return l.write
 // before ctx ended, that goes on in the background, as with Unlock, and Downgrade has succeeded.
 //
 // While a cluster moves the slot of the lock to another node, no reader is granted: Downgrade
-// fails at once with ErrUnavailable, and w is held as before. Call it again after the move.
+// fails at once with ErrNotAcquired and ErrUnavailable, and w is held as before. Call it again
+// after the move.
 //
 // w must be a hold of this lock's Writer, and not a re-entry.
 func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold, error) {

@@ -132,8 +132,9 @@ func (m Mutex) ForceUnlock(ctx context.Context, opts ...ForceOption) (bool, erro
 	return m.forceUnlock(ctx, opts, true).answer(ctx)
 }
 
-// ForceUnlockAsync is ForceUnlock without the waiting. It never blocks. Abandon takes nothing back:
-// the command goes on.
+// ForceUnlockAsync is ForceUnlock without the waiting. It never blocks. If ctx ends first, the
+// future ends, with ErrOutcomeUnknown if the command was sent. Abandon takes nothing back: the
+// command goes on.
 func (m Mutex) ForceUnlockAsync(ctx context.Context, opts ...ForceOption) *Future[bool] {
 	return &m.forceUnlock(ctx, opts, false).fut
 }

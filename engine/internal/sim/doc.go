@@ -47,7 +47,7 @@
 // In some worlds without replicas they share a semaphore and a latch, in some a semaphore whose
 // permits have leases. They add permits, drain and set them, and give them back by force, and
 // somebody deletes the semaphore. By the server's record no permit is lost or made, and what a
-// program was told was done once. They re-enter, or must not; they make contexts, abandon,
+// program was told had been done once. They re-enter, also where that must be refused; they make contexts, abandon,
 // and unlock twice; they extend leases, ask for the state of locks, and take them by force. They use
 // names that their engine has in use as another kind, and are told so at once.
 // Contexts of theirs end. Processes are paused, killed, closed and shut down. In two worlds of
