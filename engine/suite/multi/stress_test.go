@@ -40,6 +40,7 @@ func multiStress(t *testing.T, seed uint64) {
 	var inside [2][names]atomic.Pointer[context.Context]
 	var bad atomic.Pointer[string]
 	var force atomic.Bool // locks have been removed: two may be inside
+	var answers atomic.Int64
 	var wg sync.WaitGroup
 	var engines []*engine.Engine
 	for pair := range 3 {
@@ -74,6 +75,7 @@ func multiStress(t *testing.T, seed uint64) {
 						continue
 					}
 					h, err := f.Await(kit.Ctx(t))
+					answers.Add(1)
 					if err != nil {
 						if errors.Is(err, engine.ErrPending) {
 							msg := fmt.Sprintf("no answer: %v", err)
@@ -125,12 +127,19 @@ func multiStress(t *testing.T, seed uint64) {
 	troubled := make(chan struct{})
 	go func() {
 		defer close(troubled)
-		for i := 0; ; i++ {
+		before := int64(-1)
+		for i := 0; ; {
 			select {
 			case <-stop:
 				return
 			case <-time.After(time.Duration(rng.IntN(20)) * time.Millisecond): // trouble comes when it comes
 			}
+			if now := answers.Load(); now != before { // else trouble may leave nobody the time for an answer
+				before = now
+			} else {
+				continue
+			}
+			i++
 			switch {
 			case i == 12:
 				_ = engines[2*rng.IntN(3)+rng.IntN(2)].Close()
