@@ -84,7 +84,7 @@ func vandalize(p *faultproxy.Proxy, random *rand.Rand, stop <-chan struct{}, cut
 	}
 }
 
-// Ten thousand times permits are acquired and released while connections are cut. None is
+// Five thousand times permits are acquired and released while connections are cut. None is
 // lost, and none is made.
 func TestNoPermitIsLostOrMade(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestNoPermitIsLostOrMade(t *testing.T) {
 	seed := seed(t)
 	stop := make(chan struct{})
 	engines, vandals, cuts := behind(t, srv, 3, seed, stop)
-	const permits, rounds, workers = 7, 10_000, 24
+	const permits, rounds, workers = 7, 5_000, 24
 	calm := kit.Open(t, srv.URL())
 	if _, err := calm.Semaphore("s").SetPermits(kit.Ctx(t), permits); err != nil {
 		t.Fatal(err)
