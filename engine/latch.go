@@ -18,8 +18,8 @@ import (
 // Each CountDown is executed once, or not at all, as the operations of a Semaphore are. A
 // latch has no lease: the count of a process that dies before its CountDown stays.
 //
-// Its futures end with their context, and those of TrySetCountAsync and CountAsync with
-// Config.CommandTimeout, too. Abandon stops that of AwaitAsync only.
+// Its futures end with their context; that of AwaitAsync with Wait, too, and those of
+// TrySetCountAsync and CountAsync with Config.CommandTimeout. Abandon stops that of AwaitAsync only.
 type Latch struct{ counter }
 
 // Latch returns the latch of that name. For the name the same is true as for a Mutex; but in a
@@ -81,8 +81,9 @@ func (l Latch) CountAsync(ctx context.Context) *Future[int] { return &l.look(ctx
 // other option is for a latch. If it is closed still, the error Is ErrPending and has the
 // cause. With a ctx that has ended before, nothing is asked, and the error has the cause alone.
 //
-// It is enough that the latch opens while Await listens, which begins a round trip or two after
-// the call; it may be closed again at once.
+// It is enough that the latch opens while Await listens, which usually begins a round trip or two
+// after the call; it may be closed again at once. If the message of that is lost, with the
+// connection or while a slot moves, Await waits for the next opening.
 func (l Latch) Await(ctx context.Context, opts ...Option) error {
 	_, err := l.await(ctx, opts, true).await(ctx)
 	return err
