@@ -275,7 +275,7 @@ func (s *Sim) checkHealthy() {
 			delete(s.free, name)
 		} else if since, was := s.free[name]; !was {
 			s.free[name] = freed{s.now, s.announced[name] == s.now}
-		} else if limit := since.limit() + s.patienceFor(name); s.now.Sub(since.at) > limit {
+		} else if limit := since.limit(name) + s.patienceFor(name); s.now.Sub(since.at) > limit {
 			s.fail("%s is free since %v, and somebody waits for it", name, s.now.Sub(since.at))
 		}
 	}
@@ -329,9 +329,9 @@ type freed struct {
 }
 
 // limit is how long it may stay so. A head that knows of an expiry sleeps until then,
-// counted from when it was told, which a storm may have delayed.
-func (f freed) limit() time.Duration {
-	if f.announced {
+// counted from when it was told, which a storm may have delayed. One that polls does not.
+func (f freed) limit(name string) time.Duration {
+	if f.announced || name == spin {
 		return wakeUp
 	}
 	return wakeUp + slowest

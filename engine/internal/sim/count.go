@@ -337,7 +337,7 @@ func (s *Sim) restCounts() {
 			}
 		}
 		if c := s.of(p.sites[0]); !p.dead && c.excess() > 0 {
-			s.fail("at rest the server has executed more for %s than its programs know of: %v, and perhaps %d", p.name, c.untold, c.perhaps)
+			s.fail("at rest the server has executed more for %s than its programs know of: %v, and perhaps %v", p.name, c.untold, c.perhaps)
 		}
 	}
 	for _, u := range s.counts.users {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -283,13 +284,13 @@ func (s *Sim) checkOpened() {
 // other not at all.
 type ledger struct {
 	untold  map[string]int // operations, with their answers, that were executed, and of which nobody was told
-	perhaps int            // that nobody knows of
+	perhaps map[string]int // operations that nobody knows of: their answers are not known
 
 	said map[string]clock.Instant // answers to what may be repeated: when that was answered last
 }
 
 func newLedger() ledger {
-	return ledger{untold: make(map[string]int), said: make(map[string]clock.Instant)}
+	return ledger{untold: make(map[string]int), perhaps: make(map[string]int), said: make(map[string]clock.Instant)}
 }
 
 // tell notes what a program is told of an operation. It reports whether the server has done that.
@@ -298,16 +299,25 @@ func (l *ledger) tell(deed string, err error) bool {
 	case err == nil:
 		l.untold[deed]--
 	case errors.Is(err, engine.ErrOutcomeUnknown):
-		l.perhaps++
+		l.perhaps[operation(deed)]++
 	}
 	return err != nil || l.untold[deed] >= 0
 }
 
+// operation is a deed without its answer.
+func operation(deed string) string {
+	op, _, _ := strings.Cut(deed, " ")
+	return op
+}
+
 // excess is how many operations were executed of which no program can know.
-func (l *ledger) excess() int {
-	n := -l.perhaps
-	for _, untold := range l.untold {
-		n += untold
+func (l *ledger) excess() (n int) {
+	all := make(map[string]int)
+	for deed, untold := range l.untold {
+		all[operation(deed)] += untold
+	}
+	for op, untold := range all {
+		n += max(0, untold-l.perhaps[op])
 	}
 	return n
 }

@@ -100,7 +100,7 @@ func (u *permitUser) adjusted(c *call, deed string, err error) {
 	}
 	var refused *resp.ServerError
 	if errors.As(err, &refused) && refused.Code == "ERR" && !errors.Is(err, engine.ErrOutcomeUnknown) { // which does not say what was done before it
-		l.perhaps++
+		l.perhaps[operation(deed)]++
 	}
 	u.ended(c, err)
 }

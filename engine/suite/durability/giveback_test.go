@@ -32,7 +32,7 @@ func TestTooFewAcknowledgementsGiveEveryKindBackOnce(t *testing.T) {
 	}
 	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 2)
-		e := f.open(kit.AckTimeout(300 * time.Millisecond))
+		e := f.open(kit.AckTimeout(time.Second))
 		if err := e.PermitSemaphore("p").SetPermits(kit.Ctx(t), 3); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestADowngradeThatIsNotAcknowledgedLeavesTheWriter(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
-		e := f.open(kit.AckTimeout(300 * time.Millisecond))
+		e := f.open(kit.AckTimeout(time.Second))
 		l := e.RWMutex("x")
 		w := kit.MustLock(t, l.Writer(), engine.Acked(1))
 		f.links[0].Hold()

@@ -60,7 +60,10 @@ func TestAWaiterHearsTheChannelOfItsKind(t *testing.T) {
 			} {
 				end := x.taken()
 				waits := x.waits()
-				kit.Eventually(t, x.what+" listens to its channel", func() bool { return subscribers(s, x.channel) == 1 && e.Stats().InFlight == 0 })
+				kit.Eventually(t, x.what+" listens to its channel", func() bool {
+					inside := e.Stats()
+					return subscribers(s, x.channel) == 1 && inside.InFlight == 0 && inside.Waiting == 1
+				})
 				start := pace.Now()
 				end()
 				if err := kit.Receive(t, waits); err != nil {

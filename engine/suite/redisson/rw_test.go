@@ -387,7 +387,7 @@ func TestReadersOfADeadProcessKeepAWriterOutForTheirLease(t *testing.T) {
 }
 
 // testMultiInstanceReadLockZombieCleanup
-func TestReadersWhoseLeaseEndedLongAgoKeepNobodyOut(t *testing.T) {
+func TestReadersWhoseLeaseHasEndedKeepNobodyOut(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		kit.Steady(t, func(t testing.TB) {
 			s := on.server(t)

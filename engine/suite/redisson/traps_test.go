@@ -44,7 +44,7 @@ func TestLockWithoutAnExpiryIsHeld(t *testing.T) {
 func TestExpiryThatWasRemovedComesBackWithARenewal(t *testing.T) {
 	everyContest(t, func(t *testing.T, on ground, c contest) {
 		s := on.server(t)
-		e := kit.Open(t, s.URL(), kit.LeaseOf(2*time.Second))
+		e := kit.Open(t, s.URL(), kit.LeaseOf(time.Hour))
 		h := kit.MustLock(t, c.holds(e))
 		keys := []string{"L"}
 		if timeout := "{L}:" + h.Owner() + ":rwlock_timeout:1"; s.Do("EXISTS", timeout) == int64(1) {
@@ -55,6 +55,7 @@ func TestExpiryThatWasRemovedComesBackWithARenewal(t *testing.T) {
 				t.Fatalf("%s had no expiry", key)
 			}
 		}
+		kit.RenewAll(e)
 		for _, key := range keys {
 			kit.Eventually(t, key+" has an expiry", func() bool { return s.Do("PTTL", key).(int64) > 0 })
 		}

@@ -67,7 +67,7 @@ func TestASemaphoreOutlivesTheMigrationOfItsSlot(t *testing.T) {
 		kit.Eventually(t, "it listens", func() bool { return kit.Client(b).Stats().ChannelsConfirmed == 1 })
 
 		begin()
-		back, fresh := held.ReleaseAsync(), acquire(b, 1)
+		back, fresh := held.ReleaseAsync(), acquire(a, 1) // nobody waits there
 		stayApart(t)
 		wantPending(t, "the release", back)
 		wantPending(t, "one who slept", slept)

@@ -16,8 +16,7 @@ type Channel struct {
 	topic *topic   // nil: not subscribed by Client.Subscribe
 	next  *Channel // of the same topic
 	live  uint32   // the connection on which Subscribed was the last word; 0: none
-	conn  uint32   // the connection when it came,
-	came  uint32   // and how many commands about the topic were written on that before
+	came  uint8    // topic.wrote when it came
 }
 
 // NewChannel returns a Channel that is not subscribed yet.
@@ -61,7 +60,7 @@ type topic struct {
 
 	conn   uint32 // the connection that the fields below are about
 	sent   verb   // the latest command about this topic: subscribe, unsubscribe, or none
-	wrote  uint32 // how many commands
+	wrote  uint8  // how many commands, on all connections, modulo 256
 	flight uint8  // how many of its commands are unanswered, at most maxFlight
 	known  bool   // the latest answer was that it is subscribed
 	queued bool   // it is in subs.mu.dirty

@@ -96,7 +96,7 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 		for ch := t.first; ch != nil; ch = ch.next {
 			switch {
 			case ch.live == conn:
-			case ch.conn == conn && ch.came == t.wrote:
+			case ch.came == t.wrote:
 				again = true
 			default:
 				ch.live = conn

@@ -95,9 +95,7 @@ func (s *subs) subscribeLocked(ch *Channel) (wake bool) {
 		s.mu.topics[ch.name] = t
 	}
 	ch.topic, ch.live = t, 0
-	if ch.conn, ch.came = s.mu.conn, 0; t.conn == ch.conn {
-		ch.came = t.wrote
-	}
+	ch.came = t.wrote
 	ch.next, t.first = t.first, ch
 	return s.queueLocked(t)
 }
@@ -155,7 +153,7 @@ func (s *subs) armLocked() (wake bool) {
 // refreshLocked voids what t knew of an earlier connection.
 func (s *subs) refreshLocked(t *topic) {
 	if t.conn != s.mu.conn {
-		*t = topic{name: t.name, first: t.first, conn: s.mu.conn, subs: s, slot: t.slot}
+		*t = topic{name: t.name, first: t.first, conn: s.mu.conn, subs: s, slot: t.slot, wrote: t.wrote}
 	}
 }
 
