@@ -190,11 +190,6 @@ func (m Mutex) reenters(parent *holding, o options) error {
 	return nil
 }
 
-// isReentry reports whether m would re-enter what the context carries, which may be nil.
-func (m Mutex) isReentry(carried *holding) bool {
-	return carried != nil && m.key.Kind.Reenters(kind.Kind(carried.Kind))
-}
-
 var errNoToken = reason.Because(ErrKind, errors.New("the context carries a hold of this lock that has no fencing token: take that with a FencedMutex, too"))
 
 var errUpgrade = reason.Because(ErrReentry, errors.New("the context carries a read lock of this name, which the writer would wait for: unlock that first"))
