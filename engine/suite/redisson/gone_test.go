@@ -30,7 +30,7 @@ func TestUnlockOfALockThatHasExpiredFails(t *testing.T) {
 }
 
 // T33: Redisson's delete() of a fair or fenced lock tells nobody. The holder is told by its next
-// renewal, and whoever waits asks long before the lease would have ended. But one that waits for a
+// renewal, and a waiter asks long before the lease would have ended. But one that waits for a
 // fenced lock in another process, and hears plain messages, has no reason to ask before then.
 func TestDeletedFairOrFencedLockIsNoticed(t *testing.T) {
 	fair := func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex }
@@ -71,7 +71,7 @@ func TestDeletedFairOrFencedLockIsNoticed(t *testing.T) {
 	})
 }
 
-// T33: the same of permits. Whoever waits takes one as soon as there are permits again, though
+// T33: the same of permits. A waiter takes one as soon as there are permits again, though
 // nobody said so.
 func TestDeletedPermitsAreNoticed(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
