@@ -73,6 +73,9 @@ func (c *child) stopped(by syscall.Signal) {
 		c.goOn()
 	case wantsTerminal && c.terminal.lend(c.group.id):
 		c.complain(c.group.resume())
+		if request == stopAsked { // SIGCONT takes back a signal to stop that it had not heeded yet
+			c.askToStop(c.stopBy)
+		}
 	case c.ending():
 		if !wantsTerminal { // which it cannot have: it stays stopped until it is killed
 			c.complain(c.group.resume())

@@ -1,0 +1,91 @@
+package execlock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-lock/pawl/engine"
+)
+
+func init() { helpers["ctrl-z while it reads"] = stopWhileItReads }
+
+// stopWhileItReads is a job on a terminal of its own. Its command reads the terminal, so the
+// kernel stops it, and it is asked to stop before that is known:
+//
+//	it is stopped (SIGTTIN), Ctrl-Z, we pass SIGTSTP on, we lend it the terminal, SIGCONT
+//
+// SIGCONT takes a pending SIGTSTP back. The helper says by what the command is stopped at last.
+func stopWhileItReads() {
+	c := &child{runner: &runner{Config: Config{Say: func(string, ...any) {}}}, hold: new(engine.Hold)}
+	c.terminal.open()
+	cmd := exec.Command("sh", "-c", "read x")
+	cmd.Stdin = os.Stdin
+	if err := c.group.start(cmd, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = c.group.tell(unix.SIGKILL) }()
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(unix.P_PID, c.group.id, &info, unix.WSTOPPED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	c.askToStop(syscall.SIGTSTP)
+	first := c.group.look()
+	c.stopped(first)
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		if last := c.group.look(); last != 0 {
+			fmt.Println(unix.SignalName(first), "then", unix.SignalName(last))
+			return
+		}
+	}
+	fmt.Println(unix.SignalName(first), "then it is not stopped")
+}
+
+func TestCtrlZIsNotLostWhenTheCommandIsLentTheTerminal(t *testing.T) {
+	t.Parallel()
+	master, slave := pseudoTerminal(t)
+	defer master.Close()
+	self := exec.Command(os.Args[0])
+	self.Env = append(os.Environ(), helperEnv+"=ctrl-z while it reads")
+	self.Stdin = slave
+	self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	out, err := self.Output()
+	slave.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(string(out)); got != "SIGTTIN then SIGTSTP" {
+		t.Errorf("the command was stopped by %s", got)
+	}
+}
+
+func pseudoTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
