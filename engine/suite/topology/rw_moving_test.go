@@ -27,55 +27,57 @@ func TestReadersOutliveTheMigrationOfTheirSlot(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			cluster := redistest.StartCluster(t, false)
-			at := kit.Clustered(cluster)
-			lease := kit.LeaseOf(2 * time.Second)
-			a, b := at.Open(t, lease), at.Open(t, lease)
-			l := a.RWMutex("x")
-			held := []*engine.Hold{kit.MustLock(t, l.Reader()), kit.MustLock(t, b.RWMutex("x").Reader()), kit.MustLock(t, l.Reader())}
-			long := kit.MustLock(t, l.Reader(), engine.Lease(8*time.Second))
-			w := kit.MustLock(t, a.RWMutex("w{x}").Writer())
-			beside, err := a.RWMutex("w{x}").Reader().Lock(w.Context(kit.Ctx(t)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Steady(t, func(t testing.TB) {
+				cluster := redistest.StartCluster(t, false)
+				at := kit.Clustered(cluster)
+				lease := kit.LeaseOf(2 * time.Second)
+				a, b := at.Open(t, lease), at.Open(t, lease)
+				l := a.RWMutex("x")
+				held := []*engine.Hold{kit.MustLock(t, l.Reader()), kit.MustLock(t, b.RWMutex("x").Reader()), kit.MustLock(t, l.Reader())}
+				long := kit.MustLock(t, l.Reader(), engine.Lease(8*time.Second))
+				w := kit.MustLock(t, a.RWMutex("w{x}").Writer())
+				beside, err := a.RWMutex("w{x}").Reader().Lock(w.Context(kit.Ctx(t)))
+				if err != nil {
+					t.Fatal(err)
+				}
 
-			slot := cluster.Slot("x")
-			from := cluster.AwaitOwner(slot)
-			to := cluster.Primaries()[0]
-			if to == from {
-				to = cluster.Primaries()[1]
-			}
-			cluster.BeginMove(slot, from, to)
-			left := cluster.MoveSome(slot, from, to, x.first)
-			kit.MustUnlock(t, long) // whose time the hash had; its timeout key may stay until that is over
-			kit.MustUnlock(t, held[0])
-			kit.MustUnlock(t, w)
-			waits := b.RWMutex("x").Writer().LockAsync(t.Context())
-			stayApart(t)
-			for i, h := range append(held[1:], beside) {
-				if h.Err() != nil {
-					t.Errorf("reader %d: %v (%d keys stayed)", i, h.Err(), left)
+				slot := cluster.Slot("x")
+				from := cluster.AwaitOwner(slot)
+				to := cluster.Primaries()[0]
+				if to == from {
+					to = cluster.Primaries()[1]
 				}
-			}
-			if _, err := waits.Result(); !errors.Is(err, engine.ErrPending) {
-				t.Errorf("a writer beside readers: %v", err)
-			}
-			for _, m := range []engine.Mutex{l.Writer(), a.RWMutex("w{x}").Writer()} {
-				if h, err := m.TryLock(kit.Ctx(t)); err == nil {
-					t.Errorf("a writer beside readers: %v", h)
+				cluster.BeginMove(slot, from, to)
+				left := cluster.MoveSome(slot, from, to, x.first)
+				kit.MustUnlock(t, long) // whose time the hash had; its timeout key may stay until that is over
+				kit.MustUnlock(t, held[0])
+				kit.MustUnlock(t, w)
+				waits := b.RWMutex("x").Writer().LockAsync(t.Context())
+				stayApart(t)
+				for i, h := range append(held[1:], beside) {
+					if h.Err() != nil {
+						t.Errorf("reader %d: %v (%d keys stayed)", i, h.Err(), left)
+					}
 				}
-			}
-			cluster.EndMove(slot, from, to)
-			for _, h := range append(held[1:], beside) {
+				if _, err := waits.Result(); !errors.Is(err, engine.ErrPending) {
+					t.Errorf("a writer beside readers: %v", err)
+				}
+				for _, m := range []engine.Mutex{l.Writer(), a.RWMutex("w{x}").Writer()} {
+					if h, err := m.TryLock(kit.Ctx(t)); err == nil {
+						t.Errorf("a writer beside readers: %v", h)
+					}
+				}
+				cluster.EndMove(slot, from, to)
+				for _, h := range append(held[1:], beside) {
+					kit.MustUnlock(t, h)
+				}
+				h, err := waits.Await(kit.Ctx(t))
+				if err != nil {
+					t.Fatal(err)
+				}
 				kit.MustUnlock(t, h)
-			}
-			h, err := waits.Await(kit.Ctx(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			kit.MustUnlock(t, h)
-			at.Clean(t)
+				at.Clean(t)
+			})
 		})
 	}
 }
