@@ -58,6 +58,14 @@ func within(t testing.TB, d time.Duration) context.Context {
 
 func ctxT(t testing.TB) context.Context { return within(t, limit) }
 
+// stay is what one does who is inside: it takes as long as a few commands of the server. So whoever
+// should be kept out has the time to come in, and is seen.
+func stay(s *redistest.Server) {
+	for range 3 {
+		_, _ = s.Process.Do("PING") // a test that cuts connections may cut this one
+	}
+}
+
 // eventually waits until a condition holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()

@@ -344,6 +344,7 @@ func TestPermitsSurviveLostConnections(t *testing.T) {
 					for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 					}
 					granted.Add(1)
+					stay(s)
 					held.Add(int64(-n))
 					h.UnlockAsync()
 				}

@@ -473,6 +473,7 @@ func TestNobodyIsBesideAWriter(t *testing.T) {
 						if writers.Add(1) != 1 || readers.Load() != 0 {
 							t.Error("somebody is beside a writer")
 						}
+						stay(s)
 						if k%2 == 0 {
 							writers.Add(-1)
 							if err := h.Unlock(ctx); err != nil {
@@ -490,6 +491,7 @@ func TestNobodyIsBesideAWriter(t *testing.T) {
 						if writers.Load() != 0 {
 							t.Error("a writer is beside one that was one")
 						}
+						stay(s)
 						readers.Add(-1)
 						mustUnlock(t, r)
 						continue
@@ -503,6 +505,7 @@ func TestNobodyIsBesideAWriter(t *testing.T) {
 					if writers.Load() != 0 {
 						t.Error("a reader is beside a writer")
 					}
+					stay(s)
 					readers.Add(-1)
 					if err := h.Unlock(ctx); err != nil {
 						t.Error(err)

@@ -305,6 +305,7 @@ func TestSemaphoreExcludes(t *testing.T) {
 							if now := inside.Add(int64(n)); now > int64(permits) {
 								t.Errorf("%d are inside", now)
 							}
+							stay(srv)
 							inside.Add(int64(-n))
 							if err := p.Release(ctxT(t)); err != nil {
 								t.Error(err)
