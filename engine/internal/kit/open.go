@@ -113,6 +113,23 @@ func Inside(e *engine.Engine) world.Inside { return worldOf(e).inside() }
 // was set, and leases count on the server's.
 func RenewAll(e *engine.Engine) { worldOf(e).rebuilt(wheel.RebuildClockStepped) }
 
+// RenewUntil makes engines renew until that has happened: once may be too few, if a renewal is out
+// that the server has answered before what is to be noticed.
+func RenewUntil(t testing.TB, happened <-chan struct{}, engines ...*engine.Engine) {
+	t.Helper()
+	Eventually(t, "it is noticed", func() bool {
+		for _, e := range engines {
+			RenewAll(e)
+		}
+		select {
+		case <-happened:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
 // Report logs what an engine is doing, for a test that failed.
 func Report(t testing.TB, e *engine.Engine) {
 	t.Helper()

@@ -314,8 +314,7 @@ func TestLossOfOneLockOfAnyKindEndsAMultiHold(t *testing.T) {
 		for _, of := range g.halves() {
 			h := g.must(t, a, of)
 			stranger := g.take(t, of, b[1])[0]
-			kit.RenewAll(a[1])
-			kit.Receive(t, h.Done())
+			kit.RenewUntil(t, h.Done(), a[1])
 			kit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
 			if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock: %v", err)
@@ -343,8 +342,10 @@ func TestARedLockOfAnyKindOutlivesTheLossOfOneServer(t *testing.T) {
 			}
 			at(3)
 			stranger := g.take(t, of, b[0])[0]
-			kit.RenewAll(a[0])
-			at(2)
+			kit.Eventually(t, "that is noticed", func() bool {
+				kit.RenewAll(a[0]) // again, if one was out that the server had answered before
+				return len(h.Servers()) == 2
+			})
 			if h.Err() != nil {
 				t.Fatalf("with a majority: %v", h.Err())
 			}
@@ -355,9 +356,7 @@ func TestARedLockOfAnyKindOutlivesTheLossOfOneServer(t *testing.T) {
 			at(3)
 
 			strangers := g.take(t, of, b[1], b[2])
-			kit.RenewAll(a[1])
-			kit.RenewAll(a[2])
-			kit.Receive(t, h.Done())
+			kit.RenewUntil(t, h.Done(), a[1], a[2])
 			kit.WantLost(t, "Err", h.Err(), engine.GoneOnServer)
 			if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 				t.Errorf("Unlock: %v", err)

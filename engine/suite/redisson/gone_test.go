@@ -58,8 +58,7 @@ func TestDeletedFairOrFencedLockIsNoticed(t *testing.T) {
 				next := x.lock(waiter).LockAsync(kit.Ctx(t))
 				listens(t, waiter)
 				s.Do("DEL", "L", "redisson_lock_queue:{L}", "redisson_lock_timeout:{L}", "redisson_lock_token:{L}")
-				kit.RenewAll(e)
-				kit.Receive(t, h.Done())
+				kit.RenewUntil(t, h.Done(), e)
 				kit.WantLost(t, "the holder", h.Err(), engine.GoneOnServer)
 				h, err := next.Await(kit.Ctx(t))
 				if err != nil {
@@ -83,8 +82,7 @@ func TestDeletedPermitsAreNoticed(t *testing.T) {
 		listens(t, other)
 		s.Do("DEL", "P", "{P}:timeout")
 		s.Do("SET", "P", "1")
-		kit.RenewAll(e)
-		kit.Receive(t, h.Done())
+		kit.RenewUntil(t, h.Done(), e)
 		kit.WantLost(t, "the holder", h.Err(), engine.GoneOnServer)
 		h, err := next.Await(kit.Ctx(t))
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
@@ -35,7 +36,7 @@ func TestNoReplicaIsAskedForAState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at, replicas, inStep := start(t)
-			e := at.Open(t)
+			e := at.Open(t, kit.LeaseOf(time.Hour)) // a renewal would be one more script
 			locks := []engine.Mutex{e.Mutex("m"), e.FairMutex("f").Mutex, e.FencedMutex("t").Mutex, e.RWMutex("r").Reader(), e.RWMutex("w").Writer()}
 			for _, m := range locks {
 				kit.MustLock(t, m)
