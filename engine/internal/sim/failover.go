@@ -84,7 +84,9 @@ func (s *Sim) failover(v *server) {
 	old := v.keys
 	v.keys, v.counters, v.lines = v.replica.keys, v.replica.counters, v.replica.lines
 	v.semaphores = v.replica.semaphores
-	s.failoverPermits()
+	if v == s.server { // which has the semaphore
+		s.failoverPermits()
+	}
 	s.turns.loseAll()
 	clear(s.tokens) // those that the replica has not heard of may be given again
 	v.replicate()

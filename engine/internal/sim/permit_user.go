@@ -355,10 +355,18 @@ func (s *Sim) failoverPermits() {
 		t := tenureOf(id)
 		s.ghosts[t] = true
 		if _, was := s.robbed[t]; was { // others have removed it, and now it is back
-			delete(s.robbed, t)
 			s.denied[t] = s.now
+			if !slices.ContainsFunc(s.permitUsers, func(u *permitUser) bool { return u.lacks(t) }) {
+				delete(s.robbed, t)
+			}
 		}
 	}
+}
+
+// lacks reports whether it has that tenure, and the server does not have all permits of it.
+func (u *permitUser) lacks(tenure string) bool {
+	m := u.p.sim.server.semaphore(permits)
+	return u.have != nil && tenureOf(u.ids[0]) == tenure && slices.ContainsFunc(u.ids, func(id string) bool { return m.held[id] == 0 })
 }
 
 // restPermits checks that nobody waits in a world in which nothing happens any more.
