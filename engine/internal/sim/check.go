@@ -274,8 +274,8 @@ func (s *Sim) checkHealthy() {
 		if s.server.get(name) != nil || !s.awaited(name) || s.barred(name) || s.now < s.excused[name].Add(wakeUp) {
 			delete(s.free, name)
 		} else if since, was := s.free[name]; !was {
-			s.free[name] = freed{s.now, s.announced[name] == s.now}
-		} else if limit := since.limit(name) + s.patienceFor(name); s.now.Sub(since.at) > limit {
+			s.free[name] = freed{s.now, s.announced[name] == s.now, s.heard[name] == s.now, s.server.first()}
+		} else if limit := since.limit(name) + s.patienceFor(name, since); s.now.Sub(since.at) > limit {
 			s.fail("%s is free since %v, and somebody waits for it", name, s.now.Sub(since.at))
 		}
 	}
@@ -309,13 +309,15 @@ func (s *Sim) checkHealthy() {
 
 // patienceFor is how much longer a name may stay free because it is the turn of somebody who has
 // died: each has some seconds, or, where nobody can know whether they hear, their time in the
-// queue.
-func (s *Sim) patienceFor(name string) time.Duration {
+// queue. One whose turn it is, who hears that and stays, lives.
+func (s *Sim) patienceFor(name string, since freed) time.Duration {
 	switch {
 	case name == spin:
 		return s.backoff.longest() * 3 / 2
 	case name != fair:
 		return 0
+	case since.heard && since.first != "" && since.first == s.server.first():
+		return settled
 	case s.cluster != nil && s.cluster.mode != "on" && s.cluster.mode != "auto":
 		return time.Hour
 	}
@@ -326,6 +328,8 @@ func (s *Sim) patienceFor(name string) time.Duration {
 type freed struct {
 	at        clock.Instant
 	announced bool
+	heard     bool   // the message, by whom it is for
+	first     string // in the queue of the fair lock
 }
 
 // limit is how long it may stay so. A head that knows of an expiry sleeps until then,

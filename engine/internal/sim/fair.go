@@ -28,6 +28,14 @@ func (v *server) lineOf(key string) *line {
 	return q
 }
 
+// first is the owner whose turn it is to have the fair lock, "" if nobody waits.
+func (v *server) first() string {
+	if q := v.lineOf(fair); q != nil {
+		return q.owners[0]
+	}
+	return ""
+}
+
 func (q *line) clone() *line {
 	scores := make(map[string]int64, len(q.scores))
 	for owner, at := range q.scores {

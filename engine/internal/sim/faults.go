@@ -305,6 +305,9 @@ func (s *Sim) say(v *server, channel, verb, message string) (heard int) {
 			}
 		}
 	}
+	if heard > 0 && (name != fair || strings.HasSuffix(channel, ":"+v.first())) { // whose turn it is
+		s.heard[name] = s.now
+	}
 	return heard
 }
 

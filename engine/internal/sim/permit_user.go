@@ -268,17 +268,22 @@ func (s *Sim) checkPermits() {
 	}
 	if !s.healthy() {
 		clear(s.strayPermits)
-		s.unused = 0
+		s.unused, s.offered = 0, 0
 		return
 	}
 	// 3. Permits do not stay unused while a process waits for no more than that.
 	switch {
 	case !s.enough(m.value) || s.barred(permits):
-		s.unused = 0
+		s.unused, s.offered = 0, 0
 	case s.unused == 0:
 		s.unused = s.now
+	case s.offered != 0 && s.now.Sub(s.offered) > settled:
+		s.fail("%d permits are to be had, somebody waits for them, and was told so %v ago", m.value, s.now.Sub(s.offered))
 	case s.now.Sub(s.unused) > permitsIdle:
 		s.fail("%d permits are to be had for %v, and somebody waits for them", m.value, s.now.Sub(s.unused))
+	}
+	if s.unused != 0 && s.offered == 0 && s.heard[permits] == s.now {
+		s.offered = s.now
 	}
 	// 4. The server has none for long that nobody has.
 	for _, id := range m.ids() {

@@ -45,6 +45,7 @@ type Sim struct {
 	denied      map[string]clock.Instant // owners whose release was denied, and when
 	free        map[string]freed         // names, since when; see check.go
 	announced   map[string]clock.Instant // names: the latest message
+	heard       map[string]clock.Instant // the same, of messages that somebody hears
 	stray       map[string]clock.Instant // since when nobody has an owner that the server has
 	failovers   int
 	shortened   map[string]shortened // owners
@@ -60,6 +61,7 @@ type Sim struct {
 	permitUsers  []*permitUser
 	strayPermits map[string]clock.Instant // since when nobody has a permit that the server has
 	unused       clock.Instant            // since when there are permits for those who wait; 0: not now
+	offered      clock.Instant            // since when that was told to somebody; 0: it was not
 	rivalIDs     int
 
 	// dictated: nothing is left to chance. Each way takes a millisecond, timers are exact,
