@@ -73,7 +73,9 @@ func (c *child) stopped(by syscall.Signal) {
 		c.goOn()
 	case wantsTerminal && c.terminal.lend(c.group.id):
 		c.complain(c.group.resume())
-		if request == stopAsked { // SIGCONT takes back a signal to stop that it had not heeded yet
+		// SIGCONT takes back a signal to stop that it had not heeded yet. One that our job was in the
+		// background has no reason any more: it would stop again, for ever.
+		if request == stopAsked && c.stopBy == syscall.SIGTSTP {
 			c.askToStop(c.stopBy)
 		}
 	case c.ending():
