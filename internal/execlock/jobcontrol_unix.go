@@ -73,8 +73,8 @@ func (c *child) stopped(by syscall.Signal) {
 		c.goOn()
 	case wantsTerminal && c.terminal.lend(c.group.id):
 		c.complain(c.group.resume())
-		// SIGCONT takes back a signal to stop that it had not heeded yet. One that our job was in the
-		// background has no reason any more: it would stop again, for ever.
+		// SIGCONT takes back a SIGTSTP that it had not heeded yet. (A SIGTTIN or SIGTTOU that we passed
+		// on because our job was in the background has no reason any more.)
 		if request == stopAsked && c.stopBy == syscall.SIGTSTP {
 			c.askToStop(c.stopBy)
 		}
