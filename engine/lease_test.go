@@ -247,7 +247,7 @@ func TestValidUntilLiesBeforeTheEndOnTheServer(t *testing.T) {
 				t.Errorf("%s: valid until %v, the key ends %v before", what, valid, valid.Sub(asked.Add(left)))
 			}
 		}
-		fixed, watched := mustLock(t, e.Mutex("fixed"), Lease(5*time.Second)), mustLock(t, e.Mutex("watched"))
+		fixed, watched := mustLock(t, e.Mutex("fixed"), Lease(time.Minute)), mustLock(t, e.Mutex("watched"))
 		capped := mustLock(t, e.Mutex("capped"), MaxHold(400*time.Millisecond))
 		check("capped", capped)
 		for range 150 {
@@ -255,7 +255,7 @@ func TestValidUntilLiesBeforeTheEndOnTheServer(t *testing.T) {
 			<-time.After(10 * time.Millisecond)
 		}
 		check("fixed", fixed)
-		if err := fixed.Extend(ctxT(t), 30*time.Second); err != nil {
+		if err := fixed.Extend(ctxT(t), 2*time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		check("extended", fixed)
