@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
 func TestMain(m *testing.M) {
@@ -53,7 +55,11 @@ func TestNoSeedBreaksAPromise(t *testing.T) {
 // A seed is a reproduction: it tells the same story each time.
 func TestASeedTellsTheSameStory(t *testing.T) {
 	t.Parallel()
-	for range 6 {
+	seeds := 6
+	if kit.Race {
+		seeds = 2
+	}
+	for range seeds {
 		seed := rand.Uint64()
 		a, b := Run(seed, false), Run(seed, true)
 		if a.Print != b.Print || a.Events != b.Events {
