@@ -43,7 +43,7 @@ func TestTheServerIsReachedByEveryKindOfURL(t *testing.T) {
 	} {
 		cfg := quick(Uncontended)
 		cfg.URL, cfg.Duration = url, 200*time.Millisecond
-		if r := mustRun(t, cfg); r.Pairs == 0 {
+		if r := mustMeasure(t, cfg); r.Pairs == 0 {
 			t.Errorf("%s: %+v", url, r)
 		}
 	}
@@ -60,7 +60,7 @@ func TestAServerThatDoesNotSayWhatItIsComparesWithNothing(t *testing.T) {
 	for _, url := range []string{mini.URL(), "redis://bench:hidden@" + silent.Addr()} {
 		cfg := quick(Uncontended)
 		cfg.URL = url
-		if r := mustRun(t, cfg); r.Server != "unknown" || r.Comparable || r.CommandsPerPair != nil || r.Pairs == 0 {
+		if r := mustMeasure(t, cfg); r.Server != "unknown" || r.Comparable || r.CommandsPerPair != nil || r.Pairs == 0 {
 			t.Errorf("%+v", r)
 		}
 	}
