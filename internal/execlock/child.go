@@ -32,6 +32,7 @@ type child struct {
 	terminal terminal
 	stop     stopRequest
 	stopBy   syscall.Signal // that was asked with
+	stopAt   time.Time      // when it was asked
 	killed   time.Time      // zero: not
 	grace    *time.Timer
 }

@@ -21,7 +21,8 @@ func init() { helpers["fg while it stops"] = foregroundWhileItStops }
 //
 //	we ask the command to stop (SIGTTIN), a shell brings the job to the front, we see that the command has stopped
 //
-// The shell sends no SIGCONT, for it knows of no stop. The helper says how often the command was stopped.
+// The shell sends no SIGCONT, for it knows of no stop. The helper says how often the command was stopped, whether it is
+// still, and who has the terminal.
 func foregroundWhileItStops() {
 	c := &child{runner: &runner{Config: Config{Say: func(string, ...any) {}}}, hold: new(engine.Hold)}
 	c.terminal.open()
@@ -42,7 +43,14 @@ func foregroundWhileItStops() {
 			c.stopped(by)
 		}
 	}
-	fmt.Println(stops)
+	state, front := "runs", "another"
+	if stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.group.id)); strings.Contains(string(stat), ") T ") {
+		state = "is stopped"
+	}
+	if c.terminal.front() == unix.Getpgrp() {
+		front = "our job"
+	}
+	fmt.Printf("stopped %d times, %s; %s has the terminal\n", stops, state, front)
 }
 
 func TestAJobThatComesToTheFrontWhileItsCommandStopsGoesOn(t *testing.T) {
@@ -58,7 +66,7 @@ func TestAJobThatComesToTheFrontWhileItsCommandStopsGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.TrimSpace(string(out)); got != "1" {
-		t.Errorf("the command was stopped %s times", got)
+	if got := strings.TrimSpace(string(out)); got != "stopped 1 times, runs; our job has the terminal" {
+		t.Error("the command:", got)
 	}
 }

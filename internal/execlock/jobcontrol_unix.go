@@ -49,7 +49,7 @@ func (c *child) askToStop(sig syscall.Signal) {
 	case c.group.stopped != 0:
 		c.suspend(sig)
 	default:
-		c.stop, c.stopBy = stopAsked, sig
+		c.stop, c.stopBy, c.stopAt = stopAsked, sig, time.Now()
 		c.send(sig)
 	}
 }
@@ -63,6 +63,9 @@ const (
 	stopRevoked // the shell lets the job go on already, since the others have stopped
 )
 
+// stopHeeded is how long a command may take to stop, at most, when it is asked to.
+const stopHeeded = 5 * time.Second
+
 // stopped reacts to a command that was stopped.
 func (c *child) stopped(by syscall.Signal) {
 	wantsTerminal := by == syscall.SIGTTIN || by == syscall.SIGTTOU
@@ -71,11 +74,13 @@ func (c *child) stopped(by syscall.Signal) {
 	switch {
 	case request == stopRevoked && by == c.stopBy:
 		c.goOn()
+	case wantsTerminal && request == stopAsked && by == c.stopBy && c.terminal.serveJob(c.group.id):
+		// Another process of our job wanted the terminal, which our job has by now.
+		c.complain(c.group.resume())
 	case wantsTerminal && c.terminal.lend(c.group.id):
 		c.complain(c.group.resume())
-		// SIGCONT takes back a SIGTSTP that it had not heeded yet. (A SIGTTIN or SIGTTOU that we passed
-		// on because our job was in the background has no reason any more.)
-		if request == stopAsked && c.stopBy == syscall.SIGTSTP {
+		// SIGCONT takes back a SIGTSTP that it had not heeded yet. One of long ago it has ignored.
+		if request == stopAsked && c.stopBy == syscall.SIGTSTP && time.Since(c.stopAt) < stopHeeded {
 			c.askToStop(c.stopBy)
 		}
 	case c.ending():
