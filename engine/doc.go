@@ -208,5 +208,5 @@
 //     a semaphore, a latch and a lock of one name are one key.
 //   - All of them: ErrInvalid, ErrWrongType, ErrClosed, ErrUnavailable.
 //   - A PermitSemaphore is acquired as a lock is: its permits have owners and leases. What else it
-//     can do fails as ForceUnlock does, or with ErrKind.
+//     can do fails as ForceUnlock does, and what only asks as State does; or with ErrKind.
 package engine

@@ -89,6 +89,9 @@ func (g *gatherer) do(s gathering.Step) {
 			g.pauseOver()
 		default:
 			g.home.table.Timers.Schedule(&g.pause.timer, g.home.clock.Now().Add(s.For))
+			if g.over() { // it was canceled before the timer was there
+				g.home.table.Timers.Cancel(&g.pause.timer)
+			}
 		}
 	case gathering.Bind:
 		g.bind()

@@ -23,7 +23,7 @@ import (
 type Latch struct{ counter }
 
 // Latch returns the latch of that name. For the name the same is true as for a Mutex; but in a
-// cluster it must not contain a {, because Redisson puts the name in braces for the channel,
+// cluster it must not contain a brace, because Redisson puts the name in braces for the channel,
 // which would be in another slot.
 func (e *Engine) Latch(name string) Latch { return Latch{e.counter(name, tally.Latch)} }
 

@@ -19,10 +19,10 @@ import (
 //
 // Every operation is executed once, or not at all, also if connections are lost and commands
 // have to be sent again: the server keeps the answer of an engine's latest command to a
-// semaphore for a minute, in a key {name}:pawl:<Engine.ID>. A command that stays without an
-// answer for 50 s is given up with ErrOutcomeUnknown. The promise needs a server that does not
-// evict keys with an expiry (maxmemory-policy volatile-...), and that has not failed over to a
-// replica which lacked what had been answered.
+// semaphore for a minute, in a key {name}:pawl:<Engine.ID>, or name:pawl::<Engine.ID> if the name has
+// a brace. A command that stays without an answer for 50 s is given up with ErrOutcomeUnknown. The
+// promise needs a server that does not evict keys with an expiry (maxmemory-policy volatile-...),
+// and that has not failed over to a replica which lacked what had been answered.
 //
 // While the server is out of reach, one command of a name may be in doubt. Other operations of
 // the name in this process wait behind it.

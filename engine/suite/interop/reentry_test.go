@@ -179,9 +179,7 @@ func TestBothSeeWhoHoldsItAndHowOften(t *testing.T) {
 			x.wantJava(t, "a", true, false, 0)
 			y.wantJavaHeld(t, "a")
 			y.wantHeld(t)
-			if k.java != "spin" { // Mine is what this engine knows of a Mutex
-				x.wantPawl(t, owner, count, true)
-			}
+			x.wantPawl(t, owner, count, true)
 		}
 		pawlHas(1)
 		inner, err := x.lock(h.Context(kit.Ctx(t)))
