@@ -120,7 +120,8 @@ func (r *Resource) sendRelease(h *Hold) {
 func (r *Resource) sendSettle(d *Debt) {
 	c := &r.Cmd
 	c.What = Settling
-	// Close cannot wait until the queue can be had. An owner that is left there is found dead.
+	// Close cannot wait until the queue can be had. An owner that is left there is found dead: after
+	// three seconds, or, without sharded messages, when its time is over.
 	c.debt, c.ID, c.Kind, c.Bare = d, d.ID, d.kind, d.moving && r.Port.Closing() && r.Port.Kind(d.kind).Queues
 	r.sendEnd()
 }
