@@ -134,7 +134,7 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 	case o.waitGiven && try:
 		return o, reason.Invalid("Wait does not go with TryLock, which never waits: use Lock")
 	case o.waitGiven && o.wait <= 0:
-		return o, reason.Invalid("Wait (%v) must be positive: use TryLock not to wait", o.wait)
+		return o, reason.Invalid("Wait (%v) must be positive: call TryLock (or TryAcquire) not to wait", o.wait)
 	case o.maxGiven && o.maxHold <= e.margin(e.cfg.Lease):
 		return o, reason.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:
