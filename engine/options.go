@@ -132,9 +132,9 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 	case o.leaseGiven && o.maxGiven:
 		return o, reason.Invalid("Lease and MaxHold exclude each other: a fixed lease is its own maximum")
 	case o.waitGiven && try:
-		return o, reason.Invalid("Wait does not go with TryLock, which never waits: use Lock")
+		return o, reason.Invalid("Wait does not go with TryLock or TryAcquire, which never wait: use Lock or Acquire")
 	case o.waitGiven && o.wait <= 0:
-		return o, reason.Invalid("Wait (%v) must be positive: call TryLock (or TryAcquire) not to wait", o.wait)
+		return o, reason.Invalid("Wait (%v) must be positive: use TryLock, TryAcquire or Count not to wait", o.wait)
 	case o.maxGiven && o.maxHold <= e.margin(e.cfg.Lease):
 		return o, reason.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:

@@ -135,6 +135,11 @@ func TestSemaphoreRefusesWhatIsNoCount(t *testing.T) {
 			t.Errorf("%v, want ErrInvalid", err)
 		}
 	}
+	for _, err := range []error{errOf(s.Acquire(ctx, 1, Wait(0))), errOf(e.PermitSemaphore("p").Acquire(ctx, 1, Wait(0))), errOf(e.PermitSemaphore("p").TryAcquire(ctx, 1, Wait(1)))} {
+		if !errors.Is(err, ErrInvalid) || !hasText(err, "TryAcquire") { // the call that there is
+			t.Errorf("%v does not say what to call instead", err)
+		}
+	}
 	srv.Do("HSET", "s", "a", "1")
 	for i, err := range []error{errOf(s.Acquire(ctx, 1)), errOf(s.TryAcquire(ctx, 1)), errOf(s.SetPermits(ctx, 1)), s.AddPermits(ctx, 1), errOf(s.Available(ctx)), errOf(s.Drain(ctx)), e.Latch("s").CountDown(ctx), e.Latch("s").Await(ctx)} {
 		if !errors.Is(err, ErrWrongType) || strings.Contains(err.Error(), "lock") { // it is one
