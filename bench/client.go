@@ -28,7 +28,7 @@ func OpenPawl(ctx context.Context, cfg engine.Config) (Client, error) {
 }
 
 func newEngine(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, admin.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, admin.Patience(cfg))
 	defer cancel()
 	return engine.New(ctx, cfg)
 }

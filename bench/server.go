@@ -33,12 +33,18 @@ type Server struct {
 	// named: the connections of what is measured are called by prefix, so all others are
 	// somebody else's.
 	named bool
+	// started: here, so that it is there if it does not answer.
+	started bool
 	// shared: somebody else was connected when the run began, or when it ended.
 	shared bool
 	// cleanWithin is how long a client may take to tidy up when everything is
 	// released: subscriptions linger for a second.
 	cleanWithin time.Duration
 }
+
+// startedTimeout bounds connecting to a server that was started here. In a process that is busy
+// with 60 goroutines, and on busy processors, the embedded one took 3.5 s.
+const startedTimeout = 30 * time.Second
 
 // OpenServer connects to the server of url, or starts a redis-server on a free TCP
 // port if url is empty: TCP, because that is how servers are reached. With embedded
@@ -56,13 +62,13 @@ func connectServer(ctx context.Context, cfg Config) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.url, s.stop = server.URL(), server.Close
+		s.url, s.stop, s.started = server.URL(), server.Close, true
 	case cfg.URL == "":
 		server, err := redistest.StartProcess(ctx, redistest.Config{})
 		if err != nil {
 			return nil, err
 		}
-		s.url, s.stop = server.URL(), func() { _ = server.Close() }
+		s.url, s.stop, s.started = server.URL(), func() { _ = server.Close() }, true
 	}
 	if err := s.connect(ctx); err != nil {
 		s.stop()
@@ -115,6 +121,9 @@ func (s *Server) config() (engine.Config, error) {
 	cfg, err := engine.ParseURL(s.url)
 	if err == nil && s.tls != nil {
 		cfg.TLS = s.tls
+	}
+	if s.started {
+		cfg.DialTimeout = startedTimeout
 	}
 	return cfg, err
 }

@@ -78,7 +78,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			return err
 		}
 		defer server.Close()
-		cfg.URL, where = server.URL(), "the embedded server"
+		// It is there, however long a busy machine takes for the connections.
+		cfg.URL, where = server.URL()+"?dial_timeout=30s", "the embedded server"
 	}
 	server, err := engine.ParseURL(cfg.URL)
 	if err != nil {

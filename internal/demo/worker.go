@@ -62,7 +62,7 @@ func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) erro
 		cfg.TLS = w.TLS
 	}
 	patience := cmp.Or(cfg.DialTimeout, connectTimeout)
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
+	connecting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	eng, err := engine.New(connecting, cfg)
 	if err != nil {

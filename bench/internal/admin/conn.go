@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -31,11 +32,13 @@ type Conn struct {
 }
 
 const (
-	// ConnectTimeout bounds connecting, of the engine too.
-	ConnectTimeout = 5 * time.Second
+	connectTimeout = 5 * time.Second
 	// adminTimeout bounds one exchange; a server that is flooded may take long.
 	adminTimeout = 30 * time.Second
 )
+
+// Patience bounds connecting, of the engine too.
+func Patience(cfg engine.Config) time.Duration { return cmp.Or(cfg.DialTimeout, connectTimeout) }
 
 // Dial connects to the first of the addresses.
 func Dial(ctx context.Context, cfg engine.Config) (*Conn, error) {
@@ -49,7 +52,7 @@ func (a *Conn) dial(ctx context.Context) error {
 	if addr[0] == '/' {
 		network = "unix"
 	}
-	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience(cfg))
 	defer cancel()
 	var conn net.Conn
 	var err error

@@ -19,7 +19,7 @@ type Fleet struct {
 
 // DialFleet finds the primaries and connects to each.
 func DialFleet(ctx context.Context, cfg engine.Config) (*Fleet, error) {
-	ctx, cancel := context.WithTimeout(ctx, ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Patience(cfg))
 	defer cancel()
 	find := deploy.Config(cfg)
 	shards, err := resp.Shards(ctx, find)
