@@ -276,6 +276,7 @@ func TestDecisionTableOfAReadWriteLock(t *testing.T) {
 		{"a writer leaves that was not there", reads, writeRelease, NotThere, reads, ""},
 		{"a writer retires", writes, writeRetire(s3), Done, rw{"mode:write nobody 1", 3000, nil}, "1 00"},
 		{"a writer retires beside a reader", readsInWr, writeRetire(s3), Done, rw{"mode:read idle 1 me 1", 3000, ms{"me 1": 3000, "idle 1": 3000}}, "1 00"},
+		{"a writer retires beside a reader, for a shorter time", readsInWr, writeRetire(time.Second), Done, rw{"mode:read idle 1 me 1", 3000, ms{"me 1": 3000, "idle 1": 1000}}, "1 00"},
 		{"a writer retires beside a reader, for longer", readsInWr, writeRetire(s9), Done, rw{"mode:read idle 1 me 1", 9000, ms{"me 1": 3000, "idle 1": 9000}}, "1 00"},
 		{"a reader leaves a writer that has retired", rw{"mode:read idle 1 me 1", 9000, ms{"me 1": 9000, "idle 1": 5000}}, readRelease, Done, rw{"mode:read idle 1", 5000, ms{"idle 1": 5000}}, "0"},
 		{"a reader leaves a writer whose rest is over", rw{"mode:read idle 1 me 1", 9000, ms{"me 1": 9000}}, readRelease, Done, free, "0"},
