@@ -60,27 +60,47 @@ type stretch struct {
 
 func (x *stretch) Settled() { x.settled++ }
 
-// It is the clock that says when a hold has ended, and loss is irrevocable.
+// It is the clock that says when a hold has ended, and loss is irrevocable. What the server has been
+// asked for meanwhile is owed for as long as it may last there.
 func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	r := l.name()
-	h := l.held(r, time.Minute)
-	x := &stretch{Extend: Extend{Lease: time.Hour}}
-	x.Port = x
-	l.does(func(fx *Effects) {
-		if _, err := h.Extend(&x.Extend, fx); err != nil {
-			t.Error(err)
-		}
-	})
-	l.is(r, Extending)
-	sent := l.now
-	l.now = l.now.Add(time.Minute)
-	l.reply(r, Outcome{Sent: sent})
-	if h.why != LeaseEnded || x.settled != 1 || x.Err == nil {
-		t.Errorf("lost for reason %d, Extend told %d times: %v", h.why, x.settled, x.Err)
+	for name, timer := range map[string]bool{"the answer comes first": false, "the timer": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			r := l.name()
+			h := l.held(r, time.Minute)
+			x := &stretch{Extend: Extend{Lease: time.Hour}}
+			x.Port = x
+			l.does(func(fx *Effects) {
+				if _, err := h.Extend(&x.Extend, fx); err != nil {
+					t.Error(err)
+				}
+			})
+			l.is(r, Extending)
+			sent := l.now
+			l.now = l.now.Add(time.Minute)
+			if timer {
+				l.does(func(fx *Effects) { h.Fired(l.now, fx) })
+			}
+			l.reply(r, Outcome{Sent: sent})
+			if h.why != LeaseEnded || x.settled != 1 || x.Err == nil {
+				t.Errorf("lost for reason %d, Extend told %d times: %v", h.why, x.settled, x.Err)
+			}
+			l.is(r, Settling) // the server has it for an hour
+
+			l.reply(r, Outcome{Verdict: NotSent}) // and is out of reach
+			for range 1000 {
+				if d := r.debts; d != nil {
+					l.now = d.at
+					l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+				}
+			}
+			if d := l.now.Sub(sent); r.debts != nil || d < time.Hour {
+				t.Errorf("the debt is forgotten: %v, after %v", r.debts == nil, d)
+			}
+		})
 	}
-	l.is(r, Settling) // the server has it for an hour
 }
 
 // Of two Extends the second must not be told what the server said to the first.
