@@ -15,15 +15,19 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-func init() { helpers["ctrl-z while it reads"] = stopWhileItReads }
+func init() {
+	helpers["ctrl-z while it reads"] = func() { stopWhileItReads(0, 10*time.Second) }
+	helpers["ctrl-z long ago"] = func() { stopWhileItReads(stopHeeded, 300*time.Millisecond) }
+}
 
 // stopWhileItReads is a job on a terminal of its own. Its command reads the terminal, so the
 // kernel stops it, and it is asked to stop before that is known:
 //
 //	it is stopped (SIGTTIN), Ctrl-Z, we pass SIGTSTP on, we lend it the terminal, SIGCONT
 //
-// SIGCONT takes a pending SIGTSTP back. The helper says by what the command is stopped at last.
-func stopWhileItReads() {
+// SIGCONT takes a pending SIGTSTP back. The helper says by what the command is stopped at last, within
+// that time, if the Ctrl-Z is so old.
+func stopWhileItReads(old, within time.Duration) {
 	c := &child{runner: &runner{Config: Config{Say: func(string, ...any) {}}}, hold: new(engine.Hold)}
 	c.terminal.open()
 	cmd := exec.Command("sh", "-c", "read x")
@@ -41,9 +45,10 @@ func stopWhileItReads() {
 		}
 	}
 	c.askToStop(syscall.SIGTSTP)
+	c.stopAt = c.stopAt.Add(-old)
 	first := c.group.look()
 	c.stopped(first)
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+	for began := time.Now(); time.Since(began) < within; time.Sleep(time.Millisecond) {
 		if last := c.group.look(); last != 0 {
 			fmt.Println(unix.SignalName(first), "then", unix.SignalName(last))
 			return
@@ -54,19 +59,27 @@ func stopWhileItReads() {
 
 func TestCtrlZIsNotLostWhenTheCommandIsLentTheTerminal(t *testing.T) {
 	t.Parallel()
-	master, slave := pseudoTerminal(t)
-	defer master.Close()
-	self := exec.Command(os.Args[0])
-	self.Env = append(os.Environ(), helperEnv+"=ctrl-z while it reads")
-	self.Stdin = slave
-	self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	out, err := self.Output()
-	slave.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.TrimSpace(string(out)); got != "SIGTTIN then SIGTSTP" {
-		t.Errorf("the command was stopped by %s", got)
+	for helper, want := range map[string]string{
+		"ctrl-z while it reads": "SIGTTIN then SIGTSTP",
+		"ctrl-z long ago":       "SIGTTIN then it is not stopped", // which it has ignored
+	} {
+		t.Run(helper, func(t *testing.T) {
+			t.Parallel()
+			master, slave := pseudoTerminal(t)
+			defer master.Close()
+			self := exec.Command(os.Args[0])
+			self.Env = append(os.Environ(), helperEnv+"="+helper)
+			self.Stdin = slave
+			self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+			out, err := self.Output()
+			slave.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(string(out)); got != want {
+				t.Errorf("the command was stopped by %s, want %s", got, want)
+			}
+		})
 	}
 }
 
