@@ -74,6 +74,7 @@ func TestManyGoroutinesExcludeEachOther(t *testing.T) {
 					t.Errorf("%d inside", inside)
 				}
 				total++
+				stay(s)
 				inside--
 				if err := h.Unlock(ctxT(t)); err != nil {
 					t.Error(err)

@@ -448,6 +448,7 @@ func contend(t *testing.T, down, rounds int) {
 						t.Error("two are inside")
 					}
 					sections++
+					stay(s.servers[down])
 					inside--
 					if err := h.Unlock(ctxT(t)); err != nil {
 						t.Error(err)
