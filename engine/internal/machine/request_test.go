@@ -2,6 +2,7 @@ package machine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -26,5 +27,29 @@ func TestAWaiterThatNobodyHasRefusedLeavesOneThatPolls(t *testing.T) {
 	l.reply(r, Outcome{})
 	if second.hold == nil {
 		t.Errorf("%+v", second)
+	}
+}
+
+// A TryLock waits for nobody: not for a Lock of the same hold either, whose answer is on its way.
+func TestATryLockBehindALockOfTheSameHoldIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	h := l.held(r, time.Minute)
+	under := func(once bool) *caller {
+		c := new(caller)
+		c.Init(c)
+		c.Once, c.Parent = once, &h.Hold
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		return c
+	}
+	first := under(false)
+	l.is(r, Reentering)
+	if second := under(true); second.settled != 1 || second.err == nil {
+		t.Errorf("the TryLock is told %d times: %v", second.settled, second.err)
+	}
+	l.reply(r, Outcome{})
+	if first.hold == nil {
+		t.Errorf("the Lock has no hold: %v", first.err)
 	}
 }
