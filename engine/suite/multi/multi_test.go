@@ -123,7 +123,7 @@ func TestOverlappingSetsExcludeEachOther(t *testing.T) {
 							t.Errorf("seed %d: %d are inside n%d", seed, inside[k], k)
 						}
 					}
-					_, _ = s.Process.Do("PING") // so that others would have the time to come in
+					_, _ = s.Process.Do("PING") // gives others the time to come in
 					for _, k := range picked {
 						inside[k]--
 					}
