@@ -14,11 +14,8 @@
 -- Who has been released is not refused for the rest: of a key that has gone nothing may be asked
 -- while the slot is being migrated, and a right may be missing. Asked again, this would find nothing.
 -- If it cannot be seen who is next, that is said as if the message were refused.
---
--- If the key is of another type by now, the owner leaves the queue nevertheless. Nobody is woken: the lock is
--- not free.
 local owner, rest = ARGV[1], tonumber(ARGV[6])
-local code, overwritten = -3, nil
+local code = -3
 if rest > 0 then
   if redis.call('HEXISTS', KEYS[1], owner) == 1 then
     code = 1
@@ -30,14 +27,8 @@ if rest > 0 then
   else
     redis.call('HDEL', KEYS[1], owner) -- as in retire
   end
-else
-  local gone = redis.pcall('HDEL', KEYS[1], owner)
-  if gone == 1 then
-    code = 1
-  elseif type(gone) == 'table' then
-    if not string.find(gone.err, 'WRONGTYPE', 1, true) then return gone end
-    overwritten = gone
-  end
+elseif redis.call('HDEL', KEYS[1], owner) == 1 then
+  code = 1
 end
 local blind = nil -- the first right that is missing for the rest
 ask = function(...)
@@ -57,7 +48,6 @@ if ask('ZSCORE', KEYS[3], owner) then
   comeNearer(place, left, left > 0)
 end
 if blind and code == -3 then return blind end
-if overwritten then return overwritten end
 local left = redis.pcall('PTTL', KEYS[1])
 if type(left) == 'table' then
   if code == -3 then return left end
