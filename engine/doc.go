@@ -109,7 +109,7 @@
 //     released. The release is repeated in the background as long as the server may have
 //     the lock, which is free when its lease has ended at the latest. From Extend: the
 //     lease is what it was, or longer. From ForceUnlock: ask State. From Close and
-//     Shutdown: some locks end with their leases, and permits of a Semaphore stay taken.
+//     Shutdown: some locks end with their leases, or permits of a Semaphore stay taken.
 //   - ErrPending, from a future: it goes on, and may still get the lock. Abandon it if you
 //     no longer want the lock. From Close and Shutdown: every lock was released, but a
 //     callback or hook is still running.

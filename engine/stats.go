@@ -120,7 +120,7 @@ func (e *Engine) inside() (in world.Inside) {
 }
 
 var (
-	errNotClean    = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases, and permits of a Semaphore stay taken")
+	errNotClean    = errors.New("Close ran into Config.CloseTimeout: some locks end with their leases, or permits of a Semaphore stay taken")
 	errNotReleased = errors.New("the server refused to release some locks, which end with their leases, or permits of a Semaphore, which stay taken")
 	errNotQuiet    = errors.New("Close ran into Config.CloseTimeout: every lock was released, but a callback or hook has not returned (one that calls Close waits for itself)")
 )
