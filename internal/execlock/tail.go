@@ -70,7 +70,7 @@ func (r *runner) finish(ctx context.Context, hold hold) error {
 			continue
 		case <-closed:
 		case <-over.C:
-			cancel(fmt.Errorf("it was not released in time"))
+			cancel(fmt.Errorf("the server did not release it in time"))
 		}
 		return r.released(<-released)
 	}
