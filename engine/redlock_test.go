@@ -190,9 +190,11 @@ func TestRedLockWithTwoOfFiveHanging(t *testing.T) {
 func TestRedLockWithThreeOfFiveDown(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 5)
-	a, b := s.open(func(c *Config) { c.CommandTimeout = 300 * time.Millisecond }), s.open()
-	for _, one := range s.servers[2:] {
+	a, b := s.open(func(c *Config) { c.CommandTimeout = time.Second }), s.open()
+	for i, one := range s.servers[2:] {
 		one.Kill()
+		// Else the loss of three commands may come before the answers of the two.
+		eventually(t, "the lane is down", func() bool { return !a[2+i].table.Client.LaneOf(0).Up() })
 	}
 	_, err := a.lock("x").TryLock(ctxT(t))
 	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) || !hasText(err, "granted by 2 of 5 servers, 3 are needed") || !hasText(err, s.servers[4].Addr()) {
