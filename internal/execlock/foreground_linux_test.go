@@ -55,18 +55,7 @@ func foregroundWhileItStops() {
 
 func TestAJobThatComesToTheFrontWhileItsCommandStopsGoesOn(t *testing.T) {
 	t.Parallel()
-	master, slave := pseudoTerminal(t)
-	defer master.Close()
-	self := exec.Command(os.Args[0])
-	self.Env = append(os.Environ(), helperEnv+"=fg while it stops")
-	self.Stdin = slave
-	self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	out, err := self.Output()
-	slave.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.TrimSpace(string(out)); got != "stopped 1 times, runs; our job has the terminal" {
+	if got := onATerminal(t, "fg while it stops"); got != "stopped 1 times, runs; our job has the terminal" {
 		t.Error("the command:", got)
 	}
 }

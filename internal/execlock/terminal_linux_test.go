@@ -65,22 +65,28 @@ func TestCtrlZIsNotLostWhenTheCommandIsLentTheTerminal(t *testing.T) {
 	} {
 		t.Run(helper, func(t *testing.T) {
 			t.Parallel()
-			master, slave := pseudoTerminal(t)
-			defer master.Close()
-			self := exec.Command(os.Args[0])
-			self.Env = append(os.Environ(), helperEnv+"="+helper)
-			self.Stdin = slave
-			self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			out, err := self.Output()
-			slave.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.TrimSpace(string(out)); got != want {
+			if got := onATerminal(t, helper); got != want {
 				t.Errorf("the command was stopped by %s, want %s", got, want)
 			}
 		})
 	}
+}
+
+// onATerminal runs a helper on a terminal of its own, and returns what it says.
+func onATerminal(t *testing.T, helper string) string {
+	t.Helper()
+	master, slave := pseudoTerminal(t)
+	defer master.Close()
+	self := exec.Command(os.Args[0])
+	self.Env = append(os.Environ(), helperEnv+"="+helper)
+	self.Stdin = slave
+	self.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	out, err := self.Output()
+	slave.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func pseudoTerminal(t *testing.T) (master, slave *os.File) {
