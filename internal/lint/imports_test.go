@@ -44,29 +44,30 @@ var layers = map[string]int{
 	"engine/internal/recovery":  7,
 	"engine":                    9,
 
-	"internal/respio":            9,  // what the test servers share
-	"internal":                   10, // test servers and other tools
-	"pprof":                      10,
-	"engine/enginetest":          11,
-	"resp/internal/exchangetest": 11,
-	"engine/internal/sim":        11,
-	"engine/internal/kit":        11, // what the suites share
-	"engine/suite":               12,
-	"bench/internal/process":     0,
-	"bench/internal/latency":     0,
-	"bench/internal/admin":       11,
-	"bench":                      12,
-	"cmd/pawl/internal/exit":     12,
-	"cmd/pawl/internal/look":     12,
-	"cmd/pawl/internal/target":   13,
-	"cmd":                        14,
+	"internal/respio":              9,  // what the test servers share
+	"internal":                     10, // test servers and other tools
+	"pprof":                        10,
+	"engine/enginetest":            11,
+	"resp/internal/exchangetest":   11,
+	"engine/internal/sim/keyspace": 10,
+	"engine/internal/sim":          11,
+	"engine/internal/kit":          11, // what the suites share
+	"engine/suite":                 12,
+	"bench/internal/process":       0,
+	"bench/internal/latency":       0,
+	"bench/internal/admin":         11,
+	"bench":                        12,
+	"cmd/pawl/internal/exit":       12,
+	"cmd/pawl/internal/look":       12,
+	"cmd/pawl/internal/target":     13,
+	"cmd":                          14,
 }
 
 // core are the packages that every user of the engine links.
 var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
-var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "resp/internal/exchangetest"}
+var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/exchangetest"}
 
 // worldly are the packages of the engine that make a world, and may draw lots.
 var worldly = []string{"engine/internal/world", "engine/internal/sim"}

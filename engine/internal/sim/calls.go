@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -152,8 +153,8 @@ func (h *held) extended(until clock.Instant, failovers int) {
 		if _, is := s.shortened[h.owners[i]]; is {
 			least = wallAt(until)
 		}
-		if v := s.server.get(name); !s.server.has(name, h.owners[i]) || wallAt(clock.Instant(v.expire*1e6)).Before(least.Add(margin-time.Millisecond)) {
-			s.fail("%s: %s was extended until %v, and the server has %q", h.user.name, h.short(), least.Sub(h.user.p.wall()), s.server.record())
+		if v := s.server.Get(name); !s.server.Has(name, h.owners[i]) || wallAt(clock.Instant(v.Expire*1e6)).Before(least.Add(margin-time.Millisecond)) {
+			s.fail("%s: %s was extended until %v, and the server has %q", h.user.name, h.short(), least.Sub(h.user.p.wall()), s.server.Record())
 		}
 	}
 }
@@ -188,7 +189,7 @@ func (u *user) state(x *site, m engine.Mutex, name string) {
 	s, c := u.p.sim, u.p.begin(u.name)
 	seen := s.observe(x.server, name)
 	is, err := m.State(c.ctx)
-	seen.note()
+	seen.note(s.now)
 	s.observers = slices.DeleteFunc(s.observers, func(o *observer) bool { return o == seen })
 	s.tell("%s: the state of %s is %+v, %v", u.name, name, is, err)
 	c.end(err, commandTimeout)
@@ -255,7 +256,7 @@ func (u *user) force(x *site, m engine.Mutex, name, only string) {
 }
 
 func takesByForce(words []string) bool {
-	sent := bySHA[words[1]]
+	sent := keyspace.BySHA[words[1]]
 	return sent == script.Force || sent == script.FairForce || sent == script.RWForce
 }
 
@@ -283,10 +284,10 @@ func (s *Sim) noteForce(v *server, words []string) {
 		return
 	}
 	name, only := words[3], words[4]
-	if bySHA[words[1]] == script.FairForce {
+	if keyspace.BySHA[words[1]] == script.FairForce {
 		only = words[6]
 	}
-	if h := v.get(name); h != nil && !h.text && (only == "" || v.has(name, only)) && (s.kindOf(name) != rw || h.fields["mode"] == words[5]) {
+	if h := v.Get(name); h != nil && !h.Text && (only == "" || v.Has(name, only)) && (s.kindOf(name) != rw || h.Fields["mode"] == words[5]) {
 		s.noteRobbed(name, h)
 	}
 }
@@ -326,22 +327,21 @@ type observed struct {
 func (s *Sim) note() {
 	s.noteWriter()
 	for _, o := range s.observers {
-		o.note()
+		o.note(s.now)
 	}
 }
 
 func (s *Sim) observe(v *server, name string) *observer {
 	o := &observer{v: v, name: name}
 	s.observers = append(s.observers, o)
-	o.note()
+	o.note(s.now)
 	return o
 }
 
-func (o *observer) note() {
-	now := o.v.now()
+func (o *observer) note(now clock.Instant) {
 	is := observed{since: now, till: now}
-	if h := o.v.get(o.name); h != nil {
-		is.fields, is.expire, is.wrong = h.fields, h.expire, h.text
+	if h := o.v.Get(o.name); h != nil {
+		is.fields, is.expire, is.wrong = h.Fields, h.Expire, h.Text
 	}
 	if n := len(o.all); n > 0 {
 		last := &o.all[n-1]

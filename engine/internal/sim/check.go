@@ -59,7 +59,7 @@ func (h *held) findOwners() {
 	name := h.names[0]
 	// Beside others of its process, or passed on to one of them by now.
 	if one, ok := h.hold.(interface{ Owner() string }); ok && (name == fair || name == rw || name == fenced) {
-		if owner := one.Owner(); s.server.has(name, owner) && !(name == rw && s.late[owner]) {
+		if owner := one.Owner(); s.server.Has(name, owner) && !(name == rw && s.late[owner]) {
 			h.owners[0] = owner
 		}
 		return
@@ -131,7 +131,7 @@ func (h *held) there() (n int) {
 		return h.votes()
 	}
 	for i, name := range h.names {
-		if h.user.p.sim.server.has(name, h.owners[i]) {
+		if h.user.p.sim.server.Has(name, h.owners[i]) {
 			n++
 		}
 	}
@@ -220,7 +220,7 @@ func (s *Sim) check() {
 		}
 		// 0. No context of a hold is alive when the server may give its lock away.
 		if h.there() < h.needs() && h.aliveContext() && h.user.p.awake() {
-			s.fail("%s: a context of %s is alive, and the server has %q", h.user.name, h.short(), s.server.record())
+			s.fail("%s: a context of %s is alive, and the server has %q", h.user.name, h.short(), s.server.Record())
 		}
 		if !h.believed() {
 			// Nor when somebody else of the process has it: it may have been handed over.
@@ -234,7 +234,7 @@ func (s *Sim) check() {
 		// 1. Nobody believes to have what the server may give away.
 		if h.there() < h.needs() {
 			s.fail("%s believes to have %s of %s until %v, and the server has %q", h.user.name, h.short(), h.names,
-				h.hold.ValidUntil().Sub(h.user.p.wall()), s.server.record())
+				h.hold.ValidUntil().Sub(h.user.p.wall()), s.server.Record())
 		}
 		for _, other := range s.holds[:i] {
 			if !other.robbed() && other.believed() && !h.nested(other) && !h.together(other) && slices.ContainsFunc(h.names, func(name string) bool { return slices.Contains(other.names, name) }) {
@@ -244,8 +244,8 @@ func (s *Sim) check() {
 	}
 	// 2. No lock stays for good.
 	for _, v := range s.servers {
-		for key, h := range v.keys {
-			if h.expire == 0 && !h.isCount() {
+		for key, h := range v.Keys {
+			if h.Expire == 0 && !h.IsCount() {
 				s.fail("%s has no expiry", key)
 			}
 		}
@@ -271,10 +271,10 @@ func (s *Sim) checkHealthy() {
 	s.checkReaders()
 	// 3. A name that is free does not stay so while somebody waits for it.
 	for _, name := range names {
-		if s.server.get(name) != nil || !s.awaited(name) || s.barred(name) || s.now < s.excused[name].Add(wakeUp) {
+		if s.server.Get(name) != nil || !s.awaited(name) || s.barred(name) || s.now < s.excused[name].Add(wakeUp) {
 			delete(s.free, name)
 		} else if since, was := s.free[name]; !was {
-			s.free[name] = freed{s.now, s.announced[name] == s.now, s.heard[name] == s.now, s.server.first()}
+			s.free[name] = freed{s.now, s.announced[name] == s.now, s.heard[name] == s.now, s.server.First(fair)}
 		} else if limit := since.limit(name) + s.patienceFor(name, since); s.now.Sub(since.at) > limit {
 			s.fail("%s is free since %v, and somebody waits for it", name, s.now.Sub(since.at))
 		}
@@ -316,7 +316,7 @@ func (s *Sim) patienceFor(name string, since freed) time.Duration {
 		return s.backoff.longest() * 3 / 2
 	case name != fair:
 		return 0
-	case since.heard && since.first != "" && since.first == s.server.first():
+	case since.heard && since.first != "" && since.first == s.server.First(fair):
 		return settled
 	case s.cluster != nil && s.cluster.mode != "on" && s.cluster.mode != "auto":
 		return time.Hour
@@ -367,12 +367,12 @@ func (s *Sim) awaited(name string) bool {
 func (s *Sim) owners(name string) (all []string) {
 	for _, p := range s.processes {
 		for _, x := range p.sites {
-			h := x.server.get(name)
+			h := x.server.Get(name)
 			if h == nil || p.dead || x.closed {
 				continue
 			}
-			for owner := range h.fields {
-				if x.owns(owner) && !x.server.hasExpired(name, owner) {
+			for owner := range h.Fields {
+				if x.owns(owner) && !x.server.HasExpired(name, owner) {
 					all = append(all, owner)
 				}
 			}

@@ -153,15 +153,15 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 	denied := errors.As(err, &refused) && refused.Code == "ERR"
 	switch {
 	case err == nil, errors.Is(err, engine.ErrPending):
-		for key := range x.server.keys {
-			h := x.server.get(key)
+		for key := range x.server.Keys {
+			h := x.server.Get(key)
 			if h == nil {
 				continue
 			}
-			for owner := range h.fields {
+			for owner := range h.Fields {
 				at, denied := s.denied[owner]
-				if x.owns(owner) && !x.server.hasExpired(key, owner) && !(denied && at <= p.refuses) && !s.late[owner] && !s.ghosts[owner] {
-					s.fail("%s: Close says %v, and %s has %q", x.name, err, x.server.name, x.server.record())
+				if x.owns(owner) && !x.server.HasExpired(key, owner) && !(denied && at <= p.refuses) && !s.late[owner] && !s.ghosts[owner] {
+					s.fail("%s: Close says %v, and %s has %q", x.name, err, x.server.name, x.server.Record())
 				}
 			}
 		}

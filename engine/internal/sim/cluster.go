@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -42,7 +43,7 @@ func (s *Sim) divide(n int, mode string) {
 	c := &cluster{slots: make(map[uint16]*slot), mode: mode, sharded: mode != "off"}
 	for i := range n {
 		v := s.newServer(fmt.Sprintf("node %d", i+1))
-		v.keys, v.counters, v.lines, v.semaphores = s.server.keys, s.server.counters, s.server.lines, s.server.semaphores
+		v.Data = s.server.Data // the same
 		c.nodes = append(c.nodes, v)
 	}
 	for i, name := range names {
@@ -74,7 +75,7 @@ func (s *Sim) keeps(v *server, name string) *server {
 
 // look notes that a slot that moves has lost its key: another one is made at the other node.
 func (t *slot) look(v *server) {
-	if t.to != nil && !t.away && t.name != permits && v.get(t.name) == nil {
+	if t.to != nil && !t.away && t.name != permits && v.Get(t.name) == nil {
 		t.away = true
 	}
 }
@@ -84,8 +85,8 @@ func (c *cluster) split(t *slot, sha string, keys int) bool {
 	if keys == 1 {
 		return false
 	}
-	switch s := bySHA[sha]; {
-	case queues[s] != nil:
+	switch s := keyspace.BySHA[sha]; {
+	case keyspace.IsFair(s):
 		return true // an empty queue is no key
 	case s == script.ReadAcquire, s == script.ReadReenter:
 		return true // one of the keys is not there
@@ -107,13 +108,13 @@ func (c *cluster) refuse(v *server, words []string, asking bool) (reply []byte, 
 	}
 	t := c.slots[number]
 	t.look(v)
-	if t.to != nil && words[1] == script.Tally.SHA && words[2] == "2" && (v == t.at && !t.away || v == t.to && asking && t.away) && v.get(words[4]) == nil {
+	if t.to != nil && words[1] == script.Tally.SHA && words[2] == "2" && (v == t.at && !t.away || v == t.to && asking && t.away) && v.Get(words[4]) == nil {
 		return []byte("-TRYAGAIN Multiple keys request during rehashing of slot\r\n"), nil // it has one of two keys
 	}
 	switch {
 	case t.to != nil && c.split(t, words[1], n): // its other keys may be elsewhere
 		return []byte(tryAgain), nil
-	case t.to != nil && permitScripts[bySHA[words[1]]] != nil: // its two keys are apart
+	case t.to != nil && keyspace.IsPermit(keyspace.BySHA[words[1]]): // its two keys are apart
 		return []byte(tryAgain), nil
 	case v == t.at && t.away:
 		return fmt.Appendf(nil, "-ASK %d %s\r\n", number, t.to.name), t.to
@@ -237,7 +238,7 @@ func (c *conn) redirect(f *flight, e *wire.ServerError) bool {
 		return false
 	}
 	if e.Code == "MOVED" {
-		c.p.learn(resp.SlotOf(split(f.command)[3]), f.to)
+		c.p.learn(resp.SlotOf(keyspace.Words(f.command)[3]), f.to)
 	}
 	to, asking := c.p.nodeAt(f.to).like(c), e.Code == "ASK"
 	if !to.up {
@@ -275,4 +276,16 @@ func (s *Sim) channelOf(name string) string {
 // by himself.
 func (s *Sim) unheard(name string) {
 	s.excused[name] = max(s.excused[name], s.now.Add(machine.ShardedPoll))
+}
+
+// barredSince is how long ago a slot stopped moving in which a name of several keys is.
+func (s *Sim) barredSince(name string) time.Duration {
+	if s.cluster == nil {
+		return time.Hour
+	}
+	t := s.cluster.slots[resp.SlotOf(name)]
+	if t.to != nil {
+		return 0
+	}
+	return s.now.Sub(t.since)
 }

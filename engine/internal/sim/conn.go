@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -159,7 +160,7 @@ func (c *conn) answer(f *flight) {
 		if c.redirect(f, e) {
 			return
 		}
-		if e.Code == "ERR" && (releasedBy(split(f.command)) != nil || isTally(f.command)) {
+		if e.Code == "ERR" && (releasedBy(keyspace.Words(f.command)) != nil || isTally(f.command)) {
 			c.p.denied = s.now
 		}
 		reply.Value, reply.Err, reply.Moving = resp.Value{}, e, f.asking || e.Code == "TRYAGAIN"
@@ -209,7 +210,7 @@ func (c *conn) end(why error) {
 	for _, f := range flights {
 		err, lost := resp.OutcomeUnknown(why), true
 		if f.executed && !s.mild() && s.chance(8) { // perhaps behind a release
-			s.overwrite(c.server, split(f.command)[3])
+			s.overwrite(c.server, keyspace.Words(f.command)[3])
 		}
 		if !f.executed {
 			switch {
@@ -220,7 +221,7 @@ func (c *conn) end(why error) {
 					if epoch != c.server.epochOf() {
 						return
 					}
-					s.noteLate(split(f.command), s.now <= soon)
+					s.noteLate(keyspace.Words(f.command), s.now <= soon)
 					c.execute(f, ", late")
 				})
 			case written <= 0:
@@ -231,7 +232,7 @@ func (c *conn) end(why error) {
 		}
 		s.noteUnanswered(c.p, f, lost)
 		if lost {
-			s.turns.lose(takenBy(split(f.command)))
+			s.turns.lose(takenBy(keyspace.Words(f.command)))
 		}
 		if !c.p.dead {
 			f.request.Complete(resp.Reply{Err: err, Sent: f.sent, Now: s.now, Moving: f.asking})

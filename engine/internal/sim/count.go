@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -55,9 +56,9 @@ func (s *Sim) of(x *site) *counted {
 // beginCounts gives the world a semaphore and a latch.
 func (s *Sim) beginCounts() {
 	s.counts = &counts{all: supply, of: make(map[string]*counted), looks: make(map[string]clock.Instant), more: make(map[*process]clock.Instant)}
-	s.server.keys[tallied] = &hash{text: true, value: "4"}
+	s.server.Keys[tallied] = &keyspace.Hash{Text: true, Value: "4"}
 	for _, v := range s.nodesOf(s.server) {
-		v.counted = s.noteCounted
+		v.Counted = s.noteCounted
 	}
 	if c := s.cluster; c != nil {
 		for i, name := range []string{tallied, latch} {
@@ -73,7 +74,7 @@ func (s *Sim) noteCounted(key, mark string, ops, answers []string) {
 	id, _, _ = strings.Cut(strings.TrimPrefix(id, ":"), ":")
 	c := s.counts.of[id]
 	for i, op := range ops {
-		n, answer := number(op[1:]), number(answers[i])
+		n, answer := keyspace.Number(op[1:]), keyspace.Number(answers[i])
 		switch op[0] {
 		case 'a', 't':
 			c.taken += n * answer
@@ -97,7 +98,7 @@ func (s *Sim) noteCounted(key, mark string, ops, answers []string) {
 
 // numbered is the mark and the number of a command on a count; none if it only looks.
 func (s *Sim) numbered(f *flight) (key string, ok bool) {
-	words := split(f.command)
+	words := keyspace.Words(f.command)
 	if s.counts == nil || words[1] != script.Tally.SHA || words[2] == "1" {
 		return "", false
 	}
@@ -158,8 +159,8 @@ func (s *Sim) noteUncounted(x *site, words []string) {
 
 // value is what the semaphore has.
 func (s *Sim) value() int64 {
-	if h := s.server.get(tallied); h != nil && h.value != "" {
-		return number(h.value)
+	if h := s.server.Get(tallied); h != nil && h.Value != "" {
+		return keyspace.Number(h.Value)
 	}
 	return 0
 }
@@ -175,7 +176,7 @@ func (s *Sim) countRivals() {
 	if s.chance(10) {
 		s.tell("the semaphore is deleted, with %d permits", s.value())
 		s.counts.all -= s.value()
-		delete(s.server.keys, tallied)
+		delete(s.server.Keys, tallied)
 	}
 	if s.value() > 0 {
 		s.addPermits(-1)
@@ -194,7 +195,7 @@ func (s *Sim) countRivals() {
 // addPermits is what somebody else does with the semaphore, who says so.
 func (s *Sim) addPermits(n int64) {
 	at := s.keeps(s.server, tallied)
-	s.server.keys[tallied] = &hash{text: true, value: strconv.FormatInt(s.value()+n, 10)}
+	s.server.Keys[tallied] = &keyspace.Hash{Text: true, Value: strconv.FormatInt(s.value()+n, 10)}
 	if s.value() > 0 {
 		s.published(at, "redisson_sc:{"+tallied+"}", s.verb())
 	}
@@ -269,12 +270,12 @@ func (s *Sim) checkCounts() {
 	if all != s.counts.all {
 		s.fail("there are %d permits in all, and not %d", all, s.counts.all)
 	}
-	for key, h := range s.server.keys {
-		if strings.Contains(key, ":pawl:") && (h.expire == 0 || h.expire > s.server.milliseconds()+markFor) {
+	for key, h := range s.server.Keys {
+		if strings.Contains(key, ":pawl:") && (h.Expire == 0 || h.Expire > s.server.Milliseconds()+keyspace.MarkFor) {
 			s.fail("the mark %s stays", key)
 		}
 	}
-	if s.server.get(latch) == nil {
+	if s.server.Get(latch) == nil {
 		s.counts.was = s.now
 	}
 	s.checkCountsHealthy()
@@ -298,7 +299,7 @@ func (s *Sim) checkCountsHealthy() {
 		}
 		return at
 	}
-	s.counts.open = since(s.counts.open, latch, s.server.get(latch) == nil && s.countAwaited(latch))
+	s.counts.open = since(s.counts.open, latch, s.server.Get(latch) == nil && s.countAwaited(latch))
 	for _, p := range s.processes {
 		first := s.firstCounter(p)
 		there := first != nil && int64(first.wants) <= s.value() && !s.moves(tallied) // else TRYAGAIN

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -238,14 +239,14 @@ func (u *counter) told(what string, err error) {
 
 // openLatch opens the latch, and says so. Unless all is over, it may close it again at once.
 func (s *Sim) openLatch() {
-	if h := s.server.get(latch); h != nil && h.value != "" {
+	if h := s.server.Get(latch); h != nil && h.Value != "" {
 		s.tell("the latch is opened")
 		at, channel, verb := s.keeps(s.server, latch), "redisson_countdownlatch__channel__{"+latch+"}", s.verb()
-		delete(s.server.keys, latch)
+		delete(s.server.Keys, latch)
 		s.published(at, channel, verb)
 		if !s.calm && s.chance(2) {
 			s.tell("the latch is closed again")
-			s.server.keys[latch] = &hash{text: true, value: "2"}
+			s.server.Keys[latch] = &keyspace.Hash{Text: true, Value: "2"}
 			s.say(at, channel, verb, "1")
 		}
 	}

@@ -23,10 +23,9 @@
 //	                         executed late or never
 //	kinds                    what is special about some kinds of locks; locks on several servers;
 //	                         names that are used as two kinds
-//	turns, readers, spins    fair order; readers beside each other; waiters that poll
+//	turns, readers, spins    fair order, and places in queues; readers beside each other; waiters that poll
 //	reentry                  contexts of holds, re-entries, and NonReentrant
-//	server, server_rw        the server: the scripts, as decision tables;
-//	                         differential_test compares it with real ones
+//	server                   a server; what it stores, and the scripts, are package keyspace
 //	faults, failover         what goes wrong; a replica that is promoted
 //	cluster                  nodes, and slots that move between them
 //	check                    what must be true after each event, and at rest
@@ -34,7 +33,6 @@
 //	                         them
 //	permit_user,             semaphores whose permits have leases: the same, and what others do
 //	permit_calls             with them
-//	tally                    the models of the scripts of both
 //	mutants_list_test,
 //	mutants_test,
 //	compiles_test            what it must find; each is a change that compiles

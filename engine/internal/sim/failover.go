@@ -6,16 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // replica is what the replica of a server has: what the server had a moment ago. With the
 // replica's acknowledgement of a write it has everything until then.
 type replica struct {
-	keys       map[string]*hash
-	counters   map[string]int64
-	lines      map[string]*line
-	semaphores map[string]*semaphore
+	data keyspace.Data
 	// epoch counts the promotions. What was sent to an earlier primary, and not executed, is
 	// never executed.
 	epoch int
@@ -24,21 +22,8 @@ type replica struct {
 // replicate brings the replica up to date.
 func (v *server) replicate() {
 	if v.replica != nil {
-		v.replica.keys, v.replica.counters = v.copyKeys(), maps.Clone(v.counters)
-		v.replica.lines = make(map[string]*line)
-		for key, q := range v.lines {
-			v.replica.lines[key] = q.clone()
-		}
-		v.replica.semaphores = v.copySemaphores()
+		v.replica.data = v.Data.Clone()
 	}
-}
-
-func (v *server) copyKeys() map[string]*hash {
-	keys := make(map[string]*hash, len(v.keys))
-	for name, h := range v.keys {
-		keys[name] = &hash{maps.Clone(h.fields), h.expire, h.text, h.value}
-	}
-	return keys
 }
 
 // epochOf is which primary a server is; they all look the same.
@@ -81,9 +66,8 @@ func (s *Sim) failover(v *server) {
 			}
 		}
 	}
-	old := v.keys
-	v.keys, v.counters, v.lines = v.replica.keys, v.replica.counters, v.replica.lines
-	v.semaphores = v.replica.semaphores
+	old := v.Keys
+	v.Data = v.replica.data
 	if v == s.server { // which has the semaphore
 		s.failoverPermits()
 	}
@@ -93,11 +77,11 @@ func (s *Sim) failover(v *server) {
 	v.replica.epoch++
 	for _, name := range slices.Sorted(maps.Keys(old)) {
 		h := old[name]
-		if h.expire < v.milliseconds() {
+		if h.Expire < v.Milliseconds() {
 			continue
 		}
-		for _, owner := range slices.Sorted(maps.Keys(h.fields)) {
-			if promoted := v.get(name); promoted != nil && promoted.fields[owner] != "" && promoted.expire >= h.expire {
+		for _, owner := range slices.Sorted(maps.Keys(h.Fields)) {
+			if promoted := v.Get(name); promoted != nil && promoted.Fields[owner] != "" && promoted.Expire >= h.Expire {
 				continue
 			}
 			switch {
@@ -105,18 +89,18 @@ func (s *Sim) failover(v *server) {
 			case name == quorum:
 				s.robbedVotes = append(s.robbedVotes, owner)
 				s.robbed[owner] = s.now
-			case v.has(name, owner):
-				s.shortened[owner] = shortened{name, h.expire}
+			case v.Has(name, owner):
+				s.shortened[owner] = shortened{name, h.Expire}
 			default:
 				s.robbed[owner] = s.now
 			}
 		}
-		left := time.Duration(h.expire-v.milliseconds()) * time.Millisecond
+		left := time.Duration(h.Expire-v.Milliseconds()) * time.Millisecond
 		s.excused[name] = max(s.excused[name], s.now.Add(left)) // waiters know of that expiry
 	}
-	for name, h := range v.keys {
-		for owner := range h.fields {
-			if before := old[name]; before == nil || before.fields[owner] == "" {
+	for name, h := range v.Keys {
+		for owner := range h.Fields {
+			if before := old[name]; before == nil || before.Fields[owner] == "" {
 				s.ghosts[owner] = true
 			}
 			if _, was := s.robbed[owner]; was { // others have removed it, and now it is back
@@ -146,11 +130,11 @@ type shortened struct {
 // holders can know, until they are renewed.
 func (s *Sim) checkShortened() {
 	for owner, was := range s.shortened {
-		switch h := s.server.get(was.name); {
-		case h == nil || h.fields[owner] == "":
+		switch h := s.server.Get(was.name); {
+		case h == nil || h.Fields[owner] == "":
 			s.robbed[owner] = s.now
 			delete(s.shortened, owner)
-		case h.expire >= was.expire:
+		case h.Expire >= was.expire:
 			delete(s.shortened, owner)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -75,12 +76,12 @@ func (s *Sim) faults() {
 
 // overwrite puts something that is no lock in the place of a lock that is free.
 func (s *Sim) overwrite(v *server, name string) {
-	if v.get(name) != nil || name == tallied { // what was given back would be lost
+	if v.Get(name) != nil || name == tallied { // what was given back would be lost
 		return
 	}
 	s.tell("%s is a string for a while", name)
-	v.keys[name] = &hash{text: true}
-	v.expireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
+	v.Keys[name] = &keyspace.Hash{Text: true}
+	v.ExpireIn(name, int64(s.between(time.Millisecond, 3*time.Second)/time.Millisecond)+1)
 }
 
 // refuse has a server refuse everything for a while.
@@ -141,27 +142,27 @@ func (c *conn) execute(f *flight, late string) []byte {
 	if s.now < v.refusesUntil && !v.answers(command) {
 		if v.refuses[:3] == "ERR" {
 			if s.chance(2) { // an error does not say what was done before it
-				s.noteForce(v, split(command))
+				s.noteForce(v, keyspace.Words(command))
 				if !isTally(command) { // that is executed as a whole
-					x.notePermits(split(command), v.execute(command, nil))
+					x.notePermits(keyspace.Words(command), v.Execute(command, nil))
 				}
 			}
-			s.noteDenied(split(command))
-			s.noteUncounted(x, split(command))
+			s.noteDenied(keyspace.Words(command))
+			s.noteUncounted(x, keyspace.Words(command))
 		}
 		return []byte("-" + v.refuses + "\r\n")
 	}
-	words := split(command)
+	words := keyspace.Words(command)
 	if s.cluster != nil {
 		if reply, to := s.cluster.refuse(v, words, f.asking); reply != nil {
 			f.to = to
-			s.tell("%s: %s sends %s %q -> %q", v.name, x.name+late, bySHA[words[1]].Name, words[3], reply)
+			s.tell("%s: %s sends %s %q -> %q", v.name, x.name+late, keyspace.BySHA[words[1]].Name, words[3], reply)
 			return reply
 		}
 	}
 	s.noteForce(v, words)
-	reply := v.execute(command, nil)
-	if strings.HasPrefix(string(reply), "-"+wrongType) {
+	reply := v.Execute(command, nil)
+	if strings.HasPrefix(string(reply), "-"+keyspace.WrongType) {
 		s.noteDenied(words) // who leaves the queue of a fair lock stays in it
 	}
 	x.noteForced(words, reply, f.since)
@@ -169,17 +170,8 @@ func (c *conn) execute(f *flight, late string) []byte {
 	s.noteTurn(words, reply)
 	x.notePoll(words)
 	s.note()
-	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, bySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
+	s.tell("%s: %s sends %s %.200q -> %q", v.name, x.name+late, keyspace.BySHA[words[1]].Name, strings.Join(words[3:], " "), reply)
 	return reply
-}
-
-// answers reports whether a server that refuses executes a command: one of a count that only looks.
-func (v *server) answers(command []byte) bool {
-	if v.refuses != noMemory && v.refuses != noReplicas {
-		return false
-	}
-	words := split(command)
-	return bySHA[words[1]] == script.Tally && words[2] == "1"
 }
 
 // noteDenied notes owners whose release was denied: that is not asked for again, and the
@@ -192,7 +184,7 @@ func (s *Sim) noteDenied(words []string) {
 
 // releasedBy are the owners that a command releases.
 func releasedBy(words []string) []string {
-	switch bySHA[words[1]] {
+	switch keyspace.BySHA[words[1]] {
 	case script.Release, script.Retire, script.WriteRetire:
 		return words[4:5]
 	case script.PermitFree:
@@ -213,7 +205,7 @@ func releasedBy(words []string) []string {
 
 // takenBy is the owner that a command acquires for, "" if it does not.
 func takenBy(words []string) string {
-	switch bySHA[words[1]] {
+	switch keyspace.BySHA[words[1]] {
 	case script.Acquire, script.WriteAcquire:
 		return words[5]
 	case script.PermitTake:
@@ -244,15 +236,15 @@ func (s *Sim) noteLate(words []string, soon bool) {
 
 // rob takes a lock away from its owner, with an announcement or without.
 func (s *Sim) rob(v *server, name string, silently bool) {
-	h := v.get(name)
+	h := v.Get(name)
 	if h == nil {
 		return
 	}
 	s.tell("%s is robbed, silently %v", name, silently)
 	s.noteRobbed(name, h)
-	left := time.Duration(v.left(name)) * time.Millisecond
+	left := time.Duration(v.Left(name)) * time.Millisecond
 	at := s.keeps(v, name)
-	delete(v.keys, name)
+	delete(v.Keys, name)
 	if silently || name == fair { // waiters know of the expiry only; of a fair lock each has a channel of its own
 		s.excused[name] = max(s.excused[name], s.now.Add(left))
 	} else {
@@ -269,11 +261,11 @@ func (s *Sim) verb() string {
 }
 
 // noteRobbed notes who is about to lose a lock.
-func (s *Sim) noteRobbed(name string, h *hash) {
-	if name == rw && h.fields["mode"] == "write" {
+func (s *Sim) noteRobbed(name string, h *keyspace.Hash) {
+	if name == rw && h.Fields["mode"] == "write" {
 		s.reading.removed = s.now
 	}
-	for owner := range h.fields {
+	for owner := range h.Fields {
 		s.robbed[owner] = s.now
 		if name == quorum {
 			s.robbedVotes = append(s.robbedVotes, owner)
@@ -305,7 +297,7 @@ func (s *Sim) say(v *server, channel, verb, message string) (heard int) {
 			}
 		}
 	}
-	if heard > 0 && (name != fair || strings.HasSuffix(channel, ":"+v.first())) { // whose turn it is
+	if heard > 0 && (name != fair || strings.HasSuffix(channel, ":"+v.First(fair))) { // whose turn it is
 		s.heard[name] = s.now
 	}
 	return heard
@@ -332,25 +324,28 @@ func (s *Sim) rivals() {
 	s.after(s.between(0, 5*time.Second), nil, s.rivals)
 	v := s.servers[s.random.IntN(len(s.servers))]
 	name := s.nameOn(v)
-	if v.get(name) != nil {
+	if v.Get(name) != nil {
 		return
 	}
 	s.tell("a rival has %s", name)
-	v.make(name).fields["rival:1"] = "1"
+	v.Make(name).Fields["rival:1"] = "1"
 	if s.kindOf(name) == rw {
-		v.make(name).fields = map[string]string{"mode": "write", "rival:1:write": "1"}
+		v.Make(name).Fields = map[string]string{"mode": "write", "rival:1:write": "1"}
 	}
-	v.expireIn(name, int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)+1)
+	v.ExpireIn(name, int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)+1)
 	if s.chance(4) {
 		return // it dies
 	}
 	s.after(s.between(0, 10*time.Second), nil, func() {
-		at, left := s.keeps(v, name), time.Duration(max(v.left(name), 0))*time.Millisecond
-		if gone := v.remove(name, "rival:1"); gone || v.remove(name, "rival:1:write") {
-			v.remove(name, "mode")
+		at, left := s.keeps(v, name), time.Duration(max(v.Left(name), 0))*time.Millisecond
+		if gone := v.Remove(name, "rival:1"); gone || v.Remove(name, "rival:1:write") {
+			v.Remove(name, "mode")
 			if s.published(at, s.channelOf(name), s.verb()); name == fair {
 				s.excused[name] = max(s.excused[name], s.now.Add(left))
 			}
 		}
 	})
 }
+
+// isTally reports whether a command is a call of that script.
+func isTally(command []byte) bool { return keyspace.Words(command)[1] == script.Tally.SHA }

@@ -111,12 +111,12 @@ func (s *Sim) checkRests() {
 	for _, p := range s.processes {
 		for _, x := range p.sites {
 			for _, name := range names {
-				h := x.server.get(name)
+				h := x.server.Get(name)
 				if h == nil {
 					continue
 				}
-				for owner := range h.fields {
-					if since, was := s.stray[owner]; !x.owned(owner) || h.fields["mode"] == "read" {
+				for owner := range h.Fields {
+					if since, was := s.stray[owner]; !x.owned(owner) || h.Fields["mode"] == "read" {
 					} else if !was {
 						s.stray[owner] = s.now
 					} else if s.now.Sub(since) > longestMinHold+settled {
@@ -241,7 +241,7 @@ func (h *held) needs() int {
 // votes is how many servers have it.
 func (h *held) votes() (n int) {
 	for _, x := range h.user.p.sites {
-		if v := x.server.get(quorum); v != nil && slices.ContainsFunc(slices.Collect(maps.Keys(v.fields)), x.isOf) {
+		if v := x.server.Get(quorum); v != nil && slices.ContainsFunc(slices.Collect(maps.Keys(v.Fields)), x.isOf) {
 			n++
 		}
 	}

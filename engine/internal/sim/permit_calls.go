@@ -9,17 +9,18 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
 
 // adjust changes how many permits there are, takes one away by force, or asks for their number.
 func (u *permitUser) adjust() {
-	s, p, m := u.p.sim, u.p.engine().PermitSemaphore(permits), u.p.sim.server.semaphore(permits)
+	s, p, m := u.p.sim, u.p.engine().PermitSemaphore(permits), u.p.sim.server.Semaphore(permits)
 	c, n, victim := u.p.begin(u.name), s.random.IntN(capacity+2), u.victim()
 	switch s.random.IntN(5) {
 	case 0:
-		if m.all > capacity || m.all == capacity && s.chance(2) {
+		if m.All > capacity || m.All == capacity && s.chance(2) {
 			n = -n
 		}
 		s.tell("%s adds %d permits", u.name, n)
@@ -52,7 +53,7 @@ const nobodys = "that nobody took"
 // victim is the id of a permit that somebody has, unless a release of it could be that of its owner.
 func (u *permitUser) victim() string {
 	s, mine := u.p.sim, u.p.engine().ID()
-	ids, first := s.server.semaphore(permits).ids(), script.Owner{Engine: mine}.Permits()[0]
+	ids, first := s.server.Semaphore(permits).IDs(), script.Owner{Engine: mine}.Permits()[0]
 	if len(ids) == 0 {
 		return nobodys
 	}
@@ -67,9 +68,9 @@ func (u *permitUser) victim() string {
 // notePermits notes what the server has done for the programs of an engine, and has said.
 func (x *site) notePermits(words []string, reply []byte) {
 	l, done := &x.permits, string(reply) == fmt.Sprintf(":%d\r\n", script.Done)
-	switch bySHA[words[1]] {
+	switch keyspace.BySHA[words[1]] {
 	case script.PermitSet:
-		if what, n := words[5], number(words[6]); what == script.SetPermits {
+		if what, n := words[5], keyspace.Number(words[6]); what == script.SetPermits {
 			l.said[fmt.Sprint(what, n)] = x.sim.now
 		} else {
 			l.untold[fmt.Sprint(what, n, done)]++
@@ -143,8 +144,8 @@ func (u *permitUser) extend() {
 		if valid := h.ValidUntil(); valid.Before(wallAt(until.Add(-margin))) {
 			s.fail("%s: its permits were extended, and are valid for %v less", u.name, wallAt(until.Add(-margin)).Sub(valid))
 		}
-		m := s.server.semaphore(permits)
-		if !u.robbed() && slices.ContainsFunc(u.ids, func(id string) bool { return clock.Instant((m.held[id]+1)*1e6) < until }) {
+		m := s.server.Semaphore(permits)
+		if !u.robbed() && slices.ContainsFunc(u.ids, func(id string) bool { return clock.Instant((m.Held[id]+1)*1e6) < until }) {
 			s.fail("%s: its permits %x were extended by %v, and the server has them for less", u.name, u.ids, d)
 		}
 	case err == nil, errors.As(err, &refused), errors.Is(err, engine.ErrOutcomeUnknown):
@@ -169,8 +170,8 @@ func (s *Sim) permitRivals() {
 		return
 	}
 	s.after(s.between(0, 20*time.Second), nil, s.permitRivals)
-	m, now := s.server.semaphore(permits), s.server.milliseconds()
-	if ids := m.ids(); len(ids) > 0 && s.chance(2) {
+	m, now := s.server.Semaphore(permits), s.server.Milliseconds()
+	if ids := m.IDs(); len(ids) > 0 && s.chance(2) {
 		id := ids[s.random.IntN(len(ids))]
 		s.tell("permit %x is given back by somebody else", id)
 		s.robbed[tenureOf(id)] = s.now
@@ -179,14 +180,14 @@ func (s *Sim) permitRivals() {
 	if s.chance(16) {
 		s.deletePermits()
 	}
-	if m.value <= 0 {
+	if m.Value <= 0 {
 		return
 	}
 	s.rivalIDs++
 	id := fmt.Sprintf("rival %10d", s.rivalIDs)
 	s.tell("a rival has a permit")
-	m.value--
-	m.held[id] = now + int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)
+	m.Value--
+	m.Held[id] = now + int64(s.between(time.Millisecond, 10*time.Second)/time.Millisecond)
 	if !s.chance(4) {
 		s.after(s.between(0, 10*time.Second), nil, func() { s.permitBack(id, false) })
 	}
@@ -194,12 +195,12 @@ func (s *Sim) permitRivals() {
 
 // permitBack gives a permit back that is held, with a message or without.
 func (s *Sim) permitBack(id string, silently bool) {
-	m := s.server.semaphore(permits)
-	if m.held[id] == 0 {
+	m := s.server.Semaphore(permits)
+	if m.Held[id] == 0 {
 		return
 	}
-	delete(m.held, id)
-	if m.value++; m.value > 0 && !silently {
+	delete(m.Held, id)
+	if m.Value++; m.Value > 0 && !silently {
 		s.published(s.keeps(s.server, permits), "redisson_sc:{"+permits+"}", s.verb())
 	}
 }
@@ -207,17 +208,17 @@ func (s *Sim) permitBack(id string, silently bool) {
 // deletePermits deletes the semaphore: nobody has any of it then, and there are none.
 func (s *Sim) deletePermits() {
 	s.tell("the semaphore of permits is deleted")
-	m := s.server.semaphore(permits)
-	for id := range m.held {
+	m := s.server.Semaphore(permits)
+	for id := range m.Held {
 		s.robbed[tenureOf(id)] = s.now
 	}
-	m.value, m.all, m.there, m.held = 0, 0, false, make(map[string]int64)
+	m.Value, m.All, m.There, m.Held = 0, 0, false, make(map[string]int64)
 }
 
 // calmPermits lets nobody wait for ever.
 func (s *Sim) calmPermits() {
-	if m := s.server.semaphore(permits); m.all < capacity {
-		m.value, m.all, m.there = m.value+capacity-m.all, capacity, true
+	if m := s.server.Semaphore(permits); m.All < capacity {
+		m.Value, m.All, m.There = m.Value+capacity-m.All, capacity, true
 		s.published(s.keeps(s.server, permits), "redisson_sc:{"+permits+"}", s.verb())
 	}
 }

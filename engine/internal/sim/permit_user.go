@@ -41,8 +41,8 @@ type permitUser struct {
 // beginPermits gives the world a semaphore.
 func (s *Sim) beginPermits() {
 	s.semaphore = true
-	m := s.server.semaphore(permits)
-	m.value, m.all, m.there = capacity, capacity, true
+	m := s.server.Semaphore(permits)
+	m.Value, m.All, m.There = capacity, capacity, true
 	s.server.replicate()
 	if c := s.cluster; c != nil {
 		c.slots[resp.SlotOf(permits)] = &slot{name: permits, at: c.nodes[0]}
@@ -199,7 +199,7 @@ func (u *permitUser) release() {
 	h.UnlockAsync().OnComplete(func(_ struct{}, err error) {
 		s.tell("%s has given back: %v", u.name, err)
 		u.asks = false
-		there := slices.ContainsFunc(u.ids, func(id string) bool { return s.server.semaphore(permits).held[id] != 0 })
+		there := slices.ContainsFunc(u.ids, func(id string) bool { return s.server.Semaphore(permits).Held[id] != 0 })
 		switch {
 		case err == nil && lostBefore:
 			s.fail("%s: Unlock succeeded, though the hold was lost before", u.name)
@@ -238,10 +238,10 @@ func rawID(id string) string {
 
 // checkPermits holds the semaphore against the promises.
 func (s *Sim) checkPermits() {
-	m, now := s.server.semaphore(permits), s.server.milliseconds()
+	m, now := s.server.Semaphore(permits), s.server.Milliseconds()
 	// 1. No permit is lost, and none is made.
-	if m.value+int64(len(m.held)) != m.all {
-		s.fail("a semaphore of %d has %d to be had, and %d that are held", m.all, m.value, len(m.held))
+	if m.Value+int64(len(m.Held)) != m.All {
+		s.fail("a semaphore of %d has %d to be had, and %d that are held", m.All, m.Value, len(m.Held))
 	}
 	owned := make(map[string]bool)
 	for _, u := range s.permitUsers {
@@ -257,13 +257,13 @@ func (s *Sim) checkPermits() {
 		if u.robbed() {
 			continue
 		}
-		there := !slices.ContainsFunc(u.ids, func(id string) bool { return m.held[id] < now })
+		there := !slices.ContainsFunc(u.ids, func(id string) bool { return m.Held[id] < now })
 		// 2. Nobody believes to have what the server may give away, nor is a context alive then.
 		if u.believed() && !there {
-			s.fail("%s believes to have %q, and the server has %v at %d", u.name, u.ids, m.held, now)
+			s.fail("%s believes to have %q, and the server has %v at %d", u.name, u.ids, m.Held, now)
 		}
 		if !there && u.p.awake() && slices.ContainsFunc(u.contexts, func(ctx context.Context) bool { return ctx.Err() == nil }) {
-			s.fail("%s: a context is alive, and the server has %v", u.name, m.held)
+			s.fail("%s: a context is alive, and the server has %v", u.name, m.Held)
 		}
 	}
 	if !s.healthy() {
@@ -273,21 +273,21 @@ func (s *Sim) checkPermits() {
 	}
 	// 3. Permits do not stay unused while a process waits for no more than that.
 	switch {
-	case !s.enough(m.value) || s.barred(permits):
+	case !s.enough(m.Value) || s.barred(permits):
 		s.unused, s.offered = 0, 0
 	case s.unused == 0:
 		s.unused = s.now
 	case s.offered != 0 && s.now.Sub(s.offered) > settled:
-		s.fail("%d permits are to be had, somebody waits for them, and was told so %v ago", m.value, s.now.Sub(s.offered))
+		s.fail("%d permits are to be had, somebody waits for them, and was told so %v ago", m.Value, s.now.Sub(s.offered))
 	case s.now.Sub(s.unused) > permitsIdle:
-		s.fail("%d permits are to be had for %v, and somebody waits for them", m.value, s.now.Sub(s.unused))
+		s.fail("%d permits are to be had for %v, and somebody waits for them", m.Value, s.now.Sub(s.unused))
 	}
 	if s.unused != 0 && s.offered == 0 && s.heard[permits] == s.now {
 		s.offered = s.now
 	}
 	// 4. The server has none for long that nobody has.
-	for _, id := range m.ids() {
-		if owned[id] || m.held[id] <= now || s.denied[tenureOf(id)] != 0 || s.ghosts[tenureOf(id)] || !s.isOurs(id) || s.barred(permits) {
+	for _, id := range m.IDs() {
+		if owned[id] || m.Held[id] <= now || s.denied[tenureOf(id)] != 0 || s.ghosts[tenureOf(id)] || !s.isOurs(id) || s.barred(permits) {
 			delete(s.strayPermits, id)
 		} else if since, was := s.strayPermits[id]; !was {
 			s.strayPermits[id] = s.now
@@ -356,7 +356,7 @@ func (s *Sim) failoverPermits() {
 	for _, u := range s.permitUsers {
 		u.shaken = u.shaken || !u.acked || !u.believed() // else the replica has it
 	}
-	for id := range s.server.semaphore(permits).held {
+	for id := range s.server.Semaphore(permits).Held {
 		t := tenureOf(id)
 		s.ghosts[t] = true
 		if _, was := s.robbed[t]; was { // others have removed it, and now it is back
@@ -370,8 +370,8 @@ func (s *Sim) failoverPermits() {
 
 // lacks reports whether it has that tenure, and the server does not have all permits of it.
 func (u *permitUser) lacks(tenure string) bool {
-	m := u.p.sim.server.semaphore(permits)
-	return u.have != nil && tenureOf(u.ids[0]) == tenure && slices.ContainsFunc(u.ids, func(id string) bool { return m.held[id] == 0 })
+	m := u.p.sim.server.Semaphore(permits)
+	return u.have != nil && tenureOf(u.ids[0]) == tenure && slices.ContainsFunc(u.ids, func(id string) bool { return m.Held[id] == 0 })
 }
 
 // restPermits checks that nobody waits in a world in which nothing happens any more.

@@ -26,7 +26,7 @@ type opened struct {
 
 // noteWriter notes whether the server has a writer just now.
 func (s *Sim) noteWriter() {
-	if v := s.server.get(rw); v != nil && v.fields["mode"] != "read" {
+	if v := s.server.Get(rw); v != nil && v.Fields["mode"] != "read" {
 		s.reading.wrote = s.now
 	}
 }
@@ -73,8 +73,8 @@ func (p *process) hasWriter() bool {
 // checkReaders: a reader that waits has the lock soon, if only readers have it and no writer of its
 // process is in its way.
 func (s *Sim) checkReaders() {
-	v := s.server.get(rw)
-	writes := v != nil && v.fields["mode"] != "read" || s.barred(rw) || s.now < s.excused[rw].Add(wakeUp)
+	v := s.server.Get(rw)
+	writes := v != nil && v.Fields["mode"] != "read" || s.barred(rw) || s.now < s.excused[rw].Add(wakeUp)
 	if writes {
 		clear(s.reading.open)
 		return

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -107,29 +106,6 @@ func newSim(seed uint64) *Sim {
 	return s
 }
 
-// serve makes n servers.
-func (s *Sim) serve(n int) {
-	s.servers = nil
-	for i := range n {
-		name := "server"
-		if n > 1 {
-			name = fmt.Sprintf("server %d", i+1)
-		}
-		s.servers = append(s.servers, s.newServer(name))
-	}
-	s.server = s.servers[0]
-}
-
-func (s *Sim) newServer(name string) *server {
-	v := &server{keys: make(map[string]*hash), counters: make(map[string]int64), lines: make(map[string]*line), semaphores: make(map[string]*semaphore), now: s.time, name: name}
-	v.published = func(channel, verb, message string) int {
-		s.checkQuiet(channel)
-		return s.say(v, channel, verb, message)
-	}
-	v.purged = s.purged
-	return v
-}
-
 // end lets go of everything. A hold that was renewed has a cleanup, which keeps its engine,
 // and so the world; as long as that kept the hold, none of them would ever be collected.
 func (s *Sim) end() {
@@ -183,7 +159,7 @@ func (s *Sim) stopRefusing() {
 // rest checks that a world in which nothing happens any more has nothing left.
 func (s *Sim) rest() {
 	for _, v := range s.servers {
-		if left := append(v.record(), v.queued(s.leaves)...); len(left) > 0 {
+		if left := append(v.Record(), v.Queued(s.leaves)...); len(left) > 0 {
 			s.fail("at rest %s has %q", v.name, left)
 		}
 	}

@@ -242,7 +242,7 @@ func (w *story) pass(d time.Duration) {
 }
 
 func (w *story) show() {
-	for _, line := range w.server.record() {
+	for _, line := range w.server.Record() {
 		w.tell("the server has %s", line)
 	}
 	for _, h := range w.Sim.holds {

@@ -2,9 +2,12 @@ package sim
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 )
 
 // A FairMutex serves its waiters in the order in which their first try reached the server. The queue there
@@ -38,7 +41,7 @@ func (t *turns) sends(command []byte) {
 	if t.asking == nil {
 		return
 	}
-	if words := split(command); bySHA[words[1]] == script.Fair {
+	if words := keyspace.Words(command); keyspace.BySHA[words[1]] == script.Fair {
 		t.all = append(t.all, &turn{h: t.asking, owner: words[6]})
 		t.asking = nil
 	}
@@ -69,7 +72,7 @@ func (t *turns) loseAll() {
 
 // noteTurn notes what the server has done for an owner in the queue.
 func (s *Sim) noteTurn(words []string, reply []byte) {
-	sent := bySHA[words[1]]
+	sent := keyspace.BySHA[words[1]]
 	if sent != script.Fair && sent != script.FairRelease || reply[0] != ':' {
 		return
 	}
@@ -134,5 +137,32 @@ func (s *Sim) endTurn(h *held, got bool) {
 				s.fail("%s has %s as %s, and %s waits for longer", h.user.name, fair, owner, other.h.user.name)
 			}
 		})
+	}
+}
+
+// lives reports whether an owner is of a process that lives.
+func (s *Sim) lives(owner string) bool {
+	return slices.ContainsFunc(s.processes, func(p *process) bool {
+		return !p.dead && slices.ContainsFunc(p.sites, func(x *site) bool { return strings.HasPrefix(owner, x.engine.ID()+":") })
+	})
+}
+
+// leaves reports whether an owner in a queue, which nobody wants any more, has to leave it: its process
+// lives, and no server has refused its leave for good, or brought it back.
+func (s *Sim) leaves(owner string) bool {
+	return s.lives(owner) && s.denied[owner] == 0 && !s.ghosts[owner]
+}
+
+// purged checks that nobody has lost the place in a queue who could have kept it. All waiters of a
+// process that shuts down have given up; a place that cannot be left while its slot moves stays.
+func (s *Sim) purged(key, owner string) {
+	s.tell("%s has lost its place for %s", owner, key)
+	s.turns.lose(owner)
+	for _, p := range s.processes {
+		for _, x := range p.sites {
+			if strings.HasPrefix(owner, x.engine.ID()+":") && !s.late[owner] && !s.ghosts[owner] && s.denied[owner] == 0 && !p.dead && p.refuses == 0 && p.awake() && !x.closed && s.healthy() && s.now.Sub(s.quiet) > recovers+s.lease && s.barredSince(key) > 5*time.Second {
+				s.fail("%s waits for %s, and has lost its place", owner, key)
+			}
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package sim
+package keyspace
 
 import (
 	"fmt"
@@ -30,9 +30,9 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 2))
 	clk := clock.System()
-	model := &server{keys: make(map[string]*hash), counters: make(map[string]int64), lines: make(map[string]*line), now: clk.Now}
+	model := New(clk.Now)
 	messages := 0
-	model.published = func(string, string, string) int { messages++; return 0 }
+	model.Published = func(string, string, string) int { messages++; return 0 }
 
 	draw := func(of ...string) string { return of[random.IntN(len(of))] }
 	owner := func() script.Owner {
@@ -114,67 +114,67 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		if random.IntN(200) == 0 { // somebody else's string
 			key := draw("a", "b", "{c}")
 			real.Do("SET", key, "text", "PX", "600000")
-			model.keys[key] = &hash{text: true}
-			model.expireIn(key, 600_000)
+			model.Keys[key] = &Hash{Text: true}
+			model.ExpireIn(key, 600_000)
 		}
 		if random.IntN(50) == 0 {
 			key := draw("a", "b", "{c}", "t")
 			real.Do("DEL", key, script.Companion(script.QueuePrefix, key), script.Companion(script.TimeoutPrefix, key))
-			delete(model.keys, key)
+			delete(model.Keys, key)
 			delete(model.lines, key)
 		}
-		if random.IntN(20) == 0 && model.get("t") != nil {
+		if random.IntN(20) == 0 && model.Get("t") != nil {
 			real.Do("PEXPIRE", "t", "600000")
-			model.expireIn("t", 600_000)
+			model.ExpireIn("t", 600_000)
 		}
 		if random.IntN(3) == 0 { // the time of a head is over
 			key := draw("a", "b", "{c}")
 			if q := model.lineOf(key); q != nil {
 				over, _ := real.Do("TIME").([]any)[0].(string)
-				q.scores[q.owners[0]] = model.milliseconds() - 1000
-				real.Do("ZADD", script.Companion(script.TimeoutPrefix, key), fmt.Sprint(number(over)*1000-1000), q.owners[0])
+				q.scores[q.owners[0]] = model.Milliseconds() - 1000
+				real.Do("ZADD", script.Companion(script.TimeoutPrefix, key), fmt.Sprint(Number(over)*1000-1000), q.owners[0])
 			}
 		}
-		words := split(command)
+		words := Words(command)
 		before, sent := real.CommandStats()["publish"], messages
-		is, _, err := wire.Decode(model.execute(command, nil))
+		is, _, err := wire.Decode(model.Execute(command, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
 		was := real.Do(words...)
 		if !sameAnswer(is, was, near) {
-			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, bySHA[words[1]].Name, words[3:], show(is), was)
+			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, BySHA[words[1]].Name, words[3:], show(is), was)
 		}
 		// A fair lock tells as many. Others have a second message for threads of Redisson.
-		if n := real.CommandStats()["publish"] - before; isFair(words) && is.Kind != wire.KindError && n != int64(messages-sent) {
-			t.Fatalf("call %d, %s %q: the model tells %d, and the server %d", i, bySHA[words[1]].Name, words[3:], messages-sent, n)
+		if n := real.CommandStats()["publish"] - before; IsFair(BySHA[words[1]]) && is.Kind != wire.KindError && n != int64(messages-sent) {
+			t.Fatalf("call %d, %s %q: the model tells %d, and the server %d", i, BySHA[words[1]].Name, words[3:], messages-sent, n)
 		}
 		if left, right := model.valueOf("t"), real.Do("GET", "t"); left != right {
 			t.Fatalf("call %d, %q: the count is %v in the model, and %v on the server", i, words[3:], left, right)
 		}
-		if left, right := model.left("t"), real.Do("PTTL", "t").(int64); !near(left, right) {
+		if left, right := model.Left("t"), real.Do("PTTL", "t").(int64); !near(left, right) {
 			t.Fatalf("call %d, %q: the count has %d ms left in the model, and %d on the server", i, words[3:], left, right)
 		}
 		for _, key := range []string{"a", "b", "{c}", "rw"} {
-			if h := model.get(key); h != nil && h.text {
+			if h := model.Get(key); h != nil && h.Text {
 				continue
 			}
 			if left, right := model.fieldsOf(key), real.Do("HGETALL", key); fmt.Sprint(left) != fmt.Sprint(sortedPairs(right)) {
-				t.Fatalf("call %d, %s %q: %s is %v in the model, and %v on the server", i, bySHA[words[1]].Name, words[3:], key, left, right)
+				t.Fatalf("call %d, %s %q: %s is %v in the model, and %v on the server", i, BySHA[words[1]].Name, words[3:], key, left, right)
 			}
 			if left, right := model.queueOf(key), queueAt(real, key); !sameQueue(left, right, near) {
-				t.Fatalf("call %d, %s %q: the queue of %s is %v in the model, and %v on the server", i, bySHA[words[1]].Name, words[3:], key, left, right)
+				t.Fatalf("call %d, %s %q: the queue of %s is %v in the model, and %v on the server", i, BySHA[words[1]].Name, words[3:], key, left, right)
 			}
 			reader := rwOwners[random.IntN(len(rwOwners))]
 			if random.IntN(2) == 0 {
 				reader.ID = -reader.ID // what a MinHold has left
 			}
 			timeout := script.TimeoutKey(key, reader, 1+random.IntN(4))
-			if left, right := model.left(timeout), real.Do("PTTL", timeout).(int64); !near(left, right) {
-				t.Fatalf("call %d, %s %q: %s has %d ms left in the model, and %d on the server", i, bySHA[words[1]].Name, words[3:], timeout, left, right)
+			if left, right := model.Left(timeout), real.Do("PTTL", timeout).(int64); !near(left, right) {
+				t.Fatalf("call %d, %s %q: %s has %d ms left in the model, and %d on the server", i, BySHA[words[1]].Name, words[3:], timeout, left, right)
 			}
-			if left, right := model.left(key), real.Do("PTTL", key).(int64); !near(left, right) {
-				t.Fatalf("call %d, %s %q: %s has %d ms left in the model, and %d on the server", i, bySHA[words[1]].Name, words[3:], key, left, right)
+			if left, right := model.Left(key), real.Do("PTTL", key).(int64); !near(left, right) {
+				t.Fatalf("call %d, %s %q: %s has %d ms left in the model, and %d on the server", i, BySHA[words[1]].Name, words[3:], key, left, right)
 			}
 		}
 	}
@@ -186,11 +186,6 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 	}
 }
 
-func isFair(words []string) bool {
-	s := bySHA[words[1]]
-	return s == script.Fair || s == script.FairRelease || s == script.FairForce
-}
-
 // place is one in a queue: an owner, and how many milliseconds it is waited for still. The last
 // place is that of the expiry.
 type place struct {
@@ -198,15 +193,15 @@ type place struct {
 	left  int64
 }
 
-func (v *server) queueOf(key string) (all []place) {
+func (v *Keyspace) queueOf(key string) (all []place) {
 	q := v.lineOf(key)
 	if q == nil {
 		return nil
 	}
 	for _, owner := range q.owners {
-		all = append(all, place{owner, q.scores[owner] - v.milliseconds()})
+		all = append(all, place{owner, q.scores[owner] - v.Milliseconds()})
 	}
-	return append(all, place{left: q.expire - v.milliseconds()})
+	return append(all, place{left: q.expire - v.Milliseconds()})
 }
 
 func queueAt(s *redistest.Server, key string) (all []place) {
@@ -294,22 +289,22 @@ func tallyCall(random *rand.Rand) []byte {
 var tallyNumbers = make(map[string]uint64)
 
 // valueOf is what GET answers.
-func (v *server) valueOf(key string) any {
-	if h := v.get(key); h != nil {
-		return h.value
+func (v *Keyspace) valueOf(key string) any {
+	if h := v.Get(key); h != nil {
+		return h.Value
 	}
 	return nil
 }
 
 // fieldsOf are owners and counts, in order.
-func (v *server) fieldsOf(key string) []string {
-	h := v.get(key)
+func (v *Keyspace) fieldsOf(key string) []string {
+	h := v.Get(key)
 	if h == nil {
 		return nil
 	}
 	var pairs []string
-	for _, field := range slices.Sorted(maps.Keys(h.fields)) {
-		pairs = append(pairs, field+"="+h.fields[field])
+	for _, field := range slices.Sorted(maps.Keys(h.Fields)) {
+		pairs = append(pairs, field+"="+h.Fields[field])
 	}
 	slices.Sort(pairs)
 	return pairs

@@ -1,4 +1,4 @@
-package sim
+package keyspace
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/resp"
 )
 
 // line is the queue of a fair lock on a server: who waits, in order, and until when each is
@@ -19,18 +18,18 @@ type line struct {
 }
 
 // lineOf returns the queue of a name, nil if nobody is in it.
-func (v *server) lineOf(key string) *line {
+func (v *Keyspace) lineOf(key string) *line {
 	q := v.lines[key]
-	if q != nil && (len(q.owners) == 0 || v.milliseconds() > q.expire) {
+	if q != nil && (len(q.owners) == 0 || v.Milliseconds() > q.expire) {
 		delete(v.lines, key)
 		return nil
 	}
 	return q
 }
 
-// first is the owner whose turn it is to have the fair lock, "" if nobody waits.
-func (v *server) first() string {
-	if q := v.lineOf(fair); q != nil {
+// First is the owner whose turn it is to have the fair lock, "" if nobody waits.
+func (v *Keyspace) First(key string) string {
+	if q := v.lineOf(key); q != nil {
 		return q.owners[0]
 	}
 	return ""
@@ -72,16 +71,16 @@ func (q *line) comeNearer(from int, room, now, left int64, raises bool) {
 }
 
 // purge takes out those at the head whose time is over, and tells them. It returns the last one.
-func (v *server) purge(c queueing) (over string) {
+func (v *Keyspace) purge(c queueing) (over string) {
 	for q := v.lineOf(c.key); q != nil; q = v.lineOf(c.key) {
 		head := q.owners[0]
-		if q.scores[head] > v.milliseconds() {
+		if q.scores[head] > v.Milliseconds() {
 			return over
 		}
 		over = head
 		q.remove(head)
-		if v.purged != nil {
-			v.purged(c.key, head)
+		if v.Purged != nil {
+			v.Purged(c.key, head)
 		}
 		v.announce(c.channel+":"+head, c.verb)
 	}
@@ -105,7 +104,7 @@ type queueing struct {
 }
 
 func queueingOf(keys, args []string) queueing {
-	return queueing{keys[0], args[0], args[1], args[2], args[3] == "1", number(args[4]), args[5:]}
+	return queueing{keys[0], args[0], args[1], args[2], args[3] == "1", Number(args[4]), args[5:]}
 }
 
 // hurry gives an owner three seconds to ask, from then on, and reports whether it had more.
@@ -117,13 +116,13 @@ func (q *line) hurry(owner string, from int64) bool {
 
 // wake tells the first in the queue who hears it, threads of Redisson behind the head last, up to one who
 // asks.
-func (v *server) wake(c queueing, asks string) {
+func (v *Keyspace) wake(c queueing, asks string) {
 	q := v.lineOf(c.key)
 	if q == nil {
 		return
 	}
 	var threads []string
-	shares := v.get(c.key) == nil
+	shares := v.Get(c.key) == nil
 	for i, owner := range q.owners {
 		switch {
 		case owner == asks:
@@ -132,7 +131,7 @@ func (v *server) wake(c queueing, asks string) {
 			threads = append(threads, owner)
 		case v.announce(c.channel+":"+owner, c.verb) > 0 || !c.counts:
 			return
-		case shares && !q.hurry(owner, v.milliseconds()) && asks != "":
+		case shares && !q.hurry(owner, v.Milliseconds()) && asks != "":
 			return
 		}
 		shares = shares && !isThread(owner)
@@ -145,19 +144,19 @@ func (v *server) wake(c queueing, asks string) {
 }
 
 // wakeNext takes out those whose time is over, and wakes the next one.
-func (v *server) wakeNext(c queueing) {
+func (v *Keyspace) wakeNext(c queueing) {
 	v.passOver(c, v.purge(c), "")
 	v.wake(c, "")
 }
 
 // passOver tells those who are next, and of the process of one whose time was over, up to one who asks
 // now. They have three seconds, after the lease if the lock is held.
-func (v *server) passOver(c queueing, over, asks string) {
+func (v *Keyspace) passOver(c queueing, over, asks string) {
 	q := v.lineOf(c.key)
 	if over == "" || q == nil {
 		return
 	}
-	q.comeNearer(0, c.room, v.milliseconds(), max(v.left(c.key), 0), false)
+	q.comeNearer(0, c.room, v.Milliseconds(), max(v.Left(c.key), 0), false)
 	if isThread(over) {
 		return
 	}
@@ -165,7 +164,7 @@ func (v *server) passOver(c queueing, over, asks string) {
 		if other == asks || processOf(other) != processOf(over) {
 			break
 		}
-		q.hurry(other, v.milliseconds()+max(v.left(c.key), 0))
+		q.hurry(other, v.Milliseconds()+max(v.Left(c.key), 0))
 		v.announce(c.channel+":"+other, c.verb)
 	}
 }
@@ -174,25 +173,25 @@ func (v *server) passOver(c queueing, over, asks string) {
 func isThread(owner string) bool { return len(owner)-strings.LastIndexByte(owner, ':')-1 <= 11 }
 
 // fair follows fair.lua.
-func (v *server) fair(keys, args []string) int64 {
+func (v *Keyspace) fair(keys, args []string) int64 {
 	c := queueingOf(keys, args)
 	lease, waits := c.rest[0], c.rest[1] == "1"
 	over := v.purge(c)
-	q, ttl := v.lineOf(c.key), v.left(c.key)
+	q, ttl := v.lineOf(c.key), v.Left(c.key)
 	if ttl == -2 && (q == nil || q.owners[0] == c.owner) {
 		if q != nil {
 			q.remove(c.owner)
-			q.comeNearer(0, c.room, v.milliseconds(), number(lease), true)
+			q.comeNearer(0, c.room, v.Milliseconds(), Number(lease), true)
 		}
 		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
 	}
-	if v.has(c.key, c.owner) {
+	if v.Has(c.key, c.owner) {
 		return scripts[script.Acquire](v, c.key, []string{lease, c.owner})
 	}
 	v.passOver(c, over, c.owner)
 	place := 1
 	if waits {
-		now := v.milliseconds()
+		now := v.Milliseconds()
 		if q == nil {
 			q = &line{scores: make(map[string]int64)}
 			v.lines[c.key] = q
@@ -216,10 +215,10 @@ func (v *server) fair(keys, args []string) int64 {
 }
 
 // fairRelease follows fairrelease.lua.
-func (v *server) fairRelease(keys, args []string) int64 {
+func (v *Keyspace) fairRelease(keys, args []string) int64 {
 	c := queueingOf(keys, args)
 	code := int64(script.NotThere)
-	if rest := number(c.rest[0]); rest > 0 {
+	if rest := Number(c.rest[0]); rest > 0 {
 		code = scripts[script.Retire](v, c.key, []string{c.owner, c.rest[0], c.rest[1], "", ""})
 	} else {
 		code = scripts[script.Release](v, c.key, []string{c.owner, "", ""})
@@ -227,11 +226,11 @@ func (v *server) fairRelease(keys, args []string) int64 {
 	if q := v.lineOf(c.key); q != nil {
 		if place := slices.Index(q.owners, c.owner); place >= 0 {
 			q.remove(c.owner)
-			left := max(v.left(c.key), 0)
-			q.comeNearer(min(place, near), c.room, v.milliseconds(), left, left > 0)
+			left := max(v.Left(c.key), 0)
+			q.comeNearer(min(place, near), c.room, v.Milliseconds(), left, left > 0)
 		}
 	}
-	if code == script.NotThere && v.get(c.key) != nil && !v.has(c.key, c.rest[1]) {
+	if code == script.NotThere && v.Get(c.key) != nil && !v.Has(c.key, c.rest[1]) {
 		return script.NotThere
 	}
 	v.wakeNext(c)
@@ -239,13 +238,13 @@ func (v *server) fairRelease(keys, args []string) int64 {
 }
 
 // fairForce follows fairforce.lua.
-func (v *server) fairForce(keys, args []string) int64 {
+func (v *Keyspace) fairForce(keys, args []string) int64 {
 	c := queueingOf(keys, args)
-	free := v.get(c.key) == nil
-	if !free && c.owner != "" && !v.has(c.key, c.owner) {
+	free := v.Get(c.key) == nil
+	if !free && c.owner != "" && !v.Has(c.key, c.owner) {
 		return 0
 	}
-	delete(v.keys, c.key)
+	delete(v.Keys, c.key)
 	v.wakeNext(c)
 	if free {
 		return 0
@@ -253,56 +252,17 @@ func (v *server) fairForce(keys, args []string) int64 {
 	return script.Done
 }
 
-// left of queues is what the server has of those who live.
-func (v *server) queued(lives func(owner string) bool) (left []string) {
+// Queued says who waits in the queues, of those that count.
+func (v *Keyspace) Queued(counts func(owner string) bool) (list []string) {
 	for key := range v.lines {
 		if q := v.lineOf(key); q != nil {
 			for _, owner := range q.owners {
-				if lives(owner) {
-					left = append(left, fmt.Sprintf("%s waits for %s", owner, key))
+				if counts(owner) {
+					list = append(list, fmt.Sprintf("%s waits for %s", owner, key))
 				}
 			}
 		}
 	}
-	slices.Sort(left)
-	return left
-}
-
-// lives reports whether an owner is of a process that lives.
-func (s *Sim) lives(owner string) bool {
-	return slices.ContainsFunc(s.processes, func(p *process) bool {
-		return !p.dead && slices.ContainsFunc(p.sites, func(x *site) bool { return strings.HasPrefix(owner, x.engine.ID()+":") })
-	})
-}
-
-// leaves reports whether an owner in a queue, which nobody wants any more, has to leave it: its process
-// lives, and no server has refused its leave for good, or brought it back.
-func (s *Sim) leaves(owner string) bool {
-	return s.lives(owner) && s.denied[owner] == 0 && !s.ghosts[owner]
-}
-
-// purged checks that nobody has lost the place in a queue who could have kept it. All waiters of a
-// process that shuts down have given up; a place that cannot be left while its slot moves stays.
-func (s *Sim) purged(key, owner string) {
-	s.tell("%s has lost its place for %s", owner, key)
-	s.turns.lose(owner)
-	for _, p := range s.processes {
-		for _, x := range p.sites {
-			if strings.HasPrefix(owner, x.engine.ID()+":") && !s.late[owner] && !s.ghosts[owner] && s.denied[owner] == 0 && !p.dead && p.refuses == 0 && p.awake() && !x.closed && s.healthy() && s.now.Sub(s.quiet) > recovers+s.lease && s.barredSince(key) > 5*time.Second {
-				s.fail("%s waits for %s, and has lost its place", owner, key)
-			}
-		}
-	}
-}
-
-// barredSince is how long ago a slot stopped moving in which a name of several keys is.
-func (s *Sim) barredSince(name string) time.Duration {
-	if s.cluster == nil {
-		return time.Hour
-	}
-	t := s.cluster.slots[resp.SlotOf(name)]
-	if t.to != nil {
-		return 0
-	}
-	return s.now.Sub(t.since)
+	slices.Sort(list)
+	return list
 }

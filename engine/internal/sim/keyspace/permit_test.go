@@ -1,4 +1,4 @@
-package sim
+package keyspace
 
 import (
 	"fmt"
@@ -28,8 +28,8 @@ func TestModelOfASemaphoreDoesWhatARealOneDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	clk := clock.System()
 	messages := 0
-	model := &server{semaphores: make(map[string]*semaphore), now: clk.Now}
-	model.published = func(string, string, string) int { messages++; return 0 }
+	model := New(clk.Now)
+	model.Published = func(string, string, string) int { messages++; return 0 }
 	keys := []string{"a", "b", "{c}"}
 	owner := func() script.Owner {
 		return script.Owner{Engine: keys[random.IntN(2)], ID: (1+random.Int64N(4))<<8 | random.Int64N(3)}
@@ -72,42 +72,42 @@ func TestModelOfASemaphoreDoesWhatARealOneDoes(t *testing.T) {
 	for i := range rounds {
 		key := keys[random.IntN(3)]
 		if random.IntN(20) == 0 { // one expires
-			m := model.semaphore(key)
-			if ids := m.ids(); len(ids) > 0 {
+			m := model.Semaphore(key)
+			if ids := m.IDs(); len(ids) > 0 {
 				id := ids[random.IntN(len(ids))]
-				m.held[id] = 1
+				m.Held[id] = 1
 				real.Do("ZADD", script.HeldPermits(key), "1", id)
 			}
 		}
 		command := call(key)
-		words := split(command)
+		words := Words(command)
 		before := messages
-		is, _, err := wire.Decode(model.execute(command, nil))
+		is, _, err := wire.Decode(model.Execute(command, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
 		published := real.CommandStats()["publish"]
 		was := real.Do(words...)
 		if !sameAnswer(is, was, near) {
-			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, bySHA[words[1]].Name, words[3:], show(is), was)
+			t.Fatalf("call %d, %s %q: the model answers %s, the server %v", i, BySHA[words[1]].Name, words[3:], show(is), was)
 		}
 		if told := real.CommandStats()["publish"] - published; told != int64(messages-before) {
-			t.Fatalf("call %d, %s %q: %d messages of the model, %d of the server", i, bySHA[words[1]].Name, words[3:], messages-before, told)
+			t.Fatalf("call %d, %s %q: %d messages of the model, %d of the server", i, BySHA[words[1]].Name, words[3:], messages-before, told)
 		}
 		for _, key := range keys {
-			m := model.semaphore(key)
+			m := model.Semaphore(key)
 			value, there := real.Do("GET", key).(string)
-			if there != m.there || there && value != strconv.FormatInt(m.value, 10) {
-				t.Fatalf("call %d, %s %q: %s is %+v in the model, and %q on the server", i, bySHA[words[1]].Name, words[3:], key, m, value)
+			if there != m.There || there && value != strconv.FormatInt(m.Value, 10) {
+				t.Fatalf("call %d, %s %q: %s is %+v in the model, and %q on the server", i, BySHA[words[1]].Name, words[3:], key, m, value)
 			}
 			pairs, _ := real.Do("ZRANGE", script.HeldPermits(key), "0", "-1", "WITHSCORES").([]any)
-			if len(pairs) != 2*len(m.held) {
-				t.Fatalf("call %d, %s %q: %s is %+v in the model, and %q on the server", i, bySHA[words[1]].Name, words[3:], key, m, pairs)
+			if len(pairs) != 2*len(m.Held) {
+				t.Fatalf("call %d, %s %q: %s is %+v in the model, and %q on the server", i, BySHA[words[1]].Name, words[3:], key, m, pairs)
 			}
 			for j := 0; j < len(pairs); j += 2 {
 				end, err := strconv.ParseInt(fmt.Sprint(pairs[j+1]), 10, 64)
 				left := time.Until(time.UnixMilli(end)).Milliseconds()
-				if mine := m.held[pairs[j].(string)]; err != nil || (mine == 1) != (end == 1) || mine > 1 && !near(mine-model.milliseconds(), left) {
+				if mine := m.Held[pairs[j].(string)]; err != nil || (mine == 1) != (end == 1) || mine > 1 && !near(mine-model.Milliseconds(), left) {
 					t.Fatalf("call %d: %x ends at %d in the model, and in %d ms on the server, %v", i, pairs[j], mine, left, err)
 				}
 			}
