@@ -43,17 +43,28 @@ func line(t testing.TB, s *redistest.Server, n int, opts []engine.Option, engine
 // from now: what is left of the lease, and the room of each up to it.
 func scoresOf(t testing.TB, s *redistest.Server, room time.Duration) {
 	t.Helper()
-	clock := s.Do("TIME").([]any)
-	sec, _ := strconv.ParseInt(clock[0].(string), 10, 64)
-	lease := max(0, time.Duration(s.Do("PTTL", "F").(int64))*time.Millisecond)
-	for i, owner := range s.Do("LRANGE", fairQueue, "0", "-1").([]any) {
-		score, _ := s.Do("ZSCORE", fairTimeout, owner.(string)).(string)
-		ms, err := strconv.ParseInt(score, 10, 64)
-		left := time.Duration(ms-sec*1000) * time.Millisecond
-		if want := lease + time.Duration(i+1)*room; err != nil || left < want-3*time.Second || left > want+3*time.Second {
-			t.Errorf("place %d: waited for during %v (%s), want %v", i, left, score, want)
+	lease := max(0, kit.PTTL(t, s, "F"))
+	for i := range s.Do("LLEN", fairQueue).(int64) {
+		left := waitedFor(t, s, int(i))
+		if want := lease + time.Duration(i+1)*room; left < want-3*time.Second || left > want+3*time.Second {
+			t.Errorf("place %d: waited for during %v, want %v", i, left, want)
 		}
 	}
+}
+
+// waitedFor is how long the server waits for a place in the queue still.
+func waitedFor(t testing.TB, s *redistest.Server, place int) time.Duration {
+	t.Helper()
+	owner, _ := s.Do("LINDEX", fairQueue, strconv.Itoa(place)).(string)
+	score, _ := s.Do("ZSCORE", fairTimeout, owner).(string)
+	ms, err := strconv.ParseInt(score, 10, 64)
+	if err != nil {
+		t.Errorf("place %d: %v", place, err)
+	}
+	clock := s.Do("TIME").([]any)
+	sec, _ := strconv.ParseInt(clock[0].(string), 10, 64)
+	micro, _ := strconv.ParseInt(clock[1].(string), 10, 64)
+	return time.UnixMilli(ms).Sub(time.Unix(sec, micro*1000))
 }
 
 // testLeaseTimeout
