@@ -157,11 +157,15 @@ func TestUnlockOfAReentryWithoutAnAnswerEndsWithItsLease(t *testing.T) {
 			lane = c.ID
 		}
 	}
+	renewed := p.Watch(renewals)
 	p.Pause(func(c faultproxy.Info) bool { return c.ID == lane })
 	f := child.UnlockAsync()
 	for range 40 {
 		clk.pass(time.Second)
-		eventually(t, "no renewal is out", func() bool { return e.Stats().InFlight == 1 })
+		// What has been answered is not in flight any more, and perhaps not dealt with yet.
+		eventually(t, "no renewal is out", func() bool {
+			return e.Stats().InFlight == 1 && e.Stats().Renewed == uint64(renewed.Done())
+		})
 	}
 	if _, err := f.Result(); !errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("Unlock of the re-entry: %v", err)
