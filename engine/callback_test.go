@@ -192,7 +192,7 @@ func TestCloseWaitsForCallbacks(t *testing.T) {
 func TestCloseGivesUpOnACallbackThatNeverEnds(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	e := open(t, s.URL(), func(c *Config) { c.CloseTimeout = 500 * time.Millisecond })
+	e := open(t, s.URL(), func(c *Config) { c.CloseTimeout = 2 * time.Second })
 	gate := make(chan struct{})
 	defer close(gate)
 	entered := make(chan struct{})
@@ -220,7 +220,7 @@ func TestCloseInACallbackOrHookSaysThatNoLockIsLeft(t *testing.T) {
 				closed <- e.Close()
 			}
 			e = open(t, s.URL(), func(c *Config) {
-				c.CloseTimeout = 500 * time.Millisecond
+				c.CloseTimeout = 2 * time.Second
 				if where == "hook" {
 					c.Hooks.Acquired = func(AcquiredEvent) { closeIt() }
 				}

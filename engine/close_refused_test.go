@@ -46,7 +46,7 @@ func TestCloseSaysWhenTheServerRefusesAReleaseUnderWay(t *testing.T) {
 func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	e := open(t, s.URL(), func(c *Config) { c.CloseTimeout = 300 * time.Millisecond })
+	e := open(t, s.URL(), func(c *Config) { c.CloseTimeout = 2 * time.Second })
 	mustLock(t, e.Mutex("x"))
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	err := e.Close()

@@ -17,7 +17,7 @@ func TestDoSaysWhetherTheFunctionHasRun(t *testing.T) {
 	a, b, taken := e.Mutex("a"), e.Mutex("b"), e.Mutex("taken")
 	never := func(context.Context, *Hold) error { t.Error("it ran without the lock"); return nil }
 	var none context.Context
-	brief := Wait(500 * time.Millisecond) // long enough for an answer
+	brief := Wait(2 * time.Second) // long enough for an answer
 	under := func(m Mutex, fn func(context.Context) error) func(context.Context, *Hold) error {
 		return func(ctx context.Context, _ *Hold) error {
 			return m.Do(ctx, func(ctx context.Context, _ *Hold) error { return fn(ctx) })

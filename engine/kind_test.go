@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 )
@@ -183,9 +182,12 @@ func TestANameThatOnlyLingersIsFreeForEveryKind(t *testing.T) {
 					mustUnlock(t, h)
 					h = mustLock(t, locks["write"](far))
 				}
-				ctx, cancel := context.WithTimeout(ctxT(t), 100*time.Millisecond)
+				ctx, cancel := context.WithCancel(ctxT(t))
 				defer cancel()
-				if _, err := first(e).Lock(ctx); !errors.Is(err, ErrHeld) {
+				waits := first(e).LockAsync(ctx)
+				eventually(t, "it was refused, and listens", func() bool { return e.Stats().Channels == 1 })
+				cancel()
+				if _, err := waits.Await(ctxT(t)); !errors.Is(err, ErrHeld) {
 					t.Fatal(err)
 				}
 				mustUnlock(t, h)

@@ -26,7 +26,7 @@ func TestLatchOpensAtZero(t *testing.T) {
 	for range 100 {
 		futures = append(futures, l.AwaitAsync(ctx), b.Latch("l").AwaitAsync(ctx))
 	}
-	if err := l.Await(ctx, Wait(500*time.Millisecond)); !errors.Is(err, ErrPending) || err.Error() != `engine: latch "l": Wait is over: still pending` {
+	if err := l.Await(ctx, Wait(2*time.Second)); !errors.Is(err, ErrPending) || err.Error() != `engine: latch "l": Wait is over: still pending` {
 		t.Error(err)
 	}
 	if err := b.Latch("l").CountDown(ctx); err != nil {

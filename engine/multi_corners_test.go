@@ -141,22 +141,23 @@ func TestMultiLockErrorHasWhatEndedTheWaiting(t *testing.T) {
 	h := mustLock(t, holder.Mutex("x"))
 	p.Pause(faultproxy.All)
 	defer p.Resume()
+	const patience = 1500 * time.Millisecond // the answer for x comes within it
 	for what, c := range map[string]struct {
 		opts []Option
 		is   error
 	}{
 		"deadline":  {nil, context.DeadlineExceeded},
 		"cancelled": {nil, context.Canceled},
-		"Wait":      {[]Option{Wait(200 * time.Millisecond)}, reason.ErrWaited},
+		"Wait":      {[]Option{Wait(patience)}, reason.ErrWaited},
 	} {
 		ctx, cancel := context.WithCancel(ctxT(t))
 		defer cancel()
 		switch c.is {
 		case context.DeadlineExceeded:
-			ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+			ctx, cancel = context.WithTimeout(ctx, patience)
 			defer cancel()
 		case context.Canceled:
-			time.AfterFunc(200*time.Millisecond, cancel)
+			time.AfterFunc(patience, cancel)
 		}
 		_, err := Multi(e.Mutex("x"), away.Mutex("y")).Lock(ctx, c.opts...)
 		if !errors.Is(err, c.is) || !errors.Is(err, ErrHeld) {

@@ -93,7 +93,7 @@ func TestOpenDoesNotWaitForEver(t *testing.T) {
 		"redis://" + loading.Addr():            "LOADING",
 		"redis+replicas://" + undecided.Addr(): "no primary",
 	} {
-		_, err := Open(context.Background(), url+"?dial_timeout=300ms")
+		_, err := Open(context.Background(), url+"?dial_timeout=1500ms")
 		if !errors.Is(err, ErrUnavailable) || !hasText(err, text) {
 			t.Errorf("%s: %v", url, err)
 		}

@@ -18,13 +18,13 @@ func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
 	s := server(t)
 	rounds := make(chan error, 1000)
 	e := open(t, s.URL(), func(c *Config) {
-		c.CommandTimeout = 500 * time.Millisecond
+		c.CommandTimeout = 2 * time.Second
 		c.CloseTimeout = 500 * time.Millisecond
 		c.Hooks.Renewed = func(ev RenewedEvent) { rounds <- ev.Err }
 	})
 	mustLock(t, e.Mutex("watched"))
 	long := mustLock(t, e.Mutex("long"), Lease(time.Minute))
-	short := mustLock(t, e.Mutex("short"), Lease(time.Second))
+	short := mustLock(t, e.Mutex("short"), Lease(4*time.Second))
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	named := func(what string, err error) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
 		}
 	}
 
-	gone, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	gone, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond) // long enough for an answer
 	defer cancel()
 	err := short.Unlock(gone)
 	named("Unlock whose context ends", err)

@@ -266,12 +266,12 @@ func TestAcquireGivesUp(t *testing.T) {
 	srv := server(t)
 	e := open(t, srv.URL())
 	s := e.Semaphore("s")
-	_, err := s.Acquire(ctxT(t), 1, Wait(500*time.Millisecond))
+	_, err := s.Acquire(ctxT(t), 1, Wait(2*time.Second))
 	var not *NotAcquiredError
 	if !errors.Is(err, ErrHeld) || !errors.As(err, &not) || not.Name != "s" || err.Error() != `engine: semaphore "s" not acquired: Wait is over: held by another` {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 500*time.Millisecond, errors.New("no patience"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Second, errors.New("no patience"))
 	defer cancel()
 	if _, err := s.Acquire(ctx, 1); !errors.Is(err, ErrHeld) || !hasText(err, "no patience") {
 		t.Error(err)
