@@ -15,7 +15,7 @@ func TestReleaseAnsweredWithGarbage(t *testing.T) {
 	n.On(fakenode.Is("EVALSHA"), fakenode.Bulk("released, I think"))
 	n.OnNext(1, fakenode.Is("EVALSHA"), fakenode.Int(-2))
 	e := open(t, "redis://"+n.Addr()+"?close_timeout=500ms")
-	h := mustLock(t, e.Mutex("x"), Lease(400*time.Millisecond))
+	h := mustLock(t, e.Mutex("x"), Lease(2*time.Second))
 	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("Unlock: %v, want ErrOutcomeUnknown", err)
 	}

@@ -109,12 +109,12 @@ func TestHandOverCanBeSwitchedOff(t *testing.T) {
 func TestALockThatGoesFromHandToHandOutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	e := handsOver(t, s.URL(), func(c *Config) { c.Lease = 600 * time.Millisecond })
+	e := handsOver(t, s.URL(), func(c *Config) { c.Lease = 3 * time.Second })
 	m := e.Mutex("x")
 	h := mustLock(t, m)
 	owner := h.Owner()
 	start := time.Now()
-	for range 10 { // three leases
+	for range 6 { // two leases
 		renewed := e.Stats().Renewed
 		eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
 		f := m.LockAsync(ctxT(t))

@@ -30,11 +30,11 @@ func TestMinHoldOutlastsALostHold(t *testing.T) {
 			}
 			return h, EngineClosed
 		}},
-		"when its lease ended, a margin before the server's": {time.Minute - 100*time.Millisecond, func(t testing.TB, e *Engine) (*Hold, LostReason) {
+		"when its lease ended, a margin before the server's": {time.Minute - time.Second, func(t testing.TB, e *Engine) (*Hold, LostReason) {
 			return mustLock(t, e.Mutex("x"), Lease(time.Minute), MinHold(time.Minute)), LeaseEnded
 		}},
 		"at the MaxHold of what was re-entered": {short, func(t testing.TB, e *Engine) (*Hold, LostReason) {
-			h := mustLock(t, e.Mutex("x"), MaxHold(100*time.Millisecond))
+			h := mustLock(t, e.Mutex("x"), MaxHold(2*time.Second))
 			mustReenter(t, e.Mutex("x"), h, MinHold(time.Minute))
 			return h, MaxHoldReached
 		}},

@@ -22,7 +22,7 @@ func TestWaitersHearOfAMinHoldWhoseReleaseIsRefused(t *testing.T) {
 				s := redistest.Start(t)
 				s.Do("ACL", "SETUSER", "bob", "on", ">secret", "~*", "&*", "+@all")
 				holder, waiter := open(t, "redis://bob:secret@"+s.Addr()), open(t, s.URL())
-				h := mustLock(t, lock(holder), Lease(time.Minute), MinHold(time.Second))
+				h := mustLock(t, lock(holder), Lease(time.Minute), MinHold(4*time.Second))
 				waits := lock(waiter).LockAsync(ctxT(t))
 				eventually(t, "it sleeps", func() bool { return waiter.sleepsOnMessagesForTest("x") })
 				s.Do("ACL", "SETUSER", "bob", "-"+right)

@@ -295,7 +295,7 @@ func (tr tries) areUnanswered(t *testing.T) {
 func TestALockWhoseReleaseWasGivenUpIsNotHeldHere(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
-	h := mustLock(t, m, Lease(300*time.Millisecond))
+	h := mustLock(t, m, Lease(time.Second)) // half of CommandTimeout
 	tr.net.Pause(faultproxy.All)
 	defer tr.net.Resume()
 	if err := errOf(h.UnlockAsync().Await(ctxT(t))); !errors.Is(err, ErrOutcomeUnknown) {

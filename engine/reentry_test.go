@@ -93,7 +93,7 @@ func TestLossOfTheParentEndsItsReentries(t *testing.T) {
 	steady(t, func(t testing.TB) {
 		s := server(t)
 		m := open(t, s.URL()).Mutex("x")
-		parent := mustLock(t, m, Lease(200*time.Millisecond))
+		parent := mustLock(t, m, Lease(1500*time.Millisecond))
 		child, err := m.Lock(parent.Context(ctxT(t)))
 		if err != nil {
 			t.Fatal(err)

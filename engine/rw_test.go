@@ -318,7 +318,7 @@ func TestAnRWMutexAndAMutexOfOneName(t *testing.T) {
 func TestTheWatchdogRenewsReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	lease := func(c *Config) { c.Lease = 600 * time.Millisecond }
+	lease := func(c *Config) { c.Lease = 3 * time.Second }
 	e, other := open(t, s.URL(), lease), open(t, s.URL(), lease)
 	var held []*Hold
 	for range 5 {
@@ -329,7 +329,7 @@ func TestTheWatchdogRenewsReadersAndWriters(t *testing.T) {
 	if left := pttl(t, s, "x"); left < 59*time.Minute {
 		t.Errorf("the lock has %v", left)
 	}
-	eventually(t, "each was renewed", func() bool { return e.Stats().Renewed+other.Stats().Renewed > 60 })
+	eventually(t, "each was renewed", func() bool { return e.Stats().Renewed+other.Stats().Renewed > 40 })
 	for _, h := range held {
 		if h.Err() != nil {
 			t.Error(h.Err())
@@ -339,7 +339,7 @@ func TestTheWatchdogRenewsReadersAndWriters(t *testing.T) {
 		t.Errorf("renewals of others leave it %v", left)
 	}
 	mustUnlock(t, long)
-	if left := pttl(t, s, "x"); left > time.Second || left <= 0 {
+	if left := pttl(t, s, "x"); left > 3*time.Second || left <= 0 {
 		t.Errorf("without the long one it has %v", left)
 	}
 	for _, h := range held {
@@ -414,7 +414,7 @@ func TestOptionsOfAnRWMutex(t *testing.T) {
 	if _, err := l.Reader().TryLock(ctxT(t), MinHold(time.Second)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a reader with MinHold: %v", err)
 	}
-	w := mustLock(t, l.Writer(), MinHold(300*time.Millisecond))
+	w := mustLock(t, l.Writer(), MinHold(2*time.Second))
 	mustUnlock(t, w)
 	for _, m := range []Mutex{other.RWMutex("x").Reader(), other.RWMutex("x").Writer()} {
 		if _, err := m.TryLock(ctxT(t)); !errors.Is(err, ErrHeld) {
@@ -423,7 +423,7 @@ func TestOptionsOfAnRWMutex(t *testing.T) {
 	}
 	mustUnlock(t, mustLock(t, other.RWMutex("x").Reader()))
 
-	r := mustLock(t, l.Reader(), Lease(2*time.Second))
+	r := mustLock(t, l.Reader(), Lease(20*time.Second))
 	if err := r.Extend(ctxT(t), time.Minute); err != nil {
 		t.Error(err)
 	}

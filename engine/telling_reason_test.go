@@ -12,7 +12,7 @@ func TestWhoWaitsForContextsToEndIsToldThatThisProcessHoldsTheLock(t *testing.T)
 	t.Parallel()
 	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	m := e.Mutex("x")
-	h := mustLock(t, m, Lease(100*time.Millisecond))
+	h := mustLock(t, m, Lease(2*time.Second)) // long enough for what follows
 	g := newGated(t)
 	h.Context(g)
 	g.shut.Store(true)
