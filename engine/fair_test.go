@@ -188,7 +188,7 @@ func forced(t *testing.T, s *redistest.Server, h *Hold) {
 func TestAWaiterWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	brief := func(c *Config) { c.Lease = time.Second }
+	brief := func(c *Config) { c.Lease = 3 * time.Second }
 	a, b := open(t, s.URL(), brief), open(t, s.URL(), brief)
 	h := mustLock(t, a.FairMutex("x").Mutex)
 	first := b.FairMutex("x").LockAsync(ctxT(t))
@@ -282,12 +282,12 @@ func TestAFairMutexHasTheOptionsOfAMutex(t *testing.T) {
 	}
 	mustUnlock(t, next)
 
-	h = mustLock(t, m.Mutex, MinHold(300*time.Millisecond))
-	began := time.Now()
+	began := time.Now() // MinHold counts from before the answer
+	h = mustLock(t, m.Mutex, MinHold(time.Second))
 	waiting = other.FairMutex("x").LockAsync(ctxT(t))
 	queued(t, s, 1)
 	mustUnlock(t, h)
-	if next, err = waiting.Await(ctxT(t)); err != nil || time.Since(began) < 200*time.Millisecond {
+	if next, err = waiting.Await(ctxT(t)); err != nil || time.Since(began) < 900*time.Millisecond {
 		t.Fatalf("%v after %v", err, time.Since(began))
 	}
 	mustUnlock(t, next)
