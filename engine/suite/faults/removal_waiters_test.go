@@ -55,8 +55,8 @@ func TestRemovalWhileNobodyIsSubscribedIsMadeUpFor(t *testing.T) {
 	other := kit.Open(t, s.URL())
 	m := e.Mutex("x")
 	h := kit.MustLock(t, m, engine.Lease(time.Hour))
-	waiter := m.LockAsync(kit.Ctx(t))
 	looks := p.Watch(kit.ScriptOn(script.Renew, "x"))
+	waiter := m.LockAsync(kit.Ctx(t))
 	looks.Wait(1) // that of the first confirmation
 	p.Blackhole(faultproxy.Carried("SUBSCRIBE"))
 	if was, err := other.Mutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {
@@ -84,10 +84,10 @@ func TestLookAtAHoldIsRepeatedUntilItIsAnswered(t *testing.T) {
 	m := e.Mutex("x")
 	h := kit.MustLock(t, m, engine.Lease(time.Hour))
 	s.Do("DEL", "x")
-	cut := p.CutBeforeRequest(kit.ScriptOn(script.Renew, "x"))
-	waiter := m.LockAsync(kit.Ctx(t))
-	cut.Wait(1)
+	// The newest trap comes first.
 	busy := p.ReplaceReply(kit.ScriptOn(script.Renew, "x"), []byte("-BUSY Redis is busy\r\n"), 1)
-	kit.WantServedAfterRemoval(t, h, waiter)
+	cut := p.CutBeforeRequest(kit.ScriptOn(script.Renew, "x"))
+	kit.WantServedAfterRemoval(t, h, m.LockAsync(kit.Ctx(t)))
+	cut.Wait(1)
 	busy.Wait(1)
 }
