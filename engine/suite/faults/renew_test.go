@@ -94,9 +94,11 @@ func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 			case <-kit.Ctx(t).Done():
 				t.Fatal("the hold never ended")
 			}
-			// The server's key must outlive the hold: it is asked right after Done.
-			if left := s.Do("PTTL", name).(int64); left == -2 {
-				t.Errorf("%s: the key had expired before the hold ended", name)
+			// The server's key must outlive the hold: it is asked right after Done. If the answer comes
+			// late, that proves nothing.
+			left := s.Do("PTTL", name).(int64)
+			if late := time.Since(h.ValidUntil()); left == -2 && late < kit.Margin(600*time.Millisecond) {
+				t.Errorf("%s: the key had expired %v after the hold ended", name, late)
 			}
 		}
 		var lost *engine.LostError
