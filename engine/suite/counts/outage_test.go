@@ -61,12 +61,12 @@ func TestWithoutAServer(t *testing.T) {
 	t.Parallel()
 	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
 	s, l := e.Semaphore("s"), e.Latch("l")
-	set(t, s, 5)
+	set(t, kit.Open(t, srv.URL()).Semaphore("s"), 5) // with the usual timeout
 	held := acquire(t, s, 2)
 	p.Down()
 	kit.Eventually(t, "it is down", func() bool { return e.Stats().InFlight == 0 && kit.ErrOf(s.Available(kit.Ctx(t))) != nil })
-	short := func() context.Context {
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	short := func() context.Context { // but not over before the call
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		t.Cleanup(cancel)
 		return ctx
 	}
@@ -165,14 +165,14 @@ func TestCloseWithoutAServerSaysThatItIsNotClean(t *testing.T) {
 // What sets the permits of a PermitSemaphore, and has no answer in time, may have been executed.
 func TestPermitsThatWereSetWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
+	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 2 * time.Second })
 	s := e.PermitSemaphore("s")
 	if err := s.SetPermits(kit.Ctx(t), 3); err != nil {
 		t.Fatal(err)
 	}
 
 	// The answers come too late.
-	p.Delay(faultproxy.All, 0, time.Second)
+	p.Delay(faultproxy.All, 0, time.Hour)
 	ctx, cancel := context.WithCancel(kit.Ctx(t))
 	canceled := make(chan error)
 	go func() { canceled <- s.SetPermits(ctx, 7) }()
