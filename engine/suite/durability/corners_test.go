@@ -24,7 +24,7 @@ func TestRenewalThatRaisesNothingIsAcknowledgedAllTheSame(t *testing.T) {
 			kit.Steady(t, func(t testing.TB) {
 				f := newFleet(t, 1, opts...)
 				e := f.open(kit.LeaseOf(1500*time.Millisecond), kit.AckTimeout(100*time.Millisecond))
-				h := kit.MustLock(t, e.Mutex("x"), engine.Acked(engine.AllReplicas))
+				h := mustLockAcked(t, e.Mutex("x"), engine.Acked(engine.AllReplicas))
 				f.links[0].Hold()
 				if _, err := e.Mutex("x").Lock(h.Context(kit.Ctx(t)), engine.Lease(time.Hour), engine.Acked(0)); err != nil {
 					t.Fatal(err)
@@ -49,7 +49,7 @@ func TestExtendThatRaisesNothingIsAcknowledgedAllTheSame(t *testing.T) {
 		f := newFleet(t, 1, redistest.OnValkey(t))
 		proxy := faultproxy.New(t, "tcp", f.primary.Addr())
 		e := kit.Open(t, "redis://"+proxy.Addr(), kit.AckTimeout(200*time.Millisecond))
-		h := kit.MustLock(t, e.Mutex("x"), engine.Lease(10*time.Second), engine.Acked(engine.AllReplicas))
+		h := mustLockAcked(t, e.Mutex("x"), engine.Lease(10*time.Second), engine.Acked(engine.AllReplicas))
 		f.links[0].Hold()
 		kit.WantNotAcked(t, h.Extend(kit.Ctx(t), 40*time.Second), 0, 1)
 		until := h.ValidUntil()
@@ -123,7 +123,7 @@ func TestCloseDoesNotWaitForQueuedAcquisitions(t *testing.T) {
 	kit.Steady(t, func(t testing.TB) {
 		f := newFleet(t, 1)
 		e := f.open(kit.AckTimeout(300*time.Millisecond), func(c *engine.Config) { c.CloseTimeout = 5 * time.Second })
-		kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x"), engine.Acked(1)))
+		kit.MustUnlock(t, mustLockAcked(t, e.Mutex("x"), engine.Acked(1)))
 		f.links[0].Hold()
 		var futures []*engine.Future[*engine.Hold]
 		for i := range 6000 { // two dozen groups

@@ -180,7 +180,7 @@ func TestPartitionThatIsolatesPrimaryAndHolder(t *testing.T) {
 		links := []*redistest.Link{servers.Through(promoted, primary), servers.Through(servers.Servers()[2], primary)}
 		a := kit.Open(t, primary.URL(), kit.LeaseOf(1500*time.Millisecond), kit.AckTimeout(50*time.Millisecond))
 		b := kit.Open(t, promoted.URL())
-		held = kit.MustLock(t, a.Mutex("x"), engine.Acked(want))
+		held = mustLockAcked(t, a.Mutex("x"), engine.Acked(want))
 		renewed := a.Stats().Renewed
 		kit.Eventually(t, "it is renewed, and the replicas know", func() bool {
 			return a.Stats().Renewed > renewed && promoted.Do("EXISTS", "x") == int64(1)

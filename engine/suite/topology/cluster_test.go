@@ -51,13 +51,22 @@ func gather(t testing.TB, at *kit.Site) *crowd {
 		c.keepers = append(c.keepers, at.Open(t, kit.LeaseOf(5*time.Minute)))
 		c.contenders = append(c.contenders, at.Open(t, kit.LeaseOf(contendedLease)))
 	}
+	take := func(i int) *engine.Future[*engine.Hold] {
+		return c.keepers[i%len(c.keepers)].Mutex(fmt.Sprint("held/", i)).LockAsync(kit.Ctx(t))
+	}
 	var taking []*engine.Future[*engine.Hold]
 	for i := range manyHeld {
-		taking = append(taking, c.keepers[i%len(c.keepers)].Mutex(fmt.Sprint("held/", i)).LockAsync(kit.Ctx(t)))
+		taking = append(taking, take(i))
 	}
-	var err error
-	if c.held, err = engine.AwaitAll(kit.Ctx(t), taking...); err != nil {
-		t.Fatal(err)
+	for i, f := range taking {
+		h, err := f.Await(kit.Ctx(t))
+		for again := pace.Now(); errors.Is(err, engine.ErrNotAcked) && again.Elapsed() < kit.Limit; { // in time
+			h, err = take(i).Await(kit.Ctx(t))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.held = append(c.held, h)
 	}
 	for i := range contended {
 		for _, e := range c.contenders {
