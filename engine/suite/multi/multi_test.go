@@ -220,7 +220,7 @@ func TestWaitBoundsAMultiLock(t *testing.T) {
 	s := kit.Server(t)
 	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
 	h := kit.MustLock(t, a.Mutex("y"))
-	_, err := b.LockMany(kit.Ctx(t), []string{"x", "y"}, engine.Wait(500*time.Millisecond))
+	_, err := b.LockMany(kit.Ctx(t), []string{"x", "y"}, engine.Wait(2*time.Second))
 	var refused *engine.NotAcquiredError
 	if !errors.As(err, &refused) || refused.Name != "y" || !errors.Is(err, engine.ErrHeld) || !kit.HasText(err, "Wait is over") {
 		t.Errorf("%v", err)

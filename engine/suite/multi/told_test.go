@@ -24,7 +24,7 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 		"Unlock":      {nil, func(t *testing.T, _ *engine.Engine, h *engine.MultiHold) { _ = h.Unlock(kit.Ctx(t)) }},
 		"UnlockAsync": {nil, func(t *testing.T, _ *engine.Engine, h *engine.MultiHold) { h.UnlockAsync() }},
 		"MaxHold":     {[]engine.Option{engine.MaxHold(1500 * time.Millisecond)}, func(*testing.T, *engine.Engine, *engine.MultiHold) {}},
-		"Lease":       {[]engine.Option{engine.Lease(1500 * time.Millisecond)}, func(*testing.T, *engine.Engine, *engine.MultiHold) {}},
+		"Lease":       {[]engine.Option{engine.Lease(3 * time.Second)}, func(*testing.T, *engine.Engine, *engine.MultiHold) {}},
 		"Close":       {nil, func(t *testing.T, e *engine.Engine, h *engine.MultiHold) { _ = e.Close() }},
 	} {
 		for _, contexts := range []int{3, 500} {
@@ -106,14 +106,14 @@ func TestMultiLockThatWasNotAcquiredWasNotLost(t *testing.T) {
 		want error
 		text string
 	}{
-		"removed": {func(s *redistest.Server, _ *engine.Engine) { s.Do("DEL", "x") }, engine.ErrLate, engine.GoneOnServer.String()},
+		"removed": {func(s *redistest.Server, granted *engine.Engine) { s.Do("DEL", "x"); kit.RenewAll(granted) }, engine.ErrLate, engine.GoneOnServer.String()},
 		"closed":  {func(_ *redistest.Server, granted *engine.Engine) { _ = granted.Close() }, engine.ErrClosed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			granting, slow := kit.Server(t), kit.Server(t)
 			p := faultproxy.New(t, "tcp", slow.Addr())
-			a, b := kit.Open(t, granting.URL(), kit.ShortLease(time.Second)), kit.Open(t, "redis://"+p.Addr())
+			a, b := kit.Open(t, granting.URL()), kit.Open(t, "redis://"+p.Addr(), kit.Patient)
 			p.Pause(faultproxy.All)
 			try := engine.Multi(a.Mutex("x"), b.Mutex("y")).TryLockAsync(kit.Ctx(t))
 			kit.Eventually(t, "the first is granted", func() bool { return a.Stats().Held == 1 })
