@@ -28,78 +28,80 @@ func TestPermitsOutliveTheMigrationOfTheirSlot(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			cluster := redistest.StartCluster(t, false)
-			at := kit.Clustered(cluster)
-			lease := kit.LeaseOf(2 * time.Second)
-			a, b := at.Open(t, lease), at.Open(t, lease)
-			var held []*engine.PermitHold
-			for _, e := range []*engine.Engine{a, b} {
-				for _, name := range []string{"x", "w{x}"} {
-					s := e.PermitSemaphore(name)
-					if err := s.SetPermits(kit.Ctx(t), 6); err != nil {
-						t.Fatal(err)
-					}
-					for n := 1; n < 3; n++ {
-						h, err := s.Acquire(kit.Ctx(t), n)
-						if err != nil {
+			kit.Steady(t, func(t testing.TB) {
+				cluster := redistest.StartCluster(t, false)
+				at := kit.Clustered(cluster)
+				lease := kit.LeaseOf(2 * time.Second)
+				a, b := at.Open(t, lease), at.Open(t, lease)
+				var held []*engine.PermitHold
+				for _, e := range []*engine.Engine{a, b} {
+					for _, name := range []string{"x", "w{x}"} {
+						s := e.PermitSemaphore(name)
+						if err := s.SetPermits(kit.Ctx(t), 6); err != nil {
 							t.Fatal(err)
 						}
-						held = append(held, h)
+						for n := 1; n < 3; n++ {
+							h, err := s.Acquire(kit.Ctx(t), n)
+							if err != nil {
+								t.Fatal(err)
+							}
+							held = append(held, h)
+						}
 					}
 				}
-			}
-			waits := b.PermitSemaphore("x").AcquireAsync(t.Context(), 2)
+				waits := b.PermitSemaphore("x").AcquireAsync(t.Context(), 2)
 
-			slot := cluster.Slot("x")
-			from := cluster.AwaitOwner(slot)
-			to := cluster.Primaries()[0]
-			if to == from {
-				to = cluster.Primaries()[1]
-			}
-			cluster.BeginMove(slot, from, to)
-			host, port, err := net.SplitHostPort(to.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, key := range x.moved {
-				if v := from.Do("MIGRATE", host, port, key, "0", "5000"); v != "OK" {
-					t.Fatalf("MIGRATE of %s: %v", key, v)
+				slot := cluster.Slot("x")
+				from := cluster.AwaitOwner(slot)
+				to := cluster.Primaries()[0]
+				if to == from {
+					to = cluster.Primaries()[1]
 				}
-			}
-			back := held[0].UnlockAsync()
-			stayApart(t)
-			for i, h := range held[1:] {
-				if h.Err() != nil {
-					t.Errorf("hold %d: %v", i+1, h.Err())
+				cluster.BeginMove(slot, from, to)
+				host, port, err := net.SplitHostPort(to.Addr())
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if _, err := waits.Result(); !errors.Is(err, engine.ErrPending) {
-				t.Errorf("one who waits: %v", err)
-			}
-			// While the keys are apart it is repeated, for a lease; then it is owed.
-			if _, err := back.Await(kit.Ctx(t)); !errors.Is(err, x.back) {
-				t.Errorf("the release during the move: %v, want %v", err, x.back)
-			}
-			cluster.EndMove(slot, from, to)
-			if err := held[1].Unlock(kit.Ctx(t)); err != nil {
-				t.Error(err)
-			}
-			got, err := waits.Await(kit.Ctx(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, h := range append(held[2:], got) {
-				if err := h.Unlock(kit.Ctx(t)); err != nil {
+				for _, key := range x.moved {
+					if v := from.Do("MIGRATE", host, port, key, "0", "5000"); v != "OK" {
+						t.Fatalf("MIGRATE of %s: %v", key, v)
+					}
+				}
+				back := held[0].UnlockAsync()
+				stayApart(t)
+				for i, h := range held[1:] {
+					if h.Err() != nil {
+						t.Errorf("hold %d: %v", i+1, h.Err())
+					}
+				}
+				if _, err := waits.Result(); !errors.Is(err, engine.ErrPending) {
+					t.Errorf("one who waits: %v", err)
+				}
+				// While the keys are apart it is repeated, for a lease; then it is owed.
+				if _, err := back.Await(kit.Ctx(t)); !errors.Is(err, x.back) {
+					t.Errorf("the release during the move: %v, want %v", err, x.back)
+				}
+				cluster.EndMove(slot, from, to)
+				if err := held[1].Unlock(kit.Ctx(t)); err != nil {
 					t.Error(err)
 				}
-			}
-			for _, name := range []string{"x", "w{x}"} {
-				s := a.PermitSemaphore(name)
-				kit.Eventually(t, "all permits of "+name+" are back", func() bool {
-					n, err := s.Available(kit.Ctx(t))
-					return err == nil && n == 6
-				})
-			}
+				got, err := waits.Await(kit.Ctx(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, h := range append(held[2:], got) {
+					if err := h.Unlock(kit.Ctx(t)); err != nil {
+						t.Error(err)
+					}
+				}
+				for _, name := range []string{"x", "w{x}"} {
+					s := a.PermitSemaphore(name)
+					kit.Eventually(t, "all permits of "+name+" are back", func() bool {
+						n, err := s.Available(kit.Ctx(t))
+						return err == nil && n == 6
+					})
+				}
+			})
 		})
 	}
 }
