@@ -101,7 +101,9 @@ func TestAFairLockIsReleasedWhereItsSlotLeaves(t *testing.T) {
 				from.Do("ZADD", "redisson_lock_timeout:{x}", "1", "dead:1")
 			}
 			waits := b.FairMutex("x").LockAsync(t.Context())
-			kit.Eventually(t, "it is queued", func() bool { return from.Do("LLEN", "redisson_lock_queue:{x}") == int64(1) })
+			kit.Eventually(t, "it is queued, and nobody else", func() bool {
+				return from.Do("LLEN", "redisson_lock_queue:{x}") == int64(1) && from.Do("LINDEX", "redisson_lock_queue:{x}", "0") != "dead:1"
+			})
 			slot, from, to := leaving(t, cluster, "x")
 			before := from.CommandStats()["publish"]
 			began := pace.Now()
