@@ -39,7 +39,7 @@ func TestExecTakesAllLocksOrNone(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	h := hold(t, s.URL(), "m")
-	for _, wait := range []string{"0s", "1s"} {
+	for _, wait := range []string{"0s", "3s"} {
 		v := pawl(t, env, "exec", "a", "m", "z", "--wait", wait, "--", "echo", "ran")
 		if v.expect(t, 75, `lock "m" not acquired`); v.stdout.Len() > 0 {
 			t.Error("the command ran")

@@ -68,12 +68,13 @@ func TestExecHeedsASignalAtOnceWhileADeadServerKeepsItWaiting(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	s.Do("HSET", "a", "somebody:1", "1")
-	s.Do("PEXPIRE", "a", "800")
+	s.Do("PEXPIRE", "a", "4000") // time enough to start a process, and to see that it waits
+	// By then it tries again, for the lease is over, and has no answer.
+	over := time.Now().Add(4200 * time.Millisecond)
 	v := start(t, env, "exec", "a", "--", "true")
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
 	s.Stop()
-	// By then it tries again, for the lease is over, and has no answer.
-	for over := time.Now().Add(time.Second); time.Now().Before(over); {
+	for time.Now().Before(over) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	began := pace.Now()

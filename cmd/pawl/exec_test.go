@@ -107,8 +107,8 @@ func TestExecDoesNotRunTheCommandWithoutTheLock(t *testing.T) {
 		code  int
 	}{
 		{"--wait 0s", 75},
-		{"--wait 50ms", 75},
-		{"--wait 50ms --lease 5s", 75},
+		{"--wait 2s", 75},
+		{"--wait 2s --lease 5s", 75},
 		{"--wait 0s --conflict-exit-code 3", 3},
 	} {
 		args := append([]string{"exec", "a"}, strings.Fields(c.flags)...)
@@ -252,12 +252,13 @@ func TestExecKillsWhatAnObedientCommandLeavesBehind(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	dir := t.TempDir()
-	v := start(t, env, "exec", "a", "--grace", "300ms", "--", "sh", "-c",
-		`sh -c 'trap "" TERM; echo $$ >`+dir+`/pid; while :; do sleep 0.01; done' & trap 'exit 0' TERM; while :; do sleep 0.01; done`)
+	v := start(t, env, "exec", "a", "--grace", "2s", "--", "sh", "-c",
+		`sh -c 'trap "" TERM; echo $$ >`+dir+`/pid; while :; do sleep 0.01; done' & trap 'exit 0' TERM; echo up >`+dir+`/up; while :; do sleep 0.01; done`)
 	pid, err := strconv.Atoi(started(t, dir+"/pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	started(t, dir+"/up") // it obeys by now
 	s.Do("DEL", "a")
 	v.wait(t).expect(t, 76, "code 0")
 	eventually(t, "what it started is dead", func() bool { return !alive(pid) })
