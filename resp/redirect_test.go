@@ -103,6 +103,7 @@ func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
+	f.serve(1, 1) // the look that MOVED causes must not lead back
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	looks := f.count(fakenode.Is("CLUSTER", "SLOTS"))
 	for i := range 3 {
@@ -345,7 +346,7 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 	f.layout.Store(whole)
 	call := exchangetest.NewCall(0)
 	c.Submit(slot.Count-1, call)
-	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
+	if r := call.Await(t); r.Err != nil && !errors.Is(r.Err, ErrNotSent) { // nil: it has looked by itself
 		t.Fatalf("%+v", r)
 	}
 	eventually(t, "the gap is filled", func() bool { return c.LaneOf(slot.Count - 1).Up() })
