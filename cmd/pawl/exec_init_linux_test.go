@@ -39,7 +39,7 @@ func asPID1(t *testing.T, env []string, args ...string) *invocation {
 // patiently has the lock outlast a process that starves for seconds, and a renewal find
 // soon that it is gone.
 func patiently(env []string) []string {
-	return []string{strings.Replace(env[0], "lease=2s", "lease=6s", 1)}
+	return []string{strings.Replace(env[0], "lease=4s", "lease=6s", 1)}
 }
 
 // children returns the states of a process's children.

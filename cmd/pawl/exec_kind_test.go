@@ -230,7 +230,7 @@ func TestExecSharesPermits(t *testing.T) {
 func TestPermitOfAnExecThatIsKilledComesBack(t *testing.T) {
 	t.Parallel()
 	_, env := server(t)
-	env = []string{strings.Replace(env[0], "lease=2s", "lease=6s", 1)} // the next process may be slow to start
+	env = []string{strings.Replace(env[0], "lease=4s", "lease=6s", 1)} // the next process may be slow to start
 	dir := t.TempDir()
 	v := start(t, env, ofKind(execlock.Semaphore, "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)...)
 	started(t, dir+"/up")
@@ -320,7 +320,7 @@ func TestLocksOfEveryKindOnEveryTopology(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			env := []string{target.URLEnv + "=" + url(t) + "?lease=2s"}
+			env := []string{target.URLEnv + "=" + url(t) + "?lease=4s"}
 			dir := t.TempDir()
 			for kind, seen := range map[execlock.Kind]string{
 				execlock.Fair: "locked (exclusive)", execlock.Fenced: "the last fencing token is 1",

@@ -59,7 +59,7 @@ func TestTerminalGoesToThePartOfThePipelineThatWantsIt(t *testing.T) {
 func TestCtrlZAtACommandThatHasTheTerminalSuspendsTheScript(t *testing.T) {
 	t.Parallel()
 	_, env := server(t)
-	long := strings.Replace(env[0], "lease=2s", "lease=1m", 1)
+	long := strings.Replace(env[0], "lease=4s", "lease=1m", 1)
 	const script = `$run sh -c "echo up; read x; echo command read \$x; read x; echo command read \$x; exit 3"; echo "the script goes on with $?"`
 	for name, run := range map[string]string{"pawl": "$pawl exec a --", "plain": ""} {
 		t.Run(name, func(t *testing.T) {

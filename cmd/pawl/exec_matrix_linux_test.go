@@ -467,7 +467,7 @@ func TestLostLockEndsTheCommandWhateverTheTerminalDoes(t *testing.T) {
 				if c.needsTerminal && w.line == "" {
 					t.Skip("this needs a terminal")
 				}
-				j := newJob(t, w, target.URLEnv+"="+s.URL()+"?lease=2s", c.env)
+				j := newJob(t, w, target.URLEnv+"="+s.URL()+"?lease=4s", c.env)
 				for _, do := range []func(*job){c.before, (*job).beginWithPawl, c.after} {
 					if do != nil {
 						do(j)

@@ -124,7 +124,7 @@ func TestSuspendedJobRestsInOtherGroupsToo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, env := server(t)
-			env = []string{strings.Replace(env[0], "lease=2s", "lease=1m", 1), "grace=1m"}
+			env = []string{strings.Replace(env[0], "lease=4s", "lease=1m", 1), "grace=1m"}
 			term, pid := beginOthers(t, env, command, `echo $$ >$dir/pid; exec sleep 60`)
 			term.typeKeys("\x1a")
 			term.awaitText("ended with 1")

@@ -18,7 +18,7 @@ func quorumOf(t *testing.T, n int) (servers []*redistest.Server, flags []string)
 	for range n {
 		s, _ := server(t)
 		servers = append(servers, s)
-		flags = append(flags, "--quorum", s.URL()+"?lease=2s")
+		flags = append(flags, "--quorum", s.URL()+"?lease=4s")
 	}
 	return servers, flags
 }
@@ -120,7 +120,7 @@ func TestReleaseWithoutAMajorityIsNoLoss(t *testing.T) {
 	t.Parallel()
 	servers, quorum := quorumOf(t, 3)
 	for i := range quorum {
-		quorum[i] = strings.TrimSuffix(quorum[i], "?lease=2s") // it is not renewed meanwhile
+		quorum[i] = strings.TrimSuffix(quorum[i], "?lease=4s") // it is not renewed meanwhile
 	}
 	dir := t.TempDir()
 	args := append([]string{"exec", "a"}, quorum...)

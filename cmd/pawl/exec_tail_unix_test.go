@@ -90,7 +90,7 @@ func TestExecHeedsASignalAtOnceWhileADeadServerKeepsItWaiting(t *testing.T) {
 func TestExecThatGivesUpGivesBackWhatWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	env = []string{strings.Replace(env[0], "lease=2s", "lease=1m&replicas=2&ack_timeout=1500ms", 1)}
+	env = []string{strings.Replace(env[0], "lease=4s", "lease=1m&replicas=2&ack_timeout=1500ms", 1)}
 	pawl(t, env, "exec", "a", "--wait", "100ms", "--", "true").expect(t, exit.Server, "not acquired")
 	free(t, s, "a")
 	v := start(t, env, "exec", "b", "--", "true")
@@ -113,7 +113,7 @@ func TestSignalsAfterTheCommandsEndKeepItsCode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, env := server(t)
-			long := []string{strings.Replace(env[0], "lease=2s", "lease=1m", 1)}
+			long := []string{strings.Replace(env[0], "lease=4s", "lease=1m", 1)}
 			dir := t.TempDir()
 			v := prepare(t, long, "exec", "a", "--", "sh", "-c",
 				`trap '' INT; echo up >`+dir+`/up; while [ ! -e `+dir+`/go ]; do sleep 0.01; done; echo over >`+dir+`/over; exit 4`)

@@ -160,7 +160,7 @@ func TestCtrlCReachesTheCommandOnce(t *testing.T) {
 func TestCtrlZSuspendsTheJobAndFgResumesIt(t *testing.T) {
 	t.Parallel()
 	_, env := server(t)
-	long := []string{strings.Replace(env[0], "lease=2s", "lease=1m", 1)}
+	long := []string{strings.Replace(env[0], "lease=4s", "lease=1m", 1)}
 	term := atTerminal(t, long, `set -m
 		"$pawl" exec a -- sh -c 'echo up; read x; echo "command read $x"; exit 3'
 		echo "the shell is back: $?"; fg; echo "ended with $?"`)

@@ -306,7 +306,7 @@ func TestExecLetsTheCommandGoOnIfToldTo(t *testing.T) {
 func TestExecReportsALossThatTheReleaseFinds(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	long := []string{strings.Replace(env[0], "lease=2s", "lease=1m", 1)}
+	long := []string{strings.Replace(env[0], "lease=4s", "lease=1m", 1)}
 	for flag, code := range map[string]int{"term": 76, "ignore": 4} {
 		dir := t.TempDir()
 		v := start(t, long, "exec", "a", "--on-lost", flag, "--", "sh", "-c",
@@ -324,7 +324,7 @@ func TestExecReportsALossThatTheReleaseFinds(t *testing.T) {
 func TestExecPassesTheCodeOnIfTheReleaseFails(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	long := []string{strings.Replace(env[0], "lease=2s", "lease=1m&close_timeout=200ms", 1)}
+	long := []string{strings.Replace(env[0], "lease=4s", "lease=1m&close_timeout=200ms", 1)}
 	dir := t.TempDir()
 	v := start(t, long, "exec", "a", "--", "sh", "-c",
 		`echo up >`+dir+`/up; while [ ! -e `+dir+`/go ]; do sleep 0.01; done; exit 4`)

@@ -127,7 +127,7 @@ func (v *invocation) expect(t testing.TB, code int, texts ...string) {
 func server(t *testing.T, opts ...redistest.Option) (*redistest.Server, []string) {
 	t.Helper()
 	s := redistest.Start(t, opts...)
-	return s, []string{target.URLEnv + "=" + s.URL() + "?lease=2s"}
+	return s, []string{target.URLEnv + "=" + s.URL() + "?lease=4s"}
 }
 
 // openEngine opens an engine, which is somebody else for the commands.
