@@ -16,7 +16,9 @@
 -- Only the hash is declared: a second key would make every release fail with TRYAGAIN while the
 -- slot is being migrated. Then timeout keys may be elsewhere. On the node that they leave they
 -- are refused; on the other one they only seem to be absent, so EXISTS is asked with two keys,
--- which that refuses. Who is in doubt changes nothing.
+-- which that refuses. Who is in doubt changes nothing. But nobody (see writeretire) never leaves: the
+-- last reader beside nobody, in doubt whether the MinHold is over, is refused before it is released, and the
+-- engine asks again. Else the lock would be taken for the lease of a reader that has gone.
 --
 -- A mode alone keeps writers out, and nobody would take it away: the last one leaves with rights
 -- that it has shown. So does a writer that leaves readers behind. What comes after the owner has gone
@@ -26,8 +28,20 @@ local field = redis.call('HGET', key, owner)
 local had = tonumber(field or 0) or 0
 local function timeout(of, i) return ARGV[3] .. ':' .. of .. ':rwlock_timeout:' .. i end
 
-local others = redis.call('HLEN', key) > 2 -- who may not is refused before anything is given back
+local size = redis.call('HLEN', key) -- who may not is refused before anything is given back
+local others = size > 2
 local reads = ARGV[4] == '0'
+if reads and count == 0 and field and size == 3 then -- mode, the owner, and one more
+  for _, of in ipairs(redis.pcall('HGETALL', key)) do
+    if string.find(of, ':%-%d+$') then -- nobody
+      local rest = redis.pcall('PTTL', timeout(of, 1))
+      if rest == -2 then rest = redis.pcall('EXISTS', key, timeout(of, 1)) end
+      if type(rest) == 'table' and string.find(rest.err, 'non local key', 1, true) then
+        return redis.error_reply('TRYAGAIN the slot is being migrated')
+      end
+    end
+  end
+end
 if others and not reads and field then
   redis.call('HDEL', key, '')
   redis.call('HSET', key, 'mode', 'read')
