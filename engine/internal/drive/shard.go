@@ -207,7 +207,7 @@ func (s *Shard) Closing() bool               { return s.Table.Closing() }
 func (s *Shard) Closed() bool                { return s.Table.Closed() }
 func (s *Shard) Up(route uint64) bool        { return s.Table.Client.LaneOf(route).Up() }
 func (s *Shard) Trouble(route uint64) error  { return s.Table.Client.LaneError(route) }
-func (s *Shard) Sharded() bool               { return s.Table.Client.Sharded() }
+func (s *Shard) Clustered() bool             { return s.Table.Slotted }
 func (s *Shard) Both() bool                  { return s.Table.Verb() == "BOTH" }
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }

@@ -19,21 +19,22 @@ const (
 
 // lab is a Port in which nothing happens by itself: it notes what it is asked for.
 type lab struct {
-	t        *testing.T
-	cfg      Config
-	count    Counters
-	now      clock.Instant
-	ids      int64
-	down     bool
-	closing  bool
-	paused   clock.Instant // until then; 0: no pause
-	idle     []string      // names that have gone
-	released []int64       // owners whose releases were answered
-	ahead    *Resource     // the writers of a name, if it has any; and a reader
-	behind   *Resource
-	offers   Offers        // of readers
-	rests    clock.Instant // until then; 0: no rest
-	rivals   []*Tenure     // of whoever is granted one
+	t         *testing.T
+	cfg       Config
+	count     Counters
+	now       clock.Instant
+	ids       int64
+	down      bool
+	closing   bool
+	clustered bool          // a message may be missed
+	paused    clock.Instant // until then; 0: no pause
+	idle      []string      // names that have gone
+	released  []int64       // owners whose releases were answered
+	ahead     *Resource     // the writers of a name, if it has any; and a reader
+	behind    *Resource
+	offers    Offers        // of readers
+	rests     clock.Instant // until then; 0: no rest
+	rivals    []*Tenure     // of whoever is granted one
 }
 
 func newLab(t *testing.T) *lab {
@@ -54,7 +55,7 @@ func (l *lab) Closing() bool                               { return l.closing }
 func (l *lab) Closed() bool                                { return l.closing }
 func (l *lab) Up(uint64) bool                              { return !l.down }
 func (l *lab) Trouble(uint64) error                        { return nil }
-func (l *lab) Sharded() bool                               { return false }
+func (l *lab) Clustered() bool                             { return l.clustered }
 func (l *lab) Both() bool                                  { return false }
 func (l *lab) ServerOf(uint64) Server                      { return 1 }
 func (l *lab) Pause(_ *Resource, at clock.Instant)         { l.paused = at }

@@ -34,9 +34,9 @@ type Port interface {
 	// having one.
 	Up(route uint64) bool
 	Trouble(route uint64) error
-	// Sharded: messages of channels are sharded. Both: they are, but others of the
-	// deployment may still announce with plain ones.
-	Sharded() bool
+	// Clustered: a message may be missed by who has subscribed. Both: channels are sharded, but
+	// others of the deployment may still announce with plain messages.
+	Clustered() bool
 	Both() bool
 	// ServerOf names the server of a route, as long as that matters; else it is 0.
 	ServerOf(route uint64) Server

@@ -85,8 +85,8 @@ func (r *Resource) refusedFor(o *Outcome) {
 		d = w.pollPause(d)
 	case o.Moving:
 		d = min(d, movingPoll/2+r.Port.Draw(movingPoll/2))
-	case r.Port.Sharded():
-		most := ShardedPoll
+	case r.Port.Clustered():
+		most := MissedPoll
 		if r.Port.Both() {
 			most = bothPoll
 		}
@@ -94,7 +94,7 @@ func (r *Resource) refusedFor(o *Outcome) {
 	case r.Port.Kind(kind).Shared, r.Port.Kind(kind).Queues:
 		// Another process may add some, and say nothing; or Redisson's head leaves the queue when it
 		// has been told, and says nothing either.
-		d = min(d, ShardedPoll/2+r.Port.Draw(ShardedPoll/2))
+		d = min(d, MissedPoll/2+r.Port.Draw(MissedPoll/2))
 	}
 	// The answer may have lain unread, in a process that was paused, say: the server counts since
 	// it gave it, soon after the command was sent.
@@ -105,8 +105,9 @@ func (r *Resource) refusedFor(o *Outcome) {
 // sharded messages are then sent where nobody can be subscribed.
 const movingPoll = 100 * time.Millisecond
 
-// ShardedPoll is how long a head sleeps at most on sharded messages. It may have
-// fallen asleep before the migration began, and nothing tells it of that:
+// MissedPoll is how long a head sleeps at most where a message may be missed. In a cluster
+// with sharded messages it may have fallen asleep before a migration began, and nothing tells it
+// of that:
 //
 //	head                    holder                   the slot
 //	refused, sleeps
@@ -115,7 +116,11 @@ const movingPoll = 100 * time.Millisecond
 //	                        message to nobody
 //	                                                 ... is the other node's
 //	hears sunsubscribe, tries
-const ShardedPoll = 10 * time.Second
+//
+// Plain messages go from node to node, on connections that may be down, and not to a node that
+// the others have forgotten: one that was taken out, and serves its subscribers on. And who found
+// the cluster before it knew sharded messages does not hear those of one that came later.
+const MissedPoll = 10 * time.Second
 
 // bothPoll is the same while a deployment changes to sharded messages: processes that
 // have not changed yet announce with plain messages, and this one listens to sharded ones.
@@ -275,7 +280,7 @@ func (w *Wait) lookAt(at clock.Instant) {
 // lookUnasked has the hold looked at now and then where a removal may be announced to
 // nobody here: a lock that polls has no channel, a channel that is not confirmed says
 // nothing, a process that has not changed to sharded messages announces with plain ones,
-// and a slot that is being migrated is where nobody can be subscribed.
+// and in a cluster a message may be missed (MissedPoll).
 func (w *Wait) lookUnasked() {
 	var every time.Duration
 	_, polls := w.res.headKind()
@@ -288,8 +293,8 @@ func (w *Wait) lookUnasked() {
 		every = queue.Poll/2 + w.res.Port.Draw(queue.Poll/2)
 	case w.res.Port.Both():
 		every = bothPoll
-	case w.res.Port.Sharded():
-		every = ShardedPoll/2 + w.res.Port.Draw(ShardedPoll/2)
+	case w.res.Port.Clustered():
+		every = MissedPoll/2 + w.res.Port.Draw(MissedPoll/2)
 	default:
 		return
 	}

@@ -96,9 +96,10 @@ func TestBlackHoledHoldEndsBeforeItsKeyCan(t *testing.T) {
 			}
 			// The server's key must outlive the hold: it is asked right after Done. If the answer comes
 			// late, that proves nothing.
+			asked := time.Now()
 			left := s.Do("PTTL", name).(int64)
-			if late := time.Since(h.ValidUntil()); left == -2 && late < kit.Margin(600*time.Millisecond) {
-				t.Errorf("%s: the key had expired %v after the hold ended", name, late)
+			if took := time.Since(asked); left == -2 && took < kit.Margin(600*time.Millisecond)/2 {
+				t.Errorf("%s: the key had expired before the hold ended; the answer took %v", name, took)
 			}
 		}
 		var lost *engine.LostError

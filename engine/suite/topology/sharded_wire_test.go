@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -114,6 +115,33 @@ func TestChangeOverToShardedMessages(t *testing.T) {
 			}
 			if d := start.Elapsed(); d > 3*time.Second {
 				t.Errorf("handed over after %v", d)
+			}
+			kit.MustUnlock(t, next)
+		})
+	}
+}
+
+// An engine with "auto" that found the cluster before it was upgraded, and one that came later, do not
+// hear each other. So each tries by itself now and then.
+func TestEnginesThatDoNotHearEachOtherTryNowAndThen(t *testing.T) {
+	t.Parallel()
+	at := kit.Clustered(redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels)))
+	for _, pair := range [][2]string{{"off", "on"}, {"on", "off"}} {
+		t.Run(pair[0]+" to "+pair[1], func(t *testing.T) {
+			t.Parallel()
+			name := "strangers " + pair[0]
+			holder, waiter := kit.Open(t, at.URL+"?sharding="+pair[0]), kit.Open(t, at.URL+"?sharding="+pair[1])
+			h := kit.MustLock(t, holder.Mutex(name), engine.Lease(time.Hour))
+			f := waiter.Mutex(name).LockAsync(kit.Ctx(t))
+			kit.Eventually(t, "it listens", func() bool { return kit.Client(waiter).Stats().ChannelsConfirmed == 1 })
+			kit.MustUnlock(t, h)
+			start := pace.Now()
+			next, err := f.Await(kit.Ctx(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := start.Elapsed(); d > machine.MissedPoll+2*time.Second {
+				t.Errorf("granted after %v", d)
 			}
 			kit.MustUnlock(t, next)
 		})

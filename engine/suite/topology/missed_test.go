@@ -1,0 +1,71 @@
+package topology
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// Plain messages of a cluster go from node to node, and one may get lost there. Here somebody deletes
+// the key and sends none, which is the same to those who wait. The lease is an hour.
+func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
+	t.Parallel()
+	for kind, lock := range map[string]func(*engine.Engine) engine.Mutex{
+		"Mutex":       func(e *engine.Engine) engine.Mutex { return e.Mutex("x") },
+		"FencedMutex": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("x").Mutex },
+		"FairMutex":   func(e *engine.Engine) engine.Mutex { return e.FairMutex("x").Mutex },
+		"Reader":      func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Reader() },
+		"Writer":      func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Writer() },
+	} {
+		for _, where := range []string{"in another process", "behind a hold of this one"} {
+			t.Run(kind+"/"+where, func(t *testing.T) {
+				t.Parallel()
+				cluster := redistest.StartCluster(t, false)
+				off := func(c *engine.Config) { c.Sharding = "off" }
+				waiter := kit.Open(t, cluster.URL(), off)
+				holder := waiter
+				if where == "in another process" {
+					holder = kit.Open(t, cluster.URL(), off)
+				}
+				held := lock(holder)
+				if kind == "Reader" {
+					held = holder.RWMutex("x").Writer()
+				}
+				h := kit.MustLock(t, held, engine.Lease(time.Hour))
+				scripts := func() (n int64) {
+					for _, s := range cluster.Nodes() {
+						n += s.CommandStats()["evalsha"]
+					}
+					return n
+				}
+				before := scripts()
+				waits := lock(waiter).LockAsync(kit.Ctx(t))
+				tries := int64(2) // the second one is that of the confirmation
+				if holder == waiter {
+					tries = 1 // it looks at the hold when it listens
+				}
+				kit.Eventually(t, "it listens, and sleeps", func() bool {
+					return kit.Client(waiter).Stats().ChannelsConfirmed == 1 && scripts() >= before+tries && waiter.Stats().InFlight == 0
+				})
+				cluster.Do("x", "DEL", "x")
+				since := pace.Now()
+				next, err := waits.Await(kit.Ctx(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := since.Elapsed(); d > machine.MissedPoll+2*time.Second {
+					t.Errorf("granted after %v", d)
+				}
+				if err := h.Err(); holder == waiter && err == nil {
+					t.Error("the hold of the same process is valid")
+				}
+				kit.MustUnlock(t, next)
+			})
+		}
+	}
+}
