@@ -238,6 +238,6 @@ func (e *Engine) logLost(h *holding, why LostReason) {
 }
 
 func (e *Engine) logUnheard(name string) {
-	e.log(slog.LevelError, "pawl: released, but this user may not publish: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
+	e.log(slog.LevelError, "pawl: released, but this user may not publish, or the cluster lacks the messages that Sharding asks for: waiters sleep until their next look (see the ACL rules in docs/operations.md)",
 		"lock", reason.Shorten(name))
 }
