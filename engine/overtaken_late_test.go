@@ -60,8 +60,8 @@ func TestAGrantThatComesLateIsLookedAt(t *testing.T) {
 // noticed. The reader is not beside that one.
 func TestAReaderBesideAFormerWriterEndsItsSuccessor(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	a, b := open(t, s.URL(), func(c *Config) { c.HandOver = time.Hour }), open(t, s.URL())
+	s, p, a := behind(t, func(c *Config) { c.HandOver = time.Hour })
+	b := open(t, s.URL())
 	rw := a.RWMutex("x")
 	var reader *Future[*Hold]
 	var writer *Hold
@@ -94,6 +94,9 @@ func TestAReaderBesideAFormerWriterEndsItsSuccessor(t *testing.T) {
 	})
 	// Only the reader listens: the channel of the writers has lingered.
 	eventually(t, "it listens alone", func() bool { return a.Stats().Waiting == 1 && a.Stats().Channels == 1 })
+	// The first look at the writer says nothing. If the reader tries by itself, its grant comes before
+	// the next one.
+	p.ReplaceReply(renewals, []byte("-BUSY Redis is busy\r\n"), 1)
 	told := make(chan error, 1)
 	reader.OnComplete(func(*Hold, error) { told <- writer.Err() })
 	if done, err := b.RWMutex("x").Writer().ForceUnlock(ctxT(t)); !done || err != nil {
