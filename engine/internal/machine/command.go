@@ -76,6 +76,7 @@ func (r *Resource) sendAcquire(a *Request, head bool) {
 	if h := a.beside(); h != nil && h.state == live {
 		c.hold = h
 		h.Root().forServer = true // the next one of its process may not have others beside it
+		h.shared = true
 	} else if h != nil {
 		a.rare.Beside = nil // it is a reader as any other from now on
 	}

@@ -33,6 +33,7 @@ type Debt struct {
 	grade  grade
 	due    bool          // to be sent now
 	moving bool          // its release was refused because the slot moves
+	shared bool          // see Tenure
 	until  clock.Instant // by then the server has forgotten the owner by itself
 	lease  time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
@@ -67,7 +68,14 @@ func (r *Resource) owe(id int64, kind uint8, g grade, lease time.Duration, until
 // oweTenure notes that the tenure of a hold which is over here may be there still.
 func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 	d := r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
-	d.minEnd = h.minEnd()
+	d.minEnd, d.shared = h.minEnd(), h.shared
+}
+
+// outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
+// others in the same hash keep it there. That is true of a writer that readers are beside, and of a reader
+// whose release is refused while the slot moves.
+func (d *Debt) outlasts() bool {
+	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving
 }
 
 func (d *Debt) wakeAt(at clock.Instant) {
@@ -176,10 +184,10 @@ func (d *Debt) Fired(now clock.Instant, fx *Effects) {
 	}
 	out := r.Cmd.carries(d) // what it does to the owner is not known
 	switch {
-	case d.due && (out || now < d.until || !r.Port.Closing() && (d.grade != certain || r.Port.Kind(d.kind).Queues)):
+	case d.due && (out || now < d.until || !r.Port.Closing() && (d.grade != certain || d.outlasts())):
 		// Nobody could be asked all that time. Nor has anybody said that the acquire will
 		// not be executed: its bytes may arrive when the network is back. And for how long a
-		// queue keeps a place depends on those before it. But a Shutdown waits for neither.
+		// queue keeps a place, or a hash an owner, depends on others. But a Shutdown waits for neither.
 		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
 	case d.due:
 		r.forgive(d)

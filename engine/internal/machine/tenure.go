@@ -22,6 +22,7 @@ type Tenure struct {
 	watchdog bool   // it is renewed: it has no fixed lease
 	asked    bool   // a release may have been executed already
 	deep     bool   // the server may count more than one: a re-entry was sent
+	shared   bool   // readers have been let in beside it: what the server has of them keeps it there, too
 	handed   uint16 // how often it was handed over; see handover.go
 
 	// validUntil is until when the server has the owner for certain: a clock.Instant.

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,65 @@ func TestAReaderLeavesNothingOfAMinHoldWhileItsSlotMoves(t *testing.T) {
 			}
 			if d := start.Elapsed(); d > 3*time.Second {
 				t.Errorf("granted %v after the move", d)
+			}
+			kit.MustUnlock(t, next)
+			at.Clean(t)
+		})
+	}
+}
+
+// The move may outlast the leases of those whose releases it refuses, while the hash has a longer one.
+// Then they are released when it has ended: nobody else would do that.
+func TestWhatIsRefusedForLongerThanItsLeaseIsReleasedWhenTheMoveEnds(t *testing.T) {
+	t.Parallel()
+	const longMove = 8 * time.Second // a lease, one more, 2 s, and some
+	for _, x := range []struct {
+		name  string
+		begin func(t *testing.T, e, other *engine.Engine, move func()) (end func())
+	}{
+		{"the last reader beside what is left of a MinHold", func(t *testing.T, e, other *engine.Engine, move func()) func() {
+			const minHold = 100 * time.Millisecond
+			w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
+			began := pace.Now()
+			r := kit.MustReenterWith(t, w.Context(kit.Ctx(t)), e.RWMutex("x").Reader())
+			kit.MustUnlock(t, w)
+			long := kit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))
+			kit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
+			move()
+			kit.MustUnlock(t, long) // in doubt: the hash keeps the hour
+			r.UnlockAsync()
+			return func() {}
+		}},
+		{"a writer with a MinHold beside a reader", func(t *testing.T, e, _ *engine.Engine, move func()) func() {
+			w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(longMove+2*time.Second))
+			r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			move()
+			w.UnlockAsync()
+			return func() { kit.MustUnlock(t, r) }
+		}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			cluster := redistest.StartCluster(t, false)
+			at := kit.Clustered(cluster)
+			e, other := at.Open(t, kit.LeaseOf(time.Second)), at.Open(t)
+			var slot int
+			var from, to *redistest.Server
+			end := x.begin(t, e, other, func() {
+				slot, from, to = leaving(t, cluster, "x")
+				if strings.HasPrefix(x.name, "the last reader") {
+					cluster.MoveSome(slot, from, to, func(key string) bool { return key == "x" })
+				}
+			})
+			kit.Pause(nil, longMove)
+			cluster.EndMove(slot, from, to)
+			end()
+			next, err := other.RWMutex("x").Writer().Lock(kit.Ctx(t))
+			if err != nil {
+				t.Fatal(err)
 			}
 			kit.MustUnlock(t, next)
 			at.Clean(t)
