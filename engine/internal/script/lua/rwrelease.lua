@@ -16,9 +16,10 @@
 -- Only the hash is declared: a second key would make every release fail with TRYAGAIN while the
 -- slot is being migrated. Then timeout keys may be elsewhere. On the node that they leave they
 -- are refused; on the other one they only seem to be absent, so EXISTS is asked with two keys,
--- which that refuses. Who is in doubt changes nothing. But nobody (see writeretire) never leaves: the
--- last reader beside nobody, in doubt whether the MinHold is over, is refused before it is released, and the
--- engine asks again. Else the lock would be taken for the lease of a reader that has gone.
+-- which that refuses (in other words since Redis 8 and Valkey 8). Who is in doubt changes nothing.
+-- But nobody (see writeretire) never leaves: the last reader beside nobody, in doubt whether the
+-- MinHold is over, is refused before it is released, and the engine asks again. Else the lock would
+-- be taken for the lease of a reader that has gone.
 --
 -- A mode alone keeps writers out, and nobody would take it away: the last one leaves with rights
 -- that it has shown. So does a writer that leaves readers behind. What comes after the owner has gone
@@ -36,7 +37,8 @@ if reads and count == 0 and field and size == 3 then -- mode, the owner, and one
     if string.find(of, ':%-%d+$') then -- nobody
       local rest = redis.pcall('PTTL', timeout(of, 1))
       if rest == -2 then rest = redis.pcall('EXISTS', key, timeout(of, 1)) end
-      if type(rest) == 'table' and string.find(rest.err, 'non local key', 1, true) then
+      local why = type(rest) == 'table' and rest.err or ''
+      if string.find(why, 'non local key', 1, true) or string.find(why, 'rehashing of the slot', 1, true) then
         return redis.error_reply('TRYAGAIN the slot is being migrated')
       end
     end
