@@ -121,3 +121,46 @@ func TestWhatIsRefusedForLongerThanItsLeaseIsReleasedWhenTheMoveEnds(t *testing.
 		})
 	}
 }
+
+// What is left of a MinHold can be taken away by its id, which State shows, although nobody can see
+// whether it is over: the reader beside it stays, and leaves later.
+func TestWhatIsLeftOfAMinHoldMayBeForcedWhileItsSlotMoves(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	at := kit.Clustered(cluster)
+	e := at.Open(t)
+	w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(100*time.Millisecond))
+	r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit.MustUnlock(t, w)
+	s, err := e.RWMutex("x").State(kit.Ctx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nobody string
+	for _, h := range s.Holders {
+		if h.ID != r.Owner() {
+			nobody = h.ID
+		}
+	}
+	kit.Eventually(t, "the MinHold is over", func() bool {
+		return cluster.Do("x", "EXISTS", "{x}:"+nobody+":rwlock_timeout:1") == int64(0)
+	})
+
+	slot := cluster.Slot("x")
+	from := cluster.AwaitOwner(slot)
+	to := cluster.Primaries()[0]
+	if to == from {
+		to = cluster.Primaries()[1]
+	}
+	cluster.BeginMove(slot, from, to)
+	if ok, err := e.RWMutex("x").Reader().ForceUnlock(kit.Ctx(t), engine.IfHolder(nobody)); err != nil || !ok {
+		t.Errorf("ForceUnlock of %q: %v, %v", nobody, ok, err)
+	}
+	kit.MustUnlock(t, r)
+	cluster.MoveKeys(slot, from, to)
+	cluster.EndMove(slot, from, to)
+	at.Clean(t)
+}

@@ -34,7 +34,7 @@ local others = size > 2
 local reads = ARGV[4] == '0'
 if reads and count == 0 and field and size == 3 then -- mode, the owner, and one more
   for _, of in ipairs(redis.pcall('HGETALL', key)) do
-    if string.find(of, ':%-%d+$') then -- nobody
+    if of ~= owner and string.find(of, ':%-%d+$') then -- nobody
       local rest = redis.pcall('PTTL', timeout(of, 1))
       if rest == -2 then rest = redis.pcall('EXISTS', key, timeout(of, 1)) end
       local why = type(rest) == 'table' and rest.err or ''
