@@ -34,7 +34,7 @@ type Port interface {
 	// having one.
 	Up(route uint64) bool
 	Trouble(route uint64) error
-	// Clustered: a message may be missed by who has subscribed. Both: channels are sharded, but
+	// Clustered: a subscriber may miss a message. Both: channels are sharded, but
 	// others of the deployment may still announce with plain messages.
 	Clustered() bool
 	Both() bool

@@ -118,8 +118,8 @@ const movingPoll = 100 * time.Millisecond
 //	hears sunsubscribe, tries
 //
 // Plain messages go from node to node, on connections that may be down, and not to a node that
-// the others have forgotten: one that was taken out, and serves its subscribers on. And who found
-// the cluster before it knew sharded messages does not hear those of one that came later.
+// the others have forgotten, which may still have subscribers. And an engine that found the cluster
+// before it had sharded messages does not hear those of an engine that came later.
 const MissedPoll = 10 * time.Second
 
 // bothPoll is the same while a deployment changes to sharded messages: processes that

@@ -30,8 +30,8 @@ func TestUnlockOfALockThatHasExpiredFails(t *testing.T) {
 }
 
 // T33: Redisson's delete() of a fair or fenced lock tells nobody. The holder is told by its next
-// renewal, and a waiter asks long before the lease would have ended. But one that waits for a
-// fenced lock in another process, and hears plain messages, has no reason to ask before then.
+// renewal, and a waiter asks long before the lease would have ended. But outside of a cluster one that
+// waits for a fenced lock in another process has no reason to ask before then.
 func TestDeletedFairOrFencedLockIsNoticed(t *testing.T) {
 	fair := func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex }
 	fenced := func(e *engine.Engine) engine.Mutex { return e.FencedMutex("L").Mutex }
