@@ -16,6 +16,8 @@ func TestTimerOfADebt(t *testing.T) {
 		until   time.Duration // likewise, until when the server may have the owner
 		out     bool          // a command of the owner is out
 		queued  bool          // it may have a place in a queue
+		shared  bool          // it is of a writer that readers are beside
+		moving  bool          // it was refused because the slot moves
 		closing bool          // nothing new is admitted
 		forgets bool
 		sends   bool
@@ -27,6 +29,9 @@ func TestTimerOfADebt(t *testing.T) {
 		"nobody has answered, its command is out":          {due: true, until: -lease, out: true, again: lease + 2*time.Second},
 		"nobody has answered, its place may be kept":       {due: true, until: -lease, queued: true, again: lease + 2*time.Second},
 		"the same, and a Shutdown waits for it":            {due: true, until: -lease, queued: true, closing: true, forgets: true},
+		"nobody has answered, readers may keep it there":   {due: true, until: -lease, shared: true, again: lease + 2*time.Second},
+		"the same, with a Shutdown that waits":             {due: true, until: -lease, shared: true, closing: true, forgets: true},
+		"it is refused while the slot moves":               {due: true, until: -lease, moving: true, again: lease + 2*time.Second},
 		"its acquire may be executed yet":                  {grade: doubtful, due: true, until: -100 * lease, again: lease + 2*time.Second},
 		"may be executed yet, and a Shutdown waits for it": {grade: doubtful, due: true, until: -lease, closing: true, forgets: true},
 		"its acquire may be executed yet, if hardly":       {grade: again, due: true, until: -100 * lease, again: lease + 2*time.Second},
@@ -45,7 +50,7 @@ func TestTimerOfADebt(t *testing.T) {
 				kind = queued
 			}
 			d := r.owe(1, kind, c.grade, lease, l.now)
-			d.due, d.until = c.due, l.now.Add(c.until)
+			d.due, d.until, d.shared, d.moving = c.due, l.now.Add(c.until), c.shared, c.moving
 			d.wakeAt(l.now.Add(c.set))
 			l.closing = c.closing
 			if c.out {

@@ -43,6 +43,9 @@ var mutants = []mutant{
 	{"internal/machine/release.go", "\tr.hold = nil\n\tif r.wait != nil {\n\t\tr.wait.Reset()\n\t}", "\tr.hold = nil", "survives: the message of its own release wakes the head as well, a moment later"},
 	{"internal/machine/release.go", "(o.Verdict == Answered || o.Verdict == WrongType) && h.asked", "o.Verdict == Answered && h.asked", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Debts.
+	{"internal/machine/debt.go", "Queues || d.shared ||", "Queues ||", "rare: readers beside a writer keep it in the hash, however long nobody can be asked"},
+	{"internal/machine/debt.go", "|| d.shared || d.moving\n", "|| d.shared\n", "rare: what is refused while a slot moves is asked for again when that is over"},
+	{"internal/machine/command.go", "\t\th.shared = true\n", "", "rare: the same, noted when the reader is asked for"},
 	{"internal/machine/debt.go", "d.due, d.lease = r, id, kind, g, true, lease", "d.due, d.lease = r, id, kind, g, false, lease", "a debt is paid at once"},
 	{"internal/machine/debt.go", "\tif o.Verdict == Unknown || o.Verdict == Busy {\n\t\treturn // still due", "\tif false {\n\t\treturn // still due", "a debt that is not answered is not paid"},
 	{"internal/machine/debt.go", "\tcase d.grade == certain || r.Port.Closing():", "\tcase true:", "a burned owner may come to life after the first release"},
