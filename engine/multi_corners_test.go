@@ -135,7 +135,7 @@ func TestCloseOfOneEngineEndsAMultiLockThatWaitsOnAnother(t *testing.T) {
 // One was refused, another has no answer yet when the context ends: the error has both.
 func TestMultiLockErrorHasWhatEndedTheWaiting(t *testing.T) {
 	t.Parallel()
-	s2, p, away := behind(t)
+	s2, p, away := behind(t, func(c *Config) { c.CommandTimeout = limit }) // nobody gives that up first
 	s1 := server(t)
 	e, holder := open(t, s1.URL()), open(t, s1.URL())
 	h := mustLock(t, holder.Mutex("x"))
