@@ -3,6 +3,9 @@ package machine
 import (
 	"errors"
 	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // besideLab has a writer, and a reader that is asked for beside it and whose command is out.
@@ -107,5 +110,55 @@ func TestTheDebtOfAWriterThatReadersAreBesideOutlastsItsLease(t *testing.T) {
 	alone.oweTenure(&c.hold.Hold, l.now)
 	if alone.debts.outlasts() {
 		t.Error("that of a lock alone outlasts its lease")
+	}
+}
+
+// A Shutdown waits for a writer as long as what its readers were given may keep it: by each of their
+// commands, before the writer was lost or after it.
+func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {
+	t.Parallel()
+	const long = clock.Instant(time.Hour)
+	for name, step := range map[string]func(l *lab, cell *Resource){
+		"asked for": func(*lab, *Resource) {},
+		"granted": func(l *lab, cell *Resource) {
+			l.now += long
+			l.reply(cell, Outcome{})
+		},
+		"re-entered or extended": func(l *lab, cell *Resource) {
+			l.reply(cell, Outcome{})
+			l.now += long
+			cell.raised(cell.hold.ID, l.now.Add(l.cfg.Lease))
+		},
+		"lost, and extended": func(l *lab, cell *Resource) {
+			l.reply(cell, Outcome{})
+			id := cell.hold.ID
+			l.does(func(fx *Effects) { cell.lose(cell.hold, NotRenewed, fx) })
+			l.now += long
+			cell.raised(id, l.now.Add(l.cfg.Lease))
+		},
+		"renewed": func(l *lab, cell *Resource) {
+			l.reply(cell, Outcome{})
+			for range 200 { // a lease has three
+				l.now = l.now.Add(l.cfg.Lease / 2)
+				l.does(func(fx *Effects) {
+					cell.hold.Tenure.Renewal(l.now, fx)
+					cell.hold.Tenure.Renewed(l.now, l.now, l.cfg.Lease, 0, fx)
+				})
+			}
+		},
+	} {
+		for _, before := range []bool{false, true} {
+			l, writers, writer, cell, _ := besideLab(t, false)
+			if before {
+				writers.oweTenure(&writer.Hold, l.now)
+				step(l, cell)
+			} else {
+				step(l, cell)
+				writers.oweTenure(&writer.Hold, l.now-long) // its own lease was over long ago
+			}
+			if until := writers.debts.until; until < l.now.Add(l.cfg.Lease) {
+				t.Errorf("%s, lost before %v: it stands %v less than the reader", name, before, l.now.Add(l.cfg.Lease).Sub(until))
+			}
+		}
 	}
 }

@@ -77,6 +77,7 @@ func (r *Resource) sendAcquire(a *Request, head bool) {
 		c.hold = h
 		h.Root().forServer = true // the next one of its process may not have others beside it
 		h.shared = true
+		r.keepsWriter(r.Port.Now().Add(c.Span))
 	} else if h != nil {
 		a.rare.Beside = nil // it is a reader as any other from now on
 	}
@@ -228,6 +229,9 @@ func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
 	}
 	if (c.What == Reentering || c.What == Extending) && o.Verdict != Busy {
 		r.raised(c.ID, o.Now.Add(c.Span))
+	}
+	if c.Beside() != nil {
+		r.keepsWriter(o.Now.Add(c.Span))
 	}
 	r.batchReplied(c, o)
 	switch c.What {

@@ -69,6 +69,28 @@ func (r *Resource) owe(id int64, kind uint8, g grade, lease time.Duration, until
 func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 	d := r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
 	d.minEnd, d.shared = h.minEnd(), h.shared
+	if h.extra != nil {
+		d.stands(h.extra.sharedUntil)
+	}
+}
+
+// keepsWriter notes that a reader of the name, which is beside a writer, may be on the server until then.
+// A writer has no lease of its own: whoever is in the hash keeps it there. So a Shutdown waits as long
+// for its release; see Fired.
+func (r *Resource) keepsWriter(until clock.Instant) {
+	w := r.Port.Ahead(r)
+	if w == nil {
+		return
+	}
+	if h := w.hold; h != nil && h.shared {
+		x := h.more()
+		x.sharedUntil = max(x.sharedUntil, until)
+	}
+	for d := w.debts; d != nil; d = d.next {
+		if d.shared {
+			d.stands(until)
+		}
+	}
 }
 
 // outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
@@ -109,13 +131,19 @@ func (d *Debt) stands(until clock.Instant) {
 // raised notes that a command other than acquire may have given an owner until then on
 // the server. Its hold may have been lost while the command was out.
 func (r *Resource) raised(id int64, until clock.Instant) {
+	shared := false
 	if h := r.hold; h != nil && h.ID == id {
 		h.serverUntil = max(h.serverUntil, until)
+		shared = h.shared
 	}
 	for d := r.debts; d != nil; d = d.next {
 		if d.ID == id {
 			d.stands(until)
+			shared = shared || d.shared
 		}
+	}
+	if shared {
+		r.keepsWriter(until)
 	}
 }
 
@@ -187,7 +215,8 @@ func (d *Debt) Fired(now clock.Instant, fx *Effects) {
 	case d.due && (out || now < d.until || !r.Port.Closing() && (d.grade != certain || d.outlasts())):
 		// Nobody could be asked all that time. Nor has anybody said that the acquire will
 		// not be executed: its bytes may arrive when the network is back. And for how long a
-		// queue keeps a place, or a hash an owner, depends on others. But a Shutdown waits for neither.
+		// queue keeps a place, or a hash an owner, depends on others. A Shutdown waits no longer than that
+		// may be, as far as is known here.
 		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
 	case d.due:
 		r.forgive(d)

@@ -58,6 +58,7 @@ const (
 // holdExtra is what most holds never need.
 type holdExtra struct {
 	maxEnd, minEnd clock.Instant
+	sharedUntil    clock.Instant        // of a writer: the readers beside it may keep it until then
 	there          clock.Instant        // if ofQuorum: the server had the hold at that time, or later
 	children       queue.List[*Request] // re-entries that wait for their turn
 	extend         *Extend

@@ -22,7 +22,7 @@ type Tenure struct {
 	watchdog bool   // it is renewed: it has no fixed lease
 	asked    bool   // a release may have been executed already
 	deep     bool   // the server may count more than one: a re-entry was sent
-	shared   bool   // readers have been let in beside it: what the server has of them keeps it there, too
+	shared   bool   // a writer that readers have been let in beside, or such a reader: see keepsWriter
 	handed   uint16 // how often it was handed over; see handover.go
 
 	// validUntil is until when the server has the owner for certain: a clock.Instant.
@@ -36,7 +36,7 @@ type Tenure struct {
 // begin sets up the tenure of a grant to a.
 func (t *Tenure) begin(r *Resource, a *Request, id int64, now clock.Instant) {
 	t.Res, t.ID, t.Want, t.Kind = r, id, a.Want, a.Kind
-	t.watchdog = a.Lease == 0
+	t.watchdog, t.shared = a.Lease == 0, a.beside() != nil
 	t.serverUntil = now.Add(a.firstLease())
 }
 
@@ -73,6 +73,9 @@ func (t *Tenure) Renewal(now clock.Instant, fx *Effects) (lease time.Duration, o
 		lease = min(lease, x.maxEnd.Sub(now)+cfg.Margin(lease))
 	}
 	t.serverUntil = max(t.serverUntil, now.Add(lease))
+	if t.shared {
+		t.Res.keepsWriter(t.serverUntil)
+	}
 	return lease, true
 }
 
