@@ -33,7 +33,7 @@ type Debt struct {
 	grade  grade
 	due    bool          // to be sent now
 	moving bool          // its release was refused because the slot moves
-	shared bool          // see Tenure
+	shared bool          // others may keep it in the hash: see outlasts
 	until  clock.Instant // by then the server has forgotten the owner by itself
 	lease  time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
@@ -68,7 +68,7 @@ func (r *Resource) owe(id int64, kind uint8, g grade, lease time.Duration, until
 // oweTenure notes that the tenure of a hold which is over here may be there still.
 func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 	d := r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
-	d.minEnd, d.shared = h.minEnd(), h.shared
+	d.minEnd, d.shared = h.minEnd(), h.shared || h.moving // as if the debt's own release had been refused
 	if h.extra != nil {
 		d.stands(h.extra.sharedUntil)
 	}

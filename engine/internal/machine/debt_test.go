@@ -68,3 +68,22 @@ func TestTimerOfADebt(t *testing.T) {
 		})
 	}
 }
+
+// The release of a hold was refused while its slot moves, and then nobody could be asked until its lease
+// was over. What it owes is asked for however late: others may have kept it in the hash.
+func TestTheDebtOfAReleaseThatWasRefusedInAMoveOutlastsItsLease(t *testing.T) {
+	t.Parallel()
+	for _, moving := range []bool{false, true} {
+		l := newLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		l.unlock(c.hold)
+		l.reply(r, Outcome{Verdict: Busy, Moving: moving})
+		var fx Effects
+		c.hold.giveUpRelease(&fx)
+		if r.debts == nil || r.debts.outlasts() != moving {
+			t.Errorf("moving %v: %+v", moving, r.debts)
+		}
+	}
+}

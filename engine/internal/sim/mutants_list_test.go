@@ -51,6 +51,7 @@ var mutants = []mutant{
 	{"internal/machine/debt.go", "\tif shared {\n\t\tr.keepsWriter(until)\n\t}\n", "", "rare: the same, of a reader that is extended"},
 	{"internal/machine/tenure.go", "\tif t.shared {\n\t\tt.Res.keepsWriter(t.serverUntil)\n\t}\n", "", "rare: the same, of one that is renewed"},
 	{"internal/machine/command.go", "\t\tr.keepsWriter(o.Now.Add(c.Span))\n", "", "rare: the same, of one whose answer came late"},
+	{"internal/machine/debt.go", "h.shared || h.moving", "h.shared", "rare: the same, if its release was refused, and then nobody could be asked"},
 	{"internal/machine/debt.go", "d.due, d.lease = r, id, kind, g, true, lease", "d.due, d.lease = r, id, kind, g, false, lease", "a debt is paid at once"},
 	{"internal/machine/debt.go", "\tif o.Verdict == Unknown || o.Verdict == Busy {\n\t\treturn // still due", "\tif false {\n\t\treturn // still due", "a debt that is not answered is not paid"},
 	{"internal/machine/debt.go", "\tcase d.grade == certain || r.Port.Closing():", "\tcase true:", "a burned owner may come to life after the first release"},

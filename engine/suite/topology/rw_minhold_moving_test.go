@@ -133,6 +133,49 @@ func TestWhatIsRefusedForLongerThanItsLeaseIsReleasedWhenTheMoveEnds(t *testing.
 	}
 }
 
+// The release of the last reader beside a MinHold is refused while the slot moves, and then nobody answers
+// until the reader's lease is over, and longer. It is released when they do.
+func TestWhatIsRefusedIsReleasedHoweverLongNobodyAnswersThen(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t, false)
+	at := kit.Clustered(cluster)
+	e, other := at.Open(t, kit.LeaseOf(time.Second)), at.Open(t)
+	const minHold = 100 * time.Millisecond
+	w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
+	began := pace.Now()
+	r := kit.MustReenterWith(t, w.Context(kit.Ctx(t)), e.RWMutex("x").Reader())
+	kit.MustUnlock(t, w)
+	long := kit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))
+	kit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
+	slot, from, to := leaving(t, cluster, "x")
+	cluster.MoveSome(slot, from, to, func(key string) bool { return key == "x" })
+	kit.MustUnlock(t, long) // in doubt: the hash keeps the hour
+	nodes := cluster.Primaries()
+	refused := func() (n int64) {
+		for _, s := range nodes {
+			n += s.CommandStats()["evalsha"]
+		}
+		return n
+	}
+	before := refused()
+	r.UnlockAsync()
+	kit.Eventually(t, "it is refused", func() bool { return refused() > before+1 }) // and asked again
+	for _, s := range nodes {
+		s.Stop()
+	}
+	kit.Pause(nil, 11*time.Second) // a lease, one more, 2 s, a command's time, and some
+	for _, s := range nodes {
+		s.Cont()
+	}
+	kit.Pause(nil, time.Second) // what lies in the nodes' sockets is refused, too
+	cluster.EndMove(slot, from, to)
+	next, err := other.RWMutex("x").Writer().Lock(kit.Ctx(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit.MustUnlock(t, next) // a timeout key of the hour may be left
+}
+
 // What is left of a MinHold can be taken away by its id, which State shows, although nobody can see
 // whether it is over: the reader beside it stays, and leaves later.
 func TestWhatIsLeftOfAMinHoldMayBeForcedWhileItsSlotMoves(t *testing.T) {
