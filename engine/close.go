@@ -51,7 +51,8 @@ func (e *Engine) Close() error {
 // until every hold has been unlocked or ctx ends, and then closes the engine. Meanwhile you
 // can unlock, release permits, extend a hold, and count a latch down. Everything else
 // returns ErrClosed: re-entries and Downgrade, State and ForceUnlock, Available and
-// Await, too. If ctx ends first, the holds that are left end as with Close, and the error has the context's
+// Await, too. What was lost while a server was out of reach it waits for as well, as long as that may have it: for
+// the lease, or for those of the readers beside a writer. If ctx ends first, the holds that are left end as with Close, and the error has the context's
 // cause and Is ErrClosed, or what Close returns if that fails. With a nil ctx it does nothing and returns ErrInvalid.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if ctx == nil {

@@ -94,8 +94,8 @@ func (r *Resource) keepsWriter(until clock.Instant) {
 }
 
 // outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
-// others in the same hash keep it there. That is true of a writer that readers are beside, and of a reader
-// whose release is refused while the slot moves.
+// others in the same hash may keep it there: it is a writer that readers are beside, or such a reader, or its
+// release was refused while the slot moves.
 func (d *Debt) outlasts() bool {
 	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving
 }
