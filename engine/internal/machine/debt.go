@@ -75,7 +75,7 @@ func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 }
 
 // keepsWriter notes that a reader of the name, which is beside a writer, may be on the server until then.
-// A writer has no lease of its own: whoever is in the hash keeps it there. So a Shutdown waits as long
+// A writer has no lease of its own: a reader in the hash keeps it there. So a Shutdown waits as long
 // for its release; see Fired.
 func (r *Resource) keepsWriter(until clock.Instant) {
 	w := r.Port.Ahead(r)

@@ -43,13 +43,7 @@ func TestAReaderLeavesNothingOfAMinHoldWhileItsSlotMoves(t *testing.T) {
 			kit.MustUnlock(t, w)
 			kit.Eventually(t, "the MinHold is over", func() bool { return began.Elapsed() > 2*minHold })
 
-			slot := cluster.Slot("x")
-			from := cluster.AwaitOwner(slot)
-			to := cluster.Primaries()[0]
-			if to == from {
-				to = cluster.Primaries()[1]
-			}
-			cluster.BeginMove(slot, from, to)
+			slot, from, to := leaving(t, cluster, "x")
 			if x.moved {
 				cluster.MoveKeys(slot, from, to)
 			}
@@ -203,13 +197,7 @@ func TestWhatIsLeftOfAMinHoldMayBeForcedWhileItsSlotMoves(t *testing.T) {
 		return cluster.Do("x", "EXISTS", "{x}:"+nobody+":rwlock_timeout:1") == int64(0)
 	})
 
-	slot := cluster.Slot("x")
-	from := cluster.AwaitOwner(slot)
-	to := cluster.Primaries()[0]
-	if to == from {
-		to = cluster.Primaries()[1]
-	}
-	cluster.BeginMove(slot, from, to)
+	slot, from, to := leaving(t, cluster, "x")
 	if ok, err := e.RWMutex("x").Reader().ForceUnlock(kit.Ctx(t), engine.IfHolder(nobody)); err != nil || !ok {
 		t.Errorf("ForceUnlock of %q: %v, %v", nobody, ok, err)
 	}
