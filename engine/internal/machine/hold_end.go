@@ -55,11 +55,11 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 	if why == GoneOnServer || why == TakenOnServer {
 		r.stir(fx)
 	}
-	// Of several permits only some may be gone. Where there is a queue, the owner may be in it
-	// again: a replica was promoted that has not heard of the grant.
-	kind := r.Port.Kind(h.Kind)
-	more := kind.Shared && byte(h.ID) != 0 || kind.Queues
-	if why != TakenOnServer && (why != GoneOnServer || more) {
+	// One that is gone is released, too: its release tells the waiters of other processes that the lock
+	// was removed. Of several permits only some may be gone; one that is gone is nobody's news. Where there is a
+	// queue, the owner may be in it again: a replica was promoted that has not heard of the grant.
+	onePermit := r.Port.Kind(h.Kind).Shared && byte(h.ID) == 0
+	if why != TakenOnServer && (why != GoneOnServer || !onePermit) {
 		r.oweTenure(h, max(h.serverUntil, now))
 	}
 }

@@ -238,7 +238,7 @@ var mutants = []mutant{
 	{"internal/kind/permit.go", "Shared: true, ", "", "those who hold permits are in nobody's way"},
 	{"internal/machine/acquire.go", "\t\th.Res = r.Port.Apart(r, c.Kind)\n", "", "a grant of permits leaves the queue"},
 	{"internal/machine/place.go", "return id | int64(a.Permits)", "return id", "an owner's number says how many permits it has"},
-	{"internal/machine/hold_end.go", "kind.Shared && byte(h.ID) != 0 || kind.Queues", "kind.Queues", "if one of several permits is gone, the others are given back"},
+	{"internal/machine/hold_end.go", ".Shared && byte(h.ID) == 0", ".Shared", "if one of several permits is gone, the others are given back"},
 	{"internal/machine/wait.go", "\t\td = min(d, MissedPoll/2+r.Port.Draw(MissedPoll/2))\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
 	{"internal/script/permit.go", "\t\tid[7] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},

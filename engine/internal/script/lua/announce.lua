@@ -14,3 +14,9 @@ local function announce(verb, channel, message) -- how many hear it, and whether
   return heard, refused
 end
 
+-- tellOfRemoval is for who had nothing to release. If the lock is free, it was removed without a message (DEL,
+-- FLUSHALL, a failover). Those who wait elsewhere sleep until the lease that they were told of: now they ask.
+local function tellOfRemoval(verb, channel, message)
+  if redis.pcall('PTTL', KEYS[1]) == -2 then announce(verb, channel, message) end
+end
+

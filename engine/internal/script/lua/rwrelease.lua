@@ -32,6 +32,7 @@ local function timeout(of, i) return ARGV[3] .. ':' .. of .. ':rwlock_timeout:' 
 local size = redis.call('HLEN', key) -- who may not is refused before anything is given back
 local others = size > 2
 local reads = ARGV[4] == '0'
+local messages = reads and {'0'} or {'1', '00'}
 if reads and count == 0 and field and size == 3 then -- mode, the owner, and one more
   for _, of in ipairs(redis.pcall('HGETALL', key)) do
     if of ~= owner and string.find(of, ':%-%d+$') then -- nobody
@@ -55,6 +56,7 @@ if count > 0 then
 elseif redis.call('HDEL', key, owner) == 0 then
   local i = 1 -- Redisson's forceUnlock leaves the timeout keys of readers
   while reads and redis.pcall('DEL', timeout(owner, i)) == 1 do i = i + 1 end
+  for _, message in ipairs(messages) do tellOfRemoval(ARGV[6], ARGV[5], message) end
   return -3
 end
 if reads then
@@ -93,7 +95,7 @@ end
 
 local code = 1
 if not tell then return code end
-for _, message in ipairs(reads and {'0'} or {'1', '00'}) do
+for _, message in ipairs(messages) do
   local _, refused = announce(ARGV[6], ARGV[5], message)
   if refused then code = 2 end
 end

@@ -127,6 +127,13 @@ func (v *Keyspace) Has(key, owner string) bool {
 // announce publishes that a lock is free.
 func (v *Keyspace) announce(channel, verb string) (heard int) { return v.say(channel, verb, "0") }
 
+// tellOfRemoval publishes it if it is, because somebody has removed the lock without a message.
+func (v *Keyspace) tellOfRemoval(key, channel, verb string) {
+	if v.Left(key) == -2 {
+		v.announce(channel, verb)
+	}
+}
+
 // say publishes a message, unless the call has no verb for that.
 func (v *Keyspace) say(channel, verb, message string) (heard int) {
 	if verb != "" && v.Published != nil {

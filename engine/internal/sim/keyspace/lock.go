@@ -50,6 +50,7 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	script.Release: func(v *Keyspace, key string, args []string) int64 {
 		owner, channel, verb := args[0], args[1], args[2]
 		if !v.Remove(key, owner) {
+			v.tellOfRemoval(key, channel, verb)
 			return script.NotThere
 		}
 		v.announce(channel, verb)
@@ -58,6 +59,7 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	script.Retire: func(v *Keyspace, key string, args []string) int64 {
 		owner, rest, nobody, channel, verb := args[0], Number(args[1]), args[2], args[3], args[4]
 		if !v.Has(key, owner) {
+			v.tellOfRemoval(key, channel, verb)
 			return script.NotThere
 		}
 		v.ExpireIn(key, rest)
@@ -152,8 +154,11 @@ func (v *Keyspace) several(key string, args []string, dst []byte) []byte {
 		taken = scripts[script.Acquire](v, key, []string{lease, taker})
 		codes = append(codes, taken)
 	}
-	if freed && taken != script.Granted {
+	switch {
+	case freed && taken != script.Granted:
 		v.announce(channel, verb)
+	case !freed && taker == "":
+		v.tellOfRemoval(key, channel, verb)
 	}
 	dst = fmt.Appendf(dst, "*%d\r\n", len(codes))
 	for _, code := range codes {

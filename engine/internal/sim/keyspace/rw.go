@@ -55,6 +55,9 @@ var rwScripts = map[*script.Script]func(v *Keyspace, keys, args []string) int64{
 			for i := int64(1); reads && count == 0 && v.Get(timeoutKey(base, owner, i)) != nil; i++ {
 				delete(v.Keys, timeoutKey(base, owner, i))
 			}
+			if count == 0 {
+				v.tellOfRemoval(key, channel, verb)
+			}
 			return script.NotThere
 		}
 		had, _ := strconv.ParseInt(v.Get(key).Fields[owner], 10, 64)
