@@ -87,3 +87,28 @@ func TestTheDebtOfAReleaseThatWasRefusedInAMoveOutlastsItsLease(t *testing.T) {
 		}
 	}
 }
+
+// The server does not have the owner any more, and a release says so to the waiters of other
+// processes. If another has the lock by now, that one's release will.
+func TestAHoldThatIsGoneIsReleased(t *testing.T) {
+	t.Parallel()
+	for why, want := range map[Loss]What{GoneOnServer: Settling, TakenOnServer: Nothing} {
+		l := newLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		l.does(func(fx *Effects) {
+			c.hold.Tenure.Gone(why, fx)
+			r.GoOn(fx)
+		})
+		if l.is(r, want); want == Settling && r.Cmd.ID != c.hold.ID {
+			t.Errorf("it settles %d", r.Cmd.ID)
+		}
+		if want == Settling {
+			l.reply(r, Outcome{Answer: Missing})
+		}
+		if l.is(r, Nothing); r.debts != nil {
+			t.Errorf("%v: a debt is left", why)
+		}
+	}
+}

@@ -264,4 +264,5 @@ var mutants = []mutant{
 	{"internal/machine/tenure.go", "\t\treturn r.untold.Root()\n", "\t\treturn nil\n", "rare: also those that are ending already"},
 	{"internal/tally/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/tally/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
+	{"internal/machine/hold_end.go", "why != GoneOnServer || !onePermit", "why != GoneOnServer && !onePermit", "rare: a hold that is gone is released, so that those who wait elsewhere hear of it"},
 }
