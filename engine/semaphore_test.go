@@ -267,27 +267,29 @@ func TestTheNextMayWantLess(t *testing.T) {
 
 func TestAcquireGivesUp(t *testing.T) {
 	t.Parallel()
-	srv := server(t)
-	e := open(t, srv.URL())
-	s := e.Semaphore("s")
-	_, err := s.Acquire(ctxT(t), 1, Wait(2*time.Second))
-	var not *NotAcquiredError
-	if !errors.Is(err, ErrHeld) || !errors.As(err, &not) || not.Name != "s" || err.Error() != `engine: semaphore "s" not acquired: Wait is over: held by another` {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Second, errors.New("no patience"))
-	defer cancel()
-	if _, err := s.Acquire(ctx, 1); !errors.Is(err, ErrHeld) || !hasText(err, "no patience") {
-		t.Error(err)
-	}
-	ctx, cancel = context.WithCancel(context.Background())
-	f := s.AcquireAsync(ctx, 1)
-	eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
-	cancel()
-	if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	cleanButMarks(t, srv, e)
+	steady(t, func(t testing.TB) { // the server must have answered before the time is over
+		srv := server(t)
+		e := open(t, srv.URL())
+		s := e.Semaphore("s")
+		_, err := s.Acquire(ctxT(t), 1, Wait(2*time.Second))
+		var not *NotAcquiredError
+		if !errors.Is(err, ErrHeld) || !errors.As(err, &not) || not.Name != "s" || err.Error() != `engine: semaphore "s" not acquired: Wait is over: held by another` {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeoutCause(context.Background(), 2*time.Second, errors.New("no patience"))
+		defer cancel()
+		if _, err := s.Acquire(ctx, 1); !errors.Is(err, ErrHeld) || !hasText(err, "no patience") {
+			t.Error(err)
+		}
+		ctx, cancel = context.WithCancel(context.Background())
+		f := s.AcquireAsync(ctx, 1)
+		eventually(t, "it waits", func() bool { return e.Stats().Channels == 1 })
+		cancel()
+		if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrNotAcquired) || !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		cleanButMarks(t, srv, e)
+	})
 }
 
 // Many goroutines of several processes share one permit, and then a few.
