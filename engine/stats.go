@@ -27,8 +27,8 @@ type Stats struct {
 	// passed on by a command:
 	// see Config.HandOver.
 	HandedOver uint64
-	// Compensations counts releases of owners that nobody wanted. Burned counts those
-	// of them whose acquire had an unknown outcome.
+	// Compensations counts releases of owners that nobody wanted, and of holds that were lost.
+	// Burned counts those of them whose acquire had an unknown outcome.
 	Compensations, Burned uint64
 	// UnknownOutcomes counts calls of Unlock that were told ErrOutcomeUnknown, and commands of
 	// semaphores and latches that were given up without an answer.

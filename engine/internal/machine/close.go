@@ -3,13 +3,12 @@ package machine
 import "github.com/pawl-lock/pawl/engine/internal/reason"
 
 // StopWaiting ends every request that waits, and what would only keep a name in the table
-// that nobody uses any more: a subscription that lingers, a debt that was paid once and is
-// to be paid again after a lease.
+// that nobody uses any more: a subscription that lingers, debts that are idle.
 func (r *Resource) StopWaiting(fx *Effects) {
 	r.wait.stopLingering()
 	for d := r.debts; d != nil; {
 		next := d.next
-		if !d.due {
+		if d.idle() {
 			r.forgive(d)
 		}
 		d = next

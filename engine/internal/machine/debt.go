@@ -34,6 +34,7 @@ type Debt struct {
 	due    bool          // to be sent now
 	moving bool          // its release was refused because the slot moves
 	shared bool          // others may keep it in the hash: see outlasts
+	notice notice        // the server does not have the owner
 	until  clock.Instant // by then the server has forgotten the owner by itself
 	lease  time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
@@ -49,6 +50,18 @@ const (
 	certain  grade = iota // the next answered release pays it
 	again                 // once more after a lease
 	doubtful              // once more after a second, then after a lease
+)
+
+// notice says of a debt whether it is only a message. The server has said that it does not have the owner:
+// somebody removed the lock, and perhaps told nobody. A release that finds the lock free tells of it,
+// for others sleep until the lease that they were told of ends, which may be hours away. Nobody else's
+// lock depends on it, so an engine that closes does not wait for a server that does not answer.
+type notice uint8
+
+const (
+	noNotice notice = iota
+	unsaid
+	refused // an attempt had no answer, or was refused
 )
 
 // owe notes a debt: an owner that the server may have until then, as far as is known.
@@ -74,6 +87,18 @@ func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 	}
 }
 
+// oweNotice notes that the waiters of other processes are to be told that the server does not have the
+// tenure of a hold.
+func (r *Resource) oweNotice(h *Hold) {
+	r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, r.Port.Now()).notice = unsaid
+}
+
+// idle reports whether a debt would only keep a closing engine: it was paid once, and is to be paid again after
+// a lease, or it is a notice that the server does not take.
+func (d *Debt) idle() bool {
+	return !d.due || d.notice == refused || d.notice == unsaid && !d.Res.Port.Up(d.Res.Route)
+}
+
 // keepsWriter notes that a reader of the name, which is beside a writer, may be on the server until then.
 // A writer has no lease of its own: a reader in the hash keeps it there. So a Shutdown waits as long
 // for its release; see Fired.
@@ -95,9 +120,9 @@ func (r *Resource) keepsWriter(until clock.Instant) {
 
 // outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
 // others in the same hash may keep it there: it is a writer that readers are beside, or such a reader, or its
-// release was refused while the slot moves.
+// release was refused while the slot moves. A notice is not about the owner.
 func (d *Debt) outlasts() bool {
-	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving
+	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving || d.notice != noNotice
 }
 
 func (d *Debt) wakeAt(at clock.Instant) {
@@ -157,8 +182,13 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 		r.Port.Refused(*o)
 	}
 	d.moving = d.moving || o.Moving && o.Verdict == Busy
-	if o.Verdict == Unknown || o.Verdict == Busy {
-		return // still due
+	if o.Verdict == Unknown || o.Verdict == Busy { // still due
+		if d.notice != noNotice {
+			if d.notice = refused; r.Port.Closing() {
+				r.forgive(d)
+			}
+		}
+		return
 	}
 	// Answered, whatever the answer: the server has dealt with this owner. (An
 	// error that is no refusal will not change by asking again.)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"testing"
 	"time"
 )
@@ -84,6 +85,71 @@ func TestTheDebtOfAReleaseThatWasRefusedInAMoveOutlastsItsLease(t *testing.T) {
 		c.hold.giveUpRelease(&fx)
 		if r.debts == nil || r.debts.outlasts() != moving {
 			t.Errorf("moving %v: %+v", moving, r.debts)
+		}
+	}
+}
+
+// A hold whose lock was granted to another request may be there still: its owner is released, once.
+func TestAHoldThatIsOvertakenIsReleasedOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	l.does(func(fx *Effects) { c.hold.Tenure.Overtaken(fx) })
+	if n := l.count.Compensations; n != 1 || r.View().Debts != 1 || r.Cmd.Also != nil {
+		t.Errorf("%d compensations, %d debts, %+v", n, r.View().Debts, r.Cmd)
+	}
+	if until := l.now.Add(l.cfg.Lease); r.debts.until < until {
+		t.Errorf("the owner is forgotten after %v, and may be there for longer", r.debts.until.Sub(l.now))
+	}
+}
+
+// A notice is sent until somebody answers. Only an engine that closes does not wait for a server that
+// cannot be reached, or refuses it.
+func TestANoticeOutlastsAnOutageButNotAShutdown(t *testing.T) {
+	t.Parallel()
+	busy := Outcome{Verdict: Busy, Err: errors.New("NOREPLICAS")}
+	for _, x := range []struct {
+		what    string
+		happens func(l *lab, r *Resource)
+		left    bool
+	}{
+		{"refused for an hour", func(l *lab, r *Resource) {
+			l.reply(r, busy)
+			l.now = l.now.Add(time.Hour)
+			l.does(func(fx *Effects) { r.debts.Fired(l.now, fx) })
+		}, true},
+		{"refused, and then a Shutdown", func(l *lab, r *Resource) {
+			l.reply(r, busy)
+			l.closing = true
+			l.does(r.StopWaiting)
+		}, false},
+		{"no answer in a Shutdown", func(l *lab, r *Resource) {
+			l.closing = true
+			l.does(r.StopWaiting)
+			l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("cut")})
+		}, false},
+		{"a Shutdown while the server is away", func(l *lab, r *Resource) {
+			l.closing, l.down = true, true
+			l.does(r.StopWaiting)
+		}, false},
+		{"a Shutdown", func(l *lab, r *Resource) {
+			l.closing = true
+			l.does(r.StopWaiting)
+		}, true},
+	} {
+		l := newLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		c.hold.serverUntil = l.now.Add(24 * time.Hour)
+		l.does(func(fx *Effects) {
+			c.hold.Tenure.Gone(GoneOnServer, fx)
+			r.GoOn(fx)
+		})
+		if x.happens(l, r); (r.debts != nil) != x.left {
+			t.Errorf("%s: it is there: %v, want %v", x.what, r.debts != nil, x.left)
 		}
 	}
 }

@@ -211,6 +211,7 @@ func (r *Resource) passReplied(c *Command, o *Outcome, fx *Effects) {
 	case o.Verdict == Answered:
 		if open {
 			r.notThere(h, GoneOnServer, fx)
+			r.oweNotice(h) // a pass tells nobody
 		}
 	default:
 		h.forServer = true

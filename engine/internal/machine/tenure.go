@@ -138,10 +138,7 @@ func (t *Tenure) Overtaken(fx *Effects) {
 	}
 	r := t.Res
 	if h.renewable(r.Port.Now(), fx) {
-		r.lose(h, GoneOnServer, fx)
-		if !r.Port.Kind(t.Kind).Queues { // else it is owed
-			r.oweTenure(h, max(t.serverUntil, r.Port.Now()))
-		}
+		r.loseAs(h, GoneOnServer, false, fx)
 		r.goOnAfter(fx)
 	}
 }

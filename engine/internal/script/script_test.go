@@ -189,11 +189,11 @@ func TestDecisionTableEveryCell(t *testing.T) {
 			"absent": {Granted, "1", 900, 1000, 0}, "me": {Granted, "1", 4000, 5000, 0}, "others": same(anyTTL, ""),
 		}},
 		{"force any", force(""), map[string]after{
-			"absent": free(0, 0), "me": free(Done, 1), "me and others": free(Done, 1),
+			"absent": free(0, 1), "me": free(Done, 1), "me and others": free(Done, 1),
 			"others": free(Done, 1), "others, no expiry": free(Done, 1),
 		}},
 		{"force me", force(me.String()), map[string]after{
-			"absent": free(0, 0), "me": free(Done, 1), "me and others": free(Done, 1),
+			"absent": free(0, 1), "me": free(Done, 1), "me and others": free(Done, 1),
 			"others": same(0, ""), "others, no expiry": noTTL(0, ""),
 		}},
 	}

@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{"internal/machine/release.go", "(o.Verdict == Answered || o.Verdict == WrongType) && h.asked", "o.Verdict == Answered && h.asked", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Debts.
 	{"internal/machine/debt.go", "Queues || d.shared ||", "Queues ||", "rare: readers beside a writer keep it in the hash, however long nobody can be asked"},
-	{"internal/machine/debt.go", "|| d.shared || d.moving\n", "|| d.shared\n", "rare: what is refused while a slot moves is asked for again when that is over"},
+	{"internal/machine/debt.go", "|| d.shared || d.moving ||", "|| d.shared ||", "rare: what is refused while a slot moves is asked for again when that is over"},
 	{"internal/machine/command.go", "\t\th.shared = true\n", "", "rare: the same, noted when the reader is asked for"},
 	{"internal/machine/debt.go", "\t\td.stands(h.extra.sharedUntil)\n", "", "rare: a Shutdown waits for a writer as long as readers may keep it"},
 	{"internal/machine/debt.go", "\t\tif d.shared {\n\t\t\td.stands(until)\n", "\t\tif false {\n\t\t\td.stands(until)\n", "rare: the same, of readers that are there when the writer is lost"},
@@ -53,7 +53,7 @@ var mutants = []mutant{
 	{"internal/machine/command.go", "\t\tr.keepsWriter(o.Now.Add(c.Span))\n", "", "rare: the same, of one whose answer came late"},
 	{"internal/machine/debt.go", "h.shared || h.moving", "h.shared", "rare: the same, if its release was refused, and then nobody could be asked"},
 	{"internal/machine/debt.go", "d.due, d.lease = r, id, kind, g, true, lease", "d.due, d.lease = r, id, kind, g, false, lease", "a debt is paid at once"},
-	{"internal/machine/debt.go", "\tif o.Verdict == Unknown || o.Verdict == Busy {\n\t\treturn // still due", "\tif false {\n\t\treturn // still due", "a debt that is not answered is not paid"},
+	{"internal/machine/debt.go", "\tif o.Verdict == Unknown || o.Verdict == Busy { // still due", "\tif false {", "a debt that is not answered is not paid"},
 	{"internal/machine/debt.go", "\tcase d.grade == certain || r.Port.Closing():", "\tcase true:", "a burned owner may come to life after the first release"},
 	{"internal/machine/debt.go", "\t\td.grade = again\n\t\td.wakeAt(o.Now.Add(time.Second))", "\t\td.grade = again\n\t\td.wakeAt(o.Now.Add(time.Hour))", "a burned owner is released again after a second"},
 	// Contexts and re-entry.
@@ -146,7 +146,7 @@ var mutants = []mutant{
 	{"close.go", "\te.table.Drop()\n", "", "what is left when Close gives up ends, too"},
 	{"internal/drive/closing.go", "\t\t\tt.lookAgain() // the token that woke us was the other's too\n", "", "Close and Shutdown may wait both"},
 	{"internal/machine/close.go", "\t\t\ta.fail(reason.ErrClosed, fx)\n", "\t\t\t_ = a\n\t\t\tbreak\n", "Shutdown fails re-entries that wait"},
-	{"internal/machine/close.go", "\t\tif !d.due {\n", "\t\tif false {\n", "Close does not wait for the second payment of a debt"},
+	{"internal/machine/close.go", "\t\tif d.idle() {\n", "\t\tif false {\n", "Close does not wait for the second payment of a debt"},
 	{"internal/machine/close.go", "\t\t\tr.lose(h, EngineClosed, fx)\n", "", "survives: Close has ended all holds before it gives up"},
 	// Semaphores.
 	{"internal/tally/command.go", "\tcase v == machine.Unknown && c.Number == 0:\n", "\tcase v == machine.Unknown:\n", "a command in doubt is repeated as it is"},
@@ -238,7 +238,7 @@ var mutants = []mutant{
 	{"internal/kind/permit.go", "Shared: true, ", "", "those who hold permits are in nobody's way"},
 	{"internal/machine/acquire.go", "\t\th.Res = r.Port.Apart(r, c.Kind)\n", "", "a grant of permits leaves the queue"},
 	{"internal/machine/place.go", "return id | int64(a.Permits)", "return id", "an owner's number says how many permits it has"},
-	{"internal/machine/hold_end.go", ".Shared && byte(h.ID) == 0", ".Shared", "if one of several permits is gone, the others are given back"},
+	{"internal/machine/hold_end.go", "kind.Shared && byte(h.ID) != 0", "false && byte(h.ID) != 0", "if one of several permits is gone, the others are given back"},
 	{"internal/machine/wait.go", "\t\td = min(d, MissedPoll/2+r.Port.Draw(MissedPoll/2))\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
 	{"internal/script/permit.go", "\t\tid[7] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
@@ -254,7 +254,7 @@ var mutants = []mutant{
 	{"internal/machine/handover.go", "\t\t\tr.oweTaken(c, doubtful, o)\n", "", "a pass without an answer may have been executed"},
 	{"internal/machine/handover.go", "\t\t\th.asked = true\n\t\t\tr.oweTaken(c, doubtful, o)", "\t\t\tr.oweTaken(c, doubtful, o)", "after a pass without an answer the owner may have gone"},
 	{"internal/machine/handover.go", "\t\tif open {\n\t\t\th.released(nil, fx)\n\t\t}\n", "", "a pass is a release"},
-	{"internal/machine/handover.go", "\t\tif open {\n\t\t\tr.notThere(h, GoneOnServer, fx)\n\t\t}\n", "", "rare: a pass finds out that the lock was lost"},
+	{"internal/machine/handover.go", "\t\tif open {\n\t\t\tr.notThere(h, GoneOnServer, fx)\n", "\t\tif open {\n", "rare: a pass finds out that the lock was lost"},
 	{"internal/machine/handover.go", "return t.Want != 0 ||", "return", "replicas acknowledge each holder"},
 	{"internal/machine/handover.go", "\tif a != nil {\n\t\ta.trying = false\n\t}\n\topen", "\t_ = a\n\topen", "rare: who was not served does not try"},
 
@@ -264,5 +264,7 @@ var mutants = []mutant{
 	{"internal/machine/tenure.go", "\t\treturn r.untold.Root()\n", "\t\treturn nil\n", "rare: also those that are ending already"},
 	{"internal/tally/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/tally/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
-	{"internal/machine/hold_end.go", "why != GoneOnServer || !onePermit", "why != GoneOnServer && !onePermit", "rare: a hold that is gone is released, so that those who wait elsewhere hear of it"},
+	{"internal/machine/hold_end.go", "\t\tr.oweNotice(h)\n", "", "rare: a hold that is gone is released, so that those who wait elsewhere hear of it"},
+	{"internal/machine/handover.go", "\t\t\tr.oweNotice(h) // a pass tells nobody\n", "", "rare: so is one whose pass finds it gone"},
+	{"internal/machine/debt.go", "return !d.due || d.notice == refused ||", "return !d.due ||", "rare: a Shutdown does not wait for a notice that the server refuses"},
 }

@@ -73,6 +73,60 @@ func TestADeletedLockIsNoticedByItsHolderAndByWhoWaits(t *testing.T) {
 	})
 }
 
+// A reader of a third process gets the lock before the writer finds out that it was deleted. A reader that
+// waits elsewhere may read beside that one, and is told.
+func TestReadersHearOfADeletedWriterThoughTheLockIsReadByNow(t *testing.T) {
+	everywhere(t, func(t *testing.T, on ground) {
+		s := on.server(t)
+		for name, end := range map[string]func(e *engine.Engine, h *engine.Hold) error{
+			"Unlock":  func(_ *engine.Engine, h *engine.Hold) error { return h.Unlock(kit.Ctx(t)) },
+			"renewal": func(e *engine.Engine, h *engine.Hold) error { kit.RenewUntil(t, h.Done(), e); return h.Err() },
+		} {
+			for _, minHold := range []time.Duration{time.Millisecond, time.Minute} { // over, and not
+				e := kit.Open(t, s.URL(), kit.LeaseOf(time.Hour))
+				waits, third := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+				h := kit.MustLock(t, e.RWMutex("L").Writer(), engine.MinHold(minHold))
+				next := waits.RWMutex("L").Reader().LockAsync(kit.Ctx(t))
+				listens(t, waits)
+				s.Do("DEL", "L")
+				r := kit.MustLock(t, third.RWMutex("L").Reader())
+				kit.WantLost(t, name, end(e, h), engine.GoneOnServer)
+				n, err := next.Await(kit.Ctx(t))
+				if err != nil {
+					t.Fatalf("%s, MinHold %v: %v", name, minHold, err)
+				}
+				kit.MustUnlock(t, n)
+				kit.MustUnlock(t, r)
+			}
+		}
+	})
+}
+
+// The process of the holder is dead, so nobody finds out. A ForceUnlock finds nothing, and tells those
+// who wait.
+func TestForceUnlockOfADeletedLockWakesWhoWaits(t *testing.T) {
+	everyContest(t, func(t *testing.T, on ground, c contest) {
+		if strings.HasSuffix(t.Name(), "SpinMutex") {
+			return // its waiters sleep for no longer than their back-off, and may be faster
+		}
+		s := on.server(t)
+		s.Do(append([]string{"HSET", "L"}, c.fields...)...)
+		s.Do("PEXPIRE", "L", "3600000")
+		waits := kit.Open(t, s.URL())
+		next := c.waits(waits).LockAsync(kit.Ctx(t))
+		listens(t, waits)
+		s.Do("DEL", "L")
+		if was, err := c.holds(kit.Open(t, s.URL())).ForceUnlock(kit.Ctx(t)); err != nil || was {
+			t.Error(was, err)
+		}
+		h, err := next.Await(kit.Ctx(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kit.MustUnlock(t, h)
+	})
+}
+
 // T33: the same of permits. A waiter takes one as soon as there are permits again, though
 // nobody said so.
 func TestDeletedPermitsAreNoticed(t *testing.T) {

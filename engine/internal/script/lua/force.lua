@@ -6,6 +6,7 @@
 local free = redis.call('HLEN', KEYS[1]) == 0
 if free or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
   redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
+  if free then tellOfRemoval(ARGV[3], ARGV[2], {'0'}) end
   return 0
 end
 redis.call('DEL', KEYS[1])

@@ -5,7 +5,7 @@
 -- The channel is an argument, not a key: a second key would make every release
 -- fail with TRYAGAIN while the slot is being migrated.
 if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
-  tellOfRemoval(ARGV[3], ARGV[2], '0')
+  tellOfRemoval(ARGV[3], ARGV[2], {'0'})
   return -3
 end
 local _, refused = announce(ARGV[3], ARGV[2], '0')

@@ -7,10 +7,12 @@
 -- HDEL of what is absent: as in reenter. It comes first, so that who may take it from readers and
 -- not from a writer, or the other way round, does neither. A timeout key that cannot be deleted
 -- ends by itself.
+local messages = ARGV[4] == '0' and {'0'} or {'1', '00'} -- as in rwrelease
 redis.call('HDEL', KEYS[1], '')
 if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[2]
   or ARGV[1] ~= '' and (ARGV[1] == 'mode' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0)
   or ARGV[1] ~= '' and ARGV[2] == 'write' and not string.find(ARGV[1], ':write$') then -- a reader beside it
+  if redis.call('HLEN', KEYS[1]) == 0 then tellOfRemoval(ARGV[6], ARGV[5], messages) end
   return 0
 end
 local fields = redis.call('HGETALL', KEYS[1])
@@ -21,7 +23,7 @@ for f = 1, #fields, 2 do
   end
 end
 local code = 1
-for _, message in ipairs(ARGV[4] == '0' and {'0'} or {'1', '00'}) do -- as in rwrelease
+for _, message in ipairs(messages) do
   local _, refused = announce(ARGV[6], ARGV[5], message)
   if refused then code = 2 end
 end

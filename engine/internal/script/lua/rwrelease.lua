@@ -56,7 +56,7 @@ if count > 0 then
 elseif redis.call('HDEL', key, owner) == 0 then
   local i = 1 -- Redisson's forceUnlock leaves the timeout keys of readers
   while reads and redis.pcall('DEL', timeout(owner, i)) == 1 do i = i + 1 end
-  for _, message in ipairs(messages) do tellOfRemoval(ARGV[6], ARGV[5], message) end
+  tellOfRemoval(ARGV[6], ARGV[5], messages)
   return -3
 end
 if reads then

@@ -35,7 +35,7 @@ if released and taken ~= -2 then
     if codes[i] == 1 and refused then codes[i] = 2 end
   end
 elseif not taken then
-  tellOfRemoval(ARGV[2], ARGV[1], '0')
+  tellOfRemoval(ARGV[2], ARGV[1], {'0'})
 end
 codes[#codes + 1] = taken
 return codes

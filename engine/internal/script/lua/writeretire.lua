@@ -15,8 +15,7 @@
 local key, owner, rest = KEYS[1], ARGV[1], tonumber(ARGV[2])
 if redis.call('HEXISTS', key, owner) == 0 then
   redis.call('HDEL', key, owner)
-  tellOfRemoval(ARGV[5], ARGV[4], '1')
-  tellOfRemoval(ARGV[5], ARGV[4], '00')
+  tellOfRemoval(ARGV[5], ARGV[4], {'1', '00'})
   return -3
 end
 local function timeout(of, i) return ARGV[6] .. ':' .. of .. ':rwlock_timeout:' .. i end

@@ -127,9 +127,11 @@ func (v *Keyspace) Has(key, owner string) bool {
 // announce publishes that a lock is free.
 func (v *Keyspace) announce(channel, verb string) (heard int) { return v.say(channel, verb, "0") }
 
-// tellOfRemoval publishes it if it is, because somebody has removed the lock without a message.
-func (v *Keyspace) tellOfRemoval(key, channel, verb string) {
-	if v.Left(key) == -2 {
+// tellOfRemoval publishes it for somebody who is not there, if the lock is free, or if it was a writer and
+// readers have it by now: somebody may have removed it without a message.
+func (v *Keyspace) tellOfRemoval(key string, writer bool, channel, verb string) {
+	h := v.Get(key)
+	if h == nil || writer && h.Fields["mode"] == "read" {
 		v.announce(channel, verb)
 	}
 }

@@ -50,7 +50,7 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	script.Release: func(v *Keyspace, key string, args []string) int64 {
 		owner, channel, verb := args[0], args[1], args[2]
 		if !v.Remove(key, owner) {
-			v.tellOfRemoval(key, channel, verb)
+			v.tellOfRemoval(key, false, channel, verb)
 			return script.NotThere
 		}
 		v.announce(channel, verb)
@@ -59,7 +59,7 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	script.Retire: func(v *Keyspace, key string, args []string) int64 {
 		owner, rest, nobody, channel, verb := args[0], Number(args[1]), args[2], args[3], args[4]
 		if !v.Has(key, owner) {
-			v.tellOfRemoval(key, channel, verb)
+			v.tellOfRemoval(key, false, channel, verb)
 			return script.NotThere
 		}
 		v.ExpireIn(key, rest)
@@ -70,7 +70,11 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	},
 	script.Force: func(v *Keyspace, key string, args []string) int64 {
 		only, channel, verb := args[0], args[1], args[2]
-		if v.Get(key) == nil || only != "" && !v.Has(key, only) {
+		if v.Get(key) == nil {
+			v.tellOfRemoval(key, false, channel, verb)
+			return 0
+		}
+		if only != "" && !v.Has(key, only) {
 			return 0
 		}
 		delete(v.Keys, key)
@@ -158,7 +162,7 @@ func (v *Keyspace) several(key string, args []string, dst []byte) []byte {
 	case freed && taken != script.Granted:
 		v.announce(channel, verb)
 	case !freed && taker == "":
-		v.tellOfRemoval(key, channel, verb)
+		v.tellOfRemoval(key, false, channel, verb)
 	}
 	dst = fmt.Appendf(dst, "*%d\r\n", len(codes))
 	for _, code := range codes {

@@ -56,7 +56,7 @@ var rwScripts = map[*script.Script]func(v *Keyspace, keys, args []string) int64{
 				delete(v.Keys, timeoutKey(base, owner, i))
 			}
 			if count == 0 {
-				v.tellOfRemoval(key, channel, verb)
+				v.tellOfRemoval(key, !reads, channel, verb)
 			}
 			return script.NotThere
 		}
@@ -96,7 +96,11 @@ var rwScripts = map[*script.Script]func(v *Keyspace, keys, args []string) int64{
 	script.RWForce: func(v *Keyspace, keys, args []string) int64 {
 		only, mode, base, channel, verb := args[0], args[1], args[2], args[4], args[5]
 		h := v.Get(keys[0])
-		if h == nil || h.Fields["mode"] != mode || only == "mode" || only != "" && !v.Has(keys[0], only) ||
+		if h == nil {
+			v.tellOfRemoval(keys[0], false, channel, verb)
+			return 0
+		}
+		if h.Fields["mode"] != mode || only == "mode" || only != "" && !v.Has(keys[0], only) ||
 			only != "" && mode == "write" && !strings.HasSuffix(only, script.WriterSuffix) {
 			return 0
 		}
@@ -126,6 +130,10 @@ var rwScripts = map[*script.Script]func(v *Keyspace, keys, args []string) int64{
 			v.raise(timeoutKey(base, nobody, 1), rest)
 			left := max(rest, v.longestReader(h, base))
 			args = append([]string{owner, strconv.FormatInt(left, 10), nobody}, args[3:5]...)
+		}
+		if !v.Has(key, owner) {
+			v.tellOfRemoval(key, true, args[3], args[4])
+			return script.NotThere
 		}
 		return scripts[script.Retire](v, key, args[:5])
 	},
