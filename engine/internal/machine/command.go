@@ -266,6 +266,12 @@ func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
 	if o.Verdict == Unwanted {
 		return
 	}
+	c.debt.notTold()
+	if c.Also != nil {
+		for _, d := range c.Also.debts {
+			d.notTold()
+		}
+	}
 	full := o.Verdict == Full
 	if full && a != nil && c.Born {
 		a.fail(reason.ErrOverloaded, fx)

@@ -54,14 +54,15 @@ const (
 
 // notice says of a debt whether it is only a message. The server has said that it does not have the owner:
 // somebody removed the lock, and perhaps told nobody. A release that finds the lock free tells of it,
-// for others sleep until the lease that they were told of ends, which may be hours away. Nobody else's
-// lock depends on it, so an engine that closes does not wait for a server that does not answer.
+// for others sleep until the lease that they were told of ends, which may be hours away. After that nobody
+// needs it. Nor does anybody's lock depend on it, so an engine that closes does not wait for a server that
+// does not answer.
 type notice uint8
 
 const (
 	noNotice notice = iota
 	unsaid
-	refused // an attempt had no answer, or was refused
+	refused // an attempt was not sent, had no answer, or was refused
 )
 
 // owe notes a debt: an owner that the server may have until then, as far as is known.
@@ -90,7 +91,18 @@ func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 // oweNotice notes that the waiters of other processes are to be told that the server does not have the
 // tenure of a hold.
 func (r *Resource) oweNotice(h *Hold) {
-	r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, r.Port.Now()).notice = unsaid
+	r.owe(h.ID, h.Kind, certain, 0, max(h.serverUntil, r.Port.Now())).notice = unsaid
+}
+
+// notTold notes that the server did not take what settles the debt. If that is a notice, an engine that
+// closes gives it up.
+func (d *Debt) notTold() {
+	if d == nil || d.notice == noNotice {
+		return
+	}
+	if d.notice = refused; d.Res.Port.Closing() {
+		d.Res.forgive(d)
+	}
 }
 
 // idle reports whether a debt would only keep a closing engine: it was paid once, and is to be paid again after
@@ -120,9 +132,9 @@ func (r *Resource) keepsWriter(until clock.Instant) {
 
 // outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
 // others in the same hash may keep it there: it is a writer that readers are beside, or such a reader, or its
-// release was refused while the slot moves. A notice is not about the owner.
+// release was refused while the slot moves.
 func (d *Debt) outlasts() bool {
-	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving || d.notice != noNotice
+	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving
 }
 
 func (d *Debt) wakeAt(at clock.Instant) {
@@ -178,16 +190,12 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 	if d == nil {
 		return
 	}
-	if o.Verdict == Denied || o.Verdict == Busy {
+	if d.notice == noNotice && (o.Verdict == Denied || o.Verdict == Busy) {
 		r.Port.Refused(*o)
 	}
 	d.moving = d.moving || o.Moving && o.Verdict == Busy
 	if o.Verdict == Unknown || o.Verdict == Busy { // still due
-		if d.notice != noNotice {
-			if d.notice = refused; r.Port.Closing() {
-				r.forgive(d)
-			}
-		}
+		d.notTold()
 		return
 	}
 	// Answered, whatever the answer: the server has dealt with this owner. (An

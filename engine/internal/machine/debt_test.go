@@ -154,6 +154,65 @@ func TestANoticeOutlastsAnOutageButNotAShutdown(t *testing.T) {
 	}
 }
 
+// After the lease that others were told of they ask by themselves. A server that refuses writes for an hour
+// is not asked for each lost name again and again.
+func TestARefusedNoticeEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{}) // a lease of 30 s
+	l.does(func(fx *Effects) {
+		c.hold.Tenure.Gone(GoneOnServer, fx)
+		r.GoOn(fx)
+	})
+	for end := l.now.Add(time.Hour); r.debts != nil; {
+		switch d := r.debts.Port.(*note); {
+		case l.now > end:
+			t.Fatal("after an hour it is owed still")
+		case r.Cmd.What == Settling:
+			l.reply(r, Outcome{Verdict: Busy, Err: errors.New("NOREPLICAS")})
+		case d.at <= l.paused:
+			l.now = max(l.now, d.at)
+			l.does(func(fx *Effects) { d.Debt.Fired(l.now, fx) })
+		default:
+			l.now = l.paused
+			l.does(r.PauseOver)
+		}
+	}
+}
+
+// An engine that closes does not wait for a server that cannot be reached: the lane dies after StopWaiting,
+// or the loss is heard of after it, by the renewals' own connection.
+func TestANoticeThatCannotBeSentHoldsUpNoShutdown(t *testing.T) {
+	t.Parallel()
+	for _, after := range []bool{false, true} {
+		l := newLab(t)
+		l.cfg.Lease = time.Hour
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		gone := func(fx *Effects) {
+			c.hold.Tenure.Gone(GoneOnServer, fx)
+			r.GoOn(fx)
+		}
+		if !after {
+			l.does(gone)
+		}
+		l.closing = true
+		l.does(r.StopWaiting)
+		if after {
+			l.does(gone)
+		}
+		l.is(r, Settling)
+		l.down = true
+		l.reply(r, Outcome{Verdict: NotSent, Err: errors.New("no connection")})
+		if r.debts != nil || len(l.idle) != 1 {
+			t.Errorf("heard of after StopWaiting %v: %+v, idle %v", after, r.View(), l.idle)
+		}
+	}
+}
+
 // The server does not have the owner any more, and a release says so to the waiters of other
 // processes. If another has the lock by now, that one's release will.
 func TestAHoldThatIsGoneIsReleased(t *testing.T) {

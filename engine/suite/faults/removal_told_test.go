@@ -70,3 +70,23 @@ func TestAShutdownDoesNotWaitToTellOfARemovedLock(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The lock is gone, and its holder was told. That the release is refused for good leaves no lock, and is
+// no failure of the Shutdown.
+func TestARemovedLockThatCannotBeToldOfFailsNoShutdown(t *testing.T) {
+	t.Parallel()
+	s, p, e := kit.Behind(t, kit.LeaseOf(time.Hour))
+	h := kit.MustLock(t, e.Mutex("L"))
+	down := kit.Background(func() error { return e.Shutdown(kit.Ctx(t)) })
+	kit.Eventually(t, "it shuts down", func() bool {
+		_, err := e.Mutex("M").TryLock(kit.Ctx(t))
+		return err != nil
+	})
+	s.Do("DEL", "L")
+	p.ReplaceReply(kit.ReleaseOf("L"), []byte("-NOPERM this user has no permissions\r\n"), -1)
+	kit.RenewUntil(t, h.Done(), e)
+	kit.WantLost(t, "the holder", h.Err(), engine.GoneOnServer)
+	if err := kit.Receive(t, down); err != nil {
+		t.Error(err)
+	}
+}
