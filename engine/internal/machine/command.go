@@ -266,11 +266,10 @@ func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
 	if o.Verdict == Unwanted {
 		return
 	}
-	c.debt.notTold()
-	if c.Also != nil {
-		for _, d := range c.Also.debts {
-			d.notTold()
-		}
+	for d := r.debts; d != nil; {
+		next := d.next
+		d.notTold()
+		d = next
 	}
 	full := o.Verdict == Full
 	if full && a != nil && c.Born {

@@ -89,13 +89,19 @@ func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 }
 
 // oweNotice notes that the waiters of other processes are to be told that the server does not have the
-// tenure of a hold.
+// tenure of a hold. Those who poll need not be told.
 func (r *Resource) oweNotice(h *Hold) {
-	r.owe(h.ID, h.Kind, certain, 0, max(h.serverUntil, r.Port.Now())).notice = unsaid
+	if r.Port.Kind(h.Kind).Polls {
+		return
+	}
+	d := r.owe(h.ID, h.Kind, certain, 0, max(h.serverUntil, r.Port.Now()))
+	if d.notice = unsaid; r.held == Stalled {
+		d.notTold()
+	}
 }
 
-// notTold notes that the server did not take what settles the debt. If that is a notice, an engine that
-// closes gives it up.
+// notTold notes that the server did not take what settles the debt, or that nothing of the name can be sent. If it is
+// a notice, an engine that closes gives it up.
 func (d *Debt) notTold() {
 	if d == nil || d.notice == noNotice {
 		return
@@ -132,9 +138,9 @@ func (r *Resource) keepsWriter(until clock.Instant) {
 
 // outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
 // others in the same hash may keep it there: it is a writer that readers are beside, or such a reader, or its
-// release was refused while the slot moves.
+// release was refused while the slot moves. A notice is not about the owner.
 func (d *Debt) outlasts() bool {
-	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving
+	return d.notice == noNotice && (d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving)
 }
 
 func (d *Debt) wakeAt(at clock.Instant) {

@@ -166,12 +166,14 @@ func TestARefusedNoticeEndsWithTheLease(t *testing.T) {
 		c.hold.Tenure.Gone(GoneOnServer, fx)
 		r.GoOn(fx)
 	})
+	moving := true
 	for end := l.now.Add(time.Hour); r.debts != nil; {
 		switch d := r.debts.Port.(*note); {
 		case l.now > end:
 			t.Fatal("after an hour it is owed still")
 		case r.Cmd.What == Settling:
-			l.reply(r, Outcome{Verdict: Busy, Err: errors.New("NOREPLICAS")})
+			l.reply(r, Outcome{Verdict: Busy, Moving: moving, Err: errors.New("NOREPLICAS")})
+			moving = false // once, at first
 		case d.at <= l.paused:
 			l.now = max(l.now, d.at)
 			l.does(func(fx *Effects) { d.Debt.Fired(l.now, fx) })
@@ -210,6 +212,59 @@ func TestANoticeThatCannotBeSentHoldsUpNoShutdown(t *testing.T) {
 		if r.debts != nil || len(l.idle) != 1 {
 			t.Errorf("heard of after StopWaiting %v: %+v, idle %v", after, r.View(), l.idle)
 		}
+	}
+}
+
+// The same if the name is held back already, because its Extend could not be sent.
+func TestANoticeOfANameThatIsHeldBackHoldsUpNoShutdown(t *testing.T) {
+	t.Parallel()
+	for _, goneFirst := range []bool{false, true} {
+		l := newLab(t)
+		l.cfg.Lease = time.Hour
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		l.closing = true
+		l.does(r.StopWaiting)
+		x := &stretch{Extend: Extend{Lease: time.Hour}}
+		x.Port = x
+		l.does(func(fx *Effects) {
+			if _, err := c.hold.Extend(&x.Extend, fx); err != nil {
+				t.Fatal(err)
+			}
+		})
+		l.is(r, Extending)
+		l.down = true
+		gone := func(fx *Effects) { c.hold.Tenure.Gone(GoneOnServer, fx) }
+		if goneFirst {
+			l.does(gone)
+		}
+		l.reply(r, Outcome{Verdict: NotSent, Err: errors.New("no connection")})
+		if !goneFirst {
+			l.does(gone)
+		}
+		if r.debts != nil || len(l.idle) != 1 {
+			t.Errorf("gone before the answer %v: %+v, idle %v", goneFirst, r.View(), l.idle)
+		}
+	}
+}
+
+// Nobody listens for a lock whose waiters poll.
+func TestALockThatPollsOwesNoNotice(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = polling
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{})
+	l.does(func(fx *Effects) {
+		c.hold.Tenure.Gone(GoneOnServer, fx)
+		r.GoOn(fx)
+	})
+	if l.is(r, Nothing); r.debts != nil {
+		t.Errorf("owed: %+v", r.View())
 	}
 }
 

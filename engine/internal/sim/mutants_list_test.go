@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{"internal/machine/release.go", "(o.Verdict == Answered || o.Verdict == WrongType) && h.asked", "o.Verdict == Answered && h.asked", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Debts.
 	{"internal/machine/debt.go", "Queues || d.shared ||", "Queues ||", "rare: readers beside a writer keep it in the hash, however long nobody can be asked"},
-	{"internal/machine/debt.go", "|| d.shared || d.moving\n", "|| d.shared\n", "rare: what is refused while a slot moves is asked for again when that is over"},
+	{"internal/machine/debt.go", "|| d.shared || d.moving)", "|| d.shared)", "rare: what is refused while a slot moves is asked for again when that is over"},
 	{"internal/machine/command.go", "\t\th.shared = true\n", "", "rare: the same, noted when the reader is asked for"},
 	{"internal/machine/debt.go", "\t\td.stands(h.extra.sharedUntil)\n", "", "rare: a Shutdown waits for a writer as long as readers may keep it"},
 	{"internal/machine/debt.go", "\t\tif d.shared {\n\t\t\td.stands(until)\n", "\t\tif false {\n\t\t\td.stands(until)\n", "rare: the same, of readers that are there when the writer is lost"},
