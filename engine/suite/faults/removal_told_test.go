@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -79,8 +80,11 @@ func TestARemovedLockThatCannotBeToldOfFailsNoShutdown(t *testing.T) {
 	h := kit.MustLock(t, e.Mutex("L"))
 	down := kit.Background(func() error { return e.Shutdown(kit.Ctx(t)) })
 	kit.Eventually(t, "it shuts down", func() bool {
-		_, err := e.Mutex("M").TryLock(kit.Ctx(t))
-		return err != nil
+		h, err := e.Mutex("M").TryLock(kit.Ctx(t))
+		if err == nil {
+			kit.MustUnlock(t, h) // or the Shutdown waits for it
+		}
+		return errors.Is(err, engine.ErrClosed)
 	})
 	s.Do("DEL", "L")
 	p.ReplaceReply(kit.ReleaseOf("L"), []byte("-NOPERM this user has no permissions\r\n"), -1)
