@@ -52,7 +52,7 @@ func TestKindsBesideRedisson(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var out bytes.Buffer
-	args := []string{"--addr", s.URL(), "--goroutines", "32", "--rounds", "2", "--duration", "50ms", "--warmup", "0"}
+	args := []string{"--addr", s.URL(), "--goroutines", "32", "--rounds", "2", "--duration", "200ms", "--warmup", "0"}
 	err := run(t.Context(), append(args, "--format", "json", kinds), &out)
 	if errors.Is(err, errNotBuilt) {
 		t.Skip(err)

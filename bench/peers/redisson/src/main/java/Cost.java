@@ -117,7 +117,7 @@ public final class Cost {
             Callable<long[]> worker = () -> {
                 long[] took = new long[1024];
                 int n = 0;
-                for (long last = System.nanoTime(); last - start < time; n++) {
+                for (long last = System.nanoTime(); n == 0 || last - start < time; n++) { // at least one, on a busy machine, too
                     pair.run();
                     long now = System.nanoTime();
                     if (n == took.length) {
