@@ -103,7 +103,7 @@ func (r *Resource) oweNotice(h *Hold) {
 // notTold notes that the server did not take what settles the debt, or that nothing of the name can be sent. If it is
 // a notice, an engine that closes gives it up.
 func (d *Debt) notTold() {
-	if d == nil || d.notice == noNotice {
+	if d.notice == noNotice {
 		return
 	}
 	if d.notice = refused; d.Res.Port.Closing() {
