@@ -55,6 +55,17 @@ var ErrProtocol = wire.ErrProtocol
 // the first word, such as "WRONGTYPE", and Message the whole text.
 type ServerError = wire.ServerError
 
+// Refusal is what a ServerError says beside its text: of what (Of), whether the command may have
+// been executed nevertheless (Executed), and for how long (Lasts). The zero Refusal is that of a
+// text that nobody foresaw. See the table in resp/internal/exchange.
+type Refusal = exchange.Refusal
+
+// Perhaps is Refusal.Executed of a command that may have been executed in part.
+const Perhaps = exchange.Perhaps
+
+// RefusalOf looks up what e says. It may be called on an event loop.
+func RefusalOf(e *ServerError) Refusal { return exchange.RefusalOf(e) }
+
 // Value is a server's answer: its Kind says whether to look at Int, at Bytes, or, with Len
 // and Each, at the elements. Package wire has the kinds, and the encoding of commands.
 type Value = wire.Value

@@ -41,8 +41,8 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 	redacttest.Every(t, map[string][]any{
 		"Config": {full, c.cfg, Config{}}, "Client": {c, (*Client)(nil)}, "LaneID": {c.LaneOf(0), LaneID{}},
 		"State": {State{ID: c.LaneOf(0), Addr: s.Addr(), Err: err}}, "Channel": {ch, (*Channel)(nil)},
-		"ServerError": {said, *said},
-		"Stats":       {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {Ack{Err: err}, &Ack{Err: err}}, "Acks": {AllReplicas},
+		"ServerError": {said, *said}, "Refusal": {RefusalOf(said), Refusal{}},
+		"Stats": {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {Ack{Err: err}, &Ack{Err: err}}, "Acks": {AllReplicas},
 		"Reply": {Reply{Err: err}}, "Value": {Value{}}, "Form": {Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
 		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Rank": {Later},
 		// These are implemented elsewhere.

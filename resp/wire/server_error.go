@@ -80,12 +80,6 @@ func withoutPlace(line string) string {
 	return inner
 }
 
-// Within reports whether a script was refused when it had begun, for a key that is elsewhere: what
-// it did before that is done.
-func (e *ServerError) Within() bool {
-	return e.Begins("TRYAGAIN "+elsewhere, "TRYAGAIN "+elsewhereBefore7)
-}
-
 // Begins reports whether the message begins with one of these.
 func (e *ServerError) Begins(texts ...string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(e.Message, text) })

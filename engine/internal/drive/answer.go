@@ -25,7 +25,7 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 		o.Ack = reply.Ack
 	}
 	if refused, ok := o.Err.(*wire.ServerError); ok {
-		o.Begun = refused.Within()
+		o.Begun = resp.RefusalOf(refused).Executed == resp.Perhaps
 	}
 	v := reply.Value
 	if o.Err == nil && c.Also != nil {
@@ -117,13 +117,6 @@ func read(o *machine.Outcome, what machine.What, code int64) {
 	}
 }
 
-// refusals are the error codes that mean: not executed, try again later.
-var refusals = map[string]bool{
-	"BUSY": true, "LOADING": true, "READONLY": true, "MASTERDOWN": true, "OOM": true,
-	"MISCONF": true, "NOREPLICAS": true, "CLUSTERDOWN": true, "TRYAGAIN": true,
-	"MOVED": true, "ASK": true, // sent on as often as is reasonable
-}
-
 // Classify is what an error of resp says about a command. It looks at what resp made, and no
 // further: what lies behind it may be a user's error (a Dialer's, say), whose methods are user
 // code.
@@ -136,7 +129,7 @@ func Classify(err error) machine.Verdict {
 	}
 	if refused, ok := err.(*resp.ServerError); ok {
 		switch {
-		case refusals[refused.Code]:
+		case resp.RefusalOf(refused).NotNow():
 			return machine.Busy
 		case refused.Code == "WRONGTYPE":
 			return machine.WrongType

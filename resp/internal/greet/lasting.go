@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -16,18 +17,7 @@ var ErrTooOld = errors.New("resp: the server is too old; use Redis 6.0 or later,
 // their user may do.
 func Unauthorized(err error) bool {
 	var e *wire.ServerError
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Code {
-	case "WRONGPASS", "NOAUTH", "NOPERM":
-		return true
-	}
-	return e.Begins(
-		"ERR invalid password",               // before Redis 6
-		"ERR AUTH <password> called without", // a password for a server without one
-		"ERR Client sent AUTH, but no",       // the same, before Redis 6
-	)
+	return errors.As(err, &e) && exchange.RefusalOf(e).Lasts == exchange.Unauthorized
 }
 
 // Lasting reports whether err will stay until somebody changes the
@@ -39,17 +29,11 @@ func Lasting(err error) bool {
 		return true
 	case !errors.As(err, &e):
 		return distrusted(err)
-	case e.Begins("ERR No such master with that name"):
-		return !errors.As(err, new(*topology.NotYet)) // another sentinel knows it
+	case exchange.RefusalOf(e).Of == exchange.OfDeployment:
+		// Another sentinel may know the name.
+		return exchange.RefusalOf(e).NeedsHuman() && !errors.As(err, new(*topology.NotYet))
 	}
-	return Unauthorized(err) || e.Code == "DENIED" || e.Begins(
-		"ERR unknown command",          // AUTH or SELECT renamed away
-		"ERR invalid DB index",         //
-		"ERR DB index is out of range", //
-		"ERR SELECT is not allowed",    // a cluster
-		"ERR Error compiling script",   // a script of ours
-		"ERR This instance has cluster support disabled",
-	)
+	return exchange.RefusalOf(e).NeedsHuman()
 }
 
 // distrusted reports whether one of the two sides does not accept the other's

@@ -116,22 +116,25 @@ func TestErrorOfADialerIsLookedAtWithoutALock(t *testing.T) {
 	sockettest.Receive(t, done, "the end of note")
 }
 
-func TestRefusalsOfCredentialsAreKnown(t *testing.T) {
+// A password for a server that has none is nobody's lock-out: it is reported at once, and costs no
+// pause.
+func TestLasting_RefusalsOfCredentials_AreToldAtOnce(t *testing.T) {
 	t.Parallel()
-	for line, want := range map[string]bool{
-		"WRONGPASS invalid username-password pair or user is disabled.":   true,
-		"NOAUTH Authentication required.":                                 true,
-		"NOPERM this user has no permissions to run the 'select' command": true,
-		"ERR invalid password":                                            true,
-		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?": true,
-		"ERR Client sent AUTH, but no password is set":   true,
-		"DENIED Redis is running in protected mode":      false,
-		"ERR DB index is out of range":                   false,
-		"LOADING Redis is loading the dataset in memory": false,
-		"ERR max number of clients reached":              false,
+	for line, want := range map[string]struct{ unauthorized, lasting bool }{
+		"WRONGPASS invalid username-password pair or user is disabled.":   {true, true},
+		"NOAUTH Authentication required.":                                 {true, true},
+		"NOPERM this user has no permissions to run the 'select' command": {true, true},
+		"ERR invalid password":                                            {true, true},
+		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?": {false, true},
+		"ERR Client sent AUTH, but no password is set":   {false, true},
+		"DENIED Redis is running in protected mode":      {false, true},
+		"ERR DB index is out of range":                   {false, true},
+		"LOADING Redis is loading the dataset in memory": {false, false},
+		"ERR max number of clients reached":              {false, false},
+		"upstream failure":                               {false, false},
 	} {
 		err := fmt.Errorf("resp: handshake: %w", wire.NewServerError([]byte(line)))
-		if Unauthorized(err) != want || want && !Lasting(err) {
+		if Unauthorized(err) != want.unauthorized || Lasting(err) != want.lasting {
 			t.Errorf("%s: refused for its credentials: %v, lasting: %v", line, Unauthorized(err), Lasting(err))
 		}
 	}

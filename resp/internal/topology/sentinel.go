@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -238,7 +239,7 @@ func (s *sentinelSearch) open(addr string, err error) bool {
 // whether it is a primary.
 func postponed(err error) bool {
 	var e *wire.ServerError
-	return errors.As(err, &e) && (e.Code == "BUSY" || e.Code == "LOADING" || e.Begins("ERR max number of clients"))
+	return errors.As(err, &e) && exchange.RefusalOf(e).Unready()
 }
 
 // groups reads the answer to SENTINEL REPLICAS. It counts as many as are listed: if that
@@ -290,7 +291,7 @@ var ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own 
 // refusedBySentinel says whose credentials are meant, if that is the trouble.
 func refusedBySentinel(err error) error {
 	var e *wire.ServerError
-	if errors.As(err, &e) && (e.Code == "NOAUTH" || e.Code == "WRONGPASS") {
+	if errors.As(err, &e) && exchange.RefusalOf(e) == (exchange.Refusal{Of: exchange.OfConnection, Executed: exchange.No, Lasts: exchange.Unauthorized}) {
 		return fmt.Errorf("%w: %w", ErrSentinelAuth, err)
 	}
 	return err
