@@ -113,6 +113,12 @@ type Config struct {
 	// 1 s, but at most a sixth of Lease. Renewals never wait longer than a sixth of Lease.
 	// A TryLock or Extend that asks for replicas may take CommandTimeout and AckTimeout.
 	AckTimeout time.Duration
+	// LookupInterval is how often the name of a standalone server is looked up, to follow it
+	// when it comes to lead to another server while the old one goes on. That takes three
+	// answers, mostly. Until then engines from before and after may hold the same lock.
+	// Default 5 s; negative: never. It has no effect with a Dialer, or if the address is a
+	// number.
+	LookupInterval time.Duration
 	// DialTimeout bounds one connect with its handshake. Default 5 s.
 	DialTimeout time.Duration
 	// CloseTimeout bounds Close. Default 5 s.
@@ -270,7 +276,7 @@ func (c Config) client() resp.Config {
 		Network: network, Addr: addr, TLS: c.TLS,
 		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
 		DB: c.DB, ClientName: c.ClientName, Dialer: c.Dialer,
-		DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
+		LookupInterval: c.LookupInterval, DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
 		AckTimeout: c.AckTimeout, RenewalAckTimeout: min(c.AckTimeout, c.Lease/6), Durable: c.Replicas != 0,
 		Lanes: c.Lanes, EventLoops: c.EventLoops, MaxInFlight: c.MaxInFlight,
 	}

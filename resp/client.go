@@ -84,6 +84,9 @@ func Open(cfg Config) *Client {
 		c.mu.nodes[cfg.Addr] = n
 		c.routes.Serve(n)
 		n.open()
+		if host, ok := cfg.watchedName(); ok {
+			c.goLabelled(c.ctx, "name", func(ctx context.Context) { c.watchName(ctx, n, host) })
+		}
 	}
 	c.goLabelled(c.ctx, "housekeeping", c.housekeep)
 	return c

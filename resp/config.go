@@ -137,6 +137,11 @@ type Config struct {
 	// must return when ctx ends, since Close waits for it; the Close of its
 	// connections must not block, and must end their Read and Write.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// LookupInterval is how often the name of a Standalone server is looked up; 5 s by
+	// default, negative for never. If it leads elsewhere by now, though the connections are
+	// up, the Client connects anew, after three answers mostly. It has no effect with a Dialer
+	// or if Addr is a number.
+	LookupInterval time.Duration
 	// DialTimeout bounds dial and handshake together; 5 s by default.
 	DialTimeout time.Duration
 	// CommandTimeout is how long a connection with commands in flight may be silent
@@ -212,6 +217,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ClientName == "" {
 		c.ClientName = "pawl"
+	}
+	if c.LookupInterval == 0 {
+		c.LookupInterval = 5 * time.Second
 	}
 	if c.DialTimeout <= 0 {
 		c.DialTimeout = 5 * time.Second

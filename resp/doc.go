@@ -24,6 +24,7 @@
 //	routes     which node serves a name, without a lock           routes, redirect
 //	node       the connections to one server                      node
 //	link       keeps one endpoint connected, and tries again      link, dial
+//	names      whether a server's name leads elsewhere by now     names
 //	greet      one attempt: dial, TLS, handshake; refusals        internal/greet
 //	durable    requests in groups, each with a WAIT               internal/durable
 //	pipeline   a lane, which outlives its connections, and
@@ -34,7 +35,8 @@
 //	           connections of its own                             internal/topology
 //	socket     moves the bytes of one connection; event loops     internal/socket
 //	fifo       queues                                             internal/fifo
-//	exchange   requests, replies, classes of failure              internal/exchange
+//	exchange   requests, replies, classes of failure, the table
+//	           of refusals                                        internal/exchange
 //	reply      replies of a connection that nobody else reads     internal/reply
 //	slot       the slot of a key                                  internal/slot
 //	wire       bytes to values and back; no socket, no time       wire
@@ -49,7 +51,7 @@
 //   - The event loops of gnet, one or a few for all connections. With the std
 //     transport, a reader and a writer per connection instead. They run sinks: replies,
 //     Complete, ChannelHandler, OnState(down). Nothing on them blocks.
-//   - One ticker per Client.
+//   - One ticker per Client, and one goroutine that looks the name of a single server up.
 //   - Unless there is only one server: the explorer and the topology's watch, which run
 //     OnRoutes. While the explorer searches, also one for each server that it asks and
 //     one for each that it connects to. AddrMap runs on the explorer and on those that ask.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,7 @@ type link struct {
 		last       error // of the latest failed attempt or loss; nil while up
 		connects   int
 		dialled    clock.Instant // when the making of the latest connection began
+		remote     netip.Addr    // of the latest connection
 		since      clock.Instant // of the latest connection
 		away       clock.Instant // of the latest loss, or failed attempt; 0: there was none
 	}
@@ -92,8 +94,9 @@ func (l *link) run(ctx context.Context) {
 		conn, err := n.cfg.connect(ctx, l.role)
 		if err == nil {
 			l.announce()
+			remote := remoteOf(conn)
 			if err = l.endpoint.Attach(n.client.loops, conn); err == nil {
-				if l.attached(dialled) {
+				if l.attached(dialled, remote) {
 					return
 				}
 				continue
@@ -119,14 +122,14 @@ func (l *link) announce() {
 
 // attached reports the connection, and its loss if that came meanwhile. It
 // returns whether the link is up and the goroutine's work done.
-func (l *link) attached(dialled clock.Instant) bool {
+func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 	n := l.node
 	l.failures, l.refused = 0, false
 	l.mu.Lock()
 	l.mu.up = true
 	l.mu.last = nil
 	l.mu.connects++
-	l.mu.dialled, l.mu.since = dialled, n.cfg.Clock.Now()
+	l.mu.dialled, l.mu.since, l.mu.remote = dialled, n.cfg.Clock.Now(), remote
 	state := l.stateLocked(nil)
 	l.mu.Unlock()
 	n.resubscribe()

@@ -6,6 +6,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/dnstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, kit.Endless()...) }
+func TestMain(m *testing.M) {
+	dnstest.Install()
+	goleak.VerifyTestMain(m, kit.Endless()...)
+}
