@@ -1,10 +1,12 @@
 package script
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -51,7 +53,7 @@ var (
 
 	// Of a fair lock.
 	Fair        = load("announce", "fairqueue", "fair")
-	FairRelease = load("announce", "fairqueue", "fairrelease")
+	FairRelease = load("announce", "fairqueue!", "fairrelease")
 	FairForce   = load("announce", "fairqueue", "fairforce")
 
 	// Of a read-write lock; the others are as above.
@@ -90,13 +92,18 @@ func Texts() []string {
 	return texts
 }
 
-// load reads a script: the text of the last name, after the texts that it shares with others.
+// load reads a script: the text of the last name, after the texts that it shares with others. A "!"
+// behind a shared one has its function ask be given what pcall returns.
 func load(names ...string) *Script {
 	var text []byte
 	for _, name := range names {
+		name, tolerant := strings.CutSuffix(name, "!")
 		part, err := files.ReadFile("lua/" + name + ".lua")
 		if err != nil {
 			panic("BUG: no such script: " + name)
+		}
+		if tolerant { // in the text, because the name of a call may be no variable, either
+			part = bytes.ReplaceAll(part, []byte("ask(redis.call("), []byte("ask(redis.pcall("))
 		}
 		text = append(text, part...)
 	}

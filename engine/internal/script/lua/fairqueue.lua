@@ -22,29 +22,29 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local room, near = tonumber(ARGV[5]), 50
-local ask = redis.call -- fairrelease goes on where it is refused
+local function ask(reply) return reply end -- in fairrelease the calls are pcalls, and it goes on where one is refused
 
 local function process(of) return string.match(of, '^(.*):%d%d%d%d%d%d%d%d%d%d%d%d+$') end -- of ours
 
 local function tell(other) return announce(ARGV[3], ARGV[2] .. ':' .. other, '0') end
 
 local function hurry(other, left) -- it has 3 seconds to ask, after a lease; false: it has no more already
-  local score, due = tonumber(ask('ZSCORE', KEYS[3], other) or nil), now + left + 3000
+  local score, due = tonumber(ask(redis.call('ZSCORE', KEYS[3], other)) or nil), now + left + 3000
   if not score or score <= due then return false end
-  ask('ZADD', KEYS[3], due, other)
+  ask(redis.call('ZADD', KEYS[3], due, other))
   return true
 end
 
 local function findHead() -- the first whose time is not over, and the last whose time is
-  local head, over = ask('LINDEX', KEYS[2], 0), nil
+  local head, over = ask(redis.call('LINDEX', KEYS[2], 0)), nil
   while head do
-    local score = ask('ZSCORE', KEYS[3], head)
+    local score = ask(redis.call('ZSCORE', KEYS[3], head))
     if score == nil or score and tonumber(score) > now then break end
-    if not ask('LPOP', KEYS[2]) then break end
-    ask('ZREM', KEYS[3], head)
+    if not ask(redis.call('LPOP', KEYS[2])) then break end
+    ask(redis.call('ZREM', KEYS[3], head))
     tell(head)
     over = head
-    head = ask('LINDEX', KEYS[2], 0)
+    head = ask(redis.call('LINDEX', KEYS[2], 0))
   end
   return head, over
 end
@@ -55,19 +55,19 @@ end
 -- leave, if all were looked at. So it is the first few. The rest may have a little too much, by one place
 -- in fifty: when the first or the last of them has more than that, all are looked at.
 local function comeNearer(place, left, raises) -- those from that place on
-  local to, size = near, ask('LLEN', KEYS[2]) or 0
+  local to, size = near, ask(redis.call('LLEN', KEYS[2])) or 0
   if size > near then
     for _, at in ipairs({near + 1, size}) do
-      local other = ask('LINDEX', KEYS[2], at - 1)
-      local score = other and tonumber(ask('ZSCORE', KEYS[3], other) or nil)
+      local other = ask(redis.call('LINDEX', KEYS[2], at - 1))
+      local score = other and tonumber(ask(redis.call('ZSCORE', KEYS[3], other)) or nil)
       if score and score > now + left + math.max((at + size / near) * room, 10000) then to = size end
     end
   end
-  for i, other in ipairs(ask('LRANGE', KEYS[2], place - 1, to - 1) or {}) do
-    local score = tonumber(ask('ZSCORE', KEYS[3], other) or nil)
+  for i, other in ipairs(ask(redis.call('LRANGE', KEYS[2], place - 1, to - 1)) or {}) do
+    local score = tonumber(ask(redis.call('ZSCORE', KEYS[3], other)) or nil)
     if score then
       local due = now + left + math.max((place + i - 1) * room, 10000) -- it asks every 10 seconds
-      if due < score or raises then ask('ZADD', KEYS[3], due, other) end
+      if due < score or raises then ask(redis.call('ZADD', KEYS[3], due, other)) end
     end
   end
 end
@@ -76,7 +76,7 @@ local function passOver(over, left, asker) -- one whose time was over, and those
   if not over then return end
   comeNearer(1, left, false)
   if not process(over) then return end
-  for _, other in ipairs(ask('LRANGE', KEYS[2], 0, -1) or {}) do
+  for _, other in ipairs(ask(redis.call('LRANGE', KEYS[2], 0, -1)) or {}) do
     if other == asker or process(other) ~= process(over) then return end
     local _, refused = tell(other)
     if not refused then hurry(other, left) end
@@ -86,7 +86,7 @@ end
 local few, first = {}, 1
 local function at(place) -- the owner there, nil behind the last; a few are read at once
   if place < first or place >= first + #few then
-    few, first = ask('LRANGE', KEYS[2], place - 1, place + near - 2) or {}, place
+    few, first = ask(redis.call('LRANGE', KEYS[2], place - 1, place + near - 2)) or {}, place
   end
   return few[place - first + 1]
 end

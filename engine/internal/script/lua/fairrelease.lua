@@ -31,18 +31,17 @@ elseif redis.call('HDEL', KEYS[1], owner) == 1 then
   code = 1
 end
 local blind = nil -- the first right that is missing for the rest
-ask = function(...)
-  local reply = redis.pcall(...)
+ask = function(reply)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'non local key', 1, true) then blind = blind or reply end
 end
-if ask('ZSCORE', KEYS[3], owner) then
+if ask(redis.pcall('ZSCORE', KEYS[3], owner)) then
   local place = near + 1
-  for i, other in ipairs(ask('LRANGE', KEYS[2], 0, near - 1) or {}) do
+  for i, other in ipairs(ask(redis.pcall('LRANGE', KEYS[2], 0, near - 1)) or {}) do
     if other == owner then place = i end
   end
-  ask('LREM', KEYS[2], 0, owner)
-  ask('ZREM', KEYS[3], owner)
+  ask(redis.pcall('LREM', KEYS[2], 0, owner))
+  ask(redis.pcall('ZREM', KEYS[3], owner))
   local left = redis.pcall('PTTL', KEYS[1])
   left = type(left) == 'number' and math.max(left, 0) or 0
   comeNearer(place, left, left > 0)

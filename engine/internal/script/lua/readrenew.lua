@@ -7,21 +7,20 @@
 -- the owner still.
 local codes = {}
 for i = 1, #KEYS / 2 do
-  local key, timeout = KEYS[2 * i - 1], KEYS[2 * i]
   local lease, owner = tonumber(ARGV[2 * i - 1]), ARGV[2 * i]
-  local held = redis.pcall('HEXISTS', key, owner)
+  local held = redis.pcall('HEXISTS', KEYS[2 * i - 1], owner)
   local reply = held
   if held == 1 then
-    reply = redis.pcall('PEXPIRE', key, math.max(redis.call('PTTL', key), lease))
+    reply = redis.pcall('PEXPIRE', KEYS[2 * i - 1], math.max(redis.call('PTTL', KEYS[2 * i - 1]), lease))
     if type(reply) ~= 'table' then
-      reply = redis.pcall('PEXPIRE', timeout, math.max(redis.call('PTTL', timeout), lease))
+      reply = redis.pcall('PEXPIRE', KEYS[2 * i], math.max(redis.call('PTTL', KEYS[2 * i]), lease))
     end
     if reply == 0 then
-      reply = redis.pcall('SET', timeout, '1', 'PX', lease)
+      reply = redis.pcall('SET', KEYS[2 * i], '1', 'PX', lease)
       if reply['err'] then held, reply = -5, 0 else reply = 1 end
     end
   elseif held == 0 then
-    reply = redis.pcall('HDEL', key, owner)
+    reply = redis.pcall('HDEL', KEYS[2 * i - 1], owner)
   end
   codes[i] = held
   if type(reply) == 'table' then

@@ -24,20 +24,20 @@
 -- A mode alone keeps writers out, and nobody would take it away: the last one leaves with rights
 -- that it has shown. So does a writer that leaves readers behind. What comes after the owner has gone
 -- is refused to nobody: asked again, this would find nothing, and tell nobody.
-local key, owner, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local field = redis.call('HGET', key, owner)
+local owner, count = ARGV[1], tonumber(ARGV[2])
+local field = redis.call('HGET', KEYS[1], owner)
 local had = tonumber(field or 0) or 0
 local function timeout(of, i) return ARGV[3] .. ':' .. of .. ':rwlock_timeout:' .. i end
 
-local size = redis.call('HLEN', key) -- who may not is refused before anything is given back
+local size = redis.call('HLEN', KEYS[1]) -- who may not is refused before anything is given back
 local others = size > 2
 local reads = ARGV[4] == '0'
 local messages = reads and {'0'} or {'1', '00'}
 if reads and count == 0 and field and size == 3 then -- mode, the owner, and one more
-  for _, of in ipairs(redis.pcall('HGETALL', key)) do
+  for _, of in ipairs(redis.pcall('HGETALL', KEYS[1])) do
     if of ~= owner and string.find(of, ':%-%d+$') then -- nobody
       local rest = redis.pcall('PTTL', timeout(of, 1))
-      if rest == -2 then rest = redis.pcall('EXISTS', key, timeout(of, 1)) end
+      if rest == -2 then rest = redis.pcall('EXISTS', KEYS[1], timeout(of, 1)) end
       local why = type(rest) == 'table' and rest.err or ''
       if string.find(why, 'non local key', 1, true) or string.find(why, 'rehashing of the slot', 1, true) then
         return redis.error_reply('TRYAGAIN the slot is being migrated')
@@ -46,14 +46,14 @@ if reads and count == 0 and field and size == 3 then -- mode, the owner, and one
   end
 end
 if others and not reads and field then
-  redis.call('HDEL', key, '')
-  redis.call('HSET', key, 'mode', 'read')
+  redis.call('HDEL', KEYS[1], '')
+  redis.call('HSET', KEYS[1], 'mode', 'read')
 end
 if count > 0 then
-  redis.call('HDEL', key, '') -- a write that needs no memory, as in leave
-  if redis.call('HEXISTS', key, owner) == 0 then return -3 end
-  redis.call('HSET', key, owner, count)
-elseif redis.call('HDEL', key, owner) == 0 then
+  redis.call('HDEL', KEYS[1], '') -- a write that needs no memory, as in leave
+  if redis.call('HEXISTS', KEYS[1], owner) == 0 then return -3 end
+  redis.call('HSET', KEYS[1], owner, count)
+elseif redis.call('HDEL', KEYS[1], owner) == 0 then
   local i = 1 -- Redisson's forceUnlock leaves the timeout keys of readers
   while reads and redis.pcall('DEL', timeout(owner, i)) == 1 do i = i + 1 end
   tellOfRemoval(ARGV[6], ARGV[5], messages)
@@ -64,31 +64,31 @@ if reads then
 end
 
 local tell = not reads
-if redis.call('HLEN', key) < 2 then -- nobody is left
-  if redis.call('HDEL', key, 'mode') == 0 then redis.pcall('DEL', key) end
+if redis.call('HLEN', KEYS[1]) < 2 then -- nobody is left
+  if redis.call('HDEL', KEYS[1], 'mode') == 0 then redis.pcall('DEL', KEYS[1]) end
   tell = true
-elseif not reads or redis.call('HGET', key, 'mode') == 'read' then
-  local ttl, left, doubt = redis.pcall('PTTL', key), 0, false
+elseif not reads or redis.call('HGET', KEYS[1], 'mode') == 'read' then
+  local ttl, left, doubt = redis.pcall('PTTL', KEYS[1]), 0, false
   if type(ttl) == 'table' then ttl, doubt = 0, true end
   local enough = ttl - ttl / 10
   local fields = {}
-  for _, of in ipairs(redis.pcall('HRANDFIELD', key, 3)) do -- from Redis 6.2 on
+  for _, of in ipairs(redis.pcall('HRANDFIELD', KEYS[1], 3)) do -- from Redis 6.2 on
     local lease = redis.pcall('PTTL', timeout(of, 1))
     if type(lease) ~= 'table' then left = math.max(left, lease) end
   end
-  if left < enough then fields = redis.pcall('HGETALL', key) end
+  if left < enough then fields = redis.pcall('HGETALL', KEYS[1]) end
   if fields.err then doubt = true end
   for f = 1, #fields, 2 do
     for i = 1, tonumber(fields[f + 1]) or 0 do
       local lease = redis.pcall('PTTL', timeout(fields[f], i))
-      if lease == -2 then lease = redis.pcall('EXISTS', key, timeout(fields[f], i)) end
+      if lease == -2 then lease = redis.pcall('EXISTS', KEYS[1], timeout(fields[f], i)) end
       if type(lease) == 'table' or lease == -1 then doubt = true else left = math.max(left, lease) end
       if doubt or left >= enough then break end
     end
     if doubt or left >= enough then break end
   end
   if not doubt and left < enough then
-    if left > 1 then redis.pcall('PEXPIRE', key, left) else redis.pcall('DEL', key) end
+    if left > 1 then redis.pcall('PEXPIRE', KEYS[1], left) else redis.pcall('DEL', KEYS[1]) end
     tell = true
   end
 end

@@ -12,9 +12,9 @@
 -- Then nothing is done, and the engine asks again: when the slot has moved, or the MinHold is
 -- over. (HDEL of what is absent shows that this user may remove the owner. Without it nobody would be
 -- there already when this is asked again, and be taken for a reader.)
-local key, owner, rest = KEYS[1], ARGV[1], tonumber(ARGV[2])
-if redis.call('HEXISTS', key, owner) == 0 then
-  redis.call('HDEL', key, owner)
+local owner, rest = ARGV[1], tonumber(ARGV[2])
+if redis.call('HEXISTS', KEYS[1], owner) == 0 then
+  redis.call('HDEL', KEYS[1], owner)
   tellOfRemoval(ARGV[5], ARGV[4], {'1', '00'})
   return -3
 end
@@ -28,18 +28,18 @@ local function tell()
   return code
 end
 
-if redis.call('HLEN', key) <= 2 then -- no readers
-  redis.call('PEXPIRE', key, rest)
+if redis.call('HLEN', KEYS[1]) <= 2 then -- no readers
+  redis.call('PEXPIRE', KEYS[1], rest)
   local code = tell()
-  if redis.call('HEXISTS', key, owner) == 1 then
-    redis.call('HDEL', key, '')
-    redis.call('HSET', key, ARGV[3], 1)
-    redis.call('HDEL', key, owner)
+  if redis.call('HEXISTS', KEYS[1], owner) == 1 then
+    redis.call('HDEL', KEYS[1], '')
+    redis.call('HSET', KEYS[1], ARGV[3], 1)
+    redis.call('HDEL', KEYS[1], owner)
   end
   return code
 end
 
-redis.call('HDEL', key, '')
+redis.call('HDEL', KEYS[1], '')
 local nobody = string.gsub(ARGV[3], ':write$', '')
 local set = redis.pcall('SET', timeout(nobody, 1), '1', 'PX', rest)
 if set.err then
@@ -48,17 +48,17 @@ if set.err then
   end
   return set
 end
-redis.call('HSET', key, 'mode', 'read', nobody, 1)
-redis.call('HDEL', key, owner)
+redis.call('HSET', KEYS[1], 'mode', 'read', nobody, 1)
+redis.call('HDEL', KEYS[1], owner)
 local left, doubt = rest, false
-local fields = redis.pcall('HGETALL', key)
+local fields = redis.pcall('HGETALL', KEYS[1])
 if fields.err then doubt = true end
 for f = 1, #fields, 2 do
   for i = 1, tonumber(fields[f + 1]) or 0 do
     local lease = redis.pcall('PTTL', timeout(fields[f], i))
-    if lease == -2 then lease = redis.pcall('EXISTS', key, timeout(fields[f], i)) end
+    if lease == -2 then lease = redis.pcall('EXISTS', KEYS[1], timeout(fields[f], i)) end
     if type(lease) == 'table' or lease == -1 then doubt = true else left = math.max(left, lease) end
   end
 end
-if not doubt then redis.pcall('PEXPIRE', key, left) end
+if not doubt then redis.pcall('PEXPIRE', KEYS[1], left) end
 return tell()
