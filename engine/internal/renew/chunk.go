@@ -3,8 +3,7 @@ package renew
 import (
 	"cmp"
 	"errors"
-	"strings"
-	"time"
+		"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -49,6 +48,7 @@ type chunk struct {
 	kind    kind.Renewal
 	members []*Member // at most chunkSize; nil: has left
 	timer   wheel.Timer
+	apart   *parting // of what it is a part of
 
 	list  []script.Renewal
 	slots []uint8 // list[i] renews members[slots[i]]
@@ -201,37 +201,11 @@ func (k *chunk) Complete(reply resp.Reply) {
 		}
 		r.cfg.OnRound(round)
 	}
-	denied, _ := err.(*resp.ServerError) // not errors.As: this is an event loop
-	switch {
-	case err == nil:
-	case denied != nil && denied.Code == "TRYAGAIN" && len(k.list) > 1:
-		// The slot is being migrated, and some of the locks are there already.
-		k.split()
-		return
-	case denied != nil && denied.Code == "TRYAGAIN" && k.step == 0 && k.kind.Steps() > 0:
-		// The same, and the keys of one lock are apart.
-		k.goOn(reply)
-		return
-	case denied != nil && denied.Code == "CROSSSLOT" && len(k.list) > 1:
-		// One address, many slots: a proxy in front of shards, or a node of a cluster that
-		// was configured as the only server.
-		r.slotted.Store(true)
-		k.split()
-		return
-	case denied != nil && denied.Code == "NOPERM" && strings.Contains(denied.Message, "permissions to access"):
-		// A right was withdrawn for some of the keys ("a key", "one of the keys"). The locks
-		// of the others must not be lost with them. One that is alone is asked for seldom: of
-		// such scripts there may be as many as holds, and the right may stay away.
-		if len(k.list) > 1 {
-			k.split()
-			return
-		}
-		k.retry(r.cfg.Lease / 6)
-		return
-	default:
-		k.retry(r.backoff(k.retries))
+	if err != nil {
+		k.failed(reply, err)
 		return
 	}
+	k.apart.accepted(r)
 	if k.step > 0 {
 		if k.step < k.kind.Steps() && unacked(reply) == nil && allRenewed(reply.Value) {
 			k.goOn(reply)
@@ -286,24 +260,6 @@ func (k *chunk) goOn(reply resp.Reply) {
 	}
 	k.r.mu.Unlock()
 	k.launch()
-}
-
-// split sends the chunk again lock by lock: the server did not take its locks together.
-func (k *chunk) split() {
-	r := k.r
-	members := r.finish(k)
-	var parts []*chunk
-	r.mu.Lock()
-	for _, m := range members {
-		// One that has left, or was taken into another chunk since, is somebody else's.
-		if m != nil && m.chunk == nil && m.group == nil && !r.mu.closed {
-			parts = append(parts, r.newChunkLocked(k.due, []*Member{m}))
-		}
-	}
-	r.mu.Unlock()
-	for _, part := range parts {
-		part.launch()
-	}
 }
 
 // fits reports whether the answer is a list of codes, one for each lock. An error or a text

@@ -13,7 +13,8 @@
 // time after a sixth to a third (JoinFirst). In a cluster a script has only locks of one
 // slot. So there the holds of a slot share a beat of that slot, as long as they do not fill
 // whole scripts (untilBeat). A script that failed is sent again after a pause that is short
-// against the lease: a sixth of it for a single lock that the user may not access, else less.
+// against the lease: a sixth of it for a single lock that the server refuses, and not only for now,
+// else less.
 //
 // # Not obvious
 //
@@ -22,11 +23,11 @@
 //   - One key of a wrong type must not cost the 63 others their leases: renew.lua uses pcall
 //     for each. A key that is refused for now must pause: one was once asked for 68,000 times
 //     within a lease.
-//   - What shares a script shares its refusal. TRYAGAIN, CROSSSLOT and a key that may not be
-//     accessed have the script sent again lock by lock (split).
-//   - One address may be many servers. A proxy of shards refuses a script of several slots
-//     with CROSSSLOT, whatever the URL says. From then on a script has locks of one slot
-//     (Complete).
+//   - What shares a script shares its refusal. So a script that is refused, but for now, is sent
+//     again lock by lock, whatever the words (failed).
+//   - One address may be many servers. A proxy of shards refuses a script of several slots, each
+//     in words of its own. If it takes the locks one by one, a script has locks of one slot from then
+//     on, until the connection is lost (parting).
 //   - A renewal in flight may have been executed before the event that makes somebody ask.
 //     So Now has another follow it.
 package renew

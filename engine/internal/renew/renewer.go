@@ -58,8 +58,8 @@ type Config struct {
 	Lease   time.Duration                       // what a watchdog hold is given
 	Submit  func(slot uint16, r resp.DurableRequest)
 	OnRound func(Round) // may be nil; called on the event loop
-	// Slotted: the locks of one script must share a slot, as in a cluster. A server that
-	// says so (CROSSSLOT) is believed, too.
+	// Slotted: the locks of one script must share a slot, as in a cluster. A server that refuses
+	// several at once, and takes each alone, is believed to want that, too.
 	Slotted bool
 }
 
@@ -267,8 +267,9 @@ func (r *Renewer) All() {
 	r.Resume()
 }
 
-// Resume sends the chunks that wait to be retried: the connection is back.
+// Resume sends the chunks that wait to be retried: the connection is back, perhaps to another server.
 func (r *Renewer) Resume() {
+	r.slotted.Store(r.cfg.Slotted)
 	r.mu.Lock()
 	waiting := make([]*chunk, 0, len(r.mu.chunks))
 	for k := range r.mu.chunks {

@@ -79,6 +79,12 @@ func (r Refusal) Unready() bool {
 // NeedsHuman reports whether it takes somebody who changes something, as far as can be known.
 func (r Refusal) NeedsHuman() bool { return r.Lasts >= Unclear }
 
+// Forbidden reports whether the user of the connection may not do that (an ACL).
+func (r Refusal) Forbidden() bool { return r.Of == OfCommand && r.Lasts == Unauthorized }
+
+// Apart reports whether the keys of the command are at two nodes, while their slot moves.
+func (r Refusal) Apart() bool { return r.Of == OfCommand && r.Lasts == Passing }
+
 // Refusals is the table: the first row whose Text begins the message decides, else the row of the
 // Code. NewServerError has given codes to some texts that come without one.
 var Refusals = [...]struct {

@@ -1,0 +1,82 @@
+package renew
+
+import (
+	"sync/atomic"
+
+	"github.com/pawl-lock/pawl/resp"
+)
+
+// failed decides when the chunk is sent again, and how. What a server refuses for now, or could not
+// be asked, is sent again soon. Any other refusal, in whatever words, is of this command: its locks may
+// be of several slots (a proxy in front of shards, or a node of a cluster that was configured as the
+// only server) or nodes (a slot is being migrated), or one of them is forbidden. The locks of the others must
+// not be lost with that one, so they go one by one. One that is refused alone is asked for seldom: of such
+// scripts there may be as many as holds, and it may stay so.
+func (k *chunk) failed(reply resp.Reply, err error) {
+	r := k.r
+	denied, _ := err.(*resp.ServerError) // not errors.As: this is an event loop
+	var refusal resp.Refusal
+	if denied != nil {
+		refusal = resp.RefusalOf(denied)
+	}
+	ofCommand := denied != nil && (refusal.Apart() || !refusal.NotNow())
+	switch {
+	case ofCommand && len(k.list) > 1:
+		k.split(!refusal.Apart())
+	case ofCommand && refusal.Apart() && k.step == 0 && k.kind.Steps() > 0:
+		k.goOn(reply) // the keys of one lock are apart
+	case ofCommand && !refusal.Apart():
+		k.apart.refused()
+		k.retry(r.cfg.Lease / 6)
+	default:
+		k.apart.refused()
+		k.retry(r.backoff(k.retries))
+	}
+}
+
+// split sends the chunk again lock by lock: the server did not take its locks together. learns: if
+// it takes each alone, later chunks have locks of one slot.
+func (k *chunk) split(learns bool) {
+	r := k.r
+	members := r.finish(k)
+	var parts []*chunk
+	var apart *parting
+	if learns {
+		apart = new(parting)
+	}
+	r.mu.Lock()
+	for _, m := range members {
+		// One that has left, or was taken into another chunk since, is somebody else's.
+		if m != nil && m.chunk == nil && m.group == nil && !r.mu.closed {
+			part := r.newChunkLocked(k.due, []*Member{m})
+			part.apart = apart
+			parts = append(parts, part)
+		}
+	}
+	r.mu.Unlock()
+	if apart != nil {
+		apart.left.Store(int32(len(parts)))
+	}
+	for _, part := range parts {
+		part.launch()
+	}
+}
+
+// parting is what the parts of a chunk have in common that was refused. A nil parting learns nothing.
+type parting struct {
+	left atomic.Int32 // parts without an answer yet; for ever positive once one was refused
+}
+
+// accepted notes that the server has taken a part. If it takes all, it was their being together that
+// it refused.
+func (p *parting) accepted(r *Renewer) {
+	if p != nil && p.left.Add(-1) == 0 {
+		r.slotted.Store(true)
+	}
+}
+
+func (p *parting) refused() {
+	if p != nil {
+		p.left.Add(chunkSize)
+	}
+}
