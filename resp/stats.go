@@ -5,7 +5,7 @@ import "sync"
 // Stats are counters since Open, and a few gauges.
 type Stats struct {
 	// Commands were accepted by the lanes and the renewal connection; of these,
-	// Resent were sent again whole, after NOSCRIPT.
+	// Resent were sent again whole, after NOSCRIPT or its like.
 	Commands, Resent uint64
 	// InFlight are accepted and unanswered.
 	InFlight int

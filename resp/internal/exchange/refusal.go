@@ -85,6 +85,26 @@ func (r Refusal) Forbidden() bool { return r.Of == OfCommand && r.Lasts == Unaut
 // Apart reports whether the keys of the command are at two nodes, while their slot moves.
 func (r Refusal) Apart() bool { return r.Of == OfCommand && r.Lasts == Passing }
 
+// Rows of the table that somebody must know from others.
+const (
+	unknownCommand = "ERR unknown command" // renamed, or a proxy
+	wrongArity     = "ERR wrong number of arguments"
+	notCompiled    = "ERR Error compiling script"
+	noScript       = "NOSCRIPT"
+)
+
+// UnknownCommand reports whether the server does not know the command.
+func UnknownCommand(e *wire.ServerError) bool { return e.Begins(unknownCommand) }
+
+// WrongArity reports whether the server knows the command, with other arguments.
+func WrongArity(e *wire.ServerError) bool { return e.Begins(wrongArity) }
+
+// NoScript reports whether the server does not have the script that is called by its name.
+func NoScript(e *wire.ServerError) bool { return e.Code == noScript }
+
+// NotCompiled reports whether the text of a script is no Lua.
+func NotCompiled(e *wire.ServerError) bool { return e.Begins(notCompiled) }
+
 // Refusals is the table: the first row whose Text begins the message decides, else the row of the
 // Code. NewServerError has given codes to some texts that come without one.
 var Refusals = [...]struct {
@@ -125,13 +145,13 @@ var Refusals = [...]struct {
 	{Code: "TRYAGAIN", Refusal: Refusal{OfCommand, No, Passing}}, // its keys are apart while their slot moves
 	{Code: "NOPERM", Refusal: Refusal{OfCommand, No, Unauthorized}},
 	{Code: "CROSSSLOT", Refusal: Refusal{OfCommand, No, Permanent}},
-	{Code: "NOSCRIPT", Refusal: Refusal{OfCommand, No, Permanent}},
+	{Code: noScript, Refusal: Refusal{OfCommand, No, Permanent}},
 	{Code: "WRONGTYPE", Refusal: Refusal{OfCommand, No, Permanent}},
-	{Text: "ERR unknown command", Refusal: Refusal{OfCommand, No, Permanent}}, // renamed, or a proxy
+	{Text: unknownCommand, Refusal: Refusal{OfCommand, No, Permanent}},
 	{Text: "ERR unknown subcommand", Refusal: Refusal{OfCommand, No, Permanent}},
 	{Text: "ERR Unknown subcommand", Refusal: Refusal{OfCommand, No, Permanent}},
-	{Text: "ERR wrong number of arguments", Refusal: Refusal{OfCommand, No, Permanent}},
-	{Text: "ERR Error compiling script", Refusal: Refusal{OfCommand, No, Permanent}},
+	{Text: wrongArity, Refusal: Refusal{OfCommand, No, Permanent}},
+	{Text: notCompiled, Refusal: Refusal{OfCommand, No, Permanent}},
 }
 
 // byCode has the rows that have a code.

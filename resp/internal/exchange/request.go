@@ -11,7 +11,8 @@ type Form uint8
 const (
 	// Short is EVALSHA: the script is expected to be in the server's cache.
 	Short Form = iota
-	// Whole is EVAL, with the script's text: the answer to NOSCRIPT.
+	// Whole is EVAL, with the script's text: the answer to NOSCRIPT, and to a server that has no
+	// EVALSHA.
 	Whole
 )
 
@@ -19,7 +20,7 @@ const (
 // leaves it alone between Submit and Complete.
 type Request interface {
 	// AppendCommand appends the encoded command to dst and returns it. It is
-	// called once per send (again, with Whole, after NOSCRIPT), under the lane's
+	// called once per send (again, with Whole, after NOSCRIPT and its like), under the lane's
 	// lock: it appends bytes and does nothing else. A command that is no script
 	// ignores the form.
 	AppendCommand(dst []byte, form Form) []byte

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -23,19 +24,28 @@ func handshake(conn net.Conn, steps []step) error {
 	_, writeErr := conn.Write(out)
 
 	in := reply.NewStream(conn, 4<<10)
-	strange := false
+	var strange bool    // HELLO is unknown
+	var notLoaded error // a script
 	for _, s := range steps {
 		v, err := in.Next()
 		if err != nil {
 			return closedInHandshake(s, err, writeErr)
 		}
-		if err := s.check(v); err != nil {
+		switch err := s.check(v); {
+		case err != nil && s.dispensable(err):
+			notLoaded = err
+		case err != nil:
 			return err
 		}
 		strange = strange || s.name == "HELLO" && isUnknownCommand(v)
 	}
 	if strange {
 		if err := checkVersion(&in); err != nil {
+			return err
+		}
+	}
+	if notLoaded != nil {
+		if err := checkScripts(&in, notLoaded); err != nil {
 			return err
 		}
 	}
@@ -83,17 +93,18 @@ func (s step) refused(v wire.Value) error {
 	e := wire.NewServerError(v.Bytes)
 	// "unknown command" quotes the arguments, cut at any length: a password, or a script.
 	e.Message, _, _ = strings.Cut(e.Message, ", with args")
+	r := exchange.RefusalOf(e)
 	switch {
-	case strings.HasPrefix(e.Message, "ERR max number of clients"), e.Code == "DENIED":
-		// The answer to the connection, not to the step; DENIED is protected mode.
+	case r.Of == exchange.OfConnection && r.Lasts != exchange.Unauthorized:
+		// The answer to the connection, not to the step: it is one too many, or protected mode.
 	case s.optional:
 		return nil
-	case e.Code == "NOPERM" && (s.name == "PING" || s.name == "SCRIPT LOAD"):
+	case r.Forbidden() && (s.name == "PING" || s.name == "SCRIPT LOAD"):
 		// The server is there; a script that is not loaded is sent whole.
 		return nil
-	case s.name == "AUTH" && len(s.words) == 3 && strings.HasPrefix(e.Message, "ERR wrong number of arguments"):
+	case s.name == "AUTH" && len(s.words) == 3 && exchange.WrongArity(e):
 		return fmt.Errorf("%s with a user refused: %w (%w)", s.name, e, ErrTooOld)
-	case s.name == "SCRIPT LOAD" && strings.HasPrefix(e.Message, "ERR unknown command"):
+	case s.name == "SCRIPT LOAD" && exchange.UnknownCommand(e):
 		return fmt.Errorf("%s refused: %w; if this is a sentinel, say so: redis+sentinel://host:port/master", s.name, e)
 	case s.name == "AUTH":
 		if s.secret != "" {
@@ -101,4 +112,27 @@ func (s step) refused(v wire.Value) error {
 		}
 	}
 	return fmt.Errorf("%s refused: %w", s.name, e)
+}
+
+// dispensable reports whether one may do without s, which was refused: a script that is not loaded is
+// sent whole, unless it is no Lua.
+func (s step) dispensable(err error) bool {
+	var e *wire.ServerError
+	return s.name == "SCRIPT LOAD" && errors.As(err, &e) && exchange.RefusalOf(e).Of == exchange.OfCommand && !exchange.NotCompiled(e)
+}
+
+// checkScripts asks a server that has not loaded a script whether it runs scripts at all. One that
+// does not know EVAL, such as a sentinel, is of no use, for the reason why. (With a key, as proxies want.)
+func checkScripts(r *reply.Stream, why error) error {
+	if _, err := r.Conn.Write(wire.AppendCommand(nil, "EVAL", "return 1", "1", "pawl")); err != nil {
+		return err
+	}
+	v, err := r.Next()
+	if err != nil {
+		return fmt.Errorf("no answer to EVAL: %w", err)
+	}
+	if v.Kind == wire.KindError && exchange.UnknownCommand(wire.NewServerError(v.Bytes)) {
+		return why
+	}
+	return nil
 }

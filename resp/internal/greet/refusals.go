@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -70,7 +71,7 @@ func (r *Refusals) Check(addr string, p Purpose) error {
 func (r *Refusals) Note(addr string, p Purpose, began clock.Instant, err error) {
 	var e *wire.ServerError
 	refused := Unauthorized(err) // not under mu: it may be an error of a Dialer's own
-	forbidden := refused && errors.As(err, &e) && e.Code == "NOPERM"
+	forbidden := refused && errors.As(err, &e) && exchange.RefusalOf(e).Forbidden()
 	as := refusedAs{addr, anyPurpose}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -60,8 +60,8 @@ type Lane struct {
 
 // Counters count from the lane's birth.
 type Counters struct {
-	Commands uint64 // accepted by the lane; sent again after NOSCRIPT: once more
-	Resent   uint64 // of these, sent again after NOSCRIPT
+	Commands uint64 // accepted by the lane; sent again whole: once more
+	Resent   uint64 // of these, sent again whole
 	BytesOut uint64 // taken by the kernel
 	BytesIn  uint64
 	InFlight int // now: accepted and unanswered

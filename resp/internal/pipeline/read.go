@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -26,6 +25,7 @@ type Answer struct {
 	err     error // no reply came: why
 	Hops    uint8 // as in entry
 	asked   bool
+	first   *wire.ServerError // what is said instead of the error in value, as it says more; or nil
 }
 
 // OnBytes completes the commands that b answers, then writes what has been
@@ -94,8 +94,8 @@ func (r *replyReader) keep(b []byte) {
 	r.partial = append(r.partial[:0], b...)
 }
 
-// match takes one entry off the FIFO for each reply. A script that the server did not know
-// is queued again, with its text. False means that there are more replies than commands
+// match takes one entry off the FIFO for each reply. A script that the server does not know, or
+// not by its name, is queued again, with its text. False means that there are more replies than commands
 // written. Then nobody gets a reply of this batch: one that is too many may have shifted
 // all that follow it.
 func (p *Pipeline) match(batch []Answer) bool {
@@ -112,13 +112,11 @@ func (p *Pipeline) match(batch []Answer) bool {
 		a.sent = p.stampLocked()
 		e := m.fifo.Pop()
 		m.start = e.end
-		if e.form == exchange.Short && isNoScript(a.value) {
-			whole := e
-			whole.form = exchange.Whole
-			if p.appendLocked(whole) == nil {
-				m.resent++
-				continue
-			}
+		if a.value.Kind == wire.KindError && p.resendLocked(e, a.value) {
+			continue
+		}
+		if e.short != nil {
+			a.first = m.evalsha.answered(e.short, a.value)
 		}
 		a.Request, a.Hops, a.asked = e.Request, e.Hops, e.Asked
 	}
@@ -136,12 +134,6 @@ func (p *Pipeline) stampLocked() clock.Instant {
 		return 0
 	}
 	return m.flushes.Front().at
-}
-
-var noScript = []byte("NOSCRIPT ")
-
-func isNoScript(v wire.Value) bool {
-	return v.Kind == wire.KindError && bytes.HasPrefix(v.Bytes, noScript)
 }
 
 // complete delivers the batch and clears it. A panic of a Complete costs the
@@ -169,6 +161,9 @@ func (p *Pipeline) completeSome(batch []Answer, now clock.Instant) (n int) {
 			if redirect := p.lane.cfg.Redirect; redirect != nil && redirect(a, e) {
 				continue
 			}
+			if a.first != nil {
+				e = a.first
+			}
 			reply.Value, reply.Err, reply.Moving = wire.Value{}, e, a.moving(e)
 		}
 		a.Request.Complete(reply)
@@ -185,5 +180,5 @@ func (p *Pipeline) recoverComplete() {
 
 // moving reports whether the answer shows that the slot is being migrated.
 func (a Answer) moving(e *wire.ServerError) bool {
-	return a.asked || e != nil && e.Code == "TRYAGAIN"
+	return a.asked || e != nil && exchange.RefusalOf(e).Apart()
 }
