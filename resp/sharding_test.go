@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
@@ -65,5 +66,51 @@ func TestSunsubscribeThatCrossesTheEndOfASubscription(t *testing.T) {
 	r.Await(t, Subscribed)
 	if got := c.Stats().Reconnects; got != 0 {
 		t.Errorf("%d reconnects", got)
+	}
+}
+
+// A server may answer the question, and have no sharded channels. Whatever it says of SSUBSCRIBE, all
+// processes find out before the first lock; what it says for now, or of the rights to one channel, is no
+// such answer. Each decision for plain channels is logged once.
+func TestClient_ShardedChannelsRefused_TakesPlainOnesAndSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		command, answer string
+		sharded         bool
+		logged          string
+	}{
+		"asked, unknown":        {"PUBSUB", "ERR unknown subcommand 'SHARDNUMSUB'. Try PUBSUB HELP.", false, "level=INFO"},
+		"asked, other words":    {"PUBSUB", "ERR handle request, command 'PUBSUB' is not allowed", false, "level=WARN"},
+		"asked, forbidden":      {"PUBSUB", "NOPERM this user has no permissions to run the 'pubsub|shardnumsub' command", false, "Redisson are not heard"},
+		"claimed, unknown":      {"SSUBSCRIBE", "ERR unknown command 'SSUBSCRIBE'", false, "level=WARN"},
+		"claimed, other words":  {"SSUBSCRIBE", "ERR command is disabled for your plan", false, "level=WARN"},
+		"the slot is another's": {"SSUBSCRIBE", "MOVED 1 127.0.0.1:1", true, ""},
+		"a slot is nobody's":    {"SSUBSCRIBE", "CLUSTERDOWN Hash slot not served", true, ""},
+		"another channel":       {"SSUBSCRIBE", "NOPERM this user has no permissions to access one of the channels used as arguments", true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeCluster(t, 2)
+			for _, n := range f.nodes {
+				n.On(fakenode.Is("PUBSUB"), fakenode.Raw("*0\r\n"))
+				n.On(fakenode.Is(c.command), fakenode.Error(c.answer))
+			}
+			var log syncBuffer
+			client := f.client(t, func(cfg *Config) {
+				cfg.Sharding, cfg.Logger = ShardingAuto, slog.New(slog.NewTextHandler(&log, nil))
+			})
+			if client.Sharded() != c.sharded {
+				t.Errorf("sharded: %v", client.Sharded())
+			}
+			if n := log.count("sharded channels"); n != map[bool]int{true: 0, false: 1}[c.sharded] || log.count(c.logged) == 0 {
+				t.Errorf("%d lines", n)
+			}
+			if c.sharded {
+				return
+			}
+			r := exchangetest.NewRecorder()
+			client.Subscribe(NewChannel("x", r))
+			r.Await(t, Subscribed)
+		})
 	}
 }

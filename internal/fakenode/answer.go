@@ -51,7 +51,7 @@ func (c *Conn) answer(cmd Command) {
 			return
 		}
 		c.Write(redcon.AppendInt(nil, 1))
-	case "SUBSCRIBE", "UNSUBSCRIBE":
+	case "SUBSCRIBE", "UNSUBSCRIBE", "SSUBSCRIBE", "SUNSUBSCRIBE":
 		c.subscribe(strings.ToLower(name), args)
 	case "PUBLISH":
 		if len(args) != 2 {
@@ -142,9 +142,10 @@ func (n *Node) FlushScripts() {
 func (c *Conn) subscribe(verb string, channels []string) {
 	c.write.Lock()
 	defer c.write.Unlock()
+	wanted := !strings.HasSuffix(verb, "unsubscribe")
 	if len(channels) == 0 {
-		if verb == "subscribe" {
-			c.writeLocked(redcon.AppendError(nil, "ERR wrong number of arguments for 'subscribe' command"))
+		if wanted {
+			c.writeLocked(redcon.AppendError(nil, "ERR wrong number of arguments for '"+verb+"' command"))
 			return
 		}
 		for ch := range c.write.channels {
@@ -159,7 +160,7 @@ func (c *Conn) subscribe(verb string, channels []string) {
 		out = redcon.AppendInt(out, int64(len(c.write.channels)))
 	}
 	for _, ch := range channels {
-		if verb == "subscribe" {
+		if wanted {
 			c.write.channels[ch] = true
 		} else {
 			delete(c.write.channels, ch)

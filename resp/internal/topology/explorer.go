@@ -2,15 +2,12 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // Client has the routes that an Explorer keeps true. The methods are called by the
@@ -217,19 +214,4 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 	x.mu.Unlock()
 	x.client.Searched()
 	return changed, err
-}
-
-// Sharded asks primaries until one says whether the deployment has sharded channels. One that
-// cannot tell for now says nothing; any other refusal means that there are none to be used. It is
-// for Follow.
-func (x *Explorer) Sharded(ctx context.Context, primaries []string) (yes bool, err error) {
-	addrs := x.scouts.candidates("", primaries, nil)
-	return askFirst(ctx, x.scouts, addrs, func(ctx context.Context, addr string) (bool, error) {
-		_, err := x.scouts.ask(ctx, x.cfg.Servers, addr, "PUBSUB", "SHARDNUMSUB", "0")
-		var refused *wire.ServerError
-		if errors.As(err, &refused) && !exchange.RefusalOf(refused).NotNow() {
-			return false, nil
-		}
-		return err == nil, err
-	})
 }

@@ -212,6 +212,16 @@ func (s *scouts) drop(k *scout) {
 	hangUp(k.in.Conn)
 }
 
+// forget closes the connection to a server that is being asked by the caller.
+func (s *scouts) forget(r Reach, addr string) {
+	s.mu.Lock()
+	k := s.mu.open[scoutKey{r, addr}]
+	s.mu.Unlock()
+	if k != nil {
+		s.drop(k)
+	}
+}
+
 // tidy ends a search: what was not asked in it is closed and forgotten; all is unless
 // keep.
 func (s *scouts) tidy(keep bool) {
