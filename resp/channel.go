@@ -1,6 +1,9 @@
 package resp
 
 import (
+	"errors"
+	"log/slog"
+
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 )
@@ -35,3 +38,14 @@ const (
 	// no longer desired; nothing more follows.
 	Refused = exchange.Refused
 )
+
+// refusesChannels says once a connection that its server refuses channels: locks work without them, so nobody else
+// would. It runs on the housekeeping goroutine.
+func (l *link) refusesChannels(err error) {
+	text := "resp: the server refuses channels, so who waits for a lock asks now and then, and hears of no release"
+	var e *ServerError
+	if errors.As(err, &e) && exchange.RefusalOf(e).Forbidden() {
+		text = "resp: the user may not listen to a channel, so who has to wait for a lock fails; see the ACL rules in docs/operations.md"
+	}
+	l.log(slog.LevelWarn, text, err)
+}

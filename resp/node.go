@@ -58,7 +58,7 @@ func newNode(c *Client, network, addr string) *node {
 	}
 	n.renewal = n.addLane(RoleRenewal, 0)
 	sub := &link{node: n, role: RolePubSub}
-	n.pubsub = c.channels.NewEndpoint(c.sharded.Load(), n.cfg.Clock, n.cfg.CommandTimeout, sub.down)
+	n.pubsub = c.channels.NewEndpoint(c.sharded.Load(), n.cfg.Clock, n.cfg.CommandTimeout, sub.down, sub.refusesChannels)
 	sub.endpoint = n.pubsub
 	n.links = append(n.links, sub)
 	for i := range n.durable {

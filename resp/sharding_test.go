@@ -114,3 +114,49 @@ func TestClient_ShardedChannelsRefused_TakesPlainOnesAndSaysSo(t *testing.T) {
 		})
 	}
 }
+
+// The same, and the refusal names no slot: the cluster is down meanwhile, or the words are others.
+func TestClient_SunsubscribeCrossesTheEndAndIsRefusedInAnyWords_KeepsTheConnection(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{"CLUSTERDOWN Hash slot not served", "ERR the slot is being moved"} {
+		f := newFakeCluster(t, 1)
+		n := f.nodes[0]
+		n.On(fakenode.Is("SUNSUBSCRIBE"), fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) {
+			c.Write([]byte("*3\r\n" + bulk("sunsubscribe") + bulk(cmd.Words[1]) + ":0\r\n-" + refusal + "\r\n"))
+		}))
+		c := f.client(t, func(cfg *Config) { cfg.Sharding = ShardingOn })
+		for i := range 20 {
+			r := exchangetest.NewRecorder()
+			ch := NewChannel(fmt.Sprint("x", i), r)
+			c.Subscribe(ch)
+			r.Await(t, Subscribed)
+			c.Unsubscribe(ch)
+			n.WaitFor(i+1, fakenode.Is("SUNSUBSCRIBE"))
+		}
+		r := exchangetest.NewRecorder()
+		c.Subscribe(NewChannel("y", r))
+		r.Await(t, Subscribed)
+		if got := c.Stats().Reconnects; got != 0 {
+			t.Errorf("%s: %d reconnects", refusal, got)
+		}
+	}
+}
+
+// A server that refuses channels, in whatever words, is said to do so once a connection.
+func TestClient_ChannelsRefused_SaysSoOnce(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"ERR unknown command 'SUBSCRIBE'", "ERR handle request, command 'SUBSCRIBE' is not allowed", "NOPERM this user has no permissions"} {
+		n := fakenode.New(t)
+		n.On(fakenode.Is("SUBSCRIBE"), fakenode.Error(line))
+		var log syncBuffer
+		c := ready(t, Config{Addr: n.Addr(), Lanes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for i := range 3 {
+			c.Subscribe(NewChannel(fmt.Sprint("x", i), exchangetest.NewRecorder()))
+			eventually(t, line+": the log says so", func() bool { return log.count("channel") > 0 })
+		}
+		n.WaitFor(3, fakenode.Is("SUBSCRIBE"))
+		if got := log.count("level=WARN"); got != 1 {
+			t.Errorf("%s: %d lines", line, got)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type Endpoint struct {
 	clock   clock.Clock
 	timeout time.Duration
 	down    func(error) // told when an attached connection has ended
+	refused func(error) // told when a server refuses channels, and not only for now; once a connection
 
 	bytesIn, bytesOut atomic.Uint64
 	current           atomic.Pointer[subConn] // between its OnOpen and its OnClose
@@ -62,11 +63,15 @@ func (p *Endpoint) wake() {
 	}
 }
 
-// CheckAge has a silent connection pinged or, if an answer is late, closed.
+// CheckAge has a silent connection pinged or, if an answer is late, closed. It tells of refusals, which
+// may run code of the user: so it is not called on an event loop.
 func (p *Endpoint) CheckAge(now clock.Instant) {
 	c := p.current.Load()
 	if c == nil {
 		return
+	}
+	if e := p.subs.complaint(); e != nil {
+		p.refused(e)
 	}
 	heard := c.heard.Load()
 	wake, late := p.subs.tick(now, clock.Instant(heard), p.timeout)

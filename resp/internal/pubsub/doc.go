@@ -6,8 +6,8 @@
 //
 // # Not obvious
 //
-//   - SUNSUBSCRIBE may have two answers: the unasked end of the subscription, and MOVED
-//     (lateLocked).
+//   - SUNSUBSCRIBE may seem to have two answers: the unasked end of the subscription, and an
+//     error, which names no slot perhaps. So a PING goes behind it (fence.go).
 //   - The number of confirmations that the server sends along with SUBSCRIBE does not help: it
 //     counts all channels and says nothing of one.
 package pubsub

@@ -35,6 +35,10 @@ type command struct {
 	left  uint16        // answers still to come
 	whole uint16        // answers in all
 	at    clock.Instant // just before it was given to the transport
+
+	// Of a sharded UNSUBSCRIBE, see fencedLocked.
+	ended   bool              // the server has ended the subscription, asked or unasked
+	refusal *wire.ServerError // of the UNSUBSCRIBE
 }
 
 const (
@@ -144,6 +148,9 @@ func (s *subs) appendLocked(dst []byte, v verb, now clock.Instant, topics ...*to
 	}
 	n := uint16(len(topics))
 	s.mu.cmds.Push(command{verb: v, left: n, whole: n, at: now})
+	if v == verbUnsubscribe && s.sharded {
+		dst = wire.AppendCommand(dst, verbPing.String())
+	}
 	return dst
 }
 

@@ -42,9 +42,10 @@ func (r *Registry) newSubs() *subs {
 
 // NewEndpoint returns the endpoint of a server. A silence of timeout with an answer due
 // costs the connection; down is called when an attached connection has ended, on its loop,
-// and must not block.
-func (r *Registry) NewEndpoint(sharded bool, clock clock.Clock, timeout time.Duration, down func(error)) *Endpoint {
-	p := &Endpoint{subs: r.newSubs(), clock: clock, timeout: timeout, down: down}
+// and must not block. refused is called by CheckAge when the server refuses channels, and not only
+// for now, once a connection.
+func (r *Registry) NewEndpoint(sharded bool, clock clock.Clock, timeout time.Duration, down, refused func(error)) *Endpoint {
+	p := &Endpoint{subs: r.newSubs(), clock: clock, timeout: timeout, down: down, refused: refused}
 	p.subs.sharded, p.subs.wake = sharded, p.wake
 	return p
 }

@@ -1,7 +1,6 @@
 package pubsub
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
@@ -22,7 +21,7 @@ func (s *subs) reply(l *listener, conn uint32, v wire.Value) error {
 	case wire.KindError:
 		return s.refused(l, wire.NewServerError(v.Bytes))
 	case wire.KindStatus: // PONG while nothing is subscribed
-		return s.pong()
+		return s.pong(l)
 	}
 	return surprise("a reply that is no array")
 }
@@ -46,13 +45,15 @@ func (s *subs) push(l *listener, conn uint32, v wire.Value) error {
 		return nil
 	case kind == "subscribe" && v.Len() == 3:
 		return s.confirmed(l, conn, verbSubscribe, e[1].Bytes)
-	case kind == "unsubscribe" && s.sharded && !s.expects(verbUnsubscribe, e[1].Bytes):
-		s.expelled(conn, e[1].Bytes)
+	case kind == "unsubscribe" && s.sharded:
+		if !s.ended(e[1].Bytes) {
+			s.expelled(conn, e[1].Bytes)
+		}
 		return nil
 	case kind == "unsubscribe" && v.Len() == 3:
 		return s.confirmed(l, conn, verbUnsubscribe, e[1].Bytes)
 	case kind == "pong":
-		return s.pong()
+		return s.pong(l)
 	}
 	return surprise("an array of an unknown kind")
 }
@@ -87,6 +88,12 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 	if s.mu.cmds.Len() == 0 || s.mu.cmds.Front().verb != v || (*s.mu.names.Front()).name != string(name) {
 		return surprise("a confirmation of %v that is not the next one expected", v)
 	}
+	s.confirmLocked(l, conn, v)
+	return nil
+}
+
+// confirmLocked takes the oldest answer that is due for a confirmation of v.
+func (s *subs) confirmLocked(l *listener, conn uint32, v verb) {
 	t, latest := s.answeredLocked()
 	t.known = v == verbSubscribe
 	again := false // somebody came after the command was written
@@ -108,14 +115,6 @@ func (s *subs) confirm(l *listener, conn uint32, v verb, name []byte) error {
 	if again || t.first == nil || t.sent != verbSubscribe {
 		s.queueLocked(t)
 	}
-	return nil
-}
-
-// expects reports whether the next answer is due to be one to v, about this name.
-func (s *subs) expects(v verb, name []byte) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.cmds.Len() > 0 && s.mu.cmds.Front().verb == v && (*s.mu.names.Front()).name == string(name)
 }
 
 // expelled handles the end of a sharded subscription that nobody asked for: the slot has
@@ -150,9 +149,14 @@ func (s *subs) tellMoved() {
 	}
 }
 
-func (s *subs) pong() error {
+// pong handles the answer to a PING.
+func (s *subs) pong(l *listener) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c := s.fencedLocked(); c != nil && c.answered() {
+		s.passLocked(l, c)
+		return nil
+	}
 	if s.mu.cmds.Len() == 0 || s.mu.cmds.Front().verb != verbPing {
 		return surprise("a PONG that nobody asked for")
 	}
@@ -162,31 +166,34 @@ func (s *subs) pong() error {
 
 // refused handles an error, which answers a whole command.
 func (s *subs) refused(l *listener, e *wire.ServerError) error {
+	r := exchange.RefusalOf(e)
+	if r.Of == exchange.OfConnection {
+		return e // every command is refused here; another connection may be better
+	}
 	l.calls = l.calls[:0]
 	if err := s.refuse(l, e); err != nil {
 		return err
 	}
 	tell(l.calls, exchange.Refused, nil, e)
-	if e.Code == "MOVED" || e.Code == "CLUSTERDOWN" {
+	if r.Of == exchange.OfDeployment {
 		s.tellMoved()
 	}
 	return nil
 }
 
-// refuse distinguishes a refusal that will last (NOPERM: an ACL) from one that will pass (the
-// server is BUSY or LOADING). The server checks the ACL before it runs the command, so one
-// forbidden channel has the whole batch refused. Then each channel is asked for by itself,
-// and whichever is refused is forbidden.
 func (s *subs) refuse(l *listener, e *wire.ServerError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lateLocked(e) {
-		return nil
-	}
 	if s.mu.cmds.Len() == 0 {
 		return surprise("the error %q", e.Message)
 	}
-	c := *s.mu.cmds.Front()
+	if c := s.fencedLocked(); c != nil {
+		if c.takes(e) {
+			s.passLocked(l, c)
+		}
+		return nil
+	}
+	c := s.mu.cmds.Front()
 	if c.verb == verbPing {
 		s.mu.cmds.Pop()
 		return nil // it is alive
@@ -194,7 +201,22 @@ func (s *subs) refuse(l *listener, e *wire.ServerError) error {
 	if c.left != c.whole {
 		return surprise("the error %q amid the answers to %v", e.Message, c.verb)
 	}
-	denied := e.Code == "NOPERM"
+	s.refuseLocked(l, e)
+	return nil
+}
+
+// refuseLocked takes e for the answer to the oldest command. It distinguishes a refusal that will last
+// (an ACL) from one that may pass (the server is busy, or loading). The server checks the ACL before it
+// runs the command, so one forbidden channel has the whole batch refused. Then each channel is asked for
+// by itself, and whichever is refused is forbidden. Any other is asked for ever more seldom, whatever
+// the words; its waiters ask for the lock now and then.
+func (s *subs) refuseLocked(l *listener, e *wire.ServerError) {
+	c := *s.mu.cmds.Front()
+	r := exchange.RefusalOf(e)
+	denied := r.Forbidden()
+	if c.verb == verbSubscribe && !r.NotNow() && !s.mu.complained && (!denied || c.whole == 1) {
+		s.mu.complained, s.mu.complaint = true, e
+	}
 	for range c.whole {
 		t, latest := s.answeredLocked()
 		t.alone = t.alone || denied
@@ -221,28 +243,6 @@ func (s *subs) refuse(l *listener, e *wire.ServerError) error {
 			}
 		}
 	}
-	return nil
-}
-
-// lateLocked reports whether e answers a SUNSUBSCRIBE that seemed to have its answer:
-//
-//	client              server
-//	SUNSUBSCRIBE x
-//	                    the slot leaves: sunsubscribe x, unasked
-//	                    reads SUNSUBSCRIBE x: -MOVED
-//	takes the first for the answer, and then there is another
-//
-// A MOVED answers the front command only if that is about the slot it names.
-func (s *subs) lateLocked(e *wire.ServerError) bool {
-	if !s.sharded || e.Code != "MOVED" {
-		return false
-	}
-	words := strings.Fields(e.Message)
-	if len(words) < 2 {
-		return false
-	}
-	slot, err := strconv.ParseUint(words[1], 10, 16)
-	return err == nil && (s.mu.names.Len() == 0 || s.mu.cmds.Front().verb == verbPing || uint64((*s.mu.names.Front()).slot) != slot)
 }
 
 // dropLocked ends t and all its Channels.

@@ -8,6 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/fifo"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // pingAfter is the silence after which a connection is pinged. While channels are
@@ -23,7 +24,8 @@ const pingAfter = 10 * time.Second
 //     server may still know it.
 //
 //  2. cmds and names are the unanswered commands in the order written: the
-//     answers come in exactly that order. Anything else closes the connection.
+//     answers come in exactly that order. Anything else closes the connection. What a server
+//     says unasked could be taken for an answer, so what it concerns is fenced (fence.go).
 //
 //  3. A topic is confirmed by the answer to its latest command only. With
 //     Subscribe, Unsubscribe, Subscribe in a row, an UNSUBSCRIBE written in
@@ -66,6 +68,9 @@ type subs struct {
 		names       fifo.Ring[*topic]  // the topics of cmds, one per expected answer
 
 		pingDue bool // the next flush writes a PING
+
+		complained bool              // about this connection's refusals
+		complaint  *wire.ServerError // to be told: channels are refused, and not only for now; or nil
 
 		confirmed int // topics with sent == subscribe and no command in flight
 	}
@@ -213,7 +218,7 @@ func (s *subs) connected() (conn uint32) {
 	s.mu.Lock()
 	s.mu.conn++
 	conn = s.mu.conn
-	s.mu.up, s.mu.armed, s.mu.pingDue = true, true, false
+	s.mu.up, s.mu.armed, s.mu.pingDue, s.mu.complained = true, true, false, false
 	s.mu.Unlock()
 	s.walk(func(t *topic) { s.queueLocked(t) })
 	return conn
@@ -301,6 +306,14 @@ func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late
 	}
 	s.mu.held.tick(now, func(t *topic) { wake = s.queueLocked(t) || wake })
 	return wake, late
+}
+
+// complaint returns what is to be said of this connection, once.
+func (s *subs) complaint() (e *wire.ServerError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, s.mu.complaint = s.mu.complaint, nil
+	return e
 }
 
 // counts are for Stats.
