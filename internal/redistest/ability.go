@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -25,10 +26,12 @@ const (
 	ScriptErrorCodes
 	// ExpiryConditions are NX, XX, GT and LT of PEXPIRE, from Redis 7.0 on.
 	ExpiryConditions
+	// ClusterDatabases are databases other than 0 in a cluster, from Valkey 9.0 on.
+	ClusterDatabases
 )
 
 func (a Ability) String() string {
-	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE"}[a]
+	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "databases in a cluster"}[a]
 }
 
 // Needs has Start skip the test, with the reason, if the server that it would start
@@ -76,11 +79,15 @@ type program struct {
 	version string
 	seven   bool // Redis 7.0 or later; all of Valkey is
 	tls     bool
+	nine    bool // Valkey 9.0 or later
 }
 
 func (p program) can(a Ability) bool {
-	if a == TLSPorts {
+	switch a {
+	case TLSPorts:
 		return p.tls
+	case ClusterDatabases:
+		return p.nine
 	}
 	return p.seven
 }
@@ -102,7 +109,8 @@ func inspect(path string) program {
 	if err != nil || m == nil {
 		return program{version: path + " of an unknown version", seven: true, tls: true}
 	}
-	p := program{version: m[1] + " " + m[2] + "." + m[3], seven: len(m[2]) > 1 || m[2] >= "7"}
+	major, _ := strconv.Atoi(m[2])
+	p := program{version: m[1] + " " + m[2] + "." + m[3], seven: major >= 7, nine: m[1] == "Valkey" && major >= 9}
 	// A server reads its configuration to the first line that it does not understand,
 	// which it quotes.
 	probe := exec.Command(path, "-")
