@@ -32,7 +32,7 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 		v, o.Also = parts(v, c)
 		if v.Kind == wire.KindError {
 			refused := wire.NewServerError(v.Bytes)
-			o.Err, o.Moving = refused, o.Moving || refused.Code == "TRYAGAIN"
+			o.Err, o.Moving = refused, o.Moving || resp.RefusalOf(refused).Apart()
 		}
 	}
 	if o.Err == nil && what == machine.Acquiring && c.Also == nil {

@@ -27,7 +27,7 @@
 //     again lock by lock, whatever the words (failed).
 //   - One address may be many servers. A proxy of shards refuses a script of several slots, each
 //     in words of its own. If it takes the locks one by one, a script has locks of one slot from then
-//     on, until the connection is lost (parting).
+//     on, until the connection is lost (accepted).
 //   - A renewal in flight may have been executed before the event that makes somebody ask.
 //     So Now has another follow it.
 package renew

@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
@@ -164,18 +165,18 @@ func (s *subs) pong(l *listener) error {
 	return nil
 }
 
-// refused handles an error, which answers a whole command.
+// refused handles an error, which answers a whole command, or says something of the whole
+// connection: a PING that is refused so is no sign of life.
 func (s *subs) refused(l *listener, e *wire.ServerError) error {
-	r := exchange.RefusalOf(e)
-	if r.Of == exchange.OfConnection {
-		return e // every command is refused here; another connection may be better
+	if exchange.RefusalOf(e).Of == exchange.OfConnection {
+		return fmt.Errorf("resp: the connection is refused: %w", e)
 	}
 	l.calls = l.calls[:0]
 	if err := s.refuse(l, e); err != nil {
 		return err
 	}
 	tell(l.calls, exchange.Refused, nil, e)
-	if r.Of == exchange.OfDeployment {
+	if exchange.RefusalOf(e).Of == exchange.OfDeployment {
 		s.tellMoved()
 	}
 	return nil
@@ -196,7 +197,7 @@ func (s *subs) refuse(l *listener, e *wire.ServerError) error {
 	c := s.mu.cmds.Front()
 	if c.verb == verbPing {
 		s.mu.cmds.Pop()
-		return nil // it is alive
+		return nil // the server is alive
 	}
 	if c.left != c.whole {
 		return surprise("the error %q amid the answers to %v", e.Message, c.verb)

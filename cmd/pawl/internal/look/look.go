@@ -126,7 +126,7 @@ func (l *Looker) count(ctx context.Context, s *Seen, why error) (err error) {
 	s.Count, err = l.eng.Semaphore(s.Name).Available(ctx)
 	var refused *resp.ServerError
 	switch {
-	case errors.As(err, &refused) && refused.Code == "NOPERM":
+	case errors.As(err, &refused) && resp.RefusalOf(refused).Forbidden():
 		return fmt.Errorf("%s is no lock, and this user may not see what else it is: %w; see the ACL rules in docs/operations.md", execlock.Shown(s.Name), refused)
 	case errors.Is(err, engine.ErrWrongType), errors.As(err, new(*resp.ServerError)):
 		return why
