@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -52,9 +53,9 @@ func TestHold_BatchRefusedInAnyWords_IsRenewed(t *testing.T) {
 func TestLock_OnlyEvalIsKnown_Works(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"ERR unknown command 'x'",
-		"ERR command is not supported",
-		"NOPERM this user has no permissions to run the 'x' command",
+		"ERR unknown command '%s'",
+		"ERR handle request, command '%s' is not allowed",
+		"NOPERM this user has no permissions to run the '%s' command",
 	} {
 		for _, without := range [][]string{{"SCRIPT"}, {"EVALSHA"}, {"SCRIPT", "EVALSHA"}} {
 			t.Run(line, func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestLock_OnlyEvalIsKnown_Works(t *testing.T) {
 				s := kit.Server(t)
 				p := faultproxy.New(t, "tcp", s.Addr())
 				for _, command := range without {
-					p.ReplaceReply(faultproxy.Is(command), []byte("-"+line+"\r\n"), -1)
+					p.ReplaceReply(faultproxy.Is(command), fmt.Appendf(nil, "-"+line+"\r\n", command), -1)
 				}
 				e, err := engine.Open(kit.Within(t, 8*time.Second), "redis://"+p.Addr())
 				if err != nil {

@@ -1,6 +1,10 @@
 package exchange
 
-import "github.com/pawl-lock/pawl/resp/wire"
+import (
+	"strings"
+
+	"github.com/pawl-lock/pawl/resp/wire"
+)
 
 // Refusal is what an error reply says beside its text: of what, whether the command may have
 // been executed nevertheless, and for how long. The handshake, redirects, pub/sub, the search
@@ -101,6 +105,11 @@ func WrongArity(e *wire.ServerError) bool { return e.Begins(wrongArity) }
 
 // NoScript reports whether the server does not have the script that is called by its name.
 func NoScript(e *wire.ServerError) bool { return e.Code == noScript }
+
+// Names reports whether the words, which may be nobody's in the table, name the command that is refused.
+func Names(e *wire.ServerError, command string) bool {
+	return RefusalOf(e).Of == OfCommand && !RefusalOf(e).NotNow() && strings.Contains(strings.ToLower(e.Message), command)
+}
 
 // NotCompiled reports whether the text of a script is no Lua.
 func NotCompiled(e *wire.ServerError) bool { return e.Begins(notCompiled) }

@@ -90,3 +90,23 @@ func TestRefusals_EveryRow_CanBeReached(t *testing.T) {
 		}
 	}
 }
+
+func TestNames_CommandIsNamedInAnyWords_IsFound(t *testing.T) {
+	t.Parallel()
+	for line, named := range map[string]bool{
+		"ERR unknown command 'EVALSHA', with args beginning with: 'a'":      true,
+		"ERR unknown command `evalsha`":                                     true,
+		"NOPERM this user has no permissions to run the 'evalsha' command":  true,
+		"ERR handle request, command 'EVALSHA' is not allowed":              true,
+		"unsupported command: EvalSha":                                      true,
+		"ERR unknown command 'EVAL'":                                        false,
+		"NOSCRIPT No matching script. Please use EVAL.":                     false,
+		"LOADING evalsha has to wait":                                       false,
+		"NOAUTH evalsha needs a password":                                   false,
+		"WRONGTYPE Operation against a key holding the wrong kind of value": false,
+	} {
+		if got := Names(wire.NewServerError([]byte(line)), "evalsha"); got != named {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+}

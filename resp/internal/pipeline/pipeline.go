@@ -110,7 +110,7 @@ type pipelineState struct {
 	armed    bool // an OnWake will come
 	draining bool // OnBytes is running and will drain
 
-	evalsha evalsha // whether scripts can be called by their names
+	wholeOnly bool // the server knows no EVALSHA: scripts are sent whole
 
 	heard    clock.Instant // last bytes of the server
 	stall    stall
@@ -130,8 +130,6 @@ type Entry struct {
 	Always  bool  // it is sent though the lane is full: it ends what others have begun
 
 	admitted bool // from the backlog: it has waited for its turn
-
-	short *wire.ServerError // how EVALSHA was refused, if it is sent again whole
 }
 
 // flush is one write: the stamp taken before it, for every command whose first
@@ -202,7 +200,7 @@ func (p *Pipeline) appendLocked(e Entry) (err error) {
 	defer recoverAppend(&err)
 	m := &p.mu
 	before := len(m.out)
-	if m.evalsha == shaRefused {
+	if m.wholeOnly {
 		e.form = exchange.Whole
 	}
 	// A panic must leave neither bytes nor entry, so ASKING is not noted before the

@@ -25,7 +25,6 @@ type Answer struct {
 	err     error // no reply came: why
 	Hops    uint8 // as in entry
 	asked   bool
-	first   *wire.ServerError // what is said instead of the error in value, as it says more; or nil
 }
 
 // OnBytes completes the commands that b answers, then writes what has been
@@ -115,9 +114,6 @@ func (p *Pipeline) match(batch []Answer) bool {
 		if a.value.Kind == wire.KindError && p.resendLocked(e, a.value) {
 			continue
 		}
-		if e.short != nil {
-			a.first = m.evalsha.answered(e.short, a.value)
-		}
 		a.Request, a.Hops, a.asked = e.Request, e.Hops, e.Asked
 	}
 	return true
@@ -160,9 +156,6 @@ func (p *Pipeline) completeSome(batch []Answer, now clock.Instant) (n int) {
 			e := wire.NewServerError(a.value.Bytes)
 			if redirect := p.lane.cfg.Redirect; redirect != nil && redirect(a, e) {
 				continue
-			}
-			if a.first != nil {
-				e = a.first
 			}
 			reply.Value, reply.Err, reply.Moving = wire.Value{}, e, a.moving(e)
 		}
