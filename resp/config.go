@@ -189,6 +189,7 @@ type Config struct {
 
 	addrs    *topology.AddressMap // of AddrMap; nil without
 	refusals *greet.Refusals
+	identity *topology.Identity // nil of a Standalone
 }
 
 // Limits that are not configurable.
@@ -247,6 +248,9 @@ func (c Config) withDefaults() Config {
 	c.refusals = greet.NewRefusals(c.Clock)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Topology != Standalone {
+		c.identity = topology.NewIdentity(c.Topology.kind(), c.Addrs, c.Clock, c.Logger)
 	}
 	return c
 }

@@ -43,7 +43,7 @@ func (c *Config) deployment() *topology.Config {
 	}
 	d := &topology.Config{
 		Kind: c.Topology.kind(), Addrs: c.Addrs, Master: c.Master, AddrMap: c.addrs,
-		DialTimeout: c.DialTimeout, Clock: c.Clock, Logger: c.Logger,
+		Identity: c.identity, DialTimeout: c.DialTimeout, Clock: c.Clock, Logger: c.Logger,
 		Servers: &door{*c},
 	}
 	if c.Topology == Sentinel {

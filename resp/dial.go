@@ -37,6 +37,7 @@ func (c *Config) greeting() *greet.Config {
 		Dialer:      c.Dialer,
 		DialTimeout: c.DialTimeout,
 		Scripts:     c.Scripts,
+		Identity:    c.identity,
 		Clock:       c.Clock,
 		Logger:      c.Logger,
 		Refusals:    c.refusals,

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // endpoint is what a link keeps connected: a lane or the pub/sub side.
@@ -202,7 +203,8 @@ func (l *link) failed(dialled clock.Instant, err error) {
 	l.mu.Unlock()
 	level := slog.LevelDebug
 	refused := greet.Unauthorized(err)
-	if l.failures++; l.failures == 1 || refused && !l.refused {
+	foreign := errors.Is(err, topology.ErrForeign) // it is reported once for all connections
+	if l.failures++; l.failures == 1 && !foreign || refused && !l.refused {
 		level = slog.LevelWarn // the first of its kind in an outage; the others tell nothing new
 	}
 	l.refused = refused

@@ -43,6 +43,7 @@ type Config struct {
 	Dialer             func(ctx context.Context, network, addr string) (net.Conn, error)
 	DialTimeout        time.Duration
 	Scripts            []string
+	Identity           *topology.Identity // whom servers must belong to; nil: to anybody
 	Clock              clock.Clock
 	Logger             *slog.Logger
 	Refusals           *Refusals // of all connections of a Client

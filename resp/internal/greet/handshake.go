@@ -26,6 +26,7 @@ func handshake(conn net.Conn, steps []step) error {
 	in := reply.NewStream(conn, 4<<10)
 	var strange bool    // HELLO is unknown
 	var notLoaded error // a script
+	var meet func() error
 	for _, s := range steps {
 		v, err := in.Next()
 		if err != nil {
@@ -37,6 +38,10 @@ func handshake(conn net.Conn, steps []step) error {
 		case err != nil:
 			return err
 		}
+		if s.meet != nil {
+			answer := v.Clone()
+			meet = func() error { return s.meet(&in, answer) }
+		}
 		strange = strange || s.name == "HELLO" && isUnknownCommand(v)
 	}
 	if strange {
@@ -46,6 +51,11 @@ func handshake(conn net.Conn, steps []step) error {
 	}
 	if notLoaded != nil {
 		if err := checkScripts(&in, notLoaded); err != nil {
+			return err
+		}
+	}
+	if meet != nil {
+		if err := meet(); err != nil {
 			return err
 		}
 	}
@@ -77,6 +87,8 @@ func (s step) check(v wire.Value) error {
 		return s.refused(v)
 	case s.accept != nil:
 		return s.accept(v)
+	case s.meet != nil:
+		return nil
 	case v.Kind == wire.KindArray:
 		// Our own words: an echo service, or a connection to itself, which is what
 		// dialling a free port of this machine from that port makes.

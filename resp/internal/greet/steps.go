@@ -1,11 +1,13 @@
 package greet
 
 import (
+	"fmt"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -20,6 +22,8 @@ type step struct {
 	optional bool
 	// accept, if set, judges an answer that is no error.
 	accept func(wire.Value) error
+	// meet, if set, judges the answer when those to all steps are in order. It may ask more.
+	meet func(in *reply.Stream, answer wire.Value) error
 }
 
 // steps lists the commands that make a fresh connection ready for its purpose.
@@ -48,6 +52,11 @@ func (c *Config) steps(p Purpose, user, password string) []step {
 		// An address may lead to a server that has been demoted since.
 		steps = append(steps, step{name: "ROLE", words: []string{"ROLE"}, accept: topology.IsPrimary})
 	}
+	if p != Scouting && c.Identity != nil {
+		// An address may lead to a server of somebody else by now.
+		question := topology.IdentityQuestion(c.Kind)
+		steps = append(steps, step{name: question[0], words: question, optional: true, meet: c.meet})
+	}
 	if p == Commands {
 		steps = append(steps, step{name: "HELLO", words: []string{"HELLO", "2"}, optional: true, accept: c.acquainted})
 	}
@@ -57,6 +66,20 @@ func (c *Config) steps(p Purpose, user, password string) []step {
 	// The others may all be optional; this one tells whether the server serves us:
 	// NOAUTH, LOADING, MASTERDOWN and BUSY show here at the latest.
 	return append(steps, step{name: "PING", words: []string{"PING"}})
+}
+
+// meet checks a server by its answer to the question who it is.
+func (c *Config) meet(in *reply.Stream, answer wire.Value) error {
+	return c.Identity.Meet(c.Addr, answer, func(question ...string) (wire.Value, error) {
+		if _, err := in.Conn.Write(wire.AppendCommand(nil, question...)); err != nil {
+			return wire.Value{}, err
+		}
+		v, err := in.Next()
+		if err != nil {
+			return v, fmt.Errorf("no answer to %s: %w", question[0], err)
+		}
+		return v, nil
+	})
 }
 
 // libVersion is the version of this module in the running binary, as a word

@@ -63,13 +63,29 @@ func NetworkOf(addr string) string {
 	return "tcp"
 }
 
-// candidates lists addresses to ask, each once: hint, some of the known ones, and the
-// seeds; but what is late comes last, unless it is the hint.
-func (s *scouts) candidates(hint string, known, seeds []string) []string {
+// candidates lists addresses to ask, each once: hint, one of the known ones, the one that answered
+// last, then the seeds and the other known ones in turns. So the known ones are asked by turns, as
+// long as they live; and if all are dead, as they are where all addresses change at once, that
+// costs one head start. But what is late comes last, unless it is the hint.
+func (s *scouts) candidates(hint, good string, known, seeds []string) []string {
 	now := s.clock.Now()
 	known = s.late.last(now, shuffled(known))
 	known = known[:min(len(known), maxKnown)]
-	return unique([]string{hint}, s.late.last(now, unique(known, shuffled(seeds))))
+	turns := alternately(known, unique([]string{good}, shuffled(seeds)))
+	return unique([]string{hint}, s.late.last(now, unique(turns)))
+}
+
+// alternately takes one of each list in turn.
+func alternately(a, b []string) (all []string) {
+	for i := range max(len(a), len(b)) {
+		if i < len(a) {
+			all = append(all, a[i])
+		}
+		if i < len(b) {
+			all = append(all, b[i])
+		}
+	}
+	return all
 }
 
 // unique is the addresses of all lists, each once, in order.

@@ -17,23 +17,27 @@ import (
 type clusterFinder struct {
 	cfg    *Config
 	scouts *scouts
+	good   string   // the node that answered last
 	known  []string // the primaries of the latest layout
 	census census
 }
 
 func (t *clusterFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
 
-// find takes the first answer. It may be out of date, as that of a node that has lost
-// contact with the others is. Then MOVED leads to the right node.
+// find takes the first answer of a node of this deployment. It may be out of date, as that of a
+// node that has lost contact with the others is. Then MOVED leads to the right node.
 func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Layout, error) {
-	v, err := askFirst(ctx, t.scouts, t.scouts.candidates(hint, t.known, t.cfg.Addrs), func(ctx context.Context, addr string) (clusterView, error) {
+	t.cfg.Identity.began()
+	defer t.cfg.Identity.ended()
+	v, err := askFirst(ctx, t.scouts, t.scouts.candidates(hint, t.good, t.known, t.cfg.Addrs), func(ctx context.Context, addr string) (clusterView, error) {
 		return t.ask(ctx, addr, count)
 	})
 	if err != nil {
 		return nil, err
 	}
 	l := v.layout
-	t.known = l.Primaries()
+	t.cfg.Identity.Believe(l.ids...)
+	t.good, t.known = v.from, l.Primaries()
 	switch {
 	case v.uncounted != nil:
 		l.Groups = unknownGroups(v.uncounted)
@@ -45,6 +49,7 @@ func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Lay
 
 // clusterView is a cluster, as one of its nodes sees it.
 type clusterView struct {
+	from      string
 	layout    *Layout
 	nodes     []clusterNode
 	uncounted error // why they are not known
@@ -66,12 +71,16 @@ func (v *clusterView) nameServing() {
 }
 
 func (t *clusterFinder) ask(ctx context.Context, addr string, count bool) (seen clusterView, err error) {
+	seen.from = addr
 	v, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "SLOTS")
 	if err != nil {
 		return seen, err
 	}
 	if seen.layout, err = t.parse(v, addr); err != nil {
 		return seen, fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, err)
+	}
+	if err := t.cfg.Identity.judge(addr, seen.layout.ids); err != nil {
+		return seen, err
 	}
 	if count { // CLUSTER SLOTS hides nodes that have failed
 		if v, err = t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "NODES"); err == nil {
@@ -92,7 +101,7 @@ const maxPrimaries = 1024
 // parse reads the answer of the node at asked. Slots of a primary whose address cannot be
 // dialled are left out: the others can be served.
 func (t *clusterFinder) parse(v wire.Value, asked string) (*Layout, error) {
-	l := new(Layout)
+	l := &Layout{ids: nodeIDs(v)}
 	refused := error(&NotYet{errNoSlots})
 	for _, entry := range reply.Elements(v) {
 		e := reply.Elements(entry)

@@ -63,6 +63,7 @@ func NewExplorer(ctx context.Context, c *Config, client Client) *Explorer {
 	x := &Explorer{cfg: c, client: client, woken: make(chan struct{}, 1)}
 	x.scouts = newScouts(ctx, c, SearchPatience)
 	x.finder = newFinder(c, x.scouts)
+	c.Identity.look = x.Kick
 	return x
 }
 
@@ -224,7 +225,7 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 // It is for Follow, which decides once: what others publish, and where they listen, hangs on this,
 // so all processes must decide alike.
 func (x *Explorer) Sharded(ctx context.Context, primaries []string) (yes bool, err error) {
-	addrs := x.scouts.candidates("", primaries, nil)
+	addrs := x.scouts.candidates("", "", primaries, nil)
 	without, err := askFirst(ctx, x.scouts, addrs, x.withoutSharded)
 	if err != nil || without == nil {
 		return err == nil, err

@@ -62,7 +62,7 @@ func TestCandidatesAreLivelyOnesButForTheHint(t *testing.T) {
 	}
 	s.late.note(s.clock.Now(), "", late)
 	for range 10 {
-		got := s.candidates("n1:1", known, []string{"n2:1", "seed:1", "n10:1"})
+		got := s.candidates("n1:1", "", known, []string{"n2:1", "seed:1", "n10:1"})
 		if got[0] != "n1:1" || got[len(got)-1] != "n2:1" || len(got) != 1+maxKnown+2 {
 			t.Fatalf("%v", got)
 		}

@@ -36,6 +36,7 @@ type modelServer struct {
 	heard             clock.Instant         // from the primary
 	acked             map[int]clock.Instant // of each server on its list: the last acknowledgement
 	followed          []int                 // by how many, in each second
+	started           clock.Instant         // when it was last started; 0: it has been there all the time
 }
 
 func (w *deployment) Now() clock.Instant   { return w.now }
@@ -135,6 +136,7 @@ func (w *deployment) crash(i int) {
 
 func (w *deployment) restart(i int, keeps bool) {
 	s := w.servers[i]
+	s.started = w.now
 	if s.up = true; !s.primary && w.rng.IntN(4) > 0 {
 		if w.rng.IntN(4) == 0 { // without its data
 			s.id, s.before = w.newID(""), ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
@@ -14,7 +15,8 @@ type replicaFinder struct {
 	cfg        *Config
 	scouts     *scouts
 	succession succession
-	known      []string // the replicas of the latest primary that had some, if some are not configured
+	believed   clock.Instant // when the latest primary last said that it is one; 0: never
+	known      []string      // the replicas of the latest primary that had some, if some are not configured
 }
 
 func newReplicaFinder(c *Config, s *scouts) *replicaFinder {
@@ -25,6 +27,8 @@ func newReplicaFinder(c *Config, s *scouts) *replicaFinder {
 func (t *replicaFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
 
 func (t *replicaFinder) find(ctx context.Context, _ string, _ bool) (*Layout, error) {
+	t.cfg.Identity.began()
+	defer t.cfg.Identity.ended()
 	one, err := t.primary(func(addrs []string) []standing { return t.askAll(ctx, addrs) })
 	if err != nil {
 		return nil, err
@@ -47,10 +51,16 @@ func (t *replicaFinder) primary(ask func(addrs []string) []standing) (standing, 
 		addrs = append(addrs, others...)
 		all = append(all, ask(others)...)
 	}
-	one, err := t.succession.choose(all, t.cfg.Clock.Now())
+	ours, others := t.apart(all)
+	for _, a := range others {
+		t.cfg.Identity.doubt(a.addr, a.ids(), false)
+	}
+	one, err := t.succession.choose(ours, t.cfg.Clock.Now())
 	if err != nil {
 		return one, err
 	}
+	t.cfg.Identity.Believe(one.ids()...)
+	t.believed = t.cfg.Clock.Now()
 	switch {
 	case t.following(all) < one.attached:
 		t.known = one.replicas
@@ -65,7 +75,8 @@ func (t *replicaFinder) primary(ask func(addrs []string) []standing) (standing, 
 // new primary, one of which may have been promoted.
 func (t *replicaFinder) named(all []standing) (addrs []string) {
 	trial := t.succession
-	one, err := trial.choose(all, t.cfg.Clock.Now())
+	ours, _ := t.apart(all)
+	one, err := trial.choose(ours, t.cfg.Clock.Now())
 	for _, a := range all {
 		if err != nil || a.linked && a.id != one.id {
 			addrs = append(addrs, a.of)
@@ -75,6 +86,31 @@ func (t *replicaFinder) named(all []standing) (addrs []string) {
 		addrs = append(addrs, one.replicas...)
 	}
 	return addrs
+}
+
+// apart tells the servers of this deployment from others that answer at addresses which were
+// learnt: behind NAT, or after a pod has gone, those may be anybody's. Others have neither the data
+// of the latest primary nor that of a configured server. (A primary without replicas begins another
+// history after an hour. It is the same that says so on the same connection.)
+func (t *replicaFinder) apart(all []standing) (ours, others []standing) {
+	configured := func(a standing) bool { return slices.Contains(t.cfg.Addrs, a.addr) }
+	var known []string
+	for _, a := range all {
+		if configured(a) {
+			known = append(known, a.ids()...)
+		}
+	}
+	same := func(a standing) bool { return a.addr == t.succession.present.addr && a.over <= t.believed }
+	for _, a := range all {
+		ids := a.ids()
+		shares := func(id string) bool { return slices.Contains(ids, id) }
+		if len(ids) == 0 || configured(a) || same(a) || t.cfg.Identity.knows(ids) || slices.ContainsFunc(known, shares) {
+			ours = append(ours, a)
+		} else {
+			others = append(others, a)
+		}
+	}
+	return ours, others
 }
 
 // following counts the configured replicas that hear from their primary.
@@ -118,5 +154,7 @@ func (t *replicaFinder) ask(ctx context.Context, addr string) (standing, error) 
 	if err != nil {
 		return standing{}, err
 	}
-	return parseStanding(t.cfg, addr, string(info.Bytes)), nil
+	a := parseStanding(t.cfg, addr, string(info.Bytes))
+	a.over = t.scouts.connected(t.cfg.Servers, addr)
+	return a, nil
 }

@@ -163,6 +163,17 @@ func (s *scouts) connect(ctx context.Context, k *scout) {
 	close(k.ready)
 }
 
+// connected returns since when the connection has existed on which a server was asked; never, if
+// it is gone.
+func (s *scouts) connected(r Reach, addr string) clock.Instant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.mu.open[scoutKey{r, addr}]; k != nil && k.connected() {
+		return k.since
+	}
+	return never
+}
+
 // heard notes that a server has answered.
 func (s *scouts) heard(addr string) {
 	s.mu.Lock()

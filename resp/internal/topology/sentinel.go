@@ -20,10 +20,11 @@ import (
 type sentinelFinder struct {
 	cfg     *Config
 	scouts  *scouts
-	warned  bool   // that a sentinel refuses to announce failovers; the watching goroutine's
 	pending string // the hint of a search that failed; the searching goroutine's
 	mu      struct {
 		sync.Mutex
+		watched *watched // whom the watching goroutine listens to, if anybody
+		warned  bool     // that a sentinel refuses to announce failovers
 		good    string   // the sentinel that answered last
 		known   []string // what it said of the others
 		present string   // the primary of the latest layout
@@ -37,8 +38,8 @@ func newSentinelFinder(c *Config, s *scouts) *sentinelFinder {
 	return t
 }
 
-// candidates lists sentinels: hint, and then those that the one that answered last knows
-// before that one itself. It may be cut off from the others, and never hear of a failover
+// candidates lists sentinels: hint, then one of those that the one that answered last knows, before
+// that one itself. It may be cut off from the others, and never hear of a failover
 // that they agree on. Where epochs are not told the latest word cannot be known, so the
 // client stays with one sentinel as long as that answers.
 func (t *sentinelFinder) candidates(hint string) []string {
@@ -48,14 +49,18 @@ func (t *sentinelFinder) candidates(hint string) []string {
 	if hint == "" && epoch == noEpoch {
 		hint = good
 	}
-	return unique(t.scouts.candidates(hint, known, t.cfg.Addrs), []string{good})
+	return t.scouts.candidates(hint, good, known, t.cfg.Addrs)
 }
 
 // find believes a sentinel only if the server that it names agrees: right after a
-// failover some sentinels have not heard yet. hint is the sentinel that has announced one;
+// failover some sentinels have not heard yet. And that server, or the sentinel, has to be one of
+// this deployment. hint is the sentinel that has announced one;
 // so the others, and the old primary, are not to be faster than the way to the new one. It
 // stays the hint until a search succeeds.
 func (t *sentinelFinder) find(ctx context.Context, hint string, count bool) (l *Layout, err error) {
+	t.cfg.Identity.began()
+	defer t.leaveForeign()
+	defer t.cfg.Identity.ended()
 	s := sentinelSearch{sentinelFinder: t, count: count, verdicts: make(map[string]*verdict)}
 	hint = cmp.Or(hint, t.pending)
 	if hint != "" {
@@ -69,6 +74,7 @@ func (t *sentinelFinder) find(ctx context.Context, hint string, count bool) (l *
 		return nil, err
 	}
 	t.pending = ""
+	t.cfg.Identity.Believe(l.ids...)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if primary := l.Shards[0].Primary; primary != t.mu.present || l.epoch != noEpoch {
@@ -91,7 +97,8 @@ type sentinelSearch struct {
 type verdict struct {
 	given chan struct{}
 	err   error
-	epoch int64 // the latest of which a sentinel has named it
+	ids   []string // of its data; none if it does not tell
+	epoch int64    // the latest of which a sentinel has named it
 }
 
 func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, error) {
@@ -103,8 +110,13 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, err
 	if l.epoch, err = s.epoch(ctx, sentinel); err != nil {
 		return nil, err
 	}
-	if err := s.verdict(ctx, primary, l.epoch); err != nil {
+	if l.ids, err = s.verdict(ctx, primary, l.epoch); err != nil {
 		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
+	}
+	if len(l.ids) > 0 {
+		if err := s.cfg.Identity.judge(sentinel, l.ids); err != nil {
+			return nil, fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)
+		}
 	}
 	if behind, err := s.behind(ctx, sentinel, l); err != nil {
 		return nil, err
@@ -174,7 +186,8 @@ func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, err
 //	falls silent                              asks B
 //	                                          back to P, where others have its locks
 //
-// A primary that is gone, or is none any more, is no reason to doubt: sentinels that were
+// A primary that is gone, or is none any more, or whose address is another deployment's by now, is
+// no reason to doubt: sentinels that were
 // set up anew count their epochs from the beginning. One that has not answered yet is not
 // gone before DialTimeout is over: a lost packet costs a new connection a second. One that
 // is full or busy goes on: after a failover all clients connect to it.
@@ -199,7 +212,7 @@ func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *Layout)
 	case primary == present:
 		return false, nil
 	case l.epoch < epoch:
-		if err := s.verdict(ctx, present, noEpoch); err == nil || s.open(present, err) {
+		if _, err := s.verdict(ctx, present, noEpoch); err == nil && !s.cfg.Identity.foreign(present) || s.open(present, err) {
 			return true, nil
 		}
 	}
@@ -261,9 +274,9 @@ func (t *sentinelFinder) groups(primary string, list wire.Value) *Groups {
 	return gs
 }
 
-// verdict asks a server whether it is a primary, or waits for the answer if it is being
-// asked already. A sentinel has named it, of an epoch.
-func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) error {
+// verdict asks a server whether it is a primary, and of whose data, or waits for the answer if it
+// is being asked already. A sentinel has named it, of an epoch.
+func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) ([]string, error) {
 	s.asking.Lock()
 	v, asked := s.verdicts[addr]
 	if !asked {
@@ -274,15 +287,28 @@ func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) 
 	s.asking.Unlock()
 	if asked {
 		<-v.given // at the latest when ctx ends: it is the same for all
-		return v.err
+		return v.ids, v.err
 	}
+	v.ids, v.err = s.primary(ctx, addr)
+	close(v.given)
+	return v.ids, v.err
+}
+
+// primary returns the ids of a server's data, if it is a primary.
+func (s *sentinelSearch) primary(ctx context.Context, addr string) (ids []string, err error) {
 	role, err := s.scouts.ask(ctx, s.cfg.Servers, addr, "ROLE")
 	if err == nil {
 		err = IsPrimary(role)
 	}
-	v.err = err
-	close(v.given)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.scouts.ask(ctx, s.cfg.Servers, addr, IdentityQuestion(Sentinel)...)
+	var refused *wire.ServerError
+	if errors.As(err, &refused) && !exchange.RefusalOf(refused).NotNow() {
+		return nil, nil // the user needs a right for it
+	}
+	return ReadIdentity(Sentinel, info), err
 }
 
 // ErrSentinelAuth is exported by resp, which has its documentation.

@@ -3,7 +3,8 @@ package topology
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,62 +18,129 @@ const (
 	listenAgainMax = time.Second
 )
 
+// watched is a sentinel that announces failovers.
+type watched struct {
+	addr string
+	in   reply.Stream
+}
+
 // watch listens to one sentinel, or to the next one when that is gone; whenever it
 // begins to listen, something may have happened before.
 func (t *sentinelFinder) watch(ctx context.Context, changed func(hint string)) {
 	for pause := listenAgainMin; ctx.Err() == nil; pause = min(2*pause, listenAgainMax) {
-		for _, addr := range t.candidates("") {
-			begun := t.cfg.Clock.Now()
-			if t.listen(ctx, addr, changed) {
-				if t.cfg.Clock.Now().Sub(begun) > listenAgainMax {
-					pause = listenAgainMin
-				}
-				break // begin with the best one again
+		begun := t.cfg.Clock.Now()
+		if w, ok := t.subscribeToOne(ctx); ok {
+			t.listen(ctx, w, changed)
+			if t.cfg.Clock.Now().Sub(begun) > listenAgainMax {
+				pause = listenAgainMin
 			}
 		}
 		sleep(ctx, pause, nil)
 	}
 }
 
-// listen follows one sentinel until it is gone; false if it could not be reached, or
-// refuses. After a refusal it is left alone for a while.
-func (t *sentinelFinder) listen(ctx context.Context, addr string, changed func(hint string)) bool {
+// subscribeToOne subscribes to the first sentinel that lets it, by a race as that of a search:
+// those that are listed may be gone. It does not ask those that belong to another deployment.
+func (t *sentinelFinder) subscribeToOne(ctx context.Context) (w *watched, ok bool) {
+	addrs := slices.DeleteFunc(t.candidates(""), t.cfg.Identity.foreign)
+	if len(addrs) == 0 {
+		return nil, false
+	}
+	good := func(f finding[*watched]) bool { return f.err == nil }
+	for _, f := range inquire(ctx, addrs, HeadStart, t.cfg.DialTimeout, t.subscribe, good) {
+		switch {
+		case !good(f):
+		case ok: // overtaken by a moment
+			hangUp(f.answer.in.Conn)
+		default:
+			w, ok = f.answer, true
+		}
+	}
+	return w, ok
+}
+
+// errLeftAlone is for a sentinel that has refused a moment ago.
+var errLeftAlone = errors.New("resp: the sentinel has refused, and is left alone for a while")
+
+// subscribe subscribes to the announcements of the sentinel at addr. After a refusal that one is
+// left alone for a while.
+func (t *sentinelFinder) subscribe(ctx context.Context, addr string) (*watched, error) {
 	sentinels := t.cfg.Sentinels
-	began := t.cfg.Clock.Now()
+	asked := t.cfg.Clock.Now()
 	if !sentinels.MayListen(addr) {
-		return false
+		return nil, errLeftAlone
 	}
 	conn, err := sentinels.Connect(ctx, addr)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err = conn.Write(wire.AppendCommand(nil, "SUBSCRIBE", "+switch-master"))
-	in := reply.Stream{Conn: conn}
-	for err == nil {
+	stop := context.AfterFunc(ctx, func() { hangUp(conn) })
+	w := &watched{addr, reply.Stream{Conn: conn}}
+	var v wire.Value
+	if _, err = conn.Write(wire.AppendCommand(nil, "SUBSCRIBE", "+switch-master")); err == nil {
+		v, err = w.in.Next()
+	}
+	switch e := reply.Elements(v); {
+	case err != nil:
+	case v.Kind == wire.KindError:
+		err = &unanswered{"SUBSCRIBE", addr, wire.NewServerError(v.Bytes)}
+		sentinels.Listened(addr, asked, err)
+		t.warnOfRefusal(err)
+	case len(e) != 3 || string(e[0].Bytes) != "subscribe":
+		err = fmt.Errorf("%w: SUBSCRIBE with %s was answered with something else", wire.ErrProtocol, addr)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx) // conn is closed, or about to be
+	}
+	if err != nil {
+		hangUp(conn)
+		return nil, err
+	}
+	sentinels.Listened(addr, asked, nil)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.warned = false
+	return w, nil
+}
+
+// warnOfRefusal says, once, that a sentinel refuses to announce failovers.
+func (t *sentinelFinder) warnOfRefusal(err error) {
+	t.mu.Lock()
+	warned := t.mu.warned
+	t.mu.warned = true
+	t.mu.Unlock()
+	if !warned {
+		t.cfg.Logger.Warn("resp: a sentinel refuses to announce failovers, so they are noticed later", "err", err)
+	}
+}
+
+// listen follows one sentinel until it is gone, or turns out to be another deployment's.
+func (t *sentinelFinder) listen(ctx context.Context, w *watched, changed func(hint string)) {
+	defer hangUp(w.in.Conn)
+	defer context.AfterFunc(ctx, func() { hangUp(w.in.Conn) })()
+	t.mu.Lock()
+	t.mu.watched = w
+	t.mu.Unlock()
+	t.leaveForeign() // a search may have found that out since
+	changed(w.addr)  // the search checks this sentinel
+	for ctx.Err() == nil {
 		// A sentinel whose machine is gone says nothing; TCP's keep-alive finds out.
-		var v wire.Value
-		if v, err = in.Next(); err != nil {
-			break
+		v, err := w.in.Next()
+		if err != nil {
+			return
 		}
 		e := reply.Elements(v)
-		switch {
-		case v.Kind == wire.KindError:
-			err := &unanswered{"SUBSCRIBE", addr, wire.NewServerError(v.Bytes)}
-			sentinels.Listened(addr, began, err)
-			if !t.warned {
-				t.warned = true
-				t.cfg.Logger.Warn("resp: a sentinel refuses to announce failovers, so they are noticed later", "err", err)
-			}
-			return false
-		case len(e) == 3 && string(e[0].Bytes) == "subscribe":
-			sentinels.Listened(addr, began, nil)
-			t.warned = false
-			changed(addr)
-		case len(e) == 3 && string(e[0].Bytes) == "message" && strings.HasPrefix(string(e[2].Bytes), t.cfg.Master+" "):
-			changed(addr)
+		if len(e) == 3 && string(e[0].Bytes) == "message" && strings.HasPrefix(string(e[2].Bytes), t.cfg.Master+" ") {
+			changed(w.addr)
 		}
 	}
-	return !errors.Is(err, net.ErrClosed)
+}
+
+// leaveForeign ends the connection to a sentinel that belongs to another deployment.
+func (t *sentinelFinder) leaveForeign() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.mu.watched; w != nil && t.cfg.Identity.foreign(w.addr) {
+		hangUp(w.in.Conn)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -30,7 +31,8 @@ const (
 type standing struct {
 	addr string
 	err  error
-	open bool // it has not answered, and may be the primary for all that is known
+	open bool          // it has not answered, and may be the primary for all that is known
+	over clock.Instant // since when the connection has existed that the answer came over
 
 	id, before string   // the replication ID, and the one that it continues or ""; "" of a replica of another make
 	primary    bool     // else a replica
@@ -38,6 +40,16 @@ type standing struct {
 	replicas   []string // the addresses of all that it lists, a few at most
 	linked     bool     // a replica that has heard its primary lately, and says by id whom
 	of         string   // the address of a replica's primary, or "" if it cannot be dialled
+}
+
+// ids are those of a server's data: see Identity.
+func (s *standing) ids() (ids []string) {
+	for _, id := range []string{s.id, s.before} {
+		if id != "" {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // demoted reports whether a server has said that it is a replica.

@@ -34,8 +34,8 @@ const aheadFor = heardLately + 2*time.Second
 //  4. Once a primary is gone, an unrelated or older one without replicas is no successor as
 //     long as a replica has the data of that one. Somebody is going to promote it.
 //     If nobody has it, the gone one has aheadFor to come back: it may be restarting.
-//  5. A server that is not configured counts only if its data is that of the deployment:
-//     behind NAT, other people's servers answer at the addresses that servers announce.
+//
+// It is asked about servers of this deployment only: see replicaFinder.apart.
 type succession struct {
 	configured []string
 	opening    time.Duration // instead of aheadFor, as long as there is no primary to stay with
@@ -92,7 +92,6 @@ func (s *succession) reigns(all []standing) (list []*reign) {
 		}
 		return list[i]
 	}
-	all = s.related(all)
 	kept := false // by a replica: the data of the latest primary
 	for _, a := range all {
 		switch {
@@ -147,20 +146,6 @@ func (s *succession) remaining(others []*reign) int {
 		}
 	}
 	return max(0, n)
-}
-
-// related leaves out the servers that are not configured and have other data than those
-// that are.
-func (s *succession) related(all []standing) []standing {
-	trusted := func(a standing) bool { return a.addr == s.present.addr || slices.Contains(s.configured, a.addr) }
-	known := []string{s.present.id, s.present.before}
-	for _, a := range all {
-		if trusted(a) {
-			known = append(known, a.id, a.before)
-		}
-	}
-	is := func(id string) bool { return id != "" && slices.Contains(known, id) }
-	return slices.DeleteFunc(slices.Clone(all), func(a standing) bool { return !trusted(a) && !is(a.id) && !is(a.before) })
 }
 
 // winner returns the reign that has most replicas, by the first rule; nil if that cannot

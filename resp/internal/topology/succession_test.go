@@ -160,11 +160,6 @@ func TestSuccession(t *testing.T) {
 			all:     []standing{leads("a", "A", "", 0), mute("10.0.0.1", false), leads("b", "B", "", 0)},
 			want:    "a", later: "a",
 		},
-		"a stranger": {
-			present: leads("a", "A", "", 2),
-			all:     []standing{mute("a", false), leads("10.0.0.2", "S", "", 3), trails("b", "A", false), trails("10.0.0.3", "S", true)},
-			want:    undecided, later: undecided,
-		},
 		"one that is not configured is promoted": {
 			present: leads("a", "A", "", 2),
 			all:     []standing{mute("a", false), leads("10.0.0.2", "B", "A", 0), trails("b", "A", false)},

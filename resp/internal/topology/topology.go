@@ -36,6 +36,7 @@ type Config struct {
 	AddrMap *AddressMap // of what servers announce; nil: it is dialled as it is
 	// Servers and Sentinels have credentials of their own.
 	Servers, Sentinels Reach
+	Identity           *Identity     // whom they are believed to be
 	DialTimeout        time.Duration // what silence is judged by; Connect takes no longer
 	Clock              clock.Clock
 	Logger             *slog.Logger
@@ -87,9 +88,10 @@ func Find(ctx context.Context, c *Config) (*Layout, error) {
 
 // Layout is who serves what, at one moment.
 type Layout struct {
-	Shards []Shard // in a cluster sorted by slot, without overlap; else one
-	Groups *Groups // nil: nobody was asked
-	epoch  int64   // by the word of a sentinel
+	Shards []Shard  // in a cluster sorted by slot, without overlap; else one
+	Groups *Groups  // nil: nobody was asked
+	ids    []string // of those who serve, and their replicas: see Identity
+	epoch  int64    // by the word of a sentinel
 }
 
 // Shard is a primary, and the slots that it serves: all, where there are none.

@@ -43,8 +43,10 @@ func newWorld() *world {
 }
 
 func (w *world) config(k Kind, addrs ...string) *Config {
+	logger := slog.New(slog.DiscardHandler)
 	return &Config{Kind: k, Addrs: addrs, Master: "m", Servers: w, Sentinels: w,
-		DialTimeout: dialTimeout, Clock: clock.System(), Logger: slog.New(slog.DiscardHandler)}
+		Identity:    NewIdentity(k, addrs, clock.System(), logger),
+		DialTimeout: dialTimeout, Clock: clock.System(), Logger: logger}
 }
 
 func (w *world) set(addr string, s pipeServer) {
