@@ -1,0 +1,226 @@
+package topology
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// journal is an Identity with what it logs, and where it asked for a search.
+type journal struct {
+	*Identity
+	log   *bytes.Buffer
+	looks []string
+}
+
+func newJournal(k Kind, configured ...string) *journal {
+	j := &journal{log: new(bytes.Buffer)}
+	j.Identity = NewIdentity(k, configured, clock.System(), slog.New(slog.NewTextHandler(j.log, nil)))
+	j.look = func(hint string) { j.looks = append(j.looks, hint) }
+	return j
+}
+
+// lines counts those that say a text.
+func (j *journal) lines(text string) int { return strings.Count(j.log.String(), text) }
+
+// search is one that finds these layouts, by the address that tells, and believes the good ones.
+func (j *journal) search(layouts ...[2]string) {
+	j.began()
+	for _, l := range layouts {
+		if j.judge(l[0], strings.Fields(l[1])) == nil {
+			j.Believe(strings.Fields(l[1])...)
+		}
+	}
+	j.ended()
+}
+
+func TestIdentity_NothingIsKnown_EverybodyBelongs(t *testing.T) {
+	t.Parallel()
+	j := newJournal(Cluster, "seed")
+	if !j.Shares("a") || !j.Shares() || j.judge("elsewhere", []string{"a"}) != nil {
+		t.Error("somebody is refused though nothing is known")
+	}
+	if j.knows([]string{"a"}) {
+		t.Error("an id is known though nothing is")
+	}
+}
+
+func TestIdentity_Judge_SharedIDOrConfiguredAddress(t *testing.T) {
+	t.Parallel()
+	j := newJournal(Cluster, "seed")
+	j.Believe("a", "b")
+	for _, c := range []struct {
+		from, ids string
+		good      bool
+	}{
+		{"n1", "b c", true}, {"n1", "c d", false}, {"n1", "", false}, {"seed", "c d", true}, {"seed", "", true},
+	} {
+		err := j.judge(c.from, strings.Fields(c.ids))
+		if (err == nil) != c.good || err != nil && (!errors.Is(err, ErrForeign) || !errors.As(err, new(*NotYet))) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	j.Believe("b", "c")
+	if j.Shares("a") || !j.Shares("c") {
+		t.Error("the ids are not those of the latest layout")
+	}
+	j.Believe()
+	if !j.Shares("z") {
+		t.Error("after a layout without ids something is known")
+	}
+}
+
+func TestIdentity_ForeignServers_AreReportedOnceEach(t *testing.T) {
+	t.Parallel()
+	j := newJournal(Cluster, "seed")
+	j.Believe("a")
+	for range 10 {
+		j.search([2]string{"x", "f"}, [2]string{"y", "g"}, [2]string{"seed", "a"})
+	}
+	if n := j.lines("level=WARN"); n != 2 || !j.foreign("x") || !j.foreign("y") || j.foreign("seed") {
+		t.Errorf("%d lines:\n%s", n, j.log)
+	}
+	j.search([2]string{"x", "a b"})
+	if j.foreign("x") {
+		t.Error("it is foreign still")
+	}
+	j.search([2]string{"x", "f"})
+	if n := j.lines("level=WARN"); n != 3 {
+		t.Errorf("%d lines:\n%s", n, j.log)
+	}
+}
+
+// The whole deployment is set up anew, and a node that was learnt answers before the configured
+// one: nobody is alarmed.
+func TestIdentity_DoubtThatTheSameSearchDispels_IsNotReported(t *testing.T) {
+	t.Parallel()
+	j := newJournal(Sentinel, "seed")
+	j.Believe("a")
+	j.search([2]string{"x", "b"}, [2]string{"seed", "b"})
+	if n := j.lines("level=WARN"); n != 0 || j.foreign("x") {
+		t.Errorf("%d lines:\n%s", n, j.log)
+	}
+}
+
+// A connection is made while a search is under way that has asked already.
+func TestIdentity_DoubtDuringASearch_IsSettledByTheNext(t *testing.T) {
+	t.Parallel()
+	j := newJournal(Sentinel, "seed")
+	j.Believe("a")
+	info := wire.Value{Kind: wire.KindBulk, Bytes: []byte("role:master\r\nmaster_replid:b\r\n")}
+	j.began()
+	if err := j.Meet("p", info, nil); !errors.Is(err, ErrForeign) {
+		t.Error(err)
+	}
+	j.ended()
+	if j.lines("level=WARN") != 0 || len(j.looks) != 1 || j.looks[0] != "" {
+		t.Errorf("looks: %q\n%s", j.looks, j.log)
+	}
+	j.search([2]string{"seed", "b a"})
+	if err := j.Meet("p", info, nil); err != nil || j.lines("level=WARN") != 0 {
+		t.Errorf("%v\n%s", err, j.log)
+	}
+}
+
+func TestIdentity_ForeignAddresses_AreABoundedNumberAndForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := newJournal(Cluster, "seed")
+		j.Believe("a")
+		for round := range 3 {
+			j.began()
+			for i := range 10 * maxDoubts {
+				_ = j.judge(fmt.Sprint("n", i), []string{"f"})
+			}
+			j.ended()
+			if n := len(j.mu.doubts); n != maxDoubts || j.lines("level=WARN") != maxDoubts {
+				t.Errorf("round %d: %d are remembered, %d lines", round, n, j.lines("level=WARN"))
+			}
+		}
+		time.Sleep(doubtFor + 1)
+		j.search()
+		if n := len(j.mu.doubts); n != 0 {
+			t.Errorf("%d are remembered", n)
+		}
+	})
+}
+
+func TestIdentity_Meet_NodeWhoseLayoutShares(t *testing.T) {
+	t.Parallel()
+	node := func(id string) string {
+		return "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n" + bulk("h") + ":1\r\n" + bulk(id)
+	}
+	for name, c := range map[string]struct {
+		id, slots string
+		want      error  // nil, or that of a foreign one
+		looks     string // where a search was asked for
+		log       string
+	}{
+		"one of the layout":                    {"a", "", nil, "", ""},
+		"new, and knows one":                   {"n", node("a"), nil, "n:1", ""},
+		"of another cluster":                   {"n", node("f"), ErrForeign, "n:1", ""},
+		"alone, without slots":                 {"n", "*0\r\n", ErrForeign, "n:1", ""},
+		"that may not tell its layout":         {"n", "-NOPERM no\r\n", nil, "", "NOPERM"},
+		"whose cluster is down":                {"n", "-CLUSTERDOWN Hash slot not served\r\n", new(wire.ServerError), "", ""},
+		"that is asked through a proxy for it": {"", "", nil, "", "not checked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJournal(Cluster, "seed")
+			j.Believe("a")
+			answer := decoded(t, bulk(c.id))
+			err := j.Meet("n:1", answer, func(question ...string) (wire.Value, error) {
+				if c.slots == "" {
+					t.Error("it was asked more")
+				}
+				return decoded(t, c.slots), nil
+			})
+			if _, other := c.want.(*wire.ServerError); !errors.Is(err, c.want) && !(other && errors.As(err, new(*wire.ServerError))) {
+				t.Error(err)
+			}
+			if got := strings.Join(j.looks, " "); got != c.looks {
+				t.Errorf("looked at %q", got)
+			}
+			if c.log != "" && j.lines(c.log) != 1 || c.log == "" && j.log.Len() > 0 {
+				t.Errorf("%s", j.log)
+			}
+		})
+	}
+}
+
+// Connections are made while searches believe layouts.
+func TestIdentity_IsUsedByManyAtATime(t *testing.T) {
+	t.Parallel()
+	j := newJournal(Replicas, "seed")
+	j.look = func(string) {}
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for n := range 200 {
+				info := fmt.Sprintf("role:master\r\nmaster_replid:%d\r\n", (i+n)%3)
+				_ = j.Meet(fmt.Sprint("p", n%5), wire.Value{Kind: wire.KindBulk, Bytes: []byte(info)}, nil)
+				j.foreign("p1")
+			}
+		})
+	}
+	for n := range 200 {
+		j.search([2]string{"seed", fmt.Sprint(n % 3)}, [2]string{"x", "f"})
+	}
+	all.Wait()
+}
+
+func TestIdentity_None_ChecksNothing(t *testing.T) {
+	t.Parallel()
+	if err := (*Identity)(nil).Meet("a:1", wire.Value{}, nil); err != nil {
+		t.Error(err)
+	}
+}
