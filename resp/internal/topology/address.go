@@ -66,15 +66,16 @@ func NetworkOf(addr string) string {
 }
 
 // candidates lists addresses to ask, each once: hint, one of the known ones, the one that answered
-// last, then the seeds and the other known ones in turns. So the known ones are asked by turns, as
+// last, then the seeds and the other known ones in turn. So the known ones are asked by turns as
 // long as they live; and if all are dead, as they are where all addresses change at once, that
-// costs one head start. But what is late comes last, unless it is the hint.
+// costs a head start or two. But what is late comes last, unless it is the hint.
 func (s *scouts) candidates(hint, good string, known, seeds []string) []string {
 	now := s.clock.Now()
 	known = s.late.last(now, shuffled(known))
 	known = known[:min(len(known), maxKnown)]
-	turns := alternately(known, unique([]string{good}, shuffled(seeds)))
-	return unique([]string{hint}, s.late.last(now, unique(turns)))
+	one := known[:min(len(known), 1)]
+	rest := alternately(shuffled(seeds), known[len(one):])
+	return unique([]string{hint}, s.late.last(now, unique(one, []string{good}, rest)))
 }
 
 // alternately takes one of each list in turn.

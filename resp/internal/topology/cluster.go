@@ -79,8 +79,8 @@ func (t *clusterFinder) ask(ctx context.Context, addr string, count bool) (seen 
 	if seen.layout, err = t.parse(v, addr); err != nil {
 		return seen, fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, err)
 	}
-	if err := t.cfg.Identity.judge(addr, seen.layout.ids); err != nil {
-		return seen, err
+	if !t.cfg.Identity.believes(addr, seen.layout.ids) {
+		return seen, &NotYet{fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, ErrForeign)}
 	}
 	if count { // CLUSTER SLOTS hides nodes that have failed
 		if v, err = t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "NODES"); err == nil {

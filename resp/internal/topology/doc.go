@@ -11,9 +11,10 @@
 //	Groups      a primary with its replicas, promoted or away       groups
 //	redirect    what follows from a refusal                         redirect
 //	finder      one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, sentinel_watch, replicas
+//	Identity    whom the servers are believed to be                 identity
 //	succession  which of several primaries is the one               succession, standing
 //	inquiry     the candidates are asked, each a moment after the
-//	            one before; the first good answer wins, or all      inquiry, address, address_map
+//	            one before; the first good answer wins, or all      inquiry, address
 //	scouts      the connections, who owes an answer, who is late    scouts, scout, latecomers
 //
 // # A search
@@ -27,6 +28,13 @@
 // Where replicas are promoted by hand, the rules are those of choose, a pure function: which
 // server's time as primary, its reign, most replicas follow, and which continues the data of
 // which. A server may have to wait until the silent ones are given up (settled).
+//
+// # Whose servers
+//
+// Addresses that were learnt may be somebody else's by now. [Identity] is the one place that knows
+// by which ids the servers of the deployment are known. All searches ask it before they believe a
+// layout (believes, apart), each connection that carries commands, renewals or messages asks it
+// before it is used (Meet), and the watch does not listen to sentinels that are foreign.
 //
 // # Not obvious
 //

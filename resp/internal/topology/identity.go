@@ -111,14 +111,14 @@ func (i *Identity) Believe(ids ...string) {
 	i.mu.ids = known
 }
 
-// judge says whether a layout with these ids may be believed, by the word of the server or
-// sentinel at from. It returns nil or an ErrForeign.
-func (i *Identity) judge(from string, ids []string) error {
+// believes reports whether a layout with these ids may be believed, by the word of the server or
+// sentinel at from.
+func (i *Identity) believes(from string, ids []string) bool {
 	if i.belongs(from, ids) || slices.Contains(i.configured, from) {
-		return nil
+		return true
 	}
 	i.doubt(from, ids, false)
-	return foreignAt(from)
+	return false
 }
 
 // belongs reports whether the server at an address, which has these ids, shares one.
@@ -131,8 +131,6 @@ func (i *Identity) belongs(addr string, ids []string) bool {
 	delete(i.mu.doubts, addr)
 	return true
 }
-
-func foreignAt(addr string) error { return &NotYet{fmt.Errorf("resp: %s: %w", addr, ErrForeign)} }
 
 // Meet checks the server of a fresh connection, which has answered IdentityQuestion. It may ask
 // it another question. It returns nil, an ErrForeign, or what keeps the server from answering.
@@ -171,7 +169,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 		}
 		i.look(hint)
 	}
-	return foreignAt(addr)
+	return &NotYet{fmt.Errorf("node or data %.40q: %w", ids[0], ErrForeign)}
 }
 
 // doubt notes a server that shares no id, and reports whether it is a new one. One that was met
@@ -245,7 +243,7 @@ func (i *Identity) unchecked(addr string, answer wire.Value) {
 		why = wire.NewServerError(answer.Bytes).Error()
 	}
 	i.logger.Info("resp: servers are not checked for being those of this deployment, since one does not say who it is",
-		"addr", addr, "question", IdentityQuestion(i.kind), "answer", why)
+		"addr", addr, "question", strings.Join(IdentityQuestion(i.kind), " "), "answer", why)
 }
 
 // IdentityQuestion is the command that asks a server of a deployment of kind k who it is. A node

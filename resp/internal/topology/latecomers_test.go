@@ -127,7 +127,7 @@ func TestSearchesDoNotWaitForTheDeadAgainAndAgain(t *testing.T) {
 }
 
 // All known addresses are dead, as they are where all pods have got others at once. The one that
-// answered last is the second to be asked, and the first configured one the fourth at the latest.
+// answered last is the second to be asked, and the first configured one the third at the latest.
 func TestCandidates_TheLastGoodAndTheConfiguredOnesAreAmongTheFirst(t *testing.T) {
 	t.Parallel()
 	s := patient()
@@ -139,7 +139,7 @@ func TestCandidates_TheLastGoodAndTheConfiguredOnesAreAmongTheFirst(t *testing.T
 		if got := s.candidates("", "seed:1", known, []string{"seed:1"}); got[1] != "seed:1" {
 			t.Fatalf("%v", got[:4])
 		}
-		if got := s.candidates("", "good:1", known, []string{"seed:1"}); got[1] != "good:1" || got[3] != "seed:1" {
+		if got := s.candidates("", "good:1", known, []string{"seed:1"}); got[1] != "good:1" || got[2] != "seed:1" {
 			t.Fatalf("%v", got[:4])
 		}
 		if got := s.candidates("hint:1", "", nil, []string{"seed:1"}); !slices.Equal(got, []string{"hint:1", "seed:1"}) {

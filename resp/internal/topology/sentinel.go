@@ -113,10 +113,8 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, err
 	if l.ids, err = s.verdict(ctx, primary, l.epoch); err != nil {
 		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
 	}
-	if len(l.ids) > 0 {
-		if err := s.cfg.Identity.judge(sentinel, l.ids); err != nil {
-			return nil, fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)
-		}
+	if len(l.ids) > 0 && !s.cfg.Identity.believes(sentinel, l.ids) {
+		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, ErrForeign)}
 	}
 	if behind, err := s.behind(ctx, sentinel, l); err != nil {
 		return nil, err
