@@ -233,14 +233,18 @@ func TestIdentity_ClusterThatWasSetUpAnew_IsFollowedFromAConfiguredAddress(t *te
 	})
 }
 
-// Proxies, and users without the right to ask: nothing is checked, and one line says so.
+// Proxies, and users without the right to ask: nothing is checked, and one line says so. What is no
+// id is checked by the layout of the server.
 func TestIdentity_ServersThatDoNotSayWhoTheyAre_AreServed(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]string{
-		"forbidden":                         "-NOPERM this user has no permissions to run the 'cluster|myid' command\r\n",
-		"a proxy":                           "-ERR unsupported command\r\n",
-		"an id that contradicts the layout": bulk("proxy"),
-		"an array":                          "*1\r\n" + bulk("CLUSTER"),
+	for name, c := range map[string]struct {
+		answer string
+		lines  int
+	}{
+		"forbidden":                         {"-NOPERM this user has no permissions to run the 'cluster|myid' command\r\n", 1},
+		"a proxy":                           {"-ERR unsupported command\r\n", 1},
+		"an id that contradicts the layout": {bulk("proxy"), 0},
+		"an array":                          {"*1\r\n" + bulk("CLUSTER"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,16 +252,16 @@ func TestIdentity_ServersThatDoNotSayWhoTheyAre_AreServed(t *testing.T) {
 				net := newBubbleNet()
 				net.on(home, func(words []string) string {
 					if words[0] == "CLUSTER" && words[1] == "MYID" {
-						return answer
+						return c.answer
 					}
 					return clusterOf("", member{home, "A"})(words)
 				})
-				c, log, end := logged(t, net, Config{Topology: Cluster, Addrs: []string{home}})
+				client, log, end := logged(t, net, Config{Topology: Cluster, Addrs: []string{home}})
 				defer end()
-				within(t, time.Second, "it serves", served(c, 0, home))
+				within(t, time.Second, "it serves", served(client, 0, home))
 				net.set(home, func(s *bubbleServer) { s.hangUp() })
-				within(t, time.Second, "it serves again", served(c, 0, home))
-				if n, want := log.count("not checked"), 1; n != want && !strings.Contains(name, "contradicts") {
+				within(t, time.Second, "it serves again", served(client, 0, home))
+				if n := log.count("not checked"); n != c.lines {
 					t.Errorf("%d lines in the log", n)
 				}
 			})
@@ -482,5 +486,42 @@ func TestIdentity_PrimaryThatBeginsAnotherHistory_IsKept(t *testing.T) {
 		if _, _, err := c.explorer.Progress(); err != nil || log.count("another deployment") > 0 {
 			t.Errorf("%v", err)
 		}
+	})
+}
+
+// A plain server at the address of a node says that it is none of a cluster.
+func TestIdentity_PlainServerAtTheAddressOfANode_GetsNoCommand(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("seed:1", clusterOf("A1", member{home, "A2"}, member{"seed:1", "A1"}))
+		net.on(home, clusterOf("A2", member{home, "A2"}, member{"seed:1", "A1"}))
+		c, log, end := logged(t, net, Config{Topology: Cluster, Addrs: []string{"seed:1"}})
+		defer end()
+		within(t, time.Second, "A2 serves", served(c, 0, home))
+		net.on(home, says("CLUSTER", "-ERR This instance has cluster support disabled\r\n"))
+		net.set(home, func(s *bubbleServer) { s.hangUp() })
+		refused(t, net, c, log, home)
+	})
+}
+
+// The primary that somebody else's sentinel names cannot be reached from here. Whether it is ours
+// nobody can know; the one that is followed stays, and its successor is followed.
+func TestIdentity_ForeignSentinelThatNamesASilentServer_DoesNotHinder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		cfg := twoGroups(net)
+		c, log, end := logged(t, net, cfg)
+		defer end()
+		within(t, time.Second, "A serves", served(c, 0, home))
+		net.on("sb:1", sentinelReply("foreign:1", 99, "sx:1"))
+		net.vanish("foreign:1")
+		stays(t, c, home, 5*time.Minute)
+		t.Logf("%d times no layout was found", log.count("cannot find the layout"))
+		net.on("10.0.0.2:1", leader("A2<A").answer)
+		net.on("sa:1", sentinelReply("10.0.0.2:1", 2, "sb:1"))
+		took := within(t, 2*topology.Sentinel.Period(), "the new primary serves", served(c, 0, "10.0.0.2:1"))
+		t.Logf("after %v", took)
 	})
 }

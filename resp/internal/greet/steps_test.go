@@ -28,13 +28,18 @@ func TestWhatIsSaidDependsOnThePurpose(t *testing.T) {
 		"a user without a password":        {Config{}, Messages, "u", "", "AUTH:u: " + names + "PING"},
 		"a password alone":                 {Config{}, Messages, "", "p", "AUTH:p " + names + "PING"},
 		"a database":                       {Config{DB: 3}, Messages, "", "p", "AUTH:p SELECT:3 " + names + "PING"},
-		"a cluster has primaries for each": {Config{Kind: topology.Cluster}, Commands, "", "", names + "LOAD LOAD HELLO PING"},
-		"sentinels: is it the primary?":    {Config{Kind: topology.Sentinel}, Commands, "", "", names + "LOAD LOAD ROLE HELLO PING"},
-		"sentinels, messages":              {Config{Kind: topology.Sentinel}, Messages, "", "", names + "ROLE PING"},
+		"a cluster: which node is it?":     {Config{Kind: topology.Cluster}, Commands, "", "", names + "LOAD LOAD CLUSTER:MYID HELLO PING"},
+		"a cluster, messages":              {Config{Kind: topology.Cluster}, Messages, "", "", names + "CLUSTER:MYID PING"},
+		"a cluster, scouting":              {Config{Kind: topology.Cluster}, Scouting, "", "", names + "PING"},
+		"sentinels: the primary, of whom?": {Config{Kind: topology.Sentinel}, Commands, "", "", names + "LOAD LOAD ROLE INFO:replication HELLO PING"},
+		"sentinels, messages":              {Config{Kind: topology.Sentinel}, Messages, "", "", names + "ROLE INFO:replication PING"},
 		"sentinels, scouting":              {Config{Kind: topology.Sentinel}, Scouting, "", "", names + "PING"},
-		"replicas, renewals":               {Config{Kind: topology.Replicas}, Renewals, "", "", names + "LOAD LOAD ROLE PING"},
+		"replicas, renewals":               {Config{Kind: topology.Replicas}, Renewals, "", "", names + "LOAD LOAD ROLE INFO:replication PING"},
 		"replicas, scouting":               {Config{Kind: topology.Replicas}, Scouting, "", "", strings.TrimSpace(names)},
 	} {
+		if c.cfg.Kind != topology.Standalone {
+			c.cfg.Identity = topology.NewIdentity(c.cfg.Kind, nil, nil, nil)
+		}
 		c.cfg.Scripts = []string{"return 1", "return 2"}
 		var said []string
 		for _, s := range c.cfg.steps(c.purpose, c.user, c.password) {

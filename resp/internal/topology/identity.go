@@ -25,7 +25,8 @@ import (
 //   - A connection is used if its server has one of these ids. In a cluster it is, too, if the
 //     layout that its server has shares one: a node that was added, or that replaces another
 //     behind a name that stays.
-//   - A server that does not say who it is is not checked.
+//   - A server that refuses to say who it is is not checked, be it for lack of a right or because
+//     it is a proxy.
 //
 // What a member that is not the one named does is harmless: it answers MOVED or READONLY. A
 // configured address that is used again by others is not noticed.
@@ -138,26 +139,27 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 	if i == nil {
 		return nil
 	}
-	ids := ReadIdentity(i.kind, answer)
-	if len(ids) == 0 {
-		i.unchecked(addr, answer)
+	if i.declines(addr, answer) {
 		return nil
 	}
+	ids := ReadIdentity(i.kind, answer)
 	if i.belongs(addr, ids) {
 		return nil
 	}
 	if i.kind == Cluster {
 		slots, err := ask("CLUSTER", "SLOTS")
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case slots.Kind == wire.KindError:
+		}
+		if slots.Kind == wire.KindError {
 			if e := wire.NewServerError(slots.Bytes); exchange.RefusalOf(e).NotNow() {
 				return e
 			}
-			i.unchecked(addr, slots)
+		}
+		if i.declines(addr, slots) {
 			return nil
-		case i.belongs(addr, nodeIDs(slots)):
+		}
+		if i.belongs(addr, nodeIDs(slots)) {
 			i.look(addr)
 			return nil
 		}
@@ -169,7 +171,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 		}
 		i.look(hint)
 	}
-	return &NotYet{fmt.Errorf("node or data %.40q: %w", ids[0], ErrForeign)}
+	return &NotYet{fmt.Errorf("%w (its ids: %.90q)", ErrForeign, ids)}
 }
 
 // doubt notes a server that shares no id, and reports whether it is a new one. One that was met
@@ -229,21 +231,25 @@ func (i *Identity) foreign(addr string) bool {
 	return d != nil && d.foreign
 }
 
-// unchecked logs, once, that a server does not say who it is.
-func (i *Identity) unchecked(addr string, answer wire.Value) {
+// declines reports whether a server refuses to say who it is, and logs that once. That it is no
+// node of a cluster at all is no refusal, but an answer.
+func (i *Identity) declines(addr string, answer wire.Value) bool {
+	if answer.Kind != wire.KindError {
+		return false
+	}
+	e := wire.NewServerError(answer.Bytes)
+	if exchange.RefusalOf(e).Of == exchange.OfDeployment {
+		return false
+	}
 	i.mu.Lock()
 	first := !i.mu.unchecked
 	i.mu.unchecked = true
 	i.mu.Unlock()
-	if !first {
-		return
+	if first {
+		i.logger.Info("resp: servers are not checked for being those of this deployment, since one refuses to say who it is",
+			"addr", addr, "question", strings.Join(IdentityQuestion(i.kind), " "), "err", e)
 	}
-	why := "no id in the answer"
-	if answer.Kind == wire.KindError {
-		why = wire.NewServerError(answer.Bytes).Error()
-	}
-	i.logger.Info("resp: servers are not checked for being those of this deployment, since one does not say who it is",
-		"addr", addr, "question", strings.Join(IdentityQuestion(i.kind), " "), "answer", why)
+	return true
 }
 
 // IdentityQuestion is the command that asks a server of a deployment of kind k who it is. A node

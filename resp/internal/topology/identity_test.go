@@ -159,26 +159,29 @@ func TestIdentity_Meet_NodeWhoseLayoutShares(t *testing.T) {
 	node := func(id string) string {
 		return "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n" + bulk("h") + ":1\r\n" + bulk(id)
 	}
+	const plain = "-ERR This instance has cluster support disabled\r\n"
 	for name, c := range map[string]struct {
-		id, slots string
-		want      error  // nil, or that of a foreign one
-		looks     string // where a search was asked for
-		log       string
+		answer, slots string
+		want          error  // nil, or that of a foreign one
+		looks         string // where a search was asked for
+		log           string
 	}{
-		"one of the layout":                    {"a", "", nil, "", ""},
-		"new, and knows one":                   {"n", node("a"), nil, "n:1", ""},
-		"of another cluster":                   {"n", node("f"), ErrForeign, "n:1", ""},
-		"alone, without slots":                 {"n", "*0\r\n", ErrForeign, "n:1", ""},
-		"that may not tell its layout":         {"n", "-NOPERM no\r\n", nil, "", "NOPERM"},
-		"whose cluster is down":                {"n", "-CLUSTERDOWN Hash slot not served\r\n", new(wire.ServerError), "", ""},
-		"that is asked through a proxy for it": {"", "", nil, "", "not checked"},
+		"one of the layout":                {bulk("a"), "", nil, "", ""},
+		"new, and knows one":               {bulk("n"), node("a"), nil, "n:1", ""},
+		"of another cluster":               {bulk("n"), node("f"), ErrForeign, "n:1", ""},
+		"alone, without slots":             {bulk("n"), "*0\r\n", ErrForeign, "n:1", ""},
+		"that may not tell its layout":     {bulk("n"), "-NOPERM no\r\n", nil, "", "NOPERM"},
+		"whose cluster is down":            {bulk("n"), "-CLUSTERDOWN Hash slot not served\r\n", new(wire.ServerError), "", ""},
+		"that may not tell its id":         {"-NOPERM no\r\n", "", nil, "", "NOPERM"},
+		"that is a proxy":                  {"-ERR unsupported\r\n", "", nil, "", "not checked"},
+		"that is a proxy, and says OK":     {"+OK\r\n", node("a"), nil, "n:1", ""},
+		"that is none, but a plain server": {plain, plain, ErrForeign, "n:1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJournal(Cluster, "seed")
 			j.Believe("a")
-			answer := decoded(t, bulk(c.id))
-			err := j.Meet("n:1", answer, func(question ...string) (wire.Value, error) {
+			err := j.Meet("n:1", decoded(t, c.answer), func(question ...string) (wire.Value, error) {
 				if c.slots == "" {
 					t.Error("it was asked more")
 				}
@@ -194,6 +197,20 @@ func TestIdentity_Meet_NodeWhoseLayoutShares(t *testing.T) {
 				t.Errorf("%s", j.log)
 			}
 		})
+	}
+}
+
+// A server of another make has no replication ID. It is none of those that have.
+func TestIdentity_Meet_PrimaryWithoutReplicationIDs(t *testing.T) {
+	t.Parallel()
+	j := newJournal(Sentinel, "seed")
+	bare := decoded(t, bulk("role:master\r\n"))
+	if err := j.Meet("p:1", bare, nil); err != nil {
+		t.Errorf("where nothing is known: %v", err)
+	}
+	j.Believe("a")
+	if err := j.Meet("p:1", bare, nil); !errors.Is(err, ErrForeign) {
+		t.Errorf("where ids are known: %v", err)
 	}
 }
 

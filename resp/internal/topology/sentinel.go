@@ -97,7 +97,7 @@ type sentinelSearch struct {
 type verdict struct {
 	given chan struct{}
 	err   error
-	ids   []string // of its data; none if it does not tell
+	ids   []string // of its data; nil if it refuses to tell
 	epoch int64    // the latest of which a sentinel has named it
 }
 
@@ -113,7 +113,7 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, err
 	if l.ids, err = s.verdict(ctx, primary, l.epoch); err != nil {
 		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, err)}
 	}
-	if len(l.ids) > 0 && !s.cfg.Identity.believes(sentinel, l.ids) {
+	if l.ids != nil && !s.cfg.Identity.believes(sentinel, l.ids) {
 		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s: %w", sentinel, primary, ErrForeign)}
 	}
 	if behind, err := s.behind(ctx, sentinel, l); err != nil {
@@ -306,7 +306,7 @@ func (s *sentinelSearch) primary(ctx context.Context, addr string) (ids []string
 	if errors.As(err, &refused) && !exchange.RefusalOf(refused).NotNow() {
 		return nil, nil // the user needs a right for it
 	}
-	return ReadIdentity(Sentinel, info), err
+	return append([]string{}, ReadIdentity(Sentinel, info)...), err
 }
 
 // ErrSentinelAuth is exported by resp, which has its documentation.
