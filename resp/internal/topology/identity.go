@@ -54,7 +54,7 @@ type Identity struct {
 		ids       map[string]bool
 		doubts    map[string]*doubt // by address; at most maxDoubts
 		search    int               // the number of the search that is under way, or was the latest
-		unchecked bool              // it has been logged that a server does not say who it is
+		unchecked bool              // it has been logged that a server refuses to say who it is
 	}
 }
 
@@ -143,6 +143,9 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 		return nil
 	}
 	ids := ReadIdentity(i.kind, answer)
+	if len(ids) == 0 {
+		ids = []string{addr} // a server of another make is known by its address alone: see standing
+	}
 	if i.belongs(addr, ids) {
 		return nil
 	}
