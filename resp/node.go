@@ -39,8 +39,8 @@ type node struct {
 
 	mu struct {
 		sync.Mutex
-		rise        chan struct{} // closed, and replaced, when a link came up
-		reconnected clock.Instant // when reconnect last did something
+		rise      chan struct{} // closed, and replaced, when a link came up
+		suspicion suspicion
 	}
 }
 
@@ -125,23 +125,11 @@ func (n *node) close(err error) {
 	}
 }
 
-// reconnect ends the connections, at most once a second, so that new ones
-// are made: to another server, if the address leads elsewhere by now.
-func (n *node) reconnect(err error) {
-	now := n.cfg.Clock.Now()
-	n.mu.Lock()
-	early := n.mu.reconnected != 0 && now.Sub(n.mu.reconnected) < time.Second
-	if !early {
-		n.mu.reconnected = now
+// replace has every connection made anew, once what is in flight on it is answered.
+func (n *node) replace(err error) {
+	for _, l := range n.links {
+		l.leave(err)
 	}
-	n.mu.Unlock()
-	if early {
-		return
-	}
-	for _, l := range n.allLanes() {
-		l.Drop(err)
-	}
-	n.pubsub.Drop(err)
 }
 
 var errOlder = errors.New("resp: another connection to this address was lost, which may lead to another server by now")
@@ -166,7 +154,7 @@ func (n *node) resubscribe() {
 	up, dialled := sub.mu.up, sub.mu.dialled
 	sub.mu.Unlock()
 	if up && slices.ContainsFunc(n.links, func(l *link) bool { return l != sub && l.backAfter(dialled) }) {
-		n.pubsub.Drop(errOlder)
+		n.pubsub.Leave(errOlder)
 	}
 }
 
@@ -175,14 +163,17 @@ func (n *node) allLanes() []*pipeline.Lane {
 	return append(n.lanes[:len(n.lanes):len(n.lanes)], n.renewal, n.durable[0].Plain(), n.durable[1].Plain())
 }
 
-// start runs the connecting goroutine of l, unless the node or the Client is being
-// closed. One that starts just before ends with the node's context.
-func (n *node) start(l *link) {
+// start runs the connecting goroutine of l.
+func (n *node) start(l *link) { n.goLabelled("connecting", l.run) }
+
+// goLabelled runs f on a goroutine, unless the node or the Client is being closed. One that
+// starts just before ends with the node's context.
+func (n *node) goLabelled(role string, f func(ctx context.Context)) {
 	c := n.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.closed && n.ctx.Err() == nil {
-		c.goLabelled(n.ctx, "connecting", l.run)
+		c.goLabelled(n.ctx, role, f)
 	}
 }
 

@@ -15,12 +15,15 @@ var errRetired = errors.New("resp: the server serves this part of the keys no lo
 // whether it did. topology.ConsequenceOf decides. It runs on the event
 // loop of a's node.
 func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
-	if _, ok := a.Request.(*durable.Member); l.role >= RoleDurable && !ok {
-		return false // ROLE and WAIT are for this node
-	}
 	n, c := l.node, l.node.client
 	at := topology.Refused{Kind: c.cfg.Topology.kind(), Addr: n.cfg.Addr, Hops: a.Hops, AddrMap: n.cfg.addrs}
 	r := topology.ConsequenceOf(e, at)
+	if r.Doubt != topology.NoDoubt {
+		n.doubt(r.Doubt, a, e, at)
+	}
+	if _, ok := a.Request.(*durable.Member); l.role >= RoleDurable && !ok {
+		return false // ROLE and WAIT are for this node
+	}
 	e.Message += r.Advice
 	if r.Unknown != "" {
 		c.explorer.Translate(r.Unknown)
@@ -36,9 +39,6 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 		c.explorer.Nudge()
 	case topology.Kicked:
 		c.explorer.Kick(r.Hint)
-	}
-	if r.Reconnect {
-		n.reconnect(e)
 	}
 	if to == nil {
 		return false

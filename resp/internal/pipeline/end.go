@@ -59,7 +59,7 @@ func (p *Pipeline) forfeit(batch []Answer, fate forfeit) (n int) {
 		}
 		a := Answer{err: fate.notSent}
 		if m.fifo.Front().end <= fate.sent {
-			a.sent, a.err = p.stampLocked(), fate.unknown
+			a.Sent, a.err = p.stampLocked(), fate.unknown
 		}
 		e := m.fifo.Pop()
 		m.start, a.Request = e.end, e.Request
@@ -137,8 +137,8 @@ func (p *Pipeline) shrinkLocked() {
 	}
 }
 
-// ping asks whether an idle server is still there. Any answer will do, even an error:
-// checkAge only looks for silence.
+// ping asks whether an idle server is still there. Any answer will do for checkAge, which only
+// looks for silence. What an error says of the connection is for Config.Redirect.
 type ping struct{}
 
 var pingBytes = wire.AppendCommand(nil, "PING")

@@ -40,7 +40,7 @@ type Config struct {
 // Invariants:
 //
 //  1. At most one pipeline is current. It becomes so in its OnOpen and stops
-//     being so at the start of its OnClose; in between the lane is up.
+//     being so at the start of its OnClose; in between the lane is up, until Leave.
 //  2. A request is handed to exactly one pipeline, or refused on the spot. The
 //     pipeline completes it exactly once, whatever happens.
 //  3. After Close no pipeline becomes current.
@@ -103,8 +103,11 @@ func (l *Lane) Attach(ls *socket.Loops, c net.Conn) error {
 // Connection returns the pipeline of the present connection, nil if there is none.
 func (l *Lane) Connection() *Pipeline { return l.current.Load() }
 
-// Up reports whether the lane has a connection.
-func (l *Lane) Up() bool { return l.current.Load() != nil }
+// Up reports whether the lane has a connection that takes commands.
+func (l *Lane) Up() bool {
+	p := l.current.Load()
+	return p != nil && !p.left()
+}
 
 // Submit takes r over. Any goroutine; it never blocks. A lane that is down,
 // closed or full completes r before it returns, with ErrNotSent and the cause.
@@ -126,14 +129,16 @@ func (l *Lane) SendOn(p *Pipeline, e Entry) {
 	p.submit(e)
 }
 
-// Drop ends the present connection, if there is one; the next is made.
-func (l *Lane) Drop(err error) {
+// Leave ends the present connection, if there is one, with err as the cause, once everything
+// in flight is answered; the next one is made then. Meanwhile the lane is down, and refuses
+// commands as not sent. So no outcome is unknown for it.
+func (l *Lane) Leave(err error) {
 	if p := l.current.Load(); p != nil {
-		p.t.Close(err)
+		p.leave(err)
 	}
 }
 
-// Refusal is why a lane without a connection takes nothing.
+// Refusal is why a lane that is down takes nothing.
 func (l *Lane) Refusal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -56,6 +56,9 @@ const (
 //     or the end of the connection, which completes the backlog, too.
 //  7. dead is set once; from then on nothing is appended, and the writer, if any,
 //     touches nothing any more.
+//  8. Once leaving is set, the connection takes no commands but those that end what others
+//     have begun (Always). It is closed by the first of Leave and OnBytes that finds nothing
+//     unanswered, or for its silence, as every connection is.
 //
 // Life of a command:
 //
@@ -93,7 +96,8 @@ type Pipeline struct {
 // pipelineState is guarded by its mutex.
 type pipelineState struct {
 	sync.Mutex
-	dead bool
+	dead    bool
+	leaving error // why the connection ends once all is answered
 
 	fifo    fifo.Ring[Entry] // unanswered commands, oldest first
 	start   uint64           // offset of the first byte of the oldest entry
@@ -127,7 +131,7 @@ type Entry struct {
 	form    exchange.Form
 	Hops    uint8 // how often it has been sent on
 	Asked   bool  // ASKING goes before it
-	Always  bool  // it is sent though the lane is full: it ends what others have begun
+	Always  bool  // it is sent though the lane is full, or being left: it ends what others have begun
 
 	admitted bool // from the backlog: it has waited for its turn
 }
@@ -155,7 +159,7 @@ func (p *Pipeline) submit(e Entry) {
 	m := &p.mu
 	m.Lock()
 	switch {
-	case m.dead:
+	case m.dead || m.leaving != nil && !e.Always:
 		m.Unlock()
 		p.lane.Refuse(e, p.lane.Refusal())
 		return

@@ -21,7 +21,7 @@ type replyReader struct {
 type Answer struct {
 	value   wire.Value
 	Request exchange.Request // nil: the command goes out again, nothing to complete
-	sent    clock.Instant
+	Sent    clock.Instant
 	err     error // no reply came: why
 	Hops    uint8 // as in entry
 	asked   bool
@@ -108,7 +108,7 @@ func (p *Pipeline) match(batch []Answer) bool {
 	}
 	for i := range batch {
 		a := &batch[i]
-		a.sent = p.stampLocked()
+		a.Sent = p.stampLocked()
 		e := m.fifo.Pop()
 		m.start = e.end
 		if a.value.Kind == wire.KindError && p.resendLocked(e, a.value) {
@@ -151,7 +151,7 @@ func (p *Pipeline) completeSome(batch []Answer, now clock.Instant) (n int) {
 		if a.Request == nil {
 			continue
 		}
-		reply := exchange.Reply{Value: a.value, Err: a.err, Sent: a.sent, Now: now, Moving: a.asked}
+		reply := exchange.Reply{Value: a.value, Err: a.err, Sent: a.Sent, Now: now, Moving: a.asked}
 		if a.value.Kind == wire.KindError {
 			e := wire.NewServerError(a.value.Bytes)
 			if redirect := p.lane.cfg.Redirect; redirect != nil && redirect(a, e) {

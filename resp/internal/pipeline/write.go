@@ -163,6 +163,11 @@ func (p *Pipeline) drain(now clock.Instant, got int, more bool) {
 	m.draining = more
 	m.heard = now
 	m.bytesIn += uint64(got)
+	if err := m.leaving; err != nil && !more && m.fifo.Len() == 0 {
+		m.Unlock()
+		p.t.Close(err)
+		return
+	}
 	if m.writing {
 		m.Unlock()
 		return

@@ -87,11 +87,12 @@ func (p *Endpoint) CheckAge(now clock.Instant) {
 // Close and OnOpen finds the other.
 func (p *Endpoint) Close(err error) {
 	p.closed.CompareAndSwap(nil, &err)
-	p.Drop(err)
+	p.Leave(err)
 }
 
-// Drop ends the present connection, if there is one; the next is made.
-func (p *Endpoint) Drop(err error) {
+// Leave ends the present connection, if there is one; the next is made. Nothing is in flight
+// whose outcome counts.
+func (p *Endpoint) Leave(err error) {
 	if c := p.current.Load(); c != nil {
 		c.transport.Close(err)
 	}

@@ -5,13 +5,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// MaxHops is how often a command is sent on, at most. Two nodes that each believe the
-// other to be the one must not keep it for ever.
-const MaxHops = 5
+// MaxHops is how often a command is sent on, at most: at once, and that twice at once shows that
+// the nodes do not agree yet. A slot that is moved atomically is each one's and the other's for some
+// milliseconds. Then the refusal goes back to the caller, who pauses; one pause is for all that
+// he has to send there, and it grows.
+const MaxHops = 2
 
 // Refused is where a command was refused.
 type Refused struct {
@@ -24,15 +27,30 @@ type Refused struct {
 // Consequence is what follows from a refusal. The zero value is nothing: it goes back to the
 // caller, who knows how urgent it is.
 type Consequence struct {
-	To        string // where the command is sent on to
-	Slot      uint16 // that it is about
-	Lasting   bool   // To serves that slot from now on; else this command goes there, and no other
-	Look      Look   // whether the layout may be another
-	Hint      string // of a kick
-	Unknown   string // an address that AddrMap has to be asked for
-	Reconnect bool   // what stands behind the address may have changed
-	Advice    string // for the user, behind the text of the refusal
+	To      string // where the command is sent on to
+	Slot    uint16 // that it is about
+	Lasting bool   // To serves that slot from now on; else this command goes there, and no other
+	Look    Look   // whether the layout may be another
+	Hint    string // of a kick
+	Unknown string // an address that AddrMap has to be asked for
+	Doubt   Doubt  // whether the connection leads where its address does by now
+	Advice  string // for the user, behind the text of the refusal
 }
+
+// Doubt is what a refusal says of the connection that it came on. An address is not a server: the
+// machine behind a name, a service or a balancer is replaced, and connections to the old one stay.
+type Doubt uint8
+
+const (
+	// NoDoubt: another connection to this address would be refused, too.
+	NoDoubt Doubt = iota
+	// IfItLasts: so would it be in a failover, which is over soon.
+	IfItLasts
+	// AtOnce: the server names its own address as the better one. So another is behind it.
+	AtOnce
+	// Certain: the connection itself is refused.
+	Certain
+)
 
 // Look says whether a search is asked for: see Explorer.
 type Look uint8
@@ -49,21 +67,25 @@ const (
 //	MOVED              the slot is another node's: it is so from now on, and as one
 //	                   slot seldom moves alone, the layout is asked for
 //	ASK                this key is another node's already, the slot is not yet
+//	both, to itself    its address leads to another server by now
 //	CLUSTERDOWN        the slot is nobody's: ask for the layout
 //	READONLY,          the node is a replica by now: ask for the layout; alone, the
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
-//	                   (READONLY, which only a replica says)
+//	NOAUTH and others  the connection is of no use any more
 func ConsequenceOf(e *wire.ServerError, at Refused) (r Consequence) {
 	switch e.Code {
 	case "MOVED", "ASK":
 		return at.sentOn(e)
 	case "CLUSTERDOWN", "MASTERDOWN":
-		r.Look = Nudged
+		r.Look, r.Doubt = Nudged, IfItLasts
 	case "READONLY":
-		r.Look = Kicked
-		r.Reconnect = at.Kind != Cluster
+		r.Look, r.Doubt = Kicked, IfItLasts
 		if at.Kind == Standalone {
 			r.Advice = " (this is a replica: connect with redis+sentinel:// or redis+replicas://)"
+		}
+	default:
+		if exchange.RefusalOf(e).Of == exchange.OfConnection {
+			r.Doubt = Certain
 		}
 	}
 	return r
@@ -71,9 +93,6 @@ func ConsequenceOf(e *wire.ServerError, at Refused) (r Consequence) {
 
 // sentOn is what follows from MOVED and ASK.
 func (at Refused) sentOn(e *wire.ServerError) (r Consequence) {
-	if at.Kind != Cluster {
-		return Consequence{Advice: " (this is a node of a cluster: connect with redis+cluster://)"}
-	}
 	number, announced, own, err := at.target(e.Message)
 	to := announced
 	if err == nil && !own && at.AddrMap != nil {
@@ -85,9 +104,16 @@ func (at Refused) sentOn(e *wire.ServerError) (r Consequence) {
 		}
 	}
 	r.Look = Kicked
-	if err != nil || at.Hops >= MaxHops {
+	if r.Doubt = IfItLasts; err == nil && strings.EqualFold(to, at.Addr) {
+		r.Doubt = AtOnce
+	}
+	switch {
+	case at.Kind != Cluster:
+		return Consequence{Doubt: r.Doubt, Advice: " (this is a node of a cluster: connect with redis+cluster://)"}
+	case err != nil || r.Doubt == AtOnce || at.Hops >= MaxHops:
 		return r
 	}
+	r.Doubt = NoDoubt
 	r.To, r.Slot = to, number
 	if r.Lasting = e.Code == "MOVED"; r.Lasting {
 		r.Hint = to

@@ -1,0 +1,109 @@
+package resp
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
+)
+
+// suspicion is whether the connections of a node may lead to a server that is not the one behind
+// its address any more: the machine behind a name or a balancer was replaced, and the old one
+// lives on. It refuses every command, while a new connection would be served. In a failover, a
+// new connection is refused as well, and nothing would be gained by giving up the old ones.
+//
+//	old connections           suspicion         a new connection
+//	MOVED to its own address  asking
+//	                                            is served
+//	                          outdone
+//	MOVED to its own address  replace
+//
+// Invariants
+//
+//  1. One new connection is made at a time, and asks one question. From the beginning of one
+//     to that of the next at least a second passes; the same goes for two replacements.
+//  2. Connections are replaced if they are refused themselves (topology.Certain), or if a command
+//     is refused that was sent after a new connection had been served: so not if the failover has
+//     ended meanwhile, for the old ones are served then, too.
+//
+// It looks at no connection and at no clock. node.mu guards it.
+type suspicion struct {
+	phase    phase
+	since    clock.Instant // when the phase began
+	asked    clock.Instant // when a new connection was last begun; 0: never
+	replaced clock.Instant // when the connections were last replaced; 0: never
+}
+
+type phase uint8
+
+const (
+	// trusted: nothing speaks against the connections.
+	trusted phase = iota
+	// refused: commands are, since then, by what passes with a failover.
+	refused
+	// asking: a goroutine makes a new connection and asks.
+	asking
+	// outdone: a new connection was served then.
+	outdone
+)
+
+// measure is what is to be done about a suspicion.
+type measure uint8
+
+const (
+	keep measure = iota
+	askAnother
+	replaceAll
+)
+
+const (
+	// lastsFor is how long refusals must last to be more than a failover's, and the least
+	// time between two measures of a kind.
+	lastsFor = time.Second
+	// forgetAfter is how long a refusal, or the service of a new connection, counts.
+	forgetAfter = 5 * time.Second
+)
+
+// heard takes a refusal of a command that was sent at an instant.
+func (s *suspicion) heard(d topology.Doubt, sent, now clock.Instant) measure {
+	if s.phase != asking && now.Sub(s.since) > forgetAfter {
+		s.phase = trusted
+	}
+	if d == topology.Certain || s.phase == outdone && s.since.Before(sent) {
+		return s.replace(now)
+	}
+	if s.phase == trusted {
+		s.enter(refused, now)
+	}
+	if s.phase == refused && (d == topology.AtOnce || now.Sub(s.since) >= lastsFor) && due(s.asked, now) {
+		s.enter(asking, now)
+		s.asked = now
+		return askAnother
+	}
+	return keep
+}
+
+func (s *suspicion) replace(now clock.Instant) measure {
+	if !due(s.replaced, now) {
+		return keep
+	}
+	s.replaced = now
+	if s.phase != asking {
+		s.phase = trusted
+	}
+	return replaceAll
+}
+
+// answered ends asking: whether a new connection was served.
+func (s *suspicion) answered(served bool, now clock.Instant) {
+	if served {
+		s.enter(outdone, now)
+	} else {
+		s.enter(refused, now)
+	}
+}
+
+func (s *suspicion) enter(p phase, now clock.Instant) { s.phase, s.since = p, now }
+
+// due reports whether a measure may be taken again.
+func due(last, now clock.Instant) bool { return last == 0 || now.Sub(last) >= lastsFor }
