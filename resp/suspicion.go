@@ -21,17 +21,16 @@ import (
 // Invariants
 //
 //  1. One new connection is made at a time, and asks one question. From the beginning of one
-//     to that of the next at least a second passes; the same goes for two replacements.
+//     to that of the next at least a second passes.
 //  2. Connections are replaced if they are refused themselves (topology.Certain), or if a command
 //     is refused that was sent after a new connection had been served: so not if the failover has
 //     ended meanwhile, for the old ones are served then, too.
 //
 // It looks at no connection and at no clock. node.mu guards it.
 type suspicion struct {
-	phase    phase
-	since    clock.Instant // when the phase began
-	asked    clock.Instant // when a new connection was last begun; 0: never
-	replaced clock.Instant // when the connections were last replaced; 0: never
+	phase phase
+	since clock.Instant // when the phase began
+	asked clock.Instant // when a new connection was last begun; 0: never
 }
 
 type phase uint8
@@ -58,7 +57,7 @@ const (
 
 const (
 	// lastsFor is how long refusals must last to be more than a failover's, and the least
-	// time between two measures of a kind.
+	// time between two questions.
 	lastsFor = time.Second
 	// forgetAfter is how long a refusal, or the service of a new connection, counts.
 	forgetAfter = 5 * time.Second
@@ -69,29 +68,22 @@ func (s *suspicion) heard(d topology.Doubt, sent, now clock.Instant) measure {
 	if s.phase != asking && now.Sub(s.since) > forgetAfter {
 		s.phase = trusted
 	}
-	if d == topology.Certain || s.phase == outdone && s.since.Before(sent) {
-		return s.replace(now)
-	}
-	if s.phase == trusted {
+	switch {
+	case d == topology.Certain:
+		return replaceAll
+	case s.phase == outdone && s.since.Before(sent):
+		s.enter(trusted, now)
+		return replaceAll
+	case s.phase == trusted:
 		s.enter(refused, now)
 	}
-	if s.phase == refused && (d == topology.AtOnce || now.Sub(s.since) >= lastsFor) && due(s.asked, now) {
+	lasts := d == topology.AtOnce || now.Sub(s.since) >= lastsFor
+	if s.phase == refused && lasts && (s.asked == 0 || now.Sub(s.asked) >= lastsFor) {
 		s.enter(asking, now)
 		s.asked = now
 		return askAnother
 	}
 	return keep
-}
-
-func (s *suspicion) replace(now clock.Instant) measure {
-	if !due(s.replaced, now) {
-		return keep
-	}
-	s.replaced = now
-	if s.phase != asking {
-		s.phase = trusted
-	}
-	return replaceAll
 }
 
 // answered ends asking: whether a new connection was served.
@@ -104,6 +96,3 @@ func (s *suspicion) answered(served bool, now clock.Instant) {
 }
 
 func (s *suspicion) enter(p phase, now clock.Instant) { s.phase, s.since = p, now }
-
-// due reports whether a measure may be taken again.
-func due(last, now clock.Instant) bool { return last == 0 || now.Sub(last) >= lastsFor }

@@ -1,0 +1,286 @@
+package resp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/wire"
+)
+
+// replacement is the end of the connections that a node has: from then on they lead to a
+// machine that was replaced.
+type replacement struct{ last atomic.Int64 }
+
+// now begins it.
+func (r *replacement) now(n *fakenode.Node) {
+	last := 0
+	for _, c := range n.Conns() {
+		last = max(last, c.ID)
+	}
+	r.last.Store(int64(last))
+}
+
+// old matches what comes on the connections from before.
+func (r *replacement) old(m fakenode.Match) fakenode.Match {
+	return func(c fakenode.Command) bool { return int64(c.Conn) <= r.last.Load() && m(c) }
+}
+
+// sendUntil sends commands until one is answered as ok says.
+func sendUntil(t *testing.T, c *Client, ok func(r exchange.Reply) bool) {
+	t.Helper()
+	eventually(t, "a command is answered so", func() bool {
+		call := exchangetest.NewCall(0)
+		c.Submit(7, call)
+		r := call.Await(t)
+		if errors.Is(r.Err, ErrOutcomeUnknown) {
+			t.Errorf("in doubt: %v", r.Err)
+		}
+		return ok(r)
+	})
+}
+
+func answered(r exchange.Reply) bool { return r.Err == nil }
+
+var questions = fakenode.Is("EVAL")
+
+// A machine is replaced behind its address, and the old one goes on, and refuses. All
+// connections are made anew, after one new one has been served.
+func TestNode_ReplacedBehindItsAddress_IsConnectedToAnew(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]func(addr, port string) string{
+		"moved to itself":                func(addr, _ string) string { return "MOVED 7 " + addr },
+		"moved to itself, by port":       func(_, port string) string { return "MOVED 7 :" + port },
+		"moved to itself, by its name":   func(_, port string) string { return "MOVED 7 inside:" + port },
+		"asked to come back":             func(addr, _ string) string { return "ASK 7 " + addr },
+		"its cluster has forgotten it":   func(string, string) string { return fakenode.ClusterDown },
+		"it is a replica without a link": func(string, string) string { return fakenode.MasterDown },
+		"it cannot be written":           func(string, string) string { return fakenode.ReadOnly },
+		"it sends everybody nowhere":     func(string, string) string { return "MOVED 7 ?:1" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeCluster(t, 1)
+			n := f.nodes[0]
+			c := f.client(t, func(cfg *Config) {
+				cfg.AddrMap = func(addr string) string {
+					if host, port, _ := net.SplitHostPort(addr); host == "inside" {
+						return net.JoinHostPort("127.0.0.1", port)
+					}
+					return addr
+				}
+			})
+			rec := exchangetest.NewRecorder()
+			c.Subscribe(NewChannel("channel", rec))
+			rec.Await(t, Subscribed)
+			_, port, _ := net.SplitHostPort(n.Addr())
+			var r replacement
+			n.On(r.old(echoes), fakenode.Error(text(n.Addr(), port)))
+			n.On(fakenode.Is("ROLE"), fakenode.Raw("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"))
+			r.now(n)
+			sendUntil(t, c, answered)
+			rec.Await(t, Disconnected)
+			rec.Await(t, Subscribed)
+			eventually(t, "all connections are new", func() bool { st := c.Stats(); return st.Connections == 3 && st.Reconnects == 3 })
+			if asked := len(n.Commands(questions)) + len(n.Commands(fakenode.Is("ROLE"))); asked != 1 {
+				t.Errorf("%d questions", asked)
+			}
+		})
+	}
+}
+
+// What every connection is told is no reason to make others: it is a failover, or a mistake.
+func TestNode_RefusesOnNewConnectionsToo_KeepsItsConnections(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]func(addr string) string{
+		"moved to itself": func(addr string) string { return "MOVED 7 " + addr },
+		"nobody's slot":   func(string) string { return fakenode.ClusterDown },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeCluster(t, 1)
+			n := f.nodes[0]
+			fake := clock.NewFake()
+			c := f.client(t, func(cfg *Config) { cfg.Clock = fake })
+			refuse := fakenode.Error(text(n.Addr()))
+			n.On(echoes, refuse)
+			n.On(questions, refuse)
+			for asked := 1; asked <= 3; asked++ {
+				sendUntil(t, c, func(r exchange.Reply) bool {
+					if asked > 1 || len(n.Commands(questions)) > 0 {
+						return len(n.Commands(questions)) >= asked
+					}
+					fake.Advance(lastsFor / 3)
+					return false
+				})
+				eventually(t, "the answer is there", func() bool {
+					node := c.nodes()[0]
+					node.mu.Lock()
+					defer node.mu.Unlock()
+					return node.mu.suspicion.phase == refused
+				})
+				fake.Advance(lastsFor)
+			}
+			if st := c.Stats(); st.Reconnects != 0 || st.Connections != 3 {
+				t.Errorf("stats: %+v", st)
+			}
+		})
+	}
+}
+
+// Alone, a replica may be what its name or its proxy does not lead to any more.
+func TestNode_ReadOnlyAlone_AsksForTheRole(t *testing.T) {
+	t.Parallel()
+	for role, anew := range map[string]bool{"master": true, "slave": false} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			n := fakenode.New(t)
+			var r replacement
+			n.On(echoes, fakenode.Int(1))
+			n.On(r.old(echoes), fakenode.Error(fakenode.ReadOnly))
+			n.On(fakenode.Is("ROLE"), fakenode.Raw(fmt.Sprintf("*1\r\n$%d\r\n%s\r\n", len(role), role)))
+			fake := clock.NewFake()
+			c := ready(t, Config{Addr: n.Addr(), Clock: fake})
+			r.now(n)
+			sendUntil(t, c, func(exchange.Reply) bool {
+				fake.Advance(lastsFor / 10)
+				return len(n.Commands(fakenode.Is("ROLE"))) > 0
+			})
+			if anew {
+				sendUntil(t, c, func(r exchange.Reply) bool { fake.Advance(1); return answered(r) })
+				return
+			}
+			sendUntil(t, c, func(exchange.Reply) bool {
+				fake.Advance(lastsFor / 10)
+				return len(n.Commands(fakenode.Is("ROLE"))) > 2
+			})
+			if st := c.Stats(); st.Reconnects != 0 {
+				t.Errorf("stats: %+v", st)
+			}
+		})
+	}
+}
+
+// What is in flight is answered before the connection ends; meanwhile nothing is sent, and the
+// lane is down.
+func TestNode_RefusedConnection_AnswersWhatIsInFlightFirst(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		n := fakenode.New(t)
+		gate := fakenode.NewGate()
+		n.On(echoes, fakenode.Int(6)) // the latest rule counts
+		n.OnNext(1, echoes, fakenode.Hold(gate, fakenode.Int(5)))
+		n.OnNext(1, echoes, fakenode.Error(fakenode.NoAuth))
+		log := newStateLog(t)
+		cfg.Addr, cfg.Lanes, cfg.OnState = n.Addr(), 1, log.onState
+		var handshakes atomic.Int32
+		cfg.Password = "secret"
+		n.On(fakenode.Is("AUTH"), fakenode.Func(func(c *fakenode.Conn, _ fakenode.Command) { handshakes.Add(1); c.Write([]byte("+OK\r\n")) }))
+		c := ready(t, cfg)
+		log.setClient(c)
+		before := handshakes.Load()
+
+		refused, slow := exchangetest.NewCall(1), exchangetest.NewCall(2)
+		c.Submit(0, refused)
+		c.Submit(0, slow)
+		var e *ServerError
+		if r := refused.Await(t); !errors.As(r.Err, &e) || e.Code != "NOAUTH" {
+			t.Fatalf("refused: %+v", r)
+		}
+		eventually(t, "the lane takes nothing", func() bool { return !c.LaneOf(0).Up() })
+		late := exchangetest.NewCall(3)
+		c.Submit(0, late)
+		if r := late.Await(t); !errors.Is(r.Err, ErrNotSent) || !errors.Is(r.Err, ErrDown) {
+			t.Errorf("while the lane is being left: %+v", r)
+		}
+		if err := c.LaneError(0); !errors.As(err, &e) {
+			t.Errorf("the lane's error is %v", err)
+		}
+		gate.Open()
+		if r := slow.Await(t); r.Err != nil || r.Value.Int != 5 {
+			t.Errorf("in flight: %+v", r)
+		}
+		sendUntil(t, c, answered)
+		eventually(t, "all have said who they are again", func() bool { return handshakes.Load() == before+3 })
+	})
+}
+
+// An idle connection learns of it by its PING, and the one of messages by that, or by its SUBSCRIBE.
+func TestNode_IdleConnectionRefused_ConnectsAnew(t *testing.T) {
+	t.Parallel()
+	for name, on := range map[string]fakenode.Match{
+		"PING": fakenode.Is("PING"), "SUBSCRIBE": fakenode.Is("SUBSCRIBE"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := fakenode.New(t)
+			fake := clock.NewFake()
+			c := ready(t, Config{Addr: n.Addr(), Lanes: 1, Clock: fake})
+			var r replacement
+			n.On(r.old(on), fakenode.Error(fakenode.NoAuth))
+			r.now(n)
+			want := 3
+			if name == "SUBSCRIBE" {
+				want = 1
+				rec := exchangetest.NewRecorder()
+				c.Subscribe(NewChannel("channel", rec))
+				rec.Await(t, Subscribed)
+			} else {
+				fake.Advance(10*time.Second + 1)
+			}
+			eventually(t, "they are made anew", func() bool { st := c.Stats(); return st.Connections == 3 && st.Reconnects == want })
+		})
+	}
+}
+
+// A server that refuses what it has just let in is not connected to again and again.
+func TestNode_RefusedAtOnceAgain_IsReplacedOnceASecond(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	n.On(echoes, fakenode.Error(fakenode.NoAuth))
+	fake := clock.NewFake()
+	c := ready(t, Config{Addr: n.Addr(), Lanes: 1, Clock: fake})
+	refusals := 0
+	sendUntil(t, c, func(r exchange.Reply) bool {
+		if errors.As(r.Err, new(*ServerError)) {
+			refusals++
+		}
+		return refusals == 20
+	})
+	eventually(t, "all are up", func() bool { return c.Stats().Connections == 3 })
+	if st := c.Stats(); st.Reconnects != 3 {
+		t.Errorf("%d connections came back", st.Reconnects)
+	}
+}
+
+// rawRequest is a Request of any words.
+type rawRequest []string
+
+func (r rawRequest) AppendCommand(dst []byte, _ Form) []byte { return wire.AppendCommand(dst, r...) }
+func (r rawRequest) Complete(Reply)                          {}
+
+func TestQuestion_OfARefusedRequest_HasItsKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		request rawRequest
+		key     string
+	}{
+		{rawRequest{"EVALSHA", "sha", "2", "a", "b", "x"}, "a"},
+		{rawRequest{"evalsha", "sha", "0", "x"}, ""},
+		{rawRequest{"EVALSHA", "sha", "2"}, ""},
+		{rawRequest{"EVAL", "return 1", "1", "{a}b"}, "{a}b"},
+		{rawRequest{"GET", "a b"}, "a b"},
+		{rawRequest{"PING"}, ""},
+	} {
+		if got := keyOf(c.request); got != c.key {
+			t.Errorf("%v: %q", c.request, got)
+		}
+	}
+}
