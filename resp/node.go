@@ -150,20 +150,16 @@ func (n *node) replace(err error) {
 var errOlder = errors.New("resp: another connection to this address was lost, which may lead to another server by now")
 
 // resubscribe makes the pub/sub connection anew if a lane that is up was lost, or could
-// not be connected, since pub/sub was dialled. The address of a single server may lead to
-// another one by now, where the locks are released:
+// not be connected, since pub/sub was dialled. The address may lead to another server by now,
+// where the locks are released:
 //
 //	old server hangs       the lane is given up after CommandTimeout
 //	the address moves      the lane is back, at the new server
 //	old server goes on     it answers the PING of pub/sub, and nobody publishes there
 //
 // The same goes for one that was on its way: its dial led to the old server, though it is
-// up later than the lane. So each link that comes up asks. In other topologies an address
-// is that of a server.
+// up later than the lane. So each link that comes up asks.
 func (n *node) resubscribe() {
-	if n.cfg.Topology != Standalone {
-		return
-	}
 	sub := n.link(RolePubSub, 0)
 	sub.mu.Lock()
 	up, dialled := sub.mu.up, sub.mu.dialled
