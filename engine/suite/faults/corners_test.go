@@ -16,14 +16,14 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// demoted is a fake node that answers the State of ask with READONLY when the gate opens,
-// upon which the engine makes all connections anew, whatever is out on them.
-func demoted(t *testing.T) (n *fakenode.Node, e *engine.Engine, ask func(), gate *fakenode.Gate) {
+// loggedOut is a fake node that answers the State of ask with NOAUTH when the gate opens, upon
+// which the engine leaves all connections, and waits for what is out on them.
+func loggedOut(t *testing.T) (n *fakenode.Node, e *engine.Engine, ask func(), gate *fakenode.Gate) {
 	t.Helper()
 	n, gate = fakenode.New(t), fakenode.NewGate()
 	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
-	n.OnNext(1, kit.Calls(script.State), fakenode.Hold(gate, fakenode.Error(fakenode.ReadOnly)))
-	e = kit.Open(t, "redis://"+n.Addr()+"?lanes=1&close_timeout=500ms")
+	n.OnNext(1, kit.Calls(script.State), fakenode.Hold(gate, fakenode.Error(fakenode.NoAuth)))
+	e = kit.Open(t, "redis://"+n.Addr()+"?lanes=1&close_timeout=500ms", func(c *engine.Config) { c.CommandTimeout = 500 * time.Millisecond })
 	ctx := kit.Within(t, 2*time.Second)
 	return n, e, func() {
 		go func() { _, _ = e.Mutex("y").State(ctx) }()
@@ -31,13 +31,13 @@ func demoted(t *testing.T) (n *fakenode.Node, e *engine.Engine, ask func(), gate
 	}, gate
 }
 
-// What was out when another command's refusal cost the connection may have been
-// executed: it is not refused itself.
+// What is out when another command's refusal costs the connection, and is not answered, may have
+// been executed: it is not refused itself.
 func TestRefusalOfOneCommandIsNotTheOutcomeOfOthers(t *testing.T) {
 	t.Parallel()
 	t.Run("release", func(t *testing.T) {
 		t.Parallel()
-		n, e, ask, gate := demoted(t)
+		n, e, ask, gate := loggedOut(t)
 		n.On(kit.Calls(script.Release), fakenode.Int(script.NotThere))
 		n.OnNext(1, kit.Calls(script.Release), fakenode.Drop()) // executed, the answer is lost
 		h := kit.MustLock(t, e.Mutex("x"))
@@ -51,7 +51,7 @@ func TestRefusalOfOneCommandIsNotTheOutcomeOfOthers(t *testing.T) {
 	})
 	t.Run("force", func(t *testing.T) {
 		t.Parallel()
-		n, e, ask, gate := demoted(t)
+		n, e, ask, gate := loggedOut(t)
 		n.On(kit.Calls(script.Force), fakenode.Int(1))
 		n.OnNext(1, kit.Calls(script.Force), fakenode.Drop())
 		ask()
@@ -71,7 +71,7 @@ func TestRefusalOfOneCommandIsNotTheOutcomeOfOthers(t *testing.T) {
 	})
 	t.Run("acquire", func(t *testing.T) {
 		t.Parallel()
-		n, e, ask, gate := demoted(t)
+		n, e, ask, gate := loggedOut(t)
 		n.OnNext(1, kit.Calls(script.Acquire), fakenode.Drop()) // granted, the answer is lost
 		n.On(kit.Calls(script.Release), fakenode.Int(script.Done))
 		ask()
