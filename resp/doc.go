@@ -25,6 +25,7 @@
 //	node       the connections to one server                      node
 //	link       keeps one endpoint connected, and tries again      link, dial
 //	names      whether a server's name leads elsewhere by now     names
+//	suspicion  whether the server behind an address was replaced  internal/suspicion
 //	greet      one attempt: dial, TLS, handshake; refusals        internal/greet
 //	durable    requests in groups, each with a WAIT               internal/durable
 //	pipeline   a lane, which outlives its connections, and

@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/internal/suspicion"
 )
 
 // node is the connections to one server: lanes for user commands, one for
@@ -40,7 +41,7 @@ type node struct {
 	mu struct {
 		sync.Mutex
 		rise      chan struct{} // closed, and replaced, when a link came up
-		suspicion suspicion
+		suspicion suspicion.State
 		replaced  clock.Instant // when replace last did something
 	}
 }

@@ -1,10 +1,13 @@
 package resp
 
 import (
+	"context"
 	"errors"
+	"fmt"
 
 	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
+	"github.com/pawl-lock/pawl/resp/internal/suspicion"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -67,4 +70,31 @@ func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 	default:
 		r.(*durable.Member).MoveTo(n.durable[l.role-RoleDurable], hops, asking)
 	}
+}
+
+// doubt takes a refusal that says something of the connection. It runs on the event loop.
+func (n *node) doubt(d topology.Doubt, a pipeline.Answer, e *ServerError, at topology.Refused) {
+	now := n.cfg.Clock.Now()
+	n.mu.Lock()
+	m := n.mu.suspicion.Refused(d, a.Sent, now)
+	n.mu.Unlock()
+	switch {
+	case m == suspicion.Ask:
+		q := suspicion.Question(a.Request, e)
+		n.goLabelled("asking", func(ctx context.Context) { n.ask(ctx, q, at) })
+	case m == suspicion.Replace && d == topology.Certain:
+		n.replace(fmt.Errorf("resp: the connection is refused: %w", e))
+	case m == suspicion.Replace:
+		n.replace(fmt.Errorf("resp: another server is behind this address by now, the one before refuses: %w", e))
+	}
+}
+
+// ask has a new connection tell whether it is served.
+func (n *node) ask(ctx context.Context, question []string, at topology.Refused) {
+	v, err := n.cfg.greeting().Ask(ctx, question...)
+	served := err == nil && suspicion.Served(question, v, at)
+	now := n.cfg.Clock.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.suspicion.Answered(served, now)
 }

@@ -1,4 +1,4 @@
-package resp
+package suspicion
 
 import (
 	"time"
@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
-// suspicion is whether the connections of a node may lead to a server that is not the one behind
+// State is whether the connections of a node may lead to a server that is not the one behind
 // its address any more: the machine behind a name or a balancer was replaced, and the old one
 // lives on. It refuses every command, while a new connection would be served. In a failover, a
 // new connection is refused as well, and nothing would be gained by giving up the old ones.
@@ -26,8 +26,8 @@ import (
 //     is refused that was sent after a new connection had been served: so not if the failover has
 //     ended meanwhile, for the old ones are served then, too.
 //
-// It looks at no connection and at no clock. node.mu guards it.
-type suspicion struct {
+// The zero State suspects nothing. It looks at no connection and at no clock, and has no lock.
+type State struct {
 	phase phase
 	since clock.Instant // when the phase began
 	asked clock.Instant // when a new connection was last begun; 0: never
@@ -46,13 +46,16 @@ const (
 	outdone
 )
 
-// measure is what is to be done about a suspicion.
-type measure uint8
+// Measure is what is to be done about a suspicion.
+type Measure uint8
 
 const (
-	keep measure = iota
-	askAnother
-	replaceAll
+	// Keep the connections.
+	Keep Measure = iota
+	// Ask on a new connection, and tell Answered.
+	Ask
+	// Replace the connections.
+	Replace
 )
 
 const (
@@ -63,17 +66,17 @@ const (
 	forgetAfter = 5 * time.Second
 )
 
-// heard takes a refusal of a command that was sent at an instant.
-func (s *suspicion) heard(d topology.Doubt, sent, now clock.Instant) measure {
+// Refused takes a refusal of a command that was sent at an instant.
+func (s *State) Refused(d topology.Doubt, sent, now clock.Instant) Measure {
 	if s.phase != asking && now.Sub(s.since) > forgetAfter {
 		s.phase = trusted
 	}
 	switch {
 	case d == topology.Certain:
-		return replaceAll
+		return Replace
 	case s.phase == outdone && s.since.Before(sent):
 		s.enter(trusted, now)
-		return replaceAll
+		return Replace
 	case s.phase == trusted:
 		s.enter(refused, now)
 	}
@@ -81,13 +84,13 @@ func (s *suspicion) heard(d topology.Doubt, sent, now clock.Instant) measure {
 	if s.phase == refused && lasts && (s.asked == 0 || now.Sub(s.asked) >= lastsFor) {
 		s.enter(asking, now)
 		s.asked = now
-		return askAnother
+		return Ask
 	}
-	return keep
+	return Keep
 }
 
-// answered ends asking: whether a new connection was served.
-func (s *suspicion) answered(served bool, now clock.Instant) {
+// Answered ends asking: whether a new connection was served.
+func (s *State) Answered(served bool, now clock.Instant) {
 	if served {
 		s.enter(outdone, now)
 	} else {
@@ -95,4 +98,4 @@ func (s *suspicion) answered(served bool, now clock.Instant) {
 	}
 }
 
-func (s *suspicion) enter(p phase, now clock.Instant) { s.phase, s.since = p, now }
+func (s *State) enter(p phase, now clock.Instant) { s.phase, s.since = p, now }
