@@ -131,7 +131,7 @@ func (n *node) close(err error) {
 const replaceAfter = time.Second
 
 // replace has every connection made anew, once what is in flight on it is answered; at most
-// once a second.
+// once a second. Pub/sub follows when the first of them is back: see resubscribe.
 func (n *node) replace(err error) {
 	now := n.cfg.Clock.Now()
 	n.mu.Lock()
@@ -144,7 +144,9 @@ func (n *node) replace(err error) {
 		return
 	}
 	for _, l := range n.links {
-		l.leave(err)
+		if l.role != RolePubSub {
+			l.leave(err)
+		}
 	}
 }
 

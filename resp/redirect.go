@@ -80,7 +80,7 @@ func (n *node) doubt(d topology.Doubt, a pipeline.Answer, e *ServerError, at top
 	n.mu.Unlock()
 	switch {
 	case m == suspicion.Ask:
-		q := suspicion.Question(a.Request, e)
+		q := suspicion.About(a.Request)
 		n.goLabelled("asking", func(ctx context.Context) { n.ask(ctx, q, at) })
 	case m == suspicion.Replace && d == topology.Certain:
 		n.replace(fmt.Errorf("resp: the connection is refused: %w", e))
@@ -90,9 +90,9 @@ func (n *node) doubt(d topology.Doubt, a pipeline.Answer, e *ServerError, at top
 }
 
 // ask has a new connection tell whether it is served.
-func (n *node) ask(ctx context.Context, question []string, at topology.Refused) {
-	v, err := n.cfg.greeting().Ask(ctx, question...)
-	served := err == nil && suspicion.Served(question, v, at)
+func (n *node) ask(ctx context.Context, q suspicion.Question, at topology.Refused) {
+	v, err := n.cfg.greeting().Ask(ctx, q)
+	served := err == nil && suspicion.Served(v, at)
 	now := n.cfg.Clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()

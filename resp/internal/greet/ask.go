@@ -1,17 +1,24 @@
 package greet
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
+	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
+// Question is the part of a Request that goes to the server.
+type Question interface {
+	AppendCommand(dst []byte, form exchange.Form) []byte
+}
+
 // Ask makes a new connection, has one question answered, and ends it. An error reply is an
 // answer. It blocks, for twice DialTimeout at most; ctx ends it at once.
-func (c *Config) Ask(ctx context.Context, question ...string) (wire.Value, error) {
+func (c *Config) Ask(ctx context.Context, q Question) (wire.Value, error) {
 	conn, err := c.Connect(ctx, Scouting)
 	if err != nil {
 		return wire.Value{}, err
@@ -25,13 +32,19 @@ func (c *Config) Ask(ctx context.Context, question ...string) (wire.Value, error
 			socket.BelowTLS(conn).Close()
 		}
 	}()
-	if _, err := conn.Write(wire.AppendCommand(nil, question...)); err != nil {
-		return wire.Value{}, fmt.Errorf("resp: %s with %s: %w", question[0], c.Addr, err)
-	}
 	in := reply.NewStream(conn, 0)
-	v, err := in.Next()
+	ask := func(form exchange.Form) (v wire.Value, err error) {
+		if _, err = conn.Write(q.AppendCommand(nil, form)); err == nil {
+			v, err = in.Next()
+		}
+		return v, err
+	}
+	v, err := ask(exchange.Short)
+	if err == nil && v.Kind == wire.KindError && bytes.HasPrefix(v.Bytes, []byte("NOSCRIPT ")) {
+		v, err = ask(exchange.Whole)
+	}
 	if err != nil {
-		return wire.Value{}, fmt.Errorf("resp: no answer to %s from %s: %w", question[0], c.Addr, err)
+		return wire.Value{}, fmt.Errorf("resp: a question to %s: %w", c.Addr, err)
 	}
 	return v.Clone(), nil
 }

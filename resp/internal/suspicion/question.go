@@ -1,6 +1,9 @@
 package suspicion
 
 import (
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -10,20 +13,34 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// Question is what a new connection is asked when e has refused r: something that changes
-// nothing, and is refused in the same state of the server.
-//
-//	READONLY       ROLE. A script that writes nothing is served by a replica
-//	all others     such a script, with the same key
-//	without a key  PING
-func Question(r exchange.Request, e *wire.ServerError) []string {
-	if e.Code == "READONLY" {
-		return []string{"ROLE"}
+// Question is what a new connection is asked about a command that was refused on another: to write
+// to its key, in a script as commands of locks are, and without effect: to delete a field that
+// nobody has. It needs no right that these do not need. Without a key it is PING.
+type Question struct{ key, field string }
+
+// About returns the question about a refused request.
+func About(r exchange.Request) Question {
+	return Question{key: keyOf(r), field: "pawl:" + rand.Text()}
+}
+
+// write is the script.
+const write = "return redis.call('hdel', KEYS[1], ARGV[1])"
+
+var writeSHA = func() string {
+	sum := sha1.Sum([]byte(write))
+	return hex.EncodeToString(sum[:])
+}()
+
+// AppendCommand is that of a Request.
+func (q Question) AppendCommand(dst []byte, form exchange.Form) []byte {
+	switch {
+	case q.key == "":
+		return wire.AppendCommand(dst, "PING")
+	case form == exchange.Whole:
+		return wire.AppendCommand(dst, "EVAL", write, "1", q.key, q.field)
+	default:
+		return wire.AppendCommand(dst, "EVALSHA", writeSHA, "1", q.key, q.field)
 	}
-	if key := keyOf(r); key != "" {
-		return []string{"EVAL", "return 1", "1", key}
-	}
-	return []string{"PING"}
 }
 
 // keyOf reads the first key of a request from its encoding; "" if it has none.
@@ -45,12 +62,12 @@ func keyOf(r exchange.Request) string {
 	return string(words[3].Bytes)
 }
 
-// Served judges the answer to a question of a command that was refused at this place. Whatever does not say "not now" is better than what
-// the other connections are told: a server that does not know the question, say.
-func Served(question []string, v wire.Value, at topology.Refused) bool {
+// Served judges the answer to a question about a command that was refused there. Whatever does not
+// say "not now" is better than what the other connections are told: that the key is no hash, say.
+func Served(v wire.Value, there topology.Refused) bool {
 	if v.Kind != wire.KindError {
-		return question[0] != "ROLE" || topology.IsPrimary(v) == nil
+		return true
 	}
 	e := wire.NewServerError(v.Bytes)
-	return topology.ConsequenceOf(e, at).To != "" || !exchange.RefusalOf(e).NotNow()
+	return topology.ConsequenceOf(e, there).To != "" || !exchange.RefusalOf(e).NotNow()
 }
