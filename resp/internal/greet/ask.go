@@ -1,7 +1,6 @@
 package greet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -40,8 +39,8 @@ func (c *Config) Ask(ctx context.Context, q Question) (wire.Value, error) {
 		return v, err
 	}
 	v, err := ask(exchange.Short)
-	if err == nil && v.Kind == wire.KindError && bytes.HasPrefix(v.Bytes, []byte("NOSCRIPT ")) {
-		v, err = ask(exchange.Whole)
+	if err == nil && v.Kind == wire.KindError && !exchange.RefusalOf(wire.NewServerError(v.Bytes)).NotNow() {
+		v, err = ask(exchange.Whole) // the server does not know the script, or none by its name
 	}
 	if err != nil {
 		return wire.Value{}, fmt.Errorf("resp: a question to %s: %w", c.Addr, err)
