@@ -480,7 +480,7 @@ func TestIdentity_PrimaryThatBeginsAnotherHistory_IsKept(t *testing.T) {
 		net.on(home, leader("C").answer)
 		time.Sleep(10 * time.Second)
 		for l := range c.nodes()[0].lanes {
-			c.nodes()[0].lanes[l].Drop(errOlder)
+			c.nodes()[0].lanes[l].Leave(errOlder)
 		}
 		within(t, 2*time.Second, "it serves again", func() bool { echo(c, 0); return net.get(home).asked["ECHO"] > 0 })
 		if _, _, err := c.explorer.Progress(); err != nil || log.count("another deployment") > 0 {
