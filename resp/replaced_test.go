@@ -259,3 +259,24 @@ func TestNode_RefusedAtOnceAgain_IsReplacedOnceASecond(t *testing.T) {
 		t.Errorf("%d connections came back", st.Reconnects)
 	}
 }
+
+// The lane was lost, and is back at the new machine; pub/sub, which nobody cut, follows. In a
+// cluster, too, an address is not a server.
+func TestNode_LaneBackInACluster_SubscribesAnew(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 1)
+	n := f.nodes[0]
+	c := f.client(t, func(cfg *Config) { cfg.Lanes = 1 })
+	rec := exchangetest.NewRecorder()
+	c.Subscribe(NewChannel("channel", rec))
+	rec.Await(t, Subscribed)
+	n.OnNext(1, echoes, fakenode.Reset())
+	call := exchangetest.NewCall(0)
+	c.Submit(7, call)
+	if r := call.Await(t); !errors.Is(r.Err, ErrOutcomeUnknown) {
+		t.Fatalf("%+v", r)
+	}
+	rec.Await(t, Disconnected)
+	rec.Await(t, Subscribed)
+	sendUntil(t, c, answered)
+}
