@@ -56,6 +56,8 @@
 //   - Unless there is only one server: the explorer and the topology's watch, which run
 //     OnRoutes. While the explorer searches, also one for each server that it asks and
 //     one for each that it connects to. AddrMap runs on the explorer and on those that ask.
+//   - At most one asking goroutine per node, while a new connection is asked whether it is
+//     served where the others are not. It runs the dialer and Credentials.
 //   - One connecting goroutine per link, only while it has no connection. It runs
 //     OnState(up), the dialer and Credentials.
 //   - The callers' goroutines. Submit may write the socket (never blocking). If the lane
