@@ -180,11 +180,12 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 		r.lateGrant(a, o, fx)
 		return
 	}
+	r.tried = Here
 	if r.Port.Kind(c.Kind).Shared {
 		h.Res = r.Port.Apart(r, c.Kind)
 		h.Res.hold = h // it is in nobody's way: the next one tries at once
 	} else {
-		r.hold, r.tried = h, Here
+		r.hold = h
 		if w := r.wait; w != nil {
 			w.tries = 0
 			w.lookAfterGrant(c, o.Now)

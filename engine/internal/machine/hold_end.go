@@ -52,7 +52,7 @@ func (r *Resource) loseAs(h *Hold, why Loss, told bool, fx *Effects) {
 		// owner; nothing depends on it.
 		return
 	}
-	r.hold, r.tried = nil, Untried
+	r.hold, r.tried = nil, Unanswered
 	if r.wait != nil {
 		r.wait.Reset()
 	}

@@ -218,7 +218,7 @@ func (h *Hold) giveUpRelease(fx *Effects) {
 	h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, h.unavailable())), fx)
 	if root {
 		if r.tried == Here {
-			r.tried = Untried // its time is over, here and on the server
+			r.tried = Unanswered // its time is over, here and on the server
 		}
 		r.oweTenure(h, h.serverUntil)
 	}

@@ -259,7 +259,7 @@ func (r *Resource) settled() {
 	if !r.letGo(Behind) {
 		r.letGo(Resting)
 	}
-	r.tried = Untried // the next acquisition must find out by itself
+	r.tried = Unanswered // the next acquisition must find out by itself
 	if r.wait != nil || r.Out {
 		return
 	}

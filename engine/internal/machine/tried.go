@@ -8,46 +8,57 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Tried is the result of the name's latest command, for the errors of acquisitions that
-// stop waiting: a busy lock must not look like an outage, nor an outage like a busy
-// lock. It belongs to the name, not to one acquisition: the second waiter in the queue
-// never tries itself. It is forgotten when the name is idle (see Resource.settled).
+// Tried is the result of the name's latest try, for the errors of acquisitions that stop
+// waiting: a busy lock must not look like an outage, nor an outage like a busy lock. It
+// belongs to the name, not to one acquisition: the second waiter in the queue never tries
+// itself. It is forgotten when the name is idle (see Resource.settled).
+//
+// Every state says one of the two, so that an acquisition that has waited as long as it may is
+// never told neither. Only tries change it, and what ends Here. In particular, the answer to
+// another command does not:
+//
+//	head                  a debt                the name
+//	refused, sleeps                             Elsewhere
+//	                      released: no answer   Elsewhere still: nobody else has been told more
+//	                      released: answered    Elsewhere
+//	its time is over: held
 type Tried uint8
 
 // What it may be.
 const (
-	// Untried: no try has ended, or its answer does not name the lock's owner: a
-	// grant that came too late, a permanent refusal.
-	Untried Tried = iota
+	// Unanswered: no try has ended, or the latest one could not be sent, or had no answer, or
+	// one that does not name the lock's owner: the server refuses for now, or it granted the lock
+	// too late.
+	Unanswered Tried = iota
 	// Elsewhere: the server answered that another has it.
 	Elsewhere
-	// Here: it was granted, to this process.
+	// Here: it was granted, to this process, and neither lost since nor given back in vain.
 	Here
-	// Unanswered: the command could not be sent, or had no answer, or the server
-	// refuses everything for now.
-	Unanswered
 )
 
 // note keeps the result of a command that is over. Details for the text of an error are
 // kept by the first waiter, which passes them on when it leaves (see passOn).
 func (r *Resource) note(c *Command, o *Outcome) {
+	if o.Verdict == Unwanted || o.Verdict == Shut {
+		return // it has not been tried
+	}
 	var err error
 	var until clock.Instant
+	tried := Unanswered // granted knows more
 	switch {
-	case o.Verdict == Unwanted || o.Verdict == Shut:
-		return // it has not been tried
 	case o.Verdict == Unknown || o.Verdict == Busy || !o.Verdict.Sent():
-		r.tried, err = Unanswered, o.Err
+		err = o.Err
 	case c.What == Acquiring && o.Verdict == Answered && o.Answer == Taken:
-		r.tried = Elsewhere
+		tried = Elsewhere
 		if o.TTL >= 0 {
 			until = o.Now.Add(o.TTL)
 		}
-	case c.What == Acquiring, r.tried == Unanswered:
-		r.tried = Untried // granted knows more
-		return
-	default:
-		return
+	}
+	switch {
+	case c.What == Acquiring, r.tried == Here && err != nil:
+		r.tried = tried
+	case r.tried == Elsewhere:
+		return // what the first waiter knows is the try's
 	}
 	if a := c.req; a != nil {
 		a.learn(until, err)
@@ -85,30 +96,23 @@ func (a *Request) refusal() error {
 // stood in its way. The caller holds the shard's lock.
 func (a *Request) gaveUp(s reason.Stop) error {
 	obstacle := a.Obstacle(s.Late)
-	switch {
-	case s.Cause == nil && obstacle == nil:
-		return reason.ErrUnavailable
-	case s.Cause == nil:
+	if s.Cause == nil {
 		return obstacle
-	case obstacle == nil:
-		return s.Cause
 	}
 	return reason.Because(append([]error{s.Cause}, reason.Of(obstacle)...)...)
 }
 
-// Obstacle says why a does not have the lock: held, or ErrUnavailable with its cause.
-// If neither is known, it is nil, or says that there was no answer yet. If late, so that a
-// has waited as long as it may, a first command that is still in flight counts as
-// unanswered.
+// Obstacle says why a does not have the lock: held, or ErrUnavailable with its cause. It is
+// always one of the two if late, so that a has waited as long as it may: who does not know of
+// a holder had no answer in all that time. One that is given up before may be told that
+// there was no answer yet.
 func (a *Request) Obstacle(late bool) error {
 	r := a.res
 	now := r.Port.Stamp()
-	out := r.Cmd.What != Nothing
-	first := r.tried == Untried
-	holder := r.hold
+	holder, tried := r.hold, r.tried
 	if a.Parent != nil {
 		// Re-entries wait for each other; the hold itself is not in their way.
-		holder, first = a.Parent.child, true
+		holder, tried = a.Parent.child, Unanswered
 	}
 	if r.held == Behind {
 		if w := r.Port.Ahead(r); w != nil && w.First() != nil && w.hold == nil {
@@ -122,16 +126,20 @@ func (a *Request) Obstacle(late bool) error {
 		return &reason.Held{TTL: max(holder.Until().Sub(now), 0), Here: true}
 	case r.telling != 0:
 		return &reason.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
-	case r.tried == Unanswered, out && late && (first || a.unheard()), r.held == Stalled && !r.Port.Up(r.Route):
-		return reason.Because(reason.ErrUnavailable, a.trouble())
-	case r.tried == Elsewhere:
+	case r.held == Stalled && !r.Port.Up(r.Route), late && a.unheard():
+	case tried == Elsewhere:
 		return &reason.Held{TTL: a.left(now)}
-	case r.tried == Here && a.Parent == nil, r.held == Behind, r.held == Resting:
+	case tried == Here, r.held == Behind, r.held == Resting:
 		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
-	case out:
-		return reason.ErrEarly
 	}
-	return nil
+	trouble := a.trouble()
+	switch {
+	case trouble != nil:
+		return reason.Because(reason.ErrUnavailable, trouble)
+	case late:
+		return reason.Because(reason.ErrUnavailable, reason.ErrSilent)
+	}
+	return reason.ErrEarly
 }
 
 // unheard reports whether a is a TryLock that has been told of no holder in all its time:
@@ -144,10 +152,10 @@ func (a *Request) Obstacle(late bool) error {
 //	                                    waits for its turn
 //	                                    gives up: "held by this process"
 func (a *Request) unheard() bool {
-	if !a.Once {
+	r := a.res
+	if !a.Once || r.Cmd.What == Nothing {
 		return false
 	}
-	r := a.res
 	behind := a.rare != nil && a.rare.bound != nil && a.rare.behind == r.Cmd.ID
 	givenBack := r.tried == Here && r.hold == nil
 	return a.trying || behind || givenBack
@@ -168,7 +176,7 @@ func (a *Request) left(now clock.Instant) time.Duration {
 }
 
 // trouble is why the server does not answer: what keeps the connection from being
-// made, or what became of the latest command.
+// made, or what became of the latest command; nil if nothing is known.
 func (a *Request) trouble() error {
 	r := a.res
 	if err := r.Port.Trouble(r.Route); err != nil {
@@ -182,5 +190,5 @@ func (a *Request) trouble() error {
 			return first.refusal()
 		}
 	}
-	return reason.ErrSilent
+	return nil
 }

@@ -32,7 +32,7 @@ var mutants = []mutant{
 	{"internal/machine/hold.go", "\tif h.watched() {\n\t\th.Port.RenewFirst(now)\n\t}", "", "a hold is renewed"},
 	{"internal/machine/hold.go", "\t\tif h.state == live {\n\t\t\th.Port.WakeAt(h.timeOut()) // it was extended", "\t\tif true {\n\t\t\th.Port.WakeAt(h.timeOut()) // it was extended", "the end of a hold goes on with the name"},
 	{"internal/machine/hold.go", "\tif !h.watched() && !h.follows {\n\t\tat = h.Until()", "\tif false {\n\t\tat = h.Until()", "the end of a fixed lease is told in time"},
-	{"internal/machine/hold_end.go", "\tr.hold, r.tried = nil, Untried\n", "", "a name goes on after a loss"},
+	{"internal/machine/hold_end.go", "\tr.hold, r.tried = nil, Unanswered\n", "", "a name goes on after a loss"},
 	{"internal/machine/hold_end.go", "\th.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))\n", "", "ValidUntil of a hold that ended is past"},
 	{"internal/machine/hold_end.go", "\th.announce(fx)\n", "", "Done tells the end"},
 	{"internal/machine/tenure.go", "\th.acknowledged(sent, lease)\n", "", "a renewal moves the end"},
