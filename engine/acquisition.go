@@ -112,7 +112,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 		return nil, e.bornFailed(m, reason.ErrNoContext)
 	}
 	if ctx.Err() != nil {
-		return nil, e.bornFailed(m, context.Cause(ctx))
+		return nil, e.bornFailed(m, watch.StopOf(ctx).Unasked())
 	}
 	o, err := e.resolve(opts, once, m.key.Kind)
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *acquisition) cancel(s reason.Stop) bool {
 	}
 	if a.Resource() == nil { // not enqueued yet: enqueue finds it ended
 		a.Drop()
-		a.fut.err = s.Cause
+		a.fut.err = s.Unasked()
 		a.Shard.Unlock()
 		return true
 	}

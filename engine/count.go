@@ -154,7 +154,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	case ctx == nil:
 		return 0, reason.ErrNoContext
 	case ctx.Err() != nil:
-		return 0, context.Cause(ctx)
+		return 0, watch.StopOf(ctx).Unasked()
 	case c.err != nil:
 		return 0, c.err
 	case a.n > maxCount || a.n < -maxCount:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
 // MultiLock is several locks that are taken as one: all of them, or none. See Multi.
@@ -177,7 +178,7 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 	case ctx == nil:
 		return o, nil, failed, reason.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, failed, context.Cause(ctx)
+		return o, nil, failed, watch.StopOf(ctx).Unasked()
 	}
 	var last *Engine
 	parents = make([]*holding, len(locks))

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
 // QuorumLock is one lock on several independent servers. It is held by the owner of a
@@ -214,7 +215,7 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 	case ctx == nil:
 		return o, nil, nil, failed, reason.ErrNoContext
 	case ctx.Err() != nil:
-		return o, nil, nil, failed, context.Cause(ctx)
+		return o, nil, nil, failed, watch.StopOf(ctx).Unasked()
 	}
 	held, parents = heldIn(ctx), make([]*holding, len(locks))
 	for i, m := range locks {

@@ -47,7 +47,7 @@ func (a *Ask) Cancel(s reason.Stop) bool {
 	case told:
 	case a.Tally() == nil: // not admitted yet
 		a.Drop()
-		a.Settled(0, s.Cause)
+		a.Settled(0, s.Unasked())
 	default:
 		a.Op.Cancel(s, &fx)
 	}

@@ -68,6 +68,5 @@ func (g *Gathering) stoppedAt(latest Refusal) Refusal {
 	if g.stop.Cause == reason.ErrClosed {
 		return Refusal{latest.At, reason.ErrClosed}
 	}
-	is := append([]error{g.stop.Cause}, reason.Of(latest.Why)...)
-	return Refusal{latest.At, reason.Because(is...)}
+	return Refusal{latest.At, g.stop.Because(reason.Of(latest.Why)...)}
 }

@@ -95,11 +95,7 @@ func (a *Request) refusal() error {
 // gaveUp is the reason of an acquisition that stops waiting: what ended it, and what
 // stood in its way. The caller holds the shard's lock.
 func (a *Request) gaveUp(s reason.Stop) error {
-	obstacle := a.Obstacle(s.Late)
-	if s.Cause == nil {
-		return obstacle
-	}
-	return reason.Because(append([]error{s.Cause}, reason.Of(obstacle)...)...)
+	return s.Because(reason.Of(a.Obstacle(s.Late))...)
 }
 
 // Obstacle says why a does not have the lock: held, or ErrUnavailable with its cause. It is

@@ -109,6 +109,8 @@ func (m *Machine) verdict() Verdict {
 		v.TTL = slices.Max(ttls)
 	case forGood:
 		v.Is = IsRefused
+	case m.stop != nil && m.stop.Late:
+		v.Is = IsAway // in all its time not enough of them have answered
 	}
 	return v
 }

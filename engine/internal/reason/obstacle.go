@@ -16,10 +16,9 @@ func IsObstacle(is error) bool {
 }
 
 // CutOff reports whether the reason of one that was given up says only that a command was
-// out.
+// out, or none sent.
 func CutOff(why error) bool {
-	is := Of(why)
-	return slices.Contains(is, ErrEarly) || slices.Contains(is, ErrSilent)
+	return slices.ContainsFunc(Of(why), func(is error) bool { return is == ErrEarly || is == ErrSilent || is == NotAsked })
 }
 
 // impatient is ErrUnavailable for a caller whose context ended, perhaps too soon for any

@@ -40,12 +40,6 @@ var (
 // ErrNoContext is for a nil context.
 var ErrNoContext = Invalid("the context must not be nil: use context.Background() if nothing bounds the call")
 
-// Stop is why an acquisition that waits is given up.
-type Stop struct {
-	Cause error // nil: it waited as long as it may for a connection
-	Late  bool  // its time was over, as opposed to: nobody wants it any more
-}
-
 // Held is ErrHeld with what is known of the holder.
 type Held struct {
 	TTL  time.Duration // negative: unknown
