@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -227,6 +228,14 @@ func (j *journey) check() {
 		}
 		if v.wait != nil && v.hold == nil && v.waiters.Len() > 0 && v.wait.Port.(*bell).at == 0 {
 			j.fail("the head sleeps for ever")
+		}
+	}
+	for i, c := range j.callers {
+		if c.res == nil || c.Ended() {
+			continue
+		}
+		if why := c.Obstacle(true); errors.Is(why, reason.ErrHeld) == errors.Is(why, reason.ErrUnavailable) {
+			j.fail("caller %d has waited as long as it may, and is told %v", i, why)
 		}
 	}
 	if j.r.Out && j.r.InUse() {

@@ -215,6 +215,7 @@ func bit(yes bool) int {
 func (u *counter) told(what string, err error) {
 	s := u.p.sim
 	s.tell("%s: %s: %v", u.name, what, err)
+	s.checkGaveUp(u.name, err)
 	var refused *resp.ServerError
 	switch {
 	case what == "Await" && err == nil && s.counts.was < u.since:

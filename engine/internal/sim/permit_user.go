@@ -153,6 +153,7 @@ func (u *permitUser) options() (options []engine.Option) {
 func (u *permitUser) refused(err error) {
 	s := u.p.sim
 	s.tell("%s gets no permits: %v", u.name, err)
+	s.checkGaveUp(u.name, err)
 	if !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, errStopped) && u.ctx.Err() == nil {
 		s.fail("%s: the error of an acquisition is %v", u.name, err)
 	}

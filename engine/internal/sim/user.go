@@ -233,6 +233,7 @@ func (u *user) refused(h *held, err error) {
 	s.tell("%s gets no %s: %v", u.name, h.names, err)
 	s.endTurn(h, false)
 	h.checkRefusal(err)
+	s.checkGaveUp(u.name, err)
 	h.checkAlone(err)
 	if !errors.Is(err, engine.ErrNotAcquired) {
 		s.fail("%s: the error of an acquisition is %v", u.name, err)
