@@ -85,21 +85,33 @@ const (
 	EngineClosed
 )
 
-var reasonTexts = [...]string{
-	LeaseEnded:     "its lease ended",
-	NotRenewed:     "no renewal was acknowledged in time",
-	MaxHoldReached: "it reached its maximal hold time",
-	GoneOnServer:   "the server does not have it any more",
-	TakenOnServer:  "its key was overwritten with something else",
-	EngineClosed:   "the engine was closed",
+// reasons are what a LostReason says to people, and to machines.
+var reasons = [...]struct{ text, code string }{
+	LeaseEnded:     {"its lease ended", "lease_ended"},
+	NotRenewed:     {"no renewal was acknowledged in time", "not_renewed"},
+	MaxHoldReached: {"it reached its maximal hold time", "max_hold_reached"},
+	GoneOnServer:   {"the server does not have it any more", "removed"},
+	TakenOnServer:  {"its key was overwritten with something else", "overwritten"},
+	EngineClosed:   {"the engine was closed", "engine_closed"},
 }
 
 // String says why, in words.
 func (r LostReason) String() string {
-	if int(r) < len(reasonTexts) && reasonTexts[r] != "" {
-		return reasonTexts[r]
+	if int(r) < len(reasons) && r != 0 {
+		return reasons[r].text
 	}
 	return fmt.Sprintf("LostReason(%d)", uint8(r))
+}
+
+// Code is the reason as a label of a metric, or for a program in another language: lease_ended,
+// not_renewed, max_hold_reached, removed, overwritten or engine_closed. These stay as they are
+// from version to version, while texts may change. It is empty if there is no reason, and
+// unknown for a number that is none.
+func (r LostReason) Code() string {
+	if int(r) < len(reasons) {
+		return reasons[r].code
+	}
+	return "unknown"
 }
 
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String, and nothing for

@@ -18,8 +18,8 @@ func TestTheMachineMeansTheSameByItsNumbers(t *testing.T) {
 			t.Errorf("%v is %v to users", want, LostReason(why))
 		}
 	}
-	if machine.Losses != len(reasonTexts) {
-		t.Errorf("the machine counts %d reasons, there are %d", machine.Losses, len(reasonTexts))
+	if machine.Losses != len(reasons) {
+		t.Errorf("the machine counts %d reasons, there are %d", machine.Losses, len(reasons))
 	}
 	for acks, want := range map[machine.Acks]resp.Acks{
 		machine.AllReplicas: resp.AllReplicas, machine.MajorityOfReplicas: resp.MajorityOfReplicas, maxReplicas: maxReplicas,
