@@ -92,7 +92,7 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	case a.Ended():
 		r.Refuse(&a.Request.Request, a.fut.err, &fx)
 	case !ok:
-		r.Refuse(&a.Request.Request, ErrKind, &fx)
+		r.Refuse(&a.Request.Request, errKindOf(sh, m.key.Name), &fx)
 	case e.table.Closing():
 		r.Refuse(&a.Request.Request, ErrClosed, &fx)
 	default:

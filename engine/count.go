@@ -118,7 +118,7 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 		a.Settled(0, ErrClosed)
 	case !a.Shard.FitsCount(c.key):
 		a.Drop()
-		a.Settled(0, ErrKind)
+		a.Settled(0, errKindOf(a.Shard, c.key.Name))
 	case a.what == tally.Acquire && a.n == 0:
 		a.Granted()
 		a.Drop()

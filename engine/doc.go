@@ -163,10 +163,11 @@
 //     their context ends before the answer.
 //   - ErrHeld and ErrUnavailable never come together. The latest completed try of the name
 //     decides, whichever caller in this process made it. If this process holds the lock, it
-//     is ErrHeld. Before the first try has completed it is neither, except for a call that
-//     has waited as long as Wait or the deadline of its context allows: that is
-//     ErrUnavailable. So is a TryLock whose own try has no answer by then, whatever earlier tries
-//     were told.
+//     is ErrHeld. A call that has waited as long as Wait or the deadline of its context allows
+//     always returns one of the two: ErrUnavailable if no try has been answered, or if the deadline
+//     had passed before the call. So does a TryLock whose own try has no answer by then, whatever
+//     earlier tries were told. Only a call that is cancelled may return neither: when no try has
+//     completed yet.
 //   - A nil context is ErrInvalid. Unlock still releases; Hold.Context and Detach return a
 //     context that has already ended, with ErrInvalid as its cause.
 //   - ErrUnavailable or ErrClosed beside ErrOutcomeUnknown: the lease ended, or the engine
@@ -195,7 +196,8 @@
 // Of semaphores and latches:
 //
 //   - Acquire, TryAcquire and their futures fail as Lock, TryLock and theirs do: with
-//     ErrNotAcquired, and ErrInvalid, ErrHeld (there are not so many permits),
+//     ErrNotAcquired, and ErrInvalid, ErrHeld (there are not so many permits), ErrNoPermits (from
+//     TryAcquire, also of a PermitSemaphore: nobody has said how many there are),
 //     ErrUnavailable, ErrWrongType, ErrClosed, or ErrOutcomeUnknown. The latter says that the
 //     command was given up: the server may have granted the permits, and they are lost then.
 //   - Release: ErrNotHeld, ErrLost (by Close), and ErrOutcomeUnknown, alone if it was given up

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -54,8 +55,12 @@ var (
 	// there, such as a string of another lock library. Delete it or use another name.
 	ErrWrongType = reason.ErrWrongType
 	// ErrKind: this engine uses the name for a synchronizer of another kind, with which
-	// this one cannot share it: both would be the same key on the server.
+	// this one cannot share it: both would be the same key on the server. The text says which.
 	ErrKind = errors.New("engine: in use as another kind of synchronizer")
+	// ErrNoPermits: nobody has said how many permits the semaphore has, so a TryAcquire cannot
+	// succeed: call SetPermits first, or TrySetPermits of a PermitSemaphore. Acquire waits until
+	// somebody does, as Redisson's does.
+	ErrNoPermits = reason.ErrNoPermits
 	// ErrLate: the grant arrived after its lease had ended, three times in a row (once for
 	// TryLock): the lease is too short for this network. The lock was given back.
 	ErrLate = reason.ErrLate
@@ -63,6 +68,11 @@ var (
 	// was given back.
 	ErrNotAcked = errors.New("engine: too few replicas acknowledged")
 )
+
+// errKindOf is ErrKind, and what the name is in use as. The caller holds the shard's lock.
+func errKindOf(sh *drive.Shard, name string) error {
+	return reason.Because(ErrKind, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
+}
 
 // LostReason is why a hold was lost.
 type LostReason uint8

@@ -32,7 +32,10 @@ func (e *Engine) FencedMutex(name string) FencedMutex {
 }
 
 // FencedHold is a Hold with a fencing token.
-type FencedHold struct{ *Hold }
+type FencedHold struct {
+	_ noCopy
+	*Hold
+}
 
 // Token returns the fencing token of the hold: at least 1, and higher than those of all holds
 // that the lock has had before, in any process. A re-entry has the token of the hold that it
@@ -78,7 +81,7 @@ func fence(h *Hold, err error) (*FencedHold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &FencedHold{h}, nil
+	return &FencedHold{Hold: h}, nil
 }
 
 // fencing is the future of a FencedMutex: that of the Mutex, with a token.

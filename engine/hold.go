@@ -20,8 +20,18 @@ import (
 // engine is closed. Such a hold is reported to Config.Logger and counted in
 // Stats.Leaked once it has been renewed and the garbage collector has found it. A
 // context of Hold.Context keeps the Hold in use until the context that it was made from has
-// ended. Do not copy a Hold: only its pointer is watched.
-type Hold struct{ h *holding }
+// ended. Do not copy a Hold: only its pointer is watched. (go vet finds copies.)
+type Hold struct {
+	_ noCopy
+	h *holding
+}
+
+// noCopy has go vet report that a value is copied, as it does of a sync.Mutex. It is the first field
+// of what has it: as the last one it would take room.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // Name returns the lock's name as you gave it.
 func (l *Hold) Name() string { return l.h.Name }

@@ -105,6 +105,10 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 	if len(uses) != kind.Count+2 { // and the Semaphore and the Latch
 		t.Fatalf("%d kinds of %d", len(uses), kind.Count+2)
 	}
+	shown := map[string]string{
+		"hash": "a Mutex", "fair": "a FairMutex", "read-write": "an RWMutex",
+		"semaphore": "a Semaphore", "latch": "a Latch", "permits": "a PermitSemaphore",
+	}
 	for one, first := range uses {
 		t.Run(one, func(t *testing.T) {
 			t.Parallel()
@@ -117,7 +121,7 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 					continue
 				}
 				for what, ask := range second.ask {
-					if err := ask(ctxT(t), e); !errors.Is(err, ErrKind) {
+					if err := ask(ctxT(t), e); !errors.Is(err, ErrKind) || !hasText(err, "uses the name for "+shown[first.family]) {
 						t.Errorf("%s of a %s: %v", what, other, err)
 					}
 				}
@@ -199,5 +203,21 @@ func TestANameThatOnlyLingersIsFreeForEveryKind(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestTryLock_UnderAHoldOfAnotherKind_SaysWhichKindThatIs(t *testing.T) {
+	t.Parallel()
+	e := open(t, server(t).URL())
+	for want, locks := range map[string][2]Mutex{
+		"a Mutex":     {e.SpinMutex("s").Mutex, e.FairMutex("s").Mutex},
+		"a FairMutex": {e.FairMutex("f").Mutex, e.RWMutex("f").Reader()},
+		"an RWMutex":  {e.RWMutex("rw").Reader(), e.Mutex("rw")},
+	} {
+		h := mustLock(t, locks[0])
+		if err := errOf(locks[1].TryLock(h.Context(ctxT(t)))); !errors.Is(err, ErrKind) || !hasText(err, "the name for "+want) {
+			t.Errorf("%s: %v", want, err)
+		}
+		mustUnlock(t, h)
 	}
 }

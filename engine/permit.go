@@ -66,7 +66,7 @@ func (s PermitSemaphore) Acquire(ctx context.Context, n int, opts ...Option) (*P
 }
 
 // TryAcquire makes one attempt and never waits for permits. If there are too few, the error is a
-// *NotAcquiredError that Is ErrHeld.
+// *NotAcquiredError that Is ErrHeld; if nobody has said how many there are, ErrNoPermits.
 func (s PermitSemaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*PermitHold, error) {
 	return permitted(s.m.acquire(ctx, ofSize(n, opts), true))
 }
@@ -267,7 +267,7 @@ func (s PermitSemaphore) fits() error {
 	sh.Lock()
 	defer sh.Unlock()
 	if !sh.Fits(s.m.key) {
-		return ErrKind
+		return errKindOf(sh, s.m.key.Name)
 	}
 	return nil
 }
@@ -287,7 +287,10 @@ func (s PermitSemaphore) MarshalText() ([]byte, error) { return []byte(s.String(
 // once, whatever becomes of connections. Extend is like Redisson's updateLeaseTime, but for this
 // hold only: that takes the id of anybody's permit. If one of them is taken away, the hold is lost, and the others
 // are given back.
-type PermitHold struct{ *Hold }
+type PermitHold struct {
+	_ noCopy
+	*Hold
+}
 
 // IDs returns the ids of the permits, as Redisson has them: 32 hexadecimal digits each.
 func (l *PermitHold) IDs() []string {
@@ -301,18 +304,18 @@ func (l *PermitHold) IDs() []string {
 
 // String returns the name of the semaphore and how many permits they are. It does not say whether
 // they are still held.
-func (l PermitHold) String() string {
-	if l.Hold == nil {
+func (l *PermitHold) String() string {
+	if l == nil || l.Hold == nil {
 		return "PermitHold(none)"
 	}
 	return fmt.Sprintf("PermitHold(%d of %q)", len(l.h.Owner().Permits()), reason.Shorten(l.h.Name))
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.
-func (l PermitHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+func (l *PermitHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
 
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (l PermitHold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+func (l *PermitHold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // ofSize has the options of an Acquire of so many.
 func ofSize(n int, opts []Option) []Option {
@@ -329,7 +332,7 @@ func permitted(h *Hold, err error) (*PermitHold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &PermitHold{h}, nil
+	return &PermitHold{Hold: h}, nil
 }
 
 // permitTaker is a number of permits of a semaphore, for Do.

@@ -447,11 +447,80 @@ func TestPermitsThatMakeNoSense(t *testing.T) {
 		t.Errorf("AcquireAsync of none: %v", err)
 	}
 	all := mustTake(t, sem, 2)
-	if got := fmt.Sprint(sem, *all, PermitHold{}); got != `PermitSemaphore("x") PermitHold(2 of "x") PermitHold(none)` {
+	if got := fmt.Sprint(sem, all, new(PermitHold)); got != `PermitSemaphore("x") PermitHold(2 of "x") PermitHold(none)` {
 		t.Error(got)
 	}
 	if !slices.Equal(all.IDs(), all.IDs()) || script.MaxPermits != 256 {
 		t.Error("the ids of a hold change")
 	}
 	mustUnlock(t, all.Hold)
+}
+
+// A semaphore that nobody set is not one whose permits others have: no waiting helps, and the error
+// says what does.
+func TestTryAcquire_NobodySetPermits_SaysWhatToCall(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e := open(t, s.URL())
+	permits, count := e.PermitSemaphore("p"), e.Semaphore("c")
+	tries := map[string]func() error{
+		"PermitSemaphore":        func() error { return errOf(permits.TryAcquire(ctxT(t), 2)) },
+		"PermitSemaphore, async": func() error { return errOf(permits.TryAcquireAsync(ctxT(t), 1).Await(ctxT(t))) },
+		"PermitSemaphore, TryDo": func() error { return errOf(permits.TryDo(ctxT(t), 1, nil)) },
+		"Semaphore":              func() error { return errOf(count.TryAcquire(ctxT(t), 2)) },
+		"Semaphore, async":       func() error { return errOf(count.TryAcquireAsync(ctxT(t), 1).Await(ctxT(t))) },
+	}
+	are := func(state string, want error) {
+		t.Helper()
+		for way, try := range tries {
+			err := try()
+			if way == "PermitSemaphore, TryDo" && want == ErrHeld {
+				if err != nil {
+					t.Errorf("%s, %s: %v", way, state, err)
+				}
+				continue
+			}
+			if !errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNoPermits) != (want == ErrNoPermits) || errors.Is(err, ErrHeld) != (want == ErrHeld) {
+				t.Errorf("%s, %s: %v, want %v", way, state, err, want)
+			}
+			if want == ErrNoPermits && !hasText(err, "SetPermits") {
+				t.Errorf("%s, %s: %v does not say what to call", way, state, err)
+			}
+		}
+	}
+	are("nobody set it", ErrNoPermits)
+	if err := permits.SetPermits(ctxT(t), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := count.SetPermits(ctxT(t), 0); err != nil {
+		t.Fatal(err)
+	}
+	are("it has none", ErrHeld)
+	s.Do("DEL", "p", "c")
+	are("it was deleted", ErrNoPermits)
+	// Acquire waits until somebody sets it.
+	waiting := permits.AcquireAsync(ctxT(t), 1)
+	counting := count.AcquireAsync(ctxT(t), 1)
+	eventually(t, "both wait", func() bool { return e.Stats().Waiting == 2 && e.Stats().InFlight == 0 })
+	other := open(t, s.URL())
+	if err := other.PermitSemaphore("p").SetPermits(ctxT(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Semaphore("c").SetPermits(ctxT(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	h, err := waiting.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Unlock(ctxT(t)); err != nil {
+		t.Error(err)
+	}
+	p, err := counting.Await(ctxT(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Release(ctxT(t)); err != nil {
+		t.Error(err)
+	}
 }

@@ -15,10 +15,13 @@ import (
 // QuorumHold is a QuorumLock that is held: by a majority of its servers at least. All methods
 // may be called from any goroutine. You must unlock it. One that was dropped is renewed until
 // the engines are closed, and reported to Config.Logger of the first engine; see Hold.
-type QuorumHold struct{ q *election }
+type QuorumHold struct {
+	_ noCopy
+	q *election
+}
 
 func newQuorumHold(q *election) *QuorumHold {
-	h := &QuorumHold{q}
+	h := &QuorumHold{q: q}
 	if q.opts.lease != 0 {
 		return h
 	}

@@ -178,8 +178,6 @@ func (m Mutex) reenters(parent *holding, o options) error {
 	switch {
 	case parent == nil:
 		return nil
-	case kind.Kind(parent.Kind).Family() != m.key.Kind.Family():
-		return ErrKind
 	case o.nonReentrant:
 		return ErrReentry
 	case m.key.Kind == kind.Fenced && kind.Kind(parent.Kind) != kind.Fenced:

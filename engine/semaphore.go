@@ -51,7 +51,7 @@ func (s Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Permits
 }
 
 // TryAcquire makes one attempt. It fails with ErrHeld if there are not n permits, or if others
-// of this process wait for some. It takes at most Config.CommandTimeout.
+// of this process wait for some, and with ErrNoPermits if nobody has called SetPermits. It takes at most Config.CommandTimeout.
 func (s Semaphore) TryAcquire(ctx context.Context, n int) (*Permits, error) {
 	return s.acquire(ctx, request[*Permits]{n: n, once: true}, true).await(ctx)
 }
@@ -72,7 +72,7 @@ func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool)
 		if why != nil {
 			return nil, notAcquiredA(s.what(), s.name, why)
 		}
-		return &Permits{p}, nil
+		return &Permits{p: p}, nil
 	}
 	r.unwant = func(p *Permits) { p.ReleaseAsync() }
 	return begin(ctx, s.counter, r, waits)
@@ -133,7 +133,10 @@ func (s Semaphore) drain(ctx context.Context, waits bool) *ask[int] {
 // Permits are what an Acquire was granted. Give them back with Release, once, from any
 // goroutine. They have no lease: if nobody releases them, and Close is not called either, they
 // are lost.
-type Permits struct{ p *permits }
+type Permits struct {
+	_ noCopy
+	p *permits
+}
 
 // permits is what the engine has of Permits. The shard's lock guards it.
 type permits struct {
@@ -267,15 +270,15 @@ func (s Semaphore) Format(f fmt.State, verb rune) { redact.Format(f, verb, s.Str
 func (s Semaphore) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // String returns how many they are, and of what: Permits(2 of "orders").
-func (p Permits) String() string {
-	if p.p == nil {
+func (p *Permits) String() string {
+	if p == nil || p.p == nil {
 		return "Permits(none)"
 	}
 	return fmt.Sprintf("Permits(%d of %q)", p.p.n, reason.Shorten(p.p.count.name))
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.
-func (p Permits) Format(f fmt.State, verb rune) { redact.Format(f, verb, p.String()) }
+func (p *Permits) Format(f fmt.State, verb rune) { redact.Format(f, verb, p.String()) }
 
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (p Permits) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+func (p *Permits) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

@@ -61,7 +61,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 	ctx := ctxT(t)
 	s := e.Semaphore("s")
 	wantAvailable(t, s, 0)
-	if p, err := s.TryAcquire(ctx, 1); p != nil || !errors.Is(err, ErrHeld) || !errors.Is(err, ErrNotAcquired) {
+	if p, err := s.TryAcquire(ctx, 1); p != nil || !errors.Is(err, ErrNoPermits) || !errors.Is(err, ErrNotAcquired) {
 		t.Fatal(p, err)
 	}
 	mustSet(t, s, 5)

@@ -80,33 +80,33 @@ func (m FencedMutex) MarshalText() ([]byte, error) { return []byte(m.String()), 
 
 // String returns the lock's name and owner. It does not say whether the lock is still
 // held.
-func (l FencedHold) String() string {
-	if l.Hold == nil {
+func (l *FencedHold) String() string {
+	if l == nil || l.Hold == nil {
 		return "FencedHold(none)"
 	}
 	return "Fenced" + l.Hold.String()
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.
-func (l FencedHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+func (l *FencedHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
 
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (l FencedHold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+func (l *FencedHold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // String returns the lock's name and owner. It does not say whether the lock is still
 // held.
-func (l Hold) String() string {
-	if l.h == nil {
+func (l *Hold) String() string {
+	if l == nil || l.h == nil {
 		return "Hold(none)"
 	}
 	return fmt.Sprintf("Hold(%q of %v)", reason.Shorten(l.h.Name), l.h.Owner())
 }
 
 // Format implements fmt.Formatter: String, whatever the verb.
-func (l Hold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
+func (l *Hold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
 
 // MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (l Hold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+func (l *Hold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // String returns the names: MultiLock("a", "b").
 func (l MultiLock) String() string {

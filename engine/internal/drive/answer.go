@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -95,6 +96,8 @@ func read(o *machine.Outcome, what machine.What, code int64) {
 		case script.Granted:
 		case script.NotThere:
 			o.Answer = machine.Missing
+		case script.Unset: // one that waits, waits until somebody sets them
+			o.Answer, o.TTL, o.Err = machine.Taken, -1, reason.ErrNoPermits
 		default:
 			o.Answer, o.TTL = machine.Taken, time.Duration(code)*time.Millisecond
 		}

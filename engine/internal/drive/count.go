@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
@@ -100,6 +101,23 @@ func (s *Shard) FitsCount(k CountKey) bool {
 		}
 	}
 	return true
+}
+
+// UsedAs says what the name is in use as, for people; empty if it is not in use. The caller holds the
+// lock.
+func (s *Shard) UsedAs(name string) string {
+	if c := s.crowds[name]; c != nil {
+		return c.family.String()
+	}
+	if r := s.resources[name]; r != nil && r.InUse() {
+		return kind.Family(r.Family).String()
+	}
+	for k := range tally.Kind(tally.Kinds) {
+		if c := s.counts[CountKey{name, k}]; c != nil && c.InUse() {
+			return [tally.Kinds]string{"a Semaphore", "a Latch"}[k]
+		}
+	}
+	return ""
 }
 
 // counting reports whether the name is in use as a count. The caller holds the lock.

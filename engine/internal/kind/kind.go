@@ -25,6 +25,11 @@ const (
 	Permits               // a number, and ids in a sorted set
 )
 
+// String names what a name of the family is used for, for people.
+func (f Family) String() string {
+	return [...]string{Hash: "a Mutex", Queue: "a FairMutex", RW: "an RWMutex", Permits: "a PermitSemaphore"}[f]
+}
+
 // The kinds. Each has a row in the table.
 const (
 	Mutex Kind = iota

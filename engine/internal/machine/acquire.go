@@ -125,7 +125,7 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			}
 		}
 		if a != nil && a.Once {
-			a.fail(&reason.Held{TTL: o.TTL}, fx)
+			a.fail(o.taken(), fx)
 		}
 	case Unknown:
 		// The server may have granted it, or may yet: its owner is burned.

@@ -195,6 +195,14 @@ type Outcome struct {
 
 func (o *Outcome) missing() bool { return o.Ack != nil && o.Ack.Missing() }
 
+// taken is what a TryLock is told by a server that has refused it.
+func (o *Outcome) taken() error {
+	if o.Err != nil {
+		return o.Err
+	}
+	return &reason.Held{TTL: o.TTL}
+}
+
 func (o *Outcome) acked() int {
 	if o.Ack == nil {
 		return 0

@@ -24,6 +24,7 @@ var (
 	ErrClosed         = errors.New("engine: engine is closed")
 	ErrInvalid        = errors.New("engine: invalid argument")
 	ErrWrongType      = errors.New("engine: key is of another type")
+	ErrNoPermits      = errors.New("engine: nobody has said how many permits there are: call SetPermits first, or TrySetPermits")
 	ErrLate           = errors.New("engine: granted later than the lease lasts; use a longer lease")
 )
 

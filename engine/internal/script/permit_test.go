@@ -137,7 +137,7 @@ func TestPermitTable(t *testing.T) {
 		messages int64
 		left     string
 	}{
-		{"absent", "take", takePermits(mine, time.Minute), []int64{-1}, 0, " to be had, 0 held"},
+		{"absent", "take", takePermits(mine, time.Minute), []int64{Unset}, 0, " to be had, 0 held"},
 		{"two", "take", takePermits(mine, time.Minute), []int64{Granted}, 0, "1 to be had, 1 held"},
 		{"two", "take 2", takePermits(pair, time.Minute), []int64{Granted}, 0, "0 to be had, 2 held"},
 		{"mine", "take 2", takePermits(pair, time.Minute), []int64{anyTTL}, 0, "1 to be had, 1 held"},

@@ -24,6 +24,7 @@ const (
 	NotThere  = -3
 	WrongType = -4
 	Refused   = -5
+	Unset     = -7 // a try: nobody has said how many permits there are
 )
 
 //go:embed lua/*.lua

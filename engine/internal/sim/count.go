@@ -77,7 +77,7 @@ func (s *Sim) noteCounted(key, mark string, ops, answers []string) {
 		n, answer := keyspace.Number(op[1:]), keyspace.Number(answers[i])
 		switch op[0] {
 		case 'a', 't':
-			c.taken += n * answer
+			c.taken += n * max(answer, 0)
 			continue
 		case 'r':
 			c.taken -= n

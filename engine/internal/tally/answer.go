@@ -30,9 +30,9 @@ func (t *Tally) answered(o *Outcome, fx *Effects) {
 		answer := o.Answers[i]
 		gave = gave || op.What == Release
 		switch {
-		case op.What == Acquire && answer == 0:
+		case op.What == Acquire && answer <= 0:
 			refused, gone = refused || op.waits(), gone || op.ended
-			t.refuse(op, fx)
+			t.refuse(op, answer, fx)
 		case op.What == Acquire && op.ended: // nobody wants it any more
 			t.giveBack(op.N)
 		case op.What == Acquire:
@@ -56,7 +56,7 @@ func (t *Tally) answered(o *Outcome, fx *Effects) {
 	if refused {
 		for op := range t.tries.All() { // those for whom there was no room
 			if op.since < c.no {
-				t.refuse(op, fx)
+				t.refuse(op, 0, fx)
 			}
 		}
 	}
@@ -75,9 +75,14 @@ func (t *Tally) answered(o *Outcome, fx *Effects) {
 	}
 }
 
-// refuse tells one that makes one attempt; others go on waiting.
-func (t *Tally) refuse(op *Op, fx *Effects) {
-	if op.Once && !op.ended {
+// refuse tells one that makes one attempt: there are not so many permits, or the answer is
+// negative, and nobody has said how many there are. Others go on waiting.
+func (t *Tally) refuse(op *Op, answer int64, fx *Effects) {
+	switch {
+	case !op.Once || op.ended:
+	case answer < 0:
+		op.end(0, reason.ErrNoPermits, fx)
+	default:
 		op.end(0, &reason.Held{TTL: -1}, fx)
 	}
 }

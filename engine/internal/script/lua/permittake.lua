@@ -2,6 +2,7 @@
 -- KEYS[1] number of permits that are to be had   KEYS[2] ids that are held, by when they expire
 -- ARGV[1] lease, ms   ARGV[2] channel   ARGV[3] PUBLISH, SPUBLISH, BOTH or ''   ARGV[4...] ids
 -- -2: granted, all of them   >= 0: too few, ms until the next one expires   -1: too few, none expires
+-- -7: nobody has said how many there are
 --
 -- Permits that have expired come back first, as with Redisson. What is left of them is announced,
 -- also if the rest is refused: if they were all, that is so while the slot is being migrated.
@@ -17,7 +18,10 @@ if redis.call('ZSCORE', KEYS[2], ARGV[4]) then
 end
 local n, code = #ARGV - 3, -1
 local value = redis.call('GET', KEYS[1])
-if not value then redis.call('ZREM', KEYS[2], '') end -- a replica may not say so
+if not value then -- a replica may not say so
+  redis.call('ZREM', KEYS[2], '')
+  code = -7
+end
 value = tonumber(value or 0)
 if not value then return redis.pcall('HLEN', KEYS[1]) end -- a string that is no number: WRONGTYPE
 local back = 0

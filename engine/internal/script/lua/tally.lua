@@ -6,7 +6,7 @@
 -- -4: the key is no count   -6: a later command of this engine has been executed
 --
 --   a acquire    1, or 0 if there are not so many, or one that waits was refused before it
---   t try        the same, and it does not wait: those behind it may want less
+--   t try        the same, or -7 if nobody has set a count; and it does not wait: those behind it may want less
 --   r release    1
 --   p add        1; may be negative. As with Redisson, the key's expiry is dropped
 --   s set        1, or 0 if there is a count already
@@ -64,7 +64,7 @@ for i = 4, #ARGV do
   local what, n, code = string.sub(ARGV[i], 1, 1), tonumber(string.sub(ARGV[i], 2)), 1
   if what == 'a' or what == 't' then
     if refused or not count or count < n then
-      code, refused = 0, refused or what == 'a'
+      code, refused = (refused or count or what == 'a') and 0 or -7, refused or what == 'a'
     else
       count = count - n
     end

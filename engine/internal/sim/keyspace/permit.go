@@ -60,7 +60,11 @@ var permitScripts = map[*script.Script]func(v *Keyspace, m *Semaphore, args []st
 			}
 			return appendInt(dst, script.Granted)
 		}
-		back, code := m.reclaim(now), int64(script.NoExpiry)
+		code := int64(script.NoExpiry)
+		if !m.There {
+			code = script.Unset
+		}
+		back := m.reclaim(now)
 		if m.Value >= n {
 			m.add(-n)
 			for _, id := range ids {

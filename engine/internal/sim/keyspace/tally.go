@@ -46,7 +46,10 @@ func (v *Keyspace) tally(keys, args []string, dst []byte) []byte {
 		switch op[0] {
 		case 'a', 't':
 			if refused || !there || count < n {
-				code, refused = 0, refused || op[0] == 'a'
+				if code = 0; op[0] == 't' && !there && !refused {
+					code = script.Unset
+				}
+				refused = refused || op[0] == 'a'
 			} else {
 				count -= n
 			}
