@@ -54,6 +54,9 @@ func (e *Engine) Close() error {
 // Await, too. What was lost while a server was out of reach it waits for as well, as long as that may have it: for
 // the lease, or for those of the readers beside a writer. If ctx ends first, the holds that are left end as with Close, and the error has the context's
 // cause and Is ErrClosed, or what Close returns if that fails. With a nil ctx it does nothing and returns ErrInvalid.
+//
+// Shut down first what still takes locks (an HTTP server, say), and end the contexts of loops that
+// hold one until then: nobody tells these.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	if ctx == nil {
 		return reason.ErrNoContext
