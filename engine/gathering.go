@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/gathering"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // gatherer is the acquisition of many locks as one. What it does next is decided by its
@@ -28,6 +30,7 @@ type gatherer struct {
 	mu    sync.Mutex
 	all   gathering.Gathering
 	parts []part
+	began clock.Instant // the round under way; 0: none
 }
 
 // part is what a gatherer knows of one of its locks.
@@ -67,6 +70,7 @@ func (g *gatherer) do(s gathering.Step) {
 		away, why := g.away()
 		g.after(func(all *gathering.Gathering) gathering.Step { return all.Looked(away, why) })
 	case gathering.Try:
+		g.began = g.home.clock.Stamp()
 		// Once the last one is asked for, the holds are not for this goroutine any more.
 		for i := 0; s.Count > 0; i++ {
 			if g.parts[i].hold == nil {
@@ -75,12 +79,17 @@ func (g *gatherer) do(s gathering.Step) {
 			}
 		}
 	case gathering.Wait:
+		g.began = 0
 		g.ask(s.At, s)
 	case gathering.Decide:
 		g.soon(s.Count, (*gatherer).decide)
 	case gathering.GiveBack:
 		g.giveBack()
-		g.after((*gathering.Gathering).GivenBack)
+		var round time.Duration
+		if g.began != 0 {
+			round = g.home.clock.Stamp().Sub(g.began)
+		}
+		g.after(func(all *gathering.Gathering) gathering.Step { return all.GivenBack(round) })
 	case gathering.Pause:
 		switch {
 		case !g.list():

@@ -157,18 +157,22 @@ func (g *Gathering) giveBack() Step {
 }
 
 // The pause before a gathering blocks: none after the first refusal, as most locks are held
-// by an owner that does not want the others; then up to a bound that doubles.
+// by an owner that does not want the others; then up to a bound that doubles. Each is as long as
+// a round at least: where the server is slow, all who have come meanwhile would begin their
+// next rounds at the same time, refuse each other, and make it slower by that.
 const (
 	firstPause = time.Millisecond
 	longPause  = 64 * time.Millisecond
+	longRounds = 16
 )
 
-// GivenBack is called when all that were held have been given back. It pauses, and then
-// blocks on the lock that refused.
-func (g *Gathering) GivenBack() Step {
+// GivenBack is called when all that were held have been given back; the round has taken so long. It
+// pauses, and then blocks on the lock that refused.
+func (g *Gathering) GivenBack(round time.Duration) Step {
 	d := time.Duration(0)
 	if g.rounds > 0 {
-		d = g.port.Draw(min(firstPause<<min(g.rounds, 16), longPause))
+		most := max(longPause, longRounds*round)
+		d = g.port.Draw(min(max(firstPause, round)<<min(g.rounds, 16), most))
 	}
 	g.rounds++
 	if g.stop != nil {

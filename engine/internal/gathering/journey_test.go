@@ -84,6 +84,28 @@ func TestPausesDoubleUpToABound(t *testing.T) {
 	}
 }
 
+// Where a round takes long, so do the pauses: else all begin again at the same time.
+func TestGivenBack_AfterASlowRound_PausesForRounds(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "a b")
+	var bounds []time.Duration
+	l.draw = func(d time.Duration) time.Duration { bounds = append(bounds, d); return d }
+	g := New(l, 2, false, false)
+	const round = 100 * time.Millisecond
+	for range 7 {
+		g.try()
+		g.Told(0, nil)
+		g.Told(1, &reason.Held{})
+		g.Decide()
+		if s := g.GivenBack(round); s.Do != Pause {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if want := []time.Duration{2 * round, 4 * round, 8 * round, 16 * round, 16 * round, 16 * round}; !slices.Equal(bounds, want) {
+		t.Errorf("the bounds are %v, want %v", bounds, want)
+	}
+}
+
 // Two that want the same two locks in opposite orders, in every order of the first things
 // that can happen: neither ever waits while it holds one, which the lab looks at after each
 // of them, and both get them.
@@ -285,7 +307,7 @@ func TestOnlyTheFirstRoundOfAFutureMayOverflow(t *testing.T) {
 		k.Told(0, nil)
 		k.Told(1, &reason.Held{})
 		k.Decide()
-		k.GivenBack()
+		k.GivenBack(0)
 		if s := k.PauseOver(); s.Do != Wait || s.At != 1 || !s.Patient {
 			t.Errorf("it waits, async %v: %+v", async, s)
 		}
@@ -324,7 +346,7 @@ func TestTheLastResultDecides(t *testing.T) {
 		l := newLab(t, "")
 		g := New(l, 20, false, false)
 		g.Looked(3, reason.ErrUnavailable)
-		g.GivenBack()
+		g.GivenBack(0)
 		g.PauseOver()
 		if stopped {
 			g.Cancel(reason.Stop{Cause: errStopped})

@@ -236,7 +236,7 @@ func (k *taker) deed(s Step) {
 		k.do(k.Decide())
 	case GiveBack:
 		k.giveBack()
-		k.do(k.GivenBack())
+		k.do(k.GivenBack(0))
 	case Pause:
 		k.tell("pauses %v", s.For)
 		l.later(k.name+" is rested", func() { k.do(k.PauseOver()) })

@@ -55,7 +55,7 @@ func TestGivenUpAndTooLate(t *testing.T) {
 	t.Parallel()
 	g := New(nil, 2, false, false)
 	g.Looked(1, reason.ErrUnavailable)
-	g.GivenBack()
+	g.GivenBack(0)
 	g.PauseOver()
 	g.Cancel(reason.Stop{Cause: errStopped})
 	g.Told(1, reason.ErrLate)
