@@ -115,6 +115,9 @@ func start(cfg Config, w world.World) *Engine {
 	if w.Look != nil {
 		w.Look(e.inside)
 	}
+	if w.Lose != nil {
+		w.Lose(func(key string, why uint8) int { return e.table.LoseHolds(key, machine.Loss(why)) })
+	}
 	return e
 }
 

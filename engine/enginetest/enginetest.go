@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
@@ -30,12 +31,13 @@ type Env struct {
 	URL string
 
 	t      testing.TB
-	server *embedded.Server
+	server server
 	config engine.Config
 
 	mu struct {
 		sync.Mutex
 		engines []*engine.Engine
+		lose    []func(key string, why uint8) int // of each engine
 	}
 }
 
@@ -48,7 +50,7 @@ func New(t testing.TB, change ...func(*engine.Config)) *Env {
 	if err != nil {
 		t.Fatalf("enginetest: %v", err)
 	}
-	return start(t, &Env{URL: server.URL(), server: server, config: engine.Config{
+	return start(t, &Env{URL: server.URL(), server: local{server}, config: engine.Config{
 		Addrs: []string{server.Addr()},
 		Lease: Lease,
 	}}, change)
@@ -77,13 +79,17 @@ func (env *Env) Open(change ...func(*engine.Config)) *engine.Engine {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	e, err := engine.New(ctx, cfg)
+	w := world.From(ctx)
+	var lose func(key string, why uint8) int
+	w.Lose = func(f func(key string, why uint8) int) { lose = f }
+	e, err := engine.New(world.With(ctx, w), cfg)
 	if err != nil {
-		env.t.Fatalf("enginetest: connecting to the embedded server: %v", err)
+		env.t.Fatalf("enginetest: connecting to the server: %v", err)
 	}
 	env.mu.Lock()
 	defer env.mu.Unlock()
 	env.mu.engines = append(env.mu.engines, e)
+	env.mu.lose = append(env.mu.lose, lose)
 	return e
 }
 
@@ -103,6 +109,7 @@ func (env *Env) close() {
 	if err := env.server.Up(); err != nil {
 		env.t.Errorf("enginetest: %v", err)
 	}
+	env.server.Heal()
 	env.mu.Lock()
 	engines := env.mu.engines
 	env.mu.Unlock()

@@ -23,11 +23,9 @@ func (env *Env) reportHeld() {
 // heldNames lists the keys in which the engine stands as an owner, for the report.
 // A hold whose lock was taken away has none.
 func (env *Env) heldNames(e *engine.Engine) string {
-	db := env.server.Redis().DB(env.config.DB)
 	var names []string
-	for _, key := range db.Keys() {
-		owners, _ := db.HKeys(key) // not a lock: no owners
-		for _, owner := range owners {
+	for _, key := range env.server.Keys(env.config.DB) {
+		for _, owner := range env.server.Owners(env.config.DB, key) { // of what is no lock: none
 			if strings.HasPrefix(owner, e.ID()+":") && !strings.HasPrefix(owner, e.ID()+":-") {
 				names = append(names, key)
 			}

@@ -25,7 +25,7 @@ import (
 func NewVirtual(t testing.TB, change ...func(*engine.Config)) *Env {
 	t.Helper()
 	server := embedded.StartPipe()
-	return start(t, &Env{server: server, config: engine.Config{
+	return start(t, &Env{server: local{server}, config: engine.Config{
 		Addrs:  []string{"virtual:1"},
 		Dialer: buffered(server.Dial),
 	}}, change)

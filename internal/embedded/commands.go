@@ -40,6 +40,8 @@ func (s *Server) addCommands(srv *server.Server) {
 		case cmd == "CLUSTER":
 			// miniredis describes a cluster of one shard, which would make it look like one.
 			answer = func() { c.WriteError("ERR This instance has cluster support disabled") }
+		default:
+			answer = s.faults.meet(c, cmd)
 		}
 		if answer == nil {
 			return false

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"net"
 	"regexp"
 	"slices"
 	"time"
@@ -13,13 +12,10 @@ import (
 const writeTimeout = 2 * time.Second
 
 // conn is a client's connection, given up when the client does not read.
-type conn struct{ net.Conn }
+type conn struct{ *slow }
 
 func (c *conn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return 0, err
-	}
-	if _, err := c.Conn.Write(unwrapScriptError(b)); err != nil {
+	if _, err := c.slow.Write(unwrapScriptError(b)); err != nil {
 		// miniredis ignores the error; a reply that is half gone ends the connection.
 		c.Close()
 		return 0, err

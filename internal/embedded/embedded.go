@@ -29,6 +29,7 @@ type Server struct {
 	ttl   *ttlKeeper
 
 	replicas atomic.Int64 // that are said to be attached
+	faults   faults
 
 	mu struct {
 		sync.Mutex
@@ -123,7 +124,7 @@ func (s *Server) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, ErrDown
 	}
 	client, server := net.Pipe()
-	s.redis.Server().ServeConn(&conn{Conn: server})
+	s.redis.Server().ServeConn(&conn{newSlow(server, &s.faults)})
 	return client, nil
 }
 
@@ -196,7 +197,7 @@ func (s *Server) upLocked(d *door.Door) {
 			if err != nil {
 				return // shut by downLocked
 			}
-			srv.ServeConn(&conn{Conn: c})
+			srv.ServeConn(&conn{newSlow(c, &s.faults)})
 		}
 	}()
 }
@@ -212,4 +213,5 @@ func (s *Server) downLocked() {
 		<-s.mu.door.Ended
 	}
 	s.redis.Close()
+	s.faults.late.Wait()
 }

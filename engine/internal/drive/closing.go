@@ -42,6 +42,17 @@ func (t *Table) EndHolds() {
 	t.eachCount((*tally.Tally).End)
 }
 
+// LoseHolds ends the holds of a name, for that reason, and returns how many there were: a test does.
+func (t *Table) LoseHolds(name string, why machine.Loss) (n int) {
+	t.Each(func(r *machine.Resource, fx *machine.Effects) {
+		if r.Name == name && r.View().Hold {
+			n++
+			r.LoseHold(why, fx)
+		}
+	})
+	return n
+}
+
 // Drop gives up what is left, when the client has failed what was unanswered.
 func (t *Table) Drop() {
 	t.Each((*machine.Resource).Drop)

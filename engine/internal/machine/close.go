@@ -35,9 +35,12 @@ func (r *Resource) failAll(fx *Effects) {
 }
 
 // EndHold tells the holder, and makes a debt of what it held.
-func (r *Resource) EndHold(fx *Effects) {
+func (r *Resource) EndHold(fx *Effects) { r.LoseHold(EngineClosed, fx) }
+
+// LoseHold is EndHold for another reason.
+func (r *Resource) LoseHold(why Loss, fx *Effects) {
 	if r.hold != nil {
-		r.lose(r.hold, EngineClosed, fx)
+		r.lose(r.hold, why, fx)
 	}
 	r.GoOn(fx)
 }

@@ -40,6 +40,9 @@ type World struct {
 	// Look is told how to look inside the engine, unless it is nil: a test sees with it that
 	// nothing is left.
 	Look func(inside func() Inside)
+	// Lose is told how to end the holds of a key for a reason, which returns how many there were,
+	// unless it is nil: a test has its code lose a lock with it.
+	Lose func(lose func(key string, why uint8) int)
 	// ManyReaders is instead of the engine's own, unless it is 0: a simulation has few. See
 	// machine.Config.
 	ManyReaders int
