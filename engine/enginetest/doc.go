@@ -10,8 +10,13 @@
 //		}
 //	}
 //
+// Lose has a holder lose its lock now, Steal and Expire leave it to the next renewal; Down, Delay,
+// DropReplies and Refuse are what a network and a server may do.
+//
 // You need not install anything. Everything is closed when the test ends. A test that
 // leaves a lock held fails, because the code under test has forgotten an Unlock.
+//
+// NewOn takes a real server instead, for load.
 //
 // Leases are short (see Lease), so that a test sees a loss soon. If your machine may pause
 // for longer than that, set a longer one. Or use NewVirtual, where time is virtual. An Env

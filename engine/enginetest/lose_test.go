@@ -133,5 +133,7 @@ func TestRefuse_AsRedisDoes_IsWaitedForOrFails(t *testing.T) {
 		if _, err := env.Engine.Mutex("x").Lock(within(t)); !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("without rights: %v", err)
 		}
+		env.Refuse("")
+		unlock(t, lock(t, env.Engine, "x")) // what may have been granted is given back
 	})
 }
