@@ -81,7 +81,7 @@ func TestLose_NobodyHoldsIt_IsAnErrorOfTheTest(t *testing.T) {
 func TestDropReplies_WhatCannotBeRepeated_IsUnknown(t *testing.T) {
 	t.Parallel()
 	everyEnv(t, func(t *testing.T, env *enginetest.Env) {
-		lock(t, env.Engine, "x")
+		gone := lock(t, env.Engine, "x")
 		env.DropReplies(1)
 		if _, err := env.Engine.Mutex("x").ForceUnlock(within(t)); !errors.Is(err, engine.ErrOutcomeUnknown) {
 			t.Errorf("ForceUnlock: %v", err)
@@ -95,7 +95,9 @@ func TestDropReplies_WhatCannotBeRepeated_IsUnknown(t *testing.T) {
 		if err := h.Unlock(within(t)); err != nil {
 			t.Errorf("Unlock: %v", err)
 		}
-		env.Lose("x", engine.GoneOnServer)
+		if err := gone.Unlock(within(t)); !errors.Is(err, engine.ErrLost) {
+			t.Errorf("Unlock of what was taken away: %v", err)
+		}
 	})
 }
 

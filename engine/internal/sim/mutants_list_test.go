@@ -11,7 +11,7 @@ var mutants = []mutant{
 	{"internal/machine/acquire.go", "\t\tr.oweTaken(c, certain, o)\n\t\ta.unacked(o, fx)", "\t\ta.unacked(o, fx)", "a grant that replicas lack is given back"},
 	{"internal/machine/acquire.go", "does not say what was written before it.\n\t\tr.oweTaken(c, certain, o)", "does not say what was written before it.", "an error does not say what was done before it"},
 	{"internal/machine/acquire.go", "\tr.wait.stopLingering()\n}\n\n// acquireReplied", "}\n\n// acquireReplied", "a new waiter needs the subscription"},
-	{"internal/machine/acquire.go", "\tr.hold, r.tried = h, Here", "\tr.tried = Here", "a hold keeps the others of its process out"},
+	{"internal/machine/acquire.go", "\t\tr.hold = h\n\t\tif w :=", "\t\tif w :=", "a hold keeps the others of its process out"},
 	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif fx", "\ta.grant(h, fx)\n\tif fx", "a hold is renewed, or its end noticed"},
 	{"internal/machine/acquire.go", "\t\t\t\tr.refusedFor(o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
