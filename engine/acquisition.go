@@ -172,6 +172,9 @@ func (m Mutex) bornFailed(why error) error {
 // Settled implements machine.RequestPort.
 func (a *acquisition) Settled(h *machine.Hold, why error) {
 	if h == nil {
+		if held := reason.HeldIn(why); held != nil && held.ID != 0 {
+			held.Owner = kind.Kind(held.Kind).Owner(a.home().table.ID, held.ID).String()
+		}
 		a.fut.err = notAcquiredA(kind.Kind(a.Kind).What(), a.Name(), why)
 	} else {
 		a.fut.value, a.fut.err = holdingOf(h).handle, nil

@@ -168,6 +168,10 @@ type NotAcquiredError struct {
 	// error Is ErrHeld. It is negative if that is unknown or the key has no expiry. The
 	// holder may renew the lease.
 	TTL time.Duration
+	// Holder is the owner that held the lock then, as State shows it and as its Hold.Owner is there, if the
+	// error Is ErrHeld and that is known. It is empty if the holder is one of many (readers,
+	// permits, a RedLock), and for a FairMutex or an RWMutex that another process holds: ask State.
+	Holder string
 	// Err is the reason: ErrHeld, ErrUnavailable, ErrClosed, ErrInvalid and so on, with
 	// their causes. If a context or Wait ended the waiting, Err has the context's cause
 	// and also what had kept the lock from being granted.
@@ -205,7 +209,7 @@ func notAcquired(name string, why error) *NotAcquiredError { return notAcquiredA
 func notAcquiredA(what, name string, why error) *NotAcquiredError {
 	e := &NotAcquiredError{Name: name, Err: why, what: what}
 	if h := reason.HeldIn(why); h != nil {
-		e.TTL = h.TTL
+		e.TTL, e.Holder = h.TTL, h.Owner
 	}
 	return e
 }

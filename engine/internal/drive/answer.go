@@ -37,6 +37,7 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 		}
 	}
 	if o.Err == nil && what == machine.Acquiring && c.Also == nil {
+		o.Holder = kind.Kind(c.Kind).Holder(v)
 		v, o.Token = kind.Kind(c.Kind).Granted(v)
 	}
 	if o.Err == nil && what == machine.Passing {

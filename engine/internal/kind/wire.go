@@ -26,7 +26,7 @@ type wire struct {
 
 // hash are the commands for owners that are the fields of a hash.
 var hash = wire{
-	acquire: script.AppendAcquire,
+	acquire: script.AppendAcquireNaming,
 	reenter: script.AppendReenter,
 	leave: func(dst []byte, form resp.Form, key string, o script.Owner, count int, _ script.Channel) []byte {
 		return script.AppendLeave(dst, form, key, o, count)
@@ -85,10 +85,23 @@ func (k Kind) AppendPass(dst []byte, form resp.Form, key string, o script.Owner,
 // Granted takes the answer to an acquire apart: the code, as acquire.lua has it, and the
 // fencing token, if the kind has one.
 func (k Kind) Granted(v resp.Value) (code resp.Value, token int64) {
-	if table[k].counts {
+	if table[k].counts || k.Holder(v) != nil {
 		return Passed(v)
 	}
 	return v, 0
+}
+
+// Holder is who has the lock that an acquire was refused, if its answer says so.
+func (k Kind) Holder(v resp.Value) (holder []byte) {
+	if v.Kind == respwire.KindArray && v.Len() == 2 {
+		v.Each(func(_ int, e resp.Value) bool {
+			if e.Kind == respwire.KindBulk {
+				holder = e.Bytes
+			}
+			return true
+		})
+	}
+	return holder
 }
 
 // Passed takes the answer to a pass apart in the same way.

@@ -186,6 +186,7 @@ type Outcome struct {
 	Moving    bool          // the slot is being migrated
 	Begun     bool          // it is a refusal, of a script that had begun: what it did before is done
 	TTL       time.Duration // negative: the key has no expiry
+	Holder    []byte        // of an acquire that was refused: by whom, if that is known; not to be kept
 	Token     int64         // of an acquire: the fencing token, if the kind has one
 	Also      []Outcome     // of the debts of Command.Also, if the server has dealt with each
 	Err       error         // what the server or the connection said, if anything
@@ -200,7 +201,7 @@ func (o *Outcome) taken() error {
 	if o.Err != nil {
 		return o.Err
 	}
-	return &reason.Held{TTL: o.TTL}
+	return &reason.Held{TTL: o.TTL, Owner: string(o.Holder)}
 }
 
 func (o *Outcome) acked() int {

@@ -184,7 +184,7 @@ func (a *Request) grant(h *Hold, fx *Effects) {
 // refuseLocal refuses a TryLock because this process holds the lock.
 func (a *Request) refuseLocal(h *Hold, fx *Effects) {
 	left := h.Until().Sub(a.res.Port.Stamp())
-	a.fail(&reason.Held{TTL: max(left, 0), Here: true}, fx)
+	a.fail(&reason.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, fx)
 }
 
 // Cancel gives up a request that has been admitted, and has not ended.

@@ -119,12 +119,16 @@ func (a *Request) Obstacle(late bool) error {
 	}
 	switch {
 	case holder != nil && holder.state == live:
-		return &reason.Held{TTL: max(holder.Until().Sub(now), 0), Here: true}
+		return &reason.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
 	case r.telling != 0:
 		return &reason.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
 	case r.held == Stalled && !r.Port.Up(r.Route), late && a.unheard():
 	case tried == Elsewhere:
-		return &reason.Held{TTL: a.left(now)}
+		held := &reason.Held{TTL: a.left(now)}
+		if r.wait != nil {
+			held.Owner = r.wait.holder
+		}
+		return held
 	case tried == Here, r.held == Behind, r.held == Resting:
 		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
 	}

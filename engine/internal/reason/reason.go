@@ -45,6 +45,11 @@ var ErrNoContext = Invalid("the context must not be nil: use context.Background(
 type Held struct {
 	TTL  time.Duration // negative: unknown
 	Here bool          // by this process
+	// Owner is who that is, as the server has it; empty if that is unknown. Of a holder in this process the
+	// machine knows ID and Kind instead, and the engine makes Owner of them.
+	Owner string
+	ID    int64
+	Kind  uint8
 }
 
 func (h *Held) Error() string {

@@ -19,6 +19,15 @@ func AppendFenced(dst []byte, form resp.Form, key string, o Owner, lease time.Du
 	return o.appendTo(dst)
 }
 
+// AppendFencedNaming is AppendFenced, and whoever is refused is told by whom.
+func AppendFencedNaming(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
+	dst = Fenced.begin(dst, form, 2, 3)
+	dst = wire.AppendBulk(dst, key)
+	dst = appendCompanion(dst, TokenPrefix, key)
+	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
+	return wire.AppendBulk(o.appendTo(dst), "1")
+}
+
 // AppendPass appends pass(owner, lease, giver), with the counter of the lock's tokens if it has
 // one.
 func AppendPass(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, giver Owner, counts bool) []byte {

@@ -61,7 +61,17 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 	if rw := rwScripts[s]; rw != nil {
 		return appendInt(dst, rw(v, keys, args))
 	}
-	return appendInt(dst, scripts[s](v, keys[0], args))
+	code := scripts[s](v, keys[0], args)
+	if s == script.Acquire && code != script.Granted && len(args) == 3 {
+		return v.appendHolder(dst, keys[0], code)
+	}
+	return appendInt(dst, code)
+}
+
+// appendHolder appends that a lock is held, and by whom.
+func (v *Keyspace) appendHolder(dst []byte, key string, code int64) []byte {
+	holder := slices.Sorted(maps.Keys(v.Get(key).Fields))[0]
+	return wire.AppendBulk(appendInt(append(dst, "*2\r\n"...), code), holder)
 }
 
 // BySHA are the scripts that a Keyspace can execute.

@@ -115,6 +115,8 @@ func (v *Keyspace) fenced(key, counter string, args []string, dst []byte) []byte
 	token, code := int64(0), scripts[script.Acquire](v, key, args)
 	if code == script.Granted {
 		token = v.counters[counter]
+	} else if len(args) == 3 {
+		return v.appendHolder(dst, key, code)
 	}
 	return appendInt(appendInt(append(dst, "*2\r\n"...), code), token)
 }
