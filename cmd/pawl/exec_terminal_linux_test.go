@@ -2,16 +2,14 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/creack/pty"
 
 	"github.com/pawl-lock/pawl/internal/pace"
 )
@@ -38,45 +36,18 @@ func atTerminal(t *testing.T, env []string, script string) *terminal {
 // onTerminal is atTerminal for any program.
 func onTerminal(t *testing.T, env []string, command ...string) *terminal {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	v := prepare(t, env)
+	v.cmd.Env = append(v.cmd.Env, "pawl="+v.cmd.Path)
+	v.cmd.Path, v.cmd.Args = command[0], command
+	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = nil, nil, nil // of the terminal
+	master, err := pty.Start(v.cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { master.Close() })
-	var number int
-	control(t, master, func(fd int) (err error) {
-		if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
-			number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
-		}
-		return err
-	})
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slave.Close()
-	v := prepare(t, env)
-	v.cmd.Env = append(v.cmd.Env, "pawl="+v.cmd.Path)
-	v.cmd.Path, v.cmd.Args = command[0], command
-	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = slave, slave, slave
-	v.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := v.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	term := &terminal{t: t, master: master, v: v}
 	go func() { _, _ = io.Copy(term, master) }() // ends with master
 	return term
-}
-
-func control(t *testing.T, f *os.File, ioctl func(fd int) error) {
-	t.Helper()
-	raw, err := f.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cerr := raw.Control(func(fd uintptr) { err = ioctl(int(fd)) }); cerr != nil || err != nil {
-		t.Fatal(cerr, err)
-	}
 }
 
 // Write takes what the terminal shows.

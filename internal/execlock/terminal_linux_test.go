@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -75,7 +76,10 @@ func TestCtrlZIsNotLostWhenTheCommandIsLentTheTerminal(t *testing.T) {
 // onATerminal runs a helper on a terminal of its own, and returns what it says.
 func onATerminal(t *testing.T, helper string) string {
 	t.Helper()
-	master, slave := pseudoTerminal(t)
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer master.Close()
 	self := exec.Command(os.Args[0])
 	self.Env = append(os.Environ(), helperEnv+"="+helper)
@@ -87,24 +91,4 @@ func onATerminal(t *testing.T, helper string) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func pseudoTerminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
 }
