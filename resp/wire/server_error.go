@@ -29,8 +29,8 @@ func NewServerError(line []byte) *ServerError {
 	case code != "ERR":
 	case strings.HasPrefix(text, denialBefore72) || strings.HasPrefix(text, denialSince72):
 		code, message = "NOPERM", "NOPERM "+text
-	case strings.HasPrefix(text, elsewhere) || strings.HasPrefix(text, elsewhereBefore7):
-		code, message = "TRYAGAIN", "TRYAGAIN "+text
+	case elsewhere.MatchString(text):
+		code, message = "TRYAGAIN", Elsewhere
 	}
 	return &ServerError{Code: code, Message: message}
 }
@@ -41,13 +41,16 @@ const (
 	denialSince72  = "ACL failure in script: "
 )
 
-// What servers say, without a code, of a key that a command in a script does not find, in a slot
-// that leaves the node, or does not find whole, in a slot that comes: to a command alone they would
-// say ASK or TRYAGAIN. (Or of one in another slot, which no script of ours asks for.)
-const (
-	elsewhere        = "Script attempted to access a non local key in a cluster node"
-	elsewhereBefore7 = "Lua script attempted to access a non local key in a cluster node"
-)
+// Elsewhere is the message of a script that was refused when it had begun: one of its commands did
+// not find a key, in a slot that leaves the node, or did not find all of its keys, in a slot that
+// comes. (Or a key was in another slot, which no script of ours asks for.)
+const Elsewhere = "TRYAGAIN Script attempted to access a non local key in a cluster node"
+
+// elsewhere is what servers say of that, without a code: to a command alone they would say ASK or
+// TRYAGAIN. Redis 6 begins with "Lua script", Redis 7 and Valkey 8 with "Script", Valkey 9 with
+// neither.
+var elsewhere = regexp.MustCompile(`^(?:[A-Za-z]+ )*[Aa]ttempted to access a non local key in a cluster node` +
+	`|^Unable to execute command '[^']*' in script because undeclared keys were accessed during rehashing of the slot`)
 
 // Servers put the place of the error around that of a command in a script. Up to Redis
 // 6.2 it stands in front of the code, with a hyphen where the server itself refuses the
@@ -57,11 +60,12 @@ const (
 //	ERR Error running script (call to f_SHA): @user_script:8: WRONGTYPE Operation against a key ...
 //	@user_script: 8: -READONLY You can't write ...
 //	READONLY You can't write ... script: SHA, on @user_script:8.
+//	READONLY You can't write ... script: on @user_script:8.        (Valkey 9.1)
 //
 // What a message quotes cannot stand in front of it.
 var (
 	placeBefore = regexp.MustCompile(`^(?:ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: )?(?:@user_script: \d+: -?)?`)
-	placeBehind = regexp.MustCompile(` script: [0-9a-f]{40}, on @user_script:\d+\.$`)
+	placeBehind = regexp.MustCompile(` script: (?:[0-9a-f]{40}, )?on @user_script:\d+\.$`)
 	codeFirst   = regexp.MustCompile(`^[A-Z][A-Z0-9_]+ `)
 )
 

@@ -5,14 +5,15 @@ import (
 	"testing"
 )
 
-// What servers answered, word for word: redis-server 6.2.14, 7.0.15 and 8.0.2; what
-// Valkey 8.0.1 and 8.1.1 say is what Redis 8.0 does.
+// What servers answered, word for word: redis-server 6.2.14, 7.0.15, 8.0.2, 8.2.3 and 8.6.2, and
+// Valkey 9.1.2; what Valkey 8.0.1 and 8.1.1 say is what Redis 8.0 does.
 func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
 	t.Parallel()
 	const (
 		call = "ERR Error running script (call to f_c00cc63bb85d8a9162bf449cd785855846172f77): @user_script:8: "
 		raw  = "@user_script: 8: "
 		end  = " script: c00cc63bb85d8a9162bf449cd785855846172f77, on @user_script:8."
+		end9 = " script: on @user_script:17." // Valkey 9.1 does not say which script
 	)
 	for _, c := range []struct {
 		message string
@@ -22,6 +23,7 @@ func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
 			call + raw + "-READONLY You can't write against a read only replica.",
 			raw + "-READONLY You can't write against a read only replica.",
 			"READONLY You can't write against a read only replica." + end,
+			"READONLY You can't write against a read only replica." + end9,
 		}},
 		{"OOM command not allowed when used memory > 'maxmemory'.", []string{
 			call + raw + "-OOM command not allowed when used memory > 'maxmemory'.",
@@ -37,6 +39,7 @@ func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
 			call + "WRONGTYPE Operation against a key holding the wrong kind of value",
 			"WRONGTYPE Operation against a key holding the wrong kind of value", // pcall, everywhere
 			"WRONGTYPE Operation against a key holding the wrong kind of value" + end,
+			"WRONGTYPE Operation against a key holding the wrong kind of value" + end9,
 		}},
 		{"NOPERM The user executing the script can't run this command or subcommand", []string{
 			call + raw + "The user executing the script can't run this command or subcommand",
@@ -50,19 +53,23 @@ func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
 		}},
 		{"NOPERM ACL failure in script: No permissions to access a key", []string{
 			"ERR ACL failure in script: No permissions to access a key" + end,
+			"ERR ACL failure in script: No permissions to access a key" + end9,
 			"ERR ACL failure in script: No permissions to access a key",
 		}},
 		{"TRYAGAIN Script attempted to access a non local key in a cluster node", []string{
 			"ERR Script attempted to access a non local key in a cluster node" + end,
 			"ERR Script attempted to access a non local key in a cluster node", // pcall
-		}},
-		{"TRYAGAIN Lua script attempted to access a non local key in a cluster node", []string{
+			"ERR Attempted to access a non local key in a cluster node" + end9,
+			"ERR Attempted to access a non local key in a cluster node",
 			call + raw + "Lua script attempted to access a non local key in a cluster node",
 			raw + "Lua script attempted to access a non local key in a cluster node",
+			"ERR Unable to execute command 'mget' in script because undeclared keys were accessed during rehashing of the slot" + end,
+			"ERR Unable to execute command 'mget' in script because undeclared keys were accessed during rehashing of the slot",
 		}},
 		{"ERR user_script:8: attempt to compare number with string", []string{
 			call + "user_script:8: attempt to compare number with string",
 			"ERR user_script:8: attempt to compare number with string" + end,
+			"ERR user_script:8: attempt to compare number with string" + end9,
 		}},
 		{"ERR Unknown Redis command called from Lua script", []string{
 			call + raw + "Unknown Redis command called from Lua script",
@@ -87,6 +94,8 @@ func TestRefusalThatQuotesAnotherKeepsItsOwnCode(t *testing.T) {
 		"ERR Error running script (call to f_x): @user_script:1: @user_script: 1: -READONLY x", // no SHA
 		"ERR Error running script (call to f_c00cc63bb85d8a9162bf449cd785855846172f77): @user_script:x: -READONLY",
 		"ERR no such thing: The user executing the script can't run",
+		"ERR unknown command 'Attempted to access a non local key in a cluster node', with args beginning with: ",
+		"ERR the text \" script: on @user_script:1.\" is quoted",
 		"ERR ", "ERR", "@user_script: 1", "@user_script:1: x", " script: ",
 		"WRONGTYPE of @user_script: 1: -READONLY x",
 	} {

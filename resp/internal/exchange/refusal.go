@@ -149,8 +149,7 @@ var Refusals = [...]struct {
 	{Text: "ERR SELECT is not allowed", Refusal: Refusal{OfConnection, No, Permanent}}, // a cluster
 
 	// The command alone.
-	{Text: "TRYAGAIN Script attempted to access a non local key", Refusal: Refusal{OfCommand, Perhaps, Passing}},
-	{Text: "TRYAGAIN Lua script attempted to access a non local key", Refusal: Refusal{OfCommand, Perhaps, Passing}},
+	{Text: wire.Elsewhere, Refusal: Refusal{OfCommand, Perhaps, Passing}},
 	{Code: "TRYAGAIN", Refusal: Refusal{OfCommand, No, Passing}}, // its keys are apart while their slot moves
 	{Code: "NOPERM", Refusal: Refusal{OfCommand, No, Unauthorized}},
 	{Code: "CROSSSLOT", Refusal: Refusal{OfCommand, No, Permanent}},
