@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -28,10 +29,12 @@ const (
 	ExpiryConditions
 	// ClusterDatabases are databases other than 0 in a cluster, from Valkey 9.0 on.
 	ClusterDatabases
+	// SlotMigration moves a slot at once, from Valkey 9.0 and Redis 8.4 on.
+	SlotMigration
 )
 
 func (a Ability) String() string {
-	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "databases in a cluster"}[a]
+	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "databases in a cluster", "atomic slot migration"}[a]
 }
 
 // Needs has Start skip the test, with the reason, if the server that it would start
@@ -78,6 +81,7 @@ func (p *Process) Version() string { return programAt(p.cfg.Binary).version }
 type program struct {
 	version string
 	seven   bool // Redis 7.0 or later; all of Valkey is
+	moves   bool // slots at once: Valkey 9.0 or later, Redis 8.4 or later
 	tls     bool
 	nine    bool // Valkey 9.0 or later
 }
@@ -88,6 +92,8 @@ func (p program) can(a Ability) bool {
 		return p.tls
 	case ClusterDatabases:
 		return p.nine
+	case SlotMigration:
+		return p.moves
 	}
 	return p.seven
 }
@@ -110,12 +116,21 @@ func inspect(path string) program {
 		return program{version: path + " of an unknown version", seven: true, tls: true}
 	}
 	major, _ := strconv.Atoi(m[2])
+	minor, _ := strconv.Atoi(strings.Split(m[3], ".")[0])
 	p := program{version: m[1] + " " + m[2] + "." + m[3], seven: major >= 7, nine: m[1] == "Valkey" && major >= 9}
-	// A server reads its configuration to the first line that it does not understand,
-	// which it quotes.
-	probe := exec.Command(path, "-")
-	probe.Stdin = strings.NewReader("tls-port 0\nno-such-setting 1\n")
-	out, _ = probe.CombinedOutput()
-	p.tls = !bytes.Contains(out, []byte("'tls-port"))
+	p.moves = p.nine || m[1] == "Redis" && (major > 8 || major == 8 && minor >= 4)
+	p.tls = speaksTLS(path)
 	return p
+}
+
+// speaksTLS starts a server with nothing but a TLS port, which it cannot serve without a
+// certificate. One that lacks TLS does not know the setting, or finds no support for it (from
+// Redis 8.2 and Valkey 9 on).
+func speaksTLS(path string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	probe := exec.CommandContext(ctx, path, "-")
+	probe.Stdin = strings.NewReader("port 0\ntls-port 1\nsave \"\"\nlogfile \"\"\n")
+	out, _ := probe.CombinedOutput()
+	return !bytes.Contains(out, []byte("'tls-port")) && !bytes.Contains(out, []byte("finding TLS support"))
 }
