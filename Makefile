@@ -30,7 +30,7 @@ run: ## the main job: processes that contend for a lock, on the embedded server
 test: ## every test with the race detector and the invariants checked, on a real redis-server
 	@GO="$(GO)" TIMEOUT="$(TIMEOUT)" .ci/test
 
-full: ## every test on every generation of servers, in every variant: an hour or so
+full: ## every test on every generation of servers, in every variant: two hours or so
 	@GO="$(GO)" TIMEOUT="$(TIMEOUT)" .ci/full
 
 interop: ## Pawl beside the real Redisson, on the same servers; needs Java and Maven
