@@ -1,12 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
+	"strings"
 
 	"github.com/pawl-lock/pawl/bench"
 )
@@ -16,9 +14,11 @@ type Report struct {
 	Scenario   string    `json:"scenario"`
 	Server     string    `json:"server"`
 	Goroutines int       `json:"goroutines"`
+	Engines    int       `json:"engines,omitempty"` // of each client in hot, with connections of their own
 	Rounds     int       `json:"rounds"`
 	Clients    []*Client `json:"clients"`
-	// Ratios are those of the first client to each other one.
+	// Ratios are those of the first client to each other one; in single, those of calls that can
+	// be cancelled and of calls that cannot apart.
 	Ratios []Ratio `json:"ratios"`
 }
 
@@ -26,6 +26,7 @@ type Report struct {
 type Client struct {
 	Name   string          `json:"name"`
 	About  string          `json:"about"`
+	Polls  bool            `json:"polls,omitempty"` // its waiters try again and again
 	Median Figures         `json:"median"`
 	Turns  []*bench.Result `json:"turns"`
 	// Hot is what only hot measures, one for each turn. There, the latency of a turn is that
@@ -33,36 +34,28 @@ type Client struct {
 	Hot []*HotTurn `json:"hot,omitempty"`
 }
 
-// Figures are medians over the turns, each figure for itself.
+// Figures are those of all turns, each figure for itself.
 type Figures struct {
-	PairsPerSecond     float64 `json:"pairs_per_second"`
-	LeastPerSecond     float64 `json:"least_pairs_per_second"` // of the turns
-	MostPerSecond      float64 `json:"most_pairs_per_second"`
-	ClientCPUUsPerPair float64 `json:"client_cpu_us_per_pair"`
-	P50Us              float64 `json:"p50_us"`
-	P99Us              float64 `json:"p99_us"`
-	AllocsPerPair      float64 `json:"allocs_per_pair"`
-	CommandsPerPair    float64 `json:"commands_per_pair"` // 0: not known
+	PairsPerSecond     Estimate `json:"pairs_per_second"`
+	ClientCPUUsPerPair Estimate `json:"client_cpu_us_per_pair"`
+	P50Us              Estimate `json:"p50_us"`
+	P99Us              Estimate `json:"p99_us"`
+	AllocsPerPair      float64  `json:"allocs_per_pair"`   // median, as those below
+	CommandsPerPair    float64  `json:"commands_per_pair"` // 0: not known
 	// SlowestShare is the pairs of the slowest goroutine by those of the mean one.
 	SlowestShare float64 `json:"slowest_share"`
-}
-
-// Ratio is one client's medians divided by another's.
-type Ratio struct {
-	Of                 string  `json:"of"`
-	To                 string  `json:"to"`
-	PairsPerSecond     float64 `json:"pairs_per_second"`
-	ClientCPUUsPerPair float64 `json:"client_cpu_us_per_pair"`
-	P50Us              float64 `json:"p50_us"`
 }
 
 // compare gives each subject its turn, rounds times. Every other round goes
 // backwards, so that nobody always runs on what somebody else left warm; each turn
 // has fresh connections, so that no idle client adds to another's CPU time.
-func compare(ctx context.Context, server *bench.Server, chosen []subject, cfg bench.Config, rounds int, patience time.Duration) (*Report, error) {
+func compare(ctx context.Context, server *bench.Server, chosen []subject, cfg bench.Config, rounds int, hot hotConfig) (*Report, error) {
 	report := &Report{Scenario: cfg.Scenario, Rounds: rounds}
+	if cfg.Scenario == bench.Hot {
+		report.Engines = hot.engines
+	}
 	for _, s := range chosen {
-		report.Clients = append(report.Clients, &Client{Name: s.name, About: s.about})
+		report.Clients = append(report.Clients, &Client{Name: s.name, About: s.about, Polls: s.polls})
 	}
 	for round := range rounds {
 		for i := range chosen {
@@ -71,11 +64,11 @@ func compare(ctx context.Context, server *bench.Server, chosen []subject, cfg be
 			}
 			c := report.Clients[i]
 			var result *bench.Result
-			var hot *HotTurn
+			var contended *HotTurn
 			var err error
 			if cfg.Scenario == bench.Hot {
-				result, hot, err = hotTurn(ctx, server, chosen[i], cfg, patience)
-				c.Hot = append(c.Hot, hot)
+				result, contended, err = hotTurn(ctx, server, chosen[i], cfg, hot)
+				c.Hot = append(c.Hot, contended)
 			} else {
 				result, err = turn(ctx, server, chosen[i], cfg)
 			}
@@ -91,7 +84,7 @@ func compare(ctx context.Context, server *bench.Server, chosen []subject, cfg be
 }
 
 func turn(ctx context.Context, server *bench.Server, s subject, cfg bench.Config) (*bench.Result, error) {
-	client, err := s.open(ctx, server.URL())
+	client, err := s.open(ctx, s.name, server.URL())
 	if err != nil {
 		return nil, err
 	}
@@ -101,48 +94,30 @@ func turn(ctx context.Context, server *bench.Server, s subject, cfg bench.Config
 
 func (r *Report) conclude() {
 	for _, c := range r.Clients {
-		of := func(get func(*bench.Result) float64) float64 { return median(c.Turns, get) }
 		c.Median = Figures{
-			PairsPerSecond:     of(func(t *bench.Result) float64 { return t.PairsPerSecond }),
-			LeastPerSecond:     slices.MinFunc(c.Turns, byRate).PairsPerSecond,
-			MostPerSecond:      slices.MaxFunc(c.Turns, byRate).PairsPerSecond,
-			SlowestShare:       of(func(t *bench.Result) float64 { return ratio(float64(t.Fairness.Min), t.Fairness.Mean) }),
-			ClientCPUUsPerPair: of(func(t *bench.Result) float64 { return t.ClientCPUUsPerPair }),
-			P50Us:              of(func(t *bench.Result) float64 { return t.LatencyUs.P50 }),
-			P99Us:              of(func(t *bench.Result) float64 { return t.LatencyUs.P99 }),
-			AllocsPerPair:      of(func(t *bench.Result) float64 { return t.AllocsPerPair }),
-			CommandsPerPair: of(func(t *bench.Result) float64 {
+			PairsPerSecond:     of(c.Turns, func(t *bench.Result) float64 { return t.PairsPerSecond }),
+			ClientCPUUsPerPair: of(c.Turns, func(t *bench.Result) float64 { return t.ClientCPUUsPerPair }),
+			P50Us:              of(c.Turns, func(t *bench.Result) float64 { return t.LatencyUs.P50 }),
+			P99Us:              of(c.Turns, func(t *bench.Result) float64 { return t.LatencyUs.P99 }),
+			SlowestShare:       of(c.Turns, func(t *bench.Result) float64 { return ratio(float64(t.Fairness.Min), t.Fairness.Mean) }).Median,
+			AllocsPerPair:      of(c.Turns, func(t *bench.Result) float64 { return t.AllocsPerPair }).Median,
+			CommandsPerPair: of(c.Turns, func(t *bench.Result) float64 {
 				if t.CommandsPerPair == nil {
 					return 0
 				}
 				return *t.CommandsPerPair
-			}),
+			}).Median,
 		}
 	}
-	first := r.Clients[0]
-	for _, other := range r.Clients[1:] {
-		r.Ratios = append(r.Ratios, Ratio{
-			Of: first.Name, To: other.Name,
-			PairsPerSecond:     ratio(first.Median.PairsPerSecond, other.Median.PairsPerSecond),
-			ClientCPUUsPerPair: ratio(first.Median.ClientCPUUsPerPair, other.Median.ClientCPUUsPerPair),
-			P50Us:              ratio(first.Median.P50Us, other.Median.P50Us),
-		})
+	first := make(map[bool]*Client) // of those that can be cancelled, and of the others
+	for _, c := range r.Clients {
+		alike := strings.HasSuffix(c.Name, withoutCancel)
+		if first[alike] == nil {
+			first[alike] = c
+		} else {
+			r.Ratios = append(r.Ratios, ratioOf(first[alike], c))
+		}
 	}
-}
-
-func byRate(a, b *bench.Result) int { return cmp.Compare(a.PairsPerSecond, b.PairsPerSecond) }
-
-func median(turns []*bench.Result, get func(*bench.Result) float64) float64 {
-	var all []float64
-	for _, t := range turns {
-		all = append(all, get(t))
-	}
-	slices.Sort(all)
-	mid := len(all) / 2
-	if len(all)%2 == 0 {
-		return (all[mid-1] + all[mid]) / 2
-	}
-	return all[mid]
 }
 
 // ratio is a / b, 0 if there is none.

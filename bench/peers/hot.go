@@ -28,11 +28,39 @@ type HotTurn struct {
 	LostUpdates int64 `json:"lost_updates"`
 }
 
-// contender is a locker as a bench.Client: it times acquisitions, bounds them, and counts
+// hotConfig is what only hot needs.
+type hotConfig struct {
+	patience time.Duration // after which an acquisition is given up
+	engines  int           // how many of each client contend, each with connections of its own
+}
+
+// lockers are several of one kind, as several processes would have them.
+type lockers []locker
+
+func openLockers(ctx context.Context, s subject, url string, n int) (all lockers, err error) {
+	for range n {
+		l, err := s.contend(ctx, url)
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+func (all lockers) Close() error {
+	var errs []error
+	for _, l := range all {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// contender is lockers as a bench.Client: it times acquisitions, bounds them, and counts
 // under the lock.
 type contender struct {
 	name     string
-	locker   locker
+	lockers  lockers // the goroutines are shared out among them
 	patience time.Duration
 	window   time.Duration // of the measuring; pairs that end later do not count
 
@@ -46,11 +74,11 @@ type contender struct {
 }
 
 func (c *contender) Name() string { return c.name }
-func (c *contender) Close() error { return c.locker.Close() }
+func (c *contender) Close() error { return c.lockers.Close() }
 
 // Worker returns what locks and unlocks name once.
 func (c *contender) Worker(name string) func(ctx context.Context) error {
-	lock, wait := c.locker.For(name), latency.Recorders(1)[0]
+	lock, wait := c.lockers[len(c.waits)%len(c.lockers)].For(name), latency.Recorders(1)[0]
 	c.waits = append(c.waits, wait)
 	return func(ctx context.Context) error {
 		start := time.Now()
@@ -88,13 +116,13 @@ func (c *contender) count() {
 
 // hotTurn gives a client its turn: on one set of connections, first a warm-up and then
 // the measuring.
-func hotTurn(ctx context.Context, server *bench.Server, s subject, cfg bench.Config, patience time.Duration) (*bench.Result, *HotTurn, error) {
-	l, err := s.contend(ctx, server.URL())
+func hotTurn(ctx context.Context, server *bench.Server, s subject, cfg bench.Config, hot hotConfig) (*bench.Result, *HotTurn, error) {
+	l, err := openLockers(ctx, s, server.URL(), hot.engines)
 	if err != nil {
 		return nil, nil, err
 	}
 	run := func(d time.Duration) (*bench.Result, *HotTurn, error) {
-		c := &contender{name: s.name, locker: l, patience: patience, window: d}
+		c := &contender{name: s.name, lockers: l, patience: hot.patience, window: d}
 		own := cfg
 		own.Duration, own.Warmup = d, 0
 		result, err := bench.RunLoop(ctx, server, c, own)
@@ -113,8 +141,8 @@ func hotTurn(ctx context.Context, server *bench.Server, s subject, cfg bench.Con
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
-	result, hot, err := run(cfg.Duration)
-	return result, hot, errors.Join(err, l.Close())
+	result, turn, err := run(cfg.Duration)
+	return result, turn, errors.Join(err, l.Close())
 }
 
 // conclude puts the contender's own figures into the result: those who still waited at the

@@ -24,9 +24,9 @@ type KindsReport struct {
 
 // Beside compares Pawl's turn in a workload with others of the same round.
 type Beside struct {
-	Workload string  `json:"workload"`
-	Redisson float64 `json:"pairs_to_redisson"` // Pawl's pairs a second by those of Redisson
-	Mutex    float64 `json:"p50_to_mutex"`      // Pawl's p50 by that of its Mutex
+	Workload string   `json:"workload"`
+	Redisson Estimate `json:"pairs_to_redisson"` // Pawl's pairs a second by those of Redisson
+	Mutex    Estimate `json:"p50_to_mutex"`      // Pawl's p50 by that of its Mutex
 }
 
 // sample is how long the commands of Redisson are counted.
@@ -96,17 +96,17 @@ func compareKinds(ctx context.Context, server *bench.Server, java *redisson, cfg
 // besides compares within each round, so that what changed from round to round changes nothing.
 func besides(r, mutex *Report) Beside {
 	pawl, java := r.Clients[0].Turns, r.Clients[1].Turns
-	of := func(get func(round int) float64) float64 {
-		round := -1
-		return median(pawl, func(*bench.Result) float64 {
-			round++
-			return get(round)
-		})
+	within := func(get func(round int) float64) Estimate {
+		var values []float64
+		for round := range pawl {
+			values = append(values, get(round))
+		}
+		return estimate(values)
 	}
 	return Beside{
 		Workload: r.Scenario,
-		Redisson: of(func(i int) float64 { return ratio(pawl[i].PairsPerSecond, java[i].PairsPerSecond) }),
-		Mutex:    of(func(i int) float64 { return ratio(pawl[i].LatencyUs.P50, mutex.Clients[0].Turns[i].LatencyUs.P50) }),
+		Redisson: within(func(i int) float64 { return ratio(pawl[i].PairsPerSecond, java[i].PairsPerSecond) }),
+		Mutex:    within(func(i int) float64 { return ratio(pawl[i].LatencyUs.P50, mutex.Clients[0].Turns[i].LatencyUs.P50) }),
 	}
 }
 
@@ -134,16 +134,16 @@ func (k *KindsReport) writeText(w io.Writer) error {
 	fmt.Fprintf(w, "kinds on %s, one caller, at last %d readers of one name; medians of %d rounds,\nthose of what is compared within each\n\n",
 		k.Workloads[0].Server, k.Workloads[len(k.Workloads)-1].Goroutines, k.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "pairs/s\tleast\tmost\tp50 us\tp99 us\tCPU us/pair\tcommands/pair\tp50 to mutex\tpairs to redisson\t  workload")
+	fmt.Fprintln(t, "pairs/s\tp50 us\tp99 us\tCPU us/pair\tcommands/pair\tp50 to mutex\tpairs to redisson\t  workload")
 	for i, r := range k.Workloads {
 		for n, c := range r.Clients {
 			beside := "\t"
 			if n == 0 {
-				beside = fmt.Sprintf("%.2f\t%.2f", k.Beside[i].Mutex, k.Beside[i].Redisson)
+				beside = k.Beside[i].Mutex.format(2) + "\t" + k.Beside[i].Redisson.format(2)
 			}
 			m := c.Median
-			fmt.Fprintf(t, "%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%.2f\t%.3f\t%s\t  %s, %s\n", m.PairsPerSecond, m.LeastPerSecond, m.MostPerSecond,
-				m.P50Us, m.P99Us, m.ClientCPUUsPerPair, m.CommandsPerPair, beside, r.Scenario, c.Name)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.3f\t%s\t  %s, %s\n", m.PairsPerSecond.format(0), m.P50Us.format(1), m.P99Us.format(1),
+				m.ClientCPUUsPerPair.format(2), m.CommandsPerPair, beside, r.Scenario, c.Name)
 		}
 	}
 	return t.Flush()

@@ -68,7 +68,7 @@ func TestKindsBesideRedisson(t *testing.T) {
 	}
 	for _, r := range report.Workloads {
 		for _, c := range r.Clients {
-			if len(c.Turns) != 2 || c.Median.PairsPerSecond == 0 || c.Median.CommandsPerPair == 0 {
+			if len(c.Turns) != 2 || c.Median.PairsPerSecond.Median == 0 || c.Median.CommandsPerPair == 0 {
 				t.Errorf("%s, %s: %+v", r.Scenario, c.Name, c.Median)
 			}
 		}

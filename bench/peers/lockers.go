@@ -9,8 +9,6 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
-	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/pawl-lock/pawl/engine"
 )
@@ -52,48 +50,6 @@ func (p pawlLocker) For(name string) func(context.Context) (func(context.Context
 		}
 		return h.Unlock, nil
 	}
-}
-
-type rueidisLocker struct{ rueidislock.Locker }
-
-func contendRueidis(_ context.Context, url string) (locker, error) {
-	opt, err := rueidis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: opt, KeyMajority: 1, NoLoopTracking: true})
-	if err != nil {
-		return nil, err
-	}
-	return rueidisLocker{l}, nil
-}
-
-func (r rueidisLocker) Close() error {
-	r.Locker.Close()
-	return nil
-}
-
-func (r rueidisLocker) For(name string) func(context.Context) (func(context.Context) error, error) {
-	return func(ctx context.Context) (func(context.Context) error, error) {
-		held, release, err := r.WithContext(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		return func(context.Context) error {
-			err := held.Err() // not nil: it was lost meanwhile
-			release()
-			return err
-		}, nil
-	}
-}
-
-func openGoRedis(url string) (*redis.Client, error) {
-	opt, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	opt.PoolSize = connections
-	return redis.NewClient(opt), nil
 }
 
 type redislockLocker struct{ *redis.Client }

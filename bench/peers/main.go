@@ -2,9 +2,11 @@
 // loop of package bench, taking turns, so that what disturbs one disturbs all. The
 // figures of two separate runs must not be compared.
 //
-//	go run . --goroutines 64 --rounds 5 uncontended
-//	go run . --goroutines 64 --rounds 5 hot
-//	go run . --goroutines 64 --rounds 5 kinds
+//	go run . single
+//	go run . --goroutines 64 uncontended
+//	go run . --goroutines 64 hot
+//	go run . --goroutines 100 --engines 100 hot
+//	go run . --goroutines 64 kinds
 //
 // It is a module of its own: what Pawl is compared with never becomes a dependency
 // of it.
@@ -63,13 +65,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	addr := flags.String("addr", "", "URL of the server; empty: start a redis-server")
 	clients := flags.String("clients", "", "what to measure; the first is compared with the others; empty: all of the scenario")
-	rounds := flags.Int("rounds", 5, "how often each client has its turn")
+	rounds := flags.Int("rounds", fewest, "how often each client has its turn; fewer than 10 tell no difference")
 	format := flags.String("format", "text", "text or json")
 	cfg := bench.DefaultConfig("")
 	flags.IntVar(&cfg.Goroutines, "goroutines", cfg.Goroutines, "workers of uncontended and hot")
 	flags.DurationVar(&cfg.Duration, "duration", 2*time.Second, "how long one turn is")
 	flags.DurationVar(&cfg.Warmup, "warmup", 500*time.Millisecond, "how long a client runs before its turn counts")
 	patience := flags.Duration("patience", 5*time.Second, "how long an acquisition of hot may take before it is given up")
+	engines := flags.Int("engines", 1, "how many of each client contend in hot, each with connections of its own")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -93,6 +96,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("%w: no format %q", errUsage, *format)
 	case *rounds < 1:
 		return fmt.Errorf("%w: --rounds must be positive", errUsage)
+	case *engines < 1 || *engines > cfg.Goroutines || *engines > 1 && cfg.Scenario != bench.Hot:
+		return fmt.Errorf("%w: --engines is for hot, and there is a goroutine for each at least", errUsage)
 	case *patience <= 0 || *patience > mostPatience:
 		return fmt.Errorf("%w: --patience must be positive, and at most %v", errUsage, mostPatience)
 	}
@@ -104,7 +109,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if cfg.Scenario == kinds {
 		return runKinds(ctx, server, cfg, *rounds, *format, out)
 	}
-	report, err := compare(ctx, server, chosen, cfg, *rounds, *patience)
+	report, err := compare(ctx, server, chosen, cfg, *rounds, hotConfig{*patience, *engines})
 	if err != nil {
 		return err
 	}

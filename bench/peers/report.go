@@ -14,13 +14,13 @@ func (r *Report) writeJSON(w io.Writer) error {
 }
 
 func (r *Report) writeText(w io.Writer) error {
-	fmt.Fprintf(w, "%s on %s, %d goroutines, medians of %d rounds\n\n", r.Scenario, r.Server, r.Goroutines, r.Rounds)
+	fmt.Fprintf(w, "%s on %s, %s, %d rounds: medians, and where they are with a confidence of 95 %%\n\n", r.Scenario, r.Server, r.who(), r.Rounds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "pairs/s\tleast\tmost\tCPU us/pair\tp50 us\tp99 us\tslowest/mean\tallocs/pair\tcommands/pair\t  client")
+	fmt.Fprintln(t, "pairs/s\tCPU us/pair\tp50 us\tp99 us\tslowest/mean\tallocs/pair\tcommands/pair\t  client")
 	for _, c := range r.Clients {
 		m := c.Median
-		fmt.Fprintf(t, "%.0f\t%.0f\t%.0f\t%.2f\t%.1f\t%.1f\t%.2f\t%.2f\t%s\t  %s (%s)\n", m.PairsPerSecond, m.LeastPerSecond,
-			m.MostPerSecond, m.ClientCPUUsPerPair, m.P50Us, m.P99Us, m.SlowestShare, m.AllocsPerPair, c.commands(), c.Name, c.About)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t%.2f\t%s\t  %s (%s)\n", m.PairsPerSecond.format(0), m.ClientCPUUsPerPair.format(2),
+			m.P50Us.format(1), m.P99Us.format(1), m.SlowestShare, m.AllocsPerPair, c.commands(), c.Name, c.about())
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -32,13 +32,26 @@ func (r *Report) writeText(w io.Writer) error {
 	}
 	fmt.Fprintln(w)
 	for _, x := range r.Ratios {
-		_, err := fmt.Fprintf(w, "%s to %s: %.2f x the throughput, %.2f x the client CPU, %.2f x the p50\n",
-			x.Of, x.To, x.PairsPerSecond, x.ClientCPUUsPerPair, x.P50Us)
-		if err != nil {
+		if _, err := fmt.Fprintln(w, x); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// who says how many contend.
+func (r *Report) who() string {
+	if r.Engines > 1 {
+		return fmt.Sprintf("%d goroutines of %d engines", r.Goroutines, r.Engines)
+	}
+	return fmt.Sprintf("%d goroutines", r.Goroutines)
+}
+
+func (c *Client) about() string {
+	if c.Polls {
+		return "polling: " + c.About
+	}
+	return c.About
 }
 
 func (c *Client) commands() string {

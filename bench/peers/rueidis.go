@@ -2,102 +2,82 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	_ "embed"
-	"encoding/hex"
-	"fmt"
-	"strconv"
-	"sync/atomic"
+	_ "unsafe" // for go:linkname
 
 	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/pawl-lock/pawl/bench"
 )
 
-// The scripts are copies of the engine's; a test of Pawl keeps them equal. The
-// peer does the same work on the server, only the client differs.
-var (
-	//go:embed lua/acquire.lua
-	luaAcquire string
-	//go:embed lua/announce.lua
-	luaAnnounce string
-	//go:embed lua/release.lua
-	luaRelease string
-)
+type rueidisCaller struct{ rueidis.Client }
 
-// The replies of the scripts that mean success, and the lease that they carry.
-const (
-	granted  = -2
-	released = 1
-	leaseMs  = "30000"
-)
-
-// rueidisClient calls the scripts with bare EVALSHA commands.
-type rueidisClient struct {
-	name             string
-	client           rueidis.Client
-	acquire, release string // SHA1 of the scripts
-	owner            string // this process, as in the owner of a lock
-	lastID           atomic.Int64
+// openRueidis returns an opener of rueidis with that queue: "" is its ring, "flowbuffer" the other.
+func openRueidis(queue string, tune func(*rueidis.ClientOption)) opener {
+	return func(ctx context.Context, name, url string) (bench.Client, error) {
+		opt, err := rueidis.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		tune(&opt)
+		rueidisQueue = queue
+		client, err := rueidis.NewClient(opt)
+		if err != nil {
+			return nil, err
+		}
+		return openScripted(ctx, name, rueidisCaller{client})
+	}
 }
 
-func openRueidis(ctx context.Context, name, url string, tune func(*rueidis.ClientOption)) (bench.Client, error) {
+// rueidisQueue is what rueidis has read from $RUEIDIS_QUEUE_TYPE when the process began, and uses for
+// each new connection. In one process it cannot be set for one client alone, so it is set for a turn.
+//
+//go:linkname rueidisQueue github.com/redis/rueidis.queueTypeFromEnv
+var rueidisQueue string
+
+func (r rueidisCaller) Close() error {
+	r.Client.Close()
+	return nil
+}
+
+func (r rueidisCaller) load(ctx context.Context, script string) (string, error) {
+	return r.Do(ctx, r.B().ScriptLoad().Script(script).Build()).ToString()
+}
+
+func (r rueidisCaller) call(ctx context.Context, sha, key string, args ...string) (int64, error) {
+	return r.Do(ctx, r.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Arg(args...).Build()).AsInt64()
+}
+
+type rueidisLocker struct{ rueidislock.Locker }
+
+func contendRueidis(_ context.Context, url string) (locker, error) {
 	opt, err := rueidis.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	tune(&opt)
-	client, err := rueidis.NewClient(opt)
+	rueidisQueue = ""
+	l, err := rueidislock.NewLocker(rueidislock.LockerOption{ClientOption: opt, KeyMajority: 1, NoLoopTracking: true})
 	if err != nil {
 		return nil, err
 	}
-	s := &rueidisClient{name: name, client: client, owner: newOwner()}
-	for text, sha := range map[string]*string{luaAcquire: &s.acquire, luaAnnounce + luaRelease: &s.release} {
-		*sha, err = client.Do(ctx, client.B().ScriptLoad().Script(text).Build()).ToString()
-		if err != nil {
-			client.Close()
-			return nil, fmt.Errorf("SCRIPT LOAD: %w", err)
-		}
-	}
-	return s, nil
+	return rueidisLocker{l}, nil
 }
 
-func newOwner() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-func (s *rueidisClient) Name() string { return s.name }
-
-func (s *rueidisClient) Close() error {
-	s.client.Close()
+func (r rueidisLocker) Close() error {
+	r.Locker.Close()
 	return nil
 }
 
-// Worker returns what locks and unlocks name once.
-func (s *rueidisClient) Worker(name string) func(ctx context.Context) error {
-	b := s.client.B
-	channel := "redisson_lock__channel:{" + name + "}"
-	return func(ctx context.Context) error {
-		// A fresh id for each acquisition, as the engine has it.
-		owner := s.owner + ":" + strconv.FormatInt(s.lastID.Add(1), 10)
-		code, err := s.client.Do(ctx, b().Evalsha().Sha1(s.acquire).Numkeys(1).Key(name).
-			Arg(leaseMs, owner).Build()).AsInt64()
+func (r rueidisLocker) For(name string) func(context.Context) (func(context.Context) error, error) {
+	return func(ctx context.Context) (func(context.Context) error, error) {
+		held, release, err := r.WithContext(ctx, name)
 		if err != nil {
+			return nil, err
+		}
+		return func(context.Context) error {
+			err := held.Err() // not nil: it was lost meanwhile
+			release()
 			return err
-		}
-		if code != granted {
-			return fmt.Errorf("lock of %s answered %d", name, code)
-		}
-		code, err = s.client.Do(ctx, b().Evalsha().Sha1(s.release).Numkeys(1).Key(name).
-			Arg(owner, channel, "PUBLISH").Build()).AsInt64()
-		if err != nil {
-			return err
-		}
-		if code != released {
-			return fmt.Errorf("unlock of %s answered %d", name, code)
-		}
-		return nil
+		}, nil
 	}
 }

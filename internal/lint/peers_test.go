@@ -29,7 +29,7 @@ func TestPeersRunTheEnginesScripts(t *testing.T) {
 		}
 		if !bytes.Equal(have, original) {
 			t.Errorf("bench/peers/lua/%s differs from the engine's: copy it again, and check that "+
-				"bench/peers/rueidis.go passes the arguments of its first lines", name)
+				"bench/peers/scripted.go passes the arguments of its first lines", name)
 		}
 	}
 }
