@@ -22,19 +22,21 @@ func TestLocks_SlotMigratedAtomically_NothingIsLost(t *testing.T) {
 	t.Parallel()
 	t.Run("valkey 9", func(t *testing.T) {
 		t.Parallel()
-		migrateUnderLoad(t, redistest.OnValkey9(t))
+		on := redistest.OnValkey9(t)
+		pace.Steady(t, time.Second, func(t testing.TB) { migrateUnderLoad(t, on) })
 	})
 	t.Run("redis-server", func(t *testing.T) { // from Redis 8.4 on, and Valkey 9.0
 		t.Parallel()
-		migrateUnderLoad(t, redistest.Needs(redistest.SlotMigration))
+		on := redistest.Needs(redistest.SlotMigration)
+		pace.Steady(t, time.Second, func(t testing.TB) { migrateUnderLoad(t, on) })
 	})
 }
 
-func migrateUnderLoad(t *testing.T, on redistest.Option) {
+func migrateUnderLoad(t testing.TB, on redistest.Option) {
 	const migrations, holders, triers = 12, 40, 4
 	cluster := redistest.StartCluster(t, false, on)
 	at := kit.Clustered(cluster)
-	a, b := at.Open(t, kit.LeaseOf(3*time.Second)), at.Open(t, kit.LeaseOf(3*time.Second))
+	a, b := at.Open(t, kit.LeaseOf(6*time.Second)), at.Open(t, kit.LeaseOf(6*time.Second))
 
 	// All names are in one slot: holds of each kind, and a waiter for each.
 	var holds []*engine.Hold
@@ -92,7 +94,7 @@ func migrateUnderLoad(t *testing.T, on redistest.Option) {
 
 	slot, primaries := cluster.Slot("{x}"), cluster.Primaries()
 	began, renewed := pace.Now(), a.Stats().Renewed
-	for i := 0; i < migrations || began.Elapsed() < 7*time.Second; i++ { // more than two leases
+	for i := 0; i < migrations || began.Elapsed() < 7*time.Second; i++ { // each hold is renewed every two seconds
 		before := tried.Load()
 		cluster.Migrate(slot, primaries[i%len(primaries)])
 		kit.Eventually(t, "somebody tries", func() bool { return tried.Load() > before+2*triers || refused.Load() >= 10 })
