@@ -87,7 +87,7 @@ func (r Ratio) String() string {
 	say := func(e Estimate) string {
 		switch {
 		case r.rounds < fewest || !e.known():
-			return fmt.Sprintf("%.2f x (too few rounds to compare: at least %d)", e.Median, fewest)
+			return fmt.Sprintf("%.2f x", e.Median)
 		case e.Low <= 1 && e.High >= 1:
 			return fmt.Sprintf("no difference (%.2f to %.2f x)", e.Low, e.High)
 		}

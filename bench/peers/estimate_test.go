@@ -76,8 +76,9 @@ func TestReport_FewerThanTenRounds_SaysSo(t *testing.T) {
 		{Name: "a", Turns: turnsOf(2, 2, 2, 2, 2, 2, 2)}, {Name: "b", Turns: turnsOf(1, 1, 1, 1, 1, 1, 1)},
 	}}
 	r.conclude()
-	if s := r.Ratios[0].String(); !strings.Contains(s, "2.00 x (too few rounds to compare: at least 10)") {
-		t.Error(s)
+	var text bytes.Buffer
+	if err := r.writeText(&text); err != nil || !strings.Contains(text.String(), "Too few rounds to tell a difference from chance: at least 10.\na to b: pairs/s 2.00 x, ") {
+		t.Errorf("%v\n%s", err, text.String())
 	}
 }
 

@@ -31,6 +31,9 @@ func (r *Report) writeText(w io.Writer) error {
 		}
 	}
 	fmt.Fprintln(w)
+	if r.Rounds < fewest {
+		fmt.Fprintf(w, "Too few rounds to tell a difference from chance: at least %d.\n", fewest)
+	}
 	for _, x := range r.Ratios {
 		if _, err := fmt.Fprintln(w, x); err != nil {
 			return err
