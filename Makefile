@@ -19,7 +19,7 @@ RUN      ?= .
 ARGS     ?= uncontended --goroutines 64 --duration 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full interop interop-short race fuzz stress sim mutants lint staticcheck vet fmt fmt-check tidy-check cross peers bench
+.PHONY: help run test full interop interop-short race fuzz stress sim mutants lint staticcheck vulns vet fmt fmt-check tidy-check cross peers bench
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ vet: ## go vet, under every build tag
 staticcheck: ## staticcheck, at a pinned version
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) run $(STATICCHECK) -tags pawl_nognet ./resp/... ./engine/...
+
+vulns: ## known vulnerabilities that the code calls, in what it imports and in the Go version
+	@GO="$(GO)" .ci/vulns
 
 fmt: ## format the code
 	gofmt -w .
