@@ -114,6 +114,32 @@ func (s shows) Worker(string) func(context.Context) error {
 	}
 }
 
+// Else the connection of a peer would have lost its shorter way before the first call that counts.
+func TestOpenScripted_Scripts_AreLoadedWithoutCancel(t *testing.T) {
+	t.Parallel()
+	var loads loader
+	client, err := openScripted(t.Context(), "a", &loads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Close(); err != nil || loads.calls != 2 || loads.cancellable != 0 {
+		t.Errorf("%+v, %v", loads, err)
+	}
+}
+
+// loader is a caller that counts loads, and those that can be cancelled.
+type loader struct{ calls, cancellable int }
+
+func (l *loader) load(ctx context.Context, _ string) (string, error) {
+	if l.calls++; ctx.Done() != nil {
+		l.cancellable++
+	}
+	return "sha", nil
+}
+
+func (*loader) call(context.Context, string, string, ...string) (int64, error) { return 0, nil }
+func (*loader) Close() error                                                   { return nil }
+
 func TestHot_SeveralEngines_ContendWithConnectionsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

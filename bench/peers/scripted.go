@@ -50,6 +50,8 @@ type scripted struct {
 
 func openScripted(ctx context.Context, name string, c caller) (_ bench.Client, err error) {
 	s := &scripted{caller: c, name: name, owner: newOwner()}
+	// rueidis writes on the caller's goroutine until a call can be cancelled, and from then on never again.
+	ctx = context.WithoutCancel(ctx)
 	for text, sha := range map[string]*string{luaAcquire: &s.acquire, luaAnnounce + luaRelease: &s.release} {
 		if *sha, err = c.load(ctx, text); err != nil {
 			return nil, errors.Join(fmt.Errorf("SCRIPT LOAD: %w", err), c.Close())
