@@ -27,14 +27,12 @@ const (
 	ScriptErrorCodes
 	// ExpiryConditions are NX, XX, GT and LT of PEXPIRE, from Redis 7.0 on.
 	ExpiryConditions
-	// ClusterDatabases are databases other than 0 in a cluster, from Valkey 9.0 on.
-	ClusterDatabases
 	// SlotMigration moves a slot at once, from Valkey 9.0 and Redis 8.4 on.
 	SlotMigration
 )
 
 func (a Ability) String() string {
-	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "databases in a cluster", "atomic slot migration"}[a]
+	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "atomic slot migration"}[a]
 }
 
 // Needs has Start skip the test, with the reason, if the server that it would start
@@ -83,15 +81,12 @@ type program struct {
 	seven   bool // Redis 7.0 or later; all of Valkey is
 	moves   bool // slots at once: Valkey 9.0 or later, Redis 8.4 or later
 	tls     bool
-	nine    bool // Valkey 9.0 or later
 }
 
 func (p program) can(a Ability) bool {
 	switch a {
 	case TLSPorts:
 		return p.tls
-	case ClusterDatabases:
-		return p.nine
 	case SlotMigration:
 		return p.moves
 	}
@@ -111,26 +106,36 @@ var versionLine = regexp.MustCompile(`^(\w+) server v=(\d+)\.([\w.]+)`)
 
 func inspect(path string) program {
 	out, err := exec.Command(path, "--version").Output()
-	m := versionLine.FindStringSubmatch(string(out))
-	if err != nil || m == nil {
+	p, ok := programOf(string(out))
+	if err != nil || !ok {
 		return program{version: path + " of an unknown version", seven: true, tls: true}
 	}
-	major, _ := strconv.Atoi(m[2])
-	minor, _ := strconv.Atoi(strings.Split(m[3], ".")[0])
-	p := program{version: m[1] + " " + m[2] + "." + m[3], seven: major >= 7, nine: m[1] == "Valkey" && major >= 9}
-	p.moves = p.nine || m[1] == "Redis" && (major > 8 || major == 8 && minor >= 4)
-	p.tls = speaksTLS(path)
-	return p
-}
-
-// speaksTLS starts a server with nothing but a TLS port, which it cannot serve without a
-// certificate. One that lacks TLS does not know the setting, or finds no support for it (from
-// Redis 8.2 and Valkey 9 on).
-func speaksTLS(path string) bool {
+	// A server with nothing but a TLS port cannot serve it without a certificate, so it ends.
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	probe := exec.CommandContext(ctx, path, "-")
 	probe.Stdin = strings.NewReader("port 0\ntls-port 1\nsave \"\"\nlogfile \"\"\n")
-	out, _ := probe.CombinedOutput()
-	return !bytes.Contains(out, []byte("'tls-port")) && !bytes.Contains(out, []byte("finding TLS support"))
+	out, _ = probe.CombinedOutput()
+	p.tls = !lacksTLS(out)
+	return p
+}
+
+// programOf reads the answer to --version.
+func programOf(answer string) (p program, ok bool) {
+	m := versionLine.FindStringSubmatch(answer)
+	if m == nil {
+		return program{}, false
+	}
+	major, _ := strconv.Atoi(m[2])
+	minor, _ := strconv.Atoi(strings.Split(m[3], ".")[0])
+	return program{
+		version: m[1] + " " + m[2] + "." + m[3], seven: major >= 7,
+		moves: major >= 9 || m[1] == "Redis" && major == 8 && minor >= 4,
+	}, true
+}
+
+// lacksTLS reports whether a server that was started with a TLS port says that it has none: it does not
+// know the setting, or, from Redis 8.2 and Valkey 9 on, knows it and finds no support for it.
+func lacksTLS(said []byte) bool {
+	return bytes.Contains(said, []byte("'tls-port")) || bytes.Contains(said, []byte("finding TLS support"))
 }
