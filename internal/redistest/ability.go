@@ -27,12 +27,14 @@ const (
 	ScriptErrorCodes
 	// ExpiryConditions are NX, XX, GT and LT of PEXPIRE, from Redis 7.0 on.
 	ExpiryConditions
+	// ClusterDatabases are databases other than 0 in a cluster, from Valkey 9.0 on.
+	ClusterDatabases
 	// SlotMigration moves a slot at once, from Valkey 9.0 and Redis 8.4 on.
 	SlotMigration
 )
 
 func (a Ability) String() string {
-	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "atomic slot migration"}[a]
+	return [...]string{"TLS", "sharded channels", "hostnames in a cluster", "counters of subcommands", "codes of errors inside scripts", "conditions of PEXPIRE", "databases in a cluster", "atomic slot migration"}[a]
 }
 
 // Needs has Start skip the test, with the reason, if the server that it would start
@@ -80,6 +82,7 @@ type program struct {
 	version string
 	seven   bool // Redis 7.0 or later; all of Valkey is
 	moves   bool // slots at once: Valkey 9.0 or later, Redis 8.4 or later
+	nine    bool // Valkey 9.0 or later
 	tls     bool
 }
 
@@ -87,6 +90,8 @@ func (p program) can(a Ability) bool {
 	switch a {
 	case TLSPorts:
 		return p.tls
+	case ClusterDatabases:
+		return p.nine
 	case SlotMigration:
 		return p.moves
 	}
@@ -129,7 +134,7 @@ func programOf(answer string) (p program, ok bool) {
 	major, _ := strconv.Atoi(m[2])
 	minor, _ := strconv.Atoi(strings.Split(m[3], ".")[0])
 	return program{
-		version: m[1] + " " + m[2] + "." + m[3], seven: major >= 7,
+		version: m[1] + " " + m[2] + "." + m[3], seven: major >= 7, nine: m[1] == "Valkey" && major >= 9,
 		moves: major >= 9 || m[1] == "Redis" && major == 8 && minor >= 4,
 	}, true
 }

@@ -24,8 +24,8 @@ func TestProgram_Versions_CanWhatTheyCan(t *testing.T) {
 		"Redis server v=8.4.0 sha=0":   {version: "Redis 8.4.0", seven: true, moves: true},
 		"Redis server v=8.10.1 sha=0":  {version: "Redis 8.10.1", seven: true, moves: true},
 		"Valkey server v=8.1.1 sha=0":  {version: "Valkey 8.1.1", seven: true},
-		"Valkey server v=9.1.2 sha=0":  {version: "Valkey 9.1.2", seven: true, moves: true},
-		"Valkey server v=10.0.0 sha=0": {version: "Valkey 10.0.0", seven: true, moves: true},
+		"Valkey server v=9.1.2 sha=0":  {version: "Valkey 9.1.2", seven: true, nine: true, moves: true},
+		"Valkey server v=10.0.0 sha=0": {version: "Valkey 10.0.0", seven: true, nine: true, moves: true},
 	} {
 		if got, ok := programOf(answer); got != want || !ok {
 			t.Errorf("%s: %+v, %v", answer, got, ok)

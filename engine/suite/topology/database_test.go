@@ -15,7 +15,7 @@ import (
 // also those whose slot is being moved, or has moved, while nobody has told the engine.
 func TestLock_DatabaseOfACluster_IsThere(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, false, redistest.OnValkey9(t), redistest.Line("cluster-databases 16"))
+	c := redistest.StartCluster(t, false, redistest.Needs(redistest.ClusterDatabases), redistest.Line("cluster-databases 16"))
 	url := strings.TrimSuffix(c.URL(), "/") + "/5"
 	e, other := kit.Open(t, url), kit.Open(t, url)
 	elsewhere := kit.Open(t, c.URL())
