@@ -20,5 +20,5 @@ if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   if ttl < tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
   return -2
 end
-if ARGV[3] == '1' then return {ttl, redis.pcall('HKEYS', KEYS[1])[1] or ''} end
+if ARGV[3] == '1' then return {ttl, redis.pcall('HGETALL', KEYS[1])[1] or ''} end
 return ttl
