@@ -111,6 +111,9 @@ type Config struct {
 	// SentinelUsername and SentinelPassword are for AUTH with the sentinels, which
 	// have users of their own.
 	SentinelUsername, SentinelPassword string
+	// SentinelCredentials, if set, is called before every handshake with a sentinel instead,
+	// as Credentials is for servers.
+	SentinelCredentials func(ctx context.Context) (username, password string, err error)
 	// AddrMap, if set, translates every address that a server or sentinel announces
 	// into one that can be dialled from here. It must be a pure function: its results are
 	// remembered, and it is called on several goroutines, never on an event loop. If it
@@ -122,6 +125,12 @@ type Config struct {
 	// TLS, if set, is used on every connection. An empty ServerName is taken from
 	// Addr, and sent (SNI) even if InsecureSkipVerify is set.
 	TLS *tls.Config
+	// SentinelTLS, if set, is used on connections to sentinels instead of TLS; NoTLS: none.
+	SentinelTLS *tls.Config
+	// RefreshTLS, if set, is called before every TLS handshake with a copy of TLS, or of
+	// SentinelTLS, which it may change, so that certificates that were replaced are picked up.
+	// It runs on the connecting goroutine. If it fails, so does the attempt.
+	RefreshTLS func(*tls.Config) error
 	// Username and Password go into AUTH; empty is no AUTH. A Password alone is
 	// the password of the default user.
 	Username, Password string
@@ -190,7 +199,11 @@ type Config struct {
 	addrs    *topology.AddressMap // of AddrMap; nil without
 	refusals *greet.Refusals
 	identity *topology.Identity // nil of a Standalone
+	sentinel bool               // it reaches sentinels
 }
+
+// NoTLS is the SentinelTLS of sentinels that do not speak TLS, while the servers do.
+var NoTLS = new(tls.Config)
 
 // Limits that are not configurable.
 const (

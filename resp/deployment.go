@@ -48,8 +48,15 @@ func (c *Config) deployment() *topology.Config {
 	}
 	if c.Topology == Sentinel {
 		own := *c
-		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, nil
-		own.DB, own.refusals = 0, greet.NewRefusals(c.Clock)
+		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, c.SentinelCredentials
+		own.DB, own.refusals, own.sentinel = 0, greet.NewRefusals(c.Clock), true
+		switch c.SentinelTLS {
+		case nil: // as the servers
+		case NoTLS:
+			own.TLS = nil
+		default:
+			own.TLS = c.SentinelTLS
+		}
 		d.Sentinels = &door{own}
 	}
 	return d

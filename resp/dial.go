@@ -41,5 +41,7 @@ func (c *Config) greeting() *greet.Config {
 		Clock:       c.Clock,
 		Logger:      c.Logger,
 		Refusals:    c.refusals,
+		RefreshTLS:  c.RefreshTLS,
+		Sentinel:    c.sentinel,
 	}
 }

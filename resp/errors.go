@@ -45,6 +45,15 @@ var (
 
 	// ErrTooOld means that the server's version is not supported.
 	ErrTooOld = greet.ErrTooOld
+
+	// ErrTLSMismatch means that one side speaks TLS on a port and the other does not.
+	ErrTLSMismatch = greet.ErrTLSMismatch
+
+	// ErrDial means that an address could not be dialled: no connection came about.
+	ErrDial = greet.ErrDial
+
+	// ErrHandshake means that a connection came about, and the handshake failed.
+	ErrHandshake = greet.ErrHandshake
 )
 
 // ErrProtocol means that the server sent bytes that are not RESP2, or a reply that

@@ -47,6 +47,9 @@ type Config struct {
 	Clock              clock.Clock
 	Logger             *slog.Logger
 	Refusals           *Refusals // of all connections of a Client
+	// RefreshTLS, if set, changes a copy of TLS before each handshake.
+	RefreshTLS func(*tls.Config) error
+	Sentinel   bool // the server is a sentinel
 }
 
 // keepAlive finds a dead peer on connections that nobody else watches, such as
@@ -101,6 +104,9 @@ func (c *Config) greet(ctx context.Context, p Purpose) (net.Conn, error) {
 	}
 	if err != nil {
 		conn.Close()
+		if c.wantsTLS(ctx, err) {
+			err = c.mismatch(err)
+		}
 		return nil, c.connectError(ctx, "handshake", err)
 	}
 	return conn, nil
@@ -130,47 +136,28 @@ func (c *Config) dial(ctx context.Context) (net.Conn, error) {
 	return conn, err
 }
 
-const tlsHandshake = "TLS handshake"
-
-// secure puts TLS on conn, if it is configured.
-func (c *Config) secure(ctx context.Context, conn net.Conn) (net.Conn, error) {
-	if c.TLS == nil {
-		return conn, nil
-	}
-	secure := tls.Client(conn, c.tlsConfig())
-	if err := secure.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return secure, nil
-}
-
-// tlsConfig is TLS with the name of the server, which goes into the handshake (SNI) though
-// it may not be verified: gateways tell servers apart by it.
-func (c *Config) tlsConfig() *tls.Config {
-	if c.TLS.ServerName != "" || c.Network == "unix" && c.TLS.InsecureSkipVerify {
-		return c.TLS
-	}
-	cfg := c.TLS.Clone()
-	var err error
-	if cfg.ServerName, _, err = net.SplitHostPort(c.Addr); err != nil {
-		cfg.ServerName = c.Addr
-	}
-	return cfg
-}
-
 // connectError says which address failed, and replaces the "i/o timeout" that
 // the end of ctx looks like by its cause.
 func (c *Config) connectError(ctx context.Context, what string, err error) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(err, ErrTLSMismatch) {
 		err = context.Cause(ctx)
+		if what == tlsHandshake && ctx.Err() == context.DeadlineExceeded {
+			err = fmt.Errorf("%w; check that the server speaks TLS on this port", err)
+		}
 	}
-	if what == tlsHandshake && ctx.Err() == context.DeadlineExceeded {
-		// A server without TLS waits for the end of the line that it takes our hello for.
-		err = fmt.Errorf("%w; check that the server speaks TLS on this port", err)
+	addr := c.Addr
+	if c.Sentinel {
+		addr = "sentinel " + addr
 	}
-	return &connectError{what: what, addr: c.Addr, err: err}
+	return &connectError{what: what, addr: addr, err: err}
 }
+
+var (
+	// ErrDial means that an address could not be dialled: no connection came about.
+	ErrDial = errors.New("resp: cannot dial")
+	// ErrHandshake means that a connection came about, and the handshake failed.
+	ErrHandshake = errors.New("resp: the handshake failed")
+)
 
 // connectError is a failed attempt to connect: at what, to whom, and why.
 type connectError struct {
@@ -191,3 +178,10 @@ func (e *connectError) Error() string {
 }
 
 func (e *connectError) Unwrap() error { return e.err }
+
+func (e *connectError) Is(target error) bool {
+	if e.what == "dial" {
+		return target == ErrDial
+	}
+	return target == ErrHandshake
+}

@@ -3,6 +3,7 @@
 // and no byte of it is left unread.
 //
 //	Config     how a server is reached, one attempt at it          connect
+//	           TLS on top, and who does not take part in it         tls
 //	steps      what is said for which purpose, as one write        steps
 //	handshake  sends the steps and judges the answers              handshake
 //	hello      what a server is, and whether it is too old         hello

@@ -39,7 +39,7 @@ func Lasting(err error) bool {
 // distrusted reports whether one of the two sides does not accept the other's
 // certificate, or its ways with TLS altogether.
 func distrusted(err error) bool {
-	if errors.As(err, new(*tls.CertificateVerificationError)) {
+	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.Is(err, ErrTLSMismatch) {
 		return true
 	}
 	var op *net.OpError

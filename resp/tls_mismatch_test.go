@@ -1,0 +1,194 @@
+package resp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	stdnet "net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/pace"
+)
+
+// quietInTLS is a server without TLS, in front of upstream: like Redis, it says nothing to the
+// hello of a TLS client, because it waits for the end of the line.
+func quietInTLS(t *testing.T, upstream string) (addr string) {
+	t.Helper()
+	l, err := stdnet.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			front, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer front.Close()
+				first := make([]byte, 1)
+				if _, err := io.ReadFull(front, first); err != nil {
+					return
+				}
+				if first[0] != '*' {
+					_, _ = io.Copy(io.Discard, front)
+					return
+				}
+				back, err := stdnet.Dial("tcp", upstream)
+				if err != nil {
+					return
+				}
+				defer back.Close()
+				_, _ = back.Write(first)
+				wg.Go(func() { _, _ = io.Copy(back, front); back.Close() })
+				_, _ = io.Copy(front, back)
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
+// mismatch opens a client that cannot connect because of TLS, and returns why. Only what is
+// found out ends the waiting: a dial may take a minute.
+func mismatch(t *testing.T, cfg Config) string {
+	t.Helper()
+	cfg.DialTimeout = time.Minute
+	begun := pace.Now()
+	err := open(t, cfg).WaitFirst(testContext(t))
+	if !errors.Is(err, ErrTLSMismatch) || !strings.Contains(err.Error(), "TLS") || strings.Contains(err.Error(), "is not ready") {
+		t.Errorf("%v: %v", cfg.Topology, err)
+		return ""
+	}
+	if d := begun.Elapsed(); d > 10*time.Second {
+		t.Errorf("%v: it took %v", cfg.Topology, d)
+	}
+	return err.Error()
+}
+
+func TestConnect_TLSOnOneSideOnly_SaysSoInEveryTopology(t *testing.T) {
+	t.Parallel()
+	for _, topology := range []Topology{Standalone, Cluster, Sentinel, Replicas} {
+		t.Run(topology.String(), func(t *testing.T) {
+			t.Parallel()
+			speaksTLS, roots := tlsFront(t, fakenode.New(t).Addr())
+			plain := quietInTLS(t, fakenode.New(t).Addr())
+			at := func(addr string, with *tls.Config) Config {
+				cfg := Config{Topology: topology, Addr: addr, Addrs: []string{addr}, TLS: with}
+				if topology == Sentinel {
+					cfg.Master = "m"
+				}
+				return cfg
+			}
+			if text := mismatch(t, at(speaksTLS, nil)); !strings.Contains(text, " speaks TLS on this port") {
+				t.Error(text)
+			}
+			if text := mismatch(t, at(plain, &tls.Config{RootCAs: roots})); !strings.Contains(text, " does not speak TLS on this port") {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+// The error names the side, since the sentinels may be right and their servers not.
+func TestSentinels_TLSOfOneSide_IsConfiguredAndNamed(t *testing.T) {
+	t.Parallel()
+	server := fakenode.New(t)
+	server.On(roles, roleOfPrimaryOf())
+	serverTLS, roots := tlsFront(t, server.Addr())
+	serverPlain := quietInTLS(t, server.Addr())
+	with := &tls.Config{RootCAs: roots}
+	sentinelOf := func(primary string) *fakenode.Node {
+		s := fakenode.New(t)
+		naming(s, primary, 1, s)
+		return s
+	}
+	ofTLS, ofPlain := sentinelOf(serverTLS), sentinelOf(serverPlain)
+	ofPlainTLS, sentinelRoots := tlsFront(t, ofPlain.Addr())
+	cfg := func(sentinel string, servers, sentinels *tls.Config) Config {
+		return Config{Topology: Sentinel, Master: "m", Addrs: []string{sentinel}, TLS: servers, SentinelTLS: sentinels}
+	}
+	ready(t, cfg(ofTLS.Addr(), with, NoTLS))
+	ready(t, cfg(ofPlainTLS, nil, &tls.Config{RootCAs: sentinelRoots}))
+
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{cfg(ofTLS.Addr(), nil, nil), "handshake with " + serverTLS + ": the server speaks TLS on this port: connect with rediss+sentinel://"},
+		{cfg(quietInTLS(t, ofTLS.Addr()), with, nil), ": this sentinel does not speak TLS on this port: set sentinel_tls=off"},
+		{cfg(ofPlainTLS, nil, nil), "handshake with sentinel " + ofPlainTLS + ": this sentinel speaks TLS on this port: set sentinel_tls=on"},
+		{cfg(ofPlainTLS, with, &tls.Config{RootCAs: sentinelRoots}), "TLS handshake with " + serverPlain + ": the server does not speak TLS on this port"},
+	} {
+		if text := mismatch(t, c.cfg); !strings.Contains(text, c.want) {
+			t.Errorf("%s\nlacks %s", text, c.want)
+		}
+	}
+}
+
+// A server that only closes the connection may be a proxy whose server is not up yet.
+func TestConnect_ClosedBeforeTheAnswer_IsNoMismatch(t *testing.T) {
+	t.Parallel()
+	n := fakenode.New(t)
+	n.On(fakenode.Is("CLIENT"), fakenode.Close())
+	c := open(t, Config{Addr: n.Addr()})
+	eventually(t, "an attempt fails", func() bool { return c.LastError(RoleLane, 0) != nil })
+	if err := c.LastError(RoleLane, 0); errors.Is(err, ErrTLSMismatch) || !errors.Is(err, ErrHandshake) || errors.Is(err, ErrDial) || !strings.Contains(err.Error(), "whether it expects TLS") {
+		t.Error(err)
+	}
+}
+
+// Sentinels' passwords rotate as those of servers do.
+func TestSentinelCredentials_AreAskedForAtEachHandshake(t *testing.T) {
+	t.Parallel()
+	server, sentinel := fakenode.New(t), fakenode.New(t)
+	server.On(roles, roleOfPrimaryOf())
+	naming(sentinel, server.Addr(), 1, sentinel)
+	c := ready(t, Config{Topology: Sentinel, Master: "m", Addrs: []string{sentinel.Addr()}, Password: "of-servers",
+		SentinelCredentials: func(context.Context) (string, string, error) { return "guard", "of-sentinels", nil }})
+	sentinel.WaitFor(1, fakenode.Is("AUTH", "guard", "of-sentinels"))
+	serves(t, c, 0, server.Addr())
+	if len(sentinel.Commands(fakenode.Is("AUTH", "of-servers"))) > 0 || len(server.Commands(fakenode.Is("AUTH", "guard"))) > 0 {
+		t.Error("the credentials of one side were shown to the other")
+	}
+}
+
+// A certificate that is replaced is taken at the next handshake; what cannot be read connects
+// to nobody.
+func TestRefreshTLS_IsAskedAtEachHandshake(t *testing.T) {
+	t.Parallel()
+	addr, roots := tlsFront(t, fakenode.New(t).Addr())
+	var mu sync.Mutex
+	trusted, broken := false, error(nil)
+	cfg := Config{Addr: addr, TLS: new(tls.Config), RefreshTLS: func(c *tls.Config) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if trusted {
+			c.RootCAs = roots
+		}
+		return broken
+	}}
+	c := open(t, cfg)
+	if err := c.WaitReady(testContext(t)); !errors.As(err, new(*tls.CertificateVerificationError)) {
+		t.Fatalf("WaitReady: %v", err)
+	}
+	mu.Lock()
+	trusted = true
+	mu.Unlock()
+	eventually(t, "it is up", func() bool { return c.Up(RoleLane, 0) })
+	if cfg.TLS.RootCAs != nil {
+		t.Error("the caller's configuration was changed")
+	}
+
+	mu.Lock()
+	broken = errors.New("no such file")
+	mu.Unlock()
+	c = open(t, cfg)
+	eventually(t, "it fails", func() bool { return errors.Is(c.LastError(RoleLane, 0), broken) })
+}
