@@ -22,6 +22,7 @@ func TestGreetingHasEveryFieldOfTheConfiguration(t *testing.T) {
 		Topology: Sentinel, Addr: "a:1", TLS: new(tls.Config), Username: "u", Password: "p", DB: 3, Scripts: []string{"return 1"},
 		Credentials: func(context.Context) (string, string, error) { return "", "", nil },
 		Dialer:      new(net.Dialer).DialContext,
+		RefreshTLS:  func(*tls.Config) error { return nil }, sentinel: true,
 	}.withDefaults()
 	greeting := reflect.ValueOf(*cfg.greeting())
 	for i := range greeting.NumField() {

@@ -73,7 +73,7 @@ func (c *Config) notTLS(ctx context.Context, err error) bool {
 	case errors.Is(err, ErrTLSMismatch):
 		return true
 	case errors.As(err, &header):
-		return !isTLSRecord(header.RecordHeader[:])
+		return header.RecordHeader[0] < 20 || header.RecordHeader[0] > 23 // what it said is no record at all
 	}
 	return closedUnheard(err) && ctx.Err() == nil && c.answersInPlain(ctx)
 }
@@ -104,7 +104,7 @@ func (c *Config) answersInPlain(ctx context.Context) bool {
 // after the hello, so nothing has to be verified.
 func (c *Config) answersInTLS(ctx context.Context) bool {
 	host, _, _ := net.SplitHostPort(c.Addr)
-	return isTLSRecord(c.probe(ctx, func(conn net.Conn) {
+	return isTLSServer(c.probe(ctx, func(conn net.Conn) {
 		_ = tls.Client(helloOnly{conn}, &tls.Config{ServerName: cmp.Or(host, "localhost")}).Handshake()
 	}))
 }
@@ -114,8 +114,14 @@ type helloOnly struct{ net.Conn }
 
 func (helloOnly) Read([]byte) (int, error) { return 0, io.EOF }
 
-// isTLSRecord reports whether b begins as a handshake message or an alert of TLS does.
-func isTLSRecord(b []byte) bool { return len(b) >= 2 && (b[0] == 22 || b[0] == 21) && b[1] == 3 }
+// isTLSServer reports whether a server that has TLS says b at first: an alert, or the record of a
+// ServerHello. An echo of the hello is none.
+func isTLSServer(b []byte) bool {
+	return len(b) == probed && b[1] == 3 && (b[0] == 21 || b[0] == 22 && b[5] == 2)
+}
+
+// probed is how many bytes of an answer a probe looks at.
+const probed = 6
 
 // probe makes a connection of its own, says something and returns the first bytes of the answer.
 func (c *Config) probe(ctx context.Context, say func(net.Conn)) []byte {
@@ -128,7 +134,7 @@ func (c *Config) probe(ctx context.Context, say func(net.Conn)) []byte {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	say(conn)
-	first := make([]byte, 2)
+	first := make([]byte, probed)
 	n, _ := io.ReadFull(conn, first)
 	return first[:n]
 }
