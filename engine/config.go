@@ -18,6 +18,9 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
+// NoTLS is the Config.SentinelTLS of sentinels that do not speak TLS, while their servers do.
+var NoTLS = resp.NoTLS
+
 // Config describes an engine. Its zero value connects to 127.0.0.1:6379 with the
 // defaults named below. New checks all fields and reports every bad one. For CommandTimeout,
 // DialTimeout and CloseTimeout, more than 100 years means no timeout.
@@ -43,6 +46,9 @@ type Config struct {
 	// users of their own.
 	SentinelUsername string
 	SentinelPassword string
+	// SentinelCredentials, if set, replaces SentinelUsername and SentinelPassword, for
+	// passwords that rotate. It is called as Credentials is.
+	SentinelCredentials func(ctx context.Context) (username, password string, err error)
 	// AddrMap, if set, translates the addresses that servers and sentinels announce
 	// into addresses that can be dialled from here (NAT, containers). It must be a pure
 	// function. Addrs are dialled as they are.
@@ -61,12 +67,20 @@ type Config struct {
 	// It is called at every connect, on a connecting goroutine. ctx ends with DialTimeout,
 	// or with Close, which waits for it.
 	Credentials func(ctx context.Context) (username, password string, err error)
-	// DB is the database index. Channels do not belong to a database: the same name in
+	// DB is the database index. In a cluster the server must have more than one, as Valkey
+	// from 9.0 on can. Channels do not belong to a database: the same name in
 	// two databases causes needless wake-ups, nothing worse.
 	DB int
 	// TLS, if set, encrypts the connections. ServerName defaults to the host of the
 	// address.
 	TLS *tls.Config
+	// SentinelTLS, if set, is used with the sentinels instead of TLS; NoTLS: none.
+	SentinelTLS *tls.Config
+	// RefreshTLS, if set, is called before each TLS handshake, on a connecting goroutine. It
+	// may change its argument, a copy of TLS or of SentinelTLS with the server's name: for
+	// certificates and authorities that are replaced on disk. If it fails, so does the attempt
+	// to connect.
+	RefreshTLS func(*tls.Config) error
 	// Dialer, if set, opens the connections instead of a net.Dialer. It must return when
 	// ctx ends, since Close waits for it; the Close of its connections must not block, and
 	// must end their Read and Write.
@@ -154,6 +168,7 @@ type Config struct {
 	// until it succeeds. Meanwhile Lock waits, and TryLock fails with ErrUnavailable.
 	Lazy bool
 
+	ignored  []string      // settings of other clients in the URL
 	wheel    wheel.Config  // tests break what is below it
 	remember time.Duration // how long releases are, if anything may replace their server; for tests
 }
@@ -215,8 +230,10 @@ func (c Config) validate() error {
 	check((topology == resp.Sentinel) == (c.Master != ""), "Master (%q) must be set with Topology sentinel, and only then", c.Master)
 	check(topology == resp.Sentinel || c.SentinelUsername == "" && c.SentinelPassword == "", "SentinelUsername and SentinelPassword must be empty without Topology sentinel")
 	check(c.SentinelUsername == "" || c.SentinelPassword != "", "SentinelUsername (%q) must come with a SentinelPassword", c.SentinelUsername)
+	check(topology == resp.Sentinel || c.SentinelTLS == nil && c.SentinelCredentials == nil, "SentinelTLS and SentinelCredentials must be nil without Topology sentinel")
+	check(c.SentinelCredentials == nil || c.SentinelUsername == "" && c.SentinelPassword == "", "SentinelCredentials must not be combined with SentinelUsername and SentinelPassword")
+	check(c.RefreshTLS == nil || c.TLS != nil || c.SentinelTLS != nil && c.SentinelTLS != NoTLS, "RefreshTLS must come with TLS")
 	check(c.AddrMap == nil || !alone, "AddrMap must be nil for a standalone server, whose address is the one given")
-	check(topology != resp.Cluster || c.DB == 0, "DB (%d) must be 0: a cluster has one database", c.DB)
 	_, known = shardings[c.Sharding]
 	check(known, "Sharding (%q) must be auto, on, off or both", c.Sharding)
 	check(topology == resp.Cluster || c.Sharding == "auto", "Sharding (%q) must be left alone without Topology cluster", c.Sharding)
@@ -271,9 +288,9 @@ func (c Config) client() resp.Config {
 	}
 	return resp.Config{
 		Topology: topologies[c.Topology], Addrs: c.Addrs, Master: c.Master,
-		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword, SentinelCredentials: c.SentinelCredentials,
 		AddrMap: c.AddrMap, Sharding: shardings[c.Sharding],
-		Network: network, Addr: addr, TLS: c.TLS,
+		Network: network, Addr: addr, TLS: c.TLS, SentinelTLS: c.SentinelTLS, RefreshTLS: c.RefreshTLS,
 		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
 		DB: c.DB, ClientName: c.ClientName, Dialer: c.Dialer,
 		LookupInterval: c.LookupInterval, DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,

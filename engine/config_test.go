@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"slices"
 	"strings"
@@ -56,7 +57,10 @@ func TestConfigContradictions(t *testing.T) {
 		"SentinelUsername and":              {Topology: "cluster", SentinelPassword: "hunter2"},
 		"SentinelUsername (\"u\")":          {Topology: "sentinel", Master: "m", SentinelUsername: "u"},
 		"AddrMap must be nil":               {AddrMap: func(a string) string { return a }},
-		"a cluster has one database":        {Topology: "cluster", DB: 1},
+		"SentinelTLS and":                   {Topology: "cluster", SentinelTLS: NoTLS},
+		"SentinelCredentials must be":       {SentinelCredentials: secret},
+		"SentinelCredentials must not be":   {Topology: "sentinel", Master: "m", SentinelCredentials: secret, SentinelPassword: "hunter2"},
+		"RefreshTLS must come with TLS":     {RefreshTLS: func(*tls.Config) error { return nil }},
 		"Sharding (\"yes\") must be":        {Topology: "cluster", Sharding: "yes"},
 		"without Topology cluster":          {Sharding: "on"},
 		"know each other by it":             {Topology: "replicas", Addrs: []string{"/run/redis.sock"}},
@@ -122,6 +126,7 @@ func TestParseURL(t *testing.T) {
 		"redis+cluster://a,b:1,[::1],[::2]:3?sharding=off": {Topology: "cluster", Addrs: []string{"a:6379", "b:1", "[::1]:6379", "[::2]:3"}, Sharding: "off"},
 		"redis+sentinel://ada:p%2Cw@a,b:1/orders/2?sentinel_username=s&sentinel_password=t": {Topology: "sentinel", Addrs: []string{"a:26379", "b:1"},
 			Master: "orders", DB: 2, Username: "ada", Password: "p,w", SentinelUsername: "s", SentinelPassword: "t"},
+		"redis+cluster://a/1":    {Topology: "cluster", Addrs: []string{"a:6379"}, DB: 1},
 		"redis+replicas://a,b/1": {Topology: "replicas", Addrs: []string{"a:6379", "b:6379"}, DB: 1},
 	} {
 		got, err := ParseURL(url)
@@ -187,7 +192,6 @@ func TestParseURLRefusals(t *testing.T) {
 		"redis+cluster://":                   "no host",
 		"redis+cluster://ada:hunter2@":       "no host",
 		"redis+cluster://a,,b":               "empty host",
-		"redis+cluster://a/1":                "one database",
 		"redis+cluster://a:x":                "must be host:port",
 		"redis+sentinel://a":                 "what the sentinels call",
 		"redis+ring://a":                     "scheme",

@@ -93,6 +93,9 @@ func start(cfg Config, w world.World) *Engine {
 	timers := cfg.wheel
 	timers.Clock, timers.OnRebuild = w.Clock, e.wheelRebuilt
 	e.table.SetTimers(w.Timers(timers), e.hookRenewed)
+	if len(cfg.ignored) > 0 {
+		e.log(slog.LevelWarn, "pawl: the URL has settings of other clients, which mean nothing here: "+strings.Join(cfg.ignored, ", "))
+	}
 	client := cfg.client()
 	client.Clock = w.Clock
 	if cfg.Logger != nil {

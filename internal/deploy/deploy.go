@@ -36,8 +36,8 @@ func Config(c engine.Config) resp.Config {
 	out := resp.Config{
 		Network: "tcp", Addr: c.Addrs[0], Addrs: c.Addrs, Master: c.Master, AddrMap: c.AddrMap,
 		Username: c.Username, Password: c.Password, Credentials: c.Credentials,
-		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword,
-		DB: c.DB, TLS: c.TLS, Dialer: c.Dialer, DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword, SentinelCredentials: c.SentinelCredentials,
+		DB: c.DB, TLS: c.TLS, SentinelTLS: c.SentinelTLS, RefreshTLS: c.RefreshTLS, Dialer: c.Dialer, DialTimeout: c.DialTimeout, CommandTimeout: c.CommandTimeout,
 	}
 	if c.Addrs[0] != "" && c.Addrs[0][0] == '/' {
 		out.Network = "unix"
