@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,8 +38,8 @@ type Config struct {
 	// URL is the server, as engine.ParseURL takes it. Empty: a redis-server of our
 	// own is started.
 	URL string
-	// TLS, if set, is used instead of what the URL says.
-	TLS *tls.Config
+	// Parse, if set, is used instead of engine.ParseURL: it adds certificates and passwords.
+	Parse func(url string) (engine.Config, error)
 	// Embedded measures on the server inside this process, whose figures compare
 	// with nothing.
 	Embedded bool

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,7 +21,7 @@ import (
 // is. It belongs to one goroutine.
 type Server struct {
 	url        string
-	tls        *tls.Config // nil: what the URL says
+	parse      func(url string) (engine.Config, error)
 	name       string      // with its version
 	comparable bool
 	// prefix begins every lock's name of this run, so that runs on one server, and
@@ -54,7 +53,10 @@ func OpenServer(ctx context.Context, url string, inProcess bool) (*Server, error
 }
 
 func connectServer(ctx context.Context, cfg Config) (*Server, error) {
-	s := &Server{url: cfg.URL, tls: cfg.TLS, comparable: !cfg.Embedded, stop: func() {}, cleanWithin: 5 * time.Second}
+	s := &Server{url: cfg.URL, parse: cfg.Parse, comparable: !cfg.Embedded, stop: func() {}, cleanWithin: 5 * time.Second}
+	if s.parse == nil {
+		s.parse = engine.ParseURL
+	}
 	s.prefix = "pawl-bench:" + strconv.FormatUint(rand.Uint64(), 36) + ":"
 	switch {
 	case cfg.Embedded:
@@ -116,12 +118,9 @@ func (s *Server) connect(ctx context.Context) error {
 	return nil
 }
 
-// config is what the URL says, and how to use TLS.
+// config is what the URL says.
 func (s *Server) config() (engine.Config, error) {
-	cfg, err := engine.ParseURL(s.url)
-	if err == nil && s.tls != nil {
-		cfg.TLS = s.tls
-	}
+	cfg, err := s.parse(s.url)
 	if s.started {
 		cfg.DialTimeout = startedTimeout
 	}

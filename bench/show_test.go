@@ -1,10 +1,10 @@
 package bench
 
 import (
-	"crypto/tls"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/redacttest"
 )
 
@@ -13,7 +13,7 @@ func TestNothingThatIsPrintedTellsThePasswordOfAURL(t *testing.T) {
 	const secret, guard = "hunter2hunter2", "guard3guard3"
 	url := "redis+sentinel://ada:" + secret + "@h:1,i/m?sentinel_password=" + guard
 	for _, v := range []any{
-		Config{Scenario: Held, URL: url, TLS: new(tls.Config), Lease: time.Second, Progress: func(Progress) {}},
+		Config{Scenario: Held, URL: url, Parse: engine.ParseURL, Lease: time.Second, Progress: func(Progress) {}},
 		DefaultConfig(Hot), &Server{url: url}, (*Server)(nil),
 	} {
 		redacttest.Check(t, v, secret, guard)

@@ -78,3 +78,11 @@ func RefusalOf(e *ServerError) Refusal { return exchange.RefusalOf(e) }
 // Value is a server's answer: its Kind says whether to look at Int, at Bytes, or, with Len
 // and Each, at the elements. Package wire has the kinds, and the encoding of commands.
 type Value = wire.Value
+
+// Lasting reports whether an error that keeps a Client from connecting stays until somebody
+// changes the configuration of the client or of the server.
+func Lasting(err error) bool { return greet.Lasting(err) }
+
+// Unclear reports whether a server refuses a password because it has none. That is a mistake, or
+// the server is still being set up.
+func Unclear(err error) bool { return greet.Unclear(err) }

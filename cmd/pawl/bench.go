@@ -62,7 +62,7 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 	flags.StringVar(&cfg.Finish, "finish", cfg.Finish, "how the futures of waiters end: serve, cancel or abandon")
 	flags.StringVar(&cfg.Profile, "profile", "", "write profiles and a trace of the run into `DIR`")
 	format := flags.String("format", "text", "text or json")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg.Scenario = args[0]
 		if *format != "text" && *format != "json" {
 			return exit.Usagef(cmd, "--format %q must be text or json", *format)
@@ -71,18 +71,19 @@ that none is left. The exit code is 1 if something was left over, lost, stuck or
 			cfg.Names = cfg.Count
 		}
 		if server.Given() {
-			if cfg.URL, cfg.TLS, err = server.Address(); err != nil {
+			if _, err := server.Config(); err != nil {
 				return err
 			}
-		} else if server.TLS.Given() {
-			return exit.Usagef(cmd, "the server that bench starts has no TLS: name another one with --addr")
+			cfg.URL, cfg.Parse = server.URL(), server.Parse
+		} else if server.Access.Given() {
+			return exit.Usagef(cmd, "the server that bench starts has no TLS and no password: name another one with --addr")
 		}
-		return runBench(cmd, cfg, *format)
+		return runBench(cmd, server, cfg, *format)
 	}
 	return cmd
 }
 
-func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
+func runBench(cmd *cobra.Command, server *target.Flag, cfg bench.Config, format string) error {
 	ctx, stop := exit.UntilSignal(cmd.Context())
 	defer stop()
 	bar := newBenchBar(cmd.ErrOrStderr())
@@ -90,7 +91,7 @@ func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
 	result, err := bench.Run(ctx, cfg)
 	bar.clear()
 	if err != nil {
-		return benchError(ctx, cmd, err)
+		return benchError(ctx, cmd, server, err)
 	}
 	print := result.WriteText
 	if format == "json" {
@@ -100,7 +101,7 @@ func runBench(cmd *cobra.Command, cfg bench.Config, format string) error {
 }
 
 // benchError says what to do about a run that could not be made.
-func benchError(ctx context.Context, cmd *cobra.Command, err error) error {
+func benchError(ctx context.Context, cmd *cobra.Command, server *target.Flag, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx) // the signal
@@ -109,7 +110,7 @@ func benchError(ctx context.Context, cmd *cobra.Command, err error) error {
 	case errors.Is(err, redistest.ErrNotInstalled):
 		return fmt.Errorf("%w; or name a server with --addr, or try --embedded, whose figures cannot be compared with others", err)
 	case errors.Is(err, engine.ErrUnavailable):
-		return fmt.Errorf("%w; %s", err, target.WayOut(err))
+		return fmt.Errorf("%w; %s", err, server.WayOut(err))
 	}
 	return err
 }

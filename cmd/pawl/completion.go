@@ -21,6 +21,10 @@ var choices = map[string][]string{
 // addCompletion says what a shell completes beyond the names of commands and flags.
 func addCompletion(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
+		choices := choices
+		if cmd.Name() == "status" {
+			choices = map[string][]string{"format": {"text", "json", "jsonl"}}
+		}
 		for flag, values := range choices {
 			if cmd.Flags().Lookup(flag) != nil {
 				// It fails only for a flag that is not there, or comes twice.

@@ -39,7 +39,7 @@ func TestCompletion(t *testing.T) {
 		"bench hot ":              {noFiles},
 		"bench --format ":         {"text", "json", noFiles},
 		"bench waiters --finish ": {"serve", "cancel", "abandon", noFiles},
-		"status --format ":        {"text", "json", noFiles},
+		"status --format ":        {"text", "json", "jsonl", noFiles},
 		"status ":                 {noFiles},
 		"exec --on-lost ":         {"term", "ignore", noFiles},
 		"exec --kind ":            {"mutex", "fair", "fenced", "read", "write", "semaphore", noFiles},

@@ -57,11 +57,12 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 		}
 		switch {
 		case server.Given():
-			if cfg.URL, cfg.TLS, err = server.Address(); err != nil {
+			if _, err := server.Config(); err != nil {
 				return err
 			}
-		case server.TLS.Given():
-			return exit.Usagef(cmd, "the embedded server has no TLS: name another one with --addr")
+			cfg.URL, cfg.Parse = server.URL(), server.Parse
+		case server.Access.Given():
+			return exit.Usagef(cmd, "the embedded server has no TLS and no password: name another one with --addr")
 		}
 		ctx, stop := exit.UntilSignal(cmd.Context())
 		defer stop()
@@ -69,7 +70,7 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 		// demo cleans up. Not heeded: a connection that ended while it was written raises it too.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		cfg.Worker = func(ctx context.Context, w demo.WorkerConfig) *exec.Cmd {
-			return workerCommand(ctx, w, server.TLS, *profile)
+			return workerCommand(ctx, w, server, *profile)
 		}
 		err = profiled(*profile, func() error { return demo.Run(ctx, cfg) })
 		var worker *exec.ExitError // it has said why
@@ -77,7 +78,7 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 		case errors.Is(err, demo.ErrOutput) && errors.Is(err, syscall.EPIPE):
 			return &exit.SignalError{Signal: syscall.SIGPIPE}
 		case errors.Is(err, engine.ErrUnavailable):
-			return fmt.Errorf("%w; %s", err, target.WayOut(err))
+			return fmt.Errorf("%w; %s", err, server.WayOut(err))
 		case errors.As(err, &worker) && slices.Contains([]int{exit.Usage, exit.Server}, worker.ExitCode()):
 			return &exit.Error{Code: worker.ExitCode(), Err: err}
 		}
@@ -87,13 +88,13 @@ that begin with pawl-demo: and removes them afterwards. After a minute it is giv
 }
 
 // workerCommand runs this program again, as a worker.
-func workerCommand(ctx context.Context, w demo.WorkerConfig, tls *target.TLSFlags, profile string) *exec.Cmd {
+func workerCommand(ctx context.Context, w demo.WorkerConfig, server *target.Flag, profile string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0]
 	}
 	args := []string{"demo-worker", "--counter", w.Key, "--increments", strconv.Itoa(w.Increments), "--lease", w.Lease.String()}
-	args = append(args, tls.Args()...)
+	args = append(args, server.Access.Args()...)
 	if w.Unlocked {
 		args = append(args, "--without-lock")
 	}
@@ -105,14 +106,17 @@ func workerCommand(ctx context.Context, w demo.WorkerConfig, tls *target.TLSFlag
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(os.Environ(), target.URLEnv+"="+w.URL)
+	if !server.Given() { // the embedded server has none
+		cmd.Env = append(cmd.Env, target.PasswordEnv+"=")
+	}
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
 func newDemoWorkerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo-worker", Hidden: true, Args: noArgs}
-	w := demo.WorkerConfig{URL: os.Getenv(target.URLEnv)}
-	tls := target.AddTLSFlags(cmd)
+	var w demo.WorkerConfig
+	server := target.AddFlag(cmd)
 	cmd.Flags().StringVar(&w.Key, "counter", "", "")
 	cmd.Flags().IntVar(&w.Increments, "increments", 0, "")
 	cmd.Flags().DurationVar(&w.Lease, "lease", 0, "")
@@ -121,16 +125,7 @@ func newDemoWorkerCommand() *cobra.Command {
 	profile := cmd.Flags().String("profile", "", "")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		signal.Ignore(exit.EndSignals...) // Ctrl-C reaches the whole group; the parent ends its workers
-		if tls.Given() {
-			cfg, err := engine.ParseURL(w.URL)
-			if err == nil {
-				err = tls.Apply(&cfg)
-			}
-			if err != nil {
-				return err
-			}
-			w.TLS = cfg.TLS
-		}
+		w.URL, w.Parse = server.URL(), server.Parse
 		return profiled(*profile, func() error { return demo.Work(cmd.Context(), w, os.Stdin, os.Stdout) })
 	}
 	return cmd

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/internal/demo"
@@ -232,7 +234,7 @@ func TestWorkersGetTheURLInTheirEnvironment(t *testing.T) {
 	t.Parallel()
 	cmd := workerCommand(context.Background(), demo.WorkerConfig{
 		Number: 1, URL: "redis://:s3cret@host", Key: "k", Increments: 3, Lease: time.Second, Unlocked: true,
-	}, new(target.TLSFlags), "dir")
+	}, target.AddFlag(new(cobra.Command)), "dir")
 	if args := strings.Join(cmd.Args, " "); strings.Contains(args, "s3cret") {
 		t.Errorf("arguments %q", args)
 	}

@@ -22,7 +22,7 @@ import (
 // execFlags are the flags of exec.
 type execFlags struct {
 	server                        *target.Flag
-	quorum                        []string
+	quorum, and                   []string
 	kind                          string
 	permits                       int
 	wait, lease, maxHold, minHold time.Duration
@@ -33,15 +33,16 @@ type execFlags struct {
 
 func newExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "exec NAME... [flags] -- COMMAND [ARG...]",
+		Use:   "exec NAME [flags] -- COMMAND [ARG...]",
 		Short: "Run a command while a lock is held",
 		Long: `exec waits for the lock NAME, runs the command, and releases the lock when the
 command has ended. Meanwhile the lock is renewed: it lasts as long as the command
 runs. If this machine dies, the lock ends with its lease (30s, or ?lease= in the URL).
 
-A server that refuses connections is not waited for (exit code 69), and one that is silent,
-loading or being replaced for about 5s (?dial_timeout= in the URL). Once pawl waits for the
-lock, an outage does not end the waiting. Giving up takes up to a second, and with ?replicas=
+With --wait a server that is not up yet is waited for, too, and so is whatever else may pass.
+Without it, a server that refuses connections is not waited for (exit code 69), and one that
+is silent, loading or being replaced for about 5s (?dial_timeout= in the URL). Once pawl waits
+for the lock, an outage does not end the waiting. Giving up takes up to a second, and with ?replicas=
 in the URL up to ?ack_timeout= more: what the server grants meanwhile is given back.
 
 With --quorum for each of several independent servers, the lock is held on a majority of
@@ -49,8 +50,8 @@ them, and survives the loss of the others (engine.RedLock says what that
 promises). $PAWL_PASSWORD is for all of them. At the start a majority must answer. Of
 several that try at the same moment perhaps nobody gets a majority: use --wait 1s, not 0.
 
-Several names are taken as one, all of them or none. While one is held by somebody else
-none of the others is kept. So two commands that want the same locks never block each
+Further locks are named with --and. They are taken as one, all of them or none: while one is
+held by somebody else none of the others is kept. So two commands that want the same locks never block each
 other for good, no matter in which order they name them. In a cluster the names may be
 on any nodes.
 
@@ -94,7 +95,7 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
   pawl exec deploy --wait 1m --max-hold 1h -- ./deploy.sh production
 
   # two locks, or none
-  pawl exec stock-7 stock-9 --wait 10s -- ./transfer.sh 7 9
+  pawl exec stock-7 --and stock-9 --wait 10s -- ./transfer.sh 7 9
 
   # three at a time, on all machines together
   pawl exec encoders --kind semaphore --permits 3 -- ./encode.sh film.mov
@@ -110,6 +111,7 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 	}
 	f := &execFlags{server: target.AddFlag(cmd)}
 	flags := cmd.Flags()
+	flags.StringArrayVar(&f.and, "and", nil, "another `NAME` to hold at the same time: all locks are taken, or none")
 	flags.StringArrayVar(&f.quorum, "quorum", nil, "`URL` of one of several independent servers, given once for each: a majority of them must grant the lock")
 	flags.StringVar(&f.kind, "kind", string(execlock.Mutex), "what NAME is: "+oneOf(execlock.Kinds()))
 	flags.IntVar(&f.permits, "permits", 0, "how many permits the semaphore has, if nobody has said so before: a `number`")
@@ -120,25 +122,36 @@ SIGINT or SIGQUIT ended the command, pawl ends by the same signal.`,
 	flags.StringVar(&f.onLost, "on-lost", "term", "when the lock is lost: term ends the command, ignore lets it go on")
 	flags.DurationVar(&f.grace, "grace", 10*time.Second, "`time` from SIGTERM to SIGKILL when the lock is lost")
 	flags.IntVar(&f.conflictCode, "conflict-exit-code", exit.NotAcquired, "exit `code` if somebody else holds the lock; with 0 that is not printed")
-	cmd.Args = commandAfterNames
+	cmd.Args = f.commandAfterName
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, whereTheCommandIs(cmd, err)) })
 	cmd.RunE = f.run
 	return cmd
 }
 
-// commandAfterNames is the Args of exec: names, two dashes, a command.
-func commandAfterNames(cmd *cobra.Command, args []string) error {
-	switch dash := cmd.ArgsLenAtDash(); {
-	case len(args) == 0 || dash == 0 || slices.Contains(args[:max(dash, 1)], ""):
+// commandAfterName is the Args of exec: a name, two dashes, a command.
+func (f *execFlags) commandAfterName(cmd *cobra.Command, args []string) error {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case len(args) == 0 || dash == 0 || args[0] == "" || slices.Contains(f.and, ""):
 		return exit.Usagef(cmd, "the name of the lock is missing")
 	case dash < 0 && len(args) == 1, dash == len(args):
-		return exit.Usagef(cmd, "the command is missing: write it after two dashes, as in pawl exec %s -- command", args[0])
-	case len(strings.Join(args[:max(dash, 0)], "\n")) > execlock.MaxNames:
-		return exit.Usagef(cmd, "the names have more than the %d bytes that $%s can have", execlock.MaxNames, execlock.NameEnv)
+		return exit.Usagef(cmd, "the command is missing: write it after two dashes, as in pawl exec %s -- command", shellWords(args[:1]))
 	case dash < 0:
-		return exit.Usagef(cmd, "unexpected argument %q: write the command after the name and two dashes, as in pawl exec %s -- command", args[1], args[0])
+		return exit.Usagef(cmd, "unexpected argument %q: write the command after the name and two dashes, as in pawl exec %s", args[1], dashed(args))
+	case dash > 1:
+		return exit.Usagef(cmd, "unexpected argument %q before the two dashes: if the command begins there, write pawl exec %s; further locks are named with --and, as in pawl exec %s -- %s",
+			args[1], dashed(slices.Insert(slices.Clone(args), dash, "--")), shellWords(slices.Concat(args[:1], interspersed("--and", args[1:dash]))), shellWords(args[dash:]))
+	case len(strings.Join(f.names(args), "\n")) > execlock.MaxNames:
+		return exit.Usagef(cmd, "the names have more than the %d bytes that $%s can have", execlock.MaxNames, execlock.NameEnv)
 	}
 	return nil
 }
+
+// names are those of all locks.
+func (f *execFlags) names(args []string) []string { return append(args[:1:1], f.and...) }
+
+// several reports whether there is more than one.
+func (f *execFlags) several() bool { return len(f.and) > 0 }
 
 func (f *execFlags) check(cmd *cobra.Command) error {
 	switch {
@@ -146,11 +159,11 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 		return exit.Usagef(cmd, "one --quorum is no majority: give it once for each of at least three servers, or use --addr")
 	case len(f.quorum) > 0 && f.server.Given():
 		return exit.Usagef(cmd, "--addr and --quorum cannot be combined")
-	case len(f.quorum) > 0 && cmd.ArgsLenAtDash() > 1:
+	case len(f.quorum) > 0 && f.several():
 		return exit.Usagef(cmd, "--quorum goes with one name")
 	case len(f.quorum) > 0 && cmd.Flags().Changed("min-hold"):
 		return exit.Usagef(cmd, "--min-hold and --quorum cannot be combined: a try that has no majority is given back")
-	case cmd.Flags().Changed("min-hold") && cmd.ArgsLenAtDash() > 1:
+	case cmd.Flags().Changed("min-hold") && f.several():
 		return exit.Usagef(cmd, "--min-hold goes with one name: of several locks each is given back while another is held")
 	case !execlock.Kind(f.kind).Known():
 		return exit.Usagef(cmd, "--kind %q must be %s", f.kind, oneOf(execlock.Kinds()))
@@ -178,7 +191,7 @@ func (f *execFlags) check(cmd *cobra.Command) error {
 func (f *execFlags) config(cmd *cobra.Command, args []string) execlock.Config {
 	dash := cmd.ArgsLenAtDash()
 	cfg := execlock.Config{
-		Names: args[:dash], Kind: execlock.Kind(f.kind), Permits: f.permits, Wait: -1, KeepRunning: f.onLost == "ignore", Grace: f.grace, Command: args[dash:],
+		Names: f.names(args), Kind: execlock.Kind(f.kind), Permits: f.permits, Wait: -1, KeepRunning: f.onLost == "ignore", Grace: f.grace, Command: args[dash:],
 		SayWhoHolds: isTerminal(cmd.ErrOrStderr()),
 	}
 	for name, option := range map[string]engine.Option{
@@ -201,6 +214,9 @@ func (f *execFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	cfg := f.config(cmd, args)
 	if _, err := exec.LookPath(cfg.Command[0]); err != nil {
+		if len(cfg.Command) == 1 && strings.ContainsAny(cfg.Command[0], " \t\n|&;<>") {
+			err = fmt.Errorf("%w; for a shell command write -- sh -c 'COMMAND'", err)
+		}
 		return &exit.Error{Code: startCode(err), Err: fmt.Errorf("cannot run the command: %w", err)}
 	}
 	notices := execlock.NewNotices(cmd.ErrOrStderr())
@@ -229,20 +245,20 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 	if err != nil {
 		return nil, err
 	}
-	logger := newReports(cfg.Say)
+	logger := newReports(cfg.Say, cfg.SayWhoHolds)
 	for i, s := range servers {
 		servers[i].Logger = logger
 		if s.Replicas != 0 { // the default, or less with a short lease
 			cfg.ReplicasHave = max(cfg.ReplicasHave, cmp.Or(s.AckTimeout, time.Second))
 		}
 	}
-	var atMost time.Duration
+	patience := target.Patience{Say: cfg.Say}
 	if cmd.Flags().Changed("wait") && f.wait > 0 {
-		atMost = max(f.wait, time.Second)
+		patience.AtMost, patience.Wait = max(f.wait, time.Second), true
 	}
 	ctx, stop := exit.UntilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
-	engines, err := target.ConnectMost(ctx, servers, atMost, cfg.Say)
+	engines, err := f.server.ConnectMost(ctx, servers, patience)
 	cfg.Signals = execlock.Catch() // before the others are let go
 	stop()
 	if signalled := context.Cause(ctx); errors.As(signalled, new(*exit.SignalError)) {

@@ -13,7 +13,7 @@ import (
 // checkKind refuses what does not go with the kind of lock.
 func (f *execFlags) checkKind(cmd *cobra.Command) error {
 	kind := execlock.Kind(f.kind)
-	several, minHold := cmd.ArgsLenAtDash() > 1, cmd.Flags().Changed("min-hold")
+	several, minHold := f.several(), cmd.Flags().Changed("min-hold")
 	switch {
 	case cmd.Flags().Changed("permits") && kind != execlock.Semaphore:
 		return exit.Usagef(cmd, "--permits is for a semaphore: add --kind semaphore, or leave it out")

@@ -263,7 +263,7 @@ func TestExecTakesSeveralLocksOfAKind(t *testing.T) {
 			t.Parallel()
 			s, env := server(t)
 			dir := t.TempDir()
-			v := start(t, env, "exec", "b", "a", "b", "--kind", string(kind), "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)
+			v := start(t, env, "exec", "b", "--and", "a", "--and", "b", "--kind", string(kind), "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)
 			started(t, dir+"/up")
 			other := kind
 			if kind == execlock.Read {

@@ -40,14 +40,14 @@ func TestExecTakesAllLocksOrNone(t *testing.T) {
 	s, env := server(t)
 	h := hold(t, s.URL(), "m")
 	for _, wait := range []string{"0s", "3s"} {
-		v := pawl(t, env, "exec", "a", "m", "z", "--wait", wait, "--", "echo", "ran")
+		v := pawl(t, env, "exec", "a", "--and", "m", "--and", "z", "--wait", wait, "--", "echo", "ran")
 		if v.expect(t, 75, `lock "m" not acquired`); v.stdout.Len() > 0 {
 			t.Error("the command ran")
 		}
 		free(t, s, "a")
 		free(t, s, "z")
 	}
-	v := start(t, env, "exec", "a", "m", "z", "--", "echo", "ran at last")
+	v := start(t, env, "exec", "a", "--and", "m", "--and", "z", "--", "echo", "ran at last")
 	eventually(t, "it waits for m", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
 	eventually(t, "it keeps no other", func() bool { return s.Do("EXISTS", "a", "z") == int64(0) })
 	if err := h.Unlock(t.Context()); err != nil {
@@ -63,7 +63,7 @@ func TestLossOfOneLockEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	dir := t.TempDir()
-	v := start(t, env, "exec", "a", "b", "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)
+	v := start(t, env, "exec", "a", "--and", "b", "--", "sh", "-c", `echo up >`+dir+`/up; exec sleep 100`)
 	started(t, dir+"/up")
 	pawl(t, env, "unlock", "--force", "b").expect(t, 0)
 	v.wait(t).expect(t, 76, `lock "b"`, "SIGTERM")
@@ -75,7 +75,7 @@ func TestExecOfSeveralLocksThatIsEndedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	hold(t, s.URL(), "m")
-	v := start(t, env, "exec", "a", "m", "--", "echo", "ran")
+	v := start(t, env, "exec", "a", "--and", "m", "--", "echo", "ran")
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestExecOfSeveralLocksThatIsEndedWhileItWaits(t *testing.T) {
 func TestMinHoldOfSeveralLocksIsRefused(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
-	pawl(t, env, "exec", "a", "b", "--min-hold", "5s", "--", "true").expect(t, exit.Usage, "--min-hold goes with one name")
+	pawl(t, env, "exec", "a", "--and", "b", "--min-hold", "5s", "--", "true").expect(t, exit.Usage, "--min-hold goes with one name")
 	pawl(t, env, "exec", "a", "", "--", "true").expect(t, exit.Usage, "name of the lock is missing")
 	free(t, s, "a")
 }

@@ -145,7 +145,7 @@ func TestQuorumThatMakesNoSenseIsWrongUsage(t *testing.T) {
 	for text, args := range map[string][]string{
 		"one --quorum is no majority":            {"exec", "a", "--quorum", "redis://127.0.0.1:1", "--", "true"},
 		"--addr and --quorum cannot be combined": {"exec", "a", "--addr", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
-		"--quorum goes with one name":            {"exec", "a", "b", "--quorum", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
+		"--quorum goes with one name":            {"exec", "a", "--and", "b", "--quorum", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
 		"--min-hold and --quorum":                {"exec", "a", "--min-hold", "1s", "--quorum", "redis://127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
 		"a password on the command line":         {"exec", "a", "--quorum", "redis://:s@127.0.0.1:1", "--quorum", "redis://127.0.0.1:2", "--", "true"},
 		"--quorum is empty":                      {"exec", "a", "--quorum", "", "--quorum", "redis://127.0.0.1:2", "--", "true"},

@@ -26,7 +26,8 @@ subscription connection) and reports how long one round trip takes.`,
 		if err != nil {
 			return err
 		}
-		eng, err := target.Connect(cmd.Context(), cfg, 0)
+		cfg.Logger = newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, true)
+		eng, err := server.Connect(cmd.Context(), cfg, target.Patience{})
 		if err != nil {
 			return err
 		}

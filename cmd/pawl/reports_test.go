@@ -22,7 +22,7 @@ func TestWhoMayNotPublishIsToldThatWaitersSleepOn(t *testing.T) {
 	s.Do("ZADD", "{permits}:timeout", "922337203685477", "fedcba9876543210", "922337203685477", "0123456789abcdef")
 	for _, args := range []string{
 		"unlock --force mutex", "unlock --force rw", "unlock --force fair", "unlock --force permits",
-		"exec a -- true", "exec a b --kind write -- true", "exec s --kind semaphore --permits 2 -- true",
+		"exec a -- true", "exec a --and b --kind write -- true", "exec s --kind semaphore --permits 2 -- true",
 	} {
 		v := pawl(t, env, strings.Fields(args)...)
 		v.expect(t, 0, "pawl: released, but this user may not publish")

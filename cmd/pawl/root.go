@@ -58,7 +58,7 @@ Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or ref
 		SilenceUsage:  true,
 	}
 	root.Flags().BoolVar(&version, "version", false, "show the version")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return exit.Usagef(cmd, "%v", err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err, "") })
 	root.AddCommand(
 		newBenchCommand(),
 		newDemoCommand(),

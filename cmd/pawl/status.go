@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -40,18 +41,21 @@ permits, count, or "" if there is nothing), locked (null for a count), mode, ttl
 if the key has no expiry, 0 if it is free) and holders, each with id and count. Some kinds
 have more: queue, token, available, taken, count, and a holder of a permit its ttl_ms.
 If this user may not see whether there is more, hidden says why; then the kind is not certain.
-With several names it is an array of such objects, in the order of the names.`,
+With several names it is an array of such objects, in the order of the names. With --format
+jsonl it is one object a line, for any number of names. A name or an id that is not UTF-8 is
+also there in base64, as name_base64 or id_base64.`,
 		Example: `  pawl status nightly-report
   pawl status nightly-report --format json | jq .locked
   if pawl status --quiet nightly-report; then echo "it is still being made"; fi`,
 		Args: someNames,
 	}
 	server := target.AddFlag(cmd)
-	format := cmd.Flags().String("format", "text", "text or json")
+	format := cmd.Flags().String("format", "text", "text, json or jsonl")
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print nothing; exit code 0: held, 1: free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *format != "text" && *format != "json" {
-			return exit.Usagef(cmd, "--format %q must be text or json", *format)
+		print, known := map[string]func(io.Writer, []*look.Seen) error{"text": printText, "json": printJSON, "jsonl": printJSONLines}[*format]
+		if !known {
+			return exit.Usagef(cmd, "--format %q must be text, json or jsonl", *format)
 		}
 		if *quiet && cmd.Flags().Changed("format") {
 			return exit.Usagef(cmd, "--quiet and --format cannot be combined")
@@ -62,14 +66,10 @@ With several names it is an array of such objects, in the order of the names.`,
 			return nil
 		case err != nil && (*quiet || *format == "json"):
 			return err
-		case err != nil:
-			return errors.Join(printText(cmd.OutOrStdout(), seen), err)
 		case *quiet:
 			return quietly(seen)
-		case *format == "json":
-			return printJSON(cmd.OutOrStdout(), seen)
 		}
-		return printText(cmd.OutOrStdout(), seen)
+		return errors.Join(print(cmd.OutOrStdout(), seen), err)
 	}
 	return cmd
 }
@@ -99,8 +99,8 @@ func withLooker(cmd *cobra.Command, server *target.Flag, f func(*engine.Engine, 
 	if err != nil {
 		return err
 	}
-	cfg.Logger = newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) })
-	eng, err := target.Connect(cmd.Context(), cfg, 0)
+	cfg.Logger = newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, isTerminal(cmd.ErrOrStderr()))
+	eng, err := server.Connect(cmd.Context(), cfg, target.Patience{})
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func quietly(seen []*look.Seen) error {
 		case s.Kind == look.Count && s.Hidden != nil:
 			return hiddenPermits(s)
 		case s.Kind == look.Count:
-			return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch: the server does not say whether anybody holds some of it", s.Name)}
+			return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch: the server does not say whether anybody holds some of it", execlock.Shown(s.Name))}
 		}
 	}
 	return &exit.Error{Code: exit.Failed}
@@ -128,5 +128,5 @@ func quietly(seen []*look.Seen) error {
 
 // hiddenPermits is the error of a count that may be that of permits.
 func hiddenPermits(s *look.Seen) error {
-	return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, and this user may not see whether permits are taken: %s; see the ACL rules in docs/operations.md", s.Name, execlock.Shown(s.Hidden.Error()))}
+	return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, and this user may not see whether permits are taken: %s; see the ACL rules in docs/operations.md", execlock.Shown(s.Name), execlock.Shown(s.Hidden.Error()))}
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/internal/execlock"
@@ -23,16 +25,17 @@ func printText(w io.Writer, seen []*look.Seen) error {
 // textOf is a line for the name, and one for everything that belongs to it.
 func textOf(s *look.Seen) string {
 	var text strings.Builder
+	name := execlock.Shown(s.Name)
 	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	switch {
 	case s.Kind == look.Count:
-		line("%s: a count of %d: permits of a semaphore that are to be had, or what a latch waits for", s.Name, s.Count)
+		line("%s: a count of %d: permits of a semaphore that are to be had, or what a latch waits for", name, s.Count)
 	case s.Kind == look.Permits:
-		line("%s: a semaphore, permits to be had: %d, taken: %d", s.Name, s.Available, len(s.Taken))
+		line("%s: a semaphore, permits to be had: %d, taken: %d", name, s.Available, len(s.Taken))
 	case s.Locked:
-		line("%s: locked (%s), %s", s.Name, modeText(s), leaseText(s.TTL))
+		line("%s: locked (%s), %s", name, modeText(s), leaseText(s.TTL))
 	default:
-		line("%s: free", s.Name)
+		line("%s: free", name)
 	}
 	for _, h := range s.Holders {
 		line("  holder %s, count %d", execlock.Shown(h.ID), h.Count)
@@ -84,6 +87,7 @@ func leaseText(ttl time.Duration) string {
 // seenJSON is what scripts get.
 type seenJSON struct {
 	Name      string       `json:"name"`
+	NameBytes []byte       `json:"name_base64,omitempty"` // of a name that is not UTF-8, of which Name has only a part
 	Kind      look.Kind    `json:"kind"`
 	Locked    *bool        `json:"locked"` // null: not known
 	Mode      string       `json:"mode"`
@@ -99,18 +103,19 @@ type seenJSON struct {
 
 type holderJSON struct {
 	ID    string `json:"id"`
+	Bytes []byte `json:"id_base64,omitempty"` // as Name
 	Count int    `json:"count"`
 	TTL   *int64 `json:"ttl_ms,omitempty"` // of a permit; the holders of a lock share one
 }
 
 func jsonOf(s *look.Seen) seenJSON {
 	held := s.Held()
-	j := seenJSON{Name: s.Name, Kind: s.Kind, Locked: &held, Mode: s.Mode, TTL: millis(s.TTL), Holders: []holderJSON{}}
+	j := seenJSON{Name: s.Name, NameBytes: notText(s.Name), Kind: s.Kind, Locked: &held, Mode: s.Mode, TTL: millis(s.TTL), Holders: []holderJSON{}}
 	for _, h := range s.Holders {
-		j.Holders = append(j.Holders, holderJSON{ID: h.ID, Count: h.Count})
+		j.Holders = append(j.Holders, holderJSON{ID: h.ID, Bytes: notText(h.ID), Count: h.Count})
 	}
 	for _, p := range s.Taken {
-		j.Holders = append(j.Holders, holderJSON{p.ID, 1, millis(p.TTL)})
+		j.Holders = append(j.Holders, holderJSON{ID: p.ID, Count: 1, TTL: millis(p.TTL)})
 	}
 	switch s.Kind {
 	case look.Count:
@@ -129,6 +134,14 @@ func jsonOf(s *look.Seen) seenJSON {
 		j.Hidden = s.Hidden.Error()
 	}
 	return j
+}
+
+// notText is what JSON cannot hold: a text that is not UTF-8. Others are nil.
+func notText(s string) []byte {
+	if utf8.ValidString(s) {
+		return nil
+	}
+	return []byte(s)
 }
 
 // millis is null for what has no lease.
@@ -152,4 +165,17 @@ func printJSON(w io.Writer, seen []*look.Seen) error {
 		list = append(list, jsonOf(s))
 	}
 	return enc.Encode(list)
+}
+
+// printJSONLines prints one object a line, for any number of names.
+func printJSONLines(w io.Writer, seen []*look.Seen) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	for _, s := range seen {
+		if err := enc.Encode(jsonOf(s)); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(text.Bytes())
+	return err
 }

@@ -59,12 +59,12 @@ The exit code is 1 if there was nothing to remove.`,
 			case err != nil:
 				return err
 			case removed > 0 && s.Kind == look.Permits:
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: permits given back: %d\n", name, removed)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: permits given back: %d\n", execlock.Shown(name), removed)
 				return nil
 			case removed > 0:
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", name)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", execlock.Shown(name))
 				if err := wakeQueue(cmd.Context(), eng, looker, s); err != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", name, execlock.Shown(exit.Text(err)))
+					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", execlock.Shown(name), execlock.Shown(exit.Text(err)))
 				}
 				return nil
 			}
@@ -78,11 +78,11 @@ The exit code is 1 if there was nothing to remove.`,
 func nothingRemoved(s *look.Seen, holder string) error {
 	switch {
 	case holder != "":
-		return fmt.Errorf("%s is not held by %s (any more): nothing was removed", s.Name, holder)
+		return fmt.Errorf("%s is not held by %s (any more): nothing was removed", execlock.Shown(s.Name), execlock.Shown(holder))
 	case s.Held():
-		return fmt.Errorf("%s has changed hands, or is free by now: nothing was removed", s.Name)
+		return fmt.Errorf("%s has changed hands, or is free by now: nothing was removed", execlock.Shown(s.Name))
 	}
-	return fmt.Errorf("%s is free: there was nothing to remove", s.Name)
+	return fmt.Errorf("%s is free: there was nothing to remove", execlock.Shown(s.Name))
 }
 
 // nobody is the id of no holder: an id has a number behind a colon.
@@ -105,7 +105,7 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 		if s.Hidden != nil {
 			return 0, hiddenPermits(s)
 		}
-		return 0, &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch, which nobody holds: there is nothing to take away; services give permits back with AddPermits, and open a latch with CountDown", s.Name)}
+		return 0, &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch, which nobody holds: there is nothing to take away; services give permits back with AddPermits, and open a latch with CountDown", execlock.Shown(s.Name))}
 	case look.Permits:
 		for _, p := range s.Taken {
 			if holder == "" || strings.EqualFold(holder, p.ID) {

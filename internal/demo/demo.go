@@ -7,7 +7,6 @@ package demo
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -22,8 +21,8 @@ import (
 type Config struct {
 	// URL is the server's, with its password; empty: an embedded server.
 	URL string
-	// TLS, if set, is used instead of what the URL says.
-	TLS *tls.Config
+	// Parse, if set, is used instead of engine.ParseURL: it adds certificates and passwords.
+	Parse func(url string) (engine.Config, error)
 	// Workers is the number of processes, at least 3: one is killed.
 	Workers int
 	// Increments is how often each worker adds 1.
@@ -81,12 +80,12 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		// It is there, however long a busy machine takes for the connections.
 		cfg.URL, where = server.URL()+"?dial_timeout=30s", "the embedded server"
 	}
-	server, err := engine.ParseURL(cfg.URL)
+	if cfg.Parse == nil {
+		cfg.Parse = engine.ParseURL
+	}
+	server, err := cfg.Parse(cfg.URL)
 	if err != nil {
 		return err
-	}
-	if cfg.TLS != nil {
-		server.TLS = cfg.TLS
 	}
 	c, err := openCounter(ctx, server, "pawl-demo:"+rand.Text())
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +18,8 @@ type WorkerConfig struct {
 	Number int
 	// URL is the server's. It may hold a password: pass it in the environment.
 	URL string
-	// TLS, if set, is used instead of what the URL says.
-	TLS *tls.Config
+	// Parse, if set, is used instead of engine.ParseURL: it adds certificates and passwords.
+	Parse func(url string) (engine.Config, error)
 	// Key is the counter's; the lock is named after it.
 	Key        string
 	Increments int
@@ -53,14 +52,14 @@ const (
 // Work is what a worker process does. It ends when its work is done, or when in
 // ends: then the parent is gone.
 func Work(ctx context.Context, w WorkerConfig, in io.Reader, out io.Writer) error {
-	cfg, err := engine.ParseURL(w.URL)
+	if w.Parse == nil {
+		w.Parse = engine.ParseURL
+	}
+	cfg, err := w.Parse(w.URL)
 	if err != nil {
 		return err
 	}
 	cfg.Lease = w.Lease
-	if w.TLS != nil {
-		cfg.TLS = w.TLS
-	}
 	patience := cmp.Or(cfg.DialTimeout, connectTimeout)
 	connecting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

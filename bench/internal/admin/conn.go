@@ -56,8 +56,13 @@ func (a *Conn) dial(ctx context.Context) error {
 	defer cancel()
 	var conn net.Conn
 	var err error
-	if cfg.TLS != nil {
-		conn, err = (&tls.Dialer{Config: cfg.TLS}).DialContext(ctx, network, addr)
+	if secure := cfg.TLS.Clone(); secure != nil {
+		if cfg.RefreshTLS != nil {
+			err = cfg.RefreshTLS(secure)
+		}
+		if err == nil {
+			conn, err = (&tls.Dialer{Config: secure}).DialContext(ctx, network, addr)
+		}
 	} else {
 		conn, err = new(net.Dialer).DialContext(ctx, network, addr)
 	}
@@ -66,7 +71,7 @@ func (a *Conn) dial(ctx context.Context) error {
 	}
 	a.conn, a.in, a.out, a.dec, a.stale = conn, nil, nil, wire.Decoder{}, false
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := a.greet(cfg); err != nil {
+	if err := a.greet(ctx, cfg); err != nil {
 		conn.Close()
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %s does not answer: %w", engine.ErrUnavailable, addr, context.Cause(ctx))
@@ -90,8 +95,13 @@ func (a *Conn) Ask(words ...string) (resp.Value, error) {
 	return a.Do(words...)
 }
 
-func (a *Conn) greet(cfg engine.Config) error {
+func (a *Conn) greet(ctx context.Context, cfg engine.Config) (err error) {
 	var words [][]string
+	if cfg.Credentials != nil {
+		if cfg.Username, cfg.Password, err = cfg.Credentials(ctx); err != nil {
+			return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+		}
+	}
 	switch {
 	case cfg.Username != "":
 		words = append(words, []string{"AUTH", cfg.Username, cfg.Password})

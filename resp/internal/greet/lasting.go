@@ -20,6 +20,13 @@ func Unauthorized(err error) bool {
 	return errors.As(err, &e) && exchange.RefusalOf(e).Lasts == exchange.Unauthorized
 }
 
+// Unclear reports whether a server refuses what it may accept once it has been set up: a
+// password, before it has one.
+func Unclear(err error) bool {
+	var e *wire.ServerError
+	return errors.As(err, &e) && exchange.RefusalOf(e).Lasts == exchange.Unclear
+}
+
 // Lasting reports whether err will stay until somebody changes the
 // configuration of the client or of the server.
 func Lasting(err error) bool {

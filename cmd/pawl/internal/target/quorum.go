@@ -10,10 +10,10 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// Quorum returns what several flags --quorum and the environment say, with the TLS of f.
+// Quorum returns what several flags --quorum and the environment say, with the access of f.
 func (f *Flag) Quorum(addrs []string) (all []engine.Config, err error) {
 	for _, addr := range addrs {
-		one := &Flag{cmd: f.cmd, name: "quorum", addr: addr, TLS: f.TLS}
+		one := &Flag{cmd: f.cmd, name: "quorum", addr: addr, Access: f.Access}
 		cfg, err := one.Config()
 		if err != nil {
 			return nil, err
@@ -27,9 +27,9 @@ func (f *Flag) Quorum(addrs []string) (all []engine.Config, err error) {
 const straggling = 250 * time.Millisecond
 
 // ConnectMost connects to all servers at the same time, and is content with a majority: then
-// the engines of the others go on connecting. One server is a majority of one. say is told
+// the engines of the others go on connecting. One server is a majority of one. The user is told
 // which servers are missing.
-func ConnectMost(ctx context.Context, servers []engine.Config, atMost time.Duration, say func(format string, args ...any)) ([]*engine.Engine, error) {
+func (f *Flag) ConnectMost(ctx context.Context, servers []engine.Config, p Patience) ([]*engine.Engine, error) {
 	type connected struct {
 		at  int
 		eng *engine.Engine
@@ -40,7 +40,7 @@ func ConnectMost(ctx context.Context, servers []engine.Config, atMost time.Durat
 	results := make(chan connected, len(servers))
 	for i, cfg := range servers {
 		go func() {
-			eng, err := Connect(trying, cfg, atMost)
+			eng, err := f.Connect(trying, cfg, p)
 			results <- connected{i, eng, err}
 		}()
 	}
@@ -82,7 +82,7 @@ func ConnectMost(ctx context.Context, servers []engine.Config, atMost time.Durat
 		if cfg.Master != "" { // the sentinels may be those of other primaries, too
 			where = cfg.Master + "@" + where
 		}
-		say("going on without %s: %s", where, shortly(errs[i]))
+		p.Say("going on without %s: %s", where, shortly(errs[i]))
 		cfg.Lazy = true
 		if engines[i], err = engine.New(ctx, cfg); err != nil {
 			return nil, fmt.Errorf("--quorum: %w", err)
@@ -97,5 +97,5 @@ func shortly(err error) string {
 		return "no answer yet"
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
-	return strings.TrimPrefix(text, "engine: ")
+	return strings.TrimPrefix(strings.TrimPrefix(text, "engine: "), "server is unavailable: ")
 }
