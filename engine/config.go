@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/location"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
@@ -224,7 +225,7 @@ func (c Config) validate() error {
 			check(false, "Addrs must be host:port, and not a URL, user:password@host:port or host:port,password=...: give a URL to Open, and the others in fields of their own")
 			continue
 		}
-		check(validAddr(addr), "Addrs (%q) must be host:port or the path of a unix socket", addr)
+		check(location.ValidAddr(addr), "Addrs (%q) must be host:port or the path of a unix socket", addr)
 		check(alone || addr == "" || addr[0] != '/', "Addrs (%q) must be host:port: the servers of a %s know each other by it", addr, c.Topology)
 	}
 	check((topology == resp.Sentinel) == (c.Master != ""), "Master (%q) must be set with Topology sentinel, and only then", c.Master)
@@ -267,18 +268,6 @@ var (
 		"auto": resp.ShardingAuto, "on": resp.ShardingOn, "off": resp.ShardingOff, "both": resp.ShardingOn,
 	}
 )
-
-func validAddr(addr string) bool {
-	if len(addr) > 0 && addr[0] == '/' {
-		return true
-	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || port == "" {
-		return false
-	}
-	_, err = net.LookupPort("tcp", port)
-	return err == nil && host != "" && !strings.Contains(host, ",")
-}
 
 // client translates for resp.
 func (c Config) client() resp.Config {

@@ -50,20 +50,21 @@ func TestSentinelPasswordFile(t *testing.T) {
 // A command may run for longer than its password is valid.
 func TestExec_PasswordRotates_TheLockIsKept(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t, redistest.Password("old"))
+	s := redistest.Start(t, redistest.User("ada on >old ~* &* +@all"))
 	dir := t.TempDir()
 	file, up, end := filepath.Join(dir, "password"), filepath.Join(dir, "up"), filepath.Join(dir, "end")
 	replaceFile(t, file, "old\n")
-	v := start(t, nil, "exec", "job", "--addr", "redis://"+s.Addr()+"?lease=3s", "--password-file", file, "--",
+	v := start(t, nil, "exec", "job", "--addr", "redis://ada@"+s.Addr()+"?lease=3s", "--password-file", file, "--",
 		"sh", "-c", `echo up >`+up+`; while [ ! -e `+end+` ]; do sleep 0.1; done; echo ended by itself`)
 	eventually(t, "the command runs", func() bool { _, err := os.Stat(up); return err == nil })
-	s.Do("CONFIG", "SET", "requirepass", "new")
+	s.Do("ACL", "SETUSER", "ada", "resetpass", ">new")
 	replaceFile(t, file, "new\n")
-	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-	s.Do("CLIENT", "KILL", "TYPE", "normal")
+	if n := s.Do("CLIENT", "KILL", "USER", "ada"); n != int64(3) {
+		t.Fatalf("%v connections were cut", n)
+	}
 	eventually(t, "its connections are back", func() bool {
 		list, _ := s.Do("CLIENT", "LIST").(string)
-		return strings.Count(list, "name=pawl") >= 3
+		return strings.Count(list, "user=ada") == 3
 	})
 	replaceFile(t, end, "")
 	v.wait(t).expect(t, 0, "ended by itself")

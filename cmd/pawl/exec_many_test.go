@@ -17,7 +17,7 @@ func TestExecHoldsAllLocksWhileTheCommandRuns(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	dir := t.TempDir()
-	v := start(t, env, "exec", "b", "a c", "b", "--", "sh", "-c", `echo "$PAWL_LOCK_NAME" >`+dir+`/names; exec sleep 100`)
+	v := start(t, env, "exec", "b", "--and", "a c", "--and", "b", "--", "sh", "-c", `echo "$PAWL_LOCK_NAME" >`+dir+`/names; exec sleep 100`)
 	if got := started(t, dir+"/names"); got != "b\na c\nb" {
 		t.Errorf("PAWL_LOCK_NAME is %q", got)
 	}
@@ -88,7 +88,7 @@ func TestMinHoldOfSeveralLocksIsRefused(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	pawl(t, env, "exec", "a", "--and", "b", "--min-hold", "5s", "--", "true").expect(t, exit.Usage, "--min-hold goes with one name")
-	pawl(t, env, "exec", "a", "", "--", "true").expect(t, exit.Usage, "name of the lock is missing")
+	pawl(t, env, "exec", "a", "--and", "", "--", "true").expect(t, exit.Usage, "name of the lock is missing")
 	free(t, s, "a")
 }
 
@@ -98,7 +98,7 @@ func TestExecRefusesMoreNamesThanTheCommandCanBeTold(t *testing.T) {
 	s, env := server(t)
 	args := []string{"exec", strings.Repeat("x", execlock.MaxNames%100)}
 	for i := range execlock.MaxNames / 100 {
-		args = append(args, fmt.Sprintf("%099d", i))
+		args = append(args, "--and", fmt.Sprintf("%099d", i))
 	}
 	pawl(t, env, append(args, "--", "sh", "-c", `echo "$PAWL_LOCK_NAME" | wc -c`)...).expect(t, 0, fmt.Sprint(execlock.MaxNames+1))
 	args[1] += "x"

@@ -36,8 +36,8 @@ pawl connects to the server that --addr names, else $PAWL_URL, else to
 redis://127.0.0.1:6379. A URL may also name a cluster (redis+cluster://HOST,HOST),
 sentinels (redis+sentinel://HOST,HOST/MASTER) or a primary with its replicas
 (redis+replicas://HOST,HOST). With rediss instead of redis the connections use TLS.
-Put a password into $PAWL_URL or $PAWL_PASSWORD. On the command line every user of the
-machine could read it, so pawl refuses it there.
+Put a password into $PAWL_URL, $PAWL_PASSWORD or a file that --password-file names. On the
+command line every user of the machine could read it, so pawl refuses it there.
 
 Exit codes: 0 done, 1 failed, 64 wrong usage, 69 server cannot be reached or refuses,
 75 lock not acquired, 76 lock lost.`,

@@ -15,6 +15,7 @@ import (
 var layers = map[string]int{
 	"internal/clock":      0,
 	"internal/invariants": 0,
+	"internal/pasted":     0,
 	"internal/redact":     0,
 
 	"wheel": 5,
@@ -65,7 +66,7 @@ var layers = map[string]int{
 }
 
 // core are the packages that every user of the engine links.
-var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/redact"}
+var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/pasted", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
 var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/exchangetest"}

@@ -1,4 +1,4 @@
-package engine
+package location
 
 import (
 	"slices"
@@ -31,7 +31,7 @@ var mastersNames = []string{"master", "mastername", "masterset", "mastergroup", 
 
 // foreign returns what to write instead of a setting of another client, "" if it makes no
 // difference; theirs is false if no client is known for it.
-func (c *Config) foreign(name, value string) (instead string, theirs bool) {
+func (l *Location) foreign(name, value string) (instead string, theirs bool) {
 	is := func(names ...string) bool { return slices.Contains(names, name) }
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
@@ -47,7 +47,7 @@ func (c *Config) foreign(name, value string) (instead string, theirs bool) {
 	case is("addr", "addrs", "nodes", "hosts", "sentinels"):
 		return "write all addresses as redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:26379,HOST:26379/MASTER", true
 	case is("cluster", "clustermode", "clusterenabled", "isclustermode"):
-		return unless(isSwitch && (on == "on") == (c.Topology == "cluster"), "write redis+cluster://HOST:PORT,HOST:PORT"), true
+		return unless(isSwitch && (on == "on") == (l.Topology == "cluster"), "write redis+cluster://HOST:PORT,HOST:PORT"), true
 	case is("keyprefix", "prefix", "namespace", "instancename"):
 		return "names are mapped by Config.NameMapper", true
 	case has("insecure", "skipverify"):
@@ -64,7 +64,7 @@ func (c *Config) foreign(name, value string) (instead string, theirs bool) {
 	case has("certfile", "clientcert") || is("cert", "sslcert", "tlscert"):
 		return "the flag is --cert (Config.TLS.Certificates)", true
 	case is("tls", "ssl", "usetls", "usessl", "tlsenabled", "sslenabled", "starttls"):
-		return unless(isSwitch && (on == "on") == (c.TLS != nil), "TLS is what rediss:// says, redis:// is none"), true
+		return unless(isSwitch && (on == "on") == l.TLS, "TLS is what rediss:// says, redis:// is none"), true
 	case strings.HasPrefix(name, "ssl"), strings.HasPrefix(name, "tls"):
 		return "it is a field of Config.TLS", true
 	}

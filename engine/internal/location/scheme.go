@@ -1,4 +1,4 @@
-package engine
+package location
 
 import (
 	"net/url"
@@ -9,7 +9,7 @@ import (
 type scheme struct {
 	tls bool
 	// path reads what follows, up to the settings, and returns the path; nil: it is not known.
-	path func(c *Config, u *url.URL, hosts []string, several bool) (string, error)
+	path func(l *Location, u *url.URL, hosts []string, several bool) (string, error)
 }
 
 // canonical returns the URL with the scheme that it is known by here: redis, rediss or unix, with
@@ -22,21 +22,21 @@ func canonical(raw string) (string, scheme) {
 	}
 	name = strings.ToLower(name)
 	base, topology, _ := strings.Cut(strings.Replace(name, "-", "+", 1), "+")
-	s := scheme{path: (*Config).takeHost}
+	s := scheme{path: (*Location).takeHost}
 	switch base {
 	case "redis", "valkey":
 		base = "redis"
 	case "rediss", "valkeys":
 		base, s.tls = "rediss", true
 	case "unix":
-		s.path = (*Config).takeSocket
+		s.path = (*Location).takeSocket
 	default:
 		return raw, scheme{}
 	}
 	switch topology {
 	case "":
 	case "cluster", "sentinel", "replicas":
-		s.path = (*Config).takeHosts
+		s.path = (*Location).takeHosts
 		base += "+" + topology
 	case "tls", "ssl":
 		base, s.tls = "rediss", true
@@ -44,7 +44,7 @@ func canonical(raw string) (string, scheme) {
 		if base != "redis" {
 			return raw, scheme{}
 		}
-		base, s.path = "unix", (*Config).takeSocket
+		base, s.path = "unix", (*Location).takeSocket
 	default:
 		return raw, scheme{}
 	}
