@@ -34,7 +34,7 @@ func canonical(raw string) (string, scheme) {
 		return raw, scheme{}
 	}
 	switch topology {
-	case "":
+	case "", "tcp":
 	case "cluster", "sentinel", "replicas":
 		s.path = (*Location).takeHosts
 		base += "+" + topology

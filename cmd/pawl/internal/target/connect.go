@@ -55,7 +55,7 @@ func (f *Flag) Connect(ctx context.Context, cfg engine.Config, p Patience) (*eng
 func (f *Flag) await(ctx context.Context, cfg engine.Config, p Patience) (*engine.Engine, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.AtMost, fmt.Errorf("tried for %v", p.AtMost))
 	defer cancel()
-	var latest struct {
+	var latest struct { // attempt that ended by itself
 		sync.Mutex
 		err error
 	}
@@ -71,16 +71,18 @@ func (f *Flag) await(ctx context.Context, cfg engine.Config, p Patience) (*engin
 	defer notice.Stop()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		eng, err := engine.New(ctx, cfg)
-		if err == nil || ctx.Err() != nil || !f.mayPass(err) {
+		if err == nil || ctx.Err() == nil && !f.mayPass(err) {
 			return eng, f.explained(err)
 		}
-		latest.Lock()
-		latest.err = err
-		latest.Unlock()
+		if ctx.Err() == nil || latest.err == nil {
+			latest.Lock()
+			latest.err = err
+			latest.Unlock()
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, f.explained(fmt.Errorf("%w; %w", err, context.Cause(ctx)))
+			return nil, f.explained(fmt.Errorf("%w; %w", latest.err, context.Cause(ctx)))
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (f *Flag) WayOut(err error) string {
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return distrust(err)
 	case errors.Is(err, resp.ErrTLSMismatch):
-		return f.source() + " says whether TLS is used"
+		return "change " + f.source()
 	case errors.As(err, &op) && op.Op == "remote error": // a TLS alert, as in resp
 		return "if it asks for a client certificate, give it --cert and --key"
 	case errors.As(err, &refused):
@@ -56,6 +56,8 @@ func (f *Flag) refusal(err error, refused *resp.ServerError) string {
 		return "the server has no password: leave it out of $" + URLEnv + " and $" + PasswordEnv + ", or set one on the server (requirepass)"
 	case refused.Code == "NOAUTH", refused.Code == "WRONGPASS":
 		return "put the right password into $" + PasswordEnv + " or a --password-file, or with its user into $" + URLEnv + f.doubts()
+	case refused.Begins("ERR This instance has cluster support disabled"):
+		return "it is one server: connect with redis:// instead of redis+cluster://"
 	case refused.Code == "NOPERM":
 		return "the user needs more rights: see the ACL rules in docs/operations.md"
 	}
