@@ -23,11 +23,12 @@ var harmless = strings.Fields(`
 	socketkeepalive socketkeepaliveoptions socketreadsize keepalive tcpkeepalive tcpnodelay nodelay family
 	readbuffersize writebuffersize maxflushdelay alwayspipelining
 	readonly routebylatency routerandomly readfrom replicaonly maxredirects maxredirections
+	pool clientcache persistent weight retryinterval visibilitytimeout usedisconnectedreplicas allowusernameinuri
 	enablereadycheck enableofflinequeue lazyconnect abortconnect allowadmin configcheckseconds pinginterval
 `)
 
 // mastersNames are names of other clients for the path of redis+sentinel://.
-var mastersNames = []string{"master", "mastername", "masterset", "mastergroup", "sentinelmasterid", "servicename"}
+var mastersNames = []string{"master", "mastername", "masterset", "mastergroup", "servicename", "sentinelmasterid", "sentinelmaster", "sentinelmastername", "sentinelservice", "sentinelname"}
 
 // foreign returns what to write instead of a setting of another client, "" if it makes no
 // difference; theirs is false if no client is known for it.
@@ -48,7 +49,7 @@ func (l *Location) foreign(name, value string) (instead string, theirs bool) {
 		return "write all addresses as redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:26379,HOST:26379/MASTER", true
 	case is("cluster", "clustermode", "clusterenabled", "isclustermode"):
 		return unless(isSwitch && (on == "on") == (l.Topology == "cluster"), "write redis+cluster://HOST:PORT,HOST:PORT"), true
-	case is("keyprefix", "prefix", "namespace", "instancename"):
+	case is("prefix", "namespace", "instancename"), has("keyprefix"):
 		return "names are mapped by Config.NameMapper", true
 	case has("insecure", "skipverify"):
 		return unless(on == "off", "the flag is --insecure-skip-verify (Config.TLS.InsecureSkipVerify)"), true

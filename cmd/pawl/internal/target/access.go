@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -84,7 +85,7 @@ func (f *AccessFlags) apply(to *engine.Config, user string) error {
 // passwordIn returns Credentials of a file.
 func passwordIn(flag, file, user string) func(context.Context) (string, string, error) {
 	return func(context.Context) (string, string, error) {
-		text, err := os.ReadFile(file)
+		text, err := contents(file)
 		if err != nil {
 			return "", "", fmt.Errorf("%s: %w", flag, err)
 		}
@@ -124,7 +125,7 @@ func (f *AccessFlags) applyTLS(to *engine.Config) error {
 // refresh reads the files again.
 func (f *AccessFlags) refresh(cfg *tls.Config) error {
 	if f.caCert != "" {
-		pem, err := os.ReadFile(f.caCert)
+		pem, err := contents(f.caCert)
 		if err != nil {
 			return fmt.Errorf("--cacert: %w", err)
 		}
@@ -134,13 +135,48 @@ func (f *AccessFlags) refresh(cfg *tls.Config) error {
 		}
 	}
 	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		cert, err := contents(f.cert)
+		if err != nil {
+			return fmt.Errorf("--cert: %w", err)
+		}
+		key, err := contents(f.key)
+		if err != nil {
+			return fmt.Errorf("--key: %w", err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return fmt.Errorf("--cert, --key: %w", err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}
 	return nil
+}
+
+// drained are the contents of pipes, as of <(command) in a shell, by name: they can be read once.
+var drained struct {
+	sync.Mutex
+	pipes map[string][]byte
+}
+
+// contents reads a file.
+func contents(file string) ([]byte, error) {
+	if info, err := os.Stat(file); err != nil || info.Mode().IsRegular() {
+		return os.ReadFile(file) // which says what is wrong
+	}
+	drained.Lock()
+	defer drained.Unlock()
+	if text, ok := drained.pipes[file]; ok {
+		return text, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if drained.pipes == nil {
+		drained.pipes = make(map[string][]byte)
+	}
+	drained.pipes[file] = text
+	return text, nil
 }
 
 // rotates reports whether a password comes from a file, and may be another one at the next look.
