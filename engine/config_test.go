@@ -200,6 +200,8 @@ func TestParseURLRefusals(t *testing.T) {
 		"redis+sentinel://h/m?sentinel_password=1&hunter2":   "& as %26",
 		"redis+sentinel://h/m?sentinel_password=1&hunter2=3": "& as %26",
 		"redis+sentinel://h/m?sentinel_password=1;hunter2":   "query cannot be parsed",
+		"redis://h?auth=1&hunter2":                           "not known",
+		"redis://h?api-token=1&hunter2=3":                    "not known",
 		"redis://h?Password=1&hunter2&hunter2":               "not known",
 	} {
 		_, err := ParseURL(url)

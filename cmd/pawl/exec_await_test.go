@@ -135,3 +135,13 @@ func TestExecWait_WhatLasts_FailsAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Where a majority refuses for good, the others are not waited for.
+func TestExecWait_NoMajorityIsPossible_FailsAtOnce(t *testing.T) {
+	t.Parallel()
+	args := []string{"exec", "job", "--wait", "10m", "--quorum", "redis://127.0.0.1:1"}
+	for range 2 {
+		args = append(args, "--quorum", "redis://"+redistest.Start(t, redistest.Password("right")).Addr())
+	}
+	pawl(t, []string{target.PasswordEnv + "=wrong"}, append(args, "--", "true")...).expect(t, exit.Server, "0 of 3 servers can be used", "WRONGPASS")
+}

@@ -101,7 +101,7 @@ func (l *Location) sort(s *Settings, query url.Values) (masters, hosts []string,
 	}
 	these := "; these are: " + strings.Join(known, ", ")
 	switch {
-	case len(unknown) > 0 && strings.Contains(strings.ToLower(strings.Join(slices.Collect(maps.Keys(query)), " ")), "pass"):
+	case len(unknown) > 0 && slices.ContainsFunc(slices.Collect(maps.Keys(query)), secret):
 		// Not quoted: with sentinel_password=a&b it is half of a password.
 		wrong = append(wrong, "a setting is not known; special characters in a password are written as %XX (& as %26)"+these)
 	case len(unknown) == 1:
@@ -113,6 +113,13 @@ func (l *Location) sort(s *Settings, query url.Values) (masters, hosts []string,
 		return nil, nil, reason.Invalid("in the URL %s", strings.Join(wrong, "; "))
 	}
 	return masters, hosts, nil
+}
+
+// secret reports whether a setting may be a password.
+func secret(name string) bool {
+	return slices.ContainsFunc([]string{"pass", "pwd", "auth", "secret", "token", "key"}, func(word string) bool {
+		return strings.Contains(strings.ToLower(name), word)
+	})
 }
 
 // assign gives the settings their values.

@@ -82,7 +82,10 @@ func (f *Flag) await(ctx context.Context, cfg engine.Config, p Patience) (*engin
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, f.explained(fmt.Errorf("%w; %w", latest.err, context.Cause(ctx)))
+			if ctx.Err() == context.DeadlineExceeded {
+				err = fmt.Errorf("%w; %w", latest.err, context.Cause(ctx))
+			}
+			return nil, f.explained(err)
 		}
 	}
 }

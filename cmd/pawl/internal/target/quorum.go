@@ -46,7 +46,7 @@ func (f *Flag) ConnectMost(ctx context.Context, servers []engine.Config, p Patie
 	}
 	majority := len(servers)/2 + 1
 	engines, errs := make([]*engine.Engine, len(servers)), make([]error, len(servers))
-	up, late := 0, (<-chan time.Time)(nil)
+	up, down, late := 0, 0, (<-chan time.Time)(nil)
 	for range servers {
 		var r connected
 		select {
@@ -56,6 +56,9 @@ func (f *Flag) ConnectMost(ctx context.Context, servers []engine.Config, p Patie
 			r = <-results
 		}
 		if engines[r.at], errs[r.at] = r.eng, r.err; r.err != nil {
+			if down++; len(servers)-down == majority-1 { // it cannot be had any more
+				late = time.After(straggling)
+			}
 			continue
 		}
 		if up++; up == majority {
