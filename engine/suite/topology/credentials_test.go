@@ -73,43 +73,15 @@ func TestSentinelsHaveCredentialsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// The server says whether a cluster has that database: most have one, Valkey 9 may have more. A
-// MOVED leads to the same database of another node.
-func TestCluster_DatabaseOfTheURL_IsTheServersToJudge(t *testing.T) {
+// Where a cluster has one database, it is the server that says so. See also
+// TestLock_DatabaseOfACluster_IsThere.
+func TestOpen_DatabaseThatTheClusterLacks_IsTheServersToRefuse(t *testing.T) {
 	t.Parallel()
-	var lines []string
 	if redistest.Can(redistest.ClusterDatabases) {
-		lines = append(lines, "cluster-databases 16")
+		t.Skip("it has several")
 	}
-	c := redistest.StartCluster(t, false, redistest.Line(lines...))
-	e, err := engine.Open(t.Context(), c.URL()+"/3?dial_timeout=1m")
-	if lines == nil {
-		var refused *resp.ServerError
-		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "SELECT is not allowed") {
-			t.Fatalf("Open: %v", err)
-		}
-		return
+	_, err := engine.Open(t.Context(), redistest.StartCluster(t, false).URL()+"/3?dial_timeout=1m")
+	if refused := (*resp.ServerError)(nil); !errors.As(err, &refused) || !strings.Contains(refused.Message, "SELECT is not allowed") {
+		t.Fatalf("Open: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	h := kit.MustLock(t, e.Mutex("x"))
-	slot := c.Slot("x")
-	from := c.Owner(slot)
-	if got := from.Info("INFO", "keyspace"); !strings.Contains(got, "db3:keys=1,") || strings.Contains(got, "db0:") {
-		t.Error(got)
-	}
-	kit.MustUnlock(t, h)
-	for _, to := range c.Primaries() {
-		if to != from {
-			c.Move(slot, to)
-			break
-		}
-	}
-	h = kit.MustLock(t, e.Mutex("x"))
-	if got := c.Owner(slot).Info("INFO", "keyspace"); !strings.Contains(got, "db3:keys=1,") {
-		t.Error(got)
-	}
-	kit.MustUnlock(t, h)
 }
