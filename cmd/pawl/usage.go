@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,21 +12,27 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 )
 
-// unitless is what pflag says of a duration without a unit.
-var unitless = regexp.MustCompile(`missing unit in duration "([0-9.]+)"`)
-
-// unknownUnit is what it says of units that Go does not have, as days.
-var unknownUnit = regexp.MustCompile(`unknown unit ".*" in duration`)
+// badValue is how pflag names a value that a flag cannot have, and the flag.
+var badValue = regexp.MustCompile(`^invalid argument "([^"]*)" for "(?:-., )?--([\w-]+)" flag`)
 
 // flagError is wrong usage of a flag. It says what to write, as far as that is clear.
 func flagError(cmd *cobra.Command, err error, advice string) error {
 	text := err.Error()
-	if m := unitless.FindStringSubmatch(text); m != nil {
-		text += ": write " + m[1] + "s"
-	} else if unknownUnit.MatchString(text) {
-		text += ": units are ms, s, m and h"
+	if m := badValue.FindStringSubmatch(text); m != nil {
+		if flag := cmd.Flags().Lookup(m[2]); flag != nil && flag.Value.Type() == "duration" {
+			text += durationAdvice(m[1])
+		}
+		advice = "" // the flag is one of ours
 	}
 	return exit.Usagef(cmd, "%s%s", text, advice)
+}
+
+// durationAdvice says how to write a duration: others take a number for seconds.
+func durationAdvice(value string) string {
+	if _, err := strconv.ParseFloat(value, 64); err == nil {
+		return ": write " + value + "s"
+	}
+	return ": units are ms, s, m and h"
 }
 
 // whereTheCommandIs says where the command of exec belongs, if a flag that exec does not know
