@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
@@ -97,7 +98,7 @@ func start(cfg Config, w world.World) *Engine {
 		e.log(slog.LevelWarn, "pawl: the URL has settings of other clients, which mean nothing here: "+strings.Join(cfg.ignored, ", "))
 	}
 	client := cfg.client()
-	client.Clock = w.Clock
+	client.Clock, client.MaxPause = w.Clock, e.maxPause
 	if cfg.Logger != nil {
 		client.Logger = slog.New(connectionLog{e})
 	}
@@ -122,6 +123,15 @@ func start(cfg Config, w world.World) *Engine {
 		w.Lose(func(key string, why uint8) int { return e.table.LoseHolds(key, machine.Loss(why)) })
 	}
 	return e
+}
+
+// maxPause bounds the pauses between two attempts to connect while holds wait for their renewal:
+// a server that refuses credentials, or is away, may accept them long before a lease ends.
+func (e *Engine) maxPause() time.Duration {
+	if !e.table.Renewer.Any() {
+		return 0
+	}
+	return max(e.cfg.Lease/12, 100*time.Millisecond)
 }
 
 // connection hears of connections that come and go.

@@ -135,7 +135,7 @@ type Config struct {
 	// the password of the default user.
 	Username, Password string
 	// Credentials, if set, is called before every handshake instead, so that
-	// rotated secrets are picked up. It runs on the connecting goroutine; ctx ends
+	// rotated secrets are picked up; once a second while a server refuses them. It runs on the connecting goroutine; ctx ends
 	// with DialTimeout, or with Close, which waits for it.
 	Credentials func(ctx context.Context) (username, password string, err error)
 	// DB is selected if not 0.
@@ -181,6 +181,9 @@ type Config struct {
 	// Scripts are Lua texts, loaded in every handshake of a lane and the renewal
 	// connection, in the same round trip.
 	Scripts []string
+	// MaxPause, if set, bounds every pause between two attempts to connect, as long as it does not
+	// return 0. It must not block.
+	MaxPause func() time.Duration
 	// Clock is clock.System by default.
 	Clock clock.Clock
 	// Logger gets lost connections and failed attempts; nil is silent. Its handler runs on
@@ -212,6 +215,16 @@ const (
 	// housekeepingEvery is the resolution of CommandTimeout and of pings.
 	housekeepingEvery = 100 * time.Millisecond
 )
+
+// limited is a pause between two attempts to connect, as MaxPause bounds it.
+func (c *Config) limited(pause time.Duration) time.Duration {
+	if c.MaxPause != nil {
+		if most := c.MaxPause(); most > 0 {
+			return min(pause, most)
+		}
+	}
+	return pause
+}
 
 // where names the deployment in errors.
 func (c *Config) where() string {
@@ -258,7 +271,7 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
-	c.refusals = greet.NewRefusals(c.Clock)
+	c.refusals = greet.NewRefusals(c.Clock, c.MaxPause)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -49,7 +49,7 @@ func (c *Config) deployment() *topology.Config {
 	if c.Topology == Sentinel {
 		own := *c
 		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, c.SentinelCredentials
-		own.DB, own.refusals, own.sentinel = 0, greet.NewRefusals(c.Clock), true
+		own.DB, own.refusals, own.sentinel = 0, greet.NewRefusals(c.Clock, c.MaxPause), true
 		switch c.SentinelTLS {
 		case nil: // as the servers
 		case NoTLS:
@@ -85,9 +85,11 @@ func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // MayListen implements topology.Reach.
-func (d *door) MayListen(addr string) bool { return d.cfg.refusals.Check(addr, greet.Messages) == nil }
+func (d *door) MayListen(addr string) bool { 
+	return d.cfg.refusals.Check(addr, greet.Messages, 0) == nil
+}
 
 // Listened implements topology.Reach.
 func (d *door) Listened(addr string, asked clock.Instant, err error) {
-	d.cfg.refusals.Note(addr, greet.Messages, asked, err)
+	d.cfg.refusals.Note(addr, greet.Messages, 0, asked, err)
 }

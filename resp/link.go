@@ -95,7 +95,7 @@ func (l *link) run(ctx context.Context) {
 		l.log(slog.LevelWarn, "resp: connection lost", last) // here: no user code on the loop
 	}
 	kick := n.sibling()
-	for l.backoff.wait(ctx, kick) {
+	for l.backoff.wait(ctx, kick, l.limited) {
 		kick = n.sibling() // before the attempt: a sibling may get through during it
 		dialled := n.cfg.Clock.Now()
 		conn, err := n.cfg.connect(ctx, l.role)
@@ -117,6 +117,17 @@ func (l *link) run(ctx context.Context) {
 		}
 		l.failed(dialled, err)
 	}
+}
+
+// limited is a pause as far as it may last: credentials that were refused are tried again when
+// their pause ends.
+func (l *link) limited(pause time.Duration) time.Duration {
+	cfg := &l.node.cfg
+	pause = cfg.limited(pause)
+	if left := cfg.refusals.Left(cfg.Addr, purposes[l.role]); left > 0 {
+		pause = min(pause, left)
+	}
+	return pause
 }
 
 // announce opens the phase in which a loss is noted and not reported.
@@ -226,7 +237,7 @@ func (l *link) failed(dialled clock.Instant, err error) {
 	l.refused = refused
 	l.log(level, "resp: cannot connect, trying again", err)
 	l.node.client.explorer.Nudge() // perhaps another server has taken its place
-	if greet.Lasting(err) {
+	if greet.Permanent(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
 	l.node.client.changed()
@@ -304,12 +315,12 @@ func (b *backoff) jitter(d time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(d)))
 }
 
-// wait pauses, or until kick is closed; false if ctx ended.
-func (b *backoff) wait(ctx context.Context, kick <-chan struct{}) bool {
+// wait pauses, as far as it may, or until kick is closed; false if ctx ended.
+func (b *backoff) wait(ctx context.Context, kick <-chan struct{}, limited func(time.Duration) time.Duration) bool {
 	if b.kicked {
 		kick = nil
 	}
-	t := time.NewTimer(b.next())
+	t := time.NewTimer(limited(b.next()))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -224,7 +224,7 @@ func TestFirstConnectionThatComesBackFetchesTheOthers(t *testing.T) {
 	pause := func() time.Duration {
 		b.max()
 		start := time.Now()
-		b.wait(t.Context(), kick)
+		b.wait(t.Context(), kick, func(d time.Duration) time.Duration { return d })
 		return time.Since(start)
 	}
 	b.next()

@@ -108,3 +108,107 @@ func TestPasswordThatIsRepairedIsFoundAndItsRefusalIsLogged(t *testing.T) {
 		t.Errorf("%d attempts with a wrong password within about a second", tries)
 	}
 }
+
+// A server is up before its password is set, or it is a proxy that never heard of one: nobody is
+// locked out by that. So the pauses are those of any outage, however long it lasts. At the start it
+// is told at once: perhaps nobody needs the password.
+func TestLink_PasswordThatNobodyNeeds_PausesAsInAnyOutage(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{
+		"ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
+		"ERR Client sent AUTH, but no password is set", // before Redis 6, and Envoy
+	} {
+		var late time.Duration
+		const rounds = 20
+		for range rounds {
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				net.on("a:1", says("AUTH", "-"+refusal+"\r\n"))
+				c, end := net.open(t, Config{Addr: "a:1", Password: "secret", Lanes: 1})
+				defer end()
+				begun := time.Now()
+				if err := c.WaitFirst(t.Context()); err == nil || time.Since(begun) > 0 {
+					t.Errorf("at the start: %v, after %v", err, time.Since(begun))
+				}
+				time.Sleep(30 * time.Millisecond) // so long it is up without its password
+				net.on("a:1", nil)
+				late += within(t, 3*time.Second, "all are connected", func() bool { return c.Stats().Connections == 3 })
+			})
+		}
+		if late /= rounds; late > 250*time.Millisecond {
+			t.Errorf("%s: the connections are back %v later on average", refusal, late)
+		}
+	}
+}
+
+// The source of the credentials is late, and while it is, it is asked once a second, whatever the
+// pauses have come to. What it says then is tried at once.
+func TestLink_CredentialsThatComeLate_AreTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("a:1", func(words []string) string {
+			if words[0] == "AUTH" && words[1] != "right" {
+				return "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+			}
+			return ""
+		})
+		var password atomic.Value
+		var asked atomic.Int64
+		password.Store("first")
+		c, end := net.open(t, Config{Addr: "a:1", Lanes: 1, Credentials: func(context.Context) (string, string, error) {
+			asked.Add(1)
+			return "", password.Load().(string), nil
+		}})
+		defer end()
+		time.Sleep(5 * time.Minute) // the pauses are long
+		before := asked.Load()
+		time.Sleep(time.Minute)
+		if n := asked.Load() - before; n < 30 || n > 61 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+		password.Store("second")
+		time.Sleep(2 * time.Second)
+		password.Store("right")
+		within(t, time.Second+2*backoffMax, "the right ones are tried", func() bool { return c.Stats().Connections == 3 })
+	})
+}
+
+// While somebody's leases run out, pauses that have begun are cut short: MaxPause.
+func TestConfig_MaxPause_BoundsEveryPause(t *testing.T) {
+	t.Parallel()
+	const most = 100 * time.Millisecond
+	for what, fails := range map[string]func(s *bubbleServer){
+		"wrong password": func(s *bubbleServer) {
+			s.answer = says("AUTH", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+		},
+		"a user whose rights come late": func(s *bubbleServer) {
+			s.answer = says("SELECT", "-NOPERM this user has no permissions to run the 'select' command\r\n")
+		},
+		"no such database":   func(s *bubbleServer) { s.answer = says("SELECT", "-ERR DB index is out of range\r\n") },
+		"connection refused": func(s *bubbleServer) { s.refuses = true },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				net.set("a:1", fails)
+				var bound atomic.Int64
+				c, end := net.open(t, Config{Addr: "a:1", Lanes: 1, Password: "secret", DB: 1,
+					MaxPause: func() time.Duration { return time.Duration(bound.Load()) }})
+				defer end()
+				time.Sleep(10 * time.Minute)
+				bound.Store(int64(most))
+				time.Sleep(backoffMax) // one that has begun in resp's own loop
+				for range 20 {
+					net.set("a:1", fails)
+					time.Sleep(time.Second)
+					net.set("a:1", func(s *bubbleServer) { s.answer, s.refuses = nil, false })
+					within(t, 2*most+20*time.Millisecond, "it is back", func() bool { return c.Stats().Connections == 3 })
+					time.Sleep(2 * backoffMax) // links that die at birth do not fetch each other
+					net.set("a:1", func(s *bubbleServer) { fails(s); s.hangUp() })
+				}
+			})
+		})
+	}
+}

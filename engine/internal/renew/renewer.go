@@ -185,6 +185,18 @@ func (r *Renewer) Join(m *Member, due clock.Instant) {
 	}
 }
 
+// Any reports whether any hold waits for its next renewal.
+func (r *Renewer) Any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.mu.cohorts {
+		if len(c.members) > 0 { // an empty one stays until it is due
+			return true
+		}
+	}
+	return len(r.mu.chunks) > 0
+}
+
 // Leave takes m out, wherever it is. A renewal that is under way is not stopped,
 // but m hears nothing of it.
 func (r *Renewer) Leave(m *Member) {

@@ -63,28 +63,31 @@ var keepAlive = net.KeepAliveConfig{
 
 // Connect dials and does the handshake for a purpose, both within DialTimeout. It
 // blocks; ctx ends it at once. No byte of the connection is left unread. A server that
-// has just refused the credentials is not dialled: it refuses still.
+// has just refused the same credentials is not dialled: it refuses still.
 func (c *Config) Connect(ctx context.Context, p Purpose) (net.Conn, error) {
 	began := c.Clock.Now()
-	if err := c.Refusals.Check(c.Addr, p); err != nil {
+	if err := c.Refusals.Ask(c.Addr, p); err != nil {
 		return nil, err
 	}
-	conn, err := c.greet(ctx, p)
+	bounded, cancel := context.WithTimeoutCause(ctx, c.DialTimeout,
+		fmt.Errorf("resp: no connection within DialTimeout (%v)", c.DialTimeout))
+	defer cancel()
+	user, password, err := c.credentials(bounded)
+	if err != nil {
+		return nil, err // it says nothing of the server
+	}
+	given := CredentialsOf(user, password)
+	if err := c.Refusals.Check(c.Addr, p, given); err != nil {
+		return nil, err
+	}
+	conn, err := c.greet(bounded, p, user, password)
 	if err == nil || ctx.Err() == nil { // an attempt that was called off says nothing
-		c.Refusals.Note(c.Addr, p, began, err)
+		c.Refusals.Note(c.Addr, p, given, began, err)
 	}
 	return conn, err
 }
 
-func (c *Config) greet(ctx context.Context, p Purpose) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.DialTimeout,
-		fmt.Errorf("resp: no connection within DialTimeout (%v)", c.DialTimeout))
-	defer cancel()
-
-	user, password, err := c.credentials(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (c *Config) greet(ctx context.Context, p Purpose, user, password string) (net.Conn, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, c.connectError(ctx, "dial", err)

@@ -28,19 +28,29 @@ func Unclear(err error) bool {
 }
 
 // Lasting reports whether err will stay until somebody changes the
-// configuration of the client or of the server.
-func Lasting(err error) bool {
+// configuration of the client or of the server, as far as can be known.
+func Lasting(err error) bool { return lasts(err) >= exchange.Unclear }
+
+// Permanent reports whether err is Lasting, and neither a refusal of credentials, which Refusals
+// pace, nor one that may pass: nothing is gained by trying often.
+func Permanent(err error) bool { return lasts(err) == exchange.Permanent }
+
+// lasts is how long what keeps a connection from being made does.
+func lasts(err error) exchange.Duration {
 	var e *wire.ServerError
 	switch {
 	case errors.Is(err, ErrTooOld):
-		return true
-	case !errors.As(err, &e):
-		return distrusted(err)
-	case exchange.RefusalOf(e).Of == exchange.OfDeployment:
-		// Another sentinel may know the name.
-		return exchange.RefusalOf(e).NeedsHuman() && !errors.As(err, new(*topology.NotYet))
+		return exchange.Permanent
+	case errors.As(err, &e):
+		r := exchange.RefusalOf(e)
+		if r.Of == exchange.OfDeployment && errors.As(err, new(*topology.NotYet)) {
+			return exchange.Passing // another sentinel may know the name
+		}
+		return r.Lasts
+	case distrusted(err):
+		return exchange.Permanent
 	}
-	return exchange.RefusalOf(e).NeedsHuman()
+	return exchange.Unforeseen
 }
 
 // distrusted reports whether one of the two sides does not accept the other's

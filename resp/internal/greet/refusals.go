@@ -2,6 +2,7 @@ package greet
 
 import (
 	"errors"
+	"hash/maphash"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -11,16 +12,27 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// Refusals remembers which servers refuse the credentials, so that they are tried ever
+// Refusals remembers which servers refuse which credentials, so that these are tried ever
 // more seldom, by all connections together: a client that goes on trying a wrong password is
 // locked out in some places, and fills logs in all. The first pauses are short, for the
 // password may be in the middle of a change. Once one connection gets through, the
 // others follow at once: lanes without renewals would lose what they acquire.
+//
+// A pause belongs to the credentials that were refused. Config.Credentials is asked for others
+// once a second while a refusal stands, and these are tried at once:
+//
+//	a connection             another one           Credentials      the server
+//	old ones -------------------------------------------------->    WRONGPASS: they pause
+//	                         asks: the old ones
+//	within that second: the same refusal
+//	asks a second later: new ones --------------------------------> up: nothing stands any more
+//	                         follows
 type Refusals struct {
 	clock clock.Clock
+	limit func() time.Duration
 	mu    struct {
 		sync.Mutex
-		standing map[refusedAs]refusal // at most maxStanding
+		standing map[refusedAs]*refusal // at most maxStanding
 	}
 }
 
@@ -34,41 +46,116 @@ type refusedAs struct {
 // anyPurpose stands for all.
 const anyPurpose = Purpose(255)
 
+// refusal is that of the latest credentials.
 type refusal struct {
-	err   error
-	pause time.Duration // the longest that until may be away
-	until clock.Instant
+	err         error
+	credentials Credentials
+	longest     time.Duration // of which pause is a random part
+	pause       time.Duration
+	noted       clock.Instant // the pause counts from here
+	asked       clock.Instant // when credentials were asked for, or noted
+}
+
+// Credentials tell pairs of user and password apart, and nothing of them. 0 is none that was
+// asked for.
+type Credentials uint64
+
+var seed = maphash.MakeSeed()
+
+// CredentialsOf returns those of a user and a password.
+func CredentialsOf(user, password string) Credentials {
+	return Credentials(max(1, maphash.Comparable(seed, [2]string{user, password})))
 }
 
 const (
 	minPause = time.Second
 	// MaxPause is the longest pause between two attempts.
-	MaxPause    = 30 * time.Second
+	MaxPause = 30 * time.Second
+	// askEvery is the shortest time between two calls of Config.Credentials while a refusal
+	// stands.
+	askEvery    = time.Second
 	maxStanding = 1024
 )
 
-// NewRefusals returns one that knows of none.
-func NewRefusals(c clock.Clock) *Refusals {
-	r := &Refusals{clock: c}
-	r.mu.standing = make(map[refusedAs]refusal)
+// NewRefusals returns one that knows of none. limit, if it is set and not 0 at a moment, bounds
+// every pause.
+func NewRefusals(c clock.Clock, limit func() time.Duration) *Refusals {
+	r := &Refusals{clock: c, limit: limit}
+	r.mu.standing = make(map[refusedAs]*refusal)
 	return r
 }
 
-// Check returns the refusal that stands, if there is one: then nothing is to be tried.
-func (r *Refusals) Check(addr string, p Purpose) error {
+// limited is a pause as it is at this moment.
+func limited(pause, limit time.Duration) time.Duration {
+	if limit > 0 {
+		return min(pause, limit)
+	}
+	return pause
+}
+
+func (r *Refusals) limitNow() time.Duration {
+	if r.limit == nil {
+		return 0
+	}
+	return r.limit()
+}
+
+// Ask returns the refusal that stands, if credentials were asked for a moment ago. Otherwise the
+// caller may ask for them, and Check what it gets.
+func (r *Refusals) Ask(addr string, p Purpose) error {
+	limit := r.limitNow()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	if s := r.latestLocked(addr, p); s != nil && now.Before(s.asked.Add(limited(askEvery, limit))) {
+		return s.err
+	}
+	for _, as := range []refusedAs{{addr, anyPurpose}, {addr, p}} {
+		if s := r.mu.standing[as]; s != nil {
+			s.asked = now
+		}
+	}
+	return nil
+}
+
+// Left is how long it is until credentials may be asked for; 0 if no refusal stands.
+func (r *Refusals) Left(addr string, p Purpose) time.Duration {
+	limit := r.limitNow()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.latestLocked(addr, p); s != nil {
+		return max(s.asked.Add(limited(askEvery, limit)).Sub(r.clock.Now()), 0)
+	}
+	return 0
+}
+
+// latestLocked is the refusal since which credentials were asked for last.
+func (r *Refusals) latestLocked(addr string, p Purpose) *refusal {
+	s := r.mu.standing[refusedAs{addr, p}]
+	if all := r.mu.standing[refusedAs{addr, anyPurpose}]; all != nil && (s == nil || s.asked < all.asked) {
+		return all
+	}
+	return s
+}
+
+// Check returns the refusal of these credentials that stands, if there is one: then nothing is
+// to be tried.
+func (r *Refusals) Check(addr string, p Purpose, c Credentials) error {
+	limit := r.limitNow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	for _, as := range []refusedAs{{addr, anyPurpose}, {addr, p}} {
-		if s, ok := r.mu.standing[as]; ok && now.Before(s.until) {
+		if s := r.mu.standing[as]; s != nil && s.credentials == c && now.Before(s.noted.Add(limited(s.pause, limit))) {
 			return s.err
 		}
 	}
 	return nil
 }
 
-// Note takes down how an attempt ended. One that began beside another counts with it.
-func (r *Refusals) Note(addr string, p Purpose, began clock.Instant, err error) {
+// Note takes down how an attempt with these credentials ended. One that began beside another
+// counts with it.
+func (r *Refusals) Note(addr string, p Purpose, c Credentials, began clock.Instant, err error) {
 	var e *wire.ServerError
 	refused := Unauthorized(err) // not under mu: it may be an error of a Dialer's own
 	forbidden := refused && errors.As(err, &e) && exchange.RefusalOf(e).Forbidden()
@@ -84,13 +171,18 @@ func (r *Refusals) Note(addr string, p Purpose, began clock.Instant, err error) 
 		delete(r.mu.standing, as)
 		as.purpose = p
 	}
-	before, again := r.mu.standing[as]
-	if again && began.Before(before.until) {
+	before := r.mu.standing[as]
+	if before != nil && began.Before(before.noted) {
 		return
 	}
 	if len(r.mu.standing) >= maxStanding {
 		clear(r.mu.standing) // servers announce ever new addresses
 	}
-	pause := min(max(minPause, 2*before.pause), MaxPause)
-	r.mu.standing[as] = refusal{err, pause, r.clock.Now().Add(pause/2 + rand.N(pause/2))}
+	now := r.clock.Now()
+	s := &refusal{err: err, credentials: c, longest: minPause, noted: now, asked: now}
+	if before != nil && before.credentials == c {
+		s.longest = min(2*before.longest, MaxPause)
+	}
+	s.pause = s.longest/2 + rand.N(s.longest/2)
+	r.mu.standing[as] = s
 }

@@ -18,32 +18,32 @@ import (
 func TestRefusalsAtATimeCountOnce(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
-	r := NewRefusals(fake)
+	r := NewRefusals(fake, nil)
 	wrong := wire.NewServerError([]byte("WRONGPASS no"))
 	began := fake.Now()
 	for p := range Scouting {
-		if err := r.Check("a:1", p); err != nil {
+		if err := r.Check("a:1", p, 1); err != nil {
 			t.Fatal(err)
 		}
 		fake.Advance(time.Millisecond)
 	}
 	for p := range Scouting {
-		r.Note("a:1", p, began, wrong)
+		r.Note("a:1", p, 1, began, wrong)
 	}
-	if r.Check("a:1", Commands) != wrong || r.Check("b:1", Commands) != nil {
+	if r.Check("a:1", Commands, 1) != wrong || r.Check("b:1", Commands, 1) != nil {
 		t.Error("it does not stand, or for others, too")
 	}
 	fake.Advance(minPause)
-	if err := r.Check("a:1", Commands); err != nil {
+	if err := r.Check("a:1", Commands, 1); err != nil {
 		t.Error("five refusals at a time are counted as five")
 	}
-	r.Note("a:1", Commands, fake.Now(), wrong)
+	r.Note("a:1", Commands, 1, fake.Now(), wrong)
 	fake.Advance(minPause - 1)
-	if r.Check("a:1", Commands) == nil {
+	if r.Check("a:1", Commands, 1) == nil {
 		t.Error("the second pause is no longer than the first")
 	}
-	r.Note("a:1", Commands, fake.Now(), errors.New("connection refused"))
-	if err := r.Check("a:1", Commands); err != nil {
+	r.Note("a:1", Commands, 1, fake.Now(), errors.New("connection refused"))
+	if err := r.Check("a:1", Commands, 1); err != nil {
 		t.Error("a server that was restarted may have another password")
 	}
 }
@@ -53,23 +53,23 @@ func TestRefusalsAtATimeCountOnce(t *testing.T) {
 func TestRefusalStandsForThoseThatItConcerns(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
-	r := NewRefusals(fake)
+	r := NewRefusals(fake, nil)
 	wrong, forbidden := wire.NewServerError([]byte("WRONGPASS no")), wire.NewServerError([]byte("NOPERM no"))
-	r.Note("a:1", Commands, fake.Now(), wrong)
-	if r.Check("a:1", Messages) != wrong {
+	r.Note("a:1", Commands, 1, fake.Now(), wrong)
+	if r.Check("a:1", Messages, 1) != wrong {
 		t.Error("the same password is tried by the next connection")
 	}
-	r.Note("a:1", Commands, fake.Now(), forbidden)
-	if r.Check("a:1", Commands) != forbidden || r.Check("a:1", Messages) != nil {
+	r.Note("a:1", Commands, 1, fake.Now(), forbidden)
+	if r.Check("a:1", Commands, 1) != forbidden || r.Check("a:1", Messages, 1) != nil {
 		t.Error("a password that is right, for a user who may not do everything")
 	}
-	r.Note("a:1", Messages, fake.Now(), nil)
-	if r.Check("a:1", Commands) != forbidden {
+	r.Note("a:1", Messages, 1, fake.Now(), nil)
+	if r.Check("a:1", Commands, 1) != forbidden {
 		t.Error("the lane's commands are forbidden still")
 	}
-	r.Note("a:1", Renewals, fake.Now(), wrong)
-	r.Note("a:1", Messages, fake.Now(), nil)
-	if r.Check("a:1", Renewals) != nil {
+	r.Note("a:1", Renewals, 1, fake.Now(), wrong)
+	r.Note("a:1", Messages, 1, fake.Now(), nil)
+	if r.Check("a:1", Renewals, 1) != nil {
 		t.Error("one connection got through, and the others go on waiting")
 	}
 }
@@ -80,19 +80,20 @@ func TestAttemptThatIsCalledOffLeavesTheRefusalAsItIs(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	ctx, cancel := context.WithCancel(t.Context())
-	cfg := Config{Addr: "a:1", DialTimeout: 5 * time.Second, Clock: fake, Refusals: NewRefusals(fake), Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	cfg := Config{Addr: "a:1", DialTimeout: 5 * time.Second, Clock: fake, Refusals: NewRefusals(fake, nil), Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		cancel()
 		return nil, ctx.Err()
 	}}
 	wrong := wire.NewServerError([]byte("WRONGPASS no"))
-	cfg.Refusals.Note("a:1", Commands, fake.Now(), wrong)
+	none := CredentialsOf("", "")
+	cfg.Refusals.Note("a:1", Commands, none, fake.Now(), wrong)
 	fake.Advance(minPause)
 	if _, err := cfg.Connect(ctx, Scouting); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	cfg.Refusals.Note("a:1", Commands, fake.Now(), wrong)
+	cfg.Refusals.Note("a:1", Commands, none, fake.Now(), wrong)
 	fake.Advance(minPause - 1)
-	if cfg.Refusals.Check("a:1", Commands) == nil {
+	if cfg.Refusals.Check("a:1", Commands, none) == nil {
 		t.Error("the pause begins small again")
 	}
 }
@@ -107,13 +108,107 @@ func (e *nosyError) As(any) bool { e.look(); return false }
 // connections do not wait for them.
 func TestErrorOfADialerIsLookedAtWithoutALock(t *testing.T) {
 	t.Parallel()
-	r := NewRefusals(clock.NewFake())
+	r := NewRefusals(clock.NewFake(), nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.Note("a:1", Commands, 1, &nosyError{look: func() { r.Check("b:1", Commands) }})
+		r.Note("a:1", Commands, 1, 1, &nosyError{look: func() { r.Check("b:1", Commands, 1) }})
 	}()
 	sockettest.Receive(t, done, "the end of note")
+}
+
+// Tokens rotate, and the source of them may be behind more than once: a pause belongs to what was
+// refused, and the source is asked for more once a second.
+func TestRefusals_CredentialsThatChangeTwiceDuringAPause_AreTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	fake := clock.NewFake()
+	r := NewRefusals(fake, nil)
+	wrong := wire.NewServerError([]byte("WRONGPASS no"))
+	const old, late, fresh = 1, 2, 3
+	for range 8 { // so the pauses are long
+		r.Note("a:1", Commands, old, fake.Now(), wrong)
+		fake.Advance(MaxPause)
+	}
+	r.Note("a:1", Commands, old, fake.Now(), wrong)
+	for _, next := range []Credentials{late, fresh} {
+		fake.Advance(askEvery - 1)
+		if r.Ask("a:1", Renewals) == nil {
+			t.Error("the source is asked again within a second")
+		}
+		fake.Advance(1)
+		if err := r.Ask("a:1", Renewals); err != nil {
+			t.Errorf("the source is not asked after a second: %v", err)
+		}
+		if r.Ask("a:1", Messages) == nil {
+			t.Error("another connection asks in the same second")
+		}
+		if next == late && r.Check("a:1", Renewals, old) == nil {
+			t.Error("the old credentials do not pause any more")
+		}
+		if err := r.Check("a:1", Renewals, next); err != nil {
+			t.Errorf("other credentials pause, too: %v", err)
+		}
+		if next == late {
+			r.Note("a:1", Renewals, next, fake.Now(), wrong)
+			if r.Check("a:1", Renewals, late) == nil || r.Ask("a:1", Renewals) == nil {
+				t.Error("a refusal of the next credentials is not one")
+			}
+		}
+	}
+	r.Note("a:1", Renewals, fresh, fake.Now(), nil)
+	if r.Ask("a:1", Messages) != nil || r.Check("a:1", Messages, fresh) != nil {
+		t.Error("one connection got through, and the others go on waiting")
+	}
+}
+
+// While holds wait for renewal a long pause is cut short, also one that has begun before; so is
+// that between two questions for credentials. It may be the user's rights that come late.
+func TestRefusals_Limit_CutsPausesShortThatHaveBegun(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{"WRONGPASS no", "NOPERM this user has no permissions to run the 'script' command"} {
+		fake := clock.NewFake()
+		limit := time.Duration(0)
+		r := NewRefusals(fake, func() time.Duration { return limit })
+		wrong := wire.NewServerError([]byte(refusal))
+		for range 8 {
+			r.Note("a:1", Renewals, 1, fake.Now(), wrong)
+			fake.Advance(MaxPause)
+		}
+		r.Note("a:1", Renewals, 1, fake.Now(), wrong)
+		fake.Advance(100 * time.Millisecond)
+		if r.Ask("a:1", Renewals) == nil || r.Check("a:1", Renewals, 1) == nil {
+			t.Errorf("%s: there is no pause", refusal)
+		}
+		limit = 100 * time.Millisecond
+		if err := errors.Join(r.Ask("a:1", Renewals), r.Check("a:1", Renewals, 1)); err != nil {
+			t.Errorf("%s: the limit cuts nothing short: %v", refusal, err)
+		}
+		r.Note("a:1", Renewals, 1, fake.Now(), wrong)
+		fake.Advance(limit - 1)
+		if r.Check("a:1", Renewals, 1) == nil {
+			t.Errorf("%s: the pause is shorter than the limit", refusal)
+		}
+	}
+}
+
+// A source that fails says nothing of the server: the refusal stands, and it is asked once a
+// second as before.
+func TestConnect_CredentialsFail_LeavesTheRefusalAsItIs(t *testing.T) {
+	t.Parallel()
+	fake := clock.NewFake()
+	asked := 0
+	cfg := Config{Addr: "a:1", DialTimeout: 5 * time.Second, Clock: fake, Refusals: NewRefusals(fake, nil),
+		Credentials: func(context.Context) (string, string, error) { asked++; return "", "", errors.New("vault is sealed") }}
+	cfg.Refusals.Note("a:1", Commands, 1, fake.Now(), wire.NewServerError([]byte("WRONGPASS no")))
+	for range 50 { // in five seconds
+		fake.Advance(100 * time.Millisecond)
+		if _, err := cfg.Connect(t.Context(), Renewals); err == nil {
+			t.Fatal("connected")
+		}
+	}
+	if asked != 5 {
+		t.Errorf("asked %d times in 5 s", asked)
+	}
 }
 
 // A password for a server that has none is nobody's lock-out: it is reported at once, and costs no
