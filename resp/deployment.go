@@ -85,7 +85,7 @@ func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 // MayListen implements topology.Reach.
-func (d *door) MayListen(addr string) bool { 
+func (d *door) MayListen(addr string) bool {
 	return d.cfg.refusals.Check(addr, greet.Messages, 0) == nil
 }
 
