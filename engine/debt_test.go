@@ -3,6 +3,8 @@ package engine
 import (
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
 // An owner whose acquire had no answer is released three times, and then forgotten.
@@ -10,10 +12,14 @@ func TestBurnedOwnerIsReleasedThreeTimes(t *testing.T) {
 	t.Parallel()
 	s, p, e, clk := behindOn(t, patient)
 	released := p.Watch(releaseOf("x"))
-	cut := p.CutAfterRequest(acquireOf("x"))
+	p.Delay(faultproxy.All, 0, time.Hour)
+	asked := p.Watch(acquireOf("x"))
 	f := e.Mutex("x").TryLockAsync(ctxT(t))
-	cut.Wait(1)
+	asked.Wait(1)
+	f.Abandon() // or it would try again
 	<-f.Done()
+	p.Delay(faultproxy.All, 0, 0)
+	p.Cut(faultproxy.All)
 	for i, pause := range []time.Duration{0, time.Second, e.cfg.Lease} {
 		clk.pass(pause)
 		released.Wait(i + 1)

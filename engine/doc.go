@@ -11,7 +11,7 @@
 //		return pay(ctx)
 //	})
 //
-//	// Or by hand: one attempt, for ten seconds.
+//	// Or by hand, for ten seconds, if nobody else has it.
 //	h, err := eng.Mutex("orders:42").TryLock(ctx, engine.Lease(10*time.Second))
 //	...
 //	err = h.Unlock(ctx)
@@ -156,8 +156,9 @@
 //     instead.
 //   - ErrUnavailable: there is no connection, or the server refuses for now. Lock waits. If
 //     Wait ends or the context ends before there is an answer, ErrUnavailable is joined
-//     (from Do it then comes with ErrNotAcquired). TryLock and TryLockAsync try once and
-//     fail; without a connection they fail after Config.CommandTimeout. State, ForceUnlock,
+//     (from Do it then comes with ErrNotAcquired). TryLock and TryLockAsync are for
+//     one answer, and wait for it up to Config.CommandTimeout: without a connection, and
+//     through refusals for now. State, ForceUnlock,
 //     Extend and Ping wait no longer than that, with a connection either (Extend also for
 //     Config.AckTimeout if replicas must acknowledge). State and Ping also return it if
 //     their context ends before the answer.

@@ -25,6 +25,7 @@ type gatherer struct {
 	fut   Future[*MultiHold]
 	locks []Mutex
 	opts  options
+	once  bool // TryLock
 	pause taskTimer
 
 	mu    sync.Mutex
@@ -42,7 +43,7 @@ type part struct {
 
 // startGathering starts to take the locks. It does not block.
 func startGathering(ctx context.Context, locks []Mutex, o options, parents []*holding, once, async bool) *gatherer {
-	g := &gatherer{locks: locks, opts: o, parts: make([]part, len(locks))}
+	g := &gatherer{locks: locks, opts: o, once: once, parts: make([]part, len(locks))}
 	g.all = gathering.New(&locks[0].engine().world, len(locks), once, async)
 	g.fut.source = g
 	g.pause.init(g.pauseOver)
@@ -130,6 +131,7 @@ func (g *gatherer) ask(i int, s gathering.Step) {
 	e := m.engine()
 	a := e.newAcquisition(m, g.opts, true)
 	a.Once, a.Patient = s.Do == gathering.Try, s.Patient
+	a.Hasty = a.Once && !g.once
 	a.under(g.parts[i].parent)
 	g.mu.Lock()
 	g.parts[i].asked = a

@@ -93,7 +93,7 @@ func (e *Engine) LockMany(ctx context.Context, names []string, opts ...Option) (
 	return e.Many(names...).Lock(ctx, opts...)
 }
 
-// TryLockMany takes the locks of all those names, or none, in one attempt:
+// TryLockMany takes the locks of all those names, or none, by one answer of each server:
 // Many(names...).TryLock.
 func (e *Engine) TryLockMany(ctx context.Context, names []string, opts ...Option) (*MultiHold, error) {
 	return e.Many(names...).TryLock(ctx, opts...)
@@ -109,7 +109,7 @@ func (l MultiLock) Lock(ctx context.Context, opts ...Option) (*MultiHold, error)
 	return l.acquire(ctx, opts, false)
 }
 
-// TryLock makes one attempt to take all the locks and never waits for one. If somebody else
+// TryLock asks once for all the locks and never waits for one. If somebody else
 // holds one of them, the error Is ErrHeld and names it.
 func (l MultiLock) TryLock(ctx context.Context, opts ...Option) (*MultiHold, error) {
 	return l.acquire(ctx, opts, true)

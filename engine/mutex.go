@@ -77,8 +77,12 @@ func (m Mutex) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return m.acquire(ctx, opts, false)
 }
 
-// TryLock makes one attempt and never waits for the lock. If somebody else holds it,
-// the error is a *NotAcquiredError that Is ErrHeld.
+// TryLock asks the server once whether the lock is free, and never waits for it. If somebody
+// else holds it, the error is a *NotAcquiredError that Is ErrHeld.
+//
+// It is for one answer, and waits for that up to Config.CommandTimeout: without a connection, while
+// the server refuses everything for now (a failover, a slot that moves, LOADING), and if an answer is
+// lost. After that it is ErrUnavailable, with the latest reason.
 func (m Mutex) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return m.acquire(ctx, opts, true)
 }

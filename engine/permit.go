@@ -65,8 +65,8 @@ func (s PermitSemaphore) Acquire(ctx context.Context, n int, opts ...Option) (*P
 	return permitted(s.m.acquire(ctx, ofSize(n, opts), false))
 }
 
-// TryAcquire makes one attempt and never waits for permits. If there are too few, the error is a
-// *NotAcquiredError that Is ErrHeld; if nobody has said how many there are, ErrNoPermits.
+// TryAcquire is for one answer, as TryLock, and never waits for permits. If there are too few, the error
+// is a *NotAcquiredError that Is ErrHeld; if nobody has said how many there are, ErrNoPermits.
 func (s PermitSemaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*PermitHold, error) {
 	return permitted(s.m.acquire(ctx, ofSize(n, opts), true))
 }

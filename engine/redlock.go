@@ -144,7 +144,7 @@ func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*QuorumHold, erro
 	return l.acquire(ctx, opts, false)
 }
 
-// TryLock makes one attempt at each server and never waits for the lock. Servers that do not
+// TryLock is for one answer of each server, as Mutex.TryLock, and never waits for the lock. Servers that do not
 // answer are waited for, up to their Config.CommandTimeout, only if it depends on them whether
 // there is a majority for this call, or one that others have (ErrHeld); in the latter case
 // what was granted is given back before. Of those that try at the same moment, perhaps each

@@ -50,7 +50,7 @@ func (s Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Permits
 	return s.acquire(ctx, request[*Permits]{n: n, options: opts, free: true}, true).await(ctx)
 }
 
-// TryAcquire makes one attempt. It fails with ErrHeld if there are not n permits, or if others
+// TryAcquire is for one answer of the server. It fails with ErrHeld if there are not n permits, or if others
 // of this process wait for some, and with ErrNoPermits if nobody has called SetPermits. It takes at most Config.CommandTimeout.
 func (s Semaphore) TryAcquire(ctx context.Context, n int) (*Permits, error) {
 	return s.acquire(ctx, request[*Permits]{n: n, once: true}, true).await(ctx)

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -130,13 +132,9 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 	case Unknown:
 		// The server may have granted it, or may yet: its owner is burned.
 		r.oweTaken(c, doubtful, o)
-		if a != nil && a.Once {
-			a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
-		}
+		a.unanswered(o, fx)
 	case Busy:
-		if a != nil && a.Once {
-			a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
-		}
+		a.unanswered(o, fx)
 	case WrongType:
 		if a != nil {
 			a.fail(reason.Because(reason.ErrWrongType, o.Err), fx)
@@ -148,6 +146,21 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			a.fail(o.Err, fx)
 		}
 	}
+}
+
+// unanswered is called when the server has not said who has the lock: there was no answer, or it
+// refuses for now. That is not the answer that a TryLock is for, so it tries again, for as long as
+// a connection may be silent. a is nil if nobody wants it any more.
+func (a *Request) unanswered(o *Outcome, fx *Effects) {
+	if a == nil || !a.Once {
+		return
+	}
+	end := cmp.Or(o.Sent, o.Now).Add(a.res.Port.Config().Patience(a.Want))
+	if a.Hasty || end <= o.Now {
+		a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
+		return
+	}
+	a.giveUpAt(end)
 }
 
 // tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
@@ -255,9 +268,7 @@ func (r *Resource) reenterReplied(c *Command, o *Outcome, fx *Effects) {
 		a.fail(o.Err, fx)
 	case Unknown, Busy:
 		// Harmless to repeat: next sends it again.
-		if a.Once {
-			a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
-		}
+		a.unanswered(o, fx)
 	}
 }
 

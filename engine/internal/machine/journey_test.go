@@ -66,7 +66,9 @@ func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
 	l := newLab(t)
 	r := l.name()
 	c := l.ask(r, true)
-	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("cut")})
+	sent := l.now
+	l.now = l.now.Add(l.cfg.CommandTimeout) // the connection was silent for so long
+	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("cut"), Sent: sent})
 	if !errors.Is(c.err, reason.ErrUnavailable) {
 		t.Errorf("TryLock: %v", c.err)
 	}

@@ -12,7 +12,7 @@ import (
 //
 //	admitted --front, lock free--> trying --granted--> ended
 //	   ^                             |
-//	   +------- refused: waits ------+       (TryLock: refused -> ended)
+//	   +------- refused: waits ------+       (TryLock: held by another -> ended)
 //	any --context, Wait, Abandon, Close--> ended
 //
 // A try that is out when its request ends is an orphan: its reply finds no request, and if
@@ -36,7 +36,8 @@ type Request struct {
 	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
 	Permits    uint8
 	AckedGiven bool // Want was: Acked
-	Once       bool // TryLock: one attempt
+	Once       bool // TryLock: one answer of the server
+	Hasty      bool // Once: and any refusal is one, since other locks are held meanwhile
 	Async      bool // LockAsync: no caller is blocked
 	late       uint8
 	trying     bool

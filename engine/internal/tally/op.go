@@ -26,7 +26,7 @@ const (
 type Op struct {
 	What What
 	N    int64
-	Once bool // an Acquire that makes one attempt
+	Once bool // an Acquire that is for one answer
 
 	port  OpPort // nil: nobody wants to know, or has been told
 	tally *Tally // nil until it is admitted
