@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -11,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
-// WaitReady returns nil once every connection has been up. An error that needs a
+// WaitReady returns nil once every connection of every primary has been up. An error that needs a
 // human (a wrong password, a database that does not exist, a missing permission) is
 // returned at once and wraps a *ServerError; the Client goes on trying anyway.
 // When ctx ends, the error has its cause and the latest error of a connection.
@@ -22,11 +24,23 @@ func (c *Client) WaitReady(ctx context.Context) error { return c.wait(ctx, false
 // attempts go on for DialTimeout: it may be loading its data, or a failover may be
 // under way. So they do if one has yet to answer; and the layout is looked for once more
 // after that, since silence may decide it.
+//
+// Then it is enough if one of several primaries serves: the others are named in the log, and
+// tried on. A refusal that needs a human is returned at once only if it is that of all.
 func (c *Client) WaitFirst(ctx context.Context) error { return c.wait(ctx, true) }
+
+type namesKey struct{}
+
+// ForNames returns a context for a caller that needs the servers of these names only: what
+// WaitReady and WaitFirst say under it is about those. They are names as they stand on the server.
+func ForNames(ctx context.Context, names ...string) context.Context {
+	return context.WithValue(ctx, namesKey{}, names)
+}
 
 // wait returns nil once every connection has been up, or why not: if that will not change
 // by itself, or, with first, after the first round.
 func (c *Client) wait(ctx context.Context, first bool) error {
+	names, _ := ctx.Value(namesKey{}).([]string)
 	begun := c.cfg.Clock.Now()
 	look := time.AfterFunc(c.cfg.DialTimeout, c.changed)
 	defer look.Stop()
@@ -37,12 +51,16 @@ func (c *Client) wait(ctx context.Context, first bool) error {
 		if closed {
 			return ErrClosed
 		}
-		p := c.progress()
-		if p.ready {
+		p := c.progress(names)
+		late := p.asOf.Sub(begun) >= c.cfg.DialTimeout
+		switch {
+		case p.ready:
+			return nil
+		case first && late && p.serves:
+			c.cfg.Logger.Warn("resp: not all servers can be reached, going on without them", "err", p.err)
 			return nil
 		}
-		late := p.asOf.Sub(begun) >= c.cfg.DialTimeout
-		hopeless := greet.Lasting(p.err) || first && (late || !p.answered)
+		hopeless := greet.Lasting(p.err) && (p.lasting || !first) || first && (late || !p.answered)
 		if p.err != nil && hopeless && (late || !p.open) {
 			return p.err
 		}
@@ -60,30 +78,81 @@ func (c *Client) wait(ctx context.Context, first bool) error {
 // progress is how far the connections of a Client, or of a node, have come.
 type progress struct {
 	ready    bool  // all have been up
+	serves   bool  // all of some node have been
 	answered bool  // some server has answered, if only that it is not ready
 	open     bool  // some server that was asked for the layout has yet to answer
-	err      error // why one has not been up, nil before its first attempt has ended
+	lasting  bool  // no node has been ready, and all say Lasting
+	err      error // why some have not been up, nil before the first attempt of one has ended
 	asOf     clock.Instant
 }
 
-func (c *Client) progress() progress {
+// progress is that of the nodes of these names; without names of all.
+func (c *Client) progress(names []string) progress {
 	found, asOf, err := c.explorer.Progress()
 	if !found {
-		return progress{answered: answeredIn(err), open: errors.Is(err, topology.ErrSilent), err: err, asOf: asOf}
+		return progress{answered: answeredIn(err), open: errors.Is(err, topology.ErrSilent), lasting: true, err: err, asOf: asOf}
 	}
-	p := progress{ready: true, answered: c.explorer != nil, asOf: c.cfg.Clock.Now()}
-	for _, n := range c.awaited() {
-		q := n.progress()
-		p.ready, p.answered = p.ready && q.ready, p.answered || q.answered
-		if p.err == nil || greet.Lasting(q.err) {
-			p.err = q.err
+	p := progress{ready: true, answered: c.explorer != nil, lasting: true, asOf: c.cfg.Clock.Now()}
+	var errs []error
+	for _, n := range c.awaited(names) {
+		q := progress{err: errNowhere}
+		if n != nil {
+			q = n.progress()
+		}
+		p.ready, p.serves, p.answered = p.ready && q.ready, p.serves || q.ready, p.answered || q.answered
+		p.lasting = p.lasting && greet.Lasting(q.err)
+		if q.err != nil {
+			errs = append(errs, q.err)
 		}
 	}
+	p.err = together(errs)
 	return p
 }
 
-// awaited are the nodes that serve something. The others have been replaced, and go soon.
-func (c *Client) awaited() (nodes []*node) {
+// together is one error of several nodes: a lasting one comes first.
+func together(errs []error) error {
+	slices.SortStableFunc(errs, func(a, b error) int {
+		switch la, lb := greet.Lasting(a), greet.Lasting(b); {
+		case la == lb:
+			return strings.Compare(a.Error(), b.Error())
+		case la:
+			return -1
+		}
+		return 1
+	})
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return &several{errs}
+}
+
+// several is the errors of several servers, on one line.
+type several struct{ errs []error }
+
+func (e *several) Unwrap() []error { return e.errs }
+
+func (e *several) Error() string {
+	text := make([]string, len(e.errs))
+	for i, err := range e.errs {
+		text[i] = strings.TrimPrefix(err.Error(), "resp: ")
+	}
+	return "resp: " + strings.Join(text, "; ")
+}
+
+// awaited are the nodes that serve something, or these names; nil for a name that no node serves.
+// The others have been replaced, and go soon.
+func (c *Client) awaited(names []string) (nodes []*node) {
+	for _, name := range names {
+		if n := c.routes.Of(c.Route(name)); !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(names) > 0 {
+		return nodes
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.mu.nodes {

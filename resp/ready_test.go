@@ -1,6 +1,8 @@
 package resp
 
 import (
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -165,6 +167,111 @@ func TestSentinelThatDoesNotKnowThePrimaryDecidesNothing(t *testing.T) {
 		err := c.WaitFirst(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "No such master") || time.Since(begun) > time.Second {
 			t.Errorf("if nobody knows it: %v, after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// threePrimaries is a cluster, one primary of which is as said. Names of it are by slot: a third
+// of them for each.
+func threePrimaries(third func(s *bubbleServer)) *bubbleNet {
+	net := newBubbleNet()
+	for _, addr := range []string{"a:1", "b:1"} {
+		net.on(addr, says("CLUSTER", slotsReply("a:1", "b:1", "c:1")))
+	}
+	net.set("c:1", third)
+	return net
+}
+
+var threeSeeds = Config{Topology: Cluster, Addrs: []string{"a:1"}, Sharding: ShardingOff, Password: "secret"}
+
+const wrongPassword = "-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+
+// One primary of three is dead, is loading, or refuses the password: the others serve, so it is not
+// waited for longer than DialTimeout, and named in the log. Later it is there.
+func TestWaitFirst_OnePrimaryOfThreeMissing_GoesOnWithTheOthers(t *testing.T) {
+	t.Parallel()
+	for what, third := range map[string]func(s *bubbleServer){
+		"refused":   func(s *bubbleServer) { s.refuses = true },
+		"vanished":  func(s *bubbleServer) { s.gone = true },
+		"loading":   func(s *bubbleServer) { s.answer = says("PING", "-LOADING Redis is loading the dataset in memory\r\n") },
+		"WRONGPASS": func(s *bubbleServer) { s.answer = says("AUTH", wrongPassword) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			net := threePrimaries(third)
+			var log syncBuffer
+			cfg := threeSeeds
+			cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			c, end := net.open(t, cfg)
+			defer end()
+			begun := time.Now()
+			err := c.WaitFirst(t.Context())
+			if took := time.Since(begun); err != nil || took != c.cfg.DialTimeout {
+				t.Errorf("%s: after %v: %v", what, took, err)
+			}
+			if log.count("going on without them") != 1 || log.count("c:1") == 0 {
+				t.Errorf("%s: the log does not name it: %s", what, log.b.String())
+			}
+			net.set("c:1", func(s *bubbleServer) { s.refuses, s.gone, s.answer = false, false, nil })
+			within(t, time.Minute, "all are connected", func() bool { return c.Stats().Connections == 9 })
+		})
+	}
+}
+
+// What needs a human is told at once if it is what all say; so is that nobody is there.
+func TestWaitFirst_AllRefuse_FailsAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{
+		"AUTH " + wrongPassword,
+		"AUTH -ERR Client sent AUTH, but no password is set\r\n",
+	} {
+		command, text, _ := strings.Cut(refusal, " ")
+		synctest.Test(t, func(t *testing.T) {
+			net := newBubbleNet()
+			for _, addr := range []string{"a:1", "b:1", "c:1"} {
+				net.on(addr, func(words []string) string {
+					switch words[0] {
+					case command:
+						return text
+					case "CLUSTER":
+						return slotsReply("a:1", "b:1", "c:1")
+					}
+					return ""
+				})
+			}
+			c, end := net.open(t, threeSeeds)
+			defer end()
+			begun := time.Now()
+			err := c.WaitFirst(t.Context())
+			if took := time.Since(begun); err == nil || took > 0 {
+				t.Errorf("%s: after %v: %v", refusal, took, err)
+			}
+		})
+	}
+}
+
+// Who needs some names only waits for the servers of these, and fails if they are away, whatever
+// the others do.
+func TestWaitFirst_ForNames_WaitsForTheirServersOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := threePrimaries(func(s *bubbleServer) { s.gone = true })
+		c, end := net.open(t, threeSeeds)
+		defer end()
+		var healthy, dead string
+		for i := 0; healthy == "" || dead == ""; i++ {
+			if name := fmt.Sprint("name", i); SlotOf(name) < 10000 {
+				healthy = name
+			} else if SlotOf(name) > 11000 {
+				dead = name
+			}
+		}
+		begun := time.Now()
+		if err := c.WaitFirst(ForNames(t.Context(), healthy)); err != nil || time.Since(begun) > 0 {
+			t.Errorf("on a server that is up: after %v: %v", time.Since(begun), err)
+		}
+		err := c.WaitFirst(ForNames(t.Context(), dead))
+		if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), "c:1") || took > c.cfg.DialTimeout+time.Second {
+			t.Errorf("on one that is dead: after %v: %v", took, err)
 		}
 	})
 }

@@ -56,7 +56,7 @@ func TestWrongPasswordIsTriedEverMoreSeldom(t *testing.T) {
 					t.Errorf("%d attempts in 10 minutes", n)
 				}
 				password.Store("right")
-				within(t, time.Minute, "the password is right", func() bool { return c.progress().ready })
+				within(t, time.Minute, "the password is right", func() bool { return c.progress(nil).ready })
 			})
 		})
 	}
