@@ -96,6 +96,12 @@ func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
 	case e.table.Closing():
 		r.Refuse(&a.Request.Request, ErrClosed, &fx)
 	default:
+		if o.outageGiven {
+			if why := a.Outage(m.route, o.outage); why != nil {
+				r.Refuse(&a.Request.Request, reason.Because(ErrUnavailable, why), &fx)
+				break
+			}
+		}
 		if o.waitGiven {
 			a.Request.Wait(o.wait)
 		}

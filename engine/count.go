@@ -63,6 +63,7 @@ type ask[T any] struct {
 	watch   watched
 	ended   <-chan struct{} // of a caller who waits: the Done of its context
 	started clock.Instant
+	opts    options
 	permits *permits // that it was granted
 	value   T
 	err     error
@@ -124,6 +125,13 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 		a.Drop()
 		a.Settled(0, nil)
 	default:
+		if a.opts.outageGiven {
+			if why := a.Outage(c.route, a.opts.outage); why != nil {
+				a.Drop()
+				a.Settled(0, reason.Because(ErrUnavailable, why))
+				break
+			}
+		}
 		if wait != 0 {
 			a.Bound(wait, reason.ErrWaited)
 		} else if !r.free {
@@ -169,9 +177,10 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 	if o.waitGiven {
 		wait = o.wait
 	}
-	o.wait, o.waitGiven = 0, false
+	a.opts = o
+	o.wait, o.waitGiven, o.outage, o.outageGiven = 0, false, 0, false
 	if o != (options{}) {
-		return 0, reason.Invalid("a %s has no option but Wait: it has no lease and no holder", a.count.what())
+		return 0, reason.Invalid("a %s has no options but Wait and Outage: it has no lease and no holder", a.count.what())
 	}
 	return wait, nil
 }

@@ -45,13 +45,13 @@ func startElection(ctx context.Context, l *quorumLock, o options, held *heldCont
 	fut := &Future[*QuorumHold]{source: q}
 	q.fut = fut
 	q.timer.init(q.tick)
-	q.opts.waitGiven = false // it bounds the whole
+	q.opts.waitGiven, q.opts.outageGiven = false, false // they bound the whole
 	if slices.ContainsFunc(parents, func(h *holding) bool { return h != nil }) {
 		q.parents, q.held = parents, weak.Make(held)
 	}
 	var do quorum.Deeds
 	q.Begin(&do)
-	q.begin(ctx, q, l.locks, o, async) // from here on it may be given up
+	q.begin(ctx, q, l.locks, q.Majority(), o, async) // from here on it may be given up
 	q.run(&do, async)
 	return q, fut
 }

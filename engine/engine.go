@@ -35,6 +35,7 @@ type Engine struct {
 	gatherings gatherings
 	exec       executor.Executor
 	hooks      hookSet
+	failing    failing
 	table      drive.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
@@ -110,6 +111,7 @@ func start(cfg Config, w world.World) *Engine {
 			<-ready
 			e.connection(s, lane)
 		},
+		Outage: e.outage,
 		Routes: func() {
 			<-ready
 			e.table.Rerouted()
@@ -139,8 +141,9 @@ func (e *Engine) connection(s resp.State, lane world.Lane) {
 	if s.Up {
 		e.table.Up(s.Role, lane)
 		e.log(slog.LevelDebug, "pawl: connected", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane)
-	} else if !e.table.Closing() {
-		e.log(slog.LevelWarn, "pawl: connection lost", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane, "err", s.Err)
+	} else {
+		e.table.Down(s.Role)
+		e.log(slog.LevelDebug, "pawl: connection lost", "addr", s.Addr, "role", s.Role.String(), "lane", s.Lane, "err", s.Err)
 	}
 	e.hookConn(s)
 }
@@ -155,10 +158,12 @@ func (e *Engine) wheelRebuilt(reason string) {
 }
 
 // Ping checks that the server answers within Config.CommandTimeout, over an ordinary
-// connection. In a cluster it asks one of the nodes.
+// connection. In a cluster it asks one of the nodes. While the latest attempt to connect has failed
+// and the next one is not due, it fails at once.
 func (e *Engine) Ping(ctx context.Context) error {
 	_, err := pose(ctx, Mutex{home: &e.self}, inquiry[struct{}]{
 		how:     reads,
+		hurried: true,
 		encode:  func(dst []byte, _ resp.Form) []byte { return wire.AppendCommand(dst, "PING") },
 		verdict: func(_ resp.Value, why error) (struct{}, error) { return struct{}{}, why },
 	}, true).answer(ctx)
@@ -182,7 +187,14 @@ type front Engine
 
 // LossError implements drive.Engine.
 func (f *front) LossError(k uint8, name string, why machine.Loss) error {
-	return &LostError{Name: name, Reason: LostReason(why), what: kind.Kind(k).What()}
+	lost := &LostError{Name: name, Reason: LostReason(why), what: kind.Kind(k).What()}
+	if why == machine.NotRenewed {
+		e := (*Engine)(f)
+		if why := e.unrenewed(e.table.Client.Route(name)); why != nil {
+			lost.Err = &notRenewed{why}
+		}
+	}
+	return lost
 }
 
 // AckError implements drive.Engine.

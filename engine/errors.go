@@ -137,7 +137,8 @@ func (r LostReason) MarshalText() ([]byte, error) {
 type LostError struct {
 	Name   string
 	Reason LostReason
-	// Err is set for a RedLock: on which servers it was lost, and why. Reason is that of
+	// Err says more. With NotRenewed it is what kept renewals from being acknowledged: the latest
+	// error of the connection, if there was one. For a RedLock: on which servers it was lost, and why. Reason is that of
 	// the server without which no majority was left. Err is for people: what one server
 	// said is in its text, and errors.Is and errors.As do not find it.
 	Err error

@@ -6,7 +6,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
@@ -22,6 +24,8 @@ type many struct {
 	on    []*Engine // all of them, each once
 	watch watch.Place[*many]
 	limit taskTimer // of Wait
+
+	outages []*drive.Outage // of the engines; nil without Outage
 }
 
 type manyTaker interface {
@@ -33,8 +37,9 @@ type manyTaker interface {
 	waitOver()
 }
 
-// begin arranges for what may end it; the engines are not told before list.
-func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options, async bool) {
+// begin arranges for what may end it; the engines are not told before list. need of the locks are
+// enough.
+func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, need int, o options, async bool) {
 	t.of, t.home = of, locks[0].engine()
 	for _, m := range locks {
 		if e := m.engine(); !slices.Contains(t.on, e) {
@@ -51,12 +56,43 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, o options
 			t.home.table.Timers.Cancel(&t.limit.timer)
 		}
 	}
+	if o.outageGiven {
+		t.boundOutage(locks, need, o.outage)
+	}
+}
+
+// boundOutage ends it when fewer of the servers than it needs have had a connection for d.
+func (t *many) boundOutage(locks []Mutex, need int, d time.Duration) {
+	sites := make([]drive.Site, len(locks))
+	for i, m := range locks {
+		sites[i] = drive.Site{Client: m.engine().table.Client, Route: m.route}
+	}
+	end := func(why error) { t.of.cancel(reason.Stop{Away: why, Late: true}) }
+	for range t.on {
+		t.outages = append(t.outages, &drive.Outage{Sites: sites, Need: need, Most: d, End: end})
+	}
+	for i, e := range t.on {
+		e.table.Outages.Add(t.outages[i])
+	}
+	if why := t.outages[0].Late(t.home.clock.Now()); why != nil {
+		end(why)
+	}
+	if t.of.over() { // meanwhile: finish may have been here first
+		t.unbindOutage()
+	}
+}
+
+func (t *many) unbindOutage() {
+	for i, o := range t.outages {
+		t.on[i].table.Outages.Remove(o)
+	}
 }
 
 // finish takes it out of everything.
 func (t *many) finish() {
 	t.unlist()
 	t.watch.Leave(t)
+	t.unbindOutage()
 	t.home.table.Timers.Cancel(&t.limit.timer)
 }
 

@@ -182,13 +182,25 @@ func (e *Engine) hookLost(h *holding, why LostReason) {
 
 func (e *Engine) hookRenewed(r renew.Round) {
 	if r.Err != nil {
-		e.log(slog.LevelWarn, "pawl: a renewal failed, trying again", "holds", r.Holds, "err", r.Err)
+		level := slog.LevelWarn
+		if e.failing.again(e.table.Client.AddrOf(uint64(r.Slot)), e.clock.Now(), e.cfg.Lease, r.Err) {
+			level = slog.LevelDebug
+		}
+		e.log(level, "pawl: a renewal failed, trying again", "holds", r.Holds, "locks", shortened(r.Names), "err", r.Err)
 	}
 	if e.hooks.Renewed == nil {
 		return
 	}
 	ev := RenewedEvent{Node: e.table.Client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
 	e.hooks.push(func() { e.hooks.Renewed(ev) })
+}
+
+// shortened are names for a log line.
+func shortened(names []string) []string {
+	for i, name := range names {
+		names[i] = reason.Shorten(name)
+	}
+	return names
 }
 
 func (e *Engine) hookConn(s resp.State) {
@@ -232,9 +244,16 @@ func (l connectionLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l connectionLog) WithGroup(string) slog.Handler { return l }
 
 func (e *Engine) logLost(h *holding, why LostReason) {
-	if why != EngineClosed {
-		e.log(slog.LevelWarn, "pawl: a lock was lost", "lock", reason.Shorten(h.Name), "reason", why.String())
+	if why == EngineClosed {
+		return
 	}
+	args := []any{"lock", reason.Shorten(h.Name), "reason", why.String()}
+	if why == NotRenewed {
+		if cause := e.unrenewed(h.Res.Route); cause != nil {
+			args = append(args, "err", cause)
+		}
+	}
+	e.log(slog.LevelWarn, "pawl: a lock was lost", args...)
 }
 
 func (e *Engine) logUnheard(name string) {

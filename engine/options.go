@@ -30,6 +30,8 @@ type options struct {
 	ackedGiven   bool
 	backoff      machine.Backoff
 	backoffGiven bool
+	outage       time.Duration
+	outageGiven  bool
 	permits      int // of a PermitSemaphore
 }
 
@@ -84,6 +86,18 @@ func MinHold(d time.Duration) Option {
 	return setting{"MinHold", d, func(o *options, d time.Duration) { o.minHold, o.minGiven = d, true }}
 }
 
+// Outage bounds the waiting for a server that is away: after d in a row without a connection to the
+// server of the name the call fails with ErrUnavailable. Outage(0) fails at once if it is known to be
+// away, and as soon as it is lost. That is so also while the lock is held by this process. A connection
+// that comes back, however shortly, ends the outage.
+//
+// Of several locks d is for the server of each. Of a RedLock it is for as many as leave no majority. It
+// is for all that is acquired, a Semaphore included; more than 100 years means no bound. Without it
+// Lock waits as long as its context lives, and TryLock up to Config.CommandTimeout.
+func Outage(d time.Duration) Option {
+	return setting{"Outage", d, func(o *options, d time.Duration) { o.outage, o.outageGiven = d, true }}
+}
+
 // Backoff says how a waiter of a SpinMutex polls: first after about first, then after twice as
 // long each time, up to about most, each time with a random part. Without it, it is
 // Backoff(1ms, 128ms), like Redisson's exponential back-off; the same duration twice polls
@@ -135,6 +149,8 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 		return o, reason.Invalid("Wait does not go with TryLock or TryAcquire, which never wait: use Lock or Acquire")
 	case o.waitGiven && o.wait <= 0:
 		return o, reason.Invalid("Wait (%v) must be positive: use TryLock, TryAcquire or Count not to wait", o.wait)
+	case o.outageGiven && o.outage < 0:
+		return o, reason.Invalid("Outage (%v) must not be negative: Outage(0) fails at once", o.outage)
 	case o.maxGiven && o.maxHold <= e.margin(e.cfg.Lease):
 		return o, reason.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:
@@ -162,6 +178,9 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 	}
 	if o.wait > machine.MaxDuration {
 		o.waitGiven = false
+	}
+	if o.outage > machine.MaxDuration {
+		o.outageGiven = false
 	}
 	if o.maxHold > machine.MaxDuration {
 		o.maxHold = 0

@@ -16,6 +16,7 @@ import (
 type inquiry[T any] struct {
 	how     asking
 	invalid error // why it is not to be asked
+	hurried bool  // it does not wait while the next attempt to connect is not due
 	encode  func(dst []byte, form resp.Form) []byte
 	// verdict makes a result of the answer, or of why there is none. It keeps nothing of v.
 	verdict func(v resp.Value, why error) (T, error)
@@ -81,7 +82,7 @@ func pose[T any](ctx context.Context, m Mutex, i inquiry[T], waits bool) *questi
 	}
 	q.again.init(q.resume)
 	limit := options{wait: m.engine().cfg.CommandTimeout, waitGiven: true}
-	q.begin(ctx, q, []Mutex{m}, limit, !waits) // from here on it may be given up
+	q.begin(ctx, q, []Mutex{m}, 1, limit, !waits) // from here on it may be given up
 	q.send()
 	return q
 }
@@ -138,7 +139,13 @@ func (q *question[T]) Complete(r resp.Reply) {
 		q.end(resp.Value{}, r.Err)
 	case machine.Unknown:
 		q.unanswered(r.Err)
-	case machine.NotSent, machine.Full, machine.Unwanted, machine.Shut, machine.Busy:
+	case machine.NotSent:
+		if why := q.home.table.Client.Pausing(q.route); why != nil && q.hurried {
+			q.end(resp.Value{}, reason.Because(ErrUnavailable, why))
+			return
+		}
+		q.wait(r.Err)
+	case machine.Full, machine.Unwanted, machine.Shut, machine.Busy:
 		q.wait(r.Err)
 	}
 }

@@ -39,7 +39,7 @@ func (q *election) NotAcquired(v quorum.Verdict) error {
 		why.each = append(why.each, &serverError{q.locks[said.Server].serverOf(), text})
 	}
 	err := notAcquired(name, why)
-	if v.Stop != nil {
+	if v.Stop != nil && v.Stop.Cause != nil {
 		err = notAcquired(name, reason.Because(v.Stop.Cause, why))
 	}
 	err.TTL = v.TTL
@@ -66,6 +66,8 @@ func (q *election) textOf(said quorum.Said, last machine.Loss) error {
 	case quorum.WasLost:
 		if lost, yes := said.Why.(*LostError); yes && lost.Err == nil {
 			return lossAt(lost.Reason)
+		} else if yes {
+			return lost.Err
 		}
 	}
 	return said.Why

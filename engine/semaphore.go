@@ -39,8 +39,8 @@ func (e *Engine) Semaphore(name string) Semaphore { return Semaphore{e.counter(n
 // Name returns the name as you gave it.
 func (s Semaphore) Name() string { return s.name }
 
-// Acquire waits for n permits as long as ctx lives, or as long as Wait allows; no other option
-// is for a semaphore. Those who wait in this process are served in order: one who wants many is
+// Acquire waits for n permits as long as ctx lives, or as long as Wait and Outage allow; no other
+// option is for a semaphore. Those who wait in this process are served in order: one who wants many is
 // not overtaken by those who want few. Processes compete. For 0 permits nothing is asked.
 //
 // If it fails, the error is a *NotAcquiredError. Permits that the server grants after ctx has

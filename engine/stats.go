@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/wheel"
@@ -47,6 +48,10 @@ type Stats struct {
 	Commands, BytesIn, BytesOut uint64
 	Redirects                   uint64
 	Reconnects                  int
+	// Connected counts the servers, of those that serve names, whose connections are all up.
+	// DownSince has the others, by address, and since when one of their connections is missing.
+	Connected int
+	DownSince map[string]time.Time
 	// WheelRebuilds is how often the timing wheel was replaced.
 	WheelRebuilds uint64
 }
@@ -79,6 +84,7 @@ func (e *Engine) Stats() Stats {
 	c := e.table.Client.Stats()
 	s.InFlight, s.Channels = c.InFlight, c.Channels
 	s.Commands, s.BytesIn, s.BytesOut, s.Reconnects = c.Commands, c.BytesIn, c.BytesOut, c.Reconnects
+	s.Connected, s.DownSince = e.connected()
 	var w wheel.Stats = e.table.Timers.Stats()
 	s.Redirects = c.Redirects
 	s.WheelRebuilds = w.Rebuilds.Total()

@@ -38,6 +38,7 @@ type Client struct {
 	seen     durable.MostSeen                // where nobody keeps a list
 
 	redirects atomic.Uint64
+	changedAt atomic.Int64  // when the routes changed last
 	servers   atomic.Uint32 // the latest ServerID
 	retired   retired
 
@@ -64,6 +65,7 @@ func Open(cfg Config) *Client {
 	cfg = cfg.withDefaults()
 	c := &Client{cfg: cfg}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.changedAt.Store(int64(cfg.Clock.Now()))
 	c.mu.change = make(chan struct{})
 	c.mu.nodes = make(map[string]*node)
 	c.loops = socket.NewLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {

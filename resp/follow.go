@@ -57,6 +57,7 @@ func (c *Client) follow(l *topology.Layout) (changed bool) {
 // settle follows a change of routes, and closes nodes that serve nothing any more.
 func (c *Client) settle(changed bool) {
 	if changed {
+		c.changedAt.Store(int64(c.cfg.Clock.Now()))
 		c.moveChannels() // while the nodes that they leave are still known
 	}
 	c.retire()

@@ -73,12 +73,12 @@ type link struct {
 		remote     netip.Addr    // of the latest connection
 		since      clock.Instant // of the latest connection
 		away       clock.Instant // of the latest loss, or failed attempt; 0: there was none
+		down       clock.Instant // since then there is none; 0: there is one
+		pausing    bool          // the latest attempt failed, and the next one is not due
 	}
 
 	// The connecting goroutine's.
-	backoff  backoff
-	failures int  // attempts since the latest connection
-	refused  bool // the latest one for its credentials
+	backoff backoff
 }
 
 // wake has a dormant link connect.
@@ -92,12 +92,13 @@ func (l *link) wake() {
 func (l *link) run(ctx context.Context) {
 	n := l.node
 	if _, connects, last := l.status(); connects > 0 {
-		l.log(slog.LevelWarn, "resp: connection lost", last) // here: no user code on the loop
+		l.log(slog.LevelDebug, "resp: connection lost", last) // here: no user code on the loop
 	}
 	kick := n.sibling()
 	for l.backoff.wait(ctx, kick, l.limited) {
 		kick = n.sibling() // before the attempt: a sibling may get through during it
 		dialled := n.cfg.Clock.Now()
+		l.pauses(false)
 		conn, err := n.cfg.connect(ctx, l.role)
 		if err == nil {
 			l.announce()
@@ -142,9 +143,9 @@ func (l *link) announce() {
 // returns whether the link is up and the goroutine's work done.
 func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 	n := l.node
-	l.failures, l.refused = 0, false
 	l.mu.Lock()
 	l.mu.up = true
+	l.mu.down = 0
 	l.mu.last = nil
 	l.mu.connects++
 	l.mu.dialled, l.mu.since, l.mu.remote = dialled, n.cfg.Clock.Now(), remote
@@ -161,13 +162,15 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 	}
 	l.mu.Unlock()
 	if lost == nil {
+		n.outageMayEnd()
 		if bug != nil {
 			l.log(slog.LevelError, "resp: connection up", bug)
 		}
 		return true
 	}
 	bug = errors.Join(bug, n.notice(state))
-	l.log(slog.LevelWarn, "resp: connection lost at once", errors.Join(lost, bug))
+	n.outageBegins(lost)
+	l.log(levelOf(bug), "resp: connection lost at once", errors.Join(lost, bug))
 	return false
 }
 
@@ -181,11 +184,14 @@ func (l *link) down(err error) {
 	}
 	state := l.lostLocked(err)
 	l.mu.Unlock()
-	if bug := l.node.notice(state); bug != nil {
+	bug := l.node.notice(state)
+	if bug != nil {
+		err = errors.Join(err, bug)
 		l.mu.Lock()
-		l.mu.last = errors.Join(err, bug) // run logs it
+		l.mu.last = err
 		l.mu.Unlock()
 	}
+	l.node.outageBegins(err)
 	if l.node.ctx.Err() == nil {
 		// Not first when a dial fails: to a machine that is gone it takes DialTimeout.
 		l.node.client.explorer.Nudge()
@@ -198,6 +204,7 @@ func (l *link) lostLocked(err error) State {
 	l.mu.up = false
 	l.mu.last = err
 	l.mu.away = l.node.cfg.Clock.Now()
+	l.mu.down = l.mu.away
 	// A connection that lasted proves the server healthy: no need to be shy.
 	if l.mu.away.Sub(l.mu.since) > backoffMax {
 		l.backoff.reset()
@@ -226,21 +233,35 @@ func (l *link) backAfter(t clock.Instant) bool {
 // failed keeps the error of an attempt for WaitReady and LastError.
 func (l *link) failed(dialled clock.Instant, err error) {
 	l.mu.Lock()
-	l.mu.last, l.mu.away = err, dialled
+	l.mu.last, l.mu.away, l.mu.pausing = err, dialled, true
 	l.mu.Unlock()
 	level := slog.LevelDebug
-	refused := greet.Unauthorized(err)
 	foreign := errors.Is(err, topology.ErrForeign) // it is reported once for all connections
-	if l.failures++; l.failures == 1 && !foreign || refused && !l.refused {
-		level = slog.LevelWarn // the first of its kind in an outage; the others tell nothing new
+	if !foreign && !l.node.outageBegins(err) && l.node.firstLasting(err) {
+		level = slog.LevelWarn // the others tell nothing new
 	}
-	l.refused = refused
 	l.log(level, "resp: cannot connect, trying again", err)
 	l.node.client.explorer.Nudge() // perhaps another server has taken its place
 	if greet.Permanent(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
 	l.node.client.changed()
+}
+
+// pauses notes whether the link waits for its next attempt.
+func (l *link) pauses(yes bool) {
+	l.mu.Lock()
+	l.mu.pausing = yes
+	l.mu.Unlock()
+}
+
+// levelOf is the level of a loss: what is wrong with it, if anything, or what its outage has
+// told already.
+func levelOf(bug error) slog.Level {
+	if bug != nil {
+		return slog.LevelError
+	}
+	return slog.LevelDebug
 }
 
 func (l *link) log(level slog.Level, text string, err error) {

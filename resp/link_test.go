@@ -274,7 +274,9 @@ func (s *syncBuffer) count(text string) int {
 	return strings.Count(s.b.String(), text)
 }
 
-func TestOutageIsLoggedOncePerConnectionAndNotPerAttempt(t *testing.T) {
+// An operator needs one line when a server goes, and one when it is back, with the time between: not
+// one for each connection, nor for each attempt.
+func TestNode_Outage_IsLoggedOnceAndWhenItEnds(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	var log syncBuffer
@@ -286,11 +288,18 @@ func TestOutageIsLoggedOncePerConnectionAndNotPerAttempt(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, addr)
 		},
 	})
-	n.Down()
-	eventually(t, "the links fail again and again", func() bool { return dials.Load() > 20 })
-	n.Up()
-	eventually(t, "all are back", func() bool { return c.Stats().Connections == 3 })
-	if lost, failed := log.count("connection lost"), log.count("cannot connect"); lost != 3 || failed != 3 {
-		t.Errorf("3 connections: %d losses and %d failures were logged", lost, failed)
+	for i := range 2 {
+		before := dials.Load()
+		n.Down()
+		eventually(t, "the links fail again and again", func() bool { return dials.Load() > before+20 })
+		if c.DownSince(0) == 0 || c.Ready() == nil {
+			t.Error("it does not know of the outage")
+		}
+		n.Up()
+		eventually(t, "all are back", func() bool { return c.Stats().Connections == 3 && c.DownSince(0) == 0 && c.Ready() == nil })
+		eventually(t, "the end is logged", func() bool { return log.count("is back") == i+1 })
+		if lines := log.count("\n"); lines != 2*(i+1) || log.count("level=WARN") != i+1 || log.count("after=") != i+1 {
+			t.Errorf("%d outages: %d lines: %s", i+1, lines, log.b.String())
+		}
 	}
 }

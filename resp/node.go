@@ -30,6 +30,7 @@ type node struct {
 	durable [2]*durable.Lane  // of commands, of renewals
 	links   []*link           // the lanes, then as the roles
 	seen    *durable.MostSeen // of the replicas
+	born    clock.Instant
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -42,6 +43,7 @@ type node struct {
 		sync.Mutex
 		rise      chan struct{} // closed, and replaced, when a link came up
 		suspicion suspicion.State
+		outage    outage
 		replaced  clock.Instant // when replace last did something
 	}
 }
@@ -52,7 +54,7 @@ func newNode(c *Client, network, addr string) *node {
 	if !c.seen.Forever {
 		n.seen = new(durable.MostSeen)
 	}
-	n.cfg.Network, n.cfg.Addr = network, addr
+	n.cfg.Network, n.cfg.Addr, n.born = network, addr, c.cfg.Clock.Now()
 	n.ctx, n.cancel = context.WithCancel(c.ctx)
 	n.mu.rise = make(chan struct{})
 	for i := range n.cfg.Lanes {
@@ -63,6 +65,7 @@ func newNode(c *Client, network, addr string) *node {
 	n.pubsub = c.channels.NewEndpoint(c.sharded.Load(), n.cfg.Clock, n.cfg.CommandTimeout, sub.down, sub.refusesChannels)
 	sub.endpoint = n.pubsub
 	n.links = append(n.links, sub)
+	sub.mu.down = n.born
 	for i := range n.durable {
 		n.durable[i] = n.addDurable(RoleDurable + Role(i))
 	}
@@ -105,6 +108,7 @@ func (n *node) laneOf(l *link, timeout time.Duration, maxInFlight int) *pipeline
 		Redirect:       l.redirect,
 	})
 	l.endpoint = lane
+	l.mu.down = n.born
 	n.links = append(n.links, l)
 	return lane
 }
@@ -125,6 +129,7 @@ func (n *node) close(err error) {
 	for _, l := range n.links {
 		l.endpoint.Close(err)
 	}
+	n.outageMayEnd()
 }
 
 // replaceAfter is the least time between two replacements of a node's connections.
@@ -263,5 +268,7 @@ func (id LaneID) Up() bool {
 	up, _, _ := id.node.links[id.index].status()
 	return up
 }
+
+var errNotYet = errors.New("resp: not connected yet")
 
 var errNowhere = errors.New("no node is known that serves this part of the keys")

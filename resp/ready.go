@@ -57,7 +57,7 @@ func (c *Client) wait(ctx context.Context, first bool) error {
 		case p.ready:
 			return nil
 		case first && late && p.serves:
-			c.cfg.Logger.Warn("resp: not all servers can be reached, going on without them", "err", p.err)
+			c.cfg.Logger.Warn("resp: not all servers can be reached, going on without them", "missing", c.missingAddrs(), "err", p.err)
 			return nil
 		}
 		hopeless := greet.Lasting(p.err) && (p.lasting || !first) || first && (late || !p.answered)

@@ -208,7 +208,7 @@ func TestWaitFirst_OnePrimaryOfThreeMissing_GoesOnWithTheOthers(t *testing.T) {
 			if took := time.Since(begun); err != nil || took != c.cfg.DialTimeout {
 				t.Errorf("%s: after %v: %v", what, took, err)
 			}
-			if log.count("going on without them") != 1 || log.count("c:1") == 0 {
+			if log.count("going on without them") != 1 || log.count("missing=[c:1]") != 1 {
 				t.Errorf("%s: the log does not name it: %s", what, log.b.String())
 			}
 			net.set("c:1", func(s *bubbleServer) { s.refuses, s.gone, s.answer = false, false, nil })

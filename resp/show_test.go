@@ -37,10 +37,11 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 		Dialer:      func(context.Context, string, string) (net.Conn, error) { return nil, errors.New(secret) },
 		DialTimeout: time.Second, Durable: true, Lanes: 2, Transport: TransportStd, Scripts: []string{strings.Repeat("return 1\n", 1000)},
 		Clock: clock.System(), Logger: slog.New(slog.DiscardHandler), OnRoutes: func() {}, OnState: func(State) {},
+		OnOutage: func(Outage) {}, MaxPause: func() time.Duration { return 0 },
 	}
 	redacttest.Every(t, map[string][]any{
 		"Config": {full, c.cfg, Config{}}, "Client": {c, (*Client)(nil)}, "LaneID": {c.LaneOf(0), LaneID{}},
-		"State": {State{ID: c.LaneOf(0), Addr: s.Addr(), Err: err}}, "Channel": {ch, (*Channel)(nil)},
+		"State": {State{ID: c.LaneOf(0), Addr: s.Addr(), Err: err}}, "Outage": {Outage{Addr: s.Addr(), Err: err}}, "Channel": {ch, (*Channel)(nil)},
 		"ServerError": {said, *said}, "Refusal": {RefusalOf(said), Refusal{}},
 		"Stats": {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {Ack{Err: err}, &Ack{Err: err}}, "Acks": {AllReplicas},
 		"Reply": {Reply{Err: err}}, "Value": {Value{}}, "Form": {Form(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},

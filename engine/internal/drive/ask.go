@@ -18,6 +18,8 @@ type Ask struct {
 	timer wheel.Timer
 	bound bool
 	late  error // what it is told when its time is over
+
+	outage *Outage // nil: it waits for the server as long as its time lasts
 }
 
 // Init makes it ready.
@@ -31,6 +33,19 @@ func (a *Ask) Init(sh *Shard, p tally.OpPort, what tally.What, n int64) {
 func (a *Ask) Bound(d time.Duration, late error) {
 	a.bound, a.late = true, late
 	a.Shard.Table.Timers.Schedule(&a.timer, a.Shard.Now().Add(d))
+}
+
+// Outage gives the ask up when its server has been away for d, or returns why that is so already.
+func (a *Ask) Outage(route uint64, d time.Duration) error {
+	t := a.Shard.Table
+	a.outage = &Outage{Sites: []Site{{t.Client, route}}, Need: 1, Most: d, End: func(why error) {
+		a.Cancel(reason.Stop{Away: why, Late: true})
+	}}
+	if why := a.outage.Late(a.Shard.Now()); why != nil {
+		return why
+	}
+	t.Outages.Add(a.outage)
+	return nil
 }
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
@@ -63,6 +78,9 @@ func (a *Ask) Deliver()                { a.port.Deliver() }
 func (a *Ask) Settled(answer int64, why error) {
 	if a.bound {
 		a.Shard.Table.Timers.Cancel(&a.timer)
+	}
+	if a.outage != nil {
+		a.Shard.Table.Outages.Remove(a.outage)
 	}
 	a.port.Settled(answer, why)
 }

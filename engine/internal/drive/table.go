@@ -73,6 +73,7 @@ type Table struct {
 	Timers   world.Timers
 	Renewer  *renew.Renewer
 	Recovery *recovery.Recovery
+	Outages  Outages
 
 	closing closing
 	shards  [shardCount]Shard
@@ -92,6 +93,7 @@ func (t *Table) Init(cfg Config) {
 // SetTimers gives the table its timers; onRound hears of renewals.
 func (t *Table) SetTimers(timers world.Timers, onRound func(renew.Round)) {
 	t.Timers = timers
+	t.Outages.init(t.World.Clock, timers)
 	t.Renewer = renew.New(renew.Config{
 		Clock: t.World.Clock, Wheel: timers, Draw: t.World.Draw, Lease: t.Machine.Lease,
 		Submit: t.submitRenewal, Slotted: t.Slotted, OnRound: onRound,
@@ -114,10 +116,18 @@ func (t *Table) Up(role resp.Role, lane world.Lane) {
 	}
 }
 
+// Down hears that a connection was lost.
+func (t *Table) Down(role resp.Role) {
+	if role == resp.RoleLane {
+		t.Outages.Look()
+	}
+}
+
 // Rerouted hears that names may have come to other servers.
 func (t *Table) Rerouted() {
 	t.Recovery.Rerouted()
 	t.Renewer.Resume()
+	t.Outages.Look()
 }
 
 // submitRenewal sends a renewal script, for the renewer.

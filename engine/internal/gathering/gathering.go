@@ -206,5 +206,8 @@ func (g *Gathering) Cancel(s reason.Stop) Step {
 // fail ends the gathering without the locks.
 func (g *Gathering) fail(r Refusal) Step {
 	g.stage, g.held = Over, 0
-	return Step{Do: Fail, At: r.At, Why: r.Why}
+	if g.stop != nil && g.stop.Away != nil {
+		r.Why = g.stop.Because()
+	}
+	return Step{Do: Fail, At: max(r.At, 0), Why: r.Why}
 }

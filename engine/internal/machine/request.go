@@ -62,6 +62,7 @@ type Rare struct {
 	queued bool  // it has been refused there
 
 	bound   Bound // what ends it by its own time
+	outage  Bound // what ends it when its server is away for too long
 	behind  int64 // the id of the command that was out when a was bounded so
 	refusal error // why the server has not answered; see tried
 }
@@ -154,6 +155,10 @@ func (a *Request) end() {
 		a.rare.bound.Over()
 		a.rare.bound = nil
 	}
+	if a.rare != nil && a.rare.outage != nil {
+		a.rare.outage.Over()
+		a.rare.outage = nil
+	}
 	r.Port.Counters().Pending--
 }
 
@@ -205,6 +210,9 @@ func (a *Request) giveUpAt(at clock.Instant) {
 
 // Bound notes what ends the request by its own time: Over is called when it has ended.
 func (a *Request) Bound(b Bound) { a.More().bound = b }
+
+// BoundByOutage is Bound for what ends it when its server is away for too long.
+func (a *Request) BoundByOutage(b Bound) { a.More().outage = b }
 
 // Acks is how many replicas must have a grant: a number, or one of those below.
 type Acks int16

@@ -98,6 +98,8 @@ func (m *Machine) verdict() Verdict {
 	}
 	spare := len(m.Parts) - m.Majority()
 	switch {
+	case m.stop != nil && m.stop.Away != nil:
+		v.Is = IsAway
 	case len(ttls) > spare:
 		v.Is = IsHeld
 		slices.Sort(ttls)

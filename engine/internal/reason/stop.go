@@ -6,12 +6,16 @@ import "slices"
 type Stop struct {
 	Cause error // nil: it waited as long as it may for a connection
 	Late  bool  // its time was over, as opposed to: nobody wants it any more
+	Away  error // its server was away for too long: that is all there is to say
 }
 
 // Because is the reason of one that is given up: what ended it, and what stood in its way. One
 // that has had all its time knows one of two things, whatever else: somebody has the lock, or no
 // server said so in that time.
 func (s Stop) Because(obstacle ...error) error {
+	if s.Away != nil {
+		return Because(ErrUnavailable, s.Away)
+	}
 	var is []error
 	if s.Cause != nil {
 		is = append(is, s.Cause)
@@ -30,7 +34,7 @@ func saysWhy(is error) bool { return is != ErrLate && IsObstacle(is) }
 
 // Unasked is the reason of one that is given up before anybody was asked.
 func (s Stop) Unasked() error {
-	if s.Late {
+	if s.Late || s.Away != nil {
 		return s.Because(NotAsked)
 	}
 	return s.Cause

@@ -18,6 +18,9 @@ import (
 // 1.6 µs per lock, so 64 cost the others a tenth of a millisecond.
 const chunkSize = 64
 
+// mostNames is how many holds a failed round names.
+const mostNames = 5
+
 type chunkState uint8
 
 const (
@@ -195,6 +198,11 @@ func (k *chunk) Complete(reply resp.Reply) {
 		round := Round{Slot: k.slot, Holds: len(k.list), Err: cmp.Or(err, unacked(reply))}
 		if round.Err == nil {
 			round.Err = refused(reply.Value)
+		}
+		if round.Err != nil {
+			for _, one := range k.list[:min(len(k.list), mostNames)] {
+				round.Names = append(round.Names, one.Key)
+			}
 		}
 		if reply.Sent != 0 {
 			round.Lag, round.RTT = reply.Sent.Sub(k.due), reply.Now.Sub(reply.Sent)

@@ -42,6 +42,7 @@ type Round struct {
 	Lag   time.Duration // from when it was due to when it was sent
 	RTT   time.Duration
 	Err   error
+	Names []string // with Err: of some of the holds
 }
 
 // Timers is what a Renewer uses of a wheel.Wheel.
@@ -195,6 +196,30 @@ func (r *Renewer) Any() bool {
 		}
 	}
 	return len(r.mu.chunks) > 0
+}
+
+// Held returns how many holds of some slots wait for renewal, and when the first of them ends.
+func (r *Renewer) Held(of func(slot uint16) bool) (n int, first clock.Instant) {
+	count := func(members []*Member) {
+		for _, m := range members {
+			if m == nil || !of(m.slot) {
+				continue
+			}
+			n++
+			if until := m.sub.Until(); first == 0 || until < first {
+				first = until
+			}
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.mu.cohorts {
+		count(c.members)
+	}
+	for k := range r.mu.chunks {
+		count(k.members)
+	}
+	return n, first
 }
 
 // Leave takes m out, wherever it is. A renewal that is under way is not stopped,

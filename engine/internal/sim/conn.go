@@ -29,6 +29,7 @@ type conn struct {
 	lane   lane // of a resp.RoleLane
 
 	up       bool
+	lost     clock.Instant // since then it is not up
 	life     int // which connection; those of earlier ones are over
 	out      []*flight
 	inbox    []*flight     // of these, what the server has before it
@@ -193,7 +194,7 @@ func (c *conn) cut() {
 func (c *conn) end(why error) {
 	s := c.p.sim
 	flights := c.out
-	c.up, c.out, c.inbox = false, nil, nil
+	c.up, c.lost, c.out, c.inbox = false, c.p.sim.now, nil, nil
 	c.life++
 	waiting := 0
 	for _, f := range flights {

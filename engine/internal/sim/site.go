@@ -289,6 +289,24 @@ func (p *client) Route(name string) uint64 {
 	return h.Sum64()
 }
 
+func (p *client) RenewalError(route uint64) error {
+	if p.node(route).renewal.up {
+		return nil
+	}
+	return errCut
+}
+
+func (p *client) DownSince(route uint64) clock.Instant {
+	if c := p.conn(route); !c.up {
+		return max(c.lost, 1)
+	}
+	return 0
+}
+
+func (p *client) Pausing(uint64) error                     { return nil }
+func (p *client) Missing() (map[string]clock.Instant, int) { return nil, len(p.nodes) }
+func (p *client) Ready() error                             { return p.LaneError(0) }
+
 func (p *client) LaneError(route uint64) error {
 	if p.conn(route).up {
 		return nil

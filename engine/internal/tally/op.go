@@ -132,6 +132,9 @@ func (op *Op) Cancel(s reason.Stop, fx *Effects) {
 
 // gaveUp is the reason of one that is given up: what ended it, and what stood in its way.
 func (t *Tally) gaveUp(op *Op, s reason.Stop) error {
+	if s.Away != nil { // only of an acquire
+		return s.Because()
+	}
 	is := []error{s.Cause}
 	if s.Cause == nil {
 		is = nil

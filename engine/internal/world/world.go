@@ -92,6 +92,9 @@ type Events struct {
 	Connection func(s resp.State, lane Lane)
 	// Routes: names may have come to other servers.
 	Routes func()
+	// Outage: a server is away, or is not any more. It is called under a lock of the client, and
+	// must not call that.
+	Outage func(resp.Outage)
 }
 
 // Client is what an engine uses of a resp.Client; see there.
@@ -106,6 +109,11 @@ type Client interface {
 	Route(name string) uint64
 	LaneOf(route uint64) Lane
 	LaneError(route uint64) error
+	RenewalError(route uint64) error
+	DownSince(route uint64) clock.Instant
+	Pausing(route uint64) error
+	Missing() (since map[string]clock.Instant, connected int)
+	Ready() error
 	ServerOf(route uint64) resp.ServerID
 	AddrOf(route uint64) string
 	Clustered() bool
@@ -161,7 +169,7 @@ func (c Connected) LaneOf(route uint64) Lane { return c.Client.LaneOf(route) }
 
 func open(cfg resp.Config, events Events) Client {
 	cfg.OnState = func(s resp.State) { events.Connection(s, s.ID) }
-	cfg.OnRoutes = events.Routes
+	cfg.OnRoutes, cfg.OnOutage = events.Routes, events.Outage
 	return Connected{resp.Open(cfg)}
 }
 
