@@ -65,7 +65,7 @@ type Config struct {
 	Username string
 	Password string
 	// Credentials, if set, replaces Username and Password, for passwords that rotate.
-	// It is called at every connect, on a connecting goroutine. ctx ends with DialTimeout,
+	// It is called at every connect, once a second while they are refused, on a connecting goroutine. ctx ends with DialTimeout,
 	// or with Close, which waits for it.
 	Credentials func(ctx context.Context) (username, password string, err error)
 	// DB is the database index. In a cluster the server must have more than one, as Valkey
@@ -166,7 +166,7 @@ type Config struct {
 	Hooks Hooks
 	// Lazy makes New return before the connections are up, for a service that may start
 	// before its servers. The engine then connects in the background, and tries again
-	// until it succeeds. Meanwhile Lock waits, and TryLock fails with ErrUnavailable.
+	// until it succeeds. Meanwhile Lock waits, as in any outage; see Engine.Ready and Outage.
 	Lazy bool
 
 	ignored  []string      // settings of other clients in the URL

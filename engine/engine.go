@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/engine/internal/world"
@@ -35,7 +36,7 @@ type Engine struct {
 	gatherings gatherings
 	exec       executor.Executor
 	hooks      hookSet
-	failing    failing
+	failures   renew.Failures
 	table      drive.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
@@ -59,7 +60,8 @@ func Open(ctx context.Context, url string) (*Engine, error) {
 // or a password is wrong, it fails at once with ErrUnavailable and says why; an address
 // that does not even refuse takes Config.DialTimeout, several up to twice that. If a
 // server answers but is loading its data, or a failover is under way, it tries again
-// for Config.DialTimeout.
+// for Config.DialTimeout. If only some of several primaries serve by then, it goes on with
+// these, and the log names the others.
 func New(ctx context.Context, cfg Config) (*Engine, error) {
 	if ctx == nil {
 		return nil, reason.ErrNoContext
@@ -170,6 +172,20 @@ func (e *Engine) Ping(ctx context.Context) error {
 	return err
 }
 
+// Ready returns nil while New would succeed: the deployment is known, and all connections to a
+// primary are up. Otherwise the error Is ErrUnavailable, and says why. Ready does no I/O, so it may be
+// called as often as you like, from a readiness probe for instance. What it cannot know is whether the
+// server answers at this moment: see Ping.
+func (e *Engine) Ready() error {
+	if e.table.Closing() {
+		return ErrClosed
+	}
+	if why := e.table.Client.Ready(); why != nil {
+		return reason.Because(ErrUnavailable, why)
+	}
+	return nil
+}
+
 // ID returns the engine's UUID. It is the part before the colon of every owner that the
 // engine uses.
 func (e *Engine) ID() string { return e.table.ID }
@@ -196,6 +212,21 @@ func (f *front) LossError(k uint8, name string, why machine.Loss) error {
 	}
 	return lost
 }
+
+// unrenewed is what keeps, or kept a moment ago, renewals from being acknowledged; nil if that is not
+// known.
+func (e *Engine) unrenewed(route uint64) error {
+	if why := e.table.Client.RenewalError(route); why != nil {
+		return why
+	}
+	return e.failures.Latest(e.table.Client.AddrOf(route), e.clock.Now(), e.cfg.Lease)
+}
+
+// notRenewed is NotRenewed with its cause.
+type notRenewed struct{ why error }
+
+func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + reason.Said(e.why) }
+func (e *notRenewed) Unwrap() error { return e.why }
 
 // AckError implements drive.Engine.
 func (f *front) AckError(k uint8, name string, ack *resp.Ack) error {

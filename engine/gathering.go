@@ -50,7 +50,7 @@ func startGathering(ctx context.Context, locks []Mutex, o options, parents []*ho
 	for i, h := range parents {
 		g.parts[i].parent = h
 	}
-	g.begin(ctx, g, locks, len(locks), o, async) // from here on it may be given up
+	g.begin(ctx, g, locks, len(locks), o, async)        // from here on it may be given up
 	g.opts.waitGiven, g.opts.outageGiven = false, false // they bound the whole
 	g.after((*gathering.Gathering).Start)
 	return g

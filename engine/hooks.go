@@ -183,7 +183,7 @@ func (e *Engine) hookLost(h *holding, why LostReason) {
 func (e *Engine) hookRenewed(r renew.Round) {
 	if r.Err != nil {
 		level := slog.LevelWarn
-		if e.failing.again(e.table.Client.AddrOf(uint64(r.Slot)), e.clock.Now(), e.cfg.Lease, r.Err) {
+		if e.failures.Again(e.table.Client.AddrOf(uint64(r.Slot)), e.clock.Now(), e.cfg.Lease, r.Err) {
 			level = slog.LevelDebug
 		}
 		e.log(level, "pawl: a renewal failed, trying again", "holds", r.Holds, "locks", shortened(r.Names), "err", r.Err)
@@ -193,6 +193,30 @@ func (e *Engine) hookRenewed(r renew.Round) {
 	}
 	ev := RenewedEvent{Node: e.table.Client.AddrOf(uint64(r.Slot)), Holds: r.Holds, Lag: r.Lag, RTT: r.RTT, Err: r.Err}
 	e.hooks.push(func() { e.hooks.Renewed(ev) })
+}
+
+// outage is told when a server is away, and when it is back: one line each, however many
+// connections and attempts. It runs under a lock of the client; what it has to count is counted where
+// the hooks are called.
+func (e *Engine) outage(o resp.Outage) {
+	if e.hooks.logger == nil || e.table.Closing() {
+		return
+	}
+	now := e.clock.Now()
+	if o.Over {
+		e.failures.Forget(o.Addr)
+		e.log(slog.LevelInfo, "pawl: a server is back", "addr", o.Addr, "after", now.Sub(o.Since).Round(time.Millisecond))
+		return
+	}
+	e.hooks.push(func() {
+		args := []any{"addr", o.Addr, "err", o.Err}
+		holds, first := e.table.Renewer.Held(func(slot uint16) bool { return e.table.Client.AddrOf(uint64(slot)) == o.Addr })
+		args = append(args, "holds", holds)
+		if holds > 0 {
+			args = append(args, "first_ends_in", max(first.Sub(now), 0).Round(time.Millisecond))
+		}
+		e.hooks.logger.Log(context.Background(), slog.LevelWarn, "pawl: no connection to a server, trying again", args...)
+	})
 }
 
 // shortened are names for a log line.

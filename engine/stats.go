@@ -92,6 +92,19 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
+// connected is what Stats say of the servers.
+func (e *Engine) connected() (n int, downSince map[string]time.Time) {
+	missing, n := e.table.Client.Missing()
+	now, wall := e.clock.Now(), e.clock.Wall()
+	for addr, at := range missing {
+		if downSince == nil {
+			downSince = make(map[string]time.Time)
+		}
+		downSince[addr] = wall.Add(-now.Sub(at))
+	}
+	return n, downSince
+}
+
 // inside is what the world may look at: see world.World.
 func (e *Engine) inside() (in world.Inside) {
 	for i := range e.table.Shards() {

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"cmp"
-
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -155,7 +153,11 @@ func (a *Request) unanswered(o *Outcome, fx *Effects) {
 	if a == nil || !a.Once {
 		return
 	}
-	end := cmp.Or(o.Sent, o.Now).Add(a.res.Port.Config().Patience(a.Want))
+	sent := o.Sent
+	if sent == 0 { // it never was
+		sent = o.Now
+	}
+	end := sent.Add(a.res.Port.Config().Patience(a.Want))
 	if a.Hasty || end <= o.Now {
 		a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
 		return

@@ -30,7 +30,7 @@ type conn struct {
 
 	up       bool
 	lost     clock.Instant // since then it is not up
-	life     int // which connection; those of earlier ones are over
+	life     int           // which connection; those of earlier ones are over
 	out      []*flight
 	inbox    []*flight     // of these, what the server has before it
 	lastOut  clock.Instant // nothing arrives at the server before
