@@ -168,13 +168,18 @@ var errOlder = errors.New("resp: another connection to this address was lost, wh
 // The same goes for one that was on its way: its dial led to the old server, though it is
 // up later than the lane. So each link that comes up asks.
 func (n *node) resubscribe() {
+	if n.older() {
+		n.pubsub.Leave(errOlder)
+	}
+}
+
+// older reports whether the pub/sub connection may lead to another server than a lane.
+func (n *node) older() bool {
 	sub := n.link(RolePubSub, 0)
 	sub.mu.Lock()
 	up, dialled := sub.mu.up, sub.mu.dialled
 	sub.mu.Unlock()
-	if up && slices.ContainsFunc(n.links, func(l *link) bool { return l != sub && l.backAfter(dialled) }) {
-		n.pubsub.Leave(errOlder)
-	}
+	return up && slices.ContainsFunc(n.links, func(l *link) bool { return l != sub && l.backAfter(dialled) })
 }
 
 // allLanes returns the lanes of every role.

@@ -43,7 +43,7 @@ func (n *node) outageBegins(err error) bool {
 func (n *node) outageMayEnd() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if was := n.mu.outage; was.on && (n.ctx.Err() != nil || !n.impaired()) {
+	if was := n.mu.outage; was.on && (n.ctx.Err() != nil || !n.impaired() && !n.older()) {
 		n.mu.outage = outage{}
 		if n.client.ctx.Err() == nil {
 			n.tellLocked(Outage{Addr: n.cfg.Addr, Since: was.since, Over: true})
