@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/durable"
+	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
@@ -180,6 +182,70 @@ func (n *node) older() bool {
 	up, dialled := sub.mu.up, sub.mu.dialled
 	sub.mu.Unlock()
 	return up && slices.ContainsFunc(n.links, func(l *link) bool { return l != sub && l.backAfter(dialled) })
+}
+
+// Outage is the time from when the first connection to a server was lost, or could not be made,
+// until all are up, or nothing needs that server any more.
+type Outage struct {
+	Addr  string
+	Since clock.Instant
+	Err   error // why it began
+	Over  bool
+}
+
+// outage is that of a node. Its node's mu guards it.
+type outage struct {
+	on      bool
+	lasting bool // a refusal that needs a human has been logged
+	since   clock.Instant
+}
+
+// outageBegins is called when a connection was lost or could not be made. It reports whether
+// that begins an outage.
+func (n *node) outageBegins(err error) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.outage.on || n.ctx.Err() != nil {
+		return false
+	}
+	n.mu.outage = outage{on: true, since: n.cfg.Clock.Now(), lasting: greet.Lasting(err)}
+	n.tellLocked(Outage{Addr: n.cfg.Addr, Since: n.mu.outage.since, Err: err})
+	return true
+}
+
+// outageMayEnd is called when a connection came up, and when the node is closed.
+func (n *node) outageMayEnd() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if was := n.mu.outage; was.on && (n.ctx.Err() != nil || !n.impaired() && !n.older()) {
+		n.mu.outage = outage{}
+		if n.client.ctx.Err() == nil {
+			n.tellLocked(Outage{Addr: n.cfg.Addr, Since: was.since, Over: true})
+		}
+	}
+}
+
+// firstLasting reports whether a failure is the first in this outage that needs a human.
+func (n *node) firstLasting(err error) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.outage.lasting || !greet.Lasting(err) {
+		return false
+	}
+	n.mu.outage.lasting = true
+	return true
+}
+
+// tellLocked tells of the beginning and the end of an outage, in order.
+func (n *node) tellLocked(o Outage) {
+	switch {
+	case n.cfg.OnOutage != nil:
+		n.cfg.OnOutage(o)
+	case o.Over:
+		n.cfg.Logger.Info("resp: a server is back", "addr", o.Addr, "after", n.cfg.Clock.Now().Sub(o.Since).Round(time.Millisecond))
+	default:
+		n.cfg.Logger.Log(n.ctx, slog.LevelWarn, "resp: no connection to a server, trying again", "addr", o.Addr, "err", o.Err)
+	}
 }
 
 // allLanes returns the lanes of every role.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -184,4 +185,114 @@ func (n *node) progress() progress {
 		}
 	}
 	return p
+}
+
+// missing returns since when the node has not had all its connections, and why; 0 if it has.
+func (n *node) missing() (since clock.Instant, why error) {
+	for _, l := range n.links {
+		up, _, last := l.status()
+		if up || l.dormant.Load() {
+			continue
+		}
+		if down := l.downSince(); since == 0 || down < since {
+			since = down
+		}
+		if why == nil || greet.Lasting(last) {
+			why = last
+		}
+	}
+	return since, why
+}
+
+// downSince returns since when the link has had no connection; 0 while it has one.
+func (l *link) downSince() clock.Instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.down
+}
+
+// DownSince returns since when the lane of a route has had no connection; 0 while it has one. If
+// no node is known that serves the route, that counts from when the Client lost it.
+func (c *Client) DownSince(route uint64) clock.Instant {
+	n := c.routes.Of(route)
+	if n == nil {
+		return clock.Instant(c.changedAt.Load())
+	}
+	return n.links[n.laneIndex(route)].downSince()
+}
+
+// Pausing returns why the latest attempt to connect the lane of a route has failed, if the next one
+// is not due yet; else nil.
+func (c *Client) Pausing(route uint64) error {
+	n := c.routes.Of(route)
+	if n == nil {
+		_, _, err := c.explorer.Progress()
+		return err
+	}
+	l := n.links[n.laneIndex(route)]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.pausing {
+		return l.mu.last
+	}
+	return nil
+}
+
+// RenewalError is LaneError for the renewal connection of a route.
+func (c *Client) RenewalError(route uint64) error {
+	n := c.routes.Of(route)
+	if n == nil {
+		return errNowhere
+	}
+	_, _, err := n.link(RoleRenewal, 0).status()
+	return err
+}
+
+// Missing returns the servers that do not have all their connections, by address, and since when;
+// and how many have.
+func (c *Client) Missing() (since map[string]clock.Instant, connected int) {
+	for _, n := range c.awaited(nil) {
+		if at, _ := n.missing(); at == 0 {
+			connected++
+		} else {
+			if since == nil {
+				since = make(map[string]clock.Instant)
+			}
+			since[n.cfg.Addr] = at
+		}
+	}
+	return since, connected
+}
+
+// missingAddrs are their addresses.
+func (c *Client) missingAddrs() []string {
+	since, _ := c.Missing()
+	return slices.Sorted(maps.Keys(since))
+}
+
+// Ready returns nil if a primary has all its connections, as WaitFirst would after DialTimeout at
+// the latest; else why none has. It does no I/O.
+func (c *Client) Ready() error {
+	found, _, err := c.explorer.Progress()
+	if !found {
+		if err == nil {
+			err = errNotYet
+		}
+		return err
+	}
+	var errs []error
+	for _, n := range c.awaited(nil) {
+		at, why := n.missing()
+		if at == 0 {
+			return nil
+		}
+		if why == nil {
+			why = errNotYet
+		}
+		errs = append(errs, why)
+	}
+	if errs == nil {
+		return errNowhere
+	}
+	return together(errs)
 }
