@@ -72,15 +72,15 @@ func (l RWMutex) StateAsync(ctx context.Context) *Future[State] { return l.write
 // Unlock, with its contexts and its re-entries. The options are those of the read lock, but for
 // NonReentrant, which is an error here.
 //
-// It is an attempt, like TryLock: it waits for the answers of the server, and for nobody. If it
+// It is like TryLock: it waits for the answers of the server, and for nobody. If it
 // fails, also with ErrClosed during Shutdown, w is held as before, or was lost, which the error
 // says. (With ErrWrongType something else has the name: w was lost, and is told at its next
 // renewal.) If the read lock was granted, but nobody knows whether the write lock was released
 // before ctx ended, that goes on in the background, as with Unlock, and Downgrade has succeeded.
 //
-// While a cluster moves the slot of the lock to another node, no reader is granted: Downgrade
-// fails at once with ErrNotAcquired and ErrUnavailable, and w is held as before. Call it again
-// after the move.
+// While a cluster moves the slot of the lock to another node, no reader is granted. If that takes
+// longer than Config.CommandTimeout, Downgrade fails with ErrNotAcquired and ErrUnavailable, and w is
+// held as before. Call it again after the move.
 //
 // w must be a hold of this lock's Writer, and not a re-entry.
 func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold, error) {

@@ -82,8 +82,8 @@ func TestReadersOutliveTheMigrationOfTheirSlot(t *testing.T) {
 	}
 }
 
-// A reader is granted only where all keys are at one node, and Downgrade is an attempt. So it fails
-// at once, the writer goes on as before, and it can be downgraded when the move has ended.
+// A reader is granted only where all keys are at one node, and Downgrade is like TryLock. So it fails
+// after CommandTimeout, the writer goes on as before, and it can be downgraded when the move has ended.
 func TestAWriterOutlivesTheMigrationOfItsSlotAndIsDowngradedLater(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
@@ -112,7 +112,7 @@ func TestAWriterOutlivesTheMigrationOfItsSlotAndIsDowngradedLater(t *testing.T) 
 					if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, "TRYAGAIN") {
 						t.Errorf("Downgrade during the move: %v", err)
 					}
-					if d := began.Elapsed(); d > 2*time.Second {
+					if d := began.Elapsed(); d > 5*time.Second {
 						t.Errorf("it failed after %v", d)
 					}
 				}
