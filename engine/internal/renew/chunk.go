@@ -3,7 +3,7 @@ package renew
 import (
 	"cmp"
 	"errors"
-		"time"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/script"

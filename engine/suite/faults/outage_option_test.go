@@ -89,7 +89,7 @@ func TestOutage_ThatFlaps_CountsAnew(t *testing.T) {
 	patient := e.Mutex("x").LockAsync(kit.Ctx(t), engine.Outage(most))
 	for range 4 {
 		p.Down()
-		kit.Eventually(t, "it is away", func() bool { return e.Ready() != nil })
+		kit.Eventually(t, "it is away", func() bool { return kit.Client(e).DownSince(0) != 0 })
 		clk.Pass(most * 3 / 4)
 		p.Up()
 		kit.Eventually(t, "it is back", func() bool { return e.Ready() == nil })
@@ -98,7 +98,7 @@ func TestOutage_ThatFlaps_CountsAnew(t *testing.T) {
 		t.Fatalf("after outages that were shorter: %v", err)
 	}
 	p.Down()
-	kit.Eventually(t, "it is away", func() bool { return e.Ready() != nil })
+	kit.Eventually(t, "it is away", func() bool { return kit.Client(e).DownSince(0) != 0 })
 	clk.Pass(most / 2)
 	late := e.Mutex("y").LockAsync(kit.Ctx(t), engine.Outage(most))
 	short := e.Mutex("z").LockAsync(kit.Ctx(t), engine.Outage(most/3))
