@@ -34,11 +34,12 @@ func TestExecWaitsThroughAnOutageToSayHowManyPermitsThereAre(t *testing.T) {
 	nothingLeft(t, s, execlock.Semaphore)
 }
 
-// One try for a permit is over as soon as the server refuses it, as for a lock.
-func TestExecThatTriesOnceForAPermitIsRefusedAtOnce(t *testing.T) {
+// One try is for one answer, of a permit as of a lock: a server that refuses everything for now is waited
+// for up to Config.CommandTimeout, and the end says how it refused.
+func TestExec_TriesOnceWhileTheServerRefuses_SaysSoAfterCommandTimeout(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	env := []string{target.URLEnv + "=" + s.URL() + "?command_timeout=1h"}
+	env := []string{target.URLEnv + "=" + s.URL() + "?command_timeout=500ms"}
 	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	for _, kind := range []execlock.Kind{execlock.Mutex, execlock.Semaphore} {
 		pawl(t, env, ofKind(kind, "--wait", "0", "--", "true")...).expect(t, exit.Server, "not acquired", "NOREPLICAS")

@@ -53,12 +53,11 @@ func (r *runner) permit(ctx context.Context) attempt {
 	}}
 }
 
-// tryOnce says how many permits there are only if none is to be had: a server that refuses everything
-// for now ends the try at once, but what is said is repeated until Config.CommandTimeout. Others may
-// say it at the same time, so it tries again whoever was first.
+// tryOnce says how many permits there are only if nobody has said so. Others may say it at the same
+// time, so it tries again whoever was first.
 func (p *permits) tryOnce(ctx context.Context) (*engine.PermitHold, error) {
 	h, refused := p.of.TryAcquire(ctx, 1, p.Options...)
-	if !errors.Is(refused, engine.ErrHeld) {
+	if !errors.Is(refused, engine.ErrNoPermits) {
 		return h, refused
 	}
 	if err := p.say(ctx); err != nil || p.Permits == 0 {
