@@ -169,7 +169,7 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 		return true
 	}
 	bug = errors.Join(bug, n.notice(state))
-	n.outageBegins(lost)
+	n.outageBegins(lost, false)
 	l.log(levelOf(bug), "resp: connection lost at once", errors.Join(lost, bug))
 	return false
 }
@@ -191,7 +191,7 @@ func (l *link) down(err error) {
 		l.mu.last = err
 		l.mu.Unlock()
 	}
-	l.node.outageBegins(err)
+	l.node.outageBegins(err, false) // no method of err is called on a loop: it may be a Dialer's own
 	if l.node.ctx.Err() == nil {
 		// Not first when a dial fails: to a machine that is gone it takes DialTimeout.
 		l.node.client.explorer.Nudge()
@@ -237,7 +237,8 @@ func (l *link) failed(dialled clock.Instant, err error) {
 	l.mu.Unlock()
 	level := slog.LevelDebug
 	foreign := errors.Is(err, topology.ErrForeign) // it is reported once for all connections
-	if !foreign && !l.node.outageBegins(err) && l.node.firstLasting(err) {
+	lasting := greet.Lasting(err)
+	if !foreign && !l.node.outageBegins(err, lasting) && lasting && l.node.firstLasting() {
 		level = slog.LevelWarn // the others tell nothing new
 	}
 	l.log(level, "resp: cannot connect, trying again", err)

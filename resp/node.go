@@ -11,7 +11,6 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp/internal/durable"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
@@ -200,15 +199,15 @@ type outage struct {
 	since   clock.Instant
 }
 
-// outageBegins is called when a connection was lost or could not be made. It reports whether
-// that begins an outage.
-func (n *node) outageBegins(err error) bool {
+// outageBegins is called when a connection was lost, on its loop, or could not be made; lasting is
+// whether err needs a human, as far as is known. It reports whether that begins an outage.
+func (n *node) outageBegins(err error, lasting bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.outage.on || n.ctx.Err() != nil {
 		return false
 	}
-	n.mu.outage = outage{on: true, since: n.cfg.Clock.Now(), lasting: greet.Lasting(err)}
+	n.mu.outage = outage{on: true, since: n.cfg.Clock.Now(), lasting: lasting}
 	n.tellLocked(Outage{Addr: n.cfg.Addr, Since: n.mu.outage.since, Err: err})
 	return true
 }
@@ -225,15 +224,14 @@ func (n *node) outageMayEnd() {
 	}
 }
 
-// firstLasting reports whether a failure is the first in this outage that needs a human.
-func (n *node) firstLasting(err error) bool {
+// firstLasting is called for a failure that needs a human. It reports whether it is the first in
+// this outage.
+func (n *node) firstLasting() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.mu.outage.lasting || !greet.Lasting(err) {
-		return false
-	}
+	first := !n.mu.outage.lasting
 	n.mu.outage.lasting = true
-	return true
+	return first
 }
 
 // tellLocked tells of the beginning and the end of an outage, in order.

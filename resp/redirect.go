@@ -21,13 +21,13 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 	n, c := l.node, l.node.client
 	at := topology.Refused{Kind: c.cfg.Topology.kind(), Addr: n.cfg.Addr, Hops: a.Hops, AddrMap: n.cfg.addrs}
 	r := topology.ConsequenceOf(e, at)
+	e.Message += r.Advice // before others read it: e may become why connections end
 	if r.Doubt != topology.NoDoubt {
 		n.doubt(r.Doubt, a, e, at)
 	}
 	if _, ok := a.Request.(*durable.Member); l.role >= RoleDurable && !ok {
 		return false // ROLE and WAIT are for this node
 	}
-	e.Message += r.Advice
 	if r.Unknown != "" {
 		c.explorer.Translate(r.Unknown)
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +43,14 @@ func onTerminal(t *testing.T, env []string, command ...string) *terminal {
 	v.cmd.Path, v.cmd.Args = command[0], command
 	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = nil, nil, nil // of the terminal
 	master, err := pty.Start(v.cmd)
+	for range 10 {
+		// The number of a terminal that is just being closed may be given out already, and
+		// then cannot be opened: tests beside this one close theirs.
+		if !errors.Is(err, syscall.EIO) {
+			break
+		}
+		master, err = pty.Start(v.cmd)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
