@@ -69,7 +69,7 @@ func (q *election) NewTry(i int, how quorum.How) quorum.Try {
 	a.Lease = how.Lease
 	a.More().Quorum = q
 	a.Once = !how.Waits
-	a.Hasty = a.Once && !q.Once
+	a.More().Hasty = a.Once && !q.Once
 	return a
 }
 

@@ -131,7 +131,9 @@ func (g *gatherer) ask(i int, s gathering.Step) {
 	e := m.engine()
 	a := e.newAcquisition(m, g.opts, true)
 	a.Once, a.Patient = s.Do == gathering.Try, s.Patient
-	a.Hasty = a.Once && !g.once
+	if a.Once && !g.once {
+		a.More().Hasty = true
+	}
 	a.under(g.parts[i].parent)
 	g.mu.Lock()
 	g.parts[i].asked = a

@@ -158,7 +158,7 @@ func (a *Request) unanswered(o *Outcome, fx *Effects) {
 		sent = o.Now
 	}
 	end := sent.Add(a.res.Port.Config().Patience(a.Want))
-	if a.Hasty || end <= o.Now {
+	if a.rare != nil && a.rare.Hasty || end <= o.Now {
 		a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
 		return
 	}

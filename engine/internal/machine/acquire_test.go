@@ -102,7 +102,7 @@ func TestRequest_HastyNotNow_EndsAtOnce(t *testing.T) {
 	r := l.name()
 	c := new(caller)
 	c.Init(c)
-	c.Once, c.Hasty = true, true
+	c.Once, c.More().Hasty = true, true
 	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
 	l.reply(r, Outcome{Verdict: Busy, Err: errLoading})
 	if !errors.Is(c.err, reason.ErrUnavailable) || !errors.Is(c.err, errLoading) {

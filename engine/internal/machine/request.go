@@ -37,7 +37,6 @@ type Request struct {
 	Permits    uint8
 	AckedGiven bool // Want was: Acked
 	Once       bool // TryLock: one answer of the server
-	Hasty      bool // Once: and any refusal is one, since other locks are held meanwhile
 	Async      bool // LockAsync: no caller is blocked
 	late       uint8
 	trying     bool
@@ -57,6 +56,7 @@ type Rare struct {
 	Quorum           any           // the engine's: who asks this server and others; nil: nobody does
 	Backoff          Backoff       // zero: the default
 	Beside           *Hold         // of the same name: its owner does not keep the request out
+	Hasty            bool          // Once: and any refusal is an answer, since other locks are held meanwhile
 
 	owner  int64 // at the server's queue; see place.go
 	queued bool  // it has been refused there

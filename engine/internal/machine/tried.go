@@ -126,7 +126,7 @@ func (a *Request) Obstacle(late bool) error {
 	case tried == Elsewhere:
 		held := &reason.Held{TTL: a.left(now)}
 		if r.wait != nil {
-			held.Owner = r.wait.holder
+			held.Owner = r.wait.holder.String()
 		}
 		return held
 	case tried == Here, r.held == Behind, r.held == Resting:
