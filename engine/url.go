@@ -19,8 +19,8 @@ import (
 //	unix://[user[:password]@]/path/to/socket      ?db=N selects the database
 //
 // valkey and valkeys mean the same as redis and rediss. Settings may follow as a query: db,
-// client_name, lease, margin, hand_over, fair_wait, command_timeout, dial_timeout,
-// close_timeout, ack_timeout (positive durations such as 10s), lanes, sentinel_username,
+// client_name, lease, margin, hand_over, fair_wait, command_timeout, lookup_interval,
+// dial_timeout, close_timeout, ack_timeout (positive durations such as 10s), lanes, sentinel_username,
 // sentinel_password, sentinel_tls (on or off), tls_server_name, sharding, replicas (all,
 // majority or a number). hand_over=1ns switches HandOver off. An unknown setting is an error.
 // Forms and settings of other clients are accepted if their meaning is certain, or the error
@@ -37,7 +37,7 @@ func ParseURL(raw string) (Config, error) {
 	l, err := location.Parse(raw, &location.Settings{
 		Durations: map[string]*time.Duration{
 			"lease": &c.Lease, "margin": &c.Margin, "hand_over": &c.HandOver, "fair_wait": &c.FairWait, "command_timeout": &c.CommandTimeout,
-			"dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout, "ack_timeout": &c.AckTimeout,
+			"lookup_interval": &c.LookupInterval, "dial_timeout": &c.DialTimeout, "close_timeout": &c.CloseTimeout, "ack_timeout": &c.AckTimeout,
 		},
 		Numbers: map[string]*int{"lanes": &c.Lanes},
 		Texts: map[string]*string{
