@@ -23,7 +23,7 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 	r := topology.ConsequenceOf(e, at)
 	e.Message += r.Advice // before others read it: e may become why connections end
 	if r.Doubt != topology.NoDoubt {
-		n.doubt(r.Doubt, a, e, at)
+		n.doubt(r, a, e, at)
 	}
 	if _, ok := a.Request.(*durable.Member); l.role >= RoleDurable && !ok {
 		return false // ROLE and WAIT are for this node
@@ -73,26 +73,27 @@ func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 }
 
 // doubt takes a refusal that says something of the connection. It runs on the event loop.
-func (n *node) doubt(d topology.Doubt, a pipeline.Answer, e *ServerError, at topology.Refused) {
+func (n *node) doubt(r topology.Consequence, a pipeline.Answer, e *ServerError, at topology.Refused) {
 	now := n.cfg.Clock.Now()
 	n.mu.Lock()
-	m := n.mu.suspicion.Refused(d, a.Sent, now)
+	m := n.mu.suspicion.Refused(r.Doubt, a.Sent, now)
 	n.mu.Unlock()
 	switch {
 	case m == suspicion.Ask:
 		q := suspicion.About(a.Request)
-		n.goLabelled("asking", func(ctx context.Context) { n.ask(ctx, q, at) })
-	case m == suspicion.Replace && d == topology.Certain:
+		n.goLabelled("asking", func(ctx context.Context) { n.ask(ctx, q, at, r.To) })
+	case m == suspicion.Replace && r.Doubt == topology.Certain:
 		n.replace(fmt.Errorf("resp: the connection is refused: %w", e))
 	case m == suspicion.Replace:
 		n.replace(fmt.Errorf("resp: another server is behind this address by now, the one before refuses: %w", e))
 	}
 }
 
-// ask has a new connection tell whether it is served.
-func (n *node) ask(ctx context.Context, q suspicion.Question, at topology.Refused) {
+// ask has a new connection tell whether it is served better than the others, which were sent to an
+// address, or to none.
+func (n *node) ask(ctx context.Context, q suspicion.Question, at topology.Refused, sentTo string) {
 	v, err := n.cfg.greeting().Ask(ctx, q)
-	served := err == nil && suspicion.Served(v, at)
+	served := err == nil && suspicion.Served(v, at, sentTo)
 	now := n.cfg.Clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()

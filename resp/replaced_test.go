@@ -56,14 +56,17 @@ var questions = fakenode.Is("EVAL")
 func TestNode_ReplacedBehindItsAddress_IsConnectedToAnew(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]func(addr, port string) string{
-		"moved to itself":                func(addr, _ string) string { return "MOVED 7 " + addr },
-		"moved to itself, by port":       func(_, port string) string { return "MOVED 7 :" + port },
-		"moved to itself, by its name":   func(_, port string) string { return "MOVED 7 inside:" + port },
-		"asked to come back":             func(addr, _ string) string { return "ASK 7 " + addr },
-		"its cluster has forgotten it":   func(string, string) string { return fakenode.ClusterDown },
-		"it is a replica without a link": func(string, string) string { return fakenode.MasterDown },
-		"it cannot be written":           func(string, string) string { return fakenode.ReadOnly },
-		"it sends everybody nowhere":     func(string, string) string { return "MOVED 7 ?:1" },
+		"moved to itself":                 func(addr, _ string) string { return "MOVED 7 " + addr },
+		"moved to itself, by port":        func(_, port string) string { return "MOVED 7 :" + port },
+		"moved to itself, by its name":    func(_, port string) string { return "MOVED 7 inside:" + port },
+		"asked to come back":              func(addr, _ string) string { return "ASK 7 " + addr },
+		"its cluster has forgotten it":    func(string, string) string { return fakenode.ClusterDown },
+		"it is a replica without a link":  func(string, string) string { return fakenode.MasterDown },
+		"it cannot be written":            func(string, string) string { return fakenode.ReadOnly },
+		"it sends everybody nowhere":      func(string, string) string { return "MOVED 7 ?:1" },
+		"it is cut off from its replicas": func(string, string) string { return "NOREPLICAS Not enough good replicas to write." },
+		"its disk is full":                func(string, string) string { return "MISCONF Redis is configured to save RDB snapshots" },
+		"it loads its data, for ever":     func(string, string) string { return fakenode.Loading },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +93,92 @@ func TestNode_ReplacedBehindItsAddress_IsConnectedToAnew(t *testing.T) {
 			eventually(t, "all connections are new", func() bool { st := c.Stats(); return st.Connections == 3 && st.Reconnects == 3 })
 			if asked := len(n.Commands(questions)); asked != 1 {
 				t.Errorf("%d questions", asked)
+			}
+		})
+	}
+}
+
+// The old machine sends everybody to another address: one that is gone, or its own, by another name
+// than the layout has. The layout leads back each time.
+func TestNode_ReplacedAndSendsElsewhere_IsConnectedToAnew(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]func(f *fakeCluster){
+		"gone":            func(f *fakeCluster) { f.nodes[1].Down() },
+		"the old machine": func(f *fakeCluster) { f.nodes[1].On(echoes, f.moved(7, 1)); f.nodes[1].On(questions, f.moved(7, 1)) },
+		"sends back":      func(f *fakeCluster) { f.nodes[1].On(echoes, f.moved(7, 0)); f.nodes[1].On(questions, f.moved(7, 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeCluster(t, 2)
+			f.serve(0, 0)
+			c := f.client(t)
+			n := f.nodes[0]
+			var r replacement
+			n.On(r.old(echoes), f.moved(7, 1))
+			other(f)
+			r.now(n)
+			sendUntil(t, c, answered)
+			eventually(t, "all connections are new", func() bool { return c.Stats().Reconnects == 3 })
+			if asked := len(n.Commands(questions)); asked != 1 {
+				t.Errorf("%d questions", asked)
+			}
+		})
+	}
+}
+
+// Slots leave, one by one. That is nothing against the connections.
+func TestNode_SlotsMoveAway_KeepsItsConnections(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 2)
+	f.serve(0, 0)
+	fake := clock.NewFake()
+	c := f.client(t, func(cfg *Config) { cfg.Clock = fake })
+	n := f.nodes[0]
+	n.On(echoes, f.moved(7, 1))
+	n.On(questions, f.moved(7, 1))
+	eventually(t, "it is asked three times", func() bool {
+		call := exchangetest.NewCall(0)
+		c.Submit(9, call) // as if it were another slot each time
+		if r := call.Await(t); errors.Is(r.Err, ErrOutcomeUnknown) {
+			t.Errorf("in doubt: %v", r.Err)
+		}
+		fake.Advance(100 * time.Millisecond)
+		return len(n.Commands(questions)) == 3
+	})
+	if st := c.Stats(); st.Reconnects != 0 {
+		t.Errorf("stats: %+v", st)
+	}
+}
+
+// A server that refuses what is written refuses it on new connections, too; one that is short of
+// memory is not asked, for it would not refuse the question.
+func TestNode_RefusesWrites_KeepsItsConnections(t *testing.T) {
+	t.Parallel()
+	for setting, asks := range map[string]bool{"min-replicas-to-write": true, "maxmemory": false} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			s.Do("CONFIG", "SET", setting, "1")
+			var dials atomic.Int32
+			fake := clock.NewFake()
+			c := ready(t, Config{Addr: s.Addr(), Clock: fake, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dials.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}})
+			made := dials.Load()
+			refused := 0
+			eventually(t, "it has refused for long, and been asked twice", func() bool {
+				_, err := c.Do(testContext(t), "EVAL", "return redis.call('set', KEYS[1], '1')", "1", "x")
+				if err == nil {
+					refused = 40 // before Redis 7 scripts may write
+					return true
+				}
+				refused++
+				fake.Advance(100 * time.Millisecond)
+				return refused >= 40 && (!asks || dials.Load() >= made+2)
+			})
+			if st := c.Stats(); st.Reconnects != 0 || !asks && dials.Load() != made {
+				t.Errorf("%d dials, stats: %+v", dials.Load()-made, st)
 			}
 		})
 	}

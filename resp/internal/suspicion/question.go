@@ -62,12 +62,14 @@ func keyOf(r exchange.Request) string {
 	return string(words[3].Bytes)
 }
 
-// Served judges the answer to a question about a command that was refused there. Whatever does not
-// say "not now" is better than what the other connections are told: that the key is no hash, say.
-func Served(v wire.Value, there topology.Refused) bool {
+// Served judges the answer to a question about a command that was refused there, and sent on to an
+// address, or to none (""). Whatever does not say "not now" is better than what the other connections
+// are told: that the key is no hash, say. So is another address.
+func Served(v wire.Value, there topology.Refused, sentTo string) bool {
 	if v.Kind != wire.KindError {
 		return true
 	}
 	e := wire.NewServerError(v.Bytes)
-	return topology.ConsequenceOf(e, there).To != "" || !exchange.RefusalOf(e).NotNow()
+	to := topology.ConsequenceOf(e, there).To
+	return to != "" && to != sentTo || !exchange.RefusalOf(e).NotNow()
 }

@@ -41,7 +41,8 @@ func TestServed_Answers_TellWhetherTheConnectionIsBetter(t *testing.T) {
 	for answer, want := range map[string]bool{
 		":0\r\n":                   true,
 		"-MOVED 7 a:1\r\n":         false,
-		"-MOVED 7 b:1\r\n":         true, // it knows who serves the slot
+		"-MOVED 7 b:1\r\n":         true,  // it knows who serves the slot
+		"-MOVED 7 c:1\r\n":         false, // as the others
 		"-CLUSTERDOWN x\r\n":       false,
 		"-READONLY x\r\n":          false,
 		"-LOADING x\r\n":           false,
@@ -54,7 +55,7 @@ func TestServed_Answers_TellWhetherTheConnectionIsBetter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Served(v, at); got != want {
+		if got := Served(v, at, "c:1"); got != want {
 			t.Errorf("%q: %v", answer, got)
 		}
 	}

@@ -44,7 +44,7 @@ type Doubt uint8
 const (
 	// NoDoubt: another connection to this address would be refused, too.
 	NoDoubt Doubt = iota
-	// IfItLasts: so would it be in a failover, which is over soon.
+	// IfItLasts: so would it be in a failover, which is over soon, or while slots move.
 	IfItLasts
 	// AtOnce: the server names its own address as the better one. So another is behind it.
 	AtOnce
@@ -71,6 +71,8 @@ const (
 //	CLUSTERDOWN        the slot is nobody's: ask for the layout
 //	READONLY,          the node is a replica by now: ask for the layout; alone, the
 //	MASTERDOWN         name or the proxy may lead to another server if asked again
+//	NOREPLICAS and     the same, but no layout would tell; not so OOM, which refuses some
+//	others of a node   commands only, and not the one that a new connection would ask with
 //	NOAUTH and others  the connection is of no use any more
 func ConsequenceOf(e *wire.ServerError, at Refused) (r Consequence) {
 	switch e.Code {
@@ -84,8 +86,11 @@ func ConsequenceOf(e *wire.ServerError, at Refused) (r Consequence) {
 			r.Advice = " (this is a replica: connect with redis+sentinel:// or redis+replicas://)"
 		}
 	default:
-		if exchange.RefusalOf(e).Of == exchange.OfConnection {
+		switch of := exchange.RefusalOf(e).Of; {
+		case of == exchange.OfConnection:
 			r.Doubt = Certain
+		case of == exchange.OfNode && e.Code != "OOM":
+			r.Doubt = IfItLasts
 		}
 	}
 	return r
@@ -113,12 +118,11 @@ func (at Refused) sentOn(e *wire.ServerError) (r Consequence) {
 	case err != nil || r.Doubt == AtOnce || at.Hops >= MaxHops:
 		return r
 	}
-	r.Doubt = NoDoubt
 	r.To, r.Slot = to, number
 	if r.Lasting = e.Code == "MOVED"; r.Lasting {
-		r.Hint = to
+		r.Hint = to // and whoever says so again and again may be one whom the layout does not mean
 	} else {
-		r.Look = NoLook
+		r.Look, r.Doubt = NoLook, NoDoubt
 	}
 	return r
 }

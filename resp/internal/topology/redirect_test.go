@@ -18,7 +18,7 @@ func TestWhatFollowsFromARefusal(t *testing.T) {
 		translated.ask(addr)
 	}
 	moved := func(to string) Consequence {
-		return Consequence{To: to, Slot: 7, Lasting: true, Look: Kicked, Hint: to}
+		return Consequence{To: to, Slot: 7, Lasting: true, Look: Kicked, Hint: to, Doubt: IfItLasts}
 	}
 	for name, c := range map[string]struct {
 		refusal string
@@ -67,7 +67,10 @@ func TestWhatFollowsFromARefusal(t *testing.T) {
 		"a replica, in a cluster":    {"READONLY You can't write", Refused{Kind: Cluster}, Consequence{Look: Kicked, Doubt: IfItLasts}},
 		"a replica, by sentinels":    {"READONLY You can't write", Refused{Kind: Sentinel}, Consequence{Look: Kicked, Doubt: IfItLasts}},
 		"a replica, by hand":         {"READONLY You can't write", Refused{Kind: Replicas}, Consequence{Look: Kicked, Doubt: IfItLasts}},
-		"not now":                    {"LOADING the dataset", Refused{Kind: Cluster}, Consequence{}},
+		"not now":                    {"LOADING the dataset", Refused{Kind: Cluster}, Consequence{Doubt: IfItLasts}},
+		"cut off from its replicas":  {"NOREPLICAS Not enough good replicas", Refused{Kind: Standalone}, Consequence{Doubt: IfItLasts}},
+		"its disk is full":           {"MISCONF Redis is configured to save", Refused{Kind: Sentinel}, Consequence{Doubt: IfItLasts}},
+		"no memory for this one":     {"OOM command not allowed", Refused{Kind: Standalone}, Consequence{}},
 		"not now, while a slot goes": {"TRYAGAIN Multiple keys", Refused{Kind: Cluster}, Consequence{}},
 		"never":                      {"WRONGTYPE Operation", Refused{Kind: Standalone}, Consequence{}},
 		"a replica, alone": {"READONLY You can't write", Refused{Kind: Standalone}, Consequence{Look: Kicked, Doubt: IfItLasts,
