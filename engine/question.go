@@ -146,6 +146,10 @@ func (q *question[T]) Complete(r resp.Reply) {
 		}
 		q.wait(r.Err)
 	case machine.Full, machine.Unwanted, machine.Shut, machine.Busy:
+		if drive.Begun(r.Err) {
+			q.unanswered(r.Err)
+			return
+		}
 		q.wait(r.Err)
 	}
 }

@@ -25,9 +25,7 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 	if reply.Ack != nil {
 		o.Ack = reply.Ack
 	}
-	if refused, ok := o.Err.(*wire.ServerError); ok {
-		o.Begun = resp.RefusalOf(refused).Executed == resp.Perhaps
-	}
+	o.Begun = Begun(o.Err)
 	v := reply.Value
 	if o.Err == nil && c.Also != nil {
 		v, o.Also = parts(v, c)
@@ -119,6 +117,13 @@ func read(o *machine.Outcome, what machine.What, code int64) {
 	case code == script.Unheard && what != machine.Reentering:
 		o.Answer = machine.Mute
 	}
+}
+
+// Begun reports whether a command was refused that may have been executed, in part at least. It looks no
+// further than Classify.
+func Begun(err error) bool {
+	refused, ok := err.(*wire.ServerError)
+	return ok && resp.RefusalOf(refused).Executed == resp.Perhaps
 }
 
 // Classify is what an error of resp says about a command. It looks at what resp made, and no

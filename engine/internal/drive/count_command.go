@@ -69,7 +69,7 @@ func (c *countCommand) Complete(reply resp.Reply) {
 
 // readCount reads the reply of a command.
 func readCount(c *tally.Command, reply resp.Reply) tally.Outcome {
-	o := tally.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
+	o := tally.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving, Begun: Begun(reply.Err)}
 	v, wanted := reply.Value, len(c.Ops)
 	if c.Asks {
 		wanted++

@@ -111,9 +111,7 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			r.granted(c, o, fx)
 			return
 		}
-		if a != nil && a.owner() == c.ID {
-			a.rare.queued = true
-		}
+		a.keepsPlace(c)
 		if c.Head {
 			switch w, next := r.overtaken(), r.First(); {
 			case w != nil:
@@ -132,6 +130,9 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 		r.oweTaken(c, doubtful, o)
 		a.unanswered(o, fx)
 	case Busy:
+		if o.Begun && !a.keepsPlace(c) {
+			r.oweTaken(c, certain, o)
+		}
 		a.unanswered(o, fx)
 	case WrongType:
 		if a != nil {

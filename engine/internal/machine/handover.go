@@ -225,6 +225,10 @@ func (r *Resource) passReplied(c *Command, o *Outcome, fx *Effects) {
 		case Busy:
 			r.Port.Refused(*o)
 			h.moving = h.moving || o.Moving
+			if !o.Begun {
+				return
+			}
+			fallthrough
 		default: // an error from inside the script does not say what was written before it
 			h.asked = true
 			r.oweTaken(c, certain, o)

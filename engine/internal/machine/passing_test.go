@@ -147,6 +147,7 @@ func TestAPassThatGoesWrong(t *testing.T) {
 		"another type":     {Outcome{Verdict: WrongType, Err: why}, false, false},
 		"for now":          {Outcome{Verdict: Busy, Err: why}, false, false},
 		"the slot moves":   {Outcome{Verdict: Busy, Moving: true, Err: why}, false, false},
+		"it had begun":     {Outcome{Verdict: Busy, Moving: true, Begun: true, Err: why}, true, true},
 		"no connection":    {Outcome{Verdict: NotSent, Err: why}, false, false},
 		"the lane is full": {Outcome{Verdict: Full, Err: why}, false, false},
 	} {

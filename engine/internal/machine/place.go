@@ -41,6 +41,15 @@ func (r *Resource) drawOwner(a *Request) int64 {
 	return x.owner
 }
 
+// keepsPlace notes that the owner of a try is on the server, if a asks again as that owner.
+func (a *Request) keepsPlace(c *Command) bool {
+	if a.owner() == 0 || a.owner() != c.ID {
+		return false
+	}
+	a.rare.queued = true
+	return true
+}
+
 // leaveQueue owes that the owner of a request that ends is taken out of the queue.
 func (r *Resource) leaveQueue(a *Request) {
 	x := a.rare

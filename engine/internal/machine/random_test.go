@@ -67,6 +67,9 @@ func (j *journey) answer(calm bool) {
 	case n == 13:
 		o.Verdict = Busy
 		o.Moving = j.rnd.IntN(2) == 0
+		if o.Begun = j.rnd.IntN(3) == 0; o.Begun && j.rnd.IntN(2) == 0 {
+			j.executes(&c)
+		}
 	case n == 14:
 		o.Verdict = NotSent
 	case n == 15:

@@ -202,6 +202,7 @@ type Outcome struct {
 	Superseded bool    // a later command has been executed
 	Mute       bool    // a message was refused
 	Moving     bool    // the slot is being migrated
+	Begun      bool    // it is a refusal, of a script that had begun
 	Err        error   // what the server or the connection said, if anything
 	Sent, Now  clock.Instant
 }
@@ -233,6 +234,9 @@ func (t *Tally) Replied(o *Outcome, fx *Effects) {
 		t.refusal = o.Err
 		t.noteRefusal(o)
 		why := paused
+		if o.Begun && c.Number != 0 {
+			t.doubt(o)
+		}
 		if !c.doubt {
 			if c.Number != 0 {
 				why = looking

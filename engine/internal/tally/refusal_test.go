@@ -116,3 +116,20 @@ func TestDropInAPause(t *testing.T) {
 		l.wantRest()
 	}
 }
+
+// A script that was refused when it had begun may have done all of it: it is repeated as it is.
+func TestTally_RefusedWhenItHadBegun_IsRepeatedAsItIs(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, Semaphore)
+	a := l.ask("a", "a1")
+	l.wantSent("1 a1")
+	l.ask("b", "p9")
+	l.reply(Outcome{Verdict: machine.Busy, Begun: true, Err: errLab})
+	l.do(l.tally.PauseOver)
+	l.wantSent("1 a1")
+	l.answer(1)
+	if a.permits == nil || l.doubts != 0 {
+		t.Error("a has no permits")
+	}
+	l.wantSent("2 p9")
+}
