@@ -106,9 +106,11 @@ func WrongArity(e *wire.ServerError) bool { return e.Begins(wrongArity) }
 // NoScript reports whether the server does not have the script that is called by its name.
 func NoScript(e *wire.ServerError) bool { return e.Code == noScript }
 
-// Names reports whether the words, which may be nobody's in the table, name the command that is refused.
+// Names reports whether the words, which may be nobody's in the table, name the command that is refused, or
+// say that a command is unknown, and do not say which.
 func Names(e *wire.ServerError, command string) bool {
-	return RefusalOf(e).Of == OfCommand && !RefusalOf(e).NotNow() && strings.Contains(strings.ToLower(e.Message), command)
+	r := RefusalOf(e)
+	return r.Of == OfCommand && !r.NotNow() && (e.Message == unknownCommand || strings.Contains(strings.ToLower(e.Message), command))
 }
 
 // NotCompiled reports whether the text of a script is no Lua.

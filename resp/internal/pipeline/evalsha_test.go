@@ -44,6 +44,7 @@ func TestPipeline_EvalshaRefusedInAnyWords_SendsScriptsWhole(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'evalsha' command",
 		"ERR handle request, command 'EVALSHA' is not allowed",
 		"unsupported command: evalsha",
+		"ERR unknown command", // which does not say what it does not know
 	} {
 		l, tr, _ := scripted(nil)
 		p := submitScripts(l, "a", "b")
