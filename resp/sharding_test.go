@@ -1,9 +1,13 @@
 package resp
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
@@ -112,6 +116,21 @@ func TestClient_ShardedChannelsRefused_TakesPlainOnesAndSaysSo(t *testing.T) {
 			client.Subscribe(NewChannel("x", r))
 			r.Await(t, Subscribed)
 		})
+	}
+}
+
+// Something between client and server may end each connection that subscribes to them. That decides
+// nothing, or processes would decide differently; the error says how to decide.
+func TestClient_ShardedChannelsEndTheConnection_SaysWhatToSet(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 1)
+	f.nodes[0].On(fakenode.Is("PUBSUB"), fakenode.Raw("*0\r\n"))
+	f.nodes[0].On(fakenode.Is("SSUBSCRIBE"), fakenode.Reset())
+	c := open(t, Config{Topology: Cluster, Addrs: []string{f.nodes[0].Addr()}})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(time.Second, func() { cancel(errors.New("enough")) })
+	if err := c.WaitReady(ctx); err == nil || !strings.Contains(err.Error(), "set sharding to off") {
+		t.Error(err)
 	}
 }
 

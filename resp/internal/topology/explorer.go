@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -271,8 +272,8 @@ func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, e
 		return &without{refusal: refused}, nil
 	}
 	refused, err = ask("SSUBSCRIBE", probe)
-	if err != nil {
-		return nil, err
+	if err != nil { // it may have ended the connection for that
+		return nil, fmt.Errorf("%w; if that stays so, set sharding to off", err)
 	}
 	if refused != nil {
 		if r := exchange.RefusalOf(refused); r.NotNow() || r.Forbidden() {
