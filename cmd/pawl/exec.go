@@ -17,6 +17,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // execFlags are the flags of exec.
@@ -258,7 +259,7 @@ func (f *execFlags) connect(cmd *cobra.Command, cfg *execlock.Config) ([]*engine
 	}
 	ctx, stop := exit.UntilSignal(cmd.Context()) // of which PID 1 would not die
 	began := time.Now()
-	engines, err := f.server.ConnectMost(ctx, servers, patience)
+	engines, err := f.server.ConnectMost(resp.ForNames(ctx, cfg.Names...), servers, patience)
 	cfg.Signals = execlock.Catch() // before the others are let go
 	stop()
 	if signalled := context.Cause(ctx); errors.As(signalled, new(*exit.SignalError)) {
@@ -301,6 +302,8 @@ func (f *execFlags) outcome(end execlock.End, err error) error {
 			lost.Code, lost.Signal = end.Code, end.Signal
 		}
 		return lost
+	case errors.Is(err, engine.ErrNoPermits): // nobody else has one
+		return err
 	case exit.Code(err) == exit.NotAcquired && f.conflictCode == 0:
 		return nil // as expected, and cron mails whatever is printed
 	case exit.Code(err) == exit.NotAcquired:

@@ -48,6 +48,19 @@ func TestExec_TriesOnceWhileTheServerRefuses_SaysSoAfterCommandTimeout(t *testin
 	pawl(t, env, ofKind(execlock.Semaphore, "--wait", "0", "--", "echo", "ran")...).expect(t, 0, "ran")
 }
 
+// Nobody else has the permit, so that is no conflict; and the advice is a flag, not a method.
+func TestExec_TriesOnceForAPermitOfAnUnsetSemaphore_SaysGivePermits(t *testing.T) {
+	t.Parallel()
+	_, env := server(t)
+	for _, args := range [][]string{nil, {"--conflict-exit-code", "0"}, {"--conflict-exit-code", "7"}} {
+		v := pawl(t, env, append(append([]string{"exec", "a", "--kind", "semaphore", "--wait", "0"}, args...), "--", "true")...)
+		v.expect(t, exit.NotAcquired, `semaphore "a" not acquired`, "give --permits")
+		if said := v.stderr.String(); strings.Contains(said, "SetPermits") || strings.Count(said, "\n") != 1 {
+			t.Errorf("%q", said)
+		}
+	}
+}
+
 // Cron starts a job on three machines at the same time, and none has said yet how many permits there are.
 // All three get one.
 func TestExecsThatTryOnceAtTheSameTimeAllGetAPermit(t *testing.T) {

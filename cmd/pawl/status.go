@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -76,7 +77,7 @@ also there in base64, as name_base64 or id_base64.`,
 
 // lookAt looks at all names. It returns those that it could look at, and why it could not at others.
 func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*look.Seen, err error) {
-	err = withLooker(cmd, server, func(_ *engine.Engine, looker *look.Looker) error {
+	err = withLooker(cmd, server, names, func(_ *engine.Engine, looker *look.Looker) error {
 		for _, name := range names {
 			s, failed := looker.At(cmd.Context(), name)
 			switch {
@@ -93,19 +94,20 @@ func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*loo
 	return all, err
 }
 
-// withLooker connects to the server, and closes what f is given after f.
-func withLooker(cmd *cobra.Command, server *target.Flag, f func(*engine.Engine, *look.Looker) error) error {
+// withLooker connects to the servers of some names, and closes what f is given after f.
+func withLooker(cmd *cobra.Command, server *target.Flag, names []string, f func(*engine.Engine, *look.Looker) error) error {
 	cfg, err := server.Config()
 	if err != nil {
 		return err
 	}
 	cfg.Logger = newReports(func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "pawl: "+format+"\n", args...) }, isTerminal(cmd.ErrOrStderr()))
-	eng, err := server.Connect(cmd.Context(), cfg, target.Patience{})
+	ctx := resp.ForNames(cmd.Context(), names...)
+	eng, err := server.Connect(ctx, cfg, target.Patience{})
 	if err != nil {
 		return err
 	}
 	defer eng.Close() // waits until all that it reports is said
-	looker, err := look.Open(cmd.Context(), cfg, eng)
+	looker, err := look.Open(ctx, cfg, eng)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ The exit code is 1 if there was nothing to remove.`,
 			return exit.Usagef(cmd, "--if-holder is empty: give the id that \"pawl status\" shows")
 		}
 		name := args[0]
-		return withLooker(cmd, server, func(eng *engine.Engine, looker *look.Looker) error {
+		return withLooker(cmd, server, args, func(eng *engine.Engine, looker *look.Looker) error {
 			s, err := looker.At(cmd.Context(), name)
 			if err != nil {
 				return err

@@ -1,9 +1,9 @@
 package execlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
@@ -60,11 +60,26 @@ func (p *permits) tryOnce(ctx context.Context) (*engine.PermitHold, error) {
 	if !errors.Is(refused, engine.ErrNoPermits) {
 		return h, refused
 	}
-	if err := p.say(ctx); err != nil || p.Permits == 0 {
-		return nil, cmp.Or(err, refused)
+	if p.Permits == 0 {
+		return nil, &unset{p.of.Name(), refused}
+	}
+	if err := p.say(ctx); err != nil {
+		return nil, err
 	}
 	return p.of.TryAcquire(ctx, 1, p.Options...)
 }
+
+// unset is engine.ErrNoPermits for somebody who has a command line, and no API.
+type unset struct {
+	name string
+	error
+}
+
+func (e *unset) Error() string {
+	return fmt.Sprintf("semaphore %q not acquired: nobody has said how many permits there are: give --permits", e.name)
+}
+
+func (e *unset) Unwrap() error { return e.error }
 
 func (p *permits) wait(ctx context.Context) (*engine.PermitHold, error) {
 	began := time.Now()

@@ -62,13 +62,12 @@ type Looker struct {
 	patience time.Duration // for each answer
 }
 
-// Open connects to the deployment of an engine, besides it.
+// Open connects to the deployment of an engine, besides it. As engine.New does, it waits for the servers
+// of the names of ctx only (resp.ForNames), and ends by itself.
 func Open(ctx context.Context, cfg engine.Config, eng *engine.Engine) (*Looker, error) {
 	c := deploy.Config(cfg)
 	c.Lanes, c.EventLoops = 1, 1
 	l := &Looker{eng: eng, client: resp.Open(c), patience: cmp.Or(cfg.CommandTimeout, 3*time.Second)}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.DialTimeout, 5*time.Second))
-	defer cancel()
 	if err := l.client.WaitFirst(ctx); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
