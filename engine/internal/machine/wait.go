@@ -27,7 +27,7 @@ type Wait struct {
 	unasked  bool  // that is for no reason but the time that has passed; see lookUnasked
 	tries    uint8 // of a lock that polls, for the pause between them
 	lookedAt clock.Instant
-	holder   Owner         // who has refused the head, if that is known
+	holder   reason.Owner  // who has refused the head, if that is known
 	lookBy   clock.Instant // what the alarm is set to, for look
 }
 
@@ -74,7 +74,7 @@ func (r *Resource) refusedFor(o *Outcome) {
 		w = r.ensureWait()
 		w.Sent()
 	}
-	w.holder = ParseOwner(o.Holder)
+	w.holder = reason.ParseOwner(o.Holder)
 	action, d := w.Refused(o.TTL)
 	if action != queue.Sleep {
 		return // ready again: next sends the try
