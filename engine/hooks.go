@@ -205,7 +205,11 @@ func (e *Engine) outage(o resp.Outage) {
 	now := e.clock.Now()
 	if o.Over {
 		e.failures.Forget(o.Addr)
-		e.log(slog.LevelInfo, "pawl: a server is back", "addr", o.Addr, "after", now.Sub(o.Since).Round(time.Millisecond))
+		text := "pawl: a server is back"
+		if o.Err != nil {
+			text = "pawl: a server that was away is not needed any more"
+		}
+		e.log(slog.LevelInfo, text, "addr", o.Addr, "after", now.Sub(o.Since).Round(time.Millisecond))
 		return
 	}
 	e.hooks.push(func() {

@@ -188,7 +188,7 @@ func (n *node) older() bool {
 type Outage struct {
 	Addr  string
 	Since clock.Instant
-	Err   error // why it began
+	Err   error // why it began; if it is over, why nobody needs the server any more, nil if it is back
 	Over  bool
 }
 
@@ -218,8 +218,12 @@ func (n *node) outageMayEnd() {
 	defer n.mu.Unlock()
 	if was := n.mu.outage; was.on && (n.ctx.Err() != nil || !n.impaired() && !n.older()) {
 		n.mu.outage = outage{}
+		o := Outage{Addr: n.cfg.Addr, Since: was.since, Over: true}
+		if n.ctx.Err() != nil {
+			o.Err = errRetired
+		}
 		if n.client.ctx.Err() == nil {
-			n.tellLocked(Outage{Addr: n.cfg.Addr, Since: was.since, Over: true})
+			n.tellLocked(o)
 		}
 	}
 }
@@ -239,6 +243,8 @@ func (n *node) tellLocked(o Outage) {
 	switch {
 	case n.cfg.OnOutage != nil:
 		n.cfg.OnOutage(o)
+	case o.Over && o.Err != nil:
+		n.cfg.Logger.Info("resp: a server that was away is not needed any more", "addr", o.Addr, "after", n.cfg.Clock.Now().Sub(o.Since).Round(time.Millisecond))
 	case o.Over:
 		n.cfg.Logger.Info("resp: a server is back", "addr", o.Addr, "after", n.cfg.Clock.Now().Sub(o.Since).Round(time.Millisecond))
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/fakenode"
+	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -81,6 +82,23 @@ func TestLog_Outage_IsALineAtEachEnd(t *testing.T) {
 	}
 	for _, h := range holds {
 		kit.MustUnlock(t, h)
+	}
+}
+
+// A server that died and whose names others serve by now is not back.
+func TestLog_OutageThatAFailoverEnds_DoesNotSayThatTheServerIsBack(t *testing.T) {
+	t.Parallel()
+	var log lines
+	r := redistest.StartReplicated(t, 1)
+	dead, other := r.Servers()[0], r.Servers()[1]
+	e := kit.Open(t, r.URL(), func(c *engine.Config) { c.Logger = log.logger(slog.LevelInfo) })
+	dead.Kill()
+	kit.Eventually(t, "its outage is told", func() bool { return len(log.with("no connection to a server", dead.Addr())) == 1 })
+	other.Do("REPLICAOF", "NO", "ONE")
+	kit.Eventually(t, "the end is told", func() bool { return len(log.with("level=INFO", "after=", dead.Addr())) == 1 })
+	kit.MustUnlock(t, kit.MustLock(t, e.Mutex("x")))
+	if got := log.with("is back", dead.Addr()); len(got) != 0 || len(log.with("not needed any more", dead.Addr())) != 1 {
+		t.Errorf("of a server that is dead: %q", got)
 	}
 }
 
