@@ -51,9 +51,9 @@ func (l *Location) foreign(name, value string) (instead string, theirs bool) {
 		return unless(isSwitch && (on == "on") == (l.Topology == "cluster"), "write redis+cluster://HOST:PORT,HOST:PORT"), true
 	case is("prefix", "namespace", "instancename"), has("keyprefix"):
 		return "names are mapped by Config.NameMapper", true
-	case has("insecure", "skipverify"):
+	case has("insecure", "allowinvalid", "trustserver"), has("verif") && has("skip", "disable", "ignore", "without", "noverif"):
 		return unless(on == "off", "the flag is --insecure-skip-verify (Config.TLS.InsecureSkipVerify)"), true
-	case has("verify", "certreqs", "checkhostname", "rejectunauthorized"):
+	case has("verif", "certreqs", "checkhostname", "rejectunauthorized"):
 		strict := on == "on" || slices.Contains([]string{"required", "certrequired", "full", "peer"}, plainName(value))
 		return unless(strict, "the flag is --insecure-skip-verify (Config.TLS.InsecureSkipVerify)"), true
 	case has("servername", "sslhost", "tlshost"):
