@@ -56,10 +56,10 @@ func (env *Env) Expire(name string) {
 	}
 }
 
-// Lose has the holders of the lock lose it now, for that reason: their contexts have ended, Done is
-// closed, and Err says why, before others get the lock. With GoneOnServer and TakenOnServer the
-// server's key is deleted or overwritten, too (for 30 s); else the lock is released there, as after
-// any loss.
+// Lose has the holders of the lock lose it now, for that reason: their contexts end, Done is
+// closed, and Err says why, before others get the lock, which is released on the server as after any
+// loss. Only with GoneOnServer and TakenOnServer is the server's key deleted or overwritten (for 30 s)
+// first, as when that happens to a real one: others may get the lock a moment before its holder is told.
 //
 // It concerns the engines of this Env. If none of them holds the lock, that is an error of the test,
 // and so is EngineClosed: close the engine.
