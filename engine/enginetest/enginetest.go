@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -93,8 +94,14 @@ func (env *Env) Open(change ...func(*engine.Config)) *engine.Engine {
 	return e
 }
 
-// String names the server.
-func (env *Env) String() string { return "Env(" + env.URL + ")" }
+// String names the server, without a password.
+func (env *Env) String() string {
+	u, err := url.Parse(env.URL)
+	if err != nil {
+		return "Env"
+	}
+	return "Env(" + u.Redacted() + ")"
+}
 
 // Format implements fmt.Formatter: String, whatever the verb.
 func (env *Env) Format(f fmt.State, verb rune) { redact.Format(f, verb, env.String()) }
