@@ -68,6 +68,7 @@ type link struct {
 		announcing bool
 		lost       error // why, if it was lost while announcing
 		last       error // of the latest failed attempt or loss; nil while up
+		lasting    bool  // last needs a human: kept, because to ask it may call a user's code
 		connects   int
 		dialled    clock.Instant // when the making of the latest connection began
 		remote     netip.Addr    // of the latest connection
@@ -202,7 +203,7 @@ func (l *link) down(err error) {
 // lostLocked leaves the phase up.
 func (l *link) lostLocked(err error) State {
 	l.mu.up = false
-	l.mu.last = err
+	l.mu.last, l.mu.lasting = err, false
 	l.mu.away = l.node.cfg.Clock.Now()
 	l.mu.down = l.mu.away
 	// A connection that lasted proves the server healthy: no need to be shy.
@@ -232,12 +233,12 @@ func (l *link) backAfter(t clock.Instant) bool {
 
 // failed keeps the error of an attempt for WaitReady and LastError.
 func (l *link) failed(dialled clock.Instant, err error) {
+	lasting := greet.Lasting(err)
 	l.mu.Lock()
-	l.mu.last, l.mu.away, l.mu.pausing = err, dialled, true
+	l.mu.last, l.mu.lasting, l.mu.away, l.mu.pausing = err, lasting, dialled, true
 	l.mu.Unlock()
 	level := slog.LevelDebug
 	foreign := errors.Is(err, topology.ErrForeign) // it is reported once for all connections
-	lasting := greet.Lasting(err)
 	if !foreign && !l.node.outageBegins(err, lasting) && lasting && l.node.firstLasting() {
 		level = slog.LevelWarn // the others tell nothing new
 	}

@@ -194,10 +194,13 @@ func (n *node) missing() (since clock.Instant, why error) {
 		if up || l.dormant.Load() {
 			continue
 		}
-		if down := l.downSince(); since == 0 || down < since {
+		l.mu.Lock()
+		down, lasting := l.mu.down, l.mu.lasting
+		l.mu.Unlock()
+		if since == 0 || down < since {
 			since = down
 		}
-		if why == nil || greet.Lasting(last) {
+		if why == nil || lasting {
 			why = last
 		}
 	}

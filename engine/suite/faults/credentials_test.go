@@ -59,7 +59,7 @@ func TestCredentials_RotateAndComeLate_LoseNoHold(t *testing.T) {
 				p.Cut(faultproxy.All)
 				kit.Pause(nil, c.late*time.Duration(1+n%2)/2)
 				cached.Store(n + 1)
-				if _, err := e.Mutex("fresh").Lock(ctx, engine.Lease(c.lease), engine.Wait(c.every)); err != nil {
+				if _, err := e.Mutex(fmt.Sprint("fresh", n)).Lock(ctx, engine.Lease(c.lease), engine.Wait(c.every)); err != nil {
 					t.Errorf("after rotation %d: %v", n+1, err)
 				}
 				kit.Pause(nil, c.every-c.late)
