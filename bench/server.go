@@ -22,7 +22,7 @@ import (
 type Server struct {
 	url        string
 	parse      func(url string) (engine.Config, error)
-	name       string      // with its version
+	name       string // with its version
 	comparable bool
 	// prefix begins every lock's name of this run, so that runs on one server, and
 	// the data of its owner, do not meet.
