@@ -147,7 +147,7 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 	l.mu.Lock()
 	l.mu.up = true
 	l.mu.down = 0
-	l.mu.last = nil
+	l.mu.last, l.mu.lasting = nil, false
 	l.mu.connects++
 	l.mu.dialled, l.mu.since, l.mu.remote = dialled, n.cfg.Clock.Now(), remote
 	state := l.stateLocked(nil)

@@ -76,7 +76,7 @@ func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 func (n *node) doubt(r topology.Consequence, a pipeline.Answer, e *ServerError, at topology.Refused) {
 	now := n.cfg.Clock.Now()
 	n.mu.Lock()
-	m := n.mu.suspicion.Refused(r.Doubt, a.Sent, now)
+	m := n.mu.suspicion.Refused(r.Doubt, e.Message, a.Sent, now)
 	n.mu.Unlock()
 	switch {
 	case m == suspicion.Ask:

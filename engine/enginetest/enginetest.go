@@ -100,6 +100,7 @@ func (env *Env) String() string {
 	if err != nil {
 		return "Env"
 	}
+	u.RawQuery = "" // it may have a password, too
 	return "Env(" + u.Redacted() + ")"
 }
 

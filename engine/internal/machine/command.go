@@ -156,7 +156,7 @@ const (
 	Unwanted                 // the same: nobody wanted it by then
 	Shut                     // the same, and nothing will be sent any more
 	Unknown                  // it may have been executed
-	Busy                     // the server refuses for now; not executed
+	Busy                     // the server refuses for now; not executed, unless Outcome.Begun
 	WrongType                // the key is of another type; not executed
 	Denied                   // the server refuses for good
 )
@@ -236,7 +236,7 @@ func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
 	if o.Verdict == Answered {
 		r.refused = 0
 	}
-	if (c.What == Reentering || c.What == Extending) && o.Verdict != Busy {
+	if (c.What == Reentering || c.What == Extending) && (o.Verdict != Busy || o.Begun) {
 		r.raised(c.ID, o.Now.Add(c.Span))
 	}
 	if c.Beside() != nil {

@@ -22,13 +22,15 @@ import (
 //
 //  1. One new connection is made at a time, and asks one question. From the beginning of one
 //     to that of the next at least a second passes.
-//  2. Connections are replaced if they are refused themselves (topology.Certain), or if a command
-//     is refused that was sent after a new connection had been served: so not if the failover has
-//     ended meanwhile, for the old ones are served then, too.
+//  2. Connections are replaced if they are refused themselves (topology.Certain), or if what was
+//     asked about is refused still, by the same words, of a command that was sent after a new
+//     connection had been served: so not if the failover has ended meanwhile, or the slot is back,
+//     for the old ones are served then, too. What is said of another slot does not count.
 //
 // The zero State suspects nothing. It looks at no connection and at no clock, and has no lock.
 type State struct {
 	phase phase
+	about string        // the refusal that the latest question is about
 	since clock.Instant // when the phase began
 	asked clock.Instant // when a new connection was last begun; 0: never
 }
@@ -66,15 +68,15 @@ const (
 	forgetAfter = 5 * time.Second
 )
 
-// Refused takes a refusal of a command that was sent at an instant.
-func (s *State) Refused(d topology.Doubt, sent, now clock.Instant) Measure {
+// Refused takes a refusal, and its words, of a command that was sent at an instant.
+func (s *State) Refused(d topology.Doubt, words string, sent, now clock.Instant) Measure {
 	if s.phase != asking && now.Sub(s.since) > forgetAfter {
 		s.phase = trusted
 	}
 	switch {
 	case d == topology.Certain:
 		return Replace
-	case s.phase == outdone && s.since.Before(sent):
+	case s.phase == outdone && s.since.Before(sent) && (d == topology.AtOnce || words == s.about):
 		s.enter(trusted, now)
 		return Replace
 	case s.phase == trusted:
@@ -83,7 +85,7 @@ func (s *State) Refused(d topology.Doubt, sent, now clock.Instant) Measure {
 	lasts := d == topology.AtOnce || now.Sub(s.since) >= lastsFor
 	if s.phase == refused && lasts && (s.asked == 0 || now.Sub(s.asked) >= lastsFor) {
 		s.enter(asking, now)
-		s.asked = now
+		s.about, s.asked = words, now
 		return Ask
 	}
 	return Keep

@@ -18,10 +18,18 @@ func TestState_Refusals_LeadToMeasures(t *testing.T) {
 		served bool
 		sent   time.Duration
 		want   Measure
+		words  string
 	}
-	self := func(at, sent time.Duration, want Measure) step { return step{at, topology.AtOnce, false, sent, want} }
-	passing := func(at time.Duration, want Measure) step { return step{at, topology.IfItLasts, false, at, want} }
-	certain := func(at time.Duration) step { return step{at, topology.Certain, false, at, Replace} }
+	self := func(at, sent time.Duration, want Measure) step {
+		return step{at, topology.AtOnce, false, sent, want, "MOVED 1 self"}
+	}
+	passing := func(at time.Duration, want Measure) step {
+		return step{at, topology.IfItLasts, false, at, want, "CLUSTERDOWN"}
+	}
+	moved := func(at time.Duration, words string, want Measure) step {
+		return step{at, topology.IfItLasts, false, at, want, words}
+	}
+	certain := func(at time.Duration) step { return step{at, topology.Certain, false, at, Replace, "NOAUTH"} }
 	answer := func(at time.Duration, served bool) step { return step{at: at, served: served} }
 	for name, steps := range map[string][]step{
 		"sent to itself, and a new connection is served": {
@@ -36,6 +44,9 @@ func TestState_Refusals_LeadToMeasures(t *testing.T) {
 			passing(0, Keep), passing(1000*ms, Ask), answer(1200*ms, true), self(1201*ms, 1199*ms, Keep)},
 		"refusals that have nothing to do with each other": {
 			passing(0, Keep), passing(6000*ms, Keep), passing(12000*ms, Keep)},
+		"slots that leave, one of which comes back": {
+			moved(0, "MOVED 1 b:1", Keep), moved(1000*ms, "MOVED 2 b:1", Ask), answer(1005*ms, true),
+			moved(1100*ms, "MOVED 3 b:1", Keep), moved(1200*ms, "MOVED 4 b:1", Keep), moved(1300*ms, "MOVED 2 b:1", Replace)},
 		"served long ago": {
 			self(0, 0, Ask), answer(1*ms, true), passing(6000*ms, Keep)},
 		"a question that takes long is the only one": {
@@ -49,7 +60,7 @@ func TestState_Refusals_LeadToMeasures(t *testing.T) {
 			now := began.Add(step.at)
 			if step.doubt == topology.NoDoubt {
 				s.Answered(step.served, now)
-			} else if got := s.Refused(step.doubt, began.Add(step.sent), now); got != step.want {
+			} else if got := s.Refused(step.doubt, step.words, began.Add(step.sent), now); got != step.want {
 				t.Errorf("%s: step %d, after %v: %d, want %d", name, i, step.at, got, step.want)
 			}
 		}
