@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/ncruces/go-sqlite3/driver"
-	_ "github.com/ncruces/go-sqlite3/embed"
 )
 
 // errFenced: somebody with a higher token has written. The lock that the token is of was lost.
