@@ -57,15 +57,16 @@ func TestPermitsAreNotTooFewBecauseAReplicaDoesNotKnowThem(t *testing.T) {
 	a.Do("REPLICAOF", "127.0.0.1", "1")
 	tried := s.TryAcquireAsync(kit.Ctx(t), 1)
 	n, err := s.Available(kit.Ctx(t))
-	if h, err := tried.Await(kit.Ctx(t)); err == nil { // the new primary was known already
-		n++
+	fewest := 3
+	if h, err := tried.Await(kit.Ctx(t)); err == nil { // the new primary was known already, to it at least
+		fewest = 2 // if the permit was taken before they were counted
 		if err := h.Unlock(kit.Ctx(t)); err != nil {
 			t.Error(err)
 		}
 	} else if !errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrHeld) {
 		t.Errorf("TryAcquire: %v", err)
 	}
-	if n != 3 || err != nil {
+	if n < fewest || n > 3 || err != nil {
 		t.Errorf("%d are to be had, %v", n, err)
 	}
 	if _, err := s.Acquire(kit.Ctx(t), 3); err != nil {
