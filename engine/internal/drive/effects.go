@@ -1,8 +1,6 @@
 package drive
 
 import (
-	"time"
-
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 )
 
@@ -30,15 +28,10 @@ func (t *Table) Run(fx *machine.Effects) {
 	if o := fx.Offers; o != nil {
 		t.letOffers(o)
 	}
-	if r := fx.Stir; r != nil {
-		ShardOf(r).goOn(r, (*machine.Resource).Stirred)
+	if r := fx.Wake; r != nil {
+		ShardOf(r).goOn(r, (*machine.Resource).Woken)
 	}
-	if fx.Rivals == nil {
-		fx.Deliver()
-	} else {
-		granted := *fx // an Effects is on somebody's stack
-		t.Engine.Spawn(func() { t.overtake(&granted) })
-	}
+	fx.Deliver()
 	if h := fx.Look; h != nil {
 		holdingOf(h).LookNow()
 	}
@@ -64,37 +57,6 @@ func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.
 	with(r, &fx)
 	s.mu.Unlock()
 	s.Table.Run(&fx)
-}
-
-// tellFor is how long a grant waits at most for the contexts of holds that it excludes. They may be
-// the user's, who may wait for the grant.
-const tellFor = 100 * time.Millisecond
-
-// overtake ends the tenures that a grant excludes, and waits for their contexts, also for those that were
-// ending already. Then it tells of the grant. Each tenure's contexts are ended by a goroutine of its own:
-// one that does not return keeps no other alive.
-func (t *Table) overtake(granted *machine.Effects) {
-	var untold []*machine.Hold
-	for _, rival := range granted.Rivals {
-		var fx machine.Effects
-		sh := ShardOf(rival.Res)
-		sh.mu.Lock()
-		rival.Overtaken(&fx)
-		h := rival.Untold()
-		sh.mu.Unlock()
-		t.Run(&fx)
-		if h != nil {
-			untold = append(untold, h)
-		}
-	}
-	if len(untold) > 0 {
-		late, stop := t.World.After(tellFor)
-		for _, h := range untold {
-			t.World.Wait(h.Port.(Hold).Done(), late, nil)
-		}
-		stop()
-	}
-	granted.Deliver()
 }
 
 // letOffers goes on with the releases of tenures that nobody took in time.

@@ -208,7 +208,6 @@ func (s *Shard) Closed() bool                { return s.Table.Closed() }
 func (s *Shard) Up(route uint64) bool        { return s.Table.Client.LaneOf(route).Up() }
 func (s *Shard) Trouble(route uint64) error  { return s.Table.Client.LaneError(route) }
 func (s *Shard) Clustered() bool             { return s.Table.Slotted }
-func (s *Shard) Both() bool                  { return s.Table.Verb() == "BOTH" }
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
@@ -271,19 +270,6 @@ func (s *Shard) Rest(r *machine.Resource, at clock.Instant) {
 	t := &restTimer{crowd: s.crowds[r.Name], sh: s}
 	t.timer.Init(t)
 	s.Table.Timers.Schedule(&t.timer, at)
-}
-
-// Rivals implements machine.Port.
-func (s *Shard) Rivals(r *machine.Resource) (all []*machine.Tenure) {
-	if len(s.crowds) == 0 || s.crowds[r.Name] == nil {
-		return nil
-	}
-	for _, m := range s.crowds[r.Name].members {
-		if t := m.Tenure(); m != r && t != nil {
-			all = append(all, t)
-		}
-	}
-	return all
 }
 
 // Apart implements machine.Port.

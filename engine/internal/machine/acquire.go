@@ -97,7 +97,7 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 	case Answered:
 		switch o.Answer {
 		case Missing: // the writer beside which it would read
-			fx.Rivals = []*Tenure{c.hold.Tenure}
+			fx.Look = c.hold.Root()
 			switch {
 			case a == nil:
 			case a.Once && a.rare.Quorum == nil && c.hold.state == live:
@@ -204,10 +204,8 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 		r.hold = h
 		if w := r.wait; w != nil {
 			w.tries = 0
-			w.lookAfterGrant(c, o.Now)
 		}
 	}
-	fx.Rivals = r.rivals(r.Port.Kind(c.Kind), a)
 	g := c.Giver()
 	if g != nil {
 		h.handed = g.handed + 1
@@ -215,9 +213,6 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 	}
 	h.begin(a, o.Now)
 	a.grant(h, fx)
-	if fx.Rivals != nil { // the grant may have waited for replicas while one of them got the lock after it
-		fx.Look = h
-	}
 	if g == nil { // else it is the same turn
 		r.beginTurn(o.Now)
 	}

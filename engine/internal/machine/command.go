@@ -275,11 +275,6 @@ func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
 	if o.Verdict == Unwanted {
 		return
 	}
-	for d := r.debts; d != nil; {
-		next := d.next
-		d.notTold()
-		d = next
-	}
 	full := o.Verdict == Full
 	if full && a != nil && c.Born {
 		a.fail(reason.ErrOverloaded, fx)

@@ -34,7 +34,6 @@ type Debt struct {
 	due    bool          // to be sent now
 	moving bool          // its release was refused because the slot moves
 	shared bool          // others may keep it in the hash: see outlasts
-	notice notice        // the server does not have the owner
 	until  clock.Instant // by then the server has forgotten the owner by itself
 	lease  time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
@@ -50,19 +49,6 @@ const (
 	certain  grade = iota // the next answered release pays it
 	again                 // once more after a lease
 	doubtful              // once more after a second, then after a lease
-)
-
-// notice says of a debt whether it is only a message. The server has said that it does not have the owner:
-// somebody removed the lock, and perhaps told nobody. A release that finds the lock free tells of it,
-// for others sleep until the lease that they were told of ends, which may be hours away. After that nobody
-// needs it. Nor does anybody's lock depend on it, so an engine that closes does not wait for a server that
-// does not answer.
-type notice uint8
-
-const (
-	noNotice notice = iota
-	unsaid
-	refused // an attempt was not sent, had no answer, or was refused
 )
 
 // owe notes a debt: an owner that the server may have until then, as far as is known.
@@ -88,34 +74,9 @@ func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 	}
 }
 
-// oweNotice notes that the waiters of other processes are to be told that the server does not have the
-// tenure of a hold. Those who poll need not be told.
-func (r *Resource) oweNotice(h *Hold) {
-	if r.Port.Kind(h.Kind).Polls {
-		return
-	}
-	d := r.owe(h.ID, h.Kind, certain, 0, max(h.serverUntil, r.Port.Now()))
-	if d.notice = unsaid; r.held == Stalled {
-		d.notTold()
-	}
-}
-
-// notTold notes that the server did not take what settles the debt, or that nothing of the name can be sent. If it is
-// a notice, an engine that closes gives it up.
-func (d *Debt) notTold() {
-	if d.notice == noNotice {
-		return
-	}
-	if d.notice = refused; d.Res.Port.Closing() {
-		d.Res.forgive(d)
-	}
-}
-
-// idle reports whether a debt would only keep a closing engine: it was paid once, and is to be paid again after
-// a lease, or it is a notice that the server does not take.
-func (d *Debt) idle() bool {
-	return !d.due || d.notice == refused || d.notice == unsaid && !d.Res.Port.Up(d.Res.Route)
-}
+// idle reports whether a debt would only keep a closing engine: it was paid once, and is to be paid again
+// after a lease.
+func (d *Debt) idle() bool { return !d.due }
 
 // keepsWriter notes that a reader of the name, which is beside a writer, may be on the server until then.
 // A writer has no lease of its own: a reader in the hash keeps it there. So a Shutdown waits as long
@@ -138,9 +99,9 @@ func (r *Resource) keepsWriter(until clock.Instant) {
 
 // outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
 // others in the same hash may keep it there: it is a writer that readers are beside, or such a reader, or its
-// release was refused while the slot moves. A notice is not about the owner.
+// release was refused while the slot moves.
 func (d *Debt) outlasts() bool {
-	return d.notice == noNotice && (d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving)
+	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving
 }
 
 func (d *Debt) wakeAt(at clock.Instant) {
@@ -196,13 +157,12 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 	if d == nil {
 		return
 	}
-	if d.notice == noNotice && (o.Verdict == Denied || o.Verdict == Busy) {
+	if o.Verdict == Denied || o.Verdict == Busy {
 		r.Port.Refused(*o)
 	}
 	d.moving = d.moving || o.Moving && o.Verdict == Busy
-	if o.Verdict == Unknown || o.Verdict == Busy { // still due
-		d.notTold()
-		return
+	if o.Verdict == Unknown || o.Verdict == Busy {
+		return // still due
 	}
 	// Answered, whatever the answer: the server has dealt with this owner. (An
 	// error that is no refusal will not change by asking again.)

@@ -4,9 +4,8 @@ import "github.com/pawl-lock/pawl/engine/internal/queue"
 
 // Effects are what a transition leaves to be done once the shard's lock is released, in
 // this order: ending contexts, sending the next command (which may take a lane's lock,
-// write a socket, or complete at once) or handing the name to recovery, letting others go on, ending the
-// holds of others that a grant excludes, telling callers their results, and looking at a hold. No user
-// code runs under a lock.
+// write a socket, or complete at once) or handing the name to recovery, letting others go on,
+// telling callers their results, and looking at a hold. No user code runs under a lock.
 //
 // A transition that ends a hold with contexts sends nothing: the next command is chosen
 // when the contexts have ended (see telling.go).
@@ -24,8 +23,7 @@ type Effects struct {
 	Forward *Resource // those that are Behind it go on, and then it; see handover.go
 	Why     error     // if not nil, they fail instead
 	Offers  *Offers   // those that are due go on; see tenure.go
-	Stir    *Resource // the first that waits there tries; see wait.go
-	Rivals  []*Tenure // a grant excludes them, or the answer says that they have gone: they are Overtaken before it is told
+	Wake    *Resource // its first waiter tries: a release was not announced; see Resource.Woken
 
 	acquired               queue.Chain[*Request] // with their verdicts, in order
 	unlocked, lastUnlocked *Unlock

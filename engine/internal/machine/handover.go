@@ -85,6 +85,14 @@ func milliseconds(at clock.Instant) shortInstant {
 	return shortInstant(time.Duration(at) / time.Millisecond)
 }
 
+func (t shortInstant) add(d time.Duration) shortInstant {
+	return t + shortInstant(d/time.Millisecond)
+}
+
+func (t shortInstant) until(other shortInstant) time.Duration {
+	return time.Duration(int32(other-t)) * time.Millisecond
+}
+
 func (t shortInstant) before(other shortInstant) bool { return int32(other-t) > 0 }
 
 // plain reports whether the hold leaves its tenure as a grant of now would be: renewed by the
@@ -141,7 +149,6 @@ const yieldMost = 10 * time.Millisecond
 func (r *Resource) yield(o *Outcome) {
 	if w := r.wait; w != nil && r.waiters.Len() > 0 {
 		w.Skip()
-		w.look = false // as in refusedFor
 		w.Port.RingAt(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
 	}
 }
@@ -211,7 +218,6 @@ func (r *Resource) passReplied(c *Command, o *Outcome, fx *Effects) {
 	case o.Verdict == Answered:
 		if open {
 			r.notThere(h, GoneOnServer, fx)
-			r.oweNotice(h) // a pass tells nobody
 		}
 	default:
 		h.forServer = true

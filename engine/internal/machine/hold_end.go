@@ -34,11 +34,6 @@ func (h *Hold) check(now clock.Instant, fx *Effects) {
 // field may still be on the server, where nobody renews it; a root's is therefore
 // released as soon as its lane works.
 func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
-	r.loseAs(h, why, why == GoneOnServer || why == TakenOnServer, fx)
-}
-
-// loseAs does that. told: the server has said that it does not have the owner.
-func (r *Resource) loseAs(h *Hold, why Loss, told bool, fx *Effects) {
 	if h.state != live {
 		return
 	}
@@ -57,18 +52,12 @@ func (r *Resource) loseAs(h *Hold, why Loss, told bool, fx *Effects) {
 		r.wait.Reset()
 	}
 	r.yieldToReaders()
-	if why == GoneOnServer || why == TakenOnServer {
-		r.stir(fx)
-	}
 	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
-	// replica was promoted that has not heard of the grant. One permit that is gone wakes nobody.
+	// replica was promoted that has not heard of the grant.
 	kind := r.Port.Kind(h.Kind)
-	switch several := kind.Shared && byte(h.ID) != 0; {
-	case why == TakenOnServer:
-	case !told || several || kind.Queues:
+	several := kind.Shared && byte(h.ID) != 0
+	if why != TakenOnServer && (why != GoneOnServer || several || kind.Queues) {
 		r.oweTenure(h, max(h.serverUntil, now))
-	case !kind.Shared:
-		r.oweNotice(h)
 	}
 }
 

@@ -34,10 +34,8 @@ type Port interface {
 	// having one.
 	Up(route uint64) bool
 	Trouble(route uint64) error
-	// Clustered: a subscriber may miss a message. Both: channels are sharded, but
-	// others of the deployment may still announce with plain messages.
+	// Clustered: a subscriber may miss a message.
 	Clustered() bool
-	Both() bool
 	// ServerOf names the server of a route, as long as that matters; else it is 0.
 	ServerOf(route uint64) Server
 
@@ -58,9 +56,6 @@ type Port interface {
 	Offers(r *Resource) *Offers
 	// Rest has RestOver called at an instant, of those Offers.
 	Rest(r *Resource, at clock.Instant)
-	// Rivals are, of a name whose requests are apart from each other, the tenures (see Resource.Tenure)
-	// of all but r.
-	Rivals(r *Resource) []*Tenure
 	// Apart makes another Resource of the same name, for a tenure of a kind that is Shared.
 	Apart(r *Resource, kind uint8) *Resource
 
@@ -94,9 +89,6 @@ type Kind struct {
 	Shared bool
 	What   string // what its name is, for people; "": a lock
 }
-
-// excludes reports whether a tenure of the kind excludes all others of its name.
-func (k *Kind) excludes() bool { return !k.Shared && (!k.Apart || k.Queues) }
 
 // Server names a server; 0 is none.
 type Server uint32

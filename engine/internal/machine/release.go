@@ -99,7 +99,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 	case o.Verdict == Answered && o.Answer != Missing:
 		if o.Answer == Mute {
 			r.Port.Unheard(r.Name)
-			r.stir(fx)
+			r.wakeWriters(fx)
 		}
 		r.ended(c, o, fx)
 		if c.What == Leaving {
@@ -146,9 +146,7 @@ func (r *Resource) notThere(h *Hold, why Loss, fx *Effects) {
 	h.settleUnlock(r.Port.LossError(h.Kind, h.Name, why), fx)
 	if parent != nil {
 		r.lose(parent.Root(), why, fx)
-		return
 	}
-	r.stir(fx)
 }
 
 // released ends the release of h. It counts even if nobody knows what became of it: it was

@@ -245,11 +245,9 @@ func (r *Resource) settled() {
 	behind := r.Port.Behind(r)
 	switch waiting := r.waiters.Len() > 0 || behind; {
 	case waiting && r.hold != nil:
-		// A waiter here asks no server: without the channel, or a look now and then, a
-		// removal by force would go unnoticed until the hold's time is over.
 		w := r.ensureWait()
 		w.listen()
-		w.lookUnasked()
+		w.sleepBehindHold(r.hold)
 	case !waiting && r.wait != nil && !r.Cmd.Head:
 		r.linger()
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // Wait is the wait of a resource's head. queue.Wait decides when that tries; Wait adds the
@@ -18,17 +17,14 @@ import (
 type Wait struct {
 	queue.Wait
 	turnEnds shortInstant // see handover.go
+	lookedAt shortInstant // the latest look at the hold; see look
 	Port     WaitPort
 	res      *Resource
 	over     bool
-	own      bool  // the channel is that of one owner
-	linger   bool  // nobody waits; the alarm ends the subscription, if there is one
-	look     bool  // the hold is to be looked at, by the alarm; while it lingers, when somebody waits again
-	unasked  bool  // that is for no reason but the time that has passed; see lookUnasked
-	tries    uint8 // of a lock that polls, for the pause between them
-	lookedAt clock.Instant
-	holder   reason.Owner  // who has refused the head, if that is known
-	lookBy   clock.Instant // what the alarm is set to, for look
+	own      bool         // the channel is that of one owner
+	linger   bool         // nobody waits; the alarm ends the subscription
+	tries    uint8        // of a lock that polls, for the pause between them
+	holder   reason.Owner // who has refused the head, if that is known
 }
 
 // Resource is the name's.
@@ -40,8 +36,10 @@ const LingerFor = time.Second
 // ensureWait returns the wait, and makes it if there is none.
 func (r *Resource) ensureWait() *Wait {
 	if r.wait == nil {
+		now := r.Port.Stamp()
 		r.wait = r.Port.NewWait()
-		r.wait.res, r.wait.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
+		r.wait.res, r.wait.turnEnds = r, milliseconds(now) // of a turn that goes on nothing is known
+		r.wait.lookedAt = milliseconds(now.Add(-lookEvery))
 	}
 	return r.wait
 }
@@ -79,24 +77,14 @@ func (r *Resource) refusedFor(o *Outcome) {
 	if action != queue.Sleep {
 		return // ready again: next sends the try
 	}
-	w.listen()     // the confirmation is an event: it makes the head try again
-	w.look = false // there is no hold, and the alarm is set to something else now
-	kind, polls := r.headKind()
-	switch {
+	w.listen() // the confirmation is an event: it makes the head try again
+	switch _, polls := r.headKind(); {
 	case polls:
 		d = w.pollPause(d)
 	case o.Moving:
 		d = min(d, movingPoll/2+r.Port.Draw(movingPoll/2))
-	case r.Port.Clustered():
-		most := MissedPoll
-		if r.Port.Both() {
-			most = bothPoll
-		}
-		d = min(d, most/2+r.Port.Draw(most/2))
-	case r.Port.Kind(kind).Shared, r.Port.Kind(kind).Queues:
-		// Another process may add some, and say nothing; or Redisson's head leaves the queue when it
-		// has been told, and says nothing either.
-		d = min(d, MissedPoll/2+r.Port.Draw(MissedPoll/2))
+	default:
+		d = min(d, w.longestSleep())
 	}
 	// The answer may have lain unread, in a process that was paused, say: the server counts since
 	// it gave it, soon after the command was sent.
@@ -107,26 +95,42 @@ func (r *Resource) refusedFor(o *Outcome) {
 // sharded messages are then sent where nobody can be subscribed.
 const movingPoll = 100 * time.Millisecond
 
-// MissedPoll is how long a head sleeps at most where a message may be missed. In a cluster
-// with sharded messages it may have fallen asleep before a migration began, and nothing tells it
-// of that:
-//
-//	head                    holder                   the slot
-//	refused, sleeps
-//	                                                 the key is at the other node
-//	                        releases there, with a
-//	                        message to nobody
-//	                                                 ... is the other node's
-//	hears sunsubscribe, tries
-//
-// Plain messages go from node to node, on connections that may be down, and not to a node that
-// the others have forgotten, which may still have subscribers. And an engine that found the cluster
-// before it had sharded messages does not hear those of an engine that came later.
-const MissedPoll = 10 * time.Second
+// How long a head sleeps at most. A release may be silent: the key was deleted by hand, or evicted;
+// the message was lost.
+const (
+	// LongestSleep is for a plain server.
+	LongestSleep = 30 * time.Second
+	// LongestSleepMissed is for a cluster, and for the kinds of which some releases are silent: permits
+	// that another process adds, and a queue that Redisson's head leaves after it has been told. In a
+	// cluster with sharded messages a head may have fallen asleep before a migration:
+	//
+	//	head                    holder                   the slot
+	//	refused, sleeps
+	//	                                                 the key is at the other node
+	//	                        releases there, with a
+	//	                        message to nobody
+	//	                                                 ... is the other node's
+	//	hears sunsubscribe, tries
+	//
+	// Plain messages go from node to node, on connections that may be down, and not to a node that
+	// the others have forgotten, which may still have subscribers.
+	LongestSleepMissed = 10 * time.Second
+)
 
-// bothPoll is the same while a deployment changes to sharded messages: processes that
-// have not changed yet announce with plain messages, and this one listens to sharded ones.
-const bothPoll = time.Second
+// longestSleep has a random part, so that heads that fell asleep together do not wake together.
+func (w *Wait) longestSleep() time.Duration {
+	most := LongestSleep
+	kind, polls := w.res.headKind()
+	switch k := w.res.Port.Kind(kind); {
+	case polls:
+		return lookEvery
+	case !w.Hears():
+		most = queue.Poll
+	case w.res.Port.Clustered(), k.Shared, k.Queues:
+		most = LongestSleepMissed
+	}
+	return most/2 + w.res.Port.Draw(most/2)
+}
 
 // pollPause is the back-off of a lock without a channel, as the head has asked for: without
 // that 1 ms, doubled up to 128 ms as Redisson's spin lock does. Each pause has a random part,
@@ -149,10 +153,6 @@ func (w *Wait) Rang(fx *Effects) {
 		w.end()
 		w.res.settled()
 	default:
-		if w.look {
-			w.look = false
-			fx.Look = w.heard()
-		}
 		w.act(w.Alarm(), fx)
 	}
 }
@@ -160,11 +160,6 @@ func (w *Wait) Rang(fx *Effects) {
 // Subscribed is called when the server has confirmed the subscription.
 func (w *Wait) Subscribed(fx *Effects) {
 	if !w.over {
-		if w.look && w.unasked && !w.linger { // lookSoon looks, and what is told from now on is heard
-			w.look = false
-			w.Port.Silence()
-		}
-		w.lookSoon()
 		w.act(w.Confirmed(), fx)
 	}
 }
@@ -172,21 +167,16 @@ func (w *Wait) Subscribed(fx *Effects) {
 // Announced is called when a message has come over the channel.
 func (w *Wait) Announced(fx *Effects) {
 	if !w.over {
-		fx.Look = w.heard()
 		w.act(w.Message(), fx)
 	}
 }
 
-// stir has those try that wait for a tenure apart from theirs: it has ended, and the server has told nobody.
-// A writer would sleep until the lease that it was told has ended:
-//
-//	a reader, apart          the server             somebody else
-//	                         lock removed  <------  DEL
-//	renewed: it has gone
-func (r *Resource) stir(fx *Effects) { fx.Stir = r.Port.Ahead(r) }
+// wakeWriters has the writers of this process try whose name a reader has released, if the server
+// refused the message that would have told them.
+func (r *Resource) wakeWriters(fx *Effects) { fx.Wake = r.Port.Ahead(r) }
 
-// Stirred is called on what stir has found.
-func (r *Resource) Stirred(fx *Effects) {
+// Woken is called on what wakeWriters has found.
+func (r *Resource) Woken(fx *Effects) {
 	if w := r.wait; w != nil {
 		w.Announced(fx)
 	}
@@ -205,8 +195,7 @@ func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
 		return
 	}
 	r := w.res
-	w.Unlisten()
-	w.look = false // the next waiter asks for the channel anew
+	w.Unlisten() // the next waiter asks for the channel anew
 	err := reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
 	for {
 		a, ok := r.waiters.Front()
@@ -222,151 +211,74 @@ func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
 	r.GoOn(fx)
 }
 
-// act does what the wait decided.
+// act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
+// it try has the hold looked at, for that may have been removed by somebody else.
 func (w *Wait) act(action queue.Action, fx *Effects) {
 	r := w.res
-	switch action {
-	case queue.Try:
+	switch {
+	case action == queue.Nothing:
+	case r.hold != nil:
+		w.look(action, fx)
+	case action == queue.Try:
 		r.next(fx)
-	case queue.TryPaced:
-		if r.waiters.Len() > 0 && r.hold == nil && r.holdBack(Stalled) {
-			fx.Stalled = r
-		}
+	case r.waiters.Len() > 0 && r.holdBack(Stalled):
+		fx.Stalled = r
 	}
 	r.settled()
 }
 
-// lookEvery is the shortest pause between two looks at a hold because of messages. Our
-// own releases are announced to us too, a moment later, when another local waiter may
-// already have the lock. Without a bound every hand-over on a busy name would cost one
-// more command.
+// sleepBehindHold puts a waiter behind a hold of this process to sleep. The renewals of a hold look at it
+// themselves, if they come often enough.
+func (w *Wait) sleepBehindHold(h *Hold) {
+	if !w.Ready() {
+		return
+	}
+	w.Sleep()
+	if d := w.longestSleep(); !h.watched() || d < w.res.Port.Config().Lease/3 {
+		w.Port.RingAt(w.res.Port.Stamp().Add(d))
+	}
+}
+
+// lookEvery is the shortest pause between two looks at a hold. Our own releases are announced to us, too,
+// when another waiter of this process may already have the lock. Without a bound every turn on a busy name
+// would cost one more command.
 const lookEvery = 100 * time.Millisecond
 
-// heard returns the live hold if it must be renewed at once: somebody announced a
-// release, and if it was not one of ours, the lock was taken away by force. Within
-// lookEvery of the last look the alarm does it, which is free: nobody sleeps while
-// this process holds the lock.
-func (w *Wait) heard() *Hold {
-	h := w.res.looked()
-	if h == nil {
-		return nil
+// look has the hold renewed at once, or by the alarm if it was looked at less than lookEvery ago. After a
+// lost connection many names look together: then one script looks at many holds. A hold that is being
+// released finds out by that.
+func (w *Wait) look(action queue.Action, fx *Effects) {
+	h := w.res.hold
+	if h.state != live {
+		h.forServer = true
+		return
 	}
 	now := w.res.Port.Stamp()
-	if next := w.lookedAt.Add(lookEvery); now < next {
-		w.lookAt(next)
-		return nil
-	}
-	w.lookedAt = now
-	return h
-}
-
-// looked is the live hold, nil if there is none. One that is being released finds out by that.
-func (r *Resource) looked() *Hold {
-	h := r.hold
-	if h != nil && h.state != live {
-		h.forServer = true
-		return nil
-	}
-	return h
-}
-
-// lookAt has the alarm look at the hold by then; while nobody waits that can wait, too.
-func (w *Wait) lookAt(at clock.Instant) {
-	if !w.linger && (!w.look || at < w.lookBy) {
-		w.Port.RingAt(at)
-		w.lookBy = at
-	}
-	w.look, w.unasked = true, false
-}
-
-// lookUnasked has the hold looked at now and then where a removal may be announced to
-// nobody here: a lock that polls has no channel, a channel that is not confirmed says
-// nothing, a process that has not changed to sharded messages announces with plain ones,
-// and in a cluster a message may be missed (MissedPoll).
-func (w *Wait) lookUnasked() {
-	var every time.Duration
-	_, polls := w.res.headKind()
-	switch {
-	case w.look:
-		return
-	case polls:
-		every = lookEvery
-	case !w.Hears(): // it may stay so: the server may refuse one more connection for hours
-		every = queue.Poll/2 + w.res.Port.Draw(queue.Poll/2)
-	case w.res.Port.Both():
-		every = bothPoll
-	case w.res.Port.Clustered():
-		every = MissedPoll/2 + w.res.Port.Draw(MissedPoll/2)
-	default:
+	if next := w.lookedAt.add(lookEvery); milliseconds(now).before(next) {
+		w.Sleep()
+		w.Port.RingAt(now.Add(milliseconds(now).until(next)))
 		return
 	}
-	w.lookAt(w.res.Port.Stamp().Add(every))
-	w.unasked = true
-}
-
-// lookAfterGrant has a fresh hold looked at if the channel said something since its
-// acquire was sent, for that may have been about the hold:
-//
-//	this process             the server             somebody else
-//	acquire  ------------->  granted
-//	                         lock removed  <------  ForceUnlock
-//	message: no hold yet
-//	the grant
-func (w *Wait) lookAfterGrant(c *Command, now clock.Instant) {
-	if w.Events() != c.Number {
-		w.lookAt(max(now, w.lookedAt.Add(lookEvery)))
-	}
-}
-
-// lookSoon has the hold looked at because the channel was silent until now: what was
-// announced before the confirmation, the first one or that after a lost connection, was
-// announced to nobody here.
-//
-//	this process             the server             somebody else
-//	the connection is lost
-//	                         lock removed  <------  ForceUnlock
-//	                         message to nobody
-//	subscribed again
-//
-// After a lost connection many names hear of it together, so the looks are gathered
-// into renewal scripts; a hold that is released before its look costs nothing. While
-// nobody waits the look can wait, but must not be forgotten: the next waiter finds the
-// channel confirmed, and no other confirmation follows.
-func (w *Wait) lookSoon() {
-	h := w.res.looked()
-	switch {
-	case h == nil:
-	case w.linger:
-		w.look, w.unasked = true, false
-	default:
+	w.lookedAt = milliseconds(now)
+	if action == queue.TryPaced {
 		h.Port.RenewSoon()
+	} else {
+		fx.Look = h
 	}
 }
 
-// linger keeps the subscription for a moment after the last waiter left, then ends
-// it. A lock that polls has none: it keeps when to look at the hold, as long as there is
-// one, or waiters that come and go sooner than that would put it off for ever.
+// linger keeps the subscription for a moment after the last waiter left, then ends it.
 func (r *Resource) linger() {
 	w := r.wait
-	keeps := w.Listening() && !w.own && r.Place == 0 || w.look && r.hold != nil
-	if !keeps || r.Port.Closing() {
+	if !w.Listening() || w.own || r.Place != 0 || r.Port.Closing() {
 		w.Port.Silence()
 		w.end()
 		return
 	}
-	if w.linger {
-		return
-	}
-	if w.look && !w.unasked && w.Listening() {
-		w.look = false // the alarm is set to something else now
-		w.lookSoon()
-	}
-	w.Reset()
-	w.linger = true
-	if w.Listening() {
+	if !w.linger {
+		w.Reset()
+		w.linger = true
 		w.Port.RingAt(r.Port.Now().Add(LingerFor))
-	} else {
-		w.Port.Silence()
 	}
 }
 
@@ -375,14 +287,6 @@ func (w *Wait) stopLingering() {
 	if w != nil && w.linger {
 		w.linger = false
 		w.Port.Silence()
-		switch {
-		case !w.look:
-		case w.unasked && w.res.Port.Stamp() < w.lookBy:
-			w.Port.RingAt(w.lookBy)
-		default:
-			w.look = false
-			w.lookSoon()
-		}
 	}
 }
 

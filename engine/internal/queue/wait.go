@@ -109,6 +109,9 @@ func (w *Wait) Sent() {
 // server.
 func (w *Wait) Reset() { w.state = idle }
 
+// Sleep notes that the head waits for something else than the server: an event or the alarm ends it.
+func (w *Wait) Sleep() { w.state = asleep }
+
 // Skip lets others go first: the next try is sent when the alarm rings, whatever the channel
 // says before.
 func (w *Wait) Skip() { w.state = skipping }

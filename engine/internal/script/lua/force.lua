@@ -3,10 +3,8 @@
 -- ARGV[3] PUBLISH, SPUBLISH, BOTH or ''
 -- 1: it was held and is free now   2: the same, but the server refused the message
 -- 0: not held, or not by that owner
-local free = redis.call('HLEN', KEYS[1]) == 0
-if free or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
+if redis.call('HLEN', KEYS[1]) == 0 or (ARGV[1] ~= '' and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0) then
   redis.call('HDEL', KEYS[1], ARGV[1]) -- as in reenter
-  if free then tellOfRemoval(ARGV[3], ARGV[2], {'0'}) end
   return 0
 end
 redis.call('DEL', KEYS[1])

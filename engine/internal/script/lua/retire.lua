@@ -16,7 +16,6 @@
 -- deletes the key. HSET would make a new one, without an expiry.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   redis.call('HDEL', KEYS[1], ARGV[1])
-  tellOfRemoval(ARGV[5], ARGV[4], {'0'})
   return -3
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

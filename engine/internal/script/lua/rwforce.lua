@@ -12,7 +12,6 @@ redis.call('HDEL', KEYS[1], '')
 if redis.call('HGET', KEYS[1], 'mode') ~= ARGV[2]
   or ARGV[1] ~= '' and (ARGV[1] == 'mode' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0)
   or ARGV[1] ~= '' and ARGV[2] == 'write' and not string.find(ARGV[1], ':write$') then -- a reader beside it
-  if redis.call('HLEN', KEYS[1]) == 0 then tellOfRemoval(ARGV[6], ARGV[5], messages) end
   return 0
 end
 local fields = redis.call('HGETALL', KEYS[1])

@@ -56,7 +56,6 @@ if count > 0 then
 elseif redis.call('HDEL', KEYS[1], owner) == 0 then
   local i = 1 -- Redisson's forceUnlock leaves the timeout keys of readers
   while reads and redis.pcall('DEL', timeout(owner, i)) == 1 do i = i + 1 end
-  tellOfRemoval(ARGV[6], ARGV[5], messages)
   return -3
 end
 if reads then

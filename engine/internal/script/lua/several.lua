@@ -34,8 +34,6 @@ if released and taken ~= -2 then
   for i = 1, #codes do
     if codes[i] == 1 and refused then codes[i] = 2 end
   end
-elseif not taken then
-  tellOfRemoval(ARGV[2], ARGV[1], {'0'})
 end
 codes[#codes + 1] = taken
 return codes

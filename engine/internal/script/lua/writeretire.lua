@@ -15,7 +15,6 @@
 local owner, rest = ARGV[1], tonumber(ARGV[2])
 if redis.call('HEXISTS', KEYS[1], owner) == 0 then
   redis.call('HDEL', KEYS[1], owner)
-  tellOfRemoval(ARGV[5], ARGV[4], {'1', '00'})
   return -3
 end
 local function timeout(of, i) return ARGV[6] .. ':' .. of .. ':rwlock_timeout:' .. i end

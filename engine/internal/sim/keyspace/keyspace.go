@@ -127,15 +127,6 @@ func (v *Keyspace) Has(key, owner string) bool {
 // announce publishes that a lock is free.
 func (v *Keyspace) announce(channel, verb string) (heard int) { return v.say(channel, verb, "0") }
 
-// tellOfRemoval publishes it for somebody who is not there, if the lock is free, or if it was a writer and
-// readers have it by now: somebody may have removed it without a message.
-func (v *Keyspace) tellOfRemoval(key string, writer bool, channel, verb string) {
-	h := v.Get(key)
-	if h == nil || writer && h.Fields["mode"] == "read" {
-		v.announce(channel, verb)
-	}
-}
-
 // say publishes a message, unless the call has no verb for that.
 func (v *Keyspace) say(channel, verb, message string) (heard int) {
 	if verb != "" && v.Published != nil {

@@ -50,7 +50,6 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	script.Release: func(v *Keyspace, key string, args []string) int64 {
 		owner, channel, verb := args[0], args[1], args[2]
 		if !v.Remove(key, owner) {
-			v.tellOfRemoval(key, false, channel, verb)
 			return script.NotThere
 		}
 		v.announce(channel, verb)
@@ -59,7 +58,6 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	script.Retire: func(v *Keyspace, key string, args []string) int64 {
 		owner, rest, nobody, channel, verb := args[0], Number(args[1]), args[2], args[3], args[4]
 		if !v.Has(key, owner) {
-			v.tellOfRemoval(key, false, channel, verb)
 			return script.NotThere
 		}
 		v.ExpireIn(key, rest)
@@ -70,11 +68,7 @@ var scripts = map[*script.Script]func(v *Keyspace, key string, args []string) in
 	},
 	script.Force: func(v *Keyspace, key string, args []string) int64 {
 		only, channel, verb := args[0], args[1], args[2]
-		if v.Get(key) == nil {
-			v.tellOfRemoval(key, false, channel, verb)
-			return 0
-		}
-		if only != "" && !v.Has(key, only) {
+		if v.Get(key) == nil || only != "" && !v.Has(key, only) {
 			return 0
 		}
 		delete(v.Keys, key)
@@ -160,11 +154,8 @@ func (v *Keyspace) several(key string, args []string, dst []byte) []byte {
 		taken = scripts[script.Acquire](v, key, []string{lease, taker})
 		codes = append(codes, taken)
 	}
-	switch {
-	case freed && taken != script.Granted:
+	if freed && taken != script.Granted {
 		v.announce(channel, verb)
-	case !freed && taker == "":
-		v.tellOfRemoval(key, false, channel, verb)
 	}
 	dst = fmt.Appendf(dst, "*%d\r\n", len(codes))
 	for _, code := range codes {

@@ -55,9 +55,6 @@ var rwScripts = map[*script.Script]func(v *Keyspace, keys, args []string) int64{
 			for i := int64(1); reads && count == 0 && v.Get(timeoutKey(base, owner, i)) != nil; i++ {
 				delete(v.Keys, timeoutKey(base, owner, i))
 			}
-			if count == 0 {
-				v.tellOfRemoval(key, !reads, channel, verb)
-			}
 			return script.NotThere
 		}
 		had, _ := strconv.ParseInt(v.Get(key).Fields[owner], 10, 64)
@@ -96,11 +93,7 @@ var rwScripts = map[*script.Script]func(v *Keyspace, keys, args []string) int64{
 	script.RWForce: func(v *Keyspace, keys, args []string) int64 {
 		only, mode, base, channel, verb := args[0], args[1], args[2], args[4], args[5]
 		h := v.Get(keys[0])
-		if h == nil {
-			v.tellOfRemoval(keys[0], false, channel, verb)
-			return 0
-		}
-		if h.Fields["mode"] != mode || only == "mode" || only != "" && !v.Has(keys[0], only) ||
+		if h == nil || h.Fields["mode"] != mode || only == "mode" || only != "" && !v.Has(keys[0], only) ||
 			only != "" && mode == "write" && !strings.HasSuffix(only, script.WriterSuffix) {
 			return 0
 		}
@@ -132,7 +125,6 @@ var rwScripts = map[*script.Script]func(v *Keyspace, keys, args []string) int64{
 			args = append([]string{owner, strconv.FormatInt(left, 10), nobody}, args[3:5]...)
 		}
 		if !v.Has(key, owner) {
-			v.tellOfRemoval(key, true, args[3], args[4])
 			return script.NotThere
 		}
 		return scripts[script.Retire](v, key, args[:5])
