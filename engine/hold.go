@@ -90,8 +90,8 @@ func (l *Hold) Err() error {
 // was called, or the server no longer had it.
 //
 // If others of this process wait, Unlock may hand the lock over to the first of them (see
-// Config.HandOver). Then it returns nil without asking the server. If the lock has been
-// removed there, the next holder is told, and this Unlock is not.
+// Config.HandOver). Then it returns nil without asking the server. If the key was deleted
+// meanwhile, the next holder gets ErrLost; this Unlock still returns nil.
 //
 // The hold's own Context ends when Unlock is called, and so do contexts made from it. You may
 // pass one of them anyway: then the context that the hold's Context was made from

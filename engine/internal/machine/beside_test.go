@@ -50,21 +50,16 @@ func TestAReaderBesideAWriterThatHasEndedIsAsAnyOther(t *testing.T) {
 	}
 }
 
-// The server says that the writer is not there. So the writer has ended before anybody is told, and a
-// TryLock fails as under a context of what was lost. Lock asks as any other.
-func TestAReaderBesideAWriterThatIsNotThereEndsThat(t *testing.T) {
+// The server says that the writer is not there. So it is looked at, and a TryLock fails as under a
+// context of what was lost. Lock asks as any other.
+func TestReader_BesideAWriterThatIsGone_HasItLookedAt(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{false, true} {
-		l, writers, writer, cell, reader := besideLab(t, once)
+		l, _, writer, cell, reader := besideLab(t, once)
 		var fx Effects
 		cell.Replied(&Outcome{Answer: Missing, Sent: l.now, Now: l.now}, &fx)
-		if len(fx.Rivals) != 1 || fx.Rivals[0] != writers.Tenure() || fx.Rivals[0] != writer.Tenure {
-			t.Fatalf("once %v: excluded are %v", once, fx.Rivals)
-		}
-		var gone Effects
-		fx.Rivals[0].Overtaken(&gone)
-		if writer.IsLive() {
-			t.Errorf("once %v: the writer lives", once)
+		if fx.Look != &writer.Hold {
+			t.Fatalf("once %v: looked at is %v", once, fx.Look)
 		}
 		fx.Deliver()
 		if failed := errors.Is(reader.err, loss(GoneOnServer)); failed != once {

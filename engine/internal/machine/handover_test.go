@@ -363,8 +363,8 @@ func TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn(t *testing.T) {
 	l.reply(r, Outcome{})
 	second, third := l.ask(r, false), l.ask(r, false)
 	l.unlock(first.hold)
-	if w := r.wait; !w.look || !w.unasked {
-		t.Fatalf("the hold is not looked at, though the channel is silent: %+v", w)
+	if r.wait.Port.(*bell).at == 0 {
+		t.Fatal("the hold is not looked at, though the channel is silent")
 	}
 	l.now = l.now.Add(time.Second)
 	l.unlock(second.hold)
@@ -459,26 +459,76 @@ func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testi
 	}
 }
 
-// Messages that follow one another are answered by one look, a moment later. If nobody waits any
-// more by then, as the last one was handed the lock, it is made anyway.
-func TestALookThatWasPutOffIsMadeWhenTheLastWaiterIsHandedTheLock(t *testing.T) {
+// Messages that follow one another are answered by one look, and by one more after 100 ms.
+func TestWait_MessagesBehindAHold_AreAnsweredByOneLookEach100ms(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r := l.name()
 	c := l.ask(r, false)
 	l.reply(r, Outcome{})
-	next := l.ask(r, false)
-	l.does(r.wait.Subscribed)
-	for _, at := range []bool{true, false} {
+	l.ask(r, false)
+	looks := func(event func(*Wait, *Effects)) bool {
 		var fx Effects
-		r.wait.Announced(&fx)
-		if looked := fx.Look == &c.hold.Hold; looked != at {
-			t.Fatalf("looked at: %v", looked)
+		event(r.wait, &fx)
+		return fx.Look == &c.hold.Hold
+	}
+	for i, want := range []bool{true, false, false} {
+		if got := looks((*Wait).Announced); got != want {
+			t.Fatalf("message %d: looked at %v", i, got)
 		}
 	}
-	l.unlock(c.hold)
-	if next.hold == nil || !next.hold.soon {
-		t.Errorf("%+v", next.hold)
+	alarm := r.wait.Port.(*bell).at
+	if d := alarm.Sub(l.now); d != lookEvery {
+		t.Fatalf("it looks again after %v", d)
+	}
+	if l.now = alarm; !looks((*Wait).Rang) || looks((*Wait).Announced) {
+		t.Error("the alarm does not look, or a message right after it does")
+	}
+}
+
+// A waiter behind a hold with a lease of its own looks at it every 15 to 30 s, as long as nothing is
+// announced; behind one that is renewed more often than that it sleeps.
+func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		lease, watchdog time.Duration
+		clustered       bool
+		least, most     time.Duration // 0: no alarm
+	}{
+		"a lease of its own":           {time.Hour, 30 * time.Second, false, 15 * time.Second, 30 * time.Second},
+		"the same in a cluster":        {time.Hour, 30 * time.Second, true, 5 * time.Second, 10 * time.Second},
+		"renewed every ten seconds":    {0, 30 * time.Second, false, 0, 0},
+		"renewed every twenty minutes": {0, time.Hour, false, 15 * time.Second, 30 * time.Second},
+	} {
+		l := newHandOverLab(t)
+		l.cfg.Lease, l.clustered = x.watchdog, x.clustered
+		r := l.name()
+		c := new(caller)
+		c.Init(c)
+		c.Lease = x.lease
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.reply(r, Outcome{})
+		l.ask(r, false)
+		w, b := r.wait, r.wait.Port.(*bell)
+		if x.most == 0 {
+			l.does(w.Subscribed)
+			l.now = l.now.Add(lookEvery)
+			b.at = 0
+			l.does(w.Subscribed) // it has looked, and sleeps again
+			if b.at != 0 {
+				t.Errorf("%s: it looks after %v", name, b.at.Sub(l.now))
+			}
+			continue
+		}
+		l.does(w.Subscribed)
+		var fx Effects
+		if d := b.at.Sub(l.now); d < x.least || d > x.most {
+			t.Errorf("%s: it looks after %v", name, d)
+		}
+		l.now = b.at
+		if w.Rang(&fx); fx.Look != &c.hold.Hold || b.at <= l.now {
+			t.Errorf("%s: the alarm looks at %v, and rings at %v", name, fx.Look, b.at)
+		}
 	}
 }
 

@@ -122,8 +122,8 @@ func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
 //
 //	head                    the server
 //	is paused
-//	                        refused: a minute is left
-//	goes on, ten seconds later
+//	                        refused: ten seconds are left
+//	goes on, three seconds later
 func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -134,9 +134,9 @@ func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
 	l.does(w.Subscribed)
 	l.is(r, Acquiring)
 	sent := l.now
-	l.now = sent.Add(10 * time.Second)
-	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute, Sent: sent})
-	if late := w.at.Sub(sent.Add(time.Minute)); late < 0 || late > 2*time.Second {
+	l.now = sent.Add(3 * time.Second)
+	l.reply(r, Outcome{Answer: Taken, TTL: 10 * time.Second, Sent: sent})
+	if late := w.at.Sub(sent.Add(10 * time.Second)); late < 0 || late > 2*time.Second {
 		t.Errorf("the head wakes %v after the lease of the holder", late)
 	}
 }
@@ -196,30 +196,6 @@ func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
 type ender struct{}
 
 func (ender) End(error) {}
-
-// A hold that was lost is over. Its tenure is known until its contexts have ended: a grant that excludes
-// it waits for them.
-func TestATenureIsKnownWhileContextsOfItsHoldsAreAlive(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	r := l.name()
-	c := l.ask(r, false)
-	l.reply(r, Outcome{})
-	tenure := c.hold.Tenure
-	if tenure.Untold() != nil {
-		t.Error("nothing has ended yet")
-	}
-	c.hold.Bind(ender{})
-	var fx Effects
-	tenure.Gone(GoneOnServer, &fx)
-	if r.Tenure() != tenure || tenure.Untold() != &c.hold.Hold {
-		t.Error("the tenure is forgotten, and a context is alive")
-	}
-	l.does(func(after *Effects) { r.Told(fx.Ended, after) })
-	if r.Tenure() != nil || tenure.Untold() != nil {
-		t.Error("the tenure is known still")
-	}
-}
 
 // Nothing is sent while contexts of a hold that ended are alive.
 func TestTheReleaseWaitsForTheContexts(t *testing.T) {

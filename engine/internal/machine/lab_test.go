@@ -56,7 +56,6 @@ func (l *lab) Closed() bool                                { return l.closing }
 func (l *lab) Up(uint64) bool                              { return !l.down }
 func (l *lab) Trouble(uint64) error                        { return nil }
 func (l *lab) Clustered() bool                             { return l.clustered }
-func (l *lab) Both() bool                                  { return false }
 func (l *lab) ServerOf(uint64) Server                      { return 1 }
 func (l *lab) Pause(_ *Resource, at clock.Instant)         { l.paused = at }
 func (l *lab) Unstalled(*Resource)                         {}
@@ -75,7 +74,6 @@ func (l *lab) Rest(_ *Resource, at clock.Instant) { l.rests = at }
 func (l *lab) Apart(r *Resource, _ uint8) *Resource {
 	return &Resource{Port: l, Name: r.Name, Route: r.Route}
 }
-func (l *lab) Rivals(*Resource) []*Tenure { return l.rivals }
 func (l *lab) Released(_ *Resource, _ uint8, _ Server, id int64, _, _ clock.Instant) {
 	l.released = append(l.released, id)
 }

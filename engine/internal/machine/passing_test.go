@@ -208,24 +208,7 @@ func TestAPassThatFindsNobodyTellsOfTheLoss(t *testing.T) {
 	if u.delivered != 1 || !errors.Is(u.Err, loss(GoneOnServer)) || second.settled != 0 {
 		t.Errorf("unlocked: %v, second: %+v", u.Err, second)
 	}
-	l.is(r, Settling) // the others hear of it
-	l.reply(r, Outcome{Answer: Missing})
 	l.is(r, Acquiring)
-}
-
-// The same, and nobody here wants the lock any more: those who wait elsewhere hear of it.
-func TestAPassThatFindsNobodyForNobodyTellsTheOthers(t *testing.T) {
-	t.Parallel()
-	l := newHandOverLab(t)
-	r := l.name()
-	_, second, _ := l.passing(r)
-	l.does(func(fx *Effects) { second.fail(errors.New("cancelled"), fx) })
-	l.reply(r, Outcome{Answer: Missing})
-	l.is(r, Settling)
-	l.reply(r, Outcome{Answer: Missing})
-	if l.is(r, Nothing); r.debts != nil {
-		t.Error("a debt is left")
-	}
 }
 
 // The one it was for has given up: the lock is given back, and the others are served.

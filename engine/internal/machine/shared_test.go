@@ -71,7 +71,7 @@ func TestAWaiterForPermitsLooksNowAndThen(t *testing.T) {
 	l.does(func(fx *Effects) { r.wait.Subscribed(fx) })
 	l.is(r, Acquiring)
 	l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
-	if d := w.at.Sub(l.now); d <= 0 || d > MissedPoll {
+	if d := w.at.Sub(l.now); d <= 0 || d > LongestSleepMissed {
 		t.Errorf("it sleeps for %v", d)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -96,7 +97,7 @@ func (s *Sim) failover(v *server) {
 			}
 		}
 		left := time.Duration(h.Expire-v.Milliseconds()) * time.Millisecond
-		s.excused[name] = max(s.excused[name], s.now.Add(left)) // waiters know of that expiry
+		s.excused[name] = max(s.excused[name], s.now.Add(min(left, machine.LongestSleep))) // waiters ask by then
 	}
 	for name, h := range v.Keys {
 		for owner := range h.Fields {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/resp"
@@ -245,8 +246,8 @@ func (s *Sim) rob(v *server, name string, silently bool) {
 	left := time.Duration(v.Left(name)) * time.Millisecond
 	at := s.keeps(v, name)
 	delete(v.Keys, name)
-	if silently || name == fair { // waiters know of the expiry only; of a fair lock each has a channel of its own
-		s.excused[name] = max(s.excused[name], s.now.Add(left))
+	if silently || name == fair { // waiters ask at the expiry, or after their longest sleep; of a fair lock each has a channel of its own
+		s.excused[name] = max(s.excused[name], s.now.Add(min(left, machine.LongestSleep)))
 	} else {
 		s.published(at, s.channelOf(name), s.verb())
 	}
@@ -341,7 +342,7 @@ func (s *Sim) rivals() {
 		if gone := v.Remove(name, "rival:1"); gone || v.Remove(name, "rival:1:write") {
 			v.Remove(name, "mode")
 			if s.published(at, s.channelOf(name), s.verb()); name == fair {
-				s.excused[name] = max(s.excused[name], s.now.Add(left))
+				s.excused[name] = max(s.excused[name], s.now.Add(min(left, machine.LongestSleep)))
 			}
 		}
 	})

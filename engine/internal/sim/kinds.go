@@ -80,21 +80,6 @@ func (h *held) together(other *held) bool {
 	return h.reads && other.reads || h.besideOf(other) || other.besideOf(h)
 }
 
-// checkRivals: one has been granted. Who had the lock in this process, and is excluded by it, knows by
-// now that it was taken away, though the engine has asked nobody, and its contexts have ended.
-func (h *held) checkRivals() {
-	s := h.user.p.sim
-	if h.quorum || !h.believed() {
-		return
-	}
-	for _, other := range s.holds {
-		if other.user.p == h.user.p && !other.quorum && other.robbed() && (other.believed() || other.aliveContext() && other.user.p.awake()) && !h.nested(other) && !h.together(other) &&
-			slices.ContainsFunc(h.names, func(name string) bool { return slices.Contains(other.names, name) }) {
-			s.fail("%s has %s, and %s of its process believes to have %s, or a context of it is alive, though it was taken away", h.user.name, h.short(), other.user.name, other.short())
-		}
-	}
-}
-
 // besideOf reports whether h reads beside the owner that a writer is.
 func (h *held) besideOf(writer *held) bool {
 	for up := h; up != nil; up = up.within {

@@ -12,14 +12,14 @@ var mutants = []mutant{
 	{"internal/machine/acquire.go", "does not say what was written before it.\n\t\tr.oweTaken(c, certain, o)", "does not say what was written before it.", "an error does not say what was done before it"},
 	{"internal/machine/acquire.go", "\tr.wait.stopLingering()\n}\n\n// acquireReplied", "}\n\n// acquireReplied", "a new waiter needs the subscription"},
 	{"internal/machine/acquire.go", "\t\tr.hold = h\n\t\tif w :=", "\t\tif w :=", "a hold keeps the others of its process out"},
-	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif fx", "\ta.grant(h, fx)\n\tif fx", "a hold is renewed, or its end noticed"},
+	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif g", "\ta.grant(h, fx)\n\tif g", "a hold is renewed, or its end noticed"},
 	{"internal/machine/acquire.go", "\t\t\t\tr.refusedFor(o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
 	{"internal/machine/wait.go", "\tw.listen()     // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Message(), fx)", "\t\tw.Message()\n\t\tw.act(queue.Nothing, fx)", "a message wakes the head"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Confirmed(), fx)", "\t\tw.Confirmed()\n\t\tw.act(queue.Nothing, fx)", "what was announced before the confirmation nobody heard"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Alarm(), fx)", "\t\tw.act(queue.Nothing, fx)", "a lock may end without a message"},
-	{"internal/machine/resource.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.lookUnasked()", "\t\tr.ensureWait()", "a waiter behind a hold hears of its removal"},
+	{"internal/machine/resource.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.sleepBehindHold(r.hold)", "\t\tr.ensureWait()", "a waiter behind a hold hears of its removal"},
 	{"internal/machine/wait.go", "\t\tif r.waiters.Len() > 0 && r.hold == nil && r.holdBack(Stalled) {\n\t\t\tfx.Stalled = r\n\t\t}", "", "waiters that a lost connection wakes try, paced"},
 	{"internal/machine/resource.go", "\tif r.letGo(Paused) {\n\t\tr.GoOn(fx)", "\tif r.letGo(Paused) {\n\t\tr.settled()", "a pause ends"},
 	{"internal/queue/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},
@@ -239,7 +239,7 @@ var mutants = []mutant{
 	{"internal/machine/acquire.go", "\t\th.Res = r.Port.Apart(r, c.Kind)\n", "", "a grant of permits leaves the queue"},
 	{"internal/machine/place.go", "return id | int64(a.Permits)", "return id", "an owner's number says how many permits it has"},
 	{"internal/machine/hold_end.go", "kind.Shared && byte(h.ID) != 0", "false && byte(h.ID) != 0", "if one of several permits is gone, the others are given back"},
-	{"internal/machine/wait.go", "\t\td = min(d, MissedPoll/2+r.Port.Draw(MissedPoll/2))\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
+	{"internal/machine/wait.go", "\t\td = min(d, w.longestSleep())\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
 	{"internal/script/permit.go", "\t\tid[7] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
 	{"internal/machine/wait.go", "\tif !w.over {\n\t\tfx.Look = w.heard()\n", "\tif kind, _ := w.res.headKind(); !w.over && !w.res.Port.Kind(kind).Shared {\n\t\tfx.Look = w.heard()\n", "a waiter for permits hears that there are some"},
@@ -259,12 +259,8 @@ var mutants = []mutant{
 	{"internal/machine/handover.go", "\tif a != nil {\n\t\ta.trying = false\n\t}\n\topen", "\t_ = a\n\topen", "rare: who was not served does not try"},
 
 	// Of the attack on removals and refusals.
-	{"internal/drive/effects.go", "\t\trival.Overtaken(&fx)\n", "\t\t_ = rival\n", "a hold that was taken away ends before another of its process has the lock"},
 	{"internal/drive/effects.go", "\t\t\tt.World.Wait(h.Port.(Hold).Done(), late, nil)\n", "\t\t\t_, _ = h, late\n", "the contexts of a hold that was taken away end before another of its process has the lock"},
 	{"internal/machine/tenure.go", "\t\treturn r.untold.Root()\n", "\t\treturn nil\n", "rare: also those that are ending already"},
 	{"internal/tally/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/tally/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
-	{"internal/machine/hold_end.go", "\t\tr.oweNotice(h)\n", "", "rare: a hold that is gone is released, so that those who wait elsewhere hear of it"},
-	{"internal/machine/handover.go", "\t\t\tr.oweNotice(h) // a pass tells nobody\n", "", "rare: so is one whose pass finds it gone"},
-	{"internal/machine/debt.go", "return !d.due || d.notice == refused ||", "return !d.due ||", "rare: a Shutdown does not wait for a notice that the server refuses"},
 }

@@ -40,7 +40,7 @@ type Sim struct {
 
 	robbed      map[string]clock.Instant // owners that others have removed, and when
 	robbedVotes []string                 // owners of RedLocks that others have removed
-	excused     map[string]clock.Instant // names that were freed silently: until their expiry
+	excused     map[string]clock.Instant // names that were freed silently: until their expiry, or the end of the longest sleep
 	late        map[string]bool          // owners that were granted after the connection had ended
 	denied      map[string]clock.Instant // owners whose release was denied, and when
 	free        map[string]freed         // names, since when; see check.go

@@ -269,7 +269,6 @@ func (u *user) granted(h *held) {
 	}
 	h.checkAlone(nil)
 	h.checkToken()
-	h.checkRivals()
 	s.endTurn(h, true)
 	h.last = s.now
 	s.holds, s.kept = append(s.holds, h), append(s.kept, h)

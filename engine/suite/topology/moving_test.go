@@ -123,7 +123,7 @@ func TestHeadThatSleptBeforeItsSlotMovedTriesInAnyCase(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, true)
 	kit.MustUnlock(t, m.hold)
-	m.granted(t, machine.MissedPoll+2*time.Second)
+	m.granted(t, machine.LongestSleepMissed+2*time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.at.Clean(t)
 }
