@@ -32,9 +32,6 @@ func (t *Table) Run(fx *machine.Effects) {
 		ShardOf(r).goOn(r, (*machine.Resource).Woken)
 	}
 	fx.Deliver()
-	if h := fx.Look; h != nil {
-		holdingOf(h).LookNow()
-	}
 }
 
 // letForward goes on with the readers that are behind a name's writers, or fails them if there is

@@ -97,7 +97,9 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 	case Answered:
 		switch o.Answer {
 		case Missing: // the writer beside which it would read
-			fx.Look = c.hold.Root()
+			if h := c.hold.Root(); h.state == live {
+				h.Port.RenewSoon() // which finds the same
+			}
 			switch {
 			case a == nil:
 			case a.Once && a.rare.Quorum == nil && c.hold.state == live:

@@ -58,8 +58,8 @@ func TestReader_BesideAWriterThatIsGone_HasItLookedAt(t *testing.T) {
 		l, _, writer, cell, reader := besideLab(t, once)
 		var fx Effects
 		cell.Replied(&Outcome{Answer: Missing, Sent: l.now, Now: l.now}, &fx)
-		if fx.Look != &writer.Hold {
-			t.Fatalf("once %v: looked at is %v", once, fx.Look)
+		if !writer.soon {
+			t.Errorf("once %v: the writer is not looked at", once)
 		}
 		fx.Deliver()
 		if failed := errors.Is(reader.err, loss(GoneOnServer)); failed != once {

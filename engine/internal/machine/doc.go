@@ -29,7 +29,7 @@
 //	Shutdown, Close               StopWaiting, EndHold, Drop
 //
 // Then, without the lock, the Effects, in this order: contexts of holds that ended; the next
-// command, or recovery, which sends it later; verdicts; a look at a hold.
+// command, or recovery, which sends it later; verdicts.
 //
 // Start reading with Resource, which has the invariants, and its method next.
 package machine

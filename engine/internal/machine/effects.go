@@ -5,7 +5,7 @@ import "github.com/pawl-lock/pawl/engine/internal/queue"
 // Effects are what a transition leaves to be done once the shard's lock is released, in
 // this order: ending contexts, sending the next command (which may take a lane's lock,
 // write a socket, or complete at once) or handing the name to recovery, letting others go on,
-// telling callers their results, and looking at a hold. No user code runs under a lock.
+// and telling callers their results. No user code runs under a lock.
 //
 // A transition that ends a hold with contexts sends nothing: the next command is chosen
 // when the contexts have ended (see telling.go).
@@ -27,8 +27,6 @@ type Effects struct {
 
 	acquired               queue.Chain[*Request] // with their verdicts, in order
 	unlocked, lastUnlocked *Unlock
-
-	Look *Hold // is to be renewed at once: the answer tells whether it is there
 }
 
 // finish lists a request that has its verdict.

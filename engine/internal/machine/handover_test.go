@@ -467,10 +467,11 @@ func TestWait_MessagesBehindAHold_AreAnsweredByOneLookEach100ms(t *testing.T) {
 	c := l.ask(r, false)
 	l.reply(r, Outcome{})
 	l.ask(r, false)
+	l.now = l.now.Add(lookEvery) // since the grant
 	looks := func(event func(*Wait, *Effects)) bool {
-		var fx Effects
-		event(r.wait, &fx)
-		return fx.Look == &c.hold.Hold
+		c.hold.soon = false
+		l.does(func(fx *Effects) { event(r.wait, fx) })
+		return c.hold.soon
 	}
 	for i, want := range []bool{true, false, false} {
 		if got := looks((*Wait).Announced); got != want {
@@ -510,6 +511,7 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 		l.reply(r, Outcome{})
 		l.ask(r, false)
 		w, b := r.wait, r.wait.Port.(*bell)
+		l.now = l.now.Add(lookEvery) // since the grant
 		if x.most == 0 {
 			l.does(w.Subscribed)
 			l.now = l.now.Add(lookEvery)
@@ -521,13 +523,12 @@ func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
 			continue
 		}
 		l.does(w.Subscribed)
-		var fx Effects
 		if d := b.at.Sub(l.now); d < x.least || d > x.most {
 			t.Errorf("%s: it looks after %v", name, d)
 		}
-		l.now = b.at
-		if w.Rang(&fx); fx.Look != &c.hold.Hold || b.at <= l.now {
-			t.Errorf("%s: the alarm looks at %v, and rings at %v", name, fx.Look, b.at)
+		l.now, c.hold.soon = b.at, false
+		if l.does(w.Rang); !c.hold.soon || b.at <= l.now {
+			t.Errorf("%s: the alarm has looked: %v, and rings at %v", name, c.hold.soon, b.at)
 		}
 	}
 }

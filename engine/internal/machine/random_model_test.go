@@ -69,11 +69,13 @@ func (j *journey) do(transition func(fx *Effects)) {
 	if fx.Ended != nil {
 		j.told = append(j.told, fx.Ended)
 	}
-	look := fx.Look
 	fx.Deliver()
 	j.check()
-	if look != nil {
-		j.renew(look.Tenure)
+	if h := j.r.hold; h != nil {
+		if holder := h.Port.(*tenant); holder.soon {
+			holder.soon = false
+			j.renew(h.Tenure)
+		}
 	}
 }
 

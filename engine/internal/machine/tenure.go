@@ -17,13 +17,14 @@ import (
 type Tenure struct {
 	Res      *Resource
 	ID       int64
-	Want     Acks   // replicas that must have it
-	Kind     uint8  // the engine's: where its release is announced
-	watchdog bool   // it is renewed: it has no fixed lease
-	asked    bool   // a release may have been executed already
-	deep     bool   // the server may count more than one: a re-entry was sent
-	shared   bool   // a writer that readers have been let in beside, or such a reader: see keepsWriter
-	handed   uint16 // how often it was handed over; see handover.go
+	Want     Acks         // replicas that must have it
+	Kind     uint8        // the engine's: where its release is announced
+	watchdog bool         // it is renewed: it has no fixed lease
+	asked    bool         // a release may have been executed already
+	deep     bool         // the server may count more than one: a re-entry was sent
+	shared   bool         // a writer that readers have been let in beside, or such a reader: see keepsWriter
+	handed   uint16       // how often it was handed over; see handover.go
+	lookedAt shortInstant // the latest look at it because of a waiter, or its grant; see Wait.look
 
 	// validUntil is until when the server has the owner for certain: a clock.Instant.
 	validUntil atomic.Int64
@@ -37,7 +38,7 @@ type Tenure struct {
 func (t *Tenure) begin(r *Resource, a *Request, id int64, now clock.Instant) {
 	t.Res, t.ID, t.Want, t.Kind = r, id, a.Want, a.Kind
 	t.watchdog, t.shared = a.Lease == 0, a.beside() != nil
-	t.serverUntil = now.Add(a.firstLease())
+	t.serverUntil, t.lookedAt = now.Add(a.firstLease()), milliseconds(now)
 }
 
 // hold is the outermost hold of the tenure; nil when the tenure is over.

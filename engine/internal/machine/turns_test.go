@@ -145,11 +145,9 @@ func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
 		t.Fatalf("it does not listen: %+v", v)
 	}
 	l.does(func(fx *Effects) { r.wait.Subscribed(fx) })
-	l.now = l.now.Add(time.Second)
-	var fx Effects
-	r.wait.Announced(&fx)
-	if fx.Look != &w.hold.Hold {
-		t.Errorf("a message has it look at %v", fx.Look)
+	l.now, w.hold.soon = l.now.Add(time.Second), false
+	if l.does(func(fx *Effects) { r.wait.Announced(fx) }); !w.hold.soon {
+		t.Error("after a message it is not looked at")
 	}
 	l.does(func(fx *Effects) { reader.Cancel(reason.Stop{Cause: reason.ErrWaited}, fx) })
 	l.unlock(w.hold)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
 // Wait is the wait of a resource's head. queue.Wait decides when that tries; Wait adds the
@@ -17,7 +18,6 @@ import (
 type Wait struct {
 	queue.Wait
 	turnEnds shortInstant // see handover.go
-	lookedAt shortInstant // the latest look at the hold; see look
 	Port     WaitPort
 	res      *Resource
 	over     bool
@@ -36,10 +36,8 @@ const LingerFor = time.Second
 // ensureWait returns the wait, and makes it if there is none.
 func (r *Resource) ensureWait() *Wait {
 	if r.wait == nil {
-		now := r.Port.Stamp()
 		r.wait = r.Port.NewWait()
-		r.wait.res, r.wait.turnEnds = r, milliseconds(now) // of a turn that goes on nothing is known
-		r.wait.lookedAt = milliseconds(now.Add(-lookEvery))
+		r.wait.res, r.wait.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
 	}
 	return r.wait
 }
@@ -218,7 +216,7 @@ func (w *Wait) act(action queue.Action, fx *Effects) {
 	switch {
 	case action == queue.Nothing:
 	case r.hold != nil:
-		w.look(action, fx)
+		w.look()
 	case action == queue.Try:
 		r.next(fx)
 	case r.waiters.Len() > 0 && r.holdBack(Stalled):
@@ -228,14 +226,15 @@ func (w *Wait) act(action queue.Action, fx *Effects) {
 }
 
 // sleepBehindHold puts a waiter behind a hold of this process to sleep. The renewals of a hold look at it
-// themselves, if they come often enough.
+// themselves, if they come often enough, and so does its release.
 func (w *Wait) sleepBehindHold(h *Hold) {
 	if !w.Ready() {
 		return
 	}
 	w.Sleep()
-	if d := w.longestSleep(); !h.watched() || d < w.res.Port.Config().Lease/3 {
-		w.Port.RingAt(w.res.Port.Stamp().Add(d))
+	if d := w.longestSleep(); h.state == live && (!h.watched() || d < w.res.Port.Config().Lease/3) {
+		now := w.res.Port.Stamp()
+		w.Port.RingAt(now.Add(h.untilLook(now, d)))
 	}
 }
 
@@ -244,27 +243,26 @@ func (w *Wait) sleepBehindHold(h *Hold) {
 // would cost one more command.
 const lookEvery = 100 * time.Millisecond
 
-// look has the hold renewed at once, or by the alarm if it was looked at less than lookEvery ago. After a
-// lost connection many names look together: then one script looks at many holds. A hold that is being
-// released finds out by that.
-func (w *Wait) look(action queue.Action, fx *Effects) {
-	h := w.res.hold
+// look has the hold renewed soon, together with others: the answer tells whether it is there. If it was
+// looked at less than lookEvery ago, the alarm does that. A hold that is being released finds out by that.
+func (w *Wait) look() {
+	h, now := w.res.hold, w.res.Port.Stamp()
 	if h.state != live {
 		h.forServer = true
 		return
 	}
-	now := w.res.Port.Stamp()
-	if next := w.lookedAt.add(lookEvery); milliseconds(now).before(next) {
+	if d := h.untilLook(now, lookEvery); d > 0 {
 		w.Sleep()
-		w.Port.RingAt(now.Add(milliseconds(now).until(next)))
+		w.Port.RingAt(now.Add(d))
 		return
 	}
-	w.lookedAt = milliseconds(now)
-	if action == queue.TryPaced {
-		h.Port.RenewSoon()
-	} else {
-		fx.Look = h
-	}
+	h.lookedAt = milliseconds(now)
+	h.Port.RenewSoon()
+}
+
+// untilLook is how long it takes until the latest look at the tenure, or its grant, is d ago.
+func (t *Tenure) untilLook(now clock.Instant, d time.Duration) time.Duration {
+	return min(max(milliseconds(now).until(t.lookedAt.add(d)), 0), d)
 }
 
 // linger keeps the subscription for a moment after the last waiter left, then ends it.

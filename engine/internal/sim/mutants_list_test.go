@@ -15,12 +15,14 @@ var mutants = []mutant{
 	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif g", "\ta.grant(h, fx)\n\tif g", "a hold is renewed, or its end noticed"},
 	{"internal/machine/acquire.go", "\t\t\t\tr.refusedFor(o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
-	{"internal/machine/wait.go", "\tw.listen()     // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
+	{"internal/machine/wait.go", "\tw.listen() // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Message(), fx)", "\t\tw.Message()\n\t\tw.act(queue.Nothing, fx)", "a message wakes the head"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Confirmed(), fx)", "\t\tw.Confirmed()\n\t\tw.act(queue.Nothing, fx)", "what was announced before the confirmation nobody heard"},
 	{"internal/machine/wait.go", "\t\tw.act(w.Alarm(), fx)", "\t\tw.act(queue.Nothing, fx)", "a lock may end without a message"},
 	{"internal/machine/resource.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.sleepBehindHold(r.hold)", "\t\tr.ensureWait()", "a waiter behind a hold hears of its removal"},
-	{"internal/machine/wait.go", "\t\tif r.waiters.Len() > 0 && r.hold == nil && r.holdBack(Stalled) {\n\t\t\tfx.Stalled = r\n\t\t}", "", "waiters that a lost connection wakes try, paced"},
+	{"internal/machine/wait.go", "\th.lookedAt = milliseconds(now)\n\th.Port.RenewSoon()\n", "\th.lookedAt = milliseconds(now)\n", "a waiter behind a hold has it looked at"},
+	{"internal/machine/wait.go", "h.state == live && (!h.watched() ||", "false && (!h.watched() ||", "rare: the same though no message comes"},
+	{"internal/machine/wait.go", "\tcase r.waiters.Len() > 0 && r.holdBack(Stalled):\n\t\tfx.Stalled = r\n", "", "waiters that a lost connection wakes try, paced"},
 	{"internal/machine/resource.go", "\tif r.letGo(Paused) {\n\t\tr.GoOn(fx)", "\tif r.letGo(Paused) {\n\t\tr.settled()", "a pause ends"},
 	{"internal/queue/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},
 	{"internal/queue/wait.go", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}\n\tw.state = idle", "func (w *Wait) wake(paced bool) Action {\n\tif w.state != asleep {\n\t\treturn Nothing // a try that is out sees that gen moved\n\t}", "a waiter that is woken is awake"},
@@ -44,7 +46,7 @@ var mutants = []mutant{
 	{"internal/machine/release.go", "(o.Verdict == Answered || o.Verdict == WrongType) && h.asked", "o.Verdict == Answered && h.asked", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Debts.
 	{"internal/machine/debt.go", "Queues || d.shared ||", "Queues ||", "rare: readers beside a writer keep it in the hash, however long nobody can be asked"},
-	{"internal/machine/debt.go", "|| d.shared || d.moving)", "|| d.shared)", "rare: what is refused while a slot moves is asked for again when that is over"},
+	{"internal/machine/debt.go", "|| d.shared || d.moving\n", "|| d.shared\n", "rare: what is refused while a slot moves is asked for again when that is over"},
 	{"internal/machine/command.go", "\t\th.shared = true\n", "", "rare: the same, noted when the reader is asked for"},
 	{"internal/machine/debt.go", "\t\td.stands(h.extra.sharedUntil)\n", "", "rare: a Shutdown waits for a writer as long as readers may keep it"},
 	{"internal/machine/debt.go", "\t\tif d.shared {\n\t\t\td.stands(until)\n", "\t\tif false {\n\t\t\td.stands(until)\n", "rare: the same, of readers that are there when the writer is lost"},
@@ -53,7 +55,7 @@ var mutants = []mutant{
 	{"internal/machine/command.go", "\t\tr.keepsWriter(o.Now.Add(c.Span))\n", "", "rare: the same, of one whose answer came late"},
 	{"internal/machine/debt.go", "h.shared || h.moving", "h.shared", "rare: the same, if its release was refused, and then nobody could be asked"},
 	{"internal/machine/debt.go", "d.due, d.lease = r, id, kind, g, true, lease", "d.due, d.lease = r, id, kind, g, false, lease", "a debt is paid at once"},
-	{"internal/machine/debt.go", "\tif o.Verdict == Unknown || o.Verdict == Busy { // still due", "\tif false {", "a debt that is not answered is not paid"},
+	{"internal/machine/debt.go", "\tif o.Verdict == Unknown || o.Verdict == Busy {\n\t\treturn // still due", "\tif false {\n\t\treturn", "a debt that is not answered is not paid"},
 	{"internal/machine/debt.go", "\tcase d.grade == certain || r.Port.Closing():", "\tcase true:", "a burned owner may come to life after the first release"},
 	{"internal/machine/debt.go", "\t\td.grade = again\n\t\td.wakeAt(o.Now.Add(time.Second))", "\t\td.grade = again\n\t\td.wakeAt(o.Now.Add(time.Hour))", "a burned owner is released again after a second"},
 	// Contexts and re-entry.
@@ -194,8 +196,6 @@ var mutants = []mutant{
 	{"internal/kind/rw.go", "\tw.release = script.AppendWriteRelease\n", "", "the release of a writer is not that of a Mutex"},
 	{"rw.go", "\t\tif err = w.Unlock(ctx); !errors.Is(err, ErrLost) {", "\t\tif true || errors.Is(err, ErrLost) {", "who downgrades does not write any more"},
 	{"acquisition.go", "\t\ta.More().Beside = carried.inner()\n", "", "what a context carries stands beside a reader"},
-	{"internal/machine/acquire.go", "\tif a.Once {\n\t\tholder := r.hold\n", "\tif a.Once {\n\t\tholder := r.hold\n\t\tfor _, t := range r.Port.Rivals(r) {\n\t\t\tif h := t.hold(); h != nil && r.Port.Kind(a.Kind).HandsOver {\n\t\t\t\tholder = h\n\t\t\t}\n\t\t}\n", "a TryLock of a reader is not refused because of another reader"},
-	{"internal/machine/resource.go", "\ta, ok := r.waiters.Front()\n\tif !ok {\n\t\treturn false\n\t}\n", "\ta, ok := r.waiters.Front()\n\tif !ok {\n\t\treturn false\n\t}\n\tif r.Place != 0 && r.Port.Kind(a.Kind).HandsOver && a.beside() == nil && len(r.Port.Rivals(r)) > 0 {\n\t\tr.pause(r.Port.Now(), true)\n\t\treturn false\n\t}\n", "nor does one that waits wait for other readers"},
 	// Tenures of readers on offer.
 	{"internal/drive/effects.go", "\t\tt.letOffers(o)\n", "\t\t_ = o\n", "a release that was held back is sent when nobody took the tenure"},
 	{"internal/machine/command.go", "\tif done.Leads {\n", "\tif false {\n", "the answer to a release goes on with those that wait for it"},
@@ -230,7 +230,7 @@ var mutants = []mutant{
 	{"internal/drive/command.go", "owner, cmd.Span, cmd.Head)", "owner, cmd.Span, true)", "a TryLock is not queued"},
 	{"internal/machine/place.go", "\tif !r.Port.Kind(a.Kind).Queues || a.Once {", "\tif !r.Port.Kind(a.Kind).Queues || a.Once || a.Attempts == 3 {", "nor is another owner used for a later try"},
 	{"internal/machine/acquire.go", "\t\ta.keepsPlace(c)\n", "\t\t_ = a\n", "who was refused leaves the queue when it gives up"},
-	{"internal/machine/wait.go", "\tif !w.over {\n\t\tfx.Look = w.heard()\n", "\tif kind, _ := w.res.headKind(); !w.over && !w.res.Port.Kind(kind).Queues {\n\t\tfx.Look = w.heard()\n", "a waiter for a FairMutex hears that it is its turn"},
+	{"internal/machine/wait.go", "\tif !w.over {\n\t\tw.act(w.Message(), fx)\n", "\tif kind, _ := w.res.headKind(); !w.over && !w.res.Port.Kind(kind).Queues {\n\t\tw.act(w.Message(), fx)\n", "a waiter for a FairMutex hears that it is its turn"},
 	{"internal/drive/command.go", "verb == \"SPUBLISH\" || !t.Client.Clustered()", "true", "survives: one who lives asks again in time"},
 	{"internal/machine/command.go", "h.moving && r.Port", "false && r.Port", "rare: an Unlock does not wait until a slot has moved"},
 	{"internal/machine/command.go", "d.moving && r.Port.Closing()", "false && r.Port.Closing()", "rare: nor does Close"},
@@ -242,7 +242,7 @@ var mutants = []mutant{
 	{"internal/machine/wait.go", "\t\td = min(d, w.longestSleep())\n\t}\n\t// The answer", "\t}\n\t// The answer", "a waiter that nobody tells anything looks now and then"},
 	{"internal/kind/wire.go", "RenewsPermits: script.AppendPermitRenew", "RenewsPermits: script.AppendRenew", "permits are renewed by a script of their own"},
 	{"internal/script/permit.go", "\t\tid[7] = byte(i)\n", "\t\t_ = i\n", "each permit has an id of its own"},
-	{"internal/machine/wait.go", "\tif !w.over {\n\t\tfx.Look = w.heard()\n", "\tif kind, _ := w.res.headKind(); !w.over && !w.res.Port.Kind(kind).Shared {\n\t\tfx.Look = w.heard()\n", "a waiter for permits hears that there are some"},
+	{"internal/machine/wait.go", "\tif !w.over {\n\t\tw.act(w.Message(), fx)\n", "\tif kind, _ := w.res.headKind(); !w.over && !w.res.Port.Kind(kind).Shared {\n\t\tw.act(w.Message(), fx)\n", "a waiter for permits hears that there are some"},
 	{"permit.go", "how: writes, invalid: s.wrong(delta", "how: rewrites, invalid: s.wrong(delta", "an AddPermits that may have been executed is not sent again"},
 	{"permit.go", "script.SetPermits, n)", "script.TryPermits, n)", "SetPermits changes a semaphore that is there"},
 	{"state.go", "\treturn v.Int == script.Done || v.Int == script.Unheard, nil", "\treturn v.Int != 0, nil", "ForceRelease says whether the permit was held"},
@@ -259,8 +259,6 @@ var mutants = []mutant{
 	{"internal/machine/handover.go", "\tif a != nil {\n\t\ta.trying = false\n\t}\n\topen", "\t_ = a\n\topen", "rare: who was not served does not try"},
 
 	// Of the attack on removals and refusals.
-	{"internal/drive/effects.go", "\t\t\tt.World.Wait(h.Port.(Hold).Done(), late, nil)\n", "\t\t\t_, _ = h, late\n", "the contexts of a hold that was taken away end before another of its process has the lock"},
-	{"internal/machine/tenure.go", "\t\treturn r.untold.Root()\n", "\t\treturn nil\n", "rare: also those that are ending already"},
 	{"internal/tally/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},
 	{"internal/tally/close.go", " && (op.What != CountDown || t.Port.Closed())", "", "rare: a latch is counted down during a Shutdown"},
 }
