@@ -97,10 +97,8 @@ func TestADowngradeOfALostWriterSaysSo(t *testing.T) {
 		if _, err := l.Downgrade(ctxT(t), w); !errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) {
 			t.Errorf("another writes %v: Downgrade: %v", writes, err)
 		}
-		var lost *LostError
-		if err := w.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
-			t.Errorf("another writes %v: the writer: %v", writes, err)
-		}
+		receive(t, w.Done()) // it was looked at
+		wantLost(t, "the writer", w.Err(), GoneOnServer)
 		if writes {
 			mustUnlock(t, h)
 		}
@@ -108,9 +106,9 @@ func TestADowngradeOfALostWriterSaysSo(t *testing.T) {
 	clean(t, s, e, other)
 }
 
-// A reader is asked for beside a writer that was deleted. The writer is told before the reader is: a TryLock
-// fails as under a context of what was lost, and Lock asks as any other.
-func TestAReaderBesideADeletedWriterEndsThat(t *testing.T) {
+// A reader is asked for beside a writer that was deleted. The writer is looked at: a TryLock fails as under a
+// context of what was lost, and Lock asks as any other.
+func TestReader_BesideADeletedWriter_HasThatLookedAt(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -119,21 +117,17 @@ func TestAReaderBesideADeletedWriterEndsThat(t *testing.T) {
 		w := mustLock(t, l.Writer(), Lease(time.Minute))
 		s.Do("DEL", "x")
 		ctx := context.WithoutCancel(w.Context(ctxT(t)))
-		told := make(chan error, 1)
 		ask := l.Reader().LockAsync
 		if once {
 			ask = l.Reader().TryLockAsync
 		}
 		f := ask(ctx)
-		f.OnComplete(func(*Hold, error) { told <- w.Err() })
 		r, err := f.Await(ctxT(t))
 		if once != errors.Is(err, ErrLost) || !once && err != nil {
 			t.Errorf("once %v: %v", once, err)
 		}
-		var lost *LostError
-		if err := receive(t, told); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
-			t.Errorf("once %v: the writer: %v", once, err)
-		}
+		receive(t, w.Done())
+		wantLost(t, "the writer", w.Err(), GoneOnServer)
 		if r != nil {
 			mustUnlock(t, r)
 		}

@@ -158,11 +158,11 @@ func TestDecisionTableEveryCell(t *testing.T) {
 			"others": same(NotThere, ""), "others, no expiry": noTTL(NotThere, ""),
 		}},
 		{"release", release(me), map[string]after{
-			"absent": free(NotThere, 1), "me": free(Done, 1), "me and others": {Done, "", 4000, 5000, 1},
+			"absent": free(NotThere, 0), "me": free(Done, 1), "me and others": {Done, "", 4000, 5000, 1},
 			"others": same(NotThere, ""), "others, no expiry": noTTL(NotThere, ""),
 		}},
 		{"retire", retire(me, 2*time.Second), map[string]after{
-			"absent": free(NotThere, 1), "me": {Done, "", 1000, 2000, 1}, "me, no expiry": {Done, "", 1000, 2000, 1},
+			"absent": free(NotThere, 0), "me": {Done, "", 1000, 2000, 1}, "me, no expiry": {Done, "", 1000, 2000, 1},
 			"others": same(NotThere, ""), "others, no expiry": noTTL(NotThere, ""),
 		}},
 		{"renew", renew(me, s9), map[string]after{
@@ -174,7 +174,7 @@ func TestDecisionTableEveryCell(t *testing.T) {
 			"me": {Renewed, "1", 4000, 5000, 0},
 		}},
 		{"several releases", several(0, nobody, me), map[string]after{
-			"absent": free(NotThere, 1), "me": free(Done, 1), "me and others": {Done, "", 4000, 5000, 1},
+			"absent": free(NotThere, 0), "me": free(Done, 1), "me and others": {Done, "", 4000, 5000, 1},
 			"others": same(NotThere, ""), "others, no expiry": noTTL(NotThere, ""),
 		}},
 		{"release others and acquire", several(s9, me, nobody, other), map[string]after{
@@ -189,11 +189,11 @@ func TestDecisionTableEveryCell(t *testing.T) {
 			"absent": {Granted, "1", 900, 1000, 0}, "me": {Granted, "1", 4000, 5000, 0}, "others": same(anyTTL, ""),
 		}},
 		{"force any", force(""), map[string]after{
-			"absent": free(0, 1), "me": free(Done, 1), "me and others": free(Done, 1),
+			"absent": free(0, 0), "me": free(Done, 1), "me and others": free(Done, 1),
 			"others": free(Done, 1), "others, no expiry": free(Done, 1),
 		}},
 		{"force me", force(me.String()), map[string]after{
-			"absent": free(0, 1), "me": free(Done, 1), "me and others": free(Done, 1),
+			"absent": free(0, 0), "me": free(Done, 1), "me and others": free(Done, 1),
 			"others": same(0, ""), "others, no expiry": noTTL(0, ""),
 		}},
 	}
