@@ -53,7 +53,7 @@ func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
 	case machine.Leaving:
 		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
 	case machine.Unlocking, machine.Settling:
-		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Span, cmd.Bare)
+		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Span)
 	}
 	panic("BUG: engine: an empty command was sent")
 }
@@ -91,12 +91,11 @@ func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
 	return script.AppendSeveral(dst, form, r.Name, owners, owner, lease, channel)
 }
 
-// AppendRelease encodes a release, or a retire if a MinHold has something left; if bare, that of the
-// hash alone.
-func (t *Table) AppendRelease(dst []byte, form resp.Form, k kind.Kind, name string, id int64, rest time.Duration, bare bool) []byte {
+// AppendRelease encodes a release, or a retire if a MinHold has something left.
+func (t *Table) AppendRelease(dst []byte, form resp.Form, k kind.Kind, name string, id int64, rest time.Duration) []byte {
 	owner, nobody := k.Owner(t.ID, id), k.Owner(t.ID, -id)
 	switch {
-	case k.Traits().Queues && !bare:
+	case k.Traits().Queues:
 		return script.AppendFairRelease(dst, form, t.queue(k, name), owner, nobody, max(rest, 0))
 	case rest > 0:
 		return k.AppendRetire(dst, form, name, owner, nobody, rest, t.Verb())

@@ -22,7 +22,7 @@ func (p *recoveryPort) Closing() bool                     { return (*Table)(p).C
 func (p *recoveryPort) Verdict(err error) machine.Verdict { return Classify(err) }
 
 func (p *recoveryPort) AppendRelease(dst []byte, form resp.Form, r *recovery.Release, rest time.Duration) []byte {
-	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest, false)
+	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)
 }
 
 // stalled is a resource as recovery lists it: a recovery.Name.

@@ -91,23 +91,6 @@ func TestATryLockBesideAWriterThatIsNotThereAsksAsAnyOther(t *testing.T) {
 	}
 }
 
-// The server has the writer as long as the reader, so its debt does not end with its own lease.
-func TestTheDebtOfAWriterThatReadersAreBesideOutlastsItsLease(t *testing.T) {
-	t.Parallel()
-	l, writers, writer, _, _ := besideLab(t, false)
-	writers.oweTenure(&writer.Hold, l.now)
-	if !writers.debts.outlasts() {
-		t.Error("it ends with the writer's lease")
-	}
-	alone := l.name()
-	c := l.ask(alone, false)
-	l.reply(alone, Outcome{})
-	alone.oweTenure(&c.hold.Hold, l.now)
-	if alone.debts.outlasts() {
-		t.Error("that of a lock alone outlasts its lease")
-	}
-}
-
 // A Shutdown waits for a writer as long as what its readers were given may keep it: by each of their
 // commands, before the writer was lost or after it.
 func TestTheDebtOfAWriterStandsAsLongAsItsReaders(t *testing.T) {

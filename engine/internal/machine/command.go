@@ -30,8 +30,6 @@ type Command struct {
 	Head bool  // acquiring: for the front of waiters, so the wait must hear of it
 	Born bool  // acquiring: the first command of a LockAsync, sent by that call
 	Kind uint8 // the engine's, of the owner
-	// Bare: a release of the hash alone, as its companions cannot be had while the slot moves.
-	Bare bool
 	// Leads: a release that others of its name wait for. See tenure.go.
 	Leads bool
 	Want  Acks // replicas that must acknowledge it
@@ -94,7 +92,7 @@ func (r *Resource) sendReenter(a *Request) {
 	c.req, c.Kind, c.Span, c.Want = a, a.Parent.Kind, a.firstLease(), a.Want
 	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
 	a.Parent.deep = true
-	r.outlasts(c.Span)
+	r.lengthens(c.Span)
 	a.Attempts++
 	a.trying = true
 }
@@ -103,7 +101,7 @@ func (r *Resource) sendExtend(h *Hold) {
 	c := &r.Cmd
 	c.What = Extending
 	c.hold, c.Kind, c.ID, c.Span, c.Want = h, h.Kind, h.ID, h.extra.extend.Lease, h.Want
-	r.outlasts(c.Span)
+	r.lengthens(c.Span)
 }
 
 func (r *Resource) sendLeave(h *Hold) {
@@ -115,16 +113,14 @@ func (r *Resource) sendLeave(h *Hold) {
 func (r *Resource) sendRelease(h *Hold) {
 	c := &r.Cmd
 	c.What = Unlocking
-	c.hold, c.ID, c.Kind, c.Bare = h, h.ID, h.Kind, h.moving && r.Port.Kind(h.Kind).Queues
+	c.hold, c.ID, c.Kind = h, h.ID, h.Kind
 	r.sendEnd()
 }
 
 func (r *Resource) sendSettle(d *Debt) {
 	c := &r.Cmd
 	c.What = Settling
-	// Close cannot wait until the queue can be had. An owner that is left there is found dead: after
-	// three seconds, or, without sharded messages, when its time is over.
-	c.debt, c.ID, c.Kind, c.Bare = d, d.ID, d.kind, d.moving && r.Port.Closing() && r.Port.Kind(d.kind).Queues
+	c.debt, c.ID, c.Kind = d, d.ID, d.kind
 	r.sendEnd()
 }
 

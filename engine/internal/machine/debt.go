@@ -32,8 +32,7 @@ type Debt struct {
 	next   *Debt
 	grade  grade
 	due    bool          // to be sent now
-	moving bool          // its release was refused because the slot moves
-	shared bool          // others may keep it in the hash: see outlasts
+	shared bool          // others may keep it in the hash: see keepsWriter
 	until  clock.Instant // by then the server has forgotten the owner by itself
 	lease  time.Duration // what a command of the owner that is still under way may give it
 	// minEnd is until when the lock is kept taken, by nobody: the MinHold of a hold that was
@@ -68,7 +67,7 @@ func (r *Resource) owe(id int64, kind uint8, g grade, lease time.Duration, until
 // oweTenure notes that the tenure of a hold which is over here may be there still.
 func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 	d := r.owe(h.ID, h.Kind, certain, r.Port.Config().Lease, until)
-	d.minEnd, d.shared = h.minEnd(), h.shared || h.moving // as if the debt's own release had been refused
+	d.minEnd, d.shared = h.minEnd(), h.shared
 	if h.extra != nil {
 		d.stands(h.extra.sharedUntil)
 	}
@@ -95,13 +94,6 @@ func (r *Resource) keepsWriter(until clock.Instant) {
 			d.stands(until)
 		}
 	}
-}
-
-// outlasts reports whether the server may have the owner for longer than by until: it is in a queue, or
-// others in the same hash may keep it there: it is a writer that readers are beside, or such a reader, or its
-// release was refused while the slot moves.
-func (d *Debt) outlasts() bool {
-	return d.Res.Port.Kind(d.kind).Queues || d.shared || d.moving
 }
 
 func (d *Debt) wakeAt(at clock.Instant) {
@@ -160,7 +152,6 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 	if o.Verdict == Denied || o.Verdict == Busy {
 		r.Port.Refused(*o)
 	}
-	d.moving = d.moving || o.Moving && o.Verdict == Busy
 	if o.Verdict == Unknown || o.Verdict == Busy {
 		return // still due
 	}
@@ -181,17 +172,6 @@ func (r *Resource) settleReplied(c *Command, o *Outcome) {
 	}
 }
 
-// owesUntilMoved reports whether a debt that is due needs the queue, which cannot be had while the slot
-// moves.
-func (r *Resource) owesUntilMoved() bool {
-	for d := r.debts; d != nil; d = d.next {
-		if d.due && d.moving && r.Port.Kind(d.kind).Queues {
-			return true
-		}
-	}
-	return false
-}
-
 // forgive takes a debt out.
 func (r *Resource) forgive(d *Debt) {
 	d.Port.Over()
@@ -207,20 +187,17 @@ func (r *Resource) forgive(d *Debt) {
 	}
 }
 
-// Fired is called by the timer: the debt is to be paid once more, or it is so old that the
-// server has forgotten the owner by itself.
+// Fired is called by the timer: the debt is to be paid once more. Or nobody has answered for so long that the
+// server has forgotten the owner by itself: then an engine that closes gives it up. An open one asks on. The
+// bytes of an acquire may arrive when the network is back; and for how long a queue keeps a place, or a hash an
+// owner, depends on others.
 func (d *Debt) Fired(now clock.Instant, fx *Effects) {
 	r := d.Res
 	if r == nil || now < d.at { // paid, or set anew while this waited for the lock
 		return
 	}
-	out := r.Cmd.carries(d) // what it does to the owner is not known
-	switch {
-	case d.due && (out || now < d.until || !r.Port.Closing() && (d.grade != certain || d.outlasts())):
-		// Nobody could be asked all that time. Nor has anybody said that the acquire will
-		// not be executed: its bytes may arrive when the network is back. And for how long a
-		// queue keeps a place, or a hash an owner, depends on others. A Shutdown waits no longer than that
-		// may be, as far as is known here.
+	switch out := r.Cmd.carries(d); { // out: what it does to the owner is not known
+	case d.due && (out || now < d.until || !r.Port.Closing()):
 		d.wakeAt(max(d.until, now.Add(d.lease+2*time.Second)))
 	case d.due:
 		r.forgive(d)

@@ -114,10 +114,10 @@ func (a *Request) plain() bool {
 	return x == nil || x.MaxHold == 0 && x.MinHold == 0 && x.Quorum == nil
 }
 
-// outlasts notes that a command gives the tenure a lease: that of a re-entry, say. No renewal
+// lengthens notes that a command gives the tenure a lease: that of a re-entry, say. No renewal
 // shortens one that is longer than the watchdog's, and the next one has not asked for it: if
 // this process died, nobody would get the lock for that long.
-func (r *Resource) outlasts(lease time.Duration) {
+func (r *Resource) lengthens(lease time.Duration) {
 	if lease > r.Port.Config().Lease {
 		r.hold.forServer = true
 	}
@@ -230,7 +230,6 @@ func (r *Resource) passReplied(c *Command, o *Outcome, fx *Effects) {
 		case WrongType: // nobody has lost or got anything
 		case Busy:
 			r.Port.Refused(*o)
-			h.moving = h.moving || o.Moving
 			if !o.Begun {
 				return
 			}

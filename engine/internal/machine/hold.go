@@ -35,8 +35,7 @@ type Hold struct {
 	state         holdState
 	ended         bool // it was released or lost
 	follows       bool // a child without a lease of its own: its parent's time counts
-	moving        bool // its release was refused because the slot moves
-	forServer     bool // its tenure is released, not handed over: see renewable, outlasts and Unlock.ByNobody
+	forServer     bool // its tenure is released, not handed over: see renewable, lengthens and Unlock.ByNobody
 
 	// ownUntil bounds what the user may count on, beside the tenure and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.

@@ -89,7 +89,8 @@ func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
 			}
 			l.is(r, Settling) // the server has it for an hour
 
-			l.reply(r, Outcome{Verdict: NotSent}) // and is out of reach
+			l.reply(r, Outcome{Verdict: NotSent}) // and is out of reach, for an engine that closes
+			l.closing = true
 			for range 1000 {
 				if d := r.debts; d != nil {
 					l.now = d.at

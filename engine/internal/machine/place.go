@@ -63,14 +63,6 @@ func (r *Resource) leaveQueue(a *Request) {
 	x.owner, x.queued = 0, false
 }
 
-// oweTelling owes that who is next is told that the lock is free: the release of h was that of
-// the hash alone. The release of a debt finds the lock free, and tells.
-func (r *Resource) oweTelling(h *Hold, o *Outcome) {
-	if !r.Port.Closing() { // else it would wait for the queue again
-		r.owe(h.ID, h.Kind, certain, 0, o.Now.Add(r.Port.Config().Room))
-	}
-}
-
 // burn gives the owner of a try up for another: what it has is owed. The channel was its own.
 func (r *Resource) burn(c *Command) {
 	a := c.req

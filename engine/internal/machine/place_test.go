@@ -8,45 +8,9 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// While the slot of a fair lock moves, its queue cannot be had: the hash alone is released, and who is
-// next is told later. The answer to that release may be lost, and a copy of it finds nothing.
-func TestAReleaseWhileTheSlotMovesTellsTheNextLater(t *testing.T) {
-	t.Parallel()
-	for _, lost := range []bool{false, true} {
-		l := newLab(t)
-		r := l.name()
-		c := new(caller)
-		c.Init(c)
-		c.Kind = queued
-		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
-		l.reply(r, Outcome{})
-		u := l.unlock(c.hold)
-		l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
-		l.does(r.PauseOver)
-		if l.is(r, Unlocking); !r.Cmd.Bare {
-			t.Error("it is released with the queue")
-		}
-		answer := Outcome{}
-		if lost {
-			l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("lost")})
-			l.is(r, Unlocking)
-			answer.Answer = Missing
-		}
-		l.reply(r, answer)
-		if u.delivered != 1 || u.Err != nil {
-			t.Errorf("lost %t: unlocked %d times, %v", lost, u.delivered, u.Err)
-		}
-		if l.is(r, Settling); r.Cmd.ID != c.hold.ID || r.Cmd.Bare {
-			t.Errorf("lost %t: %+v", lost, r.Cmd)
-		}
-		l.reply(r, Outcome{Answer: Missing})
-		l.is(r, Nothing)
-	}
-}
-
-// What a fair lock's process owes cannot be given back while its slot moves. The release of its hold
-// does not wait for that.
-func TestAReleaseWhileTheSlotMovesWaitsForNoDebt(t *testing.T) {
+// While its slot moves, the queue of a fair lock cannot be had: its release is repeated until the slot has
+// moved, after 100 ms at most.
+func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	r := l.name()
@@ -55,55 +19,20 @@ func TestAReleaseWhileTheSlotMovesWaitsForNoDebt(t *testing.T) {
 	c.Kind = queued
 	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
 	l.reply(r, Outcome{})
-	moves := Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")}
-	debt := l.ids + 1000
-	l.does(func(fx *Effects) {
-		r.owe(debt, queued, certain, 0, l.now.Add(time.Minute))
-		r.GoOn(fx)
-	})
-	if l.is(r, Settling); r.Cmd.ID != debt {
-		t.Fatalf("it settles %d", r.Cmd.ID)
-	}
 	u := l.unlock(c.hold)
-	l.reply(r, moves)
-	l.does(r.PauseOver)
-	l.is(r, Unlocking)
-	l.reply(r, moves)
-	l.does(r.PauseOver)
-	if l.is(r, Unlocking); !r.Cmd.Bare {
-		t.Error("it is released with the queue")
+	for range 20 {
+		l.is(r, Unlocking)
+		l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
+		if d := l.paused.Sub(l.now); d <= 0 || d > movingPoll {
+			t.Fatalf("it is repeated after %v", d)
+		}
+		l.now = l.paused
+		l.does(r.PauseOver)
 	}
 	l.reply(r, Outcome{})
 	if u.delivered != 1 || u.Err != nil {
 		t.Errorf("unlocked %d times, %v", u.delivered, u.Err)
 	}
-	l.is(r, Settling)
-}
-
-// Nor does Close wait for the slot: what is owed is released without the queue, where an owner that has
-// died is found.
-func TestCloseDoesNotWaitForTheQueueWhileTheSlotMoves(t *testing.T) {
-	t.Parallel()
-	l := newLab(t)
-	r := l.name()
-	debt := l.ids + 1000
-	l.does(func(fx *Effects) {
-		r.owe(debt, queued, certain, 0, l.now.Add(time.Minute))
-		r.GoOn(fx)
-	})
-	l.is(r, Settling)
-	l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
-	l.does(r.PauseOver)
-	if l.is(r, Settling); r.Cmd.Bare {
-		t.Error("nobody closes, and the queue is left as it is")
-	}
-	l.closing = true
-	l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
-	l.does(r.PauseOver)
-	if l.is(r, Settling); r.Cmd.ID != debt || !r.Cmd.Bare {
-		t.Errorf("it is closed, and waits for the queue: %+v", r.Cmd)
-	}
-	l.reply(r, Outcome{Answer: Missing})
 	l.is(r, Nothing)
 }
 

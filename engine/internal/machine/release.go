@@ -117,7 +117,6 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 		r.notThere(h, TakenOnServer, fx)
 	case o.Verdict == Busy:
 		r.Port.Refused(*o)
-		h.moving = h.moving || o.Moving
 		h.asked = h.asked || o.Begun && c.What == Unlocking
 		h.more().refusal = o.Err
 		h.boundRelease()
@@ -234,9 +233,6 @@ func (h *Hold) unavailable() error {
 func (r *Resource) ended(c *Command, o *Outcome, fx *Effects) {
 	r.released(c, o)
 	c.hold.released(nil, fx)
-	if c.Bare {
-		r.oweTelling(c.hold, o)
-	}
 }
 
 // released notes that a server has answered the release c.

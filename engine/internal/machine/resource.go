@@ -112,13 +112,12 @@ func (r *Resource) setFree() {
 
 // next chooses the command that is to be sent now, if any, and notes it in Cmd.
 // Debts come first: what this process may still hold unknowingly stands in
-// everybody's way. One that waits until the slot has moved does not: the hold's release may
-// need less of the slot, and would wait as long. Who runs the Effects sends it.
+// everybody's way. Who runs the Effects sends it.
 func (r *Resource) next(fx *Effects) {
 	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
 		return
 	}
-	if r.owesUntilMoved() && r.serveHold(fx) || r.settleDebts(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead() {
+	if r.settleDebts(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead() {
 		fx.Send = r
 	}
 }

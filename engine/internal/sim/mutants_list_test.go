@@ -45,15 +45,12 @@ var mutants = []mutant{
 	{"internal/machine/release.go", "\tr.hold = nil\n\tif r.wait != nil {\n\t\tr.wait.Reset()\n\t}", "\tr.hold = nil", "survives: the message of its own release wakes the head as well, a moment later"},
 	{"internal/machine/release.go", "(o.Verdict == Answered || o.Verdict == WrongType) && h.asked", "o.Verdict == Answered && h.asked", "what has the key after an earlier copy is no loss (found by the simulation)"},
 	// Debts.
-	{"internal/machine/debt.go", "Queues || d.shared ||", "Queues ||", "rare: readers beside a writer keep it in the hash, however long nobody can be asked"},
-	{"internal/machine/debt.go", "|| d.shared || d.moving\n", "|| d.shared\n", "rare: what is refused while a slot moves is asked for again when that is over"},
 	{"internal/machine/command.go", "\t\th.shared = true\n", "", "rare: the same, noted when the reader is asked for"},
 	{"internal/machine/debt.go", "\t\td.stands(h.extra.sharedUntil)\n", "", "rare: a Shutdown waits for a writer as long as readers may keep it"},
 	{"internal/machine/debt.go", "\t\tif d.shared {\n\t\t\td.stands(until)\n", "\t\tif false {\n\t\t\td.stands(until)\n", "rare: the same, of readers that are there when the writer is lost"},
 	{"internal/machine/debt.go", "\tif shared {\n\t\tr.keepsWriter(until)\n\t}\n", "", "rare: the same, of a reader that is extended"},
 	{"internal/machine/tenure.go", "\tif t.shared {\n\t\tt.Res.keepsWriter(t.serverUntil)\n\t}\n", "", "rare: the same, of one that is renewed"},
 	{"internal/machine/command.go", "\t\tr.keepsWriter(o.Now.Add(c.Span))\n", "", "rare: the same, of one whose answer came late"},
-	{"internal/machine/debt.go", "h.shared || h.moving", "h.shared", "rare: the same, if its release was refused, and then nobody could be asked"},
 	{"internal/machine/debt.go", "d.due, d.lease = r, id, kind, g, true, lease", "d.due, d.lease = r, id, kind, g, false, lease", "a debt is paid at once"},
 	{"internal/machine/debt.go", "\tif o.Verdict == Unknown || o.Verdict == Busy {\n\t\treturn // still due", "\tif false {\n\t\treturn", "a debt that is not answered is not paid"},
 	{"internal/machine/debt.go", "\tcase d.grade == certain || r.Port.Closing():", "\tcase true:", "a burned owner may come to life after the first release"},
@@ -95,7 +92,7 @@ var mutants = []mutant{
 	{"internal/machine/command.go", "\tif r.holdBack(Stalled) { // otherwise it is listed already\n\t\tfx.Stalled = r\n\t}", "", "what could not be sent is sent later"},
 	{"internal/machine/command.go", "\tif c.Head && r.wait != nil {\n\t\tr.wait.Reset()\n\t}", "", "a try that was not sent is over"},
 	{"internal/machine/resource.go", "\tif r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {", "\tif r.held != Freely || r.telling != 0 {", "a name has one command in flight"},
-	{"internal/machine/resource.go", "|| r.settleDebts(fx) || r.serveHold(fx)", "|| r.serveHold(fx)", "a debt is paid"},
+	{"internal/machine/resource.go", "if r.settleDebts(fx) || r.serveHold(fx)", "if r.serveHold(fx)", "a debt is paid"},
 	{"internal/machine/resource.go", "r.tries.Len() > 0 || r.debts != nil ||", "r.tries.Len() > 0 ||", "a name with a debt is kept"},
 	{"internal/recovery/recovery.go", "\tv.mu.Unlock()\n\tv.resume(id)\n}\n\n// Rerouted", "\tv.mu.Unlock()\n}\n\n// Rerouted", "a lane that comes up goes on"},
 	// Failover.
@@ -232,8 +229,6 @@ var mutants = []mutant{
 	{"internal/machine/acquire.go", "\t\ta.keepsPlace(c)\n", "\t\t_ = a\n", "who was refused leaves the queue when it gives up"},
 	{"internal/machine/wait.go", "\tif !w.over {\n\t\tw.act(w.Message(), fx)\n", "\tif kind, _ := w.res.headKind(); !w.over && !w.res.Port.Kind(kind).Queues {\n\t\tw.act(w.Message(), fx)\n", "a waiter for a FairMutex hears that it is its turn"},
 	{"internal/drive/command.go", "verb == \"SPUBLISH\" || !t.Client.Clustered()", "true", "survives: one who lives asks again in time"},
-	{"internal/machine/command.go", "h.moving && r.Port", "false && r.Port", "rare: an Unlock does not wait until a slot has moved"},
-	{"internal/machine/command.go", "d.moving && r.Port.Closing()", "false && r.Port.Closing()", "rare: nor does Close"},
 	// PermitSemaphore.
 	{"internal/kind/permit.go", "Shared: true, ", "", "those who hold permits are in nobody's way"},
 	{"internal/machine/acquire.go", "\t\th.Res = r.Port.Apart(r, c.Kind)\n", "", "a grant of permits leaves the queue"},
