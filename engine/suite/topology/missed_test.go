@@ -61,7 +61,7 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 				if d := since.Elapsed(); d > machine.LongestSleepMissed+2*time.Second {
 					t.Errorf("granted after %v", d)
 				}
-				if err := h.Err(); holder == waiter && err == nil {
+				if err := h.Err(); holder == waiter && kind != "FairMutex" && err == nil { // whose waiters know of no hold
 					t.Error("the hold of the same process is valid")
 				}
 				kit.MustUnlock(t, next)
