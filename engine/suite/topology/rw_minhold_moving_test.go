@@ -177,7 +177,7 @@ func TestWhatIsLeftOfAMinHoldMayBeForcedWhileItsSlotMoves(t *testing.T) {
 	cluster := redistest.StartCluster(t, false)
 	at := kit.Clustered(cluster)
 	e := at.Open(t)
-	w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(100*time.Millisecond))
+	w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(3*time.Second))
 	r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)))
 	if err != nil {
 		t.Fatal(err)
