@@ -51,6 +51,7 @@ var noLeakCheck = map[string]string{
 	"engine/internal/queue":     "starts no goroutine",
 	"engine/internal/recovery":  "starts no goroutine",
 	"internal/invariants":       "starts no goroutine",
+	"internal/house":            "starts no goroutine",
 	"internal/lint":             "starts no goroutine",
 	"internal/respio":           "starts no goroutine",
 	"engine/internal/quorum":    "starts no goroutine",
