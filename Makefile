@@ -19,7 +19,7 @@ RUN      ?= .
 ARGS     ?= uncontended --goroutines 64 --duration 5s
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full interop interop-short race fuzz stress sim mutants lint staticcheck vulns vet fmt fmt-check tidy-check cross peers bench
+.PHONY: help run test full interop interop-short race fuzz stress sim mutants lint house house-ratchet staticcheck vulns vet fmt fmt-check tidy-check cross peers bench
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ mutants: ## small changes of the engine, each of which the simulation must find 
 
 lint: fmt-check vet staticcheck ## format, vet, staticcheck and the repository's own rules
 	$(GO) test -count=1 ./internal/lint
+
+house: ## how much of the engine there is to read, and fail beyond the limits
+	@$(GO) run ./internal/house/cmd
+
+house-ratchet: ## the same, and fail only if what is beyond its limit has grown
+	@$(GO) run ./internal/house/cmd -ratchet
 
 vet: ## go vet, under every build tag
 	$(GO) vet ./...

@@ -28,7 +28,7 @@ func pages(t *testing.T) []string {
 // documents is everything that is written to be read from top to bottom.
 func documents(t *testing.T) []string {
 	t.Helper()
-	return append([]string{"README.md", "DESIGN.md", "CHANGELOG.md"}, pages(t)...)
+	return append([]string{"README.md", "DESIGN.md", "CHANGELOG.md", "CONTRIBUTING.md"}, pages(t)...)
 }
 
 var (

@@ -12,7 +12,7 @@ import (
 // topLevel is all that may lie at the top of the repository, beside names that
 // begin with a dot.
 var topLevel = []string{
-	"go.mod", "go.sum", "Makefile", "README.md", "DESIGN.md", "CHANGELOG.md", "LICENSE",
+	"go.mod", "go.sum", "Makefile", "README.md", "DESIGN.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
 	"docs", "engine", "resp", "wheel", "bench", "cmd", "pprof", "internal",
 	"examples", // modules of their own, for what they need
 }
