@@ -14,12 +14,3 @@ local function announce(verb, channel, message) -- how many hear it, and whether
   end
   return heard, refused
 end
-
--- tellOfRemoval is for who had nothing to release. If the lock is free, it was removed without a message (DEL,
--- FLUSHALL, a failover). Those who wait elsewhere sleep until the lease that they were told of: now they ask.
--- So may those who wait for a writer, if readers have the lock by now.
-local function tellOfRemoval(verb, channel, messages)
-  if redis.pcall('PTTL', KEYS[1]) ~= -2 and (#messages < 2 or redis.pcall('HGET', KEYS[1], 'mode') ~= 'read') then return end
-  for _, message in ipairs(messages) do announce(verb, channel, message) end
-end
-

@@ -4,9 +4,6 @@
 --
 -- The channel is an argument, not a key: a second key would make every release
 -- fail with TRYAGAIN while the slot is being migrated.
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
-  tellOfRemoval(ARGV[3], ARGV[2], {'0'})
-  return -3
-end
+if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return -3 end
 local _, refused = announce(ARGV[3], ARGV[2], '0')
 return refused and 2 or 1

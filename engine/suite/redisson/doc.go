@@ -113,7 +113,7 @@
 //	T33 a lock that is forced open or deleted
 //	    engine/suite/redisson/wire_test.go:TestForceUnlockByRedissonIsSurvived
 //	    engine/removal_test.go:TestDeletedLockIsLostAtTheNextRenewal
-//	    engine/suite/redisson/gone_test.go:TestADeletedLockIsNoticedByItsHolderAndByWhoWaits
+//	    engine/suite/redisson/gone_test.go:TestADeletedLockIsNoticedByItsHolder
 //	    engine/suite/redisson/gone_test.go:TestDeletedPermitsAreNoticed
 //	T34 renewals that are counted by calls
 //	    engine/suite/redisson/concurrency_test.go:TestHeldLockIsAlwaysRenewedAmidChurn
