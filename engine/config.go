@@ -57,9 +57,8 @@ type Config struct {
 	// Sharding says how releases are announced in a cluster. "auto", the default, does what
 	// Redisson does by default: it uses sharded messages if the cluster has them and this
 	// user may ask. That is decided once, when the engine has found the cluster, and not
-	// again after an upgrade. "on" and "off" are for agreement with processes that are
-	// configured so. "both" is for the time of a change: it announces both ways, listens to
-	// sharded messages, and also asks every second.
+	// again: restart all engines after an upgrade from Redis 6. "on" and "off" are for
+	// agreement with processes that are configured so.
 	Sharding string
 	// Username and Password authenticate. Username alone is an error.
 	Username string
@@ -236,7 +235,7 @@ func (c Config) validate() error {
 	check(c.RefreshTLS == nil || c.TLS != nil || c.SentinelTLS != nil && c.SentinelTLS != NoTLS, "RefreshTLS must come with TLS")
 	check(c.AddrMap == nil || !alone, "AddrMap must be nil for a standalone server, whose address is the one given")
 	_, known = shardings[c.Sharding]
-	check(known, "Sharding (%q) must be auto, on, off or both", c.Sharding)
+	check(known, "Sharding (%q) must be auto, on or off: %s", c.Sharding, mixedSharding)
 	check(topology == resp.Cluster || c.Sharding == "auto", "Sharding (%q) must be left alone without Topology cluster", c.Sharding)
 	check(c.Username == "" || c.Password != "" || c.Credentials != nil, "Username (%q) must come with a Password", c.Username)
 	check(c.Credentials == nil || (c.Username == "" && c.Password == ""), "Credentials must not be combined with Username and Password")
@@ -265,9 +264,13 @@ var (
 		"standalone": resp.Standalone, "cluster": resp.Cluster, "sentinel": resp.Sentinel, "replicas": resp.Replicas,
 	}
 	shardings = map[string]resp.Sharding{
-		"auto": resp.ShardingAuto, "on": resp.ShardingOn, "off": resp.ShardingOff, "both": resp.ShardingOn,
+		"auto": resp.ShardingAuto, "on": resp.ShardingOn, "off": resp.ShardingOff,
 	}
 )
+
+// mixedSharding is why there is no setting for the time of a change to sharded messages.
+const mixedSharding = "while some engines use sharded messages and others do not, waiters find a release by their look (10 s), " +
+	"and a FairMutex does not keep its order; restart all engines after the upgrade from Redis 6"
 
 // client translates for resp.
 func (c Config) client() resp.Config {

@@ -62,9 +62,11 @@ func TestConfigContradictions(t *testing.T) {
 		"SentinelCredentials must not be":   {Topology: "sentinel", Master: "m", SentinelCredentials: secret, SentinelPassword: "hunter2"},
 		"RefreshTLS must come with TLS":     {RefreshTLS: func(*tls.Config) error { return nil }},
 		"Sharding (\"yes\") must be":        {Topology: "cluster", Sharding: "yes"},
-		"without Topology cluster":          {Sharding: "on"},
-		"know each other by it":             {Topology: "replicas", Addrs: []string{"/run/redis.sock"}},
-		"host:port":                         {Addrs: []string{"a:99999"}},
+		"Sharding (\"both\") must be auto, on or off: while some engines use sharded messages and others do not, waiters find a release by their look (10 s), " +
+			"and a FairMutex does not keep its order; restart all engines after the upgrade from Redis 6": {Topology: "cluster", Sharding: "both"},
+		"without Topology cluster": {Sharding: "on"},
+		"know each other by it":    {Topology: "replicas", Addrs: []string{"/run/redis.sock"}},
+		"host:port":                {Addrs: []string{"a:99999"}},
 	} {
 		_, err := New(context.Background(), c)
 		if !errors.Is(err, ErrInvalid) || !hasText(err, text) || hasText(err, "hunter2") {

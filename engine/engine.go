@@ -90,7 +90,7 @@ func start(cfg Config, w world.World) *Engine {
 	e.watches.AfterFunc, e.asks.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
 	e.table.Init(drive.Config{
 		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(w), World: w,
-		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster, Both: cfg.Sharding == "both",
+		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
 	})
 	e.exec.Init(w.Go, cfg.Executor)
 	e.hooks.init(cfg.Hooks, cfg.Logger, &e.exec)

@@ -328,7 +328,7 @@ func (s *Sim) patienceFor(name string, since freed) time.Duration {
 		return 0
 	case since.heard && since.first != "" && since.first == s.server.First(fair):
 		return settled
-	case s.cluster != nil && s.cluster.mode != "on" && s.cluster.mode != "auto":
+	case s.cluster != nil && !s.cluster.sharded:
 		return time.Hour
 	}
 	return 30 * time.Second

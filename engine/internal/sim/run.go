@@ -32,7 +32,7 @@ func Run(seed uint64, story bool) Result {
 	case 0, 1, 2:
 		s.serve(3)
 	case 3, 4:
-		s.divide(2+s.random.IntN(2), []string{"on", "on", "both", "off"}[s.random.IntN(4)])
+		s.divide(2+s.random.IntN(2), []string{"on", "on", "off"}[s.random.IntN(3)])
 		s.after(s.between(0, time.Minute), nil, s.migrations)
 	}
 	if s.cluster == nil && s.random.IntN(3) == 0 {

@@ -12,7 +12,7 @@
 //
 //	T1 messages are plain or sharded, as each process has decided
 //	    engine/suite/topology/sharded_wire_test.go:TestReleasesAreAnnouncedAndHeardAsTheModeSays
-//	    engine/suite/topology/sharded_wire_test.go:TestChangeOverToShardedMessages
+//	    engine/suite/topology/sharded_wire_test.go:TestEnginesThatDoNotHearEachOtherTryNowAndThen
 //	T2 a release without a message leaves others asleep
 //	    engine/suite/redisson/wire_test.go:TestReleaseOfPawlIsAnnouncedAsRedissonExpects
 //	    engine/suite/redisson/counts_test.go:TestAddPermitsWakesAWaiterThatNeedsTwo

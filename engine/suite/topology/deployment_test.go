@@ -117,11 +117,6 @@ var deployments = map[string]func(t *testing.T, opts ...redistest.Option) *kit.S
 		at.URL, at.Durable = at.URL+"?replicas=all", true
 		return at
 	},
-	"cluster, both kinds of messages": func(t *testing.T, opts ...redistest.Option) *kit.Site {
-		at := kit.Clustered(redistest.StartCluster(t, false, append(opts, redistest.Needs(redistest.ShardedChannels))...))
-		at.URL += "?sharding=both"
-		return at
-	},
 }
 
 // forAcks comes before the rights in docs/operations.md that Acked needs.
