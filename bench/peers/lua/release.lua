@@ -1,5 +1,5 @@
 -- release: the owner's last hold ends, whatever its count, and waiters are woken.
--- KEYS[1] lock hash   ARGV[1] owner   ARGV[2] channel   ARGV[3] PUBLISH, SPUBLISH, BOTH or ''
+-- KEYS[1] lock hash   ARGV[1] owner   ARGV[2] channel   ARGV[3] PUBLISH, SPUBLISH or ''
 -- 1: released   2: released, but the server refused the message   -3: nothing to release
 --
 -- The channel is an argument, not a key: a second key would make every release

@@ -198,7 +198,6 @@ func (c *Count) Counters() *tally.Counters          { return &c.sh.counted }
 func (c *Count) Closing() bool                      { return c.sh.Closing() }
 func (c *Count) Closed() bool                       { return c.sh.Closed() }
 func (c *Count) Trouble() error                     { return c.sh.Trouble(c.route) }
-func (c *Count) Both() bool                         { return c.sh.Table.Verb() == "BOTH" }
 func (c *Count) RingAt(at clock.Instant)            { c.sh.Table.Timers.Schedule(&c.alarm, at) }
 func (c *Count) Silence()                           { c.sh.Table.Timers.Cancel(&c.alarm) }
 func (c *Count) PauseUntil(at clock.Instant)        { c.sh.Table.Timers.Schedule(&c.pause, at) }

@@ -58,9 +58,6 @@ type Config struct {
 	Keep time.Duration
 	// Slotted: names are of slots, which may be on different servers.
 	Slotted bool
-	// Both has releases announced with plain and with sharded messages in a cluster that
-	// knows sharded ones.
-	Both bool
 }
 
 const shardCount = 256
@@ -153,14 +150,10 @@ func (t *Table) Channel(k Key) script.Channel { return k.Kind.Channel(k.Name, t.
 
 // Verb is how a release is announced. Sharded messages and plain ones are strangers.
 func (t *Table) Verb() string {
-	switch {
-	case !t.Client.Sharded():
-		return "PUBLISH"
-	case t.Both:
-		return "BOTH"
-	default:
+	if t.Client.Sharded() {
 		return "SPUBLISH"
 	}
+	return "PUBLISH"
 }
 
 // Counters are the statistics of all shards.

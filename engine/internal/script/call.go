@@ -51,7 +51,7 @@ func Milliseconds(d time.Duration) int64 {
 }
 
 // Channel is where the end of a lock is announced, and by which command: PUBLISH,
-// SPUBLISH, BOTH, or "" for a lock whose waiters poll.
+// SPUBLISH, or "" for a lock whose waiters poll.
 type Channel struct {
 	Prefix string
 	Lock   string

@@ -39,8 +39,6 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 		long = append(long, place{Owner{Engine: other.Engine, ID: dan.ID + int64(i+1)}, 20})
 	}
 	ask, release, force := fair(queue(true), true), fairRelease(queue(true), 0), fairForce(queue(true), "")
-	both := queue(true)
-	both.Channel.Verb = "BOTH"
 	for _, x := range []struct {
 		name   string
 		queue  []place
@@ -48,7 +46,6 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 		told   int64
 	}{
 		{"the head is heard", []place{{ann, 20}, {ben, 30}}, release, 1},
-		{"the head is heard on one of two channels", []place{{ann, 20}, {ben, 30}}, fairRelease(both, 0), 1},
 		{"the second is heard", []place{{ben, 20}, {ann, 30}, {cid, 40}}, release, 2},
 		{"one far behind is heard", append(long, place{ann, 20}, place{cid, 20}), release, 121},
 		{"nobody is heard", []place{{ben, 20}, {cid, 30}}, force, 2},

@@ -94,11 +94,8 @@ func (t *Tally) sleep(o *Outcome) {
 		return
 	}
 	t.listen() // the confirmation is an event: it makes the first try again
-	switch {
-	case o.Moving:
+	if o.Moving {
 		d = min(d, movingLook)
-	case t.Port.Both():
-		d = min(d, bothLook)
 	}
 	t.Port.RingAt(o.Now.Add(d/2 + t.Port.Draw(d/2)))
 }

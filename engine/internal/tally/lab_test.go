@@ -20,7 +20,6 @@ type lab struct {
 	counts   Counters
 	closing  bool
 	shutdown bool // that is why, and Close has not begun
-	both     bool
 	trouble  error
 	refused  error
 
@@ -50,7 +49,6 @@ func (l *lab) Counters() *Counters                { return &l.counts }
 func (l *lab) Closing() bool                      { return l.closing }
 func (l *lab) Closed() bool                       { return l.closing && !l.shutdown }
 func (l *lab) Trouble() error                     { return l.trouble }
-func (l *lab) Both() bool                         { return l.both }
 func (l *lab) RingAt(at clock.Instant)            { l.rings = at }
 func (l *lab) Silence()                           { l.rings = 0 }
 func (l *lab) PauseUntil(at clock.Instant)        { l.pauses = at }

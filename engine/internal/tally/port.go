@@ -24,9 +24,6 @@ type Port interface {
 	Closed() bool
 	// Trouble is what keeps the lane of the name from having a connection; nil: it has one.
 	Trouble() error
-	// Both: messages of channels are sharded, but others of the deployment may still announce with
-	// plain ones.
-	Both() bool
 
 	// RingAt has Rang called at an instant, instead of any other.
 	RingAt(at clock.Instant)

@@ -11,9 +11,7 @@ const (
 	// would end the sleep, and a message may be lost, such as a sharded one while a slot
 	// moves.
 	LookEvery = 10 * time.Second
-	// bothLook is the same while a deployment changes to sharded messages, movingLook while
-	// the slot is being migrated.
-	bothLook   = time.Second
+	// movingLook is the same while the slot is being migrated.
 	movingLook = 100 * time.Millisecond
 	// LingerFor is how long a subscription outlives its last waiter.
 	LingerFor = time.Second

@@ -1,6 +1,6 @@
 -- fair: take a lock for an owner in its turn, or queue that owner.
 -- KEYS[1] lock hash   KEYS[2] queue, a list   KEYS[3] until when its owners are waited for, a zset
--- ARGV[1] owner   ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH, SPUBLISH or BOTH
+-- ARGV[1] owner   ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] '1': who publishes learns whether anybody hears   ARGV[5] ms that each place in the queue counts
 -- ARGV[6] lease, ms   ARGV[7] '1': queue the owner if it is not its turn
 -- -2: granted   >= 0: not yet, ms until it is worth asking again   -1: held by others, no expiry

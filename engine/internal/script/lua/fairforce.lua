@@ -1,7 +1,7 @@
 -- fairforce: take the lock away from its owner. The queue stays, and who is next is woken.
 -- KEYS[1] lock hash   KEYS[2] queue, a list   KEYS[3] until when its owners are waited for, a zset
 -- ARGV[1] the only owner to take it from, or ''   ARGV[2] prefix of the owners' channels
--- ARGV[3] PUBLISH, SPUBLISH or BOTH   ARGV[4] '1': who publishes learns whether anybody hears
+-- ARGV[3] PUBLISH or SPUBLISH   ARGV[4] '1': who publishes learns whether anybody hears
 -- ARGV[5] ms that each place in the queue counts; not used
 -- 1: it was held and is free now   2: the same, but the server refused the message
 -- 0: not held, or not by that owner

@@ -1,6 +1,6 @@
 -- fairqueue: the queue of a fair lock. This text comes before fair, fairrelease and fairforce.
 -- KEYS[2] queue, a list   KEYS[3] until when its owners are waited for, a zset
--- ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH, SPUBLISH or BOTH
+-- ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] '1': who publishes learns whether anybody hears   ARGV[5] ms that each place in the queue counts
 --
 -- The queue is Redisson's: an owner is waited for until its score, in ms since 1970. One whose score

@@ -1,7 +1,7 @@
 -- fairrelease: the owner's last hold ends, whatever its count, or the owner leaves the queue. Who
 -- is next is woken.
 -- KEYS[1] lock hash   KEYS[2] queue, a list   KEYS[3] until when its owners are waited for, a zset
--- ARGV[1] owner   ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH, SPUBLISH or BOTH
+-- ARGV[1] owner   ARGV[2] prefix of the owners' channels   ARGV[3] PUBLISH or SPUBLISH
 -- ARGV[4] '1': who publishes learns whether anybody hears   ARGV[5] ms that each place in the queue counts
 -- ARGV[6] ms that the lock stays taken (MinHold), or 0   ARGV[7] an owner that nobody is
 -- 1: released   2: released, but the server refused the message   -3: not held, and not queued any more

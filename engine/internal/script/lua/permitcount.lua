@@ -1,6 +1,6 @@
 -- permitcount: how many permits a semaphore has.
 -- KEYS[1] number of permits that are to be had   KEYS[2] ids that are held, by when they expire
--- ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH, BOTH or ''
+-- ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH or ''
 -- an array: how many are to be had, how many are held
 --
 -- Permits that have expired come back first, and are announced, as with Redisson. A user who may

@@ -1,6 +1,6 @@
 -- permitfree: give permits back, by their ids, and wake who waits.
 -- KEYS[1] number of permits that are to be had   KEYS[2] ids that are held, by when they expire
--- ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH, BOTH or ''   ARGV[3...] ids
+-- ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH or ''   ARGV[3...] ids
 -- 1: all given back   2: the same, but the server refused the message
 -- -3: not all of them were held; those that were are given back
 --

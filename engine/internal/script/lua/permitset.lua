@@ -1,7 +1,7 @@
 -- permitset: say how many permits a semaphore has, and wake who waits.
 -- KEYS[1] number of permits that are to be had   KEYS[2] ids that are held, by when they expire
 -- ARGV[1] try (if it has none yet), set (held ones count) or add   ARGV[2] number
--- ARGV[3] channel   ARGV[4] PUBLISH, SPUBLISH, BOTH or ''
+-- ARGV[3] channel   ARGV[4] PUBLISH, SPUBLISH or ''
 -- 1: done   2: done, but the server refused the message   0: it has permits already
 --
 -- There may be fewer than none to be had after that, as with Redisson: then so many of those that

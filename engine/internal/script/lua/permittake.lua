@@ -1,6 +1,6 @@
 -- permittake: take permits of a semaphore, each under an id of its own.
 -- KEYS[1] number of permits that are to be had   KEYS[2] ids that are held, by when they expire
--- ARGV[1] lease, ms   ARGV[2] channel   ARGV[3] PUBLISH, SPUBLISH, BOTH or ''   ARGV[4...] ids
+-- ARGV[1] lease, ms   ARGV[2] channel   ARGV[3] PUBLISH, SPUBLISH or ''   ARGV[4...] ids
 -- -2: granted, all of them   >= 0: too few, ms until the next one expires   -1: too few, none expires
 -- -7: nobody has said how many there are
 --

@@ -1,6 +1,6 @@
 -- rwforce: take a read-write lock away from its readers, or from its writer.
 -- KEYS[1] lock hash   ARGV[1] the only owner to take it from, or ''   ARGV[2] read or write
--- ARGV[3] base of timeout keys   ARGV[4] message   ARGV[5] channel   ARGV[6] PUBLISH, SPUBLISH, BOTH or ''
+-- ARGV[3] base of timeout keys   ARGV[4] message   ARGV[5] channel   ARGV[6] PUBLISH, SPUBLISH or ''
 -- 1: it was held so and is free now   2: the same, but the server refused the message
 -- 0: not held so, or not by that owner
 --

@@ -1,6 +1,6 @@
 -- rwrelease: give back a read lock, one of several holds of it, or a write lock.
 -- KEYS[1] lock hash   ARGV[1] owner   ARGV[2] count afterwards; 0: its last hold ends
--- ARGV[3] base of timeout keys   ARGV[4] message   ARGV[5] channel   ARGV[6] PUBLISH, SPUBLISH, BOTH or ''
+-- ARGV[3] base of timeout keys   ARGV[4] message   ARGV[5] channel   ARGV[6] PUBLISH, SPUBLISH or ''
 -- 1: done   2: done, but the server refused the message   -3: the owner holds nothing here
 --
 -- Of readers that are left the longest lease counts; looking for it ends with one that has

@@ -1,5 +1,5 @@
 -- several: release owners that nobody wants, and then, if asked to, take the lock for a fresh one.
--- KEYS[1] lock hash   ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH, BOTH or ''
+-- KEYS[1] lock hash   ARGV[1] channel   ARGV[2] PUBLISH, SPUBLISH or ''
 -- ARGV[3] lease, ms   ARGV[4] the owner that takes it, or ''   ARGV[5], ... owners to be released
 -- an array: 1, 2 or -3 for each that is released, as release answers; then, if an owner takes
 -- it, what acquire answers, or the error of that

@@ -1,7 +1,7 @@
 -- tally: operations on the count of a semaphore or a latch, each of them once.
 -- KEYS[1] the count   KEYS[2] the mark of the engine that asks, unless it only looks
 -- ARGV[1] the number of the command, 0 if it only looks   ARGV[2] channel
--- ARGV[3] PUBLISH, SPUBLISH or BOTH   ARGV[4], ... operations: a letter and a number
+-- ARGV[3] PUBLISH or SPUBLISH   ARGV[4], ... operations: a letter and a number
 -- an array: an answer for each operation, and then 1, or 2 if a message was refused
 -- -4: the key is no count   -6: a later command of this engine has been executed
 --

@@ -1,6 +1,6 @@
 -- writeretire: the writer's hold ends, but the lock stays taken for a while (MinHold).
 -- KEYS[1] lock hash   ARGV[1] owner   ARGV[2] ms that the lock stays taken
--- ARGV[3] an owner that nobody is   ARGV[4] channel   ARGV[5] PUBLISH, SPUBLISH, BOTH or ''
+-- ARGV[3] an owner that nobody is   ARGV[4] channel   ARGV[5] PUBLISH, SPUBLISH or ''
 -- ARGV[6] base of timeout keys
 -- 1: done   2: done, but the server refused the message   -3: nothing to release
 --
