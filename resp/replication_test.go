@@ -13,10 +13,10 @@ var infos = fakenode.Is("INFO", "replication")
 // replication is what a server says of its part in replication, to INFO and to ROLE.
 type replication struct{ info, role string }
 
-// leader is a primary. reign is its replication ID; "B<A" is B, which continues A.
-func leader(reign string, replicas ...string) replication {
+// leader is a primary. data is its replication ID; "B<A" is B, which continues A.
+func leader(data string, replicas ...string) replication {
 	var b strings.Builder
-	id, before, _ := strings.Cut(reign, "<")
+	id, before, _ := strings.Cut(data, "<")
 	fmt.Fprintf(&b, "# Replication\r\nrole:master\r\nconnected_slaves:%d\r\n", len(replicas))
 	for i, r := range replicas {
 		host, port, _ := net.SplitHostPort(r)
@@ -29,8 +29,8 @@ func leader(reign string, replicas ...string) replication {
 	return replication{info: bulk(b.String()), role: primaryReply(replicas...)}
 }
 
-// follower is a replica with the data of a reign, which hears from its primary or does not.
-func follower(primary, reign string, linked bool) replication {
+// follower is a replica with the data of that ID, which hears from its primary or does not.
+func follower(primary, data string, linked bool) replication {
 	host, port, _ := net.SplitHostPort(primary)
 	link, state := "down", "connect"
 	if linked {
@@ -38,7 +38,7 @@ func follower(primary, reign string, linked bool) replication {
 	}
 	return replication{role: replicaReply(primary, state), info: bulk(fmt.Sprintf("# Replication\r\nrole:slave\r\nmaster_host:%s\r\nmaster_port:%s\r\n"+
 		"master_link_status:%s\r\nmaster_last_io_seconds_ago:0\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n",
-		host, port, link, reign, strings.Repeat("0", 40)))}
+		host, port, link, data, strings.Repeat("0", 40)))}
 }
 
 // lagging is what a primary says that has heard nothing from its replicas for some seconds.

@@ -37,7 +37,7 @@ func TestPromotionOfAServerThatOnlyAReplicaNamesIsFollowed(t *testing.T) {
 					stays(t, c, "a:1", 5*time.Second)
 					promote()
 				}
-				// A look notices it, within a second, and another decides, up to one after aheadFor.
+				// A look notices it, within a second, and another decides, up to one after four seconds.
 				within(t, 7*time.Second, "the new one serves", served(c, 0, "c:1"))
 			})
 		})

@@ -25,9 +25,8 @@
 // has failed or after 300 ms; one that was overtaken lately comes last. A search waits a second for silent servers; connecting to them
 // goes on, for the next search.
 //
-// Where replicas are promoted by hand, the rules are those of choose, a pure function: which
-// server's time as primary, its reign, most replicas follow, and which continues the data of
-// which. A server may have to wait until the silent ones are given up (settled).
+// Where replicas are promoted by hand, the master with most connected replicas is the primary:
+// see succession.
 //
 // # Whose servers
 //
@@ -42,16 +41,15 @@
 //     a search waits, the connection is there for the next search.
 //   - Silence is neither a vote nor an abstention: a primary that is far away answers later
 //     than a stale one nearby. So a primary without replicas has to wait for the silent
-//     servers (settled). A server that is loading answers ROLE, but not PING.
+//     servers (undisputed). A server that is loading answers ROLE, but not PING.
 //   - A refusal is no silence. Silence of a server begins with the first question after its
 //     last word. With a clock that ran on while it said "full" or nobody asked, a primary
 //     that had just been full was taken for gone.
 //   - One server under two names is one primary. Its primary sees a replica by one address,
 //     and the configuration has another; behind NAT that address is another server's. So
 //     servers that are promoted by hand are told apart by their replication ID, never by name
-//     (reigns). It also says whose data a primary continues. That decides nothing between two
-//     that are there: a replica that restarts without its REPLICAOF looks as if it had been
-//     promoted.
+//     (masters). It also says whose data a primary continues. That decides nothing: a replica
+//     that restarts without its REPLICAOF looks as if it had been promoted.
 //   - After a failover on command two servers say that they are the primary, until the
 //     sentinels demote the old one. A sentinel that is behind still names it. The config
 //     epoch tells which is later (behind). It counts only as long as the present primary is

@@ -20,11 +20,10 @@ type deployment struct {
 	servers []*modelServer
 	nat     string
 	ids     int
-	parents map[string]string // of a replication ID: the one that it continues
-	cut     map[[2]int]bool   // pairs of servers that cannot reach each other
-	led     []int             // the server that a name leads to
-	moved   bool              // some name leads to another server than it did
-	bare    bool              // the servers tell no replication IDs
+	cut     map[[2]int]bool // pairs of servers that cannot reach each other
+	led     []int           // the server that a name leads to
+	moved   bool            // some name leads to another server than it did
+	bare    bool            // the servers tell no replication IDs
 	log     []string
 }
 
@@ -48,30 +47,17 @@ func announced(i int) string { return fmt.Sprintf("10.0.0.%d:1", i) }
 
 const stranger = "stranger"
 
-func (w *deployment) newID(continues string) string {
+func (w *deployment) newID() string {
 	w.ids++
-	id := fmt.Sprintf("id%d", w.ids)
-	w.parents[id] = continues
-	return id
-}
-
-// older reports whether the reign of a came before that of b, whose data continues it.
-func (w *deployment) older(a, b string) bool {
-	for id := w.parents[b]; id != ""; id = w.parents[id] {
-		if id == a {
-			return true
-		}
-	}
-	return false
+	return fmt.Sprintf("id%d", w.ids)
 }
 
 func newDeployment(rng *rand.Rand, servers int) *deployment {
-	w := &deployment{rng: rng, now: 1, nat: []string{"same", "alias", "nobody", stranger}[rng.IntN(4)],
-		parents: make(map[string]string), cut: make(map[[2]int]bool)}
+	w := &deployment{rng: rng, now: 1, nat: []string{"same", "alias", "nobody", stranger}[rng.IntN(4)], cut: make(map[[2]int]bool)}
 	w.bare = rng.IntN(6) == 0
 	for i := range servers {
 		w.led = append(w.led, i)
-		w.servers = append(w.servers, &modelServer{up: true, primary: true, id: w.newID(""), acked: make(map[int]clock.Instant)})
+		w.servers = append(w.servers, &modelServer{up: true, primary: true, id: w.newID(), acked: make(map[int]clock.Instant)})
 	}
 	for i := 1; i < servers; i++ {
 		w.follow(i, 0)
@@ -92,7 +78,7 @@ func (w *deployment) promote(i int) {
 	if !s.primary {
 		w.leave(i)
 		s.primary, s.linked, s.before = true, false, s.id
-		s.id = w.newID(s.before)
+		s.id = w.newID()
 	}
 }
 
@@ -139,7 +125,7 @@ func (w *deployment) restart(i int, keeps bool) {
 	s.started = w.now
 	if s.up = true; !s.primary && w.rng.IntN(4) > 0 {
 		if w.rng.IntN(4) == 0 { // without its data
-			s.id, s.before = w.newID(""), ""
+			s.id, s.before = w.newID(), ""
 		}
 		return
 	}
@@ -148,7 +134,7 @@ func (w *deployment) restart(i int, keeps bool) {
 	if keeps {
 		s.before = s.id
 	}
-	s.id = w.newID(s.before)
+	s.id = w.newID()
 }
 
 func (w *deployment) apart(i, j int) bool { return w.cut[[2]int{min(i, j), max(i, j)}] }
@@ -204,20 +190,15 @@ func (w *deployment) followers(i int) (n int) {
 	return n
 }
 
-// ahead reports whether a has more replicas than b, or than none, or had lately.
-func (w *deployment) ahead(a, b int) bool {
-	rivals := func(i int) int { return 0 }
-	now := 0
-	if b >= 0 {
-		rivals, now = func(i int) int { return w.servers[b].followed[i] }, w.followers(b)
-	}
+// ahead reports whether a has, or had lately, more replicas than b, or than the client last heard that b has.
+func (w *deployment) ahead(a, b, heard int) bool {
 	n := len(w.servers[a].followed)
-	for i := max(0, n-int((aheadFor+heardLately)/time.Second)); i < n; i++ {
-		if w.servers[a].followed[i] > rivals(i) {
+	for i := max(0, n-int((leaveAfter+heardLately)/time.Second)); i < n; i++ {
+		if f := w.servers[a].followed[i]; f > w.servers[b].followed[i] || f > heard {
 			return true
 		}
 	}
-	return w.followers(a) > now
+	return w.followers(a) > min(w.followers(b), heard)
 }
 
 // at returns the server at an address: one of the deployment, or somebody else's, or nobody.

@@ -54,7 +54,7 @@ func (w *deployment) step(clients []*modelClient) {
 		w.follow(i, j)
 	case k == 15 && s.up && s.primary && len(s.acked) == 0:
 		w.note("s%d has no use for its backlog, and begins another history", i)
-		s.id, s.before = w.newID(s.id), ""
+		s.id, s.before = w.newID(), ""
 	case k == 16 && s.up && !s.primary && s.linked && w.servers[s.master].primary && !w.apart(i, s.master):
 		w.note("s%d hands over to s%d", s.master, i)
 		m := s.master

@@ -20,8 +20,8 @@ type replicaFinder struct {
 }
 
 func newReplicaFinder(c *Config, s *scouts) *replicaFinder {
-	opening := min(aheadFor, c.DialTimeout*4/5) // WaitFirst gives up after DialTimeout
-	return &replicaFinder{cfg: c, scouts: s, succession: succession{configured: c.Addrs, opening: opening}}
+	opening := min(leaveAfter, c.DialTimeout*4/5) // WaitFirst gives up after DialTimeout
+	return &replicaFinder{cfg: c, scouts: s, succession: succession{opening: opening, gone: c.Clock.Now()}}
 }
 
 func (t *replicaFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
@@ -41,7 +41,7 @@ const maxChain = 4
 
 // primary asks all servers that it has heard of, and those that they name.
 func (t *replicaFinder) primary(ask func(addrs []string) []standing) (standing, error) {
-	addrs := unique(t.cfg.Addrs, []string{t.succession.present.addr}, t.known)
+	addrs := unique(t.cfg.Addrs, []string{t.succession.followed.addr}, t.known)
 	all := ask(addrs)
 	for range maxChain {
 		others := unique(addrs, t.named(all))[len(addrs):]
@@ -82,7 +82,7 @@ func (t *replicaFinder) named(all []standing) (addrs []string) {
 			addrs = append(addrs, a.of)
 		}
 	}
-	if err == nil && one.addr != t.succession.present.addr {
+	if err == nil && one.addr != t.succession.followed.addr {
 		addrs = append(addrs, one.replicas...)
 	}
 	return addrs
@@ -100,7 +100,7 @@ func (t *replicaFinder) apart(all []standing) (ours, others []standing) {
 			known = append(known, a.ids()...)
 		}
 	}
-	same := func(a standing) bool { return a.addr == t.succession.present.addr && a.over <= t.believed }
+	same := func(a standing) bool { return a.addr == t.succession.followed.addr && a.over <= t.believed }
 	for _, a := range all {
 		ids := a.ids()
 		shares := func(id string) bool { return slices.Contains(ids, id) }
@@ -129,25 +129,15 @@ func (t *replicaFinder) askAll(ctx context.Context, addrs []string) (all []stand
 	for _, f := range askAll(ctx, t.scouts, addrs, t.ask) {
 		a := f.answer
 		a.addr, a.err = f.addr, f.err
-		a.open = f.err != nil && t.open(&a)
+		a.silent = pending(f.err)
 		all = append(all, a)
 	}
 	slices.SortFunc(all, func(a, b standing) int { return slices.Index(addrs, a.addr) - slices.Index(addrs, b.addr) })
 	return all
 }
 
-// open reports whether a server that has answered with an error, or not at all, may yet say
-// that it is the primary. The present one is what it was for as long as it answers anything.
-func (t *replicaFinder) open(a *standing) bool {
-	owed, silent := t.scouts.owes(a.addr)
-	switch {
-	case errors.Is(a.err, ErrSilent):
-		return silent < t.cfg.DialTimeout
-	case a.addr == t.succession.present.addr:
-		return a.refuses()
-	}
-	return postponed(a.err) && owed < t.cfg.DialTimeout
-}
+// pending reports whether a server that was asked has not answered, or only that it cannot for now.
+func pending(err error) bool { return errors.Is(err, ErrSilent) || postponed(err) }
 
 func (t *replicaFinder) ask(ctx context.Context, addr string) (standing, error) {
 	info, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "INFO", "replication")

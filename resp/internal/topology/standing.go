@@ -29,10 +29,10 @@ const (
 // who follows whom behind NAT, who was promoted from whose data, and who is a stranger.
 // https://redis.io/docs/latest/operate/oss_and_stack/management/replication/
 type standing struct {
-	addr string
-	err  error
-	open bool          // it has not answered, and may be the primary for all that is known
-	over clock.Instant // since when the connection has existed that the answer came over
+	addr   string
+	err    error
+	silent bool          // it has not answered, or not yet: it may be the primary
+	over   clock.Instant // since when the connection has existed that the answer came over
 
 	id, before string   // the replication ID, and the one that it continues or ""; "" of a replica of another make
 	primary    bool     // else a replica

@@ -11,227 +11,139 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// aheadFor is for how long a primary must have had more replicas than a rival that has
-// some. It is longer than an entry counts in a list that is out of date, and a search lasts.
-const aheadFor = heardLately + 2*time.Second
+// leaveAfter is for how long the primary must have been gone, or have had fewer replicas than
+// another, before it is left. A replica counts for three seconds at most after its primary last
+// heard from it (heardLately), so a list that is out of date does not last.
+const leaveAfter = heardLately + 2*time.Second
 
-// succession decides which server is the primary where replicas are promoted by hand. It
-// has no input but what servers say of themselves, and the time.
+// succession decides which server is the primary where replicas are promoted by hand, by what the
+// servers of this deployment (see replicaFinder.apart) say of themselves, and the time:
 //
-// Several may say that they are the primary: for a moment during a promotion, or because
-// an old primary has come back and nobody has demoted it. Each of them stands for a reign:
-// the time since it became one. The rules:
+//   - Of those that say that they are masters, the one with most connected replicas is the primary.
+//     A tie keeps the one followed so far. At the start it is an error.
+//   - The one followed is left only when it says that it is no master, or has been gone for
+//     leaveAfter, or another has had more replicas for leaveAfter. A server that answers with an error
+//     is not gone, and has the replicas that it had last.
+//   - Its successor, or the first one, is followed at once if it is the only master, and no server
+//     that has not answered can have as many replicas. Otherwise that takes leaveAfter, too.
 //
-//  1. The reign that most replicas follow wins; among equals the one that clients have
-//     followed so far, or one that continues the data of a server that is gone. Between two
-//     that are there, continuing the other's data decides nothing: a replica that was told
-//     to be one by hand, and restarts without its configuration, looks like a promoted one.
-//  2. The winner is followed at once, unless the one that clients follow is there, or another
-//     reign has replicas too, or is later. Then it must have been ahead for aheadFor: a primary
-//     that comes back from a partition still lists the replicas that have left it.
-//  3. While that time lasts, or nobody wins, a primary that is alive is not left. One that
-//     has not answered, but may, counts as what it was.
-//  4. Once a primary is gone, an unrelated or older one without replicas is no successor as
-//     long as a replica has the data of that one. Somebody is going to promote it.
-//     If nobody has it, the gone one has aheadFor to come back: it may be restarting.
+// At any moment a client follows one server. If A is followed, with the replicas B and C, and B is
+// promoted:
 //
-// It is asked about servers of this deployment only: see replicaFinder.apart.
+//	C is told to follow B             A(0), B(1): clients go to B after leaveAfter
+//	A is told to follow B             clients go to B at once
+//	A is cut off from B and C         clients on the side of A stay there, the others leave it after
+//	                                  leaveAfter: there are two primaries until the network is whole
+//	A comes back, and is not told     A(2) until its list is true, then A(0), B(1): clients stay with B
+//	the same, and C has gone          A(0), B(0): clients stay with B, new ones have an error
+//
+// If B is not promoted, and A has gone:
+//
+//	A comes back without its data     clients stay with it, and its replicas become empty, too
+//	an older primary O comes back     clients go to O after leaveAfter. Whose data a server continues
+//	that was not told to follow A     decides nothing, so old primaries must be demoted
 type succession struct {
-	configured []string
-	opening    time.Duration // instead of aheadFor, as long as there is no primary to stay with
-	present    standing      // of the latest primary, when it last answered; addr is "" if there was none
-	seen       clock.Instant // when it last answered anything, an error perhaps
-	ahead      string        // the reign that is about to win
-	since      clock.Instant
+	opening  time.Duration // instead of leaveAfter, as long as none has been followed
+	followed standing      // as it last said that it was the primary; addr is "" at the start
+	left     bool          // it is not to be followed until it says again that it is the primary
+	gone     clock.Instant // since the start, or the first look that it was left or did not answer; 0: it is there
+	behind   clock.Instant // since the first look that it had fewer replicas than another; 0: it has as many
 }
-
-// reign is a server's time as the primary.
-type reign struct {
-	id, before string
-	addr       string // "": known only by its replicas, or because they have its data
-	open       bool   // its server has not answered
-	followers  int
-	server     standing
-}
-
-// after reports whether a continues the data of b.
-func (a *reign) after(b *reign) bool { return a.before != "" && a.before == b.id }
 
 // choose returns the primary, by what all servers have said.
 func (s *succession) choose(all []standing, now clock.Instant) (standing, error) {
-	if slices.ContainsFunc(all, func(a standing) bool { return a.addr == s.present.addr && a.refuses() }) {
-		s.seen = now
+	masters := s.masters(all)
+	here := s.hear(all, masters, now)
+	fewer := len(masters) > 0 && masters[0].attached > s.followed.attached
+	if s.behind = cmp.Or(s.behind, now); !fewer {
+		s.behind = 0
 	}
-	reigns := s.reigns(all)
-	winner := s.winner(reigns)
-	if winner == nil || winner.id != s.ahead {
-		s.ahead = ""
+	wait := leaveAfter
+	if s.followed.addr == "" {
+		wait = s.opening
 	}
-	if winner != nil && winner.addr != "" && !winner.open && s.settled(winner, reigns, all, now) {
-		s.present, s.seen = winner.server, now
-		return s.present, nil
+	switch {
+	case !ahead(masters):
+	case fewer && now.Sub(s.behind) >= leaveAfter, s.left && (now.Sub(s.gone) >= wait || s.undisputed(masters, all)):
+		*s = succession{followed: masters[0]}
+		return s.followed, nil
 	}
-	if i := slices.IndexFunc(reigns, func(r *reign) bool { return s.reigning(r) && !r.open }); i >= 0 && reigns[i].addr != "" {
-		s.present, s.seen = reigns[i].server, now
-		return s.present, nil
+	if here {
+		return s.followed, nil
 	}
-	return standing{}, s.undecided(all, reigns, winner)
+	return standing{}, undecided(all, masters)
 }
 
-// reigning reports whether r is that of the server that was the primary so far.
-func (s *succession) reigning(r *reign) bool {
-	return s.present.addr != "" && (r.addr == s.present.addr || r.id == s.present.id)
+// hear notes what has become of the one followed, and reports whether it is one of the masters:
+// by its replication ID, or else, since it begins another one when it restarts, by its address.
+func (s *succession) hear(all, masters []standing, now clock.Instant) (here bool) {
+	i := slices.IndexFunc(masters, func(a standing) bool { return a.id == s.followed.id })
+	if i < 0 {
+		i = slices.IndexFunc(masters, func(a standing) bool { return a.addr == s.followed.addr })
+	}
+	said := slices.IndexFunc(all, func(a standing) bool { return a.addr == s.followed.addr })
+	switch {
+	case i >= 0:
+		s.followed, s.left, s.gone = masters[i], false, 0
+	case s.followed.addr == "", said >= 0 && all[said].demoted():
+		s.left, s.gone = true, cmp.Or(s.gone, now)
+	case said >= 0 && all[said].refuses() && !s.left:
+		s.gone = 0
+	default:
+		s.gone = cmp.Or(s.gone, now)
+	}
+	s.left = s.left || s.gone != 0 && now.Sub(s.gone) >= leaveAfter
+	return i >= 0
 }
 
-// reigns lists the reigns that count. A server that has two names has one.
-func (s *succession) reigns(all []standing) (list []*reign) {
-	of := func(id string) *reign {
-		i := slices.IndexFunc(list, func(r *reign) bool { return r.id == id })
-		if i < 0 {
-			i, list = len(list), append(list, &reign{id: id})
-		}
-		return list[i]
-	}
-	kept := false // by a replica: the data of the latest primary
+// masters lists the servers that say that they are masters, those with most replicas first. One
+// that has two names is one: by that of the one followed, else by the first.
+func (s *succession) masters(all []standing) (list []standing) {
 	for _, a := range all {
+		i := slices.IndexFunc(list, func(b standing) bool { return b.id == a.id })
 		switch {
-		case a.primary:
-			r := of(a.id)
-			r.before, r.followers = a.before, max(r.followers, a.attached)
-			if r.addr == "" || a.addr == s.present.addr && slices.Contains(s.configured, a.addr) {
-				r.addr, r.server = a.addr, a
-			}
-		case a.demoted() && a.id != "" && a.id == s.present.id:
-			kept = true
+		case !a.primary:
+		case i < 0:
+			list = append(list, a)
+		case a.addr == s.followed.addr:
+			list[i] = a
 		}
 	}
-	heard := make(map[string]int)
-	for _, a := range all {
-		if a.linked {
-			heard[a.id]++
-		}
-	}
-	var last standing
-	if i := slices.IndexFunc(all, func(a standing) bool { return a.addr == s.present.addr }); i >= 0 {
-		last = all[i]
-	}
-	if last.demoted() || last.primary && last.id != s.present.id {
-		delete(heard, s.present.id) // that reign is over, whatever its replicas have yet to hear
-	}
-	if kept && !last.primary || last.open {
-		r := of(s.present.id)
-		r.before = s.present.before
-		if last.open && r.addr == "" {
-			r.addr, r.open, r.followers = s.present.addr, true, s.remaining(list)
-		}
-	}
-	for id, n := range heard {
-		if r := of(id); r.addr == "" || r.open { // else it has said itself how many they are
-			r.followers = max(r.followers, n)
-		}
-	}
-	slices.SortFunc(list, func(a, b *reign) int {
-		return cmp.Or(b.followers-a.followers, strings.Compare(a.addr, b.addr))
-	})
+	slices.SortStableFunc(list, func(a, b standing) int { return b.attached - a.attached })
 	return list
 }
 
-// remaining is how many of its replicas the latest primary has, which cannot be asked: those
-// that have been promoted, and those that follow them, have left it.
-func (s *succession) remaining(others []*reign) int {
-	n := s.present.attached
-	for _, r := range others {
-		if s.present.id != "" && r.before == s.present.id {
-			n -= 1 + r.followers
-		}
-	}
-	return max(0, n)
+// ahead reports whether the first one has more replicas than the others.
+func ahead(masters []standing) bool {
+	return len(masters) == 1 || len(masters) > 1 && masters[0].attached > masters[1].attached
 }
 
-// winner returns the reign that has most replicas, by the first rule; nil if that cannot
-// be told.
-func (s *succession) winner(reigns []*reign) *reign {
-	for _, w := range reigns {
-		beats := func(r *reign) bool {
-			switch {
-			case r == w || w.followers > r.followers:
-				return true
-			case w.followers < r.followers || r.after(w):
-				return false
-			}
-			return s.reigning(w) || w.after(r) && r.addr == ""
-		}
-		if !slices.ContainsFunc(reigns, func(r *reign) bool { return !beats(r) }) {
-			return w
-		}
-	}
-	return nil
-}
-
-// settled reports whether the winner may be followed now, by the second rule, and whatever
-// those will say that have yet to answer: none of them can have as many replicas.
-func (s *succession) settled(w *reign, reigns []*reign, all []standing, now clock.Instant) bool {
-	if s.reigning(w) {
-		return true
-	}
-	if s.restarting(all, now) && !w.after(&reign{id: s.present.id}) {
-		return false
-	}
-	open, elsewhere := 0, 0
+// undisputed reports whether there is one master, whatever those will say that have yet to answer:
+// one of them may have the others as replicas, and those that say that they have another primary.
+func (s *succession) undisputed(masters, all []standing) bool {
+	silent, elsewhere := 0, 0
 	for _, a := range all {
-		if a.open && a.addr != s.present.addr {
-			open++
+		switch {
+		case a.silent && a.addr != s.followed.addr:
+			silent++
+		case a.linked && a.id != masters[0].id:
+			elsewhere++
 		}
 	}
-	rivals := false
-	for _, r := range reigns {
-		if r == w {
-			continue
-		}
-		rivals = rivals || r.followers > 0 || r.after(w) || s.reigning(r) && r.addr != "" && !r.open
-		if r.addr == "" {
-			elsewhere += r.followers
-		}
-	}
-	if open > 0 && w.followers <= open-1+elsewhere {
-		return false
-	}
-	if s.ahead == "" {
-		s.ahead, s.since = w.id, now
-	}
-	wait := aheadFor
-	if s.present.addr == "" {
-		wait = s.opening
-	}
-	return !rivals || now.Sub(s.since) >= wait
-}
-
-// restarting reports whether the primary so far is gone, and may be back in a moment.
-func (s *succession) restarting(all []standing, now clock.Instant) bool {
-	gone := func(a standing) bool { return a.addr == s.present.addr && a.err != nil }
-	return slices.ContainsFunc(all, gone) && now.Sub(s.seen) < aheadFor
+	return len(masters) == 1 && masters[0].attached >= silent+elsewhere
 }
 
 // undecided says why nobody is the primary.
-func (s *succession) undecided(all []standing, reigns []*reign, winner *reign) error {
+func undecided(all, masters []standing) error {
 	var failed []error
-	var claim []string
 	for _, a := range all {
 		if a.err != nil {
 			failed = append(failed, a.err)
 		}
 	}
-	for _, r := range reigns {
-		if r.addr != "" && !r.open {
-			claim = append(claim, r.addr)
-		}
-	}
 	why := fmt.Errorf("resp: no primary among %s", addrsOf(all))
-	switch {
-	case winner != nil && winner.addr == "" && winner.followers > 0:
-		why = fmt.Errorf("resp: no primary among %s: replicas follow a server that does not answer", addrsOf(all))
-	case len(claim) > 0:
-		why = fmt.Errorf("resp: %s: it cannot be told who is the primary; make all but one follow that one (REPLICAOF)", strings.Join(claim, ", "))
+	if len(masters) > 0 {
+		why = fmt.Errorf("resp: %s: it cannot be told who is the primary; make all but one follow that one (REPLICAOF)", addrsOf(masters))
 	}
 	if len(failed) < len(all) {
 		why = &NotYet{why} // some have answered
