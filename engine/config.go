@@ -105,9 +105,9 @@ type Config struct {
 	// sends nothing: the next of them gets the lock with its owner and its lease. A FencedMutex,
 	// and what wants Acked, is passed on by one command, which counts a token and has replicas
 	// acknowledge it. It is so for locks under the watchdog without MaxHold and MinHold. After
-	// ten thousand holders the lock is released, too. The Readers of an RWMutex do the same where
-	// many read: see RWMutex. Default 10 ms, at most an hour; negative, or
-	// less than a millisecond: every Unlock releases.
+	// ten thousand holders the lock is released, too. Readers share the lock that long: see
+	// RWMutex. Default 10 ms, at most an hour; negative, or less than a millisecond: every Unlock
+	// releases.
 	HandOver time.Duration
 	// FairWait is the room that each waiter of a FairMutex has in its queue on the server: a
 	// waiter of another process that has died, and whose death the server does not notice, holds

@@ -89,7 +89,7 @@ func start(cfg Config, w world.World) *Engine {
 	e.closed.over = make(chan struct{})
 	e.watches.AfterFunc, e.asks.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
 	e.table.Init(drive.Config{
-		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(w), World: w,
+		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
 	})
 	e.exec.Init(w.Go, cfg.Executor)

@@ -37,8 +37,8 @@ func (*noCopy) Unlock() {}
 func (l *Hold) Name() string { return l.h.Name }
 
 // Owner returns the owner, as the lock's hash on the server has it. Holds that hand the lock
-// over to each other (see Config.HandOver) have the same one, one after the other, and so do
-// a hold and its re-entries.
+// over to each other (see Config.HandOver) have the same one, one after the other. The plain readers of
+// a process have the same one, and so do a hold and its re-entries.
 func (l *Hold) Owner() string { return l.h.Owner().String() }
 
 // ValidUntil returns the instant until which the lock is certainly yours if nothing

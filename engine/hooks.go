@@ -43,7 +43,8 @@ type AcquiredEvent struct {
 	// Attempts is how many commands were sent for it; 0 for a semaphore, whose commands many
 	// share.
 	Attempts int
-	// Local: another holder of this process handed it over; see Config.HandOver.
+	// Local: another holder of this process handed it over, or it joined other readers; see
+	// Config.HandOver.
 	Local bool
 	Err   error // nil if it was granted
 }

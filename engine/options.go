@@ -1,14 +1,12 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
 
@@ -194,12 +192,8 @@ func (e *Engine) margin(lease time.Duration) time.Duration { return e.table.Mach
 // maxHandOvers bounds how often a lock is handed over before it is released.
 const maxHandOvers = 10_000
 
-// manyReaders is from how many readers of a name on they hand it over. A few leave the lock free
-// now and then for writers elsewhere; sixteen hardly do.
-const manyReaders = 16
-
 // machine is what the machine needs of a Config.
-func (c *Config) machine(w world.World) machine.Config {
+func (c *Config) machine() machine.Config {
 	handOvers := uint16(maxHandOvers)
 	if c.HandOver < time.Millisecond { // the machine counts milliseconds: a turn would last until the next one
 		handOvers = 0
@@ -208,6 +202,6 @@ func (c *Config) machine(w world.World) machine.Config {
 		Lease: c.Lease, CommandTimeout: c.CommandTimeout, AckTimeout: c.AckTimeout,
 		Replicas: machine.Acks(c.Replicas), FixedMargin: c.Margin,
 		Room:      c.FairWait,
-		HandOvers: handOvers, HandOverFor: min(c.HandOver, time.Hour), ManyReaders: cmp.Or(w.ManyReaders, manyReaders),
+		HandOvers: handOvers, HandOverFor: min(c.HandOver, time.Hour),
 	}
 }

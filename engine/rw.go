@@ -10,8 +10,16 @@ import (
 
 // RWMutex is a lock that many may read at the same time, or one may write. On the wire it is
 // Redisson's RReadWriteLock. It has two halves, which are used like a Mutex: same methods, same
-// options, same errors. Each of many readers is a holder of its own: it has its own lease, is
-// renewed and lost alone, and may be unlocked from any goroutine.
+// options, same errors. Many readers may hold it, and any goroutine may unlock each of them.
+//
+// The plain readers of an engine are one owner on the server: the first acquires, the others join
+// it without a command, and the last one releases. State lists one, IfHolder takes the lock from all of them,
+// and they are lost together. The Unlock of a reader that is not the last asks no server. A reader with a
+// Lease, MaxHold or Acked, or in a RedLock, is an owner of its own.
+//
+// If the readers have held the lock for longer than Config.HandOver, a new one waits up to 10 ms for them to
+// release it, so that a writer of another process gets a chance; then it joins. TryLock joins at once.
+// With a negative HandOver each reader is an owner of its own.
 //
 // The context of a read lock re-enters the reader, that of a write lock the writer. A Reader
 // under the context of its Writer is granted at once, and is a hold of its own: it stays when the
@@ -30,13 +38,6 @@ import (
 // ErrKind; if it is the other elsewhere it counts as held. In a cluster, a reader is not granted
 // while the slot of the lock moves to another node; what is held stays held, and can be unlocked.
 //
-// Where sixteen readers or more of one engine hold the lock or ask for it, they hand it over to
-// each other (see Config.HandOver): while the release of one is on its way, a Reader that
-// comes gets the lock of another that is being unlocked, with its owner and its lease, and no
-// command is sent. That Unlock waits for the time of two more answers at most. After
-// Config.HandOver new readers wait for a moment, mostly a millisecond or two, ten at most, so
-// that a writer of another process gets its turn, if nobody goes on reading.
-//
 // A reader that dies keeps writers out until its lease ends. A Java program with Redisson may
 // cut the leases of fixed length of other readers: its watchdog sets the lock's time to its own.
 //
@@ -53,8 +54,9 @@ func (l RWMutex) Name() string { return l.writer.name }
 
 // Reader returns the half that many may hold at the same time. It takes no MinHold: that keeps
 // others out, and a read lock lets readers in. A lock that a Reader waits for is held by a
-// writer. ForceUnlock takes the lock away from all its readers, with IfHolder from that one
-// alone; it does nothing if the lock is written.
+// writer. ForceUnlock takes the lock away from all its readers, with IfHolder from that owner
+// alone; it does nothing if the lock is written. The re-entry of a plain reader asks no server: a Lease of
+// its own ends it here, and Acked is ErrInvalid.
 func (l RWMutex) Reader() Mutex { return l.reader }
 
 // Writer returns the half that excludes all others. ForceUnlock takes the lock away from its

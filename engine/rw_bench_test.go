@@ -43,9 +43,8 @@ func BenchmarkReadersOfOneName(b *testing.B) {
 	}
 }
 
-// Many readers hand their tenures to each other, all of them end, and a writer of another process
-// is not kept out for good.
-func TestManyReadersHandTheirTenuresOver(t *testing.T) {
+// Many readers share a grant, and a writer of another process gets in as they leave for a moment.
+func TestReaders_ManyOfAProcess_ShareAGrant(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -74,8 +73,8 @@ func TestManyReadersHandTheirTenuresOver(t *testing.T) {
 		mustUnlock(t, w)
 		all.Wait()
 	}
-	if n := e.Stats().HandedOver; n < rounds*pairs/10 {
-		t.Errorf("%d of %d were handed over", n, rounds*pairs)
+	if n := e.Stats().HandedOver; n < rounds*pairs/2 {
+		t.Errorf("%d of %d joined", n, rounds*pairs)
 	}
 	eventually(t, "nothing is left", func() bool { return e.table.Resources() == 0 })
 	clean(t, s, e, other)

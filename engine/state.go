@@ -106,7 +106,8 @@ type forceOptions struct {
 // IfHolder makes ForceUnlock act only if that owner, as State shows it, holds the lock.
 // So you cannot take the lock from an owner that got it after you looked. Holds of one
 // process that hand the lock over to each other are one owner (see Config.HandOver): the one
-// that has it by then loses it. An empty id is ErrInvalid.
+// that has it by then loses it. The plain readers of a process are one owner, too: all of them
+// lose it. An empty id is ErrInvalid.
 func IfHolder(id string) ForceOption { return ifHolder(id) }
 
 type ifHolder string

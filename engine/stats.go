@@ -25,8 +25,7 @@ type Stats struct {
 	// Lost counts holds lost, by reason.
 	Lost map[LostReason]uint64
 	// HandedOver counts grants of a lock that another holder of this process had handed over, or
-	// passed on by a command:
-	// see Config.HandOver.
+	// passed on by a command, and readers that joined others: see Config.HandOver.
 	HandedOver uint64
 	// Compensations counts releases of owners that nobody wanted, and of holds that were lost.
 	// Burned counts those of them whose acquire had an unknown outcome.

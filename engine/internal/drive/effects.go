@@ -25,9 +25,6 @@ func (t *Table) Run(fx *machine.Effects) {
 	if r := fx.Forward; r != nil {
 		t.letForward(r, fx.Why)
 	}
-	if o := fx.Offers; o != nil {
-		t.letOffers(o)
-	}
 	if r := fx.Wake; r != nil {
 		ShardOf(r).goOn(r, (*machine.Resource).Woken)
 	}
@@ -54,18 +51,6 @@ func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.
 	with(r, &fx)
 	s.mu.Unlock()
 	s.Table.Run(&fx)
-}
-
-// letOffers goes on with the releases of tenures that nobody took in time.
-func (t *Table) letOffers(o *machine.Offers) {
-	sh := o.Port.(*Shard)
-	for goes := true; goes; {
-		var fx machine.Effects
-		sh.mu.Lock()
-		goes = o.GoOn(&fx)
-		sh.mu.Unlock()
-		t.Run(&fx)
-	}
 }
 
 // RunForUser is Run for a caller's own goroutine, which ends a few contexts itself.

@@ -48,19 +48,21 @@ func (s *Shard) Lock() { s.mu.Lock() }
 func (s *Shard) Unlock() { s.mu.Unlock() }
 
 // crowd is the resources of a name whose requests are apart from each other: one for each
-// request that waits, and for the tenure that it gets; or one for each tenure.
+// request that waits, or for those that wait together, and for the tenure that they get; or one
+// for each tenure.
 type crowd struct {
 	family  kind.Family
 	members []*machine.Resource
-	offers  machine.Offers
+	room    [2]*machine.Resource // of the first members
+	readers machine.Readers
 }
 
 // Find returns the resource that all requests of a name share, nil if there is none. The caller
 // holds the lock.
 func (s *Shard) Find(k Key) *machine.Resource { return s.resources[k.Name] }
 
-// Get returns the resource for a request, made if need be: that of its name, or one of its own if
-// requests of its kind are apart from each other, or that of a tenure which is on offer. It is not
+// Get returns the resource for a request, made if need be: that of its name, or, if requests of its
+// kind are apart from each other, one of its own or that where others wait. It is not
 // ok if the name is in use for another family, or as a count; then it is one to Refuse the request.
 // The caller holds the lock.
 func (s *Shard) Get(k Key, route uint64, a *machine.Request) (r *machine.Resource, ok bool) {
@@ -84,7 +86,7 @@ func (s *Shard) Get(k Key, route uint64, a *machine.Request) (r *machine.Resourc
 		return r, false
 	case k.Kind.Traits().Apart:
 		if c != nil {
-			if r := c.offers.For(a); r != nil {
+			if r := c.readers.For(a); r != nil {
 				return r, true
 			}
 		}
@@ -111,12 +113,11 @@ func (s *Shard) getApart(k Key, route uint64, c *crowd) *machine.Resource {
 			s.crowds = make(map[string]*crowd)
 		}
 		c = &crowd{family: k.Kind.Family()}
-		c.offers.Port = s
+		c.members = c.room[:0]
 		s.crowds[k.Name] = c
 	}
 	c.members = append(c.members, r)
 	r.Place = int32(len(c.members)) // from 1 on
-	c.offers.Readers = len(c.members)
 	s.apart++
 	return r
 }
@@ -147,24 +148,19 @@ func (s *Shard) remove(r *machine.Resource) {
 	c.members[r.Place-1].Place = r.Place
 	c.members[last] = nil
 	c.members = c.members[:last]
-	c.offers.Readers = last
 	if s.apart--; last == 0 {
 		delete(s.crowds, r.Name)
 	}
 }
 
 // behind are the readers that are behind the writers of a name.
-func (s *Shard) behind(writers *machine.Resource) []*machine.Resource {
-	if c := s.crowds[writers.Name]; c != nil && writers.Place == 0 {
-		return c.heldBack(machine.Behind)
+func (s *Shard) behind(writers *machine.Resource) (all []*machine.Resource) {
+	c := s.crowds[writers.Name]
+	if c == nil || writers.Place != 0 {
+		return nil
 	}
-	return nil
-}
-
-// heldBack are the members that are held back for that.
-func (c *crowd) heldBack(why machine.Holdback) (all []*machine.Resource) {
 	for _, r := range c.members {
-		if r.Held() == why {
+		if r.Held() == machine.Behind {
 			all = append(all, r)
 		}
 	}
@@ -257,19 +253,15 @@ func (s *Shard) Behind(r *machine.Resource) bool {
 	return c != nil && slices.ContainsFunc(c.members, func(r *machine.Resource) bool { return r.Held() == machine.Behind })
 }
 
-// Offers implements machine.Port.
-func (s *Shard) Offers(r *machine.Resource) *machine.Offers {
-	if r.Place == 0 {
+// Readers implements machine.Port.
+func (s *Shard) Readers(r *machine.Resource) *machine.Readers {
+	if len(s.crowds) == 0 {
 		return nil
 	}
-	return &s.crowds[r.Name].offers
-}
-
-// Rest implements machine.Port.
-func (s *Shard) Rest(r *machine.Resource, at clock.Instant) {
-	t := &restTimer{crowd: s.crowds[r.Name], sh: s}
-	t.timer.Init(t)
-	s.Table.Timers.Schedule(&t.timer, at)
+	if c := s.crowds[r.Name]; c != nil {
+		return &c.readers
+	}
+	return nil
 }
 
 // Apart implements machine.Port.

@@ -53,8 +53,8 @@ func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked in
 	t, sh := s.tenure(), s.shard()
 	var fx machine.Effects
 	sh.Lock()
-	if h := t.Tenure.Renewed(sent, now, lease, acked, &fx); h != nil {
-		h.Port.(Hold).Confirmed()
+	if t.Tenure.Renewed(sent, now, lease, acked, &fx) {
+		t.Each(func(h *machine.Hold) { h.Port.(Hold).Confirmed() })
 	}
 	sh.Unlock()
 	sh.Table.Run(&fx)

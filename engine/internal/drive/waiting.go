@@ -93,21 +93,3 @@ func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
 	p.sh.mu.Unlock()
 	p.sh.Table.Run(&fx)
 }
-
-// restTimer ends a rest of the readers of a name.
-type restTimer struct {
-	timer wheel.Timer
-	sh    *Shard
-	crowd *crowd
-}
-
-// Fire implements wheel.Task.
-func (t *restTimer) Fire(*wheel.Timer, clock.Instant) {
-	t.sh.mu.Lock()
-	t.crowd.offers.RestOver()
-	rested := t.crowd.heldBack(machine.Resting)
-	t.sh.mu.Unlock()
-	for _, r := range rested {
-		t.sh.goOn(r, (*machine.Resource).GoRested)
-	}
-}

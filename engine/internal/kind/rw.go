@@ -9,13 +9,13 @@ import (
 )
 
 // The two halves of Redisson's RReadWriteLock. Many may read, so readers are apart from each
-// other; the writers of a process queue as for a Mutex.
+// other, or have one lock together; the writers of a process queue as for a Mutex.
 
 var read = row{
 	name:    "read",
 	channel: rwChannel,
 	family:  RW,
-	traits:  machine.Kind{Apart: true, HandsOver: true},
+	traits:  machine.Kind{Apart: true, Joins: true, HandsOver: true},
 	alone:   true,
 	wire: wire{
 		acquire: func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration) []byte {

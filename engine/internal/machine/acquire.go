@@ -9,7 +9,6 @@ import (
 func (r *Resource) Admit(a *Request, fx *Effects) {
 	r.Port.Counters().Pending++
 	a.res = r
-	r.takeOffer()
 	r.admit(a, fx)
 	r.next(fx)
 	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
@@ -40,6 +39,9 @@ func (r *Resource) admit(a *Request, fx *Effects) {
 		// suspend, say, no timer may have run.
 		r.hold.innermost().check(r.Port.Now(), fx)
 	}
+	if a.Parent != nil { // one of several may be another than that
+		a.Parent.innermost().check(r.Port.Now(), fx)
+	}
 	if h := a.Parent; h != nil {
 		// The hold may have ended since the context was looked at. Then a does not
 		// re-enter, but queues like any other.
@@ -54,6 +56,9 @@ func (r *Resource) admit(a *Request, fx *Effects) {
 				return
 			}
 			h.more().children.PushBack(&a.place)
+			if h.joint {
+				h.reenterHere(fx)
+			}
 			return
 		}
 		a.Parent = nil
@@ -75,10 +80,9 @@ func (r *Resource) admit(a *Request, fx *Effects) {
 		return
 	}
 	r.waiters.PushBack(&a.place)
-	if w := r.ahead(a); w != nil && (w.hold != nil || w.First() != nil) {
+	r.gather(a)
+	if w := r.behind(a); w != nil {
 		r.stayBehind(w)
-	} else if r.rests(a) {
-		r.holdBack(Resting)
 	}
 	r.wait.stopLingering()
 }
@@ -217,6 +221,9 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 	a.grant(h, fx)
 	if g == nil { // else it is the same turn
 		r.beginTurn(o.Now)
+	}
+	if h.Res == r {
+		r.share(o.Now, fx)
 	}
 }
 

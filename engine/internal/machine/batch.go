@@ -37,7 +37,7 @@ func (r *Resource) settleDebts(fx *Effects) bool {
 		return false
 	}
 	alike = alike && !r.Port.Kind(first.kind).Queues // each leaves the queue, too
-	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead()) {
+	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx)) {
 		r.Cmd.Server = r.Port.ServerOf(r.Route)
 		r.sendAlso(nil)
 		return true

@@ -30,9 +30,7 @@ type Command struct {
 	Head bool  // acquiring: for the front of waiters, so the wait must hear of it
 	Born bool  // acquiring: the first command of a LockAsync, sent by that call
 	Kind uint8 // the engine's, of the owner
-	// Leads: a release that others of its name wait for. See tenure.go.
-	Leads bool
-	Want  Acks // replicas that must acknowledge it
+	Want Acks  // replicas that must acknowledge it
 	// Number is, of a re-entry or a leave, the count afterwards; of an acquire, what the
 	// channel had said when it was sent.
 	Number uint32
@@ -213,9 +211,6 @@ func (r *Resource) Replied(o *Outcome, fx *Effects) Command {
 	done := r.Cmd
 	r.Cmd = Command{}
 	r.note(&done, o)
-	if done.Leads {
-		r.ledReplied(o, fx)
-	}
 	switch o.Verdict {
 	case Shut:
 		r.shut(&done, fx)

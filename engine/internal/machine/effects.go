@@ -22,7 +22,6 @@ type Effects struct {
 	Stalled *Resource // for the recovery queue
 	Forward *Resource // those that are Behind it go on, and then it; see handover.go
 	Why     error     // if not nil, they fail instead
-	Offers  *Offers   // those that are due go on; see tenure.go
 	Wake    *Resource // its first waiter tries: a release was not announced; see Resource.Woken
 
 	acquired               queue.Chain[*Request] // with their verdicts, in order

@@ -44,6 +44,10 @@ func (h *Hold) Extend(x *Extend, fx *Effects) (ahead *Extend, err error) {
 	switch {
 	case err != nil:
 		h.Res.goOnAfter(fx)
+	case h.joint: // a re-entry's: the server knows nothing of its lease
+		h.acknowledged(h.Res.Port.Now(), x.Lease)
+		h.Port.WakeAt(h.timeOut())
+		x.finish(nil)
 	case h.more().extend != nil:
 		ahead = h.extra.extend
 	default:

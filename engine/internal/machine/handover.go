@@ -44,16 +44,13 @@ func (r *Resource) handsOver(h *Hold) bool {
 		return false
 	case h.passes() && !r.Port.Kind(h.Kind).Passes || r.Port.Behind(r):
 		return false
-	case r.Place == 0 && w == nil:
+	case w == nil:
 		return false
 	}
 	now := r.Port.Stamp()
 	left := h.ValidUntil().Sub(now)
 	if left < cfg.Lease/2 {
 		return false // it was not renewed
-	}
-	if r.Place != 0 {
-		return !h.passes() // its turn is that of all readers: see Offers
 	}
 	if h.handed == 0 { // nobody may have waited at the grant; or that was long ago
 		began := h.ValidUntil().Add(cfg.Margin(cfg.Lease) - cfg.Lease)
@@ -125,17 +122,23 @@ func (r *Resource) lengthens(lease time.Duration) {
 
 // handOver ends the release of h, and gives its tenure to a.
 func (r *Resource) handOver(h *Hold, a *Request, fx *Effects) {
-	next := r.Port.NewHold(h)
-	next.Name, next.count = a.Name(), 1
-	next.setUntil(math.MaxInt64)
-	next.handed++
+	next := h.another(a)
 	r.hold = next
-	n := r.Port.Counters()
-	n.Released++
-	n.HandedOver++
-	n.Held++
+	r.Port.Counters().Released++
 	h.settleUnlock(nil, fx)
 	a.grant(next, fx)
+}
+
+// another makes another hold of the tenure of h, for a.
+func (h *Hold) another(a *Request) *Hold {
+	next := h.Res.Port.NewHold(h)
+	next.Name, next.count = a.Name(), 1
+	next.setUntil(math.MaxInt64)
+	next.handed = max(next.handed, next.handed+1) // of readers it may be any number
+	n := h.Res.Port.Counters()
+	n.HandedOver++
+	n.Held++
+	return next
 }
 
 // yieldFor is how long a head skips its turn beside a round trip: the time in which others
@@ -241,8 +244,8 @@ func (r *Resource) passReplied(c *Command, o *Outcome, fx *Effects) {
 	}
 }
 
-// Readers of a name are apart from each other: any number of them may have it at once, and
-// each has a Resource of its own. Its writers share one. So that readers that come and go
+// Readers of a name are apart from its writers, and some from each other (see readers.go). Its
+// writers share a Resource. So that readers that come and go
 // do not keep the writers of their own process out for ever, nor writers the readers, they take
 // turns, as with sync.RWMutex:
 //
@@ -272,6 +275,14 @@ func (r *Resource) ahead(a *Request) *Resource {
 		return nil
 	}
 	return r.Port.Ahead(r)
+}
+
+// behind is ahead, if somebody writes or wants to.
+func (r *Resource) behind(a *Request) *Resource {
+	if w := r.ahead(a); w != nil && (w.hold != nil || w.First() != nil) {
+		return w
+	}
+	return nil
 }
 
 // overtaken is the Resource of the writers if the first that waits for r was refused because one

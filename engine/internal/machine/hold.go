@@ -33,9 +33,10 @@ type Hold struct {
 	Parent, child *Hold
 	count         int32
 	state         holdState
-	ended         bool // it was released or lost
-	follows       bool // a child without a lease of its own: its parent's time counts
-	forServer     bool // its tenure is released, not handed over: see renewable, lengthens and Unlock.ByNobody
+	ended         bool  // it was released or lost
+	follows       bool  // a child without a lease of its own: its parent's time counts
+	forServer     bool  // its tenure is released, not handed over: see renewable, lengthens and Unlock.ByNobody
+	place         int32 // in Tenure.joined
 
 	// ownUntil bounds what the user may count on, beside the tenure and the outer holds:
 	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.
@@ -292,7 +293,7 @@ func (h *Hold) Acked() int {
 func (h *Hold) IsLive() bool { return h.state == live }
 func (h *Hold) IsOver() bool { return h.state == over }
 
-// Local reports whether a hold that was granted just now was handed over by another.
+// Local reports whether a hold that was granted just now was handed over by another, or joined it.
 func (h *Hold) Local() bool { return h.Parent == nil && h.handed > 0 }
 
 // Token is the fencing token of its tenure; 0 if that has none.

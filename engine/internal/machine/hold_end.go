@@ -1,6 +1,9 @@
 package machine
 
-import "github.com/pawl-lock/pawl/internal/clock"
+import (
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
 
 // expired reports whether the hold's time is over, and why.
 func (h *Hold) expired(now clock.Instant) (Loss, bool) {
@@ -30,7 +33,8 @@ func (h *Hold) check(now clock.Instant, fx *Effects) {
 	}
 }
 
-// lose ends a live hold and its children before they were unlocked. The owner's
+// lose ends a live hold and its children before they were unlocked, and with an outermost one
+// all of its tenure. The owner's
 // field may still be on the server, where nobody renews it; a root's is therefore
 // released as soon as its lane works.
 func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
@@ -38,15 +42,18 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 		return
 	}
 	now := r.Port.Now()
-	h.end(r.Port.LossError(h.Kind, h.Name, why), why, now, fx)
-	h.setOver()
-	h.Port.Lost(why)
 	if h.Parent != nil {
+		h.loseOne(why, now, fx)
+		if h.joint {
+			h.endHere(fx)
+			return
+		}
 		h.Parent.child = nil
 		// The count on the server is one too high until the next command of the
 		// owner; nothing depends on it.
 		return
 	}
+	h.Each(func(one *Hold) { one.loseOne(why, now, fx) })
 	r.hold, r.tried = nil, Unanswered
 	if r.wait != nil {
 		r.wait.Reset()
@@ -61,10 +68,16 @@ func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
 	}
 }
 
+func (h *Hold) loseOne(why Loss, now clock.Instant, fx *Effects) {
+	h.end(h.Res.Port.LossError(h.Kind, h.Name, why), why, now, fx)
+	h.setOver()
+	h.Port.Lost(why)
+}
+
 // end tells everybody that the hold is not live any more: its children first, its
 // contexts and its channel. It was released (0) or lost.
 func (h *Hold) end(why error, loss Loss, now clock.Instant, fx *Effects) {
-	if c := h.child; c != nil {
+	if c := h.child; c != nil && c.state != over {
 		if loss == 0 || c.state == releasing {
 			h.Res.Port.Counters().Released++ // with its parent
 		}
@@ -137,5 +150,81 @@ func (h *Hold) Check(now clock.Instant, fx *Effects) error {
 func (r *Resource) goOnAfter(fx *Effects) {
 	if !r.Out {
 		r.GoOn(fx)
+	}
+}
+
+// StopWaiting ends every request that waits, and what would only keep a name in the table
+// that nobody uses any more: a subscription that lingers, debts that are idle.
+func (r *Resource) StopWaiting(fx *Effects) {
+	r.wait.stopLingering()
+	for d := r.debts; d != nil; {
+		next := d.next
+		if d.idle() {
+			r.forgive(d)
+		}
+		d = next
+	}
+	if r.hold != nil {
+		r.hold.Each(func(h *Hold) {
+			for ; h != nil; h = h.child {
+				for h.pending() {
+					a, _ := h.extra.children.Front()
+					a.fail(reason.ErrClosed, fx)
+				}
+			}
+		})
+	}
+	r.failAll(fx)
+	r.GoOn(fx)
+}
+
+func (r *Resource) failAll(fx *Effects) {
+	for r.tries.Len() > 0 {
+		a, _ := r.tries.Front()
+		a.fail(reason.ErrClosed, fx)
+	}
+	for r.waiters.Len() > 0 {
+		a, _ := r.waiters.Front()
+		a.fail(reason.ErrClosed, fx)
+	}
+}
+
+// EndHold tells the holder, and makes a debt of what it held.
+func (r *Resource) EndHold(fx *Effects) { r.LoseHold(EngineClosed, fx) }
+
+// LoseHold is EndHold for another reason.
+func (r *Resource) LoseHold(why Loss, fx *Effects) {
+	if r.hold != nil {
+		r.lose(r.hold, why, fx)
+	}
+	r.GoOn(fx)
+}
+
+// Drop ends all that is left: nothing will be sent any more.
+func (r *Resource) Drop(fx *Effects) {
+	r.drop(fx)
+	r.GoOn(fx)
+}
+
+// shut ends what a command belonged to: the client is closed.
+func (r *Resource) shut(c *Command, fx *Effects) {
+	if a := c.req; a != nil {
+		a.fail(reason.ErrClosed, fx)
+	}
+	r.drop(fx)
+}
+
+func (r *Resource) drop(fx *Effects) {
+	r.setFree()
+	r.failAll(fx)
+	if h := r.hold; h != nil {
+		if h.state == live {
+			r.lose(h, EngineClosed, fx)
+		} else {
+			h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)), fx)
+		}
+	}
+	for r.debts != nil {
+		r.forgive(r.debts)
 	}
 }

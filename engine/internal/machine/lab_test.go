@@ -9,12 +9,13 @@ import (
 )
 
 // polling is a kind whose waiters poll, fenced one that is passed on, and not batched,
-// permits one that several hold.
+// permits one that several hold, reading one that is joined.
 const (
 	polling = 2
 	fenced  = 3
 	queued  = 4
 	permits = 5
+	reading = 6
 )
 
 // lab is a Port in which nothing happens by itself: it notes what it is asked for.
@@ -32,16 +33,14 @@ type lab struct {
 	released  []int64       // owners whose releases were answered
 	ahead     *Resource     // the writers of a name, if it has any; and a reader
 	behind    *Resource
-	offers    Offers        // of readers
-	rests     clock.Instant // until then; 0: no rest
-	rivals    []*Tenure     // of whoever is granted one
+	readers   *Readers  // of a name that is read
+	rivals    []*Tenure // of whoever is granted one
 }
 
 func newLab(t *testing.T) *lab {
 	l := &lab{t: t, now: clock.Instant(time.Hour), cfg: Config{
 		Lease: 30 * time.Second, CommandTimeout: 3 * time.Second, AckTimeout: time.Second,
 	}}
-	l.offers.Port = l
 	return l
 }
 
@@ -67,10 +66,9 @@ func (l *lab) Refused(Outcome)                             {}
 func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
 func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
 func (l *lab) Kind(kind uint8) *Kind {
-	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Passes: kind <= fenced, Batches: kind < fenced, Queues: kind == queued, Shared: kind == permits}
+	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Passes: kind <= fenced, Batches: kind < fenced, Queues: kind == queued, Shared: kind == permits, Apart: kind == reading, Joins: kind == reading}
 }
-func (l *lab) Offers(*Resource) *Offers           { return &l.offers }
-func (l *lab) Rest(_ *Resource, at clock.Instant) { l.rests = at }
+func (l *lab) Readers(*Resource) *Readers { return l.readers }
 func (l *lab) Apart(r *Resource, _ uint8) *Resource {
 	return &Resource{Port: l, Name: r.Name, Route: r.Route}
 }

@@ -52,10 +52,8 @@ type Port interface {
 	// Behind that.
 	Ahead(r *Resource) *Resource
 	Behind(r *Resource) bool
-	// Offers are, of a name whose requests are apart from each other, the tenures on offer; else nil.
-	Offers(r *Resource) *Offers
-	// Rest has RestOver called at an instant, of those Offers.
-	Rest(r *Resource, at clock.Instant)
+	// Readers is what the plain readers of the name of r share; nil if nobody reads it.
+	Readers(r *Resource) *Readers
 	// Apart makes another Resource of the same name, for a tenure of a kind that is Shared.
 	Apart(r *Resource, kind uint8) *Resource
 
@@ -83,6 +81,7 @@ type Kind struct {
 	Passes    bool // it may be passed on by one; see handover.go
 	Batches   bool // several debts may be settled by one command, which may acquire, too
 	Apart     bool // each request has a Resource of its own, with the tenure that it gets
+	Joins     bool // but those who want nothing else share one; see readers.go
 	Queues    bool // a refusal queues the owner on the server; see place.go
 	// Shared: there are permits for many. Those who wait share a Resource, and a tenure, of one
 	// permit or more, has one of its own from its grant on.
@@ -103,9 +102,6 @@ type Config struct {
 	// grant.
 	HandOvers   uint16
 	HandOverFor time.Duration
-
-	// ManyReaders is from how many readers of a name on their tenures are handed over.
-	ManyReaders int
 
 	// Room is how long the server waits for an owner in a queue, for each place.
 	Room time.Duration

@@ -47,6 +47,7 @@ func (h *Hold) Unlock(u *Unlock, fx *Effects) {
 			h.extra.refusal = nil
 		}
 		h.await(u)
+		h.endHere(fx)
 		h.Res.GoOn(fx)
 	case h.state == releasing:
 		h.await(u)
@@ -104,6 +105,8 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 		r.ended(c, o, fx)
 		if c.What == Leaving {
 			h.deep = h.deep && c.Number > 1
+		} else if h.joint {
+			r.Port.Readers(r).yield(o)
 		} else if h.handed > 0 {
 			r.yield(o)
 		}
@@ -169,7 +172,9 @@ func (h *Hold) leave() {
 		h.Parent.child = nil
 		return
 	}
-	r.withdraw()
+	if r.hold != h {
+		return // others have its tenure: see readers.go
+	}
 	r.hold = nil
 	if r.wait != nil {
 		r.wait.Reset()

@@ -255,6 +255,8 @@ func (a *Request) settleReplicas() error {
 	case a.Parent == nil:
 	case !a.AckedGiven:
 		a.Want = a.Parent.Root().Want
+	case a.Parent.joint && a.Want != 0:
+		return reason.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Want)
 	case a.Lease == 0 && !covers(a.Parent.Root().Want, a.Want):
 		return reason.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Want)
 	}

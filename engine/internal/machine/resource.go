@@ -12,6 +12,8 @@ import (
 // hold at once, or whose waiters queue at the server, has one for each request (Kind.Apart): on
 // the server they are owners that know nothing of each other, and here, too.
 //
+// Those who only read share one of these, and a tenure; see readers.go.
+//
 // Invariants, under the shard's lock:
 //
 //  1. At most one command of the name is in flight (Cmd). The next one is chosen
@@ -19,8 +21,8 @@ import (
 //     nothing of a name can be overtaken by a command that had to be sent again,
 //     and a compensation is written only after the reply of what it compensates,
 //     or after the death of its connection.
-//  2. hold is the outermost hold of this process, from its grant until its release
-//     is settled; while it is there no acquisition of the name is sent, except
+//  2. hold is the outermost hold of this process, or one of several that read, from the grant
+//     until the release is settled; while it is there no acquisition of the name is sent, except
 //     re-entries under it.
 //  3. Only the front of waiters tries at the server; entries of tries try once each. While
 //     both want to, they take turns.
@@ -72,8 +74,6 @@ const (
 	Paused            // the server refuses for now: the pause timer goes on with it
 	Behind            // a reader, while a writer of this process comes first: see handover.go
 	Yielding          // a writer's name, while readers that stayed behind it go first
-	Offered           // a release, while that of another tenure of its name is out: see tenure.go
-	Resting           // a reader, after a turn of the readers of its name: see tenure.go
 )
 
 // holdBack keeps the name from sending, unless something does so already: then that
@@ -117,7 +117,7 @@ func (r *Resource) next(fx *Effects) {
 	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
 		return
 	}
-	if r.settleDebts(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead() || r.serveTry(fx) || r.serveHead() {
+	if r.settleDebts(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx) {
 		fx.Send = r
 	}
 }
@@ -131,9 +131,6 @@ func (r *Resource) serveHold(fx *Effects) bool {
 	if h.state == releasing {
 		a := r.successor(h)
 		if a == nil {
-			if r.offer(h, fx) {
-				return false
-			}
 			r.sendRelease(h)
 			return true
 		}
@@ -179,6 +176,10 @@ func (r *Resource) serveTry(fx *Effects) bool {
 			return false
 		}
 		if r.hold == nil {
+			if h := r.Port.Readers(r).open(); h != nil && r.joins(a) {
+				h.join(a, fx)
+				continue
+			}
 			r.sendAcquire(a, false)
 			return true
 		}
@@ -190,12 +191,12 @@ func (r *Resource) serveTry(fx *Effects) bool {
 }
 
 // serveHead lets the first waiter try, unless it sleeps.
-func (r *Resource) serveHead() bool {
+func (r *Resource) serveHead(fx *Effects) bool {
 	if r.hold != nil || (r.wait != nil && !r.wait.Ready()) {
 		return false
 	}
 	a, ok := r.waiters.Front()
-	if !ok {
+	if !ok || r.letIn(fx) {
 		return false
 	}
 	if r.wait != nil {
@@ -253,9 +254,7 @@ func (r *Resource) settled() {
 	if r.InUse() || r.held == Paused || r.held == Yielding || r.telling != 0 || behind {
 		return
 	}
-	if !r.letGo(Behind) {
-		r.letGo(Resting)
-	}
+	r.letGo(Behind)
 	r.tried = Unanswered // the next acquisition must find out by itself
 	if r.wait != nil || r.Out {
 		return
@@ -265,6 +264,7 @@ func (r *Resource) settled() {
 		r.Port.Unstalled(r)
 	}
 	r.Out = true
+	r.Port.Readers(r).forget(r)
 	r.Port.Idle(r)
 }
 

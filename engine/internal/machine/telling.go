@@ -86,6 +86,7 @@ func (r *Resource) Told(ended *Hold, fx *Effects) {
 		x := h.extra
 		r.untold, x.nextUntold, x.untold = x.nextUntold, nil, false
 		h.Port.Told()
+		h.endHere(fx)
 	}
 	r.GoOn(fx)
 }

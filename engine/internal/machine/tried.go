@@ -129,7 +129,7 @@ func (a *Request) Obstacle(late bool) error {
 			held.Owner = r.wait.holder.String()
 		}
 		return held
-	case tried == Here, r.held == Behind, r.held == Resting:
+	case tried == Here, r.held == Behind:
 		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
 	}
 	trouble := a.trouble()

@@ -235,7 +235,7 @@ func (s *Sim) check() {
 		if !h.believed() {
 			// Nor when somebody else of the process has it: it may have been handed over.
 			if h.aliveContext() && h.user.p.awake() && slices.ContainsFunc(s.holds, func(other *held) bool {
-				return other.believed() && other.user.p == h.user.p && !h.nested(other) && !h.quorum && other.owners[0] == h.owners[0]
+				return other.believed() && other.user.p == h.user.p && !h.nested(other) && !h.together(other) && !h.quorum && other.owners[0] == h.owners[0]
 			}) {
 				s.fail("%s: a context of %s is alive, and its process has given it to somebody else", h.user.name, h.short())
 			}

@@ -75,9 +75,21 @@ func (u *user) downgrade(h *held) {
 	})
 }
 
-// together reports whether two may have a lock at the same time.
+// together reports whether two may have a lock at the same time. Of those who re-enter one reader only
+// one may.
 func (h *held) together(other *held) bool {
-	return h.reads && other.reads || h.besideOf(other) || other.besideOf(h)
+	return h.reads && other.reads && !h.reenters(other.within) && !other.reenters(h.within) || h.besideOf(other) || other.besideOf(h)
+}
+
+// reenters reports whether h re-enters another, or what re-enters that. Under the context of what has ended it
+// does not.
+func (h *held) reenters(outer *held) bool {
+	for up := h.within; up != nil; up = up.within {
+		if up == outer {
+			return outer.believed()
+		}
+	}
+	return false
 }
 
 // besideOf reports whether h reads beside the owner that a writer is.

@@ -191,7 +191,7 @@ func (s *Sim) rest() {
 			for _, lost := range n.Lost {
 				ended += lost
 			}
-			if ended != n.Acquired || n.HandedOver > n.Released {
+			if ended != n.Acquired || n.HandedOver > n.Acquired {
 				s.fail("at rest %s has counted %d holds, and %d that ended: %+v", x.name, n.Acquired, ended, n)
 			}
 			if wanted := x.wanted(); len(wanted) > 0 {

@@ -108,7 +108,6 @@ func (p *process) newSite(i int) *site {
 	}
 	if !s.dictated {
 		cfg.FairWait = []time.Duration{time.Second, 10 * time.Second, time.Minute}[s.seed%3]
-		w.ManyReaders = 1
 		cfg.HandOver = []time.Duration{0, time.Second, time.Minute, time.Minute, time.Minute, -1}[s.draw(6)]
 	}
 	switch {

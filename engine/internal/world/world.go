@@ -43,9 +43,6 @@ type World struct {
 	// Lose is told how to end the holds of a key for a reason, which returns how many there were,
 	// unless it is nil: a test has its code lose a lock with it.
 	Lose func(lose func(key string, why uint8) int)
-	// ManyReaders is instead of the engine's own, unless it is 0: a simulation has few. See
-	// machine.Config.
-	ManyReaders int
 }
 
 // Inside is what an engine remembers at a moment.

@@ -57,11 +57,11 @@ func (l *library) leave(h *engine.Hold) {
 	delete(l.writers, h)
 }
 
-// Many readers of three processes, who hand their tenures to each other, and a few writers want one
+// Many readers of three processes, those of each with one grant, and a few writers want one
 // name, while connections are cut before and after commands, the server stands still and forgets its
 // scripts, and one of the engines is closed and replaced. A writer is alone; everybody gets a turn;
 // nothing is left.
-func TestReadersThatHandOverBesideWritersWhileConnectionsAreCut(t *testing.T) {
+func TestReaders_ThatShareAGrant_BesideWritersWhileConnectionsAreCut(t *testing.T) {
 	t.Parallel()
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprintf("closes=%t", closes), func(t *testing.T) {
@@ -185,13 +185,13 @@ func runReaders(t *testing.T, closes bool) {
 		open = append(open, place.Load())
 	}
 	r, w := time.Duration(worst[0].Load()), time.Duration(worst[1].Load())
-	t.Logf("%d cuts, %d granted, %d of them handed over, %d lost; longest wait: readers %v, writers %v",
+	t.Logf("%d cuts, %d granted, %d of them joined, %d lost; longest wait: readers %v, writers %v",
 		cuts.Load(), granted.Load(), handed(), lost.Load(), r, w)
 	if w > longest || r > longest {
 		t.Errorf("somebody waited for too long: readers %v, writers %v", r, w)
 	}
 	if handed() == 0 {
-		t.Error("no reader has handed its tenure over")
+		t.Error("no reader has joined another")
 	}
 	kit.Clean(t, s, open...)
 }
