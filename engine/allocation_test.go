@@ -156,7 +156,7 @@ func TestPendingFuturesAreSmall(t *testing.T) {
 			look := func() {
 				peak = max(peak, runtime.NumGoroutine()-idle)
 			}
-			bytes := grows(n, 720, func() {
+			bytes := grows(n, 700, func() {
 				for i := range futures {
 					futures[i] = e.Mutex(names[i]).LockAsync(ctx)
 					if i%100 == 0 {
@@ -174,8 +174,8 @@ func TestPendingFuturesAreSmall(t *testing.T) {
 				})
 			})
 			t.Logf("%s: %.0f bytes for each pending future, %d goroutines more at the peak", c.what, bytes, peak)
-			if bytes > 720 {
-				t.Errorf("%.0f bytes for each pending future, want at most 720", bytes)
+			if bytes > 700 {
+				t.Errorf("%.0f bytes for each pending future, want at most 700", bytes)
 			}
 			if peak > 20 {
 				t.Errorf("%d goroutines while they wait, want at most 20", peak)
