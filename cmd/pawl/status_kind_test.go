@@ -44,7 +44,7 @@ func oneOfEach(t *testing.T) (s *redistest.Server, env []string) {
 	must(e.FairMutex("fair").TryLock(ctx))(t)
 	queue(t, s, e, "fair", 2)
 	for range 3 {
-		must(e.RWMutex("read").Reader().TryLock(ctx))(t)
+		must(e.RWMutex("read").Reader().TryLock(ctx, engine.Lease(time.Minute)))(t)
 	}
 	must(e.RWMutex("write").Writer().TryLock(ctx))(t)
 	w := must(e.RWMutex("both").Writer().TryLock(ctx))(t)
@@ -316,7 +316,7 @@ func TestForcedUnlockFromAHolderOfEveryKind(t *testing.T) {
 	must(e.PermitSemaphore("permits").TrySetPermits(ctx, 3))(t)
 	permits := must(e.PermitSemaphore("permits").TryAcquire(ctx, 2))(t)
 	reader := must(e.RWMutex("read").Reader().TryLock(ctx))(t)
-	must(e.RWMutex("read").Reader().TryLock(ctx))(t)
+	must(e.RWMutex("read").Reader().TryLock(ctx, engine.Lease(time.Minute)))(t)
 	writer := must(e.RWMutex("write").Writer().TryLock(ctx))(t)
 	fair := must(e.FairMutex("fair").TryLock(ctx))(t)
 	queue(t, s, e, "fair", 1)[0].Abandon()
