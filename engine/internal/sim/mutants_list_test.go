@@ -105,7 +105,7 @@ var mutants = []mutant{
 	{"internal/quorum/machine.go", "\t\tdo.Give = append(do.Give, v)\n\tdefault:", "\tdefault:", "survives: an acquisition that was cancelled gives its grant back itself"},
 	{"internal/quorum/machine.go", "\t\tif m.out == 0 {\n\t\t\tm.fail(m.verdict(), do)\n\t\t}", "", "one that is given up has a verdict"},
 	{"internal/quorum/vote.go", "\t\tif all < m.Majority() {", "\t\tif false {", "it is lost when too few are left"},
-	{"election.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
+	{"redlock_acquire.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
 	{"internal/quorum/rounds.go", "\tif !m.armed {\n\t\tm.arm(LongWait, do)\n\t}", "", "a waiter at one server asks others now and then"},
 	{"reentry.go", "\tcase o.nonReentrant:\n\t\treturn ErrReentry\n", "", "NonReentrant denies a re-entry"},
 	{"internal/drive/shard.go", "kind.Family(r.Family) == family || !r.InUse())", "true)", "a name that is held as one kind is not taken as another"},
