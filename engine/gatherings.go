@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// many is what a gathering and an election have in common: what may end them before they
+// many is what a gathering and the acquisition of a RedLock have in common: what may end them before they
 // have the locks.
 type many struct {
 	of    manyTaker
@@ -117,7 +117,7 @@ func (t *taskTimer) init(fire func()) {
 // Fire implements wheel.Task.
 func (t *taskTimer) Fire(*wheel.Timer, clock.Instant) { t.fire() }
 
-// gatherings are an engine's, and its elections: those that were refused once, and the
+// gatherings are an engine's, and its acquisitions of RedLocks: those that were refused once, and the
 // contexts of all that are futures. One that pauses, or waits for a lock of another engine,
 // would not hear otherwise that this one is closing; and its timers are on the wheel of one
 // of them.

@@ -11,8 +11,8 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// NotAcquired implements quorum.Port: the error of an election that has failed.
-func (q *election) NotAcquired(v quorum.Verdict) error {
+// NotAcquired implements quorum.Port: the error of an acquisition of a RedLock that has failed.
+func (q *redLockAcquisition) NotAcquired(v quorum.Verdict) error {
 	name := q.locks[0].name
 	why := &noMajority{of: len(q.locks), granted: v.Granted}
 	switch v.Is {
@@ -47,7 +47,7 @@ func (q *election) NotAcquired(v quorum.Verdict) error {
 }
 
 // textOf is the error of one server of several. What has ended just now has ended as last.
-func (q *election) textOf(said quorum.Said, last machine.Loss) error {
+func (q *redLockAcquisition) textOf(said quorum.Said, last machine.Loss) error {
 	switch said.Is {
 	case quorum.Silent:
 		return reason.ErrSilent
@@ -125,7 +125,7 @@ func listed(each []error) string {
 }
 
 // Lost implements quorum.Port: the end of a hold that has too few votes.
-func (q *election) Lost(l quorum.Loss) error {
+func (q *redLockAcquisition) Lost(l quorum.Loss) error {
 	why := &tooFew{left: l.Left, of: len(q.locks)}
 	for _, said := range l.Each {
 		why.each = append(why.each, &serverError{q.locks[said.Server].serverOf(), q.textOf(said, l.Last)})
@@ -156,7 +156,7 @@ var (
 )
 
 // unreleased is the error of an Unlock, of those of the servers.
-func (q *election) unreleased(votes []*quorum.Vote, errs []error) error {
+func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) error {
 	before, gone := 0, 0
 	var last *LostError
 	var each, losses []error

@@ -17,15 +17,15 @@ import (
 // the engines are closed, and reported to Config.Logger of the first engine; see Hold.
 type QuorumHold struct {
 	_ noCopy
-	q *election
+	q *redLockAcquisition
 }
 
-func newQuorumHold(q *election) *QuorumHold {
+func newQuorumHold(q *redLockAcquisition) *QuorumHold {
 	h := &QuorumHold{q: q}
 	if q.opts.lease != 0 {
 		return h
 	}
-	told := runtime.AddCleanup(h, (*election).leaked, q)
+	told := runtime.AddCleanup(h, (*redLockAcquisition).leaked, q)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.unless = &told; q.Ending != nil {
@@ -35,7 +35,7 @@ func newQuorumHold(q *election) *QuorumHold {
 }
 
 // calledOffLocked has leaked not be called: see holding.Ended.
-func (q *election) calledOffLocked() {
+func (q *redLockAcquisition) calledOffLocked() {
 	if q.unless != nil {
 		q.unless.Stop()
 		q.unless = nil
@@ -43,7 +43,7 @@ func (q *election) calledOffLocked() {
 }
 
 // leaked runs when the user's QuorumHold is garbage.
-func (q *election) leaked() {
+func (q *redLockAcquisition) leaked() {
 	q.mu.Lock()
 	yes := q.Stage == quorum.Holding
 	q.mu.Unlock()

@@ -180,7 +180,7 @@ func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Quo
 func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*QuorumHold] {
 	_, fut, err := l.begin(ctx, opts, once, true)
 	if err != nil {
-		q := &election{many: many{home: new(Engine)}, Machine: quorum.Machine{Stage: quorum.Over}}
+		q := &redLockAcquisition{many: many{home: new(Engine)}, Machine: quorum.Machine{Stage: quorum.Over}}
 		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
 			q.home = l.all.locks[0].engine()
 		}
@@ -191,12 +191,12 @@ func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) 
 }
 
 // begin checks everything that can be known before anything is sent.
-func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*election, *Future[*QuorumHold], error) {
+func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*redLockAcquisition, *Future[*QuorumHold], error) {
 	o, held, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
 		return nil, nil, failed.bornFailed(err)
 	}
-	q, fut := startElection(ctx, l.all, o, held, parents, once, async)
+	q, fut := startRedLockAcquisition(ctx, l.all, o, held, parents, once, async)
 	return q, fut, nil
 }
 

@@ -15,12 +15,12 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// election is a QuorumLock that somebody wants, and then has: the machine that decides, and what
+// redLockAcquisition is a QuorumLock that somebody wants, and then has: the machine that decides, and what
 // is not pure about it.
 //
 // mu is taken without any other lock, and no other lock is taken under it: what is to be done is
 // noted in deeds, and done after it. It leads to no QuorumHold: one that was dropped can be noticed.
-type election struct {
+type redLockAcquisition struct {
 	many
 	locks   []Mutex
 	opts    options
@@ -36,9 +36,9 @@ type election struct {
 	unless   *runtime.Cleanup // leaked is called; nil when it has ended
 }
 
-// startElection starts to ask for the lock. It does not block. parents are those that held carries.
-func startElection(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*holding, once, async bool) (*election, *Future[*QuorumHold]) {
-	q := &election{locks: l.locks, opts: o, fate: &fate{done: make(chan struct{})}}
+// startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
+func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*holding, once, async bool) (*redLockAcquisition, *Future[*QuorumHold]) {
+	q := &redLockAcquisition{locks: l.locks, opts: o, fate: &fate{done: make(chan struct{})}}
 	q.Init(q, len(l.locks), quorum.Config{
 		Order: l.order, Once: once, Lease: o.lease, CommandTimeout: l.locks[0].engine().cfg.CommandTimeout,
 	})
@@ -58,12 +58,12 @@ func startElection(ctx context.Context, l *quorumLock, o options, held *heldCont
 
 // The methods below implement quorum.Port.
 
-func (q *election) Now() clock.Instant                 { return q.home.clock.Now() }
-func (q *election) Stamp(i int) clock.Instant          { return q.locks[i].engine().clock.Stamp() }
-func (q *election) Draw(d time.Duration) time.Duration { return q.home.world.Draw(d) }
-func (q *election) Pick(n int) int                     { return int(q.home.world.Int64N(int64(n))) }
+func (q *redLockAcquisition) Now() clock.Instant                 { return q.home.clock.Now() }
+func (q *redLockAcquisition) Stamp(i int) clock.Instant          { return q.locks[i].engine().clock.Stamp() }
+func (q *redLockAcquisition) Draw(d time.Duration) time.Duration { return q.home.world.Draw(d) }
+func (q *redLockAcquisition) Pick(n int) int                     { return int(q.home.world.Int64N(int64(n))) }
 
-func (q *election) NewTry(i int, how quorum.How) quorum.Try {
+func (q *redLockAcquisition) NewTry(i int, how quorum.How) quorum.Try {
 	m := q.locks[i]
 	a := m.engine().newAcquisition(m, q.opts, true)
 	a.Lease = how.Lease
@@ -76,7 +76,7 @@ func (q *election) NewTry(i int, how quorum.How) quorum.Try {
 // carried is what the context carries at a server now, if the lock may re-enter it or stand beside it; nil
 // if nothing. It may have joined there since the lock was asked for. The context lives as long as that,
 // unless it was ended.
-func (q *election) carried(i int) *holding {
+func (q *redLockAcquisition) carried(i int) *holding {
 	if q.parents == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (h *holding) live() bool {
 }
 
 // run does what a transition has left to be done. In the first round of a future, mayOverflow.
-func (q *election) run(do *quorum.Deeds, mayOverflow bool) {
+func (q *redLockAcquisition) run(do *quorum.Deeds, mayOverflow bool) {
 	if do.Lost != nil {
 		q.home.log(slog.LevelWarn, "pawl: a RedLock was lost", "err", do.Lost.Error())
 	}
@@ -139,7 +139,7 @@ func (q *election) run(do *quorum.Deeds, mayOverflow bool) {
 }
 
 // settle tells the caller what became of it.
-func (q *election) settle(do *quorum.Deeds) {
+func (q *redLockAcquisition) settle(do *quorum.Deeds) {
 	fut := q.fut
 	q.fut = nil
 	q.finish()
@@ -151,7 +151,7 @@ func (q *election) settle(do *quorum.Deeds) {
 	}
 }
 
-func (q *election) enqueue(i int, a *acquisition, mayOverflow bool) {
+func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
 	a.Patient = !mayOverflow
 	q.mu.Lock()
 	s := q.Stopped()
@@ -169,7 +169,7 @@ func (q *election) enqueue(i int, a *acquisition, mayOverflow bool) {
 }
 
 // told is called with the result of one server.
-func (q *election) told(i int, h *Hold, err error) {
+func (q *redLockAcquisition) told(i int, h *Hold, err error) {
 	var v *quorum.Vote
 	var refusal quorum.Refusal
 	if h == nil {
@@ -190,14 +190,14 @@ func (q *election) told(i int, h *Hold, err error) {
 
 // passOn is called when it does not wait at a server any more: the first of those that still do
 // is told.
-func (q *election) passOn(i int) {
+func (q *redLockAcquisition) passOn(i int) {
 	m := q.locks[i]
 	sh := m.engine().table.Shard(m.route)
-	var next *election
+	var next *redLockAcquisition
 	sh.Lock()
 	if r := sh.Find(m.key); r != nil {
 		if first := r.First(); first != nil && first.Rare() != nil {
-			next, _ = first.Rare().Quorum.(*election)
+			next, _ = first.Rare().Quorum.(*redLockAcquisition)
 		}
 	}
 	sh.Unlock()
@@ -212,7 +212,7 @@ func (q *election) passOn(i int) {
 }
 
 // tick goes on when the time of the stage is over.
-func (q *election) tick() {
+func (q *redLockAcquisition) tick() {
 	q.mu.Lock()
 	q.Rang()
 	q.mu.Unlock()
@@ -220,7 +220,7 @@ func (q *election) tick() {
 }
 
 // look goes on by what those say that have not answered.
-func (q *election) look(tooLong bool) {
+func (q *redLockAcquisition) look(tooLong bool) {
 	q.mu.Lock()
 	seen := q.Asked()
 	q.mu.Unlock()
@@ -241,15 +241,15 @@ func (q *election) look(tooLong bool) {
 // vote is a hold of one of the servers.
 type vote struct {
 	quorum.Vote
-	election *election
-	hold     *Hold
+	of   *redLockAcquisition
+	hold *Hold
 }
 
 func voteOf(v *quorum.Vote) *vote { return v.Port.(*vote) }
 
 // bind makes a vote of a hold, or returns why it has ended.
-func (q *election) bind(i int, l *Hold) (*quorum.Vote, error) {
-	v := &vote{election: q, hold: l}
+func (q *redLockAcquisition) bind(i int, l *Hold) (*quorum.Vote, error) {
+	v := &vote{of: q, hold: l}
 	v.Port, v.Server = v, i
 	if why := l.h.bind(v); why != nil {
 		return nil, why
@@ -271,7 +271,7 @@ func (v *vote) End(why error) {
 	there := h.There()
 	h.Shard().Unlock()
 	var do quorum.Deeds
-	q := v.election
+	q := v.of
 	q.mu.Lock()
 	q.Leave(&v.Vote, endOf(v.Server, why), there, &do)
 	ending := q.Ending
@@ -302,7 +302,7 @@ func (h *holding) endBy(at clock.Instant) {
 }
 
 // cancel implements manyTaker.
-func (q *election) cancel(s reason.Stop) bool {
+func (q *redLockAcquisition) cancel(s reason.Stop) bool {
 	var do quorum.Deeds
 	q.mu.Lock()
 	did := q.Cancel(s, &do)
@@ -311,15 +311,15 @@ func (q *election) cancel(s reason.Stop) bool {
 	return did
 }
 
-func (q *election) over() bool {
+func (q *redLockAcquisition) over() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.Decided()
 }
 
-func (q *election) waitOver() { q.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) }
+func (q *redLockAcquisition) waitOver() { q.cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}) }
 
-// The methods below make an election the source of its future.
+// The methods below make it the source of its future.
 
-func (q *election) abandon()           { q.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
-func (q *election) drop(h *QuorumHold) { h.unlockAll(false) }
+func (q *redLockAcquisition) abandon()           { q.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
+func (q *redLockAcquisition) drop(h *QuorumHold) { h.unlockAll(false) }

@@ -177,7 +177,7 @@ func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 			h := mustRedLock(t, a.lock("x"))
 			eventually(t, "all five join", func() bool { return len(h.Servers()) == 5 })
 			f := b.lock("x").LockAsync(ctxT(t))
-			q := f.source.(*election)
+			q := f.source.(*redLockAcquisition)
 			at := -1
 			eventually(t, "it waits at a server", func() bool {
 				q.mu.Lock()
@@ -372,7 +372,7 @@ func TestPendingRedLocksCostNoGoroutines(t *testing.T) {
 	asked := 0
 	eventually(t, "a majority has refused each", func() bool {
 		for ; asked < n; asked++ {
-			q := futures[asked].source.(*election)
+			q := futures[asked].source.(*redLockAcquisition)
 			q.mu.Lock()
 			failed := q.Failures > 0
 			q.mu.Unlock()

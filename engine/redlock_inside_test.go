@@ -161,7 +161,7 @@ func TestAnEndedHoldOfAContextThatIsGoneIsNotCarried(t *testing.T) {
 	e := open(t, server(t).URL())
 	m := e.Mutex("x")
 	h := mustLock(t, m)
-	q := &election{locks: []Mutex{m}, parents: []*holding{h.h}}
+	q := &redLockAcquisition{locks: []Mutex{m}, parents: []*holding{h.h}}
 	if q.carried(0) != h.h {
 		t.Error("a live hold is not carried")
 	}

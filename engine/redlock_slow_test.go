@@ -27,7 +27,7 @@ func TestSlowMinorityDelaysNoOtherContender(t *testing.T) {
 		held := []*Hold{mustLock(t, other[first].Mutex("x")), mustLock(t, other[second].Mutex("x"))}
 		proxies[last].Delay(faultproxy.All, slow/2, slow/2)
 		waiting := l.LockAsync(ctxT(t))
-		q := waiting.source.(*election)
+		q := waiting.source.(*redLockAcquisition)
 		eventually(t, "the slow server has answered", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()
@@ -70,7 +70,7 @@ func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 				l := b.lock("x")
 				waiter := func() (f *Future[*QuorumHold], at int) {
 					f = l.LockAsync(ctxT(t))
-					q := f.source.(*election)
+					q := f.source.(*redLockAcquisition)
 					eventually(t, "it waits at a server", func() bool {
 						q.mu.Lock()
 						defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 					second.Abandon()
 					second, too = waiter()
 				}
-				q := second.source.(*election)
+				q := second.source.(*redLockAcquisition)
 				q.mu.Lock()
 				q.Probes = quorum.MaxProbes - 1 // it has waited for seconds
 				q.mu.Unlock()
@@ -143,7 +143,7 @@ func TestWaiterKeepsNoVoteForAServerThatIsAway(t *testing.T) {
 			return stand == quorum.Away
 		})
 		waiting := l.LockAsync(ctxT(t))
-		q := waiting.source.(*election)
+		q := waiting.source.(*redLockAcquisition)
 		eventually(t, "it waits at the first", func() bool {
 			q.mu.Lock()
 			defer q.mu.Unlock()

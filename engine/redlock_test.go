@@ -207,7 +207,7 @@ func TestRedLockWithThreeOfFiveDown(t *testing.T) {
 	t.Log(err)
 	f := a.lock("x").LockAsync(ctxT(t))
 	eventually(t, "it does not keep a minority", func() bool {
-		q := f.source.(*election)
+		q := f.source.(*redLockAcquisition)
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		n := 0

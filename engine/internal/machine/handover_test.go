@@ -211,7 +211,7 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 	}
 }
 
-// l0 stands for an election.
+// l0 stands for the acquisition of a RedLock.
 var l0 = new(int)
 
 type enough struct{}

@@ -51,7 +51,7 @@ type Inside struct {
 	Urgent  int      // those of them that are held, or owe the server a release
 	Listed  int      // those that wait for a lane
 	Out     int      // commands after an outage that have no answer
-	Many    int      // multi locks and elections that somebody waits for
+	Many    int      // MultiLocks and RedLocks that somebody waits for
 	Watched int      // groups of contexts
 	States  []string // of names and lanes, for people
 }
