@@ -1,209 +1,333 @@
 package quorum
 
 import (
-	"fmt"
-	"slices"
+	"testing"
 	"time"
-
-	"github.com/pawl-lock/pawl/engine/internal/machine"
-	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// attempt is a try of a client at a server.
-type attempt struct {
-	c       *client
-	m       *Machine
-	server  *server
-	how     How
-	ended   bool
-	asleep  bool
-	stand   Stand
-	refusal Refusal // that of stand
-}
-
-// begin sends it, behind a release of the same process; sent is not the time at which it is
-// answered.
-func (a *attempt) begin() {
-	s, sent, answered := a.server, a.server.now, false
-	if a.ended {
-		return
-	}
-	if s.releasing(a.c.process) {
-		s.behind = append(s.behind, a)
-		return
-	}
-	var got *grant
-	s.call(func(ok bool) {
-		switch {
-		case !ok:
-		case s.owner == nil:
-			got = &grant{c: a.c, m: a.m, server: s, there: sent, until: sent.Add(s.lease - s.lease/50)}
-			got.Port, got.Server = got, s.id
-			s.owner, s.expires = got, s.now.Add(s.lease)
-		default:
-			a.refusal = heldFor(s.expires.Sub(s.now))
+// It waits at one server. Now and then it asks another: often, if it is the first of its process
+// that waits there, else less and less often.
+func TestAWaiterAsksAnotherServerNowAndThen(t *testing.T) {
+	t.Parallel()
+	blocked := func(first bool) *lab {
+		l := lock(t, 3)
+		l.first = first
+		for i := range 3 {
+			l.refuse(i, held)
 		}
-	}, func(ok bool) {
-		answered = true
-		switch {
-		case got != nil && a.ended:
-			got.release(nil)
-		case a.ended:
-		case got != nil && s.now >= got.until:
-			got.release(nil)
-			a.refused(late)
-		case got != nil:
-			a.end(got, Refusal{})
-		case !ok:
-			a.refused(away)
-		default:
-			a.refused(a.refusal)
+		l.is(Blocked)
+		l.did("ask [once 0 once 1 once 2 waits 0] give [] cancel [] look []")
+		l.stands[0] = Held
+		return l
+	}
+	l := blocked(true)
+	for n, want := range []string{"once 1", "once 2", "once 1"} {
+		l.pick = n
+		l.ring(LongWait)
+		l.did("ask [" + want + "] give [] cancel [] look []")
+		l.refuse(l.probed, held)
+		l.is(Blocked)
+	}
+	l.ring(LongWait)
+	l.news()
+	l.after(80 * time.Millisecond)
+	l.grant(l.probed) // the lock is free, and that server far away
+	l.is(Asking)
+	l.did("ask [once 2] give [] cancel [] look []")
+	l.ring(100 * time.Millisecond) // it is patient: the rest may be as far
+	l.is(Blocked)
+	l.did("ask [] give [1] cancel [] look []")
+
+	l = blocked(false)
+	for n := range MaxProbes + 2 {
+		d := LongWait
+		if n > 0 {
+			d = LongWait << min(n, MaxProbes)
 		}
-	})
-	s.in(300*time.Millisecond, func() {
-		if !answered && !a.ended {
-			a.stand = Away // it hangs
+		l.ring(d)
+		l.refuse(l.probed, held)
+	}
+	l.does(l.First)
+	l.must(l.alarm == l.now.Add(LongWait), "the first asks in %v", l.alarm.Sub(l.now))
+	l.alarm = 0
+	l.does(l.First)
+	l.must(l.alarm == 0, "it is armed twice")
+}
+
+// A server took very long for its vote. The others are not waited for longer than for any command.
+func TestItIsNotPatientForever(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
+	}
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.after(time.Minute)
+	l.alarm = 0
+	l.grant(l.probed)
+	l.must(l.alarm == l.now.Add(l.CommandTimeout), "it looks in %v", l.alarm.Sub(l.now))
+	l.ring(l.CommandTimeout)
+	l.is(Blocked)
+	l.ring(LongWait)
+	l.must(l.alarm == l.now.Add(LongWait), "one was slow, and the next probe is in %v", l.alarm.Sub(l.now))
+}
+
+// The server that it waits at is away: then it does not depend on it any more.
+func TestAWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 5)
+	for i := range 4 {
+		l.refuse(i, held)
+	}
+	l.refuse(4, away)
+	l.news()
+	l.stands[0] = Away
+	l.ring(LongWait)
+	l.is(Asking)
+	l.did("ask [waits 4 once 1 once 2 once 3] give [] cancel [] look []")
+	l.grant(1)
+	l.grant(2)
+	l.grant(3)
+	l.is(Holding)
+
+	l = lock(t, 3) // the others are no majority
+	l.refuse(0, held)
+	l.refuse(1, away)
+	l.refuse(2, away)
+	l.stands[0] = Away
+	l.news()
+	l.ring(LongWait)
+	l.is(Blocked)
+	l.did("ask [waits 1 waits 2] give [] cancel [] look []")
+}
+
+// It has waited at a server for its owner. That says nothing about how far the others are.
+func TestARoundAfterAnOwnerIsNotPatient(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
+	}
+	l.after(100 * time.Millisecond)
+	l.grant(0)
+	l.is(Asking)
+	l.must(l.alarm == l.now.Add(FirstLook<<1), "it looks in %v", l.alarm.Sub(l.now))
+}
+
+// The server that it waits at is away. Then it is not the referee of a round that a probe began.
+func TestAServerThatIsAwayIsNotTheReferee(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
+	}
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.grant(1)
+	l.is(Asking)
+	l.stands[0] = Away
+	l.refuse(2, held)
+	l.is(Pausing)
+	l.hasVotes(1)
+}
+
+// A look takes a moment, and much may happen meanwhile.
+func TestALookThatIsLate(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3) // at tries that have ended: others are out
+	l.grant(0)
+	seen := l.Asked()
+	seen[1].Stand, seen[2].Stand = Away, Away
+	l.refuse(1, held)
+	l.refuse(2, held)
+	l.ring(firstPause)
+	l.is(Asking)
+	l.news()
+	l.does(func(do *Deeds) { l.Look(seen, false, do) })
+	l.is(Asking)
+	l.hasVotes(0)
+
+	l = lock(t, 3) // as its time was over: another time has begun
+	l.grant(1)
+	l.Rang()
+	seen = l.Asked()
+	l.refuse(0, held)
+	l.refuse(2, held)
+	l.is(Blocked)
+	l.news()
+	l.does(func(do *Deeds) { l.Look(seen, true, do) })
+	l.did(nothing)
+}
+
+// A vote of an earlier round that comes while it waits at a server is not wanted alone.
+func TestALateVoteIsGivenBackUnlessAMajorityGrantsIt(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.is(Blocked) // the third is slow, and not needed to know
+	l.news()
+	l.after(500 * time.Millisecond)
+	l.grant(2)
+	l.is(Blocked)
+	l.did("ask [] give [2] cancel [] look []")
+
+	// Three of five grant it, never in one round: another is worth it, and it is patient.
+	l = lock(t, 5)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.grant(2)
+	l.ring(FirstLook)
+	l.is(Blocked)
+	l.after(40*time.Millisecond - FirstLook)
+	l.grant(3)
+	l.is(Blocked)
+	l.news()
+	l.grant(4) // the third
+	l.is(Asking)
+	l.did("ask [once 1 once 2 once 3] give [] cancel [] look []")
+	l.grant(2)
+	l.ring(100 * time.Millisecond) // twice as long, and a quarter more
+	l.is(Blocked)
+	l.again = maxAgain // it has done so a few times
+	l.grant(3)
+	l.is(Blocked)
+	l.hasVotes()
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.refuse(l.probed, held)
+	l.must(l.again == 0, "after the next probe it may not do so again")
+}
+
+// Two far servers grant it, one later than the other, and a probe asks the first again between the
+// two votes. The second vote is kept until that probe is answered:
+//
+//	800 ms   vote of 1: alone, given back
+//	900 ms   the probe asks 1
+//	1000 ms  vote of 2
+//	2400 ms  vote of 1
+func TestAProbeBetweenTwoLateVotesDoesNotPartThem(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, held)
+	l.ring(FirstLook)
+	l.is(Blocked)
+	l.stands[0] = Held
+	l.after(800 * time.Millisecond)
+	l.news()
+	l.grant(1)
+	l.did("ask [] give [1] cancel [] look []")
+	l.alarm = l.now.Add(100 * time.Millisecond) // the time of the stage is over then
+	l.ring(100 * time.Millisecond)
+	l.did("ask [once 1] give [] cancel [] look []")
+	l.after(100 * time.Millisecond)
+	l.grant(2)
+	l.is(Asking)
+	l.did("ask [] give [] cancel [] look []")
+	l.must(l.alarm.Sub(l.now) > 1400*time.Millisecond, "it waits %v for the other", l.alarm.Sub(l.now))
+	l.after(1400 * time.Millisecond)
+	l.grant(1)
+	l.is(Holding)
+
+	l = lock(t, 3) // refused by the probe: it was not a majority
+	l.refuse(0, held)
+	l.ring(FirstLook)
+	l.stands[0] = Held
+	l.after(100 * time.Millisecond)
+	l.grant(1)
+	l.ring(LongWait - 100*time.Millisecond)
+	l.refuse(1, held)
+	l.grant(2)
+	l.is(Blocked)
+	l.hasVotes()
+}
+
+// A slow server has granted it once, alone. The vote of another, which a probe gets, is not kept until
+// the slow one answers again: an owner of the first may need it.
+func TestAProbesVoteIsNotKeptForASlowServer(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.is(Blocked)
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.refuse(1, held)
+	l.after(time.Second)
+	l.grant(2)
+	l.is(Blocked)
+	l.hasVotes()
+	l.pick, l.alarm = 0, l.now.Add(LongWait)
+	l.ring(LongWait)
+	l.after(time.Millisecond)
+	l.grant(1)
+	l.is(Asking)
+	l.must(l.alarm.Sub(l.now) <= FirstLook<<MaxLooks, "it keeps the vote for %v", l.alarm.Sub(l.now))
+}
+
+// The same server is held for long, by an owner without a majority. Of two that ask the others the
+// one with the first vote keeps it.
+func TestAServerThatItWaitsAtIsNotTheReferee(t *testing.T) {
+	t.Parallel()
+	for probed, stage := range map[int]Stage{1: Pausing, 2: Blocked} {
+		l := lock(t, 3)
+		for i := range 3 {
+			l.refuse(i, held)
 		}
-	})
-	s.in(time.Second, func() {
-		if !answered && !a.ended && !a.how.Waits {
-			a.end(nil, away)
-		}
-	})
-}
-
-// refused ends it, or lets it sleep until the lock is released. Now and then it asks by itself.
-func (a *attempt) refused(r Refusal) {
-	if !a.how.Waits {
-		a.end(nil, r)
-		return
-	}
-	a.stand, a.refusal, a.asleep = r.Stand, r, true
-	a.server.sleepers = append(a.server.sleepers, a)
-	a.server.in(a.server.between(100*time.Millisecond, 400*time.Millisecond), a.wake)
-}
-
-func (a *attempt) wake() {
-	if a.asleep && !a.ended {
-		a.asleep = false
-		a.server.sleepers = slices.DeleteFunc(a.server.sleepers, func(one *attempt) bool { return one == a })
-		a.begin()
+		l.stands[0] = Held
+		l.pick = probed - 1
+		l.ring(LongWait)
+		l.grant(probed)
+		l.is(Asking)
+		l.refuse(3-probed, held)
+		l.is(stage)
 	}
 }
 
-// cancel ends it, with what it has waited for.
-func (a *attempt) cancel() {
-	if a.ended {
-		return
+// It waits at one server, has the vote of the next, and asks the last, which is far. A pause would
+// ask nobody.
+func TestItDoesNotPauseUnlessThereIsSomebodyToAsk(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	for i := range 3 {
+		l.refuse(i, held)
 	}
-	if a.stand == Open {
-		a.refusal = cut
-	}
-	a.end(nil, a.refusal)
+	l.stands[0] = Held
+	l.ring(LongWait)
+	l.after(100 * time.Millisecond)
+	l.grant(1)
+	l.look(false)
+	l.is(Asking)
+	l.must(l.alarm == l.now.Add(125*time.Millisecond), "it looks in %v", l.alarm.Sub(l.now))
+	l.after(100 * time.Millisecond)
+	l.refuse(2, held)
+	l.is(Pausing)
+	l.news()
+	l.ring(firstPause)
+	l.did("ask [once 2] give [] cancel [] look []")
+	l.must(l.alarm == l.now.Add(125*time.Millisecond), "after the pause it looks in %v", l.alarm.Sub(l.now))
 }
 
-func (a *attempt) end(g *grant, r Refusal) {
-	a.ended = true
-	a.server.sleepers = slices.DeleteFunc(a.server.sleepers, func(one *attempt) bool { return one == a })
-	a.c.told(a, g, r)
-}
-
-// grant is a hold at a server.
-type grant struct {
-	Vote
-	c      *client
-	m      *Machine
-	server *server
-	there  clock.Instant
-	until  clock.Instant
-	ended  bool
-}
-
-func (g *grant) InTime() bool         { return g.server.now < g.until }
-func (g *grant) Until() clock.Instant { return g.until }
-
-// live starts the watchdog, if it has one, and what notices the end.
-func (g *grant) live() {
-	if g.m.Lease == 0 {
-		g.server.in(g.server.between(g.server.lease/6, g.server.lease/3), func() { g.renew(true) })
+// Probes that come faster than a majority answers take votes from others, and keep none.
+func TestFarServersAreProbedMoreRarely(t *testing.T) {
+	t.Parallel()
+	for trip, want := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: LongWait, 200 * time.Millisecond: 400 * time.Millisecond, time.Minute: mostFar,
+	} {
+		l := lock(t, 3)
+		l.refuse(0, held)
+		l.after(trip)
+		l.grant(2)
+		l.refuse(1, held)
+		l.is(Blocked)
+		l.stands[0] = Held
+		l.ring(LongWait)
+		l.must(l.alarm == l.now.Add(want), "a round trip of %v: the next probe is in %v", trip, l.alarm.Sub(l.now))
+		l.after(trip)
+		l.refuse(l.probed, held)
+		l.Probes = 1
+		l.does(l.First)
+		l.must(l.alarm == l.now.Add(want), "a round trip of %v: the first asks in %v", trip, l.alarm.Sub(l.now))
 	}
-	g.server.in(g.until.Sub(g.server.now), g.expire)
-}
-
-func (g *grant) expire() {
-	switch {
-	case g.ended:
-	case g.InTime():
-		g.server.in(g.until.Sub(g.server.now), g.expire)
-	case g.m.Lease == 0:
-		g.lost(machine.NotRenewed)
-	default:
-		g.lost(machine.LeaseEnded)
-	}
-}
-
-func (g *grant) renew(again bool) {
-	if g.ended {
-		return
-	}
-	s, sent, gone := g.server, g.server.now, false
-	s.call(func(ok bool) {
-		if gone = ok && s.owner != g; ok && !gone && g.m.Lease == 0 {
-			s.expires = s.now.Add(s.lease)
-		}
-	}, func(ok bool) {
-		switch {
-		case g.ended:
-		case gone:
-			g.lost(machine.GoneOnServer)
-		case ok:
-			g.there = max(g.there, sent)
-			if g.m.Lease == 0 {
-				g.until = max(g.until, sent.Add(s.lease-s.lease/50))
-			}
-		}
-		if again {
-			s.in(s.lease/4, func() { g.renew(true) })
-		}
-	})
-}
-
-// lost ends it: first here, then at the server.
-func (g *grant) lost(why machine.Loss) {
-	g.end(End{g.server.id, fmt.Errorf("loss %d at %d", why, g.server.id), why})
-	if why != machine.GoneOnServer {
-		g.release(nil)
-	}
-}
-
-func (g *grant) end(e End) {
-	if g.ended {
-		return
-	}
-	g.ended = true
-	g.until = min(g.until, g.server.now)
-	g.c.of(g.m, func(do *Deeds) { g.m.Leave(&g.Vote, e, g.there, do) })
-}
-
-// release frees it at the server, which may take several attempts.
-func (g *grant) release(then func()) {
-	s := g.server
-	g.ended, g.until = true, min(g.until, s.now)
-	if !slices.Contains(s.releases, g) {
-		s.releases = append(s.releases, g)
-	}
-	s.call(func(ok bool) {
-		if ok && s.owner == g {
-			s.free()
-		}
-	}, func(ok bool) {
-		switch {
-		case !ok:
-			s.in(200*time.Millisecond, func() { g.release(then) })
-			return
-		case then != nil:
-			then()
-		}
-		s.released(g)
-	})
 }
