@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
@@ -43,7 +44,8 @@ type Engine struct {
 	// was made in a testing/synctest bubble must never come out in another.
 	acquisitions, unlockings sync.Pool
 
-	closed closing
+	closed    closing
+	roundTrip atomic.Int64 // the latest of a RedLock; see quorum.Port
 }
 
 // Open connects to the server of a URL: it is ParseURL followed by New.

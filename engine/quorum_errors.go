@@ -12,43 +12,43 @@ import (
 )
 
 // NotAcquired implements quorum.Port: the error of an acquisition of a RedLock that has failed.
-func (q *redLockAcquisition) NotAcquired(v quorum.Verdict) error {
+func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 	name := q.locks[0].name
-	why := &noMajority{of: len(q.locks), granted: v.Granted}
-	switch v.Is {
+	why := &noMajority{of: len(q.locks), granted: f.Granted}
+	switch f.Is {
 	case quorum.EngineIsClosed:
 		return notAcquired(name, ErrClosed)
 	case quorum.NoAnswer:
 		why.is = reason.ErrEarly
 	case quorum.IsHeld:
 		why.is = ErrHeld
-	case quorum.IsAway:
+	case quorum.IsUnavailable:
 		why.is = ErrUnavailable
 	case quorum.IsRefused:
-		why.is = q.textOf(v.ForGood, 0)
+		why.is = q.textOf(f.ForGood, 0)
 	}
-	for _, said := range v.Each {
-		text := q.textOf(said, 0)
+	for _, one := range f.Each {
+		text := q.textOf(one, 0)
 		is := reason.Of(text)
-		switch stand, at := standIn(is); stand {
+		switch state, at := stateIn(is); state {
 		case quorum.Held:
 			text = is[at]
-		case quorum.Away:
+		case quorum.Unavailable:
 			text = reason.Because(is[at:]...)
 		}
-		why.each = append(why.each, &serverError{q.locks[said.Server].serverOf(), text})
+		why.each = append(why.each, &serverError{q.locks[one.Server].serverOf(), text})
 	}
 	err := notAcquired(name, why)
-	if v.Stop != nil && v.Stop.Cause != nil {
-		err = notAcquired(name, reason.Because(v.Stop.Cause, why))
+	if f.Stop != nil && f.Stop.Cause != nil {
+		err = notAcquired(name, reason.Because(f.Stop.Cause, why))
 	}
-	err.TTL = v.TTL
+	err.TTL = f.TTL
 	return err
 }
 
 // textOf is the error of one server of several. What has ended just now has ended as last.
-func (q *redLockAcquisition) textOf(said quorum.Said, last machine.Loss) error {
-	switch said.Is {
+func (q *redLockAcquisition) textOf(one quorum.ServerResult, last machine.Loss) error {
+	switch one.Is {
 	case quorum.Silent:
 		return reason.ErrSilent
 	case quorum.GivenBack:
@@ -62,15 +62,15 @@ func (q *redLockAcquisition) textOf(said quorum.Said, last machine.Loss) error {
 	case quorum.EndedNow:
 		return lossAt(last)
 	case quorum.TooLate:
-		return endedBefore(q.locks[said.Server].name, said.Why).Err
+		return endedBefore(q.locks[one.Server].name, one.Why).Err
 	case quorum.WasLost:
-		if lost, yes := said.Why.(*LostError); yes && lost.Err == nil {
+		if lost, yes := one.Why.(*LostError); yes && lost.Err == nil {
 			return lossAt(lost.Reason)
 		} else if yes {
 			return lost.Err
 		}
 	}
-	return said.Why
+	return one.Why
 }
 
 // refusalOf is what the refusal of one server says.
@@ -82,7 +82,7 @@ func refusalOf(err error) quorum.Refusal {
 		Full: slices.Contains(is, ErrOverloaded), Late: slices.Contains(is, ErrLate), Closed: slices.Contains(is, ErrClosed),
 	}
 	at := 0
-	if r.Stand, at = standIn(is); r.Stand == quorum.Held {
+	if r.State, at = stateIn(is); r.State == quorum.Held {
 		r.TTL = is[at].(*reason.Held).TTL
 	}
 	return r
@@ -127,8 +127,8 @@ func listed(each []error) string {
 // Lost implements quorum.Port: the end of a hold that has too few votes.
 func (q *redLockAcquisition) Lost(l quorum.Loss) error {
 	why := &tooFew{left: l.Left, of: len(q.locks)}
-	for _, said := range l.Each {
-		why.each = append(why.each, &serverError{q.locks[said.Server].serverOf(), q.textOf(said, l.Last)})
+	for _, one := range l.Each {
+		why.each = append(why.each, &serverError{q.locks[one.Server].serverOf(), q.textOf(one, l.Last)})
 	}
 	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
 }
@@ -183,27 +183,15 @@ func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) erro
 	return joined(each)
 }
 
-// standing is what the server has said to a so far, whether a is the first that waits in this
-// process, and whether it is asked for under no hold of the caller's, nor beside one.
-func (a *acquisition) standing() (stand quorum.Stand, first, alone bool) {
-	a.Shard.Lock()
-	defer a.Shard.Unlock()
-	if a.Ended() || a.Resource() == nil {
-		return quorum.Open, false, false
-	}
-	stand, _ = standIn(reason.Of(a.Obstacle(false)))
-	return stand, a.IsFirst(), a.Alone()
-}
-
-// standIn reads it out of reasons of this package, with the place of what says so.
-func standIn(is []error) (stand quorum.Stand, at int) {
+// stateIn reads it out of reasons of this package, with the place of what says so.
+func stateIn(is []error) (state quorum.ServerState, at int) {
 	for i, one := range is {
 		if _, yes := one.(*reason.Held); yes {
 			return quorum.Held, i
 		}
 		if one == ErrUnavailable {
-			return quorum.Away, i
+			return quorum.Unavailable, i
 		}
 	}
-	return quorum.Open, 0
+	return quorum.Unknown, 0
 }

@@ -68,8 +68,8 @@ func (h *QuorumHold) Servers() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var all []string
-	for i := range q.Parts {
-		if v := q.Parts[i].Vote; v != nil && v.Port.InTime() {
+	for i := range q.Members {
+		if v := q.Members[i].Vote; v != nil && v.Port.InTime() {
 			all = append(all, q.locks[i].serverOf())
 		}
 	}
@@ -148,8 +148,8 @@ func (h *QuorumHold) home() *Engine { return h.q.home }
 func (h *QuorumHold) all() (holds []*Hold) {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
-	for i := range h.q.Parts {
-		if v := h.q.Parts[i].Vote; v != nil {
+	for i := range h.q.Members {
+		if v := h.q.Members[i].Vote; v != nil {
 			holds = append(holds, voteOf(v).hold)
 		}
 	}
@@ -160,7 +160,7 @@ func (h *QuorumHold) find(e *Engine, k drive.Key) *Hold {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
 	for i, m := range h.q.locks {
-		if v := h.q.Parts[i].Vote; v != nil && m.key.Name == k.Name && m.engine() == e {
+		if v := h.q.Members[i].Vote; v != nil && m.key.Name == k.Name && m.engine() == e {
 			return voteOf(v).hold
 		}
 	}
@@ -180,7 +180,7 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 	q := h.q
 	soon := byUser && q.fate.endsSoon()
 	why := h.Err() // also by the clock
-	var do quorum.Deeds
+	var do quorum.Ready
 	q.mu.Lock()
 	votes, why := q.Release(why, &do)
 	earlier := q.unlocked
@@ -273,9 +273,6 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.
 			extended++
 		}
 		if extended == q.Majority() {
-			q.mu.Lock()
-			q.Extended(d)
-			q.mu.Unlock()
 			return nil
 		}
 	}

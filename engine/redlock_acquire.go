@@ -19,7 +19,7 @@ import (
 // is not pure about it.
 //
 // mu is taken without any other lock, and no other lock is taken under it: what is to be done is
-// noted in deeds, and done after it. It leads to no QuorumHold: one that was dropped can be noticed.
+// noted in a Ready, and done after it. It leads to no QuorumHold: one that was dropped can be noticed.
 type redLockAcquisition struct {
 	many
 	locks   []Mutex
@@ -28,7 +28,7 @@ type redLockAcquisition struct {
 	held    weak.Pointer[heldContext] // where they were found, and those that join later are
 	fate    *fate
 	fut     *Future[*QuorumHold] // until it is settled
-	timer   taskTimer            // of the stage
+	timer   taskTimer            // of Machine.Due
 
 	mu sync.Mutex
 	quorum.Machine
@@ -39,9 +39,11 @@ type redLockAcquisition struct {
 // startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
 func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*holding, once, async bool) (*redLockAcquisition, *Future[*QuorumHold]) {
 	q := &redLockAcquisition{locks: l.locks, opts: o, fate: &fate{done: make(chan struct{})}}
-	q.Init(q, len(l.locks), quorum.Config{
-		Order: l.order, Once: once, Lease: o.lease, CommandTimeout: l.locks[0].engine().cfg.CommandTimeout,
-	})
+	cfg := quorum.Config{Order: l.order, Once: once}
+	if o.lease == 0 {
+		cfg.Renewal = l.locks[0].engine().cfg.Lease / 3
+	}
+	q.Init(q, len(l.locks), cfg)
 	fut := &Future[*QuorumHold]{source: q}
 	q.fut = fut
 	q.timer.init(q.tick)
@@ -49,7 +51,7 @@ func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held
 	if slices.ContainsFunc(parents, func(h *holding) bool { return h != nil }) {
 		q.parents, q.held = parents, weak.Make(held)
 	}
-	var do quorum.Deeds
+	var do quorum.Ready
 	q.Begin(&do)
 	q.begin(ctx, q, l.locks, q.Majority(), o, async) // from here on it may be given up
 	q.run(&do, async)
@@ -61,14 +63,20 @@ func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held
 func (q *redLockAcquisition) Now() clock.Instant                 { return q.home.clock.Now() }
 func (q *redLockAcquisition) Stamp(i int) clock.Instant          { return q.locks[i].engine().clock.Stamp() }
 func (q *redLockAcquisition) Draw(d time.Duration) time.Duration { return q.home.world.Draw(d) }
-func (q *redLockAcquisition) Pick(n int) int                     { return int(q.home.world.Int64N(int64(n))) }
 
-func (q *redLockAcquisition) NewTry(i int, how quorum.How) quorum.Try {
+func (q *redLockAcquisition) RoundTrip(i int) time.Duration {
+	return time.Duration(q.locks[i].engine().roundTrip.Load())
+}
+
+func (q *redLockAcquisition) SetRoundTrip(i int, d time.Duration) {
+	q.locks[i].engine().roundTrip.Store(int64(d))
+}
+
+func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 	m := q.locks[i]
 	a := m.engine().newAcquisition(m, q.opts, true)
-	a.Lease = how.Lease
 	a.More().Quorum = q
-	a.Once = !how.Waits
+	a.Once = !waits
 	a.More().Hasty = a.Once && !q.Once
 	return a
 }
@@ -100,7 +108,7 @@ func (h *holding) live() bool {
 }
 
 // run does what a transition has left to be done. In the first round of a future, mayOverflow.
-func (q *redLockAcquisition) run(do *quorum.Deeds, mayOverflow bool) {
+func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 	if do.Lost != nil {
 		q.home.log(slog.LevelWarn, "pawl: a RedLock was lost", "err", do.Lost.Error())
 	}
@@ -124,14 +132,8 @@ func (q *redLockAcquisition) run(do *quorum.Deeds, mayOverflow bool) {
 	for _, one := range do.Ask {
 		q.enqueue(one.Server, one.Try.(*acquisition), mayOverflow)
 	}
-	if do.Arm != 0 {
-		q.home.table.Timers.Schedule(&q.timer.timer, q.home.clock.Now().Add(do.Arm))
-		if q.over() { // meanwhile: who ended it may have been here first
-			q.home.table.Timers.Cancel(&q.timer.timer)
-		}
-	}
-	if do.Look {
-		q.look(false)
+	if do.Timer {
+		q.setTimer()
 	}
 	if do.List && !q.list() {
 		q.cancel(reason.Stop{Cause: ErrClosed})
@@ -139,11 +141,10 @@ func (q *redLockAcquisition) run(do *quorum.Deeds, mayOverflow bool) {
 }
 
 // settle tells the caller what became of it.
-func (q *redLockAcquisition) settle(do *quorum.Deeds) {
+func (q *redLockAcquisition) settle(do *quorum.Ready) {
 	fut := q.fut
 	q.fut = nil
 	q.finish()
-	q.home.table.Timers.Cancel(&q.timer.timer)
 	if do.Won {
 		fut.settle(newQuorumHold(q), nil)
 	} else {
@@ -178,62 +179,41 @@ func (q *redLockAcquisition) told(i int, h *Hold, err error) {
 		refusal = quorum.EndedBefore(endOf(i, err))
 		h.unlockAsync(false)
 	}
-	var do quorum.Deeds
+	var do quorum.Ready
 	q.mu.Lock()
-	waited := q.Told(i, v, refusal, &do)
+	q.Reply(i, v, refusal, &do)
 	q.mu.Unlock()
 	q.run(&do, false)
-	if waited {
-		q.passOn(i)
+}
+
+// setTimer has tick called when it is due. Two transitions may be here at the same time: the later Due
+// is what both end with.
+func (q *redLockAcquisition) setTimer() {
+	for due := q.due(); ; {
+		if due == 0 {
+			q.home.table.Timers.Cancel(&q.timer.timer)
+		} else {
+			q.home.table.Timers.Schedule(&q.timer.timer, due)
+		}
+		again := q.due()
+		if again == due {
+			return
+		}
+		due = again
 	}
 }
 
-// passOn is called when it does not wait at a server any more: the first of those that still do
-// is told.
-func (q *redLockAcquisition) passOn(i int) {
-	m := q.locks[i]
-	sh := m.engine().table.Shard(m.route)
-	var next *redLockAcquisition
-	sh.Lock()
-	if r := sh.Find(m.key); r != nil {
-		if first := r.First(); first != nil && first.Rare() != nil {
-			next, _ = first.Rare().Quorum.(*redLockAcquisition)
-		}
-	}
-	sh.Unlock()
-	if next == nil {
-		return
-	}
-	var do quorum.Deeds
-	next.mu.Lock()
-	next.First(&do)
-	next.mu.Unlock()
-	next.run(&do, false)
+func (q *redLockAcquisition) due() clock.Instant {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.Due
 }
 
 // tick goes on when the time of the stage is over.
 func (q *redLockAcquisition) tick() {
+	var do quorum.Ready
 	q.mu.Lock()
-	q.Rang()
-	q.mu.Unlock()
-	q.look(true)
-}
-
-// look goes on by what those say that have not answered.
-func (q *redLockAcquisition) look(tooLong bool) {
-	q.mu.Lock()
-	seen := q.Asked()
-	q.mu.Unlock()
-	for i := range seen {
-		if a, asked := seen[i].Try.(*acquisition); asked {
-			var alone bool
-			seen[i].Stand, seen[i].First, alone = a.standing()
-			seen[i].Again = tooLong && alone && q.carried(i) != nil
-		}
-	}
-	var do quorum.Deeds
-	q.mu.Lock()
-	q.Look(seen, tooLong, &do)
+	q.Tick(&do)
 	q.mu.Unlock()
 	q.run(&do, false)
 }
@@ -270,7 +250,7 @@ func (v *vote) End(why error) {
 	h.Shard().Lock()
 	there := h.There()
 	h.Shard().Unlock()
-	var do quorum.Deeds
+	var do quorum.Ready
 	q := v.of
 	q.mu.Lock()
 	q.Leave(&v.Vote, endOf(v.Server, why), there, &do)
@@ -303,7 +283,7 @@ func (h *holding) endBy(at clock.Instant) {
 
 // cancel implements manyTaker.
 func (q *redLockAcquisition) cancel(s reason.Stop) bool {
-	var do quorum.Deeds
+	var do quorum.Ready
 	q.mu.Lock()
 	did := q.Cancel(s, &do)
 	q.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,37 +55,8 @@ func TestRedLockAndASlowServer(t *testing.T) {
 	s.clean(v)
 }
 
-// Somebody has the lock at one server, the first in order, and keeps it. The others grant it, but
-// one of them so late that the vote of the other was given back: they are asked again.
-func TestRedLockOfAMajorityThatAnswersUnevenly(t *testing.T) {
-	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s := independent(t, 3)
-		other, v := s.open(), s.open()
-		proxies := make([]*faultproxy.Proxy, len(v))
-		for i := range v {
-			proxies[i] = s.through(i, v)
-		}
-		l := v.lock("x")
-		first, last := l.all.order[0], l.all.order[2]
-		held := mustLock(t, other[first].Mutex("x"))
-		mustRelease(t, mustRedLock(t, v.lock("warm"))) // connections and scripts
-		proxies[last].Delay(faultproxy.All, 0, 40*time.Millisecond)
-		// Only a probe helps one that does not ask again, and none comes that soon.
-		unprobed(t, func() error {
-			h, err := l.Lock(ctxT(t), Wait(quorum.LongWait-20*time.Millisecond))
-			if err == nil {
-				mustRelease(t, h)
-			}
-			return err
-		})
-		mustUnlock(t, held)
-		s.clean(other, v)
-	})
-}
-
-// The same with servers that are far away, one of the two or both, and one of them farther: it
-// takes a few round trips.
+// Somebody has the lock at one server, the first in order, and keeps it. The others are far away, one of the
+// two or both, and one of them farther: it takes a few round trips.
 func TestRedLockOfAFarMajority(t *testing.T) {
 	t.Parallel()
 	const away = 800 * time.Millisecond
@@ -113,7 +85,7 @@ func TestRedLockOfAFarMajority(t *testing.T) {
 					proxies[i].Delay(faultproxy.All, away/2, away/2)
 				}
 				proxies[l.all.order[2]].Delay(faultproxy.All, away/2, away/2+c.uneven)
-				h, err := l.Lock(ctxT(t), Wait(5*(away+c.uneven)))
+				h, err := l.Lock(ctxT(t), Wait(10*(away+c.uneven)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -166,7 +138,8 @@ func TestRedLockAndKeysOfAnotherType(t *testing.T) {
 	s.clean(v)
 }
 
-// It waits at one server, which hangs or dies before the lock is released.
+// It waits at one server, which hangs or dies before the lock is released. After two waits in vain it
+// asks all servers at once.
 func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{false, true} {
@@ -182,12 +155,8 @@ func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 			eventually(t, "it waits at a server", func() bool {
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				for i := range q.Parts {
-					if q.Parts[i].Waits && q.Parts[i].Asked != nil {
-						at = i
-					}
-				}
-				return q.Stage == quorum.Blocked && at >= 0 && b[at].Stats().Waiting == 1 && b[at].Stats().InFlight == 0
+				at = slices.IndexFunc(q.Members, func(p quorum.Member) bool { return p.Asked != nil })
+				return q.Stage == quorum.Waiting && at >= 0 && b[at].Stats().Waiting == 1 && b[at].Stats().InFlight == 0
 			})
 			if kill {
 				s.servers[at].Kill()
@@ -202,7 +171,7 @@ func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("granted %v after the release", time.Since(start))
-			if d := time.Since(start); d > 2*time.Second {
+			if d := time.Since(start); d > 3*quorum.LongestWait {
 				t.Errorf("granted %v after the release", d)
 			}
 			mustRelease(t, h2)
@@ -229,10 +198,10 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 				q := h.q
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				last := q.Parts[1].Vote.Port.(*vote).hold.h
+				last := q.Members[1].Vote.Port.(*vote).hold.h
 				last.Shard().Lock()
 				defer last.Shard().Unlock()
-				return last.There() > q.Parts[0].Vote.Joined()
+				return last.There() > q.Members[0].Vote.Joined()
 			})
 		}
 		s.servers[i].Do("DEL", "x")
@@ -374,7 +343,7 @@ func TestPendingRedLocksCostNoGoroutines(t *testing.T) {
 		for ; asked < n; asked++ {
 			q := futures[asked].source.(*redLockAcquisition)
 			q.mu.Lock()
-			failed := q.Failures > 0
+			failed := q.Stage == quorum.Waiting
 			q.mu.Unlock()
 			if !failed {
 				return false

@@ -93,7 +93,7 @@ func TestDoUnderARedLock(t *testing.T) {
 	s.clean(v)
 }
 
-// A fixed lease does not grow by servers that join, and Extend needs a majority only.
+// A fixed lease is not renewed, so no server is asked again. Extend needs a majority only.
 func TestFixedLeaseOfARedLock(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 5)
@@ -104,13 +104,7 @@ func TestFixedLeaseOfARedLock(t *testing.T) {
 	if left := time.Until(until); left < 15*time.Second || left > 18*time.Second {
 		t.Errorf("valid for %v", left)
 	}
-	s.servers[4].Restart()
-	eventually(t, "the fifth joins", func() bool { return len(h.Servers()) == 5 })
-	for i, l := range h.all() {
-		if more := l.ValidUntil().Sub(until); i == 4 && more > 10*time.Millisecond {
-			t.Errorf("the fifth lasts %v longer", more)
-		}
-	}
+	eventually(t, "four have it", func() bool { return len(h.Servers()) == 4 })
 	s.servers[0].Stop()
 	defer func() { _ = s.servers[0].Process.Cont() }()
 	start := pace.Now()
@@ -120,7 +114,7 @@ func TestFixedLeaseOfARedLock(t *testing.T) {
 	if left := time.Until(h.ValidUntil()); left < 50*time.Second {
 		t.Errorf("valid for %v", left)
 	}
-	for _, one := range s.servers[1:4] {
+	for _, one := range s.servers[1:3] {
 		one.Do("DEL", "x")
 	}
 	if err := h.Extend(ctxT(t), 2*time.Minute); !errors.Is(err, ErrLost) {
@@ -149,39 +143,6 @@ func TestExtendOfARedLockThatUnlockOvertakesIsNotHeld(t *testing.T) {
 	if err := h.extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
 		t.Errorf("Extend: %v", err)
 	}
-	s.clean(v)
-}
-
-// One server is down during an Extend, another while the lock is taken: both join, and stay for
-// as long as the others.
-func TestServersThatMissedAnExtendJoin(t *testing.T) {
-	t.Parallel()
-	s := independent(t, 5)
-	v := s.open()
-	s.servers[0].Kill()
-	h := mustRedLock(t, v.lock("x"), Lease(4*time.Second))
-	eventually(t, "the others join", func() bool { return len(h.Servers()) == 4 })
-	s.servers[1].Kill()
-	if err := h.Extend(ctxT(t), time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	until := h.ValidUntil()
-	eventually(t, "the lease ends there", func() bool { return len(h.Servers()) == 3 })
-	s.servers[0].Restart()
-	s.servers[1].Restart()
-	eventually(t, "both join for good", func() bool {
-		all := h.all()
-		for _, l := range all {
-			if time.Until(l.ValidUntil()) < 30*time.Second {
-				return false
-			}
-		}
-		return len(all) == 5
-	})
-	if more := h.ValidUntil().Sub(until); h.Err() != nil || more > 10*time.Millisecond {
-		t.Errorf("%v, it lasts %v longer", h.Err(), more)
-	}
-	mustRelease(t, h)
 	s.clean(v)
 }
 

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // inside is a RedLock of three servers, held at all of them, and what may be asked for inside it.
@@ -18,36 +17,22 @@ type inside struct {
 	lock    QuorumLock
 }
 
-// eachInside runs a test with a re-entry of a RedLock, and with a reader beside its writer.
-func eachInside(t *testing.T, test func(t *testing.T, in *inside)) {
-	t.Parallel()
-	for name, kinds := range map[string]struct{ outer, inner func(*Engine) Mutex }{
-		"re-entry": {
-			func(e *Engine) Mutex { return e.Mutex("x") },
-			func(e *Engine) Mutex { return e.Mutex("x") },
-		},
-		"reader beside its writer": {
-			func(e *Engine) Mutex { return e.RWMutex("x").Writer() },
-			func(e *Engine) Mutex { return e.RWMutex("x").Reader() },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := independent(t, 3)
-			in := &inside{independents: s, engines: s.open(), kind: kinds.outer}
-			var outer, inner []Mutex
-			for _, e := range in.engines {
-				outer, inner = append(outer, kinds.outer(e)), append(inner, kinds.inner(e))
-			}
-			h, err := RedLock(outer...).Lock(ctxT(t), Lease(time.Minute))
-			if err != nil {
-				t.Fatal(err)
-			}
-			in.outer, in.lock = h, RedLock(inner...)
-			eventually(t, "all have granted it", func() bool { return len(h.Servers()) == 3 })
-			test(t, in)
-		})
+// newInside holds a RedLock of mutexes.
+func newInside(t *testing.T) *inside {
+	x := func(e *Engine) Mutex { return e.Mutex("x") }
+	return insideOf(t, x, x)
+}
+
+func insideOf(t *testing.T, outer, inner func(*Engine) Mutex) *inside {
+	s := independent(t, 3)
+	in := &inside{independents: s, engines: s.open(), kind: outer}
+	var outside, inside []Mutex
+	for _, e := range in.engines {
+		outside, inside = append(outside, outer(e)), append(inside, inner(e))
 	}
+	in.outer, in.lock = mustRedLock(t, RedLock(outside...)), RedLock(inside...)
+	eventually(t, "all have granted it", func() bool { return len(in.outer.Servers()) == 3 })
+	return in
 }
 
 // granted waits for what was asked for, and gives all back.
@@ -66,40 +51,50 @@ func (in *inside) granted(t *testing.T, f *Future[*QuorumHold]) {
 
 // One server forgets the lock, the second refuses for a moment, the third hangs: so what is asked for inside
 // gives back what it got, and the outer hold joins the first server again meanwhile. What is inside then
-// re-enters it there, or is beside it, and does not wait for it.
+// re-enters it there, and does not wait for it.
 func TestWhatIsInsideARedLockFollowsItToAServerThatItJoinedAgain(t *testing.T) {
-	eachInside(t, func(t *testing.T, in *inside) {
-		first, second := in.servers[0], in.servers[1]
-		first.Do("DEL", "x")
-		second.Do("CONFIG", "SET", "maxmemory", "1")
-		in.servers[2].Stop()
-		f := in.lock.LockAsync(in.outer.Context(ctxT(t)))
-		eventually(t, "the outer hold has joined the first again", func() bool { return len(in.outer.Servers()) == 3 && first.Do("EXISTS", "x") == int64(1) })
-		second.Do("CONFIG", "SET", "maxmemory", "0")
-		in.granted(t, f)
-	})
+	t.Parallel()
+	in := newInside(t)
+	first, second := in.servers[0], in.servers[1]
+	first.Do("DEL", "x")
+	second.Do("CONFIG", "SET", "maxmemory", "1")
+	in.servers[2].Stop()
+	f := in.lock.LockAsync(in.outer.Context(ctxT(t)))
+	eventually(t, "the outer hold has joined the first again", func() bool { return len(in.outer.Servers()) == 3 && first.Do("EXISTS", "x") == int64(1) })
+	second.Do("CONFIG", "SET", "maxmemory", "0")
+	in.granted(t, f)
 }
 
-// One server forgets the lock and gives it to somebody else; the third hangs. So both wait at the first. Then
-// that is free, and the outer hold joins. What waits behind it asks again, inside it.
-func TestWhatWaitsInsideARedLockAsksAgainWhereThatJoins(t *testing.T) {
-	eachInside(t, func(t *testing.T, in *inside) {
-		ctx := in.outer.Context(ctxT(t))
-		in.servers[0].Do("DEL", "x")
-		other := mustLock(t, in.kind(open(t, in.servers[0].URL())))
-		noticed, err := in.lock.TryLock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		mustRelease(t, noticed)
-		waiting := func(n int) func() bool { return func() bool { return in.engines[0].Stats().Waiting == n } }
-		eventually(t, "the outer hold waits there", waiting(1))
-		in.servers[2].Stop()
-		f := in.lock.LockAsync(ctx)
-		eventually(t, "both wait there", waiting(2))
-		mustUnlock(t, other)
-		in.granted(t, f)
-	})
+// One server forgets the lock and gives it to somebody else; the third hangs. What is asked for inside waits
+// at the first as any other does, and counts it once that is free.
+func TestWhatIsInsideARedLockWaitsWhereThatWasLost(t *testing.T) {
+	t.Parallel()
+	x := func(e *Engine) Mutex { return e.Mutex("x") }
+	for name, kinds := range map[string]struct{ outer, inner func(*Engine) Mutex }{
+		"re-entry": {x, x},
+		"reader beside its writer": {
+			func(e *Engine) Mutex { return e.RWMutex("x").Writer() },
+			func(e *Engine) Mutex { return e.RWMutex("x").Reader() },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := insideOf(t, kinds.outer, kinds.inner)
+			ctx := in.outer.Context(ctxT(t))
+			in.servers[0].Do("DEL", "x")
+			other := mustLock(t, in.kind(open(t, in.servers[0].URL())))
+			noticed, err := in.lock.TryLock(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustRelease(t, noticed)
+			in.servers[2].Stop()
+			f := in.lock.LockAsync(ctx)
+			eventually(t, "it waits there", func() bool { return in.engines[0].Stats().Waiting == 1 })
+			mustUnlock(t, other)
+			in.granted(t, f)
+		})
+	}
 }
 
 // watchedContext notes what asks for a value after it was handed over.
@@ -118,22 +113,22 @@ func (c *watchedContext) Value(key any) any {
 
 // It would be code of the user's on a goroutine of the engine.
 func TestNoValueOfAContextIsAskedForAfterLockAsync(t *testing.T) {
-	eachInside(t, func(t *testing.T, in *inside) {
-		in.servers[0].Do("DEL", "x")
-		in.servers[1].Do("CONFIG", "SET", "maxmemory", "1")
-		in.servers[2].Stop()
-		ctx := &watchedContext{Context: in.outer.Context(ctxT(t))}
-		f := in.lock.LockAsync(ctx)
-		ctx.handed.Store(true)
-		eventually(t, "the outer hold has joined the first again", func() bool {
-			return len(in.outer.Servers()) == 3 && in.servers[0].Do("EXISTS", "x") == int64(1)
-		})
-		in.servers[1].Do("CONFIG", "SET", "maxmemory", "0")
-		in.granted(t, f)
-		if n := ctx.late.Load(); n > 0 {
-			t.Errorf("%d times", n)
-		}
+	t.Parallel()
+	in := newInside(t)
+	in.servers[0].Do("DEL", "x")
+	in.servers[1].Do("CONFIG", "SET", "maxmemory", "1")
+	in.servers[2].Stop()
+	ctx := &watchedContext{Context: in.outer.Context(ctxT(t))}
+	f := in.lock.LockAsync(ctx)
+	ctx.handed.Store(true)
+	eventually(t, "the outer hold has joined the first again", func() bool {
+		return len(in.outer.Servers()) == 3 && in.servers[0].Do("EXISTS", "x") == int64(1)
 	})
+	in.servers[1].Do("CONFIG", "SET", "maxmemory", "0")
+	in.granted(t, f)
+	if n := ctx.late.Load(); n > 0 {
+		t.Errorf("%d times", n)
+	}
 }
 
 // The inner one finds the outer, and does not keep it alive.

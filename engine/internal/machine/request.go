@@ -89,21 +89,11 @@ func (a *Request) beside() *Hold {
 	return a.rare.Beside
 }
 
-// Alone reports whether it is asked for under no live hold of its caller, and beside none.
-func (a *Request) Alone() bool {
-	return a.Parent.InnermostLive() == nil && a.beside().InnermostLive() == nil
-}
-
 // Resource is the name's; nil until a is admitted.
 func (a *Request) Resource() *Resource { return a.res }
 
 // Ended reports whether it has its verdict.
 func (a *Request) Ended() bool { return a.ended }
-
-// IsFirst reports whether it is the first that waits for the name in this process.
-func (a *Request) IsFirst() bool {
-	return a.res.First() == a
-}
 
 // Name is the lock's name as the caller gave it.
 func (a *Request) Name() string {

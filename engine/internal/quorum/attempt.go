@@ -6,295 +6,202 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// round asks all servers that have no vote and are not being asked. Some may need as long as took
-// for an answer: it waits for that, and a quarter more, at least, and after each pause again.
-func (m *Machine) round(took time.Duration, do *Deeds) {
-	m.patience = min(took+took/4, m.CommandTimeout)
-	m.goOn(do)
-}
-
-// goOn asks them again in the same round.
-func (m *Machine) goOn(do *Deeds) {
-	m.Stage, m.armed = Asking, false
-	for i := range m.Parts {
-		if p := &m.Parts[i]; p.Vote == nil && p.Asked == nil {
-			m.ask(i, false, do)
-		}
-	}
-}
-
-// expected is how long it may take until those that have granted it before are a majority; 0 if they
-// are not. If their votes were given back just now, they are asked when that is answered.
-func (m *Machine) expected() time.Duration {
-	var took []time.Duration
-	needed := m.Majority()
-	for i := range m.Parts {
-		switch p := &m.Parts[i]; {
-		case p.Vote != nil:
-			needed--
-		case p.granted && !p.refused():
-			took = append(took, 2*p.took)
-		}
-	}
-	if needed <= 0 || len(took) < needed {
-		return 0
-	}
-	slices.Sort(took)
-	return took[needed-1]
-}
-
-// decide ends a round that has no majority, if it cannot get one any more: as far as answers
-// go, and what is known of the servers that have not answered, if that was looked at. If that takes
-// too long, they do not count, unless nobody has refused. While nobody has in this round, that one
-// held it before says nothing.
-func (m *Machine) decide(seen []Seen, tooLong bool, do *Deeds) {
-	votes, coming, slow, late := 0, 0, 0, 0
-	referee, holder := -1, -1 // the first that counts as one; the first that refused
-	unknown := false          // the referee has not answered
-	refused := slices.ContainsFunc(m.Parts, func(p Part) bool { return p.refused() })
-	for _, i := range m.Order {
-		p := &m.Parts[i]
-		stand := Open
-		switch {
-		case p.Vote != nil:
-			votes++
-		case p.refused():
-			stand = p.refusal.Stand // Open, if it refused for good or granted too late: it is nobody's referee
-			if p.refusal.Late {
-				late++
-			}
-		case p.Asked != nil && p.Waits: // it was refused there before
-			if stand = Held; seen != nil && seen[i].Stand == Away {
-				stand = Away
-			}
-		case seen != nil && (refused || tooLong || seen[i].Stand == Away):
-			stand = seen[i].Stand
-		}
-		if stand == Open && p.Asked != nil {
-			if p.slow = p.slow || tooLong; p.slow {
-				slow++
-				continue
-			}
-			coming++
-		}
-		if stand == Held && holder < 0 {
-			holder = i
-		}
-		switch {
-		case referee >= 0, stand == Held && p.Asked != nil && p.Waits: // see the comment of the package
-		case p.Vote != nil, stand == Held, stand == Open && p.Asked != nil:
-			referee, unknown = i, p.Vote == nil && stand == Open
-		}
-	}
-	mine := referee >= 0 && m.Parts[referee].Vote != nil
-	enough := votes+coming >= m.Majority()
-	pauses := mine && refused && holder >= 0 && m.tries < maxPauses
-	switch {
-	case holder < 0 && votes+coming+slow >= m.Majority(), holder >= 0 && (unknown || enough && !pauses):
-		if (votes > 0 || holder >= 0) && !m.armed {
-			m.arm(max(FirstLook<<min(m.Looks, MaxLooks), m.patience), do)
-			m.Looks++
-		}
-		return
-	case pauses:
-		m.Stage = Pausing
-		m.arm(min(firstPause<<m.tries, mostPause), do)
-		m.tries++
-		return
-	}
-	m.Failures++
-	if late > len(m.Parts)-m.Majority() {
-		if m.late++; m.late >= machine.MaxLate {
-			m.fail(m.verdict(), do)
-			return
-		}
-	}
-	m.armed = false
-	m.Stage, m.tries, m.Probes, m.probed = Blocked, 0, 0, -1
-	m.giveVotes(do)
-	m.block(do)
-}
-
-// block waits at the first server that has refused, if there is one and it does not wait
-// anywhere.
-func (m *Machine) block(do *Deeds) {
-	if !m.armed {
-		m.arm(LongWait, do)
-	}
-	if m.waits() {
-		return
-	}
-	for _, i := range m.Order {
-		if p := &m.Parts[i]; p.refused() && p.refusal.Stand == Held {
-			m.ask(i, true, do)
-			return
-		}
-	}
-}
-
-// resume goes on when it was blocked, and got a vote. The others are waited for as long as this
-// vote took: if it was far, they may be, too. No longer: a slow server may not be needed, and
-// meanwhile somebody else needs the votes that are kept. But if a majority has granted it, each too
-// late for the others, they are waited for as long as they took.
-func (m *Machine) resume(i int, do *Deeds) {
-	p := &m.Parts[i]
-	took := m.Port.Stamp(i).Sub(p.since)
-	switch {
-	case p.Waits:
-		took = 0 // it waited for an owner
-	case m.probed == i, !m.waits():
-	case m.almost():
-		m.again++
-		took = max(took, m.expected())
-	default: // late: it is not wanted alone
-		do.Give, p.Vote = append(do.Give, p.Vote), nil
-		return
-	}
-	m.round(took, do)
-}
-
-// almost reports whether a majority has granted it, though not within one round, as some are
-// slow. Then another round is worth it, a few times. One that a probe asks again has granted it,
-// too: to give back the vote that came now would part the two again, with each probe.
-func (m *Machine) almost() bool {
-	granted := 0
-	for i := range m.Parts {
-		if p := &m.Parts[i]; p.granted && !p.refused() {
-			granted++
-		}
-	}
-	return granted >= m.Majority() && m.again < maxAgain
-}
-
-// The times are up to twice as long.
 const (
-	FirstLook  = 4 * time.Millisecond // at a round that has no result; doubles
-	MaxLooks   = 5
-	maxAgain   = 6 // rounds after a probe, for what it nearly got
-	firstPause = time.Millisecond
-	mostPause  = 8 * time.Millisecond
-	maxPauses  = 12
-	LongWait   = 250 * time.Millisecond // until another server is asked
-	MaxProbes  = 4                      // how often that doubles
-	mostFar    = time.Second            // until another far server is asked
+	// LongestWait bounds the wait at one server. It lasts at least half of that: contenders that were
+	// refused together do not ask together again.
+	LongestWait = time.Second
+	// waitsInVain is the number of waits without a grant after which all servers are asked at once again.
+	waitsInVain = 2
+	// leastPatience is how long a server may be silent at least before it is passed over.
+	leastPatience = 50 * time.Millisecond
+	// WasSilent is the round trip of a server that was passed over, until it grants a lock.
+	WasSilent time.Duration = -1
 )
 
-func (m *Machine) arm(bound time.Duration, do *Deeds) {
-	m.armed, do.Arm = true, bound+m.Port.Draw(bound)
-}
-
-// Rang notes that the time of the stage is over. Look follows.
-func (m *Machine) Rang() { m.armed = false }
-
-// Seen is what a try has heard so far, which Look is told of.
-type Seen struct {
-	Try   Try // nil: the server is not asked
-	Stand Stand
-	First bool // it is the first that waits there in this process
-	Again bool // it waits as a stranger where the caller has a hold now: it is to be asked anew
-}
-
-// Asked are the tries to look at, for each server. Their stands are read without the lock.
-func (m *Machine) Asked() []Seen {
-	seen := make([]Seen, len(m.Parts))
-	for i := range m.Parts {
-		seen[i].Try = m.Parts[i].Asked
-	}
-	return seen
-}
-
-// Look goes on by what those say that have not answered: the time is over, or not.
-func (m *Machine) Look(seen []Seen, tooLong bool, do *Deeds) {
-	first := false
-	for i := range m.Parts {
-		first = first || seen[i].First
-		if m.Parts[i].Asked != seen[i].Try {
-			seen[i].Stand = Open // another one
+// Begin asks all servers at once.
+func (m *Machine) Begin(do *Ready) {
+	m.Stage, m.first, m.asked, m.waited = AllAtOnce, 0, len(m.Order), 0
+	for i := range m.Members {
+		if m.Members[i].Asked == nil {
+			m.ask(i, once, do)
 		}
 	}
+}
+
+// askBehind goes on with the vote of the server that it has waited for: it asks those behind that.
+func (m *Machine) askBehind(i int, do *Ready) {
+	m.setDue(0, do)
+	m.Stage, m.first = InOrder, slices.Index(m.Order, i)
+	m.asked = m.first + 1
+}
+
+// advance goes on with an attempt, after an answer, or because a server has been silent for too long.
+func (m *Machine) advance(do *Ready) {
+	c, due := m.count()
+	switch c.Result() {
+	case Won:
+		m.acquired(do)
+	case Denied:
+		m.fail(m.failure(), do)
+	case Lost:
+		m.refused(c, due, do)
+	case Pending:
+		if due == 0 && m.asked < len(m.Order) {
+			m.askNext(do)
+			m.advance(do)
+			return
+		}
+		m.setDue(due, do)
+	}
+}
+
+// count is what the servers have said in this attempt, and until when it waits for the next answer; 0:
+// for as long as that takes. Silent servers do not count, unless all are asked at once and
+// nobody has refused: then the votes that are kept are in nobody's way.
+func (m *Machine) count() (c Count, due clock.Instant) {
+	c.Servers = len(m.Members)
+	for place, i := range m.Order {
+		switch p := &m.Members[i]; {
+		case p.Vote != nil:
+			if p.Vote.Port.InTime() {
+				c.Granted++
+			}
+		case place < m.first:
+		case p.Asked == nil && place < m.asked:
+			c.add(&p.refusal)
+		case p.Asked != nil || m.responsive(i):
+			c.Pending++
+		}
+	}
+	if m.Once || m.Stage == AllAtOnce && c.Held == 0 {
+		return c, 0
+	}
+	now := m.Port.Now()
+	for _, i := range m.Order[m.first:] {
+		p := &m.Members[i]
+		if p.Asked == nil {
+			continue
+		}
+		switch at := p.since.Add(m.patience(i)); {
+		case at <= now:
+			c.Pending--
+			m.Port.SetRoundTrip(i, WasSilent)
+		case due == 0 || at < due:
+			due = at
+		}
+	}
+	return c, due
+}
+
+// patience is how long a server may be silent.
+func (m *Machine) patience(i int) time.Duration {
+	switch trip := m.Port.RoundTrip(i); trip {
+	case WasSilent:
+		return 0
+	case 0: // not known
+		return LongestWait
+	default:
+		return max(leastPatience, 4*trip)
+	}
+}
+
+// responsive reports whether a server may grant it soon, once it is asked.
+func (m *Machine) responsive(i int) bool {
+	return m.Members[i].mayGrant() && m.Port.RoundTrip(i) != WasSilent
+}
+
+// askNext asks the next server in the order. One that was silent is asked, too, but not waited for.
+func (m *Machine) askNext(do *Ready) {
+	i := m.Order[m.asked]
+	m.asked++
+	if p := &m.Members[i]; p.missing() {
+		m.ask(i, once, do)
+	}
+}
+
+// refused ends an attempt that has no majority: all is given back, and it waits at the first server that
+// has refused.
+func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
+	spare := c.Servers - majority(c.Servers)
+	if m.Once && (c.Held > spare || c.Held+c.Pending <= spare) {
+		m.fail(m.failure(), do) // the rest does not change it any more
+		return
+	}
+	m.giveVotes(do)
 	switch {
-	case m.stop != nil:
-	case m.Stage == Asking:
-		m.decide(seen, tooLong, do)
-	case !tooLong || m.armed: // another transition was first
-	case m.Stage == Pausing:
-		m.goOn(do)
-		m.next(do)
-	case m.Stage == Blocked:
-		m.probe(seen, first, do)
-	}
-	if tooLong && !m.Decided() {
-		m.askAnew(seen, do)
-		m.list(do)
-	}
-}
-
-// askAnew gives up tries that are to be asked again. Told asks when they have ended.
-func (m *Machine) askAnew(seen []Seen, do *Deeds) {
-	for i := range m.Parts {
-		if p := &m.Parts[i]; seen[i].Again && p.Asked == seen[i].Try && m.stop == nil {
-			p.again, do.Why = true, reason.Stop{Cause: reason.ErrAbandoned}
-			do.Cancel = append(do.Cancel, p.Asked)
+	case m.Once:
+		return
+	case m.Stage == AllAtOnce && due != 0:
+		m.setDue(due, do) // the first may not have answered yet
+		return
+	case c.TooLate > spare:
+		if m.late++; m.late >= machine.MaxLate {
+			m.fail(m.failure(), do)
+			return
 		}
 	}
-}
-
-// probe asks another server than the one that it waits at, or all, if that is away and the
-// others may be a majority. Where they are away it waits, too. Of those in this process that
-// wait at one server, the first asks another often, and the others rarely.
-func (m *Machine) probe(seen []Seen, first bool, do *Deeds) {
-	waits := false
-	var others []int
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		switch {
-		case p.Asked != nil:
-			waits = waits || p.Waits && seen[i].Stand == Held
-		case p.refusal.Stand == Away:
-			m.ask(i, true, do)
-		default:
-			others = append(others, i)
+	if !m.listed {
+		m.listed, do.List = true, true
+	}
+	refusals, at := 0, -1
+	for _, i := range m.Order[m.first:m.asked] {
+		p := &m.Members[i]
+		if !p.refused() {
+			continue
+		}
+		refusals++
+		if p.refusal.State == Held {
+			at = i
+			break
+		}
+		if at < 0 && p.refusal.Passes {
+			at = i
 		}
 	}
-	if first {
-		m.Probes = 0
-	} else {
-		m.Probes = min(m.Probes+1, MaxProbes)
+	if refusals == 0 { // too few servers are behind the one that it has waited for
+		m.waitOrAsk(do)
+		return
 	}
-	m.arm(m.between(), do)
-	m.again = 0
-	switch {
-	case waits && len(others) > 0:
-		m.probed = others[m.Port.Pick(len(others))]
-		m.ask(m.probed, false, do)
-	case len(others) >= m.Majority():
-		m.round(0, do)
-	}
+	m.wait(at, do)
 }
 
-// between is how long it waits until it asks another server. Probes that come faster than a
-// majority answers only take votes from others. A server that is slow now and then is not far.
-func (m *Machine) between() time.Duration {
-	var took []time.Duration
-	for i := range m.Parts {
-		took = append(took, 2*m.Parts[i].took)
+// wait waits at a server, as a Lock does; -1: at none.
+func (m *Machine) wait(at int, do *Ready) {
+	m.Stage = Waiting
+	if at >= 0 {
+		m.ask(at, waits, do)
 	}
-	return max(LongWait<<m.Probes, min(OfMajority(took), mostFar))
+	m.setDue(m.Port.Now().Add(LongestWait/2+m.Port.Draw(LongestWait/2)), do)
 }
 
-// First is called for the first of those in this process that wait at a server which another has
-// just left: it asks others often from now on. It may have been one that asks rarely, and its time
-// is far away.
-func (m *Machine) First(do *Deeds) {
-	if m.Stage == Blocked && m.Probes > 0 {
-		m.Probes = 0
-		m.arm(m.between(), do)
+// stopWaiting ends a wait in vain. The answer to the try that is cancelled follows.
+func (m *Machine) stopWaiting(do *Ready) {
+	m.waited++
+	for i := range m.Members {
+		if p := &m.Members[i]; p.Asked != nil && p.how == waits {
+			do.Cancel, do.Why = append(do.Cancel, p.Asked), reason.Stop{Cause: reason.ErrAbandoned}
+			return
+		}
 	}
+	m.waitOrAsk(do)
 }
 
-// waits reports whether it waits at a server.
-func (m *Machine) waits() bool {
-	return slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Asked != nil && p.Waits })
+// waitOrAsk waits at the first server that may grant it, or asks all at once again.
+func (m *Machine) waitOrAsk(do *Ready) {
+	may, first := 0, -1
+	for _, i := range m.Order {
+		if m.Members[i].Asked == nil && m.responsive(i) {
+			if may++; may == 1 {
+				first = i
+			}
+		}
+	}
+	if m.waited >= waitsInVain || may < m.Majority() {
+		m.Begin(do)
+		return
+	}
+	m.wait(first, do)
 }

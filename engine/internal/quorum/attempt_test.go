@@ -1,333 +1,449 @@
 package quorum
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// It waits at one server. Now and then it asks another: often, if it is the first of its process
-// that waits there, else less and less often.
-func TestAWaiterAsksAnotherServerNowAndThen(t *testing.T) {
-	t.Parallel()
-	blocked := func(first bool) *lab {
-		l := lock(t, 3)
-		l.first = first
-		for i := range 3 {
-			l.refuse(i, held)
-		}
-		l.is(Blocked)
-		l.did("ask [once 0 once 1 once 2 waits 0] give [] cancel [] look []")
-		l.stands[0] = Held
-		return l
-	}
-	l := blocked(true)
-	for n, want := range []string{"once 1", "once 2", "once 1"} {
-		l.pick = n
-		l.ring(LongWait)
-		l.did("ask [" + want + "] give [] cancel [] look []")
-		l.refuse(l.probed, held)
-		l.is(Blocked)
-	}
-	l.ring(LongWait)
-	l.news()
-	l.after(80 * time.Millisecond)
-	l.grant(l.probed) // the lock is free, and that server far away
-	l.is(Asking)
-	l.did("ask [once 2] give [] cancel [] look []")
-	l.ring(100 * time.Millisecond) // it is patient: the rest may be as far
-	l.is(Blocked)
-	l.did("ask [] give [1] cancel [] look []")
+const nothing = "ask [] give [] cancel [] look []"
 
-	l = blocked(false)
-	for n := range MaxProbes + 2 {
-		d := LongWait
-		if n > 0 {
-			d = LongWait << min(n, MaxProbes)
-		}
-		l.ring(d)
-		l.refuse(l.probed, held)
-	}
-	l.does(l.First)
-	l.must(l.alarm == l.now.Add(LongWait), "the first asks in %v", l.alarm.Sub(l.now))
-	l.alarm = 0
-	l.does(l.First)
-	l.must(l.alarm == 0, "it is armed twice")
-}
-
-// A server took very long for its vote. The others are not waited for longer than for any command.
-func TestItIsNotPatientForever(t *testing.T) {
+func TestAttempt_Uncontended_AsksEachServerOnce(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
-	for i := range 3 {
-		l.refuse(i, held)
-	}
-	l.stands[0] = Held
-	l.ring(LongWait)
-	l.after(time.Minute)
-	l.alarm = 0
-	l.grant(l.probed)
-	l.must(l.alarm == l.now.Add(l.CommandTimeout), "it looks in %v", l.alarm.Sub(l.now))
-	l.ring(l.CommandTimeout)
-	l.is(Blocked)
-	l.ring(LongWait)
-	l.must(l.alarm == l.now.Add(LongWait), "one was slow, and the next probe is in %v", l.alarm.Sub(l.now))
+	l.did("ask [once 0 once 1 once 2] give [] cancel [] look []")
+	l.grant(0)
+	l.is(AllAtOnce)
+	l.grant(2)
+	l.is(Holding)
+	l.must(l.won == 1 && l.Due == 0 && l.listed == 0, "won %d, due %v, listed %d", l.won, l.Due, l.listed)
+	l.grant(1)
+	l.did(nothing)
+	l.hasVotes(0, 1, 2)
 }
 
-// The server that it waits at is away: then it does not depend on it any more.
-func TestAWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
-	t.Parallel()
-	l := lock(t, 5)
-	for i := range 4 {
+// refusedByAll is a lab that waits at the first of its servers.
+func refusedByAll(t *testing.T, servers int) *lab {
+	t.Helper()
+	l := lock(t, servers)
+	for i := range servers {
 		l.refuse(i, held)
 	}
-	l.refuse(4, away)
+	l.waitsAt(0)
 	l.news()
-	l.stands[0] = Away
-	l.ring(LongWait)
-	l.is(Asking)
-	l.did("ask [waits 4 once 1 once 2 once 3] give [] cancel [] look []")
-	l.grant(1)
+	return l
+}
+
+// The order is that of the addresses, whatever that of the locks is, and whoever answers first.
+func TestAttempt_Refused_WaitsAtTheFirstServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	l := lockWith(t, 3, Config{Order: []int{2, 0, 1}})
+	l.news()
+	l.refuse(1, held)
+	l.did(nothing) // two may still grant it
 	l.grant(2)
+	l.refuse(0, held)
+	l.waitsAt(0)
+	l.did("ask [waits 0] give [2] cancel [] look []")
+	l.must(l.listed == 1, "listed %d times", l.listed)
+
+	l = lockWith(t, 3, Config{Order: []int{2, 0, 1}})
+	l.news()
+	l.refuse(0, held)
+	l.grant(1)
+	l.refuse(2, held)
+	l.waitsAt(2)
+	l.did("ask [waits 2] give [1] cancel [] look []")
+
+	l = lock(t, 3)
+	l.news()
+	l.refuse(2, held)
+	l.refuse(1, held)
+	l.is(AllAtOnce) // the first may refuse it, too
+	l.grant(0)
+	l.did("ask [waits 1] give [0] cancel [] look []")
+	l.waitsAt(1)
+}
+
+// A server is passed over after four of its round trips, and 50 ms at least. One that was passed over is
+// not waited for until it has answered.
+func TestAttempt_SilentServer_IsPassedOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ trip, patience time.Duration }{
+		{time.Millisecond, leastPatience},
+		{100 * time.Millisecond, 400 * time.Millisecond},
+		{0, LongestWait}, // not known
+	} {
+		l := lock(t, 3)
+		l.trips[0] = c.trip
+		l.refuse(1, held)
+		l.grant(2)
+		l.is(AllAtOnce)
+		l.ring(c.patience)
+		l.waitsAt(1)
+		l.did("ask [once 0 once 1 once 2 waits 1] give [2] cancel [] look []")
+
+		l.grant(1) // released
+		l.is(InOrder)
+		l.did("ask [once 2] give [] cancel [] look []")
+		l.trips[2] = c.trip
+		l.must(l.trips[0] == WasSilent, "the round trip of the first is %v", l.trips[0])
+		l.grant(2)
+		l.is(Holding)
+		l.grant(0) // at last
+		l.must(l.trips[0] > 0, "the round trip of the first is %v", l.trips[0])
+	}
+
+	l := lock(t, 3)
+	l.trips[0] = WasSilent
+	l.refuse(1, held)
+	l.grant(2)
+	l.waitsAt(1)
+
+	l = lock(t, 3) // it did not answer a try in all its time
+	l.refuse(0, away)
+	l.must(l.trips[0] == WasSilent, "the round trip of the first is %v", l.trips[0])
+}
+
+// Nobody has refused, so what is kept is in nobody's way.
+func TestAttempt_NobodyRefuses_WaitsForSlowServers(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 5)
+	l.grant(0)
+	l.grant(1)
+	l.must(l.Due == 0, "it is due in %v", l.Due.Sub(l.now))
+	l.after(20 * time.Second)
+	l.refuse(3, away)
+	l.is(AllAtOnce)
+	l.hasVotes(0, 1)
+	l.refuse(2, away)
+	l.news()
+	l.refuse(4, away)
+	l.did("ask [waits 2] give [0 1] cancel [] look []")
+	l.waitsAt(2)
+}
+
+func TestAttempt_GrantedWhereItWaited_AsksThoseBehindInOrder(t *testing.T) {
+	t.Parallel()
+	l := refusedByAll(t, 5)
+	l.grant(0)
+	l.is(InOrder)
+	l.did("ask [once 1] give [] cancel [] look []")
+	l.grant(1)
+	l.did("ask [once 2] give [] cancel [] look []")
+	l.refuse(2, held) // it may go without
+	l.did("ask [once 3] give [] cancel [] look []")
 	l.grant(3)
 	l.is(Holding)
+	l.hasVotes(0, 1, 3)
+	l.did("ask [once 2 once 4] give [] cancel [] look []")
 
-	l = lock(t, 3) // the others are no majority
+	l = refusedByAll(t, 3)
+	l.grant(0)
+	l.refuse(1, held)
+	l.news()
+	l.refuse(2, held)
+	l.did("ask [waits 1] give [0] cancel [] look []")
+	l.waitsAt(1)
+}
+
+func TestAttempt_InOrder_SilentServerIsAskedAndPassedOver(t *testing.T) {
+	t.Parallel()
+	l := refusedByAll(t, 3)
+	l.after(time.Millisecond)
+	l.grant(0)
+	l.did("ask [once 1] give [] cancel [] look []")
+	l.ring(leastPatience)
+	l.did("ask [once 2] give [] cancel [] look []")
+	l.grant(2)
+	l.is(Holding)
+
+	l = refusedByAll(t, 3)
+	l.trips[1] = WasSilent
+	l.grant(0)
+	l.did("ask [once 1 once 2] give [] cancel [] look []")
+	l.grant(1) // in time for the whole
+	l.is(Holding)
+}
+
+// Its order is that of all contenders: with the vote of a server it asks none before that.
+func TestAttempt_TooFewServersBehind_BeginsAtTheFirst(t *testing.T) {
+	t.Parallel()
+	l := refusedByAll(t, 3)
+	l.grant(0)
+	l.ring(leastPatience)
+	l.refuse(2, held)
+	l.waitsAt(2)
+	l.news()
+	l.grant(2)
+	l.waitsAt(0)
+	l.did("ask [waits 0] give [2] cancel [] look []")
+}
+
+// What a server refuses for good, or for now, is no reason to wait there.
+func TestAttempt_InOrder_AServerThatRefusesForGoodIsNotAsked(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.refuse(0, held)
+	l.refuse(1, forGood)
+	l.refuse(2, held)
+	l.waitsAt(0)
+	l.news()
+	l.grant(0)
+	l.did("ask [once 2] give [] cancel [] look []")
+}
+
+func TestAttempt_TwoWaitsInVain_AsksAllAtOnceAgain(t *testing.T) {
+	t.Parallel()
+	l := refusedByAll(t, 3)
+	l.inVain(0)
+	l.inVain(0)
+	l.is(AllAtOnce)
+	l.did("ask [waits 0 once 0 once 1 once 2] give [] cancel [] look []")
+	l.refuse(0, held) // as before
+	l.grant(1)
+	l.grant(2)
+	l.is(Holding)
+
+	// It is granted while the wait is called off.
+	l = refusedByAll(t, 3)
+	l.ring(LongestWait / 2)
+	l.grant(0)
+	l.is(InOrder)
+	l.grant(1)
+	l.is(Holding)
+}
+
+// Where it waits nothing can be had any more: the rest of the time it waits at none.
+func TestAttempt_TheWaitIsRefused_WaitsOn(t *testing.T) {
+	t.Parallel()
+	l := refusedByAll(t, 3)
+	l.refuse(0, forGood)
+	l.is(Waiting)
+	l.did(nothing)
+	l.ring(LongestWait / 2)
+	l.waitsAt(1)
+}
+
+// A full server may grant it later, but nothing says when.
+func TestAttempt_Full_WaitsAtNone(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.news()
+	for i := range 3 {
+		l.refuse(i, full)
+	}
+	l.is(Waiting)
+	l.did(nothing)
+	l.ring(LongestWait / 2)
+	l.did("ask [waits 0] give [] cancel [] look []")
+}
+
+// A majority of the servers is known to be silent: there is no order in which it may get one.
+func TestAttempt_TooFewServersAnswer_AsksAllAtOnce(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
 	l.refuse(0, held)
 	l.refuse(1, away)
 	l.refuse(2, away)
-	l.stands[0] = Away
+	l.waitsAt(0)
 	l.news()
-	l.ring(LongWait)
-	l.is(Blocked)
-	l.did("ask [waits 1 waits 2] give [] cancel [] look []")
+	l.inVain(0)
+	l.is(AllAtOnce)
+	l.did("ask [once 0 once 1 once 2] give [] cancel [] look []")
 }
 
-// It has waited at a server for its owner. That says nothing about how far the others are.
-func TestARoundAfterAnOwnerIsNotPatient(t *testing.T) {
-	t.Parallel()
-	l := lock(t, 3)
-	for i := range 3 {
-		l.refuse(i, held)
-	}
-	l.after(100 * time.Millisecond)
-	l.grant(0)
-	l.is(Asking)
-	l.must(l.alarm == l.now.Add(FirstLook<<1), "it looks in %v", l.alarm.Sub(l.now))
-}
-
-// The server that it waits at is away. Then it is not the referee of a round that a probe began.
-func TestAServerThatIsAwayIsNotTheReferee(t *testing.T) {
-	t.Parallel()
-	l := lock(t, 3)
-	for i := range 3 {
-		l.refuse(i, held)
-	}
-	l.stands[0] = Held
-	l.ring(LongWait)
-	l.grant(1)
-	l.is(Asking)
-	l.stands[0] = Away
-	l.refuse(2, held)
-	l.is(Pausing)
-	l.hasVotes(1)
-}
-
-// A look takes a moment, and much may happen meanwhile.
-func TestALookThatIsLate(t *testing.T) {
-	t.Parallel()
-	l := lock(t, 3) // at tries that have ended: others are out
-	l.grant(0)
-	seen := l.Asked()
-	seen[1].Stand, seen[2].Stand = Away, Away
-	l.refuse(1, held)
-	l.refuse(2, held)
-	l.ring(firstPause)
-	l.is(Asking)
-	l.news()
-	l.does(func(do *Deeds) { l.Look(seen, false, do) })
-	l.is(Asking)
-	l.hasVotes(0)
-
-	l = lock(t, 3) // as its time was over: another time has begun
-	l.grant(1)
-	l.Rang()
-	seen = l.Asked()
-	l.refuse(0, held)
-	l.refuse(2, held)
-	l.is(Blocked)
-	l.news()
-	l.does(func(do *Deeds) { l.Look(seen, true, do) })
-	l.did(nothing)
-}
-
-// A vote of an earlier round that comes while it waits at a server is not wanted alone.
-func TestALateVoteIsGivenBackUnlessAMajorityGrantsIt(t *testing.T) {
+// A vote of an earlier attempt is not wanted alone. Its time is noted.
+func TestAttempt_VoteOfAnEarlierAttempt_IsGivenBack(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
 	l.refuse(0, held)
 	l.refuse(1, held)
-	l.is(Blocked) // the third is slow, and not needed to know
+	l.ring(leastPatience)
+	l.waitsAt(0)
 	l.news()
-	l.after(500 * time.Millisecond)
+	l.after(400 * time.Millisecond)
 	l.grant(2)
-	l.is(Blocked)
+	l.waitsAt(0)
 	l.did("ask [] give [2] cancel [] look []")
-
-	// Three of five grant it, never in one round: another is worth it, and it is patient.
-	l = lock(t, 5)
-	l.refuse(0, held)
-	l.refuse(1, held)
-	l.grant(2)
-	l.ring(FirstLook)
-	l.is(Blocked)
-	l.after(40*time.Millisecond - FirstLook)
-	l.grant(3)
-	l.is(Blocked)
-	l.news()
-	l.grant(4) // the third
-	l.is(Asking)
-	l.did("ask [once 1 once 2 once 3] give [] cancel [] look []")
-	l.grant(2)
-	l.ring(100 * time.Millisecond) // twice as long, and a quarter more
-	l.is(Blocked)
-	l.again = maxAgain // it has done so a few times
-	l.grant(3)
-	l.is(Blocked)
-	l.hasVotes()
-	l.stands[0] = Held
-	l.ring(LongWait)
-	l.refuse(l.probed, held)
-	l.must(l.again == 0, "after the next probe it may not do so again")
+	l.must(l.trips[2] > 400*time.Millisecond, "its round trip is %v", l.trips[2])
 }
 
-// Two far servers grant it, one later than the other, and a probe asks the first again between the
-// two votes. The second vote is kept until that probe is answered:
-//
-//	800 ms   vote of 1: alone, given back
-//	900 ms   the probe asks 1
-//	1000 ms  vote of 2
-//	2400 ms  vote of 1
-func TestAProbeBetweenTwoLateVotesDoesNotPartThem(t *testing.T) {
+// While it asks in order, it counts.
+func TestAttempt_InOrder_VoteOfAnEarlierAttemptCounts(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
 	l.refuse(0, held)
-	l.ring(FirstLook)
-	l.is(Blocked)
-	l.stands[0] = Held
-	l.after(800 * time.Millisecond)
-	l.news()
-	l.grant(1)
-	l.did("ask [] give [1] cancel [] look []")
-	l.alarm = l.now.Add(100 * time.Millisecond) // the time of the stage is over then
-	l.ring(100 * time.Millisecond)
-	l.did("ask [once 1] give [] cancel [] look []")
-	l.after(100 * time.Millisecond)
+	l.refuse(1, held)
+	l.ring(leastPatience)
+	l.grant(0)
+	l.is(InOrder)
 	l.grant(2)
-	l.is(Asking)
-	l.did("ask [] give [] cancel [] look []")
-	l.must(l.alarm.Sub(l.now) > 1400*time.Millisecond, "it waits %v for the other", l.alarm.Sub(l.now))
-	l.after(1400 * time.Millisecond)
-	l.grant(1)
 	l.is(Holding)
-
-	l = lock(t, 3) // refused by the probe: it was not a majority
-	l.refuse(0, held)
-	l.ring(FirstLook)
-	l.stands[0] = Held
-	l.after(100 * time.Millisecond)
-	l.grant(1)
-	l.ring(LongWait - 100*time.Millisecond)
-	l.refuse(1, held)
-	l.grant(2)
-	l.is(Blocked)
-	l.hasVotes()
 }
 
-// A slow server has granted it once, alone. The vote of another, which a probe gets, is not kept until
-// the slow one answers again: an owner of the first may need it.
-func TestAProbesVoteIsNotKeptForASlowServer(t *testing.T) {
+// Grants that come after their leases: the lease is too short for a majority.
+func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
-	l.refuse(0, held)
-	l.refuse(1, held)
-	l.is(Blocked)
-	l.stands[0] = Held
-	l.ring(LongWait)
-	l.refuse(1, held)
-	l.after(time.Second)
-	l.grant(2)
-	l.is(Blocked)
-	l.hasVotes()
-	l.pick, l.alarm = 0, l.now.Add(LongWait)
-	l.ring(LongWait)
-	l.after(time.Millisecond)
-	l.grant(1)
-	l.is(Asking)
-	l.must(l.alarm.Sub(l.now) <= FirstLook<<MaxLooks, "it keeps the vote for %v", l.alarm.Sub(l.now))
-}
-
-// The same server is held for long, by an owner without a majority. Of two that ask the others the
-// one with the first vote keeps it.
-func TestAServerThatItWaitsAtIsNotTheReferee(t *testing.T) {
-	t.Parallel()
-	for probed, stage := range map[int]Stage{1: Pausing, 2: Blocked} {
-		l := lock(t, 3)
+	for range machine.MaxLate - 1 {
 		for i := range 3 {
-			l.refuse(i, held)
+			l.refuse(i, late)
 		}
-		l.stands[0] = Held
-		l.pick = probed - 1
-		l.ring(LongWait)
-		l.grant(probed)
-		l.is(Asking)
-		l.refuse(3-probed, held)
-		l.is(stage)
+		l.waitsAt(0)
+		for range waitsInVain {
+			l.ring(LongestWait / 2)
+			l.refuse(0, late)
+		}
+		l.is(AllAtOnce)
 	}
+	l.news()
+	l.grant(2)
+	l.refuse(0, late)
+	l.refuse(1, late)
+	f := l.failedWith(IsRefused)
+	l.must(f.ForGood.Why == reason.ErrLate && f.Granted == 0, "%+v", f)
+	l.did("ask [] give [2] cancel [] look []")
 }
 
-// It waits at one server, has the vote of the next, and asks the last, which is far. A pause would
-// ask nobody.
-func TestItDoesNotPauseUnlessThereIsSomebodyToAsk(t *testing.T) {
+// One server of three is so slow that its grants are too late. That is no reason to give up.
+func TestAttempt_GrantsOfAMinorityComeTooLate_GoesOn(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
-	for i := range 3 {
-		l.refuse(i, held)
+	for range machine.MaxLate + 1 {
+		l.refuse(0, late)
+		l.refuse(1, held)
+		l.refuse(2, held)
+		l.waitsAt(1)
+		l.inVain(1)
+		l.inVain(0)
+		l.is(AllAtOnce)
 	}
-	l.stands[0] = Held
-	l.ring(LongWait)
-	l.after(100 * time.Millisecond)
-	l.grant(1)
-	l.look(false)
-	l.is(Asking)
-	l.must(l.alarm == l.now.Add(125*time.Millisecond), "it looks in %v", l.alarm.Sub(l.now))
-	l.after(100 * time.Millisecond)
-	l.refuse(2, held)
-	l.is(Pausing)
-	l.news()
-	l.ring(firstPause)
-	l.did("ask [once 2] give [] cancel [] look []")
-	l.must(l.alarm == l.now.Add(125*time.Millisecond), "after the pause it looks in %v", l.alarm.Sub(l.now))
 }
 
-// Probes that come faster than a majority answers take votes from others, and keep none.
-func TestFarServersAreProbedMoreRarely(t *testing.T) {
+// What a server has granted ended before the others answered. It is no vote, and no loss.
+func TestAttempt_VoteThatEndsBeforeTheMajority_DoesNotCount(t *testing.T) {
 	t.Parallel()
-	for trip, want := range map[time.Duration]time.Duration{
-		100 * time.Millisecond: LongWait, 200 * time.Millisecond: 400 * time.Millisecond, time.Minute: mostFar,
-	} {
-		l := lock(t, 3)
-		l.refuse(0, held)
-		l.after(trip)
-		l.grant(2)
-		l.refuse(1, held)
-		l.is(Blocked)
-		l.stands[0] = Held
-		l.ring(LongWait)
-		l.must(l.alarm == l.now.Add(want), "a round trip of %v: the next probe is in %v", trip, l.alarm.Sub(l.now))
-		l.after(trip)
-		l.refuse(l.probed, held)
-		l.Probes = 1
-		l.does(l.First)
-		l.must(l.alarm == l.now.Add(want), "a round trip of %v: the first asks in %v", trip, l.alarm.Sub(l.now))
+	l := lock(t, 3)
+	l.grant(0)
+	l.leave(0, machine.NotRenewed, l.now)
+	l.hasVotes()
+	l.must(l.Members[0].refusal.Late && l.Members[0].refusal.Ended, "it is %+v", l.Members[0].refusal)
+	h := &hold{lab: l, until: l.now.Add(time.Minute)} // this one before it was noted
+	h.Port, h.Server = h, 1
+	l.does(func(do *Ready) { l.Leave(&h.Vote, End{1, errors.New("lost"), machine.NotRenewed}, l.now, do) })
+	l.tell(1, h, Refusal{})
+	l.hasVotes()
+	l.grant(2)
+	l.must(l.won == 0 && len(l.logged) == 0, "won %d, %v", l.won, l.logged)
+}
+
+// A vote whose time is over does not count, though nobody has told so far.
+func TestAttempt_VoteCountsWhileItIsInTime(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	h := l.grant(0)
+	l.now = h.until
+	l.grant(1)
+	l.is(AllAtOnce)
+	l.grant(2)
+	l.is(Holding)
+}
+
+// The timer of an earlier stage may ring.
+func TestAttempt_TickTooEarly_ChangesNothing(t *testing.T) {
+	t.Parallel()
+	l := refusedByAll(t, 3)
+	var do Ready
+	l.Tick(&do)
+	l.waitsAt(0)
+	l.must(do.Timer && len(do.Cancel) == 0, "%+v", do)
+	l.grant(0)
+	l.grant(1)
+	do = Ready{}
+	l.Tick(&do)
+	l.must(!do.Timer, "%+v", do)
+}
+
+// An engine closes while it has a vote there, or while it waits: that ends it, as a decision of this process.
+func TestAttempt_AnEngineCloses_EndsIt(t *testing.T) {
+	t.Parallel()
+	l := lock(t, 3)
+	l.grant(0)
+	l.news()
+	l.leave(0, machine.EngineClosed, l.now)
+	l.failedWith(EngineIsClosed)
+	l.did("ask [] give [] cancel [1 2] look []")
+
+	l = refusedByAll(t, 3)
+	l.refuse(0, closed)
+	l.failedWith(EngineIsClosed)
+}
+
+// Given up at each step of a journey: it ends when all that is out has an answer, whatever that is,
+// it is told once, and keeps nothing.
+func TestAttempt_CancelledAtEachStep_LeavesNothing(t *testing.T) {
+	t.Parallel()
+	steps := []func(l *lab){
+		func(l *lab) { l.grant(0) },
+		func(l *lab) { l.refuse(1, held) },
+		func(l *lab) { l.refuse(2, held) },                     // waits at 1
+		func(l *lab) { l.grant(1) },                            // asks 2
+		func(l *lab) { l.leave(1, machine.NotRenewed, l.now) }, // waits at 1
+		func(l *lab) { l.refuse(2, held) },
+		func(l *lab) { l.ring(LongestWait / 2) },
+		func(l *lab) { l.refuse(1, held) }, // waits at 0
+		func(l *lab) { l.ring(LongestWait / 2) },
+		func(l *lab) { l.refuse(0, held) }, // asks all
+		func(l *lab) { l.grant(2) },
 	}
+	for n := range len(steps) + 1 {
+		for _, grants := range []bool{false, true} {
+			for _, backwards := range []bool{false, true} {
+				l := lock(t, 3)
+				for _, step := range steps[:n] {
+					step(l)
+				}
+				l.must(!l.Decided(), "after %d steps: stage %d", n, l.Stage)
+				kept := len(l.votes())
+				l.news()
+				l.must(l.cancel(reason.ErrWaited), "after %d steps: not given up", n)
+				for i := range 3 {
+					if backwards {
+						i = 2 - i
+					}
+					switch {
+					case l.tries[i] == nil:
+					case grants:
+						l.must(l.Stopped() != nil, "after %d steps: it is wanted", n)
+						l.grant(i)
+						kept++
+					default:
+						l.refuse(i, cut)
+					}
+				}
+				l.must(len(l.failed) == 1 && l.won == 0, "after %d steps: failed %d, won %d", n, len(l.failed), l.won)
+				l.does(l.Tick) // a timer that was late
+				l.must(len(l.given) == kept && len(l.asked) == 0, "after %d steps, granted %t: it had %d, gave %v, asked %v", n, grants, kept, l.given, l.asked)
+			}
+		}
+	}
+	l := heldBy(t, 3)
+	l.must(!l.cancel(reason.ErrWaited) && l.Stage == Holding, "what is held is given up")
+}
+
+// It fails while tries are out. What they bring is given back.
+func TestAttempt_GrantAfterTheFailure_IsGivenBack(t *testing.T) {
+	t.Parallel()
+	l := tryLock(t, 3)
+	l.refuse(0, held)
+	l.refuse(1, held)
+	l.failedWith(IsHeld)
+	l.must(l.Stopped().Cause == reason.ErrAbandoned, "a try that begins now: %+v", l.Stopped())
+	l.news()
+	l.grant(2)
+	l.did("ask [] give [2] cancel [] look []")
 }

@@ -9,14 +9,59 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Verdict is why the lock was not acquired.
-type Verdict struct {
-	Is      Cause
-	TTL     time.Duration // if IsHeld
-	ForGood Said          // if IsRefused
-	Stop    *reason.Stop  // it was given up
-	Granted int           // servers that have granted it
-	Each    []Said        // the others
+// Count is what the servers have said: each is in one of the fields, or has granted it and got it back.
+type Count struct {
+	Servers     int // all of them
+	Granted     int
+	Pending     int // have not answered, or will be asked
+	Held        int // by another
+	Unavailable int
+	TooLate     int // granted later than the lease lasts
+	Full        int
+	Refused     int // for good
+}
+
+func (c *Count) add(r *Refusal) {
+	switch {
+	case r.none():
+	case r.State == Held:
+		c.Held++
+	case r.State == Unavailable:
+		c.Unavailable++
+	case r.Late:
+		c.TooLate++
+	case r.mayPass():
+		c.Full++
+	default:
+		c.Refused++
+	}
+}
+
+// majority is how many of so many servers are needed.
+func majority(servers int) int { return servers/2 + 1 }
+
+// Result is what is true of an attempt.
+type Result uint8
+
+// The results.
+const (
+	Pending Result = iota
+	Won
+	Lost   // this attempt
+	Denied // and any other would be
+)
+
+// Result is whether a majority has granted it, or may.
+func (c Count) Result() Result {
+	switch need := majority(c.Servers); {
+	case c.Granted >= need:
+		return Won
+	case c.Refused > c.Servers-need:
+		return Denied
+	case c.Granted+c.Pending < need:
+		return Lost
+	}
+	return Pending
 }
 
 // Cause is what is true of the whole.
@@ -26,28 +71,59 @@ type Cause uint8
 const (
 	NoAnswer Cause = iota // it was given up too early to know
 	IsHeld
-	IsAway
-	IsRefused // a server has said something else, for good
+	IsUnavailable
+	IsRefused // a server has said something else
 	EngineIsClosed
 )
 
-// Said is what became of one server.
-type Said struct {
+// Cause is why it was not acquired. Of a Lock that was given up, stop says why. It has given
+// votes back only because others have it; those that a TryLock gave back prove nothing.
+func (c Count) Cause(tryLock bool, stop *reason.Stop) Cause {
+	spare := c.Servers - majority(c.Servers)
+	refused := c.Held + c.Unavailable + c.TooLate + c.Full + c.Refused
+	givenBack := c.Servers - c.Granted - c.Pending - refused
+	switch {
+	case stop != nil && stop.Cause == reason.ErrClosed:
+		return EngineIsClosed
+	case stop != nil && stop.Away != nil, c.Held <= spare && c.Unavailable > 0 && refused+c.Pending > spare:
+		return IsUnavailable
+	case c.Held > spare, !tryLock && c.Held > 0 && c.Held+givenBack > spare:
+		return IsHeld
+	case stop == nil && refused > c.Held+c.Unavailable:
+		return IsRefused
+	case stop != nil && stop.Late:
+		return IsUnavailable // in all its time not enough of them have answered
+	}
+	return NoAnswer
+}
+
+// Failure is why the lock was not acquired.
+type Failure struct {
+	Is      Cause
+	TTL     time.Duration  // if IsHeld
+	ForGood ServerResult   // if IsRefused
+	Stop    *reason.Stop   // it was given up
+	Granted int            // servers that have granted it
+	Each    []ServerResult // the others
+}
+
+// ServerResult is what became of one server.
+type ServerResult struct {
 	Server int
-	Is     What
+	Is     Outcome
 	Why    error
 }
 
-// What became of a server.
-type What uint8
+// Outcome is what became of a server.
+type Outcome uint8
 
-// Those of a Verdict, and those of a Loss.
+// Those of a Failure, and those of a Loss.
 const (
-	Silent    What = iota // it has not answered
-	GivenBack             // it was granted, and given back
-	Refused               // for that reason
-	TooLate               // the grant had ended before, for that reason
-	Cut                   // the whole was given up before it answered
+	Silent    Outcome = iota // it has not answered
+	GivenBack                // it was granted, and given back
+	Refused                  // for that reason
+	TooLate                  // the grant had ended before, for that reason
+	Cut                      // the whole was given up before it answered
 
 	NotGranted
 	GrantedAgain // perhaps too late
@@ -55,73 +131,60 @@ const (
 	WasLost      // for that reason
 )
 
-// said is what a refusal says.
-func (p *Part) said(i int) Said {
+// result is what a refusal says.
+func (p *Member) result(i int) ServerResult {
 	if p.refusal.Ended {
-		return Said{i, TooLate, p.refusal.Why}
+		return ServerResult{i, TooLate, p.refusal.Why}
 	}
-	return Said{i, Refused, p.refusal.Why}
+	return ServerResult{i, Refused, p.refusal.Why}
 }
 
-// verdict is why a machine has failed.
-func (m *Machine) verdict() Verdict {
-	if m.stop != nil && m.stop.Cause == reason.ErrClosed {
-		return Verdict{Is: EngineIsClosed}
-	}
-	v := Verdict{Stop: m.stop}
+// failure is why a machine has failed.
+func (m *Machine) failure() Failure {
+	f := Failure{Stop: m.stop}
+	c := Count{Servers: len(m.Members)}
 	var ttls []time.Duration
-	away, given, forGood := 0, 0, false
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		said := Said{Server: i}
+	for i := range m.Members {
+		p := &m.Members[i]
+		one := ServerResult{Server: i}
 		switch {
 		case p.Vote != nil:
-			v.Granted++
+			c.Granted++
 			continue
-		case p.Asked == nil && p.refusal.none():
-			given++
-			said.Is = GivenBack
-		case p.refused():
-			said = p.said(i)
-			switch {
-			case p.refusal.Stand == Held:
+		case p.Asked != nil:
+			c.Pending++
+		case p.refusal.none():
+			one.Is = GivenBack
+		case p.cut && p.refusal.State == Unknown:
+			c.Pending++
+			one.Is = Cut
+		default:
+			c.add(&p.refusal)
+			one = p.result(i)
+			if p.refusal.State == Held {
 				ttls = append(ttls, p.refusal.TTL)
-			case p.refusal.Stand == Away:
-				away++
-			case p.cut:
-				said = Said{Server: i, Is: Cut}
-			case m.stop == nil:
-				v.ForGood, forGood = said, true
+			} else if p.refusal.State == Unknown {
+				f.ForGood = one
 			}
 		}
-		v.Each = append(v.Each, said)
+		f.Each = append(f.Each, one)
 	}
-	spare := len(m.Parts) - m.Majority()
-	switch {
-	case m.stop != nil && m.stop.Away != nil:
-		v.Is = IsAway
-	case len(ttls) > spare:
-		v.Is = IsHeld
+	f.Granted = c.Granted
+	if f.Is = c.Cause(m.Once, m.stop); f.Is == IsHeld {
 		slices.Sort(ttls)
-		v.TTL = ttls[len(ttls)-spare-1] // then a majority is free
-	case away > 0 && len(v.Each)-given > spare:
-		v.Is = IsAway
-	case !m.Once && len(ttls) > 0 && len(ttls)+given > spare: // given back for the owner that has the others
-		v.Is = IsHeld
-		v.TTL = slices.Max(ttls)
-	case forGood:
-		v.Is = IsRefused
-	case m.stop != nil && m.stop.Late:
-		v.Is = IsAway // in all its time not enough of them have answered
+		f.TTL = ttls[len(ttls)-1]
+		if spare := len(m.Members) - m.Majority(); len(ttls) > spare {
+			f.TTL = ttls[len(ttls)-1-spare] // then a majority is free
+		}
 	}
-	return v
+	return f
 }
 
 // Loss is why a hold was lost.
 type Loss struct {
 	Last machine.Loss
-	Left int    // servers that are certain to have had it all the time
-	Each []Said // the others
+	Left int            // servers that are certain to have had it all the time
+	Each []ServerResult // the others
 }
 
 // loss is the end of a hold after the last loss. Left are those that have had the lock since
@@ -131,23 +194,23 @@ func (m *Machine) loss(last End, since clock.Instant) error {
 		return last.Why // released, with what it re-entered
 	}
 	l := Loss{Last: last.Loss}
-	for i := range m.Parts {
-		p := &m.Parts[i]
-		said := Said{Server: i, Is: NotGranted}
+	for i := range m.Members {
+		p := &m.Members[i]
+		one := ServerResult{Server: i, Is: NotGranted}
 		switch {
 		case p.Vote != nil && p.Vote.joined > since:
-			said.Is = GrantedAgain
+			one.Is = GrantedAgain
 		case p.Vote != nil && p.Vote.Port.InTime():
 			continue
 		case p.Vote != nil: // its time ended just now, and nobody has looked
-			said.Is = EndedNow
+			one.Is = EndedNow
 		case p.lost != nil:
-			said = Said{i, WasLost, p.lost}
+			one = ServerResult{i, WasLost, p.lost}
 		case p.refused():
-			said = p.said(i)
+			one = p.result(i)
 		}
-		l.Each = append(l.Each, said)
+		l.Each = append(l.Each, one)
 	}
-	l.Left = min(len(m.Parts)-len(l.Each), m.Majority()-1) // one may have joined just now
+	l.Left = min(len(m.Members)-len(l.Each), m.Majority()-1) // one may have joined just now
 	return m.Port.Lost(l)
 }

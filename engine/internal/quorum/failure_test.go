@@ -2,22 +2,20 @@ package quorum
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// try is a TryLock that has begun.
+// tryLock is a TryLock that has begun.
 func tryLock(t testing.TB, servers int) *lab {
 	l := lockWith(t, servers, Config{Once: true})
 	l.news()
 	return l
 }
 
-func TestTryLockIsToldAsSoonAsItCannotChange(t *testing.T) {
+func TestFailure_TryLock_IsToldAsSoonAsItCannotChange(t *testing.T) {
 	t.Parallel()
 	other := errors.New("of another type")
 	for _, c := range []struct {
@@ -28,8 +26,8 @@ func TestTryLockIsToldAsSoonAsItCannotChange(t *testing.T) {
 	}{
 		{"held by one", []Refusal{held, held, held}, IsHeld, "ask [] give [] cancel [3 4] look []"},
 		{"two parts", []Refusal{{}, {}, held, held, held}, IsHeld, "ask [] give [0 1] cancel [] look []"},
-		{"away", []Refusal{away, away, away}, IsAway, "ask [] give [] cancel [3 4] look []"},
-		{"away, and held", []Refusal{away, held, held, {}}, IsAway, "ask [] give [] cancel [] look []"},
+		{"unavailable", []Refusal{away, away, away}, IsUnavailable, "ask [] give [] cancel [3 4] look []"},
+		{"away, and held", []Refusal{away, held, held, {}}, IsUnavailable, "ask [] give [] cancel [] look []"},
 		{"for good", []Refusal{{Why: other}, {Why: other}, {Why: other}}, IsRefused, "ask [] give [] cancel [3 4] look []"},
 		{"closed", []Refusal{{}, closed}, EngineIsClosed, "ask [] give [0] cancel [2 3 4] look []"},
 	} {
@@ -43,7 +41,6 @@ func TestTryLockIsToldAsSoonAsItCannotChange(t *testing.T) {
 			}
 		}
 		if len(l.failed) == 0 { // what is out decides what is said
-			l.must(l.out > 0, "%s: it has no verdict", c.what)
 			l.news()
 			for i, a := range l.tries {
 				if a != nil {
@@ -51,26 +48,26 @@ func TestTryLockIsToldAsSoonAsItCannotChange(t *testing.T) {
 				}
 			}
 		}
-		v := l.failedWith(c.is)
+		f := l.failedWith(c.is)
 		if got := l.news(); got != c.out {
 			t.Errorf("%s: it did %s, want %s", c.what, got, c.out)
 		}
-		for _, said := range v.Each {
-			l.must(said.Is != Refused || said.Why != nil, "%s: %+v", c.what, v)
+		for _, said := range f.Each {
+			l.must(said.Is != Refused || said.Why != nil, "%s: %+v", c.what, f)
 		}
 	}
 }
 
 // No majority any more, but the owner is not known: what was granted is given back at once.
-func TestTryLockKeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
+func TestFailure_TryLock_KeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	t.Parallel()
 	l := tryLock(t, 3)
 	l.grant(0)
 	l.refuse(1, forGood)
 	l.did(nothing)
 	l.refuse(2, held)
-	v := l.failedWith(IsRefused)
-	l.must(v.Granted == 1, "%+v", v)
+	f := l.failedWith(IsRefused)
+	l.must(f.Granted == 1, "%+v", f)
 
 	l = tryLock(t, 5)
 	l.grant(0)
@@ -79,10 +76,10 @@ func TestTryLockKeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 	l.did(nothing)
 	l.refuse(3, held)
 	l.did("ask [] give [0] cancel [] look []")
-	l.is(Asking)
+	l.is(AllAtOnce)
 	l.refuse(4, heldFor(time.Hour))
-	v = l.failedWith(IsHeld)
-	l.must(v.TTL == time.Second && v.Granted == 0 && v.Each[0].Is == GivenBack, "%+v", v)
+	f = l.failedWith(IsHeld)
+	l.must(f.TTL == time.Second && f.Granted == 0 && f.Each[0].Is == GivenBack, "%+v", f)
 
 	// What it has given back does not count as held: it has not waited for an owner.
 	l = tryLock(t, 5)
@@ -95,31 +92,31 @@ func TestTryLockKeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 }
 
 // A majority has refused it for good: there is nothing to wait for.
-func TestARefusalForGoodByAMajorityEndsIt(t *testing.T) {
+func TestFailure_RefusedForGoodByAMajority_EndsIt(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
 	l.refuse(0, forGood)
-	l.is(Asking)
+	l.is(AllAtOnce)
 	l.news()
 	l.refuse(1, forGood)
-	v := l.failedWith(IsRefused)
-	l.must(v.ForGood.Why == forGood.Why && v.Stop == nil, "%+v", v)
+	f := l.failedWith(IsRefused)
+	l.must(f.ForGood.Why == forGood.Why && f.Stop == nil, "%+v", f)
 	l.did("ask [] give [] cancel [2] look []")
 }
 
 // The TTL is the time until a majority is free, if no owner renews.
-func TestTTLOfTheWhole(t *testing.T) {
+func TestFailure_TTL_IsUntilAMajorityIsFree(t *testing.T) {
 	t.Parallel()
 	l := tryLock(t, 5)
 	for i, ttl := range []time.Duration{5, 1, 3} {
 		l.refuse(i, heldFor(ttl*time.Second))
 	}
-	v := l.failedWith(IsHeld)
-	l.must(v.TTL == time.Second, "%v: two are not asked any more, and one more is needed", v.TTL)
+	f := l.failedWith(IsHeld)
+	l.must(f.TTL == time.Second, "%v: two are not asked any more, and one more is needed", f.TTL)
 }
 
 // What a Lock says that was given up depends on what stood in its way.
-func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
+func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		what string
@@ -132,8 +129,8 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 		{"held", []Refusal{heldFor(2 * time.Second), heldFor(3 * time.Second)}, IsHeld, 2 * time.Second},
 		{"held by three", []Refusal{heldFor(3 * time.Second), heldFor(time.Second), heldFor(2 * time.Second)}, IsHeld, 2 * time.Second},
 		{"held, the other given back", []Refusal{heldFor(2 * time.Second), {}, forGood}, IsHeld, 2 * time.Second},
-		{"away", []Refusal{away, away}, IsAway, 0},
-		{"away and held", []Refusal{away, heldFor(time.Second)}, IsAway, 0},
+		{"unavailable", []Refusal{away, away}, IsUnavailable, 0},
+		{"away and held", []Refusal{away, heldFor(time.Second)}, IsUnavailable, 0},
 	} {
 		l := lock(t, 3)
 		for i, r := range c.said {
@@ -149,17 +146,17 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 		for i, a := range l.tries {
 			switch {
 			case a == nil:
-			case a.how.Waits: // it says what it has waited for
+			case a.waits: // it says what it has waited for
 				l.refuse(i, c.said[i])
 			default:
 				l.refuse(i, cut)
 			}
 		}
-		v := l.failedWith(c.is)
-		if v.TTL != c.ttl || v.Stop == nil || v.Stop.Cause != cause {
-			t.Errorf("%s: %+v", c.what, v)
+		f := l.failedWith(c.is)
+		if f.TTL != c.ttl || f.Stop == nil || f.Stop.Cause != cause {
+			t.Errorf("%s: %+v", c.what, f)
 		}
-		for _, said := range v.Each {
+		for _, said := range f.Each {
 			if wasCut := said.Server >= len(c.said); wasCut != (said.Is == Cut) {
 				t.Errorf("%s: of server %d: %+v", c.what, said.Server, said)
 			}
@@ -181,99 +178,71 @@ func TestVerdictOfALockThatIsGivenUp(t *testing.T) {
 	l.failedWith(NoAnswer)
 }
 
-// An engine closes while it has a vote there: that ends it, as a decision of this process.
-func TestAnEngineThatClosesEndsIt(t *testing.T) {
+func TestCount_Result(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
-	l.grant(0)
-	l.news()
-	l.leave(0, machine.EngineClosed, l.now)
-	l.failedWith(EngineIsClosed)
-	l.did("ask [] give [] cancel [1 2] look []")
-}
-
-// One is away, but that is not why: a majority was granted, and given back for the owner of another.
-func TestVerdictIsHeldIfAMajorityWasGivenBack(t *testing.T) {
-	t.Parallel()
-	l := lock(t, 5)
-	l.refuse(0, held)
-	l.refuse(1, away)
-	l.grant(2)
-	l.ring(FirstLook)
-	l.is(Blocked)
-	l.grant(3)
-	l.again = maxAgain // it has asked for them once more, a few times
-	l.grant(4)
-	l.is(Blocked)
-	l.cancel(reason.ErrWaited)
-	l.refuse(0, held)
-	v := l.failedWith(IsHeld)
-	l.must(v.TTL == held.TTL, "%+v", v)
-}
-
-// Given up at each step of a journey: it ends when all that is out has an answer, whatever that is,
-// it is told once, and keeps nothing.
-func TestCancelAtEachStepLeavesNothing(t *testing.T) {
-	t.Parallel()
-	steps := []func(l *lab){
-		func(l *lab) { l.grant(0) },
-		func(l *lab) { l.refuse(1, held) },
-		func(l *lab) { l.refuse(2, held) }, // pauses
-		func(l *lab) { l.ring(firstPause) },
-		func(l *lab) { l.leave(0, machine.NotRenewed, l.now) },
-		func(l *lab) { l.refuse(2, held) },
-		func(l *lab) { l.refuse(1, held); l.stands[1] = Held }, // blocked
-		func(l *lab) { l.ring(LongWait) },                      // asks another
-		func(l *lab) { l.grant(l.probed) },
-		func(l *lab) { l.after(time.Second); l.look(true) },
-	}
-	for n := range len(steps) + 1 {
-		for _, grants := range []bool{false, true} {
-			for _, backwards := range []bool{false, true} {
-				what := fmt.Sprintf("after %d steps, granted %t, backwards %t", n, grants, backwards)
-				l := lock(t, 3)
-				for _, step := range steps[:n] {
-					step(l)
-				}
-				l.must(!l.Decided(), "%s: stage %d", what, l.Stage)
-				kept := len(l.votes())
-				l.news()
-				l.must(l.cancel(reason.ErrWaited), "%s: not given up", what)
-				l.must(len(l.cancelled) == l.out, "%s: cancelled %v of %d", what, l.cancelled, l.out)
-				for i := range 3 {
-					if backwards {
-						i = 2 - i
-					}
-					switch {
-					case l.tries[i] == nil:
-					case grants:
-						l.must(l.Stopped() != nil, "%s: it is wanted", what)
-						l.grant(i)
-						kept++
-					default:
-						l.refuse(i, cut)
-					}
-				}
-				l.must(len(l.failed) == 1 && l.won == 0, "%s: failed %d, won %d", what, len(l.failed), l.won)
-				l.must(len(l.given) == kept && len(l.asked) == 0, "%s: it had %d, and %s", what, kept, l.news())
-				l.look(true) // a timer that was late
-				l.did(fmt.Sprintf("ask [] give %v cancel %v look []", l.given, l.cancelled))
-			}
+	for _, c := range []struct {
+		count Count
+		want  Result
+	}{
+		{Count{Servers: 1, Pending: 1}, Pending},
+		{Count{Servers: 1, Granted: 1}, Won},
+		{Count{Servers: 1, Held: 1}, Lost},
+		{Count{Servers: 2, Granted: 1, Pending: 1}, Pending},
+		{Count{Servers: 2, Granted: 1, Held: 1}, Lost},
+		{Count{Servers: 3, Granted: 2}, Won},
+		{Count{Servers: 3, Granted: 2, Refused: 1}, Won},
+		{Count{Servers: 3, Granted: 1, Held: 1, Pending: 1}, Pending},
+		{Count{Servers: 3, Granted: 1, Held: 1}, Lost}, // the third is silent
+		{Count{Servers: 3, Held: 2, Pending: 1}, Lost},
+		{Count{Servers: 3, Unavailable: 1, TooLate: 1, Pending: 1}, Lost},
+		{Count{Servers: 3, Full: 2, Pending: 1}, Lost},
+		{Count{Servers: 3, Refused: 1, Pending: 2}, Pending},
+		{Count{Servers: 3, Refused: 2, Pending: 1}, Denied},
+		{Count{Servers: 3, Refused: 1, Held: 1, Granted: 1}, Lost},
+		{Count{Servers: 4, Granted: 2, Pending: 2}, Pending},
+		{Count{Servers: 4, Granted: 2, Held: 2}, Lost},
+		{Count{Servers: 5, Granted: 2, Held: 2, Pending: 1}, Pending},
+		{Count{Servers: 5, Granted: 3}, Won},
+		{Count{Servers: 5, Granted: 2, Refused: 3}, Denied},
+	} {
+		if got := c.count.Result(); got != c.want {
+			t.Errorf("%+v: %d, want %d", c.count, got, c.want)
 		}
 	}
-	l := heldBy(t, 3)
-	l.must(!l.cancel(reason.ErrWaited) && l.Stage == Holding, "what is held is given up")
 }
 
-// It fails while tries are out. What they bring is given back.
-func TestAGrantAfterTheVerdictIsGivenBack(t *testing.T) {
+func TestCount_Cause(t *testing.T) {
 	t.Parallel()
-	l := tryLock(t, 3)
-	l.refuse(0, held)
-	l.refuse(1, held)
-	l.failedWith(IsHeld)
-	l.must(l.Stopped().Cause == reason.ErrAbandoned, "a try that begins now: %+v", l.Stopped())
-	l.news()
-	l.grant(2)
-	l.did("ask [] give [2] cancel [] look []")
+	late, user := &reason.Stop{Cause: reason.ErrWaited, Late: true}, &reason.Stop{Cause: errors.New("enough")}
+	for _, c := range []struct {
+		count Count
+		try   bool
+		stop  *reason.Stop
+		want  Cause
+	}{
+		{Count{Servers: 3, Held: 2, Pending: 1}, true, nil, IsHeld},
+		{Count{Servers: 3, Held: 2, Granted: 1}, true, nil, IsHeld},
+		{Count{Servers: 3, Unavailable: 2, Granted: 1}, true, nil, IsUnavailable},
+		{Count{Servers: 3, Unavailable: 1, Held: 1, Granted: 1}, true, nil, IsUnavailable},
+		{Count{Servers: 3, Unavailable: 1, Refused: 1}, true, nil, IsUnavailable},
+		{Count{Servers: 3, Refused: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
+		{Count{Servers: 3, Full: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
+		{Count{Servers: 3, Refused: 2}, false, nil, IsRefused},
+		{Count{Servers: 3, TooLate: 2, Held: 1}, false, nil, IsRefused},
+		// Of a Lock, what was given back was given back because of the owner of another.
+		{Count{Servers: 3, Held: 1, Refused: 1}, false, user, IsHeld},
+		{Count{Servers: 3, Held: 1, Refused: 1}, true, user, NoAnswer},
+		{Count{Servers: 5, Held: 1, Unavailable: 1}, false, late, IsHeld},
+		{Count{Servers: 3, Pending: 3}, false, user, NoAnswer},
+		{Count{Servers: 3, Held: 1, Pending: 2}, false, user, NoAnswer},
+		{Count{Servers: 3, Pending: 3}, false, late, IsUnavailable},
+		{Count{Servers: 3, Granted: 1, Pending: 2}, false, late, IsUnavailable},
+		{Count{Servers: 3, Held: 2, Pending: 1}, false, late, IsHeld},
+		{Count{Servers: 3, Held: 3}, false, &reason.Stop{Away: errors.New("down")}, IsUnavailable},
+		{Count{Servers: 3, Held: 3}, false, &reason.Stop{Cause: reason.ErrClosed}, EngineIsClosed},
+	} {
+		if got := c.count.Cause(c.try, c.stop); got != c.want {
+			t.Errorf("%+v, TryLock %t, %+v: %d, want %d", c.count, c.try, c.stop, got, c.want)
+		}
+	}
 }

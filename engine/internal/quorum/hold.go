@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -12,9 +11,9 @@ import (
 
 // Until is when fewer than a majority are certain.
 func (m *Machine) Until() clock.Instant {
-	ends := make([]clock.Instant, len(m.Parts))
-	for i := range m.Parts {
-		if v := m.Parts[i].Vote; v != nil {
+	ends := make([]clock.Instant, len(m.Members))
+	for i := range m.Members {
+		if v := m.Members[i].Vote; v != nil {
 			ends[i] = v.Port.Until()
 		}
 	}
@@ -29,9 +28,9 @@ func OfMajority[T cmp.Ordered](values []T) T {
 
 // Votes are those that it has.
 func (m *Machine) Votes() []*Vote {
-	votes := make([]*Vote, 0, len(m.Parts))
-	for i := range m.Parts {
-		if v := m.Parts[i].Vote; v != nil {
+	votes := make([]*Vote, 0, len(m.Members))
+	for i := range m.Members {
+		if v := m.Members[i].Vote; v != nil {
 			votes = append(votes, v)
 		}
 	}
@@ -42,8 +41,8 @@ func (m *Machine) Votes() []*Vote {
 // Leave was not called yet.
 func (m *Machine) Check() (certain bool, expired []*Vote) {
 	n := 0
-	for i := range m.Parts {
-		if v := m.Parts[i].Vote; v == nil {
+	for i := range m.Members {
+		if v := m.Members[i].Vote; v == nil {
 		} else if v.Port.InTime() {
 			n++
 		} else {
@@ -56,20 +55,15 @@ func (m *Machine) Check() (certain bool, expired []*Vote) {
 // Expired is the end of one whose votes were found to have ended. Leave follows.
 func (m *Machine) Expired(ends []End) error {
 	for _, e := range ends {
-		m.Parts[e.Server].lost = e.Why
+		m.Members[e.Server].lost = e.Why
 	}
 	return m.loss(ends[len(ends)-1], math.MaxInt64)
-}
-
-// Extended notes that a majority has extended a fixed lease: it was asked to last d.
-func (m *Machine) Extended(d time.Duration) {
-	m.last, m.Lease = max(m.last, m.Until()), max(m.Lease, d)
 }
 
 // Release ends what is held, because it is released, or for another reason that the clock has
 // told. It returns the votes that were released, which are not given back, as they have an answer
 // each, and why it has ended. A second Release has the votes of the first.
-func (m *Machine) Release(why error, do *Deeds) (released []*Vote, ending error) {
+func (m *Machine) Release(why error, do *Ready) (released []*Vote, ending error) {
 	if m.Stage != Holding {
 		if why == nil {
 			why = m.Ending // just now
@@ -77,15 +71,15 @@ func (m *Machine) Release(why error, do *Deeds) (released []*Vote, ending error)
 		return m.released, why
 	}
 	if why == nil {
-		for i := range m.Parts {
-			if v := m.Parts[i].Vote; v != nil {
+		for i := range m.Members {
+			if v := m.Members[i].Vote; v != nil {
 				m.released = append(m.released, v)
-				m.Parts[i].Vote = nil
+				m.Members[i].Vote = nil
 			}
 		}
 		why = reason.ErrReleased
 	}
-	m.Stage, m.Ending = Over, why
-	m.giveUp(do)
+	m.Ending = why
+	m.over(do)
 	return m.released, why
 }

@@ -17,29 +17,25 @@ import (
 type lab struct {
 	t testing.TB
 	Machine
-	now    clock.Instant
-	pick   int
-	tries  []*try  // that are out, at each server
-	holds  []*hold // the latest, at each server
-	stands []Stand // what the tries have heard
-	first  bool    // its tries are those that wait first
-	anew   []bool  // they wait where the caller has a hold
+	now   clock.Instant
+	tries []*try          // that are out, at each server
+	holds []*hold         // the latest, at each server
+	trips []time.Duration // the latest round trips
 
-	alarm     clock.Instant // 0: none
-	asked     []string      // since the latest look at it: see news
+	asked     []string // since the latest look at it: see news
 	given     []int
 	cancelled []int
 	looked    []int
 	joins     clock.Instant // when what joined latest ends
 	won       int
-	failed    []Verdict
+	failed    []Failure
 	logged    []error
 	listed    int
 }
 
 type try struct {
 	server int
-	how    How
+	waits  bool
 }
 
 // hold is the hold of a vote.
@@ -53,20 +49,21 @@ func (h *hold) InTime() bool         { return h.lab.now < h.until }
 func (h *hold) Until() clock.Instant { return h.until }
 
 // verdict and loss are the errors of a lab.
-type verdictError struct{ Verdict }
+type failureError struct{ Failure }
 type lossError struct{ Loss }
 
-func (*verdictError) Error() string { return "not acquired" }
+func (*failureError) Error() string { return "not acquired" }
 func (*lossError) Error() string    { return "lost" }
 
-func (l *lab) Now() clock.Instant               { return l.now }
-func (l *lab) Stamp(int) clock.Instant          { return l.now }
-func (l *lab) Draw(time.Duration) time.Duration { return 0 }
-func (l *lab) Pick(n int) int                   { return l.pick % n }
-func (l *lab) NotAcquired(v Verdict) error      { return &verdictError{v} }
-func (l *lab) Lost(loss Loss) error             { return &lossError{loss} }
-func (l *lab) NewTry(server int, how How) Try   { return &try{server, how} }
-func (l *lab) after(d time.Duration)            { l.now = l.now.Add(d) }
+func (l *lab) Now() clock.Instant                  { return l.now }
+func (l *lab) Stamp(int) clock.Instant             { return l.now }
+func (l *lab) Draw(time.Duration) time.Duration    { return 0 }
+func (l *lab) NotAcquired(f Failure) error         { return &failureError{f} }
+func (l *lab) Lost(loss Loss) error                { return &lossError{loss} }
+func (l *lab) NewTry(server int, waits bool) Try   { return &try{server, waits} }
+func (l *lab) RoundTrip(i int) time.Duration       { return l.trips[i] }
+func (l *lab) SetRoundTrip(i int, d time.Duration) { l.trips[i] = d }
+func (l *lab) after(d time.Duration)               { l.now = l.now.Add(d) }
 func (l *lab) is(stage Stage) {
 	l.t.Helper()
 	l.must(l.Stage == stage, "stage %d, want %d", l.Stage, stage)
@@ -80,26 +77,28 @@ func mustBe(t testing.TB, ok bool, format string, of ...any) {
 	}
 }
 
-// newLab is a lab with so many servers, which are referees in their order, unless c has another.
+// newLab is a lab with so many servers, in their order, unless c has another, a millisecond away.
 func newLab(t testing.TB, servers int, c Config) *lab {
 	l := &lab{
 		t: t, now: clock.Instant(time.Hour), tries: make([]*try, servers), holds: make([]*hold, servers),
-		stands: make([]Stand, servers), first: true, anew: make([]bool, servers),
+		trips: make([]time.Duration, servers),
 	}
 	for i := 0; len(c.Order) < servers; i++ {
 		c.Order = append(c.Order, i)
 	}
-	c.CommandTimeout = 3 * time.Second
+	for i := range l.trips {
+		l.trips[i] = time.Millisecond
+	}
 	l.Init(l, servers, c)
 	return l
 }
 
 // lock is a lab that has begun.
-func lock(t testing.TB, servers int) *lab { return lockWith(t, servers, Config{}) }
+func lock(t testing.TB, servers int) *lab { return lockWith(t, servers, Config{Renewal: renewal}) }
 
 func lockWith(t testing.TB, servers int, c Config) *lab {
 	l := newLab(t, servers, c)
-	l.does(func(do *Deeds) { l.Begin(do) })
+	l.does(func(do *Ready) { l.Begin(do) })
 	return l
 }
 
@@ -116,11 +115,11 @@ func heldBy(t testing.TB, servers int) *lab {
 }
 
 // does makes a transition, checks the invariants, and notes what is to be done, in its order.
-func (l *lab) does(transition func(do *Deeds)) {
+func (l *lab) does(transition func(do *Ready)) {
 	l.t.Helper()
-	var do Deeds
+	var do Ready
 	transition(&do)
-	l.invariants(do.Arm)
+	l.invariants()
 	if do.Lost != nil {
 		l.logged = append(l.logged, do.Lost)
 	}
@@ -131,12 +130,10 @@ func (l *lab) does(transition func(do *Deeds)) {
 		l.cancelled = append(l.cancelled, a.(*try).server)
 	}
 	if do.Won {
-		l.alarm = 0
 		l.won++
 	}
 	if do.Failed != nil {
-		l.alarm = 0
-		l.failed = append(l.failed, do.Failed.(*verdictError).Verdict)
+		l.failed = append(l.failed, do.Failed.(*failureError).Failure)
 	}
 	if do.Join != nil {
 		l.joins = do.Last
@@ -147,30 +144,24 @@ func (l *lab) does(transition func(do *Deeds)) {
 	for _, one := range do.Ask {
 		a := one.Try.(*try)
 		l.must(l.tries[one.Server] == nil, "server %d is asked twice", one.Server)
-		l.tries[one.Server], l.stands[one.Server] = a, Open
+		l.tries[one.Server] = a
 		word := "once"
-		if a.how.Waits {
+		if a.waits {
 			word = "waits"
 		}
 		l.asked = append(l.asked, fmt.Sprint(word, " ", one.Server))
 	}
-	if do.Arm != 0 {
-		l.alarm = l.now.Add(do.Arm)
-	}
 	if do.List {
 		l.listed++
 	}
-	if do.Look {
-		l.look(false)
-	}
 }
 
-// invariants are those of Machine, and that it never sleeps without anything to wake it.
-func (l *lab) invariants(arm time.Duration) {
+// invariants are those of Machine.
+func (l *lab) invariants() {
 	l.t.Helper()
 	out, votes := 0, 0
-	for i := range l.Parts {
-		p := &l.Parts[i]
+	for i := range l.Members {
+		p := &l.Members[i]
 		if p.Asked != nil {
 			out++
 		}
@@ -179,12 +170,10 @@ func (l *lab) invariants(arm time.Duration) {
 		}
 		l.must(p.Asked == nil || p.Vote == nil, "server %d is asked, and has granted it", i)
 	}
-	l.must(out == l.out, "%d are asked, counted %d", out, l.out)
-	l.must(l.Stage != Blocked || l.stop != nil || votes == 0, "it is blocked, and keeps %d votes", votes)
-	l.must(l.Stage != Over || votes == 0, "it is over, and keeps %d votes", votes)
+	l.must(l.Stage != Waiting || l.stop != nil || votes == 0, "it waits, and keeps %d votes", votes)
+	l.must(l.Stage != Over || votes == 0 && l.Due == 0, "it is over, keeps %d votes, and is due at %v", votes, l.Due)
 	l.must(l.won+len(l.failed) <= 1, "it was told %d times", l.won+len(l.failed))
-	awake := out > 0 || l.stop == nil && (l.armed || arm != 0)
-	l.must(l.Decided() || awake, "in stage %d nothing wakes it", l.Stage)
+	l.must(l.Decided() || out > 0 || l.stop == nil && l.Due != 0, "in stage %d nothing wakes it", l.Stage)
 }
 
 // grant has a server grant it, for half a minute from now.
@@ -201,26 +190,27 @@ func (l *lab) grantWithin(i int, reenters bool) *hold {
 }
 
 // tell answers the try at a server.
-func (l *lab) tell(i int, h *hold, r Refusal) (waited bool) {
+func (l *lab) tell(i int, h *hold, r Refusal) {
 	l.t.Helper()
 	l.must(l.tries[i] != nil, "server %d is not asked", i)
 	l.tries[i] = nil
-	l.does(func(do *Deeds) {
+	l.does(func(do *Ready) {
 		var v *Vote
 		if h != nil {
 			v = &h.Vote
 		}
-		waited = l.Told(i, v, r, do)
+		l.Reply(i, v, r, do)
 	})
-	return waited
 }
 
 func (l *lab) refuse(i int, r Refusal) { l.t.Helper(); l.tell(i, nil, r) }
 
+const renewal = 10 * time.Second
+
 // These are what a server may say.
 var (
-	held    = Refusal{Why: reason.ErrHeld, Stand: Held, TTL: time.Second, Passes: true}
-	away    = Refusal{Why: reason.ErrUnavailable, Stand: Away, Passes: true}
+	held    = Refusal{Why: reason.ErrHeld, State: Held, TTL: time.Second, Passes: true}
+	away    = Refusal{Why: reason.ErrUnavailable, State: Unavailable, Passes: true}
 	forGood = Refusal{Why: reason.ErrWrongType}
 	full    = Refusal{Why: reason.ErrOverloaded, Full: true}
 	late    = Refusal{Why: reason.ErrLate, Late: true, Passes: true}
@@ -230,26 +220,29 @@ var (
 
 func heldFor(ttl time.Duration) Refusal { r := held; r.TTL = ttl; return r }
 
-// look has it look at its tries. tooLong: its time is over.
-func (l *lab) look(tooLong bool) {
-	l.t.Helper()
-	seen := l.Asked()
-	for i := range seen {
-		if a, asked := seen[i].Try.(*try); asked {
-			seen[i].Stand, seen[i].First = l.stands[i], l.first && a.how.Waits
-			seen[i].Again = tooLong && l.anew[i]
-		}
-	}
-	l.does(func(do *Deeds) { l.Look(seen, tooLong, do) })
-}
-
-// ring waits for the timer, which must be armed for d from now.
+// ring waits until it is due, which must be d from now.
 func (l *lab) ring(d time.Duration) {
 	l.t.Helper()
-	l.must(l.alarm == l.now.Add(d), "the timer is due in %v, want %v", l.alarm.Sub(l.now), d)
-	l.now, l.alarm = l.alarm, 0
-	l.Rang()
-	l.look(true)
+	l.must(l.Due == l.now.Add(d), "it is due in %v, want %v", l.Due.Sub(l.now), d)
+	l.now = l.Due
+	l.does(l.Tick)
+}
+
+// waitsAt checks that it waits there, without votes.
+func (l *lab) waitsAt(i int) {
+	l.t.Helper()
+	l.is(Waiting)
+	l.must(l.tries[i] != nil && l.tries[i].waits, "it does not wait at server %d", i)
+}
+
+// inVain is a wait at a server that brings nothing.
+func (l *lab) inVain(i int) {
+	l.t.Helper()
+	l.waitsAt(i)
+	l.ring(LongestWait / 2)
+	l.must(slices.Equal(l.cancelled, []int{i}), "cancelled %v, want %d", l.cancelled, i)
+	l.cancelled = nil
+	l.refuse(i, held)
 }
 
 // leave has the hold of a vote end, which its server had at that time still.
@@ -259,14 +252,14 @@ func (l *lab) leave(i int, why machine.Loss, there clock.Instant) {
 	if why == 0 {
 		e.Why = reason.ErrReleased
 	}
-	l.does(func(do *Deeds) { l.Leave(&l.holds[i].Vote, e, there, do) })
+	l.does(func(do *Ready) { l.Leave(&l.holds[i].Vote, e, there, do) })
 }
 
 // cancel gives it up; what was asked is answered: it was cut.
 func (l *lab) cancel(cause error) bool {
 	l.t.Helper()
 	did := false
-	l.does(func(do *Deeds) { did = l.Cancel(reason.Stop{Cause: cause}, do) })
+	l.does(func(do *Ready) { did = l.Cancel(reason.Stop{Cause: cause}, do) })
 	return did
 }
 
@@ -298,8 +291,8 @@ func (l *lab) hasVotes(want ...int) {
 	l.must(slices.Equal(l.votes(), want), "it has the votes of %v, want %v", l.votes(), want)
 }
 
-// failedWith returns the verdict of one that has failed.
-func (l *lab) failedWith(is Cause) Verdict {
+// failedWith returns the failure of one that has failed.
+func (l *lab) failedWith(is Cause) Failure {
 	l.t.Helper()
 	l.must(l.Stage == Over && len(l.failed) == 1 && l.won == 0, "stage %d, failed %+v, won %d", l.Stage, l.failed, l.won)
 	l.must(l.failed[0].Is == is, "failed with %+v, want cause %d", l.failed[0], is)

@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"time"
-
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -12,33 +10,29 @@ import (
 //
 // Invariants:
 //
-//  1. A part is asked, or has a vote, or neither.
+//  1. A member is asked, or has a vote, or neither.
 //  2. Each vote is bound to its hold: the end of that comes to Leave before the lock is
 //     released there.
-//  3. While it is blocked it has no vote, unless it was given up.
-//  4. It is told once what became of it: Deeds.Won or Deeds.Failed.
+//  3. While it waits at a server it has no vote, unless it was given up.
+//  4. It is told once what became of it: Ready.Won or Ready.Failed.
+//  5. Until then something is out that will be answered, or Due is set.
 type Machine struct {
 	Port Port
 	Config
 
 	Stage    Stage
-	Parts    []Part
+	Members  []Member
 	Ending   error         // of what was held
-	Failures int           // rounds without a majority
-	Looks    int           // at rounds that had no result
-	Probes   int           // since it is blocked
+	Due      clock.Instant // Tick is to be called then; 0: it is not
+	first    int           // the place in Order at which this attempt has begun
+	asked    int           // so many places from there on have been asked: all at once, or one after the other
 	stop     *reason.Stop  // it is given up
 	released []*Vote       // by Release
-	out      int           // parts that are asked
-	tries    int           // pauses, with the referee's vote
-	again    int           // rounds after votes that came too late, since the latest probe
-	patience time.Duration // how long this round waits for answers, at least
-	probed   int           // the server that was asked by the latest probe
-	late     int           // rounds that failed, with grants that came after their leases
+	late     int           // attempts that failed, with grants that came after their leases
+	waited   int           // in vain, since all were asked at once
 	listed   bool          // with its engines
-	armed    bool          // the timer of the stage
 	since    clock.Instant // it is held
-	last     clock.Instant // it is not held longer: a fixed lease, or MaxHold; 0: no bound
+	last     clock.Instant // it is not held longer: MaxHold; 0: no bound
 }
 
 // Stage is how far it is.
@@ -46,209 +40,168 @@ type Stage uint8
 
 // The stages, in the order of time.
 const (
-	Asking Stage = iota
-	Pausing
-	Blocked
+	AllAtOnce Stage = iota // all servers are asked
+	InOrder                // they are asked one after the other
+	Waiting                // at one server
 	Holding
 	Over
 )
 
-// Part is what is known of one of the servers.
-type Part struct {
+// Member is what is known of one of the servers.
+type Member struct {
 	Asked   Try
-	Waits   bool // Asked does, until it is granted; else it is one try
 	Vote    *Vote
-	again   bool          // Asked was given up, to be asked anew
-	granted bool          // the latest answer was a vote; it may have been given back
-	took    time.Duration // for the latest answer that was no wait
-	slow    bool          // it did not answer in good time
+	how     how           // it was asked latest
 	cut     bool          // the refusal is none: the whole was given up first
 	since   clock.Instant // it is asked
 	refusal Refusal       // the latest answer, if that was one
 	lost    error         // what became of the latest vote
 }
 
+// how is the way in which a server is asked.
+type how uint8
+
+const (
+	once  how = iota // one try
+	waits            // as a Lock does, until it is granted
+	joins            // one try, while the whole is held
+)
+
 // refused reports whether the latest answer of the server was a refusal.
-func (p *Part) refused() bool { return p.Asked == nil && !p.refusal.none() }
+func (p *Member) refused() bool { return p.Asked == nil && p.Vote == nil && !p.refusal.none() }
 
 // Init makes a machine for so many servers.
 func (m *Machine) Init(port Port, servers int, c Config) {
-	m.Port, m.Config, m.Parts = port, c, make([]Part, servers)
-}
-
-// Begin starts the first round.
-func (m *Machine) Begin(do *Deeds) {
-	for i := range m.Parts {
-		m.ask(i, false, do)
-	}
+	m.Port, m.Config, m.Members = port, c, make([]Member, servers)
 }
 
 // Majority is how many votes are needed.
-func (m *Machine) Majority() int { return len(m.Parts)/2 + 1 }
+func (m *Machine) Majority() int { return majority(len(m.Members)) }
 
 // ask notes that a server is to be asked.
-func (m *Machine) ask(i int, waits bool, do *Deeds) {
-	m.out++
-	p := &m.Parts[i]
-	p.Asked = m.Port.NewTry(i, How{Waits: waits, Lease: m.Lease})
-	p.Waits, p.again, p.refusal, p.since = waits, false, Refusal{}, m.Port.Stamp(i)
+func (m *Machine) ask(i int, how how, do *Ready) {
+	p := &m.Members[i]
+	p.Asked = m.Port.NewTry(i, how == waits)
+	p.how, p.refusal, p.since = how, Refusal{}, m.Port.Stamp(i)
 	do.Ask = append(do.Ask, Request{i, p.Asked})
 }
 
-// Told is called with the answer of a server: a vote, or a refusal. It reports whether the try was
-// one that waited.
-func (m *Machine) Told(i int, v *Vote, r Refusal, do *Deeds) (waited bool) {
-	m.out--
-	p := &m.Parts[i]
-	waited = p.Waits
-	if p.again && v == nil && m.stop == nil && m.Stage != Over {
-		p.slow = false
-		m.ask(i, waited || m.Stage == Holding, do)
-		return waited
+// Reply is called with the answer of a server: a vote, or a refusal.
+func (m *Machine) Reply(i int, v *Vote, r Refusal, do *Ready) {
+	p := &m.Members[i]
+	how, wanted := p.how, m.Stage != Over
+	p.Asked, p.refusal, p.cut = nil, r, m.stop != nil
+	switch {
+	case r.State == Unavailable:
+		m.Port.SetRoundTrip(i, WasSilent)
+	case v != nil && how != waits: // a refusal may be this process's
+		m.Port.SetRoundTrip(i, max(m.Port.Stamp(i).Sub(p.since), 1))
 	}
-	p.Asked, p.refusal, p.cut, p.slow = nil, r, m.stop != nil, false
-	if p.granted = v != nil && v.ended.Why == nil; (p.granted || r.Stand == Held) && !p.Waits {
-		p.took = m.Port.Stamp(i).Sub(p.since)
+	if m.Stage == Waiting {
+		wanted = how == waits // else it is late, and not wanted alone
 	}
 	switch {
 	case v == nil:
 	case v.ended.Why != nil:
 		p.lost, p.refusal = v.ended.Why, EndedBefore(v.ended)
-	case m.Stage == Over:
+	case !wanted:
 		do.Give = append(do.Give, v)
 	default:
 		p.Vote = v
 	}
-	if m.Stage == Blocked && m.stop == nil && p.Vote != nil {
-		m.resume(i, do)
-	}
-	switch m.Stage {
-	case Holding:
+	switch {
+	case m.Stage == Over:
+	case m.Stage == Holding:
 		m.changed(i, do)
-	case Over:
 	default:
+		if m.Stage == Waiting && p.Vote != nil {
+			m.askBehind(i, do)
+		}
 		m.next(do)
 	}
-	return waited
 }
 
 // next goes on after an answer, while it is not held.
-func (m *Machine) next(do *Deeds) {
-	certain, refused, held, forGood := 0, 0, 0, 0
-	for i := range m.Parts {
-		switch p := &m.Parts[i]; {
-		case p.Vote != nil && p.Vote.Port.InTime():
-			certain++
-		case p.refused():
-			refused++
-			switch {
-			case p.refusal.Closed && m.stop == nil:
-				m.fail(Verdict{Is: EngineIsClosed}, do)
-				return
-			case p.refusal.Stand == Held:
-				held++
-			case !p.refusal.Passes:
-				forGood++
-			}
+func (m *Machine) next(do *Ready) {
+	out, waiting, closed := 0, false, false
+	for i := range m.Members {
+		p := &m.Members[i]
+		closed = closed || p.refused() && p.refusal.Closed
+		if p.Asked != nil {
+			out++
+			waiting = waiting || p.how == waits
 		}
 	}
-	spare := len(m.Parts) - m.Majority()
 	switch {
 	case m.stop != nil:
-		if m.out == 0 {
-			m.fail(m.verdict(), do)
+		if out == 0 {
+			m.fail(m.failure(), do)
 		}
-		return
-	case certain >= m.Majority():
-		m.elected(do)
-		return
-	case forGood > spare, m.Once && refused > spare && (held > spare || held+m.out <= spare):
-		m.fail(m.verdict(), do) // the rest does not change it any more
-		return
-	case m.Once && refused > spare:
-		m.giveVotes(do) // the rest decides only what is to be said
-	case m.Once:
-	case m.Stage == Asking:
-		if m.out > 0 && (refused > 0 || m.waits()) {
-			do.Look = true // perhaps the others are away
-		} else {
-			m.decide(nil, false, do)
-		}
-	case m.Stage == Blocked:
-		m.block(do)
-	}
-	if refused > 0 {
-		m.list(do)
+	case closed:
+		m.fail(Failure{Is: EngineIsClosed}, do)
+	case m.Stage != Waiting:
+		m.advance(do)
+	case m.Due == 0 && !waiting:
+		m.waitOrAsk(do)
 	}
 }
 
-// list lets the engines end it, from now on. Most are over sooner.
-func (m *Machine) list(do *Deeds) {
-	if !m.listed {
-		m.listed, do.List = true, true
-	}
-}
-
-// elected: a majority has granted it.
-func (m *Machine) elected(do *Deeds) {
+// acquired: a majority has granted it.
+func (m *Machine) acquired(do *Ready) {
 	m.Stage, m.since = Holding, m.Port.Now()
-	for i := range m.Parts {
-		if v := m.Parts[i].Vote; v != nil && v.MaxEnd != 0 && (m.last == 0 || v.MaxEnd < m.last) {
+	for i := range m.Members {
+		if v := m.Members[i].Vote; v != nil && v.MaxEnd != 0 && (m.last == 0 || v.MaxEnd < m.last) {
 			m.last = v.MaxEnd
 		}
 	}
-	if m.Lease != 0 {
-		m.last = m.Until()
-	}
-	for i := range m.Parts {
-		if p := &m.Parts[i]; p.Vote == nil && p.Asked == nil && (p.refusal.none() || p.refusal.mayPass()) {
-			m.ask(i, true, do)
-		}
-	}
+	m.setDue(0, do)
 	do.Won = true
+	m.askMissing(do)
 }
 
 // fail ends it without the lock.
-func (m *Machine) fail(v Verdict, do *Deeds) {
-	do.Failed = m.Port.NotAcquired(v)
-	m.Stage = Over
-	m.giveUp(do)
+func (m *Machine) fail(f Failure, do *Ready) {
+	do.Failed = m.Port.NotAcquired(f)
+	m.over(do)
 }
 
-// giveUp takes all votes, and ends what is asked.
-func (m *Machine) giveUp(do *Deeds) {
+// over gives everything back, and ends what is asked.
+func (m *Machine) over(do *Ready) {
+	m.Stage = Over
+	m.setDue(0, do)
 	m.giveVotes(do)
 	m.cancelTries(do)
 }
 
 // giveVotes takes all votes.
-func (m *Machine) giveVotes(do *Deeds) {
-	for i := range m.Parts {
-		if p := &m.Parts[i]; p.Vote != nil {
+func (m *Machine) giveVotes(do *Ready) {
+	for i := range m.Members {
+		if p := &m.Members[i]; p.Vote != nil {
 			do.Give = append(do.Give, p.Vote)
 			p.Vote = nil
 		}
 	}
 }
 
-func (m *Machine) cancelTries(do *Deeds) {
-	for i := range m.Parts {
-		if a := m.Parts[i].Asked; a != nil {
+func (m *Machine) cancelTries(do *Ready) {
+	for i := range m.Members {
+		if a := m.Members[i].Asked; a != nil {
 			do.Cancel = append(do.Cancel, a)
 		}
 	}
 }
 
 // Cancel gives it up, unless it is held or over, or was given up before; it reports whether it did.
-func (m *Machine) Cancel(s reason.Stop, do *Deeds) bool {
+func (m *Machine) Cancel(s reason.Stop, do *Ready) bool {
 	if m.Decided() || m.stop != nil {
 		return false
 	}
 	m.stop = &s
 	do.Why = s
+	m.setDue(0, do)
 	m.cancelTries(do)
-	if m.out == 0 {
-		m.fail(m.verdict(), do)
+	if len(do.Cancel) == 0 {
+		m.fail(m.failure(), do)
 	}
 	return true
 }
@@ -262,4 +215,30 @@ func (m *Machine) Stopped() *reason.Stop {
 		return &reason.Stop{Cause: reason.ErrAbandoned}
 	}
 	return m.stop
+}
+
+// setDue changes when Tick is called.
+func (m *Machine) setDue(at clock.Instant, do *Ready) {
+	do.Timer = do.Timer || m.Due != at
+	m.Due = at
+}
+
+// Tick goes on when the time of the stage is over. It may be called too early.
+func (m *Machine) Tick(do *Ready) {
+	switch {
+	case m.Due == 0:
+		return
+	case m.Port.Now() < m.Due:
+		do.Timer = true
+		return
+	}
+	m.setDue(0, do)
+	switch m.Stage {
+	case AllAtOnce, InOrder:
+		m.advance(do)
+	case Waiting:
+		m.stopWaiting(do)
+	case Holding:
+		m.askMissing(do)
+	}
 }

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -25,18 +26,40 @@ func (v *Vote) Joined() clock.Instant { return v.joined }
 // somebody else may have had the lock there meanwhile; the look at the others costs a command each.
 const onItsWay = 250 * time.Millisecond
 
-// changed goes on after an answer while it is held: with a vote more, or by asking again.
-func (m *Machine) changed(i int, do *Deeds) {
-	switch p := &m.Parts[i]; {
-	case p.Vote != nil:
-		// If it was on its way when the whole was held, and comes soon, it is as the others.
-		if now := m.Port.Now(); p.Waits || now.Sub(m.since) > onItsWay {
-			p.Vote.joined = now
-			m.lookAtOthers(i, do)
+// changed goes on after an answer while it is held.
+func (m *Machine) changed(i int, do *Ready) {
+	p := &m.Members[i]
+	if p.Vote == nil {
+		m.watch(do)
+		return
+	}
+	// If it was on its way when the whole was held, and comes soon, it is as the others.
+	if now := m.Port.Now(); p.how == joins || now.Sub(m.since) > onItsWay {
+		p.Vote.joined = now
+		m.lookAtOthers(i, do)
+	}
+	do.Join, do.Last = p.Vote, m.last
+}
+
+// askMissing asks the servers that lost or missed the lock, when it is held and at each renewal after that.
+func (m *Machine) askMissing(do *Ready) {
+	for i := range m.Members {
+		if m.Members[i].missing() {
+			m.ask(i, joins, do)
 		}
-		do.Join, do.Last = p.Vote, m.last
-	case p.refusal.mayPass(): // the answer to the one try of a TryLock, or lost meanwhile
-		m.ask(i, true, do)
+	}
+}
+
+// mayGrant reports whether a server may grant it, once it is asked.
+func (p *Member) mayGrant() bool { return p.refusal.none() || p.refusal.mayPass() }
+
+// missing reports whether a server is to be asked.
+func (p *Member) missing() bool { return p.Vote == nil && p.Asked == nil && p.mayGrant() }
+
+// watch has the servers that are missing be asked at the next renewal.
+func (m *Machine) watch(do *Ready) {
+	if m.Due == 0 && m.Renewal != 0 && slices.ContainsFunc(m.Members, func(p Member) bool { return p.missing() }) {
+		m.setDue(m.Port.Now().Add(m.Renewal), do)
 	}
 }
 
@@ -54,55 +77,53 @@ func (m *Machine) changed(i int, do *Deeds) {
 //	renewal of 3            gone: only 4 and 5 may have had it since: lost
 //
 // So that a vote that joins counts soon, the others are looked at when it does.
-func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Deeds) {
-	p := &m.Parts[v.Server]
+func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
+	p := &m.Members[v.Server]
 	if p.Vote != v {
 		v.ended = end // not noted yet, or given back
 		return
 	}
 	p.Vote, p.lost = nil, end.Why
-	switch {
-	case m.Stage < Holding:
+	if m.Stage != Holding {
 		p.refusal = EndedBefore(end)
 		m.next(do)
-	case m.Stage == Holding:
-		gone := end.Loss == machine.GoneOnServer || end.Loss == machine.TakenOnServer
-		all, since := 0, clock.Instant(math.MaxInt64) // it was there until now
-		switch {
-		case gone || end.Loss == machine.NotRenewed:
-			since = max(there, m.since)
-		case end.Loss == machine.LeaseEnded: // perhaps noticed late
-			since = max(v.Port.Until(), m.since)
+		return
+	}
+	gone := end.Loss == machine.GoneOnServer || end.Loss == machine.TakenOnServer
+	since := clock.Instant(math.MaxInt64) // it was there until now
+	switch {
+	case gone || end.Loss == machine.NotRenewed:
+		since = max(there, m.since)
+	case end.Loss == machine.LeaseEnded: // perhaps noticed late
+		since = max(v.Port.Until(), m.since)
+	}
+	all := 0
+	for i := range m.Members {
+		if other := m.Members[i].Vote; other != nil && other.joined <= since {
+			all++
 		}
-		for i := range m.Parts {
-			if other := m.Parts[i].Vote; other != nil && other.joined <= since {
-				all++
-			}
+	}
+	if gone {
+		m.lookAtOthers(v.Server, do)
+	}
+	switch {
+	case all < m.Majority():
+		m.Ending = m.loss(end, since)
+		m.over(do)
+		if end.Loss != 0 && end.Loss != machine.EngineClosed {
+			do.Lost = m.Ending
 		}
-		if gone {
-			m.lookAtOthers(v.Server, do)
-		}
-		if all < m.Majority() {
-			m.Stage, m.Ending = Over, m.loss(end, since)
-			m.giveUp(do)
-			if end.Loss != 0 && end.Loss != machine.EngineClosed {
-				do.Lost = m.Ending
-			}
-		} else if !v.Reenters && (end.Loss == machine.GoneOnServer || end.Loss == machine.NotRenewed || m.outlives(end.Loss)) {
-			m.ask(v.Server, true, do)
-		}
+	case m.Renewal != 0 && !v.Reenters && (end.Loss == machine.GoneOnServer || end.Loss == machine.NotRenewed):
+		m.ask(v.Server, joins, do)
+	default:
+		p.refusal = Refusal{Why: end.Why} // it is not asked again
 	}
 }
 
-// outlives reports whether an Extend, which this vote missed, has the whole go on.
-func (m *Machine) outlives(loss machine.Loss) bool {
-	return loss == machine.LeaseEnded && m.Port.Now() < m.last
-}
-
 // lookAtOthers has the other servers asked whether they have it.
-func (m *Machine) lookAtOthers(than int, do *Deeds) {
-	for i := range m.Parts {
-		if v := m.Parts[i].Vote; v != nil && i != than {
+func (m *Machine) lookAtOthers(than int, do *Ready) {
+	for i := range m.Members {
+		if v := m.Members[i].Vote; v != nil && i != than {
 			do.LookAt = append(do.LookAt, v)
 		}
 	}

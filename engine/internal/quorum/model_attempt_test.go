@@ -14,11 +14,10 @@ type attempt struct {
 	c       *client
 	m       *Machine
 	server  *server
-	how     How
+	waits   bool
 	ended   bool
 	asleep  bool
-	stand   Stand
-	refusal Refusal // that of stand
+	refusal Refusal // what it has heard
 }
 
 // begin sends it, behind a release of the same process; sent is not the time at which it is
@@ -62,11 +61,11 @@ func (a *attempt) begin() {
 	})
 	s.in(300*time.Millisecond, func() {
 		if !answered && !a.ended {
-			a.stand = Away // it hangs
+			a.refusal = away // it hangs
 		}
 	})
 	s.in(time.Second, func() {
-		if !answered && !a.ended && !a.how.Waits {
+		if !answered && !a.ended && !a.waits {
 			a.end(nil, away)
 		}
 	})
@@ -74,13 +73,12 @@ func (a *attempt) begin() {
 
 // refused ends it, or lets it sleep until the lock is released. Now and then it asks by itself.
 func (a *attempt) refused(r Refusal) {
-	if !a.how.Waits {
+	if !a.waits {
 		a.end(nil, r)
 		return
 	}
-	a.stand, a.refusal, a.asleep = r.Stand, r, true
+	a.refusal, a.asleep = r, true
 	a.server.sleepers = append(a.server.sleepers, a)
-	a.server.in(a.server.between(100*time.Millisecond, 400*time.Millisecond), a.wake)
 }
 
 func (a *attempt) wake() {
@@ -96,7 +94,7 @@ func (a *attempt) cancel() {
 	if a.ended {
 		return
 	}
-	if a.stand == Open {
+	if a.refusal.none() {
 		a.refusal = cut
 	}
 	a.end(nil, a.refusal)
@@ -124,7 +122,7 @@ func (g *grant) Until() clock.Instant { return g.until }
 
 // live starts the watchdog, if it has one, and what notices the end.
 func (g *grant) live() {
-	if g.m.Lease == 0 {
+	if g.m.Renewal != 0 {
 		g.server.in(g.server.between(g.server.lease/6, g.server.lease/3), func() { g.renew(true) })
 	}
 	g.server.in(g.until.Sub(g.server.now), g.expire)
@@ -135,7 +133,7 @@ func (g *grant) expire() {
 	case g.ended:
 	case g.InTime():
 		g.server.in(g.until.Sub(g.server.now), g.expire)
-	case g.m.Lease == 0:
+	case g.m.Renewal != 0:
 		g.lost(machine.NotRenewed)
 	default:
 		g.lost(machine.LeaseEnded)
@@ -148,7 +146,7 @@ func (g *grant) renew(again bool) {
 	}
 	s, sent, gone := g.server, g.server.now, false
 	s.call(func(ok bool) {
-		if gone = ok && s.owner != g; ok && !gone && g.m.Lease == 0 {
+		if gone = ok && s.owner != g; ok && !gone && g.m.Renewal != 0 {
 			s.expires = s.now.Add(s.lease)
 		}
 	}, func(ok bool) {
@@ -158,7 +156,7 @@ func (g *grant) renew(again bool) {
 			g.lost(machine.GoneOnServer)
 		case ok:
 			g.there = max(g.there, sent)
-			if g.m.Lease == 0 {
+			if g.m.Renewal != 0 {
 				g.until = max(g.until, sent.Add(s.lease-s.lease/50))
 			}
 		}
@@ -182,7 +180,7 @@ func (g *grant) end(e End) {
 	}
 	g.ended = true
 	g.until = min(g.until, g.server.now)
-	g.c.of(g.m, func(do *Deeds) { g.m.Leave(&g.Vote, e, g.there, do) })
+	g.c.of(g.m, func(do *Ready) { g.m.Leave(&g.Vote, e, g.there, do) })
 }
 
 // release frees it at the server, which may take several attempts.

@@ -15,7 +15,6 @@ type client struct {
 	id, process int
 	waits       bool // it makes no TryLock
 	m           *Machine
-	alarm       int // the latest
 	sections    int
 	verdicts    int // how often it was told
 }
@@ -25,11 +24,17 @@ type client struct {
 func (c *client) Now() clock.Instant                 { return c.now }
 func (c *client) Stamp(int) clock.Instant            { return c.now }
 func (c *client) Draw(d time.Duration) time.Duration { return time.Duration(c.r.Int64N(int64(d))) }
-func (c *client) Pick(n int) int                     { return c.r.IntN(n) }
-func (c *client) NotAcquired(v Verdict) error        { return &verdictError{v} }
+func (c *client) NotAcquired(f Failure) error        { return &failureError{f} }
 func (c *client) Lost(l Loss) error                  { return &lossError{l} }
-func (c *client) NewTry(i int, how How) Try {
-	return &attempt{c: c, m: c.m, server: c.servers[i], how: how}
+func (c *client) NewTry(i int, waits bool) Try {
+	return &attempt{c: c, m: c.m, server: c.servers[i], waits: waits}
+}
+func (c *client) RoundTrip(i int) time.Duration { return c.servers[i].trips[c.process] }
+func (c *client) SetRoundTrip(i int, d time.Duration) {
+	if c.servers[i].trips == nil {
+		c.servers[i].trips = make(map[int]time.Duration)
+	}
+	c.servers[i].trips[c.process] = d
 }
 
 // want begins an acquisition: a Lock, a TryLock, a Lock that is given up, or one with a fixed lease.
@@ -38,7 +43,7 @@ func (c *client) want() {
 		c.m = nil
 		return
 	}
-	cfg := Config{CommandTimeout: time.Second}
+	cfg := Config{Renewal: c.lease / 3}
 	for i := range c.servers {
 		cfg.Order = append(cfg.Order, i)
 	}
@@ -46,26 +51,26 @@ func (c *client) want() {
 		cfg.Once = c.r.IntN(8) == 0
 	}
 	if c.r.IntN(8) == 0 {
-		cfg.Lease = c.lease
+		cfg.Renewal = 0
 	}
 	m := new(Machine)
 	c.m, c.verdicts = m, 0
 	m.Init(c, len(c.servers), cfg)
-	c.does(func(do *Deeds) { m.Begin(do) })
+	c.does(func(do *Ready) { m.Begin(do) })
 	if c.r.IntN(6) == 0 && !c.quiet {
 		c.in(c.between(0, time.Second), func() {
-			c.of(m, func(do *Deeds) { m.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, do) })
+			c.of(m, func(do *Ready) { m.Cancel(reason.Stop{Cause: reason.ErrWaited, Late: true}, do) })
 		})
 	}
 }
 
-func (c *client) does(transition func(do *Deeds)) { c.of(c.m, transition) }
+func (c *client) does(transition func(do *Ready)) { c.of(c.m, transition) }
 
 // of makes a transition of a machine of this client, perhaps an earlier one, and does what is to be
 // done.
-func (c *client) of(m *Machine, transition func(do *Deeds)) {
+func (c *client) of(m *Machine, transition func(do *Ready)) {
 	held := m.Stage == Holding
-	var do Deeds
+	var do Ready
 	transition(&do)
 	c.invariants(m)
 	for _, v := range do.Give {
@@ -95,40 +100,29 @@ func (c *client) of(m *Machine, transition func(do *Deeds)) {
 			a.begin()
 		}
 	}
-	if do.Arm != 0 && !m.Decided() {
-		c.alarm++
-		mine := c.alarm
-		c.in(do.Arm, func() {
-			if mine == c.alarm && !m.Decided() {
-				m.Rang()
-				c.look(m, true)
-			}
-		})
-	}
-	if do.Look {
-		c.look(m, false)
+	if do.Timer && m.Due != 0 {
+		c.in(max(0, m.Due.Sub(c.now)), func() { c.of(m, m.Tick) })
 	}
 }
 
 func (c *client) invariants(m *Machine) {
 	out, votes := 0, len(m.Votes())
-	for i := range m.Parts {
-		if m.Parts[i].Asked != nil {
+	for i := range m.Members {
+		if m.Members[i].Asked != nil {
 			out++
 		}
 	}
-	if out != m.out || m.Stage == Over && votes > 0 || m.Stage == Blocked && m.stop == nil && votes > 0 ||
-		!m.Decided() && out == 0 && (m.stop != nil || !m.armed) {
-		c.fail("client %d: stage %d, %d are out (%d), %d votes, armed %t", c.id, m.Stage, out, m.out, votes, m.armed)
+	if m.Stage == Over && votes > 0 || m.Stage == Waiting && m.stop == nil && votes > 0 ||
+		!m.Decided() && out == 0 && (m.stop != nil || m.Due == 0) {
+		c.fail("client %d: stage %d, %d are out, %d votes, due %v", c.id, m.Stage, out, votes, m.Due)
 	}
 }
 
 // settled: it has a verdict. What it has it releases after a while.
-func (c *client) settled(m *Machine, do *Deeds) {
+func (c *client) settled(m *Machine, do *Ready) {
 	if c.verdicts++; c.verdicts > 1 || m != c.m {
 		c.fail("client %d is told %d times", c.id, c.verdicts)
 	}
-	c.alarm++
 	if do.Failed != nil {
 		c.says("client %d: not acquired: %+v", c.id, do.Failed)
 		c.later()
@@ -137,7 +131,7 @@ func (c *client) settled(m *Machine, do *Deeds) {
 	c.says("client %d holds it: %d votes", c.id, len(m.Votes()))
 	c.sections++
 	d := c.between(0, 20*time.Millisecond)
-	if c.r.IntN(20) == 0 {
+	if c.r.IntN(20) == 0 && !c.short {
 		d = c.between(0, 2*c.lease)
 	}
 	c.in(d, func() {
@@ -158,7 +152,7 @@ func (c *client) unlock(m *Machine) {
 		why = m.Expired(ends)
 	}
 	var votes []*Vote
-	c.of(m, func(do *Deeds) { votes, _ = m.Release(why, do) })
+	c.of(m, func(do *Ready) { votes, _ = m.Release(why, do) })
 	c.says("client %d unlocks: %d votes", c.id, len(votes))
 	for _, v := range votes {
 		v.Port.(*grant).release(nil)
@@ -168,27 +162,8 @@ func (c *client) unlock(m *Machine) {
 	}
 }
 
-func (c *client) later() { c.in(c.between(0, 50*time.Millisecond), c.want) }
-
-// look tells the machine what its tries have heard.
-func (c *client) look(m *Machine, tooLong bool) {
-	seen := m.Asked()
-	for i := range seen {
-		if a, asked := seen[i].Try.(*attempt); asked {
-			seen[i].Stand, seen[i].First = a.stand, c.firstAt(a.server) == a
-		}
-	}
-	c.of(m, func(do *Deeds) { m.Look(seen, tooLong, do) })
-}
-
-// firstAt is the first attempt of this process that sleeps at a server.
-func (c *client) firstAt(s *server) *attempt {
-	for _, a := range s.sleepers {
-		if a.c.process == c.process && a.asleep && !a.ended {
-			return a
-		}
-	}
-	return nil
+func (c *client) later() {
+	c.in(c.between(0, 50*time.Millisecond), c.want)
 }
 
 // told has an answer for the machine that has asked.
@@ -199,9 +174,5 @@ func (c *client) told(a *attempt, g *grant, r Refusal) {
 		v = &g.Vote
 		g.live()
 	}
-	waited := false
-	c.of(m, func(do *Deeds) { waited = m.Told(a.server.id, v, r, do) })
-	if next := c.firstAt(a.server); waited && next != nil && next.c.m != nil {
-		next.c.does(next.c.m.First)
-	}
+	c.of(m, func(do *Ready) { m.Reply(a.server.id, v, r, do) })
 }

@@ -10,9 +10,8 @@ import (
 )
 
 // Somebody keeps a minority of the servers. The others are free, and far away, some farther than
-// others: they grant it within a few round trips of those that are needed. Probes come at random times, so
-// the tail is long: of 400,000 worlds two took more than 8, one of them 11.5.
-func TestAFarMajorityGrantsItWithinAFewRoundTrips(t *testing.T) {
+// others: all are asked at once, and a majority grants it within a round trip of the slowest that is needed.
+func TestModel_FarMajority_GrantsItWithinARoundTrip(t *testing.T) {
 	t.Parallel()
 	if *worldSeed != 0 {
 		newFarWorld(t, *worldSeed).isGranted()
@@ -23,8 +22,8 @@ func TestAFarMajorityGrantsItWithinAFewRoundTrips(t *testing.T) {
 		took = append(took, newFarWorld(t, rand.Uint64()).isGranted())
 	}
 	slices.Sort(took)
-	if long := len(took) - 2 - len(took)/10_000; took[max(long, 0)] > 8 {
-		t.Errorf("%.1f round trips in more than a few of %d worlds", took[long], len(took))
+	if most := took[len(took)-1]; most > 1 {
+		t.Errorf("%.1f round trips in one of %d worlds", most, len(took))
 	}
 	t.Logf("round trips in %d worlds: median %.1f, most %.1f", len(took), took[len(took)/2], took[len(took)-1])
 }
@@ -53,13 +52,13 @@ func newFarWorld(t testing.TB, seed uint64) farWorld {
 	return w
 }
 
-// isGranted returns after how many round trips. What it takes to find out who refuses is not counted.
+// isGranted returns after how many round trips.
 func (w farWorld) isGranted() float64 {
 	w.t.Helper()
 	c, began := w.clients[0], w.now
 	c.want()
 	w.run(time.Minute, func() bool { return c.m.Stage == Holding })
-	trips := float64(w.now.Sub(began)-10*FirstLook) / float64(w.slowest)
+	trips := float64(w.now.Sub(began)) / float64(w.slowest)
 	if c.m.Stage != Holding || trips > 20 {
 		w.fail("granted after %v, %.1f round trips", w.now.Sub(began), trips)
 	}

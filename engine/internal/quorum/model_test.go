@@ -16,7 +16,7 @@ var (
 
 // Many clients want one lock, over servers that hang and go away. Never do two hold it; a
 // majority of servers goes on; and in the end nothing is left.
-func TestClientsTakeTurns(t *testing.T) {
+func TestModel_Clients_TakeTurns(t *testing.T) {
 	t.Parallel()
 	if *worldSeed != 0 {
 		newWorld(t, *worldSeed).lives()

@@ -24,6 +24,7 @@ type world struct {
 	servers  []*server
 	clients  []*client
 	quiet    bool // no more faults
+	short    bool // no section is longer than 20 ms
 	stopping bool // nobody begins again
 	story    []string
 }
@@ -112,8 +113,9 @@ type server struct {
 	down     bool          // connections are refused
 	hangs    clock.Instant // until then: commands wait, and are executed after it
 	sleepers []*attempt
-	releases []*grant   // whose releases are not answered
-	behind   []*attempt // that wait for those of their processes
+	releases []*grant              // whose releases are not answered
+	behind   []*attempt            // that wait for those of their processes
+	trips    map[int]time.Duration // the latest of each process
 }
 
 // releasing reports whether a process has a release of this lock out here.

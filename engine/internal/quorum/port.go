@@ -13,31 +13,29 @@ type Port interface {
 	Now() clock.Instant
 	// Stamp is the time of a moment ago, as a server's engine has it. It costs less.
 	Stamp(server int) clock.Instant
-	// Draw returns a random part of d, Pick a random number below n.
+	// Draw returns a random part of d.
 	Draw(d time.Duration) time.Duration
-	Pick(n int) int
 
-	// NewTry makes the acquisition that asks a server; Deeds.Ask begins it.
-	NewTry(server int, how How) Try
+	// RoundTrip is how long the latest grant of a server took, which SetRoundTrip notes; 0: it is not
+	// known; or WasSilent.
+	RoundTrip(server int) time.Duration
+	SetRoundTrip(server int, d time.Duration)
+
+	// NewTry makes the acquisition that asks a server; Ready.Ask begins it. It waits as a Lock does,
+	// or it is one try.
+	NewTry(server int, waits bool) Try
 
 	// NotAcquired is the error of one that has failed, Lost the end of a hold that has too few
 	// votes.
-	NotAcquired(v Verdict) error
+	NotAcquired(f Failure) error
 	Lost(l Loss) error
 }
 
 // Config is what a machine is made for.
 type Config struct {
-	Order          []int         // in which the servers are referees: the same for all
-	Once           bool          // TryLock: each server is tried once
-	Lease          time.Duration // if fixed
-	CommandTimeout time.Duration
-}
-
-// How is the way in which a server is asked.
-type How struct {
-	Waits bool // until it is granted; else it is one try
-	Lease time.Duration
+	Order   []int         // of the servers, by their addresses: the same for all contenders
+	Once    bool          // TryLock: one attempt
+	Renewal time.Duration // how often the watchdog renews; 0: the lease is fixed
 }
 
 // Try is the acquisition at one server. It is the caller's, and comparable.
@@ -50,26 +48,26 @@ type VotePort interface {
 	Until() clock.Instant
 }
 
-// Stand is what a server has said to a try so far.
-type Stand uint8
+// ServerState is what a refusal says of its server.
+type ServerState uint8
 
-// The stands.
+// The states.
 const (
-	Open Stand = iota // nothing yet
-	Held
-	Away
+	Unknown ServerState = iota // something else
+	Held                       // by another
+	Unavailable
 )
 
 // Refusal is why a server has not granted it. The zero Refusal is none.
 type Refusal struct {
 	Why    error // handed on to errors
 	TTL    time.Duration
-	Stand  Stand // Held, with the TTL; Away; or Open: something else
-	Passes bool  // waiting may help
-	Full   bool  // only asking again later may
-	Late   bool  // granted, later than the lease lasts
-	Closed bool  // its engine is
-	Ended  bool  // granted, and that has ended, as Why says
+	State  ServerState
+	Passes bool // waiting may help
+	Full   bool // only asking again later may
+	Late   bool // granted, later than the lease lasts
+	Closed bool // its engine is
+	Ended  bool // granted, and that has ended, as Why says
 }
 
 // EndedBefore is the refusal of a server whose grant had ended before the whole was held.
@@ -80,7 +78,7 @@ func EndedBefore(e End) Refusal {
 	return Refusal{Why: e.Why, Ended: true, Late: true, Passes: true}
 }
 
-// None reports whether there is no refusal.
+// none reports whether there is no refusal.
 func (r *Refusal) none() bool { return r.Why == nil }
 
 // mayPass reports whether the server may grant it later.

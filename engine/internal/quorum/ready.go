@@ -1,15 +1,13 @@
 package quorum
 
 import (
-	"time"
-
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Deeds are what a transition leaves to be done once the lock of the caller is released, in this
+// Ready is what a transition leaves to be done once the lock of the caller is released, in this
 // order.
-type Deeds struct {
+type Ready struct {
 	Lost   error // to be logged
 	Give   []*Vote
 	Cancel []Try
@@ -20,9 +18,8 @@ type Deeds struct {
 	Last   clock.Instant
 	LookAt []*Vote // are renewed at once: the answers tell whether they are there
 	Ask    []Request
-	Arm    time.Duration // has Rang called then, instead of any other time
-	Look   bool          // at what the tries have heard so far
-	List   bool          // with the engines, which may close
+	Timer  bool // Machine.Due has changed
+	List   bool // with the engines, which may close
 }
 
 // Request is a try that is to begin.

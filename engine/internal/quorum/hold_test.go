@@ -1,0 +1,78 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// The clock is authoritative: it is over when fewer than a majority are in time, though no hold
+// has told.
+func TestHold_TheClockSaysWhetherItIsHeld(t *testing.T) {
+	t.Parallel()
+	l := heldBy(t, 3)
+	for i, h := range l.holds {
+		h.until = l.now.Add(time.Duration(i+1) * time.Second)
+	}
+	end := l.now.Add(2 * time.Second)
+	l.must(l.Until() == end, "it ends in %v", l.Until().Sub(l.now))
+	l.now = end - 1
+	certain, expired := l.Check()
+	l.must(certain && len(expired) == 1, "certain %t, %d expired", certain, len(expired))
+	l.now = end
+	certain, expired = l.Check()
+	l.must(!certain && len(expired) == 2, "certain %t, %d expired", certain, len(expired))
+	why := l.Expired([]End{{0, errors.New("first"), machine.NotRenewed}, {1, errors.New("second"), machine.NotRenewed}})
+	loss := why.(*lossError).Loss
+	l.must(loss.Left == 1 && len(loss.Each) == 2 && loss.Each[0].Is == EndedNow, "%+v", loss)
+	var do Ready
+	votes, ending := l.Release(why, &do)
+	l.must(ending == why && len(votes) == 0 && len(do.Give) == 3 && l.Stage == Over, "%v, %d released, %d given", ending, len(votes), len(do.Give))
+	_, ending = l.Release(nil, &do)
+	l.must(ending == why, "unlocked again: %v", ending)
+}
+
+func TestHold_Released_HasTheVotes(t *testing.T) {
+	t.Parallel()
+	l := heldBy(t, 3)
+	votes, why := l.Release(nil, new(Ready))
+	l.must(why == reason.ErrReleased && len(votes) == 3 && l.Stage == Over, "released: %v, %d votes", why, len(votes))
+	same, again := l.Release(nil, new(Ready))
+	l.must(again == why && slices.Equal(votes, same), "released again: %v, %d votes", again, len(same))
+	for i := range 3 {
+		l.leave(i, 0, l.now) // their ends come then
+	}
+	l.did(nothing)
+}
+
+// OfMajority is the greatest value that a majority reaches.
+func TestOfMajority_IsTheGreatestValueThatAMajorityReaches(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		values := make([]int, 1+r.IntN(7))
+		for i := range values {
+			values[i] = r.IntN(9)
+		}
+		said := fmt.Sprintf("seed %d: %v", seed, values)
+		reach := func(v int) (n int) {
+			for _, one := range values {
+				if one >= v {
+					n++
+				}
+			}
+			return n
+		}
+		got := OfMajority(slices.Clone(values))
+		if most := len(values)/2 + 1; reach(got) < most || reach(got+1) >= most {
+			t.Errorf("%s: %d", said, got)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package multi
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/redistest"
+)
+
+// far are servers whose answers take a round trip.
+type far struct {
+	t       *testing.T
+	trip    time.Duration
+	servers []*redistest.Server // in the order of the proxies' addresses
+	proxies []*faultproxy.Proxy
+}
+
+func farServers(t *testing.T, n int, trip time.Duration) *far {
+	f := &far{t: t, trip: trip}
+	behind := make(map[*faultproxy.Proxy]*redistest.Server)
+	for range n {
+		s := kit.Server(t)
+		p := faultproxy.New(t, "tcp", s.Addr())
+		behind[p], f.proxies = s, append(f.proxies, p)
+	}
+	slices.SortFunc(f.proxies, func(a, b *faultproxy.Proxy) int {
+		if a.Addr() < b.Addr() {
+			return -1
+		}
+		return 1
+	})
+	for _, p := range f.proxies {
+		f.servers = append(f.servers, behind[p])
+	}
+	return f
+}
+
+// open are the engines of one process.
+func (f *far) open() (v voters) {
+	for _, p := range f.proxies {
+		v = append(v, kit.Open(f.t, "redis://"+p.Addr()))
+	}
+	return v
+}
+
+// contend has so many processes take the lock for a while, with pauses up to 50 ms, and returns how long it
+// was free each time, from Unlock to the next owner.
+func (f *far) contend(processes int, d time.Duration) (free []time.Duration) {
+	var mu sync.Mutex
+	var released time.Time
+	inside := 0
+	var wg sync.WaitGroup
+	var all []voters
+	for range processes {
+		v := f.open()
+		h, err := v.lock("warm").Lock(kit.Ctx(f.t)) // connections and scripts
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if err := h.Unlock(kit.Ctx(f.t)); err != nil {
+			f.t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	for _, p := range f.proxies {
+		p.Delay(faultproxy.All, f.trip/2, f.trip/2)
+	}
+	end := time.Now().Add(d)
+	for _, v := range all {
+		wg.Go(func() {
+			for time.Now().Before(end) {
+				h, err := v.lock("x").Lock(f.t.Context(), engine.Wait(5*time.Minute))
+				if err != nil {
+					f.t.Error(err)
+					return
+				}
+				mu.Lock()
+				if inside++; inside != 1 {
+					f.t.Error("two are inside")
+				}
+				if !released.IsZero() {
+					free = append(free, time.Since(released))
+				}
+				mu.Unlock()
+				time.Sleep(rand.N(10 * time.Millisecond)) // the variable of the test
+				mu.Lock()
+				inside--
+				released = time.Now()
+				mu.Unlock()
+				if err := h.Unlock(kit.Ctx(f.t)); err != nil {
+					f.t.Error(err)
+				}
+				time.Sleep(rand.N(50 * time.Millisecond))
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(free)
+	return free
+}
+
+func report(t *testing.T, what string, free []time.Duration, trip time.Duration) (median, mean float64) {
+	sum := time.Duration(0)
+	for _, d := range free {
+		sum += d
+	}
+	in := func(d time.Duration) float64 { return float64(d) / float64(trip) }
+	median, mean = in(free[len(free)/2]), in(sum)/float64(len(free))
+	t.Logf("%s: %d times free, for %.1f round trips in the median, %.1f in the mean, %.1f at most", what, len(free), median, mean, in(free[len(free)-1]))
+	return median, mean
+}
