@@ -75,7 +75,7 @@ func (q *redLockAcquisition) SetRoundTrip(i int, d time.Duration) {
 func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 	m := q.locks[i]
 	a := m.engine().newAcquisition(m, q.opts, true)
-	a.More().Quorum = q
+	a.More().Quorum = true
 	a.Once = !waits
 	a.More().Hasty = a.Once && !q.Once
 	return a

@@ -106,7 +106,7 @@ func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
 			}
 			switch {
 			case a == nil:
-			case a.Once && a.rare.Quorum == nil && c.hold.state == live:
+			case a.Once && !a.rare.Quorum && c.hold.state == live:
 				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), fx)
 			default: // it asks as any other: one server's loss is not that of a RedLock
 				a.rare.Beside = nil

@@ -80,7 +80,7 @@ func TestATryLockBesideAWriterThatIsNotThereAsksAsAnyOther(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(l *lab, writer *tenant, reader *caller){
 		"the writer was unlocked": func(l *lab, writer *tenant, _ *caller) { l.unlock(writer) },
-		"for a RedLock":           func(_ *lab, _ *tenant, reader *caller) { reader.More().Quorum = "somebody" },
+		"for a RedLock":           func(_ *lab, _ *tenant, reader *caller) { reader.More().Quorum = true },
 	} {
 		l, _, writer, cell, reader := besideLab(t, true)
 		begin(l, writer, reader)

@@ -108,7 +108,7 @@ func (a *Request) plain() bool {
 		return false
 	}
 	x := a.rare
-	return x == nil || x.MaxHold == 0 && x.MinHold == 0 && x.Quorum == nil
+	return x == nil || x.MaxHold == 0 && x.MinHold == 0 && !x.Quorum
 }
 
 // lengthens notes that a command gives the tenure a lease: that of a re-entry, say. No renewal

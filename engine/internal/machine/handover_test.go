@@ -173,13 +173,13 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 		"the first wants a replica":     {first: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
 		"both want other replicas":      {first: func(a *Request) { a.Want, a.AckedGiven = 1, true }, second: func(a *Request) { a.Want, a.AckedGiven = 2, true }},
 		"neither can be passed on":      {first: func(a *Request) { a.Kind = queued }, second: func(a *Request) { a.Kind = queued }},
-		"the first is one of several":   {first: func(a *Request) { a.More().Quorum = l0 }},
+		"the first is one of several":   {first: func(a *Request) { a.More().Quorum = true }},
 		"the second wants a lease":      {second: func(a *Request) { a.Lease = time.Minute }},
 		"the second wants a MaxHold":    {second: func(a *Request) { a.More().MaxHold = time.Minute }},
 		"the second wants a MinHold":    {second: func(a *Request) { a.More().MinHold = time.Minute }},
 		"the second wants a replica":    {second: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
 		"the second is of another kind": {second: func(a *Request) { a.Kind = 1 }},
-		"the second is one of several":  {second: func(a *Request) { a.More().Quorum = l0 }},
+		"the second is one of several":  {second: func(a *Request) { a.More().Quorum = true }},
 		"it was not renewed":            {between: func(l *lab, h *Hold) { h.validUntil.Store(int64(l.now.Add(l.cfg.Lease/2 - 1))) }},
 		"a release may be executed":     {between: func(_ *lab, h *Hold) { h.asked = true }},
 		"the server counts a re-entry":  {between: func(_ *lab, h *Hold) { h.deep = true }},
@@ -210,9 +210,6 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 		}
 	}
 }
-
-// l0 stands for the acquisition of a RedLock.
-var l0 = new(int)
 
 type enough struct{}
 

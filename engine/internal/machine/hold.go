@@ -99,7 +99,7 @@ func (r *Resource) newHold(a *Request, id int64, o *Outcome) *Hold {
 	}
 	h.Name = a.Name()
 	h.setAcked(o.acked())
-	if a.rare != nil && a.rare.Quorum != nil {
+	if a.rare != nil && a.rare.Quorum {
 		h.more().ofQuorum = true
 	}
 	if l := a.rare; l != nil && l.MaxHold != 0 {

@@ -53,7 +53,7 @@ type Rare struct {
 	MaxHold, MinHold time.Duration
 	Name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
 	Start            clock.Instant // the engine's: when it was asked for, if a hook wants it
-	Quorum           any           // the engine's: who asks this server and others; nil: nobody does
+	Quorum           bool          // it asks one of several servers
 	Backoff          Backoff       // zero: the default
 	Beside           *Hold         // of the same name: its owner does not keep the request out
 	Hasty            bool          // Once: and any refusal is an answer, since other locks are held meanwhile
