@@ -18,7 +18,7 @@ type QuorumLock struct{ all *quorumLock }
 
 type quorumLock struct {
 	locks []Mutex
-	order []int // in which they are referees: that of their addresses, for all processes
+	order []int // in which they are asked after a refusal: that of their addresses, for all processes
 	err   error // they cannot be taken as one
 }
 
@@ -128,9 +128,11 @@ func (c *Config) at(addr string) string {
 
 // Lock asks all servers at the same time, and holds the lock when a majority has granted it
 // and the time for which they did is not over: the lease, less what has passed since they
-// were asked, less the drift. It waits as long as ctx lives, or as long as Wait allows. It
-// wants the lock at every server meanwhile, so a release wakes it; if nobody gets a majority
-// for that, it gives back what it has after a moment of random length.
+// were asked, less the drift. It waits as long as ctx lives, or as long as Wait allows.
+//
+// When it is refused, it gives back what it has and waits at the first server that refused it, in the
+// order of the addresses, for a second at most. When that grants the lock, it asks the servers behind it, one
+// after the other. After two waits in vain it asks all at once again.
 //
 // The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that
 // is given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others
