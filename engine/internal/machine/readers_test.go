@@ -414,7 +414,7 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 	for what, change := range map[string]func(l *readersLab, a *Request){
 		"one with a Lease":   func(_ *readersLab, a *Request) { a.Lease = time.Minute },
 		"one with a MaxHold": func(_ *readersLab, a *Request) { a.More().MaxHold = time.Minute },
-		"one of a RedLock":   func(_ *readersLab, a *Request) { a.More().Quorum = l2 },
+		"one of a RedLock":   func(_ *readersLab, a *Request) { a.More().Quorum = true },
 		"one with replicas":  func(_ *readersLab, a *Request) { a.Want, a.AckedGiven = 1, true },
 		"replicas for all":   func(l *readersLab, _ *Request) { l.cfg.Replicas = 1 },
 		"without HandOver":   func(l *readersLab, _ *Request) { l.cfg.HandOverFor = -1 },
@@ -435,7 +435,6 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 	}
 }
 
-var l2 = new(int)
 
 // The server counts one owner. What a reader re-enters is counted here, one at a time, and its lease ends here.
 func TestReaders_Reentry_AsksNoServer(t *testing.T) {
