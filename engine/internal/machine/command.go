@@ -281,7 +281,7 @@ func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
 		// Recovery cannot help: it waits for the lane of the name's node. The name's release
 		// must not wait for a durable connection, and the node that ASK names while a slot
 		// moves has no lane here.
-		r.pause(o.Now, false)
+		r.pause(o.Now, o.Moving)
 		return
 	}
 	if r.holdBack(Stalled) { // otherwise it is listed already

@@ -74,8 +74,10 @@ func (r *Resource) oweTenure(h *Hold, until clock.Instant) {
 }
 
 // idle reports whether a debt would only keep a closing engine: it was paid once, and is to be paid again
-// after a lease.
-func (d *Debt) idle() bool { return !d.due }
+// after a lease; or the server has forgotten the owner by itself.
+func (d *Debt) idle() bool {
+	return !d.due || d.Res.Port.Now() >= d.until && !d.Res.Cmd.carries(d)
+}
 
 // keepsWriter notes that a reader of the name, which is beside a writer, may be on the server until then.
 // A writer has no lease of its own: a reader in the hash keeps it there. So a Shutdown waits as long

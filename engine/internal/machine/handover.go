@@ -82,14 +82,6 @@ func milliseconds(at clock.Instant) shortInstant {
 	return shortInstant(time.Duration(at) / time.Millisecond)
 }
 
-func (t shortInstant) add(d time.Duration) shortInstant {
-	return t + shortInstant(d/time.Millisecond)
-}
-
-func (t shortInstant) until(other shortInstant) time.Duration {
-	return time.Duration(int32(other-t)) * time.Millisecond
-}
-
 func (t shortInstant) before(other shortInstant) bool { return int32(other-t) > 0 }
 
 // plain reports whether the hold leaves its tenure as a grant of now would be: renewed by the

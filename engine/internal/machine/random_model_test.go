@@ -228,8 +228,29 @@ func (j *journey) check() {
 		if v.hold == nil && (v.tries.Len() > 0 || v.waiters.Len() > 0 && (v.wait == nil || v.wait.Ready())) {
 			j.fail("a request is forgotten")
 		}
+		if v.wait != nil && v.hold == nil && v.waiters.Len() > 0 && v.wait.Port.(*bell).at.Sub(j.now) > 30*time.Second {
+			j.fail("the head sleeps too long")
+		}
 		if v.wait != nil && v.hold == nil && v.waiters.Len() > 0 && v.wait.Port.(*bell).at == 0 {
 			j.fail("the head sleeps for ever")
+		}
+	}
+	if v := j.r; !v.Out && v.telling == 0 && v.hold != nil && v.hold.state == live && v.waiters.Len() > 0 && v.hold.Parent == nil {
+		if v.wait == nil {
+			j.fail("no wait behind a hold")
+		}
+		b := v.wait.Port.(*bell)
+		if v.wait.Ready() && v.Cmd.What == Nothing && v.held == Freely {
+			j.fail("awake behind a hold")
+		}
+		if !v.hold.watched() {
+			if !v.wait.Ready() && v.Cmd.What == Nothing && (b.at == 0 || b.at.Sub(j.now) > LongestSleep) {
+				j.fail("sleeps behind a fixed hold until %v", b.at.Sub(j.now))
+			}
+		} else if !v.wait.Hears() && !v.wait.Ready() && b.at == 0 {
+			j.fail("sleeps behind a watched hold, unconfirmed, without an alarm")
+		} else if j.left[v.hold.Tenure] {
+			j.fail("watched hold has left")
 		}
 	}
 	for i, c := range j.callers {

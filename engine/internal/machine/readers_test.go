@@ -435,7 +435,6 @@ func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
 	}
 }
 
-
 // The server counts one owner. What a reader re-enters is counted here, one at a time, and its lease ends here.
 func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	t.Parallel()

@@ -225,14 +225,14 @@ func (w *Wait) act(action queue.Action, fx *Effects) {
 	r.settled()
 }
 
-// sleepBehindHold puts a waiter behind a hold of this process to sleep. The renewals of a hold look at it
-// themselves, if they come often enough, and so does its release.
+// sleepBehindHold puts a waiter behind a live hold of this process to sleep. The renewals of a hold look at it
+// themselves, if they come often enough.
 func (w *Wait) sleepBehindHold(h *Hold) {
-	if !w.Ready() {
+	if h.state != live || !w.Ready() {
 		return
 	}
 	w.Sleep()
-	if d := w.longestSleep(); h.state == live && (!h.watched() || d < w.res.Port.Config().Lease/3) {
+	if d := w.longestSleep(); !h.watched() || d < w.res.Port.Config().Lease/3 {
 		now := w.res.Port.Stamp()
 		w.Port.RingAt(now.Add(h.untilLook(now, d)))
 	}
@@ -262,7 +262,7 @@ func (w *Wait) look() {
 
 // untilLook is how long it takes until the latest look at the tenure, or its grant, is d ago.
 func (t *Tenure) untilLook(now clock.Instant, d time.Duration) time.Duration {
-	return min(max(milliseconds(now).until(t.lookedAt.add(d)), 0), d)
+	return max(d-time.Duration(milliseconds(now)-t.lookedAt)*time.Millisecond, 0)
 }
 
 // linger keeps the subscription for a moment after the last waiter left, then ends it.

@@ -21,7 +21,7 @@ var mutants = []mutant{
 	{"internal/machine/wait.go", "\t\tw.act(w.Alarm(), fx)", "\t\tw.act(queue.Nothing, fx)", "a lock may end without a message"},
 	{"internal/machine/resource.go", "\t\tw := r.ensureWait()\n\t\tw.listen()\n\t\tw.sleepBehindHold(r.hold)", "\t\tr.ensureWait()", "a waiter behind a hold hears of its removal"},
 	{"internal/machine/wait.go", "\th.lookedAt = milliseconds(now)\n\th.Port.RenewSoon()\n", "\th.lookedAt = milliseconds(now)\n", "a waiter behind a hold has it looked at"},
-	{"internal/machine/wait.go", "h.state == live && (!h.watched() ||", "false && (!h.watched() ||", "rare: the same though no message comes"},
+	{"internal/machine/wait.go", "if d := w.longestSleep(); !h.watched() ||", "if d := w.longestSleep(); false &&", "rare: the same though no message comes"},
 	{"internal/machine/wait.go", "\tcase r.waiters.Len() > 0 && r.holdBack(Stalled):\n\t\tfx.Stalled = r\n", "", "waiters that a lost connection wakes try, paced"},
 	{"internal/machine/resource.go", "\tif r.letGo(Paused) {\n\t\tr.GoOn(fx)", "\tif r.letGo(Paused) {\n\t\tr.settled()", "a pause ends"},
 	{"internal/queue/wait.go", "\tif w.gen != w.triedAt {", "\tif false {", "an event between a try and its refusal wakes"},

@@ -23,7 +23,8 @@ const leaveAfter = heardLately + 2*time.Second
 //     A tie keeps the one followed so far. At the start it is an error.
 //   - The one followed is left only when it says that it is no master, or has been gone for
 //     leaveAfter, or another has had more replicas for leaveAfter. A server that answers with an error
-//     is not gone, and has the replicas that it had last.
+//     is not gone, and has the replicas that it had last. Nor is one gone that its replicas hear from, or
+//     while nobody answers.
 //   - Its successor, or the first one, is followed at once if it is the only master, and no server
 //     that has not answered can have as many replicas. Otherwise that takes leaveAfter, too.
 //
@@ -46,7 +47,7 @@ type succession struct {
 	opening  time.Duration // instead of leaveAfter, as long as none has been followed
 	followed standing      // as it last said that it was the primary; addr is "" at the start
 	left     bool          // it is not to be followed until it says again that it is the primary
-	gone     clock.Instant // since the start, or the first look that it was left or did not answer; 0: it is there
+	gone     clock.Instant // since the start, or the first look that it was left or did not answer; 0: it may be there
 	behind   clock.Instant // since the first look that it had fewer replicas than another; 0: it has as many
 }
 
@@ -64,7 +65,7 @@ func (s *succession) choose(all []standing, now clock.Instant) (standing, error)
 	}
 	switch {
 	case !ahead(masters):
-	case fewer && now.Sub(s.behind) >= leaveAfter, s.left && (now.Sub(s.gone) >= wait || s.undisputed(masters, all)):
+	case fewer && now.Sub(s.behind) >= leaveAfter, s.left && (s.gone != 0 && now.Sub(s.gone) >= wait || s.undisputed(masters, all)):
 		*s = succession{followed: masters[0]}
 		return s.followed, nil
 	}
@@ -85,9 +86,11 @@ func (s *succession) hear(all, masters []standing, now clock.Instant) (here bool
 	switch {
 	case i >= 0:
 		s.followed, s.left, s.gone = masters[i], false, 0
+	case !slices.ContainsFunc(all, func(a standing) bool { return !a.silent }): // it is the client that is cut off
+		s.left, s.gone = s.left || s.followed.addr == "", 0
 	case s.followed.addr == "", said >= 0 && all[said].demoted():
 		s.left, s.gone = true, cmp.Or(s.gone, now)
-	case said >= 0 && all[said].refuses() && !s.left:
+	case said >= 0 && all[said].refuses() && !s.left, slices.ContainsFunc(all, s.followed.leads):
 		s.gone = 0
 	default:
 		s.gone = cmp.Or(s.gone, now)
@@ -95,6 +98,9 @@ func (s *succession) hear(all, masters []standing, now clock.Instant) (here bool
 	s.left = s.left || s.gone != 0 && now.Sub(s.gone) >= leaveAfter
 	return i >= 0
 }
+
+// leads reports whether a replica has heard lately that the primary is p.
+func (p standing) leads(replica standing) bool { return replica.linked && replica.id == p.id }
 
 // masters lists the servers that say that they are masters, those with most replicas first. One
 // that has two names is one: by that of the one followed, else by the first.

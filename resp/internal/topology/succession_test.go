@@ -110,8 +110,13 @@ func TestSuccession(t *testing.T) {
 		},
 		"gone": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", true)},
+			all:      []standing{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", false)},
 			want:     undecided, later: "b",
+		},
+		"gone, and a replica hears from it": {
+			followed: leads("a", "A", "", 2),
+			all:      []standing{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", true)},
+			want:     undecided, later: undecided,
 		},
 		"gone, and nobody is promoted": {
 			followed: leads("a", "A", "", 2),
@@ -306,5 +311,50 @@ func TestUndecidedSuccessionSaysWhatToDo(t *testing.T) {
 		if _, err := s.choose(all, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// The client's own network is out for longer than leaveAfter. When it is back, an old primary that was not told to
+// follow is the first to answer: its list is empty, and the primary is the same as before.
+func TestSuccession_ClientWasCutOff_FirstAnswerOfAnOldPrimaryIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	now := clock.Instant(time.Hour)
+	s := succession{opening: leaveAfter, gone: now}
+	well := []standing{leads("a", "A", "O", 2), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
+	for range 6 {
+		s.choose(well, now)
+		now = now.Add(time.Second)
+	}
+	if s.followed.addr != "a" {
+		t.Fatal(s.followed.addr)
+	}
+	for range 6 {
+		s.choose([]standing{mute("a", true), mute("o", true), mute("b", true), mute("c", true)}, now)
+		now = now.Add(time.Second)
+	}
+	one, err := s.choose([]standing{mute("a", true), leads("o", "O", "", 0), mute("b", true), mute("c", true)}, now)
+	t.Logf("followed is %q, %v", one.addr, err)
+	if one.addr == "o" {
+		t.Error("it goes to the old primary at the first answer")
+	}
+	for i := range 8 {
+		now = now.Add(time.Second)
+		one, err = s.choose(well, now)
+		t.Logf("%d s later, all answer: %q %v", i+1, one.addr, err)
+	}
+}
+
+// The client alone cannot reach the primary, whose replicas say that they hear from it.
+func TestSuccession_ReplicasHearFromThePrimary_OldPrimaryIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	now := clock.Instant(time.Hour)
+	s := succession{followed: leads("a", "A", "O", 2)}
+	all := []standing{mute("a", true), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
+	for range 6 {
+		s.choose(all, now)
+		now = now.Add(time.Second)
+	}
+	if s.followed.addr == "o" {
+		t.Error("both replicas hear from a, and the client follows o")
 	}
 }
