@@ -95,10 +95,7 @@ func (s *Readers) open() *Hold {
 	if w := s.grant.Port.Ahead(s.grant); w != nil && (w.hold != nil || w.telling != 0) {
 		return nil
 	}
-	if h := s.grant.timely(); h != nil && h.state == live {
-		return h
-	}
-	return nil
+	return s.grant.timely() // nil once it has ended: its time is over then
 }
 
 // share has the waiters of r join what was granted to r just now, and readers that arrive from now on.

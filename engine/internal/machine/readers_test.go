@@ -442,24 +442,14 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	a := l.granted()
 	b := l.joined(a)
 	grant := a.hold.Res
-	under := func(h *tenant, change ...func(a *Request)) *caller {
-		c := new(caller)
-		c.Init(c)
-		c.Kind, c.Parent = reading, &h.Hold
-		for _, f := range change {
-			f(&c.Request)
-		}
-		l.does(func(fx *Effects) { grant.Admit(&c.Request, fx) })
-		return c
-	}
-	c, d := under(b.hold), under(b.hold)
+	c, d := l.under(b.hold), l.under(b.hold)
 	if c.hold == nil || c.hold.Parent != &b.hold.Hold || c.hold.ID != a.hold.ID || d.hold != nil {
 		t.Fatalf("%+v, %+v", c.hold, d.hold)
 	}
-	if try := under(b.hold, once); !errors.Is(try.err, reason.ErrHeld) {
+	if try := l.under(b.hold, once); !errors.Is(try.err, reason.ErrHeld) {
 		t.Errorf("beside another: %v", try.err)
 	}
-	if other := under(a.hold); other.hold == nil {
+	if other := l.under(a.hold); other.hold == nil {
 		t.Error("it is in the way of that of another reader")
 	}
 	c.hold.Bind(new(told))
@@ -477,7 +467,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	}
 	l.unlock(d.hold)
 
-	e, f := under(b.hold, func(a *Request) { a.Lease = 4 * time.Second }), under(b.hold)
+	e, f := l.under(b.hold, func(a *Request) { a.Lease = 4 * time.Second }), l.under(b.hold)
 	x := new(Extend)
 	x.Port, x.Lease = settler{}, 8*time.Second
 	l.does(func(fx *Effects) {
@@ -493,7 +483,7 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	if e.hold.why != LeaseEnded || f.hold == nil || !b.hold.IsLive() {
 		t.Errorf("%+v, and the next one %+v", e.hold, f.hold)
 	}
-	if bad := under(a.hold, func(a *Request) { a.Lease, a.Want, a.AckedGiven = time.Second, 1, true }); !errors.Is(bad.err, reason.ErrInvalid) {
+	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Want, a.AckedGiven = time.Second, 1, true }); !errors.Is(bad.err, reason.ErrInvalid) {
 		t.Errorf("with replicas: %v", bad.err)
 	}
 	if l.unlock(b.hold); !errors.Is(f.hold.Ending(), reason.ErrReleased) {
@@ -502,6 +492,68 @@ func TestReaders_Reentry_AsksNoServer(t *testing.T) {
 	l.is(grant, Nothing)
 	if l.count.Held != 2 {
 		t.Errorf("%+v", l.count)
+	}
+}
+
+// under has somebody re-enter a reader.
+func (l *readersLab) under(h *tenant, change ...func(a *Request)) *caller {
+	c := new(caller)
+	c.Init(c)
+	c.Kind, c.Parent = reading, &h.Hold
+	for _, f := range change {
+		f(&c.Request)
+	}
+	l.does(func(fx *Effects) { h.Res.Admit(&c.Request, fx) })
+	return c
+}
+
+// A re-entry whose lease is over has ended, even if its timer is late: the next one re-enters what is outside
+// of it, once its contexts have ended. What ends with it meanwhile is counted once.
+func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	b := l.joined(a)
+	grant := a.hold.Res
+	short := l.under(b.hold, func(a *Request) { a.Lease = time.Second })
+	short.hold.Bind(new(told))
+	l.now = l.now.Add(2 * time.Second)
+	var fx Effects
+	next := new(caller)
+	next.Init(next)
+	next.Kind, next.Parent = reading, &short.hold.Hold
+	grant.Admit(&next.Request, &fx)
+	fx.Deliver()
+	if short.hold.why != LeaseEnded || fx.Ended != &short.hold.Hold {
+		t.Fatalf("%+v", short.hold)
+	}
+	l.waits(next)
+	l.does(func(fx *Effects) { grant.Told(&short.hold.Hold, fx) })
+	if next.hold == nil || next.hold.Parent != &b.hold.Hold {
+		t.Fatalf("%+v, %v", next.hold, next.err)
+	}
+	l.unlock(next.hold)
+
+	short = l.under(b.hold, func(a *Request) { a.Lease = time.Second })
+	short.hold.Bind(new(told))
+	l.now = l.now.Add(2 * time.Second)
+	l.does(func(fx *Effects) { short.hold.Fired(l.now, fx) })
+	before := l.count.Released
+	if l.unlock(b.hold); l.count.Released != before+1 {
+		t.Errorf("%d were released", l.count.Released-before)
+	}
+}
+
+// A place where nobody waits any more is nobody's.
+func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	l.now = l.now.Add(l.cfg.HandOverFor)
+	b := l.come()
+	l.does(func(fx *Effects) { b.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	if !b.res.Out || l.readers.queue != nil || l.readers.grant != a.hold.Res {
+		t.Errorf("%+v", b.res.View())
 	}
 }
 
@@ -515,13 +567,7 @@ func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {
 	l := newReadersLab(t)
 	a := l.granted()
 	b := l.joined(a)
-	inner := make([]*caller, 2)
-	for i := range inner {
-		inner[i] = new(caller)
-		inner[i].Init(inner[i])
-		inner[i].Kind, inner[i].Parent = reading, &b.hold.Hold
-		l.does(func(fx *Effects) { a.hold.Res.Admit(&inner[i].Request, fx) })
-	}
+	inner := []*caller{l.under(b.hold), l.under(b.hold)}
 	l.does(func(fx *Effects) { a.hold.Res.StopWaiting(fx) })
 	if inner[0].hold == nil || !errors.Is(inner[1].err, reason.ErrClosed) {
 		t.Errorf("%v, %v", inner[0].err, inner[1].err)
