@@ -10,7 +10,7 @@ import (
 )
 
 // Two of one process wait at a server that hangs. The second is not held up for longer than the first.
-func TestSecondWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
+func TestRedLock_SecondWaiterOfAProcess_IsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("kill ", kill), func(t *testing.T) {
