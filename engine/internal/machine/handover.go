@@ -328,12 +328,12 @@ func (r *Resource) letForward(fx *Effects) {
 	}
 }
 
-// GoForward goes on with a reader that was Behind, or fails it if there is a reason.
+// GoForward goes on with readers that were Behind, or fails them if there is a reason.
 func (r *Resource) GoForward(why error, fx *Effects) {
 	if !r.letGo(Behind) {
 		return
 	}
-	if a := r.First(); a != nil && why != nil {
+	for a := r.First(); a != nil && why != nil; a = r.First() {
 		a.fail(why, fx)
 	}
 	r.GoOn(fx)

@@ -119,6 +119,7 @@ type caller struct {
 	hold      *tenant
 	err       error
 	giveUp    clock.Instant
+	wasBeside bool
 }
 
 func (c *caller) Settled(h *Hold, why error) {

@@ -105,13 +105,20 @@ func (r *Resource) share(now clock.Instant, fx *Effects) {
 		s.grant = nil // a writer was granted the lock, so this grant was removed; its renewal will tell
 	}
 	if !r.hold.joint {
+		if s != nil && s.grant == r {
+			s.grant = nil // it was lost, and a request that was to re-enter it has the lock for itself
+		}
 		return
 	}
 	if s.open() == nil {
 		s.grant, s.turnEnds = r, now.Add(r.Port.Config().HandOverFor)
 	}
-	if s.queue == r {
+	switch q := s.queue; q {
+	case nil:
+	case r:
 		s.queue = nil
+	default:
+		fx.Wake = q // it sleeps because of somebody else's lock: its waiters join
 	}
 	r.joinAll(r.hold, fx)
 }
@@ -144,11 +151,13 @@ func (r *Resource) letIn(fx *Effects) bool {
 
 // forget is called when r is idle.
 func (s *Readers) forget(r *Resource) {
-	switch {
-	case s == nil:
-	case s.grant == r:
+	if s == nil {
+		return
+	}
+	if s.grant == r {
 		s.grant = nil
-	case s.queue == r:
+	}
+	if s.queue == r {
 		s.queue = nil
 	}
 }
@@ -204,7 +213,9 @@ func (h *Hold) endHere(fx *Effects) {
 		if h.state == releasing {
 			h.released(nil, fx)
 		}
-		h.Parent.child = nil
+		if h.Parent.child == h {
+			h.Parent.child = nil
+		}
 		h.Parent.reenterHere(fx)
 	}
 }

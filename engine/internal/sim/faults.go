@@ -263,6 +263,8 @@ func (s *Sim) verb() string {
 
 // noteRobbed notes who is about to lose a lock.
 func (s *Sim) noteRobbed(name string, h *keyspace.Hash) {
+	// Somebody who begins to wait behind the hold, after the message, looks at it by then.
+	s.excused[name] = max(s.excused[name], s.now.Add(machine.LongestSleep))
 	if name == rw && h.Fields["mode"] == "write" {
 		s.reading.removed = s.now
 	}

@@ -209,9 +209,9 @@ var mutants = []mutant{
 	{"internal/machine/readers.go", "\tr.joinAll(r.hold, fx)\n", "", "who waited with one that is granted the lock has it, too"},
 	{"internal/machine/readers.go", "\t\t\tw.Port.RingAt(now.Add(releaseFor))\n", "", "who waits for the end of a turn joins after it"},
 	{"internal/machine/readers.go", "\t\tq.yield(o)\n", "\t\t_ = q\n", "survives: then the alarm wakes them"},
-	{"internal/machine/readers.go", "\tcase s.queue == r:\n\t\ts.queue = nil\n", "", "nobody waits where nobody is served"},
-	{"internal/machine/readers.go", "\tcase s.grant == r:\n\t\ts.grant = nil\n", "", "nor is a lock joined whose name is another by now"},
-	{"internal/machine/readers.go", "\t\th.Parent.child = nil\n\t\th.Parent.reenterHere(fx)\n", "\t\th.Parent.child = nil\n", "who waits to re-enter a reader has its turn"},
+	{"internal/machine/readers.go", "\tif s.queue == r {\n\t\ts.queue = nil\n\t}\n}", "}", "nobody waits where nobody is served"},
+	{"internal/machine/readers.go", "\tif s.grant == r {\n\t\ts.grant = nil\n\t}\n\tif s.queue", "\tif s.queue", "nor is a lock joined whose name is another by now"},
+	{"internal/machine/readers.go", "\t\t\th.Parent.child = nil\n\t\t}\n\t\th.Parent.reenterHere(fx)\n", "\t\t\th.Parent.child = nil\n\t\t}\n", "who waits to re-enter a reader has its turn"},
 	{"internal/machine/readers.go", "\tcase h.Parent != nil && h.IsTold():\n", "\tcase h.Parent != nil:\n", "not before the contexts of the one before have ended"},
 	{"internal/machine/telling.go", "\t\th.endHere(fx)\n", "", "and then at once"},
 	// SpinMutex.
