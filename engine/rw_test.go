@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -568,77 +567,4 @@ func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 	}
 	mustUnlock(t, h)
 	clean(t, s, e)
-}
-
-// The readers of a process lose the lock together; each is told, and its contexts end.
-func TestReaders_OwnerTakenAway_AllAreLost(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	e, other := open(t, s.URL(), shortLease(time.Second)), open(t, s.URL())
-	l := e.RWMutex("x").Reader()
-	var holds []*Hold
-	var under []context.Context
-	for range 3 {
-		h := mustLock(t, l)
-		holds, under = append(holds, h), append(under, h.Context(ctxT(t)))
-	}
-	gone := mustLock(t, l)
-	mustUnlock(t, gone)
-	apart := mustLock(t, l, Lease(time.Minute))
-	if ok, err := other.RWMutex("x").Reader().ForceUnlock(ctxT(t), IfHolder(holds[1].Owner())); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	for i, h := range holds {
-		receive(t, h.Done())
-		var lost *LostError
-		if err := h.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer || !errors.Is(context.Cause(under[i]), ErrLost) {
-			t.Errorf("%d: %v, its context %v", i, err, context.Cause(under[i]))
-		}
-		if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
-			t.Errorf("%d: Unlock: %v", i, err)
-		}
-	}
-	if err := gone.Err(); err != ErrReleased {
-		t.Errorf("the one that was unlocked before: %v", err)
-	}
-	if err := apart.Err(); err != nil || apart.Owner() == holds[0].Owner() {
-		t.Errorf("one with a lease of its own: %v", err)
-	}
-	mustUnlock(t, apart)
-	clean(t, s, e, other)
-}
-
-// What is not the last of a process is unlocked without the server, and each is watched for being dropped.
-func TestReaders_NotTheLast_UnlockWithoutTheServer(t *testing.T) {
-	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s := server(t)
-		e := open(t, s.URL(), shortLease(time.Second), func(c *Config) { c.HandOver = time.Hour })
-		l := e.RWMutex("x").Reader()
-		first := mustLock(t, l)
-		func() { mustLock(t, l) }()
-		func() { mustLock(t, l) }()
-		before := e.Stats().Commands
-		for range 100 {
-			if h, err := l.TryLock(ctxT(t)); err != nil {
-				t.Fatal(err)
-			} else {
-				mustUnlock(t, h)
-			}
-		}
-		mustUnlock(t, first)
-		if n := e.Stats().Commands - before; n > 10 { // there may be renewals
-			t.Errorf("%d commands", n)
-		}
-		eventually(t, "those that were dropped are counted", func() bool {
-			runtime.GC()
-			return e.Stats().Leaked == 2
-		})
-		if n := s.Do("EXISTS", "x"); n != int64(1) {
-			t.Error("the lock is not held any more")
-		}
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 }
