@@ -62,9 +62,9 @@
 //
 // Each kind has a promise of its own. Who waits for a FairMutex is served in the order in which first
 // tries reached the server, unless its place may be lost: a try without an answer, a time in the queue
-// that is over, a failover. A reader waits for no other reader, nor is it refused because of one. Tokens
-// rise. Permits are conserved, and a latch opens once. A SpinMutex uses no channel, and its waiters poll
-// as Backoff says. NonReentrant refuses who has the lock, at once, and nobody else.
+// that is over, a failover. A reader waits for others for 10 ms at most, at the end of a turn, and is not
+// refused because of them. Tokens rise. Permits are conserved, and a latch opens once. A SpinMutex uses no
+// channel, and its waiters poll as Backoff says. NonReentrant refuses who has the lock, at once, and nobody else.
 //
 // Two things look like faults and are not: a release that the server denies is not
 // repeated, and an acquire that is executed more than a second after its connection died is

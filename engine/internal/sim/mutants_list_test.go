@@ -201,7 +201,7 @@ var mutants = []mutant{
 	{"internal/machine/release.go", "\tif r.hold != h {\n\t\treturn // others", "\tif false {\n\t\treturn // others", "one who leaves leaves the lock to the others"},
 	{"internal/machine/hold_end.go", "\th.Each(func(one *Hold) { one.loseOne(why, now, fx) })\n", "\th.loseOne(why, now, fx)\n", "a loss ends all readers of the grant"},
 	{"internal/machine/readers.go", "return s.grant.timely()", "return s.grant.hold", "a reader does not join while the release is out"},
-	{"internal/machine/readers.go", "w.hold != nil || w.telling != 0)", "false)", "nor while the writer has the lock that the grant is beside"},
+	{"internal/machine/readers.go", "w.hold != nil || w.telling != 0)", "false)", "rare: nor while the writer has the lock that the grant is beside"},
 	{"internal/machine/readers.go", "\t\ts.grant = nil // a writer", "\t\t// a writer", "survives: what was removed is found out by its next renewal"},
 	{"internal/machine/readers.go", " || q.held != Behind && q.behind(a) != nil {", " {", "survives: it gets in before the writer of its process, once"},
 	{"internal/machine/readers.go", "HandOverFor >= yieldFor && a.plain() &&", "HandOverFor >= yieldFor &&", "who asks for a lease of its own has one"},
@@ -213,7 +213,7 @@ var mutants = []mutant{
 	{"internal/machine/readers.go", "\tif s.grant == r {\n\t\ts.grant = nil\n\t}\n\tif s.queue", "\tif s.queue", "nor is a lock joined whose name is another by now"},
 	{"internal/machine/readers.go", "\t\t\th.Parent.child = nil\n\t\t}\n\t\th.Parent.reenterHere(fx)\n", "\t\t\th.Parent.child = nil\n\t\t}\n", "who waits to re-enter a reader has its turn"},
 	{"internal/machine/readers.go", "\tcase h.Parent != nil && h.IsTold():\n", "\tcase h.Parent != nil:\n", "not before the contexts of the one before have ended"},
-	{"internal/machine/telling.go", "\t\th.endHere(fx)\n", "", "and then at once"},
+	{"internal/machine/telling.go", "\t\th.endHere(fx)\n", "", "rare: and then at once"},
 	// SpinMutex.
 	{"internal/machine/wait.go", "d := min(b.First<<w.tries, b.Most)", "d := b.First << w.tries", "rare: no pause is longer than Backoff says"},
 	{"internal/machine/wait.go", "\tw.tries = min(w.tries+1, 10)", "\tw.tries = 0", "waiters poll less and less often"},

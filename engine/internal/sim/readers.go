@@ -8,8 +8,9 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Any number may read at the same time. So a reader is refused, or waits, only because of a writer: one
-// that has the lock, or one of its own process, with which readers take turns.
+// Any number may read at the same time. So a reader is refused only because of a writer: one that has the lock,
+// or one of its own process, with which readers take turns. It waits because of one, or for some milliseconds
+// at the end of a turn of readers.
 
 // reading is what is known of those who read.
 type reading struct {
