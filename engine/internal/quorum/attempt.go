@@ -182,7 +182,7 @@ func (m *Machine) stopWaiting(do *Ready) {
 	m.waited++
 	for i := range m.Members {
 		if p := &m.Members[i]; p.Asked != nil && p.how == waits {
-			do.Cancel, do.Why = append(do.Cancel, p.Asked), reason.Stop{Cause: reason.ErrAbandoned}
+			do.Cancel, do.Why = append(do.Cancel, p.Asked), reason.Stop{Cause: reason.ErrAbandoned, Late: true}
 			return
 		}
 	}

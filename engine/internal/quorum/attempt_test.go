@@ -228,18 +228,34 @@ func TestAttempt_TheWaitIsRefused_WaitsOn(t *testing.T) {
 	l.waitsAt(1)
 }
 
-// A full server may grant it later, but nothing says when.
+// A full server may grant it later, but nothing says when. A majority of them ends it.
 func TestAttempt_Full_WaitsAtNone(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := lock(t, 5)
+	l.grant(0)
+	l.grant(1)
 	l.news()
-	for i := range 3 {
-		l.refuse(i, full)
-	}
+	l.refuse(2, full)
+	l.refuse(3, full)
+	l.refuse(4, cut) // it cannot tell more
+	l.failedWith(IsRefused)
+
+	l = lock(t, 5)
+	l.trips[4] = WasSilent
+	l.refuse(2, full)
+	l.refuse(3, full)
+	l.grant(0)
+	l.grant(1)
+	l.is(AllAtOnce) // the last may grant it
+	l.refuse(4, held)
+	l.waitsAt(4)
+	l.news()
+	l.grant(4) // none behind it
+	l.waitsAt(0)
+	l.refuse(0, full)
 	l.is(Waiting)
-	l.did(nothing)
 	l.ring(LongestWait / 2)
-	l.did("ask [waits 0] give [] cancel [] look []")
+	l.waitsAt(0)
 }
 
 // A majority of the servers is known to be silent: there is no order in which it may get one.

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Count is what the servers have said: each is in one of the fields, or has granted it and got it back.
+// Count is what the servers have said. Those in no field have granted it, and got it back.
 type Count struct {
 	Servers     int // all of them
 	Granted     int
@@ -17,8 +17,7 @@ type Count struct {
 	Held        int // by another
 	Unavailable int
 	TooLate     int // granted later than the lease lasts
-	Full        int
-	Refused     int // for good
+	Refused     int // for another reason, which does not pass
 }
 
 func (c *Count) add(r *Refusal) {
@@ -26,12 +25,10 @@ func (c *Count) add(r *Refusal) {
 	case r.none():
 	case r.State == Held:
 		c.Held++
-	case r.State == Unavailable:
-		c.Unavailable++
 	case r.Late:
 		c.TooLate++
-	case r.mayPass():
-		c.Full++
+	case r.Passes:
+		c.Unavailable++
 	default:
 		c.Refused++
 	}
@@ -80,7 +77,7 @@ const (
 // votes back only because others have it; those that a TryLock gave back prove nothing.
 func (c Count) Cause(tryLock bool, stop *reason.Stop) Cause {
 	spare := c.Servers - majority(c.Servers)
-	refused := c.Held + c.Unavailable + c.TooLate + c.Full + c.Refused
+	refused := c.Held + c.Unavailable + c.TooLate + c.Refused
 	givenBack := c.Servers - c.Granted - c.Pending - refused
 	switch {
 	case stop != nil && stop.Cause == reason.ErrClosed:

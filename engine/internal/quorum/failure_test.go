@@ -195,7 +195,7 @@ func TestCount_Result(t *testing.T) {
 		{Count{Servers: 3, Granted: 1, Held: 1}, Lost}, // the third is silent
 		{Count{Servers: 3, Held: 2, Pending: 1}, Lost},
 		{Count{Servers: 3, Unavailable: 1, TooLate: 1, Pending: 1}, Lost},
-		{Count{Servers: 3, Full: 2, Pending: 1}, Lost},
+		{Count{Servers: 3, Unavailable: 2, Pending: 1}, Lost},
 		{Count{Servers: 3, Refused: 1, Pending: 2}, Pending},
 		{Count{Servers: 3, Refused: 2, Pending: 1}, Denied},
 		{Count{Servers: 3, Refused: 1, Held: 1, Granted: 1}, Lost},
@@ -226,7 +226,7 @@ func TestCount_Cause(t *testing.T) {
 		{Count{Servers: 3, Unavailable: 1, Held: 1, Granted: 1}, true, nil, IsUnavailable},
 		{Count{Servers: 3, Unavailable: 1, Refused: 1}, true, nil, IsUnavailable},
 		{Count{Servers: 3, Refused: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
-		{Count{Servers: 3, Full: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
+		{Count{Servers: 3, TooLate: 1, Held: 1, Granted: 1}, true, nil, IsRefused},
 		{Count{Servers: 3, Refused: 2}, false, nil, IsRefused},
 		{Count{Servers: 3, TooLate: 2, Held: 1}, false, nil, IsRefused},
 		// Of a Lock, what was given back was given back because of the owner of another.
