@@ -131,8 +131,8 @@ func (c *Config) at(addr string) string {
 // were asked, less the drift. It waits as long as ctx lives, or as long as Wait allows.
 //
 // When it is refused, it gives back what it has and waits at the first server that refused it, in the
-// order of the addresses, for a second at most. When that grants the lock, it asks the servers behind it, one
-// after the other. After two waits in vain it asks all at once again.
+// order of the addresses, for a second at most. When that grants the lock, it asks the servers behind it.
+// After two waits in vain it asks all at once again.
 //
 // The options are those of Mutex.Lock, for each of the servers, but not MinHold: a lock that
 // is given back would stay taken. The error is a *NotAcquiredError. It Is ErrHeld if others

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -23,19 +22,19 @@ const (
 
 // Begin asks all servers at once.
 func (m *Machine) Begin(do *Ready) {
-	m.Stage, m.first, m.asked, m.waited = AllAtOnce, 0, len(m.Order), 0
-	for i := range m.Members {
-		if m.Members[i].Asked == nil {
+	m.waited = 0
+	m.askFrom(0, do)
+}
+
+// askFrom begins an attempt: it asks the servers from that place in the order on.
+func (m *Machine) askFrom(place int, do *Ready) {
+	m.setDue(0, do)
+	m.Stage, m.first = Asking, place
+	for _, i := range m.Order[place:] {
+		if p := &m.Members[i]; p.Vote == nil && p.Asked == nil {
 			m.ask(i, once, do)
 		}
 	}
-}
-
-// askBehind goes on with the vote of the server that it has waited for: it asks those behind that.
-func (m *Machine) askBehind(i int, do *Ready) {
-	m.setDue(0, do)
-	m.Stage, m.first = InOrder, slices.Index(m.Order, i)
-	m.asked = m.first + 1
 }
 
 // advance goes on with an attempt, after an answer, or because a server has been silent for too long.
@@ -49,18 +48,13 @@ func (m *Machine) advance(do *Ready) {
 	case Lost:
 		m.refused(c, due, do)
 	case Pending:
-		if due == 0 && m.asked < len(m.Order) {
-			m.askNext(do)
-			m.advance(do)
-			return
-		}
 		m.setDue(due, do)
 	}
 }
 
 // count is what the servers have said in this attempt, and until when it waits for the next answer; 0:
-// for as long as that takes. Silent servers do not count, unless all are asked at once and
-// nobody has refused: then the votes that are kept are in nobody's way.
+// for as long as that takes. Once somebody has refused, silent servers do not count: before that,
+// the votes that are kept are in nobody's way.
 func (m *Machine) count() (c Count, due clock.Instant) {
 	c.Servers = len(m.Members)
 	for place, i := range m.Order {
@@ -70,13 +64,13 @@ func (m *Machine) count() (c Count, due clock.Instant) {
 				c.Granted++
 			}
 		case place < m.first:
-		case p.Asked == nil && place < m.asked:
-			c.add(&p.refusal)
-		case p.Asked != nil || m.responsive(i):
+		case p.Asked != nil:
 			c.Pending++
+		default:
+			c.add(&p.refusal)
 		}
 	}
-	if m.Once || m.Stage == AllAtOnce && c.Held == 0 {
+	if m.Once || c.Held == 0 {
 		return c, 0
 	}
 	now := m.Port.Now()
@@ -108,20 +102,6 @@ func (m *Machine) patience(i int) time.Duration {
 	}
 }
 
-// responsive reports whether a server may grant it soon, once it is asked.
-func (m *Machine) responsive(i int) bool {
-	return m.Members[i].mayGrant() && m.Port.RoundTrip(i) != WasSilent
-}
-
-// askNext asks the next server in the order. One that was silent is asked, too, but not waited for.
-func (m *Machine) askNext(do *Ready) {
-	i := m.Order[m.asked]
-	m.asked++
-	if p := &m.Members[i]; p.missing() {
-		m.ask(i, once, do)
-	}
-}
-
 // refused ends an attempt that has no majority: all is given back, and it waits at the first server that
 // has refused.
 func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
@@ -134,7 +114,7 @@ func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
 	switch {
 	case m.Once:
 		return
-	case m.Stage == AllAtOnce && due != 0:
+	case due != 0:
 		m.setDue(due, do) // the first may not have answered yet
 		return
 	case c.TooLate > spare:
@@ -147,7 +127,7 @@ func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
 		m.listed, do.List = true, true
 	}
 	refusals, at := 0, -1
-	for _, i := range m.Order[m.first:m.asked] {
+	for _, i := range m.Order[m.first:] {
 		p := &m.Members[i]
 		if !p.refused() {
 			continue
@@ -193,7 +173,7 @@ func (m *Machine) stopWaiting(do *Ready) {
 func (m *Machine) waitOrAsk(do *Ready) {
 	may, first := 0, -1
 	for _, i := range m.Order {
-		if m.Members[i].Asked == nil && m.responsive(i) {
+		if m.Members[i].missing() && m.Port.RoundTrip(i) != WasSilent {
 			if may++; may == 1 {
 				first = i
 			}

@@ -16,7 +16,7 @@ func TestAttempt_Uncontended_AsksEachServerOnce(t *testing.T) {
 	l := lock(t, 3)
 	l.did("ask [once 0 once 1 once 2] give [] cancel [] look []")
 	l.grant(0)
-	l.is(AllAtOnce)
+	l.is(Asking)
 	l.grant(2)
 	l.is(Holding)
 	l.must(l.won == 1 && l.Due == 0 && l.listed == 0, "won %d, due %v, listed %d", l.won, l.Due, l.listed)
@@ -49,6 +49,8 @@ func TestAttempt_Refused_WaitsAtTheFirstServerThatRefuses(t *testing.T) {
 	l.waitsAt(0)
 	l.did("ask [waits 0] give [2] cancel [] look []")
 	l.must(l.listed == 1, "listed %d times", l.listed)
+	l.grant(0)
+	l.did("ask [once 1] give [] cancel [] look []") // that is behind it
 
 	l = lockWith(t, 3, Config{Order: []int{2, 0, 1}})
 	l.news()
@@ -62,7 +64,7 @@ func TestAttempt_Refused_WaitsAtTheFirstServerThatRefuses(t *testing.T) {
 	l.news()
 	l.refuse(2, held)
 	l.refuse(1, held)
-	l.is(AllAtOnce) // the first may refuse it, too
+	l.is(Asking) // the first may refuse it, too
 	l.grant(0)
 	l.did("ask [waits 1] give [0] cancel [] look []")
 	l.waitsAt(1)
@@ -81,13 +83,13 @@ func TestAttempt_SilentServer_IsPassedOver(t *testing.T) {
 		l.trips[0] = c.trip
 		l.refuse(1, held)
 		l.grant(2)
-		l.is(AllAtOnce)
+		l.is(Asking)
 		l.ring(c.patience)
 		l.waitsAt(1)
 		l.did("ask [once 0 once 1 once 2 waits 1] give [2] cancel [] look []")
 
 		l.grant(1) // released
-		l.is(InOrder)
+		l.is(Asking)
 		l.did("ask [once 2] give [] cancel [] look []")
 		l.trips[2] = c.trip
 		l.must(l.trips[0] == WasSilent, "the round trip of the first is %v", l.trips[0])
@@ -117,7 +119,7 @@ func TestAttempt_NobodyRefuses_WaitsForSlowServers(t *testing.T) {
 	l.must(l.Due == 0, "it is due in %v", l.Due.Sub(l.now))
 	l.after(20 * time.Second)
 	l.refuse(3, away)
-	l.is(AllAtOnce)
+	l.is(Asking)
 	l.hasVotes(0, 1)
 	l.refuse(2, away)
 	l.news()
@@ -126,20 +128,18 @@ func TestAttempt_NobodyRefuses_WaitsForSlowServers(t *testing.T) {
 	l.waitsAt(2)
 }
 
-func TestAttempt_GrantedWhereItWaited_AsksThoseBehindInOrder(t *testing.T) {
+func TestAttempt_GrantedWhereItWaited_AsksThoseBehind(t *testing.T) {
 	t.Parallel()
 	l := refusedByAll(t, 5)
 	l.grant(0)
-	l.is(InOrder)
-	l.did("ask [once 1] give [] cancel [] look []")
+	l.is(Asking)
+	l.did("ask [once 1 once 2 once 3 once 4] give [] cancel [] look []")
 	l.grant(1)
-	l.did("ask [once 2] give [] cancel [] look []")
 	l.refuse(2, held) // it may go without
-	l.did("ask [once 3] give [] cancel [] look []")
 	l.grant(3)
 	l.is(Holding)
 	l.hasVotes(0, 1, 3)
-	l.did("ask [once 2 once 4] give [] cancel [] look []")
+	l.did("ask [once 2] give [] cancel [] look []")
 
 	l = refusedByAll(t, 3)
 	l.grant(0)
@@ -148,34 +148,20 @@ func TestAttempt_GrantedWhereItWaited_AsksThoseBehindInOrder(t *testing.T) {
 	l.refuse(2, held)
 	l.did("ask [waits 1] give [0] cancel [] look []")
 	l.waitsAt(1)
-}
-
-func TestAttempt_InOrder_SilentServerIsAskedAndPassedOver(t *testing.T) {
-	t.Parallel()
-	l := refusedByAll(t, 3)
-	l.after(time.Millisecond)
-	l.grant(0)
-	l.did("ask [once 1] give [] cancel [] look []")
-	l.ring(leastPatience)
+	l.grant(1)
 	l.did("ask [once 2] give [] cancel [] look []")
 	l.grant(2)
 	l.is(Holding)
-
-	l = refusedByAll(t, 3)
-	l.trips[1] = WasSilent
-	l.grant(0)
-	l.did("ask [once 1 once 2] give [] cancel [] look []")
-	l.grant(1) // in time for the whole
-	l.is(Holding)
+	l.did("ask [once 0] give [] cancel [] look []")
 }
 
-// Its order is that of all contenders: with the vote of a server it asks none before that.
+// The order is that of all contenders: with the vote of a server it asks none before that.
 func TestAttempt_TooFewServersBehind_BeginsAtTheFirst(t *testing.T) {
 	t.Parallel()
 	l := refusedByAll(t, 3)
 	l.grant(0)
-	l.ring(leastPatience)
 	l.refuse(2, held)
+	l.ring(leastPatience) // the second is silent
 	l.waitsAt(2)
 	l.news()
 	l.grant(2)
@@ -183,25 +169,12 @@ func TestAttempt_TooFewServersBehind_BeginsAtTheFirst(t *testing.T) {
 	l.did("ask [waits 0] give [2] cancel [] look []")
 }
 
-// What a server refuses for good, or for now, is no reason to wait there.
-func TestAttempt_InOrder_AServerThatRefusesForGoodIsNotAsked(t *testing.T) {
-	t.Parallel()
-	l := lock(t, 3)
-	l.refuse(0, held)
-	l.refuse(1, forGood)
-	l.refuse(2, held)
-	l.waitsAt(0)
-	l.news()
-	l.grant(0)
-	l.did("ask [once 2] give [] cancel [] look []")
-}
-
-func TestAttempt_TwoWaitsInVain_AsksAllAtOnceAgain(t *testing.T) {
+func TestAttempt_TwoWaitsInVain_AsksAskingAgain(t *testing.T) {
 	t.Parallel()
 	l := refusedByAll(t, 3)
 	l.inVain(0)
 	l.inVain(0)
-	l.is(AllAtOnce)
+	l.is(Asking)
 	l.did("ask [waits 0 once 0 once 1 once 2] give [] cancel [] look []")
 	l.refuse(0, held) // as before
 	l.grant(1)
@@ -212,7 +185,7 @@ func TestAttempt_TwoWaitsInVain_AsksAllAtOnceAgain(t *testing.T) {
 	l = refusedByAll(t, 3)
 	l.ring(LongestWait / 2)
 	l.grant(0)
-	l.is(InOrder)
+	l.is(Asking)
 	l.grant(1)
 	l.is(Holding)
 }
@@ -246,7 +219,7 @@ func TestAttempt_Full_WaitsAtNone(t *testing.T) {
 	l.refuse(3, full)
 	l.grant(0)
 	l.grant(1)
-	l.is(AllAtOnce) // the last may grant it
+	l.is(Asking) // the last may grant it
 	l.refuse(4, held)
 	l.waitsAt(4)
 	l.news()
@@ -259,7 +232,7 @@ func TestAttempt_Full_WaitsAtNone(t *testing.T) {
 }
 
 // A majority of the servers is known to be silent: there is no order in which it may get one.
-func TestAttempt_TooFewServersAnswer_AsksAllAtOnce(t *testing.T) {
+func TestAttempt_TooFewServersAnswer_AsksAsking(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
 	l.refuse(0, held)
@@ -268,7 +241,7 @@ func TestAttempt_TooFewServersAnswer_AsksAllAtOnce(t *testing.T) {
 	l.waitsAt(0)
 	l.news()
 	l.inVain(0)
-	l.is(AllAtOnce)
+	l.is(Asking)
 	l.did("ask [once 0 once 1 once 2] give [] cancel [] look []")
 }
 
@@ -289,14 +262,14 @@ func TestAttempt_VoteOfAnEarlierAttempt_IsGivenBack(t *testing.T) {
 }
 
 // While it asks in order, it counts.
-func TestAttempt_InOrder_VoteOfAnEarlierAttemptCounts(t *testing.T) {
+func TestAttempt_Behind_VoteOfAnEarlierAttemptCounts(t *testing.T) {
 	t.Parallel()
 	l := lock(t, 3)
 	l.refuse(0, held)
 	l.refuse(1, held)
 	l.ring(leastPatience)
 	l.grant(0)
-	l.is(InOrder)
+	l.is(Asking)
 	l.grant(2)
 	l.is(Holding)
 }
@@ -314,7 +287,7 @@ func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 			l.ring(LongestWait / 2)
 			l.refuse(0, late)
 		}
-		l.is(AllAtOnce)
+		l.is(Asking)
 	}
 	l.news()
 	l.grant(2)
@@ -336,7 +309,7 @@ func TestAttempt_GrantsOfAMinorityComeTooLate_GoesOn(t *testing.T) {
 		l.waitsAt(1)
 		l.inVain(1)
 		l.inVain(0)
-		l.is(AllAtOnce)
+		l.is(Asking)
 	}
 }
 
@@ -364,7 +337,7 @@ func TestAttempt_VoteCountsWhileItIsInTime(t *testing.T) {
 	h := l.grant(0)
 	l.now = h.until
 	l.grant(1)
-	l.is(AllAtOnce)
+	l.is(Asking)
 	l.grant(2)
 	l.is(Holding)
 }

@@ -1,15 +1,12 @@
 // Package quorum decides about one lock on several servers: whom to ask, when there is a
 // majority, when to give back, and when it is lost. A grant of one of the servers is a vote.
 //
-//	AllAtOnce --a majority of votes--> Holding --Unlock, or too few votes are certain--> Over
-//	 ^    |                             ^   ^
-//	 |    no majority                   |   +--a majority
-//	 |    v                             |
-//	 | Waiting --its vote--> InOrder ---+
-//	 |  | ^ ^                 |
-//	 |  | | +--no majority----+
-//	 |  | +--the first wait in vain
-//	 +--+--the second
+//	Asking --a majority of votes--> Holding --Unlock, or too few votes are certain--> Over
+//	 |  ^
+//	 |  +--its vote: those behind it are asked; or the second wait in vain: all are
+//	 |                                          |
+//	 +--no majority: all is given back--> Waiting at one server, <--the first wait in vain--+
+//	                                            +-------------------------------------------+
 //	any but Holding --context, Wait, Abandon, Close, refused for good (TryLock: refused)--> Over
 //
 // The rule:
@@ -17,15 +14,15 @@
 //   - The first attempt asks all servers at once.
 //   - An attempt that cannot have a majority any more gives everything back. The contender then waits at
 //     the first server that refused it, in the order of the addresses, as a Lock does, for 1 s at most.
-//   - With the vote of that server it asks those behind it, one after the other.
+//   - With the vote of that server it asks those behind it in the order.
 //   - After two waits in vain it asks all at once again, so that a server which somebody keeps, or
 //     which hangs, decides nothing for longer.
-//   - A silent server is passed over after four of its round trips, and 50 ms at least. Until it grants
-//     a lock again it is asked, but not waited for. While nobody has refused, all are waited for: what
-//     is kept is in nobody's way.
+//   - Once a server has refused it, a silent one is passed over after four of its round trips, and
+//     50 ms at least. Until that grants a lock again it is asked, but not waited for. While nobody has
+//     refused, all are waited for: the votes that are kept are in nobody's way.
 //
-// All contenders ask in the same order, and none waits while it keeps a vote. So they take turns at
-// one server, and the one that is farthest in the order wins. Where a contender
+// All contenders have the same order, and none waits while it keeps a vote. So they take turns at
+// one server, and of several the one that is farthest in the order wins. Where a contender
 // waits too far back for a majority behind it, it begins at the first again: if it asked those before
 // instead, two contenders could refuse each other again and again.
 //

@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"slices"
+
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -25,7 +27,6 @@ type Machine struct {
 	Ending   error         // of what was held
 	Due      clock.Instant // Tick is to be called then; 0: it is not
 	first    int           // the place in Order at which this attempt has begun
-	asked    int           // so many places from there on have been asked: all at once, or one after the other
 	stop     *reason.Stop  // it is given up
 	released []*Vote       // by Release
 	late     int           // attempts that failed, with grants that came after their leases
@@ -40,9 +41,8 @@ type Stage uint8
 
 // The stages, in the order of time.
 const (
-	AllAtOnce Stage = iota // all servers are asked
-	InOrder                // they are asked one after the other
-	Waiting                // at one server
+	Asking  Stage = iota // an attempt
+	Waiting              // at one server
 	Holding
 	Over
 )
@@ -114,8 +114,8 @@ func (m *Machine) Reply(i int, v *Vote, r Refusal, do *Ready) {
 	case m.Stage == Holding:
 		m.changed(i, do)
 	default:
-		if m.Stage == Waiting && p.Vote != nil {
-			m.askBehind(i, do)
+		if m.Stage == Waiting && p.Vote != nil && m.stop == nil {
+			m.askFrom(slices.Index(m.Order, i), do) // those behind it
 		}
 		m.next(do)
 	}
@@ -234,7 +234,7 @@ func (m *Machine) Tick(do *Ready) {
 	}
 	m.setDue(0, do)
 	switch m.Stage {
-	case AllAtOnce, InOrder:
+	case Asking:
 		m.advance(do)
 	case Waiting:
 		m.stopWaiting(do)
