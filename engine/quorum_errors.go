@@ -83,7 +83,8 @@ func refusalOf(err error) quorum.Refusal {
 	}
 	at := 0
 	if r.State, at = stateIn(is); r.State == quorum.Held {
-		r.TTL = is[at].(*reason.Held).TTL
+		held := is[at].(*reason.Held)
+		r.TTL, r.Here = held.TTL, held.Here
 	}
 	return r
 }

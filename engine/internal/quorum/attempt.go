@@ -16,7 +16,7 @@ const (
 	waitsInVain = 2
 	// leastPatience is how long a server may be silent at least before it is passed over.
 	leastPatience = 50 * time.Millisecond
-	// WasSilent is the round trip of a server that was passed over, until it grants a lock.
+	// WasSilent is the round trip of a server that was passed over, until it answers.
 	WasSilent time.Duration = -1
 )
 

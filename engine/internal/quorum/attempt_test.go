@@ -105,6 +105,14 @@ func TestAttempt_SilentServer_IsPassedOver(t *testing.T) {
 	l.grant(2)
 	l.waitsAt(1)
 
+	l = lock(t, 3)
+	l.after(time.Second)
+	l.refuse(0, held) // an answer of the server
+	here := held
+	here.Here = true
+	l.refuse(1, here) // and none
+	l.must(l.trips[0] == time.Second && l.trips[1] == time.Millisecond, "round trips of %v", l.trips)
+
 	l = lock(t, 3) // it did not answer a try in all its time
 	l.refuse(0, away)
 	l.must(l.trips[0] == WasSilent, "the round trip of the first is %v", l.trips[0])

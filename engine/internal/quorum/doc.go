@@ -18,7 +18,7 @@
 //   - After two waits in vain it asks all at once again, so that a server which somebody keeps, or
 //     which hangs, decides nothing for longer.
 //   - Once a server has refused it, a silent one is passed over after four of its round trips, and
-//     50 ms at least. Until that grants a lock again it is asked, but not waited for. While nobody has
+//     50 ms at least. Until that answers it is asked, but not waited for. While nobody has
 //     refused, all are waited for: the votes that are kept are in nobody's way.
 //
 // All contenders have the same order, and none waits while it keeps a vote. So they take turns at

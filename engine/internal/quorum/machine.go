@@ -94,7 +94,7 @@ func (m *Machine) Reply(i int, v *Vote, r Refusal, do *Ready) {
 	switch {
 	case r.State == Unavailable:
 		m.Port.SetRoundTrip(i, WasSilent)
-	case v != nil && how != waits: // a refusal may be this process's
+	case how != waits && (v != nil || r.State == Held && !r.Here):
 		m.Port.SetRoundTrip(i, max(m.Port.Stamp(i).Sub(p.since), 1))
 	}
 	if m.Stage == Waiting {

@@ -16,7 +16,7 @@ type Port interface {
 	// Draw returns a random part of d.
 	Draw(d time.Duration) time.Duration
 
-	// RoundTrip is how long the latest grant of a server took, which SetRoundTrip notes; 0: it is not
+	// RoundTrip is how long the latest answer of a server took, which SetRoundTrip notes; 0: it is not
 	// known; or WasSilent.
 	RoundTrip(server int) time.Duration
 	SetRoundTrip(server int, d time.Duration)
@@ -67,6 +67,7 @@ type Refusal struct {
 	Full   bool // only asking again later may
 	Late   bool // granted, later than the lease lasts
 	Closed bool // its engine is
+	Here   bool // held by this process: the server need not have been asked
 	Ended  bool // granted, and that has ended, as Why says
 }
 
