@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
@@ -35,6 +36,34 @@ func (m *Machine) askFrom(place int, do *Ready) {
 			m.ask(i, once, do)
 		}
 	}
+}
+
+// askBehind goes on with the vote of the server that it has waited for: it asks those behind it, unless they
+// are too few for a majority.
+func (m *Machine) askBehind(i int, do *Ready) {
+	place := slices.Index(m.Order, i)
+	if n, _ := m.reachable(place); n < m.Majority() {
+		m.giveVotes(do)
+		m.waitOrAsk(do)
+		return
+	}
+	m.askFrom(place, do)
+}
+
+// reachable is how many servers from that place in the order on have granted it or may do so soon, and the
+// first of them that is not being asked; -1: there is none.
+func (m *Machine) reachable(place int) (n, first int) {
+	first = -1
+	for _, i := range m.Order[place:] {
+		p := &m.Members[i]
+		if p.Vote == nil && (!p.mayGrant() || m.Port.RoundTrip(i) == WasSilent) {
+			continue
+		}
+		if n++; first < 0 && p.Asked == nil {
+			first = i
+		}
+	}
+	return n, first
 }
 
 // advance goes on with an attempt, after an answer, or because a server has been silent for too long.
@@ -141,7 +170,7 @@ func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
 			at = i
 		}
 	}
-	if refusals == 0 { // too few servers are behind the one that it has waited for
+	if refusals == 0 { // those behind the one that it has waited for are silent
 		m.waitOrAsk(do)
 		return
 	}
@@ -171,15 +200,8 @@ func (m *Machine) stopWaiting(do *Ready) {
 
 // waitOrAsk waits at the first server that may grant it, or asks all at once again.
 func (m *Machine) waitOrAsk(do *Ready) {
-	may, first := 0, -1
-	for _, i := range m.Order {
-		if m.Members[i].missing() && m.Port.RoundTrip(i) != WasSilent {
-			if may++; may == 1 {
-				first = i
-			}
-		}
-	}
-	if m.waited >= waitsInVain || may < m.Majority() {
+	n, first := m.reachable(0)
+	if m.waited >= waitsInVain || first < 0 || n < m.Majority() {
 		m.Begin(do)
 		return
 	}

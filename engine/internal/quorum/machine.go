@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"slices"
-
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -115,7 +113,7 @@ func (m *Machine) Reply(i int, v *Vote, r Refusal, do *Ready) {
 		m.changed(i, do)
 	default:
 		if m.Stage == Waiting && p.Vote != nil && m.stop == nil {
-			m.askFrom(slices.Index(m.Order, i), do) // those behind it
+			m.askBehind(i, do)
 		}
 		m.next(do)
 	}
