@@ -176,9 +176,7 @@ func (x *site) hasLeft(err error, began clock.Instant) {
 	denied = denied && !strings.Contains(err.Error(), "CloseTimeout")
 	permitsStuck := s.barred(permits) || s.excused[permits] >= began ||
 		s.counts != nil && min(s.barredSince(tallied), s.barredSince(latch)) < closeTimeout+settled
-	// What is owed of a FairMutex is given back when its slot has moved.
-	moved := s.cluster != nil && s.cluster.slots[resp.SlotOf(fair)] != nil && s.barredSince(fair) < closeTimeout+settled
-	if err != nil && !denied && !permitsStuck && !moved && s.healthy() && began.Sub(s.quiet) > recovers {
+	if err != nil && !denied && !permitsStuck && !s.fairMoved(closeTimeout+settled) && s.healthy() && began.Sub(s.quiet) > recovers {
 		s.fail("%s: nothing has gone wrong: %v", x.name, err)
 	}
 	if n := x.engine.Stats(); n.Held != 0 || n.Waiting != 0 {

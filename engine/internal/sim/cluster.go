@@ -289,3 +289,9 @@ func (s *Sim) barredSince(name string) time.Duration {
 	}
 	return s.now.Sub(t.since)
 }
+
+// fairMoved reports whether the slot of the FairMutex has moved so lately, or moves: what is given back of it
+// waits for that.
+func (s *Sim) fairMoved(lately time.Duration) bool {
+	return s.cluster != nil && s.cluster.slots[resp.SlotOf(fair)] != nil && s.barredSince(fair) < lately
+}

@@ -109,7 +109,7 @@ var mutants = []mutant{
 	{"internal/quorum/membership.go", "\t\tm.setDue(m.Port.Now().Add(m.Renewal), do)\n", "", "rare: a server that missed the lock is asked again at each renewal"},
 	{"redlock_acquire.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
 	{"internal/quorum/attempt.go", "\tm.setDue(m.Port.Now().Add(LongestWait/2+m.Port.Draw(LongestWait/2)), do)\n", "", "a waiter at one server does not depend on it"},
-	{"internal/quorum/attempt.go", "\tm.giveVotes(do)\n", "", "an attempt without a majority gives everything back"},
+	{"internal/quorum/attempt.go", "\n\tm.giveVotes(do)\n", "\n", "an attempt without a majority gives everything back"},
 	{"reentry.go", "\tcase o.nonReentrant:\n\t\treturn ErrReentry\n", "", "NonReentrant denies a re-entry"},
 	{"internal/drive/shard.go", "kind.Family(r.Family) == family || !r.InUse())", "true)", "a name that is held as one kind is not taken as another"},
 	{"internal/drive/shard.go", "c.family == family)", "true)", "nor is one that is read"},
