@@ -74,7 +74,7 @@ func TestAckedOfAReentryIsThatOfTheLeaseThatItFollows(t *testing.T) {
 	child := mustReenter(t, e.Mutex("x"), mustReenter(t, e.Mutex("x"), h))
 	fixed := mustReenter(t, e.Mutex("x"), child, Lease(time.Minute))
 	now := e.clock.Now()
-	h.h.Subject().Renewed(now, now, e.cfg.Lease, 2)
+	oneOf(h).Subject().Renewed(now, now, e.cfg.Lease, 2)
 	if h.Acked() != 2 || child.Acked() != 2 || fixed.Acked() != 0 {
 		t.Errorf("acknowledged by %d, the re-entry by %d, one with a lease of its own by %d", h.Acked(), child.Acked(), fixed.Acked())
 	}

@@ -143,7 +143,7 @@ func (e *Engine) lock(ctx context.Context, m Mutex, opts []Option, once, future 
 
 // under has a re-enter a hold of its name that its context carries, or be granted beside it. It
 // may be nil.
-func (a *acquisition) under(carried *holding) {
+func (a *acquisition) under(carried *lockHold) {
 	switch {
 	case carried == nil:
 	case kind.Kind(a.Kind).Reenters(kind.Kind(carried.Kind)):
@@ -172,7 +172,7 @@ func (m Mutex) bornFailed(why error) error {
 	if m.home == nil {
 		return notAcquired(m.name, why)
 	}
-	return m.engine().bornFailed(m, why)
+	return m.home.bornFailed(m, why)
 }
 
 // Settled implements machine.RequestPort.
@@ -183,7 +183,7 @@ func (a *acquisition) Settled(h *machine.Hold, why error) {
 		}
 		a.fut.err = notAcquiredA(kind.Kind(a.Kind).What(), a.Name(), why)
 	} else {
-		a.fut.value, a.fut.err = holdingOf(h).handle, nil
+		a.fut.value, a.fut.err = holdOf(h).handle, nil
 	}
 	a.home().hookAcquired(a, h != nil && h.Local())
 }
@@ -267,4 +267,4 @@ func (a *acquisition) executor() *executor.Executor { return &a.home().exec }
 
 func (a *acquisition) abandon() { a.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
 
-func (a *acquisition) drop(h *Hold) { h.unlockAsync(false) } // perhaps on an event loop
+func (a *acquisition) drop(h *Hold) { h.h.unlockAsync(false) } // perhaps on an event loop

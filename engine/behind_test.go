@@ -55,7 +55,7 @@ func someNames(n int) []string {
 	return all
 }
 
-func mustLockMany(t testing.TB, e *Engine, names []string, opts ...Option) *MultiHold {
+func mustLockMany(t testing.TB, e *Engine, names []string, opts ...Option) *Hold {
 	t.Helper()
 	h, err := e.LockMany(ctxT(t), names, opts...)
 	if err != nil {

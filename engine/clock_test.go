@@ -263,7 +263,7 @@ func TestTheEndOfAShortLeaseIsToldInTimeOnADeadTimingWheel(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 25 { // one after the other, so the watcher's looks favour none
 			h := mustLock(t, e.Mutex(fmt.Sprint("x", i)), Lease(lease))
-			until := h.h.Until()
+			until := oneOf(h).Until()
 			all.Go(func() {
 				<-h.Done()
 				if late := e.clock.Now().Sub(until); late > lease/10 {

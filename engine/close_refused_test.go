@@ -57,9 +57,9 @@ func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
 
 // releaseRefused reports whether the server has refused to release the hold.
 func releaseRefused(h *Hold) bool {
-	h.h.Shard().Lock()
-	defer h.h.Shard().Unlock()
-	return h.h.IsOver() || h.h.Refusal() != nil
+	oneOf(h).Shard().Lock()
+	defer oneOf(h).Shard().Unlock()
+	return oneOf(h).IsOver() || oneOf(h).Refusal() != nil
 }
 
 // A Shutdown waits for the holders, and a release of one goes on meanwhile as it always does:

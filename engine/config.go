@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/redact"
+
 	"github.com/pawl-lock/pawl/engine/internal/location"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
@@ -298,3 +300,12 @@ func (c Config) keep() time.Duration {
 	}
 	return cmp.Or(c.remember, recovery.RememberFor)
 }
+
+// String returns the fields that are set, without passwords.
+func (c Config) String() string { return redact.Text("Config", redact.Struct(c)) }
+
+// Format implements fmt.Formatter: String, whatever the verb.
+func (c Config) Format(f fmt.State, verb rune) { redact.Format(f, verb, c.String()) }
+
+// LogValue implements slog.LogValuer: the fields that are set, without passwords.
+func (c Config) LogValue() slog.Value { return slog.GroupValue(redact.Struct(c)...) }

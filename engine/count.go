@@ -16,7 +16,7 @@ import (
 
 // counter names a semaphore or a latch: what both values have.
 type counter struct {
-	home  **Engine // see show.go
+	home  *Engine
 	key   drive.CountKey
 	route uint64
 	name  string
@@ -25,7 +25,7 @@ type counter struct {
 
 func (e *Engine) counter(name string, k tally.Kind) counter {
 	m := e.Mutex(name) // the names of locks are as good
-	c := counter{home: &e.self, key: drive.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
+	c := counter{home: e, key: drive.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
 	if e.table.Client.Clustered() && c.err == nil {
 		c.err = c.key.Placeable()
 	}
@@ -83,11 +83,8 @@ func newAsk[T any](c counter, r request[T]) *ask[T] {
 	a := &ask[T]{request: r, count: c}
 	a.fut.source = a
 	a.watch.ask = &a.Ask
-	if c.home != nil {
-		a.eng = *c.home
-	} else {
-		a.eng = new(Engine) // for its executor
-		a.eng.table.Engine = (*front)(a.eng)
+	if a.eng = c.home; a.eng == nil {
+		a.eng = noEngine() // for its executor
 	}
 	a.Init(a.eng.table.Shard(c.route), a, r.what, int64(r.n))
 	a.Once = r.once
@@ -150,8 +147,8 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 }
 
 // look asks how many there are.
-func (c counter) look(ctx context.Context, waits bool) *ask[int] {
-	return begin(ctx, c, request[int]{what: tally.Look, verdict: c.number}, waits)
+func (c counter) look(ctx context.Context) (int, error) {
+	return begin(ctx, c, request[int]{what: tally.Look, verdict: c.number}, true).await(ctx)
 }
 
 // check checks everything before anything is asked.

@@ -19,7 +19,8 @@ import (
 // nil), and Unlock's error. The release does not depend on ctx: Do waits for it up to
 // Config.CommandTimeout.
 func (m Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) error {
-	return lockAndRun(ctx, m, fn, opts)
+	h, err := m.Lock(ctx, opts...)
+	return lockedRun(ctx, h, err, fn)
 }
 
 // TryDo is Do with TryLock: if somebody else holds the lock, fn does not run and the
@@ -27,40 +28,34 @@ func (m Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) err
 // only one should do. If their clocks differ, see MinHold. If nobody can tell whether
 // the lock is held, because the server is away, TryDo returns an error.
 func (m Mutex) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
-	return tryAndRun(ctx, m, fn, opts)
+	h, err := m.TryLock(ctx, opts...)
+	return triedRun(ctx, h, err, fn)
 }
 
-// anyLock is what Do needs of a Mutex, a MultiLock or a QuorumLock.
-type anyLock[H anyHold] interface {
-	Lock(context.Context, ...Option) (H, error)
-	TryLock(context.Context, ...Option) (H, error)
-	patience() time.Duration
-}
-
-func lockAndRun[H anyHold, L anyLock[H]](ctx context.Context, l L, fn func(context.Context, H) error, opts []Option) error {
-	h, err := l.Lock(ctx, opts...)
+// lockedRun is the second half of a Do, after Lock.
+func lockedRun(ctx context.Context, h *Hold, err error, fn func(context.Context, *Hold) error) error {
 	if err != nil {
 		return didNotRun(err)
 	}
-	return runUnder(ctx, h, l.patience(), fn)
+	return runUnder(ctx, h, fn)
 }
 
-func tryAndRun[H anyHold, L anyLock[H]](ctx context.Context, l L, fn func(context.Context, H) error, opts []Option) (ran bool, err error) {
-	h, err := l.TryLock(ctx, opts...)
+// triedRun is the second half of a TryDo, after TryLock.
+func triedRun(ctx context.Context, h *Hold, err error, fn func(context.Context, *Hold) error) (ran bool, _ error) {
 	if e, ok := err.(*NotAcquiredError); ok && e.refused() {
 		return false, nil
 	}
 	if err != nil {
 		return false, didNotRun(err)
 	}
-	return true, runUnder(ctx, h, l.patience(), fn)
+	return true, runUnder(ctx, h, fn)
 }
 
 // patienceOf is how long the release of several locks is waited for that has no context of
 // its own.
 func patienceOf(locks []Mutex) (d time.Duration) {
 	for _, m := range locks {
-		d = max(d, m.patience())
+		d = max(d, m.home.cfg.CommandTimeout)
 	}
 	return d
 }
@@ -83,18 +78,11 @@ func (e *didRun) Is(target error) bool { return target != ErrNotRun && errors.Is
 
 func (e *didRun) As(target any) bool { return errors.As(e.err, target) }
 
-// anyHold is a Hold, a MultiHold or a QuorumHold.
-type anyHold interface {
-	Err() error
-	Context(context.Context) context.Context
-	Unlock(context.Context) error
-}
-
-// runUnder runs fn under h, and releases h, for which it waits no longer than patience.
-func runUnder[H anyHold](ctx context.Context, h H, patience time.Duration, fn func(context.Context, H) error) (err error) {
+// runUnder runs fn under h, and releases h.
+func runUnder(ctx context.Context, h *Hold, fn func(context.Context, *Hold) error) (err error) {
 	defer func() { // before anything of the user's: ctx may panic, too
 		lost := h.Err()
-		uctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		uctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.h.patience())
 		defer cancel()
 		released := h.Unlock(uctx)
 		switch {
@@ -131,6 +119,3 @@ func butNotHeld(err error) error {
 }
 
 func isNotHeld(err error) bool { return errors.Is(err, ErrNotHeld) }
-
-// patience is how long a release is waited for that has no context of its own.
-func (m Mutex) patience() time.Duration { return m.engine().cfg.CommandTimeout }

@@ -70,14 +70,14 @@
 // # Many locks as one
 //
 // LockMany takes the locks of many names, or none of them; Multi does so with locks of
-// several engines. A MultiHold ends with the first of its locks. What is said of Lock,
+// several engines. A Hold ends with the first of its locks. What is said of Lock,
 // TryLock, LockAsync, Do, Unlock and Extend holds for them too; their errors name the lock
 // that is meant.
 //
 // # One lock on several servers
 //
 // RedLock takes one lock on several independent servers: the owner of a majority of them has
-// it. A QuorumHold ends when too few of them are certain. What is said of Lock, TryLock,
+// it. A Hold ends when too few of them are certain. What is said of Lock, TryLock,
 // LockAsync, Do, Unlock and Extend holds for it too: with a majority they succeed, and
 // else their errors say what was missing at which server.
 //

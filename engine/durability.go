@@ -125,3 +125,14 @@ func (e *AckError) Unwrap() error { return e.Cause }
 func (e *Engine) ackError(what, name string, ack *resp.Ack) error {
 	return &AckError{Name: name, Acked: ack.Acked, Wanted: ack.Wanted, Away: ack.Away, Cause: ack.Err, waited: e.cfg.AckTimeout, what: what}
 }
+
+// String returns "all", "majority" or the number.
+func (r Replicas) String() string {
+	switch r {
+	case AllReplicas:
+		return "all"
+	case MajorityOfReplicas:
+		return "majority"
+	}
+	return fmt.Sprint(int(r))
+}

@@ -27,9 +27,12 @@ import (
 // Engine holds the connections to a server, and all locks that this process holds or
 // waits for there. Use one per process and server; it is safe for use by any goroutine.
 // Two engines exclude each other like two processes, even in one process.
-type Engine struct {
-	self       *Engine // see show.go
-	cfg        Config  // without passwords
+type Engine struct{ *core }
+
+// core is what is behind an Engine: fmt, which would read fields that others write, stops at the
+// pointer to it.
+type core struct {
+	cfg        Config // without passwords
 	clock      clock.Clock
 	world      world.World
 	watches    watch.Watches[*acquisition]
@@ -85,8 +88,8 @@ func New(ctx context.Context, cfg Config) (*Engine, error) {
 
 // start makes the parts and lets them connect.
 func start(cfg Config, w world.World) *Engine {
-	e := &Engine{cfg: cfg, world: w, clock: w.Clock}
-	e.self, e.cfg.Password, e.cfg.SentinelPassword = e, "", ""
+	e := &Engine{&core{cfg: cfg, world: w, clock: w.Clock}}
+	e.cfg.Password, e.cfg.SentinelPassword = "", ""
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
 	e.watches.AfterFunc, e.asks.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
@@ -165,7 +168,7 @@ func (e *Engine) wheelRebuilt(reason string) {
 // connection. In a cluster it asks one of the nodes. While the latest attempt to connect has failed
 // and the next one is not due, it fails at once.
 func (e *Engine) Ping(ctx context.Context) error {
-	_, err := pose(ctx, Mutex{home: &e.self}, inquiry[struct{}]{
+	_, err := pose(ctx, Mutex{home: e}, inquiry[struct{}]{
 		how:     reads,
 		hurried: true,
 		encode:  func(dst []byte, _ resp.Form) []byte { return wire.AppendCommand(dst, "PING") },
@@ -191,6 +194,21 @@ func (e *Engine) Ready() error {
 // ID returns the engine's UUID. It is the part before the colon of every owner that the
 // engine uses.
 func (e *Engine) ID() string { return e.table.ID }
+
+// String names the engine and its servers.
+func (e *Engine) String() string {
+	if e == nil || e.core == nil || e.table.ID == "" {
+		return "Engine(none)"
+	}
+	return "Engine(" + e.table.ID + " at " + e.cfg.Topology + " " + strings.Join(e.cfg.Addrs, ",") + ")"
+}
+
+// noEngine has an executor for the futures of a zero Mutex and its like.
+func noEngine() *Engine {
+	e := &Engine{new(core)}
+	e.table.Engine = (*front)(e)
+	return e
+}
 
 func (e *Engine) owns(owner string) bool {
 	number, ok := strings.CutPrefix(owner, e.table.ID+":")

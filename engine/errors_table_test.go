@@ -263,7 +263,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 	case "ErrReentry":
 		return acquire(t.lock().Context(t.ctx), t.l, NonReentrant())
 	case "ErrKind":
-		t.each(func(p place) { mustLock(t, p.e.FairMutex("x").Mutex) })
+		t.each(func(p place) { mustLock(t, p.e.FairMutex("x")) })
 		return acquire(t.ctx, t.l)
 	case "ErrWrongType":
 		t.each(func(p place) {

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-func ExampleFairMutex() {
+func ExampleEngine_FairMutex() {
 	server := startRedis() // stands in for redis://127.0.0.1:6379
 	defer server.Close()
 

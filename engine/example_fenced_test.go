@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-func ExampleFencedMutex() {
+func ExampleEngine_FencedMutex() {
 	server := startRedis() // stands in for redis://127.0.0.1:6379
 	defer server.Close()
 
@@ -40,7 +40,7 @@ func ExampleFencedMutex() {
 		log.Fatal(err)
 	}
 
-	err = orders.Do(ctx, func(ctx context.Context, h *engine.FencedHold) error {
+	err = orders.Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 		return write("shipped", h.Token())
 	})
 	fmt.Println("second:", err)

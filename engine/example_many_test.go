@@ -28,14 +28,14 @@ func ExampleEngine_LockMany() {
 	fmt.Println(order)
 
 	// Somebody else wants one of them, and gets none.
-	_, err = eng.TryLockMany(ctx, []string{"item:7", "item:2"})
+	_, err = eng.Many([]string{"item:7", "item:2"}...).TryLock(ctx)
 	var refused *engine.NotAcquiredError
 	if errors.As(err, &refused) {
 		fmt.Println(refused.Name, "is held:", errors.Is(err, engine.ErrHeld))
 	}
 	fmt.Println(order.Unlock(ctx))
 	// Output:
-	// MultiHold("item:1", "item:2", "item:3")
+	// Hold("item:1", "item:2", "item:3")
 	// item:2 is held: true
 	// <nil>
 }

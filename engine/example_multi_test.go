@@ -29,12 +29,12 @@ func ExampleMulti() {
 
 	// Locks on two servers, taken as one.
 	both := engine.Multi(stock.Mutex("item:1"), money.Mutex("account:7"))
-	err = both.Do(ctx, func(ctx context.Context, h *engine.MultiHold) error {
+	err = both.Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 		fmt.Println("inside, with", h)
 		return ctx.Err()
 	})
 	fmt.Println(err)
 	// Output:
-	// inside, with MultiHold("item:1", "account:7")
+	// inside, with Hold("item:1", "account:7")
 	// <nil>
 }

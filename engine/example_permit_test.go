@@ -38,7 +38,7 @@ func ExamplePermitSemaphore() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("ids:", len(one.IDs()), "and", len(two.IDs()))
+	fmt.Println("ids:", len(one.PermitIDs()), "and", len(two.PermitIDs()))
 
 	_, err = reports.TryAcquire(ctx, 1)
 	fmt.Println("none left:", errors.Is(err, engine.ErrHeld))
@@ -46,9 +46,9 @@ func ExamplePermitSemaphore() {
 	if err := two.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
-	err = reports.Do(ctx, 1, func(ctx context.Context, h *engine.PermitHold) error {
+	err = reports.Permits(1).Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 		n, err := reports.Available(ctx)
-		fmt.Println("to be had:", n)
+		fmt.Println("free:", n)
 		return err
 	})
 	if err := errors.Join(err, one.Unlock(ctx)); err != nil {
@@ -57,5 +57,5 @@ func ExamplePermitSemaphore() {
 	// Output:
 	// ids: 1 and 2
 	// none left: true
-	// to be had: 1
+	// free: 1
 }

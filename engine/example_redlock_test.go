@@ -43,7 +43,7 @@ func ExampleRedLock() {
 	fmt.Println("held by another:", errors.Is(err, engine.ErrHeld))
 	fmt.Println(h.Unlock(ctx))
 	// Output:
-	// QuorumHold("orders:42" on 3 servers) has a majority: true
+	// Hold("orders:42" on 3 servers) has a majority: true
 	// held by another: true
 	// <nil>
 }

@@ -23,7 +23,7 @@ func ExampleSemaphore() {
 	// All processes together make at most three exports at a time. The first process that
 	// says so gives the semaphore its permits.
 	exports := eng.Semaphore("exports")
-	if _, err := exports.SetPermits(ctx, 3); err != nil {
+	if _, err := exports.TrySetPermits(ctx, 3); err != nil {
 		log.Fatal(err)
 	}
 

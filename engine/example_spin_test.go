@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-func ExampleSpinMutex() {
+func ExampleEngine_SpinMutex() {
 	server := startRedis() // stands in for redis://127.0.0.1:6379
 	defer server.Close()
 

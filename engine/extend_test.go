@@ -30,9 +30,9 @@ func TestExtendIsNotToldTheAnswerToTheOneBefore(t *testing.T) {
 	second := make(chan error, 1)
 	go func() { second <- h.Extend(ctxT(t), time.Hour) }()
 	eventually(t, "the second waits", func() bool {
-		h.h.Shard().Lock()
-		defer h.h.Shard().Unlock()
-		return h.h.Extends()
+		oneOf(h).Shard().Lock()
+		defer oneOf(h).Shard().Unlock()
+		return oneOf(h).Extends()
 	})
 	p.Resume()
 	if err := receive(t, second); err != nil {
@@ -178,7 +178,7 @@ func TestExtendThatGivesUpWithItsHoldSaysThatTheLockIsNotHeld(t *testing.T) {
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
 	x := drive.NewExtension(time.Second) // behind another
 	mustUnlock(t, h)
-	if err := h.h.GiveUpExtend(x, ErrReleased); err != ErrNotHeld {
+	if err := oneOf(h).GiveUpExtend(x, ErrReleased); err != ErrNotHeld {
 		t.Errorf("Extend: %v", err)
 	}
 }
@@ -193,14 +193,14 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
-	sh, r := h.h.Shard(), h.h.Res
+	sh, r := oneOf(h).Shard(), oneOf(h).Res
 	again, err := e.Mutex("x").Lock(h.Context(ctxT(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Nothing is sent while contexts end, so only a call that gives up reads the route.
 	slow := make(slowEnd)
-	if err := again.h.bind(slow); err != nil {
+	if err := oneOf(again).bind(slow); err != nil {
 		t.Fatal(err)
 	}
 	left := make(chan error, 1)

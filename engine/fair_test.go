@@ -71,7 +71,7 @@ func TestOneWhoGivesUpLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
-	first := mustLock(t, e.FairMutex("x").Mutex)
+	first := mustLock(t, e.FairMutex("x"))
 	ctx, cancel := context.WithCancel(ctxT(t))
 	gone := other.FairMutex("x").LockAsync(ctx)
 	queued(t, s, 1)
@@ -105,7 +105,7 @@ func TestADeadHeadHoldsUpNobodyForLong(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
-	h := mustLock(t, e.FairMutex("x").Mutex)
+	h := mustLock(t, e.FairMutex("x"))
 	at := fmt.Sprint(time.Now().Add(5 * time.Minute).UnixMilli())
 	for _, dead := range []string{"dead:1", "dead:2"} {
 		s.Do("RPUSH", fairQueue, dead)
@@ -142,7 +142,7 @@ func TestADeadCrowdHoldsUpNobodyForLong(t *testing.T) {
 			t.Parallel()
 			s := server(t)
 			e := open(t, s.URL())
-			h := mustLock(t, e.FairMutex("x").Mutex, Lease(4*time.Second))
+			h := mustLock(t, e.FairMutex("x"), Lease(4*time.Second))
 			if name != "the holder dies, too" {
 				if err := h.Extend(ctxT(t), time.Hour); err != nil {
 					t.Fatal(err)
@@ -190,7 +190,7 @@ func TestAWaiterWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
 	s := server(t)
 	brief := func(c *Config) { c.Lease = 3 * time.Second }
 	a, b := open(t, s.URL(), brief), open(t, s.URL(), brief)
-	h := mustLock(t, a.FairMutex("x").Mutex)
+	h := mustLock(t, a.FairMutex("x"))
 	first := b.FairMutex("x").LockAsync(ctxT(t))
 	queued(t, s, 1)
 	s.Do("DEL", fairQueue)
@@ -253,11 +253,11 @@ func TestAFairMutexHasTheOptionsOfAMutex(t *testing.T) {
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
 	m := e.FairMutex("x")
-	h := mustLock(t, m.Mutex, Lease(time.Minute))
+	h := mustLock(t, m, Lease(time.Minute))
 	if err := h.Extend(ctxT(t), time.Hour); err != nil {
 		t.Error(err)
 	}
-	again := mustReenter(t, m.Mutex, h)
+	again := mustReenter(t, m, h)
 	if got := count(t, again, fields(t, s, "x")); got != "2" {
 		t.Errorf("count %s", got)
 	}
@@ -283,7 +283,7 @@ func TestAFairMutexHasTheOptionsOfAMutex(t *testing.T) {
 	mustUnlock(t, next)
 
 	began := time.Now() // MinHold counts from before the answer
-	h = mustLock(t, m.Mutex, MinHold(time.Second))
+	h = mustLock(t, m, MinHold(time.Second))
 	waiting = other.FairMutex("x").LockAsync(ctxT(t))
 	queued(t, s, 1)
 	mustUnlock(t, h)
@@ -299,8 +299,8 @@ func TestAFairMutexAndAMutexShareNoName(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
-	h := mustLock(t, e.FairMutex("x").Mutex)
-	for what, m := range map[string]Mutex{"Mutex": e.Mutex("x"), "SpinMutex": e.SpinMutex("x").Mutex, "FencedMutex": e.FencedMutex("x").Mutex} {
+	h := mustLock(t, e.FairMutex("x"))
+	for what, m := range map[string]Mutex{"Mutex": e.Mutex("x"), "SpinMutex": e.SpinMutex("x"), "FencedMutex": e.FencedMutex("x")} {
 		if _, err := m.Lock(ctxT(t)); !errors.Is(err, ErrKind) {
 			t.Errorf("%s beside a FairMutex: %v", what, err)
 		}
@@ -322,7 +322,7 @@ func TestCloseLeavesNothingOfAFairMutex(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
-	mustLock(t, e.FairMutex("x").Mutex)
+	mustLock(t, e.FairMutex("x"))
 	var waiting []*Future[*Hold]
 	for i := range 20 {
 		waiting = append(waiting, e.FairMutex("x").LockAsync(ctxT(t)))
@@ -376,7 +376,7 @@ func TestCloseTakesThousandsOutOfAFairQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	holder, e := open(t, s.URL()), open(t, s.URL(), func(c *Config) { c.CloseTimeout = limit })
-	h := mustLock(t, holder.FairMutex("x").Mutex)
+	h := mustLock(t, holder.FairMutex("x"))
 	const n = 3000
 	for range n {
 		e.FairMutex("x").LockAsync(ctxT(t))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func mustFence(t *testing.T, m FencedMutex, opts ...Option) *FencedHold {
+func mustFence(t *testing.T, m Mutex, opts ...Option) *Hold {
 	t.Helper()
 	h, err := m.Lock(ctxT(t), opts...)
 	if err != nil {
@@ -36,11 +36,11 @@ func TestTokensRiseFromHoldToHold(t *testing.T) {
 		if got := s.Do("GET", "redisson_lock_token:{x}"); got != strconv.FormatInt(want, 10) {
 			t.Fatalf("the counter is %v, want %d", got, want)
 		}
-		mustUnlock(t, again.Hold)
+		mustUnlock(t, again)
 		if h.Token() != want || h.Err() != nil {
 			t.Fatalf("after the re-entry: %d, %v", h.Token(), h.Err())
 		}
-		mustUnlock(t, h.Hold)
+		mustUnlock(t, h)
 		if h.Token() != want {
 			t.Errorf("unlocked, it has %d", h.Token())
 		}
@@ -55,7 +55,7 @@ func TestTokensOfWaitersOfOneProcessRise(t *testing.T) {
 	e := handsOver(t, s.URL())
 	m := e.FencedMutex("x")
 	const n = 50
-	var futures []*Future[*FencedHold]
+	var futures []*Future[*Hold]
 	for range n {
 		futures = append(futures, m.LockAsync(ctxT(t)))
 	}
@@ -75,7 +75,7 @@ func TestTokensOfWaitersOfOneProcessRise(t *testing.T) {
 		if held := fields(t, s, "x"); len(held) != 1 || held[h.Owner()] != "1" {
 			t.Fatalf("the server has %v, and it is %s's", held, h.Owner())
 		}
-		mustUnlock(t, h.Hold)
+		mustUnlock(t, h)
 	}
 	if st := e.Stats(); st.HandedOver != n-1 || last != n || len(owners) != n {
 		t.Errorf("%d passed on, last token %d, %d owners", st.HandedOver, last, len(owners))
@@ -100,13 +100,13 @@ func TestAFencedMutexDoesNotReenterAHoldWithoutAToken(t *testing.T) {
 	if _, err := e.FencedMutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrHeld) {
 		t.Errorf("beside a Mutex: %v", err)
 	}
-	if _, err := Multi(e.FencedMutex("x").Mutex).Lock(ctx); !errors.Is(err, ErrKind) {
+	if _, err := Multi(e.FencedMutex("x")).Lock(ctx); !errors.Is(err, ErrKind) {
 		t.Errorf("several: %v", err)
 	}
 	mustUnlock(t, h)
 	f := mustFence(t, e.FencedMutex("x"))
-	mustUnlock(t, mustReenter(t, e.Mutex("x"), f.Hold))
-	mustUnlock(t, f.Hold)
+	mustUnlock(t, mustReenter(t, e.Mutex("x"), f))
+	mustUnlock(t, f)
 }
 
 func TestAFutureOfAFencedMutexIsOne(t *testing.T) {
@@ -123,14 +123,14 @@ func TestAFutureOfAFencedMutexIsOne(t *testing.T) {
 	if _, err := abandoned.Await(ctxT(t)); !errors.Is(err, ErrNotAcquired) {
 		t.Errorf("abandoned: %v", err)
 	}
-	mustUnlock(t, h.Hold)
+	mustUnlock(t, h)
 	got, err := pending.Await(ctxT(t))
 	if err != nil || got.Token() != h.Token()+1 {
 		t.Fatalf("%v, %v", got, err)
 	}
 	pending.Abandon() // it is granted, so it is released
 	eventually(t, "it is released", func() bool { return len(fields(t, s, "x")) == 0 })
-	if _, err := (FencedMutex{}).LockAsync(ctxT(t)).Await(ctxT(t)); !errors.Is(err, ErrInvalid) {
+	if _, err := (Mutex{}).LockAsync(ctxT(t)).Await(ctxT(t)); !errors.Is(err, ErrInvalid) {
 		t.Errorf("the zero FencedMutex: %v", err)
 	}
 }
@@ -140,9 +140,9 @@ func TestDoOfAFencedMutexHasTheToken(t *testing.T) {
 	s := server(t)
 	m := open(t, s.URL()).FencedMutex("x")
 	var token int64
-	if err := m.Do(ctxT(t), func(ctx context.Context, h *FencedHold) error {
+	if err := m.Do(ctxT(t), func(ctx context.Context, h *Hold) error {
 		token = h.Token()
-		ran, err := m.TryDo(context.WithoutCancel(Detach(ctx)), func(context.Context, *FencedHold) error { return nil })
+		ran, err := m.TryDo(context.WithoutCancel(Detach(ctx)), func(context.Context, *Hold) error { return nil })
 		if ran || err != nil {
 			t.Errorf("held, and it ran: %t, %v", ran, err)
 		}
@@ -187,5 +187,5 @@ func TestTheHookOfAFencedMutexSaysSo(t *testing.T) {
 	if got := receive(t, kinds); got != "fenced" {
 		t.Errorf("kind %q", got)
 	}
-	mustUnlock(t, h.Hold)
+	mustUnlock(t, h)
 }

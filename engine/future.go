@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/redact"
 )
 
 // Future is the result of an operation that was started without waiting for it. It
@@ -103,8 +105,8 @@ func (f *Future[T]) Await(ctx context.Context) (T, error) {
 	}
 }
 
-// OnComplete has Config.Executor call fn with the result: never on an event loop and,
-// with the default executor, never on the calling goroutine. The functions of one
+// OnComplete registers fn: Config.Executor calls it with the result, never on an event loop
+// and, with the default executor, never on the calling goroutine. The functions of one
 // future run one after another, in the order of registration. Those of different
 // futures do not wait for each other. Close waits for these functions, so fn must not
 // call Close. Nobody waits for a function that is called after Close. A nil fn is
@@ -144,6 +146,39 @@ func (f *Future[T]) Abandon() {
 	if granted {
 		f.source.drop(unwanted)
 	}
+}
+
+// Format implements fmt.Formatter: the result, or that there is none yet, whatever the verb. It
+// does not wait. (fmt left alone would read fields that others write; a pointer between a Future
+// and its fields would cost 16 bytes for each one that is pending.)
+func (f *Future[T]) Format(s fmt.State, verb rune) {
+	text := "Future(pending)"
+	switch {
+	case f == nil || !f.complete.Load():
+	case f.err != nil:
+		text = "Future(" + f.err.Error() + ")"
+	default:
+		text = fmt.Sprintf("Future(%v)", f.value)
+	}
+	redact.Format(s, verb, text)
+}
+
+// failed is the source of a future that failed before anything was begun.
+type failed[T any] struct{ exec *executor.Executor }
+
+func (s failed[T]) executor() *executor.Executor { return s.exec }
+func (failed[T]) abandon()                       {}
+func (failed[T]) drop(T)                         {}
+
+// failedFuture is a future that failed before anything was begun; e may be nil.
+func failedFuture[T any](e *Engine, err error) *Future[T] {
+	if e == nil {
+		e = noEngine() // for its executor
+	}
+	f := &Future[T]{source: failed[T]{&e.exec}}
+	var none T
+	f.settle(none, err)
+	return f
 }
 
 // settle completes the future, once.

@@ -22,7 +22,7 @@ import (
 //     from event loops, so nobody blocks under it, and no user's code runs.
 type gatherer struct {
 	many
-	fut   Future[*MultiHold]
+	fut   Future[*Hold]
 	locks []Mutex
 	opts  options
 	once  bool // TryLock
@@ -36,15 +36,15 @@ type gatherer struct {
 
 // part is what a gatherer knows of one of its locks.
 type part struct {
-	parent *holding     // the lock is re-entered under it
+	parent *lockHold    // the lock is re-entered under it
 	asked  *acquisition // without a result yet
 	hold   *Hold
 }
 
 // startGathering starts to take the locks. It does not block.
-func startGathering(ctx context.Context, locks []Mutex, o options, parents []*holding, once, async bool) *gatherer {
+func startGathering(ctx context.Context, locks []Mutex, o options, parents []*lockHold, once, async bool) *gatherer {
 	g := &gatherer{locks: locks, opts: o, once: once, parts: make([]part, len(locks))}
-	g.all = gathering.New(&locks[0].engine().world, len(locks), once, async)
+	g.all = gathering.New(&locks[0].home.world, len(locks), once, async)
 	g.fut.source = g
 	g.pause.init(g.pauseOver)
 	for i, h := range parents {
@@ -118,7 +118,7 @@ func (g *gatherer) do(s gathering.Step) {
 // there is none.
 func (g *gatherer) away() (int, error) {
 	for i, m := range g.locks {
-		if e := m.engine(); g.parts[i].hold == nil && !e.table.Client.LaneOf(m.route).Up() {
+		if e := m.home; g.parts[i].hold == nil && !e.table.Client.LaneOf(m.route).Up() {
 			return i, e.unavailable(m.route, nil)
 		}
 	}
@@ -128,7 +128,7 @@ func (g *gatherer) away() (int, error) {
 // ask asks for one of the locks.
 func (g *gatherer) ask(i int, s gathering.Step) {
 	m := g.locks[i]
-	e := m.engine()
+	e := m.home
 	a := e.newAcquisition(m, g.opts, true)
 	a.Once, a.Patient = s.Do == gathering.Try, s.Patient
 	if a.Once && !g.once {
@@ -180,16 +180,16 @@ func (g *gatherer) giveBack() {
 	for i := range g.parts {
 		if h := g.parts[i].hold; h != nil {
 			g.parts[i].hold = nil
-			h.unlockAsync(false)
+			h.h.unlockAsync(false)
 		}
 	}
 }
 
 // bind makes one hold of all, unless one was lost meanwhile.
 func (g *gatherer) bind() {
-	holds := make([]*Hold, len(g.parts))
+	holds := make([]*lockHold, len(g.parts))
 	for i := range g.parts {
-		holds[i] = g.parts[i].hold
+		holds[i] = g.parts[i].hold.h.(*lockHold)
 	}
 	m, lost := newMultiHold(g.locks, holds)
 	if lost != nil {
@@ -201,7 +201,7 @@ func (g *gatherer) bind() {
 	g.all.Bound()
 	g.mu.Unlock()
 	g.finish()
-	g.fut.settle(m, nil)
+	g.fut.settle(m.newHold(m, g.opts.lease == 0), nil)
 }
 
 // withdraw gives up what is asked for.
@@ -251,10 +251,10 @@ func (g *gatherer) over() bool {
 
 func (g *gatherer) abandon() { g.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
 
-func (g *gatherer) drop(m *MultiHold) { m.unlockAll(false) }
+func (g *gatherer) drop(h *Hold) { h.h.unlockAsync(false) }
 
 // wait is the synchronous half.
-func (g *gatherer) wait(ctx context.Context, done <-chan struct{}) (*MultiHold, error) {
+func (g *gatherer) wait(ctx context.Context, done <-chan struct{}) (*Hold, error) {
 	g.await(ctx, done, g.fut.Done(), g.fut.Abandon)
 	return g.fut.Result()
 }

@@ -40,9 +40,9 @@ type manyTaker interface {
 // begin arranges for what may end it; the engines are not told before list. need of the locks are
 // enough.
 func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, need int, o options, async bool) {
-	t.of, t.home = of, locks[0].engine()
+	t.of, t.home = of, locks[0].home
 	for _, m := range locks {
-		if e := m.engine(); !slices.Contains(t.on, e) {
+		if e := m.home; !slices.Contains(t.on, e) {
 			t.on = append(t.on, e)
 		}
 	}
@@ -65,7 +65,7 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, need int,
 func (t *many) boundOutage(locks []Mutex, need int, d time.Duration) {
 	sites := make([]drive.Site, len(locks))
 	for i, m := range locks {
-		sites[i] = drive.Site{Client: m.engine().table.Client, Route: m.route}
+		sites[i] = drive.Site{Client: m.home.table.Client, Route: m.route}
 	}
 	end := func(why error) { t.of.cancel(reason.Stop{Away: why, Late: true}) }
 	for range t.on {

@@ -226,7 +226,7 @@ func TestWhatAMultiLockGivesBackIsNotHandedOver(t *testing.T) {
 	e := handsOver(t, server(t).URL())
 	a, b := mustLock(t, e.Mutex("a")), mustLock(t, e.Mutex("b"))
 	const n = 200
-	var waiting []*Future[*MultiHold]
+	var waiting []*Future[*Hold]
 	for range n {
 		waiting = append(waiting, Multi(e.Mutex("a"), e.Mutex("b")).LockAsync(ctxT(t)))
 	}

@@ -157,3 +157,6 @@ func report(t testing.TB, e *Engine) {
 
 // connected is the client of an engine that lives in the real world.
 func connected(e *Engine) *resp.Client { return e.table.Client.(world.Connected).Client }
+
+// oneOf is what is behind the Hold of one lock.
+func oneOf(h *Hold) *lockHold { return h.h.(*lockHold) }

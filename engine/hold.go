@@ -2,28 +2,25 @@ package engine
 
 import (
 	"context"
-	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
-	"github.com/pawl-lock/pawl/engine/internal/executor"
-	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// Hold is a lock that is held. All methods may be called from any goroutine: a hold
-// belongs to the code that has it, not to the goroutine that took it.
+// Hold is a lock that is held, several that are held as one (MultiLock), one on a majority of
+// servers (QuorumLock), or permits of a PermitSemaphore. All methods may be called from any
+// goroutine: a hold belongs to the code that has it, not to the goroutine that took it.
 //
-// You must unlock a Hold. If you drop it, the lock stays held, and is renewed until the
-// engine is closed. Such a hold is reported to Config.Logger and counted in
-// Stats.Leaked once it has been renewed and the garbage collector has found it. A
-// context of Hold.Context keeps the Hold in use until the context that it was made from has
-// ended. Do not copy a Hold: only its pointer is watched. (go vet finds copies.)
+// You must unlock a Hold, also one of several locks of which one was lost. If you drop it, the
+// lock stays held, and is renewed until the engine is closed. A hold under the watchdog that is
+// dropped is reported to Config.Logger and counted in Stats.Leaked once it has been renewed and
+// the garbage collector has found it. A context of Hold.Context keeps the Hold in use until the
+// context that it was made from has ended. Do not copy a Hold: only its pointer is watched. (go
+// vet finds copies.)
 type Hold struct {
 	_ noCopy
-	h *holding
+	h hold
 }
 
 // noCopy has go vet report that a value is copied, as it does of a sync.Mutex. It is the first field
@@ -33,53 +30,85 @@ type noCopy struct{}
 func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
-// Name returns the lock's name as you gave it.
-func (l *Hold) Name() string { return l.h.Name }
+// hold is what is behind a Hold: a *lockHold, *multiHold, *quorumHold, or a part of these.
+// The methods are what those of Hold of the same name say.
+type hold interface {
+	name() string
+	owner() string
+	token() int64
+	permitIDs() []string
+	servers() []string
+	acked() int
+	validUntil() time.Time
+	ended() <-chan struct{}
+	err() error
+	unlock(context.Context) error
+	unlockAsync(byUser bool) *Future[struct{}]
+	extend(context.Context, time.Duration) error
+	parts() []*lockHold
+	describe() string
+
+	// home is the engine of the first lock.
+	home() *Engine
+	// patience is how long a release is waited for that has no context of its own.
+	patience() time.Duration
+	// locks are the locks that are held.
+	locks() []*lockHold
+	// find returns the hold of a name at an engine, nil if there is none.
+	find(*Engine, drive.Key) *lockHold
+	// attach makes c end with the hold, or returns why that has ended.
+	attach(c *heldContext) error
+	// detach undoes it: c has ended.
+	detach(c *heldContext)
+}
+
+// Name returns the lock's name as you gave it; of a MultiLock that of the first, and how many
+// more there are.
+func (l *Hold) Name() string { return l.h.name() }
 
 // Owner returns the owner, as the lock's hash on the server has it. Holds that hand the lock
 // over to each other (see Config.HandOver) have the same one, one after the other. The plain readers of
-// a process have the same one, and so do a hold and its re-entries.
-func (l *Hold) Owner() string { return l.h.Owner().String() }
+// a process have the same one, and so do a hold and its re-entries. It is empty for a
+// MultiLock and a QuorumLock, whose Parts have one each, and for permits; see PermitIDs.
+func (l *Hold) Owner() string { return l.h.owner() }
+
+// Token returns the fencing token: at least 1, and higher than those of all holds that the lock
+// has had before in any process, for a hold of a FencedMutex and each re-entry of one, through
+// whatever Mutex. For every other hold it is 0; the Parts of a MultiLock have their own.
+func (l *Hold) Token() int64 { return l.h.token() }
+
+// PermitIDs returns the ids of the permits of a PermitSemaphore, as Redisson has them: 32
+// hexadecimal digits each. For every other hold it is empty.
+func (l *Hold) PermitIDs() []string { return l.h.permitIDs() }
+
+// Servers returns the addresses, as configured, of the servers that certainly have the lock now.
+// For a QuorumLock their number may change while it is held.
+func (l *Hold) Servers() []string { return l.h.servers() }
 
 // ValidUntil returns the instant until which the lock is certainly yours if nothing
 // renews it any more. It is authoritative: Done may follow a little later. The margin
 // (Config.Margin) is already subtracted. Once the hold has ended, for whatever reason,
-// ValidUntil is in the past.
-func (l *Hold) ValidUntil() time.Time {
-	h := l.h
-	// Told as a distance from now: time.Time's monotonic reading stops in suspend,
-	// the engine's clock does not.
-	return h.engine().clock.Wall().Add(h.Until().Sub(h.Shard().Now()))
-}
+// ValidUntil is in the past. For a MultiLock it is that of the lock that ends first, for a
+// QuorumLock the instant until which a majority of the servers certainly has the lock.
+func (l *Hold) ValidUntil() time.Time { return l.h.validUntil() }
 
 // Acked returns how many replicas had acknowledged the command from which ValidUntil
 // counts: the grant, or the latest renewal or Extend. It is 0 if none were asked; see
-// the option Acked.
-func (l *Hold) Acked() int {
-	h := l.h
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	return h.Hold.Acked()
-}
+// the option Acked. For a MultiLock it is the least of its locks, for a QuorumLock the least of
+// the best majority.
+func (l *Hold) Acked() int { return l.h.acked() }
 
 // Done returns a channel that is closed when the hold ends, for any reason: Unlock was
 // called, or the hold was lost. By then the contexts of the hold and of its re-entries
 // have ended; the lock is released after that. Err and ValidUntil may say earlier that
-// the hold has ended.
-func (l *Hold) Done() <-chan struct{} { return l.h.Done() }
+// the hold has ended. A MultiLock ends with the first of its locks, a QuorumLock when it can no
+// longer prove that a majority of the servers has it.
+func (l *Hold) Done() <-chan struct{} { return l.h.ended() }
 
 // Err returns nil while the lock is held, ErrReleased after Unlock was called, and a
-// *LostError if the hold was lost. It looks at the clock, so it is right even
-// immediately after the process was paused.
-func (l *Hold) Err() error {
-	h := l.h
-	var fx machine.Effects
-	h.Shard().Lock()
-	err := h.Check(h.Shard().Now(), &fx)
-	h.Shard().Unlock()
-	h.Shard().Table.RunForUser(&fx)
-	return err
-}
+// *LostError if the hold was lost: that of the first lock of a MultiLock, with its name. It
+// looks at the clock, so it is right even immediately after the process was paused.
+func (l *Hold) Err() error { return l.h.err() }
 
 // Unlock releases the lock, from any goroutine. Renewal stops when it is called.
 //
@@ -93,29 +122,18 @@ func (l *Hold) Err() error {
 // Config.HandOver). Then it returns nil without asking the server. If the key was deleted
 // meanwhile, the next holder gets ErrLost; this Unlock still returns nil.
 //
+// The locks of a MultiLock are released at the same time, and the error joins theirs. Unlock of
+// a QuorumLock returns when a majority of the servers has released it; the others follow in the
+// background.
+//
 // The hold's own Context ends when Unlock is called, and so do contexts made from it. You may
 // pass one of them anyway: then the context that the hold's Context was made from
-// bounds the waiting, and so does the deadline. A context that context.WithoutCancel made
-// does not end, and bounds nothing.
-func (l *Hold) Unlock(ctx context.Context) error {
-	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
-		l.UnlockAsync()
-		return aboutA(kind.Kind(l.h.Kind).What(), l.h.Name, reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
-	}
-	u := l.h.engine().newUnlocking(false)
-	l.h.unlock(u, true)
-	return u.wait(ctx, l.h)
-}
+// bounds the waiting, and so does the deadline. A context from context.WithoutCancel never ends,
+// so it sets no limit.
+func (l *Hold) Unlock(ctx context.Context) error { return l.h.unlock(ctx) }
 
 // UnlockAsync is Unlock without the waiting. It never blocks.
-func (l *Hold) UnlockAsync() *Future[struct{}] { return l.unlockAsync(true) }
-
-func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
-	u := l.h.engine().newUnlocking(true)
-	u.ByNobody = !byUser
-	l.h.unlock(u, byUser)
-	return &u.fut
-}
+func (l *Hold) UnlockAsync() *Future[struct{}] { return l.h.unlockAsync(true) }
 
 // Extend makes a fixed lease last d from now, if that is longer than what is left of
 // it: it never shortens a lease. It waits for the server's answer as long as ctx lives,
@@ -123,206 +141,50 @@ func (l *Hold) unlockAsync(byUser bool) *Future[struct{}] {
 // acknowledge. After that the error Is ErrOutcomeUnknown. It returns ErrInvalid for a
 // hold under the watchdog, which needs no Extend, and for a re-entry without a Lease of
 // its own, which lasts as long as the hold that it re-enters.
-func (l *Hold) Extend(ctx context.Context, d time.Duration) error {
-	return aboutA(kind.Kind(l.h.Kind).What(), l.h.Name, l.h.ExtendBy(ctx, d))
-}
+//
+// The locks of a MultiLock are extended at the same time; the error joins those of the locks
+// that were not. For a QuorumLock it returns when a majority of the servers has done so. After
+// an error the lease is what it was, or longer: see ValidUntil.
+func (l *Hold) Extend(ctx context.Context, d time.Duration) error { return l.h.extend(ctx, d) }
 
-// holding is what the engine has of a hold: the machine's, and what drives it. The user has a
-// Hold, which points here. (Two objects, so that a Hold that the
-// user dropped can be noticed.) The shard's lock guards its fields.
-type holding struct {
-	drive.Holding
-	handle *Hold            // keeps the user's Hold alive until the first renewal
-	unless *runtime.Cleanup // leaked is called, from then on
-	done   chan struct{}
-}
-
-// tenure is a tenure with its first hold: mostly the only one.
-type tenure struct {
-	first  holding
-	tenure drive.Tenure
-}
-
-// NewTenure and NewHold implement drive.Engine.
-func (f *front) NewTenure(r *machine.Resource) *machine.Hold {
-	t := new(tenure)
-	t.first.Init(&t.first, &t.tenure, r)
-	return t.first.new()
-}
-
-func (f *front) NewHold(of *machine.Hold) *machine.Hold {
-	h := new(holding)
-	h.InitBeside(h, of)
-	return h.new()
-}
-
-func (h *holding) new() *machine.Hold {
-	h.handle = &Hold{h: h}
-	return &h.Hold
-}
-
-// holdingOf is the engine's side of a hold.
-func holdingOf(h *machine.Hold) *holding { return h.Port.(*holding) }
-
-// engine is the engine that the hold is of.
-func (h *holding) engine() *Engine { return engineOf(h.Shard()) }
-
-// inner is the machine's side; nil of nil.
-func (h *holding) inner() *machine.Hold {
-	if h == nil {
+// Parts returns the locks of a MultiLock in their order, or of a QuorumLock those that its
+// servers have at this moment; nil for every other hold. They tell of one lock each: its Owner,
+// Token, ValidUntil and so on. Unlock and Extend of a part are ErrInvalid: use the whole.
+func (l *Hold) Parts() []*Hold {
+	all := l.h.parts()
+	if all == nil {
 		return nil
 	}
-	return &h.Hold
+	parts := make([]*Hold, len(all))
+	for i, one := range all {
+		parts[i] = &Hold{h: partHold{one, l.h}}
+	}
+	return parts
 }
 
-// The methods below are the half of drive.Hold that is told.
-
-func (h *holding) Ended(why machine.Loss) {
-	if why == 0 {
-		h.engine().hookReleased(h)
-	} else {
-		h.engine().hookLost(h, LostReason(why))
+// String returns the name and the owner, or what the hold is of. It does not say whether it is
+// still held.
+func (l *Hold) String() string {
+	if l == nil || l.h == nil {
+		return "Hold(none)"
 	}
-	h.handle = nil
-	if h.unless != nil {
-		// What the garbage collector is to call, it keeps; and with that the engine, its hooks, and
-		// all that they know: perhaps the user's Hold, which then never becomes garbage.
-		h.unless.Stop()
-		h.unless = nil
-	}
+	return "Hold(" + l.h.describe() + ")"
 }
 
-func (h *holding) Lost(why machine.Loss) { h.engine().logLost(h, LostReason(why)) }
-
-func (h *holding) Done() <-chan struct{} {
-	h.Shard().Lock()
-	defer h.Shard().Unlock()
-	if h.done == nil {
-		h.done = make(chan struct{})
-		if h.IsTold() {
-			close(h.done)
-		}
-	}
-	return h.done
+// partHold is a lock of several as Parts shows it. Only the whole ends it.
+type partHold struct {
+	*lockHold
+	whole hold
 }
 
-func (h *holding) Told() {
-	if h.done != nil {
-		close(h.done)
-	}
+func (p partHold) unlock(context.Context) error { return p.refusal("unlock") }
+
+func (p partHold) unlockAsync(bool) *Future[struct{}] {
+	return failedFuture[struct{}](p.home(), p.refusal("unlock"))
 }
 
-// Confirmed lets go of the user's Hold at its first renewal: if nobody else has
-// it, the garbage collector will tell. Holds that are over before cost nothing.
-func (h *holding) Confirmed() {
-	if h.handle == nil {
-		return
-	}
-	told := runtime.AddCleanup(h.handle, (*holding).leaked, h)
-	h.handle, h.unless = nil, &told
-}
+func (p partHold) extend(context.Context, time.Duration) error { return p.refusal("extend") }
 
-// leaked runs when the user's Hold is garbage. If the hold is live nobody can
-// unlock it any more. It is counted and reported, never released: the work under
-// it may still be going on.
-func (h *holding) leaked() {
-	h.Shard().Lock()
-	yes := h.IsLive()
-	if yes {
-		h.Shard().Counters().Leaked++
-	}
-	h.Shard().Unlock()
-	if yes {
-		h.engine().log(slog.LevelError, "pawl: a hold was dropped without Unlock; the lock stays held until the engine is closed",
-			"lock", reason.Shorten(h.Name))
-	}
-}
-
-// unlocking is one call of Unlock or UnlockAsync that waits for the release.
-type unlocking struct {
-	machine.Unlock
-	fut   Future[struct{}] // what UnlockAsync returns
-	ready chan struct{}    // what Unlock waits on: one token; nil for UnlockAsync
-	eng   *Engine
-}
-
-func newPooledUnlocking() any {
-	u := &unlocking{ready: make(chan struct{}, 1)}
-	u.Port = u
-	return u
-}
-
-func (e *Engine) newUnlocking(async bool) *unlocking {
-	if !async {
-		return e.unlockings.Get().(*unlocking)
-	}
-	u := &unlocking{eng: e}
-	u.Port, u.fut.source = u, u
-	return u
-}
-
-func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
-func (u *unlocking) abandon()                     {} // a release is never taken back
-func (u *unlocking) drop(struct{})                {}
-
-// Deliver implements machine.UnlockPort.
-func (u *unlocking) Deliver() {
-	if u.ready == nil {
-		u.fut.settle(struct{}{}, u.Err)
-		return
-	}
-	u.ready <- struct{}{}
-}
-
-// unlock starts the release of h, or joins the one under way, and has u told. The
-// caller is a goroutine of the user's, unless byUser is false.
-func (h *holding) unlock(u *unlocking, byUser bool) {
-	var fx machine.Effects
-	h.Shard().Lock()
-	h.Unlock(&u.Unlock, &fx)
-	h.Shard().Unlock()
-	if byUser {
-		h.Shard().Table.RunForUser(&fx)
-		return
-	}
-	h.Shard().Table.Run(&fx)
-}
-
-// wait is the synchronous half. It gives u back to its pool.
-func (u *unlocking) wait(ctx context.Context, h *holding) error {
-	select {
-	case <-u.ready:
-	default:
-		if h.engine().world.Wait(u.ready, ctx.Done(), nil) != 0 {
-			u.ctxEnded(ctx, h)
-		}
-	}
-	err := u.Err
-	u.Unlock = machine.Unlock{Port: u}
-	h.engine().unlockings.Put(u)
-	return err
-}
-
-// ctxEnded goes on waiting if ctx has ended only with the hold, as one does that was made
-// from its Context; else nobody waits for the release any more.
-func (u *unlocking) ctxEnded(ctx context.Context, h *holding) {
-	cause := context.Cause(ctx) // without a lock: it may be the user's context
-	if cause == ErrReleased {
-		if outer, cancel := h.outside(ctx); outer != nil {
-			defer cancel()
-			if h.engine().world.Wait(u.ready, outer.Done(), nil) == 0 {
-				return
-			}
-			cause = context.Cause(outer)
-		}
-	}
-	h.Shard().Lock()
-	waiting := !u.Told
-	if waiting {
-		u.Err = h.StopAwaiting(&u.Unlock, cause)
-	}
-	h.Shard().Unlock()
-	if !waiting {
-		h.Shard().Table.World.Wait(u.ready, nil, nil) // the verdict is on its way
-	}
+func (p partHold) refusal(what string) error {
+	return about(p.name(), reason.Invalid("a part of the hold %s: %s that", p.whole.describe(), what))
 }

@@ -13,8 +13,8 @@ func TestTryLock_HeldElsewhere_SaysWhoHoldsIt(t *testing.T) {
 	holder, e := open(t, s.URL()), open(t, s.URL())
 	for name, of := range map[string]func(e *Engine) Mutex{
 		"mutex":  func(e *Engine) Mutex { return e.Mutex("mutex") },
-		"spin":   func(e *Engine) Mutex { return e.SpinMutex("spin").Mutex },
-		"fenced": func(e *Engine) Mutex { return e.FencedMutex("fenced").Mutex },
+		"spin":   func(e *Engine) Mutex { return e.SpinMutex("spin") },
+		"fenced": func(e *Engine) Mutex { return e.FencedMutex("fenced") },
 	} {
 		h := mustLock(t, of(holder), Lease(time.Minute))
 		m := of(e)

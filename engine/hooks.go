@@ -165,7 +165,7 @@ func (e *Engine) tellAcquired(ev AcquiredEvent) {
 	e.hooks.push(func() { e.hooks.Acquired(ev) })
 }
 
-func (e *Engine) hookReleased(h *holding) {
+func (e *Engine) hookReleased(h *lockHold) {
 	if e.hooks.Released == nil {
 		return
 	}
@@ -173,7 +173,7 @@ func (e *Engine) hookReleased(h *holding) {
 	e.hooks.push(func() { e.hooks.Released(ev) })
 }
 
-func (e *Engine) hookLost(h *holding, why LostReason) {
+func (e *Engine) hookLost(h *lockHold, why LostReason) {
 	if e.hooks.Lost == nil {
 		return
 	}
@@ -272,7 +272,7 @@ func (l connectionLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 // WithGroup implements slog.Handler; resp does not use it.
 func (l connectionLog) WithGroup(string) slog.Handler { return l }
 
-func (e *Engine) logLost(h *holding, why LostReason) {
+func (e *Engine) logLost(h *lockHold, why LostReason) {
 	if why == EngineClosed {
 		return
 	}

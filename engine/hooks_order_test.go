@@ -74,7 +74,7 @@ func TestHooksAndStatsHearOfTheEndOfEveryReentry(t *testing.T) {
 			events: []string{"released", "released", "released"}, released: 3,
 		},
 		"lost": {
-			end:    func(_ *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { _ = h.h.engine().Close() },
+			end:    func(_ *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { _ = oneOf(h).home().Close() },
 			events: []string{"lost: the engine was closed", "lost: the engine was closed", "lost: the engine was closed"}, lost: EngineClosed,
 		},
 	} {

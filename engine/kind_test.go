@@ -33,9 +33,9 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 	}
 	uses := map[string]use{
 		"mutex":  lock("hash", func(e *Engine) Mutex { return e.Mutex("x") }),
-		"spin":   lock("hash", func(e *Engine) Mutex { return e.SpinMutex("x").Mutex }),
-		"fenced": lock("hash", func(e *Engine) Mutex { return e.FencedMutex("x").Mutex }),
-		"fair":   lock("fair", func(e *Engine) Mutex { return e.FairMutex("x").Mutex }),
+		"spin":   lock("hash", func(e *Engine) Mutex { return e.SpinMutex("x") }),
+		"fenced": lock("hash", func(e *Engine) Mutex { return e.FencedMutex("x") }),
+		"fair":   lock("fair", func(e *Engine) Mutex { return e.FairMutex("x") }),
 		"reader": lock("read-write", func(e *Engine) Mutex { return e.RWMutex("x").Reader() }),
 		"writer": lock("read-write", func(e *Engine) Mutex { return e.RWMutex("x").Writer() }),
 		"semaphore": {
@@ -50,7 +50,10 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 				}
 			},
 			map[string]func(ctx context.Context, e *Engine) error{
-				"SetPermits": func(ctx context.Context, e *Engine) error { _, err := e.Semaphore("x").SetPermits(ctx, 1); return err },
+				"SetPermits": func(ctx context.Context, e *Engine) error {
+					_, err := e.Semaphore("x").TrySetPermits(ctx, 1)
+					return err
+				},
 				"AddPermits": func(ctx context.Context, e *Engine) error { return e.Semaphore("x").AddPermits(ctx, 1) },
 				"Acquire":    func(ctx context.Context, e *Engine) error { _, err := e.Semaphore("x").Acquire(ctx, 1); return err },
 				"Drain":      func(ctx context.Context, e *Engine) error { _, err := e.Semaphore("x").Drain(ctx); return err },
@@ -86,7 +89,7 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 					t.Fatal(err)
 				}
 				h := mustTake(t, e.PermitSemaphore("x"), 1)
-				return func() { mustUnlock(t, h.Hold) }
+				return func() { mustUnlock(t, h) }
 			},
 			map[string]func(ctx context.Context, e *Engine) error{
 				"SetPermits": func(ctx context.Context, e *Engine) error { return e.PermitSemaphore("x").SetPermits(ctx, 1) },
@@ -147,7 +150,7 @@ func TestANameThatOnlyLingersIsFreeForEveryKind(t *testing.T) {
 	t.Parallel()
 	locks := map[string]func(e *Engine) Mutex{
 		"mutex": func(e *Engine) Mutex { return e.Mutex("x") },
-		"fair":  func(e *Engine) Mutex { return e.FairMutex("x").Mutex },
+		"fair":  func(e *Engine) Mutex { return e.FairMutex("x") },
 		"read":  func(e *Engine) Mutex { return e.RWMutex("x").Reader() },
 		"write": func(e *Engine) Mutex { return e.RWMutex("x").Writer() },
 	}
@@ -210,8 +213,8 @@ func TestTryLock_UnderAHoldOfAnotherKind_SaysWhichKindThatIs(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	for want, locks := range map[string][2]Mutex{
-		"a Mutex":     {e.SpinMutex("s").Mutex, e.FairMutex("s").Mutex},
-		"a FairMutex": {e.FairMutex("f").Mutex, e.RWMutex("f").Reader()},
+		"a Mutex":     {e.SpinMutex("s"), e.FairMutex("s")},
+		"a FairMutex": {e.FairMutex("f"), e.RWMutex("f").Reader()},
 		"an RWMutex":  {e.RWMutex("rw").Reader(), e.Mutex("rw")},
 	} {
 		h := mustLock(t, locks[0])

@@ -14,7 +14,7 @@ func TestAMutexAndASpinMutexOfOneNameReenterEachOther(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
-	kinds := map[string]Mutex{"mutex": e.Mutex("x"), "spin": e.SpinMutex("x").Mutex}
+	kinds := map[string]Mutex{"mutex": e.Mutex("x"), "spin": e.SpinMutex("x")}
 	for outer, m := range kinds {
 		for inner, other := range kinds {
 			h := mustLock(t, m)
@@ -26,7 +26,7 @@ func TestAMutexAndASpinMutexOfOneNameReenterEachOther(t *testing.T) {
 			mustUnlock(t, h)
 		}
 	}
-	many, err := Multi(e.SpinMutex("x").Mutex, e.SpinMutex("y").Mutex).Lock(ctxT(t))
+	many, err := Multi(e.SpinMutex("x"), e.SpinMutex("y")).Lock(ctxT(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestAMutexAndASpinMutexOfOneNameWaitInOneQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
-	h := mustLock(t, e.SpinMutex("x").Mutex)
+	h := mustLock(t, e.SpinMutex("x"))
 	fut := e.Mutex("x").LockAsync(ctxT(t))
 	eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 })
 	mustUnlock(t, h)
@@ -58,7 +58,7 @@ func TestAMutexAndASpinMutexOfOneNameWaitInOneQueue(t *testing.T) {
 	mustUnlock(t, next)
 
 	// Elsewhere a SpinMutex has it for long. A Mutex waits for a message, then a SpinMutex.
-	far := mustLock(t, other.SpinMutex("y").Mutex)
+	far := mustLock(t, other.SpinMutex("y"))
 	first, second := e.Mutex("y").LockAsync(ctxT(t)), e.SpinMutex("y").LockAsync(ctxT(t))
 	eventually(t, "the first is subscribed and asleep", func() bool {
 		v := viewOf(e, "y")
@@ -83,7 +83,7 @@ func TestAMutexThatFollowsASpinMutexAnnouncesItsRelease(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := handsOver(t, s.URL()), open(t, s.URL())
-	h := mustLock(t, e.SpinMutex("x").Mutex)
+	h := mustLock(t, e.SpinMutex("x"))
 	next, far := e.Mutex("x").LockAsync(ctxT(t)), other.Mutex("x").LockAsync(ctxT(t))
 	eventually(t, "the other process listens and sleeps", func() bool {
 		v := viewOf(other, "x")

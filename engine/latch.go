@@ -2,11 +2,8 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/tally"
-	"github.com/pawl-lock/pawl/internal/redact"
 )
 
 // Latch is a count that goes down to zero, and those who wait for that. Everybody who uses its
@@ -18,8 +15,8 @@ import (
 // Each CountDown is executed once, or not at all, as the operations of a Semaphore are. A
 // latch has no lease: the count of a process that dies before its CountDown stays.
 //
-// Its futures end with their context; that of AwaitAsync with Wait, too, and those of
-// TrySetCountAsync and CountAsync with Config.CommandTimeout. Abandon stops that of AwaitAsync only.
+// Its futures end with their context; that of AwaitAsync with Wait, too. Abandon stops that of
+// AwaitAsync only.
 type Latch struct{ counter }
 
 // Latch returns the latch of that name. For the name the same is true as for a Mutex; but in a
@@ -34,16 +31,7 @@ func (l Latch) Name() string { return l.name }
 // that is closed as it is. As with Redisson, a count of 0 leaves a key: the latch is open then, and
 // no TrySetCount closes it before a CountDown has deleted the key.
 func (l Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	return l.trySetCount(ctx, n, true).await(ctx)
-}
-
-// TrySetCountAsync is TrySetCount without the waiting. It never blocks.
-func (l Latch) TrySetCountAsync(ctx context.Context, n int) *Future[bool] {
-	return &l.trySetCount(ctx, n, false).fut
-}
-
-func (l Latch) trySetCount(ctx context.Context, n int, waits bool) *ask[bool] {
-	return begin(ctx, l.counter, request[bool]{what: tally.SetCount, n: n, verdict: l.yes}, waits)
+	return begin(ctx, l.counter, request[bool]{what: tally.SetCount, n: n, verdict: l.yes}, true).await(ctx)
 }
 
 // CountDown counts down by one. At zero the latch opens, for everybody. It waits for the
@@ -70,12 +58,7 @@ func (l Latch) countDown(ctx context.Context, waits bool) *ask[struct{}] {
 }
 
 // Count returns the count: 0 if the latch is open.
-func (l Latch) Count(ctx context.Context) (int, error) {
-	return l.look(ctx, true).await(ctx)
-}
-
-// CountAsync is Count without the waiting. It never blocks.
-func (l Latch) CountAsync(ctx context.Context) *Future[int] { return &l.look(ctx, false).fut }
+func (l Latch) Count(ctx context.Context) (int, error) { return l.look(ctx) }
 
 // Await waits until the latch is open, as long as ctx lives, or as long as Wait allows; no
 // other option is for a latch. If it is closed still, the error Is ErrPending and has the
@@ -97,12 +80,3 @@ func (l Latch) AwaitAsync(ctx context.Context, opts ...Option) *Future[struct{}]
 func (l Latch) await(ctx context.Context, opts []Option, waits bool) *ask[struct{}] {
 	return begin(ctx, l.counter, request[struct{}]{what: tally.Await, options: opts, free: true, verdict: l.nothing}, waits)
 }
-
-// String returns the name: Latch("orders").
-func (l Latch) String() string { return fmt.Sprintf("Latch(%q)", reason.Shorten(l.name)) }
-
-// Format implements fmt.Formatter: String, whatever the verb.
-func (l Latch) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
-
-// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (l Latch) MarshalText() ([]byte, error) { return []byte(l.String()), nil }

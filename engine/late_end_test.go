@@ -45,9 +45,9 @@ func TestUnlockOfAFormerReentryGoesOnWithTheNameOfAHoldWhoseTimeIsOver(t *testin
 	mustUnlock(t, child)
 	cancel()
 	eventually(t, "the context is forgotten", func() bool { // else its end goes on with the name
-		h.h.Shard().Lock()
-		defer h.h.Shard().Unlock()
-		return len(h.h.Contexts()) == 0
+		oneOf(h).Shard().Lock()
+		defer oneOf(h).Shard().Unlock()
+		return len(oneOf(h).Contexts()) == 0
 	})
 	waiter := m.LockAsync(ctxT(t))
 	wake := clk.asleep(61 * time.Minute)

@@ -13,7 +13,7 @@ func TestWaitersHearOfAMinHoldWhoseReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range map[string]func(e *Engine) Mutex{
 		"mutex":  func(e *Engine) Mutex { return e.Mutex("x") },
-		"fenced": func(e *Engine) Mutex { return e.FencedMutex("x").Mutex },
+		"fenced": func(e *Engine) Mutex { return e.FencedMutex("x") },
 		"writer": func(e *Engine) Mutex { return e.RWMutex("x").Writer() },
 	} {
 		for _, right := range []string{"hset", "hdel"} {

@@ -2,8 +2,9 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
@@ -33,9 +34,8 @@ const maxLocks = 10_000
 // it waits in the queue of one, and takes the others only when nobody queues for them; if
 // somebody always does, it never gets them.
 //
-// Every lock that is a Mutex will do: that of a FairMutex, FencedMutex or SpinMutex, and a Reader
-// or a Writer. The whole has no fencing token. FencedMutex.Lock under MultiHold.Context re-enters
-// that lock, and has its token.
+// Any Mutex will do, also a Reader or a Writer. The whole has no fencing token: Hold.Parts have
+// theirs.
 //
 // There must be at least one lock and at most 10,000, all different and of one kind.
 // Otherwise the first call that needs them returns ErrInvalid. That two names on two engines
@@ -55,7 +55,7 @@ func Multi(locks ...Mutex) MultiLock {
 		}
 		var before string
 		if one.home != nil {
-			k := multiKey{one.engine(), one.key.Name}
+			k := multiKey{one.home, one.key.Name}
 			before, seen[k] = seen[k], one.name
 		}
 		switch {
@@ -89,14 +89,16 @@ func (e *Engine) Many(names ...string) MultiLock {
 }
 
 // LockMany takes the locks of all those names, or none: Many(names...).Lock.
-func (e *Engine) LockMany(ctx context.Context, names []string, opts ...Option) (*MultiHold, error) {
+func (e *Engine) LockMany(ctx context.Context, names []string, opts ...Option) (*Hold, error) {
 	return e.Many(names...).Lock(ctx, opts...)
 }
 
-// TryLockMany takes the locks of all those names, or none, by one answer of each server:
-// Many(names...).TryLock.
-func (e *Engine) TryLockMany(ctx context.Context, names []string, opts ...Option) (*MultiHold, error) {
-	return e.Many(names...).TryLock(ctx, opts...)
+// Name returns the name of the first lock as you gave it, and how many more there are.
+func (l MultiLock) Name() string {
+	if l.all == nil || len(l.all.locks) == 0 {
+		return ""
+	}
+	return nameOf(l.all.locks)
 }
 
 // Lock waits for all the locks as long as ctx lives, or as long as Wait allows. The options
@@ -105,27 +107,27 @@ func (e *Engine) TryLockMany(ctx context.Context, names []string, opts ...Option
 // acquired, and why; none of them is held then.
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
-func (l MultiLock) Lock(ctx context.Context, opts ...Option) (*MultiHold, error) {
+func (l MultiLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, opts, false)
 }
 
 // TryLock asks once for all the locks and never waits for one. If somebody else
 // holds one of them, the error Is ErrHeld and names it.
-func (l MultiLock) TryLock(ctx context.Context, opts ...Option) (*MultiHold, error) {
+func (l MultiLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, opts, true)
 }
 
 // LockAsync is Lock without the waiting: it never blocks.
-func (l MultiLock) LockAsync(ctx context.Context, opts ...Option) *Future[*MultiHold] {
+func (l MultiLock) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
 	return l.acquireAsync(ctx, opts, false)
 }
 
 // TryLockAsync is TryLock without waiting for the servers' answers.
-func (l MultiLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*MultiHold] {
+func (l MultiLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
 	return l.acquireAsync(ctx, opts, true)
 }
 
-func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*MultiHold, error) {
+func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
@@ -137,17 +139,20 @@ func (l MultiLock) acquire(ctx context.Context, opts []Option, once bool) (*Mult
 	return g.wait(ctx, done)
 }
 
-func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*MultiHold] {
+func (l MultiLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
 	g, err := l.begin(ctx, opts, once, true)
 	if err != nil {
-		g = &gatherer{many: many{home: new(Engine)}} // one that is over
-		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
-			g.home = l.all.locks[0].engine()
-		}
-		g.fut.source = g
-		g.fut.settle(nil, err)
+		return failedFuture[*Hold](l.engine(), err)
 	}
 	return &g.fut
+}
+
+// engine is that of the first lock, nil if there is none.
+func (l MultiLock) engine() *Engine {
+	if l.all == nil || len(l.all.locks) == 0 {
+		return nil
+	}
+	return l.all.locks[0].home
 }
 
 // begin checks everything that can be known before anything is sent.
@@ -160,7 +165,7 @@ func (l MultiLock) begin(ctx context.Context, opts []Option, once, async bool) (
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.
-func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o options, parents []*holding, failed Mutex, err error) {
+func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o options, parents []*lockHold, failed Mutex, err error) {
 	if l.all == nil {
 		return o, nil, failed, reason.Invalid("the zero MultiLock: get one from Multi or Engine.Many")
 	}
@@ -181,10 +186,10 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 		return o, nil, failed, watch.StopOf(ctx).Unasked()
 	}
 	var last *Engine
-	parents = make([]*holding, len(locks))
+	parents = make([]*lockHold, len(locks))
 	held := heldIn(ctx)
 	for i, m := range locks {
-		e := m.engine()
+		e := m.home
 		if e != last { // its margin may be another
 			if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
 				return o, nil, m, err
@@ -203,14 +208,35 @@ func (l MultiLock) check(ctx context.Context, opts []Option, once bool) (o optio
 }
 
 // Do takes all the locks, runs fn and releases them; see Mutex.Do.
-func (l MultiLock) Do(ctx context.Context, fn func(ctx context.Context, h *MultiHold) error, opts ...Option) error {
-	return lockAndRun(ctx, l, fn, opts)
+func (l MultiLock) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) error {
+	h, err := l.Lock(ctx, opts...)
+	return lockedRun(ctx, h, err, fn)
 }
 
 // TryDo is Do with TryLock: if somebody else holds one of the locks, fn does not run and the
 // result is (false, nil); see Mutex.TryDo.
-func (l MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *MultiHold) error, opts ...Option) (ran bool, err error) {
-	return tryAndRun(ctx, l, fn, opts)
+func (l MultiLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
+	h, err := l.TryLock(ctx, opts...)
+	return triedRun(ctx, h, err, fn)
 }
 
-func (l MultiLock) patience() time.Duration { return patienceOf(l.all.locks) }
+// nameOf is the name of the first lock, and how many more there are.
+func nameOf(locks []Mutex) string {
+	if len(locks) < 2 {
+		return locks[0].name
+	}
+	return fmt.Sprintf("%s and %d more", locks[0].name, len(locks)-1)
+}
+
+// namesOf quotes the first few names.
+func namesOf(locks []Mutex) string {
+	const most = 5
+	var text []string
+	for _, m := range locks[:min(len(locks), most)] {
+		text = append(text, fmt.Sprintf("%q", reason.Shorten(m.name)))
+	}
+	if more := len(locks) - most; more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(text, ", ")
+}

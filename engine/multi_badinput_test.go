@@ -14,7 +14,7 @@ import (
 
 // everyMultiLock calls every form of acquiring and returns the errors by name.
 func everyMultiLock(ctx context.Context, l MultiLock, opts ...Option) map[string]error {
-	never := func(context.Context, *MultiHold) error { panic("ran without the locks") }
+	never := func(context.Context, *Hold) error { panic("ran without the locks") }
 	return map[string]error{
 		"Lock":         errOf(l.Lock(ctx, opts...)),
 		"TryLock":      errOf(l.TryLock(ctx, opts...)),
@@ -50,8 +50,8 @@ func TestMultiLockRefusesNonsense(t *testing.T) {
 		"zero Mutex":             {l: Multi(x, Mutex{})},
 		`that has "x" twice`:     {l: Multi(x, e.Mutex("y"), x)},
 		`"X" and "x"`:            {l: mapped.Many("x", "y", "X")},
-		"kinds mutex and spin":   {l: Multi(x, e.SpinMutex("y").Mutex)},
-		"kinds fenced and mutex": {l: Multi(e.FencedMutex("y").Mutex, x)},
+		"kinds mutex and spin":   {l: Multi(x, e.SpinMutex("y"))},
+		"kinds fenced and mutex": {l: Multi(e.FencedMutex("y"), x)},
 		"must not be empty":      {l: e.Many("x", "")},
 		"at most 65536 bytes":    {l: e.Many("x", strings.Repeat("y", 1<<20))},
 		"braces":                 {l: clustered.Many("x", "a{b")},

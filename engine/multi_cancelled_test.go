@@ -15,21 +15,21 @@ import (
 func TestMultiLockCancelledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	const times, step = 60, 25 * time.Microsecond // the whole way takes less than a millisecond
-	for how, giveUp := range map[string]func(e *Engine, l MultiLock, d time.Duration) (*MultiHold, error){
-		"context": func(_ *Engine, l MultiLock, d time.Duration) (*MultiHold, error) {
+	for how, giveUp := range map[string]func(e *Engine, l MultiLock, d time.Duration) (*Hold, error){
+		"context": func(_ *Engine, l MultiLock, d time.Duration) (*Hold, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			defer cancel()
 			return l.Lock(ctx)
 		},
-		"context of a future": func(_ *Engine, l MultiLock, d time.Duration) (*MultiHold, error) {
+		"context of a future": func(_ *Engine, l MultiLock, d time.Duration) (*Hold, error) {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
 			defer cancel()
 			return l.LockAsync(ctx).Await(ctxT(t))
 		},
-		"Wait": func(_ *Engine, l MultiLock, d time.Duration) (*MultiHold, error) {
+		"Wait": func(_ *Engine, l MultiLock, d time.Duration) (*Hold, error) {
 			return l.LockAsync(ctxT(t), Wait(d)).Await(ctxT(t)) // its context lives on
 		},
-		"Abandon": func(_ *Engine, l MultiLock, d time.Duration) (*MultiHold, error) {
+		"Abandon": func(_ *Engine, l MultiLock, d time.Duration) (*Hold, error) {
 			f := l.LockAsync(context.Background())
 			time.AfterFunc(d, f.Abandon)
 			_, err := f.Await(ctxT(t))
@@ -38,7 +38,7 @@ func TestMultiLockCancelledAtEveryStep(t *testing.T) {
 			}
 			return nil, err
 		},
-		"Close": func(e *Engine, l MultiLock, d time.Duration) (*MultiHold, error) {
+		"Close": func(e *Engine, l MultiLock, d time.Duration) (*Hold, error) {
 			time.AfterFunc(d, func() { _ = e.Close() })
 			return l.LockAsync(context.Background()).Await(ctxT(t))
 		},

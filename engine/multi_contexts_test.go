@@ -20,9 +20,10 @@ func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
 		receive(t, ctx.Done())
 	}
 	eventually(t, "they are forgotten", func() bool {
-		h.fate.mu.Lock()
-		defer h.fate.mu.Unlock()
-		return h.fate.contexts.Len() == 0
+		g := h.h.(*multiHold).group
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.contexts.Len() == 0
 	})
 	if err := h.Unlock(ctxT(t)); err != nil {
 		t.Error(err)

@@ -43,10 +43,10 @@ func (c slowContext) Done() <-chan struct{} {
 	return c.done
 }
 
-// A lock has ended, but the goroutine that ends the MultiHold has not come to that:
+// A lock has ended, but the goroutine that ends the Hold has not come to that:
 //
 //	Unlock of the outer hold ends its own contexts first, which takes long
-//	MultiHold.Err: must not say that all is well
+//	Hold.Err: must not say that all is well
 func TestErrOfAMultiHoldIsRightBeforeItsContextsHaveEnded(t *testing.T) {
 	t.Parallel()
 	s := server(t)
@@ -199,7 +199,7 @@ func TestDoWithSeveralLocksHidesNoFailure(t *testing.T) {
 	s := server(t)
 	e := open(t, s.URL())
 	var lost *LostError
-	err := e.Many("x", "y", "z").Do(ctxT(t), func(_ context.Context, h *MultiHold) error {
+	err := e.Many("x", "y", "z").Do(ctxT(t), func(_ context.Context, h *Hold) error {
 		s.Do("DEL", "y")
 		_ = h.Unlock(ctxT(t))
 		return nil
@@ -210,9 +210,9 @@ func TestDoWithSeveralLocksHidesNoFailure(t *testing.T) {
 	other := server(t)
 	p := faultproxy.New(t, "tcp", other.Addr())
 	away := open(t, "redis://"+p.Addr(), func(c *Config) { c.CommandTimeout = 300 * time.Millisecond })
-	err = Multi(e.Mutex("x"), away.Mutex("y")).Do(ctxT(t), func(_ context.Context, h *MultiHold) error {
+	err = Multi(e.Mutex("x"), away.Mutex("y")).Do(ctxT(t), func(_ context.Context, h *Hold) error {
 		s.Do("DEL", "x")
-		if err := h.holds[0].Extend(ctxT(t), time.Minute); err == nil {
+		if err := h.h.locks()[0].extend(ctxT(t), time.Minute); err == nil {
 			t.Error("extended")
 		}
 		receive(t, h.Done())
@@ -226,7 +226,7 @@ func TestDoWithSeveralLocksHidesNoFailure(t *testing.T) {
 	p.Heal()
 }
 
-// The context of a re-entry ends with the outer MultiHold, whatever it was made from.
+// The context of a re-entry ends with the outer Hold, whatever it was made from.
 func TestUnlockOfAMultiHoldWithTheContextOfAReentry(t *testing.T) {
 	t.Parallel()
 	s := server(t)

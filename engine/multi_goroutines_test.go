@@ -46,7 +46,7 @@ func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) strin
 			t.Fatalf("%d goroutines more %s", peak, when)
 		}
 	}
-	futures := make([]*Future[*MultiHold], n)
+	futures := make([]*Future[*Hold], n)
 	for i := range futures {
 		names := []string{busy[i]}
 		for j := range each - 1 {
@@ -62,7 +62,7 @@ func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) strin
 	}
 	// Their tries of one name go one after another, so their number alone says nothing.
 	eventually(t, "each waits for the lock that is held, and has no other", func() bool {
-		return e.Stats().Waiting == n && e.Stats().InFlight == 0 && s.Do("DBSIZE") == int64(len(held.Names()))
+		return e.Stats().Waiting == n && e.Stats().InFlight == 0 && s.Do("DBSIZE") == int64(len(held.Parts()))
 	})
 	peak = 0
 	look("while they wait")

@@ -2,22 +2,21 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 )
 
-// MultiHold is several locks that are held as one. All methods may be called from any
-// goroutine. You must unlock it, also when one of the locks was lost: the others stay held
-// until then.
-type MultiHold struct {
-	locks []Mutex
-	holds []*Hold
-	fate  *fate
+// multiHold is several locks that are held as one.
+type multiHold struct {
+	*group
+	of    []Mutex
+	holds []*lockHold
 
 	mu    sync.Mutex
-	index map[multiKey]*Hold // made by the first re-entry
+	index map[multiKey]*lockHold // made by the first re-entry
 }
 
 type multiKey struct {
@@ -31,125 +30,122 @@ type lostMeanwhile struct {
 	why error
 }
 
-// newMultiHold binds the holds together, unless one of them has ended.
-func newMultiHold(locks []Mutex, holds []*Hold) (*MultiHold, *lostMeanwhile) {
-	m := &MultiHold{locks: locks, holds: holds, fate: &fate{done: make(chan struct{})}}
-	for i, l := range holds {
-		if err := l.h.bind(m.fate); err != nil {
+// newMultiHold binds the locks together, unless one of them has ended.
+func newMultiHold(of []Mutex, holds []*lockHold) (*multiHold, *lostMeanwhile) {
+	m := &multiHold{of: of, holds: holds, group: newGroup(len(holds))}
+	for i, h := range holds {
+		if err := h.bind(m.group); err != nil {
 			return nil, &lostMeanwhile{i, err}
 		}
 	}
 	return m, nil
 }
 
-// find returns the hold of a name, nil if there is none.
-func (m *MultiHold) find(e *Engine, k drive.Key) *Hold {
+func (m *multiHold) find(e *Engine, k drive.Key) *lockHold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.index == nil {
-		m.index = make(map[multiKey]*Hold, len(m.holds))
-		for i, one := range m.locks {
-			m.index[multiKey{one.engine(), one.key.Name}] = m.holds[i]
+		m.index = make(map[multiKey]*lockHold, len(m.holds))
+		for i, one := range m.of {
+			m.index[multiKey{one.home, one.key.Name}] = m.holds[i]
 		}
 	}
 	return m.index[multiKey{e, k.Name}]
 }
 
-// Names returns the names of the locks, as you gave them, in their order.
-func (m *MultiHold) Names() []string {
-	names := make([]string, len(m.holds))
-	for i, l := range m.holds {
-		names[i] = l.Name()
+func (m *multiHold) name() string            { return nameOf(m.of) }
+func (m *multiHold) owner() string           { return "" }
+func (m *multiHold) token() int64            { return 0 }
+func (m *multiHold) permitIDs() []string     { return nil }
+func (m *multiHold) describe() string        { return namesOf(m.of) }
+func (m *multiHold) home() *Engine           { return m.of[0].home }
+func (m *multiHold) locks() []*lockHold      { return m.holds }
+func (m *multiHold) parts() []*lockHold      { return m.holds }
+func (m *multiHold) patience() time.Duration { return patienceOf(m.of) }
+func (m *multiHold) ended() <-chan struct{}  { return m.done }
+
+func (m *multiHold) servers() []string {
+	var all []string
+	for _, h := range m.holds {
+		for _, one := range h.servers() {
+			if !slices.Contains(all, one) {
+				all = append(all, one)
+			}
+		}
 	}
-	return names
+	return all
 }
 
-// ValidUntil returns the instant until which all the locks are certainly yours if nothing
-// renews them any more: that of the lock that ends first. See Hold.ValidUntil.
-func (m *MultiHold) ValidUntil() time.Time {
-	first := m.holds[0].ValidUntil()
-	for _, l := range m.holds[1:] {
-		if at := l.ValidUntil(); at.Before(first) {
+func (m *multiHold) validUntil() time.Time {
+	first := m.holds[0].validUntil()
+	for _, h := range m.holds[1:] {
+		if at := h.validUntil(); at.Before(first) {
 			first = at
 		}
 	}
 	return first
 }
 
-// Acked returns how many replicas have acknowledged each of the locks at least; see
-// Hold.Acked.
-func (m *MultiHold) Acked() int {
-	least := m.holds[0].Acked()
-	for _, l := range m.holds[1:] {
-		least = min(least, l.Acked())
+func (m *multiHold) acked() int {
+	least := m.holds[0].acked()
+	for _, h := range m.holds[1:] {
+		least = min(least, h.acked())
 	}
 	return least
 }
 
-// Done returns a channel that is closed when the first of the locks ends, for any reason,
-// and before anybody else can have that lock. By then the contexts have ended.
-func (m *MultiHold) Done() <-chan struct{} { return m.fate.done }
-
-// Err returns nil while all the locks are held, ErrReleased after Unlock was called, and the
-// *LostError of the first lock that was lost, which has its name. It looks at the clock, as
-// Hold.Err does.
-func (m *MultiHold) Err() error {
-	why := m.fate.settle(nil)
-	for _, l := range m.holds {
+func (m *multiHold) err() error {
+	why := m.settle(nil)
+	for _, h := range m.holds {
 		if why != nil {
 			break
 		}
-		why = l.h.Look()
+		why = h.Look()
 	}
-	return m.fate.settle(why)
+	return m.settle(why)
 }
 
-// Context returns a context that ends with parent or with the first of the locks, whichever
-// comes first. It carries all the locks: acquiring any of them under it re-enters. See
-// Hold.Context.
-func (m *MultiHold) Context(parent context.Context) context.Context {
-	return contextOf(m, parent)
+func (m *multiHold) attach(c *heldContext) error {
+	if why := m.err(); why != nil {
+		return why
+	}
+	return m.add(c)
 }
 
-func (m *MultiHold) shared() *fate { return m.fate }
-func (m *MultiHold) home() *Engine { return m.locks[0].engine() }
-func (m *MultiHold) all() []*Hold  { return m.holds }
+func (m *multiHold) detach(c *heldContext) { m.forget(c) }
 
-// Unlock releases all the locks, at the same time. The contexts end first. The error joins
-// those of the locks; see Hold.Unlock, also for what ctx means.
-func (m *MultiHold) Unlock(ctx context.Context) error { return m.unlockAll(true).wait(ctx, m) }
+func (m *multiHold) unlock(ctx context.Context) error { return m.unlockAll(true).wait(ctx, m) }
 
-// UnlockAsync is Unlock without the waiting.
-func (m *MultiHold) UnlockAsync() *Future[struct{}] { return &m.unlockAll(true).fut }
+func (m *multiHold) unlockAsync(byUser bool) *Future[struct{}] {
+	return &m.unlockAll(byUser).fut
+}
 
-func (m *MultiHold) unlockAll(byUser bool) *unlockingAll {
-	u := newUnlockingAll(m.holds[0].h.engine(), m.holds, len(m.holds), joined)
-	soon := byUser && m.fate.endsSoon()
-	if m.Err() == nil { // not lost by the clock
-		m.fate.settle(ErrReleased)
+func (m *multiHold) unlockAll(byUser bool) *unlockingAll {
+	u := newUnlockingAll(m.home(), m.holds, len(m.holds), joined)
+	soon := byUser && m.endsSoon()
+	if m.err() == nil { // not lost by the clock
+		m.settle(ErrReleased)
 	}
-	u.begin(m.fate, soon)
+	u.begin(m.group, soon)
 	return u
 }
 
-// Extend makes the fixed leases of all the locks last d from now, at the same time; see
-// Hold.Extend. The error joins those of the locks that it did not succeed for; the others
-// are extended.
-func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
+// extend extends all of them at the same time.
+func (m *multiHold) extend(ctx context.Context, d time.Duration) error {
 	var wait time.Duration
-	for _, l := range m.holds {
-		if err := l.h.MayExtend(ctx, d); err != nil {
-			return about(l.h.Name, err) // nothing was sent
+	for _, h := range m.holds {
+		if err := h.MayExtend(ctx, d); err != nil {
+			return about(h.Name, err) // nothing was sent
 		}
-		wait = max(wait, l.h.ExtendPatience())
+		wait = max(wait, h.ExtendPatience())
 	}
-	patience, stop := m.holds[0].h.engine().world.After(wait)
+	patience, stop := m.home().world.After(wait)
 	defer stop()
 	all := make([]oneExtend, len(m.holds))
-	for i, l := range m.holds {
+	for i, h := range m.holds {
 		x := drive.NewExtension(d)
-		ahead, err := l.h.StartExtend(x)
-		all[i] = oneExtend{l.h, x, ahead, err}
+		ahead, err := h.StartExtend(x)
+		all[i] = oneExtend{h, x, ahead, err}
 	}
 	for again := true; again; {
 		again = false
@@ -166,7 +162,7 @@ func (m *MultiHold) Extend(ctx context.Context, d time.Duration) error {
 
 // oneExtend is the part of one lock in an Extend of several.
 type oneExtend struct {
-	h        *holding
+	h        *lockHold
 	x, ahead *drive.Extension
 	err      error
 }
@@ -177,7 +173,7 @@ func (o *oneExtend) follow(ctx context.Context, patience <-chan struct{}) bool {
 	if o.ahead == nil {
 		return false
 	}
-	if o.h.engine().world.Wait(o.ahead.Done(), ctx.Done(), patience) != 0 {
+	if o.h.home().world.Wait(o.ahead.Done(), ctx.Done(), patience) != 0 {
 		return false
 	}
 	o.ahead, o.err = o.h.StartExtend(o.x)

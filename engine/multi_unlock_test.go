@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-// A context of the user's panics when it ends: that of the MultiHold, or of a re-entry of one
+// A context of the user's panics when it ends: that of the Hold, or of a re-entry of one
 // of the locks. All locks are released anyway, and all contexts end.
 func TestContextThatPanicsKeepsNoLockOfAMultiHold(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestUnlockOfAMultiHoldSaysWhatTheServerRefuses(t *testing.T) {
 	defer cancel()
 	f := make(chan error, 1)
 	go func() { f <- m.Unlock(ctx) }()
-	h := m.holds[0].h
+	h := m.h.locks()[0]
 	eventually(t, "it was refused", func() bool {
 		h.Shard().Lock()
 		defer h.Shard().Unlock()
@@ -115,7 +115,7 @@ func TestTryLockOfSeveralSaysWhoIsHeldThoughAServerIsAway(t *testing.T) {
 	if _, err := l.TryLock(ctxT(t)); !errors.Is(err, ErrHeld) || !errors.As(err, &refused) || refused.Name != "y" {
 		t.Errorf("TryLock: %v", err)
 	}
-	if ran, err := l.TryDo(ctxT(t), func(context.Context, *MultiHold) error { return nil }); ran || err != nil {
+	if ran, err := l.TryDo(ctxT(t), func(context.Context, *Hold) error { return nil }); ran || err != nil {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
 	mustUnlock(t, h)

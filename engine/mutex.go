@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
@@ -9,11 +10,13 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// Mutex is a re-entrant lock. Everybody who uses its name on the same server shares it,
-// Redisson's RLock included. A Mutex is a small value without state of its own, and
-// making one costs no I/O. The zero Mutex is not usable: its methods return ErrInvalid.
+// Mutex is a re-entrant lock: that of Engine.Mutex, or of SpinMutex, FairMutex, FencedMutex and
+// the halves of an RWMutex, which differ in what their constructors say. All users of a name on
+// one server share one lock, including Redisson's RLock. A Mutex is a small value without state
+// of its own, and making one costs no I/O. The zero Mutex is not usable: its methods return
+// ErrInvalid.
 type Mutex struct {
-	home  **Engine // see show.go
+	home  *Engine
 	key   drive.Key
 	route uint64
 	name  string
@@ -32,20 +35,62 @@ func (e *Engine) Mutex(name string) Mutex { return e.mutex(name, kind.Mutex) }
 // SpinMutex returns the lock of that name in a form that neither publishes its releases
 // nor subscribes. A waiter polls instead, like one of Redisson's RSpinLock: after about
 // 1 ms, then less and less often, up to about every 128 ms; see Backoff.
-// Use it for names that very many processes take, but rarely at the same time. It and a
-// Mutex of the same name are one lock: they exclude and re-enter each other. But it does not
-// wake a Mutex that waits in another process: that sleeps until the lease ends.
-func (e *Engine) SpinMutex(name string) SpinMutex { return SpinMutex{e.mutex(name, kind.Spin)} }
+//
+// Use it for names that very many processes take, but rarely at the same time. It and
+// Mutex(name) are one lock: they exclude and re-enter each other. But its release does not
+// wake a waiter of Mutex(name) in another process, which sleeps until its next look.
+func (e *Engine) SpinMutex(name string) Mutex { return e.mutex(name, kind.Spin) }
 
-// SpinMutex is a Mutex that polls; see Engine.SpinMutex.
-type SpinMutex struct{ Mutex }
+// FencedMutex returns the lock of that name in a form whose grants are counted: Hold.Token is
+// higher than that of every hold of the lock before it. Send the token along with what you
+// write, and have the store refuse a write whose token is lower than one that it has seen.
+// Then a holder that was paused for longer than its lease, and wakes up after somebody else
+// has got the lock, does no harm. See docs/fencing.md.
+//
+// On the wire it is Redisson's RFencedLock. It and Mutex(name) are one lock, but only the
+// grants of a FencedMutex are counted: under a context that carries a hold without a token
+// the error Is ErrKind. Every hold is a grant of the server's, also when a waiter of the same
+// process takes over. In a cluster, a FencedMutex is not granted while its slot moves to another
+// node; what is held stays held.
+//
+// The counter is a key of its own, redisson_lock_token:{name}, without an expiry. If it is
+// deleted, evicted, or lost in a failover, the tokens begin again; ask for replicas (see Acked)
+// to keep them through a failover.
+func (e *Engine) FencedMutex(name string) Mutex { return e.mutex(name, kind.Fenced) }
+
+// FairMutex returns the lock of that name whose waiters, of all processes, get it in the order
+// in which they reached the server. On the wire it is Redisson's RFairLock: threads of Java and
+// goroutines wait in one queue.
+//
+// A waiter has its place on the server from its first try until it has the lock or gives up. It
+// keeps the place while its connection is lost and comes back within Config.FairWait. It loses
+// the place, and begins anew at the end,
+//
+//   - if a try of its own is under way while the connection breaks: what became of that try is
+//     not known;
+//   - if it is its turn and it does not ask for three seconds while nobody hears that channel:
+//     its process has died, or cannot reach the server. These seconds begin when it is the turn
+//     of one before it, if nobody hears any of those either. In a cluster without sharded messages,
+//     and beside Redisson's clients, that takes Config.FairWait.
+//
+// TryLock takes a free lock that nobody waits for, and never queues. A waiter costs a
+// subscription of its own, and a command every 5 to 10 seconds, or for each lease of the holder if
+// that is shorter. Waiters of one process do not hand the lock over to each other (see
+// Config.HandOver): it might be another's turn.
+//
+// In a cluster a FairMutex is not granted while its slot moves to another node, since the queue
+// is in keys of its own. What is held stays held; its Unlock may wait for the move.
+//
+// A name is a FairMutex or a Mutex, not both: in one engine the second is ErrKind. The server
+// does not notice it, and a Mutex overtakes the queue.
+func (e *Engine) FairMutex(name string) Mutex { return e.mutex(name, kind.Fair) }
 
 func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	mapped := name
 	if e.cfg.NameMapper != nil {
 		mapped = e.cfg.NameMapper(name)
 	}
-	m := Mutex{home: &e.self, key: drive.Key{Name: mapped, Kind: k}, name: name}
+	m := Mutex{home: e, key: drive.Key{Name: mapped, Kind: k}, name: name}
 	switch {
 	case name == "" || mapped == "":
 		m.err = reason.Invalid("the name of a lock must not be empty")
@@ -60,13 +105,20 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	return m
 }
 
-// engine returns the engine of a Mutex that is not zero.
-func (m Mutex) engine() *Engine { return *m.home }
-
 var errZeroMutex = reason.Invalid("the zero Mutex: get one from Engine.Mutex")
 
 // Name returns the name as you gave it.
 func (m Mutex) Name() string { return m.name }
+
+// String returns the kind and the name: FairMutex("orders:42").
+func (m Mutex) String() string {
+	return fmt.Sprintf("%s(%q)", typeNames[m.key.Kind], reason.Shorten(m.name))
+}
+
+var typeNames = [kind.Count]string{
+	kind.Mutex: "Mutex", kind.Spin: "SpinMutex", kind.Fenced: "FencedMutex", kind.Fair: "FairMutex",
+	kind.Read: "Reader", kind.Write: "Writer", kind.Permit: "PermitSemaphore",
+}
 
 // Lock waits for the lock as long as ctx lives, or as long as Wait allows. ctx governs
 // the acquisition only: once the lock is granted, ctx has no influence on the hold.
@@ -95,7 +147,7 @@ func (m Mutex) acquire(ctx context.Context, opts []Option, once bool) (*Hold, er
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
 	}
-	a, err := m.engine().lock(ctx, m, opts, once, false)
+	a, err := m.home.lock(ctx, m, opts, once, false)
 	if err != nil {
 		return nil, err
 	}
@@ -117,26 +169,11 @@ func (m Mutex) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] 
 
 func (m Mutex) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
 	if m.home == nil {
-		return stillborn(nil, notAcquired("", errZeroMutex))
+		return failedFuture[*Hold](nil, notAcquired("", errZeroMutex))
 	}
-	a, err := m.engine().lock(ctx, m, opts, once, true)
+	a, err := m.home.lock(ctx, m, opts, once, true)
 	if err != nil {
-		return stillborn(m.engine(), err)
+		return failedFuture[*Hold](m.home, err)
 	}
-	return &a.fut
-}
-
-// stillborn is a future that failed before anything was started.
-func stillborn(e *Engine, err error) *Future[*Hold] {
-	if e == nil {
-		e = new(Engine) // for its executor
-		e.table.Engine = (*front)(e)
-	}
-	a := new(acquisition)
-	a.Shard = &drive.Shard{Table: &e.table}
-	a.fut.source = a
-	a.Async = true
-	a.Drop()
-	a.fut.settle(nil, err)
 	return &a.fut
 }

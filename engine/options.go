@@ -7,6 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/redact"
 )
 
@@ -159,8 +160,8 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 		return o, reason.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
 	case o.minGiven && k == kind.Read:
 		return o, reason.Invalid("MinHold does not go with a reader: it keeps others out, and a read lock lets other readers in")
-	case k == kind.Permit && (o.permits < 1 || o.permits > MaxPermits):
-		return o, reason.Invalid("a number of permits (%d) must be between 1 and %d", o.permits, MaxPermits)
+	case k == kind.Permit && (o.permits < 1 || o.permits > script.MaxPermits):
+		return o, reason.Invalid("a number of permits (%d) must be between 1 and %d", o.permits, script.MaxPermits)
 	case o.minGiven && k == kind.Permit:
 		return o, reason.Invalid("MinHold does not go with a PermitSemaphore: it keeps a lock taken, and other permits are there to be had")
 	case o.nonReentrant && k == kind.Permit:

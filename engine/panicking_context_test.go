@@ -94,7 +94,7 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
-	if _, err := e.Semaphore("s").SetPermits(ctxT(t), 2); err != nil {
+	if _, err := e.Semaphore("s").TrySetPermits(ctxT(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Latch("l").TrySetCount(ctxT(t), 1); err != nil {
@@ -107,7 +107,7 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 		"AcquireAsync": func(ctx context.Context) { sem.AcquireAsync(ctx, 1) },
 		"Await":        func(ctx context.Context) { _ = latch.Await(ctx) },
 		"AwaitAsync":   func(ctx context.Context) { latch.AwaitAsync(ctx) },
-		"DrainAsync":   func(ctx context.Context) { sem.DrainAsync(ctx) },
+		"Drain":        func(ctx context.Context) { _, _ = sem.Drain(ctx) },
 		"ForceUnlock":  func(ctx context.Context) { _, _ = m.ForceUnlock(ctx) },
 		"StateAsync":   func(ctx context.Context) { m.StateAsync(ctx) },
 		"Lock":         func(ctx context.Context) { _, _ = m.Lock(ctx) },
@@ -166,7 +166,7 @@ func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 			leave := new(atomic.Bool)
 			ctx := h.Context(leavingContext{ctxT(t), leave})
 			leave.Store(true)
-			most := h.all()[:2]
+			most := h.h.locks()[:2]
 			for i := range most { // both, before one is asked for again
 				if !unlock {
 					s.servers[i].Do("DEL", "x")
@@ -174,9 +174,9 @@ func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 			}
 			for _, l := range most {
 				if unlock {
-					l.h.endBy(l.h.Shard().Now())
+					l.endBy(l.Shard().Now())
 				} else {
-					l.h.LookNow()
+					l.LookNow()
 				}
 			}
 			if unlock {

@@ -3,16 +3,12 @@ package engine
 import (
 	"context"
 	"encoding/hex"
-	"fmt"
 	"math"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
-	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/redact"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -31,22 +27,14 @@ import (
 // ahead, it frees the permits of others too soon, by as much. A permit that never expires,
 // as Redisson may have them, cannot be taken: nobody would get it back from a dead process.
 //
-// It is not re-entered: a context of a PermitHold ends with it and carries nothing, and each
+// It is not re-entered: the context of a hold of permits ends with it and carries nothing, and each
 // Acquire takes permits of its own. MinHold and NonReentrant are ErrInvalid. In a cluster, no
 // permit is taken or given back at the moment when the two keys of a semaphore are on different
 // nodes, as its slot moves; they are renewed anyway.
 //
-// The futures of operations that acquire nothing (SetPermitsAsync, ForceReleaseAsync and so on) end
-// with their context and Config.CommandTimeout, as the calls without Async do. Abandon does not stop
-// them, and takes nothing back. No order is promised among operations that are under way at the same
-// time: await the first before you begin what must come after it.
-//
 // A PermitSemaphore is a small value without state of its own, and making one costs no I/O. The
 // zero PermitSemaphore is not usable: its methods return ErrInvalid.
 type PermitSemaphore struct{ m Mutex }
-
-// MaxPermits is how many permits one Acquire of a PermitSemaphore can take.
-const MaxPermits = script.MaxPermits
 
 // PermitSemaphore returns the semaphore of that name. The rules for names are those of Mutex. A
 // name is used for a PermitSemaphore or for something else: the other is ErrKind, or ErrWrongType.
@@ -58,124 +46,75 @@ func (e *Engine) PermitSemaphore(name string) PermitSemaphore {
 func (s PermitSemaphore) Name() string { return s.m.name }
 
 // Acquire waits for n permits as long as ctx lives, or as long as Wait allows. They are one hold:
-// granted together, renewed together, given back together. n is between 1 and MaxPermits. If
+// granted together, renewed together, given back together; if one of them is taken away, the hold
+// is lost, and the others are given back. Hold.PermitIDs has their ids. n is between 1 and 256. If
 // Acquire fails, the error is a *NotAcquiredError; permits that the server may have granted
 // anyway are given back.
-func (s PermitSemaphore) Acquire(ctx context.Context, n int, opts ...Option) (*PermitHold, error) {
-	return permitted(s.m.acquire(ctx, ofSize(n, opts), false))
+func (s PermitSemaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Hold, error) {
+	return s.m.acquire(ctx, ofSize(n, opts), false)
 }
 
 // TryAcquire is for one answer, as TryLock, and never waits for permits. If there are too few, the error
 // is a *NotAcquiredError that Is ErrHeld; if nobody has said how many there are, ErrNoPermits.
-func (s PermitSemaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*PermitHold, error) {
-	return permitted(s.m.acquire(ctx, ofSize(n, opts), true))
+func (s PermitSemaphore) TryAcquire(ctx context.Context, n int, opts ...Option) (*Hold, error) {
+	return s.m.acquire(ctx, ofSize(n, opts), true)
 }
 
 // AcquireAsync is Acquire without the waiting. Abandon a future that you no longer want.
-func (s PermitSemaphore) AcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*PermitHold] {
-	return permitAsync(s.m.acquireAsync(ctx, ofSize(n, opts), false))
+func (s PermitSemaphore) AcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*Hold] {
+	return s.m.acquireAsync(ctx, ofSize(n, opts), false)
 }
 
 // TryAcquireAsync is TryAcquire without waiting for the server's answer.
-func (s PermitSemaphore) TryAcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*PermitHold] {
-	return permitAsync(s.m.acquireAsync(ctx, ofSize(n, opts), true))
+func (s PermitSemaphore) TryAcquireAsync(ctx context.Context, n int, opts ...Option) *Future[*Hold] {
+	return s.m.acquireAsync(ctx, ofSize(n, opts), true)
 }
 
-// Do acquires n permits, runs fn and gives them back, as Mutex.Do does with a lock.
-func (s PermitSemaphore) Do(ctx context.Context, n int, fn func(ctx context.Context, h *PermitHold) error, opts ...Option) error {
-	return lockAndRun(ctx, permitTaker{s, n}, fn, opts)
-}
-
-// TryDo is Do with TryAcquire: if there are too few permits, fn does not run and the result is
-// (false, nil).
-func (s PermitSemaphore) TryDo(ctx context.Context, n int, fn func(ctx context.Context, h *PermitHold) error, opts ...Option) (ran bool, err error) {
-	return tryAndRun(ctx, permitTaker{s, n}, fn, opts)
-}
+// Permits returns n permits of the semaphore as a Lock: Lock and LockAsync are Acquire, TryLock and
+// TryLockAsync TryAcquire, and Do runs a function while they are held.
+func (s PermitSemaphore) Permits(n int) Lock { return permitLock{s, n} }
 
 // TrySetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
 // leaves one that exists as it is. It is sent once: if its answer is lost, or does not come within
 // Config.CommandTimeout, the error is ErrOutcomeUnknown.
 func (s PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	return s.trySetPermits(ctx, n, true).answer(ctx)
-}
-
-// TrySetPermitsAsync is TrySetPermits without the waiting. It never blocks.
-func (s PermitSemaphore) TrySetPermitsAsync(ctx context.Context, n int) *Future[bool] {
-	return &s.trySetPermits(ctx, n, false).fut
-}
-
-func (s PermitSemaphore) trySetPermits(ctx context.Context, n int, waits bool) *question[bool] {
 	return pose(ctx, s.m, inquiry[bool]{
 		how: writes, invalid: s.wrong(n, 0), encode: s.setting(script.TryPermits, n), verdict: s.m.changed,
-	}, waits)
+	}, true).answer(ctx)
 }
 
 // SetPermits has the semaphore have n permits in all, those that are held included. If more are
 // held, none is to be had until enough have come back. It is repeated until there is an answer, or
 // Config.CommandTimeout or ctx is over: then the error is ErrOutcomeUnknown if it was sent.
 func (s PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	_, err := s.setPermits(ctx, n, true).answer(ctx)
-	return err
-}
-
-// SetPermitsAsync is SetPermits without the waiting. It never blocks.
-func (s PermitSemaphore) SetPermitsAsync(ctx context.Context, n int) *Future[struct{}] {
-	return &s.setPermits(ctx, n, false).fut
-}
-
-func (s PermitSemaphore) setPermits(ctx context.Context, n int, waits bool) *question[struct{}] {
-	return pose(ctx, s.m, inquiry[struct{}]{
+	_, err := pose(ctx, s.m, inquiry[struct{}]{
 		how: rewrites, invalid: s.wrong(n, 0), encode: s.setting(script.SetPermits, n), verdict: s.nothing,
-	}, waits)
+	}, true).answer(ctx)
+	return err
 }
 
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative. It
 // cannot be repeated safely, so it is sent once, as TrySetPermits is.
 func (s PermitSemaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := s.addPermits(ctx, delta, true).answer(ctx)
+	_, err := pose(ctx, s.m, inquiry[struct{}]{
+		how: writes, invalid: s.wrong(delta, math.MinInt32), encode: s.setting(script.AddPermits, delta), verdict: s.nothing,
+	}, true).answer(ctx)
 	return err
 }
 
-// AddPermitsAsync is AddPermits without the waiting. It never blocks.
-func (s PermitSemaphore) AddPermitsAsync(ctx context.Context, delta int) *Future[struct{}] {
-	return &s.addPermits(ctx, delta, false).fut
-}
-
-func (s PermitSemaphore) addPermits(ctx context.Context, delta int, waits bool) *question[struct{}] {
-	return pose(ctx, s.m, inquiry[struct{}]{
-		how: writes, invalid: s.wrong(delta, math.MinInt32), encode: s.setting(script.AddPermits, delta), verdict: s.nothing,
-	}, waits)
-}
-
-// Available returns how many permits are to be had: fewer than none if there are fewer than
-// are held.
+// Available returns the number of free permits; it is negative if more are held than exist.
 func (s PermitSemaphore) Available(ctx context.Context) (int, error) {
-	return s.count(ctx, available, true).answer(ctx)
-}
-
-// AvailableAsync is Available without the waiting. It never blocks.
-func (s PermitSemaphore) AvailableAsync(ctx context.Context) *Future[int] {
-	return &s.count(ctx, available, false).fut
+	return s.count(ctx, available)
 }
 
 // Acquired returns how many permits are held, by anybody.
 func (s PermitSemaphore) Acquired(ctx context.Context) (int, error) {
-	return s.count(ctx, acquired, true).answer(ctx)
-}
-
-// AcquiredAsync is Acquired without the waiting. It never blocks.
-func (s PermitSemaphore) AcquiredAsync(ctx context.Context) *Future[int] {
-	return &s.count(ctx, acquired, false).fut
+	return s.count(ctx, acquired)
 }
 
 // Capacity returns how many permits there are in all, held or to be had: Redisson's getPermits.
 func (s PermitSemaphore) Capacity(ctx context.Context) (int, error) {
-	return s.count(ctx, capacity, true).answer(ctx)
-}
-
-// CapacityAsync is Capacity without the waiting. It never blocks.
-func (s PermitSemaphore) CapacityAsync(ctx context.Context) *Future[int] {
-	return &s.count(ctx, capacity, false).fut
+	return s.count(ctx, capacity)
 }
 
 // ForceRelease gives a permit back by its id, whether it is held here or elsewhere, and reports
@@ -184,15 +123,6 @@ func (s PermitSemaphore) CapacityAsync(ctx context.Context) *Future[int] {
 // lease is told when it unlocks or extends. If the answer is lost, the error is ErrOutcomeUnknown;
 // then call it again.
 func (s PermitSemaphore) ForceRelease(ctx context.Context, id string) (bool, error) {
-	return s.forceRelease(ctx, id, true).answer(ctx)
-}
-
-// ForceReleaseAsync is ForceRelease without the waiting. It never blocks.
-func (s PermitSemaphore) ForceReleaseAsync(ctx context.Context, id string) *Future[bool] {
-	return &s.forceRelease(ctx, id, false).fut
-}
-
-func (s PermitSemaphore) forceRelease(ctx context.Context, id string, waits bool) *question[bool] {
 	var raw script.PermitID
 	wrong := s.fits()
 	if n, err := hex.Decode(raw[:], []byte(id[:min(len(id), 2*len(raw))])); err != nil || n != len(raw) || len(id) != 2*len(raw) {
@@ -203,7 +133,7 @@ func (s PermitSemaphore) forceRelease(ctx context.Context, id string, waits bool
 		encode: func(dst []byte, form resp.Form) []byte {
 			return script.AppendPermitFree(dst, form, s.m.key.Name, []script.PermitID{raw}, s.channel())
 		},
-	}, waits)
+	}, true).answer(ctx)
 }
 
 // wrong is why n cannot be asked for, nil if it can.
@@ -235,7 +165,7 @@ func available(free, _ int) int   { return free }
 func acquired(_, held int) int    { return held }
 func capacity(free, held int) int { return free + held }
 
-func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int, waits bool) *question[int] {
+func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int) (int, error) {
 	return pose(ctx, s.m, inquiry[int]{
 		how: reads, invalid: s.fits(),
 		encode: func(dst []byte, form resp.Form) []byte {
@@ -252,10 +182,10 @@ func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int,
 			v.Each(func(i int, e resp.Value) bool { n[i] = int(e.Int); return true })
 			return of(n[0], n[1]), nil
 		},
-	}, waits)
+	}, true).answer(ctx)
 }
 
-func (s PermitSemaphore) channel() script.Channel { return s.m.engine().table.Channel(s.m.key) }
+func (s PermitSemaphore) channel() script.Channel { return s.m.home.table.Channel(s.m.key) }
 
 // fits is ErrKind if the name is in use as something else. The server would take a Semaphore for a
 // PermitSemaphore: both are a number.
@@ -263,7 +193,7 @@ func (s PermitSemaphore) fits() error {
 	if s.m.home == nil || s.m.err != nil { // which is said anyway
 		return nil
 	}
-	sh := s.m.engine().table.Shard(s.m.route)
+	sh := s.m.home.table.Shard(s.m.route)
 	sh.Lock()
 	defer sh.Unlock()
 	if !sh.Fits(s.m.key) {
@@ -271,51 +201,6 @@ func (s PermitSemaphore) fits() error {
 	}
 	return nil
 }
-
-// String returns the name: PermitSemaphore("orders").
-func (s PermitSemaphore) String() string {
-	return fmt.Sprintf("PermitSemaphore(%q)", reason.Shorten(s.m.name))
-}
-
-// Format implements fmt.Formatter: String, whatever the verb.
-func (s PermitSemaphore) Format(f fmt.State, verb rune) { redact.Format(f, verb, s.String()) }
-
-// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (s PermitSemaphore) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// PermitHold is a Hold of permits that were taken together. Unlock gives them back, each of them
-// once, whatever becomes of connections. Extend is like Redisson's updateLeaseTime, but for this
-// hold only: that takes the id of anybody's permit. If one of them is taken away, the hold is lost, and the others
-// are given back.
-type PermitHold struct {
-	_ noCopy
-	*Hold
-}
-
-// IDs returns the ids of the permits, as Redisson has them: 32 hexadecimal digits each.
-func (l *PermitHold) IDs() []string {
-	permits := l.h.Owner().Permits()
-	ids := make([]string, len(permits))
-	for i, id := range permits {
-		ids[i] = hex.EncodeToString(id[:])
-	}
-	return ids
-}
-
-// String returns the name of the semaphore and how many permits they are. It does not say whether
-// they are still held.
-func (l *PermitHold) String() string {
-	if l == nil || l.Hold == nil {
-		return "PermitHold(none)"
-	}
-	return fmt.Sprintf("PermitHold(%d of %q)", len(l.h.Owner().Permits()), reason.Shorten(l.h.Name))
-}
-
-// Format implements fmt.Formatter: String, whatever the verb.
-func (l *PermitHold) Format(f fmt.State, verb rune) { redact.Format(f, verb, l.String()) }
-
-// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (l *PermitHold) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // ofSize has the options of an Acquire of so many.
 func ofSize(n int, opts []Option) []Option {
@@ -328,44 +213,35 @@ type permitCount int
 
 func (n permitCount) apply(o *options) { o.permits = int(n) }
 
-func permitted(h *Hold, err error) (*PermitHold, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &PermitHold{Hold: h}, nil
-}
-
-// permitTaker is a number of permits of a semaphore, for Do.
-type permitTaker struct {
-	s PermitSemaphore
+// permitLock is a number of permits of a semaphore as a Lock.
+type permitLock struct {
+	PermitSemaphore
 	n int
 }
 
-func (t permitTaker) Lock(ctx context.Context, opts ...Option) (*PermitHold, error) {
-	return t.s.Acquire(ctx, t.n, opts...)
+// Lock implements Lock, as the methods below do.
+func (l permitLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return l.Acquire(ctx, l.n, opts...)
 }
 
-func (t permitTaker) TryLock(ctx context.Context, opts ...Option) (*PermitHold, error) {
-	return t.s.TryAcquire(ctx, t.n, opts...)
+func (l permitLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
+	return l.TryAcquire(ctx, l.n, opts...)
 }
 
-func (t permitTaker) patience() time.Duration { return t.s.m.patience() }
-
-// permitting is the future of a PermitSemaphore.
-type permitting struct {
-	fut Future[*PermitHold]
-	of  *Future[*Hold]
+func (l permitLock) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
+	return l.AcquireAsync(ctx, l.n, opts...)
 }
 
-func permitAsync(of *Future[*Hold]) *Future[*PermitHold] {
-	f := &permitting{of: of}
-	f.fut.source = f
-	of.hearDirectly(func(h *Hold, err error) { f.fut.settle(permitted(h, err)) })
-	return &f.fut
+func (l permitLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
+	return l.TryAcquireAsync(ctx, l.n, opts...)
 }
 
-// The methods below make it the source of its future.
+func (l permitLock) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) error {
+	h, err := l.Lock(ctx, opts...)
+	return lockedRun(ctx, h, err, fn)
+}
 
-func (f *permitting) executor() *executor.Executor { return f.of.source.executor() }
-func (f *permitting) abandon()                     { f.of.source.abandon() }
-func (f *permitting) drop(h *PermitHold)           { f.of.source.drop(h.Hold) }
+func (l permitLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
+	h, err := l.TryLock(ctx, opts...)
+	return triedRun(ctx, h, err, fn)
+}

@@ -27,7 +27,7 @@ func permitSemaphore(t testing.TB, s *redistest.Server, n int, change ...func(*C
 	return e, sem
 }
 
-func mustTake(t testing.TB, s PermitSemaphore, n int, opts ...Option) *PermitHold {
+func mustTake(t testing.TB, s PermitSemaphore, n int, opts ...Option) *Hold {
 	t.Helper()
 	h, err := s.Acquire(ctxT(t), n, opts...)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestPermitsOnTheServer(t *testing.T) {
 	}
 	h := mustTake(t, sem, 2, Lease(time.Minute))
 	permitsAre(t, s, 1, 2)
-	ids := h.IDs()
+	ids := h.PermitIDs()
 	if len(ids) != 2 || len(ids[0]) != 32 || ids[0] == ids[1] {
 		t.Errorf("ids %q", ids)
 	}
@@ -82,7 +82,7 @@ func TestPermitsOnTheServer(t *testing.T) {
 	if _, err := sem.TryAcquire(ctxT(t), 2); !errors.Is(err, ErrHeld) {
 		t.Errorf("TryAcquire of more than there are: %v", err)
 	}
-	mustUnlock(t, h.Hold)
+	mustUnlock(t, h)
 	permitsAre(t, s, 3, 0)
 	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("Unlock once more: %v", err)
@@ -107,14 +107,14 @@ func TestPermitWaitersAreServedInOrderWithoutAHerd(t *testing.T) {
 	e, sem := permitSemaphore(t, s, 2)
 	first, second := mustTake(t, sem, 1), mustTake(t, sem, 1)
 	const n = 60
-	var futures []*Future[*PermitHold]
+	var futures []*Future[*Hold]
 	for i := range n {
 		futures = append(futures, sem.AcquireAsync(ctxT(t), 1+i%2))
 	}
 	eventually(t, "they wait", func() bool { return e.Stats().Waiting == n && e.Stats().Channels == 1 })
 	before := s.CommandStats()["evalsha"]
-	mustUnlock(t, first.Hold)
-	mustUnlock(t, second.Hold)
+	mustUnlock(t, first)
+	mustUnlock(t, second)
 	for i, f := range futures {
 		h, err := f.Await(ctxT(t))
 		if err != nil {
@@ -125,7 +125,7 @@ func TestPermitWaitersAreServedInOrderWithoutAHerd(t *testing.T) {
 				t.Fatalf("one that came after %d has been served before it was: %v", i, err)
 			}
 		}
-		mustUnlock(t, h.Hold)
+		mustUnlock(t, h)
 	}
 	// Each costs a release, a try that is granted, and mostly one that is refused.
 	if sent := s.CommandStats()["evalsha"] - before; sent > 4*n {
@@ -179,7 +179,7 @@ func TestPermitWaitersWake(t *testing.T) {
 			if d := start.Elapsed(); d > x.within {
 				t.Errorf("after %v", d)
 			}
-			mustUnlock(t, h.Hold)
+			mustUnlock(t, h)
 		})
 	}
 }
@@ -189,11 +189,11 @@ func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, sem := permitSemaphore(t, s, 4)
-	defer mustUnlock(t, mustTake(t, sem, 1, Lease(time.Minute)).Hold)
+	defer mustUnlock(t, mustTake(t, sem, 1, Lease(time.Minute)))
 	ctx, cancel := context.WithCancel(ctxT(t))
 	many := sem.AcquireAsync(ctx, 5)
 	eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
-	few := []*Future[*PermitHold]{sem.AcquireAsync(ctxT(t), 1), sem.AcquireAsync(ctxT(t), 2)}
+	few := []*Future[*Hold]{sem.AcquireAsync(ctxT(t), 1), sem.AcquireAsync(ctxT(t), 2)}
 	start := pace.Now()
 	cancel()
 	if _, err := many.Await(ctxT(t)); !errors.Is(err, context.Canceled) {
@@ -204,7 +204,7 @@ func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer mustUnlock(t, h.Hold)
+		defer mustUnlock(t, h)
 	}
 	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("after %v", d)
@@ -228,7 +228,7 @@ func TestPermitIsGrantedWhenALeaseEnds(t *testing.T) {
 	if late := time.Since(ends); late < 0 || late > 3*time.Second {
 		t.Errorf("granted %v after the end", late)
 	}
-	mustUnlock(t, h.Hold)
+	mustUnlock(t, h)
 	permitsAre(t, s, 1, 0)
 }
 
@@ -254,8 +254,8 @@ func TestPermitsAreKept(t *testing.T) {
 			t.Errorf("watched: %v, extended: %v", watched.Err(), extended.Err())
 		}
 		permitsAre(t, s, 4, 5)
-		mustUnlock(t, watched.Hold)
-		mustUnlock(t, extended.Hold)
+		mustUnlock(t, watched)
+		mustUnlock(t, extended)
 		permitsAre(t, s, 9, 0)
 	})
 }
@@ -268,7 +268,7 @@ func TestPermitThatIsTakenAwayTakesTheOthersAlong(t *testing.T) {
 	_, sem := permitSemaphore(t, s, 5, shortLease(3*time.Second))
 	h, other := mustTake(t, sem, 3), mustTake(t, sem, 1)
 	for i, want := range []bool{true, false} {
-		if got, err := sem.ForceRelease(ctxT(t), h.IDs()[1]); got != want || err != nil {
+		if got, err := sem.ForceRelease(ctxT(t), h.PermitIDs()[1]); got != want || err != nil {
 			t.Errorf("ForceRelease %d: %v, %v", i, got, err)
 		}
 	}
@@ -281,7 +281,7 @@ func TestPermitThatIsTakenAwayTakesTheOthersAlong(t *testing.T) {
 	permitsAre(t, s, 4, 1)
 
 	// At the release, nobody knew yet.
-	if ok, err := sem.ForceRelease(ctxT(t), other.IDs()[0]); !ok || err != nil {
+	if ok, err := sem.ForceRelease(ctxT(t), other.PermitIDs()[0]); !ok || err != nil {
 		t.Errorf("ForceRelease: %v, %v", ok, err)
 	}
 	if err := other.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
@@ -383,18 +383,18 @@ func TestPermitsAreNotReentered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if inner.IDs()[0] == h.IDs()[0] {
+	if inner.PermitIDs()[0] == h.PermitIDs()[0] {
 		t.Error("the same permit")
 	}
 	permitsAre(t, s, 0, 2)
 	if _, err := e.Mutex("x").TryLock(h.Context(ctxT(t))); !errors.Is(err, ErrKind) {
 		t.Errorf("a Mutex: %v", err)
 	}
-	mustUnlock(t, h.Hold)
+	mustUnlock(t, h)
 	if inner.Err() != nil {
 		t.Errorf("the other hold: %v", inner.Err())
 	}
-	mustUnlock(t, inner.Hold)
+	mustUnlock(t, inner)
 	eventually(t, "nothing is left here", func() bool { return e.table.Resources() == 0 })
 	if _, err := e.Mutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrWrongType) {
 		t.Errorf("a Mutex of a key that is none: %v", err)
@@ -404,14 +404,14 @@ func TestPermitsAreNotReentered(t *testing.T) {
 		t.Errorf("permits of a lock: %v", err)
 	}
 	ran := false
-	if err := sem.Do(ctxT(t), 2, func(ctx context.Context, h *PermitHold) error { ran = len(h.IDs()) == 2; return nil }); err != nil || !ran {
+	if err := sem.Permits(2).Do(ctxT(t), func(ctx context.Context, h *Hold) error { ran = len(h.PermitIDs()) == 2; return nil }); err != nil || !ran {
 		t.Errorf("Do: %v, %v", ran, err)
 	}
 	other := mustTake(t, sem, 2)
-	if ran, err := sem.TryDo(ctxT(t), 1, func(context.Context, *PermitHold) error { return nil }); ran || err != nil {
+	if ran, err := sem.Permits(1).TryDo(ctxT(t), func(context.Context, *Hold) error { return nil }); ran || err != nil {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
-	mustUnlock(t, other.Hold)
+	mustUnlock(t, other)
 }
 
 func TestPermitsThatMakeNoSense(t *testing.T) {
@@ -424,7 +424,7 @@ func TestPermitsThatMakeNoSense(t *testing.T) {
 	}
 	for what, err := range map[string]error{
 		"none":         try(sem, 0),
-		"too many":     try(sem, MaxPermits+1),
+		"too many":     try(sem, script.MaxPermits+1),
 		"MinHold":      try(sem, 1, MinHold(time.Second)),
 		"NonReentrant": try(sem, 1, NonReentrant()),
 		"Backoff":      try(sem, 1, Backoff(time.Millisecond, time.Second)),
@@ -447,13 +447,13 @@ func TestPermitsThatMakeNoSense(t *testing.T) {
 		t.Errorf("AcquireAsync of none: %v", err)
 	}
 	all := mustTake(t, sem, 2)
-	if got := fmt.Sprint(sem, all, new(PermitHold)); got != `PermitSemaphore("x") PermitHold(2 of "x") PermitHold(none)` {
+	if got := fmt.Sprint(all, new(Hold)); got != `Hold(2 of "x") Hold(none)` {
 		t.Error(got)
 	}
-	if !slices.Equal(all.IDs(), all.IDs()) || script.MaxPermits != 256 {
+	if !slices.Equal(all.PermitIDs(), all.PermitIDs()) || script.MaxPermits != 256 {
 		t.Error("the ids of a hold change")
 	}
-	mustUnlock(t, all.Hold)
+	mustUnlock(t, all)
 }
 
 // A semaphore that nobody set is not one whose permits others have: no waiting helps, and the error
@@ -466,7 +466,7 @@ func TestTryAcquire_NobodySetPermits_SaysWhatToCall(t *testing.T) {
 	tries := map[string]func() error{
 		"PermitSemaphore":        func() error { return errOf(permits.TryAcquire(ctxT(t), 2)) },
 		"PermitSemaphore, async": func() error { return errOf(permits.TryAcquireAsync(ctxT(t), 1).Await(ctxT(t))) },
-		"PermitSemaphore, TryDo": func() error { return errOf(permits.TryDo(ctxT(t), 1, nil)) },
+		"PermitSemaphore, TryDo": func() error { return errOf(permits.Permits(1).TryDo(ctxT(t), nil)) },
 		"Semaphore":              func() error { return errOf(count.TryAcquire(ctxT(t), 2)) },
 		"Semaphore, async":       func() error { return errOf(count.TryAcquireAsync(ctxT(t), 1).Await(ctxT(t))) },
 	}
@@ -492,7 +492,7 @@ func TestTryAcquire_NobodySetPermits_SaysWhatToCall(t *testing.T) {
 	if err := permits.SetPermits(ctxT(t), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := count.SetPermits(ctxT(t), 0); err != nil {
+	if _, err := count.TrySetPermits(ctxT(t), 0); err != nil {
 		t.Fatal(err)
 	}
 	are("it has none", ErrHeld)
@@ -506,7 +506,7 @@ func TestTryAcquire_NobodySetPermits_SaysWhatToCall(t *testing.T) {
 	if err := other.PermitSemaphore("p").SetPermits(ctxT(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Semaphore("c").SetPermits(ctxT(t), 1); err != nil {
+	if _, err := other.Semaphore("c").TrySetPermits(ctxT(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	h, err := waiting.Await(ctxT(t))

@@ -71,8 +71,8 @@ func pose[T any](ctx context.Context, m Mutex, i inquiry[T], waits bool) *questi
 	q := &question[T]{inquiry: i, route: m.route, pause: 5 * time.Millisecond}
 	q.fut.source = q
 	if err := q.check(ctx, m); err != nil {
-		if q.home = new(Engine); m.home != nil { // a new one for its executor
-			q.home = m.engine()
+		if q.home = noEngine(); m.home != nil { // for its executor
+			q.home = m.home
 		}
 		q.fut.settle(q.verdict(resp.Value{}, err))
 		return q
@@ -81,7 +81,7 @@ func pose[T any](ctx context.Context, m Mutex, i inquiry[T], waits bool) *questi
 		q.ended = ctx.Done() // before anything is asked: it may be the user's own, and panic
 	}
 	q.again.init(q.resume)
-	limit := options{wait: m.engine().cfg.CommandTimeout, waitGiven: true}
+	limit := options{wait: m.home.cfg.CommandTimeout, waitGiven: true}
 	q.begin(ctx, q, []Mutex{m}, 1, limit, !waits) // from here on it may be given up
 	q.send()
 	return q

@@ -36,7 +36,7 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 		case quorum.Unavailable:
 			text = reason.Because(is[at:]...)
 		}
-		why.each = append(why.each, &serverError{q.locks[one.Server].serverOf(), text})
+		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), text})
 	}
 	err := notAcquired(name, why)
 	if f.Stop != nil && f.Stop.Cause != nil {
@@ -129,7 +129,7 @@ func listed(each []error) string {
 func (q *redLockAcquisition) Lost(l quorum.Loss) error {
 	why := &tooFew{left: l.Left, of: len(q.locks)}
 	for _, one := range l.Each {
-		why.each = append(why.each, &serverError{q.locks[one.Server].serverOf(), q.textOf(one, l.Last)})
+		why.each = append(why.each, &serverError{q.locks[one.Server].home.serverName(), q.textOf(one, l.Last)})
 	}
 	return &LostError{Name: q.locks[0].name, Reason: LostReason(l.Last), Err: why}
 }
@@ -162,7 +162,7 @@ func (q *redLockAcquisition) unreleased(votes []*quorum.Vote, errs []error) erro
 	var last *LostError
 	var each, losses []error
 	for i, err := range errs {
-		server := q.locks[votes[i].Server].serverOf()
+		server := q.locks[votes[i].Server].home.serverName()
 		switch lost, isLost := err.(*LostError); {
 		case err == nil:
 			continue

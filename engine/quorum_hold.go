@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
@@ -12,104 +10,79 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// QuorumHold is a QuorumLock that is held: by a majority of its servers at least. All methods
-// may be called from any goroutine. You must unlock it. One that was dropped is renewed until
-// the engines are closed, and reported to Config.Logger of the first engine; see Hold.
-type QuorumHold struct {
-	_ noCopy
-	q *redLockAcquisition
+// quorumHold is a QuorumLock that is held: by a majority of its servers at least.
+type quorumHold struct{ q *redLockAcquisition }
+
+func (h quorumHold) name() string            { return h.q.locks[0].name }
+func (h quorumHold) owner() string           { return "" }
+func (h quorumHold) token() int64            { return 0 }
+func (h quorumHold) permitIDs() []string     { return nil }
+func (h quorumHold) describe() string        { return quorumText(h.q.locks) }
+func (h quorumHold) home() *Engine           { return h.q.home }
+func (h quorumHold) parts() []*lockHold      { return h.locks() }
+func (h quorumHold) patience() time.Duration { return patienceOf(h.q.locks) }
+func (h quorumHold) ended() <-chan struct{}  { return h.q.group.done }
+
+func (h quorumHold) locks() (all []*lockHold) {
+	h.q.mu.Lock()
+	defer h.q.mu.Unlock()
+	for i := range h.q.Members {
+		if v := h.q.Members[i].Vote; v != nil {
+			all = append(all, voteOf(v).hold)
+		}
+	}
+	return all
 }
 
-func newQuorumHold(q *redLockAcquisition) *QuorumHold {
-	h := &QuorumHold{q: q}
-	if q.opts.lease != 0 {
-		return h
+func (h quorumHold) find(e *Engine, k drive.Key) *lockHold {
+	h.q.mu.Lock()
+	defer h.q.mu.Unlock()
+	for i, m := range h.q.locks {
+		if v := h.q.Members[i].Vote; v != nil && m.key.Name == k.Name && m.home == e {
+			return voteOf(v).hold
+		}
 	}
-	told := runtime.AddCleanup(h, (*redLockAcquisition).leaked, q)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.unless = &told; q.Ending != nil {
-		q.calledOffLocked()
-	}
-	return h
+	return nil
 }
 
-// calledOffLocked has leaked not be called: see holding.Ended.
-func (q *redLockAcquisition) calledOffLocked() {
-	if q.unless != nil {
-		q.unless.Stop()
-		q.unless = nil
-	}
-}
-
-// leaked runs when the user's QuorumHold is garbage.
-func (q *redLockAcquisition) leaked() {
-	q.mu.Lock()
-	yes := q.Stage == quorum.Holding
-	q.mu.Unlock()
-	if !yes {
-		return
-	}
-	sh := q.home.table.Shard(q.locks[0].route)
-	sh.Lock()
-	sh.Counters().Leaked++
-	sh.Unlock()
-	q.home.log(slog.LevelError, "pawl: a hold of a RedLock was dropped without Unlock; the lock stays held until the engines are closed",
-		"lock", reason.Shorten(q.locks[0].name))
-}
-
-// Name returns the name of the first lock, as you gave it.
-func (h *QuorumHold) Name() string { return h.q.locks[0].name }
-
-// Servers returns the addresses of the servers where the lock is certainly held now, in the
-// order of the locks. Their number may change while it is held.
-func (h *QuorumHold) Servers() []string {
+func (h quorumHold) servers() []string {
 	q := h.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var all []string
 	for i := range q.Members {
 		if v := q.Members[i].Vote; v != nil && v.Port.InTime() {
-			all = append(all, q.locks[i].serverOf())
+			all = append(all, q.locks[i].home.serverName())
 		}
 	}
 	return all
 }
 
-// ValidUntil returns the instant until which a majority of the servers certainly has the lock
-// for you if nothing renews it any more. See Hold.ValidUntil.
-func (h *QuorumHold) ValidUntil() time.Time {
+func (h quorumHold) validUntil() time.Time {
 	q := h.q
 	now := q.home.clock.Now()
 	q.mu.Lock()
 	at := q.Until()
 	q.mu.Unlock()
-	if h.Err() != nil {
+	if h.err() != nil {
 		at = min(at, now)
 	}
 	return q.home.clock.Wall().Add(at.Sub(now))
 }
 
-// Acked returns how many replicas had acknowledged the lock at each server of a majority; see
-// Hold.Acked.
-func (h *QuorumHold) Acked() int {
+func (h quorumHold) acked() int {
 	acked := make([]int, len(h.q.locks))
-	for i, l := range h.all() {
-		acked[i] = l.Acked()
+	for i, one := range h.locks() {
+		acked[i] = one.acked()
 	}
 	return quorum.OfMajority(acked)
 }
 
-// Done returns a channel that is closed when the hold ends, for any reason, and before anybody
-// else can have a majority. By then the contexts have ended.
-func (h *QuorumHold) Done() <-chan struct{} { return h.q.fate.done }
-
-// Err returns nil while a majority of the servers certainly has the lock, ErrReleased after
-// Unlock was called, and a *LostError if too few were left: the text says what became of
-// which. What is left then is given back. Err looks at the clock, as Hold.Err does.
-func (h *QuorumHold) Err() error {
+// err is a *LostError if too few servers are left: the text says what became of which. What is
+// left then is given back.
+func (h quorumHold) err() error {
 	q := h.q
-	if why := q.fate.settle(nil); why != nil {
+	if why := q.group.settle(nil); why != nil {
 		return why
 	}
 	q.mu.Lock()
@@ -122,64 +95,43 @@ func (h *QuorumHold) Err() error {
 	if why == nil {
 		var ends []quorum.End
 		for _, v := range expired {
-			if err := voteOf(v).hold.h.Look(); err != nil { // vote.End follows, on a goroutine
+			if err := voteOf(v).hold.Look(); err != nil { // vote.End follows, on a goroutine
 				ends = append(ends, endOf(v.Server, err))
 			}
 		}
 		if len(ends) == 0 { // they joined or left meanwhile
-			return q.fate.settle(nil)
+			return q.group.settle(nil)
 		}
 		q.mu.Lock()
 		why = q.Expired(ends)
 		q.mu.Unlock()
 	}
-	return q.fate.settle(why)
+	return q.group.settle(why)
 }
 
-// Context returns a context that ends with parent or with the hold, whichever comes first. It
-// carries the locks that are held: acquiring one of them, or the whole, under it re-enters.
 // A re-entry does not follow to servers that join later, or that lost the lock and grant it
-// again. So it may be lost sooner than the hold that it re-enters. See Hold.Context.
-func (h *QuorumHold) Context(parent context.Context) context.Context { return contextOf(h, parent) }
-
-func (h *QuorumHold) shared() *fate { return h.q.fate }
-func (h *QuorumHold) home() *Engine { return h.q.home }
-
-func (h *QuorumHold) all() (holds []*Hold) {
-	h.q.mu.Lock()
-	defer h.q.mu.Unlock()
-	for i := range h.q.Members {
-		if v := h.q.Members[i].Vote; v != nil {
-			holds = append(holds, voteOf(v).hold)
-		}
+// again. So it may be lost sooner than the hold that it re-enters.
+func (h quorumHold) attach(c *heldContext) error {
+	if why := h.err(); why != nil {
+		return why
 	}
-	return holds
+	return h.q.group.add(c)
 }
 
-func (h *QuorumHold) find(e *Engine, k drive.Key) *Hold {
-	h.q.mu.Lock()
-	defer h.q.mu.Unlock()
-	for i, m := range h.q.locks {
-		if v := h.q.Members[i].Vote; v != nil && m.key.Name == k.Name && m.engine() == e {
-			return voteOf(v).hold
-		}
-	}
-	return nil
+func (h quorumHold) detach(c *heldContext) { h.q.group.forget(c) }
+
+// unlock returns when a majority of the servers has released it, as nobody needs more; the
+// releases at the others go on in the background.
+func (h quorumHold) unlock(ctx context.Context) error { return h.unlockAll(true).wait(ctx, h) }
+
+func (h quorumHold) unlockAsync(byUser bool) *Future[struct{}] {
+	return &h.unlockAll(byUser).fut
 }
 
-// Unlock releases the lock at all servers, at the same time. The contexts end first. It
-// returns when a majority of the servers has released it, as nobody needs more; the releases
-// at the others go on in the background. Otherwise the error joins those of the servers; see
-// Hold.Unlock, also for what ctx means.
-func (h *QuorumHold) Unlock(ctx context.Context) error { return h.unlockAll(true).wait(ctx, h) }
-
-// UnlockAsync is Unlock without the waiting.
-func (h *QuorumHold) UnlockAsync() *Future[struct{}] { return &h.unlockAll(true).fut }
-
-func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
+func (h quorumHold) unlockAll(byUser bool) *unlockingAll {
 	q := h.q
-	soon := byUser && q.fate.endsSoon()
-	why := h.Err() // also by the clock
+	soon := byUser && q.group.endsSoon()
+	why := h.err() // also by the clock
 	var do quorum.Ready
 	q.mu.Lock()
 	votes, why := q.Release(why, &do)
@@ -188,19 +140,19 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 	if len(votes) == 0 || earlier != nil && earlier.done() { // lost, or released before
 		verdict := why
 		if why == ErrReleased {
-			verdict = about(h.Name(), ErrNotHeld)
+			verdict = about(h.name(), ErrNotHeld)
 		}
 		u := newUnlockingAll(q.home, nil, 1, func([]error) error { return verdict })
 		q.home.exec.Spawn(func() {
 			defer u.fut.settle(struct{}{}, verdict) // when the contexts have ended
 			defer q.run(&do, false)                 // even if one of the user's ends the goroutine
-			q.fate.End(why)
+			q.group.End(why)
 		})
 		return u
 	}
-	q.fate.settle(ErrReleased)
+	q.group.settle(ErrReleased)
 	q.run(&do, false)
-	of := make([]*Hold, len(votes))
+	of := make([]*lockHold, len(votes))
 	for i, v := range votes {
 		of[i] = voteOf(v).hold
 	}
@@ -208,20 +160,18 @@ func (h *QuorumHold) unlockAll(byUser bool) *unlockingAll {
 	q.mu.Lock()
 	q.unlocked = cmp.Or(q.unlocked, u)
 	q.mu.Unlock()
-	u.begin(q.fate, soon)
+	u.begin(q.group, soon)
 	return u
 }
 
-// Extend makes the fixed lease last d from now, at all servers at the same time; see
-// Hold.Extend. It returns when a majority has done so, else the error joins those of the
-// servers. Then the lease is what it was, or longer; ValidUntil has it.
-func (h *QuorumHold) Extend(ctx context.Context, d time.Duration) error {
-	return about(h.Name(), h.extendBy(ctx, d))
+// extend returns when a majority has done so, else the error joins those of the servers.
+func (h quorumHold) extend(ctx context.Context, d time.Duration) error {
+	return about(h.name(), h.extendBy(ctx, d))
 }
 
-func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
+func (h quorumHold) extendBy(ctx context.Context, d time.Duration) error {
 	q := h.q
-	switch why := h.Err(); {
+	switch why := h.err(); {
 	case ctx == nil:
 		return reason.ErrNoContext
 	case why == ErrReleased:
@@ -238,10 +188,10 @@ func (h *QuorumHold) extendBy(ctx context.Context, d time.Duration) error {
 }
 
 // extendAt extends the hold where it has these votes: none, if Unlock has just taken them.
-func (h *QuorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.Duration) error {
+func (h quorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.Duration) error {
 	q := h.q
 	for _, v := range votes {
-		if err := voteOf(v).hold.h.MayExtend(ctx, d); err != nil {
+		if err := voteOf(v).hold.MayExtend(ctx, d); err != nil {
 			return err // nothing was sent
 		}
 	}
@@ -252,12 +202,12 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.
 	results, ready := make(chan error, len(votes)), make(chan struct{}, len(votes))
 	for _, v := range votes {
 		world.Go(func() {
-			err := voteOf(v).hold.h.ExtendBy(ectx, d)
+			err := voteOf(v).hold.ExtendBy(ectx, d)
 			if lost, isLost := err.(*LostError); isLost {
 				err = lossAt(lost.Reason)
 			}
 			if err != nil {
-				err = &serverError{q.locks[v.Server].serverOf(), err}
+				err = &serverError{q.locks[v.Server].home.serverName(), err}
 			}
 			results <- err
 			ready <- struct{}{}
@@ -276,7 +226,7 @@ func (h *QuorumHold) extendAt(ctx context.Context, votes []*quorum.Vote, d time.
 			return nil
 		}
 	}
-	switch why := h.Err(); why {
+	switch why := h.err(); why {
 	case nil:
 		return joined(errs)
 	case ErrReleased:

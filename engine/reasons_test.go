@@ -97,7 +97,7 @@ var (
 // told waits until the name's latest try has been told something.
 func told(t testing.TB, m Mutex, what machine.Tried) {
 	t.Helper()
-	sh := m.engine().table.Shard(m.route)
+	sh := m.home.table.Shard(m.route)
 	eventually(t, "the latest try has been told", func() bool {
 		sh.Lock()
 		defer sh.Unlock()

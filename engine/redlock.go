@@ -2,12 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
-	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
@@ -66,7 +66,7 @@ func RedLock(locks ...Mutex) QuorumLock {
 			l.order[i] = i
 		}
 		slices.SortStableFunc(l.order, func(a, b int) int {
-			return strings.Compare(locks[a].serverOf(), locks[b].serverOf())
+			return strings.Compare(locks[a].home.serverName(), locks[b].home.serverName())
 		})
 	}
 	return QuorumLock{l}
@@ -89,10 +89,10 @@ func cannotVote(locks []Mutex) error {
 			return m.err
 		case m.key.Kind != locks[0].key.Kind:
 			return reason.Invalid("a RedLock of the kinds %s and %s: its locks must be of one kind", locks[0].key.Kind, m.key.Kind)
-		case engines[m.engine()]:
+		case engines[m.home]:
 			return reason.Invalid("a RedLock that has an Engine twice: each lock must be on a server of its own")
 		}
-		e := m.engine()
+		e := m.home
 		engines[e] = true
 		if e.cfg.Dialer != nil {
 			continue // an address may mean anything
@@ -112,9 +112,9 @@ func cannotVote(locks []Mutex) error {
 // drift is how far the clocks of the servers may run apart during a lease.
 func drift(lease time.Duration) time.Duration { return machine.Drift(lease) }
 
-// serverOf names the server of a lock, for an error.
-func (m Mutex) serverOf() string {
-	cfg := &m.engine().cfg
+// serverName names the engine's server, for an error.
+func (e *Engine) serverName() string {
+	cfg := &e.cfg
 	return reason.Shorten(cfg.at(strings.Join(cfg.Addrs[:min(len(cfg.Addrs), 3)], ",")))
 }
 
@@ -124,6 +124,14 @@ func (c *Config) at(addr string) string {
 		return addr
 	}
 	return c.Master + "@" + addr
+}
+
+// Name returns the name of the first lock, as you gave it.
+func (l QuorumLock) Name() string {
+	if l.all == nil || len(l.all.locks) == 0 {
+		return ""
+	}
+	return l.all.locks[0].name
 }
 
 // Lock asks all servers at the same time, and holds the lock when a majority has granted it
@@ -142,7 +150,7 @@ func (c *Config) at(addr string) string {
 // servers that do not answer yet.
 //
 // A lock that ctx carries is re-entered; see Hold.Context.
-func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*QuorumHold, error) {
+func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, opts, false)
 }
 
@@ -152,21 +160,21 @@ func (l QuorumLock) Lock(ctx context.Context, opts ...Option) (*QuorumHold, erro
 // what was granted is given back before. Of those that try at the same moment, perhaps each
 // gets some servers and nobody a majority. Then all are refused. If one of them must get it,
 // use Lock with a short Wait.
-func (l QuorumLock) TryLock(ctx context.Context, opts ...Option) (*QuorumHold, error) {
+func (l QuorumLock) TryLock(ctx context.Context, opts ...Option) (*Hold, error) {
 	return l.acquire(ctx, opts, true)
 }
 
 // LockAsync is Lock without the waiting: it never blocks.
-func (l QuorumLock) LockAsync(ctx context.Context, opts ...Option) *Future[*QuorumHold] {
+func (l QuorumLock) LockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
 	return l.acquireAsync(ctx, opts, false)
 }
 
 // TryLockAsync is TryLock without waiting for the servers' answers.
-func (l QuorumLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*QuorumHold] {
+func (l QuorumLock) TryLockAsync(ctx context.Context, opts ...Option) *Future[*Hold] {
 	return l.acquireAsync(ctx, opts, true)
 }
 
-func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*QuorumHold, error) {
+func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Hold, error) {
 	var done <-chan struct{}
 	if ctx != nil {
 		done = ctx.Done() // before anything is asked for: it may be the user's, and panic
@@ -179,21 +187,24 @@ func (l QuorumLock) acquire(ctx context.Context, opts []Option, once bool) (*Quo
 	return fut.Result()
 }
 
-func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*QuorumHold] {
+func (l QuorumLock) acquireAsync(ctx context.Context, opts []Option, once bool) *Future[*Hold] {
 	_, fut, err := l.begin(ctx, opts, once, true)
 	if err != nil {
-		q := &redLockAcquisition{many: many{home: new(Engine)}, Machine: quorum.Machine{Stage: quorum.Over}}
-		if l.all != nil && len(l.all.locks) > 0 && l.all.locks[0].home != nil {
-			q.home = l.all.locks[0].engine()
-		}
-		fut = &Future[*QuorumHold]{source: q}
-		fut.settle(nil, err)
+		return failedFuture[*Hold](l.engine(), err)
 	}
 	return fut
 }
 
+// engine is that of the first lock, nil if there is none.
+func (l QuorumLock) engine() *Engine {
+	if l.all == nil || len(l.all.locks) == 0 {
+		return nil
+	}
+	return l.all.locks[0].home
+}
+
 // begin checks everything that can be known before anything is sent.
-func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*redLockAcquisition, *Future[*QuorumHold], error) {
+func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) (*redLockAcquisition, *Future[*Hold], error) {
 	o, held, parents, failed, err := l.check(ctx, opts, once)
 	if err != nil {
 		return nil, nil, failed.bornFailed(err)
@@ -203,7 +214,7 @@ func (l QuorumLock) begin(ctx context.Context, opts []Option, once, async bool) 
 }
 
 // check is begin without the beginning. If it fails it names the lock because of which.
-func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*holding, failed Mutex, err error) {
+func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o options, held *heldContext, parents []*lockHold, failed Mutex, err error) {
 	if l.all == nil {
 		return o, nil, nil, failed, reason.Invalid("the zero QuorumLock: get one from RedLock")
 	}
@@ -219,9 +230,9 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 	case ctx.Err() != nil:
 		return o, nil, nil, failed, watch.StopOf(ctx).Unasked()
 	}
-	held, parents = heldIn(ctx), make([]*holding, len(locks))
+	held, parents = heldIn(ctx), make([]*lockHold, len(locks))
 	for i, m := range locks {
-		e := m.engine()
+		e := m.home
 		if o, err = e.resolve(opts, once, m.key.Kind); err != nil {
 			return o, nil, nil, m, err
 		}
@@ -240,14 +251,18 @@ func (l QuorumLock) check(ctx context.Context, opts []Option, once bool) (o opti
 }
 
 // Do takes the lock, runs fn and releases the lock; see Mutex.Do.
-func (l QuorumLock) Do(ctx context.Context, fn func(ctx context.Context, h *QuorumHold) error, opts ...Option) error {
-	return lockAndRun(ctx, l, fn, opts)
+func (l QuorumLock) Do(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) error {
+	h, err := l.Lock(ctx, opts...)
+	return lockedRun(ctx, h, err, fn)
 }
 
 // TryDo is Do with TryLock: if others hold so many of the servers that no majority is left,
 // fn does not run and the result is (false, nil); see Mutex.TryDo.
-func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *QuorumHold) error, opts ...Option) (ran bool, err error) {
-	return tryAndRun(ctx, l, fn, opts)
+func (l QuorumLock) TryDo(ctx context.Context, fn func(ctx context.Context, h *Hold) error, opts ...Option) (ran bool, err error) {
+	h, err := l.TryLock(ctx, opts...)
+	return triedRun(ctx, h, err, fn)
 }
 
-func (l QuorumLock) patience() time.Duration { return patienceOf(l.all.locks) }
+func quorumText(locks []Mutex) string {
+	return fmt.Sprintf("%q on %d servers", reason.Shorten(locks[0].name), len(locks))
+}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"log/slog"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -19,36 +18,35 @@ import (
 // is not pure about it.
 //
 // mu is taken without any other lock, and no other lock is taken under it: what is to be done is
-// noted in a Ready, and done after it. It leads to no QuorumHold: one that was dropped can be noticed.
+// noted in a Ready, and done after it. It leads to no Hold: one that was dropped can be noticed.
 type redLockAcquisition struct {
 	many
 	locks   []Mutex
 	opts    options
-	parents []*holding                // the lock is re-entered under them, or asked for beside them; nil: nowhere
+	parents []*lockHold               // the lock is re-entered under them, or asked for beside them; nil: nowhere
 	held    weak.Pointer[heldContext] // where they were found, and those that join later are
-	fate    *fate
-	fut     *Future[*QuorumHold] // until it is settled
-	timer   taskTimer            // of Machine.Due
+	group   *group
+	fut     *Future[*Hold] // until it is settled
+	timer   taskTimer      // of Machine.Due
 
 	mu sync.Mutex
 	quorum.Machine
-	unlocked *unlockingAll    // by Unlock
-	unless   *runtime.Cleanup // leaked is called; nil when it has ended
+	unlocked *unlockingAll // by Unlock
 }
 
 // startRedLockAcquisition starts to ask for the lock. It does not block. parents are those that held carries.
-func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*holding, once, async bool) (*redLockAcquisition, *Future[*QuorumHold]) {
-	q := &redLockAcquisition{locks: l.locks, opts: o, fate: &fate{done: make(chan struct{})}}
+func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held *heldContext, parents []*lockHold, once, async bool) (*redLockAcquisition, *Future[*Hold]) {
+	q := &redLockAcquisition{locks: l.locks, opts: o, group: newGroup(1)}
 	cfg := quorum.Config{Order: l.order, Once: once}
 	if o.lease == 0 {
-		cfg.Renewal = l.locks[0].engine().cfg.Lease / 3
+		cfg.Renewal = l.locks[0].home.cfg.Lease / 3
 	}
 	q.Init(q, len(l.locks), cfg)
-	fut := &Future[*QuorumHold]{source: q}
+	fut := &Future[*Hold]{source: q}
 	q.fut = fut
 	q.timer.init(q.tick)
 	q.opts.waitGiven, q.opts.outageGiven = false, false // they bound the whole
-	if slices.ContainsFunc(parents, func(h *holding) bool { return h != nil }) {
+	if slices.ContainsFunc(parents, func(h *lockHold) bool { return h != nil }) {
 		q.parents, q.held = parents, weak.Make(held)
 	}
 	var do quorum.Ready
@@ -61,20 +59,20 @@ func startRedLockAcquisition(ctx context.Context, l *quorumLock, o options, held
 // The methods below implement quorum.Port.
 
 func (q *redLockAcquisition) Now() clock.Instant                 { return q.home.clock.Now() }
-func (q *redLockAcquisition) Stamp(i int) clock.Instant          { return q.locks[i].engine().clock.Stamp() }
+func (q *redLockAcquisition) Stamp(i int) clock.Instant          { return q.locks[i].home.clock.Stamp() }
 func (q *redLockAcquisition) Draw(d time.Duration) time.Duration { return q.home.world.Draw(d) }
 
 func (q *redLockAcquisition) RoundTrip(i int) time.Duration {
-	return time.Duration(q.locks[i].engine().roundTrip.Load())
+	return time.Duration(q.locks[i].home.roundTrip.Load())
 }
 
 func (q *redLockAcquisition) SetRoundTrip(i int, d time.Duration) {
-	q.locks[i].engine().roundTrip.Store(int64(d))
+	q.locks[i].home.roundTrip.Store(int64(d))
 }
 
 func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 	m := q.locks[i]
-	a := m.engine().newAcquisition(m, q.opts, true)
+	a := m.home.newAcquisition(m, q.opts, true)
 	a.More().Quorum = true
 	a.Once = !waits
 	a.More().Hasty = a.Once && !q.Once
@@ -84,14 +82,14 @@ func (q *redLockAcquisition) NewTry(i int, waits bool) quorum.Try {
 // carried is what the context carries at a server now, if the lock may re-enter it or stand beside it; nil
 // if nothing. It may have joined there since the lock was asked for. The context lives as long as that,
 // unless it was ended.
-func (q *redLockAcquisition) carried(i int) *holding {
+func (q *redLockAcquisition) carried(i int) *lockHold {
 	if q.parents == nil {
 		return nil
 	}
 	m, h := q.locks[i], q.parents[i]
 	if c := q.held.Value(); c != nil {
-		h = c.carried(m.engine(), m.key)
-	} else if h != nil && !h.live() {
+		h = c.carried(m.home, m.key)
+	} else if h != nil && !h.entered() {
 		h = nil
 	}
 	if m.reenters(h, q.opts) != nil {
@@ -100,8 +98,8 @@ func (q *redLockAcquisition) carried(i int) *holding {
 	return h
 }
 
-// live reports whether the hold, or one that it re-enters, is one still.
-func (h *holding) live() bool {
+// entered reports whether the hold, or one that it re-enters, is one still.
+func (h *lockHold) entered() bool {
 	h.Shard().Lock()
 	defer h.Shard().Unlock()
 	return h.InnermostLive() != nil
@@ -114,7 +112,7 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 	}
 	for _, v := range do.Give {
 		v := voteOf(v)
-		v.hold.h.unbind(v) // or its release would wait for v.End, on a goroutine
+		v.hold.unbind(v) // or its release would wait for v.End, on a goroutine
 		v.hold.unlockAsync(false)
 	}
 	for _, a := range do.Cancel {
@@ -124,10 +122,10 @@ func (q *redLockAcquisition) run(do *quorum.Ready, mayOverflow bool) {
 		q.settle(do)
 	}
 	if do.Join != nil && do.Last != 0 {
-		voteOf(do.Join).hold.h.endBy(do.Last)
+		voteOf(do.Join).hold.endBy(do.Last)
 	}
 	for _, v := range do.LookAt {
-		holdingOf(voteOf(v).hold.h.Root()).LookNow()
+		holdOf(voteOf(v).hold.Root()).LookNow()
 	}
 	for _, one := range do.Ask {
 		q.enqueue(one.Server, one.Try.(*acquisition), mayOverflow)
@@ -146,7 +144,7 @@ func (q *redLockAcquisition) settle(do *quorum.Ready) {
 	q.fut = nil
 	q.finish()
 	if do.Won {
-		fut.settle(newQuorumHold(q), nil)
+		fut.settle(q.group.newHold(quorumHold{q}, q.opts.lease == 0), nil)
 	} else {
 		fut.settle(nil, do.Failed)
 	}
@@ -166,7 +164,7 @@ func (q *redLockAcquisition) enqueue(i int, a *acquisition, mayOverflow bool) {
 		a.cancel(*s) // enqueue finds it ended
 	}
 	a.fut.hearDirectly(func(h *Hold, err error) { q.told(i, h, err) })
-	q.locks[i].engine().enqueue(a, q.locks[i], q.opts)
+	q.locks[i].home.enqueue(a, q.locks[i], q.opts)
 }
 
 // told is called with the result of one server.
@@ -177,7 +175,7 @@ func (q *redLockAcquisition) told(i int, h *Hold, err error) {
 		refusal = refusalOf(err)
 	} else if v, err = q.bind(i, h); v == nil {
 		refusal = quorum.EndedBefore(endOf(i, err))
-		h.unlockAsync(false)
+		h.h.unlockAsync(false)
 	}
 	var do quorum.Ready
 	q.mu.Lock()
@@ -222,31 +220,32 @@ func (q *redLockAcquisition) tick() {
 type vote struct {
 	quorum.Vote
 	of   *redLockAcquisition
-	hold *Hold
+	hold *lockHold
 }
 
 func voteOf(v *quorum.Vote) *vote { return v.Port.(*vote) }
 
 // bind makes a vote of a hold, or returns why it has ended.
 func (q *redLockAcquisition) bind(i int, l *Hold) (*quorum.Vote, error) {
-	v := &vote{of: q, hold: l}
+	h := l.h.(*lockHold)
+	v := &vote{of: q, hold: h}
 	v.Port, v.Server = v, i
-	if why := l.h.bind(v); why != nil {
+	if why := h.bind(v); why != nil {
 		return nil, why
 	}
-	l.h.Shard().Lock()
-	v.MaxEnd, v.Reenters = l.h.MaxEnd(), l.h.Parent != nil
-	l.h.Shard().Unlock()
+	h.Shard().Lock()
+	v.MaxEnd, v.Reenters = h.MaxEnd(), h.Parent != nil
+	h.Shard().Unlock()
 	return &v.Vote, nil
 }
 
 // InTime and Until implement quorum.VotePort.
-func (v *vote) InTime() bool         { return v.hold.h.InTime() }
-func (v *vote) Until() clock.Instant { return v.hold.h.Until() }
+func (v *vote) InTime() bool         { return v.hold.InTime() }
+func (v *vote) Until() clock.Instant { return v.hold.Until() }
 
 // End implements machine.Context: the hold of the vote has ended.
 func (v *vote) End(why error) {
-	h := v.hold.h
+	h := v.hold
 	h.Shard().Lock()
 	there := h.There()
 	h.Shard().Unlock()
@@ -255,13 +254,10 @@ func (v *vote) End(why error) {
 	q.mu.Lock()
 	q.Leave(&v.Vote, endOf(v.Server, why), there, &do)
 	ending := q.Ending
-	if ending != nil {
-		q.calledOffLocked()
-	}
 	q.mu.Unlock()
 	defer q.run(&do, false) // even if a context of the user's panics
 	if ending != nil {
-		q.fate.End(ending) // or waits for it
+		q.group.End(ending) // or waits for it
 	}
 }
 
@@ -275,7 +271,7 @@ func endOf(i int, why error) quorum.End {
 }
 
 // endBy has a hold that joins others end with them.
-func (h *holding) endBy(at clock.Instant) {
+func (h *lockHold) endBy(at clock.Instant) {
 	h.Shard().Lock()
 	defer h.Shard().Unlock()
 	h.EndBy(at)
@@ -301,5 +297,5 @@ func (q *redLockAcquisition) waitOver() { q.cancel(reason.Stop{Cause: reason.Err
 
 // The methods below make it the source of its future.
 
-func (q *redLockAcquisition) abandon()           { q.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
-func (q *redLockAcquisition) drop(h *QuorumHold) { h.unlockAll(false) }
+func (q *redLockAcquisition) abandon()     { q.cancel(reason.Stop{Cause: reason.ErrAbandoned}) }
+func (q *redLockAcquisition) drop(h *Hold) { h.h.unlockAsync(false) }

@@ -23,7 +23,7 @@ func TestRedLock_SecondWaiterOfAProcess_IsNotHeldUpByTheServerThatItWaitsAt(t *t
 				l := b.lock("x")
 				at := l.all.order[0]
 				first, second := l.LockAsync(ctxT(t)), l.LockAsync(ctxT(t))
-				for _, f := range []*Future[*QuorumHold]{first, second} {
+				for _, f := range []*Future[*Hold]{first, second} {
 					q := f.source.(*redLockAcquisition)
 					eventually(t, "it waits at the first server", func() bool {
 						q.mu.Lock()
@@ -40,7 +40,7 @@ func TestRedLock_SecondWaiterOfAProcess_IsNotHeldUpByTheServerThatItWaitsAt(t *t
 				mustRelease(t, held)
 				for range 2 {
 					free := time.Now()
-					var h *QuorumHold
+					var h *Hold
 					var err error
 					select {
 					case <-first.Done():

@@ -128,7 +128,7 @@ func TestRedLockAndKeysOfAnotherType(t *testing.T) {
 	}
 	mustRelease(t, h)
 	s.servers[1].Do("SET", "x", "string")
-	for _, lock := range []func(context.Context, ...Option) (*QuorumHold, error){v.lock("x").Lock, v.lock("x").TryLock} {
+	for _, lock := range []func(context.Context, ...Option) (*Hold, error){v.lock("x").Lock, v.lock("x").TryLock} {
 		if _, err := lock(ctxT(t)); !errors.Is(err, ErrWrongType) || errors.Is(err, ErrUnavailable) || !hasText(err, s.servers[1].Addr()) {
 			t.Errorf("%v", err)
 		}
@@ -195,10 +195,10 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 		eventually(t, "all three have it", func() bool { return len(h.Servers()) == 3 })
 		if i == 1 { // the others were looked at
 			eventually(t, "it counts", func() bool {
-				q := h.q
+				q := h.h.(quorumHold).q
 				q.mu.Lock()
 				defer q.mu.Unlock()
-				last := q.Members[1].Vote.Port.(*vote).hold.h
+				last := q.Members[1].Vote.Port.(*vote).hold
 				last.Shard().Lock()
 				defer last.Shard().Unlock()
 				return last.There() > q.Members[0].Vote.Joined()
@@ -223,13 +223,13 @@ func TestQuorumHoldIsToldBeforeOthersGetAMajority(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		opts []Option
-		end  func(t *testing.T, v voters, h *QuorumHold)
+		end  func(t *testing.T, v voters, h *Hold)
 	}{
-		"Unlock":      {nil, func(t *testing.T, _ voters, h *QuorumHold) { _ = h.Unlock(ctxT(t)) }},
-		"UnlockAsync": {nil, func(t *testing.T, _ voters, h *QuorumHold) { h.UnlockAsync() }},
-		"MaxHold":     {[]Option{MaxHold(1500 * time.Millisecond)}, func(*testing.T, voters, *QuorumHold) {}},
-		"Lease":       {[]Option{Lease(1500 * time.Millisecond)}, func(*testing.T, voters, *QuorumHold) {}},
-		"Close": {nil, func(t *testing.T, v voters, _ *QuorumHold) {
+		"Unlock":      {nil, func(t *testing.T, _ voters, h *Hold) { _ = h.Unlock(ctxT(t)) }},
+		"UnlockAsync": {nil, func(t *testing.T, _ voters, h *Hold) { h.UnlockAsync() }},
+		"MaxHold":     {[]Option{MaxHold(1500 * time.Millisecond)}, func(*testing.T, voters, *Hold) {}},
+		"Lease":       {[]Option{Lease(1500 * time.Millisecond)}, func(*testing.T, voters, *Hold) {}},
+		"Close": {nil, func(t *testing.T, v voters, _ *Hold) {
 			for _, e := range v {
 				_ = e.Close()
 			}
@@ -334,7 +334,7 @@ func TestPendingRedLocksCostNoGoroutines(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	idle := runtime.NumGoroutine()
-	futures := make([]*Future[*QuorumHold], n)
+	futures := make([]*Future[*Hold], n)
 	for i := range futures {
 		futures[i] = b.lock("x").LockAsync(ctx)
 	}

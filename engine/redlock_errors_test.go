@@ -51,7 +51,7 @@ func TestErrorOfARedLockIsWhatIsTrueOfTheWhole(t *testing.T) {
 		steady(t, func(t testing.TB) {
 			tr := newTroubleOf(t, "RedLock")
 			h := tr.lock()
-			eventually(t, "all have it", func() bool { return len(h.(*QuorumHold).Servers()) == 3 })
+			eventually(t, "all have it", func() bool { return len(h.(*Hold).Servers()) == 3 })
 			tr.s.Redis().Del("x")
 			tr.places[1].net.Pause(faultproxy.All)
 			defer tr.places[1].net.Resume()
@@ -64,7 +64,7 @@ func TestErrorOfARedLockIsWhatIsTrueOfTheWhole(t *testing.T) {
 		steady(t, func(t testing.TB) {
 			tr := newTroubleOf(t, "RedLock")
 			h := tr.lock(Lease(time.Minute))
-			eventually(t, "all have it", func() bool { return len(h.(*QuorumHold).Servers()) == 3 })
+			eventually(t, "all have it", func() bool { return len(h.(*Hold).Servers()) == 3 })
 			tr.s.Redis().Del("x")
 			tr.places[1].net.Pause(faultproxy.All)
 			defer tr.places[1].net.Resume()
@@ -129,7 +129,7 @@ func TestRedLockThatWasNotAcquiredWasNotLost(t *testing.T) {
 	p := s.through(0, v, margin)
 	p.Pause(faultproxy.All)
 	told := make(chan error, 1)
-	v.lock("x").TryLockAsync(ctxT(t), MaxHold(time.Second)).OnComplete(func(_ *QuorumHold, err error) { told <- err })
+	v.lock("x").TryLockAsync(ctxT(t), MaxHold(time.Second)).OnComplete(func(_ *Hold, err error) { told <- err })
 	eventually(t, "the other has granted it", func() bool { return v[1].Stats().Acquired == 1 })
 	eventually(t, "that has ended", func() bool { return v[1].Stats().Held == 0 })
 	p.Resume()

@@ -24,8 +24,8 @@ func TestRedLockReentersThroughContexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is entered twice", func() bool {
-		for i, l := range outer.all() {
-			if fields(t, s.servers[i], "x")[l.Owner()] != "2" {
+		for i, l := range outer.h.locks() {
+			if fields(t, s.servers[i], "x")[l.owner()] != "2" {
 				return false
 			}
 		}
@@ -58,7 +58,7 @@ func TestRedLockReentersThroughContexts(t *testing.T) {
 	s.clean(v)
 }
 
-func errlessRedLock(t testing.TB, l QuorumLock, ctx context.Context) *QuorumHold {
+func errlessRedLock(t testing.TB, l QuorumLock, ctx context.Context) *Hold {
 	t.Helper()
 	h, err := l.Lock(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestDoUnderARedLock(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)
 	v := s.open()
-	err := v.lock("x").Do(ctxT(t), func(ctx context.Context, h *QuorumHold) error {
+	err := v.lock("x").Do(ctxT(t), func(ctx context.Context, h *Hold) error {
 		if ran, err := v.lock("x").TryDo(Detach(ctx), nil); ran || err != nil {
 			t.Errorf("TryDo inside: %v, %v", ran, err)
 		}
@@ -80,7 +80,7 @@ func TestDoUnderARedLock(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	err = v.lock("x").Do(ctxT(t), func(ctx context.Context, h *QuorumHold) error {
+	err = v.lock("x").Do(ctxT(t), func(ctx context.Context, h *Hold) error {
 		for _, one := range s.servers {
 			one.Do("FLUSHALL")
 		}
@@ -140,7 +140,7 @@ func TestExtendOfARedLockThatUnlockOvertakesIsNotHeld(t *testing.T) {
 	v := s.open()
 	h := mustRedLock(t, v.lock("x"), Lease(time.Minute))
 	mustRelease(t, h)
-	if err := h.extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
+	if err := h.h.(quorumHold).extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
 		t.Errorf("Extend: %v", err)
 	}
 	s.clean(v)
@@ -210,7 +210,7 @@ func TestRedLockAndAnEngineThatIsClosed(t *testing.T) {
 	if err := v[0].Close(); err != nil {
 		t.Error(err)
 	}
-	for _, f := range []*Future[*QuorumHold]{waiting, limited} {
+	for _, f := range []*Future[*Hold]{waiting, limited} {
 		if _, err := f.Await(ctxT(t)); !errors.Is(err, ErrClosed) {
 			t.Errorf("one that waits: %v", err)
 		}

@@ -13,7 +13,7 @@ type inside struct {
 	*independents
 	engines voters
 	kind    func(*Engine) Mutex // of the outer hold
-	outer   *QuorumHold
+	outer   *Hold
 	lock    QuorumLock
 }
 
@@ -36,7 +36,7 @@ func insideOf(t *testing.T, outer, inner func(*Engine) Mutex) *inside {
 }
 
 // granted waits for what was asked for, and gives all back.
-func (in *inside) granted(t *testing.T, f *Future[*QuorumHold]) {
+func (in *inside) granted(t *testing.T, f *Future[*Hold]) {
 	t.Helper()
 	h, err := f.Await(ctxT(t))
 	in.servers[2].Cont()
@@ -156,8 +156,8 @@ func TestAnEndedHoldOfAContextThatIsGoneIsNotCarried(t *testing.T) {
 	e := open(t, server(t).URL())
 	m := e.Mutex("x")
 	h := mustLock(t, m)
-	q := &redLockAcquisition{locks: []Mutex{m}, parents: []*holding{h.h}}
-	if q.carried(0) != h.h {
+	q := &redLockAcquisition{locks: []Mutex{m}, parents: []*lockHold{oneOf(h)}}
+	if q.carried(0) != oneOf(h) {
 		t.Error("a live hold is not carried")
 	}
 	if q.opts.nonReentrant = true; q.carried(0) != nil {

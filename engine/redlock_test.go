@@ -61,7 +61,7 @@ func (s *independents) clean(all ...voters) {
 	}
 }
 
-func mustRedLock(t testing.TB, l QuorumLock, opts ...Option) *QuorumHold {
+func mustRedLock(t testing.TB, l QuorumLock, opts ...Option) *Hold {
 	t.Helper()
 	h, err := l.Lock(ctxT(t), opts...)
 	if err != nil {
@@ -70,7 +70,7 @@ func mustRedLock(t testing.TB, l QuorumLock, opts ...Option) *QuorumHold {
 	return h
 }
 
-func mustRelease(t testing.TB, h *QuorumHold) {
+func mustRelease(t testing.TB, h *Hold) {
 	t.Helper()
 	if err := h.Unlock(ctxT(t)); err != nil {
 		t.Fatal(err)
@@ -164,9 +164,9 @@ func TestRedLockWithTwoOfFiveHanging(t *testing.T) {
 	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("the release took %v", d)
 	}
-	for _, lock := range []func() (*QuorumHold, error){
-		func() (*QuorumHold, error) { return v.lock("y").Lock(ctxT(t)) },
-		func() (*QuorumHold, error) { return v.lock("z").TryLock(ctxT(t)) },
+	for _, lock := range []func() (*Hold, error){
+		func() (*Hold, error) { return v.lock("y").Lock(ctxT(t)) },
+		func() (*Hold, error) { return v.lock("z").TryLock(ctxT(t)) },
 	} {
 		start := pace.Now()
 		h, err := lock()
@@ -337,8 +337,8 @@ func TestRedLockRefusesNonsense(t *testing.T) {
 		"zero Mutex":             {l: RedLock(x, Mutex{})},
 		"an Engine twice":        {l: RedLock(x, v[0].Mutex("y"))},
 		"the server 127.0.0.1:":  {l: RedLock(x, again.Mutex("x"))},
-		"kinds mutex and spin":   {l: RedLock(x, v[1].SpinMutex("x").Mutex)},
-		"kinds fenced and mutex": {l: RedLock(v[0].FencedMutex("x").Mutex, y)},
+		"kinds mutex and spin":   {l: RedLock(x, v[1].SpinMutex("x"))},
+		"kinds fenced and mutex": {l: RedLock(v[0].FencedMutex("x"), y)},
 		"must not be empty":      {l: RedLock(x, v[1].Mutex(""))},
 		"at most 100":            {l: RedLock(many...)},
 		"MinHold":                {l: RedLock(x, y), opts: []Option{MinHold(time.Second)}},
@@ -371,8 +371,8 @@ func TestRedLockRefusesNonsense(t *testing.T) {
 func TestRedLockOfPrimariesThatTheSameSentinelsWatch(t *testing.T) {
 	t.Parallel()
 	of := func(master string, addrs ...string) Mutex {
-		e := &Engine{cfg: Config{Topology: "sentinel", Master: master, Addrs: addrs}}
-		return Mutex{home: &e, name: "x"}
+		e := &Engine{&core{cfg: Config{Topology: "sentinel", Master: master, Addrs: addrs}}}
+		return Mutex{home: e, name: "x"}
 	}
 	a, b, c := of("a", "s1:26379", "s2:26379"), of("b", "s1:26379", "s2:26379"), of("c", "s2:26379")
 	if err := RedLock(a, b, c).all.err; err != nil {

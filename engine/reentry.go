@@ -6,7 +6,6 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 )
@@ -17,13 +16,12 @@ type holdsKey struct{}
 // heldContext is what Context adds to a context: a hold, and those that the parent
 // context carried before. It keeps the Hold alive for as long as the context is.
 type heldContext struct {
-	hold   *Hold
-	group  group // instead of hold; neither: Detach, no lock is re-entered for what is further out
+	hold   *Hold // nil: Detach, no lock is re-entered for what is further out
 	outer  *heldContext
 	parent context.Context
 	cancel context.CancelCauseFunc
 	stop   func() bool // of the AfterFunc that forgets it
-	over   bool        // it ended by itself; guarded by the shard's lock
+	over   bool        // it ended by itself; guarded by the lock of the hold
 }
 
 // Context returns a context that ends with parent or with the hold, whichever is first.
@@ -40,6 +38,8 @@ type heldContext struct {
 // large tree of contexts delays the release of its own lock and nothing else. So does a
 // parent of your own type whose Done or Value blocks.
 //
+// The context of several locks carries each of them, and that of permits nothing.
+//
 // The hold keeps each of its contexts until that has ended. So for the many tasks of a long
 // hold make one context, or give each task a parent that you cancel when the task is done.
 //
@@ -52,19 +52,9 @@ func (l *Hold) Context(parent context.Context) context.Context {
 	if parent == nil {
 		return endedContext()
 	}
-	h := l.h
 	c := &heldContext{hold: l, parent: parent}
-	inner := c.make(&h.Shard().Table.World)
-
-	var fx machine.Effects
-	h.Shard().Lock()
-	why := h.Check(h.Shard().Now(), &fx) // no timer may have run since the machine slept
-	if why == nil && !c.over {
-		h.Bind(c)
-	}
-	h.Shard().Unlock()
-	h.Shard().Table.RunForUser(&fx)
-	if why != nil {
+	inner := c.make(&l.h.home().world)
+	if why := l.h.attach(c); why != nil {
 		c.End(why)
 	}
 	return inner
@@ -98,42 +88,13 @@ func (c *heldContext) End(why error) {
 //	... goes on to its children
 func (c *heldContext) forget() {
 	c.cancel(nil) // waits for the cancel that is under way
-	if c.group != nil {
-		c.group.shared().forget(c)
-		return
-	}
-	h := c.hold.h
-	h.Shard().Lock()
-	c.over = true
-	h.Unbind(c)
-	h.Shard().Unlock()
+	c.hold.h.detach(c)
 }
 
 // outside returns what the contexts of h that ctx comes from were made from, with ctx's
 // deadline, or nil if ctx has nothing of h. Contexts of re-entries are h's, too.
-func (h *holding) outside(ctx context.Context) (context.Context, context.CancelFunc) {
-	return outsideOf(ctx, func(c *heldContext) bool {
-		for _, l := range c.holds() {
-			for up := &l.h.Hold; up != nil; up = up.Parent {
-				if up == &h.Hold {
-					return true
-				}
-			}
-		}
-		return false
-	})
-}
-
-// holds are those that the context carries; none after Detach, though it ends with them
-// anyway.
-func (c *heldContext) holds() []*Hold {
-	switch {
-	case c.group != nil:
-		return c.group.all()
-	case c.hold != nil:
-		return []*Hold{c.hold}
-	}
-	return nil
+func (h *lockHold) outside(ctx context.Context) (context.Context, context.CancelFunc) {
+	return outsideOf(ctx, func(c *heldContext) bool { return c.isOf(h, []*lockHold{h}) })
 }
 
 // outsideOf returns what the outermost of the contexts that belong to somebody was made
@@ -174,13 +135,13 @@ func endedContext() context.Context {
 
 // reenters reports whether m may re-enter parent, which may be nil, with these options: why
 // not, if not.
-func (m Mutex) reenters(parent *holding, o options) error {
+func (m Mutex) reenters(parent *lockHold, o options) error {
 	switch {
 	case parent == nil:
 		return nil
 	case o.nonReentrant:
 		return ErrReentry
-	case m.key.Kind == kind.Fenced && kind.Kind(parent.Kind) != kind.Fenced:
+	case m.key.Kind == kind.Fenced && parent.token() == 0:
 		return errNoToken
 	case m.key.Kind == kind.Write && kind.Kind(parent.Kind) == kind.Read:
 		return errUpgrade
@@ -202,17 +163,13 @@ func heldIn(ctx context.Context) *heldContext {
 // carried returns the innermost live hold of that name that a lock of the kind re-enters. If there is
 // none it returns another hold of the lock, and nil if there is none of that either. It runs no
 // code of the user. c may be nil.
-func (c *heldContext) carried(e *Engine, k drive.Key) *holding {
-	var other *holding
-	for ; c != nil && (c.hold != nil || c.group != nil); c = c.outer {
-		l := c.hold
-		if c.group != nil {
-			l = c.group.find(e, k)
-		}
-		if l == nil || l.h.engine() != e {
+func (c *heldContext) carried(e *Engine, k drive.Key) *lockHold {
+	var other *lockHold
+	for ; c != nil && c.hold != nil; c = c.outer {
+		h := c.hold.h.find(e, k)
+		if h == nil {
 			continue
 		}
-		h := l.h
 		h.Shard().Lock()
 		found := h.InnermostLive()
 		ok := found != nil && found.Res.Name == k.Name
@@ -220,9 +177,9 @@ func (c *heldContext) carried(e *Engine, k drive.Key) *holding {
 		switch {
 		case !ok:
 		case k.Kind.Reenters(kind.Kind(found.Kind)):
-			return holdingOf(found)
+			return holdOf(found)
 		case other == nil && k.Kind.Family() == kind.Kind(found.Kind).Family() && !k.Kind.Traits().Shared:
-			other = holdingOf(found)
+			other = holdOf(found)
 		}
 	}
 	return other

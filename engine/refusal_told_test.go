@@ -93,9 +93,9 @@ func TestExtendDoesNotNameTheRefusalOfAnEarlierOne(t *testing.T) {
 	given := make(chan error, 1)
 	go func() { given <- h.Extend(gone, 2*time.Minute) }()
 	idle := func(refusals uint8) bool {
-		h.h.Shard().Lock()
-		defer h.h.Shard().Unlock()
-		return h.h.Res.Cmd.What == machine.Nothing && h.h.Res.View().Refusals >= refusals
+		oneOf(h).Shard().Lock()
+		defer oneOf(h).Shard().Unlock()
+		return oneOf(h).Res.Cmd.What == machine.Nothing && oneOf(h).Res.View().Refusals >= refusals
 	}
 	eventually(t, "the next try is a while away", func() bool { return idle(5) })
 	cancel()

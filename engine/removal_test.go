@@ -178,7 +178,7 @@ func mustLockBehind(t testing.TB, a, b Mutex) *Hold {
 	t.Helper()
 	h := mustLock(t, a)
 	f := b.LockAsync(ctxT(t))
-	eventually(t, "it listens", func() bool { return b.engine().Stats().Channels >= 1 })
+	eventually(t, "it listens", func() bool { return b.home.Stats().Channels >= 1 })
 	mustUnlock(t, h)
 	h, err := f.Await(ctxT(t))
 	if err != nil {
@@ -229,7 +229,7 @@ func TestAClosedEngineIsGarbageThoughAHookKnowsItsHolds(t *testing.T) {
 	engines := func() (all []weak.Pointer[Engine]) {
 		type app struct {
 			hold   *Hold
-			quorum *QuorumHold
+			quorum *Hold
 		}
 		a := new(app)
 		var v voters

@@ -49,9 +49,6 @@ func (e *Engine) RWMutex(name string) RWMutex {
 	return RWMutex{e.mutex(name, kind.Read), e.mutex(name, kind.Write)}
 }
 
-// Name returns the name as you gave it.
-func (l RWMutex) Name() string { return l.writer.name }
-
 // Reader returns the half that many may hold at the same time. It takes no MinHold: that keeps
 // others out, and a read lock lets readers in. A lock that a Reader waits for is held by a
 // writer. ForceUnlock takes the lock away from all its readers, with IfHolder from that owner
@@ -65,9 +62,6 @@ func (l RWMutex) Writer() Mutex { return l.writer }
 
 // State is Mutex.State: Mode says whether the lock is read or written.
 func (l RWMutex) State(ctx context.Context) (State, error) { return l.writer.State(ctx) }
-
-// StateAsync is State without the waiting. It never blocks.
-func (l RWMutex) StateAsync(ctx context.Context) *Future[State] { return l.writer.StateAsync(ctx) }
 
 // Downgrade gives back a write lock and keeps a read lock, which it returns, without a moment in
 // between in which somebody else could write. Others that wait to read are woken. w ends as by
@@ -87,7 +81,7 @@ func (l RWMutex) StateAsync(ctx context.Context) *Future[State] { return l.write
 // w must be a hold of this lock's Writer, and not a re-entry.
 func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold, error) {
 	if err := l.mayDowngrade(ctx, w); err != nil {
-		return nil, notAcquired(l.Name(), err)
+		return nil, notAcquired(l.writer.name, err)
 	}
 	// Two commands, in this order, do it: a read lock beside the writer, and then the release.
 	// Each of them is what it always is, also if its answer is lost.
@@ -111,8 +105,10 @@ func (l RWMutex) Downgrade(ctx context.Context, w *Hold, opts ...Option) (*Hold,
 		}
 	}
 	// The writer was gone by then, so others may have written before the read lock.
-	return nil, notAcquired(l.Name(), err)
+	return nil, notAcquired(l.writer.name, err)
 }
+
+var errNoWriter = reason.Invalid("Downgrade: the hold is not a write hold of this lock")
 
 func (l RWMutex) mayDowngrade(ctx context.Context, w *Hold) error {
 	switch {
@@ -120,10 +116,14 @@ func (l RWMutex) mayDowngrade(ctx context.Context, w *Hold) error {
 		return errZeroMutex
 	case ctx == nil:
 		return reason.ErrNoContext
-	case w == nil || w.h == nil || w.h.engine() != l.writer.engine() ||
-		kind.Kind(w.h.Kind) != kind.Write || w.h.Name != l.Name():
-		return reason.Invalid("Downgrade of what is no hold of this lock's Writer")
-	case w.h.Parent != nil:
+	case w == nil:
+		return errNoWriter
+	}
+	one, ok := w.h.(*lockHold)
+	switch {
+	case !ok || one.home() != l.writer.home || kind.Kind(one.Kind) != kind.Write || one.Name != l.writer.name:
+		return errNoWriter
+	case one.Parent != nil:
 		return reason.Invalid("Downgrade of a re-entry: the writer that it re-enters would still write")
 	}
 	return w.Err()

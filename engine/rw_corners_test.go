@@ -72,9 +72,9 @@ func TestADowngradeThatFailsLeavesNoContext(t *testing.T) {
 		}
 	}
 	eventually(t, "the contexts are forgotten", func() bool {
-		w.h.Shard().Lock()
-		defer w.h.Shard().Unlock()
-		return len(w.h.Contexts()) == 0
+		oneOf(w).Shard().Lock()
+		defer oneOf(w).Shard().Unlock()
+		return len(oneOf(w).Contexts()) == 0
 	})
 	mustUnlock(t, w)
 	clean(t, s, e)
@@ -169,9 +169,9 @@ func TestAReaderBesideARedLockIsGrantedThoughOneServerForgot(t *testing.T) {
 	for _, e := range v {
 		readers, writers = append(readers, e.RWMutex("x").Reader()), append(writers, e.RWMutex("x").Writer())
 	}
-	for _, lock := range []func(context.Context) (*QuorumHold, error){
-		func(ctx context.Context) (*QuorumHold, error) { return RedLock(readers...).Lock(ctx) },
-		func(ctx context.Context) (*QuorumHold, error) { return RedLock(readers...).TryLock(ctx) },
+	for _, lock := range []func(context.Context) (*Hold, error){
+		func(ctx context.Context) (*Hold, error) { return RedLock(readers...).Lock(ctx) },
+		func(ctx context.Context) (*Hold, error) { return RedLock(readers...).TryLock(ctx) },
 	} {
 		w, err := RedLock(writers...).Lock(ctxT(t), Lease(time.Minute))
 		if err != nil {

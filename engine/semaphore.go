@@ -2,15 +2,13 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/tally"
-	"github.com/pawl-lock/pawl/internal/redact"
 )
 
 // Semaphore is a number of permits that everybody who uses its name on the same server
-// shares, Redisson's RSemaphore included. It has as many as SetPermits has given it, none
+// shares, Redisson's RSemaphore included. It has as many as TrySetPermits has given it, none
 // before that. A Semaphore is a small value without state of its own, and making one costs no
 // I/O. The zero Semaphore is not usable: its methods return ErrInvalid.
 //
@@ -26,11 +24,6 @@ import (
 //
 // While the server is out of reach, one command of a name may be in doubt. Other operations of
 // the name in this process wait behind it.
-//
-// The futures of SetPermitsAsync, AddPermitsAsync, AvailableAsync and DrainAsync end with their
-// context and Config.CommandTimeout, as the calls without Async do. Abandon does not stop them, and
-// takes nothing back: what they do to the count they do. No order is promised among operations
-// that are under way at the same time; await the first before you begin what must come after it.
 type Semaphore struct{ counter }
 
 // Semaphore returns the semaphore of that name. For the name the same is true as for a Mutex.
@@ -51,7 +44,7 @@ func (s Semaphore) Acquire(ctx context.Context, n int, opts ...Option) (*Permits
 }
 
 // TryAcquire is for one answer of the server. It fails with ErrHeld if there are not n permits, or if others
-// of this process wait for some, and with ErrNoPermits if nobody has called SetPermits. It takes at most Config.CommandTimeout.
+// of this process wait for some, and with ErrNoPermits if nobody has called TrySetPermits. It takes at most Config.CommandTimeout.
 func (s Semaphore) TryAcquire(ctx context.Context, n int) (*Permits, error) {
 	return s.acquire(ctx, request[*Permits]{n: n, once: true}, true).await(ctx)
 }
@@ -78,56 +71,26 @@ func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool)
 	return begin(ctx, s.counter, r, waits)
 }
 
-// SetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
+// TrySetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
 // leaves one that exists as it is.
-func (s Semaphore) SetPermits(ctx context.Context, n int) (bool, error) {
-	return s.setPermits(ctx, n, true).await(ctx)
-}
-
-// SetPermitsAsync is SetPermits without the waiting. It never blocks.
-func (s Semaphore) SetPermitsAsync(ctx context.Context, n int) *Future[bool] {
-	return &s.setPermits(ctx, n, false).fut
-}
-
-func (s Semaphore) setPermits(ctx context.Context, n int, waits bool) *ask[bool] {
-	return begin(ctx, s.counter, request[bool]{what: tally.Set, n: n, verdict: s.yes}, waits)
+func (s Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
+	return begin(ctx, s.counter, request[bool]{what: tally.Set, n: n, verdict: s.yes}, true).await(ctx)
 }
 
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative.
 // It can have fewer than none then.
 func (s Semaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := s.addPermits(ctx, delta, true).await(ctx)
+	_, err := begin(ctx, s.counter, request[struct{}]{what: tally.Add, n: delta, verdict: s.nothing}, true).await(ctx)
 	return err
 }
 
-// AddPermitsAsync is AddPermits without the waiting. It never blocks.
-func (s Semaphore) AddPermitsAsync(ctx context.Context, delta int) *Future[struct{}] {
-	return &s.addPermits(ctx, delta, false).fut
-}
+// Available returns the number of free permits: 0 if the semaphore does not exist.
+func (s Semaphore) Available(ctx context.Context) (int, error) { return s.look(ctx) }
 
-func (s Semaphore) addPermits(ctx context.Context, delta int, waits bool) *ask[struct{}] {
-	return begin(ctx, s.counter, request[struct{}]{what: tally.Add, n: delta, verdict: s.nothing}, waits)
-}
-
-// Available returns how many permits there are to be had: none if the semaphore does not exist.
-func (s Semaphore) Available(ctx context.Context) (int, error) {
-	return s.look(ctx, true).await(ctx)
-}
-
-// AvailableAsync is Available without the waiting. It never blocks.
-func (s Semaphore) AvailableAsync(ctx context.Context) *Future[int] { return &s.look(ctx, false).fut }
-
-// Drain takes all permits that are to be had, and returns how many they were. Nobody has them
-// then: AddPermits gives them back.
+// Drain takes all free permits, and returns how many they were. The drained permits belong to
+// nobody; return them with AddPermits.
 func (s Semaphore) Drain(ctx context.Context) (int, error) {
-	return s.drain(ctx, true).await(ctx)
-}
-
-// DrainAsync is Drain without the waiting. It never blocks.
-func (s Semaphore) DrainAsync(ctx context.Context) *Future[int] { return &s.drain(ctx, false).fut }
-
-func (s Semaphore) drain(ctx context.Context, waits bool) *ask[int] {
-	return begin(ctx, s.counter, request[int]{what: tally.Drain, verdict: s.number}, waits)
+	return begin(ctx, s.counter, request[int]{what: tally.Drain, verdict: s.number}, true).await(ctx)
 }
 
 // Permits are what an Acquire was granted. Give them back with Release, once, from any
@@ -153,8 +116,8 @@ func newPermits(c counter, n int) *permits {
 	return p
 }
 
-func (p *permits) lock()   { (*p.count.home).table.Shard(p.count.route).Lock() }
-func (p *permits) unlock() { (*p.count.home).table.Shard(p.count.route).Unlock() }
+func (p *permits) lock()   { p.count.home.table.Shard(p.count.route).Lock() }
+func (p *permits) unlock() { p.count.home.table.Shard(p.count.route).Unlock() }
 
 // Count returns how many they are.
 func (p *Permits) Count() int { return p.p.n }
@@ -250,7 +213,7 @@ func (p *permits) Ended() {
 	if p.done != nil {
 		close(p.done)
 	}
-	e, ev := *p.count.home, HoldEvent{Name: p.count.name}
+	e, ev := p.count.home, HoldEvent{Name: p.count.name}
 	switch lost := p.Err() == ErrClosed; {
 	case lost && e.hooks.Lost != nil:
 		ev.Reason = EngineClosed
@@ -259,26 +222,3 @@ func (p *permits) Ended() {
 		e.hooks.push(func() { e.hooks.Released(ev) })
 	}
 }
-
-// String returns the name: Semaphore("orders").
-func (s Semaphore) String() string { return fmt.Sprintf("Semaphore(%q)", reason.Shorten(s.name)) }
-
-// Format implements fmt.Formatter: String, whatever the verb.
-func (s Semaphore) Format(f fmt.State, verb rune) { redact.Format(f, verb, s.String()) }
-
-// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (s Semaphore) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// String returns how many they are, and of what: Permits(2 of "orders").
-func (p *Permits) String() string {
-	if p == nil || p.p == nil {
-		return "Permits(none)"
-	}
-	return fmt.Sprintf("Permits(%d of %q)", p.p.n, reason.Shorten(p.p.count.name))
-}
-
-// Format implements fmt.Formatter: String, whatever the verb.
-func (p *Permits) Format(f fmt.State, verb rune) { redact.Format(f, verb, p.String()) }
-
-// MarshalText implements encoding.TextMarshaler, for slog and JSON: String.
-func (p *Permits) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

@@ -25,7 +25,7 @@ func mustAcquire(t testing.TB, s Semaphore, n int) *Permits {
 
 func mustSet(t testing.TB, s Semaphore, n int) {
 	t.Helper()
-	if set, err := s.SetPermits(ctxT(t), n); err != nil || !set {
+	if set, err := s.TrySetPermits(ctxT(t), n); err != nil || !set {
 		t.Fatal(set, err)
 	}
 }
@@ -65,7 +65,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 		t.Fatal(p, err)
 	}
 	mustSet(t, s, 5)
-	if set, err := s.SetPermits(ctx, 7); set || err != nil {
+	if set, err := s.TrySetPermits(ctx, 7); set || err != nil {
 		t.Error(set, err)
 	}
 	p := mustAcquire(t, s, 3)
@@ -130,7 +130,7 @@ func TestSemaphoreRefusesWhatIsNoCount(t *testing.T) {
 	s := e.Semaphore("s")
 	var none context.Context
 	for _, err := range []error{
-		errOf(s.Acquire(ctx, -1)), errOf(s.TryAcquire(ctx, 1<<31)), errOf(s.SetPermits(ctx, -1)), s.AddPermits(ctx, -1<<31), s.AddPermits(ctx, math.MinInt),
+		errOf(s.Acquire(ctx, -1)), errOf(s.TryAcquire(ctx, 1<<31)), errOf(s.TrySetPermits(ctx, -1)), s.AddPermits(ctx, -1<<31), s.AddPermits(ctx, math.MinInt),
 		errOf(s.Acquire(ctx, 1, Lease(time.Second))), errOf(s.Acquire(ctx, 1, Wait(-1))), errOf(s.Acquire(none, 1)),
 		errOf(Semaphore{}.Acquire(ctx, 1)), errOf(Semaphore{}.Available(ctx)), Latch{}.CountDown(ctx), errOf(e.Semaphore("").Available(ctx)),
 		errOf(Semaphore{}.AcquireAsync(ctx, 1).Await(ctx)), e.Latch("l").Await(ctx, MinHold(time.Second)), errOf(e.Latch("l").TrySetCount(ctx, -1)),
@@ -145,7 +145,7 @@ func TestSemaphoreRefusesWhatIsNoCount(t *testing.T) {
 		}
 	}
 	srv.Do("HSET", "s", "a", "1")
-	for i, err := range []error{errOf(s.Acquire(ctx, 1)), errOf(s.TryAcquire(ctx, 1)), errOf(s.SetPermits(ctx, 1)), s.AddPermits(ctx, 1), errOf(s.Available(ctx)), errOf(s.Drain(ctx)), e.Latch("s").CountDown(ctx), e.Latch("s").Await(ctx)} {
+	for i, err := range []error{errOf(s.Acquire(ctx, 1)), errOf(s.TryAcquire(ctx, 1)), errOf(s.TrySetPermits(ctx, 1)), s.AddPermits(ctx, 1), errOf(s.Available(ctx)), errOf(s.Drain(ctx)), e.Latch("s").CountDown(ctx), e.Latch("s").Await(ctx)} {
 		if !errors.Is(err, ErrWrongType) || strings.Contains(err.Error(), "lock") { // it is one
 			t.Errorf("%d: %v, want ErrWrongType", i, err)
 		}

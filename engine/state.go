@@ -44,7 +44,9 @@ type Holder struct {
 func (m Mutex) State(ctx context.Context) (State, error) { return m.state(ctx, true).answer(ctx) }
 
 // StateAsync is State without the waiting. It never blocks.
-func (m Mutex) StateAsync(ctx context.Context) *Future[State] { return &m.state(ctx, false).fut }
+func (m Mutex) StateAsync(ctx context.Context) *Future[State] {
+	return &m.state(ctx, false).fut
+}
 
 func (m Mutex) state(ctx context.Context, waits bool) *question[State] {
 	return pose(ctx, m, inquiry[State]{
@@ -79,7 +81,7 @@ func (m Mutex) stateIn(v resp.Value) (State, error) {
 			count, err := strconv.Atoi(string(e.Bytes))
 			ok = ok && err == nil
 			s.Holders = append(s.Holders, Holder{field, count})
-			s.Mine = s.Mine || m.engine().owns(field)
+			s.Mine = s.Mine || m.home.owns(field)
 		}
 		return true
 	})
@@ -145,7 +147,7 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption, waits bool) 
 	return pose(ctx, m, inquiry[bool]{
 		how: writes, invalid: o.invalid,
 		encode: func(dst []byte, form resp.Form) []byte {
-			return m.engine().table.AppendForce(dst, form, m.key, o.holder)
+			return m.home.table.AppendForce(dst, form, m.key, o.holder)
 		},
 		verdict: m.changed,
 	}, waits)
@@ -170,7 +172,7 @@ func (m Mutex) changed(v resp.Value, why error) (bool, error) {
 	case v.Kind != wire.KindInt:
 		return false, m.about(reason.Because(ErrOutcomeUnknown, drive.ErrReply))
 	case v.Int == script.Unheard:
-		m.engine().logUnheard(m.key.Name)
+		m.home.logUnheard(m.key.Name)
 	}
 	return v.Int == script.Done || v.Int == script.Unheard, nil
 }

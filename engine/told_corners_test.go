@@ -236,7 +236,7 @@ func BenchmarkEndOfAHoldOnAnEventLoop(b *testing.B) {
 				}
 				s.Do("DEL", "x")
 				b.StartTimer()
-				h.h.Subject().Gone(script.Gone)
+				oneOf(h).Subject().Gone(script.Gone)
 				b.StopTimer()
 				<-h.Done()
 			}

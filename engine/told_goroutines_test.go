@@ -25,7 +25,7 @@ func TestManyContextsEndInOneGoroutine(t *testing.T) {
 	}
 	s.Do("DEL", "x")
 	done, idle, peak := h.Done(), runtime.NumGoroutine(), 0
-	h.h.Subject().Gone(script.Gone) // as its renewal does
+	oneOf(h).Subject().Gone(script.Gone) // as its renewal does
 	for ended := false; !ended; {
 		peak = max(peak, runtime.NumGoroutine()-idle)
 		select {

@@ -124,9 +124,9 @@ func reenterAlone(t *testing.T, m Mutex, h *Hold) *Hold {
 }
 
 func contextsOf(h *Hold) int {
-	h.h.Shard().Lock()
-	defer h.h.Shard().Unlock()
-	return len(h.h.Contexts())
+	oneOf(h).Shard().Lock()
+	defer oneOf(h).Shard().Unlock()
+	return len(oneOf(h).Contexts())
 }
 
 // gated is a context of a user's. Once it is shut, its methods wait until it is opened:

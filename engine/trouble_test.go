@@ -124,7 +124,7 @@ func (t *trouble) inCallback() *Engine {
 	return e
 }
 
-// someHold is what a Hold, a MultiHold and a QuorumHold have in common.
+// someHold is what a Hold, a Hold and a Hold have in common.
 type someHold interface {
 	Unlock(ctx context.Context) error
 	UnlockAsync() *Future[struct{}]

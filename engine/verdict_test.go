@@ -28,7 +28,7 @@ func TestAcquisitionThatFailsAtOnceIsCountedAndToldOnce(t *testing.T) {
 		want error
 	}{
 		{"a context that has ended", ended, e.Mutex("x"), nil, context.Canceled},
-		{"a bad option", ctxT(t), e.SpinMutex("x").Mutex, []Option{Lease(-1)}, ErrInvalid},
+		{"a bad option", ctxT(t), e.SpinMutex("x"), []Option{Lease(-1)}, ErrInvalid},
 		{"a bad name", ctxT(t), e.Mutex("x\x00y"), nil, ErrInvalid},
 		{"a re-entry that is not wanted", h.Context(ctxT(t)), e.Mutex("held"), []Option{NonReentrant()}, ErrReentry},
 	} {

@@ -29,9 +29,9 @@ type workload struct {
 var workloads = []workload{
 	{name: "mutex", java: "mutex", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.Mutex(n) })},
 	{name: "nonreentrant", java: "nonreentrant", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.Mutex(n) }, engine.NonReentrant())},
-	{name: "spin", java: "spin", pair: locking(func(e *engine.Engine, n string) engine.SpinMutex { return e.SpinMutex(n) })},
-	{name: "fair", java: "fair", pair: locking(func(e *engine.Engine, n string) engine.FairMutex { return e.FairMutex(n) })},
-	{name: "fenced", java: "fenced", pair: locking(func(e *engine.Engine, n string) engine.FencedMutex { return e.FencedMutex(n) }),
+	{name: "spin", java: "spin", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.SpinMutex(n) })},
+	{name: "fair", java: "fair", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.FairMutex(n) })},
+	{name: "fenced", java: "fenced", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.FencedMutex(n) }),
 		keys: func(_ *engine.Engine, n string) []string { return []string{"redisson_lock_token:{" + n + "}"} }},
 	{name: "writer", java: "writer", pair: locking(func(e *engine.Engine, n string) engine.Mutex { return e.RWMutex(n).Writer() })},
 	{name: "reader", java: "reader", pair: reading},
@@ -64,7 +64,7 @@ var workloads = []workload{
 			}
 		},
 		begin: func(ctx context.Context, e *engine.Engine, n string) error {
-			_, err := e.Semaphore(n).SetPermits(ctx, 1)
+			_, err := e.Semaphore(n).TrySetPermits(ctx, 1)
 			return err
 		},
 		keys: counted},

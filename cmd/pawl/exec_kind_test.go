@@ -28,8 +28,8 @@ type sort struct {
 
 var sorts = map[execlock.Kind]sort{
 	execlock.Mutex:     sortOf(func(e *engine.Engine) engine.Mutex { return e.Mutex("a") }),
-	execlock.Fair:      sortOf(func(e *engine.Engine) engine.Mutex { return e.FairMutex("a").Mutex }),
-	execlock.Fenced:    sortOf(func(e *engine.Engine) engine.Mutex { return e.FencedMutex("a").Mutex }),
+	execlock.Fair:      sortOf(func(e *engine.Engine) engine.Mutex { return e.FairMutex("a") }),
+	execlock.Fenced:    sortOf(func(e *engine.Engine) engine.Mutex { return e.FencedMutex("a") }),
 	execlock.Read:      sortOf(func(e *engine.Engine) engine.Mutex { return e.RWMutex("a").Reader() }),
 	execlock.Write:     sortOf(func(e *engine.Engine) engine.Mutex { return e.RWMutex("a").Writer() }),
 	execlock.Semaphore: {takePermit, forcePermit},

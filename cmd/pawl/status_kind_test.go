@@ -52,7 +52,7 @@ func oneOfEach(t *testing.T) (s *redistest.Server, env []string) {
 	must(e.PermitSemaphore("permits").TrySetPermits(ctx, 5))(t)
 	must(e.PermitSemaphore("permits").TryAcquire(ctx, 2))(t)
 	must(e.PermitSemaphore("untaken").TrySetPermits(ctx, 5))(t)
-	must(e.Semaphore("semaphore").SetPermits(ctx, 4))(t)
+	must(e.Semaphore("semaphore").TrySetPermits(ctx, 4))(t)
 	must(e.Semaphore("semaphore").TryAcquire(ctx, 1))(t)
 	must(e.Latch("latch").TrySetCount(ctx, 2))(t)
 	s.Do("HSET", "{a}b", "somebody:1", "1") // names with braces have companions of another form
@@ -321,7 +321,7 @@ func TestForcedUnlockFromAHolderOfEveryKind(t *testing.T) {
 	fair := must(e.FairMutex("fair").TryLock(ctx))(t)
 	queue(t, s, e, "fair", 1)[0].Abandon()
 	for name, id := range map[string]string{
-		"read": reader.Owner(), "write": writer.Owner(), "fair": fair.Owner(), "permits": permits.IDs()[0],
+		"read": reader.Owner(), "write": writer.Owner(), "fair": fair.Owner(), "permits": permits.PermitIDs()[0],
 	} {
 		nobody := "somebody:1"
 		if name == "permits" {

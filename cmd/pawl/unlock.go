@@ -119,7 +119,7 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *look.Seen, holder s
 		}
 		locks = []engine.Mutex{half}
 	case look.Fair:
-		locks = []engine.Mutex{eng.FairMutex(s.Name).Mutex}
+		locks = []engine.Mutex{eng.FairMutex(s.Name)}
 		if !s.Locked { // whoever is next is woken
 			holder = nobody
 		}

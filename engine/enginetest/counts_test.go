@@ -18,7 +18,7 @@ func TestSemaphoreAndLatchInVirtualTime(t *testing.T) {
 		other := env.Open()
 		ctx := t.Context()
 		s, l := env.Engine.Semaphore("s"), env.Engine.Latch("l")
-		if set, err := s.SetPermits(ctx, 2); !set || err != nil {
+		if set, err := s.TrySetPermits(ctx, 2); !set || err != nil {
 			t.Fatal(set, err)
 		}
 		if set, err := l.TrySetCount(ctx, 1); !set || err != nil {
@@ -69,7 +69,7 @@ func TestADoubtIsGivenUpInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := enginetest.NewVirtual(t, func(c *engine.Config) { c.HandOver = time.Hour })
 		s := env.Engine.Semaphore("s")
-		if _, err := s.SetPermits(t.Context(), 1); err != nil {
+		if _, err := s.TrySetPermits(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 		var unknown, granted int

@@ -36,9 +36,9 @@ func TestLose_AHold_IsToldAtOnceAndWhy(t *testing.T) {
 		for _, reason := range []engine.LostReason{engine.GoneOnServer, engine.NotRenewed, engine.LeaseEnded, engine.MaxHoldReached} {
 			for name, kind := range map[string]func(e *engine.Engine) engine.Mutex{
 				"a mutex":  func(e *engine.Engine) engine.Mutex { return e.Mutex("a mutex") },
-				"a spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("a spin").Mutex },
-				"fenced":   func(e *engine.Engine) engine.Mutex { return e.FencedMutex("fenced").Mutex },
-				"fair":     func(e *engine.Engine) engine.Mutex { return e.FairMutex("fair").Mutex },
+				"a spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("a spin") },
+				"fenced":   func(e *engine.Engine) engine.Mutex { return e.FencedMutex("fenced") },
+				"fair":     func(e *engine.Engine) engine.Mutex { return e.FairMutex("fair") },
 				"a reader": func(e *engine.Engine) engine.Mutex { return e.RWMutex("a reader").Reader() },
 				"a writer": func(e *engine.Engine) engine.Mutex { return e.RWMutex("a writer").Writer() },
 			} {

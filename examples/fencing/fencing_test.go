@@ -117,7 +117,7 @@ func Example() {
 	}
 	defer func() { _ = eng.Close() }()
 	lock := eng.FencedMutex("account:alice")
-	hold := func() *engine.FencedHold {
+	hold := func() *engine.Hold {
 		h, err := lock.Lock(ctx)
 		if err != nil {
 			log.Fatal(err)

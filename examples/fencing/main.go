@@ -41,7 +41,7 @@ func add(ctx context.Context, url, file, account string, amount int64, read func
 		return 0, err
 	}
 	defer func() { _ = eng.Close() }()
-	err = eng.FencedMutex("account:"+account).Do(ctx, func(ctx context.Context, h *engine.FencedHold) error {
+	err = eng.FencedMutex("account:"+account).Do(ctx, func(ctx context.Context, h *engine.Hold) error {
 		if balance, err = accounts.balance(ctx, account); err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func (r *runner) start(hold hold) (*child, error) {
 // another lock, under which this process may run itself, would mislead beside this lock's name.
 func (r *runner) environment(hold hold) []string {
 	env := slices.DeleteFunc(os.Environ(), func(one string) bool { return strings.HasPrefix(one, TokenEnv+"=") })
-	if fenced, ok := hold.(*engine.FencedHold); ok {
+	if fenced, ok := hold.(*engine.Hold); ok {
 		env = append(env, fmt.Sprintf("%s=%d", TokenEnv, fenced.Token()))
 	}
 	return append(env, NameEnv+"="+strings.Join(r.Names, "\n"))

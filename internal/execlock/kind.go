@@ -36,9 +36,9 @@ func (k Kind) Known() bool { return slices.Contains(Kinds(), string(k)) }
 func (k Kind) lock(e *engine.Engine, name string) engine.Mutex {
 	switch k {
 	case Fair:
-		return e.FairMutex(name).Mutex
+		return e.FairMutex(name)
 	case Fenced:
-		return e.FencedMutex(name).Mutex
+		return e.FencedMutex(name)
 	case Read:
 		return e.RWMutex(name).Reader()
 	case Write:

@@ -8,8 +8,8 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 )
 
-// hold is what a run needs of an engine.Hold, of what has one in it, of an engine.MultiHold or of an
-// engine.QuorumHold.
+// hold is what a run needs of an engine.Hold, of what has one in it, of an engine.Hold or of an
+// engine.Hold.
 type hold interface {
 	Done() <-chan struct{}
 	Err() error

@@ -30,7 +30,7 @@ type permits struct {
 func (r *runner) permit(ctx context.Context) attempt {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
-	var h *engine.PermitHold
+	var h *engine.Hold
 	var err error
 	go func() { // ends with the context
 		defer close(done)
@@ -47,7 +47,7 @@ func (r *runner) permit(ctx context.Context) attempt {
 	}
 	return attempt{done, abandon, func() (hold, error) {
 		if err != nil {
-			return nil, err // and not a nil PermitHold, which is no nil hold
+			return nil, err // and not a nil Hold, which is no nil hold
 		}
 		return h, nil
 	}}
@@ -55,7 +55,7 @@ func (r *runner) permit(ctx context.Context) attempt {
 
 // tryOnce says how many permits there are only if nobody has said so. Others may say it at the same
 // time, so it tries again whoever was first.
-func (p *permits) tryOnce(ctx context.Context) (*engine.PermitHold, error) {
+func (p *permits) tryOnce(ctx context.Context) (*engine.Hold, error) {
 	h, refused := p.of.TryAcquire(ctx, 1, p.Options...)
 	if !errors.Is(refused, engine.ErrNoPermits) {
 		return h, refused
@@ -81,7 +81,7 @@ func (e *unset) Error() string {
 
 func (e *unset) Unwrap() error { return e.error }
 
-func (p *permits) wait(ctx context.Context) (*engine.PermitHold, error) {
+func (p *permits) wait(ctx context.Context) (*engine.Hold, error) {
 	began := time.Now()
 	if err := p.saySurely(ctx); err != nil {
 		return nil, err

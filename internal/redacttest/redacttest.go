@@ -4,6 +4,7 @@ package redacttest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -115,15 +116,25 @@ func places(value any) map[string]any {
 }
 
 // verbs are all letters, for a typing error is as good as a verb; but those that ask no
-// value: %T, %p, and %w, for which fmt prints the fields of what is no error.
-const verbs = "abcdefghijklmnoqrstuvxyzEFGOUX"
+// value: %T, %p, and %w, for which fmt prints the fields of what is no error. They are for
+// values that format themselves. Behind a wrong verb fmt follows the pointer in another value,
+// though go vet has found it before; so for these the verbs are those that vet lets pass.
+const verbs, rightVerbs = "abcdefghijklmnoqrstuvxyzEFGOUX", "vdoxX"
 
 // Prints prints a value in every way.
 func Prints(t *testing.T, v any) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)
-	formats := []string{"%+v", "%#v", "%+q", "%#x", "%40v", "%-40v"}
-	for _, verb := range verbs {
+	formats := []string{"%+v", "%#v", "%#x", "%40v", "%-40v"}
+	is := verbs
+	switch v.(type) {
+	case fmt.Formatter:
+	case error, fmt.Stringer:
+		is = rightVerbs + "sq"
+	default:
+		is = rightVerbs
+	}
+	for _, verb := range is {
 		formats = append(formats, "%"+string(verb))
 	}
 	for _, format := range formats {
@@ -135,6 +146,9 @@ func Prints(t *testing.T, v any) map[string]string {
 	slog.New(slog.NewJSONHandler(&object, nil)).Info("m", "value", v)
 	texts["slog as text"], texts["slog as JSON"] = text.String(), object.String()
 	b, err := json.Marshal(v)
+	if unsupported := new(json.UnsupportedTypeError); errors.As(err, &unsupported) {
+		return texts // it has functions
+	}
 	if err != nil || strings.Contains(object.String(), "!ERROR") {
 		t.Errorf("%T as JSON: %v; slog: %s", v, err, object.String())
 	}

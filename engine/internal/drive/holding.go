@@ -23,8 +23,6 @@ type Hold interface {
 	driven() *Holding
 	// Confirmed: a renewal was answered. It is called under the shard's lock.
 	Confirmed()
-	// Done is closed when everybody knows that the hold has ended. It takes the shard's lock.
-	Done() <-chan struct{}
 }
 
 // Init sets up the first hold of a tenure of that resource.

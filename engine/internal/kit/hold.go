@@ -52,7 +52,7 @@ func MustReenterWith(t testing.TB, ctx context.Context, m engine.Mutex) *engine.
 }
 
 // MustLockMany locks all of them or fails the test.
-func MustLockMany(t testing.TB, e *engine.Engine, names []string, opts ...engine.Option) *engine.MultiHold {
+func MustLockMany(t testing.TB, e *engine.Engine, names []string, opts ...engine.Option) *engine.Hold {
 	t.Helper()
 	h, err := e.LockMany(Ctx(t), names, opts...)
 	if err != nil {

@@ -24,7 +24,7 @@ import "github.com/pawl-lock/pawl/engine/internal/queue"
 //  3. Done of a hold is closed when no context of it or of its re-entries is left.
 //     So the Dones of a name wait for all that are being told (untold).
 
-// Context is what ends with a hold, before its release: a context, or a MultiHold.
+// Context is what ends with a hold, before its release: a context, or a Hold.
 type Context interface {
 	// End returns when everything that was made from it has ended. It is called once, with
 	// no lock held.

@@ -164,7 +164,7 @@ func (u *counter) supply(sem engine.Semaphore) {
 		u.told("Drain", err)
 	case 1:
 		s.tell("%s sets %d permits", u.name, n)
-		done, err := sem.SetPermits(c.ctx, n)
+		done, err := sem.TrySetPermits(c.ctx, n)
 		u.ended(c, fmt.Sprintf("s%d %d", n, bit(done)), err)
 		u.told("SetPermits", err)
 	default:

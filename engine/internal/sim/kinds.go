@@ -32,11 +32,11 @@ func (x *site) mutex(name string) engine.Mutex {
 	case rw:
 		return x.engine.RWMutex(name).Writer()
 	case spin:
-		return x.engine.SpinMutex(name).Mutex
+		return x.engine.Mutex(name)
 	case fenced:
-		return x.engine.FencedMutex(name).Mutex
+		return x.engine.Mutex(name)
 	case fair:
-		return x.engine.FairMutex(name).Mutex
+		return x.engine.Mutex(name)
 	}
 	return x.engine.Mutex(name)
 }
@@ -128,11 +128,11 @@ func (s *Sim) checkRests() {
 // checkToken holds the fencing token against all that programs have had.
 func (h *held) checkToken() {
 	s := h.user.p.sim
-	f, ok := h.hold.(*engine.FencedHold)
+	f, ok := h.hold.(*engine.Hold)
 	switch {
 	case !ok || h.robbed():
-	case h.within != nil && f.Owner() == h.within.hold.(*engine.FencedHold).Owner(): // which may have ended by now
-		if outer := h.within.hold.(*engine.FencedHold).Token(); f.Token() != outer {
+	case h.within != nil && f.Owner() == h.within.hold.(*engine.Hold).Owner(): // which may have ended by now
+		if outer := h.within.hold.(*engine.Hold).Token(); f.Token() != outer {
 			s.fail("%s: %s has token %d, and entered again %d", h.user.name, h.short(), outer, f.Token())
 		}
 	case f.Token() <= s.tokens[h.names[0]]:

@@ -25,7 +25,7 @@ type permitUser struct {
 	name     string
 	waits    int64 // for so many permits, with Acquire; 0: it does not
 	asks     bool  // it waits for the answer
-	have     *engine.PermitHold
+	have     *engine.Hold
 	ids      []string // of what it has, as they stand on the server
 	watchdog bool
 	acked    bool          // a replica must have it
@@ -91,7 +91,7 @@ func (u *permitUser) ask() {
 			}
 		})
 	}
-	verdict := func(h *engine.PermitHold, err error) {
+	verdict := func(h *engine.Hold, err error) {
 		answered, u.asks, u.waits = true, false, 0
 		switch {
 		case err != nil:
@@ -115,7 +115,7 @@ func (u *permitUser) ask() {
 		})
 		return
 	}
-	var f *engine.Future[*engine.PermitHold]
+	var f *engine.Future[*engine.Hold]
 	if try {
 		f = m.TryAcquireAsync(u.ctx, n, options...)
 	} else {
@@ -160,10 +160,10 @@ func (u *permitUser) refused(err error) {
 	u.rest()
 }
 
-func (u *permitUser) granted(h *engine.PermitHold, n int) {
+func (u *permitUser) granted(h *engine.Hold, n int) {
 	s := u.p.sim
 	u.have, u.ids, u.contexts, u.last, u.shaken = h, nil, nil, s.now, s.now < u.p.granted // see failoverPermits
-	for _, id := range h.IDs() {
+	for _, id := range h.PermitIDs() {
 		u.ids = append(u.ids, rawID(id))
 	}
 	s.tell("%s has %d, until %v", u.name, n, h.ValidUntil().Sub(u.p.wall()))

@@ -72,7 +72,7 @@ const (
 	rw     = "rw"
 )
 
-// hold is an engine.Hold, or an engine.MultiHold.
+// hold is an engine.Hold, or an engine.Hold.
 type hold interface {
 	comparable
 	ValidUntil() time.Time

@@ -14,7 +14,7 @@ import (
 
 func set(t *testing.T, s engine.Semaphore, n int) {
 	t.Helper()
-	if ok, err := s.SetPermits(kit.Ctx(t), n); err != nil || !ok {
+	if ok, err := s.TrySetPermits(kit.Ctx(t), n); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 }
@@ -75,7 +75,7 @@ func TestWithoutAServer(t *testing.T) {
 		"Acquire":         kit.ErrOf(s.Acquire(short(), 1)),
 		"TryAcquire":      kit.ErrOf(s.TryAcquire(kit.Ctx(t), 1)),
 		"TryAcquireAsync": kit.ErrOf(s.TryAcquireAsync(kit.Ctx(t), 1).Await(kit.Ctx(t))),
-		"SetPermits":      kit.ErrOf(s.SetPermits(kit.Ctx(t), 1)),
+		"SetPermits":      kit.ErrOf(s.TrySetPermits(kit.Ctx(t), 1)),
 		"AddPermits":      s.AddPermits(kit.Ctx(t), 1),
 		"Available":       kit.ErrOf(s.Available(kit.Ctx(t))),
 		"Drain":           kit.ErrOf(s.Drain(kit.Ctx(t))),

@@ -17,11 +17,11 @@ import (
 // among are the permits that a test holds.
 type among struct {
 	mu    sync.Mutex
-	holds map[*engine.PermitHold]struct{}
+	holds map[*engine.Hold]struct{}
 }
 
 // add notes a hold, and reports how many permits are held then. One that has been lost is not held.
-func (a *among) add(h *engine.PermitHold) (n int) {
+func (a *among) add(h *engine.Hold) (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.holds[h] = struct{}{}
@@ -30,12 +30,12 @@ func (a *among) add(h *engine.PermitHold) (n int) {
 			delete(a.holds, h)
 			continue
 		}
-		n += len(h.IDs())
+		n += len(h.PermitIDs())
 	}
 	return n
 }
 
-func (a *among) remove(h *engine.PermitHold) {
+func (a *among) remove(h *engine.Hold) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.holds, h)
@@ -55,7 +55,7 @@ func TestPermitsWithALeaseAreConserved(t *testing.T) {
 	if err := calm.PermitSemaphore("s").SetPermits(kit.Ctx(t), permits); err != nil {
 		t.Fatal(err)
 	}
-	held := &among{holds: make(map[*engine.PermitHold]struct{})}
+	held := &among{holds: make(map[*engine.Hold]struct{})}
 	var granted, refused, lost atomic.Int64
 	var all sync.WaitGroup
 	all.Go(func() { // trouble of the server, and a look at all permits
@@ -89,7 +89,7 @@ func TestPermitsWithALeaseAreConserved(t *testing.T) {
 				if fixed {
 					opts = append(opts, engine.Lease(time.Duration(100+random.IntN(900))*time.Millisecond))
 				}
-				var h *engine.PermitHold
+				var h *engine.Hold
 				var err error
 				switch random.IntN(8) {
 				case 0:
@@ -125,7 +125,7 @@ func TestPermitsWithALeaseAreConserved(t *testing.T) {
 					}
 				case 3: // somebody takes one of them
 					held.remove(h)
-					if _, err := calm.PermitSemaphore("s").ForceRelease(context.Background(), h.IDs()[0]); err != nil {
+					if _, err := calm.PermitSemaphore("s").ForceRelease(context.Background(), h.PermitIDs()[0]); err != nil {
 						t.Error(err)
 					}
 					if random.IntN(2) == 0 && !fixed {

@@ -14,9 +14,9 @@ import (
 func TestTooFewAcknowledgementsGiveEveryKindBackOnce(t *testing.T) {
 	t.Parallel()
 	locks := map[string]func(e *engine.Engine) engine.Mutex{
-		"fair":   func(e *engine.Engine) engine.Mutex { return e.FairMutex("x").Mutex },
-		"fenced": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("x").Mutex },
-		"spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("x").Mutex },
+		"fair":   func(e *engine.Engine) engine.Mutex { return e.FairMutex("x") },
+		"fenced": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("x") },
+		"spin":   func(e *engine.Engine) engine.Mutex { return e.SpinMutex("x") },
 		"reader": func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Reader() },
 		"writer": func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Writer() },
 	}

@@ -131,7 +131,7 @@ func (g *guard) use(ctx context.Context, e *engine.Engine) {
 		if h.Err() == nil && (n > g.most || beside > 0) {
 			g.t.Errorf("%s: %d inside, and %d that must not be beside them", g.name, n, beside)
 		}
-		if f, ok := h.(*engine.FencedHold); ok {
+		if f, ok := h.(*engine.Hold); ok {
 			if before := g.token.Swap(f.Token()); f.Token() <= before && h.Err() == nil {
 				g.t.Errorf("the token is %d after %d", f.Token(), before)
 			}

@@ -83,7 +83,7 @@ func TestAcquire_RefusedWhenItHadBegun_LeavesNothingBehind(t *testing.T) {
 					t.Fatal(ok, err)
 				}
 			case "Semaphore":
-				if ok, err := e.Semaphore("x").SetPermits(ctx, 3); !ok || err != nil {
+				if ok, err := e.Semaphore("x").TrySetPermits(ctx, 3); !ok || err != nil {
 					t.Fatal(ok, err)
 				}
 			}

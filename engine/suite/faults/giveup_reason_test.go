@@ -23,7 +23,7 @@ func everyKind(t testing.TB, e *engine.Engine, others ...*engine.Engine) map[str
 	if err := permits.SetPermits(kit.Ctx(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := count.SetPermits(kit.Ctx(t), 2); err != nil {
+	if _, err := count.TrySetPermits(kit.Ctx(t), 2); err != nil {
 		t.Fatal(err)
 	}
 	redlock := []engine.Mutex{e.Mutex("redlock")}

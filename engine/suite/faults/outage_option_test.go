@@ -56,7 +56,7 @@ func TestOutage_OfNone_FailsAtOnceAndWhenTheServerGoes(t *testing.T) {
 		return kit.HasText(kit.Client(e).LaneError(0), "refused")
 	})
 	calls["TryLock"] = func() error { return kit.ErrOf(e.Mutex("y").TryLock(ctx, engine.Outage(0))) }
-	calls["TryLockMany"] = func() error { return kit.ErrOf(e.TryLockMany(ctx, []string{"y", "z"}, engine.Outage(0))) }
+	calls["TryLockMany"] = func() error { return kit.ErrOf(e.Many([]string{"y", "z"}...).TryLock(ctx, engine.Outage(0))) }
 	for what, call := range calls {
 		begun := time.Now()
 		wantAway(t, what, call())

@@ -129,7 +129,7 @@ func TestShutdownForgetsAnAcquireWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]func(e *engine.Engine) engine.Mutex{
 		"Mutex":     func(e *engine.Engine) engine.Mutex { return e.Mutex("x") },
-		"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("x").Mutex },
+		"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("x") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

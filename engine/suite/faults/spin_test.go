@@ -19,7 +19,7 @@ func TestSpinWaiterBehindAHoldFindsThatItWasRemoved(t *testing.T) {
 			t.Parallel()
 			s, p, e := kit.Behind(t)
 			other := kit.Open(t, s.URL())
-			m := e.SpinMutex("x").Mutex
+			m := e.SpinMutex("x")
 			h := kit.MustLock(t, m, engine.Lease(time.Hour))
 			remove := func() {
 				if was, err := other.SpinMutex("x").ForceUnlock(kit.Ctx(t)); !was || err != nil {

@@ -92,7 +92,7 @@ func TestTryLock_NotNowForLong_IsUnavailable(t *testing.T) {
 		"fair":    func(ctx context.Context) error { return kit.ErrOf(e.FairMutex("d").TryLock(ctx)) },
 		"permits": func(ctx context.Context) error { return kit.ErrOf(e.PermitSemaphore("e").TryAcquire(ctx, 2)) },
 		"count":   func(ctx context.Context) error { return kit.ErrOf(e.Semaphore("f").TryAcquire(ctx, 1)) },
-		"many":    func(ctx context.Context) error { return kit.ErrOf(e.TryLockMany(ctx, []string{"g", "h"})) },
+		"many":    func(ctx context.Context) error { return kit.ErrOf(e.Many([]string{"g", "h"}...).TryLock(ctx)) },
 		"RedLock": func(ctx context.Context) error {
 			return kit.ErrOf(engine.RedLock(e.Mutex("i"), other.Mutex("i"), third.Mutex("i")).TryLock(ctx))
 		},

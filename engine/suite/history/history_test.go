@@ -80,11 +80,11 @@ func (k historyKind) of(lock func(e *engine.Engine, name string) engine.Mutex, s
 
 func (k historyKind) ofFenced() historyKind {
 	k.tokens = true
-	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name).Mutex }, script.Fenced, script.Pass, script.Pass, script.Release)
+	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name) }, script.Fenced, script.Pass, script.Pass, script.Release)
 }
 
 func (k historyKind) ofFair() historyKind {
-	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name).Mutex }, script.Fair, script.Fair, script.FairRelease)
+	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name) }, script.Fair, script.Fair, script.FairRelease)
 }
 
 func TestHistoryWithShortLeases(t *testing.T) {

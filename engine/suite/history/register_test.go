@@ -53,7 +53,7 @@ type theft struct {
 
 func (r *register) granted(e *engine.Engine, h *engine.Hold, asked time.Time) *claim {
 	c := &claim{name: h.Name(), owner: h.Owner(), engine: e.ID(), asked: asked, granted: time.Now()}
-	c.until, c.token = c.granted, (&engine.FencedHold{Hold: h}).Token()
+	c.until, c.token = c.granted, (h).Token()
 	c.look(h)
 	r.mu.Lock()
 	r.claims = append(r.claims, c)

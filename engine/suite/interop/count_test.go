@@ -67,7 +67,7 @@ func TestSemaphoresAcross(t *testing.T) {
 			}
 			c.want(t, fmt.Sprint(want), "semaphore-count")
 		}
-		if set, err := sem.SetPermits(ctx, 3); !set || err != nil {
+		if set, err := sem.TrySetPermits(ctx, 3); !set || err != nil {
 			t.Fatalf("%v, %v", set, err)
 		}
 		c.want(t, "false", "semaphore-set", 7)

@@ -188,7 +188,7 @@ func TestBothShareThePermitsThatThereAre(t *testing.T) {
 
 func (c counted) contendSemaphore(t *testing.T, capacity int) {
 	sem := c.engines[0].Semaphore(c.name)
-	if _, err := sem.SetPermits(kit.Ctx(t), capacity); err != nil {
+	if _, err := sem.TrySetPermits(kit.Ctx(t), capacity); err != nil {
 		t.Fatal(err)
 	}
 	c.contend(t, capacity, "semaphore", func(ctx context.Context) (func(ctx context.Context) error, error) {

@@ -23,7 +23,7 @@ func TestTokensRiseAcross(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				token = h.(*engine.FencedHold).Token()
+				token = h.(*engine.Hold).Token()
 				if err := h.Unlock(kit.Within(t, patience)); err != nil {
 					t.Fatal(err)
 				}

@@ -113,7 +113,7 @@ func TestPawlTakesALockFromJava(t *testing.T) {
 			t.Helper()
 			m := x.mutex()
 			if k.polls {
-				m = s.engines[0].SpinMutex(x.names[0]).Mutex
+				m = s.engines[0].SpinMutex(x.names[0])
 			}
 			if ok, err := m.ForceUnlock(kit.Ctx(t)); !ok || err != nil {
 				t.Fatalf("Pawl's ForceUnlock: %t, %v", ok, err)

@@ -35,7 +35,7 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 			s.jvm.kill(t)
 			killed := pace.Now()
 			h, err := waits.Await(kit.Within(t, patience))
-			if err != nil || h.IDs()[0] == id {
+			if err != nil || h.PermitIDs()[0] == id {
 				t.Fatalf("%v, %v", h, err)
 			}
 			wantWithin(t, "Pawl", killed, s.lease+grace)

@@ -36,7 +36,7 @@ func TestPermitsAcross(t *testing.T) {
 				t.Fatal(err)
 			}
 			counts("1 2 3")
-			id := h.IDs()[0]
+			id := h.PermitIDs()[0]
 			if left := parse(t, ask("permits-left", id).want(t)); left < 50_000 || left > 60_000 {
 				t.Errorf("Java says that %d ms are left", left)
 			}
@@ -52,7 +52,7 @@ func TestPermitsAcross(t *testing.T) {
 			if n, err := sem.Acquired(kit.Ctx(t)); n != 3 || err != nil {
 				t.Errorf("%d are held, %v", n, err)
 			}
-			var waits *engine.Future[*engine.PermitHold]
+			var waits *engine.Future[*engine.Hold]
 			s.asleep(t, s.engines[0], "sem", func() { waits = sem.AcquireAsync(kit.Ctx(t), 1) })
 			start := time.Now()
 			if ok := ask("permits-give", theirs).want(t); ok != "true" {

@@ -21,7 +21,7 @@ func simple(k kind) bool { return !k.composed }
 func (x *subject) mutex() engine.Mutex {
 	switch {
 	case x.queues:
-		return x.stage.engines[0].FairMutex(x.names[0]).Mutex
+		return x.stage.engines[0].FairMutex(x.names[0])
 	case x.writes:
 		return x.stage.engines[0].RWMutex(x.names[0]).Writer()
 	case x.reads:

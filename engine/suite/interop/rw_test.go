@@ -91,7 +91,7 @@ func TestAWriterThatLeavesWakesAllReadersOfBoth(t *testing.T) {
 				var here []*engine.Future[*engine.Hold]
 				s.asleep(t, other, x.about, func() {
 					for range readers {
-						here = append(here, other.RWMutex(l.Name()).Reader().LockAsync(kit.Within(t, patience)))
+						here = append(here, other.RWMutex(l.Writer().Name()).Reader().LockAsync(kit.Within(t, patience)))
 					}
 				})
 				var there []answer

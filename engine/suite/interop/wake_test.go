@@ -68,7 +68,7 @@ func lockWait(name string, holds, waits kind) waitKind {
 func semaphoreWait(t *testing.T, s *stage, about string) *wait {
 	c := counted{s, "semaphore/" + about}
 	sem := s.engines[0].Semaphore(c.name)
-	if _, err := sem.SetPermits(kit.Ctx(t), 1); err != nil {
+	if _, err := sem.TrySetPermits(kit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	return c.wait(func(ctx context.Context) (func(ctx context.Context) error, error) {

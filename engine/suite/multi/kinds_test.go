@@ -21,9 +21,9 @@ type half func(e *engine.Engine, name string) engine.Mutex
 // kinds are all kinds of lock that can be taken with others as one. Readers exclude only writers.
 var kinds = map[string]struct{ write, read half }{
 	"mutexes":        {write: (*engine.Engine).Mutex},
-	"spin mutexes":   {write: func(e *engine.Engine, name string) engine.Mutex { return e.SpinMutex(name).Mutex }},
-	"fair mutexes":   {write: func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name).Mutex }},
-	"fenced mutexes": {write: func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name).Mutex }},
+	"spin mutexes":   {write: func(e *engine.Engine, name string) engine.Mutex { return e.SpinMutex(name) }},
+	"fair mutexes":   {write: func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name) }},
+	"fenced mutexes": {write: func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name) }},
 	"read-write mutexes": {
 		write: func(e *engine.Engine, name string) engine.Mutex { return e.RWMutex(name).Writer() },
 		read:  func(e *engine.Engine, name string) engine.Mutex { return e.RWMutex(name).Reader() },
@@ -336,7 +336,7 @@ func TestARedLockOfAnyKindOutlivesTheLossOfOneServer(t *testing.T) {
 	onGrounds(t, func(t *testing.T, g *ground) {
 		a, b := g.open(t, kit.LeaseOf(9*time.Second)), g.open(t)
 		for _, of := range g.halves() {
-			h := g.must(t, a, of).(*engine.QuorumHold)
+			h := g.must(t, a, of).(*engine.Hold)
 			at := func(n int) {
 				t.Helper()
 				kit.Eventually(t, "it is held at as many servers as it should be", func() bool { return len(h.Servers()) == n })
@@ -371,7 +371,7 @@ func TestARedLockOfAnyKindOutlivesTheLossOfOneServer(t *testing.T) {
 	}, "RedLock")
 }
 
-// A MultiHold has no token, but each of its locks has: it is that of a FencedMutex inside.
+// A Hold has no token, but each of its locks has: it is that of a FencedMutex inside.
 func TestAFencedMutexInsideAMultiHoldHasItsToken(t *testing.T) {
 	t.Parallel()
 	g := newGround(t, "Multi", "fenced mutexes")
@@ -379,7 +379,7 @@ func TestAFencedMutexInsideAMultiHoldHasItsToken(t *testing.T) {
 	var last int64
 	for _, v := range []voters{a, b, a} {
 		h := g.must(t, v, g.write)
-		inside, err := v[1].FencedMutex("y").Lock(h.(*engine.MultiHold).Context(kit.Ctx(t)))
+		inside, err := v[1].FencedMutex("y").Lock(h.(*engine.Hold).Context(kit.Ctx(t)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -387,7 +387,7 @@ func TestAFencedMutexInsideAMultiHoldHasItsToken(t *testing.T) {
 			t.Errorf("token %d after %d", inside.Token(), last)
 		}
 		last = inside.Token()
-		kit.MustUnlock(t, inside.Hold)
+		kit.MustUnlock(t, inside)
 		unlock(t, h)
 	}
 	g.clean(t)

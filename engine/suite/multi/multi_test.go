@@ -21,16 +21,20 @@ func TestManyLocksAreOneHold(t *testing.T) {
 	s := kit.Server(t)
 	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
 	h := kit.MustLockMany(t, a, []string{"x", "y", "x", "z"})
-	if got := h.Names(); !slices.Equal(got, []string{"x", "y", "z"}) {
-		t.Errorf("names %q", got)
+	var names []string
+	for _, part := range h.Parts() {
+		names = append(names, part.Name())
 	}
-	for _, name := range h.Names() {
+	if !slices.Equal(names, []string{"x", "y", "z"}) || h.Name() != "x and 2 more" {
+		t.Errorf("%q: names %q", h.Name(), names)
+	}
+	for _, name := range names {
 		if _, err := b.Mutex(name).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	var refused *engine.NotAcquiredError
-	if _, err := b.TryLockMany(kit.Ctx(t), []string{"w", "y"}); !errors.Is(err, engine.ErrHeld) || !errors.As(err, &refused) || refused.Name != "y" {
+	if _, err := b.Many([]string{"w", "y"}...).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) || !errors.As(err, &refused) || refused.Name != "y" {
 		t.Errorf("TryLockMany: %v", err)
 	}
 	if left := time.Until(h.ValidUntil()); h.Err() != nil || left < 20*time.Second {
@@ -179,7 +183,7 @@ func TestMultiLockReentersThroughContexts(t *testing.T) {
 		t.Errorf("y is held %s times", n)
 	}
 	kit.MustUnlock(t, single)
-	if _, err := e.TryLockMany(engine.Detach(ctx), []string{"x"}); !errors.Is(err, engine.ErrHeld) {
+	if _, err := e.Many([]string{"x"}...).TryLock(engine.Detach(ctx)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("after Detach: %v", err)
 	}
 	if _, err := e.LockMany(ctx, []string{"x"}, engine.NonReentrant()); !errors.Is(err, engine.ErrReentry) {
@@ -199,7 +203,7 @@ func TestMultiLockOverSeveralEngines(t *testing.T) {
 	s1, s2 := kit.Server(t), kit.Server(t)
 	a, b := kit.Open(t, s1.URL()), kit.Open(t, s2.URL())
 	l := engine.Multi(a.Mutex("x"), b.Mutex("x"))
-	ran, err := l.TryDo(kit.Ctx(t), func(ctx context.Context, h *engine.MultiHold) error {
+	ran, err := l.TryDo(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error {
 		if _, err := a.Mutex("x").TryLock(engine.Detach(ctx)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("on the first: %v", err)
 		}
@@ -327,7 +331,7 @@ func TestCloseEndsWhatGathers(t *testing.T) {
 	s := kit.Server(t)
 	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
 	h := kit.MustLock(t, a.Mutex("x3"))
-	futures := make([]*engine.Future[*engine.MultiHold], 200)
+	futures := make([]*engine.Future[*engine.Hold], 200)
 	for i := range futures {
 		futures[i] = b.Many("x1", "x2", "x3").LockAsync(kit.Ctx(t))
 	}

@@ -27,7 +27,7 @@ func rounds(n int) int {
 }
 
 // work takes as long as d, or until the hold is lost.
-func work(h *engine.MultiHold, d time.Duration) {
+func work(h *engine.Hold, d time.Duration) {
 	for began := time.Now(); time.Since(began) < d && h.Err() == nil; {
 		runtime.Gosched()
 	}

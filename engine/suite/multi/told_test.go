@@ -14,18 +14,18 @@ import (
 )
 
 // When one of the locks is granted to another, Done is closed and no context of the
-// MultiHold is alive, however it ended.
+// Hold is alive, however it ended.
 func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		opts []engine.Option
-		end  func(t *testing.T, e *engine.Engine, h *engine.MultiHold)
+		end  func(t *testing.T, e *engine.Engine, h *engine.Hold)
 	}{
-		"Unlock":      {nil, func(t *testing.T, _ *engine.Engine, h *engine.MultiHold) { _ = h.Unlock(kit.Ctx(t)) }},
-		"UnlockAsync": {nil, func(t *testing.T, _ *engine.Engine, h *engine.MultiHold) { h.UnlockAsync() }},
-		"MaxHold":     {[]engine.Option{engine.MaxHold(1500 * time.Millisecond)}, func(*testing.T, *engine.Engine, *engine.MultiHold) {}},
-		"Lease":       {[]engine.Option{engine.Lease(3 * time.Second)}, func(*testing.T, *engine.Engine, *engine.MultiHold) {}},
-		"Close":       {nil, func(t *testing.T, e *engine.Engine, h *engine.MultiHold) { _ = e.Close() }},
+		"Unlock":      {nil, func(t *testing.T, _ *engine.Engine, h *engine.Hold) { _ = h.Unlock(kit.Ctx(t)) }},
+		"UnlockAsync": {nil, func(t *testing.T, _ *engine.Engine, h *engine.Hold) { h.UnlockAsync() }},
+		"MaxHold":     {[]engine.Option{engine.MaxHold(1500 * time.Millisecond)}, func(*testing.T, *engine.Engine, *engine.Hold) {}},
+		"Lease":       {[]engine.Option{engine.Lease(3 * time.Second)}, func(*testing.T, *engine.Engine, *engine.Hold) {}},
+		"Close":       {nil, func(t *testing.T, e *engine.Engine, h *engine.Hold) { _ = e.Close() }},
 	} {
 		for _, contexts := range []int{3, 500} {
 			t.Run(fmt.Sprint(name, ", ", contexts, " contexts"), func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestMultiHoldIsToldBeforeOthersGetALock(t *testing.T) {
 					}
 					for _, ctx := range ctxs {
 						if ctx.Err() == nil {
-							t.Fatalf("%s was taken while a context of the MultiHold is alive", got.Name())
+							t.Fatalf("%s was taken while a context of the Hold is alive", got.Name())
 						}
 					}
 					select {

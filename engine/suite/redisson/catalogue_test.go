@@ -368,9 +368,9 @@ func TestLocksOnEveryNodeOfACluster(t *testing.T) {
 	e, other := at.Open(t), at.Open(t)
 	for kind, lock := range map[string]func(e *engine.Engine, name string) engine.Mutex{
 		"Mutex":       (*engine.Engine).Mutex,
-		"SpinMutex":   func(e *engine.Engine, name string) engine.Mutex { return e.SpinMutex(name).Mutex },
-		"FairMutex":   func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name).Mutex },
-		"FencedMutex": func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name).Mutex },
+		"SpinMutex":   func(e *engine.Engine, name string) engine.Mutex { return e.SpinMutex(name) },
+		"FairMutex":   func(e *engine.Engine, name string) engine.Mutex { return e.FairMutex(name) },
+		"FencedMutex": func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name) },
 		"Writer":      func(e *engine.Engine, name string) engine.Mutex { return e.RWMutex(name).Writer() },
 	} {
 		for i := range 30 {

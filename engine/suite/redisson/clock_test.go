@@ -49,7 +49,7 @@ func TestAFairQueueDoesNotDependOnTheClocksOfItsProcesses(t *testing.T) {
 		of := func(c *engine.Config) { c.FairWait = room }
 		ahead, one := openWrong(t, off, s.URL(), of)
 		behind, other := openWrong(t, -off, s.URL(), of)
-		h := kit.MustLock(t, ahead.FairMutex("F").Mutex)
+		h := kit.MustLock(t, ahead.FairMutex("F"))
 		waits := line(t, s, 6, nil, behind, ahead)
 		scoresOf(t, s, room)
 		waits[2].Abandon()
@@ -111,7 +111,7 @@ func TestPermitsDoNotDependOnTheClocksOfTheirProcesses(t *testing.T) {
 			kit.Eventually(t, "it is renewed", func() bool { return e.Stats().Renewed > renewed })
 		}
 		ends("renewed", lease)
-		for _, h := range []*engine.PermitHold{a, b} {
+		for _, h := range []*engine.Hold{a, b} {
 			if err := h.Unlock(kit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
@@ -148,7 +148,7 @@ func TestNoCommandTellsTheServerTheTimeOfItsClient(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	h := kit.MustLock(t, other.FairMutex("F").Mutex)
+	h := kit.MustLock(t, other.FairMutex("F"))
 	ctx, cancel := context.WithCancel(kit.Ctx(t))
 	leaves, waits := f.LockAsync(ctx), f.LockAsync(kit.Ctx(t))
 	fairQueued(t, s, 2)
@@ -176,14 +176,14 @@ func TestNoCommandTellsTheServerTheTimeOfItsClient(t *testing.T) {
 		t.Error(err)
 	}
 	kit.MustUnlock(t, h)
-	h, held = kit.MustLock(t, f.Mutex, engine.Lease(time.Minute)), take(t, sem, 1, engine.Lease(time.Minute))
+	h, held = kit.MustLock(t, f, engine.Lease(time.Minute)), take(t, sem, 1, engine.Lease(time.Minute))
 	if err := errors.Join(h.Extend(kit.Ctx(t), time.Hour), held.Extend(kit.Ctx(t), time.Hour)); err != nil {
 		t.Error(err)
 	}
 	if done, err := f.ForceUnlock(kit.Ctx(t)); !done || err != nil {
 		t.Error(done, err)
 	}
-	if done, err := sem.ForceRelease(kit.Ctx(t), held.IDs()[0]); !done || err != nil {
+	if done, err := sem.ForceRelease(kit.Ctx(t), held.PermitIDs()[0]); !done || err != nil {
 		t.Error(done, err)
 	}
 	if n := times.Done(); n != 0 {

@@ -42,7 +42,7 @@ func wantAvailable(t testing.TB, s engine.Semaphore, want int) {
 
 func wantSet(t testing.TB, s engine.Semaphore, n int, want bool) {
 	t.Helper()
-	if set, err := s.SetPermits(kit.Ctx(t), n); set != want || err != nil {
+	if set, err := s.TrySetPermits(kit.Ctx(t), n); set != want || err != nil {
 		t.Errorf("SetPermits(%d): %v, %v; want %v", n, set, err, want)
 	}
 }

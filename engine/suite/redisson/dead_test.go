@@ -92,8 +92,8 @@ func TestLeaseEndsAndTheWaiterHasTheLock(t *testing.T) {
 // mortal are the locks of a process that is killed. Each is named as its kind.
 var mortal = map[string]locker{
 	"Mutex":     func(e *engine.Engine) engine.Mutex { return e.Mutex("Mutex") },
-	"SpinMutex": func(e *engine.Engine) engine.Mutex { return e.SpinMutex("SpinMutex").Mutex },
-	"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("FairMutex").Mutex },
+	"SpinMutex": func(e *engine.Engine) engine.Mutex { return e.SpinMutex("SpinMutex") },
+	"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("FairMutex") },
 	"Reader":    func(e *engine.Engine) engine.Mutex { return e.RWMutex("Reader").Reader() },
 	"Writer":    func(e *engine.Engine) engine.Mutex { return e.RWMutex("Writer").Writer() },
 }
@@ -178,7 +178,7 @@ func TestKilledWaiterOfAFairLockIsPassedOver(t *testing.T) {
 		kit.Steady(t, func(t testing.TB) {
 			s := on.server(t)
 			e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
-			h := kit.MustLock(t, e.FairMutex("F").Mutex)
+			h := kit.MustLock(t, e.FairMutex("F"))
 			p := kit.StartPeer(t, s.URL())
 			fairQueued(t, s, 1)
 			waits := line(t, s, 2, nil, other, e)

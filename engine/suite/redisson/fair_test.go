@@ -82,7 +82,7 @@ func TestFairOwnersAreServedInOrderByTheEndsOfLeases(t *testing.T) {
 			const lease = 1500 * time.Millisecond
 			start := begin(lease)
 			last := start
-			kit.MustLock(t, owners[0].FairMutex("F").Mutex, engine.Lease(lease))
+			kit.MustLock(t, owners[0].FairMutex("F"), engine.Lease(lease))
 			networks[0].Down()
 			waits := line(t, s, 3, []engine.Option{engine.Lease(lease)}, owners[1:]...)
 			for i, f := range waits {
@@ -114,7 +114,7 @@ func TestFiveHundredWaitOnOneFairLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL())}
-		first := kit.MustLock(t, engines[0].FairMutex("F").Mutex)
+		first := kit.MustLock(t, engines[0].FairMutex("F"))
 		const n = 500
 		done := make(chan error, n)
 		for i := range n {
@@ -144,7 +144,7 @@ func TestScoresOfAFairQueueDoNotDrift(t *testing.T) {
 		room := 10 * time.Second
 		of := func(c *engine.Config) { c.FairWait = room }
 		e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
-		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		h := kit.MustLock(t, e.FairMutex("F"))
 		waits := line(t, s, 6, nil, other, e)
 		scoresOf(t, s, room)
 		for n, i := range []int{2, 5, 0} { // the middle, the end, the head
@@ -173,7 +173,7 @@ func TestATimedTryOfAFairLockLeavesNoResidue(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		h := kit.MustLock(t, e.FairMutex("F"))
 		if _, err := other.FairMutex("F").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("TryLock: %v", err)
 		}
@@ -203,7 +203,7 @@ func TestOnlyTheHeadOfAFairQueueIsTold(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		e := kit.Open(t, s.URL())
-		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		h := kit.MustLock(t, e.FairMutex("F"))
 		ctx, cancel := context.WithCancel(kit.Ctx(t))
 		defer cancel()
 		waits := line(t, s, 1, nil, e)
@@ -243,7 +243,7 @@ func TestAHeadThatLeavesWithoutAWordHoldsUpNobodyForLong(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		e := kit.Open(t, s.URL())
-		java := kit.MustLock(t, kit.Open(t, s.URL()).FairMutex("F").Mutex, engine.Lease(time.Hour))
+		java := kit.MustLock(t, kit.Open(t, s.URL()).FairMutex("F"), engine.Lease(time.Hour))
 		head := "11111111-2222-4333-8444-555555555555:7"
 		at := fmt.Sprint(time.Now().Add(2 * time.Hour).UnixMilli())
 		s.Do("RPUSH", fairQueue, head)
@@ -273,7 +273,7 @@ func TestAbandonedHeadsOfAFairQueueAreTakenOutByTime(t *testing.T) {
 		s := on.server(t)
 		of := func(c *engine.Config) { c.FairWait = time.Second }
 		e, other := kit.Open(t, s.URL(), of), kit.Open(t, s.URL(), of)
-		h := kit.MustLock(t, e.FairMutex("F").Mutex, engine.Lease(time.Second))
+		h := kit.MustLock(t, e.FairMutex("F"), engine.Lease(time.Second))
 		now := time.Now()
 		var ears []*ear
 		for i := range 3 {
@@ -305,9 +305,9 @@ func TestAnotherOwnerDoesNotUnlockAFairLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		old := kit.MustLock(t, e.FairMutex("F").Mutex, engine.Lease(500*time.Millisecond))
+		old := kit.MustLock(t, e.FairMutex("F"), engine.Lease(500*time.Millisecond))
 		<-old.Done()
-		h := kit.MustLock(t, other.FairMutex("F").Mutex)
+		h := kit.MustLock(t, other.FairMutex("F"))
 		if err := old.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("Unlock by another owner: %v", err)
 		}
@@ -330,7 +330,7 @@ func TestFairOwnersOfManyInstancesAreServedInOrder(t *testing.T) {
 		for range 4 {
 			engines = append(engines, kit.Open(t, s.URL()))
 		}
-		first := kit.MustLock(t, engines[0].FairMutex("F").Mutex)
+		first := kit.MustLock(t, engines[0].FairMutex("F"))
 		waiters := line(t, s, 16, nil, engines...)
 		kit.MustUnlock(t, first)
 		for i, f := range waiters {
@@ -354,7 +354,7 @@ func TestFairQueueHasTheMappedName(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "test::" + name } })
-		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		h := kit.MustLock(t, e.FairMutex("F"))
 		next := e.FairMutex("F").LockAsync(kit.Ctx(t))
 		kit.Eventually(t, "it is queued", func() bool {
 			return s.Do("EXISTS", "test::F", "redisson_lock_queue:{test::F}", "redisson_lock_timeout:{test::F}") == int64(3)
@@ -375,7 +375,7 @@ func TestFairWaitThatEndsWhileTheServerIsPaused(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, e.FairMutex("F").Mutex)
+		h := kit.MustLock(t, e.FairMutex("F"))
 		waits := other.FairMutex("F").LockAsync(kit.Ctx(t), engine.Wait(time.Second))
 		fairQueued(t, s, 1)
 		s.Do("CLIENT", "PAUSE", "3000", "WRITE")

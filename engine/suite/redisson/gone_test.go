@@ -66,7 +66,7 @@ func TestDeletedPermitsAreNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kit.MustUnlock(t, h.Hold)
+		kit.MustUnlock(t, h)
 		counts(t, other.PermitSemaphore("P"), 1, 0)
 	})
 }

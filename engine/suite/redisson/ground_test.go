@@ -43,8 +43,8 @@ type locker func(e *engine.Engine) engine.Mutex
 // locks are the kinds that are a plain lock to their users.
 var locks = map[string]locker{
 	"Mutex":     func(e *engine.Engine) engine.Mutex { return e.Mutex("L") },
-	"SpinMutex": func(e *engine.Engine) engine.Mutex { return e.SpinMutex("L").Mutex },
-	"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex },
+	"SpinMutex": func(e *engine.Engine) engine.Mutex { return e.SpinMutex("L") },
+	"FairMutex": func(e *engine.Engine) engine.Mutex { return e.FairMutex("L") },
 }
 
 // everyLock runs the test everywhere, with each of these.
@@ -71,7 +71,7 @@ type contest struct {
 func everyContest(t *testing.T, test func(t *testing.T, on ground, c contest)) {
 	reader := func(e *engine.Engine) engine.Mutex { return e.RWMutex("L").Reader() }
 	writer := func(e *engine.Engine) engine.Mutex { return e.RWMutex("L").Writer() }
-	fenced := func(e *engine.Engine) engine.Mutex { return e.FencedMutex("L").Mutex }
+	fenced := func(e *engine.Engine) engine.Mutex { return e.FencedMutex("L") }
 	me := javaA + ":1"
 	plain := func(l locker) contest {
 		return contest{l, l, []string{me, "1"}, javaChannel("L"), "0"}

@@ -56,7 +56,7 @@ func TestManyLocksExcludeRedissonsMultiLock(t *testing.T) {
 			t.Fatalf("when Pawl has released them: %v, %v", granted, err)
 		}
 		var refused *engine.NotAcquiredError
-		if _, err := e.TryLockMany(kit.Ctx(t), []string{"a", "b"}); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, engine.ErrHeld) {
+		if _, err := e.Many([]string{"a", "b"}...).TryLock(kit.Ctx(t)); !errors.As(err, &refused) || refused.Name != "b" || !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("while Redisson has b: %v", err)
 		}
 		f := e.Many("a", "b", "c").LockAsync(kit.Ctx(t))
@@ -164,11 +164,11 @@ func TestManyLocksAreHeldWhileTheyAreLocked(t *testing.T) {
 func TestOneOfTenGetsManyLocks(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
-		var tries []*engine.Future[*engine.MultiHold]
+		var tries []*engine.Future[*engine.Hold]
 		for range 10 {
 			tries = append(tries, kit.Open(t, s.URL()).Many("a", "b", "c").TryLockAsync(kit.Ctx(t), engine.Lease(time.Minute)))
 		}
-		var winners []*engine.MultiHold
+		var winners []*engine.Hold
 		for _, f := range tries {
 			switch h, err := f.Await(kit.Ctx(t)); {
 			case err == nil:

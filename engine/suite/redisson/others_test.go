@@ -22,12 +22,12 @@ func TestTokensCountEveryWayToLock(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		m := kit.Open(t, s.URL()).FencedMutex("L")
-		for i, lock := range []func() (*engine.FencedHold, error){
-			func() (*engine.FencedHold, error) { return m.Lock(kit.Ctx(t)) },
-			func() (*engine.FencedHold, error) { return m.LockAsync(kit.Ctx(t)).Await(kit.Ctx(t)) },
-			func() (*engine.FencedHold, error) { return m.Lock(kit.Ctx(t), engine.Lease(time.Minute)) },
-			func() (*engine.FencedHold, error) { return m.TryLock(kit.Ctx(t)) },
-			func() (*engine.FencedHold, error) { return m.Lock(kit.Ctx(t), engine.Wait(time.Second)) },
+		for i, lock := range []func() (*engine.Hold, error){
+			func() (*engine.Hold, error) { return m.Lock(kit.Ctx(t)) },
+			func() (*engine.Hold, error) { return m.LockAsync(kit.Ctx(t)).Await(kit.Ctx(t)) },
+			func() (*engine.Hold, error) { return m.Lock(kit.Ctx(t), engine.Lease(time.Minute)) },
+			func() (*engine.Hold, error) { return m.TryLock(kit.Ctx(t)) },
+			func() (*engine.Hold, error) { return m.Lock(kit.Ctx(t), engine.Wait(time.Second)) },
 		} {
 			h, err := lock()
 			if err != nil {
@@ -36,7 +36,7 @@ func TestTokensCountEveryWayToLock(t *testing.T) {
 			if h.Token() != int64(i+1) {
 				t.Errorf("grant %d has the token %d", i+1, h.Token())
 			}
-			kit.MustUnlock(t, h.Hold)
+			kit.MustUnlock(t, h)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func permits(t testing.TB, s *redistest.Server, n int) engine.PermitSemaphore {
 	return sem
 }
 
-func take(t testing.TB, sem engine.PermitSemaphore, n int, opts ...engine.Option) *engine.PermitHold {
+func take(t testing.TB, sem engine.PermitSemaphore, n int, opts ...engine.Option) *engine.Hold {
 	t.Helper()
 	h, err := sem.TryAcquire(kit.Ctx(t), n, opts...)
 	if err != nil {
@@ -169,8 +169,8 @@ func TestTimedWaitForPermits(t *testing.T) {
 		pace.Steady(t, 50*time.Millisecond, func(t testing.TB) {
 			sem := permits(t, on.server(t), 1)
 			h := take(t, sem, 1)
-			if len(h.IDs()[0]) != 32 {
-				t.Errorf("id %q", h.IDs()[0])
+			if len(h.PermitIDs()[0]) != 32 {
+				t.Errorf("id %q", h.PermitIDs()[0])
 			}
 			start, used := time.Now(), pace.Now()
 			_, err := sem.Acquire(kit.Ctx(t), 1, engine.Wait(500*time.Millisecond))
@@ -199,7 +199,7 @@ func TestWaiterForTwoPermitsIsWoken(t *testing.T) {
 				t.Parallel()
 				s := on.server(t)
 				sem := permits(t, s, 2)
-				var held []*engine.PermitHold
+				var held []*engine.Hold
 				for _, n := range parts {
 					held = append(held, take(t, sem, n))
 				}
@@ -235,7 +235,7 @@ func TestReleaseOfPermitsByTheirIDs(t *testing.T) {
 		for i, x := range []struct {
 			id   string
 			want bool
-		}{{h.IDs()[0], true}, {h.IDs()[0], false}, {"00000000000000000000000000000000", false}} {
+		}{{h.PermitIDs()[0], true}, {h.PermitIDs()[0], false}, {"00000000000000000000000000000000", false}} {
 			if ok, err := sem.ForceRelease(kit.Ctx(t), x.id); ok != x.want || err != nil {
 				t.Errorf("release %d: %v, %v", i, ok, err)
 			}
@@ -302,7 +302,7 @@ func TestPermitsHaveTheMappedName(t *testing.T) {
 func TestFuturesOfPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		sem := permits(t, on.server(t), 20)
-		var takes []*engine.Future[*engine.PermitHold]
+		var takes []*engine.Future[*engine.Hold]
 		for range 5 {
 			takes = append(takes, sem.AcquireAsync(kit.Ctx(t), 4))
 		}

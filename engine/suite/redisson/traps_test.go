@@ -74,8 +74,8 @@ func TestHashHasTheFieldsOfRedissonAndNoOther(t *testing.T) {
 			want func(h *engine.Hold) map[string]string
 		}{
 			"Mutex":       {func(e *engine.Engine) engine.Mutex { return e.Mutex("L") }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
-			"FairMutex":   {func(e *engine.Engine) engine.Mutex { return e.FairMutex("L").Mutex }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
-			"FencedMutex": {func(e *engine.Engine) engine.Mutex { return e.FencedMutex("L").Mutex }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
+			"FairMutex":   {func(e *engine.Engine) engine.Mutex { return e.FairMutex("L") }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
+			"FencedMutex": {func(e *engine.Engine) engine.Mutex { return e.FencedMutex("L") }, func(h *engine.Hold) map[string]string { return map[string]string{h.Owner(): "1"} }},
 			"Reader": {func(e *engine.Engine) engine.Mutex { return e.RWMutex("L").Reader() }, func(h *engine.Hold) map[string]string {
 				return map[string]string{"mode": "read", h.Owner(): "1"}
 			}},
@@ -136,7 +136,7 @@ func TestSpinWaitersOfAnEngineAskAsOne(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		s := on.server(t)
 		holder, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
-		h := kit.MustLock(t, holder.SpinMutex("L").Mutex)
+		h := kit.MustLock(t, holder.SpinMutex("L"))
 		const waiters, pause = 50, 20 * time.Millisecond
 		var waits []*engine.Future[*engine.Hold]
 		for range waiters {

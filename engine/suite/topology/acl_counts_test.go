@@ -83,12 +83,12 @@ func usePermits(t *testing.T, srv *redistest.Server, e, other *engine.Engine) {
 	if n, err := s.Capacity(ctx); n != 3 || err != nil {
 		t.Error(n, err)
 	}
-	kit.MustUnlock(t, h.Hold)
+	kit.MustUnlock(t, h)
 	h, err = waits.Await(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := s.ForceRelease(ctx, h.IDs()[0]); !ok || err != nil {
+	if ok, err := s.ForceRelease(ctx, h.PermitIDs()[0]); !ok || err != nil {
 		t.Error(ok, err)
 	}
 	srv.Do("ZADD", "{orders:1}:timeout", "1", "one that expired")
@@ -100,7 +100,7 @@ func usePermits(t *testing.T, srv *redistest.Server, e, other *engine.Engine) {
 func useCounts(t *testing.T, _ *redistest.Server, e, other *engine.Engine) {
 	ctx := kit.Ctx(t)
 	s, l := e.Semaphore("orders:1"), e.Latch("orders:2")
-	if ok, err := s.SetPermits(ctx, 1); !ok || err != nil {
+	if ok, err := s.TrySetPermits(ctx, 1); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if ok, err := l.TrySetCount(ctx, 1); !ok || err != nil {

@@ -18,7 +18,7 @@ func TestTheDocumentedACLRulesOfFairAndFencedLocksAreEnough(t *testing.T) {
 }
 
 func useFair(t *testing.T, s *redistest.Server, e, other *engine.Engine) {
-	m, far := e.FairMutex("orders:1").Mutex, other.FairMutex("orders:1").Mutex
+	m, far := e.FairMutex("orders:1"), other.FairMutex("orders:1")
 	h := kit.MustLock(t, m)
 	var waits []*engine.Future[*engine.Hold]
 	gone, leave := context.WithCancel(kit.Ctx(t))
@@ -47,7 +47,7 @@ func useFair(t *testing.T, s *redistest.Server, e, other *engine.Engine) {
 }
 
 func useFenced(t *testing.T, s *redistest.Server, e, other *engine.Engine) {
-	m := e.FencedMutex("orders:1").Mutex
+	m := e.FencedMutex("orders:1")
 	h := kit.MustLock(t, m)
 	next := m.LockAsync(kit.Ctx(t))
 	kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
@@ -66,5 +66,5 @@ func useFenced(t *testing.T, s *redistest.Server, e, other *engine.Engine) {
 	}
 	// A copy of the command that took it reads the counter.
 	s.Do("EVALSHA", script.Fenced.SHA, "2", "orders:1", script.TokenPrefix+":{orders:1}", "3000", last.Owner())
-	kit.MustUnlock(t, last.Hold)
+	kit.MustUnlock(t, last)
 }

@@ -55,7 +55,7 @@ func TestASemaphoreOutlivesTheMigrationOfItsSlot(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, err := a.Semaphore("x").SetPermits(kit.Ctx(t), 3); err != nil {
+		if _, err := a.Semaphore("x").TrySetPermits(kit.Ctx(t), 3); err != nil {
 			t.Fatal(err)
 		}
 		give(acquire(b, 1))

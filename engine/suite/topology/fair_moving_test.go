@@ -30,7 +30,7 @@ func TestAFairLockOutlivesTheMigrationOfItsSlot(t *testing.T) {
 			cluster := redistest.StartCluster(t, false, redistest.Needs(redistest.ShardedChannels))
 			at := kit.Clustered(cluster)
 			a, b := at.Open(t, kit.LeaseOf(3*time.Second)), at.Open(t, kit.LeaseOf(3*time.Second))
-			h := kit.MustLock(t, a.FairMutex("x").Mutex)
+			h := kit.MustLock(t, a.FairMutex("x"))
 			slot := cluster.Slot("x")
 			from := cluster.AwaitOwner(slot)
 			var waits []*engine.Future[*engine.Hold]

@@ -31,24 +31,24 @@ func TestFencingTokensOutliveTheMigrationOfTheirSlot(t *testing.T) {
 				at := kit.Clustered(cluster)
 				lease := kit.LeaseOf(3 * time.Second)
 				a, b := at.Open(t, lease), at.Open(t, lease)
-				kit.MustUnlock(t, kit.MustLock(t, a.FencedMutex("free{x}").Mutex))
-				h := &engine.FencedHold{Hold: kit.MustLock(t, a.FencedMutex("x").Mutex)}
+				kit.MustUnlock(t, kit.MustLock(t, a.FencedMutex("free{x}")))
+				h := kit.MustLock(t, a.FencedMutex("x"))
 				slot, from, to := leaving(t, cluster, "x")
 				if n := cluster.MoveSome(slot, from, to, x.first); n == 0 {
 					t.Fatal("all keys have gone")
 				}
 
-				again := &engine.FencedHold{Hold: kit.MustReenter(t, a.FencedMutex("x").Mutex, h.Hold)}
-				waits := []*engine.Future[*engine.FencedHold]{
+				again := kit.MustReenter(t, a.FencedMutex("x"), h)
+				waits := []*engine.Future[*engine.Hold]{
 					b.FencedMutex("x").LockAsync(t.Context()), b.FencedMutex("free{x}").LockAsync(t.Context()),
 				}
 				stayApart(t)
 				if h.Err() != nil || again.Err() != nil || again.Token() != h.Token() {
 					t.Errorf("the hold: %v; its re-entry: %v, token %d and not %d", h.Err(), again.Err(), again.Token(), h.Token())
 				}
-				kit.MustUnlock(t, again.Hold)
+				kit.MustUnlock(t, again)
 				released := pace.Now()
-				kit.MustUnlock(t, h.Hold)
+				kit.MustUnlock(t, h)
 				if d := released.Elapsed(); d > 2*time.Second {
 					t.Errorf("released after %v", d)
 				}
@@ -63,7 +63,7 @@ func TestFencingTokensOutliveTheMigrationOfTheirSlot(t *testing.T) {
 					if next.Token() != h.Token()+1 {
 						t.Errorf("%s: token %d after %d", next.Name(), next.Token(), h.Token())
 					}
-					kit.MustUnlock(t, next.Hold)
+					kit.MustUnlock(t, next)
 				}
 			})
 		})

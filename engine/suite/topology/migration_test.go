@@ -46,8 +46,8 @@ func migrateUnderLoad(t testing.TB, on redistest.Option) {
 		name := fmt.Sprintf("{x}:%d", i)
 		switch i % 4 {
 		case 0:
-			holds = append(holds, kit.MustLock(t, a.FairMutex(name).Mutex))
-			wait(b.FairMutex(name).Mutex)
+			holds = append(holds, kit.MustLock(t, a.FairMutex(name)))
+			wait(b.FairMutex(name))
 		case 1:
 			holds = append(holds, kit.MustLock(t, a.RWMutex(name).Reader()))
 			wait(b.RWMutex(name).Writer())

@@ -17,8 +17,8 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range map[string]func(*engine.Engine) engine.Mutex{
 		"Mutex":       func(e *engine.Engine) engine.Mutex { return e.Mutex("x") },
-		"FencedMutex": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("x").Mutex },
-		"FairMutex":   func(e *engine.Engine) engine.Mutex { return e.FairMutex("x").Mutex },
+		"FencedMutex": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("x") },
+		"FairMutex":   func(e *engine.Engine) engine.Mutex { return e.FairMutex("x") },
 		"Reader":      func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Reader() },
 		"Writer":      func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Writer() },
 	} {

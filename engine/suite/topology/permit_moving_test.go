@@ -33,7 +33,7 @@ func TestPermitsOutliveTheMigrationOfTheirSlot(t *testing.T) {
 				at := kit.Clustered(cluster)
 				lease := kit.LeaseOf(2 * time.Second)
 				a, b := at.Open(t, lease), at.Open(t, lease)
-				var held []*engine.PermitHold
+				var held []*engine.Hold
 				for _, e := range []*engine.Engine{a, b} {
 					for _, name := range []string{"x", "w{x}"} {
 						s := e.PermitSemaphore(name)

@@ -37,12 +37,12 @@ func TestNoReplicaIsAskedForAState(t *testing.T) {
 			t.Parallel()
 			at, replicas, inStep := start(t)
 			e := at.Open(t, kit.LeaseOf(time.Hour)) // a renewal would be one more script
-			locks := []engine.Mutex{e.Mutex("m"), e.FairMutex("f").Mutex, e.FencedMutex("t").Mutex, e.RWMutex("r").Reader(), e.RWMutex("w").Writer()}
+			locks := []engine.Mutex{e.Mutex("m"), e.FairMutex("f"), e.FencedMutex("t"), e.RWMutex("r").Reader(), e.RWMutex("w").Writer()}
 			for _, m := range locks {
 				kit.MustLock(t, m)
 			}
 			sem, latch, permits := e.Semaphore("s"), e.Latch("l"), e.PermitSemaphore("p")
-			_, err1 := sem.SetPermits(kit.Ctx(t), 3)
+			_, err1 := sem.TrySetPermits(kit.Ctx(t), 3)
 			_, err2 := latch.TrySetCount(kit.Ctx(t), 3)
 			if err := errors.Join(err1, err2, permits.SetPermits(kit.Ctx(t), 3)); err != nil {
 				t.Fatal(err)

@@ -93,7 +93,7 @@ func TestAFairLockIsReleasedWhereItsSlotLeaves(t *testing.T) {
 			at := kit.Clustered(cluster)
 			off := func(c *engine.Config) { c.Sharding = "off" }
 			a, b := at.Open(t, off), at.Open(t, off)
-			h := kit.MustLock(t, a.FairMutex("x").Mutex)
+			h := kit.MustLock(t, a.FairMutex("x"))
 			from := cluster.AwaitOwner(cluster.Slot("x"))
 			if strings.Contains(name, "died") {
 				from.Do("RPUSH", "redisson_lock_queue:{x}", "dead:1")
@@ -137,7 +137,7 @@ func TestAFairLockWhoseQueueWasEvictedIsReleasedWhereItsSlotLeaves(t *testing.T)
 	queued := func() {
 		kit.Eventually(t, "it is queued", func() bool { return from.Do("LLEN", queue) == int64(1) })
 	}
-	h := kit.MustLock(t, a.FairMutex("x").Mutex)
+	h := kit.MustLock(t, a.FairMutex("x"))
 	waits := b.FairMutex("x").LockAsync(t.Context())
 	queued()
 	from.Do("DEL", queue)

@@ -12,7 +12,7 @@ import (
 
 // Permit is one that is taken.
 type Permit struct {
-	ID  string        // as engine.PermitHold.IDs has it
+	ID  string        // as engine.Hold.IDs has it
 	TTL time.Duration // what is left of its lease, negative if it has none
 }
 

@@ -14,7 +14,7 @@ import (
 type unlockingAll struct {
 	fut   Future[struct{}]
 	eng   *Engine
-	of    []*Hold
+	of    []*lockHold
 	each  []*unlocking
 	need  int                 // releases that succeed; then the rest goes on by itself
 	judge func([]error) error // makes one error of those of the locks
@@ -29,33 +29,33 @@ func (u *unlockingAll) executor() *executor.Executor { return &u.eng.exec }
 func (u *unlockingAll) abandon()                     {} // a release is never taken back
 func (u *unlockingAll) drop(struct{})                {}
 
-func newUnlockingAll(e *Engine, of []*Hold, need int, judge func([]error) error) *unlockingAll {
+func newUnlockingAll(e *Engine, of []*lockHold, need int, judge func([]error) error) *unlockingAll {
 	u := &unlockingAll{
 		eng: e, of: of, each: make([]*unlocking, len(of)),
 		need: need, judge: judge, left: len(of),
 	}
 	u.fut.source = u
-	for i, l := range of {
-		u.each[i] = l.h.engine().newUnlocking(true)
+	for i, h := range of {
+		u.each[i] = h.home().newUnlocking(true)
 		u.each[i].fut.hearDirectly(u.oneEnded)
 	}
 	return u
 }
 
 // begin ends what was made of the locks, and then releases them: soon, or on a goroutine.
-func (u *unlockingAll) begin(f *fate, soon bool) {
+func (u *unlockingAll) begin(g *group, soon bool) {
 	if soon {
-		u.release(f)
+		u.release(g)
 		return
 	}
-	u.eng.exec.Spawn(func() { u.release(f) })
+	u.eng.exec.Spawn(func() { u.release(g) })
 }
 
 // release ends what was made of the locks, and then releases them. If a context of
 // the user's panics, its own or that of a re-entry, the panic goes on after that.
-func (u *unlockingAll) release(f *fate) {
+func (u *unlockingAll) release(g *group) {
 	defer u.releaseFrom(0)
-	f.End(ErrReleased)
+	g.End(ErrReleased)
 }
 
 func (u *unlockingAll) releaseFrom(i int) {
@@ -67,7 +67,7 @@ func (u *unlockingAll) releaseFrom(i int) {
 	}()
 	for i < len(u.of) {
 		i++ // it is released even if this panics
-		u.of[i-1].h.unlock(u.each[i-1], true)
+		u.of[i-1].release(u.each[i-1], true)
 	}
 	through = true
 }
@@ -102,7 +102,7 @@ func (u *unlockingAll) done() bool {
 // enough reports whether as many have been released as are needed. The caller holds mu.
 func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
 
-func (u *unlockingAll) wait(ctx context.Context, g group) error {
+func (u *unlockingAll) wait(ctx context.Context, whole hold) error {
 	if ctx == nil {
 		return reason.Because(ErrOutcomeUnknown, reason.ErrNoContext)
 	}
@@ -111,7 +111,7 @@ func (u *unlockingAll) wait(ctx context.Context, g group) error {
 	}
 	cause := context.Cause(ctx)
 	if cause == ErrReleased {
-		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.isOf(g, u.of) })
+		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.isOf(whole, u.of) })
 		if outer != nil {
 			defer cancel()
 			if u.eng.world.Wait(u.fut.Done(), outer.Done(), nil) == 0 {
@@ -134,7 +134,7 @@ func (u *unlockingAll) result(cause error) error {
 	}
 	errs := make([]error, len(u.of))
 	for i, one := range u.each {
-		h := u.of[i].h
+		h := u.of[i]
 		h.Shard().Lock()
 		switch {
 		case one.Told:

@@ -1,0 +1,345 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/executor"
+	"github.com/pawl-lock/pawl/engine/internal/kind"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// lockHold is the hold of one lock: the machine's, and what drives it. The user has a
+// Hold, which points here. (Two objects, so that a Hold that the user dropped can be noticed.)
+// The shard's lock guards its fields.
+type lockHold struct {
+	drive.Holding
+	handle *Hold            // keeps the user's Hold alive until the first renewal; nil for a part of several
+	unless *runtime.Cleanup // leaked is called, from then on
+	done   chan struct{}
+}
+
+func (h *lockHold) name() string  { return h.Name }
+func (h *lockHold) home() *Engine { return engineOf(h.Shard()) }
+
+// ofPermits reports whether the owner is a number of permits, each with an id of its own.
+func (h *lockHold) ofPermits() bool { return kind.Kind(h.Kind) == kind.Permit }
+
+func (h *lockHold) owner() string {
+	if h.ofPermits() {
+		return ""
+	}
+	return h.Owner().String()
+}
+
+func (h *lockHold) token() int64 {
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
+	return h.Hold.Token()
+}
+
+func (h *lockHold) permitIDs() []string {
+	if !h.ofPermits() {
+		return nil
+	}
+	var ids []string
+	for _, id := range h.Owner().Permits() {
+		ids = append(ids, hex.EncodeToString(id[:]))
+	}
+	return ids
+}
+
+func (h *lockHold) servers() []string {
+	if !h.InTime() {
+		return nil
+	}
+	return []string{h.home().serverName()}
+}
+
+func (h *lockHold) acked() int {
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
+	return h.Acked()
+}
+
+func (h *lockHold) validUntil() time.Time {
+	// Told as a distance from now: time.Time's monotonic reading stops in suspend,
+	// the engine's clock does not.
+	return h.home().clock.Wall().Add(h.Until().Sub(h.Shard().Now()))
+}
+
+// err also ends the hold if its time is over.
+func (h *lockHold) err() error {
+	var fx machine.Effects
+	h.Shard().Lock()
+	err := h.Check(h.Shard().Now(), &fx)
+	h.Shard().Unlock()
+	h.Shard().Table.RunForUser(&fx)
+	return err
+}
+
+func (h *lockHold) unlock(ctx context.Context) error {
+	if ctx == nil { // then nothing bounds the waiting; and a lock must not stay for that
+		h.unlockAsync(true)
+		return h.about(reason.Because(ErrOutcomeUnknown, reason.ErrNoContext))
+	}
+	u := h.home().newUnlocking(false)
+	h.release(u, true)
+	return u.wait(ctx, h)
+}
+
+func (h *lockHold) unlockAsync(byUser bool) *Future[struct{}] {
+	u := h.home().newUnlocking(true)
+	u.ByNobody = !byUser
+	h.release(u, byUser)
+	return &u.fut
+}
+
+func (h *lockHold) extend(ctx context.Context, d time.Duration) error {
+	return h.about(h.ExtendBy(ctx, d))
+}
+
+func (h *lockHold) about(err error) error { return aboutA(kind.Kind(h.Kind).What(), h.Name, err) }
+
+func (h *lockHold) patience() time.Duration { return h.home().cfg.CommandTimeout }
+func (h *lockHold) parts() []*lockHold      { return nil }
+func (h *lockHold) locks() []*lockHold      { return []*lockHold{h} }
+
+func (h *lockHold) find(e *Engine, _ drive.Key) *lockHold {
+	if h.home() != e {
+		return nil
+	}
+	return h
+}
+
+func (h *lockHold) attach(c *heldContext) error {
+	var fx machine.Effects
+	h.Shard().Lock()
+	why := h.Check(h.Shard().Now(), &fx) // no timer may have run since the machine slept
+	if why == nil && !c.over {
+		h.Bind(c)
+	}
+	h.Shard().Unlock()
+	h.Shard().Table.RunForUser(&fx)
+	return why
+}
+
+func (h *lockHold) detach(c *heldContext) {
+	h.Shard().Lock()
+	c.over = true
+	h.Unbind(c)
+	h.Shard().Unlock()
+}
+
+func (h *lockHold) describe() string {
+	if h.ofPermits() {
+		return fmt.Sprintf("%d of %q", len(h.Owner().Permits()), reason.Shorten(h.Name))
+	}
+	return fmt.Sprintf("%q of %v", reason.Shorten(h.Name), h.Owner())
+}
+
+// tenure is a tenure with its first hold: mostly the only one.
+type tenure struct {
+	first  lockHold
+	tenure drive.Tenure
+}
+
+// NewTenure and NewHold implement drive.Engine.
+func (f *front) NewTenure(r *machine.Resource) *machine.Hold {
+	t := new(tenure)
+	t.first.Init(&t.first, &t.tenure, r)
+	return t.first.new()
+}
+
+func (f *front) NewHold(of *machine.Hold) *machine.Hold {
+	h := new(lockHold)
+	h.InitBeside(h, of)
+	return h.new()
+}
+
+func (h *lockHold) new() *machine.Hold {
+	h.handle = &Hold{h: h}
+	return &h.Hold
+}
+
+// holdOf is the engine's side of a hold.
+func holdOf(h *machine.Hold) *lockHold { return h.Port.(*lockHold) }
+
+// inner is the machine's side; nil of nil.
+func (h *lockHold) inner() *machine.Hold {
+	if h == nil {
+		return nil
+	}
+	return &h.Hold
+}
+
+// The methods below are the half of drive.Hold that is told.
+
+func (h *lockHold) Ended(why machine.Loss) {
+	if why == 0 {
+		h.home().hookReleased(h)
+	} else {
+		h.home().hookLost(h, LostReason(why))
+	}
+	h.unwatch()
+}
+
+// unwatch ends the watch over the user's Hold. What the garbage collector is to call, it keeps; and
+// with that the engine, its hooks, and all that they know: perhaps the user's Hold, which then never
+// becomes garbage. The caller holds the shard's lock.
+func (h *lockHold) unwatch() {
+	h.handle = nil
+	if h.unless != nil {
+		h.unless.Stop()
+		h.unless = nil
+	}
+}
+
+func (h *lockHold) Lost(why machine.Loss) { h.home().logLost(h, LostReason(why)) }
+
+func (h *lockHold) ended() <-chan struct{} {
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
+	if h.done == nil {
+		h.done = make(chan struct{})
+		if h.IsTold() {
+			close(h.done)
+		}
+	}
+	return h.done
+}
+
+func (h *lockHold) Told() {
+	if h.done != nil {
+		close(h.done)
+	}
+}
+
+// Confirmed lets go of the user's Hold at its first renewal: if nobody else has
+// it, the garbage collector will tell. Holds that are over before cost nothing.
+func (h *lockHold) Confirmed() {
+	if h.handle == nil {
+		return
+	}
+	told := runtime.AddCleanup(h.handle, (*lockHold).leaked, h)
+	h.handle, h.unless = nil, &told
+}
+
+// leaked runs when the user's Hold is garbage. If the hold is live nobody can
+// unlock it any more. It is counted and reported, never released: the work under
+// it may still be going on.
+func (h *lockHold) leaked() {
+	if h.live() {
+		reportLeak(h, h)
+	}
+}
+
+func (h *lockHold) live() bool {
+	h.Shard().Lock()
+	defer h.Shard().Unlock()
+	return h.IsLive()
+}
+
+// reportLeak counts and logs a hold that was dropped; its first lock is one of the engine of h.
+func reportLeak(of hold, h *lockHold) {
+	h.Shard().Lock()
+	h.Shard().Counters().Leaked++
+	h.Shard().Unlock()
+	of.home().log(slog.LevelError, "pawl: a hold was dropped without Unlock; the lock stays held until the engine is closed",
+		"lock", reason.Shorten(of.name()))
+}
+
+// unlocking is one call of Unlock or UnlockAsync that waits for the release.
+type unlocking struct {
+	machine.Unlock
+	fut   Future[struct{}] // what UnlockAsync returns
+	ready chan struct{}    // what Unlock waits on: one token; nil for UnlockAsync
+	eng   *Engine
+}
+
+func newPooledUnlocking() any {
+	u := &unlocking{ready: make(chan struct{}, 1)}
+	u.Port = u
+	return u
+}
+
+func (e *Engine) newUnlocking(async bool) *unlocking {
+	if !async {
+		return e.unlockings.Get().(*unlocking)
+	}
+	u := &unlocking{eng: e}
+	u.Port, u.fut.source = u, u
+	return u
+}
+
+func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
+func (u *unlocking) abandon()                     {} // a release is never taken back
+func (u *unlocking) drop(struct{})                {}
+
+// Deliver implements machine.UnlockPort.
+func (u *unlocking) Deliver() {
+	if u.ready == nil {
+		u.fut.settle(struct{}{}, u.Err)
+		return
+	}
+	u.ready <- struct{}{}
+}
+
+// release starts the release of h, or joins the one under way; u gets the outcome. The
+// caller is a goroutine of the user's, unless byUser is false.
+func (h *lockHold) release(u *unlocking, byUser bool) {
+	var fx machine.Effects
+	h.Shard().Lock()
+	h.Unlock(&u.Unlock, &fx)
+	h.Shard().Unlock()
+	if byUser {
+		h.Shard().Table.RunForUser(&fx)
+		return
+	}
+	h.Shard().Table.Run(&fx)
+}
+
+// wait is the synchronous half. It gives u back to its pool.
+func (u *unlocking) wait(ctx context.Context, h *lockHold) error {
+	select {
+	case <-u.ready:
+	default:
+		if h.home().world.Wait(u.ready, ctx.Done(), nil) != 0 {
+			u.ctxEnded(ctx, h)
+		}
+	}
+	err := u.Err
+	u.Unlock = machine.Unlock{Port: u}
+	h.home().unlockings.Put(u)
+	return err
+}
+
+// ctxEnded goes on waiting if ctx has ended only with the hold, as one does that was made
+// from its Context; else nobody waits for the release any more.
+func (u *unlocking) ctxEnded(ctx context.Context, h *lockHold) {
+	cause := context.Cause(ctx) // without a lock: it may be the user's context
+	if cause == ErrReleased {
+		if outer, cancel := h.outside(ctx); outer != nil {
+			defer cancel()
+			if h.home().world.Wait(u.ready, outer.Done(), nil) == 0 {
+				return
+			}
+			cause = context.Cause(outer)
+		}
+	}
+	h.Shard().Lock()
+	waiting := !u.Told
+	if waiting {
+		u.Err = h.StopAwaiting(&u.Unlock, cause)
+	}
+	h.Shard().Unlock()
+	if !waiting {
+		h.Shard().Table.World.Wait(u.ready, nil, nil) // the verdict is on its way
+	}
+}
