@@ -23,7 +23,7 @@ const leaveAfter = heardLately + 2*time.Second
 //     A tie keeps the one followed so far. At the start it is an error.
 //   - The one followed is left only when it says that it is no master, or has been gone for
 //     leaveAfter, or another has had more replicas for leaveAfter. A server that answers with an error
-//     is not gone, and has the replicas that it had last. Nor is one gone that its replicas hear from, or
+//     is not gone, and has the replicas that it had last. Nor is one gone while a replica hears from it, or
 //     while nobody answers.
 //   - Its successor, or the first one, is followed at once if it is the only master, and no server
 //     that has not answered can have as many replicas. Otherwise that takes leaveAfter, too.
@@ -90,12 +90,12 @@ func (s *succession) hear(all, masters []standing, now clock.Instant) (here bool
 		s.left, s.gone = s.left || s.followed.addr == "", 0
 	case s.followed.addr == "", said >= 0 && all[said].demoted():
 		s.left, s.gone = true, cmp.Or(s.gone, now)
-	case said >= 0 && all[said].refuses() && !s.left, slices.ContainsFunc(all, s.followed.leads):
+	case said >= 0 && all[said].refuses() && !s.left:
 		s.gone = 0
 	default:
 		s.gone = cmp.Or(s.gone, now)
 	}
-	s.left = s.left || s.gone != 0 && now.Sub(s.gone) >= leaveAfter
+	s.left = s.left || s.gone != 0 && now.Sub(s.gone) >= leaveAfter && !slices.ContainsFunc(all, s.followed.leads)
 	return i >= 0
 }
 
