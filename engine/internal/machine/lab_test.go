@@ -33,8 +33,7 @@ type lab struct {
 	released  []int64       // owners whose releases were answered
 	ahead     *Resource     // the writers of a name, if it has any; and a reader
 	behind    *Resource
-	readers   *Readers  // of a name that is read
-	rivals    []*Tenure // of whoever is granted one
+	readers   *Readers // of a name that is read
 }
 
 func newLab(t *testing.T) *lab {
@@ -119,7 +118,6 @@ type caller struct {
 	hold      *tenant
 	err       error
 	giveUp    clock.Instant
-	wasBeside bool
 }
 
 func (c *caller) Settled(h *Hold, why error) {
