@@ -73,8 +73,9 @@ func TestWaiterIsToldOfAServerThatRefusesForGood(t *testing.T) {
 	s.clean(other, v)
 }
 
-// Another has two of five servers, the third refuses and the last hangs. A TryLock cannot get it,
-// and waits only to know why. What it has is free meanwhile for the other, who needs it.
+// Another has two of five servers, the third refuses and the last hangs. Once the third has refused for
+// as long as a TryLock is patient, this cannot get it, and waits only to know why. What it has is free
+// meanwhile for the other, who needs it.
 func TestTryLockOfARedLockKeepsNothingThatCannotHelp(t *testing.T) {
 	t.Parallel()
 	for want, refuse := range map[error][]string{
@@ -85,7 +86,8 @@ func TestTryLockOfARedLockKeepsNothingThatCannotHelp(t *testing.T) {
 			t.Parallel()
 			s := independent(t, 5)
 			other, v := s.open(), s.open()
-			p := s.through(4, v)
+			v[2] = open(t, s.servers[2].URL(), func(c *Config) { c.CommandTimeout = 500 * time.Millisecond })
+			p := s.through(4, v, patient)
 			mustLock(t, other[0].Mutex("x"))
 			mustLock(t, other[1].Mutex("x"))
 			s.servers[2].Do(refuse...)
