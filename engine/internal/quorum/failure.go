@@ -195,7 +195,7 @@ func (m *Machine) loss(last End, since clock.Instant) error {
 		p := &m.Members[i]
 		one := ServerResult{Server: i, Is: NotGranted}
 		switch {
-		case p.Vote != nil && p.Vote.joined > since:
+		case p.Vote != nil && p.Vote.Joined > since:
 			one.Is = GrantedAgain
 		case p.Vote != nil && p.Vote.Port.InTime():
 			continue

@@ -15,12 +15,9 @@ type Vote struct {
 	Server   int
 	MaxEnd   clock.Instant // it is not held longer; 0: no bound
 	Reenters bool          // a hold there that the caller has
-	joined   clock.Instant // 0: when the whole was held, or soon after that
+	Joined   clock.Instant // 0: when the whole was held, or soon after that
 	ended    End           // before it was noted
 }
-
-// Joined is when the vote joined; 0: when the whole was held, or soon after that.
-func (v *Vote) Joined() clock.Instant { return v.joined }
 
 // onItsWay is how much later than a majority an answer may be to count since then. If it is later,
 // somebody else may have had the lock there meanwhile; the look at the others costs a command each.
@@ -35,7 +32,7 @@ func (m *Machine) changed(i int, do *Ready) {
 	}
 	// If it was on its way when the whole was held, and comes soon, it is as the others.
 	if now := m.Port.Now(); p.how == joins || now.Sub(m.since) > onItsWay {
-		p.Vote.joined = now
+		p.Vote.Joined = now
 		m.lookAtOthers(i, do)
 	}
 	do.Join, do.Last = p.Vote, m.last
@@ -51,7 +48,7 @@ func (m *Machine) askMissing(do *Ready) {
 }
 
 // mayGrant reports whether a server may grant it, once it is asked.
-func (p *Member) mayGrant() bool { return p.refusal.none() || p.refusal.mayPass() }
+func (p *Member) mayGrant() bool { return p.refusal.none() || p.refusal.Passes || p.refusal.Full }
 
 // missing reports whether a server is to be asked.
 func (p *Member) missing() bool { return p.Vote == nil && p.Asked == nil && p.mayGrant() }
@@ -99,7 +96,7 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 	}
 	all := 0
 	for i := range m.Members {
-		if other := m.Members[i].Vote; other != nil && other.joined <= since {
+		if other := m.Members[i].Vote; other != nil && other.Joined <= since {
 			all++
 		}
 	}

@@ -47,7 +47,7 @@ func TestMembership_OthersWereLookedAt_ServerThatJoinedCounts(t *testing.T) {
 		l.must(l.Stage == Holding, "lost at server %d", i)
 		l.after(time.Millisecond)
 		h := l.grant(i)
-		l.must(h.Joined() == l.now, "it joined at %v", h.Joined())
+		l.must(h.Joined == l.now, "it joined at %v", h.Joined)
 		l.after(time.Millisecond)
 	}
 	l.must(l.Ending == nil && len(l.logged) == 0, "lost: %v", l.Ending)
@@ -187,7 +187,7 @@ func TestMembership_VoteComesLate_CountsFromThen(t *testing.T) {
 	l.news()
 	l.after(onItsWay)
 	h := l.grant(2)
-	l.must(h.Joined() == 0, "it joined at %v", h.Joined())
+	l.must(h.Joined == 0, "it joined at %v", h.Joined)
 	l.did(nothing)
 
 	l = lock(t, 3)
@@ -196,7 +196,7 @@ func TestMembership_VoteComesLate_CountsFromThen(t *testing.T) {
 	l.news()
 	l.after(onItsWay + 1)
 	h = l.grant(2)
-	l.must(h.Joined() == l.now, "it joined at %v, want %v", h.Joined(), l.now)
+	l.must(h.Joined == l.now, "it joined at %v, want %v", h.Joined, l.now)
 	l.did("ask [] give [] cancel [] look [0 1]")
 }
 
@@ -246,7 +246,7 @@ func TestMembership_ServerMissedTheLock_IsAskedAtEachRenewal(t *testing.T) {
 			l.ring(renewal)
 			l.news()
 			h := l.grant(2)
-			l.must(h.Joined() == l.now && l.Due == 0, "%s: it joined at %v, due %v", what, h.Joined(), l.Due)
+			l.must(h.Joined == l.now && l.Due == 0, "%s: it joined at %v, due %v", what, h.Joined, l.Due)
 			l.did("ask [] give [] cancel [] look [0 1]")
 		}
 	}

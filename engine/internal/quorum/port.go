@@ -82,9 +82,6 @@ func EndedBefore(e End) Refusal {
 // none reports whether there is no refusal.
 func (r *Refusal) none() bool { return r.Why == nil }
 
-// mayPass reports whether the server may grant it later.
-func (r *Refusal) mayPass() bool { return r.Passes || r.Full }
-
 // End is why the hold of a vote has ended: it was lost, or released (0).
 type End struct {
 	Server int

@@ -105,7 +105,7 @@ var mutants = []mutant{
 	{"internal/quorum/machine.go", "\t\tdo.Give = append(do.Give, v)\n\tdefault:", "\tdefault:", "a vote that comes too late for its attempt is given back"},
 	{"internal/quorum/machine.go", "\t\tif out == 0 {\n\t\t\tm.fail(m.failure(), do)\n\t\t}", "", "one that is given up has an end"},
 	{"internal/quorum/membership.go", "\tcase all < m.Majority():", "\tcase false:", "it is lost when too few are left"},
-	{"internal/quorum/membership.go", "\t\tp.Vote.joined = now\n", "\t\t_ = now\n", "rare: a vote that joins does not count for the time before"},
+	{"internal/quorum/membership.go", "\t\tp.Vote.Joined = now\n", "\t\t_ = now\n", "rare: a vote that joins does not count for the time before"},
 	{"internal/quorum/membership.go", "\t\tm.setDue(m.Port.Now().Add(m.Renewal), do)\n", "", "rare: a server that missed the lock is asked again at each renewal"},
 	{"redlock_acquire.go", "\t\tv.hold.unlockAsync(false)\n", "", "votes are given back"},
 	{"internal/quorum/attempt.go", "\tm.setDue(m.Port.Now().Add(LongestWait/2+m.Port.Draw(LongestWait/2)), do)\n", "", "a waiter at one server does not depend on it"},
