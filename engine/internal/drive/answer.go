@@ -28,7 +28,7 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 	o.Begun = Begun(o.Err)
 	v := reply.Value
 	if o.Err == nil && c.Also != nil {
-		v, o.Also = parts(v, c)
+		v, o.Token, o.Also = parts(v, c)
 		if v.Kind == wire.KindError {
 			refused := wire.NewServerError(v.Bytes)
 			o.Err, o.Moving = refused, o.Moving || resp.RefusalOf(refused).Apart()
@@ -37,9 +37,6 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 	if o.Err == nil && what == machine.Acquiring && c.Also == nil {
 		o.Holder = kind.Kind(c.Kind).Holder(v)
 		v, o.Token = kind.Kind(c.Kind).Granted(v)
-	}
-	if o.Err == nil && what == machine.Passing {
-		v, o.Token = kind.Passed(v)
 	}
 	if o.Err == nil && what == machine.Extending {
 		// renew answers a list; ours has one element.
@@ -58,33 +55,33 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 	return o
 }
 
-// parts are the answers to a batch: to what the command is for, and of the debts that it has
-// taken along. There are none if they are not as many as were asked for.
-func parts(list resp.Value, c *machine.Command) (own resp.Value, also []machine.Outcome) {
-	n := len(c.Also.IDs)
-	if list.Kind != wire.KindArray || list.Len() != n+1 {
-		return resp.Value{}, nil
-	}
-	at := 0 // that of a release comes first, that of an acquire last
+// parts are the answers to a batch: to what the command is for, with the token of a grant, and to
+// the releases beside. There are none if they are not as many as were asked for.
+func parts(list resp.Value, c *machine.Command) (own resp.Value, token int64, also []machine.Answer) {
+	n, at := len(c.Also.IDs), 0 // that of a release comes first, that of an acquire last
 	if c.What == machine.Acquiring {
 		at = n
 	}
+	if list.Kind != wire.KindArray || list.Len() != n+1 && list.Len() != n+2 {
+		return resp.Value{}, 0, nil
+	}
 	list.Each(func(i int, e resp.Value) bool {
-		if i == at {
+		switch {
+		case i == at:
 			own = e
-			return true
-		}
-		var o machine.Outcome
-		if e.Kind != wire.KindInt {
-			o.Err = ErrReply
-		}
-		if o.Verdict = Classify(o.Err); o.Verdict == machine.Answered {
+		case i > n:
+			token = e.Int
+		case e.Kind != wire.KindInt:
+			own, also = resp.Value{}, nil
+			return false
+		default:
+			var o machine.Outcome
 			read(&o, machine.Settling, e.Int)
+			also = append(also, o.Answer)
 		}
-		also = append(also, o)
 		return true
 	})
-	return own, also
+	return own, token, also
 }
 
 // read says what the answer of a script means.

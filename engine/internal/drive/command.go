@@ -44,8 +44,6 @@ func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
 			return k.AppendBeside(dst, form, r.Name, owner, cmd.Span, OwnerOf(r, h.Kind, h.ID))
 		}
 		return k.AppendAcquire(dst, form, r.Name, owner, cmd.Span, ShardOf(r).Table.Verb())
-	case machine.Passing:
-		return k.AppendPass(dst, form, r.Name, owner, cmd.Span, OwnerOf(r, cmd.Kind, cmd.Giver().ID))
 	case machine.Reentering:
 		return k.AppendReenter(dst, form, r.Name, owner, cmd.Span, int(cmd.Number))
 	case machine.Extending:
@@ -75,7 +73,7 @@ func (t *Table) AppendForce(dst []byte, form resp.Form, k Key, owner string) []b
 	return k.Kind.AppendForce(dst, form, k.Name, owner, t.Verb())
 }
 
-// appendBatch encodes a command that settles debts beside what it is for.
+// appendBatch encodes a command that releases others beside what it is for.
 func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
 	r, cmd := c.res(), &c.Cmd
 	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Span
@@ -87,8 +85,7 @@ func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
 	for _, id := range cmd.Also.IDs {
 		owners = append(owners, OwnerOf(r, cmd.Kind, id))
 	}
-	channel := ShardOf(r).Table.Channel(Key{r.Name, kind.Kind(cmd.Kind)})
-	return script.AppendSeveral(dst, form, r.Name, owners, owner, lease, channel)
+	return kind.Kind(cmd.Kind).AppendSeveral(dst, form, r.Name, owners, owner, lease, ShardOf(r).Table.Verb())
 }
 
 // AppendRelease encodes a release, or a retire if a MinHold has something left.
@@ -108,11 +105,11 @@ func (c *command) Wants() resp.Acks { return resp.Acks(c.Cmd.Want) }
 
 // NeedsAck implements resp.DurableRequest: a refusal need not wait for replicas.
 func (c *command) NeedsAck(v resp.Value) bool {
-	switch c.Cmd.What {
-	case machine.Acquiring:
+	switch {
+	case c.Cmd.Also != nil:
+		v, _, _ = parts(v, &c.Cmd)
+	case c.Cmd.What == machine.Acquiring:
 		v, _ = kind.Kind(c.Cmd.Kind).Granted(v)
-	case machine.Passing:
-		v, _ = kind.Passed(v)
 	}
 	return c.Cmd.What == machine.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }

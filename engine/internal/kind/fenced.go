@@ -6,11 +6,11 @@ import (
 )
 
 // fenced is Redisson's RFencedLock: an RLock whose grants are counted. A tenure is one grant
-// with one token, so it is passed on by a command, which makes the next one.
+// with one token, so it is not handed over.
 var fenced = row{
 	name:    "fenced",
 	channel: mutex.channel,
-	traits:  machine.Kind{Passes: true},
+	traits:  machine.Kind{Batches: true},
 	wire:    fencedWire(),
 }
 

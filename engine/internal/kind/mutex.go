@@ -6,6 +6,6 @@ import "github.com/pawl-lock/pawl/engine/internal/machine"
 var mutex = row{
 	name:    "mutex",
 	channel: "redisson_lock__channel",
-	traits:  machine.Kind{HandsOver: true, Passes: true, Batches: true},
+	traits:  machine.Kind{HandsOver: true, Batches: true},
 	wire:    hash,
 }

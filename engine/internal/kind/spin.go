@@ -5,6 +5,6 @@ import "github.com/pawl-lock/pawl/engine/internal/machine"
 // spin is Redisson's RedissonSpinLock: the hash of an RLock, and nothing is announced.
 var spin = row{
 	name:   "spin",
-	traits: machine.Kind{Polls: true, HandsOver: true, Passes: true, Batches: true},
+	traits: machine.Kind{Polls: true, HandsOver: true, Batches: true},
 	wire:   hash,
 }

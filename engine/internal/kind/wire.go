@@ -77,18 +77,30 @@ func (k Kind) AppendForce(dst []byte, form resp.Form, key, owner, verb string) [
 	return table[k].force(dst, form, key, owner, k.Channel(key, verb))
 }
 
-// AppendPass encodes that another owner of its process gives the lock up for the owner.
-func (k Kind) AppendPass(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, giver script.Owner) []byte {
-	return script.AppendPass(dst, form, key, o, lease, giver, table[k].counts)
+// AppendSeveral encodes the release of owners, and then the taking of the lock, if the lease is not 0.
+// If nobody takes it, that is announced with a verb.
+func (k Kind) AppendSeveral(dst []byte, form resp.Form, key string, owners []script.Owner, taker script.Owner, lease time.Duration, verb string) []byte {
+	return script.AppendSeveral(dst, form, key, owners, taker, lease, table[k].counts, k.Channel(key, verb))
 }
 
 // Granted takes the answer to an acquire apart: the code, as acquire.lua has it, and the
 // fencing token, if the kind has one.
 func (k Kind) Granted(v resp.Value) (code resp.Value, token int64) {
-	if table[k].counts || k.Holder(v) != nil {
-		return Passed(v)
+	if !table[k].counts && k.Holder(v) == nil {
+		return v, 0
 	}
-	return v, 0
+	if v.Kind != respwire.KindArray || v.Len() != 2 {
+		return resp.Value{}, 0
+	}
+	v.Each(func(i int, e resp.Value) bool {
+		if i == 0 {
+			code = e
+		} else {
+			token = e.Int
+		}
+		return true
+	})
+	return code, token
 }
 
 // Holder is who has the lock that an acquire was refused, if its answer says so.
@@ -102,22 +114,6 @@ func (k Kind) Holder(v resp.Value) (holder []byte) {
 		})
 	}
 	return holder
-}
-
-// Passed takes the answer to a pass apart in the same way.
-func Passed(v resp.Value) (code resp.Value, token int64) {
-	if v.Kind != respwire.KindArray || v.Len() != 2 {
-		return resp.Value{}, 0
-	}
-	v.Each(func(i int, e resp.Value) bool {
-		if i == 0 {
-			code = e
-		} else {
-			token = e.Int
-		}
-		return true
-	})
-	return code, token
 }
 
 // Renewal is how tenures of a kind are renewed. Those with the same one share scripts.

@@ -212,14 +212,13 @@ func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
 			w.tries = 0
 		}
 	}
-	g := c.Giver()
-	if g != nil {
-		h.handed = g.handed + 1
+	if b := c.Also; b != nil && b.hold != nil {
+		h.handed = b.hold.handed + 1
 		r.Port.Counters().HandedOver++
 	}
 	h.begin(a, o.Now)
 	a.grant(h, fx)
-	if g == nil { // else it is the same turn
+	if h.handed == 0 { // else it is the same turn
 		r.beginTurn(o.Now)
 	}
 	if h.Res == r {

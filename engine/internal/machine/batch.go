@@ -6,13 +6,15 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 )
 
-// A Batch is debts that a command settles beside what it is for: others, or an acquire. So an
-// owner that was burned costs no round trip before the next try.
+// A Batch is what a command releases beside what it is for: debts, beside another or an acquire, or
+// a hold, beside the acquire of the next one. So an owner that was burned costs no round trip
+// before the next try, and a lock is not free between two holds.
 //
 // Each has its own answer. On the server the releases come first.
 type Batch struct {
 	IDs   []int64 // never change
 	debts []*Debt // nil: forgiven meanwhile
+	hold  *Hold   // instead of debts
 }
 
 // maxBatch bounds a command, so that it does not hold up the server.
@@ -71,17 +73,24 @@ func (r *Resource) sendAlso(but *Debt) {
 	r.Cmd.Also = b
 }
 
-// batchReplied goes on after the reply of a command, for the debts that it has taken along.
-func (r *Resource) batchReplied(c *Command, o *Outcome) {
+// batchReplied goes on after the reply of a command, for what it has released beside.
+func (r *Resource) batchReplied(c *Command, o *Outcome, fx *Effects) {
 	if c.Also == nil {
 		return
 	}
-	for i, d := range c.Also.debts {
+	for i, id := range c.Also.IDs {
 		one := *o
 		if o.Also != nil {
-			one.Verdict, one.Answer, one.Err = o.Also[i].Verdict, o.Also[i].Answer, o.Also[i].Err
+			one.Verdict, one.Answer, one.Err = Answered, o.Also[i], nil
 		}
-		r.settleReplied(&Command{What: Settling, Kind: c.Kind, Server: c.Server, ID: c.Also.IDs[i], debt: d}, &one)
+		release := Command{What: Settling, Kind: c.Kind, Server: c.Server, ID: id, Also: c.Also, hold: c.Also.hold}
+		if release.hold != nil {
+			release.What = Unlocking
+			r.releaseReplied(&release, &one, fx)
+		} else {
+			release.debt = c.Also.debts[i]
+			r.settleReplied(&release, &one)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
 	if r.Cmd.Also == nil || !slices.Equal(r.Cmd.Also.IDs, []int64{burned}) || r.Cmd.ID == burned || r.Cmd.Server != 1 {
 		t.Fatalf("%+v", r.Cmd)
 	}
-	l.reply(r, Outcome{Also: []Outcome{{Answer: Missing}}})
+	l.reply(r, Outcome{Also: []Answer{Missing}})
 	if c.hold == nil || !slices.Equal(l.released, []int64{burned}) {
 		t.Errorf("%+v, released %v", c, l.released)
 	}
@@ -49,9 +49,9 @@ func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
 		next  What
 		fails bool
 	}{
-		"held":              {Outcome{Answer: Taken, TTL: time.Second, Also: []Outcome{{}}}, 0, Nothing, false},
-		"no right to take":  {Outcome{Verdict: Denied, Err: why, Also: []Outcome{{}}}, 1, Settling, true}, // what was taken
-		"busy for the try":  {Outcome{Verdict: Busy, Err: why, Also: []Outcome{{}}}, 0, Nothing, false},
+		"held":              {Outcome{Answer: Taken, TTL: time.Second, Also: []Answer{Done}}, 0, Nothing, false},
+		"no right to take":  {Outcome{Verdict: Denied, Err: why, Also: []Answer{Done}}, 1, Settling, true}, // what was taken
+		"busy for the try":  {Outcome{Verdict: Busy, Err: why, Also: []Answer{Done}}, 0, Nothing, false},
 		"busy for all":      {Outcome{Verdict: Busy, Err: why}, 1, Nothing, false},
 		"unanswered":        {Outcome{Verdict: Unknown, Err: why}, 2, Acquiring, false},
 		"not sent":          {Outcome{Verdict: NotSent, Err: why}, 1, Nothing, false},
@@ -90,10 +90,7 @@ func TestDebtsOfANameAreSettledTogether(t *testing.T) {
 		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Also.IDs)
 	}
 	gone := r.debts.next.next
-	var also []Outcome
-	for range r.Cmd.Also.IDs {
-		also = append(also, Outcome{})
-	}
+	also := make([]Answer, len(r.Cmd.Also.IDs))
 	r.forgive(gone) // meanwhile
 	l.reply(r, Outcome{Also: also})
 	l.is(r, Settling)
@@ -156,7 +153,7 @@ func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
 		t.Error("it is not wanted")
 	}
 	id := r.Cmd.ID
-	l.reply(r, Outcome{Also: []Outcome{{}}}) // granted to nobody
+	l.reply(r, Outcome{Also: []Answer{Done}}) // granted to nobody
 	l.is(r, Settling)
 	if r.Cmd.ID != id {
 		t.Errorf("owner %d, want %d", r.Cmd.ID, id)

@@ -18,7 +18,6 @@ const (
 	Extending
 	Leaving   // one of several holds given back
 	Unlocking // the last hold given back: release or retire
-	Passing   // the same, and the lock taken for the next one: see handover.go
 	Settling  // a debt released
 )
 
@@ -26,23 +25,21 @@ const (
 // is Replied to, the fields that are encoded do not change. Its pointers to waiters are
 // cleared, under the shard's lock, when these stop waiting.
 type Command struct {
-	What What
-	Head bool  // acquiring: for the front of waiters, so the wait must hear of it
-	Born bool  // acquiring: the first command of a LockAsync, sent by that call
-	Kind uint8 // the engine's, of the owner
-	Want Acks  // replicas that must acknowledge it
-	// Number is, of a re-entry or a leave, the count afterwards; of an acquire, what the
-	// channel had said when it was sent.
-	Number uint32
-	Server Server // where a release or a pass goes, or a debt's
+	What   What
+	Head   bool   // acquiring: for the front of waiters, so the wait must hear of it
+	Born   bool   // acquiring: the first command of a LockAsync, sent by that call
+	Kind   uint8  // the engine's, of the owner
+	Want   Acks   // replicas that must acknowledge it
+	Number uint32 // of a re-entry or a leave: the count afterwards
+	Server Server // where a release goes, a hold's or a debt's
 	ID     int64
 	Span   time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
 
-	// Also has debts that the same command settles, before it acquires. See batch.go.
+	// Also has what the same command releases, before it acquires. See batch.go.
 	Also *Batch
 
 	req  *Request
-	hold *Hold // acquiring: see Beside; passing: see Giver
+	hold *Hold // acquiring: see Beside
 	debt *Debt
 
 	Paced *Pace // who counts it, if anybody does
@@ -77,8 +74,8 @@ func (r *Resource) sendAcquire(a *Request, head bool) {
 	} else if h != nil {
 		a.rare.Beside = nil // it is a reader as any other from now on
 	}
-	if r.wait != nil {
-		c.Number = r.wait.Events()
+	if head && r.wait != nil {
+		r.wait.Sent()
 	}
 	a.Attempts++
 	a.trying = true
@@ -182,7 +179,7 @@ type Outcome struct {
 	TTL       time.Duration // negative: the key has no expiry
 	Holder    []byte        // of an acquire that was refused: by whom, if that is known; not to be kept
 	Token     int64         // of an acquire: the fencing token, if the kind has one
-	Also      []Outcome     // of the debts of Command.Also, if the server has dealt with each
+	Also      []Answer      // to each release of Command.Also, if the server has answered them
 	Err       error         // what the server or the connection said, if anything
 	Sent, Now clock.Instant
 	Ack       Ack // nil: no replicas were asked
@@ -233,7 +230,7 @@ func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
 	if c.Beside() != nil {
 		r.keepsWriter(o.Now.Add(c.Span))
 	}
-	r.batchReplied(c, o)
+	r.batchReplied(c, o, fx)
 	switch c.What {
 	case Acquiring:
 		r.acquireReplied(c, o, fx)
@@ -243,8 +240,6 @@ func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
 		r.extendReplied(c, o, fx)
 	case Leaving, Unlocking:
 		r.releaseReplied(c, o, fx)
-	case Passing:
-		r.passReplied(c, o, fx)
 	case Settling:
 		r.settleReplied(c, o)
 	}
@@ -273,10 +268,7 @@ func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
 	if a != nil && a.Once && !a.ended {
 		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
 	}
-	if c.hold != nil && c.What != Acquiring {
-		c.hold.boundRelease()
-		c.hold.forServer = c.hold.forServer || c.What == Passing // a release waits for no durable connection
-	}
+	r.hold.boundReleases()
 	if full || c.Want != 0 || o.Moving {
 		// Recovery cannot help: it waits for the lane of the name's node. The name's release
 		// must not wait for a durable connection, and the node that ASK names while a slot

@@ -4,7 +4,7 @@
 // What the server has of this process for a name is a Tenure: one owner, its lease, its
 // renewals. What a user has of it is a Hold. A tenure has one hold and its re-entries at a
 // time; when that is unlocked it may be handed over to the next one that waits, without a
-// command. One that cannot is passed on by a command, or released.
+// command. One that cannot is released.
 //
 // It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time
 // and randomness come from a Port. A transition is a call, made under the lock of the

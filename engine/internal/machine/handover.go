@@ -42,7 +42,7 @@ func (r *Resource) handsOver(h *Hold) bool {
 	switch {
 	case h.handed >= cfg.HandOvers || r.Port.Closing() || !h.plain():
 		return false
-	case h.passes() && !r.Port.Kind(h.Kind).Passes || r.Port.Behind(r):
+	case h.grantsOne() && !r.Port.Kind(h.Kind).Batches || r.Port.Behind(r):
 		return false
 	case w == nil:
 		return false
@@ -150,90 +150,21 @@ func (r *Resource) yield(o *Outcome) {
 
 // A tenure that is more than its owner is not handed over as it is: one with a fencing token
 // counts one grant, and one that replicas have acknowledged was acknowledged for one holder. It
-// is passed on instead. One command ends the owner and takes the lock for that of the next hold,
-// so the lock is never free in between, and that costs one round trip instead of two.
-//
-//	this process                            the server
-//	unlocked, somebody waits here
-//	pass(next owner, owner)  ------------>  has the owner: it has the next one instead
-//	the Unlock and the Lock are settled  <-- granted, with a token
-//
-// The same bounds hold as for a tenure that is handed over. If anything goes wrong, the owner is
-// released as always:
-//
-//	the answer          the owner                          the next one
-//	granted             released                           has the lock
-//	neither is there    was lost                           waits on, and tries
-//	refused             is released by another command     waits on
-//	none                may be gone: released, so that     is burned, as by an acquire
-//	                    nothing there counts as done       without an answer
+// is released, and the acquire of the next one goes in the same command, so the lock is never free
+// in between, and that costs one round trip instead of two. The same bounds hold as for a tenure
+// that is handed over.
 
-// passes reports whether the tenure is passed on by a command, instead of being handed over.
-func (t *Tenure) passes() bool {
+// grantsOne reports whether each hold needs a grant of its own.
+func (t *Tenure) grantsOne() bool {
 	return t.Want != 0 || !t.Res.Port.Kind(t.Kind).HandsOver
 }
 
-// sendPass releases h, and takes the lock for a.
-func (r *Resource) sendPass(h *Hold, a *Request) {
-	c := &r.Cmd
-	c.What = Passing
-	c.hold, c.req, c.Kind, c.Span, c.Want = h, a, h.Kind, a.firstLease(), a.Want
-	c.ID, c.Server = r.Port.NewID(), r.Port.ServerOf(r.Route)
-	if r.wait != nil {
-		c.Number = r.wait.Events()
-	}
-	a.Attempts++
-	a.trying = true
-}
-
-// Giver is the hold whose owner is to give the lock up for that of the command; mostly nil.
-func (c *Command) Giver() *Hold {
-	if c.What != Passing {
-		return nil
-	}
-	return c.hold
-}
-
-// passReplied goes on after the reply of a pass, or after its connection died.
-func (r *Resource) passReplied(c *Command, o *Outcome, fx *Effects) {
-	h, a := c.hold, c.req
-	if a != nil {
-		a.trying = false
-	}
-	open := h.state == releasing // else its time has settled it
-	switch {
-	case o.Verdict == Answered && o.Answer != Missing:
-		if c.Server != 0 {
-			r.Port.Released(r, c.Kind, c.Server, h.ID, o.Now, 0)
-		}
-		if open {
-			h.released(nil, fx)
-		}
-		r.granted(c, o, fx)
-	case o.Verdict == Answered:
-		if open {
-			r.notThere(h, GoneOnServer, fx)
-		}
-	default:
-		h.forServer = true
-		h.more().refusal = o.Err
-		h.boundRelease()
-		switch o.Verdict {
-		case Unknown:
-			h.asked = true
-			r.oweTaken(c, doubtful, o)
-		case WrongType: // nobody has lost or got anything
-		case Busy:
-			r.Port.Refused(*o)
-			if !o.Begun {
-				return
-			}
-			fallthrough
-		default: // an error from inside the script does not say what was written before it
-			h.asked = true
-			r.oweTaken(c, certain, o)
-		}
-	}
+// sendReleaseAndAcquire releases h, and acquires for a.
+func (r *Resource) sendReleaseAndAcquire(h *Hold, a *Request) {
+	h.forServer = true // if this is in vain, it is released alone
+	r.sendAcquire(a, true)
+	r.Cmd.Server = r.Port.ServerOf(r.Route)
+	r.Cmd.Also = &Batch{IDs: []int64{h.ID}, hold: h}
 }
 
 // Readers of a name are apart from its writers, and some from each other (see readers.go). Its

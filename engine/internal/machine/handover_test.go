@@ -172,7 +172,7 @@ func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
 		"the first has a MinHold":       {first: func(a *Request) { a.More().MinHold = time.Minute }},
 		"the first wants a replica":     {first: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
 		"both want other replicas":      {first: func(a *Request) { a.Want, a.AckedGiven = 1, true }, second: func(a *Request) { a.Want, a.AckedGiven = 2, true }},
-		"neither can be passed on":      {first: func(a *Request) { a.Kind = queued }, second: func(a *Request) { a.Kind = queued }},
+		"neither can be batched":        {first: func(a *Request) { a.Kind = queued }, second: func(a *Request) { a.Kind = queued }},
 		"the first is one of several":   {first: func(a *Request) { a.More().Quorum = true }},
 		"the second wants a lease":      {second: func(a *Request) { a.Lease = time.Minute }},
 		"the second wants a MaxHold":    {second: func(a *Request) { a.More().MaxHold = time.Minute }},

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// polling is a kind whose waiters poll, fenced one that is passed on, and not batched,
+// polling is a kind whose waiters poll, fenced one whose grants are counted,
 // permits one that several hold, reading one that is joined.
 const (
 	polling = 2
@@ -65,7 +65,7 @@ func (l *lab) Refused(Outcome)                             {}
 func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
 func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
 func (l *lab) Kind(kind uint8) *Kind {
-	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Passes: kind <= fenced, Batches: kind < fenced, Queues: kind == queued, Shared: kind == permits, Apart: kind == reading, Joins: kind == reading}
+	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Batches: kind <= fenced, Queues: kind == queued, Shared: kind == permits, Apart: kind == reading, Joins: kind == reading}
 }
 func (l *lab) Readers(*Resource) *Readers { return l.readers }
 func (l *lab) Apart(r *Resource, _ uint8) *Resource {

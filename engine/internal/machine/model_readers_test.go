@@ -26,7 +26,7 @@ func TestReaders_JoinsAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.What == Acquiring {
-		l.reply(r, Outcome{Also: make([]Outcome, 1)})
+		l.reply(r, Outcome{Also: make([]Answer, 1)})
 	}
 	if x.hold == nil {
 		t.Fatalf("%+v %v", r.View(), x.err)
@@ -62,7 +62,7 @@ func TestReaders_QueueDangles(t *testing.T) {
 	r := x.res
 	l.does(func(fx *Effects) { x.Cancel(reason.Stop{Cause: errors.New("its context, which A's hold ended")}, fx) })
 	for r.Cmd.What != Nothing {
-		l.reply(r, Outcome{Also: make([]Outcome, 1)})
+		l.reply(r, Outcome{Also: make([]Answer, 1)})
 	}
 	if !r.Out {
 		t.Fatalf("%+v", r.View())
@@ -155,7 +155,7 @@ func TestReaders_UnlockHangsAfterAJoinOfAFixedLease(t *testing.T) {
 		l.reply(r, Outcome{})
 	}
 	if r.Cmd.What == Acquiring {
-		l.reply(r, Outcome{Also: make([]Outcome, 1)})
+		l.reply(r, Outcome{Also: make([]Answer, 1)})
 	}
 	b := l.come(once)
 	if b.hold == nil {

@@ -78,8 +78,7 @@ type Port interface {
 type Kind struct {
 	Polls     bool // waiters poll: a release is announced nowhere
 	HandsOver bool // a tenure may be handed over without a command
-	Passes    bool // it may be passed on by one; see handover.go
-	Batches   bool // several debts may be settled by one command, which may acquire, too
+	Batches   bool // one command may release several owners, and acquire, too
 	Apart     bool // each request has a Resource of its own, with the tenure that it gets
 	Joins     bool // but those who want nothing else share one; see readers.go
 	Queues    bool // a refusal queues the owner on the server; see place.go

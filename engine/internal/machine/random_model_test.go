@@ -103,19 +103,13 @@ func (j *journey) executes(c *Command) (o Outcome) {
 	j.lapse()
 	if c.Also != nil {
 		for _, id := range c.Also.IDs {
-			o.Also = append(o.Also, Outcome{Answer: j.release(id, 0)})
+			o.Also = append(o.Also, j.release(id, 0))
 		}
 	}
 	switch c.What {
 	case Acquiring:
 		if j.owner != 0 && j.owner != c.ID {
 			o.Answer, o.TTL = Taken, j.expires.Sub(j.now)
-			return o
-		}
-		j.owner, j.depth, j.expires = c.ID, 1, j.now.Add(c.Span)
-	case Passing:
-		if j.owner != c.ID && j.owner != c.Giver().ID {
-			o.Answer = Missing
 			return o
 		}
 		j.owner, j.depth, j.expires = c.ID, 1, j.now.Add(c.Span)
@@ -137,7 +131,7 @@ func (j *journey) executes(c *Command) (o Outcome) {
 	case Unlocking, Settling:
 		o.Answer = j.release(c.ID, c.Span)
 	}
-	if (c.What == Acquiring || c.What == Passing) && c.Kind == fenced {
+	if c.What == Acquiring && c.Kind == fenced {
 		j.token++
 		o.Token = j.token
 	}

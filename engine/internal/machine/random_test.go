@@ -79,7 +79,7 @@ func (j *journey) answer(calm bool) {
 		j.executes(&c)
 	case n == 17:
 		o.Verdict = Unknown
-		if c.What == Acquiring || c.What == Passing {
+		if c.What == Acquiring {
 			j.late = append(j.late, c)
 			j.lateBy = j.now.Add(time.Second)
 		}

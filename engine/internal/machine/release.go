@@ -107,7 +107,7 @@ func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
 			h.deep = h.deep && c.Number > 1
 		} else if h.joint {
 			r.Port.Readers(r).yield(o)
-		} else if h.handed > 0 {
+		} else if h.handed > 0 && c.Also == nil {
 			r.yield(o)
 		}
 	case (o.Verdict == Answered || o.Verdict == WrongType) && h.asked && c.What == Unlocking:

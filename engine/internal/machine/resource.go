@@ -23,7 +23,7 @@ import (
 //     or after the death of its connection.
 //  2. hold is the outermost hold of this process, or one of several that read, from the grant
 //     until the release is settled; while it is there no acquisition of the name is sent, except
-//     re-entries under it.
+//     re-entries under it, and one that goes with its release.
 //  3. Only the front of waiters tries at the server; entries of tries try once each. While
 //     both want to, they take turns.
 //  4. Once the head was refused, and whenever somebody waits behind a hold of this
@@ -134,8 +134,8 @@ func (r *Resource) serveHold(fx *Effects) bool {
 			r.sendRelease(h)
 			return true
 		}
-		if h.passes() {
-			r.sendPass(h, a)
+		if h.grantsOne() {
+			r.sendReleaseAndAcquire(h, a)
 			return true
 		}
 		r.handOver(h, a, fx)
@@ -198,9 +198,6 @@ func (r *Resource) serveHead(fx *Effects) bool {
 	a, ok := r.waiters.Front()
 	if !ok || r.letIn(fx) {
 		return false
-	}
-	if r.wait != nil {
-		r.wait.Sent()
 	}
 	r.sendAcquire(a, true)
 	return true

@@ -89,9 +89,6 @@ func (w *Wait) Unlisten() {
 	}
 }
 
-// Events counts what has come over the channel so far.
-func (w *Wait) Events() uint32 { return w.gen }
-
 // Hears reports whether the server has confirmed the subscription.
 func (w *Wait) Hears() bool { return w.confirmed }
 

@@ -144,10 +144,17 @@ func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest 
 }
 
 // AppendSeveral appends several: release(owner, 0) for each of the owners, and then
-// acquire(taker, lease), if the lease is not 0. It announces itself on c.
-func AppendSeveral(dst []byte, form resp.Form, key string, owners []Owner, taker Owner, lease time.Duration, c Channel) []byte {
-	dst = Several.begin(dst, form, 1, 4+len(owners))
+// acquire(taker, lease), if the lease is not 0, or fenced(taker, lease). It announces itself on c.
+func AppendSeveral(dst []byte, form resp.Form, key string, owners []Owner, taker Owner, lease time.Duration, counts bool, c Channel) []byte {
+	keys := 1
+	if counts = counts && lease != 0; counts { // a release has one key: see release.lua
+		keys = 2
+	}
+	dst = Several.begin(dst, form, keys, 4+len(owners))
 	dst = wire.AppendBulk(dst, key)
+	if counts {
+		dst = appendCompanion(dst, TokenPrefix, key)
+	}
 	dst = c.appendTo(dst)
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
 	if lease != 0 {

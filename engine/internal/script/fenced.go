@@ -27,20 +27,3 @@ func AppendFencedNaming(dst []byte, form resp.Form, key string, o Owner, lease t
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
 	return wire.AppendBulk(o.appendTo(dst), "1")
 }
-
-// AppendPass appends pass(owner, lease, giver), with the counter of the lock's tokens if it has
-// one.
-func AppendPass(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, giver Owner, counts bool) []byte {
-	keys := 1
-	if counts {
-		keys = 2
-	}
-	dst = Pass.begin(dst, form, keys, 3)
-	dst = wire.AppendBulk(dst, key)
-	if counts {
-		dst = appendCompanion(dst, TokenPrefix, key)
-	}
-	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
-	dst = o.appendTo(dst)
-	return giver.appendTo(dst)
-}

@@ -87,61 +87,64 @@ func TestFencedThatIsRefusedLocksNothing(t *testing.T) {
 	}
 }
 
-func TestPassGivesTheLockFromOneToTheOther(t *testing.T) {
+func relay(b []byte, f resp.Form) []byte {
+	return AppendSeveral(b, f, lockName, []Owner{other}, me, 9*time.Second, true, wake)
+}
+
+// It releases the other and takes the lock for me, as a grant of its own.
+func TestSeveral_WithACounter_CountsTheGrant(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
 	mine := me.String()
 	for _, x := range []struct {
-		name    string
 		state   string
-		code    int64
-		token   int64 // with a counter that is at 41
+		answers []int64 // anyTTL: what the key has left
 		holders []any
 	}{
-		{"the giver has it", "others", Granted, 42, []any{mine}},
-		{"the giver has it without expiry", "others, no expiry", Granted, 42, []any{mine}},
-		{"a copy of what was executed", "me", Granted, 41, []any{mine}},
-		{"both are there", "me and others", Granted, 41, nil},
-		{"neither is there", "absent", NotThere, 0, []any{}},
+		{"others", []int64{Done, Granted, 42}, []any{mine}},
+		{"others, no expiry", []int64{Done, Granted, 42}, []any{mine}},
+		{"absent", []int64{NotThere, Granted, 42}, []any{mine}},
+		{"me", []int64{NotThere, Granted, 41}, []any{mine}},        // a copy of what was executed
+		{"me and others", []int64{Done, Granted, 41}, []any{mine}}, // the same, and the other again
+		{"a third", []int64{NotThere, anyTTL}, []any{nobody.String()}},
 	} {
-		for _, counts := range []bool{false, true} {
-			c.s.Do("FLUSHALL")
-			c.s.Do("SET", counterName, "41")
-			states[x.state](c.s)
-			v, err := c.run(func(b []byte, f resp.Form) []byte {
-				return AppendPass(b, f, lockName, me, 9*time.Second, other, counts)
-			})
-			if err != nil || v.Kind != wire.KindArray || v.Len() != 2 {
-				t.Fatalf("%s: %v, %v", x.name, v, err)
-			}
-			var got []int64
-			v.Each(func(_ int, e resp.Value) bool { got = append(got, e.Int); return true })
-			token := x.token
-			if !counts {
-				token = 0
-			}
-			if got[0] != x.code || got[1] != token {
-				t.Errorf("%s, counts %v: answers %v, want %d and %d", x.name, counts, got, x.code, token)
-			}
-			if is, _ := c.s.Do("HKEYS", lockName).([]any); x.holders != nil && !slices.Equal(is, x.holders) {
-				t.Errorf("%s: held by %v, want %v", x.name, is, x.holders)
-			}
-			if left := c.s.Do("PTTL", lockName).(int64); x.code == Granted && (left < 8000 || left > 9000) {
-				t.Errorf("%s: %d ms left", x.name, left)
-			}
+		c.s.Do("FLUSHALL")
+		c.s.Do("SET", counterName, "41")
+		if prepare := states[x.state]; prepare != nil {
+			prepare(c.s)
+		} else {
+			c.s.Do("HSET", lockName, nobody.String(), "1")
+			c.s.Do("PEXPIRE", lockName, "5000")
+		}
+		v, err := c.run(relay)
+		if err != nil || v.Kind != wire.KindArray {
+			t.Fatalf("%s: %v, %v", x.state, v, err)
+		}
+		var got []int64
+		v.Each(func(_ int, e resp.Value) bool { got = append(got, e.Int); return true })
+		if got[1] > 4000 && got[1] <= 5000 {
+			got[1] = anyTTL
+		}
+		if !slices.Equal(got, x.answers) {
+			t.Errorf("%s: answers %v, want %v", x.state, got, x.answers)
+		}
+		if is, _ := c.s.Do("HKEYS", lockName).([]any); !slices.Equal(is, x.holders) {
+			t.Errorf("%s: held by %v, want %v", x.state, is, x.holders)
+		}
+		if left := c.s.Do("PTTL", lockName).(int64); got[1] == Granted && (left < 8000 || left > 9000) {
+			t.Errorf("%s: %d ms left", x.state, left)
 		}
 	}
 }
 
-// A server without memory lets a lock be passed on: that needs none. One that refuses anything
-// else has changed nothing but the lease.
-func TestPassThatIsRefusedChangesNobody(t *testing.T) {
+// A server without memory lets it all pass: the release makes room. If anything else is refused,
+// the other is released, and nobody has taken the lock.
+func TestSeveral_WithACounterThatIsRefused_HasReleased(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	pass := func(b []byte, f resp.Form) []byte { return AppendPass(b, f, lockName, me, 9*time.Second, other, true) }
 	for what, x := range map[string]struct {
 		before, after []string
-		passes        bool
+		taken         bool
 	}{
 		"no memory":         {[]string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}, true},
 		"no right to count": {[]string{"ACL", "SETUSER", "default", "-incr"}, []string{"ACL", "SETUSER", "default", "+incr"}, false},
@@ -151,14 +154,24 @@ func TestPassThatIsRefusedChangesNobody(t *testing.T) {
 		c.s.Do("FLUSHALL")
 		states["others"](c.s)
 		c.s.Do(x.before...)
-		_, err := c.run(pass)
+		v, err := c.run(relay)
 		c.s.Do(x.after...)
-		want := other.String()
-		if x.passes {
-			want = me.String()
+		var own wire.Kind
+		var codes []int64
+		v.Each(func(i int, e resp.Value) bool {
+			codes = append(codes, e.Int)
+			if i == 1 {
+				own = e.Kind
+			}
+			return true
+		})
+		var holders []any
+		if x.taken {
+			holders = []any{me.String()}
 		}
-		if is, _ := c.s.Do("HKEYS", lockName).([]any); len(is) != 1 || is[0] != want || (err == nil) != x.passes {
-			t.Errorf("%s: held by %v, %v", what, is, err)
+		is, _ := c.s.Do("HKEYS", lockName).([]any)
+		if err != nil || len(codes) < 2 || codes[0] != Done || (own == wire.KindInt) != x.taken || !slices.Equal(is, holders) {
+			t.Errorf("%s: %v, held by %v, %v", what, codes, is, err)
 		}
 	}
 }

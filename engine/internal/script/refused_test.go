@@ -124,7 +124,7 @@ func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {
 			},
 			"force": func(b []byte, f resp.Form) []byte { return AppendForce(b, f, lockName, "", channel) },
 			"several": func(b []byte, f resp.Form) []byte {
-				return AppendSeveral(b, f, lockName, []Owner{me}, nobody, 0, channel)
+				return AppendSeveral(b, f, lockName, []Owner{me}, nobody, 0, false, channel)
 			},
 		} {
 			c.s.Do("FLUSHALL")

@@ -50,7 +50,6 @@ var (
 	Force   = load("announce", "force")
 	State   = load("state")
 	Several = load("announce", "several")
-	Pass    = load("pass")
 
 	// Of a fair lock.
 	Fair        = load("announce", "fairqueue", "fair")
@@ -78,7 +77,7 @@ var (
 )
 
 var all = []*Script{
-	Acquire, Fenced, Fair, FairRelease, FairForce, Reenter, Leave, Release, Retire, Renew, Force, State, Several, Pass,
+	Acquire, Fenced, Fair, FairRelease, FairForce, Reenter, Leave, Release, Retire, Renew, Force, State, Several,
 	ReadAcquire, ReadReenter, ReadRenew, Raise, RWRelease, RWForce, WriteAcquire, WriteRetire,
 	Tally,
 	PermitTake, PermitFree, PermitRenew, PermitSet, PermitCount,

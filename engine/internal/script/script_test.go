@@ -86,7 +86,7 @@ func renew(o Owner, lease time.Duration) func([]byte, resp.Form) []byte {
 }
 func several(lease time.Duration, taker Owner, released ...Owner) func([]byte, resp.Form) []byte {
 	return func(b []byte, f resp.Form) []byte {
-		return AppendSeveral(b, f, lockName, released, taker, lease, wake)
+		return AppendSeveral(b, f, lockName, released, taker, lease, false, wake)
 	}
 }
 func force(owner string) func([]byte, resp.Form) []byte {

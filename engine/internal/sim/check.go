@@ -58,7 +58,7 @@ func (h *held) findOwners() {
 	s := h.user.p.sim
 	h.owners = make([]string, len(h.names))
 	name := h.names[0]
-	// Beside others of its process, or passed on to one of them by now.
+	// Beside others of its process, or one of them has it by now.
 	if one, ok := h.hold.(interface{ Owner() string }); ok && (name == fair || name == rw || name == fenced) {
 		if owner := one.Owner(); s.server.Has(name, owner) && !(name == rw && s.late[owner]) {
 			h.owners[0] = owner

@@ -90,7 +90,7 @@ func (c *cluster) split(t *slot, sha string, keys int) bool {
 		return true // an empty queue is no key
 	case s == script.ReadAcquire, s == script.ReadReenter:
 		return true // one of the keys is not there
-	case s == script.Fenced, s == script.Pass, s == script.ReadRenew:
+	case s == script.Fenced, s == script.Several, s == script.ReadRenew:
 		return t.away
 	}
 	return false

@@ -192,17 +192,18 @@ func releasedBy(words []string) []string {
 		return words[7:]
 	case script.FairRelease:
 		return words[6:7]
-	case script.Pass:
-		return words[len(words)-1:]
 	case script.RWRelease:
 		if words[5] == "0" {
 			return words[4:5]
 		}
 	case script.Several:
-		return words[8:]
+		return words[4+firstArg(words):]
 	}
 	return nil
 }
+
+// firstArg is where the arguments of a command begin.
+func firstArg(words []string) int { return 3 + int(keyspace.Number(words[2])) }
 
 // takenBy is the owner that a command acquires for, "" if it does not.
 func takenBy(words []string) string {
@@ -214,9 +215,7 @@ func takenBy(words []string) string {
 	case script.Fenced, script.Fair, script.ReadAcquire:
 		return words[6]
 	case script.Several:
-		return words[7]
-	case script.Pass:
-		return words[len(words)-2]
+		return words[3+firstArg(words)]
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ var mutants = []mutant{
 	{"internal/machine/acquire.go", "does not say what was written before it.\n\t\tr.oweTaken(c, certain, o)", "does not say what was written before it.", "an error does not say what was done before it"},
 	{"internal/machine/acquire.go", "\tr.wait.stopLingering()\n}\n\n// acquireReplied", "}\n\n// acquireReplied", "a new waiter needs the subscription"},
 	{"internal/machine/acquire.go", "\t\tr.hold = h\n\t\tif w :=", "\t\tif w :=", "a hold keeps the others of its process out"},
-	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif g", "\ta.grant(h, fx)\n\tif g", "a hold is renewed, or its end noticed"},
+	{"internal/machine/acquire.go", "\th.begin(a, o.Now)\n\ta.grant(h, fx)\n\tif h.handed", "\ta.grant(h, fx)\n\tif h.handed", "a hold is renewed, or its end noticed"},
 	{"internal/machine/acquire.go", "\t\t\t\tr.refusedFor(o)\n", "", "a head that was refused sleeps until it is woken"},
 	// Waiting.
 	{"internal/machine/wait.go", "\tw.listen() // the confirmation is an event", "\t// the confirmation is an event", "without the channel nobody wakes the head"},
@@ -69,7 +69,7 @@ var mutants = []mutant{
 	{"reentry.go", "\t\tfound := h.InnermostLive()\n", "\t\tfound := &h.Hold\n", "nor who had it"},
 	{"multi.go", "m.reenters(parents[i], o)", "m.reenters(parents[i], options{})", "of several locks each counts"},
 	// Batches.
-	{"internal/machine/command.go", "\tr.batchReplied(c, o)\n", "", "rare: what a command has taken along is settled"},
+	{"internal/machine/command.go", "\tr.batchReplied(c, o, fx)\n", "", "rare: what a command has taken along is settled"},
 	{"internal/machine/batch.go", "n < maxBatch && r.hold == nil && r.mayTake(first)", "n < maxBatch && r.mayTake(first)", "survives: while there is a hold nobody tries"},
 	{"internal/machine/batch.go", "\t\tif d.due && d != but {\n", "\t\tif d != but {\n", "survives: what is released once more is released"},
 	{"internal/machine/batch.go", "b.IDs, b.debts = append(b.IDs, d.ID), append(b.debts, d)", "b.IDs, b.debts = append(b.IDs, d.ID+1), append(b.debts, d)", "the debts that are due are those that are settled"},
@@ -222,12 +222,11 @@ var mutants = []mutant{
 	{"internal/kind/kind.go", "\tif k.Polls() {\n", "\tif false {\n", "a release is announced nowhere"},
 	{"internal/machine/wait.go", "!polls && w.Listen()", "(!polls || w.tries > 2) && w.Listen()", "who polls does not subscribe"},
 	// FencedMutex.
-	{"internal/kind/fenced.go", "machine.Kind{Passes: true}", "machine.Kind{HandsOver: true}", "each hold has a token of its own"},
+	{"internal/kind/fenced.go", "machine.Kind{Batches: true}", "machine.Kind{HandsOver: true}", "each hold has a token of its own"},
 	{"internal/kind/wire.go", "\t\tif i == 0 {", "\t\tif i == 1 {", "the token comes after the code"},
 	{"internal/machine/hold.go", "\t\tif o.Token != 0 {", "\t\tif false {", "a hold has the token of its grant"},
 	{"internal/machine/hold.go", "\tif h = h.Root(); h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "\tif h.extra == nil {\n\t\treturn 0\n\t}\n\treturn h.extra.token", "a re-entry has the token of its hold"},
 	{"internal/drive/answer.go", "\t\tv, o.Token = kind.Kind(c.Kind).Granted(v)\n", "\t\tv, _ = kind.Kind(c.Kind).Granted(v)\n", "a token reaches its hold"},
-	{"internal/machine/batch.go", " || !r.Port.Kind(a.Kind).Batches)", ")", "a grant that a batch takes along has no token"},
 	// FairMutex.
 	{"internal/machine/place.go", "\tif x.queued || a.trying {", "\tif false {", "who gives up leaves the queue"},
 	{"internal/machine/place.go", "\tif x.queued || a.trying {", "\tif x.queued {", "a try that is out may queue its owner"},
@@ -257,13 +256,14 @@ var mutants = []mutant{
 	{"internal/script/permit.go", "dst = wire.AppendBulkInt(dst, Milliseconds(list[i].Lease))\n\t\tdst = appendPermits(", "dst = wire.AppendBulkInt(dst, 1)\n\t\tdst = appendPermits(", "an Extend of permits reaches the server"},
 	{"permit.go", "\tif !sh.Fits(s.m.key) {", "\tif false {", "what has no PermitSemaphore's name is given no permits"},
 
-	// Passing on.
-	{"internal/machine/handover.go", "\t\t\tr.oweTaken(c, doubtful, o)\n", "", "a pass without an answer may have been executed"},
-	{"internal/machine/handover.go", "\t\t\th.asked = true\n\t\t\tr.oweTaken(c, doubtful, o)", "\t\t\tr.oweTaken(c, doubtful, o)", "after a pass without an answer the owner may have gone"},
-	{"internal/machine/handover.go", "\t\tif open {\n\t\t\th.released(nil, fx)\n\t\t}\n", "", "a pass is a release"},
-	{"internal/machine/handover.go", "\t\tif open {\n\t\t\tr.notThere(h, GoneOnServer, fx)\n", "\t\tif open {\n", "rare: a pass finds out that the lock was lost"},
+	// A release and the acquire of the next one.
+	{"internal/machine/batch.go", "\t\tif release.hold != nil {\n\t\t\trelease.What = Unlocking\n\t\t\tr.releaseReplied(&release, &one, fx)\n", "\t\tif release.hold != nil {\n", "a release that goes with an acquire is one"},
+	{"internal/machine/batch.go", "release.What = Unlocking\n", "release.What = Leaving\n", "rare: if its answer is lost, it may have been executed"},
+	{"internal/machine/handover.go", "\th.forServer = true // if this is in vain", "\t// if this is in vain", "survives: it is as good with the next one once more, but for a slot that moves"},
 	{"internal/machine/handover.go", "return t.Want != 0 ||", "return", "replicas acknowledge each holder"},
-	{"internal/machine/handover.go", "\tif a != nil {\n\t\ta.trying = false\n\t}\n\topen", "\t_ = a\n\topen", "rare: who was not served does not try"},
+	{"internal/machine/release.go", "h.handed > 0 && c.Also == nil {", "h.handed > 0 {", "survives: then a hold is looked at sooner"},
+	{"internal/drive/answer.go", "\t\tcase i > n:\n\t\t\ttoken = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
+	{"internal/script/call.go", "if counts = counts && lease != 0; counts {", "if counts = false; counts {", "and it is counted"},
 
 	// Of the attack on removals and refusals.
 	{"internal/tally/command.go", "\t\t\t\twhy = looking\n", "", "rare: who only looks does not wait behind what is refused"},

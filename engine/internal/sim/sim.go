@@ -22,7 +22,7 @@ type Sim struct {
 	lease   time.Duration // of the watchdog
 	calm    bool          // no more faults, and nobody asks for a lock any more
 	lull    bool          // no faults for a while
-	crowd   []string      // what most ask for, without options: that is handed over, or passed on
+	crowd   []string      // what most ask for, without options: that is handed over
 	favours []string      // what most ask for, in every way, and whose slots move most
 	acked   bool          // and they want replicas to have it
 	voting  string        // what has the kind of the locks that are on all servers

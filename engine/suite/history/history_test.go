@@ -80,7 +80,7 @@ func (k historyKind) of(lock func(e *engine.Engine, name string) engine.Mutex, s
 
 func (k historyKind) ofFenced() historyKind {
 	k.tokens = true
-	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name) }, script.Fenced, script.Pass, script.Pass, script.Release)
+	return k.of(func(e *engine.Engine, name string) engine.Mutex { return e.FencedMutex(name) }, script.Fenced, script.Several, script.Several, script.Release)
 }
 
 func (k historyKind) ofFair() historyKind {

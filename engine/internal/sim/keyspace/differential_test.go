@@ -52,8 +52,6 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		q := script.Queue{Key: key, Channel: ch, Counts: random.IntN(2) == 0, Room: time.Duration(1+random.IntN(3)) * time.Minute}
 		q.Channel.Verb = "PUBLISH"
 		switch random.IntN(30) {
-		case 24, 25:
-			return script.AppendPass(nil, resp.Short, key, o, lease(), owner(), random.IntN(2) == 0)
 		case 20, 21, 22, 23:
 			return tallyCall(random)
 		case 13, 14, 15, 16, 28, 29:
@@ -82,7 +80,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			return script.AppendForce(nil, resp.Short, key, draw("", o.String()), ch)
 		case 8:
 			return script.AppendState(nil, resp.Short, key)
-		case 9, 10:
+		case 9, 10, 24, 25:
 			var owners []script.Owner
 			for range 1 + random.IntN(3) {
 				owners = append(owners, owner())
@@ -91,7 +89,7 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			if random.IntN(3) == 0 {
 				taking = 0
 			}
-			return script.AppendSeveral(nil, resp.Short, key, owners, o, taking, ch)
+			return script.AppendSeveral(nil, resp.Short, key, owners, o, taking, random.IntN(2) == 0, ch)
 		default:
 			var list []script.Renewal
 			for range 1 + random.IntN(4) {

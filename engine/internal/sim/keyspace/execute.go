@@ -49,11 +49,9 @@ func (v *Keyspace) Execute(command, dst []byte) []byte {
 	case script.State:
 		return v.state(keys[0], dst)
 	case script.Several:
-		return v.several(keys[0], args, dst)
+		return v.several(keys, args, dst)
 	case script.Fenced:
 		return v.fenced(keys[0], keys[1], args, dst)
-	case script.Pass:
-		return v.pass(keys, args, dst)
 	}
 	if queue := queues[s]; queue != nil {
 		return appendInt(dst, queue(v, keys, args))
@@ -83,7 +81,7 @@ var BySHA = func() map[string]*script.Script {
 		}
 	}
 	add(script.Renew, script.ReadRenew, script.Raise, script.Tally, script.PermitRenew)
-	add(script.State, script.Several, script.Fenced, script.Pass)
+	add(script.State, script.Several, script.Fenced)
 	add(slices.Collect(maps.Keys(permitScripts))...)
 	add(slices.Collect(maps.Keys(queues))...)
 	add(slices.Collect(maps.Keys(rwScripts))...)

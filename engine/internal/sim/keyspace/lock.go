@@ -115,29 +115,8 @@ func (v *Keyspace) fenced(key, counter string, args []string, dst []byte) []byte
 	return appendInt(appendInt(append(dst, "*2\r\n"...), code), token)
 }
 
-func (v *Keyspace) pass(keys, args []string, dst []byte) []byte {
-	key, owner, giver := keys[0], args[1], args[2]
-	mine := v.Has(key, owner)
-	if !mine && !v.Has(key, giver) {
-		return append(dst, "*2\r\n:-3\r\n:0\r\n"...)
-	}
-	v.ExpireIn(key, Number(args[0]))
-	token := int64(0)
-	if len(keys) > 1 {
-		if !mine || v.counters[keys[1]] == 0 {
-			v.counters[keys[1]]++
-		}
-		token = v.counters[keys[1]]
-	}
-	if !mine {
-		v.Get(key).Fields[owner] = "1"
-		v.Remove(key, giver)
-	}
-	return appendInt(append(dst, "*2\r\n:-2\r\n"...), token)
-}
-
-func (v *Keyspace) several(key string, args []string, dst []byte) []byte {
-	channel, verb, lease, taker, released := args[0], args[1], args[2], args[3], args[4:]
+func (v *Keyspace) several(keys, args []string, dst []byte) []byte {
+	key, channel, verb, lease, taker, released := keys[0], args[0], args[1], args[2], args[3], args[4:]
 	var codes []int64
 	freed, taken := false, int64(0)
 	for _, owner := range released {
@@ -151,8 +130,14 @@ func (v *Keyspace) several(key string, args []string, dst []byte) []byte {
 		v.Remove(key, owner)
 	}
 	if taker != "" {
+		if len(keys) > 1 && v.Left(key) == -2 {
+			v.counters[keys[1]]++
+		}
 		taken = scripts[script.Acquire](v, key, []string{lease, taker})
 		codes = append(codes, taken)
+		if len(keys) > 1 && taken == script.Granted {
+			codes = append(codes, v.counters[keys[1]])
+		}
 	}
 	if freed && taken != script.Granted {
 		v.announce(channel, verb)

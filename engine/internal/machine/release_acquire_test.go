@@ -2,22 +2,23 @@ package machine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// passing makes a hold of a lock with fencing tokens, a waiter behind it, and the command
-// that passes it on.
-func (l *lab) passing(r *Resource) (first, second *caller, u *leaver) {
+// both makes a hold of a lock with fencing tokens, a waiter behind it, and the command
+// that releases the one and acquires for the other.
+func (l *lab) both(r *Resource) (first, second *caller, u *leaver) {
 	l.t.Helper()
 	first, second = l.askFenced(r), l.askFenced(r)
 	l.reply(r, Outcome{Token: 7})
 	u = l.unlock(first.hold)
-	l.is(r, Passing)
-	if g := r.Cmd.Giver(); g.ID != first.hold.ID || r.Cmd.ID == first.hold.ID || r.Cmd.Span != l.cfg.Lease {
-		l.t.Fatalf("%d is passed on to %d, for %v", g.ID, r.Cmd.ID, r.Cmd.Span)
+	l.is(r, Acquiring)
+	if c := &r.Cmd; !slices.Equal(c.Also.IDs, []int64{first.hold.ID}) || c.ID == first.hold.ID || c.Span != l.cfg.Lease || c.Server != 1 {
+		l.t.Fatalf("%d is acquired for %v at %d, and %v released", c.ID, c.Span, c.Server, c.Also.IDs)
 	}
 	return first, second, u
 }
@@ -30,17 +31,17 @@ func (l *lab) askFenced(r *Resource) *caller {
 	return c
 }
 
-func TestALockWithTokensIsPassedOnByOneCommand(t *testing.T) {
+func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r := l.name()
-	first, second, u := l.passing(r)
+	first, second, u := l.both(r)
 	if u.delivered != 0 || first.hold.IsLive() || second.settled != 0 {
 		t.Fatal("settled before the answer")
 	}
 	sent, owner := l.now, r.Cmd.ID
 	l.now = l.now.Add(2 * time.Millisecond)
-	l.reply(r, Outcome{Sent: sent, Token: 8})
+	l.reply(r, Outcome{Sent: sent, Token: 8, Also: []Answer{Done}})
 	l.is(r, Nothing)
 	h := second.hold
 	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || h == nil || h.Token() != 8 || h.ID != owner || !h.Local() {
@@ -58,7 +59,7 @@ func TestALockWithTokensIsPassedOnByOneCommand(t *testing.T) {
 }
 
 // The bounds are those of a tenure that is handed over, in number and in time.
-func TestALockIsPassedOnSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
+func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 	t.Parallel()
 	for what, pause := range map[string]time.Duration{"number": 0, "time": 6 * time.Millisecond} {
 		l := newHandOverLab(t)
@@ -72,16 +73,16 @@ func TestALockIsPassedOnSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 			if r.Cmd.What == Unlocking {
 				break // its time is over
 			}
-			l.is(r, Passing)
+			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
-			l.reply(r, Outcome{Token: 2 + i})
+			l.reply(r, Outcome{Token: 2 + i, Also: []Answer{Done}})
 		}
 		if r.Cmd.What == Nothing {
 			l.now = l.now.Add(pause)
 			l.unlock(c.hold)
 		}
 		if l.is(r, Unlocking); (c.hold.handed == l.cfg.HandOvers) != (pause == 0) {
-			t.Errorf("%s: passed on %d times", what, c.hold.handed)
+			t.Errorf("%s: %d holds in a row", what, c.hold.handed)
 		}
 		l.reply(r, Outcome{})
 		l.is(r, Nothing) // the head skips a turn
@@ -95,7 +96,7 @@ func TestALockIsPassedOnSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
 }
 
 // Replicas acknowledge the grant of each holder, so it needs a command.
-func TestALockThatReplicasHaveIsPassedOnIfBothWantAsMany(t *testing.T) {
+func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r := l.name()
@@ -109,19 +110,19 @@ func TestALockThatReplicasHaveIsPassedOnIfBothWantAsMany(t *testing.T) {
 	first, second, third := durable(), durable(), durable()
 	l.reply(r, Outcome{Ack: enough{}})
 	l.unlock(first.hold)
-	l.is(r, Passing)
+	l.is(r, Acquiring)
 	if r.Cmd.Want != 1 {
 		t.Errorf("it wants %d replicas", r.Cmd.Want)
 	}
-	l.reply(r, Outcome{Ack: enough{}})
+	l.reply(r, Outcome{Ack: enough{}, Also: []Answer{Done}})
 	if second.hold == nil || second.hold.Acked() != 1 {
 		t.Fatalf("%+v", second)
 	}
 	// Too few have it: the release counts, and the grant is given back.
 	u := l.unlock(second.hold)
-	l.is(r, Passing)
+	l.is(r, Acquiring)
 	owner := r.Cmd.ID
-	l.reply(r, Outcome{Ack: tooFew{}})
+	l.reply(r, Outcome{Ack: tooFew{}, Also: []Answer{Done}})
 	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
@@ -134,29 +135,34 @@ type tooFew struct{ enough }
 
 func (tooFew) Missing() bool { return true }
 
-func TestAPassThatGoesWrong(t *testing.T) {
+// What goes wrong with all of it costs one more command: the release alone.
+func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
 	t.Parallel()
 	why := errors.New("no")
 	for what, x := range map[string]struct {
 		answer Outcome
 		burned bool // the next owner is given back first
 		asked  bool // the release may find nothing
+		fails  bool // the next one
 	}{
-		"no answer":        {Outcome{Verdict: Unknown, Err: why}, true, true},
-		"no right":         {Outcome{Verdict: Denied, Err: why}, true, true},
-		"another type":     {Outcome{Verdict: WrongType, Err: why}, false, false},
-		"for now":          {Outcome{Verdict: Busy, Err: why}, false, false},
-		"the slot moves":   {Outcome{Verdict: Busy, Moving: true, Err: why}, false, false},
-		"it had begun":     {Outcome{Verdict: Busy, Moving: true, Begun: true, Err: why}, true, true},
-		"no connection":    {Outcome{Verdict: NotSent, Err: why}, false, false},
-		"the lane is full": {Outcome{Verdict: Full, Err: why}, false, false},
+		"no answer":        {Outcome{Verdict: Unknown, Err: why}, true, true, false},
+		"no right":         {Outcome{Verdict: Denied, Err: why}, true, true, true},
+		"for now":          {Outcome{Verdict: Busy, Err: why}, false, false, false},
+		"the slot moves":   {Outcome{Verdict: Busy, Moving: true, Err: why}, false, false, false},
+		"it had begun":     {Outcome{Verdict: Busy, Moving: true, Begun: true, Err: why}, true, true, false},
+		"no connection":    {Outcome{Verdict: NotSent, Err: why}, false, false, false},
+		"the lane is full": {Outcome{Verdict: Full, Err: why}, false, false, false},
 	} {
 		for _, gone := range []bool{false, true} {
 			l := newHandOverLab(t)
 			r := l.name()
-			first, second, u := l.passing(r)
+			first, second, u := l.both(r)
+			third := l.askFenced(r)
 			next := r.Cmd.ID
 			l.reply(r, x.answer)
+			if first.hold.alarm != first.hold.serverUntil {
+				t.Errorf("%s: the release ends at %v, want %v", what, first.hold.alarm, first.hold.serverUntil)
+			}
 			switch r.held {
 			case Paused:
 				l.now = l.paused
@@ -181,72 +187,100 @@ func TestAPassThatGoesWrong(t *testing.T) {
 			if lost := gone && !x.asked; u.delivered != 1 || lost != errors.Is(u.Err, loss(GoneOnServer)) || !lost && u.Err != nil {
 				t.Errorf("%s, gone %v: unlocked with %v", what, gone, u.Err)
 			}
-			if second.settled != 0 {
+			if second.settled != 0 && !x.fails || x.fails && second.err != why {
 				t.Errorf("%s: the second has %v", what, second.err)
 			}
-			if r.wait.Ready() {
-				l.is(r, Acquiring)
-			} else {
-				l.does(r.wait.Rang)
-				l.is(r, Acquiring)
-			}
+			l.is(r, Acquiring)
 			l.reply(r, Outcome{Token: 9})
-			if second.hold == nil || second.hold.Token() != 9 {
-				t.Errorf("%s: %+v", what, second)
+			served := second
+			if x.fails {
+				served = third
+			}
+			if served.hold == nil || served.hold.Token() != 9 || served.hold.Local() {
+				t.Errorf("%s: %+v", what, served)
 			}
 		}
 	}
 }
 
-// The lock was lost without anybody knowing: the Unlock says so, and the next one tries.
-func TestAPassThatFindsNobodyTellsOfTheLoss(t *testing.T) {
+// The hold was lost without anybody knowing: the Unlock says so. What became of the next one does
+// not depend on that.
+func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		answer Outcome
+		why    Loss
+		has    bool
+		fails  bool
+	}{
+		"gone":         {Outcome{Also: []Answer{Missing}, Token: 8}, GoneOnServer, true, false},
+		"another's":    {Outcome{Also: []Answer{Missing}, Answer: Taken, TTL: time.Second}, GoneOnServer, false, false},
+		"another type": {Outcome{Verdict: WrongType, Err: errors.New("no")}, TakenOnServer, false, true},
+	} {
+		l := newHandOverLab(t)
+		r := l.name()
+		_, second, u := l.both(r)
+		l.reply(r, x.answer)
+		if u.delivered != 1 || !errors.Is(u.Err, loss(x.why)) {
+			t.Errorf("%s: unlocked: %v", what, u.Err)
+		}
+		if (second.hold != nil) != x.has || (second.err != nil) != x.fails {
+			t.Errorf("%s: %+v", what, second)
+		}
+		if l.is(r, Nothing); !x.has && !x.fails && r.wait.Ready() {
+			t.Errorf("%s: it does not wait", what)
+		}
+	}
+}
+
+// A message that comes while the command is out is not slept through.
+func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r := l.name()
-	_, second, u := l.passing(r)
-	l.reply(r, Outcome{Answer: Missing})
-	if u.delivered != 1 || !errors.Is(u.Err, loss(GoneOnServer)) || second.settled != 0 {
-		t.Errorf("unlocked: %v, second: %+v", u.Err, second)
+	l.both(r)
+	l.does(r.wait.Announced)
+	l.reply(r, Outcome{Also: []Answer{Done}, Answer: Taken, TTL: time.Minute})
+	if l.is(r, Acquiring); r.Cmd.Also != nil {
+		t.Errorf("%+v", r.Cmd)
 	}
-	l.is(r, Acquiring)
 }
 
 // The one it was for has given up: the lock is given back, and the others are served.
-func TestAPassThatNobodyWantsIsGivenBack(t *testing.T) {
+func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r := l.name()
-	_, second, u := l.passing(r)
+	_, second, u := l.both(r)
 	third := l.askFenced(r)
 	owner := r.Cmd.ID
 	l.does(func(fx *Effects) { second.Cancel(reason.Stop{Cause: errors.New("given up")}, fx) })
 	if second.err == nil || !r.Cmd.Wanted() {
 		t.Fatal("it is a release, too")
 	}
-	l.reply(r, Outcome{Token: 8})
+	l.reply(r, Outcome{Token: 8, Also: []Answer{Done}})
 	if u.delivered != 1 || u.Err != nil || third.hold != nil {
 		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
 	}
-	if l.is(r, Settling); r.Cmd.ID != owner {
-		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
+	// In one command with the next try.
+	if l.is(r, Acquiring); !slices.Equal(r.Cmd.Also.IDs, []int64{owner}) {
+		t.Errorf("%v are given back, want %d", r.Cmd.Also.IDs, owner)
 	}
-	l.reply(r, Outcome{})
-	l.is(r, Acquiring)
 }
 
 // The time of the release is over before the answer: what was granted counts.
-func TestAPassThatIsAnsweredTooLateForTheRelease(t *testing.T) {
+func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
 	t.Parallel()
 	l := newHandOverLab(t)
 	r := l.name()
-	first, second, u := l.passing(r)
+	first, second, u := l.both(r)
 	l.now = first.hold.serverUntil
 	l.does(func(fx *Effects) { first.hold.Fired(l.now, fx) })
 	if u.delivered != 1 || !errors.Is(u.Err, reason.ErrOutcomeUnknown) {
 		t.Fatalf("unlocked: %v", u.Err)
 	}
-	l.is(r, Passing)
-	l.reply(r, Outcome{Sent: l.now, Token: 8})
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Sent: l.now, Token: 8, Also: []Answer{Done}})
 	if second.hold == nil || second.hold.Token() != 8 {
 		t.Errorf("%+v", second)
 	}
