@@ -73,6 +73,14 @@ func (r *Resource) sendAlso(but *Debt) {
 	r.Cmd.Also = b
 }
 
+// sendReleaseAndAcquire releases h, and acquires for a.
+func (r *Resource) sendReleaseAndAcquire(h *Hold, a *Request) {
+	h.forServer = true // if this is in vain, it is released alone
+	r.sendAcquire(a, true)
+	r.Cmd.Server = r.Port.ServerOf(r.Route)
+	r.Cmd.Also = &Batch{IDs: []int64{h.ID}, hold: h}
+}
+
 // batchReplied goes on after the reply of a command, for what it has released beside.
 func (r *Resource) batchReplied(c *Command, o *Outcome, fx *Effects) {
 	if c.Also == nil {

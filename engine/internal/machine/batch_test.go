@@ -209,3 +209,283 @@ func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
 		t.Errorf("%d leaves the queue, want %d", r.Cmd.ID, second)
 	}
 }
+
+// both makes a hold of a lock with fencing tokens, a waiter behind it, and the command
+// that releases the one and acquires for the other.
+func (l *lab) both(r *Resource) (first, second *caller, u *leaver) {
+	l.t.Helper()
+	first, second = l.askFenced(r), l.askFenced(r)
+	l.reply(r, Outcome{Token: 7})
+	u = l.unlock(first.hold)
+	l.is(r, Acquiring)
+	if c := &r.Cmd; !slices.Equal(c.Also.IDs, []int64{first.hold.ID}) || c.ID == first.hold.ID || c.Span != l.cfg.Lease || c.Server != 1 {
+		l.t.Fatalf("%d is acquired for %v at %d, and %v released", c.ID, c.Span, c.Server, c.Also.IDs)
+	}
+	return first, second, u
+}
+
+func (l *lab) askFenced(r *Resource) *caller {
+	c := new(caller)
+	c.Init(c)
+	c.Kind = fenced
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	return c
+}
+
+func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	first, second, u := l.both(r)
+	if u.delivered != 0 || first.hold.IsLive() || second.settled != 0 {
+		t.Fatal("settled before the answer")
+	}
+	sent, owner := l.now, r.Cmd.ID
+	l.now = l.now.Add(2 * time.Millisecond)
+	l.reply(r, Outcome{Sent: sent, Token: 8, Also: []Answer{Done}})
+	l.is(r, Nothing)
+	h := second.hold
+	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || h == nil || h.Token() != 8 || h.ID != owner || !h.Local() {
+		t.Fatalf("unlocked: %+v, second: %+v", u, second)
+	}
+	if want := sent.Add(l.cfg.Lease - l.cfg.Margin(l.cfg.Lease)); h.Until() != want || !h.renewed || first.hold.renewed || !first.hold.finished {
+		t.Errorf("it ends at %v, want %v; %+v, %+v", h.Until(), want, h, first.hold)
+	}
+	if n := l.count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 0 || n.Compensations != 0 {
+		t.Errorf("counted: %+v", n)
+	}
+	if len(l.released) != 1 || l.released[0] != first.hold.ID {
+		t.Errorf("released: %v", l.released)
+	}
+}
+
+// The bounds are those of a tenure that is handed over, in number and in time.
+func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
+	t.Parallel()
+	for what, pause := range map[string]time.Duration{"number": 0, "time": 6 * time.Millisecond} {
+		l := newHandOverLab(t)
+		r := l.name()
+		c := l.askFenced(r)
+		next := l.askFenced(r)
+		l.reply(r, Outcome{Token: 1})
+		for i := range int64(l.cfg.HandOvers) {
+			l.now = l.now.Add(pause)
+			l.unlock(c.hold)
+			if r.Cmd.What == Unlocking {
+				break // its time is over
+			}
+			l.is(r, Acquiring)
+			c, next = next, l.askFenced(r)
+			l.reply(r, Outcome{Token: 2 + i, Also: []Answer{Done}})
+		}
+		if r.Cmd.What == Nothing {
+			l.now = l.now.Add(pause)
+			l.unlock(c.hold)
+		}
+		if l.is(r, Unlocking); (c.hold.handed == l.cfg.HandOvers) != (pause == 0) {
+			t.Errorf("%s: %d holds in a row", what, c.hold.handed)
+		}
+		l.reply(r, Outcome{})
+		l.is(r, Nothing) // the head skips a turn
+		l.does(r.wait.Rang)
+		l.is(r, Acquiring)
+		l.reply(r, Outcome{Token: 9})
+		if next.hold == nil || next.hold.handed != 0 {
+			t.Errorf("%s: %+v", what, next)
+		}
+	}
+}
+
+// Replicas acknowledge the grant of each holder, so it needs a command.
+func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	durable := func() *caller {
+		c := new(caller)
+		c.Init(c)
+		c.Want, c.AckedGiven = 1, true
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		return c
+	}
+	first, second, third := durable(), durable(), durable()
+	l.reply(r, Outcome{Ack: enough{}})
+	l.unlock(first.hold)
+	l.is(r, Acquiring)
+	if r.Cmd.Want != 1 {
+		t.Errorf("it wants %d replicas", r.Cmd.Want)
+	}
+	l.reply(r, Outcome{Ack: enough{}, Also: []Answer{Done}})
+	if second.hold == nil || second.hold.Acked() != 1 {
+		t.Fatalf("%+v", second)
+	}
+	// Too few have it: the release counts, and the grant is given back.
+	u := l.unlock(second.hold)
+	l.is(r, Acquiring)
+	owner := r.Cmd.ID
+	l.reply(r, Outcome{Ack: tooFew{}, Also: []Answer{Done}})
+	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
+		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
+	}
+	if l.is(r, Settling); r.Cmd.ID != owner {
+		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
+	}
+}
+
+type tooFew struct{ enough }
+
+func (tooFew) Missing() bool { return true }
+
+// What goes wrong with all of it costs one more command: the release alone.
+func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
+	t.Parallel()
+	why := errors.New("no")
+	for what, x := range map[string]struct {
+		answer Outcome
+		burned bool // the next owner is given back first
+		asked  bool // the release may find nothing
+		fails  bool // the next one
+	}{
+		"no answer":        {Outcome{Verdict: Unknown, Err: why}, true, true, false},
+		"no right":         {Outcome{Verdict: Denied, Err: why}, true, true, true},
+		"for now":          {Outcome{Verdict: Busy, Err: why}, false, false, false},
+		"the slot moves":   {Outcome{Verdict: Busy, Moving: true, Err: why}, false, false, false},
+		"it had begun":     {Outcome{Verdict: Busy, Moving: true, Begun: true, Err: why}, true, true, false},
+		"no connection":    {Outcome{Verdict: NotSent, Err: why}, false, false, false},
+		"the lane is full": {Outcome{Verdict: Full, Err: why}, false, false, false},
+	} {
+		for _, gone := range []bool{false, true} {
+			l := newHandOverLab(t)
+			r := l.name()
+			first, second, u := l.both(r)
+			third := l.askFenced(r)
+			next := r.Cmd.ID
+			l.reply(r, x.answer)
+			if first.hold.alarm != first.hold.serverUntil {
+				t.Errorf("%s: the release ends at %v, want %v", what, first.hold.alarm, first.hold.serverUntil)
+			}
+			switch r.held {
+			case Paused:
+				l.now = l.paused
+				l.does(r.PauseOver)
+			case Stalled:
+				l.does(func(fx *Effects) { r.Resume(nil, fx) })
+			}
+			if x.burned {
+				if l.is(r, Settling); r.Cmd.ID != next {
+					t.Errorf("%s: %d is given back, want %d", what, r.Cmd.ID, next)
+				}
+				l.reply(r, Outcome{Answer: Missing})
+			}
+			if l.is(r, Unlocking); r.Cmd.ID != first.hold.ID || u.delivered != 0 || second.trying {
+				t.Errorf("%s: releases %d, and the Unlock is told %d times", what, r.Cmd.ID, u.delivered)
+			}
+			o := Outcome{}
+			if gone {
+				o.Answer = Missing
+			}
+			l.reply(r, o)
+			if lost := gone && !x.asked; u.delivered != 1 || lost != errors.Is(u.Err, loss(GoneOnServer)) || !lost && u.Err != nil {
+				t.Errorf("%s, gone %v: unlocked with %v", what, gone, u.Err)
+			}
+			if second.settled != 0 && !x.fails || x.fails && second.err != why {
+				t.Errorf("%s: the second has %v", what, second.err)
+			}
+			l.is(r, Acquiring)
+			l.reply(r, Outcome{Token: 9})
+			served := second
+			if x.fails {
+				served = third
+			}
+			if served.hold == nil || served.hold.Token() != 9 || served.hold.Local() {
+				t.Errorf("%s: %+v", what, served)
+			}
+		}
+	}
+}
+
+// The hold was lost without anybody knowing: the Unlock says so. What became of the next one does
+// not depend on that.
+func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		answer Outcome
+		why    Loss
+		has    bool
+		fails  bool
+	}{
+		"gone":         {Outcome{Also: []Answer{Missing}, Token: 8}, GoneOnServer, true, false},
+		"another's":    {Outcome{Also: []Answer{Missing}, Answer: Taken, TTL: time.Second}, GoneOnServer, false, false},
+		"another type": {Outcome{Verdict: WrongType, Err: errors.New("no")}, TakenOnServer, false, true},
+	} {
+		l := newHandOverLab(t)
+		r := l.name()
+		_, second, u := l.both(r)
+		l.reply(r, x.answer)
+		if u.delivered != 1 || !errors.Is(u.Err, loss(x.why)) {
+			t.Errorf("%s: unlocked: %v", what, u.Err)
+		}
+		if (second.hold != nil) != x.has || (second.err != nil) != x.fails {
+			t.Errorf("%s: %+v", what, second)
+		}
+		if l.is(r, Nothing); !x.has && !x.fails && r.wait.Ready() {
+			t.Errorf("%s: it does not wait", what)
+		}
+	}
+}
+
+// A message that comes while the command is out is not slept through.
+func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	l.both(r)
+	l.does(r.wait.Announced)
+	l.reply(r, Outcome{Also: []Answer{Done}, Answer: Taken, TTL: time.Minute})
+	if l.is(r, Acquiring); r.Cmd.Also != nil {
+		t.Errorf("%+v", r.Cmd)
+	}
+}
+
+// The one it was for has given up: the lock is given back, and the others are served.
+func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	_, second, u := l.both(r)
+	third := l.askFenced(r)
+	owner := r.Cmd.ID
+	l.does(func(fx *Effects) { second.Cancel(reason.Stop{Cause: errors.New("given up")}, fx) })
+	if second.err == nil || !r.Cmd.Wanted() {
+		t.Fatal("it is a release, too")
+	}
+	l.reply(r, Outcome{Token: 8, Also: []Answer{Done}})
+	if u.delivered != 1 || u.Err != nil || third.hold != nil {
+		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
+	}
+	// In one command with the next try.
+	if l.is(r, Acquiring); !slices.Equal(r.Cmd.Also.IDs, []int64{owner}) {
+		t.Errorf("%v are given back, want %d", r.Cmd.Also.IDs, owner)
+	}
+}
+
+// The time of the release is over before the answer: what was granted counts.
+func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	first, second, u := l.both(r)
+	l.now = first.hold.serverUntil
+	l.does(func(fx *Effects) { first.hold.Fired(l.now, fx) })
+	if u.delivered != 1 || !errors.Is(u.Err, reason.ErrOutcomeUnknown) {
+		t.Fatalf("unlocked: %v", u.Err)
+	}
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Sent: l.now, Token: 8, Also: []Answer{Done}})
+	if second.hold == nil || second.hold.Token() != 8 {
+		t.Errorf("%+v", second)
+	}
+	if l.is(r, Settling); r.Cmd.ID != first.hold.ID {
+		t.Errorf("%d is given back, want %d", r.Cmd.ID, first.hold.ID)
+	}
+}

@@ -159,14 +159,6 @@ func (t *Tenure) grantsOne() bool {
 	return t.Want != 0 || !t.Res.Port.Kind(t.Kind).HandsOver
 }
 
-// sendReleaseAndAcquire releases h, and acquires for a.
-func (r *Resource) sendReleaseAndAcquire(h *Hold, a *Request) {
-	h.forServer = true // if this is in vain, it is released alone
-	r.sendAcquire(a, true)
-	r.Cmd.Server = r.Port.ServerOf(r.Route)
-	r.Cmd.Also = &Batch{IDs: []int64{h.ID}, hold: h}
-}
-
 // Readers of a name are apart from its writers, and some from each other (see readers.go). Its
 // writers share a Resource. So that readers that come and go
 // do not keep the writers of their own process out for ever, nor writers the readers, they take
