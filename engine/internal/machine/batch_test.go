@@ -268,6 +268,7 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 		c := l.askFenced(r)
 		next := l.askFenced(r)
 		l.reply(r, Outcome{Token: 1})
+		l.does(r.wait.Subscribed)
 		for i := range int64(l.cfg.HandOvers) {
 			l.now = l.now.Add(pause)
 			l.unlock(c.hold)
@@ -277,6 +278,9 @@ func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
 			l.is(r, Acquiring)
 			c, next = next, l.askFenced(r)
 			l.reply(r, Outcome{Token: 2 + i, Also: []Answer{Done}})
+			if at := r.wait.Port.(*bell).at; at.Sub(l.now) <= yieldMost {
+				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
+			}
 		}
 		if r.Cmd.What == Nothing {
 			l.now = l.now.Add(pause)

@@ -259,9 +259,9 @@ var mutants = []mutant{
 	// A release and the acquire of the next one.
 	{"internal/machine/batch.go", "\t\tif release.hold != nil {\n\t\t\trelease.What = Unlocking\n\t\t\tr.releaseReplied(&release, &one, fx)\n", "\t\tif release.hold != nil {\n", "a release that goes with an acquire is one"},
 	{"internal/machine/batch.go", "release.What = Unlocking\n", "release.What = Leaving\n", "rare: if its answer is lost, it may have been executed"},
-	{"internal/machine/batch.go", "\th.forServer = true // if this is in vain", "\t// if this is in vain", "survives: it is as good with the next one once more, but for a slot that moves"},
+	{"internal/machine/batch.go", "\th.forServer = true // if this is in vain", "\t// if this is in vain", "rare: a release that was in vain with an acquire is repeated alone"},
 	{"internal/machine/handover.go", "return t.Want != 0 ||", "return", "replicas acknowledge each holder"},
-	{"internal/machine/release.go", "h.handed > 0 && c.Also == nil {", "h.handed > 0 {", "survives: then a hold is looked at sooner"},
+	{"internal/machine/release.go", "h.handed > 0 && c.Also == nil {", "h.handed > 0 {", "rare: no turn is skipped by that"},
 	{"internal/drive/answer.go", "\t\tcase i > n:\n\t\t\ttoken = e.Int\n", "\t\tcase i > n:\n", "a token of a grant that went with a release reaches its hold"},
 	{"internal/script/call.go", "if counts = counts && lease != 0; counts {", "if counts = false; counts {", "and it is counted"},
 
