@@ -20,16 +20,16 @@ var sentinels = map[string]error{
 	"ErrLost": ErrLost, "ErrReleased": ErrReleased, "ErrNotHeld": ErrNotHeld, "ErrPending": ErrPending, "ErrNotAcked": ErrNotAcked,
 }
 
-// errorTable is the table of doc.go: the mark of each error and operation.
+// errorTable is the table of docs/errors.md: the mark of each error and operation.
 func errorTable(t *testing.T) (operations []string, marks map[string]map[string]string) {
 	t.Helper()
-	doc, err := os.ReadFile("doc.go")
+	page, err := os.ReadFile("../docs/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	marks = make(map[string]map[string]string)
-	for line := range strings.Lines(string(doc)) {
-		words := strings.Fields(strings.TrimPrefix(line, "//\t"))
+	for line := range strings.Lines(string(page)) {
+		words := strings.Fields(line)
 		switch {
 		case len(words) > 1 && words[0] == "Open" && words[1] == "Lock":
 			operations = words
@@ -49,9 +49,9 @@ func errorTable(t *testing.T) (operations []string, marks map[string]map[string]
 	return operations, marks
 }
 
-// The table of doc.go is true: every error in it can be had from that operation, in
-// the company that the table says, and in no other. What it says of a lock and its hold is
-// true of a MultiLock and of a QuorumLock, too.
+// The table of docs/errors.md is true: each operation returns the errors that the table marks for
+// it, joined as the table says, and no other. The columns of a lock and its hold are true of a
+// MultiLock and of a QuorumLock, too.
 func TestTheTableOfErrorsIsTrue(t *testing.T) {
 	t.Parallel()
 	operations, marks := errorTable(t)
@@ -223,7 +223,7 @@ func (t *trouble) provoke(sentinel, operation string) error {
 		t.down()
 		return t.e.Shutdown(t.soon())
 	}
-	t.Fatalf("doc.go says that %s returns %s: provoke it here", operation, sentinel)
+	t.Fatalf("docs/errors.md says that %s returns %s: provoke it here", operation, sentinel)
 	return nil
 }
 
