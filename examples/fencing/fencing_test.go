@@ -95,6 +95,29 @@ func TestAHolderThatWasPausedCannotWrite(t *testing.T) {
 	}
 }
 
+// A row is made with token 0, and a hold of a plain Mutex has token 0: it must not write.
+func TestLedger_TokenZero_IsRefused(t *testing.T) {
+	t.Parallel()
+	accounts, err := openLedger(filepath.Join(t.TempDir(), "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = accounts.db.Close() }()
+	ctx := context.Background()
+	if _, err := accounts.balance(ctx, "alice"); err != nil { // makes the row
+		t.Fatal(err)
+	}
+	if err := accounts.set(ctx, "alice", 10, 0); !errors.Is(err, errFenced) {
+		t.Errorf("token 0 writes: %v", err)
+	}
+	if err := accounts.set(ctx, "alice", 10, 1); err != nil {
+		t.Error(err)
+	}
+	if n, err := accounts.balance(ctx, "alice"); n != 10 || err != nil {
+		t.Errorf("alice has %d, want 10; %v", n, err)
+	}
+}
+
 // The first holder writes twice. When another has written, its token is refused.
 func Example() {
 	server, err := embedded.Start("")
@@ -139,6 +162,6 @@ func Example() {
 	// <nil>
 	// <nil>
 	// <nil>
-	// account alice, token 1: a later holder of the lock has written
+	// account alice, token 1: the token is not that of the latest holder
 	// 30 <nil>
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/ncruces/go-sqlite3/driver"
 )
 
-// errFenced: somebody with a higher token has written. The lock that the token is of was lost.
-var errFenced = errors.New("a later holder of the lock has written")
+// errFenced: a holder with a higher token has written, so the lock was lost; or the hold has no token.
+var errFenced = errors.New("the token is not that of the latest holder")
 
 // ledger is a table of accounts. Each row keeps the highest token that has written it.
 type ledger struct{ db *sql.DB }
@@ -33,7 +33,7 @@ func openLedger(file string) (*ledger, error) {
 // set writes a balance for the holder of a token. The condition is part of the UPDATE, so the
 // database decides in one step: asking first and writing then would leave a gap to be paused in.
 func (l *ledger) set(ctx context.Context, account string, balance, token int64) error {
-	res, err := l.db.ExecContext(ctx, `UPDATE accounts SET balance = ?1, token = ?2 WHERE name = ?3 AND token <= ?2`,
+	res, err := l.db.ExecContext(ctx, `UPDATE accounts SET balance = ?1, token = ?2 WHERE name = ?3 AND token <= ?2 AND ?2 > 0`,
 		balance, token, account)
 	if err != nil {
 		return err
