@@ -1,12 +1,11 @@
-// Package gathering is what decides when many locks are taken as one, all of them or none:
-// which are asked for, which refusal counts, what is waited for and for how long, when the
-// rest is given back, and what the error says in the end. What becomes of each lock is
-// decided by engine/internal/machine.
+// Package gathering decides about several locks that are taken as one, all or none: which locks are
+// tried, which refusal counts, which lock the call waits for and for how long, when the rest is given
+// back, and what the error says. Package machine decides about each lock.
 //
-// It is pure, as that is. It has no socket, no goroutine, no channel, no lock, no clock and no
+// It is pure, like machine. It has no socket, no goroutine, no channel, no lock, no clock and no
 // code of a user; a Port draws lots. An event is a call, made under the lock of the gathering.
-// It returns a Step, which is done once the lock is given up, and most of which are reported
-// with another call:
+// It returns a Step, which the caller takes after the lock, and most of which it reports with another
+// call:
 //
 //	what happens                    is called    and leaves one of
 //	it begins                       Start        Look, Try
@@ -19,7 +18,7 @@
 //	one of them had ended           Lost         GiveBack, Fail
 //	context, Wait, Abandon, Close   Cancel       Withdraw, Fail, Nothing
 //
-// The engine owns what is not pure: the lock, the timers, the acquisitions and the holds,
+// The engine owns the impure parts: the lock, the timers, the acquisitions and the holds,
 // goroutines for long steps, and the error that the caller sees. See engine/gathering.go.
 //
 // Start reading with Gathering, which has the states and the invariants.

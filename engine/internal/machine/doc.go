@@ -1,22 +1,22 @@
-// Package machine is what decides about one lock name in this process: which command is
-// sent next, who gets the lock, when a hold ends, what has to be given back.
+// Package machine decides about one lock name in this process: which command is sent next, which
+// request gets the lock, when a hold ends, and which owners are given back.
 //
-// What the server has of this process for a name is a Tenure: one owner, its lease, its
-// renewals. What a user has of it is a Hold. A tenure has one hold and its re-entries at a
-// time; when that is unlocked it may be handed over to the next one that waits, without a
-// command. One that cannot is released.
+// A Tenure is the grant of the server to this process: one owner, its lease, its renewals. A Hold is
+// what a caller has of it. A tenure has one hold and its re-entries at a time. When that hold is
+// unlocked, the tenure may be handed over to the next waiter without a command. Otherwise it is
+// released, in one script call with the acquire of the next waiter if that is known.
 //
 // It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time
 // and randomness come from a Port. A transition is a call, made under the lock of the
-// name's shard, with an Effects that takes what is to be done once the lock is given up.
-// What must happen under the lock, and neither blocks nor calls back, goes through a port:
+// name's shard, with an Effects that collects the actions for the time after the lock. Actions
+// that must happen under the lock, and neither block nor call back, go through a port:
 // timers, subscriptions, places among the renewals, counters, and the queue of hooks and
 // log lines.
 //
-// Packages drive and engine own what is not pure. Their requests, holds, waits and debts embed
+// Packages drive and engine own the impure parts. Their requests, holds, waits and debts embed
 // the machine's, and are their ports.
 //
-// What happens, and what is called for it under the shard's lock:
+// Events, and the methods that are called for them under the shard's lock:
 //
 //	Lock, Unlock, Extend, cancel  Admit, Unlock, Extend, Cancel
 //	a reply                       Resource.Replied
@@ -29,7 +29,7 @@
 //	Shutdown, Close               StopWaiting, EndHold, Drop
 //
 // Then, without the lock, the Effects, in this order: contexts of holds that ended; the next
-// command, or recovery, which sends it later; verdicts.
+// command, or recovery, which sends it later; results for callers.
 //
 // Start reading with Resource, which has the invariants, and its method next.
 package machine

@@ -1,12 +1,12 @@
-// Package tally is what decides about one count in this process, that of a semaphore or a
-// latch: which operations are sent next, and who is told what.
+// Package tally decides about one count in this process, that of a semaphore or a latch: which
+// operations are sent next, and which result each caller gets.
 //
-// A count has no owner and no lease. Its operations are deltas, so a repeat is not harmless,
-// as it is with a lock (see package machine). Each command has a number, and the server keeps
-// the number and the answers of the latest one: the mark (see tally.lua). A command without an
-// answer is in doubt. It is sent again, with its number and its operations, until there is an
-// answer; nothing else of the name is sent meanwhile. When it is older than DoubtFor it is
-// given up, because the mark may be gone soon, and its callers are told so.
+// A count has no owner and no lease. Its operations are deltas, so it is not harmless to repeat one,
+// as it is with a lock (see package machine). Each command has a number, and the server keeps the
+// number and the answers of the latest command: the mark (see tally.lua). A command without an answer
+// is in doubt. It is sent again, with its number and its operations, until there is an answer; until
+// then nothing else of the name is sent. After DoubtFor the command is given up, because the mark may
+// soon be gone, and its callers get ErrOutcomeUnknown.
 //
 //	chosen --sent--> out --answered--> over
 //	  ^               |
@@ -16,10 +16,10 @@
 //	                                     +--after DoubtFor--> outcome unknown
 //
 // The package is pure, as machine is: no socket, no goroutine, no lock and no code of a user.
-// A transition is a call under the lock of the name's shard, with an Effects that takes what is
-// to be done once the lock is given up. Timers and the subscription go through a Port.
+// A transition is a call under the lock of the name's shard, with an Effects that collects the
+// actions for the time after the lock. Timers and the subscription go through a Port.
 //
-// What happens, and what is called for it under the shard's lock:
+// Events, and the methods that are called for them under the shard's lock:
 //
 //	Acquire, CountDown, ...; their end  Admit, Cancel
 //	Release                             Permits.Release
