@@ -63,7 +63,8 @@
 // subscribing. FencedMutex has tokens. RWMutex has a Reader and a Writer. PermitSemaphore has
 // permits with leases. LockMany and Multi take several locks, all or none; such a hold ends as
 // soon as any of its locks is lost. RedLock takes one lock on several independent servers; its
-// hold ends when it can no longer prove that a majority holds the lock.
+// hold ends when it can no longer prove that a majority holds the lock. All of these implement
+// the interface Lock, permits with PermitSemaphore.Permits, and all are held as a *Hold.
 //
 // Semaphore and Latch are counters without owners and leases: permits held by a process that dies
 // stay taken. Each operation takes effect once. Its command carries a sequence number; if the
