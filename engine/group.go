@@ -1,13 +1,17 @@
 package engine
 
 import (
+	"context"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
 // group is the end that several locks share. That of a multiHold is brought by the first lock
@@ -178,4 +182,179 @@ func (c *heldContext) isOf(whole hold, locks []*lockHold) bool {
 		}
 	}
 	return c.hold.h == whole
+}
+
+// unlockingAll is one Unlock of several locks, and waits for their releases: for all of them,
+// or for as many as are needed.
+type unlockingAll struct {
+	fut   Future[struct{}]
+	eng   *Engine
+	of    []*lockHold
+	each  []*unlocking
+	need  int                 // releases that succeed; then the rest goes on by itself
+	judge func([]error) error // makes one error of those of the locks
+
+	mu           sync.Mutex
+	left, failed int
+	now, before  int // released by this call, and by an earlier one
+	settled      bool
+}
+
+func (u *unlockingAll) executor() *executor.Executor { return &u.eng.exec }
+func (u *unlockingAll) abandon()                     {} // a release is never taken back
+func (u *unlockingAll) drop(struct{})                {}
+
+func newUnlockingAll(e *Engine, of []*lockHold, need int, judge func([]error) error) *unlockingAll {
+	u := &unlockingAll{
+		eng: e, of: of, each: make([]*unlocking, len(of)),
+		need: need, judge: judge, left: len(of),
+	}
+	u.fut.source = u
+	for i, h := range of {
+		u.each[i] = h.home().newUnlocking(true)
+		u.each[i].fut.hearDirectly(u.oneEnded)
+	}
+	return u
+}
+
+// begin ends what was made of the locks, and then releases them: soon, or on a goroutine.
+func (u *unlockingAll) begin(g *group, soon bool) {
+	if soon {
+		u.release(g)
+		return
+	}
+	u.eng.exec.Spawn(func() { u.release(g) })
+}
+
+// release ends what was made of the locks, and then releases them. If a context of
+// the user's panics, its own or that of a re-entry, the panic goes on after that.
+func (u *unlockingAll) release(g *group) {
+	defer u.releaseFrom(0)
+	g.End(ErrReleased)
+}
+
+func (u *unlockingAll) releaseFrom(i int) {
+	through := false
+	defer func() {
+		if !through {
+			u.releaseFrom(i)
+		}
+	}()
+	for i < len(u.of) {
+		i++ // it is released even if this panics
+		u.of[i-1].release(u.each[i-1], true)
+	}
+	through = true
+}
+
+// oneEnded settles the whole when all have an answer, or enough.
+func (u *unlockingAll) oneEnded(_ struct{}, err error) {
+	u.mu.Lock()
+	u.left--
+	switch {
+	case err == nil:
+		u.now++
+	case isNotHeld(err):
+		u.before++
+	default:
+		u.failed++
+	}
+	settle := !u.settled && (u.left == 0 || u.need < len(u.of) && (u.enough() || u.failed > len(u.of)-u.need))
+	u.settled = u.settled || settle
+	u.mu.Unlock()
+	if settle {
+		u.fut.settle(struct{}{}, u.result(nil))
+	}
+}
+
+// done reports whether as many have been released as are needed, and the caller was told.
+func (u *unlockingAll) done() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.settled && u.enough()
+}
+
+// enough reports whether as many have been released as are needed. The caller holds mu.
+func (u *unlockingAll) enough() bool { return u.now+u.before >= u.need }
+
+func (u *unlockingAll) wait(ctx context.Context, whole hold) error {
+	if ctx == nil {
+		return reason.Because(ErrOutcomeUnknown, reason.ErrNoContext)
+	}
+	if u.eng.world.Wait(u.fut.Done(), ctx.Done(), nil) == 0 {
+		return u.result(nil)
+	}
+	cause := context.Cause(ctx)
+	if cause == ErrReleased {
+		outer, cancel := outsideOf(ctx, func(c *heldContext) bool { return c.isOf(whole, u.of) })
+		if outer != nil {
+			defer cancel()
+			if u.eng.world.Wait(u.fut.Done(), outer.Done(), nil) == 0 {
+				return u.result(nil)
+			}
+			cause = context.Cause(outer)
+		}
+	}
+	return u.result(cause)
+}
+
+// result is the error of the whole: none if enough were released. Locks whose release goes on
+// are unsettled, for a caller who stops waiting, for that cause.
+func (u *unlockingAll) result(cause error) error {
+	u.mu.Lock()
+	released := u.enough() && u.now > 0
+	u.mu.Unlock()
+	if released {
+		return nil
+	}
+	errs := make([]error, len(u.of))
+	for i, one := range u.each {
+		h := u.of[i]
+		h.Shard().Lock()
+		switch {
+		case one.Told:
+			errs[i] = one.Err
+		case h.IsOver(): // lost: its release has not been asked for yet
+			errs[i] = h.Verdict()
+		case cause == nil: // the others have decided
+		default:
+			errs[i] = h.StopAwaiting(&one.Unlock, cause)
+		}
+		h.Shard().Unlock()
+	}
+	return u.judge(errs)
+}
+
+// joined joins the errors of several locks: nil if there is none.
+func joined(errs []error) error {
+	var all []error
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &failures{all}
+}
+
+// failures are the errors of several locks; the text has the first few.
+type failures struct{ is []error }
+
+func (e *failures) Unwrap() []error { return e.is }
+
+func (e *failures) Error() string {
+	const most = 3
+	text := e.is[0].Error()
+	for _, err := range e.is[1:min(most, len(e.is))] {
+		text += "; " + partText(err)
+	}
+	if more := len(e.is) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
 }
