@@ -77,7 +77,7 @@ func (t *Table) AppendForce(dst []byte, form resp.Form, k Key, owner string) []b
 func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
 	r, cmd := c.res(), &c.Cmd
 	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Span
-	var buf [64]script.Owner
+	var buf [4]script.Owner
 	owners := buf[:0]
 	if cmd.What != machine.Acquiring {
 		owners, lease = append(owners, owner), 0
