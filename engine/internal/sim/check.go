@@ -14,18 +14,9 @@ import (
 
 // held is a hold that a program has, or had a moment ago, of one name or several.
 type held struct {
-	user  *user
-	names []string
-	hold  interface {
-		ValidUntil() time.Time
-		Err() error
-		Done() <-chan struct{}
-		Acked() int
-		Context(context.Context) context.Context
-		Unlock(context.Context) error
-		UnlockAsync() *engine.Future[struct{}]
-		Extend(context.Context, time.Duration) error
-	}
+	user     *user
+	names    []string
+	hold     *engine.Hold
 	owners   []string // of the names; "": it was lost before the program had it
 	contexts []context.Context
 	ctx      context.Context // that it was asked for with
@@ -59,8 +50,8 @@ func (h *held) findOwners() {
 	h.owners = make([]string, len(h.names))
 	name := h.names[0]
 	// Beside others of its process, or one of them has it by now.
-	if one, ok := h.hold.(interface{ Owner() string }); ok && (name == fair || name == rw || name == fenced) {
-		if owner := one.Owner(); s.server.Has(name, owner) && !(name == rw && s.late[owner]) {
+	if len(h.names) == 1 && !h.quorum && (name == fair || name == rw || name == fenced) {
+		if owner := h.hold.Owner(); s.server.Has(name, owner) && !(name == rw && s.late[owner]) {
 			h.owners[0] = owner
 		}
 		return

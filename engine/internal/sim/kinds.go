@@ -32,11 +32,11 @@ func (x *site) mutex(name string) engine.Mutex {
 	case rw:
 		return x.engine.RWMutex(name).Writer()
 	case spin:
-		return x.engine.Mutex(name)
+		return x.engine.SpinMutex(name)
 	case fenced:
-		return x.engine.Mutex(name)
+		return x.engine.FencedMutex(name)
 	case fair:
-		return x.engine.Mutex(name)
+		return x.engine.FairMutex(name)
 	}
 	return x.engine.Mutex(name)
 }
@@ -56,7 +56,7 @@ func (u *user) downgrade(h *held) {
 	s.tell("%s downgrades %s", u.name, h.short())
 	next := &held{user: u, names: h.names, reads: true, beside: h, watchdog: true, asked: s.now, ctx: u.p.limit(s.between(0, time.Second))}
 	s.start(u.p, func() {
-		r, err := u.p.engine().RWMutex(rw).Downgrade(next.ctx, h.hold.(*engine.Hold))
+		r, err := u.p.engine().RWMutex(rw).Downgrade(next.ctx, h.hold)
 		s.tell("%s has downgraded %s: %v", u.name, h.short(), err)
 		was := h.hold.Err()
 		switch {
@@ -128,11 +128,11 @@ func (s *Sim) checkRests() {
 // checkToken holds the fencing token against all that programs have had.
 func (h *held) checkToken() {
 	s := h.user.p.sim
-	f, ok := h.hold.(*engine.Hold)
+	f := h.hold
 	switch {
-	case !ok || h.robbed():
-	case h.within != nil && f.Owner() == h.within.hold.(*engine.Hold).Owner(): // which may have ended by now
-		if outer := h.within.hold.(*engine.Hold).Token(); f.Token() != outer {
+	case h.robbed() || h.quorum || len(h.names) != 1 || s.kindOf(h.names[0]) != fenced:
+	case h.within != nil && f.Owner() == h.within.hold.Owner(): // which may have ended by now
+		if outer := h.within.hold.Token(); f.Token() != outer {
 			s.fail("%s: %s has token %d, and entered again %d", h.user.name, h.short(), outer, f.Token())
 		}
 	case f.Token() <= s.tokens[h.names[0]]:

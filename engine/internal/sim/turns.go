@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 )
@@ -122,7 +121,7 @@ func (s *Sim) endTurn(h *held, got bool) {
 	if !got || h.within != nil {
 		return
 	}
-	owner := h.hold.(*engine.Hold).Owner()
+	owner := h.hold.Owner()
 	passed := s.turns.passed[owner]
 	delete(s.turns.passed, owner)
 	if mine == nil && !h.once || mine != nil && (mine.lost || mine.came == 0) {

@@ -72,19 +72,6 @@ const (
 	rw     = "rw"
 )
 
-// hold is an engine.Hold, or an engine.Hold.
-type hold interface {
-	comparable
-	ValidUntil() time.Time
-	Err() error
-	Done() <-chan struct{}
-	Acked() int
-	Context(context.Context) context.Context
-	Unlock(context.Context) error
-	UnlockAsync() *engine.Future[struct{}]
-	Extend(context.Context, time.Duration) error
-}
-
 func (u *user) ask() {
 	s := u.p.sim
 	if u.p.left {
@@ -155,16 +142,8 @@ func (u *user) ask() {
 	takeOne(h, try, options)
 }
 
-// lock is a Mutex, a MultiLock or a QuorumLock.
-type lock[H hold] interface {
-	Lock(context.Context, ...engine.Option) (H, error)
-	TryLock(context.Context, ...engine.Option) (H, error)
-	LockAsync(context.Context, ...engine.Option) *engine.Future[H]
-	TryLockAsync(context.Context, ...engine.Option) *engine.Future[H]
-}
-
 // take asks for a lock. It waits for the verdict, or abandons the future before.
-func take[H hold](h *held, l lock[H], try bool, options []engine.Option) {
+func take(h *held, l engine.Lock, try bool, options []engine.Option) {
 	u, s := h.user, h.user.p.sim
 	answered, abandoned := false, false
 	h.asked, u.asks, u.asked, u.ofQuorum = s.now, true, s.now, h.quorum
@@ -175,7 +154,7 @@ func take[H hold](h *held, l lock[H], try bool, options []engine.Option) {
 		s.turns.asking = h
 		defer func() { s.turns.asking = nil }()
 	}
-	verdict := func(got H, err error) {
+	verdict := func(got *engine.Hold, err error) {
 		answered, u.waits, u.asks, u.wants = true, "", false, nil
 		delete(s.reading.open, h)
 		h.pollsAnew()
@@ -210,7 +189,7 @@ func take[H hold](h *held, l lock[H], try bool, options []engine.Option) {
 		})
 		return
 	}
-	var f *engine.Future[H]
+	var f *engine.Future[*engine.Hold]
 	if try {
 		f = l.TryLockAsync(h.ctx, options...)
 	} else {
