@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// Every error of this package is one of these, or wraps one; test with errors.Is. The
-// package documentation has a table of which operation returns which.
+// Every error of this package is one of these, or wraps one; test with errors.Is.
+// docs/errors.md has a table of which operation returns which.
 var (
 	// ErrNotAcquired: this call did not acquire the lock, and will not, for whatever
 	// reason. See NotAcquiredError.

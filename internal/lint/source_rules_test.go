@@ -26,7 +26,7 @@ func TestSourceComplaintsAreFound(t *testing.T) {
 		{"bench/a_test.go", body(`synctest.Test(t, func(t *testing.T) { time.Sleep(d) })`), ""},
 		{"engine/a.go", body(`_ = errors.Is(err, ErrLost)`), "errors.Is calls methods"},
 		{"engine/internal/renew/a.go", body(`_ = errors.As(err, &e)`), "errors.As calls methods"},
-		{"engine/do.go", body(`_ = errors.Is(err, ErrLost)`), ""},
+		{"engine/lock.go", body(`_ = errors.Is(err, ErrLost)`), ""},
 		{"engine/a_test.go", body(`_ = errors.Is(err, ErrLost)`), ""},
 		{"engine/enginetest/a.go", body(`_ = errors.Is(err, ErrLost)`), ""},
 		{"wheel/a.go", body(`panic("oops")`), `panic("oops")`},
