@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -204,7 +204,7 @@ type Config struct {
 	OnState func(State)
 
 	addrs    *topology.AddressMap // of AddrMap; nil without
-	refusals *greet.Refusals
+	refusals *handshake.Refusals
 	identity *topology.Identity // nil of a Standalone
 	sentinel bool               // it reaches sentinels
 }
@@ -275,7 +275,7 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
-	c.refusals = greet.NewRefusals(c.Clock, c.MaxPause)
+	c.refusals = handshake.NewRefusals(c.Clock, c.MaxPause)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

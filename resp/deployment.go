@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -49,7 +49,7 @@ func (c *Config) deployment() *topology.Config {
 	if c.Topology == Sentinel {
 		own := *c
 		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, c.SentinelCredentials
-		own.DB, own.refusals, own.sentinel = 0, greet.NewRefusals(c.Clock, c.MaxPause), true
+		own.DB, own.refusals, own.sentinel = 0, handshake.NewRefusals(c.Clock, c.MaxPause), true
 		switch c.SentinelTLS {
 		case nil: // as the servers
 		case NoTLS:
@@ -86,10 +86,10 @@ func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
 
 // MayListen implements topology.Reach.
 func (d *door) MayListen(addr string) bool {
-	return d.cfg.refusals.Check(addr, greet.Messages, 0) == nil
+	return d.cfg.refusals.Check(addr, handshake.Messages, 0) == nil
 }
 
 // Listened implements topology.Reach.
 func (d *door) Listened(addr string, asked clock.Instant, err error) {
-	d.cfg.refusals.Note(addr, greet.Messages, 0, asked, err)
+	d.cfg.refusals.Note(addr, handshake.Messages, 0, asked, err)
 }

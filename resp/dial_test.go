@@ -12,7 +12,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 )
 
 // A field that is forgotten has its default, and nobody notices.
@@ -34,7 +34,7 @@ func TestGreetingHasEveryFieldOfTheConfiguration(t *testing.T) {
 
 func TestEveryRoleHasAPurposeOfItsOwn(t *testing.T) {
 	t.Parallel()
-	of := make(map[greet.Purpose]Role)
+	of := make(map[handshake.Purpose]Role)
 	for role := range roleScout + 1 {
 		if other, taken := of[purposes[role]]; taken {
 			t.Errorf("%v and %v are greeted alike", other, role)

@@ -26,7 +26,7 @@
 //	link       keeps one endpoint connected, and tries again      link, dial
 //	names      whether a server's name leads elsewhere by now     names
 //	suspicion  whether the server behind an address was replaced  internal/suspicion
-//	greet      one attempt: dial, TLS, handshake; refusals        internal/greet
+//	handshake  one attempt: dial, TLS, handshake; refusals        internal/handshake
 //	durable    requests in groups, each with a WAIT               internal/durable
 //	pipeline   a lane, which outlives its connections, and
 //	           one connection: FIFO, writes, replies              internal/pipeline
@@ -42,8 +42,8 @@
 //	slot       the slot of a key                                  internal/slot
 //	wire       bytes to values and back; no socket, no time       wire
 //
-// A goroutine of the link has greet dial a connection and do the handshake on a plain
-// net.Conn. Then Loops.Adopt makes it a transport, whose events go to a sink (a
+// A goroutine of the link dials a connection and does the handshake on a plain net.Conn
+// (package handshake). Then Loops.Adopt makes it a transport, whose events go to a sink (a
 // pipeline or a connection of pubsub) until OnClose. The sink ends with its connection and the
 // next connection gets a new one, so a late event never meets new state.
 //

@@ -2,7 +2,7 @@ package resp
 
 import (
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -44,16 +44,16 @@ var (
 	ErrSentinelAuth = topology.ErrSentinelAuth
 
 	// ErrTooOld means that the server's version is not supported.
-	ErrTooOld = greet.ErrTooOld
+	ErrTooOld = handshake.ErrTooOld
 
 	// ErrTLSMismatch means that one side speaks TLS on a port and the other does not.
-	ErrTLSMismatch = greet.ErrTLSMismatch
+	ErrTLSMismatch = handshake.ErrTLSMismatch
 
 	// ErrDial means that an address could not be dialled: no connection came about.
-	ErrDial = greet.ErrDial
+	ErrDial = handshake.ErrDial
 
 	// ErrHandshake means that a connection came about, and the handshake failed.
-	ErrHandshake = greet.ErrHandshake
+	ErrHandshake = handshake.ErrHandshake
 )
 
 // ErrProtocol means that the server sent bytes that are not RESP2, or a reply that
@@ -81,8 +81,8 @@ type Value = wire.Value
 
 // Lasting reports whether an error that keeps a Client from connecting stays until somebody
 // changes the configuration of the client or of the server.
-func Lasting(err error) bool { return greet.Lasting(err) }
+func Lasting(err error) bool { return handshake.Lasting(err) }
 
 // Unclear reports whether a server refuses a password because it has none. That is a mistake, or
 // the server is still being set up.
-func Unclear(err error) bool { return greet.Unclear(err) }
+func Unclear(err error) bool { return handshake.Unclear(err) }

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -149,7 +149,7 @@ func TestHandshakeThatFailsIsRetriedAndExplained(t *testing.T) {
 			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), n.Addr()) {
 				t.Fatalf("WaitReady: %v", err)
 			}
-			if greet.Lasting(last) {
+			if handshake.Lasting(last) {
 				t.Errorf("counts as lasting: %v", last)
 			}
 			rule.Remove()

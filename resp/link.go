@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -233,7 +233,7 @@ func (l *link) backAfter(t clock.Instant) bool {
 
 // failed keeps the error of an attempt for WaitReady and LastError.
 func (l *link) failed(dialled clock.Instant, err error) {
-	lasting := greet.Lasting(err)
+	lasting := handshake.Lasting(err)
 	l.mu.Lock()
 	l.mu.last, l.mu.lasting, l.mu.away, l.mu.pausing = err, lasting, dialled, true
 	l.mu.Unlock()
@@ -244,7 +244,7 @@ func (l *link) failed(dialled clock.Instant, err error) {
 	}
 	l.log(level, "resp: cannot connect, trying again", err)
 	l.node.client.explorer.Nudge() // perhaps another server has taken its place
-	if greet.Permanent(err) {
+	if handshake.Permanent(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
 	l.node.client.changed()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -61,7 +61,7 @@ func (c *Client) wait(ctx context.Context, first bool) error {
 			c.cfg.Logger.Warn("resp: not all servers can be reached, going on without them", "missing", c.missingAddrs(), "err", p.err)
 			return nil
 		}
-		hopeless := greet.Lasting(p.err) && (p.lasting || !first) || first && (late || !p.answered)
+		hopeless := handshake.Lasting(p.err) && (p.lasting || !first) || first && (late || !p.answered)
 		if p.err != nil && hopeless && (late || !p.open) {
 			return p.err
 		}
@@ -101,7 +101,7 @@ func (c *Client) progress(names []string) progress {
 			q = n.progress()
 		}
 		p.ready, p.serves, p.answered = p.ready && q.ready, p.serves || q.ready, p.answered || q.answered
-		p.lasting = p.lasting && greet.Lasting(q.err)
+		p.lasting = p.lasting && handshake.Lasting(q.err)
 		if q.err != nil {
 			errs = append(errs, q.err)
 		}
@@ -113,7 +113,7 @@ func (c *Client) progress(names []string) progress {
 // together is one error of several nodes: a lasting one comes first.
 func together(errs []error) error {
 	slices.SortStableFunc(errs, func(a, b error) int {
-		switch la, lb := greet.Lasting(a), greet.Lasting(b); {
+		switch la, lb := handshake.Lasting(a), handshake.Lasting(b); {
 		case la == lb:
 			return strings.Compare(a.Error(), b.Error())
 		case la:
@@ -180,7 +180,7 @@ func (n *node) progress() progress {
 			continue
 		}
 		p.ready, p.answered = false, p.answered || answeredIn(last)
-		if p.err == nil || greet.Lasting(last) {
+		if p.err == nil || handshake.Lasting(last) {
 			p.err = last
 		}
 	}

@@ -2,7 +2,7 @@ package resp
 
 import (
 	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -43,7 +43,7 @@ func (c *Client) count(found *topology.Groups) {
 // ask. What was known stands if nobody answers: "all" must not mean less because a sentinel is
 // busy. But a refusal that will stay is told.
 func latest(known, found *topology.Groups) *topology.Groups {
-	if found == nil || known != nil && known.Err == nil && found.Err != nil && !greet.Lasting(found.Err) {
+	if found == nil || known != nil && known.Err == nil && found.Err != nil && !handshake.Lasting(found.Err) {
 		return known
 	}
 	return found
@@ -52,5 +52,5 @@ func latest(known, found *topology.Groups) *topology.Groups {
 // uncounted reports whether the groups are not known, and may be soon.
 func (c *Client) uncounted() bool {
 	gs := c.groups.Load()
-	return gs != nil && gs.Err != nil && !greet.Lasting(gs.Err)
+	return gs != nil && gs.Err != nil && !handshake.Lasting(gs.Err)
 }

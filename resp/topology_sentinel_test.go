@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -292,7 +292,7 @@ func TestSentinelThatRefusesToAnnounceIsAskedEverMoreSeldom(t *testing.T) {
 			t.Errorf("%d lines in the log", n)
 		}
 		allowed.Store(true)
-		time.Sleep(greet.MaxPause + 2*backoffMax)
+		time.Sleep(handshake.MaxPause + 2*backoffMax)
 		before = subscribes()
 		time.Sleep(time.Minute)
 		if n := subscribes() - before; n != 0 {

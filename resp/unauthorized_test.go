@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 )
 
 // Attempts with a wrong password are few: they fill logs and lock users out. A password
@@ -73,7 +73,7 @@ func TestAllConnectionsAreBackOnceThePasswordIsRight(t *testing.T) {
 		defer end()
 		time.Sleep(10 * time.Minute)
 		net.on("a:1", says("AUTH", ""))
-		within(t, greet.MaxPause+2*backoffMax, "a connection gets through", func() bool { return c.Stats().Connections > 0 })
+		within(t, handshake.MaxPause+2*backoffMax, "a connection gets through", func() bool { return c.Stats().Connections > 0 })
 		within(t, 2*backoffMax, "the others do, too", func() bool { return c.Stats().Connections == 3 })
 	})
 }

@@ -1,4 +1,4 @@
-// Package greet makes the connections to servers: it dials, puts TLS on top, and does the
+// Package handshake makes the connections to servers: it dials, puts TLS on top, and does the
 // handshake, within one deadline. A connection that it returns is ready for its [Purpose],
 // and no byte of it is left unread.
 //
@@ -14,4 +14,4 @@
 // It tries once. When to try again, and what the connection carries then, is its caller's.
 // It blocks and runs code of the user (the dialer, Credentials), so never on an event loop.
 // No password is in what it returns or logs.
-package greet
+package handshake
