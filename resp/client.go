@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/pawl-lock/pawl/resp/internal/durable"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -150,7 +150,7 @@ func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 }
 
 // errRefusedNowhere is for a route that no node serves.
-var errRefusedNowhere = &exchange.Failure{Class: ErrNotSent, Cause: errNowhere}
+var errRefusedNowhere = &request.Failure{Class: ErrNotSent, Cause: errNowhere}
 
 func (c *Client) refuse(r Request) {
 	c.explorer.Nudge() // the latest layout may have had a gap
@@ -159,7 +159,7 @@ func (c *Client) refuse(r Request) {
 	c.mu.Unlock()
 	err := error(errRefusedNowhere)
 	if closed {
-		err = exchange.RefusedClosed
+		err = request.RefusedClosed
 	}
 	r.Complete(Reply{Err: err, Now: c.cfg.Clock.Now()})
 }

@@ -36,8 +36,8 @@
 //	           connections of its own                             internal/topology
 //	socket     moves the bytes of one connection; event loops     internal/socket
 //	fifo       queues                                             internal/fifo
-//	exchange   requests, replies, classes of failure, the table
-//	           of refusals                                        internal/exchange
+//	request    requests, replies, classes of failure, the table
+//	           of refusals                                        internal/request
 //	reply      replies of a connection that nobody else reads     internal/reply
 //	slot       the slot of a key                                  internal/slot
 //	wire       bytes to values and back; no socket, no time       wire

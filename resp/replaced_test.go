@@ -11,8 +11,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // replacement is the end of the connections that a node has: from then on they lead to a
@@ -34,7 +34,7 @@ func (r *replacement) old(m fakenode.Match) fakenode.Match {
 }
 
 // sendUntil sends commands until one is answered as ok says.
-func sendUntil(t *testing.T, c *Client, ok func(r exchange.Reply) bool) {
+func sendUntil(t *testing.T, c *Client, ok func(r request.Reply) bool) {
 	t.Helper()
 	eventually(t, "a command is answered so", func() bool {
 		call := exchangetest.NewCall(0)
@@ -47,7 +47,7 @@ func sendUntil(t *testing.T, c *Client, ok func(r exchange.Reply) bool) {
 	})
 }
 
-func answered(r exchange.Reply) bool { return r.Err == nil }
+func answered(r request.Reply) bool { return r.Err == nil }
 
 var questions = fakenode.Is("EVAL")
 
@@ -201,7 +201,7 @@ func TestNode_RefusesOnNewConnectionsToo_KeepsItsConnections(t *testing.T) {
 			n.On(echoes, refuse)
 			n.On(questions, refuse)
 			began := fake.Now()
-			sendUntil(t, c, func(exchange.Reply) bool {
+			sendUntil(t, c, func(request.Reply) bool {
 				fake.Advance(100 * time.Millisecond)
 				return len(n.Commands(questions)) == 3
 			})
@@ -337,7 +337,7 @@ func TestNode_RefusedAtOnceAgain_IsReplacedOnceASecond(t *testing.T) {
 	c := ready(t, Config{Addr: n.Addr(), Lanes: 1, Clock: fake})
 	fake.Advance(1)
 	refusals := 0
-	sendUntil(t, c, func(r exchange.Reply) bool {
+	sendUntil(t, c, func(r request.Reply) bool {
 		if errors.As(r.Err, new(*ServerError)) {
 			refusals++
 		}

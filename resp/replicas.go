@@ -1,8 +1,8 @@
 package resp
 
 import (
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/handshake"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -17,7 +17,7 @@ func (c *Client) group(addr string) (*topology.Group, error) {
 	}
 	gs := c.groups.Load()
 	if gs == nil {
-		return nil, exchange.ErrNotCounted
+		return nil, request.ErrNotCounted
 	}
 	return gs.At(addr)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -142,7 +142,7 @@ func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
 		t.Fatalf("the sentinel was asked for replicas %d times", n)
 	}
 	first := acked(t, c, AllReplicas)
-	if !errors.Is(first.Err, ErrNotSent) || !errors.Is(first.Err, exchange.ErrNotCounted) {
+	if !errors.Is(first.Err, ErrNotSent) || !errors.Is(first.Err, request.ErrNotCounted) {
 		t.Errorf("the first: %+v", first)
 	}
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")

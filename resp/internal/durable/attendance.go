@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"net"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -18,7 +18,7 @@ type attendance struct {
 }
 
 // attend reads the answer of the primary to ROLE.
-func (l *Lane) attend(r exchange.Reply) attendance {
+func (l *Lane) attend(r request.Reply) attendance {
 	err := r.Err
 	if err == nil {
 		err = topology.IsPrimary(r.Value)
@@ -96,7 +96,7 @@ func distinct(list wire.Value) (n int) {
 
 // worth returns how many acknowledgements are worth waiting for: no more than replicas
 // are attached. If it is not known how many are, "all" is not worth a timeout before it is.
-func (there attendance) worth(a exchange.Acks) int {
+func (there attendance) worth(a request.Acks) int {
 	if there.attached < 0 {
 		return max(0, int(a))
 	}
@@ -106,15 +106,15 @@ func (there attendance) worth(a exchange.Acks) int {
 // judge says what a request is told by a WAIT that was sent with the number asked, and that so
 // many acknowledged, or that failed. With again it is told nothing: too few have acknowledged, and the
 // WAIT was sent with too low a number to tell.
-func (there attendance) judge(wants exchange.Acks, asked, acked int, failed error) (ack exchange.Ack, again bool) {
-	ack = exchange.Ack{Wanted: wants.Of(there.replicas), Err: failed}
+func (there attendance) judge(wants request.Acks, asked, acked int, failed error) (ack request.Ack, again bool) {
+	ack = request.Ack{Wanted: wants.Of(there.replicas), Err: failed}
 	if failed == nil && wants < 0 {
 		ack.Err = there.err
 	}
 	if ack.Err == nil {
 		ack.Acked = acked
 		if ack.Missing() && asked < there.worth(wants) {
-			return exchange.Ack{}, true
+			return request.Ack{}, true
 		}
 	}
 	if ack.Missing() {

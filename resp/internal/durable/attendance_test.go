@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -71,17 +71,17 @@ func TestAsManyReplicasCountAsAnybodyKnowsOf(t *testing.T) {
 func TestAttendanceThatIsNotKnownSaysWhy(t *testing.T) {
 	t.Parallel()
 	unlisted, refused := errors.New("not listed"), wire.NewServerError([]byte("NOPERM no ROLE"))
-	value := func(text string) exchange.Reply {
+	value := func(text string) request.Reply {
 		v, _, err := new(wire.Decoder).Decode([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return exchange.Reply{Value: v}
+		return request.Reply{Value: v}
 	}
 	listed := func(addr string) (*topology.Group, error) { return groupOf(t, addr, "a:1", "b:1"), nil }
 	nobody := func(string) (*topology.Group, error) { return nil, unlisted }
 	for name, c := range map[string]struct {
-		role  exchange.Reply
+		role  request.Reply
 		group func(string) (*topology.Group, error)
 		want  attendance
 		err   string
@@ -89,7 +89,7 @@ func TestAttendanceThatIsNotKnownSaysWhy(t *testing.T) {
 		"listed":                {value(primaryReply("a:1")), listed, attendance{attached: 1, replicas: 2, away: []string{"b:1"}}, ""},
 		"one that left, listed": {value(primaryReply()), listed, attendance{replicas: 2, away: []string{"a:1", "b:1"}}, ""},
 		"not listed":            {value(primaryReply("a:1")), nobody, attendance{attached: 1, replicas: 1}, "not listed"},
-		"ROLE is refused":       {exchange.Reply{Err: refused}, listed, attendance{attached: -1}, "NOPERM"},
+		"ROLE is refused":       {request.Reply{Err: refused}, listed, attendance{attached: -1}, "NOPERM"},
 		"it is no primary":      {value("*1\r\n$5\r\nslave\r\n"), listed, attendance{attached: -1}, "slave"},
 	} {
 		got := New(Config{Addr: "p:1", Seen: new(MostSeen), Group: c.group}).attend(c.role)
@@ -122,31 +122,31 @@ func TestWhatAWaitMeansForARequest(t *testing.T) {
 	unasked := attendance{attached: -1, err: unknown}
 	for name, c := range map[string]struct {
 		there        attendance
-		wants        exchange.Acks
+		wants        request.Acks
 		asked, acked int
 		failed       error
-		want         exchange.Ack
+		want         request.Ack
 		again        bool
 	}{
-		"one is enough":                            {two, 1, 1, 1, nil, exchange.Ack{Acked: 1, Wanted: 1}, false},
-		"more than were asked for":                 {two, 1, 2, 2, nil, exchange.Ack{Acked: 2, Wanted: 1}, false},
-		"one is too few of two":                    {two, 2, 2, 1, nil, exchange.Ack{Acked: 1, Wanted: 2}, false},
-		"all of two":                               {two, exchange.AllReplicas, 2, 2, nil, exchange.Ack{Acked: 2, Wanted: 2}, false},
-		"too few were asked for":                   {two, exchange.AllReplicas, 1, 1, nil, exchange.Ack{}, true},
-		"too few were asked for, and all answered": {two, exchange.AllReplicas, 1, 2, nil, exchange.Ack{Acked: 2, Wanted: 2}, false},
-		"a majority of two is both":                {two, exchange.MajorityOfReplicas, 2, 1, nil, exchange.Ack{Acked: 1, Wanted: 2}, false},
-		"nobody was asked for":                     {two, 1, 0, 0, nil, exchange.Ack{}, true},
-		"one of all is away":                       {oneAway, exchange.AllReplicas, 1, 1, nil, exchange.Ack{Acked: 1, Wanted: 2, Away: []string{"a:1"}}, false},
-		"one is away, and one was wanted":          {oneAway, 1, 1, 1, nil, exchange.Ack{Acked: 1, Wanted: 1}, false},
-		"no more are there to ask for":             {oneAway, 2, 1, 0, nil, exchange.Ack{Acked: 0, Wanted: 2, Away: []string{"a:1"}}, false},
-		"nobody is there: all is at least one":     {nobody, exchange.AllReplicas, 0, 0, nil, exchange.Ack{Wanted: 1}, false},
-		"nobody is there: a majority, too":         {nobody, exchange.MajorityOfReplicas, 0, 0, nil, exchange.Ack{Wanted: 1}, false},
-		"all, and nobody knows how many":           {uncounted, exchange.AllReplicas, 2, 2, nil, exchange.Ack{Wanted: 2, Err: unknown}, false},
-		"a number does not need to know":           {uncounted, 2, 2, 2, nil, exchange.Ack{Acked: 2, Wanted: 2}, false},
-		"a number, and ROLE was refused":           {unasked, 2, 1, 1, nil, exchange.Ack{}, true},
-		"the connection was lost":                  {two, 1, 1, 0, lost, exchange.Ack{Wanted: 1, Err: lost}, false},
-		"it was lost, and one is away":             {oneAway, exchange.AllReplicas, 1, 0, lost, exchange.Ack{Wanted: 2, Err: lost, Away: []string{"a:1"}}, false},
-		"none wanted":                              {two, 0, 0, 0, nil, exchange.Ack{}, false},
+		"one is enough":                            {two, 1, 1, 1, nil, request.Ack{Acked: 1, Wanted: 1}, false},
+		"more than were asked for":                 {two, 1, 2, 2, nil, request.Ack{Acked: 2, Wanted: 1}, false},
+		"one is too few of two":                    {two, 2, 2, 1, nil, request.Ack{Acked: 1, Wanted: 2}, false},
+		"all of two":                               {two, request.AllReplicas, 2, 2, nil, request.Ack{Acked: 2, Wanted: 2}, false},
+		"too few were asked for":                   {two, request.AllReplicas, 1, 1, nil, request.Ack{}, true},
+		"too few were asked for, and all answered": {two, request.AllReplicas, 1, 2, nil, request.Ack{Acked: 2, Wanted: 2}, false},
+		"a majority of two is both":                {two, request.MajorityOfReplicas, 2, 1, nil, request.Ack{Acked: 1, Wanted: 2}, false},
+		"nobody was asked for":                     {two, 1, 0, 0, nil, request.Ack{}, true},
+		"one of all is away":                       {oneAway, request.AllReplicas, 1, 1, nil, request.Ack{Acked: 1, Wanted: 2, Away: []string{"a:1"}}, false},
+		"one is away, and one was wanted":          {oneAway, 1, 1, 1, nil, request.Ack{Acked: 1, Wanted: 1}, false},
+		"no more are there to ask for":             {oneAway, 2, 1, 0, nil, request.Ack{Acked: 0, Wanted: 2, Away: []string{"a:1"}}, false},
+		"nobody is there: all is at least one":     {nobody, request.AllReplicas, 0, 0, nil, request.Ack{Wanted: 1}, false},
+		"nobody is there: a majority, too":         {nobody, request.MajorityOfReplicas, 0, 0, nil, request.Ack{Wanted: 1}, false},
+		"all, and nobody knows how many":           {uncounted, request.AllReplicas, 2, 2, nil, request.Ack{Wanted: 2, Err: unknown}, false},
+		"a number does not need to know":           {uncounted, 2, 2, 2, nil, request.Ack{Acked: 2, Wanted: 2}, false},
+		"a number, and ROLE was refused":           {unasked, 2, 1, 1, nil, request.Ack{}, true},
+		"the connection was lost":                  {two, 1, 1, 0, lost, request.Ack{Wanted: 1, Err: lost}, false},
+		"it was lost, and one is away":             {oneAway, request.AllReplicas, 1, 0, lost, request.Ack{Wanted: 2, Err: lost, Away: []string{"a:1"}}, false},
+		"none wanted":                              {two, 0, 0, 0, nil, request.Ack{}, false},
 	} {
 		got, again := c.there.judge(c.wants, c.asked, c.acked, c.failed)
 		if !reflect.DeepEqual(got, c.want) || again != c.again {
@@ -160,12 +160,12 @@ func TestNoMoreAcknowledgementsAreWaitedForThanCanCome(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		attached, replicas int
-		wants              exchange.Acks
+		wants              request.Acks
 		worth              int
 	}{
-		{2, 3, exchange.AllReplicas, 2}, {3, 3, exchange.AllReplicas, 3}, {0, 3, exchange.AllReplicas, 0}, {2, 3, exchange.MajorityOfReplicas, 2}, {3, 3, exchange.MajorityOfReplicas, 2},
+		{2, 3, request.AllReplicas, 2}, {3, 3, request.AllReplicas, 3}, {0, 3, request.AllReplicas, 0}, {2, 3, request.MajorityOfReplicas, 2}, {3, 3, request.MajorityOfReplicas, 2},
 		{2, 2, 1, 1}, {2, 2, 5, 2}, {0, 0, 1, 0},
-		{-1, 0, exchange.AllReplicas, 0}, {-1, 0, exchange.MajorityOfReplicas, 0}, {-1, 0, 2, 2}, // ROLE has yet to be answered
+		{-1, 0, request.AllReplicas, 0}, {-1, 0, request.MajorityOfReplicas, 0}, {-1, 0, 2, 2}, // ROLE has yet to be answered
 	} {
 		if got := (attendance{attached: c.attached, replicas: c.replicas}).worth(c.wants); got != c.worth {
 			t.Errorf("%d wanted, %d of %d attached: %d are worth waiting for, want %d", c.wants, c.attached, c.replicas, got, c.worth)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -49,7 +49,7 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 	if r := first.Await(t); r.Err != nil || exchangetest.AckOf(r).Err == nil {
 		t.Errorf("answered on a connection that is gone: %+v", r)
 	}
-	if r := second.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := second.Await(t); !errors.Is(r.Err, request.ErrNotSent) {
 		t.Errorf("the other: %+v", r)
 	}
 	sockettest.PollUntil(t, "it works on the next connection", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
@@ -70,7 +70,7 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 	}
 	calls[1].Dropped.Store(true)
 	gate.Open()
-	if r := calls[1].Await(t); !errors.Is(r.Err, exchange.ErrUnwanted) || !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := calls[1].Await(t); !errors.Is(r.Err, request.ErrUnwanted) || !errors.Is(r.Err, request.ErrNotSent) {
 		t.Errorf("unwanted: %+v", r)
 	}
 	if r := calls[2].Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
@@ -90,7 +90,7 @@ func TestGroupThatNobodyWantsIsOverAtOnce(t *testing.T) {
 		call := exchangetest.NewDurableCall(1, 1)
 		call.Dropped.Store(true)
 		l.Submit(call)
-		if r := call.Await(t); !errors.Is(r.Err, exchange.ErrUnwanted) {
+		if r := call.Await(t); !errors.Is(r.Err, request.ErrUnwanted) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -134,7 +134,7 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 	n := primary(t, 1)
 	l := newLaneOf(t, n, 1)
 	for range 10 {
-		if r := acked(t, l, exchange.AllReplicas); r.Err != nil || exchangetest.AckOf(r).Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		if r := acked(t, l, request.AllReplicas); r.Err != nil || exchangetest.AckOf(r).Err != nil || exchangetest.AckOf(r).Acked != 1 {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -143,10 +143,10 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 // rankedCall is a durableCall that may wait for room.
 type rankedCall struct {
 	*exchangetest.DurableCall
-	rank exchange.Rank
+	rank request.Rank
 }
 
-func (c rankedCall) Rank() exchange.Rank { return c.rank }
+func (c rankedCall) Rank() request.Rank { return c.rank }
 
 // A full queue refuses only those that do not wait. The others are served in turn.
 func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing.T) {
@@ -156,8 +156,8 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLaneOf(t, n, 1)
 	calls := []rankedCall{
-		{exchangetest.NewDurableCall(0, 1), exchange.Later}, {exchangetest.NewDurableCall(1, 1), exchange.Later}, {exchangetest.NewDurableCall(2, 1), exchange.Later},
-		{exchangetest.NewDurableCall(3, 1), exchange.Refuse}, {exchangetest.NewDurableCall(4, 1), exchange.Sooner}, {exchangetest.NewDurableCall(5, 1), exchange.Later},
+		{exchangetest.NewDurableCall(0, 1), request.Later}, {exchangetest.NewDurableCall(1, 1), request.Later}, {exchangetest.NewDurableCall(2, 1), request.Later},
+		{exchangetest.NewDurableCall(3, 1), request.Refuse}, {exchangetest.NewDurableCall(4, 1), request.Sooner}, {exchangetest.NewDurableCall(5, 1), request.Later},
 	}
 	for i, call := range calls {
 		l.Submit(call)
@@ -165,7 +165,7 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 			n.WaitFor(1, waits)
 		}
 	}
-	if r := calls[3].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) {
+	if r := calls[3].Await(t); !errors.Is(r.Err, request.ErrLaneFull) {
 		t.Errorf("the one that does not wait: %+v", r)
 	}
 	gate.Open()
@@ -192,7 +192,7 @@ func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
 	l := newLane(t, n)
 	var calls []rankedCall
 	for i := range 3000 {
-		calls = append(calls, rankedCall{exchangetest.NewDurableCall(i, 1), exchange.Later + exchange.Rank(i%2)})
+		calls = append(calls, rankedCall{exchangetest.NewDurableCall(i, 1), request.Later + request.Rank(i%2)})
 		l.Submit(calls[i])
 		if i == 0 {
 			n.WaitFor(1, waits)

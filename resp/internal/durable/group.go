@@ -1,8 +1,8 @@
 package durable
 
 import (
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -32,12 +32,12 @@ type roleQuestion group
 var roleBytes = wire.AppendCommand(nil, "ROLE")
 
 // AppendCommand implements Request.
-func (q *roleQuestion) AppendCommand(dst []byte, _ exchange.Form) []byte {
+func (q *roleQuestion) AppendCommand(dst []byte, _ request.Form) []byte {
 	return append(dst, roleBytes...)
 }
 
 // Complete implements Request.
-func (q *roleQuestion) Complete(r exchange.Reply) {
+func (q *roleQuestion) Complete(r request.Reply) {
 	l := q.lane
 	there := l.attend(r)
 	l.mu.Lock()
@@ -49,14 +49,14 @@ func (q *roleQuestion) Complete(r exchange.Reply) {
 type ackQuestion group
 
 // AppendCommand implements Request.
-func (q *ackQuestion) AppendCommand(dst []byte, _ exchange.Form) []byte {
+func (q *ackQuestion) AppendCommand(dst []byte, _ request.Form) []byte {
 	dst = append(dst, "*3\r\n$4\r\nWAIT\r\n"...)
 	dst = wire.AppendBulkInt(dst, int64(q.asked))
 	return wire.AppendBulkInt(dst, max(1, q.lane.cfg.Timeout.Milliseconds())) // 0 would be for ever
 }
 
 // Complete implements Request.
-func (q *ackQuestion) Complete(r exchange.Reply) {
+func (q *ackQuestion) Complete(r request.Reply) {
 	l := q.lane
 	err := r.Err
 	if err == nil && r.Value.Kind != wire.KindInt {

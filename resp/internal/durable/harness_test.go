@@ -12,9 +12,9 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -83,7 +83,7 @@ func newLaneOf(t *testing.T, n *fakenode.Node, limit int) *Lane {
 				return
 			}
 			if err := plain.Attach(loops, conn); err != nil {
-				if !errors.Is(err, exchange.ErrClosed) {
+				if !errors.Is(err, request.ErrClosed) {
 					t.Errorf("attach: %v", err)
 				}
 				return
@@ -92,7 +92,7 @@ func newLaneOf(t *testing.T, n *fakenode.Node, limit int) *Lane {
 		}
 	})
 	t.Cleanup(func() {
-		plain.Close(exchange.ErrClosed)
+		plain.Close(request.ErrClosed)
 		connecting.Wait()
 		if err := loops.Close(); err != nil {
 			t.Errorf("closing the loops: %v", err)
@@ -112,7 +112,7 @@ func newLaneOf(t *testing.T, n *fakenode.Node, limit int) *Lane {
 }
 
 // acked sends one call and returns its outcome.
-func acked(t *testing.T, l *Lane, want exchange.Acks) exchange.Reply {
+func acked(t *testing.T, l *Lane, want request.Acks) request.Reply {
 	t.Helper()
 	call := exchangetest.NewDurableCall(1, want)
 	l.Submit(call)

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/fifo"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -84,7 +84,7 @@ func New(cfg Config) *Lane {
 func (l *Lane) Plain() *pipeline.Lane { return l.cfg.Plain }
 
 // Submit takes r over. It never blocks, and completes r at once if the lane is down.
-func (l *Lane) Submit(r exchange.DurableRequest) { l.submit(&Member{request: r}) }
+func (l *Lane) Submit(r request.DurableRequest) { l.submit(&Member{request: r}) }
 
 func (l *Lane) submit(m *Member) {
 	m.lane = l
@@ -94,14 +94,14 @@ func (l *Lane) submit(m *Member) {
 		return
 	}
 	if m.request.Wants() < 0 && !l.cfg.Counted() {
-		l.cfg.Plain.Refuse(pipeline.Entry{Request: m.request, Asked: m.asked}, exchange.RefusedUncounted)
+		l.cfg.Plain.Refuse(pipeline.Entry{Request: m.request, Asked: m.asked}, request.RefusedUncounted)
 		return
 	}
-	rank := exchange.RankOf(m.request)
+	rank := request.RankOf(m.request)
 	l.mu.Lock()
-	if rank == exchange.Refuse && l.mu.queue.Len() >= l.cfg.Limit {
+	if rank == request.Refuse && l.mu.queue.Len() >= l.cfg.Limit {
 		l.mu.Unlock()
-		l.cfg.Plain.Refuse(pipeline.Entry{Request: m.request}, exchange.RefusedFull)
+		l.cfg.Plain.Refuse(pipeline.Entry{Request: m.request}, request.RefusedFull)
 		return
 	}
 	l.mu.queue.Push(m, rank)
@@ -130,7 +130,7 @@ func (l *Lane) pump() {
 				sent = true
 				l.cfg.Plain.SendOn(g.conn, pipeline.Entry{Request: m, Hops: m.hops, Asked: m.asked})
 			} else {
-				l.cfg.Plain.Refuse(pipeline.Entry{Request: m}, exchange.RefusedUnwanted)
+				l.cfg.Plain.Refuse(pipeline.Entry{Request: m}, request.RefusedUnwanted)
 			}
 		}
 		if sent {

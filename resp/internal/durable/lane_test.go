@@ -8,8 +8,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 func TestGroupIsBounded(t *testing.T) {
@@ -96,13 +96,13 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	l := newLane(t, n)
-	if r := acked(t, l, exchange.AllReplicas); exchangetest.AckOf(r).Acked != 1 || exchangetest.AckOf(r).Wanted != 1 {
+	if r := acked(t, l, request.AllReplicas); exchangetest.AckOf(r).Acked != 1 || exchangetest.AckOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
 	}
 	n.On(roles, roleOfPrimary(2))
 	n.OnNext(1, waits, fakenode.Int(1)) // the old one was quick
 	n.On(fakenode.Is("WAIT", "2"), fakenode.Int(2))
-	if r := acked(t, l, exchange.AllReplicas); exchangetest.AckOf(r).Acked != 2 || exchangetest.AckOf(r).Wanted != 2 {
+	if r := acked(t, l, request.AllReplicas); exchangetest.AckOf(r).Acked != 2 || exchangetest.AckOf(r).Wanted != 2 {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -123,13 +123,13 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spoil func(n *fakenode.Node)
-		want  exchange.Acks
+		want  request.Acks
 		text  string
 	}{
 		"WAIT refused":      {func(n *fakenode.Node) { n.On(waits, fakenode.Error("NOPERM no WAIT")) }, 1, "NOPERM"},
 		"WAIT no number":    {func(n *fakenode.Node) { n.On(waits, fakenode.Bulk("1")) }, 1, "protocol"},
-		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, exchange.AllReplicas, "NOPERM"},
-		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, exchange.AllReplicas, "slave"},
+		"ROLE refused":      {func(n *fakenode.Node) { n.On(roles, fakenode.Error("NOPERM no ROLE")) }, request.AllReplicas, "NOPERM"},
+		"ROLE of a replica": {func(n *fakenode.Node) { n.On(roles, fakenode.Raw("*1\r\n$5\r\nslave\r\n")) }, request.AllReplicas, "slave"},
 		"connection lost":   {func(n *fakenode.Node) { n.On(waits, fakenode.Reset()) }, 1, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,15 +186,15 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 		return len(l.mu.group.answered) == 1
 	})
 	n.ResetAll()
-	if r := group[0].Await(t); r.Err != nil || !errors.Is(exchangetest.AckOf(r).Err, exchange.ErrOutcomeUnknown) {
+	if r := group[0].Await(t); r.Err != nil || !errors.Is(exchangetest.AckOf(r).Err, request.ErrOutcomeUnknown) {
 		t.Errorf("answered, not acknowledged: %+v", r)
 	}
 	for _, call := range group[1:] {
-		if r := call.Await(t); !errors.Is(r.Err, exchange.ErrOutcomeUnknown) {
+		if r := call.Await(t); !errors.Is(r.Err, request.ErrOutcomeUnknown) {
 			t.Errorf("sent, not answered: %+v", r)
 		}
 	}
-	if r := late.Await(t); !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := late.Await(t); !errors.Is(r.Err, request.ErrNotSent) {
 		t.Errorf("not sent: %+v", r)
 	}
 	sockettest.PollUntil(t, "it works on the next connection", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
@@ -220,14 +220,14 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	over := make(chan struct{})
 	var submit func(i int)
 	submit = func(i int) {
-		call := exchangetest.NewDurableCall(i, exchange.Acks(i%3)-1)
+		call := exchangetest.NewDurableCall(i, request.Acks(i%3)-1)
 		if call.Want == 0 {
-			call.Want = exchange.MajorityOfReplicas
+			call.Want = request.MajorityOfReplicas
 		}
-		call.Then = func(r exchange.Reply) {
+		call.Then = func(r request.Reply) {
 			switch {
 			case i%length+1 == length:
-			case errors.Is(r.Err, exchange.ErrNotSent):
+			case errors.Is(r.Err, request.ErrNotSent):
 				go func() {
 					sockettest.PollUntil(t, "it is up again", func() bool { return l.Plain().Up() })
 					submit(i + 1)
@@ -268,7 +268,7 @@ func TestFullDurableQueueRefuses(t *testing.T) {
 		calls = append(calls, exchangetest.NewDurableCall(i+1, 1))
 		l.Submit(calls[i+1])
 	}
-	if r := calls[11].Await(t); !errors.Is(r.Err, exchange.ErrLaneFull) || !errors.Is(r.Err, exchange.ErrNotSent) {
+	if r := calls[11].Await(t); !errors.Is(r.Err, request.ErrLaneFull) || !errors.Is(r.Err, request.ErrNotSent) {
 		t.Errorf("%+v", r)
 	}
 	gate.Open()
@@ -290,7 +290,7 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	for i := range 4 {
 		calls = append(calls, exchangetest.NewDurableCall(i, 1))
 		if i == 2 {
-			calls[i].Then = func(exchange.Reply) { close(calls[i].Done); panic("on purpose") }
+			calls[i].Then = func(request.Reply) { close(calls[i].Done); panic("on purpose") }
 		}
 		l.Submit(calls[i])
 		if i == 0 {

@@ -1,25 +1,25 @@
 package durable
 
-import "github.com/pawl-lock/pawl/resp/internal/exchange"
+import "github.com/pawl-lock/pawl/resp/internal/request"
 
 // Member is a request on its way through a Lane: what the plain lane is given.
 type Member struct {
-	request exchange.DurableRequest
+	request request.DurableRequest
 	lane    *Lane
 	group   *group // from when it is sent
 	hops    uint8  // as in pipeline.Entry
 	asked   bool
-	reply   exchange.Reply
-	ack     exchange.Ack // reply.Ack
+	reply   request.Reply
+	ack     request.Ack // reply.Ack
 }
 
 // AppendCommand implements Request.
-func (m *Member) AppendCommand(dst []byte, form exchange.Form) []byte {
+func (m *Member) AppendCommand(dst []byte, form request.Form) []byte {
 	return m.request.AppendCommand(dst, form)
 }
 
 // Complete implements Request.
-func (m *Member) Complete(r exchange.Reply) {
+func (m *Member) Complete(r request.Reply) {
 	l := m.lane
 	defer l.pump() // this may have been all that the group waited for
 	if r.Err != nil || !m.request.NeedsAck(r.Value) {

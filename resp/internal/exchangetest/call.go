@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -15,22 +15,22 @@ type Call struct {
 	N     int
 	Pad   string
 	Done  chan struct{}
-	reply exchange.Reply
+	reply request.Reply
 	times int
-	Then  func(exchange.Reply)
+	Then  func(request.Reply)
 }
 
 func NewCall(n int) *Call { return &Call{N: n, Done: make(chan struct{})} }
 
-func (c *Call) AppendCommand(dst []byte, form exchange.Form) []byte {
+func (c *Call) AppendCommand(dst []byte, form request.Form) []byte {
 	word := "ECHO"
-	if form == exchange.Whole {
+	if form == request.Whole {
 		word = "WHOLE"
 	}
 	return wire.AppendCommand(dst, word, strconv.Itoa(c.N), c.Pad)
 }
 
-func (c *Call) Complete(r exchange.Reply) {
+func (c *Call) Complete(r request.Reply) {
 	c.times++
 	if c.times > 1 {
 		panic("BUG: completed twice")
@@ -44,7 +44,7 @@ func (c *Call) Complete(r exchange.Reply) {
 }
 
 // Await waits for the outcome.
-func (c *Call) Await(t testing.TB) exchange.Reply {
+func (c *Call) Await(t testing.TB) request.Reply {
 	t.Helper()
 	sockettest.Receive(t, c.Done, "the outcome of call "+strconv.Itoa(c.N))
 	return c.reply

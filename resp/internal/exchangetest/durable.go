@@ -3,23 +3,23 @@ package exchangetest
 import (
 	"sync/atomic"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // DurableCall is a Call that replicas are to acknowledge if its answer is not 0.
 type DurableCall struct {
 	*Call
-	Want    exchange.Acks
+	Want    request.Acks
 	Dropped atomic.Bool
 	Before  func() // called when it is about to be sent
 }
 
-func NewDurableCall(n int, want exchange.Acks) *DurableCall {
+func NewDurableCall(n int, want request.Acks) *DurableCall {
 	return &DurableCall{Call: NewCall(n), Want: want}
 }
 
-func (c *DurableCall) Wants() exchange.Acks       { return c.Want }
+func (c *DurableCall) Wants() request.Acks        { return c.Want }
 func (c *DurableCall) NeedsAck(v wire.Value) bool { return v.Int != 0 }
 
 func (c *DurableCall) Wanted() bool {
@@ -30,9 +30,9 @@ func (c *DurableCall) Wanted() bool {
 }
 
 // AckOf is what a reply says of the replicas.
-func AckOf(r exchange.Reply) exchange.Ack {
+func AckOf(r request.Reply) request.Ack {
 	if r.Ack == nil {
-		return exchange.Ack{}
+		return request.Ack{}
 	}
 	return *r.Ack
 }

@@ -7,26 +7,26 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // Recorder is a ChannelHandler that hands every event to the test.
 type Recorder struct{ Events chan recorded }
 
 type recorded struct {
-	ev      exchange.ChannelEvent
+	ev      request.ChannelEvent
 	payload string
 	err     error
 }
 
 func NewRecorder() *Recorder { return &Recorder{Events: make(chan recorded, 1024)} }
 
-func (r *Recorder) ChannelEvent(ev exchange.ChannelEvent, payload []byte, err error) {
+func (r *Recorder) ChannelEvent(ev request.ChannelEvent, payload []byte, err error) {
 	r.Events <- recorded{ev, string(payload), err}
 }
 
 // Await takes the next event, which must be ev, and returns its payload or error.
-func (r *Recorder) Await(t *testing.T, ev exchange.ChannelEvent) string {
+func (r *Recorder) Await(t *testing.T, ev request.ChannelEvent) string {
 	t.Helper()
 	ctx, cancel := pace.WithTimeout(context.Background(), sockettest.Patience)
 	defer cancel()
@@ -47,13 +47,13 @@ func (r *Recorder) Await(t *testing.T, ev exchange.ChannelEvent) string {
 
 // Tally is a ChannelHandler that counts, for tests with many channels.
 type Tally struct {
-	counts [exchange.Refused + 1]atomic.Int64
+	counts [request.Refused + 1]atomic.Int64
 }
 
-func (c *Tally) ChannelEvent(ev exchange.ChannelEvent, _ []byte, _ error) { c.counts[ev].Add(1) }
+func (c *Tally) ChannelEvent(ev request.ChannelEvent, _ []byte, _ error) { c.counts[ev].Add(1) }
 
-func (c *Tally) Count(ev exchange.ChannelEvent) int { return int(c.counts[ev].Load()) }
+func (c *Tally) Count(ev request.ChannelEvent) int { return int(c.counts[ev].Load()) }
 
-type HandlerFunc func(ev exchange.ChannelEvent)
+type HandlerFunc func(ev request.ChannelEvent)
 
-func (f HandlerFunc) ChannelEvent(ev exchange.ChannelEvent, _ []byte, _ error) { f(ev) }
+func (f HandlerFunc) ChannelEvent(ev request.ChannelEvent, _ []byte, _ error) { f(ev) }

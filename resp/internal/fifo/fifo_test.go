@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,10 +72,10 @@ func TestRingForgetsWhatItGaveUp(t *testing.T) {
 func TestBacklogLetsThoseGoSoonerThatEndSomething(t *testing.T) {
 	t.Parallel()
 	var b Backlog[string]
-	b.Push("acquire 1", exchange.Later)
-	b.Push("release 1", exchange.Sooner)
-	b.Push("acquire 2", exchange.Later)
-	b.Push("release 2", exchange.Sooner)
+	b.Push("acquire 1", request.Later)
+	b.Push("release 1", request.Sooner)
+	b.Push("acquire 2", request.Later)
+	b.Push("release 2", request.Sooner)
 	for _, want := range []string{"release 1", "release 2", "acquire 1", "acquire 2"} {
 		if got := b.Pop(); got != want {
 			t.Fatalf("popped %s, want %s", got, want)

@@ -7,8 +7,8 @@ import (
 	"net"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -105,18 +105,18 @@ func (s step) refused(v wire.Value) error {
 	e := wire.NewServerError(v.Bytes)
 	// "unknown command" quotes the arguments, cut at any length: a password, or a script.
 	e.Message, _, _ = strings.Cut(e.Message, ", with args")
-	r := exchange.RefusalOf(e)
+	r := request.RefusalOf(e)
 	switch {
-	case r.Of == exchange.OfConnection && r.Lasts != exchange.Unauthorized:
+	case r.Of == request.OfConnection && r.Lasts != request.Unauthorized:
 		// The answer to the connection, not to the step: it is one too many, or protected mode.
 	case s.optional:
 		return nil
 	case r.Forbidden() && (s.name == "PING" || s.name == "SCRIPT LOAD"):
 		// The server is there; a script that is not loaded is sent whole.
 		return nil
-	case s.name == "AUTH" && len(s.words) == 3 && exchange.WrongArity(e):
+	case s.name == "AUTH" && len(s.words) == 3 && request.WrongArity(e):
 		return fmt.Errorf("%s with a user refused: %w (%w)", s.name, e, ErrTooOld)
-	case s.name == "SCRIPT LOAD" && exchange.UnknownCommand(e):
+	case s.name == "SCRIPT LOAD" && request.UnknownCommand(e):
 		return fmt.Errorf("%s refused: %w; if this is a sentinel, say so: redis+sentinel://host:port/master", s.name, e)
 	case s.name == "AUTH":
 		if s.secret != "" {
@@ -130,7 +130,7 @@ func (s step) refused(v wire.Value) error {
 // sent whole, unless it is no Lua.
 func (s step) dispensable(err error) bool {
 	var e *wire.ServerError
-	return s.name == "SCRIPT LOAD" && errors.As(err, &e) && exchange.RefusalOf(e).Of == exchange.OfCommand && !exchange.NotCompiled(e)
+	return s.name == "SCRIPT LOAD" && errors.As(err, &e) && request.RefusalOf(e).Of == request.OfCommand && !request.NotCompiled(e)
 }
 
 // checkScripts asks a server that has not loaded a script whether it runs scripts at all. One that
@@ -143,7 +143,7 @@ func checkScripts(r *reply.Stream, why error) error {
 	if err != nil {
 		return fmt.Errorf("no answer to EVAL: %w", err)
 	}
-	if v.Kind == wire.KindError && exchange.UnknownCommand(wire.NewServerError(v.Bytes)) {
+	if v.Kind == wire.KindError && request.UnknownCommand(wire.NewServerError(v.Bytes)) {
 		return why
 	}
 	return nil

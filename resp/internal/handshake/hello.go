@@ -5,8 +5,8 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -25,7 +25,7 @@ func (c *Config) acquainted(v wire.Value) error {
 // isUnknownCommand reports whether v says that the server does not know the command. It
 // is too old, then, or a proxy.
 func isUnknownCommand(v wire.Value) bool {
-	return v.Kind == wire.KindError && exchange.UnknownCommand(wire.NewServerError(v.Bytes))
+	return v.Kind == wire.KindError && request.UnknownCommand(wire.NewServerError(v.Bytes))
 }
 
 // redisVersion is a line of INFO.

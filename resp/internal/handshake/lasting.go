@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -17,40 +17,40 @@ var ErrTooOld = errors.New("resp: the server is too old; use Redis 6.0 or later,
 // their user may do.
 func Unauthorized(err error) bool {
 	var e *wire.ServerError
-	return errors.As(err, &e) && exchange.RefusalOf(e).Lasts == exchange.Unauthorized
+	return errors.As(err, &e) && request.RefusalOf(e).Lasts == request.Unauthorized
 }
 
 // Unclear reports whether a server refuses what it may accept once it has been set up: a
 // password, before it has one.
 func Unclear(err error) bool {
 	var e *wire.ServerError
-	return errors.As(err, &e) && exchange.RefusalOf(e).Lasts == exchange.Unclear
+	return errors.As(err, &e) && request.RefusalOf(e).Lasts == request.Unclear
 }
 
 // Lasting reports whether err will stay until somebody changes the
 // configuration of the client or of the server, as far as can be known.
-func Lasting(err error) bool { return lasts(err) >= exchange.Unclear }
+func Lasting(err error) bool { return lasts(err) >= request.Unclear }
 
 // Permanent reports whether err is Lasting, and neither a refusal of credentials, which Refusals
 // pace, nor one that may pass: nothing is gained by trying often.
-func Permanent(err error) bool { return lasts(err) == exchange.Permanent }
+func Permanent(err error) bool { return lasts(err) == request.Permanent }
 
 // lasts is how long what keeps a connection from being made does.
-func lasts(err error) exchange.Duration {
+func lasts(err error) request.Duration {
 	var e *wire.ServerError
 	switch {
 	case errors.Is(err, ErrTooOld):
-		return exchange.Permanent
+		return request.Permanent
 	case errors.As(err, &e):
-		r := exchange.RefusalOf(e)
-		if r.Of == exchange.OfDeployment && errors.As(err, new(*topology.NotYet)) {
-			return exchange.Passing // another sentinel may know the name
+		r := request.RefusalOf(e)
+		if r.Of == request.OfDeployment && errors.As(err, new(*topology.NotYet)) {
+			return request.Passing // another sentinel may know the name
 		}
 		return r.Lasts
 	case distrusted(err):
-		return exchange.Permanent
+		return request.Permanent
 	}
-	return exchange.Unforeseen
+	return request.Unforeseen
 }
 
 // distrusted reports whether one of the two sides does not accept the other's

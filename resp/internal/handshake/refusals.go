@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -158,7 +158,7 @@ func (r *Refusals) Check(addr string, p Purpose, c Credentials) error {
 func (r *Refusals) Note(addr string, p Purpose, c Credentials, began clock.Instant, err error) {
 	var e *wire.ServerError
 	refused := Unauthorized(err) // not under mu: it may be an error of a Dialer's own
-	forbidden := refused && errors.As(err, &e) && exchange.RefusalOf(e).Forbidden()
+	forbidden := refused && errors.As(err, &e) && request.RefusalOf(e).Forbidden()
 	as := refusedAs{addr, anyPurpose}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // patientCall is a textCall that waits for room.
 type patientCall struct {
 	textCall
-	rank exchange.Rank
+	rank request.Rank
 	left atomic.Bool // nobody waits for it
 }
 
-func (p *patientCall) Rank() exchange.Rank { return p.rank }
-func (p *patientCall) Wanted() bool        { return !p.left.Load() }
+func (p *patientCall) Rank() request.Rank { return p.rank }
+func (p *patientCall) Wanted() bool       { return !p.left.Load() }
 
-func submitPatient(l *Lane, rank exchange.Rank, texts ...string) []*patientCall {
+func submitPatient(l *Lane, rank request.Rank, texts ...string) []*patientCall {
 	all := make([]*patientCall, len(texts))
 	for i, text := range texts {
 		all[i] = &patientCall{textCall: textCall{text: text}, rank: rank}
@@ -40,8 +40,8 @@ func TestWhatWaitsForRoomIsSentInOrderSoonerBeforeLater(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(2))
 	submitTexts(l, "a", "b")
-	submitPatient(l, exchange.Later, "1", "2", "3")
-	submitPatient(l, exchange.Sooner, "x", "y")
+	submitPatient(l, request.Later, "1", "2", "3")
+	submitPatient(l, request.Sooner, "x", "y")
 	if got := string(tr.wire); got != "ab" {
 		t.Fatalf("%q went out on a connection that takes 2", got)
 	}
@@ -57,11 +57,11 @@ func TestNobodyOvertakesWhatWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	last := &textCall{text: "!"}
-	first := &textCall{text: "a", then: func(exchange.Reply) { l.Submit(last) }} // there is room at this moment
+	first := &textCall{text: "a", then: func(request.Reply) { l.Submit(last) }} // there is room at this moment
 	l.Submit(first)
-	waits := submitPatient(l, exchange.Later, "1")
+	waits := submitPatient(l, request.Later, "1")
 	tr.sink.OnBytes(replies(1))
-	last.wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
+	last.wants(t, request.ErrNotSent, request.ErrLaneFull)
 	tr.sink.OnBytes(replies(1))
 	waits[0].wantsInt(t, 1)
 	if got := string(tr.wire); got != "a1" {
@@ -74,7 +74,7 @@ func TestRoomIsCountedInBytesToo(t *testing.T) {
 	l, tr, _ := scripted(func(c *Config) { c.MaxQueuedBytes = 4 })
 	tr.room = 3
 	submitTexts(l, "a", "bcdefg") // 4 bytes stay in this process
-	waits := submitPatient(l, exchange.Later, "h", "i")
+	waits := submitPatient(l, request.Later, "h", "i")
 	if waits[0].reply != nil {
 		t.Fatalf("refused: %v", waits[0].reply.Err)
 	}
@@ -92,10 +92,10 @@ func TestWhatNobodyWaitsForIsNotSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	submitTexts(l, "a")
-	waits := submitPatient(l, exchange.Later, "1", "2")
+	waits := submitPatient(l, request.Later, "1", "2")
 	waits[0].left.Store(true)
 	tr.sink.OnBytes(replies(1))
-	waits[0].wants(t, exchange.ErrNotSent, exchange.ErrUnwanted)
+	waits[0].wants(t, request.ErrNotSent, request.ErrUnwanted)
 	tr.sink.OnBytes(replies(1))
 	waits[1].wantsInt(t, 1)
 	if got := string(tr.wire); got != "a2" {
@@ -107,12 +107,12 @@ func TestWhatWaitsForRoomIsNotSentWhenTheConnectionEnds(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	sent := submitTexts(l, "a")
-	waits := append(submitPatient(l, exchange.Later, "1", "2"), submitPatient(l, exchange.Sooner, "x")...)
+	waits := append(submitPatient(l, request.Later, "1", "2"), submitPatient(l, request.Sooner, "x")...)
 	cause := errors.New("cut")
 	tr.sink.OnClose(cause)
-	sent[0].wants(t, exchange.ErrOutcomeUnknown, cause)
+	sent[0].wants(t, request.ErrOutcomeUnknown, cause)
 	for _, w := range waits {
-		w.wants(t, exchange.ErrNotSent, cause)
+		w.wants(t, request.ErrNotSent, cause)
 	}
 }
 
@@ -127,11 +127,11 @@ func TestBacklogForgetsNobody(t *testing.T) {
 		var all []*patientCall
 		answered := 0
 		submit := func() {
-			c := &patientCall{textCall: textCall{text: "c"}, rank: exchange.Rank(rng.IntN(3))}
+			c := &patientCall{textCall: textCall{text: "c"}, rank: request.Rank(rng.IntN(3))}
 			c.left.Store(rng.IntN(6) == 0)
 			if rng.IntN(4) == 0 { // its answer makes somebody else ask
-				c.then = func(exchange.Reply) {
-					next := &patientCall{textCall: textCall{text: "c"}, rank: exchange.Later}
+				c.then = func(request.Reply) {
+					next := &patientCall{textCall: textCall{text: "c"}, rank: request.Later}
 					all = append(all, next)
 					l.Submit(next)
 				}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -23,8 +23,8 @@ func (p *Pipeline) OnClose(err error) {
 
 	fate := forfeit{
 		sent:    p.t.Sent(),
-		notSent: &exchange.Failure{Class: exchange.ErrNotSent, Cause: err},
-		unknown: &exchange.Failure{Class: exchange.ErrOutcomeUnknown, Cause: err},
+		notSent: &request.Failure{Class: request.ErrNotSent, Cause: err},
+		unknown: &request.Failure{Class: request.ErrOutcomeUnknown, Cause: err},
 	}
 	now := p.lane.cfg.Clock.Now()
 	batch := p.reader.batch[:]
@@ -82,7 +82,7 @@ func (p *Pipeline) checkAge(now clock.Instant) {
 	case late && !p.t.Unread():
 		// The loop may have taken from the socket meanwhile what lay there.
 		if late, _ = p.examine(now); late {
-			p.t.Close(exchange.ErrTimeout)
+			p.t.Close(request.ErrTimeout)
 		}
 	case idle:
 		p.submit(Entry{Request: ping{}})
@@ -143,6 +143,6 @@ type ping struct{}
 
 var pingBytes = wire.AppendCommand(nil, "PING")
 
-func (ping) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, pingBytes...) }
+func (ping) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, pingBytes...) }
 
-func (ping) Complete(exchange.Reply) {}
+func (ping) Complete(request.Reply) {}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -20,9 +20,9 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 	tr.sink.OnBytes([]byte(":1\r\n"))
 	tr.sink.OnClose(io.EOF)
 	p[0].wantsInt(t, 1)
-	p[1].wants(t, exchange.ErrOutcomeUnknown, io.EOF)
-	p[2].wants(t, exchange.ErrNotSent, io.EOF)
-	p[3].wants(t, exchange.ErrNotSent, io.EOF)
+	p[1].wants(t, request.ErrOutcomeUnknown, io.EOF)
+	p[2].wants(t, request.ErrNotSent, io.EOF)
+	p[3].wants(t, request.ErrNotSent, io.EOF)
 	if p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps: %v for a command that was sent, %v for one that was not", p[1].reply.Sent, p[2].reply.Sent)
 	}
@@ -30,7 +30,7 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 		t.Error("still up")
 	}
 	late := submitTexts(l, "eeee")
-	late[0].wants(t, exchange.ErrNotSent, exchange.ErrDown)
+	late[0].wants(t, request.ErrNotSent, request.ErrDown)
 }
 
 // gnet counts what it is about to send before it knows that it cannot. What is unknown
@@ -45,9 +45,9 @@ func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrOutcomeUnknown, io.ErrClosedPipe)
-	p[1].wants(t, exchange.ErrOutcomeUnknown, io.ErrClosedPipe)
-	p[2].wants(t, exchange.ErrNotSent, io.ErrClosedPipe)
+	p[0].wants(t, request.ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[1].wants(t, request.ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[2].wants(t, request.ErrNotSent, io.ErrClosedPipe)
 	if p[0].reply.Sent == 0 || p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps %v, %v and %v", p[0].reply.Sent, p[1].reply.Sent, p[2].reply.Sent)
 	}
@@ -75,7 +75,7 @@ func TestPipelineThatIsSlowIsKept(t *testing.T) {
 		p[i].wantsInt(t, 1)
 	}
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, request.ErrTimeout)
 }
 
 // The loop had no time for this connection, or takes its time over what it has read.
@@ -86,9 +86,9 @@ func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
 	tr.behind = true // an answer lies in the socket
 	look(t, l, tr, fake, 2*time.Second, nil)
 	tr.behind = false
-	p[0].then = func(exchange.Reply) { look(t, l, tr, fake, 2*time.Second, nil) }
+	p[0].then = func(request.Reply) { look(t, l, tr, fake, 2*time.Second, nil) }
 	tr.sink.OnBytes([]byte(":1\r\n"))
-	look(t, l, tr, fake, 2*time.Second, exchange.ErrTimeout)
+	look(t, l, tr, fake, 2*time.Second, request.ErrTimeout)
 }
 
 // The loop, or the writer, has been woken to write and has not come to it.
@@ -101,7 +101,7 @@ func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
 	look(t, l, tr, fake, 2*time.Second, nil)
 	tr.sink.OnWake()
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, request.ErrTimeout)
 }
 
 func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
@@ -116,9 +116,9 @@ func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 	}
 	tr.sink.OnBytes([]byte(":1\r\n"))
 	look(t, l, tr, fake, 900*time.Millisecond, nil) // "b" is 0.9 s old
-	look(t, l, tr, fake, 101*time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, 101*time.Millisecond, request.ErrTimeout)
 	tr.sink.OnClose(tr.closed)
-	p[1].wants(t, exchange.ErrOutcomeUnknown, exchange.ErrTimeout)
+	p[1].wants(t, request.ErrOutcomeUnknown, request.ErrTimeout)
 }
 
 func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
@@ -129,9 +129,9 @@ func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
 	tr.sink.OnWake()
 	l.CheckAge(fake.Now())
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, request.ErrTimeout)
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrNotSent, exchange.ErrTimeout)
+	p[0].wants(t, request.ErrNotSent, request.ErrTimeout)
 }
 
 func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
@@ -180,7 +180,7 @@ func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
 func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	bad := &textCall{text: "a", then: func(exchange.Reply) { panic("boom") }}
+	bad := &textCall{text: "a", then: func(request.Reply) { panic("boom") }}
 	l.Submit(bad)
 	p := submitTexts(l, "b")
 	tr.sink.OnBytes([]byte(":1\r\n:2\r\n"))
@@ -189,7 +189,7 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	bad.then = nil
-	more := &textCall{text: "c", then: func(exchange.Reply) { panic("again") }}
+	more := &textCall{text: "c", then: func(request.Reply) { panic("again") }}
 	l.Submit(more)
 	p = submitTexts(l, "d")
 	tr.sink.OnClose(tr.closed)
@@ -201,10 +201,10 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 // panicky is a Request whose AppendCommand panics for one form.
 type panicky struct {
 	textCall
-	form exchange.Form
+	form request.Form
 }
 
-func (p *panicky) AppendCommand(dst []byte, form exchange.Form) []byte {
+func (p *panicky) AppendCommand(dst []byte, form request.Form) []byte {
 	if form == p.form {
 		panic("oops")
 	}
@@ -214,12 +214,12 @@ func (p *panicky) AppendCommand(dst []byte, form exchange.Form) []byte {
 func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	bad := &panicky{textCall{text: "x"}, exchange.Short}
+	bad := &panicky{textCall{text: "x"}, request.Short}
 	l.Submit(bad)
-	if err := bad.reply.Err; !errors.Is(err, exchange.ErrNotSent) || !strings.Contains(err.Error(), "oops") {
+	if err := bad.reply.Err; !errors.Is(err, request.ErrNotSent) || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("panic in submit: %v, want not sent", err)
 	}
-	worse := &panicky{textCall{text: "y"}, exchange.Whole}
+	worse := &panicky{textCall{text: "y"}, request.Whole}
 	l.Submit(worse)
 	after := submitTexts(l, "a")
 	tr.sink.OnBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))
@@ -241,7 +241,7 @@ func TestPipelineClosesAfterAFailedWrite(t *testing.T) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrNotSent, io.ErrClosedPipe)
+	p[0].wants(t, request.ErrNotSent, io.ErrClosedPipe)
 }
 
 func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
@@ -256,7 +256,7 @@ func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
 		tr.sink.OnClose(io.EOF) // in the middle of the write
 	}
 	l.Submit(p)
-	p.wants(t, exchange.ErrNotSent, io.EOF)
+	p.wants(t, request.ErrNotSent, io.EOF)
 	if downs != 1 || tr.wakes != 0 || string(tr.wire) != "ab" {
 		t.Fatalf("%d downs, %d wakes, wire %q", downs, tr.wakes, tr.wire)
 	}
@@ -308,12 +308,12 @@ func TestLaneClosedWhileAConnectionOpensStaysDown(t *testing.T) {
 	l, _, _ := scripted(nil)
 	l.current.Load().OnClose(io.EOF)
 	p := newPipeline(l)
-	l.Close(exchange.ErrClosed)
+	l.Close(request.ErrClosed)
 	tr := &scriptedTransport{sink: p, room: 1 << 30}
 	p.OnOpen(tr)
-	if l.Up() || tr.closed != exchange.ErrClosed {
+	if l.Up() || tr.closed != request.ErrClosed {
 		t.Errorf("up: %v, the connection closed with %v", l.Up(), tr.closed)
 	}
 	c := submitTexts(l, "a")
-	c[0].wants(t, exchange.ErrNotSent, exchange.ErrClosed)
+	c[0].wants(t, request.ErrNotSent, request.ErrClosed)
 }

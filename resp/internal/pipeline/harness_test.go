@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 )
 
@@ -100,18 +100,18 @@ func scripted(change func(*Config)) (*Lane, *scriptedTransport, *clock.Fake) {
 // textCall is a Request with a text of its own.
 type textCall struct {
 	text  string
-	reply *exchange.Reply
-	then  func(exchange.Reply)
+	reply *request.Reply
+	then  func(request.Reply)
 }
 
-func (p *textCall) AppendCommand(dst []byte, form exchange.Form) []byte {
-	if form == exchange.Whole {
+func (p *textCall) AppendCommand(dst []byte, form request.Form) []byte {
+	if form == request.Whole {
 		return append(dst, strings.ToUpper(p.text)...)
 	}
 	return append(dst, p.text...)
 }
 
-func (p *textCall) Complete(r exchange.Reply) {
+func (p *textCall) Complete(r request.Reply) {
 	if p.reply != nil {
 		panic("completed twice: " + p.text)
 	}
@@ -139,7 +139,7 @@ func (p *textCall) wants(t *testing.T, class, cause error) {
 	if !errors.Is(p.reply.Err, class) || !errors.Is(p.reply.Err, cause) {
 		t.Errorf("%q: got %v, want %v and %v", p.text, p.reply.Err, class, cause)
 	}
-	if other := exchange.ErrNotSent; class == exchange.ErrOutcomeUnknown && errors.Is(p.reply.Err, other) {
+	if other := request.ErrNotSent; class == request.ErrOutcomeUnknown && errors.Is(p.reply.Err, other) {
 		t.Errorf("%q: %v is of both classes", p.text, p.reply.Err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -22,9 +22,9 @@ func newFixedCall() *fixedCall {
 	return &fixedCall{bytes: wire.AppendCommand(nil, "EVALSHA", "0123456789012345678901234567890123456789", "1", "key", "id"), done: make(chan struct{}, 1)}
 }
 
-func (c *fixedCall) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, c.bytes...) }
+func (c *fixedCall) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, c.bytes...) }
 
-func (c *fixedCall) Complete(exchange.Reply) { c.done <- struct{}{} }
+func (c *fixedCall) Complete(request.Reply) { c.done <- struct{}{} }
 
 // answerOnes answers each command of size bytes with ":1" and allocates nothing.
 func answerOnes(conn net.Conn, size int) {
@@ -83,7 +83,7 @@ func TestLaneAllocatesNothingPerCommand(t *testing.T) {
 					t.Errorf("%v allocations per %d commands, want at most %v", n, pin.commands, pin.allocs)
 				}
 			}
-			l.Close(exchange.ErrClosed)
+			l.Close(request.ErrClosed)
 			sockettest.Receive(t, l.downs, "down")
 			server.Close()
 			<-served

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // deceptive is a connection of a custom dialer: its Write sends, and says it
@@ -33,7 +33,7 @@ func TestTransportDoubtsAFailedWriteOfAnUnknownConnection(t *testing.T) {
 		}
 		c := exchangetest.NewCall(1)
 		l.Submit(c)
-		if err := c.Await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
+		if err := c.Await(t).Err; !errors.Is(err, request.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("got %v, want an unknown outcome", err)
 		}
 	})
@@ -73,7 +73,7 @@ func TestTransportDoubtsAFailedWriteOfTLSOverAnUnknownConnection(t *testing.T) {
 	below.turned.Store(true)
 	c := exchangetest.NewCall(1)
 	l.Submit(c)
-	if err := c.Await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
+	if err := c.Await(t).Err; !errors.Is(err, request.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("got %v, want an unknown outcome: the server received %q", err, sockettest.Receive(t, got, "the command"))
 	}
 }
@@ -89,7 +89,7 @@ func TestTransportKnowsWhatTLSDidNotSend(t *testing.T) {
 	l.Submit(c)
 	sockettest.PollUntil(t, "the kernel is full", func() bool { return l.Counters().InFlight == 1 })
 	server.(*tls.Conn).NetConn().Close()
-	if err := c.Await(t).Err; !errors.Is(err, exchange.ErrNotSent) {
+	if err := c.Await(t).Err; !errors.Is(err, request.ErrNotSent) {
 		t.Errorf("got %v, want not sent", err)
 	}
 }

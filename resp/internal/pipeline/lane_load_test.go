@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // smallBuffers makes the kernel take little at a time. The receive buffers stay:
@@ -113,19 +113,19 @@ func TestLaneKnowsWhatWasNotSent(t *testing.T) {
 			})
 		}()
 		<-begun
-		l.Close(exchange.ErrClosed)
+		l.Close(request.ErrClosed)
 		close(closed)
 		<-over
 
 		var unknown, notSent int
 		for _, c := range calls {
 			switch err := c.Await(t).Err; {
-			case errors.Is(err, exchange.ErrLaneFull):
-			case errors.Is(err, exchange.ErrOutcomeUnknown):
+			case errors.Is(err, request.ErrLaneFull):
+			case errors.Is(err, request.ErrOutcomeUnknown):
 				if unknown++; notSent > 0 {
 					t.Fatalf("call %d may have been received, one before it not", c.N)
 				}
-			case errors.Is(err, exchange.ErrNotSent):
+			case errors.Is(err, request.ErrNotSent):
 				notSent++
 			default:
 				t.Fatalf("call %d: %v", c.N, err)
@@ -200,7 +200,7 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 					c.Pad = strings.Repeat("p", i%300)
 					calls[g] = append(calls[g], c)
 					l.Submit(c)
-					if i%4 == 0 && errors.Is(c.Await(t).Err, exchange.ErrDown) {
+					if i%4 == 0 && errors.Is(c.Await(t).Err, request.ErrDown) {
 						sockettest.PollUntil(t, "the lane to be up", func() bool { return l.Up() || stop.Load() })
 					}
 				}
@@ -241,12 +241,12 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 				if times != 1 || r.Value.Int != int64(c.N) {
 					t.Fatalf("call %d, executed %d times, was answered %d", c.N, times, r.Value.Int)
 				}
-			case errors.Is(r.Err, exchange.ErrNotSent):
+			case errors.Is(r.Err, request.ErrNotSent):
 				notSent++
 				if times != 0 || r.Sent != 0 {
 					t.Fatalf("call %d was executed, and reported as %v", c.N, r.Err)
 				}
-			case errors.Is(r.Err, exchange.ErrOutcomeUnknown):
+			case errors.Is(r.Err, request.ErrOutcomeUnknown):
 				unknown++
 				if r.Sent == 0 {
 					t.Fatalf("call %d: %v, without a stamp", c.N, r.Err)
@@ -275,7 +275,7 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 					c := exchangetest.NewCall(i)
 					l.Submit(c)
 					err := c.Await(t).Err
-					if errors.Is(err, exchange.ErrClosed) {
+					if errors.Is(err, request.ErrClosed) {
 						return
 					}
 					if err != nil {
@@ -289,13 +289,13 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 			})
 		}
 		sockettest.Receive(t, running, "traffic")
-		l.Close(exchange.ErrClosed)
+		l.Close(request.ErrClosed)
 		all.Wait()
-		if err := sockettest.Receive(t, l.downs, "down"); err != exchange.ErrClosed {
+		if err := sockettest.Receive(t, l.downs, "down"); err != request.ErrClosed {
 			t.Errorf("down with %v, want ErrClosed", err)
 		}
 		client, _ := w.Connect(nil)
-		if err := l.Attach(w.loops, client); err != exchange.ErrClosed {
+		if err := l.Attach(w.loops, client); err != request.ErrClosed {
 			t.Errorf("attach after close: %v, want ErrClosed", err)
 		}
 	})
@@ -321,13 +321,13 @@ func TestLaneGivesUpOnABlackHole(t *testing.T) {
 			t.Fatal("gave up early")
 		}
 		l.CheckAge(now.Add(l.cfg.CommandTimeout + time.Second))
-		if err := sockettest.Receive(t, l.downs, "down"); err != exchange.ErrTimeout {
+		if err := sockettest.Receive(t, l.downs, "down"); err != request.ErrTimeout {
 			t.Errorf("down with %v, want ErrTimeout", err)
 		}
-		if err := calls[0].Await(t).Err; !errors.Is(err, exchange.ErrOutcomeUnknown) || !errors.Is(err, exchange.ErrTimeout) {
+		if err := calls[0].Await(t).Err; !errors.Is(err, request.ErrOutcomeUnknown) || !errors.Is(err, request.ErrTimeout) {
 			t.Errorf("the first call: %v", err)
 		}
-		if err := calls[len(calls)-1].Await(t).Err; !errors.Is(err, exchange.ErrNotSent) || !errors.Is(err, exchange.ErrTimeout) {
+		if err := calls[len(calls)-1].Await(t).Err; !errors.Is(err, request.ErrNotSent) || !errors.Is(err, request.ErrTimeout) {
 			t.Errorf("the last call: %v", err)
 		}
 	})

@@ -7,24 +7,24 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // scriptCall is a script call whose reply can be awaited.
 type scriptCall struct {
 	sha, text, key string
-	done           chan exchange.Reply
+	done           chan request.Reply
 }
 
-func (c *scriptCall) AppendCommand(dst []byte, form exchange.Form) []byte {
-	if form == exchange.Whole {
+func (c *scriptCall) AppendCommand(dst []byte, form request.Form) []byte {
+	if form == request.Whole {
 		return wire.AppendCommand(dst, "EVAL", c.text, "1", c.key)
 	}
 	return wire.AppendCommand(dst, "EVALSHA", c.sha, "1", c.key)
 }
 
-func (c *scriptCall) Complete(r exchange.Reply) {
+func (c *scriptCall) Complete(r request.Reply) {
 	r.Value = r.Value.Clone()
 	c.done <- r
 }
@@ -51,7 +51,7 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 			var all sync.WaitGroup
 			for g := range goroutines {
 				all.Go(func() {
-					call := &scriptCall{sha: sha, text: text, key: c.Name, done: make(chan exchange.Reply, 1)}
+					call := &scriptCall{sha: sha, text: text, key: c.Name, done: make(chan request.Reply, 1)}
 					for i := range each {
 						if g == 0 && i%10 == 0 {
 							server.Do("SCRIPT", "FLUSH")
@@ -64,7 +64,7 @@ func TestLaneOutlivesTheScriptCache(t *testing.T) {
 				})
 			}
 			all.Wait()
-			last := &scriptCall{sha: sha, text: text, key: c.Name, done: make(chan exchange.Reply, 1)}
+			last := &scriptCall{sha: sha, text: text, key: c.Name, done: make(chan request.Reply, 1)}
 			l.Submit(last)
 			if r := sockettest.Receive(t, last.done, "the count"); r.Value.Int != goroutines*each+1 {
 				t.Errorf("counted %d, want %d", r.Value.Int, goroutines*each+1)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -103,7 +103,7 @@ func TestPipelineWritesWhatCompleteSubmitsWithoutAWake(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	inner := []*textCall{{text: "x"}, {text: "y"}}
-	outer := &textCall{text: "a", then: func(exchange.Reply) {
+	outer := &textCall{text: "a", then: func(request.Reply) {
 		l.Submit(inner[0])
 		l.Submit(inner[1])
 	}}
@@ -181,7 +181,7 @@ func TestPipelineRefusesToMatchSurplusReplies(t *testing.T) {
 				t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 			}
 			tr.sink.OnClose(tr.closed)
-			p[1].wants(t, exchange.ErrOutcomeUnknown, wire.ErrProtocol)
+			p[1].wants(t, request.ErrOutcomeUnknown, wire.ErrProtocol)
 		})
 	}
 }
@@ -206,7 +206,7 @@ func TestPipelineTakesNoReplyForTheUntakenRestOfAWrite(t *testing.T) {
 	for i := range 4 {
 		p[i].wantsInt(t, int64(i+1)) // a lie, but nobody could know
 	}
-	p[4].wants(t, exchange.ErrNotSent, wire.ErrProtocol)
+	p[4].wants(t, request.ErrNotSent, wire.ErrProtocol)
 }
 
 func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
@@ -219,8 +219,8 @@ func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
 		t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 	}
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrOutcomeUnknown, wire.ErrProtocol)
-	p[1].wants(t, exchange.ErrNotSent, wire.ErrProtocol)
+	p[0].wants(t, request.ErrOutcomeUnknown, wire.ErrProtocol)
+	p[1].wants(t, request.ErrNotSent, wire.ErrProtocol)
 }
 
 func TestPipelineSurvivesEverySplitOfTheStream(t *testing.T) {
@@ -249,12 +249,12 @@ func TestPipelineRefusesBeyondItsLimits(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(c *Config) { c.MaxInFlight, c.MaxQueuedBytes = 3, 4 })
 	p := submitTexts(l, "a", "b", "c", "d")
-	p[3].wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
+	p[3].wants(t, request.ErrNotSent, request.ErrLaneFull)
 	tr.sink.OnBytes([]byte(":1\r\n:2\r\n:3\r\n"))
 
 	tr.room = 0
 	p = submitTexts(l, "abc", "d", "e")
-	p[2].wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
+	p[2].wants(t, request.ErrNotSent, request.ErrLaneFull)
 	if p[1].reply != nil {
 		t.Errorf("refused below the limit: %v", p[1].reply.Err)
 	}
@@ -284,13 +284,13 @@ func TestPipelineBufferStaysSmallThoughNeverEmpty(t *testing.T) {
 func TestPipelineWritesBetweenTheBatchesOfOneRead(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	first := &textCall{text: "a", then: func(exchange.Reply) { submitTexts(l, "x") }}
+	first := &textCall{text: "a", then: func(request.Reply) { submitTexts(l, "x") }}
 	l.Submit(first)
 	for range 2*batchSize - 1 {
 		submitTexts(l, "b")
 	}
 	tr.sink.OnWake()
-	last := &textCall{text: "c", then: func(exchange.Reply) {
+	last := &textCall{text: "c", then: func(request.Reply) {
 		if !strings.HasSuffix(string(tr.wire), "x") {
 			t.Error("what the first batch had queued was not written before the last one")
 		}

@@ -6,14 +6,14 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // keeper is a Request that keeps what it was lent.
 type keeper struct{ kept []byte }
 
-func (k *keeper) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, "GET"...) }
-func (k *keeper) Complete(r exchange.Reply)                        { k.kept = r.Value.Bytes }
+func (k *keeper) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, "GET"...) }
+func (k *keeper) Complete(r request.Reply)                        { k.kept = r.Value.Bytes }
 
 func (k *keeper) wantsPoison(t *testing.T) {
 	t.Helper()

@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"github.com/pawl-lock/pawl/internal/redact"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // Channel is one subscription: a name and its handler. It may be embedded; it must not
 // be copied after Subscribe. The package's fields belong to subs.mu.
 type Channel struct {
 	name    string
-	handler exchange.ChannelHandler
+	handler request.ChannelHandler
 
 	topic *topic   // nil: not subscribed by Client.Subscribe
 	next  *Channel // of the same topic
@@ -20,7 +20,7 @@ type Channel struct {
 }
 
 // NewChannel returns a Channel that is not subscribed yet.
-func NewChannel(name string, h exchange.ChannelHandler) *Channel {
+func NewChannel(name string, h request.ChannelHandler) *Channel {
 	ch := new(Channel)
 	ch.Init(name, h)
 	return ch
@@ -28,14 +28,14 @@ func NewChannel(name string, h exchange.ChannelHandler) *Channel {
 
 // Init prepares an embedded Channel. It must not be subscribed; once Unsubscribe
 // has returned it may be used for another name.
-func (ch *Channel) Init(name string, h exchange.ChannelHandler) { ch.name, ch.handler = name, h }
+func (ch *Channel) Init(name string, h request.ChannelHandler) { ch.name, ch.handler = name, h }
 
 // Name returns the name as the server knows it.
 func (ch *Channel) Name() string { return ch.name }
 
 // Handler returns what hears its events. It is for what takes the place of a Client, such as
 // a simulation.
-func (ch *Channel) Handler() exchange.ChannelHandler { return ch.handler }
+func (ch *Channel) Handler() request.ChannelHandler { return ch.handler }
 
 // String returns the channel's name.
 func (ch *Channel) String() string {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -77,7 +77,7 @@ func (p *Endpoint) CheckAge(now clock.Instant) {
 	wake, late := p.subs.tick(now, clock.Instant(heard), p.timeout)
 	// In this order: bytes go from the socket to OnBytes, and then heard moves on.
 	if late && !c.transport.Unread() && !c.reading.Load() && c.heard.Load() == heard {
-		c.transport.Close(fmt.Errorf("%w (%v)", exchange.ErrTimeout, p.timeout))
+		c.transport.Close(fmt.Errorf("%w (%v)", request.ErrTimeout, p.timeout))
 	} else if wake {
 		c.transport.Wake()
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -92,8 +92,8 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 			c.OnBytes(part)
 			clear(part) // borrowed bytes are gone after OnBytes
 		}
-		rec.Await(t, exchange.Subscribed)
-		if got := rec.Await(t, exchange.Message); got != "hi" || len(tr.closed) > 0 {
+		rec.Await(t, request.Subscribed)
+		if got := rec.Await(t, request.Message); got != "hi" || len(tr.closed) > 0 {
 			t.Fatalf("in pieces of %d: message %q, closed %v", size, got, tr.closed)
 		}
 	}

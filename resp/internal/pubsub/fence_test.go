@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -76,9 +76,9 @@ func (l *shardedLab) hears(replies ...string) error {
 }
 
 // heard is what a channel was told last.
-type heard struct{ last exchange.ChannelEvent }
+type heard struct{ last request.ChannelEvent }
 
-func (h *heard) ChannelEvent(ev exchange.ChannelEvent, _ []byte, _ error) { h.last = ev }
+func (h *heard) ChannelEvent(ev request.ChannelEvent, _ []byte, _ error) { h.last = ev }
 
 func (l *shardedLab) subscribe(name string) (*Channel, *heard) {
 	h := new(heard)
@@ -118,7 +118,7 @@ func TestSubs_UnsubscribeCrossesTheEndOfASubscription_KeepsPositions(t *testing.
 			if err := l.hears(answers...); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.hears("+y"); err != nil || y.last != exchange.Subscribed {
+			if err := l.hears("+y"); err != nil || y.last != request.Subscribed {
 				t.Errorf("y: %v, %v", y.last, err)
 			}
 		})
@@ -135,7 +135,7 @@ func TestSubs_CommandBehindUnsubscribeIsRefused_HearsSo(t *testing.T) {
 	l.subs.unsubscribe(x)
 	_, y := l.subscribe("y")
 	l.sends("SUNSUBSCRIBE x, PING, SSUBSCRIBE y")
-	if err := l.hears("-x", "!CLUSTERDOWN Hash slot not served", "pong", "!NOPERM this user may not"); err != nil || y.last != exchange.Refused {
+	if err := l.hears("-x", "!CLUSTERDOWN Hash slot not served", "pong", "!NOPERM this user may not"); err != nil || y.last != request.Refused {
 		t.Errorf("y: %v, %v", y.last, err)
 	}
 	if l.moved != 1 {
@@ -159,7 +159,7 @@ func TestSubs_ChannelThatComesBackBehindItsUnsubscribe_IsSubscribed(t *testing.T
 		l.sends("SUNSUBSCRIBE x, PING")
 		_, again := l.subscribe("x")
 		l.sends("SSUBSCRIBE x")
-		if err := l.hears(append(answers, "+x")...); err != nil || again.last != exchange.Subscribed {
+		if err := l.hears(append(answers, "+x")...); err != nil || again.last != request.Subscribed {
 			t.Errorf("%v: %v, %v", answers, again.last, err)
 		}
 	}

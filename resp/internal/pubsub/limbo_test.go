@@ -3,8 +3,8 @@ package pubsub
 import (
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -26,13 +26,13 @@ func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
 	if err := a.reply(new(listener), conn, v); err != nil {
 		t.Fatal(err)
 	}
-	r.Await(t, exchange.Subscribed)
+	r.Await(t, request.Subscribed)
 	// disconnected has begun, and lets others in before it walks.
 	a.mu.Lock()
 	a.mu.up = false
 	told := a.evictLocked(limbo, func(uint16) bool { return true })
 	a.mu.Unlock()
-	tell(told, exchange.Disconnected, nil, nil)
+	tell(told, request.Disconnected, nil, nil)
 	a.disconnected()
-	r.Await(t, exchange.Disconnected)
+	r.Await(t, request.Disconnected)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -228,13 +228,13 @@ func newProbe(m *subModel, name string) *probe {
 	return p
 }
 
-func (p *probe) ChannelEvent(ev exchange.ChannelEvent, payload []byte, err error) {
+func (p *probe) ChannelEvent(ev request.ChannelEvent, payload []byte, err error) {
 	t, name := p.model.t, p.ch.Name()
 	if !p.desired {
 		t.Fatalf("%s: event %d although unsubscribed", name, ev)
 	}
 	switch ev {
-	case exchange.Subscribed:
+	case request.Subscribed:
 		p.subscribed++
 		if p.live {
 			t.Fatalf("%s: Subscribed twice", name)
@@ -248,17 +248,17 @@ func (p *probe) ChannelEvent(ev exchange.ChannelEvent, payload []byte, err error
 		}
 		p.model.replies = rest
 		p.live = true
-	case exchange.Message:
+	case request.Message:
 		p.messages++
 		if !p.live || string(payload) != "hi" {
 			t.Fatalf("%s: Message %q, live %v", name, payload, p.live)
 		}
-	case exchange.Disconnected:
+	case request.Disconnected:
 		if !p.live || p.model.up {
 			t.Fatalf("%s: Disconnected, live %v, up %v", name, p.live, p.model.up)
 		}
 		p.live = false
-	case exchange.Refused:
+	case request.Refused:
 		if !p.model.denied[name] || err == nil {
 			t.Fatalf("%s: Refused: %v", name, err)
 		}

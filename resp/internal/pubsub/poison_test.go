@@ -6,14 +6,14 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // keeper is a ChannelHandler that keeps what it was lent.
 type keeper struct{ kept []byte }
 
-func (k *keeper) ChannelEvent(ev exchange.ChannelEvent, payload []byte, _ error) {
-	if ev == exchange.Message {
+func (k *keeper) ChannelEvent(ev request.ChannelEvent, payload []byte, _ error) {
+	if ev == request.Message {
 		k.kept = payload
 	}
 }

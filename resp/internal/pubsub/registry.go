@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
@@ -89,7 +89,7 @@ func (r *Registry) Unsubscribe(ch *Channel) {
 //	out of limbo, into the new place      (lock)
 //	... SUBSCRIBE, its answer: Subscribed
 func (r *Registry) Move(endpoints []*Endpoint) {
-	var told []exchange.ChannelHandler
+	var told []request.ChannelHandler
 	var wake []*Endpoint
 	r.lock.Lock()
 	for _, p := range endpoints {
@@ -99,7 +99,7 @@ func (r *Registry) Move(endpoints []*Endpoint) {
 		}
 	}
 	r.lock.Unlock()
-	tell(told, exchange.Disconnected, nil, nil)
+	tell(told, request.Disconnected, nil, nil)
 
 	r.lock.Lock()
 	for _, t := range r.limbo.mu.topics {

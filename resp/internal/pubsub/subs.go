@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/fifo"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -171,8 +171,8 @@ func (s *subs) forgetLocked(t *topic) {
 
 // evictLocked moves the Channels of the slots that are elsewhere to limbo, and returns
 // the handlers of those that were live; nil if there was nothing to move.
-func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []exchange.ChannelHandler {
-	var live []exchange.ChannelHandler
+func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []request.ChannelHandler {
+	var live []request.ChannelHandler
 	found := false
 	for _, t := range s.mu.topics {
 		if t.first == nil || !elsewhere(t.slot) {
@@ -189,7 +189,7 @@ func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []exch
 		}
 	}
 	if found && live == nil {
-		live = []exchange.ChannelHandler{}
+		live = []request.ChannelHandler{}
 	}
 	return live
 }
@@ -259,7 +259,7 @@ func (s *subs) disconnected() {
 // they were under mu.
 type lostChannels struct {
 	channels []*Channel
-	handlers []exchange.ChannelHandler
+	handlers []request.ChannelHandler
 }
 
 func (l *lostChannels) add(ch *Channel) {
@@ -269,9 +269,9 @@ func (l *lostChannels) add(ch *Channel) {
 // tellLost tells them, and empties the list. One may have moved meanwhile, and have
 // heard Subscribed from its new node: then it hears so again, for the last word counts.
 func (s *subs) tellLost(l *lostChannels) {
-	var live []exchange.ChannelHandler
+	var live []request.ChannelHandler
 	for _, h := range l.handlers {
-		h.ChannelEvent(exchange.Disconnected, nil, nil)
+		h.ChannelEvent(request.Disconnected, nil, nil)
 	}
 	s.mu.Lock()
 	for i, ch := range l.channels {
@@ -280,7 +280,7 @@ func (s *subs) tellLost(l *lostChannels) {
 		}
 	}
 	s.mu.Unlock()
-	tell(live, exchange.Subscribed, nil, nil)
+	tell(live, request.Subscribed, nil, nil)
 	*l = lostChannels{}
 }
 
@@ -325,7 +325,7 @@ func (s *subs) counts() (desired, confirmed int) {
 
 // tell looks at no Channel: one that was unsubscribed in the meantime may be in
 // use again, under another name.
-func tell(calls []exchange.ChannelHandler, ev exchange.ChannelEvent, payload []byte, err error) {
+func tell(calls []request.ChannelHandler, ev request.ChannelEvent, payload []byte, err error) {
 	for _, h := range calls {
 		h.ChannelEvent(ev, payload, err)
 	}

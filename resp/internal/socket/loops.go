@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // stopTimeout bounds the waits for gnet, which can hang (its Enroll after a
@@ -128,7 +128,7 @@ func (k *tracker) enter(t Transport) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.closed {
-		return exchange.ErrClosed
+		return request.ErrClosed
 	}
 	k.mu.live[t] = struct{}{}
 	return nil
@@ -162,7 +162,7 @@ func (k *tracker) endAll() (empty <-chan struct{}) {
 	}
 	k.mu.Unlock()
 	for _, t := range all {
-		t.Close(exchange.ErrClosed)
+		t.Close(request.ErrClosed)
 	}
 	return k.mu.empty
 }

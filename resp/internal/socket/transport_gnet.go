@@ -10,7 +10,7 @@ import (
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // gnetTransport is a transport on one of gnet's event loops. Its events run on
@@ -183,7 +183,7 @@ func (*reactor) OnClose(c gnet.Conn, err error) gnet.Action {
 		t.mu.cause = err
 	}
 	if t.mu.cause == nil {
-		t.mu.cause = exchange.ErrClosed // gnet itself is stopping
+		t.mu.cause = request.ErrClosed // gnet itself is stopping
 	}
 	opened := t.mu.conn != nil
 	t.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 var gnetTCP = sockettest.Carrier{Name: "gnet-tcp", Network: "tcp"}
@@ -156,7 +156,7 @@ func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 	if err := sockettest.Receive(t, closed, "close"); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := sockettest.Receive(t, late.done, "OnClose"); err != exchange.ErrClosed {
+	if err := sockettest.Receive(t, late.done, "OnClose"); err != request.ErrClosed {
 		t.Errorf("ended with %v, want ErrClosed", err)
 	}
 }

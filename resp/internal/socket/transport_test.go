@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // earSink notes its events and checks the order that sink promises.
@@ -212,13 +212,13 @@ func TestLoopsCloseEndsEveryConnection(t *testing.T) {
 		}
 		all.Wait()
 		for _, s := range sinks {
-			if err := sockettest.Receive(t, s.done, "OnClose"); err != exchange.ErrClosed {
+			if err := sockettest.Receive(t, s.done, "OnClose"); err != request.ErrClosed {
 				t.Errorf("ended with %v, want ErrClosed", err)
 			}
 		}
 		client, _ := w.Connect(nil)
 		s := newEarSink(t)
-		if _, err := w.loops.Adopt(client, s); err != exchange.ErrClosed || s.opened.Load() {
+		if _, err := w.loops.Adopt(client, s); err != request.ErrClosed || s.opened.Load() {
 			t.Errorf("adopt after close: %v, want ErrClosed and no event", err)
 		}
 		if _, err := client.Write([]byte("x")); err == nil {

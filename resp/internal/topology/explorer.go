@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -231,10 +231,10 @@ func (x *Explorer) Sharded(ctx context.Context, primaries []string) (yes bool, e
 	if err != nil || without == nil {
 		return err == nil, err
 	}
-	switch r := exchange.RefusalOf(without.refusal); {
+	switch r := request.RefusalOf(without.refusal); {
 	case r.Forbidden():
 		x.cfg.Logger.Warn("resp: this user may not ask for sharded channels, so plain ones are used, and sharded messages of Redisson are not heard; grant +pubsub|shardnumsub, or set sharding", "err", without.refusal)
-	case r.Lasts == exchange.Permanent && !without.claimed:
+	case r.Lasts == request.Permanent && !without.claimed:
 		x.cfg.Logger.Info("resp: the cluster has no sharded channels, so plain ones are used", "err", without.refusal)
 	default:
 		x.cfg.Logger.Warn("resp: the cluster refuses sharded channels, so plain ones are used", "err", without.refusal)
@@ -266,7 +266,7 @@ func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, e
 	switch {
 	case err != nil:
 		return nil, err
-	case refused != nil && exchange.RefusalOf(refused).NotNow():
+	case refused != nil && request.RefusalOf(refused).NotNow():
 		return nil, unansweredBy(ctx, addr, "PUBSUB", refused)
 	case refused != nil:
 		return &without{refusal: refused}, nil
@@ -276,7 +276,7 @@ func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, e
 		return nil, fmt.Errorf("%w; if that stays so, set sharding to off", err)
 	}
 	if refused != nil {
-		if r := exchange.RefusalOf(refused); r.NotNow() || r.Forbidden() {
+		if r := request.RefusalOf(refused); r.NotNow() || r.Forbidden() {
 			return nil, nil
 		}
 		return &without{refusal: refused, claimed: true}, nil

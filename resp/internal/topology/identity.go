@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -155,7 +155,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 			return err
 		}
 		if slots.Kind == wire.KindError {
-			if e := wire.NewServerError(slots.Bytes); exchange.RefusalOf(e).NotNow() {
+			if e := wire.NewServerError(slots.Bytes); request.RefusalOf(e).NotNow() {
 				return e
 			}
 		}
@@ -241,7 +241,7 @@ func (i *Identity) declines(addr string, answer wire.Value) bool {
 		return false
 	}
 	e := wire.NewServerError(answer.Bytes)
-	if exchange.RefusalOf(e).Of == exchange.OfDeployment {
+	if request.RefusalOf(e).Of == request.OfDeployment {
 		return false
 	}
 	i.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -86,10 +86,10 @@ func ConsequenceOf(e *wire.ServerError, at Refused) (r Consequence) {
 			r.Advice = " (this is a replica: connect with redis+sentinel:// or redis+replicas://)"
 		}
 	default:
-		switch of := exchange.RefusalOf(e).Of; {
-		case of == exchange.OfConnection:
+		switch of := request.RefusalOf(e).Of; {
+		case of == request.OfConnection:
 			r.Doubt = Certain
-		case of == exchange.OfNode && e.Code != "OOM":
+		case of == request.OfNode && e.Code != "OOM":
 			r.Doubt = IfItLasts
 		}
 	}

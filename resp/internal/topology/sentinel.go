@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -250,7 +250,7 @@ func (s *sentinelSearch) open(addr string, err error) bool {
 // whether it is a primary.
 func postponed(err error) bool {
 	var e *wire.ServerError
-	return errors.As(err, &e) && exchange.RefusalOf(e).Unready()
+	return errors.As(err, &e) && request.RefusalOf(e).Unready()
 }
 
 // groups reads the answer to SENTINEL REPLICAS. It counts as many as are listed: if that
@@ -303,7 +303,7 @@ func (s *sentinelSearch) primary(ctx context.Context, addr string) (ids []string
 	}
 	info, err := s.scouts.ask(ctx, s.cfg.Servers, addr, IdentityQuestion(Sentinel)...)
 	var refused *wire.ServerError
-	if errors.As(err, &refused) && !exchange.RefusalOf(refused).NotNow() {
+	if errors.As(err, &refused) && !request.RefusalOf(refused).NotNow() {
 		return nil, nil // the user needs a right for it
 	}
 	return append([]string{}, ReadIdentity(Sentinel, info)...), err
@@ -315,7 +315,7 @@ var ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own 
 // refusedBySentinel says whose credentials are meant, if that is the trouble.
 func refusedBySentinel(err error) error {
 	var e *wire.ServerError
-	if errors.As(err, &e) && exchange.RefusalOf(e) == (exchange.Refusal{Of: exchange.OfConnection, Executed: exchange.No, Lasts: exchange.Unauthorized}) {
+	if errors.As(err, &e) && request.RefusalOf(e) == (request.Refusal{Of: request.OfConnection, Executed: request.No, Lasts: request.Unauthorized}) {
 		return fmt.Errorf("%w: %w", ErrSentinelAuth, err)
 	}
 	return err

@@ -1,4 +1,4 @@
-package exchange
+package request
 
 // Acks says how many replicas of a primary must acknowledge a write: a number, or one
 // of the constants below.

@@ -1,4 +1,4 @@
-package exchange
+package request
 
 import (
 	"github.com/pawl-lock/pawl/internal/clock"

@@ -1,4 +1,4 @@
-package exchange
+package request
 
 // ChannelEvent is what happens to a subscribed channel.
 type ChannelEvent uint8
