@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/pace"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // behindNAT is a cluster of two, which announces itself as inside:1 and inside:2, and a
@@ -35,7 +35,7 @@ func behindNAT(t *testing.T, translate func(addr string) string) (*fakeCluster, 
 func sentOn(t *testing.T, c *Client) Reply {
 	t.Helper()
 	for i, start := 0, pace.Now(); ; i++ {
-		call := exchangetest.NewCall(i)
+		call := requesttest.NewCall(i)
 		c.Submit(7, call)
 		r := call.Await(t)
 		var refused *ServerError
@@ -84,7 +84,7 @@ func TestAddrMapThatPanicsCostsNoCommand(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 inside:3"))
 	var refused *ServerError
 	eventually(t, "the refusal says why", func() bool {
-		call := exchangetest.NewCall(1)
+		call := requesttest.NewCall(1)
 		c.Submit(7, call)
 		r := call.Await(t)
 		return errors.As(r.Err, &refused) && strings.Contains(refused.Message, "no map today")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // The address of a single server moves to another one while both live. What was lost on
@@ -25,7 +25,7 @@ func TestPubSubFollowsAnAddressThatMoves(t *testing.T) {
 			c := ready(t, Config{Addr: "moving:6379", Lanes: 1, Scripts: []string{"return 1"}, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, leadsTo.Load().Addr())
 			}})
-			r := exchangetest.NewRecorder()
+			r := requesttest.NewRecorder()
 			c.Subscribe(NewChannel("channel", r))
 			r.Await(t, Subscribed)
 
@@ -79,7 +79,7 @@ func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
 				}
 				return new(net.Dialer).DialContext(ctx, network, to.Addr())
 			}})
-			r := exchangetest.NewRecorder()
+			r := requesttest.NewRecorder()
 			c.Subscribe(NewChannel("channel", r))
 			r.Await(t, Subscribed)
 			steered.Store(true)
@@ -125,7 +125,7 @@ func TestPubSubThatWasLostWithTheOthersIsMadeAnewOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	c := ready(t, Config{Addr: n.Addr(), Lanes: 4})
-	r := exchangetest.NewRecorder()
+	r := requesttest.NewRecorder()
 	c.Subscribe(NewChannel("channel", r))
 	r.Await(t, Subscribed)
 	n.Down()

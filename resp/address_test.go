@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -72,7 +72,7 @@ func TestRefusalThatNamesASocketIsAnAnswer(t *testing.T) {
 	c := f.client(t)
 	for i, text := range []string{"MOVED 7 /run/x:0", "MOVED 7 /run/x:1", "ASK 7 /run/x:1", "MOVED 7 h:0", "ASK 7 h:65536"} {
 		rule := f.nodes[0].On(echoes, fakenode.Error(text))
-		call := exchangetest.NewCall(i)
+		call := requesttest.NewCall(i)
 		c.Submit(7, call)
 		var refused *ServerError
 		if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Message != text {

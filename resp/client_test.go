@@ -15,7 +15,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -229,7 +229,7 @@ func TestCloseWhileSubscribing(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		var all exchangetest.Tally
+		var all requesttest.Tally
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		for w := range 4 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // databases has a node serve ECHO only in a database other than 0, as each connection has chosen it.
@@ -54,7 +54,7 @@ func TestClient_DatabaseOfACluster_IsChosenWhereverACommandGoes(t *testing.T) {
 			d.play(f.nodes[0], at)
 			c := f.client(t, func(cfg *Config) { cfg.DB = 5 })
 			eventually(t, "it is executed", func() bool { // once the stranger is connected
-				call := exchangetest.NewCall(1)
+				call := requesttest.NewCall(1)
 				c.Submit(7, call)
 				r := call.Await(t)
 				if refused := (*ServerError)(nil); errors.As(r.Err, &refused) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 var (
@@ -26,11 +26,11 @@ func roleOfPrimary(n int) fakenode.Action {
 	return roleOfPrimaryOf(replicas...)
 }
 
-type durableCall = exchangetest.DurableCall
+type durableCall = requesttest.DurableCall
 
-func newDurableCall(n int, want Acks) *durableCall { return exchangetest.NewDurableCall(n, want) }
+func newDurableCall(n int, want Acks) *durableCall { return requesttest.NewDurableCall(n, want) }
 
-func ackOf(r Reply) Ack { return exchangetest.AckOf(r) }
+func ackOf(r Reply) Ack { return requesttest.AckOf(r) }
 
 // primary is a fake node with so many replicas, all of which acknowledge, that
 // answers commands with 1.
@@ -107,7 +107,7 @@ func TestGroupsShareAWait(t *testing.T) {
 		c.SubmitDurable(0, calls[i])
 	}
 	// An ordinary command passes by, and nothing was sent behind the WAIT.
-	plain := exchangetest.NewCall(1000)
+	plain := requesttest.NewCall(1000)
 	c.Submit(0, plain)
 	plain.Await(t)
 	if got := len(n.Commands(echoes)); got != 2 {

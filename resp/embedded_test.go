@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/embedded"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // The embedded server is what demos and users' tests run on.
@@ -18,7 +18,7 @@ func TestEmbeddedServerIsGoodEnough(t *testing.T) {
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		cfg.Addr, cfg.Scripts = s.Addr(), []string{"return redis.call('publish', KEYS[1], ARGV[1])"}
 		c := ready(t, cfg)
-		rec := exchangetest.NewRecorder()
+		rec := requesttest.NewRecorder()
 		ch := NewChannel(t.Name(), rec)
 		c.Subscribe(ch)
 		rec.Await(t, Subscribed)

@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // stateLog records OnState and checks that each connection's calls are serial
@@ -92,7 +92,7 @@ func TestEveryConnectionComesBackAfterARestart(t *testing.T) {
 		cfg.CommandTimeout = clientPatience // connections are lost by the kill alone
 		c := ready(t, cfg)
 		log.setClient(c)
-		rec := exchangetest.NewRecorder()
+		rec := requesttest.NewRecorder()
 		ch := NewChannel("news", rec)
 		c.Subscribe(ch)
 		rec.Await(t, Subscribed)
@@ -181,7 +181,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		cfg.Addr, cfg.Lanes, cfg.CommandTimeout, cfg.DialTimeout = s.Addr(), 1, 300*time.Millisecond, 300*time.Millisecond
 		c := ready(t, cfg)
 		s.Stop()
-		rec := exchangetest.NewRecorder()
+		rec := requesttest.NewRecorder()
 		c.Subscribe(NewChannel("a", rec))
 		if _, err := c.Do(testContext(t), "PING"); !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrTimeout) {
 			t.Fatalf("Do: %v", err)
@@ -246,7 +246,7 @@ func TestEveryConnectionThatComesUpFetchesItsSiblings(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
 	kick := c.nodes()[0].sibling()
-	c.Subscribe(NewChannel("a", exchangetest.NewRecorder()))
+	c.Subscribe(NewChannel("a", requesttest.NewRecorder()))
 	eventually(t, "the subscription", func() bool { return c.Stats().ChannelsConfirmed == 1 })
 	s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	select {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -90,7 +90,7 @@ func TestRouteLeadsToTheNodeOfItsSlot(t *testing.T) {
 	c := f.client(t)
 	for i := range 100 {
 		name := fmt.Sprint("name", i)
-		call := exchangetest.NewCall(i)
+		call := requesttest.NewCall(i)
 		c.Submit(c.Route(name), call)
 		if r := call.Await(t); r.Err != nil || r.Value.Int != int64(SlotOf(name))/(slot.Count/4) {
 			t.Fatalf("%s in slot %d: %+v", name, SlotOf(name), r)
@@ -107,7 +107,7 @@ func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	looks := f.count(fakenode.Is("CLUSTER", "SLOTS"))
 	for i := range 3 {
-		call := exchangetest.NewCall(i)
+		call := requesttest.NewCall(i)
 		c.Submit(7, call)
 		if r := call.Await(t); r.Err != nil || r.Value.Int != 1 || r.Moving {
 			t.Fatalf("call %d: %+v", i, r)
@@ -128,7 +128,7 @@ func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
 	c := f.client(t)
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	f.nodes[1].On(echoes, f.moved(7, 0))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	var refused *ServerError
 	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
@@ -145,9 +145,9 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].OnNext(20, echoes, fakenode.Error("ASK 7 "+f.nodes[1].Addr()))
-	calls := make([]*exchangetest.Call, 40)
+	calls := make([]*requesttest.Call, 40)
 	for i := range calls {
-		calls[i] = exchangetest.NewCall(i)
+		calls[i] = requesttest.NewCall(i)
 		if i%2 == 0 {
 			c.Submit(7, calls[i])
 		} else {
@@ -173,7 +173,7 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 	if asked != 20 {
 		t.Errorf("%d ASKING", asked)
 	}
-	call := exchangetest.NewCall(99)
+	call := requesttest.NewCall(99)
 	c.Submit(7, call)
 	if r := call.Await(t); r.Value.Int != 0 || r.Moving {
 		t.Errorf("afterwards: %+v", r)
@@ -189,7 +189,7 @@ func TestAskAndNoScriptTogether(t *testing.T) {
 	f.nodes[0].On(echoes, fakenode.Error("ASK 7 "+f.nodes[1].Addr()))
 	f.nodes[1].On(echoes, fakenode.Error(fakenode.NoScript))
 	f.nodes[1].On(fakenode.Is("WHOLE"), fakenode.Int(5))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); r.Err != nil || r.Value.Int != 5 || !r.Moving {
 		t.Fatalf("%+v", r)
@@ -211,7 +211,7 @@ func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 127.0.0.1:1"))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Fatalf("%+v", r)
@@ -228,13 +228,13 @@ func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
 		f := newFakeCluster(t, 1)
 		c := f.client(t)
 		f.nodes[0].OnNext(1, echoes, fakenode.Error(text))
-		call := exchangetest.NewCall(0)
+		call := requesttest.NewCall(0)
 		c.Submit(7, call)
 		var refused *ServerError
 		if r := call.Await(t); text != "ASK 7 :x:" && (!errors.As(r.Err, &refused) || refused.Message != text || r.Moving != moving) {
 			t.Errorf("%s: %+v", text, r)
 		}
-		again := exchangetest.NewCall(1)
+		again := requesttest.NewCall(1)
 		c.Submit(7, again)
 		if r := again.Await(t); r.Err != nil {
 			t.Errorf("after %s: %+v", text, r)
@@ -260,7 +260,7 @@ func TestAddressesOfServersAreTranslated(t *testing.T) {
 	f.nodes[0].OnNext(1, echoes, fakenode.Error("MOVED 7 inside:2"))
 	_, port, _ := net.SplitHostPort(f.nodes[0].Addr())
 	f.nodes[1].OnNext(1, echoes, fakenode.Error("MOVED 7 :"+port))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); r.Err != nil || r.Value.Int != 0 {
 		t.Fatalf("%+v", r)
@@ -274,7 +274,7 @@ func TestLayoutIsFollowed(t *testing.T) {
 	c := f.client(t)
 	f.serve(0, 0, 1)
 	f.nodes[2].On(echoes, f.moved(slot.Count-1, 1))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(slot.Count-1, call) // finds out
 	if r := call.Await(t); r.Value.Int != 1 {
 		t.Fatalf("%+v", r)
@@ -311,7 +311,7 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	if err := c.WaitReady(testContext(t)); err == nil || !strings.Contains(err.Error(), "cluster support disabled") || strings.Contains(err.Error(), "is not ready") {
 		t.Fatalf("WaitReady: %v", err)
 	}
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Fatalf("%+v", r)
@@ -332,7 +332,7 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 		t.Fatal("a slot that nobody serves has a lane")
 	}
 	f.layout.Store(whole)
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(slot.Count-1, call)
 	if r := call.Await(t); r.Err != nil && !errors.Is(r.Err, ErrNotSent) { // nil: it has looked by itself
 		t.Fatalf("%+v", r)
@@ -347,10 +347,10 @@ func TestChannelsFollowTheirSlot(t *testing.T) {
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	var names []string
-	recs := make(map[string]*exchangetest.Recorder)
+	recs := make(map[string]*requesttest.Recorder)
 	for i := range 200 {
 		name := fmt.Sprint("channel", i)
-		names, recs[name] = append(names, name), exchangetest.NewRecorder()
+		names, recs[name] = append(names, name), requesttest.NewRecorder()
 		c.Subscribe(NewChannel(name, recs[name]))
 	}
 	for _, name := range names {

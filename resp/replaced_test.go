@@ -11,8 +11,8 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // replacement is the end of the connections that a node has: from then on they lead to a
@@ -37,7 +37,7 @@ func (r *replacement) old(m fakenode.Match) fakenode.Match {
 func sendUntil(t *testing.T, c *Client, ok func(r request.Reply) bool) {
 	t.Helper()
 	eventually(t, "a command is answered so", func() bool {
-		call := exchangetest.NewCall(0)
+		call := requesttest.NewCall(0)
 		c.Submit(7, call)
 		r := call.Await(t)
 		if errors.Is(r.Err, ErrOutcomeUnknown) {
@@ -80,7 +80,7 @@ func TestNode_ReplacedBehindItsAddress_IsConnectedToAnew(t *testing.T) {
 					return addr
 				}
 			})
-			rec := exchangetest.NewRecorder()
+			rec := requesttest.NewRecorder()
 			c.Subscribe(NewChannel("channel", rec))
 			rec.Await(t, Subscribed)
 			_, port, _ := net.SplitHostPort(n.Addr())
@@ -137,7 +137,7 @@ func TestNode_SlotsMoveAway_KeepsItsConnections(t *testing.T) {
 	n.On(echoes, f.moved(7, 1))
 	n.On(questions, f.moved(7, 1))
 	eventually(t, "it is asked three times", func() bool {
-		call := exchangetest.NewCall(0)
+		call := requesttest.NewCall(0)
 		c.Submit(9, call) // as if it were another slot each time
 		if r := call.Await(t); errors.Is(r.Err, ErrOutcomeUnknown) {
 			t.Errorf("in doubt: %v", r.Err)
@@ -275,7 +275,7 @@ func TestNode_RefusedConnection_AnswersWhatIsInFlightFirst(t *testing.T) {
 		log.setClient(c)
 		before := handshakes.Load()
 
-		refused, slow := exchangetest.NewCall(1), exchangetest.NewCall(2)
+		refused, slow := requesttest.NewCall(1), requesttest.NewCall(2)
 		c.Submit(0, refused)
 		c.Submit(0, slow)
 		var e *ServerError
@@ -283,7 +283,7 @@ func TestNode_RefusedConnection_AnswersWhatIsInFlightFirst(t *testing.T) {
 			t.Fatalf("refused: %+v", r)
 		}
 		eventually(t, "the lane takes nothing", func() bool { return !c.LaneOf(0).Up() })
-		late := exchangetest.NewCall(3)
+		late := requesttest.NewCall(3)
 		c.Submit(0, late)
 		if r := late.Await(t); !errors.Is(r.Err, ErrNotSent) || !errors.Is(r.Err, ErrDown) {
 			t.Errorf("while the lane is being left: %+v", r)
@@ -317,7 +317,7 @@ func TestNode_IdleConnectionRefused_ConnectsAnew(t *testing.T) {
 			want := 3
 			if name == "SUBSCRIBE" {
 				want = 1
-				rec := exchangetest.NewRecorder()
+				rec := requesttest.NewRecorder()
 				c.Subscribe(NewChannel("channel", rec))
 				rec.Await(t, Subscribed)
 			} else {
@@ -356,11 +356,11 @@ func TestNode_LaneBackInACluster_SubscribesAnew(t *testing.T) {
 	f := newFakeCluster(t, 1)
 	n := f.nodes[0]
 	c := f.client(t, func(cfg *Config) { cfg.Lanes = 1 })
-	rec := exchangetest.NewRecorder()
+	rec := requesttest.NewRecorder()
 	c.Subscribe(NewChannel("channel", rec))
 	rec.Await(t, Subscribed)
 	n.OnNext(1, echoes, fakenode.Reset())
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); !errors.Is(r.Err, ErrOutcomeUnknown) {
 		t.Fatalf("%+v", r)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // All processes must decide alike, so a connection that fails while the server is
@@ -58,14 +58,14 @@ func TestSunsubscribeThatCrossesTheEndOfASubscription(t *testing.T) {
 	}))
 	c := f.client(t, func(cfg *Config) { cfg.Sharding = ShardingOn })
 	for i := range 20 {
-		r := exchangetest.NewRecorder()
+		r := requesttest.NewRecorder()
 		ch := NewChannel(fmt.Sprint("x", i), r)
 		c.Subscribe(ch)
 		r.Await(t, Subscribed)
 		c.Unsubscribe(ch)
 		n.WaitFor(i+1, fakenode.Is("SUNSUBSCRIBE"))
 	}
-	r := exchangetest.NewRecorder()
+	r := requesttest.NewRecorder()
 	c.Subscribe(NewChannel("y", r))
 	r.Await(t, Subscribed)
 	if got := c.Stats().Reconnects; got != 0 {
@@ -112,7 +112,7 @@ func TestClient_ShardedChannelsRefused_TakesPlainOnesAndSaysSo(t *testing.T) {
 			if c.sharded {
 				return
 			}
-			r := exchangetest.NewRecorder()
+			r := requesttest.NewRecorder()
 			client.Subscribe(NewChannel("x", r))
 			r.Await(t, Subscribed)
 		})
@@ -145,14 +145,14 @@ func TestClient_SunsubscribeCrossesTheEndAndIsRefusedInAnyWords_KeepsTheConnecti
 		}))
 		c := f.client(t, func(cfg *Config) { cfg.Sharding = ShardingOn })
 		for i := range 20 {
-			r := exchangetest.NewRecorder()
+			r := requesttest.NewRecorder()
 			ch := NewChannel(fmt.Sprint("x", i), r)
 			c.Subscribe(ch)
 			r.Await(t, Subscribed)
 			c.Unsubscribe(ch)
 			n.WaitFor(i+1, fakenode.Is("SUNSUBSCRIBE"))
 		}
-		r := exchangetest.NewRecorder()
+		r := requesttest.NewRecorder()
 		c.Subscribe(NewChannel("y", r))
 		r.Await(t, Subscribed)
 		if got := c.Stats().Reconnects; got != 0 {
@@ -170,7 +170,7 @@ func TestClient_ChannelsRefused_SaysSoOnce(t *testing.T) {
 		var log syncBuffer
 		c := ready(t, Config{Addr: n.Addr(), Lanes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for i := range 3 {
-			c.Subscribe(NewChannel(fmt.Sprint("x", i), exchangetest.NewRecorder()))
+			c.Subscribe(NewChannel(fmt.Sprint("x", i), requesttest.NewRecorder()))
 			eventually(t, line+": the log says so", func() bool { return log.count("channel") > 0 })
 		}
 		n.WaitFor(3, fakenode.Is("SUBSCRIBE"))

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
@@ -42,7 +42,7 @@ func TestNodesThatOnlyMovedNamesAreFew(t *testing.T) {
 					return ""
 				})
 				for i := range 100 {
-					call := exchangetest.NewCall(i)
+					call := requesttest.NewCall(i)
 					client.Submit(9999, call)
 					<-call.Done
 				}
@@ -87,13 +87,13 @@ func TestChannelsOfANodeThatIsGivenUpWithoutALayoutMoveOn(t *testing.T) {
 		net.on("s:1", says("CLUSTER", "-ERR later\r\n"))
 		net.on("s:2", says("CLUSTER", "-ERR later\r\n"))
 		echo := func() {
-			call := exchangetest.NewCall(0)
+			call := requesttest.NewCall(0)
 			client.Submit(uint64(slot), call)
 			<-call.Done
 		}
 		echo()
 		within(t, time.Second, "the slot is with the first stranger", served(client, uint64(slot), "s:1"))
-		r := exchangetest.NewRecorder()
+		r := requesttest.NewRecorder()
 		client.Subscribe(NewChannel(name, r))
 		within(t, 5*time.Second, "it is subscribed", func() bool { return len(r.Events) > 0 })
 		r.Await(t, Subscribed)

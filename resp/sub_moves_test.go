@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
@@ -26,7 +26,7 @@ func TestChannelsThatComeAndGoWhileSlotsMove(t *testing.T) {
 		wanted bool
 	}
 	places := make([]place, workers*each)
-	var all exchangetest.Tally
+	var all requesttest.Tally
 	for i := range places {
 		places[i].ch = NewChannel(fmt.Sprint("channel", i), &all)
 	}

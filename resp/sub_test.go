@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 func channels(t *testing.T, s *redistest.Server) []any {
@@ -28,7 +28,7 @@ func TestMessagesReachTheirChannel(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		a, b := exchangetest.NewRecorder(), exchangetest.NewRecorder()
+		a, b := requesttest.NewRecorder(), requesttest.NewRecorder()
 		chA, chB := NewChannel(t.Name()+"/a", a), NewChannel(t.Name()+"/b", b)
 		c.Subscribe(chA)
 		c.Subscribe(chA)
@@ -61,7 +61,7 @@ func TestLargeMessagesArriveWhole(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		rec := exchangetest.NewRecorder()
+		rec := requesttest.NewRecorder()
 		c.Subscribe(NewChannel(t.Name(), rec))
 		rec.Await(t, Subscribed)
 		for size := 1; size <= 4<<20; size *= 16 {
@@ -88,7 +88,7 @@ func TestHandlersMaySubscribeAndUnsubscribe(t *testing.T) {
 		done := make(chan struct{})
 		chain := make([]*Channel, n)
 		for i := range chain {
-			chain[i] = NewChannel(fmt.Sprintf("%s/%d", t.Name(), i), exchangetest.HandlerFunc(func(ev ChannelEvent) {
+			chain[i] = NewChannel(fmt.Sprintf("%s/%d", t.Name(), i), requesttest.HandlerFunc(func(ev ChannelEvent) {
 				c.Unsubscribe(chain[i])
 				if i+1 < n {
 					c.Subscribe(chain[i+1])
@@ -114,8 +114,8 @@ func TestForbiddenChannelIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("narrow on >pw ~* resetchannels &ok-* +@all"))
 	c := ready(t, Config{Addr: s.Addr(), Username: "narrow", Password: "pw"})
-	var good exchangetest.Tally
-	bad := exchangetest.NewRecorder()
+	var good requesttest.Tally
+	bad := requesttest.NewRecorder()
 	forbidden := NewChannel("secret", bad)
 	for i := range 600 {
 		if i == 300 {
@@ -142,7 +142,7 @@ func TestTenThousandChannelsSurviveAKilledConnection(t *testing.T) {
 		const n = 10_000
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		var all exchangetest.Tally
+		var all requesttest.Tally
 		chs := make([]*Channel, n)
 		for i := range chs {
 			chs[i] = NewChannel(fmt.Sprintf("%s/%d", t.Name(), i), &all)
@@ -178,7 +178,7 @@ func TestRandomSubscriptionsLeaveNothingOnTheServer(t *testing.T) {
 		c := ready(t, cfg)
 		r := sockettest.Rand(t)
 		const workers, names, ops = 8, 50, 100_000 / 8
-		var all exchangetest.Tally
+		var all requesttest.Tally
 		var wg sync.WaitGroup
 		for w := range workers {
 			r := fork(r)
@@ -216,7 +216,7 @@ func TestChannelIsSmall(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
 	const n = 100_000
-	var all exchangetest.Tally
+	var all requesttest.Tally
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("redisson_lock__channel:{%d}", i)
@@ -255,8 +255,8 @@ func TestHandlerThatPanicsCostsOnlyTheConnection(t *testing.T) {
 		c := ready(t, cfg)
 		for _, bad := range []ChannelEvent{Message, Disconnected} {
 			var panics atomic.Int32
-			rec, name := exchangetest.NewRecorder(), fmt.Sprintf("panics-%d", bad)
-			ch := NewChannel(name, exchangetest.HandlerFunc(func(ev ChannelEvent) {
+			rec, name := requesttest.NewRecorder(), fmt.Sprintf("panics-%d", bad)
+			ch := NewChannel(name, requesttest.HandlerFunc(func(ev ChannelEvent) {
 				if ev == bad && panics.Add(1) == 1 {
 					panic("as the test wants it")
 				}
@@ -289,7 +289,7 @@ func TestServerThatRefusedSubscriptionsConfirmsThemLater(t *testing.T) {
 	node := fakenode.New(t)
 	refusing := node.OnNext(3, fakenode.Is("SUBSCRIBE"), fakenode.Error("BUSY Redis is busy running a script"))
 	c := ready(t, Config{Addr: node.Addr()})
-	rec := exchangetest.NewRecorder()
+	rec := requesttest.NewRecorder()
 	c.Subscribe(NewChannel("a", rec))
 	rec.Await(t, Subscribed)
 	if refusing.Hits() != 3 {
@@ -307,7 +307,7 @@ func TestUnsubscribedChannelMayBeUsedAgain(t *testing.T) {
 	for i := range 200 {
 		heard := make(chan struct{}, 1)
 		name := fmt.Sprint("name", i%2)
-		ch.Init(name, exchangetest.HandlerFunc(func(ChannelEvent) {
+		ch.Init(name, requesttest.HandlerFunc(func(ChannelEvent) {
 			select {
 			case heard <- struct{}{}:
 			default:

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 func TestTLSCarriesEverything(t *testing.T) {
@@ -27,7 +27,7 @@ func TestTLSCarriesEverything(t *testing.T) {
 	if _, err := c.Do(testContext(t), "SET", "k", "v"); err != nil {
 		t.Fatal(err)
 	}
-	rec := exchangetest.NewRecorder()
+	rec := requesttest.NewRecorder()
 	c.Subscribe(NewChannel("a", rec))
 	rec.Await(t, Subscribed)
 	s.Do("PUBLISH", "a", "hi")

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -51,7 +51,7 @@ func logged(t *testing.T, net *bubbleNet, cfg Config) (c *Client, log *syncBuffe
 
 // echo sends a command, and does not wait for it long.
 func echo(c *Client, route uint64) {
-	call := exchangetest.NewCall(1)
+	call := requesttest.NewCall(1)
 	c.Submit(route, call)
 	select {
 	case <-call.Done:

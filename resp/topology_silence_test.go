@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -116,7 +116,7 @@ func TestFailoverOfAVanishedMachineIsFollowedAtOnce(t *testing.T) {
 					time.Sleep(time.Minute)
 					net.vanish(line.vanish...)
 					for range 100 { // somebody is at work
-						c.Submit(0, exchangetest.NewCall(1))
+						c.Submit(0, requesttest.NewCall(1))
 						time.Sleep(50 * time.Millisecond)
 					}
 					for addr, answer := range line.promoted {

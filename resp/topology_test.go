@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
@@ -41,7 +41,7 @@ func TestChannelsFollowThePrimary(t *testing.T) {
 	leader("A", b.Addr()).play(a)
 	follower(a.Addr(), "A", true).play(b)
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{a.Addr(), b.Addr()}})
-	r := exchangetest.NewRecorder()
+	r := requesttest.NewRecorder()
 	ch := NewChannel("x", r)
 	c.Subscribe(ch)
 	r.Await(t, Subscribed)

@@ -50,7 +50,7 @@ var layers = map[string]int{
 	"internal":                     10, // test servers and other tools
 	"pprof":                        10,
 	"engine/enginetest":            11,
-	"resp/internal/exchangetest":   11,
+	"resp/internal/requesttest":    11,
 	"engine/internal/sim/keyspace": 10,
 	"engine/internal/sim":          11,
 	"engine/internal/kit":          11, // what the suites share
@@ -69,7 +69,7 @@ var layers = map[string]int{
 var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/pasted", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
-var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/exchangetest"}
+var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/requesttest"}
 
 // worldly are the packages of the engine that make a world, and may draw lots.
 var worldly = []string{"engine/internal/world", "engine/internal/sim"}
@@ -211,7 +211,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 	for _, bad := range []goPackage{
 		pkg("resp", in("engine")),
 		pkg("resp", in("wheel")),
-		pkg("resp", in("resp/internal/exchangetest")),
+		pkg("resp", in("resp/internal/requesttest")),
 		pkg("resp/wire", in("resp/internal/request")),
 		pkg("resp/internal/socket", in("resp/internal/pipeline")),
 		pkg("resp/internal/pubsub", in("resp/internal/pipeline")),

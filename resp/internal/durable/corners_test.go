@@ -7,8 +7,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -20,10 +20,10 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 	gate := fakenode.NewGate()
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLane(t, n)
-	opening := exchangetest.NewDurableCall(0, 1)
+	opening := requesttest.NewDurableCall(0, 1)
 	l.Submit(opening)
 	n.WaitFor(1, waits)
-	first, second := exchangetest.NewDurableCall(1, 1), exchangetest.NewDurableCall(2, 1)
+	first, second := requesttest.NewDurableCall(1, 1), requesttest.NewDurableCall(2, 1)
 	second.Before = func() { // runs between the two
 		sockettest.PollUntil(t, "the first is answered", func() bool {
 			l.mu.Lock()
@@ -46,13 +46,13 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 	l.mu.pumping = false
 	l.mu.Unlock()
 	l.pump()
-	if r := first.Await(t); r.Err != nil || exchangetest.AckOf(r).Err == nil {
+	if r := first.Await(t); r.Err != nil || requesttest.AckOf(r).Err == nil {
 		t.Errorf("answered on a connection that is gone: %+v", r)
 	}
 	if r := second.Await(t); !errors.Is(r.Err, request.ErrNotSent) {
 		t.Errorf("the other: %+v", r)
 	}
-	sockettest.PollUntil(t, "it works on the next connection", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
+	sockettest.PollUntil(t, "it works on the next connection", func() bool { return requesttest.AckOf(acked(t, l, 1)).Acked == 1 })
 }
 
 func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 	gate := fakenode.NewGate()
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLane(t, n)
-	calls := []*exchangetest.DurableCall{exchangetest.NewDurableCall(0, 1), exchangetest.NewDurableCall(1, 1), exchangetest.NewDurableCall(2, 1)}
+	calls := []*requesttest.DurableCall{requesttest.NewDurableCall(0, 1), requesttest.NewDurableCall(1, 1), requesttest.NewDurableCall(2, 1)}
 	for i, call := range calls {
 		l.Submit(call)
 		if i == 0 {
@@ -73,7 +73,7 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 	if r := calls[1].Await(t); !errors.Is(r.Err, request.ErrUnwanted) || !errors.Is(r.Err, request.ErrNotSent) {
 		t.Errorf("unwanted: %+v", r)
 	}
-	if r := calls[2].Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+	if r := calls[2].Await(t); r.Err != nil || requesttest.AckOf(r).Acked != 1 {
 		t.Errorf("behind it: %+v", r)
 	}
 	if n := n.Commands(fakenode.Is("ECHO", "1")); len(n) != 0 {
@@ -87,14 +87,14 @@ func TestGroupThatNobodyWantsIsOverAtOnce(t *testing.T) {
 	n := primary(t, 1)
 	l := newLane(t, n)
 	for range 3 {
-		call := exchangetest.NewDurableCall(1, 1)
+		call := requesttest.NewDurableCall(1, 1)
 		call.Dropped.Store(true)
 		l.Submit(call)
 		if r := call.Await(t); !errors.Is(r.Err, request.ErrUnwanted) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if r := acked(t, l, 1); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+	if r := acked(t, l, 1); r.Err != nil || requesttest.AckOf(r).Acked != 1 {
 		t.Errorf("the next: %+v", r)
 	}
 	if got := len(n.Commands(waits)); got != 1 {
@@ -103,7 +103,7 @@ func TestGroupThatNobodyWantsIsOverAtOnce(t *testing.T) {
 }
 
 // textCall is answered with a text.
-type textCall struct{ *exchangetest.DurableCall }
+type textCall struct{ *requesttest.DurableCall }
 
 func (textCall) NeedsAck(wire.Value) bool { return true }
 
@@ -115,7 +115,7 @@ func TestAnswerIsKeptUntilItsWaitIsAnswered(t *testing.T) {
 	n.On(echoes, fakenode.Bulk("kept"))
 	n.On(roles, fakenode.Hold(gate, roleOfPrimary(1)))
 	l := newLane(t, n)
-	call := textCall{exchangetest.NewDurableCall(1, 1)}
+	call := textCall{requesttest.NewDurableCall(1, 1)}
 	l.Submit(call)
 	sockettest.PollUntil(t, "it is answered", func() bool {
 		l.mu.Lock()
@@ -134,7 +134,7 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 	n := primary(t, 1)
 	l := newLaneOf(t, n, 1)
 	for range 10 {
-		if r := acked(t, l, request.AllReplicas); r.Err != nil || exchangetest.AckOf(r).Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		if r := acked(t, l, request.AllReplicas); r.Err != nil || requesttest.AckOf(r).Err != nil || requesttest.AckOf(r).Acked != 1 {
 			t.Fatalf("%+v", r)
 		}
 	}
@@ -142,7 +142,7 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 
 // rankedCall is a durableCall that may wait for room.
 type rankedCall struct {
-	*exchangetest.DurableCall
+	*requesttest.DurableCall
 	rank request.Rank
 }
 
@@ -156,8 +156,8 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLaneOf(t, n, 1)
 	calls := []rankedCall{
-		{exchangetest.NewDurableCall(0, 1), request.Later}, {exchangetest.NewDurableCall(1, 1), request.Later}, {exchangetest.NewDurableCall(2, 1), request.Later},
-		{exchangetest.NewDurableCall(3, 1), request.Refuse}, {exchangetest.NewDurableCall(4, 1), request.Sooner}, {exchangetest.NewDurableCall(5, 1), request.Later},
+		{requesttest.NewDurableCall(0, 1), request.Later}, {requesttest.NewDurableCall(1, 1), request.Later}, {requesttest.NewDurableCall(2, 1), request.Later},
+		{requesttest.NewDurableCall(3, 1), request.Refuse}, {requesttest.NewDurableCall(4, 1), request.Sooner}, {requesttest.NewDurableCall(5, 1), request.Later},
 	}
 	for i, call := range calls {
 		l.Submit(call)
@@ -170,7 +170,7 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 	}
 	gate.Open()
 	for _, i := range []int{0, 1, 2, 4, 5} {
-		if r := calls[i].Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		if r := calls[i].Await(t); r.Err != nil || requesttest.AckOf(r).Acked != 1 {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
@@ -192,7 +192,7 @@ func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
 	l := newLane(t, n)
 	var calls []rankedCall
 	for i := range 3000 {
-		calls = append(calls, rankedCall{exchangetest.NewDurableCall(i, 1), request.Later + request.Rank(i%2)})
+		calls = append(calls, rankedCall{requesttest.NewDurableCall(i, 1), request.Later + request.Rank(i%2)})
 		l.Submit(calls[i])
 		if i == 0 {
 			n.WaitFor(1, waits)

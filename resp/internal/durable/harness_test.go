@@ -12,9 +12,9 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -114,7 +114,7 @@ func newLaneOf(t *testing.T, n *fakenode.Node, limit int) *Lane {
 // acked sends one call and returns its outcome.
 func acked(t *testing.T, l *Lane, want request.Acks) request.Reply {
 	t.Helper()
-	call := exchangetest.NewDurableCall(1, want)
+	call := requesttest.NewDurableCall(1, want)
 	l.Submit(call)
 	return call.Await(t)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 func TestGroupIsBounded(t *testing.T) {
@@ -18,9 +18,9 @@ func TestGroupIsBounded(t *testing.T) {
 	gate := fakenode.NewGate()
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLane(t, n)
-	var calls []*exchangetest.DurableCall
+	var calls []*requesttest.DurableCall
 	for i := range 1 + 2*MaxGroup + 1 {
-		calls = append(calls, exchangetest.NewDurableCall(i, 1))
+		calls = append(calls, requesttest.NewDurableCall(i, 1))
 		l.Submit(calls[i])
 		if i == 0 {
 			n.WaitFor(1, waits)
@@ -28,7 +28,7 @@ func TestGroupIsBounded(t *testing.T) {
 	}
 	gate.Open()
 	for i, call := range calls {
-		if r := call.Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		if r := call.Await(t); r.Err != nil || requesttest.AckOf(r).Acked != 1 {
 			t.Fatalf("call %d: %+v", i, r)
 		}
 	}
@@ -47,7 +47,7 @@ func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
 	n.On(fakenode.Is("ECHO", "2"), fakenode.Error("READONLY no"))
 	l := newLane(t, n)
 	for i := range 3 {
-		call := exchangetest.NewDurableCall(i, 1)
+		call := requesttest.NewDurableCall(i, 1)
 		l.Submit(call)
 		if i == 0 {
 			n.WaitFor(1, waits)
@@ -56,7 +56,7 @@ func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
 			continue
 		}
 		r := call.Await(t)
-		if i == 1 && (r.Err != nil || exchangetest.AckOf(r).Wanted != 0) || i == 2 && r.Err == nil {
+		if i == 1 && (r.Err != nil || requesttest.AckOf(r).Wanted != 0) || i == 2 && r.Err == nil {
 			t.Errorf("call %d: %+v", i, r)
 		}
 		gate.Step()
@@ -76,7 +76,7 @@ func TestWhatWasSentAgainHasAWaitOfItsOwn(t *testing.T) {
 	second.Remove()
 	l := newLane(t, n)
 	r := acked(t, l, 1)
-	if r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+	if r.Err != nil || requesttest.AckOf(r).Acked != 1 {
 		t.Fatalf("%+v", r)
 	}
 	var order []string
@@ -96,13 +96,13 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	l := newLane(t, n)
-	if r := acked(t, l, request.AllReplicas); exchangetest.AckOf(r).Acked != 1 || exchangetest.AckOf(r).Wanted != 1 {
+	if r := acked(t, l, request.AllReplicas); requesttest.AckOf(r).Acked != 1 || requesttest.AckOf(r).Wanted != 1 {
 		t.Fatalf("%+v", r)
 	}
 	n.On(roles, roleOfPrimary(2))
 	n.OnNext(1, waits, fakenode.Int(1)) // the old one was quick
 	n.On(fakenode.Is("WAIT", "2"), fakenode.Int(2))
-	if r := acked(t, l, request.AllReplicas); exchangetest.AckOf(r).Acked != 2 || exchangetest.AckOf(r).Wanted != 2 {
+	if r := acked(t, l, request.AllReplicas); requesttest.AckOf(r).Acked != 2 || requesttest.AckOf(r).Wanted != 2 {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -111,7 +111,7 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 func TestFirstWaitIsForTheNumberThatIsWanted(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 3)
-	if r := acked(t, newLane(t, n), 2); r.Err != nil || exchangetest.AckOf(r).Acked != 3 {
+	if r := acked(t, newLane(t, n), 2); r.Err != nil || requesttest.AckOf(r).Acked != 3 {
 		t.Errorf("%+v", r)
 	}
 	if all := n.Commands(waits); len(all) != 1 || all[0].Words[1] != "2" {
@@ -141,8 +141,8 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 			if r.Err != nil || r.Value.Int != 1 {
 				t.Fatalf("the answer itself: %+v", r)
 			}
-			if exchangetest.AckOf(r).Err == nil || !strings.Contains(exchangetest.AckOf(r).Err.Error(), test.text) {
-				t.Errorf("AckErr %v", exchangetest.AckOf(r).Err)
+			if requesttest.AckOf(r).Err == nil || !strings.Contains(requesttest.AckOf(r).Err.Error(), test.text) {
+				t.Errorf("AckErr %v", requesttest.AckOf(r).Err)
 			}
 		})
 	}
@@ -150,7 +150,7 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 		t.Parallel()
 		n := primary(t, 1)
 		n.On(roles, fakenode.Error("NOPERM no ROLE"))
-		if r := acked(t, newLane(t, n), 1); exchangetest.AckOf(r).Err != nil || exchangetest.AckOf(r).Acked != 1 || exchangetest.AckOf(r).Wanted != 1 {
+		if r := acked(t, newLane(t, n), 1); requesttest.AckOf(r).Err != nil || requesttest.AckOf(r).Acked != 1 || requesttest.AckOf(r).Wanted != 1 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -167,18 +167,18 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 	acked(t, l, 1)
 	gate := fakenode.NewGate()
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
-	var group []*exchangetest.DurableCall
-	first := exchangetest.NewDurableCall(1, 1)
+	var group []*requesttest.DurableCall
+	first := requesttest.NewDurableCall(1, 1)
 	l.Submit(first)
 	n.WaitFor(2, waits)
 	for i := range 3 {
-		group = append(group, exchangetest.NewDurableCall(i+2, 1))
+		group = append(group, requesttest.NewDurableCall(i+2, 1))
 		l.Submit(group[i])
 	}
 	gate.Open()
 	first.Await(t)
 	n.WaitFor(3, waits)
-	late := exchangetest.NewDurableCall(5, 1)
+	late := requesttest.NewDurableCall(5, 1)
 	l.Submit(late)
 	sockettest.PollUntil(t, "the first of the group is answered", func() bool {
 		l.mu.Lock()
@@ -186,7 +186,7 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 		return len(l.mu.group.answered) == 1
 	})
 	n.ResetAll()
-	if r := group[0].Await(t); r.Err != nil || !errors.Is(exchangetest.AckOf(r).Err, request.ErrOutcomeUnknown) {
+	if r := group[0].Await(t); r.Err != nil || !errors.Is(requesttest.AckOf(r).Err, request.ErrOutcomeUnknown) {
 		t.Errorf("answered, not acknowledged: %+v", r)
 	}
 	for _, call := range group[1:] {
@@ -197,7 +197,7 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 	if r := late.Await(t); !errors.Is(r.Err, request.ErrNotSent) {
 		t.Errorf("not sent: %+v", r)
 	}
-	sockettest.PollUntil(t, "it works on the next connection", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
+	sockettest.PollUntil(t, "it works on the next connection", func() bool { return requesttest.AckOf(acked(t, l, 1)).Acked == 1 })
 }
 
 // Requests that submit others from Complete, many at once, on a connection that is
@@ -220,7 +220,7 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	over := make(chan struct{})
 	var submit func(i int)
 	submit = func(i int) {
-		call := exchangetest.NewDurableCall(i, request.Acks(i%3)-1)
+		call := requesttest.NewDurableCall(i, request.Acks(i%3)-1)
 		if call.Want == 0 {
 			call.Want = request.MajorityOfReplicas
 		}
@@ -261,11 +261,11 @@ func TestFullDurableQueueRefuses(t *testing.T) {
 	gate := fakenode.NewGate()
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLaneOf(t, n, 10)
-	calls := []*exchangetest.DurableCall{exchangetest.NewDurableCall(0, 1)}
+	calls := []*requesttest.DurableCall{requesttest.NewDurableCall(0, 1)}
 	l.Submit(calls[0])
 	n.WaitFor(1, waits)
 	for i := range 11 {
-		calls = append(calls, exchangetest.NewDurableCall(i+1, 1))
+		calls = append(calls, requesttest.NewDurableCall(i+1, 1))
 		l.Submit(calls[i+1])
 	}
 	if r := calls[11].Await(t); !errors.Is(r.Err, request.ErrLaneFull) || !errors.Is(r.Err, request.ErrNotSent) {
@@ -286,9 +286,9 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLane(t, n)
 	before := l.Plain().Connection()
-	var calls []*exchangetest.DurableCall
+	var calls []*requesttest.DurableCall
 	for i := range 4 {
-		calls = append(calls, exchangetest.NewDurableCall(i, 1))
+		calls = append(calls, requesttest.NewDurableCall(i, 1))
 		if i == 2 {
 			calls[i].Then = func(request.Reply) { close(calls[i].Done); panic("on purpose") }
 		}
@@ -299,10 +299,10 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 	}
 	gate.Open()
 	for i, call := range calls {
-		if r := call.Await(t); r.Err != nil || exchangetest.AckOf(r).Acked != 1 {
+		if r := call.Await(t); r.Err != nil || requesttest.AckOf(r).Acked != 1 {
 			t.Errorf("call %d: %+v", i, r)
 		}
 	}
 	sockettest.PollUntil(t, "the connection is a new one", func() bool { p := l.Plain().Connection(); return p != nil && p != before })
-	sockettest.PollUntil(t, "it works afterwards", func() bool { return exchangetest.AckOf(acked(t, l, 1)).Acked == 1 })
+	sockettest.PollUntil(t, "it works afterwards", func() bool { return requesttest.AckOf(acked(t, l, 1)).Acked == 1 })
 }

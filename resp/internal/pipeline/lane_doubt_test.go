@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // deceptive is a connection of a custom dialer: its Write sends, and says it
@@ -31,7 +31,7 @@ func TestTransportDoubtsAFailedWriteOfAnUnknownConnection(t *testing.T) {
 		if err := l.Attach(w.loops, deceptive{client}); err != nil {
 			t.Fatal(err)
 		}
-		c := exchangetest.NewCall(1)
+		c := requesttest.NewCall(1)
 		l.Submit(c)
 		if err := c.Await(t).Err; !errors.Is(err, request.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
 			t.Errorf("got %v, want an unknown outcome", err)
@@ -71,7 +71,7 @@ func TestTransportDoubtsAFailedWriteOfTLSOverAnUnknownConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	below.turned.Store(true)
-	c := exchangetest.NewCall(1)
+	c := requesttest.NewCall(1)
 	l.Submit(c)
 	if err := c.Await(t).Err; !errors.Is(err, request.ErrOutcomeUnknown) || !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("got %v, want an unknown outcome: the server received %q", err, sockettest.Receive(t, got, "the command"))
@@ -84,7 +84,7 @@ func TestTransportKnowsWhatTLSDidNotSend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sockettest.Carrier{Network: "tcp", TLS: true})
 	l, server := w.attached(nil, nil)
-	c := exchangetest.NewCall(1)
+	c := requesttest.NewCall(1)
 	c.Pad = strings.Repeat("x", 16<<20) // more than the kernel takes while nobody reads
 	l.Submit(c)
 	sockettest.PollUntil(t, "the kernel is full", func() bool { return l.Counters().InFlight == 1 })
@@ -106,7 +106,7 @@ func TestTransportNeverWritesToAReusedDescriptor(t *testing.T) {
 			for range 4 {
 				writers.Go(func() {
 					for i := 0; ; i++ {
-						c := exchangetest.NewCall(i)
+						c := requesttest.NewCall(i)
 						l.Submit(c)
 						if c.Await(t).Err != nil {
 							return

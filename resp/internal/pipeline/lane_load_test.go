@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // smallBuffers makes the kernel take little at a time. The receive buffers stay:
@@ -58,9 +58,9 @@ func TestLaneMatchesRepliesUnderLoad(t *testing.T) {
 				for g := range goroutines {
 					all.Go(func() {
 						rng := rand.New(rand.NewPCG(uint64(g), 1))
-						var flying []*exchangetest.Call
+						var flying []*requesttest.Call
 						for i := range load.perGoroutine {
-							c := exchangetest.NewCall(g*load.perGoroutine + i)
+							c := requesttest.NewCall(g*load.perGoroutine + i)
 							if load.request > 0 {
 								c.Pad = strings.Repeat("q", rng.IntN(load.request))
 							}
@@ -92,10 +92,10 @@ func TestLaneKnowsWhatWasNotSent(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, smallBuffers)
 		const n = 20000
-		calls := make([]*exchangetest.Call, n)
+		calls := make([]*requesttest.Call, n)
 		pad := strings.Repeat("x", 100)
 		for i := range calls {
-			calls[i] = exchangetest.NewCall(i)
+			calls[i] = requesttest.NewCall(i)
 			calls[i].Pad = pad
 			l.Submit(calls[i])
 		}
@@ -190,13 +190,13 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 		u := &unruly{executed: make(map[int]int)}
 		l := w.newLane(nil)
 
-		var calls [goroutines][]*exchangetest.Call
+		var calls [goroutines][]*requesttest.Call
 		var stop atomic.Bool
 		var submitters, servers sync.WaitGroup
 		for g := range goroutines {
 			submitters.Go(func() {
 				for i := 0; !stop.Load(); i++ {
-					c := exchangetest.NewCall(i*goroutines + g)
+					c := requesttest.NewCall(i*goroutines + g)
 					c.Pad = strings.Repeat("p", i%300)
 					calls[g] = append(calls[g], c)
 					l.Submit(c)
@@ -272,7 +272,7 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 		for range 16 {
 			all.Go(func() {
 				for i := 0; ; i++ {
-					c := exchangetest.NewCall(i)
+					c := requesttest.NewCall(i)
 					l.Submit(c)
 					err := c.Await(t).Err
 					if errors.Is(err, request.ErrClosed) {
@@ -304,9 +304,9 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 func TestLaneGivesUpOnABlackHole(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, smallBuffers)
-		var calls []*exchangetest.Call
+		var calls []*requesttest.Call
 		for i := range 3000 {
-			c := exchangetest.NewCall(i)
+			c := requesttest.NewCall(i)
 			c.Pad = strings.Repeat("x", 500)
 			calls = append(calls, c)
 			l.Submit(c)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -13,7 +13,7 @@ func TestLaneDeliversReplies(t *testing.T) {
 		l, server := w.attached(nil, nil)
 		go sockettest.Echo(server)
 		for i := range 100 {
-			c := exchangetest.NewCall(i)
+			c := requesttest.NewCall(i)
 			l.Submit(c)
 			r := c.Await(t)
 			if r.Err != nil || r.Value.Kind != wire.KindInt || r.Value.Int != int64(i) {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
 // pinged flushes, and reports whether that writes a PING; the server answers what it
@@ -111,7 +111,7 @@ func TestPubSubConnectionIsNotJudgedWhileItsHandlersRun(t *testing.T) {
 	p := &Endpoint{subs: s, clock: fake, timeout: time.Second, down: func(error) {}}
 	c := &subConn{endpoint: p, subs: s, conn: s.connected()}
 	c.OnOpen(tr)
-	slow := exchangetest.HandlerFunc(func(request.ChannelEvent) {
+	slow := requesttest.HandlerFunc(func(request.ChannelEvent) {
 		fake.Advance(2 * time.Second)
 		p.CheckAge(fake.Now())
 	})

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -51,7 +51,7 @@ func newSubConn(s *subs, t socket.Transport, down func(error)) *subConn {
 
 func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
-	var all exchangetest.Tally
+	var all requesttest.Tally
 	s := newSubs()
 	tr := &meagreTransport{takes: []int{10, 0, 7}}
 	c := newSubConn(s, tr, nil)
@@ -82,7 +82,7 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 	t.Parallel()
 	answer := "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + string(wire.AppendCommand(nil, "message", "a", "hi"))
 	for size := 1; size <= len(answer); size++ {
-		rec := exchangetest.NewRecorder()
+		rec := requesttest.NewRecorder()
 		s := newSubs()
 		tr := &meagreTransport{}
 		c := newSubConn(s, tr, nil)
@@ -101,7 +101,7 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 
 func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 	t.Parallel()
-	var all exchangetest.Tally
+	var all requesttest.Tally
 	broken := errors.New("broken pipe")
 	s := newSubs()
 	tr := &meagreTransport{fails: broken}
@@ -122,7 +122,7 @@ func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 
 func TestLateFlushOfADeadConnectionWritesNothing(t *testing.T) {
 	t.Parallel()
-	var all exchangetest.Tally
+	var all requesttest.Tally
 	s := newSubs()
 	old := &meagreTransport{}
 	c := newSubConn(s, old, func(error) {})

@@ -3,8 +3,8 @@ package pubsub
 import (
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -21,7 +21,7 @@ func FuzzPubSubBytes(f *testing.F) {
 	f.Add([]byte("*3\r\n*1\r\n:1\r\n$-1\r\n*-1\r\n"))
 	f.Add(wire.AppendCommand(nil, "subscribe", "a"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var all exchangetest.Tally
+		var all requesttest.Tally
 		s := newSubs()
 		tr := new(meagreTransport)
 		c := newSubConn(s, tr, func(error) {})

@@ -3,8 +3,8 @@ package pubsub
 import (
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -14,7 +14,7 @@ func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
 	t.Parallel()
 	a, limbo := newSubs(), newSubs()
 	limbo.mu.Mutex = a.mu.Mutex
-	r := exchangetest.NewRecorder()
+	r := requesttest.NewRecorder()
 	ch := NewChannel("x", r)
 	a.subscribe(ch)
 	conn := a.connected()

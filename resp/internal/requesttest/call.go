@@ -1,5 +1,5 @@
-// Package exchangetest has the Request that tests of every layer of resp send.
-package exchangetest
+// Package requesttest has the Request that tests of every layer of resp send.
+package requesttest
 
 import (
 	"strconv"

@@ -1,4 +1,4 @@
-package exchangetest
+package requesttest
 
 import (
 	"context"
