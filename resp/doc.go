@@ -19,28 +19,28 @@
 // From the top down. Each layer knows only those below it. What has a package of its own
 // can be read and tested alone; internal/lint holds the arrows.
 //
-//	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
-//	follow     makes the routes those of a layout                 follow, deployment, replicas
-//	routes     which node serves a name, without a lock           routes, redirect
-//	node       the connections to one server                      node
-//	link       keeps one endpoint connected, and tries again      link, dial
-//	names      whether a server's name leads elsewhere by now     names
-//	suspicion  whether the server behind an address was replaced  internal/suspicion
-//	handshake  one attempt: dial, TLS, handshake; refusals        internal/handshake
-//	durable    requests in groups, each with a WAIT               internal/durable
-//	pipeline   a lane, which outlives its connections, and
-//	           one connection: FIFO, writes, replies              internal/pipeline
-//	pubsub     an endpoint that outlives its connections, and
-//	           channels wanted, sent, confirmed                   internal/pubsub
-//	topology   an explorer, which finds the layout, on
-//	           connections of its own                             internal/topology
-//	socket     moves the bytes of one connection; event loops     internal/socket
-//	fifo       queues                                             internal/fifo
-//	request    requests, replies, classes of failure, the table
-//	           of refusals                                        internal/request
-//	reply      replies of a connection that nobody else reads     internal/reply
-//	slot       the slot of a key                                  internal/slot
-//	wire       bytes to values and back; no socket, no time       wire
+//	Client       owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
+//	follow       makes the routes those of a layout                 follow, deployment, replicas
+//	routes       which node serves a name, without a lock           routes, redirect
+//	node         the connections to one server                      node
+//	link         keeps one endpoint connected, and tries again      link, dial
+//	names        whether a server's name leads elsewhere by now     names
+//	suspicion    whether the server behind an address was replaced  internal/suspicion
+//	handshake    one attempt: dial, TLS, handshake; refusals        internal/handshake
+//	durable      requests in groups, each with a WAIT               internal/durable
+//	pipeline     a lane, which outlives its connections, and
+//	             one connection: FIFO, writes, replies              internal/pipeline
+//	pubsub       an endpoint that outlives its connections, and
+//	             channels wanted, sent, confirmed                   internal/pubsub
+//	topology     an explorer, which finds the layout, on
+//	             connections of its own                             internal/topology
+//	socket       moves the bytes of one connection; event loops     internal/socket
+//	fifo         queues                                             internal/fifo
+//	request      requests, replies, classes of failure, the table
+//	             of refusals                                        internal/request
+//	replyreader  replies of a connection that nobody else reads     internal/replyreader
+//	slot         the slot of a key                                  internal/slot
+//	wire         bytes to values and back; no socket, no time       wire
 //
 // A goroutine of the link dials a connection and does the handshake on a plain net.Conn
 // (package handshake). Then Loops.Adopt makes it a transport, whose events go to a sink (a

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -31,7 +31,7 @@ func (c *Config) Ask(ctx context.Context, q Question) (wire.Value, error) {
 			socket.BelowTLS(conn).Close()
 		}
 	}()
-	in := reply.NewStream(conn, 0)
+	in := replyreader.NewStream(conn, 0)
 	ask := func(form request.Form) (v wire.Value, err error) {
 		if _, err = conn.Write(q.AppendCommand(nil, form)); err == nil {
 			v, err = in.Next()

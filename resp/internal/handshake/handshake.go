@@ -7,7 +7,7 @@ import (
 	"net"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -23,7 +23,7 @@ func handshake(conn net.Conn, steps []step) error {
 	// answers once and closes: its answer is read even if the write failed.
 	_, writeErr := conn.Write(out)
 
-	in := reply.NewStream(conn, 4<<10)
+	in := replyreader.NewStream(conn, 4<<10)
 	var strange bool    // HELLO is unknown
 	var notLoaded error // a script
 	var meet func() error
@@ -135,7 +135,7 @@ func (s step) dispensable(err error) bool {
 
 // checkScripts asks a server that has not loaded a script whether it runs scripts at all. One that
 // does not know EVAL, such as a sentinel, is of no use, for the reason why. (With a key, as proxies want.)
-func checkScripts(r *reply.Stream, why error) error {
+func checkScripts(r *replyreader.Stream, why error) error {
 	if _, err := r.Conn.Write(wire.AppendCommand(nil, "EVAL", "return 1", "1", "pawl")); err != nil {
 		return err
 	}

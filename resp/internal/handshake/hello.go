@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -16,7 +16,7 @@ import (
 
 // acquainted looks at the answer of a fresh connection to HELLO.
 func (c *Config) acquainted(v wire.Value) error {
-	if c.Kind == topology.Standalone && reply.Field(v, "mode") == "cluster" {
+	if c.Kind == topology.Standalone && replyreader.Field(v, "mode") == "cluster" {
 		c.Logger.Warn("resp: the server is a node of a cluster; connect with redis+cluster://, or what its other nodes serve is refused", "addr", c.Addr)
 	}
 	return nil
@@ -33,7 +33,7 @@ var redisVersion = regexp.MustCompile(`(?m)^redis_version:((\d+)\.[\w.]*)`)
 
 // checkVersion asks a server that did not know HELLO for its version. One that does not
 // tell is left alone.
-func checkVersion(r *reply.Stream) error {
+func checkVersion(r *replyreader.Stream) error {
 	if _, err := r.Conn.Write(wire.AppendCommand(nil, "INFO", "server")); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -23,7 +23,7 @@ type step struct {
 	// accept, if set, judges an answer that is no error.
 	accept func(wire.Value) error
 	// meet, if set, judges the answer when those to all steps are in order. It may ask more.
-	meet func(in *reply.Stream, answer wire.Value) error
+	meet func(in *replyreader.Stream, answer wire.Value) error
 }
 
 // steps lists the commands that make a fresh connection ready for its purpose.
@@ -69,7 +69,7 @@ func (c *Config) steps(p Purpose, user, password string) []step {
 }
 
 // meet checks a server by its answer to the question who it is.
-func (c *Config) meet(in *reply.Stream, answer wire.Value) error {
+func (c *Config) meet(in *replyreader.Stream, answer wire.Value) error {
 	return c.Identity.Meet(c.Addr, answer, func(question ...string) (wire.Value, error) {
 		if _, err := in.Conn.Write(wire.AppendCommand(nil, question...)); err != nil {
 			return wire.Value{}, err

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -46,7 +46,7 @@ func (q Question) AppendCommand(dst []byte, form request.Form) []byte {
 // keyOf reads the first key of a request from its encoding; "" if it has none.
 func keyOf(r request.Request) string {
 	v, _, err := wire.Decode(r.AppendCommand(nil, request.Short))
-	words := reply.Elements(v)
+	words := replyreader.Elements(v)
 	if err != nil || len(words) < 2 {
 		return ""
 	}

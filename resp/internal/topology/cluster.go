@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -103,8 +103,8 @@ const maxPrimaries = 1024
 func (t *clusterFinder) parse(v wire.Value, asked string) (*Layout, error) {
 	l := &Layout{ids: nodeIDs(v)}
 	refused := error(&NotYet{errNoSlots})
-	for _, entry := range reply.Elements(v) {
-		e := reply.Elements(entry)
+	for _, entry := range replyreader.Elements(v) {
+		e := replyreader.Elements(entry)
 		if len(e) < 3 {
 			return nil, fmt.Errorf("%w: an entry of %d elements", wire.ErrProtocol, len(e))
 		}
@@ -112,13 +112,13 @@ func (t *clusterFinder) parse(v wire.Value, asked string) (*Layout, error) {
 		if e[0].Kind != wire.KindInt || e[1].Kind != wire.KindInt || first < 0 || last < first || last >= slot.Count {
 			return nil, fmt.Errorf("%w: slots %d to %d", wire.ErrProtocol, first, last)
 		}
-		node := reply.Elements(e[2])
+		node := replyreader.Elements(e[2])
 		if len(node) < 2 || node[1].Kind != wire.KindInt {
 			return nil, fmt.Errorf("%w: a node without host and port", wire.ErrProtocol)
 		}
 		host := string(node[0].Bytes)
 		if host == "?" && len(node) > 3 {
-			host = reply.Field(node[3], "ip") // it has not got the hostname that it is to be known by
+			host = replyreader.Field(node[3], "ip") // it has not got the hostname that it is to be known by
 		}
 		primary, err := t.cfg.announced(host, strconv.FormatInt(node[1].Int, 10), asked)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -301,10 +301,10 @@ func replicationIDs(fields map[string]string) (ids []string) {
 
 // nodeIDs are those of the primaries and replicas in an answer to CLUSTER SLOTS.
 func nodeIDs(slots wire.Value) (ids []string) {
-	for _, entry := range reply.Elements(slots) {
-		e := reply.Elements(entry)
+	for _, entry := range replyreader.Elements(slots) {
+		e := replyreader.Elements(entry)
 		for _, node := range e[min(2, len(e)):] {
-			if fields := reply.Elements(node); len(fields) > 2 && len(fields[2].Bytes) > 0 {
+			if fields := replyreader.Elements(node); len(fields) > 2 && len(fields[2].Bytes) > 0 {
 				ids = append(ids, string(fields[2].Bytes))
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -18,7 +18,7 @@ type scout struct {
 	key    scoutKey
 	cancel context.CancelFunc // of connecting
 	ready  chan struct{}      // closed when connecting has ended
-	in     reply.Stream
+	in     replyreader.Stream
 	err    error
 	since  clock.Instant
 	used   bool // it has answered before

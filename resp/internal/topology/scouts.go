@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -159,7 +159,7 @@ func (s *scouts) connect(ctx context.Context, k *scout) {
 	case err == nil && !mine:
 		hangUp(conn)
 	}
-	k.in, k.err, k.since = reply.Stream{Conn: conn}, err, s.clock.Now()
+	k.in, k.err, k.since = replyreader.Stream{Conn: conn}, err, s.clock.Now()
 	close(k.ready)
 }
 

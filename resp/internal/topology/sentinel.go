@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -146,7 +146,7 @@ func (s *sentinelSearch) named(ctx context.Context, sentinel string) (string, er
 	if err != nil {
 		return "", refusedBySentinel(err)
 	}
-	e := reply.Elements(v)
+	e := replyreader.Elements(v)
 	if len(e) != 2 {
 		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &wire.ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
 	}
@@ -169,7 +169,7 @@ func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, err
 	if err != nil {
 		return noEpoch, err
 	}
-	n, err := strconv.ParseInt(reply.Field(v, "config-epoch"), 10, 64)
+	n, err := strconv.ParseInt(replyreader.Field(v, "config-epoch"), 10, 64)
 	if err != nil {
 		return noEpoch, nil
 	}
@@ -257,8 +257,8 @@ func postponed(err error) bool {
 // was after the next failover, the primary is one of them, and the next one is not.
 func (t *sentinelFinder) groups(primary string, list wire.Value) *Groups {
 	g := &Group{Replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
-	for _, r := range reply.Elements(list) {
-		host, port := reply.Field(r, "ip"), reply.Field(r, "port")
+	for _, r := range replyreader.Elements(list) {
+		host, port := replyreader.Field(r, "ip"), replyreader.Field(r, "port")
 		p := peer{names: []string{net.JoinHostPort(host, port)}}
 		if addr, err := t.cfg.announced(host, port, ""); err == nil {
 			p.dialled = []string{addr}
@@ -324,8 +324,8 @@ func refusedBySentinel(err error) error {
 // others reads the answer to SENTINEL SENTINELS: for each a flat list of fields.
 func (t *sentinelFinder) others(v wire.Value, asked string) []string {
 	var addrs []string
-	for _, s := range reply.Elements(v) {
-		host, port := reply.Field(s, "ip"), reply.Field(s, "port")
+	for _, s := range replyreader.Elements(v) {
+		host, port := replyreader.Field(s, "ip"), replyreader.Field(s, "port")
 		if addr, err := t.cfg.announced(host, port, asked); err == nil {
 			addrs = append(addrs, addr)
 		}

@@ -1,4 +1,4 @@
-package reply
+package replyreader
 
 import "github.com/pawl-lock/pawl/resp/wire"
 
