@@ -37,7 +37,7 @@ func TestServersCannotHaveASocketDialled(t *testing.T) {
 		},
 		"SENTINEL": {cfg: Config{Topology: Sentinel, Master: "m"}, answer: sentinels},
 		"INFO of primary": {cfg: Config{Topology: Replicas}, serves: true,
-			answer: replication{role: primaryReply(), info: bulk("role:master\r\nslave0:ip=" + path + ",port=" + port + ",state=online,lag=0\r\n")}.answer},
+			answer: replicationState{role: primaryReply(), info: bulk("role:master\r\nslave0:ip=" + path + ",port=" + port + ",state=online,lag=0\r\n")}.answer},
 		"INFO of replica": {cfg: Config{Topology: Replicas},
 			answer: says("INFO", bulk("role:slave\r\nmaster_host:"+path+"\r\nmaster_port:"+port+"\r\nmaster_link_status:up\r\n"))},
 	} {

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/replication"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
@@ -35,7 +35,7 @@ type Client struct {
 
 	groups   atomic.Pointer[topology.Groups] // nil: not asked for yet
 	counting atomic.Bool                     // they are asked for
-	seen     durable.MostSeen                // where nobody keeps a list
+	seen     replication.MostSeen            // where nobody keeps a list
 
 	redirects atomic.Uint64
 	changedAt atomic.Int64  // when the routes changed last

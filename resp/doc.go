@@ -27,7 +27,7 @@
 //	names        whether a server's name leads elsewhere by now     names
 //	suspicion    whether the server behind an address was replaced  internal/suspicion
 //	handshake    one attempt: dial, TLS, handshake; refusals        internal/handshake
-//	durable      requests in groups, each with a WAIT               internal/durable
+//	replication  requests in groups, each with a WAIT               internal/replication
 //	pipeline     a lane, which outlives its connections, and
 //	             one connection: FIFO, writes, replies              internal/pipeline
 //	pubsub       an endpoint that outlives its connections, and

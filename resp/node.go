@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/replication"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/suspicion"
 )
@@ -28,9 +28,9 @@ type node struct {
 	lanes   []*pipeline.Lane
 	renewal *pipeline.Lane
 	pubsub  *pubsub.Endpoint
-	durable [2]*durable.Lane  // of commands, of renewals
-	links   []*link           // the lanes, then as the roles
-	seen    *durable.MostSeen // of the replicas
+	durable [2]*replication.Lane  // of commands, of renewals
+	links   []*link               // the lanes, then as the roles
+	seen    *replication.MostSeen // of the replicas
 	born    clock.Instant
 
 	ctx    context.Context // ends with the node
@@ -53,7 +53,7 @@ type node struct {
 func newNode(c *Client, network, addr string) *node {
 	n := &node{client: c, id: ServerID(c.servers.Add(1)), cfg: c.cfg, seen: &c.seen}
 	if !c.seen.Forever {
-		n.seen = new(durable.MostSeen)
+		n.seen = new(replication.MostSeen)
 	}
 	n.cfg.Network, n.cfg.Addr, n.born = network, addr, c.cfg.Clock.Now()
 	n.ctx, n.cancel = context.WithCancel(c.ctx)
@@ -78,15 +78,15 @@ func (n *node) addLane(role Role, index int) *pipeline.Lane {
 	return n.laneOf(l, n.cfg.CommandTimeout, n.cfg.MaxInFlight)
 }
 
-func (n *node) addDurable(role Role) *durable.Lane {
+func (n *node) addDurable(role Role) *replication.Lane {
 	l := &link{node: n, role: role}
 	l.dormant.Store(!n.cfg.Durable)
 	timeout := n.cfg.AckTimeout
 	if role == RoleDurableRenewal {
 		timeout = n.cfg.RenewalAckTimeout
 	}
-	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*durable.MaxGroup) // the queue before it has the limit
-	return durable.New(durable.Config{
+	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*replication.MaxGroup) // the queue before it has the limit
+	return replication.New(replication.Config{
 		Plain:   lane,
 		Timeout: timeout,
 		Limit:   n.cfg.MaxInFlight,

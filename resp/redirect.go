@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
+	"github.com/pawl-lock/pawl/resp/internal/replication"
 	"github.com/pawl-lock/pawl/resp/internal/suspicion"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -25,7 +25,7 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 	if r.Doubt != topology.NoDoubt {
 		n.doubt(r, a, e, at)
 	}
-	if _, ok := a.Request.(*durable.Member); l.role >= RoleDurable && !ok {
+	if _, ok := a.Request.(*replication.Member); l.role >= RoleDurable && !ok {
 		return false // ROLE and WAIT are for this node
 	}
 	if r.Unknown != "" {
@@ -68,7 +68,7 @@ func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 	case RoleRenewal:
 		n.renewal.Send(r, hops, asking)
 	default:
-		r.(*durable.Member).MoveTo(n.durable[l.role-RoleDurable], hops, asking)
+		r.(*replication.Member).MoveTo(n.durable[l.role-RoleDurable], hops, asking)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // from here, or where one is not configured; and a promotion is.
 func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
 	t.Parallel()
-	for name, foreign := range map[string]replication{"lonely": leader("foreign"), "followed": leader("foreign", "10.9.9.9:1", "10.9.9.8:1", "10.9.9.7:1")} {
+	for name, foreign := range map[string]replicationState{"lonely": leader("foreign"), "followed": leader("foreign", "10.9.9.9:1", "10.9.9.8:1", "10.9.9.7:1")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

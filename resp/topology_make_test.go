@@ -12,7 +12,7 @@ import (
 func TestReplicaWithoutAReplicationIDStandsForNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		plain := func(r replication) func([]string) string {
+		plain := func(r replicationState) func([]string) string {
 			r.info = bulk(withoutIDs(r.info))
 			return r.answer
 		}

@@ -230,7 +230,7 @@ func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]struct {
 		known string
-		old   replication
+		old   replicationState
 	}{
 		"two names": {"new:1", leader("A", "10.0.0.4:1")},
 		"partition": {"10.0.0.2:1", leader("A", "10.0.0.2:1", "10.0.0.3:1").lagging(3)},

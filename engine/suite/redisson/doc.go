@@ -119,7 +119,7 @@
 //	    engine/suite/redisson/concurrency_test.go:TestHeldLockIsAlwaysRenewedAmidChurn
 //	T35 WAIT
 //	    engine/suite/durability/durability_test.go:TestGrantedLockIsOnTheReplicasThatWereAskedFor
-//	    resp/internal/durable/corners_test.go:TestGroupKeepsTheConnectionThatItBeganWith
+//	    resp/internal/replication/corners_test.go:TestGroupKeepsTheConnectionThatItBeganWith
 //	T36 too few replicas acknowledge
 //	    engine/suite/durability/durability_test.go:TestTooFewAcknowledgementsGiveTheLockBackOnce
 //	    engine/suite/durability/giveback_test.go:TestTooFewAcknowledgementsGiveEveryKindBackOnce

@@ -1,4 +1,4 @@
-// Package durable sends requests that replicas must acknowledge, in groups, each with one
+// Package replication sends requests that replicas must acknowledge, in groups, each with one
 // WAIT. A [Lane] does so over a plain lane of its own, for one primary. How many of its
 // replicas are there, how many acknowledgements are worth waiting for, and what a WAIT means
 // for each request of its group, is decided by attendance and [MostSeen], whose functions look
@@ -14,4 +14,4 @@
 // It connects nothing, and knows no routes and no layout: who keeps the list of replicas, and
 // when it is asked for, is its owner's ([Config]). It has no goroutine and no timer; it runs
 // on those that submit and on the event loops of the plain lane, and never blocks.
-package durable
+package replication

@@ -1,4 +1,4 @@
-package durable
+package replication
 
 import (
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
