@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/door"
 	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
 // waitLimit bounds WaitFor, so that a lost command fails one test instead of
@@ -38,9 +38,9 @@ type Node struct {
 	wg         sync.WaitGroup // the accept loop and two goroutines per connection
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced whenever log or conns change
-	door     *door.Door    // nil while down
-	shut     *door.Door    // while down
+	changed  chan struct{}       // closed and replaced whenever log or conns change
+	door     *pauselistener.Door // nil while down
+	shut     *pauselistener.Door // while down
 	conns    map[int]*Conn
 	accepted int
 	rules    []*Rule
@@ -81,9 +81,9 @@ func New(t testing.TB, opts ...Option) *Node {
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		n.addr = filepath.Join(dir, "sock")
 	}
-	listen := door.Free
+	listen := pauselistener.Free
 	if n.network == "unix" {
-		listen = door.Listen
+		listen = pauselistener.Listen
 	}
 	d, err := listen(n.network, n.addr)
 	if err != nil {
@@ -144,7 +144,7 @@ func (n *Node) Up() {
 	n.open(d)
 }
 
-func (n *Node) open(d *door.Door) {
+func (n *Node) open(d *pauselistener.Door) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.door = d
@@ -152,7 +152,7 @@ func (n *Node) open(d *door.Door) {
 	n.wg.Go(func() { n.accept(d) })
 }
 
-func (n *Node) accept(d *door.Door) {
+func (n *Node) accept(d *pauselistener.Door) {
 	defer close(d.Ended)
 	for {
 		nc, err := d.Accept()

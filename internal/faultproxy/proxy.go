@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/door"
 	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
 // waitLimit bounds Trap.Wait, so that what never comes fails one test instead
@@ -40,9 +40,9 @@ type Proxy struct {
 	wg                sync.WaitGroup  // accept loops and the goroutines of connections
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when a trap or a connection is news
-	door    *door.Door    // nil while down
-	shut    *door.Door    // the door while down, its port kept
+	changed chan struct{}       // closed and replaced when a trap or a connection is news
+	door    *pauselistener.Door // nil while down
+	shut    *pauselistener.Door // the door while down, its port kept
 	conns   map[int]*conn
 	stats   Stats
 	traps   []*Trap
@@ -75,7 +75,7 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 		conns:     make(map[int]*conn),
 		stats:     Stats{Received: make(map[string]int), Forwarded: make(map[string]int)},
 	}
-	d, err := door.Free("tcp", "127.0.0.1:0")
+	d, err := pauselistener.Free("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,14 +119,14 @@ func (p *Proxy) Up() {
 	p.open(d)
 }
 
-func (p *Proxy) open(d *door.Door) {
+func (p *Proxy) open(d *pauselistener.Door) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.door = d
 	p.wg.Go(func() { p.accept(d) })
 }
 
-func (p *Proxy) accept(d *door.Door) {
+func (p *Proxy) accept(d *pauselistener.Door) {
 	defer close(d.Ended)
 	for {
 		nc, err := d.Accept()

@@ -1,5 +1,5 @@
-// Package door lets the servers of tests and demos go down and come back on the same port.
-package door
+// Package pauselistener lets the servers of tests and demos go down and come back on the same port.
+package pauselistener
 
 import (
 	"net"

@@ -1,4 +1,4 @@
-package door_test
+package pauselistener_test
 
 import (
 	"testing"

@@ -1,15 +1,15 @@
-package door_test
+package pauselistener_test
 
 import (
 	"net"
 	"testing"
 
-	"github.com/pawl-lock/pawl/internal/door"
+	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
 func TestShutDoorRefusesUntilItIsReopened(t *testing.T) {
 	t.Parallel()
-	d, err := door.Free("tcp", "127.0.0.1:0")
+	d, err := pauselistener.Free("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
