@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -147,7 +147,7 @@ func TestCommandsOfOthersAreNotTakenForOurs(t *testing.T) {
 		t.Errorf("beside another client: shared %v, commands %v", r.SharedServer, r.CommandsPerPair)
 	}
 	// A busy server takes a moment to notice that connections were closed.
-	for start := pace.Now(); ; time.Sleep(10 * time.Millisecond) { // a poll
+	for start := cputime.Now(); ; time.Sleep(10 * time.Millisecond) { // a poll
 		other.shared = false
 		if other.lookForOthers(); !other.shared {
 			break

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
@@ -34,7 +34,7 @@ func behindNAT(t *testing.T, translate func(addr string) string) (*fakeCluster, 
 // sentOn submits until the command has an answer that is not MOVED.
 func sentOn(t *testing.T, c *Client) Reply {
 	t.Helper()
-	for i, start := 0, pace.Now(); ; i++ {
+	for i, start := 0, cputime.Now(); ; i++ {
 		call := requesttest.NewCall(i)
 		c.Submit(7, call)
 		r := call.Await(t)

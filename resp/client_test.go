@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -26,7 +26,7 @@ const clientPatience = 20 * time.Second
 // eventually fails the test if cond does not come true.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for start := pace.Now(); !cond(); {
+	for start := cputime.Now(); !cond(); {
 		if start.Elapsed() > clientPatience {
 			t.Fatalf("never: %s", what)
 		}
@@ -35,7 +35,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := pace.WithTimeout(context.Background(), clientPatience)
+	ctx, cancel := cputime.WithTimeout(context.Background(), clientPatience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // quietInTLS is a server without TLS, in front of upstream: like Redis, it says nothing to the
@@ -60,7 +60,7 @@ func quietInTLS(t *testing.T, upstream string) (addr string) {
 func mismatch(t *testing.T, cfg Config) string {
 	t.Helper()
 	cfg.DialTimeout = time.Minute
-	begun := pace.Now()
+	begun := cputime.Now()
 	err := open(t, cfg).WaitFirst(testContext(t))
 	if !errors.Is(err, ErrTLSMismatch) || !strings.Contains(err.Error(), "TLS") || strings.Contains(err.Error(), "is not ready") {
 		t.Errorf("%v: %v", cfg.Topology, err)

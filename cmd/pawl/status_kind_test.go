@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -268,7 +268,7 @@ func TestForcedUnlockWakesTheWaitersOfEveryKind(t *testing.T) {
 			text = name + ": permits given back: 2\n"
 		}
 		pawl(t, env, "unlock", "--force", name).expect(t, 0, text)
-		within, cancel := pace.WithTimeout(ctx, patience/6) // of a lease of 30 s
+		within, cancel := cputime.WithTimeout(ctx, patience/6) // of a lease of 30 s
 		select {
 		case <-granted:
 		case <-within.Done():
@@ -299,7 +299,7 @@ func TestForcedUnlockWakesAFairWaiterThatCameAfterTheLook(t *testing.T) {
 	if err := errors.Join(err, wakeQueue(t.Context(), e, looker, seen)); removed != 1 || err != nil {
 		t.Fatal(removed, err)
 	}
-	within, cancel := pace.WithTimeout(t.Context(), patience/6) // of a lease of 30 s
+	within, cancel := cputime.WithTimeout(t.Context(), patience/6) // of a lease of 30 s
 	defer cancel()
 	select {
 	case <-waiter.Done():

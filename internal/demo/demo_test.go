@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // roleEnv makes the test binary a worker process.
@@ -87,7 +87,7 @@ func config(screen *bytes.Buffer) Config {
 // that does not run for a whole lease writes without the lock.
 func steady(t *testing.T, scenario func(t testing.TB)) {
 	t.Helper()
-	pace.Steady(t, 100*time.Millisecond, scenario)
+	cputime.Steady(t, 100*time.Millisecond, scenario)
 }
 
 func TestLockedRoundLosesNothingAndControlDoes(t *testing.T) {

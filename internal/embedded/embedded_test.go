@@ -15,8 +15,8 @@ import (
 	"github.com/alicebob/miniredis/v2/proto"
 	"go.uber.org/goleak"
 
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/embedded"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,7 +71,7 @@ func expectRead(t *testing.T, c *proto.Client, want string) {
 // until polls for a condition.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for start := pace.Now(); !cond(); time.Sleep(time.Millisecond) {
+	for start := cputime.Now(); !cond(); time.Sleep(time.Millisecond) {
 		if start.Elapsed() > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func init() { helpers["headless"] = endMainThread }
@@ -46,7 +46,7 @@ func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/stat")
 		return bytes.Contains(stat, []byte(") Z "))
 	}
-	for began := pace.Now(); !headless(); time.Sleep(5 * time.Millisecond) {
+	for began := cputime.Now(); !headless(); time.Sleep(5 * time.Millisecond) {
 		if began.Elapsed() > 10*time.Second {
 			t.Fatal("its first thread does not end")
 		}
@@ -56,7 +56,7 @@ func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
 		t.Error("it is not waited for")
 	}
 	_ = cmd.Process.Kill()
-	for began := pace.Now(); own.ownRemains(); time.Sleep(5 * time.Millisecond) {
+	for began := cputime.Now(); own.ownRemains(); time.Sleep(5 * time.Millisecond) {
 		if began.Elapsed() > 10*time.Second {
 			t.Fatal("it lives as a zombie without threads")
 		}

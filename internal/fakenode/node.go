@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
@@ -275,7 +275,7 @@ func (n *Node) WaitConns(count int) {
 // wait waits for a condition, which is asked with the lock held.
 func (n *Node) wait(what string, holds func() bool) {
 	n.t.Helper()
-	limit, cancel := pace.WithTimeout(context.Background(), waitLimit)
+	limit, cancel := cputime.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	for {
 		n.mu.Lock()

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
@@ -197,7 +197,7 @@ func (p *Proxy) WaitConns(count int, sel Select) {
 // wait waits for a condition, which is asked with the lock held.
 func (p *Proxy) wait(what string, holds func() bool) {
 	p.t.Helper()
-	limit, cancel := pace.WithTimeout(context.Background(), waitLimit)
+	limit, cancel := cputime.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	for {
 		p.mu.Lock()

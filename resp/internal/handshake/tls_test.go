@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/sockettest"
 )
 
@@ -55,7 +55,7 @@ func TestTLSNamesTheServer(t *testing.T) {
 				_ = secure.Handshake() // there is no certificate
 			}()
 			before := c.config.ServerName
-			ctx, cancel := pace.WithTimeout(t.Context(), sockettest.Patience)
+			ctx, cancel := cputime.WithTimeout(t.Context(), sockettest.Patience)
 			defer cancel()
 			cfg := Config{Network: c.network, Addr: addr, TLS: c.config, DialTimeout: time.Second}
 			conn, err := cfg.dial(ctx)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 )
@@ -28,7 +28,7 @@ func (r *Recorder) ChannelEvent(ev request.ChannelEvent, payload []byte, err err
 // Await takes the next event, which must be ev, and returns its payload or error.
 func (r *Recorder) Await(t *testing.T, ev request.ChannelEvent) string {
 	t.Helper()
-	ctx, cancel := pace.WithTimeout(context.Background(), sockettest.Patience)
+	ctx, cancel := cputime.WithTimeout(context.Background(), sockettest.Patience)
 	defer cancel()
 	select {
 	case e := <-r.Events:

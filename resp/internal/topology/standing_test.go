@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -55,7 +55,7 @@ func TestPromotedServerRemembersWhoseDataItContinues(t *testing.T) {
 		first = stand(a)
 		return first.primary && first.attached == 1 && slices.Contains(first.replicas, b.Addr()) && stand(b).linked
 	}
-	for start := pace.Now(); !linked(); time.Sleep(10 * time.Millisecond) {
+	for start := cputime.Now(); !linked(); time.Sleep(10 * time.Millisecond) {
 		if start.Elapsed() > 30*time.Second {
 			t.Fatalf("the replica is not linked and listed: %+v, %+v", first, stand(b))
 		}

@@ -1,4 +1,4 @@
-// Package pace is for tests that measure time on machines that have little of it.
+// Package cputime is for tests that measure time on machines that have little of it.
 //
 // A process that shares its processors with others is sometimes ready to run and does not
 // get to. That time says nothing about the code. So a test that bounds how long something
@@ -7,7 +7,7 @@
 // attempt during which it runs (Steady). On a quiet machine neither changes anything.
 //
 // It keeps a timer running for as long as the process lives; only tests import it.
-package pace
+package cputime
 
 import (
 	"context"
