@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/deploy"
+	"github.com/pawl-lock/pawl/internal/serverconfig"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -21,7 +21,7 @@ type Fleet struct {
 func DialFleet(ctx context.Context, cfg engine.Config) (*Fleet, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience(cfg))
 	defer cancel()
-	find := deploy.Config(cfg)
+	find := serverconfig.Config(cfg)
 	shards, err := resp.Shards(ctx, find)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/deploy"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/internal/serverconfig"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -65,7 +65,7 @@ type Looker struct {
 // Open connects to the deployment of an engine, besides it. As engine.New does, it waits for the servers
 // of the names of ctx only (resp.ForNames), and ends by itself.
 func Open(ctx context.Context, cfg engine.Config, eng *engine.Engine) (*Looker, error) {
-	c := deploy.Config(cfg)
+	c := serverconfig.Config(cfg)
 	c.Lanes, c.EventLoops = 1, 1
 	l := &Looker{eng: eng, client: resp.Open(c), patience: cmp.Or(cfg.CommandTimeout, 3*time.Second)}
 	if err := l.client.WaitFirst(ctx); err != nil {

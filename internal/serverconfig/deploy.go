@@ -1,5 +1,5 @@
-// Package deploy tells connections beside an engine's, and people, where its deployment is.
-package deploy
+// Package serverconfig tells connections beside an engine's, and people, where its deployment is.
+package serverconfig
 
 import (
 	"fmt"
