@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/cputime"
+	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -287,10 +287,10 @@ func TestForcedUnlockWakesAFairWaiterThatCameAfterTheLook(t *testing.T) {
 	e, other := openEngine(t, s.URL()), openEngine(t, s.URL())
 	must(e.FairMutex("fair").TryLock(t.Context()))(t)
 	cfg, err := engine.ParseURL(s.URL())
-	looker := must(look.Open(t.Context(), cfg, e))(t)
+	looker := must(keyview.Open(t.Context(), cfg, e))(t)
 	defer looker.Close()
 	seen := must(looker.At(t.Context(), "fair"))(t)
-	if err != nil || seen.Kind != look.Mutex {
+	if err != nil || seen.Kind != keyview.Mutex {
 		t.Fatal(seen.Kind, err)
 	}
 	waiter := queue(t, s, other, "fair", 1)[0]

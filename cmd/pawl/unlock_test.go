@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/keyview"
 )
 
 // lookerAt has an engine and a looker of its own at a server.
-func lookerAt(t *testing.T, url string) (*engine.Engine, *look.Looker) {
+func lookerAt(t *testing.T, url string) (*engine.Engine, *keyview.Looker) {
 	t.Helper()
 	eng := openEngine(t, url)
-	looker := must(look.Open(t.Context(), must(engine.ParseURL(url))(t), eng))(t)
+	looker := must(keyview.Open(t.Context(), must(engine.ParseURL(url))(t), eng))(t)
 	t.Cleanup(looker.Close)
 	return eng, looker
 }
@@ -70,7 +70,7 @@ func TestForcedUnlockOfAFreeLockSparesWhoComesNext(t *testing.T) {
 		s.Do("FLUSHALL")
 		prepare()
 		seen := must(looker.At(t.Context(), "x"))(t)
-		if seen.Kind == look.Nothing || seen.Locked {
+		if seen.Kind == keyview.Nothing || seen.Locked {
 			t.Fatalf("%s: it is %+v", name, seen)
 		}
 		if name == "fair" { // its head is woken, as long as it is free
