@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pawl-lock/pawl/bench/internal/admin"
+	"github.com/pawl-lock/pawl/bench/internal/redisadmin"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -38,7 +38,7 @@ func (s *Server) leftovers(ctx context.Context) (Leftovers, error) {
 
 func (s *Server) keys() (int, error) { return s.fleet.Each(s.keysOf) }
 
-func (s *Server) keysOf(a *admin.Conn) (int, error) {
+func (s *Server) keysOf(a *redisadmin.Conn) (int, error) {
 	keys, cursor := 0, "0"
 	for {
 		v, err := a.Ask("SCAN", cursor, "MATCH", "*"+s.prefix+"*", "COUNT", "10000")
@@ -61,7 +61,7 @@ func (s *Server) keysOf(a *admin.Conn) (int, error) {
 
 func (s *Server) channels() (int, error) { return s.fleet.Each(s.channelsOf) }
 
-func (s *Server) channelsOf(a *admin.Conn) (int, error) {
+func (s *Server) channelsOf(a *redisadmin.Conn) (int, error) {
 	kinds := []string{"CHANNELS"}
 	if s.fleet.Sharded {
 		kinds = append(kinds, "SHARDCHANNELS")
@@ -84,7 +84,7 @@ const mostListed = 100_000
 // crowd is how many channels the servers have, of anybody, if those are too many to be
 // listed; else 0.
 func (s *Server) crowd() (int, error) {
-	sum, err := s.fleet.Each(func(a *admin.Conn) (int, error) {
+	sum, err := s.fleet.Each(func(a *redisadmin.Conn) (int, error) {
 		fields, err := a.Info("stats")
 		n, _ := strconv.Atoi(fields["pubsub_channels"])
 		sharded, _ := strconv.Atoi(fields["pubsubshard_channels"])

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/bench/internal/admin"
+	"github.com/pawl-lock/pawl/bench/internal/redisadmin"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -221,7 +221,7 @@ func forget(t *testing.T, url, name string) {
 		t.Error(err)
 		return
 	}
-	a, err := admin.Dial(context.Background(), cfg)
+	a, err := redisadmin.Dial(context.Background(), cfg)
 	if err != nil {
 		t.Error(err)
 		return
