@@ -8,8 +8,8 @@
 //	handshake  sends the steps and judges the answers              handshake
 //	hello      what a server is, and whether it is too old         hello
 //	Refusals   servers that refuse the credentials are tried ever
-//	           more seldom, by all connections together            refusals
-//	Lasting    whether an error takes a human                      lasting
+//	           more seldom, by all connections together            auth_backoff
+//	Lasting    whether an error takes a human                      permanent
 //
 // It tries once. When to try again, and what the connection carries then, is its caller's.
 // It blocks and runs code of the user (the dialer, Credentials), so never on an event loop.

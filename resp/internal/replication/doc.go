@@ -8,8 +8,8 @@
 //	Member      a request on its way, perhaps to another primary   member
 //	group       requests that share a WAIT; ROLE and WAIT          group
 //	attendance  who is there, what is worth waiting for, what a
-//	            WAIT means for a request                           attendance
-//	MostSeen    the most replicas that were there lately           seen
+//	            WAIT means for a request                           replicas
+//	MostSeen    the most replicas that were there lately           highwater
 //
 // It connects nothing, and knows no routes and no layout: who keeps the list of replicas, and
 // when it is asked for, is its owner's ([Config]). It has no goroutine and no timer; it runs

@@ -12,10 +12,10 @@
 //	redirect    what follows from a refusal                         redirect
 //	finder      one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, sentinel_watch, replicas
 //	Identity    whom the servers are believed to be                 identity
-//	succession  which of several primaries is the one               succession, standing
+//	succession  which of several primaries is the one               failover, replication_info
 //	inquiry     the candidates are asked, each a moment after the
-//	            one before; the first good answer wins, or all      inquiry, address
-//	scouts      the connections, who owes an answer, who is late    scouts, scout, latecomers
+//	            one before; the first good answer wins, or all      hedge, address
+//	scouts      the connections, who owes an answer, who is late    probes, probe, slow
 //
 // # A search
 //
