@@ -74,12 +74,12 @@ const (
 	// renewals of that kind.
 	RoleDurable
 	RoleDurableRenewal
-	// roleScout asks a few questions and is closed.
-	roleScout
+	// roleProbe asks a few questions and is closed.
+	roleProbe
 )
 
 func (r Role) String() string {
-	return [...]string{"lane", "renewal", "pubsub", "durable", "durable renewal", "scout"}[r]
+	return [...]string{"lane", "renewal", "pubsub", "durable", "durable renewal", "probe"}[r]
 }
 
 // State is a change of one connection.

@@ -81,7 +81,7 @@ type door struct{ cfg Config }
 func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
 	c := d.cfg
 	c.Network, c.Addr = topology.NetworkOf(addr), addr
-	return c.connect(ctx, roleScout)
+	return c.connect(ctx, roleProbe)
 }
 
 // MayListen implements topology.Reach.

@@ -14,7 +14,7 @@ var purposes = [...]handshake.Purpose{
 	RolePubSub:         handshake.Messages,
 	RoleDurable:        handshake.Durable,
 	RoleDurableRenewal: handshake.DurableRenewals,
-	roleScout:          handshake.Scouting,
+	roleProbe:          handshake.Probing,
 }
 
 // connect makes a connection for a role: see package handshake.

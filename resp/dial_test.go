@@ -35,7 +35,7 @@ func TestGreetingHasEveryFieldOfTheConfiguration(t *testing.T) {
 func TestEveryRoleHasAPurposeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	of := make(map[handshake.Purpose]Role)
-	for role := range roleScout + 1 {
+	for role := range roleProbe + 1 {
 		if other, taken := of[purposes[role]]; taken {
 			t.Errorf("%v and %v are greeted alike", other, role)
 		}

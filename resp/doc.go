@@ -74,12 +74,12 @@
 //	gnetTransport.mu → (write, wake and close of gnet)
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
 //	retired.mu → pipeline.Lane.mu, link.mu, subs.mu
-//	sentinelSearch.asking → scouts.mu
+//	sentinelSearch.asking → probes.mu
 //	all others: none under them. subs.mu is one for all nodes of a Client: Registry.lock
 //
 // No lock is held while Complete, a ChannelHandler, OnState or a transport is called.
 // Times come from Config.Clock; time.NewTimer and NewTicker only wake goroutines.
 //
 // Each concurrent part (lane, durable lane, pipeline, registry, subs, link, loops, both
-// transports, scouts) lists its promises as numbered invariants at the top of its file.
+// transports, probes) lists its promises as numbered invariants at the top of its file.
 package resp

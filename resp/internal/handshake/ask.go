@@ -18,7 +18,7 @@ type Question interface {
 // Ask makes a new connection, has one question answered, and ends it. An error reply is an
 // answer. It blocks, for twice DialTimeout at most; ctx ends it at once.
 func (c *Config) Ask(ctx context.Context, q Question) (wire.Value, error) {
-	conn, err := c.Connect(ctx, Scouting)
+	conn, err := c.Connect(ctx, Probing)
 	if err != nil {
 		return wire.Value{}, err
 	}

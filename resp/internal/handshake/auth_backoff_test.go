@@ -21,13 +21,13 @@ func TestRefusalsAtATimeCountOnce(t *testing.T) {
 	r := NewRefusals(fake, nil)
 	wrong := wire.NewServerError([]byte("WRONGPASS no"))
 	began := fake.Now()
-	for p := range Scouting {
+	for p := range Probing {
 		if err := r.Check("a:1", p, 1); err != nil {
 			t.Fatal(err)
 		}
 		fake.Advance(time.Millisecond)
 	}
-	for p := range Scouting {
+	for p := range Probing {
 		r.Note("a:1", p, 1, began, wrong)
 	}
 	if r.Check("a:1", Commands, 1) != wrong || r.Check("b:1", Commands, 1) != nil {
@@ -88,7 +88,7 @@ func TestAttemptThatIsCalledOffLeavesTheRefusalAsItIs(t *testing.T) {
 	none := CredentialsOf("", "")
 	cfg.Refusals.Note("a:1", Commands, none, fake.Now(), wrong)
 	fake.Advance(minPause)
-	if _, err := cfg.Connect(ctx, Scouting); !errors.Is(err, context.Canceled) {
+	if _, err := cfg.Connect(ctx, Probing); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	cfg.Refusals.Note("a:1", Commands, none, fake.Now(), wrong)

@@ -26,8 +26,8 @@ const (
 	// Durable are commands that replicas must acknowledge, DurableRenewals such renewals.
 	Durable
 	DurableRenewals
-	// Scouting is to ask a few questions about the deployment.
-	Scouting
+	// Probing is to ask a few questions about the deployment.
+	Probing
 )
 
 // Config says how a server is reached, and what it is told. Its fields are those of resp.Config,

@@ -43,16 +43,16 @@ func (c *Config) steps(p Purpose, user, password string) []step {
 		step{name: "CLIENT", words: []string{"CLIENT", "SETNAME", c.ClientName}, optional: true},
 		step{name: "CLIENT", words: []string{"CLIENT", "SETINFO", "LIB-NAME", "pawl"}, optional: true},
 		step{name: "CLIENT", words: []string{"CLIENT", "SETINFO", "LIB-VER", libVersion()}, optional: true})
-	if p != Messages && p != Scouting {
+	if p != Messages && p != Probing {
 		for _, s := range c.Scripts {
 			steps = append(steps, step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", s}})
 		}
 	}
-	if p != Scouting && (c.Kind == topology.Sentinel || c.Kind == topology.Replicas) {
+	if p != Probing && (c.Kind == topology.Sentinel || c.Kind == topology.Replicas) {
 		// An address may lead to a server that has been demoted since.
 		steps = append(steps, step{name: "ROLE", words: []string{"ROLE"}, accept: topology.IsPrimary})
 	}
-	if p != Scouting && c.Identity != nil {
+	if p != Probing && c.Identity != nil {
 		// An address may lead to a server of somebody else by now.
 		question := topology.IdentityQuestion(c.Kind)
 		steps = append(steps, step{name: question[0], words: question, optional: true, meet: c.meet})
@@ -60,7 +60,7 @@ func (c *Config) steps(p Purpose, user, password string) []step {
 	if p == Commands {
 		steps = append(steps, step{name: "HELLO", words: []string{"HELLO", "2"}, optional: true, accept: c.acquainted})
 	}
-	if p == Scouting && c.Kind == topology.Replicas {
+	if p == Probing && c.Kind == topology.Replicas {
 		return steps // a server that loads its data says what its ROLE is, and refuses PING
 	}
 	// The others may all be optional; this one tells whether the server serves us:

@@ -23,19 +23,19 @@ func TestWhatIsSaidDependsOnThePurpose(t *testing.T) {
 		"messages need no scripts":         {Config{}, Messages, "", "", names + "PING"},
 		"durable":                          {Config{}, Durable, "", "", names + "LOAD LOAD PING"},
 		"durable renewals":                 {Config{}, DurableRenewals, "", "", names + "LOAD LOAD PING"},
-		"scouting":                         {Config{}, Scouting, "", "", names + "PING"},
+		"probing":                          {Config{}, Probing, "", "", names + "PING"},
 		"a user":                           {Config{}, Messages, "u", "p", "AUTH:u:p " + names + "PING"},
 		"a user without a password":        {Config{}, Messages, "u", "", "AUTH:u: " + names + "PING"},
 		"a password alone":                 {Config{}, Messages, "", "p", "AUTH:p " + names + "PING"},
 		"a database":                       {Config{DB: 3}, Messages, "", "p", "AUTH:p SELECT:3 " + names + "PING"},
 		"a cluster: which node is it?":     {Config{Kind: topology.Cluster}, Commands, "", "", names + "LOAD LOAD CLUSTER:MYID HELLO PING"},
 		"a cluster, messages":              {Config{Kind: topology.Cluster}, Messages, "", "", names + "CLUSTER:MYID PING"},
-		"a cluster, scouting":              {Config{Kind: topology.Cluster}, Scouting, "", "", names + "PING"},
+		"a cluster, probing":               {Config{Kind: topology.Cluster}, Probing, "", "", names + "PING"},
 		"sentinels: the primary, of whom?": {Config{Kind: topology.Sentinel}, Commands, "", "", names + "LOAD LOAD ROLE INFO:replication HELLO PING"},
 		"sentinels, messages":              {Config{Kind: topology.Sentinel}, Messages, "", "", names + "ROLE INFO:replication PING"},
-		"sentinels, scouting":              {Config{Kind: topology.Sentinel}, Scouting, "", "", names + "PING"},
+		"sentinels, probing":               {Config{Kind: topology.Sentinel}, Probing, "", "", names + "PING"},
 		"replicas, renewals":               {Config{Kind: topology.Replicas}, Renewals, "", "", names + "LOAD LOAD ROLE INFO:replication PING"},
-		"replicas, scouting":               {Config{Kind: topology.Replicas}, Scouting, "", "", strings.TrimSpace(names)},
+		"replicas, probing":                {Config{Kind: topology.Replicas}, Probing, "", "", strings.TrimSpace(names)},
 	} {
 		if c.cfg.Kind != topology.Standalone {
 			c.cfg.Identity = topology.NewIdentity(c.cfg.Kind, nil, nil, nil)

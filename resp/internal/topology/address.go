@@ -69,7 +69,7 @@ func NetworkOf(addr string) string {
 // last, then the seeds and the other known ones in turn. So the known ones are asked by turns as
 // long as they live; and if all are dead, as they are where all addresses change at once, that
 // costs a head start or two. But what is late comes last, unless it is the hint.
-func (s *scouts) candidates(hint, good string, known, seeds []string) []string {
+func (s *probes) candidates(hint, good string, known, seeds []string) []string {
 	now := s.clock.Now()
 	known = s.late.last(now, shuffled(known))
 	known = known[:min(len(known), maxKnown)]

@@ -81,7 +81,7 @@ func TestListsOfServersAreCut(t *testing.T) {
 		many[i] = fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255)
 	}
 	start := time.Now()
-	if n := len((&scouts{clock: clock.System()}).candidates("hint:1", "", many, []string{"a:1", "b:1", "a:1"})); n != 1+maxKnown+2 {
+	if n := len((&probes{clock: clock.System()}).candidates("hint:1", "", many, []string{"a:1", "b:1", "a:1"})); n != 1+maxKnown+2 {
 		t.Errorf("%d candidates", n)
 	}
 	if n := len(unique(many, many)); n != len(many) {

@@ -16,7 +16,7 @@ import (
 // version knows.
 type clusterFinder struct {
 	cfg    *Config
-	scouts *scouts
+	probes *probes
 	good   string   // the node that answered last
 	known  []string // the primaries of the latest layout
 	census census
@@ -29,7 +29,7 @@ func (t *clusterFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done(
 func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Layout, error) {
 	t.cfg.Identity.began()
 	defer t.cfg.Identity.ended()
-	v, err := askFirst(ctx, t.scouts, t.scouts.candidates(hint, t.good, t.known, t.cfg.Addrs), func(ctx context.Context, addr string) (clusterView, error) {
+	v, err := askFirst(ctx, t.probes, t.probes.candidates(hint, t.good, t.known, t.cfg.Addrs), func(ctx context.Context, addr string) (clusterView, error) {
 		return t.ask(ctx, addr, count)
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func (v *clusterView) nameServing() {
 
 func (t *clusterFinder) ask(ctx context.Context, addr string, count bool) (seen clusterView, err error) {
 	seen.from = addr
-	v, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "SLOTS")
+	v, err := t.probes.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "SLOTS")
 	if err != nil {
 		return seen, err
 	}
@@ -83,7 +83,7 @@ func (t *clusterFinder) ask(ctx context.Context, addr string, count bool) (seen 
 		return seen, &NotYet{fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, ErrForeign)}
 	}
 	if count { // CLUSTER SLOTS hides nodes that have failed
-		if v, err = t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "NODES"); err == nil {
+		if v, err = t.probes.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "NODES"); err == nil {
 			seen.nodes, err = t.cfg.clusterNodes(string(v.Bytes), addr)
 		}
 		seen.uncounted = err

@@ -23,7 +23,7 @@ func TestClusterFinder_AllLearntAddressesAreDead_CostsAHeadStart(t *testing.T) {
 		}
 		w.set("seed:1", pipeServer{answer: slots(1)})
 		cfg := w.config(Cluster, "seed:1")
-		s := newScouts(t.Context(), cfg, SearchPatience)
+		s := newProbes(t.Context(), cfg, SearchPatience)
 		defer s.close()
 		f := newFinder(cfg, s)
 		find := func() (string, time.Duration) {

@@ -39,7 +39,7 @@ type Client interface {
 type Explorer struct {
 	cfg    *Config
 	client Client
-	scouts *scouts
+	probes *probes
 	finder finder
 	woken  chan struct{} // capacity 1: the schedule has changed
 
@@ -62,8 +62,8 @@ type Explorer struct {
 // with ctx.
 func NewExplorer(ctx context.Context, c *Config, client Client) *Explorer {
 	x := &Explorer{cfg: c, client: client, woken: make(chan struct{}, 1)}
-	x.scouts = newScouts(ctx, c, SearchPatience)
-	x.finder = newFinder(c, x.scouts)
+	x.probes = newProbes(ctx, c, SearchPatience)
+	x.finder = newFinder(c, x.probes)
 	c.Identity.look = x.Kick
 	return x
 }
@@ -126,18 +126,18 @@ func (x *Explorer) Watch(ctx context.Context) { x.finder.watch(ctx, x.Kick) }
 
 // Run searches until ctx ends.
 func (x *Explorer) Run(ctx context.Context) {
-	defer x.scouts.close()
+	defer x.probes.close()
 	for {
-		patience := x.scouts.patience
+		patience := x.probes.patience
 		changed, err := x.search(ctx)
 		if err != nil && !x.failed && ctx.Err() == nil {
 			x.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
 		}
 		x.failed = err != nil
-		x.scouts.patience = SearchPatience
+		x.probes.patience = SearchPatience
 		if x.failed {
 			// Perhaps the servers do answer, but not that fast, or this process is short of CPU.
-			x.scouts.patience = min(2*patience, max(SearchPatience, x.cfg.DialTimeout))
+			x.probes.patience = min(2*patience, max(SearchPatience, x.cfg.DialTimeout))
 		}
 		x.searched(changed)
 		if !x.pause(ctx) {
@@ -198,7 +198,7 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	if x.failed || x.client.Impaired() {
-		x.scouts.renew()
+		x.probes.renew()
 	}
 	l, err := x.finder.find(ctx, hint, x.client.Counting())
 	var gaps bool
@@ -212,7 +212,7 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 	}
 	// A look every second must not cost handshakes; and what is still being connected when a
 	// search fails may be what it takes.
-	x.scouts.tidy(err != nil || x.cfg.Kind == Replicas)
+	x.probes.tidy(err != nil || x.cfg.Kind == Replicas)
 	x.mu.Lock()
 	x.mu.err, x.mu.began = err, began
 	x.mu.found = x.mu.found || err == nil
@@ -226,8 +226,8 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 // It is for Follow, which decides once: what others publish, and where they listen, hangs on this,
 // so all processes must decide alike.
 func (x *Explorer) Sharded(ctx context.Context, primaries []string) (yes bool, err error) {
-	addrs := x.scouts.candidates("", "", primaries, nil)
-	without, err := askFirst(ctx, x.scouts, addrs, x.withoutSharded)
+	addrs := x.probes.candidates("", "", primaries, nil)
+	without, err := askFirst(ctx, x.probes, addrs, x.withoutSharded)
 	if err != nil || without == nil {
 		return err == nil, err
 	}
@@ -248,15 +248,15 @@ type without struct {
 	claimed bool // it has said before that it has
 }
 
-// probe is the sharded channel that is asked for; whose slot it is does not matter.
-const probe = "pawl:probe"
+// probeChannel is the sharded channel that is asked for; whose slot it is does not matter.
+const probeChannel = "pawl:probe"
 
 // withoutSharded asks a server: nil means that it has sharded channels. First in the way in which Redisson
 // asks, for the decisions must be the same. Then by subscribing: some servers answer the question,
 // and have none. A server that sends that elsewhere, or forbids this channel, knows what it is.
 func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, error) {
 	ask := func(words ...string) (refused *wire.ServerError, err error) {
-		_, err = x.scouts.ask(ctx, x.cfg.Servers, addr, words...)
+		_, err = x.probes.ask(ctx, x.cfg.Servers, addr, words...)
 		if errors.As(err, &refused) {
 			err = nil
 		}
@@ -271,7 +271,7 @@ func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, e
 	case refused != nil:
 		return &without{refusal: refused}, nil
 	}
-	refused, err = ask("SSUBSCRIBE", probe)
+	refused, err = ask("SSUBSCRIBE", probeChannel)
 	if err != nil { // it may have ended the connection for that
 		return nil, fmt.Errorf("%w; if that stays so, set sharding to off", err)
 	}
@@ -281,8 +281,8 @@ func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, e
 		}
 		return &without{refusal: refused, claimed: true}, nil
 	}
-	if refused, err := ask("SUNSUBSCRIBE", probe); refused != nil || err != nil {
-		x.scouts.forget(x.cfg.Servers, addr) // it may be subscribed still
+	if refused, err := ask("SUNSUBSCRIBE", probeChannel); refused != nil || err != nil {
+		x.probes.forget(x.cfg.Servers, addr) // it may be subscribed still
 	}
 	return nil, nil
 }

@@ -13,7 +13,7 @@ const (
 	// HeadStart is what a server that is asked has before the next one is asked, too.
 	HeadStart = 300 * time.Millisecond
 	// SearchPatience is how long a search waits for the last ones that it has asked.
-	// Connecting goes on behind it: see scouts.
+	// Connecting goes on behind it: see probes.
 	SearchPatience = time.Second
 )
 
@@ -33,8 +33,8 @@ var (
 
 // askFirst asks one server after the other, each when the one before has failed or its
 // head start is over. The first good answer wins. Without one it ends when all have
-// failed, or when the last one has been out for as long as the scouts are patient.
-func askFirst[A any](ctx context.Context, s *scouts, addrs []string, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
+// failed, or when the last one has been out for as long as the probes are patient.
+func askFirst[A any](ctx context.Context, s *probes, addrs []string, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
 	var failed []error
 	var spoke []string
 	good := func(f finding[A]) bool { return f.err == nil }
@@ -55,8 +55,8 @@ func askFirst[A any](ctx context.Context, s *scouts, addrs []string, ask func(ct
 }
 
 // askAll asks all servers at once, and ends when all have answered or failed, or when the
-// scouts lose patience. Then those that are still out have failed, too.
-func askAll[A any](ctx context.Context, s *scouts, addrs []string, ask func(ctx context.Context, addr string) (A, error)) []finding[A] {
+// probes lose patience. Then those that are still out have failed, too.
+func askAll[A any](ctx context.Context, s *probes, addrs []string, ask func(ctx context.Context, addr string) (A, error)) []finding[A] {
 	return inquire(ctx, addrs, 0, s.patience, ask, func(finding[A]) bool { return false })
 }
 

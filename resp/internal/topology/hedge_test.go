@@ -41,8 +41,8 @@ func (o *oracle) ask(ctx context.Context, addr string) (string, error) {
 	}
 }
 
-// patient are scouts without connections.
-func patient() *scouts { return &scouts{clock: clock.System(), patience: SearchPatience} }
+// patient are probes without connections.
+func patient() *probes { return &probes{clock: clock.System(), patience: SearchPatience} }
 
 func TestFirstGoodAnswerWins(t *testing.T) {
 	t.Parallel()

@@ -13,9 +13,9 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// scout is a connection to one server.
-type scout struct {
-	key    scoutKey
+// probe is a connection to one server.
+type probe struct {
+	key    probeKey
 	cancel context.CancelFunc // of connecting
 	ready  chan struct{}      // closed when connecting has ended
 	in     replyreader.Stream
@@ -25,7 +25,7 @@ type scout struct {
 }
 
 // connected reports whether connecting has ended, with s.mu held.
-func (k *scout) connected() bool {
+func (k *probe) connected() bool {
 	select {
 	case <-k.ready:
 		return true
@@ -35,7 +35,7 @@ func (k *scout) connected() bool {
 }
 
 // ask sends a question and reads the answer. After an error the connection is of no use.
-func (k *scout) ask(ctx context.Context, question []string) (wire.Value, error) {
+func (k *probe) ask(ctx context.Context, question []string) (wire.Value, error) {
 	conn := k.in.Conn
 	stop := context.AfterFunc(ctx, func() { hangUp(conn) })
 	defer stop()

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// scouts are the connections on which a deployment is asked for its layout: off the hot
+// probes are the connections on which a deployment is asked for its layout: off the hot
 // path, and independent of the connections that carry commands. A server's is made when
 // the server is first asked. The search may end before it is connected, because other
 // servers have answered or its time is over. Connecting goes on: on a slow network, or in
@@ -21,13 +21,13 @@ import (
 //
 // Invariants:
 //
-//  1. There is one scout for a server at most, and one question out on it: a search
+//  1. There is one probe for a server at most, and one question out on it: a search
 //     asks a server once, and waits for its questions to end before it is over.
-//  2. The connection of a scout in mu.open belongs to its connecting goroutine until
+//  2. The connection of a probe in mu.open belongs to its connecting goroutine until
 //     ready is closed, then to the goroutine that asks, and between searches to closeIf. A
-//     scout that has been taken out of mu.open is closed by its owner at that time.
+//     probe that has been taken out of mu.open is closed by its owner at that time.
 //  3. The connecting goroutines end with ctx; close waits for them.
-type scouts struct {
+type probes struct {
 	clock       clock.Clock
 	dialTimeout time.Duration
 	patience    time.Duration // of a search; set between searches
@@ -38,7 +38,7 @@ type scouts struct {
 
 	mu struct {
 		sync.Mutex
-		open  map[scoutKey]*scout
+		open  map[probeKey]*probe
 		asked map[string]bool // in this search
 		debts map[string]debt // of servers that have not answered yet
 	}
@@ -50,18 +50,18 @@ type debt struct {
 	silent clock.Instant // when it was first asked since it last said that it is full or busy; 0: not yet
 }
 
-// scoutKey is a server and how to reach it: a sentinel may name a server by the address
+// probeKey is a server and how to reach it: a sentinel may name a server by the address
 // of a sentinel.
-type scoutKey struct {
+type probeKey struct {
 	reach Reach
 	addr  string
 }
 
-// newScouts returns scouts that end with ctx, or with close.
-func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
-	s := &scouts{clock: c.Clock, dialTimeout: c.DialTimeout, patience: patience}
+// newProbes returns probes that end with ctx, or with close.
+func newProbes(ctx context.Context, c *Config, patience time.Duration) *probes {
+	s := &probes{clock: c.Clock, dialTimeout: c.DialTimeout, patience: patience}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.mu.open = make(map[scoutKey]*scout)
+	s.mu.open = make(map[probeKey]*probe)
 	s.mu.asked = make(map[string]bool)
 	s.mu.debts = make(map[string]debt)
 	return s
@@ -69,7 +69,7 @@ func newScouts(ctx context.Context, c *Config, patience time.Duration) *scouts {
 
 // ask asks one server, reached by r. An error reply is an error, a *ServerError
 // inside.
-func (s *scouts) ask(ctx context.Context, r Reach, addr string, question ...string) (wire.Value, error) {
+func (s *probes) ask(ctx context.Context, r Reach, addr string, question ...string) (wire.Value, error) {
 	for {
 		k := s.at(r, addr)
 		if err := s.await(ctx, k); err != nil {
@@ -98,8 +98,8 @@ func (s *scouts) ask(ctx context.Context, r Reach, addr string, question ...stri
 	}
 }
 
-// at returns the scout of a server, which is being connected if there was none.
-func (s *scouts) at(r Reach, addr string) *scout {
+// at returns the probe of a server, which is being connected if there was none.
+func (s *probes) at(r Reach, addr string) *probe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true
@@ -112,15 +112,15 @@ func (s *scouts) at(r Reach, addr string) *scout {
 		d.silent = now
 	}
 	s.mu.debts[addr] = d
-	key := scoutKey{r, addr}
+	key := probeKey{r, addr}
 	k := s.mu.open[key]
 	if k == nil {
-		k = &scout{key: key, ready: make(chan struct{})}
+		k = &probe{key: key, ready: make(chan struct{})}
 		ctx, cancel := context.WithCancel(s.ctx)
 		k.cancel = cancel
 		s.mu.open[key] = k
 		s.wg.Go(func() {
-			pprof.Do(ctx, pprof.Labels("role", "resp scout"), func(ctx context.Context) { s.connect(ctx, k) })
+			pprof.Do(ctx, pprof.Labels("role", "resp probe"), func(ctx context.Context) { s.connect(ctx, k) })
 		})
 	}
 	return k
@@ -129,7 +129,7 @@ func (s *scouts) at(r Reach, addr string) *scout {
 // await waits until connecting has ended. For a server that was silent throughout an
 // earlier search it waits only for HeadStart: if the connection is still being made, one
 // of the next searches will find it.
-func (s *scouts) await(ctx context.Context, k *scout) error {
+func (s *probes) await(ctx context.Context, k *probe) error {
 	patience := s.patience
 	if s.silence(k.key.addr) >= SearchPatience {
 		patience = HeadStart
@@ -147,7 +147,7 @@ func (s *scouts) await(ctx context.Context, k *scout) error {
 }
 
 // connect is the connecting goroutine of k.
-func (s *scouts) connect(ctx context.Context, k *scout) {
+func (s *probes) connect(ctx context.Context, k *probe) {
 	defer k.cancel()
 	conn, err := k.key.reach.Connect(ctx, k.key.addr)
 	s.mu.Lock()
@@ -165,24 +165,24 @@ func (s *scouts) connect(ctx context.Context, k *scout) {
 
 // connected returns since when the connection has existed on which a server was asked; never, if
 // it is gone.
-func (s *scouts) connected(r Reach, addr string) clock.Instant {
+func (s *probes) connected(r Reach, addr string) clock.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k := s.mu.open[scoutKey{r, addr}]; k != nil && k.connected() {
+	if k := s.mu.open[probeKey{r, addr}]; k != nil && k.connected() {
 		return k.since
 	}
 	return never
 }
 
 // heard notes that a server has answered.
-func (s *scouts) heard(addr string) {
+func (s *probes) heard(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.debts, addr)
 }
 
 // spoke notes that a server is there, though it has not answered.
-func (s *scouts) spoke(addr string) {
+func (s *probes) spoke(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, owes := s.mu.debts[addr]; owes {
@@ -192,14 +192,14 @@ func (s *scouts) spoke(addr string) {
 }
 
 // silence returns for how long a server that owes an answer has said nothing at all.
-func (s *scouts) silence(addr string) time.Duration {
+func (s *probes) silence(addr string) time.Duration {
 	_, silent := s.owes(addr)
 	return silent
 }
 
 // owes returns for how long a server has owed an answer, and for how long of that it has
 // been silent.
-func (s *scouts) owes(addr string) (owed, silent time.Duration) {
+func (s *probes) owes(addr string) (owed, silent time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d, owes := s.mu.debts[addr]
@@ -213,8 +213,8 @@ func (s *scouts) owes(addr string) (owed, silent time.Duration) {
 	return now.Sub(d.since), silent
 }
 
-// drop closes the connection of a scout, which the caller has.
-func (s *scouts) drop(k *scout) {
+// drop closes the connection of a probe, which the caller has.
+func (s *probes) drop(k *probe) {
 	s.mu.Lock()
 	if s.mu.open[k.key] == k {
 		delete(s.mu.open, k.key)
@@ -224,9 +224,9 @@ func (s *scouts) drop(k *scout) {
 }
 
 // forget closes the connection to a server that is being asked by the caller.
-func (s *scouts) forget(r Reach, addr string) {
+func (s *probes) forget(r Reach, addr string) {
 	s.mu.Lock()
-	k := s.mu.open[scoutKey{r, addr}]
+	k := s.mu.open[probeKey{r, addr}]
 	s.mu.Unlock()
 	if k != nil {
 		s.drop(k)
@@ -235,8 +235,8 @@ func (s *scouts) forget(r Reach, addr string) {
 
 // tidy ends a search: what was not asked in it is closed and forgotten; all is unless
 // keep.
-func (s *scouts) tidy(keep bool) {
-	s.closeIf(func(k *scout) bool { return !keep || !s.mu.asked[k.key.addr] })
+func (s *probes) tidy(keep bool) {
+	s.closeIf(func(k *probe) bool { return !keep || !s.mu.asked[k.key.addr] })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for addr := range s.mu.debts {
@@ -250,13 +250,13 @@ func (s *scouts) tidy(keep bool) {
 // renew closes the connections that have lasted for longer than a dial may take: their
 // addresses may lead to other servers by now. (Younger ones stay. Where each takes its
 // time they would never be there together.)
-func (s *scouts) renew() {
+func (s *probes) renew() {
 	now := s.clock.Now()
-	s.closeIf(func(k *scout) bool { return k.connected() && now.Sub(k.since) > s.dialTimeout })
+	s.closeIf(func(k *probe) bool { return k.connected() && now.Sub(k.since) > s.dialTimeout })
 }
 
-// closeIf takes out some scouts, between searches. cond is called with s.mu held.
-func (s *scouts) closeIf(cond func(k *scout) bool) {
+// closeIf takes out some probes, between searches. cond is called with s.mu held.
+func (s *probes) closeIf(cond func(k *probe) bool) {
 	var gone []net.Conn
 	s.mu.Lock()
 	for key, k := range s.mu.open {
@@ -277,7 +277,7 @@ func (s *scouts) closeIf(cond func(k *scout) bool) {
 
 // close ends all connections and waits for the connecting goroutines. No question may be
 // out.
-func (s *scouts) close() {
+func (s *probes) close() {
 	s.cancel()
 	s.tidy(false)
 	s.wg.Wait()

@@ -13,7 +13,7 @@ func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
 		w := newWorld()
 		defer w.close()
 		w.set("p:1", pipeServer{fails: full})
-		s := newScouts(t.Context(), w.config(Sentinel), SearchPatience)
+		s := newProbes(t.Context(), w.config(Sentinel), SearchPatience)
 		defer s.close()
 		expect := func(owed, silent time.Duration) {
 			t.Helper()

@@ -13,15 +13,15 @@ import (
 // it asks all for their standing, and has the succession decide.
 type replicaFinder struct {
 	cfg        *Config
-	scouts     *scouts
+	probes     *probes
 	succession succession
 	believed   clock.Instant // when the latest primary last said that it is one; 0: never
 	known      []string      // the replicas of the latest primary that had some, if some are not configured
 }
 
-func newReplicaFinder(c *Config, s *scouts) *replicaFinder {
+func newReplicaFinder(c *Config, s *probes) *replicaFinder {
 	opening := min(leaveAfter, c.DialTimeout*4/5) // WaitFirst gives up after DialTimeout
-	return &replicaFinder{cfg: c, scouts: s, succession: succession{opening: opening, gone: c.Clock.Now()}}
+	return &replicaFinder{cfg: c, probes: s, succession: succession{opening: opening, gone: c.Clock.Now()}}
 }
 
 func (t *replicaFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
@@ -126,7 +126,7 @@ func (t *replicaFinder) following(all []standing) (n int) {
 // askAll returns what all say, in their order: a configured name stands before another of the
 // same server.
 func (t *replicaFinder) askAll(ctx context.Context, addrs []string) (all []standing) {
-	for _, f := range askAll(ctx, t.scouts, addrs, t.ask) {
+	for _, f := range askAll(ctx, t.probes, addrs, t.ask) {
 		a := f.answer
 		a.addr, a.err = f.addr, f.err
 		a.silent = pending(f.err)
@@ -140,11 +140,11 @@ func (t *replicaFinder) askAll(ctx context.Context, addrs []string) (all []stand
 func pending(err error) bool { return errors.Is(err, ErrSilent) || postponed(err) }
 
 func (t *replicaFinder) ask(ctx context.Context, addr string) (standing, error) {
-	info, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "INFO", "replication")
+	info, err := t.probes.ask(ctx, t.cfg.Servers, addr, "INFO", "replication")
 	if err != nil {
 		return standing{}, err
 	}
 	a := parseStanding(t.cfg, addr, string(info.Bytes))
-	a.over = t.scouts.connected(t.cfg.Servers, addr)
+	a.over = t.probes.connected(t.cfg.Servers, addr)
 	return a, nil
 }

@@ -19,7 +19,7 @@ import (
 // when that changes.
 type sentinelFinder struct {
 	cfg     *Config
-	scouts  *scouts
+	probes  *probes
 	pending string // the hint of a search that failed; the searching goroutine's
 	mu      struct {
 		sync.Mutex
@@ -32,8 +32,8 @@ type sentinelFinder struct {
 	}
 }
 
-func newSentinelFinder(c *Config, s *scouts) *sentinelFinder {
-	t := &sentinelFinder{cfg: c, scouts: s}
+func newSentinelFinder(c *Config, s *probes) *sentinelFinder {
+	t := &sentinelFinder{cfg: c, probes: s}
 	t.mu.epoch = noEpoch
 	return t
 }
@@ -49,7 +49,7 @@ func (t *sentinelFinder) candidates(hint string) []string {
 	if hint == "" && epoch == noEpoch {
 		hint = good
 	}
-	return t.scouts.candidates(hint, good, known, t.cfg.Addrs)
+	return t.probes.candidates(hint, good, known, t.cfg.Addrs)
 }
 
 // find believes a sentinel only if the server that it names agrees: right after a
@@ -64,10 +64,10 @@ func (t *sentinelFinder) find(ctx context.Context, hint string, count bool) (l *
 	s := sentinelSearch{sentinelFinder: t, count: count, verdicts: make(map[string]*verdict)}
 	hint = cmp.Or(hint, t.pending)
 	if hint != "" {
-		l, err = askFirst(ctx, t.scouts, []string{hint}, s.ask)
+		l, err = askFirst(ctx, t.probes, []string{hint}, s.ask)
 	}
 	if l == nil {
-		l, err = askFirst(ctx, t.scouts, t.candidates(hint), s.ask)
+		l, err = askFirst(ctx, t.probes, t.candidates(hint), s.ask)
 	}
 	if err != nil {
 		t.pending = hint
@@ -122,14 +122,14 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, err
 		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s, which has been replaced", sentinel, primary)}
 	}
 	if s.count { // with those that are down, until the sentinel is reset
-		list, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
+		list, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
 		if err != nil {
 			l.Groups = unknownGroups(refusedBySentinel(err))
 		} else {
 			l.Groups = s.groups(primary, list)
 		}
 	}
-	others, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
+	others, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
 	known := s.others(others, sentinel)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, err
 
 // named returns the primary that a sentinel names.
 func (s *sentinelSearch) named(ctx context.Context, sentinel string) (string, error) {
-	v, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.cfg.Master)
+	v, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.cfg.Master)
 	if err != nil {
 		return "", refusedBySentinel(err)
 	}
@@ -162,7 +162,7 @@ const noEpoch = -1
 
 // epoch returns how often, as far as a sentinel knows, the primary has been chosen.
 func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, error) {
-	v, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
+	v, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
 	if errors.As(err, new(*wire.ServerError)) {
 		return noEpoch, nil // the user needs a right for it
 	}
@@ -230,7 +230,7 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 		}
 		select {
 		case <-v.given:
-			if owed, _ := s.scouts.owes(addr); owed < s.cfg.DialTimeout && s.open(addr, v.err) {
+			if owed, _ := s.probes.owes(addr); owed < s.cfg.DialTimeout && s.open(addr, v.err) {
 				return true
 			}
 		default:
@@ -243,7 +243,7 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 // open reports whether a server that has answered with err, or not at all, may yet say that
 // it is the primary.
 func (s *sentinelSearch) open(addr string, err error) bool {
-	return postponed(err) || errors.Is(err, ErrSilent) && s.scouts.silence(addr) < s.cfg.DialTimeout
+	return postponed(err) || errors.Is(err, ErrSilent) && s.probes.silence(addr) < s.cfg.DialTimeout
 }
 
 // postponed reports whether err is that of a server that is there, and cannot say now
@@ -294,14 +294,14 @@ func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) 
 
 // primary returns the ids of a server's data, if it is a primary.
 func (s *sentinelSearch) primary(ctx context.Context, addr string) (ids []string, err error) {
-	role, err := s.scouts.ask(ctx, s.cfg.Servers, addr, "ROLE")
+	role, err := s.probes.ask(ctx, s.cfg.Servers, addr, "ROLE")
 	if err == nil {
 		err = IsPrimary(role)
 	}
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.scouts.ask(ctx, s.cfg.Servers, addr, IdentityQuestion(Sentinel)...)
+	info, err := s.probes.ask(ctx, s.cfg.Servers, addr, IdentityQuestion(Sentinel)...)
 	var refused *wire.ServerError
 	if errors.As(err, &refused) && !request.RefusalOf(refused).NotNow() {
 		return nil, nil // the user needs a right for it

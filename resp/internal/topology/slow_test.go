@@ -102,7 +102,7 @@ func TestSearchesDoNotWaitForTheDeadAgainAndAgain(t *testing.T) {
 		}
 		w.set("a:1", pipeServer{answer: servesAll("a:1")})
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newScouts(ctx, w.config(Cluster, append(addrs, "a:1")...), SearchPatience)
+		s := newProbes(ctx, w.config(Cluster, append(addrs, "a:1")...), SearchPatience)
 		f := newFinder(w.config(Cluster, append(addrs, "a:1")...), s)
 		defer w.close()
 		defer s.close()

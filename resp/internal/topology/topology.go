@@ -67,11 +67,11 @@ type finder interface {
 	watch(ctx context.Context, changed func(hint string))
 }
 
-// newFinder returns what finds the layout, by the scouts.
-func newFinder(c *Config, s *scouts) finder {
+// newFinder returns what finds the layout, by the probes.
+func newFinder(c *Config, s *probes) finder {
 	switch c.Kind {
 	case Cluster:
-		return &clusterFinder{cfg: c, scouts: s}
+		return &clusterFinder{cfg: c, probes: s}
 	case Sentinel:
 		return newSentinelFinder(c, s)
 	default:
@@ -81,7 +81,7 @@ func newFinder(c *Config, s *scouts) finder {
 
 // Find asks a deployment once who serves what. It blocks, at most as long as ctx lives.
 func Find(ctx context.Context, c *Config) (*Layout, error) {
-	s := newScouts(ctx, c, c.DialTimeout)
+	s := newProbes(ctx, c, c.DialTimeout)
 	defer s.close()
 	return newFinder(c, s).find(ctx, "", false)
 }
