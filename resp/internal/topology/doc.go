@@ -15,7 +15,7 @@
 //	succession  which of several primaries is the one               failover, replication_info
 //	inquiry     the candidates are asked, each a moment after the
 //	            one before; the first good answer wins, or all      hedge, address
-//	probes      the connections, who owes an answer, who is late    probes, probe, slow
+//	probes      the connections, outstanding answers, slow servers  probes, probe, slow
 //
 // # A search
 //

@@ -36,16 +36,16 @@ var (
 // failed, or when the last one has been out for as long as the probes are patient.
 func askFirst[A any](ctx context.Context, s *probes, addrs []string, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
 	var failed []error
-	var spoke []string
+	var responded []string
 	good := func(f finding[A]) bool { return f.err == nil }
 	for _, f := range inquire(ctx, addrs, HeadStart, s.patience, ask, good) {
 		if good(f) {
 			before := addrs[:slices.Index(addrs, f.addr)]
-			silent := slices.DeleteFunc(slices.Clone(before), func(addr string) bool { return slices.Contains(spoke, addr) })
+			silent := slices.DeleteFunc(slices.Clone(before), func(addr string) bool { return slices.Contains(responded, addr) })
 			s.late.note(s.clock.Now(), f.addr, silent)
 			return f.answer, nil
 		}
-		failed, spoke = append(failed, f.err), append(spoke, f.addr)
+		failed, responded = append(failed, f.err), append(responded, f.addr)
 	}
 	var none A
 	if len(failed) == 0 {

@@ -38,14 +38,14 @@ type probes struct {
 
 	mu struct {
 		sync.Mutex
-		open  map[probeKey]*probe
-		asked map[string]bool // in this search
-		debts map[string]debt // of servers that have not answered yet
+		open        map[probeKey]*probe
+		asked       map[string]bool        // in this search
+		outstanding map[string]outstanding // of servers that have not answered yet
 	}
 }
 
-// debt is an answer that a server owes.
-type debt struct {
+// outstanding is an answer that a server has yet to give.
+type outstanding struct {
 	since  clock.Instant // when it was first asked
 	silent clock.Instant // when it was first asked since it last said that it is full or busy; 0: not yet
 }
@@ -63,7 +63,7 @@ func newProbes(ctx context.Context, c *Config, patience time.Duration) *probes {
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.mu.open = make(map[probeKey]*probe)
 	s.mu.asked = make(map[string]bool)
-	s.mu.debts = make(map[string]debt)
+	s.mu.outstanding = make(map[string]outstanding)
 	return s
 }
 
@@ -77,14 +77,14 @@ func (s *probes) ask(ctx context.Context, r Reach, addr string, question ...stri
 		}
 		if k.err != nil {
 			if postponed(k.err) {
-				s.spoke(addr)
+				s.reachable(addr)
 			}
 			return wire.Value{}, k.err
 		}
 		v, err := k.ask(ctx, question)
 		if err == nil {
 			k.used = true
-			s.heard(addr)
+			s.answered(addr)
 			if v.Kind == wire.KindError {
 				err = unansweredBy(ctx, addr, question[0], wire.NewServerError(v.Bytes))
 			}
@@ -104,14 +104,14 @@ func (s *probes) at(r Reach, addr string) *probe {
 	defer s.mu.Unlock()
 	s.mu.asked[addr] = true
 	now := s.clock.Now()
-	d, owes := s.mu.debts[addr]
-	if !owes {
+	d, known := s.mu.outstanding[addr]
+	if !known {
 		d.since = now
 	}
 	if d.silent == 0 {
 		d.silent = now
 	}
-	s.mu.debts[addr] = d
+	s.mu.outstanding[addr] = d
 	key := probeKey{r, addr}
 	k := s.mu.open[key]
 	if k == nil {
@@ -174,36 +174,36 @@ func (s *probes) connected(r Reach, addr string) clock.Instant {
 	return never
 }
 
-// heard notes that a server has answered.
-func (s *probes) heard(addr string) {
+// answered notes that a server has answered.
+func (s *probes) answered(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.debts, addr)
+	delete(s.mu.outstanding, addr)
 }
 
-// spoke notes that a server is there, though it has not answered.
-func (s *probes) spoke(addr string) {
+// reachable notes that a server is there, though it has not answered.
+func (s *probes) reachable(addr string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d, owes := s.mu.debts[addr]; owes {
+	if d, known := s.mu.outstanding[addr]; known {
 		d.silent = 0
-		s.mu.debts[addr] = d
+		s.mu.outstanding[addr] = d
 	}
 }
 
-// silence returns for how long a server that owes an answer has said nothing at all.
+// silence returns for how long a server with an outstanding answer has said nothing at all.
 func (s *probes) silence(addr string) time.Duration {
-	_, silent := s.owes(addr)
+	_, silent := s.outstanding(addr)
 	return silent
 }
 
-// owes returns for how long a server has owed an answer, and for how long of that it has
-// been silent.
-func (s *probes) owes(addr string) (owed, silent time.Duration) {
+// outstanding returns for how long an answer of a server has been outstanding, and for how long of
+// that it has been silent.
+func (s *probes) outstanding(addr string) (waiting, silent time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, owes := s.mu.debts[addr]
-	if !owes {
+	d, known := s.mu.outstanding[addr]
+	if !known {
 		return 0, 0
 	}
 	now := s.clock.Now()
@@ -239,9 +239,9 @@ func (s *probes) tidy(keep bool) {
 	s.closeIf(func(k *probe) bool { return !keep || !s.mu.asked[k.key.addr] })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for addr := range s.mu.debts {
+	for addr := range s.mu.outstanding {
 		if !keep || !s.mu.asked[addr] {
-			delete(s.mu.debts, addr)
+			delete(s.mu.outstanding, addr)
 		}
 	}
 	clear(s.mu.asked)

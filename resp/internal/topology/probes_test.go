@@ -15,10 +15,10 @@ func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
 		w.set("p:1", pipeServer{fails: full})
 		s := newProbes(t.Context(), w.config(Sentinel), SearchPatience)
 		defer s.close()
-		expect := func(owed, silent time.Duration) {
+		expect := func(waiting, silent time.Duration) {
 			t.Helper()
-			if o, q := s.owes("p:1"); o != owed || q != silent {
-				t.Errorf("it has owed an answer for %v and been silent for %v, want %v and %v", o, q, owed, silent)
+			if o, q := s.outstanding("p:1"); o != waiting || q != silent {
+				t.Errorf("an answer is outstanding for %v, it has been silent for %v, want %v and %v", o, q, waiting, silent)
 			}
 		}
 		for range 2 {

@@ -230,7 +230,7 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 		}
 		select {
 		case <-v.given:
-			if owed, _ := s.probes.owes(addr); owed < s.cfg.DialTimeout && s.open(addr, v.err) {
+			if waiting, _ := s.probes.outstanding(addr); waiting < s.cfg.DialTimeout && s.open(addr, v.err) {
 				return true
 			}
 		default:
