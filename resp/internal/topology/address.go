@@ -71,11 +71,11 @@ func NetworkOf(addr string) string {
 // costs a head start or two. But what is late comes last, unless it is the hint.
 func (s *probes) candidates(hint, good string, known, seeds []string) []string {
 	now := s.clock.Now()
-	known = s.late.last(now, shuffled(known))
+	known = s.slow.last(now, shuffled(known))
 	known = known[:min(len(known), maxKnown)]
 	one := known[:min(len(known), 1)]
 	rest := alternately(shuffled(seeds), known[len(one):])
-	return unique([]string{hint}, s.late.last(now, unique(one, []string{good}, rest)))
+	return unique([]string{hint}, s.slow.last(now, unique(one, []string{good}, rest)))
 }
 
 // alternately takes one of each list in turn.

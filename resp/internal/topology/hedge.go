@@ -42,7 +42,7 @@ func askFirst[A any](ctx context.Context, s *probes, addrs []string, ask func(ct
 		if good(f) {
 			before := addrs[:slices.Index(addrs, f.addr)]
 			silent := slices.DeleteFunc(slices.Clone(before), func(addr string) bool { return slices.Contains(responded, addr) })
-			s.late.note(s.clock.Now(), f.addr, silent)
+			s.slow.note(s.clock.Now(), f.addr, silent)
 			return f.answer, nil
 		}
 		failed, responded = append(failed, f.err), append(responded, f.addr)

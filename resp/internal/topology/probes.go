@@ -31,7 +31,7 @@ type probes struct {
 	clock       clock.Clock
 	dialTimeout time.Duration
 	patience    time.Duration // of a search; set between searches
-	late        latecomers
+	slow        slowServers
 	ctx         context.Context
 	cancel      context.CancelFunc
 	wg          sync.WaitGroup

@@ -8,16 +8,16 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// lateFor is for how long a latecomer is asked last: a machine that is gone costs a head start
+// slowFor is for how long a slow server is asked last: a machine that is gone costs a head start
 // every three seconds. Not longer: who was slow once may know more than the server that
 // answers first, as a sentinel does that has heard of a failover.
-const lateFor = 3 * time.Second
+const slowFor = 3 * time.Second
 
-// latecomers are servers that others have overtaken lately: they were asked earlier, and had not
+// slowServers are servers that others have overtaken lately: they were asked earlier, and had not
 // said a word when another one answered. They are asked last for a while, so a machine that is
-// gone costs a head start once, and not in each search. A server that refuses is no latecomer:
+// gone costs a head start once, and not in each search. A server that refuses is not slow:
 // then the next is asked at once.
-type latecomers struct {
+type slowServers struct {
 	mu struct {
 		sync.Mutex
 		until map[string]clock.Instant
@@ -25,7 +25,7 @@ type latecomers struct {
 }
 
 // note takes down how a race ended.
-func (l *latecomers) note(now clock.Instant, winner string, silent []string) {
+func (l *slowServers) note(now clock.Instant, winner string, silent []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for addr, until := range l.mu.until {
@@ -37,12 +37,12 @@ func (l *latecomers) note(now clock.Instant, winner string, silent []string) {
 		if l.mu.until == nil {
 			l.mu.until = make(map[string]clock.Instant)
 		}
-		l.mu.until[addr] = now.Add(lateFor)
+		l.mu.until[addr] = now.Add(slowFor)
 	}
 }
 
-// last returns the addresses in their order, but the latecomers behind the others.
-func (l *latecomers) last(now clock.Instant, addrs []string) []string {
+// last returns the addresses in their order, but the slow servers behind the others.
+func (l *slowServers) last(now clock.Instant, addrs []string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	late := func(addr string) int {

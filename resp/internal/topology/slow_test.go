@@ -19,7 +19,7 @@ func TestLatecomersAreAskedLast(t *testing.T) {
 			t.Helper()
 			var o oracle
 			began := time.Now()
-			if _, err := askFirst(t.Context(), s, s.late.last(s.clock.Now(), addrs), o.ask); err != nil {
+			if _, err := askFirst(t.Context(), s, s.slow.last(s.clock.Now(), addrs), o.ask); err != nil {
 				t.Fatal(err)
 			}
 			return time.Since(began)
@@ -30,10 +30,10 @@ func TestLatecomersAreAskedLast(t *testing.T) {
 		if took := ask("silent", "unwell", "10ms"); took != 10*time.Millisecond {
 			t.Errorf("the second time it took %v", took)
 		}
-		if got, want := s.late.last(s.clock.Now(), []string{"silent", "a", "unwell", "b"}), []string{"a", "unwell", "b", "silent"}; !slices.Equal(got, want) {
+		if got, want := s.slow.last(s.clock.Now(), []string{"silent", "a", "unwell", "b"}), []string{"a", "unwell", "b", "silent"}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		time.Sleep(lateFor)
+		time.Sleep(slowFor)
 		if took := ask("silent", "10ms"); took != HeadStart+10*time.Millisecond {
 			t.Errorf("after lateFor it took %v", took)
 		}
@@ -41,7 +41,7 @@ func TestLatecomersAreAskedLast(t *testing.T) {
 		if took := ask("400ms", "250ms"); took != 400*time.Millisecond {
 			t.Errorf("the slow one took %v", took)
 		}
-		if got := s.late.last(s.clock.Now(), []string{"silent", "400ms", "250ms"}); got[2] != "silent" {
+		if got := s.slow.last(s.clock.Now(), []string{"silent", "400ms", "250ms"}); got[2] != "silent" {
 			t.Errorf("%v: it has won", got)
 		}
 	})
@@ -60,7 +60,7 @@ func TestCandidatesAreLivelyOnesButForTheHint(t *testing.T) {
 			late = append(late, addr)
 		}
 	}
-	s.late.note(s.clock.Now(), "", late)
+	s.slow.note(s.clock.Now(), "", late)
 	for range 10 {
 		got := s.candidates("n1:1", "", known, []string{"n2:1", "seed:1", "n10:1"})
 		if got[0] != "n1:1" || got[len(got)-1] != "n2:1" || len(got) != 1+maxKnown+2 {
@@ -76,14 +76,14 @@ func TestCandidatesAreLivelyOnesButForTheHint(t *testing.T) {
 
 func TestLatecomersThatAnswerAreForgotten(t *testing.T) {
 	t.Parallel()
-	var l latecomers
+	var l slowServers
 	now := clock.Instant(time.Hour)
 	l.note(now, "a", []string{"b", "c"})
 	l.note(now.Add(time.Second), "b", []string{"d"})
-	if got := l.last(now.Add(lateFor-1), []string{"d", "c", "b", "a"}); !slices.Equal(got, []string{"b", "a", "d", "c"}) {
+	if got := l.last(now.Add(slowFor-1), []string{"d", "c", "b", "a"}); !slices.Equal(got, []string{"b", "a", "d", "c"}) {
 		t.Errorf("%v", got)
 	}
-	l.note(now.Add(lateFor), "a", nil)
+	l.note(now.Add(slowFor), "a", nil)
 	if n := len(l.mu.until); n != 1 {
 		t.Errorf("%d are remembered", n)
 	}
