@@ -13,10 +13,10 @@ import (
 
 // leaveAfter is for how long the primary must have been gone, or have had fewer replicas than
 // another, before it is left. A replica counts for three seconds at most after its primary last
-// heard from it (heardLately), so a list that is out of date does not last.
-const leaveAfter = heardLately + 2*time.Second
+// heard from it (ackedWithin), so a list that is out of date does not last.
+const leaveAfter = ackedWithin + 2*time.Second
 
-// succession decides which server is the primary where replicas are promoted by hand, by what the
+// failoverResolver decides which server is the primary where replicas are promoted by hand, by what the
 // servers of this deployment (see replicaFinder.apart) say of themselves, and the time:
 //
 //   - Of those that say that they are masters, the one with most connected replicas is the primary.
@@ -43,7 +43,7 @@ const leaveAfter = heardLately + 2*time.Second
 //	A comes back without its data     clients stay with it, and its replicas become empty, too
 //	an older primary O comes back     clients go to O after leaveAfter. Whose data a server continues
 //	that was not told to follow A     decides nothing, so old primaries must be demoted
-type succession struct {
+type failoverResolver struct {
 	opening  time.Duration // instead of leaveAfter, as long as none has been followed
 	followed standing      // as it last said that it was the primary; addr is "" at the start
 	left     bool          // it is not to be followed until it says again that it is the primary
@@ -52,9 +52,9 @@ type succession struct {
 }
 
 // choose returns the primary, by what all servers have said.
-func (s *succession) choose(all []standing, now clock.Instant) (standing, error) {
+func (s *failoverResolver) choose(all []standing, now clock.Instant) (standing, error) {
 	masters := s.masters(all)
-	here := s.hear(all, masters, now)
+	here := s.observe(all, masters, now)
 	fewer := len(masters) > 0 && masters[0].attached > s.followed.attached
 	if s.behind = cmp.Or(s.behind, now); !fewer {
 		s.behind = 0
@@ -66,7 +66,7 @@ func (s *succession) choose(all []standing, now clock.Instant) (standing, error)
 	switch {
 	case !ahead(masters):
 	case fewer && now.Sub(s.behind) >= leaveAfter, s.left && (s.gone != 0 && now.Sub(s.gone) >= wait || s.undisputed(masters, all)):
-		*s = succession{followed: masters[0]}
+		*s = failoverResolver{followed: masters[0]}
 		return s.followed, nil
 	}
 	if here {
@@ -75,9 +75,9 @@ func (s *succession) choose(all []standing, now clock.Instant) (standing, error)
 	return standing{}, undecided(all, masters)
 }
 
-// hear notes what has become of the one followed, and reports whether it is one of the masters:
+// observe notes what has become of the one followed, and reports whether it is one of the masters:
 // by its replication ID, or else, since it begins another one when it restarts, by its address.
-func (s *succession) hear(all, masters []standing, now clock.Instant) (here bool) {
+func (s *failoverResolver) observe(all, masters []standing, now clock.Instant) (here bool) {
 	i := slices.IndexFunc(masters, func(a standing) bool { return a.id == s.followed.id })
 	if i < 0 {
 		i = slices.IndexFunc(masters, func(a standing) bool { return a.addr == s.followed.addr })
@@ -104,7 +104,7 @@ func (p standing) leads(replica standing) bool { return replica.linked && replic
 
 // masters lists the servers that say that they are masters, those with most replicas first. One
 // that has two names is one: by that of the one followed, else by the first.
-func (s *succession) masters(all []standing) (list []standing) {
+func (s *failoverResolver) masters(all []standing) (list []standing) {
 	for _, a := range all {
 		i := slices.IndexFunc(list, func(b standing) bool { return b.id == a.id })
 		switch {
@@ -126,7 +126,7 @@ func ahead(masters []standing) bool {
 
 // undisputed reports whether there is one master, whatever those will say that have yet to answer:
 // one of them may have the others as replicas, and those that say that they have another primary.
-func (s *succession) undisputed(masters, all []standing) bool {
+func (s *failoverResolver) undisputed(masters, all []standing) bool {
 	silent, elsewhere := 0, 0
 	for _, a := range all {
 		switch {

@@ -30,7 +30,7 @@ func refuses(addr string) standing {
 	return standing{addr: addr, err: &wire.ServerError{Code: "BUSY", Message: "BUSY"}, silent: true}
 }
 
-func TestSuccession(t *testing.T) {
+func TestFailoverResolver_Answers_DecideThePrimary(t *testing.T) {
 	t.Parallel()
 	const undecided = ""
 	for name, c := range map[string]struct {
@@ -191,7 +191,7 @@ func TestSuccession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := succession{opening: leaveAfter, followed: c.followed}
+			s := failoverResolver{opening: leaveAfter, followed: c.followed}
 			for _, at := range []struct {
 				now  time.Duration
 				want string
@@ -213,7 +213,7 @@ func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
 		"it has more": {leads("a", "A", "", 3), leads("b", "B", "A", 2)},
 		"it is busy, and the other has as many as it had": {refuses("a"), leads("b", "B", "A", 1)},
 	} {
-		s := succession{followed: leads("a", "A", "", 1)}
+		s := failoverResolver{followed: leads("a", "A", "", 1)}
 		now := clock.Instant(1)
 		for range 3 {
 			for _, look := range []struct {
@@ -230,9 +230,9 @@ func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
 }
 
 // New gives up after DialTimeout, which may be less than leaveAfter.
-func TestSuccession_AtTheStart_DecidesWithinTheOpening(t *testing.T) {
+func TestFailoverResolver_AtTheStart_DecidesWithinTheOpening(t *testing.T) {
 	t.Parallel()
-	s := succession{opening: time.Second, gone: 1}
+	s := failoverResolver{opening: time.Second, gone: 1}
 	all := []standing{leads("a", "A", "", 0), mute("b", true)}
 	for at, want := range map[time.Duration]string{time.Second - 1: "", time.Second: "a"} {
 		trial := s
@@ -243,9 +243,9 @@ func TestSuccession_AtTheStart_DecidesWithinTheOpening(t *testing.T) {
 }
 
 // So must one be gone that is left for that.
-func TestSuccession_GoneAgainAndAgain_IsKept(t *testing.T) {
+func TestFailoverResolver_GoneAgainAndAgain_IsKept(t *testing.T) {
 	t.Parallel()
-	s := succession{followed: leads("a", "A", "", 1)}
+	s := failoverResolver{followed: leads("a", "A", "", 1)}
 	gone := []standing{mute("a", false), leads("b", "B", "A", 0)}
 	now := clock.Instant(1)
 	for _, there := range []standing{leads("a", "A", "", 0), refuses("a"), leads("a", "A2", "", 0)} {
@@ -262,12 +262,12 @@ func TestSuccession_GoneAgainAndAgain_IsKept(t *testing.T) {
 }
 
 // One that has been left, and had no successor, is not waited for because it answers with an error.
-func TestSuccession_LeftAndThenBusy_IsLeft(t *testing.T) {
+func TestFailoverResolver_LeftAndThenBusy_IsLeft(t *testing.T) {
 	t.Parallel()
 	for name, all := range map[string][]standing{
 		"demoted": {trails("a", "A", false), trails("b", "A", false)}, "gone": {mute("a", false), trails("b", "A", false)},
 	} {
-		s := succession{followed: leads("a", "A", "", 2)}
+		s := failoverResolver{followed: leads("a", "A", "", 2)}
 		began := clock.Instant(time.Hour)
 		busy := []standing{refuses("a"), leads("b", "B", "A", 1), leads("c", "C", "", 0)}
 		for _, look := range []struct {
@@ -279,7 +279,7 @@ func TestSuccession_LeftAndThenBusy_IsLeft(t *testing.T) {
 				t.Errorf("%s, after %v: %q: %v", name, look.at, got.addr, err)
 			}
 		}
-		if s = (succession{followed: leads("a", "A", "", 2)}); name == "demoted" {
+		if s = (failoverResolver{followed: leads("a", "A", "", 2)}); name == "demoted" {
 			s.choose(all, began)
 			if got, err := s.choose(busy, began.Add(leaveAfter-1)); err == nil {
 				t.Errorf("%s: %q is followed at once", name, got.addr)
@@ -289,9 +289,9 @@ func TestSuccession_LeftAndThenBusy_IsLeft(t *testing.T) {
 }
 
 // A primary that restarts has no replicas until they are back.
-func TestSuccession_RestartedBesideAnotherWithAReplica_IsKeptUntilItsReplicasAreBack(t *testing.T) {
+func TestFailoverResolver_RestartedBesideAnotherWithAReplica_IsKeptUntilItsReplicasAreBack(t *testing.T) {
 	t.Parallel()
-	s := succession{followed: leads("a", "A", "", 2)}
+	s := failoverResolver{followed: leads("a", "A", "", 2)}
 	for at, a := range []standing{mute("a", false), mute("a", false), leads("a", "A2", "", 0), leads("a", "A2", "", 0), leads("a", "A2", "", 2)} {
 		now := clock.Instant(1).Add(time.Duration(at) * (leaveAfter/2 - 1))
 		if got, _ := s.choose([]standing{a, leads("o", "O", "", 1)}, now); got.addr == "o" {
@@ -301,13 +301,13 @@ func TestSuccession_RestartedBesideAnotherWithAReplica_IsKeptUntilItsReplicasAre
 }
 
 // What an operator reads when nobody is the primary.
-func TestUndecidedSuccessionSaysWhatToDo(t *testing.T) {
+func TestFailoverResolver_Undecided_SaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for want, all := range map[string][]standing{
 		"a, b: it cannot be told who is the primary; make all but one follow that one": {leads("a", "A", "", 0), leads("b", "B", "", 0)},
 		"no primary among a, b": {trails("a", "A", false), trails("b", "A", false)},
 	} {
-		var s succession
+		var s failoverResolver
 		if _, err := s.choose(all, 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v", err)
 		}
@@ -316,10 +316,10 @@ func TestUndecidedSuccessionSaysWhatToDo(t *testing.T) {
 
 // The client's own network is out for longer than leaveAfter. When it is back, an old primary that was not told to
 // follow is the first to answer: its list is empty, and the primary is the same as before.
-func TestSuccession_ClientWasCutOff_FirstAnswerOfAnOldPrimaryIsNotFollowed(t *testing.T) {
+func TestFailoverResolver_ClientWasCutOff_FirstAnswerOfAnOldPrimaryIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	now := clock.Instant(time.Hour)
-	s := succession{opening: leaveAfter, gone: now}
+	s := failoverResolver{opening: leaveAfter, gone: now}
 	well := []standing{leads("a", "A", "O", 2), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
 	for range 6 {
 		s.choose(well, now)
@@ -345,10 +345,10 @@ func TestSuccession_ClientWasCutOff_FirstAnswerOfAnOldPrimaryIsNotFollowed(t *te
 }
 
 // The client alone cannot reach the primary, whose replicas say that they hear from it.
-func TestSuccession_ReplicasHearFromThePrimary_OldPrimaryIsNotFollowed(t *testing.T) {
+func TestFailoverResolver_ReplicasHearFromThePrimary_OldPrimaryIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	now := clock.Instant(time.Hour)
-	s := succession{followed: leads("a", "A", "O", 2)}
+	s := failoverResolver{followed: leads("a", "A", "O", 2)}
 	all := []standing{mute("a", true), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
 	for range 6 {
 		s.choose(all, now)

@@ -193,7 +193,7 @@ func (w *deployment) followers(i int) (n int) {
 // ahead reports whether a has, or had lately, more replicas than b, or than the client last heard that b has.
 func (w *deployment) ahead(a, b, heard int) bool {
 	n := len(w.servers[a].followed)
-	for i := max(0, n-int((leaveAfter+heardLately)/time.Second)); i < n; i++ {
+	for i := max(0, n-int((leaveAfter+ackedWithin)/time.Second)); i < n; i++ {
 		if f := w.servers[a].followed[i]; f > w.servers[b].followed[i] || f > heard {
 			return true
 		}

@@ -10,18 +10,18 @@ import (
 )
 
 // replicaFinder finds the primary among servers that are told by hand who follows whom:
-// it asks all for their standing, and has the succession decide.
+// it asks all for their standing, and has the resolver decide.
 type replicaFinder struct {
-	cfg        *Config
-	probes     *probes
-	succession succession
-	believed   clock.Instant // when the latest primary last said that it is one; 0: never
-	known      []string      // the replicas of the latest primary that had some, if some are not configured
+	cfg      *Config
+	probes   *probes
+	resolver failoverResolver
+	believed clock.Instant // when the latest primary last said that it is one; 0: never
+	known    []string      // the replicas of the latest primary that had some, if some are not configured
 }
 
 func newReplicaFinder(c *Config, s *probes) *replicaFinder {
 	opening := min(leaveAfter, c.DialTimeout*4/5) // WaitFirst gives up after DialTimeout
-	return &replicaFinder{cfg: c, probes: s, succession: succession{opening: opening, gone: c.Clock.Now()}}
+	return &replicaFinder{cfg: c, probes: s, resolver: failoverResolver{opening: opening, gone: c.Clock.Now()}}
 }
 
 func (t *replicaFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
@@ -41,7 +41,7 @@ const maxChain = 4
 
 // primary asks all servers that it has heard of, and those that they name.
 func (t *replicaFinder) primary(ask func(addrs []string) []standing) (standing, error) {
-	addrs := unique(t.cfg.Addrs, []string{t.succession.followed.addr}, t.known)
+	addrs := unique(t.cfg.Addrs, []string{t.resolver.followed.addr}, t.known)
 	all := ask(addrs)
 	for range maxChain {
 		others := unique(addrs, t.named(all))[len(addrs):]
@@ -55,7 +55,7 @@ func (t *replicaFinder) primary(ask func(addrs []string) []standing) (standing, 
 	for _, a := range others {
 		t.cfg.Identity.doubt(a.addr, a.ids(), false)
 	}
-	one, err := t.succession.choose(ours, t.cfg.Clock.Now())
+	one, err := t.resolver.choose(ours, t.cfg.Clock.Now())
 	if err != nil {
 		return one, err
 	}
@@ -74,7 +74,7 @@ func (t *replicaFinder) primary(ask func(addrs []string) []standing) (standing, 
 // replicas, if there is none yet, or of those that follow another one; and the replicas of a
 // new primary, one of which may have been promoted.
 func (t *replicaFinder) named(all []standing) (addrs []string) {
-	trial := t.succession
+	trial := t.resolver
 	ours, _ := t.apart(all)
 	one, err := trial.choose(ours, t.cfg.Clock.Now())
 	for _, a := range all {
@@ -82,7 +82,7 @@ func (t *replicaFinder) named(all []standing) (addrs []string) {
 			addrs = append(addrs, a.of)
 		}
 	}
-	if err == nil && one.addr != t.succession.followed.addr {
+	if err == nil && one.addr != t.resolver.followed.addr {
 		addrs = append(addrs, one.replicas...)
 	}
 	return addrs
@@ -100,7 +100,7 @@ func (t *replicaFinder) apart(all []standing) (ours, others []standing) {
 			known = append(known, a.ids()...)
 		}
 	}
-	same := func(a standing) bool { return a.addr == t.succession.followed.addr && a.over <= t.believed }
+	same := func(a standing) bool { return a.addr == t.resolver.followed.addr && a.over <= t.believed }
 	for _, a := range all {
 		ids := a.ids()
 		shares := func(id string) bool { return slices.Contains(ids, id) }

@@ -58,7 +58,7 @@ func TestReplicaFinder_Apart(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
 			f := newReplicaFinder(w.config(Replicas, "a", "b"), nil)
-			if f.succession.followed = c.present; c.present.addr != "" {
+			if f.resolver.followed = c.present; c.present.addr != "" {
 				f.cfg.Identity.Believe(c.present.ids()...)
 				f.believed = believed
 			}

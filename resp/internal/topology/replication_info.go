@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// heardLately is for how long after its last acknowledgement a replica on a primary's
+	// ackedWithin is for how long after its last acknowledgement a replica on a primary's
 	// list counts as attached: seconds of the server's clock, so it may be one more. They
 	// come every second. A primary that comes back from a partition still lists the replicas
 	// that have left it.
-	heardLately = 2 * time.Second
-	// linkedLately is for how long after the last byte from its primary a replica counts
+	ackedWithin = 2 * time.Second
+	// linkedWithin is for how long after the last byte from its primary a replica counts
 	// as linked. A primary sends one every ten seconds at least.
-	linkedLately = 15 * time.Second
+	linkedWithin = 15 * time.Second
 )
 
 // standing is what a server says of its part in replication: INFO replication.
@@ -84,7 +84,7 @@ func parseStanding(c *Config, addr, info string) standing {
 	}
 	s.attached, s.replicas = 0, nil // those chained to a replica count at the primary's word
 	silent, err := strconv.Atoi(fields["master_last_io_seconds_ago"])
-	s.linked = s.id != "" && fields["master_link_status"] == "up" && err == nil && silent <= int(linkedLately/time.Second)
+	s.linked = s.id != "" && fields["master_link_status"] == "up" && err == nil && silent <= int(linkedWithin/time.Second)
 	s.of, _ = c.announced(fields["master_host"], fields["master_port"], addr)
 	return s
 }
@@ -97,7 +97,7 @@ func (s *standing) attach(c *Config, line string) {
 		fields[name] = value
 	}
 	lag, err := strconv.Atoi(fields["lag"])
-	if fields["state"] == "online" && err == nil && lag <= int(heardLately/time.Second) {
+	if fields["state"] == "online" && err == nil && lag <= int(ackedWithin/time.Second) {
 		s.attached++
 	}
 	if len(s.replicas) < MaxAnnounced {

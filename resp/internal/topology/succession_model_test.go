@@ -37,7 +37,7 @@ func (w *deployment) client(configured []string) *modelClient {
 
 // look is a search.
 func (c *modelClient) look() (standing, error) {
-	was, now := c.finder.succession.followed.addr, c.deployment.now
+	was, now := c.finder.resolver.followed.addr, c.deployment.now
 	c.there = false
 	one, err := c.finder.primary(c.ask)
 	if c.there {
@@ -47,7 +47,7 @@ func (c *modelClient) look() (standing, error) {
 	}
 	c.left = c.left || c.gone != 0 && now.Sub(c.gone) >= leaveAfter
 	c.mayLeave = c.left
-	if c.finder.succession.followed.addr != was {
+	if c.finder.resolver.followed.addr != was {
 		c.gone, c.left = 0, false
 	}
 	return one, err
@@ -86,7 +86,7 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 
 // hear notes what the primary says, by whatever name.
 func (c *modelClient) hear(a *standing) {
-	f := c.finder.succession.followed
+	f := c.finder.resolver.followed
 	switch mine := a.addr == f.addr; {
 	case a.primary && (mine || a.id == f.id):
 		c.there, c.left = true, false
@@ -103,26 +103,26 @@ func (c *modelClient) reached(i int) bool {
 	return i >= 0 && s.up && !s.busy && !c.cut[i] && !c.refused[i]
 }
 
-// TestSuccessionInRandomDeployments: whatever happens to the servers, a client leaves its primary
+// TestFailoverResolver_RandomDeployments_ConvergeOnOnePrimary: whatever happens to the servers, a client leaves its primary
 // only if that says that it is none, or has been gone for leaveAfter, or if another has had more
 // replicas; and never for somebody else's server. Nor
 // does it ever say that nobody serves while the primary answers, or move when nothing happens.
 // After a while in which nothing happens all follow the one that has most replicas.
 // And when all is well again it follows the primary, and so does a new client, though some
 // servers may not be back.
-func TestSuccessionInRandomDeployments(t *testing.T) {
+func TestFailoverResolver_RandomDeployments_ConvergeOnOnePrimary(t *testing.T) {
 	t.Parallel()
 	seed, histories := rand.Uint64(), 300
-	if n, err := strconv.Atoi(os.Getenv("PAWL_SUCCESSION_HISTORIES")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("PAWL_FAILOVER_HISTORIES")); err == nil {
 		histories = n
 	}
-	if s, err := strconv.ParseUint(os.Getenv("PAWL_SUCCESSION_SEED"), 10, 64); err == nil {
+	if s, err := strconv.ParseUint(os.Getenv("PAWL_FAILOVER_SEED"), 10, 64); err == nil {
 		seed, histories = s, 1
 	}
 	for h := range histories {
 		w := history(t, seed+uint64(h))
 		if t.Failed() {
-			t.Fatalf("PAWL_SUCCESSION_SEED=%d\n%s", seed+uint64(h), strings.Join(w.log, "\n"))
+			t.Fatalf("PAWL_FAILOVER_SEED=%d\n%s", seed+uint64(h), strings.Join(w.log, "\n"))
 		}
 	}
 }
@@ -164,7 +164,7 @@ func history(t *testing.T, seed uint64) *deployment {
 			if w.now < c.asleep {
 				continue
 			}
-			was := c.finder.succession.followed
+			was := c.finder.resolver.followed
 			_, err := c.look()
 			from, foreign := w.at(was.addr)
 			if err != nil && !w.moved && !foreign && from >= 0 && was.addr != "" && c.reached(from) && w.servers[from].primary && !c.unvouched(was.addr, from) {
@@ -173,7 +173,7 @@ func history(t *testing.T, seed uint64) *deployment {
 			}
 			if err == nil && was.addr != "" && !w.moved {
 				if c.judge(t, was); t.Failed() {
-					w.note("client %d left %s for %s", n, was.addr, c.finder.succession.followed.addr)
+					w.note("client %d left %s for %s", n, was.addr, c.finder.resolver.followed.addr)
 					return w
 				}
 			}
@@ -202,7 +202,7 @@ func (w *deployment) rest(t *testing.T, clients []*modelClient) {
 	for i := range 120 {
 		for n, c := range clients {
 			c.look()
-			is := c.finder.succession.followed.addr
+			is := c.finder.resolver.followed.addr
 			if i > 80 && is != was[n] {
 				w.note("client %d leaves %s for %s", n, was[n], is)
 				t.Error("nothing happens, and clients move")
@@ -242,7 +242,7 @@ func (w *deployment) agree(t *testing.T, clients []*modelClient) {
 
 // judge says whether a client should have left the primary that it had.
 func (c *modelClient) judge(t *testing.T, was standing) {
-	w, is := c.deployment, c.finder.succession.followed
+	w, is := c.deployment, c.finder.resolver.followed
 	to, foreign := w.at(is.addr)
 	if foreign {
 		t.Errorf("%s is not of this deployment", is.addr)
