@@ -44,15 +44,15 @@ const leaveAfter = ackedWithin + 2*time.Second
 //	an older primary O comes back     clients go to O after leaveAfter. Whose data a server continues
 //	that was not told to follow A     decides nothing, so old primaries must be demoted
 type failoverResolver struct {
-	opening  time.Duration // instead of leaveAfter, as long as none has been followed
-	followed standing      // as it last said that it was the primary; addr is "" at the start
-	left     bool          // it is not to be followed until it says again that it is the primary
-	gone     clock.Instant // since the start, or the first look that it was left or did not answer; 0: it may be there
-	behind   clock.Instant // since the first look that it had fewer replicas than another; 0: it has as many
+	opening  time.Duration   // instead of leaveAfter, as long as none has been followed
+	followed replicationInfo // as it last said that it was the primary; addr is "" at the start
+	left     bool            // it is not to be followed until it says again that it is the primary
+	gone     clock.Instant   // since the start, or the first look that it was left or did not answer; 0: it may be there
+	behind   clock.Instant   // since the first look that it had fewer replicas than another; 0: it has as many
 }
 
 // choose returns the primary, by what all servers have said.
-func (s *failoverResolver) choose(all []standing, now clock.Instant) (standing, error) {
+func (s *failoverResolver) choose(all []replicationInfo, now clock.Instant) (replicationInfo, error) {
 	masters := s.masters(all)
 	here := s.observe(all, masters, now)
 	fewer := len(masters) > 0 && masters[0].attached > s.followed.attached
@@ -72,21 +72,21 @@ func (s *failoverResolver) choose(all []standing, now clock.Instant) (standing, 
 	if here {
 		return s.followed, nil
 	}
-	return standing{}, undecided(all, masters)
+	return replicationInfo{}, undecided(all, masters)
 }
 
 // observe notes what has become of the one followed, and reports whether it is one of the masters:
 // by its replication ID, or else, since it begins another one when it restarts, by its address.
-func (s *failoverResolver) observe(all, masters []standing, now clock.Instant) (here bool) {
-	i := slices.IndexFunc(masters, func(a standing) bool { return a.id == s.followed.id })
+func (s *failoverResolver) observe(all, masters []replicationInfo, now clock.Instant) (here bool) {
+	i := slices.IndexFunc(masters, func(a replicationInfo) bool { return a.id == s.followed.id })
 	if i < 0 {
-		i = slices.IndexFunc(masters, func(a standing) bool { return a.addr == s.followed.addr })
+		i = slices.IndexFunc(masters, func(a replicationInfo) bool { return a.addr == s.followed.addr })
 	}
-	said := slices.IndexFunc(all, func(a standing) bool { return a.addr == s.followed.addr })
+	said := slices.IndexFunc(all, func(a replicationInfo) bool { return a.addr == s.followed.addr })
 	switch {
 	case i >= 0:
 		s.followed, s.left, s.gone = masters[i], false, 0
-	case !slices.ContainsFunc(all, func(a standing) bool { return !a.silent }): // it is the client that is cut off
+	case !slices.ContainsFunc(all, func(a replicationInfo) bool { return !a.silent }): // it is the client that is cut off
 		s.left, s.gone = s.left || s.followed.addr == "", 0
 	case s.followed.addr == "", said >= 0 && all[said].demoted():
 		s.left, s.gone = true, cmp.Or(s.gone, now)
@@ -100,13 +100,15 @@ func (s *failoverResolver) observe(all, masters []standing, now clock.Instant) (
 }
 
 // leads reports whether a replica has heard lately that the primary is p.
-func (p standing) leads(replica standing) bool { return replica.linked && replica.id == p.id }
+func (p replicationInfo) leads(replica replicationInfo) bool {
+	return replica.linked && replica.id == p.id
+}
 
 // masters lists the servers that say that they are masters, those with most replicas first. One
 // that has two names is one: by that of the one followed, else by the first.
-func (s *failoverResolver) masters(all []standing) (list []standing) {
+func (s *failoverResolver) masters(all []replicationInfo) (list []replicationInfo) {
 	for _, a := range all {
-		i := slices.IndexFunc(list, func(b standing) bool { return b.id == a.id })
+		i := slices.IndexFunc(list, func(b replicationInfo) bool { return b.id == a.id })
 		switch {
 		case !a.primary:
 		case i < 0:
@@ -115,18 +117,18 @@ func (s *failoverResolver) masters(all []standing) (list []standing) {
 			list[i] = a
 		}
 	}
-	slices.SortStableFunc(list, func(a, b standing) int { return b.attached - a.attached })
+	slices.SortStableFunc(list, func(a, b replicationInfo) int { return b.attached - a.attached })
 	return list
 }
 
 // ahead reports whether the first one has more replicas than the others.
-func ahead(masters []standing) bool {
+func ahead(masters []replicationInfo) bool {
 	return len(masters) == 1 || len(masters) > 1 && masters[0].attached > masters[1].attached
 }
 
 // undisputed reports whether there is one master, whatever those will say that have yet to answer:
 // one of them may have the others as replicas, and those that say that they have another primary.
-func (s *failoverResolver) undisputed(masters, all []standing) bool {
+func (s *failoverResolver) undisputed(masters, all []replicationInfo) bool {
 	silent, elsewhere := 0, 0
 	for _, a := range all {
 		switch {
@@ -140,7 +142,7 @@ func (s *failoverResolver) undisputed(masters, all []standing) bool {
 }
 
 // undecided says why nobody is the primary.
-func undecided(all, masters []standing) error {
+func undecided(all, masters []replicationInfo) error {
 	var failed []error
 	for _, a := range all {
 		if a.err != nil {
@@ -157,7 +159,7 @@ func undecided(all, masters []standing) error {
 	return errors.Join(append(failed, why)...)
 }
 
-func addrsOf(list []standing) string {
+func addrsOf(list []replicationInfo) string {
 	var addrs []string
 	for _, a := range list {
 		addrs = append(addrs, a.addr)

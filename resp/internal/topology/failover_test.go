@@ -11,181 +11,181 @@ import (
 )
 
 // leads is a primary, with the ID of its data, and that of the data that it continues.
-func leads(addr, id, before string, attached int) standing {
-	return standing{addr: addr, primary: true, id: id, before: before, attached: attached}
+func leads(addr, id, before string, attached int) replicationInfo {
+	return replicationInfo{addr: addr, primary: true, id: id, previousID: before, attached: attached}
 }
 
 // trails is a replica with the data of an ID; linked says whether it hears from its primary.
-func trails(addr, id string, linked bool) standing {
-	return standing{addr: addr, id: id, linked: linked}
+func trails(addr, id string, linked bool) replicationInfo {
+	return replicationInfo{addr: addr, id: id, linked: linked}
 }
 
 // mute has not answered; silent says whether it still may.
-func mute(addr string, silent bool) standing {
-	return standing{addr: addr, err: errors.New("no answer"), silent: silent}
+func mute(addr string, silent bool) replicationInfo {
+	return replicationInfo{addr: addr, err: errors.New("no answer"), silent: silent}
 }
 
 // refuses answers with an error.
-func refuses(addr string) standing {
-	return standing{addr: addr, err: &wire.ServerError{Code: "BUSY", Message: "BUSY"}, silent: true}
+func refuses(addr string) replicationInfo {
+	return replicationInfo{addr: addr, err: &wire.ServerError{Code: "BUSY", Message: "BUSY"}, silent: true}
 }
 
 func TestFailoverResolver_Answers_DecideThePrimary(t *testing.T) {
 	t.Parallel()
 	const undecided = ""
 	for name, c := range map[string]struct {
-		followed standing
-		all      []standing
+		followed replicationInfo
+		all      []replicationInfo
 		want     string
 		later    string // after leaveAfter
 	}{
 		"at the start, the only master": {
-			all:  []standing{leads("a", "A", "", 0), trails("b", "A", false), mute("c", false)},
+			all:  []replicationInfo{leads("a", "A", "", 0), trails("b", "A", false), mute("c", false)},
 			want: "a", later: "a",
 		},
 		"at the start, two masters with replicas": {
-			all:  []standing{leads("a", "A", "", 1), leads("b", "B", "", 2)},
+			all:  []replicationInfo{leads("a", "A", "", 1), leads("b", "B", "", 2)},
 			want: undecided, later: "b",
 		},
 		"at the start, the list of an old primary may be out of date": {
-			all:  []standing{leads("a", "A", "", 1), leads("b", "B", "A", 0)},
+			all:  []replicationInfo{leads("a", "A", "", 1), leads("b", "B", "A", 0)},
 			want: undecided, later: "a",
 		},
 		"at the start, equals": {
-			all:  []standing{leads("a", "A", "", 0), leads("b", "B", "A", 0)},
+			all:  []replicationInfo{leads("a", "A", "", 0), leads("b", "B", "A", 0)},
 			want: undecided, later: undecided,
 		},
 		"at the start, two equals are ahead of a third": {
-			all:  []standing{leads("a", "A", "", 1), leads("b", "B", "", 0), leads("c", "C", "", 1)},
+			all:  []replicationInfo{leads("a", "A", "", 1), leads("b", "B", "", 0), leads("c", "C", "", 1)},
 			want: undecided, later: undecided,
 		},
 		"at the start, a silent one may have as many": {
-			all:  []standing{leads("a", "A", "", 0), mute("b", true)},
+			all:  []replicationInfo{leads("a", "A", "", 0), mute("b", true)},
 			want: undecided, later: "a",
 		},
 		"at the start, a busy one may have as many": {
-			all:  []standing{leads("a", "A", "", 0), refuses("b")},
+			all:  []replicationInfo{leads("a", "A", "", 0), refuses("b")},
 			want: undecided, later: "a",
 		},
 		"at the start, a silent one cannot have as many": {
-			all:  []standing{leads("a", "A", "", 1), mute("b", true), trails("c", "A", true)},
+			all:  []replicationInfo{leads("a", "A", "", 1), mute("b", true), trails("c", "A", true)},
 			want: "a", later: "a",
 		},
 		"at the start, a silent one may have the silent and the replica that names it": {
-			all:  []standing{leads("a", "A", "", 1), mute("b", true), mute("c", true), trails("d", "B", true)},
+			all:  []replicationInfo{leads("a", "A", "", 1), mute("b", true), mute("c", true), trails("d", "B", true)},
 			want: undecided, later: "a",
 		},
 		"at the start, a replica follows one that is down": {
-			all:  []standing{leads("a", "A", "", 0), mute("b", false), trails("c", "B", true)},
+			all:  []replicationInfo{leads("a", "A", "", 0), mute("b", false), trails("c", "B", true)},
 			want: undecided, later: "a",
 		},
 		"at the start, no master": {
-			all:  []standing{trails("a", "A", false), trails("b", "A", false)},
+			all:  []replicationInfo{trails("a", "A", false), trails("b", "A", false)},
 			want: undecided, later: undecided,
 		},
 		"another has more replicas": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{leads("a", "A", "", 1), leads("b", "B", "A", 2)},
+			all:      []replicationInfo{leads("a", "A", "", 1), leads("b", "B", "A", 2)},
 			want:     "a", later: "b",
 		},
 		"two others have more replicas, and as many": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{leads("a", "A", "", 0), leads("b", "B", "A", 1), leads("c", "C", "A", 1)},
+			all:      []replicationInfo{leads("a", "A", "", 0), leads("b", "B", "A", 1), leads("c", "C", "A", 1)},
 			want:     "a", later: "a",
 		},
 		"equals": {
 			followed: leads("b", "B", "X", 0),
-			all:      []standing{leads("a", "A", "X", 0), leads("b", "B", "X", 0)},
+			all:      []replicationInfo{leads("a", "A", "X", 0), leads("b", "B", "X", 0)},
 			want:     "b", later: "b",
 		},
 		"equals, and a replica that has not noticed yet": {
 			followed: leads("b", "B", "A", 0),
-			all:      []standing{leads("a", "A", "", 0), leads("b", "B", "A", 0), trails("c", "A", true)},
+			all:      []replicationInfo{leads("a", "A", "", 0), leads("b", "B", "A", 0), trails("c", "A", true)},
 			want:     "b", later: "b",
 		},
 		"silent": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{mute("a", true), leads("b", "B", "A", 1), trails("c", "B", true)},
+			all:      []replicationInfo{mute("a", true), leads("b", "B", "A", 1), trails("c", "B", true)},
 			want:     undecided, later: "b",
 		},
 		"gone": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", false)},
+			all:      []replicationInfo{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", false)},
 			want:     undecided, later: "b",
 		},
 		"gone, and a replica hears from it": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", true)},
+			all:      []replicationInfo{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", true)},
 			want:     undecided, later: undecided,
 		},
 		"gone, and nobody is promoted": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{mute("a", false), trails("b", "A", false), trails("c", "A", true)},
+			all:      []replicationInfo{mute("a", false), trails("b", "A", false), trails("c", "A", true)},
 			want:     undecided, later: undecided,
 		},
 		"gone, and two others are equals": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{mute("a", false), leads("b", "B", "A", 0), leads("c", "C", "A", 0)},
+			all:      []replicationInfo{mute("a", false), leads("b", "B", "A", 0), leads("c", "C", "A", 0)},
 			want:     undecided, later: undecided,
 		},
 		"gone, and an older one is back": {
 			followed: leads("a", "A", "B", 1),
-			all:      []standing{mute("a", false), leads("b", "B", "", 0), trails("c", "A", false)},
+			all:      []replicationInfo{mute("a", false), leads("b", "B", "", 0), trails("c", "A", false)},
 			want:     undecided, later: "b",
 		},
 		"gone, and one that is not configured is promoted": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{mute("a", false), leads("10.0.0.2", "B", "A", 0), trails("b", "A", false)},
+			all:      []replicationInfo{mute("a", false), leads("10.0.0.2", "B", "A", 0), trails("b", "A", false)},
 			want:     undecided, later: "10.0.0.2",
 		},
 		"busy, and another has some replicas": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{refuses("a"), leads("b", "B", "A", 1)},
+			all:      []replicationInfo{refuses("a"), leads("b", "B", "A", 1)},
 			want:     undecided, later: undecided,
 		},
 		"busy, and another has more replicas than it had": {
 			followed: leads("a", "A", "", 1),
-			all:      []standing{refuses("a"), leads("b", "B", "A", 2)},
+			all:      []replicationInfo{refuses("a"), leads("b", "B", "A", 2)},
 			want:     undecided, later: "b",
 		},
 		"demoted": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{trails("a", "A", false), leads("b", "B", "A", 0), trails("c", "B", true)},
+			all:      []replicationInfo{trails("a", "A", false), leads("b", "B", "A", 0), trails("c", "B", true)},
 			want:     "b", later: "b",
 		},
 		"demoted, and a replica that has not noticed yet": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{trails("a", "A", false), leads("b", "B", "A", 0), trails("c", "A", true)},
+			all:      []replicationInfo{trails("a", "A", false), leads("b", "B", "A", 0), trails("c", "A", true)},
 			want:     undecided, later: "b",
 		},
 		"demoted, and nobody is promoted": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{trails("a", "A", false), trails("b", "A", false)},
+			all:      []replicationInfo{trails("a", "A", false), trails("b", "A", false)},
 			want:     undecided, later: undecided,
 		},
 		"demoted, and a silent one may be promoted": {
 			followed: leads("a", "A", "", 1),
-			all:      []standing{trails("a", "A", false), leads("b", "O", "", 0), mute("c", true)},
+			all:      []replicationInfo{trails("a", "A", false), leads("b", "O", "", 0), mute("c", true)},
 			want:     undecided, later: "b",
 		},
 		"restarted": {
 			followed: leads("a", "A", "", 2),
-			all:      []standing{leads("a", "A2", "", 0), trails("b", "A", false), trails("c", "A", true)},
+			all:      []replicationInfo{leads("a", "A2", "", 0), trails("b", "A", false), trails("c", "A", true)},
 			want:     "a", later: "a",
 		},
 		"it has two names": {
 			followed: leads("10.0.0.1", "A", "", 1),
-			all:      []standing{leads("a", "A", "", 1), leads("10.0.0.1", "A", "", 1), trails("b", "A", true)},
+			all:      []replicationInfo{leads("a", "A", "", 1), leads("10.0.0.1", "A", "", 1), trails("b", "A", true)},
 			want:     "10.0.0.1", later: "10.0.0.1",
 		},
 		"gone by this name, and alive by another": {
 			followed: leads("10.0.0.1", "A", "", 1),
-			all:      []standing{leads("a", "A", "", 0), mute("10.0.0.1", false), leads("b", "B", "", 0)},
+			all:      []replicationInfo{leads("a", "A", "", 0), mute("10.0.0.1", false), leads("b", "B", "", 0)},
 			want:     "a", later: "a",
 		},
 		"its name leads to another": {
 			followed: leads("a", "A", "", 1),
-			all:      []standing{leads("a", "B", "", 0), leads("b", "A", "", 0)},
+			all:      []replicationInfo{leads("a", "B", "", 0), leads("b", "A", "", 0)},
 			want:     "b", later: "b",
 		},
 	} {
@@ -208,8 +208,8 @@ func TestFailoverResolver_Answers_DecideThePrimary(t *testing.T) {
 // A server that is ahead must have been so all the time.
 func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
 	t.Parallel()
-	behind := []standing{leads("a", "A", "", 1), leads("b", "B", "A", 2)}
-	for name, between := range map[string][]standing{
+	behind := []replicationInfo{leads("a", "A", "", 1), leads("b", "B", "A", 2)}
+	for name, between := range map[string][]replicationInfo{
 		"it has more": {leads("a", "A", "", 3), leads("b", "B", "A", 2)},
 		"it is busy, and the other has as many as it had": {refuses("a"), leads("b", "B", "A", 1)},
 	} {
@@ -217,7 +217,7 @@ func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
 		now := clock.Instant(1)
 		for range 3 {
 			for _, look := range []struct {
-				all  []standing
+				all  []replicationInfo
 				next time.Duration
 			}{{behind, leaveAfter - 1}, {between, time.Minute}} { // then it is suspended
 				if got, _ := s.choose(look.all, now); got.addr == "b" {
@@ -233,7 +233,7 @@ func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
 func TestFailoverResolver_AtTheStart_DecidesWithinTheOpening(t *testing.T) {
 	t.Parallel()
 	s := failoverResolver{opening: time.Second, gone: 1}
-	all := []standing{leads("a", "A", "", 0), mute("b", true)}
+	all := []replicationInfo{leads("a", "A", "", 0), mute("b", true)}
 	for at, want := range map[time.Duration]string{time.Second - 1: "", time.Second: "a"} {
 		trial := s
 		if got, err := trial.choose(all, clock.Instant(1).Add(at)); got.addr != want {
@@ -246,16 +246,16 @@ func TestFailoverResolver_AtTheStart_DecidesWithinTheOpening(t *testing.T) {
 func TestFailoverResolver_GoneAgainAndAgain_IsKept(t *testing.T) {
 	t.Parallel()
 	s := failoverResolver{followed: leads("a", "A", "", 1)}
-	gone := []standing{mute("a", false), leads("b", "B", "A", 0)}
+	gone := []replicationInfo{mute("a", false), leads("b", "B", "A", 0)}
 	now := clock.Instant(1)
-	for _, there := range []standing{leads("a", "A", "", 0), refuses("a"), leads("a", "A2", "", 0)} {
+	for _, there := range []replicationInfo{leads("a", "A", "", 0), refuses("a"), leads("a", "A2", "", 0)} {
 		for _, wait := range []time.Duration{2 * leaveAfter, leaveAfter - 1} { // it was suspended in between
 			now = now.Add(wait)
 			if got, err := s.choose(gone, now); err == nil {
 				t.Fatalf("%q", got.addr)
 			}
 		}
-		if got, _ := s.choose([]standing{there, gone[1]}, now); got.addr == "b" {
+		if got, _ := s.choose([]replicationInfo{there, gone[1]}, now); got.addr == "b" {
 			t.Fatalf("%q", got.addr)
 		}
 	}
@@ -264,15 +264,15 @@ func TestFailoverResolver_GoneAgainAndAgain_IsKept(t *testing.T) {
 // One that has been left, and had no successor, is not waited for because it answers with an error.
 func TestFailoverResolver_LeftAndThenBusy_IsLeft(t *testing.T) {
 	t.Parallel()
-	for name, all := range map[string][]standing{
+	for name, all := range map[string][]replicationInfo{
 		"demoted": {trails("a", "A", false), trails("b", "A", false)}, "gone": {mute("a", false), trails("b", "A", false)},
 	} {
 		s := failoverResolver{followed: leads("a", "A", "", 2)}
 		began := clock.Instant(time.Hour)
-		busy := []standing{refuses("a"), leads("b", "B", "A", 1), leads("c", "C", "", 0)}
+		busy := []replicationInfo{refuses("a"), leads("b", "B", "A", 1), leads("c", "C", "", 0)}
 		for _, look := range []struct {
 			at   time.Duration
-			all  []standing
+			all  []replicationInfo
 			want string
 		}{{0, all, ""}, {leaveAfter - 1, all, ""}, {leaveAfter, all, ""}, {leaveAfter + 1, busy, "b"}} {
 			if got, err := s.choose(look.all, began.Add(look.at)); got.addr != look.want {
@@ -292,9 +292,9 @@ func TestFailoverResolver_LeftAndThenBusy_IsLeft(t *testing.T) {
 func TestFailoverResolver_RestartedBesideAnotherWithAReplica_IsKeptUntilItsReplicasAreBack(t *testing.T) {
 	t.Parallel()
 	s := failoverResolver{followed: leads("a", "A", "", 2)}
-	for at, a := range []standing{mute("a", false), mute("a", false), leads("a", "A2", "", 0), leads("a", "A2", "", 0), leads("a", "A2", "", 2)} {
+	for at, a := range []replicationInfo{mute("a", false), mute("a", false), leads("a", "A2", "", 0), leads("a", "A2", "", 0), leads("a", "A2", "", 2)} {
 		now := clock.Instant(1).Add(time.Duration(at) * (leaveAfter/2 - 1))
-		if got, _ := s.choose([]standing{a, leads("o", "O", "", 1)}, now); got.addr == "o" {
+		if got, _ := s.choose([]replicationInfo{a, leads("o", "O", "", 1)}, now); got.addr == "o" {
 			t.Fatalf("look %d", at)
 		}
 	}
@@ -303,7 +303,7 @@ func TestFailoverResolver_RestartedBesideAnotherWithAReplica_IsKeptUntilItsRepli
 // What an operator reads when nobody is the primary.
 func TestFailoverResolver_Undecided_SaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	for want, all := range map[string][]standing{
+	for want, all := range map[string][]replicationInfo{
 		"a, b: it cannot be told who is the primary; make all but one follow that one": {leads("a", "A", "", 0), leads("b", "B", "", 0)},
 		"no primary among a, b": {trails("a", "A", false), trails("b", "A", false)},
 	} {
@@ -320,7 +320,7 @@ func TestFailoverResolver_ClientWasCutOff_FirstAnswerOfAnOldPrimaryIsNotFollowed
 	t.Parallel()
 	now := clock.Instant(time.Hour)
 	s := failoverResolver{opening: leaveAfter, gone: now}
-	well := []standing{leads("a", "A", "O", 2), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
+	well := []replicationInfo{leads("a", "A", "O", 2), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
 	for range 6 {
 		s.choose(well, now)
 		now = now.Add(time.Second)
@@ -329,10 +329,10 @@ func TestFailoverResolver_ClientWasCutOff_FirstAnswerOfAnOldPrimaryIsNotFollowed
 		t.Fatal(s.followed.addr)
 	}
 	for range 6 {
-		s.choose([]standing{mute("a", true), mute("o", true), mute("b", true), mute("c", true)}, now)
+		s.choose([]replicationInfo{mute("a", true), mute("o", true), mute("b", true), mute("c", true)}, now)
 		now = now.Add(time.Second)
 	}
-	one, err := s.choose([]standing{mute("a", true), leads("o", "O", "", 0), mute("b", true), mute("c", true)}, now)
+	one, err := s.choose([]replicationInfo{mute("a", true), leads("o", "O", "", 0), mute("b", true), mute("c", true)}, now)
 	t.Logf("followed is %q, %v", one.addr, err)
 	if one.addr == "o" {
 		t.Error("it goes to the old primary at the first answer")
@@ -349,7 +349,7 @@ func TestFailoverResolver_ReplicasHearFromThePrimary_OldPrimaryIsNotFollowed(t *
 	t.Parallel()
 	now := clock.Instant(time.Hour)
 	s := failoverResolver{followed: leads("a", "A", "O", 2)}
-	all := []standing{mute("a", true), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
+	all := []replicationInfo{mute("a", true), leads("o", "O", "", 0), trails("b", "A", true), trails("c", "A", true)}
 	for range 6 {
 		s.choose(all, now)
 		now = now.Add(time.Second)

@@ -144,7 +144,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 	}
 	ids := ReadIdentity(i.kind, answer)
 	if len(ids) == 0 {
-		ids = []string{addr} // a server of another make is known by its address alone: see standing
+		ids = []string{addr} // a server of another make is known by its address alone: see replicationInfo
 	}
 	if i.belongs(addr, ids) {
 		return nil
@@ -257,7 +257,7 @@ func (i *Identity) declines(addr string, answer wire.Value) bool {
 
 // IdentityQuestion is the command that asks a server of a deployment of kind k who it is. A node
 // of a cluster has an id of its own, which it keeps when it restarts. Elsewhere the data has one,
-// the replication ID, which a primary shares with its replicas: see standing. Run ids change at
+// the replication ID, which a primary shares with its replicas: see replicationInfo. Run ids change at
 // each restart, and decide nothing.
 func IdentityQuestion(k Kind) []string {
 	if k == Cluster {

@@ -21,30 +21,30 @@ const (
 	linkedWithin = 15 * time.Second
 )
 
-// standing is what a server says of its part in replication: INFO replication.
+// replicationInfo is what a server says of its part in replication: INFO replication.
 //
 // Redis numbers histories, not servers. A primary has a replication ID of its own, and its
 // replicas have that, too. A replica that is promoted begins a new one, and remembers the
 // one that it continues. So the IDs tell which answers are of one server under two names,
 // who follows whom behind NAT, who was promoted from whose data, and who is a stranger.
 // https://redis.io/docs/latest/operate/oss_and_stack/management/replication/
-type standing struct {
-	addr   string
-	err    error
-	silent bool          // it has not answered, or not yet: it may be the primary
-	over   clock.Instant // since when the connection has existed that the answer came over
+type replicationInfo struct {
+	addr           string
+	err            error
+	silent         bool          // it has not answered, or not yet: it may be the primary
+	connectedSince clock.Instant // since when the connection has existed that the answer came over
 
-	id, before string   // the replication ID, and the one that it continues or ""; "" of a replica of another make
-	primary    bool     // else a replica
-	attached   int      // to a primary: the replicas that it has heard lately
-	replicas   []string // the addresses of all that it lists, a few at most
-	linked     bool     // a replica that has heard its primary lately, and says by id whom
-	of         string   // the address of a replica's primary, or "" if it cannot be dialled
+	id, previousID string   // the replication ID, and the one that it continues or ""; "" of a replica of another make
+	primary        bool     // else a replica
+	attached       int      // to a primary: the replicas that it has heard lately
+	replicas       []string // the addresses of all that it lists, a few at most
+	linked         bool     // a replica that has heard its primary lately, and says by id whom
+	primaryAddr    string   // the address of a replica's primary, or "" if it cannot be dialled
 }
 
 // ids are those of a server's data: see Identity.
-func (s *standing) ids() (ids []string) {
-	for _, id := range []string{s.id, s.before} {
+func (s *replicationInfo) ids() (ids []string) {
+	for _, id := range []string{s.id, s.previousID} {
 		if id != "" {
 			ids = append(ids, id)
 		}
@@ -53,14 +53,14 @@ func (s *standing) ids() (ids []string) {
 }
 
 // demoted reports whether a server has said that it is a replica.
-func (s *standing) demoted() bool { return s.addr != "" && s.err == nil && !s.primary }
+func (s *replicationInfo) demoted() bool { return s.addr != "" && s.err == nil && !s.primary }
 
 // refuses reports whether a server is there, and answers with an error.
-func (s *standing) refuses() bool { return errors.As(s.err, new(*wire.ServerError)) }
+func (s *replicationInfo) refuses() bool { return errors.As(s.err, new(*wire.ServerError)) }
 
-// parseStanding reads INFO replication of the server at addr.
-func parseStanding(c *Config, addr, info string) standing {
-	s := standing{addr: addr}
+// parseReplicationInfo reads INFO replication of the server at addr.
+func parseReplicationInfo(c *Config, addr, info string) replicationInfo {
+	s := replicationInfo{addr: addr}
 	fields := make(map[string]string)
 	for line := range strings.Lines(info) {
 		name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
@@ -72,9 +72,9 @@ func parseStanding(c *Config, addr, info string) standing {
 			s.attach(c, value)
 		}
 	}
-	s.id, s.before = fields["master_replid"], fields["master_replid2"]
-	if strings.Trim(s.before, "0") == "" {
-		s.before = ""
+	s.id, s.previousID = fields["master_replid"], fields["master_replid2"]
+	if strings.Trim(s.previousID, "0") == "" {
+		s.previousID = ""
 	}
 	if s.primary = fields["role"] == "master"; s.primary {
 		if s.id == "" {
@@ -85,12 +85,12 @@ func parseStanding(c *Config, addr, info string) standing {
 	s.attached, s.replicas = 0, nil // those chained to a replica count at the primary's word
 	silent, err := strconv.Atoi(fields["master_last_io_seconds_ago"])
 	s.linked = s.id != "" && fields["master_link_status"] == "up" && err == nil && silent <= int(linkedWithin/time.Second)
-	s.of, _ = c.announced(fields["master_host"], fields["master_port"], addr)
+	s.primaryAddr, _ = c.announced(fields["master_host"], fields["master_port"], addr)
 	return s
 }
 
 // attach reads a line about one replica: ip=10.0.0.2,port=6379,state=online,offset=28,lag=0.
-func (s *standing) attach(c *Config, line string) {
+func (s *replicationInfo) attach(c *Config, line string) {
 	fields := make(map[string]string)
 	for pair := range strings.SplitSeq(line, ",") {
 		name, value, _ := strings.Cut(pair, "=")

@@ -36,7 +36,7 @@ func (w *deployment) client(configured []string) *modelClient {
 }
 
 // look is a search.
-func (c *modelClient) look() (standing, error) {
+func (c *modelClient) look() (replicationInfo, error) {
 	was, now := c.finder.resolver.followed.addr, c.deployment.now
 	c.there = false
 	one, err := c.finder.primary(c.ask)
@@ -53,16 +53,16 @@ func (c *modelClient) look() (standing, error) {
 	return one, err
 }
 
-func (c *modelClient) ask(addrs []string) (all []standing) {
+func (c *modelClient) ask(addrs []string) (all []replicationInfo) {
 	w := c.deployment
 	for _, addr := range addrs {
 		i, foreign := w.at(addr)
-		a := standing{addr: addr}
+		a := replicationInfo{addr: addr}
 		switch {
 		case i >= 0 && foreign:
-			a = parseStanding(c.finder.cfg, addr, "role:master\r\nmaster_replid:"+stranger+"\r\nmaster_replid2:\r\n"+
+			a = parseReplicationInfo(c.finder.cfg, addr, "role:master\r\nmaster_replid:"+stranger+"\r\nmaster_replid2:\r\n"+
 				"slave0:ip=10.9.9.9,port=1,state=online,offset=0,lag=0\r\nslave1:ip=10.9.9.8,port=1,state=online,offset=0,lag=0\r\n")
-			a.over = never
+			a.connectedSince = never
 		case i >= 0 && c.cut[i]:
 			a.err = ErrSilent
 		case i < 0 || !w.servers[i].up:
@@ -72,8 +72,8 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 		case w.servers[i].busy:
 			a.err = &wire.ServerError{Code: "BUSY", Message: "BUSY"}
 		default:
-			a = parseStanding(c.finder.cfg, addr, w.info(i))
-			a.over = w.servers[i].started
+			a = parseReplicationInfo(c.finder.cfg, addr, w.info(i))
+			a.connectedSince = w.servers[i].started
 		}
 		a.silent = pending(a.err)
 		if !foreign && !c.unvouched(addr, i) {
@@ -85,7 +85,7 @@ func (c *modelClient) ask(addrs []string) (all []standing) {
 }
 
 // hear notes what the primary says, by whatever name.
-func (c *modelClient) hear(a *standing) {
+func (c *modelClient) hear(a *replicationInfo) {
 	f := c.finder.resolver.followed
 	switch mine := a.addr == f.addr; {
 	case a.primary && (mine || a.id == f.id):
@@ -241,7 +241,7 @@ func (w *deployment) agree(t *testing.T, clients []*modelClient) {
 }
 
 // judge says whether a client should have left the primary that it had.
-func (c *modelClient) judge(t *testing.T, was standing) {
+func (c *modelClient) judge(t *testing.T, was replicationInfo) {
 	w, is := c.deployment, c.finder.resolver.followed
 	to, foreign := w.at(is.addr)
 	if foreign {
