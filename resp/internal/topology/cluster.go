@@ -19,7 +19,7 @@ type clusterFinder struct {
 	probes *probes
 	good   string   // the node that answered last
 	known  []string // the primaries of the latest layout
-	census census
+	groups groupTracker
 }
 
 func (t *clusterFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
@@ -42,7 +42,7 @@ func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Lay
 	case v.uncounted != nil:
 		l.Groups = unknownGroups(v.uncounted)
 	case count:
-		l.Groups = t.census.next(v.nodes)
+		l.Groups = t.groups.next(v.nodes)
 	}
 	return l, nil
 }

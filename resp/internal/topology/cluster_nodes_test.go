@@ -118,7 +118,7 @@ func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var c census
+			var c groupTracker
 			for _, chapter := range story {
 				want := make(map[string]int)
 				for _, word := range strings.Fields(chapter.want) {
@@ -140,7 +140,7 @@ func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
 func TestAddressOfAForgottenServerIsThatOfThePrimary(t *testing.T) {
 	t.Parallel()
 	for range 20 { // groups come in a random order
-		var c census
+		var c groupTracker
 		nodes := listed(t, "A 0-5, b>A, c>A, B 6-9, d>B")
 		nodes[1].peer = nodes[3].peer // b had B's address
 		if g := c.next(nodes).of["B:1"]; g.Replicas != 1 {

@@ -16,7 +16,7 @@ func FuzzClusterNodes(f *testing.F) {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
-		var c census
+		var c groupTracker
 		for _, text := range []string{first, second, first} {
 			nodes, err := new(Config).clusterNodes(text, "asked:1")
 			if err != nil {
