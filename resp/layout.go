@@ -28,7 +28,7 @@ func (f *following) Follow(ctx context.Context, l *topology.Layout) (changed, ga
 	}
 	changed = c.follow(l)
 	c.count(l.Groups) // a new primary has been in the group of the old one
-	return changed, c.Clustered() && !l.Whole() || c.uncounted(), nil
+	return changed, c.Clustered() && !l.Complete() || c.uncounted(), nil
 }
 
 // Lost implements topology.Client. MOVED makes nodes and changes routes, whether searches find

@@ -29,7 +29,7 @@ func (r *routes) Follow(ctx context.Context, l *Layout) (changed, gaps bool, err
 	defer r.mu.Unlock()
 	changed = r.primary != l.Shards[0].Primary
 	r.primary = l.Shards[0].Primary
-	return changed, !l.Whole(), nil
+	return changed, !l.Complete(), nil
 }
 
 func (r *routes) Lost() (changed bool) { return false }

@@ -124,8 +124,8 @@ func (l *Layout) Primaries() []string {
 	return unique(addrs)
 }
 
-// Whole reports whether every slot is served.
-func (l *Layout) Whole() bool {
+// Complete reports whether every slot is served.
+func (l *Layout) Complete() bool {
 	next := 0
 	for _, s := range l.Shards {
 		if int(s.First) != next {
