@@ -15,12 +15,12 @@ import (
 var errRetired = errors.New("resp: the server serves this part of the keys no longer")
 
 // redirect sends the command of a on, if the refusal e says where to, and reports
-// whether it did. topology.ConsequenceOf decides. It runs on the event
+// whether it did. topology.ActionOf decides. It runs on the event
 // loop of a's node.
 func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 	n, c := l.node, l.node.client
 	at := topology.Refused{Kind: c.cfg.Topology.kind(), Addr: n.cfg.Addr, Hops: a.Hops, AddrMap: n.cfg.addrs}
-	r := topology.ConsequenceOf(e, at)
+	r := topology.ActionOf(e, at)
 	e.Message += r.Advice // before others read it: e may become why connections end
 	if r.Doubt != topology.NoDoubt {
 		n.doubt(r, a, e, at)
@@ -47,14 +47,14 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 		return false
 	}
 	c.redirects.Add(1)
-	to.take(l, a.Request, a.Hops+1, !r.Lasting)
+	to.take(l, a.Request, a.Hops+1, !r.Permanent)
 	return true
 }
 
 // redirected returns the node that a command is sent on to. It gets the slot, too, if that has
 // moved.
-func (c *Client) redirected(r topology.Consequence) *node {
-	if r.Lasting {
+func (c *Client) redirected(r topology.Action) *node {
+	if r.Permanent {
 		return c.patch(r.Slot, r.To)
 	}
 	return c.nodeAt(r.To)
@@ -73,7 +73,7 @@ func (n *node) take(l *link, r Request, hops uint8, asking bool) {
 }
 
 // doubt takes a refusal that says something of the connection. It runs on the event loop.
-func (n *node) doubt(r topology.Consequence, a pipeline.Answer, e *ServerError, at topology.Refused) {
+func (n *node) doubt(r topology.Action, a pipeline.Answer, e *ServerError, at topology.Refused) {
 	now := n.cfg.Clock.Now()
 	n.mu.Lock()
 	m := n.mu.suspicion.Refused(r.Doubt, e.Message, a.Sent, now)

@@ -70,6 +70,6 @@ func Served(v wire.Value, there topology.Refused, sentTo string) bool {
 		return true
 	}
 	e := wire.NewServerError(v.Bytes)
-	to := topology.ConsequenceOf(e, there).To
+	to := topology.ActionOf(e, there).To
 	return to != "" && to != sentTo || !request.RefusalOf(e).NotNow()
 }
