@@ -71,7 +71,7 @@ func Open(cfg Config) *Client {
 	c.loops = socket.NewLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
-	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.Kick("") })
+	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.RefreshNow("") })
 	c.seen.Forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
 	if cfg.Topology == Cluster {
@@ -153,7 +153,7 @@ func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 var errRefusedNowhere = &request.Failure{Class: ErrNotSent, Cause: errNowhere}
 
 func (c *Client) refuse(r Request) {
-	c.explorer.Nudge() // the latest layout may have had a gap
+	c.explorer.RefreshSoon() // the latest layout may have had a gap
 	c.mu.Lock()
 	closed := c.mu.closed
 	c.mu.Unlock()

@@ -195,7 +195,7 @@ func (l *link) down(err error) {
 	l.node.outageBegins(err, false) // no method of err is called on a loop: it may be a Dialer's own
 	if l.node.ctx.Err() == nil {
 		// Not first when a dial fails: to a machine that is gone it takes DialTimeout.
-		l.node.client.explorer.Nudge()
+		l.node.client.explorer.RefreshSoon()
 	}
 	l.node.start(l)
 }
@@ -243,7 +243,7 @@ func (l *link) failed(dialled clock.Instant, err error) {
 		level = slog.LevelWarn // the others tell nothing new
 	}
 	l.log(level, "resp: cannot connect, trying again", err)
-	l.node.client.explorer.Nudge() // perhaps another server has taken its place
+	l.node.client.explorer.RefreshSoon() // perhaps another server has taken its place
 	if handshake.Permanent(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}

@@ -34,14 +34,14 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 	var to *node
 	if r.To != "" {
 		if to = c.redirected(r); to == nil {
-			c.explorer.Nudge() // a search makes room for others
+			c.explorer.RefreshSoon() // a search makes room for others
 		}
 	}
-	switch r.Look {
-	case topology.Nudged:
-		c.explorer.Nudge()
-	case topology.Kicked:
-		c.explorer.Kick(r.Hint)
+	switch r.Refresh {
+	case topology.RefreshSoon:
+		c.explorer.RefreshSoon()
+	case topology.RefreshNow:
+		c.explorer.RefreshNow(r.Hint)
 	}
 	if to == nil {
 		return false

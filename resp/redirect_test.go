@@ -361,7 +361,7 @@ func TestChannelsFollowTheirSlot(t *testing.T) {
 		t.Fatal("not every node has its share")
 	}
 	f.serve(1, 1)
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	for _, name := range names {
 		if SlotOf(name) < slot.Count/2 {
 			recs[name].Await(t, Disconnected)

@@ -29,7 +29,7 @@ func (c *Client) counted() bool {
 		return true
 	}
 	if !c.counting.Swap(true) {
-		c.explorer.Kick("")
+		c.explorer.RefreshNow("")
 	}
 	return false
 }

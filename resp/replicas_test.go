@@ -123,7 +123,7 @@ func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
 	attach(w.primary, "10.0.0.3:1")
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	w.list("10.0.0.3:1")
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	expect(t, c, AllReplicas, 1, 1)
 }
 
@@ -136,7 +136,7 @@ func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
 	attach(w.primary, "10.0.0.3:1")
 	eventually(t, "a number is acknowledged", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
 	looks := len(w.sentinel.Commands(fakenode.Is("SENTINEL")))
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	eventually(t, "it looks again", func() bool { return len(w.sentinel.Commands(fakenode.Is("SENTINEL"))) > looks })
 	if n := len(w.sentinel.Commands(asksForReplicas)); n != 0 {
 		t.Fatalf("the sentinel was asked for replicas %d times", n)
@@ -162,12 +162,12 @@ func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
 	}
 	expect(t, c, 1, 1, 1)
 	w.list("10.0.0.2:1", "10.0.0.3:1") // the right has been given
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	// What is known stands while nobody answers.
 	looks := len(w.sentinel.Commands(asksForReplicas))
 	w.sentinel.On(asksForReplicas, fakenode.Error(fakenode.Busy))
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	w.sentinel.WaitFor(looks+1, asksForReplicas)
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 }
@@ -186,7 +186,7 @@ func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	expect(t, c, 1, 1, 1)
 	n.On(nodes, fakenode.Raw(bulk(strings.Replace(three, "a 10.0.0.2:1@2 slave,fail p 0 0 1 disconnected\n", "", 1))))
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	expect(t, c, AllReplicas, 1, 1)
 }
 

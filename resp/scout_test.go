@@ -97,7 +97,7 @@ func TestCloseWaitsForNoDial(t *testing.T) {
 				for addr := range line.servers {
 					net.vanish(addr)
 				}
-				c.explorer.Kick("a:1")
+				c.explorer.RefreshNow("a:1")
 				time.Sleep(2 * time.Second)
 				start := time.Now()
 				end()

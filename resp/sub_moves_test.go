@@ -62,13 +62,13 @@ func TestChannelsThatComeAndGoWhileSlotsMove(t *testing.T) {
 		}
 		f.serve(owners[:]...)
 		looks := f.count(fakenode.Is("CLUSTER", "SLOTS"))
-		c.explorer.Kick("")
+		c.explorer.RefreshNow("")
 		f.nodes[random.IntN(3)].ResetAll()
 		eventually(t, "a look", func() bool { return f.count(fakenode.Is("CLUSTER", "SLOTS")) > looks })
 	}
 	close(stop)
 	wg.Wait()
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 
 	for _, p := range places {
 		part := 0

@@ -53,7 +53,7 @@ func (s *split) loseAhead() {
 	s.ahead.Down()
 	asked := len(s.behind.Commands(asksForPrimary))
 	for i := range 3 {
-		s.c.explorer.Kick("")
+		s.c.explorer.RefreshNow("")
 		s.behind.WaitFor(asked+i+1, asksForPrimary)
 	}
 }
@@ -67,7 +67,7 @@ func TestSentinelThatIsBehindLeadsNobodyBack(t *testing.T) {
 	}
 	// It catches up, and the next failover is followed as ever.
 	naming(s.behind, s.old.Addr(), 3, s.ahead)
-	s.c.explorer.Kick("")
+	s.c.explorer.RefreshNow("")
 	serves(t, s.c, 0, s.old.Addr())
 }
 
@@ -103,7 +103,7 @@ func TestSentinelOfAnEarlierEpochIsBelievedOnceThePrimaryIsNone(t *testing.T) {
 	s := newSplit(t)
 	s.loseAhead()
 	s.primary.On(roles, roleOfReplica(s.old.Addr(), "connected"))
-	s.c.explorer.Kick("")
+	s.c.explorer.RefreshNow("")
 	serves(t, s.c, 0, s.old.Addr())
 }
 
@@ -248,7 +248,7 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) 
 			within(t, 2*topology.Sentinel.Period(), "the primary serves", served(c, 0, "r:1"))
 			time.Sleep(topology.Sentinel.Period())
 			net.set("r:1", func(s *bubbleServer) { s.slow = 5 * topology.SearchPatience / 2 })
-			c.explorer.Kick(hint)
+			c.explorer.RefreshNow(hint)
 			stays(t, c, "r:1", 2*topology.Sentinel.Period())
 			net.vanish("r:1")
 			within(t, 2*topology.Sentinel.Period(), "the one that is left serves", served(c, 0, "p:1"))

@@ -188,10 +188,10 @@ func TestSearchesThatFindNothingNewComeSeldom(t *testing.T) {
 	}
 	// But who knows that something has changed is heard at once.
 	f.serve(0, 0)
-	kicked := time.Now()
-	c.explorer.Kick("")
+	asked := time.Now()
+	c.explorer.RefreshNow("")
 	serves(t, c, slot.Count-1, f.nodes[0].Addr())
-	t.Logf("found %v after the kick", time.Since(kicked))
+	t.Logf("found %v after it was asked for", time.Since(asked))
 }
 
 // The connection is made while its node is being closed.

@@ -64,13 +64,13 @@ func NewExplorer(ctx context.Context, c *Config, client Client) *Explorer {
 	x := &Explorer{cfg: c, client: client, woken: make(chan struct{}, 1)}
 	x.probes = newProbes(ctx, c, SearchPatience)
 	x.finder = newFinder(c, x.probes)
-	c.Identity.look = x.Kick
+	c.Identity.refresh = x.RefreshNow
 	return x
 }
 
-// Kick asks for a search soon: something has changed. hint is a server that is likely
+// RefreshNow asks for a search soon: something has changed. hint is a server that is likely
 // to know, or "". It never blocks.
-func (x *Explorer) Kick(hint string) {
+func (x *Explorer) RefreshNow(hint string) {
 	if x == nil {
 		return
 	}
@@ -79,18 +79,18 @@ func (x *Explorer) Kick(hint string) {
 	if hint != "" {
 		x.mu.hint = hint
 	}
-	x.mu.next.kick()
+	x.mu.next.refreshNow()
 	x.wake()
 }
 
-// Nudge asks for a search: something is wrong, and perhaps something has changed.
-func (x *Explorer) Nudge() {
+// RefreshSoon asks for a search: something is wrong, and perhaps something has changed.
+func (x *Explorer) RefreshSoon() {
 	if x == nil {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.mu.next.nudge()
+	x.mu.next.refreshSoon()
 	x.wake()
 }
 
@@ -122,7 +122,7 @@ func (x *Explorer) Progress() (found bool, asOf clock.Instant, err error) {
 }
 
 // Watch has the deployment announce changes, where it does, until ctx ends.
-func (x *Explorer) Watch(ctx context.Context) { x.finder.watch(ctx, x.Kick) }
+func (x *Explorer) Watch(ctx context.Context) { x.finder.watch(ctx, x.RefreshNow) }
 
 // Run searches until ctx ends.
 func (x *Explorer) Run(ctx context.Context) {

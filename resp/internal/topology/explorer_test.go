@@ -99,7 +99,7 @@ func TestRoutesAreThoseOfTheLatestLayout(t *testing.T) {
 		time.Sleep(time.Second)
 		w.set("b:1", pipeServer{answer: servesAll("c:1")})
 		w.asked()
-		r.explorer.Kick("b:1")
+		r.explorer.RefreshNow("b:1")
 		expect("who knows more is asked at once", "c:1", 3)
 		if asked := w.asked(); !slices.Equal(asked, []string{"b:1"}) {
 			t.Errorf("%v were asked", asked)
@@ -111,7 +111,7 @@ func TestRoutesAreThoseOfTheLatestLayout(t *testing.T) {
 func TestChangeDuringASearchIsLookedFor(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(x *Explorer){
-		"kick": func(x *Explorer) { x.Kick("") }, "nudge": (*Explorer).Nudge,
+		"now": func(x *Explorer) { x.RefreshNow("") }, "soon": (*Explorer).RefreshSoon,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,8 +152,8 @@ func TestManyKicksAreOneSearch(t *testing.T) {
 		defer end()
 		synctest.Wait()
 		for range 10_000 {
-			r.explorer.Kick("a:1")
-			r.explorer.Nudge()
+			r.explorer.RefreshNow("a:1")
+			r.explorer.RefreshSoon()
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -167,8 +167,8 @@ func TestManyKicksAreOneSearch(t *testing.T) {
 func TestNoExplorerIsOneThatHasFound(t *testing.T) {
 	t.Parallel()
 	var x *Explorer
-	x.Kick("a:1")
-	x.Nudge()
+	x.RefreshNow("a:1")
+	x.RefreshSoon()
 	if found, _, err := x.Progress(); !found || err != nil {
 		t.Errorf("%v, %v", found, err)
 	}

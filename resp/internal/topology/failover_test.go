@@ -216,14 +216,14 @@ func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
 		s := failoverResolver{followed: leads("a", "A", "", 1)}
 		now := clock.Instant(1)
 		for range 3 {
-			for _, look := range []struct {
+			for _, refresh := range []struct {
 				all  []replicationInfo
 				next time.Duration
 			}{{behind, leaveAfter - 1}, {between, time.Minute}} { // then it is suspended
-				if got, _ := s.choose(look.all, now); got.addr == "b" {
+				if got, _ := s.choose(refresh.all, now); got.addr == "b" {
 					t.Fatalf("%s: %v", name, now)
 				}
-				now = now.Add(look.next)
+				now = now.Add(refresh.next)
 			}
 		}
 	}
@@ -270,13 +270,13 @@ func TestFailoverResolver_LeftAndThenBusy_IsLeft(t *testing.T) {
 		s := failoverResolver{followed: leads("a", "A", "", 2)}
 		began := clock.Instant(time.Hour)
 		busy := []replicationInfo{refuses("a"), leads("b", "B", "A", 1), leads("c", "C", "", 0)}
-		for _, look := range []struct {
+		for _, refresh := range []struct {
 			at   time.Duration
 			all  []replicationInfo
 			want string
 		}{{0, all, ""}, {leaveAfter - 1, all, ""}, {leaveAfter, all, ""}, {leaveAfter + 1, busy, "b"}} {
-			if got, err := s.choose(look.all, began.Add(look.at)); got.addr != look.want {
-				t.Errorf("%s, after %v: %q: %v", name, look.at, got.addr, err)
+			if got, err := s.choose(refresh.all, began.Add(refresh.at)); got.addr != refresh.want {
+				t.Errorf("%s, after %v: %q: %v", name, refresh.at, got.addr, err)
 			}
 		}
 		if s = (failoverResolver{followed: leads("a", "A", "", 2)}); name == "demoted" {

@@ -47,7 +47,7 @@ type Identity struct {
 	configured []string
 	clock      clock.Clock
 	logger     *slog.Logger
-	look       func(hint string) // asks for a search at once; set before the first connection
+	refresh    func(hint string) // asks for a search at once; set before the first connection
 
 	mu struct {
 		sync.Mutex
@@ -78,7 +78,7 @@ var ErrForeign = errors.New("it belongs to another deployment: it shares no id w
 // NewIdentity returns that of a deployment of which nothing is known yet but its configured
 // addresses.
 func NewIdentity(k Kind, configured []string, c clock.Clock, l *slog.Logger) *Identity {
-	i := &Identity{kind: k, configured: configured, clock: c, logger: l, look: func(string) {}}
+	i := &Identity{kind: k, configured: configured, clock: c, logger: l, refresh: func(string) {}}
 	i.mu.doubts = make(map[string]*doubt)
 	return i
 }
@@ -163,7 +163,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 			return nil
 		}
 		if i.belongs(addr, nodeIDs(slots)) {
-			i.look(addr)
+			i.refresh(addr)
 			return nil
 		}
 	}
@@ -172,7 +172,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 		if i.kind != Cluster {
 			hint = "" // it is no sentinel
 		}
-		i.look(hint)
+		i.refresh(hint)
 	}
 	return &NotYet{fmt.Errorf("%w (its ids: %.90q)", ErrForeign, ids)}
 }

@@ -27,14 +27,14 @@ type Refused struct {
 // Action is what follows from a refusal. The zero value is nothing: it goes back to the
 // caller, who knows how urgent it is.
 type Action struct {
-	To        string // where the command is sent on to
-	Slot      uint16 // that it is about
-	Permanent bool   // To serves that slot from now on; else this command goes there, and no other
-	Look      Look   // whether the layout may be another
-	Hint      string // of a kick
-	Unknown   string // an address that AddrMap has to be asked for
-	Doubt     Doubt  // whether the connection leads where its address does by now
-	Advice    string // for the user, behind the text of the refusal
+	To        string  // where the command is sent on to
+	Slot      uint16  // that it is about
+	Permanent bool    // To serves that slot from now on; else this command goes there, and no other
+	Refresh   Refresh // whether the layout may be another
+	Hint      string  // of RefreshNow
+	Unknown   string  // an address that AddrMap has to be asked for
+	Doubt     Doubt   // whether the connection leads where its address does by now
+	Advice    string  // for the user, behind the text of the refusal
 }
 
 // Doubt is what a refusal says of the connection that it came on. An address is not a server: the
@@ -52,13 +52,13 @@ const (
 	Certain
 )
 
-// Look says whether a search is asked for: see Explorer.
-type Look uint8
+// Refresh says whether a search is asked for: see Explorer.
+type Refresh uint8
 
 const (
-	NoLook Look = iota
-	Nudged
-	Kicked
+	NoRefresh Refresh = iota
+	RefreshSoon
+	RefreshNow
 )
 
 // ActionOf says what follows from a refusal. A refused command was not executed, so to send
@@ -79,9 +79,9 @@ func ActionOf(e *wire.ServerError, at Refused) (r Action) {
 	case "MOVED", "ASK":
 		return at.sentOn(e)
 	case "CLUSTERDOWN", "MASTERDOWN":
-		r.Look, r.Doubt = Nudged, IfItLasts
+		r.Refresh, r.Doubt = RefreshSoon, IfItLasts
 	case "READONLY":
-		r.Look, r.Doubt = Kicked, IfItLasts
+		r.Refresh, r.Doubt = RefreshNow, IfItLasts
 		if at.Kind == Standalone {
 			r.Advice = " (this is a replica: connect with redis+sentinel:// or redis+replicas://)"
 		}
@@ -108,7 +108,7 @@ func (at Refused) sentOn(e *wire.ServerError) (r Action) {
 			}
 		}
 	}
-	r.Look = Kicked
+	r.Refresh = RefreshNow
 	if r.Doubt = IfItLasts; err == nil && strings.EqualFold(to, at.Addr) {
 		r.Doubt = AtOnce
 	}
@@ -122,7 +122,7 @@ func (at Refused) sentOn(e *wire.ServerError) (r Action) {
 	if r.Permanent = e.Code == "MOVED"; r.Permanent {
 		r.Hint = to // and whoever says so again and again may be one whom the layout does not mean
 	} else {
-		r.Look, r.Doubt = NoLook, NoDoubt
+		r.Refresh, r.Doubt = NoRefresh, NoDoubt
 	}
 	return r
 }
