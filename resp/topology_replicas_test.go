@@ -114,7 +114,7 @@ func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
 		net.on("c:1", follower("b:1", "B", true).answer)
 		c, end := net.open(t, cfg)
 		defer end()
-		within(t, topology.SearchPatience+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
+		within(t, topology.SearchTimeout+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
 	})
 }
 

@@ -14,11 +14,11 @@ func TestAnnouncedPrimaryThatIsSlowOrFullIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(net *bubbleNet){
 		"slow": func(net *bubbleNet) {
-			net.set("r:1", func(s *bubbleServer) { s.slow = 3 * topology.SearchPatience / 2 })
+			net.set("r:1", func(s *bubbleServer) { s.slow = 3 * topology.SearchTimeout / 2 })
 		},
 		"full": func(net *bubbleNet) {
 			net.on("r:1", says("PING", "-ERR max number of clients reached\r\n"))
-			time.AfterFunc(topology.SearchPatience, func() { net.on("r:1", says("ROLE", primaryReply())) })
+			time.AfterFunc(topology.SearchTimeout, func() { net.on("r:1", says("ROLE", primaryReply())) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestPrimaryThatIsSlowAfterItWasFullIsNotTakenForGone(t *testing.T) {
 				net.set("r:1", func(s *bubbleServer) { s.hangUp() })
 				time.Sleep(2 * c.cfg.DialTimeout)
 				net.on("r:1", says("ROLE", primaryReply()))
-				net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HeadStart })
+				net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HedgeDelay })
 				for range 2 * topology.Sentinel.Period() / (20 * time.Millisecond) {
 					time.Sleep(20 * time.Millisecond)
 					if got := c.AddrOf(0); got != "r:1" {

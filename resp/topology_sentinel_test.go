@@ -171,7 +171,7 @@ func TestSentinelThatAnnouncesAFailoverIsAsked(t *testing.T) {
 			net.set(other, func(s *bubbleServer) { s.gone = false })
 			time.Sleep(time.Minute)
 			net.on(announcing, sentinelReply("r:1", 2, other))
-			net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HeadStart }) // others answer first
+			net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HedgeDelay }) // others answer first
 			var listening []stdnet.Conn
 			net.set(announcing, func(s *bubbleServer) { listening = slices.Collect(maps.Keys(s.conns)) })
 			if len(listening) != 1 {
@@ -247,7 +247,7 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) 
 			defer end()
 			within(t, 2*topology.Sentinel.Period(), "the primary serves", served(c, 0, "r:1"))
 			time.Sleep(topology.Sentinel.Period())
-			net.set("r:1", func(s *bubbleServer) { s.slow = 5 * topology.SearchPatience / 2 })
+			net.set("r:1", func(s *bubbleServer) { s.slow = 5 * topology.SearchTimeout / 2 })
 			c.explorer.RefreshNow(hint)
 			stays(t, c, "r:1", 2*topology.Sentinel.Period())
 			net.vanish("r:1")

@@ -32,7 +32,7 @@ func TestLayoutIsFoundWhileMostNodesAreSilent(t *testing.T) {
 			net.on(addr, says("CLUSTER", slotsReply(all[4:]...)))
 		}
 		c.explorer.RefreshNow("n1:1") // which has vanished, too
-		took := within(t, 4*topology.HeadStart+topology.ExploreEvery, "the fifth node serves", served(c, 0, "n5:1"))
+		took := within(t, 4*topology.HedgeDelay+topology.ExploreEvery, "the fifth node serves", served(c, 0, "n5:1"))
 		t.Logf("after %v", took)
 	})
 }

@@ -16,7 +16,7 @@ func farAway(line timeline) *bubbleNet {
 	net := newBubbleNet()
 	for addr, answer := range line.servers {
 		net.on(addr, answer)
-		net.set(addr, func(s *bubbleServer) { s.slow = 3 * topology.SearchPatience / 2 })
+		net.set(addr, func(s *bubbleServer) { s.slow = 3 * topology.SearchTimeout / 2 })
 	}
 	return net
 }

@@ -62,7 +62,7 @@ type Explorer struct {
 // with ctx.
 func NewExplorer(ctx context.Context, c *Config, client Client) *Explorer {
 	x := &Explorer{cfg: c, client: client, woken: make(chan struct{}, 1)}
-	x.probes = newProbes(ctx, c, SearchPatience)
+	x.probes = newProbes(ctx, c, SearchTimeout)
 	x.finder = newFinder(c, x.probes)
 	c.Identity.refresh = x.RefreshNow
 	return x
@@ -128,16 +128,16 @@ func (x *Explorer) Watch(ctx context.Context) { x.finder.watch(ctx, x.RefreshNow
 func (x *Explorer) Run(ctx context.Context) {
 	defer x.probes.close()
 	for {
-		patience := x.probes.patience
+		patience := x.probes.timeout
 		changed, err := x.search(ctx)
 		if err != nil && !x.failed && ctx.Err() == nil {
 			x.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
 		}
 		x.failed = err != nil
-		x.probes.patience = SearchPatience
+		x.probes.timeout = SearchTimeout
 		if x.failed {
 			// Perhaps the servers do answer, but not that fast, or this process is short of CPU.
-			x.probes.patience = min(2*patience, max(SearchPatience, x.cfg.DialTimeout))
+			x.probes.timeout = min(2*patience, max(SearchTimeout, x.cfg.DialTimeout))
 		}
 		x.searched(changed)
 		if !x.pause(ctx) {

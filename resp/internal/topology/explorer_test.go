@@ -117,12 +117,12 @@ func TestChangeDuringASearchIsLookedFor(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				w.set("a:1", pipeServer{answer: servesAll("a:1"), slow: HeadStart / 2})
+				w.set("a:1", pipeServer{answer: servesAll("a:1"), slow: HedgeDelay / 2})
 				r, end := explore(t, w, w.config(Cluster, "a:1"))
 				defer end()
-				time.Sleep(HeadStart / 4)
+				time.Sleep(HedgeDelay / 4)
 				ask(r.explorer)
-				time.Sleep(HeadStart / 4)
+				time.Sleep(HedgeDelay / 4)
 				synctest.Wait()
 				if _, n := r.state(); n != 1 {
 					t.Fatalf("%d searches", n)
@@ -132,7 +132,7 @@ func TestChangeDuringASearchIsLookedFor(t *testing.T) {
 				if asked := w.asked(); len(asked) != 1 {
 					t.Errorf("%v were asked", asked)
 				}
-				time.Sleep(ExploreEvery/2 + HeadStart/2 + time.Millisecond)
+				time.Sleep(ExploreEvery/2 + HedgeDelay/2 + time.Millisecond)
 				synctest.Wait()
 				if _, n := r.state(); n != 2 {
 					t.Errorf("%d searches", n)

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// HeadStart is what a server that is asked has before the next one is asked, too.
-	HeadStart = 300 * time.Millisecond
-	// SearchPatience is how long a search waits for the last ones that it has asked.
+	// HedgeDelay is what a server that is asked has before the next one is asked, too.
+	HedgeDelay = 300 * time.Millisecond
+	// SearchTimeout is how long a search waits for the last ones that it has asked.
 	// Connecting goes on behind it: see probes.
-	SearchPatience = time.Second
+	SearchTimeout = time.Second
 )
 
-// finding is what a server answered, or why it did not.
-type finding[A any] struct {
+// result is what a server answered, or why it did not.
+type result[A any] struct {
 	addr   string
 	answer A
 	err    error
@@ -37,8 +37,8 @@ var (
 func askFirst[A any](ctx context.Context, s *probes, addrs []string, ask func(ctx context.Context, addr string) (A, error)) (A, error) {
 	var failed []error
 	var responded []string
-	good := func(f finding[A]) bool { return f.err == nil }
-	for _, f := range inquire(ctx, addrs, HeadStart, s.patience, ask, good) {
+	good := func(f result[A]) bool { return f.err == nil }
+	for _, f := range hedge(ctx, addrs, HedgeDelay, s.timeout, ask, good) {
 		if good(f) {
 			before := addrs[:slices.Index(addrs, f.addr)]
 			silent := slices.DeleteFunc(slices.Clone(before), func(addr string) bool { return slices.Contains(responded, addr) })
@@ -56,25 +56,25 @@ func askFirst[A any](ctx context.Context, s *probes, addrs []string, ask func(ct
 
 // askAll asks all servers at once, and ends when all have answered or failed, or when the
 // probes lose patience. Then those that are still out have failed, too.
-func askAll[A any](ctx context.Context, s *probes, addrs []string, ask func(ctx context.Context, addr string) (A, error)) []finding[A] {
-	return inquire(ctx, addrs, 0, s.patience, ask, func(finding[A]) bool { return false })
+func askAll[A any](ctx context.Context, s *probes, addrs []string, ask func(ctx context.Context, addr string) (A, error)) []result[A] {
+	return hedge(ctx, addrs, 0, s.timeout, ask, func(result[A]) bool { return false })
 }
 
-// inquire is a race of questions. Before it returns those that are out are cancelled and
+// hedge is a race of questions. Before it returns those that are out are cancelled and
 // waited for; their findings stand behind the others. Servers that it has not come to
 // are not in the list.
-func inquire[A any](ctx context.Context, addrs []string, every, patience time.Duration,
-	ask func(ctx context.Context, addr string) (A, error), enough func(finding[A]) bool,
-) (heard []finding[A]) {
+func hedge[A any](ctx context.Context, addrs []string, every, patience time.Duration,
+	ask func(ctx context.Context, addr string) (A, error), enough func(result[A]) bool,
+) (results []result[A]) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	answers := make(chan finding[A], len(addrs))
+	answers := make(chan result[A], len(addrs))
 	var asking sync.WaitGroup
 	defer func() {
 		cancel(nil)
 		asking.Wait()
 		close(answers)
 		for f := range answers {
-			heard = append(heard, f)
+			results = append(results, f)
 		}
 	}()
 	timer := time.NewTimer(0)
@@ -85,7 +85,7 @@ func inquire[A any](ctx context.Context, addrs []string, every, patience time.Du
 		asked++
 		asking.Go(func() {
 			a, err := ask(ctx, addr)
-			answers <- finding[A]{addr, a, err}
+			answers <- result[A]{addr, a, err}
 		})
 		if asked < len(addrs) {
 			timer.Reset(every)
@@ -93,12 +93,12 @@ func inquire[A any](ctx context.Context, addrs []string, every, patience time.Du
 			timer.Reset(patience)
 		}
 	}
-	for len(heard) < len(addrs) {
+	for len(results) < len(addrs) {
 		select {
 		case f := <-answers:
-			heard = append(heard, f)
+			results = append(results, f)
 			if enough(f) {
-				return heard
+				return results
 			}
 			if asked < len(addrs) {
 				next()
@@ -106,12 +106,12 @@ func inquire[A any](ctx context.Context, addrs []string, every, patience time.Du
 		case <-timer.C:
 			if asked == len(addrs) {
 				cancel(fmt.Errorf("%w, after %v", ErrSilent, patience))
-				return heard
+				return results
 			}
 			next()
 		case <-ctx.Done():
-			return heard
+			return results
 		}
 	}
-	return heard
+	return results
 }

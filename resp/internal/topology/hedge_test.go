@@ -42,7 +42,7 @@ func (o *oracle) ask(ctx context.Context, addr string) (string, error) {
 }
 
 // patient are probes without connections.
-func patient() *probes { return &probes{clock: clock.System(), patience: SearchPatience} }
+func patient() *probes { return &probes{clock: clock.System(), timeout: SearchTimeout} }
 
 func TestFirstGoodAnswerWins(t *testing.T) {
 	t.Parallel()
@@ -53,16 +53,16 @@ func TestFirstGoodAnswerWins(t *testing.T) {
 		asked int64
 	}{
 		{[]string{"10ms", "1ms"}, "10ms", 10 * time.Millisecond, 1},
-		{[]string{"silent", "10ms"}, "10ms", HeadStart + 10*time.Millisecond, 2},
-		{[]string{"silent", "silent", "silent", "10ms"}, "10ms", 3*HeadStart + 10*time.Millisecond, 4},
+		{[]string{"silent", "10ms"}, "10ms", HedgeDelay + 10*time.Millisecond, 2},
+		{[]string{"silent", "silent", "silent", "10ms"}, "10ms", 3*HedgeDelay + 10*time.Millisecond, 4},
 		{[]string{"unwell", "unwell", "10ms"}, "10ms", 10 * time.Millisecond, 3},
-		{[]string{"silent", "unwell", "10ms"}, "10ms", HeadStart + 10*time.Millisecond, 3},
+		{[]string{"silent", "unwell", "10ms"}, "10ms", HedgeDelay + 10*time.Millisecond, 3},
 		// A slow one still wins while the others are silent.
 		{[]string{"900ms", "silent"}, "900ms", 900 * time.Millisecond, 2},
 		{[]string{"unwell", "unwell"}, "", 0, 2},
 		// The last one gets a second, the others more.
-		{[]string{"silent", "silent"}, "", HeadStart + SearchPatience, 2},
-		{[]string{"silent", "unwell"}, "", HeadStart + SearchPatience, 2},
+		{[]string{"silent", "silent"}, "", HedgeDelay + SearchTimeout, 2},
+		{[]string{"silent", "unwell"}, "", HedgeDelay + SearchTimeout, 2},
 		{nil, "", 0, 0},
 	} {
 		t.Run(fmt.Sprint(c.addrs), func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAllAreAskedAtOnceAndTheSilentAreNamed(t *testing.T) {
 		var o oracle
 		start := time.Now()
 		heard := askAll(t.Context(), patient(), []string{"silent", "20ms", "unwell", "10ms"}, o.ask)
-		if took := time.Since(start); took != SearchPatience || o.out.Load() != 0 {
+		if took := time.Since(start); took != SearchTimeout || o.out.Load() != 0 {
 			t.Errorf("it took %v, %d are out", took, o.out.Load())
 		}
 		text := ""
@@ -108,7 +108,7 @@ func TestAllAreAskedAtOnceAndTheSilentAreNamed(t *testing.T) {
 	})
 }
 
-func TestInquiryEndsWithItsContext(t *testing.T) {
+func TestHedge_ContextEnds_Ends(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -30,7 +30,7 @@ import (
 type probes struct {
 	clock       clock.Clock
 	dialTimeout time.Duration
-	patience    time.Duration // of a search; set between searches
+	timeout     time.Duration // of a search; set between searches
 	slow        slowServers
 	ctx         context.Context
 	cancel      context.CancelFunc
@@ -59,7 +59,7 @@ type probeKey struct {
 
 // newProbes returns probes that end with ctx, or with close.
 func newProbes(ctx context.Context, c *Config, patience time.Duration) *probes {
-	s := &probes{clock: c.Clock, dialTimeout: c.DialTimeout, patience: patience}
+	s := &probes{clock: c.Clock, dialTimeout: c.DialTimeout, timeout: patience}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.mu.open = make(map[probeKey]*probe)
 	s.mu.asked = make(map[string]bool)
@@ -127,12 +127,12 @@ func (s *probes) at(r Reach, addr string) *probe {
 }
 
 // await waits until connecting has ended. For a server that was silent throughout an
-// earlier search it waits only for HeadStart: if the connection is still being made, one
+// earlier search it waits only for HedgeDelay: if the connection is still being made, one
 // of the next searches will find it.
 func (s *probes) await(ctx context.Context, k *probe) error {
-	patience := s.patience
-	if s.silence(k.key.addr) >= SearchPatience {
-		patience = HeadStart
+	patience := s.timeout
+	if s.silence(k.key.addr) >= SearchTimeout {
+		patience = HedgeDelay
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

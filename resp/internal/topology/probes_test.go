@@ -13,7 +13,7 @@ func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
 		w := newWorld()
 		defer w.close()
 		w.set("p:1", pipeServer{fails: full})
-		s := newProbes(t.Context(), w.config(Sentinel), SearchPatience)
+		s := newProbes(t.Context(), w.config(Sentinel), SearchTimeout)
 		defer s.close()
 		expect := func(waiting, silent time.Duration) {
 			t.Helper()
@@ -28,12 +28,12 @@ func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
 			time.Sleep(dialTimeout)
 		}
 		expect(2*dialTimeout, 0)
-		w.set("p:1", pipeServer{answer: saysPrimary, slow: 2 * SearchPatience})
+		w.set("p:1", pipeServer{answer: saysPrimary, slow: 2 * SearchTimeout})
 		if _, err := s.ask(t.Context(), w, "p:1", "ROLE"); err == nil {
 			t.Fatal("it was not slow")
 		}
-		expect(2*dialTimeout+SearchPatience, SearchPatience)
-		time.Sleep(SearchPatience)
+		expect(2*dialTimeout+SearchTimeout, SearchTimeout)
+		time.Sleep(SearchTimeout)
 		if _, err := s.ask(t.Context(), w, "p:1", "ROLE"); err != nil {
 			t.Fatal(err)
 		}

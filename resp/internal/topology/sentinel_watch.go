@@ -46,8 +46,8 @@ func (t *sentinelFinder) subscribeToOne(ctx context.Context) (w *watched, ok boo
 	if len(addrs) == 0 {
 		return nil, false
 	}
-	good := func(f finding[*watched]) bool { return f.err == nil }
-	for _, f := range inquire(ctx, addrs, HeadStart, t.cfg.DialTimeout, t.subscribe, good) {
+	good := func(f result[*watched]) bool { return f.err == nil }
+	for _, f := range hedge(ctx, addrs, HedgeDelay, t.cfg.DialTimeout, t.subscribe, good) {
 		switch {
 		case !good(f):
 		case ok: // overtaken by a moment

@@ -24,7 +24,7 @@ func TestLatecomersAreAskedLast(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		if took := ask("silent", "unwell", "10ms"); took != HeadStart+10*time.Millisecond {
+		if took := ask("silent", "unwell", "10ms"); took != HedgeDelay+10*time.Millisecond {
 			t.Errorf("the first time it took %v", took)
 		}
 		if took := ask("silent", "unwell", "10ms"); took != 10*time.Millisecond {
@@ -34,7 +34,7 @@ func TestLatecomersAreAskedLast(t *testing.T) {
 			t.Errorf("%v, want %v", got, want)
 		}
 		time.Sleep(slowFor)
-		if took := ask("silent", "10ms"); took != HeadStart+10*time.Millisecond {
+		if took := ask("silent", "10ms"); took != HedgeDelay+10*time.Millisecond {
 			t.Errorf("after lateFor it took %v", took)
 		}
 		// One that is slow, and then is not.
@@ -102,7 +102,7 @@ func TestSearchesDoNotWaitForTheDeadAgainAndAgain(t *testing.T) {
 		}
 		w.set("a:1", pipeServer{answer: servesAll("a:1")})
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newProbes(ctx, w.config(Cluster, append(addrs, "a:1")...), SearchPatience)
+		s := newProbes(ctx, w.config(Cluster, append(addrs, "a:1")...), SearchTimeout)
 		f := newFinder(w.config(Cluster, append(addrs, "a:1")...), s)
 		defer w.close()
 		defer s.close()
@@ -120,7 +120,7 @@ func TestSearchesDoNotWaitForTheDeadAgainAndAgain(t *testing.T) {
 		for _, d := range took {
 			all += d
 		}
-		if all > 5*HeadStart {
+		if all > 5*HedgeDelay {
 			t.Errorf("five dead ones cost %v", took)
 		}
 	})
