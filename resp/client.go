@@ -48,10 +48,10 @@ type Client struct {
 
 	mu struct {
 		sync.Mutex
-		closed    bool
-		nodes     map[string]*node // by address
-		strangers int              // of these
-		change    chan struct{}    // closed, and replaced, when a link came up or failed
+		closed   bool
+		nodes    map[string]*node // by address
+		unlisted int              // of these
+		change   chan struct{}    // closed, and replaced, when a link came up or failed
 	}
 	closing struct {
 		sync.Once

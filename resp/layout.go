@@ -67,7 +67,7 @@ func (c *Client) settle(changed bool) {
 }
 
 // nodesOf returns the nodes of a layout, made if need be, by address; nil if the Client is
-// being closed. All others are strangers from now on.
+// being closed. All others are unlisted from now on.
 func (c *Client) nodesOf(l *topology.Layout) map[string]*node {
 	nodes := make(map[string]*node)
 	var fresh []*node
@@ -85,10 +85,10 @@ func (c *Client) nodesOf(l *topology.Layout) map[string]*node {
 		n.idleSince = 0
 		nodes[addr] = n
 	}
-	c.mu.strangers = 0
+	c.mu.unlisted = 0
 	for addr, n := range c.mu.nodes {
-		if n.stranger = nodes[addr] == nil; n.stranger {
-			c.mu.strangers++
+		if n.unlisted = nodes[addr] == nil; n.unlisted {
+			c.mu.unlisted++
 		}
 	}
 	c.mu.Unlock()
@@ -104,14 +104,14 @@ func (c *Client) newNodeLocked(addr string) *node {
 	return n
 }
 
-// maxStrangers bounds how many nodes there are that the latest layout does not name. A
+// maxUnlisted bounds how many nodes there are that the latest layout does not name. A
 // cluster whose slots move has a few until the next search; a server that sends everybody
 // to ever new addresses must not have the client connect to all of them.
-const maxStrangers = 32
+const maxUnlisted = 32
 
 // nodeAt returns the node of an address that a server sends a command on to, made if need
 // be. It is not retired for a while. It is nil if the Client is being closed, or if there
-// are too many strangers.
+// are too many unlisted nodes.
 func (c *Client) nodeAt(addr string) *node {
 	return c.nodeFor(addr, func(*node) {})
 }
@@ -129,14 +129,14 @@ func (c *Client) nodeFor(addr string, use func(*node)) *node {
 	c.mu.Lock()
 	n := c.mu.nodes[addr]
 	fresh := n == nil
-	if c.mu.closed || fresh && c.mu.strangers >= maxStrangers {
+	if c.mu.closed || fresh && c.mu.unlisted >= maxUnlisted {
 		c.mu.Unlock()
 		return nil
 	}
 	if fresh {
 		n = c.newNodeLocked(addr)
-		n.stranger = true
-		c.mu.strangers++
+		n.unlisted = true
+		c.mu.unlisted++
 	}
 	n.idleSince = 0
 	use(n)
@@ -166,8 +166,8 @@ func (c *Client) retire() {
 			n.idleSince = now
 		case !c.routes.Divided() || now.Sub(n.idleSince) >= retireAfter:
 			delete(c.mu.nodes, addr)
-			if n.stranger {
-				c.mu.strangers--
+			if n.unlisted {
+				c.mu.unlisted--
 			}
 			gone = append(gone, n)
 		}

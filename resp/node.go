@@ -38,7 +38,7 @@ type node struct {
 
 	// Of Client.mu:
 	idleSince clock.Instant // when it was found to serve nothing
-	stranger  bool          // the latest layout does not name it
+	unlisted  bool          // the latest layout does not name it
 
 	mu struct {
 		sync.Mutex

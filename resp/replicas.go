@@ -6,14 +6,14 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
-// unlisted is the group of a server where nobody keeps a list.
-var unlisted topology.Group
+// ungrouped is the group of a server where nobody keeps a list.
+var ungrouped topology.Group
 
 // group returns that of the server at an address. It makes no garbage: each group of durable
 // requests asks for it.
 func (c *Client) group(addr string) (*topology.Group, error) {
 	if c.explorer == nil {
-		return &unlisted, nil
+		return &ungrouped, nil
 	}
 	gs := c.groups.Load()
 	if gs == nil {

@@ -20,7 +20,7 @@ func TestNodesThatOnlyMovedNamesAreFew(t *testing.T) {
 		left int                 // nodes that still serve something, once nobody asks
 	}{
 		{"one slot", func(int64) int64 { return 7 }, 2},
-		{"all slots", func(n int64) int64 { return n % slot.Count }, 1 + maxStrangers},
+		{"all slots", func(n int64) int64 { return n % slot.Count }, 1 + maxUnlisted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +46,7 @@ func TestNodesThatOnlyMovedNamesAreFew(t *testing.T) {
 					client.Submit(9999, call)
 					<-call.Done
 				}
-				if nodes := client.Stats().Nodes; nodes != 1+maxStrangers {
+				if nodes := client.Stats().Nodes; nodes != 1+maxUnlisted {
 					t.Errorf("%d nodes", nodes)
 				}
 				// No layout is found, and yet those that serve nothing go.
