@@ -78,7 +78,7 @@ func Open(cfg Config) *Client {
 		c.routes.Divide()
 	}
 	if d := cfg.deployment(); d != nil {
-		c.explorer = topology.NewExplorer(c.ctx, d, (*following)(c))
+		c.explorer = topology.NewExplorer(c.ctx, d, (*topologyClient)(c))
 		c.goLabelled(c.ctx, "explorer", c.explorer.Run)
 		c.goLabelled(c.ctx, "watch", c.explorer.Watch)
 	} else {

@@ -8,20 +8,20 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
-// following is what the explorer sees of a Client.
-type following Client
+// topologyClient is what the explorer sees of a Client.
+type topologyClient Client
 
 // Counting implements topology.Client.
-func (f *following) Counting() bool { return f.counting.Load() }
+func (f *topologyClient) Counting() bool { return f.counting.Load() }
 
 // Impaired implements topology.Client.
-func (f *following) Impaired() bool { return (*Client)(f).impaired() }
+func (f *topologyClient) Impaired() bool { return (*Client)(f).impaired() }
 
 // Searched implements topology.Client.
-func (f *following) Searched() { (*Client)(f).changed() }
+func (f *topologyClient) Searched() { (*Client)(f).changed() }
 
 // Follow implements topology.Client.
-func (f *following) Follow(ctx context.Context, l *topology.Layout) (changed, gaps bool, err error) {
+func (f *topologyClient) Follow(ctx context.Context, l *topology.Layout) (changed, gaps bool, err error) {
 	c := (*Client)(f)
 	if err := c.sharding(ctx, l); err != nil {
 		return false, false, err
@@ -33,10 +33,10 @@ func (f *following) Follow(ctx context.Context, l *topology.Layout) (changed, ga
 
 // Lost implements topology.Client. MOVED makes nodes and changes routes, whether searches find
 // something or not.
-func (f *following) Lost() (changed bool) {
+func (f *topologyClient) Lost() (changed bool) {
 	c := (*Client)(f)
 	changed = c.routes.Moved()
-	c.settle(changed)
+	c.applyRoutes(changed)
 	return changed
 }
 
@@ -50,12 +50,12 @@ func (c *Client) follow(l *topology.Layout) (changed bool) {
 		return false // closing
 	}
 	changed = c.routes.Follow(l.Shards, nodes) || changed
-	c.settle(changed)
+	c.applyRoutes(changed)
 	return changed
 }
 
-// settle follows a change of routes, and closes nodes that serve nothing any more.
-func (c *Client) settle(changed bool) {
+// applyRoutes follows a change of routes, and closes nodes that serve nothing any more.
+func (c *Client) applyRoutes(changed bool) {
 	if changed {
 		c.changedAt.Store(int64(c.cfg.Clock.Now()))
 		c.moveChannels() // while the nodes that they leave are still known
