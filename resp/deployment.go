@@ -44,7 +44,7 @@ func (c *Config) deployment() *topology.Config {
 	d := &topology.Config{
 		Kind: c.Topology.kind(), Addrs: c.Addrs, Master: c.Master, AddrMap: c.addrs,
 		Identity: c.identity, DialTimeout: c.DialTimeout, Clock: c.Clock, Logger: c.Logger,
-		Servers: &door{*c},
+		Servers: &nodeDialer{*c},
 	}
 	if c.Topology == Sentinel {
 		own := *c
@@ -57,7 +57,7 @@ func (c *Config) deployment() *topology.Config {
 		default:
 			own.TLS = c.SentinelTLS
 		}
-		d.Sentinels = &door{own}
+		d.Sentinels = &nodeDialer{own}
 	}
 	return d
 }
@@ -74,22 +74,22 @@ func (t Topology) kind() topology.Kind {
 	return topology.Standalone
 }
 
-// door is how servers are reached that are asked for the layout.
-type door struct{ cfg Config }
+// nodeDialer is how servers are reached that are asked for the layout.
+type nodeDialer struct{ cfg Config }
 
 // Connect implements topology.Reach.
-func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
+func (d *nodeDialer) Connect(ctx context.Context, addr string) (net.Conn, error) {
 	c := d.cfg
 	c.Network, c.Addr = topology.NetworkOf(addr), addr
 	return c.connect(ctx, roleProbe)
 }
 
 // MayListen implements topology.Reach.
-func (d *door) MayListen(addr string) bool {
+func (d *nodeDialer) MayListen(addr string) bool {
 	return d.cfg.refusals.Check(addr, handshake.Messages, 0) == nil
 }
 
 // Listened implements topology.Reach.
-func (d *door) Listened(addr string, asked clock.Instant, err error) {
+func (d *nodeDialer) Listened(addr string, asked clock.Instant, err error) {
 	d.cfg.refusals.Note(addr, handshake.Messages, 0, asked, err)
 }
