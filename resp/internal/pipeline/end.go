@@ -98,7 +98,7 @@ func (p *Pipeline) checkAge(now clock.Instant) {
 // never catch up. Nor is it silence if the loop has not got round to writing (armed) or
 // reading (transport.unread) yet, or is still handling what it read (draining). Some delays
 // cannot be seen from here, such as an answer held by a reader that waits for a processor.
-// To allow for them, now may lie in the past: see pulse.
+// To allow for them, now may lie in the past: see lagMeter in package resp.
 func (p *Pipeline) examine(now clock.Instant) (late, idle bool) {
 	m := &p.mu
 	m.Lock()
