@@ -47,7 +47,7 @@ func (l *link) redirect(a pipeline.Answer, e *ServerError) bool {
 		return false
 	}
 	c.redirects.Add(1)
-	to.take(l, a.Request, a.Hops+1, !r.Permanent)
+	to.forward(l, a.Request, a.Hops+1, !r.Permanent)
 	return true
 }
 
@@ -60,8 +60,8 @@ func (c *Client) redirected(r topology.Action) *node {
 	return c.nodeAt(r.To)
 }
 
-// take sends a request as l did at its node.
-func (n *node) take(l *link, r Request, hops uint8, asking bool) {
+// forward sends a request as l did at its node.
+func (n *node) forward(l *link, r Request, hops uint8, asking bool) {
 	switch l.role {
 	case RoleLane:
 		n.lanes[l.index].Send(r, hops, asking)
