@@ -16,7 +16,7 @@ import (
 // the way is made anew with the other one; pub/sub, which nobody cut, follows.
 func TestPubSubFollowsAnAddressThatMoves(t *testing.T) {
 	t.Parallel()
-	for name, greets := range map[string]bool{"a lane is lost": true, "the renewals are lost": false} {
+	for name, handshakes := range map[string]bool{"a lane is lost": true, "the renewals are lost": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before, after := fakenode.New(t), fakenode.New(t)
@@ -34,7 +34,7 @@ func TestPubSubFollowsAnAddressThatMoves(t *testing.T) {
 				carried := func(words ...string) bool {
 					return len(before.Commands(fakenode.OnConn(conn.ID, fakenode.Is(words...)))) > 0
 				}
-				if carried("SCRIPT") && carried("HELLO") == greets { // only lanes say HELLO
+				if carried("SCRIPT") && carried("HELLO") == handshakes { // only lanes say HELLO
 					conn.Reset()
 				}
 			}

@@ -19,11 +19,11 @@ var purposes = [...]handshake.Purpose{
 
 // connect makes a connection for a role: see package handshake.
 func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
-	return c.greeting().Connect(ctx, purposes[role])
+	return c.handshakeConfig().Connect(ctx, purposes[role])
 }
 
-// greeting is the part of c that concerns each connection.
-func (c *Config) greeting() *handshake.Config {
+// handshakeConfig is the part of c that concerns each connection.
+func (c *Config) handshakeConfig() *handshake.Config {
 	return &handshake.Config{
 		Kind:        c.Topology.kind(),
 		Network:     c.Network,

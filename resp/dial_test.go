@@ -16,7 +16,7 @@ import (
 )
 
 // A field that is forgotten has its default, and nobody notices.
-func TestGreetingHasEveryFieldOfTheConfiguration(t *testing.T) {
+func TestConfig_HandshakeConfig_HasEveryField(t *testing.T) {
 	t.Parallel()
 	cfg := Config{
 		Topology: Sentinel, Addr: "a:1", TLS: new(tls.Config), Username: "u", Password: "p", DB: 3, Scripts: []string{"return 1"},
@@ -24,10 +24,10 @@ func TestGreetingHasEveryFieldOfTheConfiguration(t *testing.T) {
 		Dialer:      new(net.Dialer).DialContext,
 		RefreshTLS:  func(*tls.Config) error { return nil }, sentinel: true,
 	}.withDefaults()
-	greeting := reflect.ValueOf(*cfg.greeting())
-	for i := range greeting.NumField() {
-		if greeting.Field(i).IsZero() {
-			t.Errorf("%s is missing", greeting.Type().Field(i).Name)
+	handshakeConfig := reflect.ValueOf(*cfg.handshakeConfig())
+	for i := range handshakeConfig.NumField() {
+		if handshakeConfig.Field(i).IsZero() {
+			t.Errorf("%s is missing", handshakeConfig.Type().Field(i).Name)
 		}
 	}
 }

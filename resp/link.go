@@ -153,7 +153,7 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 	state := l.stateLocked(nil)
 	l.mu.Unlock()
 	n.resubscribe()
-	bug := n.notice(state)
+	bug := n.publish(state)
 
 	l.mu.Lock()
 	l.mu.announcing = false
@@ -169,7 +169,7 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 		}
 		return true
 	}
-	bug = errors.Join(bug, n.notice(state))
+	bug = errors.Join(bug, n.publish(state))
 	n.outageBegins(lost, false)
 	l.log(levelOf(bug), "resp: connection lost at once", errors.Join(lost, bug))
 	return false
@@ -185,7 +185,7 @@ func (l *link) down(err error) {
 	}
 	state := l.lostLocked(err)
 	l.mu.Unlock()
-	bug := l.node.notice(state)
+	bug := l.node.publish(state)
 	if bug != nil {
 		err = errors.Join(err, bug)
 		l.mu.Lock()

@@ -208,7 +208,7 @@ func (n *node) outageBegins(err error, lasting bool) bool {
 		return false
 	}
 	n.mu.outage = outage{on: true, since: n.cfg.Clock.Now(), lasting: lasting}
-	n.tellLocked(Outage{Addr: n.cfg.Addr, Since: n.mu.outage.since, Err: err})
+	n.reportLocked(Outage{Addr: n.cfg.Addr, Since: n.mu.outage.since, Err: err})
 	return true
 }
 
@@ -223,7 +223,7 @@ func (n *node) outageMayEnd() {
 			o.Err = errRetired
 		}
 		if n.client.ctx.Err() == nil {
-			n.tellLocked(o)
+			n.reportLocked(o)
 		}
 	}
 }
@@ -238,8 +238,8 @@ func (n *node) firstLasting() bool {
 	return first
 }
 
-// tellLocked tells of the beginning and the end of an outage, in order.
-func (n *node) tellLocked(o Outage) {
+// reportLocked tells of the beginning and the end of an outage, in order.
+func (n *node) reportLocked(o Outage) {
 	switch {
 	case n.cfg.OnOutage != nil:
 		n.cfg.OnOutage(o)
@@ -300,8 +300,8 @@ func (n *node) sibling() <-chan struct{} {
 	return n.mu.rise
 }
 
-// notice tells everybody of s. An error is a panic of OnState.
-func (n *node) notice(s State) error {
+// publish tells everybody of s. An error is a panic of OnState.
+func (n *node) publish(s State) error {
 	err := n.onState(s)
 	if s.Up {
 		n.client.changed()

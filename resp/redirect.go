@@ -92,7 +92,7 @@ func (n *node) doubt(r topology.Action, a pipeline.Answer, e *ServerError, at to
 // ask has a new connection tell whether it is served better than the others, which were sent to an
 // address, or to none.
 func (n *node) ask(ctx context.Context, q suspicion.Question, at topology.Refused, sentTo string) {
-	v, err := n.cfg.greeting().Ask(ctx, q)
+	v, err := n.cfg.handshakeConfig().Ask(ctx, q)
 	served := err == nil && suspicion.Served(v, at, sentTo)
 	now := n.cfg.Clock.Now()
 	n.mu.Lock()

@@ -80,14 +80,14 @@ func (c *Config) Connect(ctx context.Context, p Purpose) (net.Conn, error) {
 	if err := c.Refusals.Check(c.Addr, p, given); err != nil {
 		return nil, err
 	}
-	conn, err := c.greet(bounded, p, user, password)
+	conn, err := c.attempt(bounded, p, user, password)
 	if err == nil || ctx.Err() == nil { // an attempt that was called off says nothing
 		c.Refusals.Note(c.Addr, p, given, began, err)
 	}
 	return conn, err
 }
 
-func (c *Config) greet(ctx context.Context, p Purpose, user, password string) (net.Conn, error) {
+func (c *Config) attempt(ctx context.Context, p Purpose, user, password string) (net.Conn, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, c.connectError(ctx, "dial", err)
