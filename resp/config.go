@@ -203,10 +203,10 @@ type Config struct {
 	// call.
 	OnState func(State)
 
-	addrs    *topology.AddressMap // of AddrMap; nil without
-	refusals *handshake.Refusals
-	identity *topology.Identity // nil of a Standalone
-	sentinel bool               // it reaches sentinels
+	addrs       *topology.AddressMap // of AddrMap; nil without
+	authBackoff *handshake.AuthBackoff
+	identity    *topology.Identity // nil of a Standalone
+	sentinel    bool               // it reaches sentinels
 }
 
 // NoTLS is the SentinelTLS of sentinels that do not speak TLS, while the servers do.
@@ -275,7 +275,7 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
-	c.refusals = handshake.NewRefusals(c.Clock, c.MaxPause)
+	c.authBackoff = handshake.NewAuthBackoff(c.Clock, c.MaxPause)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -49,7 +49,7 @@ func (c *Config) deployment() *topology.Config {
 	if c.Topology == Sentinel {
 		own := *c
 		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, c.SentinelCredentials
-		own.DB, own.refusals, own.sentinel = 0, handshake.NewRefusals(c.Clock, c.MaxPause), true
+		own.DB, own.authBackoff, own.sentinel = 0, handshake.NewAuthBackoff(c.Clock, c.MaxPause), true
 		switch c.SentinelTLS {
 		case nil: // as the servers
 		case NoTLS:
@@ -86,10 +86,10 @@ func (d *nodeDialer) Connect(ctx context.Context, addr string) (net.Conn, error)
 
 // MayListen implements topology.Reach.
 func (d *nodeDialer) MayListen(addr string) bool {
-	return d.cfg.refusals.Check(addr, handshake.Messages, 0) == nil
+	return d.cfg.authBackoff.Check(addr, handshake.Messages, 0) == nil
 }
 
 // Listened implements topology.Reach.
 func (d *nodeDialer) Listened(addr string, asked clock.Instant, err error) {
-	d.cfg.refusals.Note(addr, handshake.Messages, 0, asked, err)
+	d.cfg.authBackoff.Note(addr, handshake.Messages, 0, asked, err)
 }

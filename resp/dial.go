@@ -40,7 +40,7 @@ func (c *Config) handshakeConfig() *handshake.Config {
 		Identity:    c.identity,
 		Clock:       c.Clock,
 		Logger:      c.Logger,
-		Refusals:    c.refusals,
+		AuthBackoff: c.authBackoff,
 		RefreshTLS:  c.RefreshTLS,
 		Sentinel:    c.sentinel,
 	}

@@ -126,7 +126,7 @@ func (l *link) run(ctx context.Context) {
 func (l *link) limited(pause time.Duration) time.Duration {
 	cfg := &l.node.cfg
 	pause = cfg.limited(pause)
-	if left := cfg.refusals.Left(cfg.Addr, purposes[l.role]); left > 0 {
+	if left := cfg.authBackoff.Left(cfg.Addr, purposes[l.role]); left > 0 {
 		pause = min(pause, left)
 	}
 	return pause

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// Refusals remembers which servers refuse which credentials, so that these are tried ever
+// AuthBackoff remembers which servers refuse which credentials, so that these are tried ever
 // more seldom, by all connections together: a client that goes on trying a wrong password is
 // locked out in some places, and fills logs in all. The first pauses are short, for the
 // password may be in the middle of a change. Once one connection gets through, the
@@ -27,12 +27,12 @@ import (
 //	within that second: the same refusal
 //	asks a second later: new ones --------------------------------> up: nothing stands any more
 //	                         follows
-type Refusals struct {
+type AuthBackoff struct {
 	clock clock.Clock
 	limit func() time.Duration
 	mu    struct {
 		sync.Mutex
-		standing map[refusedAs]*refusal // at most maxStanding
+		active map[refusedAs]*refusal // at most maxActive
 	}
 }
 
@@ -73,15 +73,15 @@ const (
 	MaxPause = 30 * time.Second
 	// askEvery is the shortest time between two calls of Config.Credentials while a refusal
 	// stands.
-	askEvery    = time.Second
-	maxStanding = 1024
+	askEvery  = time.Second
+	maxActive = 1024
 )
 
-// NewRefusals returns one that knows of none. limit, if it is set and not 0 at a moment, bounds
+// NewAuthBackoff returns one that knows of none. limit, if it is set and not 0 at a moment, bounds
 // every pause.
-func NewRefusals(c clock.Clock, limit func() time.Duration) *Refusals {
-	r := &Refusals{clock: c, limit: limit}
-	r.mu.standing = make(map[refusedAs]*refusal)
+func NewAuthBackoff(c clock.Clock, limit func() time.Duration) *AuthBackoff {
+	r := &AuthBackoff{clock: c, limit: limit}
+	r.mu.active = make(map[refusedAs]*refusal)
 	return r
 }
 
@@ -93,7 +93,7 @@ func limited(pause, limit time.Duration) time.Duration {
 	return pause
 }
 
-func (r *Refusals) limitNow() time.Duration {
+func (r *AuthBackoff) limitNow() time.Duration {
 	if r.limit == nil {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (r *Refusals) limitNow() time.Duration {
 
 // Ask returns the refusal that stands, if credentials were asked for a moment ago. Otherwise the
 // caller may ask for them, and Check what it gets.
-func (r *Refusals) Ask(addr string, p Purpose) error {
+func (r *AuthBackoff) Ask(addr string, p Purpose) error {
 	limit := r.limitNow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Refusals) Ask(addr string, p Purpose) error {
 		return s.err
 	}
 	for _, as := range []refusedAs{{addr, anyPurpose}, {addr, p}} {
-		if s := r.mu.standing[as]; s != nil {
+		if s := r.mu.active[as]; s != nil {
 			s.asked = now
 		}
 	}
@@ -119,7 +119,7 @@ func (r *Refusals) Ask(addr string, p Purpose) error {
 }
 
 // Left is how long it is until credentials may be asked for; 0 if no refusal stands.
-func (r *Refusals) Left(addr string, p Purpose) time.Duration {
+func (r *AuthBackoff) Left(addr string, p Purpose) time.Duration {
 	limit := r.limitNow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,9 +130,9 @@ func (r *Refusals) Left(addr string, p Purpose) time.Duration {
 }
 
 // latestLocked is the refusal since which credentials were asked for last.
-func (r *Refusals) latestLocked(addr string, p Purpose) *refusal {
-	s := r.mu.standing[refusedAs{addr, p}]
-	if all := r.mu.standing[refusedAs{addr, anyPurpose}]; all != nil && (s == nil || s.asked < all.asked) {
+func (r *AuthBackoff) latestLocked(addr string, p Purpose) *refusal {
+	s := r.mu.active[refusedAs{addr, p}]
+	if all := r.mu.active[refusedAs{addr, anyPurpose}]; all != nil && (s == nil || s.asked < all.asked) {
 		return all
 	}
 	return s
@@ -140,13 +140,13 @@ func (r *Refusals) latestLocked(addr string, p Purpose) *refusal {
 
 // Check returns the refusal of these credentials that stands, if there is one: then nothing is
 // to be tried.
-func (r *Refusals) Check(addr string, p Purpose, c Credentials) error {
+func (r *AuthBackoff) Check(addr string, p Purpose, c Credentials) error {
 	limit := r.limitNow()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	for _, as := range []refusedAs{{addr, anyPurpose}, {addr, p}} {
-		if s := r.mu.standing[as]; s != nil && s.credentials == c && now.Before(s.noted.Add(limited(s.pause, limit))) {
+		if s := r.mu.active[as]; s != nil && s.credentials == c && now.Before(s.noted.Add(limited(s.pause, limit))) {
 			return s.err
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Refusals) Check(addr string, p Purpose, c Credentials) error {
 
 // Note takes down how an attempt with these credentials ended. One that began beside another
 // counts with it.
-func (r *Refusals) Note(addr string, p Purpose, c Credentials, began clock.Instant, err error) {
+func (r *AuthBackoff) Note(addr string, p Purpose, c Credentials, began clock.Instant, err error) {
 	var e *wire.ServerError
 	refused := Unauthorized(err) // not under mu: it may be an error of a Dialer's own
 	forbidden := refused && errors.As(err, &e) && request.RefusalOf(e).Forbidden()
@@ -164,19 +164,19 @@ func (r *Refusals) Note(addr string, p Purpose, c Credentials, began clock.Insta
 	defer r.mu.Unlock()
 	switch {
 	case !refused:
-		delete(r.mu.standing, as)
-		delete(r.mu.standing, refusedAs{addr, p})
+		delete(r.mu.active, as)
+		delete(r.mu.active, refusedAs{addr, p})
 		return
 	case forbidden: // so the password is right
-		delete(r.mu.standing, as)
+		delete(r.mu.active, as)
 		as.purpose = p
 	}
-	before := r.mu.standing[as]
+	before := r.mu.active[as]
 	if before != nil && began.Before(before.noted) {
 		return
 	}
-	if len(r.mu.standing) >= maxStanding {
-		clear(r.mu.standing) // servers announce ever new addresses
+	if len(r.mu.active) >= maxActive {
+		clear(r.mu.active) // servers announce ever new addresses
 	}
 	now := r.clock.Now()
 	s := &refusal{err: err, credentials: c, longest: minPause, noted: now, asked: now}
@@ -184,5 +184,5 @@ func (r *Refusals) Note(addr string, p Purpose, c Credentials, began clock.Insta
 		s.longest = min(2*before.longest, MaxPause)
 	}
 	s.pause = s.longest/2 + rand.N(s.longest/2)
-	r.mu.standing[as] = s
+	r.mu.active[as] = s
 }

@@ -18,7 +18,7 @@ import (
 func TestRefusalsAtATimeCountOnce(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
-	r := NewRefusals(fake, nil)
+	r := NewAuthBackoff(fake, nil)
 	wrong := wire.NewServerError([]byte("WRONGPASS no"))
 	began := fake.Now()
 	for p := range Probing {
@@ -53,7 +53,7 @@ func TestRefusalsAtATimeCountOnce(t *testing.T) {
 func TestRefusalStandsForThoseThatItConcerns(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
-	r := NewRefusals(fake, nil)
+	r := NewAuthBackoff(fake, nil)
 	wrong, forbidden := wire.NewServerError([]byte("WRONGPASS no")), wire.NewServerError([]byte("NOPERM no"))
 	r.Note("a:1", Commands, 1, fake.Now(), wrong)
 	if r.Check("a:1", Messages, 1) != wrong {
@@ -80,20 +80,20 @@ func TestAttemptThatIsCalledOffLeavesTheRefusalAsItIs(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	ctx, cancel := context.WithCancel(t.Context())
-	cfg := Config{Addr: "a:1", DialTimeout: 5 * time.Second, Clock: fake, Refusals: NewRefusals(fake, nil), Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	cfg := Config{Addr: "a:1", DialTimeout: 5 * time.Second, Clock: fake, AuthBackoff: NewAuthBackoff(fake, nil), Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		cancel()
 		return nil, ctx.Err()
 	}}
 	wrong := wire.NewServerError([]byte("WRONGPASS no"))
 	none := CredentialsOf("", "")
-	cfg.Refusals.Note("a:1", Commands, none, fake.Now(), wrong)
+	cfg.AuthBackoff.Note("a:1", Commands, none, fake.Now(), wrong)
 	fake.Advance(minPause)
 	if _, err := cfg.Connect(ctx, Probing); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	cfg.Refusals.Note("a:1", Commands, none, fake.Now(), wrong)
+	cfg.AuthBackoff.Note("a:1", Commands, none, fake.Now(), wrong)
 	fake.Advance(minPause - 1)
-	if cfg.Refusals.Check("a:1", Commands, none) == nil {
+	if cfg.AuthBackoff.Check("a:1", Commands, none) == nil {
 		t.Error("the pause begins small again")
 	}
 }
@@ -108,7 +108,7 @@ func (e *nosyError) As(any) bool { e.look(); return false }
 // connections do not wait for them.
 func TestErrorOfADialerIsLookedAtWithoutALock(t *testing.T) {
 	t.Parallel()
-	r := NewRefusals(clock.NewFake(), nil)
+	r := NewAuthBackoff(clock.NewFake(), nil)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -122,7 +122,7 @@ func TestErrorOfADialerIsLookedAtWithoutALock(t *testing.T) {
 func TestRefusals_CredentialsThatChangeTwiceDuringAPause_AreTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
-	r := NewRefusals(fake, nil)
+	r := NewAuthBackoff(fake, nil)
 	wrong := wire.NewServerError([]byte("WRONGPASS no"))
 	const old, late, fresh = 1, 2, 3
 	for range 8 { // so the pauses are long
@@ -168,7 +168,7 @@ func TestRefusals_Limit_CutsPausesShortThatHaveBegun(t *testing.T) {
 	for _, refusal := range []string{"WRONGPASS no", "NOPERM this user has no permissions to run the 'script' command"} {
 		fake := clock.NewFake()
 		limit := time.Duration(0)
-		r := NewRefusals(fake, func() time.Duration { return limit })
+		r := NewAuthBackoff(fake, func() time.Duration { return limit })
 		wrong := wire.NewServerError([]byte(refusal))
 		for range 8 {
 			r.Note("a:1", Renewals, 1, fake.Now(), wrong)
@@ -197,9 +197,9 @@ func TestConnect_CredentialsFail_LeavesTheRefusalAsItIs(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	asked := 0
-	cfg := Config{Addr: "a:1", DialTimeout: 5 * time.Second, Clock: fake, Refusals: NewRefusals(fake, nil),
+	cfg := Config{Addr: "a:1", DialTimeout: 5 * time.Second, Clock: fake, AuthBackoff: NewAuthBackoff(fake, nil),
 		Credentials: func(context.Context) (string, string, error) { asked++; return "", "", errors.New("vault is sealed") }}
-	cfg.Refusals.Note("a:1", Commands, 1, fake.Now(), wire.NewServerError([]byte("WRONGPASS no")))
+	cfg.AuthBackoff.Note("a:1", Commands, 1, fake.Now(), wire.NewServerError([]byte("WRONGPASS no")))
 	for range 50 { // in five seconds
 		fake.Advance(100 * time.Millisecond)
 		if _, err := cfg.Connect(t.Context(), Renewals); err == nil {

@@ -46,7 +46,7 @@ type Config struct {
 	Identity           *topology.Identity // whom servers must belong to; nil: to anybody
 	Clock              clock.Clock
 	Logger             *slog.Logger
-	Refusals           *Refusals // of all connections of a Client
+	AuthBackoff        *AuthBackoff // of all connections of a Client
 	// RefreshTLS, if set, changes a copy of TLS before each handshake.
 	RefreshTLS func(*tls.Config) error
 	Sentinel   bool // the server is a sentinel
@@ -66,7 +66,7 @@ var keepAlive = net.KeepAliveConfig{
 // has just refused the same credentials is not dialled: it refuses still.
 func (c *Config) Connect(ctx context.Context, p Purpose) (net.Conn, error) {
 	began := c.Clock.Now()
-	if err := c.Refusals.Ask(c.Addr, p); err != nil {
+	if err := c.AuthBackoff.Ask(c.Addr, p); err != nil {
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, c.DialTimeout,
@@ -77,12 +77,12 @@ func (c *Config) Connect(ctx context.Context, p Purpose) (net.Conn, error) {
 		return nil, err // it says nothing of the server
 	}
 	given := CredentialsOf(user, password)
-	if err := c.Refusals.Check(c.Addr, p, given); err != nil {
+	if err := c.AuthBackoff.Check(c.Addr, p, given); err != nil {
 		return nil, err
 	}
 	conn, err := c.attempt(bounded, p, user, password)
 	if err == nil || ctx.Err() == nil { // an attempt that was called off says nothing
-		c.Refusals.Note(c.Addr, p, given, began, err)
+		c.AuthBackoff.Note(c.Addr, p, given, began, err)
 	}
 	return conn, err
 }

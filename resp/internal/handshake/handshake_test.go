@@ -65,7 +65,7 @@ func TestContextThatEndsWithTheHandshakeLeavesNoConnection(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	cfg := Config{Network: "tcp", Addr: n.Addr(), DialTimeout: 5 * time.Second, Clock: clock.System(), Refusals: NewRefusals(clock.System(), nil), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	cfg := Config{Network: "tcp", Addr: n.Addr(), DialTimeout: 5 * time.Second, Clock: clock.System(), AuthBackoff: NewAuthBackoff(clock.System(), nil), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		return cancelAfter{conn, cancel}, err
 	}}

@@ -31,7 +31,7 @@ func Unclear(err error) bool {
 // configuration of the client or of the server, as far as can be known.
 func Lasting(err error) bool { return lasts(err) >= request.Unclear }
 
-// Permanent reports whether err is Lasting, and neither a refusal of credentials, which Refusals
+// Permanent reports whether err is Lasting, and neither a refusal of credentials, which AuthBackoff
 // pace, nor one that may pass: nothing is gained by trying often.
 func Permanent(err error) bool { return lasts(err) == request.Permanent }
 

@@ -11,7 +11,7 @@ import (
 )
 
 func connectTo(n *fakenode.Node, scripts ...string) error {
-	cfg := Config{Network: "tcp", Addr: n.Addr(), DialTimeout: 5 * time.Second, Clock: clock.System(), Refusals: NewRefusals(clock.System(), nil), Scripts: scripts}
+	cfg := Config{Network: "tcp", Addr: n.Addr(), DialTimeout: 5 * time.Second, Clock: clock.System(), AuthBackoff: NewAuthBackoff(clock.System(), nil), Scripts: scripts}
 	conn, err := cfg.Connect(context.Background(), Commands)
 	if err == nil {
 		conn.Close()
