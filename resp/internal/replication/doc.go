@@ -1,7 +1,7 @@
 // Package replication sends requests that replicas must acknowledge, in groups, each with one
 // WAIT. A [Lane] does so over a plain lane of its own, for one primary. How many of its
 // replicas are there, how many acknowledgements are worth waiting for, and what a WAIT means
-// for each request of its group, is decided by attendance and [MostSeen], whose functions look
+// for each request of its group, is decided by replicas and [MostSeen], whose functions look
 // at no clock and at no connection.
 //
 //	Lane        a queue, one group in flight, the next WAIT        lane

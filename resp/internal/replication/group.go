@@ -19,10 +19,10 @@ type group struct {
 }
 
 // waitFor begins a WAIT for these, as far as it is known who is there.
-func (g *group) waitFor(members []*Member, there attendance) {
+func (g *group) waitFor(members []*Member, state replicas) {
 	g.waiting, g.asked = true, 0
 	for _, m := range members {
-		g.asked = max(g.asked, there.worth(m.request.Wants()))
+		g.asked = max(g.asked, state.waitFor(m.request.Wants()))
 	}
 }
 
@@ -39,9 +39,9 @@ func (q *roleQuestion) AppendCommand(dst []byte, _ request.Form) []byte {
 // Complete implements Request.
 func (q *roleQuestion) Complete(r request.Reply) {
 	l := q.lane
-	there := l.attend(r)
+	state := l.readRole(r)
 	l.mu.Lock()
-	l.mu.there = there
+	l.mu.replicas = state
 	l.mu.Unlock()
 }
 
@@ -67,7 +67,7 @@ func (q *ackQuestion) Complete(r request.Reply) {
 	var done, again []*Member
 	for _, m := range q.answered {
 		var more bool
-		m.ack, more = l.mu.there.judge(m.request.Wants(), q.asked, int(r.Value.Int), err)
+		m.ack, more = l.mu.replicas.evaluate(m.request.Wants(), q.asked, int(r.Value.Int), err)
 		if more {
 			again = append(again, m)
 			continue

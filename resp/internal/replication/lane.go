@@ -19,7 +19,7 @@ import (
 //	requests of the next group, ...
 //
 // ROLE is in each group because "all" must mean at least the replicas that are attached
-// now; see attendance for those that are away. It is answered before WAIT is, but WAIT was sent
+// now; see replicas for those that are away. It is answered before WAIT is, but WAIT was sent
 // with the number of the previous group. If that was too low, another WAIT follows.
 //
 // Invariants:
@@ -44,10 +44,10 @@ type Lane struct {
 
 	mu struct {
 		sync.Mutex
-		queue   fifo.Backlog[*Member] // for the next groups
-		group   *group                // in flight, or nil
-		pumping bool
-		there   attendance // of the latest ROLE
+		queue    fifo.Backlog[*Member] // for the next groups
+		group    *group                // in flight, or nil
+		pumping  bool
+		replicas replicas // of the latest ROLE
 	}
 }
 
@@ -76,7 +76,7 @@ const MaxGroup = 256
 // New returns a Lane over cfg.Plain.
 func New(cfg Config) *Lane {
 	l := &Lane{cfg: cfg}
-	l.mu.there.attached = -1
+	l.mu.replicas.attached = -1
 	return l
 }
 
@@ -150,7 +150,7 @@ func (l *Lane) nextLocked() (g *group, members []*Member, due bool) {
 		return nil, nil, false
 	}
 	if g != nil && len(g.answered) > 0 {
-		g.waitFor(g.answered, l.mu.there)
+		g.waitFor(g.answered, l.mu.replicas)
 		return g, nil, true
 	}
 	queue := &l.mu.queue
@@ -166,7 +166,7 @@ func (l *Lane) nextLocked() (g *group, members []*Member, due bool) {
 	}
 	queue.Shrink()
 	g.pending = len(members)
-	g.waitFor(members, l.mu.there)
+	g.waitFor(members, l.mu.replicas)
 	l.mu.group = g
 	return g, members, true
 }

@@ -9,37 +9,37 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// attendance is which replicas of a primary are there, as of a ROLE.
-type attendance struct {
+// replicas is which replicas of a primary are there, as of a ROLE.
+type replicas struct {
 	attached int      // -1: not known
-	replicas int      // that there are, those that are away included
+	total    int      // that there are, those that are away included
 	away     []string // the others, as far as that can be told
-	err      error    // why replicas is not known
+	err      error    // why total is not known
 }
 
-// attend reads the answer of the primary to ROLE.
-func (l *Lane) attend(r request.Reply) attendance {
+// readRole reads the answer of the primary to ROLE.
+func (l *Lane) readRole(r request.Reply) replicas {
 	err := r.Err
 	if err == nil {
 		err = topology.IsPrimary(r.Value)
 	}
 	if err != nil {
-		return attendance{attached: -1, err: err}
+		return replicas{attached: -1, err: err}
 	}
 	list := attachedTo(r.Value)
 	seen := l.cfg.Seen.See(distinct(list), r.Now)
 	g, err := l.cfg.Group(l.cfg.Addr)
 	if err != nil {
-		return attendance{attached: list.Len(), replicas: max(list.Len(), seen), err: err}
+		return replicas{attached: list.Len(), total: max(list.Len(), seen), err: err}
 	}
-	return attendanceOf(list, seen, g, l.cfg.Addr)
+	return newReplicas(list, seen, g, l.cfg.Addr)
 }
 
-// attendanceOf is that of the primary at self, which has these replicas now, and had so many
+// newReplicas is that of the primary at self, which has these replicas now, and had so many
 // lately. There are as many as are attached, as were, and as its group has, whichever is most.
-func attendanceOf(attached wire.Value, seen int, g *topology.Group, self string) attendance {
+func newReplicas(attached wire.Value, seen int, g *topology.Group, self string) replicas {
 	n := attached.Len()
-	a := attendance{attached: n, replicas: max(n, seen, g.Replicas)}
+	a := replicas{attached: n, total: max(n, seen, g.Replicas)}
 	if n < g.Replicas {
 		var names []string
 		eachReplica(attached, func(host, port []byte) bool {
@@ -94,31 +94,31 @@ func distinct(list wire.Value) (n int) {
 	return n
 }
 
-// worth returns how many acknowledgements are worth waiting for: no more than replicas
+// waitFor returns how many acknowledgements are worth waiting for: no more than replicas
 // are attached. If it is not known how many are, "all" is not worth a timeout before it is.
-func (there attendance) worth(a request.Acks) int {
-	if there.attached < 0 {
+func (state replicas) waitFor(a request.Acks) int {
+	if state.attached < 0 {
 		return max(0, int(a))
 	}
-	return min(a.Of(there.replicas), there.attached)
+	return min(a.Of(state.total), state.attached)
 }
 
-// judge says what a request is told by a WAIT that was sent with the number asked, and that so
+// evaluate says what a request is told by a WAIT that was sent with the number asked, and that so
 // many acknowledged, or that failed. With again it is told nothing: too few have acknowledged, and the
 // WAIT was sent with too low a number to tell.
-func (there attendance) judge(wants request.Acks, asked, acked int, failed error) (ack request.Ack, again bool) {
-	ack = request.Ack{Wanted: wants.Of(there.replicas), Err: failed}
+func (state replicas) evaluate(wants request.Acks, asked, acked int, failed error) (ack request.Ack, again bool) {
+	ack = request.Ack{Wanted: wants.Of(state.total), Err: failed}
 	if failed == nil && wants < 0 {
-		ack.Err = there.err
+		ack.Err = state.err
 	}
 	if ack.Err == nil {
 		ack.Acked = acked
-		if ack.Missing() && asked < there.worth(wants) {
+		if ack.Missing() && asked < state.waitFor(wants) {
 			return request.Ack{}, true
 		}
 	}
 	if ack.Missing() {
-		ack.Away = there.away
+		ack.Away = state.away
 	}
 	return ack, false
 }

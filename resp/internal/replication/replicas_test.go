@@ -49,19 +49,19 @@ func TestAsManyReplicasCountAsAnybodyKnowsOf(t *testing.T) {
 		attached []string
 		seen     int
 		group    *topology.Group
-		want     attendance
+		want     replicas
 	}{
-		"all are there":                 {[]string{"a:1", "b:1"}, 2, three, attendance{attached: 2, replicas: 2}},
-		"one is away":                   {[]string{"b:1"}, 2, three, attendance{attached: 1, replicas: 2, away: []string{"a:1"}}},
-		"one is away from the start":    {[]string{"b:1"}, 1, three, attendance{attached: 1, replicas: 2, away: []string{"a:1"}}},
-		"all are away":                  {nil, 0, three, attendance{attached: 0, replicas: 2, away: []string{"a:1", "b:1"}}},
-		"one is new":                    {[]string{"a:1", "b:1", "c:1"}, 3, three, attendance{attached: 3, replicas: 3}},
-		"one was new, and has left":     {[]string{"a:1", "b:1"}, 3, three, attendance{attached: 2, replicas: 3}},
-		"one has another name":          {[]string{"gateway:1"}, 1, three, attendance{attached: 1, replicas: 2}},
-		"nobody keeps a list":           {[]string{"a:1"}, 1, new(topology.Group), attendance{attached: 1, replicas: 1}},
-		"nobody keeps it, and one left": {nil, 1, new(topology.Group), attendance{attached: 0, replicas: 1}},
+		"all are there":                 {[]string{"a:1", "b:1"}, 2, three, replicas{attached: 2, total: 2}},
+		"one is away":                   {[]string{"b:1"}, 2, three, replicas{attached: 1, total: 2, away: []string{"a:1"}}},
+		"one is away from the start":    {[]string{"b:1"}, 1, three, replicas{attached: 1, total: 2, away: []string{"a:1"}}},
+		"all are away":                  {nil, 0, three, replicas{attached: 0, total: 2, away: []string{"a:1", "b:1"}}},
+		"one is new":                    {[]string{"a:1", "b:1", "c:1"}, 3, three, replicas{attached: 3, total: 3}},
+		"one was new, and has left":     {[]string{"a:1", "b:1"}, 3, three, replicas{attached: 2, total: 3}},
+		"one has another name":          {[]string{"gateway:1"}, 1, three, replicas{attached: 1, total: 2}},
+		"nobody keeps a list":           {[]string{"a:1"}, 1, new(topology.Group), replicas{attached: 1, total: 1}},
+		"nobody keeps it, and one left": {nil, 1, new(topology.Group), replicas{attached: 0, total: 1}},
 	} {
-		if got := attendanceOf(listOf(t, c.attached...), c.seen, c.group, "p:1"); !reflect.DeepEqual(got, c.want) {
+		if got := newReplicas(listOf(t, c.attached...), c.seen, c.group, "p:1"); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -83,16 +83,16 @@ func TestAttendanceThatIsNotKnownSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		role  request.Reply
 		group func(string) (*topology.Group, error)
-		want  attendance
+		want  replicas
 		err   string
 	}{
-		"listed":                {value(primaryReply("a:1")), listed, attendance{attached: 1, replicas: 2, away: []string{"b:1"}}, ""},
-		"one that left, listed": {value(primaryReply()), listed, attendance{replicas: 2, away: []string{"a:1", "b:1"}}, ""},
-		"not listed":            {value(primaryReply("a:1")), nobody, attendance{attached: 1, replicas: 1}, "not listed"},
-		"ROLE is refused":       {request.Reply{Err: refused}, listed, attendance{attached: -1}, "NOPERM"},
-		"it is no primary":      {value("*1\r\n$5\r\nslave\r\n"), listed, attendance{attached: -1}, "slave"},
+		"listed":                {value(primaryReply("a:1")), listed, replicas{attached: 1, total: 2, away: []string{"b:1"}}, ""},
+		"one that left, listed": {value(primaryReply()), listed, replicas{total: 2, away: []string{"a:1", "b:1"}}, ""},
+		"not listed":            {value(primaryReply("a:1")), nobody, replicas{attached: 1, total: 1}, "not listed"},
+		"ROLE is refused":       {request.Reply{Err: refused}, listed, replicas{attached: -1}, "NOPERM"},
+		"it is no primary":      {value("*1\r\n$5\r\nslave\r\n"), listed, replicas{attached: -1}, "slave"},
 	} {
-		got := New(Config{Addr: "p:1", Seen: new(MostSeen), Group: c.group}).attend(c.role)
+		got := New(Config{Addr: "p:1", Seen: new(MostSeen), Group: c.group}).readRole(c.role)
 		if (got.err == nil) != (c.err == "") || got.err != nil && !strings.Contains(got.err.Error(), c.err) {
 			t.Errorf("%s: %v, want %q", name, got.err, c.err)
 		}
@@ -115,13 +115,13 @@ func groupOf(t *testing.T, primary string, replicas ...string) *topology.Group {
 func TestWhatAWaitMeansForARequest(t *testing.T) {
 	t.Parallel()
 	lost, unknown := errors.New("lost"), errors.New("unknown")
-	two := attendance{attached: 2, replicas: 2}
-	oneAway := attendance{attached: 1, replicas: 2, away: []string{"a:1"}}
-	nobody := attendance{}
-	uncounted := attendance{attached: 2, replicas: 2, err: unknown}
-	unasked := attendance{attached: -1, err: unknown}
+	two := replicas{attached: 2, total: 2}
+	oneAway := replicas{attached: 1, total: 2, away: []string{"a:1"}}
+	nobody := replicas{}
+	uncounted := replicas{attached: 2, total: 2, err: unknown}
+	unasked := replicas{attached: -1, err: unknown}
 	for name, c := range map[string]struct {
-		there        attendance
+		there        replicas
 		wants        request.Acks
 		asked, acked int
 		failed       error
@@ -148,7 +148,7 @@ func TestWhatAWaitMeansForARequest(t *testing.T) {
 		"it was lost, and one is away":             {oneAway, request.AllReplicas, 1, 0, lost, request.Ack{Wanted: 2, Err: lost, Away: []string{"a:1"}}, false},
 		"none wanted":                              {two, 0, 0, 0, nil, request.Ack{}, false},
 	} {
-		got, again := c.there.judge(c.wants, c.asked, c.acked, c.failed)
+		got, again := c.there.evaluate(c.wants, c.asked, c.acked, c.failed)
 		if !reflect.DeepEqual(got, c.want) || again != c.again {
 			t.Errorf("%s: %+v, again: %v; want %+v, %v", name, got, again, c.want, c.again)
 		}
@@ -167,7 +167,7 @@ func TestNoMoreAcknowledgementsAreWaitedForThanCanCome(t *testing.T) {
 		{2, 2, 1, 1}, {2, 2, 5, 2}, {0, 0, 1, 0},
 		{-1, 0, request.AllReplicas, 0}, {-1, 0, request.MajorityOfReplicas, 0}, {-1, 0, 2, 2}, // ROLE has yet to be answered
 	} {
-		if got := (attendance{attached: c.attached, replicas: c.replicas}).worth(c.wants); got != c.worth {
+		if got := (replicas{attached: c.attached, total: c.replicas}).waitFor(c.wants); got != c.worth {
 			t.Errorf("%d wanted, %d of %d attached: %d are worth waiting for, want %d", c.wants, c.attached, c.replicas, got, c.worth)
 		}
 	}
