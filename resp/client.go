@@ -33,9 +33,9 @@ type Client struct {
 	sharded       atomic.Bool
 	shardingKnown bool // of the explorer
 
-	groups   atomic.Pointer[topology.Groups] // nil: not asked for yet
-	counting atomic.Bool                     // they are asked for
-	seen     replication.MostSeen            // where nobody keeps a list
+	groups    atomic.Pointer[topology.Groups] // nil: not asked for yet
+	counting  atomic.Bool                     // they are asked for
+	highWater replication.HighWater           // where nobody keeps a list
 
 	redirects atomic.Uint64
 	changedAt atomic.Int64  // when the routes changed last
@@ -72,7 +72,7 @@ func Open(cfg Config) *Client {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
 	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.RefreshNow("") })
-	c.seen.Forever = cfg.Topology == Standalone || cfg.Topology == Replicas
+	c.highWater.Forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
 	if cfg.Topology == Cluster {
 		c.routes.Divide()

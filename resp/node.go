@@ -22,16 +22,16 @@ import (
 // used. It belongs to a Client, which makes it when it first
 // needs that server and closes it when the server serves nothing any more.
 type node struct {
-	client  *Client
-	id      ServerID
-	cfg     Config // the Client's, with this server's address
-	lanes   []*pipeline.Lane
-	renewal *pipeline.Lane
-	pubsub  *pubsub.Endpoint
-	durable [2]*replication.Lane  // of commands, of renewals
-	links   []*link               // the lanes, then as the roles
-	seen    *replication.MostSeen // of the replicas
-	born    clock.Instant
+	client    *Client
+	id        ServerID
+	cfg       Config // the Client's, with this server's address
+	lanes     []*pipeline.Lane
+	renewal   *pipeline.Lane
+	pubsub    *pubsub.Endpoint
+	durable   [2]*replication.Lane   // of commands, of renewals
+	links     []*link                // the lanes, then as the roles
+	highWater *replication.HighWater // of the replicas
+	born      clock.Instant
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
@@ -51,9 +51,9 @@ type node struct {
 
 // newNode makes the node of an address. Its links do not connect before open.
 func newNode(c *Client, network, addr string) *node {
-	n := &node{client: c, id: ServerID(c.servers.Add(1)), cfg: c.cfg, seen: &c.seen}
-	if !c.seen.Forever {
-		n.seen = new(replication.MostSeen)
+	n := &node{client: c, id: ServerID(c.servers.Add(1)), cfg: c.cfg, highWater: &c.highWater}
+	if !c.highWater.Forever {
+		n.highWater = new(replication.HighWater)
 	}
 	n.cfg.Network, n.cfg.Addr, n.born = network, addr, c.cfg.Clock.Now()
 	n.ctx, n.cancel = context.WithCancel(c.ctx)
@@ -87,14 +87,14 @@ func (n *node) addDurable(role Role) *replication.Lane {
 	}
 	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*replication.MaxGroup) // the queue before it has the limit
 	return replication.New(replication.Config{
-		Plain:   lane,
-		Timeout: timeout,
-		Limit:   n.cfg.MaxInFlight,
-		Addr:    n.cfg.Addr,
-		Seen:    n.seen,
-		Wake:    l.wake,
-		Counted: n.client.counted,
-		Group:   n.client.group,
+		Plain:     lane,
+		Timeout:   timeout,
+		Limit:     n.cfg.MaxInFlight,
+		Addr:      n.cfg.Addr,
+		HighWater: n.highWater,
+		Wake:      l.wake,
+		Counted:   n.client.counted,
+		Group:     n.client.group,
 	})
 }
 

@@ -100,14 +100,14 @@ func newLaneOf(t *testing.T, n *fakenode.Node, limit int) *Lane {
 	})
 	sockettest.PollUntil(t, "the lane is up", plain.Up)
 	return New(Config{
-		Plain:   plain,
-		Timeout: time.Second,
-		Limit:   limit,
-		Addr:    n.Addr(),
-		Seen:    &MostSeen{Forever: true},
-		Wake:    func() {},
-		Counted: func() bool { return true },
-		Group:   func(string) (*topology.Group, error) { return new(topology.Group), nil },
+		Plain:     plain,
+		Timeout:   time.Second,
+		Limit:     limit,
+		Addr:      n.Addr(),
+		HighWater: &HighWater{Forever: true},
+		Wake:      func() {},
+		Counted:   func() bool { return true },
+		Group:     func(string) (*topology.Group, error) { return new(topology.Group), nil },
 	})
 }
 

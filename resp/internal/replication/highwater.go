@@ -7,14 +7,14 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// seenFor is for how long at least a replica that was attached counts where the
+// highWaterFor is for how long at least a replica that was attached counts where the
 // deployment keeps a list: long enough for that to have it.
-const seenFor = 30 * time.Second
+const highWaterFor = 30 * time.Second
 
-// MostSeen is the most replicas that were attached at a time: of the last seenFor, up to
+// HighWater is the most replicas that were attached at a time: of the last highWaterFor, up to
 // twice that; where nobody keeps a list, since the beginning. A failover on command begins
 // with detaching the replica that is to be promoted, while the primary goes on.
-type MostSeen struct {
+type HighWater struct {
 	Forever bool
 	mu      struct {
 		sync.Mutex
@@ -23,13 +23,13 @@ type MostSeen struct {
 	}
 }
 
-// See notes how many are attached, and returns the most.
-func (s *MostSeen) See(n int, at clock.Instant) int {
+// Observe notes how many are attached, and returns the most.
+func (s *HighWater) Observe(n int, at clock.Instant) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if age := at.Sub(s.mu.since); !s.Forever && age >= seenFor {
+	if age := at.Sub(s.mu.since); !s.Forever && age >= highWaterFor {
 		s.mu.before, s.mu.now, s.mu.since = s.mu.now, 0, at
-		if age >= 2*seenFor {
+		if age >= 2*highWaterFor {
 			s.mu.before = 0
 		}
 	}

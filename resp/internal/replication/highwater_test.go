@@ -17,10 +17,10 @@ func TestMostReplicasSeenAreRemembered(t *testing.T) {
 		"for ever":    {true, [][3]int{{0, 1, 1}, {1, 3, 3}, {100_000, 2, 3}}},
 		"in steps":    {false, [][3]int{{0, 3, 3}, {31, 2, 3}, {35, 1, 3}, {62, 1, 2}, {93, 1, 1}}},
 	} {
-		s := &MostSeen{Forever: test.forever}
+		s := &HighWater{Forever: test.forever}
 		start := clock.Instant(5 * time.Hour)
 		for _, step := range test.steps {
-			if got := s.See(step[1], start.Add(time.Duration(step[0])*time.Second)); got != step[2] {
+			if got := s.Observe(step[1], start.Add(time.Duration(step[0])*time.Second)); got != step[2] {
 				t.Errorf("%s: after %d s, with %d attached: %d, want %d", name, step[0], step[1], got, step[2])
 			}
 		}

@@ -53,11 +53,11 @@ type Lane struct {
 
 // Config is what a Lane needs to know, all of it required.
 type Config struct {
-	Plain   *pipeline.Lane // which nobody else uses
-	Timeout time.Duration  // of one WAIT
-	Limit   int            // of the queue, for what has the rank Refuse
-	Addr    string         // of the primary
-	Seen    *MostSeen      // of its replicas
+	Plain     *pipeline.Lane // which nobody else uses
+	Timeout   time.Duration  // of one WAIT
+	Limit     int            // of the queue, for what has the rank Refuse
+	Addr      string         // of the primary
+	HighWater *HighWater     // of its replicas
 
 	// Wake is called with each request, before all else: Plain may not be connected before it
 	// is used.

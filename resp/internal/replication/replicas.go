@@ -27,7 +27,7 @@ func (l *Lane) readRole(r request.Reply) replicas {
 		return replicas{attached: -1, err: err}
 	}
 	list := attachedTo(r.Value)
-	seen := l.cfg.Seen.See(distinct(list), r.Now)
+	seen := l.cfg.HighWater.Observe(distinct(list), r.Now)
 	g, err := l.cfg.Group(l.cfg.Addr)
 	if err != nil {
 		return replicas{attached: list.Len(), total: max(list.Len(), seen), err: err}

@@ -92,7 +92,7 @@ func TestAttendanceThatIsNotKnownSaysWhy(t *testing.T) {
 		"ROLE is refused":       {request.Reply{Err: refused}, listed, replicas{attached: -1}, "NOPERM"},
 		"it is no primary":      {value("*1\r\n$5\r\nslave\r\n"), listed, replicas{attached: -1}, "slave"},
 	} {
-		got := New(Config{Addr: "p:1", Seen: new(MostSeen), Group: c.group}).readRole(c.role)
+		got := New(Config{Addr: "p:1", HighWater: new(HighWater), Group: c.group}).readRole(c.role)
 		if (got.err == nil) != (c.err == "") || got.err != nil && !strings.Contains(got.err.Error(), c.err) {
 			t.Errorf("%s: %v, want %q", name, got.err, c.err)
 		}
