@@ -58,14 +58,14 @@ type topic struct {
 	name  string
 	first *Channel // nil: nobody wants it any more
 
-	conn   uint32 // the connection that the fields below are about
-	sent   verb   // the latest command about this topic: subscribe, unsubscribe, or none
-	wrote  uint8  // how many commands, on all connections, modulo 256
-	flight uint8  // how many of its commands are unanswered, at most maxFlight
-	known  bool   // the latest answer was that it is subscribed
-	queued bool   // it is in subs.mu.dirty
-	alone  bool   // it was in a refused batch: goes in a command of its own
-	held   bool   // it is in subs.mu.held
+	conn     uint32 // the connection that the fields below are about
+	sent     verb   // the latest command about this topic: subscribe, unsubscribe, or none
+	wrote    uint8  // how many commands, on all connections, modulo 256
+	flight   uint8  // how many of its commands are unanswered, at most maxFlight
+	known    bool   // the latest answer was that it is subscribed
+	queued   bool   // it is in subs.mu.dirty
+	alone    bool   // it was in a refused batch: goes in a command of its own
+	retrying bool   // it is in subs.mu.retries
 	// refusals is how often in a row the server refused, for now; maxRefusals at most.
 	refusals uint8
 	slot     uint16 // of the name, in a cluster

@@ -155,7 +155,7 @@ func (m *subModel) drain() {
 		}
 		if !m.serve() && !m.deliver() {
 			m.tick()
-			if !m.owed && m.subs.mu.held.len() == 0 {
+			if !m.owed && m.subs.mu.retries.len() == 0 {
 				return
 			}
 		}

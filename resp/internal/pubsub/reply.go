@@ -135,7 +135,7 @@ func (s *subs) expelled(conn uint32, name []byte) {
 		if t.settled() { // else the answer to what is in flight decides
 			t.sent = verbNone
 			s.mu.confirmed--
-			s.mu.held.add(t)
+			s.mu.retries.add(t)
 		}
 	}
 	s.mu.Unlock()
@@ -240,7 +240,7 @@ func (s *subs) refuseLocked(l *listener, e *wire.ServerError) {
 				s.queueLocked(t)
 			} else {
 				t.refusals = min(t.refusals+1, maxRefusals)
-				s.mu.held.add(t)
+				s.mu.retries.add(t)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ const unknownCommand = "-ERR unknown command 'SUBSCRIBE'\r\n"
 func TestRefusedSubscriptionIsRepeatedEverMoreSeldom(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
-	m.subs.mu.held.rand = sockettest.Rand(t)
+	m.subs.mu.retries.rand = sockettest.Rand(t)
 	m.connect()
 	const channels = 1000
 	for i := range channels {
@@ -106,8 +106,8 @@ func TestRefusedSubscriptionThatNobodyWantsIsForgotten(t *testing.T) {
 	if n := len(m.subs.mu.topics); n != 0 {
 		t.Errorf("%d topics are kept", n)
 	}
-	if names, _ := m.asked(20*time.Second, unknownCommand); names != 0 || m.subs.mu.held.len() != 0 {
-		t.Errorf("asked for %d times, %d held", names, m.subs.mu.held.len())
+	if names, _ := m.asked(20*time.Second, unknownCommand); names != 0 || m.subs.mu.retries.len() != 0 {
+		t.Errorf("asked for %d times, %d held", names, m.subs.mu.retries.len())
 	}
 	p.subscribe()
 	m.flush()

@@ -63,7 +63,7 @@ type subs struct {
 		up          bool
 		armed       bool               // the writer has been asked to flush and has not begun
 		dirty       fifo.Ring[*topic]  // to be compared
-		held        heldTopics         // to be queued again later: the server refused
+		retries     retryQueue         // to be queued again later: the server refused
 		cmds        fifo.Ring[command] // unanswered
 		names       fifo.Ring[*topic]  // the topics of cmds, one per expected answer
 
@@ -230,7 +230,7 @@ func (s *subs) disconnected() {
 	s.mu.Lock()
 	s.mu.up = false
 	s.mu.confirmed = 0
-	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.held = fifo.Ring[*topic]{}, fifo.Ring[command]{}, fifo.Ring[*topic]{}, heldTopics{rand: s.mu.held.rand}
+	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.retries = fifo.Ring[*topic]{}, fifo.Ring[command]{}, fifo.Ring[*topic]{}, retryQueue{rand: s.mu.retries.rand}
 	conn := s.mu.conn
 	s.mu.Unlock()
 
@@ -304,7 +304,7 @@ func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late
 		s.mu.pingDue = true
 		wake = s.armLocked()
 	}
-	s.mu.held.tick(now, func(t *topic) { wake = s.queueLocked(t) || wake })
+	s.mu.retries.tick(now, func(t *topic) { wake = s.queueLocked(t) || wake })
 	return wake, late
 }
 
