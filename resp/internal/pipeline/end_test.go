@@ -265,10 +265,10 @@ func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
 func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
 	t.Parallel()
 	var p []*textCall
-	told := false
+	down := false
 	l, tr, _ := scripted(nil)
 	l.cfg.Down = func(error) {
-		told = true
+		down = true
 		for _, one := range p {
 			if one.reply == nil {
 				t.Errorf("down before %q was completed", one.text)
@@ -282,7 +282,7 @@ func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
 		p = append(p, submitTexts(l, "a")...)
 	}
 	tr.sink.OnClose(io.EOF)
-	if !told {
+	if !down {
 		t.Error("down was not called")
 	}
 }

@@ -204,7 +204,7 @@ func TestSubs_ChannelsRefused_ComplainsOnceAConnection(t *testing.T) {
 		"MOVED 1 a:1":                      0,
 	} {
 		l := newShardedLab(t)
-		told := 0
+		delivered := 0
 		for i := range 3 {
 			l.subscribe(fmt.Sprint("x", i))
 			l.sent()
@@ -212,11 +212,11 @@ func TestSubs_ChannelsRefused_ComplainsOnceAConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			if l.subs.complaint() != nil {
-				told++
+				delivered++
 			}
 		}
-		if told != want {
-			t.Errorf("%s: told %d times, want %d", line, told, want)
+		if delivered != want {
+			t.Errorf("%s: told %d times, want %d", line, delivered, want)
 		}
 		l.subs.disconnected()
 		l.conn = l.subs.connected()

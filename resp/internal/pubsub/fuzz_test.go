@@ -39,10 +39,10 @@ func FuzzPubSubBytes(f *testing.F) {
 		if n := all.Count(request.Subscribed); n > 2 || n == 0 && all.Count(request.Message) > 0 {
 			t.Fatalf("%d confirmations, %d messages", n, all.Count(request.Message))
 		}
-		told := all.Count(request.Subscribed)
+		delivered := all.Count(request.Subscribed)
 		c.OnClose(wire.ErrProtocol)
-		if all.Count(request.Disconnected) != told {
-			t.Fatalf("%d were Subscribed, %d Disconnected", told, all.Count(request.Disconnected))
+		if all.Count(request.Disconnected) != delivered {
+			t.Fatalf("%d were Subscribed, %d Disconnected", delivered, all.Count(request.Disconnected))
 		}
 	})
 }

@@ -30,9 +30,9 @@ func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
 	// disconnected has begun, and lets others in before it walks.
 	a.mu.Lock()
 	a.mu.up = false
-	told := a.evictLocked(limbo, func(uint16) bool { return true })
+	delivered := a.evictLocked(limbo, func(uint16) bool { return true })
 	a.mu.Unlock()
-	tell(told, request.Disconnected, nil, nil)
+	deliver(delivered, request.Disconnected, nil, nil)
 	a.disconnected()
 	r.Await(t, request.Disconnected)
 }

@@ -18,11 +18,11 @@ type subModel struct {
 	subs  *subs
 	clock *clock.Fake
 
-	conn    uint32
-	up      bool
-	owed    bool // a wake has not been followed by a flush yet
-	flusher flusher
-	reader  listener
+	conn        uint32
+	up          bool
+	wakePending bool // a wake has not been followed by a flush yet
+	flusher     flusher
+	reader      listener
 
 	unread  []byte          // written, not read by the server
 	replies []byte          // sent by the server, not read by the client
@@ -39,25 +39,25 @@ func (m *subModel) connect() {
 	if m.up {
 		return
 	}
-	m.conn, m.up, m.owed = m.subs.connected(), true, true
+	m.conn, m.up, m.wakePending = m.subs.connected(), true, true
 }
 
 func (m *subModel) disconnect() {
 	if !m.up {
 		return
 	}
-	m.up, m.owed, m.unread, m.replies = false, false, nil, nil
+	m.up, m.wakePending, m.unread, m.replies = false, false, nil, nil
 	clear(m.set)
 	m.subs.disconnected()
 }
 
 func (m *subModel) subscribe(ch *Channel)   { m.wake(m.subs.subscribe(ch)) }
 func (m *subModel) unsubscribe(ch *Channel) { m.wake(m.subs.unsubscribe(ch)) }
-func (m *subModel) wake(w bool)             { m.owed = m.owed || w && m.up }
+func (m *subModel) wake(w bool)             { m.wakePending = m.wakePending || w && m.up }
 
 func (m *subModel) flush() {
-	if m.owed {
-		m.owed = false
+	if m.wakePending {
+		m.wakePending = false
 		m.unread = m.subs.flush(&m.flusher, m.conn, m.unread, m.clock.Now())
 	}
 }
@@ -149,13 +149,13 @@ func (m *subModel) deliver() bool {
 // drain lets everything happen that is under way.
 func (m *subModel) drain() {
 	for range 1_000_000 {
-		if m.owed {
+		if m.wakePending {
 			m.flush()
 			continue
 		}
 		if !m.serve() && !m.deliver() {
 			m.tick()
-			if !m.owed && m.subs.mu.retries.len() == 0 {
+			if !m.wakePending && m.subs.mu.retries.len() == 0 {
 				return
 			}
 		}

@@ -89,17 +89,17 @@ func (r *Registry) Unsubscribe(ch *Channel) {
 //	out of limbo, into the new place      (lock)
 //	... SUBSCRIBE, its answer: Subscribed
 func (r *Registry) Move(endpoints []*Endpoint) {
-	var told []request.ChannelHandler
+	var evicted []request.ChannelHandler
 	var wake []*Endpoint
 	r.lock.Lock()
 	for _, p := range endpoints {
 		if handlers := p.subs.evictLocked(r.limbo, func(slot uint16) bool { return r.serve(slot) != p }); handlers != nil {
-			told = append(told, handlers...)
+			evicted = append(evicted, handlers...)
 			wake = append(wake, p)
 		}
 	}
 	r.lock.Unlock()
-	tell(told, request.Disconnected, nil, nil)
+	deliver(evicted, request.Disconnected, nil, nil)
 
 	r.lock.Lock()
 	for _, t := range r.limbo.mu.topics {

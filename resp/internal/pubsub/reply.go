@@ -70,7 +70,7 @@ func (s *subs) message(l *listener, conn uint32, name, payload []byte) {
 		}
 	}
 	s.mu.Unlock()
-	tell(l.calls, request.Message, payload, nil)
+	deliver(l.calls, request.Message, payload, nil)
 }
 
 // confirmed handles the answer for one topic.
@@ -79,7 +79,7 @@ func (s *subs) confirmed(l *listener, conn uint32, v verb, name []byte) error {
 	if err := s.confirm(l, conn, v, name); err != nil {
 		return err
 	}
-	tell(l.calls, request.Subscribed, nil, nil)
+	deliver(l.calls, request.Subscribed, nil, nil)
 	return nil
 }
 
@@ -139,12 +139,12 @@ func (s *subs) expelled(conn uint32, name []byte) {
 		}
 	}
 	s.mu.Unlock()
-	s.tellLost(&lost)
-	s.tellMoved()
+	s.deliverLost(&lost)
+	s.reportMoved()
 }
 
-// tellMoved says that a slot may be somewhere else by now. No lock is held.
-func (s *subs) tellMoved() {
+// reportMoved says that a slot may be somewhere else by now. No lock is held.
+func (s *subs) reportMoved() {
 	if s.moved != nil {
 		s.moved()
 	}
@@ -175,9 +175,9 @@ func (s *subs) refused(l *listener, e *wire.ServerError) error {
 	if err := s.refuse(l, e); err != nil {
 		return err
 	}
-	tell(l.calls, request.Refused, nil, e)
+	deliver(l.calls, request.Refused, nil, e)
 	if request.RefusalOf(e).Of == request.OfDeployment {
-		s.tellMoved()
+		s.reportMoved()
 	}
 	return nil
 }

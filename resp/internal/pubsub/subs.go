@@ -248,11 +248,11 @@ func (s *subs) disconnected() {
 		}
 		if len(lost.channels) >= 256 {
 			s.mu.Unlock()
-			s.tellLost(&lost)
+			s.deliverLost(&lost)
 			s.mu.Lock()
 		}
 	})
-	s.tellLost(&lost)
+	s.deliverLost(&lost)
 }
 
 // lostChannels are Channels that have lost their connection, with their handlers as
@@ -266,9 +266,9 @@ func (l *lostChannels) add(ch *Channel) {
 	l.channels, l.handlers = append(l.channels, ch), append(l.handlers, ch.handler)
 }
 
-// tellLost tells them, and empties the list. One may have moved meanwhile, and have
+// deliverLost tells them, and empties the list. One may have moved meanwhile, and have
 // heard Subscribed from its new node: then it hears so again, for the last word counts.
-func (s *subs) tellLost(l *lostChannels) {
+func (s *subs) deliverLost(l *lostChannels) {
 	var live []request.ChannelHandler
 	for _, h := range l.handlers {
 		h.ChannelEvent(request.Disconnected, nil, nil)
@@ -280,7 +280,7 @@ func (s *subs) tellLost(l *lostChannels) {
 		}
 	}
 	s.mu.Unlock()
-	tell(live, request.Subscribed, nil, nil)
+	deliver(live, request.Subscribed, nil, nil)
 	*l = lostChannels{}
 }
 
@@ -323,9 +323,9 @@ func (s *subs) counts() (desired, confirmed int) {
 	return len(s.mu.topics), s.mu.confirmed
 }
 
-// tell looks at no Channel: one that was unsubscribed in the meantime may be in
+// deliver looks at no Channel: one that was unsubscribed in the meantime may be in
 // use again, under another name.
-func tell(calls []request.ChannelHandler, ev request.ChannelEvent, payload []byte, err error) {
+func deliver(calls []request.ChannelHandler, ev request.ChannelEvent, payload []byte, err error) {
 	for _, h := range calls {
 		h.ChannelEvent(ev, payload, err)
 	}

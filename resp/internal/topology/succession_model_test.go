@@ -283,15 +283,15 @@ func (w *deployment) settle(t *testing.T, clients []*modelClient, configured []s
 		}
 	}
 	w.promote(primary)
-	told := 0
+	notified := 0
 	for _, i := range w.led {
 		s := w.servers[i]
-		if i != primary && s.up && (!s.primary || told == 0 || w.rng.IntN(2) == 0) {
+		if i != primary && s.up && (!s.primary || notified == 0 || w.rng.IntN(2) == 0) {
 			w.follow(i, primary)
-			told++
+			notified++
 		}
 	}
-	if last := (primary + 1) % len(w.servers); told == 0 {
+	if last := (primary + 1) % len(w.servers); notified == 0 {
 		w.restart(last, true)
 		w.follow(last, primary)
 	}
