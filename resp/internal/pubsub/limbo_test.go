@@ -12,8 +12,8 @@ import (
 // two tells.
 func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
 	t.Parallel()
-	a, limbo := newSubs(), newSubs()
-	limbo.mu.Mutex = a.mu.Mutex
+	a, unserved := newSubs(), newSubs()
+	unserved.mu.Mutex = a.mu.Mutex
 	r := requesttest.NewRecorder()
 	ch := NewChannel("x", r)
 	a.subscribe(ch)
@@ -30,7 +30,7 @@ func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
 	// disconnected has begun, and lets others in before it walks.
 	a.mu.Lock()
 	a.mu.up = false
-	delivered := a.evictLocked(limbo, func(uint16) bool { return true })
+	delivered := a.evictLocked(unserved, func(uint16) bool { return true })
 	a.mu.Unlock()
 	deliver(delivered, request.Disconnected, nil, nil)
 	a.disconnected()

@@ -11,7 +11,7 @@ import (
 )
 
 // Registry keeps the Channels of a Client. Each is at the endpoint of the server that
-// serves its slot, or in limbo, which has no connection, while none does.
+// serves its slot, or unserved, in subs without a connection, while none does.
 //
 // Invariants:
 //
@@ -19,10 +19,10 @@ import (
 //  2. A Channel that moves hears Disconnected, if it was live, before it can hear
 //     Subscribed from its new place.
 type Registry struct {
-	lock  *sync.Mutex
-	limbo *subs
-	serve func(slot uint16) *Endpoint
-	moved func()
+	lock     *sync.Mutex
+	unserved *subs
+	serve    func(slot uint16) *Endpoint
+	moved    func()
 }
 
 // NewRegistry returns one without endpoints. serve names the endpoint of a slot, nil if
@@ -30,7 +30,7 @@ type Registry struct {
 // channels have a better place. Neither may block.
 func NewRegistry(serve func(slot uint16) *Endpoint, moved func()) *Registry {
 	r := &Registry{lock: new(sync.Mutex), serve: serve, moved: moved}
-	r.limbo = r.newSubs()
+	r.unserved = r.newSubs()
 	return r
 }
 
@@ -55,7 +55,7 @@ func (r *Registry) Subscribe(ch *Channel) {
 	r.lock.Lock()
 	p := r.serve(slot.Of(ch.name))
 	if p == nil {
-		r.limbo.subscribeLocked(ch)
+		r.unserved.subscribeLocked(ch)
 		r.lock.Unlock()
 		return
 	}
@@ -76,7 +76,7 @@ func (r *Registry) Unsubscribe(ch *Channel) {
 		wake = owner.unsubscribeLocked(ch)
 	}
 	r.lock.Unlock()
-	if wake { // then it has a connection, and is not limbo
+	if wake { // then it has a connection, and is not unserved
 		owner.wake()
 	}
 }
@@ -84,16 +84,16 @@ func (r *Registry) Unsubscribe(ch *Channel) {
 // Move takes the Channels along that are at one of these endpoints, though another, or
 // none, serves their slot by now, and finds a place for those that had none:
 //
-//	out of the old place, into limbo      (lock)
+//	out of the old place, into unserved   (lock)
 //	Disconnected                          (no lock)
-//	out of limbo, into the new place      (lock)
+//	out of unserved, into the new place   (lock)
 //	... SUBSCRIBE, its answer: Subscribed
 func (r *Registry) Move(endpoints []*Endpoint) {
 	var evicted []request.ChannelHandler
 	var wake []*Endpoint
 	r.lock.Lock()
 	for _, p := range endpoints {
-		if handlers := p.subs.evictLocked(r.limbo, func(slot uint16) bool { return r.serve(slot) != p }); handlers != nil {
+		if handlers := p.subs.evictLocked(r.unserved, func(slot uint16) bool { return r.serve(slot) != p }); handlers != nil {
 			evicted = append(evicted, handlers...)
 			wake = append(wake, p)
 		}
@@ -102,13 +102,13 @@ func (r *Registry) Move(endpoints []*Endpoint) {
 	deliver(evicted, request.Disconnected, nil, nil)
 
 	r.lock.Lock()
-	for _, t := range r.limbo.mu.topics {
+	for _, t := range r.unserved.mu.topics {
 		p := r.serve(t.slot)
 		if p == nil {
 			continue
 		}
 		for ch := t.first; ch != nil; ch = t.first {
-			r.limbo.unsubscribeLocked(ch)
+			r.unserved.unsubscribeLocked(ch)
 			if p.subs.subscribeLocked(ch) && !slices.Contains(wake, p) {
 				wake = append(wake, p)
 			}
@@ -122,6 +122,6 @@ func (r *Registry) Move(endpoints []*Endpoint) {
 
 // Waiting returns how many names have no place.
 func (r *Registry) Waiting() int {
-	n, _ := r.limbo.counts()
+	n, _ := r.unserved.counts()
 	return n
 }

@@ -169,9 +169,9 @@ func (s *subs) forgetLocked(t *topic) {
 	}
 }
 
-// evictLocked moves the Channels of the slots that are elsewhere to limbo, and returns
+// evictLocked moves the Channels of the slots that are elsewhere to unserved, and returns
 // the handlers of those that were live; nil if there was nothing to move.
-func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []request.ChannelHandler {
+func (s *subs) evictLocked(unserved *subs, elsewhere func(slot uint16) bool) []request.ChannelHandler {
 	var live []request.ChannelHandler
 	found := false
 	for _, t := range s.mu.topics {
@@ -185,7 +185,7 @@ func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []requ
 				live = append(live, ch.handler)
 			}
 			s.unsubscribeLocked(ch)
-			limbo.subscribeLocked(ch)
+			unserved.subscribeLocked(ch)
 		}
 	}
 	if found && live == nil {
