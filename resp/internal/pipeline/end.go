@@ -104,7 +104,7 @@ func (p *Pipeline) examine(now clock.Instant) (late, idle bool) {
 	m.Lock()
 	defer m.Unlock()
 	if m.fifo.Len() == 0 {
-		if now.Sub(m.heard) < idleAfter {
+		if now.Sub(m.lastRead) < idleAfter {
 			return false, false
 		}
 		p.shrinkLocked()
@@ -117,7 +117,7 @@ func (p *Pipeline) examine(now clock.Instant) (late, idle bool) {
 		}
 		since = m.stall.since
 	}
-	return !m.draining && now.Sub(max(since, m.heard)) > p.lane.cfg.CommandTimeout, false
+	return !m.draining && now.Sub(max(since, m.lastRead)) > p.lane.cfg.CommandTimeout, false
 }
 
 // shrinkLocked is for an idle connection.

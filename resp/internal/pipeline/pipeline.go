@@ -116,7 +116,7 @@ type pipelineState struct {
 
 	wholeOnly bool // the server knows no EVALSHA: scripts are sent whole
 
-	heard    clock.Instant // last bytes of the server
+	lastRead clock.Instant // last bytes of the server
 	stall    stall
 	commands uint64
 	resent   uint64
@@ -148,7 +148,7 @@ func newPipeline(l *Lane) *Pipeline { return &Pipeline{lane: l} }
 // OnOpen makes the pipeline the lane's current one.
 func (p *Pipeline) OnOpen(t socket.Transport) {
 	p.t = t
-	p.mu.heard = p.lane.cfg.Clock.Now()
+	p.mu.lastRead = p.lane.cfg.Clock.Now()
 	if ok, err := p.lane.opened(p); !ok {
 		t.Close(err)
 	}

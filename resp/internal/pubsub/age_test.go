@@ -43,13 +43,13 @@ func TestPubSubConnectionThatIsSilentIsPinged(t *testing.T) {
 			m.drain()
 		}
 		for range 3 {
-			heard := m.clock.Now()
+			lastRead := m.clock.Now()
 			m.clock.Advance(c.after - 1)
-			if late := m.ask(heard); late || m.pinged() {
+			if late := m.ask(lastRead); late || m.pinged() {
 				t.Fatalf("%s: too early; late: %v", c.name, late)
 			}
 			m.clock.Advance(1)
-			if late := m.ask(heard); late || !m.pinged() {
+			if late := m.ask(lastRead); late || !m.pinged() {
 				t.Fatalf("%s: no PING; late: %v", c.name, late)
 			}
 		}
@@ -64,9 +64,9 @@ func TestPubSubConnectionIsPingedEveryTenSecondsAtLeast(t *testing.T) {
 	m.connect()
 	newProbe(m, "a").subscribe()
 	m.drain()
-	heard := m.clock.Now()
+	lastRead := m.clock.Now()
 	m.clock.Advance(pingAfter)
-	wake, _ := m.subs.tick(m.clock.Now(), heard, time.Minute)
+	wake, _ := m.subs.tick(m.clock.Now(), lastRead, time.Minute)
 	if m.wake(wake); !m.pinged() {
 		t.Fatal("no PING")
 	}
@@ -86,17 +86,17 @@ func TestPubSubConnectionThatBringsMessagesIsNotLate(t *testing.T) {
 			t.Fatal("late, though bytes came a second ago")
 		}
 	}
-	heard := m.clock.Now()
+	lastRead := m.clock.Now()
 	m.clock.Advance(modelTimeout)
-	if m.ask(heard) {
+	if m.ask(lastRead) {
 		t.Fatal("late too early")
 	}
 	m.clock.Advance(1)
-	if !m.ask(heard) {
+	if !m.ask(lastRead) {
 		t.Fatal("the silence is not noticed")
 	}
 	m.drain()
-	if m.ask(heard) {
+	if m.ask(lastRead) {
 		t.Fatal("late, though everything is answered")
 	}
 }

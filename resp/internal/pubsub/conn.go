@@ -73,10 +73,10 @@ func (p *Endpoint) CheckAge(now clock.Instant) {
 	if e := p.subs.complaint(); e != nil {
 		p.refused(e)
 	}
-	heard := c.heard.Load()
-	wake, late := p.subs.tick(now, clock.Instant(heard), p.timeout)
-	// In this order: bytes go from the socket to OnBytes, and then heard moves on.
-	if late && !c.transport.Unread() && !c.reading.Load() && c.heard.Load() == heard {
+	lastRead := c.lastRead.Load()
+	wake, late := p.subs.tick(now, clock.Instant(lastRead), p.timeout)
+	// In this order: bytes go from the socket to OnBytes, and then lastRead moves on.
+	if late && !c.transport.Unread() && !c.reading.Load() && c.lastRead.Load() == lastRead {
 		c.transport.Close(fmt.Errorf("%w (%v)", request.ErrTimeout, p.timeout))
 	} else if wake {
 		c.transport.Wake()
@@ -106,7 +106,7 @@ type subConn struct {
 	conn     uint32 // its number in subs
 
 	transport socket.Transport // set by OnOpen
-	heard     atomic.Int64     // when bytes were last handled
+	lastRead  atomic.Int64     // when bytes were last handled
 	reading   atomic.Bool      // OnBytes is running
 	stuck     atomic.Bool      // out holds what the transport did not take
 
@@ -122,7 +122,7 @@ type subConn struct {
 
 func (c *subConn) OnOpen(t socket.Transport) {
 	c.transport = t
-	c.heard.Store(int64(c.endpoint.clock.Stamp()))
+	c.lastRead.Store(int64(c.endpoint.clock.Stamp()))
 	c.endpoint.current.Store(c)
 	if err := c.endpoint.closed.Load(); err != nil {
 		t.Close(*err)
@@ -134,7 +134,7 @@ func (c *subConn) OnOpen(t socket.Transport) {
 func (c *subConn) OnBytes(b []byte) {
 	c.reading.Store(true)
 	c.read(b)
-	c.heard.Store(int64(c.endpoint.clock.Stamp()))
+	c.lastRead.Store(int64(c.endpoint.clock.Stamp()))
 	c.reading.Store(false)
 }
 

@@ -69,8 +69,8 @@ func (m *subModel) tick() {
 
 // ask is a tick of a connection that has last brought bytes at heard, with a
 // CommandTimeout of modelTimeout; it reports whether the server is late.
-func (m *subModel) ask(heard clock.Instant) (late bool) {
-	wake, late := m.subs.tick(m.clock.Now(), heard, modelTimeout)
+func (m *subModel) ask(lastRead clock.Instant) (late bool) {
+	wake, late := m.subs.tick(m.clock.Now(), lastRead, modelTimeout)
 	m.wake(wake)
 	return late
 }

@@ -286,9 +286,9 @@ func (s *subs) deliverLost(l *lostChannels) {
 
 // tick queues again what the server refused some time ago, and has the server pinged after a
 // silence: one that somebody waits on soon, for a connection whose other end is gone
-// without a word must not keep them asleep. heard is when the connection last brought
+// without a word must not keep them asleep. lastRead is when the connection last brought
 // bytes. late: nothing has come for longer than timeout, though an answer is due.
-func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late bool) {
+func (s *subs) tick(now, lastRead clock.Instant, timeout time.Duration) (wake, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.mu.up {
@@ -299,8 +299,8 @@ func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late
 		patience = min(patience, timeout/2)
 	}
 	if s.mu.cmds.Len() > 0 {
-		late = now.Sub(max(heard, s.mu.cmds.Front().at)) > timeout
-	} else if now.Sub(heard) >= patience {
+		late = now.Sub(max(lastRead, s.mu.cmds.Front().at)) > timeout
+	} else if now.Sub(lastRead) >= patience {
 		s.mu.pingDue = true
 		wake = s.armLocked()
 	}
