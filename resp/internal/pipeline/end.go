@@ -21,7 +21,7 @@ func (p *Pipeline) OnClose(err error) {
 	m.Unlock()
 	p.lane.ended(p)
 
-	fate := forfeit{
+	outcome := forfeit{
 		sent:    p.t.Sent(),
 		notSent: &request.Failure{Class: request.ErrNotSent, Cause: err},
 		unknown: &request.Failure{Class: request.ErrOutcomeUnknown, Cause: err},
@@ -29,7 +29,7 @@ func (p *Pipeline) OnClose(err error) {
 	now := p.lane.cfg.Clock.Now()
 	batch := p.reader.batch[:]
 	for {
-		n := p.forfeit(batch, fate)
+		n := p.forfeit(batch, outcome)
 		if n == 0 {
 			break
 		}
@@ -46,20 +46,20 @@ type forfeit struct {
 }
 
 // forfeit takes entries off the FIFO into batch.
-func (p *Pipeline) forfeit(batch []Answer, fate forfeit) (n int) {
+func (p *Pipeline) forfeit(batch []Answer, outcome forfeit) (n int) {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
 	for n < len(batch) && m.fifo.Len()+m.backlog.Len() > 0 {
 		if m.fifo.Len() == 0 {
 			e := m.backlog.Pop()
-			batch[n] = Answer{Request: e.Request, err: fate.notSent, Hops: e.Hops, asked: e.Asked}
+			batch[n] = Answer{Request: e.Request, err: outcome.notSent, Hops: e.Hops, asked: e.Asked}
 			n++
 			continue
 		}
-		a := Answer{err: fate.notSent}
-		if m.fifo.Front().end <= fate.sent {
-			a.Sent, a.err = p.stampLocked(), fate.unknown
+		a := Answer{err: outcome.notSent}
+		if m.fifo.Front().end <= outcome.sent {
+			a.Sent, a.err = p.stampLocked(), outcome.unknown
 		}
 		e := m.fifo.Pop()
 		m.start, a.Request = e.end, e.Request
