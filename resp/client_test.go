@@ -229,7 +229,7 @@ func TestCloseWhileSubscribing(t *testing.T) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		var all requesttest.Tally
+		var all requesttest.EventCounter
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		for w := range 4 {

@@ -26,7 +26,7 @@ func TestChannelsThatComeAndGoWhileSlotsMove(t *testing.T) {
 		wanted bool
 	}
 	places := make([]place, workers*each)
-	var all requesttest.Tally
+	var all requesttest.EventCounter
 	for i := range places {
 		places[i].ch = NewChannel(fmt.Sprint("channel", i), &all)
 	}

@@ -114,7 +114,7 @@ func TestForbiddenChannelIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("narrow on >pw ~* resetchannels &ok-* +@all"))
 	c := ready(t, Config{Addr: s.Addr(), Username: "narrow", Password: "pw"})
-	var good requesttest.Tally
+	var good requesttest.EventCounter
 	bad := requesttest.NewRecorder()
 	forbidden := NewChannel("secret", bad)
 	for i := range 600 {
@@ -142,7 +142,7 @@ func TestTenThousandChannelsSurviveAKilledConnection(t *testing.T) {
 		const n = 10_000
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		var all requesttest.Tally
+		var all requesttest.EventCounter
 		chs := make([]*Channel, n)
 		for i := range chs {
 			chs[i] = NewChannel(fmt.Sprintf("%s/%d", t.Name(), i), &all)
@@ -178,7 +178,7 @@ func TestRandomSubscriptionsLeaveNothingOnTheServer(t *testing.T) {
 		c := ready(t, cfg)
 		r := sockettest.Rand(t)
 		const workers, names, ops = 8, 50, 100_000 / 8
-		var all requesttest.Tally
+		var all requesttest.EventCounter
 		var wg sync.WaitGroup
 		for w := range workers {
 			r := fork(r)
@@ -216,7 +216,7 @@ func TestChannelIsSmall(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
 	const n = 100_000
-	var all requesttest.Tally
+	var all requesttest.EventCounter
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("redisson_lock__channel:{%d}", i)

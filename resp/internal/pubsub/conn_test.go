@@ -51,7 +51,7 @@ func newSubConn(s *subs, t socket.Transport, down func(error)) *subConn {
 
 func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
-	var all requesttest.Tally
+	var all requesttest.EventCounter
 	s := newSubs()
 	tr := &meagreTransport{takes: []int{10, 0, 7}}
 	c := newSubConn(s, tr, nil)
@@ -101,7 +101,7 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 
 func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 	t.Parallel()
-	var all requesttest.Tally
+	var all requesttest.EventCounter
 	broken := errors.New("broken pipe")
 	s := newSubs()
 	tr := &meagreTransport{fails: broken}
@@ -122,7 +122,7 @@ func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 
 func TestLateFlushOfADeadConnectionWritesNothing(t *testing.T) {
 	t.Parallel()
-	var all requesttest.Tally
+	var all requesttest.EventCounter
 	s := newSubs()
 	old := &meagreTransport{}
 	c := newSubConn(s, old, func(error) {})

@@ -21,7 +21,7 @@ func FuzzPubSubBytes(f *testing.F) {
 	f.Add([]byte("*3\r\n*1\r\n:1\r\n$-1\r\n*-1\r\n"))
 	f.Add(wire.AppendCommand(nil, "subscribe", "a"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var all requesttest.Tally
+		var all requesttest.EventCounter
 		s := newSubs()
 		tr := new(meagreTransport)
 		c := newSubConn(s, tr, func(error) {})

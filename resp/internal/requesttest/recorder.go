@@ -45,14 +45,14 @@ func (r *Recorder) Await(t *testing.T, ev request.ChannelEvent) string {
 	return ""
 }
 
-// Tally is a ChannelHandler that counts, for tests with many channels.
-type Tally struct {
+// EventCounter is a ChannelHandler that counts, for tests with many channels.
+type EventCounter struct {
 	counts [request.Refused + 1]atomic.Int64
 }
 
-func (c *Tally) ChannelEvent(ev request.ChannelEvent, _ []byte, _ error) { c.counts[ev].Add(1) }
+func (c *EventCounter) ChannelEvent(ev request.ChannelEvent, _ []byte, _ error) { c.counts[ev].Add(1) }
 
-func (c *Tally) Count(ev request.ChannelEvent) int { return int(c.counts[ev].Load()) }
+func (c *EventCounter) Count(ev request.ChannelEvent) int { return int(c.counts[ev].Load()) }
 
 type HandlerFunc func(ev request.ChannelEvent)
 

@@ -21,7 +21,7 @@ var gnetTCP = sockettest.Carrier{Name: "gnet-tcp", Network: "tcp"}
 func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	s.hearWake = func() {
 		conn := s.tr.(*gnetTransport).mu.conn
 		conn.EventLoop().Close(conn)
@@ -41,7 +41,7 @@ func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
 func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	_, server := w.adopted(s)
 	socket, err := server.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -63,7 +63,7 @@ func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
 func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	b := s.stopAtOne()
 	tr, server := w.adopted(s)
 	if tr.Unread() {
@@ -77,7 +77,7 @@ func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
 func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	entered, release := make(chan struct{}), make(chan struct{})
 	s.hearBytes = func(string) {
 		close(entered)
@@ -88,12 +88,12 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	sockettest.Receive(t, entered, "OnBytes")
 
 	w.loops.limit = 20 * time.Millisecond
-	late := newEarSink(t)
+	late := newRecordingSink(t)
 	client, lateServer := w.Connect(nil)
 	if _, err := w.loops.Adopt(client, late); err != errStuck {
 		t.Errorf("adopt by a stuck loop: %v, want errStuck", err)
 	}
-	next := newEarSink(t)
+	next := newRecordingSink(t)
 	client, nextServer := w.Connect(nil)
 	if _, err := w.loops.Adopt(client, next); err != nil {
 		t.Fatalf("the next adopt: %v", err)
@@ -120,7 +120,7 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	busy := newEarSink(t)
+	busy := newRecordingSink(t)
 	entered, release := make(chan struct{}), make(chan struct{})
 	busy.hearBytes = func(string) {
 		close(entered)
@@ -130,7 +130,7 @@ func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 	io.WriteString(server, "x")
 	sockettest.Receive(t, entered, "OnBytes")
 
-	late := newEarSink(t)
+	late := newRecordingSink(t)
 	client, _ := w.Connect(nil)
 	adopted, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -189,14 +189,14 @@ func TestEventLoopsStartWithTheFirstConnectionThatNeedsThem(t *testing.T) {
 	w := newWorld(t, sockettest.Carrier{Network: "tcp"})
 	near, far := net.Pipe()
 	t.Cleanup(func() { far.Close() })
-	if _, err := w.loops.Adopt(near, newEarSink(t)); err != nil {
+	if _, err := w.loops.Adopt(near, newRecordingSink(t)); err != nil {
 		t.Fatal(err)
 	}
 	if w.loops.start.reactor != nil {
 		t.Error("event loops run for a pipe that they cannot serve")
 	}
 	client, _ := w.ConnectPlain()
-	if _, err := w.loops.Adopt(client, newEarSink(t)); err != nil {
+	if _, err := w.loops.Adopt(client, newRecordingSink(t)); err != nil {
 		t.Fatal(err)
 	}
 	if w.loops.start.reactor == nil {

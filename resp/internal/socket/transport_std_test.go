@@ -39,7 +39,7 @@ func TestStdTransportKnowsThatItsReaderIsBehind(t *testing.T) {
 			if c.dialled != nil {
 				client = c.dialled(client)
 			}
-			s := newEarSink(t)
+			s := newRecordingSink(t)
 			b := s.stopAtOne()
 			tr, err := w.loops.Adopt(client, s)
 			if err != nil {
