@@ -39,16 +39,16 @@ type Proxy struct {
 	ctx               context.Context // ends with the proxy; bounds dialling
 	wg                sync.WaitGroup  // accept loops and the goroutines of connections
 
-	mu      sync.Mutex
-	changed chan struct{}       // closed and replaced when a trap or a connection is news
-	door    *pauselistener.Door // nil while down
-	shut    *pauselistener.Door // the door while down, its port kept
-	conns   map[int]*conn
-	stats   Stats
-	traps   []*Trap
-	holes   []Select
-	holds   []hold
-	lags    []lag
+	mu       sync.Mutex
+	changed  chan struct{}           // closed and replaced when a trap or a connection is news
+	listener *pauselistener.Listener // nil while down
+	paused   *pauselistener.Listener // the listener while down, its port kept
+	conns    map[int]*conn
+	stats    Stats
+	traps    []*Trap
+	holes    []Select
+	holds    []hold
+	lags     []lag
 }
 
 // Stats counts what has passed.
@@ -84,7 +84,7 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 	t.Cleanup(func() {
 		cancel()
 		p.Down()
-		p.shut.Close()
+		p.paused.Close()
 		p.wg.Wait()
 	})
 	return p
@@ -97,10 +97,10 @@ func (p *Proxy) Addr() string { return p.addr }
 // Its port stays its own.
 func (p *Proxy) Down() {
 	p.mu.Lock()
-	d := p.door
+	d := p.listener
 	if d != nil {
-		d.Shut()
-		p.door, p.shut = nil, d
+		d.Pause()
+		p.listener, p.paused = nil, d
 	}
 	p.mu.Unlock()
 	if d != nil {
@@ -112,21 +112,21 @@ func (p *Proxy) Down() {
 // Up accepts connections again, on the same address.
 func (p *Proxy) Up() {
 	p.t.Helper()
-	d, err := p.shut.Reopen()
+	d, err := p.paused.Resume()
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.open(d)
 }
 
-func (p *Proxy) open(d *pauselistener.Door) {
+func (p *Proxy) open(d *pauselistener.Listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.door = d
+	p.listener = d
 	p.wg.Go(func() { p.accept(d) })
 }
 
-func (p *Proxy) accept(d *pauselistener.Door) {
+func (p *Proxy) accept(d *pauselistener.Listener) {
 	defer close(d.Ended)
 	for {
 		nc, err := d.Accept()
@@ -134,7 +134,7 @@ func (p *Proxy) accept(d *pauselistener.Door) {
 			return
 		}
 		p.mu.Lock()
-		if p.door != d {
+		if p.listener != d {
 			// Down came between Accept and here; it could not see this connection.
 			p.mu.Unlock()
 			nc.Close()

@@ -5,13 +5,13 @@ import (
 	"syscall"
 )
 
-// shut ends listening: the kernel answers with resets, Accept returns, and the
+// stopListening ends listening: the kernel answers with resets, Accept returns, and the
 // socket stays bound.
-func shut(l net.Listener) bool {
+func stopListening(l net.Listener) bool {
 	return control(l, func(fd int) error { return syscall.Shutdown(fd, syscall.SHUT_RDWR) })
 }
 
-// listenAgain undoes shut.
+// listenAgain undoes stopListening.
 func listenAgain(l net.Listener) bool {
 	return control(l, func(fd int) error { return syscall.Listen(fd, syscall.SOMAXCONN) })
 }

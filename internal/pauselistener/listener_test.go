@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
-func TestShutDoorRefusesUntilItIsReopened(t *testing.T) {
+func TestListener_Paused_RefusesUntilItIsResumed(t *testing.T) {
 	t.Parallel()
 	d, err := pauselistener.Free("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -27,16 +27,16 @@ func TestShutDoorRefusesUntilItIsReopened(t *testing.T) {
 		}()
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
-			t.Fatalf("the door is open: %v", err)
+			t.Fatalf("the listener is not paused: %v", err)
 		}
 		c.Close()
-		d.Shut()
+		d.Pause()
 		<-d.Ended
 		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()
-			t.Fatal("a shut door let somebody in")
+			t.Fatal("a paused listener accepts")
 		}
-		if d, err = d.Reopen(); err != nil {
+		if d, err = d.Resume(); err != nil {
 			t.Fatal(err)
 		}
 	}
