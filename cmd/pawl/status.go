@@ -54,7 +54,7 @@ also there in base64, as name_base64 or id_base64.`,
 	format := cmd.Flags().String("format", "text", "text, json or jsonl")
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print nothing; exit code 0: held, 1: free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		print, known := map[string]func(io.Writer, []*keyview.Seen) error{"text": printText, "json": printJSON, "jsonl": printJSONLines}[*format]
+		print, known := map[string]func(io.Writer, []*keyview.View) error{"text": printText, "json": printJSON, "jsonl": printJSONLines}[*format]
 		if !known {
 			return exit.Usagef(cmd, "--format %q must be text, json or jsonl", *format)
 		}
@@ -63,7 +63,7 @@ also there in base64, as name_base64 or id_base64.`,
 		}
 		seen, err := lookAt(cmd, server, args)
 		switch {
-		case *quiet && slices.ContainsFunc(seen, (*keyview.Seen).Held):
+		case *quiet && slices.ContainsFunc(seen, (*keyview.View).Held):
 			return nil
 		case err != nil && (*quiet || *format == "json"):
 			return err
@@ -76,10 +76,10 @@ also there in base64, as name_base64 or id_base64.`,
 }
 
 // lookAt looks at all names. It returns those that it could look at, and why it could not at others.
-func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*keyview.Seen, err error) {
-	err = withLooker(cmd, server, names, func(_ *engine.Engine, looker *keyview.Looker) error {
+func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*keyview.View, err error) {
+	err = withViewer(cmd, server, names, func(_ *engine.Engine, viewer *keyview.Viewer) error {
 		for _, name := range names {
-			s, failed := looker.At(cmd.Context(), name)
+			s, failed := viewer.At(cmd.Context(), name)
 			switch {
 			case errors.Is(failed, engine.ErrUnavailable):
 				return failed
@@ -94,8 +94,8 @@ func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*key
 	return all, err
 }
 
-// withLooker connects to the servers of some names, and closes what f is given after f.
-func withLooker(cmd *cobra.Command, server *target.Flag, names []string, f func(*engine.Engine, *keyview.Looker) error) error {
+// withViewer connects to the servers of some names, and closes what f is given after f.
+func withViewer(cmd *cobra.Command, server *target.Flag, names []string, f func(*engine.Engine, *keyview.Viewer) error) error {
 	cfg, err := server.Config()
 	if err != nil {
 		return err
@@ -107,16 +107,16 @@ func withLooker(cmd *cobra.Command, server *target.Flag, names []string, f func(
 		return err
 	}
 	defer eng.Close() // waits until all that it reports is said
-	looker, err := keyview.Open(ctx, cfg, eng)
+	viewer, err := keyview.Open(ctx, cfg, eng)
 	if err != nil {
 		return err
 	}
-	defer looker.Close()
-	return f(eng, looker)
+	defer viewer.Close()
+	return f(eng, viewer)
 }
 
 // quietly answers with the exit code if nothing is held.
-func quietly(seen []*keyview.Seen) error {
+func quietly(seen []*keyview.View) error {
 	for _, s := range seen {
 		switch {
 		case s.Kind == keyview.Count && s.Hidden != nil:
@@ -129,6 +129,6 @@ func quietly(seen []*keyview.Seen) error {
 }
 
 // hiddenPermits is the error of a count that may be that of permits.
-func hiddenPermits(s *keyview.Seen) error {
+func hiddenPermits(s *keyview.View) error {
 	return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, and this user may not see whether permits are taken: %s; see the ACL rules in docs/operations.md", execlock.Shown(s.Name), execlock.Shown(s.Hidden.Error()))}
 }

@@ -287,16 +287,16 @@ func TestForcedUnlockWakesAFairWaiterThatCameAfterTheLook(t *testing.T) {
 	e, other := openEngine(t, s.URL()), openEngine(t, s.URL())
 	must(e.FairMutex("fair").TryLock(t.Context()))(t)
 	cfg, err := engine.ParseURL(s.URL())
-	looker := must(keyview.Open(t.Context(), cfg, e))(t)
-	defer looker.Close()
-	seen := must(looker.At(t.Context(), "fair"))(t)
+	viewer := must(keyview.Open(t.Context(), cfg, e))(t)
+	defer viewer.Close()
+	seen := must(viewer.At(t.Context(), "fair"))(t)
 	if err != nil || seen.Kind != keyview.Mutex {
 		t.Fatal(seen.Kind, err)
 	}
 	waiter := queue(t, s, other, "fair", 1)[0]
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) >= 1 })
 	removed, err := forceUnlock(t.Context(), e, seen, "")
-	if err := errors.Join(err, wakeQueue(t.Context(), e, looker, seen)); removed != 1 || err != nil {
+	if err := errors.Join(err, wakeQueue(t.Context(), e, viewer, seen)); removed != 1 || err != nil {
 		t.Fatal(removed, err)
 	}
 	within, cancel := cputime.WithTimeout(t.Context(), patience/6) // of a lease of 30 s

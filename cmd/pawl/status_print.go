@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/keyview"
 )
 
-func printText(w io.Writer, seen []*keyview.Seen) error {
+func printText(w io.Writer, seen []*keyview.View) error {
 	text := ""
 	for _, s := range seen {
 		text += textOf(s)
@@ -23,7 +23,7 @@ func printText(w io.Writer, seen []*keyview.Seen) error {
 }
 
 // textOf is a line for the name, and one for everything that belongs to it.
-func textOf(s *keyview.Seen) string {
+func textOf(s *keyview.View) string {
 	var text strings.Builder
 	name := execlock.Shown(s.Name)
 	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
@@ -56,7 +56,7 @@ func textOf(s *keyview.Seen) string {
 }
 
 // modeText is how a lock is held.
-func modeText(s *keyview.Seen) string {
+func modeText(s *keyview.View) string {
 	readers := readersOf(s)
 	switch {
 	case s.Kind != keyview.RW || readers == 0:
@@ -68,7 +68,7 @@ func modeText(s *keyview.Seen) string {
 }
 
 // readersOf counts the readers of a read-write lock. A negative number is nobody's.
-func readersOf(s *keyview.Seen) (n int) {
+func readersOf(s *keyview.View) (n int) {
 	for _, h := range s.Holders {
 		if !strings.HasSuffix(h.ID, ":write") && !strings.Contains(h.ID, ":-") {
 			n++
@@ -108,7 +108,7 @@ type holderJSON struct {
 	TTL   *int64 `json:"ttl_ms,omitempty"` // of a permit; the holders of a lock share one
 }
 
-func jsonOf(s *keyview.Seen) seenJSON {
+func jsonOf(s *keyview.View) seenJSON {
 	held := s.Held()
 	j := seenJSON{Name: s.Name, NameBytes: notText(s.Name), Kind: s.Kind, Locked: &held, Mode: s.Mode, TTL: millis(s.TTL), Holders: []holderJSON{}}
 	for _, h := range s.Holders {
@@ -154,7 +154,7 @@ func millis(d time.Duration) *int64 {
 }
 
 // printJSON prints one object for one name, an array for several.
-func printJSON(w io.Writer, seen []*keyview.Seen) error {
+func printJSON(w io.Writer, seen []*keyview.View) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	if len(seen) == 1 {
@@ -168,7 +168,7 @@ func printJSON(w io.Writer, seen []*keyview.Seen) error {
 }
 
 // printJSONLines prints one object a line, for any number of names.
-func printJSONLines(w io.Writer, seen []*keyview.Seen) error {
+func printJSONLines(w io.Writer, seen []*keyview.View) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	for _, s := range seen {

@@ -49,8 +49,8 @@ The exit code is 1 if there was nothing to remove.`,
 			return exit.Usagef(cmd, "--if-holder is empty: give the id that \"pawl status\" shows")
 		}
 		name := args[0]
-		return withLooker(cmd, server, args, func(eng *engine.Engine, looker *keyview.Looker) error {
-			s, err := looker.At(cmd.Context(), name)
+		return withViewer(cmd, server, args, func(eng *engine.Engine, viewer *keyview.Viewer) error {
+			s, err := viewer.At(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ The exit code is 1 if there was nothing to remove.`,
 				return nil
 			case removed > 0:
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: removed\n", execlock.Shown(name))
-				if err := wakeQueue(cmd.Context(), eng, looker, s); err != nil {
+				if err := wakeQueue(cmd.Context(), eng, viewer, s); err != nil {
 					fmt.Fprintf(cmd.ErrOrStderr(), "pawl: if %s is a fair lock, its queue was not told, and goes on when the lease would have ended: %s\n", execlock.Shown(name), execlock.Shown(exit.Text(err)))
 				}
 				return nil
@@ -75,7 +75,7 @@ The exit code is 1 if there was nothing to remove.`,
 }
 
 // nothingRemoved says why.
-func nothingRemoved(s *keyview.Seen, holder string) error {
+func nothingRemoved(s *keyview.View, holder string) error {
 	switch {
 	case holder != "":
 		return fmt.Errorf("%s is not held by %s (any more): nothing was removed", execlock.Shown(s.Name), execlock.Shown(holder))
@@ -90,7 +90,7 @@ const nobody = "nobody"
 
 // forceUnlock takes a lock away as its kind wants it, from that holder or, without one, from all.
 // It returns how many locks or permits were.
-func forceUnlock(ctx context.Context, eng *engine.Engine, s *keyview.Seen, holder string) (removed int, err error) {
+func forceUnlock(ctx context.Context, eng *engine.Engine, s *keyview.View, holder string) (removed int, err error) {
 	var ids []string
 	var locks []engine.Mutex
 	switch s.Kind {
@@ -147,14 +147,14 @@ func forceUnlock(ctx context.Context, eng *engine.Engine, s *keyview.Seen, holde
 
 // wakeQueue wakes the first of the queue of a lock that looked like any other, and was taken away as
 // such, because nobody waited yet when it was looked at. The other kinds are what they looked like.
-func wakeQueue(ctx context.Context, eng *engine.Engine, looker *keyview.Looker, s *keyview.Seen) error {
+func wakeQueue(ctx context.Context, eng *engine.Engine, viewer *keyview.Viewer, s *keyview.View) error {
 	if s.Kind != keyview.Mutex && s.Kind != keyview.Fenced {
 		return nil
 	}
 	if s.QueueHidden != nil || len(s.Holders) == 0 {
 		return s.QueueHidden // this user may not see it
 	}
-	now, err := looker.At(ctx, s.Name)
+	now, err := viewer.At(ctx, s.Name)
 	if err != nil || now.Queue == 0 {
 		return err
 	}

@@ -22,7 +22,7 @@ const forever = math.MaxInt64 / int64(time.Millisecond)
 
 // permits looks for the holders of permits of a count. Without any, it stays a count. Those whose lease
 // has ended count as given back, as for everybody who asks for one.
-func (l *Looker) permits(ctx context.Context, s *Seen) error {
+func (l *Viewer) permits(ctx context.Context, s *View) error {
 	// The clock comes first: what ends between the two is shown, and not counted twice.
 	clock, err := l.ask(ctx, s, "TIME")
 	if err != nil || s.Hidden != nil {

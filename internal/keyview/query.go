@@ -20,7 +20,7 @@ var errSilent = errors.New("no answer in time")
 // ask sends a command that only reads to the server of the name. What that refuses is hidden, and
 // has no value. Without an answer it is sent again, as the engine does, until it is too late: a
 // node of a cluster that is just being given its first slot has no connection yet.
-func (l *Looker) ask(ctx context.Context, s *Seen, words ...string) (resp.Value, error) {
+func (l *Viewer) ask(ctx context.Context, s *View, words ...string) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	for {
@@ -41,7 +41,7 @@ func (l *Looker) ask(ctx context.Context, s *Seen, words ...string) (resp.Value,
 }
 
 // try sends a command once.
-func (l *Looker) try(ctx context.Context, name string, words []string) (resp.Value, error) {
+func (l *Viewer) try(ctx context.Context, name string, words []string) (resp.Value, error) {
 	q := &question{words: words, done: make(chan struct{})}
 	l.client.Submit(l.client.Route(name), q)
 	select {

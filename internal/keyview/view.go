@@ -31,8 +31,8 @@ const (
 	Count   Kind = "count"
 )
 
-// Seen is what there is under a name.
-type Seen struct {
+// View is what there is under a name.
+type View struct {
 	Name string
 	Kind Kind
 	// State is that of a lock.
@@ -53,10 +53,10 @@ type Seen struct {
 }
 
 // Held reports whether anybody holds it: of permits, one of them.
-func (s *Seen) Held() bool { return s.Locked || len(s.Taken) > 0 }
+func (s *View) Held() bool { return s.Locked || len(s.Taken) > 0 }
 
-// Looker looks at names. It must be closed.
-type Looker struct {
+// Viewer looks at names. It must be closed.
+type Viewer struct {
 	eng      *engine.Engine
 	client   *resp.Client
 	patience time.Duration // for each answer
@@ -64,10 +64,10 @@ type Looker struct {
 
 // Open connects to the deployment of an engine, besides it. As engine.New does, it waits for the servers
 // of the names of ctx only (resp.ForNames), and ends by itself.
-func Open(ctx context.Context, cfg engine.Config, eng *engine.Engine) (*Looker, error) {
+func Open(ctx context.Context, cfg engine.Config, eng *engine.Engine) (*Viewer, error) {
 	c := serverconfig.Config(cfg)
 	c.Lanes, c.EventLoops = 1, 1
-	l := &Looker{eng: eng, client: resp.Open(c), patience: cmp.Or(cfg.CommandTimeout, 3*time.Second)}
+	l := &Viewer{eng: eng, client: resp.Open(c), patience: cmp.Or(cfg.CommandTimeout, 3*time.Second)}
 	if err := l.client.WaitFirst(ctx); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
@@ -76,11 +76,11 @@ func Open(ctx context.Context, cfg engine.Config, eng *engine.Engine) (*Looker, 
 }
 
 // Close ends the connection.
-func (l *Looker) Close() { _ = l.client.Close() }
+func (l *Viewer) Close() { _ = l.client.Close() }
 
 // At looks at a name.
-func (l *Looker) At(ctx context.Context, name string) (*Seen, error) {
-	s := &Seen{Name: name}
+func (l *Viewer) At(ctx context.Context, name string) (*View, error) {
+	s := &View{Name: name}
 	var err error
 	s.State, err = l.eng.Mutex(name).State(ctx)
 	switch {
@@ -98,7 +98,7 @@ func (l *Looker) At(ctx context.Context, name string) (*Seen, error) {
 }
 
 // companions looks for what a lock may have beside its hash.
-func (l *Looker) companions(ctx context.Context, s *Seen) error {
+func (l *Viewer) companions(ctx context.Context, s *View) error {
 	queue, err := l.ask(ctx, s, "LLEN", companion("redisson_lock_queue", s.Name))
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (l *Looker) companions(ctx context.Context, s *Seen) error {
 }
 
 // count looks at what is no lock, for that reason.
-func (l *Looker) count(ctx context.Context, s *Seen, why error) (err error) {
+func (l *Viewer) count(ctx context.Context, s *View, why error) (err error) {
 	s.Count, err = l.eng.Semaphore(s.Name).Available(ctx)
 	var refused *resp.ServerError
 	switch {
