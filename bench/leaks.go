@@ -18,7 +18,7 @@ func (s *Server) leftovers(ctx context.Context) (Leftovers, error) {
 	for {
 		var left Leftovers
 		var err error
-		if left.Channels, err = s.crowd(); err == nil && left.Channels == 0 {
+		if left.Channels, err = s.tooMany(); err == nil && left.Channels == 0 {
 			left.Channels, err = s.channels()
 		}
 		if err != nil {
@@ -81,9 +81,9 @@ func (s *Server) channelsOf(a *redisadmin.Conn) (int, error) {
 // what a reply may have.
 const mostListed = 100_000
 
-// crowd is how many channels the servers have, of anybody, if those are too many to be
+// tooMany is how many channels the servers have, of anybody, if those are too many to be
 // listed; else 0.
-func (s *Server) crowd() (int, error) {
+func (s *Server) tooMany() (int, error) {
 	sum, err := s.fleet.Each(func(a *redisadmin.Conn) (int, error) {
 		fields, err := a.Info("stats")
 		n, _ := strconv.Atoi(fields["pubsub_channels"])

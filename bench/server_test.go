@@ -168,7 +168,7 @@ func TestTooManyChannelsAreCountedAndNotListed(t *testing.T) {
 	node.OnNext(2, fakenode.Is("INFO", "stats"), fakenode.Bulk("# Stats\r\npubsub_channels:300000\r\n"))
 	node.On(fakenode.Is("SCAN"), fakenode.Raw("*2\r\n$1\r\n0\r\n*0\r\n"))
 	server := openServer(t, "redis://"+node.Addr())
-	if n, err := server.crowd(); n != 300_000 || err != nil {
+	if n, err := server.tooMany(); n != 300_000 || err != nil {
 		t.Errorf("%d channels, %v", n, err)
 	}
 	var r Result

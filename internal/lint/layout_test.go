@@ -47,8 +47,8 @@ func TestStrayNamesAreFound(t *testing.T) {
 // names at a glance. What wants to be more has a package in it that wants to be found.
 const mostFiles = 20
 
-// crowded are the folders with more, and how many they may have.
-var crowded = map[string]int{
+// larger are the folders with more, and how many they may have.
+var larger = map[string]int{
 	"engine":              36, // one for each synchronizer, and what they share
 	"engine/internal/sim": 25, // each kind has its programs and its checks
 }
@@ -68,7 +68,7 @@ func wallComplaints(files []string) (all []string) {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(count)) {
-		if most := max(mostFiles, crowded[dir]); count[dir] > most {
+		if most := max(mostFiles, larger[dir]); count[dir] > most {
 			all = append(all, fmt.Sprintf("%s has %d source files, more than %d: find the package in it", dir, count[dir], most))
 		}
 	}

@@ -71,7 +71,7 @@ func (a *Conn) dial(ctx context.Context) error {
 	}
 	a.conn, a.in, a.out, a.dec, a.stale = conn, nil, nil, wire.Decoder{}, false
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := a.greet(ctx, cfg); err != nil {
+	if err := a.handshake(ctx, cfg); err != nil {
 		conn.Close()
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %s does not answer: %w", engine.ErrUnavailable, addr, context.Cause(ctx))
@@ -95,7 +95,7 @@ func (a *Conn) Ask(words ...string) (resp.Value, error) {
 	return a.Do(words...)
 }
 
-func (a *Conn) greet(ctx context.Context, cfg engine.Config) (err error) {
+func (a *Conn) handshake(ctx context.Context, cfg engine.Config) (err error) {
 	var words [][]string
 	if cfg.Credentials != nil {
 		if cfg.Username, cfg.Password, err = cfg.Credentials(ctx); err != nil {
