@@ -388,3 +388,79 @@ func TestReplicasThatHaveLeftThePrimaryAreRemembered(t *testing.T) {
 		})
 	}
 }
+
+// A primary that is restarted refuses connections for a moment. Clients do not go to an older
+// one for that, which has come back and was not demoted: not all of them would see it.
+func TestOlderPrimaryIsNotFollowedWhileThePresentOneRestarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("old:1", leader("A").answer)
+		net.on("new:1", leader("B<A", "c:1").answer)
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "new:1"}})
+		defer end()
+		within(t, 6*time.Second, "the one with a replica serves", served(c, 0, "new:1"))
+		net.on("new:1", leader("B<A").answer) // and its replica is gone
+		time.Sleep(5 * time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		stays(t, c, "new:1", 3*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = false })
+		net.on("new:1", leader("B2").answer)
+		stays(t, c, "new:1", 30*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		within(t, 6*time.Second, "the older one serves when the present one stays away", served(c, 0, "old:1"))
+	})
+}
+
+// Nor if it was busy until then, as one that is restarted because a script does not end.
+func TestOlderPrimaryIsNotFollowedWhileABusyOneRestarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("old:1", leader("A").answer)
+		net.on("new:1", leader("B<A", "c:1").answer)
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "new:1"}})
+		defer end()
+		within(t, 6*time.Second, "the one with a replica serves", served(c, 0, "new:1"))
+		net.on("new:1", says("INFO", "-BUSY Redis is busy running a script.\r\n"))
+		stays(t, c, "new:1", 20*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		stays(t, c, "new:1", 3*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = false })
+		net.on("new:1", leader("B2").answer)
+		stays(t, c, "new:1", 30*time.Second)
+	})
+}
+
+// Servers of another make have no replication IDs: a replica is neither taken for one that has
+// lost its primary, nor for one that has the data of the primary that it has been.
+func TestReplicaWithoutAReplicationIDStandsForNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plain := func(r replicationState) func([]string) string {
+			r.info = bulk(withoutIDs(r.info))
+			return r.answer
+		}
+		net := newBubbleNet()
+		net.on("a:1", plain(leader("A", "b:1")))
+		net.on("b:1", plain(follower("a:1", "A", true)))
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		net.on("b:1", plain(leader("B")))
+		net.on("a:1", plain(follower("b:1", "B", true)))
+		within(t, 2*time.Second, "the new one serves", served(c, 0, "b:1"))
+	})
+}
+
+// withoutIDs is the text of an INFO reply without replication IDs.
+func withoutIDs(reply string) string {
+	_, text, _ := strings.Cut(reply, "\r\n")
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimSuffix(text, "\r\n")) {
+		if !strings.HasPrefix(line, "master_replid") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}

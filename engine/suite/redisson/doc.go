@@ -119,7 +119,7 @@
 //	    engine/suite/redisson/concurrency_test.go:TestHeldLockIsAlwaysRenewedAmidChurn
 //	T35 WAIT
 //	    engine/suite/durability/durability_test.go:TestGrantedLockIsOnTheReplicasThatWereAskedFor
-//	    resp/internal/replication/corners_test.go:TestGroupKeepsTheConnectionThatItBeganWith
+//	    resp/internal/replication/lane_test.go:TestGroupKeepsTheConnectionThatItBeganWith
 //	T36 too few replicas acknowledge
 //	    engine/suite/durability/durability_test.go:TestTooFewAcknowledgementsGiveTheLockBackOnce
 //	    engine/suite/durability/giveback_test.go:TestTooFewAcknowledgementsGiveEveryKindBackOnce
@@ -131,7 +131,7 @@
 //	    engine/suite/interop/fair_test.go:TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease
 //	    engine/fair_test.go:TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld
 //	T39 channels of a slot that moves
-//	    resp/sub_moves_test.go:TestChannelsThatComeAndGoWhileSlotsMove
+//	    resp/layout_test.go:TestChannelsThatComeAndGoWhileSlotsMove
 //	    engine/suite/topology/cluster_test.go:TestMigrationOfSlotsLosesNoLockAndNoWaiter
 //	    engine/suite/interop/moving_test.go:TestPlainChannelsSurviveTheMoveOfASlot
 //	T40 an unlock that fails

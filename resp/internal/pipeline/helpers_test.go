@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
+	"github.com/pawl-lock/pawl/internal/sockettest"
 	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 )
@@ -151,5 +152,69 @@ func (p *textCall) wantsInt(t *testing.T, n int64) {
 	}
 	if p.reply.Err != nil || p.reply.Value.Int != n {
 		t.Errorf("%q: got %v, %v, want %d", p.text, p.reply.Value, p.reply.Err, n)
+	}
+}
+
+// testLane is a lane whose down calls can be awaited.
+type testLane struct {
+	*Lane
+	downs chan error
+}
+
+func (w *world) newLane(change func(*Config)) *testLane {
+	tl := &testLane{downs: make(chan error, 16)}
+	cfg := Config{
+		Clock:          clock.System(),
+		CommandTimeout: 3 * time.Second,
+		MaxInFlight:    1 << 14,
+		MaxQueuedBytes: 4 << 20,
+		inlineDepth:    w.Carrier.InlineDepth,
+		Down:           func(err error) { tl.downs <- err },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	tl.Lane = NewLane(cfg)
+	return tl
+}
+
+// attached returns a lane that is up, and the server's end of its connection.
+func (w *world) attached(change func(*Config), tune func(client, server net.Conn)) (*testLane, net.Conn) {
+	w.t.Helper()
+	l := w.newLane(change)
+	client, server := w.Connect(tune)
+	if err := l.Attach(w.loops, client); err != nil {
+		w.t.Fatal(err)
+	}
+	return l, server
+}
+
+// world is the two ends of connections, and loops.
+type world struct {
+	*sockettest.World
+	t     testing.TB
+	loops *socket.Loops
+}
+
+func newWorld(t testing.TB, c sockettest.Carrier) *world {
+	t.Helper()
+	w := &world{World: sockettest.NewWorld(t, c), t: t}
+	w.loops = socket.NewLoops(1, c.ForceStd, func(err error) { t.Errorf("no event loops: %v", err) })
+	t.Cleanup(func() {
+		if err := w.loops.Close(); err != nil {
+			t.Errorf("closing the loops: %v", err)
+		}
+	})
+	return w
+}
+
+// eachCarrier runs test over every carrier, in parallel.
+func eachCarrier(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Parallel()
+	for _, c := range sockettest.Carriers {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newWorld(t, c))
+		})
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,22 +64,5 @@ func TestRingForgetsWhatItGaveUp(t *testing.T) {
 	}
 	if kept != 1 {
 		t.Errorf("the array keeps %d values, want 1", kept)
-	}
-}
-
-func TestBacklogLetsThoseGoSoonerThatEndSomething(t *testing.T) {
-	t.Parallel()
-	var b Backlog[string]
-	b.Push("acquire 1", request.Later)
-	b.Push("release 1", request.Sooner)
-	b.Push("acquire 2", request.Later)
-	b.Push("release 2", request.Sooner)
-	for _, want := range []string{"release 1", "release 2", "acquire 1", "acquire 2"} {
-		if got := b.Pop(); got != want {
-			t.Fatalf("popped %s, want %s", got, want)
-		}
-	}
-	if b.Len() != 0 {
-		t.Errorf("%d left", b.Len())
 	}
 }
