@@ -189,14 +189,14 @@ type Config struct {
 	// Logger gets lost connections and failed attempts; nil is silent. Its handler runs on
 	// the goroutines that connect, and must not block.
 	Logger *slog.Logger
-	// OnRoutes is told that other nodes than before serve some routes, or that routes
+	// OnRoutes is called when other nodes than before serve some routes, or when routes
 	// are served that were not. It must not block, and must not call Close.
 	OnRoutes func()
-	// OnOutage is told when the outage of a server begins, and when it ends. The calls of one
+	// OnOutage is called when the outage of a server begins, and when it ends. The calls of one
 	// server are serial and alternate. It runs under a lock: it must not block, and must not call
 	// the Client. If it is nil, the Logger gets both.
 	OnOutage func(Outage)
-	// OnState is told when a connection comes up (from the goroutine that made it)
+	// OnState is called when a connection comes up (from the goroutine that made it)
 	// and when it is lost (from an event loop). The calls of one connection are
 	// serial and alternate, the first is up, perhaps before Open has returned. It
 	// must not block, and must not call Close. Client.Up agrees with it during the

@@ -20,7 +20,7 @@
 // can be read and tested alone; internal/lint holds the arrows.
 //
 //	Client       owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
-//	follow       makes the routes those of a layout                 layout, deployment, replicas
+//	layout       makes the routes those of a layout                 layout, deployment, replicas
 //	routes       which node serves a name, without a lock           routes, redirect
 //	node         the connections to one server                      node
 //	link         keeps one endpoint connected, and tries again      link, dial

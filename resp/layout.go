@@ -41,7 +41,7 @@ func (f *topologyClient) Lost() (changed bool) {
 }
 
 // follow makes the routes those of a layout: nodes for new primaries, and an end for
-// those that serve nothing any more. Called by the explorer only; it hears whether
+// those that serve nothing any more. Called by the explorer only; it returns whether
 // anything changed.
 func (c *Client) follow(l *topology.Layout) (changed bool) {
 	changed = c.routes.Moved() // since the last time

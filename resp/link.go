@@ -19,7 +19,7 @@ import (
 
 // endpoint is what a link keeps connected: a lane or the pub/sub side.
 type endpoint interface {
-	// Attach takes over a greeted connection. After nil the link's down is called
+	// Attach takes over a connection after its handshake. After nil the link's down is called
 	// once, when that connection has ended; after an error it is not.
 	Attach(ls *socket.Loops, conn net.Conn) error
 	// Up reports whether there is a connection, and it has not been left.
@@ -175,7 +175,7 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 	return false
 }
 
-// down is told by the endpoint that its connection has ended; on its loop.
+// down is called by the endpoint when its connection has ended; on its loop.
 func (l *link) down(err error) {
 	l.mu.Lock()
 	if l.mu.announcing {
@@ -240,7 +240,7 @@ func (l *link) failed(dialled clock.Instant, err error) {
 	level := slog.LevelDebug
 	foreign := errors.Is(err, topology.ErrForeign) // it is reported once for all connections
 	if !foreign && !l.node.outageBegins(err, lasting) && lasting && l.node.firstLasting() {
-		level = slog.LevelWarn // the others tell nothing new
+		level = slog.LevelWarn // the others say nothing new
 	}
 	l.log(level, "resp: cannot connect, trying again", err)
 	l.node.client.explorer.RefreshSoon() // perhaps another server has taken its place
@@ -258,7 +258,7 @@ func (l *link) pauses(yes bool) {
 }
 
 // levelOf is the level of a loss: what is wrong with it, if anything, or what its outage has
-// told already.
+// reported already.
 func levelOf(bug error) slog.Level {
 	if bug != nil {
 		return slog.LevelError

@@ -238,7 +238,7 @@ func (n *node) firstLasting() bool {
 	return first
 }
 
-// reportLocked tells of the beginning and the end of an outage, in order.
+// reportLocked reports the beginning and the end of an outage, in order.
 func (n *node) reportLocked(o Outage) {
 	switch {
 	case n.cfg.OnOutage != nil:
@@ -300,7 +300,7 @@ func (n *node) sibling() <-chan struct{} {
 	return n.mu.rise
 }
 
-// publish tells everybody of s. An error is a panic of OnState.
+// publish passes s to OnState and to all waiters. An error is a panic of OnState.
 func (n *node) publish(s State) error {
 	err := n.onState(s)
 	if s.Up {

@@ -89,7 +89,7 @@ func (n *node) doubt(r topology.Action, a pipeline.Answer, e *ServerError, at to
 	}
 }
 
-// ask has a new connection tell whether it is served better than the others, which were sent to an
+// ask asks on a new connection whether it is served better than the others, which were sent to an
 // address, or to none.
 func (n *node) ask(ctx context.Context, q suspicion.Question, at topology.Refused, sentTo string) {
 	v, err := n.cfg.handshakeConfig().Ask(ctx, q)

@@ -41,7 +41,7 @@ func (c *Client) count(found *topology.Groups) {
 
 // latest is what is known after a look has found something of the groups; nil if it did not
 // ask. What was known stands if nobody answers: "all" must not mean less because a sentinel is
-// busy. But a refusal that will stay is told.
+// busy. But a refusal that will stay is returned.
 func latest(known, found *topology.Groups) *topology.Groups {
 	if found == nil || known != nil && known.Err == nil && found.Err != nil && !handshake.Lasting(found.Err) {
 		return known

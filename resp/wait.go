@@ -169,7 +169,7 @@ func answeredIn(err error) bool {
 	return errors.As(err, new(*ServerError)) || errors.As(err, new(*topology.NotYet))
 }
 
-// progress reports whether every link has been up, and else the error that tells
+// progress reports whether every link has been up, and else the error that says
 // most about why not: a lasting one before a passing one.
 func (n *node) progress() progress {
 	p := progress{ready: true}

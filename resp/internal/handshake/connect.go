@@ -30,7 +30,7 @@ const (
 	Probing
 )
 
-// Config says how a server is reached, and what it is told. Its fields are those of resp.Config,
+// Config says how a server is reached, and what is sent to it. Its fields are those of resp.Config,
 // with their defaults.
 type Config struct {
 	Kind               topology.Kind // what the server belongs to

@@ -90,7 +90,7 @@ func (p *Pipeline) checkAge(now clock.Instant) {
 }
 
 // examine reports whether the connection is silent although commands are in flight (late),
-// or whether nothing is in flight and nothing has been heard for a long time (idle).
+// or whether nothing is in flight and nothing has arrived for a long time (idle).
 //
 // Silence counts, not the age of the oldest command: with many in flight the last one
 // waits long if the server, or this process, is merely busy. Giving such a connection up

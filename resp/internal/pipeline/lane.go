@@ -83,7 +83,7 @@ func NewLane(cfg Config) *Lane {
 	return &Lane{cfg: cfg}
 }
 
-// Attach gives the lane a fresh connection, greeted and without unread bytes. An
+// Attach gives the lane a fresh connection, after its handshake and without unread bytes. An
 // error means that c is closed and Down will not be called for it. After nil the
 // lane is up, until Down is called, which can be at once. The connection before
 // must have ended: Attach is called before the first one or after Down, by one

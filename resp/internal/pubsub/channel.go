@@ -33,7 +33,7 @@ func (ch *Channel) Init(name string, h request.ChannelHandler) { ch.name, ch.han
 // Name returns the name as the server knows it.
 func (ch *Channel) Name() string { return ch.name }
 
-// Handler returns what hears its events. It is for what takes the place of a Client, such as
+// Handler returns what receives its events. It is for what takes the place of a Client, such as
 // a simulation.
 func (ch *Channel) Handler() request.ChannelHandler { return ch.handler }
 

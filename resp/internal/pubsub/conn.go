@@ -21,8 +21,8 @@ type Endpoint struct {
 	subs    *subs
 	clock   clock.Clock
 	timeout time.Duration
-	down    func(error) // told when an attached connection has ended
-	refused func(error) // told when a server refuses channels, and not only for now; once a connection
+	down    func(error) // called when an attached connection has ended
+	refused func(error) // called when a server refuses channels, and not only for now; once a connection
 
 	bytesIn, bytesOut atomic.Uint64
 	current           atomic.Pointer[subConn] // between its OnOpen and its OnClose
@@ -45,7 +45,7 @@ func (p *Endpoint) Counters() Counters {
 // Up reports whether it has a connection.
 func (p *Endpoint) Up() bool { return p.current.Load() != nil }
 
-// Attach takes over a greeted connection. An error means that down is not called for it.
+// Attach takes over a connection after its handshake. An error means that down is not called for it.
 func (p *Endpoint) Attach(ls *socket.Loops, conn net.Conn) error {
 	c := &subConn{endpoint: p, subs: p.subs, conn: p.subs.connected()}
 	_, err := ls.Adopt(conn, c)
@@ -63,7 +63,7 @@ func (p *Endpoint) wake() {
 	}
 }
 
-// CheckAge has a silent connection pinged or, if an answer is late, closed. It tells of refusals, which
+// CheckAge has a silent connection pinged or, if an answer is late, closed. It reports refusals, which
 // may run code of the user: so it is not called on an event loop.
 func (p *Endpoint) CheckAge(now clock.Instant) {
 	c := p.current.Load()

@@ -105,7 +105,7 @@ func (s *subs) flushable() bool {
 	return s.mu.up && (s.mu.dirty.Len() > 0 && s.mu.names.Len() < maxUnanswered || s.mu.pingDue)
 }
 
-// dueLocked compares what is wanted of t with what the server has been told.
+// dueLocked compares what is wanted of t with what was sent to the server.
 func (s *subs) dueLocked(t *topic) verb {
 	wanted, subscribed := t.first != nil, t.sent == verbSubscribe
 	switch {

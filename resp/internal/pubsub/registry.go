@@ -16,7 +16,7 @@ import (
 // Invariants:
 //
 //  1. One lock guards all, because Channels go from one endpoint to another.
-//  2. A Channel that moves hears Disconnected, if it was live, before it can hear
+//  2. A Channel that moves gets Disconnected, if it was live, before it can get
 //     Subscribed from its new place.
 type Registry struct {
 	lock     *sync.Mutex

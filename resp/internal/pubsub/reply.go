@@ -10,10 +10,10 @@ import (
 
 // listener is what one connection's reader needs beside subs.
 type listener struct {
-	calls []request.ChannelHandler // scratch: who is to be told, no lock held
+	calls []request.ChannelHandler // scratch: the handlers to call, no lock held
 }
 
-// reply takes one decoded reply of connection conn and tells the Channels. An
+// reply takes one decoded reply of connection conn and calls the handlers. An
 // error means that the connection must be closed.
 func (s *subs) reply(l *listener, conn uint32, v wire.Value) error {
 	switch v.Kind {

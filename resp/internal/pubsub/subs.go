@@ -16,7 +16,7 @@ import (
 const pingAfter = 10 * time.Second
 
 // subs is the pub/sub side of a Client without its socket: what is wanted, what
-// the server has been told, and what it has answered.
+// was sent to the server, and what it has answered.
 //
 // Invariants
 //
@@ -35,10 +35,10 @@ const pingAfter = 10 * time.Second
 //
 //     If none was written in between, the server has been subscribed all the
 //     time and the first answer is as good as any; but it confirms no Channel
-//     that came after its command was written. So what a Channel hears was
+//     that came after its command was written. So what a Channel gets was
 //     published after it was subscribed.
 //
-//  4. A Channel hears Subscribed, Message..., Disconnected, Subscribed, ... in
+//  4. A Channel gets Subscribed, Message..., Disconnected, Subscribed, ... in
 //     this order: messages go only to Channels that are live.
 //
 // One topic, seen from the writer (flush) and the reader (reply):
@@ -70,7 +70,7 @@ type subs struct {
 		pingDue bool // the next flush writes a PING
 
 		complained bool              // about this connection's refusals
-		complaint  *wire.ServerError // to be told: channels are refused, and not only for now; or nil
+		complaint  *wire.ServerError // to be reported: channels are refused, and not only for now; or nil
 
 		confirmed int // topics with sent == subscribe and no command in flight
 	}
@@ -83,7 +83,7 @@ func newSubs() *subs {
 	return s
 }
 
-// subscribe adds ch. wake tells the caller to have the writer flush.
+// subscribe adds ch. wake: the caller has to make the writer flush.
 func (s *subs) subscribe(ch *Channel) (wake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +213,7 @@ func (s *subs) walk(f func(t *topic)) {
 
 // connected starts a new connection, on which the server knows nothing, and
 // returns its number. The caller has the writer flush when it can; until then
-// nobody is told to.
+// nobody has to.
 func (s *subs) connected() (conn uint32) {
 	s.mu.Lock()
 	s.mu.conn++
@@ -224,7 +224,7 @@ func (s *subs) connected() (conn uint32) {
 	return conn
 }
 
-// disconnected ends the connection and tells every Channel that was live. No
+// disconnected ends the connection and delivers Disconnected to every Channel that was live. No
 // reply of this connection runs beside it or after it.
 func (s *subs) disconnected() {
 	s.mu.Lock()
@@ -266,8 +266,8 @@ func (l *lostChannels) add(ch *Channel) {
 	l.channels, l.handlers = append(l.channels, ch), append(l.handlers, ch.handler)
 }
 
-// deliverLost tells them, and empties the list. One may have moved meanwhile, and have
-// heard Subscribed from its new node: then it hears so again, for the last word counts.
+// deliverLost delivers Disconnected, and empties the list. A Channel may have moved meanwhile, and
+// have got Subscribed from its new node: then it gets that again, since the last event counts.
 func (s *subs) deliverLost(l *lostChannels) {
 	var live []request.ChannelHandler
 	for _, h := range l.handlers {

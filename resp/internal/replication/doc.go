@@ -4,12 +4,12 @@
 // for each request of its group, is decided by replicas and [HighWater], whose functions look
 // at no clock and at no connection.
 //
-//	Lane        a queue, one group in flight, the next WAIT        lane
-//	Member      a request on its way, perhaps to another primary   member
-//	group       requests that share a WAIT; ROLE and WAIT          group
-//	attendance  who is there, what is worth waiting for, what a
-//	            WAIT means for a request                           replicas
-//	HighWater    the most replicas that were there lately           highwater
+//	Lane       a queue, one group in flight, the next WAIT        lane
+//	Member     a request on its way, perhaps to another primary   member
+//	group      requests that share a WAIT; ROLE and WAIT          group
+//	replicas   who is there, what is worth waiting for, what a
+//	           WAIT means for a request                           replicas
+//	HighWater  the most replicas that were there lately           highwater
 //
 // It connects nothing, and knows no routes and no layout: who keeps the list of replicas, and
 // when it is asked for, is its owner's ([Config]). It has no goroutine and no timer; it runs

@@ -103,9 +103,9 @@ func (state replicas) waitFor(a request.Acks) int {
 	return min(a.Of(state.total), state.attached)
 }
 
-// evaluate says what a request is told by a WAIT that was sent with the number asked, and that so
-// many acknowledged, or that failed. With again it is told nothing: too few have acknowledged, and the
-// WAIT was sent with too low a number to tell.
+// evaluate says what a WAIT means for a request: it was sent with the number asked, and so many
+// acknowledged, or it failed. With again it means nothing: too few have acknowledged, and the WAIT was
+// sent with too low a number to decide.
 func (state replicas) evaluate(wants request.Acks, asked, acked int, failed error) (ack request.Ack, again bool) {
 	ack = request.Ack{Wanted: wants.Of(state.total), Err: failed}
 	if failed == nil && wants < 0 {

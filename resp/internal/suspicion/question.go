@@ -64,7 +64,7 @@ func keyOf(r request.Request) string {
 
 // Served judges the answer to a question about a command that was refused there, and sent on to an
 // address, or to none (""). Whatever does not say "not now" is better than what the other connections
-// are told: that the key is no hash, say. So is another address.
+// get: that the key is no hash, say. So is another address.
 func Served(v wire.Value, there topology.Refused, sentTo string) bool {
 	if v.Kind != wire.KindError {
 		return true

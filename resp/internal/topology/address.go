@@ -57,7 +57,7 @@ func parseAnnounced(host, port, asked string) (addr string, own bool, err error)
 	return net.JoinHostPort(host, port), false, nil
 }
 
-// NetworkOf tells a path from host:port.
+// NetworkOf distinguishes a path from host:port.
 func NetworkOf(addr string) string {
 	if addr != "" && addr[0] == '/' {
 		return "unix"

@@ -82,7 +82,7 @@ func (c *Config) clusterPeer(word, asked string) (p peer) {
 }
 
 // groupTracker is who replicates whom in a cluster, by the word of one node at a time, which
-// may be behind: it takes seconds after a failover until everybody has heard that the old
+// may be behind: it takes seconds after a failover until every node knows that the old
 // primary and the other replicas follow the new one. Meanwhile, and if the old primary is
 // dead, a node stays in the group that it was in:
 //

@@ -24,10 +24,10 @@ type Client interface {
 	// Follow makes the routes those of a layout. It reports whether they are others now,
 	// and whether something is missing that another look may find soon.
 	Follow(ctx context.Context, l *Layout) (changed, gaps bool, err error)
-	// Lost is told that no layout was found. It reports whether the routes have changed
+	// Lost is called when no layout was found. It reports whether the routes have changed
 	// anyway since the latest search.
 	Lost() (changed bool)
-	// Searched is told that a search is over, after its progress can be read.
+	// Searched is called when a search is over, after its progress can be read.
 	Searched()
 }
 

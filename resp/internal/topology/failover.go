@@ -23,7 +23,7 @@ const leaveAfter = ackedWithin + 2*time.Second
 //     A tie keeps the one followed so far. At the start it is an error.
 //   - The one followed is left only when it says that it is no master, or has been gone for
 //     leaveAfter, or another has had more replicas for leaveAfter. A server that answers with an error
-//     is not gone, and has the replicas that it had last. Nor is one gone that its replicas hear from, or
+//     is not gone, and has the replicas that it had last. Nor is one gone that its replicas get data from, or
 //     while nobody answers.
 //   - Its successor, or the first one, is followed at once if it is the only master, and no server
 //     that has not answered can have as many replicas. Otherwise that takes leaveAfter, too.
@@ -99,7 +99,7 @@ func (s *failoverResolver) observe(all, masters []replicationInfo, now clock.Ins
 	return i >= 0
 }
 
-// leads reports whether a replica has heard lately that the primary is p.
+// leads reports whether a replica has had data of p, its primary, lately.
 func (p replicationInfo) leads(replica replicationInfo) bool {
 	return replica.linked && replica.id == p.id
 }

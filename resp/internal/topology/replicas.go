@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
-// replicaFinder finds the primary among servers that are told by hand who follows whom:
+// replicaFinder finds the primary among servers of which somebody decides by hand who follows whom:
 // it asks all for INFO replication, and has the resolver decide.
 type replicaFinder struct {
 	cfg      *Config
@@ -39,7 +39,7 @@ func (t *replicaFinder) find(ctx context.Context, _ string, _ bool) (*Layout, er
 // maxChain is how many replicas of replicas a search follows up to the primary.
 const maxChain = 4
 
-// primary asks all servers that it has heard of, and those that they name.
+// primary asks all servers that it knows of, and those that they name.
 func (t *replicaFinder) primary(ask func(addrs []string) []replicationInfo) (replicationInfo, error) {
 	addrs := unique(t.cfg.Addrs, []string{t.resolver.followed.addr}, t.known)
 	all := ask(addrs)
@@ -115,7 +115,7 @@ func (t *replicaFinder) apart(all []replicationInfo) (ours, others []replication
 	return ours, others
 }
 
-// following counts the configured replicas that hear from their primary.
+// following counts the configured replicas that get data from their primary.
 func (t *replicaFinder) following(all []replicationInfo) (n int) {
 	for _, a := range all {
 		if a.linked && slices.Contains(t.cfg.Addrs, a.addr) {

@@ -26,7 +26,7 @@ const (
 // Redis numbers histories, not servers. A primary has a replication ID of its own, and its
 // replicas have that, too. A replica that is promoted begins a new one, and remembers the
 // one that it continues. So the IDs tell which answers are of one server under two names,
-// who follows whom behind NAT, who was promoted from whose data, and who is a stranger.
+// who follows whom behind NAT, who was promoted from whose data, and who belongs to another deployment.
 // https://redis.io/docs/latest/operate/oss_and_stack/management/replication/
 type replicationInfo struct {
 	addr           string
@@ -36,9 +36,9 @@ type replicationInfo struct {
 
 	id, previousID string   // the replication ID, and the one that it continues or ""; "" of a replica of another make
 	primary        bool     // else a replica
-	attached       int      // to a primary: the replicas that it has heard lately
+	attached       int      // to a primary: the replicas that acknowledged lately
 	replicas       []string // the addresses of all that it lists, a few at most
-	linked         bool     // a replica that has heard its primary lately, and says by id whom
+	linked         bool     // a replica that has had data of its primary lately, and says by id whose
 	primaryAddr    string   // the address of a replica's primary, or "" if it cannot be dialled
 }
 

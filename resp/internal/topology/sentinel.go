@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// sentinelFinder asks sentinels who the primary is, and hears from one of them
+// sentinelFinder asks sentinels who the primary is, and one of them announces
 // when that changes.
 type sentinelFinder struct {
 	cfg     *Config
@@ -39,7 +39,7 @@ func newSentinelFinder(c *Config, s *probes) *sentinelFinder {
 }
 
 // candidates lists sentinels: hint, then one of those that the one that answered last knows, before
-// that one itself. It may be cut off from the others, and never hear of a failover
+// that one itself. It may be cut off from the others, and never learn of a failover
 // that they agree on. Where epochs are not told the latest word cannot be known, so the
 // client stays with one sentinel as long as that answers.
 func (t *sentinelFinder) candidates(hint string) []string {
@@ -53,7 +53,7 @@ func (t *sentinelFinder) candidates(hint string) []string {
 }
 
 // find believes a sentinel only if the server that it names agrees: right after a
-// failover some sentinels have not heard yet. And that server, or the sentinel, has to be one of
+// failover some sentinels do not know of it yet. And that server, or the sentinel, has to be one of
 // this deployment. hint is the sentinel that has announced one;
 // so the others, and the old primary, are not to be faster than the way to the new one. It
 // stays the hint until a search succeeds.
@@ -194,7 +194,7 @@ func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, err
 // another sentinel names, has not answered yet: then the client stays where it is, too, but
 // looks again soon.
 //
-// Name and epoch are two answers, and the sentinel may hear of the failover between them:
+// Name and epoch are two answers, and the sentinel may learn of the failover between them:
 // then it has named P, of epoch 2. So before the client moves it is asked for the name
 // once more.
 func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *Layout) (bool, error) {

@@ -10,7 +10,7 @@ import (
 
 // slowFor is for how long a slow server is asked last: a machine that is gone costs a head start
 // every three seconds. Not longer: who was slow once may know more than the server that
-// answers first, as a sentinel does that has heard of a failover.
+// answers first, as a sentinel does that knows of a failover.
 const slowFor = 3 * time.Second
 
 // slowServers are servers that others have overtaken lately: they were asked earlier, and had not

@@ -44,7 +44,7 @@ type Config struct {
 
 // Reach is how servers of one kind are reached. It is comparable.
 type Reach interface {
-	// Connect returns a connection that has been greeted. It blocks, for DialTimeout at
+	// Connect returns a connection after its handshake. It blocks, for DialTimeout at
 	// most; ctx ends it at once.
 	Connect(ctx context.Context, addr string) (net.Conn, error)
 	// MayListen reports whether a server may be asked to announce something: if it has
