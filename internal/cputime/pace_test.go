@@ -23,7 +23,7 @@ func ownMeter(t *testing.T) (m *meter, holdUp func(time.Duration)) {
 	}
 }
 
-func TestTimeThatAProcessIsHeldUpIsCounted(t *testing.T) {
+func TestMeter_ProcessHeldUp_IsCounted(t *testing.T) {
 	t.Parallel()
 	m, holdUp := ownMeter(t)
 	start, before := m.look()
@@ -42,7 +42,7 @@ func TestTimeThatAProcessIsHeldUpIsCounted(t *testing.T) {
 	}
 }
 
-func TestElapsedIsAtMostWhatAClockSays(t *testing.T) {
+func TestElapsed_Sleeps_AtMostWhatAClockSays(t *testing.T) {
 	t.Parallel()
 	start, mark := time.Now(), Now()
 	for range 20 {
@@ -53,7 +53,7 @@ func TestElapsedIsAtMostWhatAClockSays(t *testing.T) {
 	}
 }
 
-func TestWithTimeoutEnds(t *testing.T) {
+func TestWithTimeout_TimeoutOrCancel_Ends(t *testing.T) {
 	t.Parallel()
 	start := time.Now()
 	ctx, cancel := WithTimeout(context.Background(), 30*time.Millisecond)
@@ -96,7 +96,7 @@ func tolerance(holdsUp bool) time.Duration {
 	return time.Hour
 }
 
-func TestSteadyForgivesOnlyWhatWasHeldUp(t *testing.T) {
+func TestSteady_HeldUp_IsTriedAgain(t *testing.T) {
 	t.Parallel()
 	fails := func(t testing.TB, n int) { t.Fatalf("wrong %d", n) }
 	for name, c := range map[string]struct {
@@ -128,7 +128,7 @@ func TestSteadyForgivesOnlyWhatWasHeldUp(t *testing.T) {
 	}
 }
 
-func TestAttemptsCleanUpAfterThemselves(t *testing.T) {
+func TestSteady_Attempts_CleanUp(t *testing.T) {
 	t.Parallel()
 	var order []string
 	note := func(what string) func() { return func() { order = append(order, what) } }
@@ -153,7 +153,7 @@ func TestAttemptsCleanUpAfterThemselves(t *testing.T) {
 	}
 }
 
-func TestSkipOfAnAttemptSkipsTheTest(t *testing.T) {
+func TestSteady_AttemptSkips_SkipsTheTest(t *testing.T) {
 	t.Parallel()
 	a, runs := outcome(t, false, func(t testing.TB, _ int) { t.Skip("no such machine") })
 	if !a.Skipped() || runs != 1 || !strings.Contains(a.text(), "no such machine") {
