@@ -79,7 +79,7 @@ func until(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func TestKeysExpireByThemselvesAndNeverEarly(t *testing.T) {
+func TestServer_Keys_ExpireAndNeverEarly(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -108,7 +108,7 @@ func TestKeysExpireByThemselvesAndNeverEarly(t *testing.T) {
 }
 
 // A server with a million keys must still expire them, if less exactly.
-func TestManyKeysExpireAndNewOnesStay(t *testing.T) {
+func TestServer_ManyKeysExpire_NewOnesStay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -129,7 +129,7 @@ func TestManyKeysExpireAndNewOnesStay(t *testing.T) {
 	until(t, "the key is gone", func() bool { return do(t, c, "EXISTS", "k") == proto.Int(0) })
 }
 
-func TestVirtualTimeExpiresKeysInABubble(t *testing.T) {
+func TestServer_VirtualTime_ExpiresKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := embedded.StartPipe()
@@ -149,7 +149,7 @@ func TestVirtualTimeExpiresKeysInABubble(t *testing.T) {
 	})
 }
 
-func TestHandshakeCommandsAreAnswered(t *testing.T) {
+func TestServer_HandshakeCommands_AreAnswered(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	a, b := dial(t, "tcp", s.Addr()), dial(t, "tcp", s.Addr())
@@ -169,7 +169,7 @@ func TestHandshakeCommandsAreAnswered(t *testing.T) {
 
 // A command of ours that was answered at once inside MULTI would be taken for the answer
 // to the next one.
-func TestATransactionStaysInStep(t *testing.T) {
+func TestServer_Transaction_StaysInStep(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -187,7 +187,7 @@ func TestATransactionStaysInStep(t *testing.T) {
 	expect(t, c, proto.Int(0), "WAIT", "0", "0")
 }
 
-func TestDoesNotPassForACluster(t *testing.T) {
+func TestServer_ClusterCommands_AreRefused(t *testing.T) {
 	t.Parallel()
 	c := dial(t, "tcp", start(t).Addr())
 	for _, sub := range []string{"SLOTS", "SHARDS", "NODES", "INFO", "MYID"} {
@@ -195,7 +195,7 @@ func TestDoesNotPassForACluster(t *testing.T) {
 	}
 }
 
-func TestMessagesReachSubscribersFromScripts(t *testing.T) {
+func TestServer_PublishFromScripts_ReachesSubscribers(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	sub, c := dial(t, "tcp", s.Addr()), dial(t, "tcp", s.Addr())
@@ -206,7 +206,7 @@ func TestMessagesReachSubscribersFromScripts(t *testing.T) {
 	expect(t, c, proto.Int(0), "SPUBLISH", "ch", "x")
 }
 
-func TestShardedMessagesReachShardedSubscribers(t *testing.T) {
+func TestServer_ShardedMessages_ReachShardedSubscribers(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	sub, c := dial(t, "tcp", s.Addr()), dial(t, "tcp", s.Addr())
@@ -229,7 +229,7 @@ func TestShardedMessagesReachShardedSubscribers(t *testing.T) {
 	}
 }
 
-func TestDownCutsAndRefusesUntilUpOnTheSamePort(t *testing.T) {
+func TestServer_Down_CutsAndRefusesUntilUp(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -266,7 +266,7 @@ func TestDownCutsAndRefusesUntilUpOnTheSamePort(t *testing.T) {
 }
 
 // No client that dials at the wrong moment is told "unknown command".
-func TestClientsThatRedialAllTheTimeSeeOnlyAWholeServer(t *testing.T) {
+func TestServer_ClientsRedial_SeeAWholeServer(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -296,7 +296,7 @@ func TestClientsThatRedialAllTheTimeSeeOnlyAWholeServer(t *testing.T) {
 	}
 }
 
-func TestAbruptClientsDoNoHarm(t *testing.T) {
+func TestServer_AbruptClients_DoNoHarm(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	var wg sync.WaitGroup
@@ -339,7 +339,7 @@ func TestAbruptClientsDoNoHarm(t *testing.T) {
 	until(t, "every subscription is gone", func() bool { return do(t, c, "PUBSUB", "CHANNELS") == proto.Array() })
 }
 
-func TestSubscriberThatStopsReadingIsCutOff(t *testing.T) {
+func TestServer_SubscriberStopsReading_IsCutOff(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	conn, err := net.Dial("tcp", s.Addr())
@@ -356,7 +356,7 @@ func TestSubscriberThatStopsReadingIsCutOff(t *testing.T) {
 	until(t, "the silent subscriber is gone", func() bool { return do(t, c, "PUBLISH", "ch", big) == proto.Int(0) })
 }
 
-func TestStartOnATakenPortFails(t *testing.T) {
+func TestStart_PortTaken_Fails(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	if _, err := embedded.Start(s.Addr()); err == nil {
@@ -367,7 +367,7 @@ func TestStartOnATakenPortFails(t *testing.T) {
 	}
 }
 
-func TestURLNamesTheListener(t *testing.T) {
+func TestServer_URL_NamesTheListener(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	if want := "redis://" + s.Addr(); s.URL() != want || !strings.HasPrefix(s.Addr(), "127.0.0.1:") {
@@ -404,8 +404,8 @@ return answer`
 	luaUnguarded = `redis.call('set', KEYS[1], 'text') return redis.call('hget', KEYS[1], 'f')`
 )
 
-// TestScriptsAnswerAsOnARealServer runs the same commands on both.
-func TestScriptsAnswerAsOnARealServer(t *testing.T) {
+// TestServer_Scripts_AnswerAsOnARealServer runs the same commands on both.
+func TestServer_Scripts_AnswerAsOnARealServer(t *testing.T) {
 	t.Parallel()
 	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t, redistest.Needs(redistest.ExpiryConditions)).Socket())
 	eval := func(script, numKeys string, rest ...string) []string {
@@ -456,7 +456,7 @@ func TestScriptsAnswerAsOnARealServer(t *testing.T) {
 	}
 }
 
-func TestErrorInsideAScriptKeepsItsCode(t *testing.T) {
+func TestServer_ErrorInsideAScript_KeepsItsCode(t *testing.T) {
 	t.Parallel()
 	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t, redistest.Needs(redistest.ScriptErrorCodes)).Socket())
 	for _, c := range []*proto.Client{here, there} {
