@@ -32,7 +32,7 @@ func stopWhenAsked() {
 
 // What ignored a Ctrl-Z was resumed with the rest of its job. That ends nothing but the
 // Ctrl-Z.
-func TestCommandThatIgnoredCtrlZCanBeStoppedLater(t *testing.T) {
+func TestJobControl_CtrlZIgnored_CanBeStoppedLater(t *testing.T) {
 	t.Parallel()
 	in, ignoring := io.Pipe()
 	cmd := exec.Command("sh", "-c", "trap '' TSTP; echo; exec sleep 60")
@@ -58,7 +58,7 @@ func TestCommandThatIgnoredCtrlZCanBeStoppedLater(t *testing.T) {
 }
 
 // It must not even begin to work under a lock that somebody else may have by now.
-func TestResumedCommandLearnsOfALostLockFirst(t *testing.T) {
+func TestJobControl_LockLostWhileSuspended_EndsBeforeItResumes(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start("")
 	if err != nil {
@@ -98,7 +98,7 @@ func TestResumedCommandLearnsOfALostLockFirst(t *testing.T) {
 
 // A shell hears that a job has stopped when one process of it has, and may resume the job
 // at once: a process that stops after that is resumed by nobody.
-func TestJobThatIsResumedBeforeAllOfItHasStoppedGoesOn(t *testing.T) {
+func TestJobControl_ResumedBeforeAllStopped_GoesOn(t *testing.T) {
 	t.Parallel()
 	other := exec.Command("sleep", "60")
 	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -203,7 +203,7 @@ func foregroundWhileItStops() {
 	fmt.Printf("stopped %d times, %s; %s has the terminal\n", stops, state, front)
 }
 
-func TestAJobThatComesToTheFrontWhileItsCommandStopsGoesOn(t *testing.T) {
+func TestJobControl_ForegroundWhileTheCommandStops_GoesOn(t *testing.T) {
 	t.Parallel()
 	if got := onATerminal(t, "fg while it stops"); got != "stopped 1 times, runs; our job has the terminal" {
 		t.Error("the command:", got)

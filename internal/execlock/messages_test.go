@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestNoticesNeverWaitForAWriterThatBlocks(t *testing.T) {
+func TestMessages_WriterBlocks_NobodyWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		read, write := io.Pipe() // nobody reads
@@ -29,7 +29,7 @@ func TestNoticesNeverWaitForAWriterThatBlocks(t *testing.T) {
 	})
 }
 
-func TestNoticesAreWrittenBeforeCloseReturns(t *testing.T) {
+func TestMessages_Close_WritesAllBefore(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	n := NewNotices(&out)

@@ -33,7 +33,7 @@ func endMainThread() {
 }
 
 // The kernel calls it a zombie. pawl would end while it works without the lock.
-func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
+func TestProcesses_FirstThreadEnded_Lives(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"=headless")
@@ -63,7 +63,7 @@ func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
 	}
 }
 
-func TestParseStat(t *testing.T) {
+func TestParseStat_Lines_AreRead(t *testing.T) {
 	t.Parallel()
 	const rest = " 0 -1 4194560 110 0 0 0 1 2 0 0 20 0 3 0 1234 5678"
 	for stat, want := range map[string]process{
@@ -81,7 +81,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestProcessesKnowTheirDescent(t *testing.T) {
+func TestProcesses_Descent_IsKnown(t *testing.T) {
 	t.Parallel()
 	if _, known := processes(); !known {
 		t.Skip("there is no /proc of this PID namespace")
