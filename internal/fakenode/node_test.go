@@ -75,7 +75,7 @@ func overBoth(t *testing.T, f func(t *testing.T, opts ...Option)) {
 	t.Run("unix", func(t *testing.T) { t.Parallel(); f(t, Unix()) })
 }
 
-func TestNodeAnswersHandshakeAndScriptsByItself(t *testing.T) {
+func TestNode_HandshakeAndScripts_AreAnswered(t *testing.T) {
 	overBoth(t, func(t *testing.T, opts ...Option) {
 		c := dial(t, New(t, opts...))
 		c.ask("+OK\r\n", "AUTH", "user", "password")
@@ -100,7 +100,7 @@ func TestNodeAnswersHandshakeAndScriptsByItself(t *testing.T) {
 	})
 }
 
-func TestNodeConfirmsSubscriptionsAndDeliversMessages(t *testing.T) {
+func TestNode_Subscriptions_AreConfirmedAndServed(t *testing.T) {
 	overBoth(t, func(t *testing.T, opts ...Option) {
 		n := New(t, opts...)
 		sub, pub := dial(t, n), dial(t, n)
@@ -121,7 +121,7 @@ func TestNodeConfirmsSubscriptionsAndDeliversMessages(t *testing.T) {
 	})
 }
 
-func TestNewestRuleWinsUntilUsedUp(t *testing.T) {
+func TestNode_NewestRule_WinsUntilUsedUp(t *testing.T) {
 	t.Parallel()
 	n := New(t)
 	c := dial(t, n)
@@ -140,7 +140,7 @@ func TestNewestRuleWinsUntilUsedUp(t *testing.T) {
 	c.ask("-ERR unknown command 'GET', the fake node has no rule for it\r\n", "GET", "x")
 }
 
-func TestHeldAnswerHoldsBackThoseBehindItButNotTheRecord(t *testing.T) {
+func TestNode_AnswerHeld_HoldsThoseBehindIt(t *testing.T) {
 	t.Parallel()
 	n := New(t)
 	first, second := NewGate(), NewGate()
@@ -161,7 +161,7 @@ func TestHeldAnswerHoldsBackThoseBehindItButNotTheRecord(t *testing.T) {
 	dial(t, n).ask("+PONG\r\n", "PING")
 }
 
-func TestGateStepsLetOneAnswerPassEach(t *testing.T) {
+func TestGate_Step_LetsOneAnswerPass(t *testing.T) {
 	t.Parallel()
 	n := New(t)
 	g := NewGate()
@@ -176,7 +176,7 @@ func TestGateStepsLetOneAnswerPassEach(t *testing.T) {
 	}
 }
 
-func TestConnectionEndsAsTheRuleSays(t *testing.T) {
+func TestNode_EndRules_EndTheConnection(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		action Action
@@ -205,7 +205,7 @@ func TestConnectionEndsAsTheRuleSays(t *testing.T) {
 	}
 }
 
-func TestHalfFrameArrivesBeforeTheReset(t *testing.T) {
+func TestNode_HalfFrame_ArrivesBeforeTheReset(t *testing.T) {
 	t.Parallel()
 	n := New(t)
 	n.On(Is("PING"), HalfThenReset("$10\r\n012345"))
@@ -217,7 +217,7 @@ func TestHalfFrameArrivesBeforeTheReset(t *testing.T) {
 	}
 }
 
-func TestAnswersCanBeWrong(t *testing.T) {
+func TestNode_WrongAnswers_AreSent(t *testing.T) {
 	t.Parallel()
 	n := New(t)
 	n.OnNext(1, Is("PING"), Twice(Default()))
@@ -237,7 +237,7 @@ func TestAnswersCanBeWrong(t *testing.T) {
 	}
 }
 
-func TestConnectRuleGreetsOrRefuses(t *testing.T) {
+func TestNode_ConnectRule_AcceptsOrRefuses(t *testing.T) {
 	t.Parallel()
 	n := New(t)
 	n.OnNext(1, OnConn(1, Connect), Close())
@@ -251,7 +251,7 @@ func TestConnectRuleGreetsOrRefuses(t *testing.T) {
 	}
 }
 
-func TestStopReadingFillsTheClientsBuffers(t *testing.T) {
+func TestNode_StopReading_FillsTheClientsBuffers(t *testing.T) {
 	t.Parallel()
 	n := New(t, ReadBuffer(64<<10))
 	g := NewGate()
@@ -292,7 +292,7 @@ func TestStopReadingFillsTheClientsBuffers(t *testing.T) {
 	}
 }
 
-func TestDownRefusesAndUpListensOnTheSameAddress(t *testing.T) {
+func TestNode_Down_RefusesUntilUp(t *testing.T) {
 	overBoth(t, func(t *testing.T, opts ...Option) {
 		n := New(t, opts...)
 		c := dial(t, n)
@@ -314,7 +314,7 @@ func TestDownRefusesAndUpListensOnTheSameAddress(t *testing.T) {
 	})
 }
 
-func TestEndOfTestReleasesWhatGatesHold(t *testing.T) {
+func TestGate_TestEnds_ReleasesAnswers(t *testing.T) {
 	t.Parallel()
 	// goleak sees the goroutines if the node does not end them.
 	t.Run("inner", func(t *testing.T) {
