@@ -10,7 +10,7 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-func TestCutResetsOnlyTheConnectionsPicked(t *testing.T) {
+func TestCut_Picked_ResetsOnlyThose(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	sub, lane, other := dial(t, p), dial(t, p), dial(t, p)
@@ -33,7 +33,7 @@ func TestCutResetsOnlyTheConnectionsPicked(t *testing.T) {
 	other.wantEnd(syscall.ECONNRESET)
 }
 
-func TestBlackholeSwallowsBothWaysAndTellsNobody(t *testing.T) {
+func TestBlackhole_BothWays_SwallowsSilently(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	sub, lane := dial(t, p), dial(t, p)
@@ -66,7 +66,7 @@ func TestBlackholeSwallowsBothWaysAndTellsNobody(t *testing.T) {
 	p.WaitConns(2, All)
 }
 
-func TestHealLeavesConnectionsThatLostNothing(t *testing.T) {
+func TestHeal_NothingLost_KeepsConnections(t *testing.T) {
 	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
@@ -76,7 +76,7 @@ func TestHealLeavesConnectionsThatLostNothing(t *testing.T) {
 	c.ask("+PONG\r\n", "PING")
 }
 
-func TestBlackholeHidesTheServersDeath(t *testing.T) {
+func TestBlackhole_ServerDies_IsHidden(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c := dial(t, p)
@@ -91,7 +91,7 @@ func TestBlackholeHidesTheServersDeath(t *testing.T) {
 	dial(t, p).ask("+PONG\r\n", "PING")
 }
 
-func TestPauseHoldsBytesUntilResume(t *testing.T) {
+func TestPause_Bytes_WaitForResume(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c, other := dial(t, p), dial(t, p)
@@ -111,7 +111,7 @@ func TestPauseHoldsBytesUntilResume(t *testing.T) {
 	c.want(":2\r\n")
 }
 
-func TestPauseFillsTheSendersBuffers(t *testing.T) {
+func TestPause_Sender_FillsItsBuffers(t *testing.T) {
 	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
@@ -141,7 +141,7 @@ func TestPauseFillsTheSendersBuffers(t *testing.T) {
 	}
 }
 
-func TestDelayAddsLatencyButNoOrderAndNoQueueing(t *testing.T) {
+func TestDelay_Latency_AddsNoQueue(t *testing.T) {
 	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)

@@ -15,7 +15,7 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-func TestProxyPassesPipelinesThrough(t *testing.T) {
+func TestProxy_Pipelines_PassThrough(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, upstream := range [][2]string{{"tcp", s.Addr()}, {"unix", s.Socket()}} {
@@ -60,7 +60,7 @@ func TestProxyPassesPipelinesThrough(t *testing.T) {
 	}
 }
 
-func TestEndOfClientReachesServerAndBack(t *testing.T) {
+func TestProxy_ClientEnds_ServerEndsToo(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	a, b := dial(t, p), dial(t, p)
@@ -76,7 +76,7 @@ func TestEndOfClientReachesServerAndBack(t *testing.T) {
 	p.WaitConns(0, All)
 }
 
-func TestCommandsBeforeHalfCloseAreAnswered(t *testing.T) {
+func TestProxy_HalfClose_CommandsBeforeAreAnswered(t *testing.T) {
 	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
@@ -89,7 +89,7 @@ func TestCommandsBeforeHalfCloseAreAnswered(t *testing.T) {
 	c.wantEnd(io.EOF)
 }
 
-func TestDownCutsAndRefusesUntilUp(t *testing.T) {
+func TestProxy_Down_CutsAndRefusesUntilUp(t *testing.T) {
 	t.Parallel()
 	_, p := start(t)
 	addr := p.Addr()
@@ -107,7 +107,7 @@ func TestDownCutsAndRefusesUntilUp(t *testing.T) {
 	dial(t, p).ask("+PONG\r\n", "PING")
 }
 
-func TestServerThatIsDownLooksLikeAReset(t *testing.T) {
+func TestProxy_ServerDown_LooksLikeAReset(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c := dial(t, p)
@@ -128,7 +128,7 @@ func TestServerThatIsDownLooksLikeAReset(t *testing.T) {
 	dial(t, p).ask("+PONG\r\n", "PING")
 }
 
-func TestEndOfTestEndsWhatFaultsHold(t *testing.T) {
+func TestProxy_TestEnds_FaultsEnd(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	// goleak sees the goroutines if the proxy does not end them.
