@@ -103,7 +103,7 @@ func isCore(name string) bool {
 	return slices.ContainsFunc(core, func(c string) bool { return within(name, c) }) && !slices.Contains(testPackages, name)
 }
 
-func TestImportsGoOneWay(t *testing.T) {
+func TestImports_Layers_GoOneWay(t *testing.T) {
 	t.Parallel()
 	for _, tags := range []string{"", "pawl_nognet", "pawl_invariants"} {
 		for _, p := range listPackages(t, tags) {
@@ -175,7 +175,7 @@ func ofModules(importPath string, modules []string) bool {
 	return slices.ContainsFunc(modules, func(m string) bool { return within(importPath, m) })
 }
 
-func TestNognetBuildHasNoGnet(t *testing.T) {
+func TestImports_Nognet_HasNoGnet(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t, "pawl_nognet") {
 		i := slices.IndexFunc(p.Deps, func(dep string) bool { return ofModules(dep, []string{"github.com/panjf2000"}) })
@@ -185,7 +185,7 @@ func TestNognetBuildHasNoGnet(t *testing.T) {
 	}
 }
 
-func TestImportComplaintsAreFound(t *testing.T) {
+func TestImportComplaints_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	pkg := func(name string, imports ...string) goPackage {
 		return goPackage{ImportPath: modulePath + "/" + name, Imports: imports}
