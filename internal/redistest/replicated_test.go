@@ -2,7 +2,7 @@ package redistest
 
 import "testing"
 
-func TestClusterServesMovesAndFailsOver(t *testing.T) {
+func TestCluster_Serves_MovesAndFailsOver(t *testing.T) {
 	t.Parallel()
 	c := StartCluster(t, true)
 	if n := len(c.Primaries()); n != 3 {
@@ -27,7 +27,7 @@ func TestClusterServesMovesAndFailsOver(t *testing.T) {
 	}
 }
 
-func TestSentinelsReplaceAPrimaryThatIsKilled(t *testing.T) {
+func TestSentinels_PrimaryKilled_IsReplaced(t *testing.T) {
 	t.Parallel()
 	r := StartSentinel(t)
 	before := r.Primary()
@@ -36,7 +36,7 @@ func TestSentinelsReplaceAPrimaryThatIsKilled(t *testing.T) {
 	await(t, "another primary serves", func() bool { return r.Primary() != before })
 }
 
-func TestPromotionByHand(t *testing.T) {
+func TestReplicated_PromotedByHand_Serves(t *testing.T) {
 	t.Parallel()
 	r := StartReplicated(t, 2)
 	next := r.Servers()[2]
@@ -48,7 +48,7 @@ func TestPromotionByHand(t *testing.T) {
 }
 
 // What a link holds is not lost until it is cut.
-func TestLinkHoldsUpAndCutsReplication(t *testing.T) {
+func TestLink_Replication_IsHeldUpAndCut(t *testing.T) {
 	t.Parallel()
 	r := StartReplicated(t, 1)
 	primary, replica := r.Servers()[0], r.Servers()[1]
