@@ -22,7 +22,7 @@ func channels(t *testing.T, s *redistest.Server) []any {
 	return list
 }
 
-func TestMessagesReachTheirChannel(t *testing.T) {
+func TestChannel_Messages_ReachTheirChannel(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -55,7 +55,7 @@ func TestMessagesReachTheirChannel(t *testing.T) {
 	})
 }
 
-func TestLargeMessagesArriveWhole(t *testing.T) {
+func TestChannel_LargeMessages_ArriveWhole(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -77,7 +77,7 @@ func TestLargeMessagesArriveWhole(t *testing.T) {
 	})
 }
 
-func TestHandlersMaySubscribeAndUnsubscribe(t *testing.T) {
+func TestChannel_Handlers_MaySubscribeAndUnsubscribe(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -110,7 +110,7 @@ func TestHandlersMaySubscribeAndUnsubscribe(t *testing.T) {
 	})
 }
 
-func TestForbiddenChannelIsRefusedAlone(t *testing.T) {
+func TestChannel_Forbidden_IsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("narrow on >pw ~* resetchannels &ok-* +@all"))
 	c := ready(t, Config{Addr: s.Addr(), Username: "narrow", Password: "pw"})
@@ -135,7 +135,7 @@ func TestForbiddenChannelIsRefusedAlone(t *testing.T) {
 	bad.Await(t, Subscribed)
 }
 
-func TestTenThousandChannelsSurviveAKilledConnection(t *testing.T) {
+func TestChannel_ConnectionKilled_TenThousandComeBack(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -170,7 +170,7 @@ func TestTenThousandChannelsSurviveAKilledConnection(t *testing.T) {
 	})
 }
 
-func TestRandomSubscriptionsLeaveNothingOnTheServer(t *testing.T) {
+func TestChannel_RandomSubscriptions_LeaveNothingOnTheServer(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -211,8 +211,8 @@ func TestRandomSubscriptionsLeaveNothingOnTheServer(t *testing.T) {
 	})
 }
 
-// TestChannelIsSmall counts what a subscribed channel costs beside its name.
-func TestChannelIsSmall(t *testing.T) {
+// TestChannel_Size_IsSmall counts what a subscribed channel costs beside its name.
+func TestChannel_Size_IsSmall(t *testing.T) {
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
 	const n = 100_000
@@ -247,7 +247,7 @@ func heap() int {
 
 // A panic in a handler is a bug of the module; it must not cost more than a
 // connection.
-func TestHandlerThatPanicsCostsOnlyTheConnection(t *testing.T) {
+func TestChannel_HandlerPanics_CostsOnlyTheConnection(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -284,7 +284,7 @@ func TestHandlerThatPanicsCostsOnlyTheConnection(t *testing.T) {
 }
 
 // The whole way, on a server that comes to its senses.
-func TestServerThatRefusedSubscriptionsConfirmsThemLater(t *testing.T) {
+func TestChannel_RefusedForNow_IsConfirmedLater(t *testing.T) {
 	t.Parallel()
 	node := fakenode.New(t)
 	refusing := node.OnNext(3, fakenode.Is("SUBSCRIBE"), fakenode.Error("BUSY Redis is busy running a script"))
@@ -299,7 +299,7 @@ func TestServerThatRefusedSubscriptionsConfirmsThemLater(t *testing.T) {
 
 // The loop may be about to tell a Channel that has just been unsubscribed. The race
 // detector is the check.
-func TestUnsubscribedChannelMayBeUsedAgain(t *testing.T) {
+func TestChannel_Unsubscribed_MayBeUsedAgain(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	c := ready(t, Config{Addr: n.Addr(), Lanes: 1})

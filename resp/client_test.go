@@ -70,7 +70,7 @@ func eachTransport(t *testing.T, f func(t *testing.T, cfg Config)) {
 	t.Run("std", func(t *testing.T) { t.Parallel(); f(t, Config{Transport: TransportStd}) })
 }
 
-func TestCommandsGoThroughEveryConnection(t *testing.T) {
+func TestClient_Commands_GoThroughEveryConnection(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	eachTransport(t, func(t *testing.T, cfg Config) {
@@ -100,7 +100,7 @@ func TestCommandsGoThroughEveryConnection(t *testing.T) {
 	})
 }
 
-func TestUnixSocketAndServerErrors(t *testing.T) {
+func TestClient_UnixSocket_ServesAndReportsErrors(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Network: "unix", Addr: s.Socket()})
@@ -110,7 +110,7 @@ func TestUnixSocketAndServerErrors(t *testing.T) {
 	}
 }
 
-func TestScriptsAreLoadedByTheHandshake(t *testing.T) {
+func TestClient_Scripts_AreLoadedByTheHandshake(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	script := "return redis.call('incr', KEYS[1])"
@@ -124,7 +124,7 @@ func TestScriptsAreLoadedByTheHandshake(t *testing.T) {
 	}
 }
 
-func TestDatabaseAndNameAreSetOnEveryConnection(t *testing.T) {
+func TestClient_DatabaseAndName_AreSetOnEveryConnection(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr(), DB: 7, ClientName: "some-service"})
@@ -143,7 +143,7 @@ func TestDatabaseAndNameAreSetOnEveryConnection(t *testing.T) {
 	}
 }
 
-func TestDoEndsWithItsContext(t *testing.T) {
+func TestClient_DoContextEnds_Returns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
@@ -157,7 +157,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestClosedClientRefuses(t *testing.T) {
+func TestClient_Closed_Refuses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
@@ -174,7 +174,7 @@ func TestClosedClientRefuses(t *testing.T) {
 	}
 }
 
-func TestCloseUnderLoadCompletesEveryRequest(t *testing.T) {
+func TestClient_CloseUnderLoad_CompletesEveryRequest(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	eachTransport(t, func(t *testing.T, cfg Config) {
@@ -225,7 +225,7 @@ func (r *loadRequest) Complete(reply Reply) {
 // fork returns a source of its own for another goroutine.
 func fork(r *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.Uint64())) }
 
-func TestCloseWhileSubscribing(t *testing.T) {
+func TestClient_CloseWhileSubscribing_Returns(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -335,7 +335,7 @@ func TestClient_DatabaseRefusedByACluster_SaysSo(t *testing.T) {
 }
 
 // The embedded server is what demos and users' tests run on.
-func TestEmbeddedServerIsGoodEnough(t *testing.T) {
+func TestClient_EmbeddedServer_Serves(t *testing.T) {
 	t.Parallel()
 	s, err := embedded.Start("127.0.0.1:0")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 )
 
-func TestTLSCarriesEverything(t *testing.T) {
+func TestConfig_TLS_CarriesEverything(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	addr, roots := tlsFront(t, s.Addr())
@@ -38,7 +38,7 @@ func TestTLSCarriesEverything(t *testing.T) {
 	rec.Await(t, Message)
 }
 
-func TestTLSRefusesAStranger(t *testing.T) {
+func TestConfig_TLSUnknownCertificate_IsRefused(t *testing.T) {
 	t.Parallel()
 	addr, _ := tlsFront(t, redistest.Start(t).Addr())
 	c := open(t, Config{Addr: addr, TLS: &tls.Config{}})
@@ -48,7 +48,7 @@ func TestTLSRefusesAStranger(t *testing.T) {
 	}
 }
 
-func TestTLSServerThatRefusesTheClientIsNotWaitedFor(t *testing.T) {
+func TestConfig_TLSClientRefused_FailsAtOnce(t *testing.T) {
 	t.Parallel()
 	for version, name := range map[uint16]string{tls.VersionTLS12: "1.2", tls.VersionTLS13: "1.3"} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestTLSServerThatRefusesTheClientIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestTLSPortSpokenToInPlainIsExplained(t *testing.T) {
+func TestConfig_PlainOnATLSPort_IsExplained(t *testing.T) {
 	t.Parallel()
 	addr, _ := tlsFront(t, redistest.Start(t).Addr())
 	c := open(t, Config{Addr: addr})
@@ -77,7 +77,7 @@ func TestTLSPortSpokenToInPlainIsExplained(t *testing.T) {
 }
 
 // A server without TLS takes the hello for the beginning of a line, and waits for its end.
-func TestPlainPortSpokenToInTLSIsExplained(t *testing.T) {
+func TestConfig_TLSOnAPlainPort_IsExplained(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in its backlog, and is silent
 	if err != nil {

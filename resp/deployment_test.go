@@ -53,7 +53,7 @@ func sentOn(t *testing.T, c *Client) Reply {
 
 // It is the user's code: it may be slow, or lock what the goroutine holds that waits for
 // the answer.
-func TestAddrMapIsNotCalledOnAnEventLoop(t *testing.T) {
+func TestConfig_AddrMap_IsNotCalledOnAnEventLoop(t *testing.T) {
 	t.Parallel()
 	f, c := behindNAT(t, func(string) string {
 		if stack := string(debug.Stack()); strings.Contains(stack, "OnBytes") {
@@ -70,7 +70,7 @@ func TestAddrMapIsNotCalledOnAnEventLoop(t *testing.T) {
 	}
 }
 
-func TestAddrMapThatPanicsCostsNoCommand(t *testing.T) {
+func TestConfig_AddrMapPanics_CostsNoCommand(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
 	f, c := behindNAT(t, func(string) string {
@@ -108,7 +108,7 @@ func TestAddrMapThatPanicsCostsNoCommand(t *testing.T) {
 }
 
 // The layout cannot be read then, and it is said why.
-func TestAddrMapThatPanicsInASearchIsAnErrorOfIt(t *testing.T) {
+func TestConfig_AddrMapPanicsInASearch_FailsTheSearch(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 1)
 	c := open(t, Config{
@@ -125,7 +125,7 @@ func TestAddrMapThatPanicsInASearchIsAnErrorOfIt(t *testing.T) {
 }
 
 // Whatever servers say, no socket of this machine is dialled, and no port 0.
-func TestServersCannotHaveASocketDialled(t *testing.T) {
+func TestNodes_SocketAnnounced_IsNotDialled(t *testing.T) {
 	t.Parallel()
 	const path, port = "/run/x", "1"
 	sentinels := func(words []string) string {
@@ -178,7 +178,7 @@ func TestServersCannotHaveASocketDialled(t *testing.T) {
 	}
 }
 
-func TestRefusalThatNamesASocketIsAnAnswer(t *testing.T) {
+func TestRedirect_RefusalNamesASocket_IsAnAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 1)
 	c := f.client(t)
@@ -197,7 +197,7 @@ func TestRefusalThatNamesASocketIsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestServerThatNamesThousandsOfOthersHasFewDialled(t *testing.T) {
+func TestNodes_ThousandsAnnounced_FewAreDialled(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 5000)
 	for i := range many {
@@ -249,7 +249,7 @@ func TestServerThatNamesThousandsOfOthersHasFewDialled(t *testing.T) {
 }
 
 // Searches end after a second, connecting does not: else a slow network were none.
-func TestServersThatTakeLongToConnectToAreAsked(t *testing.T) {
+func TestDeployment_SlowToConnect_IsAsked(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestServersThatTakeLongToConnectToAreAsked(t *testing.T) {
 
 // A process without a processor, or a server without: each answer takes longer than a
 // search waits.
-func TestServersThatTakeLongToAnswerAreHeard(t *testing.T) {
+func TestDeployment_SlowToAnswer_Counts(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		t.Run(name, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestServersThatTakeLongToAnswerAreHeard(t *testing.T) {
 }
 
 // In a cluster and with sentinels a search leaves no connection behind; the watch has one.
-func TestConnectionsOfASearchEndWithIt(t *testing.T) {
+func TestDeployment_SearchEnds_ConnectionsEnd(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		if line.cfg.Topology == Replicas {
@@ -324,7 +324,7 @@ func TestConnectionsOfASearchEndWithIt(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForNoDial(t *testing.T) {
+func TestDeployment_DialHangs_CloseReturns(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		t.Run(name, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestCloseWaitsForNoDial(t *testing.T) {
 
 // Five sentinels name a primary whose machine is gone: it is dialled once, and what they
 // say a moment later is heard.
-func TestPrimaryThatAllSentinelsNameIsDialledOnce(t *testing.T) {
+func TestDeployment_PrimaryOfAllSentinels_IsDialledOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()

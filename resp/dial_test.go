@@ -39,7 +39,7 @@ func TestConfig_HandshakeConfig_HasEveryField(t *testing.T) {
 	}
 }
 
-func TestEveryRoleHasAPurposeOfItsOwn(t *testing.T) {
+func TestPurposes_EveryRole_HasOne(t *testing.T) {
 	t.Parallel()
 	of := make(map[handshake.Purpose]Role)
 	for role := range roleProbe + 1 {
@@ -71,7 +71,7 @@ func refusedAddr(t *testing.T) string {
 	return holder.LocalAddr().String()
 }
 
-func TestRefusedConnectionIsExplained(t *testing.T) {
+func TestConnect_Refused_IsExplained(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{Addr: refusedAddr(t)})
 	eventually(t, "a failed attempt", func() bool { return c.LastError(RoleLane, 0) != nil })
@@ -89,7 +89,7 @@ func TestRefusedConnectionIsExplained(t *testing.T) {
 // A client that dials a port of its own machine, at which nobody listens, may get that
 // very port for its own end, and is then connected to itself. Go's dialer sees to it,
 // unless it is told which port to take.
-func TestConnectionToItselfIsRefused(t *testing.T) {
+func TestConnect_ToItself_IsRefused(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{Addr: "127.0.0.1:1", Lanes: 1,
 		Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -123,7 +123,7 @@ func dialWithoutDeadlines(ctx context.Context, network, addr string) (net.Conn, 
 	return noDeadlines{conn}, nil
 }
 
-func TestConnectionWithoutDeadlinesServes(t *testing.T) {
+func TestConnect_ConnectionWithoutDeadlines_Serves(t *testing.T) {
 	t.Parallel()
 	c := ready(t, Config{Addr: redistest.Start(t).Addr(), Dialer: dialWithoutDeadlines})
 	if _, err := c.Do(testContext(t), "PING"); err != nil {
@@ -131,7 +131,7 @@ func TestConnectionWithoutDeadlinesServes(t *testing.T) {
 	}
 }
 
-func TestCloseEndsAHandshakeThatHangsWithoutDeadlines(t *testing.T) {
+func TestConnect_HandshakeHangsWithoutDeadlines_CloseEndsIt(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Is("PING"), fakenode.Drop())
@@ -142,7 +142,7 @@ func TestCloseEndsAHandshakeThatHangsWithoutDeadlines(t *testing.T) {
 	}
 }
 
-func TestEveryFormOfAuthIsUnderstood(t *testing.T) {
+func TestConnect_EveryFormOfAuth_IsUnderstood(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Password("s3cret"), redistest.User("alice on >wonder ~* &* +@all"),
 		redistest.User("open on nopass ~* &* +@all"))
@@ -165,7 +165,7 @@ func TestEveryFormOfAuthIsUnderstood(t *testing.T) {
 	}
 }
 
-func TestWhatOnlyAHumanCanMendIsToldAtOnce(t *testing.T) {
+func TestConnect_NeedsAHuman_FailsAtOnce(t *testing.T) {
 	t.Parallel()
 	open := redistest.Start(t)
 	locked := redistest.Start(t, redistest.Password("s3cret"), redistest.User("narrow on >pw ~* &* +@all -select"))
@@ -203,7 +203,7 @@ func TestWhatOnlyAHumanCanMendIsToldAtOnce(t *testing.T) {
 	}
 }
 
-func TestPasswordMendedLaterIsTriedAgain(t *testing.T) {
+func TestConnect_PasswordRepaired_Connects(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Password("s3cret"))
 	var password atomic.Value
@@ -221,7 +221,7 @@ func TestPasswordMendedLaterIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestServerWithoutRightToLoadScriptsOrPingServes(t *testing.T) {
+func TestConnect_NoRightToLoadScriptsOrPing_Serves(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("narrow on >pw ~* &* +get +subscribe +unsubscribe"))
 	c := ready(t, Config{Addr: s.Addr(), Username: "narrow", Password: "pw", Scripts: []string{"return 1"}})
@@ -230,9 +230,9 @@ func TestServerWithoutRightToLoadScriptsOrPingServes(t *testing.T) {
 	}
 }
 
-// TestHandshakeThatFailsIsRetriedAndExplained has a node that misbehaves on its
+// TestConnect_HandshakeFails_IsRetriedAndExplained has a node that misbehaves on its
 // first connections, and well afterwards.
-func TestHandshakeThatFailsIsRetriedAndExplained(t *testing.T) {
+func TestConnect_HandshakeFails_IsRetriedAndExplained(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		match  fakenode.Match
@@ -283,7 +283,7 @@ func TestHandshakeThatFailsIsRetriedAndExplained(t *testing.T) {
 	}
 }
 
-func TestHandshakeIsOneRoundTrip(t *testing.T) {
+func TestConnect_Handshake_IsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	g := fakenode.NewGate()
@@ -294,7 +294,7 @@ func TestHandshakeIsOneRoundTrip(t *testing.T) {
 	g.Open()
 }
 
-func TestDialerAndCredentialsMayFail(t *testing.T) {
+func TestConnect_DialerOrCredentialsFail_Retries(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	var dials, asks atomic.Int32
@@ -318,7 +318,7 @@ func TestDialerAndCredentialsMayFail(t *testing.T) {
 	}
 }
 
-func TestCloseEndsADialThatHangs(t *testing.T) {
+func TestConnect_DialHangs_CloseEndsIt(t *testing.T) {
 	t.Parallel()
 	dialling := make(chan struct{}, 8)
 	c := Open(Config{Addr: "x:1", DialTimeout: time.Hour,
@@ -333,7 +333,7 @@ func TestCloseEndsADialThatHangs(t *testing.T) {
 	}
 }
 
-func TestCloseEndsAHandshakeThatHangs(t *testing.T) {
+func TestConnect_HandshakeHangs_CloseEndsIt(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Is("PING"), fakenode.Drop())
@@ -344,7 +344,7 @@ func TestCloseEndsAHandshakeThatHangs(t *testing.T) {
 	}
 }
 
-func TestBackoffGrowsWithJitterAndStaysBelowItsMaximum(t *testing.T) {
+func TestBackoff_Pauses_GrowWithJitterToTheMaximum(t *testing.T) {
 	t.Parallel()
 	b := backoff{rand: sockettest.Rand(t)}
 	if d := b.next(); d != 0 {
@@ -376,7 +376,7 @@ func TestBackoffGrowsWithJitterAndStaysBelowItsMaximum(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForADialThatTakesItsTime(t *testing.T) {
+func TestConnect_SlowDial_CloseWaitsForIt(t *testing.T) {
 	t.Parallel()
 	var begun, ended atomic.Int32
 	c := Open(Config{Addr: "x:1", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -394,7 +394,7 @@ func TestCloseWaitsForADialThatTakesItsTime(t *testing.T) {
 }
 
 // Protected mode answers the connection, whatever was asked first, and lastingly.
-func TestProtectedModeIsReportedAtOnce(t *testing.T) {
+func TestConnect_ProtectedMode_FailsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Connect, fakenode.Seq(fakenode.Error("DENIED Redis is running in protected mode"), fakenode.Close()))
@@ -406,7 +406,7 @@ func TestProtectedModeIsReportedAtOnce(t *testing.T) {
 
 // What a server that does not know HELLO says of itself decides. One that says nothing
 // is a proxy, or a server whose owner has renamed commands.
-func TestServerThatIsTooOldIsRefusedAndToldApartFromAProxy(t *testing.T) {
+func TestConnect_ServerTooOld_IsRefusedUnlikeAProxy(t *testing.T) {
 	t.Parallel()
 	info := func(version string) fakenode.Action {
 		text := "# Server\r\nredis_version:" + version + "\r\nredis_mode:standalone\r\n"
@@ -445,7 +445,7 @@ func TestServerThatIsTooOldIsRefusedAndToldApartFromAProxy(t *testing.T) {
 }
 
 // Before 6.0 there are no users: it is refused with the first word.
-func TestUserOnAServerWithoutUsersIsExplained(t *testing.T) {
+func TestConnect_UserOnAServerWithoutUsers_IsExplained(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Is("AUTH"), fakenode.Error("ERR wrong number of arguments for 'auth' command"))
@@ -456,7 +456,7 @@ func TestUserOnAServerWithoutUsersIsExplained(t *testing.T) {
 	}
 }
 
-func TestAPlainAddressThatIsANodeOfAClusterIsWarnedOf(t *testing.T) {
+func TestConnect_PlainAddressOfAClusterNode_Warns(t *testing.T) {
 	t.Parallel()
 	warned := func(addr string) int {
 		var log syncBuffer

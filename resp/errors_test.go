@@ -10,7 +10,7 @@ import (
 )
 
 // The server at hand, whatever its generation.
-func TestScriptOnAServerIsRefusedWithTheCodeOfTheCommand(t *testing.T) {
+func TestServerError_ScriptOnARealServer_HasTheCodeOfTheCommand(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("narrow on >pw resetchannels ~* +@all -set"))
 	client := func(user, password string) *Client {

@@ -16,7 +16,7 @@ import (
 )
 
 // Whatever is printed of a client's parts, in whatever way, holds no password.
-func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
+func TestFormat_EveryType_HidesPasswords(t *testing.T) {
 	t.Parallel()
 	const secret, guard = "hunter2hunter2", "guard3guard3"
 	s := redistest.Start(t, redistest.Password(secret))

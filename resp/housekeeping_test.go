@@ -9,7 +9,7 @@ import (
 
 // What this process missed counts for nobody's silence, until a few beats have shown
 // that it keeps up.
-func TestPulseLeavesOutTheTimeInWhichTheProcessDidNotRun(t *testing.T) {
+func TestLagMeter_ProcessDidNotRun_LeavesThatTimeOut(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	start := clock.Instant(time.Hour)

@@ -20,7 +20,7 @@ import (
 
 // All processes must decide alike, so a connection that fails while the server is
 // asked decides nothing.
-func TestShardingIsDecidedByTheServersWord(t *testing.T) {
+func TestClient_ShardingAuto_ServerDecides(t *testing.T) {
 	t.Parallel()
 	asked := fakenode.Is("PUBSUB", "SHARDNUMSUB")
 	for name, c := range map[string]struct {
@@ -48,7 +48,7 @@ func TestShardingIsDecidedByTheServersWord(t *testing.T) {
 
 // The slot leaves while SUNSUBSCRIBE is on its way: the server ends the subscription by
 // itself, and then refuses the command.
-func TestSunsubscribeThatCrossesTheEndOfASubscription(t *testing.T) {
+func TestClient_SunsubscribeCrossesTheEndOfASubscription_KeepsTheConnection(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 1)
 	n := f.nodes[0]
@@ -186,7 +186,7 @@ func TestClient_ChannelsRefused_SaysSoOnce(t *testing.T) {
 }
 
 // A server sends everybody to ever new addresses while the layout cannot be had.
-func TestNodesThatOnlyMovedNamesAreFew(t *testing.T) {
+func TestLayout_NodesNamedByMoved_AreBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
@@ -235,7 +235,7 @@ func TestNodesThatOnlyMovedNamesAreFew(t *testing.T) {
 // MOVED gives a slot to a node that nobody has named, and takes it away again, while the
 // layout cannot be had. That node is given up after a while. Waiters on its channels
 // must not be left behind with it.
-func TestChannelsOfANodeThatIsGivenUpWithoutALayoutMoveOn(t *testing.T) {
+func TestLayout_NodeGivenUpWithoutALayout_ChannelsMoveOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const name = "channel"
@@ -291,7 +291,7 @@ func TestChannelsOfANodeThatIsGivenUpWithoutALayoutMoveOn(t *testing.T) {
 
 // Channels come and go while their slots move to and fro and connections break. In
 // the end each that is wanted is subscribed at its slot's node, once, and no other.
-func TestChannelsThatComeAndGoWhileSlotsMove(t *testing.T) {
+func TestLayout_SlotsMove_ChannelsComeAndGo(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Log("seed", seed)

@@ -85,7 +85,7 @@ func (l *stateLog) everyUp(n, k int) bool {
 	return len(l.ups) == n
 }
 
-func TestEveryConnectionComesBackAfterARestart(t *testing.T) {
+func TestLink_ServerRestarts_EveryConnectionComesBack(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -123,7 +123,7 @@ func TestEveryConnectionComesBackAfterARestart(t *testing.T) {
 	})
 }
 
-func TestConnectionsThatDieAtBirthAreReportedInOrder(t *testing.T) {
+func TestLink_LostAtOnce_IsReportedInOrder(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		n := fakenode.New(t)
@@ -143,7 +143,7 @@ func TestConnectionsThatDieAtBirthAreReportedInOrder(t *testing.T) {
 	})
 }
 
-func TestLinkSurvivesAPanicOfOnState(t *testing.T) {
+func TestLink_OnStatePanics_GoesOn(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		n := fakenode.New(t)
@@ -174,9 +174,9 @@ func (c *leapingClock) Now() clock.Instant {
 	return c.Fake.Now()
 }
 
-// TestBlackHoleIsNoticed has a server that is there and answers nothing: no RST,
+// TestLink_BlackHole_IsGivenUp has a server that is there and answers nothing: no RST,
 // no FIN.
-func TestBlackHoleIsNoticed(t *testing.T) {
+func TestLink_BlackHole_IsGivenUp(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
@@ -198,7 +198,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 	})
 }
 
-func TestIdleConnectionsArePingedAndGivenUpIfSilent(t *testing.T) {
+func TestLink_Idle_IsPingedAndGivenUpIfSilent(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	fake := clock.NewFake()
@@ -218,7 +218,7 @@ func TestIdleConnectionsArePingedAndGivenUpIfSilent(t *testing.T) {
 
 // After a long outage the pauses are long; the first link that gets through must
 // fetch its siblings.
-func TestFirstConnectionThatComesBackFetchesTheOthers(t *testing.T) {
+func TestLink_SiblingComesBack_TriesAtOnce(t *testing.T) {
 	t.Parallel()
 	kick := make(chan struct{})
 	close(kick)
@@ -243,7 +243,7 @@ func TestFirstConnectionThatComesBackFetchesTheOthers(t *testing.T) {
 	}
 }
 
-func TestEveryConnectionThatComesUpFetchesItsSiblings(t *testing.T) {
+func TestLink_EveryConnectionUp_WakesItsSiblings(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
@@ -308,7 +308,7 @@ func TestNode_Outage_IsLoggedOnceAndWhenItEnds(t *testing.T) {
 
 // Attempts with a wrong password are few: they fill logs and lock users out. A password
 // that has just been changed is found soon, one that was wrong for long within 30 s.
-func TestWrongPasswordIsTriedEverMoreSeldom(t *testing.T) {
+func TestLink_WrongPassword_BacksOff(t *testing.T) {
 	t.Parallel()
 	lines := timelines()
 	lines["standalone"] = timeline{cfg: Config{Addr: "a:1"}, servers: map[string]func([]string) string{"a:1": says("", "")}}
@@ -358,7 +358,7 @@ func TestWrongPasswordIsTriedEverMoreSeldom(t *testing.T) {
 
 // The password was wrong for long, so it is tried seldom. Once it is right a connection
 // finds out, and all are there: a client that can acquire and cannot renew loses its locks.
-func TestAllConnectionsAreBackOnceThePasswordIsRight(t *testing.T) {
+func TestLink_PasswordRight_AllConnectionsAreBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -374,7 +374,7 @@ func TestAllConnectionsAreBackOnceThePasswordIsRight(t *testing.T) {
 
 // A server is down, and comes back with another password: that is logged, though the
 // outage was already. Each attempt asks for the credentials.
-func TestPasswordThatIsRepairedIsFoundAndItsRefusalIsLogged(t *testing.T) {
+func TestLink_PasswordRepaired_ConnectsAndRefusalIsLogged(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Is("AUTH", "changed"), fakenode.Error("WRONGPASS invalid username-password pair or user is disabled."))

@@ -373,7 +373,7 @@ func TestNode_LaneBackInACluster_SubscribesAnew(t *testing.T) {
 
 // The address of a single server moves to another one while both live. What was lost on
 // the way is made anew with the other one; pub/sub, which nobody cut, follows.
-func TestPubSubFollowsAnAddressThatMoves(t *testing.T) {
+func TestNode_AddressMoves_PubSubFollows(t *testing.T) {
 	t.Parallel()
 	for name, handshakes := range map[string]bool{"a lane is lost": true, "the renewals are lost": false} {
 		t.Run(name, func(t *testing.T) {
@@ -406,7 +406,7 @@ func TestPubSubFollowsAnAddressThatMoves(t *testing.T) {
 
 // The pub/sub connection is made, or being made, while the address moves: its dial led to
 // the old server, and those of the lane lead to the new one.
-func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
+func TestNode_AddressMovesWhilePubSubConnects_PubSubFollows(t *testing.T) {
 	t.Parallel()
 	for name, steps := range map[string][]string{
 		"the lane arrives first":                  {"pub/sub is lost", "the lane is lost", "the lane arrives", "pub/sub arrives"},
@@ -480,7 +480,7 @@ func TestPubSubThatIsOnItsWayWhenAnAddressMovesFollows(t *testing.T) {
 }
 
 // All connections are lost, and come back in any order: pub/sub is made anew once.
-func TestPubSubThatWasLostWithTheOthersIsMadeAnewOnce(t *testing.T) {
+func TestNode_AllConnectionsLost_PubSubConnectsOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	c := ready(t, Config{Addr: n.Addr(), Lanes: 4})

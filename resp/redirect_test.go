@@ -84,7 +84,7 @@ func (f *fakeCluster) count(m fakenode.Match) (n int) {
 
 var echoes = fakenode.Is("ECHO")
 
-func TestRouteLeadsToTheNodeOfItsSlot(t *testing.T) {
+func TestClient_Route_LeadsToTheNodeOfItsSlot(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 4)
 	c := f.client(t)
@@ -99,7 +99,7 @@ func TestRouteLeadsToTheNodeOfItsSlot(t *testing.T) {
 }
 
 // One command finds out; the ones after it know, and the layout is asked for.
-func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
+func TestRedirect_Moved_PatchesTheSlotAndRefreshes(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -122,7 +122,7 @@ func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
 	}
 }
 
-func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
+func TestRedirect_NodesDisagree_HopsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -140,7 +140,7 @@ func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
 }
 
 // ASKING must be the very command before, and the slot stays where it is.
-func TestAskGoesRightBehindAsking(t *testing.T) {
+func TestRedirect_Ask_GoesBehindAsking(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -182,7 +182,7 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 
 // A script that the node behind ASK does not know goes there again, whole and with
 // another ASKING.
-func TestAskAndNoScriptTogether(t *testing.T) {
+func TestRedirect_AskAndNoScript_SendsTheScriptWhole(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -206,7 +206,7 @@ func TestAskAndNoScriptTogether(t *testing.T) {
 }
 
 // A node that cannot be reached has not got the command: that is certain.
-func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
+func TestRedirect_DeadNode_IsNotSent(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -219,7 +219,7 @@ func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
 	eventually(t, "the layout corrects the slot", func() bool { return c.LaneOf(7).Up() })
 }
 
-func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
+func TestRedirect_NotNow_IsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for text, moving := range map[string]bool{
 		fakenode.TryAgain: true, fakenode.ClusterDown: false, fakenode.Loading: false, fakenode.MasterDown: false, fakenode.ReadOnly: false,
@@ -243,7 +243,7 @@ func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
 }
 
 // Without a host, MOVED means the host of the node that says it; AddrMap translates.
-func TestAddressesOfServersAreTranslated(t *testing.T) {
+func TestClient_AddrMap_TranslatesAddresses(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	outside := map[string]string{"inside:1": f.nodes[0].Addr(), "inside:2": f.nodes[1].Addr()}
@@ -268,7 +268,7 @@ func TestAddressesOfServersAreTranslated(t *testing.T) {
 }
 
 // A node that serves nothing any more is closed, and its place taken by another.
-func TestLayoutIsFollowed(t *testing.T) {
+func TestClient_LayoutChanges_IsFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 3)
 	c := f.client(t)
@@ -286,7 +286,7 @@ func TestLayoutIsFollowed(t *testing.T) {
 }
 
 // Somebody opens several deployments in a loop, with one slice for their addresses.
-func TestAddressesAreTheClientsOwn(t *testing.T) {
+func TestConfig_Addrs_AreCopied(t *testing.T) {
 	t.Parallel()
 	f, stranger := newFakeCluster(t, 1), fakenode.New(t)
 	addrs := []string{f.nodes[0].Addr()}
@@ -303,7 +303,7 @@ func TestAddressesAreTheClientsOwn(t *testing.T) {
 }
 
 // Without a single node that answers, nobody waits in vain to learn why.
-func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
+func TestClient_SeedIsNoCluster_FailsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Is("CLUSTER"), fakenode.Error("ERR This instance has cluster support disabled"))
@@ -320,7 +320,7 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 
 // A layout with a gap is followed by another look as soon as somebody needs what is
 // missing, not by chance half a minute later.
-func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
+func TestClient_GapInTheLayout_IsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	whole := f.layout.Load()
@@ -342,7 +342,7 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 
 // Channels of a slot that nobody serves are subscribed when somebody does, and move
 // with it.
-func TestChannelsFollowTheirSlot(t *testing.T) {
+func TestClient_SlotMoves_ChannelsFollow(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)

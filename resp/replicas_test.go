@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
-func TestGroupsThatAreKnownOutlastSilence(t *testing.T) {
+func TestLatest_GroupsKnown_OutlastSilence(t *testing.T) {
 	t.Parallel()
 	old, fresh := new(topology.Groups), new(topology.Groups)
 	busy := &topology.Groups{Err: errors.New("busy")}
@@ -45,7 +45,7 @@ func TestGroupsThatAreKnownOutlastSilence(t *testing.T) {
 var keptGroup *topology.Group
 
 // It is asked for with each group of durable requests, on the event loop.
-func TestGroupThatNobodyListsIsNotMadeAnew(t *testing.T) {
+func TestClient_GroupUnlisted_AllocatesNothing(t *testing.T) {
 	group := new(Client).group
 	if n := testing.AllocsPerRun(100, func() { keptGroup, _ = group("a:1") }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -101,7 +101,7 @@ func expect(t *testing.T, c *Client, want Acks, acks, wanted int, away ...string
 }
 
 // The sentinels begin a failover on command by detaching the one that they promote.
-func TestReplicaThatSentinelsListCountsWhileItIsAway(t *testing.T) {
+func TestClient_ReplicaOfSentinelsAway_Counts(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
 	c := w.client(t, true)
@@ -119,7 +119,7 @@ func TestReplicaThatSentinelsListCountsWhileItIsAway(t *testing.T) {
 }
 
 // After a reset they have forgotten it.
-func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
+func TestClient_ReplicaForgottenBySentinels_CountsNoMore(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
 	c := w.client(t, true)
@@ -132,7 +132,7 @@ func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
 
 // Rights for these questions are needed by callers that wait for replicas, and by nobody
 // else.
-func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
+func TestClient_FirstDurableRequest_AsksForGroups(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
 	c := w.client(t, false)
@@ -152,7 +152,7 @@ func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
 }
 
 // It never counts for less than was asked: without the right "all" has no meaning.
-func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
+func TestClient_GroupsForbidden_IsAnError(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
 	w.sentinel.On(asksForReplicas, fakenode.Error("NOPERM no right to sentinel|replicas"))
@@ -176,7 +176,7 @@ func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
 }
 
 // CLUSTER SLOTS hides replicas that have failed, CLUSTER NODES does not.
-func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
+func TestClient_ReplicaOfAClusterAway_CountsUntilForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 1)
 	n := f.nodes[0]
@@ -195,7 +195,7 @@ func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
 
 // A cluster may keep the addresses of its nodes to itself: each is where it was asked. But
 // CLUSTER NODES has them.
-func TestPrimaryIsFoundInItsGroupByItsID(t *testing.T) {
+func TestClient_PrimaryWithAnotherAddress_IsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	_, port, _ := net.SplitHostPort(n.Addr())
@@ -210,7 +210,7 @@ func TestPrimaryIsFoundInItsGroupByItsID(t *testing.T) {
 
 // MOVED leads to the replica that was promoted before the next look. Its group is that of
 // the old primary.
-func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
+func TestClient_ReplicaPromoted_HasTheGroupOfItsPrimary(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	f.serve(0)
@@ -249,7 +249,7 @@ func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
 }
 
 // Where replicas are promoted by hand, those count that the user has named.
-func TestConfiguredReplicaCountsWhileItIsAway(t *testing.T) {
+func TestClient_ConfiguredReplicaAway_Counts(t *testing.T) {
 	t.Parallel()
 	a, b := primary(t, 0), fakenode.New(t)
 	attach(a, b.Addr())
@@ -266,7 +266,7 @@ func TestConfiguredReplicaCountsWhileItIsAway(t *testing.T) {
 }
 
 // Nobody keeps a list, so the client does.
-func TestReplicaOfAPlainServerCountsOnceItWasThere(t *testing.T) {
+func TestClient_ReplicaOfAPlainServer_CountsOnceSeen(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 0)
 	attach(n, "10.0.0.2:1")
@@ -324,7 +324,7 @@ func acked(t *testing.T, c *Client, want Acks) Reply {
 	return call.Await(t)
 }
 
-func TestReplicasAreCountedAndAskedFor(t *testing.T) {
+func TestClient_DurableRequests_AskForReplicas(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		want                  Acks
@@ -361,7 +361,7 @@ func TestReplicasAreCountedAndAskedFor(t *testing.T) {
 }
 
 // While a group is out the next one gathers; it takes one WAIT, however many it has.
-func TestGroupsShareAWait(t *testing.T) {
+func TestClient_DurableRequests_ShareAWait(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -400,7 +400,7 @@ func TestGroupsShareAWait(t *testing.T) {
 }
 
 // A deployment that is asked for nothing durable has no connection for it.
-func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
+func TestClient_DurableConnections_AreMadeAtFirstUse(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	c := ready(t, Config{Addr: n.Addr(), Lanes: 1})
@@ -426,7 +426,7 @@ func TestDurableConnectionsAreMadeWhenTheyAreUsed(t *testing.T) {
 }
 
 // MOVED leads to the durable connection of the other node, and its replicas.
-func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
+func TestClient_DurableCommandRedirected_JoinsAGroupThere(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	for i, n := range f.nodes {
@@ -469,7 +469,7 @@ func TestDurableCommandIsSentOnIntoAGroupOfTheOtherNode(t *testing.T) {
 	}
 }
 
-func TestClosedClientRefusesDurableRequests(t *testing.T) {
+func TestClient_Closed_RefusesDurableRequests(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	n.On(waits, fakenode.Drop())
@@ -489,7 +489,7 @@ func TestClosedClientRefusesDurableRequests(t *testing.T) {
 }
 
 // Whatever a proxy answers to WAIT and ROLE, the next group goes out.
-func TestRedirectedWaitIsAnErrorAndNoMore(t *testing.T) {
+func TestClient_WaitRedirected_IsAnError(t *testing.T) {
 	t.Parallel()
 	for _, question := range []fakenode.Match{waits, roles} {
 		f := newFakeCluster(t, 2)
@@ -511,7 +511,7 @@ func TestRedirectedWaitIsAnErrorAndNoMore(t *testing.T) {
 
 // A node is in the routes before it is opened: using it then does not make its durable
 // connection twice.
-func TestDurableLinkOfANewNodeIsStartedOnce(t *testing.T) {
+func TestNode_New_StartsItsDurableLinkOnce(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	c := ready(t, Config{Addr: n.Addr()})
@@ -531,7 +531,7 @@ func TestDurableLinkOfANewNodeIsStartedOnce(t *testing.T) {
 	}
 }
 
-func TestFullDurableQueueRefuses(t *testing.T) {
+func TestClient_DurableQueueFull_Refuses(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -556,7 +556,7 @@ func TestFullDurableQueueRefuses(t *testing.T) {
 }
 
 // The limit of commands in flight is that of the queue. What ends a group has room.
-func TestSmallestLimitServesDurableRequests(t *testing.T) {
+func TestClient_SmallestLimit_ServesDurableRequests(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 1})
@@ -567,7 +567,7 @@ func TestSmallestLimitServesDurableRequests(t *testing.T) {
 	}
 }
 
-func TestRenewalsHaveTheirOwnTimeForAcknowledgements(t *testing.T) {
+func TestClient_DurableRenewals_HaveATimeoutOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	c := ready(t, Config{Addr: n.Addr(), Durable: true, AckTimeout: 2 * time.Second, RenewalAckTimeout: 3 * time.Second})

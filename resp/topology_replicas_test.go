@@ -18,7 +18,7 @@ func threeReplicas(net *bubbleNet) Config {
 }
 
 // Looking every second costs a question, and no handshake.
-func TestIdleReplicasClientAsksOnTheConnectionsThatItHas(t *testing.T) {
+func TestReplicas_Idle_AsksOnTheSameConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -42,7 +42,7 @@ func TestIdleReplicasClientAsksOnTheConnectionsThatItHas(t *testing.T) {
 }
 
 // A server that has closed the connection, for it was idle, is asked on another at once.
-func TestReplicasConnectionThatWasClosedIsReplacedInTheSameSearch(t *testing.T) {
+func TestReplicas_ConnectionClosed_IsReplacedInTheSameSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -61,7 +61,7 @@ func TestReplicasConnectionThatWasClosedIsReplacedInTheSameSearch(t *testing.T) 
 
 // A server that says that it is the primary, and that nobody follows, is not believed
 // while another that may be the primary has yet to answer.
-func TestLonelyPrimaryHasToWaitForTheSilent(t *testing.T) {
+func TestReplicas_LonelyPrimary_WaitsForTheSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -83,7 +83,7 @@ func TestLonelyPrimaryHasToWaitForTheSilent(t *testing.T) {
 }
 
 // A primary that is gone is left after four seconds: it may be restarting, or slow for a moment.
-func TestLonelyPrimaryIsTakenWhenTheOtherIsGivenUp(t *testing.T) {
+func TestReplicas_OtherGivenUp_LonelyPrimaryIsTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -104,7 +104,7 @@ func TestLonelyPrimaryIsTakenWhenTheOtherIsGivenUp(t *testing.T) {
 }
 
 // The server that most follow is the primary, no matter what the silent ones would say.
-func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
+func TestReplicas_PrimaryWithReplicas_DoesNotWaitForTheSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -120,7 +120,7 @@ func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
 
 // An old primary that was told to follow the new one loads what that sends it. It says so,
 // and its role, too; only PING it refuses.
-func TestLoadingServerThatWasDemotedIsLeft(t *testing.T) {
+func TestReplicas_DemotedWhileLoading_IsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -143,7 +143,7 @@ func TestLoadingServerThatWasDemotedIsLeft(t *testing.T) {
 
 // A primary that answers nothing but an error is what it was, until it is shut down, or more follow
 // another than followed it.
-func TestRefusingPrimaryIsKept(t *testing.T) {
+func TestReplicas_PrimaryRefuses_IsKept(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{"-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRefusingPrimaryIsKept(t *testing.T) {
 
 // An old primary that comes back, and that nobody has told yet, is not followed while the
 // present one goes on, though only a replica has named that, and has lost it for a while.
-func TestPresentPrimaryThatIsNotConfiguredIsAsked(t *testing.T) {
+func TestReplicas_PresentPrimaryNotConfigured_IsAsked(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(net *bubbleNet){
 		"resync":      func(net *bubbleNet) { net.on("replica:1", follower("new:1", "A", false).answer) },
@@ -206,7 +206,7 @@ func TestPresentPrimaryThatIsNotConfiguredIsAsked(t *testing.T) {
 
 // A primary that had to be reached by the address that its replica knows is the same under
 // its configured name: it does not rival itself, and goes on under the other name if one ends.
-func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
+func TestReplicas_PresentPrimaryUnderTwoNames_IsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -226,7 +226,7 @@ func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
 // An old primary comes back, as well followed as the present one, which is not configured:
 // with a replica that was not told, while that of the present one knows it by another name;
 // or from a partition, with the replica that it has lost, and not noticed yet.
-func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
+func TestReplicas_PresentPrimaryNotConfigured_IsKept(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]struct {
 		known string
@@ -265,7 +265,7 @@ func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
 // An old primary that comes back from a partition has most replicas by its own account,
 // until it notices that they have left: one of them is the present primary. It may know them
 // by other names than the client does.
-func TestPrimaryThatListsThePresentOneIsNotFollowed(t *testing.T) {
+func TestReplicas_PrimaryListsThePresentOne_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, names := range map[string][]string{"same names": {"b:1", "c:1"}, "other names": {"10.0.0.2:1", "10.0.0.3:1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestPrimaryThatListsThePresentOneIsNotFollowed(t *testing.T) {
 
 // A new client finds an old primary that has just come back from a partition, with a list that
 // is out of date. Before it follows that one it asks who is on the list.
-func TestReplicasOfANewPrimaryAreAskedFirst(t *testing.T) {
+func TestReplicas_NewPrimary_ItsReplicasAreAskedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -319,7 +319,7 @@ func TestReplicasOfANewPrimaryAreAskedFirst(t *testing.T) {
 
 // A primary that sees its replica come from its own address, as behind NAT, lists itself:
 // that is no promotion.
-func TestPrimaryThatListsItselfIsKept(t *testing.T) {
+func TestReplicas_PrimaryListsItself_IsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -336,7 +336,7 @@ func TestPrimaryThatListsItselfIsKept(t *testing.T) {
 
 // What answers at an address by which a primary knows its replica may be a server of
 // somebody else: behind NAT, or through a tunnel.
-func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
+func TestReplicas_ForeignServerAtAReplicasAddress_PromotionIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -359,7 +359,7 @@ func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
 
 // A planned promotion where only the old primary is configured: its replicas leave it one
 // after the other, and then it is shut down, or goes on.
-func TestReplicasThatHaveLeftThePrimaryAreRemembered(t *testing.T) {
+func TestReplicas_ReplicasLeft_AreRemembered(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *bubbleServer){
 		"shut down": func(s *bubbleServer) { s.refuses = true; s.hangUp() },
@@ -391,7 +391,7 @@ func TestReplicasThatHaveLeftThePrimaryAreRemembered(t *testing.T) {
 
 // A primary that is restarted refuses connections for a moment. Clients do not go to an older
 // one for that, which has come back and was not demoted: not all of them would see it.
-func TestOlderPrimaryIsNotFollowedWhileThePresentOneRestarts(t *testing.T) {
+func TestReplicas_PresentPrimaryRestarts_OlderOneIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -413,7 +413,7 @@ func TestOlderPrimaryIsNotFollowedWhileThePresentOneRestarts(t *testing.T) {
 }
 
 // Nor if it was busy until then, as one that is restarted because a script does not end.
-func TestOlderPrimaryIsNotFollowedWhileABusyOneRestarts(t *testing.T) {
+func TestReplicas_BusyPrimaryRestarts_OlderOneIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -434,7 +434,7 @@ func TestOlderPrimaryIsNotFollowedWhileABusyOneRestarts(t *testing.T) {
 
 // Servers of another make have no replication IDs: a replica is neither taken for one that has
 // lost its primary, nor for one that has the data of the primary that it has been.
-func TestReplicaWithoutAReplicationIDStandsForNobody(t *testing.T) {
+func TestReplicas_ReplicaWithoutAReplicationID_DecidesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		plain := func(r replicationState) func([]string) string {

@@ -58,7 +58,7 @@ func (s *split) loseAhead() {
 	}
 }
 
-func TestSentinelThatIsBehindLeadsNobodyBack(t *testing.T) {
+func TestSentinel_Behind_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t)
 	s.loseAhead()
@@ -73,7 +73,7 @@ func TestSentinelThatIsBehindLeadsNobodyBack(t *testing.T) {
 
 // All clients connect to a new primary at once, so it may be full, or busy. Those that are
 // connected have their locks there.
-func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsFullOrBusy(t *testing.T) {
+func TestSentinel_BehindWhileThePrimaryIsFullOrBusy_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(primary *fakenode.Node){
 		"full": func(n *fakenode.Node) {
@@ -98,7 +98,7 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsFullOrBusy(t *testi
 
 // Sentinels that were set up anew count from the beginning. So the epoch decides nothing
 // once the present primary is none any more.
-func TestSentinelOfAnEarlierEpochIsBelievedOnceThePrimaryIsNone(t *testing.T) {
+func TestSentinel_EarlierEpochAndPrimaryDemoted_IsBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t)
 	s.loseAhead()
@@ -110,7 +110,7 @@ func TestSentinelOfAnEarlierEpochIsBelievedOnceThePrimaryIsNone(t *testing.T) {
 var keepsTheEpoch = fakenode.Error("NOPERM this user has no permissions to run the 'sentinel|master' command")
 
 // Where the user may not ask for the epoch, any sentinel that names a primary is believed.
-func TestSentinelsThatDoNotTellTheEpochAreBelieved(t *testing.T) {
+func TestSentinel_NoEpoch_IsBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, keepsTheEpoch)
 	s.behind.On(fakenode.Is("SENTINEL", "MASTER"), keepsTheEpoch)
@@ -119,7 +119,7 @@ func TestSentinelsThatDoNotTellTheEpochAreBelieved(t *testing.T) {
 }
 
 // Where only some sentinels tell it, those that do not count as behind.
-func TestSentinelThatDoesNotTellTheEpochLeadsNobodyBack(t *testing.T) {
+func TestSentinel_NoEpoch_DoesNotLeadBack(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t)
 	s.behind.On(fakenode.Is("SENTINEL", "MASTER"), keepsTheEpoch)
@@ -156,7 +156,7 @@ func sentinelReply(primary string, epoch int, other string) func([]string) strin
 
 // The sentinel that announces a failover is asked. Others may not have heard of it yet, and
 // the old primary may go on for seconds.
-func TestSentinelThatAnnouncesAFailoverIsAsked(t *testing.T) {
+func TestSentinel_AnnouncesAFailover_IsAsked(t *testing.T) {
 	t.Parallel()
 	for i := range 16 { // without the announcement it is by luck that the right one is asked
 		synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestSentinelThatAnnouncesAFailoverIsAsked(t *testing.T) {
 
 // A sentinel that is cut off from the others, and answers the client, is not the only one
 // that is asked.
-func TestFailoverThatOneSentinelDoesNotHearOfIsFollowed(t *testing.T) {
+func TestSentinel_OneMissesAFailover_IsFollowed(t *testing.T) {
 	t.Parallel()
 	for _, cutOff := range []string{"sa:1", "sb:1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestFailoverThatOneSentinelDoesNotHearOfIsFollowed(t *testing.T) {
 
 // A sentinel that is behind learns of the failover in the middle of its answers: it has
 // named the old primary, and tells the epoch of the present one.
-func TestSentinelThatCatchesUpBetweenItsAnswersLeadsNobodyBack(t *testing.T) {
+func TestSentinel_CatchesUpBetweenAnswers_DoesNotLeadBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -236,7 +236,7 @@ func TestSentinelThatCatchesUpBetweenItsAnswersLeadsNobodyBack(t *testing.T) {
 }
 
 // The primary is asked on a new connection, and that may take its time though it serves.
-func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) {
+func TestSentinel_BehindWhileThePrimaryIsSlow_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, hint := range []string{"", "sa:1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) 
 
 // A sentinel's user may lack the right to hear of failovers. That costs an idle client
 // little, and is found out once it has been given.
-func TestSentinelThatRefusesToAnnounceIsAskedEverMoreSeldom(t *testing.T) {
+func TestSentinel_RefusesToAnnounce_BacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -303,7 +303,7 @@ func TestSentinelThatRefusesToAnnounceIsAskedEverMoreSeldom(t *testing.T) {
 
 // The new primary does not answer within the search that the announcement begins. The old
 // one goes on, and is what a sentinel that is behind names.
-func TestAnnouncedPrimaryThatIsSlowOrFullIsFollowed(t *testing.T) {
+func TestSentinel_AnnouncedPrimarySlowOrFull_IsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(net *bubbleNet){
 		"slow": func(net *bubbleNet) {
@@ -335,7 +335,7 @@ func TestAnnouncedPrimaryThatIsSlowOrFullIsFollowed(t *testing.T) {
 // The sentinels were set up anew, so they count from the beginning, but for one that was
 // forgotten. It names a server that never says whether it is a primary, and is the one that
 // announces. That does not keep the client from following the others.
-func TestServerThatNeverSaysWhetherItIsAPrimaryIsNotWaitedForForEver(t *testing.T) {
+func TestSentinel_ServerNeverAnswersRole_IsGivenUp(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(net *bubbleNet){
 		"vanished": func(net *bubbleNet) { net.vanish("x:1") },
@@ -369,7 +369,7 @@ func TestServerThatNeverSaysWhetherItIsAPrimaryIsNotWaitedForForEver(t *testing.
 
 // The primary is full for longer than DialTimeout, as after a failover, and then slow to
 // connect to, since everybody comes. That is not the silence of a server that is gone.
-func TestPrimaryThatIsSlowAfterItWasFullIsNotTakenForGone(t *testing.T) {
+func TestSentinel_PrimarySlowAfterFull_IsKept(t *testing.T) {
 	t.Parallel()
 	for name, refusal := range map[string]string{
 		"full":    "-ERR max number of clients reached\r\n",

@@ -37,7 +37,7 @@ func named(host, addr string) string {
 }
 
 // The channels of waiters go along when another server becomes the primary.
-func TestChannelsFollowThePrimary(t *testing.T) {
+func TestTopology_Failover_ChannelsFollow(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
 	leader("A", b.Addr()).play(a)
@@ -61,7 +61,7 @@ func TestChannelsFollowThePrimary(t *testing.T) {
 
 // The configured names and the addresses that servers announce are different words for
 // the same servers.
-func TestReplicaIsPromotedUnderAnotherNameThanItWasKnownBy(t *testing.T) {
+func TestTopology_PromotedUnderAnotherName_IsFollowed(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
 	leader("A", b.Addr()).play(a) // by its number
@@ -77,7 +77,7 @@ func TestReplicaIsPromotedUnderAnotherNameThanItWasKnownBy(t *testing.T) {
 
 // A primary that comes back, and that nobody has told yet, is not followed while the one that serves
 // is busy, nor in the first four seconds that it does not answer.
-func TestStalePrimaryIsNotFollowed(t *testing.T) {
+func TestTopology_StalePrimary_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, silence := range map[string]fakenode.Action{
 		"busy": fakenode.Error(fakenode.Busy), "unreachable": fakenode.Reset(),
@@ -107,7 +107,7 @@ func TestStalePrimaryIsNotFollowed(t *testing.T) {
 }
 
 // The primary of a deployment with one replica is busy: it is alive, and the primary.
-func TestBusyPrimaryIsKept(t *testing.T) {
+func TestTopology_PrimaryBusy_IsKept(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
 	leader("A", b.Addr()).play(a)
@@ -122,7 +122,7 @@ func TestBusyPrimaryIsKept(t *testing.T) {
 }
 
 // That a server is loading says nothing of what it can do.
-func TestPassingErrorDecidesNothingAboutSharding(t *testing.T) {
+func TestTopology_PassingError_DecidesNothingAboutSharding(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{fakenode.Loading, fakenode.Busy, "ERR max number of clients reached"} {
 		f := newFakeCluster(t, 1)
@@ -145,7 +145,7 @@ func TestPassingErrorDecidesNothingAboutSharding(t *testing.T) {
 }
 
 // Two of three primaries are enough to begin with.
-func TestClusterIsUsedThoughThePrimaryOfTheFirstSlotsIsDown(t *testing.T) {
+func TestTopology_PrimaryOfTheFirstSlotsDown_ClusterIsUsed(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 3)
 	for _, n := range f.nodes {
@@ -161,7 +161,7 @@ func TestClusterIsUsedThoughThePrimaryOfTheFirstSlotsIsDown(t *testing.T) {
 }
 
 // While slots are served by nobody somebody looks now and then.
-func TestGapInTheLayoutIsFilledSoon(t *testing.T) {
+func TestTopology_GapInTheLayout_IsFilledSoon(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	whole := f.layout.Load()
@@ -176,7 +176,7 @@ func TestGapInTheLayoutIsFilledSoon(t *testing.T) {
 }
 
 // A dead node does not have everybody ask all the time.
-func TestSearchesThatFindNothingNewComeSeldom(t *testing.T) {
+func TestTopology_NothingNew_SearchesSeldom(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -197,7 +197,7 @@ func TestSearchesThatFindNothingNewComeSeldom(t *testing.T) {
 }
 
 // The connection is made while its node is being closed.
-func TestPubsubOfAClosedNodeEnds(t *testing.T) {
+func TestTopology_NodeClosed_PubSubEnds(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	c := ready(t, Config{Addr: n.Addr()})
@@ -215,7 +215,7 @@ func TestPubsubOfAClosedNodeEnds(t *testing.T) {
 }
 
 // A node that is to be known by its hostname, and has none, is "?".
-func TestNodeWithoutTheNameThatItShouldHaveIsFoundByItsAddress(t *testing.T) {
+func TestTopology_NodeWithoutItsHostname_IsFoundByAddress(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	host, port, _ := net.SplitHostPort(n.Addr())
@@ -228,7 +228,7 @@ func TestNodeWithoutTheNameThatItShouldHaveIsFoundByItsAddress(t *testing.T) {
 }
 
 // One replica that can be reached is enough to find the primary that it follows.
-func TestPrimaryIsFoundByItsReplica(t *testing.T) {
+func TestTopology_OnlyAReplicaConfigured_PrimaryIsFound(t *testing.T) {
 	t.Parallel()
 	primary, replica := fakenode.New(t), fakenode.New(t)
 	leader("A", replica.Addr()).play(primary)
@@ -240,7 +240,7 @@ func TestPrimaryIsFoundByItsReplica(t *testing.T) {
 }
 
 // A sentinel that has not heard of a failover names a server that is no primary now.
-func TestSentinelThatIsBehindIsNotBelieved(t *testing.T) {
+func TestTopology_SentinelBehind_IsNotBelieved(t *testing.T) {
 	t.Parallel()
 	behind, ahead, old, primary := fakenode.New(t), fakenode.New(t), fakenode.New(t), fakenode.New(t)
 	named := func(addr string) fakenode.Action {
@@ -275,7 +275,7 @@ func served(c *Client, route uint64, addr string) func() bool {
 }
 
 // Four of six nodes have vanished: those that are left know the new primary.
-func TestLayoutIsFoundWhileMostNodesAreSilent(t *testing.T) {
+func TestTopology_MostNodesSilent_LayoutIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -359,7 +359,7 @@ func timelines() map[string]timeline {
 	}
 }
 
-func TestFailoverOfAVanishedMachineIsFollowedAtOnce(t *testing.T) {
+func TestTopology_MachineVanishes_FailoverIsFollowedAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		t.Run(name, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestFailoverOfAVanishedMachineIsFollowedAtOnce(t *testing.T) {
 // A replica that is not configured is promoted, and the other follows it, one after the other;
 // nobody tells the old primary. Only the other replica names the new one by then. A client that
 // was there before follows it as a new one does.
-func TestPromotionOfAServerThatOnlyAReplicaNamesIsFollowed(t *testing.T) {
+func TestTopology_PromotedNamedByAReplicaOnly_IsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]bool{"new client": false, "client that was there": true} {
 		t.Run(name, func(t *testing.T) {
@@ -429,7 +429,7 @@ func TestPromotionOfAServerThatOnlyAReplicaNamesIsFollowed(t *testing.T) {
 }
 
 // The only server that is configured is the replica of a replica.
-func TestPrimaryOfAChainIsFound(t *testing.T) {
+func TestTopology_ChainOfReplicas_PrimaryIsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -446,7 +446,7 @@ func TestPrimaryOfAChainIsFound(t *testing.T) {
 // Behind NAT, what answers at the address by which a primary sees its replicas may be
 // the primary of another deployment. It is not followed while a replica cannot be reached
 // from here, or where one is not configured; and a promotion is.
-func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
+func TestReplicas_ForeignPrimaryAtAReplicasAddress_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, foreign := range map[string]replicationState{"lonely": leader("foreign"), "followed": leader("foreign", "10.9.9.9:1", "10.9.9.8:1", "10.9.9.7:1")} {
 		t.Run(name, func(t *testing.T) {
@@ -474,7 +474,7 @@ func TestForeignPrimaryAtTheAddressOfAReplicaIsNotFollowed(t *testing.T) {
 
 // Nor is it when the primary crashes: all its replicas are configured, so what answers at
 // the addresses by which it has seen them is none that might be promoted.
-func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
+func TestReplicas_PrimaryCrashes_ForeignPrimaryIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, reached := range map[string]bool{"all reached": true, "one not reached": false} {
 		t.Run(name, func(t *testing.T) {
@@ -515,7 +515,7 @@ func TestForeignPrimaryIsNotFollowedWhenThePrimaryCrashes(t *testing.T) {
 
 // Nor by the address under which a replica has lost the primary, which may be one inside
 // the host of that replica. The replica that is promoted would be but its equal.
-func TestForeignPrimaryThatALostReplicaNamesIsNotFollowed(t *testing.T) {
+func TestReplicas_ForeignPrimaryNamedByALostReplica_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()

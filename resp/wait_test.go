@@ -22,7 +22,7 @@ func farAway(line timeline) *bubbleNet {
 }
 
 // Connecting may take as long as DialTimeout, though a search for the layout waits less.
-func TestFirstRoundLastsAsLongAsADial(t *testing.T) {
+func TestWaitFirst_SlowDial_WaitsForDialTimeout(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestFirstRoundLastsAsLongAsADial(t *testing.T) {
 }
 
 // One address of several leads to somebody else's server by now, which answers first.
-func TestRefusalOfOneServerDoesNotDecideBeforeTheOthersHaveAnswered(t *testing.T) {
+func TestWaitFirst_OneServerRefuses_WaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestRefusalOfOneServerDoesNotDecideBeforeTheOthersHaveAnswered(t *testing.T
 }
 
 // It is not waited for longer.
-func TestServersThatNeverAnswerAreGivenUp(t *testing.T) {
+func TestWaitFirst_ServersSilent_Fails(t *testing.T) {
 	t.Parallel()
 	for name, line := range timelines() {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestServersThatNeverAnswerAreGivenUp(t *testing.T) {
 
 // The other one's machine is gone, so the primary has no replica. Open has to wait until
 // the other one has had the time that a dial may take.
-func TestFirstRoundFindsALonelyPrimary(t *testing.T) {
+func TestWaitFirst_LonelyPrimary_IsFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -115,7 +115,7 @@ func TestFirstRoundFindsALonelyPrimary(t *testing.T) {
 
 // A failover that has ended is not waited out: the dead server keeps its connections for a
 // while, but nobody needs them.
-func TestFirstRoundNeedsNoServerThatAnotherHasReplaced(t *testing.T) {
+func TestWaitFirst_ServerReplaced_IsNotNeeded(t *testing.T) {
 	t.Parallel()
 	for _, vanished := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestFirstRoundNeedsNoServerThatAnotherHasReplaced(t *testing.T) {
 
 // One sentinel has just been set up, and has yet to be told of the primary. The other one
 // knows it, and is in the middle of a failover.
-func TestSentinelThatDoesNotKnowThePrimaryDecidesNothing(t *testing.T) {
+func TestWaitFirst_SentinelWithoutThePrimary_DecidesNothing(t *testing.T) {
 	t.Parallel()
 	for range 10 { // the order in which they are asked is random
 		synctest.Test(t, func(t *testing.T) {
