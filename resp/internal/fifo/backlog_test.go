@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
-func TestBacklogLetsThoseGoSoonerThatEndSomething(t *testing.T) {
+func TestBacklog_TwoPriorities_HighGoesFirst(t *testing.T) {
 	t.Parallel()
 	var b Backlog[string]
 	b.Push("acquire 1", request.Later)

@@ -10,7 +10,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A ring does what a slice does, through growth and wrapping.
-func TestRingHoldsWhatASliceHolds(t *testing.T) {
+func TestRing_RandomOperations_HoldsWhatASliceHolds(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -48,7 +48,7 @@ func TestRingHoldsWhatASliceHolds(t *testing.T) {
 }
 
 // What has been popped is not kept alive by the array.
-func TestRingForgetsWhatItGaveUp(t *testing.T) {
+func TestRing_Pop_ForgetsTheValue(t *testing.T) {
 	t.Parallel()
 	var r Ring[*int]
 	for i := range 3 {
