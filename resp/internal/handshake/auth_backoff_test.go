@@ -15,7 +15,7 @@ import (
 
 // Connections that are made together are refused together: that is one refusal, and no
 // reason to think that the password has been wrong for long.
-func TestRefusalsAtATimeCountOnce(t *testing.T) {
+func TestAuthBackoff_RefusalsAtATime_CountOnce(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	r := NewAuthBackoff(fake, nil)
@@ -50,7 +50,7 @@ func TestRefusalsAtATimeCountOnce(t *testing.T) {
 
 // A wrong password is wrong for all connections to a server; what the user may not do is
 // another matter for each kind of them.
-func TestRefusalStandsForThoseThatItConcerns(t *testing.T) {
+func TestAuthBackoff_Refusal_CountsForThoseItConcerns(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	r := NewAuthBackoff(fake, nil)
@@ -76,7 +76,7 @@ func TestRefusalStandsForThoseThatItConcerns(t *testing.T) {
 
 // A connection that was not needed any more when the server refused it, or before, does
 // not make the server look like one that has changed its mind.
-func TestAttemptThatIsCalledOffLeavesTheRefusalAsItIs(t *testing.T) {
+func TestConnect_Cancelled_LeavesTheRefusalAsItIs(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +106,7 @@ func (e *nosyError) As(any) bool { e.look(); return false }
 
 // An error of a Dialer may have methods of its own, which take their time: other
 // connections do not wait for them.
-func TestErrorOfADialerIsLookedAtWithoutALock(t *testing.T) {
+func TestAuthBackoff_DialerError_IsReadWithoutALock(t *testing.T) {
 	t.Parallel()
 	r := NewAuthBackoff(clock.NewFake(), nil)
 	done := make(chan struct{})
@@ -119,7 +119,7 @@ func TestErrorOfADialerIsLookedAtWithoutALock(t *testing.T) {
 
 // Tokens rotate, and the source of them may be behind more than once: a pause belongs to what was
 // refused, and the source is asked for more once a second.
-func TestRefusals_CredentialsThatChangeTwiceDuringAPause_AreTriedAtOnce(t *testing.T) {
+func TestAuthBackoff_CredentialsChangeTwiceDuringAPause_AreTriedAtOnce(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	r := NewAuthBackoff(fake, nil)
@@ -163,7 +163,7 @@ func TestRefusals_CredentialsThatChangeTwiceDuringAPause_AreTriedAtOnce(t *testi
 
 // While holds wait for renewal a long pause is cut short, also one that has begun before; so is
 // that between two questions for credentials. It may be the user's rights that come late.
-func TestRefusals_Limit_CutsPausesShortThatHaveBegun(t *testing.T) {
+func TestAuthBackoff_Limit_CutsPausesShortThatHaveBegun(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{"WRONGPASS no", "NOPERM this user has no permissions to run the 'script' command"} {
 		fake := clock.NewFake()
@@ -213,7 +213,7 @@ func TestConnect_CredentialsFail_LeavesTheRefusalAsItIs(t *testing.T) {
 
 // A password for a server that has none is nobody's lock-out: it is reported at once, and costs no
 // pause.
-func TestLasting_RefusalsOfCredentials_AreToldAtOnce(t *testing.T) {
+func TestLasting_RefusalsOfCredentials_AreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]struct{ unauthorized, lasting bool }{
 		"WRONGPASS invalid username-password pair or user is disabled.":   {true, true},

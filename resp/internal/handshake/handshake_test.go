@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestAnswerToAuthNeverCarriesThePassword(t *testing.T) {
+func TestStep_AuthRefused_HidesThePassword(t *testing.T) {
 	t.Parallel()
 	s := step{name: "AUTH", words: []string{"AUTH", "top-secret"}, secret: "top-secret"}
 	for _, line := range []string{
@@ -29,7 +29,7 @@ func TestAnswerToAuthNeverCarriesThePassword(t *testing.T) {
 }
 
 // A user who takes a sentinel for a server is told so, and not shown a page of Lua.
-func TestServerWithoutScriptsIsSuspectedToBeASentinel(t *testing.T) {
+func TestStep_ScriptLoadUnknown_SuspectsASentinel(t *testing.T) {
 	t.Parallel()
 	s := step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", "return 1"}}
 	err := s.check(wire.Value{Kind: wire.KindError, Bytes: []byte("ERR unknown command 'SCRIPT', with args beginning with: 'LOAD' 'return 1' ")})
@@ -38,7 +38,7 @@ func TestServerWithoutScriptsIsSuspectedToBeASentinel(t *testing.T) {
 	}
 }
 
-func TestLibVersionIsOneWord(t *testing.T) {
+func TestLibVersion_IsOneWord(t *testing.T) {
 	t.Parallel()
 	if v := libVersion(); v == "" || strings.ContainsAny(v, " \r\n") {
 		t.Fatalf("%q", v)
@@ -61,7 +61,7 @@ func (c cancelAfter) Read(b []byte) (int, error) {
 
 // The deadline of a context that ended too late to fail the handshake would fail
 // the first read afterwards.
-func TestContextThatEndsWithTheHandshakeLeavesNoConnection(t *testing.T) {
+func TestConnect_ContextEndsWithTheHandshake_LeavesNoConnection(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,7 +9,7 @@ import (
 )
 
 // The order is that of the wire: what comes behind AUTH is done by that user, in that database.
-func TestWhatIsSaidDependsOnThePurpose(t *testing.T) {
+func TestConfig_Steps_DependOnThePurpose(t *testing.T) {
 	t.Parallel()
 	const names = "SETNAME LIB-NAME LIB-VER "
 	for name, c := range map[string]struct {

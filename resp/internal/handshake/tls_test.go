@@ -13,7 +13,7 @@ import (
 
 // Gateways and clouds tell by the name (SNI) which server is meant, whether the client
 // verifies it or not.
-func TestTLSNamesTheServer(t *testing.T) {
+func TestConfig_TLSConfig_NamesTheServer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, network, addr string // addr: without the port
