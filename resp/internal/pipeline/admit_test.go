@@ -36,7 +36,7 @@ func full(maxInFlight int) func(*Config) {
 	return func(c *Config) { c.MaxInFlight = maxInFlight }
 }
 
-func TestWhatWaitsForRoomIsSentInOrderSoonerBeforeLater(t *testing.T) {
+func TestPipeline_Backlog_KeepsPriorityAndOrder(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(2))
 	submitTexts(l, "a", "b")
@@ -53,7 +53,7 @@ func TestWhatWaitsForRoomIsSentInOrderSoonerBeforeLater(t *testing.T) {
 	}
 }
 
-func TestNobodyOvertakesWhatWaitsForRoom(t *testing.T) {
+func TestPipeline_Backlog_IsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	last := &textCall{text: "!"}
@@ -69,7 +69,7 @@ func TestNobodyOvertakesWhatWaitsForRoom(t *testing.T) {
 	}
 }
 
-func TestRoomIsCountedInBytesToo(t *testing.T) {
+func TestPipeline_QueuedBytes_LimitRoom(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(c *Config) { c.MaxQueuedBytes = 4 })
 	tr.room = 3
@@ -88,7 +88,7 @@ func TestRoomIsCountedInBytesToo(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyWaitsForIsNotSent(t *testing.T) {
+func TestPipeline_UnwantedInBacklog_IsNotSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	submitTexts(l, "a")
@@ -103,7 +103,7 @@ func TestWhatNobodyWaitsForIsNotSent(t *testing.T) {
 	}
 }
 
-func TestWhatWaitsForRoomIsNotSentWhenTheConnectionEnds(t *testing.T) {
+func TestPipeline_ConnectionEnds_BacklogIsNotSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	sent := submitTexts(l, "a")
@@ -118,7 +118,7 @@ func TestWhatWaitsForRoomIsNotSentWhenTheConnectionEnds(t *testing.T) {
 
 // Whatever comes and goes: each request is completed once, nothing is forgotten while
 // the server answers, and no more is out than may be.
-func TestBacklogForgetsNobody(t *testing.T) {
+func TestPipeline_RandomBacklog_ForgetsNobody(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))

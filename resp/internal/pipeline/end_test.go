@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
+func TestPipeline_ConnectionEnds_ClassesByBytesTaken(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	tr.room = 9 // "aaaa", "bbbb" and one byte of "cccc"
@@ -35,7 +35,7 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 
 // gnet counts what it is about to send before it knows that it cannot. What is unknown
 // by its count needs the stamp of that write, for a lease may have begun then.
-func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
+func TestPipeline_WriteFails_StampsWhatMayBeSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(cfg *Config) { cfg.inlineDepth = -1 })
 	p := submitTexts(l, "aaaa", "bbbb", "cccc")
@@ -65,7 +65,7 @@ func look(t *testing.T, l *Lane, tr *scriptedTransport, fake *clock.Fake, later 
 
 // A server, or this process, that is busy is not one that hangs: as long as answers
 // come, nobody's turn is too late.
-func TestPipelineThatIsSlowIsKept(t *testing.T) {
+func TestPipeline_SlowServer_IsKept(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b", "c", "d", "e")
@@ -79,7 +79,7 @@ func TestPipelineThatIsSlowIsKept(t *testing.T) {
 }
 
 // The loop had no time for this connection, or takes its time over what it has read.
-func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
+func TestPipeline_ReaderBehind_IsKept(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b")
@@ -92,7 +92,7 @@ func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
 }
 
 // The loop, or the writer, has been woken to write and has not come to it.
-func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
+func TestPipeline_WriterBehind_IsKept(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(func(cfg *Config) { cfg.inlineDepth = -1 })
 	submitTexts(l, "a")
@@ -104,7 +104,7 @@ func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
 	look(t, l, tr, fake, time.Millisecond, request.ErrTimeout)
 }
 
-func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
+func TestPipeline_ServerSilent_Closes(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a")
@@ -121,7 +121,7 @@ func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 	p[1].wants(t, request.ErrOutcomeUnknown, request.ErrTimeout)
 }
 
-func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
+func TestPipeline_CommandNeverWritten_Closes(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	tr.room = 0
@@ -134,7 +134,7 @@ func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
 	p[0].wants(t, request.ErrNotSent, request.ErrTimeout)
 }
 
-func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
+func TestPipeline_Idle_Pings(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	fake.Advance(idleAfter - 1)
@@ -156,7 +156,7 @@ func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
 	}
 }
 
-func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
+func TestPipeline_Idle_GivesMemoryBack(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := l.current.Load()
@@ -177,7 +177,7 @@ func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
 	}
 }
 
-func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
+func TestPipeline_CompletePanics_DeliversTheRest(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	bad := &textCall{text: "a", then: func(request.Reply) { panic("boom") }}
@@ -211,7 +211,7 @@ func (p *panicky) AppendCommand(dst []byte, form request.Form) []byte {
 	return p.textCall.AppendCommand(dst, form)
 }
 
-func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
+func TestPipeline_AppendCommandPanics_GoesOn(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	bad := &panicky{textCall{text: "x"}, request.Short}
@@ -232,7 +232,7 @@ func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
 	}
 }
 
-func TestPipelineClosesAfterAFailedWrite(t *testing.T) {
+func TestPipeline_WriteFails_Closes(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	tr.room, tr.err = 0, io.ErrClosedPipe
@@ -244,7 +244,7 @@ func TestPipelineClosesAfterAFailedWrite(t *testing.T) {
 	p[0].wants(t, request.ErrNotSent, io.ErrClosedPipe)
 }
 
-func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
+func TestPipeline_EndsDuringAWrite_WriterStops(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	downs := 0
@@ -262,7 +262,7 @@ func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
 	}
 }
 
-func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
+func TestLane_ConnectionEnds_CompletesBeforeDown(t *testing.T) {
 	t.Parallel()
 	var p []*textCall
 	down := false
@@ -287,7 +287,7 @@ func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
 	}
 }
 
-func TestLaneCountersOutliveTheConnection(t *testing.T) {
+func TestLane_Counters_OutliveTheConnection(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	submitTexts(l, "abc", "d")
@@ -303,7 +303,7 @@ func TestLaneCountersOutliveTheConnection(t *testing.T) {
 	}
 }
 
-func TestLaneClosedWhileAConnectionOpensStaysDown(t *testing.T) {
+func TestLane_ClosedWhileAConnectionOpens_StaysDown(t *testing.T) {
 	t.Parallel()
 	l, _, _ := scripted(nil)
 	l.current.Load().OnClose(io.EOF)

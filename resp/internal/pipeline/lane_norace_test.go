@@ -44,7 +44,7 @@ func answerOnes(conn net.Conn, size int) {
 	}
 }
 
-func TestLaneAllocatesNothingPerCommand(t *testing.T) {
+func TestLane_Command_AllocatesNothing(t *testing.T) {
 	for _, c := range sockettest.Carriers {
 		// The TLS record layer allocates, and so does a wake of gnet.
 		if c.TLS || c.InlineDepth < 0 {

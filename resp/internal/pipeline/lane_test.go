@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestLaneDeliversReplies(t *testing.T) {
+func TestLane_Commands_GetReplies(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, nil)
 		go sockettest.Echo(server)
@@ -53,7 +53,7 @@ func smallBuffers(client, server net.Conn) {
 
 // A server that answers with long replies and does not read on until the client
 // has taken them stops a client that does not read while it writes.
-func TestLaneMatchesRepliesUnderLoad(t *testing.T) {
+func TestLane_Load_MatchesReplies(t *testing.T) {
 	for _, load := range []struct {
 		name         string
 		tune         func(client, server net.Conn)
@@ -110,7 +110,7 @@ func TestLaneMatchesRepliesUnderLoad(t *testing.T) {
 // The server's view is the oracle: what it has received in whole must have been
 // reported as of unknown outcome, and what was reported as not sent must not have
 // reached it.
-func TestLaneKnowsWhatWasNotSent(t *testing.T) {
+func TestLane_ConnectionEnds_KnowsWhatWasNotSent(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, smallBuffers)
 		const n = 20000
@@ -203,7 +203,7 @@ func (u *unruly) serve(conn net.Conn, rng *rand.Rand) {
 	conn.Close()
 }
 
-func TestLaneOverUnrulyServers(t *testing.T) {
+func TestLane_UnrulyServers_EveryRequestCompletes(t *testing.T) {
 	const goroutines, connections = 16, 25
 	eachCarrier(t, func(t *testing.T, w *world) {
 		seed := rand.Uint64()
@@ -284,7 +284,7 @@ func TestLaneOverUnrulyServers(t *testing.T) {
 	})
 }
 
-func TestLaneClosesUnderLoad(t *testing.T) {
+func TestLane_CloseUnderLoad_CompletesAll(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, nil)
 		go sockettest.Echo(server)
@@ -323,7 +323,7 @@ func TestLaneClosesUnderLoad(t *testing.T) {
 	})
 }
 
-func TestLaneGivesUpOnABlackHole(t *testing.T) {
+func TestLane_BlackHole_IsGivenUp(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l, server := w.attached(nil, smallBuffers)
 		var calls []*requesttest.Call
@@ -364,7 +364,7 @@ func (c deceptive) Write(b []byte) (int, error) {
 	return 0, io.ErrShortWrite
 }
 
-func TestTransportDoubtsAFailedWriteOfAnUnknownConnection(t *testing.T) {
+func TestLane_WriteFailsOnAnUnknownConnection_OutcomeIsUnknown(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		l := w.newLane(nil)
 		client, _ := w.Connect(nil)
@@ -394,7 +394,7 @@ func (c *treacherous) Write(b []byte) (int, error) {
 
 // TLS tells how much of a command it gave to the connection below. What that one did
 // with it, nobody knows, unless it is the operating system's.
-func TestTransportDoubtsAFailedWriteOfTLSOverAnUnknownConnection(t *testing.T) {
+func TestLane_WriteFailsOnTLSOverAnUnknownConnection_OutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sockettest.Carrier{Network: "tcp"})
 	client, server := w.ConnectPlain()
@@ -420,7 +420,7 @@ func TestTransportDoubtsAFailedWriteOfTLSOverAnUnknownConnection(t *testing.T) {
 
 // Below TLS is a connection of the operating system: a command that it took in part
 // was not sent, for nobody can read half a record.
-func TestTransportKnowsWhatTLSDidNotSend(t *testing.T) {
+func TestLane_WriteFailsOnTLS_NotSentIsKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sockettest.Carrier{Network: "tcp", TLS: true})
 	l, server := w.attached(nil, nil)
@@ -437,7 +437,7 @@ func TestTransportKnowsWhatTLSDidNotSend(t *testing.T) {
 // A late write must not reach a descriptor that the kernel has given to another
 // connection in the meantime. Each round ends a connection under the feet of
 // writers, and opens new ones, which take over its number.
-func TestTransportNeverWritesToAReusedDescriptor(t *testing.T) {
+func TestLane_DescriptorReused_IsNotWritten(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		for range 50 {
 			l, server := w.attached(nil, nil)
@@ -486,7 +486,7 @@ func (c *scriptCall) Complete(r request.Reply) {
 }
 
 // Each call counts once, though the server keeps forgetting the script.
-func TestLaneOutlivesTheScriptCache(t *testing.T) {
+func TestLane_ScriptCacheFlushed_EachCallCountsOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	const text = `return redis.call('incr', KEYS[1])`

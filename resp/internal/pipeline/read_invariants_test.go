@@ -22,7 +22,7 @@ func (k *keeper) wantsPoison(t *testing.T) {
 	}
 }
 
-func TestBorrowedBytesArePoisonedWhenTheLoanEnds(t *testing.T) {
+func TestPipeline_BorrowedBytes_ArePoisonedAfterwards(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	var k keeper
