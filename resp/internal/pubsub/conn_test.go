@@ -50,7 +50,7 @@ func newSubConn(s *subs, t socket.Transport, down func(error)) *subConn {
 	return c
 }
 
-func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
+func TestSubConn_PartialWrite_ContinuesThere(t *testing.T) {
 	t.Parallel()
 	var all requesttest.EventCounter
 	s := newSubs()
@@ -79,7 +79,7 @@ func TestStuckWriteGoesOnWhereItStopped(t *testing.T) {
 	}
 }
 
-func TestRepliesMayArriveCutAnywhere(t *testing.T) {
+func TestSubConn_RepliesSplitAnywhere_AreRead(t *testing.T) {
 	t.Parallel()
 	answer := "*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + string(wire.AppendCommand(nil, "message", "a", "hi"))
 	for size := 1; size <= len(answer); size++ {
@@ -100,7 +100,7 @@ func TestRepliesMayArriveCutAnywhere(t *testing.T) {
 	}
 }
 
-func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
+func TestSubConn_WriteFailsOrGarbage_Closes(t *testing.T) {
 	t.Parallel()
 	var all requesttest.EventCounter
 	broken := errors.New("broken pipe")
@@ -121,7 +121,7 @@ func TestFailedWriteAndGarbageEndTheConnection(t *testing.T) {
 	}
 }
 
-func TestLateFlushOfADeadConnectionWritesNothing(t *testing.T) {
+func TestSubConn_FlushAfterTheEnd_WritesNothing(t *testing.T) {
 	t.Parallel()
 	var all requesttest.EventCounter
 	s := newSubs()
@@ -153,7 +153,7 @@ func (m *subModel) pinged() bool {
 	return found
 }
 
-func TestPubSubConnectionThatIsSilentIsPinged(t *testing.T) {
+func TestEndpoint_Silent_IsPinged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -186,7 +186,7 @@ func TestPubSubConnectionThatIsSilentIsPinged(t *testing.T) {
 
 // A patient CommandTimeout, for a server that is far away, may be longer than ten seconds.
 // The ping comes after ten seconds anyway.
-func TestPubSubConnectionIsPingedEveryTenSecondsAtLeast(t *testing.T) {
+func TestEndpoint_Idle_IsPingedEveryTenSeconds(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()
@@ -202,7 +202,7 @@ func TestPubSubConnectionIsPingedEveryTenSecondsAtLeast(t *testing.T) {
 
 // What is judged is silence, and not the age of a command: messages count
 // too, and a server with many channels to confirm takes its time.
-func TestPubSubConnectionThatBringsMessagesIsNotLate(t *testing.T) {
+func TestEndpoint_MessagesArrive_IsNotLate(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()
@@ -231,7 +231,7 @@ func TestPubSubConnectionThatBringsMessagesIsNotLate(t *testing.T) {
 
 // A handler that takes its time keeps what lies behind from being read. That is not
 // the server's silence either.
-func TestPubSubConnectionIsNotJudgedWhileItsHandlersRun(t *testing.T) {
+func TestEndpoint_HandlersRun_IsNotLate(t *testing.T) {
 	t.Parallel()
 	fake := clock.NewFake()
 	tr := &meagreTransport{}

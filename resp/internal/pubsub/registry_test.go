@@ -10,7 +10,7 @@ import (
 
 // The connection of a channel dies at the same moment as its slot leaves: one of the
 // two tells.
-func TestChannelThatMovesWhileItsConnectionDiesHearsOfIt(t *testing.T) {
+func TestRegistry_MoveWhileTheConnectionEnds_DeliversDisconnected(t *testing.T) {
 	t.Parallel()
 	a, unserved := newSubs(), newSubs()
 	unserved.mu.Mutex = a.mu.Mutex

@@ -25,7 +25,7 @@ func (k *keeper) wantsPoison(t *testing.T) {
 	}
 }
 
-func TestBorrowedPayloadIsPoisonedWhenTheLoanEnds(t *testing.T) {
+func TestSubs_BorrowedPayload_IsPoisonedAfterwards(t *testing.T) {
 	t.Parallel()
 	var k keeper
 	subs := newSubs()

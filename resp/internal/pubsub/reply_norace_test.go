@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestMessageCostsNoAllocation(t *testing.T) {
+func TestSubs_Message_AllocatesNothing(t *testing.T) {
 	m := newSubModel(t)
 	m.connect()
 	p := newProbe(m, "redisson_lock__channel:{some:lock:name:of:usual:length}")

@@ -35,7 +35,7 @@ const unknownCommand = "-ERR unknown command 'SUBSCRIBE'\r\n"
 
 // A server that goes on refusing is asked ever more seldom, for all its channels in few
 // commands.
-func TestRefusedSubscriptionIsRepeatedEverMoreSeldom(t *testing.T) {
+func TestRetryQueue_RefusedAgainAndAgain_BacksOff(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.subs.mu.retries.rand = sockettest.Rand(t)
@@ -55,7 +55,7 @@ func TestRefusedSubscriptionIsRepeatedEverMoreSeldom(t *testing.T) {
 }
 
 // One refusal proves little: what passes at once costs no more than before.
-func TestSubscriptionThatWasRefusedOnceIsRepeatedAtOnce(t *testing.T) {
+func TestRetryQueue_RefusedOnce_IsRetriedAtTheNextTick(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()
@@ -94,7 +94,7 @@ func TestSubscriptionThatWasRefusedOnceIsRepeatedAtOnce(t *testing.T) {
 
 // What is not wanted any more is not asked for when its turn comes, and forgotten; what
 // is wanted anew does not wait for a turn.
-func TestRefusedSubscriptionThatNobodyWantsIsForgotten(t *testing.T) {
+func TestRetryQueue_Unsubscribed_IsForgotten(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestSubscriptionsSurviveAnyInterleaving(t *testing.T) {
+func TestSubs_AnyInterleaving_MatchesTheModel(t *testing.T) {
 	t.Parallel()
 	r := sockettest.Rand(t)
 	steps := 200_000
@@ -83,7 +83,7 @@ func TestSubscriptionsSurviveAnyInterleaving(t *testing.T) {
 	}
 }
 
-func TestChangeOfMindBeforeTheWriteCostsNothing(t *testing.T) {
+func TestSubs_UnsubscribedBeforeTheWrite_SendsNothing(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()
@@ -96,7 +96,7 @@ func TestChangeOfMindBeforeTheWriteCostsNothing(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLatestSubscribeConfirms(t *testing.T) {
+func TestSubs_SubscribedAgain_OnlyTheLatestConfirms(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()
@@ -118,7 +118,7 @@ func TestOnlyTheLatestSubscribeConfirms(t *testing.T) {
 	}
 }
 
-func TestSecondChannelOfANameIsConfirmedAndKeepsItSubscribed(t *testing.T) {
+func TestSubs_SecondChannelOfAName_IsConfirmedAndKeepsItSubscribed(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()
@@ -136,7 +136,7 @@ func TestSecondChannelOfANameIsConfirmedAndKeepsItSubscribed(t *testing.T) {
 	}
 }
 
-func TestRefusedChannelFailsAlone(t *testing.T) {
+func TestSubs_OneChannelForbidden_FailsAlone(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.denied["n-77"] = true
@@ -162,7 +162,7 @@ func TestRefusedChannelFailsAlone(t *testing.T) {
 	}
 }
 
-func TestManyChannelsGoOutInBoundedPortions(t *testing.T) {
+func TestSubs_ManyChannels_GoOutInBoundedPortions(t *testing.T) {
 	t.Parallel()
 	const n = 3*maxUnanswered + 17
 	m := newSubModel(t)
@@ -182,7 +182,7 @@ func TestManyChannelsGoOutInBoundedPortions(t *testing.T) {
 	}
 }
 
-func TestSurprisesEndTheConnection(t *testing.T) {
+func TestSubs_UnexpectedReplies_CloseTheConnection(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []string{
 		":1\r\n",
@@ -219,7 +219,7 @@ func TestSurprisesEndTheConnection(t *testing.T) {
 // The SUBSCRIBE was written for a Channel that is given up; another of the name comes before it is answered. A
 // message may lie between the two, so that answer does not confirm the new one. It has the server asked
 // once more.
-func TestAChannelIsConfirmedByNothingThatWasWrittenBeforeItCame(t *testing.T) {
+func TestSubs_LaterChannel_NeedsALaterCommand(t *testing.T) {
 	t.Parallel()
 	m := newSubModel(t)
 	m.connect()
