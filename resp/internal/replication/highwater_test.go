@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-func TestMostReplicasSeenAreRemembered(t *testing.T) {
+func TestHighWater_Observe_RemembersTheMost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		forever bool

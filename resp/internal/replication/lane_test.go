@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestGroupIsBounded(t *testing.T) {
+func TestLane_ManyRequests_GroupIsBounded(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -39,7 +39,7 @@ func TestGroupIsBounded(t *testing.T) {
 }
 
 // A request that was refused has nothing to wait for.
-func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
+func TestLane_AnswerNeedsNoAck_ComesAtOnce(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -67,7 +67,7 @@ func TestAnswerThatNeedsNoAcknowledgementComesAtOnce(t *testing.T) {
 
 // A script that the server had forgotten is executed behind the WAIT of its group,
 // which says nothing of it.
-func TestWhatWasSentAgainHasAWaitOfItsOwn(t *testing.T) {
+func TestLane_RequestSentAgain_HasAWaitOfItsOwn(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	n.OnNext(1, fakenode.Is("ECHO", "1"), fakenode.Error(fakenode.NoScript))
@@ -93,7 +93,7 @@ func TestWhatWasSentAgainHasAWaitOfItsOwn(t *testing.T) {
 }
 
 // A replica has been attached since the client looked: "all" means that one, too.
-func TestReplicaThatCameIsWaitedFor(t *testing.T) {
+func TestLane_ReplicaAttaches_IsWaitedFor(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	l := newLane(t, n)
@@ -109,7 +109,7 @@ func TestReplicaThatCameIsWaitedFor(t *testing.T) {
 }
 
 // It is not known yet who is there, and a number is worth a try.
-func TestFirstWaitIsForTheNumberThatIsWanted(t *testing.T) {
+func TestLane_FirstWait_AsksForTheWantedNumber(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 3)
 	if r := acked(t, newLane(t, n), 2); r.Err != nil || requesttest.AckOf(r).Acked != 3 {
@@ -120,7 +120,7 @@ func TestFirstWaitIsForTheNumberThatIsWanted(t *testing.T) {
 	}
 }
 
-func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
+func TestLane_AcksUncountable_Fails(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		spoil func(n *fakenode.Node)
@@ -159,7 +159,7 @@ func TestAcknowledgementsThatCannotBeCountedAreAnError(t *testing.T) {
 
 // The connection dies with a group out and others behind it: each gets the outcome
 // that it has.
-func TestEveryMemberHearsOfALostConnection(t *testing.T) {
+func TestLane_ConnectionLost_CompletesEveryMember(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	n.OnNext(1, waits, fakenode.Int(1))
@@ -203,7 +203,7 @@ func TestEveryMemberHearsOfALostConnection(t *testing.T) {
 
 // Requests that submit others from Complete, many at once, on a connection that is
 // cut now and then: each is completed once, and the last one, too.
-func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
+func TestLane_Requests_AreCompletedOnce(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	var groups atomic.Int64
@@ -256,7 +256,7 @@ func TestEveryDurableRequestIsCompletedOnce(t *testing.T) {
 	})
 }
 
-func TestFullDurableQueueRefuses(t *testing.T) {
+func TestLane_QueueFull_Refuses(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -280,7 +280,7 @@ func TestFullDurableQueueRefuses(t *testing.T) {
 	}
 }
 
-func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
+func TestLane_OneRequestPanics_OthersComplete(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -310,7 +310,7 @@ func TestPanicOfOneDurableRequestSparesTheOthers(t *testing.T) {
 
 // The connection dies after the first of a group was answered, and the next one is up
 // before the rest is sent: a WAIT there would count replicas that have seen nothing.
-func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
+func TestLane_Group_KeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -351,7 +351,7 @@ func TestGroupKeepsTheConnectionThatItBeganWith(t *testing.T) {
 	sockettest.PollUntil(t, "it works on the next connection", func() bool { return requesttest.AckOf(acked(t, l, 1)).Acked == 1 })
 }
 
-func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
+func TestLane_UnwantedRequest_IsNotSent(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -378,7 +378,7 @@ func TestRequestThatNobodyWantsIsNotSent(t *testing.T) {
 }
 
 // Nothing of a group is sent, so no answer will say that it is over.
-func TestGroupThatNobodyWantsIsOverAtOnce(t *testing.T) {
+func TestLane_UnwantedGroup_EndsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	l := newLane(t, n)
@@ -404,7 +404,7 @@ type textCall struct{ *requesttest.DurableCall }
 func (textCall) NeedsAck(wire.Value) bool { return true }
 
 // The bytes of an answer are the connection's, which reads on before WAIT is answered.
-func TestAnswerIsKeptUntilItsWaitIsAnswered(t *testing.T) {
+func TestLane_Answer_IsKeptUntilItsWait(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -425,7 +425,7 @@ func TestAnswerIsKeptUntilItsWaitIsAnswered(t *testing.T) {
 }
 
 // The limit of commands in flight is that of the queue. What ends a group has room.
-func TestSmallestLimitServesDurableRequests(t *testing.T) {
+func TestLane_SmallestLimit_Serves(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	l := newLaneOf(t, n, 1)
@@ -445,7 +445,7 @@ type rankedCall struct {
 func (c rankedCall) Rank() request.Rank { return c.rank }
 
 // A full queue refuses only those that do not wait. The others are served in turn.
-func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing.T) {
+func TestLane_Queue_KeepsPriorityAndOrder(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()
@@ -480,7 +480,7 @@ func TestWhatWaitsForADurableConnectionIsSentInOrderSoonerBeforeLater(t *testing
 }
 
 // A queue has no limit for those that wait, so it gives back what it has grown by.
-func TestDurableQueueGivesItsMemoryBack(t *testing.T) {
+func TestLane_QueueEmptied_GivesItsMemoryBack(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 1)
 	gate := fakenode.NewGate()

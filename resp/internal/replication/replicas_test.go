@@ -23,7 +23,7 @@ func listOf(t *testing.T, addrs ...string) wire.Value {
 }
 
 // A connection that its replica has left, and the primary has yet to give up.
-func TestReplicaThatIsListedTwiceIsOne(t *testing.T) {
+func TestDistinct_ReplicaListedTwice_CountsOnce(t *testing.T) {
 	t.Parallel()
 	many := []string{}
 	for i := range 40 {
@@ -42,7 +42,7 @@ func TestReplicaThatIsListedTwiceIsOne(t *testing.T) {
 	}
 }
 
-func TestAsManyReplicasCountAsAnybodyKnowsOf(t *testing.T) {
+func TestNewReplicas_SeveralSources_TheMostCounts(t *testing.T) {
 	t.Parallel()
 	three := groupOf(t, "p:1", "a:1", "b:1")
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestAsManyReplicasCountAsAnybodyKnowsOf(t *testing.T) {
 }
 
 // "All" is an error where it cannot be told how many that is, and a number is not.
-func TestAttendanceThatIsNotKnownSaysWhy(t *testing.T) {
+func TestReplicas_Unknown_SayWhy(t *testing.T) {
 	t.Parallel()
 	unlisted, refused := errors.New("not listed"), wire.NewServerError([]byte("NOPERM no ROLE"))
 	value := func(text string) request.Reply {
@@ -112,7 +112,7 @@ func groupOf(t *testing.T, primary string, replicas ...string) *topology.Group {
 	return g
 }
 
-func TestWhatAWaitMeansForARequest(t *testing.T) {
+func TestReplicas_Evaluate_WaitIsJudged(t *testing.T) {
 	t.Parallel()
 	lost, unknown := errors.New("lost"), errors.New("unknown")
 	two := replicas{attached: 2, total: 2}
@@ -156,7 +156,7 @@ func TestWhatAWaitMeansForARequest(t *testing.T) {
 }
 
 // A WAIT for more than are there would last until its time is over.
-func TestNoMoreAcknowledgementsAreWaitedForThanCanCome(t *testing.T) {
+func TestReplicas_WaitFor_IsAtMostTheAttached(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		attached, replicas int
