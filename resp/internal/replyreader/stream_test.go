@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestStreamReadsRepliesHoweverTheyArrive(t *testing.T) {
+func TestStream_RepliesSplitAnywhere_AreRead(t *testing.T) {
 	t.Parallel()
 	const sent = "+OK\r\n*4\r\n$2\r\nip\r\n$1\r\nh\r\n$4\r\nport\r\n:1\r\n-ERR no\r\n+more"
 	for size := 1; size <= len(sent); size++ {
