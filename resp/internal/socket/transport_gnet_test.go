@@ -18,7 +18,7 @@ import (
 var gnetTCP = sockettest.Carrier{Name: "gnet-tcp", Network: "tcp"}
 
 // gnet calls OnClose inside a Write that fails.
-func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
+func TestGnetTransport_EndsDuringAnEvent_OnCloseFollowsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
 	s := newRecordingSink(t)
@@ -38,7 +38,7 @@ func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
 }
 
 // Urgent data that nobody reads would have the loop look for it without a pause.
-func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
+func TestGnetTransport_UrgentData_IsData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
 	s := newRecordingSink(t)
@@ -60,7 +60,7 @@ func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
 	}
 }
 
-func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
+func TestGnetTransport_LoopBehind_HasUnread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
 	s := newRecordingSink(t)
@@ -74,7 +74,7 @@ func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
 
 // A loop that does not answer costs the connection that it was to open. The next ones
 // do without it: a machine that was busy for too long must not cost the client.
-func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
+func TestLoops_LoopDoesNotAnswer_IsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
 	s := newRecordingSink(t)
@@ -117,7 +117,7 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
+func TestLoops_CloseDuringAdopt_EndsTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
 	busy := newRecordingSink(t)
@@ -163,7 +163,7 @@ func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 
 // With a zone, gnet would put a string of Go's net package into a pool of
 // writable bytes.
-func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
+func TestReactor_ZonesAndWrappedConnections_AreNotTaken(t *testing.T) {
 	t.Parallel()
 	r := new(reactor)
 	for _, network := range []string{"tcp", "unix"} {
@@ -184,7 +184,7 @@ func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
 	}
 }
 
-func TestEventLoopsStartWithTheFirstConnectionThatNeedsThem(t *testing.T) {
+func TestLoops_FirstConnectionThatNeedsThem_StartsThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sockettest.Carrier{Network: "tcp"})
 	near, far := net.Pipe()

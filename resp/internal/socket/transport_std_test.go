@@ -13,7 +13,7 @@ type undescribed struct{ net.Conn }
 
 // A reader that has no time is seen from outside: what it has not read lies in the
 // socket, below TLS too.
-func TestStdTransportKnowsThatItsReaderIsBehind(t *testing.T) {
+func TestStdTransport_ReaderBehind_HasUnread(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string

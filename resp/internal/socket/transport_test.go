@@ -79,7 +79,7 @@ func (w *world) adopted(s *recordingSink) (Transport, net.Conn) {
 	return tr, server
 }
 
-func TestTransportCarriesBytesBothWays(t *testing.T) {
+func TestTransport_Bytes_GoBothWays(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		s := newRecordingSink(t)
 		s.hearWake = func() {
@@ -104,7 +104,7 @@ func TestTransportCarriesBytesBothWays(t *testing.T) {
 	})
 }
 
-func TestTransportTellsWhyItEnded(t *testing.T) {
+func TestTransport_End_HasItsCause(t *testing.T) {
 	mine := errors.New("mine")
 	for _, end := range []struct {
 		name string
@@ -150,7 +150,7 @@ func TestTransportTellsWhyItEnded(t *testing.T) {
 
 // Bytes behind those that made the sink close must not be taken for an answer to
 // anything.
-func TestTransportDeliversNothingAfterClose(t *testing.T) {
+func TestTransport_Closed_DeliversNothing(t *testing.T) {
 	mine := errors.New("mine")
 	eachCarrier(t, func(t *testing.T, w *world) {
 		s := newRecordingSink(t)
@@ -176,7 +176,7 @@ func TestTransportDeliversNothingAfterClose(t *testing.T) {
 	})
 }
 
-func TestTransportEndsAtOnceWhenTheServerHasLeft(t *testing.T) {
+func TestTransport_ServerHasLeft_EndsAtOnce(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		client, server := w.Connect(nil)
 		server.Close()
@@ -189,7 +189,7 @@ func TestTransportEndsAtOnceWhenTheServerHasLeft(t *testing.T) {
 	})
 }
 
-func TestLoopsCloseEndsEveryConnection(t *testing.T) {
+func TestLoops_Close_EndsEveryConnection(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		var sinks []*recordingSink
 		for range 5 {
@@ -227,7 +227,7 @@ func TestLoopsCloseEndsEveryConnection(t *testing.T) {
 	})
 }
 
-func TestTransportWritesNothingAfterItsEnd(t *testing.T) {
+func TestTransport_Ended_WritesNothing(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		var dead []Transport
 		for range 20 {
