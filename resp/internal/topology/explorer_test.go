@@ -72,7 +72,7 @@ func explore(t *testing.T, w *world, c *Config) (r *routes, end func()) {
 	}
 }
 
-func TestRoutesAreThoseOfTheLatestLayout(t *testing.T) {
+func TestExplorer_Searches_FollowTheLatestLayout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -108,7 +108,7 @@ func TestRoutesAreThoseOfTheLatestLayout(t *testing.T) {
 }
 
 // What is said while a search is out may have come too late for it.
-func TestChangeDuringASearchIsLookedFor(t *testing.T) {
+func TestExplorer_ChangeDuringASearch_SearchesAgain(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(x *Explorer){
 		"now": func(x *Explorer) { x.RefreshNow("") }, "soon": (*Explorer).RefreshSoon,
@@ -143,7 +143,7 @@ func TestChangeDuringASearchIsLookedFor(t *testing.T) {
 }
 
 // Thousands of commands find out at the same moment.
-func TestManyKicksAreOneSearch(t *testing.T) {
+func TestExplorer_ManyRefreshes_AreOneSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -164,7 +164,7 @@ func TestManyKicksAreOneSearch(t *testing.T) {
 }
 
 // There is nothing to find where there is one server.
-func TestNoExplorerIsOneThatHasFound(t *testing.T) {
+func TestExplorer_Nil_HasFound(t *testing.T) {
 	t.Parallel()
 	var x *Explorer
 	x.RefreshNow("a:1")

@@ -206,7 +206,7 @@ func TestFailoverResolver_Answers_DecideThePrimary(t *testing.T) {
 }
 
 // A server that is ahead must have been so all the time.
-func TestLeadThatWasInterruptedBeginsAgain(t *testing.T) {
+func TestFailoverResolver_LeadInterrupted_BeginsAgain(t *testing.T) {
 	t.Parallel()
 	behind := []replicationInfo{leads("a", "A", "", 1), leads("b", "B", "A", 2)}
 	for name, between := range map[string][]replicationInfo{

@@ -44,7 +44,7 @@ func (o *oracle) ask(ctx context.Context, addr string) (string, error) {
 // patient are probes without connections.
 func patient() *probes { return &probes{clock: clock.System(), timeout: SearchTimeout} }
 
-func TestFirstGoodAnswerWins(t *testing.T) {
+func TestAskFirst_SeveralAnswer_FirstGoodOneWins(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		addrs []string
@@ -84,7 +84,7 @@ func TestFirstGoodAnswerWins(t *testing.T) {
 	}
 }
 
-func TestAllAreAskedAtOnceAndTheSilentAreNamed(t *testing.T) {
+func TestAskAll_SilentServers_AreNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var o oracle

@@ -7,7 +7,7 @@ import (
 )
 
 // A server that says that it is full is not silent: neither then, nor while nobody asks.
-func TestSilenceBeginsWithTheFirstQuestionAfterTheLastWord(t *testing.T) {
+func TestProbes_Silence_BeginsWithTheFirstQuestionAfterAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

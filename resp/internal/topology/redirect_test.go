@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestWhatFollowsFromARefusal(t *testing.T) {
+func TestActionOf_Refusals_LeadToActions(t *testing.T) {
 	t.Parallel()
 	translated := NewAddressMap(func(addr string) string {
 		if addr == "bad:1" {

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-func TestReplicaFinder_Apart(t *testing.T) {
+func TestReplicaFinder_Apart_SeparatesForeignServers(t *testing.T) {
 	t.Parallel()
 	at := func(s replicationInfo, connected clock.Instant) replicationInfo {
 		s.connectedSince = connected

@@ -42,7 +42,7 @@ func TestParseReplicationInfo_PrimaryAndReplica_AreRead(t *testing.T) {
 
 // What the decision rests on, of each server that people run: a replica has the ID of its
 // primary, and when it is promoted it begins a new one and remembers that.
-func TestPromotedServerRemembersWhoseDataItContinues(t *testing.T) {
+func TestReplicationInfo_Promoted_KeepsThePreviousID(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
 	a, b := r.Servers()[0], r.Servers()[1]

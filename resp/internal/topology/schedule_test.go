@@ -8,7 +8,7 @@ import (
 )
 
 // The end of a search is the instant zero. Nothing is left to luck.
-func TestWhenTheNextSearchBegins(t *testing.T) {
+func TestSchedule_Events_DecideTheNextSearch(t *testing.T) {
 	t.Parallel()
 	const (
 		ms     = time.Millisecond

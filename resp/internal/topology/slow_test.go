@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-func TestLatecomersAreAskedLast(t *testing.T) {
+func TestSlowServers_Last_AreAskedLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := patient()
@@ -49,7 +49,7 @@ func TestLatecomersAreAskedLast(t *testing.T) {
 
 // A hint names a server that knows for certain. Of the others as many lively ones are
 // asked as there are.
-func TestCandidatesAreLivelyOnesButForTheHint(t *testing.T) {
+func TestCandidates_SlowServers_AreLastButForTheHint(t *testing.T) {
 	t.Parallel()
 	s := patient()
 	var late, known []string
@@ -74,7 +74,7 @@ func TestCandidatesAreLivelyOnesButForTheHint(t *testing.T) {
 	}
 }
 
-func TestLatecomersThatAnswerAreForgotten(t *testing.T) {
+func TestSlowServers_Answer_AreForgotten(t *testing.T) {
 	t.Parallel()
 	var l slowServers
 	now := clock.Instant(time.Hour)
@@ -91,7 +91,7 @@ func TestLatecomersThatAnswerAreForgotten(t *testing.T) {
 
 // Nodes whose machines are gone cost a head start once. The answer is as old as the one that
 // gives it, so each search counts.
-func TestSearchesDoNotWaitForTheDeadAgainAndAgain(t *testing.T) {
+func TestSlowServers_DeadServer_CostsOneHedgeDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
