@@ -4,7 +4,7 @@ package wire
 
 import "testing"
 
-func TestCodecDoesNotAllocate(t *testing.T) {
+func TestCodec_DecodeAndAppend_AllocateNothing(t *testing.T) {
 	message := []byte("*3\r\n$7\r\nmessage\r\n$9\r\nchannel:1\r\n$1\r\n0\r\n")
 	dst := make([]byte, 0, 1024)
 	var sum int
