@@ -89,7 +89,7 @@ func TestExecTellsAChannelThatIsRefusedFromWrongUsage(t *testing.T) {
 	pawl(t, env, "exec", "job", "--", "true").expect(t, exit.Server, "the server refuses channel", "NOPERM")
 }
 
-func TestWrongPasswordIsToldFromTheSentinels(t *testing.T) {
+func TestConnect_WrongPassword_IsDistinctFromTheSentinels(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))
 	pawl(t, []string{target.URLEnv + "=" + r.URL()}, "ping").expect(t, 0)
