@@ -141,7 +141,7 @@
 //	releases behind acquires, on a full lane  pipeline: TestPipeline_Backlog_IsNotOvertaken;
 //	                                          suite/faults: TestAFullLaneSendsReleasesBeforeAcquires
 //	a channel whose connection is half open   pubsub: TestEndpoint_Silent_IsPinged
-//	"all" is what is attached just now        durable: TestNewReplicas_SeveralSources_TheMostCounts
+//	"all" is what is attached just now        replication: TestNewReplicas_SeveralSources_TheMostCounts
 //
 // # What is not modelled
 //
