@@ -50,7 +50,7 @@ func TestChannel_Messages_ReachTheirChannel(t *testing.T) {
 		s.Do("PUBLISH", chB.Name(), "for b")
 		b.Await(t, Message)
 		if len(a.Events) != 0 {
-			t.Errorf("a unsubscribed and heard %+v", <-a.Events)
+			t.Errorf("a unsubscribed and got %+v", <-a.Events)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func TestChannel_ConnectionKilled_TenThousandComeBack(t *testing.T) {
 		eventually(t, "all are confirmed", func() bool { return all.Count(Subscribed) == n })
 		for round := 1; round <= 3; round++ {
 			s.Do("CLIENT", "KILL", "TYPE", "pubsub")
-			eventually(t, "all are told and confirmed again", func() bool {
+			eventually(t, "all are disconnected and confirmed again", func() bool {
 				return all.Count(Disconnected) >= round*n && all.Count(Subscribed) >= (round+1)*n &&
 					c.Stats().ChannelsConfirmed == n
 			})
@@ -297,7 +297,7 @@ func TestChannel_RefusedForNow_IsConfirmedLater(t *testing.T) {
 	}
 }
 
-// The loop may be about to tell a Channel that has just been unsubscribed. The race
+// The loop may be about to call the handler of a Channel that has just been unsubscribed. The race
 // detector is the check.
 func TestChannel_Unsubscribed_MayBeUsedAgain(t *testing.T) {
 	t.Parallel()
@@ -305,20 +305,20 @@ func TestChannel_Unsubscribed_MayBeUsedAgain(t *testing.T) {
 	c := ready(t, Config{Addr: n.Addr(), Lanes: 1})
 	var ch Channel
 	for i := range 200 {
-		heard := make(chan struct{}, 1)
+		got := make(chan struct{}, 1)
 		name := fmt.Sprint("name", i%2)
 		ch.Init(name, requesttest.HandlerFunc(func(ChannelEvent) {
 			select {
-			case heard <- struct{}{}:
+			case got <- struct{}{}:
 			default:
 			}
 		}))
 		c.Subscribe(&ch)
-		sockettest.Receive(t, heard, "Subscribed")
+		sockettest.Receive(t, got, "Subscribed")
 		for range 4 {
 			n.Publish(name, "x")
 		}
-		sockettest.Receive(t, heard, "a message")
+		sockettest.Receive(t, got, "a message")
 		c.Unsubscribe(&ch)
 	}
 }

@@ -305,7 +305,7 @@ func TestClient_DatabaseOfACluster_IsChosenWhereverACommandGoes(t *testing.T) {
 			}
 			d.play(f.nodes[0], at)
 			c := f.client(t, func(cfg *Config) { cfg.DB = 5 })
-			eventually(t, "it is executed", func() bool { // once the stranger is connected
+			eventually(t, "it is executed", func() bool { // once that node is connected
 				call := requesttest.NewCall(1)
 				c.Submit(7, call)
 				r := call.Await(t)

@@ -79,7 +79,7 @@ func TestConfig_AddrMapPanics_CostsNoCommand(t *testing.T) {
 		}
 		return ""
 	})
-	// A layout must not be what tells that the third is there.
+	// A layout must not be what shows that the third is there.
 	for _, n := range f.nodes {
 		n.On(fakenode.Is("CLUSTER", "SLOTS"), fakenode.Error("ERR later"))
 	}
@@ -115,7 +115,7 @@ func TestConfig_AddrMapPanicsInASearch_FailsTheSearch(t *testing.T) {
 		Topology: Cluster, Addrs: []string{f.nodes[0].Addr()},
 		AddrMap: func(string) string { panic("no map today") },
 	})
-	eventually(t, "the search tells", func() bool {
+	eventually(t, "the search reports it", func() bool {
 		_, _, err := c.explorer.Progress()
 		return err != nil && strings.Contains(err.Error(), "no map today")
 	})
@@ -352,7 +352,7 @@ func TestDeployment_DialHangs_CloseReturns(t *testing.T) {
 }
 
 // Five sentinels name a primary whose machine is gone: it is dialled once, and what they
-// say a moment later is heard.
+// say a moment later counts.
 func TestDeployment_PrimaryOfAllSentinels_IsDialledOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -88,7 +88,7 @@ func TestConnect_Refused_IsExplained(t *testing.T) {
 
 // A client that dials a port of its own machine, at which nobody listens, may get that
 // very port for its own end, and is then connected to itself. Go's dialer sees to it,
-// unless it is told which port to take.
+// unless it is given a port.
 func TestConnect_ToItself_IsRefused(t *testing.T) {
 	t.Parallel()
 	c := open(t, Config{Addr: "127.0.0.1:1", Lanes: 1,
@@ -194,10 +194,10 @@ func TestConnect_NeedsAHuman_FailsAtOnce(t *testing.T) {
 				t.Fatalf("WaitReady: %v", err)
 			}
 			if text := err.Error() + log.String(); strings.Contains(text, "guess-1") {
-				t.Errorf("a password is told: %s", text)
+				t.Errorf("a password is shown: %s", text)
 			}
 			if !strings.Contains(err.Error(), c.cfg.Addr) {
-				t.Errorf("the address is not told: %v", err)
+				t.Errorf("the address is not named: %v", err)
 			}
 		})
 	}

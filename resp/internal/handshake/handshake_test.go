@@ -28,7 +28,7 @@ func TestStep_AuthRefused_HidesThePassword(t *testing.T) {
 	}
 }
 
-// A user who takes a sentinel for a server is told so, and not shown a page of Lua.
+// A user who takes a sentinel for a server reads so, and not a page of Lua.
 func TestStep_ScriptLoadUnknown_SuspectsASentinel(t *testing.T) {
 	t.Parallel()
 	s := step{name: "SCRIPT LOAD", words: []string{"SCRIPT", "LOAD", "return 1"}}

@@ -91,12 +91,12 @@ func (h *pipelineHistory) step() {
 			h.inWake = false
 		}
 	case 3:
-		h.hear(strings.Repeat(":1\r\n", n%8))
+		h.feed(strings.Repeat(":1\r\n", n%8))
 	case 4:
 		h.unknownScripts = true
-		h.hear("-NOSCRIPT x\r\n")
+		h.feed("-NOSCRIPT x\r\n")
 	case 5:
-		h.hear([]string{":", "1\r", "\n", "$-1\r\n", "?", "$3\r\nab", "c\r\n", "-ERR x\r\n"}[n%8])
+		h.feed([]string{":", "1\r", "\n", "$-1\r\n", "?", "$3\r\nab", "c\r\n", "-ERR x\r\n"}[n%8])
 	case 6:
 		h.clock.Advance(300 * time.Millisecond)
 		h.lane.CheckAge(h.clock.Now())
@@ -107,8 +107,8 @@ func (h *pipelineHistory) step() {
 	}
 }
 
-// hear delivers bytes of the server, as far as the transport's contract allows.
-func (h *pipelineHistory) hear(b string) {
+// feed delivers bytes of the server, as far as the transport's contract allows.
+func (h *pipelineHistory) feed(b string) {
 	if b != "" && !h.inBytes && h.tr.closed == nil {
 		h.inBytes = true
 		h.tr.sink.OnBytes([]byte(b))

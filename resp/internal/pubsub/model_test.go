@@ -67,7 +67,7 @@ func (m *subModel) tick() {
 	m.ask(m.clock.Now())
 }
 
-// ask is a tick of a connection that has last brought bytes at heard, with a
+// ask is a tick of a connection that has last brought bytes at lastRead, with a
 // CommandTimeout of modelTimeout; it reports whether the server is late.
 func (m *subModel) ask(lastRead clock.Instant) (late bool) {
 	wake, late := m.subs.tick(m.clock.Now(), lastRead, modelTimeout)

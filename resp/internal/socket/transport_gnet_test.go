@@ -113,7 +113,7 @@ func TestLoops_LoopDoesNotAnswer_IsGivenUp(t *testing.T) {
 		t.Errorf("the connection that came too late: read %q, %v, want its end", b, err)
 	}
 	if late.opened.Load() {
-		t.Error("a sink heard of a connection that adopt had refused")
+		t.Error("a sink got a connection that adopt had refused")
 	}
 }
 

@@ -84,7 +84,7 @@ func TestGroupTracker_Failovers_KeepTheReplicas(t *testing.T) {
 		},
 		"failover, by the word of sentinels that are behind": {
 			{"A 0-9, b>A, c>A", "A2 b2 c2"},
-			{"A, b 0-9, c>A", "A2 b2 c2"},   // nobody has heard of their new role
+			{"A, b 0-9, c>A", "A2 b2 c2"},   // nobody knows of their new role
 			{"A, b 0-9, c>b", "A2 b2 c2"},   //
 			{"A>b, b 0-9, c>A", "A2 b2 c2"}, // a chain
 			{"A>b, b 0-9, c>b", "A2 b2 c2"},

@@ -15,7 +15,7 @@ func leads(addr, id, before string, attached int) replicationInfo {
 	return replicationInfo{addr: addr, primary: true, id: id, previousID: before, attached: attached}
 }
 
-// trails is a replica with the data of an ID; linked says whether it hears from its primary.
+// trails is a replica with the data of an ID; linked says whether it gets data from its primary.
 func trails(addr, id string, linked bool) replicationInfo {
 	return replicationInfo{addr: addr, id: id, linked: linked}
 }
@@ -113,7 +113,7 @@ func TestFailoverResolver_Answers_DecideThePrimary(t *testing.T) {
 			all:      []replicationInfo{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", false)},
 			want:     undecided, later: "b",
 		},
-		"gone, and a replica hears from it": {
+		"gone, and a replica gets data from it": {
 			followed: leads("a", "A", "", 2),
 			all:      []replicationInfo{mute("a", false), leads("b", "B", "A", 0), trails("c", "A", true)},
 			want:     undecided, later: undecided,
@@ -344,7 +344,7 @@ func TestFailoverResolver_ClientWasCutOff_FirstAnswerOfAnOldPrimaryIsNotFollowed
 	}
 }
 
-// The client alone cannot reach the primary, whose replicas say that they hear from it.
+// The client alone cannot reach the primary, whose replicas say that they get data from it.
 func TestFailoverResolver_ReplicasHearFromThePrimary_OldPrimaryIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	now := clock.Instant(time.Hour)

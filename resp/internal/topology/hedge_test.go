@@ -89,12 +89,12 @@ func TestAskAll_SilentServers_AreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o oracle
 		start := time.Now()
-		heard := askAll(t.Context(), patient(), []string{"silent", "20ms", "unwell", "10ms"}, o.ask)
+		results := askAll(t.Context(), patient(), []string{"silent", "20ms", "unwell", "10ms"}, o.ask)
 		if took := time.Since(start); took != SearchTimeout || o.out.Load() != 0 {
 			t.Errorf("it took %v, %d are out", took, o.out.Load())
 		}
 		text := ""
-		for _, f := range heard {
+		for _, f := range results {
 			text += fmt.Sprintf("%s %v; ", f.addr, f.err)
 		}
 		if want := "unwell unwell; 10ms <nil>; 20ms <nil>; silent no answer yet, after 1s; "; text != want {

@@ -77,15 +77,15 @@ func (c *modelClient) ask(addrs []string) (all []replicationInfo) {
 		}
 		a.silent = pending(a.err)
 		if !foreign && !c.unvouched(addr, i) {
-			c.hear(&a)
+			c.observe(&a)
 		}
 		all = append(all, a)
 	}
 	return all
 }
 
-// hear notes what the primary says, by whatever name.
-func (c *modelClient) hear(a *replicationInfo) {
+// observe notes what the primary says, by whatever name.
+func (c *modelClient) observe(a *replicationInfo) {
 	f := c.finder.resolver.followed
 	switch mine := a.addr == f.addr; {
 	case a.primary && (mine || a.id == f.id):
@@ -252,11 +252,11 @@ func (c *modelClient) judge(t *testing.T, was replicationInfo) {
 	if to == from {
 		return
 	}
-	heard := math.MaxInt // how many replicas it has counts if it says so
+	reported := math.MaxInt // how many replicas it has counts if it says so
 	if !c.reached(from) {
-		heard = was.attached
+		reported = was.attached
 	}
-	if !c.mayLeave && !w.ahead(to, from, heard) {
+	if !c.mayLeave && !w.ahead(to, from, reported) {
 		t.Errorf("%s has no more replicas than %s, which is there", is.addr, was.addr)
 	}
 }

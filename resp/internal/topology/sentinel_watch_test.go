@@ -87,14 +87,14 @@ func TestSentinelFinder_Watch_DeadAddressesThatAreListed_CostAHedgeDelay(t *test
 			}
 			s.tidy(false)
 			ctx, cancel := context.WithCancel(t.Context())
-			heard, ended := make(chan string, 1), make(chan struct{})
+			reported, ended := make(chan string, 1), make(chan struct{})
 			began := time.Now()
 			go func() {
 				defer close(ended)
-				f.watch(ctx, func(hint string) { heard <- hint })
+				f.watch(ctx, func(hint string) { reported <- hint })
 			}()
 			select {
-			case hint := <-heard:
+			case hint := <-reported:
 				if took := time.Since(began); hint != "s:1" || took > HedgeDelay {
 					t.Errorf("%s is listened to, after %v", hint, took)
 				}
@@ -154,12 +154,12 @@ func TestSentinelFinder_Watch_LeavesAForeignSentinel(t *testing.T) {
 		}
 		w.set("s:1", pipeServer{slow: 2 * HedgeDelay, answer: sentinelAmong("x:1")}) // so that x is listened to
 		ctx, cancel := context.WithCancel(t.Context())
-		heard, ended := make(chan string, 8), make(chan struct{})
+		reported, ended := make(chan string, 8), make(chan struct{})
 		go func() {
 			defer close(ended)
-			f.watch(ctx, func(hint string) { heard <- hint })
+			f.watch(ctx, func(hint string) { reported <- hint })
 		}()
-		if hint := <-heard; hint != "x:1" {
+		if hint := <-reported; hint != "x:1" {
 			t.Fatalf("%s is listened to", hint)
 		}
 		// It is somebody else's from now on.
@@ -176,7 +176,7 @@ func TestSentinelFinder_Watch_LeavesAForeignSentinel(t *testing.T) {
 		if l, err := f.find(t.Context(), "x:1", false); err != nil || l.Shards[0].Primary != "p:1" {
 			t.Fatal(l, err)
 		}
-		if hint := <-heard; hint != "s:1" {
+		if hint := <-reported; hint != "s:1" {
 			t.Errorf("%s is listened to", hint)
 		}
 		cancel()
