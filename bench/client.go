@@ -3,7 +3,7 @@ package bench
 import (
 	"context"
 
-	"github.com/pawl-lock/pawl/bench/internal/admin"
+	"github.com/pawl-lock/pawl/bench/internal/redisadmin"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -28,7 +28,7 @@ func OpenPawl(ctx context.Context, cfg engine.Config) (Client, error) {
 }
 
 func newEngine(ctx context.Context, cfg engine.Config) (*engine.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, admin.Patience(cfg))
+	ctx, cancel := context.WithTimeout(ctx, redisadmin.Patience(cfg))
 	defer cancel()
 	return engine.New(ctx, cfg)
 }

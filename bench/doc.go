@@ -17,11 +17,11 @@
 //	run, config, client      what is measured: the engine, or another client
 //	loop, worker             closed loops
 //	engine_run, futures,
-//	waiters, held            scenarios that fill an engine, look at it, and empty it
-//	server, leftovers        the server that is measured on; what the run left there
-//	result, text,
-//	conditions, show         what was measured, and how it prints
-//	internal/admin           talks to the servers beside the measuring
+//	waiters, hold            scenarios that fill an engine, look at it, and empty it
+//	server, leaks            the server that is measured on; what the run left there
+//	result, environment,
+//	format, format_text      what was measured, and how it prints
+//	internal/redisadmin      talks to the servers beside the measuring
 //	internal/process         time, CPU, memory and goroutines of this process
 //	internal/latency         histograms
 //

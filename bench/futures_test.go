@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -148,7 +148,7 @@ func TestHeldLocksAreRenewedAndNoneIsLost(t *testing.T) {
 	cfg := quick(Held)
 	cfg.URL = redistest.Start(t).URL()
 	cfg.Lease, cfg.Duration = time.Second, 1500*time.Millisecond
-	pace.Steady(t, cfg.Lease/10, func(t testing.TB) {
+	cputime.Steady(t, cfg.Lease/10, func(t testing.TB) {
 		r := mustRun(t, cfg)
 		if r.Pairs != 500 || r.Lost != 0 || r.HeldS < 1.5 || r.LatencyUs.P50 <= 0 {
 			t.Errorf("%+v", r)

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/bench/internal/admin"
+	"github.com/pawl-lock/pawl/bench/internal/redisadmin"
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -97,7 +97,7 @@ func TestStuckWorkersAreCountedAndNotWaitedFor(t *testing.T) {
 		"deaf":            func(context.Context) { <-release },
 	} {
 		for _, warmup := range []time.Duration{0, 20 * time.Millisecond} {
-			pace.Steady(t, 20*time.Millisecond, func(t testing.TB) {
+			cputime.Steady(t, 20*time.Millisecond, func(t testing.TB) {
 				server := openServer(t, "")
 				cfg := quick(Hot)
 				cfg.Warmup, cfg.stuckAfter = warmup, 50*time.Millisecond
@@ -221,7 +221,7 @@ func forget(t *testing.T, url, name string) {
 		t.Error(err)
 		return
 	}
-	a, err := admin.Dial(context.Background(), cfg)
+	a, err := redisadmin.Dial(context.Background(), cfg)
 	if err != nil {
 		t.Error(err)
 		return

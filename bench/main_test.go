@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -29,7 +29,7 @@ func quick(scenario string) Config {
 // mustRun runs a scenario; the run must be without blemish.
 func mustRun(t testing.TB, cfg Config) *Result {
 	t.Helper()
-	ctx, cancel := pace.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := cputime.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := Run(ctx, cfg)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/bench/internal/admin"
 	"github.com/pawl-lock/pawl/bench/internal/process"
+	"github.com/pawl-lock/pawl/bench/internal/redisadmin"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -27,7 +27,7 @@ type Server struct {
 	// prefix begins every lock's name of this run, so that runs on one server, and
 	// the data of its owner, do not meet.
 	prefix string
-	fleet  *admin.Fleet
+	fleet  *redisadmin.Fleet
 	stop   func()
 	// named: the connections of what is measured are called by prefix, so all others are
 	// somebody else's.
@@ -84,7 +84,7 @@ func (s *Server) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.fleet, err = admin.DialFleet(ctx, cfg); err != nil {
+	if s.fleet, err = redisadmin.DialFleet(ctx, cfg); err != nil {
 		return err
 	}
 	if _, err := s.fleet.First().Do("PING"); err != nil {
@@ -156,7 +156,7 @@ func (s *Server) commands() (n int64, counted bool, err error) {
 	return int64(sum), err == nil, err
 }
 
-func commandsOf(a *admin.Conn) (n int, err error) {
+func commandsOf(a *redisadmin.Conn) (n int, err error) {
 	fields, err := a.Info("commandstats")
 	if err != nil {
 		return 0, fmt.Errorf("bench: INFO commandstats: %w", err)
@@ -236,7 +236,7 @@ func (s *Server) cpuTime() (time.Duration, error) {
 	if !s.comparable {
 		return 0, nil
 	}
-	sum, err := s.fleet.Each(func(a *admin.Conn) (int, error) {
+	sum, err := s.fleet.Each(func(a *redisadmin.Conn) (int, error) {
 		fields, err := a.Info("cpu")
 		user, _ := strconv.ParseFloat(fields["used_cpu_user"], 64)
 		system, _ := strconv.ParseFloat(fields["used_cpu_sys"], 64)

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -147,7 +147,7 @@ func TestCommandsOfOthersAreNotTakenForOurs(t *testing.T) {
 		t.Errorf("beside another client: shared %v, commands %v", r.SharedServer, r.CommandsPerPair)
 	}
 	// A busy server takes a moment to notice that connections were closed.
-	for start := pace.Now(); ; time.Sleep(10 * time.Millisecond) { // a poll
+	for start := cputime.Now(); ; time.Sleep(10 * time.Millisecond) { // a poll
 		other.shared = false
 		if other.lookForOthers(); !other.shared {
 			break
@@ -168,7 +168,7 @@ func TestTooManyChannelsAreCountedAndNotListed(t *testing.T) {
 	node.OnNext(2, fakenode.Is("INFO", "stats"), fakenode.Bulk("# Stats\r\npubsub_channels:300000\r\n"))
 	node.On(fakenode.Is("SCAN"), fakenode.Raw("*2\r\n$1\r\n0\r\n*0\r\n"))
 	server := openServer(t, "redis://"+node.Addr())
-	if n, err := server.crowd(); n != 300_000 || err != nil {
+	if n, err := server.tooMany(); n != 300_000 || err != nil {
 		t.Errorf("%d channels, %v", n, err)
 	}
 	var r Result

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pawl-lock/pawl/bench/internal/admin"
 	"github.com/pawl-lock/pawl/bench/internal/latency"
 	"github.com/pawl-lock/pawl/bench/internal/process"
+	"github.com/pawl-lock/pawl/bench/internal/redisadmin"
 	"github.com/pawl-lock/pawl/engine"
 )
 
@@ -42,7 +42,7 @@ func (w *waitersRun) run() (err error) {
 	// The one context of all futures.
 	waiting, cancel := context.WithCancel(w.ctx)
 	defer cancel()
-	foreign := admin.NewForeignHolds(w.server.fleet, w.names)
+	foreign := redisadmin.NewForeignHolds(w.server.fleet, w.names)
 	defer func() { err = errors.Join(err, foreign.Release()) }() // what was taken before a refusal, too
 	if err := foreign.Take(w.cfg.Duration); err != nil {
 		return err
@@ -136,16 +136,16 @@ func dropFromQueue[T any](queues []T, i, step int, last T) {
 // serve releases the foreign holds; every future is granted in its turn, and its
 // hold unlocked. Futures of one name are granted in their order, so they can be
 // awaited in that order.
-func (w *waitersRun) serve(foreign *admin.ForeignHolds) error {
+func (w *waitersRun) serve(foreign *redisadmin.ForeignHolds) error {
 	p := newPatience(w.ctx, w.cfg.patience())
 	unlocks := w.unlocker(p, nil)
 	for i, f := range w.futures {
-		if i < len(w.names) && i%admin.ForeignBatch == 0 {
-			now, err := foreign.ReleaseNext(admin.ForeignBatch)
+		if i < len(w.names) && i%redisadmin.ForeignBatch == 0 {
+			now, err := foreign.ReleaseNext(redisadmin.ForeignBatch)
 			if err != nil {
 				return err
 			}
-			for j := i; j < min(i+admin.ForeignBatch, len(w.names)); j++ {
+			for j := i; j < min(i+redisadmin.ForeignBatch, len(w.names)); j++ {
 				w.freed[j] = now
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -250,7 +250,7 @@ func TestWrongPasswordFailsAtOnceAndIsNotTold(t *testing.T) {
 		"wrong": "redis://:hunter2hunter2@" + s.Addr(), "none": "redis://" + s.Addr(),
 		"user": "redis://nobody:hunter2hunter2@" + s.Addr(),
 	} {
-		start := pace.Now()
+		start := cputime.Now()
 		_, err := Open(ctxT(t), url)
 		if !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", what, err)

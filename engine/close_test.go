@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/machine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestCloseTellsEverybodyAndLeavesNothing(t *testing.T) {
@@ -91,7 +91,7 @@ func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
 		mustUnlock(t, mustLockBehind(t, other.Mutex("x"), e.Mutex("x")))
 		return e.Stats().Channels == 1
 	})
-	start := pace.Now()
+	start := cputime.Now()
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
@@ -187,7 +187,7 @@ func TestCloseOfAFrozenServerGivesUpInTime(t *testing.T) {
 		s.Stop()
 		waits := e.Mutex("z").LockAsync(context.Background())
 		releasing := h.UnlockAsync()
-		start, used := time.Now(), pace.Now()
+		start, used := time.Now(), cputime.Now()
 		err := e.Close()
 		if d := time.Since(start); d < 250*time.Millisecond || used.Elapsed() > 5*time.Second {
 			t.Errorf("Close took %v", d)

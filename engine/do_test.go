@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestDoRunsUnderTheLockAndReturnsTheFunctionsError(t *testing.T) {
@@ -97,7 +97,7 @@ func TestDoWhoseFunctionUnlocks(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		inner, cancel := pace.WithTimeout(child.Context(ctx), limit)
+		inner, cancel := cputime.WithTimeout(child.Context(ctx), limit)
 		defer cancel()
 		return h.Unlock(inner)
 	}); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -357,7 +357,7 @@ func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
 	}
 	again(6)
 	queued(t, s, 1)
-	sent := pace.Now()
+	sent := cputime.Now()
 	again(5)
 	h, err := next.Await(ctxT(t))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/world"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -35,11 +35,11 @@ func open(t testing.TB, url string, change ...func(*Config)) *Engine {
 	return e
 }
 
-// steady is pace.Steady, for tests whose leases and timeouts must suffice: a process that
+// steady is cputime.Steady, for tests whose leases and timeouts must suffice: a process that
 // does not run for longer than this loses locks, and rightly so.
 func steady(t *testing.T, scenario func(t testing.TB)) {
 	t.Helper()
-	pace.Steady(t, 50*time.Millisecond, scenario)
+	cputime.Steady(t, 50*time.Millisecond, scenario)
 }
 
 // server starts a redis-server of the test's own.
@@ -51,7 +51,7 @@ func server(t testing.TB, opts ...redistest.Option) *redistest.Server {
 // within returns a context that ends the test's patience.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := pace.WithTimeout(context.Background(), d)
+	ctx, cancel := cputime.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -70,7 +70,7 @@ func stay(s *redistest.Server) {
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	pause := time.Millisecond
-	for start := pace.Now(); !ok(); {
+	for start := cputime.Now(); !ok(); {
 		if start.Elapsed() > limit {
 			t.Fatalf("not within %v: %s", limit, what)
 		}
@@ -120,7 +120,7 @@ func clean(t testing.TB, s *redistest.Server, engines ...*Engine) {
 	}()
 	// At once, but for what was abandoned while its command was out: that comes back
 	// with the answer. A lock that is lost to everybody has its lease of 30 s.
-	for start := pace.Now(); s.Do("DBSIZE") != int64(0); {
+	for start := cputime.Now(); s.Do("DBSIZE") != int64(0); {
 		if start.Elapsed() > 5*time.Second {
 			t.Errorf("keys are left: %v", s.Do("KEYS", "*"))
 			break

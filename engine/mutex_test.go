@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestLockUnlockLeavesTheServerClean(t *testing.T) {
@@ -43,7 +43,7 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 	if _, err := f.Result(); err != ErrPending {
 		t.Fatalf("b is not waiting: %v", err)
 	}
-	start := pace.Now()
+	start := cputime.Now()
 	mustUnlock(t, h)
 	h2, err := f.Await(ctxT(t))
 	if err != nil {

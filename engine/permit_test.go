@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -170,7 +170,7 @@ func TestPermitWaitersWake(t *testing.T) {
 			s.Do("ZADD", "{x}:timeout", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef")
 			fut := sem.AcquireAsync(ctxT(t), 1)
 			eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
-			start := pace.Now()
+			start := cputime.Now()
 			x.free(t, s, open(t, s.URL()).PermitSemaphore("x"))
 			h, err := fut.Await(ctxT(t))
 			if err != nil {
@@ -194,7 +194,7 @@ func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
 	many := sem.AcquireAsync(ctx, 5)
 	eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
 	few := []*Future[*Hold]{sem.AcquireAsync(ctxT(t), 1), sem.AcquireAsync(ctxT(t), 2)}
-	start := pace.Now()
+	start := cputime.Now()
 	cancel()
 	if _, err := many.Await(ctxT(t)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -248,7 +248,7 @@ func TestPermitsAreKept(t *testing.T) {
 		if err := fixed.Err(); !errors.Is(err, ErrLost) {
 			t.Errorf("the fixed lease: %v", err)
 		}
-		start := pace.Now()
+		start := cputime.Now()
 		eventually(t, "three leases are over", func() bool { return start.Elapsed() > 3*time.Second })
 		if watched.Err() != nil || extended.Err() != nil {
 			t.Errorf("watched: %v, extended: %v", watched.Err(), extended.Err())

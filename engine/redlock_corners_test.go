@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // through puts a proxy before the server at i.
@@ -32,7 +32,7 @@ func TestRedLockAndASlowServer(t *testing.T) {
 	v := s.open()
 	p := s.through(0, v)
 	p.Delay(faultproxy.All, 600*time.Millisecond, 600*time.Millisecond)
-	began := pace.Now()
+	began := cputime.Now()
 	h := mustRedLock(t, v.lock("x"))
 	mustRelease(t, h)
 	if d := began.Elapsed(); d > 1100*time.Millisecond { // it answers after 1200

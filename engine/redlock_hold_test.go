@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestRedLockReentersThroughContexts(t *testing.T) {
@@ -107,7 +107,7 @@ func TestFixedLeaseOfARedLock(t *testing.T) {
 	eventually(t, "four have it", func() bool { return len(h.Servers()) == 4 })
 	s.servers[0].Stop()
 	defer func() { _ = s.servers[0].Process.Cont() }()
-	start := pace.Now()
+	start := cputime.Now()
 	if err := h.Extend(ctxT(t), time.Minute); err != nil || start.Elapsed() > 2*time.Second {
 		t.Errorf("Extend: %v, after %v", err, start.Elapsed())
 	}
@@ -181,7 +181,7 @@ func TestMaxHoldOfARedLock(t *testing.T) {
 	s := independent(t, 3)
 	v := s.open(leaseOf(2*time.Second), func(c *Config) { c.Margin = 100 * time.Millisecond })
 	s.servers[2].Kill()
-	start, used := time.Now(), pace.Now()
+	start, used := time.Now(), cputime.Now()
 	h := mustRedLock(t, v.lock("x"), MaxHold(3*time.Second))
 	s.servers[2].Restart()
 	eventually(t, "the third joins", func() bool { return len(h.Servers()) == 3 })

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -126,7 +126,7 @@ func TestRedLockWithTwoOfFiveDown(t *testing.T) {
 	s.servers[0].Kill()
 	s.servers[3].Kill()
 	for range 20 {
-		start := pace.Now()
+		start := cputime.Now()
 		h := mustRedLock(t, v.lock("x"))
 		mustRelease(t, h)
 		if d := start.Elapsed(); d > 2*time.Second {
@@ -159,7 +159,7 @@ func TestRedLockWithTwoOfFiveHanging(t *testing.T) {
 		one.Stop()
 		defer func() { _ = one.Process.Cont() }()
 	}
-	start := pace.Now()
+	start := cputime.Now()
 	mustRelease(t, h)
 	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("the release took %v", d)
@@ -168,7 +168,7 @@ func TestRedLockWithTwoOfFiveHanging(t *testing.T) {
 		func() (*Hold, error) { return v.lock("y").Lock(ctxT(t)) },
 		func() (*Hold, error) { return v.lock("z").TryLock(ctxT(t)) },
 	} {
-		start := pace.Now()
+		start := cputime.Now()
 		h, err := lock()
 		if err != nil {
 			t.Fatal(err)

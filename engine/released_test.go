@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -39,18 +39,18 @@ func (o *outdated) holdUp(keys int) {
 
 // promote kills the primary, promotes the replica, and waits until the engine has found
 // it.
-func (o *outdated) promote() (found pace.Mark) {
+func (o *outdated) promote() (found cputime.Mark) {
 	o.t.Helper()
 	o.primary.Kill()
 	o.link.Cut()
 	o.promoted.Do("REPLICAOF", "NO", "ONE")
 	eventually(o.t, "the engine has found it", func() bool { return o.e.table.Client.AddrOf(0) == o.promoted.Addr() })
-	return pace.Now()
+	return cputime.Now()
 }
 
 // awaitKeys waits until the promoted one has so many keys, which must be soon: a renewal is due after ten
 // seconds.
-func (o *outdated) awaitKeys(found pace.Mark, n int) {
+func (o *outdated) awaitKeys(found cputime.Mark, n int) {
 	o.t.Helper()
 	eventually(o.t, fmt.Sprint(n, " keys are left"), func() bool { return o.promoted.Do("DBSIZE") == int64(n) })
 	if d := found.Elapsed(); d > 3*time.Second {
@@ -163,7 +163,7 @@ func TestReleaseThatTheNewPrimaryRefusesIsSentUntilItDoesNot(t *testing.T) {
 		t.Errorf("four times within %v", d)
 	}
 	o.promoted.Do("CONFIG", "SET", "min-replicas-to-write", "0")
-	o.awaitKeys(pace.Now(), 0)
+	o.awaitKeys(cputime.Now(), 0)
 }
 
 // remembering has an engine remember releases for so long.

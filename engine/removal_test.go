@@ -9,7 +9,7 @@ import (
 	"time"
 	"weak"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestDeletedLockIsLostAtTheNextRenewal(t *testing.T) {
@@ -19,7 +19,7 @@ func TestDeletedLockIsLostAtTheNextRenewal(t *testing.T) {
 		e := open(t, s.URL(), shortLease(time.Second))
 		h := mustLock(t, e.Mutex("x"))
 		s.Do("DEL", "x")
-		deleted := pace.Now()
+		deleted := cputime.Now()
 		receive(t, h.Done())
 		wantLost(t, "Err", h.Err(), GoneOnServer)
 		if d := deleted.Elapsed(); d > 2*time.Second {
@@ -156,7 +156,7 @@ func TestForceUnlockIsNoticedAtOnceAfterReleasesOfOurOwn(t *testing.T) {
 	}
 	s.Do("PING") // a round trip: the message of the blocker's release has been sent
 	<-time.After(20 * time.Millisecond)
-	start := pace.Now()
+	start := cputime.Now()
 	if was, err := other.Mutex("x").ForceUnlock(ctxT(t), IfHolder(h.Owner())); !was || err != nil {
 		t.Fatalf("ForceUnlock: %v, %v", was, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // A writer waits for a reader of its process, whose release is announced to nobody, as the server refuses the
@@ -20,7 +20,7 @@ func TestWriter_ReaderOfItsProcessMayNotPublish_TriesAtOnce(t *testing.T) {
 	eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed > 0 })
 	eventually(t, "it has tried again", func() bool { return tries() >= 3 && e.Stats().InFlight == 0 })
 	s.Do("ACL", "SETUSER", "default", "-publish", "-spublish")
-	released := pace.Now()
+	released := cputime.Now()
 	mustUnlock(t, reader)
 	h, err := writer.Await(ctxT(t))
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // nosyError is an error of the user's. Each of its methods is user code: it asks the
@@ -39,7 +39,7 @@ func (n *nosyError) look(method string) {
 	n.called.Add(1)
 	asked := make(chan struct{})
 	go func() { e.Stats(); close(asked) }()
-	patience, cancel := pace.WithTimeout(context.Background(), limit/4)
+	patience, cancel := cputime.WithTimeout(context.Background(), limit/4)
 	defer cancel()
 	select {
 	case <-asked:

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The tests share the process's one CPU profile and one trace, so those that
 // record do not run in parallel.
 
-func burn(d time.Duration) {
+func spin(d time.Duration) {
 	for start := time.Now(); time.Since(start) < d; {
 		for range 1000 {
 			runtime.KeepAlive(new(int))
@@ -61,7 +61,7 @@ func TestCaptureWritesEveryProfile(t *testing.T) {
 	if runtime.SetMutexProfileFraction(-1) == fraction {
 		t.Error("mutexes are not profiled")
 	}
-	pawlpprof.Do(context.Background(), "burner", func(context.Context) { burn(300 * time.Millisecond) })
+	pawlpprof.Do(context.Background(), "burner", func(context.Context) { spin(300 * time.Millisecond) })
 	for range 2 {
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestHandlerRecordsForTheTimeAsked(t *testing.T) {
 	go pawlpprof.Do(burning, "burner", func(ctx context.Context) {
 		defer close(ended)
 		for ctx.Err() == nil {
-			burn(time.Millisecond)
+			spin(time.Millisecond)
 		}
 	})
 	start := time.Now()

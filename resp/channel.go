@@ -4,8 +4,8 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // Channel is one subscription: a name and its handler. It may be embedded; it must not
@@ -18,25 +18,25 @@ type Channel = pubsub.Channel
 func NewChannel(name string, h ChannelHandler) *Channel { return pubsub.NewChannel(name, h) }
 
 // ChannelEvent is what happens to a subscribed channel.
-type ChannelEvent = exchange.ChannelEvent
+type ChannelEvent = request.ChannelEvent
 
 // ChannelHandler receives the events of one Channel, in order, on the event loop of the
 // pub/sub connection, without a lock of this package: ChannelEvent(event, payload, err).
 // It must not block. The payload is valid only until it returns.
-type ChannelHandler = exchange.ChannelHandler
+type ChannelHandler = request.ChannelHandler
 
 const (
 	// Subscribed: the server confirmed the subscription (the first one, or again
 	// after a reconnect). Messages published before it may have been missed.
-	Subscribed = exchange.Subscribed
+	Subscribed = request.Subscribed
 	// Message: a message arrived; the payload holds it.
-	Message = exchange.Message
+	Message = request.Message
 	// Disconnected: the connection was lost; messages are missed from now until
 	// the next Subscribed. The client subscribes again by itself.
-	Disconnected = exchange.Disconnected
+	Disconnected = request.Disconnected
 	// Refused: the server denied this channel (ACL); the error says so. The channel is
 	// no longer desired; nothing more follows.
-	Refused = exchange.Refused
+	Refused = request.Refused
 )
 
 // refusesChannels says once a connection that its server refuses channels: locks work without them, so nobody else
@@ -44,7 +44,7 @@ const (
 func (l *link) refusesChannels(err error) {
 	text := "resp: the server refuses channels, so who waits for a lock asks now and then, and hears of no release"
 	var e *ServerError
-	if errors.As(err, &e) && exchange.RefusalOf(e).Forbidden() {
+	if errors.As(err, &e) && request.RefusalOf(e).Forbidden() {
 		text = "resp: the user may not listen to a channel, so who has to wait for a lock fails; see the ACL rules in docs/operations.md"
 	}
 	l.log(slog.LevelWarn, text, err)

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pawl-lock/pawl/resp/internal/durable"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/replication"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -33,9 +33,9 @@ type Client struct {
 	sharded       atomic.Bool
 	shardingKnown bool // of the explorer
 
-	groups   atomic.Pointer[topology.Groups] // nil: not asked for yet
-	counting atomic.Bool                     // they are asked for
-	seen     durable.MostSeen                // where nobody keeps a list
+	groups    atomic.Pointer[topology.Groups] // nil: not asked for yet
+	counting  atomic.Bool                     // they are asked for
+	highWater replication.HighWater           // where nobody keeps a list
 
 	redirects atomic.Uint64
 	changedAt atomic.Int64  // when the routes changed last
@@ -48,10 +48,10 @@ type Client struct {
 
 	mu struct {
 		sync.Mutex
-		closed    bool
-		nodes     map[string]*node // by address
-		strangers int              // of these
-		change    chan struct{}    // closed, and replaced, when a link came up or failed
+		closed   bool
+		nodes    map[string]*node // by address
+		unlisted int              // of these
+		change   chan struct{}    // closed, and replaced, when a link came up or failed
 	}
 	closing struct {
 		sync.Once
@@ -71,14 +71,14 @@ func Open(cfg Config) *Client {
 	c.loops = socket.NewLoops(cfg.EventLoops, cfg.Transport == TransportStd, func(err error) {
 		cfg.Logger.Warn("resp: no event loops, using a goroutine per connection", "err", err)
 	})
-	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.Kick("") })
-	c.seen.Forever = cfg.Topology == Standalone || cfg.Topology == Replicas
+	c.channels = pubsub.NewRegistry(c.endpointOf, func() { c.explorer.RefreshNow("") })
+	c.highWater.Forever = cfg.Topology == Standalone || cfg.Topology == Replicas
 	c.counting.Store(cfg.Durable)
 	if cfg.Topology == Cluster {
 		c.routes.Divide()
 	}
 	if d := cfg.deployment(); d != nil {
-		c.explorer = topology.NewExplorer(c.ctx, d, (*following)(c))
+		c.explorer = topology.NewExplorer(c.ctx, d, (*topologyClient)(c))
 		c.goLabelled(c.ctx, "explorer", c.explorer.Run)
 		c.goLabelled(c.ctx, "watch", c.explorer.Watch)
 	} else {
@@ -150,16 +150,16 @@ func (c *Client) submitDurable(route uint64, role Role, r DurableRequest) {
 }
 
 // errRefusedNowhere is for a route that no node serves.
-var errRefusedNowhere = &exchange.Failure{Class: ErrNotSent, Cause: errNowhere}
+var errRefusedNowhere = &request.Failure{Class: ErrNotSent, Cause: errNowhere}
 
 func (c *Client) refuse(r Request) {
-	c.explorer.Nudge() // the latest layout may have had a gap
+	c.explorer.RefreshSoon() // the latest layout may have had a gap
 	c.mu.Lock()
 	closed := c.mu.closed
 	c.mu.Unlock()
 	err := error(errRefusedNowhere)
 	if closed {
-		err = exchange.RefusedClosed
+		err = request.RefusedClosed
 	}
 	r.Complete(Reply{Err: err, Now: c.cfg.Clock.Now()})
 }

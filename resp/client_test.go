@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
+	"github.com/pawl-lock/pawl/internal/embedded"
+	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -26,7 +28,7 @@ const clientPatience = 20 * time.Second
 // eventually fails the test if cond does not come true.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for start := pace.Now(); !cond(); {
+	for start := cputime.Now(); !cond(); {
 		if start.Elapsed() > clientPatience {
 			t.Fatalf("never: %s", what)
 		}
@@ -35,7 +37,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := pace.WithTimeout(context.Background(), clientPatience)
+	ctx, cancel := cputime.WithTimeout(context.Background(), clientPatience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -68,7 +70,7 @@ func eachTransport(t *testing.T, f func(t *testing.T, cfg Config)) {
 	t.Run("std", func(t *testing.T) { t.Parallel(); f(t, Config{Transport: TransportStd}) })
 }
 
-func TestCommandsGoThroughEveryConnection(t *testing.T) {
+func TestClient_Commands_GoThroughEveryConnection(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	eachTransport(t, func(t *testing.T, cfg Config) {
@@ -98,7 +100,7 @@ func TestCommandsGoThroughEveryConnection(t *testing.T) {
 	})
 }
 
-func TestUnixSocketAndServerErrors(t *testing.T) {
+func TestClient_UnixSocket_ServesAndReportsErrors(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Network: "unix", Addr: s.Socket()})
@@ -108,7 +110,7 @@ func TestUnixSocketAndServerErrors(t *testing.T) {
 	}
 }
 
-func TestScriptsAreLoadedByTheHandshake(t *testing.T) {
+func TestClient_Scripts_AreLoadedByTheHandshake(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	script := "return redis.call('incr', KEYS[1])"
@@ -122,7 +124,7 @@ func TestScriptsAreLoadedByTheHandshake(t *testing.T) {
 	}
 }
 
-func TestDatabaseAndNameAreSetOnEveryConnection(t *testing.T) {
+func TestClient_DatabaseAndName_AreSetOnEveryConnection(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr(), DB: 7, ClientName: "some-service"})
@@ -141,7 +143,7 @@ func TestDatabaseAndNameAreSetOnEveryConnection(t *testing.T) {
 	}
 }
 
-func TestDoEndsWithItsContext(t *testing.T) {
+func TestClient_DoContextEnds_Returns(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
@@ -155,7 +157,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestClosedClientRefuses(t *testing.T) {
+func TestClient_Closed_Refuses(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	c := ready(t, Config{Addr: s.Addr()})
@@ -172,7 +174,7 @@ func TestClosedClientRefuses(t *testing.T) {
 	}
 }
 
-func TestCloseUnderLoadCompletesEveryRequest(t *testing.T) {
+func TestClient_CloseUnderLoad_CompletesEveryRequest(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	eachTransport(t, func(t *testing.T, cfg Config) {
@@ -223,13 +225,13 @@ func (r *loadRequest) Complete(reply Reply) {
 // fork returns a source of its own for another goroutine.
 func fork(r *rand.Rand) *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.Uint64())) }
 
-func TestCloseWhileSubscribing(t *testing.T) {
+func TestClient_CloseWhileSubscribing_Returns(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, cfg Config) {
 		s := redistest.Start(t)
 		cfg.Addr = s.Addr()
 		c := ready(t, cfg)
-		var all exchangetest.Tally
+		var all requesttest.EventCounter
 		var wg sync.WaitGroup
 		stop := make(chan struct{})
 		for w := range 4 {
@@ -258,5 +260,102 @@ func TestCloseWhileSubscribing(t *testing.T) {
 		if all.Count(Subscribed) != subscribed || all.Count(Disconnected) != disconnected {
 			t.Error("events after Close")
 		}
+	})
+}
+
+// databases has a node serve ECHO only in a database other than 0, as each connection has chosen it.
+type databases struct {
+	mu       sync.Mutex
+	selected map[*fakenode.Conn]string
+}
+
+func (d *databases) play(n *fakenode.Node, answer string) {
+	n.On(fakenode.Is("SELECT"), fakenode.Func(func(c *fakenode.Conn, cmd fakenode.Command) {
+		d.mu.Lock()
+		d.selected[c] = cmd.Words[1]
+		d.mu.Unlock()
+		c.Write([]byte("+OK\r\n"))
+	}))
+	n.On(echoes, fakenode.Func(func(c *fakenode.Conn, _ fakenode.Command) {
+		d.mu.Lock()
+		db := d.selected[c]
+		d.mu.Unlock()
+		if db != "5" {
+			c.Write([]byte("-ERR in database " + db + "\r\n"))
+			return
+		}
+		c.Write([]byte(answer + "\r\n"))
+	}))
+}
+
+// Clusters may have more databases than one. So the server is asked for it, on every connection: those that
+// MOVED and ASK lead to as well.
+func TestClient_DatabaseOfACluster_IsChosenWhereverACommandGoes(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"none", "MOVED", "ASK"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			d := &databases{selected: make(map[*fakenode.Conn]string)}
+			f := newFakeCluster(t, 1)
+			stranger := fakenode.New(t) // which no layout names
+			d.play(stranger, ":1")
+			at := ":1"
+			if code != "none" {
+				at = fmt.Sprintf("-%s 7 %s", code, stranger.Addr())
+			}
+			d.play(f.nodes[0], at)
+			c := f.client(t, func(cfg *Config) { cfg.DB = 5 })
+			eventually(t, "it is executed", func() bool { // once that node is connected
+				call := requesttest.NewCall(1)
+				c.Submit(7, call)
+				r := call.Await(t)
+				if refused := (*ServerError)(nil); errors.As(r.Err, &refused) {
+					t.Fatal(refused)
+				}
+				return r.Err == nil && r.Value.Int == 1
+			})
+			if n := len(f.nodes[0].Commands(fakenode.Is("SELECT"))); n < 3 {
+				t.Errorf("%d connections chose a database", n)
+			}
+		})
+	}
+}
+
+// The server judges, and its refusal says what is wrong.
+func TestClient_DatabaseRefusedByACluster_SaysSo(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"ERR SELECT is not allowed in cluster mode", "ERR DB index is out of range"} {
+		f := newFakeCluster(t, 1)
+		f.nodes[0].On(fakenode.Is("SELECT"), fakenode.Error(line))
+		c := open(t, Config{Topology: Cluster, Addrs: []string{f.nodes[0].Addr()}, DB: 5, Sharding: ShardingOff})
+		if err := c.WaitReady(testContext(t)); err == nil || !strings.Contains(err.Error(), line) || !strings.Contains(err.Error(), "SELECT") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// The embedded server is what demos and users' tests run on.
+func TestClient_EmbeddedServer_Serves(t *testing.T) {
+	t.Parallel()
+	s, err := embedded.Start("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	eachTransport(t, func(t *testing.T, cfg Config) {
+		cfg.Addr, cfg.Scripts = s.Addr(), []string{"return redis.call('publish', KEYS[1], ARGV[1])"}
+		c := ready(t, cfg)
+		rec := requesttest.NewRecorder()
+		ch := NewChannel(t.Name(), rec)
+		c.Subscribe(ch)
+		rec.Await(t, Subscribed)
+		if v, err := c.Do(testContext(t), "EVAL", cfg.Scripts[0], "1", t.Name(), "hi"); err != nil || v.Int != 1 {
+			t.Fatalf("publish in a script: %+v, %v", v, err)
+		}
+		if got := rec.Await(t, Message); got != "hi" {
+			t.Fatalf("message %q", got)
+		}
+		c.Unsubscribe(ch)
+		eventually(t, "the channel is gone", func() bool { return c.Stats().Channels == 0 })
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -74,12 +74,12 @@ const (
 	// renewals of that kind.
 	RoleDurable
 	RoleDurableRenewal
-	// roleScout asks a few questions and is closed.
-	roleScout
+	// roleProbe asks a few questions and is closed.
+	roleProbe
 )
 
 func (r Role) String() string {
-	return [...]string{"lane", "renewal", "pubsub", "durable", "durable renewal", "scout"}[r]
+	return [...]string{"lane", "renewal", "pubsub", "durable", "durable renewal", "probe"}[r]
 }
 
 // State is a change of one connection.
@@ -189,24 +189,24 @@ type Config struct {
 	// Logger gets lost connections and failed attempts; nil is silent. Its handler runs on
 	// the goroutines that connect, and must not block.
 	Logger *slog.Logger
-	// OnRoutes is told that other nodes than before serve some routes, or that routes
+	// OnRoutes is called when other nodes than before serve some routes, or when routes
 	// are served that were not. It must not block, and must not call Close.
 	OnRoutes func()
-	// OnOutage is told when the outage of a server begins, and when it ends. The calls of one
+	// OnOutage is called when the outage of a server begins, and when it ends. The calls of one
 	// server are serial and alternate. It runs under a lock: it must not block, and must not call
 	// the Client. If it is nil, the Logger gets both.
 	OnOutage func(Outage)
-	// OnState is told when a connection comes up (from the goroutine that made it)
+	// OnState is called when a connection comes up (from the goroutine that made it)
 	// and when it is lost (from an event loop). The calls of one connection are
 	// serial and alternate, the first is up, perhaps before Open has returned. It
 	// must not block, and must not call Close. Client.Up agrees with it during the
 	// call.
 	OnState func(State)
 
-	addrs    *topology.AddressMap // of AddrMap; nil without
-	refusals *greet.Refusals
-	identity *topology.Identity // nil of a Standalone
-	sentinel bool               // it reaches sentinels
+	addrs       *topology.AddressMap // of AddrMap; nil without
+	authBackoff *handshake.AuthBackoff
+	identity    *topology.Identity // nil of a Standalone
+	sentinel    bool               // it reaches sentinels
 }
 
 // NoTLS is the SentinelTLS of sentinels that do not speak TLS, while the servers do.
@@ -275,7 +275,7 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = clock.System()
 	}
-	c.refusals = greet.NewRefusals(c.Clock, c.MaxPause)
+	c.authBackoff = handshake.NewAuthBackoff(c.Clock, c.MaxPause)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -5,7 +5,7 @@ import (
 	"net"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -44,12 +44,12 @@ func (c *Config) deployment() *topology.Config {
 	d := &topology.Config{
 		Kind: c.Topology.kind(), Addrs: c.Addrs, Master: c.Master, AddrMap: c.addrs,
 		Identity: c.identity, DialTimeout: c.DialTimeout, Clock: c.Clock, Logger: c.Logger,
-		Servers: &door{*c},
+		Servers: &nodeDialer{*c},
 	}
 	if c.Topology == Sentinel {
 		own := *c
 		own.Username, own.Password, own.Credentials = c.SentinelUsername, c.SentinelPassword, c.SentinelCredentials
-		own.DB, own.refusals, own.sentinel = 0, greet.NewRefusals(c.Clock, c.MaxPause), true
+		own.DB, own.authBackoff, own.sentinel = 0, handshake.NewAuthBackoff(c.Clock, c.MaxPause), true
 		switch c.SentinelTLS {
 		case nil: // as the servers
 		case NoTLS:
@@ -57,7 +57,7 @@ func (c *Config) deployment() *topology.Config {
 		default:
 			own.TLS = c.SentinelTLS
 		}
-		d.Sentinels = &door{own}
+		d.Sentinels = &nodeDialer{own}
 	}
 	return d
 }
@@ -74,22 +74,22 @@ func (t Topology) kind() topology.Kind {
 	return topology.Standalone
 }
 
-// door is how servers are reached that are asked for the layout.
-type door struct{ cfg Config }
+// nodeDialer is how servers are reached that are asked for the layout.
+type nodeDialer struct{ cfg Config }
 
 // Connect implements topology.Reach.
-func (d *door) Connect(ctx context.Context, addr string) (net.Conn, error) {
+func (d *nodeDialer) Connect(ctx context.Context, addr string) (net.Conn, error) {
 	c := d.cfg
 	c.Network, c.Addr = topology.NetworkOf(addr), addr
-	return c.connect(ctx, roleScout)
+	return c.connect(ctx, roleProbe)
 }
 
 // MayListen implements topology.Reach.
-func (d *door) MayListen(addr string) bool {
-	return d.cfg.refusals.Check(addr, greet.Messages, 0) == nil
+func (d *nodeDialer) MayListen(addr string) bool {
+	return d.cfg.authBackoff.Check(addr, handshake.Messages, 0) == nil
 }
 
 // Listened implements topology.Reach.
-func (d *door) Listened(addr string, asked clock.Instant, err error) {
-	d.cfg.refusals.Note(addr, greet.Messages, 0, asked, err)
+func (d *nodeDialer) Listened(addr string, asked clock.Instant, err error) {
+	d.cfg.authBackoff.Note(addr, handshake.Messages, 0, asked, err)
 }

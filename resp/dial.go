@@ -4,27 +4,27 @@ import (
 	"context"
 	"net"
 
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 )
 
-// purposes are what greet calls the roles.
-var purposes = [...]greet.Purpose{
-	RoleLane:           greet.Commands,
-	RoleRenewal:        greet.Renewals,
-	RolePubSub:         greet.Messages,
-	RoleDurable:        greet.Durable,
-	RoleDurableRenewal: greet.DurableRenewals,
-	roleScout:          greet.Scouting,
+// purposes are what package handshake calls the roles.
+var purposes = [...]handshake.Purpose{
+	RoleLane:           handshake.Commands,
+	RoleRenewal:        handshake.Renewals,
+	RolePubSub:         handshake.Messages,
+	RoleDurable:        handshake.Durable,
+	RoleDurableRenewal: handshake.DurableRenewals,
+	roleProbe:          handshake.Probing,
 }
 
-// connect makes a connection for a role: see greet.
+// connect makes a connection for a role: see package handshake.
 func (c *Config) connect(ctx context.Context, role Role) (net.Conn, error) {
-	return c.greeting().Connect(ctx, purposes[role])
+	return c.handshakeConfig().Connect(ctx, purposes[role])
 }
 
-// greeting is the part of c that concerns each connection.
-func (c *Config) greeting() *greet.Config {
-	return &greet.Config{
+// handshakeConfig is the part of c that concerns each connection.
+func (c *Config) handshakeConfig() *handshake.Config {
+	return &handshake.Config{
 		Kind:        c.Topology.kind(),
 		Network:     c.Network,
 		Addr:        c.Addr,
@@ -40,7 +40,7 @@ func (c *Config) greeting() *greet.Config {
 		Identity:    c.identity,
 		Clock:       c.Clock,
 		Logger:      c.Logger,
-		Refusals:    c.refusals,
+		AuthBackoff: c.authBackoff,
 		RefreshTLS:  c.RefreshTLS,
 		Sentinel:    c.sentinel,
 	}

@@ -19,31 +19,31 @@
 // From the top down. Each layer knows only those below it. What has a package of its own
 // can be read and tested alone; internal/lint holds the arrows.
 //
-//	Client     owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
-//	follow     makes the routes those of a layout                 follow, deployment, replicas
-//	routes     which node serves a name, without a lock           routes, redirect
-//	node       the connections to one server                      node
-//	link       keeps one endpoint connected, and tries again      link, dial
-//	names      whether a server's name leads elsewhere by now     names
-//	suspicion  whether the server behind an address was replaced  internal/suspicion
-//	greet      one attempt: dial, TLS, handshake; refusals        internal/greet
-//	durable    requests in groups, each with a WAIT               internal/durable
-//	pipeline   a lane, which outlives its connections, and
-//	           one connection: FIFO, writes, replies              internal/pipeline
-//	pubsub     an endpoint that outlives its connections, and
-//	           channels wanted, sent, confirmed                   internal/pubsub
-//	topology   an explorer, which finds the layout, on
-//	           connections of its own                             internal/topology
-//	socket     moves the bytes of one connection; event loops     internal/socket
-//	fifo       queues                                             internal/fifo
-//	exchange   requests, replies, classes of failure, the table
-//	           of refusals                                        internal/exchange
-//	reply      replies of a connection that nobody else reads     internal/reply
-//	slot       the slot of a key                                  internal/slot
-//	wire       bytes to values and back; no socket, no time       wire
+//	Client       owns the rest; one ticker for ages and pings       client, housekeeping, config, stats, do
+//	layout       makes the routes those of a layout                 layout, deployment, replicas
+//	routes       which node serves a name, without a lock           routes, redirect
+//	node         the connections to one server                      node
+//	link         keeps one endpoint connected, and tries again      link, dial
+//	names        whether a server's name leads elsewhere by now     names
+//	suspicion    whether the server behind an address was replaced  internal/suspicion
+//	handshake    one attempt: dial, TLS, handshake; refusals        internal/handshake
+//	replication  requests in groups, each with a WAIT               internal/replication
+//	pipeline     a lane, which outlives its connections, and
+//	             one connection: FIFO, writes, replies              internal/pipeline
+//	pubsub       an endpoint that outlives its connections, and
+//	             channels wanted, sent, confirmed                   internal/pubsub
+//	topology     an explorer, which finds the layout, on
+//	             connections of its own                             internal/topology
+//	socket       moves the bytes of one connection; event loops     internal/socket
+//	fifo         queues                                             internal/fifo
+//	request      requests, replies, classes of failure, the table
+//	             of refusals                                        internal/request
+//	replyreader  replies of a connection that nobody else reads     internal/replyreader
+//	slot         the slot of a key                                  internal/slot
+//	wire         bytes to values and back; no socket, no time       wire
 //
-// A goroutine of the link has greet dial a connection and do the handshake on a plain
-// net.Conn. Then Loops.Adopt makes it a transport, whose events go to a sink (a
+// A goroutine of the link dials a connection and does the handshake on a plain net.Conn
+// (package handshake). Then Loops.Adopt makes it a transport, whose events go to a sink (a
 // pipeline or a connection of pubsub) until OnClose. The sink ends with its connection and the
 // next connection gets a new one, so a late event never meets new state.
 //
@@ -74,12 +74,12 @@
 //	gnetTransport.mu → (write, wake and close of gnet)
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
 //	retired.mu → pipeline.Lane.mu, link.mu, subs.mu
-//	sentinelSearch.asking → scouts.mu
+//	sentinelSearch.asking → probes.mu
 //	all others: none under them. subs.mu is one for all nodes of a Client: Registry.lock
 //
 // No lock is held while Complete, a ChannelHandler, OnState or a transport is called.
 // Times come from Config.Clock; time.NewTimer and NewTicker only wake goroutines.
 //
 // Each concurrent part (lane, durable lane, pipeline, registry, subs, link, loops, both
-// transports, scouts) lists its promises as numbered invariants at the top of its file.
+// transports, probes) lists its promises as numbered invariants at the top of its file.
 package resp

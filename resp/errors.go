@@ -1,8 +1,8 @@
 package resp
 
 import (
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -17,24 +17,24 @@ import (
 //     will. errors.Is(err, ErrOutcomeUnknown).
 //   - refused: the server answered with an error. errors.As(err, **ServerError).
 var (
-	ErrNotSent        = exchange.ErrNotSent
-	ErrOutcomeUnknown = exchange.ErrOutcomeUnknown
+	ErrNotSent        = request.ErrNotSent
+	ErrOutcomeUnknown = request.ErrOutcomeUnknown
 )
 
 // Causes, wrapped beside ErrNotSent or ErrOutcomeUnknown.
 var (
 	// ErrDown means that the lane has no connection at the moment.
-	ErrDown = exchange.ErrDown
+	ErrDown = request.ErrDown
 	// ErrClosed means that the client was closed.
-	ErrClosed = exchange.ErrClosed
+	ErrClosed = request.ErrClosed
 	// ErrLaneFull means that the lane's queue of bytes or commands is full.
-	ErrLaneFull = exchange.ErrLaneFull
+	ErrLaneFull = request.ErrLaneFull
 	// ErrUnwanted means that nobody waited any more for a request when its turn came (see
 	// PatientRequest and DurableRequest).
-	ErrUnwanted = exchange.ErrUnwanted
+	ErrUnwanted = request.ErrUnwanted
 	// ErrTimeout means that the server sent nothing for CommandTimeout with commands
 	// in flight, so the connection was given up.
-	ErrTimeout = exchange.ErrTimeout
+	ErrTimeout = request.ErrTimeout
 )
 
 // What keeps a Client from connecting.
@@ -44,16 +44,16 @@ var (
 	ErrSentinelAuth = topology.ErrSentinelAuth
 
 	// ErrTooOld means that the server's version is not supported.
-	ErrTooOld = greet.ErrTooOld
+	ErrTooOld = handshake.ErrTooOld
 
 	// ErrTLSMismatch means that one side speaks TLS on a port and the other does not.
-	ErrTLSMismatch = greet.ErrTLSMismatch
+	ErrTLSMismatch = handshake.ErrTLSMismatch
 
 	// ErrDial means that an address could not be dialled: no connection came about.
-	ErrDial = greet.ErrDial
+	ErrDial = handshake.ErrDial
 
 	// ErrHandshake means that a connection came about, and the handshake failed.
-	ErrHandshake = greet.ErrHandshake
+	ErrHandshake = handshake.ErrHandshake
 )
 
 // ErrProtocol means that the server sent bytes that are not RESP2, or a reply that
@@ -66,14 +66,14 @@ type ServerError = wire.ServerError
 
 // Refusal is what a ServerError says beside its text: of what (Of), whether the command may have
 // been executed nevertheless (Executed), and for how long (Lasts). The zero Refusal is that of a
-// text that nobody foresaw. See the table in resp/internal/exchange.
-type Refusal = exchange.Refusal
+// text that nobody foresaw. See the table in resp/internal/request.
+type Refusal = request.Refusal
 
 // Perhaps is Refusal.Executed of a command that may have been executed in part.
-const Perhaps = exchange.Perhaps
+const Perhaps = request.Perhaps
 
 // RefusalOf looks up what e says. It may be called on an event loop.
-func RefusalOf(e *ServerError) Refusal { return exchange.RefusalOf(e) }
+func RefusalOf(e *ServerError) Refusal { return request.RefusalOf(e) }
 
 // Value is a server's answer: its Kind says whether to look at Int, at Bytes, or, with Len
 // and Each, at the elements. Package wire has the kinds, and the encoding of commands.
@@ -81,8 +81,8 @@ type Value = wire.Value
 
 // Lasting reports whether an error that keeps a Client from connecting stays until somebody
 // changes the configuration of the client or of the server.
-func Lasting(err error) bool { return greet.Lasting(err) }
+func Lasting(err error) bool { return handshake.Lasting(err) }
 
 // Unclear reports whether a server refuses a password because it has none. That is a mistake, or
 // the server is still being set up.
-func Unclear(err error) bool { return greet.Unclear(err) }
+func Unclear(err error) bool { return handshake.Unclear(err) }

@@ -9,11 +9,11 @@ import (
 
 // What this process missed counts for nobody's silence, until a few beats have shown
 // that it keeps up.
-func TestPulseLeavesOutTheTimeInWhichTheProcessDidNotRun(t *testing.T) {
+func TestLagMeter_ProcessDidNotRun_LeavesThatTimeOut(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
 	start := clock.Instant(time.Hour)
-	p := pulse{last: start}
+	p := lagMeter{last: start}
 	for i, beat := range []struct{ at, behind time.Duration }{
 		{100 * ms, 0},
 		{220 * ms, 20 * ms},
@@ -27,7 +27,7 @@ func TestPulseLeavesOutTheTimeInWhichTheProcessDidNotRun(t *testing.T) {
 		{14_000 * ms, 1200 * ms},
 	} {
 		now := start.Add(beat.at)
-		if got := now.Sub(p.beat(now)); got != beat.behind {
+		if got := now.Sub(p.asOf(now)); got != beat.behind {
 			t.Errorf("beat %d, at %v: %v are left out, want %v", i, beat.at, got, beat.behind)
 		}
 	}

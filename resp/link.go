@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 // endpoint is what a link keeps connected: a lane or the pub/sub side.
 type endpoint interface {
-	// Attach takes over a greeted connection. After nil the link's down is called
+	// Attach takes over a connection after its handshake. After nil the link's down is called
 	// once, when that connection has ended; after an error it is not.
 	Attach(ls *socket.Loops, conn net.Conn) error
 	// Up reports whether there is a connection, and it has not been left.
@@ -126,7 +126,7 @@ func (l *link) run(ctx context.Context) {
 func (l *link) limited(pause time.Duration) time.Duration {
 	cfg := &l.node.cfg
 	pause = cfg.limited(pause)
-	if left := cfg.refusals.Left(cfg.Addr, purposes[l.role]); left > 0 {
+	if left := cfg.authBackoff.Left(cfg.Addr, purposes[l.role]); left > 0 {
 		pause = min(pause, left)
 	}
 	return pause
@@ -153,7 +153,7 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 	state := l.stateLocked(nil)
 	l.mu.Unlock()
 	n.resubscribe()
-	bug := n.notice(state)
+	bug := n.publish(state)
 
 	l.mu.Lock()
 	l.mu.announcing = false
@@ -169,13 +169,13 @@ func (l *link) attached(dialled clock.Instant, remote netip.Addr) bool {
 		}
 		return true
 	}
-	bug = errors.Join(bug, n.notice(state))
+	bug = errors.Join(bug, n.publish(state))
 	n.outageBegins(lost, false)
 	l.log(levelOf(bug), "resp: connection lost at once", errors.Join(lost, bug))
 	return false
 }
 
-// down is told by the endpoint that its connection has ended; on its loop.
+// down is called by the endpoint when its connection has ended; on its loop.
 func (l *link) down(err error) {
 	l.mu.Lock()
 	if l.mu.announcing {
@@ -185,7 +185,7 @@ func (l *link) down(err error) {
 	}
 	state := l.lostLocked(err)
 	l.mu.Unlock()
-	bug := l.node.notice(state)
+	bug := l.node.publish(state)
 	if bug != nil {
 		err = errors.Join(err, bug)
 		l.mu.Lock()
@@ -195,7 +195,7 @@ func (l *link) down(err error) {
 	l.node.outageBegins(err, false) // no method of err is called on a loop: it may be a Dialer's own
 	if l.node.ctx.Err() == nil {
 		// Not first when a dial fails: to a machine that is gone it takes DialTimeout.
-		l.node.client.explorer.Nudge()
+		l.node.client.explorer.RefreshSoon()
 	}
 	l.node.start(l)
 }
@@ -233,18 +233,18 @@ func (l *link) backAfter(t clock.Instant) bool {
 
 // failed keeps the error of an attempt for WaitReady and LastError.
 func (l *link) failed(dialled clock.Instant, err error) {
-	lasting := greet.Lasting(err)
+	lasting := handshake.Lasting(err)
 	l.mu.Lock()
 	l.mu.last, l.mu.lasting, l.mu.away, l.mu.pausing = err, lasting, dialled, true
 	l.mu.Unlock()
 	level := slog.LevelDebug
 	foreign := errors.Is(err, topology.ErrForeign) // it is reported once for all connections
 	if !foreign && !l.node.outageBegins(err, lasting) && lasting && l.node.firstLasting() {
-		level = slog.LevelWarn // the others tell nothing new
+		level = slog.LevelWarn // the others say nothing new
 	}
 	l.log(level, "resp: cannot connect, trying again", err)
-	l.node.client.explorer.Nudge() // perhaps another server has taken its place
-	if greet.Permanent(err) {
+	l.node.client.explorer.RefreshSoon() // perhaps another server has taken its place
+	if handshake.Permanent(err) {
 		l.backoff.max() // it takes a human; no need to hurry, nor to flood the server's log
 	}
 	l.node.client.changed()
@@ -258,7 +258,7 @@ func (l *link) pauses(yes bool) {
 }
 
 // levelOf is the level of a loss: what is wrong with it, if anything, or what its outage has
-// told already.
+// reported already.
 func levelOf(bug error) slog.Level {
 	if bug != nil {
 		return slog.LevelError

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/durable"
 	"github.com/pawl-lock/pawl/resp/internal/pipeline"
 	"github.com/pawl-lock/pawl/resp/internal/pubsub"
+	"github.com/pawl-lock/pawl/resp/internal/replication"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/suspicion"
 )
@@ -22,23 +22,23 @@ import (
 // used. It belongs to a Client, which makes it when it first
 // needs that server and closes it when the server serves nothing any more.
 type node struct {
-	client  *Client
-	id      ServerID
-	cfg     Config // the Client's, with this server's address
-	lanes   []*pipeline.Lane
-	renewal *pipeline.Lane
-	pubsub  *pubsub.Endpoint
-	durable [2]*durable.Lane  // of commands, of renewals
-	links   []*link           // the lanes, then as the roles
-	seen    *durable.MostSeen // of the replicas
-	born    clock.Instant
+	client    *Client
+	id        ServerID
+	cfg       Config // the Client's, with this server's address
+	lanes     []*pipeline.Lane
+	renewal   *pipeline.Lane
+	pubsub    *pubsub.Endpoint
+	durable   [2]*replication.Lane   // of commands, of renewals
+	links     []*link                // the lanes, then as the roles
+	highWater *replication.HighWater // of the replicas
+	born      clock.Instant
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
 
 	// Of Client.mu:
 	idleSince clock.Instant // when it was found to serve nothing
-	stranger  bool          // the latest layout does not name it
+	unlisted  bool          // the latest layout does not name it
 
 	mu struct {
 		sync.Mutex
@@ -51,9 +51,9 @@ type node struct {
 
 // newNode makes the node of an address. Its links do not connect before open.
 func newNode(c *Client, network, addr string) *node {
-	n := &node{client: c, id: ServerID(c.servers.Add(1)), cfg: c.cfg, seen: &c.seen}
-	if !c.seen.Forever {
-		n.seen = new(durable.MostSeen)
+	n := &node{client: c, id: ServerID(c.servers.Add(1)), cfg: c.cfg, highWater: &c.highWater}
+	if !c.highWater.Forever {
+		n.highWater = new(replication.HighWater)
 	}
 	n.cfg.Network, n.cfg.Addr, n.born = network, addr, c.cfg.Clock.Now()
 	n.ctx, n.cancel = context.WithCancel(c.ctx)
@@ -78,23 +78,23 @@ func (n *node) addLane(role Role, index int) *pipeline.Lane {
 	return n.laneOf(l, n.cfg.CommandTimeout, n.cfg.MaxInFlight)
 }
 
-func (n *node) addDurable(role Role) *durable.Lane {
+func (n *node) addDurable(role Role) *replication.Lane {
 	l := &link{node: n, role: role}
 	l.dormant.Store(!n.cfg.Durable)
 	timeout := n.cfg.AckTimeout
 	if role == RoleDurableRenewal {
 		timeout = n.cfg.RenewalAckTimeout
 	}
-	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*durable.MaxGroup) // the queue before it has the limit
-	return durable.New(durable.Config{
-		Plain:   lane,
-		Timeout: timeout,
-		Limit:   n.cfg.MaxInFlight,
-		Addr:    n.cfg.Addr,
-		Seen:    n.seen,
-		Wake:    l.wake,
-		Counted: n.client.counted,
-		Group:   n.client.group,
+	lane := n.laneOf(l, n.cfg.CommandTimeout+timeout, 2*replication.MaxGroup) // the queue before it has the limit
+	return replication.New(replication.Config{
+		Plain:     lane,
+		Timeout:   timeout,
+		Limit:     n.cfg.MaxInFlight,
+		Addr:      n.cfg.Addr,
+		HighWater: n.highWater,
+		Wake:      l.wake,
+		Counted:   n.client.counted,
+		Group:     n.client.group,
 	})
 }
 
@@ -208,7 +208,7 @@ func (n *node) outageBegins(err error, lasting bool) bool {
 		return false
 	}
 	n.mu.outage = outage{on: true, since: n.cfg.Clock.Now(), lasting: lasting}
-	n.tellLocked(Outage{Addr: n.cfg.Addr, Since: n.mu.outage.since, Err: err})
+	n.reportLocked(Outage{Addr: n.cfg.Addr, Since: n.mu.outage.since, Err: err})
 	return true
 }
 
@@ -223,7 +223,7 @@ func (n *node) outageMayEnd() {
 			o.Err = errRetired
 		}
 		if n.client.ctx.Err() == nil {
-			n.tellLocked(o)
+			n.reportLocked(o)
 		}
 	}
 }
@@ -238,8 +238,8 @@ func (n *node) firstLasting() bool {
 	return first
 }
 
-// tellLocked tells of the beginning and the end of an outage, in order.
-func (n *node) tellLocked(o Outage) {
+// reportLocked reports the beginning and the end of an outage, in order.
+func (n *node) reportLocked(o Outage) {
 	switch {
 	case n.cfg.OnOutage != nil:
 		n.cfg.OnOutage(o)
@@ -300,8 +300,8 @@ func (n *node) sibling() <-chan struct{} {
 	return n.mu.rise
 }
 
-// notice tells everybody of s. An error is a panic of OnState.
-func (n *node) notice(s State) error {
+// publish passes s to OnState and to all waiters. An error is a panic of OnState.
+func (n *node) publish(s State) error {
 	err := n.onState(s)
 	if s.Up {
 		n.client.changed()

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -84,13 +84,13 @@ func (f *fakeCluster) count(m fakenode.Match) (n int) {
 
 var echoes = fakenode.Is("ECHO")
 
-func TestRouteLeadsToTheNodeOfItsSlot(t *testing.T) {
+func TestClient_Route_LeadsToTheNodeOfItsSlot(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 4)
 	c := f.client(t)
 	for i := range 100 {
 		name := fmt.Sprint("name", i)
-		call := exchangetest.NewCall(i)
+		call := requesttest.NewCall(i)
 		c.Submit(c.Route(name), call)
 		if r := call.Await(t); r.Err != nil || r.Value.Int != int64(SlotOf(name))/(slot.Count/4) {
 			t.Fatalf("%s in slot %d: %+v", name, SlotOf(name), r)
@@ -99,7 +99,7 @@ func TestRouteLeadsToTheNodeOfItsSlot(t *testing.T) {
 }
 
 // One command finds out; the ones after it know, and the layout is asked for.
-func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
+func TestRedirect_Moved_PatchesTheSlotAndRefreshes(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -107,7 +107,7 @@ func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	looks := f.count(fakenode.Is("CLUSTER", "SLOTS"))
 	for i := range 3 {
-		call := exchangetest.NewCall(i)
+		call := requesttest.NewCall(i)
 		c.Submit(7, call)
 		if r := call.Await(t); r.Err != nil || r.Value.Int != 1 || r.Moving {
 			t.Fatalf("call %d: %+v", i, r)
@@ -122,13 +122,13 @@ func TestMovedPatchesTheSlotAndAsksForTheLayout(t *testing.T) {
 	}
 }
 
-func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
+func TestRedirect_NodesDisagree_HopsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].On(echoes, f.moved(7, 1))
 	f.nodes[1].On(echoes, f.moved(7, 0))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	var refused *ServerError
 	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
@@ -140,14 +140,14 @@ func TestNodesThatSendEachOtherEveryCommandGetItAtMostSixTimes(t *testing.T) {
 }
 
 // ASKING must be the very command before, and the slot stays where it is.
-func TestAskGoesRightBehindAsking(t *testing.T) {
+func TestRedirect_Ask_GoesBehindAsking(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].OnNext(20, echoes, fakenode.Error("ASK 7 "+f.nodes[1].Addr()))
-	calls := make([]*exchangetest.Call, 40)
+	calls := make([]*requesttest.Call, 40)
 	for i := range calls {
-		calls[i] = exchangetest.NewCall(i)
+		calls[i] = requesttest.NewCall(i)
 		if i%2 == 0 {
 			c.Submit(7, calls[i])
 		} else {
@@ -173,7 +173,7 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 	if asked != 20 {
 		t.Errorf("%d ASKING", asked)
 	}
-	call := exchangetest.NewCall(99)
+	call := requesttest.NewCall(99)
 	c.Submit(7, call)
 	if r := call.Await(t); r.Value.Int != 0 || r.Moving {
 		t.Errorf("afterwards: %+v", r)
@@ -182,14 +182,14 @@ func TestAskGoesRightBehindAsking(t *testing.T) {
 
 // A script that the node behind ASK does not know goes there again, whole and with
 // another ASKING.
-func TestAskAndNoScriptTogether(t *testing.T) {
+func TestRedirect_AskAndNoScript_SendsTheScriptWhole(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].On(echoes, fakenode.Error("ASK 7 "+f.nodes[1].Addr()))
 	f.nodes[1].On(echoes, fakenode.Error(fakenode.NoScript))
 	f.nodes[1].On(fakenode.Is("WHOLE"), fakenode.Int(5))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); r.Err != nil || r.Value.Int != 5 || !r.Moving {
 		t.Fatalf("%+v", r)
@@ -206,12 +206,12 @@ func TestAskAndNoScriptTogether(t *testing.T) {
 }
 
 // A node that cannot be reached has not got the command: that is certain.
-func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
+func TestRedirect_DeadNode_IsNotSent(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	f.nodes[0].On(echoes, fakenode.Error("MOVED 7 127.0.0.1:1"))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Fatalf("%+v", r)
@@ -219,7 +219,7 @@ func TestRedirectToADeadNodeIsNotSent(t *testing.T) {
 	eventually(t, "the layout corrects the slot", func() bool { return c.LaneOf(7).Up() })
 }
 
-func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
+func TestRedirect_NotNow_IsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for text, moving := range map[string]bool{
 		fakenode.TryAgain: true, fakenode.ClusterDown: false, fakenode.Loading: false, fakenode.MasterDown: false, fakenode.ReadOnly: false,
@@ -228,13 +228,13 @@ func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
 		f := newFakeCluster(t, 1)
 		c := f.client(t)
 		f.nodes[0].OnNext(1, echoes, fakenode.Error(text))
-		call := exchangetest.NewCall(0)
+		call := requesttest.NewCall(0)
 		c.Submit(7, call)
 		var refused *ServerError
 		if r := call.Await(t); text != "ASK 7 :x:" && (!errors.As(r.Err, &refused) || refused.Message != text || r.Moving != moving) {
 			t.Errorf("%s: %+v", text, r)
 		}
-		again := exchangetest.NewCall(1)
+		again := requesttest.NewCall(1)
 		c.Submit(7, again)
 		if r := again.Await(t); r.Err != nil {
 			t.Errorf("after %s: %+v", text, r)
@@ -243,7 +243,7 @@ func TestRefusalsThatMeanNotNowAreAnswers(t *testing.T) {
 }
 
 // Without a host, MOVED means the host of the node that says it; AddrMap translates.
-func TestAddressesOfServersAreTranslated(t *testing.T) {
+func TestClient_AddrMap_TranslatesAddresses(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	outside := map[string]string{"inside:1": f.nodes[0].Addr(), "inside:2": f.nodes[1].Addr()}
@@ -260,7 +260,7 @@ func TestAddressesOfServersAreTranslated(t *testing.T) {
 	f.nodes[0].OnNext(1, echoes, fakenode.Error("MOVED 7 inside:2"))
 	_, port, _ := net.SplitHostPort(f.nodes[0].Addr())
 	f.nodes[1].OnNext(1, echoes, fakenode.Error("MOVED 7 :"+port))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); r.Err != nil || r.Value.Int != 0 {
 		t.Fatalf("%+v", r)
@@ -268,13 +268,13 @@ func TestAddressesOfServersAreTranslated(t *testing.T) {
 }
 
 // A node that serves nothing any more is closed, and its place taken by another.
-func TestLayoutIsFollowed(t *testing.T) {
+func TestClient_LayoutChanges_IsFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 3)
 	c := f.client(t)
 	f.serve(0, 0, 1)
 	f.nodes[2].On(echoes, f.moved(slot.Count-1, 1))
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(slot.Count-1, call) // finds out
 	if r := call.Await(t); r.Value.Int != 1 {
 		t.Fatalf("%+v", r)
@@ -286,7 +286,7 @@ func TestLayoutIsFollowed(t *testing.T) {
 }
 
 // Somebody opens several deployments in a loop, with one slice for their addresses.
-func TestAddressesAreTheClientsOwn(t *testing.T) {
+func TestConfig_Addrs_AreCopied(t *testing.T) {
 	t.Parallel()
 	f, stranger := newFakeCluster(t, 1), fakenode.New(t)
 	addrs := []string{f.nodes[0].Addr()}
@@ -303,7 +303,7 @@ func TestAddressesAreTheClientsOwn(t *testing.T) {
 }
 
 // Without a single node that answers, nobody waits in vain to learn why.
-func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
+func TestClient_SeedIsNoCluster_FailsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Is("CLUSTER"), fakenode.Error("ERR This instance has cluster support disabled"))
@@ -311,7 +311,7 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 	if err := c.WaitReady(testContext(t)); err == nil || !strings.Contains(err.Error(), "cluster support disabled") || strings.Contains(err.Error(), "is not ready") {
 		t.Fatalf("WaitReady: %v", err)
 	}
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(7, call)
 	if r := call.Await(t); !errors.Is(r.Err, ErrNotSent) {
 		t.Fatalf("%+v", r)
@@ -320,7 +320,7 @@ func TestSeedThatIsNoClusterIsSaidAtOnce(t *testing.T) {
 
 // A layout with a gap is followed by another look as soon as somebody needs what is
 // missing, not by chance half a minute later.
-func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
+func TestClient_GapInTheLayout_IsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	whole := f.layout.Load()
@@ -332,7 +332,7 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 		t.Fatal("a slot that nobody serves has a lane")
 	}
 	f.layout.Store(whole)
-	call := exchangetest.NewCall(0)
+	call := requesttest.NewCall(0)
 	c.Submit(slot.Count-1, call)
 	if r := call.Await(t); r.Err != nil && !errors.Is(r.Err, ErrNotSent) { // nil: it has looked by itself
 		t.Fatalf("%+v", r)
@@ -342,15 +342,15 @@ func TestGapInTheLayoutIsLookedAtAgain(t *testing.T) {
 
 // Channels of a slot that nobody serves are subscribed when somebody does, and move
 // with it.
-func TestChannelsFollowTheirSlot(t *testing.T) {
+func TestClient_SlotMoves_ChannelsFollow(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
 	var names []string
-	recs := make(map[string]*exchangetest.Recorder)
+	recs := make(map[string]*requesttest.Recorder)
 	for i := range 200 {
 		name := fmt.Sprint("channel", i)
-		names, recs[name] = append(names, name), exchangetest.NewRecorder()
+		names, recs[name] = append(names, name), requesttest.NewRecorder()
 		c.Subscribe(NewChannel(name, recs[name]))
 	}
 	for _, name := range names {
@@ -361,7 +361,7 @@ func TestChannelsFollowTheirSlot(t *testing.T) {
 		t.Fatal("not every node has its share")
 	}
 	f.serve(1, 1)
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	for _, name := range names {
 		if SlotOf(name) < slot.Count/2 {
 			recs[name].Await(t, Disconnected)

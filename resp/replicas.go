@@ -1,23 +1,23 @@
 package resp
 
 import (
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
-// unlisted is the group of a server where nobody keeps a list.
-var unlisted topology.Group
+// ungrouped is the group of a server where nobody keeps a list.
+var ungrouped topology.Group
 
 // group returns that of the server at an address. It makes no garbage: each group of durable
 // requests asks for it.
 func (c *Client) group(addr string) (*topology.Group, error) {
 	if c.explorer == nil {
-		return &unlisted, nil
+		return &ungrouped, nil
 	}
 	gs := c.groups.Load()
 	if gs == nil {
-		return nil, exchange.ErrNotCounted
+		return nil, request.ErrNotCounted
 	}
 	return gs.At(addr)
 }
@@ -29,7 +29,7 @@ func (c *Client) counted() bool {
 		return true
 	}
 	if !c.counting.Swap(true) {
-		c.explorer.Kick("")
+		c.explorer.RefreshNow("")
 	}
 	return false
 }
@@ -41,9 +41,9 @@ func (c *Client) count(found *topology.Groups) {
 
 // latest is what is known after a look has found something of the groups; nil if it did not
 // ask. What was known stands if nobody answers: "all" must not mean less because a sentinel is
-// busy. But a refusal that will stay is told.
+// busy. But a refusal that will stay is returned.
 func latest(known, found *topology.Groups) *topology.Groups {
-	if found == nil || known != nil && known.Err == nil && found.Err != nil && !greet.Lasting(found.Err) {
+	if found == nil || known != nil && known.Err == nil && found.Err != nil && !handshake.Lasting(found.Err) {
 		return known
 	}
 	return found
@@ -52,5 +52,5 @@ func latest(known, found *topology.Groups) *topology.Groups {
 // uncounted reports whether the groups are not known, and may be soon.
 func (c *Client) uncounted() bool {
 	gs := c.groups.Load()
-	return gs != nil && gs.Err != nil && !greet.Lasting(gs.Err)
+	return gs != nil && gs.Err != nil && !handshake.Lasting(gs.Err)
 }

@@ -1,20 +1,23 @@
 package resp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
-func TestGroupsThatAreKnownOutlastSilence(t *testing.T) {
+func TestLatest_GroupsKnown_OutlastSilence(t *testing.T) {
 	t.Parallel()
 	old, fresh := new(topology.Groups), new(topology.Groups)
 	busy := &topology.Groups{Err: errors.New("busy")}
@@ -42,7 +45,7 @@ func TestGroupsThatAreKnownOutlastSilence(t *testing.T) {
 var keptGroup *topology.Group
 
 // It is asked for with each group of durable requests, on the event loop.
-func TestGroupThatNobodyListsIsNotMadeAnew(t *testing.T) {
+func TestClient_GroupUnlisted_AllocatesNothing(t *testing.T) {
 	group := new(Client).group
 	if n := testing.AllocsPerRun(100, func() { keptGroup, _ = group("a:1") }); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -98,7 +101,7 @@ func expect(t *testing.T, c *Client, want Acks, acks, wanted int, away ...string
 }
 
 // The sentinels begin a failover on command by detaching the one that they promote.
-func TestReplicaThatSentinelsListCountsWhileItIsAway(t *testing.T) {
+func TestClient_ReplicaOfSentinelsAway_Counts(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
 	c := w.client(t, true)
@@ -116,40 +119,40 @@ func TestReplicaThatSentinelsListCountsWhileItIsAway(t *testing.T) {
 }
 
 // After a reset they have forgotten it.
-func TestReplicaThatSentinelsForgetCountsNoMore(t *testing.T) {
+func TestClient_ReplicaForgottenBySentinels_CountsNoMore(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
 	c := w.client(t, true)
 	attach(w.primary, "10.0.0.3:1")
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	w.list("10.0.0.3:1")
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	expect(t, c, AllReplicas, 1, 1)
 }
 
 // Rights for these questions are needed by callers that wait for replicas, and by nobody
 // else.
-func TestGroupsAreAskedForWithTheFirstDurableRequest(t *testing.T) {
+func TestClient_FirstDurableRequest_AsksForGroups(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t, "10.0.0.2:1", "10.0.0.3:1")
 	c := w.client(t, false)
 	attach(w.primary, "10.0.0.3:1")
 	eventually(t, "a number is acknowledged", func() bool { return ackOf(acked(t, c, 1)).Acked == 1 })
 	looks := len(w.sentinel.Commands(fakenode.Is("SENTINEL")))
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	eventually(t, "it looks again", func() bool { return len(w.sentinel.Commands(fakenode.Is("SENTINEL"))) > looks })
 	if n := len(w.sentinel.Commands(asksForReplicas)); n != 0 {
 		t.Fatalf("the sentinel was asked for replicas %d times", n)
 	}
 	first := acked(t, c, AllReplicas)
-	if !errors.Is(first.Err, ErrNotSent) || !errors.Is(first.Err, exchange.ErrNotCounted) {
+	if !errors.Is(first.Err, ErrNotSent) || !errors.Is(first.Err, request.ErrNotCounted) {
 		t.Errorf("the first: %+v", first)
 	}
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 }
 
 // It never counts for less than was asked: without the right "all" has no meaning.
-func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
+func TestClient_GroupsForbidden_IsAnError(t *testing.T) {
 	t.Parallel()
 	w := newWatched(t)
 	w.sentinel.On(asksForReplicas, fakenode.Error("NOPERM no right to sentinel|replicas"))
@@ -162,18 +165,18 @@ func TestGroupsThatMayNotBeAskedForAreAnError(t *testing.T) {
 	}
 	expect(t, c, 1, 1, 1)
 	w.list("10.0.0.2:1", "10.0.0.3:1") // the right has been given
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	// What is known stands while nobody answers.
 	looks := len(w.sentinel.Commands(asksForReplicas))
 	w.sentinel.On(asksForReplicas, fakenode.Error(fakenode.Busy))
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	w.sentinel.WaitFor(looks+1, asksForReplicas)
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 }
 
 // CLUSTER SLOTS hides replicas that have failed, CLUSTER NODES does not.
-func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
+func TestClient_ReplicaOfAClusterAway_CountsUntilForgotten(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 1)
 	n := f.nodes[0]
@@ -186,13 +189,13 @@ func TestReplicaOfAClusterCountsUntilItIsForgotten(t *testing.T) {
 	expect(t, c, AllReplicas, 1, 2, "10.0.0.2:1")
 	expect(t, c, 1, 1, 1)
 	n.On(nodes, fakenode.Raw(bulk(strings.Replace(three, "a 10.0.0.2:1@2 slave,fail p 0 0 1 disconnected\n", "", 1))))
-	c.explorer.Kick("")
+	c.explorer.RefreshNow("")
 	expect(t, c, AllReplicas, 1, 1)
 }
 
 // A cluster may keep the addresses of its nodes to itself: each is where it was asked. But
 // CLUSTER NODES has them.
-func TestPrimaryIsFoundInItsGroupByItsID(t *testing.T) {
+func TestClient_PrimaryWithAnotherAddress_IsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	_, port, _ := net.SplitHostPort(n.Addr())
@@ -207,7 +210,7 @@ func TestPrimaryIsFoundInItsGroupByItsID(t *testing.T) {
 
 // MOVED leads to the replica that was promoted before the next look. Its group is that of
 // the old primary.
-func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
+func TestClient_ReplicaPromoted_HasTheGroupOfItsPrimary(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	f.serve(0)
@@ -246,7 +249,7 @@ func TestPromotedReplicaHasTheGroupOfItsPrimary(t *testing.T) {
 }
 
 // Where replicas are promoted by hand, those count that the user has named.
-func TestConfiguredReplicaCountsWhileItIsAway(t *testing.T) {
+func TestClient_ConfiguredReplicaAway_Counts(t *testing.T) {
 	t.Parallel()
 	a, b := primary(t, 0), fakenode.New(t)
 	attach(a, b.Addr())
@@ -263,7 +266,7 @@ func TestConfiguredReplicaCountsWhileItIsAway(t *testing.T) {
 }
 
 // Nobody keeps a list, so the client does.
-func TestReplicaOfAPlainServerCountsOnceItWasThere(t *testing.T) {
+func TestClient_ReplicaOfAPlainServer_CountsOnceSeen(t *testing.T) {
 	t.Parallel()
 	n := primary(t, 0)
 	attach(n, "10.0.0.2:1")
@@ -276,5 +279,307 @@ func TestReplicaOfAPlainServerCountsOnceItWasThere(t *testing.T) {
 	expect(t, c, MajorityOfReplicas, 1, 2)
 	if other := durableClient(t, n); true { // as after a restart
 		expect(t, other, AllReplicas, 1, 1)
+	}
+}
+
+var (
+	waits = fakenode.Is("WAIT")
+	roles = fakenode.Is("ROLE")
+)
+
+// roleOfPrimary is the answer to ROLE of a primary with n replicas.
+func roleOfPrimary(n int) fakenode.Action {
+	var replicas []string
+	for i := range n {
+		replicas = append(replicas, fmt.Sprint("10.0.0.2:", 7001+i))
+	}
+	return roleOfPrimaryOf(replicas...)
+}
+
+type durableCall = requesttest.DurableCall
+
+func newDurableCall(n int, want Acks) *durableCall { return requesttest.NewDurableCall(n, want) }
+
+func ackOf(r Reply) Ack { return requesttest.AckOf(r) }
+
+// primary is a fake node with so many replicas, all of which acknowledge, that
+// answers commands with 1.
+func primary(t *testing.T, replicas int) *fakenode.Node {
+	n := fakenode.New(t)
+	n.On(echoes, fakenode.Int(1))
+	n.On(roles, roleOfPrimary(replicas))
+	n.On(waits, fakenode.Int(int64(replicas)))
+	return n
+}
+
+func durableClient(t *testing.T, n *fakenode.Node) *Client {
+	return ready(t, Config{Addr: n.Addr(), Durable: true})
+}
+
+// acked sends one call and returns its outcome.
+func acked(t *testing.T, c *Client, want Acks) Reply {
+	t.Helper()
+	call := newDurableCall(1, want)
+	c.SubmitDurable(0, call)
+	return call.Await(t)
+}
+
+func TestClient_DurableRequests_AskForReplicas(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		want                  Acks
+		attached, acknowledge int
+		wanted, asked         int
+	}{
+		{want: 2, attached: 2, acknowledge: 2, wanted: 2, asked: 2},
+		{want: 2, attached: 3, acknowledge: 3, wanted: 2, asked: 2},
+		{want: 2, attached: 1, acknowledge: 1, wanted: 2, asked: 1}, // no use in waiting for two
+		{want: AllReplicas, attached: 3, acknowledge: 2, wanted: 3, asked: 3},
+		{want: AllReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
+		{want: MajorityOfReplicas, attached: 1, acknowledge: 1, wanted: 1, asked: 1},
+		{want: MajorityOfReplicas, attached: 2, acknowledge: 1, wanted: 2, asked: 2},
+		{want: MajorityOfReplicas, attached: 5, acknowledge: 4, wanted: 3, asked: 3},
+		{want: MajorityOfReplicas, attached: 0, acknowledge: 0, wanted: 1, asked: 0},
+	} {
+		t.Run(fmt.Sprintf("%d of %d", test.want, test.attached), func(t *testing.T) {
+			t.Parallel()
+			n := primary(t, test.attached)
+			n.On(waits, fakenode.Int(int64(test.acknowledge)))
+			c := durableClient(t, n)
+			acked(t, c, test.want) // the client learns how many there are
+			r := acked(t, c, test.want)
+			if r.Err != nil || ackOf(r).Err != nil || r.Value.Int != 1 || ackOf(r).Acked != test.acknowledge || ackOf(r).Wanted != test.wanted {
+				t.Errorf("%+v", r)
+			}
+			all := n.Commands(waits)
+			last := all[len(all)-1].Words
+			if got := last[1] + " " + last[2]; got != fmt.Sprint(test.asked, " 1000") {
+				t.Errorf("WAIT %s, want %d replicas", got, test.asked)
+			}
+		})
+	}
+}
+
+// While a group is out the next one gathers; it takes one WAIT, however many it has.
+func TestClient_DurableRequests_ShareAWait(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	c := durableClient(t, n)
+	first := newDurableCall(0, 1)
+	c.SubmitDurable(0, first)
+	n.WaitFor(1, waits)
+	const many = 100
+	var calls []*durableCall
+	for i := range many {
+		calls = append(calls, newDurableCall(i+1, AllReplicas))
+		c.SubmitDurable(0, calls[i])
+	}
+	// An ordinary command passes by, and nothing was sent behind the WAIT.
+	plain := requesttest.NewCall(1000)
+	c.Submit(0, plain)
+	plain.Await(t)
+	if got := len(n.Commands(echoes)); got != 2 {
+		t.Fatalf("%d commands have been sent, want the first and the ordinary one", got)
+	}
+	gate.Open()
+	for _, call := range append(calls, first) {
+		if r := call.Await(t); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
+			t.Fatalf("call %d: %+v", call.N, r)
+		}
+	}
+	if got := len(n.Commands(waits)); got != 2 {
+		t.Errorf("%d WAITs for two groups", got)
+	}
+	for _, cmd := range n.Commands(waits) {
+		if cmd.Conn == n.Commands(fakenode.Is("ECHO", "1000"))[0].Conn {
+			t.Error("a WAIT was sent on the ordinary lane")
+		}
+	}
+}
+
+// A deployment that is asked for nothing durable has no connection for it.
+func TestClient_DurableConnections_AreMadeAtFirstUse(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	c := ready(t, Config{Addr: n.Addr(), Lanes: 1})
+	if got := c.Stats().Connections; got != 3 {
+		t.Fatalf("%d connections", got)
+	}
+	first := newDurableCall(0, 1)
+	c.SubmitDurable(0, first)
+	if r := first.Await(t); r.Err != nil && !errors.Is(r.Err, ErrNotSent) {
+		t.Errorf("the first, most likely before there is a connection: %+v", r)
+	}
+	eventually(t, "the connection is up", func() bool { return c.Up(RoleDurable, 0) })
+	if r := acked(t, c, 1); r.Err != nil || ackOf(r).Acked != 1 {
+		t.Errorf("%+v", r)
+	}
+	if c.Up(RoleDurableRenewal, 0) || c.Stats().Connections != 4 {
+		t.Error("the other durable connection was made, too")
+	}
+	renewal := newDurableCall(1, 1)
+	c.SubmitDurableRenewal(0, renewal)
+	renewal.Await(t)
+	eventually(t, "both are up", func() bool { return c.Up(RoleDurableRenewal, 0) && c.Stats().Connections == 5 })
+}
+
+// MOVED leads to the durable connection of the other node, and its replicas.
+func TestClient_DurableCommandRedirected_JoinsAGroupThere(t *testing.T) {
+	t.Parallel()
+	f := newFakeCluster(t, 2)
+	for i, n := range f.nodes {
+		n.On(roles, roleOfPrimary(i))
+		n.On(waits, fakenode.Int(int64(i)))
+	}
+	c := f.client(t, func(cfg *Config) { cfg.Durable = true })
+	f.serve(1, 0) // the look that MOVED causes must not lead back
+	f.nodes[0].On(echoes, f.moved(7, 1))
+	f.nodes[1].On(echoes, fakenode.Int(5))
+	call := newDurableCall(1, AllReplicas)
+	c.SubmitDurable(7, call)
+	if r := call.Await(t); r.Err != nil || r.Value.Int != 5 || ackOf(r).Acked != 1 || ackOf(r).Wanted != 1 {
+		t.Fatalf("%+v", r)
+	}
+	// ASK: announced, and acknowledged over there.
+	f.nodes[1].On(echoes, fakenode.Error("ASK 7 "+f.nodes[0].Addr()))
+	f.nodes[0].On(echoes, fakenode.Int(6))
+	f.nodes[0].On(roles, roleOfPrimary(2))
+	f.nodes[0].On(waits, fakenode.Int(2))
+	call = newDurableCall(2, AllReplicas)
+	c.SubmitDurable(7, call)
+	if r := call.Await(t); r.Err != nil || r.Value.Int != 6 || ackOf(r).Acked != 2 || !r.Moving {
+		t.Fatalf("%+v", r)
+	}
+	all := f.nodes[0].Commands(fakenode.Any)
+	for i, cmd := range all {
+		if cmd.Name() == "ECHO" && cmd.Words[1] == "2" && all[i-1].Name() != "ASKING" {
+			t.Errorf("before it went %v", all[i-1].Words)
+		}
+	}
+	// Nodes that send each other everything do so in vain.
+	f.nodes[0].On(echoes, f.moved(9, 1))
+	f.nodes[1].On(echoes, f.moved(9, 0))
+	call = newDurableCall(3, 1)
+	c.SubmitDurable(9, call)
+	var refused *ServerError
+	if r := call.Await(t); !errors.As(r.Err, &refused) || refused.Code != "MOVED" {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestClient_Closed_RefusesDurableRequests(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	n.On(waits, fakenode.Drop())
+	c := durableClient(t, n)
+	out := newDurableCall(0, 1)
+	c.SubmitDurable(0, out)
+	n.WaitFor(1, waits)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := out.Await(t); !errors.Is(cmp.Or(r.Err, ackOf(r).Err), ErrClosed) { // its answer had come, or not
+		t.Errorf("out: %+v", r)
+	}
+	if r := acked(t, c, 1); !errors.Is(r.Err, ErrClosed) {
+		t.Errorf("later: %+v", r)
+	}
+}
+
+// Whatever a proxy answers to WAIT and ROLE, the next group goes out.
+func TestClient_WaitRedirected_IsAnError(t *testing.T) {
+	t.Parallel()
+	for _, question := range []fakenode.Match{waits, roles} {
+		f := newFakeCluster(t, 2)
+		for _, n := range f.nodes {
+			n.On(roles, roleOfPrimary(1))
+			n.On(waits, fakenode.Int(1))
+			n.On(echoes, fakenode.Int(1))
+		}
+		f.nodes[0].OnNext(1, question, f.moved(7, 1))
+		c := f.client(t, func(cfg *Config) { cfg.Durable = true })
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err == nil {
+			t.Errorf("%+v", r)
+		}
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
+			t.Errorf("afterwards: %+v", r)
+		}
+	}
+}
+
+// A node is in the routes before it is opened: using it then does not make its durable
+// connection twice.
+func TestNode_New_StartsItsDurableLinkOnce(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	c := ready(t, Config{Addr: n.Addr()})
+	fresh := newNode(c, "tcp", n.Addr())
+	t.Cleanup(func() { fresh.close(ErrClosed) })
+	fresh.link(RoleDurable, 0).wake()
+	fresh.open()
+	for _, l := range fresh.links[:len(fresh.links)-1] {
+		eventually(t, "every link that was started is up", func() bool { up, _, _ := l.status(); return up })
+	}
+	if _, connects, _ := fresh.link(RoleDurable, 0).status(); connects != 1 {
+		t.Errorf("it connected %d times", connects)
+	}
+	conns := len(n.Conns())
+	if want := 2*len(fresh.lanes) + 2*2 + 1; conns != want {
+		t.Errorf("%d connections, want %d", conns, want)
+	}
+}
+
+func TestClient_DurableQueueFull_Refuses(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	gate := fakenode.NewGate()
+	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
+	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 10})
+	calls := []*durableCall{newDurableCall(0, 1)}
+	c.SubmitDurable(0, calls[0])
+	n.WaitFor(1, waits)
+	for i := range 11 {
+		calls = append(calls, newDurableCall(i+1, 1))
+		c.SubmitDurable(0, calls[i+1])
+	}
+	if r := calls[11].Await(t); !errors.Is(r.Err, ErrLaneFull) || !errors.Is(r.Err, ErrNotSent) {
+		t.Errorf("%+v", r)
+	}
+	gate.Open()
+	for i, call := range calls[:11] {
+		if r := call.Await(t); r.Err != nil {
+			t.Errorf("call %d: %+v", i, r)
+		}
+	}
+}
+
+// The limit of commands in flight is that of the queue. What ends a group has room.
+func TestClient_SmallestLimit_ServesDurableRequests(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	c := ready(t, Config{Addr: n.Addr(), Durable: true, MaxInFlight: 1})
+	for range 10 {
+		if r := acked(t, c, AllReplicas); r.Err != nil || ackOf(r).Err != nil || ackOf(r).Acked != 1 {
+			t.Fatalf("%+v", r)
+		}
+	}
+}
+
+func TestClient_DurableRenewals_HaveATimeoutOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	n := primary(t, 1)
+	c := ready(t, Config{Addr: n.Addr(), Durable: true, AckTimeout: 2 * time.Second, RenewalAckTimeout: 3 * time.Second})
+	acked(t, c, 1)
+	renewal := newDurableCall(2, 1)
+	c.SubmitDurableRenewal(0, renewal)
+	renewal.Await(t)
+	var times []string
+	for _, cmd := range n.Commands(waits) {
+		times = append(times, cmd.Words[2])
+	}
+	if got := strings.Join(times, " "); got != "2000 3000" {
+		t.Errorf("WAIT lasts %s", got)
 	}
 }

@@ -1,6 +1,6 @@
 package resp
 
-import "github.com/pawl-lock/pawl/resp/internal/exchange"
+import "github.com/pawl-lock/pawl/resp/internal/request"
 
 // What a program exchanges with a Client.
 type (
@@ -9,19 +9,19 @@ type (
 	// takes the outcome, exactly once, on the event loop (or in Submit, if the lane refused
 	// it), without a lock. Neither may block; Complete may submit further requests.
 	// The caller owns the Request and leaves it alone between Submit and Complete.
-	Request = exchange.Request
+	Request = request.Request
 
 	// PatientRequest is a Request that may wait for room on a full connection. Rank()
 	// says in which order; it does not change, and may be called under the lane's lock.
 	// Wanted() says whether it is to be sent still; if not, Complete follows with
 	// ErrUnwanted. A Request without these methods has the rank Refuse.
-	PatientRequest = exchange.PatientRequest
+	PatientRequest = request.PatientRequest
 
 	// DurableRequest is a Request whose answer counts only once replicas have what it
 	// wrote: Wants() says how many, and Complete is called with Reply.Ack. NeedsAck(value)
 	// reports, on the event loop, whether an answer means a write; if not, Complete follows
 	// at once. Wanted() is that of a PatientRequest.
-	DurableRequest = exchange.DurableRequest
+	DurableRequest = request.DurableRequest
 
 	// Reply is the outcome of a Request:
 	//
@@ -33,58 +33,58 @@ type (
 	//   - Moving: the slot is being migrated to another node (the answer came from there
 	//     after ASK, or is TRYAGAIN). Sharded messages reach nobody meanwhile.
 	//   - Ack is set for a DurableRequest whose answer needed it.
-	Reply = exchange.Reply
+	Reply = request.Reply
 
 	// Ack says how many replicas have acknowledged (Acked) and how many had to (Wanted). If
 	// that is not known, Err says why. If too few have, Away has the addresses of replicas
 	// that are not attached to the primary, as far as they are known. Missing reports
 	// whether too few have, Count is Acked; both may be called for nil.
-	Ack = exchange.Ack
+	Ack = request.Ack
 
 	// Form says how a script call is encoded: Short or Whole.
-	Form = exchange.Form
+	Form = request.Form
 
 	// Rank says what a connection does with a request while it is full: while as many
 	// commands wait for an answer, or as many bytes for the kernel, as the limits allow. A
 	// durable connection is full while as many wait for their group.
-	Rank = exchange.Rank
+	Rank = request.Rank
 
 	// Acks says how many replicas of a primary must acknowledge a write: a number,
 	// AllReplicas or MajorityOfReplicas.
-	Acks = exchange.Acks
+	Acks = request.Acks
 )
 
 const (
 	// Short is EVALSHA: the script is expected to be in the server's cache.
-	Short = exchange.Short
+	Short = request.Short
 	// Whole is EVAL, with the script's text: the answer to NOSCRIPT.
-	Whole = exchange.Whole
+	Whole = request.Whole
 
 	// Refuse fails a request with ErrLaneFull while the connection is full.
-	Refuse = exchange.Refuse
+	Refuse = request.Refuse
 	// Later lets it wait for room, first come, first served.
-	Later = exchange.Later
+	Later = request.Later
 	// Sooner lets it wait, too, in front of all that have the rank Later: it is for
 	// commands that end what others have begun.
-	Sooner = exchange.Sooner
+	Sooner = request.Sooner
 
 	// AllReplicas means every replica: those that are attached to the primary, and those
 	// that are away, as long as the deployment has not dropped them.
-	AllReplicas = exchange.AllReplicas
+	AllReplicas = request.AllReplicas
 	// MajorityOfReplicas means more than half of them.
-	MajorityOfReplicas = exchange.MajorityOfReplicas
+	MajorityOfReplicas = request.MajorityOfReplicas
 )
 
 // Outcome takes the Err of a Reply apart: its class, ErrNotSent or ErrOutcomeUnknown, and
 // the cause. Both are nil for a refusal, and for errors of others. It calls no method of
 // an error, so it may be used on event loops, where no code of a user may run.
-func Outcome(err error) (class, cause error) { return exchange.Outcome(err) }
+func Outcome(err error) (class, cause error) { return request.Outcome(err) }
 
 // NotSent is the Err of a Request that was never sent, for the given cause. It is for what
 // takes the place of a Client, such as a simulation.
-func NotSent(cause error) error { return &exchange.Failure{Class: ErrNotSent, Cause: cause} }
+func NotSent(cause error) error { return &request.Failure{Class: ErrNotSent, Cause: cause} }
 
 // OutcomeUnknown is the Err of a Request that was sent and not answered; see NotSent.
 func OutcomeUnknown(cause error) error {
-	return &exchange.Failure{Class: ErrOutcomeUnknown, Cause: cause}
+	return &request.Failure{Class: ErrOutcomeUnknown, Cause: cause}
 }

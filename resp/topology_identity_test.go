@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
@@ -51,7 +51,7 @@ func logged(t *testing.T, net *bubbleNet, cfg Config) (c *Client, log *syncBuffe
 
 // echo sends a command, and does not wait for it long.
 func echo(c *Client, route uint64) {
-	call := exchangetest.NewCall(1)
+	call := requesttest.NewCall(1)
 	c.Submit(route, call)
 	select {
 	case <-call.Done:
@@ -95,7 +95,7 @@ func TestIdentity_ForeignClusterAtALearntAddress_IsNotFollowed(t *testing.T) {
 		net.set(home, func(s *bubbleServer) { s.hangUp() })
 		within(t, 2*time.Second, "A serves at its new address", served(c, 0, "10.0.0.2:1"))
 		for range 10 {
-			c.explorer.Kick(home) // as if somebody named it
+			c.explorer.RefreshNow(home) // as if somebody named it
 			time.Sleep(time.Second)
 		}
 		refused(t, net, c, log, home)
@@ -289,7 +289,7 @@ func TestIdentity_LayoutWithoutIDs_IsBelieved(t *testing.T) {
 		defer end()
 		within(t, time.Second, "n2 serves", served(c, 0, "n2:1"))
 		net.set("n1:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
-		c.explorer.Kick("n2:1")
+		c.explorer.RefreshNow("n2:1")
 		time.Sleep(time.Minute)
 		if _, _, err := c.explorer.Progress(); err != nil || !served(c, 0, "n2:1")() {
 			t.Errorf("%v", err)

@@ -18,7 +18,7 @@ func threeReplicas(net *bubbleNet) Config {
 }
 
 // Looking every second costs a question, and no handshake.
-func TestIdleReplicasClientAsksOnTheConnectionsThatItHas(t *testing.T) {
+func TestReplicas_Idle_AsksOnTheSameConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -42,7 +42,7 @@ func TestIdleReplicasClientAsksOnTheConnectionsThatItHas(t *testing.T) {
 }
 
 // A server that has closed the connection, for it was idle, is asked on another at once.
-func TestReplicasConnectionThatWasClosedIsReplacedInTheSameSearch(t *testing.T) {
+func TestReplicas_ConnectionClosed_IsReplacedInTheSameSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -61,7 +61,7 @@ func TestReplicasConnectionThatWasClosedIsReplacedInTheSameSearch(t *testing.T) 
 
 // A server that says that it is the primary, and that nobody follows, is not believed
 // while another that may be the primary has yet to answer.
-func TestLonelyPrimaryHasToWaitForTheSilent(t *testing.T) {
+func TestReplicas_LonelyPrimary_WaitsForTheSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -83,7 +83,7 @@ func TestLonelyPrimaryHasToWaitForTheSilent(t *testing.T) {
 }
 
 // A primary that is gone is left after four seconds: it may be restarting, or slow for a moment.
-func TestLonelyPrimaryIsTakenWhenTheOtherIsGivenUp(t *testing.T) {
+func TestReplicas_OtherGivenUp_LonelyPrimaryIsTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -104,7 +104,7 @@ func TestLonelyPrimaryIsTakenWhenTheOtherIsGivenUp(t *testing.T) {
 }
 
 // The server that most follow is the primary, no matter what the silent ones would say.
-func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
+func TestReplicas_PrimaryWithReplicas_DoesNotWaitForTheSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -114,13 +114,13 @@ func TestPrimaryWithReplicasNeedNotWaitForTheSilent(t *testing.T) {
 		net.on("c:1", follower("b:1", "B", true).answer)
 		c, end := net.open(t, cfg)
 		defer end()
-		within(t, topology.SearchPatience+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
+		within(t, topology.SearchTimeout+10*time.Millisecond, "the new primary serves", served(c, 0, "b:1"))
 	})
 }
 
 // An old primary that was told to follow the new one loads what that sends it. It says so,
 // and its role, too; only PING it refuses.
-func TestLoadingServerThatWasDemotedIsLeft(t *testing.T) {
+func TestReplicas_DemotedWhileLoading_IsLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -143,7 +143,7 @@ func TestLoadingServerThatWasDemotedIsLeft(t *testing.T) {
 
 // A primary that answers nothing but an error is what it was, until it is shut down, or more follow
 // another than followed it.
-func TestRefusingPrimaryIsKept(t *testing.T) {
+func TestReplicas_PrimaryRefuses_IsKept(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{"-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script.\r\n"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestRefusingPrimaryIsKept(t *testing.T) {
 
 // An old primary that comes back, and that nobody has told yet, is not followed while the
 // present one goes on, though only a replica has named that, and has lost it for a while.
-func TestPresentPrimaryThatIsNotConfiguredIsAsked(t *testing.T) {
+func TestReplicas_PresentPrimaryNotConfigured_IsAsked(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(net *bubbleNet){
 		"resync":      func(net *bubbleNet) { net.on("replica:1", follower("new:1", "A", false).answer) },
@@ -206,7 +206,7 @@ func TestPresentPrimaryThatIsNotConfiguredIsAsked(t *testing.T) {
 
 // A primary that had to be reached by the address that its replica knows is the same under
 // its configured name: it does not rival itself, and goes on under the other name if one ends.
-func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
+func TestReplicas_PresentPrimaryUnderTwoNames_IsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -226,11 +226,11 @@ func TestPresentPrimaryIsNotItsOwnRival(t *testing.T) {
 // An old primary comes back, as well followed as the present one, which is not configured:
 // with a replica that was not told, while that of the present one knows it by another name;
 // or from a partition, with the replica that it has lost, and not noticed yet.
-func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
+func TestReplicas_PresentPrimaryNotConfigured_IsKept(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]struct {
 		known string
-		old   replication
+		old   replicationState
 	}{
 		"two names": {"new:1", leader("A", "10.0.0.4:1")},
 		"partition": {"10.0.0.2:1", leader("A", "10.0.0.2:1", "10.0.0.3:1").lagging(3)},
@@ -265,7 +265,7 @@ func TestPresentPrimaryThatIsNotConfiguredIsKept(t *testing.T) {
 // An old primary that comes back from a partition has most replicas by its own account,
 // until it notices that they have left: one of them is the present primary. It may know them
 // by other names than the client does.
-func TestPrimaryThatListsThePresentOneIsNotFollowed(t *testing.T) {
+func TestReplicas_PrimaryListsThePresentOne_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, names := range map[string][]string{"same names": {"b:1", "c:1"}, "other names": {"10.0.0.2:1", "10.0.0.3:1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestPrimaryThatListsThePresentOneIsNotFollowed(t *testing.T) {
 
 // A new client finds an old primary that has just come back from a partition, with a list that
 // is out of date. Before it follows that one it asks who is on the list.
-func TestReplicasOfANewPrimaryAreAskedFirst(t *testing.T) {
+func TestReplicas_NewPrimary_ItsReplicasAreAskedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -319,7 +319,7 @@ func TestReplicasOfANewPrimaryAreAskedFirst(t *testing.T) {
 
 // A primary that sees its replica come from its own address, as behind NAT, lists itself:
 // that is no promotion.
-func TestPrimaryThatListsItselfIsKept(t *testing.T) {
+func TestReplicas_PrimaryListsItself_IsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -336,7 +336,7 @@ func TestPrimaryThatListsItselfIsKept(t *testing.T) {
 
 // What answers at an address by which a primary knows its replica may be a server of
 // somebody else: behind NAT, or through a tunnel.
-func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
+func TestReplicas_ForeignServerAtAReplicasAddress_PromotionIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -359,7 +359,7 @@ func TestStrangerAtTheAddressOfAReplicaDoesNotHinderAPromotion(t *testing.T) {
 
 // A planned promotion where only the old primary is configured: its replicas leave it one
 // after the other, and then it is shut down, or goes on.
-func TestReplicasThatHaveLeftThePrimaryAreRemembered(t *testing.T) {
+func TestReplicas_ReplicasLeft_AreRemembered(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *bubbleServer){
 		"shut down": func(s *bubbleServer) { s.refuses = true; s.hangUp() },
@@ -387,4 +387,80 @@ func TestReplicasThatHaveLeftThePrimaryAreRemembered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A primary that is restarted refuses connections for a moment. Clients do not go to an older
+// one for that, which has come back and was not demoted: not all of them would see it.
+func TestReplicas_PresentPrimaryRestarts_OlderOneIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("old:1", leader("A").answer)
+		net.on("new:1", leader("B<A", "c:1").answer)
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "new:1"}})
+		defer end()
+		within(t, 6*time.Second, "the one with a replica serves", served(c, 0, "new:1"))
+		net.on("new:1", leader("B<A").answer) // and its replica is gone
+		time.Sleep(5 * time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		stays(t, c, "new:1", 3*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = false })
+		net.on("new:1", leader("B2").answer)
+		stays(t, c, "new:1", 30*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		within(t, 6*time.Second, "the older one serves when the present one stays away", served(c, 0, "old:1"))
+	})
+}
+
+// Nor if it was busy until then, as one that is restarted because a script does not end.
+func TestReplicas_BusyPrimaryRestarts_OlderOneIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("old:1", leader("A").answer)
+		net.on("new:1", leader("B<A", "c:1").answer)
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"old:1", "new:1"}})
+		defer end()
+		within(t, 6*time.Second, "the one with a replica serves", served(c, 0, "new:1"))
+		net.on("new:1", says("INFO", "-BUSY Redis is busy running a script.\r\n"))
+		stays(t, c, "new:1", 20*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = true; s.hangUp() })
+		stays(t, c, "new:1", 3*time.Second)
+		net.set("new:1", func(s *bubbleServer) { s.refuses = false })
+		net.on("new:1", leader("B2").answer)
+		stays(t, c, "new:1", 30*time.Second)
+	})
+}
+
+// Servers of another make have no replication IDs: a replica is neither taken for one that has
+// lost its primary, nor for one that has the data of the primary that it has been.
+func TestReplicas_ReplicaWithoutAReplicationID_DecidesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plain := func(r replicationState) func([]string) string {
+			r.info = bulk(withoutIDs(r.info))
+			return r.answer
+		}
+		net := newBubbleNet()
+		net.on("a:1", plain(leader("A", "b:1")))
+		net.on("b:1", plain(follower("a:1", "A", true)))
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+		defer end()
+		within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+		net.on("b:1", plain(leader("B")))
+		net.on("a:1", plain(follower("b:1", "B", true)))
+		within(t, 2*time.Second, "the new one serves", served(c, 0, "b:1"))
+	})
+}
+
+// withoutIDs is the text of an INFO reply without replication IDs.
+func withoutIDs(reply string) string {
+	_, text, _ := strings.Cut(reply, "\r\n")
+	var b strings.Builder
+	for line := range strings.Lines(strings.TrimSuffix(text, "\r\n")) {
+		if !strings.HasPrefix(line, "master_replid") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/greet"
+	"github.com/pawl-lock/pawl/resp/internal/handshake"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
@@ -53,12 +53,12 @@ func (s *split) loseAhead() {
 	s.ahead.Down()
 	asked := len(s.behind.Commands(asksForPrimary))
 	for i := range 3 {
-		s.c.explorer.Kick("")
+		s.c.explorer.RefreshNow("")
 		s.behind.WaitFor(asked+i+1, asksForPrimary)
 	}
 }
 
-func TestSentinelThatIsBehindLeadsNobodyBack(t *testing.T) {
+func TestSentinel_Behind_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t)
 	s.loseAhead()
@@ -67,13 +67,13 @@ func TestSentinelThatIsBehindLeadsNobodyBack(t *testing.T) {
 	}
 	// It catches up, and the next failover is followed as ever.
 	naming(s.behind, s.old.Addr(), 3, s.ahead)
-	s.c.explorer.Kick("")
+	s.c.explorer.RefreshNow("")
 	serves(t, s.c, 0, s.old.Addr())
 }
 
 // All clients connect to a new primary at once, so it may be full, or busy. Those that are
 // connected have their locks there.
-func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsFullOrBusy(t *testing.T) {
+func TestSentinel_BehindWhileThePrimaryIsFullOrBusy_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(primary *fakenode.Node){
 		"full": func(n *fakenode.Node) {
@@ -98,19 +98,19 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsFullOrBusy(t *testi
 
 // Sentinels that were set up anew count from the beginning. So the epoch decides nothing
 // once the present primary is none any more.
-func TestSentinelOfAnEarlierEpochIsBelievedOnceThePrimaryIsNone(t *testing.T) {
+func TestSentinel_EarlierEpochAndPrimaryDemoted_IsBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t)
 	s.loseAhead()
 	s.primary.On(roles, roleOfReplica(s.old.Addr(), "connected"))
-	s.c.explorer.Kick("")
+	s.c.explorer.RefreshNow("")
 	serves(t, s.c, 0, s.old.Addr())
 }
 
 var keepsTheEpoch = fakenode.Error("NOPERM this user has no permissions to run the 'sentinel|master' command")
 
 // Where the user may not ask for the epoch, any sentinel that names a primary is believed.
-func TestSentinelsThatDoNotTellTheEpochAreBelieved(t *testing.T) {
+func TestSentinel_NoEpoch_IsBelieved(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t, keepsTheEpoch)
 	s.behind.On(fakenode.Is("SENTINEL", "MASTER"), keepsTheEpoch)
@@ -119,7 +119,7 @@ func TestSentinelsThatDoNotTellTheEpochAreBelieved(t *testing.T) {
 }
 
 // Where only some sentinels tell it, those that do not count as behind.
-func TestSentinelThatDoesNotTellTheEpochLeadsNobodyBack(t *testing.T) {
+func TestSentinel_NoEpoch_DoesNotLeadBack(t *testing.T) {
 	t.Parallel()
 	s := newSplit(t)
 	s.behind.On(fakenode.Is("SENTINEL", "MASTER"), keepsTheEpoch)
@@ -156,7 +156,7 @@ func sentinelReply(primary string, epoch int, other string) func([]string) strin
 
 // The sentinel that announces a failover is asked. Others may not have heard of it yet, and
 // the old primary may go on for seconds.
-func TestSentinelThatAnnouncesAFailoverIsAsked(t *testing.T) {
+func TestSentinel_AnnouncesAFailover_IsAsked(t *testing.T) {
 	t.Parallel()
 	for i := range 16 { // without the announcement it is by luck that the right one is asked
 		synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestSentinelThatAnnouncesAFailoverIsAsked(t *testing.T) {
 			net.set(other, func(s *bubbleServer) { s.gone = false })
 			time.Sleep(time.Minute)
 			net.on(announcing, sentinelReply("r:1", 2, other))
-			net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HeadStart }) // others answer first
+			net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HedgeDelay }) // others answer first
 			var listening []stdnet.Conn
 			net.set(announcing, func(s *bubbleServer) { listening = slices.Collect(maps.Keys(s.conns)) })
 			if len(listening) != 1 {
@@ -188,7 +188,7 @@ func TestSentinelThatAnnouncesAFailoverIsAsked(t *testing.T) {
 
 // A sentinel that is cut off from the others, and answers the client, is not the only one
 // that is asked.
-func TestFailoverThatOneSentinelDoesNotHearOfIsFollowed(t *testing.T) {
+func TestSentinel_OneMissesAFailover_IsFollowed(t *testing.T) {
 	t.Parallel()
 	for _, cutOff := range []string{"sa:1", "sb:1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestFailoverThatOneSentinelDoesNotHearOfIsFollowed(t *testing.T) {
 
 // A sentinel that is behind learns of the failover in the middle of its answers: it has
 // named the old primary, and tells the epoch of the present one.
-func TestSentinelThatCatchesUpBetweenItsAnswersLeadsNobodyBack(t *testing.T) {
+func TestSentinel_CatchesUpBetweenAnswers_DoesNotLeadBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -236,7 +236,7 @@ func TestSentinelThatCatchesUpBetweenItsAnswersLeadsNobodyBack(t *testing.T) {
 }
 
 // The primary is asked on a new connection, and that may take its time though it serves.
-func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) {
+func TestSentinel_BehindWhileThePrimaryIsSlow_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, hint := range []string{"", "sa:1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) 
 			defer end()
 			within(t, 2*topology.Sentinel.Period(), "the primary serves", served(c, 0, "r:1"))
 			time.Sleep(topology.Sentinel.Period())
-			net.set("r:1", func(s *bubbleServer) { s.slow = 5 * topology.SearchPatience / 2 })
-			c.explorer.Kick(hint)
+			net.set("r:1", func(s *bubbleServer) { s.slow = 5 * topology.SearchTimeout / 2 })
+			c.explorer.RefreshNow(hint)
 			stays(t, c, "r:1", 2*topology.Sentinel.Period())
 			net.vanish("r:1")
 			within(t, 2*topology.Sentinel.Period(), "the one that is left serves", served(c, 0, "p:1"))
@@ -258,7 +258,7 @@ func TestSentinelThatIsBehindLeadsNobodyBackWhileThePrimaryIsSlow(t *testing.T) 
 
 // A sentinel's user may lack the right to hear of failovers. That costs an idle client
 // little, and is found out once it has been given.
-func TestSentinelThatRefusesToAnnounceIsAskedEverMoreSeldom(t *testing.T) {
+func TestSentinel_RefusesToAnnounce_BacksOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		net := newBubbleNet()
@@ -292,11 +292,113 @@ func TestSentinelThatRefusesToAnnounceIsAskedEverMoreSeldom(t *testing.T) {
 			t.Errorf("%d lines in the log", n)
 		}
 		allowed.Store(true)
-		time.Sleep(greet.MaxPause + 2*backoffMax)
+		time.Sleep(handshake.MaxPause + 2*backoffMax)
 		before = subscribes()
 		time.Sleep(time.Minute)
 		if n := subscribes() - before; n != 0 {
 			t.Errorf("%d attempts while one listens", n)
 		}
 	})
+}
+
+// The new primary does not answer within the search that the announcement begins. The old
+// one goes on, and is what a sentinel that is behind names.
+func TestSentinel_AnnouncedPrimarySlowOrFull_IsFollowed(t *testing.T) {
+	t.Parallel()
+	for name, hinder := range map[string]func(net *bubbleNet){
+		"slow": func(net *bubbleNet) {
+			net.set("r:1", func(s *bubbleServer) { s.slow = 3 * topology.SearchTimeout / 2 })
+		},
+		"full": func(net *bubbleNet) {
+			net.on("r:1", says("PING", "-ERR max number of clients reached\r\n"))
+			time.AfterFunc(topology.SearchTimeout, func() { net.on("r:1", says("ROLE", primaryReply())) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				c, end := net.open(t, twoSentinels(net))
+				defer end()
+				within(t, 5*time.Second, "the primary serves", served(c, 0, "p:1"))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				hinder(net)
+				net.on("sa:1", sentinelReply("r:1", 2, "sb:1"))
+				c.explorer.RefreshNow("sa:1")
+				t.Log(within(t, time.Minute, "the new primary serves", served(c, 0, "r:1")))
+			})
+		})
+	}
+}
+
+// The sentinels were set up anew, so they count from the beginning, but for one that was
+// forgotten. It names a server that never says whether it is a primary, and is the one that
+// announces. That does not keep the client from following the others.
+func TestSentinel_ServerNeverAnswersRole_IsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, hinder := range map[string]func(net *bubbleNet){
+		"vanished": func(net *bubbleNet) { net.vanish("x:1") },
+		"loading": func(net *bubbleNet) {
+			net.on("x:1", says("PING", "-LOADING Redis is loading the dataset in memory\r\n"))
+		},
+		"full": func(net *bubbleNet) { net.on("x:1", says("PING", "-ERR max number of clients reached\r\n")) },
+		"busy": func(net *bubbleNet) { net.on("x:1", says("PING", "-BUSY Redis is busy running a script\r\n")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := twoSentinels(net)
+				net.on("forgotten:1", sentinelReply("x:1", 9, "sa:1"))
+				cfg.Addrs = append(cfg.Addrs, "forgotten:1")
+				hinder(net)
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, time.Minute, "the primary serves", served(c, 0, "p:1"))
+				time.Sleep(time.Minute)
+				net.vanish("p:1")
+				net.on("sa:1", sentinelReply("r:1", 2, "sb:1"))
+				net.on("sb:1", sentinelReply("r:1", 2, "sa:1"))
+				c.explorer.RefreshNow("forgotten:1")
+				t.Log(within(t, 4*c.cfg.DialTimeout, "the new primary serves", served(c, 0, "r:1")))
+			})
+		})
+	}
+}
+
+// The primary is full for longer than DialTimeout, as after a failover, and then slow to
+// connect to, since everybody comes. That is not the silence of a server that is gone.
+func TestSentinel_PrimarySlowAfterFull_IsKept(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]string{
+		"full":    "-ERR max number of clients reached\r\n",
+		"busy":    "-BUSY Redis is busy running a script\r\n",
+		"loading": "-LOADING Redis is loading the dataset in memory\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := twoSentinels(net)
+				net.on("sa:1", sentinelReply("r:1", 2, "sb:1")) // sb:1 is behind
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, 2*topology.Sentinel.Period(), "the primary serves", served(c, 0, "r:1"))
+				time.Sleep(topology.Sentinel.Period())
+				synctest.Wait()
+				net.on("r:1", says("PING", refusal))
+				net.set("r:1", func(s *bubbleServer) { s.hangUp() })
+				time.Sleep(2 * c.cfg.DialTimeout)
+				net.on("r:1", says("ROLE", primaryReply()))
+				net.set("r:1", func(s *bubbleServer) { s.slow = 2 * topology.HedgeDelay })
+				for range 2 * topology.Sentinel.Period() / (20 * time.Millisecond) {
+					time.Sleep(20 * time.Millisecond)
+					if got := c.AddrOf(0); got != "r:1" {
+						t.Fatalf("%s serves again", got)
+					}
+				}
+			})
+		})
+	}
 }

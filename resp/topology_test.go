@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
+	"github.com/pawl-lock/pawl/resp/internal/topology"
 )
 
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
@@ -35,13 +37,13 @@ func named(host, addr string) string {
 }
 
 // The channels of waiters go along when another server becomes the primary.
-func TestChannelsFollowThePrimary(t *testing.T) {
+func TestTopology_Failover_ChannelsFollow(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
 	leader("A", b.Addr()).play(a)
 	follower(a.Addr(), "A", true).play(b)
 	c := ready(t, Config{Topology: Replicas, Addrs: []string{a.Addr(), b.Addr()}})
-	r := exchangetest.NewRecorder()
+	r := requesttest.NewRecorder()
 	ch := NewChannel("x", r)
 	c.Subscribe(ch)
 	r.Await(t, Subscribed)
@@ -59,7 +61,7 @@ func TestChannelsFollowThePrimary(t *testing.T) {
 
 // The configured names and the addresses that servers announce are different words for
 // the same servers.
-func TestReplicaIsPromotedUnderAnotherNameThanItWasKnownBy(t *testing.T) {
+func TestTopology_PromotedUnderAnotherName_IsFollowed(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
 	leader("A", b.Addr()).play(a) // by its number
@@ -75,7 +77,7 @@ func TestReplicaIsPromotedUnderAnotherNameThanItWasKnownBy(t *testing.T) {
 
 // A primary that comes back, and that nobody has told yet, is not followed while the one that serves
 // is busy, or its replica hears from it.
-func TestStalePrimaryIsNotFollowed(t *testing.T) {
+func TestTopology_StalePrimary_IsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for name, silence := range map[string]fakenode.Action{
 		"busy": fakenode.Error(fakenode.Busy), "unreachable": fakenode.Reset(),
@@ -103,7 +105,7 @@ func TestStalePrimaryIsNotFollowed(t *testing.T) {
 }
 
 // The primary of a deployment with one replica is busy: it is alive, and the primary.
-func TestBusyPrimaryIsKept(t *testing.T) {
+func TestTopology_PrimaryBusy_IsKept(t *testing.T) {
 	t.Parallel()
 	a, b := fakenode.New(t), fakenode.New(t)
 	leader("A", b.Addr()).play(a)
@@ -118,7 +120,7 @@ func TestBusyPrimaryIsKept(t *testing.T) {
 }
 
 // That a server is loading says nothing of what it can do.
-func TestPassingErrorDecidesNothingAboutSharding(t *testing.T) {
+func TestTopology_PassingError_DecidesNothingAboutSharding(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{fakenode.Loading, fakenode.Busy, "ERR max number of clients reached"} {
 		f := newFakeCluster(t, 1)
@@ -141,7 +143,7 @@ func TestPassingErrorDecidesNothingAboutSharding(t *testing.T) {
 }
 
 // Two of three primaries are enough to begin with.
-func TestClusterIsUsedThoughThePrimaryOfTheFirstSlotsIsDown(t *testing.T) {
+func TestTopology_PrimaryOfTheFirstSlotsDown_ClusterIsUsed(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 3)
 	for _, n := range f.nodes {
@@ -157,7 +159,7 @@ func TestClusterIsUsedThoughThePrimaryOfTheFirstSlotsIsDown(t *testing.T) {
 }
 
 // While slots are served by nobody somebody looks now and then.
-func TestGapInTheLayoutIsFilledSoon(t *testing.T) {
+func TestTopology_GapInTheLayout_IsFilledSoon(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	whole := f.layout.Load()
@@ -172,7 +174,7 @@ func TestGapInTheLayoutIsFilledSoon(t *testing.T) {
 }
 
 // A dead node does not have everybody ask all the time.
-func TestSearchesThatFindNothingNewComeSeldom(t *testing.T) {
+func TestTopology_NothingNew_SearchesSeldom(t *testing.T) {
 	t.Parallel()
 	f := newFakeCluster(t, 2)
 	c := f.client(t)
@@ -186,14 +188,14 @@ func TestSearchesThatFindNothingNewComeSeldom(t *testing.T) {
 	}
 	// But who knows that something has changed is heard at once.
 	f.serve(0, 0)
-	kicked := time.Now()
-	c.explorer.Kick("")
+	asked := time.Now()
+	c.explorer.RefreshNow("")
 	serves(t, c, slot.Count-1, f.nodes[0].Addr())
-	t.Logf("found %v after the kick", time.Since(kicked))
+	t.Logf("found %v after it was asked for", time.Since(asked))
 }
 
 // The connection is made while its node is being closed.
-func TestPubsubOfAClosedNodeEnds(t *testing.T) {
+func TestTopology_NodeClosed_PubSubEnds(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	c := ready(t, Config{Addr: n.Addr()})
@@ -211,7 +213,7 @@ func TestPubsubOfAClosedNodeEnds(t *testing.T) {
 }
 
 // A node that is to be known by its hostname, and has none, is "?".
-func TestNodeWithoutTheNameThatItShouldHaveIsFoundByItsAddress(t *testing.T) {
+func TestTopology_NodeWithoutItsHostname_IsFoundByAddress(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	host, port, _ := net.SplitHostPort(n.Addr())
@@ -224,7 +226,7 @@ func TestNodeWithoutTheNameThatItShouldHaveIsFoundByItsAddress(t *testing.T) {
 }
 
 // One replica that can be reached is enough to find the primary that it follows.
-func TestPrimaryIsFoundByItsReplica(t *testing.T) {
+func TestTopology_OnlyAReplicaConfigured_PrimaryIsFound(t *testing.T) {
 	t.Parallel()
 	primary, replica := fakenode.New(t), fakenode.New(t)
 	leader("A", replica.Addr()).play(primary)
@@ -236,7 +238,7 @@ func TestPrimaryIsFoundByItsReplica(t *testing.T) {
 }
 
 // A sentinel that has not heard of a failover names a server that is no primary now.
-func TestSentinelThatIsBehindIsNotBelieved(t *testing.T) {
+func TestTopology_SentinelBehind_IsNotBelieved(t *testing.T) {
 	t.Parallel()
 	behind, ahead, old, primary := fakenode.New(t), fakenode.New(t), fakenode.New(t), fakenode.New(t)
 	named := func(addr string) fakenode.Action {
@@ -263,4 +265,269 @@ func TestSentinelThatIsBehindIsNotBelieved(t *testing.T) {
 	if len(behind.Commands(asked)) == 0 {
 		t.Error("the one that is behind was never asked")
 	}
+}
+
+// served reports whether a server is the one of a route, with its connections up.
+func served(c *Client, route uint64, addr string) func() bool {
+	return func() bool { return c.AddrOf(route) == addr && c.LaneOf(route).Up() }
+}
+
+// Four of six nodes have vanished: those that are left know the new primary.
+func TestTopology_MostNodesSilent_LayoutIsFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		all := []string{"n1:1", "n2:1", "n3:1", "n4:1", "n5:1", "n6:1"}
+		for _, addr := range all {
+			net.on(addr, says("CLUSTER", slotsReply(all...)))
+		}
+		c, end := net.open(t, Config{Topology: Cluster, Addrs: all, Sharding: ShardingOff})
+		defer end()
+		within(t, time.Second, "the first node serves", served(c, 0, "n1:1"))
+		time.Sleep(time.Minute)
+		net.vanish(all[:4]...)
+		for _, addr := range all[4:] {
+			net.on(addr, says("CLUSTER", slotsReply(all[4:]...)))
+		}
+		c.explorer.RefreshNow("n1:1") // which has vanished, too
+		took := within(t, 4*topology.HedgeDelay+topology.ExploreEvery, "the fifth node serves", served(c, 0, "n5:1"))
+		t.Logf("after %v", took)
+	})
+}
+
+// timeline is a deployment whose primary vanishes, with the other servers of its machine,
+// without a word to anybody; five seconds later another server has taken over.
+// How soon a client with the default time-outs is there decides over leases of 10 s.
+type timeline struct {
+	cfg      Config
+	servers  map[string]func([]string) string // before
+	vanish   []string
+	promoted map[string]func([]string) string // after
+	primary  string                           // after
+}
+
+func timelines() map[string]timeline {
+	sentinel := func(primary string) func([]string) string {
+		return func(words []string) string {
+			switch {
+			case words[0] != "SENTINEL":
+				return ""
+			case words[1] == "SENTINELS":
+				return "*0\r\n"
+			}
+			return hostPortReply(primary)
+		}
+	}
+	slots := func(addrs ...string) func([]string) string {
+		return says("CLUSTER", slotsReply(addrs...))
+	}
+	role := func(reply string) func([]string) string { return says("ROLE", reply) }
+	type answers = map[string]func([]string) string
+	return map[string]timeline{
+		"cluster": {
+			cfg:      Config{Topology: Cluster, Addrs: []string{"a:1", "b:1", "c:1"}, Sharding: ShardingOff},
+			servers:  answers{"a:1": slots("a:1", "b:1"), "b:1": slots("a:1", "b:1"), "c:1": slots("a:1", "b:1")},
+			vanish:   []string{"a:1"},
+			promoted: answers{"b:1": slots("c:1", "b:1"), "c:1": slots("c:1", "b:1")},
+			primary:  "c:1",
+		},
+		"sentinel": {
+			cfg: Config{Topology: Sentinel, Master: "m", Addrs: []string{"sa:1", "sb:1", "sc:1"}},
+			servers: answers{"sa:1": sentinel("a:1"), "sb:1": sentinel("a:1"), "sc:1": sentinel("a:1"),
+				"a:1": role(primaryReply("b:1")), "b:1": role(replicaReply("a:1", "connected"))},
+			vanish:   []string{"a:1", "sa:1"},
+			promoted: answers{"sb:1": sentinel("b:1"), "sc:1": sentinel("b:1"), "b:1": role(primaryReply())},
+			primary:  "b:1",
+		},
+		"replicas, three": {
+			cfg: Config{Topology: Replicas, Addrs: []string{"a:1", "b:1", "c:1"}},
+			servers: answers{"a:1": leader("A", "b:1", "c:1").answer,
+				"b:1": follower("a:1", "A", true).answer, "c:1": follower("a:1", "A", true).answer},
+			vanish:   []string{"a:1"},
+			promoted: answers{"b:1": leader("B<A", "c:1").answer, "c:1": follower("b:1", "B", true).answer},
+			primary:  "b:1",
+		},
+		"replicas, two": {
+			cfg:      Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}},
+			servers:  answers{"a:1": leader("A", "b:1").answer, "b:1": follower("a:1", "A", true).answer},
+			vanish:   []string{"a:1"},
+			promoted: answers{"b:1": leader("B<A").answer},
+			primary:  "b:1",
+		},
+	}
+}
+
+func TestTopology_MachineVanishes_FailoverIsFollowedAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, line := range timelines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 10 { // the order in which servers are asked is random
+				synctest.Test(t, func(t *testing.T) {
+					net := newBubbleNet()
+					for addr, answer := range line.servers {
+						net.on(addr, answer)
+					}
+					c, end := net.open(t, line.cfg)
+					defer end()
+					within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+					time.Sleep(time.Minute)
+					net.vanish(line.vanish...)
+					for range 100 { // somebody is at work
+						c.Submit(0, requesttest.NewCall(1))
+						time.Sleep(50 * time.Millisecond)
+					}
+					for addr, answer := range line.promoted {
+						net.on(addr, answer)
+					}
+					took := within(t, 2500*time.Millisecond, line.primary+" serves", served(c, 0, line.primary))
+					t.Logf("followed after %v", took)
+				})
+			}
+		})
+	}
+}
+
+// A replica that is not configured is promoted, and the other follows it, one after the other;
+// nobody tells the old primary. Only the other replica names the new one by then. A client that
+// was there before follows it as a new one does.
+func TestTopology_PromotedNamedByAReplicaOnly_IsFollowed(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"new client": false, "client that was there": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				net.on("a:1", leader("A", "b:1", "c:1").answer)
+				net.on("b:1", follower("a:1", "A", true).answer)
+				net.on("c:1", follower("a:1", "A", true).answer)
+				promote := func() {
+					net.on("a:1", leader("A").answer)
+					net.on("b:1", follower("c:1", "C", true).answer)
+					net.on("c:1", leader("C<A", "b:1").answer)
+				}
+				if !before {
+					promote()
+				}
+				c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+				defer end()
+				if before {
+					within(t, time.Second, "the primary serves", served(c, 0, "a:1"))
+					time.Sleep(5 * time.Second)
+					net.on("a:1", leader("A", "b:1").answer)
+					net.on("c:1", leader("C<A").answer)
+					stays(t, c, "a:1", 5*time.Second)
+					promote()
+				}
+				// A look notices it, within a second, and another decides, up to one after four seconds.
+				within(t, 7*time.Second, "the new one serves", served(c, 0, "c:1"))
+			})
+		})
+	}
+}
+
+// The only server that is configured is the replica of a replica.
+func TestTopology_ChainOfReplicas_PrimaryIsFound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("a:1", leader("A", "b:1").answer)
+		net.on("b:1", follower("a:1", "A", true).answer)
+		net.on("c:1", follower("b:1", "A", true).answer)
+		net.on("d:1", follower("c:1", "A", true).answer)
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"d:1"}})
+		defer end()
+		within(t, 3*time.Second, "the primary serves", served(c, 0, "a:1"))
+	})
+}
+
+// Behind NAT, what answers at the address by which a primary sees its replicas may be
+// the primary of another deployment. It is not followed while a replica cannot be reached
+// from here, or where one is not configured; and a promotion is.
+func TestReplicas_ForeignPrimaryAtAReplicasAddress_IsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for name, foreign := range map[string]replicationState{"lonely": leader("foreign"), "followed": leader("foreign", "10.9.9.9:1", "10.9.9.8:1", "10.9.9.7:1")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := threeReplicas(net)
+				net.on("172.17.0.1:1", foreign.answer)
+				net.on("a:1", leader("A", "172.17.0.1:1", "172.17.0.1:1").answer)
+				net.vanish("c:1")
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
+				stays(t, c, "a:1", 10*time.Second)
+				if _, _, err := c.explorer.Progress(); err != nil {
+					t.Errorf("the search failed: %v", err)
+				}
+				net.on("b:1", leader("B<A", "172.17.0.1:1", "172.17.0.1:1").answer)
+				net.on("a:1", follower("b:1", "B", true).answer)
+				within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
+			})
+		})
+	}
+}
+
+// Nor is it when the primary crashes: all its replicas are configured, so what answers at
+// the addresses by which it has seen them is none that might be promoted.
+func TestReplicas_PrimaryCrashes_ForeignPrimaryIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	for name, reached := range map[string]bool{"all reached": true, "one not reached": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				net := newBubbleNet()
+				cfg := threeReplicas(net)
+				net.on("172.17.0.1:1", leader("foreign").answer)
+				net.on("a:1", leader("A", "172.17.0.1:1", "172.17.0.1:1").answer)
+				if !reached {
+					net.vanish("c:1")
+				}
+				c, end := net.open(t, cfg)
+				defer end()
+				within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
+				time.Sleep(10 * time.Second)
+				net.vanish("a:1")
+				for _, replica := range []string{"b:1", "c:1"} {
+					net.on(replica, follower("a:1", "A", false).answer)
+				}
+				for range 200 {
+					time.Sleep(100 * time.Millisecond)
+					if got := c.AddrOf(0); got != "a:1" && reached {
+						t.Fatalf("%s serves", got)
+					}
+				}
+				for _, addr := range []string{"a:1", "c:1"} {
+					net.set(addr, func(s *bubbleServer) { s.gone = false })
+				}
+				for _, replica := range []string{"b:1", "c:1"} {
+					net.on(replica, follower("a:1", "A", true).answer)
+				}
+				within(t, 10*time.Second, "the primary serves when it is back", served(c, 0, "a:1"))
+			})
+		})
+	}
+}
+
+// Nor by the address under which a replica has lost the primary, which may be one inside
+// the host of that replica. The replica that is promoted would be but its equal.
+func TestReplicas_ForeignPrimaryNamedByALostReplica_IsNotFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := newBubbleNet()
+		net.on("a:1", leader("A", "10.0.0.2:1").answer)
+		net.on("b:1", follower("172.17.0.1:1", "A", true).answer)
+		net.on("172.17.0.1:1", leader("foreign").answer)
+		c, end := net.open(t, Config{Topology: Replicas, Addrs: []string{"a:1", "b:1"}})
+		defer end()
+		within(t, 2*time.Second, "the primary serves", served(c, 0, "a:1"))
+		time.Sleep(10 * time.Second)
+		net.vanish("a:1")
+		net.on("b:1", follower("172.17.0.1:1", "A", false).answer)
+		stays(t, c, "a:1", 20*time.Second)
+		net.on("b:1", leader("B<A").answer)
+		within(t, 10*time.Second, "the new primary serves", served(c, 0, "b:1"))
+	})
 }

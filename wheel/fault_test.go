@@ -12,7 +12,7 @@ import (
 	"github.com/RussellLuo/timingwheel/delayqueue"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // firstOnly gives a fault to the first library and none to its successors.
@@ -34,7 +34,7 @@ func (h heard) hear(reason string) { h.reasons <- reason }
 
 func (h heard) await(t testing.TB, want string) {
 	t.Helper()
-	ctx, cancel := pace.WithTimeout(context.Background(), patience)
+	ctx, cancel := cputime.WithTimeout(context.Background(), patience)
 	defer cancel()
 	select {
 	case got := <-h.reasons:
@@ -80,7 +80,7 @@ func bucketField(typ reflect.Type, name string) uintptr {
 func TestTimersFireThoughTheLibraryDeadlocks(t *testing.T) {
 	t.Parallel()
 	// A library that gets no time for two seconds is replaced, too.
-	pace.Steady(t, 50*time.Millisecond, func(t testing.TB) {
+	cputime.Steady(t, 50*time.Millisecond, func(t testing.TB) {
 		h := newHeard()
 		libraries := make(chan *timingwheel.TimingWheel, 10)
 		w := New(Config{
@@ -109,7 +109,7 @@ func TestTimersFireThoughTheLibraryDeadlocks(t *testing.T) {
 		if s.Abandoned != 1 || s.Rebuilds.Stalled != 1 || s.Rebuilds.Total() != 1 {
 			t.Errorf("stats %+v: is the library sound by now?", s)
 		}
-		start, used := time.Now(), pace.Now()
+		start, used := time.Now(), cputime.Now()
 		w.Close()
 		if d := time.Since(start); d < stopTimeout/2 || used.Elapsed() > patience {
 			t.Errorf("Close took %v with a dead library behind it", d)

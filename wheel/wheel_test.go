@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ const patience = 20 * time.Second
 
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	start := pace.Now()
+	start := cputime.Now()
 	for tries := 0; !cond(); tries++ {
 		if start.Elapsed() > patience {
 			t.Fatalf("not within %v: %s", patience, what)
@@ -153,7 +153,7 @@ func TestTimersAreExactThoughTicksAreNot(t *testing.T) {
 	rng := seeded(t)
 	const tick = 64 * time.Millisecond
 	w := newWheel(t, Config{Tick: tick})
-	for start := pace.Now(); ; {
+	for start := cputime.Now(); ; {
 		probes := newProbes(40)
 		for _, p := range probes {
 			p.scheduleIn(w, upTo(rng, 8*tick)) // in any order: also before what is armed
@@ -178,7 +178,7 @@ func TestASoonerTimerDoesNotWaitForALaterOne(t *testing.T) {
 	t.Parallel()
 	w := newWheel(t, Config{})
 	const rounds = 10
-	for start := pace.Now(); ; {
+	for start := cputime.Now(); ; {
 		good := 0
 		for range rounds {
 			later, sooner := newProbe(), newProbe()

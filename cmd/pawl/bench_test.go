@@ -117,7 +117,7 @@ func TestAnInterruptedBenchGivesEverythingBack(t *testing.T) {
 }
 
 // As timeout(1) sends it: to its command, and then to the group that this is in.
-func TestABenchThatIsToldTwiceToEndGivesEverythingBack(t *testing.T) {
+func TestBench_SecondSignal_GivesEverythingBack(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	v := start(t, nil, "bench", "held", "--count", "5000", "--duration", "1h", "--addr", s.URL())

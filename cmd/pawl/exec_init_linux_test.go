@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // asPID1 starts a command line as the first process of a PID namespace, as in a
@@ -69,7 +69,7 @@ func TestExecAsPID1LeavesNoZombies(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "only the command is left", func() bool { return len(children(v.cmd.Process.Pid)) == 1 })
-	began := pace.Now()
+	began := cputime.Now()
 	s.Do("DEL", "a")
 	v.wait(t).expect(t, 76, "code 143")
 	quick(t, began, 10*time.Second, "ending a command that obeys")
@@ -152,7 +152,7 @@ func TestExecDoesNotWaitForZombies(t *testing.T) {
 		stat, _ := os.ReadFile("/proc/" + zombie + "/stat")
 		return strings.Contains(string(stat), ") Z ")
 	})
-	began := pace.Now()
+	began := cputime.Now()
 	s.Do("DEL", "a")
 	if err := syscall.Kill(parent, 0); err != nil {
 		t.Fatal(err)

@@ -93,7 +93,7 @@ func TestMinHoldOfSeveralLocksIsRefused(t *testing.T) {
 }
 
 // The command would not start: better to say so before the locks are taken.
-func TestExecRefusesMoreNamesThanTheCommandCanBeTold(t *testing.T) {
+func TestExec_MoreNamesThanTheEnvironmentHolds_Refuses(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	args := []string{"exec", strings.Repeat("x", execlock.MaxNames%100)}

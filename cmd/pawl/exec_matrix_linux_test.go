@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -517,7 +517,7 @@ func TestOnADeadServerNothingTakesLong(t *testing.T) {
 					c.happen(j)
 				}
 				j.awaitEnd(j.path("command"))
-				ended := pace.Now()
+				ended := cputime.Now()
 				got := j.result()
 				quick(t, ended, 4*time.Second, "what follows the command's end")
 				if !strings.Contains(got, "code "+c.code+",") && !strings.Contains(got, "in the script "+c.code+",") {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // groupsOfTheirOwn are commands whose work is done in another process group than
@@ -128,7 +128,7 @@ func TestSuspendedJobRestsInOtherGroupsToo(t *testing.T) {
 			term, pid := beginOthers(t, env, command, `echo $$ >$dir/pid; exec sleep 60`)
 			term.typeKeys("\x1a")
 			term.awaitText("ended with 1")
-			for deadline := pace.Now(); state(pid) != "T"; time.Sleep(5 * time.Millisecond) {
+			for deadline := cputime.Now(); state(pid) != "T"; time.Sleep(5 * time.Millisecond) {
 				if deadline.Elapsed() > time.Second {
 					t.Fatalf("it is %s, and works without the lock", state(pid))
 				}

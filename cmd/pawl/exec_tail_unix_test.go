@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // quick checks that something that used to take the server's time did not.
-func quick(t *testing.T, began pace.Mark, limit time.Duration, what string) {
+func quick(t *testing.T, began cputime.Mark, limit time.Duration, what string) {
 	t.Helper()
 	if took := began.Elapsed(); took > limit {
 		t.Errorf("%s took %v, want at most %v", what, took, limit)
@@ -25,7 +25,7 @@ func TestExecOnAServerThatDoesNotAnswerWaitsNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	s.Stop()
-	began := pace.Now()
+	began := cputime.Now()
 	pawl(t, env, "exec", "a", "--wait", "1s", "--", "true").expect(t, exit.Server, s.Addr())
 	quick(t, began, 3500*time.Millisecond, "--wait 1s")
 }
@@ -36,7 +36,7 @@ func TestExecConnectsForNoLongerThanItMayWait(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	s.Stop()
-	began := pace.Now()
+	began := cputime.Now()
 	pawl(t, []string{env[0] + "&dial_timeout=20s"}, "exec", "a", "--wait", "5s", "--", "true").expect(t, exit.Server, s.Addr())
 	quick(t, began, 10*time.Second, "--wait 5s")
 }
@@ -45,7 +45,7 @@ func TestBenchTriesASilentServerForNoLongerThanOthersDo(t *testing.T) {
 	t.Parallel()
 	s, _ := server(t)
 	s.Stop()
-	began := pace.Now()
+	began := cputime.Now()
 	pawl(t, nil, "bench", "single", "--addr", s.URL()).expect(t, exit.Server, "does not answer")
 	quick(t, began, 10*time.Second, "bench")
 }
@@ -54,7 +54,7 @@ func TestExecWhoseServerStopsAnsweringWaitsNoLongerThanItMay(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	s.Do("HSET", "a", "somebody:1", "1")
-	began := pace.Now()
+	began := cputime.Now()
 	v := start(t, env, "exec", "a", "--wait", "1500ms", "--", "true")
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) > 0 })
 	s.Stop()
@@ -77,7 +77,7 @@ func TestExecHeedsASignalAtOnceWhileADeadServerKeepsItWaiting(t *testing.T) {
 	for time.Now().Before(over) {
 		time.Sleep(50 * time.Millisecond)
 	}
-	began := pace.Now()
+	began := cputime.Now()
 	if err := v.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // terminal is a pseudo terminal, seen from the side of the user who sits before it.
@@ -83,7 +83,7 @@ func (term *terminal) typeKeys(keys string) {
 // awaitText waits until the terminal shows a text.
 func (term *terminal) awaitText(text string) {
 	term.t.Helper()
-	for start := pace.Now(); !strings.Contains(term.shown(), text); time.Sleep(5 * time.Millisecond) {
+	for start := cputime.Now(); !strings.Contains(term.shown(), text); time.Sleep(5 * time.Millisecond) {
 		if start.Elapsed() > patience {
 			term.t.Fatalf("the terminal does not show %q:\n%s", text, term.shown())
 		}

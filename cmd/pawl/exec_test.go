@@ -275,7 +275,7 @@ func TestExecWakesAStoppedCommandToEndIt(t *testing.T) {
 	v.wait(t).expect(t, 76, "code 0")
 }
 
-func TestExecLetsTheCommandGoOnIfToldTo(t *testing.T) {
+func TestExec_OnLostIgnore_LetsTheCommandGoOn(t *testing.T) {
 	t.Parallel()
 	s, env := server(t)
 	dir := t.TempDir()

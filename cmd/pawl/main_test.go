@@ -16,7 +16,7 @@ import (
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -58,7 +58,7 @@ func prepare(t testing.TB, env []string, args ...string) *invocation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := pace.WithTimeout(context.Background(), patience)
+	ctx, cancel := cputime.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	v := &invocation{cmd: exec.CommandContext(ctx, self, args...)}
 	for _, e := range os.Environ() {
@@ -154,7 +154,7 @@ func hold(t *testing.T, url, name string) *engine.Hold {
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for start := pace.Now(); !cond(); time.Sleep(5 * time.Millisecond) {
+	for start := cputime.Now(); !cond(); time.Sleep(5 * time.Millisecond) {
 		if start.Elapsed() > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}

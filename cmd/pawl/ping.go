@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
-	"github.com/pawl-lock/pawl/internal/deploy"
+	"github.com/pawl-lock/pawl/internal/serverconfig"
 )
 
 func newPingCommand() *cobra.Command {
@@ -36,7 +36,7 @@ subscription connection) and reports how long one round trip takes.`,
 		if err := eng.Ping(cmd.Context()); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s answered in %v\n", deploy.Server(cfg), time.Since(start).Round(time.Microsecond))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s answered in %v\n", serverconfig.Server(cfg), time.Since(start).Round(time.Microsecond))
 		return err
 	}
 	return cmd

@@ -9,7 +9,7 @@ import (
 )
 
 // Waiters whom nobody tells sleep for the rest of the lease: the user learns why, once.
-func TestWhoMayNotPublishIsToldThatWaitersSleepOn(t *testing.T) {
+func TestReports_NoRightToPublish_SaysThatWaitersSleepOn(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("bob on >w0nder ~* resetchannels &* +@all -publish"))
 	env := []string{target.URLEnv + "=redis://bob:w0nder@" + s.Addr()}

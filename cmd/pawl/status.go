@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -54,7 +54,7 @@ also there in base64, as name_base64 or id_base64.`,
 	format := cmd.Flags().String("format", "text", "text, json or jsonl")
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print nothing; exit code 0: held, 1: free")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		print, known := map[string]func(io.Writer, []*look.Seen) error{"text": printText, "json": printJSON, "jsonl": printJSONLines}[*format]
+		print, known := map[string]func(io.Writer, []*keyview.View) error{"text": printText, "json": printJSON, "jsonl": printJSONLines}[*format]
 		if !known {
 			return exit.Usagef(cmd, "--format %q must be text, json or jsonl", *format)
 		}
@@ -63,7 +63,7 @@ also there in base64, as name_base64 or id_base64.`,
 		}
 		seen, err := lookAt(cmd, server, args)
 		switch {
-		case *quiet && slices.ContainsFunc(seen, (*look.Seen).Held):
+		case *quiet && slices.ContainsFunc(seen, (*keyview.View).Held):
 			return nil
 		case err != nil && (*quiet || *format == "json"):
 			return err
@@ -76,10 +76,10 @@ also there in base64, as name_base64 or id_base64.`,
 }
 
 // lookAt looks at all names. It returns those that it could look at, and why it could not at others.
-func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*look.Seen, err error) {
-	err = withLooker(cmd, server, names, func(_ *engine.Engine, looker *look.Looker) error {
+func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*keyview.View, err error) {
+	err = withViewer(cmd, server, names, func(_ *engine.Engine, viewer *keyview.Viewer) error {
 		for _, name := range names {
-			s, failed := looker.At(cmd.Context(), name)
+			s, failed := viewer.At(cmd.Context(), name)
 			switch {
 			case errors.Is(failed, engine.ErrUnavailable):
 				return failed
@@ -94,8 +94,8 @@ func lookAt(cmd *cobra.Command, server *target.Flag, names []string) (all []*loo
 	return all, err
 }
 
-// withLooker connects to the servers of some names, and closes what f is given after f.
-func withLooker(cmd *cobra.Command, server *target.Flag, names []string, f func(*engine.Engine, *look.Looker) error) error {
+// withViewer connects to the servers of some names, and closes what f is given after f.
+func withViewer(cmd *cobra.Command, server *target.Flag, names []string, f func(*engine.Engine, *keyview.Viewer) error) error {
 	cfg, err := server.Config()
 	if err != nil {
 		return err
@@ -107,21 +107,21 @@ func withLooker(cmd *cobra.Command, server *target.Flag, names []string, f func(
 		return err
 	}
 	defer eng.Close() // waits until all that it reports is said
-	looker, err := look.Open(ctx, cfg, eng)
+	viewer, err := keyview.Open(ctx, cfg, eng)
 	if err != nil {
 		return err
 	}
-	defer looker.Close()
-	return f(eng, looker)
+	defer viewer.Close()
+	return f(eng, viewer)
 }
 
 // quietly answers with the exit code if nothing is held.
-func quietly(seen []*look.Seen) error {
+func quietly(seen []*keyview.View) error {
 	for _, s := range seen {
 		switch {
-		case s.Kind == look.Count && s.Hidden != nil:
+		case s.Kind == keyview.Count && s.Hidden != nil:
 			return hiddenPermits(s)
-		case s.Kind == look.Count:
+		case s.Kind == keyview.Count:
 			return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, of a semaphore or a latch: the server does not say whether anybody holds some of it", execlock.Shown(s.Name))}
 		}
 	}
@@ -129,6 +129,6 @@ func quietly(seen []*look.Seen) error {
 }
 
 // hiddenPermits is the error of a count that may be that of permits.
-func hiddenPermits(s *look.Seen) error {
+func hiddenPermits(s *keyview.View) error {
 	return &exit.Error{Code: exit.Server, Err: fmt.Errorf("%s is a count, and this user may not see whether permits are taken: %s; see the ACL rules in docs/operations.md", execlock.Shown(s.Name), execlock.Shown(s.Hidden.Error()))}
 }

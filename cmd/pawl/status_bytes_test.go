@@ -9,7 +9,7 @@ import (
 )
 
 // A name or an id may be any bytes: what is printed can be told apart, and no terminal obeys it.
-func TestStatus_NamesThatAreNoText_CanBeToldApart(t *testing.T) {
+func TestStatus_NamesThatAreNoText_AreDistinct(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	names := []string{"\xff", "\xfe", "plain", "größe", "evil\x1b[31m\nx"}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
+	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -268,7 +268,7 @@ func TestForcedUnlockWakesTheWaitersOfEveryKind(t *testing.T) {
 			text = name + ": permits given back: 2\n"
 		}
 		pawl(t, env, "unlock", "--force", name).expect(t, 0, text)
-		within, cancel := pace.WithTimeout(ctx, patience/6) // of a lease of 30 s
+		within, cancel := cputime.WithTimeout(ctx, patience/6) // of a lease of 30 s
 		select {
 		case <-granted:
 		case <-within.Done():
@@ -287,19 +287,19 @@ func TestForcedUnlockWakesAFairWaiterThatCameAfterTheLook(t *testing.T) {
 	e, other := openEngine(t, s.URL()), openEngine(t, s.URL())
 	must(e.FairMutex("fair").TryLock(t.Context()))(t)
 	cfg, err := engine.ParseURL(s.URL())
-	looker := must(look.Open(t.Context(), cfg, e))(t)
-	defer looker.Close()
-	seen := must(looker.At(t.Context(), "fair"))(t)
-	if err != nil || seen.Kind != look.Mutex {
+	viewer := must(keyview.Open(t.Context(), cfg, e))(t)
+	defer viewer.Close()
+	seen := must(viewer.At(t.Context(), "fair"))(t)
+	if err != nil || seen.Kind != keyview.Mutex {
 		t.Fatal(seen.Kind, err)
 	}
 	waiter := queue(t, s, other, "fair", 1)[0]
 	eventually(t, "it waits", func() bool { return len(s.Do("PUBSUB", "CHANNELS").([]any)) >= 1 })
 	removed, err := forceUnlock(t.Context(), e, seen, "")
-	if err := errors.Join(err, wakeQueue(t.Context(), e, looker, seen)); removed != 1 || err != nil {
+	if err := errors.Join(err, wakeQueue(t.Context(), e, viewer, seen)); removed != 1 || err != nil {
 		t.Fatal(removed, err)
 	}
-	within, cancel := pace.WithTimeout(t.Context(), patience/6) // of a lease of 30 s
+	within, cancel := cputime.WithTimeout(t.Context(), patience/6) // of a lease of 30 s
 	defer cancel()
 	select {
 	case <-waiter.Done():

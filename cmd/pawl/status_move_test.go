@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/keyview"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -53,11 +53,11 @@ func TestUnlockLooksForAFairQueueOnlyIfThereMayBeOne(t *testing.T) {
 	e := openEngine(t, s.URL())
 	cfg := must(engine.ParseURL(s.URL()))(t)
 	cfg.CommandTimeout = 50 * time.Millisecond
-	looker := must(look.Open(t.Context(), cfg, e))(t)
-	looker.Close()
-	for kind, asks := range map[look.Kind]bool{look.Mutex: true, look.Fenced: true, look.Fair: false, look.RW: false} {
-		seen := &look.Seen{Name: "a", Kind: kind, State: engine.State{Holders: []engine.Holder{{ID: "somebody:1", Count: 1}}}}
-		if err := wakeQueue(t.Context(), e, looker, seen); (err != nil) != asks {
+	viewer := must(keyview.Open(t.Context(), cfg, e))(t)
+	viewer.Close()
+	for kind, asks := range map[keyview.Kind]bool{keyview.Mutex: true, keyview.Fenced: true, keyview.Fair: false, keyview.RW: false} {
+		seen := &keyview.View{Name: "a", Kind: kind, State: engine.State{Holders: []engine.Holder{{ID: "somebody:1", Count: 1}}}}
+		if err := wakeQueue(t.Context(), e, viewer, seen); (err != nil) != asks {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

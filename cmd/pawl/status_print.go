@@ -9,11 +9,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pawl-lock/pawl/cmd/pawl/internal/look"
 	"github.com/pawl-lock/pawl/internal/execlock"
+	"github.com/pawl-lock/pawl/internal/keyview"
 )
 
-func printText(w io.Writer, seen []*look.Seen) error {
+func printText(w io.Writer, seen []*keyview.View) error {
 	text := ""
 	for _, s := range seen {
 		text += textOf(s)
@@ -23,14 +23,14 @@ func printText(w io.Writer, seen []*look.Seen) error {
 }
 
 // textOf is a line for the name, and one for everything that belongs to it.
-func textOf(s *look.Seen) string {
+func textOf(s *keyview.View) string {
 	var text strings.Builder
 	name := execlock.Shown(s.Name)
 	line := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
 	switch {
-	case s.Kind == look.Count:
+	case s.Kind == keyview.Count:
 		line("%s: a count of %d: permits of a semaphore that are to be had, or what a latch waits for", name, s.Count)
-	case s.Kind == look.Permits:
+	case s.Kind == keyview.Permits:
 		line("%s: a semaphore, permits to be had: %d, taken: %d", name, s.Available, len(s.Taken))
 	case s.Locked:
 		line("%s: locked (%s), %s", name, modeText(s), leaseText(s.TTL))
@@ -56,10 +56,10 @@ func textOf(s *look.Seen) string {
 }
 
 // modeText is how a lock is held.
-func modeText(s *look.Seen) string {
+func modeText(s *keyview.View) string {
 	readers := readersOf(s)
 	switch {
-	case s.Kind != look.RW || readers == 0:
+	case s.Kind != keyview.RW || readers == 0:
 		return execlock.Shown(s.Mode)
 	case s.Mode == "read":
 		return fmt.Sprintf("read by %d", readers)
@@ -68,7 +68,7 @@ func modeText(s *look.Seen) string {
 }
 
 // readersOf counts the readers of a read-write lock. A negative number is nobody's.
-func readersOf(s *look.Seen) (n int) {
+func readersOf(s *keyview.View) (n int) {
 	for _, h := range s.Holders {
 		if !strings.HasSuffix(h.ID, ":write") && !strings.Contains(h.ID, ":-") {
 			n++
@@ -88,7 +88,7 @@ func leaseText(ttl time.Duration) string {
 type seenJSON struct {
 	Name      string       `json:"name"`
 	NameBytes []byte       `json:"name_base64,omitempty"` // of a name that is not UTF-8, of which Name has only a part
-	Kind      look.Kind    `json:"kind"`
+	Kind      keyview.Kind `json:"kind"`
 	Locked    *bool        `json:"locked"` // null: not known
 	Mode      string       `json:"mode"`
 	TTL       *int64       `json:"ttl_ms"` // null: no expiry, or not known
@@ -108,7 +108,7 @@ type holderJSON struct {
 	TTL   *int64 `json:"ttl_ms,omitempty"` // of a permit; the holders of a lock share one
 }
 
-func jsonOf(s *look.Seen) seenJSON {
+func jsonOf(s *keyview.View) seenJSON {
 	held := s.Held()
 	j := seenJSON{Name: s.Name, NameBytes: notText(s.Name), Kind: s.Kind, Locked: &held, Mode: s.Mode, TTL: millis(s.TTL), Holders: []holderJSON{}}
 	for _, h := range s.Holders {
@@ -118,9 +118,9 @@ func jsonOf(s *look.Seen) seenJSON {
 		j.Holders = append(j.Holders, holderJSON{ID: p.ID, Count: 1, TTL: millis(p.TTL)})
 	}
 	switch s.Kind {
-	case look.Count:
+	case keyview.Count:
 		j.Locked, j.TTL, j.Count = nil, nil, &s.Count
-	case look.Permits:
+	case keyview.Permits:
 		taken := len(s.Taken)
 		j.TTL, j.Available, j.Taken = nil, &s.Available, &taken
 	}
@@ -154,7 +154,7 @@ func millis(d time.Duration) *int64 {
 }
 
 // printJSON prints one object for one name, an array for several.
-func printJSON(w io.Writer, seen []*look.Seen) error {
+func printJSON(w io.Writer, seen []*keyview.View) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	if len(seen) == 1 {
@@ -168,7 +168,7 @@ func printJSON(w io.Writer, seen []*look.Seen) error {
 }
 
 // printJSONLines prints one object a line, for any number of names.
-func printJSONLines(w io.Writer, seen []*look.Seen) error {
+func printJSONLines(w io.Writer, seen []*keyview.View) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	for _, s := range seen {

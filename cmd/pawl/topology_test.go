@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/exit"
 	"github.com/pawl-lock/pawl/cmd/pawl/internal/target"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -28,7 +28,7 @@ func TestCommandsOnEveryTopology(t *testing.T) {
 			pawl(t, env, "unlock", "--force", "free").expect(t, 1, "nothing to remove")
 			addr := env[0][len(target.URLEnv)+1:]
 			// Two commands a pair, but for the first ones, which a process that runs has many after.
-			pace.Steady(t, 20*time.Millisecond, func(t testing.TB) {
+			cputime.Steady(t, 20*time.Millisecond, func(t testing.TB) {
 				pawl(t, nil, brief("uncontended", "--addr", addr)...).expect(t, 0, "2.000 commands", name)
 			})
 			pawl(t, nil, "bench", "waiters", "--count", "500", "--own-names", "--duration", "200ms", "--addr", addr).expect(t, 0, "500 served")
@@ -89,7 +89,7 @@ func TestExecTellsAChannelThatIsRefusedFromWrongUsage(t *testing.T) {
 	pawl(t, env, "exec", "job", "--", "true").expect(t, exit.Server, "the server refuses channel", "NOPERM")
 }
 
-func TestWrongPasswordIsToldFromTheSentinels(t *testing.T) {
+func TestConnect_WrongPassword_IsDistinctFromTheSentinels(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t, redistest.Password("lock"), redistest.SentinelPassword("guard"))
 	pawl(t, []string{target.URLEnv + "=" + r.URL()}, "ping").expect(t, 0)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/deploy"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/internal/serverconfig"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -26,7 +26,7 @@ func NewOn(t testing.TB, url string, change ...func(*engine.Config)) *Env {
 	if err != nil {
 		t.Fatalf("enginetest: %v", err)
 	}
-	direct := deploy.Config(cfg)
+	direct := serverconfig.Config(cfg)
 	if direct.Topology != resp.Standalone || cfg.TLS != nil {
 		t.Fatal("enginetest: NewOn needs the URL of one plain server: redis://host:port")
 	}

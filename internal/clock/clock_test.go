@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestStampIsNeverAheadOfNowAndBothOnlyGrow(t *testing.T) {
+func TestSystem_NowAndStamp_OnlyGrow(t *testing.T) {
 	t.Parallel()
 	c := newSystemClock()
 	var wg sync.WaitGroup
@@ -33,7 +33,7 @@ func TestStampIsNeverAheadOfNowAndBothOnlyGrow(t *testing.T) {
 	wg.Wait()
 }
 
-func TestNowCountsTimeAsleepAndStampFollows(t *testing.T) {
+func TestSystem_Asleep_IsCountedByNowAndStamp(t *testing.T) {
 	t.Parallel()
 	if bootTime() == 0 {
 		t.Skip("no clock that counts time asleep here")
@@ -60,7 +60,7 @@ func (c *systemClock) sleep(d time.Duration) {
 }
 
 // A suspend may fall between any two of the readings of a look; the next Now counts it.
-func TestASuspendInTheMiddleOfALookIsNoticed(t *testing.T) {
+func TestSystem_SuspendDuringALook_IsNoticed(t *testing.T) {
 	t.Parallel()
 	if bootTime() == 0 {
 		t.Skip("no clock that counts time asleep here")
@@ -88,7 +88,7 @@ func TestASuspendInTheMiddleOfALookIsNoticed(t *testing.T) {
 	}
 }
 
-func TestTimeAsleepOnlyGrows(t *testing.T) {
+func TestSystem_TimeAsleep_OnlyGrows(t *testing.T) {
 	t.Parallel()
 	if bootTime() == 0 {
 		t.Skip("no clock that counts time asleep here")
@@ -102,21 +102,21 @@ func TestTimeAsleepOnlyGrows(t *testing.T) {
 	}
 }
 
-func TestInstantsStartAwayFromZero(t *testing.T) {
+func TestSystem_Instants_StartAwayFromZero(t *testing.T) {
 	t.Parallel()
 	if now := System().Now(); now < Instant(origin) {
 		t.Errorf("Now = %d: could be taken for none, or go below zero by a subtraction", now)
 	}
 }
 
-func TestSystemWallIsTheWallClock(t *testing.T) {
+func TestSystem_Wall_IsTheWallClock(t *testing.T) {
 	t.Parallel()
 	if d := time.Since(System().Wall()).Abs(); d > time.Minute {
 		t.Errorf("Wall is %v off", d)
 	}
 }
 
-func TestBubbleHasAClockOfItsOwn(t *testing.T) {
+func TestVirtual_Bubble_HasAClockOfItsOwn(t *testing.T) {
 	t.Parallel()
 	asleep, ahead := system.asleep.Load(), system.ahead.Load()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestBubbleHasAClockOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestInstantArithmetic(t *testing.T) {
+func TestInstant_AddSubBefore_Agree(t *testing.T) {
 	t.Parallel()
 	a := Instant(5)
 	b := a.Add(3)
@@ -147,7 +147,7 @@ func TestInstantArithmetic(t *testing.T) {
 	}
 }
 
-func TestFakeMovesOnlyWhenTold(t *testing.T) {
+func TestFake_Advance_AloneMovesIt(t *testing.T) {
 	t.Parallel()
 	f := NewFake()
 	now, wall := f.Now(), f.Wall()
@@ -164,7 +164,7 @@ func TestFakeMovesOnlyWhenTold(t *testing.T) {
 	}
 }
 
-func TestFakeZeroValueWorks(t *testing.T) {
+func TestFake_ZeroValue_Works(t *testing.T) {
 	t.Parallel()
 	var f Fake
 	f.Advance(time.Second)
@@ -173,7 +173,7 @@ func TestFakeZeroValueWorks(t *testing.T) {
 	}
 }
 
-func TestFakeTellsOfMovesUntilCancelled(t *testing.T) {
+func TestFake_Moves_AreNotifiedUntilCancelled(t *testing.T) {
 	t.Parallel()
 	f := NewFake()
 	var seen []Instant

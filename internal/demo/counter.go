@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/deploy"
+	"github.com/pawl-lock/pawl/internal/serverconfig"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -25,7 +25,7 @@ type counter struct {
 
 // openCounter connects, over connections that the engine has no part in.
 func openCounter(ctx context.Context, server engine.Config, key string) (*counter, error) {
-	cfg := deploy.Config(server)
+	cfg := serverconfig.Config(server)
 	cfg.ClientName, cfg.Lanes = "pawl-demo", 1
 	client := resp.Open(cfg)
 	timeout := server.DialTimeout
@@ -36,7 +36,7 @@ func openCounter(ctx context.Context, server engine.Config, key string) (*counte
 	defer cancel()
 	if err := client.WaitFirst(ctx); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("%s: %w: %w", deploy.Server(server), engine.ErrUnavailable, err)
+		return nil, fmt.Errorf("%s: %w: %w", serverconfig.Server(server), engine.ErrUnavailable, err)
 	}
 	return &counter{client: client, key: key}, nil
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/deploy"
 	"github.com/pawl-lock/pawl/internal/embedded"
+	"github.com/pawl-lock/pawl/internal/serverconfig"
 )
 
 // Config says what to show.
@@ -94,7 +94,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer c.close()
 	defer c.remove(ctx)
 	cfg.Screen.say("%d processes add to a counter on %s (%s); each reads it, waits a moment, and writes it.",
-		cfg.Workers, where, deploy.Server(server))
+		cfg.Workers, where, serverconfig.Server(server))
 	if err := guarded(ctx, cfg, c); err != nil {
 		return err
 	}

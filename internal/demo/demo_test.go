@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // roleEnv makes the test binary a worker process.
@@ -87,10 +87,10 @@ func config(screen *bytes.Buffer) Config {
 // that does not run for a whole lease writes without the lock.
 func steady(t *testing.T, scenario func(t testing.TB)) {
 	t.Helper()
-	pace.Steady(t, 100*time.Millisecond, scenario)
+	cputime.Steady(t, 100*time.Millisecond, scenario)
 }
 
-func TestLockedRoundLosesNothingAndControlDoes(t *testing.T) {
+func TestDemo_LockedRound_LosesNothingUnlikeTheControl(t *testing.T) {
 	t.Parallel()
 	steady(t, testLockedRoundLosesNothingAndControlDoes)
 }
@@ -110,7 +110,7 @@ func testLockedRoundLosesNothingAndControlDoes(t testing.TB) {
 	}
 }
 
-func TestLostUpdatesAreFound(t *testing.T) {
+func TestDemo_LostUpdates_AreFound(t *testing.T) {
 	t.Parallel()
 	var screen bytes.Buffer
 	cfg := config(&screen)
@@ -121,7 +121,7 @@ func TestLostUpdatesAreFound(t *testing.T) {
 }
 
 // A control round that loses nothing proves nothing: it is repeated, and reported.
-func TestControlWithoutARaceIsAnError(t *testing.T) {
+func TestDemo_ControlWithoutARace_Fails(t *testing.T) {
 	t.Parallel()
 	steady(t, testControlWithoutARaceIsAnError)
 }
@@ -139,7 +139,7 @@ func testControlWithoutARaceIsAnError(t testing.TB) {
 }
 
 // The hold may end after the write was sent. Made once more, it would count twice.
-func TestWriteThatWasSentCountsWhenTheLockIsLost(t *testing.T) {
+func TestDemo_LockLostAfterAWrite_WriteCounts(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start("")
 	if err != nil {
@@ -187,7 +187,7 @@ func TestWriteThatWasSentCountsWhenTheLockIsLost(t *testing.T) {
 	}
 }
 
-func TestBadWorkersEndTheDemo(t *testing.T) {
+func TestDemo_BadWorkers_EndIt(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[string]string{
 		"fails":   "worker 2 failed: exit status 3",
@@ -207,7 +207,7 @@ func TestBadWorkersEndTheDemo(t *testing.T) {
 	}
 }
 
-func TestWorkerThatCannotBeStartedIsReported(t *testing.T) {
+func TestDemo_WorkerCannotStart_IsReported(t *testing.T) {
 	t.Parallel()
 	cfg := config(new(bytes.Buffer))
 	cfg.Worker = func(ctx context.Context, w WorkerConfig) *exec.Cmd {
@@ -222,7 +222,7 @@ func TestWorkerThatCannotBeStartedIsReported(t *testing.T) {
 }
 
 // Whatever notices it first.
-func TestDemoThatIsCancelledWhileItsWorkersStartSaysSo(t *testing.T) {
+func TestDemo_CancelledWhileWorkersStart_SaysSo(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
@@ -239,7 +239,7 @@ func TestDemoThatIsCancelledWhileItsWorkersStartSaysSo(t *testing.T) {
 }
 
 // A cancelled demo ends, whatever its workers do.
-func TestCancelledDemoKillsItsWorkers(t *testing.T) {
+func TestDemo_Cancelled_KillsItsWorkers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
@@ -269,7 +269,7 @@ type writerFunc func(line string)
 func (f writerFunc) Write(b []byte) (int, error) { f(string(b)); return len(b), nil }
 
 // It may be somebody's server.
-func TestCancelledDemoLeavesNoKeys(t *testing.T) {
+func TestDemo_Cancelled_LeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start("")
 	if err != nil {
@@ -312,7 +312,7 @@ func TestCancelledDemoLeavesNoKeys(t *testing.T) {
 }
 
 // A parent that is gone leaves the worker's standard input at its end.
-func TestWorkerEndsWithItsParent(t *testing.T) {
+func TestWorker_ParentEnds_Ends(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start("")
 	if err != nil {
@@ -341,7 +341,7 @@ func TestWorkerEndsWithItsParent(t *testing.T) {
 }
 
 // Nobody may have the lock when the server goes away: then no command fails, and all wait.
-func TestAWorkerDoesNotWaitForeverForAServerThatIsAway(t *testing.T) {
+func TestWorker_ServerAway_GivesUp(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.Start("")
 	if err != nil {
@@ -399,7 +399,7 @@ func TestAWorkerDoesNotWaitForeverForAServerThatIsAway(t *testing.T) {
 	}
 }
 
-func TestTerminalGetsABar(t *testing.T) {
+func TestScreen_Terminal_GetsABar(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := NewScreen(&out, true)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/pawl-lock/pawl/internal/door"
+	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
 // Server is a running server. Its methods are safe for any goroutine.
@@ -33,9 +33,9 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		closed bool
-		up     bool
-		door   *door.Door // shut while down; nil after StartPipe
+		closed   bool
+		up       bool
+		listener *pauselistener.Listener // shut while down; nil after StartPipe
 	}
 }
 
@@ -72,7 +72,7 @@ func newServer() *Server {
 // which Linux and macOS choose the local port of an outgoing connection: a client
 // that dials the port while the server is down could otherwise be given it as its
 // own, connect to itself, and keep the server from coming up again.
-func listen(addr string) (*door.Door, error) {
+func listen(addr string) (*pauselistener.Listener, error) {
 	host, port := "", "0"
 	if addr != "" {
 		var err error
@@ -81,7 +81,7 @@ func listen(addr string) (*door.Door, error) {
 		}
 	}
 	if port != "0" {
-		return door.Listen("tcp", addr)
+		return pauselistener.Listen("tcp", addr)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -89,8 +89,8 @@ func listen(addr string) (*door.Door, error) {
 	const first, end, attempts = 10000, 32000, 50
 	var err error
 	for range attempts {
-		var d *door.Door
-		d, err = door.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(end-first))))
+		var d *pauselistener.Listener
+		d, err = pauselistener.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(end-first))))
 		if err == nil {
 			return d, nil
 		}
@@ -150,7 +150,7 @@ func (s *Server) Up() error {
 		s.upLocked(nil)
 		return nil
 	}
-	d, err := s.mu.door.Reopen()
+	d, err := s.mu.listener.Resume()
 	if err != nil {
 		return fmt.Errorf("embedded: %w", err)
 	}
@@ -167,8 +167,8 @@ func (s *Server) Close() {
 	}
 	s.mu.closed = true
 	s.downLocked()
-	if s.mu.door != nil {
-		s.mu.door.Close()
+	if s.mu.listener != nil {
+		s.mu.listener.Close()
 	}
 	s.ttl.close()
 }
@@ -176,7 +176,7 @@ func (s *Server) Close() {
 // upLocked begins to serve. The listener is ours, not miniredis's: that one
 // accepts before its commands are registered, and a client that dials all the
 // time would be told "unknown command".
-func (s *Server) upLocked(d *door.Door) {
+func (s *Server) upLocked(d *pauselistener.Listener) {
 	// A first Dial is how miniredis starts without a listener.
 	first, err := s.redis.Dial()
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Server) upLocked(d *door.Door) {
 	if d == nil {
 		return
 	}
-	s.mu.door = d
+	s.mu.listener = d
 	go func() {
 		defer close(d.Ended)
 		for {
@@ -207,10 +207,10 @@ func (s *Server) downLocked() {
 		return
 	}
 	s.mu.up = false
-	if s.mu.door != nil {
-		s.mu.door.Shut()
+	if s.mu.listener != nil {
+		s.mu.listener.Pause()
 		// No connection is handed to a server that has stopped waiting for them.
-		<-s.mu.door.Ended
+		<-s.mu.listener.Ended
 	}
 	s.redis.Close()
 	s.faults.late.Wait()

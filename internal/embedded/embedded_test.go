@@ -15,8 +15,9 @@ import (
 	"github.com/alicebob/miniredis/v2/proto"
 	"go.uber.org/goleak"
 
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/embedded"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,14 +72,14 @@ func expectRead(t *testing.T, c *proto.Client, want string) {
 // until polls for a condition.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for start := pace.Now(); !cond(); time.Sleep(time.Millisecond) {
+	for start := cputime.Now(); !cond(); time.Sleep(time.Millisecond) {
 		if start.Elapsed() > patience {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }
 
-func TestKeysExpireByThemselvesAndNeverEarly(t *testing.T) {
+func TestServer_Keys_ExpireAndNeverEarly(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -107,7 +108,7 @@ func TestKeysExpireByThemselvesAndNeverEarly(t *testing.T) {
 }
 
 // A server with a million keys must still expire them, if less exactly.
-func TestManyKeysExpireAndNewOnesStay(t *testing.T) {
+func TestServer_ManyKeysExpire_NewOnesStay(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -128,7 +129,7 @@ func TestManyKeysExpireAndNewOnesStay(t *testing.T) {
 	until(t, "the key is gone", func() bool { return do(t, c, "EXISTS", "k") == proto.Int(0) })
 }
 
-func TestVirtualTimeExpiresKeysInABubble(t *testing.T) {
+func TestServer_VirtualTime_ExpiresKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := embedded.StartPipe()
@@ -148,7 +149,7 @@ func TestVirtualTimeExpiresKeysInABubble(t *testing.T) {
 	})
 }
 
-func TestHandshakeCommandsAreAnswered(t *testing.T) {
+func TestServer_HandshakeCommands_AreAnswered(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	a, b := dial(t, "tcp", s.Addr()), dial(t, "tcp", s.Addr())
@@ -168,7 +169,7 @@ func TestHandshakeCommandsAreAnswered(t *testing.T) {
 
 // A command of ours that was answered at once inside MULTI would be taken for the answer
 // to the next one.
-func TestATransactionStaysInStep(t *testing.T) {
+func TestServer_Transaction_StaysInStep(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -186,7 +187,7 @@ func TestATransactionStaysInStep(t *testing.T) {
 	expect(t, c, proto.Int(0), "WAIT", "0", "0")
 }
 
-func TestDoesNotPassForACluster(t *testing.T) {
+func TestServer_ClusterCommands_AreRefused(t *testing.T) {
 	t.Parallel()
 	c := dial(t, "tcp", start(t).Addr())
 	for _, sub := range []string{"SLOTS", "SHARDS", "NODES", "INFO", "MYID"} {
@@ -194,7 +195,7 @@ func TestDoesNotPassForACluster(t *testing.T) {
 	}
 }
 
-func TestMessagesReachSubscribersFromScripts(t *testing.T) {
+func TestServer_PublishFromScripts_ReachesSubscribers(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	sub, c := dial(t, "tcp", s.Addr()), dial(t, "tcp", s.Addr())
@@ -205,7 +206,7 @@ func TestMessagesReachSubscribersFromScripts(t *testing.T) {
 	expect(t, c, proto.Int(0), "SPUBLISH", "ch", "x")
 }
 
-func TestShardedMessagesReachShardedSubscribers(t *testing.T) {
+func TestServer_ShardedMessages_ReachShardedSubscribers(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	sub, c := dial(t, "tcp", s.Addr()), dial(t, "tcp", s.Addr())
@@ -228,7 +229,7 @@ func TestShardedMessagesReachShardedSubscribers(t *testing.T) {
 	}
 }
 
-func TestDownCutsAndRefusesUntilUpOnTheSamePort(t *testing.T) {
+func TestServer_Down_CutsAndRefusesUntilUp(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := dial(t, "tcp", s.Addr())
@@ -265,7 +266,7 @@ func TestDownCutsAndRefusesUntilUpOnTheSamePort(t *testing.T) {
 }
 
 // No client that dials at the wrong moment is told "unknown command".
-func TestClientsThatRedialAllTheTimeSeeOnlyAWholeServer(t *testing.T) {
+func TestServer_ClientsRedial_SeeAWholeServer(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -295,7 +296,7 @@ func TestClientsThatRedialAllTheTimeSeeOnlyAWholeServer(t *testing.T) {
 	}
 }
 
-func TestAbruptClientsDoNoHarm(t *testing.T) {
+func TestServer_AbruptClients_DoNoHarm(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	var wg sync.WaitGroup
@@ -338,7 +339,7 @@ func TestAbruptClientsDoNoHarm(t *testing.T) {
 	until(t, "every subscription is gone", func() bool { return do(t, c, "PUBSUB", "CHANNELS") == proto.Array() })
 }
 
-func TestSubscriberThatStopsReadingIsCutOff(t *testing.T) {
+func TestServer_SubscriberStopsReading_IsCutOff(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	conn, err := net.Dial("tcp", s.Addr())
@@ -355,7 +356,7 @@ func TestSubscriberThatStopsReadingIsCutOff(t *testing.T) {
 	until(t, "the silent subscriber is gone", func() bool { return do(t, c, "PUBLISH", "ch", big) == proto.Int(0) })
 }
 
-func TestStartOnATakenPortFails(t *testing.T) {
+func TestStart_PortTaken_Fails(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	if _, err := embedded.Start(s.Addr()); err == nil {
@@ -366,10 +367,104 @@ func TestStartOnATakenPortFails(t *testing.T) {
 	}
 }
 
-func TestURLNamesTheListener(t *testing.T) {
+func TestServer_URL_NamesTheListener(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	if want := "redis://" + s.Addr(); s.URL() != want || !strings.HasPrefix(s.Addr(), "127.0.0.1:") {
 		t.Fatal(s.URL())
+	}
+}
+
+// Scripts of the shapes that locks use, Redisson's among them.
+const (
+	luaAcquire = `
+if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then
+	redis.call('hincrby', KEYS[1], ARGV[2], 1)
+	redis.call('pexpire', KEYS[1], ARGV[1])
+	return nil
+end
+return redis.call('pttl', KEYS[1])`
+	luaRelease = `
+if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return -3 end
+if tonumber(ARGV[3]) > 0 then redis.call('hset', KEYS[1], ARGV[2], ARGV[3]) return 0 end
+if redis.call('hdel', KEYS[1], ARGV[2]) == 1 then redis.call('publish', ARGV[1], '0') return 1 end`
+	luaRenewMany = `
+local answer = {}
+for i, key in ipairs(KEYS) do
+	local held = redis.pcall('hexists', key, ARGV[i + 1])
+	if type(held) == 'table' and held.err then
+		answer[i] = -9
+	elseif held == 1 then
+		answer[i] = redis.call('pexpire', key, ARGV[1])
+	else
+		answer[i] = 0
+	end
+end
+return answer`
+	luaUnguarded = `redis.call('set', KEYS[1], 'text') return redis.call('hget', KEYS[1], 'f')`
+)
+
+// TestServer_Scripts_AnswerAsOnARealServer runs the same commands on both.
+func TestServer_Scripts_AnswerAsOnARealServer(t *testing.T) {
+	t.Parallel()
+	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t, redistest.Needs(redistest.ExpiryConditions)).Socket())
+	eval := func(script, numKeys string, rest ...string) []string {
+		return append([]string{"EVAL", script, numKeys}, rest...)
+	}
+	for _, words := range [][]string{
+		eval(luaAcquire, "1", "lock", "30000", "me"),
+		eval(luaAcquire, "1", "lock", "30000", "me"),
+		{"HGET", "lock", "me"},
+		{"PEXPIRE", "lock", "0"}, // at once
+		{"EXISTS", "lock"},
+		{"HSET", "forever", "other", "1"},
+		eval(luaAcquire, "1", "forever", "30000", "me"),
+		eval(luaRelease, "1", "forever", "ch", "me", "0"),
+		eval(luaRelease, "1", "forever", "ch", "other", "2"),
+		{"HGETALL", "forever"},
+		eval(luaRelease, "1", "forever", "ch", "other", "0"),
+		{"EXISTS", "forever"},
+		{"HSET", "a", "me", "1"},
+		{"SET", "b", "text"},
+		eval(luaRenewMany, "3", "a", "b", "c", "30000", "me", "me", "me"),
+		eval(luaRenewMany, "0", "30000"),
+		{"PEXPIRE", "a", "60000", "GT"},
+		{"PEXPIRE", "a", "10000", "GT"},
+		{"PERSIST", "a"},
+		{"PTTL", "a"},
+		{"PTTL", "absent"},
+		{"TYPE", "a"},
+		{"EVALSHA", strings.Repeat("0", 40), "0"},
+		{"SCRIPT", "EXISTS", strings.Repeat("0", 40)},
+		{"SCRIPT", "LOAD", luaAcquire},
+		eval(`return {1, 'two', redis.status_reply('THREE'), {4}}`, "0"),
+		eval(`return {1, false, 3}`, "0"),
+		eval(`return redis.error_reply('WRONG it is')`, "0"),
+		eval(`return 9007199254740991`, "0"),
+		eval(`return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', '1000')`, "1", "b", "v"),
+		eval(`return redis.call('incr', KEYS[1])`, "1", "token"),
+		{"HGET", "b", "f"},
+	} {
+		got, want := do(t, here, words...), do(t, there, words...)
+		if words[0] == "EVALSHA" { // Valkey says the rest in other words
+			got, _, _ = strings.Cut(got, " ")
+			want, _, _ = strings.Cut(want, " ")
+		}
+		if got != want {
+			t.Errorf("%q:\n here %q\nthere %q", words, got, want)
+		}
+	}
+}
+
+func TestServer_ErrorInsideAScript_KeepsItsCode(t *testing.T) {
+	t.Parallel()
+	here, there := dial(t, "tcp", start(t).Addr()), dial(t, "unix", redistest.Start(t, redistest.Needs(redistest.ScriptErrorCodes)).Socket())
+	for _, c := range []*proto.Client{here, there} {
+		if got := do(t, c, "EVAL", luaUnguarded, "1", "k"); !strings.HasPrefix(got, "-WRONGTYPE Operation against a key") {
+			t.Errorf("%q", got)
+		}
+		if got := do(t, c, "EVAL", "this is no lua", "0"); !strings.HasPrefix(got, "-ERR Error compiling script") {
+			t.Errorf("%q", got)
+		}
 	}
 }

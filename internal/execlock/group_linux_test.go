@@ -25,7 +25,7 @@ func begin(t *testing.T) *exec.Cmd {
 
 // The system gives the id away once all of the group has ended, while other groups of the
 // command may still have to be waited for.
-func TestGroupThatHasEndedGivesItsIDAway(t *testing.T) {
+func TestGroup_Ended_GivesItsIDAway(t *testing.T) {
 	t.Parallel()
 	command := begin(t)
 	g := group{id: command.Process.Pid}
@@ -59,7 +59,7 @@ func TestGroupThatHasEndedGivesItsIDAway(t *testing.T) {
 
 // One look may miss a process that just succeeds another. If that were the end of the group,
 // pawl would end while it works.
-func TestProcessThatIsSucceededByItsChildIsNotTheEnd(t *testing.T) {
+func TestGroup_ProcessSucceededByItsChild_IsNotOver(t *testing.T) {
 	// Not parallel: a test that ends all of a command finds this one's processes, too.
 	if _, known := processes(); !known {
 		t.Skip("there is no /proc of this PID namespace")

@@ -24,7 +24,7 @@ type group struct {
 	end     End
 
 	held      map[int]bool // other groups that were stopped with it
-	told      map[int]bool // other groups that were asked to end
+	signalled map[int]bool // other groups that were asked to end
 	strangers map[int]bool // children and groups that we had before the command
 }
 
@@ -100,11 +100,11 @@ func (g *group) resume() error {
 // endOthers asks the other groups to end whose command has ended without doing so.
 func (g *group) endOthers() {
 	for _, p := range g.others() {
-		if !g.told[p.group] {
-			if g.told == nil {
-				g.told = make(map[int]bool)
+		if !g.signalled[p.group] {
+			if g.signalled == nil {
+				g.signalled = make(map[int]bool)
 			}
-			g.told[p.group] = true
+			g.signalled[p.group] = true
 			_ = tell(p.group, unix.SIGTERM)
 			_ = tell(p.group, unix.SIGCONT)
 		}

@@ -22,8 +22,8 @@ var errWait = errors.New("--wait is over")
 // permits is a semaphore of which one permit is wanted.
 type permits struct {
 	*runner
-	of       engine.PermitSemaphore
-	toldNone bool // the user knows that it has no permits
+	of           engine.PermitSemaphore
+	reportedNone bool // the user knows that it has no permits
 }
 
 // permit begins to acquire a permit of the semaphore, after it was said how many there are.
@@ -136,10 +136,10 @@ func (p *permits) say(ctx context.Context) error {
 		return nil // the permit is what counts
 	}
 	none := capacity <= 0
-	if none && !p.toldNone {
+	if none && !p.reportedNone {
 		p.Say("semaphore %q has no permits: --permits says how many it has", p.of.Name())
 	}
-	p.toldNone = none
+	p.reportedNone = none
 	return nil
 }
 

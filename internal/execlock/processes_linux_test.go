@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 func init() { helpers["headless"] = endMainThread }
@@ -33,7 +33,7 @@ func endMainThread() {
 }
 
 // The kernel calls it a zombie. pawl would end while it works without the lock.
-func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
+func TestProcesses_FirstThreadEnded_Lives(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"=headless")
@@ -46,7 +46,7 @@ func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/stat")
 		return bytes.Contains(stat, []byte(") Z "))
 	}
-	for began := pace.Now(); !headless(); time.Sleep(5 * time.Millisecond) {
+	for began := cputime.Now(); !headless(); time.Sleep(5 * time.Millisecond) {
 		if began.Elapsed() > 10*time.Second {
 			t.Fatal("its first thread does not end")
 		}
@@ -56,14 +56,14 @@ func TestProcessWithoutItsFirstThreadLives(t *testing.T) {
 		t.Error("it is not waited for")
 	}
 	_ = cmd.Process.Kill()
-	for began := pace.Now(); own.ownRemains(); time.Sleep(5 * time.Millisecond) {
+	for began := cputime.Now(); own.ownRemains(); time.Sleep(5 * time.Millisecond) {
 		if began.Elapsed() > 10*time.Second {
 			t.Fatal("it lives as a zombie without threads")
 		}
 	}
 }
 
-func TestParseStat(t *testing.T) {
+func TestParseStat_Lines_AreRead(t *testing.T) {
 	t.Parallel()
 	const rest = " 0 -1 4194560 110 0 0 0 1 2 0 0 20 0 3 0 1234 5678"
 	for stat, want := range map[string]process{
@@ -81,7 +81,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestProcessesKnowTheirDescent(t *testing.T) {
+func TestProcesses_Descent_IsKnown(t *testing.T) {
 	t.Parallel()
 	if _, known := processes(); !known {
 		t.Skip("there is no /proc of this PID namespace")

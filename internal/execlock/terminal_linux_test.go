@@ -58,7 +58,7 @@ func stopWhileItReads(old, within time.Duration) {
 	fmt.Println(unix.SignalName(first), "then it is not stopped")
 }
 
-func TestCtrlZIsNotLostWhenTheCommandIsLentTheTerminal(t *testing.T) {
+func TestTerminal_CtrlZWhileLent_IsNotLost(t *testing.T) {
 	t.Parallel()
 	for helper, want := range map[string]string{
 		"ctrl-z while it reads": "SIGTTIN then SIGTSTP",

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/door"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
+	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
 // waitLimit bounds WaitFor, so that a lost command fails one test instead of
@@ -38,9 +38,9 @@ type Node struct {
 	wg         sync.WaitGroup // the accept loop and two goroutines per connection
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced whenever log or conns change
-	door     *door.Door    // nil while down
-	shut     *door.Door    // while down
+	changed  chan struct{}           // closed and replaced whenever log or conns change
+	listener *pauselistener.Listener // nil while down
+	paused   *pauselistener.Listener // while down
 	conns    map[int]*Conn
 	accepted int
 	rules    []*Rule
@@ -81,9 +81,9 @@ func New(t testing.TB, opts ...Option) *Node {
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		n.addr = filepath.Join(dir, "sock")
 	}
-	listen := door.Free
+	listen := pauselistener.Free
 	if n.network == "unix" {
-		listen = door.Listen
+		listen = pauselistener.Listen
 	}
 	d, err := listen(n.network, n.addr)
 	if err != nil {
@@ -93,7 +93,7 @@ func New(t testing.TB, opts ...Option) *Node {
 	n.open(d)
 	t.Cleanup(func() {
 		n.Down()
-		n.shut.Close()
+		n.paused.Close()
 		n.wg.Wait()
 	})
 	return n
@@ -122,10 +122,10 @@ func (n *Node) OnNext(count int, m Match, a Action) *Rule {
 // stays its own.
 func (n *Node) Down() {
 	n.mu.Lock()
-	d := n.door
+	d := n.listener
 	if d != nil {
-		d.Shut()
-		n.door, n.shut = nil, d
+		d.Pause()
+		n.listener, n.paused = nil, d
 	}
 	n.mu.Unlock()
 	if d != nil {
@@ -137,22 +137,22 @@ func (n *Node) Down() {
 // Up listens again, on the same address, scripts forgotten.
 func (n *Node) Up() {
 	n.t.Helper()
-	d, err := n.shut.Reopen()
+	d, err := n.paused.Resume()
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	n.open(d)
 }
 
-func (n *Node) open(d *door.Door) {
+func (n *Node) open(d *pauselistener.Listener) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.door = d
+	n.listener = d
 	clear(n.scripts)
 	n.wg.Go(func() { n.accept(d) })
 }
 
-func (n *Node) accept(d *door.Door) {
+func (n *Node) accept(d *pauselistener.Listener) {
 	defer close(d.Ended)
 	for {
 		nc, err := d.Accept()
@@ -160,7 +160,7 @@ func (n *Node) accept(d *door.Door) {
 			return
 		}
 		n.mu.Lock()
-		if n.door != d {
+		if n.listener != d {
 			// Down came between Accept and here; it could not see this connection.
 			n.mu.Unlock()
 			nc.Close()
@@ -275,7 +275,7 @@ func (n *Node) WaitConns(count int) {
 // wait waits for a condition, which is asked with the lock held.
 func (n *Node) wait(what string, holds func() bool) {
 	n.t.Helper()
-	limit, cancel := pace.WithTimeout(context.Background(), waitLimit)
+	limit, cancel := cputime.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	for {
 		n.mu.Lock()

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/door"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
+	"github.com/pawl-lock/pawl/internal/pauselistener"
 )
 
 // waitLimit bounds Trap.Wait, so that what never comes fails one test instead
@@ -39,16 +39,16 @@ type Proxy struct {
 	ctx               context.Context // ends with the proxy; bounds dialling
 	wg                sync.WaitGroup  // accept loops and the goroutines of connections
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when a trap or a connection is news
-	door    *door.Door    // nil while down
-	shut    *door.Door    // the door while down, its port kept
-	conns   map[int]*conn
-	stats   Stats
-	traps   []*Trap
-	holes   []Select
-	holds   []hold
-	lags    []lag
+	mu       sync.Mutex
+	changed  chan struct{}           // closed and replaced when a trap or a connection is news
+	listener *pauselistener.Listener // nil while down
+	paused   *pauselistener.Listener // the listener while down, its port kept
+	conns    map[int]*conn
+	stats    Stats
+	traps    []*Trap
+	holes    []Select
+	holds    []hold
+	lags     []lag
 }
 
 // Stats counts what has passed.
@@ -75,7 +75,7 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 		conns:     make(map[int]*conn),
 		stats:     Stats{Received: make(map[string]int), Forwarded: make(map[string]int)},
 	}
-	d, err := door.Free("tcp", "127.0.0.1:0")
+	d, err := pauselistener.Free("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func New(t testing.TB, upstreamNetwork, upstreamAddr string) *Proxy {
 	t.Cleanup(func() {
 		cancel()
 		p.Down()
-		p.shut.Close()
+		p.paused.Close()
 		p.wg.Wait()
 	})
 	return p
@@ -97,10 +97,10 @@ func (p *Proxy) Addr() string { return p.addr }
 // Its port stays its own.
 func (p *Proxy) Down() {
 	p.mu.Lock()
-	d := p.door
+	d := p.listener
 	if d != nil {
-		d.Shut()
-		p.door, p.shut = nil, d
+		d.Pause()
+		p.listener, p.paused = nil, d
 	}
 	p.mu.Unlock()
 	if d != nil {
@@ -112,21 +112,21 @@ func (p *Proxy) Down() {
 // Up accepts connections again, on the same address.
 func (p *Proxy) Up() {
 	p.t.Helper()
-	d, err := p.shut.Reopen()
+	d, err := p.paused.Resume()
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.open(d)
 }
 
-func (p *Proxy) open(d *door.Door) {
+func (p *Proxy) open(d *pauselistener.Listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.door = d
+	p.listener = d
 	p.wg.Go(func() { p.accept(d) })
 }
 
-func (p *Proxy) accept(d *door.Door) {
+func (p *Proxy) accept(d *pauselistener.Listener) {
 	defer close(d.Ended)
 	for {
 		nc, err := d.Accept()
@@ -134,7 +134,7 @@ func (p *Proxy) accept(d *door.Door) {
 			return
 		}
 		p.mu.Lock()
-		if p.door != d {
+		if p.listener != d {
 			// Down came between Accept and here; it could not see this connection.
 			p.mu.Unlock()
 			nc.Close()
@@ -197,7 +197,7 @@ func (p *Proxy) WaitConns(count int, sel Select) {
 // wait waits for a condition, which is asked with the lock held.
 func (p *Proxy) wait(what string, holds func() bool) {
 	p.t.Helper()
-	limit, cancel := pace.WithTimeout(context.Background(), waitLimit)
+	limit, cancel := cputime.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	for {
 		p.mu.Lock()

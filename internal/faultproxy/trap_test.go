@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-func TestCutAfterRequestExecutesItAndDropsTheReply(t *testing.T) {
+func TestTrap_CutAfterRequest_ExecutesItAndDropsTheReply(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c, bystander := dial(t, p), dial(t, p)
@@ -29,7 +29,7 @@ func TestCutAfterRequestExecutesItAndDropsTheReply(t *testing.T) {
 	bystander.ask(":2\r\n", "INCR", "k")
 }
 
-func TestCutBeforeRequestNeverSendsIt(t *testing.T) {
+func TestTrap_CutBeforeRequest_DoesNotSendIt(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c := dial(t, p)
@@ -49,7 +49,7 @@ func TestCutBeforeRequestNeverSendsIt(t *testing.T) {
 	}
 }
 
-func TestCutAfterSubscribeWaitsForAllConfirmations(t *testing.T) {
+func TestTrap_CutAfterSubscribe_WaitsForAllConfirmations(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c := dial(t, p)
@@ -64,7 +64,7 @@ func TestCutAfterSubscribeWaitsForAllConfirmations(t *testing.T) {
 	waitUntil(t, func() bool { return fmt.Sprint(s.Do("PUBSUB", "CHANNELS")) == "[]" })
 }
 
-func TestReplaceReplyTakesTheRepliesPlaceInThePipeline(t *testing.T) {
+func TestTrap_ReplaceReply_KeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
@@ -98,7 +98,7 @@ func TestReplaceReplyTakesTheRepliesPlaceInThePipeline(t *testing.T) {
 	}
 }
 
-func TestNewestTrapWins(t *testing.T) {
+func TestTrap_Newest_Wins(t *testing.T) {
 	t.Parallel()
 	_, p := start(t)
 	c := dial(t, p)
@@ -108,7 +108,7 @@ func TestNewestTrapWins(t *testing.T) {
 	c.ask(":1\r\n", "PING")
 }
 
-func TestMessagesPassBesideConfirmations(t *testing.T) {
+func TestTrap_Messages_PassBesideConfirmations(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c := dial(t, p)
@@ -140,7 +140,7 @@ func TestMessagesPassBesideConfirmations(t *testing.T) {
 	trap.Wait(1)
 }
 
-func TestAnswersMadeUpKeepTheirPlaceAmongConfirmationsAndMessages(t *testing.T) {
+func TestTrap_MadeUpAnswers_KeepTheirPlace(t *testing.T) {
 	t.Parallel()
 	s, p := start(t)
 	c := dial(t, p)
@@ -190,7 +190,7 @@ func TestAnswersMadeUpKeepTheirPlaceAmongConfirmationsAndMessages(t *testing.T) 
 	c.want("+MADE UP\r\n")
 }
 
-func TestNothingFollowsACut(t *testing.T) {
+func TestTrap_Cut_NothingFollows(t *testing.T) {
 	t.Parallel()
 	_, p := start(t)
 	cl := dial(t, p)
@@ -208,10 +208,10 @@ func TestNothingFollowsACut(t *testing.T) {
 	cl.wantEnd(syscall.ECONNRESET)
 }
 
-// TestCountsAgreeUnderRandomFaults: whatever happens to connections, a command
+// TestProxy_RandomFaults_CountsAgree: whatever happens to connections, a command
 // that was answered has been executed, one that was cut before has not, and one
 // cut after has.
-func TestCountsAgreeUnderRandomFaults(t *testing.T) {
+func TestProxy_RandomFaults_CountsAgree(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -8,7 +8,7 @@ import (
 )
 
 // A panic under FailStop ends the process although a caller recovers.
-func TestFailStopEndsTheProcessThoughACallerRecovers(t *testing.T) {
+func TestFailStop_CallerRecovers_EndsTheProcess(t *testing.T) {
 	if os.Getenv("PAWL_TEST_FAILSTOP") != "" {
 		defer func() { _ = recover() }()
 		func() {
@@ -18,7 +18,7 @@ func TestFailStopEndsTheProcessThoughACallerRecovers(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestFailStopEndsTheProcessThoughACallerRecovers$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFailStop_CallerRecovers_EndsTheProcess$")
 	cmd.Env = append(os.Environ(), "PAWL_TEST_FAILSTOP=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "BUG: pawl: broken") {

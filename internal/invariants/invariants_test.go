@@ -12,7 +12,7 @@ func panics(f func()) (text any) {
 	return nil
 }
 
-func TestBrokenInvariantPanicsOnlyWhenEnabled(t *testing.T) {
+func TestCheck_Broken_PanicsOnlyWhenEnabled(t *testing.T) {
 	for _, c := range []struct {
 		check func()
 		want  string
@@ -30,7 +30,7 @@ func TestBrokenInvariantPanicsOnlyWhenEnabled(t *testing.T) {
 	}
 }
 
-func TestKeptInvariantIsSilent(t *testing.T) {
+func TestCheck_Kept_IsSilent(t *testing.T) {
 	got := panics(func() {
 		invariants.Check(true, "")
 		invariants.Checkf(true, "")

@@ -16,9 +16,9 @@ import (
 // reference is `path/file.go`, `path/file.go:function` or `folder/sub`, in backticks.
 var reference = regexp.MustCompile("`((?:engine|resp|wheel|bench|pprof|cmd|internal)/[\\w/]+(?:\\.\\w+)?)(?::(\\w+))?`")
 
-// TestDocumentsReferToWhatIsThere: a document that names files and functions goes
+// TestDocuments_References_Exist: a document that names files and functions goes
 // stale with the first rename.
-func TestDocumentsReferToWhatIsThere(t *testing.T) {
+func TestDocuments_References_Exist(t *testing.T) {
 	t.Parallel()
 	root := moduleRoot(t)
 	for _, doc := range documents(t) {
@@ -61,9 +61,9 @@ var (
 	named      = regexp.MustCompile(`\(([a-zA-Z]\w*(?:, [a-zA-Z]\w*)*)\)\.`)
 )
 
-// TestPackagesReferToWhatIsThere does for the documentation of packages what
-// TestDocumentsReferToWhatIsThere does for documents.
-func TestPackagesReferToWhatIsThere(t *testing.T) {
+// TestPackages_References_Exist does for the documentation of packages what
+// TestDocuments_References_Exist does for documents.
+func TestPackages_References_Exist(t *testing.T) {
 	t.Parallel()
 	files, found := repositoryFiles(t), 0
 	for _, name := range files {

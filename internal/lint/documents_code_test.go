@@ -63,7 +63,7 @@ func program(block string) string {
 }
 
 // A reader copies what a document shows, so the compiler has to take it.
-func TestGoOfTheDocumentsCompiles(t *testing.T) {
+func TestDocuments_GoCode_Compiles(t *testing.T) {
 	t.Parallel()
 	root, dir := moduleRoot(t), t.TempDir()
 	overlay := make(map[string]string)
@@ -137,7 +137,7 @@ func firstCells(text string) string {
 	return all.String()
 }
 
-func TestPagesExplainEveryField(t *testing.T) {
+func TestDocuments_ConfigFields_AreExplained(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ page, from, to, file, structure, beside string }{
 		{page: "docs/configuration.md", from: "# Configuration\n", to: "## Passwords\n", file: "engine/config.go", structure: "Config"},
@@ -159,7 +159,7 @@ func TestPagesExplainEveryField(t *testing.T) {
 }
 
 // Tables name much of the API outside of programs.
-func TestDocumentsNameWhatTheEngineHas(t *testing.T) {
+func TestDocuments_EngineNames_Exist(t *testing.T) {
 	t.Parallel()
 	api := readText(t, "engine/testdata/api.golden")
 	named := regexp.MustCompile(`\b(engine|Config|Stats)\.([A-Z]\w*)`)

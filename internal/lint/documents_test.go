@@ -90,7 +90,7 @@ func deadLinks(documents map[string]string, files []string) []string {
 	return dead
 }
 
-func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
+func TestDocuments_Links_LeadSomewhere(t *testing.T) {
 	t.Parallel()
 	texts, found := make(map[string]string), 0
 	for _, name := range documents(t) {
@@ -105,7 +105,7 @@ func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestDeadLinksAreFound(t *testing.T) {
+func TestDeadLinks_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	got := deadLinks(map[string]string{
 		"README.md": "[a](docs/a.md) [b](docs/b.md) [c](docs/a.md#two-words) [d](docs/a.md#three) [e](https://example.org/x)\n```\n[f](g)\n```\n",
@@ -123,7 +123,7 @@ func TestDeadLinksAreFound(t *testing.T) {
 	}
 }
 
-func TestReadmeLinksEveryPage(t *testing.T) {
+func TestReadme_Pages_AreLinked(t *testing.T) {
 	t.Parallel()
 	linked := make(map[string]bool)
 	for _, to := range links("README.md", readText(t, "README.md")) {
@@ -137,7 +137,7 @@ func TestReadmeLinksEveryPage(t *testing.T) {
 }
 
 // A reader sent by a search engine learns first whether this is the right page.
-func TestPagesSayWhatTheyAreFor(t *testing.T) {
+func TestDocuments_Pages_SayWhatTheyAreFor(t *testing.T) {
 	t.Parallel()
 	first := regexp.MustCompile(`^# [^\n]+\n\nThis page [^.]+\.`)
 	for _, page := range pages(t) {
@@ -148,7 +148,7 @@ func TestPagesSayWhatTheyAreFor(t *testing.T) {
 }
 
 // Messages and comments send the reader to pages.
-func TestSourcesNamePagesThatExist(t *testing.T) {
+func TestSources_PagesNamed_Exist(t *testing.T) {
 	t.Parallel()
 	page := regexp.MustCompile(`\bdocs/[\w/-]+\.md`)
 	files, named := repositoryFiles(t), 0
@@ -229,7 +229,7 @@ func notPlainIn(text string) string {
 }
 
 // The documents, and the documentation of the API, are for readers who do not know Pawl.
-func TestDocumentsArePlain(t *testing.T) {
+func TestDocuments_Words_ArePlain(t *testing.T) {
 	t.Parallel()
 	for _, name := range append(documents(t), "engine/doc.go") {
 		for _, p := range passages(readText(t, name)) {

@@ -20,19 +20,19 @@ var layers = map[string]int{
 
 	"wheel": 5,
 
-	"resp/wire":               0,
-	"resp/internal/slot":      0,
-	"resp/internal/reply":     1,
-	"resp/internal/exchange":  1,
-	"resp/internal/fifo":      2,
-	"resp/internal/socket":    2,
-	"resp/internal/pipeline":  3,
-	"resp/internal/topology":  3,
-	"resp/internal/pubsub":    3,
-	"resp/internal/durable":   4,
-	"resp/internal/suspicion": 4,
-	"resp/internal/greet":     4,
-	"resp":                    5,
+	"resp/wire":                 0,
+	"resp/internal/slot":        0,
+	"resp/internal/replyreader": 1,
+	"resp/internal/request":     1,
+	"resp/internal/fifo":        2,
+	"resp/internal/socket":      2,
+	"resp/internal/pipeline":    3,
+	"resp/internal/topology":    3,
+	"resp/internal/pubsub":      3,
+	"resp/internal/replication": 4,
+	"resp/internal/suspicion":   4,
+	"resp/internal/handshake":   4,
+	"resp":                      5,
 
 	"engine/internal/queue":     1,
 	"engine/internal/reason":    1,
@@ -50,17 +50,17 @@ var layers = map[string]int{
 	"internal":                     10, // test servers and other tools
 	"pprof":                        10,
 	"engine/enginetest":            11,
-	"resp/internal/exchangetest":   11,
+	"resp/internal/requesttest":    11,
 	"engine/internal/sim/keyspace": 10,
 	"engine/internal/sim":          11,
 	"engine/internal/kit":          11, // what the suites share
 	"engine/suite":                 12,
 	"bench/internal/process":       0,
 	"bench/internal/latency":       0,
-	"bench/internal/admin":         11,
+	"bench/internal/redisadmin":    11,
 	"bench":                        12,
 	"cmd/pawl/internal/exit":       12,
-	"cmd/pawl/internal/look":       12,
+	"internal/keyview":             12,
 	"cmd/pawl/internal/target":     13,
 	"cmd":                          14,
 }
@@ -69,7 +69,7 @@ var layers = map[string]int{
 var core = []string{"engine", "resp", "wheel", "internal/clock", "internal/invariants", "internal/pasted", "internal/redact"}
 
 // testPackages lie among them, but only tests import them.
-var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/exchangetest"}
+var testPackages = []string{"engine/enginetest", "engine/internal/kit", "engine/internal/sim", "engine/internal/sim/keyspace", "resp/internal/requesttest"}
 
 // worldly are the packages of the engine that make a world, and may draw lots.
 var worldly = []string{"engine/internal/world", "engine/internal/sim"}
@@ -103,7 +103,7 @@ func isCore(name string) bool {
 	return slices.ContainsFunc(core, func(c string) bool { return within(name, c) }) && !slices.Contains(testPackages, name)
 }
 
-func TestImportsGoOneWay(t *testing.T) {
+func TestImports_Layers_GoOneWay(t *testing.T) {
 	t.Parallel()
 	for _, tags := range []string{"", "pawl_nognet", "pawl_invariants"} {
 		for _, p := range listPackages(t, tags) {
@@ -175,7 +175,7 @@ func ofModules(importPath string, modules []string) bool {
 	return slices.ContainsFunc(modules, func(m string) bool { return within(importPath, m) })
 }
 
-func TestNognetBuildHasNoGnet(t *testing.T) {
+func TestImports_Nognet_HasNoGnet(t *testing.T) {
 	t.Parallel()
 	for _, p := range listPackages(t, "pawl_nognet") {
 		i := slices.IndexFunc(p.Deps, func(dep string) bool { return ofModules(dep, []string{"github.com/panjf2000"}) })
@@ -185,7 +185,7 @@ func TestNognetBuildHasNoGnet(t *testing.T) {
 	}
 }
 
-func TestImportComplaintsAreFound(t *testing.T) {
+func TestImportComplaints_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	pkg := func(name string, imports ...string) goPackage {
 		return goPackage{ImportPath: modulePath + "/" + name, Imports: imports}
@@ -201,7 +201,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("engine/internal/world", in("resp"), "math/rand/v2", "crypto/rand"),
 		pkg("engine/internal/kit", in("engine"), in("internal/redistest"), "testing", "go.uber.org/goleak"),
 		pkg("bench", in("bench/internal/process"), in("engine"), in("pprof"), in("internal/redistest"), "github.com/HdrHistogram/hdrhistogram-go"),
-		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("cmd/pawl/internal/look"), in("bench"), in("engine"), "github.com/spf13/cobra"),
+		pkg("cmd/pawl", in("cmd/pawl/internal/target"), in("cmd/pawl/internal/exit"), in("internal/keyview"), in("bench"), in("engine"), "github.com/spf13/cobra"),
 		pkg("internal/fakenode", in("internal/respio"), "github.com/tidwall/redcon"),
 	} {
 		if got := importComplaints(good); got != nil {
@@ -211,17 +211,17 @@ func TestImportComplaintsAreFound(t *testing.T) {
 	for _, bad := range []goPackage{
 		pkg("resp", in("engine")),
 		pkg("resp", in("wheel")),
-		pkg("resp", in("resp/internal/exchangetest")),
-		pkg("resp/wire", in("resp/internal/exchange")),
+		pkg("resp", in("resp/internal/requesttest")),
+		pkg("resp/wire", in("resp/internal/request")),
 		pkg("resp/internal/socket", in("resp/internal/pipeline")),
 		pkg("resp/internal/pubsub", in("resp/internal/pipeline")),
 		pkg("resp/internal/pipeline", in("resp")),
 		pkg("resp/internal/topology", in("resp")),
 		pkg("resp/internal/topology", in("resp/internal/pipeline")),
-		pkg("resp/internal/pipeline", in("resp/internal/durable")),
-		pkg("resp/internal/durable", in("resp")),
-		pkg("resp/internal/greet", in("resp/internal/durable")),
-		pkg("resp/internal/greet", in("resp")),
+		pkg("resp/internal/pipeline", in("resp/internal/replication")),
+		pkg("resp/internal/replication", in("resp")),
+		pkg("resp/internal/handshake", in("resp/internal/replication")),
+		pkg("resp/internal/handshake", in("resp")),
 		pkg("engine", in("pprof")),
 		pkg("engine/internal/machine", in("engine/internal/script")),
 		pkg("engine/internal/machine", in("engine/internal/recovery")),
@@ -246,7 +246,7 @@ func TestImportComplaintsAreFound(t *testing.T) {
 		pkg("pprof", "net/http/pprof"),
 		pkg("bench", in("cmd/pawl")),
 		pkg("bench/internal/process", in("engine")),
-		pkg("bench/internal/admin", in("bench")),
+		pkg("bench/internal/redisadmin", in("bench")),
 		pkg("internal/clock", in("engine")),
 		pkg("elsewhere"),
 		pkg("cmd/pawl/internal/exit", in("cmd/pawl/internal/target")),

@@ -17,7 +17,7 @@ var topLevel = []string{
 	"examples", // modules of their own, for what they need
 }
 
-func TestTopLevelHoldsOnlyWhatTheDesignNames(t *testing.T) {
+func TestLayout_TopLevel_IsWhatTheDesignNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range strayNames(repositoryFiles(t)) {
 		t.Errorf("%s is not part of the design; find it a place in one of %s", name, strings.Join(topLevel, " "))
@@ -35,7 +35,7 @@ func strayNames(files []string) []string {
 	return stray
 }
 
-func TestStrayNamesAreFound(t *testing.T) {
+func TestStrayNames_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	got := strayNames([]string{"go.mod", "engine/a.go", ".ci/run", "util/a.go", "util/b.go", "notes.txt"})
 	if want := []string{"util", "notes.txt"}; !slices.Equal(got, want) {
@@ -47,13 +47,13 @@ func TestStrayNamesAreFound(t *testing.T) {
 // names at a glance. What wants to be more has a package in it that wants to be found.
 const mostFiles = 20
 
-// crowded are the folders with more, and how many they may have.
-var crowded = map[string]int{
+// larger are the folders with more, and how many they may have.
+var larger = map[string]int{
 	"engine":              36, // one for each synchronizer, and what they share
 	"engine/internal/sim": 25, // each kind has its programs and its checks
 }
 
-func TestNoFolderIsAWall(t *testing.T) {
+func TestLayout_Folders_AreSmall(t *testing.T) {
 	t.Parallel()
 	for _, complaint := range wallComplaints(repositoryFiles(t)) {
 		t.Error(complaint)
@@ -68,14 +68,14 @@ func wallComplaints(files []string) (all []string) {
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(count)) {
-		if most := max(mostFiles, crowded[dir]); count[dir] > most {
+		if most := max(mostFiles, larger[dir]); count[dir] > most {
 			all = append(all, fmt.Sprintf("%s has %d source files, more than %d: find the package in it", dir, count[dir], most))
 		}
 	}
 	return all
 }
 
-func TestWallsAreFound(t *testing.T) {
+func TestWallComplaints_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	var files []string
 	for i := range mostFiles {

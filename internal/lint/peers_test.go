@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestPeersRunTheEnginesScripts compares copies with originals: bench/peers is a
+// TestPeers_Scripts_AreTheEngines compares copies with originals: bench/peers is a
 // module of its own and cannot import engine/internal/script.
-func TestPeersRunTheEnginesScripts(t *testing.T) {
+func TestPeers_Scripts_AreTheEngines(t *testing.T) {
 	t.Parallel()
 	root := moduleRoot(t)
 	copies, err := filepath.Glob(filepath.Join(root, "bench/peers/lua/*.lua"))

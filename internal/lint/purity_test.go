@@ -47,7 +47,7 @@ var pureUses = map[string][]string{
 	"atomic": {"Int64"},
 }
 
-func TestPurePackagesArePure(t *testing.T) {
+func TestPurity_PurePackages_ArePure(t *testing.T) {
 	t.Parallel()
 	for where, imports := range pure {
 		dir, pattern := where, where+"/*.go"
@@ -123,7 +123,7 @@ func impurities(t *testing.T, name, src string, imports []string) []string {
 	return all
 }
 
-func TestImpuritiesAreFound(t *testing.T) {
+func TestPurity_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
 		`import "net"`:                               "imports net",

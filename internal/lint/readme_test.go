@@ -30,14 +30,14 @@ func between(text, from, to string) string {
 // maxReadme is what a reader takes in at once. More belongs in a page of docs.
 const maxReadme = 10_000
 
-func TestReadmeIsShort(t *testing.T) {
+func TestReadme_Length_IsShort(t *testing.T) {
 	t.Parallel()
 	if n := len(readText(t, "README.md")); n > maxReadme {
 		t.Errorf("README.md has %d bytes, more than %d: move some of it into a page of docs", n, maxReadme)
 	}
 }
 
-func TestDocumentsShowCommandsThatTheMakefileHas(t *testing.T) {
+func TestDocuments_MakeCommands_Exist(t *testing.T) {
 	t.Parallel()
 	readme, makefile := readText(t, "README.md"), readText(t, "Makefile")
 	for _, must := range []string{"make run", "make test"} {
@@ -57,10 +57,10 @@ func TestDocumentsShowCommandsThatTheMakefileHas(t *testing.T) {
 // programMark is what stands before a program: the Example that it is.
 var programMark = regexp.MustCompile("<!-- program: the executed (Example\\w*) of (engine/example\\w*_test\\.go) -->\n```go\n((?s:.*?))```\n")
 
-// TestProgramsOfDocumentsAreExecutedExamples compares the programs of documents with Examples,
+// TestDocuments_Programs_AreExecutedExamples compares the programs of documents with Examples,
 // which run on a server of their own: that is the only difference. The README has one, and so
 // has the page of each kind of synchronizer.
-func TestProgramsOfDocumentsAreExecutedExamples(t *testing.T) {
+func TestDocuments_Programs_AreExecutedExamples(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{
 		"README.md", "docs/mutex.md", "docs/fencing.md", "docs/fair.md", "docs/rw.md",

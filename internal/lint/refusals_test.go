@@ -19,7 +19,7 @@ import (
 // themselves. Everywhere else resp.RefusalOf says what it means: servers, proxies and managed services
 // refuse in words of their own, and a list of them that is one of several is forgotten.
 var knowsRefusals = map[string]string{
-	"resp/internal/exchange/":            "it has the table",
+	"resp/internal/request/":             "it has the table",
 	"resp/wire/server_error.go":          "it makes the codes",
 	"resp/internal/topology/redirect.go": "it reads where MOVED and ASK lead to",
 	"engine/internal/drive/answer.go":    "it makes an error of the engine's own from WRONGTYPE",

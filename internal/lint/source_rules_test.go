@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSourceComplaintsAreFound(t *testing.T) {
+func TestSourceComplaints_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	body := func(stmt string) string { return "package p\n\nfunc f() {\n\t" + stmt + "\n}\n" }
 	for _, c := range []struct {
@@ -42,7 +42,7 @@ func TestSourceComplaintsAreFound(t *testing.T) {
 	}
 }
 
-func TestTextComplaintsAreFound(t *testing.T) {
+func TestTextComplaints_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ src, want string }{
 		{"a\n// TODO: later\n", "a.md:2: TODO"},

@@ -57,7 +57,7 @@ var noLeakCheck = map[string]string{
 	"engine/internal/quorum":    "starts no goroutine",
 }
 
-func TestSourceFilesKeepTheRules(t *testing.T) {
+func TestSources_Rules_AreKept(t *testing.T) {
 	t.Parallel()
 	root := moduleRoot(t)
 	leakChecked := make(map[string]bool) // folder with tests -> goleak found

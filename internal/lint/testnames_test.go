@@ -57,8 +57,9 @@ func testNameComplaints(files, known []string) (all []string) {
 // TestMain, the model and the laboratory that tests of several files share, benchmarks, fuzz targets.
 var ownNames = []string{"example", "export", "main", "model", "lab", "bench", "fuzz"}
 
-// systems end the names of files that are built on some systems only.
-var systems = []string{"_darwin", "_linux", "_unix", "_windows"}
+// builds end the names of files that only some builds have: on some systems, with invariants, or
+// without the race detector.
+var builds = []string{"_darwin", "_linux", "_unix", "_windows", "_other", "_invariants", "_norace"}
 
 // saysWhatItTests reports whether a test file, called name without "_test.go", is named after a
 // source file of its folder, or needs none.
@@ -67,9 +68,9 @@ func saysWhatItTests(name string, hasSource func(string) bool) bool {
 	if hasSource(name) || slices.Contains(ownNames, first) || name == "helpers" || strings.HasSuffix(name, "_helpers") {
 		return true
 	}
-	for _, system := range systems {
-		if base, ok := strings.CutSuffix(name, system); ok {
-			return saysWhatItTests(base, hasSource)
+	for _, build := range builds {
+		if base, ok := strings.CutSuffix(name, build); ok {
+			return saysWhatItTests(base, hasSource) || slices.ContainsFunc(builds, func(b string) bool { return hasSource(base + b) })
 		}
 	}
 	return false
@@ -85,6 +86,8 @@ func TestTestNameComplaints_StrayNames_AreFound(t *testing.T) {
 		{"engine/hold_test.go", "", ""},
 		{"engine/hold_linux_test.go", "", ""},
 		{"engine/tls_unix_test.go", "", ""},
+		{"engine/tls_linux_test.go", "", ""}, // of tls_unix.go
+		{"engine/hold_norace_test.go", "", ""},
 		{"engine/tls_test.go", "", "engine/tls_test.go: name it"},
 		{"engine/example_test.go", "", ""},
 		{"engine/example_fair_test.go", "", ""},

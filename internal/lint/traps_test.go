@@ -48,7 +48,7 @@ func trapComplaints(list string, has func(file, test string) bool) (complaints [
 }
 
 // Every trap has tests, and they are there.
-func TestEveryTrapHasItsTests(t *testing.T) {
+func TestTraps_Each_HasItsTests(t *testing.T) {
 	t.Parallel()
 	files := repositoryFiles(t)
 	has := func(file, test string) bool {
@@ -59,7 +59,7 @@ func TestEveryTrapHasItsTests(t *testing.T) {
 	}
 }
 
-func TestTrapComplaintsAreFound(t *testing.T) {
+func TestTrapComplaints_Samples_AreFound(t *testing.T) {
 	t.Parallel()
 	var all []string
 	for n := 1; n <= traps; n++ {

@@ -8,7 +8,7 @@ import (
 
 // Also while the server is dead: else another test's server could come up in its
 // place, and be taken for it.
-func TestPortsAreReservedUntilTheEnd(t *testing.T) {
+func TestPorts_Reserved_UntilTheEnd(t *testing.T) {
 	t.Parallel()
 	s, c := Start(t), StartCluster(t, false)
 	node := c.Nodes()[0]

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestServerAnswersOnBothListenersWhenStartReturns(t *testing.T) {
+func TestStart_Returns_BothListenersAnswer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, l := range [][2]string{{"tcp", s.Addr()}, {"unix", s.Socket()}} {
@@ -47,7 +47,7 @@ func TestServerAnswersOnBothListenersWhenStartReturns(t *testing.T) {
 	}
 }
 
-func TestEachServerHasItsOwnPortAndData(t *testing.T) {
+func TestStart_Servers_HaveTheirOwnPortAndData(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	servers := make([]*redistest.Server, n)
@@ -62,7 +62,7 @@ func TestEachServerHasItsOwnPortAndData(t *testing.T) {
 	}
 }
 
-func TestKillLeavesNobodyListening(t *testing.T) {
+func TestServer_Killed_NobodyListens(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Kill()
@@ -73,7 +73,7 @@ func TestKillLeavesNobodyListening(t *testing.T) {
 	s.Kill() // once more does no harm
 }
 
-func TestRestartComesBackEmptyOnTheSamePort(t *testing.T) {
+func TestServer_Restart_IsEmptyOnTheSamePort(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	addr, pid := s.Addr(), s.PID()
@@ -94,7 +94,7 @@ func TestRestartComesBackEmptyOnTheSamePort(t *testing.T) {
 
 // A client that dials a dead server in a loop must not end up connected to itself
 // and so take the server's port.
-func TestRestartWorksWhileClientsDialTheDeadPort(t *testing.T) {
+func TestServer_RestartWhileClientsDial_Works(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Kill()
@@ -114,7 +114,7 @@ func TestRestartWorksWhileClientsDialTheDeadPort(t *testing.T) {
 	wg.Wait()
 }
 
-func TestStoppedServerIsSilentUntilContinued(t *testing.T) {
+func TestServer_Stopped_IsSilentUntilContinued(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	conn, err := net.Dial("unix", s.Socket())
@@ -138,7 +138,7 @@ func TestStoppedServerIsSilentUntilContinued(t *testing.T) {
 	}
 }
 
-func TestStoppedServerCanBeKilled(t *testing.T) {
+func TestServer_Stopped_CanBeKilled(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Stop()
@@ -148,7 +148,7 @@ func TestStoppedServerCanBeKilled(t *testing.T) {
 	}
 }
 
-func TestDoDecodesEveryKindOfReply(t *testing.T) {
+func TestServer_Do_DecodesEveryKindOfReply(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	for _, c := range []struct {
@@ -173,7 +173,7 @@ func TestDoDecodesEveryKindOfReply(t *testing.T) {
 	}
 }
 
-func TestPasswordIsRequiredAndInTheURL(t *testing.T) {
+func TestServer_Password_IsRequiredAndInTheURL(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Password(`p@ss "w/rd`))
 	if got := ping(t, "tcp", s.Addr()); !strings.HasPrefix(got, "-NOAUTH") {
@@ -187,7 +187,7 @@ func TestPasswordIsRequiredAndInTheURL(t *testing.T) {
 	}
 }
 
-func TestTLSIsTrustedByItsOwnConfigOnly(t *testing.T) {
+func TestServer_TLS_IsTrustedByItsOwnConfigOnly(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.TLS())
 	conn, err := tls.Dial("tcp", s.Addr(), s.TLSConfig())
@@ -214,7 +214,7 @@ func TestTLSIsTrustedByItsOwnConfigOnly(t *testing.T) {
 	}
 }
 
-func TestUsersLeaveTheAdminClientWorking(t *testing.T) {
+func TestServer_Users_LeaveTheAdminClientWorking(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.User("default off"), redistest.User("alice on >secret ~a:* +get"))
 	if got := ping(t, "tcp", s.Addr()); !strings.HasPrefix(got, "-NOAUTH") {
@@ -226,7 +226,7 @@ func TestUsersLeaveTheAdminClientWorking(t *testing.T) {
 	}
 }
 
-func TestLinesReachTheConfig(t *testing.T) {
+func TestServer_Lines_ReachTheConfig(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Line("databases 3", "maxclients 77"))
 	if got := s.Do("CONFIG", "GET", "maxclients"); !reflect.DeepEqual(got, []any{"maxclients", "77"}) {
@@ -234,7 +234,7 @@ func TestLinesReachTheConfig(t *testing.T) {
 	}
 }
 
-func TestCommandStatsCountCalls(t *testing.T) {
+func TestServer_CommandStats_CountCalls(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	before := s.CommandStats()
@@ -254,7 +254,7 @@ func TestCommandStatsCountCalls(t *testing.T) {
 	}
 }
 
-func TestBadConfigIsReportedWithTheServersWords(t *testing.T) {
+func TestStart_BadConfig_IsReportedWithTheServersWords(t *testing.T) {
 	t.Parallel()
 	_, err := redistest.StartProcess(t.Context(), redistest.Config{Lines: []string{"no-such-directive 1"}})
 	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
@@ -262,7 +262,7 @@ func TestBadConfigIsReportedWithTheServersWords(t *testing.T) {
 	}
 }
 
-func TestStartGivesUpWithItsContext(t *testing.T) {
+func TestStart_ContextEnds_GivesUp(t *testing.T) {
 	t.Parallel()
 	// A "server" that never listens.
 	silent := filepath.Join(t.TempDir(), "silent")
@@ -277,7 +277,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-func TestPortTakenBySomebodyElseIsNoticed(t *testing.T) {
+func TestStart_PortTaken_IsNoticed(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	s.Kill()
@@ -294,7 +294,7 @@ func TestPortTakenBySomebodyElseIsNoticed(t *testing.T) {
 	s.Restart()
 }
 
-func TestCloseRemovesTheDirectory(t *testing.T) {
+func TestServer_Close_RemovesTheDirectory(t *testing.T) {
 	t.Parallel()
 	p, err := redistest.StartProcess(t.Context(), redistest.Config{})
 	if err != nil {
@@ -310,7 +310,7 @@ func TestCloseRemovesTheDirectory(t *testing.T) {
 	}
 }
 
-func TestServerDiesWithAKilledParent(t *testing.T) {
+func TestServer_ParentKilled_Dies(t *testing.T) {
 	t.Parallel()
 	if !parentDeathSignal {
 		t.Skip("this platform has no parent-death signal")
@@ -342,7 +342,7 @@ func TestServerDiesWithAKilledParent(t *testing.T) {
 	}
 }
 
-func TestMissingBinarySaysHowToInstall(t *testing.T) {
+func TestBinary_Missing_SaysHowToInstall(t *testing.T) {
 	for _, named := range []string{"", "no-such-server"} {
 		t.Setenv(redistest.BinaryEnv, named)
 		t.Setenv("PATH", "")
@@ -356,7 +356,7 @@ func TestMissingBinarySaysHowToInstall(t *testing.T) {
 	}
 }
 
-func TestBinaryPrefersTheEnvironmentThenRedisThenValkey(t *testing.T) {
+func TestBinary_Several_PrefersEnvironmentThenRedisThenValkey(t *testing.T) {
 	dir := t.TempDir()
 	add := func(name string) string {
 		path := filepath.Join(dir, name)
@@ -402,7 +402,7 @@ func pingOn(t *testing.T, conn net.Conn) string {
 	return strings.TrimSuffix(line, "\r\n")
 }
 
-func TestServerAtHandTellsItsVersion(t *testing.T) {
+func TestServer_AtHand_HasItsVersion(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	info := s.Info("INFO", "server")

@@ -12,7 +12,7 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-func TestReaderCutsCommandsWhereverTheyAreSplit(t *testing.T) {
+func TestReader_CommandsSplitAnywhere_AreCut(t *testing.T) {
 	t.Parallel()
 	var stream []byte
 	var want []string
@@ -50,7 +50,7 @@ func TestReaderCutsCommandsWhereverTheyAreSplit(t *testing.T) {
 	}
 }
 
-func TestReaderCutsReplies(t *testing.T) {
+func TestReader_Replies_AreCut(t *testing.T) {
 	t.Parallel()
 	frames := []string{":1\r\n", "+OK\r\n", "$-1\r\n", "*2\r\n$1\r\na\r\n*1\r\n:2\r\n", "-ERR x\r\n", "*-1\r\n"}
 	r := NewReader(iotest.OneByteReader(strings.NewReader(strings.Join(frames, ""))))
@@ -64,7 +64,7 @@ func TestReaderCutsReplies(t *testing.T) {
 	}
 }
 
-func TestReaderReportsFrameCutShort(t *testing.T) {
+func TestReader_FrameCutShort_IsReported(t *testing.T) {
 	t.Parallel()
 	if _, _, err := NewReader(strings.NewReader("$5\r\nhel")).Reply(); err != io.ErrUnexpectedEOF {
 		t.Errorf("reply: %v", err)
@@ -74,7 +74,7 @@ func TestReaderReportsFrameCutShort(t *testing.T) {
 	}
 }
 
-func TestReaderGivesUpOnEndlessFrame(t *testing.T) {
+func TestReader_EndlessFrame_GivesUp(t *testing.T) {
 	t.Parallel()
 	endless := io.MultiReader(strings.NewReader("+"), neverEnding('x'))
 	if _, _, err := NewReader(endless).Reply(); !errors.Is(err, ErrTooLong) {

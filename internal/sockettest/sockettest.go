@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -117,7 +117,7 @@ const Patience = 20 * time.Second
 
 func Receive[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
-	ctx, cancel := pace.WithTimeout(context.Background(), Patience)
+	ctx, cancel := cputime.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	select {
 	case v := <-ch:
@@ -131,7 +131,7 @@ func Receive[T any](t testing.TB, ch <-chan T, what string) T {
 // PollUntil waits for a condition that nobody signals.
 func PollUntil(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for start := pace.Now(); !cond(); time.Sleep(50 * time.Microsecond) {
+	for start := cputime.Now(); !cond(); time.Sleep(50 * time.Microsecond) {
 		if start.Elapsed() > Patience {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -37,7 +37,7 @@ func show(v Value) string {
 	return "no value"
 }
 
-func TestDecodeReadsEveryKind(t *testing.T) {
+func TestDecode_EveryKind_IsRead(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		":0\r\n":                    "int 0",
@@ -80,7 +80,7 @@ func TestDecodeReadsEveryKind(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesWhatIsNotRESP2(t *testing.T) {
+func TestDecode_NotRESP2_IsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		in     string
@@ -130,7 +130,7 @@ func TestDecodeRefusesWhatIsNotRESP2(t *testing.T) {
 	}
 }
 
-func TestDecodeAcceptsReplyOfExactlyTheLimits(t *testing.T) {
+func TestDecode_ReplyAtTheLimits_IsAccepted(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", maxLine-3)
 	if v, n, err := Decode([]byte("+" + text + "\r\n")); err != nil || n != maxLine || string(v.Bytes) != text {
@@ -146,7 +146,7 @@ func TestDecodeAcceptsReplyOfExactlyTheLimits(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesReplyOverTheTotalLimitAtItsHeader(t *testing.T) {
+func TestDecode_OverTheTotalLimit_IsRefusedAtItsHeader(t *testing.T) {
 	t.Parallel()
 	// Each bulk is allowed, two of the largest are too much: known as soon as the
 	// second one's length is, before its bytes have to be kept.
@@ -162,7 +162,7 @@ func TestDecodeRefusesReplyOverTheTotalLimitAtItsHeader(t *testing.T) {
 	}
 }
 
-func TestDecoderScansUnfinishedArrayOnce(t *testing.T) {
+func TestDecoder_UnfinishedArray_IsScannedOnce(t *testing.T) {
 	t.Parallel()
 	const elements, chunk = 100_000, 512
 	b := AppendArrayHeader(nil, elements)
@@ -187,7 +187,7 @@ func TestDecoderScansUnfinishedArrayOnce(t *testing.T) {
 	}
 }
 
-func TestDecoderReadsStreamAsItIsCutUp(t *testing.T) {
+func TestDecoder_StreamSplitAnywhere_IsRead(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -261,7 +261,7 @@ func appendRandomReply(dst []byte, rnd *rand.Rand, depth int) []byte {
 	}
 }
 
-func TestEachStopsWhenTold(t *testing.T) {
+func TestValue_EachReturnsFalse_Stops(t *testing.T) {
 	t.Parallel()
 	v, _, _ := Decode([]byte("*3\r\n:1\r\n:2\r\n:3\r\n"))
 	var seen []int64
@@ -278,7 +278,7 @@ func TestEachStopsWhenTold(t *testing.T) {
 	})
 }
 
-func TestCloneOwnsItsBytes(t *testing.T) {
+func TestValue_Clone_OwnsItsBytes(t *testing.T) {
 	t.Parallel()
 	b := []byte("*2\r\n$5\r\nfirst\r\n:2\r\n")
 	v, _, _ := Decode(b)
@@ -292,7 +292,7 @@ func TestCloneOwnsItsBytes(t *testing.T) {
 	}
 }
 
-func TestValueCannotGrowIntoTheBuffer(t *testing.T) {
+func TestValue_Append_DoesNotGrowIntoTheBuffer(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{"+OK\r\n", "+hi\r\n", "$2\r\nhi\r\n", "*1\r\n:1\r\n"} {
 		b := []byte(in + ":5\r\n")
@@ -304,7 +304,7 @@ func TestValueCannotGrowIntoTheBuffer(t *testing.T) {
 	}
 }
 
-func TestAppendCommandEncodesWords(t *testing.T) {
+func TestAppendCommand_Words_AreEncoded(t *testing.T) {
 	t.Parallel()
 	got := AppendCommand([]byte("before "), "SET", "", "a\r\nb")
 	if want := "before *3\r\n$3\r\nSET\r\n$0\r\n\r\n$4\r\na\r\nb\r\n"; string(got) != want {

@@ -12,7 +12,7 @@ import (
 // refused or one that its script called: where in a script it happened is left out.
 type ServerError struct {
 	// Code is the first word, upper case by convention: "WRONGTYPE", "BUSY". What the
-	// ACL forbids is "NOPERM", inside scripts too, and "TRYAGAIN" is also what a script is told of
+	// ACL forbids is "NOPERM", inside scripts too, and "TRYAGAIN" is also the answer to a script about
 	// a key that has gone, by its own hand perhaps, while the slot is being migrated.
 	Code string
 	// Message is the whole text, the code included.

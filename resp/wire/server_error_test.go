@@ -7,7 +7,7 @@ import (
 
 // What servers answered, word for word: redis-server 6.2.14, 7.0.15, 8.0.2, 8.2.3 and 8.6.2, and
 // Valkey 9.1.2; what Valkey 8.0.1 and 8.1.1 say is what Redis 8.0 does.
-func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
+func TestServerError_RefusedInAScript_HasTheCodeOfTheCommand(t *testing.T) {
 	t.Parallel()
 	const (
 		call = "ERR Error running script (call to f_c00cc63bb85d8a9162bf449cd785855846172f77): @user_script:8: "
@@ -86,7 +86,7 @@ func TestRefusalInAScriptHasTheCodeOfTheCommand(t *testing.T) {
 }
 
 // An error that quotes what a user wrote is what it is, whatever that says.
-func TestRefusalThatQuotesAnotherKeepsItsOwnCode(t *testing.T) {
+func TestServerError_QuotesAnother_KeepsItsOwnCode(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
 		"ERR unknown command 'ERR Error running script (call to f_0): @user_script:1: READONLY', with args beginning with: 'READONLY' ",

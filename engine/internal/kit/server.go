@@ -6,9 +6,9 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -52,7 +52,7 @@ func Clean(t testing.TB, s *redistest.Server, engines ...*engine.Engine) {
 	}()
 	// At once, but for what was abandoned while its command was out: that comes back
 	// with the answer. A lock that is lost to everybody has its lease of 30 s.
-	for start := pace.Now(); s.Do("DBSIZE") != int64(0); {
+	for start := cputime.Now(); s.Do("DBSIZE") != int64(0); {
 		if start.Elapsed() > 5*time.Second {
 			t.Errorf("keys are left: %v", s.Do("KEYS", "*"))
 			break

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // Limit is how long a test waits for something that must happen: of the time that this
@@ -15,17 +15,17 @@ const Limit = 20 * time.Second
 // Patience is for what knows real time only, like a connection's deadline.
 const Patience = 10 * time.Minute
 
-// Steady is pace.Steady, for tests whose leases and timeouts must suffice: a process that
+// Steady is cputime.Steady, for tests whose leases and timeouts must suffice: a process that
 // does not run for longer than this loses locks, and rightly so.
 func Steady(t *testing.T, scenario func(t testing.TB)) {
 	t.Helper()
-	pace.Steady(t, 50*time.Millisecond, scenario)
+	cputime.Steady(t, 50*time.Millisecond, scenario)
 }
 
 // Within returns a context that ends the test's patience.
 func Within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
-	ctx, cancel := pace.WithTimeout(context.Background(), d)
+	ctx, cancel := cputime.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -37,7 +37,7 @@ func Ctx(t testing.TB) context.Context { return Within(t, Limit) }
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	pause := time.Millisecond
-	for start := pace.Now(); !ok(); {
+	for start := cputime.Now(); !ok(); {
 		if start.Elapsed() > Limit {
 			t.Fatalf("not within %v: %s", Limit, what)
 		}

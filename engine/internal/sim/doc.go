@@ -138,10 +138,10 @@
 //	one that fails at once is not counted     engine: TestAcquisitionThatFailsAtOnceIsCountedAndToldOnce
 //	Close in a callback; a nil context        engine: TestCloseInACallbackOrHookSaysThatNoLockIsLeft,
 //	                                          TestANilContextIsInvalidAndLeavesNothing
-//	releases behind acquires, on a full lane  pipeline: TestNobodyOvertakesWhatWaitsForRoom;
+//	releases behind acquires, on a full lane  pipeline: TestPipeline_Backlog_IsNotOvertaken;
 //	                                          suite/faults: TestAFullLaneSendsReleasesBeforeAcquires
-//	a channel whose connection is half open   pubsub: TestPubSubConnectionThatIsSilentIsPinged
-//	"all" is what is attached just now        durable: TestAsManyReplicasCountAsAnybodyKnowsOf
+//	a channel whose connection is half open   pubsub: TestEndpoint_Silent_IsPinged
+//	"all" is what is attached just now        replication: TestNewReplicas_SeveralSources_TheMostCounts
 //
 // # What is not modelled
 //

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -234,7 +234,7 @@ func (s *succession) one(holder, plain, stranger *engine.Engine, prefix string, 
 	s.begin()
 	begun := time.Now()
 	kit.Eventually(s.t, "the new primary is found", func() bool { return kit.Client(plain).AddrOf(route) != old })
-	found, mark := time.Now(), pace.Now()
+	found, mark := time.Now(), cputime.Now()
 	next := s.at(kit.Client(plain).AddrOf(route))
 	sum.released, sum.back = givers.check(next, found)
 	free, clear := time.Duration(0), sum.back == 0

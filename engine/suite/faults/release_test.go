@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // The server released the lock and the reply was lost: the release is sent again,
@@ -90,7 +90,7 @@ func TestUnlockWithoutAServerEndsWithTheLease(t *testing.T) {
 		e := kit.Open(t, s.URL())
 		h := kit.MustLock(t, e.Mutex("x"), engine.Lease(600*time.Millisecond))
 		s.Kill()
-		start := pace.Now()
+		start := cputime.Now()
 		err := h.Unlock(kit.Ctx(t))
 		if !errors.Is(err, engine.ErrOutcomeUnknown) {
 			t.Fatalf("error is %v", err)

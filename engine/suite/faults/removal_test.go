@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // The key of a lock is deleted without a message, and its holder, whose lease would last for an hour, does not
@@ -24,7 +24,7 @@ func TestWaiter_KeyDeleted_IsServedWithin30s(t *testing.T) {
 		})
 	}
 	s.Do("DEL", "there", "here")
-	began := pace.Now()
+	began := cputime.Now()
 	for i, f := range waits {
 		h, err := f.Await(kit.Within(t, time.Minute))
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 func short(c *engine.Config) { c.Lease = 600 * time.Millisecond }
@@ -173,7 +173,7 @@ func TestForceUnlockIsNoticedAtOnceWhenSomebodyWaitsHere(t *testing.T) {
 	if ok, err := other.Mutex("x").ForceUnlock(kit.Ctx(t)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	start := pace.Now()
+	start := cputime.Now()
 	<-h.Done()
 	if d := start.Elapsed(); d > 5*time.Second {
 		t.Errorf("noticed after %v", d)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // The holder unlocks at each point between a failed try and the confirmation of the
@@ -59,7 +59,7 @@ func TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter(t *testing.T) {
 			h := kit.MustLock(t, holder)
 			f := e.Mutex("x").LockAsync(kit.Ctx(t))
 			act(t, p, e, h)
-			start := pace.Now()
+			start := cputime.Now()
 			got, err := f.Await(kit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)

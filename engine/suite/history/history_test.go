@@ -16,8 +16,8 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -181,7 +181,7 @@ func (h *history) open(i int, rng *rand.Rand) {
 // its holders first, and is free then: for others that is as good as a theft.
 func (h *history) replace(i int, rng *rand.Rand) {
 	old := h.engines[i].Load()
-	start, used := time.Now(), pace.Now()
+	start, used := time.Now(), cputime.Now()
 	if err := old.Close(); err != nil && !errors.Is(err, engine.ErrOutcomeUnknown) {
 		h.t.Errorf("Close: %v", err)
 	}

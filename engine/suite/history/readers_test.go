@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 )
 
 // library is who reads and who writes now. One whose hold has ended does neither.
@@ -133,7 +133,7 @@ func runReaders(t *testing.T, closes bool) {
 						mutex = e.RWMutex("x").Writer()
 						kit.Pause(stop, time.Duration(random.IntN(80))*time.Millisecond)
 					}
-					began := pace.Now()
+					began := cputime.Now()
 					h := wanted(mutex, random)
 					if d := began.Elapsed(); h != nil {
 						for was := worst[kind].Load(); int64(d) > was && !worst[kind].CompareAndSwap(was, int64(d)); was = worst[kind].Load() {
@@ -172,7 +172,7 @@ func runReaders(t *testing.T, closes bool) {
 		}
 		return n + handedOver.Load()
 	}
-	began := pace.Now()
+	began := cputime.Now()
 	for kit.Pause(nil, length); handed() == 0 && began.Elapsed() < time.Minute; { // a busy machine may need longer
 		kit.Pause(nil, 100*time.Millisecond)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // worker takes and gives back locks until the history is over.
@@ -35,8 +35,8 @@ func (w *worker) run() {
 // last: everybody is served now, in good time.
 func (w *worker) last() {
 	for _, name := range w.h.names {
-		ctx, cancel := pace.WithTimeout(context.Background(), 2*w.h.kind.patience)
-		asked, used := time.Now(), pace.Now()
+		ctx, cancel := cputime.WithTimeout(context.Background(), 2*w.h.kind.patience)
+		asked, used := time.Now(), cputime.Now()
 		e := w.engine.Load()
 		hold, err := w.h.lock(e, name).Lock(ctx)
 		cancel()
@@ -66,7 +66,7 @@ func (w *worker) step() {
 		select {
 		case <-ctx.Done():
 		case <-w.h.stop:
-			patient, stop := pace.WithTimeout(context.Background(), w.h.kind.patience)
+			patient, stop := cputime.WithTimeout(context.Background(), w.h.kind.patience)
 			defer stop()
 			select {
 			case <-ctx.Done():
@@ -166,7 +166,7 @@ func (w *worker) work(e *engine.Engine, hold *engine.Hold, c *claim, d time.Dura
 		case <-time.After(min(left, w.upTo(10*time.Millisecond))):
 		}
 	}
-	ctx, cancel := pace.WithTimeout(context.Background(), 2*w.h.kind.patience)
+	ctx, cancel := cputime.WithTimeout(context.Background(), 2*w.h.kind.patience)
 	if w.rng.IntN(8) == 0 {
 		ctx = w.soon(ctx)
 	}
@@ -195,7 +195,7 @@ func (w *worker) compare(hold *engine.Hold) {
 
 // reenter takes the lock once more under its own hold.
 func (w *worker) reenter(e *engine.Engine, hold *engine.Hold) {
-	ctx, cancel := pace.WithTimeout(hold.Context(context.Background()), w.h.kind.patience)
+	ctx, cancel := cputime.WithTimeout(hold.Context(context.Background()), w.h.kind.patience)
 	defer cancel()
 	asked := time.Now()
 	child, err := w.h.lock(e, hold.Name()).Lock(ctx)

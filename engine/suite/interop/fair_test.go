@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // Threads of Java and goroutines that wait in one queue get the lock in the order in which they
@@ -89,7 +89,7 @@ func TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease(t *testing.T) {
 		if err := h.Unlock(kit.Within(t, patience)); err != nil {
 			t.Fatal(err)
 		}
-		released := pace.Now()
+		released := cputime.Now()
 		if is := got.want(t); is != "true" {
 			t.Errorf("it got %q", is)
 		}
@@ -133,7 +133,7 @@ func TestDeadThreadsBeforeALivingOne(t *testing.T) {
 			return s.listeners(s.sites[0].do(t, queue, "LINDEX", queue, "0").(string)) == 0
 		})
 		before := s.scripts()
-		released := pace.Now()
+		released := cputime.Now()
 		if err := h.Unlock(kit.Within(t, patience)); err != nil {
 			t.Fatal(err)
 		}

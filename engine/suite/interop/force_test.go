@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // long is a lease that nobody waits for in a test.
@@ -43,7 +43,7 @@ func (x *subject) crowd(t testing.TB) *crowd {
 // served expects that both get the lock, one after the other, long before a lease ends.
 func (x *subject) served(t testing.TB, c *crowd) {
 	t.Helper()
-	forced := pace.Now()
+	forced := cputime.Now()
 	ctx := kit.Ctx(t)
 	for range 2 {
 		select {
@@ -91,7 +91,7 @@ func TestJavaTakesALockFromPawl(t *testing.T) {
 		if got := x.ask("b", "force").want(t); got != "true" {
 			t.Fatalf("Java's forceUnlock: %s", got)
 		}
-		robbed := pace.Now()
+		robbed := cputime.Now()
 		y.ask("b", "lock", -1).want(t)
 		kit.Receive(t, watched.Done())
 		kit.WantLost(t, "the hold", watched.Err(), engine.GoneOnServer)
@@ -131,7 +131,7 @@ func TestPawlTakesALockFromJava(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for began := pace.Now(); began.Elapsed() < s.lease; {
+		for began := cputime.Now(); began.Elapsed() < s.lease; {
 			if left := x.ttl(t); left < long-time.Minute {
 				t.Fatalf("after %v the lease is %v", began.Elapsed(), left)
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // grace is how much longer than the lease a lock of the dead may stay taken: the server ends
@@ -40,7 +40,7 @@ func TestLocksOfAKilledJVMGoToPawl(t *testing.T) {
 			x.awaitRenewal(t)
 		}
 		s.jvm.kill(t)
-		killed := pace.Now()
+		killed := cputime.Now()
 		for i, x := range all {
 			if left := x.ttl(t); left <= 0 && len(granted[i]) == 0 {
 				t.Errorf("%s is free", x.name)
@@ -98,7 +98,7 @@ func TestLocksOfAKilledGoProcessGoToJava(t *testing.T) {
 		if err := victim.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		killed := pace.Now()
+		killed := cputime.Now()
 		for i, x := range all {
 			waiting[i].want(t)
 			x.wantSoon(t, killed)
@@ -139,12 +139,12 @@ func (x *subject) awaitRenewal(t testing.TB) {
 }
 
 // wantSoon fails the test if the lease of the dead ended too long ago.
-func (x *subject) wantSoon(t testing.TB, killed pace.Mark) {
+func (x *subject) wantSoon(t testing.TB, killed cputime.Mark) {
 	t.Helper()
 	wantWithin(t, x.name+": the other", killed, x.stage.lease+grace)
 }
 
-func wantWithin(t testing.TB, who string, killed pace.Mark, most time.Duration) {
+func wantWithin(t testing.TB, who string, killed cputime.Mark, most time.Duration) {
 	t.Helper()
 	took := killed.Elapsed()
 	t.Logf("%s has it %v after the kill", who, took.Round(time.Millisecond))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -81,10 +81,10 @@ func moved(t *testing.T, set settings, lease time.Duration) (java, pawl time.Dur
 		}
 	}
 	// Both look at the cluster's layout once in a while. They have time to.
-	for began := pace.Now(); began.Elapsed() < 5*time.Second && !waits.arrived(); {
+	for began := cputime.Now(); began.Elapsed() < 5*time.Second && !waits.arrived(); {
 		kit.Pause(nil, 20*time.Millisecond)
 	}
-	released := pace.Now()
+	released := cputime.Now()
 	unlock(t, held[0])
 	unlock(t, held[1])
 	next, err := future.Await(kit.Within(t, patience))

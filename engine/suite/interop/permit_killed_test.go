@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // The permits of a process that is killed go to waiters on the other side when their leases end.
@@ -33,7 +33,7 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 			id := s.jvm.ask("a", "permits-take", s.clients[0]+"/dead", 1, 0, s.lease.Milliseconds()).want(t)
 			waits := sem.AcquireAsync(kit.Within(t, patience), 1)
 			s.jvm.kill(t)
-			killed := pace.Now()
+			killed := cputime.Now()
 			h, err := waits.Await(kit.Within(t, patience))
 			if err != nil || h.PermitIDs()[0] == id {
 				t.Fatalf("%v, %v", h, err)
@@ -62,7 +62,7 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 				t.Fatalf("the process has ended: %v", err)
 			}
 			took := s.jvm.ask("a", "permits-take", s.clients[0]+"/dead", 1, 60_000, 60_000)
-			for began := pace.Now(); began.Elapsed() < s.lease*4/3; kit.Pause(nil, s.lease/100) { // it is renewed
+			for began := cputime.Now(); began.Elapsed() < s.lease*4/3; kit.Pause(nil, s.lease/100) { // it is renewed
 				if n, err := sem.Acquired(kit.Ctx(t)); n != 1 || err != nil || took.arrived() {
 					t.Fatalf("%d are held, %v; Java has one: %t", n, err, took.arrived())
 				}
@@ -70,7 +70,7 @@ func TestPermitsOfAKilledProcessGoToTheOther(t *testing.T) {
 			if err := victim.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			killed := pace.Now()
+			killed := cputime.Now()
 			if id := took.want(t); len(id) != 32 {
 				t.Fatalf("Java has %q", id)
 			} else if ok, err := sem.ForceRelease(kit.Ctx(t), id); !ok || err != nil {

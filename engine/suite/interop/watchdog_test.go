@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // quick has watchdogs that renew once a second.
@@ -23,7 +23,7 @@ func TestBothWatchdogsRenew(t *testing.T) {
 		h := pawl.mustLock(t)
 		var renewals [2]int
 		var before [2]time.Duration
-		for began, n := pace.Now(), 0; began.Elapsed() < 3*quick.lease; n++ {
+		for began, n := cputime.Now(), 0; began.Elapsed() < 3*quick.lease; n++ {
 			for i, x := range []*subject{java, pawl} {
 				left := x.ttl(t)
 				if left <= 0 {

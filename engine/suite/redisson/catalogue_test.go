@@ -13,7 +13,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -118,7 +118,7 @@ func TestTryLockCancelledInFlightLeavesNoRenewedLock(t *testing.T) {
 		if cancelled == 0 {
 			t.Error("no attempt was cancelled in flight")
 		}
-		start := pace.Now()
+		start := cputime.Now()
 		kit.Eventually(t, "the lock is free", func() bool { return s.Do("EXISTS", "L") == int64(0) })
 		if d := start.Elapsed(); d > 10*time.Second {
 			t.Errorf("free after %v: not given back, but expired", d)
@@ -136,7 +136,7 @@ func TestLockingAgainstADeadServerFails(t *testing.T) {
 		s := on.server(t)
 		e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CommandTimeout, c.CloseTimeout = 300*time.Millisecond, 300*time.Millisecond })
 		s.Kill()
-		start := pace.Now()
+		start := cputime.Now()
 		if _, err := lock(e).TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) {
 			t.Errorf("TryLock: %v", err)
 		}
@@ -173,7 +173,7 @@ func TestWaitOnAHeldLockEndsInTime(t *testing.T) {
 	everyLock(t, func(t *testing.T, on ground, lock locker) {
 		s := on.server(t)
 		h := kit.MustLock(t, lock(kit.Open(t, s.URL())))
-		start, used := time.Now(), pace.Now()
+		start, used := time.Now(), cputime.Now()
 		_, err := lock(kit.Open(t, s.URL())).Lock(kit.Ctx(t), engine.Wait(time.Second))
 		if !errors.Is(err, engine.ErrNotAcquired) {
 			t.Errorf("Lock: %v", err)
@@ -382,7 +382,7 @@ func TestLocksOnEveryNodeOfACluster(t *testing.T) {
 			next := far.LockAsync(kit.Ctx(t))
 			kit.Eventually(t, "the other one waits", func() bool { return other.Stats().Waiting == 1 && other.Stats().InFlight == 0 })
 			kit.MustUnlock(t, again)
-			unlocked := pace.Now()
+			unlocked := cputime.Now()
 			kit.MustUnlock(t, h)
 			h, err := next.Await(kit.Ctx(t))
 			if err != nil {

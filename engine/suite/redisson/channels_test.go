@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // T22: in Redisson a process that waits for two kinds of lock of one name listens to the channel of
@@ -64,7 +64,7 @@ func TestAWaiterHearsTheChannelOfItsKind(t *testing.T) {
 					inside := e.Stats()
 					return subscribers(s, x.channel) == 1 && inside.InFlight == 0 && inside.Waiting == 1
 				})
-				start := pace.Now()
+				start := cputime.Now()
 				end()
 				if err := kit.Receive(t, waits); err != nil {
 					t.Errorf("round %d, %s: %v", round, x.what, err)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -30,10 +30,10 @@ func mayGo(t testing.TB, s *redistest.Server, change ...func(*engine.Config)) (*
 type term struct {
 	lease time.Duration
 	since time.Time // it began then, or somewhat later
-	used  pace.Mark
+	used  cputime.Mark
 }
 
-func begin(lease time.Duration) term { return term{lease, time.Now(), pace.Now()} }
+func begin(lease time.Duration) term { return term{lease, time.Now(), cputime.Now()} }
 
 // notBefore fails the test if who is in now should have been kept out still.
 func (x term) notBefore(t testing.TB, who string) {

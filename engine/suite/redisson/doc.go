@@ -83,7 +83,7 @@
 //	T23 forms of replies
 //	    engine/internal/drive/answer_test.go:TestAnswersAreReadForTheMachine
 //	    engine/badinput_test.go:TestScriptsAnsweredWithGarbage
-//	    resp/wire/codec_test.go:TestDecodeRefusesWhatIsNotRESP2
+//	    resp/wire/codec_test.go:TestDecode_NotRESP2_IsRefused
 //	T24 a count that is no number
 //	    engine/internal/script/tally_test.go:TestTallyOfWhatIsNoCount
 //	    engine/fenced_test.go:TestACounterThatCountsNothing
@@ -119,7 +119,7 @@
 //	    engine/suite/redisson/concurrency_test.go:TestHeldLockIsAlwaysRenewedAmidChurn
 //	T35 WAIT
 //	    engine/suite/durability/durability_test.go:TestGrantedLockIsOnTheReplicasThatWereAskedFor
-//	    resp/internal/durable/corners_test.go:TestGroupKeepsTheConnectionThatItBeganWith
+//	    resp/internal/replication/lane_test.go:TestLane_Group_KeepsItsConnection
 //	T36 too few replicas acknowledge
 //	    engine/suite/durability/durability_test.go:TestTooFewAcknowledgementsGiveTheLockBackOnce
 //	    engine/suite/durability/giveback_test.go:TestTooFewAcknowledgementsGiveEveryKindBackOnce
@@ -131,7 +131,7 @@
 //	    engine/suite/interop/fair_test.go:TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease
 //	    engine/fair_test.go:TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld
 //	T39 channels of a slot that moves
-//	    resp/sub_moves_test.go:TestChannelsThatComeAndGoWhileSlotsMove
+//	    resp/layout_test.go:TestLayout_SlotsMove_ChannelsComeAndGo
 //	    engine/suite/topology/cluster_test.go:TestMigrationOfSlotsLosesNoLockAndNoWaiter
 //	    engine/suite/interop/moving_test.go:TestPlainChannelsSurviveTheMoveOfASlot
 //	T40 an unlock that fails

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -180,7 +180,7 @@ func TestATimedTryOfAFairLockLeavesNoResidue(t *testing.T) {
 		if n := s.Do("EXISTS", fairQueue, fairTimeout); n != int64(0) {
 			t.Error("TryLock is queued")
 		}
-		began, used := time.Now(), pace.Now()
+		began, used := time.Now(), cputime.Now()
 		if _, err := other.FairMutex("F").Lock(kit.Ctx(t), engine.Wait(2*time.Second)); !errors.Is(err, engine.ErrHeld) {
 			t.Errorf("Wait: %v", err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -105,7 +105,7 @@ func TestExpiredPermitsAreCountedAsFree(t *testing.T) {
 // testUpdateLeaseTime, testGetLeaseTime, testReleaseExpired
 func TestLeaseOfPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		pace.Steady(t, 50*time.Millisecond, func(t testing.TB) {
+		cputime.Steady(t, 50*time.Millisecond, func(t testing.TB) {
 			sem := permits(t, on.server(t), 1)
 			h := take(t, sem, 1, engine.Lease(time.Second))
 			if err := h.Extend(kit.Ctx(t), 3*time.Second); err != nil {
@@ -144,10 +144,10 @@ func TestExpiryOfASemaphoreIsThatOfItsIDs(t *testing.T) {
 // testExpire, testExpireTryAcquire
 func TestWaiterGetsAPermitAtTheEndOfALease(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		pace.Steady(t, 50*time.Millisecond, func(t testing.TB) {
+		cputime.Steady(t, 50*time.Millisecond, func(t testing.TB) {
 			s := on.server(t)
 			sem := permits(t, s, 0)
-			start, used := time.Now(), pace.Now()
+			start, used := time.Now(), cputime.Now()
 			s.Do("ZADD", "{P}:timeout", strconv.FormatInt(time.Now().Add(2*time.Second).UnixMilli(), 10), "one of Redisson")
 			h, err := sem.Acquire(kit.Ctx(t), 1)
 			if err != nil {
@@ -166,13 +166,13 @@ func TestWaiterGetsAPermitAtTheEndOfALease(t *testing.T) {
 // testTryAcquire, testBlockingAcquire
 func TestTimedWaitForPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
-		pace.Steady(t, 50*time.Millisecond, func(t testing.TB) {
+		cputime.Steady(t, 50*time.Millisecond, func(t testing.TB) {
 			sem := permits(t, on.server(t), 1)
 			h := take(t, sem, 1)
 			if len(h.PermitIDs()[0]) != 32 {
 				t.Errorf("id %q", h.PermitIDs()[0])
 			}
-			start, used := time.Now(), pace.Now()
+			start, used := time.Now(), cputime.Now()
 			_, err := sem.Acquire(kit.Ctx(t), 1, engine.Wait(500*time.Millisecond))
 			if d := time.Since(start); !errors.Is(err, engine.ErrHeld) || d < 450*time.Millisecond || used.Elapsed() > time.Second {
 				t.Errorf("%v after %v", err, d)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
 // T32: in Redisson a reader that leaves takes a renewal of its writer with it. Here the writer is
@@ -22,7 +22,7 @@ func TestAReaderThatLeavesItsWriterStopsNoRenewal(t *testing.T) {
 			for range 3 {
 				kit.MustUnlock(t, kit.MustReenterWith(t, w.Context(kit.Ctx(t)), l.Reader()))
 			}
-			left := pace.Now()
+			left := cputime.Now()
 			renewed := e.Stats().Renewed
 			kit.Eventually(t, "five leases have passed", func() bool {
 				if err := w.Err(); err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -108,7 +108,7 @@ func TestReadersAndWritersLiveLongerThanTheWatchdogsLease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			start := pace.Now()
+			start := cputime.Now()
 			for start.Elapsed() < 2*time.Second {
 				for _, name := range []string{"L", "W"} {
 					if left := kit.PTTL(t, s, name); left < 100*time.Millisecond {
@@ -214,7 +214,7 @@ func TestTheEndOfALongReentryRestoresTheLeaseOfTheReader(t *testing.T) {
 			w := other.RWMutex("L").Writer().LockAsync(kit.Ctx(t)) // it sleeps for an hour
 			kit.Eventually(t, "it listens", func() bool { return kit.Client(other).Stats().ChannelsConfirmed == 1 })
 			kit.MustUnlock(t, long)
-			start := pace.Now()
+			start := cputime.Now()
 			if left := kit.PTTL(t, s, "L"); left > time.Second {
 				t.Errorf("the lock has %v", left)
 			}
@@ -273,7 +273,7 @@ func TestAllReadersEnterWhenAWriterLeaves(t *testing.T) {
 			}
 			kit.Eventually(t, "they listen", func() bool { return kit.Client(other).Stats().ChannelsConfirmed == 1 })
 			kit.MustUnlock(t, w)
-			start := pace.Now()
+			start := cputime.Now()
 			for _, f := range waiting {
 				h, err := f.Await(kit.Ctx(t))
 				if err != nil {

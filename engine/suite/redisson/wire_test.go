@@ -14,7 +14,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -57,7 +57,7 @@ func TestRedissonsMessageWakesPawl(t *testing.T) {
 			t.Fatalf("Pawl has the lock that Redisson holds: %v", err)
 		}
 
-		start := pace.Now()
+		start := cputime.Now()
 		java.mustUnlock(t, "L", 39, int64(1))
 		h, err := f.Await(kit.Ctx(t))
 		if err != nil {
@@ -203,7 +203,7 @@ func TestForceUnlockByRedissonIsSurvived(t *testing.T) {
 				t.Fatal(done, err)
 			}
 			java.mustTryLock(t, "L", 39, 30*time.Second) // and takes it
-			before := pace.Now()
+			before := cputime.Now()
 			select {
 			case <-h.Done():
 			case <-kit.Ctx(t).Done():
@@ -312,7 +312,7 @@ func TestPawlAndRedissonExcludeEachOther(t *testing.T) {
 			java := redisson{s, uuid}
 			for thread := range 3 {
 				all.Go(func() {
-					start := pace.Now()
+					start := cputime.Now()
 					for range rounds {
 						for {
 							granted, _, err := java.tryLock("L", thread, 30*time.Second)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -60,7 +60,7 @@ func gather(t testing.TB, at *kit.Site) *crowd {
 	}
 	for i, f := range taking {
 		h, err := f.Await(kit.Ctx(t))
-		for again := pace.Now(); errors.Is(err, engine.ErrNotAcked) && again.Elapsed() < kit.Limit; { // in time
+		for again := cputime.Now(); errors.Is(err, engine.ErrNotAcked) && again.Elapsed() < kit.Limit; { // in time
 			h, err = take(i).Await(kit.Ctx(t))
 		}
 		if err != nil {
@@ -117,7 +117,7 @@ func (c *crowd) contend(e *engine.Engine, i int) {
 			return
 		default:
 		}
-		ctx, cancel := pace.WithTimeout(context.Background(), 2*kit.Limit)
+		ctx, cancel := cputime.WithTimeout(context.Background(), 2*kit.Limit)
 		h, err := m.Lock(ctx)
 		cancel()
 		if errors.Is(err, engine.ErrNotAcked) {
@@ -387,7 +387,7 @@ func TestAcknowledgedLocksOutliveTheirPrimary(t *testing.T) {
 	start := time.Now()
 	r.AwaitOther(before)
 	t.Logf("from the kill to a new primary: %v", time.Since(start).Round(time.Millisecond))
-	for used := pace.Now(); len(r.Primary().Replicas()) == 0 && used.Elapsed() < time.Minute; {
+	for used := cputime.Now(); len(r.Primary().Replicas()) == 0 && used.Elapsed() < time.Minute; {
 		time.Sleep(10 * time.Millisecond) // a poll; without one the names do not go on, below
 	}
 	t.Logf("from the kill to its replica: %v; %d were refused for want of one", time.Since(start).Round(time.Millisecond), c.unacked.Load())

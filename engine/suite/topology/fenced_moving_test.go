@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -47,7 +47,7 @@ func TestFencingTokensOutliveTheMigrationOfTheirSlot(t *testing.T) {
 					t.Errorf("the hold: %v; its re-entry: %v, token %d and not %d", h.Err(), again.Err(), again.Token(), h.Token())
 				}
 				kit.MustUnlock(t, again)
-				released := pace.Now()
+				released := cputime.Now()
 				kit.MustUnlock(t, h)
 				if d := released.Elapsed(); d > 2*time.Second {
 					t.Errorf("released after %v", d)

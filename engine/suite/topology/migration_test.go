@@ -11,7 +11,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -23,12 +23,12 @@ func TestLocks_SlotMigratedAtomically_NothingIsLost(t *testing.T) {
 	t.Run("valkey 9", func(t *testing.T) {
 		t.Parallel()
 		on := redistest.OnValkey9(t)
-		pace.Steady(t, time.Second, func(t testing.TB) { migrateUnderLoad(t, on) })
+		cputime.Steady(t, time.Second, func(t testing.TB) { migrateUnderLoad(t, on) })
 	})
 	t.Run("redis-server", func(t *testing.T) { // from Redis 8.4 on, and Valkey 9.0
 		t.Parallel()
 		on := redistest.Needs(redistest.SlotMigration)
-		pace.Steady(t, time.Second, func(t testing.TB) { migrateUnderLoad(t, on) })
+		cputime.Steady(t, time.Second, func(t testing.TB) { migrateUnderLoad(t, on) })
 	})
 }
 
@@ -93,7 +93,7 @@ func migrateUnderLoad(t testing.TB, on redistest.Option) {
 	}
 
 	slot, primaries := cluster.Slot("{x}"), cluster.Primaries()
-	began, renewed := pace.Now(), a.Stats().Renewed
+	began, renewed := cputime.Now(), a.Stats().Renewed
 	for i := 0; i < migrations || began.Elapsed() < 7*time.Second; i++ { // each hold is renewed every two seconds
 		before := tried.Load()
 		cluster.Migrate(slot, primaries[i%len(primaries)])

@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -53,7 +53,7 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 					return kit.Client(waiter).Stats().ChannelsConfirmed == 1 && scripts() >= before+tries && waiter.Stats().InFlight == 0
 				})
 				cluster.Do("x", "DEL", "x")
-				since := pace.Now()
+				since := cputime.Now()
 				next, err := waits.Await(kit.Ctx(t))
 				if err != nil {
 					t.Fatal(err)

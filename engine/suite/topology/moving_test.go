@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
-	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -89,7 +89,7 @@ func moveAway(t *testing.T, asleepFirst bool) *movedAway {
 
 func (m *movedAway) granted(t *testing.T, within time.Duration) {
 	t.Helper()
-	start := pace.Now()
+	start := cputime.Now()
 	h, err := m.waits.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)

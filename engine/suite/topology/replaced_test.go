@@ -14,7 +14,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -124,15 +124,15 @@ func (c *namedCluster) replace(t *testing.T, s *namedShard) (old *redistest.Serv
 	kit.Eventually(t, "the new machine is in step", func() bool { return strings.Contains(m.Info("INFO", "replication"), "master_link_status:up") })
 	s.machine = m
 	s.lead(ip)
-	asked := pace.Mark{}
+	asked := cputime.Mark{}
 	kit.Eventually(t, "the failover", func() bool {
 		if strings.Contains(m.Info("INFO", "replication"), "role:master") {
 			return true
 		}
 		// Again, if the old one has lost its patience: not before that, for each request begins anew.
-		if asked == (pace.Mark{}) || asked.Elapsed() > 3*time.Second {
+		if asked == (cputime.Mark{}) || asked.Elapsed() > 3*time.Second {
 			m.Do("CLUSTER", "FAILOVER")
-			asked = pace.Now()
+			asked = cputime.Now()
 		}
 		return false
 	})
@@ -175,7 +175,7 @@ func TestCluster_MachinesReplacedBehindStableNames_LosesNothing(t *testing.T) {
 		m := other.Mutex(c.nameIn(i, "other"))
 		wg.Go(func() {
 			for kit.Pause(stop, time.Millisecond) {
-				ctx, cancel := pace.WithTimeout(context.Background(), kit.Limit)
+				ctx, cancel := cputime.WithTimeout(context.Background(), kit.Limit)
 				h, err := m.Lock(ctx)
 				if err == nil {
 					err = h.Unlock(ctx)
@@ -193,7 +193,7 @@ func TestCluster_MachinesReplacedBehindStableNames_LosesNothing(t *testing.T) {
 
 	for i, s := range c.shards {
 		old := c.replace(t, s)
-		start, before := pace.Now(), passed[i].Load()
+		start, before := cputime.Now(), passed[i].Load()
 		kit.Eventually(t, "the next success", func() bool { return passed[i].Load() >= before+2 })
 		took := start.Elapsed()
 		t.Logf("%s: goes on %v after the old machine knew", s.name, took.Round(time.Millisecond))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -35,7 +35,7 @@ func TestAReaderLeavesNothingOfAMinHoldWhileItsSlotMoves(t *testing.T) {
 			e, other := at.Open(t), at.Open(t)
 			const minHold = 100 * time.Millisecond
 			w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
-			began := pace.Now()
+			began := cputime.Now()
 			r, err := e.RWMutex("x").Reader().Lock(w.Context(kit.Ctx(t)), engine.Lease(time.Hour))
 			if err != nil {
 				t.Fatal(err)
@@ -51,7 +51,7 @@ func TestAReaderLeavesNothingOfAMinHoldWhileItsSlotMoves(t *testing.T) {
 			waits := other.RWMutex("x").Writer().LockAsync(kit.Ctx(t))
 			kit.Pause(nil, 500*time.Millisecond)
 			cluster.EndMove(slot, from, to)
-			start := pace.Now()
+			start := cputime.Now()
 			if _, err := unlock.Await(kit.Ctx(t)); err != nil {
 				t.Error(err)
 			}
@@ -80,7 +80,7 @@ func TestWhatIsRefusedForLongerThanItsLeaseIsReleasedWhenTheMoveEnds(t *testing.
 		{"the last reader beside what is left of a MinHold", func(t *testing.T, e, other *engine.Engine, move func()) func() {
 			const minHold = 100 * time.Millisecond
 			w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
-			began := pace.Now()
+			began := cputime.Now()
 			r := kit.MustReenterWith(t, w.Context(kit.Ctx(t)), e.RWMutex("x").Reader())
 			kit.MustUnlock(t, w)
 			long := kit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))
@@ -136,7 +136,7 @@ func TestWhatIsRefusedIsReleasedHoweverLongNobodyAnswersThen(t *testing.T) {
 	e, other := at.Open(t, kit.LeaseOf(time.Second)), at.Open(t)
 	const minHold = 100 * time.Millisecond
 	w := kit.MustLock(t, e.RWMutex("x").Writer(), engine.MinHold(minHold))
-	began := pace.Now()
+	began := cputime.Now()
 	r := kit.MustReenterWith(t, w.Context(kit.Ctx(t)), e.RWMutex("x").Reader())
 	kit.MustUnlock(t, w)
 	long := kit.MustLock(t, other.RWMutex("x").Reader(), engine.Lease(time.Hour))

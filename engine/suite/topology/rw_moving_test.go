@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -107,7 +107,7 @@ func TestAWriterOutlivesTheMigrationOfItsSlotAndIsDowngradedLater(t *testing.T) 
 				cluster.MoveSome(slot, from, to, x.first)
 				refused := func() {
 					t.Helper()
-					began := pace.Now()
+					began := cputime.Now()
 					_, err := l.Downgrade(kit.Ctx(t), w)
 					if !errors.Is(err, engine.ErrNotAcquired) || !errors.Is(err, engine.ErrUnavailable) || !kit.HasText(err, "TRYAGAIN") {
 						t.Errorf("Downgrade during the move: %v", err)

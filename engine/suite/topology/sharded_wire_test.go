@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/machine"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -70,7 +70,7 @@ func TestReleasesAreAnnouncedAndHeardAsTheModeSays(t *testing.T) {
 			f := e.Mutex(name).LockAsync(kit.Ctx(t))
 			kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
 			at.Do(name, "DEL", name)
-			start := pace.Now()
+			start := cputime.Now()
 			publish := map[string]string{"SSUBSCRIBE": "SPUBLISH", "SUBSCRIBE": "PUBLISH"}[verb]
 			at.Do(name, publish, channel, "0")
 			h, err := f.Await(kit.Ctx(t))
@@ -100,7 +100,7 @@ func TestEnginesThatDoNotHearEachOtherTryNowAndThen(t *testing.T) {
 			f := waiter.Mutex(name).LockAsync(kit.Ctx(t))
 			kit.Eventually(t, "it listens", func() bool { return kit.Client(waiter).Stats().ChannelsConfirmed == 1 })
 			kit.MustUnlock(t, h)
-			start := pace.Now()
+			start := cputime.Now()
 			next, err := f.Await(kit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)

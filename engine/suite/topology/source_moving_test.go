@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/internal/pace"
+	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -105,7 +105,7 @@ func TestAFairLockIsReleasedWhereItsSlotLeaves(t *testing.T) {
 			})
 			slot, from, to := leaving(t, cluster, "x")
 			before := from.CommandStats()["publish"]
-			began := pace.Now()
+			began := cputime.Now()
 			kit.MustUnlock(t, h)
 			if d := began.Elapsed(); d > 2*time.Second {
 				t.Errorf("released after %v", d)
@@ -154,7 +154,7 @@ func TestAFairLockWhoseQueueWasEvictedIsReleasedWhereItsSlotLeaves(t *testing.T)
 		t.Errorf("%d are lost", n)
 	}
 	cluster.EndMove(slot, from, to)
-	ended := pace.Now()
+	ended := cputime.Now()
 	if h, err = waits.Await(kit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAWriterWithAMinHoldLeavesReadersBehindWhereItsSlotLeaves(t *testing.T) 
 		t.Fatal(err)
 	}
 	slot, from, to := leaving(t, cluster, "x")
-	began := pace.Now()
+	began := cputime.Now()
 	kit.MustUnlock(t, w)
 	if d := began.Elapsed(); d > 5*time.Second {
 		t.Errorf("released after %v", d)
@@ -213,7 +213,7 @@ func TestAWriterWithAMinHoldLeavesReadersBehindWhereItsSlotLeaves(t *testing.T) 
 	other := kit.MustLock(t, b.RWMutex("x").Reader())
 	kit.MustUnlock(t, other)
 	kit.MustUnlock(t, r)
-	ended := pace.Now()
+	ended := cputime.Now()
 	kit.MustUnlock(t, kit.MustLock(t, b.RWMutex("x").Writer()))
 	if d := ended.Elapsed(); d > 5*time.Second {
 		t.Errorf("the next writer got it after %v", d)

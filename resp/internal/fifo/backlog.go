@@ -1,6 +1,6 @@
 package fifo
 
-import "github.com/pawl-lock/pawl/resp/internal/exchange"
+import "github.com/pawl-lock/pawl/resp/internal/request"
 
 // Backlog holds what waits for room on one connection, or for the next group of a durable
 // one, in the order in which it is let in.
@@ -10,8 +10,8 @@ type Backlog[T any] struct{ sooner, later Ring[T] }
 func (b *Backlog[T]) Len() int { return b.sooner.Len() + b.later.Len() }
 
 // Push adds one behind all of its rank.
-func (b *Backlog[T]) Push(e T, rank exchange.Rank) {
-	if rank == exchange.Sooner {
+func (b *Backlog[T]) Push(e T, rank request.Rank) {
+	if rank == request.Sooner {
 		b.sooner.Push(e)
 	} else {
 		b.later.Push(e)

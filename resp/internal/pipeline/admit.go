@@ -1,6 +1,6 @@
 package pipeline
 
-import "github.com/pawl-lock/pawl/resp/internal/exchange"
+import "github.com/pawl-lock/pawl/resp/internal/request"
 
 // admit lets in what has waited for room, as far as there is some. It runs on the
 // loop, after replies were completed; drain writes what it appends.
@@ -14,8 +14,8 @@ func (p *Pipeline) admit() {
 		}
 		e := m.backlog.Pop()
 		m.Unlock()
-		if w, ok := e.Request.(exchange.PatientRequest); ok && !w.Wanted() {
-			p.lane.Refuse(e, exchange.RefusedUnwanted)
+		if w, ok := e.Request.(request.PatientRequest); ok && !w.Wanted() {
+			p.lane.Refuse(e, request.RefusedUnwanted)
 			continue
 		}
 		e.admitted = true

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -21,15 +21,15 @@ func (p *Pipeline) OnClose(err error) {
 	m.Unlock()
 	p.lane.ended(p)
 
-	fate := forfeit{
+	outcome := forfeit{
 		sent:    p.t.Sent(),
-		notSent: &exchange.Failure{Class: exchange.ErrNotSent, Cause: err},
-		unknown: &exchange.Failure{Class: exchange.ErrOutcomeUnknown, Cause: err},
+		notSent: &request.Failure{Class: request.ErrNotSent, Cause: err},
+		unknown: &request.Failure{Class: request.ErrOutcomeUnknown, Cause: err},
 	}
 	now := p.lane.cfg.Clock.Now()
 	batch := p.reader.batch[:]
 	for {
-		n := p.forfeit(batch, fate)
+		n := p.forfeit(batch, outcome)
 		if n == 0 {
 			break
 		}
@@ -46,20 +46,20 @@ type forfeit struct {
 }
 
 // forfeit takes entries off the FIFO into batch.
-func (p *Pipeline) forfeit(batch []Answer, fate forfeit) (n int) {
+func (p *Pipeline) forfeit(batch []Answer, outcome forfeit) (n int) {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
 	for n < len(batch) && m.fifo.Len()+m.backlog.Len() > 0 {
 		if m.fifo.Len() == 0 {
 			e := m.backlog.Pop()
-			batch[n] = Answer{Request: e.Request, err: fate.notSent, Hops: e.Hops, asked: e.Asked}
+			batch[n] = Answer{Request: e.Request, err: outcome.notSent, Hops: e.Hops, asked: e.Asked}
 			n++
 			continue
 		}
-		a := Answer{err: fate.notSent}
-		if m.fifo.Front().end <= fate.sent {
-			a.Sent, a.err = p.stampLocked(), fate.unknown
+		a := Answer{err: outcome.notSent}
+		if m.fifo.Front().end <= outcome.sent {
+			a.Sent, a.err = p.stampLocked(), outcome.unknown
 		}
 		e := m.fifo.Pop()
 		m.start, a.Request = e.end, e.Request
@@ -82,7 +82,7 @@ func (p *Pipeline) checkAge(now clock.Instant) {
 	case late && !p.t.Unread():
 		// The loop may have taken from the socket meanwhile what lay there.
 		if late, _ = p.examine(now); late {
-			p.t.Close(exchange.ErrTimeout)
+			p.t.Close(request.ErrTimeout)
 		}
 	case idle:
 		p.submit(Entry{Request: ping{}})
@@ -90,7 +90,7 @@ func (p *Pipeline) checkAge(now clock.Instant) {
 }
 
 // examine reports whether the connection is silent although commands are in flight (late),
-// or whether nothing is in flight and nothing has been heard for a long time (idle).
+// or whether nothing is in flight and nothing has arrived for a long time (idle).
 //
 // Silence counts, not the age of the oldest command: with many in flight the last one
 // waits long if the server, or this process, is merely busy. Giving such a connection up
@@ -98,13 +98,13 @@ func (p *Pipeline) checkAge(now clock.Instant) {
 // never catch up. Nor is it silence if the loop has not got round to writing (armed) or
 // reading (transport.unread) yet, or is still handling what it read (draining). Some delays
 // cannot be seen from here, such as an answer held by a reader that waits for a processor.
-// To allow for them, now may lie in the past: see pulse.
+// To allow for them, now may lie in the past: see lagMeter in package resp.
 func (p *Pipeline) examine(now clock.Instant) (late, idle bool) {
 	m := &p.mu
 	m.Lock()
 	defer m.Unlock()
 	if m.fifo.Len() == 0 {
-		if now.Sub(m.heard) < idleAfter {
+		if now.Sub(m.lastRead) < idleAfter {
 			return false, false
 		}
 		p.shrinkLocked()
@@ -117,7 +117,7 @@ func (p *Pipeline) examine(now clock.Instant) (late, idle bool) {
 		}
 		since = m.stall.since
 	}
-	return !m.draining && now.Sub(max(since, m.heard)) > p.lane.cfg.CommandTimeout, false
+	return !m.draining && now.Sub(max(since, m.lastRead)) > p.lane.cfg.CommandTimeout, false
 }
 
 // shrinkLocked is for an idle connection.
@@ -143,6 +143,6 @@ type ping struct{}
 
 var pingBytes = wire.AppendCommand(nil, "PING")
 
-func (ping) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, pingBytes...) }
+func (ping) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, pingBytes...) }
 
-func (ping) Complete(exchange.Reply) {}
+func (ping) Complete(request.Reply) {}

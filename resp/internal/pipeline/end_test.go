@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
+func TestPipeline_ConnectionEnds_ClassesByBytesTaken(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	tr.room = 9 // "aaaa", "bbbb" and one byte of "cccc"
@@ -20,9 +20,9 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 	tr.sink.OnBytes([]byte(":1\r\n"))
 	tr.sink.OnClose(io.EOF)
 	p[0].wantsInt(t, 1)
-	p[1].wants(t, exchange.ErrOutcomeUnknown, io.EOF)
-	p[2].wants(t, exchange.ErrNotSent, io.EOF)
-	p[3].wants(t, exchange.ErrNotSent, io.EOF)
+	p[1].wants(t, request.ErrOutcomeUnknown, io.EOF)
+	p[2].wants(t, request.ErrNotSent, io.EOF)
+	p[3].wants(t, request.ErrNotSent, io.EOF)
 	if p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps: %v for a command that was sent, %v for one that was not", p[1].reply.Sent, p[2].reply.Sent)
 	}
@@ -30,12 +30,12 @@ func TestPipelineClassesBytesByTheKernelsCount(t *testing.T) {
 		t.Error("still up")
 	}
 	late := submitTexts(l, "eeee")
-	late[0].wants(t, exchange.ErrNotSent, exchange.ErrDown)
+	late[0].wants(t, request.ErrNotSent, request.ErrDown)
 }
 
 // gnet counts what it is about to send before it knows that it cannot. What is unknown
 // by its count needs the stamp of that write, for a lease may have begun then.
-func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
+func TestPipeline_WriteFails_StampsWhatMayBeSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(cfg *Config) { cfg.inlineDepth = -1 })
 	p := submitTexts(l, "aaaa", "bbbb", "cccc")
@@ -45,9 +45,9 @@ func TestPipelineStampsWhatAFailedWriteMayHaveSent(t *testing.T) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrOutcomeUnknown, io.ErrClosedPipe)
-	p[1].wants(t, exchange.ErrOutcomeUnknown, io.ErrClosedPipe)
-	p[2].wants(t, exchange.ErrNotSent, io.ErrClosedPipe)
+	p[0].wants(t, request.ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[1].wants(t, request.ErrOutcomeUnknown, io.ErrClosedPipe)
+	p[2].wants(t, request.ErrNotSent, io.ErrClosedPipe)
 	if p[0].reply.Sent == 0 || p[1].reply.Sent == 0 || p[2].reply.Sent != 0 {
 		t.Errorf("stamps %v, %v and %v", p[0].reply.Sent, p[1].reply.Sent, p[2].reply.Sent)
 	}
@@ -65,7 +65,7 @@ func look(t *testing.T, l *Lane, tr *scriptedTransport, fake *clock.Fake, later 
 
 // A server, or this process, that is busy is not one that hangs: as long as answers
 // come, nobody's turn is too late.
-func TestPipelineThatIsSlowIsKept(t *testing.T) {
+func TestPipeline_SlowServer_IsKept(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b", "c", "d", "e")
@@ -75,24 +75,24 @@ func TestPipelineThatIsSlowIsKept(t *testing.T) {
 		p[i].wantsInt(t, 1)
 	}
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, request.ErrTimeout)
 }
 
 // The loop had no time for this connection, or takes its time over what it has read.
-func TestPipelineThatIsBehindDoesNotBlameTheServer(t *testing.T) {
+func TestPipeline_ReaderBehind_IsKept(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b")
 	tr.behind = true // an answer lies in the socket
 	look(t, l, tr, fake, 2*time.Second, nil)
 	tr.behind = false
-	p[0].then = func(exchange.Reply) { look(t, l, tr, fake, 2*time.Second, nil) }
+	p[0].then = func(request.Reply) { look(t, l, tr, fake, 2*time.Second, nil) }
 	tr.sink.OnBytes([]byte(":1\r\n"))
-	look(t, l, tr, fake, 2*time.Second, exchange.ErrTimeout)
+	look(t, l, tr, fake, 2*time.Second, request.ErrTimeout)
 }
 
 // The loop, or the writer, has been woken to write and has not come to it.
-func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
+func TestPipeline_WriterBehind_IsKept(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(func(cfg *Config) { cfg.inlineDepth = -1 })
 	submitTexts(l, "a")
@@ -101,10 +101,10 @@ func TestPipelineWhoseWriterIsBehindDoesNotBlameTheServer(t *testing.T) {
 	look(t, l, tr, fake, 2*time.Second, nil)
 	tr.sink.OnWake()
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, request.ErrTimeout)
 }
 
-func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
+func TestPipeline_ServerSilent_Closes(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a")
@@ -116,12 +116,12 @@ func TestPipelineClosesWhenTheServerIsSilent(t *testing.T) {
 	}
 	tr.sink.OnBytes([]byte(":1\r\n"))
 	look(t, l, tr, fake, 900*time.Millisecond, nil) // "b" is 0.9 s old
-	look(t, l, tr, fake, 101*time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, 101*time.Millisecond, request.ErrTimeout)
 	tr.sink.OnClose(tr.closed)
-	p[1].wants(t, exchange.ErrOutcomeUnknown, exchange.ErrTimeout)
+	p[1].wants(t, request.ErrOutcomeUnknown, request.ErrTimeout)
 }
 
-func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
+func TestPipeline_CommandNeverWritten_Closes(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	tr.room = 0
@@ -129,12 +129,12 @@ func TestPipelineClosesWhenACommandIsNeverWritten(t *testing.T) {
 	tr.sink.OnWake()
 	l.CheckAge(fake.Now())
 	look(t, l, tr, fake, time.Second, nil)
-	look(t, l, tr, fake, time.Millisecond, exchange.ErrTimeout)
+	look(t, l, tr, fake, time.Millisecond, request.ErrTimeout)
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrNotSent, exchange.ErrTimeout)
+	p[0].wants(t, request.ErrNotSent, request.ErrTimeout)
 }
 
-func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
+func TestPipeline_Idle_Pings(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	fake.Advance(idleAfter - 1)
@@ -156,7 +156,7 @@ func TestPipelineAsksAnIdleServerWhetherItIsThere(t *testing.T) {
 	}
 }
 
-func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
+func TestPipeline_Idle_GivesMemoryBack(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := l.current.Load()
@@ -177,10 +177,10 @@ func TestPipelineGivesMemoryBackWhenIdle(t *testing.T) {
 	}
 }
 
-func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
+func TestPipeline_CompletePanics_DeliversTheRest(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	bad := &textCall{text: "a", then: func(exchange.Reply) { panic("boom") }}
+	bad := &textCall{text: "a", then: func(request.Reply) { panic("boom") }}
 	l.Submit(bad)
 	p := submitTexts(l, "b")
 	tr.sink.OnBytes([]byte(":1\r\n:2\r\n"))
@@ -189,7 +189,7 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	bad.then = nil
-	more := &textCall{text: "c", then: func(exchange.Reply) { panic("again") }}
+	more := &textCall{text: "c", then: func(request.Reply) { panic("again") }}
 	l.Submit(more)
 	p = submitTexts(l, "d")
 	tr.sink.OnClose(tr.closed)
@@ -201,25 +201,25 @@ func TestPipelineDeliversTheRestAfterAPanicInComplete(t *testing.T) {
 // panicky is a Request whose AppendCommand panics for one form.
 type panicky struct {
 	textCall
-	form exchange.Form
+	form request.Form
 }
 
-func (p *panicky) AppendCommand(dst []byte, form exchange.Form) []byte {
+func (p *panicky) AppendCommand(dst []byte, form request.Form) []byte {
 	if form == p.form {
 		panic("oops")
 	}
 	return p.textCall.AppendCommand(dst, form)
 }
 
-func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
+func TestPipeline_AppendCommandPanics_GoesOn(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	bad := &panicky{textCall{text: "x"}, exchange.Short}
+	bad := &panicky{textCall{text: "x"}, request.Short}
 	l.Submit(bad)
-	if err := bad.reply.Err; !errors.Is(err, exchange.ErrNotSent) || !strings.Contains(err.Error(), "oops") {
+	if err := bad.reply.Err; !errors.Is(err, request.ErrNotSent) || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("panic in submit: %v, want not sent", err)
 	}
-	worse := &panicky{textCall{text: "y"}, exchange.Whole}
+	worse := &panicky{textCall{text: "y"}, request.Whole}
 	l.Submit(worse)
 	after := submitTexts(l, "a")
 	tr.sink.OnBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))
@@ -232,7 +232,7 @@ func TestPipelineSurvivesAPanicInAppendCommand(t *testing.T) {
 	}
 }
 
-func TestPipelineClosesAfterAFailedWrite(t *testing.T) {
+func TestPipeline_WriteFails_Closes(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	tr.room, tr.err = 0, io.ErrClosedPipe
@@ -241,10 +241,10 @@ func TestPipelineClosesAfterAFailedWrite(t *testing.T) {
 		t.Fatalf("closed with %v", tr.closed)
 	}
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrNotSent, io.ErrClosedPipe)
+	p[0].wants(t, request.ErrNotSent, io.ErrClosedPipe)
 }
 
-func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
+func TestPipeline_EndsDuringAWrite_WriterStops(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	downs := 0
@@ -256,19 +256,19 @@ func TestPipelineThatDiesUnderItsWriterLeavesItNothingToDo(t *testing.T) {
 		tr.sink.OnClose(io.EOF) // in the middle of the write
 	}
 	l.Submit(p)
-	p.wants(t, exchange.ErrNotSent, io.EOF)
+	p.wants(t, request.ErrNotSent, io.EOF)
 	if downs != 1 || tr.wakes != 0 || string(tr.wire) != "ab" {
 		t.Fatalf("%d downs, %d wakes, wire %q", downs, tr.wakes, tr.wire)
 	}
 }
 
-func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
+func TestLane_ConnectionEnds_CompletesBeforeDown(t *testing.T) {
 	t.Parallel()
 	var p []*textCall
-	told := false
+	down := false
 	l, tr, _ := scripted(nil)
 	l.cfg.Down = func(error) {
-		told = true
+		down = true
 		for _, one := range p {
 			if one.reply == nil {
 				t.Errorf("down before %q was completed", one.text)
@@ -282,12 +282,12 @@ func TestLaneCompletesEverythingBeforeItSaysDown(t *testing.T) {
 		p = append(p, submitTexts(l, "a")...)
 	}
 	tr.sink.OnClose(io.EOF)
-	if !told {
+	if !down {
 		t.Error("down was not called")
 	}
 }
 
-func TestLaneCountersOutliveTheConnection(t *testing.T) {
+func TestLane_Counters_OutliveTheConnection(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	submitTexts(l, "abc", "d")
@@ -303,17 +303,17 @@ func TestLaneCountersOutliveTheConnection(t *testing.T) {
 	}
 }
 
-func TestLaneClosedWhileAConnectionOpensStaysDown(t *testing.T) {
+func TestLane_ClosedWhileAConnectionOpens_StaysDown(t *testing.T) {
 	t.Parallel()
 	l, _, _ := scripted(nil)
 	l.current.Load().OnClose(io.EOF)
 	p := newPipeline(l)
-	l.Close(exchange.ErrClosed)
+	l.Close(request.ErrClosed)
 	tr := &scriptedTransport{sink: p, room: 1 << 30}
 	p.OnOpen(tr)
-	if l.Up() || tr.closed != exchange.ErrClosed {
+	if l.Up() || tr.closed != request.ErrClosed {
 		t.Errorf("up: %v, the connection closed with %v", l.Up(), tr.closed)
 	}
 	c := submitTexts(l, "a")
-	c[0].wants(t, exchange.ErrNotSent, exchange.ErrClosed)
+	c[0].wants(t, request.ErrNotSent, request.ErrClosed)
 }

@@ -1,7 +1,7 @@
 package pipeline
 
 import (
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -9,18 +9,18 @@ import (
 // condition: a server may have forgotten the script; and some proxies, and the rights of some users, have EVAL
 // alone. From then on the connection calls scripts by their text.
 func (p *Pipeline) resendLocked(e Entry, v wire.Value) bool {
-	if e.form != exchange.Short {
+	if e.form != request.Short {
 		return false
 	}
 	refused := wire.NewServerError(v.Bytes)
 	switch {
-	case exchange.NoScript(refused):
-	case exchange.Names(refused, "evalsha"):
+	case request.NoScript(refused):
+	case request.Names(refused, "evalsha"):
 		p.mu.wholeOnly = true
 	default:
 		return false
 	}
-	e.form = exchange.Whole
+	e.form = request.Whole
 	if p.appendLocked(e) != nil {
 		return false
 	}

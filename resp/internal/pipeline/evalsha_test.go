@@ -4,15 +4,15 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // scriptText is a call of a script.
 type scriptText struct{ textCall }
 
-func (p *scriptText) AppendCommand(dst []byte, form exchange.Form) []byte {
-	if form == exchange.Whole {
+func (p *scriptText) AppendCommand(dst []byte, form request.Form) []byte {
+	if form == request.Whole {
 		return wire.AppendCommand(dst, "EVAL", p.text, "0")
 	}
 	return append(dst, p.text...)

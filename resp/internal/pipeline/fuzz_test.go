@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // FuzzPipeline plays a history: each byte of the input is something that a caller,
@@ -91,24 +91,24 @@ func (h *pipelineHistory) step() {
 			h.inWake = false
 		}
 	case 3:
-		h.hear(strings.Repeat(":1\r\n", n%8))
+		h.feed(strings.Repeat(":1\r\n", n%8))
 	case 4:
 		h.unknownScripts = true
-		h.hear("-NOSCRIPT x\r\n")
+		h.feed("-NOSCRIPT x\r\n")
 	case 5:
-		h.hear([]string{":", "1\r", "\n", "$-1\r\n", "?", "$3\r\nab", "c\r\n", "-ERR x\r\n"}[n%8])
+		h.feed([]string{":", "1\r", "\n", "$-1\r\n", "?", "$3\r\nab", "c\r\n", "-ERR x\r\n"}[n%8])
 	case 6:
 		h.clock.Advance(300 * time.Millisecond)
 		h.lane.CheckAge(h.clock.Now())
 	case 7:
 		if h.tr.err = io.ErrClosedPipe; n == 31 {
-			h.lane.Close(exchange.ErrClosed)
+			h.lane.Close(request.ErrClosed)
 		}
 	}
 }
 
-// hear delivers bytes of the server, as far as the transport's contract allows.
-func (h *pipelineHistory) hear(b string) {
+// feed delivers bytes of the server, as far as the transport's contract allows.
+func (h *pipelineHistory) feed(b string) {
 	if b != "" && !h.inBytes && h.tr.closed == nil {
 		h.inBytes = true
 		h.tr.sink.OnBytes([]byte(b))
@@ -121,7 +121,7 @@ func (h *pipelineHistory) submit() {
 	i := len(h.calls)
 	c := &textCall{text: fmt.Sprintf("s%d;", i)}
 	if i%3 == 2 {
-		c.then = func(exchange.Reply) {
+		c.then = func(request.Reply) {
 			if len(h.left) > 0 {
 				h.submit()
 			}
@@ -139,12 +139,12 @@ func (h *pipelineHistory) judge(t *testing.T, c *textCall) {
 	whole := bytes.Contains(h.tr.wire, []byte(strings.ToUpper(c.text)))
 	sent := c.reply.Sent != 0
 	switch err := c.reply.Err; {
-	case errors.Is(err, exchange.ErrNotSent):
+	case errors.Is(err, request.ErrNotSent):
 		// The short form may be on the wire, if the server did not know the script.
 		if whole || short && !h.unknownScripts || sent {
 			t.Errorf("%s: %v; wire %q, stamp %v", c.text, err, h.tr.wire, sent)
 		}
-	case errors.Is(err, exchange.ErrOutcomeUnknown):
+	case errors.Is(err, request.ErrOutcomeUnknown):
 		if !short && !whole || !sent {
 			t.Errorf("%s: %v; wire %q, stamp %v", c.text, err, h.tr.wire, sent)
 		}

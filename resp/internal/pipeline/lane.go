@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -83,7 +83,7 @@ func NewLane(cfg Config) *Lane {
 	return &Lane{cfg: cfg}
 }
 
-// Attach gives the lane a fresh connection, greeted and without unread bytes. An
+// Attach gives the lane a fresh connection, after its handshake and without unread bytes. An
 // error means that c is closed and Down will not be called for it. After nil the
 // lane is up, until Down is called, which can be at once. The connection before
 // must have ended: Attach is called before the first one or after Down, by one
@@ -94,7 +94,7 @@ func (l *Lane) Attach(ls *socket.Loops, c net.Conn) error {
 	l.mu.Unlock()
 	if closed {
 		c.Close()
-		return exchange.ErrClosed
+		return request.ErrClosed
 	}
 	_, err := ls.Adopt(c, newPipeline(l))
 	return err
@@ -112,11 +112,11 @@ func (l *Lane) Up() bool {
 // Submit takes r over. Any goroutine; it never blocks. A lane that is down,
 // closed or full completes r before it returns, with ErrNotSent and the cause.
 // Commands of one goroutine keep their order.
-func (l *Lane) Submit(r exchange.Request) { l.Send(r, 0, false) }
+func (l *Lane) Submit(r request.Request) { l.Send(r, 0, false) }
 
 // Send is Submit for a command that has been sent on so often, and has to be
 // announced with ASKING if asking.
-func (l *Lane) Send(r exchange.Request, hops uint8, asking bool) {
+func (l *Lane) Send(r request.Request, hops uint8, asking bool) {
 	l.SendOn(l.current.Load(), Entry{Request: r, Hops: hops, Asked: asking})
 }
 
@@ -144,17 +144,17 @@ func (l *Lane) Refusal() error {
 	defer l.mu.Unlock()
 	switch {
 	case !l.mu.closed:
-		return exchange.RefusedDown
-	case l.mu.err == exchange.ErrClosed:
-		return exchange.RefusedClosed
+		return request.RefusedDown
+	case l.mu.err == request.ErrClosed:
+		return request.RefusedClosed
 	default:
-		return &exchange.Failure{Class: exchange.ErrNotSent, Cause: l.mu.err}
+		return &request.Failure{Class: request.ErrNotSent, Cause: l.mu.err}
 	}
 }
 
 // Refuse completes what was not sent.
 func (l *Lane) Refuse(e Entry, err error) {
-	e.Request.Complete(exchange.Reply{Err: err, Now: l.cfg.Clock.Now(), Moving: e.Asked})
+	e.Request.Complete(request.Reply{Err: err, Now: l.cfg.Clock.Now(), Moving: e.Asked})
 }
 
 // CheckAge ends the connection if it has been silent for longer than CommandTimeout

@@ -5,7 +5,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 var errElsewhere = errors.New("the server is elsewhere")
@@ -15,22 +15,22 @@ func TestLane_Left_AnswersWhatIsInFlightAndTakesNothing(t *testing.T) {
 	l, tr, _ := scripted(func(c *Config) { c.MaxInFlight = 2 })
 	var last *textCall
 	p := submitTexts(l, "a")
-	p = append(p, &textCall{text: "b", then: func(exchange.Reply) {
+	p = append(p, &textCall{text: "b", then: func(request.Reply) {
 		// What ends what others have begun goes out still: the WAIT of a group.
 		last = &textCall{text: "w"}
 		l.SendOn(l.Connection(), Entry{Request: last, Always: true})
 	}})
 	l.Submit(p[1])
-	patient := &patientCall{textCall: textCall{text: "c"}, rank: exchange.Later}
+	patient := &patientCall{textCall: textCall{text: "c"}, rank: request.Later}
 	l.Submit(patient) // it waits for room
 
 	l.Leave(errElsewhere)
 	l.Leave(errors.New("again"))
-	patient.wants(t, exchange.ErrNotSent, exchange.ErrDown)
+	patient.wants(t, request.ErrNotSent, request.ErrDown)
 	if l.Up() {
 		t.Error("up, though it takes nothing")
 	}
-	submitTexts(l, "d")[0].wants(t, exchange.ErrNotSent, exchange.ErrDown)
+	submitTexts(l, "d")[0].wants(t, request.ErrNotSent, request.ErrDown)
 
 	tr.sink.OnBytes([]byte(":1\r\n"))
 	if tr.closed != nil {
@@ -90,7 +90,7 @@ func TestLane_LeftSilent_IsGivenUp(t *testing.T) {
 	l.Leave(errElsewhere)
 	fake.Advance(l.cfg.CommandTimeout + 1)
 	l.CheckAge(fake.Now())
-	if !errors.Is(tr.closed, exchange.ErrTimeout) {
+	if !errors.Is(tr.closed, request.ErrTimeout) {
 		t.Errorf("closed with %v", tr.closed)
 	}
 }
@@ -100,7 +100,7 @@ func TestLane_LeftByARefusal_DeliversTheBatch(t *testing.T) {
 	t.Parallel()
 	var l *Lane
 	l, tr, _ := scripted(nil)
-	first := &textCall{text: "a", then: func(exchange.Reply) { l.Leave(errElsewhere) }}
+	first := &textCall{text: "a", then: func(request.Reply) { l.Leave(errElsewhere) }}
 	l.Submit(first)
 	p := submitTexts(l, "b", "c")
 	tr.sink.OnBytes([]byte("-NOAUTH x\r\n:2\r\n"))

@@ -6,8 +6,8 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/fifo"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -116,7 +116,7 @@ type pipelineState struct {
 
 	wholeOnly bool // the server knows no EVALSHA: scripts are sent whole
 
-	heard    clock.Instant // last bytes of the server
+	lastRead clock.Instant // last bytes of the server
 	stall    stall
 	commands uint64
 	resent   uint64
@@ -126,9 +126,9 @@ type pipelineState struct {
 // Entry is a command that waits for its reply. Offsets count the bytes of the
 // connection from its start.
 type Entry struct {
-	Request exchange.Request
+	Request request.Request
 	end     uint64 // offset behind its last byte
-	form    exchange.Form
+	form    request.Form
 	Hops    uint8 // how often it has been sent on
 	Asked   bool  // ASKING goes before it
 	Always  bool  // it is sent though the lane is full, or being left: it ends what others have begun
@@ -148,7 +148,7 @@ func newPipeline(l *Lane) *Pipeline { return &Pipeline{lane: l} }
 // OnOpen makes the pipeline the lane's current one.
 func (p *Pipeline) OnOpen(t socket.Transport) {
 	p.t = t
-	p.mu.heard = p.lane.cfg.Clock.Now()
+	p.mu.lastRead = p.lane.cfg.Clock.Now()
 	if ok, err := p.lane.opened(p); !ok {
 		t.Close(err)
 	}
@@ -164,13 +164,13 @@ func (p *Pipeline) submit(e Entry) {
 		p.lane.Refuse(e, p.lane.Refusal())
 		return
 	case !e.Always && !e.admitted && (p.fullLocked() || m.backlog.Len() > 0):
-		rank := exchange.RankOf(e.Request)
-		if rank != exchange.Refuse {
+		rank := request.RankOf(e.Request)
+		if rank != request.Refuse {
 			m.backlog.Push(e, rank)
 		}
 		m.Unlock()
-		if rank == exchange.Refuse {
-			p.lane.Refuse(e, exchange.RefusedFull)
+		if rank == request.Refuse {
+			p.lane.Refuse(e, request.RefusedFull)
 		}
 		return
 	}
@@ -205,7 +205,7 @@ func (p *Pipeline) appendLocked(e Entry) (err error) {
 	m := &p.mu
 	before := len(m.out)
 	if m.wholeOnly {
-		e.form = exchange.Whole
+		e.form = request.Whole
 	}
 	// A panic must leave neither bytes nor entry, so ASKING is not noted before the
 	// command has been encoded behind it.
@@ -233,14 +233,14 @@ type asking struct{}
 
 var askingBytes = wire.AppendCommand(nil, "ASKING")
 
-func (asking) AppendCommand(dst []byte, _ exchange.Form) []byte { return append(dst, askingBytes...) }
+func (asking) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, askingBytes...) }
 
-func (asking) Complete(exchange.Reply) {}
+func (asking) Complete(request.Reply) {}
 
 // recoverAppend is deferred around calls of AppendCommand.
 func recoverAppend(err *error) {
 	if v := recover(); v != nil {
-		*err = &exchange.Failure{Class: exchange.ErrNotSent, Cause: fmt.Errorf("resp: BUG: panic in AppendCommand: %v", v)}
+		*err = &request.Failure{Class: request.ErrNotSent, Cause: fmt.Errorf("resp: BUG: panic in AppendCommand: %v", v)}
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestPipelineStampsTheWriteOfTheFirstByte(t *testing.T) {
+func TestPipeline_Stamp_IsOfTheFirstByte(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	first := fake.Now()
@@ -50,7 +50,7 @@ func TestPipelineStampsTheWriteOfTheFirstByte(t *testing.T) {
 	_ = second
 }
 
-func TestPipelineFindsTheStampOfAWriteThatHasNotReturned(t *testing.T) {
+func TestPipeline_ReplyBeforeTheWriteReturns_HasAStamp(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	want := fake.Now()
@@ -66,7 +66,7 @@ func TestPipelineFindsTheStampOfAWriteThatHasNotReturned(t *testing.T) {
 	}
 }
 
-func TestPipelineAsksForOneWakeWhenTheKernelIsFull(t *testing.T) {
+func TestPipeline_KernelFull_AsksForOneWake(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	tr.room = 0
@@ -86,7 +86,7 @@ func TestPipelineAsksForOneWakeWhenTheKernelIsFull(t *testing.T) {
 	}
 }
 
-func TestPipelineLeavesWritingToTheLoopAboveTheInlineDepth(t *testing.T) {
+func TestPipeline_AboveTheInlineDepth_LoopWrites(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(c *Config) { c.inlineDepth = 2 })
 	submitTexts(l, "a", "b", "c", "d", "e")
@@ -99,11 +99,11 @@ func TestPipelineLeavesWritingToTheLoopAboveTheInlineDepth(t *testing.T) {
 	}
 }
 
-func TestPipelineWritesWhatCompleteSubmitsWithoutAWake(t *testing.T) {
+func TestPipeline_CompleteSubmits_WritesWithoutAWake(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	inner := []*textCall{{text: "x"}, {text: "y"}}
-	outer := &textCall{text: "a", then: func(exchange.Reply) {
+	outer := &textCall{text: "a", then: func(request.Reply) {
 		l.Submit(inner[0])
 		l.Submit(inner[1])
 	}}
@@ -119,7 +119,7 @@ func TestPipelineWritesWhatCompleteSubmitsWithoutAWake(t *testing.T) {
 	inner[1].wantsInt(t, 3)
 }
 
-func TestPipelineMakesNoCallerTheWriterOfEverybody(t *testing.T) {
+func TestPipeline_ManyRounds_WriterHandsOver(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	writes := 0
@@ -136,7 +136,7 @@ func TestPipelineMakesNoCallerTheWriterOfEverybody(t *testing.T) {
 	}
 }
 
-func TestPipelineSendsAnUnknownScriptAgainWhole(t *testing.T) {
+func TestPipeline_NoScript_SendsTheScriptWhole(t *testing.T) {
 	t.Parallel()
 	l, tr, fake := scripted(nil)
 	p := submitTexts(l, "a", "b", "c")
@@ -165,7 +165,7 @@ func TestPipelineSendsAnUnknownScriptAgainWhole(t *testing.T) {
 	}
 }
 
-func TestPipelineRefusesToMatchSurplusReplies(t *testing.T) {
+func TestPipeline_SurplusReplies_CloseTheConnection(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
 		":1\r\n:2\r\n:3\r\n", // one more than asked for
@@ -181,14 +181,14 @@ func TestPipelineRefusesToMatchSurplusReplies(t *testing.T) {
 				t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 			}
 			tr.sink.OnClose(tr.closed)
-			p[1].wants(t, exchange.ErrOutcomeUnknown, wire.ErrProtocol)
+			p[1].wants(t, request.ErrOutcomeUnknown, wire.ErrProtocol)
 		})
 	}
 }
 
 // A server that answers what it cannot have received yet: the replies come while
 // the write is under way that would have carried the commands.
-func TestPipelineTakesNoReplyForTheUntakenRestOfAWrite(t *testing.T) {
+func TestPipeline_ReplyToTheRestOfAWrite_IsRefused(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(c *Config) { c.inlineDepth = 1 })
 	p := submitTexts(l, "a", "bb", "cc", "dd") // the first is written, the others wait for the loop
@@ -206,10 +206,10 @@ func TestPipelineTakesNoReplyForTheUntakenRestOfAWrite(t *testing.T) {
 	for i := range 4 {
 		p[i].wantsInt(t, int64(i+1)) // a lie, but nobody could know
 	}
-	p[4].wants(t, exchange.ErrNotSent, wire.ErrProtocol)
+	p[4].wants(t, request.ErrNotSent, wire.ErrProtocol)
 }
 
-func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
+func TestPipeline_ReplyToAnUnwrittenCommand_IsRefused(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	tr.room = 1
@@ -219,11 +219,11 @@ func TestPipelineTakesNoReplyForACommandThatWasNotWritten(t *testing.T) {
 		t.Fatalf("closed with %v, want ErrProtocol", tr.closed)
 	}
 	tr.sink.OnClose(tr.closed)
-	p[0].wants(t, exchange.ErrOutcomeUnknown, wire.ErrProtocol)
-	p[1].wants(t, exchange.ErrNotSent, wire.ErrProtocol)
+	p[0].wants(t, request.ErrOutcomeUnknown, wire.ErrProtocol)
+	p[1].wants(t, request.ErrNotSent, wire.ErrProtocol)
 }
 
-func TestPipelineSurvivesEverySplitOfTheStream(t *testing.T) {
+func TestPipeline_StreamSplitAnywhere_MatchesReplies(t *testing.T) {
 	t.Parallel()
 	stream := ":1\r\n$-1\r\n$5\r\nhello\r\n*2\r\n:7\r\n$1\r\nx\r\n-ERR no\r\n+OK\r\n"
 	for cut := range len(stream) {
@@ -245,22 +245,22 @@ func TestPipelineSurvivesEverySplitOfTheStream(t *testing.T) {
 	}
 }
 
-func TestPipelineRefusesBeyondItsLimits(t *testing.T) {
+func TestPipeline_BeyondItsLimits_Refuses(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(func(c *Config) { c.MaxInFlight, c.MaxQueuedBytes = 3, 4 })
 	p := submitTexts(l, "a", "b", "c", "d")
-	p[3].wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
+	p[3].wants(t, request.ErrNotSent, request.ErrLaneFull)
 	tr.sink.OnBytes([]byte(":1\r\n:2\r\n:3\r\n"))
 
 	tr.room = 0
 	p = submitTexts(l, "abc", "d", "e")
-	p[2].wants(t, exchange.ErrNotSent, exchange.ErrLaneFull)
+	p[2].wants(t, request.ErrNotSent, request.ErrLaneFull)
 	if p[1].reply != nil {
 		t.Errorf("refused below the limit: %v", p[1].reply.Err)
 	}
 }
 
-func TestPipelineBufferStaysSmallThoughNeverEmpty(t *testing.T) {
+func TestPipeline_BufferNeverEmpty_StaysSmall(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
 	p := l.current.Load()
@@ -281,16 +281,16 @@ func TestPipelineBufferStaysSmallThoughNeverEmpty(t *testing.T) {
 	}
 }
 
-func TestPipelineWritesBetweenTheBatchesOfOneRead(t *testing.T) {
+func TestPipeline_ManyBatchesOfOneRead_WritesBetween(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	first := &textCall{text: "a", then: func(exchange.Reply) { submitTexts(l, "x") }}
+	first := &textCall{text: "a", then: func(request.Reply) { submitTexts(l, "x") }}
 	l.Submit(first)
 	for range 2*batchSize - 1 {
 		submitTexts(l, "b")
 	}
 	tr.sink.OnWake()
-	last := &textCall{text: "c", then: func(exchange.Reply) {
+	last := &textCall{text: "c", then: func(request.Reply) {
 		if !strings.HasSuffix(string(tr.wire), "x") {
 			t.Error("what the first batch had queued was not written before the last one")
 		}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -20,7 +20,7 @@ type replyReader struct {
 // Answer is a reply that has found its request.
 type Answer struct {
 	value   wire.Value
-	Request exchange.Request // nil: the command goes out again, nothing to complete
+	Request request.Request // nil: the command goes out again, nothing to complete
 	Sent    clock.Instant
 	err     error // no reply came: why
 	Hops    uint8 // as in entry
@@ -151,7 +151,7 @@ func (p *Pipeline) completeSome(batch []Answer, now clock.Instant) (n int) {
 		if a.Request == nil {
 			continue
 		}
-		reply := exchange.Reply{Value: a.value, Err: a.err, Sent: a.Sent, Now: now, Moving: a.asked}
+		reply := request.Reply{Value: a.value, Err: a.err, Sent: a.Sent, Now: now, Moving: a.asked}
 		if a.value.Kind == wire.KindError {
 			e := wire.NewServerError(a.value.Bytes)
 			if redirect := p.lane.cfg.Redirect; redirect != nil && redirect(a, e) {
@@ -173,5 +173,5 @@ func (p *Pipeline) recoverComplete() {
 
 // moving reports whether the answer shows that the slot is being migrated.
 func (a Answer) moving(e *wire.ServerError) bool {
-	return a.asked || e != nil && exchange.RefusalOf(e).Apart()
+	return a.asked || e != nil && request.RefusalOf(e).Apart()
 }

@@ -161,7 +161,7 @@ func (p *Pipeline) drain(now clock.Instant, got int, more bool) {
 	m := &p.mu
 	m.Lock()
 	m.draining = more
-	m.heard = now
+	m.lastRead = now
 	m.bytesIn += uint64(got)
 	if err := m.leaving; err != nil && !more && m.fifo.Len() == 0 {
 		m.Unlock()

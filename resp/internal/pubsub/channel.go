@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"github.com/pawl-lock/pawl/internal/redact"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // Channel is one subscription: a name and its handler. It may be embedded; it must not
 // be copied after Subscribe. The package's fields belong to subs.mu.
 type Channel struct {
 	name    string
-	handler exchange.ChannelHandler
+	handler request.ChannelHandler
 
 	topic *topic   // nil: not subscribed by Client.Subscribe
 	next  *Channel // of the same topic
@@ -20,7 +20,7 @@ type Channel struct {
 }
 
 // NewChannel returns a Channel that is not subscribed yet.
-func NewChannel(name string, h exchange.ChannelHandler) *Channel {
+func NewChannel(name string, h request.ChannelHandler) *Channel {
 	ch := new(Channel)
 	ch.Init(name, h)
 	return ch
@@ -28,14 +28,14 @@ func NewChannel(name string, h exchange.ChannelHandler) *Channel {
 
 // Init prepares an embedded Channel. It must not be subscribed; once Unsubscribe
 // has returned it may be used for another name.
-func (ch *Channel) Init(name string, h exchange.ChannelHandler) { ch.name, ch.handler = name, h }
+func (ch *Channel) Init(name string, h request.ChannelHandler) { ch.name, ch.handler = name, h }
 
 // Name returns the name as the server knows it.
 func (ch *Channel) Name() string { return ch.name }
 
-// Handler returns what hears its events. It is for what takes the place of a Client, such as
+// Handler returns what receives its events. It is for what takes the place of a Client, such as
 // a simulation.
-func (ch *Channel) Handler() exchange.ChannelHandler { return ch.handler }
+func (ch *Channel) Handler() request.ChannelHandler { return ch.handler }
 
 // String returns the channel's name.
 func (ch *Channel) String() string {
@@ -58,14 +58,14 @@ type topic struct {
 	name  string
 	first *Channel // nil: nobody wants it any more
 
-	conn   uint32 // the connection that the fields below are about
-	sent   verb   // the latest command about this topic: subscribe, unsubscribe, or none
-	wrote  uint8  // how many commands, on all connections, modulo 256
-	flight uint8  // how many of its commands are unanswered, at most maxFlight
-	known  bool   // the latest answer was that it is subscribed
-	queued bool   // it is in subs.mu.dirty
-	alone  bool   // it was in a refused batch: goes in a command of its own
-	held   bool   // it is in subs.mu.held
+	conn     uint32 // the connection that the fields below are about
+	sent     verb   // the latest command about this topic: subscribe, unsubscribe, or none
+	wrote    uint8  // how many commands, on all connections, modulo 256
+	flight   uint8  // how many of its commands are unanswered, at most maxFlight
+	known    bool   // the latest answer was that it is subscribed
+	queued   bool   // it is in subs.mu.dirty
+	alone    bool   // it was in a refused batch: goes in a command of its own
+	retrying bool   // it is in subs.mu.retries
 	// refusals is how often in a row the server refused, for now; maxRefusals at most.
 	refusals uint8
 	slot     uint16 // of the name, in a cluster

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/socket"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -21,8 +21,8 @@ type Endpoint struct {
 	subs    *subs
 	clock   clock.Clock
 	timeout time.Duration
-	down    func(error) // told when an attached connection has ended
-	refused func(error) // told when a server refuses channels, and not only for now; once a connection
+	down    func(error) // called when an attached connection has ended
+	refused func(error) // called when a server refuses channels, and not only for now; once a connection
 
 	bytesIn, bytesOut atomic.Uint64
 	current           atomic.Pointer[subConn] // between its OnOpen and its OnClose
@@ -45,7 +45,7 @@ func (p *Endpoint) Counters() Counters {
 // Up reports whether it has a connection.
 func (p *Endpoint) Up() bool { return p.current.Load() != nil }
 
-// Attach takes over a greeted connection. An error means that down is not called for it.
+// Attach takes over a connection after its handshake. An error means that down is not called for it.
 func (p *Endpoint) Attach(ls *socket.Loops, conn net.Conn) error {
 	c := &subConn{endpoint: p, subs: p.subs, conn: p.subs.connected()}
 	_, err := ls.Adopt(conn, c)
@@ -63,7 +63,7 @@ func (p *Endpoint) wake() {
 	}
 }
 
-// CheckAge has a silent connection pinged or, if an answer is late, closed. It tells of refusals, which
+// CheckAge has a silent connection pinged or, if an answer is late, closed. It reports refusals, which
 // may run code of the user: so it is not called on an event loop.
 func (p *Endpoint) CheckAge(now clock.Instant) {
 	c := p.current.Load()
@@ -73,11 +73,11 @@ func (p *Endpoint) CheckAge(now clock.Instant) {
 	if e := p.subs.complaint(); e != nil {
 		p.refused(e)
 	}
-	heard := c.heard.Load()
-	wake, late := p.subs.tick(now, clock.Instant(heard), p.timeout)
-	// In this order: bytes go from the socket to OnBytes, and then heard moves on.
-	if late && !c.transport.Unread() && !c.reading.Load() && c.heard.Load() == heard {
-		c.transport.Close(fmt.Errorf("%w (%v)", exchange.ErrTimeout, p.timeout))
+	lastRead := c.lastRead.Load()
+	wake, late := p.subs.tick(now, clock.Instant(lastRead), p.timeout)
+	// In this order: bytes go from the socket to OnBytes, and then lastRead moves on.
+	if late && !c.transport.Unread() && !c.reading.Load() && c.lastRead.Load() == lastRead {
+		c.transport.Close(fmt.Errorf("%w (%v)", request.ErrTimeout, p.timeout))
 	} else if wake {
 		c.transport.Wake()
 	}
@@ -106,7 +106,7 @@ type subConn struct {
 	conn     uint32 // its number in subs
 
 	transport socket.Transport // set by OnOpen
-	heard     atomic.Int64     // when bytes were last handled
+	lastRead  atomic.Int64     // when bytes were last handled
 	reading   atomic.Bool      // OnBytes is running
 	stuck     atomic.Bool      // out holds what the transport did not take
 
@@ -122,7 +122,7 @@ type subConn struct {
 
 func (c *subConn) OnOpen(t socket.Transport) {
 	c.transport = t
-	c.heard.Store(int64(c.endpoint.clock.Stamp()))
+	c.lastRead.Store(int64(c.endpoint.clock.Stamp()))
 	c.endpoint.current.Store(c)
 	if err := c.endpoint.closed.Load(); err != nil {
 		t.Close(*err)
@@ -134,7 +134,7 @@ func (c *subConn) OnOpen(t socket.Transport) {
 func (c *subConn) OnBytes(b []byte) {
 	c.reading.Store(true)
 	c.read(b)
-	c.heard.Store(int64(c.endpoint.clock.Stamp()))
+	c.lastRead.Store(int64(c.endpoint.clock.Stamp()))
 	c.reading.Store(false)
 }
 

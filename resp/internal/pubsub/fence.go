@@ -1,7 +1,7 @@
 package pubsub
 
 import (
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -44,7 +44,7 @@ func (c *command) answered() bool { return c.ended || c.refusal != nil }
 // behind the answer to the UNSUBSCRIBE: behind an error for certain, and behind the end of the subscription
 // if it is PING that is forbidden.
 func (c *command) takes(e *wire.ServerError) (pinged bool) {
-	if c.refusal != nil || c.ended && exchange.RefusalOf(e).Forbidden() {
+	if c.refusal != nil || c.ended && request.RefusalOf(e).Forbidden() {
 		return true
 	}
 	c.refusal = e

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -51,8 +51,8 @@ func (l *shardedLab) sends(want string) {
 	}
 }
 
-// hears has replies arrive: "+x" confirms the subscription of x, "-x" its end, "pong" and "!TEXT".
-func (l *shardedLab) hears(replies ...string) error {
+// feed has replies arrive: "+x" confirms the subscription of x, "-x" its end, "pong" and "!TEXT".
+func (l *shardedLab) feed(replies ...string) error {
 	l.t.Helper()
 	for _, r := range replies {
 		raw := "*2\r\n$4\r\npong\r\n$0\r\n\r\n"
@@ -75,13 +75,13 @@ func (l *shardedLab) hears(replies ...string) error {
 	return nil
 }
 
-// heard is what a channel was told last.
-type heard struct{ last exchange.ChannelEvent }
+// lastEvent is the latest event of a channel.
+type lastEvent struct{ last request.ChannelEvent }
 
-func (h *heard) ChannelEvent(ev exchange.ChannelEvent, _ []byte, _ error) { h.last = ev }
+func (h *lastEvent) ChannelEvent(ev request.ChannelEvent, _ []byte, _ error) { h.last = ev }
 
-func (l *shardedLab) subscribe(name string) (*Channel, *heard) {
-	h := new(heard)
+func (l *shardedLab) subscribe(name string) (*Channel, *lastEvent) {
+	h := new(lastEvent)
 	ch := NewChannel(name, h)
 	l.subs.subscribe(ch)
 	return ch, h
@@ -109,16 +109,16 @@ func TestSubs_UnsubscribeCrossesTheEndOfASubscription_KeepsPositions(t *testing.
 			l := newShardedLab(t)
 			x, _ := l.subscribe("x")
 			l.sends("SSUBSCRIBE x")
-			if err := l.hears("+x"); err != nil {
+			if err := l.feed("+x"); err != nil {
 				t.Fatal(err)
 			}
 			l.subs.unsubscribe(x)
 			_, y := l.subscribe("y")
 			l.sends("SUNSUBSCRIBE x, PING, SSUBSCRIBE y")
-			if err := l.hears(answers...); err != nil {
+			if err := l.feed(answers...); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.hears("+y"); err != nil || y.last != exchange.Subscribed {
+			if err := l.feed("+y"); err != nil || y.last != request.Subscribed {
 				t.Errorf("y: %v, %v", y.last, err)
 			}
 		})
@@ -131,11 +131,11 @@ func TestSubs_CommandBehindUnsubscribeIsRefused_HearsSo(t *testing.T) {
 	l := newShardedLab(t)
 	x, _ := l.subscribe("x")
 	l.sends("SSUBSCRIBE x")
-	_ = l.hears("+x")
+	_ = l.feed("+x")
 	l.subs.unsubscribe(x)
 	_, y := l.subscribe("y")
 	l.sends("SUNSUBSCRIBE x, PING, SSUBSCRIBE y")
-	if err := l.hears("-x", "!CLUSTERDOWN Hash slot not served", "pong", "!NOPERM this user may not"); err != nil || y.last != exchange.Refused {
+	if err := l.feed("-x", "!CLUSTERDOWN Hash slot not served", "pong", "!NOPERM this user may not"); err != nil || y.last != request.Refused {
 		t.Errorf("y: %v, %v", y.last, err)
 	}
 	if l.moved != 1 {
@@ -154,12 +154,12 @@ func TestSubs_ChannelThatComesBackBehindItsUnsubscribe_IsSubscribed(t *testing.T
 		l := newShardedLab(t)
 		x, _ := l.subscribe("x")
 		l.sends("SSUBSCRIBE x")
-		_ = l.hears("+x")
+		_ = l.feed("+x")
 		l.subs.unsubscribe(x)
 		l.sends("SUNSUBSCRIBE x, PING")
 		_, again := l.subscribe("x")
 		l.sends("SSUBSCRIBE x")
-		if err := l.hears(append(answers, "+x")...); err != nil || again.last != exchange.Subscribed {
+		if err := l.feed(append(answers, "+x")...); err != nil || again.last != request.Subscribed {
 			t.Errorf("%v: %v, %v", answers, again.last, err)
 		}
 	}
@@ -171,10 +171,10 @@ func TestSubs_PongInPlaceOfAnAnswer_ClosesTheConnection(t *testing.T) {
 	l := newShardedLab(t)
 	x, _ := l.subscribe("x")
 	l.sends("SSUBSCRIBE x")
-	_ = l.hears("+x")
+	_ = l.feed("+x")
 	l.subs.unsubscribe(x)
 	l.sends("SUNSUBSCRIBE x, PING")
-	if err := l.hears("pong"); err == nil {
+	if err := l.feed("pong"); err == nil {
 		t.Error("it goes on")
 	}
 }
@@ -186,13 +186,13 @@ func TestSubs_ConnectionRefused_IsClosed(t *testing.T) {
 		l := newShardedLab(t)
 		l.subscribe("x")
 		l.sends("SSUBSCRIBE x")
-		if err := l.hears("!" + line); err == nil || !strings.HasSuffix(err.Error(), line) {
+		if err := l.feed("!" + line); err == nil || !strings.HasSuffix(err.Error(), line) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
 }
 
-// What is refused, and not only for now, is to be told once a connection.
+// What is refused, and not only for now, is reported once a connection.
 func TestSubs_ChannelsRefused_ComplainsOnceAConnection(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]int{
@@ -204,29 +204,29 @@ func TestSubs_ChannelsRefused_ComplainsOnceAConnection(t *testing.T) {
 		"MOVED 1 a:1":                      0,
 	} {
 		l := newShardedLab(t)
-		told := 0
+		delivered := 0
 		for i := range 3 {
 			l.subscribe(fmt.Sprint("x", i))
 			l.sent()
-			if err := l.hears("!" + line); err != nil {
+			if err := l.feed("!" + line); err != nil {
 				t.Fatal(err)
 			}
 			if l.subs.complaint() != nil {
-				told++
+				delivered++
 			}
 		}
-		if told != want {
-			t.Errorf("%s: told %d times, want %d", line, told, want)
+		if delivered != want {
+			t.Errorf("%s: reported %d times, want %d", line, delivered, want)
 		}
 		l.subs.disconnected()
 		l.conn = l.subs.connected()
 		l.subscribe("y")
 		l.sent()
-		if err := l.hears("!" + line); err != nil {
+		if err := l.feed("!" + line); err != nil {
 			t.Fatal(err)
 		}
 		if again := l.subs.complaint() != nil; again != (want > 0) {
-			t.Errorf("%s: told on the next connection: %v", line, again)
+			t.Errorf("%s: reported on the next connection: %v", line, again)
 		}
 	}
 }

@@ -105,15 +105,15 @@ func (s *subs) flushable() bool {
 	return s.mu.up && (s.mu.dirty.Len() > 0 && s.mu.names.Len() < maxUnanswered || s.mu.pingDue)
 }
 
-// dueLocked compares what is wanted of t with what the server has been told.
+// dueLocked compares what is wanted of t with what was sent to the server.
 func (s *subs) dueLocked(t *topic) verb {
-	wanted, told := t.first != nil, t.sent == verbSubscribe
+	wanted, subscribed := t.first != nil, t.sent == verbSubscribe
 	switch {
 	case t.flight == maxFlight:
 		return verbNone // the next answer queues t again
-	case wanted && !told:
+	case wanted && !subscribed:
 		return verbSubscribe
-	case !wanted && told:
+	case !wanted && subscribed:
 		return verbUnsubscribe
 	case wanted && t.flight == 0:
 		// A second Channel came to a confirmed topic. Asking the server once more is

@@ -3,8 +3,8 @@ package pubsub
 import (
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/exchangetest"
+	"github.com/pawl-lock/pawl/resp/internal/request"
+	"github.com/pawl-lock/pawl/resp/internal/requesttest"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -21,7 +21,7 @@ func FuzzPubSubBytes(f *testing.F) {
 	f.Add([]byte("*3\r\n*1\r\n:1\r\n$-1\r\n*-1\r\n"))
 	f.Add(wire.AppendCommand(nil, "subscribe", "a"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var all exchangetest.Tally
+		var all requesttest.EventCounter
 		s := newSubs()
 		tr := new(meagreTransport)
 		c := newSubConn(s, tr, func(error) {})
@@ -36,13 +36,13 @@ func FuzzPubSubBytes(f *testing.F) {
 				break
 			}
 		}
-		if n := all.Count(exchange.Subscribed); n > 2 || n == 0 && all.Count(exchange.Message) > 0 {
-			t.Fatalf("%d confirmations, %d messages", n, all.Count(exchange.Message))
+		if n := all.Count(request.Subscribed); n > 2 || n == 0 && all.Count(request.Message) > 0 {
+			t.Fatalf("%d confirmations, %d messages", n, all.Count(request.Message))
 		}
-		told := all.Count(exchange.Subscribed)
+		delivered := all.Count(request.Subscribed)
 		c.OnClose(wire.ErrProtocol)
-		if all.Count(exchange.Disconnected) != told {
-			t.Fatalf("%d were Subscribed, %d Disconnected", told, all.Count(exchange.Disconnected))
+		if all.Count(request.Disconnected) != delivered {
+			t.Fatalf("%d were Subscribed, %d Disconnected", delivered, all.Count(request.Disconnected))
 		}
 	})
 }

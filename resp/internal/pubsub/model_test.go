@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -18,11 +18,11 @@ type subModel struct {
 	subs  *subs
 	clock *clock.Fake
 
-	conn    uint32
-	up      bool
-	owed    bool // a wake has not been followed by a flush yet
-	flusher flusher
-	reader  listener
+	conn        uint32
+	up          bool
+	wakePending bool // a wake has not been followed by a flush yet
+	flusher     flusher
+	reader      listener
 
 	unread  []byte          // written, not read by the server
 	replies []byte          // sent by the server, not read by the client
@@ -39,25 +39,25 @@ func (m *subModel) connect() {
 	if m.up {
 		return
 	}
-	m.conn, m.up, m.owed = m.subs.connected(), true, true
+	m.conn, m.up, m.wakePending = m.subs.connected(), true, true
 }
 
 func (m *subModel) disconnect() {
 	if !m.up {
 		return
 	}
-	m.up, m.owed, m.unread, m.replies = false, false, nil, nil
+	m.up, m.wakePending, m.unread, m.replies = false, false, nil, nil
 	clear(m.set)
 	m.subs.disconnected()
 }
 
 func (m *subModel) subscribe(ch *Channel)   { m.wake(m.subs.subscribe(ch)) }
 func (m *subModel) unsubscribe(ch *Channel) { m.wake(m.subs.unsubscribe(ch)) }
-func (m *subModel) wake(w bool)             { m.owed = m.owed || w && m.up }
+func (m *subModel) wake(w bool)             { m.wakePending = m.wakePending || w && m.up }
 
 func (m *subModel) flush() {
-	if m.owed {
-		m.owed = false
+	if m.wakePending {
+		m.wakePending = false
 		m.unread = m.subs.flush(&m.flusher, m.conn, m.unread, m.clock.Now())
 	}
 }
@@ -67,10 +67,10 @@ func (m *subModel) tick() {
 	m.ask(m.clock.Now())
 }
 
-// ask is a tick of a connection that has last brought bytes at heard, with a
+// ask is a tick of a connection that has last brought bytes at lastRead, with a
 // CommandTimeout of modelTimeout; it reports whether the server is late.
-func (m *subModel) ask(heard clock.Instant) (late bool) {
-	wake, late := m.subs.tick(m.clock.Now(), heard, modelTimeout)
+func (m *subModel) ask(lastRead clock.Instant) (late bool) {
+	wake, late := m.subs.tick(m.clock.Now(), lastRead, modelTimeout)
 	m.wake(wake)
 	return late
 }
@@ -149,13 +149,13 @@ func (m *subModel) deliver() bool {
 // drain lets everything happen that is under way.
 func (m *subModel) drain() {
 	for range 1_000_000 {
-		if m.owed {
+		if m.wakePending {
 			m.flush()
 			continue
 		}
 		if !m.serve() && !m.deliver() {
 			m.tick()
-			if !m.owed && m.subs.mu.held.len() == 0 {
+			if !m.wakePending && m.subs.mu.retries.len() == 0 {
 				return
 			}
 		}
@@ -228,13 +228,13 @@ func newProbe(m *subModel, name string) *probe {
 	return p
 }
 
-func (p *probe) ChannelEvent(ev exchange.ChannelEvent, payload []byte, err error) {
+func (p *probe) ChannelEvent(ev request.ChannelEvent, payload []byte, err error) {
 	t, name := p.model.t, p.ch.Name()
 	if !p.desired {
 		t.Fatalf("%s: event %d although unsubscribed", name, ev)
 	}
 	switch ev {
-	case exchange.Subscribed:
+	case request.Subscribed:
 		p.subscribed++
 		if p.live {
 			t.Fatalf("%s: Subscribed twice", name)
@@ -248,17 +248,17 @@ func (p *probe) ChannelEvent(ev exchange.ChannelEvent, payload []byte, err error
 		}
 		p.model.replies = rest
 		p.live = true
-	case exchange.Message:
+	case request.Message:
 		p.messages++
 		if !p.live || string(payload) != "hi" {
 			t.Fatalf("%s: Message %q, live %v", name, payload, p.live)
 		}
-	case exchange.Disconnected:
+	case request.Disconnected:
 		if !p.live || p.model.up {
 			t.Fatalf("%s: Disconnected, live %v, up %v", name, p.live, p.model.up)
 		}
 		p.live = false
-	case exchange.Refused:
+	case request.Refused:
 		if !p.model.denied[name] || err == nil {
 			t.Fatalf("%s: Refused: %v", name, err)
 		}

@@ -6,23 +6,23 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 )
 
 // Registry keeps the Channels of a Client. Each is at the endpoint of the server that
-// serves its slot, or in limbo, which has no connection, while none does.
+// serves its slot, or unserved, in subs without a connection, while none does.
 //
 // Invariants:
 //
 //  1. One lock guards all, because Channels go from one endpoint to another.
-//  2. A Channel that moves hears Disconnected, if it was live, before it can hear
+//  2. A Channel that moves gets Disconnected, if it was live, before it can get
 //     Subscribed from its new place.
 type Registry struct {
-	lock  *sync.Mutex
-	limbo *subs
-	serve func(slot uint16) *Endpoint
-	moved func()
+	lock     *sync.Mutex
+	unserved *subs
+	serve    func(slot uint16) *Endpoint
+	moved    func()
 }
 
 // NewRegistry returns one without endpoints. serve names the endpoint of a slot, nil if
@@ -30,7 +30,7 @@ type Registry struct {
 // channels have a better place. Neither may block.
 func NewRegistry(serve func(slot uint16) *Endpoint, moved func()) *Registry {
 	r := &Registry{lock: new(sync.Mutex), serve: serve, moved: moved}
-	r.limbo = r.newSubs()
+	r.unserved = r.newSubs()
 	return r
 }
 
@@ -55,7 +55,7 @@ func (r *Registry) Subscribe(ch *Channel) {
 	r.lock.Lock()
 	p := r.serve(slot.Of(ch.name))
 	if p == nil {
-		r.limbo.subscribeLocked(ch)
+		r.unserved.subscribeLocked(ch)
 		r.lock.Unlock()
 		return
 	}
@@ -76,7 +76,7 @@ func (r *Registry) Unsubscribe(ch *Channel) {
 		wake = owner.unsubscribeLocked(ch)
 	}
 	r.lock.Unlock()
-	if wake { // then it has a connection, and is not limbo
+	if wake { // then it has a connection, and is not unserved
 		owner.wake()
 	}
 }
@@ -84,31 +84,31 @@ func (r *Registry) Unsubscribe(ch *Channel) {
 // Move takes the Channels along that are at one of these endpoints, though another, or
 // none, serves their slot by now, and finds a place for those that had none:
 //
-//	out of the old place, into limbo      (lock)
+//	out of the old place, into unserved   (lock)
 //	Disconnected                          (no lock)
-//	out of limbo, into the new place      (lock)
+//	out of unserved, into the new place   (lock)
 //	... SUBSCRIBE, its answer: Subscribed
 func (r *Registry) Move(endpoints []*Endpoint) {
-	var told []exchange.ChannelHandler
+	var evicted []request.ChannelHandler
 	var wake []*Endpoint
 	r.lock.Lock()
 	for _, p := range endpoints {
-		if handlers := p.subs.evictLocked(r.limbo, func(slot uint16) bool { return r.serve(slot) != p }); handlers != nil {
-			told = append(told, handlers...)
+		if handlers := p.subs.evictLocked(r.unserved, func(slot uint16) bool { return r.serve(slot) != p }); handlers != nil {
+			evicted = append(evicted, handlers...)
 			wake = append(wake, p)
 		}
 	}
 	r.lock.Unlock()
-	tell(told, exchange.Disconnected, nil, nil)
+	deliver(evicted, request.Disconnected, nil, nil)
 
 	r.lock.Lock()
-	for _, t := range r.limbo.mu.topics {
+	for _, t := range r.unserved.mu.topics {
 		p := r.serve(t.slot)
 		if p == nil {
 			continue
 		}
 		for ch := t.first; ch != nil; ch = t.first {
-			r.limbo.unsubscribeLocked(ch)
+			r.unserved.unsubscribeLocked(ch)
 			if p.subs.subscribeLocked(ch) && !slices.Contains(wake, p) {
 				wake = append(wake, p)
 			}
@@ -122,6 +122,6 @@ func (r *Registry) Move(endpoints []*Endpoint) {
 
 // Waiting returns how many names have no place.
 func (r *Registry) Waiting() int {
-	n, _ := r.limbo.counts()
+	n, _ := r.unserved.counts()
 	return n
 }

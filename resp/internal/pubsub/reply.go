@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
 // listener is what one connection's reader needs beside subs.
 type listener struct {
-	calls []exchange.ChannelHandler // scratch: who is to be told, no lock held
+	calls []request.ChannelHandler // scratch: the handlers to call, no lock held
 }
 
-// reply takes one decoded reply of connection conn and tells the Channels. An
+// reply takes one decoded reply of connection conn and calls the handlers. An
 // error means that the connection must be closed.
 func (s *subs) reply(l *listener, conn uint32, v wire.Value) error {
 	switch v.Kind {
@@ -70,7 +70,7 @@ func (s *subs) message(l *listener, conn uint32, name, payload []byte) {
 		}
 	}
 	s.mu.Unlock()
-	tell(l.calls, exchange.Message, payload, nil)
+	deliver(l.calls, request.Message, payload, nil)
 }
 
 // confirmed handles the answer for one topic.
@@ -79,7 +79,7 @@ func (s *subs) confirmed(l *listener, conn uint32, v verb, name []byte) error {
 	if err := s.confirm(l, conn, v, name); err != nil {
 		return err
 	}
-	tell(l.calls, exchange.Subscribed, nil, nil)
+	deliver(l.calls, request.Subscribed, nil, nil)
 	return nil
 }
 
@@ -135,16 +135,16 @@ func (s *subs) expelled(conn uint32, name []byte) {
 		if t.settled() { // else the answer to what is in flight decides
 			t.sent = verbNone
 			s.mu.confirmed--
-			s.mu.held.add(t)
+			s.mu.retries.add(t)
 		}
 	}
 	s.mu.Unlock()
-	s.tellLost(&lost)
-	s.tellMoved()
+	s.deliverLost(&lost)
+	s.reportMoved()
 }
 
-// tellMoved says that a slot may be somewhere else by now. No lock is held.
-func (s *subs) tellMoved() {
+// reportMoved says that a slot may be somewhere else by now. No lock is held.
+func (s *subs) reportMoved() {
 	if s.moved != nil {
 		s.moved()
 	}
@@ -168,16 +168,16 @@ func (s *subs) pong(l *listener) error {
 // refused handles an error, which answers a whole command, or says something of the whole
 // connection: a PING that is refused so is no sign of life.
 func (s *subs) refused(l *listener, e *wire.ServerError) error {
-	if exchange.RefusalOf(e).Of == exchange.OfConnection {
+	if request.RefusalOf(e).Of == request.OfConnection {
 		return fmt.Errorf("resp: the connection is refused: %w", e)
 	}
 	l.calls = l.calls[:0]
 	if err := s.refuse(l, e); err != nil {
 		return err
 	}
-	tell(l.calls, exchange.Refused, nil, e)
-	if exchange.RefusalOf(e).Of == exchange.OfDeployment {
-		s.tellMoved()
+	deliver(l.calls, request.Refused, nil, e)
+	if request.RefusalOf(e).Of == request.OfDeployment {
+		s.reportMoved()
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (s *subs) refuse(l *listener, e *wire.ServerError) error {
 // the words; its waiters ask for the lock now and then.
 func (s *subs) refuseLocked(l *listener, e *wire.ServerError) {
 	c := *s.mu.cmds.Front()
-	r := exchange.RefusalOf(e)
+	r := request.RefusalOf(e)
 	denied := r.Forbidden()
 	if c.verb == verbSubscribe && !r.NotNow() && !s.mu.complained && (!denied || c.whole == 1) {
 		s.mu.complained, s.mu.complaint = true, e
@@ -240,7 +240,7 @@ func (s *subs) refuseLocked(l *listener, e *wire.ServerError) {
 				s.queueLocked(t)
 			} else {
 				t.refusals = min(t.refusals+1, maxRefusals)
-				s.mu.held.add(t)
+				s.mu.retries.add(t)
 			}
 		}
 	}

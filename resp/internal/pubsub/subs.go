@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
 	"github.com/pawl-lock/pawl/resp/internal/fifo"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -16,7 +16,7 @@ import (
 const pingAfter = 10 * time.Second
 
 // subs is the pub/sub side of a Client without its socket: what is wanted, what
-// the server has been told, and what it has answered.
+// was sent to the server, and what it has answered.
 //
 // Invariants
 //
@@ -35,10 +35,10 @@ const pingAfter = 10 * time.Second
 //
 //     If none was written in between, the server has been subscribed all the
 //     time and the first answer is as good as any; but it confirms no Channel
-//     that came after its command was written. So what a Channel hears was
+//     that came after its command was written. So what a Channel gets was
 //     published after it was subscribed.
 //
-//  4. A Channel hears Subscribed, Message..., Disconnected, Subscribed, ... in
+//  4. A Channel gets Subscribed, Message..., Disconnected, Subscribed, ... in
 //     this order: messages go only to Channels that are live.
 //
 // One topic, seen from the writer (flush) and the reader (reply):
@@ -63,14 +63,14 @@ type subs struct {
 		up          bool
 		armed       bool               // the writer has been asked to flush and has not begun
 		dirty       fifo.Ring[*topic]  // to be compared
-		held        heldTopics         // to be queued again later: the server refused
+		retries     retryQueue         // to be queued again later: the server refused
 		cmds        fifo.Ring[command] // unanswered
 		names       fifo.Ring[*topic]  // the topics of cmds, one per expected answer
 
 		pingDue bool // the next flush writes a PING
 
 		complained bool              // about this connection's refusals
-		complaint  *wire.ServerError // to be told: channels are refused, and not only for now; or nil
+		complaint  *wire.ServerError // to be reported: channels are refused, and not only for now; or nil
 
 		confirmed int // topics with sent == subscribe and no command in flight
 	}
@@ -83,7 +83,7 @@ func newSubs() *subs {
 	return s
 }
 
-// subscribe adds ch. wake tells the caller to have the writer flush.
+// subscribe adds ch. wake: the caller has to make the writer flush.
 func (s *subs) subscribe(ch *Channel) (wake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,10 +169,10 @@ func (s *subs) forgetLocked(t *topic) {
 	}
 }
 
-// evictLocked moves the Channels of the slots that are elsewhere to limbo, and returns
+// evictLocked moves the Channels of the slots that are elsewhere to unserved, and returns
 // the handlers of those that were live; nil if there was nothing to move.
-func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []exchange.ChannelHandler {
-	var live []exchange.ChannelHandler
+func (s *subs) evictLocked(unserved *subs, elsewhere func(slot uint16) bool) []request.ChannelHandler {
+	var live []request.ChannelHandler
 	found := false
 	for _, t := range s.mu.topics {
 		if t.first == nil || !elsewhere(t.slot) {
@@ -185,11 +185,11 @@ func (s *subs) evictLocked(limbo *subs, elsewhere func(slot uint16) bool) []exch
 				live = append(live, ch.handler)
 			}
 			s.unsubscribeLocked(ch)
-			limbo.subscribeLocked(ch)
+			unserved.subscribeLocked(ch)
 		}
 	}
 	if found && live == nil {
-		live = []exchange.ChannelHandler{}
+		live = []request.ChannelHandler{}
 	}
 	return live
 }
@@ -213,7 +213,7 @@ func (s *subs) walk(f func(t *topic)) {
 
 // connected starts a new connection, on which the server knows nothing, and
 // returns its number. The caller has the writer flush when it can; until then
-// nobody is told to.
+// nobody has to.
 func (s *subs) connected() (conn uint32) {
 	s.mu.Lock()
 	s.mu.conn++
@@ -224,13 +224,13 @@ func (s *subs) connected() (conn uint32) {
 	return conn
 }
 
-// disconnected ends the connection and tells every Channel that was live. No
+// disconnected ends the connection and delivers Disconnected to every Channel that was live. No
 // reply of this connection runs beside it or after it.
 func (s *subs) disconnected() {
 	s.mu.Lock()
 	s.mu.up = false
 	s.mu.confirmed = 0
-	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.held = fifo.Ring[*topic]{}, fifo.Ring[command]{}, fifo.Ring[*topic]{}, heldTopics{rand: s.mu.held.rand}
+	s.mu.dirty, s.mu.cmds, s.mu.names, s.mu.retries = fifo.Ring[*topic]{}, fifo.Ring[command]{}, fifo.Ring[*topic]{}, retryQueue{rand: s.mu.retries.rand}
 	conn := s.mu.conn
 	s.mu.Unlock()
 
@@ -248,30 +248,30 @@ func (s *subs) disconnected() {
 		}
 		if len(lost.channels) >= 256 {
 			s.mu.Unlock()
-			s.tellLost(&lost)
+			s.deliverLost(&lost)
 			s.mu.Lock()
 		}
 	})
-	s.tellLost(&lost)
+	s.deliverLost(&lost)
 }
 
 // lostChannels are Channels that have lost their connection, with their handlers as
 // they were under mu.
 type lostChannels struct {
 	channels []*Channel
-	handlers []exchange.ChannelHandler
+	handlers []request.ChannelHandler
 }
 
 func (l *lostChannels) add(ch *Channel) {
 	l.channels, l.handlers = append(l.channels, ch), append(l.handlers, ch.handler)
 }
 
-// tellLost tells them, and empties the list. One may have moved meanwhile, and have
-// heard Subscribed from its new node: then it hears so again, for the last word counts.
-func (s *subs) tellLost(l *lostChannels) {
-	var live []exchange.ChannelHandler
+// deliverLost delivers Disconnected, and empties the list. A Channel may have moved meanwhile, and
+// have got Subscribed from its new node: then it gets that again, since the last event counts.
+func (s *subs) deliverLost(l *lostChannels) {
+	var live []request.ChannelHandler
 	for _, h := range l.handlers {
-		h.ChannelEvent(exchange.Disconnected, nil, nil)
+		h.ChannelEvent(request.Disconnected, nil, nil)
 	}
 	s.mu.Lock()
 	for i, ch := range l.channels {
@@ -280,15 +280,15 @@ func (s *subs) tellLost(l *lostChannels) {
 		}
 	}
 	s.mu.Unlock()
-	tell(live, exchange.Subscribed, nil, nil)
+	deliver(live, request.Subscribed, nil, nil)
 	*l = lostChannels{}
 }
 
 // tick queues again what the server refused some time ago, and has the server pinged after a
 // silence: one that somebody waits on soon, for a connection whose other end is gone
-// without a word must not keep them asleep. heard is when the connection last brought
+// without a word must not keep them asleep. lastRead is when the connection last brought
 // bytes. late: nothing has come for longer than timeout, though an answer is due.
-func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late bool) {
+func (s *subs) tick(now, lastRead clock.Instant, timeout time.Duration) (wake, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.mu.up {
@@ -299,12 +299,12 @@ func (s *subs) tick(now, heard clock.Instant, timeout time.Duration) (wake, late
 		patience = min(patience, timeout/2)
 	}
 	if s.mu.cmds.Len() > 0 {
-		late = now.Sub(max(heard, s.mu.cmds.Front().at)) > timeout
-	} else if now.Sub(heard) >= patience {
+		late = now.Sub(max(lastRead, s.mu.cmds.Front().at)) > timeout
+	} else if now.Sub(lastRead) >= patience {
 		s.mu.pingDue = true
 		wake = s.armLocked()
 	}
-	s.mu.held.tick(now, func(t *topic) { wake = s.queueLocked(t) || wake })
+	s.mu.retries.tick(now, func(t *topic) { wake = s.queueLocked(t) || wake })
 	return wake, late
 }
 
@@ -323,9 +323,9 @@ func (s *subs) counts() (desired, confirmed int) {
 	return len(s.mu.topics), s.mu.confirmed
 }
 
-// tell looks at no Channel: one that was unsubscribed in the meantime may be in
+// deliver looks at no Channel: one that was unsubscribed in the meantime may be in
 // use again, under another name.
-func tell(calls []exchange.ChannelHandler, ev exchange.ChannelEvent, payload []byte, err error) {
+func deliver(calls []request.ChannelHandler, ev request.ChannelEvent, payload []byte, err error) {
 	for _, h := range calls {
 		h.ChannelEvent(ev, payload, err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // The server says which slot a key has.
-func TestSlotOfIsTheServers(t *testing.T) {
+func TestOf_Keys_HaveTheServersSlot(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, redistest.Line("cluster-enabled yes"))
 	seed := rand.Uint64()

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // stopTimeout bounds the waits for gnet, which can hang (its Enroll after a
@@ -32,7 +32,7 @@ var errStuck = errors.New("resp: event loop does not answer; later connections d
 //     (it would hang for ever), and no callback is lost in it.
 type Loops struct {
 	n      int         // event loops; 0: every connection is std
-	failed func(error) // told if the reactor does not start; then all are std
+	failed func(error) // called if the reactor does not start; then all are std
 	// start makes the reactor for the first connection that it takes: a client whose
 	// connections are all TLS, or all of its dialer's own kind, has no event loop.
 	start struct {
@@ -58,7 +58,7 @@ type tracker struct {
 }
 
 // NewLoops prepares n event loops (0: a number that suits the machine), or none if
-// forceStd. They start when a connection needs them; failed is told if they do not.
+// forceStd. They start when a connection needs them; failed is called if they do not.
 func NewLoops(n int, forceStd bool, failed func(error)) *Loops {
 	l := &Loops{n: n, failed: failed}
 	l.limit = stopTimeout
@@ -79,7 +79,7 @@ func defaultLoops(procs int) int { return min(max(procs/4, 1), 4) }
 
 // Adopt takes over c, which must have no unread bytes in any buffer, and starts
 // the events of s. c must not be used any more, whatever Adopt returns. An error
-// means that s hears nothing; otherwise its OnOpen has run. Not to be called by a
+// means that s gets no event; otherwise its OnOpen has run. Not to be called by a
 // sink: it waits for an event loop.
 func (l *Loops) Adopt(c net.Conn, s Sink) (Transport, error) {
 	// A dialer may have left one. Connections that have no deadlines at all, such
@@ -128,7 +128,7 @@ func (k *tracker) enter(t Transport) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.mu.closed {
-		return exchange.ErrClosed
+		return request.ErrClosed
 	}
 	k.mu.live[t] = struct{}{}
 	return nil
@@ -162,7 +162,7 @@ func (k *tracker) endAll() (empty <-chan struct{}) {
 	}
 	k.mu.Unlock()
 	for _, t := range all {
-		t.Close(exchange.ErrClosed)
+		t.Close(request.ErrClosed)
 	}
 	return k.mu.empty
 }

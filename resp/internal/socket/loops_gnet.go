@@ -98,7 +98,7 @@ func (r *reactor) adopt(c net.Conn, s Sink) (Transport, error) {
 		return t, nil
 	}
 	if err == nil {
-		// gnet does not tell when the poller refuses the descriptor.
+		// gnet does not report when the poller refuses the descriptor.
 		err = errors.New("resp: event loop cannot watch the connection; check the limit on open files")
 	}
 	r.tracker.leave(t)

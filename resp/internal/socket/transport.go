@@ -1,15 +1,15 @@
 package socket
 
-// A connection is dialled and greeted as a plain net.Conn with deadlines, no
-// byte left unread, and then adopted: from there on its bytes flow through a
-// transport, and its owner, a sink, hears of them.
+// A connection is dialled, and does its handshake, as a plain net.Conn with deadlines, no
+// byte left unread. Then it is adopted: from there on its bytes flow through a
+// transport, and its owner, a sink, gets them.
 //
 // There are two transports. The gnet one runs on an event loop shared by many
 // connections; the std one has two goroutines, a reader and a writer, for
 // everything gnet cannot do (TLS, Windows, connections of custom dialers). A
 // sink is written against the rules below and works over both.
 
-// Sink hears the events of one connection.
+// Sink gets the events of one connection.
 //
 // OnOpen comes first and OnClose last, each exactly once; no event begins while
 // OnOpen or OnClose runs, and none is nested in another. After a call of Close no
@@ -29,7 +29,7 @@ type Sink interface {
 	OnBytes(b []byte)
 	// OnWake follows a Wake: write what is queued.
 	OnWake()
-	// OnClose tells that the connection has ended, and why. From before it starts
+	// OnClose says that the connection has ended, and why. From before it starts
 	// no byte is taken any more, and Sent is final.
 	OnClose(err error)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 // gnetTransport is a transport on one of gnet's event loops. Its events run on
@@ -24,7 +24,7 @@ import (
 //  2. While gnet's outbound buffer holds bytes (backlog), nothing else is
 //     written, so bytes keep their order and the buffer holds the rest of one
 //     write at most.
-//  3. gnet calls OnClose inside a failing Write; sink hears of it after its event.
+//  3. gnet calls OnClose inside a failing Write; sink gets it after its event.
 //  4. gnet's Close is a task that the loop comes to later. Between, bytes may
 //     arrive; ending keeps them from the sink.
 type gnetTransport struct {
@@ -43,7 +43,7 @@ type gnetTransport struct {
 
 	// Of the loop.
 	busy  bool // an event of the sink is running
-	ended bool // OnClose came while busy: tell the sink afterwards
+	ended bool // OnClose came while busy: the sink gets it afterwards
 }
 
 func (t *gnetTransport) TryWrite(b []byte) (int, error) {
@@ -183,12 +183,12 @@ func (*reactor) OnClose(c gnet.Conn, err error) gnet.Action {
 		t.mu.cause = err
 	}
 	if t.mu.cause == nil {
-		t.mu.cause = exchange.ErrClosed // gnet itself is stopping
+		t.mu.cause = request.ErrClosed // gnet itself is stopping
 	}
 	opened := t.mu.conn != nil
 	t.mu.Unlock()
 	switch {
-	case !opened: // given up, and the sink has heard nothing
+	case !opened: // given up, and the sink has got nothing
 	case t.busy:
 		t.ended = true
 	default:

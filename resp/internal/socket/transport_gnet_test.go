@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
 var gnetTCP = sockettest.Carrier{Name: "gnet-tcp", Network: "tcp"}
 
 // gnet calls OnClose inside a Write that fails.
-func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
+func TestGnetTransport_EndsDuringAnEvent_OnCloseFollowsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	s.hearWake = func() {
 		conn := s.tr.(*gnetTransport).mu.conn
 		conn.EventLoop().Close(conn)
@@ -38,10 +38,10 @@ func TestGnetTransportTellsOfTheEndAfterTheEvent(t *testing.T) {
 }
 
 // Urgent data that nobody reads would have the loop look for it without a pause.
-func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
+func TestGnetTransport_UrgentData_IsData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	_, server := w.adopted(s)
 	socket, err := server.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -60,10 +60,10 @@ func TestGnetTransportTakesUrgentDataForData(t *testing.T) {
 	}
 }
 
-func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
+func TestGnetTransport_LoopBehind_HasUnread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	b := s.stopAtOne()
 	tr, server := w.adopted(s)
 	if tr.Unread() {
@@ -74,10 +74,10 @@ func TestGnetTransportKnowsThatItsLoopIsBehind(t *testing.T) {
 
 // A loop that does not answer costs the connection that it was to open. The next ones
 // do without it: a machine that was busy for too long must not cost the client.
-func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
+func TestLoops_LoopDoesNotAnswer_IsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	s := newEarSink(t)
+	s := newRecordingSink(t)
 	entered, release := make(chan struct{}), make(chan struct{})
 	s.hearBytes = func(string) {
 		close(entered)
@@ -88,12 +88,12 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 	sockettest.Receive(t, entered, "OnBytes")
 
 	w.loops.limit = 20 * time.Millisecond
-	late := newEarSink(t)
+	late := newRecordingSink(t)
 	client, lateServer := w.Connect(nil)
 	if _, err := w.loops.Adopt(client, late); err != errStuck {
 		t.Errorf("adopt by a stuck loop: %v, want errStuck", err)
 	}
-	next := newEarSink(t)
+	next := newRecordingSink(t)
 	client, nextServer := w.Connect(nil)
 	if _, err := w.loops.Adopt(client, next); err != nil {
 		t.Fatalf("the next adopt: %v", err)
@@ -113,14 +113,14 @@ func TestLoopsGiveUpOnALoopThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("the connection that came too late: read %q, %v, want its end", b, err)
 	}
 	if late.opened.Load() {
-		t.Error("a sink heard of a connection that adopt had refused")
+		t.Error("a sink got a connection that adopt had refused")
 	}
 }
 
-func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
+func TestLoops_CloseDuringAdopt_EndsTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, gnetTCP)
-	busy := newEarSink(t)
+	busy := newRecordingSink(t)
 	entered, release := make(chan struct{}), make(chan struct{})
 	busy.hearBytes = func(string) {
 		close(entered)
@@ -130,7 +130,7 @@ func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 	io.WriteString(server, "x")
 	sockettest.Receive(t, entered, "OnBytes")
 
-	late := newEarSink(t)
+	late := newRecordingSink(t)
 	client, _ := w.Connect(nil)
 	adopted, closed := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -156,14 +156,14 @@ func TestLoopsCloseEndsAConnectionThatIsStillBeingAdopted(t *testing.T) {
 	if err := sockettest.Receive(t, closed, "close"); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if err := sockettest.Receive(t, late.done, "OnClose"); err != exchange.ErrClosed {
+	if err := sockettest.Receive(t, late.done, "OnClose"); err != request.ErrClosed {
 		t.Errorf("ended with %v, want ErrClosed", err)
 	}
 }
 
 // With a zone, gnet would put a string of Go's net package into a pool of
 // writable bytes.
-func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
+func TestReactor_ZonesAndWrappedConnections_AreNotTaken(t *testing.T) {
 	t.Parallel()
 	r := new(reactor)
 	for _, network := range []string{"tcp", "unix"} {
@@ -184,19 +184,19 @@ func TestReactorLeavesZonesAndWrappedConnectionsAlone(t *testing.T) {
 	}
 }
 
-func TestEventLoopsStartWithTheFirstConnectionThatNeedsThem(t *testing.T) {
+func TestLoops_FirstConnectionThatNeedsThem_StartsThem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sockettest.Carrier{Network: "tcp"})
 	near, far := net.Pipe()
 	t.Cleanup(func() { far.Close() })
-	if _, err := w.loops.Adopt(near, newEarSink(t)); err != nil {
+	if _, err := w.loops.Adopt(near, newRecordingSink(t)); err != nil {
 		t.Fatal(err)
 	}
 	if w.loops.start.reactor != nil {
 		t.Error("event loops run for a pipe that they cannot serve")
 	}
 	client, _ := w.ConnectPlain()
-	if _, err := w.loops.Adopt(client, newEarSink(t)); err != nil {
+	if _, err := w.loops.Adopt(client, newRecordingSink(t)); err != nil {
 		t.Fatal(err)
 	}
 	if w.loops.start.reactor == nil {

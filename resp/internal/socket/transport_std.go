@@ -31,7 +31,7 @@ type stdTransport struct {
 	exact   bool            // a failed Write of conn tells truly how much it wrote
 	socket  syscall.RawConn // where the bytes arrive; nil: unknown
 	taken   atomic.Uint64
-	wakes   chan struct{} // holds one token while an OnWake is owed
+	wakes   chan struct{} // holds one token while an OnWake is pending
 	writer  sync.WaitGroup
 
 	ended chan struct{} // closed by the first close
@@ -145,7 +145,7 @@ func (t *stdTransport) Unread() (yes bool) {
 func (t *stdTransport) Wake() {
 	select {
 	case t.wakes <- struct{}{}:
-	default: // one is owed already
+	default: // one is pending already
 	}
 }
 

@@ -13,7 +13,7 @@ type undescribed struct{ net.Conn }
 
 // A reader that has no time is seen from outside: what it has not read lies in the
 // socket, below TLS too.
-func TestStdTransportKnowsThatItsReaderIsBehind(t *testing.T) {
+func TestStdTransport_ReaderBehind_HasUnread(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -39,7 +39,7 @@ func TestStdTransportKnowsThatItsReaderIsBehind(t *testing.T) {
 			if c.dialled != nil {
 				client = c.dialled(client)
 			}
-			s := newEarSink(t)
+			s := newRecordingSink(t)
 			b := s.stopAtOne()
 			tr, err := w.loops.Adopt(client, s)
 			if err != nil {

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/pawl-lock/pawl/internal/sockettest"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 )
 
-// earSink notes its events and checks the order that sink promises.
-type earSink struct {
+// recordingSink notes its events and checks the order that sink promises.
+type recordingSink struct {
 	t         testing.TB
 	tr        Transport
 	opened    atomic.Bool
@@ -27,24 +27,24 @@ type earSink struct {
 	hearWake  func()
 }
 
-func newEarSink(t testing.TB) *earSink {
-	return &earSink{t: t, bytes: make(chan string, 1024), wakes: make(chan struct{}, 1024), done: make(chan error, 1)}
+func newRecordingSink(t testing.TB) *recordingSink {
+	return &recordingSink{t: t, bytes: make(chan string, 1024), wakes: make(chan struct{}, 1024), done: make(chan error, 1)}
 }
 
-func (s *earSink) check(event string) {
+func (s *recordingSink) check(event string) {
 	if !s.opened.Load() || s.closed.Load() {
 		s.t.Errorf("%s outside of the connection's life", event)
 	}
 }
 
-func (s *earSink) OnOpen(t Transport) {
+func (s *recordingSink) OnOpen(t Transport) {
 	if s.opened.Swap(true) {
 		s.t.Error("opened twice")
 	}
 	s.tr = t
 }
 
-func (s *earSink) OnBytes(b []byte) {
+func (s *recordingSink) OnBytes(b []byte) {
 	s.check("OnBytes")
 	if s.hearBytes != nil {
 		s.hearBytes(string(b))
@@ -52,7 +52,7 @@ func (s *earSink) OnBytes(b []byte) {
 	s.bytes <- string(b)
 }
 
-func (s *earSink) OnWake() {
+func (s *recordingSink) OnWake() {
 	s.check("OnWake")
 	if s.hearWake != nil {
 		s.hearWake()
@@ -60,13 +60,13 @@ func (s *earSink) OnWake() {
 	s.wakes <- struct{}{}
 }
 
-func (s *earSink) OnClose(err error) {
+func (s *recordingSink) OnClose(err error) {
 	s.check("OnClose")
 	s.closed.Store(true)
 	s.done <- err
 }
 
-func (w *world) adopted(s *earSink) (Transport, net.Conn) {
+func (w *world) adopted(s *recordingSink) (Transport, net.Conn) {
 	w.t.Helper()
 	client, server := w.Connect(nil)
 	tr, err := w.loops.Adopt(client, s)
@@ -79,9 +79,9 @@ func (w *world) adopted(s *earSink) (Transport, net.Conn) {
 	return tr, server
 }
 
-func TestTransportCarriesBytesBothWays(t *testing.T) {
+func TestTransport_Bytes_GoBothWays(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
-		s := newEarSink(t)
+		s := newRecordingSink(t)
 		s.hearWake = func() {
 			if n, err := s.tr.Write([]byte("hello")); n != 5 || err != nil {
 				t.Errorf("write: %d, %v", n, err)
@@ -104,7 +104,7 @@ func TestTransportCarriesBytesBothWays(t *testing.T) {
 	})
 }
 
-func TestTransportTellsWhyItEnded(t *testing.T) {
+func TestTransport_End_HasItsCause(t *testing.T) {
 	mine := errors.New("mine")
 	for _, end := range []struct {
 		name string
@@ -124,7 +124,7 @@ func TestTransportTellsWhyItEnded(t *testing.T) {
 	} {
 		t.Run(end.name, func(t *testing.T) {
 			eachCarrier(t, func(t *testing.T, w *world) {
-				s := newEarSink(t)
+				s := newRecordingSink(t)
 				s.hearBytes = func(b string) { panic(b) }
 				s.hearWake = func() { panic("panic") }
 				tr, server := w.adopted(s)
@@ -150,10 +150,10 @@ func TestTransportTellsWhyItEnded(t *testing.T) {
 
 // Bytes behind those that made the sink close must not be taken for an answer to
 // anything.
-func TestTransportDeliversNothingAfterClose(t *testing.T) {
+func TestTransport_Closed_DeliversNothing(t *testing.T) {
 	mine := errors.New("mine")
 	eachCarrier(t, func(t *testing.T, w *world) {
-		s := newEarSink(t)
+		s := newRecordingSink(t)
 		servers := make(chan net.Conn, 1)
 		s.hearBytes = func(b string) {
 			if b == "more" {
@@ -176,11 +176,11 @@ func TestTransportDeliversNothingAfterClose(t *testing.T) {
 	})
 }
 
-func TestTransportEndsAtOnceWhenTheServerHasLeft(t *testing.T) {
+func TestTransport_ServerHasLeft_EndsAtOnce(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		client, server := w.Connect(nil)
 		server.Close()
-		s := newEarSink(t)
+		s := newRecordingSink(t)
 		if _, err := w.loops.Adopt(client, s); err == nil {
 			sockettest.Receive(t, s.done, "OnClose")
 		} else if s.opened.Load() {
@@ -189,11 +189,11 @@ func TestTransportEndsAtOnceWhenTheServerHasLeft(t *testing.T) {
 	})
 }
 
-func TestLoopsCloseEndsEveryConnection(t *testing.T) {
+func TestLoops_Close_EndsEveryConnection(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
-		var sinks []*earSink
+		var sinks []*recordingSink
 		for range 5 {
-			s := newEarSink(t)
+			s := newRecordingSink(t)
 			w.adopted(s)
 			sinks = append(sinks, s)
 		}
@@ -212,13 +212,13 @@ func TestLoopsCloseEndsEveryConnection(t *testing.T) {
 		}
 		all.Wait()
 		for _, s := range sinks {
-			if err := sockettest.Receive(t, s.done, "OnClose"); err != exchange.ErrClosed {
+			if err := sockettest.Receive(t, s.done, "OnClose"); err != request.ErrClosed {
 				t.Errorf("ended with %v, want ErrClosed", err)
 			}
 		}
 		client, _ := w.Connect(nil)
-		s := newEarSink(t)
-		if _, err := w.loops.Adopt(client, s); err != exchange.ErrClosed || s.opened.Load() {
+		s := newRecordingSink(t)
+		if _, err := w.loops.Adopt(client, s); err != request.ErrClosed || s.opened.Load() {
 			t.Errorf("adopt after close: %v, want ErrClosed and no event", err)
 		}
 		if _, err := client.Write([]byte("x")); err == nil {
@@ -227,17 +227,17 @@ func TestLoopsCloseEndsEveryConnection(t *testing.T) {
 	})
 }
 
-func TestTransportWritesNothingAfterItsEnd(t *testing.T) {
+func TestTransport_Ended_WritesNothing(t *testing.T) {
 	eachCarrier(t, func(t *testing.T, w *world) {
 		var dead []Transport
 		for range 20 {
-			s := newEarSink(t)
+			s := newRecordingSink(t)
 			tr, _ := w.adopted(s)
 			tr.Close(io.EOF)
 			sockettest.Receive(t, s.done, "OnClose")
 			dead = append(dead, tr)
 		}
-		w.adopted(newEarSink(t)) // the loop has closed the descriptors before it comes to this
+		w.adopted(newRecordingSink(t)) // the loop has closed the descriptors before it comes to this
 		var fresh []net.Conn
 		for range 20 {
 			client, server := w.ConnectPlain() // these have the numbers now
@@ -255,12 +255,12 @@ func TestTransportWritesNothingAfterItsEnd(t *testing.T) {
 
 // behind is a sink that stops in its first bytes, "one", until it is released.
 type behind struct {
-	sink             *earSink
+	sink             *recordingSink
 	entered, release chan struct{}
 }
 
 // stopAtOne makes one of s, which has not been adopted yet.
-func (s *earSink) stopAtOne() *behind {
+func (s *recordingSink) stopAtOne() *behind {
 	b := &behind{s, make(chan struct{}), make(chan struct{})}
 	s.hearBytes = func(got string) {
 		if got == "one" {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -19,7 +19,7 @@ import (
 type Question struct{ key, field string }
 
 // About returns the question about a refused request.
-func About(r exchange.Request) Question {
+func About(r request.Request) Question {
 	return Question{key: keyOf(r), field: "pawl:" + rand.Text()}
 }
 
@@ -32,11 +32,11 @@ var writeSHA = func() string {
 }()
 
 // AppendCommand is that of a Request.
-func (q Question) AppendCommand(dst []byte, form exchange.Form) []byte {
+func (q Question) AppendCommand(dst []byte, form request.Form) []byte {
 	switch {
 	case q.key == "":
 		return wire.AppendCommand(dst, "PING")
-	case form == exchange.Whole:
+	case form == request.Whole:
 		return wire.AppendCommand(dst, "EVAL", write, "1", q.key, q.field)
 	default:
 		return wire.AppendCommand(dst, "EVALSHA", writeSHA, "1", q.key, q.field)
@@ -44,9 +44,9 @@ func (q Question) AppendCommand(dst []byte, form exchange.Form) []byte {
 }
 
 // keyOf reads the first key of a request from its encoding; "" if it has none.
-func keyOf(r exchange.Request) string {
-	v, _, err := wire.Decode(r.AppendCommand(nil, exchange.Short))
-	words := reply.Elements(v)
+func keyOf(r request.Request) string {
+	v, _, err := wire.Decode(r.AppendCommand(nil, request.Short))
+	words := replyreader.Elements(v)
 	if err != nil || len(words) < 2 {
 		return ""
 	}
@@ -64,12 +64,12 @@ func keyOf(r exchange.Request) string {
 
 // Served judges the answer to a question about a command that was refused there, and sent on to an
 // address, or to none (""). Whatever does not say "not now" is better than what the other connections
-// are told: that the key is no hash, say. So is another address.
+// get: that the key is no hash, say. So is another address.
 func Served(v wire.Value, there topology.Refused, sentTo string) bool {
 	if v.Kind != wire.KindError {
 		return true
 	}
 	e := wire.NewServerError(v.Bytes)
-	to := topology.ConsequenceOf(e, there).To
-	return to != "" && to != sentTo || !exchange.RefusalOf(e).NotNow()
+	to := topology.ActionOf(e, there).To
+	return to != "" && to != sentTo || !request.RefusalOf(e).NotNow()
 }

@@ -3,7 +3,7 @@ package suspicion
 import (
 	"testing"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/topology"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -11,10 +11,10 @@ import (
 // rawRequest is a Request of any words.
 type rawRequest []string
 
-func (r rawRequest) AppendCommand(dst []byte, _ exchange.Form) []byte {
+func (r rawRequest) AppendCommand(dst []byte, _ request.Form) []byte {
 	return wire.AppendCommand(dst, r...)
 }
-func (r rawRequest) Complete(exchange.Reply) {}
+func (r rawRequest) Complete(request.Reply) {}
 
 func TestQuestion_AboutARefusedRequest_HasItsKey(t *testing.T) {
 	t.Parallel()

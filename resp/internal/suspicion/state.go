@@ -54,7 +54,7 @@ type Measure uint8
 const (
 	// Keep the connections.
 	Keep Measure = iota
-	// Ask on a new connection, and tell Answered.
+	// Ask on a new connection, and call Answered.
 	Ask
 	// Replace the connections.
 	Replace

@@ -57,7 +57,7 @@ func parseAnnounced(host, port, asked string) (addr string, own bool, err error)
 	return net.JoinHostPort(host, port), false, nil
 }
 
-// NetworkOf tells a path from host:port.
+// NetworkOf distinguishes a path from host:port.
 func NetworkOf(addr string) string {
 	if addr != "" && addr[0] == '/' {
 		return "unix"
@@ -69,13 +69,13 @@ func NetworkOf(addr string) string {
 // last, then the seeds and the other known ones in turn. So the known ones are asked by turns as
 // long as they live; and if all are dead, as they are where all addresses change at once, that
 // costs a head start or two. But what is late comes last, unless it is the hint.
-func (s *scouts) candidates(hint, good string, known, seeds []string) []string {
+func (s *probes) candidates(hint, good string, known, seeds []string) []string {
 	now := s.clock.Now()
-	known = s.late.last(now, shuffled(known))
+	known = s.slow.last(now, shuffled(known))
 	known = known[:min(len(known), maxKnown)]
 	one := known[:min(len(known), 1)]
 	rest := alternately(shuffled(seeds), known[len(one):])
-	return unique([]string{hint}, s.late.last(now, unique(one, []string{good}, rest)))
+	return unique([]string{hint}, s.slow.last(now, unique(one, []string{good}, rest)))
 }
 
 // alternately takes one of each list in turn.

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
+func TestAnnounced_Addresses_AreHostAndPort(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		host, port, asked string
@@ -49,7 +49,7 @@ func TestAnnouncedAddressesAreHostAndPort(t *testing.T) {
 }
 
 // The user may well have servers behind sockets: AddrMap is theirs.
-func TestAddrMapMayNameASocket(t *testing.T) {
+func TestAnnounced_AddrMap_MayNameASocket(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	cfg := Config{AddrMap: NewAddressMap(func(addr string) string {
@@ -74,14 +74,14 @@ func TestAddrMapMayNameASocket(t *testing.T) {
 }
 
 // A list of any length is work for its length, and leads to a few connections.
-func TestListsOfServersAreCut(t *testing.T) {
+func TestAnnounced_LongLists_AreCut(t *testing.T) {
 	t.Parallel()
 	many := make([]string, 50_000)
 	for i := range many {
 		many[i] = fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255)
 	}
 	start := time.Now()
-	if n := len((&scouts{clock: clock.System()}).candidates("hint:1", "", many, []string{"a:1", "b:1", "a:1"})); n != 1+maxKnown+2 {
+	if n := len((&probes{clock: clock.System()}).candidates("hint:1", "", many, []string{"a:1", "b:1", "a:1"})); n != 1+maxKnown+2 {
 		t.Errorf("%d candidates", n)
 	}
 	if n := len(unique(many, many)); n != len(many) {

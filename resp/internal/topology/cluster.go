@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -16,10 +16,10 @@ import (
 // version knows.
 type clusterFinder struct {
 	cfg    *Config
-	scouts *scouts
+	probes *probes
 	good   string   // the node that answered last
 	known  []string // the primaries of the latest layout
-	census census
+	groups groupTracker
 }
 
 func (t *clusterFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done() }
@@ -29,7 +29,7 @@ func (t *clusterFinder) watch(ctx context.Context, _ func(string)) { <-ctx.Done(
 func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Layout, error) {
 	t.cfg.Identity.began()
 	defer t.cfg.Identity.ended()
-	v, err := askFirst(ctx, t.scouts, t.scouts.candidates(hint, t.good, t.known, t.cfg.Addrs), func(ctx context.Context, addr string) (clusterView, error) {
+	v, err := askFirst(ctx, t.probes, t.probes.candidates(hint, t.good, t.known, t.cfg.Addrs), func(ctx context.Context, addr string) (clusterView, error) {
 		return t.ask(ctx, addr, count)
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func (t *clusterFinder) find(ctx context.Context, hint string, count bool) (*Lay
 	case v.uncounted != nil:
 		l.Groups = unknownGroups(v.uncounted)
 	case count:
-		l.Groups = t.census.next(v.nodes)
+		l.Groups = t.groups.next(v.nodes)
 	}
 	return l, nil
 }
@@ -72,7 +72,7 @@ func (v *clusterView) nameServing() {
 
 func (t *clusterFinder) ask(ctx context.Context, addr string, count bool) (seen clusterView, err error) {
 	seen.from = addr
-	v, err := t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "SLOTS")
+	v, err := t.probes.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "SLOTS")
 	if err != nil {
 		return seen, err
 	}
@@ -83,7 +83,7 @@ func (t *clusterFinder) ask(ctx context.Context, addr string, count bool) (seen 
 		return seen, &NotYet{fmt.Errorf("resp: CLUSTER SLOTS of %s: %w", addr, ErrForeign)}
 	}
 	if count { // CLUSTER SLOTS hides nodes that have failed
-		if v, err = t.scouts.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "NODES"); err == nil {
+		if v, err = t.probes.ask(ctx, t.cfg.Servers, addr, "CLUSTER", "NODES"); err == nil {
 			seen.nodes, err = t.cfg.clusterNodes(string(v.Bytes), addr)
 		}
 		seen.uncounted = err
@@ -103,8 +103,8 @@ const maxPrimaries = 1024
 func (t *clusterFinder) parse(v wire.Value, asked string) (*Layout, error) {
 	l := &Layout{ids: nodeIDs(v)}
 	refused := error(&NotYet{errNoSlots})
-	for _, entry := range reply.Elements(v) {
-		e := reply.Elements(entry)
+	for _, entry := range replyreader.Elements(v) {
+		e := replyreader.Elements(entry)
 		if len(e) < 3 {
 			return nil, fmt.Errorf("%w: an entry of %d elements", wire.ErrProtocol, len(e))
 		}
@@ -112,13 +112,13 @@ func (t *clusterFinder) parse(v wire.Value, asked string) (*Layout, error) {
 		if e[0].Kind != wire.KindInt || e[1].Kind != wire.KindInt || first < 0 || last < first || last >= slot.Count {
 			return nil, fmt.Errorf("%w: slots %d to %d", wire.ErrProtocol, first, last)
 		}
-		node := reply.Elements(e[2])
+		node := replyreader.Elements(e[2])
 		if len(node) < 2 || node[1].Kind != wire.KindInt {
 			return nil, fmt.Errorf("%w: a node without host and port", wire.ErrProtocol)
 		}
 		host := string(node[0].Bytes)
 		if host == "?" && len(node) > 3 {
-			host = reply.Field(node[3], "ip") // it has not got the hostname that it is to be known by
+			host = replyreader.Field(node[3], "ip") // it has not got the hostname that it is to be known by
 		}
 		primary, err := t.cfg.announced(host, strconv.FormatInt(node[1].Int, 10), asked)
 		if err != nil {

@@ -81,8 +81,8 @@ func (c *Config) clusterPeer(word, asked string) (p peer) {
 	return p
 }
 
-// census is who replicates whom in a cluster, by the word of one node at a time, which
-// may be behind: it takes seconds after a failover until everybody has heard that the old
+// groupTracker is who replicates whom in a cluster, by the word of one node at a time, which
+// may be behind: it takes seconds after a failover until every node knows that the old
 // primary and the other replicas follow the new one. Meanwhile, and if the old primary is
 // dead, a node stays in the group that it was in:
 //
@@ -91,12 +91,12 @@ func (c *Config) clusterPeer(word, asked string) (p peer) {
 //	settled      R1 (slots)  P, R2 follow R1
 //
 // until it is forgotten, gets slots, or follows a node of another group that has slots.
-type census struct {
+type groupTracker struct {
 	groups []map[string]bool // ids
 }
 
 // next takes a later list in, and returns its groups.
-func (c *census) next(nodes []clusterNode) *Groups {
+func (c *groupTracker) next(nodes []clusterNode) *Groups {
 	byID := make(map[string]*clusterNode, len(nodes))
 	for i := range nodes {
 		byID[nodes[i].id] = &nodes[i]

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-func TestNodesOfAClusterAreReadAsTheServersWriteThem(t *testing.T) {
+func TestClusterNodes_AnswersOfServers_AreRead(t *testing.T) {
 	t.Parallel()
 	const text = `07c37d 127.0.0.1:30004@31004 slave e7d1ee 0 1426238317239 4 connected
 67ed2d 127.0.0.1:30002@31002,host2,shard-id=69bc myself,master - 0 0 2 connected 5461-10922 [93-<-292f8b]
@@ -68,7 +68,7 @@ func listed(t *testing.T, short string) []clusterNode {
 }
 
 // The lists are what one node after the other says.
-func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
+func TestGroupTracker_Failovers_KeepTheReplicas(t *testing.T) {
 	t.Parallel()
 	for name, story := range map[string][]struct {
 		list string
@@ -84,7 +84,7 @@ func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
 		},
 		"failover, by the word of sentinels that are behind": {
 			{"A 0-9, b>A, c>A", "A2 b2 c2"},
-			{"A, b 0-9, c>A", "A2 b2 c2"},   // nobody has heard of their new role
+			{"A, b 0-9, c>A", "A2 b2 c2"},   // nobody knows of their new role
 			{"A, b 0-9, c>b", "A2 b2 c2"},   //
 			{"A>b, b 0-9, c>A", "A2 b2 c2"}, // a chain
 			{"A>b, b 0-9, c>b", "A2 b2 c2"},
@@ -118,7 +118,7 @@ func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var c census
+			var c groupTracker
 			for _, chapter := range story {
 				want := make(map[string]int)
 				for _, word := range strings.Fields(chapter.want) {
@@ -137,10 +137,10 @@ func TestReplicasOfAClusterAreCountedThroughFailovers(t *testing.T) {
 }
 
 // An address goes to another server in time: that of a primary is the primary's.
-func TestAddressOfAForgottenServerIsThatOfThePrimary(t *testing.T) {
+func TestGroupTracker_AddressUsedAgain_IsThePrimarys(t *testing.T) {
 	t.Parallel()
 	for range 20 { // groups come in a random order
-		var c census
+		var c groupTracker
 		nodes := listed(t, "A 0-5, b>A, c>A, B 6-9, d>B")
 		nodes[1].peer = nodes[3].peer // b had B's address
 		if g := c.next(nodes).of["B:1"]; g.Replicas != 1 {

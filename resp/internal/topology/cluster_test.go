@@ -9,7 +9,7 @@ import (
 
 // All nodes have got other addresses at once, as pods do, and the old ones lead nowhere. The
 // configured one leads to the cluster.
-func TestClusterFinder_AllLearntAddressesAreDead_CostsAHeadStart(t *testing.T) {
+func TestClusterFinder_AllLearntAddressesAreDead_CostsAHedgeDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -23,7 +23,7 @@ func TestClusterFinder_AllLearntAddressesAreDead_CostsAHeadStart(t *testing.T) {
 		}
 		w.set("seed:1", pipeServer{answer: slots(1)})
 		cfg := w.config(Cluster, "seed:1")
-		s := newScouts(t.Context(), cfg, SearchPatience)
+		s := newProbes(t.Context(), cfg, SearchTimeout)
 		defer s.close()
 		f := newFinder(cfg, s)
 		find := func() (string, time.Duration) {
@@ -41,7 +41,7 @@ func TestClusterFinder_AllLearntAddressesAreDead_CostsAHeadStart(t *testing.T) {
 			w.set(fmt.Sprintf("10.0.2.%d:1", i), pipeServer{answer: slots(2)})
 		}
 		w.set("seed:1", pipeServer{answer: slots(2)})
-		if primary, took := find(); primary != "10.0.2.0:1" || took > HeadStart {
+		if primary, took := find(); primary != "10.0.2.0:1" || took > HedgeDelay {
 			t.Errorf("%s serves, after %v", primary, took)
 		}
 	})

@@ -6,16 +6,16 @@
 // It has connections of its own, made by a [Reach], and knows nothing of those that carry
 // commands.
 //
-//	Explorer    when to search, and what to do with the outcome     explorer, schedule
-//	Slots       which node serves which slot, read without a lock   slots
-//	Groups      a primary with its replicas, promoted or away       groups
-//	redirect    what follows from a refusal                         redirect
-//	finder      one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, sentinel_watch, replicas
-//	Identity    whom the servers are believed to be                 identity
-//	succession  which of several primaries is the one               succession, standing
-//	inquiry     the candidates are asked, each a moment after the
-//	            one before; the first good answer wins, or all      inquiry, address
-//	scouts      the connections, who owes an answer, who is late    scouts, scout, latecomers
+//	Explorer          when to search, and what to do with the outcome     explorer, schedule
+//	Slots             which node serves which slot, read without a lock   slots
+//	Groups            a primary with its replicas, promoted or away       groups
+//	redirect          what follows from a refusal                         redirect
+//	finder            one search: a cluster, sentinels, servers           cluster, cluster_nodes, sentinel, sentinel_watch, replicas
+//	Identity          whom the servers are believed to be                 identity
+//	failoverResolver  which of several primaries is the one               failover, replication_info
+//	hedge             the candidates are asked, each a moment after the
+//	                  one before; the first good answer wins, or all      hedge, address
+//	probes            the connections, outstanding answers, slow servers  probes, probe, slow
 //
 // # A search
 //
@@ -26,7 +26,7 @@
 // goes on, for the next search.
 //
 // Where replicas are promoted by hand, the master with most connected replicas is the primary:
-// see succession.
+// see failoverResolver.
 //
 // # Whose servers
 //

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -24,10 +24,10 @@ type Client interface {
 	// Follow makes the routes those of a layout. It reports whether they are others now,
 	// and whether something is missing that another look may find soon.
 	Follow(ctx context.Context, l *Layout) (changed, gaps bool, err error)
-	// Lost is told that no layout was found. It reports whether the routes have changed
+	// Lost is called when no layout was found. It reports whether the routes have changed
 	// anyway since the latest search.
 	Lost() (changed bool)
-	// Searched is told that a search is over, after its progress can be read.
+	// Searched is called when a search is over, after its progress can be read.
 	Searched()
 }
 
@@ -39,7 +39,7 @@ type Client interface {
 type Explorer struct {
 	cfg    *Config
 	client Client
-	scouts *scouts
+	probes *probes
 	finder finder
 	woken  chan struct{} // capacity 1: the schedule has changed
 
@@ -62,15 +62,15 @@ type Explorer struct {
 // with ctx.
 func NewExplorer(ctx context.Context, c *Config, client Client) *Explorer {
 	x := &Explorer{cfg: c, client: client, woken: make(chan struct{}, 1)}
-	x.scouts = newScouts(ctx, c, SearchPatience)
-	x.finder = newFinder(c, x.scouts)
-	c.Identity.look = x.Kick
+	x.probes = newProbes(ctx, c, SearchTimeout)
+	x.finder = newFinder(c, x.probes)
+	c.Identity.refresh = x.RefreshNow
 	return x
 }
 
-// Kick asks for a search soon: something has changed. hint is a server that is likely
+// RefreshNow asks for a search soon: something has changed. hint is a server that is likely
 // to know, or "". It never blocks.
-func (x *Explorer) Kick(hint string) {
+func (x *Explorer) RefreshNow(hint string) {
 	if x == nil {
 		return
 	}
@@ -79,18 +79,18 @@ func (x *Explorer) Kick(hint string) {
 	if hint != "" {
 		x.mu.hint = hint
 	}
-	x.mu.next.kick()
+	x.mu.next.refreshNow()
 	x.wake()
 }
 
-// Nudge asks for a search: something is wrong, and perhaps something has changed.
-func (x *Explorer) Nudge() {
+// RefreshSoon asks for a search: something is wrong, and perhaps something has changed.
+func (x *Explorer) RefreshSoon() {
 	if x == nil {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.mu.next.nudge()
+	x.mu.next.refreshSoon()
 	x.wake()
 }
 
@@ -122,22 +122,22 @@ func (x *Explorer) Progress() (found bool, asOf clock.Instant, err error) {
 }
 
 // Watch has the deployment announce changes, where it does, until ctx ends.
-func (x *Explorer) Watch(ctx context.Context) { x.finder.watch(ctx, x.Kick) }
+func (x *Explorer) Watch(ctx context.Context) { x.finder.watch(ctx, x.RefreshNow) }
 
 // Run searches until ctx ends.
 func (x *Explorer) Run(ctx context.Context) {
-	defer x.scouts.close()
+	defer x.probes.close()
 	for {
-		patience := x.scouts.patience
+		patience := x.probes.timeout
 		changed, err := x.search(ctx)
 		if err != nil && !x.failed && ctx.Err() == nil {
 			x.cfg.Logger.Warn("resp: cannot find the layout of the deployment, trying again", "err", err)
 		}
 		x.failed = err != nil
-		x.scouts.patience = SearchPatience
+		x.probes.timeout = SearchTimeout
 		if x.failed {
 			// Perhaps the servers do answer, but not that fast, or this process is short of CPU.
-			x.scouts.patience = min(2*patience, max(SearchPatience, x.cfg.DialTimeout))
+			x.probes.timeout = min(2*patience, max(SearchTimeout, x.cfg.DialTimeout))
 		}
 		x.searched(changed)
 		if !x.pause(ctx) {
@@ -198,7 +198,7 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 		}
 	}
 	if x.failed || x.client.Impaired() {
-		x.scouts.renew()
+		x.probes.renew()
 	}
 	l, err := x.finder.find(ctx, hint, x.client.Counting())
 	var gaps bool
@@ -212,7 +212,7 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 	}
 	// A look every second must not cost handshakes; and what is still being connected when a
 	// search fails may be what it takes.
-	x.scouts.tidy(err != nil || x.cfg.Kind == Replicas)
+	x.probes.tidy(err != nil || x.cfg.Kind == Replicas)
 	x.mu.Lock()
 	x.mu.err, x.mu.began = err, began
 	x.mu.found = x.mu.found || err == nil
@@ -226,15 +226,15 @@ func (x *Explorer) search(ctx context.Context) (changed bool, err error) {
 // It is for Follow, which decides once: what others publish, and where they listen, hangs on this,
 // so all processes must decide alike.
 func (x *Explorer) Sharded(ctx context.Context, primaries []string) (yes bool, err error) {
-	addrs := x.scouts.candidates("", "", primaries, nil)
-	without, err := askFirst(ctx, x.scouts, addrs, x.withoutSharded)
+	addrs := x.probes.candidates("", "", primaries, nil)
+	without, err := askFirst(ctx, x.probes, addrs, x.withoutSharded)
 	if err != nil || without == nil {
 		return err == nil, err
 	}
-	switch r := exchange.RefusalOf(without.refusal); {
+	switch r := request.RefusalOf(without.refusal); {
 	case r.Forbidden():
 		x.cfg.Logger.Warn("resp: this user may not ask for sharded channels, so plain ones are used, and sharded messages of Redisson are not heard; grant +pubsub|shardnumsub, or set sharding", "err", without.refusal)
-	case r.Lasts == exchange.Permanent && !without.claimed:
+	case r.Lasts == request.Permanent && !without.claimed:
 		x.cfg.Logger.Info("resp: the cluster has no sharded channels, so plain ones are used", "err", without.refusal)
 	default:
 		x.cfg.Logger.Warn("resp: the cluster refuses sharded channels, so plain ones are used", "err", without.refusal)
@@ -248,15 +248,15 @@ type without struct {
 	claimed bool // it has said before that it has
 }
 
-// probe is the sharded channel that is asked for; whose slot it is does not matter.
-const probe = "pawl:probe"
+// probeChannel is the sharded channel that is asked for; whose slot it is does not matter.
+const probeChannel = "pawl:probe"
 
 // withoutSharded asks a server: nil means that it has sharded channels. First in the way in which Redisson
 // asks, for the decisions must be the same. Then by subscribing: some servers answer the question,
 // and have none. A server that sends that elsewhere, or forbids this channel, knows what it is.
 func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, error) {
 	ask := func(words ...string) (refused *wire.ServerError, err error) {
-		_, err = x.scouts.ask(ctx, x.cfg.Servers, addr, words...)
+		_, err = x.probes.ask(ctx, x.cfg.Servers, addr, words...)
 		if errors.As(err, &refused) {
 			err = nil
 		}
@@ -266,23 +266,23 @@ func (x *Explorer) withoutSharded(ctx context.Context, addr string) (*without, e
 	switch {
 	case err != nil:
 		return nil, err
-	case refused != nil && exchange.RefusalOf(refused).NotNow():
+	case refused != nil && request.RefusalOf(refused).NotNow():
 		return nil, unansweredBy(ctx, addr, "PUBSUB", refused)
 	case refused != nil:
 		return &without{refusal: refused}, nil
 	}
-	refused, err = ask("SSUBSCRIBE", probe)
+	refused, err = ask("SSUBSCRIBE", probeChannel)
 	if err != nil { // it may have ended the connection for that
 		return nil, fmt.Errorf("%w; if that stays so, set sharding to off", err)
 	}
 	if refused != nil {
-		if r := exchange.RefusalOf(refused); r.NotNow() || r.Forbidden() {
+		if r := request.RefusalOf(refused); r.NotNow() || r.Forbidden() {
 			return nil, nil
 		}
 		return &without{refusal: refused, claimed: true}, nil
 	}
-	if refused, err := ask("SUNSUBSCRIBE", probe); refused != nil || err != nil {
-		x.scouts.forget(x.cfg.Servers, addr) // it may be subscribed still
+	if refused, err := ask("SUNSUBSCRIBE", probeChannel); refused != nil || err != nil {
+		x.probes.forget(x.cfg.Servers, addr) // it may be subscribed still
 	}
 	return nil, nil
 }

@@ -29,7 +29,7 @@ func (r *routes) Follow(ctx context.Context, l *Layout) (changed, gaps bool, err
 	defer r.mu.Unlock()
 	changed = r.primary != l.Shards[0].Primary
 	r.primary = l.Shards[0].Primary
-	return changed, !l.Whole(), nil
+	return changed, !l.Complete(), nil
 }
 
 func (r *routes) Lost() (changed bool) { return false }
@@ -72,7 +72,7 @@ func explore(t *testing.T, w *world, c *Config) (r *routes, end func()) {
 	}
 }
 
-func TestRoutesAreThoseOfTheLatestLayout(t *testing.T) {
+func TestExplorer_Searches_FollowTheLatestLayout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -99,7 +99,7 @@ func TestRoutesAreThoseOfTheLatestLayout(t *testing.T) {
 		time.Sleep(time.Second)
 		w.set("b:1", pipeServer{answer: servesAll("c:1")})
 		w.asked()
-		r.explorer.Kick("b:1")
+		r.explorer.RefreshNow("b:1")
 		expect("who knows more is asked at once", "c:1", 3)
 		if asked := w.asked(); !slices.Equal(asked, []string{"b:1"}) {
 			t.Errorf("%v were asked", asked)
@@ -108,21 +108,21 @@ func TestRoutesAreThoseOfTheLatestLayout(t *testing.T) {
 }
 
 // What is said while a search is out may have come too late for it.
-func TestChangeDuringASearchIsLookedFor(t *testing.T) {
+func TestExplorer_ChangeDuringASearch_SearchesAgain(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(x *Explorer){
-		"kick": func(x *Explorer) { x.Kick("") }, "nudge": (*Explorer).Nudge,
+		"now": func(x *Explorer) { x.RefreshNow("") }, "soon": (*Explorer).RefreshSoon,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
-				w.set("a:1", pipeServer{answer: servesAll("a:1"), slow: HeadStart / 2})
+				w.set("a:1", pipeServer{answer: servesAll("a:1"), slow: HedgeDelay / 2})
 				r, end := explore(t, w, w.config(Cluster, "a:1"))
 				defer end()
-				time.Sleep(HeadStart / 4)
+				time.Sleep(HedgeDelay / 4)
 				ask(r.explorer)
-				time.Sleep(HeadStart / 4)
+				time.Sleep(HedgeDelay / 4)
 				synctest.Wait()
 				if _, n := r.state(); n != 1 {
 					t.Fatalf("%d searches", n)
@@ -132,7 +132,7 @@ func TestChangeDuringASearchIsLookedFor(t *testing.T) {
 				if asked := w.asked(); len(asked) != 1 {
 					t.Errorf("%v were asked", asked)
 				}
-				time.Sleep(ExploreEvery/2 + HeadStart/2 + time.Millisecond)
+				time.Sleep(ExploreEvery/2 + HedgeDelay/2 + time.Millisecond)
 				synctest.Wait()
 				if _, n := r.state(); n != 2 {
 					t.Errorf("%d searches", n)
@@ -143,7 +143,7 @@ func TestChangeDuringASearchIsLookedFor(t *testing.T) {
 }
 
 // Thousands of commands find out at the same moment.
-func TestManyKicksAreOneSearch(t *testing.T) {
+func TestExplorer_ManyRefreshes_AreOneSearch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -152,8 +152,8 @@ func TestManyKicksAreOneSearch(t *testing.T) {
 		defer end()
 		synctest.Wait()
 		for range 10_000 {
-			r.explorer.Kick("a:1")
-			r.explorer.Nudge()
+			r.explorer.RefreshNow("a:1")
+			r.explorer.RefreshSoon()
 		}
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
@@ -164,11 +164,11 @@ func TestManyKicksAreOneSearch(t *testing.T) {
 }
 
 // There is nothing to find where there is one server.
-func TestNoExplorerIsOneThatHasFound(t *testing.T) {
+func TestExplorer_Nil_HasFound(t *testing.T) {
 	t.Parallel()
 	var x *Explorer
-	x.Kick("a:1")
-	x.Nudge()
+	x.RefreshNow("a:1")
+	x.RefreshSoon()
 	if found, _, err := x.Progress(); !found || err != nil {
 		t.Errorf("%v, %v", found, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestReplicasThatAreAwayAreNamed(t *testing.T) {
+func TestGroup_ReplicasAway_AreNamed(t *testing.T) {
 	t.Parallel()
 	g := &Group{Replicas: 2, peers: []peer{
 		{[]string{"10.0.0.1:1"}, []string{"x:1"}}, {[]string{"10.0.0.2:1", "two:1"}, []string{"x:2", "two:1"}}, {[]string{"10.0.0.3:1"}, []string{"x:3"}},

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/clock"
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -47,7 +47,7 @@ type Identity struct {
 	configured []string
 	clock      clock.Clock
 	logger     *slog.Logger
-	look       func(hint string) // asks for a search at once; set before the first connection
+	refresh    func(hint string) // asks for a search at once; set before the first connection
 
 	mu struct {
 		sync.Mutex
@@ -78,7 +78,7 @@ var ErrForeign = errors.New("it belongs to another deployment: it shares no id w
 // NewIdentity returns that of a deployment of which nothing is known yet but its configured
 // addresses.
 func NewIdentity(k Kind, configured []string, c clock.Clock, l *slog.Logger) *Identity {
-	i := &Identity{kind: k, configured: configured, clock: c, logger: l, look: func(string) {}}
+	i := &Identity{kind: k, configured: configured, clock: c, logger: l, refresh: func(string) {}}
 	i.mu.doubts = make(map[string]*doubt)
 	return i
 }
@@ -144,7 +144,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 	}
 	ids := ReadIdentity(i.kind, answer)
 	if len(ids) == 0 {
-		ids = []string{addr} // a server of another make is known by its address alone: see standing
+		ids = []string{addr} // a server of another make is known by its address alone: see replicationInfo
 	}
 	if i.belongs(addr, ids) {
 		return nil
@@ -155,7 +155,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 			return err
 		}
 		if slots.Kind == wire.KindError {
-			if e := wire.NewServerError(slots.Bytes); exchange.RefusalOf(e).NotNow() {
+			if e := wire.NewServerError(slots.Bytes); request.RefusalOf(e).NotNow() {
 				return e
 			}
 		}
@@ -163,7 +163,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 			return nil
 		}
 		if i.belongs(addr, nodeIDs(slots)) {
-			i.look(addr)
+			i.refresh(addr)
 			return nil
 		}
 	}
@@ -172,7 +172,7 @@ func (i *Identity) Meet(addr string, answer wire.Value, ask func(question ...str
 		if i.kind != Cluster {
 			hint = "" // it is no sentinel
 		}
-		i.look(hint)
+		i.refresh(hint)
 	}
 	return &NotYet{fmt.Errorf("%w (its ids: %.90q)", ErrForeign, ids)}
 }
@@ -241,7 +241,7 @@ func (i *Identity) declines(addr string, answer wire.Value) bool {
 		return false
 	}
 	e := wire.NewServerError(answer.Bytes)
-	if exchange.RefusalOf(e).Of == exchange.OfDeployment {
+	if request.RefusalOf(e).Of == request.OfDeployment {
 		return false
 	}
 	i.mu.Lock()
@@ -257,7 +257,7 @@ func (i *Identity) declines(addr string, answer wire.Value) bool {
 
 // IdentityQuestion is the command that asks a server of a deployment of kind k who it is. A node
 // of a cluster has an id of its own, which it keeps when it restarts. Elsewhere the data has one,
-// the replication ID, which a primary shares with its replicas: see standing. Run ids change at
+// the replication ID, which a primary shares with its replicas: see replicationInfo. Run ids change at
 // each restart, and decide nothing.
 func IdentityQuestion(k Kind) []string {
 	if k == Cluster {
@@ -301,10 +301,10 @@ func replicationIDs(fields map[string]string) (ids []string) {
 
 // nodeIDs are those of the primaries and replicas in an answer to CLUSTER SLOTS.
 func nodeIDs(slots wire.Value) (ids []string) {
-	for _, entry := range reply.Elements(slots) {
-		e := reply.Elements(entry)
+	for _, entry := range replyreader.Elements(slots) {
+		e := replyreader.Elements(entry)
 		for _, node := range e[min(2, len(e)):] {
-			if fields := reply.Elements(node); len(fields) > 2 && len(fields[2].Bytes) > 0 {
+			if fields := replyreader.Elements(node); len(fields) > 2 && len(fields[2].Bytes) > 0 {
 				ids = append(ids, string(fields[2].Bytes))
 			}
 		}

@@ -26,7 +26,7 @@ type journal struct {
 func newJournal(k Kind, configured ...string) *journal {
 	j := &journal{log: new(bytes.Buffer)}
 	j.Identity = NewIdentity(k, configured, clock.System(), slog.New(slog.NewTextHandler(j.log, nil)))
-	j.look = func(hint string) { j.looks = append(j.looks, hint) }
+	j.refresh = func(hint string) { j.looks = append(j.looks, hint) }
 	return j
 }
 
@@ -218,7 +218,7 @@ func TestIdentity_Meet_PrimaryWithoutReplicationIDs(t *testing.T) {
 func TestIdentity_IsUsedByManyAtATime(t *testing.T) {
 	t.Parallel()
 	j := newJournal(Replicas, "seed")
-	j.look = func(string) {}
+	j.refresh = func(string) {}
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {

@@ -32,7 +32,7 @@ type modelServer struct {
 	id, before        string
 	master            int // of a replica
 	linked            bool
-	heard             clock.Instant         // from the primary
+	lastData          clock.Instant         // from the primary
 	acked             map[int]clock.Instant // of each server on its list: the last acknowledgement
 	followed          []int                 // by how many, in each second
 	started           clock.Instant         // when it was last started; 0: it has been there all the time
@@ -82,7 +82,7 @@ func (w *deployment) promote(i int) {
 	}
 }
 
-// leave takes a replica off the list of its primary, if that can hear of it.
+// leave takes a replica off the list of its primary, if that can notice.
 func (w *deployment) leave(i int) {
 	if m := w.servers[i].master; !w.apart(i, m) {
 		delete(w.servers[m].acked, i)
@@ -150,11 +150,11 @@ func (w *deployment) replicate() {
 		_, listed := m.acked[i]
 		switch {
 		case s.linked && alive && listed:
-			s.heard, m.acked[i] = w.now, w.now
+			s.lastData, m.acked[i] = w.now, w.now
 			if s.id != m.id { // it has gone on with what its primary continues
 				s.before, s.id = s.id, m.id
 			}
-		case s.linked && !alive && w.now.Sub(s.heard) < time.Minute:
+		case s.linked && !alive && w.now.Sub(s.lastData) < time.Minute:
 		case alive && (m.primary || m.linked):
 			switch s.id { // it goes on, or begins with a copy
 			case m.id:
@@ -163,7 +163,7 @@ func (w *deployment) replicate() {
 			default:
 				s.before = ""
 			}
-			s.linked, s.heard, s.id = true, w.now, m.id
+			s.linked, s.lastData, s.id = true, w.now, m.id
 			m.acked[i] = w.now
 		default:
 			s.linked = false
@@ -180,7 +180,7 @@ func (w *deployment) replicate() {
 	w.now = w.now.Add(time.Second)
 }
 
-// followers is how many replicas a server has that hear from it.
+// followers is how many replicas a server has that get data from it.
 func (w *deployment) followers(i int) (n int) {
 	for j, r := range w.servers {
 		if r.up && !r.primary && r.master == i && r.linked && w.servers[i].up && !w.apart(i, j) {
@@ -191,14 +191,14 @@ func (w *deployment) followers(i int) (n int) {
 }
 
 // ahead reports whether a has, or had lately, more replicas than b, or than the client last heard that b has.
-func (w *deployment) ahead(a, b, heard int) bool {
+func (w *deployment) ahead(a, b, reported int) bool {
 	n := len(w.servers[a].followed)
-	for i := max(0, n-int((leaveAfter+heardLately)/time.Second)); i < n; i++ {
-		if f := w.servers[a].followed[i]; f > w.servers[b].followed[i] || f > heard {
+	for i := max(0, n-int((leaveAfter+ackedWithin)/time.Second)); i < n; i++ {
+		if f := w.servers[a].followed[i]; f > w.servers[b].followed[i] || f > reported {
 			return true
 		}
 	}
-	return w.followers(a) > min(w.followers(b), heard)
+	return w.followers(a) > min(w.followers(b), reported)
 }
 
 // at returns the server at an address: one of the deployment, or somebody else's, or nobody.
@@ -237,7 +237,7 @@ func (w *deployment) info(i int) string {
 		host, port := shown(s.master)
 		link := map[bool]string{true: "up", false: "down"}[s.linked]
 		text += fmt.Sprintf("role:slave\r\nmaster_host:%s\r\nmaster_port:%s\r\nmaster_link_status:%s\r\nmaster_last_io_seconds_ago:%d\r\n",
-			host, port, link, w.now.Sub(s.heard)/time.Second)
+			host, port, link, w.now.Sub(s.lastData)/time.Second)
 	}
 	n := 0
 	for r, at := range s.acked {

@@ -116,14 +116,14 @@ func (w *deployment) failover(to int) {
 		return
 	}
 	w.promote(to)
-	var told []int
+	var notified []int
 	for i, f := range w.servers {
 		if f.up && i != to && !w.apart(i, to) && (!f.primary || w.rng.IntN(2) == 0) {
 			w.follow(i, to)
-			told = append(told, i)
+			notified = append(notified, i)
 		}
 	}
-	w.note("s%d is promoted, and followed by %v", to, told)
+	w.note("s%d is promoted, and followed by %v", to, notified)
 }
 
 // split is a primary that is cut off, a failover, and the return of the old one a few

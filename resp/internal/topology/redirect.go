@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
@@ -24,17 +24,17 @@ type Refused struct {
 	AddrMap *AddressMap // what it has not been asked yet is not known
 }
 
-// Consequence is what follows from a refusal. The zero value is nothing: it goes back to the
+// Action is what follows from a refusal. The zero value is nothing: it goes back to the
 // caller, who knows how urgent it is.
-type Consequence struct {
-	To      string // where the command is sent on to
-	Slot    uint16 // that it is about
-	Lasting bool   // To serves that slot from now on; else this command goes there, and no other
-	Look    Look   // whether the layout may be another
-	Hint    string // of a kick
-	Unknown string // an address that AddrMap has to be asked for
-	Doubt   Doubt  // whether the connection leads where its address does by now
-	Advice  string // for the user, behind the text of the refusal
+type Action struct {
+	To        string  // where the command is sent on to
+	Slot      uint16  // that it is about
+	Permanent bool    // To serves that slot from now on; else this command goes there, and no other
+	Refresh   Refresh // whether the layout may be another
+	Hint      string  // of RefreshNow
+	Unknown   string  // an address that AddrMap has to be asked for
+	Doubt     Doubt   // whether the connection leads where its address does by now
+	Advice    string  // for the user, behind the text of the refusal
 }
 
 // Doubt is what a refusal says of the connection that it came on. An address is not a server: the
@@ -52,16 +52,16 @@ const (
 	Certain
 )
 
-// Look says whether a search is asked for: see Explorer.
-type Look uint8
+// Refresh says whether a search is asked for: see Explorer.
+type Refresh uint8
 
 const (
-	NoLook Look = iota
-	Nudged
-	Kicked
+	NoRefresh Refresh = iota
+	RefreshSoon
+	RefreshNow
 )
 
-// ConsequenceOf says what follows from a refusal. A refused command was not executed, so to send
+// ActionOf says what follows from a refusal. A refused command was not executed, so to send
 // it on is always right; it only must not go on for ever. It runs no code of the user.
 //
 //	MOVED              the slot is another node's: it is so from now on, and as one
@@ -74,22 +74,22 @@ const (
 //	NOREPLICAS and     the same, but no layout would tell; not so OOM, which refuses some
 //	others of a node   commands only, and not the one that a new connection would ask with
 //	NOAUTH and others  the connection is of no use any more
-func ConsequenceOf(e *wire.ServerError, at Refused) (r Consequence) {
+func ActionOf(e *wire.ServerError, at Refused) (r Action) {
 	switch e.Code {
 	case "MOVED", "ASK":
 		return at.sentOn(e)
 	case "CLUSTERDOWN", "MASTERDOWN":
-		r.Look, r.Doubt = Nudged, IfItLasts
+		r.Refresh, r.Doubt = RefreshSoon, IfItLasts
 	case "READONLY":
-		r.Look, r.Doubt = Kicked, IfItLasts
+		r.Refresh, r.Doubt = RefreshNow, IfItLasts
 		if at.Kind == Standalone {
 			r.Advice = " (this is a replica: connect with redis+sentinel:// or redis+replicas://)"
 		}
 	default:
-		switch of := exchange.RefusalOf(e).Of; {
-		case of == exchange.OfConnection:
+		switch of := request.RefusalOf(e).Of; {
+		case of == request.OfConnection:
 			r.Doubt = Certain
-		case of == exchange.OfNode && e.Code != "OOM":
+		case of == request.OfNode && e.Code != "OOM":
 			r.Doubt = IfItLasts
 		}
 	}
@@ -97,7 +97,7 @@ func ConsequenceOf(e *wire.ServerError, at Refused) (r Consequence) {
 }
 
 // sentOn is what follows from MOVED and ASK.
-func (at Refused) sentOn(e *wire.ServerError) (r Consequence) {
+func (at Refused) sentOn(e *wire.ServerError) (r Action) {
 	number, announced, own, err := at.target(e.Message)
 	to := announced
 	if err == nil && !own && at.AddrMap != nil {
@@ -108,21 +108,21 @@ func (at Refused) sentOn(e *wire.ServerError) (r Consequence) {
 			}
 		}
 	}
-	r.Look = Kicked
+	r.Refresh = RefreshNow
 	if r.Doubt = IfItLasts; err == nil && strings.EqualFold(to, at.Addr) {
 		r.Doubt = AtOnce
 	}
 	switch {
 	case at.Kind != Cluster:
-		return Consequence{Doubt: r.Doubt, Advice: " (this is a node of a cluster: connect with redis+cluster://)"}
+		return Action{Doubt: r.Doubt, Advice: " (this is a node of a cluster: connect with redis+cluster://)"}
 	case err != nil || r.Doubt == AtOnce || at.Hops >= MaxHops:
 		return r
 	}
 	r.To, r.Slot = to, number
-	if r.Lasting = e.Code == "MOVED"; r.Lasting {
+	if r.Permanent = e.Code == "MOVED"; r.Permanent {
 		r.Hint = to // and whoever says so again and again may be one whom the layout does not mean
 	} else {
-		r.Look, r.Doubt = NoLook, NoDoubt
+		r.Refresh, r.Doubt = NoRefresh, NoDoubt
 	}
 	return r
 }

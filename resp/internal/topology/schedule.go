@@ -36,8 +36,8 @@ func (k Kind) Period() time.Duration {
 // the earlier one:
 //
 //	the search has failed             it begins as soon as it may
-//	nudge: something is wrong         the same
-//	kick: something has changed       the same, and it may sooner
+//	refreshSoon: something is wrong   the same
+//	refreshNow: something has changed the same, and it may sooner
 //
 // When it may depends on how many looks in a row have found nothing new.
 type schedule struct {
@@ -52,14 +52,14 @@ const never = clock.Instant(math.MaxInt64)
 // began notes that a search has begun. What asks for one from now on asks for the next.
 func (s *schedule) began() { s.notBefore, s.notAfter = 0, never }
 
-// nudge asks for a search as soon as there may be one.
-func (s *schedule) nudge() { s.notAfter = s.notBefore }
+// refreshSoon asks for a search as soon as there may be one.
+func (s *schedule) refreshSoon() { s.notAfter = s.notBefore }
 
-// kick is nudge, and news: there may be one sooner.
-func (s *schedule) kick() {
+// refreshNow is refreshSoon, and news: there may be one sooner.
+func (s *schedule) refreshNow() {
 	s.notBefore = s.notBefore.Add(-s.idle)
 	s.idle, s.fruitless = 0, 0
-	s.nudge()
+	s.refreshSoon()
 }
 
 // outcome is what counts of a search for the time of the next one.
@@ -82,6 +82,6 @@ func (s *schedule) ended(now clock.Instant, o outcome, luck func(time.Duration) 
 	s.notBefore = s.notBefore.Add(s.idle)
 	s.notAfter = max(due, s.notBefore)
 	if asked || o.failed {
-		s.nudge()
+		s.refreshSoon()
 	}
 }

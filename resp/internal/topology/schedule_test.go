@@ -8,7 +8,7 @@ import (
 )
 
 // The end of a search is the instant zero. Nothing is left to luck.
-func TestWhenTheNextSearchBegins(t *testing.T) {
+func TestSchedule_Events_DecideTheNextSearch(t *testing.T) {
 	t.Parallel()
 	const (
 		ms     = time.Millisecond
@@ -51,9 +51,9 @@ func TestWhenTheNextSearchBegins(t *testing.T) {
 				case begins:
 					s.began()
 				case nudge:
-					s.nudge()
+					s.refreshSoon()
 				case kick:
-					s.kick()
+					s.refreshNow()
 				default:
 					now = now.Add(time.Minute)
 					s.ended(now, outcome{news: step == finds, failed: step == fails, period: c.period}, none)
@@ -82,10 +82,10 @@ func FuzzSchedule(f *testing.F) {
 					searching, asked = true, false
 				}
 			case 1:
-				s.nudge()
+				s.refreshSoon()
 				asked = true
 			case 2:
-				s.kick()
+				s.refreshNow()
 				asked = true
 			default:
 				if !searching {

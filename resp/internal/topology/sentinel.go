@@ -9,17 +9,17 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/pawl-lock/pawl/resp/internal/exchange"
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
+	"github.com/pawl-lock/pawl/resp/internal/request"
 	"github.com/pawl-lock/pawl/resp/internal/slot"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// sentinelFinder asks sentinels who the primary is, and hears from one of them
+// sentinelFinder asks sentinels who the primary is, and one of them announces
 // when that changes.
 type sentinelFinder struct {
 	cfg     *Config
-	scouts  *scouts
+	probes  *probes
 	pending string // the hint of a search that failed; the searching goroutine's
 	mu      struct {
 		sync.Mutex
@@ -32,14 +32,14 @@ type sentinelFinder struct {
 	}
 }
 
-func newSentinelFinder(c *Config, s *scouts) *sentinelFinder {
-	t := &sentinelFinder{cfg: c, scouts: s}
+func newSentinelFinder(c *Config, s *probes) *sentinelFinder {
+	t := &sentinelFinder{cfg: c, probes: s}
 	t.mu.epoch = noEpoch
 	return t
 }
 
 // candidates lists sentinels: hint, then one of those that the one that answered last knows, before
-// that one itself. It may be cut off from the others, and never hear of a failover
+// that one itself. It may be cut off from the others, and never learn of a failover
 // that they agree on. Where epochs are not told the latest word cannot be known, so the
 // client stays with one sentinel as long as that answers.
 func (t *sentinelFinder) candidates(hint string) []string {
@@ -49,11 +49,11 @@ func (t *sentinelFinder) candidates(hint string) []string {
 	if hint == "" && epoch == noEpoch {
 		hint = good
 	}
-	return t.scouts.candidates(hint, good, known, t.cfg.Addrs)
+	return t.probes.candidates(hint, good, known, t.cfg.Addrs)
 }
 
 // find believes a sentinel only if the server that it names agrees: right after a
-// failover some sentinels have not heard yet. And that server, or the sentinel, has to be one of
+// failover some sentinels do not know of it yet. And that server, or the sentinel, has to be one of
 // this deployment. hint is the sentinel that has announced one;
 // so the others, and the old primary, are not to be faster than the way to the new one. It
 // stays the hint until a search succeeds.
@@ -64,10 +64,10 @@ func (t *sentinelFinder) find(ctx context.Context, hint string, count bool) (l *
 	s := sentinelSearch{sentinelFinder: t, count: count, verdicts: make(map[string]*verdict)}
 	hint = cmp.Or(hint, t.pending)
 	if hint != "" {
-		l, err = askFirst(ctx, t.scouts, []string{hint}, s.ask)
+		l, err = askFirst(ctx, t.probes, []string{hint}, s.ask)
 	}
 	if l == nil {
-		l, err = askFirst(ctx, t.scouts, t.candidates(hint), s.ask)
+		l, err = askFirst(ctx, t.probes, t.candidates(hint), s.ask)
 	}
 	if err != nil {
 		t.pending = hint
@@ -122,14 +122,14 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, err
 		return nil, &NotYet{fmt.Errorf("resp: sentinel %s names %s, which has been replaced", sentinel, primary)}
 	}
 	if s.count { // with those that are down, until the sentinel is reset
-		list, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
+		list, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "REPLICAS", s.cfg.Master)
 		if err != nil {
 			l.Groups = unknownGroups(refusedBySentinel(err))
 		} else {
 			l.Groups = s.groups(primary, list)
 		}
 	}
-	others, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
+	others, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "SENTINELS", s.cfg.Master)
 	known := s.others(others, sentinel)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,11 +142,11 @@ func (s *sentinelSearch) ask(ctx context.Context, sentinel string) (*Layout, err
 
 // named returns the primary that a sentinel names.
 func (s *sentinelSearch) named(ctx context.Context, sentinel string) (string, error) {
-	v, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.cfg.Master)
+	v, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.cfg.Master)
 	if err != nil {
 		return "", refusedBySentinel(err)
 	}
-	e := reply.Elements(v)
+	e := replyreader.Elements(v)
 	if len(e) != 2 {
 		return "", fmt.Errorf("resp: sentinel %s: %w", sentinel, &wire.ServerError{Code: "ERR", Message: "ERR No such master with that name: " + s.cfg.Master})
 	}
@@ -162,14 +162,14 @@ const noEpoch = -1
 
 // epoch returns how often, as far as a sentinel knows, the primary has been chosen.
 func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, error) {
-	v, err := s.scouts.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
+	v, err := s.probes.ask(ctx, s.cfg.Sentinels, sentinel, "SENTINEL", "MASTER", s.cfg.Master)
 	if errors.As(err, new(*wire.ServerError)) {
 		return noEpoch, nil // the user needs a right for it
 	}
 	if err != nil {
 		return noEpoch, err
 	}
-	n, err := strconv.ParseInt(reply.Field(v, "config-epoch"), 10, 64)
+	n, err := strconv.ParseInt(replyreader.Field(v, "config-epoch"), 10, 64)
 	if err != nil {
 		return noEpoch, nil
 	}
@@ -194,7 +194,7 @@ func (s *sentinelSearch) epoch(ctx context.Context, sentinel string) (int64, err
 // another sentinel names, has not answered yet: then the client stays where it is, too, but
 // looks again soon.
 //
-// Name and epoch are two answers, and the sentinel may hear of the failover between them:
+// Name and epoch are two answers, and the sentinel may learn of the failover between them:
 // then it has named P, of epoch 2. So before the client moves it is asked for the name
 // once more.
 func (s *sentinelSearch) behind(ctx context.Context, sentinel string, l *Layout) (bool, error) {
@@ -230,7 +230,7 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 		}
 		select {
 		case <-v.given:
-			if owed, _ := s.scouts.owes(addr); owed < s.cfg.DialTimeout && s.open(addr, v.err) {
+			if waiting, _ := s.probes.outstanding(addr); waiting < s.cfg.DialTimeout && s.open(addr, v.err) {
 				return true
 			}
 		default:
@@ -243,22 +243,22 @@ func (s *sentinelSearch) overtaken(epoch int64) bool {
 // open reports whether a server that has answered with err, or not at all, may yet say that
 // it is the primary.
 func (s *sentinelSearch) open(addr string, err error) bool {
-	return postponed(err) || errors.Is(err, ErrSilent) && s.scouts.silence(addr) < s.cfg.DialTimeout
+	return postponed(err) || errors.Is(err, ErrSilent) && s.probes.silence(addr) < s.cfg.DialTimeout
 }
 
 // postponed reports whether err is that of a server that is there, and cannot say now
 // whether it is a primary.
 func postponed(err error) bool {
 	var e *wire.ServerError
-	return errors.As(err, &e) && exchange.RefusalOf(e).Unready()
+	return errors.As(err, &e) && request.RefusalOf(e).Unready()
 }
 
 // groups reads the answer to SENTINEL REPLICAS. It counts as many as are listed: if that
 // was after the next failover, the primary is one of them, and the next one is not.
 func (t *sentinelFinder) groups(primary string, list wire.Value) *Groups {
 	g := &Group{Replicas: list.Len(), peers: []peer{{names: []string{primary}, dialled: []string{primary}}}}
-	for _, r := range reply.Elements(list) {
-		host, port := reply.Field(r, "ip"), reply.Field(r, "port")
+	for _, r := range replyreader.Elements(list) {
+		host, port := replyreader.Field(r, "ip"), replyreader.Field(r, "port")
 		p := peer{names: []string{net.JoinHostPort(host, port)}}
 		if addr, err := t.cfg.announced(host, port, ""); err == nil {
 			p.dialled = []string{addr}
@@ -294,16 +294,16 @@ func (s *sentinelSearch) verdict(ctx context.Context, addr string, epoch int64) 
 
 // primary returns the ids of a server's data, if it is a primary.
 func (s *sentinelSearch) primary(ctx context.Context, addr string) (ids []string, err error) {
-	role, err := s.scouts.ask(ctx, s.cfg.Servers, addr, "ROLE")
+	role, err := s.probes.ask(ctx, s.cfg.Servers, addr, "ROLE")
 	if err == nil {
 		err = IsPrimary(role)
 	}
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.scouts.ask(ctx, s.cfg.Servers, addr, IdentityQuestion(Sentinel)...)
+	info, err := s.probes.ask(ctx, s.cfg.Servers, addr, IdentityQuestion(Sentinel)...)
 	var refused *wire.ServerError
-	if errors.As(err, &refused) && !exchange.RefusalOf(refused).NotNow() {
+	if errors.As(err, &refused) && !request.RefusalOf(refused).NotNow() {
 		return nil, nil // the user needs a right for it
 	}
 	return append([]string{}, ReadIdentity(Sentinel, info)...), err
@@ -315,7 +315,7 @@ var ErrSentinelAuth = errors.New("resp: sentinels have credentials of their own 
 // refusedBySentinel says whose credentials are meant, if that is the trouble.
 func refusedBySentinel(err error) error {
 	var e *wire.ServerError
-	if errors.As(err, &e) && exchange.RefusalOf(e) == (exchange.Refusal{Of: exchange.OfConnection, Executed: exchange.No, Lasts: exchange.Unauthorized}) {
+	if errors.As(err, &e) && request.RefusalOf(e) == (request.Refusal{Of: request.OfConnection, Executed: request.No, Lasts: request.Unauthorized}) {
 		return fmt.Errorf("%w: %w", ErrSentinelAuth, err)
 	}
 	return err
@@ -324,8 +324,8 @@ func refusedBySentinel(err error) error {
 // others reads the answer to SENTINEL SENTINELS: for each a flat list of fields.
 func (t *sentinelFinder) others(v wire.Value, asked string) []string {
 	var addrs []string
-	for _, s := range reply.Elements(v) {
-		host, port := reply.Field(s, "ip"), reply.Field(s, "port")
+	for _, s := range replyreader.Elements(v) {
+		host, port := replyreader.Field(s, "ip"), replyreader.Field(s, "port")
 		if addr, err := t.cfg.announced(host, port, asked); err == nil {
 			addrs = append(addrs, addr)
 		}

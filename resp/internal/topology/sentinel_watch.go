@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/resp/internal/reply"
+	"github.com/pawl-lock/pawl/resp/internal/replyreader"
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
@@ -21,7 +21,7 @@ const (
 // watched is a sentinel that announces failovers.
 type watched struct {
 	addr string
-	in   reply.Stream
+	in   replyreader.Stream
 }
 
 // watch listens to one sentinel, or to the next one when that is gone; whenever it
@@ -46,8 +46,8 @@ func (t *sentinelFinder) subscribeToOne(ctx context.Context) (w *watched, ok boo
 	if len(addrs) == 0 {
 		return nil, false
 	}
-	good := func(f finding[*watched]) bool { return f.err == nil }
-	for _, f := range inquire(ctx, addrs, HeadStart, t.cfg.DialTimeout, t.subscribe, good) {
+	good := func(f result[*watched]) bool { return f.err == nil }
+	for _, f := range hedge(ctx, addrs, HedgeDelay, t.cfg.DialTimeout, t.subscribe, good) {
 		switch {
 		case !good(f):
 		case ok: // overtaken by a moment
@@ -75,12 +75,12 @@ func (t *sentinelFinder) subscribe(ctx context.Context, addr string) (*watched, 
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { hangUp(conn) })
-	w := &watched{addr, reply.Stream{Conn: conn}}
+	w := &watched{addr, replyreader.Stream{Conn: conn}}
 	var v wire.Value
 	if _, err = conn.Write(wire.AppendCommand(nil, "SUBSCRIBE", "+switch-master")); err == nil {
 		v, err = w.in.Next()
 	}
-	switch e := reply.Elements(v); {
+	switch e := replyreader.Elements(v); {
 	case err != nil:
 	case v.Kind == wire.KindError:
 		err = &unanswered{"SUBSCRIBE", addr, wire.NewServerError(v.Bytes)}
@@ -129,7 +129,7 @@ func (t *sentinelFinder) listen(ctx context.Context, w *watched, changed func(hi
 		if err != nil {
 			return
 		}
-		e := reply.Elements(v)
+		e := replyreader.Elements(v)
 		if len(e) == 3 && string(e[0].Bytes) == "message" && strings.HasPrefix(string(e[2].Bytes), t.cfg.Master+" ") {
 			changed(w.addr)
 		}

@@ -47,14 +47,14 @@ func deadSentinels(w *world) {
 	w.set("p:1", pipeServer{answer: saysPrimary})
 }
 
-func TestSentinelFinder_DeadAddressesThatAreListed_CostAHeadStart(t *testing.T) {
+func TestSentinelFinder_DeadAddressesThatAreListed_CostAHedgeDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		defer w.close()
 		deadSentinels(w)
 		cfg := w.config(Sentinel, "s:1")
-		s := newScouts(t.Context(), cfg, SearchPatience)
+		s := newProbes(t.Context(), cfg, SearchTimeout)
 		defer s.close()
 		f := newFinder(cfg, s)
 		for range 8 {
@@ -63,7 +63,7 @@ func TestSentinelFinder_DeadAddressesThatAreListed_CostAHeadStart(t *testing.T) 
 				t.Fatal(err)
 			}
 			s.tidy(false)
-			if took := time.Since(began); took > HeadStart {
+			if took := time.Since(began); took > HedgeDelay {
 				t.Errorf("a search took %v", took)
 			}
 			time.Sleep(10 * time.Second)
@@ -71,14 +71,14 @@ func TestSentinelFinder_DeadAddressesThatAreListed_CostAHeadStart(t *testing.T) 
 	})
 }
 
-func TestSentinelFinder_Watch_DeadAddressesThatAreListed_CostAHeadStart(t *testing.T) {
+func TestSentinelFinder_Watch_DeadAddressesThatAreListed_CostAHedgeDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		defer w.close()
 		deadSentinels(w)
 		cfg := w.config(Sentinel, "s:1")
-		s := newScouts(t.Context(), cfg, SearchPatience)
+		s := newProbes(t.Context(), cfg, SearchTimeout)
 		defer s.close()
 		f := newFinder(cfg, s)
 		for range 8 {
@@ -87,15 +87,15 @@ func TestSentinelFinder_Watch_DeadAddressesThatAreListed_CostAHeadStart(t *testi
 			}
 			s.tidy(false)
 			ctx, cancel := context.WithCancel(t.Context())
-			heard, ended := make(chan string, 1), make(chan struct{})
+			reported, ended := make(chan string, 1), make(chan struct{})
 			began := time.Now()
 			go func() {
 				defer close(ended)
-				f.watch(ctx, func(hint string) { heard <- hint })
+				f.watch(ctx, func(hint string) { reported <- hint })
 			}()
 			select {
-			case hint := <-heard:
-				if took := time.Since(began); hint != "s:1" || took > HeadStart {
+			case hint := <-reported:
+				if took := time.Since(began); hint != "s:1" || took > HedgeDelay {
 					t.Errorf("%s is listened to, after %v", hint, took)
 				}
 			case <-time.After(time.Hour):
@@ -119,7 +119,7 @@ func TestSentinelFinder_Watch_TheFirstOfSlowSentinelsIsListenedTo(t *testing.T) 
 			w.set(fmt.Sprintf("s%d:1", i), pipeServer{answer: sentinelAmong(), slow: 2 * time.Second})
 		}
 		cfg := w.config(Sentinel, "s0:1", "s1:1", "s2:1", "s3:1")
-		s := newScouts(t.Context(), cfg, SearchPatience)
+		s := newProbes(t.Context(), cfg, SearchTimeout)
 		defer s.close()
 		f := newFinder(cfg, s).(*sentinelFinder)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -146,20 +146,20 @@ func TestSentinelFinder_Watch_LeavesAForeignSentinel(t *testing.T) {
 		w.set("p:1", pipeServer{answer: saysPrimary})
 		w.set("x:1", pipeServer{answer: sentinelAmong()})
 		cfg := w.config(Sentinel, "s:1")
-		s := newScouts(t.Context(), cfg, SearchPatience)
+		s := newProbes(t.Context(), cfg, SearchTimeout)
 		defer s.close()
 		f := newFinder(cfg, s)
 		if _, err := f.find(t.Context(), "", false); err != nil {
 			t.Fatal(err)
 		}
-		w.set("s:1", pipeServer{slow: 2 * HeadStart, answer: sentinelAmong("x:1")}) // so that x is listened to
+		w.set("s:1", pipeServer{slow: 2 * HedgeDelay, answer: sentinelAmong("x:1")}) // so that x is listened to
 		ctx, cancel := context.WithCancel(t.Context())
-		heard, ended := make(chan string, 8), make(chan struct{})
+		reported, ended := make(chan string, 8), make(chan struct{})
 		go func() {
 			defer close(ended)
-			f.watch(ctx, func(hint string) { heard <- hint })
+			f.watch(ctx, func(hint string) { reported <- hint })
 		}()
-		if hint := <-heard; hint != "x:1" {
+		if hint := <-reported; hint != "x:1" {
 			t.Fatalf("%s is listened to", hint)
 		}
 		// It is somebody else's from now on.
@@ -176,7 +176,7 @@ func TestSentinelFinder_Watch_LeavesAForeignSentinel(t *testing.T) {
 		if l, err := f.find(t.Context(), "x:1", false); err != nil || l.Shards[0].Primary != "p:1" {
 			t.Fatal(l, err)
 		}
-		if hint := <-heard; hint != "s:1" {
+		if hint := <-reported; hint != "s:1" {
 			t.Errorf("%s is listened to", hint)
 		}
 		cancel()

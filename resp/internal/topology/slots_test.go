@@ -10,7 +10,7 @@ import (
 // server is who serves slots here.
 type server string
 
-func TestSlotsAreThoseOfTheLatestWord(t *testing.T) {
+func TestSlots_MovesAndLayouts_LatestCounts(t *testing.T) {
 	t.Parallel()
 	a, b, c := server("a"), server("b"), server("c")
 	nodes := map[string]*server{"a:1": &a, "b:1": &b, "c:1": &c}
@@ -57,7 +57,7 @@ func TestSlotsAreThoseOfTheLatestWord(t *testing.T) {
 	}
 }
 
-func TestWithoutSlotsOneServesAll(t *testing.T) {
+func TestSlots_Undivided_OneServesAll(t *testing.T) {
 	t.Parallel()
 	a, b := server("a"), server("b")
 	var s Slots[server]

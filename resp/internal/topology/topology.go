@@ -44,7 +44,7 @@ type Config struct {
 
 // Reach is how servers of one kind are reached. It is comparable.
 type Reach interface {
-	// Connect returns a connection that has been greeted. It blocks, for DialTimeout at
+	// Connect returns a connection after its handshake. It blocks, for DialTimeout at
 	// most; ctx ends it at once.
 	Connect(ctx context.Context, addr string) (net.Conn, error)
 	// MayListen reports whether a server may be asked to announce something: if it has
@@ -67,11 +67,11 @@ type finder interface {
 	watch(ctx context.Context, changed func(hint string))
 }
 
-// newFinder returns what finds the layout, by the scouts.
-func newFinder(c *Config, s *scouts) finder {
+// newFinder returns what finds the layout, by the probes.
+func newFinder(c *Config, s *probes) finder {
 	switch c.Kind {
 	case Cluster:
-		return &clusterFinder{cfg: c, scouts: s}
+		return &clusterFinder{cfg: c, probes: s}
 	case Sentinel:
 		return newSentinelFinder(c, s)
 	default:
@@ -81,7 +81,7 @@ func newFinder(c *Config, s *scouts) finder {
 
 // Find asks a deployment once who serves what. It blocks, at most as long as ctx lives.
 func Find(ctx context.Context, c *Config) (*Layout, error) {
-	s := newScouts(ctx, c, c.DialTimeout)
+	s := newProbes(ctx, c, c.DialTimeout)
 	defer s.close()
 	return newFinder(c, s).find(ctx, "", false)
 }
@@ -124,8 +124,8 @@ func (l *Layout) Primaries() []string {
 	return unique(addrs)
 }
 
-// Whole reports whether every slot is served.
-func (l *Layout) Whole() bool {
+// Complete reports whether every slot is served.
+func (l *Layout) Complete() bool {
 	next := 0
 	for _, s := range l.Shards {
 		if int(s.First) != next {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/internal/deploy"
+	"github.com/pawl-lock/pawl/internal/serverconfig"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -66,7 +66,7 @@ func (f *Flag) await(ctx context.Context, cfg engine.Config, p Patience) (*engin
 		if latest.err != nil {
 			why = shortly(latest.err)
 		}
-		p.Say("waiting up to %v for %s: %s", p.AtMost, deploy.Server(cfg), why)
+		p.Say("waiting up to %v for %s: %s", p.AtMost, serverconfig.Server(cfg), why)
 	})
 	defer notice.Stop()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
