@@ -172,7 +172,7 @@ func (e *Engine) Ping(ctx context.Context) error {
 	_, err := pose(ctx, Mutex{home: e}, inquiry[struct{}]{
 		how:     reads,
 		hurried: true,
-		encode:  func(dst []byte, _ resp.Form) []byte { return wire.AppendCommand(dst, "PING") },
+		encode:  func(dst []byte, _ resp.ScriptForm) []byte { return wire.AppendCommand(dst, "PING") },
 		verdict: func(_ resp.Value, why error) (struct{}, error) { return struct{}{}, why },
 	}, true).answer(ctx)
 	return err

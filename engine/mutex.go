@@ -221,7 +221,7 @@ func (m Mutex) StateAsync(ctx context.Context) *Future[State] {
 func (m Mutex) state(ctx context.Context, waits bool) *question[State] {
 	return pose(ctx, m, inquiry[State]{
 		how: reads,
-		encode: func(dst []byte, form resp.Form) []byte {
+		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return script.AppendState(dst, form, m.key.Name)
 		},
 		verdict: func(v resp.Value, why error) (State, error) {
@@ -316,7 +316,7 @@ func (m Mutex) forceUnlock(ctx context.Context, opts []ForceOption, waits bool) 
 	o := forceOptionsOf(opts)
 	return pose(ctx, m, inquiry[bool]{
 		how: writes, invalid: o.invalid,
-		encode: func(dst []byte, form resp.Form) []byte {
+		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return m.home.table.AppendForce(dst, form, m.key, o.holder)
 		},
 		verdict: m.changed,

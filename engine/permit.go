@@ -130,7 +130,7 @@ func (s PermitSemaphore) ForceRelease(ctx context.Context, id string) (bool, err
 	}
 	return pose(ctx, s.m, inquiry[bool]{
 		how: writes, invalid: wrong, verdict: s.m.changed,
-		encode: func(dst []byte, form resp.Form) []byte {
+		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return script.AppendPermitFree(dst, form, s.m.key.Name, []script.PermitID{raw}, s.channel())
 		},
 	}, true).answer(ctx)
@@ -148,8 +148,8 @@ func (s PermitSemaphore) wrong(n, least int) error {
 }
 
 // setting encodes what sets the number of permits.
-func (s PermitSemaphore) setting(what string, n int) func([]byte, resp.Form) []byte {
-	return func(dst []byte, form resp.Form) []byte {
+func (s PermitSemaphore) setting(what string, n int) func([]byte, resp.ScriptForm) []byte {
+	return func(dst []byte, form resp.ScriptForm) []byte {
 		return script.AppendPermitSet(dst, form, s.m.key.Name, what, int64(n), s.channel())
 	}
 }
@@ -168,7 +168,7 @@ func capacity(free, held int) int { return free + held }
 func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int) (int, error) {
 	return pose(ctx, s.m, inquiry[int]{
 		how: reads, invalid: s.fits(),
-		encode: func(dst []byte, form resp.Form) []byte {
+		encode: func(dst []byte, form resp.ScriptForm) []byte {
 			return script.AppendPermitCount(dst, form, s.m.key.Name, s.channel())
 		},
 		verdict: func(v resp.Value, why error) (int, error) {

@@ -17,7 +17,7 @@ type inquiry[T any] struct {
 	how     asking
 	invalid error // why it is not to be asked
 	hurried bool  // it does not wait while the next attempt to connect is not due
-	encode  func(dst []byte, form resp.Form) []byte
+	encode  func(dst []byte, form resp.ScriptForm) []byte
 	// verdict makes a result of the answer, or of why there is none. It keeps nothing of v.
 	verdict func(v resp.Value, why error) (T, error)
 }
@@ -120,7 +120,9 @@ func (q *question[T]) send() {
 }
 
 // AppendCommand implements resp.Request.
-func (q *question[T]) AppendCommand(dst []byte, form resp.Form) []byte { return q.encode(dst, form) }
+func (q *question[T]) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
+	return q.encode(dst, form)
+}
 
 // Rank implements resp.PatientRequest.
 func (q *question[T]) Rank() resp.Rank { return resp.Later }

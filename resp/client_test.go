@@ -210,7 +210,7 @@ func (l *load) add(hash uint64) {
 	l.client.Submit(hash, &loadRequest{load: l, hash: hash})
 }
 
-func (r *loadRequest) AppendCommand(dst []byte, _ Form) []byte {
+func (r *loadRequest) AppendCommand(dst []byte, _ ScriptForm) []byte {
 	return wire.AppendCommand(dst, "PING")
 }
 

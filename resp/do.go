@@ -37,7 +37,7 @@ type doRequest struct {
 	done  chan struct{}
 }
 
-func (d *doRequest) AppendCommand(dst []byte, _ Form) []byte {
+func (d *doRequest) AppendCommand(dst []byte, _ ScriptForm) []byte {
 	return wire.AppendCommand(dst, d.words...)
 }
 

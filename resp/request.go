@@ -41,8 +41,8 @@ type (
 	// whether too few have, Count is Acked; both may be called for nil.
 	Ack = request.Ack
 
-	// Form says how a script call is encoded: Short or Whole.
-	Form = request.Form
+	// ScriptForm says how a script call is encoded: EvalSHA or Eval.
+	ScriptForm = request.ScriptForm
 
 	// Rank says what a connection does with a request while it is full: while as many
 	// commands wait for an answer, or as many bytes for the kernel, as the limits allow. A
@@ -55,10 +55,10 @@ type (
 )
 
 const (
-	// Short is EVALSHA: the script is expected to be in the server's cache.
-	Short = request.Short
-	// Whole is EVAL, with the script's text: the answer to NOSCRIPT.
-	Whole = request.Whole
+	// EvalSHA: the script is expected to be in the server's cache.
+	EvalSHA = request.EvalSHA
+	// Eval: EVAL, with the script's text: the answer to NOSCRIPT.
+	Eval = request.Eval
 
 	// Refuse fails a request with ErrLaneFull while the connection is full.
 	Refuse = request.Refuse

@@ -62,7 +62,7 @@ type question struct {
 }
 
 // AppendCommand implements resp.Request.
-func (q *question) AppendCommand(dst []byte, _ resp.Form) []byte {
+func (q *question) AppendCommand(dst []byte, _ resp.ScriptForm) []byte {
 	return wire.AppendCommand(dst, q.words...)
 }
 

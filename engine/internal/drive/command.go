@@ -28,7 +28,7 @@ func (t *Table) submit(r *machine.Resource) {
 }
 
 // AppendCommand implements resp.Request.
-func (c *command) AppendCommand(dst []byte, form resp.Form) []byte {
+func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	r, cmd := c.res(), &c.Cmd
 	owner := OwnerOf(r, cmd.Kind, cmd.ID)
 	if cmd.Also != nil {
@@ -66,7 +66,7 @@ func (t *Table) queue(k kind.Kind, name string) script.Queue {
 }
 
 // AppendForce encodes that a lock is taken away, from that owner or from any.
-func (t *Table) AppendForce(dst []byte, form resp.Form, k Key, owner string) []byte {
+func (t *Table) AppendForce(dst []byte, form resp.ScriptForm, k Key, owner string) []byte {
 	if k.Kind.Traits().Queues {
 		return script.AppendFairForce(dst, form, t.queue(k.Kind, k.Name), owner)
 	}
@@ -74,7 +74,7 @@ func (t *Table) AppendForce(dst []byte, form resp.Form, k Key, owner string) []b
 }
 
 // appendBatch encodes a command that releases others beside what it is for.
-func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
+func (c *command) appendBatch(dst []byte, form resp.ScriptForm) []byte {
 	r, cmd := c.res(), &c.Cmd
 	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Span
 	var buf [4]script.Owner
@@ -89,7 +89,7 @@ func (c *command) appendBatch(dst []byte, form resp.Form) []byte {
 }
 
 // AppendRelease encodes a release, or a retire if a MinHold has something left.
-func (t *Table) AppendRelease(dst []byte, form resp.Form, k kind.Kind, name string, id int64, rest time.Duration) []byte {
+func (t *Table) AppendRelease(dst []byte, form resp.ScriptForm, k kind.Kind, name string, id int64, rest time.Duration) []byte {
 	owner, nobody := k.Owner(t.ID, id), k.Owner(t.ID, -id)
 	switch {
 	case k.Traits().Queues:

@@ -14,7 +14,7 @@ type countCommand Count
 func (c *countCommand) count() *Count { return (*Count)(c) }
 
 // AppendCommand implements resp.Request.
-func (c *countCommand) AppendCommand(dst []byte, form resp.Form) []byte {
+func (c *countCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	cmd := &c.Cmd
 	call := script.TallyCall{
 		Key: c.Name, Mark: c.mark, Number: cmd.Number,

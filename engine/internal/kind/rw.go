@@ -18,7 +18,7 @@ var read = row{
 	traits:  machine.Kind{Apart: true, Joins: true, HandsOver: true},
 	alone:   true,
 	wire: wire{
-		acquire: func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration) []byte {
+		acquire: func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration) []byte {
 			return script.AppendReadAcquire(dst, form, key, o, lease, script.Owner{})
 		},
 		beside:  script.AppendReadAcquire,

@@ -10,25 +10,25 @@ import (
 
 // wire is how the commands of a kind are encoded: those of package script, mostly.
 type wire struct {
-	acquire func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration) []byte
+	acquire func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration) []byte
 	// take is instead of acquire for one that announces something.
-	take    func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, c script.Channel) []byte
-	reenter func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, count int) []byte
-	leave   func(dst []byte, form resp.Form, key string, o script.Owner, count int, c script.Channel) []byte
-	release func(dst []byte, form resp.Form, key string, o script.Owner, c script.Channel) []byte
-	retire  func(dst []byte, form resp.Form, key string, o, nobody script.Owner, rest time.Duration, c script.Channel) []byte
-	force   func(dst []byte, form resp.Form, key, owner string, c script.Channel) []byte
+	take    func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration, c script.Channel) []byte
+	reenter func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration, count int) []byte
+	leave   func(dst []byte, form resp.ScriptForm, key string, o script.Owner, count int, c script.Channel) []byte
+	release func(dst []byte, form resp.ScriptForm, key string, o script.Owner, c script.Channel) []byte
+	retire  func(dst []byte, form resp.ScriptForm, key string, o, nobody script.Owner, rest time.Duration, c script.Channel) []byte
+	force   func(dst []byte, form resp.ScriptForm, key, owner string, c script.Channel) []byte
 	renewal Renewal
 	counts  bool // acquire answers with a fencing token
 	// beside takes a lock that another owner of its process has, if the kind can.
-	beside func(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, other script.Owner) []byte
+	beside func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration, other script.Owner) []byte
 }
 
 // hash are the commands for owners that are the fields of a hash.
 var hash = wire{
 	acquire: script.AppendAcquireNaming,
 	reenter: script.AppendReenter,
-	leave: func(dst []byte, form resp.Form, key string, o script.Owner, count int, _ script.Channel) []byte {
+	leave: func(dst []byte, form resp.ScriptForm, key string, o script.Owner, count int, _ script.Channel) []byte {
 		return script.AppendLeave(dst, form, key, o, count)
 	},
 	release: script.AppendRelease,
@@ -39,7 +39,7 @@ var hash = wire{
 
 // AppendAcquire encodes the taking of a free lock, by an owner that is used for nothing else. If
 // there is anything to announce, that is with a verb.
-func (k Kind) AppendAcquire(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, verb string) []byte {
+func (k Kind) AppendAcquire(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration, verb string) []byte {
 	if take := table[k].take; take != nil {
 		return take(dst, form, key, o, lease, k.Channel(key, verb))
 	}
@@ -47,39 +47,39 @@ func (k Kind) AppendAcquire(dst []byte, form resp.Form, key string, o script.Own
 }
 
 // AppendReenter encodes that the owner takes the lock once more; count is that afterwards.
-func (k Kind) AppendReenter(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, count int) []byte {
+func (k Kind) AppendReenter(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration, count int) []byte {
 	return table[k].reenter(dst, form, key, o, lease, count)
 }
 
 // AppendBeside encodes the taking of a lock that is free, or that the other owner has.
-func (k Kind) AppendBeside(dst []byte, form resp.Form, key string, o script.Owner, lease time.Duration, other script.Owner) []byte {
+func (k Kind) AppendBeside(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration, other script.Owner) []byte {
 	return table[k].beside(dst, form, key, o, lease, other)
 }
 
 // AppendLeave encodes that one of several holds is given back; count is that afterwards. If
 // others wait for less by that, it is announced with a verb.
-func (k Kind) AppendLeave(dst []byte, form resp.Form, key string, o script.Owner, count int, verb string) []byte {
+func (k Kind) AppendLeave(dst []byte, form resp.ScriptForm, key string, o script.Owner, count int, verb string) []byte {
 	return table[k].leave(dst, form, key, o, count, k.Channel(key, verb))
 }
 
 // AppendRelease encodes the end of the owner's last hold. It is announced with a verb.
-func (k Kind) AppendRelease(dst []byte, form resp.Form, key string, o script.Owner, verb string) []byte {
+func (k Kind) AppendRelease(dst []byte, form resp.ScriptForm, key string, o script.Owner, verb string) []byte {
 	return table[k].release(dst, form, key, o, k.Channel(key, verb))
 }
 
 // AppendRetire encodes the same, but nobody has the lock for the rest.
-func (k Kind) AppendRetire(dst []byte, form resp.Form, key string, o, nobody script.Owner, rest time.Duration, verb string) []byte {
+func (k Kind) AppendRetire(dst []byte, form resp.ScriptForm, key string, o, nobody script.Owner, rest time.Duration, verb string) []byte {
 	return table[k].retire(dst, form, key, o, nobody, rest, k.Channel(key, verb))
 }
 
 // AppendForce encodes that the lock is taken away, from that owner or from any.
-func (k Kind) AppendForce(dst []byte, form resp.Form, key, owner, verb string) []byte {
+func (k Kind) AppendForce(dst []byte, form resp.ScriptForm, key, owner, verb string) []byte {
 	return table[k].force(dst, form, key, owner, k.Channel(key, verb))
 }
 
 // AppendSeveral encodes the release of owners, and then the taking of the lock, if the lease is not 0.
 // If nobody takes it, that is announced with a verb.
-func (k Kind) AppendSeveral(dst []byte, form resp.Form, key string, owners []script.Owner, taker script.Owner, lease time.Duration, verb string) []byte {
+func (k Kind) AppendSeveral(dst []byte, form resp.ScriptForm, key string, owners []script.Owner, taker script.Owner, lease time.Duration, verb string) []byte {
 	return script.AppendSeveral(dst, form, key, owners, taker, lease, table[k].counts, k.Channel(key, verb))
 }
 
@@ -127,7 +127,7 @@ const (
 	Renewals = iota
 )
 
-var renewals = [Renewals]func(dst []byte, form resp.Form, list []script.Renewal) []byte{
+var renewals = [Renewals]func(dst []byte, form resp.ScriptForm, list []script.Renewal) []byte{
 	RenewsHash:    script.AppendRenew,
 	RenewsReaders: script.AppendReadRenew,
 	RenewsPermits: script.AppendPermitRenew,
@@ -138,11 +138,11 @@ var renewals = [Renewals]func(dst []byte, form resp.Form, list []script.Renewal)
 // The hash of readers is first, since it tells whether the reader has gone, and once more at the
 // end: between the first command and the second, another reader may leave. It finds the
 // timeout key as it was, and makes the time of the hash as short as that.
-var keyByKey = [Renewals][]func(dst []byte, form resp.Form, one script.Renewal) []byte{
+var keyByKey = [Renewals][]func(dst []byte, form resp.ScriptForm, one script.Renewal) []byte{
 	RenewsReaders: {appendRenewOne, script.AppendRaise, appendRenewOne},
 }
 
-func appendRenewOne(dst []byte, form resp.Form, one script.Renewal) []byte {
+func appendRenewOne(dst []byte, form resp.ScriptForm, one script.Renewal) []byte {
 	return script.AppendRenew(dst, form, []script.Renewal{one})
 }
 
@@ -150,7 +150,7 @@ func appendRenewOne(dst []byte, form resp.Form, one script.Renewal) []byte {
 func (k Kind) Renewal() Renewal { return table[k].renewal }
 
 // Append encodes the renewal of a list.
-func (n Renewal) Append(dst []byte, form resp.Form, list []script.Renewal) []byte {
+func (n Renewal) Append(dst []byte, form resp.ScriptForm, list []script.Renewal) []byte {
 	return renewals[n](dst, form, list)
 }
 
@@ -158,6 +158,6 @@ func (n Renewal) Append(dst []byte, form resp.Form, list []script.Renewal) []byt
 func (n Renewal) Steps() int { return len(keyByKey[n]) }
 
 // AppendStep encodes one of them, from 1 on.
-func (n Renewal) AppendStep(dst []byte, form resp.Form, one script.Renewal, step int) []byte {
+func (n Renewal) AppendStep(dst []byte, form resp.ScriptForm, one script.Renewal, step int) []byte {
 	return keyByKey[n][step-1](dst, form, one)
 }

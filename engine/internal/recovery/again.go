@@ -34,7 +34,7 @@ func (l *lane) send(r *Release) bool {
 }
 
 // AppendCommand implements resp.Request.
-func (a *releaseAgain) AppendCommand(dst []byte, form resp.Form) []byte {
+func (a *releaseAgain) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	return a.lane.recovery.cfg.Engine.AppendRelease(dst, form, &a.Release, a.left)
 }
 

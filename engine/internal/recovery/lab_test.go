@@ -110,7 +110,7 @@ func (l *lab) Verdict(err error) machine.Verdict {
 	return machine.Answered
 }
 
-func (l *lab) AppendRelease(dst []byte, _ resp.Form, r *Release, rest time.Duration) []byte {
+func (l *lab) AppendRelease(dst []byte, _ resp.ScriptForm, r *Release, rest time.Duration) []byte {
 	return append(append(append(dst, r.Name...), ' '), rest.String()...)
 }
 

@@ -215,7 +215,7 @@ func TestARepeatedReleaseIsEncodedWithTheRest(t *testing.T) {
 	l.advance(kickAfter)
 	var got []string
 	for _, a := range l.out {
-		got = append(got, string(a.AppendCommand(nil, resp.Form(0))))
+		got = append(got, string(a.AppendCommand(nil, resp.ScriptForm(0))))
 		if !a.Wanted() || a.Rank() != resp.Sooner || a.server != l.ServerOf(a.route) {
 			t.Errorf("%+v", a)
 		}

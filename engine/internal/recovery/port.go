@@ -31,7 +31,7 @@ type Port interface {
 	Verdict(err error) machine.Verdict
 	// AppendRelease encodes a release, of whose MinHold rest is left, if that is > 0. It may
 	// be called under a lock of the client.
-	AppendRelease(dst []byte, form resp.Form, r *Release, rest time.Duration) []byte
+	AppendRelease(dst []byte, form resp.ScriptForm, r *Release, rest time.Duration) []byte
 }
 
 // Name is the state of a name, as it is listed while that is stalled: a lock's or a count's.

@@ -35,7 +35,7 @@ func (l *lab) apart(n int) (readers []*subject, out []*sending) {
 
 // calls names the script that is out.
 func (s *sending) calls(want *script.Script) bool {
-	return strings.Contains(string(s.chunk.AppendCommand(nil, resp.Short)), want.SHA)
+	return strings.Contains(string(s.chunk.AppendCommand(nil, resp.EvalSHA)), want.SHA)
 }
 
 func TestReadersWhoseKeysAreApartAreRenewedKeyByKey(t *testing.T) {

@@ -144,7 +144,7 @@ func (r *Renewer) finish(k *chunk) (members []*Member) {
 }
 
 // AppendCommand implements resp.Request.
-func (k *chunk) AppendCommand(dst []byte, form resp.Form) []byte {
+func (k *chunk) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	if k.step > 0 {
 		return k.kind.AppendStep(dst, form, k.list[0], k.step)
 	}

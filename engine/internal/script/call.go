@@ -92,7 +92,7 @@ func (c Channel) appendTo(dst []byte) []byte {
 }
 
 // AppendAcquire appends acquire(owner, lease).
-func AppendAcquire(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
+func AppendAcquire(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
 	dst = Acquire.begin(dst, form, 1, 2)
 	dst = wire.AppendBulk(dst, key)
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
@@ -100,7 +100,7 @@ func AppendAcquire(dst []byte, form resp.Form, key string, o Owner, lease time.D
 }
 
 // AppendAcquireNaming is AppendAcquire, and whoever is refused is told by whom.
-func AppendAcquireNaming(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
+func AppendAcquireNaming(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
 	dst = Acquire.begin(dst, form, 1, 3)
 	dst = wire.AppendBulk(dst, key)
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
@@ -108,7 +108,7 @@ func AppendAcquireNaming(dst []byte, form resp.Form, key string, o Owner, lease 
 }
 
 // AppendReenter appends re-enter(owner, lease, count).
-func AppendReenter(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, count int) []byte {
+func AppendReenter(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, count int) []byte {
 	dst = Reenter.begin(dst, form, 1, 3)
 	dst = wire.AppendBulk(dst, key)
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
@@ -117,7 +117,7 @@ func AppendReenter(dst []byte, form resp.Form, key string, o Owner, lease time.D
 }
 
 // AppendLeave appends release(owner, count) with count >= 1.
-func AppendLeave(dst []byte, form resp.Form, key string, o Owner, count int) []byte {
+func AppendLeave(dst []byte, form resp.ScriptForm, key string, o Owner, count int) []byte {
 	dst = Leave.begin(dst, form, 1, 2)
 	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
@@ -125,7 +125,7 @@ func AppendLeave(dst []byte, form resp.Form, key string, o Owner, count int) []b
 }
 
 // AppendRelease appends release(owner, 0), which announces itself on c.
-func AppendRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) []byte {
+func AppendRelease(dst []byte, form resp.ScriptForm, key string, o Owner, c Channel) []byte {
 	dst = Release.begin(dst, form, 1, 3)
 	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
@@ -134,7 +134,7 @@ func AppendRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) [
 
 // AppendRetire appends retire(owner, rest): the lock stays taken for rest, by
 // nobody. It announces itself on c.
-func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
+func AppendRetire(dst []byte, form resp.ScriptForm, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
 	dst = Retire.begin(dst, form, 1, 5)
 	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
@@ -145,7 +145,7 @@ func AppendRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest 
 
 // AppendSeveral appends several: release(owner, 0) for each of the owners, and then
 // acquire(taker, lease), if the lease is not 0, or fenced(taker, lease). It announces itself on c.
-func AppendSeveral(dst []byte, form resp.Form, key string, owners []Owner, taker Owner, lease time.Duration, counts bool, c Channel) []byte {
+func AppendSeveral(dst []byte, form resp.ScriptForm, key string, owners []Owner, taker Owner, lease time.Duration, counts bool, c Channel) []byte {
 	keys := 1
 	if counts = counts && lease != 0; counts { // a release has one key: see release.lua
 		keys = 2
@@ -169,7 +169,7 @@ func AppendSeveral(dst []byte, form resp.Form, key string, owners []Owner, taker
 }
 
 // AppendForce appends force(owner or ""), which announces itself on c.
-func AppendForce(dst []byte, form resp.Form, key, owner string, c Channel) []byte {
+func AppendForce(dst []byte, form resp.ScriptForm, key, owner string, c Channel) []byte {
 	dst = Force.begin(dst, form, 1, 3)
 	dst = wire.AppendBulk(dst, key)
 	dst = wire.AppendBulk(dst, owner)
@@ -177,7 +177,7 @@ func AppendForce(dst []byte, form resp.Form, key, owner string, c Channel) []byt
 }
 
 // AppendState appends state().
-func AppendState(dst []byte, form resp.Form, key string) []byte {
+func AppendState(dst []byte, form resp.ScriptForm, key string) []byte {
 	dst = State.begin(dst, form, 1, 0)
 	return wire.AppendBulk(dst, key)
 }
@@ -190,7 +190,7 @@ type Renewal struct {
 }
 
 // AppendRenew appends renew for every lock of the list.
-func AppendRenew(dst []byte, form resp.Form, list []Renewal) []byte {
+func AppendRenew(dst []byte, form resp.ScriptForm, list []Renewal) []byte {
 	dst = Renew.begin(dst, form, len(list), 2*len(list))
 	for i := range list {
 		dst = wire.AppendBulk(dst, list[i].Key)

@@ -26,7 +26,7 @@ func (q Queue) ChannelOf(o Owner) string { return q.Channel.Name() + ":" + o.Str
 
 // begin appends the head of a call, the three keys, the owner, if any, and what all scripts of a
 // queue are told.
-func (q Queue) begin(dst []byte, s *Script, form resp.Form, owner func([]byte) []byte, more int) []byte {
+func (q Queue) begin(dst []byte, s *Script, form resp.ScriptForm, owner func([]byte) []byte, more int) []byte {
 	dst = s.begin(dst, form, 3, 5+more)
 	dst = wire.AppendBulk(dst, q.Key)
 	dst = appendCompanion(dst, QueuePrefix, q.Key)
@@ -45,20 +45,20 @@ func flag(yes bool) string {
 }
 
 // AppendFair appends fair(owner, lease). If it waits, the owner is queued.
-func AppendFair(dst []byte, form resp.Form, q Queue, o Owner, lease time.Duration, waits bool) []byte {
+func AppendFair(dst []byte, form resp.ScriptForm, q Queue, o Owner, lease time.Duration, waits bool) []byte {
 	dst = q.begin(dst, Fair, form, o.appendTo, 2)
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
 	return wire.AppendBulk(dst, flag(waits))
 }
 
 // AppendFairRelease appends fairrelease(owner). If rest is not 0, nobody has the lock for that.
-func AppendFairRelease(dst []byte, form resp.Form, q Queue, o, nobody Owner, rest time.Duration) []byte {
+func AppendFairRelease(dst []byte, form resp.ScriptForm, q Queue, o, nobody Owner, rest time.Duration) []byte {
 	dst = q.begin(dst, FairRelease, form, o.appendTo, 2)
 	dst = wire.AppendBulkInt(dst, Milliseconds(rest))
 	return nobody.appendTo(dst)
 }
 
 // AppendFairForce appends fairforce(owner or "").
-func AppendFairForce(dst []byte, form resp.Form, q Queue, owner string) []byte {
+func AppendFairForce(dst []byte, form resp.ScriptForm, q Queue, owner string) []byte {
 	return q.begin(dst, FairForce, form, func(dst []byte) []byte { return wire.AppendBulk(dst, owner) }, 0)
 }

@@ -42,7 +42,7 @@ func TestWhoIsToldThatTheLockIsFree(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		queue  []place
-		encode func([]byte, resp.Form) []byte
+		encode func([]byte, resp.ScriptForm) []byte
 		told   int64
 	}{
 		{"the head is heard", []place{{ann, 20}, {ben, 30}}, release, 1},
@@ -79,7 +79,7 @@ func TestThoseThatComeNearerHaveRoomForTheirPlaces(t *testing.T) {
 	c := newCaller(t)
 	const size = 60
 	for state, x := range map[string]struct {
-		call  func([]byte, resp.Form) []byte
+		call  func([]byte, resp.ScriptForm) []byte
 		lease float64
 	}{
 		"absent": {fair(queue(false), true), 9}, "others": {fairRelease(queue(false), 0), 5},

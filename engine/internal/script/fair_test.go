@@ -38,14 +38,14 @@ type place struct {
 // server counts who hears.
 func queue(counts bool) Queue { return Queue{Key: lockName, Channel: wake, Counts: counts, Room: room} }
 
-func fair(q Queue, waits bool) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendFair(b, f, q, me, 9*time.Second, waits) }
+func fair(q Queue, waits bool) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendFair(b, f, q, me, 9*time.Second, waits) }
 }
-func fairRelease(q Queue, rest time.Duration) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendFairRelease(b, f, q, me, nobody, rest) }
+func fairRelease(q Queue, rest time.Duration) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendFairRelease(b, f, q, me, nobody, rest) }
 }
-func fairForce(q Queue, owner string) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendFairForce(b, f, q, owner) }
+func fairForce(q Queue, owner string) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendFairForce(b, f, q, owner) }
 }
 
 // milliseconds is the server's time.
@@ -98,7 +98,7 @@ type fairRow struct {
 	name   string
 	state  string // of the lock
 	before []place
-	encode func([]byte, resp.Form) []byte
+	encode func([]byte, resp.ScriptForm) []byte
 	code   int64  // anyTTL: what the key has left
 	holder string // afterwards
 	after  []place
@@ -200,7 +200,7 @@ func TestAQueueOutlivesOursByADay(t *testing.T) {
 func TestTheOthersOfAProcessWhoseTurnPassedAreTold(t *testing.T) {
 	t.Parallel()
 	c := newCaller(t)
-	for what, ask := range map[string]func([]byte, resp.Form) []byte{
+	for what, ask := range map[string]func([]byte, resp.ScriptForm) []byte{
 		"fair": fair(queue(false), true), "fairrelease": fairRelease(queue(false), 0), "fairforce": fairForce(queue(false), ""),
 	} {
 		c.lineUp("absent", []place{{ann, -1}, {ben, 300}, {cid, 600}, {jan, 700}, {me, 900}})
@@ -214,7 +214,7 @@ func TestTheOthersOfAProcessWhoseTurnPassedAreTold(t *testing.T) {
 		}
 	}
 	x := fairRow{"one of them asks", "absent", []place{{ann, -1}, {ben, 300}, {cid, 600}},
-		func(b []byte, f resp.Form) []byte {
+		func(b []byte, f resp.ScriptForm) []byte {
 			return AppendFair(b, f, queue(false), cid, 9*time.Second, true)
 		}, 100, "", []place{{ben, 3}, {cid, 20}}}
 	x.check(t, c)
@@ -293,7 +293,7 @@ func TestOneWhoseTimeIsOverIsTold(t *testing.T) {
 	for _, x := range []struct {
 		name  string
 		state string
-		run   func([]byte, resp.Form) []byte
+		run   func([]byte, resp.ScriptForm) []byte
 		told  int64 // also the next one, where it is free
 	}{
 		{"by one who asks", "others", fair(queue(false), true), 2},
@@ -479,7 +479,7 @@ func TestFairOnAServerThatRefuses(t *testing.T) {
 	}
 	for _, x := range []struct {
 		name, state string
-		encode      func([]byte, resp.Form) []byte
+		encode      func([]byte, resp.ScriptForm) []byte
 		code        int64
 	}{
 		{"release", "me", fairRelease(q, 0), Unheard},

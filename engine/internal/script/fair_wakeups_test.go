@@ -59,7 +59,7 @@ func (w *wakeups) listen(owner string, lives bool) {
 	}
 }
 
-func (w *wakeups) call(what string, encode func([]byte, resp.Form) []byte) {
+func (w *wakeups) call(what string, encode func([]byte, resp.ScriptForm) []byte) {
 	v, err := w.run(encode)
 	if err != nil {
 		w.t.Fatal(what, err)
@@ -69,12 +69,12 @@ func (w *wakeups) call(what string, encode func([]byte, resp.Form) []byte) {
 }
 
 func (w *wakeups) ask(o Owner) {
-	w.call(fmt.Sprint(o, " asks"), func(b []byte, f resp.Form) []byte { return AppendFair(b, f, queue(true), o, 9*time.Second, true) })
+	w.call(fmt.Sprint(o, " asks"), func(b []byte, f resp.ScriptForm) []byte { return AppendFair(b, f, queue(true), o, 9*time.Second, true) })
 }
 
 // release has an owner give the lock or its place back.
 func (w *wakeups) release(o Owner) {
-	w.call(fmt.Sprint(o, " releases"), func(b []byte, f resp.Form) []byte { return AppendFairRelease(b, f, queue(true), o, nobody, 0) })
+	w.call(fmt.Sprint(o, " releases"), func(b []byte, f resp.ScriptForm) []byte { return AppendFairRelease(b, f, queue(true), o, nobody, 0) })
 }
 
 func (w *wakeups) queued() (all []string) {

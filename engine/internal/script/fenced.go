@@ -11,7 +11,7 @@ import (
 const TokenPrefix = "redisson_lock_token"
 
 // AppendFenced appends fenced(owner, lease), with the counter of its tokens.
-func AppendFenced(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
+func AppendFenced(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
 	dst = Fenced.begin(dst, form, 2, 2)
 	dst = wire.AppendBulk(dst, key)
 	dst = appendCompanion(dst, TokenPrefix, key)
@@ -20,7 +20,7 @@ func AppendFenced(dst []byte, form resp.Form, key string, o Owner, lease time.Du
 }
 
 // AppendFencedNaming is AppendFenced, and whoever is refused is told by whom.
-func AppendFencedNaming(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
+func AppendFencedNaming(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
 	dst = Fenced.begin(dst, form, 2, 3)
 	dst = wire.AppendBulk(dst, key)
 	dst = appendCompanion(dst, TokenPrefix, key)

@@ -12,8 +12,8 @@ import (
 
 const counterName = "redisson_lock_token:{" + lockName + "}"
 
-func fenced(o Owner, lease time.Duration) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendFenced(b, f, lockName, o, lease) }
+func fenced(o Owner, lease time.Duration) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendFenced(b, f, lockName, o, lease) }
 }
 
 func TestFencedCountsGrantsAndNothingElse(t *testing.T) {
@@ -87,7 +87,7 @@ func TestFencedThatIsRefusedLocksNothing(t *testing.T) {
 	}
 }
 
-func relay(b []byte, f resp.Form) []byte {
+func relay(b []byte, f resp.ScriptForm) []byte {
 	return AppendSeveral(b, f, lockName, []Owner{other}, me, 9*time.Second, true, wake)
 }
 

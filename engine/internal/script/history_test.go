@@ -25,14 +25,14 @@ type history struct {
 	key   string
 	ids   int64
 	holds map[Owner]int // live holds by the clients' own belief: owner -> count
-	stale []func([]byte, resp.Form) []byte
+	stale []func([]byte, resp.ScriptForm) []byte
 	burnt []Owner
 	log   []string
 }
 
 // send delivers a command, or not quite. An acquire is written once, so there is
 // never a second copy of one that was answered.
-func (h *history) send(name string, once bool, encode func([]byte, resp.Form) []byte) (reply int64, lost bool) {
+func (h *history) send(name string, once bool, encode func([]byte, resp.ScriptForm) []byte) (reply int64, lost bool) {
 	// A lost command may be executed later; a repeated one is executed twice.
 	switch h.rng.IntN(10) {
 	case 0:
@@ -53,7 +53,7 @@ func (h *history) send(name string, once bool, encode func([]byte, resp.Form) []
 	return v, false
 }
 
-func (h *history) exec(encode func([]byte, resp.Form) []byte) int64 {
+func (h *history) exec(encode func([]byte, resp.ScriptForm) []byte) int64 {
 	v, err := h.c.run(encode)
 	if err != nil {
 		h.t.Fatalf("%v\n%v", err, h.log)
@@ -64,7 +64,7 @@ func (h *history) exec(encode func([]byte, resp.Form) []byte) int64 {
 }
 
 // until repeats a command that may be repeated until it is answered.
-func (h *history) until(name string, encode func([]byte, resp.Form) []byte) int64 {
+func (h *history) until(name string, encode func([]byte, resp.ScriptForm) []byte) int64 {
 	for {
 		if v, lost := h.send(name, false, encode); !lost {
 			return v
@@ -72,12 +72,12 @@ func (h *history) until(name string, encode func([]byte, resp.Form) []byte) int6
 	}
 }
 
-func (h *history) encodeAcquire(o Owner) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendAcquire(b, f, h.key, o, time.Minute) }
+func (h *history) encodeAcquire(o Owner) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendAcquire(b, f, h.key, o, time.Minute) }
 }
 
-func (h *history) encodeRelease(o Owner) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte {
+func (h *history) encodeRelease(o Owner) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte {
 		return AppendRelease(b, f, h.key, o, Channel{Prefix: "c", Lock: h.key, Verb: "PUBLISH"})
 	}
 }
@@ -109,21 +109,21 @@ func (h *history) step() {
 		for o, n := range h.holds {
 			switch h.rng.IntN(4) {
 			case 0:
-				if v := h.until(fmt.Sprintf("reenter %v %d", o, n+1), func(b []byte, f resp.Form) []byte {
+				if v := h.until(fmt.Sprintf("reenter %v %d", o, n+1), func(b []byte, f resp.ScriptForm) []byte {
 					return AppendReenter(b, f, h.key, o, time.Minute, n+1)
 				}); v != Granted {
 					h.t.Fatalf("re-enter of a live hold: %d\n%v", v, h.log)
 				}
 				h.holds[o] = n + 1
 			case 1:
-				if v := h.until(fmt.Sprintf("renew %v", o), func(b []byte, f resp.Form) []byte {
+				if v := h.until(fmt.Sprintf("renew %v", o), func(b []byte, f resp.ScriptForm) []byte {
 					return AppendRenew(b, f, []Renewal{{h.key, o, time.Minute}})
 				}); v != Renewed {
 					h.t.Fatalf("renewal of a live hold: %d\n%v", v, h.log)
 				}
 			case 2:
 				if n > 1 {
-					if v := h.until(fmt.Sprintf("leave %v %d", o, n-1), func(b []byte, f resp.Form) []byte {
+					if v := h.until(fmt.Sprintf("leave %v %d", o, n-1), func(b []byte, f resp.ScriptForm) []byte {
 						return AppendLeave(b, f, h.key, o, n-1)
 					}); v != StillHeld {
 						h.t.Fatalf("leave of a live hold: %d\n%v", v, h.log)

@@ -57,7 +57,7 @@ func HeldPermits(key string) string {
 }
 
 // AppendPermitTake appends permittake(owner, lease). What comes back is announced on c.
-func AppendPermitTake(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, c Channel) []byte {
+func AppendPermitTake(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, c Channel) []byte {
 	ids := o.Permits()
 	dst = PermitTake.begin(dst, form, 2, 3+len(ids))
 	dst = appendHeld(wire.AppendBulk(dst, key), key)
@@ -66,19 +66,19 @@ func AppendPermitTake(dst []byte, form resp.Form, key string, o Owner, lease tim
 }
 
 // AppendPermitRelease appends permitfree(owner), which announces itself on c.
-func AppendPermitRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) []byte {
+func AppendPermitRelease(dst []byte, form resp.ScriptForm, key string, o Owner, c Channel) []byte {
 	return AppendPermitFree(dst, form, key, o.Permits(), c)
 }
 
 // AppendPermitFree appends permitfree(ids), which announces itself on c.
-func AppendPermitFree(dst []byte, form resp.Form, key string, ids []PermitID, c Channel) []byte {
+func AppendPermitFree(dst []byte, form resp.ScriptForm, key string, ids []PermitID, c Channel) []byte {
 	dst = PermitFree.begin(dst, form, 2, 2+len(ids))
 	dst = appendHeld(wire.AppendBulk(dst, key), key)
 	return appendPermits(c.appendTo(dst), ids)
 }
 
 // AppendPermitRenew appends permitrenew for every owner of the list.
-func AppendPermitRenew(dst []byte, form resp.Form, list []Renewal) []byte {
+func AppendPermitRenew(dst []byte, form resp.ScriptForm, list []Renewal) []byte {
 	args := 0
 	for i := range list {
 		args += 3 + int(list[i].Owner.ID&(MaxPermits-1))
@@ -103,7 +103,7 @@ const (
 )
 
 // AppendPermitSet appends permitset(what, n), which announces itself on c.
-func AppendPermitSet(dst []byte, form resp.Form, key, what string, n int64, c Channel) []byte {
+func AppendPermitSet(dst []byte, form resp.ScriptForm, key, what string, n int64, c Channel) []byte {
 	dst = PermitSet.begin(dst, form, 2, 4)
 	dst = appendHeld(wire.AppendBulk(dst, key), key)
 	dst = wire.AppendBulkInt(wire.AppendBulk(dst, what), n)
@@ -111,7 +111,7 @@ func AppendPermitSet(dst []byte, form resp.Form, key, what string, n int64, c Ch
 }
 
 // AppendPermitCount appends permitcount(). What comes back is announced on c.
-func AppendPermitCount(dst []byte, form resp.Form, key string, c Channel) []byte {
+func AppendPermitCount(dst []byte, form resp.ScriptForm, key string, c Channel) []byte {
 	dst = PermitCount.begin(dst, form, 2, 2)
 	dst = appendHeld(wire.AppendBulk(dst, key), key)
 	return c.appendTo(dst)

@@ -24,15 +24,15 @@ var (
 func forPermits(id int64, n int) int64 { return id&^(MaxPermits-1) | int64(n-1) }
 
 func takePermits(o Owner, lease time.Duration) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendPermitTake(b, f, lockName, o, lease, announce) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendPermitTake(b, f, lockName, o, lease, announce) }
 }
 
 func givePermits(o Owner) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendPermitRelease(b, f, lockName, o, announce) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendPermitRelease(b, f, lockName, o, announce) }
 }
 
 func setPermits(what string, n int64) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendPermitSet(b, f, lockName, what, n, announce) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendPermitSet(b, f, lockName, what, n, announce) }
 }
 
 func renewPermits(lease time.Duration, owners ...Owner) encoder {
@@ -40,10 +40,12 @@ func renewPermits(lease time.Duration, owners ...Owner) encoder {
 	for _, o := range owners {
 		list = append(list, Renewal{lockName, o, lease})
 	}
-	return func(b []byte, f resp.Form) []byte { return AppendPermitRenew(b, f, list) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendPermitRenew(b, f, list) }
 }
 
-func countPermits(b []byte, f resp.Form) []byte { return AppendPermitCount(b, f, lockName, announce) }
+func countPermits(b []byte, f resp.ScriptForm) []byte {
+	return AppendPermitCount(b, f, lockName, announce)
+}
 
 // expire has an id be there that ends so long from now, by the clock of this machine.
 func putPermit(s *redistest.Server, id PermitID, left time.Duration) {
@@ -369,7 +371,7 @@ func TestPermitsOfAnotherType(t *testing.T) {
 	putPermit(c.s, mine.Permits()[0], time.Minute)
 	c.s.Do("SET", HeldPermits("text"), "1")
 	list := []Renewal{{"text", mine, time.Minute}, {lockName, mine, time.Minute}}
-	got, _ := c.code(func(b []byte, f resp.Form) []byte { return AppendPermitRenew(b, f, list) })
+	got, _ := c.code(func(b []byte, f resp.ScriptForm) []byte { return AppendPermitRenew(b, f, list) })
 	if !slices.Equal(got, []int64{WrongType, Renewed}) {
 		t.Errorf("renew: %v", got)
 	}

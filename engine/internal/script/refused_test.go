@@ -17,7 +17,7 @@ func TestServerWithoutMemoryRefusesNoGivingBack(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		state  string
-		encode func([]byte, resp.Form) []byte
+		encode func([]byte, resp.ScriptForm) []byte
 		want   int64 // 0: refused
 		left   map[string]string
 	}{
@@ -57,7 +57,7 @@ func TestRenewalThatTheServerCannotWriteSaysWhy(t *testing.T) {
 	states["me"](c.s)
 	c.s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
 	list := []Renewal{{"text", me, time.Minute}, {lockName, me, time.Minute}, {"absent", me, time.Minute}}
-	_, err := c.run(func(b []byte, f resp.Form) []byte { return AppendRenew(b, f, list) })
+	_, err := c.run(func(b []byte, f resp.ScriptForm) []byte { return AppendRenew(b, f, list) })
 	var refused *resp.ServerError
 	if !errors.As(err, &refused) || refused.Code != "NOREPLICAS" {
 		t.Errorf("error is %v, want NOREPLICAS", err)
@@ -76,7 +76,7 @@ func TestRenewalThatTheUserMayNotWriteSaysWhy(t *testing.T) {
 	}{{"hexists", true}, {"pttl", true}, {"pexpire", true}, {"hdel", false}} {
 		states["me"](c.s)
 		c.s.Do("ACL", "SETUSER", "default", "-"+x.command)
-		v, err := c.run(func(b []byte, f resp.Form) []byte { return AppendRenew(b, f, list) })
+		v, err := c.run(func(b []byte, f resp.ScriptForm) []byte { return AppendRenew(b, f, list) })
 		c.s.Do("ACL", "SETUSER", "default", "+@all")
 		var refused *resp.ServerError
 		if x.named != (errors.As(err, &refused) && refused.Code == "NOPERM") {
@@ -117,13 +117,13 @@ func TestRefusedMessageIsReportedAndCostsNobodyTheRelease(t *testing.T) {
 		}
 		channel := wake
 		channel.Verb = x.verb
-		for name, encode := range map[string]func([]byte, resp.Form) []byte{
-			"release": func(b []byte, f resp.Form) []byte { return AppendRelease(b, f, lockName, me, channel) },
-			"retire": func(b []byte, f resp.Form) []byte {
+		for name, encode := range map[string]func([]byte, resp.ScriptForm) []byte{
+			"release": func(b []byte, f resp.ScriptForm) []byte { return AppendRelease(b, f, lockName, me, channel) },
+			"retire": func(b []byte, f resp.ScriptForm) []byte {
 				return AppendRetire(b, f, lockName, me, nobody, time.Second, channel)
 			},
-			"force": func(b []byte, f resp.Form) []byte { return AppendForce(b, f, lockName, "", channel) },
-			"several": func(b []byte, f resp.Form) []byte {
+			"force": func(b []byte, f resp.ScriptForm) []byte { return AppendForce(b, f, lockName, "", channel) },
+			"several": func(b []byte, f resp.ScriptForm) []byte {
 				return AppendSeveral(b, f, lockName, []Owner{me}, nobody, 0, false, channel)
 			},
 		} {
@@ -153,7 +153,7 @@ func TestRefusedCommandLeavesNoLockForGood(t *testing.T) {
 	c := newCaller(t)
 	for _, x := range []struct {
 		name, state, denied string
-		encode              func([]byte, resp.Form) []byte
+		encode              func([]byte, resp.ScriptForm) []byte
 		free                bool
 	}{
 		{"acquire", "absent", "pexpire", acquire(me, time.Minute), true},

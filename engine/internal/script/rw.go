@@ -72,7 +72,7 @@ func appendTimeoutBase(dst []byte, lock string) []byte {
 
 // AppendReadAcquire appends readacquire(owner, lease). A writer whose ID is not 0 does not keep
 // the owner out; if it is not there the answer is NotThere.
-func AppendReadAcquire(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, writer Owner) []byte {
+func AppendReadAcquire(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, writer Owner) []byte {
 	dst = ReadAcquire.begin(dst, form, 2, 3)
 	dst = wire.AppendBulk(dst, key)
 	dst = appendTimeoutKey(dst, key, o, 1)
@@ -85,7 +85,7 @@ func AppendReadAcquire(dst []byte, form resp.Form, key string, o Owner, lease ti
 }
 
 // AppendReadReenter appends readreenter(owner, lease, count).
-func AppendReadReenter(dst []byte, form resp.Form, key string, o Owner, lease time.Duration, count int) []byte {
+func AppendReadReenter(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration, count int) []byte {
 	dst = ReadReenter.begin(dst, form, 2, 3)
 	dst = wire.AppendBulk(dst, key)
 	dst = appendTimeoutKey(dst, key, o, count)
@@ -96,21 +96,21 @@ func AppendReadReenter(dst []byte, form resp.Form, key string, o Owner, lease ti
 
 // AppendReadLeave appends rwrelease(owner, count) with count >= 1, of a reader. If that makes the
 // lock's time shorter, it announces itself on c.
-func AppendReadLeave(dst []byte, form resp.Form, key string, o Owner, count int, c Channel) []byte {
+func AppendReadLeave(dst []byte, form resp.ScriptForm, key string, o Owner, count int, c Channel) []byte {
 	return appendRWRelease(dst, form, key, o, count, ReaderLeft, c)
 }
 
 // AppendReadRelease appends rwrelease(owner, 0) of a reader. The last one announces itself on c.
-func AppendReadRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) []byte {
+func AppendReadRelease(dst []byte, form resp.ScriptForm, key string, o Owner, c Channel) []byte {
 	return appendRWRelease(dst, form, key, o, 0, ReaderLeft, c)
 }
 
 // AppendWriteRelease appends rwrelease(owner, 0) of a writer, which announces itself on c.
-func AppendWriteRelease(dst []byte, form resp.Form, key string, o Owner, c Channel) []byte {
+func AppendWriteRelease(dst []byte, form resp.ScriptForm, key string, o Owner, c Channel) []byte {
 	return appendRWRelease(dst, form, key, o, 0, WriterLeft, c)
 }
 
-func appendRWRelease(dst []byte, form resp.Form, key string, o Owner, count int, message string, c Channel) []byte {
+func appendRWRelease(dst []byte, form resp.ScriptForm, key string, o Owner, count int, message string, c Channel) []byte {
 	dst = RWRelease.begin(dst, form, 1, 6)
 	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
@@ -125,7 +125,7 @@ func appendRWEnd(dst []byte, key, message string, c Channel) []byte {
 }
 
 // AppendWriteAcquire appends writeacquire(owner, lease).
-func AppendWriteAcquire(dst []byte, form resp.Form, key string, o Owner, lease time.Duration) []byte {
+func AppendWriteAcquire(dst []byte, form resp.ScriptForm, key string, o Owner, lease time.Duration) []byte {
 	dst = WriteAcquire.begin(dst, form, 1, 2)
 	dst = wire.AppendBulk(dst, key)
 	dst = wire.AppendBulkInt(dst, Milliseconds(lease))
@@ -134,7 +134,7 @@ func AppendWriteAcquire(dst []byte, form resp.Form, key string, o Owner, lease t
 
 // AppendWriteRetire appends writeretire(owner, rest): the lock stays taken for rest, by nobody. If
 // it has readers, nobody is one of them.
-func AppendWriteRetire(dst []byte, form resp.Form, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
+func AppendWriteRetire(dst []byte, form resp.ScriptForm, key string, o, nobody Owner, rest time.Duration, c Channel) []byte {
 	dst = WriteRetire.begin(dst, form, 1, 6)
 	dst = wire.AppendBulk(dst, key)
 	dst = o.appendTo(dst)
@@ -145,7 +145,7 @@ func AppendWriteRetire(dst []byte, form resp.Form, key string, o, nobody Owner, 
 
 // AppendReadForce appends rwforce(any), of all readers. Of one alone it appends what releases
 // that, so the others keep their locks.
-func AppendReadForce(dst []byte, form resp.Form, key, owner string, c Channel) []byte {
+func AppendReadForce(dst []byte, form resp.ScriptForm, key, owner string, c Channel) []byte {
 	if owner == "" || owner == "mode" || strings.HasSuffix(owner, WriterSuffix) {
 		return appendRWForce(dst, form, key, owner, "read", ReaderLeft, c)
 	}
@@ -156,11 +156,11 @@ func AppendReadForce(dst []byte, form resp.Form, key, owner string, c Channel) [
 }
 
 // AppendWriteForce appends rwforce(owner or "") of a writer.
-func AppendWriteForce(dst []byte, form resp.Form, key, owner string, c Channel) []byte {
+func AppendWriteForce(dst []byte, form resp.ScriptForm, key, owner string, c Channel) []byte {
 	return appendRWForce(dst, form, key, owner, "write", WriterLeft, c)
 }
 
-func appendRWForce(dst []byte, form resp.Form, key, owner, mode, message string, c Channel) []byte {
+func appendRWForce(dst []byte, form resp.ScriptForm, key, owner, mode, message string, c Channel) []byte {
 	dst = RWForce.begin(dst, form, 1, 6)
 	dst = wire.AppendBulk(dst, key)
 	dst = wire.AppendBulk(dst, owner)
@@ -168,7 +168,7 @@ func appendRWForce(dst []byte, form resp.Form, key, owner, mode, message string,
 }
 
 // AppendReadRenew appends readrenew for every read lock of the list.
-func AppendReadRenew(dst []byte, form resp.Form, list []Renewal) []byte {
+func AppendReadRenew(dst []byte, form resp.ScriptForm, list []Renewal) []byte {
 	dst = ReadRenew.begin(dst, form, 2*len(list), 2*len(list))
 	for i := range list {
 		dst = wire.AppendBulk(dst, list[i].Key)
@@ -183,7 +183,7 @@ func AppendReadRenew(dst []byte, form resp.Form, list []Renewal) []byte {
 
 // AppendRaise appends raise: what readrenew does with the timeout key of one read lock. renew does the
 // rest. Either of them has one key only.
-func AppendRaise(dst []byte, form resp.Form, one Renewal) []byte {
+func AppendRaise(dst []byte, form resp.ScriptForm, one Renewal) []byte {
 	dst = Raise.begin(dst, form, 1, 1)
 	dst = appendTimeoutKey(dst, one.Key, one.Owner, 1)
 	return wire.AppendBulkInt(dst, Milliseconds(one.Lease))

@@ -95,40 +95,44 @@ func (x rw) differs(s *redistest.Server) string {
 
 // The calls of the tables.
 
-type encoder = func([]byte, resp.Form) []byte
+type encoder = func([]byte, resp.ScriptForm) []byte
 
 func readAcquire(o Owner, lease time.Duration, beside Owner) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendReadAcquire(b, f, lockName, o, lease, beside) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendReadAcquire(b, f, lockName, o, lease, beside) }
 }
 func readReenter(o Owner, lease time.Duration, n int) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendReadReenter(b, f, lockName, o, lease, n) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendReadReenter(b, f, lockName, o, lease, n) }
 }
 func readLeave(o Owner, n int) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendReadLeave(b, f, lockName, o, n, rwWake) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendReadLeave(b, f, lockName, o, n, rwWake) }
 }
-func readRelease(b []byte, f resp.Form) []byte { return AppendReadRelease(b, f, lockName, me, rwWake) }
+func readRelease(b []byte, f resp.ScriptForm) []byte {
+	return AppendReadRelease(b, f, lockName, me, rwWake)
+}
 func readRenew(o Owner, lease time.Duration) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendReadRenew(b, f, []Renewal{{lockName, o, lease}}) }
+	return func(b []byte, f resp.ScriptForm) []byte {
+		return AppendReadRenew(b, f, []Renewal{{lockName, o, lease}})
+	}
 }
 func raise(lease time.Duration) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendRaise(b, f, Renewal{lockName, me, lease}) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendRaise(b, f, Renewal{lockName, me, lease}) }
 }
 func readForce(owner string) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendReadForce(b, f, lockName, owner, rwWake) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendReadForce(b, f, lockName, owner, rwWake) }
 }
 func write(lease time.Duration) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendWriteAcquire(b, f, lockName, writer, lease) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendWriteAcquire(b, f, lockName, writer, lease) }
 }
-func writeRelease(b []byte, f resp.Form) []byte {
+func writeRelease(b []byte, f resp.ScriptForm) []byte {
 	return AppendWriteRelease(b, f, lockName, writer, rwWake)
 }
 func writeRetire(rest time.Duration) encoder {
-	return func(b []byte, f resp.Form) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte {
 		return AppendWriteRetire(b, f, lockName, writer, Owner{me.Engine, -7, WriterSuffix}, rest, rwWake)
 	}
 }
 func writeForce(owner string) encoder {
-	return func(b []byte, f resp.Form) []byte { return AppendWriteForce(b, f, lockName, owner, rwWake) }
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendWriteForce(b, f, lockName, owner, rwWake) }
 }
 
 // rwCalls are all of them, for the tests of what a server may refuse.

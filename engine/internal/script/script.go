@@ -35,7 +35,7 @@ type Script struct {
 	Name string
 	Text string
 	SHA  string
-	verb [2]string // by resp.Form: "$7 EVALSHA $40 <sha>" or "$4 EVAL $n <text>", as RESP
+	verb [2]string // by resp.ScriptForm: "$7 EVALSHA $40 <sha>" or "$4 EVAL $n <text>", as RESP
 }
 
 // The scripts.
@@ -109,8 +109,8 @@ func load(names ...string) *Script {
 	}
 	sum := sha1.Sum(text)
 	s := &Script{Name: names[len(names)-1], Text: string(text), SHA: hex.EncodeToString(sum[:])}
-	s.verb[resp.Short] = bulk("EVALSHA") + bulk(s.SHA)
-	s.verb[resp.Whole] = bulk("EVAL") + bulk(s.Text)
+	s.verb[resp.EvalSHA] = bulk("EVALSHA") + bulk(s.SHA)
+	s.verb[resp.Eval] = bulk("EVAL") + bulk(s.Text)
 	return s
 }
 
@@ -118,7 +118,7 @@ func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
 // begin appends the head of a call with the given numbers of keys and arguments;
 // the keys and the arguments follow, one bulk string each.
-func (s *Script) begin(dst []byte, form resp.Form, keys, args int) []byte {
+func (s *Script) begin(dst []byte, form resp.ScriptForm, keys, args int) []byte {
 	dst = wire.AppendArrayHeader(dst, 3+keys+args)
 	dst = append(dst, s.verb[form]...)
 	return wire.AppendBulkInt(dst, int64(keys))

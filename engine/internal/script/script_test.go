@@ -32,13 +32,13 @@ type caller struct {
 }
 
 type call struct {
-	encode func([]byte, resp.Form) []byte
+	encode func([]byte, resp.ScriptForm) []byte
 	value  resp.Value
 	err    error
 	done   chan struct{}
 }
 
-func (c *call) AppendCommand(dst []byte, f resp.Form) []byte { return c.encode(dst, f) }
+func (c *call) AppendCommand(dst []byte, f resp.ScriptForm) []byte { return c.encode(dst, f) }
 func (c *call) Complete(r resp.Reply) {
 	c.value, c.err = r.Value.Clone(), r.Err
 	close(c.done)
@@ -57,40 +57,40 @@ func newCaller(t testing.TB) *caller {
 	return &caller{t, c, s}
 }
 
-func (c *caller) run(encode func([]byte, resp.Form) []byte) (resp.Value, error) {
+func (c *caller) run(encode func([]byte, resp.ScriptForm) []byte) (resp.Value, error) {
 	q := &call{encode: encode, done: make(chan struct{})}
 	c.c.Submit(0, q)
 	<-q.done
 	return q.value, q.err
 }
 
-func acquire(o Owner, lease time.Duration) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendAcquire(b, f, lockName, o, lease) }
+func acquire(o Owner, lease time.Duration) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendAcquire(b, f, lockName, o, lease) }
 }
-func reenter(o Owner, lease time.Duration, n int) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendReenter(b, f, lockName, o, lease, n) }
+func reenter(o Owner, lease time.Duration, n int) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendReenter(b, f, lockName, o, lease, n) }
 }
-func leave(o Owner, n int) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendLeave(b, f, lockName, o, n) }
+func leave(o Owner, n int) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendLeave(b, f, lockName, o, n) }
 }
-func release(o Owner) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendRelease(b, f, lockName, o, wake) }
+func release(o Owner) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendRelease(b, f, lockName, o, wake) }
 }
-func retire(o Owner, rest time.Duration) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendRetire(b, f, lockName, o, nobody, rest, wake) }
+func retire(o Owner, rest time.Duration) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendRetire(b, f, lockName, o, nobody, rest, wake) }
 }
-func renew(o Owner, lease time.Duration) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte {
+func renew(o Owner, lease time.Duration) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte {
 		return AppendRenew(b, f, []Renewal{{lockName, o, lease}})
 	}
 }
-func several(lease time.Duration, taker Owner, released ...Owner) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte {
+func several(lease time.Duration, taker Owner, released ...Owner) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte {
 		return AppendSeveral(b, f, lockName, released, taker, lease, false, wake)
 	}
 }
-func force(owner string) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte { return AppendForce(b, f, lockName, owner, wake) }
+func force(owner string) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte { return AppendForce(b, f, lockName, owner, wake) }
 }
 
 // The four states of the lock that the table of promise 3 names, prepared on the
@@ -135,7 +135,7 @@ func TestDecisionTableEveryCell(t *testing.T) {
 
 	table := []struct {
 		name   string
-		encode func([]byte, resp.Form) []byte
+		encode func([]byte, resp.ScriptForm) []byte
 		want   map[string]after
 	}{
 		{"acquire", acquire(me, s9), map[string]after{
@@ -279,7 +279,7 @@ func TestOneForeignKeyAmongManyCostsTheOthersNothing(t *testing.T) {
 		}
 		list = append(list, Renewal{key, me, 9 * time.Second})
 	}
-	v, err := c.run(func(b []byte, f resp.Form) []byte { return AppendRenew(b, f, list) })
+	v, err := c.run(func(b []byte, f resp.ScriptForm) []byte { return AppendRenew(b, f, list) })
 	if err != nil || v.Len() != 64 {
 		t.Fatalf("%v %v", v, err)
 	}
@@ -301,7 +301,7 @@ func TestBothFormsSayTheSame(t *testing.T) {
 		if !strings.Contains("\n"+s.Text, "\n-- "+s.Name+":") {
 			t.Errorf("%s.lua does not begin with its name", s.Name)
 		}
-		short, whole := s.begin(nil, resp.Short, 1, 2), s.begin(nil, resp.Whole, 1, 2)
+		short, whole := s.begin(nil, resp.EvalSHA, 1, 2), s.begin(nil, resp.Eval, 1, 2)
 		if !bytes.Contains(short, []byte(s.SHA)) || !bytes.Contains(whole, []byte(s.Text)) {
 			t.Errorf("%s: forms are mixed up", s.Name)
 		}

@@ -42,7 +42,7 @@ func MarkOf(name, engine string) string {
 
 // AppendTally appends tally(operations). One that only looks has one key: it is answered while a
 // cluster moves the slot, too.
-func AppendTally(dst []byte, form resp.Form, c *TallyCall) []byte {
+func AppendTally(dst []byte, form resp.ScriptForm, c *TallyCall) []byte {
 	keys := 2
 	if c.Number == 0 {
 		keys = 1

@@ -29,8 +29,8 @@ func ops(text string) (list []TallyOp) {
 	return list
 }
 
-func tally(number uint64, text string) func([]byte, resp.Form) []byte {
-	return func(b []byte, f resp.Form) []byte {
+func tally(number uint64, text string) func([]byte, resp.ScriptForm) []byte {
+	return func(b []byte, f resp.ScriptForm) []byte {
 		return AppendTally(b, f, &TallyCall{Key: tallyName, Mark: MarkOf(tallyName, me.Engine), Number: number, Channel: tallyWake, Verb: "PUBLISH", Ops: ops(text)})
 	}
 }
@@ -194,7 +194,7 @@ func TestTallyLaterAndEarlierCommands(t *testing.T) {
 		}
 	}
 	// Another engine has a mark of its own.
-	if v, err := c.run(func(b []byte, f resp.Form) []byte {
+	if v, err := c.run(func(b []byte, f resp.ScriptForm) []byte {
 		return AppendTally(b, f, &TallyCall{Key: tallyName, Mark: MarkOf(tallyName, other.Engine), Number: 1, Channel: tallyWake, Verb: "PUBLISH", Ops: ops("a1")})
 	}); err != nil || v.Len() != 2 || countOf(c.s) != "9" {
 		t.Errorf("%v %v, %s is left", v, err, countOf(c.s))

@@ -87,7 +87,7 @@ func (c *conn) submit(r resp.Request) {
 
 func (c *conn) send(r resp.Request, since clock.Instant, hops int, asking bool) {
 	s := c.p.sim
-	f := &flight{request: r, since: since, hops: hops, asking: asking, sent: s.now, command: r.AppendCommand(nil, resp.Short)}
+	f := &flight{request: r, since: since, hops: hops, asking: asking, sent: s.now, command: r.AppendCommand(nil, resp.EvalSHA)}
 	s.noteAsked(c.p, f)
 	s.turns.sends(f.command)
 	c.out = append(c.out, f)

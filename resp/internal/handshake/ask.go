@@ -12,7 +12,7 @@ import (
 
 // Question is the part of a Request that goes to the server.
 type Question interface {
-	AppendCommand(dst []byte, form request.Form) []byte
+	AppendCommand(dst []byte, form request.ScriptForm) []byte
 }
 
 // Ask makes a new connection, has one question answered, and ends it. An error reply is an
@@ -32,15 +32,15 @@ func (c *Config) Ask(ctx context.Context, q Question) (wire.Value, error) {
 		}
 	}()
 	in := replyreader.NewStream(conn, 0)
-	ask := func(form request.Form) (v wire.Value, err error) {
+	ask := func(form request.ScriptForm) (v wire.Value, err error) {
 		if _, err = conn.Write(q.AppendCommand(nil, form)); err == nil {
 			v, err = in.Next()
 		}
 		return v, err
 	}
-	v, err := ask(request.Short)
+	v, err := ask(request.EvalSHA)
 	if err == nil && v.Kind == wire.KindError && !request.RefusalOf(wire.NewServerError(v.Bytes)).NotNow() {
-		v, err = ask(request.Whole) // the server does not know the script, or none by its name
+		v, err = ask(request.Eval) // the server does not know the script, or none by its name
 	}
 	if err != nil {
 		return wire.Value{}, fmt.Errorf("resp: a question to %s: %w", c.Addr, err)

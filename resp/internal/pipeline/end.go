@@ -143,6 +143,6 @@ type ping struct{}
 
 var pingBytes = wire.AppendCommand(nil, "PING")
 
-func (ping) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, pingBytes...) }
+func (ping) AppendCommand(dst []byte, _ request.ScriptForm) []byte { return append(dst, pingBytes...) }
 
 func (ping) Complete(request.Reply) {}

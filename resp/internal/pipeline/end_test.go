@@ -201,10 +201,10 @@ func TestPipeline_CompletePanics_DeliversTheRest(t *testing.T) {
 // panicky is a Request whose AppendCommand panics for one form.
 type panicky struct {
 	textCall
-	form request.Form
+	form request.ScriptForm
 }
 
-func (p *panicky) AppendCommand(dst []byte, form request.Form) []byte {
+func (p *panicky) AppendCommand(dst []byte, form request.ScriptForm) []byte {
 	if form == p.form {
 		panic("oops")
 	}
@@ -214,12 +214,12 @@ func (p *panicky) AppendCommand(dst []byte, form request.Form) []byte {
 func TestPipeline_AppendCommandPanics_GoesOn(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(nil)
-	bad := &panicky{textCall{text: "x"}, request.Short}
+	bad := &panicky{textCall{text: "x"}, request.EvalSHA}
 	l.Submit(bad)
 	if err := bad.reply.Err; !errors.Is(err, request.ErrNotSent) || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("panic in submit: %v, want not sent", err)
 	}
-	worse := &panicky{textCall{text: "y"}, request.Whole}
+	worse := &panicky{textCall{text: "y"}, request.Eval}
 	l.Submit(worse)
 	after := submitTexts(l, "a")
 	tr.sink.OnBytes([]byte("-NOSCRIPT x\r\n:1\r\n"))

@@ -9,18 +9,18 @@ import (
 // condition: a server may have forgotten the script; and some proxies, and the rights of some users, have EVAL
 // alone. From then on the connection calls scripts by their text.
 func (p *Pipeline) resendLocked(e Entry, v wire.Value) bool {
-	if e.form != request.Short {
+	if e.form != request.EvalSHA {
 		return false
 	}
 	refused := wire.NewServerError(v.Bytes)
 	switch {
 	case request.NoScript(refused):
 	case request.Names(refused, "evalsha"):
-		p.mu.wholeOnly = true
+		p.mu.evalOnly = true
 	default:
 		return false
 	}
-	e.form = request.Whole
+	e.form = request.Eval
 	if p.appendLocked(e) != nil {
 		return false
 	}

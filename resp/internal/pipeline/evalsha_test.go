@@ -11,8 +11,8 @@ import (
 // scriptText is a call of a script.
 type scriptText struct{ textCall }
 
-func (p *scriptText) AppendCommand(dst []byte, form request.Form) []byte {
-	if form == request.Whole {
+func (p *scriptText) AppendCommand(dst []byte, form request.ScriptForm) []byte {
+	if form == request.Eval {
 		return wire.AppendCommand(dst, "EVAL", p.text, "0")
 	}
 	return append(dst, p.text...)

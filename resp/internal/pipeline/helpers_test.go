@@ -105,8 +105,8 @@ type textCall struct {
 	then  func(request.Reply)
 }
 
-func (p *textCall) AppendCommand(dst []byte, form request.Form) []byte {
-	if form == request.Whole {
+func (p *textCall) AppendCommand(dst []byte, form request.ScriptForm) []byte {
+	if form == request.Eval {
 		return append(dst, strings.ToUpper(p.text)...)
 	}
 	return append(dst, p.text...)

@@ -22,7 +22,9 @@ func newFixedCall() *fixedCall {
 	return &fixedCall{bytes: wire.AppendCommand(nil, "EVALSHA", "0123456789012345678901234567890123456789", "1", "key", "id"), done: make(chan struct{}, 1)}
 }
 
-func (c *fixedCall) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, c.bytes...) }
+func (c *fixedCall) AppendCommand(dst []byte, _ request.ScriptForm) []byte {
+	return append(dst, c.bytes...)
+}
 
 func (c *fixedCall) Complete(request.Reply) { c.done <- struct{}{} }
 

@@ -473,8 +473,8 @@ type scriptCall struct {
 	done           chan request.Reply
 }
 
-func (c *scriptCall) AppendCommand(dst []byte, form request.Form) []byte {
-	if form == request.Whole {
+func (c *scriptCall) AppendCommand(dst []byte, form request.ScriptForm) []byte {
+	if form == request.Eval {
 		return wire.AppendCommand(dst, "EVAL", c.text, "1", c.key)
 	}
 	return wire.AppendCommand(dst, "EVALSHA", c.sha, "1", c.key)

@@ -114,7 +114,7 @@ type pipelineState struct {
 	armed    bool // an OnWake will come
 	draining bool // OnBytes is running and will drain
 
-	wholeOnly bool // the server knows no EVALSHA: scripts are sent whole
+	evalOnly bool // the server knows no EVALSHA: scripts are sent whole
 
 	lastRead clock.Instant // last bytes of the server
 	stall    stall
@@ -128,7 +128,7 @@ type pipelineState struct {
 type Entry struct {
 	Request request.Request
 	end     uint64 // offset behind its last byte
-	form    request.Form
+	form    request.ScriptForm
 	Hops    uint8 // how often it has been sent on
 	Asked   bool  // ASKING goes before it
 	Always  bool  // it is sent though the lane is full, or being left: it ends what others have begun
@@ -204,8 +204,8 @@ func (p *Pipeline) appendLocked(e Entry) (err error) {
 	defer recoverAppend(&err)
 	m := &p.mu
 	before := len(m.out)
-	if m.wholeOnly {
-		e.form = request.Whole
+	if m.evalOnly {
+		e.form = request.Eval
 	}
 	// A panic must leave neither bytes nor entry, so ASKING is not noted before the
 	// command has been encoded behind it.
@@ -233,7 +233,9 @@ type asking struct{}
 
 var askingBytes = wire.AppendCommand(nil, "ASKING")
 
-func (asking) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, askingBytes...) }
+func (asking) AppendCommand(dst []byte, _ request.ScriptForm) []byte {
+	return append(dst, askingBytes...)
+}
 
 func (asking) Complete(request.Reply) {}
 

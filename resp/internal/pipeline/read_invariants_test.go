@@ -12,8 +12,8 @@ import (
 // keeper is a Request that keeps what it was lent.
 type keeper struct{ kept []byte }
 
-func (k *keeper) AppendCommand(dst []byte, _ request.Form) []byte { return append(dst, "GET"...) }
-func (k *keeper) Complete(r request.Reply)                        { k.kept = r.Value.Bytes }
+func (k *keeper) AppendCommand(dst []byte, _ request.ScriptForm) []byte { return append(dst, "GET"...) }
+func (k *keeper) Complete(r request.Reply)                              { k.kept = r.Value.Bytes }
 
 func (k *keeper) wantsPoison(t *testing.T) {
 	t.Helper()

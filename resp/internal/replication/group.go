@@ -32,7 +32,7 @@ type roleQuestion group
 var roleBytes = wire.AppendCommand(nil, "ROLE")
 
 // AppendCommand implements Request.
-func (q *roleQuestion) AppendCommand(dst []byte, _ request.Form) []byte {
+func (q *roleQuestion) AppendCommand(dst []byte, _ request.ScriptForm) []byte {
 	return append(dst, roleBytes...)
 }
 
@@ -49,7 +49,7 @@ func (q *roleQuestion) Complete(r request.Reply) {
 type ackQuestion group
 
 // AppendCommand implements Request.
-func (q *ackQuestion) AppendCommand(dst []byte, _ request.Form) []byte {
+func (q *ackQuestion) AppendCommand(dst []byte, _ request.ScriptForm) []byte {
 	dst = append(dst, "*3\r\n$4\r\nWAIT\r\n"...)
 	dst = wire.AppendBulkInt(dst, int64(q.asked))
 	return wire.AppendBulkInt(dst, max(1, q.lane.cfg.Timeout.Milliseconds())) // 0 would be for ever

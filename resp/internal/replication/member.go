@@ -14,7 +14,7 @@ type Member struct {
 }
 
 // AppendCommand implements Request.
-func (m *Member) AppendCommand(dst []byte, form request.Form) []byte {
+func (m *Member) AppendCommand(dst []byte, form request.ScriptForm) []byte {
 	return m.request.AppendCommand(dst, form)
 }
 

@@ -5,25 +5,25 @@ import (
 	"github.com/pawl-lock/pawl/resp/wire"
 )
 
-// Form says how a script call is encoded.
-type Form uint8
+// ScriptForm says how a script call is encoded.
+type ScriptForm uint8
 
 const (
-	// Short is EVALSHA: the script is expected to be in the server's cache.
-	Short Form = iota
-	// Whole is EVAL, with the script's text: the answer to NOSCRIPT, and to a server that has no
+	// EvalSHA: the script is expected to be in the server's cache.
+	EvalSHA ScriptForm = iota
+	// Eval: EVAL, with the script's text: the answer to NOSCRIPT, and to a server that has no
 	// EVALSHA.
-	Whole
+	Eval
 )
 
 // Request is one command and what becomes of its reply. The caller owns it and
 // leaves it alone between Submit and Complete.
 type Request interface {
 	// AppendCommand appends the encoded command to dst and returns it. It is
-	// called once per send (again, with Whole, after NOSCRIPT and its like), under the lane's
+	// called once per send (again, with Eval, after NOSCRIPT and its like), under the lane's
 	// lock: it appends bytes and does nothing else. A command that is no script
 	// ignores the form.
-	AppendCommand(dst []byte, form Form) []byte
+	AppendCommand(dst []byte, form ScriptForm) []byte
 
 	// Complete delivers the outcome, exactly once. It runs on the event loop, or
 	// on the goroutine in Submit when the lane refused the request; it never

@@ -22,9 +22,9 @@ type Call struct {
 
 func NewCall(n int) *Call { return &Call{N: n, Done: make(chan struct{})} }
 
-func (c *Call) AppendCommand(dst []byte, form request.Form) []byte {
+func (c *Call) AppendCommand(dst []byte, form request.ScriptForm) []byte {
 	word := "ECHO"
-	if form == request.Whole {
+	if form == request.Eval {
 		word = "WHOLE"
 	}
 	return wire.AppendCommand(dst, word, strconv.Itoa(c.N), c.Pad)

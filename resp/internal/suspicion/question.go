@@ -32,11 +32,11 @@ var writeSHA = func() string {
 }()
 
 // AppendCommand is that of a Request.
-func (q Question) AppendCommand(dst []byte, form request.Form) []byte {
+func (q Question) AppendCommand(dst []byte, form request.ScriptForm) []byte {
 	switch {
 	case q.key == "":
 		return wire.AppendCommand(dst, "PING")
-	case form == request.Whole:
+	case form == request.Eval:
 		return wire.AppendCommand(dst, "EVAL", write, "1", q.key, q.field)
 	default:
 		return wire.AppendCommand(dst, "EVALSHA", writeSHA, "1", q.key, q.field)
@@ -45,7 +45,7 @@ func (q Question) AppendCommand(dst []byte, form request.Form) []byte {
 
 // keyOf reads the first key of a request from its encoding; "" if it has none.
 func keyOf(r request.Request) string {
-	v, _, err := wire.Decode(r.AppendCommand(nil, request.Short))
+	v, _, err := wire.Decode(r.AppendCommand(nil, request.EvalSHA))
 	words := replyreader.Elements(v)
 	if err != nil || len(words) < 2 {
 		return ""

@@ -11,7 +11,7 @@ import (
 // rawRequest is a Request of any words.
 type rawRequest []string
 
-func (r rawRequest) AppendCommand(dst []byte, _ request.Form) []byte {
+func (r rawRequest) AppendCommand(dst []byte, _ request.ScriptForm) []byte {
 	return wire.AppendCommand(dst, r...)
 }
 func (r rawRequest) Complete(request.Reply) {}

@@ -55,31 +55,31 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 		case 20, 21, 22, 23:
 			return tallyCall(random)
 		case 13, 14, 15, 16, 28, 29:
-			return script.AppendFair(nil, resp.Short, q, o, lease(), random.IntN(4) > 0)
+			return script.AppendFair(nil, resp.EvalSHA, q, o, lease(), random.IntN(4) > 0)
 		case 17, 18, 26, 27:
 			rest := time.Duration(0)
 			if random.IntN(4) == 0 {
 				rest = lease()
 			}
-			return script.AppendFairRelease(nil, resp.Short, q, o, script.Owner{Engine: o.Engine, ID: -o.ID}, rest)
+			return script.AppendFairRelease(nil, resp.EvalSHA, q, o, script.Owner{Engine: o.Engine, ID: -o.ID}, rest)
 		case 19:
-			return script.AppendFairForce(nil, resp.Short, q, draw("", o.String()))
+			return script.AppendFairForce(nil, resp.EvalSHA, q, draw("", o.String()))
 		case 12:
-			return script.AppendFenced(nil, resp.Short, key, o, lease())
+			return script.AppendFenced(nil, resp.EvalSHA, key, o, lease())
 		case 0, 1, 2:
-			return script.AppendAcquire(nil, resp.Short, key, o, lease())
+			return script.AppendAcquire(nil, resp.EvalSHA, key, o, lease())
 		case 3:
-			return script.AppendReenter(nil, resp.Short, key, o, lease(), 2+random.IntN(3))
+			return script.AppendReenter(nil, resp.EvalSHA, key, o, lease(), 2+random.IntN(3))
 		case 4:
-			return script.AppendLeave(nil, resp.Short, key, o, 1+random.IntN(3))
+			return script.AppendLeave(nil, resp.EvalSHA, key, o, 1+random.IntN(3))
 		case 5:
-			return script.AppendRelease(nil, resp.Short, key, o, ch)
+			return script.AppendRelease(nil, resp.EvalSHA, key, o, ch)
 		case 6:
-			return script.AppendRetire(nil, resp.Short, key, o, script.Owner{Engine: o.Engine, ID: -o.ID}, lease(), ch)
+			return script.AppendRetire(nil, resp.EvalSHA, key, o, script.Owner{Engine: o.Engine, ID: -o.ID}, lease(), ch)
 		case 7:
-			return script.AppendForce(nil, resp.Short, key, draw("", o.String()), ch)
+			return script.AppendForce(nil, resp.EvalSHA, key, draw("", o.String()), ch)
 		case 8:
-			return script.AppendState(nil, resp.Short, key)
+			return script.AppendState(nil, resp.EvalSHA, key)
 		case 9, 10, 24, 25:
 			var owners []script.Owner
 			for range 1 + random.IntN(3) {
@@ -89,13 +89,13 @@ func TestModelOfAServerDoesWhatARealOneDoes(t *testing.T) {
 			if random.IntN(3) == 0 {
 				taking = 0
 			}
-			return script.AppendSeveral(nil, resp.Short, key, owners, o, taking, random.IntN(2) == 0, ch)
+			return script.AppendSeveral(nil, resp.EvalSHA, key, owners, o, taking, random.IntN(2) == 0, ch)
 		default:
 			var list []script.Renewal
 			for range 1 + random.IntN(4) {
 				list = append(list, script.Renewal{Key: draw("a", "b", "{c}"), Owner: owner(), Lease: lease()})
 			}
-			return script.AppendRenew(nil, resp.Short, list)
+			return script.AppendRenew(nil, resp.EvalSHA, list)
 		}
 	}
 	start := clk.Now()
@@ -231,34 +231,34 @@ func rwCall(random *rand.Rand, key string, lease func() time.Duration, draw func
 	ch := script.Channel{Prefix: "redisson_rwlock", Lock: key, Verb: draw("PUBLISH", "")}
 	switch random.IntN(20) {
 	case 0, 1:
-		return script.AppendReadAcquire(nil, resp.Short, key, o, lease(), script.Owner{})
+		return script.AppendReadAcquire(nil, resp.EvalSHA, key, o, lease(), script.Owner{})
 	case 2, 14, 15, 16, 17:
-		return script.AppendReadAcquire(nil, resp.Short, key, o, lease(), w)
+		return script.AppendReadAcquire(nil, resp.EvalSHA, key, o, lease(), w)
 	case 3, 4:
-		return script.AppendReadReenter(nil, resp.Short, key, o, lease(), 2+random.IntN(3))
+		return script.AppendReadReenter(nil, resp.EvalSHA, key, o, lease(), 2+random.IntN(3))
 	case 5:
-		return script.AppendReadLeave(nil, resp.Short, key, o, 1+random.IntN(3), ch)
+		return script.AppendReadLeave(nil, resp.EvalSHA, key, o, 1+random.IntN(3), ch)
 	case 6:
-		return script.AppendReadRelease(nil, resp.Short, key, o, ch)
+		return script.AppendReadRelease(nil, resp.EvalSHA, key, o, ch)
 	case 7, 8:
-		return script.AppendWriteAcquire(nil, resp.Short, key, w, lease())
+		return script.AppendWriteAcquire(nil, resp.EvalSHA, key, w, lease())
 	case 9:
-		return script.AppendWriteRelease(nil, resp.Short, key, w, ch)
+		return script.AppendWriteRelease(nil, resp.EvalSHA, key, w, ch)
 	case 10, 18, 19:
-		return script.AppendWriteRetire(nil, resp.Short, key, w, script.Owner{Engine: w.Engine, ID: -w.ID, Suffix: w.Suffix}, lease(), ch)
+		return script.AppendWriteRetire(nil, resp.EvalSHA, key, w, script.Owner{Engine: w.Engine, ID: -w.ID, Suffix: w.Suffix}, lease(), ch)
 	case 11:
 		if random.IntN(2) == 0 {
-			return script.AppendWriteForce(nil, resp.Short, key, draw("", w.String(), o.String()), ch)
+			return script.AppendWriteForce(nil, resp.EvalSHA, key, draw("", w.String(), o.String()), ch)
 		}
-		return script.AppendReadForce(nil, resp.Short, key, draw("", o.String(), "mode"), ch)
+		return script.AppendReadForce(nil, resp.EvalSHA, key, draw("", o.String(), "mode"), ch)
 	case 12:
-		return script.AppendRaise(nil, resp.Short, script.Renewal{Key: key, Owner: o, Lease: lease()})
+		return script.AppendRaise(nil, resp.EvalSHA, script.Renewal{Key: key, Owner: o, Lease: lease()})
 	default:
 		var list []script.Renewal
 		for range 1 + random.IntN(4) {
 			list = append(list, script.Renewal{Key: draw("a", "b", "{c}"), Owner: o, Lease: lease()})
 		}
-		return script.AppendReadRenew(nil, resp.Short, list)
+		return script.AppendReadRenew(nil, resp.EvalSHA, list)
 	}
 }
 
@@ -280,7 +280,7 @@ func tallyCall(random *rand.Rand) []byte {
 	for range 1 + random.IntN(4) {
 		call.Ops = append(call.Ops, script.TallyOp{What: letters[random.IntN(len(letters))], N: random.Int64N(5)})
 	}
-	return script.AppendTally(nil, resp.Short, &call)
+	return script.AppendTally(nil, resp.EvalSHA, &call)
 }
 
 // tallyNumbers are the latest numbers, by mark.

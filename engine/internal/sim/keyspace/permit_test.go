@@ -40,24 +40,24 @@ func TestModelOfASemaphoreDoesWhatARealOneDoes(t *testing.T) {
 		ch := script.Channel{Prefix: script.PermitChannel, Lock: key, Verb: "PUBLISH"}
 		switch random.IntN(8) {
 		case 0, 1, 2:
-			return script.AppendPermitTake(nil, resp.Short, key, o, lease(), ch)
+			return script.AppendPermitTake(nil, resp.EvalSHA, key, o, lease(), ch)
 		case 3, 4:
-			return script.AppendPermitRelease(nil, resp.Short, key, o, ch)
+			return script.AppendPermitRelease(nil, resp.EvalSHA, key, o, ch)
 		case 5:
 			what := []string{script.TryPermits, script.SetPermits, script.AddPermits}[random.IntN(3)]
 			n := random.Int64N(6)
 			if what == script.AddPermits {
 				n -= 3
 			}
-			return script.AppendPermitSet(nil, resp.Short, key, what, n, ch)
+			return script.AppendPermitSet(nil, resp.EvalSHA, key, what, n, ch)
 		case 6:
-			return script.AppendPermitCount(nil, resp.Short, key, ch)
+			return script.AppendPermitCount(nil, resp.EvalSHA, key, ch)
 		default:
 			var list []script.Renewal
 			for range 1 + random.IntN(4) {
 				list = append(list, script.Renewal{Key: keys[random.IntN(3)], Owner: owner(), Lease: lease()})
 			}
-			return script.AppendPermitRenew(nil, resp.Short, list)
+			return script.AppendPermitRenew(nil, resp.EvalSHA, list)
 		}
 	}
 	start := clk.Now()
