@@ -124,8 +124,8 @@ func (q *question[T]) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	return q.encode(dst, form)
 }
 
-// Rank implements resp.PatientRequest.
-func (q *question[T]) Rank() resp.Rank { return resp.Later }
+// Priority implements resp.PatientRequest.
+func (q *question[T]) Priority() resp.Priority { return resp.PriorityNormal }
 
 // Wanted implements resp.PatientRequest.
 func (q *question[T]) Wanted() bool { return !q.over() }

@@ -110,7 +110,7 @@ func (c *Client) goLabelled(ctx context.Context, role string, f func(ctx context
 // Submit sends r on the lane of a route. Requests of one route that one goroutine
 // submits reach the server in that order, as long as the lane is not full. r is completed in
 // any case. If the lane is down, or no node serves the route, it is completed before Submit
-// returns. For a lane that is full see Rank.
+// returns. For a lane that is full see Priority.
 func (c *Client) Submit(route uint64, r Request) {
 	if n := c.routes.Of(route); n != nil {
 		n.lane(route).Submit(r)

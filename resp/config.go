@@ -173,7 +173,7 @@ type Config struct {
 	// EventLoops is the number of gnet's event loops; chosen by the number of CPUs
 	// by default.
 	EventLoops int
-	// MaxInFlight bounds the commands of one lane that wait for an answer; see Rank for what
+	// MaxInFlight bounds the commands of one lane that wait for an answer; see Priority for what
 	// happens beyond it. 16384 by default.
 	MaxInFlight int
 	// Transport is TransportAuto by default.

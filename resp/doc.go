@@ -70,7 +70,7 @@
 //
 // The lock on the right of an arrow may be taken while the left one is held:
 //
-//	pipeline.Lane.mu → Pipeline.mu → (Request.AppendCommand, Rank)
+//	pipeline.Lane.mu → Pipeline.mu → (Request.AppendCommand, Priority)
 //	gnetTransport.mu → (write, wake and close of gnet)
 //	reactor.enrolling → tracker.mu, gnetTransport.mu; it is held while a loop answers
 //	retired.mu → pipeline.Lane.mu, link.mu, subs.mu

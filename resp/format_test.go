@@ -45,7 +45,7 @@ func TestFormat_EveryType_HidesPasswords(t *testing.T) {
 		"ServerError": {said, *said}, "Refusal": {RefusalOf(said), Refusal{}},
 		"Stats": {c.Stats()}, "Shard": {Shard{Primary: s.Addr()}}, "Ack": {Ack{Err: err}, &Ack{Err: err}}, "Acks": {AllReplicas},
 		"Reply": {Reply{Err: err}}, "Value": {Value{}}, "ScriptForm": {ScriptForm(0)}, "ServerID": {ServerID(1)}, "ChannelEvent": {Subscribed},
-		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Rank": {Later},
+		"Transport": {TransportStd}, "Topology": {Cluster}, "Sharding": {ShardingOn}, "Role": {RolePubSub}, "Priority": {PriorityNormal},
 		// These are implemented elsewhere.
 		"Request": {any(0)}, "PatientRequest": {any(0)}, "DurableRequest": {any(0)}, "ChannelHandler": {any(0)},
 	}, secret, guard)

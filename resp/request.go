@@ -11,10 +11,10 @@ type (
 	// The caller owns the Request and leaves it alone between Submit and Complete.
 	Request = request.Request
 
-	// PatientRequest is a Request that may wait for room on a full connection. Rank()
+	// PatientRequest is a Request that may wait for room on a full connection. Priority()
 	// says in which order; it does not change, and may be called under the lane's lock.
 	// Wanted() says whether it is to be sent still; if not, Complete follows with
-	// ErrUnwanted. A Request without these methods has the rank Refuse.
+	// ErrUnwanted. A Request without these methods has PriorityNoWait.
 	PatientRequest = request.PatientRequest
 
 	// DurableRequest is a Request whose answer counts only once replicas have what it
@@ -44,10 +44,10 @@ type (
 	// ScriptForm says how a script call is encoded: EvalSHA or Eval.
 	ScriptForm = request.ScriptForm
 
-	// Rank says what a connection does with a request while it is full: while as many
+	// Priority says what a connection does with a request while it is full: while as many
 	// commands wait for an answer, or as many bytes for the kernel, as the limits allow. A
 	// durable connection is full while as many wait for their group.
-	Rank = request.Rank
+	Priority = request.Priority
 
 	// Acks says how many replicas of a primary must acknowledge a write: a number,
 	// AllReplicas or MajorityOfReplicas.
@@ -60,13 +60,13 @@ const (
 	// Eval: EVAL, with the script's text: the answer to NOSCRIPT.
 	Eval = request.Eval
 
-	// Refuse fails a request with ErrLaneFull while the connection is full.
-	Refuse = request.Refuse
-	// Later lets it wait for room, first come, first served.
-	Later = request.Later
-	// Sooner lets it wait, too, in front of all that have the rank Later: it is for
+	// PriorityNoWait fails a request with ErrLaneFull while the connection is full.
+	PriorityNoWait = request.PriorityNoWait
+	// PriorityNormal lets it wait for room, first come, first served.
+	PriorityNormal = request.PriorityNormal
+	// PriorityHigh lets it wait, too, in front of all that have PriorityNormal: it is for
 	// commands that end what others have begun.
-	Sooner = request.Sooner
+	PriorityHigh = request.PriorityHigh
 
 	// AllReplicas means every replica: those that are attached to the primary, and those
 	// that are away, as long as the deployment has not dropped them.

@@ -114,16 +114,16 @@ func (c *command) NeedsAck(v resp.Value) bool {
 	return c.Cmd.What == machine.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 
-// Rank implements resp.PatientRequest. On a full connection, commands that give locks back
+// Priority implements resp.PatientRequest. On a full connection, commands that give locks back
 // or keep them go before those that want one. A LockAsync fails at once.
-func (c *command) Rank() resp.Rank {
+func (c *command) Priority() resp.Priority {
 	switch cmd := &c.Cmd; {
 	case cmd.Born:
-		return resp.Refuse
+		return resp.PriorityNoWait
 	case cmd.Also == nil && (cmd.What == machine.Acquiring || cmd.What == machine.Reentering):
-		return resp.Later
+		return resp.PriorityNormal
 	}
-	return resp.Sooner
+	return resp.PriorityHigh
 }
 
 // Wanted implements resp.PatientRequest and resp.DurableRequest. An acquisition may

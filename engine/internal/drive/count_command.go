@@ -31,12 +31,12 @@ func (c *countCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	return script.AppendTally(dst, form, &call)
 }
 
-// Rank implements resp.PatientRequest.
-func (c *countCommand) Rank() resp.Rank {
+// Priority implements resp.PatientRequest.
+func (c *countCommand) Priority() resp.Priority {
 	if c.Cmd.GivesBack() {
-		return resp.Sooner
+		return resp.PriorityHigh
 	}
-	return resp.Later
+	return resp.PriorityNormal
 }
 
 // Wanted implements resp.PatientRequest. While it waited for room on a full lane, a doubt may have

@@ -38,8 +38,8 @@ func (a *releaseAgain) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	return a.lane.recovery.cfg.Engine.AppendRelease(dst, form, &a.Release, a.left)
 }
 
-// Rank implements resp.PatientRequest.
-func (a *releaseAgain) Rank() resp.Rank { return resp.Sooner }
+// Priority implements resp.PatientRequest.
+func (a *releaseAgain) Priority() resp.Priority { return resp.PriorityHigh }
 
 // Wanted implements resp.PatientRequest.
 func (a *releaseAgain) Wanted() bool { return true }

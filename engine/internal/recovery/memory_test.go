@@ -216,7 +216,7 @@ func TestARepeatedReleaseIsEncodedWithTheRest(t *testing.T) {
 	var got []string
 	for _, a := range l.out {
 		got = append(got, string(a.AppendCommand(nil, resp.ScriptForm(0))))
-		if !a.Wanted() || a.Rank() != resp.Sooner || a.server != l.ServerOf(a.route) {
+		if !a.Wanted() || a.Priority() != resp.PriorityHigh || a.server != l.ServerOf(a.route) {
 			t.Errorf("%+v", a)
 		}
 	}

@@ -64,7 +64,7 @@ func (c *conn) submit(r resp.Request) {
 		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrDown), Now: s.now})
 	case s.mild() || !s.chance(50):
 		c.send(r, s.now, 0, false)
-	case !ok || patient.Rank() == resp.Refuse:
+	case !ok || patient.Priority() == resp.PriorityNoWait:
 		s.tell("%s %s is full", c.p.name, c.role)
 		r.Complete(resp.Reply{Err: resp.NotSent(resp.ErrLaneFull), Now: s.now})
 	default:

@@ -9,10 +9,10 @@ import (
 func TestBacklog_TwoPriorities_HighGoesFirst(t *testing.T) {
 	t.Parallel()
 	var b Backlog[string]
-	b.Push("acquire 1", request.Later)
-	b.Push("release 1", request.Sooner)
-	b.Push("acquire 2", request.Later)
-	b.Push("release 2", request.Sooner)
+	b.Push("acquire 1", request.PriorityNormal)
+	b.Push("release 1", request.PriorityHigh)
+	b.Push("acquire 2", request.PriorityNormal)
+	b.Push("release 2", request.PriorityHigh)
 	for _, want := range []string{"release 1", "release 2", "acquire 1", "acquire 2"} {
 		if got := b.Pop(); got != want {
 			t.Fatalf("popped %s, want %s", got, want)

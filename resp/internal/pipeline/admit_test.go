@@ -14,17 +14,17 @@ import (
 // patientCall is a textCall that waits for room.
 type patientCall struct {
 	textCall
-	rank request.Rank
-	left atomic.Bool // nobody waits for it
+	priority request.Priority
+	left     atomic.Bool // nobody waits for it
 }
 
-func (p *patientCall) Rank() request.Rank { return p.rank }
-func (p *patientCall) Wanted() bool       { return !p.left.Load() }
+func (p *patientCall) Priority() request.Priority { return p.priority }
+func (p *patientCall) Wanted() bool               { return !p.left.Load() }
 
-func submitPatient(l *Lane, rank request.Rank, texts ...string) []*patientCall {
+func submitPatient(l *Lane, priority request.Priority, texts ...string) []*patientCall {
 	all := make([]*patientCall, len(texts))
 	for i, text := range texts {
-		all[i] = &patientCall{textCall: textCall{text: text}, rank: rank}
+		all[i] = &patientCall{textCall: textCall{text: text}, priority: priority}
 		l.Submit(all[i])
 	}
 	return all
@@ -40,8 +40,8 @@ func TestPipeline_Backlog_KeepsPriorityAndOrder(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(2))
 	submitTexts(l, "a", "b")
-	submitPatient(l, request.Later, "1", "2", "3")
-	submitPatient(l, request.Sooner, "x", "y")
+	submitPatient(l, request.PriorityNormal, "1", "2", "3")
+	submitPatient(l, request.PriorityHigh, "x", "y")
 	if got := string(tr.wire); got != "ab" {
 		t.Fatalf("%q went out on a connection that takes 2", got)
 	}
@@ -59,7 +59,7 @@ func TestPipeline_Backlog_IsNotOvertaken(t *testing.T) {
 	last := &textCall{text: "!"}
 	first := &textCall{text: "a", then: func(request.Reply) { l.Submit(last) }} // there is room at this moment
 	l.Submit(first)
-	waits := submitPatient(l, request.Later, "1")
+	waits := submitPatient(l, request.PriorityNormal, "1")
 	tr.sink.OnBytes(replies(1))
 	last.wants(t, request.ErrNotSent, request.ErrLaneFull)
 	tr.sink.OnBytes(replies(1))
@@ -74,7 +74,7 @@ func TestPipeline_QueuedBytes_LimitRoom(t *testing.T) {
 	l, tr, _ := scripted(func(c *Config) { c.MaxQueuedBytes = 4 })
 	tr.room = 3
 	submitTexts(l, "a", "bcdefg") // 4 bytes stay in this process
-	waits := submitPatient(l, request.Later, "h", "i")
+	waits := submitPatient(l, request.PriorityNormal, "h", "i")
 	if waits[0].reply != nil {
 		t.Fatalf("refused: %v", waits[0].reply.Err)
 	}
@@ -92,7 +92,7 @@ func TestPipeline_UnwantedInBacklog_IsNotSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	submitTexts(l, "a")
-	waits := submitPatient(l, request.Later, "1", "2")
+	waits := submitPatient(l, request.PriorityNormal, "1", "2")
 	waits[0].left.Store(true)
 	tr.sink.OnBytes(replies(1))
 	waits[0].wants(t, request.ErrNotSent, request.ErrUnwanted)
@@ -107,7 +107,7 @@ func TestPipeline_ConnectionEnds_BacklogIsNotSent(t *testing.T) {
 	t.Parallel()
 	l, tr, _ := scripted(full(1))
 	sent := submitTexts(l, "a")
-	waits := append(submitPatient(l, request.Later, "1", "2"), submitPatient(l, request.Sooner, "x")...)
+	waits := append(submitPatient(l, request.PriorityNormal, "1", "2"), submitPatient(l, request.PriorityHigh, "x")...)
 	cause := errors.New("cut")
 	tr.sink.OnClose(cause)
 	sent[0].wants(t, request.ErrOutcomeUnknown, cause)
@@ -127,11 +127,11 @@ func TestPipeline_RandomBacklog_ForgetsNobody(t *testing.T) {
 		var all []*patientCall
 		answered := 0
 		submit := func() {
-			c := &patientCall{textCall: textCall{text: "c"}, rank: request.Rank(rng.IntN(3))}
+			c := &patientCall{textCall: textCall{text: "c"}, priority: request.Priority(rng.IntN(3))}
 			c.left.Store(rng.IntN(6) == 0)
 			if rng.IntN(4) == 0 { // its answer makes somebody else ask
 				c.then = func(request.Reply) {
-					next := &patientCall{textCall: textCall{text: "c"}, rank: request.Later}
+					next := &patientCall{textCall: textCall{text: "c"}, priority: request.PriorityNormal}
 					all = append(all, next)
 					l.Submit(next)
 				}
@@ -166,7 +166,7 @@ func TestPipeline_RandomBacklog_ForgetsNobody(t *testing.T) {
 		}
 		for i, c := range all {
 			if c.reply == nil {
-				t.Fatalf("seed %d: request %d of %d, rank %d, was forgotten", seed, i, len(all), c.rank)
+				t.Fatalf("seed %d: request %d of %d, priority %d, was forgotten", seed, i, len(all), c.priority)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestLane_Left_AnswersWhatIsInFlightAndTakesNothing(t *testing.T) {
 		l.SendOn(l.Connection(), Entry{Request: last, Always: true})
 	}})
 	l.Submit(p[1])
-	patient := &patientCall{textCall: textCall{text: "c"}, rank: request.Later}
+	patient := &patientCall{textCall: textCall{text: "c"}, priority: request.PriorityNormal}
 	l.Submit(patient) // it waits for room
 
 	l.Leave(errElsewhere)

@@ -164,12 +164,12 @@ func (p *Pipeline) submit(e Entry) {
 		p.lane.Refuse(e, p.lane.Refusal())
 		return
 	case !e.Always && !e.admitted && (p.fullLocked() || m.backlog.Len() > 0):
-		rank := request.RankOf(e.Request)
-		if rank != request.Refuse {
-			m.backlog.Push(e, rank)
+		priority := request.PriorityOf(e.Request)
+		if priority != request.PriorityNoWait {
+			m.backlog.Push(e, priority)
 		}
 		m.Unlock()
-		if rank == request.Refuse {
+		if priority == request.PriorityNoWait {
 			p.lane.Refuse(e, request.RefusedFull)
 		}
 		return

@@ -55,7 +55,7 @@ type Lane struct {
 type Config struct {
 	Plain     *pipeline.Lane // which nobody else uses
 	Timeout   time.Duration  // of one WAIT
-	Limit     int            // of the queue, for what has the rank Refuse
+	Limit     int            // of the queue, for what has PriorityNoWait
 	Addr      string         // of the primary
 	HighWater *HighWater     // of its replicas
 
@@ -97,14 +97,14 @@ func (l *Lane) submit(m *Member) {
 		l.cfg.Plain.Refuse(pipeline.Entry{Request: m.request, Asked: m.asked}, request.RefusedUncounted)
 		return
 	}
-	rank := request.RankOf(m.request)
+	priority := request.PriorityOf(m.request)
 	l.mu.Lock()
-	if rank == request.Refuse && l.mu.queue.Len() >= l.cfg.Limit {
+	if priority == request.PriorityNoWait && l.mu.queue.Len() >= l.cfg.Limit {
 		l.mu.Unlock()
 		l.cfg.Plain.Refuse(pipeline.Entry{Request: m.request}, request.RefusedFull)
 		return
 	}
-	l.mu.queue.Push(m, rank)
+	l.mu.queue.Push(m, priority)
 	l.mu.Unlock()
 	l.pump()
 }

@@ -436,13 +436,13 @@ func TestLane_SmallestLimit_Serves(t *testing.T) {
 	}
 }
 
-// rankedCall is a durableCall that may wait for room.
-type rankedCall struct {
+// prioritizedCall is a durableCall that may wait for room.
+type prioritizedCall struct {
 	*requesttest.DurableCall
-	rank request.Rank
+	priority request.Priority
 }
 
-func (c rankedCall) Rank() request.Rank { return c.rank }
+func (c prioritizedCall) Priority() request.Priority { return c.priority }
 
 // A full queue refuses only those that do not wait. The others are served in turn.
 func TestLane_Queue_KeepsPriorityAndOrder(t *testing.T) {
@@ -451,9 +451,9 @@ func TestLane_Queue_KeepsPriorityAndOrder(t *testing.T) {
 	gate := fakenode.NewGate()
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLaneOf(t, n, 1)
-	calls := []rankedCall{
-		{requesttest.NewDurableCall(0, 1), request.Later}, {requesttest.NewDurableCall(1, 1), request.Later}, {requesttest.NewDurableCall(2, 1), request.Later},
-		{requesttest.NewDurableCall(3, 1), request.Refuse}, {requesttest.NewDurableCall(4, 1), request.Sooner}, {requesttest.NewDurableCall(5, 1), request.Later},
+	calls := []prioritizedCall{
+		{requesttest.NewDurableCall(0, 1), request.PriorityNormal}, {requesttest.NewDurableCall(1, 1), request.PriorityNormal}, {requesttest.NewDurableCall(2, 1), request.PriorityNormal},
+		{requesttest.NewDurableCall(3, 1), request.PriorityNoWait}, {requesttest.NewDurableCall(4, 1), request.PriorityHigh}, {requesttest.NewDurableCall(5, 1), request.PriorityNormal},
 	}
 	for i, call := range calls {
 		l.Submit(call)
@@ -486,9 +486,9 @@ func TestLane_QueueEmptied_GivesItsMemoryBack(t *testing.T) {
 	gate := fakenode.NewGate()
 	n.OnNext(1, waits, fakenode.Hold(gate, fakenode.Int(1)))
 	l := newLane(t, n)
-	var calls []rankedCall
+	var calls []prioritizedCall
 	for i := range 3000 {
-		calls = append(calls, rankedCall{requesttest.NewDurableCall(i, 1), request.Later + request.Rank(i%2)})
+		calls = append(calls, prioritizedCall{requesttest.NewDurableCall(i, 1), request.PriorityNormal + request.Priority(i%2)})
 		l.Submit(calls[i])
 		if i == 0 {
 			n.WaitFor(1, waits)

@@ -52,40 +52,40 @@ type Reply struct {
 	Ack *Ack
 }
 
-// Rank says what a connection does with a request while it is full: while as many
+// Priority says what a connection does with a request while it is full: while as many
 // commands wait for an answer, or as many bytes for the kernel, as the limits allow. On a
 // durable connection it is full while as many wait for their group.
-type Rank uint8
+type Priority uint8
 
 const (
-	// Refuse fails the request with ErrLaneFull.
-	Refuse Rank = iota
-	// Later lets it wait for room, first come, first served.
-	Later
-	// Sooner lets it wait, too, in front of all that have the rank Later: it is for
+	// PriorityNoWait fails the request with ErrLaneFull.
+	PriorityNoWait Priority = iota
+	// PriorityNormal lets it wait for room, first come, first served.
+	PriorityNormal
+	// PriorityHigh lets it wait, too, in front of all that have PriorityNormal: it is for
 	// commands that end what others have begun.
-	Sooner
+	PriorityHigh
 )
 
 // PatientRequest is a Request that may wait for room on a full connection. A Request
-// without these methods has the rank Refuse.
+// without these methods has PriorityNoWait.
 type PatientRequest interface {
 	Request
-	// Rank does not change between Submit and Complete. It may be called under the lane's
+	// Priority does not change between Submit and Complete. It may be called under the lane's
 	// lock.
-	Rank() Rank
+	Priority() Priority
 	// Wanted reports whether anybody waits for the request still. It is asked when
 	// there is room, without a lock of this package; if not, Complete follows with
 	// ErrUnwanted, and nothing is sent.
 	Wanted() bool
 }
 
-// RankOf returns the rank of any request.
-func RankOf(r Request) Rank {
+// PriorityOf returns the priority of any request.
+func PriorityOf(r Request) Priority {
 	if p, ok := r.(PatientRequest); ok {
-		return p.Rank()
+		return p.Priority()
 	}
-	return Refuse
+	return PriorityNoWait
 }
 
 // DurableRequest is a Request whose answer counts only once replicas have what it
