@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // started is a future of an operation, whatever its result is.
@@ -249,7 +250,7 @@ func TestFuturesOfOperationsDoNotWaitForAServerThatHangs(t *testing.T) {
 					t.Errorf("%s: %v", key, err)
 				}
 			}
-			if n := e.inside().Many; n > 0 {
+			if n := inspect(e).Many; n > 0 {
 				t.Errorf("%d are listed still", n)
 			}
 			s.Cont()
@@ -289,7 +290,7 @@ func TestCloseEndsTheFuturesOfOperations(t *testing.T) {
 			s, e := prepared(t, patience)
 			away(s)
 			if what == "is away" {
-				eventually(t, "the connections are lost", func() bool { return !e.table.Client.LaneOf(0).Up() })
+				eventually(t, "the connections are lost", func() bool { return !connected(e).Up(resp.RoleLane, 0) })
 			}
 			var all map[string]started
 			if what == "hangs" {

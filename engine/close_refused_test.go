@@ -71,7 +71,7 @@ func TestShutdownDoesNotGiveUpAReleaseThatIsRefused(t *testing.T) {
 	h, other := mustLock(t, e.Mutex("x")), mustLock(t, e.Mutex("y"))
 	shut := make(chan error, 1)
 	go func() { shut <- e.Shutdown(ctxT(t)) }()
-	eventually(t, "it has begun", e.table.Closing)
+	eventually(t, "it has begun", Closing(e))
 	s.Do("ACL", "SETUSER", "default", "-hdel")
 	released := h.UnlockAsync()
 	eventually(t, "it is refused", func() bool { return releaseRefused(h) })

@@ -100,8 +100,8 @@ func TestAPlusInAPasswordIsAPlus(t *testing.T) {
 
 func TestZeroConfigIsValid(t *testing.T) {
 	t.Parallel()
-	c := Config{}.withDefaults()
-	if err := c.validate(); err != nil {
+	c := Defaulted(Config{})
+	if err := Valid(c); err != nil {
 		t.Fatal(err)
 	}
 	if c.Addrs[0] != "127.0.0.1:6379" || c.Lease != 30*time.Second || c.Lanes != 1 {
@@ -240,7 +240,7 @@ func FuzzParseURL(f *testing.F) {
 					}
 					continue
 				}
-				if err := c.withDefaults().validate(); err != nil {
+				if err := Valid(Defaulted(c)); err != nil {
 					t.Errorf("%q was accepted: %v", url, err)
 				}
 			}

@@ -25,7 +25,7 @@ func TestBurnedOwnerIsReleasedThreeTimes(t *testing.T) {
 		released.Wait(i + 1)
 		eventually(t, "it is answered", func() bool { return e.Stats().InFlight == 0 })
 	}
-	eventually(t, "it is forgotten", func() bool { return e.table.Resources() == 0 })
+	eventually(t, "it is forgotten", func() bool { return inspect(e).Names == 0 })
 	clk.pass(time.Hour)
 	if n := released.Done(); n != 3 {
 		t.Errorf("released %d times", n)

@@ -116,7 +116,7 @@ func TestADeadHeadHoldsUpNobodyForLong(t *testing.T) {
 	if _, err := e.FairMutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrHeld) {
 		t.Errorf("TryLock: %v", err)
 	}
-	eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
+	eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
 	mustUnlock(t, h)
 	if _, err := e.FairMutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrHeld) {
 		t.Errorf("TryLock of a free lock that others wait for: %v", err)
@@ -159,7 +159,7 @@ func TestADeadCrowdHoldsUpNobodyForLong(t *testing.T) {
 			s.Do(timeouts...)
 			next := e.FairMutex("x").LockAsync(ctxT(t))
 			queued(t, s, 41)
-			eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed == 1 })
+			eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
 			end(t, s, h)
 			began := time.Now()
 			h, err := next.Await(ctxT(t))
@@ -309,7 +309,7 @@ func TestAFairMutexAndAMutexShareNoName(t *testing.T) {
 		}
 	}
 	mustUnlock(t, h)
-	eventually(t, "the name is free", func() bool { return e.table.Resources() == 0 })
+	eventually(t, "the name is free", func() bool { return inspect(e).Names == 0 })
 	h = mustLock(t, e.Mutex("x"))
 	if _, err := e.FairMutex("x").LockAsync(ctxT(t)).Await(ctxT(t)); !errors.Is(err, ErrKind) {
 		t.Errorf("a FairMutex beside a Mutex: %v", err)

@@ -158,5 +158,11 @@ func report(t testing.TB, e *Engine) {
 // connected is the client of an engine that lives in the real world.
 func connected(e *Engine) *resp.Client { return e.table.Client.(world.Connected).Client }
 
+// inspect is what an engine remembers.
+func inspect(e *Engine) world.Inside { return e.inside() }
+
+// renewAll makes an engine renew everything that it holds.
+func renewAll(e *Engine) { e.table.Renewer.All() }
+
 // oneOf is what is behind the Hold of one lock.
 func oneOf(h *Hold) *lockHold { return h.h.(*lockHold) }

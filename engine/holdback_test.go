@@ -96,7 +96,7 @@ func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
 		t.Errorf("recovery lists %d names, want this one", n)
 	}
 	p.Up()
-	eventually(t, "the name is gone", func() bool { return e.table.Resources() == 0 && wantNoneListedAndFree(t, e) == 0 })
+	eventually(t, "the name is gone", func() bool { return inspect(e).Names == 0 && wantNoneListedAndFree(t, e) == 0 })
 	mustUnlock(t, h)
 	mustUnlock(t, mustLock(t, e.Mutex("x")))
 }

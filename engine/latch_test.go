@@ -112,7 +112,7 @@ func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
 	h := mustLock(t, worker.Mutex("x"))
 	shut := make(chan error, 1)
 	go func() { shut <- worker.Shutdown(ctxT(t)) }()
-	eventually(t, "it shuts down", worker.table.Closing)
+	eventually(t, "it shuts down", Closing(worker))
 	if err := worker.Latch("l").CountDown(ctxT(t)); err != nil {
 		t.Error(err)
 	}

@@ -51,7 +51,7 @@ func TestMultiLockCancelledAtEveryStep(t *testing.T) {
 			for i := range 2 * times {
 				n := 3
 				if i%2 == 1 {
-					n = 2 * fewLocks // these take steps on goroutines
+					n = 2 * manyLocks // these take steps on goroutines
 				}
 				d := time.Duration(i/2+1) * step
 				held := mustLock(t, other.Mutex("n1"))
@@ -68,11 +68,8 @@ func TestMultiLockCancelledAtEveryStep(t *testing.T) {
 				}
 				eventually(t, "nothing is left", func() bool {
 					st := e.Stats()
-					e.gatherings.mu.Lock()
-					listed := len(e.gatherings.listed)
-					e.gatherings.mu.Unlock()
-					watched := e.gatherings.watches.Len()
-					return st.Held+st.Waiting+st.InFlight+listed+watched == 0 && s.Do("DBSIZE") == int64(0)
+					in := inspect(e)
+					return st.Held+st.Waiting+st.InFlight+in.Many+in.Watched == 0 && s.Do("DBSIZE") == int64(0)
 				})
 				if how == "Close" {
 					receive(t, background(e.Close))

@@ -120,11 +120,9 @@ func TestCloseOfOneEngineEndsAMultiLockThatWaitsOnAnother(t *testing.T) {
 			t.Errorf("home %v: %v", home, err)
 		}
 		for _, e := range []*Engine{closes, waits} {
-			e.gatherings.mu.Lock()
-			if n := len(e.gatherings.listed); n != 0 {
+			if n := inspect(e).Many; n != 0 {
 				t.Errorf("home %v: %d are listed", home, n)
 			}
-			e.gatherings.mu.Unlock()
 		}
 		mustUnlock(t, h)
 		clean(t, s1, closes)

@@ -13,6 +13,9 @@ import (
 //
 // However many wait for many locks, and while their common context is cancelled, they cost no
 // goroutine each, and with few locks not even one that ends at once.
+// manyLocks is how many locks are given back, or asked for, on an event loop: see fewLocks in gathering.go.
+const manyLocks = 16
+
 func TestPendingMultiLocksCostNoGoroutines(t *testing.T) {
 	for _, c := range []struct {
 		what     string
@@ -21,7 +24,7 @@ func TestPendingMultiLocksCostNoGoroutines(t *testing.T) {
 	}{
 		{"for one lock", 3_000, 10, func(int) string { return "held" }},
 		{"for a lock each", 3_000, 10, func(i int) string { return fmt.Sprint("held", i) }},
-		{"of many names", 500, 3 * fewLocks, func(int) string { return "held" }},
+		{"of many names", 500, 3 * manyLocks, func(int) string { return "held" }},
 	} {
 		t.Run(c.what, func(t *testing.T) { pendingCostNoGoroutines(t, c.n, c.names, c.held) })
 	}
@@ -53,7 +56,7 @@ func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) strin
 			names = append(names, fmt.Sprint("own", i, "/", j))
 		}
 		futures[i] = e.Many(names...).LockAsync(ctx)
-		if each <= fewLocks {
+		if each <= manyLocks {
 			look("while they begin")
 		}
 		if i%(1000/each) == 0 {
@@ -75,7 +78,7 @@ func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) strin
 	}
 	created := goroutinesCreated() - before
 	t.Logf("%d goroutines were created", created)
-	if each <= fewLocks && created > uint64(n/2) { // timers create some, those of this test as well
+	if each <= manyLocks && created > uint64(n/2) { // timers create some, those of this test as well
 		t.Errorf("%d goroutines were created for %d that take %d locks each", created, n, each)
 	}
 	if err := held.Unlock(ctxT(t)); err != nil {

@@ -134,7 +134,7 @@ func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
 		s.Do("DEL", key)
 	}
 	cleanButMarks(t, s, e)
-	if n := e.table.Resources(); n > 0 {
+	if n := inspect(e).Names; n > 0 {
 		t.Errorf("%d names are in use", n)
 	}
 }

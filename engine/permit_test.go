@@ -96,7 +96,7 @@ func TestPermitsOnTheServer(t *testing.T) {
 		t.Error(err)
 	}
 	permitsAre(t, s, 4, 0)
-	eventually(t, "nothing is left here", func() bool { return e.table.Resources() == 0 })
+	eventually(t, "nothing is left here", func() bool { return inspect(e).Names == 0 })
 }
 
 // Those who wait in one process are served in order, at the cost of few tries; one who wants many
@@ -395,7 +395,7 @@ func TestPermitsAreNotReentered(t *testing.T) {
 		t.Errorf("the other hold: %v", inner.Err())
 	}
 	mustUnlock(t, inner)
-	eventually(t, "nothing is left here", func() bool { return e.table.Resources() == 0 })
+	eventually(t, "nothing is left here", func() bool { return inspect(e).Names == 0 })
 	if _, err := e.Mutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrWrongType) {
 		t.Errorf("a Mutex of a key that is none: %v", err)
 	}

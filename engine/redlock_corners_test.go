@@ -206,7 +206,7 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 		}
 		s.servers[i].Do("DEL", "x")
 		eventually(t, "that is noticed", func() bool {
-			v[i].table.Renewer.All() // again, if one was out that the server had answered before
+			renewAll(v[i]) // again, if one was out that the server had answered before
 			return v[i].Stats().Lost[GoneOnServer] == 1
 		})
 	}
@@ -472,12 +472,8 @@ func TestRedLocksUnderEverything(t *testing.T) {
 	for _, v := range all {
 		for i, e := range v {
 			eventually(t, fmt.Sprintf("seed %d: engine %d has nothing left", seed, i), func() bool {
-				e.gatherings.mu.Lock()
-				n := len(e.gatherings.listed)
-				e.gatherings.mu.Unlock()
-				n += e.gatherings.watches.Len()
-				st := e.Stats()
-				return st.Held == 0 && st.Waiting == 0 && n == 0
+				st, in := e.Stats(), inspect(e)
+				return st.Held == 0 && st.Waiting == 0 && in.Many+in.Watched == 0
 			})
 		}
 	}
@@ -494,7 +490,7 @@ func TestVoteThatJoinedDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
 	eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
 	s.servers[1].Stop()
 	s.servers[0].Do("DEL", "x")
-	v[0].table.Renewer.All()
+	renewAll(v[0])
 	eventually(t, "it is granted there again", func() bool { return len(fields(t, s.servers[0], "x")) == 1 && len(h.Servers()) == 3 })
 	if err := h.Err(); err != nil {
 		t.Fatal(err)

@@ -252,11 +252,8 @@ func TestAbandonedRedLocksLeaveNothing(t *testing.T) {
 	}
 	eventually(t, "nothing is listed or watched", func() bool {
 		for _, e := range v {
-			e.gatherings.mu.Lock()
-			n := len(e.gatherings.listed)
-			e.gatherings.mu.Unlock()
-			n += e.gatherings.watches.Len()
-			if st := e.Stats(); n != 0 || st.Held != 0 || st.Waiting != 0 {
+			in := inspect(e)
+			if st := e.Stats(); in.Many+in.Watched != 0 || st.Held != 0 || st.Waiting != 0 {
 				return false
 			}
 		}

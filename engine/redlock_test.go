@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/internal/pace"
 	"github.com/pawl-lock/pawl/internal/redistest"
+	"github.com/pawl-lock/pawl/resp"
 )
 
 // independents are servers of which each has an engine, as one process sees them.
@@ -195,7 +196,7 @@ func TestRedLockWithThreeOfFiveDown(t *testing.T) {
 	for i, one := range s.servers[2:] {
 		one.Kill()
 		// Else the loss of three commands may come before the answers of the two.
-		eventually(t, "the lane is down", func() bool { return !a[2+i].table.Client.LaneOf(0).Up() })
+		eventually(t, "the lane is down", func() bool { return !connected(a[2+i]).Up(resp.RoleLane, 0) })
 	}
 	_, err := a.lock("x").TryLock(ctxT(t))
 	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) || !hasText(err, "granted by 2 of 5 servers, 3 are needed") || !hasText(err, s.servers[4].Addr()) {

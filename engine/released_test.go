@@ -230,7 +230,7 @@ func TestReleasesAreSentAgainWhileAShutdownWaits(t *testing.T) {
 	kept := mustLock(t, e.Mutex("kept"))
 	down := make(chan error, 1)
 	go func() { down <- e.Shutdown(ctxT(t)) }()
-	eventually(t, "it has begun", e.table.Closing)
+	eventually(t, "it has begun", Closing(e))
 	s.Do("HSET", "x", e.ID()+":5", "1")
 	p.Down()
 	route := e.table.Client.Route("x")

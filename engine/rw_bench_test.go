@@ -76,6 +76,6 @@ func TestReaders_ManyOfAProcess_ShareAGrant(t *testing.T) {
 	if n := e.Stats().HandedOver; n < rounds*pairs/2 {
 		t.Errorf("%d of %d joined", n, rounds*pairs)
 	}
-	eventually(t, "nothing is left", func() bool { return e.table.Resources() == 0 })
+	eventually(t, "nothing is left", func() bool { return inspect(e).Names == 0 })
 	clean(t, s, e, other)
 }

@@ -538,7 +538,7 @@ func TestReadersThatWaitedLeaveNothing(t *testing.T) {
 		}
 		mustUnlock(t, h)
 	}
-	eventually(t, "nothing is left", func() bool { return e.table.Resources() == 0 && e.Stats().Channels == 0 })
+	eventually(t, "nothing is left", func() bool { return inspect(e).Names == 0 && e.Stats().Channels == 0 })
 	clean(t, s, e, other)
 }
 

@@ -416,7 +416,7 @@ func TestShutdownWaitsForPermits(t *testing.T) {
 	p := mustAcquire(t, e.Semaphore("s"), 1)
 	done := make(chan error)
 	go func() { done <- e.Shutdown(context.Background()) }()
-	eventually(t, "it has begun", e.table.Closing)
+	eventually(t, "it has begun", Closing(e))
 	if err := p.Release(ctxT(t)); err != nil {
 		t.Error(err)
 	}

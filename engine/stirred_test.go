@@ -17,7 +17,7 @@ func TestWriter_ReaderOfItsProcessMayNotPublish_TriesAtOnce(t *testing.T) {
 	writer := e.RWMutex("x").Writer().LockAsync(ctxT(t))
 	// It tries once more when it listens: then it sleeps.
 	tries := func() int64 { return s.CommandStats()["evalsha"] }
-	eventually(t, "it listens", func() bool { return e.table.Client.Stats().ChannelsConfirmed > 0 })
+	eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed > 0 })
 	eventually(t, "it has tried again", func() bool { return tries() >= 3 && e.Stats().InFlight == 0 })
 	s.Do("ACL", "SETUSER", "default", "-publish", "-spublish")
 	released := pace.Now()

@@ -23,7 +23,7 @@ func TestContextsOfAReentryEndBeforeTheNextReentryAndTheirParent(t *testing.T) {
 		"the parent is unlocked": func(c *scene) { c.h.UnlockAsync() },
 		"the parent is lost": func(c *scene) {
 			c.s.Do("DEL", "x")
-			c.e.table.Renewer.All()
+			renewAll(c.e)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,13 +200,13 @@ func TestCloseWaitsForTheContextsOfAHoldThatWasLostBefore(t *testing.T) {
 	ctx := h.Context(g)
 	g.shut.Store(true)
 	s.Do("DEL", "x")
-	e.table.Renewer.All()
+	renewAll(e)
 	receive(t, g.called)
-	if n := e.table.Resources(); n != 1 {
+	if n := inspect(e).Names; n != 1 {
 		t.Errorf("%d names are in use, want the one whose hold is being told", n)
 	}
 	closed := background(e.Close)
-	eventually(t, "it closes", e.table.Closing)
+	eventually(t, "it closes", Closing(e))
 	g.open()
 	if err := receive(t, closed); err != nil {
 		t.Errorf("Close: %v", err)

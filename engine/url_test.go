@@ -52,7 +52,7 @@ func TestURLsOfTheDocumentationAreGood(t *testing.T) {
 
 func TestSentinelsListenOnAPortOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	if c := (Config{Topology: "sentinel", Master: "m"}).withDefaults(); c.Addrs[0] != "127.0.0.1:26379" {
+	if c := Defaulted(Config{Topology: "sentinel", Master: "m"}); c.Addrs[0] != "127.0.0.1:26379" {
 		t.Error(c.Addrs)
 	}
 }
