@@ -16,7 +16,7 @@ import (
 )
 
 // A subscription lingers for a second after the last waiter; Close does not.
-func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
+func TestClose_LingeringSubscription_IsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -36,7 +36,7 @@ func TestCloseDoesNotWaitForLingeringSubscriptions(t *testing.T) {
 }
 
 // An owner whose acquire had no answer is released three times, and then forgotten.
-func TestBurnedOwnerIsReleasedThreeTimes(t *testing.T) {
+func TestLock_AcquireInDoubt_IsReleasedThreeTimes(t *testing.T) {
 	t.Parallel()
 	s, p, e, clk := behindOn(t, patient)
 	released := p.Watch(releaseOf("x"))
@@ -61,7 +61,7 @@ func TestBurnedOwnerIsReleasedThreeTimes(t *testing.T) {
 	clean(t, s)
 }
 
-func TestCancellingASharedContextEndsAllItsFutures(t *testing.T) {
+func TestFuture_SharedContextCancelled_EndsAll(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -131,7 +131,7 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 //	cancelled                              the lane dies
 //	... if BUSY had paused the name, the end of the pause would let it go, and recovery
 //	would still have it when it serves another
-func TestRefusalDoesNotPauseANameThatRecoveryHas(t *testing.T) {
+func TestLock_RefusedWhileRecoveryHasItsName_IsNotPaused(t *testing.T) {
 	t.Parallel()
 	s, p, e, clk := behindOn(t, patient)
 	other := open(t, s.URL())
@@ -197,7 +197,7 @@ func (c brittleContext) Value(key any) any {
 }
 
 // The lock is held when Do makes the context of the function.
-func TestDoWhoseContextPanicsReleasesTheLock(t *testing.T) {
+func TestDo_ContextPanics_ReleasesTheLock(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -223,7 +223,7 @@ func count(t testing.TB, h *Hold, all map[string]string) string {
 }
 
 // As without a hold: it waits for its turn, and is not told that somebody has the lock.
-func TestTryLockBehindTheReleaseOfAReentryWaitsForItsTurn(t *testing.T) {
+func TestTryLock_BehindTheReleaseOfAReentry_WaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	for name, hangs := range map[string]bool{"that is answered": false, "that has no answer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +265,7 @@ func TestTryLockBehindTheReleaseOfAReentryWaitsForItsTurn(t *testing.T) {
 }
 
 // The first may get no answer, and then nobody has what the second was refused for.
-func TestTryLockUnderAHoldBehindAnotherOneGoesByItsOwnTry(t *testing.T) {
+func TestTryLock_UnderAHoldBehindAnother_GoesByItsOwnTry(t *testing.T) {
 	t.Parallel()
 	for name, hangs := range map[string]bool{"that is granted": false, "that has no answer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestTryLockUnderAHoldBehindAnotherOneGoesByItsOwnTry(t *testing.T) {
 
 // While somebody waits in this process its channel is heard: a release that is not
 // ours makes the holder look at once, long before the next renewal.
-func TestForceUnlockIsNoticedAtOnceAfterReleasesOfOurOwn(t *testing.T) {
+func TestForceUnlock_AfterReleasesOfOurOwn_IsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -368,7 +368,7 @@ func mustLockBehind(t testing.TB, a, b Mutex) *Hold {
 }
 
 // Nothing is held and nobody waits any more: there is nothing to wait for.
-func TestStalledNameHoldsUpNeitherCloseNorShutdown(t *testing.T) {
+func TestClose_StalledName_HoldsItUpNot(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(*Engine) error{
 		"Close":    (*Engine).Close,
@@ -420,7 +420,7 @@ func stalledNameIsGivenUp(t *testing.T, end func(*Engine) error) bool {
 
 // Acquisitions that fail before anything is queued or sent have a verdict like any
 // other: it is counted and told once.
-func TestAcquisitionThatFailsAtOnceIsCountedAndToldOnce(t *testing.T) {
+func TestLock_FailsAtOnce_IsCountedAndReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	told := make(chan AcquiredEvent, 64)
@@ -500,7 +500,7 @@ func (c nosyAfterFunc) AfterFunc(f func()) (stop func() bool) {
 }
 
 // The verdict of a future ends its watch, and arrives on an event loop.
-func TestContextsOfTheUserAreAskedNothingOnAnEventLoop(t *testing.T) {
+func TestLock_ContextOfTheUser_IsNotCalledOnAnEventLoop(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(nosyContext) context.Context{
 		"a context":                   func(c nosyContext) context.Context { return c },
@@ -556,7 +556,7 @@ func (c muteContext) Value(key any) any {
 
 // Futures whose contexts share a Done share a watch. If it cannot be set up for one of
 // them, the others are cancelled anyway.
-func TestContextThatPanicsInLockAsyncLeavesOthersTheirCancel(t *testing.T) {
+func TestLockAsync_ContextThatPanics_OthersKeepTheirCancel(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	mustLock(t, e.Mutex("x"))

@@ -13,7 +13,7 @@ import (
 )
 
 // Every release goes by here, on its way to the caller of Unlock.
-func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
+func TestRecovery_RememberARelease_MakesNoGarbage(t *testing.T) {
 	e := open(t, redistest.StartReplicated(t, 1).URL())
 	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	note := func() {
@@ -31,7 +31,7 @@ func TestRememberingAReleaseMakesNoGarbage(t *testing.T) {
 	}
 }
 
-func BenchmarkRememberingARelease(b *testing.B) {
+func BenchmarkRecovery_RememberARelease(b *testing.B) {
 	e := open(b, redistest.StartReplicated(b, 1).URL())
 	server, at := e.table.Client.ServerOf(0), e.clock.Now()
 	for b.Loop() {
@@ -44,7 +44,7 @@ func BenchmarkRememberingARelease(b *testing.B) {
 //
 // A hold may have any number of contexts. When it ends on an event loop, that costs one
 // goroutine for all of them, and none of those that would forget each.
-func TestManyContextsEndInOneGoroutine(t *testing.T) {
+func TestHold_ManyContexts_EndInOneGoroutine(t *testing.T) {
 	const n = 10_000
 	s := server(t)
 	e := open(t, s.URL())

@@ -19,7 +19,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
-func TestConfigReportsEveryBadFieldAtOnce(t *testing.T) {
+func TestConfig_BadFields_AreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	bad := engine.Config{
 		Addrs: []string{"nowhere", ""}, Username: "ada", DB: -1, Lease: time.Millisecond, Margin: -time.Second,
@@ -43,7 +43,7 @@ func TestConfigReportsEveryBadFieldAtOnce(t *testing.T) {
 }
 
 // A field that was left alone is not called bad because of another one.
-func TestADefaultIsNotReported(t *testing.T) {
+func TestConfig_BadFields_DefaultsAreNotReported(t *testing.T) {
 	t.Parallel()
 	err := kit.ErrOf(engine.New(context.Background(), engine.Config{Lease: time.Nanosecond}))
 	if !kit.HasText(err, "Config.Lease (1ns) must be at least 30ms") || kit.HasText(err, "Margin") {
@@ -51,7 +51,7 @@ func TestADefaultIsNotReported(t *testing.T) {
 	}
 }
 
-func TestConfigContradictions(t *testing.T) {
+func TestConfig_Contradictions_AreReported(t *testing.T) {
 	t.Parallel()
 	secret := func(context.Context) (string, string, error) { return "", "", nil }
 	for text, c := range map[string]engine.Config{
@@ -85,7 +85,7 @@ func TestConfigContradictions(t *testing.T) {
 }
 
 // A systemd unit that is instantiated has an @ in its folder.
-func TestTheFolderOfAUnixSocketMayHaveAnAt(t *testing.T) {
+func TestParseURL_UnixSocketWithAnAt_IsRead(t *testing.T) {
 	t.Parallel()
 	const path = "/run/redis@orders/redis.sock"
 	c, err := engine.ParseURL("unix://:hunter2@" + path)
@@ -98,7 +98,7 @@ func TestTheFolderOfAUnixSocketMayHaveAnAt(t *testing.T) {
 }
 
 // Passwords that a machine made are often in base64.
-func TestAPlusInAPasswordIsAPlus(t *testing.T) {
+func TestParseURL_PlusInAPassword_IsAPlus(t *testing.T) {
 	t.Parallel()
 	const password = "hun+ter/2=="
 	c, err := engine.ParseURL("redis+sentinel://:hun+ter%2F2==@h/m?lease=20s&sentinel_password=" + password)
@@ -107,7 +107,7 @@ func TestAPlusInAPasswordIsAPlus(t *testing.T) {
 	}
 }
 
-func TestZeroConfigIsValid(t *testing.T) {
+func TestConfig_Zero_IsValid(t *testing.T) {
 	t.Parallel()
 	c := engine.Defaulted(engine.Config{})
 	if err := engine.Valid(c); err != nil {
@@ -118,7 +118,7 @@ func TestZeroConfigIsValid(t *testing.T) {
 	}
 }
 
-func TestParseURL(t *testing.T) {
+func TestParseURL_Settings_AreRead(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]engine.Config{
 		"redis://h":                            {Addrs: []string{"h:6379"}},
@@ -161,7 +161,7 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-func TestParseURLRefusals(t *testing.T) {
+func TestParseURL_BadURLs_AreRefused(t *testing.T) {
 	t.Parallel()
 	for url, text := range map[string]string{
 		"":                                   "no scheme",
@@ -323,7 +323,7 @@ func TestParseURL_FormsOfOtherClients_AreAsThePageSays(t *testing.T) {
 }
 
 // Everything that is wrong with the settings is in one error, always the same.
-func TestParseURL_SeveralForeignSettings_AreToldAtOnce(t *testing.T) {
+func TestParseURL_SeveralForeignSettings_AreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	const url = "rediss://h?zone=1&skip_verify=1&alpha=2&tls_cert_file=c&pool_size=3"
 	var first error
@@ -460,7 +460,7 @@ func TestParseURL_NoVerification_IsRefusedInWhateverWords(t *testing.T) {
 
 // Every URL that a page of the documentation shows can be used as it stands. The pages
 // show every scheme.
-func TestURLsOfTheDocumentationAreGood(t *testing.T) {
+func TestParseURL_URLsOfTheDocumentation_AreGood(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
@@ -498,7 +498,7 @@ func TestURLsOfTheDocumentationAreGood(t *testing.T) {
 	}
 }
 
-func TestSentinelsListenOnAPortOfTheirOwn(t *testing.T) {
+func TestConfig_Sentinels_ListenOnAPortOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	if c := engine.Defaulted(engine.Config{Topology: "sentinel", Master: "m"}); c.Addrs[0] != "127.0.0.1:26379" {
 		t.Error(c.Addrs)
@@ -506,7 +506,7 @@ func TestSentinelsListenOnAPortOfTheirOwn(t *testing.T) {
 }
 
 // Nothing of a password gets into an error, and none is taken for a host.
-func TestListsOfHostsAreReadWithCare(t *testing.T) {
+func TestParseURL_ListsOfHosts_AreReadWithCare(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{
 		"redis+cluster://user:hunter2%40h1:7000,h2:7000",
@@ -522,7 +522,7 @@ func TestListsOfHostsAreReadWithCare(t *testing.T) {
 }
 
 // A setting that can be given is listed, and what is listed can be given.
-func TestUnknownSettingIsToldAllThatAreKnown(t *testing.T) {
+func TestParseURL_UnknownSetting_ListsTheKnownOnes(t *testing.T) {
 	t.Parallel()
 	_, err := engine.ParseURL("redis://h?x=1")
 	_, list, ok := strings.Cut(err.Error(), "these are: ")

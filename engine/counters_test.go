@@ -16,7 +16,7 @@ import (
 )
 
 // A worker holds a lock, and its last act is to count down: nobody may be left to wait for that.
-func TestALatchIsCountedDownDuringAShutdown(t *testing.T) {
+func TestLatch_Shutdown_CountDownIsAllowed(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	worker, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -54,7 +54,7 @@ func wantAvailable(t testing.TB, s engine.Semaphore, want int) {
 	}
 }
 
-func TestSemaphoreCountsItsPermits(t *testing.T) {
+func TestSemaphore_Permits_AreCounted(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -103,7 +103,7 @@ func TestSemaphoreCountsItsPermits(t *testing.T) {
 	}
 }
 
-func TestNoPermitsAreGrantedLocally(t *testing.T) {
+func TestSemaphore_AcquireOfNone_AsksNoServer(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -122,7 +122,7 @@ func TestNoPermitsAreGrantedLocally(t *testing.T) {
 	}
 }
 
-func TestSemaphoreRefusesWhatIsNoCount(t *testing.T) {
+func TestSemaphore_BadArguments_AreInvalid(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -154,7 +154,7 @@ func TestSemaphoreRefusesWhatIsNoCount(t *testing.T) {
 
 // Redisson's rule for braces gives x and {x} companion keys of one name. Not so the mark: the commands
 // of each name have numbers of their own, and are executed each once.
-func TestNamesThatDifferInBracesHaveACountEach(t *testing.T) {
+func TestSemaphore_NamesThatDifferInBraces_HaveACountEach(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -188,7 +188,7 @@ func TestNamesThatDifferInBracesHaveACountEach(t *testing.T) {
 	}
 }
 
-func TestReleaseWakesAWaiterOfAnotherProcess(t *testing.T) {
+func TestSemaphore_Release_WakesAWaiterOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	a, b := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
@@ -212,7 +212,7 @@ func TestReleaseWakesAWaiterOfAnotherProcess(t *testing.T) {
 }
 
 // One who wants many is not overtaken by those who want few.
-func TestWaitersAreServedInOrder(t *testing.T) {
+func TestSemaphore_Waiters_AreServedInOrder(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -247,7 +247,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 }
 
 // When one who wants many gives up, those behind it have what is there.
-func TestTheNextMayWantLess(t *testing.T) {
+func TestSemaphore_HeadGivesUp_NextGetsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -265,7 +265,7 @@ func TestTheNextMayWantLess(t *testing.T) {
 	}
 }
 
-func TestAcquireGivesUp(t *testing.T) {
+func TestSemaphore_AcquireWithABound_GivesUp(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) { // the server must have answered before the time is over
 		srv := kit.Server(t)
@@ -293,7 +293,7 @@ func TestAcquireGivesUp(t *testing.T) {
 }
 
 // Many goroutines of several processes share one permit, and then a few.
-func TestSemaphoreExcludes(t *testing.T) {
+func TestSemaphore_Contended_Excludes(t *testing.T) {
 	t.Parallel()
 	for _, permits := range []int{1, 3} {
 		t.Run(fmt.Sprint(permits), func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestSemaphoreExcludes(t *testing.T) {
 }
 
 // Permits go round in one process for a turn only.
-func TestOthersGetTheirTurnAtASemaphore(t *testing.T) {
+func TestSemaphore_BusyProcess_OthersGetTheirTurn(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	a, b := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
@@ -370,7 +370,7 @@ func TestOthersGetTheirTurnAtASemaphore(t *testing.T) {
 	}
 }
 
-func TestCloseGivesPermitsBack(t *testing.T) {
+func TestSemaphore_Close_GivesPermitsBack(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e, other := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
@@ -408,7 +408,7 @@ func TestCloseGivesPermitsBack(t *testing.T) {
 	wantAvailable(t, other.Semaphore("s"), 3)
 }
 
-func TestShutdownWaitsForPermits(t *testing.T) {
+func TestSemaphore_Shutdown_WaitsForPermits(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -429,7 +429,7 @@ func TestShutdownWaitsForPermits(t *testing.T) {
 }
 
 // Many operations share a command.
-func TestManyAcquiresShareACommand(t *testing.T) {
+func TestSemaphore_ManyAcquires_ShareACommand(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -458,7 +458,7 @@ func TestManyAcquiresShareACommand(t *testing.T) {
 	}
 }
 
-func TestHooksHearOfPermits(t *testing.T) {
+func TestHooks_Permits_AreReported(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	told := make(chan string, 10)

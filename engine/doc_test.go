@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write testdata/api.golden anew")
 
 // The exported API with its documentation is pinned: a change of it is a decision,
 // made with go test ./engine -run API -update, and seen in review.
-func TestAPIIsWhatTheGoldenFileSays(t *testing.T) {
+func TestAPI_GoldenFile_SaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("go", "doc", "-all", ".")
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")
@@ -47,7 +47,7 @@ func TestAPIIsWhatTheGoldenFileSays(t *testing.T) {
 
 const mostNames = 90
 
-func TestAPIHasAtMostNinetyNames(t *testing.T) {
+func TestAPI_Names_AreAtMostNinety(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")
 	if err != nil {

@@ -53,7 +53,7 @@ func openOn(t testing.TB, s *redistest.Server, clk clock.Clock, change ...func(*
 
 // The server's wall clock may have been set with ours, and leases count on it there:
 // every hold is renewed at once, long before it is due, and none is lost.
-func TestStepOfTheWallClockRenewsEveryHoldAtOnce(t *testing.T) {
+func TestEngine_WallClockSteps_RenewsEveryHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]time.Duration{"forward": 3 * time.Hour, "backward": -3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestStepOfTheWallClockRenewsEveryHoldAtOnce(t *testing.T) {
 
 // After a sleep that outlasts the lease, whatever is asked first of a hold tells the
 // truth, although no timer has run yet.
-func TestSleepOfTheMachineEndsEveryHoldBeforeItsNextUse(t *testing.T) {
+func TestEngine_MachineSleeps_EveryHoldEndsBeforeItsNextUse(t *testing.T) {
 	t.Parallel()
 	uses := map[string]func(t *testing.T, e *Engine, h *Hold, outer context.Context){
 		"Err": func(t *testing.T, _ *Engine, h *Hold, _ context.Context) {
@@ -196,7 +196,7 @@ func onDead(hang <-chan struct{}) wheel.Config {
 
 // The timing wheel's library is dead from the start and stays so, however often it
 // is replaced: leases are still renewed, and lost ones end.
-func TestLeasesSurviveADeadTimingWheel(t *testing.T) {
+func TestEngine_TimingWheelDead_LeasesSurvive(t *testing.T) {
 	t.Parallel()
 	for name, hangs := range map[string]bool{"silent": false, "hanging": true} {
 		t.Run(name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestLeasesSurviveADeadTimingWheel(t *testing.T) {
 
 // The margin of a short lease is short. Its end is told within it though the timing wheel's
 // library is dead: the server has not given the lock to another yet.
-func TestTheEndOfAShortLeaseIsToldInTimeOnADeadTimingWheel(t *testing.T) {
+func TestEngine_TimingWheelDead_ShortLeaseEndsInTime(t *testing.T) {
 	t.Parallel()
 	steady(t, func(t testing.TB) {
 		hang := make(chan struct{})
@@ -277,7 +277,7 @@ type closedClient struct{ world.Client }
 func (closedClient) Close() error { return nil }
 
 // A client begins to connect before the engine has it. What it tells meanwhile waits.
-func TestEventsWaitUntilTheEngineHasItsClient(t *testing.T) {
+func TestEngine_EventsBeforeItHasItsClient_Wait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var heard atomic.Int32
@@ -311,7 +311,7 @@ func TestEventsWaitUntilTheEngineHasItsClient(t *testing.T) {
 
 // A resource that waits for its next name keeps nothing of the last one: a name may be long,
 // and a shard keeps many.
-func TestResourcesForUseAgainKeepNoName(t *testing.T) {
+func TestEngine_EntriesForReuse_KeepNoName(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	const n = 200
@@ -334,7 +334,7 @@ func TestResourcesForUseAgainKeepNoName(t *testing.T) {
 }
 
 // A Lazy engine is for a service that starts before its server does.
-func TestALazyEngineWaitsForItsServer(t *testing.T) {
+func TestNew_Lazy_WaitsForItsServer(t *testing.T) {
 	t.Parallel()
 	tr := newTrouble(t)
 	tr.net.Down()
@@ -443,7 +443,7 @@ func shown(t *testing.T) (e *Engine, samples map[string][]any) {
 
 // Whatever is printed, in whatever way, is short, holds no password, and does not touch
 // what other goroutines write at the time.
-func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
+func TestPrint_Everything_HasNoPassword(t *testing.T) {
 	t.Parallel()
 	e, samples := shown(t)
 	busy, stop := context.WithCancel(context.Background())
@@ -462,7 +462,7 @@ func TestNothingThatIsPrintedTellsAPassword(t *testing.T) {
 
 // Printing holds up nobody, and is not held up: not by a lock of a name, nor by a
 // future that is being completed.
-func TestPrintingTakesNoLock(t *testing.T) {
+func TestPrint_Everything_TakesNoLock(t *testing.T) {
 	t.Parallel()
 	e, samples := shown(t)
 	var unlock []func()
@@ -501,7 +501,7 @@ func TestPrintingTakesNoLock(t *testing.T) {
 }
 
 // fmt cannot ask what lies in an unexported field. It finds nothing there but addresses.
-func TestLocksInUnexportedFieldsPrintAddresses(t *testing.T) {
+func TestPrint_LocksInUnexportedFields_AreAddresses(t *testing.T) {
 	t.Parallel()
 	s := server(t, redistest.Password(secret))
 	e := open(t, "redis://:"+secret+"@"+s.Addr())

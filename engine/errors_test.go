@@ -30,7 +30,7 @@ func everyLock(ctx context.Context, m Mutex, opts ...Option) map[string]error {
 	return errs
 }
 
-func TestTryDoTellsAnOutageFromALockThatIsHeld(t *testing.T) {
+func TestTryDo_Outage_IsNotHeld(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	never := func(context.Context, *Hold) error { t.Error("it ran without the lock"); return nil }
@@ -59,7 +59,7 @@ func ended() context.Context {
 // The table of docs/errors.md is true: each operation returns the errors that the table marks for
 // it, joined as the table says, and no other. The columns of a lock and its hold are true of a
 // MultiLock and of a QuorumLock, too.
-func TestTheTableOfErrorsIsTrue(t *testing.T) {
+func TestErrors_Table_IsTrue(t *testing.T) {
 	t.Parallel()
 	operations, marks := errorTable(t)
 	for sentinel, row := range marks {
@@ -113,7 +113,7 @@ func TestLostReason_Code_IsUniqueAndComplete(t *testing.T) {
 
 // An error in a log, far from the code, says which lock it is about, and why the server did
 // not answer.
-func TestErrorsSayWhichLockAndWhy(t *testing.T) {
+func TestErrors_Text_SaysWhichLockAndWhy(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	gone, cancel := context.WithCancelCause(context.Background())
@@ -162,7 +162,7 @@ func says(t testing.TB, what string, err, is error, text string) {
 }
 
 // The machine has numbers of its own for what users and servers name.
-func TestTheMachineMeansTheSameByItsNumbers(t *testing.T) {
+func TestLostReason_Numbers_AreThoseOfTheMachine(t *testing.T) {
 	t.Parallel()
 	for why, want := range map[machine.Loss]LostReason{
 		machine.LeaseEnded: LeaseEnded, machine.NotRenewed: NotRenewed, machine.MaxHoldReached: MaxHoldReached,
@@ -263,7 +263,7 @@ var (
 	silent        = saying{unavailable: true, text: `: server is unavailable: no answer yet$`}
 )
 
-func TestWhoWaitsForAnotherProcessIsToldThatItIsHeld(t *testing.T) {
+func TestLock_HeldElsewhere_SaysHeld(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
@@ -281,7 +281,7 @@ func TestWhoWaitsForAnotherProcessIsToldThatItIsHeld(t *testing.T) {
 }
 
 // What the head has learnt is the next one's, too, when it is gone.
-func TestTheNextInTheQueueKnowsWhatTheHeadHasLearnt(t *testing.T) {
+func TestLock_BehindAHead_KnowsWhatTheHeadKnows(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
@@ -294,7 +294,7 @@ func TestTheNextInTheQueueKnowsWhatTheHeadHasLearnt(t *testing.T) {
 	stopped(t, next, heldElsewhere)
 }
 
-func TestWhoWaitsForThisProcessIsToldThatItIsHeld(t *testing.T) {
+func TestLock_HeldHere_SaysHeld(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	h := mustLock(t, m)
@@ -309,7 +309,7 @@ func TestWhoWaitsForThisProcessIsToldThatItIsHeld(t *testing.T) {
 	stopped(t, waiters(m), refused)
 }
 
-func TestWhoWaitsForAReentryIsToldWhatIsInTheWay(t *testing.T) {
+func TestLock_BehindAReentry_SaysWhatIsInTheWay(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	under := mustLock(t, m).Context(context.Background())
@@ -326,7 +326,7 @@ func TestWhoWaitsForAReentryIsToldWhatIsInTheWay(t *testing.T) {
 	wantReason(t, "without a server", errOf(alone.Await(ctxT(t))), refused)
 }
 
-func TestWhoWaitsWithoutAServerIsToldThatItIsUnavailable(t *testing.T) {
+func TestLock_NoServer_SaysUnavailable(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
@@ -353,7 +353,7 @@ func TestWhoWaitsWithoutAServerIsToldThatItIsUnavailable(t *testing.T) {
 // The head's first try is out, and the others wait for it, too. One that
 // cancels does not know what the server would have said; one whose time is over knows that
 // it said nothing.
-func TestWhoWaitsForASilentServerIsNotToldThatItIsHeld(t *testing.T) {
+func TestLock_SilentServer_DoesNotSayHeld(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	// A head that has left knew something. That is over.
@@ -369,7 +369,7 @@ func TestWhoWaitsForASilentServerIsNotToldThatItIsHeld(t *testing.T) {
 
 // What it asks is whether the lock is held now. If the server hangs, nobody knows: not from
 // what others were told before, nor from what this process has given back since.
-func TestATryLockWithoutAnAnswerIsNotToldThatItIsHeld(t *testing.T) {
+func TestTryLock_NoAnswer_DoesNotSayHeld(t *testing.T) {
 	t.Parallel()
 	for way, begin := range map[string]func(t *testing.T, tr *trouble, m Mutex){
 		"behind an Unlock": func(t *testing.T, tr *trouble, m Mutex) {
@@ -396,7 +396,7 @@ func TestATryLockWithoutAnAnswerIsNotToldThatItIsHeld(t *testing.T) {
 }
 
 // That the lock was given back was answered, and nothing since.
-func TestATryLockBehindOneWithoutAnAnswerIsNotToldThatItIsHeld(t *testing.T) {
+func TestTryLock_BehindOneWithoutAnAnswer_DoesNotSayHeld(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	h := mustLock(t, m)
@@ -436,7 +436,7 @@ func twoTries(m Mutex) tries {
 }
 
 // Its lease is over, and whether it was released nobody knows: this process has it no more.
-func TestALockWhoseReleaseWasGivenUpIsNotHeldHere(t *testing.T) {
+func TestLock_ReleaseGivenUp_IsNotHeldHere(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	h := mustLock(t, m, Lease(time.Second)) // half of CommandTimeout
@@ -449,7 +449,7 @@ func TestALockWhoseReleaseWasGivenUpIsNotHeldHere(t *testing.T) {
 }
 
 // What was known of a name is forgotten when nobody waits for it.
-func TestWhatWasKnownOfANameDoesNotOutliveThoseWhoWaited(t *testing.T) {
+func TestLock_LastAttempt_DoesNotOutliveItsWaiters(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
@@ -468,7 +468,7 @@ func TestWhatWasKnownOfANameDoesNotOutliveThoseWhoWaited(t *testing.T) {
 	stopped(t, waiters(m)[:2], silent)
 }
 
-func TestAContextThatHasEndedSaysNothingOfTheLock(t *testing.T) {
+func TestLock_ContextEndedBefore_SaysNothingOfTheLock(t *testing.T) {
 	t.Parallel()
 	_, m := newReasons(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -498,7 +498,7 @@ func (n *nosy) Is(error) bool { n.ask(); return false }
 
 // The text of an error is made when it is read, by the reader; not by the engine,
 // under a lock that the text would need.
-func TestTheTextOfACauseMayUseTheEngine(t *testing.T) {
+func TestErrors_TextOfACause_MayUseTheEngine(t *testing.T) {
 	t.Parallel()
 	tr, m := newReasons(t)
 	h := mustLock(t, m)
@@ -525,7 +525,7 @@ func TestTheTextOfACauseMayUseTheEngine(t *testing.T) {
 	}
 }
 
-func TestDurationsInTextsAreRounded(t *testing.T) {
+func TestErrors_Durations_AreRounded(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		26*time.Second + 999775281: "27s", 9*time.Second + 951234567: "10s", 1234567890: "1.2s", 99876543: "100ms", 1: "1ms",

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
-func TestFutureShowsOneResultToEverybody(t *testing.T) {
+func TestFuture_Completed_ShowsOneResultToEverybody(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -51,7 +51,7 @@ func TestFutureShowsOneResultToEverybody(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestAwaitEndsWithItsContextAndTheFutureGoesOn(t *testing.T) {
+func TestFuture_AwaitEndsWithItsContext_FutureIsCompletedLater(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -74,7 +74,7 @@ func TestAwaitEndsWithItsContextAndTheFutureGoesOn(t *testing.T) {
 	kit.MustUnlock(t, h)
 }
 
-func TestOnCompleteOfNoFunctionDoesNothing(t *testing.T) {
+func TestFuture_OnCompleteOfNoFunction_DoesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -91,7 +91,7 @@ func TestOnCompleteOfNoFunctionDoesNothing(t *testing.T) {
 	kit.Clean(t, s, e)
 }
 
-func TestCallbacksRunInOrderOfRegistration(t *testing.T) {
+func TestFuture_Callbacks_RunInOrderOfRegistration(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -121,7 +121,7 @@ func TestCallbacksRunInOrderOfRegistration(t *testing.T) {
 	kit.Eventually(t, "the lock is free", func() bool { return len(kit.Fields(t, s, "x")) == 0 })
 }
 
-func TestAbandonCancelsWhatIsPending(t *testing.T) {
+func TestFuture_AbandonPending_Cancels(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -142,7 +142,7 @@ func TestAbandonCancelsWhatIsPending(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestAbandonReleasesWhatWasGranted(t *testing.T) {
+func TestFuture_AbandonAfterTheGrant_ReleasesIt(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -163,7 +163,7 @@ func TestAbandonReleasesWhatWasGranted(t *testing.T) {
 
 // The grant is on its way when the future is abandoned. Whichever comes first, the lock
 // does not stay held.
-func TestAbandonReleasesWhatIsGrantedLater(t *testing.T) {
+func TestFuture_AbandonBeforeTheGrant_ReleasesIt(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -185,7 +185,7 @@ func TestAbandonReleasesWhatIsGrantedLater(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestAwaitAllReturnsTheValuesInOrder(t *testing.T) {
+func TestAwaitAll_AllGranted_ReturnsTheValuesInOrder(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -214,7 +214,7 @@ func TestAwaitAllReturnsTheValuesInOrder(t *testing.T) {
 }
 
 // The error counts at once, although the future before it waits for ever.
-func TestAwaitAllAbandonsTheRestOnTheFirstError(t *testing.T) {
+func TestAwaitAll_FirstError_AbandonsTheRest(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -247,7 +247,7 @@ func TestAwaitAllAbandonsTheRestOnTheFirstError(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestAwaitAnyReleasesTheLosers(t *testing.T) {
+func TestAwaitAny_OneWins_ReleasesTheOthers(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -284,7 +284,7 @@ func TestAwaitAnyReleasesTheLosers(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestAwaitAnyWithoutAWinner(t *testing.T) {
+func TestAwaitAny_NobodyWins_ReturnsTheErrors(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -310,7 +310,7 @@ func TestAwaitAnyWithoutAWinner(t *testing.T) {
 }
 
 // A release is never taken back.
-func TestAbandonOfAnUnlockChangesNothing(t *testing.T) {
+func TestFuture_AbandonOfAnUnlock_ChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	h := kit.MustLock(t, kit.Open(t, s.URL()).Mutex("x"))

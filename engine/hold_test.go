@@ -16,7 +16,7 @@ import (
 )
 
 // Nor is a release that was under way asked for until CloseTimeout: Unlock comes before Close.
-func TestCloseSaysWhenTheServerRefusesAReleaseUnderWay(t *testing.T) {
+func TestClose_ReleaseUnderWayRefused_SaysSo(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -42,7 +42,7 @@ func releaseRefused(h *Hold) bool {
 
 // A Shutdown waits for the holders, and a release of one goes on meanwhile as it always does:
 // what the server refuses it may allow again.
-func TestShutdownDoesNotGiveUpAReleaseThatIsRefused(t *testing.T) {
+func TestShutdown_ReleaseRefused_IsNotGivenUp(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -66,7 +66,7 @@ func TestShutdownDoesNotGiveUpAReleaseThatIsRefused(t *testing.T) {
 
 // A right that is missing for a moment makes no lock stay for good: neither one that is taken
 // just then, nor one whose MinHold has something left when it is unlocked.
-func TestMissingRightMakesNoLockStayForGood(t *testing.T) {
+func TestHold_RightMissing_NoLockStaysForGood(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -92,7 +92,7 @@ func TestMissingRightMakesNoLockStayForGood(t *testing.T) {
 // endless are what people write for "no bound".
 var endless = map[string]time.Duration{"the longest duration": math.MaxInt64, "200 years": 200 * 365 * 24 * time.Hour}
 
-func TestBoundThatNobodyLivesToSeeIsNone(t *testing.T) {
+func TestLock_BoundOfCenturies_IsNone(t *testing.T) {
 	t.Parallel()
 	for name, d := range endless {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestBoundThatNobodyLivesToSeeIsNone(t *testing.T) {
 
 // The answer to an Extend that was given up must not be taken for that of the next
 // one, which asked for more.
-func TestExtendIsNotToldTheAnswerToTheOneBefore(t *testing.T) {
+func TestExtend_AfterAnother_GetsItsOwnAnswer(t *testing.T) {
 	t.Parallel()
 	s, p, e := behind(t)
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
@@ -154,7 +154,7 @@ func TestExtendIsNotToldTheAnswerToTheOneBefore(t *testing.T) {
 
 // One that waits for its turn behind another may give up at the same moment, because its
 // context is that of the hold.
-func TestExtendThatGivesUpWithItsHoldSaysThatTheLockIsNotHeld(t *testing.T) {
+func TestExtend_GivesUpWithItsHold_SaysNotHeld(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
@@ -171,7 +171,7 @@ type slowEnd chan struct{}
 func (c slowEnd) End(error) { <-c }
 
 // When its time is over, the hold may have ended, and its name be used for another one.
-func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
+func TestExtend_GivesUp_ReadsItsConnectionUnderTheLock(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL(), func(c *Config) { c.CommandTimeout = 200 * time.Millisecond })
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
@@ -218,7 +218,7 @@ func TestExtendThatGivesUpAsksForItsConnectionUnderTheLock(t *testing.T) {
 	mustUnlock(t, h)
 }
 
-func TestValidUntilIsPastHoweverTheHoldEnded(t *testing.T) {
+func TestHold_Ended_ValidUntilIsPast(t *testing.T) {
 	t.Parallel()
 	type scene struct {
 		s    *redistest.Server
@@ -267,7 +267,7 @@ func TestValidUntilIsPastHoweverTheHoldEnded(t *testing.T) {
 }
 
 // A re-entry follows the renewals of its hold, but no further than its own MaxHold.
-func TestValidUntilOfAReentryFollowsItsHoldToItsOwnBound(t *testing.T) {
+func TestHold_ValidUntilOfAReentry_FollowsItsHoldToItsOwnBound(t *testing.T) {
 	t.Parallel()
 	_, _, e, clk := behindOn(t)
 	h := mustLock(t, e.Mutex("x"))
@@ -283,7 +283,7 @@ func TestValidUntilOfAReentryFollowsItsHoldToItsOwnBound(t *testing.T) {
 	}
 }
 
-func TestValidUntilIsPastWhileTheReleaseIsOut(t *testing.T) {
+func TestHold_ReleaseOut_ValidUntilIsPast(t *testing.T) {
 	t.Parallel()
 	_, p, e, _ := behindOn(t)
 	h := mustLock(t, e.Mutex("x"))
@@ -305,7 +305,7 @@ func TestValidUntilIsPastWhileTheReleaseIsOut(t *testing.T) {
 
 // An Unlock that nobody answers is told so when the lease is over, however patient the
 // engine is with its connection, and whichever command is stuck.
-func TestUnlockWithoutAnAnswerEndsWithTheLease(t *testing.T) {
+func TestUnlock_WithoutAnAnswer_EndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	for kind, opts := range map[string][]Option{"watched": nil, "fixed": {Lease(30 * time.Second)}, "bounded": {MaxHold(time.Minute)}} {
 		for stuck, before := range map[string]func(t *testing.T, e *Engine, m Mutex, h *Hold){
@@ -349,7 +349,7 @@ func TestUnlockWithoutAnAnswerEndsWithTheLease(t *testing.T) {
 }
 
 // The same of a re-entry, whose hold is renewed all the while.
-func TestUnlockOfAReentryWithoutAnAnswerEndsWithItsLease(t *testing.T) {
+func TestUnlock_ReentryWithoutAnAnswer_EndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	_, p, e, clk := behindOn(t, patient)
 	m := e.Mutex("x")
@@ -388,7 +388,7 @@ func TestUnlockOfAReentryWithoutAnAnswerEndsWithItsLease(t *testing.T) {
 //	fires, waits for the lock
 //	                           Extend is answered; Unlock
 //	has the lock
-func TestTimerThatComesLateGivesNoReleaseUp(t *testing.T) {
+func TestUnlock_TimerComesLate_GivesNoReleaseUp(t *testing.T) {
 	t.Parallel()
 	_, p, e, clk := behindOn(t, patient)
 	h := mustLock(t, e.Mutex("x"), Lease(time.Minute))
@@ -406,7 +406,7 @@ func TestTimerThatComesLateGivesNoReleaseUp(t *testing.T) {
 
 // Loss is irrevocable, and it is the clock that says so: an answer that is read before
 // any timer has run must not undo it.
-func TestExtendThatIsAnsweredTooLateDoesNotBringTheHoldBack(t *testing.T) {
+func TestExtend_AnsweredTooLate_DoesNotBringTheHoldBack(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	p, clk := faultproxy.New(t, "tcp", s.Addr()), &moodyClock{Clock: clock.System()}
@@ -433,7 +433,7 @@ func TestExtendThatIsAnsweredTooLateDoesNotBringTheHoldBack(t *testing.T) {
 
 // A call that finds that the time of a hold is over goes on with its name, even if the call
 // is about a re-entry that was given back long before.
-func TestUnlockOfAFormerReentryGoesOnWithTheNameOfAHoldWhoseTimeIsOver(t *testing.T) {
+func TestUnlock_FormerReentryOfAHoldWhoseTimeIsOver_UnblocksTheName(t *testing.T) {
 	t.Parallel()
 	s, _, e, clk := behindOn(t, patient)
 	m := e.Mutex("x")
@@ -465,7 +465,7 @@ func TestUnlockOfAFormerReentryGoesOnWithTheNameOfAHoldWhoseTimeIsOver(t *testin
 }
 
 // A TryLock is refused because of a hold of this process only if that has time left.
-func TestTryLockIsNotRefusedBecauseOfAHoldWhoseTimeIsOver(t *testing.T) {
+func TestTryLock_HoldWhoseTimeIsOver_DoesNotRefuseIt(t *testing.T) {
 	t.Parallel()
 	for name, reentry := range map[string]bool{"a hold": false, "a re-entry": true} {
 		t.Run(name, func(t *testing.T) {
@@ -492,7 +492,7 @@ func TestTryLockIsNotRefusedBecauseOfAHoldWhoseTimeIsOver(t *testing.T) {
 
 // A Lock under the context of a hold whose time is over does not ask the server for a
 // re-entry, whose answer would give the wrong reason for the loss.
-func TestLockUnderAHoldWhoseTimeIsOverIsNoReentry(t *testing.T) {
+func TestLock_UnderAHoldWhoseTimeIsOver_IsNoReentry(t *testing.T) {
 	t.Parallel()
 	s, _, e, clk := behindOn(t, patient)
 	m := e.Mutex("x")
@@ -509,7 +509,7 @@ func TestLockUnderAHoldWhoseTimeIsOverIsNoReentry(t *testing.T) {
 	wantLost(t, "the hold", h.Err(), LeaseEnded)
 }
 
-func TestContextEndsWithParentOrHold(t *testing.T) {
+func TestHold_Context_EndsWithParentOrHold(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	m := open(t, s.URL()).Mutex("x")
@@ -540,7 +540,7 @@ func TestContextEndsWithParentOrHold(t *testing.T) {
 // A release that may have been executed before is done when the owner is not there any
 // more, whatever has the key by then: the hold was valid when Unlock was called. Found by
 // the simulation.
-func TestReleaseThatMayHaveBeenExecutedIsNoLossIfTheKeyIsAnothersByThen(t *testing.T) {
+func TestUnlock_ReleaseInDoubtAndKeyOfAnother_IsNoLoss(t *testing.T) {
 	t.Parallel()
 	for name, then := range map[string]func(s interface{ Do(...string) any }){
 		"gone":     func(s interface{ Do(...string) any }) { s.Do("DEL", "x") },

@@ -13,7 +13,7 @@ import (
 
 // Hooks are called one at a time, in order, and never under a lock of the engine:
 // they may use it.
-func TestHooksTellWhatHappenedInOrder(t *testing.T) {
+func TestHooks_Events_AreReportedInOrder(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -78,7 +78,7 @@ func TestHooksTellWhatHappenedInOrder(t *testing.T) {
 }
 
 // A hook that never returns stops the hooks and nothing else; Close gives up on it.
-func TestHookThatBlocksStopsNothingButHooks(t *testing.T) {
+func TestHooks_OneBlocks_StopsNothingButHooks(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	gate := make(chan struct{})

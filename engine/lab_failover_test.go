@@ -59,7 +59,7 @@ func nothingOfX(t *testing.T, s *redistest.Server) {
 
 // A release that is sent once more to a new primary wakes the first of the queue there, and takes its
 // owner out of the queue, as it did on the old one.
-func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
+func TestFairMutex_ReleaseSentAgain_IsOneOfTheQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -89,7 +89,7 @@ func TestAReleaseOfAFairMutexThatIsSentAgainIsOneOfTheQueue(t *testing.T) {
 }
 
 // What a new primary has missed of that is sent again with what the MinHold has left.
-func TestMinHoldOfALostHoldThatTheNewPrimaryMissedKeepsItsRest(t *testing.T) {
+func TestMinHold_OfALostHoldThatTheNewPrimaryMissed_KeepsItsRest(t *testing.T) {
 	t.Parallel()
 	o := newOutdated(t, func(c *Config) { c.Lease, c.Margin = 3*time.Minute, time.Minute-time.Second })
 	h := mustLock(t, o.e.Mutex("x"), Lease(time.Minute), MinHold(time.Minute))
@@ -105,7 +105,7 @@ func TestMinHoldOfALostHoldThatTheNewPrimaryMissedKeepsItsRest(t *testing.T) {
 
 // A release with a MinHold makes the lease shorter. A server that refuses the rest of it, for want
 // of a right, has told the waiters by then: they sleep until the lease that they know of.
-func TestWaitersHearOfAMinHoldWhoseReleaseIsRefused(t *testing.T) {
+func TestMinHold_ReleaseRefused_WaitersAreWoken(t *testing.T) {
 	t.Parallel()
 	for kind, lock := range map[string]func(e *Engine) Mutex{
 		"mutex":  func(e *Engine) Mutex { return e.Mutex("x") },
@@ -178,7 +178,7 @@ func newOutdated(t *testing.T, change ...func(*Config)) *outdated {
 	return o
 }
 
-func TestReleasesThatTheNewPrimaryMissedAreSentAgain(t *testing.T) {
+func TestRecovery_ReleasesThatTheNewPrimaryMissed_AreSentAgain(t *testing.T) {
 	t.Parallel()
 	o := newOutdated(t)
 	var holds []*Hold
@@ -211,7 +211,7 @@ func TestReleasesThatTheNewPrimaryMissedAreSentAgain(t *testing.T) {
 }
 
 // What was given back because nobody wanted it would be back on the new primary, too.
-func TestCompensationsAreRememberedAsReleasesAre(t *testing.T) {
+func TestRecovery_Compensation_IsRememberedAsAReleaseIs(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
 	e := open(t, r.URL())
@@ -226,7 +226,7 @@ func TestCompensationsAreRememberedAsReleasesAre(t *testing.T) {
 }
 
 // A MinHold stays for what it has left, and no longer than that.
-func TestMinHoldThatTheNewPrimaryMissedKeepsItsRest(t *testing.T) {
+func TestMinHold_ThatTheNewPrimaryMissed_KeepsItsRest(t *testing.T) {
 	t.Parallel()
 	const hold = 20 * time.Second // less than the lease
 	o := newOutdated(t)
@@ -251,7 +251,7 @@ func TestMinHoldThatTheNewPrimaryMissedKeepsItsRest(t *testing.T) {
 }
 
 // The name has been taken again since: by another grant, which stays.
-func TestReleaseThatIsSentAgainSparesTheNextHold(t *testing.T) {
+func TestRecovery_ReleaseSentAgain_SparesTheNextHold(t *testing.T) {
 	t.Parallel()
 	o := newOutdated(t)
 	mustUnlock(t, mustLock(t, o.e.Mutex("x")))
@@ -268,7 +268,7 @@ func TestReleaseThatIsSentAgainSparesTheNextHold(t *testing.T) {
 }
 
 // The new primary refuses for now: it is asked again, and not all the time.
-func TestReleaseThatTheNewPrimaryRefusesIsSentUntilItDoesNot(t *testing.T) {
+func TestRecovery_NewPrimaryRefuses_ReleaseIsSentUntilItDoesNot(t *testing.T) {
 	t.Parallel()
 	o := newOutdated(t)
 	h := mustLock(t, o.e.Mutex("x"))
@@ -291,7 +291,7 @@ func remembering(keep time.Duration) func(*Config) {
 	return func(c *Config) { c.remember = keep }
 }
 
-func TestAStandaloneServerIsNeverReplacedSoNothingIsRemembered(t *testing.T) {
+func TestRecovery_StandaloneServer_RemembersNoRelease(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	mustUnlock(t, mustLock(t, e.Mutex("x")))
@@ -301,7 +301,7 @@ func TestAStandaloneServerIsNeverReplacedSoNothingIsRemembered(t *testing.T) {
 }
 
 // The last user leaves nothing.
-func TestReleasesAreForgotten(t *testing.T) {
+func TestRecovery_OldReleases_AreForgotten(t *testing.T) {
 	t.Parallel()
 	e := open(t, redistest.StartReplicated(t, 1).URL(), remembering(time.Second))
 	mustUnlock(t, mustLock(t, e.Mutex("x")))
@@ -312,7 +312,7 @@ func TestReleasesAreForgotten(t *testing.T) {
 }
 
 // While nobody can be asked nothing is forgotten: the failover may take its time.
-func TestReleasesAreRememberedWhileTheServerIsGone(t *testing.T) {
+func TestRecovery_ServerGone_ReleasesAreRemembered(t *testing.T) {
 	t.Parallel()
 	o := newOutdated(t, remembering(2*time.Second))
 	h := mustLock(t, o.e.Mutex("x"))
@@ -325,7 +325,7 @@ func TestReleasesAreRememberedWhileTheServerIsGone(t *testing.T) {
 }
 
 // The routes have changed while the release was out.
-func TestReleaseAnsweredByAServerThatIsReplacedIsSentAgainAtOnce(t *testing.T) {
+func TestRecovery_ReleaseAnsweredByAReplacedServer_IsSentAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartReplicated(t, 1)
 	e := open(t, r.URL())
@@ -338,7 +338,7 @@ func TestReleaseAnsweredByAServerThatIsReplacedIsSentAgainAtOnce(t *testing.T) {
 
 // A Shutdown may wait for holders for as long as they like, and the connection that the
 // releases go to may not be there yet.
-func TestReleasesAreSentAgainWhileAShutdownWaits(t *testing.T) {
+func TestRecovery_ShutdownWaits_ReleasesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	s, p, e := behind(t)
 	kept := mustLock(t, e.Mutex("kept"))

@@ -20,7 +20,7 @@ func short(c *Config) { c.Lease = 600 * time.Millisecond }
 
 // The server counts the lease from when it executes a renewal, which may be right
 // after it was sent: the time that the answer takes is not ours.
-func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
+func TestHold_Renewed_IsValidFromWhenItWasSent(t *testing.T) {
 	t.Parallel()
 	steady(t, func(t testing.TB) {
 		_, p, e := behind(t, leaseOf(2*time.Second))
@@ -45,7 +45,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 // A re-entry is given back when its contexts have ended, so the next one under the same
 // hold finds none of them alive. And Done of the hold, which may end meanwhile for
 // another reason, waits for them.
-func TestContextsOfAReentryEndBeforeTheNextReentryAndTheirParent(t *testing.T) {
+func TestHold_ContextsOfAReentry_EndBeforeTheNextReentryAndTheirParent(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(c *scene){
 		"the parent stays":       nil,
@@ -122,7 +122,7 @@ func TestContextsOfAReentryEndBeforeTheNextReentryAndTheirParent(t *testing.T) {
 
 // A context that ends by itself is forgotten by its hold, but not before those that were
 // made from it have ended: the release does not wait for it any more.
-func TestContextThatEndedIsForgottenWhenItsTreeHasEnded(t *testing.T) {
+func TestHold_ContextThatEnded_IsForgottenWithItsTree(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -149,7 +149,7 @@ func TestContextThatEndedIsForgottenWhenItsTreeHasEnded(t *testing.T) {
 
 // A name whose hold is being told is in use, also if nobody waits for it: Close does not
 // leave it behind.
-func TestCloseWaitsForTheContextsOfAHoldThatWasLostBefore(t *testing.T) {
+func TestClose_ContextsOfALostHold_AreWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -181,7 +181,7 @@ func TestCloseWaitsForTheContextsOfAHoldThatWasLostBefore(t *testing.T) {
 
 // What an event loop or a timer has to do at the end of a hold does not grow with the
 // number of its contexts.
-func BenchmarkEndOfAHoldOnAnEventLoop(b *testing.B) {
+func BenchmarkHold_EndOnAnEventLoop(b *testing.B) {
 	s := server(b)
 	e := open(b, s.URL())
 	for _, n := range []int{0, 1, 64, 10_000} {
@@ -357,7 +357,7 @@ func newGated(t *testing.T) *gated {
 
 // However a hold ends, and however long its contexts take to end: until they have,
 // nothing is sent that lets anybody else have the lock. Other names go on meanwhile.
-func TestNothingIsSentBeforeTheContextsOfAHoldHaveEnded(t *testing.T) {
+func TestHold_Ends_NothingIsSentBeforeItsContextsHaveEnded(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for _, n := range []int{3, drive.FewContexts + 1} {
@@ -431,7 +431,7 @@ func TestNothingIsSentBeforeTheContextsOfAHoldHaveEnded(t *testing.T) {
 
 // However a hold ends, no context of it is alive, nor any made from one, when another
 // process gets the lock or when Done is closed.
-func TestNextHolderFindsNoContextOfTheLastHoldAlive(t *testing.T) {
+func TestLock_NextHolder_FindsNoContextOfTheLastAlive(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	for _, w := range endings {

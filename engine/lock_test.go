@@ -19,7 +19,7 @@ import (
 )
 
 // After Do one can tell whether the function has run, whatever the function returns.
-func TestDoSaysWhetherTheFunctionHasRun(t *testing.T) {
+func TestDo_Fails_SaysWhetherTheFunctionHasRun(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -66,7 +66,7 @@ func TestDoSaysWhetherTheFunctionHasRun(t *testing.T) {
 	}
 }
 
-func TestDoRunsUnderTheLockAndReturnsTheFunctionsError(t *testing.T) {
+func TestDo_Granted_RunsUnderTheLockAndReturnsTheFunctionsError(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -86,7 +86,7 @@ func TestDoRunsUnderTheLockAndReturnsTheFunctionsError(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestDoReleasesWhenTheFunctionPanicsOrExits(t *testing.T) {
+func TestDo_FunctionPanicsOrExits_Releases(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -107,7 +107,7 @@ func TestDoReleasesWhenTheFunctionPanicsOrExits(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestDoTellsThatTheLockWasLost(t *testing.T) {
+func TestDo_LockLost_SaysSo(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -138,7 +138,7 @@ func TestDoTellsThatTheLockWasLost(t *testing.T) {
 	})
 }
 
-func TestDoWhoseFunctionUnlocks(t *testing.T) {
+func TestDo_FunctionUnlocks_IsNoError(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -164,7 +164,7 @@ func TestDoWhoseFunctionUnlocks(t *testing.T) {
 }
 
 // The release does not depend on the context of the call.
-func TestDoReleasesUnderAContextThatEnded(t *testing.T) {
+func TestDo_ContextEnded_Releases(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -175,7 +175,7 @@ func TestDoReleasesUnderAContextThatEnded(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestTryDoRunsOnceAmongMany(t *testing.T) {
+func TestTryDo_AmongMany_RunsOnce(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	a, b := kit.Open(t, s.URL()).Mutex("job"), kit.Open(t, s.URL()).Mutex("job")
@@ -197,7 +197,7 @@ func TestTryDoRunsOnceAmongMany(t *testing.T) {
 }
 
 // A part tells of its lock, and only the whole ends it.
-func TestHold_Parts_TellOfOneLockEach(t *testing.T) {
+func TestHold_Parts_AreOneLockEach(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -407,7 +407,7 @@ func is(t *testing.T, way string, err error, holder string) {
 	}
 }
 
-func TestLockUnlockLeavesTheServerClean(t *testing.T) {
+func TestMutex_LockUnlock_LeavesTheServerClean(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -428,7 +428,7 @@ func TestLockUnlockLeavesTheServerClean(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestWaiterIsWokenByRelease(t *testing.T) {
+func TestMutex_Release_WakesTheWaiter(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -454,7 +454,7 @@ func TestWaiterIsWokenByRelease(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestManyGoroutinesExcludeEachOther(t *testing.T) {
+func TestMutex_ManyGoroutines_ExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL()), kit.Open(t, s.URL())}
@@ -493,7 +493,7 @@ const (
 )
 
 // pprof.Handler serves Stats as JSON. Its readers have no list of numbers at hand.
-func TestReasonsAreTextInJSON(t *testing.T) {
+func TestLostReason_JSON_IsText(t *testing.T) {
 	t.Parallel()
 	for want, v := range map[string]any{
 		`{"no renewal was acknowledged in time":3,"the engine was closed":1}`: engine.Stats{Lost: map[engine.LostReason]uint64{engine.NotRenewed: 3, engine.EngineClosed: 1}}.Lost,
@@ -507,7 +507,7 @@ func TestReasonsAreTextInJSON(t *testing.T) {
 	}
 }
 
-func TestTextsSayWhatSomethingIs(t *testing.T) {
+func TestPrint_Text_SaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -12,7 +12,7 @@ import (
 
 // A context that ends before the locks is forgotten, and one that is made after the end has
 // ended.
-func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
+func TestMultiHold_ContextEnded_IsNotKept(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -43,7 +43,7 @@ func TestMultiHoldKeepsNoContextThatHasEnded(t *testing.T) {
 }
 
 // What Do returns has every lock's failure.
-func TestDoWithSeveralLocksHidesNoFailure(t *testing.T) {
+func TestMultiLock_DoWithSeveralFailures_HidesNone(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -76,7 +76,7 @@ func TestDoWithSeveralLocksHidesNoFailure(t *testing.T) {
 }
 
 // A server that refuses must not look like one that is slow.
-func TestUnlockOfAMultiHoldSaysWhatTheServerRefuses(t *testing.T) {
+func TestMultiHold_UnlockRefused_SaysWhatTheServerRefuses(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -104,7 +104,7 @@ func TestUnlockOfAMultiHoldSaysWhatTheServerRefuses(t *testing.T) {
 // Its time is over just when it has been granted the lock that it waited for, and asks for the
 // others. So it was busy, like a single lock that is tried again at that moment, and must not
 // look like an outage.
-func TestMultiLockThatIsStoppedWhileItTriesTheOthersSaysHeld(t *testing.T) {
+func TestMultiLock_StoppedWhileItTriesTheOthers_SaysHeld(t *testing.T) {
 	t.Parallel()
 	s2, p, slow := behind(t)
 	s1 := server(t)

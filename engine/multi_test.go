@@ -14,7 +14,7 @@ import (
 
 // The server of one lock is known to be away: the others are not even tried, or all callers
 // that need one would wait until the server is given up.
-func TestMultiLockTakesNothingWhileAServerIsKnownToBeAway(t *testing.T) {
+func TestMultiLock_ServerKnownToBeAway_TakesNothing(t *testing.T) {
 	t.Parallel()
 	s2, p, away := behind(t)
 	s1 := server(t)
@@ -48,7 +48,7 @@ func TestMultiLockTakesNothingWhileAServerIsKnownToBeAway(t *testing.T) {
 //	x is held, y silent      wait for x
 //	x granted                kept while y is tried
 //	x given back, z is held, y silent      wait for z
-func TestMultiLockWaitsForTheServerThatIsAwayFirst(t *testing.T) {
+func TestMultiLock_ServerGoesAway_IsWaitedForFirst(t *testing.T) {
 	t.Parallel()
 	s2, p, away := behind(t, func(c *Config) { c.CommandTimeout = 300 * time.Millisecond })
 	s1 := server(t)
@@ -86,7 +86,7 @@ func TestMultiLockWaitsForTheServerThatIsAwayFirst(t *testing.T) {
 
 // One server is not what it should be, or one key: the error says which lock and what to do,
 // and no other is kept.
-func TestMultiLockWithOneThatCannotBeTaken(t *testing.T) {
+func TestMultiLock_OneCannotBeTaken_FailsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -158,7 +158,7 @@ func TestMultiLockWithOneThatCannotBeTaken(t *testing.T) {
 }
 
 // A grant that comes after its lease, once: Lock goes on, as that of one lock does.
-func TestMultiLockSurvivesOneLateGrant(t *testing.T) {
+func TestMultiLock_OneLateGrant_TriesAgain(t *testing.T) {
 	t.Parallel()
 	s, p, e := behind(t)
 	p.Delay(faultproxy.Carried("EVALSHA"), 150*time.Millisecond, 150*time.Millisecond)

@@ -13,7 +13,7 @@ import (
 )
 
 // With a silent replica a group takes AckTimeout, and those behind it wait for theirs.
-func TestTryLockBehindAnswersThatDoNotComeEnds(t *testing.T) {
+func TestTryLock_BehindAnswersThatDoNotCome_Ends(t *testing.T) {
 	t.Parallel()
 	steady(t, func(t testing.TB) {
 		r := redistest.StartReplicated(t, 1, redistest.Line("repl-timeout 300"))
@@ -45,7 +45,7 @@ func TestTryLockBehindAnswersThatDoNotComeEnds(t *testing.T) {
 
 // A re-entry without a Lease lasts as long as the hold that it re-enters, and so its
 // replicas are those of the latest renewal of that.
-func TestAckedOfAReentryIsThatOfTheLeaseThatItFollows(t *testing.T) {
+func TestHold_AckedOfAReentry_IsThatOfTheLeaseItFollows(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	h := mustLock(t, e.Mutex("x"))
@@ -58,7 +58,7 @@ func TestAckedOfAReentryIsThatOfTheLeaseThatItFollows(t *testing.T) {
 	}
 }
 
-func TestBadReplicasAreRefusedWithTheirName(t *testing.T) {
+func TestReplicas_BadNumber_IsRefusedWithItsName(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	for _, r := range []Replicas{-3, maxReplicas + 1} {
@@ -90,7 +90,7 @@ func TestBadReplicasAreRefusedWithTheirName(t *testing.T) {
 
 // Each of many that contend in one process has a grant, and a token, of its own: the lock is
 // never handed over silently.
-func TestTokensOfWaitersOfOneProcessRise(t *testing.T) {
+func TestFencedMutex_WaitersOfOneProcess_TokensRise(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := handsOver(t, s.URL())
@@ -133,7 +133,7 @@ func handsOver(t *testing.T, url string, change ...func(*Config)) *Engine {
 	return open(t, url, append([]func(*Config){func(c *Config) { c.HandOver = time.Minute }}, change...)...)
 }
 
-func TestUnlockWithSomebodyWaitingInTheProcessSendsNothing(t *testing.T) {
+func TestMutex_UnlockWithALocalWaiter_SendsNothing(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	var local atomic.Int32
@@ -194,7 +194,7 @@ func TestUnlockWithSomebodyWaitingInTheProcessSendsNothing(t *testing.T) {
 // A MultiLock that gets one lock, and not the other, gives it back, perhaps on an event loop. If
 // the next one, which fares the same, got it in that call, and so on, the stack would grow with
 // the number of those who wait.
-func TestWhatAMultiLockGivesBackIsNotHandedOver(t *testing.T) {
+func TestMultiLock_GivesBack_IsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	e := handsOver(t, server(t).URL())
 	a, b := mustLock(t, e.Mutex("a")), mustLock(t, e.Mutex("b"))
@@ -218,7 +218,7 @@ func TestWhatAMultiLockGivesBackIsNotHandedOver(t *testing.T) {
 // The release of a SpinMutex is announced to nobody. A waiter of the same process needs no
 // message; and one that polls does not sleep until a message comes, because of another that
 // waited before it and does.
-func TestAMutexAndASpinMutexOfOneNameWaitInOneQueue(t *testing.T) {
+func TestSpinMutex_BesideAMutexOfItsName_WaitsInOneQueue(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -254,7 +254,7 @@ func TestAMutexAndASpinMutexOfOneNameWaitInOneQueue(t *testing.T) {
 
 // A Mutex that waits in another process counts on the message of a Mutex, whoever of the holder's
 // process had the lock before that.
-func TestAMutexThatFollowsASpinMutexAnnouncesItsRelease(t *testing.T) {
+func TestMutex_HandedOverByASpinMutex_AnnouncesItsRelease(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := handsOver(t, s.URL()), open(t, s.URL())

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
-func TestNamesThatCannotBeUsed(t *testing.T) {
+func TestLock_BadName_IsInvalid(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -43,7 +43,7 @@ func TestNamesThatCannotBeUsed(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestZeroMutex(t *testing.T) {
+func TestMutex_ZeroValue_IsInvalid(t *testing.T) {
 	t.Parallel()
 	for _, m := range []engine.Mutex{{}} {
 		errs := kit.EveryLock(kit.Ctx(t), m)
@@ -57,7 +57,7 @@ func TestZeroMutex(t *testing.T) {
 	}
 }
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestLock_BadOptions_AreInvalid(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -116,7 +116,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestKeyOfAnotherType(t *testing.T) {
+func TestLock_KeyOfAnotherType_IsWrongType(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -149,7 +149,7 @@ func TestKeyOfAnotherType(t *testing.T) {
 	}
 }
 
-func TestUnlockTwice(t *testing.T) {
+func TestUnlock_Twice_IsNotHeld(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -178,7 +178,7 @@ func TestUnlockTwice(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestUseAfterClose(t *testing.T) {
+func TestLock_AfterClose_IsClosed(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -213,7 +213,7 @@ func TestUseAfterClose(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestANilContextIsInvalidAndLeavesNothing(t *testing.T) {
+func TestEngine_NilContext_IsInvalidAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	var none context.Context
@@ -279,7 +279,7 @@ func TestANilContextIsInvalidAndLeavesNothing(t *testing.T) {
 	kit.Clean(t, s, e)
 }
 
-func TestTextsOfErrorsAreForPeople(t *testing.T) {
+func TestErrors_Text_IsForPeople(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -39,7 +39,7 @@ func permitsAre(t testing.TB, s *redistest.Server, available, held int) {
 }
 
 // What Redisson would find on the server, and what counts it.
-func TestPermitsOnTheServer(t *testing.T) {
+func TestPermitSemaphore_Server_HasItsPermits(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 3)
@@ -94,7 +94,7 @@ func TestPermitsOnTheServer(t *testing.T) {
 
 // Those who wait in one process are served in order, at the cost of few tries; one who wants many
 // is not overtaken by those who want few.
-func TestPermitWaitersAreServedInOrderWithoutAHerd(t *testing.T) {
+func TestPermitSemaphore_Waiters_AreServedInOrderWithoutAHerd(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 2)
@@ -128,7 +128,7 @@ func TestPermitWaitersAreServedInOrderWithoutAHerd(t *testing.T) {
 }
 
 // A waiter is told of permits that others add or give back, and finds by itself those that end.
-func TestPermitWaitersWake(t *testing.T) {
+func TestPermitSemaphore_Release_WakesWaiters(t *testing.T) {
 	t.Parallel()
 	for what, x := range map[string]struct {
 		free   func(t testing.TB, s *redistest.Server, other engine.PermitSemaphore)
@@ -178,7 +178,7 @@ func TestPermitWaitersWake(t *testing.T) {
 }
 
 // One who wants more than there are gives up, and those behind it, who want few, need not be told.
-func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
+func TestPermitSemaphore_HeadGivesUp_NextIsGranted(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 4)
@@ -208,7 +208,7 @@ func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
 const unasked = 12 * time.Second
 
 // A permit whose lease ends comes to who waits, without a message.
-func TestPermitIsGrantedWhenALeaseEnds(t *testing.T) {
+func TestPermitSemaphore_LeaseEnds_WaiterIsGranted(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	_, sem := permitSemaphore(t, s, 0)
@@ -226,7 +226,7 @@ func TestPermitIsGrantedWhenALeaseEnds(t *testing.T) {
 }
 
 // The watchdog renews; a fixed lease ends, and is extended.
-func TestPermitsAreKept(t *testing.T) {
+func TestPermitSemaphore_Watchdog_KeepsPermits(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -255,7 +255,7 @@ func TestPermitsAreKept(t *testing.T) {
 
 // One of several permits is taken away: the hold is lost, and the others come back. Each comes
 // back once.
-func TestPermitThatIsTakenAwayTakesTheOthersAlong(t *testing.T) {
+func TestPermitSemaphore_OnePermitTakenAway_EndsTheHold(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	_, sem := permitSemaphore(t, s, 5, kit.ShortLease(3*time.Second))
@@ -284,7 +284,7 @@ func TestPermitThatIsTakenAwayTakesTheOthersAlong(t *testing.T) {
 }
 
 // A grant that nobody wants any more, an abandoned future, a closed engine: all comes back.
-func TestUnwantedPermitsComeBack(t *testing.T) {
+func TestPermitSemaphore_UnwantedPermits_ComeBack(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 4)
@@ -310,7 +310,7 @@ func TestUnwantedPermitsComeBack(t *testing.T) {
 }
 
 // Whatever becomes of connections: never more are held than there are, and none is lost or made.
-func TestPermitsSurviveLostConnections(t *testing.T) {
+func TestPermitSemaphore_ConnectionsLost_KeepsPermits(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	const capacity = 5
@@ -367,7 +367,7 @@ func TestPermitsSurviveLostConnections(t *testing.T) {
 }
 
 // A semaphore is no lock: neither shares the other's name, nor is it re-entered.
-func TestPermitsAreNotReentered(t *testing.T) {
+func TestPermitSemaphore_UnderAHold_IsNotReentered(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 2)
@@ -407,7 +407,7 @@ func TestPermitsAreNotReentered(t *testing.T) {
 	kit.MustUnlock(t, other)
 }
 
-func TestPermitsThatMakeNoSense(t *testing.T) {
+func TestPermitSemaphore_BadArguments_AreInvalid(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	_, sem := permitSemaphore(t, s, 2)

@@ -13,7 +13,7 @@ import (
 
 // What one server said is in the text of the error of a RedLock, but the error is only what is
 // true of the whole.
-func TestErrorOfARedLockIsWhatIsTrueOfTheWhole(t *testing.T) {
+func TestRedLock_Error_IsWhatIsTrueOfTheWhole(t *testing.T) {
 	t.Parallel()
 	is := func(t testing.TB, err error, text string, yes ...error) {
 		t.Helper()
@@ -77,7 +77,7 @@ func TestErrorOfARedLockIsWhatIsTrueOfTheWhole(t *testing.T) {
 }
 
 // It names the lock, also if nothing was asked.
-func TestErrorOfARedLockNamesIt(t *testing.T) {
+func TestRedLock_Error_NamesIt(t *testing.T) {
 	t.Parallel()
 	tr := newTroubleOf(t, "RedLock")
 	gone, cancel := context.WithCancel(t.Context())
@@ -98,7 +98,7 @@ func TestErrorOfARedLockNamesIt(t *testing.T) {
 
 // One that refuses, and answers first, does not keep TryLock from hearing that a majority of the
 // servers is held by somebody else. A caller that skips its job on ErrHeld would take that for a fault.
-func TestTryLockOfARedLockHearsThatItIsHeld(t *testing.T) {
+func TestRedLock_TryLockHeld_SaysSo(t *testing.T) {
 	t.Parallel()
 	tr := newTroubleOf(t, "RedLock")
 	for _, p := range tr.places[1:] {

@@ -24,7 +24,7 @@ func (c leavingContext) Done() <-chan struct{} {
 
 // A RedLock is lost, and a context of it ends the goroutine that tells it. What is left of the
 // lock is given back anyway.
-func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
+func TestQuorumHold_LostWithAContextThatDoesNotReturn_EndsTheOthers(t *testing.T) {
 	t.Parallel()
 	for name, unlock := range map[string]bool{"lost": false, "lost by the clock, and unlocked": true} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestLossOfARedLockWhoseContextDoesNotReturn(t *testing.T) {
 }
 
 // A server joins, and soon after another loses its data: two of three have had it all the time.
-func TestServerThatJoinsCountsSoon(t *testing.T) {
+func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)
 	v := s.open(leaseOf(5 * time.Minute)) // no renewal comes by itself
@@ -94,7 +94,7 @@ func TestServerThatJoinsCountsSoon(t *testing.T) {
 	s.clean(v)
 }
 
-func TestRedLockReentersThroughContexts(t *testing.T) {
+func TestRedLock_UnderItsContext_Reenters(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)
 	v := s.open()
@@ -150,7 +150,7 @@ func errlessRedLock(t testing.TB, l QuorumLock, ctx context.Context) *Hold {
 }
 
 // Unlock may take the votes after Extend has looked whether it is held.
-func TestExtendOfARedLockThatUnlockOvertakesIsNotHeld(t *testing.T) {
+func TestQuorumHold_ExtendThatUnlockOvertakes_IsNotHeld(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)
 	v := s.open()
@@ -163,7 +163,7 @@ func TestExtendOfARedLockThatUnlockOvertakesIsNotHeld(t *testing.T) {
 }
 
 // The drift of the published algorithm is subtracted where the margin is less.
-func TestRedLockSubtractsTheDrift(t *testing.T) {
+func TestRedLock_Validity_SubtractsTheDrift(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)
 	v := s.open(func(c *Config) { c.Margin = time.Millisecond })

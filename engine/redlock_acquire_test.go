@@ -79,7 +79,7 @@ func TestRedLock_SecondWaiterOfAProcess_IsNotHeldUpByTheServerThatItWaitsAt(t *t
 
 // Somebody has the lock at one server, the first in order, and keeps it. The others are far away, one of the
 // two or both, and one of them farther: it takes a few round trips.
-func TestRedLockOfAFarMajority(t *testing.T) {
+func TestRedLock_FarMajority_TakesAFewRoundTrips(t *testing.T) {
 	t.Parallel()
 	const away = 800 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -123,7 +123,7 @@ func TestRedLockOfAFarMajority(t *testing.T) {
 
 // It waits at one server, which hangs or dies before the lock is released. After two waits in vain it
 // asks all servers at once.
-func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
+func TestRedLock_Waiter_IsNotHeldUpByTheServerItWaitsAt(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("kill ", kill), func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestWaiterIsNotHeldUpByTheServerThatItWaitsAt(t *testing.T) {
 }
 
 // Pending, and while their context is cancelled, they cost no goroutine each.
-func TestPendingRedLocksCostNoGoroutines(t *testing.T) {
+func TestRedLock_Pending_CostsNoGoroutines(t *testing.T) {
 	const n = 1000
 	s := independent(t, 3)
 	a, b := s.open(), s.open()
@@ -214,7 +214,7 @@ func TestPendingRedLocksCostNoGoroutines(t *testing.T) {
 }
 
 // The context is gone, and the hold that it carried has ended: nothing is re-entered.
-func TestAnEndedHoldOfAContextThatIsGoneIsNotCarried(t *testing.T) {
+func TestRedLock_ContextOfAnEndedHold_CarriesNothing(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	m := e.Mutex("x")
@@ -234,7 +234,7 @@ func TestAnEndedHoldOfAContextThatIsGoneIsNotCarried(t *testing.T) {
 }
 
 // Without a majority nothing is granted, and the error has the servers.
-func TestRedLockWithThreeOfFiveDown(t *testing.T) {
+func TestRedLock_ThreeOfFiveDown_IsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 5)
 	a, b := s.open(func(c *Config) { c.CommandTimeout = time.Second }), s.open()
@@ -278,7 +278,7 @@ func TestRedLockWithThreeOfFiveDown(t *testing.T) {
 	s.clean(a, b)
 }
 
-func TestRedLockRefusesNonsense(t *testing.T) {
+func TestRedLock_BadArguments_AreRefused(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 2)
 	v := s.open()
@@ -328,7 +328,7 @@ func TestRedLockRefusesNonsense(t *testing.T) {
 }
 
 // The same sentinels may watch several primaries.
-func TestRedLockOfPrimariesThatTheSameSentinelsWatch(t *testing.T) {
+func TestRedLock_PrimariesOfTheSameSentinels_AreDifferent(t *testing.T) {
 	t.Parallel()
 	of := func(master string, addrs ...string) Mutex {
 		e := &Engine{&core{cfg: Config{Topology: "sentinel", Master: master, Addrs: addrs}}}
@@ -344,7 +344,7 @@ func TestRedLockOfPrimariesThatTheSameSentinelsWatch(t *testing.T) {
 }
 
 // One of three servers refuses for good, another one is held. A caller that stops waiting is told both.
-func TestWaiterIsToldOfAServerThatRefusesForGood(t *testing.T) {
+func TestRedLock_ServerRefusesForGood_WaiterNamesIt(t *testing.T) {
 	t.Parallel()
 	s := independent(t, 3)
 	other, v := s.open(), s.open()

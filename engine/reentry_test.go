@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
-func TestReentryCountsOnTheServer(t *testing.T) {
+func TestReentry_Granted_CountsOnTheServer(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -47,7 +47,7 @@ func TestReentryCountsOnTheServer(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestUnlockOfTheParentEndsItsReentries(t *testing.T) {
+func TestReentry_ParentUnlocked_Ends(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -82,7 +82,7 @@ func TestUnlockOfTheParentEndsItsReentries(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestLossOfTheParentEndsItsReentries(t *testing.T) {
+func TestReentry_ParentLost_Ends(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -108,7 +108,7 @@ func TestLossOfTheParentEndsItsReentries(t *testing.T) {
 	})
 }
 
-func TestSiblingsComeInOneByOneInTheirOrder(t *testing.T) {
+func TestReentry_Siblings_AreServedOneByOneInOrder(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -140,7 +140,7 @@ func TestSiblingsComeInOneByOneInTheirOrder(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestGoroutinesUnderOneDoExcludeEachOther(t *testing.T) {
+func TestReentry_GoroutinesUnderOneDo_ExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -174,7 +174,7 @@ func TestGoroutinesUnderOneDoExcludeEachOther(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestDetachMakesAStranger(t *testing.T) {
+func TestDetach_UnderAHold_DoesNotReenter(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -216,7 +216,7 @@ func TestDetachMakesAStranger(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestNonReentrantRefusesAtOnce(t *testing.T) {
+func TestNonReentrant_UnderAHold_IsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -238,7 +238,7 @@ func TestNonReentrantRefusesAtOnce(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestOtherEngineOrNameIsAStranger(t *testing.T) {
+func TestReentry_OtherEngineOrName_DoesNotReenter(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -269,7 +269,7 @@ func TestOtherEngineOrNameIsAStranger(t *testing.T) {
 }
 
 // The mapped name is what counts: two names that are one key are one lock.
-func TestReentryGoesByTheMappedName(t *testing.T) {
+func TestReentry_MappedNames_GoesByTheMappedName(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.NameMapper = func(name string) string { return "app:" + name[:1] } })
@@ -286,7 +286,7 @@ func TestReentryGoesByTheMappedName(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestTryLockUnderAHoldWithALiveReentryIsRefused(t *testing.T) {
+func TestTryLock_UnderAHoldWithALiveReentry_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -314,7 +314,7 @@ func TestTryLockUnderAHoldWithALiveReentryIsRefused(t *testing.T) {
 
 // WithoutCancel keeps the values of a context and with them its hold; but the hold
 // has ended.
-func TestContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
+func TestLock_ContextOfAnEndedHold_DoesNotReenter(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")

@@ -11,7 +11,7 @@ import (
 )
 
 // A Downgrade that fails leaves nothing with the writer.
-func TestADowngradeThatFailsLeavesNoContext(t *testing.T) {
+func TestRWMutex_DowngradeThatFails_LeavesNoContext(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())
@@ -33,7 +33,7 @@ func TestADowngradeThatFailsLeavesNoContext(t *testing.T) {
 
 // A read lock under the context of the writer is another hold, which stays. A write lock under
 // the context of a reader would wait for itself.
-func TestAReaderBesideItsWriter(t *testing.T) {
+func TestRWMutex_ReaderBesideItsWriter_IsGranted(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -80,7 +80,7 @@ func TestAReaderBesideItsWriter(t *testing.T) {
 	clean(t, s, e, other)
 }
 
-func TestDowngradeLeavesNoMomentToAWriter(t *testing.T) {
+func TestRWMutex_Downgrade_LetsNoWriterIn(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -117,7 +117,7 @@ func TestDowngradeLeavesNoMomentToAWriter(t *testing.T) {
 }
 
 // Those that are behind a writer that gives up go on, too; and those that give up are forgotten.
-func TestReadersBehindAWriterThatGivesUp(t *testing.T) {
+func TestRWMutex_WriterGivesUp_ReadersBehindItAreGranted(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e, other := open(t, s.URL()), open(t, s.URL())
@@ -149,7 +149,7 @@ func asleep(e *Engine, name string) bool {
 }
 
 // A reader that is dead keeps a writer out no longer than its lease, even if others read.
-func TestAReaderThatIsGoneBlocksNoLongerThanItsLease(t *testing.T) {
+func TestRWMutex_ReaderThatIsGone_BlocksForItsLeaseAtMost(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	e := open(t, s.URL())

@@ -53,7 +53,7 @@ func (c *chronicle) want(t *testing.T, events ...string) {
 
 // What is granted ends: else a gauge of holds never gets back to zero. Re-entries end with
 // what they re-enter, whether or not they are unlocked.
-func TestHooksAndStatsHearOfTheEndOfEveryReentry(t *testing.T) {
+func TestHooks_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		end      func(*testing.T, *faultproxy.Proxy, *Hold, *Hold)
@@ -99,7 +99,7 @@ func TestHooksAndStatsHearOfTheEndOfEveryReentry(t *testing.T) {
 }
 
 // A hold may be lost before anybody is told of its grant, here by Close.
-func TestHooksHearOfAGrantBeforeItsLoss(t *testing.T) {
+func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	t.Parallel()
 	told := new(chronicle)
 	e := open(t, server(t).URL(), told.hooks)
@@ -120,7 +120,7 @@ func TestHooksHearOfAGrantBeforeItsLoss(t *testing.T) {
 
 // A server whose disk is full, or that has too few replicas, answers all the time and refuses
 // every write. It must be said somewhere, for the engineer that looks for why locks are lost.
-func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
+func TestHold_ServerRefusesToWrite_NamesIt(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	rounds := make(chan error, 1000)
@@ -170,7 +170,7 @@ func TestServerThatRefusesToWriteIsNamed(t *testing.T) {
 
 // Extend says at once that a right is missing, which waiting does not bring back, and the
 // renewals say it, too.
-func TestMissingRightToRenewIsNamed(t *testing.T) {
+func TestHold_RightToRenewMissing_NamesIt(t *testing.T) {
 	t.Parallel()
 	s := server(t)
 	rounds := make(chan error, 1000)
@@ -190,7 +190,7 @@ func TestMissingRightToRenewIsNamed(t *testing.T) {
 }
 
 // What an Extend was told says nothing about the next one, whose server may hang.
-func TestExtendDoesNotNameTheRefusalOfAnEarlierOne(t *testing.T) {
+func TestExtend_AfterARefusedOne_DoesNotNameThatRefusal(t *testing.T) {
 	t.Parallel()
 	s, net, e := behind(t)
 	h := mustLock(t, e.Mutex("long"), Lease(time.Minute))
@@ -221,7 +221,7 @@ func TestExtendDoesNotNameTheRefusalOfAnEarlierOne(t *testing.T) {
 
 // Every hold that was acquired is held, released or lost, also if nobody knows what became
 // of its release. And a call that is told so is counted once.
-func TestStatsKnowTheEndOfHoldsWhoseReleaseHasNoAnswer(t *testing.T) {
+func TestStats_ReleaseWithoutAnswer_KnowTheEndOfTheHold(t *testing.T) {
 	t.Parallel()
 	stopWaiting := func(t *testing.T, h *Hold) {
 		ctx, cancel := context.WithCancel(context.Background())

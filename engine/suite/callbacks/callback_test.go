@@ -15,7 +15,7 @@ import (
 
 // A callback that blocks holds up neither another future's callback nor the event
 // loop that everything hangs on.
-func TestBlockingCallbackDelaysNothingElse(t *testing.T) {
+func TestFuture_BlockingCallback_DelaysNothingElse(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -42,7 +42,7 @@ func TestBlockingCallbackDelaysNothingElse(t *testing.T) {
 	kit.Eventually(t, "a is released", func() bool { return len(kit.Fields(t, s, "a")) == 0 })
 }
 
-func TestCallbacksNeverRunOnAnEventLoopNorOnTheCaller(t *testing.T) {
+func TestFuture_Callbacks_RunNeitherOnAnEventLoopNorOnTheCaller(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -74,7 +74,7 @@ func TestCallbacksNeverRunOnAnEventLoopNorOnTheCaller(t *testing.T) {
 
 // A pool with one worker and no queue: handing a task over blocks while the worker
 // is busy, and the worker's task needs the event loop.
-func TestExecutorThatBlocksStopsNothingButCallbacks(t *testing.T) {
+func TestFuture_ExecutorThatBlocks_StopsNothingButCallbacks(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	tasks := make(chan func())
@@ -110,7 +110,7 @@ func TestExecutorThatBlocksStopsNothingButCallbacks(t *testing.T) {
 }
 
 // An executor that runs the task where it stands is slow, not wrong.
-func TestExecutorThatRunsTheTaskItself(t *testing.T) {
+func TestFuture_ExecutorThatRunsTheTaskItself_Works(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.Executor = func(task func()) { task() } })
@@ -126,7 +126,7 @@ func TestExecutorThatRunsTheTaskItself(t *testing.T) {
 	}
 }
 
-func TestTenThousandCallbacksThatLockAndUnlockOneName(t *testing.T) {
+func TestFuture_TenThousandCallbacksThatLock_AllRun(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -171,7 +171,7 @@ func TestTenThousandCallbacksThatLockAndUnlockOneName(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestCloseWaitsForCallbacks(t *testing.T) {
+func TestClose_RunningCallback_IsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -192,7 +192,7 @@ func TestCloseWaitsForCallbacks(t *testing.T) {
 	}
 }
 
-func TestCloseGivesUpOnACallbackThatNeverEnds(t *testing.T) {
+func TestClose_CallbackThatNeverEnds_GivesUp(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = 2 * time.Second })
@@ -210,7 +210,7 @@ func TestCloseGivesUpOnACallbackThatNeverEnds(t *testing.T) {
 }
 
 // That is not allowed, for Close waits for the goroutine that calls it. What it says then is true.
-func TestCloseInACallbackOrHookSaysThatNoLockIsLeft(t *testing.T) {
+func TestClose_InACallbackOrHook_SaysThatNoLockIsLeft(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	for _, where := range []string{"callback", "hook"} {
@@ -243,7 +243,7 @@ func TestCloseInACallbackOrHookSaysThatNoLockIsLeft(t *testing.T) {
 	}
 }
 
-func TestCallbackRegisteredAfterCloseIsCalled(t *testing.T) {
+func TestFuture_CallbackAfterClose_IsCalled(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*engine.Config){
 		"default executor": func(*engine.Config) {},
@@ -281,7 +281,7 @@ func recovering(c *engine.Config) {
 // inline is an executor that runs the task where it stands.
 func inline(c *engine.Config) { c.Executor = func(task func()) { task() } }
 
-func TestCallbacksAfterOneThatDoesNotReturnAreCalled(t *testing.T) {
+func TestFuture_CallbackThatDoesNotReturn_NextOnesAreCalled(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		executor func(*engine.Config)
@@ -325,7 +325,7 @@ func TestCallbacksAfterOneThatDoesNotReturnAreCalled(t *testing.T) {
 	}
 }
 
-func TestHooksAfterOneThatEndsItsGoroutineAreCalled(t *testing.T) {
+func TestHooks_OneEndsItsGoroutine_NextOnesAreCalled(t *testing.T) {
 	t.Parallel()
 	names := make(chan string, 8)
 	e := kit.Open(t, kit.Server(t).URL(), func(c *engine.Config) {

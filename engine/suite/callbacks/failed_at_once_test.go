@@ -11,7 +11,7 @@ import (
 )
 
 // A dashboard must not be blind to acquisitions that fail before anything is asked.
-func TestAcquisitionsThatFailAtOnceAreCountedAndTold(t *testing.T) {
+func TestHooks_AcquisitionsThatFailAtOnce_AreCountedAndReported(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	var told atomic.Int64

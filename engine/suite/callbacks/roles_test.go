@@ -13,7 +13,7 @@ import (
 )
 
 // Profiles are looked at by role: what carries another label cannot be found.
-func TestGoroutinesOfConnectionsCarryTheirRole(t *testing.T) {
+func TestEngine_GoroutinesOfConnections_CarryTheirRole(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	kit.Open(t, s.URL())
@@ -51,7 +51,7 @@ func TestGoroutinesOfConnectionsCarryTheirRole(t *testing.T) {
 
 // User code runs on goroutines of its own. They would have the label of the goroutine that started them:
 // that of an event loop, or of the user's own goroutine.
-func TestGoroutinesOfUserCodeCarryTheirRole(t *testing.T) {
+func TestEngine_GoroutinesOfUserCode_CarryTheirRole(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(t *testing.T, user func()){
 		"callback": func(t *testing.T, user func()) {
@@ -86,7 +86,7 @@ func ownStack(t *testing.T) string {
 		t.Error(err)
 	}
 	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
-		if strings.Contains(stack, "engine.ownStack") {
+		if strings.Contains(stack, "callbacks.ownStack") {
 			return stack
 		}
 	}

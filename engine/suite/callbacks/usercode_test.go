@@ -33,7 +33,7 @@ func (h handler) WithAttrs([]slog.Attr) slog.Handler { return h }
 
 func (h handler) WithGroup(string) slog.Handler { return h }
 
-func TestLoggerMayUseTheEngine(t *testing.T) {
+func TestLogger_UsesTheEngine_IsAllowed(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -111,7 +111,7 @@ func onLoop(stack string) bool {
 }
 
 // What waits is given up for a cause of the user's.
-func TestCausesOfTheUserAreAskedNothingUnderALock(t *testing.T) {
+func TestLock_CauseOfTheUser_IsNotCalledUnderALock(t *testing.T) {
 	t.Parallel()
 	busy := []byte("-BUSY Redis is busy\r\n")
 	for _, c := range []struct {
@@ -180,7 +180,7 @@ func (c *nilCause) Error() string { return c.text }
 
 // A cause that panics is its maker's affair: no lock stays held, so the same names
 // work on, and so do those that share their shard.
-func TestCauseThatPanicsLeavesNoLockHeld(t *testing.T) {
+func TestLock_CauseThatPanics_LeavesNoLockHeld(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"Unlock", "Extend"} {
 		t.Run(what, func(t *testing.T) {
@@ -228,7 +228,7 @@ func (c nosyConn) Read(b []byte) (int, error) {
 
 // The errors of a Dialer's connections are why commands failed. They are handed on and
 // asked nothing where it matters.
-func TestErrorsOfADialerAreAskedNothingUnderALock(t *testing.T) {
+func TestEngine_ErrorOfADialer_IsNotCalledUnderALock(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, dialerErrorsAreAskedNothing)
 }
@@ -282,7 +282,7 @@ func dialerErrorsAreAskedNothing(t testing.TB) {
 
 // A handler that hangs, because nobody reads the log for instance, keeps no connection from
 // being made again, and no Close from ending.
-func TestLoggerThatHangsDelaysNoConnection(t *testing.T) {
+func TestLogger_Hangs_DelaysNoConnection(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))
@@ -304,7 +304,7 @@ func TestLoggerThatHangsDelaysNoConnection(t *testing.T) {
 }
 
 // As with the hooks: one that ends its goroutine is called again, and costs no connection.
-func TestLoggerThatEndsItsGoroutineCostsNoConnection(t *testing.T) {
+func TestLogger_EndsItsGoroutine_CostsNoConnection(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(kit.Calls(script.Acquire), fakenode.Int(script.Granted))

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-func TestWrongPasswordFailsAtOnceAndIsNotTold(t *testing.T) {
+func TestNew_WrongPassword_FailsAtOnceWithoutSayingIt(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t, redistest.Password("open sesame"))
 	for what, url := range map[string]string{
@@ -47,7 +47,7 @@ func nobody(t *testing.T, n int) (addrs []string) {
 }
 
 // Open waits for nobody to start a server. The test has no other limit than its own.
-func TestOpenFailsWhenNobodyListens(t *testing.T) {
+func TestNew_NobodyListens_Fails(t *testing.T) {
 	t.Parallel()
 	for form, n := range map[string]int{
 		"redis://%s": 1, "redis://%s?lanes=3": 1, "redis+cluster://%s": 3, "redis+sentinel://%s/mymaster": 3, "redis+replicas://%s": 2,
@@ -73,7 +73,7 @@ func TestOpenFailsWhenNobodyListens(t *testing.T) {
 }
 
 // Of several addresses one that answers is enough.
-func TestOpenNeedsOneAddressThatAnswers(t *testing.T) {
+func TestNew_OneAddressAnswers_IsEnough(t *testing.T) {
 	t.Parallel()
 	r := redistest.StartSentinel(t)
 	_, after, _ := strings.Cut(r.URL(), "://")
@@ -83,7 +83,7 @@ func TestOpenNeedsOneAddressThatAnswers(t *testing.T) {
 
 // A server that is loading its data will do in a moment: Open waits for it, for
 // DialTimeout.
-func TestOpenWaitsForAServerThatIsLoading(t *testing.T) {
+func TestNew_ServerLoads_IsWaitedFor(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	loading := n.On(fakenode.Is("PING"), fakenode.Error(fakenode.Loading))
@@ -107,7 +107,7 @@ func TestOpenWaitsForAServerThatIsLoading(t *testing.T) {
 	}
 }
 
-func TestOpenDoesNotWaitForEver(t *testing.T) {
+func TestNew_ServerLoadsForEver_GivesUp(t *testing.T) {
 	t.Parallel()
 	loading := fakenode.New(t)
 	loading.On(fakenode.Is("PING"), fakenode.Error(fakenode.Loading))
@@ -126,7 +126,7 @@ func TestOpenDoesNotWaitForEver(t *testing.T) {
 
 // Several addresses without a word on what they are together are refused with an explanation.
 // A URL or a password that stands in an address is not in the error.
-func TestAddressesThatAreNoneAreExplained(t *testing.T) {
+func TestNew_AddressThatIsNone_IsExplained(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"redis://a:1,b:2", "redis://:hunter2@a,b:2/3", "rediss://a:1,b", "redis://[::1]:1,[::2]:2?db=1"} {
 		_, err := engine.ParseURL(url)

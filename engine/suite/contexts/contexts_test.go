@@ -46,7 +46,7 @@ func newSlowContext() slowContext {
 //
 //	Unlock of the outer hold ends its own contexts first, which takes long
 //	Hold.Err: must not say that all is well
-func TestErrOfAMultiHoldIsRightBeforeItsContextsHaveEnded(t *testing.T) {
+func TestMultiHold_ErrBeforeItsContextsHaveEnded_IsRight(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -79,7 +79,7 @@ func TestErrOfAMultiHoldIsRightBeforeItsContextsHaveEnded(t *testing.T) {
 
 // A context of the user's panics when it ends: that of the Hold, or of a re-entry of one
 // of the locks. All locks are released anyway, and all contexts end.
-func TestContextThatPanicsKeepsNoLockOfAMultiHold(t *testing.T) {
+func TestMultiHold_ContextThatPanics_KeepsNoLock(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"its own", "of a re-entry", "both"} {
 		s := kit.Server(t)
@@ -107,7 +107,7 @@ func TestContextThatPanicsKeepsNoLockOfAMultiHold(t *testing.T) {
 }
 
 // A context that takes long to end keeps the majority taken.
-func TestLossOfARedLockWaitsForItsContexts(t *testing.T) {
+func TestRedLock_Lost_WaitsForItsContexts(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open()
@@ -144,7 +144,7 @@ func TestLossOfARedLockWaitsForItsContexts(t *testing.T) {
 
 // While contexts of a hold that was lost are being ended, this process is in the way,
 // whatever it knows of the server.
-func TestWhoWaitsForContextsToEndIsToldThatThisProcessHoldsTheLock(t *testing.T) {
+func TestLock_ContextsOfTheHolderStillEnd_SaysHeldHere(t *testing.T) {
 	t.Parallel()
 	e := kit.Open(t, kit.Server(t).URL(), func(c *engine.Config) { c.CommandTimeout = 200 * time.Millisecond })
 	m := e.Mutex("x")
@@ -181,7 +181,7 @@ func (e explosive) Done() <-chan struct{} {
 
 // Its panic is the user's affair, also when it comes out of Unlock: the other contexts
 // end, and the lock is released.
-func TestContextThatPanicsKeepsNeitherTheOthersAliveNorTheLock(t *testing.T) {
+func TestHold_ContextThatPanics_KeepsNeitherTheOthersNorTheLock(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -218,7 +218,7 @@ func recovered(f func()) (v any) {
 }
 
 // Close waits for contexts that take long, but not for ever.
-func TestCloseGivesUpOnAContextThatDoesNotEnd(t *testing.T) {
+func TestClose_ContextThatDoesNotEnd_GivesUp(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = 200 * time.Millisecond })

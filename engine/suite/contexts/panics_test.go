@@ -29,7 +29,7 @@ func (c brokenContext) Err() error {
 
 // A caller that panics while it waits, and is recovered, as net/http does, must not be
 // given the lock later: nobody would ever unlock it.
-func TestLockWhoseContextPanicsTakesNothing(t *testing.T) {
+func TestLock_ContextPanics_TakesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -59,7 +59,7 @@ type undoneContext struct{ context.Context }
 func (undoneContext) Done() <-chan struct{} { panic("a broken context") }
 
 // Lock needs the Done of its context before anything is asked of the server.
-func TestLockWhoseContextHasABrokenDoneTakesNothing(t *testing.T) {
+func TestLock_ContextWithABrokenDone_TakesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -122,7 +122,7 @@ func (c tiredContext) Done() <-chan struct{} {
 }
 
 // The reader is granted before the writer is released, which waits under the context.
-func TestDowngradeWhoseContextPanicsLeavesNoReader(t *testing.T) {
+func TestRWMutex_DowngradeWhoseContextPanics_LeavesNoReader(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
-func TestLatchOpensAtZero(t *testing.T) {
+func TestLatch_CountReachesZero_Opens(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	a, b := kit.Open(t, srv.URL()), kit.Open(t, srv.URL())
@@ -63,7 +63,7 @@ func TestLatchOpensAtZero(t *testing.T) {
 }
 
 // A count of 0 is a key, as with Redisson.
-func TestLatchWithACountOfZero(t *testing.T) {
+func TestLatch_CountOfZero_IsOpen(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	l := kit.Open(t, srv.URL()).Latch("l")
@@ -86,7 +86,7 @@ func TestLatchWithACountOfZero(t *testing.T) {
 	}
 }
 
-func TestLatchThatIsDeletedIsNoticed(t *testing.T) {
+func TestLatch_Deleted_IsNoticed(t *testing.T) {
 	t.Parallel()
 	srv := kit.Server(t)
 	e := kit.Open(t, srv.URL())
@@ -103,7 +103,7 @@ func TestLatchThatIsDeletedIsNoticed(t *testing.T) {
 }
 
 // A server that refuses writes answers looks. It is asked for the write no more often for that.
-func TestARefusedCountDownBacksOffBesideAnAwait(t *testing.T) {
+func TestLatch_RefusedCountDownBesideAnAwait_BacksOff(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

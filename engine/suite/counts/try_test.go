@@ -12,7 +12,7 @@ import (
 
 // One makes an attempt for more permits than there are. It does not wait, so it is in nobody's way:
 // not even if the attempts share a command.
-func TestATryAcquireThatIsRefusedRefusesNoOther(t *testing.T) {
+func TestSemaphore_TryAcquireRefused_RefusesNoOther(t *testing.T) {
 	t.Parallel()
 	_, p, e := kit.Behind(t)
 	s := e.Semaphore("s")

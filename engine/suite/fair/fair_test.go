@@ -34,7 +34,7 @@ func nothingOfX(t *testing.T, s *redistest.Server) {
 }
 
 // Waiters are served in the order in which they came, from any process.
-func TestAFairMutexIsGrantedInTheOrderOfArrival(t *testing.T) {
+func TestFairMutex_ManyWaiters_AreServedInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL()), kit.Open(t, s.URL())}
@@ -66,7 +66,7 @@ func TestAFairMutexIsGrantedInTheOrderOfArrival(t *testing.T) {
 
 // One who gives up leaves the queue, and wakes the next if the lock is free: the one before may
 // have been told that it is his turn.
-func TestOneWhoGivesUpLeavesTheQueue(t *testing.T) {
+func TestFairMutex_WaiterGivesUp_LeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -100,7 +100,7 @@ func TestOneWhoGivesUpLeavesTheQueue(t *testing.T) {
 
 // The head's process has died while the lock was held: those behind it wait for seconds, and not
 // until its time in the queue is over, in five minutes.
-func TestADeadHeadHoldsUpNobodyForLong(t *testing.T) {
+func TestFairMutex_DeadHead_HoldsUpNobodyForLong(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -130,7 +130,7 @@ func TestADeadHeadHoldsUpNobodyForLong(t *testing.T) {
 
 // A process has died with a crowd of waiters. Those behind them wait for seconds altogether, not
 // for each of them, nor until the lease of the holder ends.
-func TestADeadCrowdHoldsUpNobodyForLong(t *testing.T) {
+func TestFairMutex_ManyDeadWaiters_HoldUpNobodyForLong(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, s *redistest.Server, h *engine.Hold){
 		"the holder unlocks":      func(t *testing.T, _ *redistest.Server, h *engine.Hold) { kit.MustUnlock(t, h) },
@@ -184,7 +184,7 @@ func forced(t *testing.T, s *redistest.Server, h *engine.Hold) {
 
 // Somebody deletes the list, or the server evicts it. A waiter is queued again before long, and is
 // served before others that come.
-func TestAWaiterWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
+func TestFairMutex_QueueDeleted_WaiterQueuesAgain(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	brief := func(c *engine.Config) { c.Lease = 3 * time.Second }
@@ -215,7 +215,7 @@ func TestAWaiterWhoseQueueIsGoneIsQueuedAgain(t *testing.T) {
 }
 
 // A waiter keeps its place for longer than its room in the queue: each try raises its score.
-func TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld(t *testing.T) {
+func TestFairMutex_LockHeldForLong_WaiterKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	impatient := func(c *engine.Config) { c.Lease, c.FairWait = 300*time.Millisecond, 400*time.Millisecond }
@@ -247,7 +247,7 @@ func TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld(t *testing.T) {
 	nothingOfX(t, s)
 }
 
-func TestAFairMutexHasTheOptionsOfAMutex(t *testing.T) {
+func TestFairMutex_Options_AreThoseOfAMutex(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -294,7 +294,7 @@ func TestAFairMutexHasTheOptionsOfAMutex(t *testing.T) {
 }
 
 // A name is of one family at a time, in one engine.
-func TestAFairMutexAndAMutexShareNoName(t *testing.T) {
+func TestFairMutex_NameOfAMutex_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -317,7 +317,7 @@ func TestAFairMutexAndAMutexShareNoName(t *testing.T) {
 	nothingOfX(t, s)
 }
 
-func TestCloseLeavesNothingOfAFairMutex(t *testing.T) {
+func TestFairMutex_Close_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -340,7 +340,7 @@ func TestCloseLeavesNothingOfAFairMutex(t *testing.T) {
 
 // A place in the queue costs the server the same when it is left, however many are behind it: it writes
 // the times of 50, and now and then of all: a hundred on average.
-func TestCloseTakesThousandsOutOfAFairQueue(t *testing.T) {
+func TestFairMutex_CloseWithThousandsQueued_TakesThemOut(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	holder, e := kit.Open(t, s.URL()), kit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = kit.Limit })

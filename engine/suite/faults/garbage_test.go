@@ -12,7 +12,7 @@ import (
 )
 
 // A release answered with garbage is not repeated as fast as the network goes.
-func TestReleaseAnsweredWithGarbage(t *testing.T) {
+func TestHold_ReleaseAnsweredWithGarbage_IsAnError(t *testing.T) {
 	t.Parallel()
 	n := fakenode.New(t)
 	n.On(fakenode.Is("EVALSHA"), fakenode.Bulk("released, I think"))
@@ -28,7 +28,7 @@ func TestReleaseAnsweredWithGarbage(t *testing.T) {
 }
 
 // What is not Redis at all, or says nothing, or hangs up.
-func TestServerThatIsNone(t *testing.T) {
+func TestNew_NoRedisServer_IsExplained(t *testing.T) {
 	t.Parallel()
 	refusing, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +66,7 @@ func TestServerThatIsNone(t *testing.T) {
 }
 
 // The server lets us in and then answers scripts with what no script says.
-func TestScriptsAnsweredWithGarbage(t *testing.T) {
+func TestLock_ScriptAnsweredWithGarbage_IsAnError(t *testing.T) {
 	t.Parallel()
 	for what, reply := range map[string]fakenode.Action{
 		"a string": fakenode.Bulk("granted, I think"), "a list": fakenode.Raw("*2\r\n:-2\r\n:-2\r\n"),

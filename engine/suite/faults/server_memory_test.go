@@ -11,7 +11,7 @@ import (
 
 // A server that has no memory left takes no more locks; those that it has are given back
 // at once, also where that writes: a re-entry's count, the rest of a MinHold.
-func TestServerWithoutMemoryHoldsUpNoUnlock(t *testing.T) {
+func TestUnlock_ServerOutOfMemory_Releases(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())

@@ -22,7 +22,7 @@ func mustFence(t *testing.T, m engine.Mutex, opts ...engine.Option) *engine.Hold
 
 // Tokens rise from hold to hold, whichever engine has them, and start at 1. A re-entry has that
 // of its hold.
-func TestTokensRiseFromHoldToHold(t *testing.T) {
+func TestFencedMutex_HoldAfterHold_TokensRise(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	engines := []*engine.Engine{kit.Open(t, s.URL()), kit.Open(t, s.URL())}
@@ -52,7 +52,7 @@ func TestTokensRiseFromHoldToHold(t *testing.T) {
 
 // A FencedMutex and a Mutex of one name are one lock. What a Mutex holds has no token, so a
 // FencedMutex does not re-enter it.
-func TestAFencedMutexDoesNotReenterAHoldWithoutAToken(t *testing.T) {
+func TestFencedMutex_UnderAHoldWithoutAToken_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -73,7 +73,7 @@ func TestAFencedMutexDoesNotReenterAHoldWithoutAToken(t *testing.T) {
 	kit.MustUnlock(t, f)
 }
 
-func TestAFutureOfAFencedMutexIsOne(t *testing.T) {
+func TestFencedMutex_LockAsync_HasTheToken(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -99,7 +99,7 @@ func TestAFutureOfAFencedMutexIsOne(t *testing.T) {
 	}
 }
 
-func TestDoOfAFencedMutexHasTheToken(t *testing.T) {
+func TestFencedMutex_Do_HasTheToken(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).FencedMutex("x")
@@ -118,7 +118,7 @@ func TestDoOfAFencedMutexHasTheToken(t *testing.T) {
 
 // A counter of another type is ErrWrongType, and nothing is locked. One that is no number is
 // what the server says.
-func TestACounterThatCountsNothing(t *testing.T) {
+func TestFencedMutex_CounterOfAnotherType_IsAnError(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -137,7 +137,7 @@ func TestACounterThatCountsNothing(t *testing.T) {
 	}
 }
 
-func TestTheHookOfAFencedMutexSaysSo(t *testing.T) {
+func TestFencedMutex_Hook_SaysItsKind(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	kinds := make(chan string, 8)

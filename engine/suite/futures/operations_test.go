@@ -188,13 +188,13 @@ func wantCount(t testing.TB, s *redistest.Server, key, want string) {
 // patience is longer than a test takes.
 func patience(c *engine.Config) { c.CommandTimeout = 5 * time.Minute }
 
-func TestFuturesOfOperationsHaveTheirResults(t *testing.T) {
+func TestFuture_Operations_HaveTheirResults(t *testing.T) {
 	t.Parallel()
 	s, e := prepared(t)
 	wantResults(t, s, startAll(kit.Ctx(t), e))
 }
 
-func TestFuturesOfOperationsUnderAnEndedContextChangeNothing(t *testing.T) {
+func TestFuture_OperationsUnderAnEndedContext_ChangeNothing(t *testing.T) {
 	t.Parallel()
 	s, e := prepared(t)
 	why := errors.New("no more patience")
@@ -219,7 +219,7 @@ func TestFuturesOfOperationsUnderAnEndedContextChangeNothing(t *testing.T) {
 
 // The server hangs: each call returns nevertheless, and its future ends with its context or with its
 // time. What may have been executed is said to be so.
-func TestFuturesOfOperationsDoNotWaitForAServerThatHangs(t *testing.T) {
+func TestFuture_OperationsOnAServerThatHangs_DoNotBlockTheCaller(t *testing.T) {
 	t.Parallel()
 	for what, timeout := range map[string]time.Duration{"its context ends": 5 * time.Minute, "its time is over": 2 * time.Second} {
 		t.Run(what, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestFuturesOfOperationsDoNotWaitForAServerThatHangs(t *testing.T) {
 }
 
 // What is abandoned goes on: nothing is taken back, and nothing is given back that was not taken.
-func TestAbandonedFuturesOfOperationsGoOn(t *testing.T) {
+func TestFuture_AbandonedOperation_IsExecuted(t *testing.T) {
 	t.Parallel()
 	s, e := prepared(t, patience)
 	s.Stop()
@@ -284,7 +284,7 @@ func TestAbandonedFuturesOfOperationsGoOn(t *testing.T) {
 }
 
 // Close ends what is pending: in a server that hangs, and while no server is to be had.
-func TestCloseEndsTheFuturesOfOperations(t *testing.T) {
+func TestClose_PendingOperations_EndTheirFutures(t *testing.T) {
 	t.Parallel()
 	for what, away := range map[string]func(*redistest.Server){"hangs": (*redistest.Server).Stop, "is away": (*redistest.Server).Kill} {
 		t.Run(what, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestFuture_OfAZeroValue_IsInvalid(t *testing.T) {
 //
 // However many operations are pending, and while their common context ends, they cost no goroutine
 // each.
-func TestPendingFuturesOfOperationsCostNoGoroutines(t *testing.T) {
+func TestFuture_PendingOperations_CostNoGoroutines(t *testing.T) {
 	const n, few = 100, 20
 	s, e := prepared(t, patience)
 	s.Stop()

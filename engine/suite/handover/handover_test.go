@@ -14,7 +14,7 @@ import (
 )
 
 // A turn of a nanosecond, as a URL may ask for, does not last until the clock shows the next millisecond.
-func TestHandOverCanBeSwitchedOff(t *testing.T) {
+func TestMutex_HandOverOff_GoesThroughTheServer(t *testing.T) {
 	t.Parallel()
 	for _, off := range []time.Duration{-1, time.Nanosecond, time.Millisecond - 1} {
 		t.Run(off.String(), func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestHandOverCanBeSwitchedOff(t *testing.T) {
 
 // A lock that goes from hand to hand is renewed all the while, and its loss is told to whoever
 // has it by then.
-func TestALockThatGoesFromHandToHandOutlivesItsLease(t *testing.T) {
+func TestMutex_HandedOverAgainAndAgain_OutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.HandingOver(t, s.URL(), func(c *engine.Config) { c.Lease = 3 * time.Second })
@@ -86,7 +86,7 @@ func TestALockThatGoesFromHandToHandOutlivesItsLease(t *testing.T) {
 }
 
 // A lock whose name is in demand in two processes goes to and fro between them.
-func TestTwoProcessesShareAHotLock(t *testing.T) {
+func TestMutex_HotInTwoProcesses_IsShared(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	patient := kit.Ctx(t) // one for all: half a million would burden the tests beside this one
@@ -134,7 +134,7 @@ func TestTwoProcessesShareAHotLock(t *testing.T) {
 }
 
 // What cannot be handed over is released, and a new tenure begins.
-func TestWhoAsksForMoreIsNotHandedALock(t *testing.T) {
+func TestMutex_WaiterWithMoreOptions_IsNotHandedALock(t *testing.T) {
 	t.Parallel()
 	e := kit.HandingOver(t, kit.Server(t).URL())
 	m := e.Mutex("x")
@@ -159,7 +159,7 @@ func TestWhoAsksForMoreIsNotHandedALock(t *testing.T) {
 }
 
 // If this process died, nobody else would get the lock for an hour.
-func TestTheLeaseOfAReentryIsNotHandedOver(t *testing.T) {
+func TestMutex_LeaseOfAReentry_IsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.HandingOver(t, s.URL())
@@ -184,7 +184,7 @@ func TestTheLeaseOfAReentryIsNotHandedOver(t *testing.T) {
 
 // A TryLock may overtake a waiter, but others that come again and again must not keep
 // it waiting for ever: it has every other turn.
-func TestTryLocksDoNotStarveAWaiter(t *testing.T) {
+func TestTryLock_AgainAndAgain_DoesNotStarveAWaiter(t *testing.T) {
 	t.Parallel()
 	_, p, e := kit.Behind(t)
 	m := e.Mutex("x")

@@ -13,7 +13,7 @@ import (
 // What is one key on the server is one synchronizer: while an engine uses a name for one, it does
 // not use it for another. The server could not tell a Semaphore from a Latch, nor from a
 // PermitSemaphore: all are a number.
-func TestANameIsUsedForOneKindAtATime(t *testing.T) {
+func TestEngine_NameOfAnotherKind_IsRefused(t *testing.T) {
 	t.Parallel()
 	type use struct {
 		family string                                            // those of one share a name
@@ -154,7 +154,7 @@ func TestANameIsUsedForOneKindAtATime(t *testing.T) {
 
 // A name that had somebody who waited keeps its subscription for a moment. It is free for any kind
 // at once.
-func TestANameThatOnlyLingersIsFreeForEveryKind(t *testing.T) {
+func TestEngine_NameThatOnlyLingers_IsFreeForEveryKind(t *testing.T) {
 	t.Parallel()
 	locks := map[string]func(e *engine.Engine) engine.Mutex{
 		"mutex": func(e *engine.Engine) engine.Mutex { return e.Mutex("x") },
@@ -235,7 +235,7 @@ func TestTryLock_UnderAHoldOfAnotherKind_SaysWhichKindThatIs(t *testing.T) {
 
 // A Mutex and a SpinMutex of one name share a key on the server, so they are one lock in the
 // engine, too.
-func TestAMutexAndASpinMutexOfOneNameReenterEachOther(t *testing.T) {
+func TestSpinMutex_UnderAMutexOfItsName_Reenters(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -15,7 +15,7 @@ import (
 // endless are what people write for "no bound".
 var endless = map[string]time.Duration{"the longest duration": math.MaxInt64, "200 years": 200 * 365 * 24 * time.Hour}
 
-func TestTimeoutThatNobodyLivesToSeeIsNone(t *testing.T) {
+func TestConfig_TimeoutOfCenturies_IsNone(t *testing.T) {
 	t.Parallel()
 	for name, d := range endless {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestTimeoutThatNobodyLivesToSeeIsNone(t *testing.T) {
 }
 
 // What the server is told is no bound: so long a lease is a mistake.
-func TestLeaseThatNobodyLivesToSeeIsRefused(t *testing.T) {
+func TestLease_OfCenturies_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -12,7 +12,7 @@ import (
 )
 
 // One that gives up before it was sent makes way for those behind it.
-func TestExtendThatGivesUpInTheQueueLetsTheNextOneTakeItsTurn(t *testing.T) {
+func TestExtend_GivesUpInTheQueue_NextOneTakesItsTurn(t *testing.T) {
 	t.Parallel()
 	s, p, e := kit.Behind(t)
 	m := e.Mutex("x")
@@ -62,7 +62,7 @@ func (c *seenWaiting) Done() <-chan struct{} {
 }
 
 // Unlock, while Extend waits for its answer, ends the hold for Extend, too.
-func TestExtendThatUnlockOvertakesIsNotHeld(t *testing.T) {
+func TestExtend_UnlockOvertakes_IsNotHeld(t *testing.T) {
 	t.Parallel()
 	s, p, e := kit.Behind(t)
 	h := kit.MustLock(t, e.Mutex("x"), engine.Lease(20*time.Second))
@@ -82,7 +82,7 @@ func TestExtendThatUnlockOvertakesIsNotHeld(t *testing.T) {
 }
 
 // What cannot be extended says which hold can be, if any.
-func TestExtendSaysWhichHoldHasTheLease(t *testing.T) {
+func TestExtend_Reentry_SaysWhichHoldHasTheLease(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -110,7 +110,7 @@ func TestExtendSaysWhichHoldHasTheLease(t *testing.T) {
 }
 
 // An Unlock may overtake it: then it says what it says when it comes later.
-func TestExtendThatAnUnlockOvertakesSaysThatTheLockIsNotHeld(t *testing.T) {
+func TestExtend_UnlockOfItOrItsParentOvertakes_SaysNotHeld(t *testing.T) {
 	t.Parallel()
 	for name, reenter := range map[string]bool{"a hold": false, "a re-entry whose parent is unlocked": true} {
 		t.Run(name, func(t *testing.T) {

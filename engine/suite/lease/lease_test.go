@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-func TestWatchdogRenewsUntilUnlock(t *testing.T) {
+func TestWatchdog_Held_RenewsUntilUnlock(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -42,7 +42,7 @@ func TestWatchdogRenewsUntilUnlock(t *testing.T) {
 	})
 }
 
-func TestFixedLeaseEndsAndIsTold(t *testing.T) {
+func TestLease_Fixed_EndsTheHold(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -69,7 +69,7 @@ func TestFixedLeaseEndsAndIsTold(t *testing.T) {
 	})
 }
 
-func TestMaxHoldEndsTheWatchdog(t *testing.T) {
+func TestMaxHold_Over_EndsTheWatchdog(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -98,7 +98,7 @@ func TestMaxHoldEndsTheWatchdog(t *testing.T) {
 }
 
 // A lease longer than MaxHold is cut to it at the server, too.
-func TestMaxHoldShorterThanTheLease(t *testing.T) {
+func TestMaxHold_ShorterThanTheLease_EndsTheHold(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -114,7 +114,7 @@ func TestMaxHoldShorterThanTheLease(t *testing.T) {
 
 // An answer that takes its time must not put MaxHold after the lease that it has cut: the
 // hold would end in between, of a renewal that nobody needed.
-func TestMaxHoldIsTheReasonThoughTheGrantWasSlow(t *testing.T) {
+func TestMaxHold_SlowGrant_IsTheReason(t *testing.T) {
 	t.Parallel()
 	_, p, e := kit.Behind(t, func(c *engine.Config) { c.Lease, c.Margin = 3*time.Minute, 10*time.Millisecond })
 	p.Delay(faultproxy.All, 0, 200*time.Millisecond)
@@ -123,7 +123,7 @@ func TestMaxHoldIsTheReasonThoughTheGrantWasSlow(t *testing.T) {
 	kit.WantLost(t, "Err", h.Err(), engine.MaxHoldReached)
 }
 
-func TestMinHoldKeepsTheLockTaken(t *testing.T) {
+func TestMinHold_NotOver_KeepsTheLockTaken(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -167,7 +167,7 @@ func TestMinHoldKeepsTheLockTaken(t *testing.T) {
 	})
 }
 
-func TestMinHoldThatIsOverReleasesAtOnce(t *testing.T) {
+func TestMinHold_Over_ReleasesAtOnce(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -179,7 +179,7 @@ func TestMinHoldThatIsOverReleasesAtOnce(t *testing.T) {
 	})
 }
 
-func TestExtend(t *testing.T) {
+func TestExtend_Held_ProlongsTheLease(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -211,7 +211,7 @@ func TestExtend(t *testing.T) {
 	})
 }
 
-func TestExtendOfAHoldThatIsGone(t *testing.T) {
+func TestExtend_HoldGone_IsLost(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -224,7 +224,7 @@ func TestExtendOfAHoldThatIsGone(t *testing.T) {
 }
 
 // ValidUntil is a promise: the server keeps the key for longer.
-func TestValidUntilLiesBeforeTheEndOnTheServer(t *testing.T) {
+func TestHold_ValidUntil_LiesBeforeTheEndOnTheServer(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)

@@ -11,7 +11,7 @@ import (
 
 // A hold with a MinHold may be lost before that is over. The job may have run, so nobody
 // gets the lock any sooner than after an Unlock.
-func TestMinHoldOutlastsALostHold(t *testing.T) {
+func TestMinHold_HoldLost_OutlastsIt(t *testing.T) {
 	t.Parallel()
 	const short = 10 * time.Millisecond
 	for name, c := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 
 // Which context bounds an Unlock that is given something made of the hold's own, which
 // ends when Unlock is called. Here what that was made from has been cancelled before.
-func TestUnlockIsBoundByNoMoreThanItsContext(t *testing.T) {
+func TestUnlock_Context_IsItsOnlyBound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given func(own context.Context) context.Context

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-func TestDeletedLockIsLostAtTheNextRenewal(t *testing.T) {
+func TestHold_KeyDeleted_IsLostAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -33,7 +33,7 @@ func TestDeletedLockIsLostAtTheNextRenewal(t *testing.T) {
 	})
 }
 
-func TestOverwrittenLockIsLostAtTheNextRenewal(t *testing.T) {
+func TestHold_KeyOverwritten_IsLostAtTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -48,7 +48,7 @@ func TestOverwrittenLockIsLostAtTheNextRenewal(t *testing.T) {
 	})
 }
 
-func TestUnlockNoticesThatTheLockWasLost(t *testing.T) {
+func TestUnlock_LockLost_NoticesIt(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -66,7 +66,7 @@ func TestUnlockNoticesThatTheLockWasLost(t *testing.T) {
 	}
 }
 
-func TestForceUnlock(t *testing.T) {
+func TestForceUnlock_Held_ReleasesAndReportsIt(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	a, b := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -110,7 +110,7 @@ func TestForceUnlock(t *testing.T) {
 }
 
 // A script that looked for a holder and found none has an empty id to give.
-func TestForceUnlockOfNoHolderInParticularTakesNothing(t *testing.T) {
+func TestForceUnlock_EmptyIfHolder_IsInvalid(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -126,7 +126,7 @@ func TestForceUnlockOfNoHolderInParticularTakesNothing(t *testing.T) {
 	kit.MustUnlock(t, h)
 }
 
-func TestHoldThatIsDroppedIsCountedAndKept(t *testing.T) {
+func TestHold_Dropped_IsCountedAndKept(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -162,7 +162,7 @@ func TestHoldThatIsDroppedIsCountedAndKept(t *testing.T) {
 
 // A hold that was lost, or ended by Close, is not waited for by the garbage collector any more: its
 // owner may be known to a hook, so that the engine, by what was to be called, kept it for good.
-func TestAClosedEngineIsGarbageThoughAHookKnowsItsHolds(t *testing.T) {
+func TestEngine_ClosedWithAHookThatKnowsItsHolds_IsGarbage(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	engines := func() (all []weak.Pointer[engine.Engine]) {
@@ -205,7 +205,7 @@ func TestAClosedEngineIsGarbageThoughAHookKnowsItsHolds(t *testing.T) {
 }
 
 // A caller that has given up before the call takes nobody's lock away.
-func TestForceUnlockUnderAnEndedContextSendsNothing(t *testing.T) {
+func TestForceUnlock_ContextEnded_SendsNothing(t *testing.T) {
 	t.Parallel()
 	e := kit.Open(t, kit.Server(t).URL())
 	m := e.Mutex("x")

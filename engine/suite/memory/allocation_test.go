@@ -37,7 +37,7 @@ func grows(n int, most float64, make func()) (bytes float64) {
 	}
 }
 
-func TestLockAndUnlockAllocateTheHoldAndOneMore(t *testing.T) {
+func TestLock_LockAndUnlock_AllocateTheHoldAndOneMore(t *testing.T) {
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
 	ctx := context.Background()
@@ -75,7 +75,7 @@ func TestLockAndUnlockAllocateTheHoldAndOneMore(t *testing.T) {
 
 // Besides the hold, Do has its context, which ends with the hold, and one that bounds the
 // release.
-func TestDoAllocatesLittleBesidesItsContexts(t *testing.T) {
+func TestDo_Allocations_AreFewBesidesItsContexts(t *testing.T) {
 	s := kit.Server(t)
 	m, ctx := kit.Open(t, s.URL()).Mutex("x"), context.Background()
 	run := func() {
@@ -95,7 +95,7 @@ func TestDoAllocatesLittleBesidesItsContexts(t *testing.T) {
 
 // A RedLock has an acquisition, a hold and an unlocking of its own for each server. It is
 // more if the last answers come before Unlock: 85 and 130 if all do.
-func TestRedLockAndUnlockAllocateAFewForEachServer(t *testing.T) {
+func TestRedLock_LockAndUnlock_AllocateAFewForEachServer(t *testing.T) {
 	for servers, most := range map[int]float64{3: 90, 5: 135} { // 61 and 87, in a loop as this one
 		s := kit.Independent(t, servers)
 		v := s.Open()
@@ -121,7 +121,7 @@ func TestRedLockAndUnlockAllocateAFewForEachServer(t *testing.T) {
 	}
 }
 
-func TestPendingFuturesAreSmall(t *testing.T) {
+func TestFuture_PendingMemory_IsSmall(t *testing.T) {
 	const n = 25_000 // a quarter of 100,000: the maps are as full as they are then
 	s := kit.Server(t)
 	other := kit.Open(t, s.URL())
@@ -202,7 +202,7 @@ func TestPendingFuturesAreSmall(t *testing.T) {
 	}
 }
 
-func TestHeldLocksAreSmall(t *testing.T) {
+func TestHold_Memory_IsSmall(t *testing.T) {
 	const n = 20_000
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -15,7 +15,7 @@ import (
 //
 // However many wait for many locks, and while their common context is cancelled, they cost no
 // goroutine each, and with few locks not even one that ends at once.
-func TestPendingMultiLocksCostNoGoroutines(t *testing.T) {
+func TestMultiLock_Pending_CostsNoGoroutines(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		n, names int

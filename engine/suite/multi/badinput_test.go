@@ -25,7 +25,7 @@ func everyMultiLock(ctx context.Context, l engine.MultiLock, opts ...engine.Opti
 }
 
 // What cannot be: nothing is sent.
-func TestMultiLockRefusesNonsense(t *testing.T) {
+func TestMultiLock_BadArguments_AreRefused(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -14,7 +14,7 @@ import (
 // It is given up after any time, so in any of its steps: while it tries all, gives back,
 // waits for the one that is held, pauses, or tries the others. Whatever it was, it ends, and
 // nothing is left: no lock, no waiter and no watch of a context.
-func TestMultiLockCancelledAtEveryStep(t *testing.T) {
+func TestMultiLock_CancelledAtEveryStep_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	const times, step = 60, 25 * time.Microsecond // the whole way takes less than a millisecond
 	for how, giveUp := range map[string]func(e *engine.Engine, l engine.MultiLock, d time.Duration) (*engine.Hold, error){

@@ -14,7 +14,7 @@ import (
 )
 
 // UnlockAsync leaves many contexts to a goroutine.
-func TestErrOfAMultiHoldAfterUnlockAsync(t *testing.T) {
+func TestMultiHold_ErrAfterUnlockAsync_IsReleased(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -36,7 +36,7 @@ func TestErrOfAMultiHoldAfterUnlockAsync(t *testing.T) {
 
 // It waits for a lock of the one engine when the other closes. It cannot succeed any more,
 // and its Wait was on the first engine's wheel.
-func TestCloseOfOneEngineEndsAMultiLockThatWaitsOnAnother(t *testing.T) {
+func TestMultiLock_CloseOfOneEngine_EndsTheWaitOnAnother(t *testing.T) {
 	t.Parallel()
 	for _, home := range []bool{true, false} {
 		s1, s2 := kit.Server(t), kit.Server(t)
@@ -66,7 +66,7 @@ func TestCloseOfOneEngineEndsAMultiLockThatWaitsOnAnother(t *testing.T) {
 }
 
 // One was refused, another has no answer yet when the context ends: the error has both.
-func TestMultiLockErrorHasWhatEndedTheWaiting(t *testing.T) {
+func TestMultiLock_Error_HasWhatEndedTheWaiting(t *testing.T) {
 	t.Parallel()
 	s2, p, away := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = kit.Limit }) // nobody gives that up first
 	s1 := kit.Server(t)
@@ -104,7 +104,7 @@ func TestMultiLockErrorHasWhatEndedTheWaiting(t *testing.T) {
 }
 
 // The context of a re-entry ends with the outer Hold, whatever it was made from.
-func TestUnlockOfAMultiHoldWithTheContextOfAReentry(t *testing.T) {
+func TestMultiHold_UnlockWithTheContextOfAReentry_Works(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

@@ -13,7 +13,7 @@ import (
 
 // One lock turns out to be lost and another has no answer when the waiting ends: the error
 // has both, and the names.
-func TestUnlockOfAMultiHoldThatStopsWaitingSaysWhatItKnows(t *testing.T) {
+func TestMultiHold_UnlockStopsWaiting_SaysWhatItKnows(t *testing.T) {
 	t.Parallel()
 	s2, p, slow := kit.Behind(t)
 	s1 := kit.Server(t)
@@ -49,7 +49,7 @@ func TestUnlockOfAMultiHoldThatStopsWaitingSaysWhatItKnows(t *testing.T) {
 }
 
 // Somebody has one of the locks: no answer from another server changes that.
-func TestTryLockOfSeveralSaysWhoIsHeldThoughAServerIsAway(t *testing.T) {
+func TestMultiLock_TryLockHeldWithAServerAway_SaysWhichIsHeld(t *testing.T) {
 	t.Parallel()
 	s2, p, away := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 200 * time.Millisecond })
 	s1 := kit.Server(t)

@@ -18,7 +18,7 @@ import (
 )
 
 // One server answers after 1.2 s, two are down: it is needed, and waited for.
-func TestRedLockAndASlowServer(t *testing.T) {
+func TestRedLock_SlowServer_IsWaitedForIfNeeded(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open()
@@ -48,7 +48,7 @@ func TestRedLockAndASlowServer(t *testing.T) {
 }
 
 // Every grant comes after its lease.
-func TestRedLockWhoseLeaseIsTooShort(t *testing.T) {
+func TestRedLock_LeaseTooShort_IsNotGranted(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open()
@@ -65,7 +65,7 @@ func TestRedLockWhoseLeaseIsTooShort(t *testing.T) {
 }
 
 // What a server refuses for good fails the whole only if no majority is left.
-func TestRedLockAndKeysOfAnotherType(t *testing.T) {
+func TestRedLock_KeysOfAnotherType_FailOnlyWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open()
@@ -87,7 +87,7 @@ func TestRedLockAndKeysOfAnotherType(t *testing.T) {
 }
 
 // Nobody gets a majority while a context of the hold is alive, however it ends.
-func TestQuorumHoldIsToldBeforeOthersGetAMajority(t *testing.T) {
+func TestQuorumHold_MajorityLost_EndsBeforeOthersGetOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		opts []engine.Option
@@ -140,7 +140,7 @@ func TestQuorumHoldIsToldBeforeOthersGetAMajority(t *testing.T) {
 }
 
 // With three of five hanging nobody knows whether the lock is free: Unlock says so, and goes on.
-func TestUnlockOfARedLockWithoutAMajority(t *testing.T) {
+func TestRedLock_UnlockWithoutAMajority_SaysSo(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open()
@@ -167,7 +167,7 @@ func TestUnlockOfARedLockWithoutAMajority(t *testing.T) {
 }
 
 // A hold that was dropped is counted once, though it has five locks.
-func TestDroppedQuorumHoldIsReportedOnce(t *testing.T) {
+func TestQuorumHold_Dropped_IsReportedOnce(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open(kit.LeaseOf(3 * time.Second))
@@ -195,7 +195,7 @@ func TestDroppedQuorumHoldIsReportedOnce(t *testing.T) {
 // Engines on three servers want a few locks while contexts end, futures are abandoned, locks
 // are removed, connections cut and an engine closed. Everybody gets an answer, two are not
 // inside unless locks were removed, and nothing is left.
-func TestRedLocksUnderEverything(t *testing.T) {
+func TestRedLock_EverythingAtOnce_ExcludesAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	const names, processes, workers, rounds = 3, 3, 4, 25
 	seed := rand.Uint64()
@@ -305,7 +305,7 @@ func TestRedLocksUnderEverything(t *testing.T) {
 
 // A server is silent while another loses the lock and grants it again; then it turns out to have
 // lost it, too. Perhaps it did so first, and then only one of three had it for a time.
-func TestVoteThatJoinedDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
+func TestRedLock_VoteThatJoined_DoesNotReplaceOneMissingBefore(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open()

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-func TestDoUnderARedLock(t *testing.T) {
+func TestRedLock_Do_RunsUnderTheLock(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open()
@@ -41,7 +41,7 @@ func TestDoUnderARedLock(t *testing.T) {
 }
 
 // A fixed lease is not renewed, so no server is asked again. Extend needs a majority only.
-func TestFixedLeaseOfARedLock(t *testing.T) {
+func TestRedLock_FixedLease_Ends(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open()
@@ -81,7 +81,7 @@ func TestFixedLeaseOfARedLock(t *testing.T) {
 }
 
 // MaxHold counts for the whole, also for servers that join later.
-func TestMaxHoldOfARedLock(t *testing.T) {
+func TestRedLock_MaxHold_EndsIt(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open(kit.LeaseOf(2*time.Second), func(c *engine.Config) { c.Margin = 100 * time.Millisecond })
@@ -103,7 +103,7 @@ func TestMaxHoldOfARedLock(t *testing.T) {
 }
 
 // One of its engines is closed: it cannot be taken any more, but a majority stands.
-func TestRedLockAndAnEngineThatIsClosed(t *testing.T) {
+func TestRedLock_OneEngineClosed_MajorityStands(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v, other := s.Open(), s.Open()
@@ -139,7 +139,7 @@ func TestRedLockAndAnEngineThatIsClosed(t *testing.T) {
 }
 
 // Abandoned or cancelled at any time, nothing stays.
-func TestAbandonedRedLocksLeaveNothing(t *testing.T) {
+func TestRedLock_Abandoned_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open()
@@ -168,7 +168,7 @@ func TestAbandonedRedLocksLeaveNothing(t *testing.T) {
 }
 
 // One command to take it at each server, and one to release it there.
-func TestRedLockCostsTwoCommandsAtEachServer(t *testing.T) {
+func TestRedLock_Uncontended_CostsTwoCommandsAtEachServer(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open()
@@ -195,7 +195,7 @@ func TestRedLockCostsTwoCommandsAtEachServer(t *testing.T) {
 	}
 }
 
-func TestMajorityOfValues(t *testing.T) {
+func TestRedLock_MajorityOfValues_IsTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		values []int

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-func TestRedLockIsHeldByAMajority(t *testing.T) {
+func TestRedLock_Majority_Holds(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	a, b := s.Open(), s.Open()
@@ -56,7 +56,7 @@ func TestRedLockIsHeldByAMajority(t *testing.T) {
 }
 
 // A minority that is down delays neither the grant nor the release.
-func TestRedLockWithTwoOfFiveDown(t *testing.T) {
+func TestRedLock_TwoOfFiveDown_IsGranted(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open()
@@ -86,7 +86,7 @@ func TestRedLockWithTwoOfFiveDown(t *testing.T) {
 }
 
 // Two hang: their sockets take what is sent, and nothing comes back.
-func TestRedLockWithTwoOfFiveHanging(t *testing.T) {
+func TestRedLock_TwoOfFiveHang_IsGranted(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open()
@@ -125,7 +125,7 @@ func TestRedLockWithTwoOfFiveHanging(t *testing.T) {
 }
 
 // One server loses its data while the lock is held: it is asked again, and nobody else gets in.
-func TestServerThatRestartsEmptyIsAskedAgain(t *testing.T) {
+func TestRedLock_ServerRestartsEmpty_IsAskedAgain(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	a, b := s.Open(kit.LeaseOf(3*time.Second)), s.Open()
@@ -150,7 +150,7 @@ func TestServerThatRestartsEmptyIsAskedAgain(t *testing.T) {
 
 // All servers are emptied. Each is found so by its own renewal and would grant it again; but
 // others may have had it meanwhile.
-func TestRedLockThatWasRemovedEverywhereIsLost(t *testing.T) {
+func TestRedLock_RemovedEverywhere_IsLost(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 5)
 	v := s.Open(kit.LeaseOf(3 * time.Second))
@@ -173,7 +173,7 @@ func TestRedLockThatWasRemovedEverywhereIsLost(t *testing.T) {
 }
 
 // Three of five are gone: the hold ends before their leases do, and says which.
-func TestLossOfThreeOfFiveIsToldInTime(t *testing.T) {
+func TestRedLock_ThreeOfFiveLost_IsLostInTime(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Independent(t, 5)
@@ -211,7 +211,7 @@ func TestLossOfThreeOfFiveIsToldInTime(t *testing.T) {
 }
 
 // One, and two, are possible; none of them may be missing.
-func TestRedLockOfOneAndOfTwo(t *testing.T) {
+func TestRedLock_OneOrTwoServers_NeedsAll(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 2)
 	v := s.Open()
@@ -231,13 +231,13 @@ func TestRedLockOfOneAndOfTwo(t *testing.T) {
 }
 
 // Many want it, in two processes' worth of engines: all get it, one at a time.
-func TestContendersForARedLockMakeProgress(t *testing.T) {
+func TestRedLock_Contenders_MakeProgress(t *testing.T) {
 	t.Parallel()
 	contend(t, 0, 30)
 }
 
 // Now everybody needs all that are left.
-func TestContendersForABareMajorityMakeProgress(t *testing.T) {
+func TestRedLock_ContendersForABareMajority_MakeProgress(t *testing.T) {
 	t.Parallel()
 	contend(t, 2, 15)
 }

@@ -64,7 +64,7 @@ func insideOf(t *testing.T, outer, inner func(*engine.Engine) engine.Mutex) *ins
 // One server forgets the lock, the second refuses for a moment, the third hangs: so what is asked for inside
 // gives back what it got, and the outer hold joins the first server again meanwhile. What is inside then
 // re-enters it there, and does not wait for it.
-func TestWhatIsInsideARedLockFollowsItToAServerThatItJoinedAgain(t *testing.T) {
+func TestRedLock_InnerLock_FollowsToAServerJoinedAgain(t *testing.T) {
 	t.Parallel()
 	in := newInside(t)
 	first, second := in.Servers[0], in.Servers[1]
@@ -79,7 +79,7 @@ func TestWhatIsInsideARedLockFollowsItToAServerThatItJoinedAgain(t *testing.T) {
 
 // One server forgets the lock and gives it to somebody else; the third hangs. What is asked for inside waits
 // at the first as any other does, and counts it once that is free.
-func TestWhatIsInsideARedLockWaitsWhereThatWasLost(t *testing.T) {
+func TestRedLock_InnerLock_WaitsWhereTheOuterWasLost(t *testing.T) {
 	t.Parallel()
 	x := func(e *engine.Engine) engine.Mutex { return e.Mutex("x") }
 	for name, kinds := range map[string]struct {
@@ -126,7 +126,7 @@ func (c *watchedContext) Value(key any) any {
 }
 
 // It would be code of the user's on a goroutine of the engine.
-func TestNoValueOfAContextIsAskedForAfterLockAsync(t *testing.T) {
+func TestRedLock_AfterLockAsync_AsksItsContextForNoValue(t *testing.T) {
 	t.Parallel()
 	in := newInside(t)
 	in.Servers[0].Do("DEL", "x")
@@ -146,7 +146,7 @@ func TestNoValueOfAContextIsAskedForAfterLockAsync(t *testing.T) {
 }
 
 // The inner one finds the outer, and does not keep it alive.
-func TestRedLocksInsideEachOtherThatAreDroppedAreNoticed(t *testing.T) {
+func TestRedLock_DroppedInsideEachOther_AreNoticed(t *testing.T) {
 	t.Parallel()
 	v := kit.Independent(t, 3).Open()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -16,7 +16,7 @@ import (
 
 // What one server granted ends before the other answers. Nobody had the whole, so it was not
 // lost: pawl exec would tell how a command ended that did not run.
-func TestRedLockThatWasNotAcquiredWasNotLost(t *testing.T) {
+func TestRedLock_NotAcquired_IsNotLost(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 2)
 	margin := func(c *engine.Config) { c.Margin = 10 * time.Millisecond }
@@ -37,7 +37,7 @@ func TestRedLockThatWasNotAcquiredWasNotLost(t *testing.T) {
 
 // Another has the first of three servers, and the third refuses. So what the second grants is given
 // back.
-func TestVotesThatWereGivenBackAreNotCalledGranted(t *testing.T) {
+func TestRedLock_VotesGivenBack_AreNotCalledGranted(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	slices.SortFunc(s.Servers, func(a, b *redistest.Server) int { return strings.Compare(a.Addr(), b.Addr()) })
@@ -57,7 +57,7 @@ func TestVotesThatWereGivenBackAreNotCalledGranted(t *testing.T) {
 
 // The third server is slow. Before it answers, another has the lock there and at the first, which
 // was emptied, and gives it back.
-func TestSlowVoteDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
+func TestRedLock_SlowVote_DoesNotReplaceOneMissingBefore(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open()
@@ -80,7 +80,7 @@ func TestSlowVoteDoesNotReplaceOneThatWasMissingBefore(t *testing.T) {
 // Another has two of five servers, the third refuses and the last hangs. Once the third has refused for
 // as long as a TryLock is patient, this cannot get it, and waits only to know why. What it has is free
 // meanwhile for the other, who needs it.
-func TestTryLockOfARedLockKeepsNothingThatCannotHelp(t *testing.T) {
+func TestRedLock_TryLock_KeepsNothingThatCannotHelp(t *testing.T) {
 	t.Parallel()
 	for want, refuse := range map[error][]string{
 		engine.ErrUnavailable: {"CONFIG", "SET", "maxmemory", "1"},

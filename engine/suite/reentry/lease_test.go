@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
-func TestFixedLeaseUnderAWatchdogEndsAlone(t *testing.T) {
+func TestReentry_FixedLeaseUnderAWatchdog_EndsAlone(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -37,7 +37,7 @@ func TestFixedLeaseUnderAWatchdogEndsAlone(t *testing.T) {
 
 // A child with a longer lease than its parent's watchdog: the parent is renewed
 // beneath it all the while.
-func TestFixedLeaseOutlastsManyRenewalsOfItsParent(t *testing.T) {
+func TestReentry_FixedLease_OutlastsRenewalsOfItsParent(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -58,7 +58,7 @@ func TestFixedLeaseOutlastsManyRenewalsOfItsParent(t *testing.T) {
 	})
 }
 
-func TestWatchdogUnderAFixedLeaseEndsWithIt(t *testing.T) {
+func TestReentry_WatchdogUnderAFixedLease_EndsWithIt(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -76,7 +76,7 @@ func TestWatchdogUnderAFixedLeaseEndsWithIt(t *testing.T) {
 	})
 }
 
-func TestMaxHoldOfAReentryEndsItAlone(t *testing.T) {
+func TestReentry_MaxHold_EndsItAlone(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -94,7 +94,7 @@ func TestMaxHoldOfAReentryEndsItAlone(t *testing.T) {
 	})
 }
 
-func TestReentryNeverShortensTheLease(t *testing.T) {
+func TestReentry_ShorterLease_DoesNotShortenTheLease(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")
@@ -114,7 +114,7 @@ func TestReentryNeverShortensTheLease(t *testing.T) {
 // A function that asks for a MinHold may be called under a hold of the name without knowing:
 // the lock stays taken until the latest that was asked for, when the last hold is given
 // back.
-func TestMinHoldOfAReentryOutlastsTheHoldThatItReenters(t *testing.T) {
+func TestReentry_MinHold_OutlastsTheHoldThatItReenters(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -133,7 +133,7 @@ func TestMinHoldOfAReentryOutlastsTheHoldThatItReenters(t *testing.T) {
 }
 
 // A re-entry that nobody was granted keeps nothing.
-func TestMinHoldOfAReentryThatWasNotGrantedCountsNothing(t *testing.T) {
+func TestReentry_MinHoldNotGranted_CountsNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	m := kit.Open(t, s.URL()).Mutex("x")

@@ -15,7 +15,7 @@ import (
 
 // A reader that waits for a writer of its own process is told that it may not listen, and the
 // server is not asked for the channel for ever.
-func TestAReaderBehindAWriterIsToldThatTheChannelIsRefused(t *testing.T) {
+func TestRWMutex_ReaderBehindAWriterWithoutTheChannel_SaysSo(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	s.Do("ACL", "SETUSER", "joe", "on", ">secret", "~*", "+@all", "resetchannels", "&other:*")
@@ -31,7 +31,7 @@ func TestAReaderBehindAWriterIsToldThatTheChannelIsRefused(t *testing.T) {
 
 // What is left of a writer's MinHold keeps writers out while somebody reads beside it, and after
 // that, but no longer; readers come in.
-func TestAMinHoldOfAWriterThatLeavesAReader(t *testing.T) {
+func TestRWMutex_MinHoldOfAWriterBesideAReader_KeepsWritersOut(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -63,7 +63,7 @@ func TestAMinHoldOfAWriterThatLeavesAReader(t *testing.T) {
 }
 
 // The writer was taken away by force, and another wrote, or still writes. It is told so, by Downgrade, too.
-func TestADowngradeOfALostWriterSaysSo(t *testing.T) {
+func TestRWMutex_DowngradeOfALostWriter_SaysSo(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -91,7 +91,7 @@ func TestADowngradeOfALostWriterSaysSo(t *testing.T) {
 
 // A reader is asked for beside a writer that was deleted. The writer is looked at: a TryLock fails as under a
 // context of what was lost, and Lock asks as any other.
-func TestReader_BesideADeletedWriter_HasThatLookedAt(t *testing.T) {
+func TestRWMutex_ReaderBesideADeletedWriter_HasItVerified(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -119,7 +119,7 @@ func TestReader_BesideADeletedWriter_HasThatLookedAt(t *testing.T) {
 }
 
 // A read lock that comes of a Downgrade is one of its own, also under the context of another.
-func TestADowngradeUnderAReadersContextIsNoReentry(t *testing.T) {
+func TestRWMutex_DowngradeUnderAReadersContext_IsNoReentry(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -143,7 +143,7 @@ func TestADowngradeUnderAReadersContextIsNoReentry(t *testing.T) {
 
 // A RedLock of writers has its votes still if one server forgets its own, and another hangs. A reader beside it
 // is granted by a majority.
-func TestAReaderBesideARedLockIsGrantedThoughOneServerForgot(t *testing.T) {
+func TestRWMutex_ReaderBesideItsRedLock_IsGrantedThoughOneServerForgot(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
 	v := s.Open()
@@ -180,7 +180,7 @@ func TestAReaderBesideARedLockIsGrantedThoughOneServerForgot(t *testing.T) {
 }
 
 // The readers of a process lose the lock together; each is told, and its contexts end.
-func TestReaders_OwnerTakenAway_AllAreLost(t *testing.T) {
+func TestRWMutex_OwnerOfReadersTakenAway_AllAreLost(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL(), kit.ShortLease(time.Second)), kit.Open(t, s.URL())
@@ -218,7 +218,7 @@ func TestReaders_OwnerTakenAway_AllAreLost(t *testing.T) {
 }
 
 // What is not the last of a process is unlocked without the server, and each is watched for being dropped.
-func TestReaders_NotTheLast_UnlockWithoutTheServer(t *testing.T) {
+func TestRWMutex_ReaderThatIsNotTheLast_UnlocksWithoutTheServer(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)

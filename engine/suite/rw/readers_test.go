@@ -11,7 +11,7 @@ import (
 )
 
 // 64 goroutines take and unlock: a read lock of one name, or each a Mutex of its own.
-func BenchmarkReadersOfOneName(b *testing.B) {
+func BenchmarkRWMutex_ReadersOfOneName(b *testing.B) {
 	const goroutines = 64
 	for name, lock := range map[string]func(e *engine.Engine, i int) engine.Mutex{
 		"readers": func(e *engine.Engine, _ int) engine.Mutex { return e.RWMutex("x").Reader() },
@@ -47,7 +47,7 @@ func BenchmarkReadersOfOneName(b *testing.B) {
 }
 
 // Many readers share a grant, and a writer of another process gets in as they leave for a moment.
-func TestReaders_ManyOfAProcess_ShareAGrant(t *testing.T) {
+func TestRWMutex_ManyReadersOfAProcess_ShareAGrant(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-func TestManyReadOrOneWrites(t *testing.T) {
+func TestRWMutex_Contended_ManyReadOrOneWrites(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -49,7 +49,7 @@ func TestManyReadOrOneWrites(t *testing.T) {
 	kit.Clean(t, s, e, other)
 }
 
-func TestReadersAndWritersReenterThemselves(t *testing.T) {
+func TestRWMutex_UnderItsOwnHold_Reenters(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -73,7 +73,7 @@ func TestReadersAndWritersReenterThemselves(t *testing.T) {
 	}
 }
 
-func TestDowngradeOfWhatIsNoWriter(t *testing.T) {
+func TestRWMutex_DowngradeOfNoWriter_IsInvalid(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -116,7 +116,7 @@ func TestDowngradeOfWhatIsNoWriter(t *testing.T) {
 
 // A reader that comes while a writer of its process waits stays behind it, and asks no server;
 // when the writer is done, it comes before the next one.
-func TestReadersAndWritersOfAProcessTakeTurns(t *testing.T) {
+func TestRWMutex_ReadersAndWritersOfAProcess_TakeTurns(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.HandingOver(t, s.URL())
@@ -168,7 +168,7 @@ func TestReadersAndWritersOfAProcessTakeTurns(t *testing.T) {
 	two.Abandon()
 }
 
-func TestAnRWMutexAndAMutexOfOneName(t *testing.T) {
+func TestRWMutex_NameOfAMutex_IsRefused(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -200,7 +200,7 @@ func TestAnRWMutexAndAMutexOfOneName(t *testing.T) {
 	kit.Clean(t, s, e, other)
 }
 
-func TestTheWatchdogRenewsReadersAndWriters(t *testing.T) {
+func TestRWMutex_Watchdog_RenewsReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	lease := func(c *engine.Config) { c.Lease = 3 * time.Second }
@@ -233,7 +233,7 @@ func TestTheWatchdogRenewsReadersAndWriters(t *testing.T) {
 	kit.Clean(t, s, e, other)
 }
 
-func TestForceUnlockOfReadersAndWriters(t *testing.T) {
+func TestRWMutex_ForceUnlock_EndsReadersAndWriters(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -268,7 +268,7 @@ func TestForceUnlockOfReadersAndWriters(t *testing.T) {
 	kit.Clean(t, s, e)
 }
 
-func TestOptionsOfAnRWMutex(t *testing.T) {
+func TestRWMutex_Options_AreThoseOfAMutex(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -314,7 +314,7 @@ func TestOptionsOfAnRWMutex(t *testing.T) {
 }
 
 // Read and write at random, from several processes, and nobody is beside a writer.
-func TestNobodyIsBesideAWriter(t *testing.T) {
+func TestRWMutex_Writer_IsAlone(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	var readers, writers atomic.Int32
@@ -381,7 +381,7 @@ func TestNobodyIsBesideAWriter(t *testing.T) {
 }
 
 // What readers have waited for is forgotten with them.
-func TestReadersThatWaitedLeaveNothing(t *testing.T) {
+func TestRWMutex_ReadersThatWaited_LeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -405,7 +405,7 @@ func TestReadersThatWaitedLeaveNothing(t *testing.T) {
 
 // A writer that others of its process wait for is released if somebody reads beside it: the next
 // writer must have nobody beside it.
-func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
+func TestRWMutex_WriterWithAReaderBesideIt_IsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.HandingOver(t, s.URL())
@@ -432,7 +432,7 @@ func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
 
 // A writer waits for a reader of its process, whose release is announced to nobody, as the server refuses the
 // message: the writer tries at once. It was told of a lease of an hour.
-func TestWriter_ReaderOfItsProcessMayNotPublish_TriesAtOnce(t *testing.T) {
+func TestRWMutex_ReaderMayNotPublish_WriterOfItsProcessTriesAtOnce(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

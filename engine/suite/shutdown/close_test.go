@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/pace"
 )
 
-func TestCloseTellsEverybodyAndLeavesNothing(t *testing.T) {
+func TestClose_HoldsAndWaiters_EndAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
@@ -82,7 +82,7 @@ func TestCloseTellsEverybodyAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestShutdownLetsHoldersFinish(t *testing.T) {
+func TestShutdown_Holders_MayFinish(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -122,7 +122,7 @@ func TestShutdownLetsHoldersFinish(t *testing.T) {
 	})
 }
 
-func TestShutdownEndsWithItsContext(t *testing.T) {
+func TestShutdown_ContextEnds_Returns(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -137,7 +137,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestShutdownAndCloseTogether(t *testing.T) {
+func TestShutdown_WithClose_BothReturn(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	for range 20 {
@@ -159,7 +159,7 @@ func TestShutdownAndCloseTogether(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-func TestCloseOfAFrozenServerGivesUpInTime(t *testing.T) {
+func TestClose_FrozenServer_GivesUpInTime(t *testing.T) {
 	t.Parallel()
 	kit.Steady(t, func(t testing.TB) {
 		s := kit.Server(t)
@@ -192,7 +192,7 @@ func TestCloseOfAFrozenServerGivesUpInTime(t *testing.T) {
 	})
 }
 
-func TestCloseAmidTheTraffic(t *testing.T) {
+func TestClose_AmidTraffic_LeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	for range 5 {

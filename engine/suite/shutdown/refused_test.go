@@ -11,7 +11,7 @@ import (
 
 // Close says nil only if every lock was released. A server that refuses that for good, here
 // because a right was withdrawn, is asked once.
-func TestCloseSaysWhenTheServerRefusesToRelease(t *testing.T) {
+func TestClose_ReleaseRefused_SaysSo(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())
@@ -28,7 +28,7 @@ func TestCloseSaysWhenTheServerRefusesToRelease(t *testing.T) {
 }
 
 // A server that refuses every write for now is named when the time of Close is over.
-func TestCloseNamesAServerThatRefusesToWrite(t *testing.T) {
+func TestClose_ServerRefusesToWrite_NamesIt(t *testing.T) {
 	t.Parallel()
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL(), func(c *engine.Config) { c.CloseTimeout = 2 * time.Second })
