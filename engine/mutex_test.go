@@ -1,90 +1,292 @@
 package engine
 
 import (
+	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/internal/cputime"
+	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
-func TestLockUnlockLeavesTheServerClean(t *testing.T) {
+// With a silent replica a group takes AckTimeout, and those behind it wait for theirs.
+func TestTryLock_BehindAnswersThatDoNotCome_Ends(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
-	m := e.Mutex("orders:42")
-	for range 3 {
-		h := mustLock(t, m)
-		if f := fields(t, s, "orders:42"); f[h.Owner()] != "1" || len(f) != 1 {
-			t.Fatalf("hash is %v, want {%s:1}", f, h.Owner())
+	steady(t, func(t testing.TB) {
+		r := redistest.StartReplicated(t, 1, redistest.Line("repl-timeout 300"))
+		primary := r.Servers()[0]
+		link := r.Through(r.Servers()[1], primary)
+		e := open(t, primary.URL(), func(c *Config) { c.AckTimeout, c.CommandTimeout = time.Minute, 300*time.Millisecond })
+		mustUnlock(t, mustLock(t, e.Mutex("x"), Acked(1)))
+		link.Hold()
+		stuck := e.Mutex("stuck").LockAsync(ctxT(t), Acked(1))
+		eventually(t, "its WAIT is out", func() bool { return primary.Do("EXISTS", "stuck") == int64(1) })
+		e.table.Machine.AckTimeout = 100 * time.Millisecond // as the deadline sees it
+		_, err := e.Mutex("x").TryLock(ctxT(t), Acked(1))
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("%v", err)
 		}
-		if ttl := s.Do("PTTL", "orders:42").(int64); ttl < 25000 || ttl > 30000 {
-			t.Fatalf("PTTL is %d", ttl)
+		if primary.Do("EXISTS", "x") != int64(0) {
+			t.Error("it was sent, into the WAIT")
 		}
-		mustUnlock(t, h)
-		if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrNotHeld) {
-			t.Fatalf("second Unlock: %v", err)
+		// So does Wait: nobody has said that somebody else holds the lock.
+		_, err = e.Mutex("y").Lock(ctxT(t), Acked(1), Wait(50*time.Millisecond))
+		if errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v", err)
 		}
-	}
-	clean(t, s)
+		stuck.Abandon()
+		link.Release()
+		clean(t, primary, e)
+	})
 }
 
-func TestWaiterIsWokenByRelease(t *testing.T) {
+// A re-entry without a Lease lasts as long as the hold that it re-enters, and so its
+// replicas are those of the latest renewal of that.
+func TestHold_AckedOfAReentry_IsThatOfTheLeaseItFollows(t *testing.T) {
+	t.Parallel()
+	e := open(t, server(t).URL())
+	h := mustLock(t, e.Mutex("x"))
+	child := mustReenter(t, e.Mutex("x"), mustReenter(t, e.Mutex("x"), h))
+	fixed := mustReenter(t, e.Mutex("x"), child, Lease(time.Minute))
+	now := e.clock.Now()
+	oneOf(h).Subject().Renewed(now, now, e.cfg.Lease, 2)
+	if h.Acked() != 2 || child.Acked() != 2 || fixed.Acked() != 0 {
+		t.Errorf("acknowledged by %d, the re-entry by %d, one with a lease of its own by %d", h.Acked(), child.Acked(), fixed.Acked())
+	}
+}
+
+func TestReplicas_BadNumber_IsRefusedWithItsName(t *testing.T) {
+	t.Parallel()
+	e := open(t, server(t).URL())
+	for _, r := range []Replicas{-3, maxReplicas + 1} {
+		if _, err := e.Mutex("x").Lock(ctxT(t), Acked(r)); !errors.Is(err, ErrInvalid) || !hasText(err, "Acked") {
+			t.Errorf("Acked(%d): %v", r, err)
+		}
+		if _, err := New(ctxT(t), Config{Replicas: r}); !errors.Is(err, ErrInvalid) || !hasText(err, "Config.Replicas") {
+			t.Errorf("Config.Replicas %d: %v", r, err)
+		}
+	}
+	if _, err := New(ctxT(t), Config{AckTimeout: time.Microsecond}); !errors.Is(err, ErrInvalid) || !hasText(err, "AckTimeout") {
+		t.Errorf("%v", err)
+	}
+	for _, s := range []string{"some", "-1", "1.5", "", "99999999999999999999"} {
+		if _, err := ParseURL("redis://h?replicas=" + s); !errors.Is(err, ErrInvalid) || !hasText(err, "replicas") {
+			t.Errorf("replicas=%s: %v", s, err)
+		}
+	}
+	for s, want := range map[string]Replicas{"all": AllReplicas, "majority": MajorityOfReplicas, "0": 0, "2": 2} {
+		c, err := ParseURL("redis://h?ack_timeout=250ms&replicas=" + s)
+		if err != nil || c.Replicas != want || c.AckTimeout != 250*time.Millisecond {
+			t.Errorf("%s: %+v, %v", s, c, err)
+		}
+	}
+	if c := (Config{Lease: 3 * time.Second}).withDefaults(); c.AckTimeout != 500*time.Millisecond {
+		t.Errorf("AckTimeout %v at a lease of 3s", c.AckTimeout)
+	}
+}
+
+// Each of many that contend in one process has a grant, and a token, of its own: the lock is
+// never handed over silently.
+func TestFencedMutex_WaitersOfOneProcess_TokensRise(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	a, b := open(t, s.URL()), open(t, s.URL())
-	h := mustLock(t, a.Mutex("x"))
-	f := b.Mutex("x").LockAsync(ctxT(t))
-	eventually(t, "b subscribes", func() bool {
-		list, _ := s.Do("PUBSUB", "CHANNELS").([]any)
-		return len(list) == 1 && list[0] == "redisson_lock__channel:{x}"
-	})
-	if _, err := f.Result(); err != ErrPending {
-		t.Fatalf("b is not waiting: %v", err)
+	e := handsOver(t, s.URL())
+	m := e.FencedMutex("x")
+	const n = 50
+	var futures []*Future[*Hold]
+	for range n {
+		futures = append(futures, m.LockAsync(ctxT(t)))
 	}
-	start := cputime.Now()
+	last, owners, before := int64(0), make(map[string]bool), uint64(0)
+	eventually(t, "the first has it", func() bool { return viewOf(e, "x").Hold })
+	before = e.Stats().Commands
+	for _, f := range futures { // first come, first served
+		h, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Token() <= last {
+			t.Fatalf("token %d after %d", h.Token(), last)
+		}
+		last = h.Token()
+		owners[h.Owner()] = true
+		if held := fields(t, s, "x"); len(held) != 1 || held[h.Owner()] != "1" {
+			t.Fatalf("the server has %v, and it is %s's", held, h.Owner())
+		}
+		mustUnlock(t, h)
+	}
+	if st := e.Stats(); st.HandedOver != n-1 || last != n || len(owners) != n {
+		t.Errorf("%d passed on, last token %d, %d owners", st.HandedOver, last, len(owners))
+	}
+	// A command for each who was next, and the last release; and perhaps the channel and a look.
+	if used := e.Stats().Commands - before; used > n+2 {
+		t.Errorf("%d commands for %d holds", used, n)
+	}
+}
+
+// handsOver is an engine that hands locks over for a minute, so that a test is not in a hurry.
+func handsOver(t *testing.T, url string, change ...func(*Config)) *Engine {
+	t.Helper()
+	return open(t, url, append([]func(*Config){func(c *Config) { c.HandOver = time.Minute }}, change...)...)
+}
+
+func TestMutex_UnlockWithALocalWaiter_SendsNothing(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	var local atomic.Int32
+	e := handsOver(t, s.URL(), func(c *Config) {
+		c.Hooks.Acquired = func(ev AcquiredEvent) {
+			if ev.Local {
+				local.Add(1)
+			}
+		}
+	})
+	m := e.Mutex("x")
+	h := mustLock(t, m)
+	owner := h.Owner()
+	ctx := h.Context(ctxT(t))
+	const n = 100
+	var waiting []*Future[*Hold]
+	for range n {
+		waiting = append(waiting, m.LockAsync(ctxT(t)))
+	}
+	// The confirmation has the hold looked at, once, within a quantum of the renewals.
+	eventually(t, "the channel is confirmed", func() bool { return viewOf(e, "x").Confirmed && e.Stats().Renewed > 0 })
+	before := e.Stats().Commands
+	for i, f := range waiting {
+		mustUnlock(t, h)
+		if i == 0 && !errors.Is(context.Cause(ctx), ErrReleased) {
+			t.Errorf("the context of the first: %v", context.Cause(ctx))
+		}
+		next, err := f.Await(ctxT(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Owner() != owner || next.Err() != nil || time.Until(next.ValidUntil()) < 20*time.Second {
+			t.Fatalf("owner %s, was %s; %v, until %v", next.Owner(), owner, next.Err(), next.ValidUntil())
+		}
+		if err := h.Err(); err != ErrReleased || time.Until(h.ValidUntil()) > 0 {
+			t.Fatalf("the one before: %v, until %v", err, h.ValidUntil())
+		}
+		if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrNotHeld) {
+			t.Fatalf("unlocked again: %v", err)
+		}
+		h = next
+	}
+	if after := e.Stats(); after.Commands != before || after.HandedOver != n {
+		t.Errorf("%d commands for %d hand-overs", after.Commands-before, after.HandedOver)
+	}
+	if st, err := m.State(ctxT(t)); err != nil || !st.Mine || len(st.Holders) != 1 || st.Holders[0].Count != 1 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	again := mustReenter(t, m, h)
+	mustUnlock(t, again)
 	mustUnlock(t, h)
-	h2, err := f.Await(ctxT(t))
+	if left := fields(t, s, "x"); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	eventually(t, "the hook hears of all", func() bool { return local.Load() == n })
+}
+
+// A MultiLock that gets one lock, and not the other, gives it back, perhaps on an event loop. If
+// the next one, which fares the same, got it in that call, and so on, the stack would grow with
+// the number of those who wait.
+func TestMultiLock_GivesBack_IsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	e := handsOver(t, server(t).URL())
+	a, b := mustLock(t, e.Mutex("a")), mustLock(t, e.Mutex("b"))
+	const n = 200
+	var waiting []*Future[*Hold]
+	for range n {
+		waiting = append(waiting, Multi(e.Mutex("a"), e.Mutex("b")).LockAsync(ctxT(t)))
+	}
+	eventually(t, "all wait for the first lock", func() bool { return viewOf(e, "a").Waiters == n })
+	mustUnlock(t, a)
+	eventually(t, "all wait for the second lock", func() bool { return viewOf(e, "b").Waiters == n })
+	if handed := e.Stats().HandedOver; handed != 1 {
+		t.Errorf("%d hand-overs, want that of the user's Unlock", handed)
+	}
+	for _, f := range waiting {
+		f.Abandon()
+	}
+	mustUnlock(t, b)
+}
+
+// The release of a SpinMutex is announced to nobody. A waiter of the same process needs no
+// message; and one that polls does not sleep until a message comes, because of another that
+// waited before it and does.
+func TestSpinMutex_BesideAMutexOfItsName_WaitsInOneQueue(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	e, other := open(t, s.URL()), open(t, s.URL())
+	h := mustLock(t, e.SpinMutex("x"))
+	fut := e.Mutex("x").LockAsync(ctxT(t))
+	eventually(t, "it waits", func() bool { return e.Stats().Waiting == 1 })
+	mustUnlock(t, h)
+	next, err := fut.Await(ctxT(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := start.Elapsed(); d > 2*time.Second {
-		t.Errorf("woken after %v", d)
+	mustUnlock(t, next)
+
+	// Elsewhere a SpinMutex has it for long. A Mutex waits for a message, then a SpinMutex.
+	far := mustLock(t, other.SpinMutex("y"))
+	first, second := e.Mutex("y").LockAsync(ctxT(t)), e.SpinMutex("y").LockAsync(ctxT(t))
+	eventually(t, "the first is subscribed and asleep", func() bool {
+		v := viewOf(e, "y")
+		return v.Confirmed && v.Asleep
+	})
+	first.Abandon()
+	eventually(t, "it is gone", func() bool { return e.Stats().Waiting == 1 })
+	mustUnlock(t, far)
+	began := time.Now()
+	if next, err = second.Await(ctxT(t)); err != nil {
+		t.Fatal(err)
 	}
-	mustUnlock(t, h2)
-	clean(t, s)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the SpinMutex got it after %v", took)
+	}
+	mustUnlock(t, next)
 }
 
-func TestManyGoroutinesExcludeEachOther(t *testing.T) {
+// A Mutex that waits in another process counts on the message of a Mutex, whoever of the holder's
+// process had the lock before that.
+func TestMutex_HandedOverByASpinMutex_AnnouncesItsRelease(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	engines := []*Engine{open(t, s.URL()), open(t, s.URL()), open(t, s.URL())}
-	var inside, total int
-	var wg sync.WaitGroup
-	for i := range 30 {
-		wg.Go(func() {
-			for range 50 {
-				h, err := engines[i%3].Mutex("hot").Lock(ctxT(t))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if inside++; inside != 1 {
-					t.Errorf("%d inside", inside)
-				}
-				total++
-				stay(s)
-				inside--
-				if err := h.Unlock(ctxT(t)); err != nil {
-					t.Error(err)
-				}
+	e, other := handsOver(t, s.URL()), open(t, s.URL())
+	h := mustLock(t, e.SpinMutex("x"))
+	next, far := e.Mutex("x").LockAsync(ctxT(t)), other.Mutex("x").LockAsync(ctxT(t))
+	eventually(t, "the other process listens and sleeps", func() bool {
+		v := viewOf(other, "x")
+		return v.Confirmed && v.Asleep
+	})
+	both := []*Future[*Hold]{next, far} // mostly in this order, but the tenure may not be handed over
+	for _, f := range both {
+		f.OnComplete(func(h *Hold, err error) {
+			if err == nil {
+				h.UnlockAsync()
 			}
 		})
 	}
-	wg.Wait()
-	if total != 1500 {
-		t.Errorf("total %d", total)
+	mustUnlock(t, h)
+	for _, f := range both {
+		if _, err := f.Await(ctxT(t)); err != nil {
+			t.Error(err)
+		}
 	}
-	clean(t, s)
+}
+
+// viewOf is the state of a name, zero if it has none.
+func viewOf(e *Engine, name string) (v machine.View) {
+	sh := e.table.Shard(e.table.Client.Route(name))
+	sh.Lock()
+	defer sh.Unlock()
+	if r := sh.Find(drive.Key{Name: name}); r != nil {
+		v = r.View()
+	}
+	return v
 }

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"context"
@@ -11,29 +11,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // permitSemaphore is one of a fresh engine, with so many permits.
-func permitSemaphore(t testing.TB, s *redistest.Server, n int, change ...func(*Config)) (*Engine, PermitSemaphore) {
+func permitSemaphore(t testing.TB, s *redistest.Server, n int, change ...func(*engine.Config)) (*engine.Engine, engine.PermitSemaphore) {
 	t.Helper()
-	e := open(t, s.URL(), change...)
+	e := kit.Open(t, s.URL(), change...)
 	sem := e.PermitSemaphore("x")
-	if err := sem.SetPermits(ctxT(t), n); err != nil {
+	if err := sem.SetPermits(kit.Ctx(t), n); err != nil {
 		t.Fatal(err)
 	}
 	return e, sem
-}
-
-func mustTake(t testing.TB, s PermitSemaphore, n int, opts ...Option) *Hold {
-	t.Helper()
-	h, err := s.Acquire(ctxT(t), n, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
 }
 
 // permitsAre fails the test unless so many permits are to be had, and so many held, on the server.
@@ -46,14 +39,14 @@ func permitsAre(t testing.TB, s *redistest.Server, available, held int) {
 }
 
 // What Redisson would find on the server, and what counts it.
-func TestPermitsOnTheServer(t *testing.T) {
+func TestPermitSemaphore_Server_HasItsPermits(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 3)
-	if set, err := sem.TrySetPermits(ctxT(t), 9); set || err != nil {
+	if set, err := sem.TrySetPermits(kit.Ctx(t), 9); set || err != nil {
 		t.Errorf("TrySetPermits of a semaphore that exists: %v, %v", set, err)
 	}
-	h := mustTake(t, sem, 2, Lease(time.Minute))
+	h := kit.MustTake(t, sem, 2, engine.Lease(time.Minute))
 	permitsAre(t, s, 1, 2)
 	ids := h.PermitIDs()
 	if len(ids) != 2 || len(ids[0]) != 32 || ids[0] == ids[1] {
@@ -75,57 +68,57 @@ func TestPermitsOnTheServer(t *testing.T) {
 		ask  func(context.Context) (int, error)
 		want int
 	}{"available": {sem.Available, 1}, "acquired": {sem.Acquired, 2}, "capacity": {sem.Capacity, 3}} {
-		if n, err := x.ask(ctxT(t)); n != x.want || err != nil {
+		if n, err := x.ask(kit.Ctx(t)); n != x.want || err != nil {
 			t.Errorf("%s: %d, %v, want %d", what, n, err, x.want)
 		}
 	}
-	if _, err := sem.TryAcquire(ctxT(t), 2); !errors.Is(err, ErrHeld) {
+	if _, err := sem.TryAcquire(kit.Ctx(t), 2); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("TryAcquire of more than there are: %v", err)
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	permitsAre(t, s, 3, 0)
-	if err := h.Unlock(ctxT(t)); !errors.Is(err, ErrNotHeld) {
+	if err := h.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrNotHeld) {
 		t.Errorf("Unlock once more: %v", err)
 	}
 	permitsAre(t, s, 3, 0)
-	if err := sem.AddPermits(ctxT(t), -5); err != nil {
+	if err := sem.AddPermits(kit.Ctx(t), -5); err != nil {
 		t.Error(err)
 	}
 	permitsAre(t, s, -2, 0)
-	if err := sem.SetPermits(ctxT(t), 4); err != nil {
+	if err := sem.SetPermits(kit.Ctx(t), 4); err != nil {
 		t.Error(err)
 	}
 	permitsAre(t, s, 4, 0)
-	eventually(t, "nothing is left here", func() bool { return e.table.Resources() == 0 })
+	kit.Eventually(t, "nothing is left here", func() bool { return kit.Inside(e).Names == 0 })
 }
 
 // Those who wait in one process are served in order, at the cost of few tries; one who wants many
 // is not overtaken by those who want few.
-func TestPermitWaitersAreServedInOrderWithoutAHerd(t *testing.T) {
+func TestPermitSemaphore_Waiters_AreServedInOrderWithoutAHerd(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 2)
-	first, second := mustTake(t, sem, 1), mustTake(t, sem, 1)
+	first, second := kit.MustTake(t, sem, 1), kit.MustTake(t, sem, 1)
 	const n = 60
-	var futures []*Future[*Hold]
+	var futures []*engine.Future[*engine.Hold]
 	for i := range n {
-		futures = append(futures, sem.AcquireAsync(ctxT(t), 1+i%2))
+		futures = append(futures, sem.AcquireAsync(kit.Ctx(t), 1+i%2))
 	}
-	eventually(t, "they wait", func() bool { return e.Stats().Waiting == n && e.Stats().Channels == 1 })
+	kit.Eventually(t, "they wait", func() bool { return e.Stats().Waiting == n && e.Stats().Channels == 1 })
 	before := s.CommandStats()["evalsha"]
-	mustUnlock(t, first)
-	mustUnlock(t, second)
+	kit.MustUnlock(t, first)
+	kit.MustUnlock(t, second)
 	for i, f := range futures {
-		h, err := f.Await(ctxT(t))
+		h, err := f.Await(kit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, later := range futures[min(i+2, n):] { // the next one may have the other permit
-			if _, err := later.Result(); err != ErrPending {
+			if _, err := later.Result(); err != engine.ErrPending {
 				t.Fatalf("one that came after %d has been served before it was: %v", i, err)
 			}
 		}
-		mustUnlock(t, h)
+		kit.MustUnlock(t, h)
 	}
 	// Each costs a release, a try that is granted, and mostly one that is refused.
 	if sent := s.CommandStats()["evalsha"] - before; sent > 4*n {
@@ -135,76 +128,76 @@ func TestPermitWaitersAreServedInOrderWithoutAHerd(t *testing.T) {
 }
 
 // A waiter is told of permits that others add or give back, and finds by itself those that end.
-func TestPermitWaitersWake(t *testing.T) {
+func TestPermitSemaphore_Release_WakesWaiters(t *testing.T) {
 	t.Parallel()
 	for what, x := range map[string]struct {
-		free   func(t testing.TB, s *redistest.Server, other PermitSemaphore)
+		free   func(t testing.TB, s *redistest.Server, other engine.PermitSemaphore)
 		within time.Duration
 	}{
-		"given back elsewhere": {func(t testing.TB, s *redistest.Server, other PermitSemaphore) {
-			if ok, err := other.ForceRelease(ctxT(t), "0123456789abcdef0123456789abcdef"); !ok || err != nil {
+		"given back elsewhere": {func(t testing.TB, s *redistest.Server, other engine.PermitSemaphore) {
+			if ok, err := other.ForceRelease(kit.Ctx(t), "0123456789abcdef0123456789abcdef"); !ok || err != nil {
 				t.Errorf("ForceRelease: %v, %v", ok, err)
 			}
 		}, 3 * time.Second},
-		"added": {func(t testing.TB, s *redistest.Server, other PermitSemaphore) {
-			if err := other.AddPermits(ctxT(t), 1); err != nil {
+		"added": {func(t testing.TB, s *redistest.Server, other engine.PermitSemaphore) {
+			if err := other.AddPermits(kit.Ctx(t), 1); err != nil {
 				t.Error(err)
 			}
 		}, 3 * time.Second},
-		"by Redisson": {func(t testing.TB, s *redistest.Server, _ PermitSemaphore) {
+		"by Redisson": {func(t testing.TB, s *redistest.Server, _ engine.PermitSemaphore) {
 			s.Do("INCRBY", "x", "1")
 			s.Do("PUBLISH", "redisson_sc:{x}", "1")
 		}, 3 * time.Second},
-		"expired": {func(t testing.TB, s *redistest.Server, _ PermitSemaphore) {
+		"expired": {func(t testing.TB, s *redistest.Server, _ engine.PermitSemaphore) {
 			s.Do("ZADD", "{x}:timeout", strconv.FormatInt(time.Now().UnixMilli(), 10), "foreign foreign!")
 			s.Do("PUBLISH", "redisson_sc:{x}", "1")
 		}, 3 * time.Second},
-		"set by hand, without a message": {func(t testing.TB, s *redistest.Server, _ PermitSemaphore) {
+		"set by hand, without a message": {func(t testing.TB, s *redistest.Server, _ engine.PermitSemaphore) {
 			s.Do("INCRBY", "x", "1")
 		}, unasked},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			s := server(t)
+			s := kit.Server(t)
 			e, sem := permitSemaphore(t, s, 0)
 			s.Do("ZADD", "{x}:timeout", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), "\x01\x23\x45\x67\x89\xab\xcd\xef\x01\x23\x45\x67\x89\xab\xcd\xef")
-			fut := sem.AcquireAsync(ctxT(t), 1)
-			eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
+			fut := sem.AcquireAsync(kit.Ctx(t), 1)
+			kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
 			start := cputime.Now()
-			x.free(t, s, open(t, s.URL()).PermitSemaphore("x"))
-			h, err := fut.Await(ctxT(t))
+			x.free(t, s, kit.Open(t, s.URL()).PermitSemaphore("x"))
+			h, err := fut.Await(kit.Ctx(t))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if d := start.Elapsed(); d > x.within {
 				t.Errorf("after %v", d)
 			}
-			mustUnlock(t, h)
+			kit.MustUnlock(t, h)
 		})
 	}
 }
 
 // One who wants more than there are gives up, and those behind it, who want few, need not be told.
-func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
+func TestPermitSemaphore_HeadGivesUp_NextIsGranted(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 4)
-	defer mustUnlock(t, mustTake(t, sem, 1, Lease(time.Minute)))
-	ctx, cancel := context.WithCancel(ctxT(t))
+	defer kit.MustUnlock(t, kit.MustTake(t, sem, 1, engine.Lease(time.Minute)))
+	ctx, cancel := context.WithCancel(kit.Ctx(t))
 	many := sem.AcquireAsync(ctx, 5)
-	eventually(t, "it listens", func() bool { return connected(e).Stats().ChannelsConfirmed == 1 })
-	few := []*Future[*Hold]{sem.AcquireAsync(ctxT(t), 1), sem.AcquireAsync(ctxT(t), 2)}
+	kit.Eventually(t, "it listens", func() bool { return kit.Client(e).Stats().ChannelsConfirmed == 1 })
+	few := []*engine.Future[*engine.Hold]{sem.AcquireAsync(kit.Ctx(t), 1), sem.AcquireAsync(kit.Ctx(t), 2)}
 	start := cputime.Now()
 	cancel()
-	if _, err := many.Await(ctxT(t)); !errors.Is(err, context.Canceled) {
+	if _, err := many.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	for _, f := range few {
-		h, err := f.Await(ctxT(t))
+		h, err := f.Await(kit.Ctx(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer mustUnlock(t, h)
+		defer kit.MustUnlock(t, h)
 	}
 	if d := start.Elapsed(); d > 2*time.Second {
 		t.Errorf("after %v", d)
@@ -215,115 +208,115 @@ func TestPermitWaiterBehindOneWhoGivesUpIsGranted(t *testing.T) {
 const unasked = 12 * time.Second
 
 // A permit whose lease ends comes to who waits, without a message.
-func TestPermitIsGrantedWhenALeaseEnds(t *testing.T) {
+func TestPermitSemaphore_LeaseEnds_WaiterIsGranted(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	_, sem := permitSemaphore(t, s, 0)
 	ends := time.Now().Add(4 * time.Second)
 	s.Do("ZADD", "{x}:timeout", strconv.FormatInt(ends.UnixMilli(), 10), "foreign foreign!")
-	if _, err := sem.Acquire(ctxT(t), 1, Wait(1500*time.Millisecond)); !errors.Is(err, ErrHeld) {
+	if _, err := sem.Acquire(kit.Ctx(t), 1, engine.Wait(1500*time.Millisecond)); !errors.Is(err, engine.ErrHeld) {
 		t.Errorf("too soon: %v", err)
 	}
-	h := mustTake(t, sem, 1)
+	h := kit.MustTake(t, sem, 1)
 	if late := time.Since(ends); late < 0 || late > 3*time.Second {
 		t.Errorf("granted %v after the end", late)
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	permitsAre(t, s, 1, 0)
 }
 
 // The watchdog renews; a fixed lease ends, and is extended.
-func TestPermitsAreKept(t *testing.T) {
+func TestPermitSemaphore_Watchdog_KeepsPermits(t *testing.T) {
 	t.Parallel()
-	steady(t, func(t testing.TB) {
-		s := server(t)
-		_, sem := permitSemaphore(t, s, 9, shortLease(900*time.Millisecond))
-		watched := mustTake(t, sem, 3)
-		extended := mustTake(t, sem, 2, Lease(800*time.Millisecond))
-		fixed := mustTake(t, sem, 1, Lease(800*time.Millisecond))
-		if err := extended.Extend(ctxT(t), time.Minute); err != nil {
+	kit.Steady(t, func(t testing.TB) {
+		s := kit.Server(t)
+		_, sem := permitSemaphore(t, s, 9, kit.ShortLease(900*time.Millisecond))
+		watched := kit.MustTake(t, sem, 3)
+		extended := kit.MustTake(t, sem, 2, engine.Lease(800*time.Millisecond))
+		fixed := kit.MustTake(t, sem, 1, engine.Lease(800*time.Millisecond))
+		if err := extended.Extend(kit.Ctx(t), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		<-fixed.Done()
-		if err := fixed.Err(); !errors.Is(err, ErrLost) {
+		if err := fixed.Err(); !errors.Is(err, engine.ErrLost) {
 			t.Errorf("the fixed lease: %v", err)
 		}
 		start := cputime.Now()
-		eventually(t, "three leases are over", func() bool { return start.Elapsed() > 3*time.Second })
+		kit.Eventually(t, "three leases are over", func() bool { return start.Elapsed() > 3*time.Second })
 		if watched.Err() != nil || extended.Err() != nil {
 			t.Errorf("watched: %v, extended: %v", watched.Err(), extended.Err())
 		}
 		permitsAre(t, s, 4, 5)
-		mustUnlock(t, watched)
-		mustUnlock(t, extended)
+		kit.MustUnlock(t, watched)
+		kit.MustUnlock(t, extended)
 		permitsAre(t, s, 9, 0)
 	})
 }
 
 // One of several permits is taken away: the hold is lost, and the others come back. Each comes
 // back once.
-func TestPermitThatIsTakenAwayTakesTheOthersAlong(t *testing.T) {
+func TestPermitSemaphore_OnePermitTakenAway_EndsTheHold(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	_, sem := permitSemaphore(t, s, 5, shortLease(3*time.Second))
-	h, other := mustTake(t, sem, 3), mustTake(t, sem, 1)
+	s := kit.Server(t)
+	_, sem := permitSemaphore(t, s, 5, kit.ShortLease(3*time.Second))
+	h, other := kit.MustTake(t, sem, 3), kit.MustTake(t, sem, 1)
 	for i, want := range []bool{true, false} {
-		if got, err := sem.ForceRelease(ctxT(t), h.PermitIDs()[1]); got != want || err != nil {
+		if got, err := sem.ForceRelease(kit.Ctx(t), h.PermitIDs()[1]); got != want || err != nil {
 			t.Errorf("ForceRelease %d: %v, %v", i, got, err)
 		}
 	}
 	<-h.Done()
-	var lost *LostError
-	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != GoneOnServer {
+	var lost *engine.LostError
+	if err := h.Err(); !errors.As(err, &lost) || lost.Reason != engine.GoneOnServer {
 		t.Errorf("the hold: %v", err)
 	}
-	eventually(t, "the others are back", func() bool { return s.Do("ZCARD", "{x}:timeout") == int64(1) })
+	kit.Eventually(t, "the others are back", func() bool { return s.Do("ZCARD", "{x}:timeout") == int64(1) })
 	permitsAre(t, s, 4, 1)
 
 	// At the release, nobody knew yet.
-	if ok, err := sem.ForceRelease(ctxT(t), other.PermitIDs()[0]); !ok || err != nil {
+	if ok, err := sem.ForceRelease(kit.Ctx(t), other.PermitIDs()[0]); !ok || err != nil {
 		t.Errorf("ForceRelease: %v, %v", ok, err)
 	}
-	if err := other.Unlock(ctxT(t)); !errors.Is(err, ErrLost) {
+	if err := other.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrLost) {
 		t.Errorf("Unlock of what was taken away: %v", err)
 	}
 	permitsAre(t, s, 5, 0)
 }
 
 // A grant that nobody wants any more, an abandoned future, a closed engine: all comes back.
-func TestUnwantedPermitsComeBack(t *testing.T) {
+func TestPermitSemaphore_UnwantedPermits_ComeBack(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 4)
-	granted := sem.AcquireAsync(ctxT(t), 2)
-	if _, err := granted.Await(ctxT(t)); err != nil {
+	granted := sem.AcquireAsync(kit.Ctx(t), 2)
+	if _, err := granted.Await(kit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
 	granted.Abandon()
-	sem.AcquireAsync(ctxT(t), 1).Abandon()
-	held := mustTake(t, sem, 4)
-	waits := sem.AcquireAsync(ctxT(t), 1)
+	sem.AcquireAsync(kit.Ctx(t), 1).Abandon()
+	held := kit.MustTake(t, sem, 4)
+	waits := sem.AcquireAsync(kit.Ctx(t), 1)
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := waits.Await(ctxT(t)); !errors.Is(err, ErrClosed) {
+	if _, err := waits.Await(kit.Ctx(t)); !errors.Is(err, engine.ErrClosed) {
 		t.Errorf("one that waited: %v", err)
 	}
-	var lost *LostError
-	if err := held.Err(); !errors.As(err, &lost) || lost.Reason != EngineClosed {
+	var lost *engine.LostError
+	if err := held.Err(); !errors.As(err, &lost) || lost.Reason != engine.EngineClosed {
 		t.Errorf("what was held: %v", err)
 	}
 	permitsAre(t, s, 4, 0)
 }
 
 // Whatever becomes of connections: never more are held than there are, and none is lost or made.
-func TestPermitsSurviveLostConnections(t *testing.T) {
+func TestPermitSemaphore_ConnectionsLost_KeepsPermits(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	const capacity = 5
 	var held, most atomic.Int64
 	var wg sync.WaitGroup
-	var engines []*Engine
+	var engines []*engine.Engine
 	var granted atomic.Int64
 	ctx, stop := context.WithCancel(context.Background()) // each round has a patience of its own
 	defer stop()
@@ -344,7 +337,7 @@ func TestPermitsSurviveLostConnections(t *testing.T) {
 					for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 					}
 					granted.Add(1)
-					stay(s)
+					kit.Stay(s)
 					held.Add(int64(-n))
 					h.UnlockAsync()
 				}
@@ -353,7 +346,7 @@ func TestPermitsSurviveLostConnections(t *testing.T) {
 	}
 	for range 40 {
 		before := granted.Load()
-		eventually(t, "some are granted", func() bool { return granted.Load() > before+10 })
+		kit.Eventually(t, "some are granted", func() bool { return granted.Load() > before+10 })
 		s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		s.Do("CLIENT", "KILL", "TYPE", "pubsub")
 	}
@@ -367,19 +360,19 @@ func TestPermitsSurviveLostConnections(t *testing.T) {
 			t.Log(err) // what is in doubt ends with its lease
 		}
 	}
-	after := open(t, s.URL()).PermitSemaphore("x")
-	if n, err := after.Capacity(ctxT(t)); n != capacity || err != nil {
+	after := kit.Open(t, s.URL()).PermitSemaphore("x")
+	if n, err := after.Capacity(kit.Ctx(t)); n != capacity || err != nil {
 		t.Errorf("%d permits in the end, %v", n, err)
 	}
 }
 
 // A semaphore is no lock: neither shares the other's name, nor is it re-entered.
-func TestPermitsAreNotReentered(t *testing.T) {
+func TestPermitSemaphore_UnderAHold_IsNotReentered(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	e, sem := permitSemaphore(t, s, 2)
-	h := mustTake(t, sem, 1)
-	inner, err := sem.TryAcquire(h.Context(ctxT(t)), 1)
+	h := kit.MustTake(t, sem, 1)
+	inner, err := sem.TryAcquire(h.Context(kit.Ctx(t)), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,140 +380,140 @@ func TestPermitsAreNotReentered(t *testing.T) {
 		t.Error("the same permit")
 	}
 	permitsAre(t, s, 0, 2)
-	if _, err := e.Mutex("x").TryLock(h.Context(ctxT(t))); !errors.Is(err, ErrKind) {
+	if _, err := e.Mutex("x").TryLock(h.Context(kit.Ctx(t))); !errors.Is(err, engine.ErrKind) {
 		t.Errorf("a Mutex: %v", err)
 	}
-	mustUnlock(t, h)
+	kit.MustUnlock(t, h)
 	if inner.Err() != nil {
 		t.Errorf("the other hold: %v", inner.Err())
 	}
-	mustUnlock(t, inner)
-	eventually(t, "nothing is left here", func() bool { return e.table.Resources() == 0 })
-	if _, err := e.Mutex("x").TryLock(ctxT(t)); !errors.Is(err, ErrWrongType) {
+	kit.MustUnlock(t, inner)
+	kit.Eventually(t, "nothing is left here", func() bool { return kit.Inside(e).Names == 0 })
+	if _, err := e.Mutex("x").TryLock(kit.Ctx(t)); !errors.Is(err, engine.ErrWrongType) {
 		t.Errorf("a Mutex of a key that is none: %v", err)
 	}
-	lock := mustLock(t, e.Mutex("y"))
-	if _, err := e.PermitSemaphore("y").TryAcquire(lock.Context(ctxT(t)), 1); !errors.Is(err, ErrKind) {
+	lock := kit.MustLock(t, e.Mutex("y"))
+	if _, err := e.PermitSemaphore("y").TryAcquire(lock.Context(kit.Ctx(t)), 1); !errors.Is(err, engine.ErrKind) {
 		t.Errorf("permits of a lock: %v", err)
 	}
 	ran := false
-	if err := sem.Permits(2).Do(ctxT(t), func(ctx context.Context, h *Hold) error { ran = len(h.PermitIDs()) == 2; return nil }); err != nil || !ran {
+	if err := sem.Permits(2).Do(kit.Ctx(t), func(ctx context.Context, h *engine.Hold) error { ran = len(h.PermitIDs()) == 2; return nil }); err != nil || !ran {
 		t.Errorf("Do: %v, %v", ran, err)
 	}
-	other := mustTake(t, sem, 2)
-	if ran, err := sem.Permits(1).TryDo(ctxT(t), func(context.Context, *Hold) error { return nil }); ran || err != nil {
+	other := kit.MustTake(t, sem, 2)
+	if ran, err := sem.Permits(1).TryDo(kit.Ctx(t), func(context.Context, *engine.Hold) error { return nil }); ran || err != nil {
 		t.Errorf("TryDo: %v, %v", ran, err)
 	}
-	mustUnlock(t, other)
+	kit.MustUnlock(t, other)
 }
 
-func TestPermitsThatMakeNoSense(t *testing.T) {
+func TestPermitSemaphore_BadArguments_AreInvalid(t *testing.T) {
 	t.Parallel()
-	s := server(t)
+	s := kit.Server(t)
 	_, sem := permitSemaphore(t, s, 2)
-	try := func(s PermitSemaphore, n int, opts ...Option) error {
-		_, err := s.TryAcquire(ctxT(t), n, opts...)
+	try := func(s engine.PermitSemaphore, n int, opts ...engine.Option) error {
+		_, err := s.TryAcquire(kit.Ctx(t), n, opts...)
 		return err
 	}
 	for what, err := range map[string]error{
 		"none":         try(sem, 0),
 		"too many":     try(sem, script.MaxPermits+1),
-		"MinHold":      try(sem, 1, MinHold(time.Second)),
-		"NonReentrant": try(sem, 1, NonReentrant()),
-		"Backoff":      try(sem, 1, Backoff(time.Millisecond, time.Second)),
-		"zero":         try(PermitSemaphore{}, 1),
-		"set to -1":    sem.SetPermits(ctxT(t), -1),
-		"added 2^40":   sem.AddPermits(ctxT(t), 1<<40),
-		"the zero one": PermitSemaphore{}.AddPermits(ctxT(t), 1),
+		"MinHold":      try(sem, 1, engine.MinHold(time.Second)),
+		"NonReentrant": try(sem, 1, engine.NonReentrant()),
+		"Backoff":      try(sem, 1, engine.Backoff(time.Millisecond, time.Second)),
+		"zero":         try(engine.PermitSemaphore{}, 1),
+		"set to -1":    sem.SetPermits(kit.Ctx(t), -1),
+		"added 2^40":   sem.AddPermits(kit.Ctx(t), 1<<40),
+		"the zero one": engine.PermitSemaphore{}.AddPermits(kit.Ctx(t), 1),
 	} {
-		if !errors.Is(err, ErrInvalid) {
+		if !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, id := range []string{"", "x", "0123", "0123456789abcdef0123456789abcdeg", "0123456789abcdef0123456789abcdef00"} {
-		if _, err := sem.ForceRelease(ctxT(t), id); !errors.Is(err, ErrInvalid) {
+		if _, err := sem.ForceRelease(kit.Ctx(t), id); !errors.Is(err, engine.ErrInvalid) {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}
-	_, err := sem.AcquireAsync(ctxT(t), 0).Await(ctxT(t))
-	if !errors.Is(err, ErrInvalid) {
+	_, err := sem.AcquireAsync(kit.Ctx(t), 0).Await(kit.Ctx(t))
+	if !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("AcquireAsync of none: %v", err)
 	}
-	all := mustTake(t, sem, 2)
-	if got := fmt.Sprint(all, new(Hold)); got != `Hold(2 of "x") Hold(none)` {
+	all := kit.MustTake(t, sem, 2)
+	if got := fmt.Sprint(all, new(engine.Hold)); got != `Hold(2 of "x") Hold(none)` {
 		t.Error(got)
 	}
 	if !slices.Equal(all.PermitIDs(), all.PermitIDs()) || script.MaxPermits != 256 {
 		t.Error("the ids of a hold change")
 	}
-	mustUnlock(t, all)
+	kit.MustUnlock(t, all)
 }
 
 // A semaphore that nobody set is not one whose permits others have: no waiting helps, and the error
 // says what does.
 func TestTryAcquire_NobodySetPermits_SaysWhatToCall(t *testing.T) {
 	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL())
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL())
 	permits, count := e.PermitSemaphore("p"), e.Semaphore("c")
 	tries := map[string]func() error{
-		"PermitSemaphore":        func() error { return errOf(permits.TryAcquire(ctxT(t), 2)) },
-		"PermitSemaphore, async": func() error { return errOf(permits.TryAcquireAsync(ctxT(t), 1).Await(ctxT(t))) },
-		"PermitSemaphore, TryDo": func() error { return errOf(permits.Permits(1).TryDo(ctxT(t), nil)) },
-		"Semaphore":              func() error { return errOf(count.TryAcquire(ctxT(t), 2)) },
-		"Semaphore, async":       func() error { return errOf(count.TryAcquireAsync(ctxT(t), 1).Await(ctxT(t))) },
+		"PermitSemaphore":        func() error { return kit.ErrOf(permits.TryAcquire(kit.Ctx(t), 2)) },
+		"PermitSemaphore, async": func() error { return kit.ErrOf(permits.TryAcquireAsync(kit.Ctx(t), 1).Await(kit.Ctx(t))) },
+		"PermitSemaphore, TryDo": func() error { return kit.ErrOf(permits.Permits(1).TryDo(kit.Ctx(t), nil)) },
+		"Semaphore":              func() error { return kit.ErrOf(count.TryAcquire(kit.Ctx(t), 2)) },
+		"Semaphore, async":       func() error { return kit.ErrOf(count.TryAcquireAsync(kit.Ctx(t), 1).Await(kit.Ctx(t))) },
 	}
 	are := func(state string, want error) {
 		t.Helper()
 		for way, try := range tries {
 			err := try()
-			if way == "PermitSemaphore, TryDo" && want == ErrHeld {
+			if way == "PermitSemaphore, TryDo" && want == engine.ErrHeld {
 				if err != nil {
 					t.Errorf("%s, %s: %v", way, state, err)
 				}
 				continue
 			}
-			if !errors.Is(err, ErrNotAcquired) || errors.Is(err, ErrNoPermits) != (want == ErrNoPermits) || errors.Is(err, ErrHeld) != (want == ErrHeld) {
+			if !errors.Is(err, engine.ErrNotAcquired) || errors.Is(err, engine.ErrNoPermits) != (want == engine.ErrNoPermits) || errors.Is(err, engine.ErrHeld) != (want == engine.ErrHeld) {
 				t.Errorf("%s, %s: %v, want %v", way, state, err, want)
 			}
-			if want == ErrNoPermits && !hasText(err, "SetPermits") {
+			if want == engine.ErrNoPermits && !kit.HasText(err, "SetPermits") {
 				t.Errorf("%s, %s: %v does not say what to call", way, state, err)
 			}
 		}
 	}
-	are("nobody set it", ErrNoPermits)
-	if err := permits.SetPermits(ctxT(t), 0); err != nil {
+	are("nobody set it", engine.ErrNoPermits)
+	if err := permits.SetPermits(kit.Ctx(t), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := count.TrySetPermits(ctxT(t), 0); err != nil {
+	if _, err := count.TrySetPermits(kit.Ctx(t), 0); err != nil {
 		t.Fatal(err)
 	}
-	are("it has none", ErrHeld)
+	are("it has none", engine.ErrHeld)
 	s.Do("DEL", "p", "c")
-	are("it was deleted", ErrNoPermits)
+	are("it was deleted", engine.ErrNoPermits)
 	// Acquire waits until somebody sets it.
-	waiting := permits.AcquireAsync(ctxT(t), 1)
-	counting := count.AcquireAsync(ctxT(t), 1)
-	eventually(t, "both wait", func() bool { return e.Stats().Waiting == 2 && e.Stats().InFlight == 0 })
-	other := open(t, s.URL())
-	if err := other.PermitSemaphore("p").SetPermits(ctxT(t), 1); err != nil {
+	waiting := permits.AcquireAsync(kit.Ctx(t), 1)
+	counting := count.AcquireAsync(kit.Ctx(t), 1)
+	kit.Eventually(t, "both wait", func() bool { return e.Stats().Waiting == 2 && e.Stats().InFlight == 0 })
+	other := kit.Open(t, s.URL())
+	if err := other.PermitSemaphore("p").SetPermits(kit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Semaphore("c").TrySetPermits(ctxT(t), 1); err != nil {
+	if _, err := other.Semaphore("c").TrySetPermits(kit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	h, err := waiting.Await(ctxT(t))
+	h, err := waiting.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Unlock(ctxT(t)); err != nil {
+	if err := h.Unlock(kit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
-	p, err := counting.Await(ctxT(t))
+	p, err := counting.Await(kit.Ctx(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Release(ctxT(t)); err != nil {
+	if err := p.Release(kit.Ctx(t)); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,15 +3,225 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/machine"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
+	"github.com/pawl-lock/pawl/resp"
 )
+
+// chronicle notes the events of holds.
+type chronicle struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (c *chronicle) note(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, what)
+}
+
+func (c *chronicle) hooks(cfg *Config) {
+	cfg.Hooks = Hooks{
+		Acquired: func(ev AcquiredEvent) {
+			if ev.Err == nil {
+				c.note("acquired")
+			}
+		},
+		Released: func(HoldEvent) { c.note("released") },
+		Lost:     func(ev HoldEvent) { c.note("lost: " + ev.Reason.String()) },
+	}
+}
+
+// want waits for as many events, and compares them.
+func (c *chronicle) want(t *testing.T, events ...string) {
+	t.Helper()
+	seen := func() []string {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Clone(c.events)
+	}
+	eventually(t, "the events", func() bool { return len(seen()) >= len(events) })
+	if got := seen(); !slices.Equal(got, events) {
+		t.Errorf("events: %v, want %v", got, events)
+	}
+}
+
+// What is granted ends: else a gauge of holds never gets back to zero. Re-entries end with
+// what they re-enter, whether or not they are unlocked.
+func TestHooks_EndOfEveryReentry_IsReportedAndCounted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end      func(*testing.T, *faultproxy.Proxy, *Hold, *Hold)
+		events   []string
+		released uint64
+		lost     LostReason
+	}{
+		"the outermost is unlocked": {
+			end:    func(t *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { mustUnlock(t, h) },
+			events: []string{"released", "released", "released"}, released: 3,
+		},
+		"the outermost is unlocked while the innermost is": {
+			end: func(t *testing.T, p *faultproxy.Proxy, h, innermost *Hold) {
+				p.Pause(faultproxy.All)
+				innermost.UnlockAsync()
+				f := h.UnlockAsync()
+				p.Resume()
+				if _, err := f.Await(ctxT(t)); err != nil {
+					t.Error(err)
+				}
+			},
+			events: []string{"released", "released", "released"}, released: 3,
+		},
+		"lost": {
+			end:    func(_ *testing.T, _ *faultproxy.Proxy, h, _ *Hold) { _ = oneOf(h).home().Close() },
+			events: []string{"lost: the engine was closed", "lost: the engine was closed", "lost: the engine was closed"}, lost: EngineClosed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			told := new(chronicle)
+			_, p, e := behind(t, told.hooks)
+			h := mustLock(t, e.Mutex("x"))
+			child := mustReenter(t, e.Mutex("x"), h)
+			c.end(t, p, h, mustReenter(t, e.Mutex("x"), child))
+			told.want(t, append([]string{"acquired", "acquired", "acquired"}, c.events...)...)
+			st := e.Stats()
+			if st.Held != 0 || st.Acquired != 3 || st.Released != c.released || st.Lost[c.lost] != 3-c.released {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// A hold may be lost before anybody is told of its grant, here by Close.
+func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
+	t.Parallel()
+	told := new(chronicle)
+	e := open(t, server(t).URL(), told.hooks)
+	m := e.Mutex("x")
+	a := e.newAcquisition(m, options{}, true)
+	now := e.clock.Now()
+	var fx machine.Effects
+	a.Shard.Lock()
+	r, _ := a.Shard.Get(m.key, m.route, &a.Request.Request)
+	r.Admit(&a.Request.Request, &fx)
+	r.Replied(&machine.Outcome{Sent: now, Now: now}, &fx)
+	a.Shard.Unlock()
+	e.table.Each((*machine.Resource).EndHold)
+	fx.Send = nil // it has been answered
+	e.table.Run(&fx)
+	told.want(t, "acquired", "lost: the engine was closed")
+}
+
+// A server whose disk is full, or that has too few replicas, answers all the time and refuses
+// every write. It must be said somewhere, for the engineer that looks for why locks are lost.
+func TestHold_ServerRefusesToWrite_NamesIt(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	rounds := make(chan error, 1000)
+	e := open(t, s.URL(), func(c *Config) {
+		c.CommandTimeout = 2 * time.Second
+		c.CloseTimeout = 500 * time.Millisecond
+		c.Hooks.Renewed = func(ev RenewedEvent) { rounds <- ev.Err }
+	})
+	mustLock(t, e.Mutex("watched"))
+	long := mustLock(t, e.Mutex("long"), Lease(time.Minute))
+	short := mustLock(t, e.Mutex("short"), Lease(4*time.Second))
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	named := func(what string, err error) {
+		t.Helper()
+		var refused *resp.ServerError
+		if !errors.As(err, &refused) || refused.Code != "NOREPLICAS" || !hasText(err, "NOREPLICAS") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	gone, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond) // long enough for an answer
+	defer cancel()
+	err := short.Unlock(gone)
+	named("Unlock whose context ends", err)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Unlock whose context ends: %v", err)
+	}
+	err = short.Unlock(ctxT(t)) // joins the release, until the lease ends
+	named("Unlock", err)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Unlock: %v", err)
+	}
+	err = long.Extend(ctxT(t), 2*time.Minute)
+	named("Extend", err)
+	if !errors.Is(err, ErrOutcomeUnknown) || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Extend: %v", err)
+	}
+
+	e.table.Renewer.All()
+	named("a renewal", <-rounds)
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+	eventually(t, "it is extended", func() bool { return long.Extend(ctxT(t), 2*time.Minute) == nil })
+	for err := <-rounds; err != nil; err = <-rounds { // it goes on by itself
+		named("a renewal", err)
+	}
+}
+
+// Extend says at once that a right is missing, which waiting does not bring back, and the
+// renewals say it, too.
+func TestHold_RightToRenewMissing_NamesIt(t *testing.T) {
+	t.Parallel()
+	s := server(t)
+	rounds := make(chan error, 1000)
+	e := open(t, s.URL(), func(c *Config) { c.Hooks.Renewed = func(ev RenewedEvent) { rounds <- ev.Err } })
+	mustLock(t, e.Mutex("watched"))
+	h := mustLock(t, e.Mutex("long"), Lease(time.Minute))
+	s.Do("ACL", "SETUSER", "default", "-pexpire")
+	err := h.Extend(ctxT(t), 2*time.Minute)
+	if !hasText(err, "NOPERM") || errors.Is(err, ErrUnavailable) {
+		t.Errorf("Extend: %v", err)
+	}
+	e.table.Renewer.All()
+	if err := <-rounds; !hasText(err, "NOPERM") {
+		t.Errorf("a renewal: %v", err)
+	}
+	s.Do("ACL", "SETUSER", "default", "+pexpire")
+}
+
+// What an Extend was told says nothing about the next one, whose server may hang.
+func TestExtend_AfterARefusedOne_DoesNotNameThatRefusal(t *testing.T) {
+	t.Parallel()
+	s, net, e := behind(t)
+	h := mustLock(t, e.Mutex("long"), Lease(time.Minute))
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	gone, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	given := make(chan error, 1)
+	go func() { given <- h.Extend(gone, 2*time.Minute) }()
+	idle := func(refusals uint8) bool {
+		oneOf(h).Shard().Lock()
+		defer oneOf(h).Shard().Unlock()
+		return oneOf(h).Res.Cmd.What == machine.Nothing && oneOf(h).Res.View().Refusals >= refusals
+	}
+	eventually(t, "the next try is a while away", func() bool { return idle(5) })
+	cancel()
+	if err := <-given; !hasText(err, "NOREPLICAS") {
+		t.Errorf("Extend given up: %v", err)
+	}
+	s.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+	eventually(t, "nothing is out", func() bool { return idle(0) })
+	net.Pause(faultproxy.All)
+	err := h.Extend(gone, 2*time.Minute)
+	net.Resume()
+	if !errors.Is(err, context.Canceled) || hasText(err, "NOREPLICAS") {
+		t.Errorf("Extend of a server that hangs: %v", err)
+	}
+}
 
 // Every hold that was acquired is held, released or lost, also if nobody knows what became
 // of its release. And a call that is told so is counted once.
-func TestStatsKnowTheEndOfHoldsWhoseReleaseHasNoAnswer(t *testing.T) {
+func TestStats_ReleaseWithoutAnswer_KnowTheEndOfTheHold(t *testing.T) {
 	t.Parallel()
 	stopWaiting := func(t *testing.T, h *Hold) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -55,7 +265,7 @@ func TestStatsKnowTheEndOfHoldsWhoseReleaseHasNoAnswer(t *testing.T) {
 		"answered after its caller has given up": {end: func(t *testing.T, p *faultproxy.Proxy, clk fakeTime, h *Hold) {
 			stopWaiting(t, h)
 			p.Resume()
-			eventually(t, "it is answered", func() bool { return clk.eng.table.Resources() == 0 })
+			eventually(t, "it is answered", func() bool { return inspect(clk.eng).Names == 0 })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

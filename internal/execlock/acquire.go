@@ -13,7 +13,7 @@ import (
 const notAtOnce = 250 * time.Millisecond
 
 // acquire waits for the locks or a signal.
-func (r *runner) acquire(ctx context.Context) (hold, error) {
+func (r *runner) acquire(ctx context.Context) (*engine.Hold, error) {
 	try := r.attempt(ctx)
 	defer r.tellHolder(ctx)()
 	for {
@@ -30,7 +30,7 @@ func (r *runner) acquire(ctx context.Context) (hold, error) {
 	}
 }
 
-func (r *runner) granted(ctx context.Context, try attempt) (hold, error) {
+func (r *runner) granted(ctx context.Context, try attempt) (*engine.Hold, error) {
 	h, err := try.result()
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ import (
 // It belongs to one goroutine, which waits for nothing but events.
 type child struct {
 	*runner
-	hold     hold
+	hold     *engine.Hold
 	holdDone <-chan struct{} // nil: the loss is known
 	lost     error
 	group    group
@@ -38,7 +38,7 @@ type child struct {
 }
 
 // start starts the command with the streams of this process.
-func (r *runner) start(hold hold) (*child, error) {
+func (r *runner) start(hold *engine.Hold) (*child, error) {
 	// We may have been suspended since the lock was granted.
 	if err := hold.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrStart, err)
@@ -60,10 +60,10 @@ func (r *runner) start(hold hold) (*child, error) {
 
 // environment is what the command gets: that of this process, with what is held. The token of
 // another lock, under which this process may run itself, would mislead beside this lock's name.
-func (r *runner) environment(hold hold) []string {
+func (r *runner) environment(hold *engine.Hold) []string {
 	env := slices.DeleteFunc(os.Environ(), func(one string) bool { return strings.HasPrefix(one, TokenEnv+"=") })
-	if fenced, ok := hold.(*engine.Hold); ok {
-		env = append(env, fmt.Sprintf("%s=%d", TokenEnv, fenced.Token()))
+	if token := hold.Token(); token > 0 {
+		env = append(env, fmt.Sprintf("%s=%d", TokenEnv, token))
 	}
 	return append(env, NameEnv+"="+strings.Join(r.Names, "\n"))
 }

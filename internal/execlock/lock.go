@@ -3,30 +3,15 @@ package execlock
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 )
-
-// hold is what a run needs of an engine.Hold, of what has one in it, of an engine.Hold or of an
-// engine.Hold.
-type hold interface {
-	Done() <-chan struct{}
-	Err() error
-	Unlock(ctx context.Context) error
-}
-
-// lock is one lock, or several as one.
-type lock[H hold] interface {
-	LockAsync(ctx context.Context, opts ...engine.Option) *engine.Future[H]
-	TryLockAsync(ctx context.Context, opts ...engine.Option) *engine.Future[H]
-}
 
 // attempt is an acquisition that is under way.
 type attempt struct {
 	done    <-chan struct{}
 	abandon func()
-	result  func() (hold, error)
+	result  func() (*engine.Hold, error)
 }
 
 // locks are all the locks that make up the one. A name that is there twice counts once.
@@ -46,30 +31,22 @@ func (r *runner) attempt(ctx context.Context) attempt {
 	case r.Kind == Semaphore:
 		return r.permit(ctx)
 	case len(r.engines) > 1:
-		return try(ctx, engine.RedLock(r.locks()...), r.Wait, r.Options)
+		return r.try(ctx, engine.RedLock(r.locks()...))
 	case len(r.Names) > 1:
-		return try(ctx, engine.Multi(r.locks()...), r.Wait, r.Options)
-	case r.Kind == Fenced:
-		return try(ctx, r.engines[0].FencedMutex(r.Names[0]), r.Wait, r.Options)
+		return r.try(ctx, engine.Multi(r.locks()...))
 	}
-	return try(ctx, r.locks()[0], r.Wait, r.Options)
+	return r.try(ctx, r.locks()[0])
 }
 
-func try[H hold](ctx context.Context, l lock[H], wait time.Duration, opts []engine.Option) attempt {
-	var f *engine.Future[H]
+func (r *runner) try(ctx context.Context, l engine.Lock) attempt {
+	var f *engine.Future[*engine.Hold]
 	switch {
-	case wait == 0:
-		f = l.TryLockAsync(ctx, opts...)
-	case wait > 0:
-		f = l.LockAsync(ctx, append(opts, engine.Wait(wait))...)
+	case r.Wait == 0:
+		f = l.TryLockAsync(ctx, r.Options...)
+	case r.Wait > 0:
+		f = l.LockAsync(ctx, append(r.Options, engine.Wait(r.Wait))...)
 	default:
-		f = l.LockAsync(ctx, opts...)
+		f = l.LockAsync(ctx, r.Options...)
 	}
-	return attempt{f.Done(), f.Abandon, func() (hold, error) {
-		h, err := f.Result()
-		if err != nil {
-			return nil, err // and not a nil H, which is no nil hold
-		}
-		return h, nil
-	}}
+	return attempt{f.Done(), f.Abandon, f.Result}
 }

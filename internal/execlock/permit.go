@@ -45,12 +45,7 @@ func (r *runner) permit(ctx context.Context) attempt {
 		cancel()
 		<-done // nothing is said after that
 	}
-	return attempt{done, abandon, func() (hold, error) {
-		if err != nil {
-			return nil, err // and not a nil Hold, which is no nil hold
-		}
-		return h, nil
-	}}
+	return attempt{done, abandon, func() (*engine.Hold, error) { return h, err }}
 }
 
 // tryOnce says how many permits there are only if nobody has said so. Others may say it at the same

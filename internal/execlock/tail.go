@@ -48,7 +48,7 @@ func (r *runner) closeAll() {
 // finish releases the lock and closes the engines. A signal cuts that short. It is an error
 // only if the lock was lost before: for the command it makes no difference who ends the lock,
 // the release or the lease.
-func (r *runner) finish(ctx context.Context, hold hold) error {
+func (r *runner) finish(ctx context.Context, hold *engine.Hold) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	released, closed := make(chan error, 1), make(chan struct{})

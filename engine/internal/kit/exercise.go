@@ -74,3 +74,20 @@ func Contends(t *testing.T, _ *Site, a, b *engine.Engine) {
 		t.Errorf("%d of %d", inside, workers*rounds)
 	}
 }
+
+// EveryLock calls every form of acquiring and returns the errors by name.
+func EveryLock(ctx context.Context, m engine.Mutex, opts ...engine.Option) map[string]error {
+	never := func(context.Context, *engine.Hold) error { panic("ran without the lock") }
+	errs := map[string]error{
+		"Lock":         ErrOf(m.Lock(ctx, opts...)),
+		"TryLock":      ErrOf(m.TryLock(ctx, opts...)),
+		"LockAsync":    ErrOf(m.LockAsync(ctx, opts...).Await(ctx)),
+		"TryLockAsync": ErrOf(m.TryLockAsync(ctx, opts...).Await(ctx)),
+		"Do":           m.Do(ctx, never, opts...),
+		"TryDo":        ErrOf(m.TryDo(ctx, never, opts...)),
+	}
+	return errs
+}
+
+// ManyLocks is how many locks an engine gives back, or asks for, on an event loop at most.
+const ManyLocks = 16

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pawl-lock/pawl/engine"
 )
@@ -95,3 +96,28 @@ func ErrOf[T any](_ T, err error) error { return err }
 
 // HasText reports whether an error has this text in it.
 func HasText(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
+
+// WantInvalid checks that a call was refused for its arguments, with a text that
+// says which, and that the server was not bothered.
+func WantInvalid(t *testing.T, errs map[string]error, text string) {
+	t.Helper()
+	for what, err := range errs {
+		if !errors.Is(err, engine.ErrInvalid) || !HasText(err, text) {
+			t.Errorf("%s: %v, want ErrInvalid with %q", what, err, text)
+		}
+		if locks := what != "State" && what != "ForceUnlock"; locks && !errors.Is(err, engine.ErrNotAcquired) {
+			t.Errorf("%s: %v, want ErrNotAcquired too", what, err)
+		}
+	}
+}
+
+// RenewedAfter waits until a hold that was valid until then has been renewed.
+func RenewedAfter(t testing.TB, h *engine.Hold, until time.Time) {
+	t.Helper()
+	Eventually(t, "it is renewed", func() bool {
+		if err := h.Err(); err != nil {
+			t.Fatalf("the hold ended: %v", err)
+		}
+		return h.ValidUntil().After(until.Add(100 * time.Millisecond))
+	})
+}

@@ -163,3 +163,9 @@ func Patient(c *engine.Config) { c.CommandTimeout = 24 * time.Hour }
 func Margin(lease time.Duration) time.Duration {
 	return min(max(lease/10, 5*time.Millisecond), 3*time.Second)
 }
+
+// HandingOver is an engine that hands locks over for a minute, so that a test is not in a hurry.
+func HandingOver(t *testing.T, url string, change ...func(*engine.Config)) *engine.Engine {
+	t.Helper()
+	return Open(t, url, append([]func(*engine.Config){func(c *engine.Config) { c.HandOver = time.Minute }}, change...)...)
+}

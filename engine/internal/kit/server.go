@@ -84,3 +84,29 @@ func ScriptOn(s *script.Script, name string) faultproxy.Match {
 
 // Calls matches the calls of a script.
 func Calls(s *script.Script) fakenode.Match { return fakenode.Is("EVALSHA", s.SHA) }
+
+// Count is the owner's field on the server, "" if it is not there.
+func Count(t testing.TB, h *engine.Hold, all map[string]string) string {
+	t.Helper()
+	if len(all) > 1 {
+		t.Errorf("%d owners: %v", len(all), all)
+	}
+	return all[h.Owner()]
+}
+
+// CleanButMarks is clean for counts: the marks expire within a minute, and are deleted here. What was
+// given up may be under way still, and leave a mark.
+func CleanButMarks(t testing.TB, srv *redistest.Server, engines ...*engine.Engine) {
+	t.Helper()
+	for _, e := range engines {
+		Eventually(t, "no command is under way", func() bool { return e.Stats().InFlight == 0 })
+	}
+	keys, _ := srv.Do("KEYS", "*:pawl:*").([]any)
+	for _, key := range keys {
+		if ttl := srv.Do("PTTL", key.(string)).(int64); ttl <= 0 || ttl > 60_000 {
+			t.Errorf("the mark %v has %d ms left", key, ttl)
+		}
+		srv.Do("DEL", key.(string))
+	}
+	Clean(t, srv, engines...)
+}

@@ -2,10 +2,13 @@ package kit
 
 import (
 	"context"
+	"runtime"
+	"runtime/metrics"
 	"testing"
 	"time"
 
 	"github.com/pawl-lock/pawl/internal/cputime"
+	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
 // Limit is how long a test waits for something that must happen: of the time that this
@@ -74,4 +77,25 @@ func Pause(over <-chan struct{}, d time.Duration) bool {
 	case <-over:
 		return false
 	}
+}
+
+// Stay is what one does who is inside: it takes as long as a few commands of the server. So whoever
+// should be kept out has the time to come in, and is seen.
+func Stay(s *redistest.Server) {
+	for range 3 {
+		_, _ = s.Process.Do("PING") // a test that cuts connections may cut this one
+	}
+}
+
+// GoroutinesCreated is how many there have been in this process.
+func GoroutinesCreated() uint64 {
+	sample := []metrics.Sample{{Name: "/sched/goroutines-created:goroutines"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// Stack is that of the goroutine that asks.
+func Stack() string {
+	b := make([]byte, 64<<10)
+	return string(b[:runtime.Stack(b, false)])
 }

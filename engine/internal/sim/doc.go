@@ -128,16 +128,16 @@
 //
 // Others lie below this world, or in code of users, and have tests where they lie:
 //
-//	a Mutex after a SpinMutex tells nobody    engine: TestAMutexThatFollowsASpinMutexAnnouncesItsRelease
+//	a Mutex after a SpinMutex tells nobody    engine: TestMutex_HandedOverByASpinMutex_AnnouncesItsRelease
 //	several slots behind one address          renew: TestAServerThatRefusesSeveralSlotsGetsThemOneByOne
 //	a large cohort under one lock             renew: TestALargeCohortLocksTheRenewerForOneChunkAtATime
 //	no right to publish; no memory            script: TestRefusedMessageIsReportedAndCostsNobodyTheRelease,
 //	                                          TestServerWithoutMemoryRefusesNoGivingBack
-//	causes that use the engine, or panic      engine: TestCausesOfTheUserAreAskedNothingUnderALock,
-//	                                          TestCauseThatPanicsLeavesNoLockHeld
-//	one that fails at once is not counted     engine: TestAcquisitionThatFailsAtOnceIsCountedAndToldOnce
-//	Close in a callback; a nil context        engine: TestCloseInACallbackOrHookSaysThatNoLockIsLeft,
-//	                                          TestANilContextIsInvalidAndLeavesNothing
+//	causes that use the engine, or panic      engine: TestLock_CauseOfTheUser_IsNotCalledUnderALock,
+//	                                          TestLock_CauseThatPanics_LeavesNoLockHeld
+//	one that fails at once is not counted     engine: TestLock_FailsAtOnce_IsCountedAndReportedOnce
+//	Close in a callback; a nil context        engine: TestClose_InACallbackOrHook_SaysThatNoLockIsLeft,
+//	                                          TestEngine_NilContext_IsInvalidAndLeavesNothing
 //	releases behind acquires, on a full lane  pipeline: TestPipeline_Backlog_IsNotOvertaken;
 //	                                          suite/faults: TestAFullLaneSendsReleasesBeforeAcquires
 //	a channel whose connection is half open   pubsub: TestEndpoint_Silent_IsPinged

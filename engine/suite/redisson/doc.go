@@ -35,12 +35,12 @@
 //	    engine/suite/counts/history_test.go:TestEveryCountDownCountsOnce
 //	T8 owners of one process
 //	    engine/suite/redisson/others_test.go:TestOwnerIsWhatAContextCarries
-//	    engine/reentry_test.go:TestGoroutinesUnderOneDoExcludeEachOther
+//	    engine/reentry_test.go:TestReentry_GoroutinesUnderOneDo_ExcludeEachOther
 //	T9 a try that is cancelled in flight
 //	    engine/suite/redisson/catalogue_test.go:TestTryLockCancelledInFlightLeavesNoRenewedLock
 //	T10 one name as two kinds
-//	    engine/kind_test.go:TestANameIsUsedForOneKindAtATime
-//	    engine/rw_test.go:TestAnRWMutexAndAMutexOfOneName
+//	    engine/suite/kinds/kinds_test.go:TestEngine_NameOfAnotherKind_IsRefused
+//	    engine/suite/rw/rw_test.go:TestRWMutex_NameOfAMutex_IsRefused
 //	    engine/internal/script/script_test.go:TestEveryScriptRefusesAForeignTypeWithoutTouchingIt
 //	    engine/internal/script/tally_test.go:TestTallyOfWhatIsNoCount
 //	T11 every waiter of a spin lock polls
@@ -57,18 +57,18 @@
 //	T15 a head of a fair queue that leaves, or is dead
 //	    engine/suite/redisson/fair_test.go:TestAHeadThatLeavesWithoutAWordHoldsUpNobodyForLong
 //	    engine/suite/redisson/fair_test.go:TestAbandonedHeadsOfAFairQueueAreTakenOutByTime
-//	    engine/fair_test.go:TestADeadHeadHoldsUpNobodyForLong
+//	    engine/suite/fair/fair_test.go:TestFairMutex_DeadHead_HoldsUpNobodyForLong
 //	    engine/internal/script/fair_test.go:TestOneThatIsFarBehindAsksAgainWithinThreeSeconds
 //	T16 unlock of a lock that has expired
 //	    engine/suite/redisson/gone_test.go:TestUnlockOfALockThatHasExpiredFails
 //	T17 leases that a re-entry or an unlock shortens
-//	    engine/reentry_lease_test.go:TestReentryNeverShortensTheLease
+//	    engine/suite/reentry/lease_test.go:TestReentry_ShorterLease_DoesNotShortenTheLease
 //	    engine/suite/redisson/catalogue_test.go:TestGivingBackReentriesLeavesTheLeaseAlone
 //	T18 leases, downgrade, upgrade and dead readers of a read-write lock
 //	    engine/suite/redisson/rw_test.go:TestAWritersReentryDoesNotAddItsLease
 //	    engine/suite/redisson/rw_test.go:TestReadersOfADeadProcessKeepAWriterOutForTheirLease
-//	    engine/rw_test.go:TestDowngradeLeavesNoMomentToAWriter
-//	    engine/rw_test.go:TestAReaderBesideItsWriter
+//	    engine/rw_test.go:TestRWMutex_Downgrade_LetsNoWriterIn
+//	    engine/rw_test.go:TestRWMutex_ReaderBesideItsWriter_IsGranted
 //	T19 a message between the refusal and the sleep
 //	    engine/suite/faults/wait_test.go:TestReleaseAtAnyPointOfTheSubscriptionWakesTheWaiter
 //	T20 a reconnect
@@ -82,11 +82,11 @@
 //	    engine/suite/redisson/channels_test.go:TestAWaiterHearsTheChannelOfItsKind
 //	T23 forms of replies
 //	    engine/internal/drive/answer_test.go:TestAnswersAreReadForTheMachine
-//	    engine/badinput_test.go:TestScriptsAnsweredWithGarbage
+//	    engine/suite/faults/garbage_test.go:TestLock_ScriptAnsweredWithGarbage_IsAnError
 //	    resp/wire/codec_test.go:TestDecode_NotRESP2_IsRefused
 //	T24 a count that is no number
 //	    engine/internal/script/tally_test.go:TestTallyOfWhatIsNoCount
-//	    engine/fenced_test.go:TestACounterThatCountsNothing
+//	    engine/suite/fenced/fenced_test.go:TestFencedMutex_CounterOfAnotherType_IsAnError
 //	T25 databases share channels
 //	    engine/suite/redisson/wire_test.go:TestDatabasesShareChannelsAndNotKeys
 //	T26 rights to keys and channels
@@ -102,7 +102,7 @@
 //	T29 the unlock latches of Redisson
 //	    engine/suite/redisson/keys_test.go:TestKeysOfRedissonBesideALockAreLeftAlone
 //	T30 a latch that is deleted, or closed again at once
-//	    engine/latch_test.go:TestLatchThatIsDeletedIsNoticed
+//	    engine/suite/counts/latch_test.go:TestLatch_Deleted_IsNoticed
 //	    engine/suite/redisson/counts_test.go:TestALatchThatIsClosedAgainAtOnce
 //	    engine/suite/redisson/counts_test.go:TestCountsOfALatch
 //	T31 thousands of expired permits
@@ -112,7 +112,7 @@
 //	    engine/suite/redisson/renewals_test.go:TestAReaderThatLeavesItsWriterStopsNoRenewal
 //	T33 a lock that is forced open or deleted
 //	    engine/suite/redisson/wire_test.go:TestForceUnlockByRedissonIsSurvived
-//	    engine/removal_test.go:TestDeletedLockIsLostAtTheNextRenewal
+//	    engine/suite/loss/removal_test.go:TestHold_KeyDeleted_IsLostAtTheNextRenewal
 //	    engine/suite/redisson/gone_test.go:TestADeletedLockIsNoticedByItsHolder
 //	    engine/suite/redisson/gone_test.go:TestDeletedPermitsAreNoticed
 //	T34 renewals that are counted by calls
@@ -129,7 +129,7 @@
 //	T38 threads that queue for a few milliseconds only
 //	    engine/internal/script/fair_test.go:TestOneWhoseTimeIsOverIsTold
 //	    engine/suite/interop/fair_test.go:TestAThreadWhosePlaceIsOverDoesNotSleepThroughARelease
-//	    engine/fair_test.go:TestAWaiterKeepsItsPlaceHoweverLongTheLockIsHeld
+//	    engine/suite/fair/fair_test.go:TestFairMutex_LockHeldForLong_WaiterKeepsItsPlace
 //	T39 channels of a slot that moves
 //	    resp/layout_test.go:TestLayout_SlotsMove_ChannelsComeAndGo
 //	    engine/suite/topology/cluster_test.go:TestMigrationOfSlotsLosesNoLockAndNoWaiter

@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// leavingContext is a context of the user's whose Done ends its goroutine, once that is wanted.
+type leavingContext struct {
+	context.Context
+	leave *atomic.Bool
+}
+
+func (c leavingContext) Done() <-chan struct{} {
+	if c.leave.CompareAndSwap(true, false) {
+		runtime.Goexit()
+	}
+	return c.Context.Done()
+}
+
+// A RedLock is lost, and a context of it ends the goroutine that tells it. What is left of the
+// lock is given back anyway.
+func TestQuorumHold_LostWithAContextThatDoesNotReturn_EndsTheOthers(t *testing.T) {
+	t.Parallel()
+	for name, unlock := range map[string]bool{"lost": false, "lost by the clock, and unlocked": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := independent(t, 3)
+			v := s.open()
+			h := mustRedLock(t, v.lock("x"), Lease(time.Hour))
+			eventually(t, "all three join", func() bool { return len(h.Servers()) == 3 })
+			leave := new(atomic.Bool)
+			ctx := h.Context(leavingContext{ctxT(t), leave})
+			leave.Store(true)
+			most := h.h.locks()[:2]
+			for i := range most { // both, before one is asked for again
+				if !unlock {
+					s.servers[i].Do("DEL", "x")
+				}
+			}
+			for _, l := range most {
+				if unlock {
+					l.endBy(l.Shard().Now())
+				} else {
+					l.LookNow()
+				}
+			}
+			if unlock {
+				_ = h.Unlock(ctxT(t))
+			}
+			receive(t, h.Done())
+			if ctx.Err() == nil || leave.Load() {
+				t.Error("the context was not told")
+			}
+			s.clean(v)
+		})
+	}
+}
+
+// A server joins, and soon after another loses its data: two of three have had it all the time.
+func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open(leaseOf(5 * time.Minute)) // no renewal comes by itself
+	h := mustRedLock(t, v.lock("x"))
+	for i := range 2 {
+		eventually(t, "all three have it", func() bool { return len(h.Servers()) == 3 })
+		if i == 1 { // the others were looked at
+			eventually(t, "it counts", func() bool {
+				q := h.h.(quorumHold).q
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				last := q.Members[1].Vote.Port.(*vote).hold
+				last.Shard().Lock()
+				defer last.Shard().Unlock()
+				return last.There() > q.Members[0].Vote.Joined
+			})
+		}
+		s.servers[i].Do("DEL", "x")
+		eventually(t, "that is noticed", func() bool {
+			renewAll(v[i]) // again, if one was out that the server had answered before
+			return v[i].Stats().Lost[GoneOnServer] == 1
+		})
+	}
+	eventually(t, "all three have it again", func() bool { return len(h.Servers()) == 3 })
+	if err := h.Err(); err != nil {
+		t.Error(err)
+	}
+	mustRelease(t, h)
+	s.clean(v)
+}
+
+func TestRedLock_UnderItsContext_Reenters(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	outer := mustRedLock(t, v.lock("x"))
+	eventually(t, "all three join", func() bool { return len(outer.Servers()) == 3 })
+	ctx := outer.Context(ctxT(t))
+	inner, err := v.lock("x").TryLock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is entered twice", func() bool {
+		for i, l := range outer.h.locks() {
+			if fields(t, s.servers[i], "x")[l.owner()] != "2" {
+				return false
+			}
+		}
+		return true
+	})
+	if _, err := v.lock("x").TryLock(Detach(ctx)); !errors.Is(err, ErrHeld) {
+		t.Errorf("after Detach: %v", err)
+	}
+	if _, err := v.lock("x").Lock(ctx, NonReentrant()); !errors.Is(err, ErrReentry) {
+		t.Errorf("NonReentrant: %v", err)
+	}
+	ictx := inner.Context(ctx)
+	if err := inner.Unlock(ictx); err != nil {
+		t.Error(err)
+	}
+	if err := outer.Err(); err != nil {
+		t.Error(err)
+	}
+	inner = errlessRedLock(t, v.lock("x"), ctx)
+	if err := outer.Unlock(inner.Context(ctx)); err != nil {
+		t.Error(err)
+	}
+	receive(t, inner.Done())
+	if err := inner.Err(); err != ErrReleased {
+		t.Errorf("the inner one, after the outer: %v", err)
+	}
+	if err := inner.Unlock(ctxT(t)); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("Unlock of the inner one: %v", err)
+	}
+	s.clean(v)
+}
+
+func errlessRedLock(t testing.TB, l QuorumLock, ctx context.Context) *Hold {
+	t.Helper()
+	h, err := l.Lock(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// Unlock may take the votes after Extend has looked whether it is held.
+func TestQuorumHold_ExtendThatUnlockOvertakes_IsNotHeld(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open()
+	h := mustRedLock(t, v.lock("x"), Lease(time.Minute))
+	mustRelease(t, h)
+	if err := h.h.(quorumHold).extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
+		t.Errorf("Extend: %v", err)
+	}
+	s.clean(v)
+}
+
+// The drift of the published algorithm is subtracted where the margin is less.
+func TestRedLock_Validity_SubtractsTheDrift(t *testing.T) {
+	t.Parallel()
+	s := independent(t, 3)
+	v := s.open(func(c *Config) { c.Margin = time.Millisecond })
+	lease := 100 * time.Second
+	start := time.Now()
+	h := mustRedLock(t, v.lock("x"), Lease(lease))
+	if left, d := time.Until(h.ValidUntil()), h.ValidUntil().Sub(start); left > lease-drift(lease) || d < lease-drift(lease)-100*time.Millisecond {
+		t.Errorf("valid for %v of %v, %v after it was asked for", left, lease, d)
+	}
+	mustRelease(t, h)
+	watched := mustRedLock(t, v.lock("x"))
+	if left := time.Until(watched.ValidUntil()); left > 30*time.Second-drift(30*time.Second) {
+		t.Errorf("under the watchdog: valid for %v", left)
+	}
+	mustRelease(t, watched)
+	start = time.Now()
+	alone := mustLock(t, v[0].Mutex("x"), Lease(lease))
+	if d := alone.ValidUntil().Sub(start); d < lease-100*time.Millisecond {
+		t.Errorf("a lock alone: valid for %v", d)
+	}
+	mustUnlock(t, alone)
+	if _, err := v.lock("x").Lock(ctxT(t), Lease(2*time.Millisecond)); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a lease shorter than the drift: %v", err)
+	}
+	s.clean(v)
+}

@@ -1,0 +1,87 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+)
+
+// Not parallel: it counts the goroutines of the whole process.
+//
+// However many wait for many locks, and while their common context is cancelled, they cost no
+// goroutine each, and with few locks not even one that ends at once.
+func TestMultiLock_Pending_CostsNoGoroutines(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		n, names int
+		held     func(i int) string // the lock that number i waits for
+	}{
+		{"for one lock", 3_000, 10, func(int) string { return "held" }},
+		{"for a lock each", 3_000, 10, func(i int) string { return fmt.Sprint("held", i) }},
+		{"of many names", 500, 3 * kit.ManyLocks, func(int) string { return "held" }},
+	} {
+		t.Run(c.what, func(t *testing.T) { pendingCostNoGoroutines(t, c.n, c.names, c.held) })
+	}
+}
+
+func pendingCostNoGoroutines(t *testing.T, n, each int, heldBy func(i int) string) {
+	const few = 20
+	s := kit.Server(t)
+	a, e := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	busy := make([]string, n)
+	for i := range busy {
+		busy[i] = heldBy(i)
+	}
+	held := kit.MustLockMany(t, a, busy)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	idle, before, peak := runtime.NumGoroutine(), kit.GoroutinesCreated(), 0
+	look := func(when string) {
+		t.Helper()
+		peak = max(peak, runtime.NumGoroutine()-idle)
+		if peak > few {
+			t.Fatalf("%d goroutines more %s", peak, when)
+		}
+	}
+	futures := make([]*engine.Future[*engine.Hold], n)
+	for i := range futures {
+		names := []string{busy[i]}
+		for j := range each - 1 {
+			names = append(names, fmt.Sprint("own", i, "/", j))
+		}
+		futures[i] = e.Many(names...).LockAsync(ctx)
+		if each <= kit.ManyLocks {
+			look("while they begin")
+		}
+		if i%(1000/each) == 0 {
+			kit.Eventually(t, "the server keeps up", func() bool { return e.Stats().InFlight < 1000 })
+		}
+	}
+	// Their tries of one name go one after another, so their number alone says nothing.
+	kit.Eventually(t, "each waits for the lock that is held, and has no other", func() bool {
+		return e.Stats().Waiting == n && e.Stats().InFlight == 0 && s.Do("DBSIZE") == int64(len(held.Parts()))
+	})
+	peak = 0
+	look("while they wait")
+	cancel()
+	for _, f := range futures {
+		look("while they are cancelled")
+		if _, err := f.Await(kit.Ctx(t)); !errors.Is(err, context.Canceled) || !errors.Is(err, engine.ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+	created := kit.GoroutinesCreated() - before
+	t.Logf("%d goroutines were created", created)
+	if each <= kit.ManyLocks && created > uint64(n/2) { // timers create some, those of this test as well
+		t.Errorf("%d goroutines were created for %d that take %d locks each", created, n, each)
+	}
+	if err := held.Unlock(kit.Ctx(t)); err != nil {
+		t.Error(err)
+	}
+	kit.Clean(t, s, a, e)
+}

@@ -1,0 +1,84 @@
+package rw
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+)
+
+// 64 goroutines take and unlock: a read lock of one name, or each a Mutex of its own.
+func BenchmarkRWMutex_ReadersOfOneName(b *testing.B) {
+	const goroutines = 64
+	for name, lock := range map[string]func(e *engine.Engine, i int) engine.Mutex{
+		"readers": func(e *engine.Engine, _ int) engine.Mutex { return e.RWMutex("x").Reader() },
+		"mutexes": func(e *engine.Engine, i int) engine.Mutex { return e.Mutex("x" + strconv.Itoa(i)) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			e := kit.Open(b, kit.Server(b).URL())
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var all sync.WaitGroup
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range goroutines {
+				all.Go(func() {
+					m := lock(e, i)
+					for left.Add(-1) >= 0 {
+						h, err := m.Lock(b.Context())
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if err := h.Unlock(b.Context()); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+		})
+	}
+}
+
+// Many readers share a grant, and a writer of another process gets in as they leave for a moment.
+func TestRWMutex_ManyReadersOfAProcess_ShareAGrant(t *testing.T) {
+	t.Parallel()
+	s := kit.Server(t)
+	e, other := kit.Open(t, s.URL()), kit.Open(t, s.URL())
+	const rounds, pairs = 5, 4_000
+	for range rounds {
+		var left atomic.Int64
+		var all sync.WaitGroup
+		left.Store(pairs)
+		ctx := kit.Ctx(t) // one for all: many thousands would burden the tests beside this one
+		for range 64 {
+			all.Go(func() {
+				for m := e.RWMutex("x").Reader(); left.Add(-1) >= 0; {
+					h, err := m.Lock(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if err := h.Unlock(ctx); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		w := kit.MustLock(t, other.RWMutex("x").Writer())
+		kit.MustUnlock(t, w)
+		all.Wait()
+	}
+	if n := e.Stats().HandedOver; n < rounds*pairs/2 {
+		t.Errorf("%d of %d joined", n, rounds*pairs)
+	}
+	kit.Eventually(t, "nothing is left", func() bool { return kit.Inside(e).Names == 0 })
+	kit.Clean(t, s, e, other)
+}
