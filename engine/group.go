@@ -25,7 +25,7 @@ type group struct {
 	begun    bool // somebody ends the contexts
 	contexts queue.Set[*heldContext]
 	done     chan struct{}    // closed when the contexts have ended, too
-	watched  *runtime.Cleanup // leakedGroup is called, until all have ended
+	watched  *runtime.Cleanup // leakedGroup is called, until Unlock is called or all have ended
 	left     int              // of its locks, or 1, whose end ends that watch
 }
 
@@ -47,7 +47,13 @@ func (g *group) newHold(whole hold, renewed bool) *Hold {
 	return l
 }
 
-// unwatchLocked ends the watch; see lockHold.unwatch.
+// unwatch ends the watch; see lockHold.unwatch.
+func (g *group) unwatch() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unwatchLocked()
+}
+
 func (g *group) unwatchLocked() {
 	if g.watched != nil {
 		g.watched.Stop()
@@ -55,10 +61,11 @@ func (g *group) unwatchLocked() {
 	}
 }
 
-// leakedGroup runs when the user's Hold of several locks is garbage.
+// leakedGroup runs when the user's Hold of several locks is garbage. Its re-entries end with what
+// they re-enter, which is watched itself.
 func leakedGroup(whole hold) {
 	for _, h := range whole.locks() {
-		if h.live() {
+		if h.Parent == nil && h.live() {
 			reportLeak(whole, h)
 			return
 		}
@@ -217,8 +224,10 @@ func newUnlockingAll(e *Engine, of []*lockHold, need int, judge func([]error) er
 	return u
 }
 
-// begin ends what was made of the locks, and then releases them: soon, or on a goroutine.
+// begin ends what was made of the locks, and then releases them: soon, or on a goroutine. Some
+// are live for a moment more, though the user may have let go of the Hold.
 func (u *unlockingAll) begin(g *group, soon bool) {
+	g.unwatch()
 	if soon {
 		u.release(g)
 		return

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
@@ -15,9 +16,9 @@ import (
 // You must unlock a Hold, also one of several locks of which one was lost. If you drop it, the
 // lock stays held, and is renewed until the engine is closed. A hold under the watchdog that is
 // dropped is reported to Config.Logger and counted in Stats.Leaked once it has been renewed and
-// the garbage collector has found it. A context of Hold.Context keeps the Hold in use until the
-// context that it was made from has ended. Do not copy a Hold: only its pointer is watched. (go
-// vet finds copies.)
+// the garbage collector has found it. A re-entry is not, as it ends with what it re-enters. A
+// context of Hold.Context keeps the Hold in use until the context that it was made from has
+// ended. Do not copy a Hold: only its pointer is watched. (go vet finds copies.)
 type Hold struct {
 	_ noCopy
 	h hold
@@ -130,10 +131,18 @@ func (l *Hold) Err() error { return l.h.err() }
 // pass one of them anyway: then the context that the hold's Context was made from
 // bounds the waiting, and so does the deadline. A context from context.WithoutCancel never ends,
 // so it sets no limit.
-func (l *Hold) Unlock(ctx context.Context) error { return l.h.unlock(ctx) }
+func (l *Hold) Unlock(ctx context.Context) error {
+	err := l.h.unlock(ctx)
+	runtime.KeepAlive(l) // or it is garbage, and reported, before its watch has ended
+	return err
+}
 
 // UnlockAsync is Unlock without the waiting. It never blocks.
-func (l *Hold) UnlockAsync() *Future[struct{}] { return l.h.unlockAsync(true) }
+func (l *Hold) UnlockAsync() *Future[struct{}] {
+	f := l.h.unlockAsync(true)
+	runtime.KeepAlive(l)
+	return f
+}
 
 // Extend makes a fixed lease last d from now, if that is longer than what is left of
 // it: it never shortens a lease. It waits for the server's answer as long as ctx lives,
