@@ -52,8 +52,14 @@ func (r *Resource) settleDebts(fx *Effects) bool {
 }
 
 // mayTake reports whether the one that would try now may take d along: not by a durable connection,
-// and not if releases of d are announced elsewhere.
+// not if releases of d are announced elsewhere, and not if each hold needs a grant of its own. Then
+// most debts are grants that nobody wanted any more, and other processes would never have a turn;
+// and while a slot moves the counter of tokens may be at another node than the lock, and a release
+// alone does not need it.
 func (r *Resource) mayTake(d *Debt) bool {
+	if !r.Port.Kind(d.kind).HandsOver {
+		return false
+	}
 	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
 		if a, ok := list.Front(); ok && (a.Want != 0 || a.Kind != d.kind || !r.Port.Kind(a.Kind).Batches) {
 			return false
