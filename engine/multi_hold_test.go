@@ -3,11 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -131,75 +129,5 @@ func TestMultiLock_StoppedWhileItTriesTheOthers_SaysHeld(t *testing.T) {
 		p.Resume()
 		clean(t, s1, e, holder)
 		clean(t, s2, slow)
-	}
-}
-
-// collected returns when the garbage collector has run, and what it calls for a dropped Hold.
-func collected(t *testing.T, url string) {
-	t.Helper()
-	for range 2 {
-		e := open(t, url, leaseOf(time.Second))
-		func() { mustLockMany(t, e, []string{t.Name() + "1", t.Name() + "2"}) }()
-		eventually(t, "a Hold that was dropped is noticed", func() bool { runtime.GC(); return e.Stats().Leaked == 1 })
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A re-entry ends with what it re-enters, so one that is dropped keeps no lock.
-func TestHold_ManyReenteredAndDropped_IsNotReported(t *testing.T) {
-	t.Parallel()
-	s := server(t)
-	e := open(t, s.URL(), leaseOf(time.Second))
-	outer := mustLockMany(t, e, []string{"a", "b"})
-	ctx := outer.Context(context.Background())
-	func() {
-		if _, err := e.LockMany(ctx, []string{"a", "b"}); err != nil {
-			t.Fatal(err)
-		}
-	}()
-	collected(t, s.URL())
-	if n := e.Stats().Leaked; n != 0 {
-		t.Errorf("%d reported", n)
-	}
-	mustUnlock(t, outer)
-}
-
-// Unlock was called, and its caller has let go of the Hold, but it takes long until all the locks
-// are released: the first ends a context of its own before.
-func TestHold_ManyUnlockedAndLetGo_IsNotReported(t *testing.T) {
-	t.Parallel()
-	for name, unlock := range map[string]func(*Hold){
-		"Unlock": func(h *Hold) { go func() { _ = h.Unlock(context.Background()) }() },
-		"UnlockAsync": func(h *Hold) {
-			for range drive.FewContexts + 1 { // more than it ends itself
-				_ = h.Context(context.Background())
-			}
-			h.UnlockAsync()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := server(t)
-			e := open(t, s.URL(), leaseOf(5*time.Second))
-			slow, gate := newSlowContext(), make(chan struct{})
-			func() {
-				h := mustLockMany(t, e, []string{"a", "b", "c"})
-				_ = h.Parts()[0].Context(slow)
-				slow.listenedTo(t)
-				slow.slow <- gate
-				done := h.Done()
-				unlock(h)
-				receive(t, done)
-			}()
-			eventually(t, "the first is being released", func() bool { return e.Stats().Held == 2 })
-			collected(t, s.URL())
-			if n := e.Stats().Leaked; n != 0 {
-				t.Errorf("%d reported", n)
-			}
-			close(gate)
-			clean(t, s, e)
-		})
 	}
 }

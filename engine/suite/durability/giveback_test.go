@@ -20,14 +20,14 @@ func TestTooFewAcknowledgementsGiveEveryKindBackOnce(t *testing.T) {
 		"reader": func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Reader() },
 		"writer": func(e *engine.Engine) engine.Mutex { return e.RWMutex("x").Writer() },
 	}
-	kinds := map[string]func(e *engine.Engine, opts ...engine.Option) (hold, error){
-		"permits": func(e *engine.Engine, opts ...engine.Option) (hold, error) {
-			return orNone(e.PermitSemaphore("p").Acquire(kit.Ctx(t), 2, opts...))
+	kinds := map[string]func(e *engine.Engine, opts ...engine.Option) (*engine.Hold, error){
+		"permits": func(e *engine.Engine, opts ...engine.Option) (*engine.Hold, error) {
+			return e.PermitSemaphore("p").Acquire(kit.Ctx(t), 2, opts...)
 		},
 	}
 	for name, lock := range locks {
-		kinds[name] = func(e *engine.Engine, opts ...engine.Option) (hold, error) {
-			return orNone(lock(e).Lock(kit.Ctx(t), opts...))
+		kinds[name] = func(e *engine.Engine, opts ...engine.Option) (*engine.Hold, error) {
+			return lock(e).Lock(kit.Ctx(t), opts...)
 		}
 	}
 	kit.Steady(t, func(t testing.TB) {

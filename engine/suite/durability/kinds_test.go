@@ -69,49 +69,35 @@ type guard struct {
 	t                      *testing.T
 	name                   string
 	most                   int64 // how many may be inside
-	take                   func(ctx context.Context, e *engine.Engine) (hold, error)
+	take                   func(ctx context.Context, e *engine.Engine) (*engine.Hold, error)
 	shared                 *atomic.Int64 // those inside who must not be beside these; nil: there are none
 	inside                 atomic.Int64
 	token                  atomic.Int64 // the latest
 	sections, failed, lost atomic.Int64
 }
 
-// hold is what every kind gives.
-type hold interface {
-	Unlock(context.Context) error
-	Err() error
-}
-
 func guardsOf(t *testing.T, tag string) []*guard {
-	write := &guard{t: t, name: "write", most: 1, take: func(ctx context.Context, e *engine.Engine) (hold, error) {
-		return orNone(e.RWMutex(tag + "rw").Writer().Lock(ctx))
+	write := &guard{t: t, name: "write", most: 1, take: func(ctx context.Context, e *engine.Engine) (*engine.Hold, error) {
+		return e.RWMutex(tag + "rw").Writer().Lock(ctx)
 	}}
-	read := &guard{t: t, name: "read", most: 6, shared: &write.inside, take: func(ctx context.Context, e *engine.Engine) (hold, error) {
-		return orNone(e.RWMutex(tag + "rw").Reader().Lock(ctx))
+	read := &guard{t: t, name: "read", most: 6, shared: &write.inside, take: func(ctx context.Context, e *engine.Engine) (*engine.Hold, error) {
+		return e.RWMutex(tag + "rw").Reader().Lock(ctx)
 	}}
 	write.shared = &read.inside
 	return []*guard{write, read,
-		{t: t, name: "mutex", most: 1, take: func(ctx context.Context, e *engine.Engine) (hold, error) {
-			return orNone(e.Mutex(tag + "mutex").Lock(ctx))
+		{t: t, name: "mutex", most: 1, take: func(ctx context.Context, e *engine.Engine) (*engine.Hold, error) {
+			return e.Mutex(tag + "mutex").Lock(ctx)
 		}},
-		{t: t, name: "fair", most: 1, take: func(ctx context.Context, e *engine.Engine) (hold, error) {
-			return orNone(e.FairMutex(tag + "fair").Lock(ctx))
+		{t: t, name: "fair", most: 1, take: func(ctx context.Context, e *engine.Engine) (*engine.Hold, error) {
+			return e.FairMutex(tag + "fair").Lock(ctx)
 		}},
-		{t: t, name: "fenced", most: 1, take: func(ctx context.Context, e *engine.Engine) (hold, error) {
-			return orNone(e.FencedMutex(tag + "fenced").Lock(ctx))
+		{t: t, name: "fenced", most: 1, take: func(ctx context.Context, e *engine.Engine) (*engine.Hold, error) {
+			return e.FencedMutex(tag + "fenced").Lock(ctx)
 		}},
-		{t: t, name: "permit", most: 3, take: func(ctx context.Context, e *engine.Engine) (hold, error) {
-			return orNone(e.PermitSemaphore(tag+"permit").Acquire(ctx, 1))
+		{t: t, name: "permit", most: 3, take: func(ctx context.Context, e *engine.Engine) (*engine.Hold, error) {
+			return e.PermitSemaphore(tag+"permit").Acquire(ctx, 1)
 		}},
 	}
-}
-
-// orNone gives no typed nil.
-func orNone[H hold](h H, err error) (hold, error) {
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
 }
 
 func (g *guard) use(ctx context.Context, e *engine.Engine) {
@@ -131,9 +117,9 @@ func (g *guard) use(ctx context.Context, e *engine.Engine) {
 		if h.Err() == nil && (n > g.most || beside > 0) {
 			g.t.Errorf("%s: %d inside, and %d that must not be beside them", g.name, n, beside)
 		}
-		if f, ok := h.(*engine.Hold); ok {
-			if before := g.token.Swap(f.Token()); f.Token() <= before && h.Err() == nil {
-				g.t.Errorf("the token is %d after %d", f.Token(), before)
+		if g.name == "fenced" {
+			if before := g.token.Swap(h.Token()); h.Token() <= before && h.Err() == nil {
+				g.t.Errorf("the token is %d after %d", h.Token(), before)
 			}
 		}
 		kit.Pause(ctx.Done(), 4*time.Millisecond)

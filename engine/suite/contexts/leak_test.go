@@ -1,0 +1,83 @@
+package contexts
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/kit"
+
+	"github.com/pawl-lock/pawl/engine"
+	"github.com/pawl-lock/pawl/engine/internal/drive"
+)
+
+// collected returns when the garbage collector has run, and what it calls for a dropped Hold.
+func collected(t *testing.T, url string) {
+	t.Helper()
+	for range 2 {
+		e := kit.Open(t, url, kit.LeaseOf(time.Second))
+		func() { kit.MustLockMany(t, e, []string{t.Name() + "1", t.Name() + "2"}) }()
+		kit.Eventually(t, "a Hold that was dropped is noticed", func() bool { runtime.GC(); return e.Stats().Leaked == 1 })
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A re-entry ends with what it re-enters, so one that is dropped keeps no lock.
+func TestHold_ManyReenteredAndDropped_IsNotReported(t *testing.T) {
+	t.Parallel()
+	s := kit.Server(t)
+	e := kit.Open(t, s.URL(), kit.LeaseOf(time.Second))
+	outer := kit.MustLockMany(t, e, []string{"a", "b"})
+	ctx := outer.Context(context.Background())
+	func() {
+		if _, err := e.LockMany(ctx, []string{"a", "b"}); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	collected(t, s.URL())
+	if n := e.Stats().Leaked; n != 0 {
+		t.Errorf("%d reported", n)
+	}
+	kit.MustUnlock(t, outer)
+}
+
+// Unlock was called, and its caller has let go of the Hold, but it takes long until all the locks
+// are released: the first ends a context of its own before.
+func TestHold_ManyUnlockedAndLetGo_IsNotReported(t *testing.T) {
+	t.Parallel()
+	for name, unlock := range map[string]func(*engine.Hold){
+		"Unlock": func(h *engine.Hold) { go func() { _ = h.Unlock(context.Background()) }() },
+		"UnlockAsync": func(h *engine.Hold) {
+			for range drive.FewContexts + 1 { // more than it ends itself
+				_ = h.Context(context.Background())
+			}
+			h.UnlockAsync()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := kit.Server(t)
+			e := kit.Open(t, s.URL(), kit.LeaseOf(5*time.Second))
+			slow, gate := newSlowContext(), make(chan struct{})
+			func() {
+				h := kit.MustLockMany(t, e, []string{"a", "b", "c"})
+				_ = h.Parts()[0].Context(slow)
+				slow.listenedTo(t)
+				slow.slow <- gate
+				done := h.Done()
+				unlock(h)
+				kit.Receive(t, done)
+			}()
+			kit.Eventually(t, "the first is being released", func() bool { return e.Stats().Held == 2 })
+			collected(t, s.URL())
+			if n := e.Stats().Leaked; n != 0 {
+				t.Errorf("%d reported", n)
+			}
+			close(gate)
+			kit.Clean(t, s, e)
+		})
+	}
+}
