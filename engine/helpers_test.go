@@ -398,13 +398,6 @@ func mustRedLock(t testing.TB, l QuorumLock, opts ...Option) *Hold {
 	return h
 }
 
-func mustRelease(t testing.TB, h *Hold) {
-	t.Helper()
-	if err := h.Unlock(ctxT(t)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustReenter(t testing.TB, m Mutex, h *Hold, opts ...Option) *Hold {
 	t.Helper()
 	child, err := m.Lock(h.Context(ctxT(t)), opts...)

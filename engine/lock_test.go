@@ -245,25 +245,6 @@ func TestHold_Parts_AreOneLockEach(t *testing.T) {
 	kit.Clean(t, s)
 }
 
-// The parts of a RedLock are those that its servers have.
-func TestHold_PartsOfARedLock_AreItsServers(t *testing.T) {
-	t.Parallel()
-	s := kit.Independent(t, 3)
-	v := s.Open()
-	h := kit.MustRedLock(t, v.Lock("x"))
-	kit.Eventually(t, "all three join", func() bool { return len(h.Parts()) == 3 })
-	for i, p := range h.Parts() {
-		if !slices.Equal(p.Servers(), []string{s.Servers[i].Addr()}) || p.Owner() == "" {
-			t.Errorf("%v: servers %v, owner %q", p, p.Servers(), p.Owner())
-		}
-		if err := p.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
-			t.Errorf("Unlock of a part: %v", err)
-		}
-	}
-	kit.MustUnlock(t, h)
-	s.Clean(v)
-}
-
 // Each re-entry of a hold of a FencedMutex has its token, through whatever Mutex, and a FencedMutex
 // never returns a hold without one.
 func TestHold_Token_IsThatOfTheFencedGrant(t *testing.T) {
@@ -289,51 +270,6 @@ func TestHold_Token_IsThatOfTheFencedGrant(t *testing.T) {
 		t.Errorf("under a hold without a token: %v", err)
 	}
 	kit.MustUnlock(t, bare)
-}
-
-// Code that takes a Lock works with each of them.
-func TestLock_EveryKind_IsOne(t *testing.T) {
-	t.Parallel()
-	s := kit.Independent(t, 3)
-	v := s.Open()
-	e := v[0]
-	if err := e.PermitSemaphore("p").SetPermits(kit.Ctx(t), 2); err != nil {
-		t.Fatal(err)
-	}
-	for name, l := range map[string]engine.Lock{
-		"m": e.Mutex("m"), "f": e.FairMutex("f"), "s": e.SpinMutex("s"), "t": e.FencedMutex("t"),
-		"r": e.RWMutex("r").Reader(), "w": e.RWMutex("w").Writer(),
-		"a and 1 more": e.Many("a", "b"), "x": v.Lock("x"), "p": e.PermitSemaphore("p").Permits(2),
-	} {
-		if l.Name() != name {
-			t.Errorf("%v is called %q", l, l.Name())
-		}
-		held := func(how string, h *engine.Hold, err error) {
-			if err != nil || h.Err() != nil || h.Name() != name {
-				t.Errorf("%s of %s: %v, %v", how, name, h, err)
-				return
-			}
-			kit.MustUnlock(t, h)
-		}
-		h, err := l.Lock(kit.Ctx(t))
-		held("Lock", h, err)
-		h, err = l.TryLock(kit.Ctx(t))
-		held("TryLock", h, err)
-		h, err = l.LockAsync(kit.Ctx(t)).Await(kit.Ctx(t))
-		held("LockAsync", h, err)
-		h, err = l.TryLockAsync(kit.Ctx(t)).Await(kit.Ctx(t))
-		held("TryLockAsync", h, err)
-		ran := 0
-		run := func(_ context.Context, h *engine.Hold) error { ran++; return h.Err() }
-		if err := l.Do(kit.Ctx(t), run); err != nil {
-			t.Errorf("Do of %s: %v", name, err)
-		}
-		if did, err := l.TryDo(kit.Ctx(t), run); !did || err != nil || ran != 2 {
-			t.Errorf("TryDo of %s: %v, %v", name, did, err)
-		}
-	}
-	s.Servers[0].Do("DEL", "p", "redisson_lock_token:{t}")
-	s.Clean(v)
 }
 
 // A MultiLock that is dropped is reported once, also if one of its locks was lost before.

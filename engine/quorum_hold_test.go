@@ -90,7 +90,7 @@ func TestQuorumHold_ServerJoins_CountsSoon(t *testing.T) {
 	if err := h.Err(); err != nil {
 		t.Error(err)
 	}
-	mustRelease(t, h)
+	mustUnlock(t, h)
 	s.clean(v)
 }
 
@@ -155,7 +155,7 @@ func TestQuorumHold_ExtendThatUnlockOvertakes_IsNotHeld(t *testing.T) {
 	s := independent(t, 3)
 	v := s.open()
 	h := mustRedLock(t, v.lock("x"), Lease(time.Minute))
-	mustRelease(t, h)
+	mustUnlock(t, h)
 	if err := h.h.(quorumHold).extendAt(ctxT(t), nil, time.Hour); !errors.Is(err, ErrNotHeld) || errors.Is(err, ErrReleased) {
 		t.Errorf("Extend: %v", err)
 	}
@@ -173,12 +173,12 @@ func TestRedLock_Validity_SubtractsTheDrift(t *testing.T) {
 	if left, d := time.Until(h.ValidUntil()), h.ValidUntil().Sub(start); left > lease-drift(lease) || d < lease-drift(lease)-100*time.Millisecond {
 		t.Errorf("valid for %v of %v, %v after it was asked for", left, lease, d)
 	}
-	mustRelease(t, h)
+	mustUnlock(t, h)
 	watched := mustRedLock(t, v.lock("x"))
 	if left := time.Until(watched.ValidUntil()); left > 30*time.Second-drift(30*time.Second) {
 		t.Errorf("under the watchdog: valid for %v", left)
 	}
-	mustRelease(t, watched)
+	mustUnlock(t, watched)
 	start = time.Now()
 	alone := mustLock(t, v[0].Mutex("x"), Lease(lease))
 	if d := alone.ValidUntil().Sub(start); d < lease-100*time.Millisecond {

@@ -43,7 +43,7 @@ func TestRedLock_SecondWaiterOfAProcess_IsNotHeldUpByTheServerThatItWaitsAt(t *t
 					s.servers[at].Stop()
 					defer func() { _ = s.servers[at].Process.Cont() }()
 				}
-				mustRelease(t, held)
+				mustUnlock(t, held)
 				for range 2 {
 					free := time.Now()
 					var h *Hold
@@ -64,7 +64,7 @@ func TestRedLock_SecondWaiterOfAProcess_IsNotHeldUpByTheServerThatItWaitsAt(t *t
 					if d := time.Since(free); d > 3*quorum.LongestWait {
 						t.Errorf("granted %v after it was free", d)
 					}
-					mustRelease(t, h)
+					mustUnlock(t, h)
 				}
 				if kill {
 					s.servers[at].Restart()
@@ -148,7 +148,7 @@ func TestRedLock_Waiter_IsNotHeldUpByTheServerItWaitsAt(t *testing.T) {
 				defer func() { _ = s.servers[at].Process.Cont() }()
 			}
 			start := time.Now()
-			mustRelease(t, h)
+			mustUnlock(t, h)
 			h2, err := f.Await(ctxT(t))
 			if err != nil {
 				t.Fatal(err)
@@ -157,7 +157,7 @@ func TestRedLock_Waiter_IsNotHeldUpByTheServerItWaitsAt(t *testing.T) {
 			if d := time.Since(start); d > 3*quorum.LongestWait {
 				t.Errorf("granted %v after the release", d)
 			}
-			mustRelease(t, h2)
+			mustUnlock(t, h2)
 			if kill {
 				s.servers[at].Restart()
 			} else {
@@ -209,7 +209,7 @@ func TestRedLock_Pending_CostsNoGoroutines(t *testing.T) {
 	if peak > 20 {
 		t.Errorf("%d goroutines more while they are cancelled", peak)
 	}
-	mustRelease(t, held)
+	mustUnlock(t, held)
 	s.clean(a, b)
 }
 
@@ -271,7 +271,7 @@ func TestRedLock_ThreeOfFiveDown_IsNotGranted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustRelease(t, h)
+	mustUnlock(t, h)
 	for _, one := range s.servers[3:] {
 		one.Restart()
 	}
@@ -352,7 +352,7 @@ func TestRedLock_ServerRefusesForGood_WaiterNamesIt(t *testing.T) {
 	locks.all.order = []int{0, 1, 2}
 	held := mustLock(t, other[0].Mutex("x"))
 	s.servers[2].Do("SET", "x", "string")
-	mustRelease(t, mustRedLock(t, v.lock("warm"))) // connections and scripts
+	mustUnlock(t, mustRedLock(t, v.lock("warm"))) // connections and scripts
 	_, err := locks.Lock(ctxT(t), Wait(quorum.LongestWait/2-50*time.Millisecond))
 	if !errors.Is(err, ErrHeld) || errors.Is(err, ErrWrongType) || !hasText(err, s.servers[2].Addr()+": "+partText(ErrWrongType)) {
 		t.Errorf("told %v", err)

@@ -268,6 +268,9 @@ func TestFuture_CallbackAfterClose_IsCalled(t *testing.T) {
 	}
 }
 
+// A function of the user's may end its goroutine: t.Fatal does. Or it panics, and the
+// user's executor survives that. Those that are to be called after it are called.
+
 // recovering is an executor whose workers survive a task.
 func recovering(c *engine.Config) {
 	c.Executor = func(task func()) {

@@ -63,10 +63,10 @@ func TestLogger_UsesTheEngine_IsAllowed(t *testing.T) {
 // nosyError is an error of the user's. Each of its methods is user code: it asks the
 // engine, which takes every lock of a shard, and looks where it was called from.
 type nosyError struct {
-	t      testing.TB
-	e      atomic.Pointer[engine.Engine] // nil: it does not look
-	called atomic.Int32
-	notified   atomic.Bool // once is enough
+	t        testing.TB
+	e        atomic.Pointer[engine.Engine] // nil: it does not look
+	called   atomic.Int32
+	notified atomic.Bool // once is enough
 }
 
 func (n *nosyError) Error() string { n.look("Error"); return "a nosy error" }

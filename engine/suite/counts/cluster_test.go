@@ -28,7 +28,7 @@ func TestNamesInACluster(t *testing.T) {
 			t.Errorf("%q: SetPermits: %v", name, err)
 		}
 		if ok[0] {
-			if err := acquire(t, s, 2).Release(kit.Ctx(t)); err != nil {
+			if err := kit.MustAcquire(t, s, 2).Release(kit.Ctx(t)); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
 		}
@@ -59,7 +59,7 @@ func TestNoPermitIsLostWhileSlotsMove(t *testing.T) {
 				engines = append(engines, at.Open(t, func(cfg *engine.Config) { cfg.Sharding = sharding }))
 			}
 			const permits = 3
-			set(t, engines[0].Semaphore("s"), permits)
+			kit.MustSetPermits(t, engines[0].Semaphore("s"), permits)
 			stop, done := make(chan struct{}), 0
 			var all sync.WaitGroup
 			var mu sync.Mutex

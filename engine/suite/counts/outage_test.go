@@ -12,22 +12,6 @@ import (
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
-func set(t *testing.T, s engine.Semaphore, n int) {
-	t.Helper()
-	if ok, err := s.TrySetPermits(kit.Ctx(t), n); err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-}
-
-func acquire(t *testing.T, s engine.Semaphore, n int) *engine.Permits {
-	t.Helper()
-	p, err := s.Acquire(kit.Ctx(t), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 var tallies = faultproxy.Is("EVALSHA", script.Tally.SHA)
 
 // An operation whose answer is lost is executed once.
@@ -35,7 +19,7 @@ func TestAnAnswerThatIsLostIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	srv, p, e := kit.Behind(t)
 	s, l := e.Semaphore("s"), e.Latch("l")
-	set(t, s, 5)
+	kit.MustSetPermits(t, s, 5)
 	if _, err := l.TrySetCount(kit.Ctx(t), 3); err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +45,8 @@ func TestWithoutAServer(t *testing.T) {
 	t.Parallel()
 	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CommandTimeout = 300 * time.Millisecond })
 	s, l := e.Semaphore("s"), e.Latch("l")
-	set(t, kit.Open(t, srv.URL()).Semaphore("s"), 5) // with the usual timeout
-	held := acquire(t, s, 2)
+	kit.MustSetPermits(t, kit.Open(t, srv.URL()).Semaphore("s"), 5) // with the usual timeout
+	held := kit.MustAcquire(t, s, 2)
 	p.Down()
 	kit.Eventually(t, "it is down", func() bool { return e.Stats().InFlight == 0 && kit.ErrOf(s.Available(kit.Ctx(t))) != nil })
 	short := func() context.Context { // but not over before the call
@@ -109,7 +93,7 @@ func TestMessagesThatAreLostWithTheConnection(t *testing.T) {
 	t.Parallel()
 	srv, p, e := kit.Behind(t)
 	s, l := e.Semaphore("s"), e.Latch("l")
-	set(t, s, 0)
+	kit.MustSetPermits(t, s, 0)
 	if _, err := l.TrySetCount(kit.Ctx(t), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -132,9 +116,9 @@ func TestAServerThatRefusesForAWhile(t *testing.T) {
 	t.Parallel()
 	srv, p, e := kit.Behind(t)
 	s := e.Semaphore("s")
-	set(t, s, 1)
+	kit.MustSetPermits(t, s, 1)
 	p.ReplaceReply(tallies, []byte("-BUSY not now\r\n"), 3)
-	held := acquire(t, s, 1)
+	held := kit.MustAcquire(t, s, 1)
 	if err := held.Release(kit.Ctx(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +132,8 @@ func TestCloseWithoutAServerSaysThatItIsNotClean(t *testing.T) {
 	t.Parallel()
 	srv, p, e := kit.Behind(t, func(c *engine.Config) { c.CloseTimeout = 300 * time.Millisecond })
 	s := e.Semaphore("s")
-	set(t, s, 3)
-	held := acquire(t, s, 2)
+	kit.MustSetPermits(t, s, 3)
+	held := kit.MustAcquire(t, s, 2)
 	p.Down()
 	if err := e.Close(); !errors.Is(err, engine.ErrOutcomeUnknown) {
 		t.Errorf("Close: %v", err)

@@ -46,23 +46,12 @@ func TestHoldSurvivesRenewalsThatFail(t *testing.T) {
 				h := kit.MustLock(t, e.Mutex("x"))
 				first := h.ValidUntil()
 				fault(p).Wait(1)
-				renewedAfter(t, h, first)
+				kit.RenewedAfter(t, h, first)
 				kit.MustUnlock(t, h)
 				kit.Clean(t, s)
 			})
 		})
 	}
-}
-
-// renewedAfter waits until a hold that was valid until then has been renewed.
-func renewedAfter(t testing.TB, h *engine.Hold, until time.Time) {
-	t.Helper()
-	kit.Eventually(t, "it is renewed", func() bool {
-		if err := h.Err(); err != nil {
-			t.Fatalf("the hold ended: %v", err)
-		}
-		return h.ValidUntil().After(until.Add(100 * time.Millisecond))
-	})
 }
 
 func TestHoldSurvivesARenewalWithoutAnAnswer(t *testing.T) {
@@ -74,7 +63,7 @@ func TestHoldSurvivesARenewalWithoutAnAnswer(t *testing.T) {
 		p.Delay(faultproxy.Carried("EVALSHA"), 0, 2*time.Second)
 		kit.Eventually(t, "the renewal connection is given up", func() bool { return e.Stats().Reconnects > 0 })
 		p.Delay(faultproxy.All, 0, 0)
-		renewedAfter(t, h, first)
+		kit.RenewedAfter(t, h, first)
 		kit.MustUnlock(t, h)
 		kit.Clean(t, s)
 	})

@@ -10,6 +10,51 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
+// Code that takes a Lock works with each of them.
+func TestLock_EveryKind_IsOne(t *testing.T) {
+	t.Parallel()
+	s := kit.Independent(t, 3)
+	v := s.Open()
+	e := v[0]
+	if err := e.PermitSemaphore("p").SetPermits(kit.Ctx(t), 2); err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]engine.Lock{
+		"m": e.Mutex("m"), "f": e.FairMutex("f"), "s": e.SpinMutex("s"), "t": e.FencedMutex("t"),
+		"r": e.RWMutex("r").Reader(), "w": e.RWMutex("w").Writer(),
+		"a and 1 more": e.Many("a", "b"), "x": v.Lock("x"), "p": e.PermitSemaphore("p").Permits(2),
+	} {
+		if l.Name() != name {
+			t.Errorf("%v is called %q", l, l.Name())
+		}
+		held := func(how string, h *engine.Hold, err error) {
+			if err != nil || h.Err() != nil || h.Name() != name {
+				t.Errorf("%s of %s: %v, %v", how, name, h, err)
+				return
+			}
+			kit.MustUnlock(t, h)
+		}
+		h, err := l.Lock(kit.Ctx(t))
+		held("Lock", h, err)
+		h, err = l.TryLock(kit.Ctx(t))
+		held("TryLock", h, err)
+		h, err = l.LockAsync(kit.Ctx(t)).Await(kit.Ctx(t))
+		held("LockAsync", h, err)
+		h, err = l.TryLockAsync(kit.Ctx(t)).Await(kit.Ctx(t))
+		held("TryLockAsync", h, err)
+		ran := 0
+		run := func(_ context.Context, h *engine.Hold) error { ran++; return h.Err() }
+		if err := l.Do(kit.Ctx(t), run); err != nil {
+			t.Errorf("Do of %s: %v", name, err)
+		}
+		if did, err := l.TryDo(kit.Ctx(t), run); !did || err != nil || ran != 2 {
+			t.Errorf("TryDo of %s: %v, %v", name, did, err)
+		}
+	}
+	s.Servers[0].Do("DEL", "p", "redisson_lock_token:{t}")
+	s.Clean(v)
+}
+
 // What is one key on the server is one synchronizer: while an engine uses a name for one, it does
 // not use it for another. The server could not tell a Semaphore from a Latch, nor from a
 // PermitSemaphore: all are a number.

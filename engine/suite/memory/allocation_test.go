@@ -37,6 +37,8 @@ func grows(n int, most float64, make func()) (bytes float64) {
 	}
 }
 
+// These are not parallel: they measure the whole process.
+
 func TestLock_LockAndUnlock_AllocateTheHoldAndOneMore(t *testing.T) {
 	s := kit.Server(t)
 	e := kit.Open(t, s.URL())

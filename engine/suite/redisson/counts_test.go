@@ -17,15 +17,6 @@ import (
 // The tests of RedissonSemaphoreTest and RedissonCountDownLatchTest, as they read for Pawl. Each
 // names the original. Where another client is needed it is Redisson's.
 
-func acquire(t testing.TB, s engine.Semaphore, n int) *engine.Permits {
-	t.Helper()
-	p, err := s.Acquire(kit.Ctx(t), n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func release(t testing.TB, p *engine.Permits) {
 	t.Helper()
 	if err := p.Release(kit.Ctx(t)); err != nil {
@@ -92,7 +83,7 @@ func TestZeroPermits(t *testing.T) {
 	everywhere(t, func(t *testing.T, on ground) {
 		srv := on.server(t)
 		s := kit.Open(t, srv.URL()).Semaphore("S")
-		release(t, acquire(t, s, 0))
+		release(t, kit.MustAcquire(t, s, 0))
 		if p, err := s.TryAcquire(kit.Ctx(t), 0); err != nil {
 			t.Error(err)
 		} else {
@@ -111,7 +102,7 @@ func TestReleaseCreatesTheSemaphore(t *testing.T) {
 		s, java := kit.Open(t, srv.URL()).Semaphore("S"), redisson{srv, javaA}
 		java.releasePermits(t, "S", 2)
 		wantAvailable(t, s, 2)
-		p := acquire(t, s, 2)
+		p := kit.MustAcquire(t, s, 2)
 		srv.Do("DEL", "S")
 		release(t, p)
 		wantAvailable(t, s, 2)
@@ -136,7 +127,7 @@ func TestTrySetPermits(t *testing.T) {
 		if java.trySetPermits(t, "S", 4, 60_000) != int64(1) {
 			t.Error("Redisson has not set it")
 		}
-		release(t, acquire(t, s, 3))
+		release(t, kit.MustAcquire(t, s, 3))
 		if ttl := srv.Do("PTTL", "S").(int64); ttl <= 0 || ttl > 60_000 {
 			t.Errorf("it has %d ms left", ttl)
 		}
@@ -216,7 +207,7 @@ func TestDrainPermits(t *testing.T) {
 			t.Error(got)
 		}
 		wantSet(t, s, 10, true)
-		acquire(t, s, 3)
+		kit.MustAcquire(t, s, 3)
 		if n, err := s.Drain(kit.Ctx(t)); n != 7 || err != nil {
 			t.Error(n, err)
 		}
@@ -240,7 +231,7 @@ func TestReleaseAcquireArithmetic(t *testing.T) {
 		var held []*engine.Permits
 		for range 50 {
 			if n := 1 + rand.IntN(3); rand.IntN(2) == 0 && want >= n {
-				held, want = append(held, acquire(t, s, n)), want-n
+				held, want = append(held, kit.MustAcquire(t, s, n)), want-n
 			} else if len(held) > 0 {
 				want += held[0].Count()
 				release(t, held[0])
@@ -267,7 +258,7 @@ func TestOnePermitExcludesRedissonToo(t *testing.T) {
 			for range 8 {
 				all.Go(func() {
 					for range 20 {
-						p := acquire(t, e.Semaphore("S"), 1)
+						p := kit.MustAcquire(t, e.Semaphore("S"), 1)
 						one.pass(t, 1)
 						release(t, p)
 					}
@@ -306,7 +297,7 @@ func TestOneOrAllOfVeryManyPermits(t *testing.T) {
 						if rand.IntN(2) == 0 {
 							n = math.MaxInt32
 						}
-						release(t, acquire(t, e.Semaphore("S"), n))
+						release(t, kit.MustAcquire(t, e.Semaphore("S"), n))
 					}
 				})
 			}

@@ -14,6 +14,25 @@ import (
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
+// The parts of a RedLock are those that its servers have.
+func TestHold_PartsOfARedLock_AreItsServers(t *testing.T) {
+	t.Parallel()
+	s := kit.Independent(t, 3)
+	v := s.Open()
+	h := kit.MustRedLock(t, v.Lock("x"))
+	kit.Eventually(t, "all three join", func() bool { return len(h.Parts()) == 3 })
+	for i, p := range h.Parts() {
+		if !slices.Equal(p.Servers(), []string{s.Servers[i].Addr()}) || p.Owner() == "" {
+			t.Errorf("%v: servers %v, owner %q", p, p.Servers(), p.Owner())
+		}
+		if err := p.Unlock(kit.Ctx(t)); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("Unlock of a part: %v", err)
+		}
+	}
+	kit.MustUnlock(t, h)
+	s.Clean(v)
+}
+
 func TestRedLock_Do_RunsUnderTheLock(t *testing.T) {
 	t.Parallel()
 	s := kit.Independent(t, 3)
