@@ -46,7 +46,7 @@ func TestHold_ManyReenteredAndDropped_IsNotReported(t *testing.T) {
 
 // Unlock was called, and its caller has let go of the Hold, but it takes long until all the locks
 // are released: the first ends a context of its own before.
-func TestHold_ManyUnlockedAndLetGo_IsNotReported(t *testing.T) {
+func TestHold_ManyUnlockedAndDropped_IsNotReported(t *testing.T) {
 	t.Parallel()
 	for name, unlock := range map[string]func(*engine.Hold){
 		"Unlock": func(h *engine.Hold) { go func() { _ = h.Unlock(context.Background()) }() },
