@@ -6,12 +6,12 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
 
-// acquisition is one Lock, TryLock or LockAsync: the machine's request for it, and the caller
+// acquisition is one Lock, TryLock or LockAsync: the core's request for it, and the caller
 // who waits, or the future. It belongs to the receiver of the result once it has ended; until
 // then it is guarded by the shard's lock.
 type acquisition struct {
@@ -48,7 +48,7 @@ func (e *Engine) newAcquisition(m Mutex, o options, future bool) *acquisition {
 	if o.permits > 0 {
 		a.Permits = uint8(o.permits - 1)
 	}
-	a.Want, a.AckedGiven = machine.Acks(o.acked), o.ackedGiven
+	a.Want, a.AckedGiven = lock.Acks(o.acked), o.ackedGiven
 	if o.maxHold != 0 || o.minHold != 0 {
 		x := a.More()
 		x.MaxHold, x.MinHold = o.maxHold, o.minHold
@@ -78,10 +78,10 @@ func (a *acquisition) free() {
 // enqueue puts a into its queue and sends what can be sent. a already watches its
 // context: if that has ended, so has a.
 func (e *Engine) enqueue(a *acquisition, m Mutex, o options) {
-	var fx machine.Effects
+	var fx lock.Effects
 	sh := a.Shard
 	sh.Lock()
-	var r *machine.Resource
+	var r *lock.Resource
 	ok := true
 	if a.Parent.InnermostLive() != nil {
 		r = a.Parent.Res
@@ -175,8 +175,8 @@ func (m Mutex) bornFailed(why error) error {
 	return m.home.bornFailed(m, why)
 }
 
-// Settled implements machine.RequestPort.
-func (a *acquisition) Settled(h *machine.Hold, why error) {
+// Settled implements lock.RequestPort.
+func (a *acquisition) Settled(h *lock.Hold, why error) {
 	if h == nil {
 		if held := reason.HeldIn(why); held != nil && held.ID != 0 {
 			held.Owner = kind.Kind(held.Kind).Owner(a.home().table.ID, held.ID).String()
@@ -188,7 +188,7 @@ func (a *acquisition) Settled(h *machine.Hold, why error) {
 	a.home().hookAcquired(a, h != nil && h.Local())
 }
 
-// Deliver implements machine.RequestPort: it wakes the caller, or completes the future. No
+// Deliver implements lock.RequestPort: it wakes the caller, or completes the future. No
 // lock is held.
 func (a *acquisition) Deliver() {
 	if a.Async {
@@ -201,7 +201,7 @@ func (a *acquisition) Deliver() {
 
 // cancel gives the acquisition up unless it has ended; it reports whether it did.
 func (a *acquisition) cancel(s reason.Stop) bool {
-	var fx machine.Effects
+	var fx lock.Effects
 	a.Shard.Lock()
 	if a.Ended() {
 		a.Shard.Unlock()

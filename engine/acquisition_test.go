@@ -10,7 +10,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
@@ -29,7 +29,7 @@ func TestClose_LingeringSubscription_IsNotWaitedFor(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	if d := start.Elapsed(); d > machine.LingerFor*3/4 {
+	if d := start.Elapsed(); d > lock.LingerFor*3/4 {
 		t.Errorf("Close took %v", d)
 	}
 	clean(t, s)
@@ -94,7 +94,7 @@ func TestFuture_SharedContextCancelled_EndsAll(t *testing.T) {
 }
 
 // resourceOf returns the state of a name, nil if it has none.
-func resourceOf(e *Engine, name string) *machine.Resource {
+func resourceOf(e *Engine, name string) *lock.Resource {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
@@ -143,7 +143,7 @@ func TestLock_RefusedWhileRecoveryHasItsName_IsNotPaused(t *testing.T) {
 		return p.Stats().Forwarded["EVALSHA"] == 2 && e.Stats().InFlight == 0
 	})
 	r := resourceOf(e, "x")
-	held := func(why machine.Holdback) func() bool {
+	held := func(why lock.Holdback) func() bool {
 		return func() bool {
 			sh := drive.ShardOf(r)
 			sh.Lock()
@@ -158,7 +158,7 @@ func TestLock_RefusedWhileRecoveryHasItsName_IsNotPaused(t *testing.T) {
 	try := e.Mutex("x").TryLockAsync(tries)
 	eventually(t, "the TryLock is out", func() bool { return e.Stats().InFlight == 1 })
 	p.Cut(faultproxy.Carried("SUBSCRIBE"))
-	eventually(t, "the name is stalled", held(machine.Stalled))
+	eventually(t, "the name is stalled", held(lock.Stalled))
 	p.Resume()
 	eventually(t, "the TryLock is refused, for now", func() bool { return e.Stats().InFlight == 0 })
 	giveUp()

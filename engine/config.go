@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/location"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/internal/redact"
@@ -195,7 +195,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Lanes, 1)
 	setDefault(&c.MaxInFlight, 1<<17)
 	for _, timeout := range []*time.Duration{&c.CommandTimeout, &c.DialTimeout, &c.CloseTimeout} {
-		*timeout = min(*timeout, machine.MaxDuration) // which is as good as none
+		*timeout = min(*timeout, lock.MaxDuration) // which is as good as none
 	}
 	return c
 }
@@ -242,7 +242,7 @@ func (c Config) validate() error {
 	check(c.Credentials == nil || (c.Username == "" && c.Password == ""), "Credentials must not be combined with Username and Password")
 	check(c.DB >= 0, "DB (%d) must not be negative", c.DB)
 	check(c.Lease >= 30*time.Millisecond, "Lease (%v) must be at least 30ms", c.Lease)
-	check(c.Lease <= machine.MaxDuration, "Lease (%v) must be at most 100 years", c.Lease)
+	check(c.Lease <= lock.MaxDuration, "Lease (%v) must be at most 100 years", c.Lease)
 	check(c.Margin >= 0, "Margin (%v) must not be negative", c.Margin)
 	check(c.FairWait >= time.Millisecond && c.FairWait <= time.Hour, "FairWait (%v) must be between 1ms and 1h", c.FairWait)
 	check(c.Margin <= 0 || c.Margin < c.Lease/2, "Margin (%v) must be less than half of Lease (%v)", c.Margin, c.Lease)

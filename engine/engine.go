@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -130,7 +130,7 @@ func start(cfg Config, w world.World) *Engine {
 		w.Look(e.inside)
 	}
 	if w.Lose != nil {
-		w.Lose(func(key string, why uint8) int { return e.table.LoseHolds(key, machine.Loss(why)) })
+		w.Lose(func(key string, why uint8) int { return e.table.LoseHolds(key, lock.Loss(why)) })
 	}
 	return e
 }
@@ -223,9 +223,9 @@ func engineOf(s *drive.Shard) *Engine { return (*Engine)(s.Table.Engine.(*front)
 type front Engine
 
 // LossError implements drive.Engine.
-func (f *front) LossError(k uint8, name string, why machine.Loss) error {
+func (f *front) LossError(k uint8, name string, why lock.Loss) error {
 	lost := &LostError{Name: name, Reason: LostReason(why), what: kind.Kind(k).What()}
-	if why == machine.NotRenewed {
+	if why == lock.NotRenewed {
 		e := (*Engine)(f)
 		if why := e.unrenewed(e.table.Client.Route(name)); why != nil {
 			lost.Err = &notRenewed{why}
@@ -344,7 +344,7 @@ func (e *Engine) close() error {
 	e.table.EndHolds()
 	clean := e.table.AwaitEmpty(timeout)
 	e.table.Renewer.Close()
-	_ = e.table.Client.Close() // fails what is unanswered: see machine.Shut
+	_ = e.table.Client.Close() // fails what is unanswered: see lock.Shut
 	e.table.Drop()
 	e.table.Timers.Close()
 	e.hooks.close()

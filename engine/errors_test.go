@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/resp"
@@ -91,7 +91,7 @@ func TestLostReason_Code_IsUniqueAndComplete(t *testing.T) {
 	}
 	doc := regexp.MustCompile(`(?s)// Code is .*?\nfunc`).FindString(string(source))
 	seen := make(map[string]LostReason)
-	for r := LostReason(1); int(r) < machine.Losses; r++ {
+	for r := LostReason(1); int(r) < lock.Losses; r++ {
 		code := r.Code()
 		if !regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`).MatchString(code) || code == "unknown" {
 			t.Errorf("%v: the label %q", r, code)
@@ -104,7 +104,7 @@ func TestLostReason_Code_IsUniqueAndComplete(t *testing.T) {
 		}
 		seen[code] = r
 	}
-	for r, want := range map[LostReason]string{0: "", LostReason(machine.Losses): "unknown", 255: "unknown", LeaseEnded: "lease_ended", GoneOnServer: "removed"} {
+	for r, want := range map[LostReason]string{0: "", LostReason(lock.Losses): "unknown", 255: "unknown", LeaseEnded: "lease_ended", GoneOnServer: "removed"} {
 		if got := r.Code(); got != want {
 			t.Errorf("%d: %q, want %q", uint8(r), got, want)
 		}
@@ -164,19 +164,19 @@ func says(t testing.TB, what string, err, is error, text string) {
 // The machine has numbers of its own for what users and servers name.
 func TestLostReason_Numbers_AreThoseOfTheMachine(t *testing.T) {
 	t.Parallel()
-	for why, want := range map[machine.Loss]LostReason{
-		machine.LeaseEnded: LeaseEnded, machine.NotRenewed: NotRenewed, machine.MaxHoldReached: MaxHoldReached,
-		machine.GoneOnServer: GoneOnServer, machine.TakenOnServer: TakenOnServer, machine.EngineClosed: EngineClosed,
+	for why, want := range map[lock.Loss]LostReason{
+		lock.LeaseEnded: LeaseEnded, lock.NotRenewed: NotRenewed, lock.MaxHoldReached: MaxHoldReached,
+		lock.GoneOnServer: GoneOnServer, lock.TakenOnServer: TakenOnServer, lock.EngineClosed: EngineClosed,
 	} {
 		if LostReason(why) != want {
 			t.Errorf("%v is %v to users", want, LostReason(why))
 		}
 	}
-	if machine.Losses != len(reasons) {
-		t.Errorf("the machine counts %d reasons, there are %d", machine.Losses, len(reasons))
+	if lock.Losses != len(reasons) {
+		t.Errorf("the machine counts %d reasons, there are %d", lock.Losses, len(reasons))
 	}
-	for acks, want := range map[machine.Acks]resp.Acks{
-		machine.AllReplicas: resp.AllReplicas, machine.MajorityOfReplicas: resp.MajorityOfReplicas, maxReplicas: maxReplicas,
+	for acks, want := range map[lock.Acks]resp.Acks{
+		lock.AllReplicas: resp.AllReplicas, lock.MajorityOfReplicas: resp.MajorityOfReplicas, maxReplicas: maxReplicas,
 	} {
 		if resp.Acks(acks) != want {
 			t.Errorf("%d replicas are %d to the servers", acks, want)
@@ -268,7 +268,7 @@ func TestLock_HeldElsewhere_SaysHeld(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, machine.Elsewhere)
+	told(t, m, lock.Elsewhere)
 	stopped(t, waiters(m), heldElsewhere) // none of them has tried
 	head.Abandon()
 	wantReason(t, "Abandon", errOf(head.Result()), heldElsewhere)
@@ -286,7 +286,7 @@ func TestLock_BehindAHead_KnowsWhatTheHeadKnows(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, machine.Elsewhere)
+	told(t, m, lock.Elsewhere)
 	tr.net.Pause(faultproxy.All) // nobody learns anything by himself
 	defer tr.net.Resume()
 	next := waiters(m)
@@ -305,7 +305,7 @@ func TestLock_HeldHere_SaysHeld(t *testing.T) {
 	stopped(t, waiters(m), heldHere)
 	// Until it is given back, which nobody can be told.
 	h.UnlockAsync()
-	told(t, m, machine.Unanswered)
+	told(t, m, lock.Unanswered)
 	stopped(t, waiters(m), refused)
 }
 
@@ -331,7 +331,7 @@ func TestLock_NoServer_SaysUnavailable(t *testing.T) {
 	tr, m := newReasons(t)
 	mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 	head := m.LockAsync(ctxT(t))
-	told(t, m, machine.Elsewhere)
+	told(t, m, lock.Elsewhere)
 	tr.refuse(m)
 	eventually(t, "the next try could not be sent", func() bool {
 		_, err := m.LockAsync(context.Background(), Wait(time.Millisecond)).Await(ctxT(t))
@@ -380,7 +380,7 @@ func TestTryLock_NoAnswer_DoesNotSayHeld(t *testing.T) {
 		"beside a waiter that was refused": func(t *testing.T, tr *trouble, m Mutex) {
 			mustLock(t, open(t, tr.s.URL()).Mutex("orders:42"), Lease(time.Minute))
 			m.LockAsync(ctxT(t))
-			told(t, m, machine.Elsewhere)
+			told(t, m, lock.Elsewhere)
 			eventually(t, "it sleeps", func() bool { return tr.e.Stats().InFlight == 0 })
 			tr.net.Pause(faultproxy.All)
 		},
@@ -460,7 +460,7 @@ func TestLock_LastAttempt_DoesNotOutliveItsWaiters(t *testing.T) {
 		defer sh.Unlock()
 		r := sh.Find(m.key)
 		v := r.View()
-		return v.Attempts == 2 && v.What == machine.Nothing
+		return v.Attempts == 2 && v.What == lock.Nothing
 	})
 	head.Abandon()
 	tr.net.Pause(faultproxy.All)
@@ -505,7 +505,7 @@ func TestErrors_TextOfACause_MayUseTheEngine(t *testing.T) {
 	tr.net.Down()
 	defer tr.net.Up()
 	h.UnlockAsync()
-	told(t, m, machine.Unanswered) // there are two things to say
+	told(t, m, lock.Unanswered) // there are two things to say
 	cause := &nosy{ask: func() { _, _, _ = h.Err(), h.Acked(), tr.e.Stats() }}
 	for _, wait := range []func(ctx context.Context) error{
 		func(ctx context.Context) error { return errOf(m.Lock(ctx)) },

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/embedded"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/resp"
@@ -228,7 +228,7 @@ func (t *trouble) provokeAcquiring(sentinel, operation string) error {
 			mustLock(t, open(t, p.s.URL()).Mutex("x"))
 			ahead := p.m.LockAsync(t.ctx)
 			t.Cleanup(func() { ahead.Abandon() })
-			told(t, p.m, machine.Elsewhere)
+			told(t, p.m, lock.Elsewhere)
 		})
 		if operation == "Try" { // which goes by its own try
 			return acquire(t.ctx, t.l)
@@ -424,7 +424,7 @@ func (t *trouble) inCallback() *Engine {
 }
 
 // told waits until the name's latest try has been told something.
-func told(t testing.TB, m Mutex, what machine.Tried) {
+func told(t testing.TB, m Mutex, what lock.Tried) {
 	t.Helper()
 	sh := m.home.table.Shard(m.route)
 	eventually(t, "the latest try has been told", func() bool {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -74,8 +74,8 @@ func leakedGroup(whole hold) {
 
 // bind makes f end with h, or returns why h has ended. From then on h belongs to the whole,
 // which is watched for leaks instead.
-func (h *lockHold) bind(f machine.Context) error {
-	var fx machine.Effects
+func (h *lockHold) bind(f lock.Context) error {
+	var fx lock.Effects
 	h.Shard().Lock()
 	err := h.Check(h.Shard().Now(), &fx)
 	if err == nil {
@@ -88,13 +88,13 @@ func (h *lockHold) bind(f machine.Context) error {
 }
 
 // unbind undoes bind, unless h has ended.
-func (h *lockHold) unbind(f machine.Context) {
+func (h *lockHold) unbind(f lock.Context) {
 	h.Shard().Lock()
 	h.Unbind(f)
 	h.Shard().Unlock()
 }
 
-// End implements machine.Context. It returns when the contexts have ended, no matter which goroutine
+// End implements lock.Context. It returns when the contexts have ended, no matter which goroutine
 // ends them.
 func (g *group) End(why error) {
 	g.mu.Lock()

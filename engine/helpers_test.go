@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -438,7 +438,7 @@ func (e *Engine) sleepsOnMessagesForTest(name string) bool {
 		return false
 	}
 	v := r.View()
-	return v.Asleep && v.Confirmed && v.What == machine.Nothing
+	return v.Asleep && v.Confirmed && v.What == lock.Nothing
 }
 
 func alive(contexts []context.Context) (n int) {

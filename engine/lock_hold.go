@@ -11,11 +11,11 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/drive"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// lockHold is the hold of one lock: the machine's, and what drives it. The user has a
+// lockHold is the hold of one lock: the core's, and what drives it. The user has a
 // Hold, which points here. (Two objects, so that a Hold that the user dropped can be noticed.)
 // The shard's lock guards its fields.
 type lockHold struct {
@@ -76,7 +76,7 @@ func (h *lockHold) validUntil() time.Time {
 
 // err also ends the hold if its time is over.
 func (h *lockHold) err() error {
-	var fx machine.Effects
+	var fx lock.Effects
 	h.Shard().Lock()
 	err := h.Check(h.Shard().Now(), &fx)
 	h.Shard().Unlock()
@@ -119,7 +119,7 @@ func (h *lockHold) find(e *Engine, _ drive.Key) *lockHold {
 }
 
 func (h *lockHold) attach(c *heldContext) error {
-	var fx machine.Effects
+	var fx lock.Effects
 	h.Shard().Lock()
 	why := h.Check(h.Shard().Now(), &fx) // no timer may have run since the machine slept
 	if why == nil && !c.over {
@@ -151,28 +151,28 @@ type tenure struct {
 }
 
 // NewTenure and NewHold implement drive.Engine.
-func (f *front) NewTenure(r *machine.Resource) *machine.Hold {
+func (f *front) NewTenure(r *lock.Resource) *lock.Hold {
 	t := new(tenure)
 	t.first.Init(&t.first, &t.tenure, r)
 	return t.first.new()
 }
 
-func (f *front) NewHold(of *machine.Hold) *machine.Hold {
+func (f *front) NewHold(of *lock.Hold) *lock.Hold {
 	h := new(lockHold)
 	h.InitBeside(h, of)
 	return h.new()
 }
 
-func (h *lockHold) new() *machine.Hold {
+func (h *lockHold) new() *lock.Hold {
 	h.handle = &Hold{h: h}
 	return &h.Hold
 }
 
 // holdOf is the engine's side of a hold.
-func holdOf(h *machine.Hold) *lockHold { return h.Port.(*lockHold) }
+func holdOf(h *lock.Hold) *lockHold { return h.Port.(*lockHold) }
 
-// inner is the machine's side; nil of nil.
-func (h *lockHold) inner() *machine.Hold {
+// inner is the core's side; nil of nil.
+func (h *lockHold) inner() *lock.Hold {
 	if h == nil {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (h *lockHold) inner() *machine.Hold {
 
 // The methods below are the half of drive.Hold that is told.
 
-func (h *lockHold) Ended(why machine.Loss) {
+func (h *lockHold) Ended(why lock.Loss) {
 	if why == 0 {
 		h.home().hookReleased(h)
 	} else {
@@ -201,7 +201,7 @@ func (h *lockHold) unwatch() {
 	}
 }
 
-func (h *lockHold) Lost(why machine.Loss) { h.home().logLost(h, LostReason(why)) }
+func (h *lockHold) Lost(why lock.Loss) { h.home().logLost(h, LostReason(why)) }
 
 func (h *lockHold) ended() <-chan struct{} {
 	h.Shard().Lock()
@@ -257,7 +257,7 @@ func reportLeak(of hold, h *lockHold) {
 
 // unlocking is one call of Unlock or UnlockAsync that waits for the release.
 type unlocking struct {
-	machine.Unlock
+	lock.Unlock
 	fut   Future[struct{}] // what UnlockAsync returns
 	ready chan struct{}    // what Unlock waits on: one token; nil for UnlockAsync
 	eng   *Engine
@@ -282,7 +282,7 @@ func (u *unlocking) executor() *executor.Executor { return &u.eng.exec }
 func (u *unlocking) abandon()                     {} // a release is never taken back
 func (u *unlocking) drop(struct{})                {}
 
-// Deliver implements machine.UnlockPort.
+// Deliver implements lock.UnlockPort.
 func (u *unlocking) Deliver() {
 	if u.ready == nil {
 		u.fut.settle(struct{}{}, u.Err)
@@ -294,7 +294,7 @@ func (u *unlocking) Deliver() {
 // release starts the release of h, or joins the one under way; u gets the outcome. The
 // caller is a goroutine of the user's, unless byUser is false.
 func (h *lockHold) release(u *unlocking, byUser bool) {
-	var fx machine.Effects
+	var fx lock.Effects
 	h.Shard().Lock()
 	h.Unlock(&u.Unlock, &fx)
 	h.Shard().Unlock()
@@ -315,7 +315,7 @@ func (u *unlocking) wait(ctx context.Context, h *lockHold) error {
 		}
 	}
 	err := u.Err
-	u.Unlock = machine.Unlock{Port: u}
+	u.Unlock = lock.Unlock{Port: u}
 	h.home().unlockings.Put(u)
 	return err
 }

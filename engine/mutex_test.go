@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
 
@@ -281,7 +281,7 @@ func TestMutex_HandedOverByASpinMutex_AnnouncesItsRelease(t *testing.T) {
 }
 
 // viewOf is the state of a name, zero if it has none.
-func viewOf(e *Engine, name string) (v machine.View) {
+func viewOf(e *Engine, name string) (v lock.View) {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()

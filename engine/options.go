@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/redact"
@@ -31,7 +31,7 @@ type options struct {
 	nonReentrant bool
 	acked        Replicas
 	ackedGiven   bool
-	backoff      machine.Backoff
+	backoff      lock.Backoff
 	backoffGiven bool
 	outage       time.Duration
 	outageGiven  bool
@@ -110,7 +110,7 @@ func Backoff(first, most time.Duration) Option { return backoff{first, most} }
 type backoff struct{ first, most time.Duration }
 
 func (b backoff) apply(o *options) {
-	o.backoff, o.backoffGiven = machine.Backoff{First: b.first, Most: b.most}, true
+	o.backoff, o.backoffGiven = lock.Backoff{First: b.first, Most: b.most}, true
 }
 func (b backoff) String() string               { return fmt.Sprintf("Backoff(%v, %v)", b.first, b.most) }
 func (b backoff) Format(f fmt.State, c rune)   { redact.Format(f, c, b.String()) }
@@ -142,7 +142,7 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 	switch {
 	case o.leaseGiven && o.lease < time.Millisecond:
 		return o, reason.Invalid("Lease (%v) must be at least 1ms", o.lease)
-	case o.leaseGiven && o.lease > machine.MaxDuration:
+	case o.leaseGiven && o.lease > lock.MaxDuration:
 		return o, reason.Invalid("Lease (%v) must be at most 100 years", o.lease)
 	case o.leaseGiven && o.lease <= e.margin(o.lease):
 		return o, reason.Invalid("Lease (%v) must be longer than the safety margin (%v): such a hold would be over before it is granted", o.lease, e.margin(o.lease))
@@ -158,7 +158,7 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 		return o, reason.Invalid("MaxHold (%v) must be longer than the safety margin (%v)", o.maxHold, e.margin(e.cfg.Lease))
 	case o.minGiven && o.minHold <= 0:
 		return o, reason.Invalid("MinHold (%v) must be positive", o.minHold)
-	case o.minGiven && o.minHold > machine.MaxDuration:
+	case o.minGiven && o.minHold > lock.MaxDuration:
 		return o, reason.Invalid("MinHold (%v) must be at most 100 years", o.minHold)
 	case o.minGiven && o.leaseGiven && o.minHold > o.lease:
 		return o, reason.Invalid("MinHold (%v) must not exceed Lease (%v)", o.minHold, o.lease)
@@ -179,13 +179,13 @@ func (e *Engine) resolve(opts []Option, try bool, k kind.Kind) (options, error) 
 	case o.minGiven && !o.leaseGiven && o.maxGiven && o.minHold > o.maxHold:
 		return o, reason.Invalid("MinHold (%v) must not exceed MaxHold (%v)", o.minHold, o.maxHold)
 	}
-	if o.wait > machine.MaxDuration {
+	if o.wait > lock.MaxDuration {
 		o.waitGiven = false
 	}
-	if o.outage > machine.MaxDuration {
+	if o.outage > lock.MaxDuration {
 		o.outageGiven = false
 	}
-	if o.maxHold > machine.MaxDuration {
+	if o.maxHold > lock.MaxDuration {
 		o.maxHold = 0
 	}
 	return o, nil
@@ -197,15 +197,15 @@ func (e *Engine) margin(lease time.Duration) time.Duration { return e.table.Mach
 // maxHandOvers bounds how often a lock is handed over before it is released.
 const maxHandOvers = 10_000
 
-// machine is what the machine needs of a Config.
-func (c *Config) machine() machine.Config {
+// machine is what the core needs of a Config.
+func (c *Config) machine() lock.Config {
 	handOvers := uint16(maxHandOvers)
-	if c.HandOver < time.Millisecond { // the machine counts milliseconds: a turn would last until the next one
+	if c.HandOver < time.Millisecond { // the core counts milliseconds: a turn would last until the next one
 		handOvers = 0
 	}
-	return machine.Config{
+	return lock.Config{
 		Lease: c.Lease, CommandTimeout: c.CommandTimeout, AckTimeout: c.AckTimeout,
-		Replicas: machine.Acks(c.Replicas), FixedMargin: c.Margin,
+		Replicas: lock.Acks(c.Replicas), FixedMargin: c.Margin,
 		Room:      c.FairWait,
 		HandOvers: handOvers, HandOverFor: min(c.HandOver, time.Hour),
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/drive"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -133,21 +133,21 @@ func (q *question[T]) Wanted() bool { return !q.over() }
 // Complete implements resp.Request.
 func (q *question[T]) Complete(r resp.Reply) {
 	switch drive.Classify(r.Err) {
-	case machine.Answered:
+	case lock.Answered:
 		q.end(r.Value, nil)
-	case machine.WrongType:
+	case lock.WrongType:
 		q.end(resp.Value{}, reason.Because(ErrWrongType, r.Err))
-	case machine.Denied:
+	case lock.Denied:
 		q.end(resp.Value{}, r.Err)
-	case machine.Unknown:
+	case lock.Unknown:
 		q.unanswered(r.Err)
-	case machine.NotSent:
+	case lock.NotSent:
 		if why := q.home.table.Client.Pausing(q.route); why != nil && q.hurried {
 			q.end(resp.Value{}, reason.Because(ErrUnavailable, why))
 			return
 		}
 		q.wait(r.Err)
-	case machine.Full, machine.Unwanted, machine.Shut, machine.Busy:
+	case lock.Full, lock.Unwanted, lock.Shut, lock.Busy:
 		if drive.Begun(r.Err) {
 			q.unanswered(r.Err)
 			return

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -47,7 +47,7 @@ func (q *redLockAcquisition) NotAcquired(f quorum.Failure) error {
 }
 
 // textOf is the error of one server of several. What has ended just now has ended as last.
-func (q *redLockAcquisition) textOf(one quorum.ServerResult, last machine.Loss) error {
+func (q *redLockAcquisition) textOf(one quorum.ServerResult, last lock.Loss) error {
 	switch one.Is {
 	case quorum.Silent:
 		return reason.ErrSilent

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 )
@@ -110,7 +110,7 @@ func cannotVote(locks []Mutex) error {
 }
 
 // drift is how far the clocks of the servers may run apart during a lease.
-func drift(lease time.Duration) time.Duration { return machine.Drift(lease) }
+func drift(lease time.Duration) time.Duration { return lock.Drift(lease) }
 
 // serverName names the engine's server, for an error.
 func (e *Engine) serverName() string {

@@ -8,7 +8,7 @@ import (
 	"time"
 	"weak"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -243,7 +243,7 @@ func (q *redLockAcquisition) bind(i int, l *Hold) (*quorum.Vote, error) {
 func (v *vote) InTime() bool         { return v.hold.InTime() }
 func (v *vote) Until() clock.Instant { return v.hold.Until() }
 
-// End implements machine.Context: the hold of the vote has ended.
+// End implements lock.Context: the hold of the vote has ended.
 func (v *vote) End(why error) {
 	h := v.hold
 	h.Shard().Lock()
@@ -265,7 +265,7 @@ func (v *vote) End(why error) {
 func endOf(i int, why error) quorum.End {
 	e := quorum.End{Server: i, Why: why}
 	if lost, yes := why.(*LostError); yes {
-		e.Loss = machine.Loss(lost.Reason)
+		e.Loss = lock.Loss(lost.Reason)
 	}
 	return e
 }

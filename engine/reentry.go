@@ -71,7 +71,7 @@ func (c *heldContext) make(w *world.World) context.Context {
 	return inner
 }
 
-// End implements machine.Context: it ends the context with its hold. When it returns, all
+// End implements lock.Context: it ends the context with its hold. When it returns, all
 // contexts of the standard library that were made from it have ended, too.
 func (c *heldContext) End(why error) {
 	c.stop() // or each context would get a goroutine, to forget what is forgotten

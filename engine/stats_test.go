@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -106,13 +106,13 @@ func TestHooks_GrantAndLossAtOnce_AreReportedInOrder(t *testing.T) {
 	m := e.Mutex("x")
 	a := e.newAcquisition(m, options{}, true)
 	now := e.clock.Now()
-	var fx machine.Effects
+	var fx lock.Effects
 	a.Shard.Lock()
 	r, _ := a.Shard.Get(m.key, m.route, &a.Request.Request)
 	r.Admit(&a.Request.Request, &fx)
-	r.Replied(&machine.Outcome{Sent: now, Now: now}, &fx)
+	r.Replied(&lock.Outcome{Sent: now, Now: now}, &fx)
 	a.Shard.Unlock()
-	e.table.Each((*machine.Resource).EndHold)
+	e.table.Each((*lock.Resource).EndHold)
 	fx.Send = nil // it has been answered
 	e.table.Run(&fx)
 	told.want(t, "acquired", "lost: the engine was closed")
@@ -202,7 +202,7 @@ func TestExtend_AfterARefusedOne_DoesNotNameThatRefusal(t *testing.T) {
 	idle := func(refusals uint8) bool {
 		oneOf(h).Shard().Lock()
 		defer oneOf(h).Shard().Unlock()
-		return oneOf(h).Res.Cmd.What == machine.Nothing && oneOf(h).Res.View().Refusals >= refusals
+		return oneOf(h).Res.Cmd.What == lock.Nothing && oneOf(h).Res.View().Refusals >= refusals
 	}
 	eventually(t, "the next try is a while away", func() bool { return idle(5) })
 	cancel()

@@ -29,7 +29,7 @@ const (
 )
 
 // core is the package that decides about one lock.
-const core = "engine/internal/machine"
+const core = "engine/internal/lock"
 
 // Measure measures the tree at the root of fsys.
 func Measure(fsys fs.FS) ([]Row, error) {

@@ -11,14 +11,14 @@ import (
 // small is the smallest tree that can be measured.
 func small() map[string]string {
 	return map[string]string{
-		"engine/doc.go":                    "// Package engine is.\npackage engine\n",
-		"engine/hold.go":                   "package engine\n\ntype Hold struct{}\n\nfunc (*Hold) Unlock() { f() }\n",
-		"engine/hold_test.go":              "package engine\n",
-		"engine/internal/machine/doc.go":   "// Package machine is.\n//\n// # Layers\n//\n//\tport\n//\tentry\npackage machine\n",
-		"engine/internal/machine/port.go":  "package machine\n\ntype Port interface{ Now() int }\n",
-		"engine/internal/machine/entry.go": "package machine\n\ntype entry struct{ held bool; p Port }\n",
-		"DESIGN.md":                        "# How\n",
-		"docs/promises.md":                 "- **Removal by others** is noticed\n  late.\n",
+		"engine/doc.go":                 "// Package engine is.\npackage engine\n",
+		"engine/hold.go":                "package engine\n\ntype Hold struct{}\n\nfunc (*Hold) Unlock() { f() }\n",
+		"engine/hold_test.go":           "package engine\n",
+		"engine/internal/lock/doc.go":   "// Package machine is.\n//\n// # Layers\n//\n//\tport\n//\tentry\npackage machine\n",
+		"engine/internal/lock/port.go":  "package machine\n\ntype Port interface{ Now() int }\n",
+		"engine/internal/lock/entry.go": "package machine\n\ntype entry struct{ held bool; p Port }\n",
+		"DESIGN.md":                     "# How\n",
+		"docs/promises.md":              "- **Removal by others** is noticed\n  late.\n",
 	}
 }
 

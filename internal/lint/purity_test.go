@@ -18,24 +18,24 @@ import (
 // goroutine, no channel, no lock, no clock, no randomness. What they may import is all that
 // they need.
 var pure = map[string][]string{
-	"engine/internal/machine": {
+	"engine/internal/lock": {
 		"math", "slices", "sync/atomic", "time",
 		"engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/gathering": {
-		"slices", "time", "engine/internal/machine", "engine/internal/reason",
+		"slices", "time", "engine/internal/lock", "engine/internal/reason",
 	},
 	"engine/internal/quorum": {
 		"cmp", "math", "slices", "time",
-		"engine/internal/machine", "engine/internal/reason", "internal/clock",
+		"engine/internal/lock", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/tally": {
 		"slices", "time",
-		"engine/internal/machine", "engine/internal/queue", "engine/internal/reason", "internal/clock",
+		"engine/internal/lock", "engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/queue":               {"cmp", "slices", "time"},
-	"engine/internal/recovery/answer.go":  {"time", "engine/internal/machine", "engine/internal/script"},
-	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/machine", "internal/clock"},
+	"engine/internal/recovery/answer.go":  {"time", "engine/internal/lock", "engine/internal/script"},
+	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/lock", "internal/clock"},
 	"engine/internal/recovery/pages.go":   {"time", "engine/internal/kind", "internal/clock"},
 }
 
@@ -139,7 +139,7 @@ func TestPurity_Samples_AreFound(t *testing.T) {
 		`func f[C ~int](c C) { _ = <-g() }`: "uses a channel",
 		`var n int`:                         "has a variable",
 	} {
-		got := impurities(t, "a.go", "package a\n"+src, pure["engine/internal/machine"])
+		got := impurities(t, "a.go", "package a\n"+src, pure["engine/internal/lock"])
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, want) }) {
 			t.Errorf("%s: %q, want %q", src, got, want)
 		}

@@ -47,7 +47,7 @@ var testHelpers = []string{"engine/internal/kit"}
 var noLeakCheck = map[string]string{
 	"engine/internal/gathering": "starts no goroutine",
 	"engine/internal/drive":     "its tests start no goroutine",
-	"engine/internal/machine":   "starts no goroutine",
+	"engine/internal/lock":      "starts no goroutine",
 	"engine/internal/queue":     "starts no goroutine",
 	"engine/internal/recovery":  "starts no goroutine",
 	"internal/invariants":       "starts no goroutine",

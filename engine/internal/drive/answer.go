@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
@@ -19,9 +19,9 @@ var ErrReply = errors.New("engine: the server's answer is not one of the script'
 var errRefused = errors.New("engine: the server refuses to write the lock for now")
 
 // reading reads the reply of a command.
-func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
+func reading(c *lock.Command, reply resp.Reply) lock.Outcome {
 	what := c.What
-	o := machine.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
+	o := lock.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving}
 	if reply.Ack != nil {
 		o.Ack = reply.Ack
 	}
@@ -34,11 +34,11 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 			o.Err, o.Moving = refused, o.Moving || resp.RefusalOf(refused).Apart()
 		}
 	}
-	if o.Err == nil && what == machine.Acquiring && c.Also == nil {
+	if o.Err == nil && what == lock.Acquiring && c.Also == nil {
 		o.Holder = kind.Kind(c.Kind).Holder(v)
 		v, o.Token = kind.Kind(c.Kind).Granted(v)
 	}
-	if o.Err == nil && what == machine.Extending {
+	if o.Err == nil && what == lock.Extending {
 		// renew answers a list; ours has one element.
 		list := v
 		v = resp.Value{}
@@ -49,7 +49,7 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 	if o.Err == nil && v.Kind != wire.KindInt {
 		o.Err = ErrReply
 	}
-	if o.Verdict = Classify(o.Err); o.Verdict == machine.Answered {
+	if o.Verdict = Classify(o.Err); o.Verdict == lock.Answered {
 		read(&o, what, v.Int)
 	}
 	return o
@@ -57,9 +57,9 @@ func reading(c *machine.Command, reply resp.Reply) machine.Outcome {
 
 // parts are the answers to a batch: to what the command is for, with the token of a grant, and to
 // the releases beside. There are none if they are not as many as were asked for.
-func parts(list resp.Value, c *machine.Command) (own resp.Value, token int64, also []machine.Answer) {
+func parts(list resp.Value, c *lock.Command) (own resp.Value, token int64, also []lock.Answer) {
 	n, at := len(c.Also.IDs), 0 // that of a release comes first, that of an acquire last
-	if c.What == machine.Acquiring {
+	if c.What == lock.Acquiring {
 		at = n
 	}
 	if list.Kind != wire.KindArray || list.Len() != n+1 && list.Len() != n+2 {
@@ -75,8 +75,8 @@ func parts(list resp.Value, c *machine.Command) (own resp.Value, token int64, al
 			own, also = resp.Value{}, nil
 			return false
 		default:
-			var o machine.Outcome
-			read(&o, machine.Settling, e.Int)
+			var o lock.Outcome
+			read(&o, lock.Settling, e.Int)
 			also = append(also, o.Answer)
 		}
 		return true
@@ -85,34 +85,34 @@ func parts(list resp.Value, c *machine.Command) (own resp.Value, token int64, al
 }
 
 // read says what the answer of a script means.
-func read(o *machine.Outcome, what machine.What, code int64) {
+func read(o *lock.Outcome, what lock.What, code int64) {
 	switch {
-	case what == machine.Acquiring:
+	case what == lock.Acquiring:
 		switch code {
 		case script.Granted:
 		case script.NotThere:
-			o.Answer = machine.Missing
+			o.Answer = lock.Missing
 		case script.Unset: // one that waits, waits until somebody sets them
-			o.Answer, o.TTL, o.Err = machine.Taken, -1, reason.ErrNoPermits
+			o.Answer, o.TTL, o.Err = lock.Taken, -1, reason.ErrNoPermits
 		default:
-			o.Answer, o.TTL = machine.Taken, time.Duration(code)*time.Millisecond
+			o.Answer, o.TTL = lock.Taken, time.Duration(code)*time.Millisecond
 		}
-	case what == machine.Extending:
+	case what == lock.Extending:
 		switch code {
 		case script.Renewed:
 		case script.Gone:
-			o.Answer = machine.Missing
+			o.Answer = lock.Missing
 		case script.WrongType:
-			o.Answer = machine.Foreign
+			o.Answer = lock.Foreign
 		case script.Refused:
-			o.Verdict, o.Err = machine.Busy, errRefused
+			o.Verdict, o.Err = lock.Busy, errRefused
 		default:
-			o.Verdict, o.Err = machine.Denied, ErrReply
+			o.Verdict, o.Err = lock.Denied, ErrReply
 		}
 	case code == script.NotThere:
-		o.Answer = machine.Missing
-	case code == script.Unheard && what != machine.Reentering:
-		o.Answer = machine.Mute
+		o.Answer = lock.Missing
+	case code == script.Unheard && what != lock.Reentering:
+		o.Answer = lock.Mute
 	}
 }
 
@@ -126,31 +126,31 @@ func Begun(err error) bool {
 // Classify is what an error of resp says about a command. It looks at what resp made, and no
 // further: what lies behind it may be a user's error (a Dialer's, say), whose methods are user
 // code.
-func Classify(err error) machine.Verdict {
+func Classify(err error) lock.Verdict {
 	if err == nil {
-		return machine.Answered
+		return lock.Answered
 	}
 	if err == ErrReply {
-		return machine.Denied // asking again at once would not help
+		return lock.Denied // asking again at once would not help
 	}
 	if refused, ok := err.(*resp.ServerError); ok {
 		switch {
 		case resp.RefusalOf(refused).NotNow():
-			return machine.Busy
+			return lock.Busy
 		case refused.Code == "WRONGTYPE":
-			return machine.WrongType
+			return lock.WrongType
 		}
-		return machine.Denied
+		return lock.Denied
 	}
 	switch class, cause := resp.Outcome(err); {
 	case class != resp.ErrNotSent:
-		return machine.Unknown // whatever cost the connection, a refusal of another command too
+		return lock.Unknown // whatever cost the connection, a refusal of another command too
 	case cause == resp.ErrClosed:
-		return machine.Shut
+		return lock.Shut
 	case cause == resp.ErrUnwanted:
-		return machine.Unwanted
+		return lock.Unwanted
 	case cause == resp.ErrLaneFull:
-		return machine.Full
+		return lock.Full
 	}
-	return machine.NotSent
+	return lock.NotSent
 }

@@ -3,7 +3,7 @@ package drive
 import (
 	"sync/atomic"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/tally"
 )
 
@@ -32,19 +32,19 @@ func (t *Table) Close() {
 
 // StopWaiting fails what waits.
 func (t *Table) StopWaiting() {
-	t.Each((*machine.Resource).StopWaiting)
+	t.Each((*lock.Resource).StopWaiting)
 	t.eachCount((*tally.Tally).StopWaiting)
 }
 
 // EndHolds ends every hold, and has the locks and permits released.
 func (t *Table) EndHolds() {
-	t.Each((*machine.Resource).EndHold)
+	t.Each((*lock.Resource).EndHold)
 	t.eachCount((*tally.Tally).End)
 }
 
 // LoseHolds ends the holds of a name, for that reason, and returns how many there were: a test does.
-func (t *Table) LoseHolds(name string, why machine.Loss) (n int) {
-	t.Each(func(r *machine.Resource, fx *machine.Effects) {
+func (t *Table) LoseHolds(name string, why lock.Loss) (n int) {
+	t.Each(func(r *lock.Resource, fx *lock.Effects) {
 		if r.Name == name && r.View().Hold {
 			n++
 			r.LoseHold(why, fx)
@@ -55,7 +55,7 @@ func (t *Table) LoseHolds(name string, why machine.Loss) (n int) {
 
 // Drop gives up what is left, when the client has failed what was unanswered.
 func (t *Table) Drop() {
-	t.Each((*machine.Resource).Drop)
+	t.Each((*lock.Resource).Drop)
 	t.eachCount((*tally.Tally).Drop)
 }
 
@@ -72,15 +72,15 @@ func (t *Table) Refused() (forGood, forNow error) {
 }
 
 // noteRefusal keeps what the server said to a release that is given up, or goes on for now.
-func (t *Table) noteRefusal(o machine.Outcome) {
+func (t *Table) noteRefusal(o lock.Outcome) {
 	if !t.Closing() {
 		return
 	}
 	why := o.Err // not sooner: it goes to the heap
 	switch o.Verdict {
-	case machine.Denied:
+	case lock.Denied:
 		t.closing.refused.Store(&why)
-	case machine.Busy:
+	case lock.Busy:
 		t.closing.delayed.Store(&why)
 	}
 }
@@ -130,14 +130,14 @@ func (t *Table) Resources() (n int) {
 
 // Each visits all resources, under their shard's lock, and does what the visits
 // leave to be done.
-func (t *Table) Each(visit func(r *machine.Resource, fx *machine.Effects)) {
+func (t *Table) Each(visit func(r *lock.Resource, fx *lock.Effects)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
 		all := s.All()
 		s.mu.Unlock()
 		for _, r := range all {
-			var fx machine.Effects
+			var fx lock.Effects
 			s.mu.Lock()
 			if !r.Out {
 				visit(r, &fx)

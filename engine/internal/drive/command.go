@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
@@ -12,14 +12,14 @@ import (
 )
 
 // command is the command of a resource in flight, as the client sees it: it is encoded as
-// the call of a script, and its reply is told to the machine.
-type command machine.Resource
+// the call of a script, and its reply goes to the core.
+type command lock.Resource
 
-func (c *command) res() *machine.Resource { return (*machine.Resource)(c) }
+func (c *command) res() *lock.Resource { return (*lock.Resource)(c) }
 
 // submit sends the resource's command. No lock is held. It is the one place where
 // commands of resources leave, so joining several into one script plugs in here.
-func (t *Table) submit(r *machine.Resource) {
+func (t *Table) submit(r *lock.Resource) {
 	if r.Cmd.Want != 0 {
 		t.Client.SubmitDurable(r.Route, (*command)(r))
 		return
@@ -36,7 +36,7 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 	}
 	k := kind.Kind(cmd.Kind)
 	switch cmd.What {
-	case machine.Acquiring:
+	case lock.Acquiring:
 		if k.Traits().Queues {
 			return script.AppendFair(dst, form, ShardOf(r).Table.queue(k, r.Name), owner, cmd.Span, cmd.Head)
 		}
@@ -44,13 +44,13 @@ func (c *command) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 			return k.AppendBeside(dst, form, r.Name, owner, cmd.Span, OwnerOf(r, h.Kind, h.ID))
 		}
 		return k.AppendAcquire(dst, form, r.Name, owner, cmd.Span, ShardOf(r).Table.Verb())
-	case machine.Reentering:
+	case lock.Reentering:
 		return k.AppendReenter(dst, form, r.Name, owner, cmd.Span, int(cmd.Number))
-	case machine.Extending:
+	case lock.Extending:
 		return k.Renewal().Append(dst, form, []script.Renewal{{Key: r.Name, Owner: owner, Lease: cmd.Span}})
-	case machine.Leaving:
+	case lock.Leaving:
 		return k.AppendLeave(dst, form, r.Name, owner, int(cmd.Number), ShardOf(r).Table.Verb())
-	case machine.Unlocking, machine.Settling:
+	case lock.Unlocking, lock.Settling:
 		return ShardOf(r).Table.AppendRelease(dst, form, k, r.Name, cmd.ID, cmd.Span)
 	}
 	panic("BUG: engine: an empty command was sent")
@@ -79,7 +79,7 @@ func (c *command) appendBatch(dst []byte, form resp.ScriptForm) []byte {
 	owner, lease := OwnerOf(r, cmd.Kind, cmd.ID), cmd.Span
 	var buf [4]script.Owner
 	owners := buf[:0]
-	if cmd.What != machine.Acquiring {
+	if cmd.What != lock.Acquiring {
 		owners, lease = append(owners, owner), 0
 	}
 	for _, id := range cmd.Also.IDs {
@@ -108,10 +108,10 @@ func (c *command) NeedsAck(v resp.Value) bool {
 	switch {
 	case c.Cmd.Also != nil:
 		v, _, _ = parts(v, &c.Cmd)
-	case c.Cmd.What == machine.Acquiring:
+	case c.Cmd.What == lock.Acquiring:
 		v, _ = kind.Kind(c.Cmd.Kind).Granted(v)
 	}
-	return c.Cmd.What == machine.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
+	return c.Cmd.What == lock.Extending || v.Kind == wire.KindInt && v.Int == script.Granted
 }
 
 // Priority implements resp.PatientRequest. On a full connection, commands that give locks back
@@ -120,7 +120,7 @@ func (c *command) Priority() resp.Priority {
 	switch cmd := &c.Cmd; {
 	case cmd.Born:
 		return resp.PriorityNoWait
-	case cmd.Also == nil && (cmd.What == machine.Acquiring || cmd.What == machine.Reentering):
+	case cmd.Also == nil && (cmd.What == lock.Acquiring || cmd.What == lock.Reentering):
 		return resp.PriorityNormal
 	}
 	return resp.PriorityHigh
@@ -145,7 +145,7 @@ func (c *command) Complete(reply resp.Reply) {
 	if o.Now == 0 {
 		o.Now = sh.Now()
 	}
-	var fx machine.Effects
+	var fx lock.Effects
 	sh.mu.Lock()
 	done := r.Replied(&o, &fx)
 	sh.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -68,7 +68,7 @@ type Count struct {
 	former   *ear // heard until ear is confirmed; mostly nil
 	mark     string
 	wakes    string // the channel
-	paced    *machine.Pace
+	paced    *lock.Pace
 	unwanted bool // guarded by recovery's lock
 }
 
@@ -246,11 +246,11 @@ func (c *Count) hearNoMore(e **ear) {
 }
 
 func (c *Count) Refused(why error, forGood bool) {
-	v := machine.Busy
+	v := lock.Busy
 	if forGood {
-		v = machine.Denied
+		v = lock.Denied
 	}
-	c.sh.Table.noteRefusal(machine.Outcome{Verdict: v, Err: why})
+	c.sh.Table.noteRefusal(lock.Outcome{Verdict: v, Err: why})
 }
 
 func (c *Count) Idle() {
@@ -307,7 +307,7 @@ func (s *stalledCount) Stalled() (urgent bool, route uint64) {
 	return c.Urgent(), c.route
 }
 
-func (s *stalledCount) GoOn(by *machine.Pace) recovery.Went {
+func (s *stalledCount) GoOn(by *lock.Pace) recovery.Went {
 	c, sends := s.count(), false
 	c.transition(func(fx *tally.Effects) {
 		c.Resume(fx)

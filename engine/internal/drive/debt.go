@@ -1,14 +1,14 @@
 package drive
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// debt is a machine.Debt with its timer.
+// debt is a lock.Debt with its timer.
 type debt struct {
-	machine.Debt
+	lock.Debt
 	sh    *Shard
 	timer wheel.Timer
 }
@@ -20,14 +20,14 @@ func newDebt(sh *Shard) *debt {
 	return d
 }
 
-// The methods below implement machine.DebtPort.
+// The methods below implement lock.DebtPort.
 
 func (d *debt) WakeAt(at clock.Instant) { d.sh.Table.Timers.Schedule(&d.timer, at) }
 func (d *debt) Over()                   { d.sh.Table.Timers.Cancel(&d.timer) }
 
 // Fire implements wheel.Task.
 func (d *debt) Fire(_ *wheel.Timer, now clock.Instant) {
-	var fx machine.Effects
+	var fx lock.Effects
 	d.sh.mu.Lock()
 	d.Fired(now, &fx)
 	d.sh.mu.Unlock()

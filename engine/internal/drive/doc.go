@@ -1,4 +1,4 @@
-// Package drive drives the machines of an engine's names (see package machine): it has the
+// Package drive drives the entries of an engine's names (see package lock): it has the
 // shards and their locks, sends the commands and reads the replies, sets the timers and subscribes
 // to the channels. Every event becomes one transition under one shard's lock; its effects follow
 // after the lock (see Table.Run).

@@ -1,7 +1,7 @@
 package drive
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 )
 
 // FewContexts is how many contexts a user's goroutine ends itself, for example in
@@ -11,7 +11,7 @@ const FewContexts = 64
 
 // Run does what a transition has left to be done. The caller holds no lock. It may be an
 // event loop or a timer, so contexts are ended by a goroutine.
-func (t *Table) Run(fx *machine.Effects) {
+func (t *Table) Run(fx *lock.Effects) {
 	if ended := fx.Ended; ended != nil {
 		t.Engine.Spawn(func() { endContexts(ended) })
 	}
@@ -26,27 +26,27 @@ func (t *Table) Run(fx *machine.Effects) {
 		t.letForward(r, fx.Why)
 	}
 	if r := fx.Wake; r != nil {
-		ShardOf(r).goOn(r, (*machine.Resource).Woken)
+		ShardOf(r).goOn(r, (*lock.Resource).Woken)
 	}
 	fx.Deliver()
 }
 
 // letForward goes on with the readers that are behind a name's writers, or fails them if there is
 // a reason, and then with the writers.
-func (t *Table) letForward(writers *machine.Resource, why error) {
+func (t *Table) letForward(writers *lock.Resource, why error) {
 	sh := ShardOf(writers)
 	sh.mu.Lock()
 	behind := sh.behind(writers)
 	sh.mu.Unlock()
 	for _, r := range behind {
-		sh.goOn(r, func(r *machine.Resource, fx *machine.Effects) { r.GoForward(why, fx) })
+		sh.goOn(r, func(r *lock.Resource, fx *lock.Effects) { r.GoForward(why, fx) })
 	}
-	sh.goOn(writers, (*machine.Resource).GoAfter)
+	sh.goOn(writers, (*lock.Resource).GoAfter)
 }
 
 // goOn makes a transition of one of several names, each of which has its own Effects.
-func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.Effects)) {
-	var fx machine.Effects
+func (s *Shard) goOn(r *lock.Resource, with func(*lock.Resource, *lock.Effects)) {
+	var fx lock.Effects
 	s.mu.Lock()
 	with(r, &fx)
 	s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *Shard) goOn(r *machine.Resource, with func(*machine.Resource, *machine.
 }
 
 // RunForUser is Run for a caller's own goroutine, which ends a few contexts itself.
-func (t *Table) RunForUser(fx *machine.Effects) {
+func (t *Table) RunForUser(fx *lock.Effects) {
 	if ended := fx.Ended; ended != nil && fx.Contexts <= FewContexts {
 		fx.Ended = nil
 		defer t.Run(fx) // a user's context may panic; others wait for their verdicts
@@ -66,10 +66,10 @@ func (t *Table) RunForUser(fx *machine.Effects) {
 
 // endContexts ends the contexts of holds of one name, and notes that they were told. No lock is
 // held. A panic of a user's context goes on when all others have ended.
-func endContexts(ended *machine.Hold) {
+func endContexts(ended *lock.Hold) {
 	defer func() {
 		sh := ShardOf(ended.Res)
-		var fx machine.Effects
+		var fx lock.Effects
 		sh.mu.Lock()
 		ended.Res.Told(ended, &fx)
 		sh.mu.Unlock()
@@ -78,14 +78,14 @@ func endContexts(ended *machine.Hold) {
 	endHolds(ended)
 }
 
-func endHolds(h *machine.Hold) {
+func endHolds(h *lock.Hold) {
 	if h != nil {
 		defer endHolds(h.NextEnded()) // even if one panics
 		endAll(h.Contexts(), h.Ending())
 	}
 }
 
-func endAll(contexts []machine.Context, why error) {
+func endAll(contexts []lock.Context, why error) {
 	defer func() {
 		if len(contexts) > 0 { // one has panicked
 			endAll(contexts, why)

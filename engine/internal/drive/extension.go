@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// Extension is one Extend: the machine's, and its caller.
+// Extension is one Extend: the core's, and its caller.
 type Extension struct {
-	machine.Extend
+	lock.Extend
 	done chan struct{} // closed when it is settled
 }
 
@@ -24,7 +24,7 @@ func NewExtension(lease time.Duration) *Extension {
 	return x
 }
 
-// Settled implements machine.ExtendPort.
+// Settled implements lock.ExtendPort.
 func (x *Extension) Settled() { close(x.done) }
 
 // MayExtend is why d is no good for an Extend of h, nil if it is.
@@ -33,7 +33,7 @@ func (h *Holding) MayExtend(ctx context.Context, d time.Duration) error {
 	switch {
 	case ctx == nil:
 		return reason.ErrNoContext
-	case d < time.Millisecond || d > machine.MaxDuration:
+	case d < time.Millisecond || d > lock.MaxDuration:
 		return reason.Invalid("Extend (%v) must be between 1ms and 100 years", d)
 	case d <= margin:
 		return reason.Invalid("Extend (%v) must be longer than the safety margin (%v)", d, margin)
@@ -63,7 +63,7 @@ func (h *Holding) ExtendBy(ctx context.Context, d time.Duration) error {
 // StartExtend has x sent. If another is ahead of it, which is returned, x must be started
 // again when that one is done.
 func (h *Holding) StartExtend(x *Extension) (ahead *Extension, err error) {
-	var fx machine.Effects
+	var fx lock.Effects
 	h.Shard().Lock()
 	first, err := h.Extend(&x.Extend, &fx)
 	h.Shard().Unlock()

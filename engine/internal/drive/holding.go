@@ -1,7 +1,7 @@
 package drive
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -9,30 +9,30 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Holding is a hold of the machine's with its timer, and the tenure that it is of. The shard's
+// Holding is a hold of the core's with its timer, and the tenure that it is of. The shard's
 // lock guards it.
 type Holding struct {
-	machine.Hold
+	lock.Hold
 	tenure *Tenure
 	timer  *holdTimer // nil until it is needed
 }
 
 // Hold is the port of a hold, of which Holding has the half that renews and wakes it.
 type Hold interface {
-	machine.HoldPort
+	lock.HoldPort
 	driven() *Holding
 	// Confirmed: a renewal was answered. It is called under the shard's lock.
 	Confirmed()
 }
 
 // Init sets up the first hold of a tenure of that resource.
-func (h *Holding) Init(port Hold, t *Tenure, r *machine.Resource) {
+func (h *Holding) Init(port Hold, t *Tenure, r *lock.Resource) {
 	h.Port, h.tenure, h.Tenure = port, t, &t.Tenure
 	t.member.Init((*subject)(t), resp.Slot(r.Route))
 }
 
 // InitBeside sets up another hold of the tenure of one.
-func (h *Holding) InitBeside(port Hold, other *machine.Hold) {
+func (h *Holding) InitBeside(port Hold, other *lock.Hold) {
 	h.Port, h.tenure, h.Tenure = port, holdingOf(other).tenure, other.Tenure
 }
 
@@ -40,7 +40,7 @@ func (h *Holding) InitBeside(port Hold, other *machine.Hold) {
 func (h *Holding) Shard() *Shard { return ShardOf(h.Res) }
 
 // holdingOf is what drives a hold.
-func holdingOf(h *machine.Hold) *Holding { return h.Port.(Hold).driven() }
+func holdingOf(h *lock.Hold) *Holding { return h.Port.(Hold).driven() }
 
 // driven implements Hold.
 //
@@ -55,7 +55,7 @@ func (h *Holding) Look() error {
 	if h.InTime() {
 		return nil
 	}
-	var fx machine.Effects
+	var fx lock.Effects
 	h.Shard().Lock()
 	err := h.Check(h.Shard().Now(), &fx)
 	h.Shard().Unlock()
@@ -69,7 +69,7 @@ func (h *Holding) InTime() bool { return h.Shard().Now() < h.Until() }
 // LookNow renews the hold at once; the answer tells whether it is there. No lock is held.
 func (h *Holding) LookNow() { h.Shard().Table.Renewer.Now(&h.tenure.member) }
 
-// The methods below are the half of machine.HoldPort that renews and wakes it.
+// The methods below are the half of lock.HoldPort that renews and wakes it.
 
 func (h *Holding) RenewFirst(now clock.Instant) {
 	h.Shard().Table.Renewer.JoinFirst(&h.tenure.member, now)
@@ -107,7 +107,7 @@ func (t *holdTimer) Fire(_ *wheel.Timer, now clock.Instant) { t.h.Wake(now) }
 
 // Wake is called at the instant of WakeAt.
 func (h *Holding) Wake(now clock.Instant) {
-	var fx machine.Effects
+	var fx lock.Effects
 	h.Shard().Lock()
 	h.Fired(now, &fx)
 	h.Shard().Unlock()

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/world"
@@ -183,7 +183,7 @@ func (a *Request) Outage(route uint64, d time.Duration) error {
 	return nil
 }
 
-// Over implements machine.Bound.
+// Over implements lock.Bound.
 func (x *away) Over() {
 	x.req = nil
 	x.sh.Table.Outages.Remove(&x.Outage)
@@ -196,7 +196,7 @@ func (x *away) end(why error) {
 		x.sh.Unlock()
 		return
 	}
-	var fx machine.Effects
+	var fx lock.Effects
 	a.Cancel(reason.Stop{Away: why, Late: true}, &fx)
 	x.sh.Unlock()
 	x.sh.Table.Run(&fx)

@@ -3,7 +3,7 @@ package drive
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -18,25 +18,25 @@ func (t *Table) newRecovery() *recovery.Recovery {
 	})
 }
 
-func (p *recoveryPort) Closing() bool                     { return (*Table)(p).Closing() }
-func (p *recoveryPort) Verdict(err error) machine.Verdict { return Classify(err) }
+func (p *recoveryPort) Closing() bool                  { return (*Table)(p).Closing() }
+func (p *recoveryPort) Verdict(err error) lock.Verdict { return Classify(err) }
 
 func (p *recoveryPort) AppendRelease(dst []byte, form resp.ScriptForm, r *recovery.Release, rest time.Duration) []byte {
 	return (*Table)(p).AppendRelease(dst, form, r.Kind, r.Name, r.ID, rest)
 }
 
 // stalled is a resource as recovery lists it: a recovery.Name.
-type stalled machine.Resource
+type stalled lock.Resource
 
 // ResourceOf is the resource that recovery lists; nil if it is something else.
-func ResourceOf(n recovery.Name) *machine.Resource {
+func ResourceOf(n recovery.Name) *lock.Resource {
 	s, _ := n.(*stalled)
-	return (*machine.Resource)(s)
+	return (*lock.Resource)(s)
 }
 
 func (s *stalled) Unwanted() *bool { return &s.machine().Dropped }
 
-func (s *stalled) machine() *machine.Resource { return (*machine.Resource)(s) }
+func (s *stalled) machine() *lock.Resource { return (*lock.Resource)(s) }
 
 func (s *stalled) Stalled() (urgent bool, route uint64) {
 	r := s.machine()
@@ -46,9 +46,9 @@ func (s *stalled) Stalled() (urgent bool, route uint64) {
 	return r.Urgent(), r.Route
 }
 
-func (s *stalled) GoOn(by *machine.Pace) recovery.Went {
+func (s *stalled) GoOn(by *lock.Pace) recovery.Went {
 	r := s.machine()
-	var fx machine.Effects
+	var fx lock.Effects
 	sh := ShardOf(r)
 	sh.Lock()
 	r.Resume(by, &fx)
@@ -59,7 +59,7 @@ func (s *stalled) GoOn(by *machine.Pace) recovery.Went {
 	}
 	sh.Lock()
 	defer sh.Unlock()
-	if r.Held() == machine.Stalled {
+	if r.Held() == lock.Stalled {
 		return recovery.StalledAgain
 	}
 	return recovery.Sent

@@ -3,15 +3,15 @@ package drive
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// Request is one request of the machine's, with the shard of its name, whose lock guards it.
+// Request is one request of the core's, with the shard of its name, whose lock guards it.
 type Request struct {
-	machine.Request
+	lock.Request
 	Shard *Shard
 }
 
@@ -19,7 +19,7 @@ type Request struct {
 // the lock.
 func (a *Request) Wait(d time.Duration) { a.endAt(a.Shard.Now().Add(d), reason.ErrWaited) }
 
-// GiveUpAt implements machine.RequestPort.
+// GiveUpAt implements lock.RequestPort.
 func (a *Request) GiveUpAt(at clock.Instant) { a.endAt(at, nil) }
 
 // deadline ends a request whose Wait is over, or that found no connection in
@@ -39,7 +39,7 @@ func (a *Request) endAt(at clock.Instant, cause error) {
 	a.Shard.Table.Timers.Schedule(&d.timer, at)
 }
 
-// Over implements machine.Bound.
+// Over implements lock.Bound.
 func (d *deadline) Over() {
 	d.req = nil
 	d.sh.Table.Timers.Cancel(&d.timer)
@@ -53,7 +53,7 @@ func (d *deadline) Fire(*wheel.Timer, clock.Instant) {
 		d.sh.Unlock()
 		return
 	}
-	var fx machine.Effects
+	var fx lock.Effects
 	a.Cancel(reason.Stop{Cause: d.cause, Late: true}, &fx)
 	d.sh.Unlock()
 	d.sh.Table.Run(&fx)

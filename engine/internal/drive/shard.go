@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -20,19 +20,19 @@ import (
 // them (requests, holdings, waits, debts). Every transition of a resource happens
 // under its shard's lock. Commands are sent and users are told after it (see Table.Run).
 //
-// It is the machine.Port of its resources.
+// It is the lock.Port of its resources.
 type Shard struct {
 	Table     *Table
 	mu        sync.Mutex
-	resources map[string]*machine.Resource
-	crowds    map[string]*crowd   // of kinds whose requests, or tenures, are apart from each other
-	apart     int                 // the resources in crowds
-	free      []*machine.Resource // ready for use again
+	resources map[string]*lock.Resource
+	crowds    map[string]*crowd // of kinds whose requests, or tenures, are apart from each other
+	apart     int               // the resources in crowds
+	free      []*lock.Resource  // ready for use again
 	counts    map[CountKey]*Count
 	counted   tally.Counters
 	number    uint64 // of the latest command of a count
 	ids       idSource
-	count     machine.Counters
+	count     lock.Counters
 
 	_ [64]byte // neighbours do not share a cache line
 }
@@ -52,20 +52,20 @@ func (s *Shard) Unlock() { s.mu.Unlock() }
 // for each tenure.
 type crowd struct {
 	family  kind.Family
-	members []*machine.Resource
-	room    [2]*machine.Resource // of the first members
-	readers machine.Readers
+	members []*lock.Resource
+	room    [2]*lock.Resource // of the first members
+	readers lock.Readers
 }
 
 // Find returns the resource that all requests of a name share, nil if there is none. The caller
 // holds the lock.
-func (s *Shard) Find(k Key) *machine.Resource { return s.resources[k.Name] }
+func (s *Shard) Find(k Key) *lock.Resource { return s.resources[k.Name] }
 
 // Get returns the resource for a request, made if need be: that of its name, or, if requests of its
 // kind are apart from each other, one of its own or that where others wait. It is not
 // ok if the name is in use for another family, or as a count; then it is one to Refuse the request.
 // The caller holds the lock.
-func (s *Shard) Get(k Key, route uint64, a *machine.Request) (r *machine.Resource, ok bool) {
+func (s *Shard) Get(k Key, route uint64, a *lock.Request) (r *lock.Resource, ok bool) {
 	r = s.resources[k.Name]
 	c := s.crowds[k.Name]
 	family := k.Kind.Family()
@@ -106,7 +106,7 @@ func (s *Shard) Fits(k Key) bool {
 }
 
 // getApart makes a resource of a crowd, which is nil for the first.
-func (s *Shard) getApart(k Key, route uint64, c *crowd) *machine.Resource {
+func (s *Shard) getApart(k Key, route uint64, c *crowd) *lock.Resource {
 	r := s.make(k, route)
 	if c == nil {
 		if s.crowds == nil {
@@ -123,13 +123,13 @@ func (s *Shard) getApart(k Key, route uint64, c *crowd) *machine.Resource {
 }
 
 // make makes a resource for a name, or takes one that is free.
-func (s *Shard) make(k Key, route uint64) *machine.Resource {
-	var r *machine.Resource
+func (s *Shard) make(k Key, route uint64) *lock.Resource {
+	var r *lock.Resource
 	if n := len(s.free); n > 0 {
 		r, s.free[n-1] = s.free[n-1], nil
 		s.free = s.free[:n-1]
 	} else {
-		r = &machine.Resource{Port: s}
+		r = &lock.Resource{Port: s}
 	}
 	r.Reset(k.Name, route)
 	r.Family, r.Place = uint8(k.Kind.Family()), 0
@@ -137,7 +137,7 @@ func (s *Shard) make(k Key, route uint64) *machine.Resource {
 }
 
 // remove takes a resource out that is idle.
-func (s *Shard) remove(r *machine.Resource) {
+func (s *Shard) remove(r *lock.Resource) {
 	if r.Place == 0 {
 		delete(s.resources, r.Name)
 		return
@@ -154,13 +154,13 @@ func (s *Shard) remove(r *machine.Resource) {
 }
 
 // behind are the readers that are behind the writers of a name.
-func (s *Shard) behind(writers *machine.Resource) (all []*machine.Resource) {
+func (s *Shard) behind(writers *lock.Resource) (all []*lock.Resource) {
 	c := s.crowds[writers.Name]
 	if c == nil || writers.Place != 0 {
 		return nil
 	}
 	for _, r := range c.members {
-		if r.Held() == machine.Behind {
+		if r.Held() == lock.Behind {
 			all = append(all, r)
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Shard) behind(writers *machine.Resource) (all []*machine.Resource) {
 
 // All are the resources of the shard, in the order of their names: what a visit of them leads
 // to must not hang on that of a map. The caller holds the lock.
-func (s *Shard) All() (all []*machine.Resource) {
+func (s *Shard) All() (all []*lock.Resource) {
 	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
 		all = append(all, s.resources[name])
 	}
@@ -182,50 +182,50 @@ func (s *Shard) All() (all []*machine.Resource) {
 func (s *Shard) len() int { return len(s.resources) + s.apart + len(s.counts) }
 
 // Free are the resources that are ready for use again. The caller holds the lock.
-func (s *Shard) Free() []*machine.Resource { return s.free }
+func (s *Shard) Free() []*lock.Resource { return s.free }
 
 // ShardOf is the shard of a resource.
-func ShardOf(r *machine.Resource) *Shard { return r.Port.(*Shard) }
+func ShardOf(r *lock.Resource) *Shard { return r.Port.(*Shard) }
 
 // OwnerOf is this engine's owner of a resource, with that kind and number.
-func OwnerOf(r *machine.Resource, k uint8, id int64) script.Owner {
+func OwnerOf(r *lock.Resource, k uint8, id int64) script.Owner {
 	return kind.Kind(k).Owner(ShardOf(r).Table.ID, id)
 }
 
-// The methods below implement machine.Port.
+// The methods below implement lock.Port.
 
-func (s *Shard) Config() *machine.Config     { return &s.Table.Machine }
-func (s *Shard) Counters() *machine.Counters { return &s.count }
-func (s *Shard) Now() clock.Instant          { return s.Table.World.Clock.Now() }
-func (s *Shard) Stamp() clock.Instant        { return s.Table.World.Clock.Stamp() }
-func (s *Shard) NewID() int64                { return s.ids.next(s.Table.World.Secret) }
-func (s *Shard) Closing() bool               { return s.Table.Closing() }
-func (s *Shard) Closed() bool                { return s.Table.Closed() }
-func (s *Shard) Up(route uint64) bool        { return s.Table.Client.LaneOf(route).Up() }
-func (s *Shard) Trouble(route uint64) error  { return s.Table.Client.LaneError(route) }
-func (s *Shard) Clustered() bool             { return s.Table.Slotted }
+func (s *Shard) Config() *lock.Config       { return &s.Table.Machine }
+func (s *Shard) Counters() *lock.Counters   { return &s.count }
+func (s *Shard) Now() clock.Instant         { return s.Table.World.Clock.Now() }
+func (s *Shard) Stamp() clock.Instant       { return s.Table.World.Clock.Stamp() }
+func (s *Shard) NewID() int64               { return s.ids.next(s.Table.World.Secret) }
+func (s *Shard) Closing() bool              { return s.Table.Closing() }
+func (s *Shard) Closed() bool               { return s.Table.Closed() }
+func (s *Shard) Up(route uint64) bool       { return s.Table.Client.LaneOf(route).Up() }
+func (s *Shard) Trouble(route uint64) error { return s.Table.Client.LaneError(route) }
+func (s *Shard) Clustered() bool            { return s.Table.Slotted }
 
 func (s *Shard) Draw(d time.Duration) time.Duration { return s.Table.World.Draw(d) }
 
-func (s *Shard) NewTenure(r *machine.Resource) *machine.Hold { return s.Table.Engine.NewTenure(r) }
-func (s *Shard) NewHold(of *machine.Hold) *machine.Hold      { return s.Table.Engine.NewHold(of) }
+func (s *Shard) NewTenure(r *lock.Resource) *lock.Hold { return s.Table.Engine.NewTenure(r) }
+func (s *Shard) NewHold(of *lock.Hold) *lock.Hold      { return s.Table.Engine.NewHold(of) }
 
-func (s *Shard) NewDebt() *machine.Debt { return &newDebt(s).Debt }
-func (s *Shard) NewWait() *machine.Wait { return &newWaiting().Wait }
+func (s *Shard) NewDebt() *lock.Debt { return &newDebt(s).Debt }
+func (s *Shard) NewWait() *lock.Wait { return &newWaiting().Wait }
 
-func (s *Shard) ServerOf(route uint64) machine.Server {
-	return machine.Server(s.Table.Recovery.ServerOf(route))
+func (s *Shard) ServerOf(route uint64) lock.Server {
+	return lock.Server(s.Table.Recovery.ServerOf(route))
 }
 
-func (s *Shard) Pause(r *machine.Resource, at clock.Instant) {
+func (s *Shard) Pause(r *lock.Resource, at clock.Instant) {
 	p := &pauseTimer{res: r, sh: s}
 	p.timer.Init(p)
 	s.Table.Timers.Schedule(&p.timer, at)
 }
 
-func (s *Shard) Unstalled(r *machine.Resource) { s.Table.Recovery.Drop((*stalled)(r)) }
+func (s *Shard) Unstalled(r *lock.Resource) { s.Table.Recovery.Drop((*stalled)(r)) }
 
-func (s *Shard) Idle(r *machine.Resource) {
+func (s *Shard) Idle(r *lock.Resource) {
 	s.remove(r)
 	s.Table.emptied(s)
 	r.Name = "" // it may be long
@@ -233,28 +233,28 @@ func (s *Shard) Idle(r *machine.Resource) {
 		return
 	}
 	if s.free == nil {
-		s.free = make([]*machine.Resource, 0, maxFree) // at once: it costs no more than growing
+		s.free = make([]*lock.Resource, 0, maxFree) // at once: it costs no more than growing
 	}
 	s.free = append(s.free, r)
 }
 
-func (s *Shard) Ahead(r *machine.Resource) *machine.Resource {
+func (s *Shard) Ahead(r *lock.Resource) *lock.Resource {
 	if r.Place == 0 {
 		return nil
 	}
 	return s.resources[r.Name]
 }
 
-func (s *Shard) Behind(r *machine.Resource) bool {
+func (s *Shard) Behind(r *lock.Resource) bool {
 	if len(s.crowds) == 0 || r.Place != 0 {
 		return false
 	}
 	c := s.crowds[r.Name]
-	return c != nil && slices.ContainsFunc(c.members, func(r *machine.Resource) bool { return r.Held() == machine.Behind })
+	return c != nil && slices.ContainsFunc(c.members, func(r *lock.Resource) bool { return r.Held() == lock.Behind })
 }
 
-// Readers implements machine.Port.
-func (s *Shard) Readers(r *machine.Resource) *machine.Readers {
+// Readers implements lock.Port.
+func (s *Shard) Readers(r *lock.Resource) *lock.Readers {
 	if len(s.crowds) == 0 {
 		return nil
 	}
@@ -264,25 +264,25 @@ func (s *Shard) Readers(r *machine.Resource) *machine.Readers {
 	return nil
 }
 
-// Apart implements machine.Port.
-func (s *Shard) Apart(r *machine.Resource, k uint8) *machine.Resource {
+// Apart implements lock.Port.
+func (s *Shard) Apart(r *lock.Resource, k uint8) *lock.Resource {
 	return s.getApart(Key{r.Name, kind.Kind(k)}, r.Route, s.crowds[r.Name])
 }
 
-func (s *Shard) Kind(k uint8) *machine.Kind { return kind.Kind(k).Traits() }
+func (s *Shard) Kind(k uint8) *lock.Kind { return kind.Kind(k).Traits() }
 
-func (s *Shard) Released(r *machine.Resource, k uint8, by machine.Server, id int64, at, end clock.Instant) {
+func (s *Shard) Released(r *lock.Resource, k uint8, by lock.Server, id int64, at, end clock.Instant) {
 	s.Table.Recovery.Released(r, kind.Kind(k), by, id, at, end)
 }
 
-func (s *Shard) Unheard(name string)       { s.Table.Engine.Unheard(name) }
-func (s *Shard) Refused(o machine.Outcome) { s.Table.noteRefusal(o) }
+func (s *Shard) Unheard(name string)    { s.Table.Engine.Unheard(name) }
+func (s *Shard) Refused(o lock.Outcome) { s.Table.noteRefusal(o) }
 
-func (s *Shard) LossError(kind uint8, name string, why machine.Loss) error {
+func (s *Shard) LossError(kind uint8, name string, why lock.Loss) error {
 	return s.Table.Engine.LossError(kind, name, why)
 }
 
-func (s *Shard) AckError(kind uint8, name string, ack machine.Ack) error {
+func (s *Shard) AckError(kind uint8, name string, ack lock.Ack) error {
 	return s.Table.Engine.AckError(kind, name, ack.(*resp.Ack))
 }
 

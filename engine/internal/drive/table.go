@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
@@ -34,11 +34,11 @@ func (k Key) Placeable() error {
 type Engine interface {
 	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
 	// Their ports are a Hold. They are called under the shard's lock.
-	NewTenure(r *machine.Resource) *machine.Hold
-	NewHold(of *machine.Hold) *machine.Hold
+	NewTenure(r *lock.Resource) *lock.Hold
+	NewHold(of *lock.Hold) *lock.Hold
 	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
 	// that too few replicas have. They are called under the shard's lock.
-	LossError(kind uint8, name string, why machine.Loss) error
+	LossError(kind uint8, name string, why lock.Loss) error
 	AckError(kind uint8, name string, ack *resp.Ack) error
 	// Unheard: a release was not announced, as the server refused the message. It is called
 	// under the shard's lock.
@@ -47,11 +47,11 @@ type Engine interface {
 	Spawn(func())
 }
 
-// Config is what a Table drives its machines with.
+// Config is what a Table drives its entries with.
 type Config struct {
 	Engine  Engine
 	ID      string // the first half of every owner
-	Machine machine.Config
+	Machine lock.Config
 	World   world.World
 	// Keep is how long a release is remembered, for a server that replaces its server. It is 0
 	// for one that nothing replaces.
@@ -83,7 +83,7 @@ func (t *Table) Init(cfg Config) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.Table = t
-		s.resources = make(map[string]*machine.Resource)
+		s.resources = make(map[string]*lock.Resource)
 	}
 }
 
@@ -157,7 +157,7 @@ func (t *Table) Verb() string {
 }
 
 // Counters are the statistics of all shards.
-func (t *Table) Counters() (all machine.Counters) {
+func (t *Table) Counters() (all lock.Counters) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()

@@ -4,17 +4,17 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// Tenure is a tenure of the machine's with its place among the renewals. The shard's lock
+// Tenure is a tenure of the core's with its place among the renewals. The shard's lock
 // guards it.
 type Tenure struct {
-	machine.Tenure
+	lock.Tenure
 	member renew.Member
 }
 
@@ -36,7 +36,7 @@ func (s *subject) Kind() kind.Renewal { return kind.Kind(s.tenure().Kind).Renewa
 // Renewal implements renew.Subject.
 func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 	t, sh := s.tenure(), s.shard()
-	var fx machine.Effects
+	var fx lock.Effects
 	sh.Lock()
 	lease, ok := t.Tenure.Renewal(now, &fx)
 	var call script.Renewal
@@ -51,10 +51,10 @@ func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 // Renewed implements renew.Subject.
 func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
 	t, sh := s.tenure(), s.shard()
-	var fx machine.Effects
+	var fx lock.Effects
 	sh.Lock()
 	if t.Tenure.Renewed(sent, now, lease, acked, &fx) {
-		t.Each(func(h *machine.Hold) { h.Port.(Hold).Confirmed() })
+		t.Each(func(h *lock.Hold) { h.Port.(Hold).Confirmed() })
 	}
 	sh.Unlock()
 	sh.Table.Run(&fx)
@@ -62,12 +62,12 @@ func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked in
 
 // Gone implements renew.Subject.
 func (s *subject) Gone(code int64) {
-	why := machine.GoneOnServer
+	why := lock.GoneOnServer
 	if code == script.WrongType {
-		why = machine.TakenOnServer
+		why = lock.TakenOnServer
 	}
 	t, sh := s.tenure(), s.shard()
-	var fx machine.Effects
+	var fx lock.Effects
 	sh.Lock()
 	t.Tenure.Gone(why, &fx)
 	sh.Unlock()

@@ -2,7 +2,7 @@ package drive
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
@@ -10,12 +10,12 @@ import (
 	"github.com/pawl-lock/pawl/wheel"
 )
 
-// waiting is the wait of a resource's head: the machine's, with its alarm and its channel.
+// waiting is the wait of a resource's head: the core's, with its alarm and its channel.
 //
 // It is an object of its own because timers and channel events may arrive after the
-// resource has finished with it. Then the machine does nothing.
+// resource has finished with it. Then the core does nothing.
 type waiting struct {
-	machine.Wait
+	lock.Wait
 	alarm   wheel.Timer
 	channel resp.Channel
 }
@@ -27,13 +27,13 @@ func newWaiting() *waiting {
 	return w
 }
 
-// The methods below implement machine.WaitPort.
+// The methods below implement lock.WaitPort.
 
 func (w *waiting) RingAt(at clock.Instant) { ShardOf(w.Resource()).Table.Timers.Schedule(&w.alarm, at) }
 func (w *waiting) Silence()                { ShardOf(w.Resource()).Table.Timers.Cancel(&w.alarm) }
 
 // Listen subscribes: that neither blocks nor calls back.
-func (w *waiting) Listen(r *machine.Resource, k uint8, owner int64) {
+func (w *waiting) Listen(r *lock.Resource, k uint8, owner int64) {
 	t := ShardOf(r).Table
 	name := t.Channel(Key{r.Name, kind.Kind(k)}).Name()
 	if kind.Kind(k).Traits().Queues {
@@ -48,7 +48,7 @@ func (w *waiting) Unlisten() { ShardOf(w.Resource()).Table.Client.Unsubscribe(&w
 // Fire implements wheel.Task: the alarm.
 func (w *waiting) Fire(*wheel.Timer, clock.Instant) {
 	sh := ShardOf(w.Resource())
-	var fx machine.Effects
+	var fx lock.Effects
 	sh.mu.Lock()
 	w.Rang(&fx)
 	sh.mu.Unlock()
@@ -62,7 +62,7 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) 
 		return
 	}
 	sh := ShardOf(w.Resource())
-	var fx machine.Effects
+	var fx lock.Effects
 	sh.mu.Lock()
 	switch ev {
 	case resp.Subscribed:
@@ -81,13 +81,13 @@ func (w *waiting) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) 
 // pauseTimer ends a pause of a resource.
 type pauseTimer struct {
 	timer wheel.Timer
-	res   *machine.Resource
+	res   *lock.Resource
 	sh    *Shard
 }
 
 // Fire implements wheel.Task.
 func (p *pauseTimer) Fire(*wheel.Timer, clock.Instant) {
-	var fx machine.Effects
+	var fx lock.Effects
 	p.sh.mu.Lock()
 	p.res.PauseOver(&fx)
 	p.sh.mu.Unlock()

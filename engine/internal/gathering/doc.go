@@ -1,8 +1,8 @@
 // Package gathering decides about several locks that are taken as one, all or none: which locks are
 // tried, which refusal counts, which lock the call waits for and for how long, when the rest is given
-// back, and what the error says. Package machine decides about each lock.
+// back, and what the error says. Package lock decides about each lock.
 //
-// It is pure, like machine. It has no socket, no goroutine, no channel, no lock, no clock and no
+// It is pure, like package lock. It has no socket, no goroutine, no channel, no lock, no clock and no
 // code of a user; a Port draws lots. An event is a call, made under the lock of the gathering.
 // It returns a Step, which the caller takes after the lock, and most of which it reports with another
 // call:

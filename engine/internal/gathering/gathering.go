@@ -3,7 +3,7 @@ package gathering
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -143,7 +143,7 @@ func (g *Gathering) Bound() { g.stage = Over }
 // Lost is called when a lock had ended before the holds could be bound together.
 func (g *Gathering) Lost(i int, why error) Step {
 	lost := Refusal{i, why}
-	if g.late++; g.once || g.late >= machine.MaxLate {
+	if g.late++; g.once || g.late >= lock.MaxLate {
 		return g.fail(lost)
 	}
 	g.last = lost

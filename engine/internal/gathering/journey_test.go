@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -192,10 +192,10 @@ func TestOneThatIsLostMeanwhileIsTriedAgain(t *testing.T) {
 	a.tells("tries x y", "lost x", "gives back y", "pauses 0s", "waits for x", "tries y", "has all")
 	a.giveBack()
 	b := l.lock("b", "x y")
-	b.lost = machine.MaxLate
+	b.lost = lock.MaxLate
 	l.run()
 	b.failed("x", reason.ErrLate, errGone)
-	if v := b.View(); v.Late != machine.MaxLate || v.Rounds != machine.MaxLate-1 {
+	if v := b.View(); v.Late != lock.MaxLate || v.Rounds != lock.MaxLate-1 {
 		t.Errorf("it gave up: %+v", v)
 	}
 	c := l.tryLock("c", "x y")
@@ -214,8 +214,8 @@ func TestGrantsThatComeTooLateAreCounted(t *testing.T) {
 	a.tells("tries x y", "x refused", "gives back y", "pauses 0s", "waits for x", "tries y", "has all")
 	a.giveBack()
 	b := l.lock("b", "x y")
-	b.lost = machine.MaxLate - 1
-	for range machine.MaxLate - 1 {
+	b.lost = lock.MaxLate - 1
+	for range lock.MaxLate - 1 {
 		l.only("b binds")
 	}
 	l.until("b tries") // has x, and asks for y

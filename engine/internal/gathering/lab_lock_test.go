@@ -8,8 +8,8 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// lock is one lock of the lab, on a server of its own.
-type lock struct {
+// fakeLock is one lock of the lab, on a server of its own.
+type fakeLock struct {
 	name  string
 	owner any // a taker, or a string: somebody else
 	away  bool
@@ -93,12 +93,12 @@ func (a *asking) cancel() {
 }
 
 // release lets those who wait for a lock try again.
-func (l *lab) release(lock *lock) {
-	lock.owner = nil
-	l.wake(lock)
+func (l *lab) release(wanted *fakeLock) {
+	wanted.owner = nil
+	l.wake(wanted)
 }
 
-func (l *lab) wake(lock *lock) {
+func (l *lab) wake(lock *fakeLock) {
 	for _, a := range lock.queue {
 		l.later(fmt.Sprintf("%s hears of %s", a.of, lock.name), a.answer)
 	}

@@ -16,7 +16,7 @@ import (
 type lab struct {
 	t     *testing.T
 	names []string
-	locks map[string]*lock
+	locks map[string]*fakeLock
 	all   []*taker
 	due   []due
 	draw  func(d time.Duration) time.Duration
@@ -35,7 +35,7 @@ type taker struct {
 	Gathering
 	l     *lab
 	name  string
-	wants []*lock
+	wants []*fakeLock
 	asked []*asking
 	held  []bool
 	lost  int // it loses so many, when they are bound together
@@ -54,12 +54,12 @@ var (
 
 func newLab(t *testing.T, names string) *lab {
 	l := &lab{
-		t: t, names: strings.Fields(names), locks: make(map[string]*lock),
+		t: t, names: strings.Fields(names), locks: make(map[string]*fakeLock),
 		draw: func(d time.Duration) time.Duration { return d / 2 },
 		pick: func(int) int { return 0 },
 	}
 	for _, name := range l.names {
-		l.locks[name] = &lock{name: name}
+		l.locks[name] = &fakeLock{name: name}
 	}
 	return l
 }
@@ -78,7 +78,7 @@ func (l *lab) taker(name, wants string, once, async bool) *taker {
 	return k
 }
 
-// lock begins to take those locks.
+// fakeLock begins to take those locks.
 func (l *lab) lock(name, wants string) *taker {
 	k := l.taker(name, wants, false, false)
 	k.do(k.Start())
@@ -211,7 +211,7 @@ func (k *taker) deed(s Step) {
 	l := k.l
 	switch s.Do {
 	case Look:
-		i := slices.IndexFunc(k.wants, func(lock *lock) bool { return lock.away && lock.owner != k })
+		i := slices.IndexFunc(k.wants, func(lock *fakeLock) bool { return lock.away && lock.owner != k })
 		if i < 0 {
 			k.do(k.Looked(-1, nil))
 			return

@@ -57,7 +57,7 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 		k.lost = random.IntN(16) / 13
 		k.do(k.Start())
 	}
-	some := func() *lock { return l.locks[l.names[random.IntN(len(l.names))]] }
+	some := func() *fakeLock { return l.locks[l.names[random.IntN(len(l.names))]] }
 	causes := []error{errStopped, reason.ErrWaited, reason.ErrClosed, reason.ErrAbandoned}
 	for range 20 + random.IntN(200) {
 		if len(l.all) < 6 && one(4) {

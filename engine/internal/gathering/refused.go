@@ -3,7 +3,7 @@ package gathering
 import (
 	"slices"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -45,7 +45,7 @@ func (g *Gathering) refused(i int) Step {
 	tooLate := first == reason.ErrLate
 	if tooLate {
 		g.late++
-		tooLate = g.late >= machine.MaxLate || g.stage == Blocked // one that waits has counted itself
+		tooLate = g.late >= lock.MaxLate || g.stage == Blocked // one that waits has counted itself
 	}
 	stopped, passes := g.stop != nil, reason.Passes(now.Why)
 	noAnswer := g.parts[i].cut && (!passes || reason.CutOff(now.Why))

@@ -1,6 +1,6 @@
 package kind
 
-import "github.com/pawl-lock/pawl/engine/internal/machine"
+import "github.com/pawl-lock/pawl/engine/internal/lock"
 
 // fair is Redisson's RFairLock: the hash of an RLock, and a queue on the server. Each request has
 // a place there of its own, also beside others of its process.
@@ -8,6 +8,6 @@ var fair = row{
 	name:    "fair",
 	channel: mutex.channel,
 	family:  Queue,
-	traits:  machine.Kind{Apart: true, Queues: true},
+	traits:  lock.Kind{Apart: true, Queues: true},
 	wire:    hash,
 }

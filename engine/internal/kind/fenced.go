@@ -1,7 +1,7 @@
 package kind
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -10,7 +10,7 @@ import (
 var fenced = row{
 	name:    "fenced",
 	channel: mutex.channel,
-	traits:  machine.Kind{Batches: true},
+	traits:  lock.Kind{Batches: true},
 	wire:    fencedWire(),
 }
 

@@ -5,7 +5,7 @@ package kind
 import (
 	"strings"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -47,9 +47,9 @@ type row struct {
 	name    string // as hooks show it
 	channel string // the prefix of the channel where a release is announced, as Redisson has it; "": nowhere
 	family  Family
-	traits  machine.Kind // what the machine needs to know
-	suffix  string       // of its owners
-	alone   bool         // it re-enters holds of this kind only; else, of its family
+	traits  lock.Kind // what the core needs to know
+	suffix  string    // of its owners
+	alone   bool      // it re-enters holds of this kind only; else, of its family
 	wire
 }
 
@@ -58,8 +58,8 @@ var table = [Count]row{Mutex: mutex, Spin: spin, Fenced: fenced, Fair: fair, Rea
 // String returns the name, as hooks show it.
 func (k Kind) String() string { return table[k].name }
 
-// Traits is what the machine needs to know of the kind.
-func (k Kind) Traits() *machine.Kind { return &table[k].traits }
+// Traits is what the core needs to know of the kind.
+func (k Kind) Traits() *lock.Kind { return &table[k].traits }
 
 // What is what its name is, for people; "": a lock.
 func (k Kind) What() string { return table[k].traits.What }

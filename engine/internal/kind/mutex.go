@@ -1,11 +1,11 @@
 package kind
 
-import "github.com/pawl-lock/pawl/engine/internal/machine"
+import "github.com/pawl-lock/pawl/engine/internal/lock"
 
 // mutex is Redisson's RLock.
 var mutex = row{
 	name:    "mutex",
 	channel: "redisson_lock__channel",
-	traits:  machine.Kind{HandsOver: true, Batches: true},
+	traits:  lock.Kind{HandsOver: true, Batches: true},
 	wire:    hash,
 }

@@ -1,7 +1,7 @@
 package kind
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -12,7 +12,7 @@ var permit = row{
 	name:    "permit",
 	channel: script.PermitChannel,
 	family:  Permits,
-	traits:  machine.Kind{Shared: true, What: "semaphore"},
+	traits:  lock.Kind{Shared: true, What: "semaphore"},
 	wire: wire{
 		take:    script.AppendPermitTake,
 		release: script.AppendPermitRelease,

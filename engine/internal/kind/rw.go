@@ -3,7 +3,7 @@ package kind
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -15,7 +15,7 @@ var read = row{
 	name:    "read",
 	channel: rwChannel,
 	family:  RW,
-	traits:  machine.Kind{Apart: true, Joins: true, HandsOver: true},
+	traits:  lock.Kind{Apart: true, Joins: true, HandsOver: true},
 	alone:   true,
 	wire: wire{
 		acquire: func(dst []byte, form resp.ScriptForm, key string, o script.Owner, lease time.Duration) []byte {
@@ -34,7 +34,7 @@ var write = row{
 	name:    "write",
 	channel: rwChannel,
 	family:  RW,
-	traits:  machine.Kind{HandsOver: true},
+	traits:  lock.Kind{HandsOver: true},
 	suffix:  script.WriterSuffix,
 	alone:   true,
 	wire:    writeWire(),

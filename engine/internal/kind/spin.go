@@ -1,10 +1,10 @@
 package kind
 
-import "github.com/pawl-lock/pawl/engine/internal/machine"
+import "github.com/pawl-lock/pawl/engine/internal/lock"
 
 // spin is Redisson's RedissonSpinLock: the hash of an RLock, and nothing is announced.
 var spin = row{
 	name:   "spin",
-	traits: machine.Kind{Polls: true, HandsOver: true, Batches: true},
+	traits: lock.Kind{Polls: true, HandsOver: true, Batches: true},
 	wire:   hash,
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -147,7 +147,7 @@ func (m *Machine) refused(c Count, due clock.Instant, do *Ready) {
 		m.setDue(due, do) // the first may not have answered yet
 		return
 	case c.TooLate > spare:
-		if m.late++; m.late >= machine.MaxLate {
+		if m.late++; m.late >= lock.MaxLate {
 			m.fail(m.failure(), do)
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -13,7 +13,7 @@ const nothing = "ask [] give [] cancel [] look []"
 
 func TestAttempt_Uncontended_AsksEachServerOnce(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.did("ask [once 0 once 1 once 2] give [] cancel [] look []")
 	l.grant(0)
 	l.is(Asking)
@@ -28,7 +28,7 @@ func TestAttempt_Uncontended_AsksEachServerOnce(t *testing.T) {
 // refusedByAll is a lab that waits at the first of its servers.
 func refusedByAll(t *testing.T, servers int) *lab {
 	t.Helper()
-	l := lock(t, servers)
+	l := newContender(t, servers)
 	for i := range servers {
 		l.refuse(i, held)
 	}
@@ -60,7 +60,7 @@ func TestAttempt_Refused_WaitsAtTheFirstServerThatRefuses(t *testing.T) {
 	l.waitsAt(2)
 	l.did("ask [waits 2] give [1] cancel [] look []")
 
-	l = lock(t, 3)
+	l = newContender(t, 3)
 	l.news()
 	l.refuse(2, held)
 	l.refuse(1, held)
@@ -79,7 +79,7 @@ func TestAttempt_SilentServer_IsPassedOver(t *testing.T) {
 		{100 * time.Millisecond, 400 * time.Millisecond},
 		{0, LongestWait}, // not known
 	} {
-		l := lock(t, 3)
+		l := newContender(t, 3)
 		l.trips[0] = c.trip
 		l.refuse(1, held)
 		l.grant(2)
@@ -99,13 +99,13 @@ func TestAttempt_SilentServer_IsPassedOver(t *testing.T) {
 		l.must(l.trips[0] > 0, "the round trip of the first is %v", l.trips[0])
 	}
 
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.trips[0] = WasSilent
 	l.refuse(1, held)
 	l.grant(2)
 	l.waitsAt(1)
 
-	l = lock(t, 3)
+	l = newContender(t, 3)
 	l.after(time.Second)
 	l.refuse(0, held) // an answer of the server
 	here := held
@@ -113,7 +113,7 @@ func TestAttempt_SilentServer_IsPassedOver(t *testing.T) {
 	l.refuse(1, here) // and none
 	l.must(l.trips[0] == time.Second && l.trips[1] < 0, "round trips of %v", l.trips)
 
-	l = lock(t, 3) // it did not answer a try in all its time
+	l = newContender(t, 3) // it did not answer a try in all its time
 	l.refuse(0, away)
 	l.must(l.trips[0] == WasSilent, "the round trip of the first is %v", l.trips[0])
 }
@@ -121,7 +121,7 @@ func TestAttempt_SilentServer_IsPassedOver(t *testing.T) {
 // Nobody has refused, so what is kept is in nobody's way.
 func TestAttempt_NobodyRefuses_WaitsForSlowServers(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 5)
+	l := newContender(t, 5)
 	l.grant(0)
 	l.grant(1)
 	l.must(l.Due == 0, "it is due in %v", l.Due.Sub(l.now))
@@ -212,7 +212,7 @@ func TestAttempt_TheWaitIsRefused_WaitsOn(t *testing.T) {
 // A full server may grant it later, but nothing says when. A majority of them ends it.
 func TestAttempt_Full_WaitsAtNone(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 5)
+	l := newContender(t, 5)
 	l.grant(0)
 	l.grant(1)
 	l.news()
@@ -221,7 +221,7 @@ func TestAttempt_Full_WaitsAtNone(t *testing.T) {
 	l.refuse(4, cut) // it cannot tell more
 	l.failedWith(IsRefused)
 
-	l = lock(t, 5)
+	l = newContender(t, 5)
 	l.trips[4] = WasSilent
 	l.refuse(2, full)
 	l.refuse(3, full)
@@ -242,7 +242,7 @@ func TestAttempt_Full_WaitsAtNone(t *testing.T) {
 // A majority of the servers is known to be silent: there is no order in which it may get one.
 func TestAttempt_TooFewServersAnswer_AsksAsking(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.refuse(0, held)
 	l.refuse(1, away)
 	l.refuse(2, away)
@@ -256,7 +256,7 @@ func TestAttempt_TooFewServersAnswer_AsksAsking(t *testing.T) {
 // A vote of an earlier attempt is not wanted alone. Its time is noted.
 func TestAttempt_VoteOfAnEarlierAttempt_IsGivenBack(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.refuse(0, held)
 	l.refuse(1, held)
 	l.ring(leastPatience)
@@ -272,7 +272,7 @@ func TestAttempt_VoteOfAnEarlierAttempt_IsGivenBack(t *testing.T) {
 // While it asks in order, it counts.
 func TestAttempt_Behind_VoteOfAnEarlierAttemptCounts(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.refuse(0, held)
 	l.refuse(1, held)
 	l.ring(leastPatience)
@@ -285,8 +285,8 @@ func TestAttempt_Behind_VoteOfAnEarlierAttemptCounts(t *testing.T) {
 // Grants that come after their leases: the lease is too short for a majority.
 func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
-	for range machine.MaxLate - 1 {
+	l := newContender(t, 3)
+	for range lock.MaxLate - 1 {
 		for i := range 3 {
 			l.refuse(i, late)
 		}
@@ -309,8 +309,8 @@ func TestAttempt_GrantsThatComeTooLate_EndIt(t *testing.T) {
 // One server of three is so slow that its grants are too late. That is no reason to give up.
 func TestAttempt_GrantsOfAMinorityComeTooLate_GoesOn(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
-	for range machine.MaxLate + 1 {
+	l := newContender(t, 3)
+	for range lock.MaxLate + 1 {
 		l.refuse(0, late)
 		l.refuse(1, held)
 		l.refuse(2, held)
@@ -324,14 +324,14 @@ func TestAttempt_GrantsOfAMinorityComeTooLate_GoesOn(t *testing.T) {
 // What a server has granted ended before the others answered. It is no vote, and no loss.
 func TestAttempt_VoteThatEndsBeforeTheMajority_DoesNotCount(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.grant(0)
-	l.leave(0, machine.NotRenewed, l.now)
+	l.leave(0, lock.NotRenewed, l.now)
 	l.hasVotes()
 	l.must(l.Members[0].refusal.Late && l.Members[0].refusal.Ended, "it is %+v", l.Members[0].refusal)
 	h := &hold{lab: l, until: l.now.Add(time.Minute)} // this one before it was noted
 	h.Port, h.Server = h, 1
-	l.does(func(do *Ready) { l.Leave(&h.Vote, End{1, errors.New("lost"), machine.NotRenewed}, l.now, do) })
+	l.does(func(do *Ready) { l.Leave(&h.Vote, End{1, errors.New("lost"), lock.NotRenewed}, l.now, do) })
 	l.tell(1, h, Refusal{})
 	l.hasVotes()
 	l.grant(2)
@@ -341,7 +341,7 @@ func TestAttempt_VoteThatEndsBeforeTheMajority_DoesNotCount(t *testing.T) {
 // A vote whose time is over does not count, though nobody has told so far.
 func TestAttempt_VoteCountsWhileItIsInTime(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	h := l.grant(0)
 	l.now = h.until
 	l.grant(1)
@@ -368,10 +368,10 @@ func TestAttempt_TickTooEarly_ChangesNothing(t *testing.T) {
 // An engine closes while it has a vote there, or while it waits: that ends it, as a decision of this process.
 func TestAttempt_AnEngineCloses_EndsIt(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.grant(0)
 	l.news()
-	l.leave(0, machine.EngineClosed, l.now)
+	l.leave(0, lock.EngineClosed, l.now)
 	l.failedWith(EngineIsClosed)
 	l.did("ask [] give [] cancel [1 2] look []")
 
@@ -387,9 +387,9 @@ func TestAttempt_CancelledAtEachStep_LeavesNothing(t *testing.T) {
 	steps := []func(l *lab){
 		func(l *lab) { l.grant(0) },
 		func(l *lab) { l.refuse(1, held) },
-		func(l *lab) { l.refuse(2, held) },                     // waits at 1
-		func(l *lab) { l.grant(1) },                            // asks 2
-		func(l *lab) { l.leave(1, machine.NotRenewed, l.now) }, // waits at 1
+		func(l *lab) { l.refuse(2, held) },                  // waits at 1
+		func(l *lab) { l.grant(1) },                         // asks 2
+		func(l *lab) { l.leave(1, lock.NotRenewed, l.now) }, // waits at 1
 		func(l *lab) { l.refuse(2, held) },
 		func(l *lab) { l.ring(LongestWait / 2) },
 		func(l *lab) { l.refuse(1, held) }, // waits at 0
@@ -400,7 +400,7 @@ func TestAttempt_CancelledAtEachStep_LeavesNothing(t *testing.T) {
 	for n := range len(steps) + 1 {
 		for _, grants := range []bool{false, true} {
 			for _, backwards := range []bool{false, true} {
-				l := lock(t, 3)
+				l := newContender(t, 3)
 				for _, step := range steps[:n] {
 					step(l)
 				}

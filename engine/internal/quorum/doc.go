@@ -72,7 +72,7 @@
 // it must stay away for a lease, or keep its data.
 //
 // ValidUntil is the least of the greatest ends that are a majority; each has the margin
-// subtracted, or the drift of the algorithm if that is more (see package machine). So the
+// subtracted, or the drift of the algorithm if that is more (see package lock). So the
 // hold needs no timer for its end: it ends with a vote.
 //
 // MaxHold bounds the whole: what joins later ends with it. A fixed lease is not renewed, so no server

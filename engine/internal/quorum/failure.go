@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -179,7 +179,7 @@ func (m *Machine) failure() Failure {
 
 // Loss is why a hold was lost.
 type Loss struct {
-	Last machine.Loss
+	Last lock.Loss
 	Left int            // servers that are certain to have had it all the time
 	Each []ServerResult // the others
 }

@@ -94,7 +94,7 @@ func TestFailure_TryLock_KeepsNothingWhileItAsksWhoHasIt(t *testing.T) {
 // A majority has refused it for good: there is nothing to wait for.
 func TestFailure_RefusedForGoodByAMajority_EndsIt(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.refuse(0, forGood)
 	l.is(Asking)
 	l.news()
@@ -132,7 +132,7 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 		{"unavailable", []Refusal{away, away}, IsUnavailable, 0},
 		{"away and held", []Refusal{away, heldFor(time.Second)}, IsUnavailable, 0},
 	} {
-		l := lock(t, 3)
+		l := newContender(t, 3)
 		for i, r := range c.said {
 			if r.none() {
 				l.grant(i)
@@ -162,14 +162,14 @@ func TestFailure_LockIsGivenUp_SaysWhatStoodInItsWay(t *testing.T) {
 			}
 		}
 	}
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.cancel(reason.ErrClosed)
 	for i := range l.tries {
 		l.refuse(i, cut)
 	}
 	l.failedWith(EngineIsClosed)
 
-	l = lock(t, 3) // and then the engine of one closes
+	l = newContender(t, 3) // and then the engine of one closes
 	l.cancel(reason.ErrWaited)
 	l.refuse(0, closed)
 	l.must(!l.Decided(), "it has ended before its tries")

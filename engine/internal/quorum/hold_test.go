@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -28,7 +28,7 @@ func TestHold_TheClockSaysWhetherItIsHeld(t *testing.T) {
 	l.now = end
 	certain, expired = l.Check()
 	l.must(!certain && len(expired) == 2, "certain %t, %d expired", certain, len(expired))
-	why := l.Expired([]End{{0, errors.New("first"), machine.NotRenewed}, {1, errors.New("second"), machine.NotRenewed}})
+	why := l.Expired([]End{{0, errors.New("first"), lock.NotRenewed}, {1, errors.New("second"), lock.NotRenewed}})
 	loss := why.(*lossError).Loss
 	l.must(loss.Left == 1 && len(loss.Each) == 2 && loss.Each[0].Is == EndedNow, "%+v", loss)
 	var do Ready

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -93,8 +93,10 @@ func newLab(t testing.TB, servers int, c Config) *lab {
 	return l
 }
 
-// lock is a lab that has begun.
-func lock(t testing.TB, servers int) *lab { return lockWith(t, servers, Config{Renewal: renewal}) }
+// newContender is a lab that has begun.
+func newContender(t testing.TB, servers int) *lab {
+	return lockWith(t, servers, Config{Renewal: renewal})
+}
 
 func lockWith(t testing.TB, servers int, c Config) *lab {
 	l := newLab(t, servers, c)
@@ -105,7 +107,7 @@ func lockWith(t testing.TB, servers int, c Config) *lab {
 // heldBy is a lab that holds the lock at all of its servers, granted now.
 func heldBy(t testing.TB, servers int) *lab {
 	t.Helper()
-	l := lock(t, servers)
+	l := newContender(t, servers)
 	for i := range servers {
 		l.grant(i)
 	}
@@ -246,7 +248,7 @@ func (l *lab) inVain(i int) {
 }
 
 // leave has the hold of a vote end, which its server had at that time still.
-func (l *lab) leave(i int, why machine.Loss, there clock.Instant) {
+func (l *lab) leave(i int, why lock.Loss, there clock.Instant) {
 	l.t.Helper()
 	e := End{Server: i, Why: fmt.Errorf("loss %d", why), Loss: why}
 	if why == 0 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -86,12 +86,12 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 		m.next(do)
 		return
 	}
-	gone := end.Loss == machine.GoneOnServer || end.Loss == machine.TakenOnServer
+	gone := end.Loss == lock.GoneOnServer || end.Loss == lock.TakenOnServer
 	since := clock.Instant(math.MaxInt64) // it was there until now
 	switch {
-	case gone || end.Loss == machine.NotRenewed:
+	case gone || end.Loss == lock.NotRenewed:
 		since = max(there, m.since)
-	case end.Loss == machine.LeaseEnded: // perhaps noticed late
+	case end.Loss == lock.LeaseEnded: // perhaps noticed late
 		since = max(v.Port.Until(), m.since)
 	}
 	all := 0
@@ -107,10 +107,10 @@ func (m *Machine) Leave(v *Vote, end End, there clock.Instant, do *Ready) {
 	case all < m.Majority():
 		m.Ending = m.loss(end, since)
 		m.over(do)
-		if end.Loss != 0 && end.Loss != machine.EngineClosed {
+		if end.Loss != 0 && end.Loss != lock.EngineClosed {
 			do.Lost = m.Ending
 		}
-	case m.Renewal != 0 && !v.Reenters && (end.Loss == machine.GoneOnServer || end.Loss == machine.NotRenewed):
+	case m.Renewal != 0 && !v.Reenters && (end.Loss == lock.GoneOnServer || end.Loss == lock.NotRenewed):
 		m.ask(v.Server, joins, do)
 	default:
 		p.refusal = Refusal{Why: end.Why} // it is not asked again

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -19,17 +19,17 @@ func TestMembership_ServersAreFoundEmptyOneByOne_IsLost(t *testing.T) {
 	renewed := l.now.Add(time.Second)
 	l.after(10 * time.Second)
 	for i := range 2 {
-		l.leave(i, machine.GoneOnServer, renewed)
+		l.leave(i, lock.GoneOnServer, renewed)
 		l.is(Holding)
 		l.after(time.Millisecond)
 		l.grant(i)
 	}
 	l.did("ask [once 0 once 1] give [] cancel [] look [1 2 3 4 1 2 3 4 0 2 3 4 0 2 3 4]")
-	l.leave(2, machine.GoneOnServer, renewed)
+	l.leave(2, lock.GoneOnServer, renewed)
 	l.is(Over)
 	l.did("ask [] give [0 1 3 4] cancel [] look [0 1 3 4]")
 	loss := l.Ending.(*lossError).Loss
-	l.must(loss.Last == machine.GoneOnServer && loss.Left == 2 && len(l.logged) == 1, "%+v, logged %v", loss, l.logged)
+	l.must(loss.Last == lock.GoneOnServer && loss.Left == 2 && len(l.logged) == 1, "%+v, logged %v", loss, l.logged)
 	var is []Outcome
 	for _, said := range loss.Each {
 		is = append(is, said.Is)
@@ -43,7 +43,7 @@ func TestMembership_OthersWereLookedAt_ServerThatJoinedCounts(t *testing.T) {
 	l := heldBy(t, 5)
 	for i := range 5 {
 		l.after(time.Second)
-		l.leave(i, machine.GoneOnServer, l.now.Add(-time.Millisecond)) // it was looked at just now
+		l.leave(i, lock.GoneOnServer, l.now.Add(-time.Millisecond)) // it was looked at just now
 		l.must(l.Stage == Holding, "lost at server %d", i)
 		l.after(time.Millisecond)
 		h := l.grant(i)
@@ -61,27 +61,27 @@ func TestMembership_VoteIsLost_WhatCounts(t *testing.T) {
 		after
 	)
 	for _, c := range []struct {
-		why   machine.Loss
+		why   lock.Loss
 		there int
 		stays bool
 		again bool // it is asked again
 	}{
-		{machine.GoneOnServer, before, true, true},
-		{machine.GoneOnServer, after, false, false},
-		{machine.TakenOnServer, before, true, false},
-		{machine.TakenOnServer, after, false, false},
-		{machine.NotRenewed, before, true, true},
-		{machine.NotRenewed, after, false, false},
-		{machine.LeaseEnded, before, true, false},
-		{machine.LeaseEnded, after, false, false},
-		{machine.EngineClosed, before, true, false},
-		{machine.EngineClosed, after, true, false}, // it was there until now
-		{machine.MaxHoldReached, after, true, false},
+		{lock.GoneOnServer, before, true, true},
+		{lock.GoneOnServer, after, false, false},
+		{lock.TakenOnServer, before, true, false},
+		{lock.TakenOnServer, after, false, false},
+		{lock.NotRenewed, before, true, true},
+		{lock.NotRenewed, after, false, false},
+		{lock.LeaseEnded, before, true, false},
+		{lock.LeaseEnded, after, false, false},
+		{lock.EngineClosed, before, true, false},
+		{lock.EngineClosed, after, true, false}, // it was there until now
+		{lock.MaxHoldReached, after, true, false},
 		{0, after, true, false},
 	} {
 		l := heldBy(t, 3)
 		l.after(time.Minute)
-		l.leave(0, machine.GoneOnServer, l.now)
+		l.leave(0, lock.GoneOnServer, l.now)
 		l.grant(0)
 		l.news()
 		there := l.now
@@ -102,16 +102,16 @@ func TestMembership_VoteIsLost_WhatCounts(t *testing.T) {
 func TestMembership_MissingBeforeItWasHeld_DoesNotMatter(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 3)
-	l.leave(0, machine.GoneOnServer, l.now)
+	l.leave(0, lock.GoneOnServer, l.now)
 	l.grant(0) // at that moment still
-	l.leave(1, machine.GoneOnServer, l.now.Add(-time.Millisecond))
+	l.leave(1, lock.GoneOnServer, l.now.Add(-time.Millisecond))
 	l.is(Holding)
 }
 
 func TestMembership_Loss_IsLoggedUnlessItWasWanted(t *testing.T) {
 	t.Parallel()
-	for why, logged := range map[machine.Loss]int{
-		machine.NotRenewed: 1, machine.LeaseEnded: 1, machine.MaxHoldReached: 1, machine.EngineClosed: 0, 0: 0,
+	for why, logged := range map[lock.Loss]int{
+		lock.NotRenewed: 1, lock.LeaseEnded: 1, lock.MaxHoldReached: 1, lock.EngineClosed: 0, 0: 0,
 	} {
 		l := heldBy(t, 3)
 		l.leave(1, why, l.now)
@@ -132,20 +132,20 @@ func TestMembership_Loss_IsLoggedUnlessItWasWanted(t *testing.T) {
 // A re-entry does not follow to a server that has lost the lock: it would be a hold of its own.
 func TestMembership_Reentry_IsNotAskedForAgain(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	for i := range 3 {
 		l.grantWithin(i, i < 2)
 	}
 	l.is(Holding)
-	l.leave(0, machine.GoneOnServer, l.now)
+	l.leave(0, lock.GoneOnServer, l.now)
 	l.is(Holding)
 	l.must(l.tries[0] == nil, "it is asked again")
-	l.leave(2, machine.NotRenewed, l.now)
+	l.leave(2, lock.NotRenewed, l.now)
 	l.is(Over)
 
-	l = lock(t, 3) // before the whole is held, it is
+	l = newContender(t, 3) // before the whole is held, it is
 	l.grantWithin(0, true)
-	l.leave(0, machine.GoneOnServer, l.now)
+	l.leave(0, lock.GoneOnServer, l.now)
 	l.grant(1)
 	l.grant(2)
 	l.is(Holding)
@@ -156,21 +156,21 @@ func TestMembership_Reentry_IsNotAskedForAgain(t *testing.T) {
 func TestMembership_Loss_NeverSaysThatEnoughAreLeft(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 3)
-	loss := l.Expired([]End{{1, errors.New("lost"), machine.NotRenewed}}).(*lossError).Loss
+	loss := l.Expired([]End{{1, errors.New("lost"), lock.NotRenewed}}).(*lossError).Loss
 	l.must(loss.Left == 1, "%+v", loss)
 }
 
 // A loss has what became of each server that is not left.
 func TestMembership_Loss_SaysWhatBecameOfEachServer(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 5)
+	l := newContender(t, 5)
 	for i := range 3 {
 		l.grant(i)
 	}
 	l.refuse(3, forGood)
-	l.leave(0, machine.EngineClosed, l.now)
+	l.leave(0, lock.EngineClosed, l.now)
 	loss := l.Ending.(*lossError).Loss
-	l.must(loss.Last == machine.EngineClosed && loss.Left == 2 && len(loss.Each) == 3, "%+v", loss)
+	l.must(loss.Last == lock.EngineClosed && loss.Left == 2 && len(loss.Each) == 3, "%+v", loss)
 	for i, want := range []ServerResult{{0, WasLost, loss.Each[0].Why}, {3, Refused, forGood.Why}, {4, NotGranted, nil}} {
 		l.must(loss.Each[i] == want, "%+v, want %+v", loss.Each[i], want)
 	}
@@ -181,7 +181,7 @@ func TestMembership_Loss_SaysWhatBecameOfEachServer(t *testing.T) {
 // somebody else may have had the lock there, and the others are looked at.
 func TestMembership_VoteComesLate_CountsFromThen(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	l.grant(0)
 	l.grant(1)
 	l.news()
@@ -190,7 +190,7 @@ func TestMembership_VoteComesLate_CountsFromThen(t *testing.T) {
 	l.must(h.Joined == 0, "it joined at %v", h.Joined)
 	l.did(nothing)
 
-	l = lock(t, 3)
+	l = newContender(t, 3)
 	l.grant(0)
 	l.grant(1)
 	l.news()
@@ -215,7 +215,7 @@ func TestMembership_ServerMissedTheLock_IsAskedAtEachRenewal(t *testing.T) {
 			if what == "closed" && before {
 				continue // then it fails
 			}
-			l := lock(t, 3)
+			l := newContender(t, 3)
 			l.grant(0)
 			l.news()
 			if before {
@@ -256,10 +256,10 @@ func TestMembership_ServerMissedTheLock_IsAskedAtEachRenewal(t *testing.T) {
 func TestMembership_ServerLostTheLock_IsAskedAgain(t *testing.T) {
 	t.Parallel()
 	l := heldBy(t, 5)
-	l.leave(1, machine.GoneOnServer, l.now)
+	l.leave(1, lock.GoneOnServer, l.now)
 	l.refuse(1, held)
 	l.after(renewal / 2)
-	l.leave(2, machine.NotRenewed, l.now)
+	l.leave(2, lock.NotRenewed, l.now)
 	l.refuse(2, away)
 	l.did("ask [once 1 once 2] give [] cancel [] look [0 2 3 4]")
 	l.ring(renewal / 2)
@@ -286,7 +286,7 @@ func TestMembership_FixedLease_NoServerIsAskedAgain(t *testing.T) {
 	l.did("ask [once 0 once 1 once 2 once 3 once 4 once 4] give [] cancel [] look []")
 	l.refuse(4, held)
 	l.grant(3)
-	l.leave(0, machine.GoneOnServer, l.now)
+	l.leave(0, lock.GoneOnServer, l.now)
 	l.is(Holding)
 	l.must(l.Due == 0, "it is due in %v", l.Due.Sub(l.now))
 	l.did("ask [] give [] cancel [] look [1 2 3]")
@@ -295,7 +295,7 @@ func TestMembership_FixedLease_NoServerIsAskedAgain(t *testing.T) {
 // MaxHold bounds the whole: what joins ends with it.
 func TestMembership_MaxHold_WhatJoinsEndsWithTheOthers(t *testing.T) {
 	t.Parallel()
-	l := lock(t, 3)
+	l := newContender(t, 3)
 	var first clock.Instant
 	for i := range 3 {
 		h := &hold{lab: l, until: l.now.Add(time.Minute)}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -134,9 +134,9 @@ func (g *grant) expire() {
 	case g.InTime():
 		g.server.in(g.until.Sub(g.server.now), g.expire)
 	case g.m.Renewal != 0:
-		g.lost(machine.NotRenewed)
+		g.lost(lock.NotRenewed)
 	default:
-		g.lost(machine.LeaseEnded)
+		g.lost(lock.LeaseEnded)
 	}
 }
 
@@ -153,7 +153,7 @@ func (g *grant) renew(again bool) {
 		switch {
 		case g.ended:
 		case gone:
-			g.lost(machine.GoneOnServer)
+			g.lost(lock.GoneOnServer)
 		case ok:
 			g.there = max(g.there, sent)
 			if g.m.Renewal != 0 {
@@ -167,9 +167,9 @@ func (g *grant) renew(again bool) {
 }
 
 // lost ends it: first here, then at the server.
-func (g *grant) lost(why machine.Loss) {
+func (g *grant) lost(why lock.Loss) {
 	g.end(End{g.server.id, fmt.Errorf("loss %d at %d", why, g.server.id), why})
-	if why != machine.GoneOnServer {
+	if why != lock.GoneOnServer {
 		g.release(nil)
 	}
 }

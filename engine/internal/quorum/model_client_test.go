@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -147,7 +147,7 @@ func (c *client) unlock(m *Machine) {
 	if certain, expired := m.Check(); !certain {
 		var ends []End
 		for _, v := range expired {
-			ends = append(ends, End{v.Server, errors.New("its time is over"), machine.NotRenewed})
+			ends = append(ends, End{v.Server, errors.New("its time is over"), lock.NotRenewed})
 		}
 		why = m.Expired(ends)
 	}

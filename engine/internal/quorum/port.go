@@ -3,7 +3,7 @@ package quorum
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -73,7 +73,7 @@ type Refusal struct {
 
 // EndedBefore is the refusal of a server whose grant had ended before the whole was held.
 func EndedBefore(e End) Refusal {
-	if e.Loss == machine.EngineClosed {
+	if e.Loss == lock.EngineClosed {
 		return Refusal{Why: e.Why, Ended: true, Closed: true}
 	}
 	return Refusal{Why: e.Why, Ended: true, Late: true, Passes: true}
@@ -86,5 +86,5 @@ func (r *Refusal) none() bool { return r.Why == nil }
 type End struct {
 	Server int
 	Why    error
-	Loss   machine.Loss
+	Loss   lock.Loss
 }

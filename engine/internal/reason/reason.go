@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The conditions that the machine finds. Package engine has them under the same names, and
+// The conditions that the core finds. Package engine has them under the same names, and
 // says what they mean.
 var (
 	ErrHeld           = errors.New("engine: lock is held by another")

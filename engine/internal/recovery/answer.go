@@ -3,7 +3,7 @@ package recovery
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -20,15 +20,15 @@ type meaning struct {
 }
 
 // meaningOf reads an answer. closed: it says that the client is.
-func meaningOf(v machine.Verdict, closed bool, code int64) meaning {
+func meaningOf(v lock.Verdict, closed bool, code int64) meaning {
 	switch {
 	case closed:
 		return meaning{}
 	case !v.Heard():
 		return meaning{refused: !v.Sent(), again: true}
-	case v == machine.Busy:
+	case v == lock.Busy:
 		return meaning{works: true, again: true, pause: AgainAfter}
 	default:
-		return meaning{works: true, effect: v == machine.Answered && code != script.NotThere}
+		return meaning{works: true, effect: v == lock.Answered && code != script.NotThere}
 	}
 }

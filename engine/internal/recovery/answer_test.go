@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 )
 
@@ -13,34 +13,34 @@ func TestWhatAnAnswerToARepeatedReleaseMeans(t *testing.T) {
 	t.Parallel()
 	const fine, away = true, false
 	tests := map[string]struct {
-		verdict machine.Verdict
+		verdict lock.Verdict
 		closed  bool
 		code    int64
 		want    meaning
 	}{
-		"released":                    {machine.Answered, false, script.Done, meaning{works: fine, effect: true}},
-		"released, not announced":     {machine.Answered, false, script.Unheard, meaning{works: fine, effect: true}},
-		"still held":                  {machine.Answered, false, script.StillHeld, meaning{works: fine, effect: true}},
-		"the successor had heard":     {machine.Answered, false, script.NotThere, meaning{works: fine}},
-		"no connection":               {machine.NotSent, false, 0, meaning{works: away, refused: true, again: true}},
-		"its lane is full":            {machine.Full, false, 0, meaning{works: away, refused: true, again: true}},
-		"nobody wanted it":            {machine.Unwanted, false, 0, meaning{works: away, refused: true, again: true}},
-		"shut":                        {machine.Shut, true, 0, meaning{works: away}},
-		"shut when it was out":        {machine.Unknown, true, 0, meaning{works: away}},
-		"no answer":                   {machine.Unknown, false, 0, meaning{works: away, again: true}},
-		"refused for now":             {machine.Busy, false, 0, meaning{works: fine, again: true, pause: 100 * time.Millisecond}},
-		"the name is something else":  {machine.WrongType, false, 0, meaning{works: fine}},
-		"refused for good":            {machine.Denied, false, 0, meaning{works: fine}},
-		"refused, whatever the value": {machine.Denied, false, script.Done, meaning{works: fine}},
+		"released":                    {lock.Answered, false, script.Done, meaning{works: fine, effect: true}},
+		"released, not announced":     {lock.Answered, false, script.Unheard, meaning{works: fine, effect: true}},
+		"still held":                  {lock.Answered, false, script.StillHeld, meaning{works: fine, effect: true}},
+		"the successor had heard":     {lock.Answered, false, script.NotThere, meaning{works: fine}},
+		"no connection":               {lock.NotSent, false, 0, meaning{works: away, refused: true, again: true}},
+		"its lane is full":            {lock.Full, false, 0, meaning{works: away, refused: true, again: true}},
+		"nobody wanted it":            {lock.Unwanted, false, 0, meaning{works: away, refused: true, again: true}},
+		"shut":                        {lock.Shut, true, 0, meaning{works: away}},
+		"shut when it was out":        {lock.Unknown, true, 0, meaning{works: away}},
+		"no answer":                   {lock.Unknown, false, 0, meaning{works: away, again: true}},
+		"refused for now":             {lock.Busy, false, 0, meaning{works: fine, again: true, pause: 100 * time.Millisecond}},
+		"the name is something else":  {lock.WrongType, false, 0, meaning{works: fine}},
+		"refused for good":            {lock.Denied, false, 0, meaning{works: fine}},
+		"refused, whatever the value": {lock.Denied, false, script.Done, meaning{works: fine}},
 	}
-	asked := make(map[machine.Verdict]bool)
+	asked := make(map[lock.Verdict]bool)
 	for name, test := range tests {
 		asked[test.verdict] = true
 		if got := meaningOf(test.verdict, test.closed, test.code); got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
-	for v := machine.Answered; v <= machine.Denied; v++ {
+	for v := lock.Answered; v <= lock.Denied; v++ {
 		if !asked[v] {
 			t.Errorf("verdict %d is not in the table", v)
 		}

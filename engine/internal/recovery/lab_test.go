@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -26,7 +26,7 @@ type lab struct {
 
 	went map[string]Went // by name; Sent without one
 	gone []string        // names that were gone on with
-	pace *machine.Pace   // of the latest of them
+	pace *lock.Pace      // of the latest of them
 
 	refuse error // the client completes what is submitted with it
 	out    []*releaseAgain
@@ -80,7 +80,7 @@ func (r *labName) Stalled() (bool, uint64) {
 	return strings.HasSuffix(r.Name, "!"), r.l.Route(r.Name)
 }
 
-func (r *labName) GoOn(by *machine.Pace) Went {
+func (r *labName) GoOn(by *lock.Pace) Went {
 	l := r.l
 	l.unlocked()
 	l.gone, l.pace = append(l.gone, r.Name), by
@@ -103,11 +103,11 @@ func (l *lab) Submit(_ uint64, r resp.Request) {
 	l.out = append(l.out, r.(*releaseAgain))
 }
 
-func (l *lab) Verdict(err error) machine.Verdict {
+func (l *lab) Verdict(err error) lock.Verdict {
 	if v, ok := err.(verdict); ok {
-		return machine.Verdict(v)
+		return lock.Verdict(v)
 	}
-	return machine.Answered
+	return lock.Answered
 }
 
 func (l *lab) AppendRelease(dst []byte, _ resp.ScriptForm, r *Release, rest time.Duration) []byte {
@@ -128,7 +128,7 @@ func (l *lab) unlocked() {
 }
 
 // verdict is an error that has one.
-type verdict machine.Verdict
+type verdict lock.Verdict
 
 func (verdict) Error() string { return "a verdict" }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -14,9 +14,9 @@ import (
 
 // note has a release answered by the server of its name.
 func (l *lab) note(name string) {
-	r := &machine.Resource{Name: name, Route: l.Route(name)}
+	r := &lock.Resource{Name: name, Route: l.Route(name)}
 	now := l.clock.Now()
-	l.v.Released(r, kind.Spin, machine.Server(l.ServerOf(r.Route)), 5, now, now.Add(time.Minute))
+	l.v.Released(r, kind.Spin, lock.Server(l.ServerOf(r.Route)), 5, now, now.Add(time.Minute))
 }
 
 // wantRemembered fails the test unless so many releases of so many servers are.
@@ -155,10 +155,10 @@ func TestAnswersToARepeatedRelease(t *testing.T) {
 	}{
 		"released":             {integer(script.Done), 0, 1},
 		"it had heard":         {integer(script.NotThere), 0, 0},
-		"refused for now":      {resp.Reply{Err: verdict(machine.Busy)}, AgainAfter, 0},
-		"refused for good":     {resp.Reply{Err: verdict(machine.Denied)}, 0, 0},
-		"no answer":            {resp.Reply{Err: verdict(machine.Unknown)}, kickAfter, 0},
-		"not sent after all":   {resp.Reply{Err: verdict(machine.NotSent)}, kickAfter, 0},
+		"refused for now":      {resp.Reply{Err: verdict(lock.Busy)}, AgainAfter, 0},
+		"refused for good":     {resp.Reply{Err: verdict(lock.Denied)}, 0, 0},
+		"no answer":            {resp.Reply{Err: verdict(lock.Unknown)}, kickAfter, 0},
+		"not sent after all":   {resp.Reply{Err: verdict(lock.NotSent)}, kickAfter, 0},
 		"the client is closed": {resp.Reply{Err: resp.NotSent(resp.ErrClosed)}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestAnswersToARepeatedRelease(t *testing.T) {
 func TestALaneThatTakesNoReleaseIsNotAskedForTheOthers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, time.Minute)
-	l.refuse = verdict(machine.Full)
+	l.refuse = verdict(lock.Full)
 	l.v.Again([]Release{{Name: "a1"}, {Name: "a2"}}, 0)
 	l.advance(10 * kickAfter)
 	v := l.v.View()

@@ -3,7 +3,7 @@ package recovery
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -22,13 +22,13 @@ type Config struct {
 	Keep time.Duration
 }
 
-// Port is package drive, which drives the machines. Its methods are called without any lock of
+// Port is package drive, which drives the entries. Its methods are called without any lock of
 // this package, and may lock the shard of the name.
 type Port interface {
 	// Closing: nothing new is admitted. Then a lane that is down is gone on with, too.
 	Closing() bool
 	// Verdict classes the error of a reply.
-	Verdict(err error) machine.Verdict
+	Verdict(err error) lock.Verdict
 	// AppendRelease encodes a release, of whose MinHold rest is left, if that is > 0. It may
 	// be called under a lock of the client.
 	AppendRelease(dst []byte, form resp.ScriptForm, r *Release, rest time.Duration) []byte
@@ -42,7 +42,7 @@ type Name interface {
 	Stalled() (urgent bool, route uint64)
 	// GoOn ends the stall. What it sends is counted by the pace; its answer comes to
 	// Answered.
-	GoOn(by *machine.Pace) Went
+	GoOn(by *lock.Pace) Went
 	// Unwanted is whether nobody wants it any more. It is guarded by a lock of this package.
 	Unwanted() *bool
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
@@ -275,7 +275,7 @@ func (s *Sim) channelOf(name string) string {
 // unheard notes a message that went to a node where nobody can be subscribed: a waiter looks
 // by himself.
 func (s *Sim) unheard(name string) {
-	s.excused[name] = max(s.excused[name], s.now.Add(machine.LongestSleepMissed))
+	s.excused[name] = max(s.excused[name], s.now.Add(lock.LongestSleepMissed))
 }
 
 // barredSince is how long ago a slot stopped moving in which a name of several keys is.

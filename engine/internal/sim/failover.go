@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -97,7 +97,7 @@ func (s *Sim) failover(v *server) {
 			}
 		}
 		left := time.Duration(h.Expire-v.Milliseconds()) * time.Millisecond
-		s.excused[name] = max(s.excused[name], s.now.Add(min(left, machine.LongestSleep))) // waiters ask by then
+		s.excused[name] = max(s.excused[name], s.now.Add(min(left, lock.LongestSleep))) // waiters ask by then
 	}
 	for name, h := range v.Keys {
 		for owner := range h.Fields {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
 	"github.com/pawl-lock/pawl/resp"
@@ -246,7 +246,7 @@ func (s *Sim) rob(v *server, name string, silently bool) {
 	at := s.keeps(v, name)
 	delete(v.Keys, name)
 	if silently || name == fair { // waiters ask at the expiry, or after their longest sleep; of a fair lock each has a channel of its own
-		s.excused[name] = max(s.excused[name], s.now.Add(min(left, machine.LongestSleep)))
+		s.excused[name] = max(s.excused[name], s.now.Add(min(left, lock.LongestSleep)))
 	} else {
 		s.published(at, s.channelOf(name), s.verb())
 	}
@@ -263,7 +263,7 @@ func (s *Sim) verb() string {
 // noteRobbed notes who is about to lose a lock.
 func (s *Sim) noteRobbed(name string, h *keyspace.Hash) {
 	// Somebody who begins to wait behind the hold, after the message, looks at it by then.
-	s.excused[name] = max(s.excused[name], s.now.Add(machine.LongestSleep))
+	s.excused[name] = max(s.excused[name], s.now.Add(lock.LongestSleep))
 	if name == rw && h.Fields["mode"] == "write" {
 		s.reading.removed = s.now
 	}
@@ -343,7 +343,7 @@ func (s *Sim) rivals() {
 		if gone := v.Remove(name, "rival:1"); gone || v.Remove(name, "rival:1:write") {
 			v.Remove(name, "mode")
 			if s.published(at, s.channelOf(name), s.verb()); name == fair {
-				s.excused[name] = max(s.excused[name], s.now.Add(min(left, machine.LongestSleep)))
+				s.excused[name] = max(s.excused[name], s.now.Add(min(left, lock.LongestSleep)))
 			}
 		}
 	})

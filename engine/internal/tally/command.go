@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -196,7 +196,7 @@ func (t *Tally) turnOver() bool {
 
 // Outcome is what became of a command.
 type Outcome struct {
-	Verdict    machine.Verdict
+	Verdict    lock.Verdict
 	Answers    []int64 // to each operation, and to the look of a latch
 	NoCount    bool    // the key is no count
 	Superseded bool    // a later command has been executed
@@ -214,23 +214,23 @@ func (t *Tally) Replied(o *Outcome, fx *Effects) {
 	if o.Verdict.Heard() && !c.beside {
 		t.refusal = nil
 	}
-	if o.Verdict != machine.Answered && o.Verdict != machine.Unwanted {
+	if o.Verdict != lock.Answered && o.Verdict != lock.Unwanted {
 		t.lookNoMore()
 	}
 	switch v := o.Verdict; {
-	case v == machine.Shut:
+	case v == lock.Shut:
 		t.drop(fx)
 	case !v.Sent():
 		t.notSent(o, fx)
-	case v == machine.Answered && o.Superseded:
+	case v == lock.Answered && o.Superseded:
 		t.giveUp(nil, fx)
-	case v == machine.Answered:
+	case v == lock.Answered:
 		t.answered(o, fx)
-	case v == machine.Unknown && c.Number == 0:
+	case v == lock.Unknown && c.Number == 0:
 		t.dissolve()
-	case v == machine.Unknown:
+	case v == lock.Unknown:
 		t.doubt(o)
-	case v == machine.Busy:
+	case v == lock.Busy:
 		t.refusal = o.Err
 		t.noteRefusal(o)
 		why := paused
@@ -255,7 +255,7 @@ func (t *Tally) Replied(o *Outcome, fx *Effects) {
 func (t *Tally) noteRefusal(o *Outcome) {
 	for _, op := range t.Cmd.Ops {
 		if op.What == Release {
-			t.Port.Refused(o.Err, o.Verdict != machine.Busy)
+			t.Port.Refused(o.Err, o.Verdict != lock.Busy)
 			return
 		}
 	}
@@ -267,8 +267,8 @@ func (t *Tally) notSent(o *Outcome, fx *Effects) {
 		t.dissolve()
 	}
 	switch {
-	case o.Verdict == machine.Unwanted:
-	case o.Verdict == machine.Full || o.Moving:
+	case o.Verdict == lock.Unwanted:
+	case o.Verdict == lock.Full || o.Moving:
 		t.pause(paused, o.Now, false)
 	case t.holdBack(stalled):
 		fx.Stalled = t

@@ -2,7 +2,7 @@
 // operations are sent next, and which result each caller gets.
 //
 // A count has no owner and no lease. Its operations are deltas, so it is not harmless to repeat one,
-// as it is with a lock (see package machine). Each command has a number, and the server keeps the
+// as it is with a lock (see package lock). Each command has a number, and the server keeps the
 // number and the answers of the latest command: the mark (see tally.lua). A command without an answer
 // is in doubt. It is sent again, with its number and its operations, until there is an answer; until
 // then nothing else of the name is sent. After DoubtFor the command is given up, because the mark may
@@ -15,7 +15,7 @@
 //	                                     |
 //	                                     +--after DoubtFor--> outcome unknown
 //
-// The package is pure, as machine is: no socket, no goroutine, no lock and no code of a user.
+// The package is pure, as package lock is: no socket, no goroutine, no lock and no code of a user.
 // A transition is a call under the lock of the name's shard, with an Effects that collects the
 // actions for the time after the lock. Timers and the subscription go through a Port.
 //

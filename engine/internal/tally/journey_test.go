@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -68,7 +68,7 @@ func TestWhatWasNotSentIsChosenAnew(t *testing.T) {
 	l := newLab(t, Semaphore)
 	l.ask("a", "a1")
 	l.wantSent("1 a1")
-	l.fail(machine.NotSent)
+	l.fail(lock.NotSent)
 	b := l.ask("b", "a2")
 	l.ask("c", "p3")
 	l.wantSent("")
@@ -87,13 +87,13 @@ func TestADoubtIsRepeatedAsItIs(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a, b := l.ask("a", "a1"), l.ask("b", "a1")
 	l.took()
-	l.fail(machine.Unknown) // of a alone
+	l.fail(lock.Unknown) // of a alone
 	l.wantSent("1 a1")
-	l.fail(machine.NotSent)
+	l.fail(lock.NotSent)
 	l.ask("c", "p9")
 	l.resume()
 	l.wantSent("1 a1")
-	l.fail(machine.Busy)
+	l.fail(lock.Busy)
 	l.do(l.tally.PauseOver)
 	l.wantSent("1 a1")
 	l.answer(1)
@@ -108,9 +108,9 @@ func TestADoubtIsGivenUpAfterAWhile(t *testing.T) {
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
 	c := l.ask("c", "p1")
-	l.fail(machine.Unknown)
+	l.fail(lock.Unknown)
 	l.took()
-	l.fail(machine.NotSent)
+	l.fail(lock.NotSent)
 	since := l.doubts
 	l.now = since.Add(-time.Millisecond)
 	l.do(func(fx *Effects) { l.tally.DoubtOver(l.now, fx) })
@@ -135,7 +135,7 @@ func TestADoubtThatIsOutWhenItsTimeIsOver(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		l := newLab(t, Semaphore)
 		a := l.ask("a", "a1")
-		l.fail(machine.Unknown)
+		l.fail(lock.Unknown)
 		l.wantSent("1 a1, 1 a1")
 		l.now = l.doubts
 		l.do(func(fx *Effects) { l.tally.DoubtOver(l.now, fx) })
@@ -149,7 +149,7 @@ func TestADoubtThatIsOutWhenItsTimeIsOver(t *testing.T) {
 			}
 			continue
 		}
-		l.fail(machine.Unknown)
+		l.fail(lock.Unknown)
 		l.wantSent("")
 		if !errors.Is(a.why, reason.ErrOutcomeUnknown) {
 			t.Error(a.why)
@@ -163,7 +163,7 @@ func TestALookIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	l.ask("a", "v")
-	l.fail(machine.Unknown)
+	l.fail(lock.Unknown)
 	l.wantSent("0 v0, 0 v0")
 	if l.doubts != 0 {
 		t.Error("it is in doubt")
@@ -181,7 +181,7 @@ func TestWhatIsGrantedToNobodyIsGivenBack(t *testing.T) {
 	if l.heard() != "a" || errors.Is(a.why, reason.ErrOutcomeUnknown) {
 		t.Fatal(a.why)
 	}
-	l.fail(machine.Unknown)
+	l.fail(lock.Unknown)
 	l.wantSent("1 a4") // it may have been granted
 	l.answer(1)
 	l.wantSent("2 r4")
@@ -464,8 +464,8 @@ func TestDroppingLeavesNothing(t *testing.T) {
 	a := l.ask("a", "a2")
 	l.answer(1)
 	l.ask("b", "p1")
-	l.fail(machine.Unknown)
-	l.fail(machine.NotSent)
+	l.fail(lock.Unknown)
+	l.fail(lock.NotSent)
 	r := l.release(a)
 	l.closing = true
 	l.do(l.tally.Drop)
@@ -502,15 +502,15 @@ func TestDeniedAndWrongType(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
-	l.fail(machine.Denied)
+	l.fail(lock.Denied)
 	if a.why != errLab {
 		t.Error(a.why)
 	}
 	l.wantRest()
 	l = newLab(t, Semaphore)
 	a = l.ask("a", "a1")
-	l.fail(machine.Unknown)
-	l.fail(machine.Denied)
+	l.fail(lock.Unknown)
+	l.fail(lock.Denied)
 	if !errors.Is(a.why, reason.ErrOutcomeUnknown) || !errors.Is(a.why, errLab) {
 		t.Error(a.why)
 	}
@@ -558,7 +558,7 @@ func TestADoubtThatWaitsForRoomForTooLong(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, Semaphore)
 	a := l.ask("a", "a1")
-	l.fail(machine.Unknown)
+	l.fail(lock.Unknown)
 	l.took()
 	if !l.tally.Cmd.Wanted(l.now) {
 		t.Error("it is not wanted")
@@ -567,7 +567,7 @@ func TestADoubtThatWaitsForRoomForTooLong(t *testing.T) {
 	if l.tally.Cmd.Wanted(l.now) {
 		t.Error("it is wanted still")
 	}
-	l.fail(machine.Unwanted)
+	l.fail(lock.Unwanted)
 	l.wantSent("")
 	if !errors.Is(a.why, reason.ErrOutcomeUnknown) {
 		t.Error(a.why)

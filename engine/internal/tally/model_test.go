@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -142,15 +142,15 @@ func (h *history) fate() {
 	if h.away() {
 		switch what := h.random.IntN(6); {
 		case what == 0 || h.ran: // perhaps it never is executed
-			h.failed(machine.Unknown)
+			h.failed(lock.Unknown)
 		case what == 1: // executed later
 			h.cmd.due = max(h.now, h.outSince.Add(time.Duration(h.random.Int64N(int64(unreadFor)))))
 			h.late = append(h.late, h.cmd)
-			h.failed(machine.Unknown)
+			h.failed(lock.Unknown)
 		case what == 2:
-			h.failed(machine.NotSent)
+			h.failed(lock.NotSent)
 		case what == 3:
-			h.failed(machine.Busy)
+			h.failed(lock.Busy)
 		case what == 4:
 			h.server.execute(h.cmd, h.now)
 			h.ran = true
@@ -171,7 +171,7 @@ func (h *history) fate() {
 	h.over(Outcome{Answers: answers, Superseded: superseded})
 }
 
-func (h *history) failed(v machine.Verdict) { h.over(Outcome{Verdict: v, Err: errLab}) }
+func (h *history) failed(v lock.Verdict) { h.over(Outcome{Verdict: v, Err: errLab}) }
 
 func (h *history) over(o Outcome) {
 	h.ran, o.Sent = false, h.outSince
@@ -214,7 +214,7 @@ func (h *history) pass(d time.Duration) {
 			h.watch(func() { h.do(func(fx *Effects) { h.tally.DoubtOver(h.now, fx) }) })
 		case h.tally.Cmd.out && h.outSince.Add(unreadFor) <= h.now:
 			h.cmd = h.written()
-			h.failed(machine.Unknown)
+			h.failed(lock.Unknown)
 		case h.readLate():
 		default:
 			return

@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/cputime"
 )
 
@@ -30,7 +30,7 @@ func TestWaiter_KeyDeleted_IsServedWithin30s(t *testing.T) {
 		if err != nil {
 			t.Fatal(i, err)
 		}
-		if d := began.Elapsed(); d > machine.LongestSleep+2*time.Second {
+		if d := began.Elapsed(); d > lock.LongestSleep+2*time.Second {
 			t.Errorf("waiter %d was served after %v", i, d)
 		}
 		kit.MustUnlock(t, h)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 )
 
@@ -68,15 +68,15 @@ func TestLease_OfCenturies_IsRefused(t *testing.T) {
 		})
 	}
 	// The longest that is taken, and everything with it.
-	h := kit.MustLock(t, m, engine.Lease(machine.MaxDuration), engine.MinHold(machine.MaxDuration))
-	if left := kit.PTTL(t, s, "x"); left < machine.MaxDuration-time.Hour {
+	h := kit.MustLock(t, m, engine.Lease(lock.MaxDuration), engine.MinHold(lock.MaxDuration))
+	if left := kit.PTTL(t, s, "x"); left < lock.MaxDuration-time.Hour {
 		t.Errorf("the key has %v left", left)
 	}
-	if err := h.Extend(kit.Ctx(t), machine.MaxDuration); err != nil {
+	if err := h.Extend(kit.Ctx(t), lock.MaxDuration); err != nil {
 		t.Errorf("Extend: %v", err)
 	}
 	kit.MustUnlock(t, h)
-	if left := kit.PTTL(t, s, "x"); left < machine.MaxDuration-time.Hour {
+	if left := kit.PTTL(t, s, "x"); left < lock.MaxDuration-time.Hour {
 		t.Errorf("unlocked within its MinHold, the key has %v left", left)
 	}
 }

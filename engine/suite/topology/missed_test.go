@@ -6,7 +6,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -15,7 +15,7 @@ import (
 // the key and sends none, which is the same to those who wait. The lease is an hour.
 func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 	t.Parallel()
-	for kind, lock := range map[string]func(*engine.Engine) engine.Mutex{
+	for kind, mutex := range map[string]func(*engine.Engine) engine.Mutex{
 		"Mutex":       func(e *engine.Engine) engine.Mutex { return e.Mutex("x") },
 		"FencedMutex": func(e *engine.Engine) engine.Mutex { return e.FencedMutex("x") },
 		"FairMutex":   func(e *engine.Engine) engine.Mutex { return e.FairMutex("x") },
@@ -32,7 +32,7 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 				if where == "in another process" {
 					holder = kit.Open(t, cluster.URL(), off)
 				}
-				held := lock(holder)
+				held := mutex(holder)
 				if kind == "Reader" {
 					held = holder.RWMutex("x").Writer()
 				}
@@ -44,7 +44,7 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 					return n
 				}
 				before := scripts()
-				waits := lock(waiter).LockAsync(kit.Ctx(t))
+				waits := mutex(waiter).LockAsync(kit.Ctx(t))
 				tries := int64(2) // the second one is that of the confirmation
 				if holder == waiter {
 					tries = 1 // it looks at the hold when it listens
@@ -58,7 +58,7 @@ func TestInAClusterAMissedMessageCostsAFewSeconds(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if d := since.Elapsed(); d > machine.LongestSleepMissed+2*time.Second {
+				if d := since.Elapsed(); d > lock.LongestSleepMissed+2*time.Second {
 					t.Errorf("granted after %v", d)
 				}
 				if err := h.Err(); holder == waiter && kind != "FairMutex" && err == nil { // whose waiters know of no hold

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/fakenode"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -123,7 +123,7 @@ func TestHeadThatSleptBeforeItsSlotMovedTriesInAnyCase(t *testing.T) {
 	t.Parallel()
 	m := moveAway(t, true)
 	kit.MustUnlock(t, m.hold)
-	m.granted(t, machine.LongestSleepMissed+2*time.Second)
+	m.granted(t, lock.LongestSleepMissed+2*time.Second)
 	m.cluster.EndMove(m.slot, m.from, m.to)
 	m.at.Clean(t)
 }

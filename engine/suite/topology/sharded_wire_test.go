@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-lock/pawl/engine"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
-	"github.com/pawl-lock/pawl/engine/internal/machine"
+	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/cputime"
 	"github.com/pawl-lock/pawl/internal/redistest"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -105,7 +105,7 @@ func TestEnginesThatDoNotHearEachOtherTryNowAndThen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := start.Elapsed(); d > machine.LongestSleepMissed+2*time.Second {
+			if d := start.Elapsed(); d > lock.LongestSleepMissed+2*time.Second {
 				t.Errorf("granted after %v", d)
 			}
 			kit.MustUnlock(t, next)

@@ -1,0 +1,299 @@
+package lock
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Admit takes a request for the name, and chooses what is to be sent.
+func (r *Resource) Admit(a *Request, fx *Effects) {
+	r.Port.Counters().Pending++
+	a.res = r
+	r.admit(a, fx)
+	r.next(fx)
+	if r.Cmd.req == a { // otherwise the command in flight is another's, and the lane may be reading it
+		r.Cmd.Born = a.Async && !a.Patient
+	}
+	if a.Once && !a.ended && (!a.trying || a.Want != 0) {
+		// It has to wait for the answer to another command, for a connection, or for
+		// the durable commands that are queued before its own.
+		a.giveUpAt(r.Port.Now().Add(r.Port.Config().Patience(a.Want)))
+	}
+	r.letForward(fx)
+	r.settled()
+}
+
+// Refuse ends a request for the name that is not admitted.
+func (r *Resource) Refuse(a *Request, why error, fx *Effects) {
+	r.Port.Counters().Pending++
+	a.res = r
+	a.fail(why, fx)
+	r.settled()
+}
+
+// admit queues a: under the hold that it re-enters, among the attempts of TryLock, or
+// among the waiters.
+func (r *Resource) admit(a *Request, fx *Effects) {
+	if r.hold != nil {
+		// What refuses a, or what a re-enters, must be a hold that is one still: after a
+		// suspend, say, no timer may have run.
+		r.hold.innermost().check(r.Port.Now(), fx)
+	}
+	if a.Parent != nil { // one of several may be another than that
+		a.Parent.innermost().check(r.Port.Now(), fx)
+	}
+	if h := a.Parent; h != nil {
+		// The hold may have ended since the context was looked at. Then a does not
+		// re-enter, but queues like any other.
+		if h = h.InnermostLive(); h != nil {
+			a.Parent = h
+			if err := a.settleReplicas(); err != nil {
+				a.fail(err, fx)
+				return
+			}
+			if a.Once && (h.reentered() || h.lockWaits()) {
+				a.refuseLocal(h, fx)
+				return
+			}
+			h.more().children.PushBack(&a.place)
+			if h.joint {
+				h.reenterHere(fx)
+			}
+			return
+		}
+		a.Parent = nil
+	}
+	_ = a.settleReplicas() // without a parent there is none
+	if a.Once {
+		holder := r.hold
+		if w := r.ahead(a); w != nil {
+			holder = w.timely()
+		}
+		if holder != nil && holder.state == live {
+			a.refuseLocal(holder, fx)
+			return
+		}
+		if r.tries == nil {
+			r.tries = new(queue.List[*Request])
+		}
+		r.tries.PushBack(&a.place)
+		return
+	}
+	r.waiters.PushBack(&a.place)
+	r.gather(a)
+	if w := r.behind(a); w != nil {
+		r.stayBehind(w)
+	}
+	r.wait.stopLingering()
+}
+
+// acquireReplied goes on after the reply of an acquire, or after its connection
+// died.
+func (r *Resource) acquireReplied(c *Command, o *Outcome, fx *Effects) {
+	a := c.req // nil: an orphan
+	if a != nil {
+		a.trying = false
+	}
+	if c.Head && r.wait != nil && !(o.Verdict == Answered && o.Answer == Taken) {
+		r.wait.Reset()
+	}
+	switch o.Verdict {
+	case Answered:
+		switch o.Answer {
+		case Missing: // the writer beside which it would read
+			if h := c.hold.Root(); h.state == live {
+				h.Port.RenewSoon() // which finds the same
+			}
+			switch {
+			case a == nil:
+			case a.Once && !a.rare.Quorum && c.hold.state == live:
+				a.fail(r.Port.LossError(c.hold.Kind, c.hold.Name, GoneOnServer), fx)
+			default: // it asks as any other: one server's loss is not that of a RedLock
+				a.rare.Beside = nil
+			}
+			return
+		case Taken:
+		default:
+			r.granted(c, o, fx)
+			return
+		}
+		a.keepsPlace(c)
+		if c.Head {
+			switch w, next := r.overtaken(), r.First(); {
+			case w != nil:
+				r.stayBehind(w)
+			case next != nil && !r.tooMany(c, next):
+				r.refusedFor(o)
+			case r.wait != nil:
+				r.wait.Reset()
+			}
+		}
+		if a != nil && a.Once {
+			a.fail(o.taken(), fx)
+		}
+	case Unknown:
+		// The server may have granted it, or may yet: its owner is burned.
+		r.oweTaken(c, doubtful, o)
+		a.unanswered(o, fx)
+	case Busy:
+		if o.Begun && !a.keepsPlace(c) {
+			r.oweTaken(c, certain, o)
+		}
+		a.unanswered(o, fx)
+	case WrongType:
+		if a != nil {
+			a.fail(reason.Because(reason.ErrWrongType, o.Err), fx)
+		}
+	case Denied:
+		// An error from inside the script does not say what was written before it.
+		r.oweTaken(c, certain, o)
+		if a != nil {
+			a.fail(o.Err, fx)
+		}
+	}
+}
+
+// unanswered is called when the server has not said who has the lock: there was no answer, or it
+// refuses for now. That is not the answer that a TryLock is for, so it tries again, for as long as
+// a connection may be silent. a is nil if nobody wants it any more.
+func (a *Request) unanswered(o *Outcome, fx *Effects) {
+	if a == nil || !a.Once {
+		return
+	}
+	sent := o.Sent
+	if sent == 0 { // it never was
+		sent = o.Now
+	}
+	end := sent.Add(a.res.Port.Config().Patience(a.Want))
+	if a.rare != nil && a.rare.Hasty || end <= o.Now {
+		a.fail(reason.Because(reason.ErrUnavailable, o.Err), fx)
+		return
+	}
+	a.giveUpAt(end)
+}
+
+// tooMany reports whether the refusal of an orphan says nothing to the one that is first now: it
+// wants fewer permits.
+func (r *Resource) tooMany(c *Command, next *Request) bool {
+	return r.Port.Kind(c.Kind).Shared && next.Permits < uint8(c.ID)
+}
+
+// MaxLate is how often a grant may come after its own lease before the acquisition
+// fails: once or twice may be bad luck.
+const MaxLate = 3
+
+// granted makes a hold of a grant, unless nobody wants it any more or its time is
+// over already: then it is given back.
+func (r *Resource) granted(c *Command, o *Outcome, fx *Effects) {
+	a := c.req
+	if a == nil {
+		r.oweTaken(c, certain, o)
+		return
+	}
+	if o.missing() {
+		// The primary has it, and perhaps a replica that will be promoted.
+		r.oweTaken(c, certain, o)
+		a.unacked(o, fx)
+		return
+	}
+	h := r.newHold(a, c.ID, o)
+	if h.Until() <= o.Now || r.Port.Closing() {
+		r.oweTaken(c, certain, o)
+		r.lateGrant(a, o, fx)
+		return
+	}
+	r.tried = Here
+	if r.Port.Kind(c.Kind).Shared {
+		h.Res = r.Port.Apart(r, c.Kind)
+		h.Res.hold = h // it is in nobody's way: the next one tries at once
+	} else {
+		r.hold = h
+		if w := r.wait; w != nil {
+			w.tries = 0
+		}
+	}
+	if b := c.Also; b != nil && b.hold != nil {
+		h.handed = b.hold.handed + 1
+		r.Port.Counters().HandedOver++
+	}
+	h.begin(a, o.Now)
+	a.grant(h, fx)
+	if h.handed == 0 { // else it is the same turn
+		r.beginTurn(o.Now)
+	}
+	if h.Res == r {
+		r.share(o.Now, fx)
+	}
+}
+
+// unacked fails an acquisition whose grant too few replicas have acknowledged.
+func (a *Request) unacked(o *Outcome, fx *Effects) {
+	r := a.res
+	r.Port.Counters().Unacked++
+	a.fail(r.Port.AckError(a.Kind, a.Name(), o.Ack), fx)
+}
+
+func (r *Resource) lateGrant(a *Request, o *Outcome, fx *Effects) {
+	a.late++
+	switch {
+	case r.Port.Closing():
+		a.fail(reason.ErrClosed, fx)
+	case a.Once || a.late >= MaxLate:
+		a.fail(reason.ErrLate, fx)
+	}
+}
+
+// reenterReplied goes on after the reply of a re-entry.
+func (r *Resource) reenterReplied(c *Command, o *Outcome, fx *Effects) {
+	a := c.req
+	if a != nil {
+		a.trying = false
+	}
+	if r.saysGone(c, o, fx) || a == nil { // gone: that ends a, too
+		// Of an orphan the server may count one more than is held. The next command
+		// of this owner carries the right count, and the last one removes the field
+		// whatever its number.
+		return
+	}
+	switch o.Verdict {
+	case Answered:
+		if o.missing() {
+			// The server may count one more than is held, as with an orphan.
+			a.unacked(o, fx)
+			return
+		}
+		h := r.newHold(a, a.Parent.Root().ID, o)
+		if h.Until() <= o.Now {
+			r.lateGrant(a, o, fx)
+			return
+		}
+		h.Parent.child = h
+		h.begin(a, o.Now)
+		a.grant(h, fx)
+	case Denied:
+		a.fail(o.Err, fx)
+	case Unknown, Busy:
+		// Harmless to repeat: next sends it again.
+		a.unanswered(o, fx)
+	}
+}
+
+// saysGone ends the hold of a command's owner if the answer says that the server does not
+// have that owner any more, and reports whether it says so. It does not matter whether
+// anybody waits for the answer still: a fixed lease is not renewed, so perhaps nothing
+// else would say it.
+func (r *Resource) saysGone(c *Command, o *Outcome, fx *Effects) bool {
+	why := GoneOnServer
+	switch {
+	case o.Verdict == WrongType, o.Verdict == Answered && o.Answer == Foreign:
+		why = TakenOnServer
+	case o.Verdict == Answered && o.Answer == Missing:
+	default:
+		return false
+	}
+	if h := r.hold; h != nil && h.ID == c.ID {
+		h.forServer = true // if it is being released, that finds the same
+		r.lose(h, why, fx)
+	}
+	return true
+}

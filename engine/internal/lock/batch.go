@@ -1,0 +1,124 @@
+package lock
+
+import (
+	"slices"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+)
+
+// A Batch is what a command releases beside what it is for: debts, beside another or an acquire, or
+// a hold, beside the acquire of the next one. So an owner that was burned costs no round trip
+// before the next try, and a lock is not free between two holds.
+//
+// Each has its own answer. On the server the releases come first.
+type Batch struct {
+	IDs   []int64 // never change
+	debts []*Debt // nil: forgiven meanwhile
+	hold  *Hold   // instead of debts
+}
+
+// maxBatch bounds a command, so that it does not hold up the server.
+const maxBatch = 64
+
+// settleDebts chooses what settles the debts that are due, if any: a try that takes all of them
+// along, or else the first, with the others.
+func (r *Resource) settleDebts(fx *Effects) bool {
+	var first *Debt
+	n, alike := 0, true
+	for d := r.debts; d != nil; d = d.next {
+		if !d.due {
+			continue
+		}
+		if first == nil {
+			first = d
+		}
+		n++
+		alike = alike && d.minEnd == 0 && d.kind == first.kind
+	}
+	if first == nil {
+		return false
+	}
+	alike = alike && !r.Port.Kind(first.kind).Queues // each leaves the queue, too
+	if alike && n < maxBatch && r.hold == nil && r.mayTake(first) && (r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx)) {
+		r.Cmd.Server = r.Port.ServerOf(r.Route)
+		r.sendAlso(nil)
+		return true
+	}
+	r.sendSettle(first)
+	if alike && n > 1 && r.Port.Kind(first.kind).Batches {
+		r.sendAlso(first)
+	}
+	return true
+}
+
+// mayTake reports whether the one that would try now may take d along: not by a durable connection,
+// not if releases of d are announced elsewhere, and not if each hold needs a grant of its own. Then
+// most debts are grants that nobody wanted any more, and other processes would never have a turn;
+// and while a slot moves the counter of tokens may be at another node than the lock, and a release
+// alone does not need it.
+func (r *Resource) mayTake(d *Debt) bool {
+	if !r.Port.Kind(d.kind).HandsOver {
+		return false
+	}
+	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+		if a, ok := list.Front(); ok && (a.Want != 0 || a.Kind != d.kind || !r.Port.Kind(a.Kind).Batches) {
+			return false
+		}
+	}
+	return true
+}
+
+// sendAlso has the command settle the debts that are due, but for the one that it is for.
+func (r *Resource) sendAlso(but *Debt) {
+	b := new(Batch)
+	for d := r.debts; d != nil && len(b.IDs) < maxBatch-1; d = d.next {
+		if d.due && d != but {
+			b.IDs, b.debts = append(b.IDs, d.ID), append(b.debts, d)
+		}
+	}
+	r.Cmd.Also = b
+}
+
+// sendReleaseAndAcquire releases h, and acquires for a.
+func (r *Resource) sendReleaseAndAcquire(h *Hold, a *Request) {
+	h.forServer = true // if this is in vain, it is released alone
+	r.sendAcquire(a, true)
+	r.Cmd.Server = r.Port.ServerOf(r.Route)
+	r.Cmd.Also = &Batch{IDs: []int64{h.ID}, hold: h}
+}
+
+// batchReplied goes on after the reply of a command, for what it has released beside.
+func (r *Resource) batchReplied(c *Command, o *Outcome, fx *Effects) {
+	if c.Also == nil {
+		return
+	}
+	for i, id := range c.Also.IDs {
+		one := *o
+		if o.Also != nil {
+			one.Verdict, one.Answer, one.Err = Answered, o.Also[i], nil
+		}
+		release := Command{What: Settling, Kind: c.Kind, Server: c.Server, ID: id, Also: c.Also, hold: c.Also.hold}
+		if release.hold != nil {
+			release.What = Unlocking
+			r.releaseReplied(&release, &one, fx)
+		} else {
+			release.debt = c.Also.debts[i]
+			r.settleReplied(&release, &one)
+		}
+	}
+}
+
+// carries reports whether the command does something to the owner of d.
+func (c *Command) carries(d *Debt) bool {
+	return c.What != Nothing && (c.ID == d.ID || c.Also != nil && slices.Contains(c.Also.IDs, d.ID))
+}
+
+// forgive takes a debt out.
+func (b *Batch) forgive(d *Debt) {
+	if b == nil {
+		return
+	}
+	if i := slices.Index(b.debts, d); i >= 0 {
+		b.debts[i] = nil
+	}
+}

@@ -1,0 +1,520 @@
+package lock
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// An acquire that was sent and not answered burns its owner. The release of that owner and the
+// next try are one command.
+func TestABurnedOwnerIsReleasedByTheNextTry(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	burned := r.Cmd.ID
+	l.reply(r, Outcome{Verdict: Unknown})
+	l.is(r, Acquiring)
+	if r.Cmd.Also == nil || !slices.Equal(r.Cmd.Also.IDs, []int64{burned}) || r.Cmd.ID == burned || r.Cmd.Server != 1 {
+		t.Fatalf("%+v", r.Cmd)
+	}
+	l.reply(r, Outcome{Also: []Answer{Missing}})
+	if c.hold == nil || !slices.Equal(l.released, []int64{burned}) {
+		t.Errorf("%+v, released %v", c, l.released)
+	}
+	// Its bytes may be executed yet: it is released again, in a second.
+	d := r.debts
+	if d == nil || d.due || d.grade != again || d.at != l.now.Add(time.Second) {
+		t.Fatalf("%+v", d)
+	}
+	l.now = d.at
+	l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+	l.is(r, Settling) // nobody tries now
+	if r.Cmd.Also != nil {
+		t.Errorf("%+v", r.Cmd)
+	}
+}
+
+// A grant that nobody wants any more is released alone, so that other processes have a turn, and
+// that needs no counter of tokens, which may be at another node while a slot moves.
+func TestResource_FencedGrantThatNobodyWants_IsReleasedAlone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	first, second := l.askFenced(r), l.askFenced(r)
+	l.does(func(fx *Effects) { first.Cancel(reason.Stop{}, fx) })
+	unwanted := r.Cmd.ID
+	l.reply(r, Outcome{Token: 7})
+	l.is(r, Settling)
+	if r.Cmd.ID != unwanted || r.Cmd.Also != nil {
+		t.Fatalf("%+v", r.Cmd)
+	}
+	l.reply(r, Outcome{})
+	if l.is(r, Acquiring); r.Cmd.Also != nil || r.debts != nil {
+		t.Fatalf("%+v", r.Cmd)
+	}
+	if l.reply(r, Outcome{Token: 8}); second.hold == nil {
+		t.Errorf("%+v", second)
+	}
+}
+
+// Its answers are those of its parts.
+func TestATryMayFailAndWhatItTookAlongBeSettled(t *testing.T) {
+	t.Parallel()
+	why := errors.New("refused")
+	for name, x := range map[string]struct {
+		o     Outcome
+		debts int // that are due afterwards
+		next  What
+		fails bool
+	}{
+		"held":              {Outcome{Answer: Taken, TTL: time.Second, Also: []Answer{Done}}, 0, Nothing, false},
+		"no right to take":  {Outcome{Verdict: Denied, Err: why, Also: []Answer{Done}}, 1, Settling, true}, // what was taken
+		"busy for the try":  {Outcome{Verdict: Busy, Err: why, Also: []Answer{Done}}, 0, Nothing, false},
+		"busy for all":      {Outcome{Verdict: Busy, Err: why}, 1, Nothing, false},
+		"unanswered":        {Outcome{Verdict: Unknown, Err: why}, 2, Acquiring, false},
+		"not sent":          {Outcome{Verdict: NotSent, Err: why}, 1, Nothing, false},
+		"an unknown answer": {Outcome{Verdict: Denied, Err: why}, 1, Settling, true},
+	} {
+		l := newLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{Verdict: Unknown})
+		if r.Cmd.Also == nil {
+			t.Fatalf("%+v", r.Cmd)
+		}
+		l.reply(r, x.o)
+		due := 0
+		for d := r.debts; d != nil; d = d.next {
+			if d.due {
+				due++
+			}
+		}
+		if due != x.debts || r.Cmd.What != x.next || (c.err != nil) != x.fails {
+			t.Errorf("%s: %d debts are due, command %d, %v", name, due, r.Cmd.What, c.err)
+		}
+	}
+}
+
+func TestDebtsOfANameAreSettledTogether(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	for id := int64(101); id <= 200; id++ {
+		r.owe(id, 0, certain, time.Second, l.now.Add(time.Second))
+	}
+	l.does(r.GoOn)
+	l.is(r, Settling)
+	if n := len(r.Cmd.Also.IDs); n != maxBatch-1 || slices.Contains(r.Cmd.Also.IDs, r.Cmd.ID) {
+		t.Fatalf("owner %d, and %d: %v", r.Cmd.ID, n, r.Cmd.Also.IDs)
+	}
+	gone := r.debts.next.next
+	also := make([]Answer, len(r.Cmd.Also.IDs))
+	r.forgive(gone) // meanwhile
+	l.reply(r, Outcome{Also: also})
+	l.is(r, Settling)
+	if n := r.View().Debts; n != 100-maxBatch {
+		t.Errorf("%d debts are left", n)
+	}
+	if len(l.released) != maxBatch-1 || slices.Contains(l.released, gone.ID) {
+		t.Errorf("released: %v", l.released)
+	}
+	l.reply(r, Outcome{})
+	if !r.Out {
+		t.Errorf("left: %+v", r.View())
+	}
+}
+
+// A try by way of a durable connection, a MinHold, and a channel of another kind are for
+// commands of their own.
+func TestWhatIsUnlikeIsNotSettledTogether(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		ask  func(*Request)
+		owed func(*Debt)
+	}{
+		"replicas":            {ask: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
+		"a kind of the try":   {ask: func(a *Request) { a.Kind = 1 }},
+		"a kind of the debts": {owed: func(d *Debt) { d.kind = 1 }},
+		"a MinHold":           {owed: func(d *Debt) { d.minEnd = 1 }},
+	} {
+		l := newLab(t)
+		r := l.name()
+		c := new(caller)
+		c.Init(c)
+		if x.ask != nil {
+			x.ask(&c.Request)
+		}
+		for id := int64(101); id <= 102; id++ {
+			d := r.owe(id, 0, certain, time.Second, l.now.Add(time.Second))
+			if x.owed != nil && id == 102 {
+				x.owed(d)
+			}
+		}
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.is(r, Settling)
+		if together := r.Cmd.Also != nil; together != (x.owed == nil) {
+			t.Errorf("%s: the debts together: %v", name, together)
+		}
+	}
+}
+
+// Nobody waits for the try any more. The releases are sent anyway.
+func TestACommandThatSettlesIsWantedThoughNobodyTries(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{Verdict: Unknown})
+	var fx Effects
+	c.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, &fx)
+	if !r.Cmd.Wanted() {
+		t.Error("it is not wanted")
+	}
+	id := r.Cmd.ID
+	l.reply(r, Outcome{Also: []Answer{Done}}) // granted to nobody
+	l.is(r, Settling)
+	if r.Cmd.ID != id {
+		t.Errorf("owner %d, want %d", r.Cmd.ID, id)
+	}
+}
+
+// A TryLock would be refused because of a debt that is left.
+func TestATryIsTakenAlongOnlyByAllDebts(t *testing.T) {
+	t.Parallel()
+	for debts, want := range map[int]What{maxBatch - 1: Acquiring, maxBatch: Settling} {
+		l := newLab(t)
+		r := l.name()
+		for id := range debts {
+			r.owe(int64(101+id), 0, certain, time.Second, l.now.Add(time.Second))
+		}
+		l.ask(r, true)
+		if r.Cmd.What != want || len(r.Cmd.Also.IDs) != maxBatch-1 {
+			t.Errorf("%d debts: command %d settles %d more", debts, r.Cmd.What, len(r.Cmd.Also.IDs))
+		}
+	}
+}
+
+// A release of a batch is that of a hash alone. An owner of a queue leaves that, too.
+func TestOwnersOfAQueueAreSettledOneByOne(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	var all []*caller
+	for range 3 {
+		c := new(caller)
+		c.Init(c)
+		c.Kind = queued
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		all = append(all, c)
+	}
+	l.is(r, Acquiring)
+	first := r.Cmd.ID
+	l.reply(r, Outcome{Verdict: Unknown}) // owed
+	l.is(r, Settling)
+	if r.Cmd.ID != first || r.Cmd.Also != nil {
+		t.Errorf("the release of %d, with %v", r.Cmd.ID, r.Cmd.Also)
+	}
+	l.reply(r, Outcome{Answer: Missing})
+	l.is(r, Acquiring)
+	second := r.Cmd.ID
+	if second == first {
+		t.Error("an owner that is owed is used again")
+	}
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	l.does(func(fx *Effects) { all[0].Cancel(reason.Stop{}, fx) })
+	l.is(r, Settling)
+	if r.Cmd.ID != second {
+		t.Errorf("%d leaves the queue, want %d", r.Cmd.ID, second)
+	}
+}
+
+// both makes a hold of a lock with fencing tokens, a waiter behind it, and the command
+// that releases the one and acquires for the other.
+func (l *lab) both(r *Resource) (first, second *caller, u *leaver) {
+	l.t.Helper()
+	first, second = l.askFenced(r), l.askFenced(r)
+	l.reply(r, Outcome{Token: 7})
+	u = l.unlock(first.hold)
+	l.is(r, Acquiring)
+	if c := &r.Cmd; !slices.Equal(c.Also.IDs, []int64{first.hold.ID}) || c.ID == first.hold.ID || c.Span != l.cfg.Lease || c.Server != 1 {
+		l.t.Fatalf("%d is acquired for %v at %d, and %v released", c.ID, c.Span, c.Server, c.Also.IDs)
+	}
+	return first, second, u
+}
+
+func (l *lab) askFenced(r *Resource) *caller {
+	c := new(caller)
+	c.Init(c)
+	c.Kind = fenced
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	return c
+}
+
+func TestResource_FencedWithAWaiter_ReleasesAndAcquiresInOneCommand(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	first, second, u := l.both(r)
+	if u.delivered != 0 || first.hold.IsLive() || second.settled != 0 {
+		t.Fatal("settled before the answer")
+	}
+	sent, owner := l.now, r.Cmd.ID
+	l.now = l.now.Add(2 * time.Millisecond)
+	l.reply(r, Outcome{Sent: sent, Token: 8, Also: []Answer{Done}})
+	l.is(r, Nothing)
+	h := second.hold
+	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || h == nil || h.Token() != 8 || h.ID != owner || !h.Local() {
+		t.Fatalf("unlocked: %+v, second: %+v", u, second)
+	}
+	if want := sent.Add(l.cfg.Lease - l.cfg.Margin(l.cfg.Lease)); h.Until() != want || !h.renewed || first.hold.renewed || !first.hold.finished {
+		t.Errorf("it ends at %v, want %v; %+v, %+v", h.Until(), want, h, first.hold)
+	}
+	if n := l.count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 0 || n.Compensations != 0 {
+		t.Errorf("counted: %+v", n)
+	}
+	if len(l.released) != 1 || l.released[0] != first.hold.ID {
+		t.Errorf("released: %v", l.released)
+	}
+}
+
+// The bounds are those of a tenure that is handed over, in number and in time.
+func TestResource_Fenced_IsReleasedAloneWhenItsTurnIsOver(t *testing.T) {
+	t.Parallel()
+	for what, pause := range map[string]time.Duration{"number": 0, "time": 6 * time.Millisecond} {
+		l := newHandOverLab(t)
+		r := l.name()
+		c := l.askFenced(r)
+		next := l.askFenced(r)
+		l.reply(r, Outcome{Token: 1})
+		l.does(r.wait.Subscribed)
+		for i := range int64(l.cfg.HandOvers) {
+			l.now = l.now.Add(pause)
+			l.unlock(c.hold)
+			if r.Cmd.What == Unlocking {
+				break // its time is over
+			}
+			l.is(r, Acquiring)
+			c, next = next, l.askFenced(r)
+			l.reply(r, Outcome{Token: 2 + i, Also: []Answer{Done}})
+			if at := r.wait.Port.(*bell).at; at.Sub(l.now) <= yieldMost {
+				t.Errorf("%s: the next one of this process skips a turn, until %v", what, at)
+			}
+		}
+		if r.Cmd.What == Nothing {
+			l.now = l.now.Add(pause)
+			l.unlock(c.hold)
+		}
+		if l.is(r, Unlocking); (c.hold.handed == l.cfg.HandOvers) != (pause == 0) {
+			t.Errorf("%s: %d holds in a row", what, c.hold.handed)
+		}
+		l.reply(r, Outcome{})
+		l.is(r, Nothing) // the head skips a turn
+		l.does(r.wait.Rang)
+		l.is(r, Acquiring)
+		l.reply(r, Outcome{Token: 9})
+		if next.hold == nil || next.hold.handed != 0 {
+			t.Errorf("%s: %+v", what, next)
+		}
+	}
+}
+
+// Replicas acknowledge the grant of each holder, so it needs a command.
+func TestResource_Acked_ReleasesAndAcquiresInOneCommandIfBothWantAsMany(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	durable := func() *caller {
+		c := new(caller)
+		c.Init(c)
+		c.Want, c.AckedGiven = 1, true
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		return c
+	}
+	first, second, third := durable(), durable(), durable()
+	l.reply(r, Outcome{Ack: enough{}})
+	l.unlock(first.hold)
+	l.is(r, Acquiring)
+	if r.Cmd.Want != 1 {
+		t.Errorf("it wants %d replicas", r.Cmd.Want)
+	}
+	l.reply(r, Outcome{Ack: enough{}, Also: []Answer{Done}})
+	if second.hold == nil || second.hold.Acked() != 1 {
+		t.Fatalf("%+v", second)
+	}
+	// Too few have it: the release counts, and the grant is given back.
+	u := l.unlock(second.hold)
+	l.is(r, Acquiring)
+	owner := r.Cmd.ID
+	l.reply(r, Outcome{Ack: tooFew{}, Also: []Answer{Done}})
+	if u.Err != nil || u.delivered != 1 || third.hold != nil || third.err == nil {
+		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
+	}
+	if l.is(r, Settling); r.Cmd.ID != owner {
+		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
+	}
+}
+
+type tooFew struct{ enough }
+
+func (tooFew) Missing() bool { return true }
+
+// What goes wrong with all of it costs one more command: the release alone.
+func TestResource_ReleaseAndAcquireInVain_ReleasesAlone(t *testing.T) {
+	t.Parallel()
+	why := errors.New("no")
+	for what, x := range map[string]struct {
+		answer Outcome
+		burned bool // the next owner is given back first
+		asked  bool // the release may find nothing
+		fails  bool // the next one
+	}{
+		"no answer":        {Outcome{Verdict: Unknown, Err: why}, true, true, false},
+		"no right":         {Outcome{Verdict: Denied, Err: why}, true, true, true},
+		"for now":          {Outcome{Verdict: Busy, Err: why}, false, false, false},
+		"the slot moves":   {Outcome{Verdict: Busy, Moving: true, Err: why}, false, false, false},
+		"it had begun":     {Outcome{Verdict: Busy, Moving: true, Begun: true, Err: why}, true, true, false},
+		"no connection":    {Outcome{Verdict: NotSent, Err: why}, false, false, false},
+		"the lane is full": {Outcome{Verdict: Full, Err: why}, false, false, false},
+	} {
+		for _, gone := range []bool{false, true} {
+			l := newHandOverLab(t)
+			r := l.name()
+			first, second, u := l.both(r)
+			third := l.askFenced(r)
+			next := r.Cmd.ID
+			l.reply(r, x.answer)
+			if first.hold.alarm != first.hold.serverUntil {
+				t.Errorf("%s: the release ends at %v, want %v", what, first.hold.alarm, first.hold.serverUntil)
+			}
+			switch r.held {
+			case Paused:
+				l.now = l.paused
+				l.does(r.PauseOver)
+			case Stalled:
+				l.does(func(fx *Effects) { r.Resume(nil, fx) })
+			}
+			if x.burned {
+				if l.is(r, Settling); r.Cmd.ID != next {
+					t.Errorf("%s: %d is given back, want %d", what, r.Cmd.ID, next)
+				}
+				l.reply(r, Outcome{Answer: Missing})
+			}
+			if l.is(r, Unlocking); r.Cmd.ID != first.hold.ID || u.delivered != 0 || second.trying {
+				t.Errorf("%s: releases %d, and the Unlock is told %d times", what, r.Cmd.ID, u.delivered)
+			}
+			o := Outcome{}
+			if gone {
+				o.Answer = Missing
+			}
+			l.reply(r, o)
+			if lost := gone && !x.asked; u.delivered != 1 || lost != errors.Is(u.Err, loss(GoneOnServer)) || !lost && u.Err != nil {
+				t.Errorf("%s, gone %v: unlocked with %v", what, gone, u.Err)
+			}
+			if second.settled != 0 && !x.fails || x.fails && second.err != why {
+				t.Errorf("%s: the second has %v", what, second.err)
+			}
+			l.is(r, Acquiring)
+			l.reply(r, Outcome{Token: 9})
+			served := second
+			if x.fails {
+				served = third
+			}
+			if served.hold == nil || served.hold.Token() != 9 || served.hold.Local() {
+				t.Errorf("%s: %+v", what, served)
+			}
+		}
+	}
+}
+
+// The hold was lost without anybody knowing: the Unlock says so. What became of the next one does
+// not depend on that.
+func TestResource_ReleaseAndAcquireOfALostHold_TellsTheUnlock(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		answer Outcome
+		why    Loss
+		has    bool
+		fails  bool
+	}{
+		"gone":         {Outcome{Also: []Answer{Missing}, Token: 8}, GoneOnServer, true, false},
+		"another's":    {Outcome{Also: []Answer{Missing}, Answer: Taken, TTL: time.Second}, GoneOnServer, false, false},
+		"another type": {Outcome{Verdict: WrongType, Err: errors.New("no")}, TakenOnServer, false, true},
+	} {
+		l := newHandOverLab(t)
+		r := l.name()
+		_, second, u := l.both(r)
+		l.reply(r, x.answer)
+		if u.delivered != 1 || !errors.Is(u.Err, loss(x.why)) {
+			t.Errorf("%s: unlocked: %v", what, u.Err)
+		}
+		if (second.hold != nil) != x.has || (second.err != nil) != x.fails {
+			t.Errorf("%s: %+v", what, second)
+		}
+		if l.is(r, Nothing); !x.has && !x.fails && r.wait.Ready() {
+			t.Errorf("%s: it does not wait", what)
+		}
+	}
+}
+
+// A message that comes while the command is out is not slept through.
+func TestResource_ReleaseAndAcquireRefused_TriesAgainIfAMessageCame(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	l.both(r)
+	l.does(r.wait.Announced)
+	l.reply(r, Outcome{Also: []Answer{Done}, Answer: Taken, TTL: time.Minute})
+	if l.is(r, Acquiring); r.Cmd.Also != nil {
+		t.Errorf("%+v", r.Cmd)
+	}
+}
+
+// The one it was for has given up: the lock is given back, and the others are served.
+func TestResource_ReleaseAndAcquireForNobody_GivesItBack(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	_, second, u := l.both(r)
+	third := l.askFenced(r)
+	owner := r.Cmd.ID
+	l.does(func(fx *Effects) { second.Cancel(reason.Stop{Cause: errors.New("given up")}, fx) })
+	if second.err == nil || !r.Cmd.Wanted() {
+		t.Fatal("it is a release, too")
+	}
+	l.reply(r, Outcome{Token: 8, Also: []Answer{Done}})
+	if u.delivered != 1 || u.Err != nil || third.hold != nil {
+		t.Errorf("unlocked: %v, third: %+v", u.Err, third)
+	}
+	if l.is(r, Settling); r.Cmd.ID != owner || r.Cmd.Also != nil {
+		t.Errorf("%+v is given back, want %d", r.Cmd, owner)
+	}
+	if l.reply(r, Outcome{}); r.Cmd.What != Acquiring || r.Cmd.req != &third.Request {
+		t.Errorf("%+v", r.Cmd)
+	}
+}
+
+// The time of the release is over before the answer: what was granted counts.
+func TestResource_ReleaseAndAcquireAnsweredLate_GrantsTheNextOne(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	first, second, u := l.both(r)
+	l.now = first.hold.serverUntil
+	l.does(func(fx *Effects) { first.hold.Fired(l.now, fx) })
+	if u.delivered != 1 || !errors.Is(u.Err, reason.ErrOutcomeUnknown) {
+		t.Fatalf("unlocked: %v", u.Err)
+	}
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Sent: l.now, Token: 8, Also: []Answer{Done}})
+	if second.hold == nil || second.hold.Token() != 8 {
+		t.Errorf("%+v", second)
+	}
+	if l.is(r, Settling); r.Cmd.ID != first.hold.ID {
+		t.Errorf("%d is given back, want %d", r.Cmd.ID, first.hold.ID)
+	}
+}

@@ -1,0 +1,282 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// What a command is.
+type What uint8
+
+// The commands.
+const (
+	Nothing What = iota
+	Acquiring
+	Reentering
+	Extending
+	Leaving   // one of several holds given back
+	Unlocking // the last hold given back: release or retire
+	Settling  // a debt released
+)
+
+// Command is the one command of a resource that is in flight. From when it is sent until it
+// is Replied to, the fields that are encoded do not change. Its pointers to waiters are
+// cleared, under the shard's lock, when these stop waiting.
+type Command struct {
+	What   What
+	Head   bool   // acquiring: for the front of waiters, so the wait must hear of it
+	Born   bool   // acquiring: the first command of a LockAsync, sent by that call
+	Kind   uint8  // the engine's, of the owner
+	Want   Acks   // replicas that must acknowledge it
+	Number uint32 // of a re-entry or a leave: the count afterwards
+	Server Server // where a release goes, a hold's or a debt's
+	ID     int64
+	Span   time.Duration // the lease; unlocking, settling: what a MinHold has left, if > 0
+
+	// Also has what the same command releases, before it acquires. See batch.go.
+	Also *Batch
+
+	req  *Request
+	hold *Hold // acquiring: see Beside
+	debt *Debt
+
+	Paced *Pace // who counts it, if anybody does
+}
+
+// Pace is what the engine counts commands by, to send no more than so many.
+type Pace struct{ Counter any }
+
+// Beside is a hold of the same name whose owner does not keep an acquire out; mostly nil.
+func (c *Command) Beside() *Hold {
+	if c.What != Acquiring {
+		return nil
+	}
+	return c.hold
+}
+
+// Wanted reports whether anybody wants it still.
+func (c *Command) Wanted() bool {
+	return c.req != nil || c.Also != nil || c.What != Acquiring && c.What != Reentering
+}
+
+func (r *Resource) sendAcquire(a *Request, head bool) {
+	c := &r.Cmd
+	c.What, c.Head, r.headsTurn = Acquiring, head, !head
+	c.req, c.Kind, c.Span, c.Want = a, a.Kind, a.firstLease(), a.Want
+	c.ID = r.drawOwner(a)
+	if h := a.beside(); h != nil && h.state == live {
+		c.hold = h
+		h.Root().forServer = true // the next one of its process may not have others beside it
+		h.shared = true
+		r.keepsWriter(r.Port.Now().Add(c.Span))
+	} else if h != nil {
+		a.rare.Beside = nil // it is a reader as any other from now on
+	}
+	if head && r.wait != nil {
+		r.wait.Sent()
+	}
+	a.Attempts++
+	a.trying = true
+}
+
+func (r *Resource) sendReenter(a *Request) {
+	c := &r.Cmd
+	c.What = Reentering
+	c.req, c.Kind, c.Span, c.Want = a, a.Parent.Kind, a.firstLease(), a.Want
+	c.ID, c.Number = a.Parent.ID, uint32(a.Parent.count+1)
+	a.Parent.deep = true
+	r.lengthens(c.Span)
+	a.Attempts++
+	a.trying = true
+}
+
+func (r *Resource) sendExtend(h *Hold) {
+	c := &r.Cmd
+	c.What = Extending
+	c.hold, c.Kind, c.ID, c.Span, c.Want = h, h.Kind, h.ID, h.extra.extend.Lease, h.Want
+	r.lengthens(c.Span)
+}
+
+func (r *Resource) sendLeave(h *Hold) {
+	c := &r.Cmd
+	c.What = Leaving
+	c.hold, c.Kind, c.ID, c.Number = h, h.Kind, h.ID, uint32(h.Parent.count)
+}
+
+func (r *Resource) sendRelease(h *Hold) {
+	c := &r.Cmd
+	c.What = Unlocking
+	c.hold, c.ID, c.Kind = h, h.ID, h.Kind
+	r.sendEnd()
+}
+
+func (r *Resource) sendSettle(d *Debt) {
+	c := &r.Cmd
+	c.What = Settling
+	c.debt, c.ID, c.Kind = d, d.ID, d.kind
+	r.sendEnd()
+}
+
+// sendEnd is what the end of a hold and that of a debt have in common.
+func (r *Resource) sendEnd() {
+	c := &r.Cmd
+	c.Server, c.Span = r.Port.ServerOf(r.Route), 0
+	if at := c.minEnd(); at != 0 {
+		c.Span = at.Sub(r.Port.Now())
+	}
+}
+
+// minEnd is the MinHold's of what a release is for; 0 without one.
+func (c *Command) minEnd() clock.Instant {
+	if c.debt != nil {
+		return c.debt.minEnd
+	}
+	return c.hold.minEnd()
+}
+
+// Verdict classes what came back for a command.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Answered  Verdict = iota // see Answer
+	NotSent                  // no server can have seen it
+	Full                     // the same: its lane is full
+	Unwanted                 // the same: nobody wanted it by then
+	Shut                     // the same, and nothing will be sent any more
+	Unknown                  // it may have been executed
+	Busy                     // the server refuses for now; not executed, unless Outcome.Begun
+	WrongType                // the key is of another type; not executed
+	Denied                   // the server refuses for good
+)
+
+// Sent reports whether a server may have seen it.
+func (v Verdict) Sent() bool { return v != NotSent && v != Full && v != Unwanted && v != Shut }
+
+// Heard reports whether a server answered: then its lane works.
+func (v Verdict) Heard() bool { return v.Sent() && v != Unknown }
+
+// Answer is what a script said.
+type Answer uint8
+
+// The answers.
+const (
+	Done    Answer = iota // granted, renewed, released
+	Taken                 // acquire: another has it, for Outcome.TTL
+	Missing               // the server does not have the owner
+	Foreign               // extend: the key is of another type
+	Mute                  // released, but not announced
+)
+
+// Outcome is what became of a command.
+type Outcome struct {
+	Verdict   Verdict
+	Answer    Answer
+	Moving    bool          // the slot is being migrated
+	Begun     bool          // it is a refusal, of a script that had begun: what it did before is done
+	TTL       time.Duration // negative: the key has no expiry
+	Holder    []byte        // of an acquire that was refused: by whom, if that is known; not to be kept
+	Token     int64         // of an acquire: the fencing token, if the kind has one
+	Also      []Answer      // to each release of Command.Also, if the server has answered them
+	Err       error         // what the server or the connection said, if anything
+	Sent, Now clock.Instant
+	Ack       Ack // nil: no replicas were asked
+}
+
+func (o *Outcome) missing() bool { return o.Ack != nil && o.Ack.Missing() }
+
+// taken is what a TryLock is told by a server that has refused it.
+func (o *Outcome) taken() error {
+	if o.Err != nil {
+		return o.Err
+	}
+	return &reason.Held{TTL: o.TTL, Owner: string(o.Holder)}
+}
+
+func (o *Outcome) acked() int {
+	if o.Ack == nil {
+		return 0
+	}
+	return o.Ack.Count()
+}
+
+// Replied goes on after the reply of the command in flight, or its failure. It returns that
+// command.
+func (r *Resource) Replied(o *Outcome, fx *Effects) Command {
+	done := r.Cmd
+	r.Cmd = Command{}
+	r.note(&done, o)
+	switch o.Verdict {
+	case Shut:
+		r.shut(&done, fx)
+	case NotSent, Full, Unwanted:
+		r.notSent(&done, o, fx)
+	default:
+		r.replied(&done, o, fx)
+	}
+	r.GoOn(fx)
+	return done
+}
+
+func (r *Resource) replied(c *Command, o *Outcome, fx *Effects) {
+	if o.Verdict == Answered {
+		r.refused = 0
+	}
+	if (c.What == Reentering || c.What == Extending) && (o.Verdict != Busy || o.Begun) {
+		r.raised(c.ID, o.Now.Add(c.Span))
+	}
+	if c.Beside() != nil {
+		r.keepsWriter(o.Now.Add(c.Span))
+	}
+	r.batchReplied(c, o, fx)
+	switch c.What {
+	case Acquiring:
+		r.acquireReplied(c, o, fx)
+	case Reentering:
+		r.reenterReplied(c, o, fx)
+	case Extending:
+		r.extendReplied(c, o, fx)
+	case Leaving, Unlocking:
+		r.releaseReplied(c, o, fx)
+	case Settling:
+		r.settleReplied(c, o)
+	}
+	if o.Verdict == Busy {
+		r.pause(o.Now, o.Moving)
+	}
+}
+
+// notSent puts a command back that never left this process, and holds the name
+// back until its lane works again.
+func (r *Resource) notSent(c *Command, o *Outcome, fx *Effects) {
+	a := c.req
+	if a != nil {
+		a.trying = false
+	}
+	if c.Head && r.wait != nil {
+		r.wait.Reset()
+	}
+	if o.Verdict == Unwanted {
+		return
+	}
+	full := o.Verdict == Full
+	if full && a != nil && c.Born {
+		a.fail(reason.ErrOverloaded, fx)
+	}
+	if a != nil && a.Once && !a.ended {
+		a.giveUpAt(o.Now.Add(r.Port.Config().CommandTimeout))
+	}
+	r.hold.boundReleases()
+	if full || c.Want != 0 || o.Moving {
+		// Recovery cannot help: it waits for the lane of the name's node. The name's release
+		// must not wait for a durable connection, and the node that ASK names while a slot
+		// moves has no lane here.
+		r.pause(o.Now, o.Moving)
+		return
+	}
+	if r.holdBack(Stalled) { // otherwise it is listed already
+		fx.Stalled = r
+	}
+}

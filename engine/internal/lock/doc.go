@@ -1,0 +1,35 @@
+// Package lock decides about one lock name in this process: which command is sent next, which
+// request gets the lock, when a hold ends, and which owners are given back.
+//
+// A Tenure is the grant of the server to this process: one owner, its lease, its renewals. A Hold is
+// what a caller has of it. A tenure has one hold and its re-entries at a time. When that hold is
+// unlocked, the tenure may be handed over to the next waiter without a command. Otherwise it is
+// released, in one script call with the acquire of the next waiter if that is known.
+//
+// It is pure. It has no socket, no goroutine, no channel, no lock and no code of a user; time
+// and randomness come from a Port. A transition is a call, made under the lock of the
+// name's shard, with an Effects that collects the actions for the time after the lock. Actions
+// that must happen under the lock, and neither block nor call back, go through a port:
+// timers, subscriptions, places among the renewals, counters, and the queue of hooks and
+// log lines.
+//
+// Packages drive and engine own the impure parts. Their requests, holds, waits and debts embed
+// the core's, and are their ports.
+//
+// Events, and the methods that are called for them under the shard's lock:
+//
+//	Lock, Unlock, Extend, cancel  Admit, Unlock, Extend, Cancel
+//	a reply                       Resource.Replied
+//	a timer                       Fired, Rang, PauseOver
+//	the channel                   Subscribed, Announced, Cut, Forbidden
+//	a renewal                     Renewal, Renewed, Gone
+//	a hold is asked               Check
+//	contexts have ended           Resource.Told
+//	a connection is back          Resume
+//	Shutdown, Close               StopWaiting, EndHold, Drop
+//
+// Then, without the lock, the Effects, in this order: contexts of holds that ended; the next
+// command, or recovery, which sends it later; results for callers.
+//
+// Start reading with Resource, which has the invariants, and its method next.
+package lock

@@ -1,0 +1,125 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Extend is one Extend under way. Only one of a hold is sent at a time; the next one
+// waits for it and then takes its own turn.
+type Extend struct {
+	Port    ExtendPort
+	Lease   time.Duration
+	Err     error
+	dropped bool // the caller stopped waiting while the command was out
+	settled bool
+}
+
+// finish gives the result to the caller.
+func (x *Extend) finish(err error) {
+	x.Err, x.settled = err, true
+	x.Port.Settled()
+}
+
+// Watched reports whether the watchdog renews what counts for h.
+func (h *Hold) Watched() bool { return h.timekeeper().watched() }
+
+// Follows reports whether h is a re-entry that lasts as long as what it re-enters.
+func (h *Hold) Follows() bool { return h.follows }
+
+// timekeeper is the hold whose time counts for h.
+func (h *Hold) timekeeper() *Hold {
+	for h.follows {
+		h = h.Parent
+	}
+	return h
+}
+
+// Extend has x sent. If another is ahead of it, which is returned, x must be started
+// again when that one is settled.
+func (h *Hold) Extend(x *Extend, fx *Effects) (ahead *Extend, err error) {
+	h.check(h.Res.Port.Now(), fx)
+	err = h.extendable()
+	switch {
+	case err != nil:
+		h.Res.goOnAfter(fx)
+	case h.joint: // a re-entry's: the server knows nothing of its lease
+		h.acknowledged(h.Res.Port.Now(), x.Lease)
+		h.Port.WakeAt(h.timeOut())
+		x.finish(nil)
+	case h.more().extend != nil:
+		ahead = h.extra.extend
+	default:
+		h.extra.extend, h.extra.refusal = x, nil
+		h.Res.next(fx)
+	}
+	return ahead, err
+}
+
+// extendable is why the hold cannot be extended any more, nil if it can.
+func (h *Hold) extendable() error {
+	why := h.Ending()
+	if why == reason.ErrReleased {
+		return reason.ErrNotHeld
+	}
+	return why
+}
+
+// StopExtending gives up waiting, for that cause, or, if it is nil, because the time is
+// over, and returns the error of x. If the command is in flight it may still succeed. Then
+// the lease is longer than the caller knows, which is harmless. x keeps its place until the
+// reply, which would otherwise be taken for the reply to the next Extend:
+//
+//	Extend(10 s): sent; its ctx ends
+//	Extend(60 s) takes the place
+//	reply to the first: the second is told 60 s
+func (h *Hold) StopExtending(x *Extend, cause error) error {
+	if x.settled {
+		return x.Err
+	}
+	if err := h.extendable(); err != nil {
+		return err // it waited for its turn, which never came; ctx may have ended with the hold
+	}
+	if cmd := &h.Res.Cmd; cmd.What == Extending && cmd.hold == h && h.extra.extend == x {
+		x.dropped = true
+	} else if h.extra.extend == x {
+		h.extra.extend = nil
+		x.finish(nil) // for the one that waits behind it, which takes its turn
+	}
+	// Not sooner: the name of a hold that has ended may be another's by now.
+	if cause == nil {
+		return reason.Because(reason.ErrOutcomeUnknown, h.unavailable())
+	}
+	return h.unsettled(cause)
+}
+
+// extendReplied goes on after the reply of an Extend.
+func (r *Resource) extendReplied(c *Command, o *Outcome, fx *Effects) {
+	h := c.hold
+	h.check(r.Port.Now(), fx) // an answer that comes too late does not bring the hold back
+	if r.saysGone(c, o, fx) || h.state != live {
+		return // the end of the hold has told the caller
+	}
+	x := h.extra.extend
+	var err error
+	switch {
+	case o.Verdict == Answered && o.missing():
+		err = r.Port.AckError(h.Kind, h.Name, o.Ack) // the primary has it longer than we count on
+		r.Port.Counters().Unacked++
+	case o.Verdict == Answered:
+		h.setAcked(o.acked())
+		h.acknowledged(o.Sent, c.Span)
+		h.Port.WakeAt(h.timeOut())
+	case o.Verdict == Denied:
+		err = o.Err
+	case !x.dropped:
+		h.extra.refusal = o.Err
+		return // harmless to repeat: next sends it again
+	}
+	h.extra.extend, h.extra.refusal = nil, nil
+	x.finish(err)
+}
+
+// Extends reports whether an Extend of the hold is under way.
+func (h *Hold) Extends() bool { return h.extra != nil && h.extra.extend != nil }

@@ -1,0 +1,269 @@
+package lock
+
+import (
+	"math"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// A hold that is unlocked while others of this process wait is handed over: the first of them
+// gets the tenure as it is, and no command is sent. On the server nothing changes: the owner
+// stays, and the watchdog renews it as before.
+//
+// That alone would keep other processes out for good. So a tenure is handed over so many times
+// and so long at most (HandOvers, HandOverFor), and then released. An engine's 10 ms have most
+// of the gain, for a wait that others hardly notice; its ten thousand times take about as long
+// at full speed (docs/benchmarks.md has the figures). The head of this process then skips a
+// turn: it hears of the release first, and its try would mostly come first, too.
+//
+//	this process             the server             another process
+//	release  ------------->  released
+//	                         message  ----------->  wakes
+//	the answer: skips a turn <--------------------  acquire
+//	                         granted  ----------->
+//	acquire  ------------->  refused, waits for a message
+
+// successor is who the tenure of h may be handed over to, nil if it is to be released: there
+// is nobody, it is another's turn, or the next one wants something else than h had.
+func (r *Resource) successor(h *Hold) *Request {
+	a := r.First()
+	// A release is announced as the tenure's kind does.
+	if a == nil || !a.plain() || a.Want != h.Want || a.Kind != h.Kind || !r.handsOver(h) {
+		return nil
+	}
+	return a
+}
+
+// handsOver reports whether the tenure of h may be handed over, to one who wants nothing else
+// than h had.
+func (r *Resource) handsOver(h *Hold) bool {
+	cfg, w := r.Port.Config(), r.wait
+	switch {
+	case h.handed >= cfg.HandOvers || r.Port.Closing() || !h.plain():
+		return false
+	case h.grantsOne() && !r.Port.Kind(h.Kind).Batches || r.Port.Behind(r):
+		return false
+	case w == nil:
+		return false
+	}
+	now := r.Port.Stamp()
+	left := h.ValidUntil().Sub(now)
+	if left < cfg.Lease/2 {
+		return false // it was not renewed
+	}
+	if h.handed == 0 { // nobody may have waited at the grant; or that was long ago
+		began := h.ValidUntil().Add(cfg.Margin(cfg.Lease) - cfg.Lease)
+		w.turnLasts(began.Add(cfg.HandOverFor))
+	}
+	return !w.turnEnds.before(milliseconds(now))
+}
+
+// beginTurn notes when the turn of a grant ends that this process has heard of just now: the
+// answer may have taken longer than a turn.
+func (r *Resource) beginTurn(now clock.Instant) {
+	if r.wait != nil || r.waiters.Len() > 0 {
+		r.ensureWait().turnEnds = milliseconds(now.Add(r.Port.Config().HandOverFor))
+	}
+}
+
+// turnLasts has the turn end then, if not later.
+func (w *Wait) turnLasts(until clock.Instant) {
+	if at := milliseconds(until); w.turnEnds.before(at) {
+		w.turnEnds = at
+	}
+}
+
+// shortInstant is an instant as it fits into a Wait, in milliseconds: two of them are compared by
+// what is between them.
+type shortInstant uint32
+
+func milliseconds(at clock.Instant) shortInstant {
+	return shortInstant(time.Duration(at) / time.Millisecond)
+}
+
+func (t shortInstant) before(other shortInstant) bool { return int32(other-t) > 0 }
+
+// plain reports whether the hold leaves its tenure as a grant of now would be: renewed by the
+// watchdog, with a count of one, and nothing to come.
+func (h *Hold) plain() bool {
+	if !h.watchdog || h.forServer || h.asked || h.deep {
+		return false
+	}
+	x := h.extra
+	return x == nil || x.maxEnd == 0 && x.minEnd == 0 && !x.ofQuorum
+}
+
+// plain reports whether such a tenure is all that the request asks for.
+func (a *Request) plain() bool {
+	if a.Lease != 0 {
+		return false
+	}
+	x := a.rare
+	return x == nil || x.MaxHold == 0 && x.MinHold == 0 && !x.Quorum
+}
+
+// lengthens notes that a command gives the tenure a lease: that of a re-entry, say. No renewal
+// shortens one that is longer than the watchdog's, and the next one has not asked for it: if
+// this process died, nobody would get the lock for that long.
+func (r *Resource) lengthens(lease time.Duration) {
+	if lease > r.Port.Config().Lease {
+		r.hold.forServer = true
+	}
+}
+
+// handOver ends the release of h, and gives its tenure to a.
+func (r *Resource) handOver(h *Hold, a *Request, fx *Effects) {
+	next := h.another(a)
+	r.hold = next
+	r.Port.Counters().Released++
+	h.settleUnlock(nil, fx)
+	a.grant(next, fx)
+}
+
+// another makes another hold of the tenure of h, for a.
+func (h *Hold) another(a *Request) *Hold {
+	next := h.Res.Port.NewHold(h)
+	next.Name, next.count = a.Name(), 1
+	next.setUntil(math.MaxInt64)
+	next.handed = max(next.handed, next.handed+1) // of readers it may be any number
+	n := h.Res.Port.Counters()
+	n.HandedOver++
+	n.Held++
+	return next
+}
+
+// yieldFor is how long a head skips its turn beside a round trip: the time in which others
+// that were woken find out.
+const yieldFor = time.Millisecond
+
+// yieldMost bounds it: a release may have been repeated for long.
+const yieldMost = 10 * time.Millisecond
+
+// yield has the head skip a turn after the release of a tenure that was handed over.
+func (r *Resource) yield(o *Outcome) {
+	if w := r.wait; w != nil && r.waiters.Len() > 0 {
+		w.Skip()
+		w.Port.RingAt(o.Now.Add(min(o.Now.Sub(o.Sent)+yieldFor, yieldMost)))
+	}
+}
+
+// A tenure that is more than its owner is not handed over as it is: one with a fencing token
+// counts one grant, and one that replicas have acknowledged was acknowledged for one holder. It
+// is released, and the acquire of the next one goes in the same command, so the lock is never free
+// in between, and that costs one round trip instead of two. The same bounds hold as for a tenure
+// that is handed over.
+
+// grantsOne reports whether each hold needs a grant of its own.
+func (t *Tenure) grantsOne() bool {
+	return t.Want != 0 || !t.Res.Port.Kind(t.Kind).HandsOver
+}
+
+// Readers of a name are apart from its writers, and some from each other (see readers.go). Its
+// writers share a Resource. So that readers that come and go
+// do not keep the writers of their own process out for ever, nor writers the readers, they take
+// turns, as with sync.RWMutex:
+//
+//   - A reader that comes while a writer has the name, or waits for it, stays Behind. It
+//     asks no server. A TryLock does not wait, so it does not stay behind either; nor does a
+//     reader that reads beside the writer.
+//   - A reader that goes on may find that another process has the lock. If a writer of its own
+//     process gets it after that one, the reader is Behind again once it has been refused: that
+//     writer's successors would take the lock sooner than the reader could hear of a release.
+//   - When a writer's hold has ended, all readers that are Behind go on, and only then the
+//     next writer. So a tenure is not handed over while a reader is Behind.
+//   - When the last writer that waits gives up, they go on, too.
+//
+// The first commands of readers that go on are sent before that of the next writer:
+//
+//	a writer's name              the readers                the server
+//	the release is answered
+//	Yielding           ------->  freely: acquire  ------->  granted
+//	freely: acquire    -------------------------------->   refused, until the last of them leaves
+//
+// Nothing of this is known to other processes.
+
+// ahead is the Resource of the writers that a new request of r may have to stay behind; nil if
+// there is none.
+func (r *Resource) ahead(a *Request) *Resource {
+	if r.Place == 0 || a.beside() != nil {
+		return nil
+	}
+	return r.Port.Ahead(r)
+}
+
+// behind is ahead, if somebody writes or wants to.
+func (r *Resource) behind(a *Request) *Resource {
+	if w := r.ahead(a); w != nil && (w.hold != nil || w.First() != nil) {
+		return w
+	}
+	return nil
+}
+
+// overtaken is the Resource of the writers if the first that waits for r was refused because one
+// of them has the name by now; else nil.
+func (r *Resource) overtaken() *Resource {
+	a := r.First()
+	if a == nil || r.held != Freely {
+		return nil
+	}
+	if w := r.ahead(a); w != nil && w.hold != nil {
+		return w
+	}
+	return nil
+}
+
+// stayBehind has r ask no server until it is its turn. The writers must hear of a removal, for
+// nobody else here does.
+func (r *Resource) stayBehind(w *Resource) {
+	r.held = Behind
+	if own := r.wait; own != nil {
+		own.Port.Silence()
+		own.end()
+	}
+	w.wait.stopLingering()
+	w.settled()
+}
+
+// timely is the hold if its time is not over. It does not end one whose time is over: that is
+// a transition of its own name.
+func (r *Resource) timely() *Hold {
+	if h := r.hold; h != nil && r.Port.Now() < h.Until() {
+		return h
+	}
+	return nil
+}
+
+// yieldToReaders is called when the outermost hold has ended: those that are Behind come next.
+func (r *Resource) yieldToReaders() {
+	if r.Port.Behind(r) {
+		r.holdBack(Yielding)
+	}
+}
+
+// letForward has those go on that are Behind r, if it is their turn.
+func (r *Resource) letForward(fx *Effects) {
+	if r.telling != 0 || r.hold != nil {
+		return
+	}
+	if r.held == Yielding || r.waiters.Len() == 0 && r.Port.Behind(r) {
+		fx.Forward = r
+	}
+}
+
+// GoForward goes on with readers that were Behind, or fails them if there is a reason.
+func (r *Resource) GoForward(why error, fx *Effects) {
+	if !r.letGo(Behind) {
+		return
+	}
+	for a := r.First(); a != nil && why != nil; a = r.First() {
+		a.fail(why, fx)
+	}
+	r.GoOn(fx)
+}
+
+// GoAfter goes on with the name that was Yielding, when those that were Behind have gone on.
+func (r *Resource) GoAfter(fx *Effects) {
+	r.letGo(Yielding)
+	r.goOnAfter(fx)
+}

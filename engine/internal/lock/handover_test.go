@@ -1,0 +1,553 @@
+package lock
+
+import (
+	"testing"
+	"time"
+)
+
+// newHandOverLab hands a tenure over twice, and for 10 ms.
+func newHandOverLab(t *testing.T) *lab {
+	l := newLab(t)
+	l.cfg.HandOvers, l.cfg.HandOverFor = 2, 10*time.Millisecond
+	return l
+}
+
+func TestAHoldIsHandedOverToTheFirstWhoWaitsWithoutACommand(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	first := l.ask(r, false)
+	l.reply(r, Outcome{})
+	second, third := l.ask(r, false), l.ask(r, false)
+	u := l.unlock(first.hold)
+	l.is(r, Nothing)
+	if u.delivered != 1 || u.Err != nil || second.delivered != 1 || second.hold == nil || third.hold != nil {
+		t.Fatalf("unlocked: %+v, second: %+v, third: %+v", u, second, third)
+	}
+	if second.hold.ID != first.hold.ID || second.hold.Until() <= l.now || first.hold.Until() > l.now || first.hold.IsLive() {
+		t.Errorf("first ends at %v, second at %v, now is %v", first.hold.Until(), second.hold.Until(), l.now)
+	}
+	if !first.hold.finished || !first.hold.told || !first.hold.renewed {
+		t.Errorf("the first is over, and the tenure keeps its place among the renewals: %+v", first.hold)
+	}
+	if n := l.count; n.Held != 1 || n.Acquired != 2 || n.Released != 1 || n.HandedOver != 1 || n.Pending != 1 {
+		t.Errorf("counted: %+v", n)
+	}
+	// The first has ended: it does nothing to what the second has.
+	if again := l.unlock(first.hold); again.Err == nil || !second.hold.IsLive() {
+		t.Errorf("unlocked again: %v", again.Err)
+	}
+	// A renewal that was on its way counts for the second.
+	l.now = l.now.Add(time.Second)
+	var fx Effects
+	if !first.hold.Tenure.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) || second.hold.Until() < l.now.Add(l.cfg.Lease/2) {
+		t.Error("the renewal is not that of the second")
+	}
+	first.hold.Tenure.Gone(GoneOnServer, &fx)
+	if second.hold.IsLive() || second.hold.why != GoneOnServer || first.hold.why != 0 {
+		t.Errorf("gone: %+v, %+v", second.hold, first.hold)
+	}
+}
+
+// Nobody else would get in otherwise.
+func TestATenureIsHandedOverSoOftenAndThenAnotherProcessHasATurn(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	for range l.cfg.HandOvers {
+		next := l.ask(r, false)
+		l.unlock(c.hold)
+		l.is(r, Nothing)
+		c = next
+	}
+	last := l.ask(r, false)
+	l.unlock(c.hold)
+	l.is(r, Unlocking)
+	w := r.wait.Port.(*bell)
+	sent := l.now
+	l.now = l.now.Add(3 * time.Millisecond)
+	l.reply(r, Outcome{Sent: sent})
+	l.is(r, Nothing)
+	if want := l.now.Add(3*time.Millisecond + yieldFor); w.at != want {
+		t.Errorf("it skips its turn until %v, want %v", w.at, want)
+	}
+	// Its own release is announced to it, too.
+	l.does(w.Announced)
+	l.does(w.Subscribed)
+	l.does(w.Cut)
+	l.is(r, Nothing)
+	l.does(w.Rang)
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{})
+	if last.hold == nil || last.hold.ID == c.hold.ID || last.hold.handed != 0 {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestATenureIsHandedOverForSoLongAfterItsGrant(t *testing.T) {
+	t.Parallel()
+	for late, want := range map[time.Duration]What{0: Nothing, 10 * time.Millisecond: Nothing, 11 * time.Millisecond: Unlocking} {
+		l := newHandOverLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		l.ask(r, false)
+		l.now = l.now.Add(late)
+		l.unlock(c.hold)
+		if r.Cmd.What != want {
+			t.Errorf("%v after the grant: command %d", late, r.Cmd.What)
+		}
+	}
+}
+
+// From when this process knows of it: the answer may take longer than a turn.
+func TestATurnBeginsWhenTheGrantIsHeardOf(t *testing.T) {
+	t.Parallel()
+	const way = 15 * time.Millisecond
+	l := newHandOverLab(t)
+	r := l.name()
+	first, second, third := l.ask(r, false), l.ask(r, false), l.ask(r, false)
+	sent := l.now
+	l.now = l.now.Add(way)
+	l.reply(r, Outcome{Sent: sent})
+	l.now = l.now.Add(l.cfg.HandOverFor)
+	l.unlock(first.hold)
+	l.is(r, Nothing)
+	if second.hold == nil {
+		t.Fatal("it was not handed over")
+	}
+	l.now = l.now.Add(time.Millisecond)
+	l.unlock(second.hold)
+	l.is(r, Unlocking)
+	if third.hold != nil {
+		t.Fatal("it was handed over after its turn")
+	}
+	// And the next turn, which somebody waited for.
+	l.reply(r, Outcome{})
+	l.does(r.wait.Rang)
+	l.is(r, Acquiring)
+	sent = l.now
+	l.now = l.now.Add(way)
+	l.reply(r, Outcome{Sent: sent})
+	fourth := l.ask(r, false)
+	l.unlock(third.hold)
+	l.is(r, Nothing)
+	if fourth.hold == nil {
+		t.Error("it was not handed over in the next turn")
+	}
+}
+
+// Renewals, and looks at the hold, which are renewals, come while a lock is in demand.
+func TestARenewalMakesATurnNoLonger(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	next, last := l.ask(r, false), l.ask(r, false)
+	l.now = l.now.Add(6 * time.Millisecond)
+	l.unlock(c.hold)
+	l.is(r, Nothing)
+	l.now = l.now.Add(6 * time.Millisecond)
+	var fx Effects
+	next.hold.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx)
+	l.unlock(next.hold)
+	l.is(r, Unlocking)
+	if last.hold != nil {
+		t.Error("it was handed over")
+	}
+}
+
+func TestWhatIsNotLikeAGrantOfNowIsReleased(t *testing.T) {
+	t.Parallel()
+	quiet := func(*Request) {}
+	for what, x := range map[string]struct {
+		first, second func(*Request)
+		between       func(l *lab, h *Hold)
+	}{
+		"the first has a fixed lease":   {first: func(a *Request) { a.Lease = time.Minute }},
+		"the first has a MaxHold":       {first: func(a *Request) { a.More().MaxHold = time.Minute }},
+		"the first has a MinHold":       {first: func(a *Request) { a.More().MinHold = time.Minute }},
+		"the first wants a replica":     {first: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
+		"both want other replicas":      {first: func(a *Request) { a.Want, a.AckedGiven = 1, true }, second: func(a *Request) { a.Want, a.AckedGiven = 2, true }},
+		"neither can be batched":        {first: func(a *Request) { a.Kind = queued }, second: func(a *Request) { a.Kind = queued }},
+		"the first is one of several":   {first: func(a *Request) { a.More().Quorum = true }},
+		"the second wants a lease":      {second: func(a *Request) { a.Lease = time.Minute }},
+		"the second wants a MaxHold":    {second: func(a *Request) { a.More().MaxHold = time.Minute }},
+		"the second wants a MinHold":    {second: func(a *Request) { a.More().MinHold = time.Minute }},
+		"the second wants a replica":    {second: func(a *Request) { a.Want, a.AckedGiven = 1, true }},
+		"the second is of another kind": {second: func(a *Request) { a.Kind = 1 }},
+		"the second is one of several":  {second: func(a *Request) { a.More().Quorum = true }},
+		"it was not renewed":            {between: func(l *lab, h *Hold) { h.validUntil.Store(int64(l.now.Add(l.cfg.Lease/2 - 1))) }},
+		"a release may be executed":     {between: func(_ *lab, h *Hold) { h.asked = true }},
+		"the server counts a re-entry":  {between: func(_ *lab, h *Hold) { h.deep = true }},
+		"the engine is being shut down": {between: func(l *lab, _ *Hold) { l.closing = true }},
+		"it is switched off":            {between: func(l *lab, _ *Hold) { l.cfg.HandOvers = 0 }},
+	} {
+		l := newHandOverLab(t)
+		r := l.name()
+		ask := func(set func(*Request)) *caller {
+			c := new(caller)
+			c.Init(c)
+			if set == nil {
+				set = quiet
+			}
+			set(&c.Request)
+			l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+			return c
+		}
+		first := ask(x.first)
+		l.reply(r, Outcome{Ack: enough{}})
+		second := ask(x.second)
+		if x.between != nil {
+			x.between(l, &first.hold.Hold)
+		}
+		l.unlock(first.hold)
+		if r.Cmd.What != Unlocking || second.hold != nil {
+			t.Errorf("%s: command %d", what, r.Cmd.What)
+		}
+	}
+}
+
+type enough struct{}
+
+func (enough) Missing() bool { return false }
+func (enough) Count() int    { return 1 }
+
+// A re-entry that was given back leaves a count of one.
+func TestAHoldIsHandedOverWhenItsReentriesAreGivenBack(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{true, false} {
+		l := newHandOverLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		inner := new(caller)
+		inner.Init(inner)
+		inner.Parent = &c.hold.Hold
+		l.does(func(fx *Effects) { r.Admit(&inner.Request, fx) })
+		l.is(r, Reentering)
+		l.reply(r, Outcome{})
+		if back {
+			l.unlock(inner.hold)
+			l.is(r, Leaving)
+			l.reply(r, Outcome{})
+		}
+		next := l.ask(r, false)
+		l.unlock(c.hold)
+		if handed := next.hold != nil; handed != back {
+			t.Errorf("given back %v: handed over %v, command %d", back, handed, r.Cmd.What)
+		}
+	}
+}
+
+// The renewals never shorten the lease of a re-entry: if this process died, nobody else would
+// get the lock for an hour, though its holder asked for no lease.
+func TestATenureThatAReentryMadeLongerIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	for what, x := range map[string]struct {
+		lease, extend time.Duration
+		handed        bool
+	}{
+		"no longer than the watchdog's": {lease: 30 * time.Second, handed: true},
+		"longer":                        {lease: time.Hour},
+		"extended":                      {lease: time.Second, extend: time.Hour},
+	} {
+		l := newHandOverLab(t)
+		l.cfg.Lease = 30 * time.Second
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		inner := new(caller)
+		inner.Init(inner)
+		inner.Parent, inner.Lease = &c.hold.Hold, x.lease
+		l.does(func(fx *Effects) { r.Admit(&inner.Request, fx) })
+		l.reply(r, Outcome{})
+		if x.extend != 0 {
+			longer := new(stretch)
+			longer.Port, longer.Lease = longer, x.extend
+			l.does(func(fx *Effects) { _, _ = inner.hold.Extend(&longer.Extend, fx) })
+			l.is(r, Extending)
+			l.reply(r, Outcome{})
+		}
+		l.unlock(inner.hold)
+		l.is(r, Leaving)
+		l.reply(r, Outcome{})
+		next := l.ask(r, false)
+		l.unlock(c.hold)
+		if handed := next.hold != nil; handed != x.handed {
+			t.Errorf("%s: handed over %v, command %d", what, handed, r.Cmd.What)
+		}
+	}
+}
+
+// The next holder must find no context of this one alive.
+func TestAHoldWithContextsIsHandedOverWhenTheyHaveEnded(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	c.hold.Bind(heard{})
+	next := l.ask(r, false)
+	var fx Effects
+	u := new(leaver)
+	u.Port = u
+	c.hold.Unlock(&u.Unlock, &fx)
+	fx.Deliver()
+	if next.hold != nil || u.delivered != 0 || fx.Ended == nil {
+		t.Fatalf("before its contexts have ended: %+v, %+v", next, u)
+	}
+	l.does(func(after *Effects) { r.Told(fx.Ended, after) })
+	if next.hold == nil || u.delivered != 1 {
+		t.Errorf("after that: %+v, %+v", next, u)
+	}
+}
+
+type heard struct{}
+
+func (heard) End(error) {}
+
+// A TryLock is refused while another has the lock, and takes part in no hand-over.
+func TestATryLockIsNotHandedALock(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	once, next := l.ask(r, true), l.ask(r, false)
+	if once.err == nil {
+		t.Errorf("it was not refused: %+v", once)
+	}
+	l.unlock(c.hold)
+	if once := l.ask(r, true); once.err == nil || next.hold == nil {
+		t.Errorf("%+v, %+v", once, next)
+	}
+}
+
+// The last waiter is gone when it has the lock: so is what only waiters need.
+func TestAfterTheLastHandOverTheSubscriptionLingers(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	next := l.ask(r, false)
+	l.unlock(c.hold)
+	if v := r.View(); !v.Lingers || next.hold == nil {
+		t.Errorf("%+v", v)
+	}
+	w := r.wait.Port.(*bell)
+	l.now = l.now.Add(LingerFor)
+	l.does(w.Rang)
+	l.unlock(next.hold)
+	l.is(r, Unlocking)
+	l.reply(r, Outcome{})
+	if w.listening || !r.Out {
+		t.Errorf("left: %+v", r.View())
+	}
+}
+
+// The alarm of a head that skips its turn was once that of a look, which a confirmation of the
+// channel makes needless.
+func TestAConfirmationDoesNotStopTheAlarmOfASkippedTurn(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	first := l.ask(r, false)
+	l.reply(r, Outcome{})
+	second, third := l.ask(r, false), l.ask(r, false)
+	l.unlock(first.hold)
+	if r.wait.Port.(*bell).at == 0 {
+		t.Fatal("the hold is not looked at, though the channel is silent")
+	}
+	l.now = l.now.Add(time.Second)
+	l.unlock(second.hold)
+	l.is(r, Unlocking)
+	l.reply(r, Outcome{})
+	w := r.wait.Port.(*bell)
+	l.does(w.Subscribed)
+	if w.at == 0 {
+		t.Fatal("its alarm will not ring")
+	}
+	l.does(w.Rang)
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{})
+	if third.hold == nil {
+		t.Error("not granted")
+	}
+}
+
+// A renewal that finds the hold being released leaves the tenure without a place among the
+// renewals, and one that the server does not have any more is found so by the release.
+func TestATenureThatIsNotRenewedAnyMoreIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	for what, renewal := range map[string]func(l *lab, t *Tenure, fx *Effects){
+		"it was not sent": func(l *lab, t *Tenure, fx *Effects) {
+			if _, ok := t.Renewal(l.now, fx); ok {
+				l.t.Error("renewed while it is released")
+			}
+		},
+		"it was answered": func(l *lab, t *Tenure, fx *Effects) {
+			if t.Renewed(l.now, l.now, l.cfg.Lease, 0, fx) {
+				l.t.Error("renewed while it is released")
+			}
+		},
+		"the server does not have it": func(l *lab, t *Tenure, fx *Effects) { t.Gone(GoneOnServer, fx) },
+	} {
+		l := newHandOverLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		c.hold.Bind(heard{})
+		next := l.ask(r, false)
+		var fx Effects
+		u := new(leaver)
+		u.Port = u
+		c.hold.Unlock(&u.Unlock, &fx)
+		l.does(func(fx *Effects) { renewal(l, c.hold.Tenure, fx) })
+		l.does(func(after *Effects) { r.Told(fx.Ended, after) })
+		if r.Cmd.What != Unlocking || next.hold != nil {
+			t.Errorf("%s: command %d, %+v", what, r.Cmd.What, next.hold)
+		}
+	}
+}
+
+func TestWhatTheEngineGivesBackIsReleased(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	next := l.ask(r, false)
+	u := new(leaver)
+	u.Port, u.ByNobody = u, true
+	l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+	l.is(r, Unlocking)
+	if next.hold != nil {
+		t.Errorf("%+v", next)
+	}
+}
+
+// What the channel says may be that the lock was taken away. While the hold is live that has it
+// looked at; while it is released, the release finds out.
+func TestATenureOfWhichTheChannelSpokeWhileItWasReleasedIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	for what, event := range map[string]func(*Wait, *Effects){
+		"a message": (*Wait).Announced, "a confirmation": (*Wait).Subscribed,
+	} {
+		l := newHandOverLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		c.hold.Bind(heard{})
+		next := l.ask(r, false)
+		var fx Effects
+		u := new(leaver)
+		u.Port = u
+		c.hold.Unlock(&u.Unlock, &fx)
+		l.does(func(fx *Effects) { event(r.wait, fx) })
+		l.does(func(after *Effects) { r.Told(fx.Ended, after) })
+		if r.Cmd.What != Unlocking || next.hold != nil {
+			t.Errorf("%s: command %d, %+v", what, r.Cmd.What, next.hold)
+		}
+	}
+}
+
+// Messages that follow one another are answered by one look, and by one more after 100 ms.
+func TestWait_MessagesBehindAHold_AreAnsweredByOneLookEach100ms(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	l.ask(r, false)
+	l.now = l.now.Add(lookEvery) // since the grant
+	looks := func(event func(*Wait, *Effects)) bool {
+		c.hold.soon = false
+		l.does(func(fx *Effects) { event(r.wait, fx) })
+		return c.hold.soon
+	}
+	for i, want := range []bool{true, false, false} {
+		if got := looks((*Wait).Announced); got != want {
+			t.Fatalf("message %d: looked at %v", i, got)
+		}
+	}
+	alarm := r.wait.Port.(*bell).at
+	if d := alarm.Sub(l.now); d != lookEvery {
+		t.Fatalf("it looks again after %v", d)
+	}
+	if l.now = alarm; !looks((*Wait).Rang) || looks((*Wait).Announced) {
+		t.Error("the alarm does not look, or a message right after it does")
+	}
+}
+
+// A waiter behind a hold with a lease of its own looks at it every 15 to 30 s, as long as nothing is
+// announced; behind one that is renewed more often than that it sleeps.
+func TestWait_BehindAHold_LooksIfNoRenewalDoes(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		lease, watchdog time.Duration
+		clustered       bool
+		least, most     time.Duration // 0: no alarm
+	}{
+		"a lease of its own":           {time.Hour, 30 * time.Second, false, 15 * time.Second, 30 * time.Second},
+		"the same in a cluster":        {time.Hour, 30 * time.Second, true, 5 * time.Second, 10 * time.Second},
+		"renewed every ten seconds":    {0, 30 * time.Second, false, 0, 0},
+		"renewed every twenty minutes": {0, time.Hour, false, 15 * time.Second, 30 * time.Second},
+	} {
+		l := newHandOverLab(t)
+		l.cfg.Lease, l.clustered = x.watchdog, x.clustered
+		r := l.name()
+		c := new(caller)
+		c.Init(c)
+		c.Lease = x.lease
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.reply(r, Outcome{})
+		l.ask(r, false)
+		w, b := r.wait, r.wait.Port.(*bell)
+		l.now = l.now.Add(lookEvery) // since the grant
+		if x.most == 0 {
+			l.does(w.Subscribed)
+			l.now = l.now.Add(lookEvery)
+			b.at = 0
+			l.does(w.Subscribed) // it has looked, and sleeps again
+			if b.at != 0 {
+				t.Errorf("%s: it looks after %v", name, b.at.Sub(l.now))
+			}
+			continue
+		}
+		l.does(w.Subscribed)
+		if d := b.at.Sub(l.now); d < x.least || d > x.most {
+			t.Errorf("%s: it looks after %v", name, d)
+		}
+		l.now, c.hold.soon = b.at, false
+		if l.does(w.Rang); !c.hold.soon || b.at <= l.now {
+			t.Errorf("%s: the alarm has looked: %v, and rings at %v", name, c.hold.soon, b.at)
+		}
+	}
+}
+
+// What the server does not have any more is given to nobody, also if the answer that says so is
+// that to an Extend which the Unlock has overtaken.
+func TestATenureThatAnExtendFindsGoneIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	for what, o := range map[string]Outcome{"gone": {Answer: Missing}, "another's": {Answer: Foreign}, "no lock": {Verdict: WrongType}} {
+		l := newHandOverLab(t)
+		r := l.name()
+		c := l.ask(r, false)
+		l.reply(r, Outcome{})
+		next := l.ask(r, false)
+		x := new(stretch)
+		x.Port, x.Lease = x, l.cfg.Lease
+		l.does(func(fx *Effects) { _, _ = c.hold.Extend(&x.Extend, fx) })
+		l.is(r, Extending)
+		l.unlock(c.hold)
+		l.reply(r, o)
+		if next.hold != nil || r.Cmd.What != Unlocking {
+			t.Errorf("%s: handed over %v, command %d", what, next.hold != nil, r.Cmd.What)
+		}
+	}
+}

@@ -1,0 +1,356 @@
+package lock
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Hold is what the core knows of a user's hold; the user has an engine.Hold, which leads
+// here.
+//
+//	live --Unlock--> releasing --reply, or its time is over--> over
+//	  |                                                          ^
+//	  +--lost (time over, gone on the server, Close)-------------+
+//
+// A hold ends for its user the moment it leaves live; releasing is the engine's
+// affair. Re-entries form a chain under the outermost hold of a tenure: root, child,
+// grandchild; count is the depth, and what the server's field shows while the hold is the
+// innermost one. The end of a hold ends its children.
+//
+// Everything is guarded by the shard's lock, except ownUntil, which is atomic, what never
+// changes (Port, Tenure, Name, Parent, count, follows), and Ending once there is one, for
+// those who end the contexts.
+type Hold struct {
+	Port    HoldPort
+	*Tenure        // what the server has: Res, ID, Want, and until when
+	Name    string // as the caller gave it; the server's is Res.Name
+
+	Parent, child *Hold
+	count         int32
+	state         holdState
+	ended         bool  // it was released or lost
+	follows       bool  // a child without a lease of its own: its parent's time counts
+	forServer     bool  // its tenure is released, not handed over: see renewable, lengthens and Unlock.ByNobody
+	place         int32 // in Tenure.joined
+
+	// ownUntil bounds what the user may count on, beside the tenure and the outer holds:
+	// MaxHold, the lease of a re-entry. It is past when the hold has ended. A clock.Instant.
+	ownUntil atomic.Int64
+	leaveBy  clock.Instant // a child: until when its release is repeated
+
+	unlocks *Unlock // calls of Unlock that wait for the release
+	extra   *holdExtra
+}
+
+type holdState uint8
+
+const (
+	live holdState = iota
+	releasing
+	over
+)
+
+// holdExtra is what most holds never need.
+type holdExtra struct {
+	maxEnd, minEnd clock.Instant
+	sharedUntil    clock.Instant        // of a writer: the readers beside it may keep it until then
+	there          clock.Instant        // if ofQuorum: the server had the hold at that time, or later
+	children       queue.List[*Request] // re-entries that wait for their turn
+	extend         *Extend
+	result         error // why it was lost; or what its release said, if it did not succeed
+	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
+
+	contexts   queue.Set[Context]
+	token      int64 // the tenure's fencing token, of the outermost hold
+	acked      int32 // replicas that had what validUntil counts from
+	lost       bool
+	untold     bool  // in the resource's list
+	ofQuorum   bool  // it is one of several servers'
+	nextEnded  *Hold // in an Effects
+	nextUntold *Hold
+}
+
+func (h *Hold) more() *holdExtra {
+	if h.extra == nil {
+		h.extra = new(holdExtra)
+	}
+	return h.extra
+}
+
+// newHold makes the hold of a grant, with a tenure unless it is a re-entry; begin starts it.
+func (r *Resource) newHold(a *Request, id int64, o *Outcome) *Hold {
+	var h *Hold
+	fixed, lease := a.Lease != 0, a.firstLease()
+	if a.Parent == nil {
+		h = r.Port.NewTenure(r)
+		h.Tenure.begin(r, a, id, o.Now)
+		h.count = 1
+		if o.Token != 0 {
+			h.more().token = o.Token
+		}
+	} else {
+		h = r.Port.NewHold(a.Parent)
+		h.Parent, h.count, h.follows = a.Parent, a.Parent.count+1, !fixed
+	}
+	h.Name = a.Name()
+	h.setAcked(o.acked())
+	if a.rare != nil && a.rare.Quorum {
+		h.more().ofQuorum = true
+	}
+	if l := a.rare; l != nil && l.MaxHold != 0 {
+		// From when it was sent, as the lease counts: MaxHold never ends after the lease it
+		// has cut, so the reason is MaxHold, and not a renewal that nobody needed.
+		h.more().maxEnd = o.Sent.Add(l.MaxHold)
+	}
+	h.acknowledged(o.Sent, lease)
+	if h.Parent == nil || h.follows {
+		h.setUntil(math.MaxInt64)
+	}
+	return h
+}
+
+// acknowledged notes that the server has given h the lease, by a command that was sent then.
+func (h *Hold) acknowledged(sent clock.Instant, lease time.Duration) {
+	margin := h.Res.Port.Config().Margin(lease)
+	if x := h.extra; x != nil && x.ofQuorum {
+		margin = max(margin, Drift(lease))
+		x.there = max(x.there, sent)
+	}
+	until := sent.Add(lease - margin)
+	if h.Parent == nil {
+		h.validUntil.Store(int64(max(h.ValidUntil(), until)))
+	} else {
+		h.setUntil(max(h.OwnUntil(), until))
+	}
+}
+
+// begin starts the clock of a hold that was granted to a: its renewals, or its timer.
+func (h *Hold) begin(a *Request, now clock.Instant) {
+	h.Res.Port.Counters().Held++
+	if l := a.rare; l != nil && l.MinHold != 0 {
+		x := h.Root().more() // it is the root's release that keeps the lock taken
+		x.minEnd = max(x.minEnd, now.Add(l.MinHold))
+	}
+	if h.watched() {
+		h.Port.RenewFirst(now)
+	}
+	if at := h.timeOut(); at != 0 {
+		h.Port.WakeAt(at)
+	}
+}
+
+// timeOut is when the hold's own timer must look, 0 if the watchdog or the parent
+// does.
+func (h *Hold) timeOut() clock.Instant {
+	at := clock.Instant(0)
+	if !h.watched() && !h.follows {
+		at = h.Until()
+	}
+	if h.extra != nil && h.extra.maxEnd != 0 && (at == 0 || h.extra.maxEnd < at) {
+		at = h.extra.maxEnd
+	}
+	return at
+}
+
+// Until is when the hold ends here: the earliest end along the chain. It takes no
+// lock.
+func (h *Hold) Until() clock.Instant {
+	if h.Parent == nil {
+		return min(h.OwnUntil(), h.ValidUntil())
+	}
+	return min(h.OwnUntil(), h.Parent.Until())
+}
+
+// OwnUntil is when the hold ends whatever its tenure and its outer holds do. It takes no lock.
+func (h *Hold) OwnUntil() clock.Instant { return clock.Instant(h.ownUntil.Load()) }
+
+// setUntil moves the end; MaxHold stands.
+func (h *Hold) setUntil(at clock.Instant) {
+	if x := h.extra; x != nil && x.maxEnd != 0 {
+		at = min(at, x.maxEnd)
+	}
+	h.ownUntil.Store(int64(at))
+}
+
+// watched reports whether the watchdog renews it. A re-entry has no place there.
+func (h *Hold) watched() bool { return h.watchdog && h.Parent == nil }
+
+// Ending is why the hold has ended: released or lost; nil while it is live.
+func (h *Hold) Ending() error {
+	switch {
+	case !h.ended:
+		return nil
+	case h.extra != nil && h.extra.lost:
+		return h.extra.result
+	}
+	return reason.ErrReleased
+}
+
+// trouble is why the release or the Extend under way is not settled, as far as is known. Only
+// while it is under way is the resource h's for certain.
+func (h *Hold) trouble() error {
+	if err := h.Res.Port.Trouble(h.Res.Route); err != nil || h.extra == nil {
+		return err
+	}
+	return h.extra.refusal
+}
+
+func (h *Hold) setAcked(n int) {
+	if n != 0 || h.extra != nil {
+		h.more().acked = int32(n)
+	}
+}
+
+// minEnd is until when the lock stays taken though the hold ends; 0: no longer.
+func (h *Hold) minEnd() clock.Instant {
+	if h.extra == nil {
+		return 0
+	}
+	return h.extra.minEnd
+}
+
+// Root returns the outermost hold.
+func (h *Hold) Root() *Hold {
+	for h.Parent != nil {
+		h = h.Parent
+	}
+	return h
+}
+
+// innermost returns the innermost re-entry of h, or h.
+func (h *Hold) innermost() *Hold {
+	for h.child != nil {
+		h = h.child
+	}
+	return h
+}
+
+// InnermostLive returns the nearest hold outwards from h that is live, nil if none
+// is.
+func (h *Hold) InnermostLive() *Hold {
+	for ; h != nil; h = h.Parent {
+		if h.state == live {
+			return h
+		}
+	}
+	return nil
+}
+
+// pending reports whether re-entries wait under h.
+func (h *Hold) pending() bool { return h.extra != nil && h.extra.children.Len() > 0 }
+
+// lockWaits reports whether a Lock is among them. TryLocks come before it, or are refused.
+func (h *Hold) lockWaits() bool {
+	if !h.pending() {
+		return false
+	}
+	last, _ := h.extra.children.Back()
+	return !last.Once
+}
+
+// reentered reports whether h has a live re-entry. One that is being released holds nothing
+// any more.
+func (h *Hold) reentered() bool { return h.child != nil && h.child.state == live }
+
+// Fired is called by the hold's own timer. The watchdog has none: it is for a fixed lease,
+// MaxHold, the time of a release.
+func (h *Hold) Fired(now clock.Instant, fx *Effects) {
+	switch h.state {
+	case live:
+		h.check(now, fx)
+		if h.state == live {
+			h.Port.WakeAt(h.timeOut()) // it was extended
+		} else {
+			h.Res.goOnAfter(fx)
+		}
+	case releasing:
+		if now < h.releaseBy() {
+			// It was armed for the hold, or for what the server had before an Extend.
+			h.boundRelease()
+			break
+		}
+		h.giveUpRelease(fx)
+		h.Res.goOnAfter(fx)
+	}
+}
+
+// The methods below are for the engine, which calls them under the shard's lock.
+
+// Acked is how many replicas had what Until counts from.
+func (h *Hold) Acked() int {
+	if h = h.timekeeper(); h.extra == nil {
+		return 0
+	}
+	return int(h.extra.acked)
+}
+
+// IsLive and IsOver report on its state; if neither, it is being released.
+func (h *Hold) IsLive() bool { return h.state == live }
+func (h *Hold) IsOver() bool { return h.state == over }
+
+// Local reports whether a hold that was granted just now was handed over by another, or joined it.
+func (h *Hold) Local() bool { return h.Parent == nil && h.handed > 0 }
+
+// Token is the fencing token of its tenure; 0 if that has none.
+func (h *Hold) Token() int64 {
+	if h = h.Root(); h.extra == nil {
+		return 0
+	}
+	return h.extra.token
+}
+
+// MaxEnd is when MaxHold ends it; 0 without one.
+func (h *Hold) MaxEnd() clock.Instant {
+	if h.extra == nil {
+		return 0
+	}
+	return h.extra.maxEnd
+}
+
+// There is the latest time at which the server is known to have had the hold, if it is one
+// of several servers'.
+func (h *Hold) There() clock.Instant {
+	if h = h.timekeeper(); h.extra == nil {
+		return 0
+	}
+	return h.extra.there
+}
+
+// EndBy has a hold that joins others end with them.
+func (h *Hold) EndBy(at clock.Instant) {
+	if h.state != live || h.follows {
+		return
+	}
+	if h.watched() {
+		x := h.more()
+		x.maxEnd = min(x.maxEnd, at)
+	}
+	h.Shorten(at)
+	if at := h.timeOut(); at != 0 {
+		h.Port.WakeAt(at)
+	}
+}
+
+// Shorten has the hold end at that time, if not sooner. It arms no timer: the next look
+// notices it.
+func (h *Hold) Shorten(at clock.Instant) {
+	if h.Parent != nil {
+		h.setUntil(min(h.OwnUntil(), at))
+		return
+	}
+	h.validUntil.Store(int64(min(h.ValidUntil(), at)))
+	h.setUntil(h.OwnUntil()) // of which MaxHold may leave less now
+}
+
+// releaseBy is until when a release that has no answer is repeated.
+func (h *Hold) releaseBy() clock.Instant {
+	if h.Parent != nil {
+		return h.leaveBy
+	}
+	return h.serverUntil
+}

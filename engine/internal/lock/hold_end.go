@@ -1,0 +1,230 @@
+package lock
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// expired reports whether the hold's time is over, and why.
+func (h *Hold) expired(now clock.Instant) (Loss, bool) {
+	if x := h.extra; x != nil && x.maxEnd != 0 && now >= x.maxEnd {
+		return MaxHoldReached, true
+	}
+	if now < h.Until() {
+		return 0, false
+	}
+	if h.watched() || h.follows {
+		return NotRenewed, true
+	}
+	return LeaseEnded, true
+}
+
+// check ends the hold if its time is over. The clock is authoritative: timers and
+// channels only follow it. The caller holds the shard's lock.
+func (h *Hold) check(now clock.Instant, fx *Effects) {
+	if h.Parent != nil {
+		h.Parent.check(now, fx) // its end ends h, for its own reason
+	}
+	if h.state != live {
+		return
+	}
+	if why, yes := h.expired(now); yes {
+		h.Res.lose(h, why, fx)
+	}
+}
+
+// lose ends a live hold and its children before they were unlocked, and with an outermost one
+// all of its tenure. The owner's
+// field may still be on the server, where nobody renews it; a root's is therefore
+// released as soon as its lane works.
+func (r *Resource) lose(h *Hold, why Loss, fx *Effects) {
+	if h.state != live {
+		return
+	}
+	now := r.Port.Now()
+	if h.Parent != nil {
+		h.loseOne(why, now, fx)
+		if h.joint {
+			h.endHere(fx)
+			return
+		}
+		h.Parent.child = nil
+		// The count on the server is one too high until the next command of the
+		// owner; nothing depends on it.
+		return
+	}
+	h.Each(func(one *Hold) { one.loseOne(why, now, fx) })
+	r.hold, r.tried = nil, Unanswered
+	if r.wait != nil {
+		r.wait.Reset()
+	}
+	r.yieldToReaders()
+	// Of several permits only some may be gone. Where there is a queue, the owner may be in it again: a
+	// replica was promoted that has not heard of the grant.
+	kind := r.Port.Kind(h.Kind)
+	several := kind.Shared && byte(h.ID) != 0
+	if why != TakenOnServer && (why != GoneOnServer || several || kind.Queues) {
+		r.oweTenure(h, max(h.serverUntil, now))
+	}
+}
+
+func (h *Hold) loseOne(why Loss, now clock.Instant, fx *Effects) {
+	h.end(h.Res.Port.LossError(h.Kind, h.Name, why), why, now, fx)
+	h.setOver()
+	h.Port.Lost(why)
+}
+
+// end tells everybody that the hold is not live any more: its children first, its
+// contexts and its channel. It was released (0) or lost.
+func (h *Hold) end(why error, loss Loss, now clock.Instant, fx *Effects) {
+	if c := h.child; c != nil && c.state != over {
+		if loss == 0 || c.state == releasing {
+			h.Res.Port.Counters().Released++ // with its parent
+		}
+		c.end(why, loss, now, fx)
+		c.setOver()
+	}
+	h.endOne(why, loss, now, fx)
+}
+
+// setOver ends what the engine has to do with the hold and, if it is the outermost one, with
+// its tenure. Until then, while it is being released, its timer or its tenure's place among
+// the renewals bounds that; see boundReleases.
+func (h *Hold) setOver() {
+	h.state = over
+	h.Port.Over()
+	if next := h.hold(); h.Parent == nil && (next == nil || next == h) { // else it was handed over
+		h.Port.TenureOver()
+	}
+}
+
+func (h *Hold) endOne(why error, loss Loss, now clock.Instant, fx *Effects) {
+	if h.state != live {
+		// A child that is being released: the end of its parent settles it.
+		if h.state == releasing && h.Parent != nil {
+			h.settleUnlock(nil, fx)
+		}
+		return
+	}
+	h.ended = true
+	if loss != 0 {
+		x := h.more()
+		x.lost, x.result = true, why
+	}
+	h.ownUntil.Store(min(h.ownUntil.Load(), int64(now)))
+	h.Res.Port.Counters().Held--
+	h.announce(fx)
+	if loss != 0 {
+		h.Res.Port.Counters().Lost[loss]++
+	}
+	h.Port.Ended(loss)
+	x := h.extra
+	if x == nil {
+		return
+	}
+	for {
+		a, ok := x.children.Front()
+		if !ok {
+			break
+		}
+		a.fail(why, fx)
+	}
+	if x.extend != nil {
+		x.extend.finish(h.extendable())
+		x.extend = nil
+	}
+}
+
+// Check ends the hold if its time is over, and returns why it has ended, if it has.
+func (h *Hold) Check(now clock.Instant, fx *Effects) error {
+	h.check(now, fx)
+	why := h.Ending()
+	if why != nil {
+		h.Res.goOnAfter(fx)
+	}
+	return why
+}
+
+// goOnAfter goes on with the resource of a hold that may have been lost just now.
+// If it ended before that, the resource may be another name's by now, or nobody's.
+func (r *Resource) goOnAfter(fx *Effects) {
+	if !r.Out {
+		r.GoOn(fx)
+	}
+}
+
+// StopWaiting ends every request that waits, and what would only keep a name in the table
+// that nobody uses any more: a subscription that lingers, debts that are idle.
+func (r *Resource) StopWaiting(fx *Effects) {
+	r.wait.stopLingering()
+	for d := r.debts; d != nil; {
+		next := d.next
+		if d.idle() {
+			r.forgive(d)
+		}
+		d = next
+	}
+	if r.hold != nil {
+		r.hold.Each(func(h *Hold) {
+			for ; h != nil; h = h.child {
+				for h.pending() {
+					a, _ := h.extra.children.Front()
+					a.fail(reason.ErrClosed, fx)
+				}
+			}
+		})
+	}
+	r.failAll(fx)
+	r.GoOn(fx)
+}
+
+func (r *Resource) failAll(fx *Effects) {
+	for r.tries.Len() > 0 {
+		a, _ := r.tries.Front()
+		a.fail(reason.ErrClosed, fx)
+	}
+	for r.waiters.Len() > 0 {
+		a, _ := r.waiters.Front()
+		a.fail(reason.ErrClosed, fx)
+	}
+}
+
+// EndHold tells the holder, and makes a debt of what it held.
+func (r *Resource) EndHold(fx *Effects) { r.LoseHold(EngineClosed, fx) }
+
+// LoseHold is EndHold for another reason.
+func (r *Resource) LoseHold(why Loss, fx *Effects) {
+	if r.hold != nil {
+		r.lose(r.hold, why, fx)
+	}
+	r.GoOn(fx)
+}
+
+// Drop ends all that is left: nothing will be sent any more.
+func (r *Resource) Drop(fx *Effects) {
+	r.drop(fx)
+	r.GoOn(fx)
+}
+
+// shut ends what a command belonged to: the client is closed.
+func (r *Resource) shut(c *Command, fx *Effects) {
+	if a := c.req; a != nil {
+		a.fail(reason.ErrClosed, fx)
+	}
+	r.drop(fx)
+}
+
+func (r *Resource) drop(fx *Effects) {
+	r.setFree()
+	r.failAll(fx)
+	if h := r.hold; h != nil {
+		if h.state == live {
+			r.lose(h, EngineClosed, fx)
+		} else {
+			h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)), fx)
+		}
+	}
+	for r.debts != nil {
+		r.forgive(r.debts)
+	}
+}

@@ -1,0 +1,228 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+func TestAnUncontendedLockIsTwoCommandsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{})
+	if c.delivered != 1 || c.hold == nil || !c.hold.renewed {
+		t.Fatalf("granted: %+v", c)
+	}
+	if want := l.now.Add(l.cfg.Lease - l.cfg.Margin(l.cfg.Lease)); c.hold.Until() != want {
+		t.Errorf("it ends here at %v, want %v", c.hold.Until(), want)
+	}
+	l.is(r, Nothing)
+	u := new(leaver)
+	u.Port = u
+	l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+	l.is(r, Unlocking)
+	if c.hold.ended != 1 || !c.hold.told || u.delivered != 0 {
+		t.Errorf("while it is released: %+v", c.hold)
+	}
+	l.reply(r, Outcome{})
+	if u.delivered != 1 || u.Err != nil || !r.Out || len(l.idle) != 1 {
+		t.Errorf("released: %+v, out %v, idle %v", u, r.Out, l.idle)
+	}
+	if !c.hold.finished || c.hold.renewed || len(l.released) != 1 || l.released[0] != c.hold.ID {
+		t.Errorf("after it: %+v, releases answered of %v", c.hold, l.released)
+	}
+	if l.count.Held != 0 || l.count.Pending != 0 || l.count.Acquired != 1 || l.count.Released != 1 {
+		t.Errorf("counted: %+v", l.count)
+	}
+}
+
+// The lease counts from when the command was sent, not from the answer.
+func TestAGrantThatComesAfterItsLeaseIsGivenBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, true)
+	sent := l.now
+	l.now = l.now.Add(l.cfg.Lease)
+	l.reply(r, Outcome{Sent: sent})
+	l.is(r, Settling)
+	if !errors.Is(c.err, reason.ErrLate) || r.Cmd.ID != 1 || l.count.Compensations != 1 {
+		t.Errorf("%v, owner %d, %+v", c.err, r.Cmd.ID, l.count)
+	}
+	l.reply(r, Outcome{})
+	if !r.Out {
+		t.Errorf("something is left: %+v", r.View())
+	}
+}
+
+func TestAnAcquireWithoutAnAnswerIsReleasedThreeTimes(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, true)
+	sent := l.now
+	l.now = l.now.Add(l.cfg.CommandTimeout) // the connection was silent for so long
+	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("cut"), Sent: sent})
+	if !errors.Is(c.err, reason.ErrUnavailable) {
+		t.Errorf("TryLock: %v", c.err)
+	}
+	d := r.debts
+	for i, pause := range []time.Duration{0, time.Second, l.cfg.Lease} {
+		if i > 0 {
+			if at := d.Port.(*note).at; at != l.now.Add(pause) {
+				t.Fatalf("release %d is due in %v, want %v", i+1, at.Sub(l.now), pause)
+			}
+			l.now = l.now.Add(pause)
+			l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+		}
+		l.is(r, Settling)
+		l.reply(r, Outcome{Answer: Missing})
+	}
+	if !r.Out || d.Port.(*note).at != 0 {
+		t.Errorf("something is left: %+v", r.View())
+	}
+}
+
+// A message between a try and its refusal must wake the head:
+//
+//	head              holder          the channel
+//	try: refused
+//	                  releases
+//	                                  message
+//	reads the refusal
+func TestAMessageBeforeTheRefusalIsReadWakesTheHead(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	l.ask(r, false)
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	w := r.wait.Port.(*bell)
+	if v := r.View(); !v.Asleep || !w.listening || w.at == 0 {
+		t.Fatalf("after the first refusal: %+v, %+v", v, w)
+	}
+	l.does(w.Subscribed)
+	l.is(r, Acquiring)
+	l.does(w.Announced)
+	if next := l.reply(r, Outcome{Answer: Taken, TTL: time.Minute}); next != r {
+		t.Fatal("the head sleeps, with the lock free")
+	}
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	if v := r.View(); !v.Asleep || v.What != Nothing {
+		t.Errorf("after a refusal without a message: %+v", v)
+	}
+}
+
+// The server has counted the TTL since it answered, whenever the answer is read:
+//
+//	head                    the server
+//	is paused
+//	                        refused: ten seconds are left
+//	goes on, three seconds later
+func TestARefusalThatIsReadLateDoesNotProlongTheSleep(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	l.ask(r, false)
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	w := r.wait.Port.(*bell)
+	l.does(w.Subscribed)
+	l.is(r, Acquiring)
+	sent := l.now
+	l.now = sent.Add(3 * time.Second)
+	l.reply(r, Outcome{Answer: Taken, TTL: 10 * time.Second, Sent: sent})
+	if late := w.at.Sub(sent.Add(10 * time.Second)); late < 0 || late > 2*time.Second {
+		t.Errorf("the head wakes %v after the lease of the holder", late)
+	}
+}
+
+// Cancel at every step: before, while and after a command is out. In the end nothing is left.
+func TestCancelAtEveryStepLeavesNothing(t *testing.T) {
+	t.Parallel()
+	stop := reason.Stop{Cause: context.Canceled}
+	for name, c := range map[string]struct {
+		before []Outcome // replies before the cancel
+		orphan *Outcome  // reply of the command that was out
+		last   What      // the command after that
+	}{
+		"its try is out, and granted":        {nil, &Outcome{}, Settling},
+		"its try is out, and refused":        {nil, &Outcome{Answer: Taken, TTL: time.Minute}, Nothing},
+		"its try is out, and never answered": {nil, &Outcome{Verdict: Unknown}, Settling},
+		"its try is out, and not sent":       {nil, &Outcome{Verdict: NotSent}, Nothing},
+		"it sleeps":                          {[]Outcome{{Answer: Taken, TTL: time.Minute}}, nil, Nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			r := l.name()
+			a := l.ask(r, false)
+			for _, o := range c.before {
+				l.reply(r, o)
+			}
+			l.does(func(fx *Effects) { a.Cancel(stop, fx) })
+			if a.delivered != 1 || !errors.Is(a.err, context.Canceled) {
+				t.Fatalf("cancelled: %+v", a)
+			}
+			if c.orphan != nil {
+				l.reply(r, *c.orphan)
+			}
+			l.is(r, c.last)
+			for i := 0; !r.Out; i++ {
+				switch {
+				case i > 10:
+					t.Fatalf("something is left: %+v", r.View())
+				case r.Cmd.What != Nothing:
+					l.reply(r, Outcome{})
+				case r.debts != nil:
+					l.now = r.debts.Port.(*note).at
+					l.does(func(fx *Effects) { r.debts.Fired(l.now, fx) })
+				case r.wait != nil:
+					l.does(r.wait.Rang)
+				}
+			}
+			if a.delivered != 1 || l.count.Pending != 0 || l.count.Held != 0 {
+				t.Errorf("%+v, told %d times", l.count, a.delivered)
+			}
+		})
+	}
+}
+
+// ender is a context of a hold.
+type ender struct{}
+
+func (ender) End(error) {}
+
+// Nothing is sent while contexts of a hold that ended are alive.
+func TestTheReleaseWaitsForTheContexts(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	c.hold.Bind(ender{})
+	u := new(leaver)
+	u.Port = u
+	var fx Effects
+	c.hold.Unlock(&u.Unlock, &fx)
+	if fx.Send != nil || fx.Ended != &c.hold.Hold || fx.Contexts != 1 || c.hold.told {
+		t.Fatalf("Unlock: %+v", fx)
+	}
+	other := l.ask(r, false)
+	l.is(r, Nothing)
+	l.does(func(fx *Effects) { r.Told(&c.hold.Hold, fx) })
+	if !c.hold.told {
+		t.Error("nobody was told")
+	}
+	l.is(r, Unlocking)
+	l.reply(r, Outcome{})
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{})
+	if other.hold == nil {
+		t.Errorf("the next one: %v", other.err)
+	}
+}

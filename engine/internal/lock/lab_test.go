@@ -1,0 +1,218 @@
+package lock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// polling is a kind whose waiters poll, fenced one whose grants are counted,
+// permits one that several hold, reading one that is joined.
+const (
+	polling = 2
+	fenced  = 3
+	queued  = 4
+	permits = 5
+	reading = 6
+)
+
+// lab is a Port in which nothing happens by itself: it notes what it is asked for.
+type lab struct {
+	t         *testing.T
+	cfg       Config
+	count     Counters
+	now       clock.Instant
+	ids       int64
+	down      bool
+	closing   bool
+	clustered bool          // a message may be missed
+	paused    clock.Instant // until then; 0: no pause
+	idle      []string      // names that have gone
+	released  []int64       // owners whose releases were answered
+	ahead     *Resource     // the writers of a name, if it has any; and a reader
+	behind    *Resource
+	readers   *Readers // of a name that is read
+}
+
+func newLab(t *testing.T) *lab {
+	l := &lab{t: t, now: clock.Instant(time.Hour), cfg: Config{
+		Lease: 30 * time.Second, CommandTimeout: 3 * time.Second, AckTimeout: time.Second,
+	}}
+	return l
+}
+
+func (l *lab) Config() *Config                             { return &l.cfg }
+func (l *lab) Counters() *Counters                         { return &l.count }
+func (l *lab) Now() clock.Instant                          { return l.now }
+func (l *lab) Stamp() clock.Instant                        { return l.now }
+func (l *lab) Draw(d time.Duration) time.Duration          { return d / 2 }
+func (l *lab) NewID() int64                                { l.ids++; return l.ids }
+func (l *lab) Closing() bool                               { return l.closing }
+func (l *lab) Closed() bool                                { return l.closing }
+func (l *lab) Up(uint64) bool                              { return !l.down }
+func (l *lab) Trouble(uint64) error                        { return nil }
+func (l *lab) Clustered() bool                             { return l.clustered }
+func (l *lab) ServerOf(uint64) Server                      { return 1 }
+func (l *lab) Pause(_ *Resource, at clock.Instant)         { l.paused = at }
+func (l *lab) Unstalled(*Resource)                         {}
+func (l *lab) Idle(r *Resource)                            { l.idle = append(l.idle, r.Name) }
+func (l *lab) Ahead(*Resource) *Resource                   { return l.ahead }
+func (l *lab) Behind(r *Resource) bool                     { return r == l.ahead && l.behind.Held() == Behind }
+func (l *lab) Unheard(string)                              {}
+func (l *lab) Refused(Outcome)                             {}
+func (l *lab) AckError(uint8, string, Ack) error           { return errors.New("too few replicas") }
+func (l *lab) LossError(_ uint8, _ string, why Loss) error { return loss(why) }
+func (l *lab) Kind(kind uint8) *Kind {
+	return &Kind{Polls: kind == polling, HandsOver: kind < fenced, Batches: kind <= fenced, Queues: kind == queued, Shared: kind == permits, Apart: kind == reading, Joins: kind == reading}
+}
+func (l *lab) Readers(*Resource) *Readers { return l.readers }
+func (l *lab) Apart(r *Resource, _ uint8) *Resource {
+	return &Resource{Port: l, Name: r.Name, Route: r.Route}
+}
+func (l *lab) Released(_ *Resource, _ uint8, _ Server, id int64, _, _ clock.Instant) {
+	l.released = append(l.released, id)
+}
+
+// loss is the error of a hold that was lost.
+type loss Loss
+
+func (l loss) Error() string { return "lost" }
+
+// tenant is the engine's side of a hold.
+type tenant struct {
+	Hold
+	renewed  bool // it has a place among the renewals
+	soon     bool // and that is now
+	alarm    clock.Instant
+	ended    int
+	why      Loss
+	told     bool
+	finished bool
+}
+
+func (l *lab) NewTenure(*Resource) *Hold { return l.NewHold(&Hold{Tenure: new(Tenure)}) }
+
+func (l *lab) NewHold(of *Hold) *Hold {
+	h := new(tenant)
+	h.Port, h.Tenure = h, of.Tenure
+	return &h.Hold
+}
+
+func (h *tenant) RenewFirst(clock.Instant) { h.renewed = true }
+func (h *tenant) RenewNext(clock.Instant)  { h.renewed = true }
+func (h *tenant) RenewSoon()               { h.soon = true }
+func (h *tenant) WakeAt(at clock.Instant)  { h.alarm = at }
+func (h *tenant) Ended(why Loss)           { h.ended++; h.why = why }
+func (h *tenant) Lost(Loss)                {}
+func (h *tenant) TenureOver()              { h.renewed = false }
+func (h *tenant) Over()                    { h.alarm, h.finished = 0, true }
+func (h *tenant) Told()                    { h.told = true }
+
+// caller is who asks for a lock.
+type caller struct {
+	Request
+	settled   int
+	delivered int
+	hold      *tenant
+	err       error
+	giveUp    clock.Instant
+}
+
+func (c *caller) Settled(h *Hold, why error) {
+	c.settled++
+	if c.err = why; h != nil {
+		c.hold = h.Port.(*tenant)
+	}
+}
+func (c *caller) Deliver() { c.delivered++ }
+func (c *caller) GiveUpAt(at clock.Instant) {
+	c.giveUp = at
+	c.Bound(c)
+}
+func (c *caller) Over() { c.giveUp = 0 }
+
+// bell is the alarm and the channel of a wait.
+type bell struct {
+	Wait
+	at        clock.Instant
+	listening bool
+	of        int64
+}
+
+func (l *lab) NewWait() *Wait {
+	w := new(bell)
+	w.Port = w
+	return &w.Wait
+}
+
+func (w *bell) RingAt(at clock.Instant)                  { w.at = at }
+func (w *bell) Silence()                                 { w.at = 0 }
+func (w *bell) Listen(_ *Resource, _ uint8, owner int64) { w.listening, w.of = true, owner }
+func (w *bell) Unlisten()                                { w.listening = false }
+
+// note is the timer of a debt.
+type note struct {
+	Debt
+	at clock.Instant
+}
+
+func (l *lab) NewDebt() *Debt {
+	d := new(note)
+	d.Port = d
+	return &d.Debt
+}
+
+func (d *note) WakeAt(at clock.Instant) { d.at = at }
+func (d *note) Over()                   { d.at = 0 }
+
+// leaver is who unlocks.
+type leaver struct {
+	Unlock
+	delivered int
+}
+
+func (u *leaver) Deliver() { u.delivered++ }
+
+// name makes a resource.
+func (l *lab) name() *Resource {
+	r := &Resource{Port: l}
+	r.Reset("x", 0)
+	return r
+}
+
+// ask has somebody ask for the lock, by Lock or TryLock.
+func (l *lab) ask(r *Resource, once bool) *caller {
+	l.t.Helper()
+	c := new(caller)
+	c.Init(c)
+	c.Once = once
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	return c
+}
+
+// does makes a transition, and tells the callers.
+func (l *lab) does(transition func(fx *Effects)) (sent *Resource) {
+	var fx Effects
+	transition(&fx)
+	fx.Deliver()
+	return fx.Send
+}
+
+// reply answers the command in flight.
+func (l *lab) reply(r *Resource, o Outcome) *Resource {
+	if o.Sent == 0 {
+		o.Sent = l.now
+	}
+	o.Now = l.now
+	return l.does(func(fx *Effects) { r.Replied(&o, fx) })
+}
+
+// is fails the test unless the command in flight is the one.
+func (l *lab) is(r *Resource, want What) {
+	l.t.Helper()
+	if r.Cmd.What != want {
+		l.t.Fatalf("in flight is command %d, want %d (%+v)", r.Cmd.What, want, r.View())
+	}
+}

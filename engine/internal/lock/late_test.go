@@ -1,0 +1,164 @@
+package lock
+
+import (
+	"testing"
+	"time"
+)
+
+// held makes a hold with a fixed lease.
+func (l *lab) held(r *Resource, lease time.Duration) *tenant {
+	l.t.Helper()
+	c := new(caller)
+	c.Init(c)
+	c.Lease = lease
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{})
+	if c.hold == nil {
+		l.t.Fatal(c.err)
+	}
+	return c.hold
+}
+
+// unlock has somebody unlock.
+func (l *lab) unlock(h *tenant) *leaver {
+	u := new(leaver)
+	u.Port = u
+	l.does(func(fx *Effects) { h.Unlock(&u.Unlock, fx) })
+	return u
+}
+
+// A timer that waited for the lock looks at the clock like everybody else:
+//
+//	timer of the lease         user
+//	fires, waits for the lock
+//	                           Unlock
+//	has the lock
+func TestATimerThatComesLateGivesNoReleaseUp(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	h := l.held(r, time.Minute)
+	u := l.unlock(h)
+	if h.Until() > l.now {
+		t.Error("it is valid after Unlock")
+	}
+	l.does(func(fx *Effects) { h.Fired(l.now, fx) })
+	if u.delivered != 0 {
+		t.Fatalf("the release was given up a minute early: %v", u.Err)
+	}
+	l.reply(r, Outcome{})
+	if u.delivered != 1 || u.Err != nil {
+		t.Errorf("Unlock: told %d times, %v", u.delivered, u.Err)
+	}
+}
+
+// stretch is somebody's Extend.
+type stretch struct {
+	Extend
+	settled int
+}
+
+func (x *stretch) Settled() { x.settled++ }
+
+// It is the clock that says when a hold has ended, and loss is irrevocable. What the server has been
+// asked for meanwhile is owed for as long as it may last there.
+func TestAnAnswerThatComesLateDoesNotBringAHoldBack(t *testing.T) {
+	t.Parallel()
+	for name, timer := range map[string]bool{"the answer comes first": false, "the timer": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			r := l.name()
+			h := l.held(r, time.Minute)
+			x := &stretch{Extend: Extend{Lease: time.Hour}}
+			x.Port = x
+			l.does(func(fx *Effects) {
+				if _, err := h.Extend(&x.Extend, fx); err != nil {
+					t.Error(err)
+				}
+			})
+			l.is(r, Extending)
+			sent := l.now
+			l.now = l.now.Add(time.Minute)
+			if timer {
+				l.does(func(fx *Effects) { h.Fired(l.now, fx) })
+			}
+			l.reply(r, Outcome{Sent: sent})
+			if h.why != LeaseEnded || x.settled != 1 || x.Err == nil {
+				t.Errorf("lost for reason %d, Extend told %d times: %v", h.why, x.settled, x.Err)
+			}
+			l.is(r, Settling) // the server has it for an hour
+
+			l.reply(r, Outcome{Verdict: NotSent}) // and is out of reach, for an engine that closes
+			l.closing = true
+			for range 1000 {
+				if d := r.debts; d != nil {
+					l.now = d.at
+					l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+				}
+			}
+			if d := l.now.Sub(sent); r.debts != nil || d < time.Hour {
+				t.Errorf("the debt is forgotten: %v, after %v", r.debts == nil, d)
+			}
+		})
+	}
+}
+
+// Of two Extends the second must not be told what the server said to the first.
+func TestAnExtendThatNobodyWaitsForKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	h := l.held(r, time.Minute)
+	first, second := &stretch{Extend: Extend{Lease: 2 * time.Minute}}, &stretch{Extend: Extend{Lease: time.Hour}}
+	first.Port, second.Port = first, second
+	begin := func(x *stretch) (ahead *Extend) {
+		l.does(func(fx *Effects) { ahead, _ = h.Extend(&x.Extend, fx) })
+		return ahead
+	}
+	begin(first)
+	if err := h.StopExtending(&first.Extend, nil); err == nil {
+		t.Error("one that gave up has no error")
+	}
+	if begin(second) != &first.Extend {
+		t.Fatal("the second does not wait for the first")
+	}
+	l.reply(r, Outcome{})
+	if second.settled != 0 || first.settled != 1 {
+		t.Fatalf("told: %d, %d", first.settled, second.settled)
+	}
+	begin(second)
+	l.is(r, Extending)
+	if r.Cmd.Span != time.Hour {
+		t.Errorf("asked for %v", r.Cmd.Span)
+	}
+}
+
+// The reply of a release may be lost, and the release be sent again. If that finds nothing, the
+// first copy has done it.
+func TestASecondCopyOfAReleaseThatFindsNothingIsASuccess(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first Outcome
+		lost  bool
+	}{
+		"the first may have been executed": {Outcome{Verdict: Unknown}, false},
+		"the first was refused":            {Outcome{Verdict: Busy}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			r := l.name()
+			u := l.unlock(l.held(r, time.Minute))
+			l.reply(r, c.first)
+			if l.paused != 0 {
+				l.does(r.PauseOver)
+			}
+			l.is(r, Unlocking)
+			l.reply(r, Outcome{Answer: Missing})
+			if _, lost := u.Err.(loss); u.delivered != 1 || lost != c.lost {
+				t.Errorf("Unlock: told %d times, %v", u.delivered, u.Err)
+			}
+		})
+	}
+}

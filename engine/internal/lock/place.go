@@ -1,0 +1,77 @@
+package lock
+
+import "math"
+
+// A lock whose kind queues has the order of its waiters on the server. There the owner of a
+// request that was refused waits for its turn, so a request has one owner for all its tries.
+//
+//	no owner --try--> asked --refused--> queued --granted--> the owner of a tenure
+//	                    |                  |
+//	                    +------------------+--ends without a grant--> debt: leaves the queue
+//	                    |
+//	                    +--no answer, or a grant that comes too late--> debt; the next try has a
+//	                       new owner, at the end of the queue
+//
+// The release of a debt takes an owner out of the queue, too. So a place that may be lost to a
+// connection is given up: bytes that lie in some buffer could queue the owner again, or give it
+// the lock, after it has left.
+
+// owner is the one that the request has at the server's queue; 0 if none.
+func (a *Request) owner() int64 {
+	if a == nil || a.rare == nil {
+		return 0
+	}
+	return a.rare.owner
+}
+
+// drawOwner returns the owner of the next try.
+func (r *Resource) drawOwner(a *Request) int64 {
+	for r.Port.Kind(a.Kind).Shared {
+		if id := r.Port.NewID() &^ math.MaxUint8; id != 0 {
+			return id | int64(a.Permits)
+		}
+	}
+	if !r.Port.Kind(a.Kind).Queues || a.Once {
+		return r.Port.NewID()
+	}
+	x := a.More()
+	if x.owner == 0 {
+		x.owner = r.Port.NewID()
+	}
+	return x.owner
+}
+
+// keepsPlace notes that the owner of a try is on the server, if a asks again as that owner.
+func (a *Request) keepsPlace(c *Command) bool {
+	if a.owner() == 0 || a.owner() != c.ID {
+		return false
+	}
+	a.rare.queued = true
+	return true
+}
+
+// leaveQueue owes that the owner of a request that ends is taken out of the queue.
+func (r *Resource) leaveQueue(a *Request) {
+	x := a.rare
+	if x == nil || x.owner == 0 {
+		return
+	}
+	if x.queued || a.trying {
+		lease := a.firstLease()
+		r.owe(x.owner, a.Kind, certain, lease, r.Port.Now().Add(lease+r.Port.Config().Room))
+	}
+	x.owner, x.queued = 0, false
+}
+
+// burn gives the owner of a try up for another: what it has is owed. The channel was its own.
+func (r *Resource) burn(c *Command) {
+	a := c.req
+	if a == nil || a.owner() != c.ID || c.ID == 0 {
+		return
+	}
+	a.rare.owner, a.rare.queued = 0, false
+	if w := r.wait; w != nil {
+		w.Port.Silence()
+		w.end()
+	}
+}

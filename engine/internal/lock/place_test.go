@@ -1,0 +1,121 @@
+package lock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// While its slot moves, the queue of a fair lock cannot be had: its release is repeated until the slot has
+// moved, after 100 ms at most.
+func TestFairMutex_UnlockWhileItsSlotMoves_IsRepeated(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = queued
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{})
+	u := l.unlock(c.hold)
+	for range 20 {
+		l.is(r, Unlocking)
+		l.reply(r, Outcome{Verdict: Busy, Moving: true, Err: errors.New("TRYAGAIN")})
+		if d := l.paused.Sub(l.now); d <= 0 || d > movingPoll {
+			t.Fatalf("it is repeated after %v", d)
+		}
+		l.now = l.paused
+		l.does(r.PauseOver)
+	}
+	l.reply(r, Outcome{})
+	if u.delivered != 1 || u.Err != nil {
+		t.Errorf("unlocked %d times, %v", u.delivered, u.Err)
+	}
+	l.is(r, Nothing)
+}
+
+// The owner of a fair lock may be gone because a replica was promoted that has not heard of the grant,
+// and has the owner in the queue.
+func TestALostHoldLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = queued
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{})
+	l.does(func(fx *Effects) {
+		c.hold.Tenure.Gone(GoneOnServer, fx)
+		r.GoOn(fx)
+	})
+	if l.is(r, Settling); r.Cmd.ID != c.hold.ID {
+		t.Errorf("it settles %d", r.Cmd.ID)
+	}
+	l.reply(r, Outcome{Answer: Missing})
+	l.is(r, Nothing)
+}
+
+// A try without an answer may have been executed: its owner is given back, and another one comes in its
+// place, with a channel of its own.
+func TestAnOwnerInAQueueThatIsGivenUpListensNoMore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = queued
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	old, owner := r.wait.Port.(*bell), c.owner()
+	if !old.listening || old.of != owner {
+		t.Fatalf("%d waits, and listens for %d", owner, old.of)
+	}
+	l.does(r.wait.Rang)
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Verdict: Unknown, Err: errors.New("lost")})
+	if l.is(r, Settling); r.Cmd.ID != owner {
+		t.Errorf("%d is given back, want %d", r.Cmd.ID, owner)
+	}
+	l.reply(r, Outcome{Answer: Missing})
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{Answer: Taken, TTL: time.Minute})
+	w := r.wait.Port.(*bell)
+	if old.listening || !w.listening || w.of != c.owner() || w.of == owner {
+		t.Errorf("%d waits: listens for %d, and %v for %d", c.owner(), w.of, old.listening, owner)
+	}
+}
+
+// Who gives up while a try is out leaves the queue. If that try gets no answer, it may be executed after
+// that: the owner is taken out again later.
+func TestAnOwnerThatLeavesAQueueWithATryInDoubtLeavesItAgain(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		answer Outcome
+		owed   int // after the first release
+	}{
+		{Outcome{Answer: Taken, TTL: time.Minute}, 0},
+		{Outcome{}, 0},
+		{Outcome{Verdict: Unknown, Err: errors.New("lost")}, 1},
+	} {
+		l := newLab(t)
+		r := l.name()
+		c := new(caller)
+		c.Init(c)
+		c.Kind = queued
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		owner := r.Cmd.ID
+		l.does(func(fx *Effects) { c.Cancel(reason.Stop{Cause: errors.New("given up")}, fx) })
+		l.is(r, Acquiring)
+		l.reply(r, x.answer)
+		if l.is(r, Settling); r.Cmd.ID != owner {
+			t.Errorf("%d leaves, want %d", r.Cmd.ID, owner)
+		}
+		l.reply(r, Outcome{Answer: Missing})
+		if v := r.View(); v.Debts != x.owed {
+			t.Errorf("%+v: owes %d more, want %d", x.answer, v.Debts, x.owed)
+		}
+	}
+}

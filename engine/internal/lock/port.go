@@ -1,0 +1,231 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Port is what surrounds the names of a shard. Its methods are called under the shard's
+// lock. They do not block, run no code of a user, and do not call back.
+type Port interface {
+	Config() *Config
+	Counters() *Counters
+
+	// Now is the time, Stamp the time of a moment ago, which costs less.
+	Now() clock.Instant
+	Stamp() clock.Instant
+	// Draw returns a random part of d.
+	Draw(d time.Duration) time.Duration
+	// NewID returns the number of an owner, which nobody can guess and none has had.
+	NewID() int64
+
+	// NewTenure makes a tenure with its first hold, NewHold another hold of the tenure of one.
+	NewTenure(r *Resource) *Hold
+	NewHold(of *Hold) *Hold
+	NewDebt() *Debt
+	NewWait() *Wait
+
+	// Closing: nothing new is admitted. Closed: Close, which a Shutdown may delay, has begun.
+	Closing() bool
+	Closed() bool
+
+	// Up reports whether the lane of a route has a connection, Trouble what keeps it from
+	// having one.
+	Up(route uint64) bool
+	Trouble(route uint64) error
+	// Clustered: a subscriber may miss a message.
+	Clustered() bool
+	// ServerOf names the server of a route, as long as that matters; else it is 0.
+	ServerOf(route uint64) Server
+
+	// Pause has PauseOver called at an instant.
+	Pause(r *Resource, at clock.Instant)
+	// Unstalled: a name that recovery lists has nothing to send any more.
+	Unstalled(r *Resource)
+	// Idle: nothing is left of a name. Its resource is Out, and may serve another (see
+	// Reset), unless it is Spent.
+	Idle(r *Resource)
+
+	// Ahead is, of a name whose requests are apart from each other, the Resource of those that
+	// are not, if there is one; see handover.go. Behind reports whether any of the former are
+	// Behind that.
+	Ahead(r *Resource) *Resource
+	Behind(r *Resource) bool
+	// Readers is what the plain readers of the name of r share; nil if nobody reads it.
+	Readers(r *Resource) *Readers
+	// Apart makes another Resource of the same name, for a tenure of a kind that is Shared.
+	Apart(r *Resource, kind uint8) *Resource
+
+	// Kind is what is to be known of a kind.
+	Kind(kind uint8) *Kind
+
+	// Released: a server has answered the release of an owner, of a kind, whose MinHold ends
+	// at end.
+	Released(r *Resource, kind uint8, by Server, id int64, at, end clock.Instant)
+	// Unheard: a release was not announced, as the server refused the message.
+	Unheard(name string)
+	// Refused: the server refused a release, for good (Denied) or for now (Busy).
+	Refused(o Outcome)
+
+	// LossError is the error of a hold that was lost, AckError that of a grant or an Extend
+	// that too few replicas have.
+	LossError(kind uint8, name string, why Loss) error
+	AckError(kind uint8, name string, ack Ack) error
+}
+
+// Kind is what the core needs to know of a kind of lock.
+type Kind struct {
+	Polls     bool // waiters poll: a release is announced nowhere
+	HandsOver bool // a tenure may be handed over without a command
+	Batches   bool // one command may release several owners, and acquire, too
+	Apart     bool // each request has a Resource of its own, with the tenure that it gets
+	Joins     bool // but those who want nothing else share one; see readers.go
+	Queues    bool // a refusal queues the owner on the server; see place.go
+	// Shared: there are permits for many. Those who wait share a Resource, and a tenure, of one
+	// permit or more, has one of its own from its grant on.
+	Shared bool
+	What   string // what its name is, for people; "": a lock
+}
+
+// Server names a server; 0 is none.
+type Server uint32
+
+// Config is what the core needs of the engine's.
+type Config struct {
+	Lease, CommandTimeout, AckTimeout time.Duration
+	Replicas                          Acks          // of a request that does not say
+	FixedMargin                       time.Duration // 0: a part of each lease
+
+	// HandOvers is how often a tenure is handed over at most, HandOverFor how long after its
+	// grant.
+	HandOvers   uint16
+	HandOverFor time.Duration
+
+	// Room is how long the server waits for an owner in a queue, for each place.
+	Room time.Duration
+}
+
+// MaxDuration bounds durations, so that instants cannot overflow. One that the server is
+// told (a lease, MinHold, Extend) must not be longer: that is a mistake, and would keep
+// a lock for good. One that bounds something (Wait, MaxHold, the timeouts of Config) is
+// meant as no bound if it is longer, and is none.
+const MaxDuration = 100 * 365 * 24 * time.Hour
+
+// Margin is the safety margin of a lease.
+func (c *Config) Margin(lease time.Duration) time.Duration {
+	if c.FixedMargin > 0 {
+		return c.FixedMargin
+	}
+	return min(max(lease/10, 5*time.Millisecond), 3*time.Second)
+}
+
+// Patience is how long an operation that wants so many replicas waits for its answer.
+func (c *Config) Patience(want Acks) time.Duration {
+	if want != 0 {
+		return c.CommandTimeout + c.AckTimeout
+	}
+	return c.CommandTimeout
+}
+
+// Counters are one shard's part of the statistics, guarded by its lock.
+type Counters struct {
+	Held, Pending                            int
+	Acquired, Released, Renewed, NotAcquired uint64
+	Compensations, Burned, Unknown, Leaked   uint64
+	Unacked, HandedOver                      uint64
+	Lost                                     [Losses]uint64
+}
+
+// Add adds those of another shard.
+func (c *Counters) Add(o *Counters) {
+	c.Held += o.Held
+	c.Pending += o.Pending
+	c.Acquired += o.Acquired
+	c.Released += o.Released
+	c.Renewed += o.Renewed
+	c.NotAcquired += o.NotAcquired
+	c.Compensations += o.Compensations
+	c.Burned += o.Burned
+	c.Unknown += o.Unknown
+	c.Leaked += o.Leaked
+	c.Unacked += o.Unacked
+	c.HandedOver += o.HandedOver
+	for why, n := range o.Lost {
+		c.Lost[why] += n
+	}
+}
+
+// Loss is why a hold was lost.
+type Loss uint8
+
+// The reasons, in the order of engine.LostReason.
+const (
+	LeaseEnded Loss = iota + 1
+	NotRenewed
+	MaxHoldReached
+	GoneOnServer
+	TakenOnServer
+	EngineClosed
+	Losses = iota + 1
+)
+
+// RequestPort is the caller of a Request.
+type RequestPort interface {
+	// Settled is called under the shard's lock: it has its verdict, a hold or why there is
+	// none. Deliver follows, without it.
+	Settled(h *Hold, why error)
+	Deliver()
+	// GiveUpAt calls Bound with what cancels the request at an instant.
+	GiveUpAt(at clock.Instant)
+}
+
+// Bound is a timer that cancels a request.
+type Bound interface {
+	// Over: the request has ended.
+	Over()
+}
+
+// HoldPort is what the engine has of a Hold.
+type HoldPort interface {
+	// RenewFirst and RenewNext give its tenure a place among the renewals; RenewSoon moves
+	// that, and TenureOver ends it.
+	RenewFirst(now clock.Instant)
+	RenewNext(now clock.Instant)
+	RenewSoon()
+	TenureOver()
+	// WakeAt has Fired called at an instant.
+	WakeAt(at clock.Instant)
+	// Ended: it is not live any more. It was released (0) or lost.
+	Ended(why Loss)
+	// Lost: it was lost, and not only with its outer hold.
+	Lost(why Loss)
+	// Over: it needs no timer.
+	Over()
+	// Told: its contexts have ended, and everybody may know.
+	Told()
+}
+
+// WaitPort is the alarm and the channel of a Wait.
+type WaitPort interface {
+	// RingAt has Rang called at an instant, instead of any other.
+	RingAt(at clock.Instant)
+	Silence()
+	// Listen subscribes to the channel of the name, or of the owner if the kind queues owners.
+	// Unlisten gives it up.
+	Listen(r *Resource, kind uint8, owner int64)
+	Unlisten()
+}
+
+// DebtPort is the timer of a Debt.
+type DebtPort interface {
+	// WakeAt has Fired called at an instant, instead of any other.
+	WakeAt(at clock.Instant)
+	Over()
+}
+
+// UnlockPort is the caller of an Unlock: Deliver is called without the lock.
+type UnlockPort interface{ Deliver() }
+
+// ExtendPort is the caller of an Extend: Settled is called under the shard's lock.
+type ExtendPort interface{ Settled() }

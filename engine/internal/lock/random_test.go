@@ -1,0 +1,361 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+func (j *journey) ask() {
+	c := &traveller{number: len(j.callers), asked: j.now}
+	c.Init(&c.caller)
+	c.Once = j.rnd.IntN(5) == 0
+	if j.rnd.IntN(4) == 0 {
+		c.Kind = fenced
+	}
+	switch j.rnd.IntN(12) {
+	case 0:
+		c.Lease = time.Duration(1+j.rnd.IntN(40)) * time.Second
+	case 1:
+		c.More().MaxHold = time.Duration(1+j.rnd.IntN(40)) * time.Second
+	case 2:
+		c.More().MinHold = time.Duration(1+j.rnd.IntN(3)) * time.Second
+	}
+	if j.rnd.IntN(6) == 0 {
+		for _, of := range j.callers {
+			if of.hold != nil && of.hold.IsLive() && j.rnd.IntN(2) == 0 {
+				c.Parent, c.Kind, c.rare = &of.hold.Hold, of.Kind, nil
+			}
+		}
+	}
+	if j.r.Out {
+		j.r = j.name()
+	}
+	j.callers = append(j.callers, c)
+	j.log("caller %d asks: once %v, kind %d, lease %v, re-enters %v, %+v", c.number, c.Once, c.Kind, c.Lease, c.Parent != nil, c.rare)
+	j.do(func(fx *Effects) { j.r.Admit(&c.Request, fx) })
+}
+
+func (j *journey) unlockOne(i int) {
+	c := j.callers[i]
+	u := new(leaver)
+	u.Port, u.ByNobody = u, j.rnd.IntN(10) == 0
+	j.leavers = append(j.leavers, u)
+	j.log("caller %d unlocks", i)
+	j.do(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+}
+
+func (j *journey) answer(calm bool) {
+	c := j.r.Cmd
+	if c.What == Nothing {
+		return
+	}
+	sent := j.now
+	o := Outcome{Sent: sent}
+	switch n := j.rnd.IntN(20); {
+	case calm || n < 13:
+		o = j.executes(&c)
+		o.Sent = sent
+		if c.What == Extending {
+			j.lastly = sent // it counts as a renewal
+		}
+		j.now = j.now.Add(time.Duration(j.rnd.IntN(3)) * time.Millisecond)
+	case n == 13:
+		o.Verdict = Busy
+		o.Moving = j.rnd.IntN(2) == 0
+		if o.Begun = j.rnd.IntN(3) == 0; o.Begun && j.rnd.IntN(2) == 0 {
+			j.executes(&c)
+		}
+	case n == 14:
+		o.Verdict = NotSent
+	case n == 15:
+		o.Verdict = Full
+	case n == 16:
+		o.Verdict = Unknown
+		j.executes(&c)
+	case n == 17:
+		o.Verdict = Unknown
+		if c.What == Acquiring {
+			j.late = append(j.late, c)
+			j.lateBy = j.now.Add(time.Second)
+		}
+	case n == 18:
+		o.Verdict = Unknown
+	default:
+		o.Verdict = Denied
+		// Of a batch the releases come first. A debt that cannot be released is not asked for again.
+		if c.What == Settling || j.rnd.IntN(2) == 0 {
+			j.executes(&c)
+		} else if c.Also != nil {
+			j.executes(&Command{Also: c.Also})
+		}
+	}
+	if o.Verdict != Answered {
+		o.Err = errors.New("no")
+		o.Also = nil
+	}
+	o.Now = j.now
+	j.log("the answer to %d for %d: %+v; the server has %d", c.What, c.ID, o, j.owner)
+	j.do(func(fx *Effects) { j.r.Replied(&o, fx) })
+}
+
+// renew asks for the tenure.
+func (j *journey) renew(t *Tenure) {
+	if t.hold() == nil || j.left[t] {
+		return
+	}
+	var lease time.Duration
+	var ok bool
+	sent := j.now
+	j.do(func(fx *Effects) { lease, ok = t.Renewal(j.now, fx) })
+	if !ok {
+		j.log("%d is not to be renewed", t.ID)
+		j.left[t] = t.watchdog
+		j.check()
+		return
+	}
+	j.lapse()
+	if j.owner != t.ID {
+		j.log("a renewal of %d finds nothing", t.ID)
+		j.left[t] = t.watchdog
+		j.do(func(fx *Effects) { t.Gone(GoneOnServer, fx) })
+		return
+	}
+	j.expires = max(j.expires, j.now.Add(lease))
+	if j.rnd.IntN(8) == 0 {
+		return // no answer
+	}
+	j.log("%d is renewed for %v", t.ID, lease)
+	j.lastly = max(j.lastly, sent)
+	j.do(func(fx *Effects) { t.Renewed(sent, j.now, lease, 0, fx) })
+}
+
+func (j *journey) renewAll() {
+	for _, c := range j.callers {
+		if h := c.hold; h != nil && h.Parent == nil && h.hold() != nil && h.watchdog {
+			j.renew(h.Tenure)
+		}
+	}
+}
+
+func (j *journey) step() {
+	switch n := j.rnd.IntN(40); {
+	case n < 8:
+		j.ask()
+	case n < 16:
+		if k := len(j.callers); k > 0 {
+			for i := k - 1; i >= max(0, k-12); i-- {
+				if h := j.callers[i].hold; h != nil && (h.IsLive() || j.rnd.IntN(10) == 0) {
+					j.unlockOne(i)
+					break
+				}
+			}
+		}
+	case n < 26:
+		j.answer(false)
+	case n == 26:
+		for i := len(j.callers) - 1; i >= 0; i-- {
+			if c := j.callers[i]; c.settled == 0 && j.rnd.IntN(2) == 0 {
+				j.log("caller %d gives up", i)
+				j.do(func(fx *Effects) { c.Cancel(reason.Stop{Cause: context.Canceled}, fx) })
+				break
+			}
+		}
+	case n == 27:
+		for _, c := range j.callers {
+			if h := c.hold; h != nil && h.IsLive() {
+				x := &Extend{Port: j, Lease: time.Duration(1+j.rnd.IntN(50)) * time.Second}
+				j.log("caller %d extends by %v", c.number, x.Lease)
+				var ahead *Extend
+				var err error
+				j.do(func(fx *Effects) { ahead, err = h.Extend(x, fx) })
+				if ahead == nil && err == nil {
+					j.extends = append(j.extends, x)
+				}
+				if j.rnd.IntN(3) == 0 && !x.settled && h.extra != nil && h.extra.extend == x {
+					_ = h.StopExtending(x, context.Canceled)
+				}
+				break
+			}
+		}
+	case n == 28:
+		j.renewAll()
+	case n == 29:
+		for _, c := range j.callers {
+			if h := c.hold; h != nil && h.IsLive() {
+				h.Bind(ender{})
+				break
+			}
+		}
+	case n == 30 || n == 31:
+		if len(j.told) > 0 {
+			h := j.told[0]
+			j.told = j.told[1:]
+			j.log("contexts of %d have ended", h.ID)
+			j.do(func(fx *Effects) { h.Res.Told(h, fx) })
+		}
+	case n == 32 && j.rnd.IntN(3) == 0:
+		if j.lapse(); j.owner != 0 {
+			j.log("the lock is removed by force, from %d", j.owner)
+			j.removed[j.owner] = true
+			j.owner, j.minEnd = 0, 0
+			j.news++
+		}
+	case n == 33:
+		if j.lapse(); j.owner == 0 {
+			j.log("another process takes the lock")
+			j.owner, j.depth, j.expires = another, 1, j.now.Add(time.Duration(j.rnd.IntN(5000))*time.Millisecond)
+		} else if j.owner == another {
+			j.log("another process releases the lock")
+			j.owner = 0
+			j.news++
+		}
+	case n == 34 || n == 35:
+		j.channel()
+	case n == 36:
+		if len(j.late) > 0 {
+			c := j.late[0]
+			j.late = j.late[1:]
+			if j.now >= j.lateBy {
+				break // the connection has died meanwhile
+			}
+			j.executes(&c)
+			j.phantom = true
+			j.log("the server reads %d for %d late, and has %d", c.What, c.ID, j.owner)
+		}
+	case n == 37:
+		j.now = j.now.Add(time.Duration(j.rnd.IntN(11000)) * time.Millisecond)
+		j.renewAll()
+		j.timers()
+	default:
+		j.now = j.now.Add(time.Duration(j.rnd.IntN(8)) * time.Millisecond)
+		j.timers()
+	}
+	j.check()
+}
+
+func (j *journey) channel() {
+	w := j.r.wait
+	if w == nil || !w.Listening() {
+		j.news = 0
+		return
+	}
+	switch {
+	case !w.Hears():
+		j.do(w.Subscribed)
+	case j.news > 0:
+		j.news--
+		j.do(w.Announced)
+	case j.rnd.IntN(10) == 0:
+		j.do(w.Cut)
+	}
+}
+
+func (j *journey) finish() {
+	if j.rnd.IntN(4) == 0 {
+		j.log("Close")
+		j.closing, j.late = true, nil
+		j.do(j.r.StopWaiting)
+		j.do(j.r.EndHold)
+	}
+	for i := 0; ; i++ {
+		if i > 4000 {
+			j.fail("something is left")
+		}
+		next := j.timers()
+		busy := false
+		if j.r.Cmd.What != Nothing {
+			j.answer(true)
+			busy = true
+		}
+		for len(j.told) > 0 {
+			h := j.told[0]
+			j.told = j.told[1:]
+			j.do(func(fx *Effects) { h.Res.Told(h, fx) })
+			busy = true
+		}
+		for k, c := range j.callers {
+			if c.hold != nil && c.hold.IsLive() {
+				j.unlockOne(k)
+				busy = true
+			}
+		}
+		for len(j.late) > 0 {
+			c := j.late[0]
+			j.late = j.late[1:]
+			if j.now < j.lateBy {
+				j.executes(&c)
+			}
+		}
+		if busy {
+			continue
+		}
+		if j.r.Out || !j.r.InUse() && j.r.wait == nil && j.r.held == Freely {
+			break
+		}
+		if next == 0 {
+			j.fail("nothing goes on")
+		}
+		j.now = max(next, j.now)
+		j.renewAll()
+	}
+	for i, c := range j.callers {
+		if c.settled != 1 || c.delivered != 1 {
+			j.fail("caller %d was told %d times, %d", i, c.settled, c.delivered)
+		}
+		if c.hold != nil && !c.hold.finished {
+			j.fail("the hold of caller %d is not over", i)
+		}
+	}
+	for i, u := range j.leavers {
+		if u.delivered != 1 {
+			j.fail("Unlock %d was told %d times", i, u.delivered)
+		}
+	}
+	for i, x := range j.extends {
+		if !x.settled {
+			j.fail("Extend %d", i)
+		}
+	}
+	j.lapse()
+	if j.owner > 0 && !(j.closing && j.phantom) { // Close does not wait for what is to be released again
+		j.fail("%d is left on the server, for %v", j.owner, j.expires.Sub(j.now))
+	}
+	if j.count.Held != 0 || j.count.Pending != 0 {
+		j.fail("counted: %+v", j.count)
+	}
+}
+
+const seeds = 2000
+
+// Whatever callers, the server and the network do: one has the lock by the server's record, each Unlock
+// and each request is told once, turns end, and nothing is left. See journey.
+func TestRandomJourneys(t *testing.T) {
+	t.Parallel()
+	var handed uint64
+	for seed := range uint64(seeds) {
+		handed += travel(t, seed)
+	}
+	if handed < seeds {
+		t.Errorf("only %d tenures were handed over", handed)
+	}
+}
+
+func travel(t *testing.T, seed uint64) (handedOver uint64) {
+	j := &journey{
+		lab: newHandOverLab(t), seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)),
+		removed: make(map[int64]bool), left: make(map[*Tenure]bool), grants: make(map[*Tenure]int),
+	}
+	j.cfg.HandOvers = uint16(1 + j.rnd.IntN(4))
+	j.cfg.HandOverFor = time.Duration(1+j.rnd.IntN(30)) * time.Millisecond
+	j.r = j.name()
+	for range 120 {
+		j.step()
+	}
+	j.finish()
+	return j.count.HandedOver
+}

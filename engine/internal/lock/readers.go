@@ -1,0 +1,231 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// The plain readers of a name are one owner on the server: the read grant of this process. A plain
+// reader is under the watchdog, without MaxHold and replicas, and no part of a RedLock. The first
+// one acquires. Those that arrive while the grant is held join it: each gets another Hold of the
+// same Tenure, and no command is sent. The last one to leave releases it.
+//
+//	this process                                    the server
+//	A locks: acquire  ------------------------->    one owner
+//	B locks: joins
+//	A unlocks: at once, B stays
+//	B unlocks: release  ----------------------->    none
+//
+// Every other reader has a Tenure and a Resource of its own. A reader beside a writer has them too,
+// but is the read grant of the process from the moment when the writer has been released.
+//
+// Readers that come and go would keep the lock for good. So a grant has a turn of HandOver. After
+// the turn, readers that arrive wait for the release, for 10 ms at most. Then they join, and a new turn
+// begins. If the grant is released by then, they skip a turn, as the head of a Mutex does after a
+// hand-over.
+//
+// Invariants, under the shard's lock:
+//
+//  1. A grant is joined only while its hold is live, by the clock too, and while no writer of this process
+//     holds the lock or has contexts that are still ending. The release begins when the last hold leaves
+//     live, so nobody joins a grant whose release is out, or has yet to be sent:
+//
+//     the last reader              a reader that arrives
+//     unlocks: releasing
+//     waits for a connection
+//     .                            does not join: asks as an owner of its own
+//  2. Tenure.joined has all holds of the tenure, and Resource.hold is the first of them. An unlocked hold
+//     leaves at once if there are others. The last one is released as in any Resource.
+//  3. A loss of the tenure ends all of its holds in one transition. While contexts of any of them are alive,
+//     neither the compensation nor the release of the last one is sent (Resource.telling).
+//  4. A Resource of readers has a hold or waiters, never both. So waiters that are Behind a writer do
+//     not hold back the release that this writer waits for.
+//  5. The server counts a joint owner once. Re-entries are counted here, one at a time, and their leases end
+//     here. So no command concerns one of several holds.
+//  6. Only a grant is joined, never an acquire that is out. So an owner that is burned has no hold,
+//     and its compensation takes the lock from nobody.
+
+// Readers is what the plain readers of a name share.
+type Readers struct {
+	grant    *Resource     // whose tenure they join; nil: none
+	queue    *Resource     // where they wait; nil: none does
+	turnEnds clock.Instant // of the grant
+}
+
+// releaseFor is how long readers that arrive after a turn wait for the release.
+const releaseFor = 10 * time.Millisecond
+
+// joined are all holds of a tenure that has been joined. That of its Resource is the first.
+type joined struct {
+	holds []*Hold
+	room  [4]*Hold
+}
+
+// joins reports whether a is plain, and of a kind that shares a tenure.
+func (r *Resource) joins(a *Request) bool {
+	cfg := r.Port.Config()
+	return r.Port.Kind(a.Kind).Joins && cfg.HandOverFor >= yieldFor && a.plain() &&
+		a.Want == 0 && (a.AckedGiven || cfg.Replicas == 0)
+}
+
+// For is the Resource where a waits together with others, nil if it needs one of its own: a TryLock
+// waits for no other's attempt, and a reader that has to stay behind a writer must not wait with
+// readers that arrived before that writer.
+func (s *Readers) For(a *Request) *Resource {
+	q := s.queue
+	if q == nil || a.Once || a.beside() != nil || !q.joins(a) || q.held != Behind && q.behind(a) != nil {
+		return nil
+	}
+	return q
+}
+
+// gather has readers that arrive from now on wait together with a, which is being admitted.
+func (r *Resource) gather(a *Request) {
+	if r.Place != 0 && !a.Once && a.beside() == nil && r.joins(a) {
+		r.Port.Readers(r).queue = r
+	}
+}
+
+// open is the hold that may be joined now; nil if there is none.
+func (s *Readers) open() *Hold {
+	if s == nil || s.grant == nil {
+		return nil
+	}
+	if w := s.grant.Port.Ahead(s.grant); w != nil && (w.hold != nil || w.telling != 0) {
+		return nil
+	}
+	return s.grant.timely() // nil once it has ended: its time is over then
+}
+
+// share has the waiters of r join what was granted to r just now, and readers that arrive from now on.
+func (r *Resource) share(now clock.Instant, fx *Effects) {
+	s := r.Port.Readers(r)
+	if r.Place == 0 && s != nil {
+		s.grant = nil // a writer was granted the lock, so this grant was removed; its renewal will tell
+	}
+	if !r.hold.joint {
+		if s != nil && s.grant == r {
+			s.grant = nil // it was lost, and a request that was to re-enter it has the lock for itself
+		}
+		return
+	}
+	if s.open() == nil {
+		s.grant, s.turnEnds = r, now.Add(r.Port.Config().HandOverFor)
+	}
+	switch q := s.queue; q {
+	case nil:
+	case r:
+		s.queue = nil
+	default:
+		fx.Wake = q // it sleeps because of somebody else's lock: its waiters join
+	}
+	r.joinAll(r.hold, fx)
+}
+
+// letIn has the waiters of r join the grant. After its turn they sleep once, waiting for the release. It reports
+// false if there is no grant, so that the head has to try.
+func (r *Resource) letIn(fx *Effects) bool {
+	a := r.First()
+	if r.Place == 0 || a == nil || !r.joins(a) {
+		return false
+	}
+	s := r.Port.Readers(r)
+	h := s.open()
+	if h == nil {
+		return false
+	}
+	if now := r.Port.Stamp(); now >= s.turnEnds {
+		if r.wait == nil { // else they have slept
+			r.tried = Here
+			w := r.ensureWait()
+			w.Sleep()
+			w.Port.RingAt(now.Add(releaseFor))
+			return true
+		}
+		s.turnEnds = now.Add(r.Port.Config().HandOverFor)
+	}
+	r.joinAll(h, fx)
+	return true
+}
+
+// forget is called when r is idle.
+func (s *Readers) forget(r *Resource) {
+	if s == nil {
+		return
+	}
+	if s.grant == r {
+		s.grant = nil
+	}
+	if s.queue == r {
+		s.queue = nil
+	}
+}
+
+// yield has readers that sleep after a turn skip the next one: the grant has been released.
+func (s *Readers) yield(o *Outcome) {
+	if q := s.queue; q != nil && q.Cmd.What == Nothing {
+		q.yield(o)
+	}
+}
+
+// joinAll has the waiters of r join h.
+func (r *Resource) joinAll(h *Hold, fx *Effects) {
+	for a := r.First(); a != nil; a = r.First() {
+		h.join(a, fx)
+	}
+}
+
+// join grants another hold of the tenure of h.
+func (h *Hold) join(a *Request, fx *Effects) {
+	next := h.another(a)
+	if h.joined == nil {
+		h.joined = new(joined)
+		h.joined.holds = append(h.joined.room[:0], h)
+	}
+	next.place = int32(len(h.joined.holds))
+	h.joined.holds = append(h.joined.holds, next)
+	a.grant(next, fx)
+}
+
+// leaveOthers takes h out of its tenure. It reports false, and does nothing, if h is the last hold.
+func (h *Hold) leaveOthers() bool {
+	if h.joined == nil || len(h.joined.holds) == 1 {
+		return false
+	}
+	all := h.joined.holds
+	last := all[len(all)-1]
+	all[h.place], last.place = last, h.place
+	all[len(all)-1] = nil
+	h.joined.holds = all[:len(all)-1]
+	h.Res.hold = all[0]
+	return true
+}
+
+// endHere completes the end of a joint hold that the server does not count: one of several, or a re-entry
+// whose contexts have ended. Then the next re-entry has its turn.
+func (h *Hold) endHere(fx *Effects) {
+	switch {
+	case !h.joint:
+	case h.Parent == nil && h.state == releasing && h.leaveOthers():
+		h.released(nil, fx)
+	case h.Parent != nil && h.IsTold():
+		if h.state == releasing {
+			h.released(nil, fx)
+		}
+		if h.Parent.child == h {
+			h.Parent.child = nil
+		}
+		h.Parent.reenterHere(fx)
+	}
+}
+
+// reenterHere lets the first waiting request re-enter h, a joint hold.
+func (h *Hold) reenterHere(fx *Effects) {
+	if h.state != live || h.child != nil || !h.pending() {
+		return
+	}
+	a, _ := h.extra.children.Front()
+	now := h.Res.Port.Now()
+	h.Res.reenterReplied(&Command{What: Reentering, req: a}, &Outcome{Sent: now, Now: now}, fx)
+}

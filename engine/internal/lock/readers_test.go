@@ -1,0 +1,579 @@
+package lock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// A readersLab is a name that is read: its writers, and the resources of those who read.
+type readersLab struct {
+	*lab
+	writers *Resource
+	cells   []*Resource
+}
+
+func newReadersLab(t *testing.T) *readersLab {
+	l := &readersLab{lab: newHandOverLab(t)}
+	l.writers = l.name()
+	l.ahead, l.readers = l.writers, new(Readers)
+	l.behind = l.cell()
+	return l
+}
+
+func (l *readersLab) cell() *Resource {
+	r := l.name()
+	l.cells = append(l.cells, r)
+	r.Place = int32(len(l.cells))
+	return r
+}
+
+// come has a reader ask as the engine does, with what change makes of it.
+func (l *readersLab) come(change ...func(a *Request)) *caller {
+	l.t.Helper()
+	c := new(caller)
+	c.Init(c)
+	c.Kind = reading
+	for _, f := range change {
+		f(&c.Request)
+	}
+	r := l.readers.For(&c.Request)
+	if r == nil {
+		r = l.cell()
+	}
+	if r.held == Behind {
+		l.behind = r
+	}
+	l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+	if r.held == Behind {
+		l.behind = r
+	}
+	return c
+}
+
+func once(a *Request) { a.Once = true }
+
+// granted has a reader come and be granted the lock.
+func (l *readersLab) granted(change ...func(a *Request)) *caller {
+	l.t.Helper()
+	c := l.come(change...)
+	l.is(c.res, Acquiring)
+	l.reply(c.res, Outcome{})
+	if c.hold == nil {
+		l.t.Fatal(c.err)
+	}
+	return c
+}
+
+// joined has a reader come who joins at once.
+func (l *readersLab) joined(of *caller, change ...func(a *Request)) *caller {
+	l.t.Helper()
+	c := l.come(change...)
+	if l.has(c, of); c.Attempts != 0 {
+		l.t.Fatal("it has asked the server")
+	}
+	return c
+}
+
+// has fails the test unless c has a hold of the tenure of another.
+func (l *readersLab) has(c, other *caller) {
+	l.t.Helper()
+	if c.hold == nil || c.hold.Tenure != other.hold.Tenure {
+		l.t.Fatalf("%+v, %v", c.hold, c.err)
+	}
+}
+
+// waits fails the test if c has a verdict.
+func (l *readersLab) waits(c *caller) {
+	l.t.Helper()
+	if c.settled != 0 {
+		l.t.Fatalf("it has %+v, %v", c.hold, c.err)
+	}
+}
+
+// holders is how many holds the tenure has.
+func (t *Tenure) holders() (n int) {
+	t.Each(func(*Hold) { n++ })
+	return n
+}
+
+// bellOf is the alarm of a resource.
+func bellOf(r *Resource) *bell { return r.wait.Port.(*bell) }
+
+func TestReaders_AreOneOwner_ReleasedByTheLast(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.come()
+	b := l.come() // while the try of the first is out
+	if b.res != a.res {
+		t.Fatal("it does not wait with the first")
+	}
+	l.reply(a.res, Outcome{})
+	l.has(b, a)
+	c, d := l.joined(a), l.joined(a, once)
+	grant := a.hold.Res
+	for _, leaves := range []*caller{a, c, d} {
+		u := l.unlock(leaves.hold)
+		if u.delivered != 1 || u.Err != nil || leaves.hold.Ending() != reason.ErrReleased || !leaves.hold.finished || !leaves.hold.told {
+			t.Fatalf("one of several: %+v, %+v", u, leaves.hold)
+		}
+		l.is(grant, Nothing)
+		if !b.hold.IsLive() || b.hold.Until() <= l.now || grant.hold == nil {
+			t.Fatalf("the others have %+v", b.hold)
+		}
+	}
+	if l.count.Held != 1 || l.count.Released != 3 || l.count.Acquired != 4 || l.count.HandedOver != 3 {
+		t.Errorf("%+v", l.count)
+	}
+	u := l.unlock(b.hold)
+	l.is(grant, Unlocking)
+	if u.delivered != 0 || grant.Cmd.ID != a.hold.ID {
+		t.Fatalf("the last one: %+v", u)
+	}
+	l.reply(grant, Outcome{})
+	if u.delivered != 1 || u.Err != nil || b.hold.renewed || !grant.Out || l.readers.grant != nil {
+		t.Errorf("%+v, %+v", u, grant.View())
+	}
+	if u := l.unlock(a.hold); !errors.Is(u.Err, reason.ErrNotHeld) {
+		t.Errorf("a second Unlock: %v", u.Err)
+	}
+}
+
+// The renewals are those of the tenure, whoever of them has left.
+func TestReaders_OneRenewalIsForAll(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	b, c := l.joined(a), l.joined(a)
+	l.unlock(a.hold)
+	l.now = l.now.Add(10 * time.Second)
+	var fx Effects
+	if lease, ok := a.hold.Tenure.Renewal(l.now, &fx); !ok || lease != l.cfg.Lease {
+		t.Fatal(lease, ok)
+	}
+	if !a.hold.Tenure.Renewed(l.now, l.now, l.cfg.Lease, 0, &fx) {
+		t.Fatal("it is not renewed")
+	}
+	n := a.hold.holders()
+	if n != 2 || b.hold.Until() != c.hold.Until() || b.hold.Until() < l.now.Add(20*time.Second) || l.count.Renewed != 1 {
+		t.Errorf("%d holds, until %v and %v", n, b.hold.Until(), c.hold.Until())
+	}
+}
+
+// Who comes when the release has begun has an owner of its own, though it may be sent later.
+func TestReaders_WhoComesAfterTheLastUnlock_DoesNotJoin(t *testing.T) {
+	t.Parallel()
+	for _, sent := range []bool{true, false} {
+		l := newReadersLab(t)
+		a := l.granted()
+		grant := a.hold.Res
+		if !sent {
+			grant.held = Stalled
+		}
+		l.unlock(a.hold)
+		b, c := l.come(), l.come(once)
+		if sent {
+			l.is(grant, Unlocking)
+		}
+		l.is(b.res, Acquiring)
+		l.is(c.res, Acquiring)
+		if b.res == grant || c.res == grant || b.res == c.res {
+			t.Fatal("it asks in the place of the one that is released")
+		}
+		l.reply(b.res, Outcome{})
+		l.reply(c.res, Outcome{})
+		if b.hold.ID == a.hold.ID || b.hold.ID == c.hold.ID {
+			t.Errorf("owners %d, %d and %d", a.hold.ID, b.hold.ID, c.hold.ID)
+		}
+		l.joined(b)
+	}
+}
+
+// One loss ends them all, with their contexts, before anything is sent.
+func TestReaders_ALossIsThatOfAll(t *testing.T) {
+	t.Parallel()
+	for what, lose := range map[string]func(l *readersLab, h *tenant, fx *Effects){
+		"gone":         func(_ *readersLab, h *tenant, fx *Effects) { h.Tenure.Gone(GoneOnServer, fx) },
+		"its time":     func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Check(l.now, fx) },
+		"another's":    func(l *readersLab, h *tenant, fx *Effects) { l.now = l.now.Add(time.Hour); h.Tenure.Renewal(l.now, fx) },
+		"at the close": func(_ *readersLab, h *tenant, fx *Effects) { h.Res.EndHold(fx) },
+		"all is over":  func(_ *readersLab, h *tenant, fx *Effects) { h.Res.Drop(fx) },
+	} {
+		l := newReadersLab(t)
+		a := l.granted()
+		b, c := l.joined(a), l.joined(a)
+		l.unlock(a.hold)
+		ctx := new(told)
+		b.hold.Bind(ctx)
+		var fx Effects
+		lose(l, c.hold, &fx)
+		grant := a.hold.Res
+		for _, h := range []*tenant{b.hold, c.hold} {
+			if h.IsLive() || h.ended != 1 || h.why == 0 || h.Until() > l.now || !h.finished || h.renewed {
+				t.Errorf("%s: %+v", what, h)
+			}
+		}
+		if fx.Ended != &b.hold.Hold || fx.Send != nil || grant.Cmd.What != Nothing || l.count.Held != 0 {
+			t.Fatalf("%s: a context is alive, and %+v is sent", what, grant.View())
+		}
+		l.does(func(fx *Effects) { grant.Told(&b.hold.Hold, fx) })
+		if !b.hold.told || !c.hold.told {
+			t.Errorf("%s: nobody is told", what)
+		}
+		if owes := what == "its time" || what == "another's" || what == "at the close"; owes != (grant.Cmd.What == Settling) {
+			t.Errorf("%s: is sent %+v", what, grant.View())
+		}
+		if d := l.come(); d.hold != nil {
+			t.Errorf("%s: what was lost is joined", what)
+		}
+	}
+}
+
+// told is a context of a test.
+type told struct{ why error }
+
+func (c *told) End(why error) { c.why = why }
+
+// While a context of one that has left is alive, the last one is not released.
+func TestReaders_TheContextsOfOne_KeepTheReleaseBack(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	b := l.joined(a)
+	a.hold.Bind(new(told))
+	var fx Effects
+	u := new(leaver)
+	u.Port = u
+	a.hold.Unlock(&u.Unlock, &fx)
+	fx.Deliver()
+	if fx.Ended != &a.hold.Hold || u.delivered != 1 || a.hold.told {
+		t.Fatalf("%+v, %+v", u, a.hold)
+	}
+	last := l.unlock(b.hold)
+	if l.is(a.hold.Res, Nothing); last.delivered != 0 {
+		t.Fatal("a context is alive")
+	}
+	if sent := l.does(func(fx *Effects) { a.hold.Res.Told(&a.hold.Hold, fx) }); sent != a.hold.Res || !a.hold.told {
+		t.Fatal("it does not go on")
+	}
+	l.is(a.hold.Res, Unlocking)
+}
+
+// After its turn a grant is joined by nobody for a moment. If it is released by then, others have a
+// chance; if it is not, a new turn begins.
+func TestReaders_AfterTheTurn_WaitForTheRelease(t *testing.T) {
+	t.Parallel()
+	for _, released := range []bool{true, false} {
+		l := newReadersLab(t)
+		a := l.granted()
+		l.joined(a)
+		l.now = l.now.Add(l.cfg.HandOverFor)
+		b, c := l.come(), l.come()
+		l.waits(b)
+		l.waits(c)
+		l.joined(a, once) // it does not wait
+		q := b.res
+		if c.res != q || q.Cmd.What != Nothing || bellOf(q).at != l.now.Add(releaseFor) || bellOf(q).listening {
+			t.Fatalf("%+v, until %v", q.View(), bellOf(q).at)
+		}
+		if err := b.Obstacle(true); !errors.Is(err, reason.ErrHeld) {
+			t.Errorf("in its way is %v", err)
+		}
+		if !released {
+			l.now = l.now.Add(releaseFor)
+			l.does(func(fx *Effects) { q.wait.Rang(fx) })
+			l.has(b, a)
+			l.has(c, a)
+			if l.joined(a); !q.Out {
+				t.Errorf("its place is left: %+v", q.View())
+			}
+			continue
+		}
+		for h := a.hold.Res.hold; h != nil; h = a.hold.Res.hold {
+			l.unlock(h.Port.(*tenant))
+			if h.Res.Cmd.What == Unlocking {
+				break
+			}
+		}
+		began := l.now
+		l.now = l.now.Add(time.Millisecond)
+		l.reply(a.hold.Res, Outcome{Sent: began})
+		if want := l.now.Add(time.Millisecond + yieldFor); bellOf(q).at != want || q.Cmd.What != Nothing {
+			t.Fatalf("it skips no turn: %v, want %v; %+v", bellOf(q).at, want, q.View())
+		}
+		l.does(func(fx *Effects) { q.wait.Rang(fx) })
+		l.is(q, Acquiring)
+		l.reply(q, Outcome{})
+		if b.hold == nil || c.hold == nil || b.hold.Tenure != c.hold.Tenure || b.hold.ID == a.hold.ID {
+			t.Errorf("%+v, %+v", b.hold, c.hold)
+		}
+	}
+}
+
+// A reader that comes as a writer of its process waits does not join, or the writer would wait for
+// ever. A TryLock asks nobody whose turn it is.
+func TestReaders_WhoComesAsAWriterWaits_IsBehindIt(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	w := l.ask(l.writers, false)
+	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
+	b, c := l.come(), l.come()
+	l.waits(b)
+	if l.joined(a, once); b.res.Held() != Behind || c.res != b.res || b.res == a.res {
+		t.Fatalf("%+v", b.res.View())
+	}
+	for range 2 {
+		h := a.hold.Res.hold
+		l.unlock(h.Port.(*tenant))
+	}
+	l.is(a.hold.Res, Unlocking) // what is behind the writer does not keep it
+	l.reply(a.hold.Res, Outcome{})
+	l.does(func(fx *Effects) { l.writers.wait.Announced(fx) })
+	l.reply(l.writers, Outcome{})
+	if w.hold == nil {
+		t.Fatal(w.err)
+	}
+	l.unlock(w.hold)
+	var fx Effects
+	l.writers.Replied(&Outcome{Sent: l.now, Now: l.now}, &fx)
+	if fx.Forward != l.writers {
+		t.Fatal("they do not come next")
+	}
+	l.does(func(fx *Effects) { b.res.GoForward(nil, fx) })
+	l.reply(b.res, Outcome{})
+	l.has(c, b)
+}
+
+// Those that wait because of another process are not behind a writer of their own that came later, and
+// who comes after that does not wait with them.
+func TestReaders_WhoComesAfterAWriter_DoesNotWaitWithThoseBefore(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.come()
+	l.reply(a.res, Outcome{Answer: Taken, TTL: time.Hour})
+	l.ask(l.writers, false)
+	l.reply(l.writers, Outcome{Answer: Taken, TTL: time.Hour})
+	b := l.come()
+	if b.res == a.res || a.res.Held() != Freely || b.res.Held() != Behind {
+		t.Fatalf("before %+v, after %+v", a.res.View(), b.res.View())
+	}
+	l.does(func(fx *Effects) { a.res.wait.Announced(fx) })
+	l.reply(a.res, Outcome{})
+	if a.hold == nil {
+		t.Fatal(a.err)
+	}
+	l.waits(b)
+}
+
+// A reader beside a writer has an owner of its own, and is joined from the moment the writer is released.
+func TestReaders_OneBesideAWriter_IsJoinedWhenThatIsReleased(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	stale := l.granted() // somebody removed it, and nobody here knows
+	w := l.ask(l.writers, false)
+	l.reply(l.writers, Outcome{})
+	behind := l.come()
+	r := l.granted(func(a *Request) { a.More().Beside = &w.hold.Hold })
+	l.waits(behind)
+	l.unlock(w.hold)
+	l.is(l.writers, Unlocking)
+	early := l.come()
+	try := l.come(once)
+	l.waits(early)
+	l.is(try.res, Acquiring) // the answer is not there yet
+	var fx Effects
+	l.writers.Replied(&Outcome{Sent: l.now, Now: l.now}, &fx)
+	l.does(func(fx *Effects) { behind.res.GoForward(nil, fx) })
+	l.has(behind, r)
+	l.has(early, r)
+	l.joined(r)
+	if stale.hold.Tenure == r.hold.Tenure {
+		t.Error("they joined what was removed")
+	}
+}
+
+// What was removed, as a writer of the process has the lock by now, is joined by nobody.
+func TestReaders_WhatAWriterOfTheProcessExcludes_IsNotJoined(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	stale := l.granted()
+	w := l.ask(l.writers, false)
+	l.reply(l.writers, Outcome{})
+	l.unlock(w.hold)
+	l.reply(l.writers, Outcome{})
+	if a := l.come(); a.hold != nil || !stale.hold.IsLive() {
+		t.Errorf("%+v", a.hold)
+	}
+}
+
+func TestReaders_WhoHaveAGrantOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(l *readersLab, a *Request){
+		"one with a Lease":   func(_ *readersLab, a *Request) { a.Lease = time.Minute },
+		"one with a MaxHold": func(_ *readersLab, a *Request) { a.More().MaxHold = time.Minute },
+		"one of a RedLock":   func(_ *readersLab, a *Request) { a.More().Quorum = true },
+		"one with replicas":  func(_ *readersLab, a *Request) { a.Want, a.AckedGiven = 1, true },
+		"replicas for all":   func(l *readersLab, _ *Request) { l.cfg.Replicas = 1 },
+		"without HandOver":   func(l *readersLab, _ *Request) { l.cfg.HandOverFor = -1 },
+	} {
+		for _, try := range []bool{false, true} {
+			l := newReadersLab(t)
+			a := l.granted()
+			b := l.come(func(a *Request) { a.Once = try; change(l, a) })
+			l.is(b.res, Acquiring)
+			if b.res == a.hold.Res {
+				t.Errorf("%s has no place of its own", what)
+			}
+			l.reply(b.res, Outcome{Ack: enough{}})
+			if b.hold == nil || b.hold.ID == a.hold.ID || b.hold.joint {
+				t.Errorf("%s: %+v", what, b.hold)
+			}
+		}
+	}
+}
+
+// The server counts one owner. What a reader re-enters is counted here, one at a time, and its lease ends here.
+func TestReaders_Reentry_AsksNoServer(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	b := l.joined(a)
+	grant := a.hold.Res
+	c, d := l.under(b.hold), l.under(b.hold)
+	if c.hold == nil || c.hold.Parent != &b.hold.Hold || c.hold.ID != a.hold.ID || d.hold != nil {
+		t.Fatalf("%+v, %+v", c.hold, d.hold)
+	}
+	if try := l.under(b.hold, once); !errors.Is(try.err, reason.ErrHeld) {
+		t.Errorf("beside another: %v", try.err)
+	}
+	if other := l.under(a.hold); other.hold == nil {
+		t.Error("it is in the way of that of another reader")
+	}
+	c.hold.Bind(new(told))
+	var fx Effects
+	u := new(leaver)
+	u.Port = u
+	c.hold.Unlock(&u.Unlock, &fx)
+	fx.Deliver()
+	if fx.Ended != &c.hold.Hold || u.delivered != 0 || d.hold != nil {
+		t.Fatalf("its contexts are alive: %+v", u)
+	}
+	l.does(func(fx *Effects) { grant.Told(&c.hold.Hold, fx) })
+	if u.delivered != 1 || d.hold == nil {
+		t.Fatalf("%+v, %v", u, d.err)
+	}
+	l.unlock(d.hold)
+
+	e, f := l.under(b.hold, func(a *Request) { a.Lease = 4 * time.Second }), l.under(b.hold)
+	x := new(Extend)
+	x.Port, x.Lease = settler{}, 8*time.Second
+	l.does(func(fx *Effects) {
+		if ahead, err := e.hold.Extend(x, fx); ahead != nil || err != nil {
+			t.Error(ahead, err)
+		}
+	})
+	if !x.settled || x.Err != nil || e.hold.Until() < l.now.Add(6*time.Second) || e.hold.alarm != e.hold.Until() {
+		t.Errorf("%+v, until %v", x, e.hold.Until())
+	}
+	l.now = l.now.Add(9 * time.Second)
+	l.does(func(fx *Effects) { e.hold.Fired(l.now, fx) })
+	if e.hold.why != LeaseEnded || f.hold == nil || !b.hold.IsLive() {
+		t.Errorf("%+v, and the next one %+v", e.hold, f.hold)
+	}
+	if bad := l.under(a.hold, func(a *Request) { a.Lease, a.Want, a.AckedGiven = time.Second, 1, true }); !errors.Is(bad.err, reason.ErrInvalid) {
+		t.Errorf("with replicas: %v", bad.err)
+	}
+	if l.unlock(b.hold); !errors.Is(f.hold.Ending(), reason.ErrReleased) {
+		t.Errorf("it outlasts what it re-enters: %v", f.hold.Ending())
+	}
+	l.is(grant, Nothing)
+	if l.count.Held != 2 {
+		t.Errorf("%+v", l.count)
+	}
+}
+
+// under has somebody re-enter a reader.
+func (l *readersLab) under(h *tenant, change ...func(a *Request)) *caller {
+	c := new(caller)
+	c.Init(c)
+	c.Kind, c.Parent = reading, &h.Hold
+	for _, f := range change {
+		f(&c.Request)
+	}
+	l.does(func(fx *Effects) { h.Res.Admit(&c.Request, fx) })
+	return c
+}
+
+// A re-entry whose lease is over has ended, even if its timer is late: the next one re-enters what is outside
+// of it, once its contexts have ended. What ends with it meanwhile is counted once.
+func TestReaders_ReentryWhoseLeaseIsOver_IsNotReentered(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	b := l.joined(a)
+	grant := a.hold.Res
+	short := l.under(b.hold, func(a *Request) { a.Lease = time.Second })
+	short.hold.Bind(new(told))
+	l.now = l.now.Add(2 * time.Second)
+	var fx Effects
+	next := new(caller)
+	next.Init(next)
+	next.Kind, next.Parent = reading, &short.hold.Hold
+	grant.Admit(&next.Request, &fx)
+	fx.Deliver()
+	if short.hold.why != LeaseEnded || fx.Ended != &short.hold.Hold {
+		t.Fatalf("%+v", short.hold)
+	}
+	l.waits(next)
+	l.does(func(fx *Effects) { grant.Told(&short.hold.Hold, fx) })
+	if next.hold == nil || next.hold.Parent != &b.hold.Hold {
+		t.Fatalf("%+v, %v", next.hold, next.err)
+	}
+	l.unlock(next.hold)
+
+	short = l.under(b.hold, func(a *Request) { a.Lease = time.Second })
+	short.hold.Bind(new(told))
+	l.now = l.now.Add(2 * time.Second)
+	l.does(func(fx *Effects) { short.hold.Fired(l.now, fx) })
+	before := l.count.Released
+	if l.unlock(b.hold); l.count.Released != before+1 {
+		t.Errorf("%d were released", l.count.Released-before)
+	}
+}
+
+// A place where nobody waits any more is nobody's.
+func TestReaders_WhoGivesUp_LeavesNoPlaceToWait(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	l.now = l.now.Add(l.cfg.HandOverFor)
+	b := l.come()
+	l.does(func(fx *Effects) { b.Cancel(reason.Stop{Cause: reason.ErrAbandoned}, fx) })
+	if !b.res.Out || l.readers.queue != nil || l.readers.grant != a.hold.Res {
+		t.Errorf("%+v", b.res.View())
+	}
+}
+
+type settler struct{}
+
+func (settler) Settled() {}
+
+// Nobody is left waiting when the name is given up.
+func TestReaders_StopWaiting_EndsAllThatWaits(t *testing.T) {
+	t.Parallel()
+	l := newReadersLab(t)
+	a := l.granted()
+	b := l.joined(a)
+	inner := []*caller{l.under(b.hold), l.under(b.hold)}
+	l.does(func(fx *Effects) { a.hold.Res.StopWaiting(fx) })
+	if inner[0].hold == nil || !errors.Is(inner[1].err, reason.ErrClosed) {
+		t.Errorf("%v, %v", inner[0].err, inner[1].err)
+	}
+	l.does(func(fx *Effects) { a.hold.Res.EndHold(fx) })
+	if b.hold.IsLive() || inner[0].hold.IsLive() || l.count.Held != 0 {
+		t.Errorf("%+v", l.count)
+	}
+}

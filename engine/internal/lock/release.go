@@ -1,0 +1,256 @@
+package lock
+
+import (
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// Unlock is one call of Unlock or UnlockAsync that waits for the release.
+type Unlock struct {
+	Port UnlockPort
+	Told bool // Err is the verdict, and on its way; guarded by the shard's lock
+	Err  error
+	// ByNobody: the engine gives back what nobody wants. That is released, not handed over: the
+	// next one may not want it either, and so on, all in one call on an event loop.
+	ByNobody bool
+	next     *Unlock // of its hold, and then of an Effects
+}
+
+// tell gives the verdict; the caller holds the shard's lock. From here on the
+// waiting goroutine takes it and nothing else.
+func (u *Unlock) tell(err error, fx *Effects) {
+	u.Err, u.Told = err, true
+	fx.finishUnlock(u)
+}
+
+// unsettled is ErrOutcomeUnknown for a caller who stops waiting, for that cause, and what
+// stands in the way: a server that refuses must not look like one that is slow.
+func (h *Hold) unsettled(cause error) error {
+	if why := h.trouble(); why != nil {
+		return reason.Because(reason.ErrOutcomeUnknown, cause, why)
+	}
+	return reason.Because(reason.ErrOutcomeUnknown, cause)
+}
+
+// Unlock starts the release of h, or joins the one under way, and has u told.
+func (h *Hold) Unlock(u *Unlock, fx *Effects) {
+	now := h.Res.Port.Now()
+	h.check(now, fx)
+	switch {
+	case h.state == live:
+		if h.Parent != nil {
+			h.leaveBy = h.Until() // it changes a number that nothing depends on
+		}
+		h.end(reason.ErrReleased, 0, now, fx)
+		h.state, h.forServer = releasing, h.forServer || u.ByNobody
+		h.child = nil
+		if h.extra != nil {
+			h.extra.refusal = nil
+		}
+		h.await(u)
+		h.endHere(fx)
+		h.Res.GoOn(fx)
+	case h.state == releasing:
+		h.await(u)
+	default:
+		u.tell(h.Verdict(), fx)
+		h.Res.goOnAfter(fx) // check may have ended h, or what it was a re-entry of
+	}
+}
+
+// await has u told of the release under way.
+func (h *Hold) await(u *Unlock) { u.next, h.unlocks = h.unlocks, u }
+
+// StopAwaiting returns the error of a caller who stops waiting for the release, for that
+// cause. It is not called once u is Told.
+func (h *Hold) StopAwaiting(u *Unlock, cause error) error {
+	for p := &h.unlocks; *p != nil; p = &(*p).next {
+		if *p == u {
+			*p, u.next = u.next, nil
+			break
+		}
+	}
+	h.Res.Port.Counters().Unknown++
+	return h.about(h.unsettled(cause))
+}
+
+// about is an error with the name, and what it is.
+func (h *Hold) about(err error) error {
+	return reason.AboutA(h.Res.Port.Kind(h.Kind).What, h.Name, err)
+}
+
+// Verdict is what Unlock says of a hold that is over.
+func (h *Hold) Verdict() error {
+	switch {
+	case h.Ending() != reason.ErrReleased:
+		return h.Ending() // lost
+	case h.extra != nil && h.extra.result != nil:
+		return h.extra.result // released, and it did not go well
+	}
+	return h.about(reason.ErrNotHeld)
+}
+
+// releaseReplied goes on after the reply of a release, a retire or a leave.
+func (r *Resource) releaseReplied(c *Command, o *Outcome, fx *Effects) {
+	h := c.hold
+	if h.state != releasing { // its parent's end, or its time, settled it
+		r.saysGone(c, o, fx)
+		return
+	}
+	switch {
+	case o.Verdict == Answered && o.Answer != Missing:
+		if o.Answer == Mute {
+			r.Port.Unheard(r.Name)
+			r.wakeWriters(fx)
+		}
+		r.ended(c, o, fx)
+		if c.What == Leaving {
+			h.deep = h.deep && c.Number > 1
+		} else if h.joint {
+			r.Port.Readers(r).yield(o)
+		} else if h.handed > 0 && c.Also == nil {
+			r.yield(o)
+		}
+	case (o.Verdict == Answered || o.Verdict == WrongType) && h.asked && c.What == Unlocking:
+		// An earlier copy did it: the hold was valid when Unlock was called. What has the key
+		// now came later. (A leave does not take the field away, so its copy must find it.)
+		r.ended(c, o, fx)
+	case o.Verdict == Answered:
+		r.notThere(h, GoneOnServer, fx)
+	case o.Verdict == WrongType:
+		r.notThere(h, TakenOnServer, fx)
+	case o.Verdict == Busy:
+		r.Port.Refused(*o)
+		h.asked = h.asked || o.Begun && c.What == Unlocking
+		h.more().refusal = o.Err
+		h.boundRelease()
+	case o.Verdict == Denied && c.What == Unlocking && r.Port.Closed():
+		// Nor would a debt be asked for again: Close need not wait for the lease to end.
+		r.Port.Refused(*o)
+		h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, o.Err)), fx)
+	default: // unknown, or an error after which anything may be
+		if c.What == Unlocking {
+			h.asked = true
+		}
+		h.more().refusal = o.Err
+		h.boundRelease()
+		if o.Verdict == Denied {
+			r.pause(o.Now, false)
+		}
+	}
+}
+
+// notThere: the first release found nothing, so the hold had been lost without
+// anybody knowing; with it all others of the same owner.
+func (r *Resource) notThere(h *Hold, why Loss, fx *Effects) {
+	r.Port.Counters().Lost[why]++
+	parent := h.Parent
+	h.leave()
+	h.settleUnlock(r.Port.LossError(h.Kind, h.Name, why), fx)
+	if parent != nil {
+		r.lose(parent.Root(), why, fx)
+	}
+}
+
+// released ends the release of h. It counts even if nobody knows what became of it: it was
+// unlocked.
+func (h *Hold) released(result error, fx *Effects) {
+	n := h.Res.Port.Counters()
+	h.leave()
+	n.Released++
+	if result != nil {
+		for u := h.unlocks; u != nil; u = u.next {
+			n.Unknown++
+		}
+	}
+	h.settleUnlock(result, fx)
+}
+
+// leave takes a hold that was being released out of its name.
+func (h *Hold) leave() {
+	r := h.Res
+	if h.Parent != nil {
+		h.Parent.child = nil
+		return
+	}
+	if r.hold != h {
+		return // others have its tenure: see readers.go
+	}
+	r.hold = nil
+	if r.wait != nil {
+		r.wait.Reset()
+	}
+	r.yieldToReaders()
+}
+
+// settleUnlock tells the callers that wait for the release.
+func (h *Hold) settleUnlock(result error, fx *Effects) {
+	h.setOver()
+	if result != nil {
+		h.more().result = result
+	}
+	for h.unlocks != nil {
+		u := h.unlocks
+		h.unlocks, u.next = u.next, nil
+		u.tell(result, fx)
+	}
+}
+
+// boundRelease makes a release that did not succeed at once end when the server cannot
+// have the hold any more: there is nothing to release after it.
+func (h *Hold) boundRelease() {
+	if h.state == releasing {
+		h.Port.WakeAt(h.releaseBy())
+	}
+}
+
+// boundReleases bounds a release that has no answer yet, h's or that of a re-entry. A
+// hold keeps its timer, or its place among the renewals, until it is released. Either one
+// looks at it before the lease ends, so an Unlock that is answered costs no timer.
+func (h *Hold) boundReleases() {
+	for ; h != nil; h = h.child {
+		h.boundRelease()
+	}
+}
+
+// giveUpRelease ends a release whose lease is over. Its command may still be out; the
+// answer concerns nobody.
+func (h *Hold) giveUpRelease(fx *Effects) {
+	r := h.Res
+	root := h.Parent == nil
+	h.released(h.about(reason.Because(reason.ErrOutcomeUnknown, h.unavailable())), fx)
+	if root {
+		if r.tried == Here {
+			r.tried = Unanswered // its time is over, here and on the server
+		}
+		r.oweTenure(h, h.serverUntil)
+	}
+}
+
+// unavailable is ErrUnavailable, with what is known of the cause.
+func (h *Hold) unavailable() error {
+	if why := h.trouble(); why != nil {
+		return reason.Because(reason.ErrUnavailable, why)
+	}
+	return reason.ErrUnavailable
+}
+
+// ended ends the release of a hold, or of a re-entry, by the command c.
+func (r *Resource) ended(c *Command, o *Outcome, fx *Effects) {
+	r.released(c, o)
+	c.hold.released(nil, fx)
+}
+
+// released notes that a server has answered the release c.
+func (r *Resource) released(c *Command, o *Outcome) {
+	if c.What != Leaving && c.Server != 0 {
+		r.Port.Released(r, c.Kind, c.Server, c.ID, o.Now, c.minEnd())
+	}
+}
+
+// Refusal is the latest answer to the release or the Extend under way, if it settled nothing.
+func (h *Hold) Refusal() error {
+	if h.extra == nil {
+		return nil
+	}
+	return h.extra.refusal
+}

@@ -1,0 +1,262 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Request is one request for a lock, from Lock or LockAsync until its verdict.
+//
+//	admitted --front, lock free--> trying --granted--> ended
+//	   ^                             |
+//	   +------- refused: waits ------+       (TryLock: held by another -> ended)
+//	any --context, Wait, Abandon, Close--> ended
+//
+// A try that is out when its request ends is an orphan: its reply finds no request, and if
+// the server granted it, the grant becomes a debt. Everything here is guarded by the
+// shard's lock until ended, and belongs to the receiver of the verdict after that.
+type Request struct {
+	Port RequestPort
+
+	res    *Resource // nil until it is admitted
+	Parent *Hold     // re-entry under this hold
+	place  queue.Elem[*Request]
+
+	Lease time.Duration // 0: watchdog
+	until clock.Instant // when the holder's lease ends, if a knows; see tried
+	rare  *Rare         // what most do not need
+
+	Attempts uint32
+	Want     Acks  // replicas that must have the grant
+	Kind     uint8 // the engine's
+	// Permits is how many it wants besides the first, of a kind that is Shared. They are the last
+	// byte of its owners' numbers, so whatever has the number of one knows how many it has.
+	Permits    uint8
+	AckedGiven bool // Want was: Acked
+	Once       bool // TryLock: one answer of the server
+	Async      bool // LockAsync: no caller is blocked
+	late       uint8
+	trying     bool
+	ended      bool
+	listed     bool // by an Effects
+	Patient    bool // a command of it waits its turn on a full lane, though it is Async
+}
+
+// Backoff is how a head polls that has no channel: the pause is doubled up to Most.
+type Backoff struct{ First, Most time.Duration }
+
+// Rare is what most requests do not need.
+type Rare struct {
+	MaxHold, MinHold time.Duration
+	Name             string        // as the caller gave it; set if a NameMapper changed it, or for a hook
+	Start            clock.Instant // the engine's: when it was asked for, if a hook wants it
+	Quorum           bool          // it asks one of several servers
+	Backoff          Backoff       // zero: the default
+	Beside           *Hold         // of the same name: its owner does not keep the request out
+	Hasty            bool          // Once: and any refusal is an answer, since other locks are held meanwhile
+
+	owner  int64 // at the server's queue; see place.go
+	queued bool  // it has been refused there
+
+	bound   Bound // what ends it by its own time
+	outage  Bound // what ends it when its server is away for too long
+	behind  int64 // the id of the command that was out when a was bounded so
+	refusal error // why the server has not answered; see tried
+}
+
+// Init makes a ready to be admitted.
+func (a *Request) Init(p RequestPort) { a.Port, a.place.Value = p, a }
+
+// More returns what is rare, made if need be.
+func (a *Request) More() *Rare {
+	if a.rare == nil {
+		a.rare = new(Rare)
+	}
+	return a.rare
+}
+
+// Rare returns what is rare, nil if there is nothing.
+func (a *Request) Rare() *Rare { return a.rare }
+
+// beside is Rare.Beside.
+func (a *Request) beside() *Hold {
+	if a.rare == nil {
+		return nil
+	}
+	return a.rare.Beside
+}
+
+// Resource is the name's; nil until a is admitted.
+func (a *Request) Resource() *Resource { return a.res }
+
+// Ended reports whether it has its verdict.
+func (a *Request) Ended() bool { return a.ended }
+
+// Name is the lock's name as the caller gave it.
+func (a *Request) Name() string {
+	if a.rare != nil && a.rare.Name != "" {
+		return a.rare.Name
+	}
+	return a.res.Name
+}
+
+// firstLease is what the server is asked for.
+func (a *Request) firstLease() time.Duration {
+	if a.Lease != 0 {
+		return a.Lease
+	}
+	cfg := a.res.Port.Config()
+	lease := cfg.Lease
+	if a.rare != nil && a.rare.MaxHold != 0 {
+		lease = min(lease, a.rare.MaxHold+cfg.Margin(lease))
+	}
+	return lease
+}
+
+// end takes the request out of everything. The result follows by Effects.finish.
+func (a *Request) end() {
+	a.ended = true
+	r := a.res
+	switch {
+	case a.Parent != nil:
+		if x := a.Parent.extra; x != nil {
+			x.children.Remove(&a.place)
+			a.passOn(&x.children)
+		}
+	case a.Once:
+		r.tries.Remove(&a.place)
+		a.passOn(r.tries)
+	default:
+		was := r.First()
+		r.waiters.Remove(&a.place)
+		a.passOn(&r.waiters)
+		if next := r.First(); next != nil && was == a && !a.trying && r.wait != nil && r.wakes(a, next) {
+			r.wait.Reset()
+		}
+	}
+	if r.Cmd.req == a {
+		r.Cmd.req = nil // an orphan now
+	}
+	a.trying = false
+	if a.rare != nil && a.rare.bound != nil {
+		a.rare.bound.Over()
+		a.rare.bound = nil
+	}
+	if a.rare != nil && a.rare.outage != nil {
+		a.rare.outage.Over()
+		a.rare.outage = nil
+	}
+	r.Port.Counters().Pending--
+}
+
+// wakes reports whether the sleep of a is over for the next one: a slept until a message came, and
+// that one polls; or it wants fewer permits, and there may be as many.
+func (r *Resource) wakes(a, next *Request) bool {
+	return r.Port.Kind(next.Kind).Polls && !r.Port.Kind(a.Kind).Polls || next.Permits < a.Permits
+}
+
+// Drop ends a request that is not admitted yet. If somebody still comes with it, that is a
+// case for Refuse.
+func (a *Request) Drop() { a.ended = true }
+
+// fail ends the request without the lock, for the given reason.
+func (a *Request) fail(why error, fx *Effects) {
+	a.res.leaveQueue(a)
+	a.end()
+	a.res.Port.Counters().NotAcquired++
+	fx.finish(a, nil, why)
+}
+
+// grant ends the request with a hold.
+func (a *Request) grant(h *Hold, fx *Effects) {
+	a.end()
+	a.res.Port.Counters().Acquired++
+	fx.finish(a, h, nil)
+}
+
+// refuseLocal refuses a TryLock because this process holds the lock.
+func (a *Request) refuseLocal(h *Hold, fx *Effects) {
+	left := h.Until().Sub(a.res.Port.Stamp())
+	a.fail(&reason.Held{TTL: max(left, 0), Here: true, ID: h.ID, Kind: h.Kind}, fx)
+}
+
+// Cancel gives up a request that has been admitted, and has not ended.
+func (a *Request) Cancel(s reason.Stop, fx *Effects) {
+	r := a.res
+	a.fail(a.gaveUp(s), fx)
+	r.GoOn(fx)
+}
+
+// giveUpAt bounds how long a TryLock waits for a connection, or for its turn.
+func (a *Request) giveUpAt(at clock.Instant) {
+	if a.More().bound == nil {
+		a.Port.GiveUpAt(at)
+		a.rare.behind = a.res.Cmd.ID
+	}
+}
+
+// Bound notes what ends the request by its own time: Over is called when it has ended.
+func (a *Request) Bound(b Bound) { a.More().bound = b }
+
+// BoundByOutage is Bound for what ends it when its server is away for too long.
+func (a *Request) BoundByOutage(b Bound) { a.More().outage = b }
+
+// Acks is how many replicas must have a grant: a number, or one of those below.
+type Acks int16
+
+// See engine.AllReplicas and engine.MajorityOfReplicas.
+const (
+	AllReplicas        Acks = -1
+	MajorityOfReplicas Acks = -2
+)
+
+// Ack is what replicas have acknowledged.
+type Ack interface {
+	// Missing reports whether too few have.
+	Missing() bool
+	// Count returns how many have.
+	Count() int
+}
+
+// covers reports whether a renewal that a acknowledges is good enough for b, however many
+// replicas there are.
+func covers(a, b Acks) bool {
+	switch {
+	case b == 0 || a == b:
+		return true
+	case a == AllReplicas:
+		return b == MajorityOfReplicas || b == 1
+	case a == MajorityOfReplicas:
+		return b == 1
+	}
+	return b > 0 && b <= a
+}
+
+// settleReplicas is called when it is clear which hold a re-enters, if any: how many
+// replicas does it want, if the caller did not say? An error if its hold would be
+// renewed, with its parent's lease, for fewer.
+func (a *Request) settleReplicas() error {
+	switch {
+	case a.Parent == nil && !a.AckedGiven:
+		a.Want = a.res.Port.Config().Replicas
+	case a.Parent == nil:
+	case !a.AckedGiven:
+		a.Want = a.Parent.Root().Want
+	case a.Parent.joint && a.Want != 0:
+		return reason.Invalid("Acked (%d) for the re-entry of a reader that shares its lease with others: ask for them where the lock is taken first", a.Want)
+	case a.Lease == 0 && !covers(a.Parent.Root().Want, a.Want):
+		return reason.Invalid("Acked (%d) asks for more replicas than the hold that is re-entered: its lease is renewed for both; ask for them there, or give this one a Lease", a.Want)
+	}
+	return nil
+}
+
+// Bounded is what ends the request by its own time; nil if nothing does.
+func (a *Request) Bounded() Bound {
+	if a.rare == nil {
+		return nil
+	}
+	return a.rare.bound
+}

@@ -1,0 +1,55 @@
+package lock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// One that polls need not sleep as the one before it, which waited for a message. But the one
+// before it may have waited for an answer, or for a connection, and been refused nothing yet.
+func TestAWaiterThatNobodyHasRefusedLeavesOneThatPolls(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	once, first := l.ask(r, true), l.ask(r, false)
+	second := new(caller)
+	second.Init(second)
+	second.Kind = polling
+	l.does(func(fx *Effects) { r.Admit(&second.Request, fx) })
+	l.does(func(fx *Effects) { first.Cancel(reason.Stop{Cause: reason.ErrWaited}, fx) })
+	l.reply(r, Outcome{Answer: Taken, TTL: -1})
+	if first.err == nil || once.err == nil {
+		t.Errorf("they wait still: %+v, %+v", first, once)
+	}
+	l.is(r, Acquiring)
+	l.reply(r, Outcome{})
+	if second.hold == nil {
+		t.Errorf("%+v", second)
+	}
+}
+
+// A TryLock waits for nobody: not for a Lock of the same hold either, whose answer is on its way.
+func TestATryLockBehindALockOfTheSameHoldIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	h := l.held(r, time.Minute)
+	under := func(once bool) *caller {
+		c := new(caller)
+		c.Init(c)
+		c.Once, c.Parent = once, &h.Hold
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		return c
+	}
+	first := under(false)
+	l.is(r, Reentering)
+	if second := under(true); second.settled != 1 || second.err == nil {
+		t.Errorf("the TryLock is told %d times: %v", second.settled, second.err)
+	}
+	l.reply(r, Outcome{})
+	if first.hold == nil {
+		t.Errorf("the Lock has no hold: %v", first.err)
+	}
+}

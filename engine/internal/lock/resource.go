@@ -1,0 +1,355 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// A Resource is the local state of one lock name: its hold and its waiters in this
+// process, and the one command of the name that may be on the wire. A name that several may
+// hold at once, or whose waiters queue at the server, has one for each request (Kind.Apart): on
+// the server they are owners that know nothing of each other, and here, too.
+//
+// Those who only read share one of these, and a tenure; see readers.go.
+//
+// Invariants, under the shard's lock:
+//
+//  1. At most one command of the name is in flight (Cmd). The next one is chosen
+//     by next from the state at that time; there is no queue of commands. So
+//     nothing of a name can be overtaken by a command that had to be sent again,
+//     and a compensation is written only after the reply of what it compensates,
+//     or after the death of its connection.
+//  2. hold is the outermost hold of this process, or one of several that read, from the grant
+//     until the release is settled; while it is there no acquisition of the name is sent, except
+//     re-entries under it, and one that goes with its release.
+//  3. Only the front of waiters tries at the server; entries of tries try once each. While
+//     both want to, they take turns.
+//  4. Once the head was refused, and whenever somebody waits behind a hold of this
+//     process, whichever came first, the channel is subscribed to (wait), until a
+//     moment after the last waiter left.
+//  5. The resource is in the table (not Out) as long as any of these is there: hold,
+//     waiters, tries, debts, wait, a command in flight, a hold that is being told, a pause.
+//  6. While contexts of a hold that ended are alive, nothing is sent (telling).
+//
+// Renewals are not commands of the name: they go in batches over a connection of
+// their own, and any order of them and the commands here is harmless.
+type Resource struct {
+	Port  Port   // never changes, even if the resource is reused for another name
+	Name  string // as it stands on the server
+	Route uint64
+
+	hold    *Hold
+	waiters queue.List[*Request]  // Lock, first come first served
+	tries   *queue.List[*Request] // TryLock; nil until the first
+	debts   *Debt                 // owners to be released; see debt.go
+	wait    *Wait                 // nil until a first refusal
+	Cmd     Command
+
+	held    Holdback
+	refused uint8 // refusals in a row, for the pause between tries
+	// Spent: recovery or a timer points to it still: not for use again.
+	Spent bool
+	// headsTurn: the latest acquire was that of a TryLock. So TryLocks that come again and
+	// again do not keep the head from trying.
+	headsTurn bool
+	// Out: it is not in the table any more. (A hold that ended may point to it still.)
+	Out     bool
+	Dropped bool   // the engine's: recovery need not go on with it; guarded by recovery's lock
+	tried   Tried  // what the latest command was told
+	Family  uint8  // the engine's
+	Place   int32  // the engine's, not 0 if each request of the name has a Resource of its own
+	telling uint32 // holds that ended and whose contexts have not: see telling.go
+	untold  *Hold  // holds that ended while contexts of the name have not
+}
+
+// Holdback says why no command of the name may be sent.
+type Holdback uint8
+
+// The reasons.
+const (
+	Freely   Holdback = iota
+	Stalled           // no connection: the recovery queue goes on with it
+	Paused            // the server refuses for now: the pause timer goes on with it
+	Behind            // a reader, while a writer of this process comes first: see handover.go
+	Yielding          // a writer's name, while readers that stayed behind it go first
+)
+
+// holdBack keeps the name from sending, unless something does so already: then that
+// goes on with it, and a refusal meets the next command.
+func (r *Resource) holdBack(why Holdback) bool {
+	if r.held != Freely {
+		return false
+	}
+	r.held = why
+	return true
+}
+
+// letGo is called by what holds the name back: recovery, which lists it, or the timer of
+// its pause. Nobody else ends that, or either would still point to the resource when it
+// serves another name:
+//
+//	head                  TryLock               the name
+//	asleep                out                   freely
+//	its channel is lost                         stalled: listed by recovery
+//	                      refused: BUSY         must stay so
+func (r *Resource) letGo(why Holdback) bool {
+	if r.held != why {
+		return false
+	}
+	r.held = Freely
+	return true
+}
+
+// setFree lets a name go that has nothing to send any more. What held it back points to
+// the resource still, so it never serves another name.
+func (r *Resource) setFree() {
+	if r.held != Freely {
+		r.held, r.Spent = Freely, true
+	}
+}
+
+// next chooses the command that is to be sent now, if any, and notes it in Cmd.
+// Debts come first: what this process may still hold unknowingly stands in
+// everybody's way. Who runs the Effects sends it.
+func (r *Resource) next(fx *Effects) {
+	if r.Cmd.What != Nothing || r.held != Freely || r.telling != 0 {
+		return
+	}
+	if r.settleDebts(fx) || r.serveHold(fx) || r.headsTurn && r.serveHead(fx) || r.serveTry(fx) || r.serveHead(fx) {
+		fx.Send = r
+	}
+}
+
+// serveHold chooses among what the live or ending hold needs.
+func (r *Resource) serveHold(fx *Effects) bool {
+	h := r.hold
+	if h == nil {
+		return false
+	}
+	if h.state == releasing {
+		a := r.successor(h)
+		if a == nil {
+			r.sendRelease(h)
+			return true
+		}
+		if h.grantsOne() {
+			r.sendReleaseAndAcquire(h, a)
+			return true
+		}
+		r.handOver(h, a, fx)
+		h = r.hold
+	}
+	for ; h != nil; h = h.child {
+		if h.state == releasing {
+			r.sendLeave(h)
+			return true
+		}
+		if h.extra != nil && h.extra.extend != nil {
+			r.sendExtend(h)
+			return true
+		}
+		for h.reentered() && h.pending() {
+			a, _ := h.extra.children.Front()
+			if !a.Once {
+				break
+			}
+			a.refuseLocal(h, fx) // it waited for the answer to another TryLock
+		}
+		if h.child == nil && h.extra != nil {
+			if a, ok := h.extra.children.Front(); ok {
+				r.sendReenter(a)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// serveTry lets the first TryLock make its attempt, or refuses it if this process
+// holds the lock.
+func (r *Resource) serveTry(fx *Effects) bool {
+	for {
+		a, ok := r.tries.Front()
+		if !ok {
+			return false
+		}
+		if r.hold == nil {
+			if h := r.Port.Readers(r).open(); h != nil && r.joins(a) {
+				h.join(a, fx)
+				continue
+			}
+			r.sendAcquire(a, false)
+			return true
+		}
+		if r.hold.state == releasing {
+			return false
+		}
+		a.refuseLocal(r.hold, fx)
+	}
+}
+
+// serveHead lets the first waiter try, unless it sleeps.
+func (r *Resource) serveHead(fx *Effects) bool {
+	if r.hold != nil || (r.wait != nil && !r.wait.Ready()) {
+		return false
+	}
+	a, ok := r.waiters.Front()
+	if !ok || r.letIn(fx) {
+		return false
+	}
+	r.sendAcquire(a, true)
+	return true
+}
+
+// pause holds the name's commands back for a moment after the server refused one,
+// longer each time; not so if its slot is being migrated, which ends by itself, with
+// messages to nobody meanwhile.
+func (r *Resource) pause(now clock.Instant, moving bool) {
+	if !r.holdBack(Paused) {
+		return
+	}
+	r.refused = min(r.refused+1, 6)
+	d := 10 * time.Millisecond << r.refused // 20 ms ... 640 ms
+	if moving {
+		d = min(d, movingPoll)
+	}
+	d = d/2 + r.Port.Draw(d/2)
+	r.Port.Pause(r, now.Add(d))
+}
+
+// PauseOver ends a pause. A paused resource stays in the table, and one that Close set free
+// serves no other name, so r is still the one that was paused.
+func (r *Resource) PauseOver(fx *Effects) {
+	if r.letGo(Paused) {
+		r.GoOn(fx)
+	}
+}
+
+// GoOn chooses the next command, if none is out, and lets go of what is not needed any
+// more. It ends a transition.
+func (r *Resource) GoOn(fx *Effects) {
+	r.next(fx)
+	r.letForward(fx)
+	r.settled()
+}
+
+// settled subscribes if somebody waits behind a hold, and lets go of what the resource
+// does not need any more: the subscription, if nobody waits, and the resource itself, if
+// nothing is left. It is the last thing a transition does.
+func (r *Resource) settled() {
+	behind := r.Port.Behind(r)
+	switch waiting := r.waiters.Len() > 0 || behind; {
+	case waiting && r.hold != nil:
+		w := r.ensureWait()
+		w.listen()
+		w.sleepBehindHold(r.hold)
+	case !waiting && r.wait != nil && !r.Cmd.Head:
+		r.linger()
+	}
+	if r.InUse() || r.held == Paused || r.held == Yielding || r.telling != 0 || behind {
+		return
+	}
+	r.letGo(Behind)
+	r.tried = Unanswered // the next acquisition must find out by itself
+	if r.wait != nil || r.Out {
+		return
+	}
+	if r.held == Stalled { // an outage may last, and names be used once
+		r.setFree()
+		r.Port.Unstalled(r)
+	}
+	r.Out = true
+	r.Port.Readers(r).forget(r)
+	r.Port.Idle(r)
+}
+
+// Reset gives the resource to a name. If it served another, nothing is left of that: its
+// command has been answered; it has no timer, for the pauses and the waits are objects of
+// their own. A hold that ended may point to it still, and at most has it choose its next
+// command (see goOnAfter), which does no harm to any name.
+func (r *Resource) Reset(name string, route uint64) {
+	r.Name, r.Route = name, route
+	r.refused, r.headsTurn, r.Out = 0, false, false
+}
+
+// The methods below are for who lists resources; like all others they are called under the
+// shard's lock.
+
+// First is the first that waits for the name in this process; nil if nobody does.
+func (r *Resource) First() *Request {
+	first, _ := r.waiters.Front()
+	return first
+}
+
+// Held says why no command may be sent.
+func (r *Resource) Held() Holdback { return r.held }
+
+// Urgent reports whether it has something to give back, or a hold.
+func (r *Resource) Urgent() bool { return r.debts != nil || r.hold != nil }
+
+// Resume goes on with a name that recovery lists, and counts what is sent.
+func (r *Resource) Resume(by *Pace, fx *Effects) {
+	if !r.letGo(Stalled) {
+		return
+	}
+	if r.next(fx); fx.Send != nil {
+		r.Cmd.Paced = by
+	}
+	r.settled()
+}
+
+// InUse reports whether anybody has the name or wants it, or something of it is to be given back.
+func (r *Resource) InUse() bool {
+	return r.hold != nil || r.waiters.Len() > 0 || r.tries.Len() > 0 || r.debts != nil || r.Cmd.What != Nothing
+}
+
+// Vacate lets a name go that nobody uses and that only lingers, and reports whether it did. Then
+// the name has another resource, if any.
+func (r *Resource) Vacate() bool {
+	if r.InUse() {
+		return false
+	}
+	if w := r.wait; w != nil && w.linger {
+		w.Port.Silence()
+		w.end()
+	}
+	r.settled()
+	return r.Out
+}
+
+// View is what a name shows to those who only look: reports and tests.
+type View struct {
+	What      What // of the command in flight
+	Held      Holdback
+	Tried     Tried
+	Refusals  uint8 // in a row
+	Hold      bool
+	Waiters   int
+	Attempts  uint32 // of the first of them
+	Debts     int
+	Owed      int64 // the owner of the latest debt
+	Waits     bool  // there is a Wait
+	Asleep    bool  // and its head sleeps
+	Confirmed bool  // and the server has confirmed the subscription
+	Lingers   bool
+}
+
+// View is called under the shard's lock.
+func (r *Resource) View() View {
+	v := View{What: r.Cmd.What, Held: r.held, Tried: r.tried, Refusals: r.refused, Hold: r.hold != nil, Waiters: r.waiters.Len()}
+	if a, ok := r.waiters.Front(); ok {
+		v.Attempts = a.Attempts
+	}
+	for d := r.debts; d != nil; d = d.next {
+		v.Debts++
+	}
+	if r.debts != nil {
+		v.Owed = r.debts.ID
+	}
+	if w := r.wait; w != nil {
+		v.Waits, v.Asleep, v.Confirmed, v.Lingers = true, !w.Ready(), w.Hears(), w.linger
+	}
+	return v
+}

@@ -1,0 +1,97 @@
+package lock
+
+import "github.com/pawl-lock/pawl/engine/internal/queue"
+
+// When a hold ends, the contexts that were made from it must end before anybody else
+// can get the lock. Ending a context takes longer the larger the tree below it is, and
+// calls methods of its parent, which may be a user's own context. So it is done without
+// a lock, and never on an event loop or a timer.
+//
+// Invariants:
+//
+//  1. From the end of a hold with contexts until Told, its resource counts it
+//     (telling), and next chooses nothing for the name: no release, no debt, no
+//     acquire of the next waiter. It is not enough that each transition ends the
+//     contexts before it sends, because another one may choose the release meanwhile:
+//
+//     Unlock's goroutine                        event loop
+//     an Extend is in flight; the hold ends
+//     ends the contexts ...                     reply of the Extend: next
+//     ... still does                            release
+//
+//  2. The contexts of a hold that has ended belong to the goroutine that ends them;
+//     nothing else touches the set.
+//  3. Done of a hold is closed when no context of it or of its re-entries is left.
+//     So the Dones of a name wait for all that are being told (untold).
+
+// Context is what ends with a hold, before its release: a context, or a Hold.
+type Context interface {
+	// End returns when everything that was made from it has ended. It is called once, with
+	// no lock held.
+	End(why error)
+}
+
+// Bind has c end with the hold, which is live.
+func (h *Hold) Bind(c Context) {
+	h.more().contexts.Add(c)
+}
+
+// Unbind undoes Bind, unless the hold has ended.
+func (h *Hold) Unbind(c Context) {
+	if !h.ended && h.extra != nil {
+		h.extra.contexts.Remove(c)
+	}
+}
+
+// Contexts are those that end with the hold, in their order.
+func (h *Hold) Contexts() []Context {
+	if h.extra == nil {
+		return nil
+	}
+	return h.extra.contexts.InOrder()
+}
+
+// NextEnded is the next one after h of Effects.Ended.
+func (h *Hold) NextEnded() *Hold { return h.extra.nextEnded }
+
+// announce arranges that the contexts and Done of h learn of its end.
+func (h *Hold) announce(fx *Effects) {
+	r := h.Res
+	n := 0
+	if h.extra != nil {
+		n = h.extra.contexts.Len()
+	}
+	if n == 0 && r.telling == 0 {
+		h.Port.Told()
+		return
+	}
+	x := h.more()
+	x.untold, x.nextUntold, r.untold = true, r.untold, h
+	if n > 0 {
+		r.telling++
+		x.nextEnded, fx.Ended = fx.Ended, h
+		fx.Contexts += n
+	}
+}
+
+// Told goes on with a name whose holds, Effects.Ended, have been told.
+func (r *Resource) Told(ended *Hold, fx *Effects) {
+	for h := ended; h != nil; {
+		x := h.extra
+		h, x.nextEnded, x.contexts = x.nextEnded, nil, queue.Set[Context]{}
+		r.telling--
+	}
+	for r.telling == 0 && r.untold != nil {
+		h := r.untold
+		x := h.extra
+		r.untold, x.nextUntold, x.untold = x.nextUntold, nil, false
+		h.Port.Told()
+		h.endHere(fx)
+	}
+	r.GoOn(fx)
+}
+
+// IsTold reports whether h has ended and everybody knows.
+func (h *Hold) IsTold() bool {
+	return h.ended && (h.extra == nil || !h.extra.untold)
+}

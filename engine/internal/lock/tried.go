@@ -1,0 +1,194 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Tried is the result of the name's latest try, for the errors of acquisitions that stop
+// waiting: a busy lock must not look like an outage, nor an outage like a busy lock. It
+// belongs to the name, not to one acquisition: the second waiter in the queue never tries
+// itself. It is forgotten when the name is idle (see Resource.settled).
+//
+// Every state says one of the two, so that an acquisition that has waited as long as it may is
+// never told neither. Only tries change it, and what ends Here. In particular, the answer to
+// another command does not:
+//
+//	head                  a debt                the name
+//	refused, sleeps                             Elsewhere
+//	                      released: no answer   Elsewhere still: nobody else has been told more
+//	                      released: answered    Elsewhere
+//	its time is over: held
+type Tried uint8
+
+// What it may be.
+const (
+	// Unanswered: no try has ended, or the latest one could not be sent, or had no answer, or
+	// one that does not name the lock's owner: the server refuses for now, or it granted the lock
+	// too late.
+	Unanswered Tried = iota
+	// Elsewhere: the server answered that another has it.
+	Elsewhere
+	// Here: it was granted, to this process, and neither lost since nor given back in vain.
+	Here
+)
+
+// note keeps the result of a command that is over. Details for the text of an error are
+// kept by the first waiter, which passes them on when it leaves (see passOn).
+func (r *Resource) note(c *Command, o *Outcome) {
+	if o.Verdict == Unwanted || o.Verdict == Shut {
+		return // it has not been tried
+	}
+	var err error
+	var until clock.Instant
+	tried := Unanswered // granted knows more
+	switch {
+	case o.Verdict == Unknown || o.Verdict == Busy || !o.Verdict.Sent():
+		err = o.Err
+	case c.What == Acquiring && o.Verdict == Answered && o.Answer == Taken:
+		tried = Elsewhere
+		if o.TTL >= 0 {
+			until = o.Now.Add(o.TTL)
+		}
+	}
+	switch {
+	case c.What == Acquiring, r.tried == Here && err != nil:
+		r.tried = tried
+	case r.tried == Elsewhere:
+		return // what the first waiter knows is the try's
+	}
+	if a := c.req; a != nil {
+		a.learn(until, err)
+	}
+	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+		if a, ok := list.Front(); ok && a != c.req {
+			a.learn(until, err)
+		}
+	}
+}
+
+// learn notes when the holder's lease ends, or why the server has not answered.
+func (a *Request) learn(until clock.Instant, err error) {
+	a.until = until
+	if err != nil || a.rare != nil {
+		a.More().refusal = err
+	}
+}
+
+// passOn gives what a knows to the new first waiter of list.
+func (a *Request) passOn(list *queue.List[*Request]) {
+	if next, ok := list.Front(); ok && next.until == 0 && next.refusal() == nil {
+		next.learn(a.until, a.refusal())
+	}
+}
+
+func (a *Request) refusal() error {
+	if a.rare == nil {
+		return nil
+	}
+	return a.rare.refusal
+}
+
+// gaveUp is the reason of an acquisition that stops waiting: what ended it, and what
+// stood in its way. The caller holds the shard's lock.
+func (a *Request) gaveUp(s reason.Stop) error {
+	return s.Because(reason.Of(a.Obstacle(s.Late))...)
+}
+
+// Obstacle says why a does not have the lock: held, or ErrUnavailable with its cause. It is
+// always one of the two if late, so that a has waited as long as it may: who does not know of
+// a holder had no answer in all that time. One that is given up before may be told that
+// there was no answer yet.
+func (a *Request) Obstacle(late bool) error {
+	r := a.res
+	now := r.Port.Stamp()
+	holder, tried := r.hold, r.tried
+	if a.Parent != nil {
+		// Re-entries wait for each other; the hold itself is not in their way.
+		holder, tried = a.Parent.child, Unanswered
+	}
+	if r.held == Behind {
+		if w := r.Port.Ahead(r); w != nil && w.First() != nil && w.hold == nil {
+			return w.First().Obstacle(late)
+		} else if w != nil {
+			holder = w.hold
+		}
+	}
+	switch {
+	case holder != nil && holder.state == live:
+		return &reason.Held{TTL: max(holder.Until().Sub(now), 0), Here: true, ID: holder.ID, Kind: holder.Kind}
+	case r.telling != 0:
+		return &reason.Held{TTL: -1, Here: true} // nothing is sent before its contexts have ended
+	case r.held == Stalled && !r.Port.Up(r.Route), late && a.unheard():
+	case tried == Elsewhere:
+		held := &reason.Held{TTL: a.left(now)}
+		if r.wait != nil {
+			held.Owner = r.wait.holder.String()
+		}
+		return held
+	case tried == Here, r.held == Behind:
+		return &reason.Held{TTL: -1, Here: true} // it changes hands just now
+	}
+	trouble := a.trouble()
+	switch {
+	case trouble != nil:
+		return reason.Because(reason.ErrUnavailable, trouble)
+	case late:
+		return reason.Because(reason.ErrUnavailable, reason.ErrSilent)
+	}
+	return reason.ErrEarly
+}
+
+// unheard reports whether a is a TryLock that has been told of no holder in all its time:
+// there was no answer to its own try, nor to the command that was out when it came, nor to
+// a try of anybody else since this process gave the lock back. What an earlier try was
+// told does not answer it, or a job would be skipped because the server hangs:
+//
+//	Unlock         the server           TryLock
+//	sent           hangs
+//	                                    waits for its turn
+//	                                    gives up: "held by this process"
+func (a *Request) unheard() bool {
+	r := a.res
+	if !a.Once || r.Cmd.What == Nothing {
+		return false
+	}
+	behind := a.rare != nil && a.rare.bound != nil && a.rare.behind == r.Cmd.ID
+	givenBack := r.tried == Here && r.hold == nil
+	return a.trying || behind || givenBack
+}
+
+// left is what the holder's lease has left, as far as the latest try knows.
+func (a *Request) left(now clock.Instant) time.Duration {
+	until := a.until
+	for _, list := range []*queue.List[*Request]{&a.res.waiters, a.res.tries} {
+		if first, ok := list.Front(); ok && until == 0 {
+			until = first.until
+		}
+	}
+	if until == 0 {
+		return -1
+	}
+	return max(until.Sub(now), 0)
+}
+
+// trouble is why the server does not answer: what keeps the connection from being
+// made, or what became of the latest command; nil if nothing is known.
+func (a *Request) trouble() error {
+	r := a.res
+	if err := r.Port.Trouble(r.Route); err != nil {
+		return err
+	}
+	if err := a.refusal(); err != nil {
+		return err
+	}
+	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+		if first, ok := list.Front(); ok && first.refusal() != nil {
+			return first.refusal()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+package lock
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// A reader that is granted beside a writer must not stand beside the next one.
+func TestAWriterWithAReaderBesideItIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r, cell := l.name(), l.name()
+	cell.Place, l.ahead, l.behind = 1, r, cell
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	ask := func() *caller {
+		reader := new(caller)
+		reader.Init(reader)
+		reader.More().Beside = &c.hold.Hold
+		l.does(func(fx *Effects) { cell.Admit(&reader.Request, fx) })
+		return reader
+	}
+	reader := ask()
+	if h := cell.Cmd.Beside(); h != &c.hold.Hold {
+		t.Fatalf("it is asked for beside %v", h)
+	}
+	l.reply(cell, Outcome{})
+	next := l.ask(r, false)
+	l.unlock(c.hold)
+	if l.is(r, Unlocking); next.hold != nil {
+		t.Error("it was handed over")
+	}
+	// One that comes later is beside nobody.
+	l.unlock(reader.hold)
+	l.reply(cell, Outcome{})
+	ask()
+	if l.is(cell, Acquiring); cell.Cmd.Beside() != nil {
+		t.Error("beside one that has ended")
+	}
+}
+
+// Who reads stays behind a writer of its process that waits, and comes before the next one.
+func TestReadersAndWritersTakeTurns(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r, cell := l.name(), l.name()
+	cell.Place, l.ahead, l.behind = 1, r, cell
+	first := l.ask(r, false)
+	l.reply(r, Outcome{})
+	next := l.ask(r, false)
+	reader := l.ask(cell, false)
+	if cell.Held() != Behind || cell.Cmd.What != Nothing {
+		t.Fatalf("it does not stay behind: %+v", cell.View())
+	}
+	if err := reader.Obstacle(false); !errors.Is(err, reason.ErrHeld) {
+		t.Errorf("in its way is %v", err)
+	}
+	try := l.ask(cell, true)
+	if !errors.Is(try.err, reason.ErrHeld) {
+		t.Errorf("a TryLock is told %v", try.err)
+	}
+	l.unlock(first.hold)
+	if l.is(r, Unlocking); next.hold != nil {
+		t.Error("it was handed over, with a reader behind")
+	}
+	var fx Effects
+	o := Outcome{Sent: l.now, Now: l.now}
+	r.Replied(&o, &fx)
+	fx.Deliver()
+	if fx.Forward != r || fx.Send != nil || r.Held() != Yielding {
+		t.Fatalf("the readers do not come first: %+v", r.View())
+	}
+	l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+	l.is(cell, Acquiring)
+	l.does(func(fx *Effects) { r.GoAfter(fx) })
+	l.is(r, Acquiring)
+}
+
+// Those behind a writer that gives up go on; one that gives up itself is gone.
+func TestReadersBehindAWriterThatGivesUpGoOn(t *testing.T) {
+	t.Parallel()
+	for _, who := range []string{"the writer", "the reader"} {
+		l := newHandOverLab(t)
+		r, cell := l.name(), l.name()
+		cell.Place, l.ahead, l.behind = 1, r, cell
+		w := l.ask(r, false)
+		l.reply(r, Outcome{Answer: Taken, TTL: time.Hour})
+		reader := l.ask(cell, false)
+		var fx Effects
+		if who == "the reader" {
+			reader.Cancel(reason.Stop{Cause: reason.ErrWaited}, &fx)
+			if cell.Held() != Freely || !cell.Out {
+				t.Errorf("the name of a reader that is gone: %+v", cell.View())
+			}
+			continue
+		}
+		w.Cancel(reason.Stop{Cause: reason.ErrWaited}, &fx)
+		if fx.Forward != r || r.Out {
+			t.Errorf("the readers do not go on: %+v", r.View())
+		}
+		l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+		l.is(cell, Acquiring)
+		l.does(func(fx *Effects) { r.GoAfter(fx) })
+	}
+}
+
+// In an outage as well: the name of the writer is listed by recovery then.
+func TestReadersBehindAWriterThatGivesUpInAnOutageGoOn(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r, cell := l.name(), l.name()
+	cell.Place, l.ahead, l.behind = 1, r, cell
+	w := l.ask(r, false)
+	reader := l.ask(cell, false)
+	l.reply(r, Outcome{Verdict: NotSent})
+	if r.Held() != Stalled {
+		t.Fatalf("%+v", r.View())
+	}
+	var fx Effects
+	w.Cancel(reason.Stop{Cause: reason.ErrWaited}, &fx)
+	if fx.Forward != r || r.Out {
+		t.Fatalf("the readers do not go on: %+v", r.View())
+	}
+	l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+	l.is(cell, Acquiring)
+	l.does(func(fx *Effects) { r.GoAfter(fx) })
+	if !r.Out || reader.Ended() {
+		t.Errorf("the name is %+v", r.View())
+	}
+}
+
+// Nobody else of the process hears of it if a writer loses its lock to a ForceUnlock.
+func TestAWriterListensForReadersThatAreBehindIt(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r, cell := l.name(), l.name()
+	cell.Place, l.ahead, l.behind = 1, r, cell
+	w := l.ask(r, false)
+	l.reply(r, Outcome{})
+	reader := l.ask(cell, false)
+	if v := r.View(); !v.Waits || !r.wait.Port.(*bell).listening {
+		t.Fatalf("it does not listen: %+v", v)
+	}
+	l.does(func(fx *Effects) { r.wait.Subscribed(fx) })
+	l.now, w.hold.soon = l.now.Add(time.Second), false
+	if l.does(func(fx *Effects) { r.wait.Announced(fx) }); !w.hold.soon {
+		t.Error("after a message it is not looked at")
+	}
+	l.does(func(fx *Effects) { reader.Cancel(reason.Stop{Cause: reason.ErrWaited}, fx) })
+	l.unlock(w.hold)
+	l.reply(r, Outcome{})
+	if !r.View().Lingers {
+		t.Errorf("nobody waits: %+v", r.View())
+	}
+}
+
+// If the server refuses the channel, those that are behind are told so. The name does not listen
+// again for them, to be refused again and again.
+func TestReadersBehindAWriterThatMayNotListenFail(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r, cell := l.name(), l.name()
+	cell.Place, l.ahead, l.behind = 1, r, cell
+	w := l.ask(r, false)
+	l.reply(r, Outcome{})
+	reader := l.ask(cell, false)
+	bell := r.wait.Port.(*bell)
+	bell.listening = false // as the server says
+	var fx Effects
+	r.wait.Forbidden("channel", errors.New("NOPERM"), &fx)
+	if fx.Forward != r || bell.listening {
+		t.Fatalf("they go on: %v; it listens again: %v", fx.Forward == r, bell.listening)
+	}
+	l.does(func(then *Effects) { cell.GoForward(fx.Why, then) })
+	l.does(func(fx *Effects) { r.GoAfter(fx) })
+	if !errors.Is(reader.err, reason.ErrInvalid) || !cell.Out || w.hold.state != live {
+		t.Errorf("the reader is told %v, its name is %+v", reader.err, cell.View())
+	}
+	if bell.listening {
+		t.Error("it listens for nobody")
+	}
+}
+
+// A reader that went on and was refused, for another process had the lock by then, is behind the
+// writer of its process that gets the lock after that one.
+func TestAReaderThatAWriterOvertakesIsBehindItAgain(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	r, cell := l.name(), l.name()
+	cell.Place, l.ahead, l.behind = 1, r, cell
+	reader := l.ask(cell, false)
+	l.reply(cell, Outcome{Answer: Taken, TTL: time.Hour}) // by another process
+	if v := cell.View(); !v.Asleep {
+		t.Fatalf("nobody of its process writes, and it does not sleep: %+v", v)
+	}
+	first, next := l.ask(r, false), l.ask(r, false)
+	l.reply(r, Outcome{}) // that has left, and the writer was sooner than the reader
+	alarm := cell.wait.Port.(*bell)
+	l.does(func(fx *Effects) { cell.wait.Announced(fx) })
+	l.is(cell, Acquiring)
+	l.reply(cell, Outcome{Answer: Taken, TTL: time.Hour})
+	if v := cell.View(); v.Held != Behind || v.Waits || alarm.listening || alarm.at != 0 {
+		t.Fatalf("the reader is not behind the writer: %+v", v)
+	}
+	l.unlock(first.hold)
+	if l.is(r, Unlocking); next.hold != nil {
+		t.Error("it was handed over, with a reader behind")
+	}
+	var fx Effects
+	o := Outcome{Sent: l.now, Now: l.now}
+	r.Replied(&o, &fx)
+	if fx.Forward != r || r.Held() != Yielding {
+		t.Fatalf("the reader does not come first: %+v", r.View())
+	}
+	l.does(func(fx *Effects) { cell.GoForward(nil, fx) })
+	l.reply(cell, Outcome{})
+	if reader.hold == nil {
+		t.Error("it has nothing")
+	}
+}

@@ -1,0 +1,298 @@
+package lock
+
+import (
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/internal/clock"
+)
+
+// Wait is the wait of a resource's head. queue.Wait decides when that tries; Wait adds the
+// alarm and the channel. It is made by the first refusal, or when a request waits behind a
+// hold of this process. It stays for a moment after the last waiter has left (lingering),
+// so that a name in demand does not subscribe and unsubscribe at every turn.
+//
+// It is an object of its own because timers and channel events may arrive after the
+// resource has finished with it. Then over is set, and they do nothing.
+type Wait struct {
+	queue.Wait
+	turnEnds shortInstant // see handover.go
+	Port     WaitPort
+	res      *Resource
+	over     bool
+	own      bool         // the channel is that of one owner
+	linger   bool         // nobody waits; the alarm ends the subscription
+	tries    uint8        // of a lock that polls, for the pause between them
+	holder   reason.Owner // who has refused the head, if that is known
+}
+
+// Resource is the name's.
+func (w *Wait) Resource() *Resource { return w.res }
+
+// LingerFor is how long a subscription outlives its last waiter.
+const LingerFor = time.Second
+
+// ensureWait returns the wait, and makes it if there is none.
+func (r *Resource) ensureWait() *Wait {
+	if r.wait == nil {
+		r.wait = r.Port.NewWait()
+		r.wait.res, r.wait.turnEnds = r, milliseconds(r.Port.Stamp()) // of a turn that goes on nothing is known
+	}
+	return r.wait
+}
+
+// headKind is the kind of the first that waits, and whether that polls.
+func (r *Resource) headKind() (kind uint8, polls bool) {
+	switch a, ok := r.waiters.Front(); {
+	case ok:
+		kind = a.Kind
+	case r.hold != nil: // others are Behind it
+		kind = r.hold.Kind
+	default:
+		return 0, false
+	}
+	return kind, r.Port.Kind(kind).Polls
+}
+
+// listen subscribes to the channel, once, unless the head polls.
+func (w *Wait) listen() {
+	if kind, polls := w.res.headKind(); !polls && w.Listen() {
+		w.own = w.res.Port.Kind(kind).Queues
+		w.Port.Listen(w.res, kind, w.res.First().owner())
+	}
+}
+
+// refusedFor puts the head to sleep after a refusal, or lets it try again at once.
+func (r *Resource) refusedFor(o *Outcome) {
+	w := r.wait
+	if w == nil { // the try was the first one
+		w = r.ensureWait()
+		w.Sent()
+	}
+	w.holder = reason.ParseOwner(o.Holder)
+	action, d := w.Refused(o.TTL)
+	if action != queue.Sleep {
+		return // ready again: next sends the try
+	}
+	w.listen() // the confirmation is an event: it makes the head try again
+	switch _, polls := r.headKind(); {
+	case polls:
+		d = w.pollPause(d)
+	case o.Moving:
+		d = min(d, movingPoll/2+r.Port.Draw(movingPoll/2))
+	default:
+		d = min(d, w.longestSleep())
+	}
+	// The answer may have lain unread, in a process that was paused, say: the server counts since
+	// it gave it, soon after the command was sent.
+	w.Port.RingAt(min(o.Now.Add(d), o.Sent.Add(d+queue.Poll)))
+}
+
+// movingPoll is how long a head sleeps at most while its slot is being migrated:
+// sharded messages are then sent where nobody can be subscribed.
+const movingPoll = 100 * time.Millisecond
+
+// How long a head sleeps at most. A release may be silent: the key was deleted by hand, or evicted;
+// the message was lost.
+const (
+	// LongestSleep is for a plain server.
+	LongestSleep = 30 * time.Second
+	// LongestSleepMissed is for a cluster, and for the kinds of which some releases are silent: permits
+	// that another process adds, and a queue that Redisson's head leaves after it has been told. In a
+	// cluster with sharded messages a head may have fallen asleep before a migration:
+	//
+	//	head                    holder                   the slot
+	//	refused, sleeps
+	//	                                                 the key is at the other node
+	//	                        releases there, with a
+	//	                        message to nobody
+	//	                                                 ... is the other node's
+	//	hears sunsubscribe, tries
+	//
+	// Plain messages go from node to node, on connections that may be down, and not to a node that
+	// the others have forgotten, which may still have subscribers.
+	LongestSleepMissed = 10 * time.Second
+)
+
+// longestSleep has a random part, so that heads that fell asleep together do not wake together.
+func (w *Wait) longestSleep() time.Duration {
+	most := LongestSleep
+	kind, polls := w.res.headKind()
+	switch k := w.res.Port.Kind(kind); {
+	case polls:
+		return lookEvery
+	case !w.Hears():
+		most = queue.Poll
+	case w.res.Port.Clustered(), k.Shared, k.Queues:
+		most = LongestSleepMissed
+	}
+	return most/2 + w.res.Port.Draw(most/2)
+}
+
+// pollPause is the back-off of a lock without a channel, as the head has asked for: without
+// that 1 ms, doubled up to 128 ms as Redisson's spin lock does. Each pause has a random part,
+// and is never longer than the holder's lease.
+func (w *Wait) pollPause(ttl time.Duration) time.Duration {
+	b := Backoff{time.Millisecond, 128 * time.Millisecond}
+	if a := w.res.First(); a != nil && a.rare != nil && a.rare.Backoff != (Backoff{}) {
+		b = a.rare.Backoff
+	}
+	d := min(b.First<<w.tries, b.Most)
+	w.tries = min(w.tries+1, 10) // enough for 1 ms to become a second, the most that it may be
+	return min(d/2+w.res.Port.Draw(d), ttl)
+}
+
+// Rang is called by the alarm: the sleep is over, or the lingering.
+func (w *Wait) Rang(fx *Effects) {
+	switch {
+	case w.over:
+	case w.linger:
+		w.end()
+		w.res.settled()
+	default:
+		w.act(w.Alarm(), fx)
+	}
+}
+
+// Subscribed is called when the server has confirmed the subscription.
+func (w *Wait) Subscribed(fx *Effects) {
+	if !w.over {
+		w.act(w.Confirmed(), fx)
+	}
+}
+
+// Announced is called when a message has come over the channel.
+func (w *Wait) Announced(fx *Effects) {
+	if !w.over {
+		w.act(w.Message(), fx)
+	}
+}
+
+// wakeWriters has the writers of this process try whose name a reader has released, if the server
+// refused the message that would have told them.
+func (r *Resource) wakeWriters(fx *Effects) { fx.Wake = r.Port.Ahead(r) }
+
+// Woken is called on what wakeWriters has found.
+func (r *Resource) Woken(fx *Effects) {
+	if w := r.wait; w != nil {
+		w.Announced(fx)
+	}
+}
+
+// Cut is called when the connection of the channel was lost.
+func (w *Wait) Cut(fx *Effects) {
+	if !w.over {
+		w.act(w.Disconnected(), fx)
+	}
+}
+
+// Forbidden is called when the server does not let this user listen: all who wait fail.
+func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
+	if w.over {
+		return
+	}
+	r := w.res
+	w.Unlisten() // the next waiter asks for the channel anew
+	err := reason.Because(reason.Invalid("the server refuses channel %q to this user (see the ACL rules in docs/operations.md)", channel), why)
+	for {
+		a, ok := r.waiters.Front()
+		if !ok {
+			break
+		}
+		a.fail(err, fx)
+	}
+	if r.Port.Behind(r) { // for them it would listen again, and be refused again
+		fx.Forward, fx.Why = r, err
+		return
+	}
+	r.GoOn(fx)
+}
+
+// act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
+// it try has the hold looked at, for that may have been removed by somebody else.
+func (w *Wait) act(action queue.Action, fx *Effects) {
+	r := w.res
+	switch {
+	case action == queue.Nothing:
+	case r.hold != nil:
+		w.look()
+	case action == queue.Try:
+		r.next(fx)
+	case r.waiters.Len() > 0 && r.holdBack(Stalled):
+		fx.Stalled = r
+	}
+	r.settled()
+}
+
+// sleepBehindHold puts a waiter behind a live hold of this process to sleep. The renewals of a hold look at it
+// themselves, if they come often enough.
+func (w *Wait) sleepBehindHold(h *Hold) {
+	if h.state != live || !w.Ready() {
+		return
+	}
+	w.Sleep()
+	if d := w.longestSleep(); !h.watched() || d < w.res.Port.Config().Lease/3 {
+		now := w.res.Port.Stamp()
+		w.Port.RingAt(now.Add(h.untilLook(now, d)))
+	}
+}
+
+// lookEvery is the shortest pause between two looks at a hold. Our own releases are announced to us, too,
+// when another waiter of this process may already have the lock. Without a bound every turn on a busy name
+// would cost one more command.
+const lookEvery = 100 * time.Millisecond
+
+// look has the hold renewed soon, together with others: the answer tells whether it is there. If it was
+// looked at less than lookEvery ago, the alarm does that. A hold that is being released finds out by that.
+func (w *Wait) look() {
+	h, now := w.res.hold, w.res.Port.Stamp()
+	if h.state != live {
+		h.forServer = true
+		return
+	}
+	if d := h.untilLook(now, lookEvery); d > 0 {
+		w.Sleep()
+		w.Port.RingAt(now.Add(d))
+		return
+	}
+	h.lookedAt = milliseconds(now)
+	h.Port.RenewSoon()
+}
+
+// untilLook is how long it takes until the latest look at the tenure, or its grant, is d ago.
+func (t *Tenure) untilLook(now clock.Instant, d time.Duration) time.Duration {
+	return max(d-time.Duration(milliseconds(now)-t.lookedAt)*time.Millisecond, 0)
+}
+
+// linger keeps the subscription for a moment after the last waiter left, then ends it.
+func (r *Resource) linger() {
+	w := r.wait
+	if !w.Listening() || w.own || r.Place != 0 || r.Port.Closing() {
+		w.Port.Silence()
+		w.end()
+		return
+	}
+	if !w.linger {
+		w.Reset()
+		w.linger = true
+		w.Port.RingAt(r.Port.Now().Add(LingerFor))
+	}
+}
+
+// stopLingering is called when somebody waits again.
+func (w *Wait) stopLingering() {
+	if w != nil && w.linger {
+		w.linger = false
+		w.Port.Silence()
+	}
+}
+
+// end gives the subscription up.
+func (w *Wait) end() {
+	w.over = true
+	if w.Listening() {
+		w.Port.Unlisten()
+	}
+	w.res.wait = nil
+}

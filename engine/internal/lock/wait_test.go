@@ -1,0 +1,204 @@
+package lock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pawl-lock/pawl/engine/internal/reason"
+)
+
+// A hold of a month that nobody has waited for, and then somebody does: it must be looked at.
+func TestHold_OfAMonth_IsLookedAt(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []time.Duration{0, 60 * 24 * time.Hour} {
+		l := newLab(t)
+		r := l.name()
+		c := new(caller)
+		c.Init(c)
+		c.Lease = lease
+		l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+		l.reply(r, Outcome{})
+		h := c.hold
+		l.now = l.now.Add(25 * 24 * time.Hour)
+		if lease == 0 {
+			h.validUntil.Store(int64(l.now.Add(20 * time.Second))) // it has been renewed all the time
+		}
+		l.ask(r, false)
+		w := r.wait.Port.(*bell)
+		l.does(r.wait.Subscribed)
+		rings := 0
+		for end := l.now.Add(time.Minute); l.now < end && !h.soon && w.at != 0; rings++ {
+			l.now = w.at
+			w.at = 0
+			l.does(r.wait.Rang)
+		}
+		if !h.soon {
+			t.Errorf("lease %v: in a minute the alarm rang %d times, and nobody looked at the hold", lease, rings)
+		}
+	}
+}
+
+// A debt whose time is over does not keep a closing engine.
+func TestDebt_WhoseTimeIsOver_DoesNotKeepAClosingEngine(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []time.Duration{30 * time.Second, time.Hour} {
+		l := newLab(t)
+		r := l.name()
+		r.held = Stalled
+		d := r.owe(1, 0, certain, lease, l.now.Add(lease))
+		over := d.until
+		for range 3 { // the outage lasts
+			l.now = d.at
+			l.does(func(fx *Effects) { d.Fired(l.now, fx) })
+		}
+		l.now = l.now.Add(time.Millisecond)
+		l.closing = true
+		l.does(r.StopWaiting)
+		if r.debts != nil {
+			t.Errorf("lease %v: the server has forgotten the owner %v ago, and Shutdown waits for %v more", lease, l.now.Sub(over), d.at.Sub(l.now))
+		}
+	}
+}
+
+// A try that shows that the slot moves, by a node that has no lane here, is repeated within 100 ms.
+func TestCommand_MovingAndNotSent_IsRepeatedWithin100ms(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	l.ask(r, false)
+	for i := range 8 {
+		l.is(r, Acquiring)
+		l.reply(r, Outcome{Verdict: NotSent, Moving: true})
+		if d := l.paused.Sub(l.now); d > movingPoll {
+			t.Errorf("try %d: the next one is in %v", i, d)
+		}
+		l.now = l.paused
+		l.does(r.PauseOver)
+	}
+}
+
+// A release that is refused because the slot moves and an Unlock's caller: the pause stays within 100 ms, whatever
+// was refused before.
+func TestUnlock_SlotMoves_IsRepeatedWithin100ms(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := l.name()
+	c := l.ask(r, false)
+	l.reply(r, Outcome{})
+	u := new(leaver)
+	u.Port = u
+	l.does(func(fx *Effects) { c.hold.Unlock(&u.Unlock, fx) })
+	for i := range 10 {
+		l.is(r, Unlocking)
+		l.reply(r, Outcome{Verdict: Busy, Moving: i > 5, Begun: i == 7})
+		if d := l.paused.Sub(l.now); i > 5 && d > movingPoll {
+			t.Errorf("release %d: the next one is in %v", i, d)
+		}
+		l.now = l.paused
+		l.does(r.PauseOver)
+	}
+	l.is(r, Unlocking)
+	l.reply(r, Outcome{Answer: Missing})
+	if u.Err != nil || !u.Told {
+		t.Error(u.Err)
+	}
+}
+
+// Every event of a wait behind a hold in every state of that hold; then silence: what wakes it?
+func TestWait_LooksASecond_AreBounded(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []uint8{0, polling} {
+		for _, lease := range []time.Duration{0, 5 * time.Minute} {
+			l := newLab(t)
+			r := l.name()
+			c := new(caller)
+			c.Init(c)
+			c.Lease = lease
+			l.does(func(fx *Effects) { r.Admit(&c.Request, fx) })
+			l.reply(r, Outcome{})
+			d := new(caller)
+			d.Init(d)
+			d.Kind = kind
+			l.does(func(fx *Effects) { r.Admit(&d.Request, fx) })
+			w := r.wait.Port.(*bell)
+			if kind == 0 {
+				l.does(r.wait.Subscribed)
+			}
+			looks, rings := 0, 0
+			for end := l.now.Add(20 * time.Second); ; {
+				if c.hold.soon {
+					looks++
+					c.hold.soon = false
+				}
+				if w.at == 0 || w.at > end {
+					break
+				}
+				rings++
+				l.now, w.at = w.at, 0
+				l.does(r.wait.Rang)
+			}
+			if looks > 200 || rings > 400 {
+				t.Errorf("kind %d lease %v: %d looks, %d rings in 20 s", kind, lease, looks, rings)
+			}
+		}
+	}
+}
+
+// Somebody comes while the contexts of a hold that was unlocked are ending, and is not the next: after the hand-over
+// nobody sets an alarm.
+func TestWait_BeginsWhileContextsEnd_SleepIsBounded(t *testing.T) {
+	t.Parallel()
+	for range 1 {
+		l := newHandOverLab(t)
+		l.cfg.Lease = 10 * time.Minute
+		r := l.name()
+		a := l.ask(r, false)
+		l.reply(r, Outcome{})
+		h := a.hold
+		h.Bind(ender{})
+		u := new(leaver)
+		u.Port = u
+		var ended *Hold
+		l.does(func(fx *Effects) { h.Unlock(&u.Unlock, fx); ended = fx.Ended })
+		b := l.ask(r, false)
+		c := l.ask(r, false)
+		l.does(func(fx *Effects) { r.Told(ended, fx) })
+		if b.hold == nil || c.hold != nil {
+			t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.What)
+		}
+		w := r.wait.Port.(*bell)
+		if at := w.at; at == 0 || at.Sub(l.now) > time.Second {
+			t.Errorf("the second waiter sleeps behind the hold of the first, with no confirmed channel: the alarm is at %v (0: none), %+v", at, r.View())
+		}
+	}
+}
+
+// The same with a name whose subscription lingers, and is confirmed.
+func TestWait_BeginsWhileContextsEndAndConfirmed_SleepIsBounded(t *testing.T) {
+	t.Parallel()
+	l := newHandOverLab(t)
+	l.cfg.Lease = 10 * time.Minute
+	l.clustered = true
+	r := l.name()
+	a := l.ask(r, false)
+	l.reply(r, Outcome{})
+	x := l.ask(r, false) // comes, has the channel confirmed, and goes
+	l.does(r.wait.Subscribed)
+	l.does(func(fx *Effects) { x.Cancel(reason.Stop{Late: true}, fx) })
+	h := a.hold
+	h.Bind(ender{})
+	u := new(leaver)
+	u.Port = u
+	var ended *Hold
+	l.does(func(fx *Effects) { h.Unlock(&u.Unlock, fx); ended = fx.Ended })
+	b := l.ask(r, false)
+	c := l.ask(r, false)
+	l.does(func(fx *Effects) { r.Told(ended, fx) })
+	if b.hold == nil || c.hold != nil {
+		t.Fatalf("not handed over: %+v, command %d", r.View(), r.Cmd.What)
+	}
+	w := r.wait.Port.(*bell)
+	if at := w.at; at == 0 || at.Sub(l.now) > LongestSleepMissed {
+		t.Errorf("the second waiter sleeps behind the hold of the first: the alarm is at %v (0: none), %+v; renewals come every %v", at, r.View(), l.cfg.Lease/3)
+	}
+}
