@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
@@ -15,7 +15,7 @@ import (
 // who waits, or the future. It belongs to the receiver of the result once it has ended; until
 // then it is guarded by the shard's lock.
 type acquisition struct {
-	drive.Request
+	driver.Request
 	fut   Future[*Hold] // what LockAsync returns; its value and err are the verdict of all
 	watch watch.Place[*acquisition]
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/cputime"
@@ -98,7 +98,7 @@ func resourceOf(e *Engine, name string) *lock.Resource {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
-	return sh.Find(drive.Key{Name: name, Kind: kind.Mutex})
+	return sh.Find(driver.Key{Name: name, Kind: kind.Mutex})
 }
 
 // wantNoneListedAndFree fails the test if recovery points to a resource that the next
@@ -108,8 +108,8 @@ func wantNoneListedAndFree(t *testing.T, e *Engine) (listed int) {
 	for _, l := range e.table.Recovery.View().Lanes {
 		for _, r := range slices.Concat(l.Urgent, l.Tries) {
 			listed++
-			res := drive.ResourceOf(r)
-			sh := drive.ShardOf(res)
+			res := driver.ResourceOf(r)
+			sh := driver.ShardOf(res)
 			sh.Lock()
 			if slices.Contains(sh.Free(), res) {
 				t.Error("recovery lists a resource that is free for another name")
@@ -145,7 +145,7 @@ func TestLock_RefusedWhileRecoveryHasItsName_IsNotPaused(t *testing.T) {
 	r := resourceOf(e, "x")
 	held := func(why lock.Holdback) func() bool {
 		return func() bool {
-			sh := drive.ShardOf(r)
+			sh := driver.ShardOf(r)
 			sh.Lock()
 			defer sh.Unlock()
 			return r.Held() == why

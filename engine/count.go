@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
@@ -17,7 +17,7 @@ import (
 // counter names a semaphore or a latch: what both values have.
 type counter struct {
 	home  *Engine
-	key   drive.CountKey
+	key   driver.CountKey
 	route uint64
 	name  string
 	err   error // the name is not usable
@@ -25,7 +25,7 @@ type counter struct {
 
 func (e *Engine) counter(name string, k tally.Kind) counter {
 	m := e.Mutex(name) // the names of locks are as good
-	c := counter{home: e, key: drive.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
+	c := counter{home: e, key: driver.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
 	if e.table.Client.Clustered() && c.err == nil {
 		c.err = c.key.Placeable()
 	}
@@ -55,7 +55,7 @@ type request[T any] struct {
 
 // ask is one operation of a caller on a count, and its future.
 type ask[T any] struct {
-	drive.Ask
+	driver.Ask
 	request[T]
 	count   counter
 	eng     *Engine
@@ -71,7 +71,7 @@ type ask[T any] struct {
 
 // watched is an ask that its context cancels.
 type watched struct {
-	ask   *drive.Ask
+	ask   *driver.Ask
 	place watch.Place[*watched]
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
@@ -42,7 +42,7 @@ type core struct {
 	exec       executor.Executor
 	hooks      hookSet
 	failures   renew.Failures
-	table      drive.Table
+	table      driver.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that
 	// was made in a testing/synctest bubble must never come out in another.
@@ -94,7 +94,7 @@ func start(cfg Config, w world.World) *Engine {
 	e.acquisitions.New, e.unlockings.New = newPooledAcquisition, newPooledUnlocking
 	e.closed.over = make(chan struct{})
 	e.watches.AfterFunc, e.asks.AfterFunc, e.gatherings.watches.AfterFunc = w.AfterFunc, w.AfterFunc, w.AfterFunc
-	e.table.Init(drive.Config{
+	e.table.Init(driver.Config{
 		Engine: (*front)(e), ID: newUUID(w.Secret), Machine: cfg.machine(), World: w,
 		Keep: cfg.keep(), Slotted: topologies[cfg.Topology] == resp.Cluster,
 	})
@@ -217,12 +217,12 @@ func (e *Engine) owns(owner string) bool {
 }
 
 // engineOf is the engine that a shard is of.
-func engineOf(s *drive.Shard) *Engine { return (*Engine)(s.Table.Engine.(*front)) }
+func engineOf(s *driver.Shard) *Engine { return (*Engine)(s.Table.Engine.(*front)) }
 
-// front is an Engine as its table sees it: a drive.Engine.
+// front is an Engine as its table sees it: a driver.Engine.
 type front Engine
 
-// LossError implements drive.Engine.
+// LossError implements driver.Engine.
 func (f *front) LossError(k uint8, name string, why lock.Loss) error {
 	lost := &LostError{Name: name, Reason: LostReason(why), what: kind.Kind(k).What()}
 	if why == lock.NotRenewed {
@@ -249,15 +249,15 @@ type notRenewed struct{ why error }
 func (e *notRenewed) Error() string { return NotRenewed.String() + ": " + reason.Said(e.why) }
 func (e *notRenewed) Unwrap() error { return e.why }
 
-// AckError implements drive.Engine.
+// AckError implements driver.Engine.
 func (f *front) AckError(k uint8, name string, ack *resp.Ack) error {
 	return (*Engine)(f).ackError(kind.Kind(k).What(), name, ack)
 }
 
-// Unheard implements drive.Engine.
+// Unheard implements driver.Engine.
 func (f *front) Unheard(name string) { (*Engine)(f).logUnheard(name) }
 
-// Spawn implements drive.Engine.
+// Spawn implements driver.Engine.
 func (f *front) Spawn(run func()) { f.exec.Spawn(run) }
 
 func newUUID(secret func([]byte)) string {

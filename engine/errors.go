@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -70,7 +70,7 @@ var (
 )
 
 // errKindOf is ErrKind, and what the name is in use as. The caller holds the shard's lock.
-func errKindOf(sh *drive.Shard, name string) error {
+func errKindOf(sh *driver.Shard, name string) error {
 	return reason.Because(ErrKind, fmt.Errorf("this engine uses the name for %s", sh.UsedAs(name)))
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
@@ -25,7 +25,7 @@ type many struct {
 	watch watch.Place[*many]
 	limit taskTimer // of Wait
 
-	outages []*drive.Outage // of the engines; nil without Outage
+	outages []*driver.Outage // of the engines; nil without Outage
 }
 
 type manyTaker interface {
@@ -63,13 +63,13 @@ func (t *many) begin(ctx context.Context, of manyTaker, locks []Mutex, need int,
 
 // boundOutage ends it when fewer of the servers than it needs have had a connection for d.
 func (t *many) boundOutage(locks []Mutex, need int, d time.Duration) {
-	sites := make([]drive.Site, len(locks))
+	sites := make([]driver.Site, len(locks))
 	for i, m := range locks {
-		sites[i] = drive.Site{Client: m.home.table.Client, Route: m.route}
+		sites[i] = driver.Site{Client: m.home.table.Client, Route: m.route}
 	}
 	end := func(why error) { t.of.cancel(reason.Stop{Away: why, Late: true}) }
 	for range t.on {
-		t.outages = append(t.outages, &drive.Outage{Sites: sites, Need: need, Most: d, End: end})
+		t.outages = append(t.outages, &driver.Outage{Sites: sites, Need: need, Most: d, End: end})
 	}
 	for i, e := range t.on {
 		e.table.Outages.Add(t.outages[i])

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/queue"
@@ -171,7 +171,7 @@ func (g *group) endsSoon() bool {
 	case <-g.done:
 		return true
 	default:
-		return !g.begun && g.contexts.Len() <= drive.FewContexts
+		return !g.begun && g.contexts.Len() <= driver.FewContexts
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
@@ -56,7 +56,7 @@ type hold interface {
 	// locks are the locks that are held.
 	locks() []*lockHold
 	// find returns the hold of a name at an engine, nil if there is none.
-	find(*Engine, drive.Key) *lockHold
+	find(*Engine, driver.Key) *lockHold
 	// attach makes c end with the hold, or returns why that has ended.
 	attach(c *heldContext) error
 	// detach undoes it: c has ended.

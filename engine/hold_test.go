@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -158,7 +158,7 @@ func TestExtend_GivesUpWithItsHold_SaysNotHeld(t *testing.T) {
 	t.Parallel()
 	e := open(t, server(t).URL())
 	h := mustLock(t, e.Mutex("x"), Lease(20*time.Second))
-	x := drive.NewExtension(time.Second) // behind another
+	x := driver.NewExtension(time.Second) // behind another
 	mustUnlock(t, h)
 	if err := oneOf(h).GiveUpExtend(x, ErrReleased); err != ErrNotHeld {
 		t.Errorf("Extend: %v", err)

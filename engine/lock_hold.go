@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
@@ -19,7 +19,7 @@ import (
 // Hold, which points here. (Two objects, so that a Hold that the user dropped can be noticed.)
 // The shard's lock guards its fields.
 type lockHold struct {
-	drive.Holding
+	driver.Holding
 	handle *Hold            // keeps the user's Hold alive until the first renewal; nil for a part of several
 	unless *runtime.Cleanup // leaked is called, from then on
 	done   chan struct{}
@@ -111,7 +111,7 @@ func (h *lockHold) patience() time.Duration { return h.home().cfg.CommandTimeout
 func (h *lockHold) parts() []*lockHold      { return nil }
 func (h *lockHold) locks() []*lockHold      { return []*lockHold{h} }
 
-func (h *lockHold) find(e *Engine, _ drive.Key) *lockHold {
+func (h *lockHold) find(e *Engine, _ driver.Key) *lockHold {
 	if h.home() != e {
 		return nil
 	}
@@ -147,10 +147,10 @@ func (h *lockHold) describe() string {
 // tenure is a tenure with its first hold: mostly the only one.
 type tenure struct {
 	first  lockHold
-	tenure drive.Tenure
+	tenure driver.Tenure
 }
 
-// NewTenure and NewHold implement drive.Engine.
+// NewTenure and NewHold implement driver.Engine.
 func (f *front) NewTenure(r *lock.Resource) *lock.Hold {
 	t := new(tenure)
 	t.first.Init(&t.first, &t.tenure, r)
@@ -179,7 +179,7 @@ func (h *lockHold) inner() *lock.Hold {
 	return &h.Hold
 }
 
-// The methods below are the half of drive.Hold that is told.
+// The methods below are the half of driver.Hold that is told.
 
 func (h *lockHold) Ended(why lock.Loss) {
 	if why == 0 {

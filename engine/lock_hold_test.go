@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
@@ -360,7 +360,7 @@ func newGated(t *testing.T) *gated {
 func TestHold_Ends_NothingIsSentBeforeItsContextsHaveEnded(t *testing.T) {
 	t.Parallel()
 	s := server(t)
-	for _, n := range []int{3, drive.FewContexts + 1} {
+	for _, n := range []int{3, driver.FewContexts + 1} {
 		for _, w := range endings {
 			t.Run(fmt.Sprintf("%s, %d contexts", w.name, n), func(t *testing.T) {
 				t.Parallel()
@@ -387,7 +387,7 @@ func TestHold_Ends_NothingIsSentBeforeItsContextsHaveEnded(t *testing.T) {
 				if onLoop(at) {
 					t.Errorf("contexts are ended on an event loop or a timer:\n%s", at)
 				}
-				if n > drive.FewContexts && strings.Contains(at, "engine.(*Hold)") {
+				if n > driver.FewContexts && strings.Contains(at, "engine.(*Hold)") {
 					t.Errorf("many contexts are ended by the caller:\n%s", at)
 				}
 				select {

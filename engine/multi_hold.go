@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 )
 
 // multiHold is several locks that are held as one.
@@ -41,7 +41,7 @@ func newMultiHold(of []Mutex, holds []*lockHold) (*multiHold, *lostMeanwhile) {
 	return m, nil
 }
 
-func (m *multiHold) find(e *Engine, k drive.Key) *lockHold {
+func (m *multiHold) find(e *Engine, k driver.Key) *lockHold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.index == nil {
@@ -143,7 +143,7 @@ func (m *multiHold) extend(ctx context.Context, d time.Duration) error {
 	defer stop()
 	all := make([]oneExtend, len(m.holds))
 	for i, h := range m.holds {
-		x := drive.NewExtension(d)
+		x := driver.NewExtension(d)
 		ahead, err := h.StartExtend(x)
 		all[i] = oneExtend{h, x, ahead, err}
 	}
@@ -163,7 +163,7 @@ func (m *multiHold) extend(ctx context.Context, d time.Duration) error {
 // oneExtend is the part of one lock in an Extend of several.
 type oneExtend struct {
 	h        *lockHold
-	x, ahead *drive.Extension
+	x, ahead *driver.Extension
 	err      error
 }
 

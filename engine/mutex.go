@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -23,7 +23,7 @@ import (
 // ErrInvalid.
 type Mutex struct {
 	home  *Engine
-	key   drive.Key
+	key   driver.Key
 	route uint64
 	name  string
 	err   error // the name is not usable
@@ -96,7 +96,7 @@ func (e *Engine) mutex(name string, k kind.Kind) Mutex {
 	if e.cfg.NameMapper != nil {
 		mapped = e.cfg.NameMapper(name)
 	}
-	m := Mutex{home: e, key: drive.Key{Name: mapped, Kind: k}, name: name}
+	m := Mutex{home: e, key: driver.Key{Name: mapped, Kind: k}, name: name}
 	switch {
 	case name == "" || mapped == "":
 		m.err = reason.Invalid("the name of a lock must not be empty")
@@ -256,7 +256,7 @@ func (m Mutex) stateIn(v resp.Value) (State, error) {
 		return true
 	})
 	if !ok {
-		return State{}, reason.Because(ErrWrongType, drive.ErrReply)
+		return State{}, reason.Because(ErrWrongType, driver.ErrReply)
 	}
 	s.Locked = len(s.Holders) > 0
 	if !s.Locked {
@@ -340,7 +340,7 @@ func (m Mutex) changed(v resp.Value, why error) (bool, error) {
 	case why != nil:
 		return false, m.about(why)
 	case v.Kind != wire.KindInt:
-		return false, m.about(reason.Because(ErrOutcomeUnknown, drive.ErrReply))
+		return false, m.about(reason.Because(ErrOutcomeUnknown, driver.ErrReply))
 	case v.Int == script.Unheard:
 		m.home.logUnheard(m.key.Name)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -285,7 +285,7 @@ func viewOf(e *Engine, name string) (v lock.View) {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
-	if r := sh.Find(drive.Key{Name: name}); r != nil {
+	if r := sh.Find(driver.Key{Name: name}); r != nil {
 		v = r.View()
 	}
 	return v

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"math"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/script"
@@ -173,7 +173,7 @@ func (s PermitSemaphore) count(ctx context.Context, of func(free, held int) int)
 		},
 		verdict: func(v resp.Value, why error) (int, error) {
 			if why == nil && (v.Kind != wire.KindArray || v.Len() != 2) {
-				why = reason.Because(ErrWrongType, drive.ErrReply)
+				why = reason.Because(ErrWrongType, driver.ErrReply)
 			}
 			if why != nil {
 				return 0, s.m.about(why)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/resp"
@@ -132,7 +132,7 @@ func (q *question[T]) Wanted() bool { return !q.over() }
 
 // Complete implements resp.Request.
 func (q *question[T]) Complete(r resp.Reply) {
-	switch drive.Classify(r.Err) {
+	switch driver.Classify(r.Err) {
 	case lock.Answered:
 		q.end(r.Value, nil)
 	case lock.WrongType:
@@ -148,7 +148,7 @@ func (q *question[T]) Complete(r resp.Reply) {
 		}
 		q.wait(r.Err)
 	case lock.Full, lock.Unwanted, lock.Shut, lock.Busy:
-		if drive.Begun(r.Err) {
+		if driver.Begun(r.Err) {
 			q.unanswered(r.Err)
 			return
 		}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/quorum"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
@@ -34,7 +34,7 @@ func (h quorumHold) locks() (all []*lockHold) {
 	return all
 }
 
-func (h quorumHold) find(e *Engine, k drive.Key) *lockHold {
+func (h quorumHold) find(e *Engine, k driver.Key) *lockHold {
 	h.q.mu.Lock()
 	defer h.q.mu.Unlock()
 	for i, m := range h.q.locks {

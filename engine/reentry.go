@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/world"
@@ -163,7 +163,7 @@ func heldIn(ctx context.Context) *heldContext {
 // carried returns the innermost live hold of that name that a lock of the kind re-enters. If there is
 // none it returns another hold of the lock, and nil if there is none of that either. It runs no
 // code of the user. c may be nil.
-func (c *heldContext) carried(e *Engine, k drive.Key) *lockHold {
+func (c *heldContext) carried(e *Engine, k driver.Key) *lockHold {
 	var other *lockHold
 	for ; c != nil && c.hold != nil; c = c.outer {
 		h := c.hold.h.find(e, k)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 )
 
@@ -144,7 +144,7 @@ func asleep(e *Engine, name string) bool {
 	sh := e.table.Shard(e.table.Client.Route(name))
 	sh.Lock()
 	defer sh.Unlock()
-	r := sh.Find(drive.Key{Name: name, Kind: kind.Write})
+	r := sh.Find(driver.Key{Name: name, Kind: kind.Write})
 	return r != nil && r.View().Confirmed && r.View().Asleep
 }
 

@@ -1,7 +1,7 @@
 // Package recovery continues after an outage. It resumes names that stalled because their lane was
 // down, and sends releases again to the successor of the server that answered them. It owns the order
 // and the pace of commands on such a lane, and the memory of past releases. The core decides what a
-// name sends; package drive, known here as a [Port], has the locks and encodes the releases.
+// name sends; package driver, known here as a [Port], has the locks and encodes the releases.
 //
 // It holds no lock while it sends, calls the engine, or resumes a name. It never blocks,
 // starts no goroutine and runs no code of a user: its callers are event loops and timers.

@@ -22,7 +22,7 @@ type Config struct {
 	Keep time.Duration
 }
 
-// Port is package drive, which drives the entries. Its methods are called without any lock of
+// Port is package driver, which drives the entries. Its methods are called without any lock of
 // this package, and may lock the shard of the name.
 type Port interface {
 	// Closing: nothing new is admitted. Then a lane that is down is gone on with, too.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 )
 
@@ -188,7 +188,7 @@ func TestHold_ContextThatPanics_KeepsNeitherTheOthersNorTheLock(t *testing.T) {
 	h := kit.MustLock(t, e.Mutex("x"))
 	g := newGated(t)
 	var contexts []context.Context
-	for i := range drive.FewContexts {
+	for i := range driver.FewContexts {
 		parent := context.Background()
 		if i%8 == 0 {
 			parent = explosive{g}

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 )
 
 // collected returns when the garbage collector has run, and what it calls for a dropped Hold.
@@ -51,7 +51,7 @@ func TestHold_ManyUnlockedAndDropped_IsNotReported(t *testing.T) {
 	for name, unlock := range map[string]func(*engine.Hold){
 		"Unlock": func(h *engine.Hold) { go func() { _ = h.Unlock(context.Background()) }() },
 		"UnlockAsync": func(h *engine.Hold) {
-			for range drive.FewContexts + 1 { // more than it ends itself
+			for range driver.FewContexts + 1 { // more than it ends itself
 				_ = h.Context(context.Background())
 			}
 			h.UnlockAsync()

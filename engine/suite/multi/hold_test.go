@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine"
-	"github.com/pawl-lock/pawl/engine/internal/drive"
+	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/kit"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
@@ -20,7 +20,7 @@ func TestMultiHold_ErrAfterUnlockAsync_IsReleased(t *testing.T) {
 	e := kit.Open(t, s.URL())
 	for range 50 {
 		m := kit.MustLockMany(t, e, []string{"x", "y"})
-		for range drive.FewContexts + 1 {
+		for range driver.FewContexts + 1 {
 			_ = m.Context(context.Background())
 		}
 		f := m.UnlockAsync()

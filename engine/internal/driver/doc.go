@@ -1,4 +1,4 @@
-// Package drive drives the entries of an engine's names (see package lock): it has the
+// Package driver drives the entries of an engine's names (see package lock): it has the
 // shards and their locks, sends the commands and reads the replies, sets the timers and subscribes
 // to the channels. Every event becomes one transition under one shard's lock; its effects follow
 // after the lock (see Table.Run).
@@ -8,4 +8,4 @@
 //
 // It decides nothing about a lock, and knows no future, no hook and no option. Package engine has
 // these, and embeds the types of this package in its own.
-package drive
+package driver

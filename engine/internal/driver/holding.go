@@ -1,4 +1,4 @@
-package drive
+package driver
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lock"
