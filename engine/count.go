@@ -5,17 +5,17 @@ import (
 	"math"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// counter names a semaphore or a latch: what both values have.
-type counter struct {
+// counterHandle names a semaphore or a latch: what both values have.
+type counterHandle struct {
 	home  *Engine
 	key   driver.CountKey
 	route uint64
@@ -23,9 +23,9 @@ type counter struct {
 	err   error // the name is not usable
 }
 
-func (e *Engine) counter(name string, k tally.Kind) counter {
+func (e *Engine) counter(name string, k counter.Kind) counterHandle {
 	m := e.Mutex(name) // the names of locks are as good
-	c := counter{home: e, key: driver.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
+	c := counterHandle{home: e, key: driver.CountKey{Name: m.key.Name, Kind: k}, route: m.route, name: name, err: m.err}
 	if e.table.Client.Clustered() && c.err == nil {
 		c.err = c.key.Placeable()
 	}
@@ -33,17 +33,17 @@ func (e *Engine) counter(name string, k tally.Kind) counter {
 }
 
 // what is its kind, for people.
-func (c counter) what() string { return [tally.Kinds]string{"semaphore", "latch"}[c.key.Kind] }
+func (c counterHandle) what() string { return [counter.Kinds]string{"semaphore", "latch"}[c.key.Kind] }
 
 // about is an error with the name.
-func (c counter) about(err error) error { return reason.AboutA(c.what(), c.name, err) }
+func (c counterHandle) about(err error) error { return reason.AboutA(c.what(), c.name, err) }
 
 // maxCount is the highest count that Redisson can read.
 const maxCount = math.MaxInt32
 
 // request is what is asked for.
 type request[T any] struct {
-	what    tally.What
+	what    counter.What
 	n       int
 	once    bool // an acquire that makes one attempt
 	options []Option
@@ -57,7 +57,7 @@ type request[T any] struct {
 type ask[T any] struct {
 	driver.Ask
 	request[T]
-	count   counter
+	count   counterHandle
 	eng     *Engine
 	fut     Future[T]
 	watch   watched
@@ -79,7 +79,7 @@ type watched struct {
 func (w *watched) WatchPlace() *watch.Place[*watched] { return &w.place }
 func (w *watched) GiveUp(s reason.Stop) bool          { return w.ask.Cancel(s) }
 
-func newAsk[T any](c counter, r request[T]) *ask[T] {
+func newAsk[T any](c counterHandle, r request[T]) *ask[T] {
 	a := &ask[T]{request: r, count: c}
 	a.fut.source = a
 	a.watch.ask = &a.Ask
@@ -93,7 +93,7 @@ func newAsk[T any](c counter, r request[T]) *ask[T] {
 
 // begin begins an operation. If nobody waits for it, its context cancels it; a caller who
 // waits looks at that himself.
-func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask[T] {
+func begin[T any](ctx context.Context, c counterHandle, r request[T], waits bool) *ask[T] {
 	a := newAsk(c, r)
 	wait, err := a.check(ctx)
 	if err != nil {
@@ -107,17 +107,17 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 	} else {
 		e.asks.Join(ctx, &a.watch)
 	}
-	var fx tally.Effects
+	var fx counter.Effects
 	a.Shard.Lock()
 	switch {
 	case a.Told(): // its context has ended
-	case e.table.Closing() && (a.what != tally.CountDown || e.table.Closed()):
+	case e.table.Closing() && (a.what != counter.CountDown || e.table.Closed()):
 		a.Drop()
 		a.Settled(0, ErrClosed)
 	case !a.Shard.FitsCount(c.key):
 		a.Drop()
 		a.Settled(0, errKindOf(a.Shard, c.key.Name))
-	case a.what == tally.Acquire && a.n == 0:
+	case a.what == counter.Acquire && a.n == 0:
 		a.Granted()
 		a.Drop()
 		a.Settled(0, nil)
@@ -147,8 +147,8 @@ func begin[T any](ctx context.Context, c counter, r request[T], waits bool) *ask
 }
 
 // look asks how many there are.
-func (c counter) look(ctx context.Context) (int, error) {
-	return begin(ctx, c, request[int]{what: tally.Look, verdict: c.number}, true).await(ctx)
+func (c counterHandle) look(ctx context.Context) (int, error) {
+	return begin(ctx, c, request[int]{what: counter.Look, verdict: c.number}, true).await(ctx)
 }
 
 // check checks everything before anything is asked.
@@ -164,7 +164,7 @@ func (a *ask[T]) check(ctx context.Context) (wait time.Duration, err error) {
 		return 0, c.err
 	case a.n > maxCount || a.n < -maxCount:
 		return 0, reason.Invalid("a count must be within 31 bits, as in Redisson, not %d", a.n)
-	case a.n < 0 && a.what != tally.Add:
+	case a.n < 0 && a.what != counter.Add:
 		return 0, reason.Invalid("a count must not be negative (%d)", a.n)
 	}
 	o, err := a.eng.resolve(a.options, a.once, kind.Mutex)
@@ -192,7 +192,7 @@ func (a *ask[T]) refuse(why error) {
 
 // countFailed counts an Acquire that has failed without being asked for. No lock is held.
 func (a *ask[T]) countFailed() {
-	if a.what == tally.Acquire && a.err != nil {
+	if a.what == counter.Acquire && a.err != nil {
 		a.Shard.Lock()
 		a.Shard.CountNotAcquired()
 		a.Shard.Unlock()
@@ -222,16 +222,16 @@ func (a *ask[T]) stop(ctx context.Context) {
 	a.Cancel(s)
 }
 
-// The methods below implement tally.OpPort.
+// The methods below implement counter.OpPort.
 
-func (a *ask[T]) Granted() *tally.Permits {
+func (a *ask[T]) Granted() *counter.Permits {
 	a.permits = newPermits(a.count, a.n)
 	return &a.permits.Permits
 }
 
 func (a *ask[T]) Settled(answer int64, why error) {
 	a.value, a.err = a.verdict(a.permits, answer, why)
-	if a.what == tally.Acquire && a.eng.hooks.acquired {
+	if a.what == counter.Acquire && a.eng.hooks.acquired {
 		wait := a.eng.clock.Stamp().Sub(a.started)
 		if a.started == 0 {
 			wait = 0
@@ -253,7 +253,7 @@ func (a *ask[T]) executor() *executor.Executor { return &a.eng.exec }
 
 // abandon cancels who waits. What changes the count goes on: it cannot be taken back.
 func (a *ask[T]) abandon() {
-	if a.what == tally.Acquire || a.what == tally.Await {
+	if a.what == counter.Acquire || a.what == counter.Await {
 		a.Cancel(reason.Stop{Cause: reason.ErrAbandoned})
 	}
 }
@@ -266,14 +266,14 @@ func (a *ask[T]) drop(v T) {
 
 // The verdicts that have no more to say than the answer.
 
-func (c counter) number(_ *permits, answer int64, why error) (int, error) {
+func (c counterHandle) number(_ *permits, answer int64, why error) (int, error) {
 	return int(answer), c.about(why)
 }
 
-func (c counter) yes(_ *permits, answer int64, why error) (bool, error) {
+func (c counterHandle) yes(_ *permits, answer int64, why error) (bool, error) {
 	return answer == 1, c.about(why)
 }
 
-func (c counter) nothing(_ *permits, _ int64, why error) (struct{}, error) {
+func (c counterHandle) nothing(_ *permits, _ int64, why error) (struct{}, error) {
 	return struct{}{}, c.about(why)
 }

@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 )
 
 // Semaphore is a number of permits that everybody who uses its name on the same server
@@ -24,10 +24,12 @@ import (
 //
 // While the server is out of reach, one command of a name may be in doubt. Other operations of
 // the name in this process wait behind it.
-type Semaphore struct{ counter }
+type Semaphore struct{ counterHandle }
 
 // Semaphore returns the semaphore of that name. For the name the same is true as for a Mutex.
-func (e *Engine) Semaphore(name string) Semaphore { return Semaphore{e.counter(name, tally.Semaphore)} }
+func (e *Engine) Semaphore(name string) Semaphore {
+	return Semaphore{e.counter(name, counter.Semaphore)}
+}
 
 // Name returns the name as you gave it.
 func (s Semaphore) Name() string { return s.name }
@@ -60,7 +62,7 @@ func (s Semaphore) TryAcquireAsync(ctx context.Context, n int) *Future[*Permits]
 }
 
 func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool) *ask[*Permits] {
-	r.what = tally.Acquire
+	r.what = counter.Acquire
 	r.verdict = func(p *permits, _ int64, why error) (*Permits, error) {
 		if why != nil {
 			return nil, notAcquiredA(s.what(), s.name, why)
@@ -68,19 +70,19 @@ func (s Semaphore) acquire(ctx context.Context, r request[*Permits], waits bool)
 		return &Permits{p: p}, nil
 	}
 	r.unwant = func(p *Permits) { p.ReleaseAsync() }
-	return begin(ctx, s.counter, r, waits)
+	return begin(ctx, s.counterHandle, r, waits)
 }
 
 // TrySetPermits gives a semaphore that does not exist n permits, and reports whether it did. It
 // leaves one that exists as it is.
 func (s Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	return begin(ctx, s.counter, request[bool]{what: tally.Set, n: n, verdict: s.yes}, true).await(ctx)
+	return begin(ctx, s.counterHandle, request[bool]{what: counter.Set, n: n, verdict: s.yes}, true).await(ctx)
 }
 
 // AddPermits gives the semaphore delta more permits, or takes some away if delta is negative.
 // It can have fewer than none then.
 func (s Semaphore) AddPermits(ctx context.Context, delta int) error {
-	_, err := begin(ctx, s.counter, request[struct{}]{what: tally.Add, n: delta, verdict: s.nothing}, true).await(ctx)
+	_, err := begin(ctx, s.counterHandle, request[struct{}]{what: counter.Add, n: delta, verdict: s.nothing}, true).await(ctx)
 	return err
 }
 
@@ -90,7 +92,7 @@ func (s Semaphore) Available(ctx context.Context) (int, error) { return s.look(c
 // Drain takes all free permits, and returns how many they were. The drained permits belong to
 // nobody; return them with AddPermits.
 func (s Semaphore) Drain(ctx context.Context) (int, error) {
-	return begin(ctx, s.counter, request[int]{what: tally.Drain, verdict: s.number}, true).await(ctx)
+	return begin(ctx, s.counterHandle, request[int]{what: counter.Drain, verdict: s.number}, true).await(ctx)
 }
 
 // Permits are what an Acquire was granted. Give them back with Release, once, from any
@@ -103,14 +105,14 @@ type Permits struct {
 
 // permits is what the engine has of Permits. The shard's lock guards it.
 type permits struct {
-	tally.Permits
-	count counter
+	counter.Permits
+	count counterHandle
 	n     int
 	done  chan struct{}
 	given bool // of no permits: they were given back
 }
 
-func newPermits(c counter, n int) *permits {
+func newPermits(c counterHandle, n int) *permits {
 	p := &permits{count: c, n: n}
 	p.Port = p
 	return p
@@ -164,8 +166,8 @@ func (p *Permits) ReleaseAsync() *Future[struct{}] { return &p.release().fut }
 
 func (p *Permits) release() *ask[struct{}] {
 	in := p.p
-	a := newAsk(in.count, request[struct{}]{what: tally.Release, verdict: in.count.nothing})
-	var fx tally.Effects
+	a := newAsk(in.count, request[struct{}]{what: counter.Release, verdict: in.count.nothing})
+	var fx counter.Effects
 	a.Shard.Lock()
 	err := in.giveBack(&a.Op, &fx)
 	if a.Tally() == nil {
@@ -182,7 +184,7 @@ func (p *Permits) release() *ask[struct{}] {
 }
 
 // giveBack gives them back. The caller holds the lock.
-func (p *permits) giveBack(op *tally.Op, fx *tally.Effects) error {
+func (p *permits) giveBack(op *counter.Op, fx *counter.Effects) error {
 	switch err := p.err(); {
 	case err == ErrReleased:
 		return ErrNotHeld
@@ -208,7 +210,7 @@ func (p *permits) err() error {
 	}
 }
 
-// Ended implements tally.PermitsPort.
+// Ended implements counter.PermitsPort.
 func (p *permits) Ended() {
 	if p.done != nil {
 		close(p.done)
@@ -234,12 +236,12 @@ func (p *permits) Ended() {
 //
 // Its futures end with their context; that of AwaitAsync with Wait, too. Abandon stops that of
 // AwaitAsync only.
-type Latch struct{ counter }
+type Latch struct{ counterHandle }
 
 // Latch returns the latch of that name. For the name the same is true as for a Mutex; but in a
 // cluster it must not contain a brace, because Redisson puts the name in braces for the channel,
 // which would be in another slot.
-func (e *Engine) Latch(name string) Latch { return Latch{e.counter(name, tally.Latch)} }
+func (e *Engine) Latch(name string) Latch { return Latch{e.counter(name, counter.Latch)} }
 
 // Name returns the name as you gave it.
 func (l Latch) Name() string { return l.name }
@@ -248,7 +250,7 @@ func (l Latch) Name() string { return l.name }
 // that is closed as it is. As with Redisson, a count of 0 leaves a key: the latch is open then, and
 // no TrySetCount closes it before a CountDown has deleted the key.
 func (l Latch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	return begin(ctx, l.counter, request[bool]{what: tally.SetCount, n: n, verdict: l.yes}, true).await(ctx)
+	return begin(ctx, l.counterHandle, request[bool]{what: counter.SetCount, n: n, verdict: l.yes}, true).await(ctx)
 }
 
 // CountDown counts down by one. At zero the latch opens, for everybody. It waits for the
@@ -271,7 +273,7 @@ func (l Latch) CountDownAsync(ctx context.Context) *Future[struct{}] {
 }
 
 func (l Latch) countDown(ctx context.Context, waits bool) *ask[struct{}] {
-	return begin(ctx, l.counter, request[struct{}]{what: tally.CountDown, free: true, verdict: l.nothing}, waits)
+	return begin(ctx, l.counterHandle, request[struct{}]{what: counter.CountDown, free: true, verdict: l.nothing}, waits)
 }
 
 // Count returns the count: 0 if the latch is open.
@@ -295,5 +297,5 @@ func (l Latch) AwaitAsync(ctx context.Context, opts ...Option) *Future[struct{}]
 }
 
 func (l Latch) await(ctx context.Context, opts []Option, waits bool) *ask[struct{}] {
-	return begin(ctx, l.counter, request[struct{}]{what: tally.Await, options: opts, free: true, verdict: l.nothing}, waits)
+	return begin(ctx, l.counterHandle, request[struct{}]{what: counter.Await, options: opts, free: true, verdict: l.nothing}, waits)
 }

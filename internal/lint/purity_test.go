@@ -29,7 +29,7 @@ var pure = map[string][]string{
 		"cmp", "math", "slices", "time",
 		"engine/internal/lock", "engine/internal/reason", "internal/clock",
 	},
-	"engine/internal/tally": {
+	"engine/internal/counter": {
 		"slices", "time",
 		"engine/internal/lock", "engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},

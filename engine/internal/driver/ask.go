@@ -3,18 +3,18 @@ package driver
 import (
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
 )
 
 // Ask is one operation on a count, with the shard of its name, whose lock guards it.
 type Ask struct {
-	tally.Op
+	counter.Op
 	Shard *Shard
 
-	port  tally.OpPort
+	port  counter.OpPort
 	timer wheel.Timer
 	bound bool
 	late  error // what it is told when its time is over
@@ -23,7 +23,7 @@ type Ask struct {
 }
 
 // Init makes it ready.
-func (a *Ask) Init(sh *Shard, p tally.OpPort, what tally.What, n int64) {
+func (a *Ask) Init(sh *Shard, p counter.OpPort, what counter.What, n int64) {
 	a.Op.Init(a, what, n)
 	a.Shard, a.port = sh, p
 	a.timer.Init(a)
@@ -49,13 +49,13 @@ func (a *Ask) Outage(route uint64, d time.Duration) error {
 }
 
 // Admit asks, unless the engine is being closed. The caller holds the lock.
-func (a *Ask) Admit(k CountKey, route uint64, fx *tally.Effects) {
+func (a *Ask) Admit(k CountKey, route uint64, fx *counter.Effects) {
 	a.Shard.Count(k, route).Admit(&a.Op, fx)
 }
 
 // Cancel gives the ask up unless its caller has been told; it reports whether it did.
 func (a *Ask) Cancel(s reason.Stop) bool {
-	var fx tally.Effects
+	var fx counter.Effects
 	a.Shard.Lock()
 	told := a.Told()
 	switch {
@@ -71,9 +71,9 @@ func (a *Ask) Cancel(s reason.Stop) bool {
 	return !told
 }
 
-// Granted, Settled and Deliver implement tally.OpPort.
-func (a *Ask) Granted() *tally.Permits { return a.port.Granted() }
-func (a *Ask) Deliver()                { a.port.Deliver() }
+// Granted, Settled and Deliver implement counter.OpPort.
+func (a *Ask) Granted() *counter.Permits { return a.port.Granted() }
+func (a *Ask) Deliver()                  { a.port.Deliver() }
 
 func (a *Ask) Settled(answer int64, why error) {
 	if a.bound {

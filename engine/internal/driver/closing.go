@@ -3,8 +3,8 @@ package driver
 import (
 	"sync/atomic"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 )
 
 // closing is how far the end of a table has come.
@@ -33,13 +33,13 @@ func (t *Table) Close() {
 // StopWaiting fails what waits.
 func (t *Table) StopWaiting() {
 	t.Each((*lock.Resource).StopWaiting)
-	t.eachCount((*tally.Tally).StopWaiting)
+	t.eachCount((*counter.Counter).StopWaiting)
 }
 
 // EndHolds ends every hold, and has the locks and permits released.
 func (t *Table) EndHolds() {
 	t.Each((*lock.Resource).EndHold)
-	t.eachCount((*tally.Tally).End)
+	t.eachCount((*counter.Counter).End)
 }
 
 // LoseHolds ends the holds of a name, for that reason, and returns how many there were: a test does.
@@ -56,7 +56,7 @@ func (t *Table) LoseHolds(name string, why lock.Loss) (n int) {
 // Drop gives up what is left, when the client has failed what was unanswered.
 func (t *Table) Drop() {
 	t.Each((*lock.Resource).Drop)
-	t.eachCount((*tally.Tally).Drop)
+	t.eachCount((*counter.Counter).Drop)
 }
 
 // Refused is what the server said when it refused to release a lock, for good or for now; nil

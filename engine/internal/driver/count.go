@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
@@ -21,12 +21,12 @@ import (
 // CountKey names a semaphore or a latch: the name is the mapped one, as it stands on the server.
 type CountKey struct {
 	Name string
-	Kind tally.Kind
+	Kind counter.Kind
 }
 
 // channel is where changes of a count are announced, as Redisson has it.
 func (k CountKey) channel() string {
-	if k.Kind == tally.Latch {
+	if k.Kind == counter.Latch {
 		return "redisson_countdownlatch__channel__{" + k.Name + "}"
 	}
 	return script.Channel{Prefix: "redisson_sc", Lock: k.Name}.Name()
@@ -35,7 +35,7 @@ func (k CountKey) channel() string {
 // mark is the key of an engine's mark. The kinds have marks of their own: the commands of two
 // counts of one name must not overtake each other.
 func (k CountKey) mark(engine string) string {
-	if k.Kind == tally.Latch {
+	if k.Kind == counter.Latch {
 		engine += ":latch"
 	}
 	return script.MarkOf(k.Name, engine)
@@ -46,7 +46,7 @@ func (k CountKey) Placeable() error {
 	for _, other := range []string{k.channel(), k.mark("")} {
 		if resp.SlotOf(other) != resp.SlotOf(k.Name) {
 			what := "use one pair of braces with something in it, as in orders:{42}, or none"
-			if k.Kind == tally.Latch {
+			if k.Kind == counter.Latch {
 				what = "use no braces in the name of a latch"
 			}
 			return reason.Invalid("the name %q cannot be used in a cluster: %q would belong to another slot; %s",
@@ -56,9 +56,9 @@ func (k CountKey) Placeable() error {
 	return nil
 }
 
-// Count is a tally with what drives it: it is the tally.Port. The shard's lock guards it.
+// Count is a tally with what drives it: it is the counter.Port. The shard's lock guards it.
 type Count struct {
-	tally.Tally
+	counter.Counter
 	sh       *Shard
 	route    uint64
 	alarm    wheel.Timer
@@ -95,7 +95,7 @@ func (s *Shard) FitsCount(k CountKey) bool {
 	if r := s.resources[k.Name]; r != nil && r.InUse() || s.crowds[k.Name] != nil {
 		return false
 	}
-	for other := range tally.Kind(tally.Kinds) {
+	for other := range counter.Kind(counter.Kinds) {
 		if c := s.counts[CountKey{k.Name, other}]; c != nil && other != k.Kind && c.InUse() {
 			return false
 		}
@@ -112,9 +112,9 @@ func (s *Shard) UsedAs(name string) string {
 	if r := s.resources[name]; r != nil && r.InUse() {
 		return kind.Family(r.Family).String()
 	}
-	for k := range tally.Kind(tally.Kinds) {
+	for k := range counter.Kind(counter.Kinds) {
 		if c := s.counts[CountKey{name, k}]; c != nil && c.InUse() {
-			return [tally.Kinds]string{"a Semaphore", "a Latch"}[k]
+			return [counter.Kinds]string{"a Semaphore", "a Latch"}[k]
 		}
 	}
 	return ""
@@ -122,7 +122,7 @@ func (s *Shard) UsedAs(name string) string {
 
 // counting reports whether the name is in use as a count. The caller holds the lock.
 func (s *Shard) counting(name string) bool {
-	for k := range tally.Kind(tally.Kinds) {
+	for k := range counter.Kind(counter.Kinds) {
 		if c := s.counts[CountKey{name, k}]; c != nil && c.InUse() {
 			return true
 		}
@@ -138,7 +138,7 @@ func (s *Shard) Counts() []*Count {
 }
 
 // Counted are the statistics of the counts of all shards.
-func (t *Table) Counted() (all tally.Counters) {
+func (t *Table) Counted() (all counter.Counters) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -149,10 +149,10 @@ func (t *Table) Counted() (all tally.Counters) {
 }
 
 // countOf is the state that a tally belongs to.
-func countOf(t *tally.Tally) *Count { return t.Port.(*Count) }
+func countOf(t *counter.Counter) *Count { return t.Port.(*Count) }
 
 // RunCount does what a transition of a count has left to be done. The caller holds no lock.
-func (t *Table) RunCount(fx *tally.Effects) {
+func (t *Table) RunCount(fx *counter.Effects) {
 	if fx.Send != nil {
 		c := countOf(fx.Send)
 		t.Client.Submit(c.route, (*countCommand)(c))
@@ -164,8 +164,8 @@ func (t *Table) RunCount(fx *tally.Effects) {
 }
 
 // transition makes a transition of the count, under the lock, and does what it leaves to be done.
-func (c *Count) transition(do func(fx *tally.Effects)) {
-	var fx tally.Effects
+func (c *Count) transition(do func(fx *counter.Effects)) {
+	var fx counter.Effects
 	c.sh.mu.Lock()
 	if !c.Out {
 		do(&fx)
@@ -175,14 +175,14 @@ func (c *Count) transition(do func(fx *tally.Effects)) {
 }
 
 // eachCount visits all counts, as Each does resources.
-func (t *Table) eachCount(visit func(c *tally.Tally, fx *tally.Effects)) {
+func (t *Table) eachCount(visit func(c *counter.Counter, fx *counter.Effects)) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
 		all := s.Counts()
 		s.mu.Unlock()
 		for _, c := range all {
-			c.transition(func(fx *tally.Effects) { visit(&c.Tally, fx) })
+			c.transition(func(fx *counter.Effects) { visit(&c.Counter, fx) })
 		}
 	}
 }
@@ -190,11 +190,11 @@ func (t *Table) eachCount(visit func(c *tally.Tally, fx *tally.Effects)) {
 // CountNotAcquired counts an acquisition that failed at once. The caller holds the lock.
 func (s *Shard) CountNotAcquired() { s.counted.NotAcquired++ }
 
-// The methods below implement tally.Port.
+// The methods below implement counter.Port.
 
 func (c *Count) Now() clock.Instant                 { return c.sh.Now() }
 func (c *Count) Draw(d time.Duration) time.Duration { return c.sh.Draw(d) }
-func (c *Count) Counters() *tally.Counters          { return &c.sh.counted }
+func (c *Count) Counters() *counter.Counters        { return &c.sh.counted }
 func (c *Count) Closing() bool                      { return c.sh.Closing() }
 func (c *Count) Closed() bool                       { return c.sh.Closed() }
 func (c *Count) Trouble() error                     { return c.sh.Trouble(c.route) }
@@ -260,7 +260,7 @@ func (c *Count) Idle() {
 
 // Fire implements wheel.Task.
 func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
-	c.transition(func(fx *tally.Effects) {
+	c.transition(func(fx *counter.Effects) {
 		switch timer {
 		case &c.alarm:
 			c.Rang(fx)
@@ -276,7 +276,7 @@ func (c *Count) Fire(timer *wheel.Timer, now clock.Instant) {
 func (e *ear) ChannelEvent(ev resp.ChannelEvent, message []byte, err error) {
 	defer invariants.FailStop()
 	c := e.c
-	c.transition(func(fx *tally.Effects) {
+	c.transition(func(fx *counter.Effects) {
 		switch {
 		case c.ear != e && c.former != e:
 		case ev == resp.Subscribed:
@@ -309,7 +309,7 @@ func (s *stalledCount) Stalled() (urgent bool, route uint64) {
 
 func (s *stalledCount) GoOn(by *lock.Pace) recovery.Went {
 	c, sends := s.count(), false
-	c.transition(func(fx *tally.Effects) {
+	c.transition(func(fx *counter.Effects) {
 		c.Resume(fx)
 		if sends = fx.Send != nil; sends {
 			c.paced = by

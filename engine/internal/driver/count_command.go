@@ -1,8 +1,8 @@
 package driver
 
 import (
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/invariants"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/resp/wire"
@@ -20,13 +20,13 @@ func (c *countCommand) AppendCommand(dst []byte, form resp.ScriptForm) []byte {
 		Key: c.Name, Mark: c.mark, Number: cmd.Number,
 		Channel: c.wakes, Verb: c.sh.Table.Verb(),
 	}
-	var buf [tally.MostOps]script.TallyOp
+	var buf [counter.MostOps]script.TallyOp
 	call.Ops = buf[:0]
 	for _, op := range cmd.Ops {
 		call.Ops = append(call.Ops, script.TallyOp{What: op.Letter(), N: op.N})
 	}
 	if cmd.Asks {
-		call.Ops = append(call.Ops, script.TallyOp{What: byte(tally.Look)})
+		call.Ops = append(call.Ops, script.TallyOp{What: byte(counter.Look)})
 	}
 	return script.AppendTally(dst, form, &call)
 }
@@ -55,7 +55,7 @@ func (c *countCommand) Complete(reply resp.Reply) {
 	if o.Now == 0 {
 		o.Now = n.Now()
 	}
-	var fx tally.Effects
+	var fx counter.Effects
 	n.sh.mu.Lock()
 	paced := n.paced
 	n.paced = nil
@@ -68,8 +68,8 @@ func (c *countCommand) Complete(reply resp.Reply) {
 }
 
 // readCount reads the reply of a command.
-func readCount(c *tally.Command, reply resp.Reply) tally.Outcome {
-	o := tally.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving, Begun: Begun(reply.Err)}
+func readCount(c *counter.Command, reply resp.Reply) counter.Outcome {
+	o := counter.Outcome{Err: reply.Err, Sent: reply.Sent, Now: reply.Now, Moving: reply.Moving, Begun: Begun(reply.Err)}
 	v, wanted := reply.Value, len(c.Ops)
 	if c.Asks {
 		wanted++

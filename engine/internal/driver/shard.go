@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/script"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -29,7 +29,7 @@ type Shard struct {
 	apart     int               // the resources in crowds
 	free      []*lock.Resource  // ready for use again
 	counts    map[CountKey]*Count
-	counted   tally.Counters
+	counted   counter.Counters
 	number    uint64 // of the latest command of a count
 	ids       idSource
 	count     lock.Counters

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pawl-lock/pawl/engine/internal/counter"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/sim/keyspace"
-	"github.com/pawl-lock/pawl/engine/internal/tally"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -27,7 +27,7 @@ type counts struct {
 	all   int64               // permits that there are, with those that are held
 	of    map[string]*counted // by the id of an engine
 	rival int64               // permits that a client of another kind has
-	users []*counter
+	users []*expectedCount
 	looks map[string]clock.Instant   // answers to those who looked, and when they were given last
 	asked uint64                     // how often any of them has
 	more  map[*process]clock.Instant // since when there are enough permits for the first who waits
@@ -119,7 +119,7 @@ func (s *Sim) noteAsked(x *site, f *flight) {
 func (s *Sim) noteAnswered(x *site, f *flight) {
 	if key, ok := s.numbered(f); ok {
 		c := s.of(x)
-		if c.out[key] != 0 && s.now.Sub(c.out[key]) > tally.DoubtFor {
+		if c.out[key] != 0 && s.now.Sub(c.out[key]) > counter.DoubtFor {
 			c.unsure = true
 		}
 		delete(c.out, key)
@@ -143,7 +143,7 @@ func (s *Sim) noteUnanswered(x *site, f *flight, lost bool) {
 // doubts reports whether a process has a command on a count in doubt: others of it wait behind that.
 func (s *Sim) doubts(c *counted, name string) bool {
 	for key := range c.doubted {
-		if strings.HasPrefix(key, "{"+name+"}:") && s.now.Sub(c.out[key]) <= tally.DoubtFor {
+		if strings.HasPrefix(key, "{"+name+"}:") && s.now.Sub(c.out[key]) <= counter.DoubtFor {
 			return true
 		}
 	}
@@ -240,7 +240,7 @@ func (c *counted) long(now clock.Instant) bool {
 		return true
 	}
 	for _, since := range c.out {
-		if now.Sub(since) > tally.DoubtFor-time.Second {
+		if now.Sub(since) > counter.DoubtFor-time.Second {
 			return true
 		}
 	}
@@ -261,7 +261,7 @@ func (s *Sim) checkCounts() {
 		}
 		all += c.taken
 		for _, since := range c.out {
-			c.unsure = c.unsure || s.now.Sub(since) > tally.DoubtFor
+			c.unsure = c.unsure || s.now.Sub(since) > counter.DoubtFor
 		}
 		if held := s.holdsOf(p); held > c.taken {
 			s.fail("the programs of %s have %d permits, and the server has given it %d", p.name, held, c.taken)
@@ -308,7 +308,7 @@ func (s *Sim) checkCountsHealthy() {
 }
 
 // firstCounter is the first waiter for permits in a process that runs; nil if there is none.
-func (s *Sim) firstCounter(p *process) (first *counter) {
+func (s *Sim) firstCounter(p *process) (first *expectedCount) {
 	for _, u := range s.counts.users {
 		if u.p == p && !p.dead && p.awake() && u.waits == tallied && (first == nil || u.asked < first.asked) {
 			first = u
@@ -323,7 +323,7 @@ func (s *Sim) moves(name string) bool {
 }
 
 func (s *Sim) countAwaited(name string) bool {
-	return slices.ContainsFunc(s.counts.users, func(u *counter) bool {
+	return slices.ContainsFunc(s.counts.users, func(u *expectedCount) bool {
 		behind := s.moves(name) && s.doubts(s.of(u.p.sites[0]), name) // the doubt has no answer until the slot has moved
 		return !u.p.dead && u.p.awake() && u.waits == name && !behind
 	})

@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-lock/pawl/resp"
 )
 
-// counter is a program that uses the semaphore and the latch.
-type counter struct {
+// expectedCount is a program that uses the semaphore and the latch.
+type expectedCount struct {
 	p     *process
 	name  string
 	busy  bool
@@ -28,13 +28,13 @@ type counter struct {
 }
 
 func (s *Sim) newCounter(p *process) {
-	u := &counter{p: p, name: p.name + ".counter"}
+	u := &expectedCount{p: p, name: p.name + ".counter"}
 	s.counts.users = append(s.counts.users, u)
 	s.of(p.sites[0])
 	u.rest()
 }
 
-func (u *counter) rest() {
+func (u *expectedCount) rest() {
 	s := u.p.sim
 	u.busy, u.waits, u.heard = false, "", 0
 	s.after(s.between(0, 2*time.Second), u.p, func() {
@@ -45,7 +45,7 @@ func (u *counter) rest() {
 	})
 }
 
-func (u *counter) act() {
+func (u *expectedCount) act() {
 	s := u.p.sim
 	sem, l := u.p.engine().Semaphore(tallied), u.p.engine().Latch(latch)
 	ctx, limited := context.Background(), s.chance(5)
@@ -97,7 +97,7 @@ func (u *counter) act() {
 	}
 }
 
-func (u *counter) acquire(ctx context.Context, sem engine.Semaphore) {
+func (u *expectedCount) acquire(ctx context.Context, sem engine.Semaphore) {
 	s, n := u.p.sim, 1+u.p.sim.random.IntN(most)
 	u.wants = n
 	abandoned, answered := false, false
@@ -135,7 +135,7 @@ func (u *counter) acquire(ctx context.Context, sem engine.Semaphore) {
 	}
 }
 
-func (u *counter) release() {
+func (u *expectedCount) release() {
 	s, p := u.p.sim, u.have
 	s.tell("%s releases %d", u.name, p.Count())
 	u.have = nil
@@ -151,7 +151,7 @@ func (u *counter) release() {
 }
 
 // supply changes how many permits there are, or tries to. What was drained comes back, most often.
-func (u *counter) supply(sem engine.Semaphore) {
+func (u *expectedCount) supply(sem engine.Semaphore) {
 	s, c, n := u.p.sim, u.p.begin(u.name), 1+u.p.sim.random.IntN(3)
 	switch s.random.IntN(4) {
 	case 0:
@@ -175,7 +175,7 @@ func (u *counter) supply(sem engine.Semaphore) {
 	}
 }
 
-func (u *counter) add(sem engine.Semaphore, c *call, n int) error {
+func (u *expectedCount) add(sem engine.Semaphore, c *call, n int) error {
 	c.s.tell("%s adds %d permits", u.name, n)
 	err := sem.AddPermits(c.ctx, n)
 	u.ended(c, fmt.Sprintf("p%d 1", n), err)
@@ -183,21 +183,21 @@ func (u *counter) add(sem engine.Semaphore, c *call, n int) error {
 }
 
 // did checks that the server has done what a program is told.
-func (u *counter) did(deed string, err error) {
+func (u *expectedCount) did(deed string, err error) {
 	if s := u.p.sim; !s.of(u.p.sites[0]).tell(deed, err) {
 		s.fail("%s is told of %q more often than the server has done it", u.name, deed)
 	}
 }
 
 // ended ends a call that changes how many permits there are.
-func (u *counter) ended(c *call, deed string, err error) {
+func (u *expectedCount) ended(c *call, deed string, err error) {
 	u.did(deed, err)
 	c.barred = c.s.barredSince(tallied) < commandTimeout+settled
 	c.end(err, commandTimeout)
 }
 
 // saw checks that the server has said what a program is told.
-func (u *counter) saw(name string, n int, err error) {
+func (u *expectedCount) saw(name string, n int, err error) {
 	if s := u.p.sim; err == nil && s.counts.looks[fmt.Sprintf("%s %d", name, n)] < u.since {
 		s.fail("%s: the server has not said that there are %d of %s", u.name, n, name)
 	}
@@ -212,7 +212,7 @@ func bit(yes bool) int {
 }
 
 // told checks what an operation has said, and rests.
-func (u *counter) told(what string, err error) {
+func (u *expectedCount) told(what string, err error) {
 	s := u.p.sim
 	s.tell("%s: %s: %v", u.name, what, err)
 	s.checkGaveUp(u.name, err)

@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"time"
@@ -17,7 +17,7 @@ const (
 	Kinds = iota
 )
 
-// A Tally is the local state of one count: its waiters and holders in this process,
+// A Counter is the local state of one count: its waiters and holders in this process,
 // and the one command of the name that may be on the wire.
 //
 // Invariants, under the shard's lock:
@@ -32,7 +32,7 @@ const (
 //  4. A waiter that was refused sleeps until the channel says something, or for LookEvery.
 //  5. It is in the table (not Out) as long as anything is left: operations, permits, a
 //     command, a subscription, a pause.
-type Tally struct {
+type Counter struct {
 	Port Port
 	Name string // as it stands on the server
 	Kind Kind
@@ -74,8 +74,8 @@ const (
 // Effects are what a transition leaves to be done once the shard's lock is released: sending
 // the command or handing the name to recovery, then telling callers.
 type Effects struct {
-	Send    *Tally // whose Cmd is to be sent
-	Stalled *Tally // for the recovery queue
+	Send    *Counter // whose Cmd is to be sent
+	Stalled *Counter // for the recovery queue
 
 	told []OpPort // in order
 }
@@ -88,7 +88,7 @@ func (fx *Effects) Deliver() {
 }
 
 // Admit takes an op, and sends what can be sent.
-func (t *Tally) Admit(op *Op, fx *Effects) {
+func (t *Counter) Admit(op *Op, fx *Effects) {
 	op.tally, op.since = t, t.sent
 	t.Port.Counters().Pending++
 	if op.waits() {
@@ -106,22 +106,22 @@ func (t *Tally) Admit(op *Op, fx *Effects) {
 }
 
 // First is the first that waits; nil if nobody does.
-func (t *Tally) First() *Op {
+func (t *Counter) First() *Op {
 	first, _ := t.waiters.Front()
 	return first
 }
 
 // Urgent reports whether it has something to give back, or permits.
-func (t *Tally) Urgent() bool { return t.held.Len() > 0 || t.calls.Len() > 0 || t.Cmd.doubt }
+func (t *Counter) Urgent() bool { return t.held.Len() > 0 || t.calls.Len() > 0 || t.Cmd.doubt }
 
 // InUse reports whether anybody has some of it or wants it, or something is to be given back.
-func (t *Tally) InUse() bool {
+func (t *Counter) InUse() bool {
 	return t.calls.Len() > 0 || t.waiters.Len() > 0 || t.tries.Len() > 0 || t.held.Len() > 0 || t.Cmd.out || t.Cmd.doubt
 }
 
 // GoOn chooses the next command, if none is out, and lets go of what is not needed any more.
 // It ends a transition.
-func (t *Tally) GoOn(fx *Effects) {
+func (t *Counter) GoOn(fx *Effects) {
 	if t.Port.Closing() {
 		t.failNew(fx)
 	}
@@ -132,7 +132,7 @@ func (t *Tally) GoOn(fx *Effects) {
 	t.settled()
 }
 
-func (t *Tally) next(fx *Effects) {
+func (t *Counter) next(fx *Effects) {
 	c := &t.Cmd
 	if c.out || t.holdback == stalled || t.holdback == paused {
 		return
@@ -149,7 +149,7 @@ func (t *Tally) next(fx *Effects) {
 
 // settled lets go of what is not needed any more: the subscription, if nobody waits, and the
 // whole, if nothing is left.
-func (t *Tally) settled() {
+func (t *Counter) settled() {
 	if t.waiters.Len() == 0 {
 		t.keepForAMoment()
 	}
@@ -168,7 +168,7 @@ func (t *Tally) settled() {
 // pause holds the name back for a moment after a refusal, longer each time; not so if its slot
 // is being migrated, which ends by itself. A server that refuses writes, as one without memory,
 // may be asked during the pause by who only looks, as long as it answers that.
-func (t *Tally) pause(why holdback, now clock.Instant, moving bool) {
+func (t *Counter) pause(why holdback, now clock.Instant, moving bool) {
 	if !t.holdBack(why) {
 		return
 	}
@@ -181,17 +181,17 @@ func (t *Tally) pause(why holdback, now clock.Instant, moving bool) {
 }
 
 // lookNoMore ends the looks of a pause.
-func (t *Tally) lookNoMore() {
+func (t *Counter) lookNoMore() {
 	if t.holdback == looking {
 		t.holdback = paused
 	}
 }
 
-func (t *Tally) pausing() bool { return t.holdback == paused || t.holdback == looking }
+func (t *Counter) pausing() bool { return t.holdback == paused || t.holdback == looking }
 
 // holdBack keeps the name from sending, unless something does so already: then that goes on
 // with it.
-func (t *Tally) holdBack(why holdback) bool {
+func (t *Counter) holdBack(why holdback) bool {
 	if t.holdback != freely {
 		return false
 	}
@@ -200,7 +200,7 @@ func (t *Tally) holdBack(why holdback) bool {
 }
 
 // PauseOver ends a pause.
-func (t *Tally) PauseOver(fx *Effects) {
+func (t *Counter) PauseOver(fx *Effects) {
 	if t.pausing() {
 		t.holdback = freely
 		t.GoOn(fx)
@@ -208,7 +208,7 @@ func (t *Tally) PauseOver(fx *Effects) {
 }
 
 // Resume goes on with a name that recovery lists.
-func (t *Tally) Resume(fx *Effects) {
+func (t *Counter) Resume(fx *Effects) {
 	if t.holdback == stalled {
 		t.holdback = freely
 		t.GoOn(fx)
@@ -216,4 +216,4 @@ func (t *Tally) Resume(fx *Effects) {
 }
 
 // Stalls reports whether recovery is to go on with it.
-func (t *Tally) Stalls() bool { return t.holdback == stalled }
+func (t *Counter) Stalls() bool { return t.holdback == stalled }

@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/queue"
@@ -10,7 +10,7 @@ type Permits struct {
 	Port PermitsPort
 	N    int64
 
-	tally *Tally
+	tally *Counter
 	place queue.Elem[*Permits]
 	why   error // why they are not held any more
 }
@@ -18,8 +18,8 @@ type Permits struct {
 // Err is nil while they are held, and then why they are not.
 func (p *Permits) Err() error { return p.why }
 
-// Tally is that of their name.
-func (p *Permits) Tally() *Tally { return p.tally }
+// Counter is that of their name.
+func (p *Permits) Tally() *Counter { return p.tally }
 
 // grant ends an acquire with permits.
 func (op *Op) grant(fx *Effects) {
@@ -63,10 +63,10 @@ func (p *Permits) end(why error) {
 }
 
 // giveBack releases permits that nobody has.
-func (t *Tally) giveBack(n int64) { t.calls.PushBack(&t.newOp(Release, n).place) }
+func (t *Counter) giveBack(n int64) { t.calls.PushBack(&t.newOp(Release, n).place) }
 
 // newOp makes an op of nobody.
-func (t *Tally) newOp(what What, n int64) *Op {
+func (t *Counter) newOp(what What, n int64) *Op {
 	op := new(Op)
 	op.Init(nil, what, n)
 	op.tally, op.since = t, t.sent

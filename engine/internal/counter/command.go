@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"slices"
@@ -63,7 +63,7 @@ func (c *Command) Wanted(now clock.Instant) bool {
 
 // choose makes the next command, and reports whether there is anything to send. Calls come
 // first: a release may serve the waiters of the same command.
-func (t *Tally) choose() bool {
+func (t *Counter) choose() bool {
 	c := &t.Cmd
 	c.beside = t.holdback == looking
 	looks := t.looks
@@ -98,7 +98,7 @@ func (t *Tally) choose() bool {
 
 // chooseLooks takes what only looks, and reports whether there is any. A server that refuses the
 // mark answers a look: it has no memory, too few replicas, or the slot moves.
-func (t *Tally) chooseLooks() bool {
+func (t *Counter) chooseLooks() bool {
 	for op := range t.calls.All() {
 		if op.What == Look && len(t.Cmd.Ops) < MostOps-1 {
 			t.take(op)
@@ -109,7 +109,7 @@ func (t *Tally) chooseLooks() bool {
 }
 
 // askFor has those who await a latch looked for, if anybody does and it is time.
-func (t *Tally) askFor(time bool) {
+func (t *Counter) askFor(time bool) {
 	if time && t.waiters.Len() > 0 {
 		t.Cmd.Asks = true
 		t.attempt()
@@ -118,7 +118,7 @@ func (t *Tally) askFor(time bool) {
 
 // takeCalls takes what is done in its turn: first what gives something back. It reports
 // whether there will be more permits.
-func (t *Tally) takeCalls(most int) (gives bool) {
+func (t *Counter) takeCalls(most int) (gives bool) {
 	for op := range t.calls.All() {
 		if op.givesBack() && len(t.Cmd.Ops) < most {
 			t.take(op)
@@ -134,13 +134,13 @@ func (t *Tally) takeCalls(most int) (gives bool) {
 	return gives
 }
 
-func (t *Tally) take(op *Op) {
+func (t *Counter) take(op *Op) {
 	op.taken = true
 	t.Cmd.Ops = append(t.Cmd.Ops, op)
 }
 
 // takeAcquires takes the first waiters, if they may try, and then those who make one attempt.
-func (t *Tally) takeAcquires(gives bool) {
+func (t *Counter) takeAcquires(gives bool) {
 	c := &t.Cmd
 	if t.skips {
 		return
@@ -165,7 +165,7 @@ func (t *Tally) takeAcquires(gives bool) {
 	}
 }
 
-func (t *Tally) attempt() {
+func (t *Counter) attempt() {
 	t.Cmd.attempts = true
 	t.wait.Sent()
 }
@@ -180,7 +180,7 @@ func (t *Tally) attempt() {
 //	the answer: skips a turn <--------------------  acquire
 //	                         granted  ----------->
 //	acquire  ------------->  refused, waits for a message
-func (t *Tally) turnOver() bool {
+func (t *Counter) turnOver() bool {
 	turn, now := t.Port.Turn(), t.Port.Now()
 	switch {
 	case turn == 0:
@@ -208,7 +208,7 @@ type Outcome struct {
 }
 
 // Replied goes on after the reply of the command that is out, or its failure.
-func (t *Tally) Replied(o *Outcome, fx *Effects) {
+func (t *Counter) Replied(o *Outcome, fx *Effects) {
 	c := &t.Cmd
 	c.out = false
 	if o.Verdict.Heard() && !c.beside {
@@ -252,7 +252,7 @@ func (t *Tally) Replied(o *Outcome, fx *Effects) {
 }
 
 // noteRefusal notes for Close that permits are not taken back.
-func (t *Tally) noteRefusal(o *Outcome) {
+func (t *Counter) noteRefusal(o *Outcome) {
 	for _, op := range t.Cmd.Ops {
 		if op.What == Release {
 			t.Port.Refused(o.Err, o.Verdict != lock.Busy)
@@ -262,7 +262,7 @@ func (t *Tally) noteRefusal(o *Outcome) {
 }
 
 // notSent puts a command back that did not leave this process.
-func (t *Tally) notSent(o *Outcome, fx *Effects) {
+func (t *Counter) notSent(o *Outcome, fx *Effects) {
 	if !t.Cmd.doubt {
 		t.dissolve()
 	}
@@ -276,7 +276,7 @@ func (t *Tally) notSent(o *Outcome, fx *Effects) {
 }
 
 // doubt notes that a copy of the command may have been executed.
-func (t *Tally) doubt(o *Outcome) {
+func (t *Counter) doubt(o *Outcome) {
 	c := &t.Cmd
 	if c.doubt {
 		return
@@ -289,7 +289,7 @@ func (t *Tally) doubt(o *Outcome) {
 }
 
 // DoubtOver gives a command up that has been in doubt for too long.
-func (t *Tally) DoubtOver(now clock.Instant, fx *Effects) {
+func (t *Counter) DoubtOver(now clock.Instant, fx *Effects) {
 	if c := &t.Cmd; !c.out && c.tooOld(now) {
 		t.giveUp(t.trouble(), fx)
 		t.GoOn(fx)
@@ -297,7 +297,7 @@ func (t *Tally) DoubtOver(now clock.Instant, fx *Effects) {
 }
 
 // giveUp tells that nobody knows what became of the command.
-func (t *Tally) giveUp(why error, fx *Effects) {
+func (t *Counter) giveUp(why error, fx *Effects) {
 	is := []error{reason.ErrOutcomeUnknown}
 	if why != nil {
 		is = append(is, reason.ErrUnavailable, why)
@@ -310,7 +310,7 @@ func (t *Tally) giveUp(why error, fx *Effects) {
 
 // denied fails a command that the server refuses for good. Who only looks may still be answered, and
 // asks again without the others.
-func (t *Tally) denied(o *Outcome, fx *Effects) {
+func (t *Counter) denied(o *Outcome, fx *Effects) {
 	c, why := &t.Cmd, o.Err
 	if t.looks = c.Number != 0; t.looks {
 		c.Ops = slices.DeleteFunc(c.Ops, func(op *Op) bool {
@@ -331,14 +331,14 @@ func (t *Tally) denied(o *Outcome, fx *Effects) {
 }
 
 // failTaken fails the operations of the command.
-func (t *Tally) failTaken(why error, fx *Effects) {
+func (t *Counter) failTaken(why error, fx *Effects) {
 	for _, op := range t.Cmd.Ops {
 		op.fail(why, fx)
 	}
 }
 
 // tellAwaiting tells those who awaited a latch when the command was made.
-func (t *Tally) tellAwaiting(why error, fx *Effects) {
+func (t *Counter) tellAwaiting(why error, fx *Effects) {
 	for op := range t.waiters.All() {
 		if op.since < t.Cmd.no {
 			op.end(0, why, fx)
@@ -347,7 +347,7 @@ func (t *Tally) tellAwaiting(why error, fx *Effects) {
 }
 
 // dissolve takes a command apart that nobody has executed.
-func (t *Tally) dissolve() {
+func (t *Counter) dissolve() {
 	for _, op := range t.Cmd.Ops {
 		op.taken = false
 	}
@@ -355,7 +355,7 @@ func (t *Tally) dissolve() {
 }
 
 // clear ends a command.
-func (t *Tally) clear() {
+func (t *Counter) clear() {
 	c := &t.Cmd
 	if c.doubt {
 		t.Port.Doubtless()

@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"time"
@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Port is what surrounds a Tally. Its methods are called under the shard's lock. They do not
+// Port is what surrounds a Counter. Its methods are called under the shard's lock. They do not
 // block, run no code of a user, and do not call back.
 type Port interface {
 	Now() clock.Instant

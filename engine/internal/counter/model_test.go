@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"errors"
@@ -259,7 +259,7 @@ func (h *history) step() {
 		h.call()
 	case what == 9 && !h.calm:
 		if h.tally.Out {
-			h.tally, h.idle = &Tally{Port: h.lab, Name: "n", Kind: h.tally.Kind}, 0
+			h.tally, h.idle = &Counter{Port: h.lab, Name: "n", Kind: h.tally.Kind}, 0
 		}
 		wants := []string{"a1", "a2", "a5", "t1", "t3", "v"}
 		if h.tally.Kind == Latch {

@@ -1,13 +1,13 @@
-package tally
+package counter
 
 import "github.com/pawl-lock/pawl/engine/internal/reason"
 
 // StopWaiting fails who waits, and what has not been sent; what gives permits back goes on.
-func (t *Tally) StopWaiting(fx *Effects) { t.GoOn(fx) }
+func (t *Counter) StopWaiting(fx *Effects) { t.GoOn(fx) }
 
 // failNew fails what is not admitted any more when the engine is being closed. While a Shutdown lets
 // work finish, a latch is still counted down: else it would stay closed for all who await it.
-func (t *Tally) failNew(fx *Effects) {
+func (t *Counter) failNew(fx *Effects) {
 	for op := range t.waiters.All() {
 		op.end(0, reason.ErrClosed, fx)
 	}
@@ -22,7 +22,7 @@ func (t *Tally) failNew(fx *Effects) {
 }
 
 // End takes all permits from those who have them, and gives them back.
-func (t *Tally) End(fx *Effects) {
+func (t *Counter) End(fx *Effects) {
 	for p := range t.held.All() {
 		p.revoke()
 	}
@@ -30,7 +30,7 @@ func (t *Tally) End(fx *Effects) {
 }
 
 // Drop ends all that is left: nothing will be sent any more.
-func (t *Tally) Drop(fx *Effects) {
+func (t *Counter) Drop(fx *Effects) {
 	for p := range t.held.All() {
 		p.end(reason.ErrClosed)
 		t.Port.Counters().Revoked++
@@ -40,7 +40,7 @@ func (t *Tally) Drop(fx *Effects) {
 }
 
 // drop ends what is queued, and the command: the client is closed.
-func (t *Tally) drop(fx *Effects) {
+func (t *Counter) drop(fx *Effects) {
 	unknown := reason.Because(reason.ErrOutcomeUnknown, reason.ErrClosed)
 	if !t.Cmd.doubt {
 		t.dissolve()

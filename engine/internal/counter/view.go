@@ -1,6 +1,6 @@
-package tally
+package counter
 
-// View is what a Tally shows to those who only look: reports and tests.
+// View is what a Counter shows to those who only look: reports and tests.
 type View struct {
 	Calls, Waiters, Tries, Held int
 	Out, Doubt, Listens, Skips  bool
@@ -9,7 +9,7 @@ type View struct {
 }
 
 // View looks at it.
-func (t *Tally) View() View {
+func (t *Counter) View() View {
 	return View{
 		t.calls.Len(), t.waiters.Len(), t.tries.Len(), t.held.Len(),
 		t.Cmd.out, t.Cmd.doubt, t.wait.Listening(), t.skips, uint8(t.holdback), t.Cmd.Number,

@@ -1,4 +1,4 @@
-// Package tally decides about one count in this process, that of a semaphore or a latch: which
+// Package counter decides about one count in this process, that of a semaphore or a latch: which
 // operations are sent next, and which result each caller gets.
 //
 // A count has no owner and no lease. Its operations are deltas, so it is not harmless to repeat one,
@@ -29,5 +29,5 @@
 //	a connection is back                Resume
 //	Shutdown, Close                     StopWaiting, End, Drop
 //
-// Start reading with Tally, which has the invariants, and choose.
-package tally
+// Start reading with Counter, which has the invariants, and choose.
+package counter

@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"time"
@@ -21,7 +21,7 @@ const (
 )
 
 // yield has the waiters skip a turn.
-func (t *Tally) yield(o *Outcome) {
+func (t *Counter) yield(o *Outcome) {
 	if t.waiters.Len() > 0 {
 		t.skips = true
 		t.wait.Skip()
@@ -30,7 +30,7 @@ func (t *Tally) yield(o *Outcome) {
 }
 
 // listen subscribes, or has a latch ask for its channel once more: see opened.
-func (t *Tally) listen() {
+func (t *Counter) listen() {
 	last, _ := t.waiters.Back()
 	if t.wait.Listen() || last != nil && t.Kind == Latch && t.wait.Hears() && t.heard == t.asked && last.no > t.asked {
 		t.Port.Listen()
@@ -48,7 +48,7 @@ func (t *Tally) listen() {
 // A message may have been published before somebody began to wait, and be under way still. So it is
 // for those only whose own request for the channel was confirmed: what comes after the confirmation
 // was published after that.
-func (t *Tally) opened(fx *Effects) {
+func (t *Counter) opened(fx *Effects) {
 	for op := range t.waiters.All() {
 		if op.no > t.heard {
 			return
@@ -58,7 +58,7 @@ func (t *Tally) opened(fx *Effects) {
 }
 
 // keepForAMoment keeps the subscription when nobody waits any more, and then ends it.
-func (t *Tally) keepForAMoment() {
+func (t *Counter) keepForAMoment() {
 	switch {
 	case !t.wait.Listening() || t.linger && !t.Port.Closing():
 	case t.Port.Closing():
@@ -70,7 +70,7 @@ func (t *Tally) keepForAMoment() {
 }
 
 // unlisten gives the subscription up, and the alarm of one that lingers.
-func (t *Tally) unlisten() {
+func (t *Counter) unlisten() {
 	t.linger = false
 	t.Port.Silence()
 	t.wait.Unlisten()
@@ -79,7 +79,7 @@ func (t *Tally) unlisten() {
 
 // stopLingering is called when somebody waits again. What the one before was told is not
 // true of this one.
-func (t *Tally) stopLingering() {
+func (t *Counter) stopLingering() {
 	t.linger, t.refused = false, false
 	t.Port.Silence()
 	if !t.Cmd.attempts {
@@ -88,7 +88,7 @@ func (t *Tally) stopLingering() {
 }
 
 // nextFirst is called when the first waiter has gone: the next one may want less.
-func (t *Tally) nextFirst() {
+func (t *Counter) nextFirst() {
 	if !t.skips && !t.Cmd.attempts {
 		t.wait.Reset()
 	}
@@ -96,7 +96,7 @@ func (t *Tally) nextFirst() {
 
 // Rang is called by the alarm: the sleep is over, or the turn that was skipped, or the
 // lingering.
-func (t *Tally) Rang(fx *Effects) {
+func (t *Counter) Rang(fx *Effects) {
 	switch {
 	case t.Out:
 	case t.linger:
@@ -110,7 +110,7 @@ func (t *Tally) Rang(fx *Effects) {
 
 // Subscribed is called when the server has confirmed the subscription. latest: the latest request
 // for it, by Listen.
-func (t *Tally) Subscribed(latest bool, fx *Effects) {
+func (t *Counter) Subscribed(latest bool, fx *Effects) {
 	if !t.wait.Listening() {
 		return
 	}
@@ -124,7 +124,7 @@ func (t *Tally) Subscribed(latest bool, fx *Effects) {
 }
 
 // Announced is called when a message has come over the channel. zero: a latch has opened.
-func (t *Tally) Announced(zero bool, fx *Effects) {
+func (t *Counter) Announced(zero bool, fx *Effects) {
 	if !t.wait.Listening() {
 		return
 	}
@@ -135,14 +135,14 @@ func (t *Tally) Announced(zero bool, fx *Effects) {
 }
 
 // Cut is called when the connection of the channel was lost.
-func (t *Tally) Cut(fx *Effects) {
+func (t *Counter) Cut(fx *Effects) {
 	if t.wait.Listening() {
 		t.act(t.wait.Disconnected(), fx)
 	}
 }
 
 // Forbidden is called when the server does not let this user listen: all who wait fail.
-func (t *Tally) Forbidden(why error, fx *Effects) {
+func (t *Counter) Forbidden(why error, fx *Effects) {
 	if !t.wait.Listening() {
 		return
 	}
@@ -154,7 +154,7 @@ func (t *Tally) Forbidden(why error, fx *Effects) {
 }
 
 // act does what the wait says: after a lost connection many names try, so that is paced.
-func (t *Tally) act(a queue.Action, fx *Effects) {
+func (t *Counter) act(a queue.Action, fx *Effects) {
 	if a == queue.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
 		t.lookNoMore() // the end of the pause paces it, too
 		if t.holdBack(stalled) {

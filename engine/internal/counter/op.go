@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/queue"
@@ -28,8 +28,8 @@ type Op struct {
 	N    int64
 	Once bool // an Acquire that is for one answer
 
-	port  OpPort // nil: nobody wants to know, or has been told
-	tally *Tally // nil until it is admitted
+	port  OpPort   // nil: nobody wants to know, or has been told
+	tally *Counter // nil until it is admitted
 	place queue.Elem[*Op]
 	since uint64 // commands before it
 	no    uint64 // of those who wait
@@ -55,8 +55,8 @@ func (op *Op) Letter() byte {
 // Told reports whether its caller has a verdict. A release may go on anyway.
 func (op *Op) Told() bool { return op.port == nil }
 
-// Tally is that of its name; nil until it is admitted.
-func (op *Op) Tally() *Tally { return op.tally }
+// Counter is that of its name; nil until it is admitted.
+func (op *Op) Tally() *Counter { return op.tally }
 
 // Drop ends an op that is not admitted yet. Nobody is told.
 func (op *Op) Drop() { op.ended, op.port = true, nil }
@@ -131,7 +131,7 @@ func (op *Op) Cancel(s reason.Stop, fx *Effects) {
 }
 
 // gaveUp is the reason of one that is given up: what ended it, and what stood in its way.
-func (t *Tally) gaveUp(op *Op, s reason.Stop) error {
+func (t *Counter) gaveUp(op *Op, s reason.Stop) error {
 	if s.Away != nil { // only of an acquire
 		return s.Because()
 	}
@@ -163,7 +163,7 @@ func (t *Tally) gaveUp(op *Op, s reason.Stop) error {
 }
 
 // taken is what a waiter is told that was refused.
-func (t *Tally) taken() error {
+func (t *Counter) taken() error {
 	if t.Kind == Latch {
 		return reason.ErrPending
 	}
@@ -171,7 +171,7 @@ func (t *Tally) taken() error {
 }
 
 // trouble is why the server does not answer; nil if it may.
-func (t *Tally) trouble() error {
+func (t *Counter) trouble() error {
 	if err := t.Port.Trouble(); err != nil {
 		return err
 	}

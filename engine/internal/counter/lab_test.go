@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// lab surrounds a Tally with a world in which nothing happens by itself: it is the Port.
+// lab surrounds a Counter with a world in which nothing happens by itself: it is the Port.
 type lab struct {
 	t        *testing.T
-	tally    *Tally
+	tally    *Counter
 	now      clock.Instant
 	number   uint64
 	turn     time.Duration
@@ -37,7 +37,7 @@ type lab struct {
 
 func newLab(t *testing.T, k Kind) *lab {
 	l := &lab{t: t, now: clock.Instant(time.Hour), turn: 10 * time.Millisecond}
-	l.tally = &Tally{Port: l, Name: "n", Kind: k}
+	l.tally = &Counter{Port: l, Name: "n", Kind: k}
 	return l
 }
 

@@ -1,6 +1,6 @@
 //go:build !race
 
-package tally
+package counter
 
 import "testing"
 

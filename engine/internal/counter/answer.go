@@ -1,4 +1,4 @@
-package tally
+package counter
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/queue"
@@ -6,7 +6,7 @@ import (
 )
 
 // answered settles the operations of a command that was executed.
-func (t *Tally) answered(o *Outcome, fx *Effects) {
+func (t *Counter) answered(o *Outcome, fx *Effects) {
 	c := &t.Cmd
 	if !c.beside {
 		t.pauses = 0
@@ -77,7 +77,7 @@ func (t *Tally) answered(o *Outcome, fx *Effects) {
 
 // refuse tells one that makes one attempt: there are not so many permits, or the answer is
 // negative, and nobody has said how many there are. Others go on waiting.
-func (t *Tally) refuse(op *Op, answer int64, fx *Effects) {
+func (t *Counter) refuse(op *Op, answer int64, fx *Effects) {
 	switch {
 	case !op.Once || op.ended:
 	case answer < 0:
@@ -88,7 +88,7 @@ func (t *Tally) refuse(op *Op, answer int64, fx *Effects) {
 }
 
 // sleep puts the first waiter to sleep after a refusal, or lets it try again at once.
-func (t *Tally) sleep(o *Outcome) {
+func (t *Counter) sleep(o *Outcome) {
 	action, d := t.wait.Refused(LookEvery)
 	if action != queue.Sleep || t.waiters.Len() == 0 {
 		return
