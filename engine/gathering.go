@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/gathering"
+	"github.com/pawl-lock/pawl/engine/internal/multilock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
@@ -16,7 +16,7 @@ import (
 // Invariants:
 //
 //  1. Who was told of a step does it, and nobody else touches the holds until then: so one
-//     does at a time. See gathering.Gathering.
+//     does at a time. See multilock.Acquisition.
 //  2. parts[i].hold is set while lock i is held for it, and until the result.
 //  3. mu is taken without any other lock, and no other lock is taken under it. Results come
 //     from event loops, so nobody blocks under it, and no user's code runs.
@@ -29,7 +29,7 @@ type gatherer struct {
 	pause taskTimer
 
 	mu    sync.Mutex
-	all   gathering.Gathering
+	all   multilock.Acquisition
 	parts []part
 	began clock.Instant // the round under way; 0: none
 }
@@ -44,7 +44,7 @@ type part struct {
 // startGathering starts to take the locks. It does not block.
 func startGathering(ctx context.Context, locks []Mutex, o options, parents []*lockHold, once, async bool) *gatherer {
 	g := &gatherer{locks: locks, opts: o, once: once, parts: make([]part, len(locks))}
-	g.all = gathering.New(&locks[0].home.world, len(locks), once, async)
+	g.all = multilock.New(&locks[0].home.world, len(locks), once, async)
 	g.fut.source = g
 	g.pause.init(g.pauseOver)
 	for i, h := range parents {
@@ -52,12 +52,12 @@ func startGathering(ctx context.Context, locks []Mutex, o options, parents []*lo
 	}
 	g.begin(ctx, g, locks, len(locks), o, async)        // from here on it may be given up
 	g.opts.waitGiven, g.opts.outageGiven = false, false // they bound the whole
-	g.after((*gathering.Gathering).Start)
+	g.after((*multilock.Acquisition).Start)
 	return g
 }
 
 // after tells what has happened, and does what that leaves.
-func (g *gatherer) after(event func(*gathering.Gathering) gathering.Step) {
+func (g *gatherer) after(event func(*multilock.Acquisition) multilock.Step) {
 	g.mu.Lock()
 	s := event(&g.all)
 	g.mu.Unlock()
@@ -65,12 +65,12 @@ func (g *gatherer) after(event func(*gathering.Gathering) gathering.Step) {
 }
 
 // do does a step, and those that follow from it.
-func (g *gatherer) do(s gathering.Step) {
+func (g *gatherer) do(s multilock.Step) {
 	switch s.Do {
-	case gathering.Look:
+	case multilock.Look:
 		away, why := g.away()
-		g.after(func(all *gathering.Gathering) gathering.Step { return all.Looked(away, why) })
-	case gathering.Try:
+		g.after(func(all *multilock.Acquisition) multilock.Step { return all.Looked(away, why) })
+	case multilock.Try:
 		g.began = g.home.clock.Stamp()
 		// Once the last one is asked for, the holds are not for this goroutine any more.
 		for i := 0; s.Count > 0; i++ {
@@ -79,19 +79,19 @@ func (g *gatherer) do(s gathering.Step) {
 				g.ask(i, s)
 			}
 		}
-	case gathering.Wait:
+	case multilock.Wait:
 		g.began = 0
 		g.ask(s.At, s)
-	case gathering.Decide:
+	case multilock.Decide:
 		g.soon(s.Count, (*gatherer).decide)
-	case gathering.GiveBack:
+	case multilock.GiveBack:
 		g.giveBack()
 		var round time.Duration
 		if g.began != 0 {
 			round = g.home.clock.Stamp().Sub(g.began)
 		}
-		g.after(func(all *gathering.Gathering) gathering.Step { return all.GivenBack(round) })
-	case gathering.Pause:
+		g.after(func(all *multilock.Acquisition) multilock.Step { return all.GivenBack(round) })
+	case multilock.Pause:
 		switch {
 		case !g.list():
 			g.cancel(reason.Stop{Cause: ErrClosed})
@@ -103,11 +103,11 @@ func (g *gatherer) do(s gathering.Step) {
 				g.home.table.Timers.Cancel(&g.pause.timer)
 			}
 		}
-	case gathering.Bind:
+	case multilock.Bind:
 		g.bind()
-	case gathering.Withdraw:
+	case multilock.Withdraw:
 		g.withdraw()
-	case gathering.Fail:
+	case multilock.Fail:
 		g.giveBack()
 		g.finish()
 		g.fut.settle(nil, notAcquired(g.locks[s.At].name, s.Why))
@@ -126,11 +126,11 @@ func (g *gatherer) away() (int, error) {
 }
 
 // ask asks for one of the locks.
-func (g *gatherer) ask(i int, s gathering.Step) {
+func (g *gatherer) ask(i int, s multilock.Step) {
 	m := g.locks[i]
 	e := m.home
 	a := e.newAcquisition(m, g.opts, true)
-	a.Once, a.Patient = s.Do == gathering.Try, s.Patient
+	a.Once, a.Patient = s.Do == multilock.Try, s.Patient
 	if a.Once && !g.once {
 		a.More().Hasty = true
 	}
@@ -172,8 +172,8 @@ func (g *gatherer) soon(n int, step func(*gatherer)) {
 	step(g)
 }
 
-func (g *gatherer) decide()    { g.after((*gathering.Gathering).Decide) }
-func (g *gatherer) pauseOver() { g.after((*gathering.Gathering).PauseOver) }
+func (g *gatherer) decide()    { g.after((*multilock.Acquisition).Decide) }
+func (g *gatherer) pauseOver() { g.after((*multilock.Acquisition).PauseOver) }
 
 // giveBack releases what was granted.
 func (g *gatherer) giveBack() {
@@ -194,7 +194,7 @@ func (g *gatherer) bind() {
 	m, lost := newMultiHold(g.locks, holds)
 	if lost != nil {
 		why := endedBefore(g.locks[lost.at].name, lost.why).Err
-		g.after(func(all *gathering.Gathering) gathering.Step { return all.Lost(lost.at, why) })
+		g.after(func(all *multilock.Acquisition) multilock.Step { return all.Lost(lost.at, why) })
 		return
 	}
 	g.mu.Lock()
@@ -225,11 +225,11 @@ func (g *gatherer) cancel(stop reason.Stop) bool {
 	g.mu.Lock()
 	s := g.all.Cancel(stop)
 	g.mu.Unlock()
-	if s.Do == gathering.Fail { // it paused
+	if s.Do == multilock.Fail { // it paused
 		g.home.table.Timers.Cancel(&g.pause.timer)
 	}
 	g.do(s)
-	return s.Do != gathering.Nothing
+	return s.Do != multilock.Nothing
 }
 
 // waitOver implements manyTaker.
@@ -244,7 +244,7 @@ func (g *gatherer) waitOver() {
 func (g *gatherer) over() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.all.View().Stage == gathering.Over
+	return g.all.View().Stage == multilock.Over
 }
 
 // The methods below make a gatherer the source of its future.

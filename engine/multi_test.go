@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/gathering"
+	"github.com/pawl-lock/pawl/engine/internal/multilock"
 	"github.com/pawl-lock/pawl/internal/faultproxy"
 	"github.com/pawl-lock/pawl/internal/redistest"
 )
@@ -61,7 +61,7 @@ func TestMultiLock_ServerGoesAway_IsWaitedForFirst(t *testing.T) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		on = g.all.View().Last.At
-		return g.all.View().Stage == gathering.Blocked
+		return g.all.View().Stage == multilock.Blocked
 	})
 	if on != 1 {
 		t.Errorf("it waits for lock %d", on)
@@ -135,7 +135,7 @@ func TestMultiLock_OneCannotBeTaken_FailsAtOnce(t *testing.T) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			v := g.all.View()
-			return hasText(v.Last.Why, one.text) || v.Stage == gathering.Over
+			return hasText(v.Last.Why, one.text) || v.Stage == multilock.Over
 		})
 		cancel() // some wait until that changes
 		check("Lock", errOf(f.Await(ctxT(t))))
@@ -167,7 +167,7 @@ func TestMultiLock_OneLateGrant_TriesAgain(t *testing.T) {
 	eventually(t, "the first grants are late", func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.all.View().Late > 0 || g.all.View().Stage == gathering.Over
+		return g.all.View().Late > 0 || g.all.View().Stage == multilock.Over
 	})
 	p.Delay(faultproxy.All, 0, 0)
 	h, err := f.Await(ctxT(t))

@@ -22,7 +22,7 @@ var pure = map[string][]string{
 		"math", "slices", "sync/atomic", "time",
 		"engine/internal/queue", "engine/internal/reason", "internal/clock",
 	},
-	"engine/internal/gathering": {
+	"engine/internal/multilock": {
 		"slices", "time", "engine/internal/lock", "engine/internal/reason",
 	},
 	"engine/internal/quorum": {

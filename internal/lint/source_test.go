@@ -45,7 +45,7 @@ var testHelpers = []string{"engine/internal/kit"}
 
 // noLeakCheck are the folders whose tests need no goleak, each with the reason.
 var noLeakCheck = map[string]string{
-	"engine/internal/gathering": "starts no goroutine",
+	"engine/internal/multilock": "starts no goroutine",
 	"engine/internal/driver":    "its tests start no goroutine",
 	"engine/internal/lock":      "starts no goroutine",
 	"engine/internal/queue":     "starts no goroutine",

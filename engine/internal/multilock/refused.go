@@ -1,4 +1,4 @@
-package gathering
+package multilock
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 // away; else, for who goes on, one whose server is away, because to wait for another means to
 // keep that until the server is given up, again and again; else one that somebody has, else
 // the first. One that was given up before its answer came says least.
-func (g *Gathering) worst() int {
+func (g *Acquisition) worst() int {
 	first, best := -1, 0
 	goesOn := !g.once && g.stop == nil
 	for i, p := range g.parts {
@@ -38,7 +38,7 @@ func (g *Gathering) worst() int {
 }
 
 // refused goes on after a round in which a lock was refused: without the others.
-func (g *Gathering) refused(i int) Step {
+func (g *Acquisition) refused(i int) Step {
 	now, before := Refusal{i, g.parts[i].why}, g.last
 	g.last = now
 	first := reason.Of(now.Why)[0]
@@ -64,7 +64,7 @@ func (g *Gathering) refused(i int) Step {
 
 // stoppedAt is the refusal of a gathering that was given up between two rounds: what ended
 // it, and what the latest round was told.
-func (g *Gathering) stoppedAt(latest Refusal) Refusal {
+func (g *Acquisition) stoppedAt(latest Refusal) Refusal {
 	if g.stop.Cause == reason.ErrClosed {
 		return Refusal{latest.At, reason.ErrClosed}
 	}

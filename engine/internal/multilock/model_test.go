@@ -1,4 +1,4 @@
-package gathering
+package multilock
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func model(t *testing.T, seed uint64, counts map[string]int) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("again: go test ./engine/internal/gathering -gathering.seed %d", seed)
+			t.Logf("again: go test ./engine/internal/multilock -gathering.seed %d", seed)
 		}
 	}()
 	random := rand.New(rand.NewPCG(seed, seed))

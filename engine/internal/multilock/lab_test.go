@@ -1,4 +1,4 @@
-package gathering
+package multilock
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ type due struct {
 
 // taker drives a gathering, as the engine does.
 type taker struct {
-	Gathering
+	Acquisition
 	l     *lab
 	name  string
 	wants []*fakeLock
@@ -73,7 +73,7 @@ func (l *lab) taker(name, wants string, once, async bool) *taker {
 		k.wants = append(k.wants, l.locks[one])
 	}
 	k.asked, k.held = make([]*asking, len(k.wants)), make([]bool, len(k.wants))
-	k.Gathering = New(l, len(k.wants), once, async)
+	k.Acquisition = New(l, len(k.wants), once, async)
 	l.all = append(l.all, k)
 	return k
 }

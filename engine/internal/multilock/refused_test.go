@@ -1,4 +1,4 @@
-package gathering
+package multilock
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-// Package gathering decides about several locks that are taken as one, all or none: which locks are
+// Package multilock decides about several locks that are taken as one, all or none: which locks are
 // tried, which refusal counts, which lock the call waits for and for how long, when the rest is given
 // back, and what the error says. Package lock decides about each lock.
 //
@@ -21,5 +21,5 @@
 // The engine owns the impure parts: the lock, the timers, the acquisitions and the holds,
 // goroutines for long steps, and the error that the caller sees. See engine/gathering.go.
 //
-// Start reading with Gathering, which has the states and the invariants.
-package gathering
+// Start reading with Acquisition, which has the states and the invariants.
+package multilock

@@ -1,4 +1,4 @@
-package gathering
+package multilock
 
 import (
 	"time"
@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 )
 
-// Gathering takes many locks as one: all or none. The zero Gathering is over.
+// Acquisition takes many locks as one: all or none. The zero Acquisition is over.
 //
 //	trying --all granted---------------------------------------> over: all are held
 //	  ^  |
@@ -26,7 +26,7 @@ import (
 //  1. out counts the results of the current round that have not come. The call of Told that
 //     brings it to 0 leaves the next step, so there is one at a time.
 //  2. While it is pausing, nothing is held; when it begins to be blocked, too.
-type Gathering struct {
+type Acquisition struct {
 	port  Port
 	once  bool // TryLock: one round
 	async bool
@@ -73,15 +73,15 @@ type Refusal struct {
 
 // New returns a gathering of n locks, at least one, that may be given up from now on. once is
 // TryLock. async is for a caller who does not block: if a lane is full at first, he is told.
-func New(port Port, n int, once, async bool) Gathering {
-	return Gathering{
+func New(port Port, n int, once, async bool) Acquisition {
+	return Acquisition{
 		port: port, once: once, async: async,
 		stage: Trying, parts: make([]part, n), last: Refusal{At: -1},
 	}
 }
 
 // Start begins.
-func (g *Gathering) Start() Step {
+func (g *Acquisition) Start() Step {
 	if g.once {
 		return g.try()
 	}
@@ -91,7 +91,7 @@ func (g *Gathering) Start() Step {
 // Looked is called with a lock that is not held and whose server is away, which is why it is
 // refused; -1 if there is none. That lock is waited for first: the others would be kept until
 // it is given up.
-func (g *Gathering) Looked(away int, why error) Step {
+func (g *Acquisition) Looked(away int, why error) Step {
 	if away < 0 {
 		return g.try()
 	}
@@ -101,14 +101,14 @@ func (g *Gathering) Looked(away int, why error) Step {
 
 // try begins a round: every lock that is not held yet is tried once, all of them at the same
 // time.
-func (g *Gathering) try() Step {
+func (g *Acquisition) try() Step {
 	g.stage, g.out = Trying, len(g.parts)-g.held
 	// Only the first round may find a lane full: no caller could try later ones again.
 	return Step{Do: Try, Count: g.out, Patient: !g.async || g.rounds > 0}
 }
 
 // Told is called with the result of one lock: granted, or why not.
-func (g *Gathering) Told(i int, why error) Step {
+func (g *Acquisition) Told(i int, why error) Step {
 	g.parts[i] = part{why, g.stop != nil}
 	if why == nil {
 		g.held++
@@ -124,7 +124,7 @@ func (g *Gathering) Told(i int, why error) Step {
 }
 
 // Decide goes on after a round.
-func (g *Gathering) Decide() Step {
+func (g *Acquisition) Decide() Step {
 	i := g.worst()
 	switch {
 	case i >= 0:
@@ -138,10 +138,10 @@ func (g *Gathering) Decide() Step {
 }
 
 // Bound is called when the holds were bound together: all are held, as one.
-func (g *Gathering) Bound() { g.stage = Over }
+func (g *Acquisition) Bound() { g.stage = Over }
 
 // Lost is called when a lock had ended before the holds could be bound together.
-func (g *Gathering) Lost(i int, why error) Step {
+func (g *Acquisition) Lost(i int, why error) Step {
 	lost := Refusal{i, why}
 	if g.late++; g.once || g.late >= lock.MaxLate {
 		return g.fail(lost)
@@ -150,7 +150,7 @@ func (g *Gathering) Lost(i int, why error) Step {
 	return g.giveBack()
 }
 
-func (g *Gathering) giveBack() Step {
+func (g *Acquisition) giveBack() Step {
 	g.held = 0
 	clear(g.parts)
 	return Step{Do: GiveBack}
@@ -168,7 +168,7 @@ const (
 
 // GivenBack is called when all that were held have been given back; the round has taken so long. It
 // pauses, and then blocks on the lock that refused.
-func (g *Gathering) GivenBack(round time.Duration) Step {
+func (g *Acquisition) GivenBack(round time.Duration) Step {
 	d := time.Duration(0)
 	if g.rounds > 0 {
 		most := max(longPause, longRounds*round)
@@ -183,7 +183,7 @@ func (g *Gathering) GivenBack(round time.Duration) Step {
 }
 
 // PauseOver blocks on the lock that refused, unless the gathering was given up.
-func (g *Gathering) PauseOver() Step {
+func (g *Acquisition) PauseOver() Step {
 	if g.stage != Pausing {
 		return Step{}
 	}
@@ -192,7 +192,7 @@ func (g *Gathering) PauseOver() Step {
 }
 
 // Cancel gives the gathering up. It leaves Nothing if that has ended or was given up before.
-func (g *Gathering) Cancel(s reason.Stop) Step {
+func (g *Acquisition) Cancel(s reason.Stop) Step {
 	if g.stage == Over || g.stop != nil {
 		return Step{}
 	}
@@ -204,7 +204,7 @@ func (g *Gathering) Cancel(s reason.Stop) Step {
 }
 
 // fail ends the gathering without the locks.
-func (g *Gathering) fail(r Refusal) Step {
+func (g *Acquisition) fail(r Refusal) Step {
 	g.stage, g.held = Over, 0
 	if g.stop != nil && g.stop.Away != nil {
 		r.Why = g.stop.Because()

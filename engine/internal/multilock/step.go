@@ -1,4 +1,4 @@
-package gathering
+package multilock
 
 import (
 	"time"
@@ -55,6 +55,6 @@ type View struct {
 }
 
 // View returns what it is up to.
-func (g *Gathering) View() View {
+func (g *Acquisition) View() View {
 	return View{g.stage, g.out, g.stop, g.last, g.rounds, g.late}
 }
