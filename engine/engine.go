@@ -15,9 +15,9 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
 	"github.com/pawl-lock/pawl/engine/internal/watch"
+	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
@@ -41,7 +41,7 @@ type core struct {
 	gatherings gatherings
 	exec       executor.Executor
 	hooks      hookSet
-	failures   renew.Failures
+	failures   watchdog.Failures
 	table      driver.Table
 
 	// The pools are this engine's alone: what they hold has a channel, and one that

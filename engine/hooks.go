@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
-	"github.com/pawl-lock/pawl/engine/internal/renew"
+	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/resp"
 )
 
@@ -181,7 +181,7 @@ func (e *Engine) hookLost(h *lockHold, why LostReason) {
 	e.hooks.push(func() { e.hooks.Lost(ev) })
 }
 
-func (e *Engine) hookRenewed(r renew.Round) {
+func (e *Engine) hookRenewed(r watchdog.Round) {
 	if r.Err != nil {
 		level := slog.LevelWarn
 		if e.failures.Again(e.table.Client.AddrOf(uint64(r.Slot)), e.clock.Now(), e.cfg.Lease, r.Err) {

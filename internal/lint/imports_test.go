@@ -194,7 +194,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 	for _, good := range []goPackage{
 		pkg("wheel", "time", in("internal/clock"), "github.com/RussellLuo/timingwheel"),
 		pkg("engine", in("resp"), in("wheel"), in("engine/internal/queue")),
-		pkg("engine/internal/renew", in("engine/internal/script"), in("resp")),
+		pkg("engine/internal/watchdog", in("engine/internal/script"), in("resp")),
 		pkg("engine/internal/driver", in("engine/internal/recovery"), in("engine/internal/lock")),
 		pkg("engine/internal/recovery", in("engine/internal/world"), in("engine/internal/lock"), in("wheel")),
 		pkg("engine/enginetest", in("engine"), in("internal/embedded"), "testing"),
@@ -232,7 +232,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine/internal/recovery", in("engine")),
 		pkg("engine/internal/lock", in("engine/internal/multilock")),
 		pkg("engine", "math/rand/v2"),
-		pkg("engine/internal/renew", "math/rand/v2"),
+		pkg("engine/internal/watchdog", "math/rand/v2"),
 		pkg("engine", "crypto/rand"),
 		pkg("engine", in("engine/enginetest")),
 		pkg("engine", in("engine/internal/kit")),

@@ -25,7 +25,7 @@ func TestSourceComplaints_Samples_AreFound(t *testing.T) {
 		{"bench/a_test.go", body(`for range 3 { time.Sleep(d) }`), ""},
 		{"bench/a_test.go", body(`synctest.Test(t, func(t *testing.T) { time.Sleep(d) })`), ""},
 		{"engine/a.go", body(`_ = errors.Is(err, ErrLost)`), "errors.Is calls methods"},
-		{"engine/internal/renew/a.go", body(`_ = errors.As(err, &e)`), "errors.As calls methods"},
+		{"engine/internal/watchdog/a.go", body(`_ = errors.As(err, &e)`), "errors.As calls methods"},
 		{"engine/lock.go", body(`_ = errors.Is(err, ErrLost)`), ""},
 		{"engine/a_test.go", body(`_ = errors.Is(err, ErrLost)`), ""},
 		{"engine/enginetest/a.go", body(`_ = errors.Is(err, ErrLost)`), ""},

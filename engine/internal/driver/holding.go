@@ -2,8 +2,8 @@ package driver
 
 import (
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 	"github.com/pawl-lock/pawl/wheel"
@@ -115,4 +115,4 @@ func (h *Holding) Wake(now clock.Instant) {
 }
 
 // Subject is its tenure as the renewer sees it.
-func (h *Holding) Subject() renew.Subject { return (*subject)(h.tenure) }
+func (h *Holding) Subject() watchdog.Subject { return (*subject)(h.tenure) }

@@ -7,8 +7,8 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/lock"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
 	"github.com/pawl-lock/pawl/engine/internal/recovery"
-	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -68,7 +68,7 @@ type Table struct {
 	Config
 	Client   world.Client
 	Timers   world.Timers
-	Renewer  *renew.Renewer
+	Renewer  *watchdog.Renewer
 	Recovery *recovery.Recovery
 	Outages  Outages
 
@@ -88,10 +88,10 @@ func (t *Table) Init(cfg Config) {
 }
 
 // SetTimers gives the table its timers; onRound hears of renewals.
-func (t *Table) SetTimers(timers world.Timers, onRound func(renew.Round)) {
+func (t *Table) SetTimers(timers world.Timers, onRound func(watchdog.Round)) {
 	t.Timers = timers
 	t.Outages.init(t.World.Clock, timers)
-	t.Renewer = renew.New(renew.Config{
+	t.Renewer = watchdog.New(watchdog.Config{
 		Clock: t.World.Clock, Wheel: timers, Draw: t.World.Draw, Lease: t.Machine.Lease,
 		Submit: t.submitRenewal, Slotted: t.Slotted, OnRound: onRound,
 	})

@@ -5,8 +5,8 @@ import (
 
 	"github.com/pawl-lock/pawl/engine/internal/kind"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/renew"
 	"github.com/pawl-lock/pawl/engine/internal/script"
+	"github.com/pawl-lock/pawl/engine/internal/watchdog"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/resp"
 )
@@ -15,25 +15,25 @@ import (
 // guards it.
 type Tenure struct {
 	lock.Tenure
-	member renew.Member
+	member watchdog.Member
 }
 
-// subject is a tenure under renewal: a renew.Subject.
+// subject is a tenure under renewal: a watchdog.Subject.
 type subject Tenure
 
 func (s *subject) tenure() *Tenure { return (*Tenure)(s) }
 func (s *subject) shard() *Shard   { return ShardOf(s.Res) }
 
-// Until implements renew.Subject.
+// Until implements watchdog.Subject.
 func (s *subject) Until() clock.Instant { return s.tenure().ValidUntil() }
 
-// Wants implements renew.Subject.
+// Wants implements watchdog.Subject.
 func (s *subject) Wants() resp.Acks { return resp.Acks(s.Want) }
 
-// Kind implements renew.Subject.
+// Kind implements watchdog.Subject.
 func (s *subject) Kind() kind.Renewal { return kind.Kind(s.tenure().Kind).Renewal() }
 
-// Renewal implements renew.Subject.
+// Renewal implements watchdog.Subject.
 func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 	t, sh := s.tenure(), s.shard()
 	var fx lock.Effects
@@ -48,7 +48,7 @@ func (s *subject) Renewal(now clock.Instant) (script.Renewal, bool) {
 	return call, ok
 }
 
-// Renewed implements renew.Subject.
+// Renewed implements watchdog.Subject.
 func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked int) {
 	t, sh := s.tenure(), s.shard()
 	var fx lock.Effects
@@ -60,7 +60,7 @@ func (s *subject) Renewed(sent, now clock.Instant, lease time.Duration, acked in
 	sh.Table.Run(&fx)
 }
 
-// Gone implements renew.Subject.
+// Gone implements watchdog.Subject.
 func (s *subject) Gone(code int64) {
 	why := lock.GoneOnServer
 	if code == script.WrongType {

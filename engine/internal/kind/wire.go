@@ -119,7 +119,7 @@ func (k Kind) Holder(v resp.Value) (holder []byte) {
 // Renewal is how tenures of a kind are renewed. Those with the same one share scripts.
 type Renewal uint8
 
-// The renewals; package renew has room for four.
+// The renewals; package watchdog has room for four.
 const (
 	RenewsHash Renewal = iota
 	RenewsReaders

@@ -1,4 +1,4 @@
-// Package renew is the watchdog: it raises the leases of many holds on the server, in cohorts, and
+// Package watchdog is the watchdog: it raises the leases of many holds on the server, in cohorts, and
 // reports to each hold the result of its renewal. It owns when a hold is renewed and with which others.
 // It knows a hold as a [Subject]; what its end means is the engine's to decide.
 //
@@ -29,4 +29,4 @@
 //     on, until the connection is lost (accepted).
 //   - A renewal in flight may have been executed before the event because of which a caller asks. So Now
 //     sends another one after it.
-package renew
+package watchdog

@@ -1,4 +1,4 @@
-package renew
+package watchdog
 
 import (
 	"testing"
