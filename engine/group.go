@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-lock/pawl/engine/internal/driver"
 	"github.com/pawl-lock/pawl/engine/internal/executor"
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
 // group is the end that several locks share. That of a multiHold is brought by the first lock
@@ -23,7 +23,7 @@ type group struct {
 	mu       sync.Mutex
 	ending   error
 	begun    bool // somebody ends the contexts
-	contexts queue.Set[*heldContext]
+	contexts waitq.Set[*heldContext]
 	done     chan struct{}    // closed when the contexts have ended, too
 	watched  *runtime.Cleanup // leakedGroup is called, until Unlock is called or all have ended
 	left     int              // of its locks, or 1, whose end ends that watch
@@ -102,13 +102,13 @@ func (g *group) End(why error) {
 	if g.left--; g.left <= 0 {
 		g.unwatchLocked()
 	}
-	var contexts queue.Set[*heldContext]
+	var contexts waitq.Set[*heldContext]
 	if g.ending == nil {
 		g.ending = why
 	}
 	why = g.ending
 	if first {
-		g.begun, contexts, g.contexts = true, g.contexts, queue.Set[*heldContext]{}
+		g.begun, contexts, g.contexts = true, g.contexts, waitq.Set[*heldContext]{}
 	}
 	g.mu.Unlock()
 	if !first {

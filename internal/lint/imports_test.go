@@ -34,7 +34,7 @@ var layers = map[string]int{
 	"resp/internal/handshake":   4,
 	"resp":                      5,
 
-	"engine/internal/queue":     1,
+	"engine/internal/waitq":     1,
 	"engine/internal/reason":    1,
 	"engine/internal/lock":      2,
 	"engine/internal/watch":     2,
@@ -193,7 +193,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 	in := func(name string) string { return modulePath + "/" + name }
 	for _, good := range []goPackage{
 		pkg("wheel", "time", in("internal/clock"), "github.com/RussellLuo/timingwheel"),
-		pkg("engine", in("resp"), in("wheel"), in("engine/internal/queue")),
+		pkg("engine", in("resp"), in("wheel"), in("engine/internal/waitq")),
 		pkg("engine/internal/watchdog", in("engine/internal/script"), in("resp")),
 		pkg("engine/internal/driver", in("engine/internal/recovery"), in("engine/internal/lock")),
 		pkg("engine/internal/recovery", in("engine/internal/world"), in("engine/internal/lock"), in("wheel")),
@@ -238,7 +238,7 @@ func TestImportComplaints_Samples_AreFound(t *testing.T) {
 		pkg("engine", in("engine/internal/kit")),
 		pkg("engine/internal/kit", in("engine/suite/faults")),
 		pkg("engine", in("internal/embedded")),
-		pkg("engine/internal/queue", in("engine")),
+		pkg("engine/internal/waitq", in("engine")),
 		pkg("engine", "github.com/alicebob/miniredis/v2"),
 		pkg("engine", "github.com/HdrHistogram/hdrhistogram-go"),
 		pkg("wheel", in("resp")),

@@ -20,7 +20,7 @@ import (
 var pure = map[string][]string{
 	"engine/internal/lock": {
 		"math", "slices", "sync/atomic", "time",
-		"engine/internal/queue", "engine/internal/reason", "internal/clock",
+		"engine/internal/waitq", "engine/internal/reason", "internal/clock",
 	},
 	"engine/internal/multilock": {
 		"slices", "time", "engine/internal/lock", "engine/internal/reason",
@@ -31,9 +31,9 @@ var pure = map[string][]string{
 	},
 	"engine/internal/counter": {
 		"slices", "time",
-		"engine/internal/lock", "engine/internal/queue", "engine/internal/reason", "internal/clock",
+		"engine/internal/lock", "engine/internal/waitq", "engine/internal/reason", "internal/clock",
 	},
-	"engine/internal/queue":               {"cmp", "slices", "time"},
+	"engine/internal/waitq":               {"cmp", "slices", "time"},
 	"engine/internal/recovery/answer.go":  {"time", "engine/internal/lock", "engine/internal/script"},
 	"engine/internal/recovery/backlog.go": {"slices", "time", "engine/internal/lock", "internal/clock"},
 	"engine/internal/recovery/pages.go":   {"time", "engine/internal/kind", "internal/clock"},

@@ -14,7 +14,7 @@ func TestSourceComplaints_Samples_AreFound(t *testing.T) {
 	}{
 		{"resp/a.go", body(`time.AfterFunc(d, g)`), ""},
 		{"resp/a.go", body(`_ = time.Now()`), "resp/a.go:4: time.Now"},
-		{"engine/internal/queue/a.go", body(`<-time.After(d)`), "time.After"},
+		{"engine/internal/waitq/a.go", body(`<-time.After(d)`), "time.After"},
 		{"engine/a_test.go", body(`_ = time.Now()`), ""},
 		{"bench/a.go", body(`_ = time.Now()`), ""},
 		{"respond/a.go", body(`_ = time.Now()`), ""},

@@ -48,7 +48,7 @@ var noLeakCheck = map[string]string{
 	"engine/internal/multilock": "starts no goroutine",
 	"engine/internal/driver":    "its tests start no goroutine",
 	"engine/internal/lock":      "starts no goroutine",
-	"engine/internal/queue":     "starts no goroutine",
+	"engine/internal/waitq":     "starts no goroutine",
 	"engine/internal/recovery":  "starts no goroutine",
 	"internal/invariants":       "starts no goroutine",
 	"internal/house":            "starts no goroutine",

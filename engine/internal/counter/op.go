@@ -1,8 +1,8 @@
 package counter
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
 // What an Op does; see tally.lua for the letters.
@@ -30,7 +30,7 @@ type Op struct {
 
 	port  OpPort   // nil: nobody wants to know, or has been told
 	tally *Counter // nil until it is admitted
-	place queue.Elem[*Op]
+	place waitq.Elem[*Op]
 	since uint64 // commands before it
 	no    uint64 // of those who wait
 	taken bool   // the command has it
@@ -72,7 +72,7 @@ func (op *Op) looks() bool { return op.What == Look || op.What == Await }
 func (op *Op) givesBack() bool { return op.What == Release || op.What == CountDown }
 
 // list is where it is queued.
-func (op *Op) list() *queue.List[*Op] {
+func (op *Op) list() *waitq.List[*Op] {
 	switch t := op.tally; {
 	case op.waits():
 		return &t.waiters

@@ -1,8 +1,8 @@
 package counter
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
 // Permits are what an acquire was granted, until they are given back.
@@ -11,7 +11,7 @@ type Permits struct {
 	N    int64
 
 	tally *Counter
-	place queue.Elem[*Permits]
+	place waitq.Elem[*Permits]
 	why   error // why they are not held any more
 }
 

@@ -3,7 +3,7 @@ package counter
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -39,12 +39,12 @@ type Counter struct {
 
 	Cmd Command
 
-	calls   queue.List[*Op] // what is done when its turn comes
-	waiters queue.List[*Op] // Acquire and Await, first come first served
-	tries   queue.List[*Op] // Acquire, once
-	held    queue.List[*Permits]
+	calls   waitq.List[*Op] // what is done when its turn comes
+	waiters waitq.List[*Op] // Acquire and Await, first come first served
+	tries   waitq.List[*Op] // Acquire, once
+	held    waitq.List[*Permits]
 
-	wait     queue.Wait
+	wait     waitq.Wait
 	linger   bool          // nobody waits; the alarm ends the subscription
 	skips    bool          // others get their turn; the alarm ends that
 	turnEnds clock.Instant // 0: it has not begun

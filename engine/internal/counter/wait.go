@@ -3,7 +3,7 @@ package counter
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
 const (
@@ -154,8 +154,8 @@ func (t *Counter) Forbidden(why error, fx *Effects) {
 }
 
 // act does what the wait says: after a lost connection many names try, so that is paced.
-func (t *Counter) act(a queue.Action, fx *Effects) {
-	if a == queue.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
+func (t *Counter) act(a waitq.Action, fx *Effects) {
+	if a == waitq.TryPaced && !t.Cmd.out && t.waiters.Len() > 0 {
 		t.lookNoMore() // the end of the pause paces it, too
 		if t.holdBack(stalled) {
 			fx.Stalled = t

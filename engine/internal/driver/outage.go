@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/pawl-lock/pawl/engine/internal/lock"
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/engine/internal/world"
 	"github.com/pawl-lock/pawl/internal/clock"
 	"github.com/pawl-lock/pawl/wheel"
@@ -32,7 +32,7 @@ type Outages struct {
 
 	mu struct {
 		sync.Mutex
-		all queue.List[*Outage]
+		all waitq.List[*Outage]
 		at  clock.Instant // what the timer is set to; 0: it is not
 	}
 }
@@ -49,7 +49,7 @@ type Outage struct {
 	Most  time.Duration // in a row without
 	End   func(why error)
 
-	place queue.Elem[*Outage]
+	place waitq.Elem[*Outage]
 }
 
 // Site is the server of a name.

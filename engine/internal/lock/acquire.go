@@ -1,8 +1,8 @@
 package lock
 
 import (
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
 // Admit takes a request for the name, and chooses what is to be sent.
@@ -74,7 +74,7 @@ func (r *Resource) admit(a *Request, fx *Effects) {
 			return
 		}
 		if r.tries == nil {
-			r.tries = new(queue.List[*Request])
+			r.tries = new(waitq.List[*Request])
 		}
 		r.tries.PushBack(&a.place)
 		return

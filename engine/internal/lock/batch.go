@@ -3,7 +3,7 @@ package lock
 import (
 	"slices"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 )
 
 // A Batch is what a command releases beside what it is for: debts, beside another or an acquire, or
@@ -60,7 +60,7 @@ func (r *Resource) mayTake(d *Debt) bool {
 	if !r.Port.Kind(d.kind).HandsOver {
 		return false
 	}
-	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
 		if a, ok := list.Front(); ok && (a.Want != 0 || a.Kind != d.kind || !r.Port.Kind(a.Kind).Batches) {
 			return false
 		}

@@ -1,6 +1,6 @@
 package lock
 
-import "github.com/pawl-lock/pawl/engine/internal/queue"
+import "github.com/pawl-lock/pawl/engine/internal/waitq"
 
 // Effects are what a transition leaves to be done once the shard's lock is released, in
 // this order: ending contexts, sending the next command (which may take a lane's lock,
@@ -24,7 +24,7 @@ type Effects struct {
 	Why     error     // if not nil, they fail instead
 	Wake    *Resource // its first waiter tries: a release was not announced; see Resource.Woken
 
-	acquired               queue.Chain[*Request] // with their verdicts, in order
+	acquired               waitq.Chain[*Request] // with their verdicts, in order
 	unlocked, lastUnlocked *Unlock
 }
 

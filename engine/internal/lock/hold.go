@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -60,12 +60,12 @@ type holdExtra struct {
 	maxEnd, minEnd clock.Instant
 	sharedUntil    clock.Instant        // of a writer: the readers beside it may keep it until then
 	there          clock.Instant        // if ofQuorum: the server had the hold at that time, or later
-	children       queue.List[*Request] // re-entries that wait for their turn
+	children       waitq.List[*Request] // re-entries that wait for their turn
 	extend         *Extend
 	result         error // why it was lost; or what its release said, if it did not succeed
 	refusal        error // the latest answer to the release or the Extend under way, if it settled nothing
 
-	contexts   queue.Set[Context]
+	contexts   waitq.Set[Context]
 	token      int64 // the tenure's fencing token, of the outermost hold
 	acked      int32 // replicas that had what validUntil counts from
 	lost       bool

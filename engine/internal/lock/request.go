@@ -3,8 +3,8 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -23,7 +23,7 @@ type Request struct {
 
 	res    *Resource // nil until it is admitted
 	Parent *Hold     // re-entry under this hold
-	place  queue.Elem[*Request]
+	place  waitq.Elem[*Request]
 
 	Lease time.Duration // 0: watchdog
 	until clock.Instant // when the holder's lease ends, if a knows; see tried

@@ -3,7 +3,7 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -41,8 +41,8 @@ type Resource struct {
 	Route uint64
 
 	hold    *Hold
-	waiters queue.List[*Request]  // Lock, first come first served
-	tries   *queue.List[*Request] // TryLock; nil until the first
+	waiters waitq.List[*Request]  // Lock, first come first served
+	tries   *waitq.List[*Request] // TryLock; nil until the first
 	debts   *Debt                 // owners to be released; see debt.go
 	wait    *Wait                 // nil until a first refusal
 	Cmd     Command

@@ -1,6 +1,6 @@
 package lock
 
-import "github.com/pawl-lock/pawl/engine/internal/queue"
+import "github.com/pawl-lock/pawl/engine/internal/waitq"
 
 // When a hold ends, the contexts that were made from it must end before anybody else
 // can get the lock. Ending a context takes longer the larger the tree below it is, and
@@ -78,7 +78,7 @@ func (h *Hold) announce(fx *Effects) {
 func (r *Resource) Told(ended *Hold, fx *Effects) {
 	for h := ended; h != nil; {
 		x := h.extra
-		h, x.nextEnded, x.contexts = x.nextEnded, nil, queue.Set[Context]{}
+		h, x.nextEnded, x.contexts = x.nextEnded, nil, waitq.Set[Context]{}
 		r.telling--
 	}
 	for r.telling == 0 && r.untold != nil {

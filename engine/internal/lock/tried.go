@@ -3,8 +3,8 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
@@ -63,7 +63,7 @@ func (r *Resource) note(c *Command, o *Outcome) {
 	if a := c.req; a != nil {
 		a.learn(until, err)
 	}
-	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
 		if a, ok := list.Front(); ok && a != c.req {
 			a.learn(until, err)
 		}
@@ -79,7 +79,7 @@ func (a *Request) learn(until clock.Instant, err error) {
 }
 
 // passOn gives what a knows to the new first waiter of list.
-func (a *Request) passOn(list *queue.List[*Request]) {
+func (a *Request) passOn(list *waitq.List[*Request]) {
 	if next, ok := list.Front(); ok && next.until == 0 && next.refusal() == nil {
 		next.learn(a.until, a.refusal())
 	}
@@ -164,7 +164,7 @@ func (a *Request) unheard() bool {
 // left is what the holder's lease has left, as far as the latest try knows.
 func (a *Request) left(now clock.Instant) time.Duration {
 	until := a.until
-	for _, list := range []*queue.List[*Request]{&a.res.waiters, a.res.tries} {
+	for _, list := range []*waitq.List[*Request]{&a.res.waiters, a.res.tries} {
 		if first, ok := list.Front(); ok && until == 0 {
 			until = first.until
 		}
@@ -185,7 +185,7 @@ func (a *Request) trouble() error {
 	if err := a.refusal(); err != nil {
 		return err
 	}
-	for _, list := range []*queue.List[*Request]{&r.waiters, r.tries} {
+	for _, list := range []*waitq.List[*Request]{&r.waiters, r.tries} {
 		if first, ok := list.Front(); ok && first.refusal() != nil {
 			return first.refusal()
 		}

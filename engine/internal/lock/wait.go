@@ -3,12 +3,12 @@ package lock
 import (
 	"time"
 
-	"github.com/pawl-lock/pawl/engine/internal/queue"
 	"github.com/pawl-lock/pawl/engine/internal/reason"
+	"github.com/pawl-lock/pawl/engine/internal/waitq"
 	"github.com/pawl-lock/pawl/internal/clock"
 )
 
-// Wait is the wait of a resource's head. queue.Wait decides when that tries; Wait adds the
+// Wait is the wait of a resource's head. waitq.Wait decides when that tries; Wait adds the
 // alarm and the channel. It is made by the first refusal, or when a request waits behind a
 // hold of this process. It stays for a moment after the last waiter has left (lingering),
 // so that a name in demand does not subscribe and unsubscribe at every turn.
@@ -16,7 +16,7 @@ import (
 // It is an object of its own because timers and channel events may arrive after the
 // resource has finished with it. Then over is set, and they do nothing.
 type Wait struct {
-	queue.Wait
+	waitq.Wait
 	turnEnds shortInstant // see handover.go
 	Port     WaitPort
 	res      *Resource
@@ -72,7 +72,7 @@ func (r *Resource) refusedFor(o *Outcome) {
 	}
 	w.holder = reason.ParseOwner(o.Holder)
 	action, d := w.Refused(o.TTL)
-	if action != queue.Sleep {
+	if action != waitq.Sleep {
 		return // ready again: next sends the try
 	}
 	w.listen() // the confirmation is an event: it makes the head try again
@@ -86,7 +86,7 @@ func (r *Resource) refusedFor(o *Outcome) {
 	}
 	// The answer may have lain unread, in a process that was paused, say: the server counts since
 	// it gave it, soon after the command was sent.
-	w.Port.RingAt(min(o.Now.Add(d), o.Sent.Add(d+queue.Poll)))
+	w.Port.RingAt(min(o.Now.Add(d), o.Sent.Add(d+waitq.Poll)))
 }
 
 // movingPoll is how long a head sleeps at most while its slot is being migrated:
@@ -123,7 +123,7 @@ func (w *Wait) longestSleep() time.Duration {
 	case polls:
 		return lookEvery
 	case !w.Hears():
-		most = queue.Poll
+		most = waitq.Poll
 	case w.res.Port.Clustered(), k.Shared, k.Queues:
 		most = LongestSleepMissed
 	}
@@ -211,13 +211,13 @@ func (w *Wait) Forbidden(channel string, why error, fx *Effects) {
 
 // act does what the wait decided. A waiter behind a hold of this process asks no server: what would have
 // it try has the hold looked at, for that may have been removed by somebody else.
-func (w *Wait) act(action queue.Action, fx *Effects) {
+func (w *Wait) act(action waitq.Action, fx *Effects) {
 	r := w.res
 	switch {
-	case action == queue.Nothing:
+	case action == waitq.Nothing:
 	case r.hold != nil:
 		w.look()
-	case action == queue.Try:
+	case action == waitq.Try:
 		r.next(fx)
 	case r.waiters.Len() > 0 && r.holdBack(Stalled):
 		fx.Stalled = r

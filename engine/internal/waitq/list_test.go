@@ -1,4 +1,4 @@
-package queue
+package waitq
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-// Package queue holds what the waiters of one lock name share inside this process: their
+// Package waitq holds what the waiters of one lock name share inside this process: their
 // FIFO order ([List]), and the wait of the one at its head ([Wait]). A [Set] keeps the order of
 // things that come and go, such as the contexts of a hold.
 //
@@ -8,4 +8,4 @@
 // A wake-up must not be lost. A message may be read before the refusal that it follows; then
 // nobody is asleep yet. So a Wait has a generation, and a refusal sleeps only if no event
 // came since its try was sent. A test checks this against every sequence of eight events.
-package queue
+package waitq

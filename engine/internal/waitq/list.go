@@ -1,4 +1,4 @@
-package queue
+package waitq
 
 // List is a FIFO whose elements can leave from the middle in constant time. The
 // zero value is empty, and so is a nil *List. It is not safe for concurrent use.
